@@ -1,0 +1,331 @@
+/*
+ * tenmap: model weights in the SafeTensors format, memory-mapped.
+ *
+ * A model is one file, an index with shards, or a folder; all three open the same way and give the
+ * same handle. Opening reads the header and nothing else; tensors are views into the mapping.
+ *
+ * Read this first:
+ *
+ *  - Every view (tenmap_tensor, tenmap_shard, tenmap_metadata, names, shapes, data) belongs to the
+ *    model and lives until tenmap_close. Views come one pointer at a time so that their structs can
+ *    grow at the end: never copy an array of them, never assume their sizeof.
+ *  - A model is immutable once open. Any number of threads may use it at the same time. tenmap_close
+ *    needs exclusivity: no other call and no use of a view may run beside it or follow it.
+ *  - With TENMAP_BACKEND_MAP, `data` is the file itself. If another process truncates the file, or
+ *    the storage under it fails, touching a page that is gone raises SIGBUS in the thread that
+ *    touches it, inside the library too; if another process overwrites it, the bytes change under
+ *    you. No library can prevent either. Where files may shrink (network folders, downloads in
+ *    progress), open with TENMAP_BACKEND_READ: there every access is a checked read that returns
+ *    TENMAP_ERR_IO. Replacing a file by rename is harmless: the model keeps the file that it opened.
+ *  - What the header says is checked completely inside tenmap_open. A model that opened cannot make
+ *    the library read outside its file, whatever its bytes. What the tensors mean (values, names,
+ *    shapes that your architecture expects) is not checked.
+ *  - The library never prints, exits, aborts, or changes signals, locale or the floating-point mode.
+ *  - After fork, the child may go on reading. Each process closes its own handle.
+ *  - A model holds one close-on-exec descriptor per shard until it is closed, and never opens a path
+ *    twice.
+ *
+ * Units are bytes unless a name says otherwise; every length that is a size_t may be TENMAP_CSTR for
+ * a NUL-terminated string where the comment says so. Paths are UTF-8 on every system.
+ */
+#ifndef TENMAP_H
+#define TENMAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TENMAP_VERSION_MAJOR 0
+#define TENMAP_VERSION_MINOR 1
+#define TENMAP_VERSION_PATCH 0
+
+#if defined(_WIN32) && defined(TENMAP_BUILD_SHARED)
+#define TENMAP_API __declspec(dllexport)
+#elif defined(_WIN32) && defined(TENMAP_USE_SHARED)
+#define TENMAP_API __declspec(dllimport)
+#elif defined(__GNUC__)
+#define TENMAP_API __attribute__((visibility("default")))
+#else
+#define TENMAP_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tenmap_model tenmap_model;
+typedef int32_t tenmap_status;
+typedef uint32_t tenmap_dtype;
+
+/* As a length: the string is NUL-terminated. */
+#define TENMAP_CSTR ((size_t)-1)
+
+/* What went wrong, for code. The sentence for people is in tenmap_error. */
+enum {
+    TENMAP_OK = 0,
+    TENMAP_ERR_ARGUMENT = 1,    /* NULL, unknown flag, bad struct_size */
+    TENMAP_ERR_MEMORY = 2,      /* an allocation failed */
+    TENMAP_ERR_IO = 3,          /* the system refused (os_error), or the file changed */
+    TENMAP_ERR_FORMAT = 4,      /* the bytes break a rule */
+    TENMAP_ERR_LIMIT = 5,       /* a limit of ours or of the process */
+    TENMAP_ERR_UNSUPPORTED = 6, /* this pair of dtypes, this host, this backend */
+    TENMAP_ERR_NOT_FOUND = 7,   /* file, shard, tensor */
+    TENMAP_ERR_DTYPE = 8,       /* tenmap_view: the tensor has another dtype */
+    TENMAP_ERR_ALIGNMENT = 9,   /* tenmap_view: the data is not aligned for its element */
+    TENMAP_ERR_RANGE = 10,      /* elements or bytes outside the tensor */
+    TENMAP_ERR_BUFFER = 11,     /* destination too small */
+    TENMAP_ERR_NO_SPACE = 12,   /* disk full */
+    TENMAP_ERR_CANCELLED = 13
+};
+
+/* Element types. Values never change; new ones are appended. */
+enum {
+    TENMAP_AS_STORED = 0, /* where a dtype is asked for: the tensor's own */
+    TENMAP_BOOL = 1,
+    TENMAP_F4,      /* E2M1, two per byte, low nibble first */
+    TENMAP_F6_E2M3, /* 6 bits: element i at bits 6i..6i+5 of a little-endian stream */
+    TENMAP_F6_E3M2, /* likewise */
+    TENMAP_U8,
+    TENMAP_I8,
+    TENMAP_F8_E5M2,
+    TENMAP_F8_E4M3,
+    TENMAP_F8_E8M0,
+    TENMAP_F8_E4M3FNUZ,
+    TENMAP_F8_E5M2FNUZ,
+    TENMAP_I16,
+    TENMAP_U16,
+    TENMAP_F16,
+    TENMAP_BF16,
+    TENMAP_I32,
+    TENMAP_U32,
+    TENMAP_F32,
+    TENMAP_C64, /* two F32: real, imaginary */
+    TENMAP_F64,
+    TENMAP_I64,
+    TENMAP_U64,
+    TENMAP_OPAQUE = 255 /* an unknown dtype in a lenient open: bytes only */
+};
+
+/*
+ * Filled on failure, left alone on success. Owned by the caller; NULL is accepted wherever a pointer
+ * to one is taken. This struct is frozen at 512 bytes.
+ */
+typedef struct tenmap_error {
+    tenmap_status status;
+    int32_t os_error;  /* errno, where the system refused; else 0 */
+    uint32_t shard;    /* which shard, where one applies; else 0 */
+    uint32_t reserved; /* 0 */
+    uint64_t offset;   /* byte offset in that file, where one applies; else 0 */
+    uint64_t index;    /* which request, edit or tensor, where one applies; else 0 */
+    char message[480]; /* NUL-terminated UTF-8, one sentence or two, no control characters */
+} tenmap_error;
+
+/* tenmap_tensor.flags */
+enum { TENMAP_TENSOR_ALIGNED = 1 /* the data is aligned for its element */ };
+
+/* One tensor. Owned by the model, reached by pointer, valid until tenmap_close. */
+typedef struct tenmap_tensor {
+    const char *name; /* UTF-8, NUL-terminated; a hostile name may hold NUL inside: */
+    size_t name_len;  /* the length rules */
+    tenmap_dtype dtype;
+    uint32_t rank; /* 0 for a scalar */
+    const uint64_t *shape;
+    const void *data; /* into the mapping, never NULL there; NULL with TENMAP_BACKEND_READ */
+    uint64_t nbytes;
+    uint64_t nelems;
+    uint64_t file_offset; /* absolute, in its shard's file */
+    uint32_t shard;       /* for tenmap_shard_at */
+    uint32_t flags;       /* TENMAP_TENSOR_* */
+    const tenmap_model *model;
+} tenmap_tensor;
+
+/*
+ * One file of a model, for pinning, GPU registration and the caller's own I/O. The descriptor and the
+ * mapping belong to the model: read with pread, do not move the file offset, do not close.
+ * A tensor's bytes are at base + (file_offset - offset), and at file_offset in fd.
+ */
+typedef struct tenmap_shard {
+    const char *path; /* as opened; "" for a descriptor or memory */
+    int fd;           /* -1 for memory */
+    uint32_t flags;   /* 0 */
+    const void *base; /* the model's first byte in memory (NULL with TENMAP_BACKEND_READ) */
+    uint64_t size;    /* its length: the file's, unless options.offset or length chose a part */
+    uint64_t header_bytes; /* the JSON text, without its 8-byte length field */
+    uint64_t data_offset;  /* where the first tensor's bytes may start, absolute in the file */
+    size_t first_tensor;   /* this shard's tensors are [first_tensor, first_tensor+tensor_count) */
+    size_t tensor_count;   /* of tenmap_at */
+    uint64_t offset;       /* options.offset: where the model starts in the file */
+} tenmap_shard;
+
+/* One pair of a file's __metadata__. Both strings are NUL-terminated and may hold NUL inside. */
+typedef struct tenmap_metadata {
+    const char *key;
+    size_t key_len;
+    const char *value;
+    size_t value_len;
+    uint32_t shard;
+} tenmap_metadata;
+
+/* options.backend */
+enum {
+    TENMAP_BACKEND_MAP = 0, /* tensors are views into a read-only shared mapping */
+    TENMAP_BACKEND_READ = 1 /* no mapping: data is NULL, every access is a checked pread */
+};
+
+/* options.flags */
+enum {
+    /*
+     * Also open: bytes after the last tensor, holes between tensors, unknown dtypes (TENMAP_OPAQUE),
+     * an index that lists tensors its shard lacks, shards in subfolders. Never overlap, never out of
+     * bounds.
+     */
+    TENMAP_OPEN_LENIENT = 1,
+    /* Open a model some of whose shards are missing: their tensors are absent (tenmap_missing_at). */
+    TENMAP_OPEN_PARTIAL = 2
+};
+
+/* Zero is the default for every field. Start from TENMAP_OPTIONS_INIT; NULL means all defaults. */
+typedef struct tenmap_options {
+    size_t struct_size; /* sizeof(tenmap_options): lets the struct grow */
+    uint32_t backend;   /* TENMAP_BACKEND_* */
+    uint32_t flags;     /* TENMAP_OPEN_* */
+    uint32_t threads;   /* for opening many shards; 0: the library decides; at most 64 are used */
+    uint32_t reserved;  /* 0 */
+    uint64_t max_header_bytes; /* 0: 100,000,000, as the reference; also the index's limit */
+    uint64_t offset, length;   /* a model inside a larger file; length 0: to the end of the file.
+                                  For single files, descriptors and memory only. */
+} tenmap_options;
+
+#define TENMAP_OPTIONS_INIT {sizeof(tenmap_options), 0, 0, 0, 0, 0, 0, 0}
+
+/*
+ * Open
+ *
+ * On success *out is the model, to be closed with tenmap_close. On failure *out is NULL, everything
+ * taken is given back, and the error names the file, the byte offset, what was found and what was
+ * expected. The cost is the header's: no tensor byte is read or faulted in.
+ *
+ * Thread rule: these may be called from any thread. Opening an index with many shards starts threads
+ * and joins them before it returns; library threads block all signals.
+ */
+
+/*
+ * `path` is a .safetensors file, an index (known by its content, not by its name) or a folder. In a
+ * folder, the first of these that is there: model.safetensors, model.safetensors.index.json,
+ * diffusion_pytorch_model.safetensors, its index; else the only index; else the only complete
+ * numbered set (name-00001-of-00005.safetensors); else the only *.safetensors file. docs/format.md
+ * has the details.
+ */
+TENMAP_API tenmap_status tenmap_open(const char *path, const tenmap_options *options,
+                                     tenmap_model **out, tenmap_error *error);
+
+/*
+ * A single SafeTensors file behind a descriptor that can be read with pread and, for the MAP backend,
+ * mapped. The descriptor is duplicated; the caller's stays open, unchanged, its offset untouched.
+ */
+TENMAP_API tenmap_status tenmap_open_fd(int fd, const tenmap_options *options, tenmap_model **out,
+                                        tenmap_error *error);
+
+/*
+ * A single SafeTensors file in memory. The bytes are borrowed until tenmap_close and must not change;
+ * the header is copied, so changing it later cannot harm the library.
+ */
+TENMAP_API tenmap_status tenmap_open_memory(const void *bytes, size_t size,
+                                            const tenmap_options *options, tenmap_model **out,
+                                            tenmap_error *error);
+
+/* Frees the model and invalidates all its views. NULL is fine. */
+TENMAP_API void tenmap_close(tenmap_model *model);
+
+/*
+ * Inspect
+ *
+ * None of these fail, allocate or touch tensor data. A NULL model has no tensors, no shards and no
+ * metadata, and its path is "".
+ */
+
+TENMAP_API size_t tenmap_count(const tenmap_model *model);
+/* File order: shards by file name, then offset, then header order. NULL past the end. */
+TENMAP_API const tenmap_tensor *tenmap_at(const tenmap_model *model, size_t i);
+/* By exact name, O(1) whatever the names are; NULL if there is none. */
+TENMAP_API const tenmap_tensor *tenmap_find(const tenmap_model *model, const char *name);
+/* Likewise; `len` in bytes, or TENMAP_CSTR. Finds names that hold NUL. */
+TENMAP_API const tenmap_tensor *tenmap_find_n(const tenmap_model *model, const char *name,
+                                              size_t len);
+/* The path as given to tenmap_open; "" for a descriptor or memory. */
+TENMAP_API const char *tenmap_path(const tenmap_model *model);
+/* Sum over the shards that are open. */
+TENMAP_API uint64_t tenmap_file_size(const tenmap_model *model);
+TENMAP_API size_t tenmap_shard_count(const tenmap_model *model);
+TENMAP_API const tenmap_shard *tenmap_shard_at(const tenmap_model *model, size_t i);
+/* The file names of shards that TENMAP_OPEN_PARTIAL found missing; NULL past the end. */
+TENMAP_API size_t tenmap_missing_count(const tenmap_model *model);
+TENMAP_API const char *tenmap_missing_at(const tenmap_model *model, size_t i);
+/* All shards' __metadata__ in shard order, each in header order. */
+TENMAP_API size_t tenmap_metadata_count(const tenmap_model *model);
+TENMAP_API const tenmap_metadata *tenmap_metadata_at(const tenmap_model *model, size_t i);
+/* The value in the first shard that has the key, or NULL. A linear scan. */
+TENMAP_API const char *tenmap_metadata_get(const tenmap_model *model, const char *key);
+/* The index's text as read, NUL-terminated, its length in *len (may be NULL); NULL if no index. */
+TENMAP_API const char *tenmap_index_json(const tenmap_model *model, size_t *len);
+/* The dtype as the header writes it: the one way to tell what a TENMAP_OPAQUE tensor is. */
+TENMAP_API const char *tenmap_dtype_text(const tenmap_tensor *tensor);
+
+/*
+ * Read
+ *
+ * dst is the caller's, of any alignment, dst_bytes long; it must not overlap the model's data. A call
+ * that fails for its arguments has not written a byte; one that fails with TENMAP_ERR_IO may have
+ * written a part. Elements of 4 and 6 bits are packed: results start at bit 0 of dst, take
+ * ceil(count*bits/8) bytes, spare bits 0.
+ */
+
+/*
+ * The bytes themselves, checked: the same dtype (or TENMAP_AS_STORED), aligned for its element,
+ * mapped, and a little-endian host, since the file is little-endian. NULL and an error otherwise.
+ * TENMAP_OPAQUE tensors are viewed with TENMAP_OPAQUE or TENMAP_AS_STORED.
+ */
+TENMAP_API const void *tenmap_view(const tenmap_tensor *tensor, tenmap_dtype dtype,
+                                   tenmap_error *error);
+
+/*
+ * Elements [first, first+count) converted into dst, in the host's byte order, on any backend.
+ * Conversions are correctly rounded, once; docs/format.md has the number rules.
+ */
+TENMAP_API tenmap_status tenmap_read(const tenmap_tensor *tensor, uint64_t first, uint64_t count,
+                                     tenmap_dtype as, void *dst, size_t dst_bytes, uint32_t flags,
+                                     tenmap_error *error);
+
+/*
+ * The block begin[d] <= i[d] < end[d], one pair per dimension, in row-major order. A scalar takes no
+ * pairs (begin and end may be NULL). An empty block writes nothing.
+ */
+TENMAP_API tenmap_status tenmap_read_slice(const tenmap_tensor *tensor, const uint64_t *begin,
+                                           const uint64_t *end, tenmap_dtype as, void *dst,
+                                           size_t dst_bytes, uint32_t flags, tenmap_error *error);
+
+/* File bytes [offset, offset+bytes) of the tensor as they are: any dtype, opaque ones included. */
+TENMAP_API tenmap_status tenmap_read_bytes(const tenmap_tensor *tensor, uint64_t offset,
+                                           size_t bytes, void *dst, tenmap_error *error);
+
+/*
+ * Names and numbers
+ */
+
+/* Bits per element; 0 for an unknown one, TENMAP_AS_STORED and TENMAP_OPAQUE. */
+TENMAP_API uint32_t tenmap_dtype_bits(tenmap_dtype dtype);
+/* "BF16", as headers write it; "UNKNOWN" for an unknown one. Static. */
+TENMAP_API const char *tenmap_dtype_name(tenmap_dtype dtype);
+/* 1 and *out (may be NULL) if the name is one that headers use, exactly; else 0. */
+TENMAP_API int tenmap_dtype_from_name(const char *name, tenmap_dtype *out);
+/* "TENMAP_ERR_FORMAT"; "TENMAP_ERR_UNKNOWN" for a value that is none. Static. */
+TENMAP_API const char *tenmap_status_name(tenmap_status status);
+/* The instruction set that conversions use here: "avx2", "neon" or "scalar". Static. */
+TENMAP_API const char *tenmap_cpu_path(void);
+/* Of the library at run time: major * 1,000,000 + minor * 1,000 + patch. */
+TENMAP_API uint32_t tenmap_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

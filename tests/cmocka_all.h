@@ -1,0 +1,12 @@
+/* cmocka.h with the headers that it wants first. */
+#ifndef TENMAP_TESTS_CMOCKA_ALL_H
+#define TENMAP_TESTS_CMOCKA_ALL_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#endif

@@ -1,0 +1,98 @@
+/* dtype names and bits, status names, version: the small tables of the contract. */
+#include "cmocka_all.h"
+#include "tenmap.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    tenmap_dtype dtype;
+    uint32_t value, bits;
+    const char *name;
+} expected[] = {
+    {TENMAP_BOOL, 1, 8, "BOOL"},
+    {TENMAP_F4, 2, 4, "F4"},
+    {TENMAP_F6_E2M3, 3, 6, "F6_E2M3"},
+    {TENMAP_F6_E3M2, 4, 6, "F6_E3M2"},
+    {TENMAP_U8, 5, 8, "U8"},
+    {TENMAP_I8, 6, 8, "I8"},
+    {TENMAP_F8_E5M2, 7, 8, "F8_E5M2"},
+    {TENMAP_F8_E4M3, 8, 8, "F8_E4M3"},
+    {TENMAP_F8_E8M0, 9, 8, "F8_E8M0"},
+    {TENMAP_F8_E4M3FNUZ, 10, 8, "F8_E4M3FNUZ"},
+    {TENMAP_F8_E5M2FNUZ, 11, 8, "F8_E5M2FNUZ"},
+    {TENMAP_I16, 12, 16, "I16"},
+    {TENMAP_U16, 13, 16, "U16"},
+    {TENMAP_F16, 14, 16, "F16"},
+    {TENMAP_BF16, 15, 16, "BF16"},
+    {TENMAP_I32, 16, 32, "I32"},
+    {TENMAP_U32, 17, 32, "U32"},
+    {TENMAP_F32, 18, 32, "F32"},
+    {TENMAP_C64, 19, 64, "C64"},
+    {TENMAP_F64, 20, 64, "F64"},
+    {TENMAP_I64, 21, 64, "I64"},
+    {TENMAP_U64, 22, 64, "U64"},
+};
+
+static void dtype_values_bits_and_names_are_fixed(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        tenmap_dtype found = 99;
+        assert_int_equal(expected[i].dtype, expected[i].value);
+        assert_int_equal(tenmap_dtype_bits(expected[i].dtype), expected[i].bits);
+        assert_string_equal(tenmap_dtype_name(expected[i].dtype), expected[i].name);
+        assert_int_equal(tenmap_dtype_from_name(expected[i].name, &found), 1);
+        assert_int_equal(found, expected[i].dtype);
+        assert_int_equal(tenmap_dtype_from_name(expected[i].name, NULL), 1);
+    }
+}
+
+static void unknown_dtypes_have_no_bits_and_no_name(void **state) {
+    (void)state;
+    tenmap_dtype untouched = 77;
+    static const char *const wrong[] = {"", "f32", "F32 ", "BOOL8", "F8_E4M3FN", "AS_STORED", "OPAQUE"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(tenmap_dtype_from_name(wrong[i], &untouched), 0);
+    assert_int_equal(tenmap_dtype_from_name(NULL, &untouched), 0);
+    assert_int_equal(untouched, 77);
+    assert_int_equal(tenmap_dtype_bits(TENMAP_AS_STORED), 0);
+    assert_int_equal(tenmap_dtype_bits(TENMAP_OPAQUE), 0);
+    assert_int_equal(tenmap_dtype_bits(23), 0);
+    assert_int_equal(tenmap_dtype_bits(UINT32_MAX), 0);
+    assert_string_equal(tenmap_dtype_name(TENMAP_OPAQUE), "OPAQUE");
+    assert_string_equal(tenmap_dtype_name(23), "UNKNOWN");
+}
+
+static void every_status_has_its_name(void **state) {
+    (void)state;
+    assert_string_equal(tenmap_status_name(TENMAP_OK), "TENMAP_OK");
+    assert_string_equal(tenmap_status_name(TENMAP_ERR_FORMAT), "TENMAP_ERR_FORMAT");
+    assert_string_equal(tenmap_status_name(TENMAP_ERR_CANCELLED), "TENMAP_ERR_CANCELLED");
+    assert_string_equal(tenmap_status_name(14), "TENMAP_ERR_UNKNOWN");
+    assert_string_equal(tenmap_status_name(-1), "TENMAP_ERR_UNKNOWN");
+    for (tenmap_status s = 0; s <= 13; s++)
+        assert_string_not_equal(tenmap_status_name(s), "TENMAP_ERR_UNKNOWN");
+}
+
+static void version_is_the_headers(void **state) {
+    (void)state;
+    assert_int_equal(tenmap_version(), TENMAP_VERSION_MAJOR * 1000000 +
+                                           TENMAP_VERSION_MINOR * 1000 + TENMAP_VERSION_PATCH);
+}
+
+static void error_struct_is_frozen_at_512_bytes(void **state) {
+    (void)state;
+    assert_int_equal(sizeof(tenmap_error), 512);
+    assert_int_equal(offsetof(tenmap_error, message), 32);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dtype_values_bits_and_names_are_fixed),
+        cmocka_unit_test(unknown_dtypes_have_no_bits_and_no_name),
+        cmocka_unit_test(every_status_has_its_name),
+        cmocka_unit_test(version_is_the_headers),
+        cmocka_unit_test(error_struct_is_frozen_at_512_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
