@@ -308,6 +308,42 @@ TENMAP_API tenmap_status tenmap_read_bytes(const tenmap_tensor *tensor, uint64_t
                                            size_t bytes, void *dst, tenmap_error *error);
 
 /*
+ * Convert
+ *
+ * Every floating-point dtype to every other, integers and BOOL to every floating-point dtype, any
+ * dtype to itself as a copy. Correctly rounded, once, to nearest, ties to even; the same bits on
+ * every CPU path, whatever the caller set for denormals (the rounding mode is assumed to be nearest).
+ * Floating point to integer or BOOL, integer to another integer, and C64 to anything but itself are
+ * TENMAP_ERR_UNSUPPORTED.
+ */
+
+/* flags of tenmap_convert, tenmap_read and tenmap_read_slice */
+enum {
+    /*
+     * Overflow and infinity become the largest finite value of a floating-point destination; NaN
+     * stays NaN. Without it they become infinity, NaN where the dtype has no infinity, and the
+     * largest value where it has neither (F4, F6). A copy to the same dtype changes nothing.
+     */
+    TENMAP_CONVERT_SATURATE = 1,
+    /*
+     * By default the result goes around the cache when it is too large to stay there. STREAM always
+     * goes around it, NO_STREAM never; both at once is TENMAP_ERR_ARGUMENT. Hints about speed:
+     * results are the same.
+     */
+    TENMAP_CONVERT_STREAM = 2,
+    TENMAP_CONVERT_NO_STREAM = 4
+};
+
+/*
+ * `count` elements in the host's byte order at src become elements in the host's byte order at dst;
+ * no model is involved. Any alignment; the buffers must not overlap; with count 0 they may be NULL.
+ * Elements of 4 and 6 bits are packed as in Read. A call that fails has not written a byte.
+ */
+TENMAP_API tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes,
+                                        tenmap_dtype from, const void *src, uint64_t count,
+                                        uint32_t flags, tenmap_error *error);
+
+/*
  * Names and numbers
  */
 

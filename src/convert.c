@@ -1,0 +1,84 @@
+/* Numbers from one dtype to another: the checks. convert.c decides nothing about values. */
+#include "kernels/kernels.h"
+
+static const uint32_t convert_flags =
+    TENMAP_CONVERT_SATURATE | TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM;
+
+static bool is_dtype(tenmap_dtype dtype) {
+    return dtype > TENMAP_AS_STORED && dtype < TMI_DTYPE_COUNT;
+}
+
+/* Why a pair of different dtypes cannot be converted; NULL if it can. */
+static const char *why_unsupported(tenmap_dtype to, tenmap_dtype from) {
+    unsigned target = tmi_dtypes[to].kind, source = tmi_dtypes[from].kind;
+    if (to == from)
+        return NULL;
+    if (target == TMI_KIND_COMPLEX || source == TMI_KIND_COMPLEX)
+        return "complex numbers are copied, not converted";
+    if (target == TMI_KIND_FLOAT)
+        return NULL;
+    if (source == TMI_KIND_FLOAT)
+        return "floating-point numbers convert to other floating-point dtypes only";
+    return "integers and BOOL convert to floating-point dtypes only";
+}
+
+tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t flags,
+                                tenmap_error *error) {
+    if (!is_dtype(to) || !is_dtype(from))
+        return tmi_fail(
+            error, TENMAP_ERR_ARGUMENT, "the %s dtype is %u (%s), which has no elements to convert",
+            is_dtype(from) ? "target" : "source", (unsigned)(is_dtype(from) ? to : from),
+            tenmap_dtype_name(is_dtype(from) ? to : from));
+    if (flags & ~convert_flags)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "unknown flags 0x%x: conversions know TENMAP_CONVERT_SATURATE (1), "
+                        "_STREAM (2) and _NO_STREAM (4)",
+                        (unsigned)(flags & ~convert_flags));
+    if ((flags & TENMAP_CONVERT_STREAM) && (flags & TENMAP_CONVERT_NO_STREAM))
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "TENMAP_CONVERT_STREAM and TENMAP_CONVERT_NO_STREAM contradict each other");
+    const char *why = why_unsupported(to, from);
+    if (why)
+        return tmi_fail(error, TENMAP_ERR_UNSUPPORTED, "cannot convert %s to %s: %s",
+                        tmi_dtypes[from].name, tmi_dtypes[to].name, why);
+    return TENMAP_OK;
+}
+
+void tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
+                      const void *src, unsigned src_bit, uint64_t count, uint32_t flags) {
+    tmi_elements target = {to, dst_bit, !TMI_BIG_ENDIAN}, source = {from, src_bit, true};
+    tmi_scalar_convert(target, dst, source, src, (size_t)count, flags);
+}
+
+/* ceil(count * bits / 8), or false if the bits do not fit 64 bits. */
+static bool packed_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes) {
+    uint64_t bits = tmi_dtypes[dtype].bits;
+    if (count > UINT64_MAX / bits)
+        return false;
+    *bytes = count * bits / 8 + (count * bits % 8 != 0);
+    return true;
+}
+
+tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes, tenmap_dtype from,
+                             const void *src, uint64_t count, uint32_t flags, tenmap_error *error) {
+    tenmap_status status = tmi_convert_check(to, from, flags, error);
+    uint64_t dst_need, src_need;
+    if (status != TENMAP_OK || count == 0)
+        return status;
+    if (!packed_bytes(to, count, &dst_need) || !packed_bytes(from, count, &src_need) ||
+        src_need > SIZE_MAX)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "%llu elements of %s to %s are more than an address space can hold",
+                        (unsigned long long)count, tmi_dtypes[from].name, tmi_dtypes[to].name);
+    if (!dst || !src)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s is NULL, but there are %llu elements",
+                        dst ? "src" : "dst", (unsigned long long)count);
+    if (dst_bytes < dst_need)
+        return tmi_fail(error, TENMAP_ERR_BUFFER,
+                        "the destination has %llu bytes, but %llu elements of %s take %llu",
+                        (unsigned long long)dst_bytes, (unsigned long long)count,
+                        tmi_dtypes[to].name, (unsigned long long)dst_need);
+    tmi_elements target = {to, 0, !TMI_BIG_ENDIAN}, source = {from, 0, !TMI_BIG_ENDIAN};
+    tmi_scalar_convert(target, dst, source, src, (size_t)count, flags);
+    return TENMAP_OK;
+}
