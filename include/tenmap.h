@@ -9,24 +9,27 @@
  *  - Every view (tenmap_tensor, tenmap_shard, tenmap_metadata, names, shapes, data) belongs to the
  *    model and lives until tenmap_close. Views come one pointer at a time so that their structs can
  *    grow at the end: never copy an array of them, never assume their sizeof.
- *  - A model is immutable once open. Any number of threads may use it at the same time. tenmap_close
- *    needs exclusivity: no other call and no use of a view may run beside it or follow it.
+ *  - A model is immutable once open. Any number of threads may use it at the same time.
+ * tenmap_close needs exclusivity: no other call and no use of a view may run beside it or follow
+ * it.
  *  - With TENMAP_BACKEND_MAP, `data` is the file itself. If another process truncates the file, or
  *    the storage under it fails, touching a page that is gone raises SIGBUS in the thread that
  *    touches it, inside the library too; if another process overwrites it, the bytes change under
  *    you. No library can prevent either. Where files may shrink (network folders, downloads in
  *    progress), open with TENMAP_BACKEND_READ: there every access is a checked read that returns
- *    TENMAP_ERR_IO. Replacing a file by rename is harmless: the model keeps the file that it opened.
+ *    TENMAP_ERR_IO. Replacing a file by rename is harmless: the model keeps the file that it
+ * opened.
  *  - What the header says is checked completely inside tenmap_open. A model that opened cannot make
  *    the library read outside its file, whatever its bytes. What the tensors mean (values, names,
  *    shapes that your architecture expects) is not checked.
- *  - The library never prints, exits, aborts, or changes signals, locale or the floating-point mode.
+ *  - The library never prints, exits, aborts, or changes signals, locale or the floating-point
+ * mode.
  *  - After fork, the child may go on reading. Each process closes its own handle.
- *  - A model holds one close-on-exec descriptor per shard until it is closed, and never opens a path
- *    twice.
+ *  - A model holds one close-on-exec descriptor per shard until it is closed, and never opens a
+ * path twice.
  *
- * Units are bytes unless a name says otherwise; every length that is a size_t may be TENMAP_CSTR for
- * a NUL-terminated string where the comment says so. Paths are UTF-8 on every system.
+ * Units are bytes unless a name says otherwise; every length that is a size_t may be TENMAP_CSTR
+ * for a NUL-terminated string where the comment says so. Paths are UTF-8 on every system.
  */
 #ifndef TENMAP_H
 #define TENMAP_H
@@ -106,8 +109,8 @@ enum {
 };
 
 /*
- * Filled on failure, left alone on success. Owned by the caller; NULL is accepted wherever a pointer
- * to one is taken. This struct is frozen at 512 bytes.
+ * Filled on failure, left alone on success. Owned by the caller; NULL is accepted wherever a
+ * pointer to one is taken. This struct is frozen at 512 bytes.
  */
 typedef struct tenmap_error {
     tenmap_status status;
@@ -139,9 +142,9 @@ typedef struct tenmap_tensor {
 } tenmap_tensor;
 
 /*
- * One file of a model, for pinning, GPU registration and the caller's own I/O. The descriptor and the
- * mapping belong to the model: read with pread, do not move the file offset, do not close.
- * A tensor's bytes are at base + (file_offset - offset), and at file_offset in fd.
+ * One file of a model, for pinning, GPU registration and the caller's own I/O. The descriptor and
+ * the mapping belong to the model: read with pread, do not move the file offset, do not close. A
+ * tensor's bytes are at base + (file_offset - offset), and at file_offset in fd.
  */
 typedef struct tenmap_shard {
     const char *path; /* as opened; "" for a descriptor or memory */
@@ -174,12 +177,13 @@ enum {
 /* options.flags */
 enum {
     /*
-     * Also open: bytes after the last tensor, holes between tensors, unknown dtypes (TENMAP_OPAQUE),
-     * an index that lists tensors its shard lacks, shards in subfolders. Never overlap, never out of
-     * bounds.
+     * Also open: bytes after the last tensor, holes between tensors, unknown dtypes
+     * (TENMAP_OPAQUE), an index that lists tensors its shard lacks, shards in subfolders. Never
+     * overlap, never out of bounds.
      */
     TENMAP_OPEN_LENIENT = 1,
-    /* Open a model some of whose shards are missing: their tensors are absent (tenmap_missing_at). */
+    /* Open a model some of whose shards are missing: their tensors are absent (tenmap_missing_at).
+     */
     TENMAP_OPEN_PARTIAL = 2
 };
 
@@ -195,7 +199,8 @@ typedef struct tenmap_options {
                                   For single files, descriptors and memory only. */
 } tenmap_options;
 
-#define TENMAP_OPTIONS_INIT {sizeof(tenmap_options), 0, 0, 0, 0, 0, 0, 0}
+#define TENMAP_OPTIONS_INIT                                                                        \
+    { sizeof(tenmap_options), 0, 0, 0, 0, 0, 0, 0 }
 
 /*
  * Open
@@ -204,8 +209,8 @@ typedef struct tenmap_options {
  * taken is given back, and the error names the file, the byte offset, what was found and what was
  * expected. The cost is the header's: no tensor byte is read or faulted in.
  *
- * Thread rule: these may be called from any thread. Opening an index with many shards starts threads
- * and joins them before it returns; library threads block all signals.
+ * Thread rule: these may be called from any thread. Opening an index with many shards starts
+ * threads and joins them before it returns; library threads block all signals.
  */
 
 /*
@@ -219,15 +224,16 @@ TENMAP_API tenmap_status tenmap_open(const char *path, const tenmap_options *opt
                                      tenmap_model **out, tenmap_error *error);
 
 /*
- * A single SafeTensors file behind a descriptor that can be read with pread and, for the MAP backend,
- * mapped. The descriptor is duplicated; the caller's stays open, unchanged, its offset untouched.
+ * A single SafeTensors file behind a descriptor that can be read with pread and, for the MAP
+ * backend, mapped. The descriptor is duplicated; the caller's stays open, unchanged, its offset
+ * untouched.
  */
 TENMAP_API tenmap_status tenmap_open_fd(int fd, const tenmap_options *options, tenmap_model **out,
                                         tenmap_error *error);
 
 /*
- * A single SafeTensors file in memory. The bytes are borrowed until tenmap_close and must not change;
- * the header is copied, so changing it later cannot harm the library.
+ * A single SafeTensors file in memory. The bytes are borrowed until tenmap_close and must not
+ * change; the header is copied, so changing it later cannot harm the library.
  */
 TENMAP_API tenmap_status tenmap_open_memory(const void *bytes, size_t size,
                                             const tenmap_options *options, tenmap_model **out,
@@ -273,9 +279,9 @@ TENMAP_API const char *tenmap_dtype_text(const tenmap_tensor *tensor);
 /*
  * Read
  *
- * dst is the caller's, of any alignment, dst_bytes long; it must not overlap the model's data. A call
- * that fails for its arguments has not written a byte; one that fails with TENMAP_ERR_IO may have
- * written a part. Elements of 4 and 6 bits are packed: results start at bit 0 of dst, take
+ * dst is the caller's, of any alignment, dst_bytes long; it must not overlap the model's data. A
+ * call that fails for its arguments has not written a byte; one that fails with TENMAP_ERR_IO may
+ * have written a part. Elements of 4 and 6 bits are packed: results start at bit 0 of dst, take
  * ceil(count*bits/8) bytes, spare bits 0.
  */
 
@@ -296,8 +302,8 @@ TENMAP_API tenmap_status tenmap_read(const tenmap_tensor *tensor, uint64_t first
                                      tenmap_error *error);
 
 /*
- * The block begin[d] <= i[d] < end[d], one pair per dimension, in row-major order. A scalar takes no
- * pairs (begin and end may be NULL). An empty block writes nothing.
+ * The block begin[d] <= i[d] < end[d], one pair per dimension, in row-major order. A scalar takes
+ * no pairs (begin and end may be NULL). An empty block writes nothing.
  */
 TENMAP_API tenmap_status tenmap_read_slice(const tenmap_tensor *tensor, const uint64_t *begin,
                                            const uint64_t *end, tenmap_dtype as, void *dst,
@@ -312,9 +318,9 @@ TENMAP_API tenmap_status tenmap_read_bytes(const tenmap_tensor *tensor, uint64_t
  *
  * Every floating-point dtype to every other, integers and BOOL to every floating-point dtype, any
  * dtype to itself as a copy. Correctly rounded, once, to nearest, ties to even; the same bits on
- * every CPU path, whatever the caller set for denormals (the rounding mode is assumed to be nearest).
- * Floating point to integer or BOOL, integer to another integer, and C64 to anything but itself are
- * TENMAP_ERR_UNSUPPORTED.
+ * every CPU path, whatever the caller set for denormals (the rounding mode is assumed to be
+ * nearest). Floating point to integer or BOOL, integer to another integer, and C64 to anything but
+ * itself are TENMAP_ERR_UNSUPPORTED.
  */
 
 /* flags of tenmap_convert, tenmap_read and tenmap_read_slice */

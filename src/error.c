@@ -45,7 +45,8 @@ typedef struct quote_piece {
     unsigned len;
 } quote_piece;
 
-/* Decodes one character of valid UTF-8 of at most `left` bytes; 0 and *size 1 if it is not valid. */
+/* Decodes one character of valid UTF-8 of at most `left` bytes; 0 and *size 1 if it is not valid.
+ */
 static uint32_t decode_one(const unsigned char *s, size_t left, size_t *size) {
     size_t n = tmi_utf8_char(s, left);
     *size = n ? n : 1;
@@ -65,7 +66,7 @@ static uint32_t decode_one(const unsigned char *s, size_t left, size_t *size) {
 }
 
 static bool is_unprintable(uint32_t c) {
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x200e || c == 0x200f ||
+    return c < 0x20 || (c >= 0x7f && c <= 0xa0) || (c >= 0x200b && c <= 0x200f) ||
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
@@ -79,7 +80,9 @@ static quote_piece quote_one(const unsigned char *s, size_t left, size_t *size) 
         written = snprintf(piece.text, sizeof piece.text, "\\%c", (char)c);
     else if (c == '\n' || c == '\t' || c == '\r')
         written = snprintf(piece.text, sizeof piece.text, "\\%c",
-                           c == '\n' ? 'n' : c == '\t' ? 't' : 'r');
+                           c == '\n'   ? 'n'
+                           : c == '\t' ? 't'
+                                       : 'r');
     else if (is_unprintable(c))
         written = snprintf(piece.text, sizeof piece.text, "\\u%04x", (unsigned)c);
     else {
@@ -147,10 +150,39 @@ static tmi_quoted quote_within(const char *bytes, size_t len, size_t limit, size
     return out;
 }
 
-tmi_quoted tmi_quote(const char *bytes, size_t len) { return quote_within(bytes, len, 96, 48); }
+tmi_quoted tmi_quote(const char *bytes, size_t len) {
+    return quote_within(bytes, len, 96, 48);
+}
 
 /* The end of a path, where the file name is, says more than its beginning. */
-tmi_quoted tmi_quote_path(const char *path) { return quote_within(path, strlen(path), 144, 40); }
+tmi_quoted tmi_quote_path(const char *path) {
+    return quote_within(path, strlen(path), 144, 40);
+}
+
+tmi_quoted tmi_count(uint64_t n, const char *noun) {
+    tmi_quoted out;
+    snprintf(out.text, sizeof out.text, "%llu %s%s", (ull)n, noun, n == 1 ? "" : "s");
+    return out;
+}
+
+void tmi_list_add(tmi_list *list, const char *name) {
+    enum { SHOWN_AT_MOST = 5, ROOM_FOR_THE_REST = 32 };
+    tmi_quoted quoted = tmi_quote(name, strlen(name));
+    size_t left = sizeof list->text - list->used;
+    list->count++;
+    if (list->shown == SHOWN_AT_MOST || strlen(quoted.text) + ROOM_FOR_THE_REST > left)
+        return;
+    list->used += (size_t)snprintf(list->text + list->used, left, "%s%s", list->shown ? ", " : "",
+                                   quoted.text);
+    list->shown++;
+}
+
+const char *tmi_list_end(tmi_list *list) {
+    if (list->count > list->shown)
+        snprintf(list->text + list->used, sizeof list->text - list->used, " and %llu more",
+                 (ull)(list->count - list->shown));
+    return list->text;
+}
 
 /* Ends the message on a character boundary where snprintf had to cut it. */
 static void end_message(tenmap_error *error, int wanted) {
@@ -198,8 +230,8 @@ tenmap_status tmi_fail_at(tenmap_error *error, tenmap_status status, uint32_t sh
 }
 
 /*
- * The texts are ours: strerror is not thread-safe everywhere and speaks the locale's language. Where
- * the user can do something about it, the text says what.
+ * The texts are ours: strerror is not thread-safe everywhere and speaks the locale's language.
+ * Where the user can do something about it, the text says what.
  */
 static const struct {
     int code;

@@ -14,6 +14,7 @@
 
 #include "../include/tenmap.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,6 +37,9 @@
 #define TMI_BIG_ENDIAN 0
 #endif
 
+/* What printf's %llu takes. */
+typedef unsigned long long ull;
+
 /* error.c: sentences for people. */
 
 /* Text that came from outside, made fit to print: quoted, escaped, shortened in the middle. */
@@ -49,6 +53,17 @@ typedef struct tmi_quoted {
  */
 tmi_quoted tmi_quote(const char *bytes, size_t len);
 tmi_quoted tmi_quote_path(const char *path);
+/* "1 byte", "16 bytes". */
+tmi_quoted tmi_count(uint64_t n, const char *noun);
+
+/* The first few of many names, for a sentence: "a", "b" and 3 more. Starts zeroed. */
+typedef struct tmi_list {
+    char text[260];
+    size_t used, shown, count;
+} tmi_list;
+
+void tmi_list_add(tmi_list *list, const char *name);
+const char *tmi_list_end(tmi_list *list);
 
 /* Fills *error if there is one, and returns status so that callers can `return tmi_fail(...)`. */
 tenmap_status tmi_fail(tenmap_error *error, tenmap_status status, const char *format, ...)
@@ -62,6 +77,110 @@ tenmap_status tmi_fail_os(tenmap_error *error, int os_error, const char *format,
 /* TENMAP_ERR_MEMORY with what the bytes were for. */
 tenmap_status tmi_fail_memory(tenmap_error *error, uint64_t bytes, const char *what);
 
+/* file.c: the operating system. The only file with #ifdef for one. */
+
+enum { TMI_FILE_REGULAR, TMI_FILE_FOLDER, TMI_FILE_OTHER };
+
+/* An open file, or bytes in memory that stand for one. Close with tmi_file_close. */
+typedef struct tmi_file {
+    int fd;                      /* -1 for memory */
+    int kind;                    /* TMI_FILE_* */
+    const unsigned char *memory; /* borrowed; NULL for a real file */
+    uint64_t size;               /* of the whole file, when it was opened */
+    void *map;                   /* what tmi_file_map took, or NULL */
+    size_t map_size;
+} tmi_file;
+
+/* These return 0 or an errno. A folder opens as TMI_FILE_FOLDER with no descriptor kept. */
+int tmi_file_open(tmi_file *file, const char *path);
+int tmi_file_dup(tmi_file *file, int fd);
+void tmi_file_memory(tmi_file *file, const void *bytes, size_t size);
+void tmi_file_close(tmi_file *file);
+/* Reads until `size` bytes or the end of the file; *got says how many came. */
+int tmi_file_read(const tmi_file *file, uint64_t offset, void *dst, size_t size, size_t *got);
+/* Maps [offset, offset+size) for reading; *base is the address of the byte at offset. */
+int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned char **base);
+
+/* Calls `entry` with each name in a folder but "." and ".."; stops early if it returns false. */
+int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name), void *ctx);
+/* Whether the path is there and is a folder. */
+bool tmi_is_folder(const char *path);
+/* The length of the path's folder part, separator included; 0 if it has none. */
+size_t tmi_folder_part(const char *path);
+
+/* Zeroed pages from the system, on huge pages where it has them; NULL if it refuses. */
+void *tmi_pages_take(size_t size);
+void tmi_pages_give(void *pages, size_t size);
+/* Gives back the whole pages behind the first `used` bytes and lowers *size to what is left. */
+void tmi_pages_trim(void *pages, size_t *size, size_t used);
+void tmi_random(void *dst, size_t size);
+unsigned tmi_cpu_count(void);
+
+/* A thread of the library: it blocks all signals. Returns 0 or an errno; join with pthread_join. */
+int tmi_thread_start(pthread_t *thread, void *(*run)(void *ctx), void *ctx);
+
+/* each.c */
+
+/*
+ * Calls job(ctx, i) once for each i below count, on up to `threads` threads (0: the library
+ * decides, for jobs of file opening), the caller's among them. Where threads cannot be had, fewer
+ * do the work.
+ */
+void tmi_each(size_t count, unsigned threads, void (*job)(void *ctx, size_t i), void *ctx);
+
+/* memory.c: allocation with checked sizes. */
+
+/* count * size bytes, zeroed; NULL if the product overflows or memory is out. */
+void *tmi_calloc(size_t count, size_t size);
+/*
+ * Makes room for one more record in a growing array: returns it, moved if need be, with *capacity
+ * raised; NULL (and the old array still valid) if memory is out.
+ */
+void *tmi_grow(void *array, size_t used, size_t *capacity, size_t size);
+/* A copy of the text with a NUL behind it. */
+char *tmi_copy_text(const char *text, size_t len);
+/* `name` in the folder, which is empty (the current one) or a path. */
+char *tmi_join_path(const char *folder, size_t folder_len, const char *name, size_t name_len);
+
+/* A large zeroed allocation: small ones from malloc, large ones straight from the system. */
+typedef struct tmi_block {
+    void *bytes;   /* NULL when there is none */
+    size_t mapped; /* the length to give back to the system; 0: malloc's */
+} tmi_block;
+
+bool tmi_block_take(tmi_block *block, size_t size);
+/* Gives back what lies behind the first `used` bytes, where that can be done. */
+void tmi_block_trim(tmi_block *block, size_t used);
+void tmi_block_free(tmi_block *block);
+
+/* names.c: a hash index over records that begin with {const char *name; size_t name_len}. */
+
+typedef struct tmi_hash_key {
+    uint64_t k[2];
+} tmi_hash_key;
+
+typedef struct tmi_names {
+    tmi_block block;
+    uint64_t *slots; /* high half: tag of the hash; low half: record number + 1; 0 is free */
+    size_t mask;
+    const char *records;
+    size_t stride;
+    tmi_hash_key key;
+} tmi_names;
+
+#define TMI_NONE ((size_t)-1)
+
+tmi_hash_key tmi_hash_key_new(void);
+uint64_t tmi_hash(const tmi_hash_key *key, const char *name, size_t len);
+/* False if memory is out. At most 2^32 - 2 records. */
+bool tmi_names_init(tmi_names *names, const tmi_hash_key *key, const void *records, size_t stride,
+                    size_t count);
+void tmi_names_free(tmi_names *names);
+void tmi_names_prefetch(const tmi_names *names, uint64_t hash);
+/* Enters record i; returns the number of an earlier one with the same name instead, or TMI_NONE. */
+size_t tmi_names_put(tmi_names *names, size_t i, uint64_t hash);
+size_t tmi_names_find(const tmi_names *names, const char *name, size_t len, uint64_t hash);
+
 /* utf8.c */
 
 /* The length (1 to 4) of the valid character at s, or 0. */
@@ -72,7 +191,14 @@ size_t tmi_utf8_valid(const char *bytes, size_t len);
 /* dtype.c: the one table of element types. */
 
 enum { TMI_DTYPE_COUNT = TENMAP_U64 + 1 };
-enum { TMI_KIND_NONE, TMI_KIND_BOOL, TMI_KIND_UINT, TMI_KIND_INT, TMI_KIND_FLOAT, TMI_KIND_COMPLEX };
+enum {
+    TMI_KIND_NONE,
+    TMI_KIND_BOOL,
+    TMI_KIND_UINT,
+    TMI_KIND_INT,
+    TMI_KIND_FLOAT,
+    TMI_KIND_COMPLEX
+};
 
 typedef struct tmi_dtype_info {
     const char *name;
@@ -87,6 +213,164 @@ extern const tmi_dtype_info tmi_dtypes[TMI_DTYPE_COUNT];
 /* The dtype of a name of `len` bytes, or TENMAP_AS_STORED if it is unknown. */
 tenmap_dtype tmi_dtype_find(const char *name, size_t len);
 
+/* foreign.c: files that are something else. */
+
+/*
+ * What a file that is not SafeTensors is, and what to do about it, as a part of a sentence ("this
+ * is a Git LFS pointer ..."); NULL if its first bytes are not known. `size` is the whole file's.
+ * *show says whether a reader would want to see how it begins.
+ */
+const char *tmi_foreign(const unsigned char *start, size_t len, uint64_t size, bool *show);
+
+/* header.c: the bytes before the tensors. No I/O. */
+
+/* What a header is parsed for: where it lies, for errors and for the addresses of its tensors. */
+typedef struct tmi_place {
+    const char *path; /* as shown in errors */
+    uint32_t shard;
+    uint32_t flags;            /* TENMAP_OPEN_* */
+    uint64_t offset;           /* where the model starts in its file */
+    uint64_t size;             /* the model's length from there */
+    const unsigned char *base; /* the model's first byte in memory, or NULL */
+    const tenmap_model *model;
+    tmi_hash_key key;
+} tmi_place;
+
+enum { TMI_DIM_BLOCKS = 40 };
+
+typedef struct tmi_header {
+    tmi_block text;    /* the JSON, its strings unescaped and terminated in place */
+    tmi_block tensors; /* tenmap_tensor[count], in file order */
+    size_t count;
+    tmi_names names;                /* over the tensors */
+    tmi_block dims[TMI_DIM_BLOCKS]; /* what the tensors' shapes point to */
+    unsigned dim_blocks;
+    tenmap_metadata *metadata;
+    size_t metadata_count, metadata_capacity;
+} tmi_header;
+
+/*
+ * Rules 1 to 3: the length of the JSON text, from the first bytes of a file of place->size bytes
+ * (`len` of them, at least 8 where the file has them; more help to recognise foreign files).
+ */
+tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *start, size_t len,
+                                uint64_t limit, uint64_t *length, tenmap_error *error);
+/*
+ * Rules 4 to 10. `text` holds `length` bytes of JSON and at least TMI_JSON_PAD zero bytes behind
+ * them; the header takes it over in either case. On failure the header is empty.
+ */
+tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_block text,
+                               size_t length, tenmap_error *error);
+void tmi_header_free(tmi_header *header);
+
+/* index.c: model.safetensors.index.json. No I/O. */
+
+typedef struct tmi_listing { /* one line of weight_map */
+    const char *name;
+    size_t name_len;
+    size_t file; /* which of the index's files */
+    bool seen;
+} tmi_listing;
+
+typedef struct tmi_listed_file {
+    const char *name;
+    size_t name_len;
+} tmi_listed_file;
+
+typedef struct tmi_index {
+    tmi_block text; /* its own copy of the JSON, unescaped in place */
+    tmi_listing *listings;
+    size_t listing_count, listing_capacity;
+    tmi_listed_file *files; /* the distinct shards, by file name */
+    size_t file_count;
+    tmi_names names; /* over the listings */
+} tmi_index;
+
+/* Whether a file that starts so is JSON text, and so can only be an index. */
+bool tmi_index_recognise(const unsigned char *start, size_t len);
+/* As tmi_header_parse; place->path is the index's. */
+tenmap_status tmi_index_parse(tmi_index *index, const tmi_place *place, tmi_block text,
+                              size_t length, tenmap_error *error);
+void tmi_index_free(tmi_index *index);
+
+/* folder.c: which model is in a folder. */
+
+typedef struct tmi_choice {
+    char **names; /* a model or an index, or all files of a numbered set, those missing included */
+    size_t count;
+    bool is_set;
+} tmi_choice;
+
+tenmap_status tmi_folder_choose(tmi_choice *choice, const char *path, tenmap_error *error);
+void tmi_choice_free(tmi_choice *choice);
+
+/* shard.c: one file of a model. */
+
+/* The default of options.max_header_bytes, the reference's. */
+enum { TMI_HEADER_LIMIT = 100000000 };
+/* Enough of a file's beginning to know what it is. */
+enum { TMI_START = 512 };
+
+typedef struct tmi_shard {
+    tenmap_shard view; /* what callers see */
+    tmi_file file;
+    tmi_header header;
+    char *path;        /* owned; NULL stands for "" */
+    uint64_t size;     /* the model's length in the file, from options.offset on */
+    const char *shown; /* the path for errors */
+} tmi_shard;
+
+/*
+ * Opening goes in steps: fill shard->file (tmi_file_open, _dup or _memory) and shown, then
+ * tmi_shard_start, which reads the first bytes into start[TMI_START], then tmi_shard_parse. On
+ * failure the caller still closes the shard.
+ */
+tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, unsigned char *start,
+                              size_t *len, tenmap_error *error);
+tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
+                              const tenmap_model *model, const tmi_hash_key *key, uint32_t number,
+                              const unsigned char *start, size_t len, tenmap_error *error);
+/* Reads exactly [offset, offset+size) of the file; TENMAP_ERR_IO with the numbers if it is shorter.
+ */
+tenmap_status tmi_shard_read(const tmi_shard *shard, uint64_t offset, void *dst, size_t size,
+                             const tenmap_tensor *tensor, tenmap_error *error);
+/* Reads `length` bytes of JSON at `offset` into a block, padded as the JSON reader wants it. */
+tenmap_status tmi_shard_read_text(const tmi_shard *shard, uint64_t offset, size_t length,
+                                  tmi_block *text, tenmap_error *error);
+void tmi_shard_close(tmi_shard *shard);
+
+/* model.c */
+
+struct tenmap_model {
+    char *path;
+    tmi_shard *shards;
+    size_t shard_count;
+    tenmap_tensor *tensors;
+    size_t tensor_count;
+    tmi_block tensor_block;  /* of a model with several shards; else the shard's header owns them */
+    tmi_names names;         /* likewise */
+    const tmi_names *finder; /* where tenmap_find looks: `names`, or the only shard's */
+    tenmap_metadata *metadata;
+    size_t metadata_count;
+    bool owns_metadata; /* likewise */
+    tmi_hash_key key;
+    char *index_json;
+    size_t index_len;
+    char **missing;
+    size_t missing_count;
+    uint64_t file_size;
+};
+
+/* join.c: several shards as one model. */
+
+/*
+ * Brings the tensors, names and metadata of model->shards together; `index` (or NULL for a numbered
+ * set) says which shard a tensor is taken from, `file_shard` where each of its files is among the
+ * shards, TMI_NONE for one that is missing.
+ */
+tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file_shard,
+                       uint32_t flags, tenmap_error *error);
+
 /* convert.c: numbers. */
 
 /*
@@ -98,8 +382,8 @@ tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t fla
 
 /*
  * Converts `count` elements of a pair that passed the check. The source is in file order
- * (little-endian) and starts at bit src_bit (0..7, for 4- and 6-bit dtypes) of *src; the result is in
- * host order and starts at bit dst_bit of *dst. Bits of *dst before dst_bit are kept; spare bits
+ * (little-endian) and starts at bit src_bit (0..7, for 4- and 6-bit dtypes) of *src; the result is
+ * in host order and starts at bit dst_bit of *dst. Bits of *dst before dst_bit are kept; spare bits
  * after the last element of the last byte become 0. Any alignment; no overlap.
  */
 void tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,

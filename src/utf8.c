@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-static bool continues(unsigned char c) { return (c & 0xc0) == 0x80; }
+static bool continues(unsigned char c) {
+    return (c & 0xc0) == 0x80;
+}
 
 size_t tmi_utf8_char(const unsigned char *s, size_t left) {
     unsigned char lead = left ? s[0] : 0xff;

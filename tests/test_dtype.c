@@ -50,7 +50,8 @@ static void dtype_values_bits_and_names_are_fixed(void **state) {
 static void unknown_dtypes_have_no_bits_and_no_name(void **state) {
     (void)state;
     tenmap_dtype untouched = 77;
-    static const char *const wrong[] = {"", "f32", "F32 ", "BOOL8", "F8_E4M3FN", "AS_STORED", "OPAQUE"};
+    static const char *const wrong[] = {"",          "f32",       "F32 ",  "BOOL8",
+                                        "F8_E4M3FN", "AS_STORED", "OPAQUE"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         assert_int_equal(tenmap_dtype_from_name(wrong[i], &untouched), 0);
     assert_int_equal(tenmap_dtype_from_name(NULL, &untouched), 0);

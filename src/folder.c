@@ -1,0 +1,380 @@
+/* Which model is in a folder. The order of preference is that of docs/format.md. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A numbered set that claims more files than this is not one. */
+enum { MOST_NUMBERED = 100000 };
+
+enum { CANDIDATE_INDEX, CANDIDATE_NUMBERED, CANDIDATE_SINGLE };
+
+typedef struct candidate {
+    char *name;
+    int kind;
+    bool second_choice; /* consolidated, adapter, a variant: only when nothing else is there */
+    /* Of name-00002-of-00005.safetensors: where the digits are, and what they say. */
+    size_t digits_at, digits_len, tail_at;
+    unsigned number, total;
+} candidate;
+
+typedef struct candidates {
+    candidate *items;
+    size_t count, capacity;
+    const char *folder;
+    bool out_of_memory;
+    bool other_index; /* a PyTorch or Flax index was seen */
+} candidates;
+
+static bool ends_with(const char *name, const char *end) {
+    size_t len = strlen(name), size = strlen(end);
+    return len >= size && memcmp(name + len - size, end, size) == 0;
+}
+
+static bool starts_with(const char *name, const char *start) {
+    return strncmp(name, start, strlen(start)) == 0;
+}
+
+static bool is_number(char c) {
+    return c >= '0' && c <= '9';
+}
+
+/* "fp16", "bf16", "fp8_e4m3fn", "int8", "ema", "non_ema": how hubs mark a variant of a model. */
+static bool is_variant_word(const char *word) {
+    if (starts_with(word, "ema.") || starts_with(word, "non_ema."))
+        return true;
+    size_t letters = starts_with(word, "fp") || starts_with(word, "bf") ? 2
+                     : starts_with(word, "int")                         ? 3
+                                                                        : 0;
+    return letters && is_number(word[letters]);
+}
+
+static bool is_second_choice(const char *name) {
+    if (starts_with(name, "consolidated") || starts_with(name, "adapter_"))
+        return true;
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.'))
+        if (is_variant_word(dot + 1))
+            return true;
+    return false;
+}
+
+/* The digits [at, end) as a number, or false if there are none or too many. */
+static bool read_number(const char *name, size_t at, size_t end, unsigned *out) {
+    unsigned value = 0;
+    if (at >= end)
+        return false;
+    for (; at < end; at++) {
+        value = value * 10 + (unsigned)(name[at] - '0');
+        if (value > MOST_NUMBERED)
+            return false;
+    }
+    *out = value;
+    return true;
+}
+
+/* PREFIX-i-of-N.safetensors or PREFIX-i-of-N.variant.safetensors, any digit widths. */
+static bool parse_numbered(candidate *c) {
+    const char *of = NULL;
+    for (const char *at = strstr(c->name, "-of-"); at; at = strstr(at + 1, "-of-"))
+        of = at;
+    if (!of)
+        return false;
+    size_t number_end = (size_t)(of - c->name), number_at = number_end, total_at = number_end + 4;
+    while (number_at > 0 && is_number(c->name[number_at - 1]))
+        number_at--;
+    size_t total_end = total_at;
+    while (is_number(c->name[total_end]))
+        total_end++;
+    if (number_at == 0 || c->name[number_at - 1] != '-' || c->name[total_end] != '.')
+        return false;
+    c->digits_at = number_at;
+    c->digits_len = number_end - number_at;
+    c->tail_at = number_end;
+    return read_number(c->name, number_at, number_end, &c->number) &&
+           read_number(c->name, total_at, total_end, &c->total) && c->total > 0;
+}
+
+/* Whether a name looks like a part of a model, and as what. */
+static bool classify_name(candidate *c, bool *other_index) {
+    const char *name = c->name;
+    if (name[0] == '.')
+        return false;
+    c->second_choice = is_second_choice(name);
+    if (ends_with(name, ".index.json") ||
+        (strstr(name, ".safetensors.index") && ends_with(name, ".json"))) {
+        c->kind = CANDIDATE_INDEX;
+        if (strstr(name, ".bin.index") || strstr(name, ".msgpack.index") ||
+            strstr(name, ".h5.index")) {
+            *other_index = true;
+            return false;
+        }
+        return true;
+    }
+    if (!ends_with(name, ".safetensors"))
+        return false;
+    c->kind = parse_numbered(c) ? CANDIDATE_NUMBERED : CANDIDATE_SINGLE;
+    return true;
+}
+
+static bool is_folder_in(const char *folder, const char *name) {
+    char *path = tmi_join_path(folder, strlen(folder), name, strlen(name));
+    bool is = path && tmi_is_folder(path);
+    free(path);
+    return is;
+}
+
+static bool add_candidate(void *ctx, const char *name) {
+    candidates *list = ctx;
+    candidate c = {.name = tmi_copy_text(name, strlen(name))};
+    if (!c.name) {
+        list->out_of_memory = true;
+        return false;
+    }
+    if (!classify_name(&c, &list->other_index) || is_folder_in(list->folder, name)) {
+        free(c.name);
+        return true;
+    }
+    candidate *items = tmi_grow(list->items, list->count, &list->capacity, sizeof *items);
+    if (!items) {
+        free(c.name);
+        list->out_of_memory = true;
+        return false;
+    }
+    list->items = items;
+    items[list->count++] = c;
+    return true;
+}
+
+static int by_candidate_name(const void *a, const void *b) {
+    return strcmp(((const candidate *)a)->name, ((const candidate *)b)->name);
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void free_candidates(candidates *list) {
+    for (size_t i = 0; i < list->count; i++)
+        free(list->items[i].name);
+    free(list->items);
+}
+
+/* Numbered sets. The items are sorted by name, but one set may use several digit widths. */
+
+static bool same_set(const candidate *a, const candidate *b) {
+    return a->total == b->total && a->digits_at == b->digits_at &&
+           memcmp(a->name, b->name, a->digits_at) == 0 &&
+           strcmp(a->name + a->tail_at, b->name + b->tail_at) == 0;
+}
+
+typedef struct numbered_set {
+    const candidate *first; /* NULL: none */
+    size_t members;
+    bool from_zero, complete;
+} numbered_set;
+
+/* The set that items[at] is the first member of; no set if an earlier item is in it. */
+static numbered_set set_at(const candidates *list, size_t at) {
+    const candidate *first = &list->items[at];
+    numbered_set set = {first, 0, false, false};
+    uint64_t sum = 0;
+    unsigned lowest = first->number, highest = first->number;
+    for (size_t i = 0; i < list->count; i++) {
+        const candidate *c = &list->items[i];
+        if (c->kind != CANDIDATE_NUMBERED || !same_set(c, first))
+            continue;
+        if (i < at)
+            return (numbered_set){NULL, 0, false, false};
+        set.members++;
+        sum += c->number;
+        lowest = c->number < lowest ? c->number : lowest;
+        highest = c->number > highest ? c->number : highest;
+    }
+    uint64_t n = first->total;
+    set.from_zero = lowest == 0;
+    set.complete = set.members == n && highest - lowest + 1 == n && lowest <= 1 &&
+                   sum == n * (n - 1) / 2 + (lowest ? n : 0);
+    return set;
+}
+
+static tenmap_status choose_one(tmi_choice *choice, const char *name, tenmap_error *error) {
+    choice->names = tmi_calloc(1, sizeof *choice->names);
+    if (choice->names)
+        choice->names[0] = tmi_copy_text(name, strlen(name));
+    choice->count = 1;
+    if (choice->names && choice->names[0])
+        return TENMAP_OK;
+    tmi_choice_free(choice);
+    return tmi_fail_memory(error, strlen(name), "a file name");
+}
+
+/* The member with this number: as it is in the folder, or as it would be called. */
+static char *name_member(const candidates *list, const candidate *like, unsigned number) {
+    for (size_t i = 0; i < list->count; i++) {
+        const candidate *c = &list->items[i];
+        if (c->kind == CANDIDATE_NUMBERED && c->number == number && same_set(c, like))
+            return tmi_copy_text(c->name, strlen(c->name));
+    }
+    size_t room = strlen(like->name) + 16;
+    char *name = malloc(room);
+    if (name)
+        snprintf(name, room, "%.*s%0*u%s", (int)like->digits_at, like->name, (int)like->digits_len,
+                 number, like->name + like->tail_at);
+    return name;
+}
+
+static tenmap_status choose_set(tmi_choice *choice, const candidates *list, numbered_set set,
+                                tenmap_error *error) {
+    unsigned total = set.first->total, base = set.from_zero ? 0 : 1;
+    choice->is_set = true;
+    choice->names = tmi_calloc(total, sizeof *choice->names);
+    for (unsigned i = 0; choice->names && i < total; i++) {
+        choice->names[i] = name_member(list, set.first, i + base);
+        if (!choice->names[i])
+            break;
+        choice->count++;
+    }
+    if (choice->names && choice->count == total) {
+        qsort(choice->names, total, sizeof *choice->names, by_text);
+        return TENMAP_OK;
+    }
+    tmi_choice_free(choice);
+    return tmi_fail_memory(error, total, "file names");
+}
+
+/* Errors: what is there instead of one model. */
+
+static tenmap_status fail_ambiguous(const candidates *list, bool second_choice,
+                                    tenmap_error *error) {
+    tmi_list names = {.used = 0};
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].second_choice == second_choice)
+            tmi_list_add(&names, list->items[i].name);
+    return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
+                    "%s: the folder holds more than one model; open one of its files: %s",
+                    tmi_quote_path(list->folder).text, tmi_list_end(&names));
+}
+
+static bool note_model_file(void *ctx, const char *name) {
+    bool unused = false;
+    candidate c = {.name = (char *)(uintptr_t)name};
+    if (!classify_name(&c, &unused))
+        return true;
+    *(bool *)ctx = true;
+    return false;
+}
+
+typedef struct subfolders {
+    const char *folder;
+    tmi_list names;
+    size_t looked;
+} subfolders;
+
+static bool note_subfolder(void *ctx, const char *name) {
+    enum { LOOK_AT_MOST = 256 };
+    subfolders *found = ctx;
+    bool has_model = false;
+    if (name[0] == '.' || !is_folder_in(found->folder, name))
+        return true;
+    char *path = tmi_join_path(found->folder, strlen(found->folder), name, strlen(name));
+    if (path && tmi_folder_list(path, note_model_file, &has_model) == 0 && has_model)
+        tmi_list_add(&found->names, name);
+    free(path);
+    return ++found->looked < LOOK_AT_MOST;
+}
+
+static tenmap_status fail_nothing(const candidates *list, tenmap_error *error) {
+    subfolders found = {.folder = list->folder};
+    (void)tmi_folder_list(list->folder, note_subfolder, &found);
+    if (found.names.count)
+        return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
+                        "%s: no model lies in this folder itself; these folders inside it hold "
+                        "one each, open one of them: %s",
+                        tmi_quote_path(list->folder).text, tmi_list_end(&found.names));
+    return tmi_fail(
+        error, TENMAP_ERR_NOT_FOUND, "%s: no .safetensors file and no index lies in this folder%s",
+        tmi_quote_path(list->folder).text,
+        list->other_index ? ", only an index of another format: fetch the SafeTensors release"
+                          : "");
+}
+
+/* The choice among the files of one rank: those that come first, or those of second choice. */
+static tenmap_status choose_among(tmi_choice *choice, const candidates *list, bool second_choice,
+                                  bool *any, tenmap_error *error) {
+    const candidate *index = NULL, *single = NULL;
+    numbered_set complete = {NULL, 0, false, false}, broken = complete;
+    size_t indexes = 0, singles = 0, completes = 0, brokens = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const candidate *c = &list->items[i];
+        if (c->second_choice != second_choice)
+            continue;
+        *any = true;
+        if (c->kind == CANDIDATE_INDEX) {
+            index = c;
+            indexes++;
+        } else if (c->kind == CANDIDATE_SINGLE) {
+            single = c;
+            singles++;
+        } else {
+            numbered_set set = set_at(list, i);
+            if (set.first && set.complete) {
+                complete = set;
+                completes++;
+            } else if (set.first) {
+                broken = set;
+                brokens++;
+            }
+        }
+    }
+    if (indexes == 1)
+        return choose_one(choice, index->name, error);
+    if (indexes == 0 && completes == 1)
+        return choose_set(choice, list, complete, error);
+    if (indexes == 0 && completes == 0 && brokens == 1 && singles == 0)
+        return choose_set(choice, list, broken, error); /* opening it says what is missing */
+    if (indexes == 0 && completes == 0 && brokens == 0 && singles == 1)
+        return choose_one(choice, single->name, error);
+    return *any ? fail_ambiguous(list, second_choice, error) : TENMAP_OK;
+}
+
+static tenmap_status choose(tmi_choice *choice, const candidates *list, tenmap_error *error) {
+    static const char *const preferred[] = {"model.safetensors", "model.safetensors.index.json",
+                                            "diffusion_pytorch_model.safetensors",
+                                            "diffusion_pytorch_model.safetensors.index.json"};
+    for (size_t p = 0; p < sizeof preferred / sizeof preferred[0]; p++)
+        for (size_t i = 0; i < list->count; i++)
+            if (strcmp(list->items[i].name, preferred[p]) == 0)
+                return choose_one(choice, preferred[p], error);
+    bool any = false;
+    tenmap_status status = choose_among(choice, list, false, &any, error);
+    if (!any && status == TENMAP_OK)
+        status = choose_among(choice, list, true, &any, error);
+    return any ? status : fail_nothing(list, error);
+}
+
+tenmap_status tmi_folder_choose(tmi_choice *choice, const char *path, tenmap_error *error) {
+    candidates list = {.folder = path};
+    *choice = (tmi_choice){.count = 0};
+    int failed = tmi_folder_list(path, add_candidate, &list);
+    tenmap_status status;
+    if (list.out_of_memory) {
+        status = tmi_fail_memory(error, list.count, "the names in a folder");
+    } else if (failed) {
+        status =
+            tmi_fail_os(error, failed, "%s: cannot list the folder", tmi_quote_path(path).text);
+    } else {
+        if (list.count)
+            qsort(list.items, list.count, sizeof *list.items, by_candidate_name);
+        status = choose(choice, &list, error);
+    }
+    free_candidates(&list);
+    return status;
+}
+
+void tmi_choice_free(tmi_choice *choice) {
+    for (size_t i = 0; i < choice->count && choice->names; i++)
+        free(choice->names[i]);
+    free(choice->names);
+    *choice = (tmi_choice){.count = 0};
+}

@@ -1,0 +1,676 @@
+/*
+ * The header of a SafeTensors file: eight bytes of length, then JSON. Every rule of acceptance is
+ * here, in the order of docs/format.md; nothing is checked later. Takes bytes, does no I/O.
+ *
+ * A parse goes over the tensors four times: read the JSON, bring them into file order (most files
+ * are), enter the names into the index, check the offsets. Between the first step and the last,
+ * four fields of a tenmap_tensor carry other things, so that no second array is needed:
+ *
+ *     file_offset  data_offsets[0]      nbytes  data_offsets[1]
+ *     nelems       hash of the name     flags   unused
+ */
+#include "internal.h"
+#include "json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The shortest entry that a header can hold: "":{"dtype":"","shape":[],"data_offsets":[0,0]}, */
+enum { SHORTEST_ENTRY = 48 };
+
+typedef struct parser {
+    tmi_json json;
+    tmi_header *header;
+    const tmi_place *place;
+    tenmap_error *error;
+    tenmap_status failed; /* what a parsing function that returned false means */
+    tenmap_tensor *tensors;
+    size_t count;
+    bool in_order;            /* so far, the tensors came in file order */
+    bool has_metadata;        /* __metadata__ was there, null or not */
+    bool in_metadata;         /* for the words of errors */
+    const tenmap_tensor *in;  /* the tensor whose entry is being read, for errors, or NULL */
+    uint64_t *dim, *dims_end; /* free room for dimensions */
+    tmi_text dtype_text;      /* the last tensor's, most often the next one's too */
+    tenmap_dtype dtype;
+} parser;
+
+/* What a scalar's shape points to, and where a parse starts: a place with no room. */
+static uint64_t no_dims[1];
+
+/* Errors. Offsets are those of the file, so that they can be looked up in a hex editor. */
+
+static uint64_t file_position(const parser *p, const char *at) {
+    return p->place->offset + 8 + (uint64_t)(at - p->json.text);
+}
+
+/* The byte at `at`, as a reader of the error would write it. */
+static tmi_quoted found_at(const parser *p, const char *at) {
+    if (at >= p->json.end) {
+        tmi_quoted out = {"the end of the header"};
+        return out;
+    }
+    return tmi_quote(at, tmi_utf8_char((const unsigned char *)at, (size_t)(p->json.end - at)));
+}
+
+/* Something in the text is not as it must be: the reader's own problem, or ours. Always false. */
+static bool fail_json(parser *p, const char *problem) {
+    const char *at = p->json.at;
+    uint64_t offset = file_position(p, at);
+    tmi_quoted in = {""}, found = {""};
+    if (p->json.problem)
+        problem = p->json.problem;
+    if (p->in)
+        in = tmi_quote(p->in->name, p->in->name_len);
+    bool expected = strncmp(problem, "expected", 8) == 0;
+    if (expected)
+        found = found_at(p, at);
+    tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, offset,
+                "%s: header, byte %llu%s%s: %s%s%s", tmi_quote_path(p->place->path).text,
+                (ull)offset,
+                p->in            ? ", tensor "
+                : p->in_metadata ? ", __metadata__"
+                                 : "",
+                in.text, problem, expected ? ", found " : "", found.text);
+    return false;
+}
+
+static bool fail_memory(parser *p, uint64_t bytes) {
+    p->failed = tmi_fail_memory(p->error, bytes, "the header's tables");
+    return false;
+}
+
+/* A rule that one tensor breaks: the rest of the sentence, and its arguments. */
+#define FAIL_TENSOR(p, t, format, ...)                                                             \
+    tmi_fail_at((p)->error, TENMAP_ERR_FORMAT, (p)->place->shard, file_position(p, (t)->name) - 1, \
+                "%s: tensor %s (header, byte %llu): " format,                                      \
+                tmi_quote_path((p)->place->path).text, tmi_quote((t)->name, (t)->name_len).text,   \
+                (ull)file_position(p, (t)->name) - 1, __VA_ARGS__)
+
+/* Rules 1 to 3: the length field. */
+
+static uint64_t little_endian_u64(const unsigned char *bytes) {
+    uint64_t value = 0;
+    for (int i = 7; i >= 0; i--)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *start, size_t len,
+                                uint64_t limit, uint64_t *length, tenmap_error *error) {
+    const char *path = place->path;
+    uint64_t n = len >= 8 ? little_endian_u64(start) : 0;
+    bool too_short = place->size < 8 || len < 8;
+    if (!too_short && n != 0 && n <= limit && n <= place->size - 8) {
+        *length = n;
+        return TENMAP_OK;
+    }
+    bool show;
+    const char *foreign = tmi_foreign(start, len, place->size, &show);
+    if (foreign && show)
+        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
+                           "%s: %s; it begins with %s", tmi_quote_path(path).text, foreign,
+                           tmi_quote((const char *)start, len < 60 ? len : 60).text);
+    if (foreign)
+        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset, "%s: %s",
+                           tmi_quote_path(path).text, foreign);
+    if (too_short)
+        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
+                           "%s: the file has %llu bytes, but a SafeTensors file begins with a "
+                           "length field of 8: the download is truncated",
+                           tmi_quote_path(path).text, (ull)place->size);
+    if (n > limit)
+        return tmi_fail_at(error, TENMAP_ERR_LIMIT, place->shard, place->offset,
+                           "%s: the length field says that the header has %llu bytes, over the "
+                           "limit of %llu%s",
+                           tmi_quote_path(path).text, (ull)n, (ull)limit,
+                           n > place->size ? "; the whole file is shorter, so this is not a "
+                                             "SafeTensors file"
+                                           : " (max_header_bytes raises it)");
+    if (n > place->size - 8)
+        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
+                           "%s: the length field says that the header has %llu bytes, but only "
+                           "%llu follow it: the file is truncated by at least %llu bytes",
+                           tmi_quote_path(path).text, (ull)n, (ull)(place->size - 8),
+                           (ull)(n - (place->size - 8)));
+    *length = n; /* no header at all: the JSON rules have the words for it */
+    return TENMAP_OK;
+}
+
+/* Rule 5: JSON and types. */
+
+/* Room for one more dimension; moves the shape that is under way if its block is full. */
+static TMI_NOINLINE bool grow_dims(parser *p, uint64_t **first) {
+    tmi_header *h = p->header;
+    size_t used = (size_t)(p->dim - *first);
+    size_t size = (size_t)(p->json.end - p->json.text) / 8 + 64;
+    size = (size / sizeof *p->dim) << h->dim_blocks;
+    if (size < 2 * used + 8)
+        size = 2 * used + 8;
+    if (h->dim_blocks == TMI_DIM_BLOCKS || size > SIZE_MAX / sizeof *p->dim / 2 ||
+        !tmi_block_take(&h->dims[h->dim_blocks], size * sizeof *p->dim))
+        return fail_memory(p, (uint64_t)size * sizeof *p->dim);
+    uint64_t *room = h->dims[h->dim_blocks++].bytes;
+    if (used)
+        memcpy(room, *first, used * sizeof *room);
+    *first = room;
+    p->dim = room + used;
+    p->dims_end = room + size;
+    return true;
+}
+
+static bool parse_shape(parser *p, tenmap_tensor *t) {
+    tmi_json *json = &p->json;
+    uint64_t *first = p->dim;
+    if (!tmi_json_expect(json, '[', "expected the shape as an array of integers"))
+        return fail_json(p, NULL);
+    if (!tmi_json_take(json, ']')) {
+        do {
+            if (TMI_UNLIKELY(p->dim == p->dims_end) && !grow_dims(p, &first))
+                return false;
+            if (TMI_UNLIKELY(!tmi_json_u64(json, p->dim)))
+                return fail_json(p, NULL);
+            p->dim++;
+        } while (tmi_json_take(json, ','));
+        if (!tmi_json_expect(json, ']', "expected ',' or ']' in the shape"))
+            return fail_json(p, NULL);
+    }
+    if (p->dim - first > UINT32_MAX)
+        return fail_json(p, "expected a shape of fewer than 2^32 dimensions");
+    t->rank = (uint32_t)(p->dim - first);
+    t->shape = t->rank ? first : no_dims;
+    return true;
+}
+
+static bool parse_offsets(parser *p, tenmap_tensor *t) {
+    tmi_json *json = &p->json;
+    bool good = tmi_json_expect(json, '[', "expected data_offsets as an array of two integers") &&
+                tmi_json_u64(json, &t->file_offset) &&
+                tmi_json_expect(json, ',', "expected two integers in data_offsets") &&
+                tmi_json_u64(json, &t->nbytes) &&
+                tmi_json_expect(json, ']', "expected ']' after two integers in data_offsets");
+    return TMI_LIKELY(good) ? true : fail_json(p, NULL);
+}
+
+static bool parse_dtype(parser *p, tenmap_tensor *t) {
+    tmi_text text;
+    char *start = (tmi_json_peek(&p->json), p->json.at);
+    if (!tmi_json_string(&p->json, &text, "expected the dtype as a string"))
+        return fail_json(p, NULL);
+    if (p->dtype == TENMAP_AS_STORED || text.len != p->dtype_text.len ||
+        memcmp(text.bytes, p->dtype_text.bytes, text.len) != 0) {
+        p->dtype = tmi_dtype_find(text.bytes, text.len);
+        p->dtype_text = text;
+    }
+    t->dtype = p->dtype;
+    if (TMI_LIKELY(p->dtype != TENMAP_AS_STORED))
+        return true;
+    t->dtype = TENMAP_OPAQUE;
+    if (p->place->flags & TENMAP_OPEN_LENIENT)
+        return true;
+    uint64_t offset = file_position(p, start);
+    tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, offset,
+                "%s: header, byte %llu, tensor %s: unknown dtype %s (a lenient open takes it as "
+                "bytes)",
+                tmi_quote_path(p->place->path).text, (ull)offset,
+                tmi_quote(t->name, t->name_len).text, tmi_quote(text.bytes, text.len).text);
+    return false;
+}
+
+enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4, FIELD_OTHER = 0, FIELD_NONE = -1 };
+
+/* The key of an entry's next field. The three that matter are known by their bytes, unparsed. */
+static int parse_field_key(parser *p) {
+    tmi_json *json = &p->json;
+    char *at = (tmi_json_peek(json), json->at);
+    int field = FIELD_OTHER;
+    if (memcmp(at, "\"dtype\"", 7) == 0) {
+        json->at = at + 7;
+        field = FIELD_DTYPE;
+    } else if (memcmp(at, "\"shape\"", 7) == 0) {
+        json->at = at + 7;
+        field = FIELD_SHAPE;
+    } else if (memcmp(at, "\"data_offsets\"", 14) == 0) {
+        json->at = at + 14;
+        field = FIELD_OFFSETS;
+    } else {
+        tmi_text key;
+        if (!tmi_json_string(json, &key, "expected a field of the tensor")) {
+            fail_json(p, NULL);
+            return FIELD_NONE;
+        }
+        if (key.len == 5 && memcmp(key.bytes, "dtype", 5) == 0)
+            field = FIELD_DTYPE;
+        else if (key.len == 5 && memcmp(key.bytes, "shape", 5) == 0)
+            field = FIELD_SHAPE;
+        else if (key.len == 12 && memcmp(key.bytes, "data_offsets", 12) == 0)
+            field = FIELD_OFFSETS;
+    }
+    if (!tmi_json_expect(json, ':', "expected ':' after the name of a field")) {
+        fail_json(p, NULL);
+        return FIELD_NONE;
+    }
+    return field;
+}
+
+static bool parse_field(parser *p, tenmap_tensor *t, int *seen) {
+    char *key_at = (tmi_json_peek(&p->json), p->json.at);
+    int field = parse_field_key(p);
+    if (field == FIELD_NONE)
+        return false;
+    if (*seen & field) {
+        p->json.at = key_at;
+        return fail_json(p, field == FIELD_DTYPE   ? "the field dtype is there twice"
+                            : field == FIELD_SHAPE ? "the field shape is there twice"
+                                                   : "the field data_offsets is there twice");
+    }
+    *seen |= field;
+    switch (field) {
+    case FIELD_DTYPE:
+        return parse_dtype(p, t);
+    case FIELD_SHAPE:
+        return parse_shape(p, t);
+    case FIELD_OFFSETS:
+        return parse_offsets(p, t);
+    default:
+        return tmi_json_skip(&p->json, 2) ? true : fail_json(p, NULL);
+    }
+}
+
+/*
+ * The text of an unknown dtype stands right before the shape, where tenmap_dtype_text finds it.
+ */
+static bool keep_opaque_text(parser *p, tenmap_tensor *t) {
+    uint64_t *first = p->dim;
+    for (uint32_t i = 0; i <= t->rank; i++) {
+        if (p->dim == p->dims_end && !grow_dims(p, &first))
+            return false;
+        *p->dim++ = i == 0 ? (uint64_t)(uintptr_t)p->dtype_text.bytes : t->shape[i - 1];
+    }
+    t->shape = first + 1;
+    return true;
+}
+
+static bool parse_entry(parser *p, tenmap_tensor *t) {
+    tmi_json *json = &p->json;
+    int seen = 0;
+    p->in = t;
+    if (!tmi_json_expect(json, '{', "expected an object with dtype, shape and data_offsets"))
+        return fail_json(p, NULL);
+    if (tmi_json_peek(json) != '}') {
+        do
+            if (!parse_field(p, t, &seen))
+                return false;
+        while (tmi_json_take(json, ','));
+    }
+    if (!tmi_json_expect(json, '}', "expected ',' or '}' after a field of the tensor"))
+        return fail_json(p, NULL);
+    if (seen != (FIELD_DTYPE | FIELD_SHAPE | FIELD_OFFSETS)) {
+        json->at--;
+        return fail_json(p, !(seen & FIELD_DTYPE)   ? "the field dtype is missing"
+                            : !(seen & FIELD_SHAPE) ? "the field shape is missing"
+                                                    : "the field data_offsets is missing");
+    }
+    p->in = NULL;
+    return t->dtype == TENMAP_OPAQUE ? keep_opaque_text(p, t) : true;
+}
+
+static bool parse_tensor(parser *p, tmi_text name) {
+    tenmap_tensor *t = &p->tensors[p->count];
+    t->name = name.bytes;
+    t->name_len = name.len;
+    if (!parse_entry(p, t))
+        return false;
+    t->nelems = tmi_hash(&p->place->key, name.bytes, name.len);
+    if (p->count > 0) {
+        const tenmap_tensor *before = t - 1;
+        if (t->file_offset < before->file_offset ||
+            (t->file_offset == before->file_offset && t->nbytes < before->nbytes))
+            p->in_order = false;
+    }
+    p->count++;
+    return true;
+}
+
+static bool parse_metadata_pair(parser *p) {
+    tmi_header *h = p->header;
+    tmi_text key, value;
+    if (!tmi_json_string(&p->json, &key, "expected a key in quotes") ||
+        !tmi_json_expect(&p->json, ':', "expected ':' after a key") ||
+        !tmi_json_string(&p->json, &value, "expected a string"))
+        return fail_json(p, NULL);
+    tenmap_metadata *room =
+        tmi_grow(h->metadata, h->metadata_count, &h->metadata_capacity, sizeof *room);
+    if (!room)
+        return fail_memory(p, (uint64_t)h->metadata_count * 2 * sizeof *room);
+    h->metadata = room;
+    room[h->metadata_count++] =
+        (tenmap_metadata){key.bytes, key.len, value.bytes, value.len, p->place->shard};
+    return true;
+}
+
+static bool parse_metadata(parser *p, const char *key) {
+    tmi_json *json = &p->json;
+    if (p->has_metadata) {
+        json->at = (char *)(uintptr_t)key;
+        return fail_json(p, "__metadata__ is there twice");
+    }
+    p->has_metadata = true;
+    if (tmi_json_peek(json) == 'n')
+        return tmi_json_skip(json, 1) ? true : fail_json(p, NULL);
+    if (!tmi_json_expect(json, '{', "expected __metadata__ as an object of strings"))
+        return fail_json(p, NULL);
+    if (tmi_json_take(json, '}'))
+        return true;
+    p->in_metadata = true;
+    do
+        if (!parse_metadata_pair(p))
+            return false;
+    while (tmi_json_take(json, ','));
+    if (!tmi_json_expect(json, '}', "expected ',' or '}' after a pair"))
+        return fail_json(p, NULL);
+    p->in_metadata = false;
+    return true;
+}
+
+static bool parse_member(parser *p) {
+    tmi_text key;
+    if (!tmi_json_string(&p->json, &key, "expected the name of a tensor in quotes") ||
+        !tmi_json_expect(&p->json, ':', "expected ':' after the name of a tensor"))
+        return fail_json(p, NULL);
+    if (TMI_UNLIKELY(key.len == 12 && memcmp(key.bytes, "__metadata__", 12) == 0))
+        return parse_metadata(p, key.bytes - 1);
+    return parse_tensor(p, key);
+}
+
+static bool parse_top(parser *p) {
+    tmi_json *json = &p->json;
+    if (!tmi_json_expect(json, '{', "expected the header to be a JSON object"))
+        return fail_json(p, NULL);
+    if (!tmi_json_take(json, '}')) {
+        do
+            if (!parse_member(p))
+                return false;
+        while (tmi_json_take(json, ','));
+        if (!tmi_json_expect(json, '}', "expected ',' or '}' after a tensor"))
+            return fail_json(p, NULL);
+    }
+    if (tmi_json_peek(json) != '\0' || json->at != json->end)
+        return fail_json(p, "expected nothing but white space after the header's object");
+    return true;
+}
+
+/* File order: by begin, then end, then header order. */
+
+typedef struct sort_key {
+    uint64_t begin, end;
+    size_t from;
+} sort_key;
+
+static bool goes_before(const sort_key *a, const sort_key *b) {
+    return a->begin != b->begin ? a->begin < b->begin : a->end < b->end;
+}
+
+/* Merges keys[first, middle) and keys[middle, end) into out; equal keys keep their order. */
+static void merge(const sort_key *keys, sort_key *out, size_t first, size_t middle, size_t end) {
+    size_t a = first, b = middle;
+    for (size_t i = first; i < end; i++) {
+        bool take_b = a == middle || (b < end && goes_before(&keys[b], &keys[a]));
+        out[i] = take_b ? keys[b++] : keys[a++];
+    }
+}
+
+/* A merge sort: n log n whatever the order is. Returns the array that holds the result. */
+static sort_key *sort_keys(sort_key *keys, sort_key *scratch, size_t count) {
+    for (size_t width = 1; width < count; width *= 2) {
+        for (size_t first = 0; first < count; first += 2 * width) {
+            size_t middle = first + width < count ? first + width : count;
+            size_t end = middle + width < count ? middle + width : count;
+            merge(keys, scratch, first, middle, end);
+        }
+        sort_key *done = scratch;
+        scratch = keys;
+        keys = done;
+    }
+    return keys;
+}
+
+static bool sort_tensors(parser *p) {
+    tmi_block keys_block, sorted_block;
+    size_t count = p->count;
+    if (count > SIZE_MAX / 2 / sizeof(sort_key) ||
+        !tmi_block_take(&keys_block, 2 * count * sizeof(sort_key)))
+        return fail_memory(p, (uint64_t)count * 2 * sizeof(sort_key));
+    if (!tmi_block_take(&sorted_block, count * sizeof(tenmap_tensor))) {
+        tmi_block_free(&keys_block);
+        return fail_memory(p, (uint64_t)count * sizeof(tenmap_tensor));
+    }
+    sort_key *keys = keys_block.bytes;
+    tenmap_tensor *sorted = sorted_block.bytes;
+    for (size_t i = 0; i < count; i++)
+        keys[i] = (sort_key){p->tensors[i].file_offset, p->tensors[i].nbytes, i};
+    keys = sort_keys(keys, keys + count, count);
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = p->tensors[keys[i].from];
+    tmi_block_free(&keys_block);
+    tmi_block_free(&p->header->tensors);
+    p->header->tensors = sorted_block;
+    p->tensors = sorted;
+    return true;
+}
+
+/* Duplicates: two readers of one file must not find two different tensors under one name. */
+
+static tenmap_status index_tensors(parser *p) {
+    enum { AHEAD = 16 };
+    tmi_names *names = &p->header->names;
+    if (p->count >= UINT32_MAX - 1)
+        return tmi_fail(p->error, TENMAP_ERR_LIMIT, "%s: the header has more than 2^32 tensors",
+                        tmi_quote_path(p->place->path).text);
+    if (!tmi_names_init(names, &p->place->key, p->tensors, sizeof *p->tensors, p->count))
+        return tmi_fail_memory(p->error, (uint64_t)p->count * 16, "the index of names");
+    for (size_t i = 0; i < p->count; i++) {
+        if (i + AHEAD < p->count)
+            tmi_names_prefetch(names, p->tensors[i + AHEAD].nelems);
+        size_t twin = tmi_names_put(names, i, p->tensors[i].nelems);
+        if (TMI_UNLIKELY(twin != TMI_NONE))
+            return FAIL_TENSOR(p, &p->tensors[i],
+                               "the name is there twice, the other time at byte %llu",
+                               (ull)file_position(p, p->tensors[twin].name) - 1);
+    }
+    return TENMAP_OK;
+}
+
+static tenmap_status index_metadata(parser *p) {
+    tmi_header *h = p->header;
+    tmi_names names;
+    tenmap_status status = TENMAP_OK;
+    if (h->metadata_count < 2)
+        return TENMAP_OK;
+    if (!tmi_names_init(&names, &p->place->key, h->metadata, sizeof *h->metadata,
+                        h->metadata_count))
+        return tmi_fail_memory(p->error, (uint64_t)h->metadata_count * 16, "the index of metadata");
+    for (size_t i = 0; i < h->metadata_count && status == TENMAP_OK; i++) {
+        const tenmap_metadata *m = &h->metadata[i];
+        size_t twin = tmi_names_put(&names, i, tmi_hash(&p->place->key, m->key, m->key_len));
+        uint64_t offset = file_position(p, m->key) - 1;
+        if (twin != TMI_NONE)
+            status = tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, offset,
+                                 "%s: header, byte %llu: the key %s is in __metadata__ twice, the "
+                                 "other time at byte %llu",
+                                 tmi_quote_path(p->place->path).text, (ull)offset,
+                                 tmi_quote(m->key, m->key_len).text,
+                                 (ull)file_position(p, h->metadata[twin].key) - 1);
+    }
+    tmi_names_free(&names);
+    return status;
+}
+
+/* Rules 6 to 10: offsets and sizes. */
+
+static bool multiply(uint64_t a, uint64_t b, uint64_t *out) {
+#if defined(__GNUC__)
+    return !__builtin_mul_overflow(a, b, out);
+#else
+    *out = a * b;
+    return a == 0 || b <= UINT64_MAX / a;
+#endif
+}
+
+/* Rule 6. A lenient open allows holes, never overlap. */
+static tenmap_status check_begin(const parser *p, const tenmap_tensor *t, uint64_t begin,
+                                 uint64_t end, uint64_t expected) {
+    if (end < begin)
+        return FAIL_TENSOR(p, t, "data_offsets end at %llu, before they begin at %llu", (ull)end,
+                           (ull)begin);
+    if (begin < expected)
+        return FAIL_TENSOR(p, t,
+                           "it begins at %llu, inside the tensor before it, which ends at %llu: "
+                           "tensors overlap",
+                           (ull)begin, (ull)expected);
+    if (begin > expected && !(p->place->flags & TENMAP_OPEN_LENIENT))
+        return FAIL_TENSOR(p, t,
+                           "it begins at %llu, but the data before it ends at %llu: a hole of %s",
+                           (ull)begin, (ull)expected, tmi_count(begin - expected, "byte").text);
+    return TENMAP_OK;
+}
+
+/* Rules 7 to 9: the shape's size in bits must fit, be whole bytes, and be what the offsets say. */
+static tenmap_status check_size(const parser *p, const tenmap_tensor *t, uint64_t stored,
+                                uint64_t *nelems) {
+    uint64_t elems = 1, bits = 0;
+    for (uint32_t d = 0; d < t->rank; d++)
+        if (TMI_UNLIKELY(!multiply(elems, t->shape[d], &elems)))
+            return FAIL_TENSOR(p, t,
+                               "the product of its %u dimensions overflows 64 bits at number "
+                               "%u, which is %llu",
+                               (unsigned)t->rank, (unsigned)d + 1, (ull)t->shape[d]);
+    *nelems = elems;
+    if (t->dtype == TENMAP_OPAQUE)
+        return TENMAP_OK;
+    unsigned width = tmi_dtypes[t->dtype].bits;
+    if (TMI_UNLIKELY(!multiply(elems, width, &bits)))
+        return FAIL_TENSOR(p, t, "%llu elements of %u bits overflow 64 bits", (ull)elems, width);
+    if (TMI_UNLIKELY(bits % 8 != 0))
+        return FAIL_TENSOR(p, t, "%s of %s, %u bits each, are not whole bytes",
+                           tmi_count(elems, "element").text, tmi_dtypes[t->dtype].name, width);
+    if (TMI_UNLIKELY(bits / 8 != stored))
+        return FAIL_TENSOR(p, t,
+                           "data_offsets span %llu bytes, but its shape of %llu elements of %s "
+                           "takes %llu",
+                           (ull)stored, (ull)elems, tmi_dtypes[t->dtype].name, (ull)(bits / 8));
+    return TENMAP_OK;
+}
+
+/* Rule 10, with the two cases that users meet told apart. */
+static tenmap_status check_end(const parser *p, uint64_t data_size, uint64_t last_end) {
+    uint64_t expected = file_position(p, p->json.end) + last_end;
+    if (last_end > data_size) {
+        const tenmap_tensor *t = p->tensors;
+        while (t->file_offset + t->nbytes - file_position(p, p->json.end) <= data_size)
+            t++;
+        return tmi_fail_at(
+            p->error, TENMAP_ERR_FORMAT, p->place->shard, p->place->offset + p->place->size,
+            "%s: truncated by %s: it has %llu bytes and should have %llu; "
+            "tensor %s is the first that is not complete: fetch the file again",
+            tmi_quote_path(p->place->path).text, tmi_count(last_end - data_size, "byte").text,
+            (ull)p->place->size, (ull)(p->place->size + (last_end - data_size)),
+            tmi_quote(t->name, t->name_len).text);
+    }
+    if (last_end < data_size && !(p->place->flags & TENMAP_OPEN_LENIENT))
+        return tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, expected,
+                           "%s: %s after the last tensor, from byte %llu on, are part of none (a "
+                           "lenient open takes the file as it is)",
+                           tmi_quote_path(p->place->path).text,
+                           tmi_count(data_size - last_end, "byte").text, (ull)expected);
+    return TENMAP_OK;
+}
+
+/* Gives each tensor its final fields, or says which rule it breaks. */
+static tenmap_status check_tensors(parser *p) {
+    const tmi_place *place = p->place;
+    uint64_t header_end = 8 + (uint64_t)(p->json.end - p->json.text);
+    uint64_t data_size = place->size - header_end, expected = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        tenmap_tensor *t = &p->tensors[i];
+        uint64_t begin = t->file_offset, end = t->nbytes, nelems = 0;
+        tenmap_status status = TENMAP_OK;
+        if (TMI_UNLIKELY(begin != expected || end < begin))
+            status = check_begin(p, t, begin, end, expected);
+        if (status == TENMAP_OK)
+            status = check_size(p, t, end - begin, &nelems);
+        if (TMI_UNLIKELY(status != TENMAP_OK)) {
+            if (p->error)
+                p->error->index = i;
+            return status;
+        }
+        uint64_t within = header_end + begin;
+        t->file_offset = place->offset + within;
+        t->nbytes = end - begin;
+        t->nelems = nelems;
+        t->data = place->base && end <= data_size ? place->base + within : NULL;
+        t->shard = place->shard;
+        t->model = place->model;
+        uintptr_t address = t->data ? (uintptr_t)t->data : (uintptr_t)t->file_offset;
+        unsigned align = t->dtype == TENMAP_OPAQUE ? 1 : tmi_dtypes[t->dtype].align;
+        t->flags = address % align == 0 ? TENMAP_TENSOR_ALIGNED : 0;
+        expected = end;
+    }
+    return check_end(p, data_size, expected);
+}
+
+static tenmap_status parse_all(parser *p) {
+    size_t length = (size_t)(p->json.end - p->json.text);
+    size_t valid = tmi_utf8_valid(p->json.text, length);
+    if (valid != length) {
+        uint64_t offset = file_position(p, p->json.text + valid);
+        return tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, offset,
+                           "%s: header, byte %llu: not valid UTF-8, found 0x%02x",
+                           tmi_quote_path(p->place->path).text, (ull)offset,
+                           (unsigned)(unsigned char)p->json.text[valid]);
+    }
+    size_t most = length / SHORTEST_ENTRY + 1;
+    if (most > SIZE_MAX / sizeof *p->tensors ||
+        !tmi_block_take(&p->header->tensors, most * sizeof *p->tensors))
+        return tmi_fail_memory(p->error, (uint64_t)most * sizeof *p->tensors, "the tensors' table");
+    p->tensors = p->header->tensors.bytes;
+    if (!parse_top(p) || (!p->in_order && !sort_tensors(p)))
+        return p->failed;
+    tmi_block_trim(&p->header->tensors, p->count * sizeof *p->tensors);
+    p->tensors = p->header->tensors.bytes;
+    tenmap_status status = index_metadata(p);
+    if (status == TENMAP_OK)
+        status = index_tensors(p);
+    if (status == TENMAP_OK)
+        status = check_tensors(p);
+    p->header->count = p->count;
+    return status;
+}
+
+tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_block text,
+                               size_t length, tenmap_error *error) {
+    char *bytes = text.bytes;
+    parser p = {.json = {bytes, bytes, bytes + length, NULL},
+                .header = header,
+                .place = place,
+                .error = error,
+                .in_order = true,
+                .dim = no_dims,
+                .dims_end = no_dims,
+                .failed = TENMAP_ERR_FORMAT};
+    *header = (tmi_header){.text = text};
+    tenmap_status status = parse_all(&p);
+    if (status != TENMAP_OK)
+        tmi_header_free(header);
+    return status;
+}
+
+void tmi_header_free(tmi_header *header) {
+    tmi_names_free(&header->names);
+    tmi_block_free(&header->tensors);
+    for (unsigned i = 0; i < header->dim_blocks; i++)
+        tmi_block_free(&header->dims[i]);
+    free(header->metadata);
+    tmi_block_free(&header->text);
+    *header = (tmi_header){.count = 0};
+}

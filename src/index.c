@@ -1,0 +1,250 @@
+/*
+ * The index of a sharded model: {"metadata": {...}, "weight_map": {tensor name: file name}}. Which
+ * tensor is in which file, and nothing else; unknown fields are skipped. Takes bytes, does no I/O.
+ */
+#include "internal.h"
+#include "json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct index_parser {
+    tmi_json json;
+    tmi_index *index;
+    const tmi_place *place;
+    tenmap_error *error;
+    tenmap_status failed;
+    bool has_map;
+    tmi_text *files; /* of each listing, until they have numbers */
+    size_t file_capacity;
+} index_parser;
+
+/*
+ * JSON text begins with a brace and holds no zero byte. The length field of a SafeTensors file that
+ * could be opened always does: eight bytes without one are more than 2^56.
+ */
+bool tmi_index_recognise(const unsigned char *start, size_t len) {
+    size_t at = 0;
+    if (memchr(start, 0, len < 8 ? len : 8))
+        return false;
+    while (at < len && tmi_json_is_space((char)start[at]))
+        at++;
+    return at < len && start[at] == '{';
+}
+
+/* What is wrong at json.at; `problem` where the reader has none of its own. Always false. */
+static bool fail_index(index_parser *p, const char *problem) {
+    const char *at = p->json.at;
+    uint64_t offset = (uint64_t)(at - p->json.text);
+    if (p->json.problem)
+        problem = p->json.problem;
+    tmi_quoted found = {"the end of the file"};
+    if (at < p->json.end) {
+        size_t size = tmi_utf8_char((const unsigned char *)at, (size_t)(p->json.end - at));
+        found = tmi_quote(at, size ? size : 1);
+    }
+    p->failed =
+        tmi_fail_at(p->error, TENMAP_ERR_FORMAT, 0, offset, "%s: index, byte %llu: %s, found %s",
+                    tmi_quote_path(p->place->path).text, (ull)offset, problem, found.text);
+    return false;
+}
+
+static bool fail_index_memory(index_parser *p, uint64_t bytes) {
+    p->failed = tmi_fail_memory(p->error, bytes, "the index");
+    return false;
+}
+
+/* One part of a path: not empty, not "." or "..". */
+static bool is_plain_part(const char *part, size_t len) {
+    return len > 0 && !(len == 1 && part[0] == '.') &&
+           !(len == 2 && part[0] == '.' && part[1] == '.');
+}
+
+/* A shard's name must not lead out of the index's folder, on any system. */
+static bool is_safe_name(tmi_text name, bool subfolders) {
+    size_t start = 0;
+    for (size_t i = 0; i <= name.len; i++) {
+        char c = i < name.len ? name.bytes[i] : '/';
+        if (c == '\0' || c == '\\' || (c == '/' && i < name.len && !subfolders))
+            return false;
+        if (c == '/') {
+            if (!is_plain_part(name.bytes + start, i - start))
+                return false;
+            start = i + 1;
+        }
+    }
+    return true;
+}
+
+static bool parse_listing(index_parser *p) {
+    tmi_index *index = p->index;
+    tmi_text name, file;
+    if (!tmi_json_string(&p->json, &name, "expected the name of a tensor in quotes") ||
+        !tmi_json_expect(&p->json, ':', "expected ':' after the name of a tensor"))
+        return fail_index(p, NULL);
+    char *file_at = (tmi_json_peek(&p->json), p->json.at);
+    if (!tmi_json_string(&p->json, &file, "expected the file of a tensor as a string"))
+        return fail_index(p, NULL);
+    if (!is_safe_name(file, p->place->flags & TENMAP_OPEN_LENIENT)) {
+        uint64_t offset = (uint64_t)(file_at - p->json.text);
+        p->failed =
+            tmi_fail_at(p->error, TENMAP_ERR_FORMAT, 0, offset,
+                        "%s: index, byte %llu: %s, the file of tensor %s, is not a plain "
+                        "file name; shards lie beside their index",
+                        tmi_quote_path(p->place->path).text, (ull)offset,
+                        tmi_quote(file.bytes, file.len).text, tmi_quote(name.bytes, name.len).text);
+        return false;
+    }
+    tmi_listing *listings =
+        tmi_grow(index->listings, index->listing_count, &index->listing_capacity, sizeof *listings);
+    if (!listings)
+        return fail_index_memory(p, (uint64_t)index->listing_count * 2 * sizeof *listings);
+    index->listings = listings;
+    tmi_text *files = tmi_grow(p->files, index->listing_count, &p->file_capacity, sizeof *files);
+    if (!files)
+        return fail_index_memory(p, (uint64_t)index->listing_count * 2 * sizeof *files);
+    p->files = files;
+    files[index->listing_count] = file;
+    listings[index->listing_count++] = (tmi_listing){name.bytes, name.len, 0, false};
+    return true;
+}
+
+static bool parse_weight_map(index_parser *p) {
+    if (p->has_map)
+        return fail_index(p, "weight_map is there twice");
+    p->has_map = true;
+    if (!tmi_json_expect(&p->json, '{', "expected weight_map as an object of file names"))
+        return fail_index(p, NULL);
+    if (tmi_json_take(&p->json, '}'))
+        return true;
+    do
+        if (!parse_listing(p))
+            return false;
+    while (tmi_json_take(&p->json, ','));
+    return tmi_json_expect(&p->json, '}', "expected ',' or '}' in weight_map")
+               ? true
+               : fail_index(p, NULL);
+}
+
+static bool parse_index_member(index_parser *p) {
+    tmi_text key;
+    if (!tmi_json_string(&p->json, &key, "expected a key in quotes") ||
+        !tmi_json_expect(&p->json, ':', "expected ':' after a key"))
+        return fail_index(p, NULL);
+    if (key.len == 10 && memcmp(key.bytes, "weight_map", 10) == 0)
+        return parse_weight_map(p);
+    return tmi_json_skip(&p->json, 1) ? true : fail_index(p, NULL);
+}
+
+static bool parse_index_top(index_parser *p) {
+    tmi_json *json = &p->json;
+    if (!tmi_json_expect(json, '{', "expected the index to be a JSON object"))
+        return fail_index(p, NULL);
+    if (!tmi_json_take(json, '}')) {
+        do
+            if (!parse_index_member(p))
+                return false;
+        while (tmi_json_take(json, ','));
+        if (!tmi_json_expect(json, '}', "expected ',' or '}' after a field of the index"))
+            return fail_index(p, NULL);
+    }
+    if (tmi_json_peek(json) != '\0' || json->at != json->end)
+        return fail_index(p, "expected nothing but white space after the index's object");
+    if (p->has_map && p->index->listing_count > 0)
+        return true;
+    p->failed = tmi_fail(p->error, TENMAP_ERR_FORMAT, "%s: %s", tmi_quote_path(p->place->path).text,
+                         p->has_map ? "the index's weight_map is empty: it names no shard"
+                                    : "this is JSON text without a weight_map, so it is not the "
+                                      "index of a model");
+    return false;
+}
+
+/* Two lines for one tensor could name two files: refused. */
+static bool index_listings(index_parser *p) {
+    tmi_index *index = p->index;
+    if (!tmi_names_init(&index->names, &p->place->key, index->listings, sizeof *index->listings,
+                        index->listing_count))
+        return fail_index_memory(p, (uint64_t)index->listing_count * 16);
+    for (size_t i = 0; i < index->listing_count; i++) {
+        const tmi_listing *l = &index->listings[i];
+        size_t twin =
+            tmi_names_put(&index->names, i, tmi_hash(&p->place->key, l->name, l->name_len));
+        if (twin == TMI_NONE)
+            continue;
+        uint64_t offset = (uint64_t)(l->name - p->json.text) - 1;
+        p->failed = tmi_fail_at(p->error, TENMAP_ERR_FORMAT, 0, offset,
+                                "%s: index, byte %llu: tensor %s is in weight_map twice, the other "
+                                "time at byte %llu",
+                                tmi_quote_path(p->place->path).text, (ull)offset,
+                                tmi_quote(l->name, l->name_len).text,
+                                (ull)(index->listings[twin].name - p->json.text) - 1);
+        return false;
+    }
+    return true;
+}
+
+static int by_file_name(const void *a, const void *b) {
+    const tmi_listed_file *x = a, *y = b;
+    size_t shorter = x->name_len < y->name_len ? x->name_len : y->name_len;
+    int order = memcmp(x->name, y->name, shorter);
+    return order ? order : (x->name_len > y->name_len) - (x->name_len < y->name_len);
+}
+
+/* The distinct files, by name, and each listing's number among them. */
+static bool number_files(index_parser *p) {
+    tmi_index *index = p->index;
+    tmi_names seen = {.slots = NULL};
+    index->files = tmi_calloc(index->listing_count, sizeof *index->files);
+    if (!index->files || !tmi_names_init(&seen, &p->place->key, index->files, sizeof *index->files,
+                                         index->listing_count))
+        return fail_index_memory(p, (uint64_t)index->listing_count * sizeof *index->files);
+    for (size_t i = 0; i < index->listing_count; i++) {
+        tmi_text file = p->files[i];
+        uint64_t hash = tmi_hash(&p->place->key, file.bytes, file.len);
+        index->files[index->file_count] = (tmi_listed_file){file.bytes, file.len};
+        if (tmi_names_put(&seen, index->file_count, hash) == TMI_NONE)
+            index->file_count++;
+    }
+    tmi_names_free(&seen);
+    qsort(index->files, index->file_count, sizeof *index->files, by_file_name);
+    for (size_t i = 0; i < index->listing_count; i++) {
+        tmi_listed_file key = {p->files[i].bytes, p->files[i].len};
+        if (i > 0 && by_file_name(&key, &index->files[index->listings[i - 1].file]) == 0) {
+            index->listings[i].file = index->listings[i - 1].file;
+            continue;
+        }
+        const tmi_listed_file *found =
+            bsearch(&key, index->files, index->file_count, sizeof key, by_file_name);
+        index->listings[i].file = (size_t)(found - index->files);
+    }
+    return true;
+}
+
+tenmap_status tmi_index_parse(tmi_index *index, const tmi_place *place, tmi_block text,
+                              size_t length, tenmap_error *error) {
+    char *bytes = text.bytes;
+    index_parser p = {.json = {bytes, bytes, bytes + length, NULL},
+                      .index = index,
+                      .place = place,
+                      .error = error,
+                      .failed = TENMAP_ERR_FORMAT};
+    *index = (tmi_index){.text = text};
+    p.json.at += tmi_utf8_valid(bytes, length);
+    bool good = p.json.at == p.json.end;
+    if (!good)
+        fail_index(&p, "not valid UTF-8");
+    p.json.at = bytes;
+    good = good && parse_index_top(&p) && index_listings(&p) && number_files(&p);
+    free(p.files);
+    if (!good)
+        tmi_index_free(index);
+    return good ? TENMAP_OK : p.failed;
+}
+
+void tmi_index_free(tmi_index *index) {
+    tmi_names_free(&index->names);
+    free(index->listings);
+    free(index->files);
+    tmi_block_free(&index->text);
+    *index = (tmi_index){.listing_count = 0};
+}

@@ -1,0 +1,157 @@
+/* Several shards as one model: which tensor is taken from which file. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct joining {
+    tenmap_model *model;
+    tmi_index *index;         /* NULL for a numbered set */
+    const size_t *file_shard; /* where the index's files are among the shards */
+    uint32_t flags;
+    tenmap_error *error;
+} joining;
+
+static const char *shard_name(const joining *j, size_t shard) {
+    const char *path = j->model->shards[shard].path;
+    return path + tmi_folder_part(path);
+}
+
+static bool shard_has(const joining *j, size_t shard, const tenmap_tensor *t, uint64_t hash) {
+    const tmi_names *names = &j->model->shards[shard].header.names;
+    return tmi_names_find(names, t->name, t->name_len, hash) != TMI_NONE;
+}
+
+/*
+ * Whether the model takes this tensor from this shard. A tensor that the index lists is taken from
+ * the shard that it names and from no other; a lenient open looks elsewhere if that one lacks it.
+ */
+static bool is_taken(const joining *j, size_t shard, const tenmap_tensor *t, uint64_t hash) {
+    if (!j->index)
+        return true;
+    size_t i = tmi_names_find(&j->index->names, t->name, t->name_len, hash);
+    if (i == TMI_NONE)
+        return true;
+    tmi_listing *listing = &j->index->listings[i];
+    size_t named = j->file_shard[listing->file];
+    if (named == shard) {
+        listing->seen = true;
+        return true;
+    }
+    return (j->flags & TENMAP_OPEN_LENIENT) && named != TMI_NONE && !shard_has(j, named, t, hash);
+}
+
+static tenmap_status fail_twins(const joining *j, const tenmap_tensor *a, const tenmap_tensor *b) {
+    return tmi_fail_at(
+        j->error, TENMAP_ERR_FORMAT, b->shard, b->file_offset,
+        "%s: tensor %s is in %s and in %s, and no index says which one counts",
+        tmi_quote_path(tenmap_path(j->model)).text, tmi_quote(a->name, a->name_len).text,
+        tmi_quote_path(shard_name(j, a->shard)).text, tmi_quote_path(shard_name(j, b->shard)).text);
+}
+
+static tenmap_status join_shard(joining *j, size_t shard) {
+    tenmap_model *model = j->model;
+    tmi_shard *from = &model->shards[shard];
+    const tenmap_tensor *tensors = from->header.tensors.bytes;
+    size_t before = model->tensor_count;
+    for (size_t i = 0; i < from->header.count; i++) {
+        uint64_t hash = tmi_hash(&model->key, tensors[i].name, tensors[i].name_len);
+        if (!is_taken(j, shard, &tensors[i], hash))
+            continue;
+        tenmap_tensor *t = &model->tensors[model->tensor_count];
+        *t = tensors[i];
+        t->shard = (uint32_t)shard;
+        size_t twin = tmi_names_put(&model->names, model->tensor_count, hash);
+        if (twin != TMI_NONE)
+            return fail_twins(j, &model->tensors[twin], t);
+        model->tensor_count++;
+    }
+    from->view.tensor_count = model->tensor_count - before;
+    return TENMAP_OK;
+}
+
+/* Every name listed must be in the shard that the index names, if that shard is there. */
+static tenmap_status check_listings(const joining *j) {
+    const tmi_listing *first = NULL;
+    size_t lacking = 0;
+    if (!j->index || (j->flags & TENMAP_OPEN_LENIENT))
+        return TENMAP_OK;
+    for (size_t i = 0; i < j->index->listing_count; i++) {
+        const tmi_listing *l = &j->index->listings[i];
+        if (l->seen || j->file_shard[l->file] == TMI_NONE)
+            continue;
+        if (lacking++ == 0)
+            first = l;
+    }
+    if (!first)
+        return TENMAP_OK;
+    size_t shard = j->file_shard[first->file];
+    char more[64] = "";
+    if (lacking > 1) {
+        tmi_list count = {.shown = 0, .count = lacking - 1};
+        memcpy(more, tmi_list_end(&count), sizeof more - 1);
+    }
+    return tmi_fail_at(
+        j->error, TENMAP_ERR_FORMAT, (uint32_t)shard,
+        (uint64_t)(first->name - (const char *)j->index->text.bytes) - 1,
+        "%s: the index lists tensor %s in %s, which does not have it%s%s",
+        tmi_quote_path(tenmap_path(j->model)).text, tmi_quote(first->name, first->name_len).text,
+        tmi_quote_path(shard_name(j, shard)).text, more, lacking > 1 ? " like it" : "");
+}
+
+static tenmap_status join_metadata(tenmap_model *model, tenmap_error *error) {
+    size_t total = 0, used = 0;
+    for (size_t s = 0; s < model->shard_count; s++)
+        total += model->shards[s].header.metadata_count;
+    model->metadata = tmi_calloc(total, sizeof *model->metadata);
+    if (!model->metadata)
+        return tmi_fail_memory(error, (uint64_t)total * sizeof *model->metadata, "the metadata");
+    model->owns_metadata = true;
+    for (size_t s = 0; s < model->shard_count; s++) {
+        tmi_header *header = &model->shards[s].header;
+        for (size_t i = 0; i < header->metadata_count; i++) {
+            model->metadata[used] = header->metadata[i];
+            model->metadata[used++].shard = (uint32_t)s;
+        }
+    }
+    model->metadata_count = used;
+    return TENMAP_OK;
+}
+
+/* What only the joining needed of each header. */
+static void drop_parts(tenmap_model *model) {
+    for (size_t s = 0; s < model->shard_count; s++) {
+        tmi_header *header = &model->shards[s].header;
+        tmi_names_free(&header->names);
+        tmi_block_free(&header->tensors);
+        free(header->metadata);
+        header->metadata = NULL;
+        header->metadata_count = 0;
+    }
+}
+
+tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file_shard,
+                       uint32_t flags, tenmap_error *error) {
+    joining j = {model, index, file_shard, flags, error};
+    size_t total = 0;
+    for (size_t s = 0; s < model->shard_count; s++)
+        total += model->shards[s].header.count;
+    if (total > SIZE_MAX / sizeof *model->tensors ||
+        !tmi_block_take(&model->tensor_block, total * sizeof *model->tensors))
+        return tmi_fail_memory(error, (uint64_t)total * sizeof *model->tensors,
+                               "the tensors' table");
+    model->tensors = model->tensor_block.bytes;
+    if (!tmi_names_init(&model->names, &model->key, model->tensors, sizeof *model->tensors, total))
+        return tmi_fail_memory(error, (uint64_t)total * 16, "the index of names");
+    model->finder = &model->names;
+    tenmap_status status = TENMAP_OK;
+    for (size_t s = 0; s < model->shard_count && status == TENMAP_OK; s++)
+        status = join_shard(&j, s);
+    if (status == TENMAP_OK)
+        status = check_listings(&j);
+    if (status == TENMAP_OK)
+        status = join_metadata(model, error);
+    if (status == TENMAP_OK)
+        drop_parts(model);
+    return status;
+}

@@ -1,0 +1,143 @@
+/*
+ * A pull reader for JSON that works in place: strings are unescaped and NUL-terminated where they
+ * stand. It does not recurse, does not allocate and does no I/O.
+ *
+ * The text must be valid UTF-8, writable, and followed by TMI_JSON_PAD zero bytes: a zero byte is
+ * never valid in JSON, so the reader stops there without checking bounds, and wide loads stay
+ * inside.
+ *
+ * Functions that return bool return false once something is wrong; `problem` then says what was
+ * expected and `at` points to where.
+ */
+#ifndef TENMAP_JSON_H
+#define TENMAP_JSON_H
+
+#include "internal.h"
+
+#include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+enum { TMI_JSON_PAD = 32 };
+/* Containers inside each other, the outermost included. */
+enum { TMI_JSON_DEPTH = 127 };
+
+typedef struct tmi_json {
+    char *text; /* the first byte */
+    char *at;   /* the next byte to read */
+    char *end;  /* the first zero byte behind the text */
+    const char *problem;
+} tmi_json;
+
+typedef struct tmi_text {
+    char *bytes;
+    size_t len;
+} tmi_text;
+
+/* The rest of a string that holds an escape or a fault at `at`; see tmi_json_string. */
+bool tmi_json_string_slow(tmi_json *json, char *start, char *at, tmi_text *out);
+/* Reads over one value of any type; `depth` containers are open around it. */
+bool tmi_json_skip(tmi_json *json, unsigned depth);
+/* Sets the problem; always false. */
+bool tmi_json_fail(tmi_json *json, const char *problem);
+
+static inline bool tmi_json_is_space(char c) {
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+/* The next byte that is not white space, not taken. */
+static inline char tmi_json_peek(tmi_json *json) {
+    while (tmi_json_is_space(*json->at))
+        json->at++;
+    return *json->at;
+}
+
+/* Takes `c` if it comes next. */
+static inline bool tmi_json_take(tmi_json *json, char c) {
+    if (tmi_json_peek(json) != c)
+        return false;
+    json->at++;
+    return true;
+}
+
+static inline bool tmi_json_expect(tmi_json *json, char c, const char *problem) {
+    return TMI_LIKELY(tmi_json_take(json, c)) ? true : tmi_json_fail(json, problem);
+}
+
+/* The first byte at or behind `at` that ends a run of plain string bytes: quote, backslash,
+ * control. */
+static inline char *tmi_json_string_end(char *at) {
+#if defined(__SSE2__)
+    for (;; at += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)at);
+        __m128i quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));
+        __m128i slash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'));
+        __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
+        int found = _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, slash), control));
+        if (found)
+            return at + __builtin_ctz((unsigned)found);
+    }
+#else
+    while ((unsigned char)*at >= 0x20 && *at != '"' && *at != '\\')
+        at++;
+    return at;
+#endif
+}
+
+/* Takes a string: its bytes after unescaping, with a NUL behind them. */
+static inline bool tmi_json_string(tmi_json *json, tmi_text *out, const char *problem) {
+    if (TMI_UNLIKELY(tmi_json_peek(json) != '"'))
+        return tmi_json_fail(json, problem);
+    char *start = json->at + 1, *at = tmi_json_string_end(start);
+    if (TMI_UNLIKELY(*at != '"'))
+        return tmi_json_string_slow(json, start, at, out);
+    *at = '\0';
+    json->at = at + 1;
+    out->bytes = start;
+    out->len = (size_t)(at - start);
+    return true;
+}
+
+/* Eight digits at once: 0x3030303030303030 to 0x3939393939393939 in little-endian order. */
+static inline bool tmi_json_eight_digits(const char *at, uint64_t *value) {
+#if TMI_BIG_ENDIAN
+    (void)at, (void)value;
+    return false;
+#else
+    uint64_t v;
+    memcpy(&v, at, 8);
+    uint64_t low = v - UINT64_C(0x3030303030303030);
+    if (((v + UINT64_C(0x4646464646464646)) | low) & UINT64_C(0x8080808080808080))
+        return false;
+    low = low * 10 + (low >> 8); /* pairs, then fours, then all eight */
+    *value = ((low & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064) +
+              ((low >> 16) & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001)) >>
+             32;
+    return true;
+#endif
+}
+
+/* Takes a plain non-negative integer up to 2^64-1: no sign, fraction, exponent or leading zero. */
+static inline bool tmi_json_u64(tmi_json *json, uint64_t *out) {
+    char *at = (tmi_json_peek(json), json->at), *start = at;
+    uint64_t value = 0, eight;
+    if (tmi_json_eight_digits(at, &eight)) {
+        value = eight;
+        at += 8;
+    }
+    for (; *at >= '0' && *at <= '9'; at++) {
+        uint64_t digit = (uint64_t)(*at - '0');
+        if (TMI_UNLIKELY(value > UINT64_MAX / 10 || value * 10 > UINT64_MAX - digit))
+            return tmi_json_fail(json, "expected an integer of at most 18446744073709551615");
+        value = value * 10 + digit;
+    }
+    if (TMI_UNLIKELY(at == start || (*start == '0' && at - start > 1) || *at == '.' || *at == 'e' ||
+                     *at == 'E'))
+        return tmi_json_fail(json, "expected a plain non-negative integer");
+    json->at = at;
+    *out = value;
+    return true;
+}
+
+#endif

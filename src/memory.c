@@ -1,0 +1,82 @@
+/* Allocation with checked sizes. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* From here on a block comes straight from the system, whose huge pages make fresh memory cheap. */
+enum { BLOCK_MAP_FROM = 2 << 20 };
+
+void *tmi_calloc(size_t count, size_t size) {
+    if (size && count > SIZE_MAX / size)
+        return NULL;
+    return calloc(count ? count : 1, size ? size : 1);
+}
+
+void *tmi_grow(void *array, size_t used, size_t *capacity, size_t size) {
+    if (used < *capacity)
+        return array;
+    size_t wanted = *capacity ? *capacity * 2 : 16;
+    if (wanted < *capacity || wanted > SIZE_MAX / size)
+        return NULL;
+    void *moved = realloc(array, wanted * size);
+    if (moved)
+        *capacity = wanted;
+    return moved;
+}
+
+char *tmi_copy_text(const char *text, size_t len) {
+    if (len == SIZE_MAX)
+        return NULL;
+    char *copy = malloc(len + 1);
+    if (!copy)
+        return NULL;
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    return copy;
+}
+
+char *tmi_join_path(const char *folder, size_t folder_len, const char *name, size_t name_len) {
+    if (folder_len > SIZE_MAX / 2 || name_len > SIZE_MAX / 2 - 2)
+        return NULL;
+    bool slash = folder_len > 0 && folder[folder_len - 1] != '/';
+    char *path = malloc(folder_len + slash + name_len + 1);
+    if (!path)
+        return NULL;
+    memcpy(path, folder, folder_len);
+    if (slash)
+        path[folder_len] = '/';
+    memcpy(path + folder_len + slash, name, name_len);
+    path[folder_len + slash + name_len] = '\0';
+    return path;
+}
+
+bool tmi_block_take(tmi_block *block, size_t size) {
+    *block = (tmi_block){NULL, 0};
+    if (size < BLOCK_MAP_FROM) {
+        block->bytes = calloc(1, size ? size : 1);
+    } else {
+        block->bytes = tmi_pages_take(size);
+        if (block->bytes)
+            block->mapped = size;
+    }
+    return block->bytes != NULL;
+}
+
+void tmi_block_trim(tmi_block *block, size_t used) {
+    if (block->mapped) {
+        tmi_pages_trim(block->bytes, &block->mapped, used);
+    } else if (block->bytes) {
+        void *kept = realloc(block->bytes, used ? used : 1);
+        if (kept)
+            block->bytes = kept;
+    }
+}
+
+void tmi_block_free(tmi_block *block) {
+    if (block->mapped)
+        tmi_pages_give(block->bytes, block->mapped);
+    else
+        free(block->bytes);
+    *block = (tmi_block){NULL, 0};
+}

@@ -1,0 +1,521 @@
+/* The handle: opening what a path, a descriptor or memory holds, and looking into it. */
+#include "internal.h"
+#include "json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Options as they come from a caller who may know another version of the struct. */
+static tenmap_status take_options(const tenmap_options *given, tenmap_options *out,
+                                  tenmap_error *error) {
+    enum { FIRST_SIZE = offsetof(tenmap_options, length) + sizeof(uint64_t), LARGEST_SIZE = 4096 };
+    *out = (tenmap_options){.struct_size = sizeof *out};
+    if (!given)
+        return TENMAP_OK;
+    size_t size = given->struct_size;
+    if (size < FIRST_SIZE || size > LARGEST_SIZE)
+        return tmi_fail(
+            error, TENMAP_ERR_ARGUMENT,
+            "options.struct_size is %llu; start from TENMAP_OPTIONS_INIT, which sets it "
+            "to sizeof(tenmap_options), here %llu",
+            (ull)size, (ull)sizeof *out);
+    for (size_t i = sizeof *out; i < size; i++)
+        if (((const unsigned char *)given)[i])
+            return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                            "options uses a field at byte %llu that this version of the library "
+                            "does not know",
+                            (ull)i);
+    memcpy(out, given, size < sizeof *out ? size : sizeof *out);
+    if (out->backend > TENMAP_BACKEND_READ)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.backend is %u, which is none",
+                        (unsigned)out->backend);
+    if (out->flags & ~(uint32_t)(TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL))
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags has unknown bits: 0x%x",
+                        (unsigned)out->flags);
+    if (out->reserved)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.reserved must be 0");
+    return TENMAP_OK;
+}
+
+static tenmap_model *new_model(size_t shard_count) {
+    tenmap_model *model = tmi_calloc(1, sizeof *model);
+    if (!model)
+        return NULL;
+    model->shards = tmi_calloc(shard_count, sizeof *model->shards);
+    if (!model->shards) {
+        free(model);
+        return NULL;
+    }
+    model->shard_count = shard_count;
+    for (size_t i = 0; i < shard_count; i++)
+        model->shards[i].file.fd = -1;
+    model->key = tmi_hash_key_new();
+    return model;
+}
+
+/* A model of one shard uses what its header already has. */
+static void adopt_only_shard(tenmap_model *model) {
+    const tmi_header *header = &model->shards[0].header;
+    model->tensors = header->tensors.bytes;
+    model->tensor_count = header->count;
+    model->finder = &header->names;
+    model->metadata = header->metadata;
+    model->metadata_count = header->metadata_count;
+    model->file_size = model->shards[0].size;
+}
+
+/* The shard's file is open; `start` is what tmi_shard_start read of it. */
+static tenmap_status open_single(tenmap_model *model, const tenmap_options *options,
+                                 const unsigned char *start, size_t len, tenmap_error *error) {
+    tenmap_status status =
+        tmi_shard_parse(&model->shards[0], options, model, &model->key, 0, start, len, error);
+    if (status == TENMAP_OK)
+        adopt_only_shard(model);
+    return status;
+}
+
+/* Several shards. */
+
+/* One shard to open, and how it went: opening may run on several threads. */
+typedef struct shard_job {
+    tmi_shard shard;
+    tenmap_status status;
+    tenmap_error error;
+} shard_job;
+
+typedef struct shard_jobs {
+    shard_job *jobs;
+    size_t count;
+    const tenmap_options *options;
+    const tenmap_model *model;
+} shard_jobs;
+
+static void open_shard_job(void *ctx, size_t i) {
+    shard_jobs *all = ctx;
+    shard_job *job = &all->jobs[i];
+    unsigned char start[TMI_START];
+    size_t len;
+    int failed = tmi_file_open(&job->shard.file, job->shard.path);
+    if (failed) {
+        job->status = tmi_fail_os(&job->error, failed, "%s: cannot open the shard",
+                                  tmi_quote_path(job->shard.path).text);
+        return;
+    }
+    job->status = tmi_shard_start(&job->shard, all->options, start, &len, &job->error);
+    if (job->status == TENMAP_OK)
+        job->status = tmi_shard_parse(&job->shard, all->options, all->model, &all->model->key,
+                                      (uint32_t)i, start, len, &job->error);
+    job->error.shard = (uint32_t)i;
+}
+
+static bool is_missing(const shard_job *job) {
+    return job->status == TENMAP_ERR_NOT_FOUND;
+}
+
+/* The file's name without the folder that all shards share. */
+static const char *shard_file_name(const shard_job *job) {
+    return job->shard.path + tmi_folder_part(job->shard.path);
+}
+
+static tenmap_status fail_missing(const tenmap_model *model, const shard_jobs *all,
+                                  tenmap_error *error) {
+    tmi_list names = {.used = 0};
+    int os_error = 0;
+    for (size_t i = 0; i < all->count; i++)
+        if (is_missing(&all->jobs[i])) {
+            tmi_list_add(&names, shard_file_name(&all->jobs[i]));
+            os_error = all->jobs[i].error.os_error;
+        }
+    tmi_fail(error, TENMAP_ERR_NOT_FOUND,
+             "%s: %llu of %llu shards are missing beside it: %s; fetch them, or open with "
+             "TENMAP_OPEN_PARTIAL to go without",
+             tmi_quote_path(model->path).text, (ull)names.count, (ull)all->count,
+             tmi_list_end(&names));
+    if (error)
+        error->os_error = os_error;
+    return TENMAP_ERR_NOT_FOUND;
+}
+
+/* Missing shards first, all of them at once; then the first shard that did not open. */
+static tenmap_status judge_shards(const tenmap_model *model, const shard_jobs *all,
+                                  tenmap_error *error) {
+    for (size_t i = 0; i < all->count; i++)
+        if (is_missing(&all->jobs[i]) && !(all->options->flags & TENMAP_OPEN_PARTIAL))
+            return fail_missing(model, all, error);
+    for (size_t i = 0; i < all->count; i++)
+        if (all->jobs[i].status != TENMAP_OK && !is_missing(&all->jobs[i])) {
+            if (error)
+                *error = all->jobs[i].error;
+            return all->jobs[i].status;
+        }
+    return TENMAP_OK;
+}
+
+/* Moves the shards that opened into the model, in order, and notes the names of those missing. */
+static tenmap_status keep_shards(tenmap_model *model, shard_jobs *all, size_t *place,
+                                 tenmap_error *error) {
+    model->missing = tmi_calloc(all->count, sizeof *model->missing);
+    if (!model->missing)
+        return tmi_fail_memory(error, all->count * sizeof *model->missing, "the missing shards");
+    model->shard_count = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        shard_job *job = &all->jobs[i];
+        place[i] = TMI_NONE;
+        if (is_missing(job)) {
+            const char *name = shard_file_name(job);
+            char *copy = tmi_copy_text(name, strlen(name));
+            if (!copy)
+                return tmi_fail_memory(error, strlen(name), "the name of a missing shard");
+            model->missing[model->missing_count++] = copy;
+            continue;
+        }
+        place[i] = model->shard_count;
+        model->file_size += job->shard.size;
+        model->shards[model->shard_count++] = job->shard;
+        job->shard = (tmi_shard){.file = {.fd = -1}};
+    }
+    return TENMAP_OK;
+}
+
+/* Opens the shards of jobs whose paths are set, and makes one model of them. */
+static tenmap_status open_shards(tenmap_model *model, shard_jobs *all, tmi_index *index,
+                                 tenmap_error *error) {
+    size_t *place = tmi_calloc(all->count, sizeof *place);
+    if (!place)
+        return tmi_fail_memory(error, all->count * sizeof *place, "the list of shards");
+    tmi_each(all->count, all->options->threads, open_shard_job, all);
+    tenmap_status status = judge_shards(model, all, error);
+    if (status == TENMAP_OK)
+        status = keep_shards(model, all, place, error);
+    if (status == TENMAP_OK)
+        status = tmi_join(model, index, place, all->options->flags, error);
+    free(place);
+    return status;
+}
+
+/* The names of the shards, from an index or a numbered set. */
+typedef struct shard_names {
+    size_t count;
+    tmi_index *index;
+    char *const *names;
+} shard_names;
+
+static tenmap_status open_named_shards(tenmap_model *model, const shard_names *from,
+                                       const char *folder, size_t folder_len,
+                                       const tenmap_options *options, tenmap_error *error) {
+    shard_jobs all = {.count = from->count, .options = options, .model = model};
+    tenmap_status status = TENMAP_OK;
+    tmi_shard *room = tmi_calloc(from->count, sizeof *room);
+    all.jobs = tmi_calloc(from->count, sizeof *all.jobs);
+    if (!room || !all.jobs) {
+        free(room);
+        free(all.jobs);
+        return tmi_fail_memory(error, from->count * sizeof *all.jobs, "the list of shards");
+    }
+    free(model->shards);
+    model->shards = room;
+    model->shard_count = 0;
+    for (size_t i = 0; i < all.count; i++) {
+        const char *name = from->index ? from->index->files[i].name : from->names[i];
+        tmi_shard *shard = &all.jobs[i].shard;
+        shard->file.fd = -1;
+        shard->path = tmi_join_path(folder, folder_len, name, strlen(name));
+        shard->shown = shard->path;
+        if (!shard->path)
+            status = tmi_fail_memory(error, strlen(name), "a shard's path");
+    }
+    if (status == TENMAP_OK)
+        status = open_shards(model, &all, from->index, error);
+    for (size_t i = 0; i < all.count; i++)
+        tmi_shard_close(&all.jobs[i].shard);
+    free(all.jobs);
+    return status;
+}
+
+/* The file open in shards[0] is an index. */
+static tenmap_status open_index(tenmap_model *model, const char *path,
+                                const tenmap_options *options, tenmap_error *error) {
+    tmi_shard file = model->shards[0];
+    tmi_place place = {.path = path, .flags = options->flags, .size = file.size, .key = model->key};
+    uint64_t limit = options->max_header_bytes ? options->max_header_bytes : TMI_HEADER_LIMIT;
+    if (options->offset || options->length)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "%s: options.offset and length are for single files; this is an index",
+                        tmi_quote_path(path).text);
+    if (file.size > limit || file.size > SIZE_MAX - TMI_JSON_PAD)
+        return tmi_fail(error, TENMAP_ERR_LIMIT,
+                        "%s: the index has %llu bytes, over the limit of %llu (max_header_bytes "
+                        "raises it)",
+                        tmi_quote_path(path).text, (ull)file.size, (ull)limit);
+    size_t length = (size_t)file.size;
+    tmi_block text;
+    tmi_index index;
+    tenmap_status status = tmi_shard_read_text(&file, 0, length, &text, error);
+    if (status != TENMAP_OK)
+        return status;
+    model->index_json = tmi_copy_text(text.bytes, length); /* parsing unescapes in place */
+    model->index_len = length;
+    if (!model->index_json) {
+        tmi_block_free(&text);
+        return tmi_fail_memory(error, length, "the index");
+    }
+    status = tmi_index_parse(&index, &place, text, length, error);
+    if (status != TENMAP_OK)
+        return status;
+    tmi_shard_close(&model->shards[0]);
+    shard_names from = {.count = index.file_count, .index = &index};
+    status = open_named_shards(model, &from, path, tmi_folder_part(path), options, error);
+    tmi_index_free(&index);
+    return status;
+}
+
+/* What a path, a file or a folder, holds. */
+
+static tenmap_status open_file(tenmap_model *model, const char *path, const tenmap_options *options,
+                               tenmap_error *error) {
+    tmi_shard *shard = &model->shards[0];
+    unsigned char start[TMI_START];
+    size_t len;
+    if (!shard->path)
+        shard->path = tmi_copy_text(path, strlen(path));
+    if (!shard->path)
+        return tmi_fail_memory(error, strlen(path), "the path");
+    shard->shown = shard->path;
+    tenmap_status status = tmi_shard_start(shard, options, start, &len, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (tmi_index_recognise(start, len))
+        return open_index(model, path, options, error);
+    return open_single(model, options, start, len, error);
+}
+
+static tenmap_status open_folder(tenmap_model *model, const char *path,
+                                 const tenmap_options *options, tenmap_error *error) {
+    tmi_choice choice;
+    if (options->offset || options->length)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "%s: options.offset and length are for single files; this is a folder",
+                        tmi_quote_path(path).text);
+    tenmap_status status = tmi_folder_choose(&choice, path, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (choice.is_set) {
+        shard_names from = {.count = choice.count, .names = choice.names};
+        status = open_named_shards(model, &from, path, strlen(path), options, error);
+    } else {
+        char *file = tmi_join_path(path, strlen(path), choice.names[0], strlen(choice.names[0]));
+        int failed = file ? tmi_file_open(&model->shards[0].file, file) : 0;
+        if (!file)
+            status = tmi_fail_memory(error, strlen(path), "the path");
+        else if (failed)
+            status =
+                tmi_fail_os(error, failed, "%s: cannot open the file", tmi_quote_path(file).text);
+        else
+            status = open_file(model, file, options, error);
+        free(file);
+    }
+    tmi_choice_free(&choice);
+    return status;
+}
+
+static tenmap_status open_path(tenmap_model *model, const char *path, const tenmap_options *options,
+                               tenmap_error *error) {
+    model->path = tmi_copy_text(path, strlen(path));
+    if (!model->path)
+        return tmi_fail_memory(error, strlen(path), "the path");
+    int failed = tmi_file_open(&model->shards[0].file, path);
+    if (failed)
+        return tmi_fail_os(error, failed, "%s: cannot open it", tmi_quote_path(path).text);
+    if (model->shards[0].file.kind == TMI_FILE_FOLDER)
+        return open_folder(model, path, options, error);
+    return open_file(model, path, options, error);
+}
+
+/* A descriptor or memory, already in shards[0]: one file, since there is no folder around it. */
+static tenmap_status open_bare(tenmap_model *model, const char *shown,
+                               const tenmap_options *options, tenmap_error *error) {
+    tmi_shard *shard = &model->shards[0];
+    unsigned char start[TMI_START];
+    size_t len;
+    shard->shown = shown;
+    tenmap_status status = tmi_shard_start(shard, options, start, &len, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (tmi_index_recognise(start, len))
+        return tmi_fail(
+            error, TENMAP_ERR_FORMAT,
+            "%s: this is JSON text; an index names files that lie beside it, so open it "
+            "by its path",
+            shown);
+    return open_single(model, options, start, len, error);
+}
+
+/* What the three ways of opening share: arguments in, a model or nothing out. */
+static tenmap_status begin_open(const tenmap_options *given, tenmap_options *options,
+                                tenmap_model **model, tenmap_model **out, tenmap_error *error) {
+    if (!out)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the model's address (out) is NULL");
+    *out = NULL;
+    tenmap_status status = take_options(given, options, error);
+    if (status != TENMAP_OK)
+        return status;
+    *model = new_model(1);
+    return *model ? TENMAP_OK : tmi_fail_memory(error, sizeof **model, "the model");
+}
+
+static tenmap_status end_open(tenmap_model *model, tenmap_status status, tenmap_model **out) {
+    if (status != TENMAP_OK) {
+        tenmap_close(model);
+        return status;
+    }
+    size_t first = 0;
+    for (size_t i = 0; i < model->shard_count; i++) {
+        model->shards[i].view.first_tensor = first;
+        first += model->shards[i].view.tensor_count;
+    }
+    *out = model;
+    return TENMAP_OK;
+}
+
+tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_model **out,
+                          tenmap_error *error) {
+    tenmap_options options;
+    tenmap_model *model;
+    tenmap_status status = begin_open(given, &options, &model, out, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (!path)
+        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
+    else
+        status = open_path(model, path, &options, error);
+    return end_open(model, status, out);
+}
+
+tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model **out,
+                             tenmap_error *error) {
+    tenmap_options options;
+    tenmap_model *model;
+    tenmap_status status = begin_open(given, &options, &model, out, error);
+    if (status != TENMAP_OK)
+        return status;
+    int failed = fd < 0 ? EBADF : tmi_file_dup(&model->shards[0].file, fd);
+    if (fd < 0)
+        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the descriptor is %d", fd);
+    else if (failed)
+        status = tmi_fail_os(error, failed, "descriptor %d: cannot be duplicated", fd);
+    else
+        status = open_bare(model, "descriptor", &options, error);
+    return end_open(model, status, out);
+}
+
+tenmap_status tenmap_open_memory(const void *bytes, size_t size, const tenmap_options *given,
+                                 tenmap_model **out, tenmap_error *error) {
+    tenmap_options options;
+    tenmap_model *model;
+    tenmap_status status = begin_open(given, &options, &model, out, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (!bytes) {
+        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the address of the bytes is NULL");
+    } else {
+        tmi_file_memory(&model->shards[0].file, bytes, size);
+        status = open_bare(model, "memory", &options, error);
+    }
+    return end_open(model, status, out);
+}
+
+void tenmap_close(tenmap_model *model) {
+    if (!model)
+        return;
+    if (model->owns_metadata)
+        free(model->metadata);
+    tmi_names_free(&model->names);
+    tmi_block_free(&model->tensor_block);
+    for (size_t i = 0; i < model->shard_count; i++)
+        tmi_shard_close(&model->shards[i]);
+    free(model->shards);
+    for (size_t i = 0; i < model->missing_count; i++)
+        free(model->missing[i]);
+    free(model->missing);
+    free(model->index_json);
+    free(model->path);
+    free(model);
+}
+
+size_t tenmap_count(const tenmap_model *model) {
+    return model ? model->tensor_count : 0;
+}
+
+const tenmap_tensor *tenmap_at(const tenmap_model *model, size_t i) {
+    return model && i < model->tensor_count ? &model->tensors[i] : NULL;
+}
+
+const tenmap_tensor *tenmap_find_n(const tenmap_model *model, const char *name, size_t len) {
+    if (!model || !name)
+        return NULL;
+    if (len == TENMAP_CSTR)
+        len = strlen(name);
+    size_t i = tmi_names_find(model->finder, name, len, tmi_hash(&model->key, name, len));
+    return i == TMI_NONE ? NULL : &model->tensors[i];
+}
+
+const tenmap_tensor *tenmap_find(const tenmap_model *model, const char *name) {
+    return tenmap_find_n(model, name, TENMAP_CSTR);
+}
+
+const char *tenmap_path(const tenmap_model *model) {
+    return model && model->path ? model->path : "";
+}
+
+uint64_t tenmap_file_size(const tenmap_model *model) {
+    return model ? model->file_size : 0;
+}
+
+size_t tenmap_shard_count(const tenmap_model *model) {
+    return model ? model->shard_count : 0;
+}
+
+const tenmap_shard *tenmap_shard_at(const tenmap_model *model, size_t i) {
+    return model && i < model->shard_count ? &model->shards[i].view : NULL;
+}
+
+size_t tenmap_missing_count(const tenmap_model *model) {
+    return model ? model->missing_count : 0;
+}
+
+const char *tenmap_missing_at(const tenmap_model *model, size_t i) {
+    return model && i < model->missing_count ? model->missing[i] : NULL;
+}
+
+size_t tenmap_metadata_count(const tenmap_model *model) {
+    return model ? model->metadata_count : 0;
+}
+
+const tenmap_metadata *tenmap_metadata_at(const tenmap_model *model, size_t i) {
+    return model && i < model->metadata_count ? &model->metadata[i] : NULL;
+}
+
+const char *tenmap_metadata_get(const tenmap_model *model, const char *key) {
+    size_t len = key ? strlen(key) : 0;
+    for (size_t i = 0; key && i < tenmap_metadata_count(model); i++) {
+        const tenmap_metadata *m = &model->metadata[i];
+        if (m->key_len == len && memcmp(m->key, key, len) == 0)
+            return m->value;
+    }
+    return NULL;
+}
+
+const char *tenmap_index_json(const tenmap_model *model, size_t *len) {
+    if (len)
+        *len = model && model->index_json ? model->index_len : 0;
+    return model ? model->index_json : NULL;
+}
+
+const char *tenmap_dtype_text(const tenmap_tensor *tensor) {
+    if (!tensor)
+        return "UNKNOWN";
+    if (tensor->dtype != TENMAP_OPAQUE)
+        return tenmap_dtype_name(tensor->dtype);
+    return (const char *)(uintptr_t)tensor->shape[-1]; /* where header.c put it */
+}

@@ -1,0 +1,129 @@
+/* One file of a model: reading, mapping, parsing its header. */
+#include "internal.h"
+#include "json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* The refusal of the system to map, with the way out. */
+static tenmap_status fail_map(const tmi_shard *shard, int os_error, tenmap_error *error) {
+    if (os_error != ENOMEM)
+        return tmi_fail_os(error, os_error,
+                           "%s: cannot map the file (open it with "
+                           "TENMAP_BACKEND_READ)",
+                           tmi_quote_path(shard->shown).text);
+    tmi_fail(error, TENMAP_ERR_LIMIT,
+             "%s: cannot map %llu bytes: the address space of this process is limited or full "
+             "(ulimit -v); open the model with TENMAP_BACKEND_READ, which maps nothing",
+             tmi_quote_path(shard->shown).text, (ull)shard->size);
+    if (error)
+        error->os_error = os_error;
+    return TENMAP_ERR_LIMIT;
+}
+
+tenmap_status tmi_shard_read(const tmi_shard *shard, uint64_t offset, void *dst, size_t size,
+                             const tenmap_tensor *tensor, tenmap_error *error) {
+    size_t got;
+    int failed = tmi_file_read(&shard->file, offset, dst, size, &got);
+    if (!failed && got == size)
+        return TENMAP_OK;
+    tmi_quoted what = {"the header"};
+    if (tensor)
+        what = tmi_quote(tensor->name, tensor->name_len);
+    const char *kind = tensor ? "tensor " : "";
+    if (failed)
+        tmi_fail_os(error, failed, "%s: cannot read %llu bytes of %s%s at byte %llu",
+                    tmi_quote_path(shard->shown).text, (ull)(size - got), kind, what.text,
+                    (ull)(offset + got));
+    else
+        tmi_fail(error, TENMAP_ERR_IO,
+                 "%s: cannot read %s%s: wanted %llu bytes at byte %llu, but the file now ends at "
+                 "byte %llu; it had %llu when it was opened: another program has truncated it",
+                 tmi_quote_path(shard->shown).text, kind, what.text, (ull)size, (ull)offset,
+                 (ull)(offset + got), (ull)shard->file.size);
+    if (error) {
+        error->status = TENMAP_ERR_IO;
+        error->shard = tensor ? tensor->shard : 0;
+        error->offset = offset + got;
+    }
+    return TENMAP_ERR_IO;
+}
+
+tenmap_status tmi_shard_read_text(const tmi_shard *shard, uint64_t offset, size_t length,
+                                  tmi_block *text, tenmap_error *error) {
+    if (length > SIZE_MAX - TMI_JSON_PAD || !tmi_block_take(text, length + TMI_JSON_PAD))
+        return tmi_fail_memory(error, length, "the header");
+    tenmap_status status = tmi_shard_read(shard, offset, text->bytes, length, NULL, error);
+    if (status != TENMAP_OK)
+        tmi_block_free(text);
+    return status;
+}
+
+tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, unsigned char *start,
+                              size_t *len, tenmap_error *error) {
+    const tmi_file *file = &shard->file;
+    if (file->kind != TMI_FILE_REGULAR)
+        return tmi_fail(error, TENMAP_ERR_IO, "%s: %s", tmi_quote_path(shard->shown).text,
+                        file->kind == TMI_FILE_FOLDER
+                            ? "it is a folder where a file is expected"
+                            : "not a regular file but a pipe, a socket or a device");
+    if (options->offset > file->size || options->length > file->size - options->offset)
+        return tmi_fail(error, TENMAP_ERR_RANGE,
+                        "%s: the file has %llu bytes; a model at offset %llu with length %llu is "
+                        "not inside it",
+                        tmi_quote_path(shard->shown).text, (ull)file->size, (ull)options->offset,
+                        (ull)options->length);
+    shard->size = options->length ? options->length : file->size - options->offset;
+    *len = shard->size < TMI_START ? (size_t)shard->size : TMI_START;
+    return tmi_shard_read(shard, options->offset, start, *len, NULL, error);
+}
+
+static void fill_view(tmi_shard *shard, const tenmap_options *options, const unsigned char *base,
+                      uint64_t header_bytes) {
+    shard->view = (tenmap_shard){.path = shard->path ? shard->path : "",
+                                 .fd = shard->file.fd,
+                                 .base = base,
+                                 .size = shard->size,
+                                 .header_bytes = header_bytes,
+                                 .data_offset = options->offset + 8 + header_bytes,
+                                 .tensor_count = shard->header.count,
+                                 .offset = options->offset};
+}
+
+tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
+                              const tenmap_model *model, const tmi_hash_key *key, uint32_t number,
+                              const unsigned char *start, size_t len, tenmap_error *error) {
+    tmi_place place = {.path = shard->shown,
+                       .shard = number,
+                       .flags = options->flags,
+                       .offset = options->offset,
+                       .size = shard->size,
+                       .model = model,
+                       .key = *key};
+    uint64_t limit = options->max_header_bytes ? options->max_header_bytes : TMI_HEADER_LIMIT;
+    uint64_t length;
+    tenmap_status status = tmi_header_length(&place, start, len, limit, &length, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (options->backend == TENMAP_BACKEND_MAP) {
+        int failed = tmi_file_map(&shard->file, options->offset, shard->size, &place.base);
+        if (failed)
+            return fail_map(shard, failed, error);
+    }
+    tmi_block text;
+    if (length > SIZE_MAX)
+        return tmi_fail_memory(error, length, "the header");
+    status = tmi_shard_read_text(shard, options->offset + 8, (size_t)length, &text, error);
+    if (status == TENMAP_OK)
+        status = tmi_header_parse(&shard->header, &place, text, (size_t)length, error);
+    if (status == TENMAP_OK)
+        fill_view(shard, options, place.base, length);
+    return status;
+}
+
+void tmi_shard_close(tmi_shard *shard) {
+    tmi_header_free(&shard->header);
+    tmi_file_close(&shard->file);
+    free(shard->path);
+    shard->path = NULL;
+}
