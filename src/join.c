@@ -1,8 +1,8 @@
 /* Several shards as one model: which tensor is taken from which file. */
 #include "internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct joining {
     tenmap_model *model;
@@ -87,16 +87,15 @@ static tenmap_status check_listings(const joining *j) {
         return TENMAP_OK;
     size_t shard = j->file_shard[first->file];
     char more[64] = "";
-    if (lacking > 1) {
-        tmi_list count = {.shown = 0, .count = lacking - 1};
-        memcpy(more, tmi_list_end(&count), sizeof more - 1);
-    }
-    return tmi_fail_at(
-        j->error, TENMAP_ERR_FORMAT, (uint32_t)shard,
-        (uint64_t)(first->name - (const char *)j->index->text.bytes) - 1,
-        "%s: the index lists tensor %s in %s, which does not have it%s%s",
-        tmi_quote_path(tenmap_path(j->model)).text, tmi_quote(first->name, first->name_len).text,
-        tmi_quote_path(shard_name(j, shard)).text, more, lacking > 1 ? " like it" : "");
+    if (lacking > 1)
+        snprintf(more, sizeof more, "; %llu more %s listed in the wrong place too",
+                 (ull)(lacking - 1), lacking == 2 ? "is" : "are");
+    return tmi_fail_at(j->error, TENMAP_ERR_FORMAT, (uint32_t)shard,
+                       (uint64_t)(first->name - (const char *)j->index->text.bytes) - 1,
+                       "%s: the index lists tensor %s in %s, which does not have it%s",
+                       tmi_quote_path(tenmap_path(j->model)).text,
+                       tmi_quote(first->name, first->name_len).text,
+                       tmi_quote_path(shard_name(j, shard)).text, more);
 }
 
 static tenmap_status join_metadata(tenmap_model *model, tenmap_error *error) {

@@ -128,7 +128,7 @@ static tenmap_status fail_missing(const tenmap_model *model, const shard_jobs *a
             os_error = all->jobs[i].error.os_error;
         }
     tmi_fail(error, TENMAP_ERR_NOT_FOUND,
-             "%s: %llu of %llu shards are missing beside it: %s; fetch them, or open with "
+             "%s: %llu of %llu shards are missing: %s; fetch them, or open with "
              "TENMAP_OPEN_PARTIAL to go without",
              tmi_quote_path(model->path).text, (ull)names.count, (ull)all->count,
              tmi_list_end(&names));

@@ -1,0 +1,160 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "support.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+unsigned char pattern_byte(size_t i) { return (unsigned char)(i * 7 + 3 + (i >> 8)); }
+
+bytes make_model_n(const char *json, size_t json_len, size_t data) {
+    bytes file = {malloc(8 + json_len + data + 1), 8 + json_len + data};
+    assert_non_null(file.at);
+    for (int i = 0; i < 8; i++)
+        file.at[i] = (unsigned char)((uint64_t)json_len >> (8 * i));
+    memcpy(file.at + 8, json, json_len);
+    for (size_t i = 0; i < data; i++)
+        file.at[8 + json_len + i] = pattern_byte(i);
+    return file;
+}
+
+bytes make_model(const char *json, size_t data) { return make_model_n(json, strlen(json), data); }
+
+int make_folder(void **state) {
+    const char *base = getenv("TMPDIR");
+    char *path = malloc(4096);
+    if (!path)
+        return 1;
+    snprintf(path, 4096, "%s/tenmap-test-XXXXXX", base && *base ? base : "/tmp");
+    *state = mkdtemp(path);
+    return *state ? 0 : 1;
+}
+
+static void remove_inside(const char *folder) {
+    DIR *dir = opendir(folder);
+    const struct dirent *e;
+    while (dir && (e = readdir(dir))) {
+        char path[8192];
+        struct stat st;
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+            remove_inside(path);
+            rmdir(path);
+        } else {
+            unlink(path);
+        }
+    }
+    if (dir)
+        closedir(dir);
+}
+
+int empty_folder(void **state) {
+    remove_inside(*state);
+    return 0;
+}
+
+int remove_folder(void **state) {
+    remove_inside(*state);
+    rmdir(*state);
+    free(*state);
+    return 0;
+}
+
+const char *in_folder(void **state, const char *name) {
+    static char paths[4][8192];
+    static unsigned next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", (const char *)*state, name);
+    return path;
+}
+
+void write_file(const char *path, const void *data, size_t size) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    if (size)
+        assert_int_equal(fwrite(data, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+}
+
+void write_model(const char *path, const char *json, size_t data) {
+    bytes file = make_model(json, data);
+    write_file(path, file.at, file.size);
+    free(file.at);
+}
+
+void write_text(const char *path, const char *text) { write_file(path, text, strlen(text)); }
+
+bytes read_whole(const char *path) {
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    bytes file = {NULL, (size_t)ftell(f)};
+    rewind(f);
+    file.at = malloc(file.size + 1);
+    assert_non_null(file.at);
+    assert_int_equal(fread(file.at, 1, file.size, f), file.size);
+    fclose(f);
+    file.at[file.size] = 0;
+    return file;
+}
+
+void check_error(const tenmap_error *error, tenmap_status status) {
+    assert_int_equal(error->status, status);
+    assert_non_null(memchr(error->message, 0, sizeof error->message));
+    assert_true(error->message[0] != '\0');
+    for (const unsigned char *c = (const unsigned char *)error->message; *c; c++)
+        assert_true(*c >= 0x20 && *c != 0x7f);
+    assert_int_equal(error->reserved, 0);
+}
+
+static void failed_so(tenmap_status got, const tenmap_error *error, const tenmap_model *model,
+                      tenmap_status status, const char *fragment) {
+    if (got == TENMAP_OK)
+        fail_msg("opened, but \"%s\" was due", fragment);
+    if (!strstr(error->message, fragment))
+        fail_msg("message is: %s\nbut should hold: %s", error->message, fragment);
+    assert_int_equal(got, status);
+    assert_null(model);
+    check_error(error, status);
+}
+
+void must_fail(const char *path, const tenmap_options *options, tenmap_status status,
+               const char *fragment) {
+    tenmap_error error;
+    tenmap_model *model = (tenmap_model *)&error;
+    memset(&error, 0x5a, sizeof error);
+    tenmap_status got = tenmap_open(path, options, &model, &error);
+    failed_so(got, &error, model, status, fragment);
+    assert_int_equal(tenmap_open(path, options, &model, NULL), status); /* no error wanted */
+}
+
+void must_fail_memory(bytes file, const tenmap_options *options, tenmap_status status,
+                      const char *fragment) {
+    tenmap_error error;
+    tenmap_model *model = (tenmap_model *)&error;
+    memset(&error, 0x5a, sizeof error);
+    tenmap_status got = tenmap_open_memory(file.at, file.size, options, &model, &error);
+    failed_so(got, &error, model, status, fragment);
+}
+
+tenmap_model *must_open(const char *path, const tenmap_options *options) {
+    tenmap_error error = {0};
+    tenmap_model *model = NULL;
+    if (tenmap_open(path, options, &model, &error) != TENMAP_OK)
+        fail_msg("%s", error.message);
+    assert_non_null(model);
+    return model;
+}
+
+tenmap_model *must_open_memory(bytes file, const tenmap_options *options) {
+    tenmap_error error = {0};
+    tenmap_model *model = NULL;
+    if (tenmap_open_memory(file.at, file.size, options, &model, &error) != TENMAP_OK)
+        fail_msg("%s", error.message);
+    assert_non_null(model);
+    return model;
+}

@@ -1,0 +1,51 @@
+/* What several tests need: files in a temporary folder, models built from their JSON, checks. */
+#ifndef TENMAP_TESTS_SUPPORT_H
+#define TENMAP_TESTS_SUPPORT_H
+
+#include "cmocka_all.h"
+#include "tenmap.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* A file's bytes in memory; free with free(). */
+typedef struct bytes {
+    unsigned char *at;
+    size_t size;
+} bytes;
+
+/* Length field, this JSON, and `data` bytes of a fixed pattern (see pattern_byte). */
+bytes make_model(const char *json, size_t data);
+bytes make_model_n(const char *json, size_t json_len, size_t data);
+unsigned char pattern_byte(size_t i);
+
+/* A fresh folder under $TMPDIR; group setup and teardown for cmocka: *state is its path. */
+int make_folder(void **state);
+int remove_folder(void **state);
+/* Removes everything inside; the folder stays. A test's setup. */
+int empty_folder(void **state);
+
+/* "folder/name" in a buffer that lives until the fourth next call. */
+const char *in_folder(void **state, const char *name);
+void write_file(const char *path, const void *data, size_t size);
+/* A model file from its JSON. */
+void write_model(const char *path, const char *json, size_t data);
+void write_text(const char *path, const char *text);
+bytes read_whole(const char *path);
+
+/* Opening that must work. */
+tenmap_model *must_open(const char *path, const tenmap_options *options);
+tenmap_model *must_open_memory(bytes file, const tenmap_options *options);
+/* Opening that must fail so: this status, this fragment in the message, *out NULL, a clean error. */
+void must_fail(const char *path, const tenmap_options *options, tenmap_status status,
+               const char *fragment);
+void must_fail_memory(bytes file, const tenmap_options *options, tenmap_status status,
+                      const char *fragment);
+/* The promises about every error: terminated, valid UTF-8, no control characters, not empty. */
+void check_error(const tenmap_error *error, tenmap_status status);
+
+#endif

@@ -1,0 +1,192 @@
+/*
+ * Out of memory: whichever allocation fails, the call returns TENMAP_ERR_MEMORY (or another error
+ * where the system's refusal has a name of its own) and nothing leaks. The linker sends the library's
+ * allocations through the functions here.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "support.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+/* The first prototypes are the linker's: __wrap_x takes the calls, __real_x is the original. */
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+void __real_free(void *old);
+void *__real_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+void __wrap_free(void *old);
+void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+
+static atomic_bool armed;
+static atomic_long calls, fail_at; /* the call with this number fails */
+static atomic_long live;           /* blocks of malloc that are not freed */
+
+static bool fails(void) { return armed && atomic_fetch_add(&calls, 1) == fail_at; }
+
+void *__wrap_malloc(size_t size) {
+    if (fails())
+        return NULL;
+    void *p = __real_malloc(size);
+    live += armed && p;
+    return p;
+}
+
+void *__wrap_calloc(size_t count, size_t size) {
+    if (fails())
+        return NULL;
+    void *p = __real_calloc(count, size);
+    live += armed && p;
+    return p;
+}
+
+void *__wrap_realloc(void *old, size_t size) {
+    if (fails())
+        return NULL;
+    void *p = __real_realloc(old, size);
+    live += armed && p && !old;
+    return p;
+}
+
+void __wrap_free(void *old) {
+    live -= armed && old;
+    __real_free(old);
+}
+
+void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
+    if (fails()) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return __real_mmap(at, size, prot, flags, fd, offset);
+}
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg) {
+    return fails() ? EAGAIN : __real_pthread_create(thread, attr, run, arg);
+}
+
+static size_t mappings(void) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    size_t count = 0;
+    char line[1024];
+    while (maps && fgets(line, sizeof line, maps))
+        count += strstr(line, "tenmap-test") != NULL;
+    if (maps)
+        fclose(maps);
+    return count;
+}
+
+static size_t descriptors(void) {
+    DIR *dir = opendir("/proc/self/fd");
+    size_t count = 0;
+    while (dir && readdir(dir))
+        count++;
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+/* One run with the n-th allocation failing; true once no allocation is left to fail. */
+static bool open_with_failure(const char *path, const tenmap_options *options, long n) {
+    tenmap_error error = {0};
+    tenmap_model *model = NULL;
+    unsigned char dst[64];
+    size_t maps_before = mappings(), fds_before = descriptors();
+    fail_at = n;
+    calls = 0;
+    live = 0;
+    armed = true;
+    tenmap_status status = tenmap_open(path, options, &model, &error);
+    tenmap_status read_status = TENMAP_OK;
+    if (status == TENMAP_OK && tenmap_count(model) > 0)
+        read_status = tenmap_read(tenmap_at(model, 0), 0, 1, TENMAP_F32, dst, sizeof dst, 0, NULL);
+    tenmap_close(model);
+    armed = false;
+    bool done = calls <= n;
+    if (status != TENMAP_OK) {
+        assert_null(model);
+        check_error(&error, status);
+        /* A mapping that is refused is a limit of the process, a thread no error at all. */
+        assert_true(status == TENMAP_ERR_MEMORY || status == TENMAP_ERR_LIMIT);
+    }
+    assert_true(read_status == TENMAP_OK || read_status == TENMAP_ERR_MEMORY);
+    assert_int_equal(live, 0);
+    assert_int_equal(mappings(), maps_before);
+    assert_int_equal(descriptors(), fds_before);
+    if (done)
+        assert_int_equal(status, TENMAP_OK);
+    return done;
+}
+
+static void fail_each(const char *what, const char *path, const tenmap_options *options) {
+    long n = 0;
+    while (!open_with_failure(path, options, n))
+        n++;
+    print_message("           %s: %ld allocations\n", what, n);
+    assert_true(n > 0);
+}
+
+static void every_allocation_may_fail(void **state) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    char json[8192] = "{\"__metadata__\":{";
+    for (int i = 0; i < 40; i++) /* more than a first growth step */
+        sprintf(json + strlen(json), "%s\"k%d\":\"v\"", i ? "," : "", i);
+    strcat(json, "},\"z\":{\"dtype\":\"U8\",\"shape\":[2,1,1],\"data_offsets\":[4,6]},"
+                 "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}");
+    write_model(in_folder(state, "one.safetensors"), json, 6);
+    fail_each("a file", in_folder(state, "one.safetensors"), NULL);
+    options.backend = TENMAP_BACKEND_READ;
+    fail_each("a file, READ", in_folder(state, "one.safetensors"), &options);
+}
+
+static void every_allocation_of_a_sharded_model_may_fail(void **state) {
+    char index[8192] = "{\"weight_map\":{", name[64], json[128];
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "m-%02d-of-20.safetensors", i + 1);
+        snprintf(json, sizeof json, "{\"t%d\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", i);
+        if (i != 7)
+            write_model(in_folder(state, name), json, 4);
+        sprintf(index + strlen(index), "%s\"t%d\":\"%s\"", i ? "," : "", i, name);
+    }
+    strcat(index, "}}");
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.flags = TENMAP_OPEN_PARTIAL;
+    options.threads = 1;
+    fail_each("a numbered set", *state, &options);
+    write_text(in_folder(state, "model.safetensors.index.json"), index);
+    fail_each("an index", *state, &options);
+    options.threads = 3;
+    fail_each("an index, on threads", *state, &options);
+}
+
+/* Large enough for the tables to come from the system instead of malloc. */
+static void every_allocation_of_a_large_header_may_fail(void **state) {
+    enum { TENSORS = 60000 };
+    char *json = malloc(TENSORS * 100 + 100), *at = json;
+    *at++ = '{';
+    for (int i = TENSORS - 1; i >= 0; i--) /* backwards, so that it is sorted too */
+        at += sprintf(at, "\"layers.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1,1],\"data_offsets\":[%d,%d]}%s",
+                      i, i, i + 1, i ? "," : "}");
+    write_model(in_folder(state, "large.safetensors"), json, TENSORS);
+    free(json);
+    fail_each("a large header", in_folder(state, "large.safetensors"), NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(every_allocation_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_sharded_model_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_large_header_may_fail, empty_folder),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
