@@ -7,7 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-unsigned char pattern_byte(size_t i) { return (unsigned char)(i * 7 + 3 + (i >> 8)); }
+unsigned char pattern_byte(size_t i) {
+    return (unsigned char)(i * 7 + 3 + (i >> 8));
+}
 
 bytes make_model_n(const char *json, size_t json_len, size_t data) {
     bytes file = {malloc(8 + json_len + data + 1), 8 + json_len + data};
@@ -20,7 +22,9 @@ bytes make_model_n(const char *json, size_t json_len, size_t data) {
     return file;
 }
 
-bytes make_model(const char *json, size_t data) { return make_model_n(json, strlen(json), data); }
+bytes make_model(const char *json, size_t data) {
+    return make_model_n(json, strlen(json), data);
+}
 
 int make_folder(void **state) {
     const char *base = getenv("TMPDIR");
@@ -86,7 +90,9 @@ void write_model(const char *path, const char *json, size_t data) {
     free(file.at);
 }
 
-void write_text(const char *path, const char *text) { write_file(path, text, strlen(text)); }
+void write_text(const char *path, const char *text) {
+    write_file(path, text, strlen(text));
+}
 
 bytes read_whole(const char *path) {
     FILE *f = fopen(path, "rb");

@@ -40,7 +40,8 @@ bytes read_whole(const char *path);
 /* Opening that must work. */
 tenmap_model *must_open(const char *path, const tenmap_options *options);
 tenmap_model *must_open_memory(bytes file, const tenmap_options *options);
-/* Opening that must fail so: this status, this fragment in the message, *out NULL, a clean error. */
+/* Opening that must fail so: this status, this fragment in the message, *out NULL, a clean error.
+ */
 void must_fail(const char *path, const tenmap_options *options, tenmap_status status,
                const char *fragment);
 void must_fail_memory(bytes file, const tenmap_options *options, tenmap_status status,

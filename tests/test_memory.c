@@ -1,7 +1,7 @@
 /*
  * Out of memory: whichever allocation fails, the call returns TENMAP_ERR_MEMORY (or another error
- * where the system's refusal has a name of its own) and nothing leaks. The linker sends the library's
- * allocations through the functions here.
+ * where the system's refusal has a name of its own) and nothing leaks. The linker sends the
+ * library's allocations through the functions here.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -20,19 +20,23 @@ void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *old, size_t size);
 void __real_free(void *old);
 void *__real_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+                          void *arg);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 void __wrap_free(void *old);
 void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+                          void *arg);
 
 static atomic_bool armed;
 static atomic_long calls, fail_at; /* the call with this number fails */
 static atomic_long live;           /* blocks of malloc that are not freed */
 
-static bool fails(void) { return armed && atomic_fetch_add(&calls, 1) == fail_at; }
+static bool fails(void) {
+    return armed && atomic_fetch_add(&calls, 1) == fail_at;
+}
 
 void *__wrap_malloc(size_t size) {
     if (fails())
@@ -71,7 +75,8 @@ void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offs
     return __real_mmap(at, size, prot, flags, fd, offset);
 }
 
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg) {
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+                          void *arg) {
     return fails() ? EAGAIN : __real_pthread_create(thread, attr, run, arg);
 }
 
@@ -153,7 +158,8 @@ static void every_allocation_of_a_sharded_model_may_fail(void **state) {
     char index[8192] = "{\"weight_map\":{", name[64], json[128];
     for (int i = 0; i < 20; i++) {
         snprintf(name, sizeof name, "m-%02d-of-20.safetensors", i + 1);
-        snprintf(json, sizeof json, "{\"t%d\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", i);
+        snprintf(json, sizeof json,
+                 "{\"t%d\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", i);
         if (i != 7)
             write_model(in_folder(state, name), json, 4);
         sprintf(index + strlen(index), "%s\"t%d\":\"%s\"", i ? "," : "", i, name);
@@ -175,8 +181,10 @@ static void every_allocation_of_a_large_header_may_fail(void **state) {
     char *json = malloc(TENSORS * 100 + 100), *at = json;
     *at++ = '{';
     for (int i = TENSORS - 1; i >= 0; i--) /* backwards, so that it is sorted too */
-        at += sprintf(at, "\"layers.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1,1],\"data_offsets\":[%d,%d]}%s",
-                      i, i, i + 1, i ? "," : "}");
+        at += sprintf(
+            at,
+            "\"layers.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1,1],\"data_offsets\":[%d,%d]}%s", i,
+            i, i + 1, i ? "," : "}");
     write_model(in_folder(state, "large.safetensors"), json, TENSORS);
     free(json);
     fail_each("a large header", in_folder(state, "large.safetensors"), NULL);

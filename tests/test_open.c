@@ -22,7 +22,8 @@ enum { MODEL_DATA = 25 };
 
 static void check_model(const tenmap_model *m, uint64_t at, uint64_t size, bool mapped) {
     size_t json_len = strlen(model_json);
-    const tenmap_tensor *a = tenmap_find(m, "a"), *b = tenmap_find(m, "b"), *c = tenmap_find(m, "c");
+    const tenmap_tensor *a = tenmap_find(m, "a"), *b = tenmap_find(m, "b"),
+                        *c = tenmap_find(m, "c");
     assert_int_equal(tenmap_count(m), 3);
     assert_ptr_equal(tenmap_at(m, 0), a); /* file order, not header order */
     assert_ptr_equal(tenmap_at(m, 1), b);
@@ -311,11 +312,12 @@ static void null_models_are_empty(void **state) {
 
 static void names_with_nul_are_found_by_length(void **state) {
     (void)state;
-    bytes file = make_model("{\"a\\u0000b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-                            "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]},"
-                            "\"\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]},"
-                            "\"ab\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[3,4]}}",
-                            4);
+    bytes file =
+        make_model("{\"a\\u0000b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                   "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]},"
+                   "\"\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]},"
+                   "\"ab\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[3,4]}}",
+                   4);
     tenmap_model *m = must_open_memory(file, NULL);
     assert_ptr_equal(tenmap_find_n(m, "a\0b", 3), tenmap_at(m, 0));
     assert_int_equal(tenmap_at(m, 0)->name_len, 3);
@@ -388,7 +390,8 @@ static void an_address_space_limit_names_the_read_backend(void **state) {
     const char *path = in_folder(state, "huge.safetensors");
     const uint64_t data = UINT64_C(1) << 40;
     char json[128];
-    snprintf(json, sizeof json, "{\"a\":{\"dtype\":\"U8\",\"shape\":[%llu],\"data_offsets\":[0,%llu]}}",
+    snprintf(json, sizeof json,
+             "{\"a\":{\"dtype\":\"U8\",\"shape\":[%llu],\"data_offsets\":[0,%llu]}}",
              (unsigned long long)data, (unsigned long long)data);
     write_model(path, json, 0);
     assert_int_equal(truncate(path, (off_t)(8 + strlen(json) + data)), 0);

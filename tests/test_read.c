@@ -14,8 +14,8 @@ static tenmap_model *one_tensor(void **state, const char *dtype, const char *sha
                                 uint32_t backend) {
     char json[512];
     const char *path = in_folder(state, "t.safetensors");
-    snprintf(json, sizeof json, "{\"t\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[0,%zu]}}", dtype,
-             shape, nbytes);
+    snprintf(json, sizeof json, "{\"t\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[0,%zu]}}",
+             dtype, shape, nbytes);
     write_model(path, json, nbytes);
     tenmap_options options = TENMAP_OPTIONS_INIT;
     options.backend = backend;
@@ -84,8 +84,8 @@ static void every_dtype_but_complex_reads_as_f32(void **state) {
             assert_int_equal(status, d == TENMAP_C64 ? TENMAP_ERR_UNSUPPORTED : TENMAP_OK);
             for (uint64_t first = 0; status == TENMAP_OK && first < 30; first++) {
                 size_t size = (size_t)(480 - first) * sizeof(float);
-                assert_int_equal(tenmap_read(t, first, 480 - first, TENMAP_F32, part, size, 0, NULL),
-                                 TENMAP_OK);
+                assert_int_equal(
+                    tenmap_read(t, first, 480 - first, TENMAP_F32, part, size, 0, NULL), TENMAP_OK);
                 assert_memory_equal(part, whole + first, size);
             }
             tenmap_close(m);
@@ -100,31 +100,44 @@ static void known_values(void **state) {
         size_t nbytes;
         float value; /* of element 0 */
     } rows[] = {
-        {"F32", {0, 0, 0xc0, 0x3f}, 4, 1.5f},     {"F16", {0, 0x3e}, 2, 1.5f},
-        {"BF16", {0xc0, 0x3f}, 2, 1.5f},          {"F64", {0, 0, 0, 0, 0, 0, 0xf8, 0x3f}, 8, 1.5f},
-        {"F8_E4M3", {0x3c}, 1, 1.5f},             {"F8_E5M2", {0x3e}, 1, 1.5f},
-        {"F8_E4M3FNUZ", {0x44}, 1, 1.5f},         {"F8_E5M2FNUZ", {0x42}, 1, 1.5f},
-        {"F8_E8M0", {0x80}, 1, 2.0f},             {"F4", {0x13}, 1, 1.5f},
-        {"F6_E2M3", {0x0c, 0, 0}, 3, 1.5f},       {"F6_E3M2", {0x0e, 0, 0}, 3, 1.5f},
-        {"BOOL", {7}, 1, 1.0f},                   {"I8", {0xfe}, 1, -2.0f},
-        {"U8", {0xfe}, 1, 254.0f},                {"I16", {0xfe, 0xff}, 2, -2.0f},
-        {"U16", {0xfe, 0xff}, 2, 65534.0f},       {"I32", {0xfe, 0xff, 0xff, 0xff}, 4, -2.0f},
-        {"U32", {0, 0, 0, 0x80}, 4, 2147483648.f}, {"I64", {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 8, -2.0f},
+        {"F32", {0, 0, 0xc0, 0x3f}, 4, 1.5f},
+        {"F16", {0, 0x3e}, 2, 1.5f},
+        {"BF16", {0xc0, 0x3f}, 2, 1.5f},
+        {"F64", {0, 0, 0, 0, 0, 0, 0xf8, 0x3f}, 8, 1.5f},
+        {"F8_E4M3", {0x3c}, 1, 1.5f},
+        {"F8_E5M2", {0x3e}, 1, 1.5f},
+        {"F8_E4M3FNUZ", {0x44}, 1, 1.5f},
+        {"F8_E5M2FNUZ", {0x42}, 1, 1.5f},
+        {"F8_E8M0", {0x80}, 1, 2.0f},
+        {"F4", {0x13}, 1, 1.5f},
+        {"F6_E2M3", {0x0c, 0, 0}, 3, 1.5f},
+        {"F6_E3M2", {0x0e, 0, 0}, 3, 1.5f},
+        {"BOOL", {7}, 1, 1.0f},
+        {"I8", {0xfe}, 1, -2.0f},
+        {"U8", {0xfe}, 1, 254.0f},
+        {"I16", {0xfe, 0xff}, 2, -2.0f},
+        {"U16", {0xfe, 0xff}, 2, 65534.0f},
+        {"I32", {0xfe, 0xff, 0xff, 0xff}, 4, -2.0f},
+        {"U32", {0, 0, 0, 0x80}, 4, 2147483648.f},
+        {"I64", {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, 8, -2.0f},
         {"U64", {0, 0, 0, 0, 0, 0, 0, 0x80}, 8, 9223372036854775808.f},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         char json[256];
-        const char *shape = rows[i].dtype[0] == 'F' && rows[i].dtype[1] == '4'   ? "[2]"
-                            : rows[i].dtype[0] == 'F' && rows[i].dtype[1] == '6' && rows[i].dtype[2] == '_' ? "[4]"
-                                                                                 : "[1]";
-        snprintf(json, sizeof json, "{\"t\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[0,%zu]}}",
-                 rows[i].dtype, shape, rows[i].nbytes);
+        const char *shape =
+            rows[i].dtype[0] == 'F' && rows[i].dtype[1] == '4'                              ? "[2]"
+            : rows[i].dtype[0] == 'F' && rows[i].dtype[1] == '6' && rows[i].dtype[2] == '_' ? "[4]"
+                                                                                            : "[1]";
+        snprintf(json, sizeof json,
+                 "{\"t\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[0,%zu]}}", rows[i].dtype,
+                 shape, rows[i].nbytes);
         bytes file = make_model(json, rows[i].nbytes);
         memcpy(file.at + file.size - rows[i].nbytes, rows[i].bytes, rows[i].nbytes);
         tenmap_model *m = must_open_memory(file, NULL);
         float value = -1;
         print_message("           %s\n", rows[i].dtype);
-        assert_int_equal(tenmap_read(tenmap_at(m, 0), 0, 1, TENMAP_F32, &value, 4, 0, NULL), TENMAP_OK);
+        assert_int_equal(tenmap_read(tenmap_at(m, 0), 0, 1, TENMAP_F32, &value, 4, 0, NULL),
+                         TENMAP_OK);
         assert_true(value == rows[i].value);
         tenmap_close(m);
         free(file.at);
@@ -199,7 +212,8 @@ static void wrong_reads_write_nothing(void **state) {
         const tenmap_tensor *t = tenmap_at(m, 0);
         float dst[8], untouched[8];
         tenmap_error error;
-        uint64_t zero[2] = {0, 0}, all[2] = {2, 3}, past[2] = {2, 4}, after[2] = {1, 2}, before[2] = {1, 1};
+        uint64_t zero[2] = {0, 0}, all[2] = {2, 3}, past[2] = {2, 4}, after[2] = {1, 2},
+                 before[2] = {1, 1};
         memset(dst, 0x77, sizeof dst);
         memcpy(untouched, dst, sizeof dst);
         static const struct {
@@ -214,7 +228,8 @@ static void wrong_reads_write_nothing(void **state) {
             {6, 1, TENMAP_F32, 32, 0, TENMAP_ERR_RANGE, "not inside"},
             {7, 0, TENMAP_F32, 32, 0, TENMAP_ERR_RANGE, "not inside"},
             {1, UINT64_MAX, TENMAP_F32, 32, 0, TENMAP_ERR_RANGE, "not inside"},
-            {0, 6, TENMAP_F32, 23, 0, TENMAP_ERR_BUFFER, "6 elements of F32 take 24 bytes; the destination has 23"},
+            {0, 6, TENMAP_F32, 23, 0, TENMAP_ERR_BUFFER,
+             "6 elements of F32 take 24 bytes; the destination has 23"},
             {0, 6, TENMAP_I32, 32, 0, TENMAP_ERR_UNSUPPORTED, "BF16"},
             {0, 6, TENMAP_C64, 64, 0, TENMAP_ERR_UNSUPPORTED, "C64"},
             {0, 6, 99, 32, 0, TENMAP_ERR_ARGUMENT, ""},
@@ -230,15 +245,22 @@ static void wrong_reads_write_nothing(void **state) {
                 fail_msg("%s", error.message);
         }
         assert_int_equal(tenmap_read(t, 0, 6, TENMAP_F32, NULL, 32, 0, NULL), TENMAP_ERR_ARGUMENT);
-        assert_int_equal(tenmap_read(NULL, 0, 6, TENMAP_F32, dst, 32, 0, NULL), TENMAP_ERR_ARGUMENT);
+        assert_int_equal(tenmap_read(NULL, 0, 6, TENMAP_F32, dst, 32, 0, NULL),
+                         TENMAP_ERR_ARGUMENT);
         assert_int_equal(tenmap_read(t, 6, 0, TENMAP_F32, NULL, 0, 0, NULL), TENMAP_OK);
-        assert_int_equal(tenmap_read_slice(t, zero, past, TENMAP_F32, dst, 32, 0, &error), TENMAP_ERR_RANGE);
+        assert_int_equal(tenmap_read_slice(t, zero, past, TENMAP_F32, dst, 32, 0, &error),
+                         TENMAP_ERR_RANGE);
         assert_non_null(strstr(error.message, "[0, 4) in dimension 1 is not inside [0, 3)"));
-        assert_int_equal(tenmap_read_slice(t, after, before, TENMAP_F32, dst, 32, 0, NULL), TENMAP_ERR_RANGE);
-        assert_int_equal(tenmap_read_slice(t, NULL, all, TENMAP_F32, dst, 32, 0, NULL), TENMAP_ERR_ARGUMENT);
-        assert_int_equal(tenmap_read_slice(t, zero, NULL, TENMAP_F32, dst, 32, 0, NULL), TENMAP_ERR_ARGUMENT);
-        assert_int_equal(tenmap_read_slice(t, zero, all, TENMAP_F32, dst, 23, 0, NULL), TENMAP_ERR_BUFFER);
-        assert_int_equal(tenmap_read_slice(t, all, all, TENMAP_F32, NULL, 0, 0, NULL), TENMAP_OK); /* empty */
+        assert_int_equal(tenmap_read_slice(t, after, before, TENMAP_F32, dst, 32, 0, NULL),
+                         TENMAP_ERR_RANGE);
+        assert_int_equal(tenmap_read_slice(t, NULL, all, TENMAP_F32, dst, 32, 0, NULL),
+                         TENMAP_ERR_ARGUMENT);
+        assert_int_equal(tenmap_read_slice(t, zero, NULL, TENMAP_F32, dst, 32, 0, NULL),
+                         TENMAP_ERR_ARGUMENT);
+        assert_int_equal(tenmap_read_slice(t, zero, all, TENMAP_F32, dst, 23, 0, NULL),
+                         TENMAP_ERR_BUFFER);
+        assert_int_equal(tenmap_read_slice(t, all, all, TENMAP_F32, NULL, 0, 0, NULL),
+                         TENMAP_OK); /* empty */
         assert_int_equal(tenmap_read_bytes(t, 0, 13, dst, &error), TENMAP_ERR_RANGE);
         assert_int_equal(tenmap_read_bytes(t, 13, 0, dst, NULL), TENMAP_ERR_RANGE);
         assert_int_equal(tenmap_read_bytes(t, 1, SIZE_MAX, dst, NULL), TENMAP_ERR_RANGE);
@@ -284,7 +306,7 @@ static void every_block_of_a_small_tensor(void **state) {
     static const struct {
         const char *dtype;
         tenmap_dtype as;
-    } pairs[] = {{"BF16", TENMAP_F32}, {"F32", TENMAP_AS_STORED}, {"F4", TENMAP_F32},
+    } pairs[] = {{"BF16", TENMAP_F32},     {"F32", TENMAP_AS_STORED},     {"F4", TENMAP_F32},
                  {"F4", TENMAP_AS_STORED}, {"F6_E3M2", TENMAP_AS_STORED}, {"I64", TENMAP_F16},
                  {"F16", TENMAP_F4}};
     for (size_t p = 0; p < COUNT(pairs); p++)
@@ -312,8 +334,9 @@ static void scalars_and_many_dimensions(void **state) {
     for (size_t b = 0; b < COUNT(backends); b++) {
         tenmap_model *m = one_tensor(state, "I16", "[]", 2, backends[b]);
         float value;
-        assert_int_equal(tenmap_read_slice(tenmap_at(m, 0), NULL, NULL, TENMAP_F32, &value, 4, 0, NULL),
-                         TENMAP_OK);
+        assert_int_equal(
+            tenmap_read_slice(tenmap_at(m, 0), NULL, NULL, TENMAP_F32, &value, 4, 0, NULL),
+            TENMAP_OK);
         tenmap_close(m);
         char shape[128] = "[2,2,2,2,2,2,2,1,1,1,1,1,1,1,2,2,2,2,2]";
         m = one_tensor(state, "U8", shape, 4096, backends[b]);
@@ -324,8 +347,9 @@ static void scalars_and_many_dimensions(void **state) {
         }
         begin[18] = 1; /* every other byte: eleven dimensions to walk */
         unsigned char dst[2048];
-        assert_int_equal(tenmap_read_slice(tenmap_at(m, 0), begin, end, TENMAP_U8, dst, 2048, 0, NULL),
-                         TENMAP_OK);
+        assert_int_equal(
+            tenmap_read_slice(tenmap_at(m, 0), begin, end, TENMAP_U8, dst, 2048, 0, NULL),
+            TENMAP_OK);
         for (size_t i = 0; i < 2048; i++)
             assert_int_equal(dst[i], pattern_byte(2 * i + 1));
         tenmap_close(m);
@@ -340,10 +364,12 @@ static void large_reads_and_columns(void **state) {
         const tenmap_tensor *t = tenmap_at(m, 0);
         float *dst = malloc(ROWS * COLUMNS * sizeof *dst);
         uint16_t *raw = malloc(ROWS * COLUMNS * 2);
-        assert_int_equal(tenmap_read(t, 0, ROWS * COLUMNS, TENMAP_F32, dst, ROWS * COLUMNS * 4, 0, NULL),
-                         TENMAP_OK);
-        assert_int_equal(tenmap_read(t, 0, ROWS * COLUMNS, TENMAP_U16, raw, ROWS * COLUMNS * 2, 0, NULL),
-                         TENMAP_OK);
+        assert_int_equal(
+            tenmap_read(t, 0, ROWS * COLUMNS, TENMAP_F32, dst, ROWS * COLUMNS * 4, 0, NULL),
+            TENMAP_OK);
+        assert_int_equal(
+            tenmap_read(t, 0, ROWS * COLUMNS, TENMAP_U16, raw, ROWS * COLUMNS * 2, 0, NULL),
+            TENMAP_OK);
         for (size_t i = 0; i < ROWS * COLUMNS; i++) {
             uint16_t expected = (uint16_t)(pattern_byte(2 * i) | pattern_byte(2 * i + 1) << 8);
             assert_true(dst[i] == (float)expected && raw[i] == expected);
@@ -351,8 +377,9 @@ static void large_reads_and_columns(void **state) {
         static const uint64_t widths[] = {1, 3, 700, 1499};
         for (size_t w = 0; w < COUNT(widths); w++) {
             uint64_t begin[2] = {5, 1}, end[2] = {ROWS - 1, 1 + widths[w]};
-            assert_int_equal(tenmap_read_slice(t, begin, end, TENMAP_F32, dst, ROWS * COLUMNS * 4, 0, NULL),
-                             TENMAP_OK);
+            assert_int_equal(
+                tenmap_read_slice(t, begin, end, TENMAP_F32, dst, ROWS * COLUMNS * 4, 0, NULL),
+                TENMAP_OK);
             size_t k = 0;
             for (uint64_t r = begin[0]; r < end[0]; r++)
                 for (uint64_t c = begin[1]; c < end[1]; c++)
@@ -382,14 +409,15 @@ static void a_file_that_shrinks_is_an_error_with_the_numbers(void **state) {
                 {TENMAP_F16, 0, 1000, TENMAP_ERR_IO},
                 {TENMAP_F32, 999, 1, TENMAP_ERR_IO}};
     for (size_t i = 0; i < COUNT(rows); i++) {
-        tenmap_status status = tenmap_read(t, rows[i].first, rows[i].count, rows[i].as, dst, sizeof dst,
-                                           0, &error);
+        tenmap_status status =
+            tenmap_read(t, rows[i].first, rows[i].count, rows[i].as, dst, sizeof dst, 0, &error);
         assert_int_equal(status, rows[i].status);
         if (status == TENMAP_OK)
             continue;
         check_error(&error, TENMAP_ERR_IO);
         char numbers[128];
-        snprintf(numbers, sizeof numbers, "it had %llu when it was opened", (unsigned long long)full);
+        snprintf(numbers, sizeof numbers, "it had %llu when it was opened",
+                 (unsigned long long)full);
         assert_non_null(strstr(error.message, numbers));
         assert_non_null(strstr(error.message, "tensor \"t\""));
         assert_non_null(strstr(error.message, "truncated"));

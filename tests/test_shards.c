@@ -7,13 +7,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char shard_1[] =
-    "{\"__metadata__\":{\"format\":\"pt\"},"
-    "\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-    "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[2,5]}}";
-static const char shard_2[] =
-    "{\"c\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
-    "\"__metadata__\":{\"format\":\"np\",\"second\":\"2\"}}";
+static const char shard_1[] = "{\"__metadata__\":{\"format\":\"pt\"},"
+                              "\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+                              "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[2,5]}}";
+static const char shard_2[] = "{\"c\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+                              "\"__metadata__\":{\"format\":\"np\",\"second\":\"2\"}}";
 static const char index_json[] =
     "{\"metadata\":{\"total_size\":9},\"weight_map\":{\"c\":\"m-2.safetensors\","
     "\"a\":\"m-1.safetensors\",\"b\":\"m-1.safetensors\"}}";
@@ -141,9 +139,9 @@ static void partial_does_not_forgive_a_broken_shard(void **state) {
 
 static void names_that_leave_the_folder_are_refused(void **state) {
     static const char *const names[] = {
-        "../x.safetensors",  "/etc/passwd", "..",           ".",     "",
-        "sub\\\\x",          "a/../b",      "x\\u0000y",    "a//b",  "C:\\\\x",
-        "sub/../../escaped", "sub/..",      "./x",          "/",     "sub/",
+        "../x.safetensors",  "/etc/passwd", "..",        ".",    "",
+        "sub\\\\x",          "a/../b",      "x\\u0000y", "a//b", "C:\\\\x",
+        "sub/../../escaped", "sub/..",      "./x",       "/",    "sub/",
     };
     tenmap_options lenient = with_flags(TENMAP_OPEN_LENIENT);
     for (size_t i = 0; i < COUNT(names); i++) {
@@ -166,7 +164,8 @@ static void every_name_listed_must_be_in_its_shard(void **state) {
                "{\"weight_map\":{\"a\":\"m-1.safetensors\",\"c\":\"m-1.safetensors\","
                "\"x\":\"m-2.safetensors\"}}");
     must_fail(in_folder(state, "i.json"), NULL, TENMAP_ERR_FORMAT,
-              "the index lists tensor \"c\" in \"m-1.safetensors\", which does not have it; 1 more is listed in the wrong place too");
+              "the index lists tensor \"c\" in \"m-1.safetensors\", which does not have it; 1 more "
+              "is listed in the wrong place too");
     tenmap_options lenient = with_flags(TENMAP_OPEN_LENIENT);
     tenmap_model *m = must_open(in_folder(state, "i.json"), &lenient);
     assert_int_equal(tenmap_count(m), 3);
@@ -235,8 +234,9 @@ static void what_an_index_must_be(void **state) {
 
 static void a_wrong_total_size_is_no_error(void **state) {
     write_both(state);
-    write_text(in_folder(state, "i.json"),
-               "\n {\"metadata\":{\"total_size\":12345.5},\"weight_map\":{\"a\":\"m-1.safetensors\"}}");
+    write_text(
+        in_folder(state, "i.json"),
+        "\n {\"metadata\":{\"total_size\":12345.5},\"weight_map\":{\"a\":\"m-1.safetensors\"}}");
     tenmap_model *m = must_open(in_folder(state, "i.json"), NULL);
     assert_int_equal(tenmap_count(m), 2); /* b is listed nowhere, but there */
     tenmap_close(m);
@@ -289,7 +289,8 @@ static void many_shards_open_on_threads(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(an_index_opens_as_one_model, empty_folder),
-        cmocka_unit_test_setup(shards_are_found_beside_the_index_as_its_path_was_given, empty_folder),
+        cmocka_unit_test_setup(shards_are_found_beside_the_index_as_its_path_was_given,
+                               empty_folder),
         cmocka_unit_test_setup(missing_shards_are_counted_and_named, empty_folder),
         cmocka_unit_test_setup(partial_opens_without_the_missing_shards, empty_folder),
         cmocka_unit_test_setup(partial_does_not_forgive_a_broken_shard, empty_folder),

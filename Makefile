@@ -1,0 +1,41 @@
+# The front door. CMake does the work; packagers call it themselves and never meet this file.
+
+BUILD ?= build
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+RELEASE = $(BUILD)/release
+PREFIX ?= /usr/local
+
+.PHONY: all deps run test bench install format clean
+
+all:
+	cmake -S . -B $(RELEASE) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_INSTALL_PREFIX=$(PREFIX) \
+	      -DTENMAP_TESTS=OFF -DTENMAP_BENCH=OFF
+	cmake --build $(RELEASE) -j $(JOBS)
+
+# Installs what building and testing need, where apt and root are there; else says what to install.
+deps:
+	@sh scripts/deps.sh
+
+# Builds, makes a small demo model in the build folder, opens it and shows what is in it.
+run: deps all
+	$(RELEASE)/examples/demo $(RELEASE)/demo.safetensors
+	$(RELEASE)/examples/show $(RELEASE)/demo.safetensors
+
+test: deps
+	cmake -S . -B $(BUILD)/test -DCMAKE_BUILD_TYPE=RelWithDebInfo
+	cmake --build $(BUILD)/test -j $(JOBS)
+	cd $(BUILD)/test && ctest --output-on-failure -j $(JOBS)
+
+# One table per benchmark; see docs/performance.md for what they say.
+bench: deps
+	@for bench in bench/*.sh; do sh $$bench || exit 1; done
+
+install: all
+	cmake --install $(RELEASE)
+
+format:
+	clang-format-14 -i include/*.h src/*.[ch] src/kernels/*.[ch] tests/*.[ch] fuzz/*.[ch] \
+	                   bench/*.[ch] examples/*.c
+
+clean:
+	rm -rf $(BUILD)

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Runs the examples on a demo model, and checks that the README shows examples/read.c as it is.
+set -eu
+source=$1 examples=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+"$examples/demo" "$folder/model.safetensors"
+"$examples/read" "$folder/model.safetensors" | grep -q '^model.embed_tokens.weight: '
+"$examples/show" "$folder" | grep -q '\[32, 64\] *model.layers.1.mlp.down_proj.weight = '
+"$examples/engine" "$folder" | grep -q '^2 layers, width 32, vocabulary 128, BF16 weights, tied head$'
+if "$examples/read" "$folder/none" 2>"$folder/error"; then exit 1; fi
+grep -q 'no such file or folder' "$folder/error"
+
+# The README's C block is the example without its first comment line.
+awk '/^```c$/{on=1; next} /^```$/{if (on) exit} on' "$source/README.md" > "$folder/shown"
+tail -n +2 "$source/examples/read.c" | cmp - "$folder/shown"
+echo ok
