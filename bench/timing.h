@@ -1,0 +1,28 @@
+/* Times in nanoseconds, and what many of them say: the least and the middle one. */
+#ifndef BENCH_TIMING_H
+#define BENCH_TIMING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A clock that only goes forward. */
+uint64_t now_ns(void);
+
+/* A growing list of times; starts zeroed. */
+typedef struct samples {
+    uint64_t *ns;
+    size_t count, capacity;
+} samples;
+
+/* False if memory is out. */
+bool samples_add(samples *s, uint64_t ns);
+/* Both sort the list; 0 if it is empty. */
+uint64_t samples_min(samples *s);
+uint64_t samples_median(samples *s);
+void samples_free(samples *s);
+
+/* The next number of a fixed sequence: all peers shuffle with it, so all use the same order. */
+uint64_t shuffle_next(uint64_t *state);
+
+#endif
