@@ -282,7 +282,7 @@ static bool parse_field(parser *p, tenmap_tensor *t, int *seen) {
  */
 static bool keep_opaque_text(parser *p, tenmap_tensor *t) {
     uint64_t *first = p->dim;
-    for (uint32_t i = 0; i <= t->rank; i++) {
+    for (uint64_t i = 0; i <= t->rank; i++) { /* 64 bits: a rank may be UINT32_MAX */
         if (p->dim == p->dims_end && !grow_dims(p, &first))
             return false;
         *p->dim++ = i == 0 ? (uint64_t)(uintptr_t)p->dtype_text.bytes : t->shape[i - 1];
