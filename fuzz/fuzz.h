@@ -14,8 +14,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define CHECK(condition)                                                                           \
-    ((condition) ? (void)0                                                                         \
-                 : (fprintf(stderr, "%s:%d: broken: %s\n", __FILE__, __LINE__, #condition), abort()))
+    ((condition)                                                                                   \
+         ? (void)0                                                                                 \
+         : (fprintf(stderr, "%s:%d: broken: %s\n", __FILE__, __LINE__, #condition), abort()))
 
 /* The length of the well-formed character at s, by the table of the Unicode standard; 0 if none. */
 static inline size_t fuzz_char(const unsigned char *s, size_t left) {

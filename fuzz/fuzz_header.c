@@ -97,7 +97,8 @@ static void check_model(const tenmap_model *model, const uint8_t *bytes, size_t 
     CHECK(!tenmap_find_n(model, "no tensor has this name, surely", TENMAP_CSTR));
 }
 
-/* Two models of the same bytes must say the same; `shift` is how much further b lies in its file. */
+/* Two models of the same bytes must say the same; `shift` is how much further b lies in its file.
+ */
 static void check_same(const tenmap_model *a, const tenmap_model *b, uint64_t shift) {
     CHECK(tenmap_count(a) == tenmap_count(b));
     CHECK(tenmap_metadata_count(a) == tenmap_metadata_count(b));
@@ -248,7 +249,8 @@ static tenmap_model *run_rules(const uint8_t *data, size_t size, uint32_t flags)
     tenmap_error error, other_error;
     bool lenient = flags & TENMAP_OPEN_LENIENT;
     tenmap_model *mapped = open_bytes(data, size, TENMAP_BACKEND_MAP, flags, 0, &status, &error);
-    tenmap_model *read = open_bytes(data, size, TENMAP_BACKEND_READ, flags, 0, &other, &other_error);
+    tenmap_model *read =
+        open_bytes(data, size, TENMAP_BACKEND_READ, flags, 0, &other, &other_error);
     CHECK(status == other && (mapped || memcmp(&error, &other_error, sizeof error) == 0));
     uint8_t *shifted = malloc(size + SHIFT);
     memset(shifted, '{', SHIFT);

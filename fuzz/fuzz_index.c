@@ -2,10 +2,12 @@
 #include "fuzz.h"
 #include "json.h"
 
-static const tmi_hash_key index_key = {{UINT64_C(0x9e3779b97f4a7c15), UINT64_C(0xd1b54a32d192ed03)}};
+static const tmi_hash_key index_key = {
+    {UINT64_C(0x9e3779b97f4a7c15), UINT64_C(0xd1b54a32d192ed03)}};
 
 static bool parse(tmi_index *index, const uint8_t *data, size_t size, uint32_t flags) {
-    tmi_place place = {.path = "folder/m\x1b\xff.json", .flags = flags, .size = size, .key = index_key};
+    tmi_place place = {
+        .path = "folder/m\x1b\xff.json", .flags = flags, .size = size, .key = index_key};
     tmi_block text;
     tenmap_error error;
     if (!tmi_block_take(&text, size + TMI_JSON_PAD))
@@ -50,7 +52,8 @@ static void check_index(const tmi_index *index, size_t size, bool lenient) {
     }
     for (size_t i = 0; i < index->listing_count; i++) {
         const tmi_listing *l = &index->listings[i];
-        CHECK(l->name > text && l->name + l->name_len < text + size && l->name[l->name_len] == '\0');
+        CHECK(l->name > text && l->name + l->name_len < text + size &&
+              l->name[l->name_len] == '\0');
         CHECK(fuzz_utf8(l->name, l->name_len) == l->name_len);
         CHECK(l->file < index->file_count && !l->seen);
         used[l->file] = true;

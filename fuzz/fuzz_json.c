@@ -76,7 +76,8 @@ static bool plain_number(plain *p) {
     long long scale = 0, exponent = 0;
     bool dropping = false, negative = false;
     next_is(p, '-');
-    if (!plain_digit(p) || (*p->at == '0' && p->end - p->at > 1 && p->at[1] >= '0' && p->at[1] <= '9'))
+    if (!plain_digit(p) ||
+        (*p->at == '0' && p->end - p->at > 1 && p->at[1] >= '0' && p->at[1] <= '9'))
         return false;
     for (; plain_digit(p); p->at++) {
         dropping = dropping || s * 10 + (unsigned)(*p->at - '0') > most;

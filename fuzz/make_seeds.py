@@ -80,6 +80,7 @@ def header_seeds():
     write("header", "rule_1_seven_bytes", b"\2\0\0\0\0\0\0")
     header("rule_2_over_the_limit", "{}", length=2**62)
     header("rule_3_longer_than_the_file", "{}", length=30)
+    header("rule_3_length_that_spells_gzip", "{" + entry("a", "U8", [1], 0, 1), length=0x8b1f)
     header("rule_4_not_utf8", b'{"\xff":null}')
     header("rule_4_surrogate", b'{"\xed\xa0\x80":null}')
     header("rule_5_no_header", "", b"abc")

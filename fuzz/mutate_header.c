@@ -1,7 +1,7 @@
 /*
- * A mutator that knows the frame of a file: it changes the JSON text, then sets the length field and
- * the amount of data to fit, so that mutations get past the first rules. Every fourth time it leaves
- * the bytes as libFuzzer's own mutation made them.
+ * A mutator that knows the frame of a file: it changes the JSON text, then sets the length field
+ * and the amount of data to fit, so that mutations get past the first rules. Every fourth time it
+ * leaves the bytes as libFuzzer's own mutation made them.
  */
 #include "fuzz.h"
 
