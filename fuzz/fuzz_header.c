@@ -155,7 +155,7 @@ static void check_range(const tenmap_tensor *mapped, const tenmap_tensor *read, 
 
 /* A block, against its elements read one by one. */
 static void check_slice(const tenmap_tensor *t) {
-    uint64_t begin[MOST_RANK], end[MOST_RANK], index[MOST_RANK], count = 1;
+    uint64_t begin[MOST_RANK] = {0}, end[MOST_RANK] = {0}, index[MOST_RANK] = {0}, count = 1;
     tenmap_error error;
     if (t->rank > MOST_RANK || t->dtype == TENMAP_OPAQUE || t->dtype == TENMAP_C64)
         return;
