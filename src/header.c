@@ -105,8 +105,11 @@ tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *sta
         *length = n;
         return TENMAP_OK;
     }
-    bool show;
-    const char *foreign = tmi_foreign(start, len, place->size, &show);
+    /* A length that could be, and a brace behind it: a file that was cut, whatever the length
+     * spells. */
+    bool cut = !too_short && n <= limit && len > 8 && start[8] == '{';
+    bool show = false;
+    const char *foreign = cut ? NULL : tmi_foreign(start, len, place->size, &show);
     if (foreign && show)
         return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
                            "%s: %s; it begins with %s", tmi_quote_path(path).text, foreign,
@@ -282,7 +285,7 @@ static bool parse_field(parser *p, tenmap_tensor *t, int *seen) {
  */
 static bool keep_opaque_text(parser *p, tenmap_tensor *t) {
     uint64_t *first = p->dim;
-    for (uint32_t i = 0; i <= t->rank; i++) {
+    for (uint64_t i = 0; i <= t->rank; i++) { /* 64 bits: a rank may be UINT32_MAX */
         if (p->dim == p->dims_end && !grow_dims(p, &first))
             return false;
         *p->dim++ = i == 0 ? (uint64_t)(uintptr_t)p->dtype_text.bytes : t->shape[i - 1];
@@ -567,14 +570,15 @@ static tenmap_status check_end(const parser *p, uint64_t data_size, uint64_t las
     uint64_t expected = file_position(p, p->json.end) + last_end;
     if (last_end > data_size) {
         const tenmap_tensor *t = p->tensors;
+        uint64_t missing = last_end - data_size, size = p->place->size;
         while (t->file_offset + t->nbytes - file_position(p, p->json.end) <= data_size)
             t++;
         return tmi_fail_at(
             p->error, TENMAP_ERR_FORMAT, p->place->shard, p->place->offset + p->place->size,
             "%s: truncated by %s: it has %llu bytes and should have %llu; "
             "tensor %s is the first that is not complete: fetch the file again",
-            tmi_quote_path(p->place->path).text, tmi_count(last_end - data_size, "byte").text,
-            (ull)p->place->size, (ull)(p->place->size + (last_end - data_size)),
+            tmi_quote_path(p->place->path).text, tmi_count(missing, "byte").text, (ull)size,
+            (ull)(size > UINT64_MAX - missing ? UINT64_MAX : size + missing),
             tmi_quote(t->name, t->name_len).text);
     }
     if (last_end < data_size && !(p->place->flags & TENMAP_OPEN_LENIENT))

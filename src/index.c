@@ -43,9 +43,10 @@ static bool fail_index(index_parser *p, const char *problem) {
         size_t size = tmi_utf8_char((const unsigned char *)at, (size_t)(p->json.end - at));
         found = tmi_quote(at, size ? size : 1);
     }
-    p->failed =
-        tmi_fail_at(p->error, TENMAP_ERR_FORMAT, 0, offset, "%s: index, byte %llu: %s, found %s",
-                    tmi_quote_path(p->place->path).text, (ull)offset, problem, found.text);
+    bool show = strncmp(problem, "expected", 8) == 0 || strncmp(problem, "not valid", 9) == 0;
+    p->failed = tmi_fail_at(p->error, TENMAP_ERR_FORMAT, 0, offset, "%s: index, byte %llu: %s%s%s",
+                            tmi_quote_path(p->place->path).text, (ull)offset, problem,
+                            show ? ", found " : "", show ? found.text : "");
     return false;
 }
 

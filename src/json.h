@@ -129,12 +129,14 @@ static inline bool tmi_json_u64(tmi_json *json, uint64_t *out) {
     for (; *at >= '0' && *at <= '9'; at++) {
         uint64_t digit = (uint64_t)(*at - '0');
         if (TMI_UNLIKELY(value > UINT64_MAX / 10 || value * 10 > UINT64_MAX - digit))
-            return tmi_json_fail(json, "expected an integer of at most 18446744073709551615");
+            return tmi_json_fail(json, "an integer must be at most 18446744073709551615");
         value = value * 10 + digit;
     }
     if (TMI_UNLIKELY(at == start || (*start == '0' && at - start > 1) || *at == '.' || *at == 'e' ||
-                     *at == 'E'))
+                     *at == 'E')) {
+        json->at = at - start > 1 && *start == '0' ? start : at;
         return tmi_json_fail(json, "expected a plain non-negative integer");
+    }
     json->at = at;
     *out = value;
     return true;

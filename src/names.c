@@ -94,12 +94,21 @@ void tmi_names_prefetch(const tmi_names *names, uint64_t hash) {
 #endif
 }
 
+/* How every record begins. Copied out: the records are of other types, so no pointer may alias. */
+typedef struct name_record {
+    const char *name;
+    size_t len;
+} name_record;
+
+static name_record record_at(const tmi_names *names, size_t i) {
+    name_record record;
+    memcpy(&record, names->records + i * names->stride, sizeof record);
+    return record;
+}
+
 static bool has_name(const tmi_names *names, size_t i, const char *name, size_t len) {
-    const struct {
-        const char *name;
-        size_t len;
-    } *record = (const void *)(names->records + i * names->stride);
-    return record->len == len && memcmp(record->name, name, len) == 0;
+    name_record record = record_at(names, i);
+    return record.len == len && memcmp(record.name, name, len) == 0;
 }
 
 /* The slot where the name is, or the free one where it would go. */
@@ -113,11 +122,8 @@ static size_t probe(const tmi_names *names, const char *name, size_t len, uint64
 }
 
 size_t tmi_names_put(tmi_names *names, size_t i, uint64_t hash) {
-    const struct {
-        const char *name;
-        size_t len;
-    } *record = (const void *)(names->records + i * names->stride);
-    size_t at = probe(names, record->name, record->len, hash);
+    name_record record = record_at(names, i);
+    size_t at = probe(names, record.name, record.len, hash);
     if (names->slots[at])
         return (size_t)(uint32_t)names->slots[at] - 1;
     names->slots[at] = (hash >> 32 << 32) | (uint32_t)(i + 1);

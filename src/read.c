@@ -18,6 +18,16 @@ static const char *shown_dtype(tenmap_dtype dtype) {
     return tenmap_dtype_name(dtype);
 }
 
+/* The dtype as the file has it, which may be any text at all. */
+static tmi_quoted stored_dtype(const tenmap_tensor *t) {
+    tmi_quoted known = {""};
+    const char *text = tenmap_dtype_text(t);
+    if (t->dtype == TENMAP_OPAQUE)
+        return tmi_quote(text, strlen(text));
+    memcpy(known.text, text, strlen(text) + 1);
+    return known;
+}
+
 const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error *error) {
     if (!t) {
         tmi_fail(error, TENMAP_ERR_ARGUMENT, "the tensor is NULL: no tensor of that name was found?");
@@ -26,7 +36,7 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
     unsigned align = t->dtype == TENMAP_OPAQUE ? 1 : tmi_dtypes[t->dtype].align;
     if (dtype != TENMAP_AS_STORED && dtype != t->dtype)
         FAIL_READ(error, TENMAP_ERR_DTYPE, t,
-                  "it holds %s, not %s (tenmap_read converts into a buffer)", tenmap_dtype_text(t),
+                  "it holds %s, not %s (tenmap_read converts into a buffer)", stored_dtype(t).text,
                   shown_dtype(dtype));
     else if (!t->data)
         FAIL_READ(error, TENMAP_ERR_UNSUPPORTED, t,
@@ -152,7 +162,7 @@ static tenmap_status source_begin(source *s, const tenmap_tensor *t, tenmap_dtyp
         return FAIL_READ(error, TENMAP_ERR_UNSUPPORTED, t,
                          "its dtype %s is unknown here, so only its bytes can be read "
                          "(tenmap_read_bytes)",
-                         tmi_quote(tenmap_dtype_text(t), strlen(tenmap_dtype_text(t))).text);
+                         stored_dtype(t).text);
     if (as == TENMAP_AS_STORED)
         as = t->dtype;
     tenmap_status status = tmi_convert_check(as, t->dtype, flags, error);

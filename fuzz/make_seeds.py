@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzz targets: small files, each named after the rule that it meets.
+
+Usage: fuzz/make_seeds.py, from anywhere. The files are committed, so that tests need no Python.
+"""
+import os
+import struct
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def write(target, name, data):
+    folder = os.path.join(HERE, "seeds", target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "wb") as out:
+        out.write(data)
+
+
+def entry(name, dtype, shape, begin, end, more=""):
+    return '"%s":{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]%s}' % (
+        name, dtype, str(shape).replace(" ", ""), begin, end, more)
+
+
+def header(name, text, data=b"", length=None):
+    raw = text if isinstance(text, bytes) else text.encode()
+    length = len(raw) if length is None else length
+    write("header", name, struct.pack("<Q", length) + raw + data)
+
+
+BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8,
+        "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16,
+        "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "C64": 64, "F64": 64, "I64": 64,
+        "U64": 64}
+
+
+def header_seeds():
+    # Good files.
+    header("good_empty", "{}")
+    header("good_white_space", " \t\r\n{ \n} ")
+    header("good_scalar", "{" + entry("s", "F32", [], 0, 4) + "}", b"\0\0\x80\x3f")
+    parts, at = [], 0
+    for dtype, bits in BITS.items():
+        size = 8 * bits // 8
+        parts.append(entry(dtype, dtype, [2, 4], at, at + size))
+        at += size
+    header("good_every_dtype", "{" + ",".join(parts) + "}", bytes(i * 37 & 255 for i in range(at)))
+    header("good_misaligned", "{" + entry("a", "U8", [1], 0, 1) + "," +
+           entry("b", "F64", [2], 1, 17) + "}", bytes(range(17)))
+    header("good_out_of_order", "{" + entry("c", "U8", [3], 3, 6) + "," +
+           entry("e", "F16", [0], 3, 3) + "," + entry("a", "I8", [3], 0, 3) + "}", b"abcdef")
+    header("good_empty_tensors_at_one_offset", "{" + ",".join(
+        entry("e%d" % i, "U16", [0, 5], 0, 0) for i in range(4)) + "}")
+    header("good_metadata", '{"__metadata__":{"format":"pt","":"","k\\n":"v\\u0000v"},' +
+           entry("a", "BF16", [2, 2], 0, 8) + "}", bytes(8))
+    header("good_metadata_null_last", "{" + entry("a", "U8", [], 0, 1) + ',"__metadata__":null}', b"x")
+    header("good_names", "{" + ",".join(
+        entry(n, "U8", [1], i, i + 1) for i, n in enumerate(
+            ["", "__x__", "\\u0000", "a\\u0000b", "\x7f", "\u00e9", "\U0001f600", "\\ud83d\\ude01",
+             "\\\"\\\\\\/\\b\\f\\n\\r\\t", "n" * 70])) + "}", bytes(10))
+    header("good_unknown_fields", "{" + entry(
+        "a", "U8", [2], 0, 2,
+        ',"x":{"a":[1,-0,1.5e3,true,false,null,"\\u0041"],"a":{}},"x":[],"y":1e308') + "}", b"ab")
+    header("good_depth_127", '{"a":{"x":' + "[" * 125 + "]" * 125 +
+           ',"dtype":"U8","shape":[0],"data_offsets":[0,0]}}')
+    header("good_escaped_keys", '{"a":{"dt\\u0079pe":"\\u00558","sh\\u0061pe":[1],'
+           '"data\\u005foffsets":[0,1]}}', b"z")
+    header("good_many_dims", "{" + entry("a", "U8", [1] * 300, 0, 1) + "}", b"d")
+    header("good_zero_dim_after_large", "{" + entry("a", "U8", [2**64 - 1, 1, 0], 0, 0) + "}")
+    header("good_many_tensors", "{" + ",".join(
+        entry("layers.%d.w" % i, "U8", [1], i, i + 1) for i in range(60)) + "}", bytes(60))
+    # Good for a lenient open only.
+    header("lenient_hole", "{" + entry("a", "U8", [2], 0, 2) + "," + entry("b", "U8", [2], 4, 6) + "}",
+           b"ab--cd")
+    header("lenient_trailing_bytes", "{" + entry("a", "U8", [2], 0, 2) + "}", b"ab and more")
+    header("lenient_unknown_dtype", "{" + entry("a", "F2", [3, 5], 0, 4) + "," +
+           entry("b", "\\u0007\\n", [], 4, 5) + "," + entry("c", "U8", [1], 5, 6) + "}", b"abcdef")
+    header("lenient_end_at_2_64", "{" + entry("a", "Q", [], 0, 2**64 - 1) + "}", b"abc")
+    # Rules 1 to 4.
+    write("header", "rule_1_no_bytes", b"")
+    write("header", "rule_1_seven_bytes", b"\2\0\0\0\0\0\0")
+    header("rule_2_over_the_limit", "{}", length=2**62)
+    header("rule_3_longer_than_the_file", "{}", length=30)
+    header("rule_3_length_that_spells_gzip", "{" + entry("a", "U8", [1], 0, 1), length=0x8b1f)
+    header("rule_4_not_utf8", b'{"\xff":null}')
+    header("rule_4_surrogate", b'{"\xed\xa0\x80":null}')
+    header("rule_5_no_header", "", b"abc")
+    # Rule 5.
+    one = entry("a", "U8", [1], 0, 1)
+    for name, text in {
+            "bom": "\ufeff{" + one + "}", "comment": "{/**/" + one + "}",
+            "trailing_comma": "{" + one + ",}", "second_value": "{" + one + "}{}",
+            "unclosed": "{" + one, "unclosed_string": '{"a', "nul": "{" + one + "}\0",
+            "control_character": '{"a\n":{}}', "bad_escape": '{"\\x":{}}',
+            "lone_low_surrogate": '{"\\udc00":{}}', "lone_high_surrogate": '{"\\ud800\\u0041":{}}',
+            "name_twice": "{" + one + "," + entry("\\u0061", "U8", [1], 1, 2) + "}",
+            "metadata_twice": '{"__metadata__":null,"__metadat\\u0061__":{}}',
+            "metadata_key_twice": '{"__metadata__":{"a":"","\\u0061":""}}',
+            "metadata_number": '{"__metadata__":{"a":1}}', "metadata_array": '{"__metadata__":[]}',
+            "entry_array": '{"a":["U8",[1],[0,1]]}', "entry_null": '{"a":null}',
+            "dtype_object": '{"a":{"dtype":{"U8":null},"shape":[1],"data_offsets":[0,1]}}',
+            "dtype_unknown": "{" + entry("a", "\\u001bQ", [1], 0, 1) + "}",
+            "dtype_missing": '{"a":{"shape":[1],"data_offsets":[0,1]}}',
+            "shape_missing": '{"a":{"dtype":"U8","data_offsets":[0,1]}}',
+            "shape_twice": '{"a":{"dtype":"U8","shape":[1],"shape":[1],"data_offsets":[0,1]}}',
+            "offsets_missing": '{"a":{"dtype":"U8","shape":[1]}}',
+            "offsets_one": '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0]}}',
+            "offsets_three": '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,2]}}',
+            "shape_fraction": '{"a":{"dtype":"U8","shape":[2.0],"data_offsets":[0,1]}}',
+            "shape_exponent": '{"a":{"dtype":"U8","shape":[2e0],"data_offsets":[0,1]}}',
+            "shape_minus_zero": '{"a":{"dtype":"U8","shape":[-0],"data_offsets":[0,1]}}',
+            "shape_leading_zero": '{"a":{"dtype":"U8","shape":[02],"data_offsets":[0,1]}}',
+            "shape_over_64_bits":
+                '{"a":{"dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,1]}}',
+            "depth_128": '{"a":{"x":' + "[" * 126 + "]" * 126 + "}}",
+            "number_over_double": '{"a":{"x":1.8e308}}',
+            "number_overflow_long": '{"a":{"x":' + "9" * 320 + "}}",
+            "number_bad": '{"a":{"x":-}}', "number_bad_exponent": '{"a":{"x":1e}}',
+            "number_bad_fraction": '{"a":{"x":1.}}', "word_bad": '{"a":{"x":nul}}'}.items():
+        header("rule_5_" + name, text, b"x")
+    # Rules 6 to 10.
+    header("rule_6_hole_at_the_start", "{" + entry("a", "U8", [1], 1, 2) + "}", b"ab")
+    header("rule_6_overlap", "{" + entry("a", "U8", [2], 0, 2) + "," + entry("b", "U8", [2], 1, 3) + "}",
+           b"abc")
+    header("rule_6_end_before_begin", "{" + entry("a", "U8", [1], 1, 0) + "}", b"a")
+    header("rule_7_product_overflows", "{" + entry("a", "U8", [2**63, 2, 0], 0, 0) + "}")
+    header("rule_7_bits_overflow", "{" + entry("a", "U64", [2**58], 0, 0) + "}")
+    header("rule_8_half_a_byte", "{" + entry("a", "F4", [3], 0, 1) + "}", b"a")
+    header("rule_9_size", "{" + entry("a", "F32", [3], 0, 8) + "}", bytes(8))
+    header("rule_10_truncated", "{" + entry("a", "F32", [3], 0, 12) + "}", bytes(8))
+    header("rule_10_no_tensors_but_data", "{}", b"data")
+    # Other files.
+    for name, start in {"git_lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n",
+                        "html": b"\n<!DOCTYPE html><html>", "zip": b"PK\3\4\0\0\0\0archive/data.pkl",
+                        "pickle": b"\x80\2}q\0X\1\0\0\0aq", "gguf": b"GGUF\3\0\0\0\0\0\0\0",
+                        "gzip": b"\x1f\x8b\x08\0\0\0\0\0\0\3aaa", "text": b"Access denied\r\n",
+                        "json": b'{"weight_map":{}}', "zeros": bytes(16), "xml": b"<?xml version=",
+                        "control_text": b"\x0b\x0cnot found\x0b"}.items():
+        write("header", "foreign_" + name, start)
+
+
+def index_seeds():
+    two = '"a.weight":"m-1-of-2.safetensors","b.weight":"m-2-of-2.safetensors"'
+    for name, text in {
+            "good_two_shards": '{"metadata":{"total_size":12},"weight_map":{%s}}' % two,
+            "good_unordered": '{"weight_map":{"z":"b","y":"a","x":"b","w":"\u00e9"},"more":[1,{}]}',
+            "good_white_space": '\n{ "weight_map" : { "a" : "b" } }\n',
+            "good_escapes": '{"weight\\u005fmap":{"\\u0000":"\\u0061","":"...","\\ud83d\\ude00":"a"}}',
+            "lenient_subfolder": '{"weight_map":{"a":"sub/b","c":"d"}}',
+            "unsafe_parent": '{"weight_map":{"a":".."}}',
+            "unsafe_parent_inside": '{"weight_map":{"a":"sub/../../b"}}',
+            "unsafe_absolute": '{"weight_map":{"a":"/etc/passwd"}}',
+            "unsafe_backslash": '{"weight_map":{"a":"..\\\\b"}}',
+            "unsafe_nul": '{"weight_map":{"a":"b\\u0000c"}}',
+            "unsafe_empty": '{"weight_map":{"a":""}}',
+            "unsafe_escaped_slash": '{"weight_map":{"a":"x\\u002fy"}}',
+            "unsafe_double_slash": '{"weight_map":{"a":"x//y"}}',
+            "name_twice": '{"weight_map":{"a":"b","\\u0061":"c"}}',
+            "map_twice": '{"weight_map":{%s},"weight_map":{}}' % two,
+            "map_missing": '{"metadata":{}}', "map_empty": '{"weight_map":{}}',
+            "map_array": '{"weight_map":["a"]}', "map_null": '{"weight_map":null}',
+            "file_number": '{"weight_map":{"a":1}}', "trailing_comma": '{"weight_map":{"a":"b",}}',
+            "unclosed": '{"weight_map":{"a":"b"', "second_value": '{"weight_map":{"a":"b"}} 1',
+            "not_an_object": '["weight_map"]', "control_character": '{"weight_map":{"a":"b\x01"}}',
+            "deep": '{"x":' + "[" * 127 + "]" * 127 + "}",
+            "number_over_double": '{"metadata":1e309}', "no_bytes": ""}.items():
+        write("index", name, text.encode())
+    write("index", "not_utf8", b'{"weight_map":{"a":"\xc3"}}')
+
+
+def json_seeds():
+    for name, text in {
+            "integer": "0", "eight_digits": "12345678", "sixteen_digits": "1234567812345678",
+            "largest_u64": "18446744073709551615", "over_u64": "18446744073709551616",
+            "leading_zero": "00000001", "minus_zero": "-0", "fraction": "12345678.5e-3",
+            "largest_double": "1.7976931348623157e308", "over_double": "1.7976931348623159e308",
+            "long_integer": "1" + "0" * 308, "long_integer_scaled": "9" * 400 + ".9e-200",
+            "zero_large_exponent": "0e999999999999", "small_exponent": "1e-999999999999",
+            "fraction_after_dropped": "184467440737095516160.5e287",
+            "string": '"a\\u0041\\ud83d\\ude00\\n\\"\u00e9"', "lone_surrogate": '"\\ud800"',
+            "control": '"a\x1f"', "unclosed": '"abc', "object": '{"a":[1,2,{"b":null}],"a":true}',
+            "array": "[[],[[]],{}, false ]", "depth_127": "[" * 127 + "]" * 127,
+            "depth_128": "[" * 128 + "]" * 128, "trailing_comma": "[1,]", "missing_colon": '{"a" 1}',
+            "long_string": '"' + "x" * 40 + "\\t" + "y" * 40 + '"'}.items():
+        write("json", name, text.encode())
+
+
+if __name__ == "__main__":
+    header_seeds()
+    index_seeds()
+    json_seeds()

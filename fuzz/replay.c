@@ -1,0 +1,65 @@
+/*
+ * Runs a fuzz target over the files and folders that are named, without libFuzzer: for the test
+ * suite, for a single crash in a debugger, and for AFL++ (replay_header @@).
+ */
+#include "fuzz.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+static size_t files_run;
+
+static void run_file(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file) {
+        perror(path);
+        exit(2);
+    }
+    size_t size = 0, capacity = 1 << 16, got;
+    uint8_t *bytes = malloc(capacity);
+    while (bytes && (got = fread(bytes + size, 1, capacity - size, file)) > 0) {
+        size += got;
+        if (size == capacity)
+            bytes = realloc(bytes, capacity *= 2);
+    }
+    /* An exact copy, so that AddressSanitizer sees a read of the byte behind it. */
+    uint8_t *exact = bytes ? malloc(size ? size : 1) : NULL;
+    if (!exact || ferror(file)) {
+        fprintf(stderr, "%s: cannot be read\n", path);
+        exit(2);
+    }
+    memcpy(exact, bytes, size);
+    free(bytes);
+    fclose(file);
+    LLVMFuzzerTestOneInput(exact, size);
+    free(exact);
+    files_run++;
+}
+
+static void run_path(const char *path) {
+    struct stat st;
+    DIR *dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? opendir(path) : NULL;
+    if (!dir) {
+        run_file(path);
+        return;
+    }
+    for (const struct dirent *e; (e = readdir(dir)) != NULL;) {
+        if (e->d_name[0] == '.')
+            continue;
+        size_t room = strlen(path) + strlen(e->d_name) + 2;
+        char *inside = malloc(room);
+        if (!inside)
+            exit(2);
+        snprintf(inside, room, "%s/%s", path, e->d_name);
+        run_path(inside);
+        free(inside);
+    }
+    closedir(dir);
+}
+
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        run_path(argv[i]);
+    printf("%zu files\n", files_run);
+    return files_run ? 0 : 2;
+}
