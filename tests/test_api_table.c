@@ -24,42 +24,41 @@ static void use(const char *name) {
  * twice, as code and as text.
  */
 #define ROWS                                                                                       \
-    ROW(get_tensor_f32, NULL, const float *w = tenmap_view(tenmap_find(m, "f32"), TENMAP_F32, &e); \
+    ROW(get_tensor_f32, "", const float *w = tenmap_view(tenmap_find(m, "f32"), TENMAP_F32, &e);   \
         , w && w[1] == 2.0f)                                                                       \
-    ROW(get_tensor_bf16_bytes, NULL,                                                               \
+    ROW(get_tensor_bf16_bytes, "",                                                                 \
         const void *w = tenmap_view(tenmap_find(m, "bf16"), TENMAP_BF16, &e);                      \
         , w && memcmp(w, "\x80\x3f", 2) == 0)                                                      \
     ROW(get_tensor_bf16_as_f32, "bf16",                                                            \
         tenmap_read(t, 0, t->nelems, TENMAP_F32, dst, dst_bytes, 0, &e);                           \
         , dst[1] == 2.0f)                                                                          \
-    ROW(get_tensor_f16_bytes, NULL,                                                                \
+    ROW(get_tensor_f16_bytes, "",                                                                  \
         const void *w = tenmap_view(tenmap_find(m, "f16"), TENMAP_F16, &e);                        \
         , w && memcmp(w, "\x00\x3c", 2) == 0)                                                      \
-    ROW(get_tensor_f16_native, NULL,                                                               \
+    ROW(get_tensor_f16_native, "",                                                                 \
         const uint16_t *w = tenmap_view(tenmap_find(m, "f16"), TENMAP_F16, &e);                    \
         , w && w[0] == 0x3c00)                                                                     \
     ROW(get_tensor_f16_as_f32, "f16",                                                              \
         tenmap_read(t, 0, t->nelems, TENMAP_F32, dst, dst_bytes, 0, &e);                           \
         , dst[1] == 2.0f)                                                                          \
-    ROW(is_tensor_f16, NULL, int yes = tenmap_find(m, "f16")->dtype == TENMAP_F16;, yes)           \
+    ROW(is_tensor_f16, "", int yes = tenmap_find(m, "f16")->dtype == TENMAP_F16;, yes)             \
     ROW(get_tensor_auto, "f32", tenmap_read(t, 0, t->nelems, TENMAP_F32, dst, dst_bytes, 0, &e);   \
         , dst[1] == 2.0f)                                                                          \
-    ROW(get_tensor_bytes, NULL, const void *w = tenmap_find(m, "f32")->data;, w != NULL)           \
-    ROW(get_tensor_info, NULL, const tenmap_tensor *info = tenmap_find(m, "f32");                  \
+    ROW(get_tensor_bytes, "", const void *w = tenmap_find(m, "f32")->data;, w != NULL)             \
+    ROW(get_tensor_info, "", const tenmap_tensor *info = tenmap_find(m, "f32");                    \
         , info->nelems == 2)                                                                       \
-    ROW(has_tensor, NULL, int yes = tenmap_find(m, "f32") != NULL;, yes)                           \
-    ROW(tensor_names, NULL,                                                                        \
-        for (size_t i = 0; i < tenmap_count(m); i++) use(tenmap_at(m, i)->name);                   \
+    ROW(has_tensor, "", int yes = tenmap_find(m, "f32") != NULL;, yes)                             \
+    ROW(tensor_names, "", for (size_t i = 0; i < tenmap_count(m); i++) use(tenmap_at(m, i)->name); \
         , now->used == 3)                                                                          \
-    ROW(tensor_count, NULL, size_t count = tenmap_count(m);, count == 3)                           \
-    ROW(path, NULL, const char *path = tenmap_path(m);, strstr(path, "api.safetensors") != NULL)   \
-    ROW(file_size, NULL, uint64_t size = tenmap_file_size(m);, size > 16)
+    ROW(tensor_count, "", size_t count = tenmap_count(m);, count == 3)                             \
+    ROW(path, "", const char *path = tenmap_path(m);, strstr(path, "api.safetensors") != NULL)     \
+    ROW(file_size, "", uint64_t size = tenmap_file_size(m);, size > 16)
 
 #define ROW(call, tensor, line, holds)                                                             \
     static bool run_##call(context *c) {                                                           \
         const tenmap_model *m = c->m;                                                              \
         tenmap_error e = {0};                                                                      \
-        const tenmap_tensor *t = tensor ? tenmap_find(m, tensor ? tensor : "") : NULL;             \
+        const tenmap_tensor *t = tenmap_find(m, tensor);                                           \
         float *dst = c->dst;                                                                       \
         size_t dst_bytes = c->dst_bytes;                                                           \
         (void)e, (void)t, (void)dst, (void)dst_bytes;                                              \
