@@ -105,4 +105,18 @@ tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t fla
 void tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
                       const void *src, unsigned src_bit, uint64_t count, uint32_t flags);
 
+/* parallel.c: work split over threads. */
+
+enum { TMI_MOST_THREADS = 64 };
+
+typedef void tmi_work(void *ctx, size_t part);
+
+/*
+ * Calls work(ctx, part) once for each part below `parts`, on up to `threads` threads, the caller's
+ * among them, and returns when all are done. Parts are handed out in order, one at a time, so a
+ * thread that falls behind takes fewer. Threads that the system refuses are done without; those
+ * that it grants block all signals and are joined before the return.
+ */
+void tmi_parallel(unsigned threads, size_t parts, tmi_work *work, void *ctx);
+
 #endif
