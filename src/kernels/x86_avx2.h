@@ -1,0 +1,107 @@
+/*
+ * The frame that all AVX2 kernels share. A kernel is a step, which converts exactly AVX2_STEP
+ * elements between addresses of any alignment, and avx2_drive, which runs it over a range: a short
+ * head until the destination is aligned, whole steps, and a short tail. Head and tail go through
+ * buffers on the stack, so a step never touches a byte outside the range.
+ */
+#ifndef TENMAP_X86_AVX2_H
+#define TENMAP_X86_AVX2_H
+
+#include "kernels.h"
+
+#if TMI_AVX2
+
+#include <immintrin.h>
+#include <string.h>
+
+#define AVX2_TARGET __attribute__((target("avx2,f16c")))
+#define AVX2_INLINE static inline __attribute__((target("avx2,f16c"), always_inline))
+
+enum {
+    AVX2_STEP = 32,
+    /* Bytes ahead of the source that streaming loops prefetch; flat between 512 and 2048 here. */
+    AVX2_PREFETCH = 1024
+};
+
+/* `stream` is a constant wherever a step is inlined. */
+typedef void avx2_step(unsigned char *d, const unsigned char *s, bool stream, uint32_t flags);
+
+AVX2_INLINE __m256i avx2_load(const unsigned char *s, size_t vector) {
+    return _mm256_loadu_si256((const __m256i *)(const void *)(s + vector * 32));
+}
+
+AVX2_INLINE __m128i avx2_load_half(const unsigned char *s, size_t half) {
+    return _mm_loadu_si128((const __m128i *)(const void *)(s + half * 16));
+}
+
+AVX2_INLINE void avx2_store(unsigned char *d, size_t vector, __m256i value, bool stream) {
+    __m256i *at = (__m256i *)(void *)(d + vector * 32);
+    if (stream)
+        _mm256_stream_si256(at, value);
+    else
+        _mm256_storeu_si256(at, value);
+}
+
+/* Fewer elements than a step. */
+AVX2_INLINE void avx2_part(unsigned char *d, const unsigned char *s, size_t count, uint32_t flags,
+                           avx2_step *step, size_t src_bits, size_t dst_bytes) {
+    unsigned char in[AVX2_STEP * 8], out[AVX2_STEP * 8];
+    memset(in, 0, AVX2_STEP * src_bits / 8);
+    memcpy(in, s, (count * src_bits + 7) / 8);
+    step(out, in, false, flags);
+    memcpy(d, out, count * dst_bytes);
+}
+
+AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, uint32_t flags,
+                            avx2_step *step, size_t src_bits, size_t dst_bytes) {
+    const size_t src_step = AVX2_STEP * src_bits / 8, dst_step = AVX2_STEP * dst_bytes;
+    unsigned char *d = dst;
+    const unsigned char *s = src;
+    size_t line = dst_bytes == 1 ? 32 : 64;
+    size_t gap = (size_t) - (uintptr_t)d & (line - 1), head = gap / dst_bytes;
+    bool aligns = gap % dst_bytes == 0 && head * src_bits % 8 == 0;
+    if (aligns && head && count >= AVX2_STEP + head) {
+        avx2_part(d, s, head, flags, step, src_bits, dst_bytes);
+        d += gap;
+        s += head * src_bits / 8;
+        count -= head;
+    }
+    size_t steps = count / AVX2_STEP, tail = count % AVX2_STEP;
+    if ((flags & TENMAP_CONVERT_STREAM) && (uintptr_t)d % 32 == 0) {
+        for (; steps; steps--, d += dst_step, s += src_step) {
+            for (size_t ahead = 0; ahead < src_step; ahead += 64)
+                _mm_prefetch((const char *)s + AVX2_PREFETCH + ahead, _MM_HINT_T0);
+            step(d, s, true, flags);
+        }
+        _mm_sfence();
+    } else {
+        for (; steps; steps--, d += dst_step, s += src_step)
+            step(d, s, false, flags);
+    }
+    if (tail)
+        avx2_part(d, s, tail, flags, step, src_bits, dst_bytes);
+}
+
+/* A kernel of the table from a step. */
+#define AVX2_KERNEL(kernel, step, src_bits, dst_bytes)                                             \
+    AVX2_TARGET void kernel(void *dst, const void *src, size_t count, uint32_t flags) {            \
+        avx2_drive(dst, src, count, flags, step, src_bits, dst_bytes);                             \
+    }
+
+/* x86_avx2_widen.c: exact results, apart from F64 to F32. */
+tmi_kernel tmi_avx2_bf16_to_f32, tmi_avx2_f16_to_f32, tmi_avx2_e4m3_to_f32, tmi_avx2_e5m2_to_f32;
+tmi_kernel tmi_avx2_e4m3_to_bf16, tmi_avx2_e5m2_to_bf16, tmi_avx2_e4m3_to_f16;
+tmi_kernel tmi_avx2_e5m2_to_f16, tmi_avx2_f4_to_f32, tmi_avx2_f4_to_bf16, tmi_avx2_f4_to_f16;
+tmi_kernel tmi_avx2_i8_to_f32, tmi_avx2_u8_to_f32, tmi_avx2_i16_to_f32, tmi_avx2_u16_to_f32;
+tmi_kernel tmi_avx2_i32_to_f32;
+
+/* x86_avx2_wide.c: to and from F64. */
+tmi_kernel tmi_avx2_f32_to_f64, tmi_avx2_f64_to_f32, tmi_avx2_f64_to_odd;
+
+/* x86_avx2_narrow.c */
+tmi_kernel tmi_avx2_f32_to_bf16, tmi_avx2_f32_to_f16, tmi_avx2_bf16_to_f16, tmi_avx2_f16_to_bf16;
+tmi_kernel tmi_avx2_f32_to_f4, tmi_avx2_f32_to_e2m3, tmi_avx2_f32_to_e3m2, tmi_avx2_f32_to_e5m2;
+tmi_kernel tmi_avx2_f32_to_e4m3, tmi_avx2_f32_to_e4m3fnuz, tmi_avx2_f32_to_e5m2fnuz;
+
+#endif
+#endif
