@@ -103,14 +103,16 @@ const tmi_kernels *tmi_cpu_kernels(void) {
 }
 
 #ifdef TENMAP_TESTING
-bool tmi_cpu_use(const char *name) {
+const tmi_kernels *tmi_cpu_find(const char *name) {
     const tmi_kernels *candidate;
     for (unsigned i = 0; (candidate = kernels_at(i)) != NULL; i++)
-        if (strcmp(candidate->name, name) == 0 && !is_masked(name)) {
-            atomic_store_explicit(&chosen_kernels, candidate, memory_order_relaxed);
-            return true;
-        }
-    return false;
+        if (strcmp(candidate->name, name) == 0 && !is_masked(name))
+            return candidate;
+    return NULL;
+}
+
+void tmi_cpu_use(const tmi_kernels *kernels) {
+    atomic_store_explicit(&chosen_kernels, kernels, memory_order_relaxed);
 }
 #endif
 
@@ -126,7 +128,7 @@ uint64_t tmi_cpu_stream_threshold(void) {
         bytes = last_level_cache() / 2;
         if (bytes == 0)
             bytes = 16 * MIB;
-        bytes = bytes < 4 * MIB ? 4 * MIB : bytes > 32 * MIB ? 32 * MIB : bytes;
+        bytes = bytes < TMI_LEAST_STREAM ? TMI_LEAST_STREAM : bytes > 32 * MIB ? 32 * MIB : bytes;
         atomic_store_explicit(&threshold, bytes, memory_order_relaxed);
     }
     return bytes;

@@ -283,6 +283,15 @@ static uint64_t count_head(const tmi_elements *to, const tmi_elements *from, uin
     return small || head > count ? count : head;
 }
 
+/* Whether a result is too large for the cache, or the caller says so. */
+static bool goes_around(uint64_t count, unsigned bits, uint32_t flags) {
+    if (flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM))
+        return flags & TENMAP_CONVERT_STREAM;
+    /* Asking the CPU for its caches takes microseconds in a virtual machine: only if it matters. */
+    uint64_t bytes = count / 8 * bits;
+    return bytes >= TMI_LEAST_STREAM && bytes >= tmi_cpu_stream_threshold();
+}
+
 void tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, uint64_t count,
                uint32_t flags) {
     if (to.dtype == TENMAP_C64) { /* two F32 each */
@@ -311,9 +320,7 @@ void tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, u
     plan.clamp = plan.use_table = plan.packed = false;
     plan.first = plan.second = NULL;
     plan.stream_copy = tmi_cpu_kernels()->stream_copy;
-    plan.stream =
-        plan.stream_copy && !(flags & TENMAP_CONVERT_NO_STREAM) &&
-        ((flags & TENMAP_CONVERT_STREAM) || count >= tmi_cpu_stream_threshold() * 8 / plan.to_bits);
+    plan.stream = plan.stream_copy && goes_around(count, plan.to_bits, flags);
     plan_kernels(&plan, from.bit);
     if (to.dtype == from.dtype && !plan.swap && from.bit == 0) {
         copy_same(&plan, d, s, count);

@@ -15,10 +15,23 @@
 static const char *const isa_names[] = {"avx2", "neon", "scalar"};
 enum { ISA_COUNT = sizeof isa_names / sizeof isa_names[0] };
 
-/* Statements run once for each instruction set that this machine and build have. */
+/* Makes the library use that instruction set; false where this machine or build lacks it. */
+static inline bool use_isa(size_t i) {
+    static const tmi_kernels *found[ISA_COUNT];
+    static bool asked[ISA_COUNT];
+    if (!asked[i]) {
+        found[i] = tmi_cpu_find(isa_names[i]);
+        asked[i] = true;
+    }
+    if (found[i])
+        tmi_cpu_use(found[i]);
+    return found[i];
+}
+
+/* Statements run once for each instruction set. */
 #define FOR_EACH_ISA(name)                                                                         \
     for (size_t isa_i_ = 0; isa_i_ < ISA_COUNT; isa_i_++)                                          \
-        for (const char *name = isa_names[isa_i_]; name && tmi_cpu_use(name); name = NULL)
+        for (const char *name = isa_names[isa_i_]; name && use_isa(isa_i_); name = NULL)
 
 /* Statements run once for each pair of dtypes that can be converted, same-type copies included. */
 #define FOR_EACH_PAIR(to, from)                                                                    \

@@ -104,11 +104,13 @@ uint32_t tmi_f32_odd_from_f64(uint64_t bits);
 /* cpu.c: the choice, made once. */
 
 const tmi_kernels *tmi_cpu_kernels(void);
-/* Results of at least this many bytes go around the cache. */
+/* Results of at least this many bytes go around the cache; TMI_LEAST_STREAM or more. */
 uint64_t tmi_cpu_stream_threshold(void);
+enum { TMI_LEAST_STREAM = 4 << 20 };
 #ifdef TENMAP_TESTING
-/* Uses that instruction set from now on; false if this machine or this build lacks it. */
-bool tmi_cpu_use(const char *name);
+/* That instruction set, or NULL if this machine or this build lacks it. */
+const tmi_kernels *tmi_cpu_find(const char *name);
+void tmi_cpu_use(const tmi_kernels *kernels);
 #endif
 
 /* route.c: from any allowed dtype to any other, by way of the kernels. */

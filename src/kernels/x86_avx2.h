@@ -17,14 +17,21 @@
 #define AVX2_TARGET __attribute__((target("avx2,f16c")))
 #define AVX2_INLINE static inline __attribute__((target("avx2,f16c"), always_inline))
 
+/* GCC leaves even loops of two rounds as they are at -O2. */
+#if defined(__clang__)
+#define AVX2_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define AVX2_UNROLL _Pragma("GCC unroll 8")
+#endif
+
 enum {
     AVX2_STEP = 32,
     /* Bytes ahead of the source that streaming loops prefetch; flat between 512 and 2048 here. */
     AVX2_PREFETCH = 1024
 };
 
-/* `stream` is a constant wherever a step is inlined. */
-typedef void avx2_step(unsigned char *d, const unsigned char *s, bool stream, uint32_t flags);
+/* `stream` and `saturate` are constants wherever a step is inlined. */
+typedef void avx2_step(unsigned char *d, const unsigned char *s, bool stream, bool saturate);
 
 AVX2_INLINE __m256i avx2_load(const unsigned char *s, size_t vector) {
     return _mm256_loadu_si256((const __m256i *)(const void *)(s + vector * 32));
@@ -42,18 +49,30 @@ AVX2_INLINE void avx2_store(unsigned char *d, size_t vector, __m256i value, bool
         _mm256_storeu_si256(at, value);
 }
 
+/*
+ * Whether one of 16 F32 is a NaN. In assembly because compilers may take a comparison for a promise
+ * that there is none, under -ffast-math.
+ */
+AVX2_INLINE bool avx2_any_nan(__m256i a, __m256i b) {
+    __m256i mask;
+    __asm__("vcmpunordps %2, %1, %0" : "=x"(mask) : "x"(a), "x"(b));
+    return !_mm256_testz_si256(mask, mask);
+}
+
 /* Fewer elements than a step. */
-AVX2_INLINE void avx2_part(unsigned char *d, const unsigned char *s, size_t count, uint32_t flags,
-                           avx2_step *step, size_t src_bits, size_t dst_bytes) {
+AVX2_INLINE void avx2_part(unsigned char *d, const unsigned char *s, size_t count, avx2_step *step,
+                           bool saturate, size_t src_bits, size_t dst_bytes) {
     unsigned char in[AVX2_STEP * 8], out[AVX2_STEP * 8];
-    memset(in, 0, AVX2_STEP * src_bits / 8);
+    AVX2_UNROLL
+    for (size_t i = 0; i * 256 < AVX2_STEP * src_bits; i++)
+        avx2_store(in, i, _mm256_setzero_si256(), false);
     memcpy(in, s, (count * src_bits + 7) / 8);
-    step(out, in, false, flags);
+    step(out, in, false, saturate);
     memcpy(d, out, count * dst_bytes);
 }
 
-AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, uint32_t flags,
-                            avx2_step *step, size_t src_bits, size_t dst_bytes) {
+AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step *step, bool stream,
+                            bool saturate, size_t src_bits, size_t dst_bytes) {
     const size_t src_step = AVX2_STEP * src_bits / 8, dst_step = AVX2_STEP * dst_bytes;
     unsigned char *d = dst;
     const unsigned char *s = src;
@@ -61,31 +80,43 @@ AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, uint32_t f
     size_t gap = (size_t) - (uintptr_t)d & (line - 1), head = gap / dst_bytes;
     bool aligns = gap % dst_bytes == 0 && head * src_bits % 8 == 0;
     if (aligns && head && count >= AVX2_STEP + head) {
-        avx2_part(d, s, head, flags, step, src_bits, dst_bytes);
+        avx2_part(d, s, head, step, saturate, src_bits, dst_bytes);
         d += gap;
         s += head * src_bits / 8;
         count -= head;
     }
     size_t steps = count / AVX2_STEP, tail = count % AVX2_STEP;
-    if ((flags & TENMAP_CONVERT_STREAM) && (uintptr_t)d % 32 == 0) {
+    if (stream && (uintptr_t)d % 32 == 0) {
         for (; steps; steps--, d += dst_step, s += src_step) {
+            AVX2_UNROLL
             for (size_t ahead = 0; ahead < src_step; ahead += 64)
                 _mm_prefetch((const char *)s + AVX2_PREFETCH + ahead, _MM_HINT_T0);
-            step(d, s, true, flags);
+            step(d, s, true, saturate);
         }
         _mm_sfence();
     } else {
         for (; steps; steps--, d += dst_step, s += src_step)
-            step(d, s, false, flags);
+            step(d, s, false, saturate);
     }
     if (tail)
-        avx2_part(d, s, tail, flags, step, src_bits, dst_bytes);
+        avx2_part(d, s, tail, step, saturate, src_bits, dst_bytes);
 }
 
-/* A kernel of the table from a step. */
+/* A kernel of the table from a step that knows nothing of saturation. */
 #define AVX2_KERNEL(kernel, step, src_bits, dst_bytes)                                             \
     AVX2_TARGET void kernel(void *dst, const void *src, size_t count, uint32_t flags) {            \
-        avx2_drive(dst, src, count, flags, step, src_bits, dst_bytes);                             \
+        bool stream = flags & TENMAP_CONVERT_STREAM;                                               \
+        avx2_drive(dst, src, count, step, stream, false, src_bits, dst_bytes);                     \
+    }
+
+/* And from one that does: two copies, so that neither asks at every step. */
+#define AVX2_SATURATING_KERNEL(kernel, step, src_bits, dst_bytes)                                  \
+    AVX2_TARGET void kernel(void *dst, const void *src, size_t count, uint32_t flags) {            \
+        bool stream = flags & TENMAP_CONVERT_STREAM;                                               \
+        if (flags & TENMAP_CONVERT_SATURATE)                                                       \
+            avx2_drive(dst, src, count, step, stream, true, src_bits, dst_bytes);                  \
+        else                                                                                       \
+            avx2_drive(dst, src, count, step, stream, false, src_bits, dst_bytes);                 \
     }
 
 /* x86_avx2_widen.c: exact results, apart from F64 to F32. */

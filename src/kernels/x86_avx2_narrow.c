@@ -18,16 +18,16 @@ AVX2_INLINE __m256i clamp_not_nan(__m256i bits, int limit) {
     return _mm256_or_si256(sign, _mm256_blendv_epi8(clamped, magnitude, is_nan));
 }
 
-/* Eight F32 to BF16 in the low halves of 32-bit lanes. */
-AVX2_INLINE __m256i bf16_from_f32_avx2(__m256i bits, bool saturate) {
-    if (saturate)
-        bits = clamp_not_nan(bits, 0x7f7f0000);
-    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
-    __m256i is_nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
+/* Eight F32 to BF16 in the low halves of 32-bit lanes; for NaN only if `nans`. */
+AVX2_INLINE __m256i bf16_from_f32_avx2(__m256i bits, bool nans) {
     __m256i high = _mm256_srli_epi32(bits, 16);
     __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
-    __m256i bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, bias), 16);
+    __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    __m256i rounded = _mm256_srli_epi32(sum, 16);
+    if (!nans)
+        return rounded;
+    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+    __m256i is_nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
     __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x0040));
     return _mm256_blendv_epi8(rounded, quiet, is_nan);
 }
@@ -44,19 +44,29 @@ AVX2_INLINE __m256i join_16(__m256i a, __m256i b) {
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), _MM_SHUFFLE(3, 1, 2, 0));
 }
 
+/* Sixteen F32 to BF16. Weights hold no NaN, so the work for them is behind a branch. */
+AVX2_INLINE __m256i bf16_from_two(__m256i a, __m256i b, bool saturate) {
+    if (saturate) {
+        a = clamp_not_nan(a, 0x7f7f0000);
+        b = clamp_not_nan(b, 0x7f7f0000);
+    }
+    if (TMI_UNLIKELY(avx2_any_nan(a, b)))
+        return join_16(bf16_from_f32_avx2(a, true), bf16_from_f32_avx2(b, true));
+    return join_16(bf16_from_f32_avx2(a, false), bf16_from_f32_avx2(b, false));
+}
+
 AVX2_INLINE void step_f32_to_bf16(unsigned char *d, const unsigned char *s, bool stream,
-                                  uint32_t flags) {
-    bool saturate = flags & TENMAP_CONVERT_SATURATE;
+                                  bool saturate) {
+    AVX2_UNROLL
     for (size_t i = 0; i < 2; i++) {
-        __m256i a = bf16_from_f32_avx2(avx2_load(s, i * 2), saturate);
-        __m256i b = bf16_from_f32_avx2(avx2_load(s, i * 2 + 1), saturate);
-        avx2_store(d, i, join_16(a, b), stream);
+        __m256i v = bf16_from_two(avx2_load(s, i * 2), avx2_load(s, i * 2 + 1), saturate);
+        avx2_store(d, i, v, stream);
     }
 }
 
 AVX2_INLINE void step_f32_to_f16(unsigned char *d, const unsigned char *s, bool stream,
-                                 uint32_t flags) {
-    bool saturate = flags & TENMAP_CONVERT_SATURATE;
+                                 bool saturate) {
+    AVX2_UNROLL
     for (size_t i = 0; i < 2; i++) {
         __m128i a = f16_from_f32_avx2(avx2_load(s, i * 2), saturate);
         __m128i b = f16_from_f32_avx2(avx2_load(s, i * 2 + 1), saturate);
@@ -65,15 +75,13 @@ AVX2_INLINE void step_f32_to_f16(unsigned char *d, const unsigned char *s, bool 
 }
 
 AVX2_INLINE void step_f16_to_bf16(unsigned char *d, const unsigned char *s, bool stream,
-                                  uint32_t flags) {
-    bool saturate = flags & TENMAP_CONVERT_SATURATE;
+                                  bool saturate) {
+    AVX2_UNROLL
     for (size_t i = 0; i < 2; i++) {
         __m256 a = _mm256_cvtph_ps(avx2_load_half(s, i * 2));
         __m256 b = _mm256_cvtph_ps(avx2_load_half(s, i * 2 + 1));
-        avx2_store(d, i,
-                   join_16(bf16_from_f32_avx2(_mm256_castps_si256(a), saturate),
-                           bf16_from_f32_avx2(_mm256_castps_si256(b), saturate)),
-                   stream);
+        __m256i v = bf16_from_two(_mm256_castps_si256(a), _mm256_castps_si256(b), saturate);
+        avx2_store(d, i, v, stream);
     }
 }
 
@@ -82,8 +90,8 @@ AVX2_INLINE __m256i f32_from_bf16_avx2(__m128i bits) {
 }
 
 AVX2_INLINE void step_bf16_to_f16(unsigned char *d, const unsigned char *s, bool stream,
-                                  uint32_t flags) {
-    bool saturate = flags & TENMAP_CONVERT_SATURATE;
+                                  bool saturate) {
+    AVX2_UNROLL
     for (size_t i = 0; i < 2; i++) {
         __m128i a = f16_from_f32_avx2(f32_from_bf16_avx2(avx2_load_half(s, i * 2)), saturate);
         __m128i b = f16_from_f32_avx2(f32_from_bf16_avx2(avx2_load_half(s, i * 2 + 1)), saturate);
@@ -92,50 +100,75 @@ AVX2_INLINE void step_bf16_to_f16(unsigned char *d, const unsigned char *s, bool
 }
 
 /*
- * Eight F32 to codes of at most 8 bits in 32-bit lanes. Normal results are rounded on the bits.
- * Subnormal ones by adding the power of two whose last bit is worth the smallest subnormal: the
- * sum is a normal number whose low bits are the code, and sources that a mode may take for zero
- * are far below half of that.
+ * Eight F32 to codes of at most 8 bits in 32-bit lanes, without signs and for NaN only if `nans`.
+ * Normal results are rounded on the bits. Subnormal ones by adding the power of two whose last bit
+ * is worth the smallest subnormal: the sum is a normal number whose low bits are the code, and
+ * sources that a mode may take for zero are far below half of that.
  */
-AVX2_INLINE __m256i small_from_f32_avx2(__m256i bits, bool saturate, const tmi_narrow_format f) {
+AVX2_INLINE __m256i small_from_f32_avx2(__m256i bits, bool saturate, bool nans,
+                                        const tmi_narrow_format f) {
     const unsigned shift = 23 - f.fraction_bits;
     const uint32_t top = saturate || f.always_clamps ? f.largest : f.largest + 1;
     const __m256i limit = _mm256_set1_epi32((int)TMI_NARROW_AS_F32(f, top));
     const __m256i least = _mm256_set1_epi32((int)((128 - f.bias) << 23));
     const __m256i magic = _mm256_set1_epi32((int)((151 - f.bias - f.fraction_bits) << 23));
     __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
-    __m256i is_nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
-    magnitude = _mm256_min_epu32(magnitude, limit);
-    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(magnitude, (int)shift), _mm256_set1_epi32(1));
+    __m256i clamped = _mm256_min_epu32(magnitude, limit);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(clamped, (int)shift), _mm256_set1_epi32(1));
     /* Half of the last place, and the change of bias, in one addition. */
     int addend = (int)((1u << (shift - 1)) - 1 - ((127 - f.bias) << 23));
-    __m256i code = _mm256_add_epi32(_mm256_add_epi32(magnitude, _mm256_set1_epi32(addend)), odd);
+    __m256i code = _mm256_add_epi32(_mm256_add_epi32(clamped, _mm256_set1_epi32(addend)), odd);
     code = _mm256_srli_epi32(code, (int)shift);
-    __m256 sum = _mm256_add_ps(_mm256_castsi256_ps(magnitude), _mm256_castsi256_ps(magic));
+    __m256 sum = _mm256_add_ps(_mm256_castsi256_ps(clamped), _mm256_castsi256_ps(magic));
     __m256i subnormal = _mm256_sub_epi32(_mm256_castps_si256(sum), magic);
-    code = _mm256_blendv_epi8(code, subnormal, _mm256_cmpgt_epi32(least, magnitude));
-    code = _mm256_blendv_epi8(code, _mm256_set1_epi32((int)f.nan), is_nan);
-    __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(bits, 31), (int)f.sign_at);
-    if (f.unsigned_zero)
-        sign = _mm256_andnot_si256(_mm256_cmpeq_epi32(code, _mm256_setzero_si256()), sign);
-    return _mm256_or_si256(code, sign);
+    code = _mm256_blendv_epi8(code, subnormal, _mm256_cmpgt_epi32(least, clamped));
+    if (!nans)
+        return code;
+    __m256i is_nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
+    return _mm256_blendv_epi8(code, _mm256_set1_epi32((int)f.nan), is_nan);
+}
+
+/* 32 numbers in 32-bit lanes to bytes; the lanes come out in the order of `order_bytes`. */
+AVX2_INLINE __m256i join_codes(const __m256i *v) {
+    return _mm256_packus_epi16(_mm256_packus_epi32(v[0], v[1]), _mm256_packus_epi32(v[2], v[3]));
+}
+
+/* The sign of each as 0x80 or 0: packing with signed saturation keeps signs. */
+AVX2_INLINE __m256i join_signs(const __m256i *v) {
+    __m256i bytes =
+        _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+    return _mm256_and_si256(bytes, _mm256_set1_epi8((char)0x80));
+}
+
+AVX2_INLINE __m256i order_bytes(__m256i bytes) {
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 AVX2_INLINE void step_f32_to_small(unsigned char *d, const unsigned char *s, bool stream,
-                                   uint32_t flags, const tmi_narrow_format f) {
-    bool saturate = flags & TENMAP_CONVERT_SATURATE;
-    __m256i v[4];
+                                   bool saturate, const tmi_narrow_format f) {
+    __m256i x[4], v[4];
+    AVX2_UNROLL
     for (size_t i = 0; i < 4; i++)
-        v[i] = small_from_f32_avx2(avx2_load(s, i), saturate, f);
-    __m256i bytes =
-        _mm256_packus_epi16(_mm256_packus_epi32(v[0], v[1]), _mm256_packus_epi32(v[2], v[3]));
-    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    avx2_store(d, 0, bytes, stream);
+        x[i] = avx2_load(s, i);
+    if (TMI_UNLIKELY(avx2_any_nan(x[0], x[1]) || avx2_any_nan(x[2], x[3]))) {
+        AVX2_UNROLL
+        for (size_t i = 0; i < 4; i++)
+            v[i] = small_from_f32_avx2(x[i], saturate, true, f);
+    } else {
+        AVX2_UNROLL
+        for (size_t i = 0; i < 4; i++)
+            v[i] = small_from_f32_avx2(x[i], saturate, false, f);
+    }
+    __m256i codes = join_codes(v);
+    __m256i signs = _mm256_srli_epi16(join_signs(x), (int)(7 - f.sign_at));
+    if (f.unsigned_zero)
+        signs = _mm256_andnot_si256(_mm256_cmpeq_epi8(codes, _mm256_setzero_si256()), signs);
+    avx2_store(d, 0, order_bytes(_mm256_or_si256(codes, signs)), stream);
 }
 
 #define AVX2_STEP_SMALL(name, format)                                                              \
-    AVX2_INLINE void name(unsigned char *d, const unsigned char *s, bool stream, uint32_t flags) { \
-        step_f32_to_small(d, s, stream, flags, format);                                            \
+    AVX2_INLINE void name(unsigned char *d, const unsigned char *s, bool stream, bool saturate) {  \
+        step_f32_to_small(d, s, stream, saturate, format);                                         \
     }
 AVX2_STEP_SMALL(step_f32_to_f4, TMI_NARROW_F4)
 AVX2_STEP_SMALL(step_f32_to_e2m3, TMI_NARROW_F6_E2M3)
@@ -145,16 +178,16 @@ AVX2_STEP_SMALL(step_f32_to_e4m3, TMI_NARROW_F8_E4M3)
 AVX2_STEP_SMALL(step_f32_to_e4m3fnuz, TMI_NARROW_F8_E4M3FNUZ)
 AVX2_STEP_SMALL(step_f32_to_e5m2fnuz, TMI_NARROW_F8_E5M2FNUZ)
 
-AVX2_KERNEL(tmi_avx2_f32_to_bf16, step_f32_to_bf16, 32, 2)
-AVX2_KERNEL(tmi_avx2_f32_to_f16, step_f32_to_f16, 32, 2)
-AVX2_KERNEL(tmi_avx2_bf16_to_f16, step_bf16_to_f16, 16, 2)
-AVX2_KERNEL(tmi_avx2_f16_to_bf16, step_f16_to_bf16, 16, 2)
-AVX2_KERNEL(tmi_avx2_f32_to_f4, step_f32_to_f4, 32, 1)
-AVX2_KERNEL(tmi_avx2_f32_to_e2m3, step_f32_to_e2m3, 32, 1)
-AVX2_KERNEL(tmi_avx2_f32_to_e3m2, step_f32_to_e3m2, 32, 1)
-AVX2_KERNEL(tmi_avx2_f32_to_e5m2, step_f32_to_e5m2, 32, 1)
-AVX2_KERNEL(tmi_avx2_f32_to_e4m3, step_f32_to_e4m3, 32, 1)
-AVX2_KERNEL(tmi_avx2_f32_to_e4m3fnuz, step_f32_to_e4m3fnuz, 32, 1)
-AVX2_KERNEL(tmi_avx2_f32_to_e5m2fnuz, step_f32_to_e5m2fnuz, 32, 1)
+AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_bf16, step_f32_to_bf16, 32, 2)
+AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_f16, step_f32_to_f16, 32, 2)
+AVX2_SATURATING_KERNEL(tmi_avx2_bf16_to_f16, step_bf16_to_f16, 16, 2)
+AVX2_SATURATING_KERNEL(tmi_avx2_f16_to_bf16, step_f16_to_bf16, 16, 2)
+AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_f4, step_f32_to_f4, 32, 1)
+AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_e2m3, step_f32_to_e2m3, 32, 1)
+AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_e3m2, step_f32_to_e3m2, 32, 1)
+AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_e5m2, step_f32_to_e5m2, 32, 1)
+AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_e4m3, step_f32_to_e4m3, 32, 1)
+AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_e4m3fnuz, step_f32_to_e4m3fnuz, 32, 1)
+AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_e5m2fnuz, step_f32_to_e5m2fnuz, 32, 1)
 
 #endif

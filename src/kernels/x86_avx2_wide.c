@@ -28,8 +28,9 @@ AVX2_INLINE __m256d f64_from_f32_avx2(__m128i bits) {
 }
 
 AVX2_INLINE void step_f32_to_f64(unsigned char *d, const unsigned char *s, bool stream,
-                                 uint32_t flags) {
-    (void)flags;
+                                 bool saturate) {
+    (void)saturate;
+    AVX2_UNROLL
     for (size_t i = 0; i < 8; i++) {
         __m256d v = f64_from_f32_avx2(avx2_load_half(s, i));
         avx2_store(d, i, _mm256_castpd_si256(v), stream);
@@ -41,6 +42,7 @@ AVX2_TARGET static __m128i f32_from_f64_one_by_one(__m256i bits, bool odd) {
     uint64_t in[4];
     uint32_t out[4];
     memcpy(in, &bits, sizeof in);
+    AVX2_UNROLL
     for (size_t i = 0; i < 4; i++)
         out[i] = odd ? tmi_f32_odd_from_f64(in[i]) : tmi_f32_from_f64(in[i]);
     return _mm_loadu_si128((const __m128i *)(const void *)out);
@@ -82,8 +84,9 @@ AVX2_INLINE __m128i f32_odd_from_f64_avx2(__m256i bits) {
 }
 
 AVX2_INLINE void step_f64_to_f32(unsigned char *d, const unsigned char *s, bool stream,
-                                 uint32_t flags) {
-    (void)flags;
+                                 bool saturate) {
+    (void)saturate;
+    AVX2_UNROLL
     for (size_t i = 0; i < 4; i++) {
         __m128i low = f32_from_f64_avx2(avx2_load(s, i * 2));
         __m128i high = f32_from_f64_avx2(avx2_load(s, i * 2 + 1));
@@ -92,8 +95,9 @@ AVX2_INLINE void step_f64_to_f32(unsigned char *d, const unsigned char *s, bool 
 }
 
 AVX2_INLINE void step_f64_to_odd(unsigned char *d, const unsigned char *s, bool stream,
-                                 uint32_t flags) {
-    (void)flags;
+                                 bool saturate) {
+    (void)saturate;
+    AVX2_UNROLL
     for (size_t i = 0; i < 4; i++) {
         __m128i low = f32_odd_from_f64_avx2(avx2_load(s, i * 2));
         __m128i high = f32_odd_from_f64_avx2(avx2_load(s, i * 2 + 1));

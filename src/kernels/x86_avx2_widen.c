@@ -21,9 +21,12 @@ AVX2_INLINE __m256i spread_split(__m128i bytes) {
     return _mm256_cvtepu8_epi16(_mm_shuffle_epi32(bytes, _MM_SHUFFLE(3, 1, 2, 0)));
 }
 
+#define AVX2_LOAD_8 _mm_loadl_epi64((const __m128i *)(const void *)(s + i * 8))
+
 AVX2_INLINE void step_bf16_to_f32(unsigned char *d, const unsigned char *s, bool stream,
-                                  uint32_t flags) {
-    (void)flags;
+                                  bool saturate) {
+    (void)saturate;
+    AVX2_UNROLL
     for (size_t i = 0; i < 2; i++) {
         __m256i v = _mm256_permute4x64_epi64(avx2_load(s, i), _MM_SHUFFLE(3, 1, 2, 0));
         store_bf16_as_f32(d, i * 2, v, stream);
@@ -31,8 +34,9 @@ AVX2_INLINE void step_bf16_to_f32(unsigned char *d, const unsigned char *s, bool
 }
 
 AVX2_INLINE void step_f16_to_f32(unsigned char *d, const unsigned char *s, bool stream,
-                                 uint32_t flags) {
-    (void)flags;
+                                 bool saturate) {
+    (void)saturate;
+    AVX2_UNROLL
     for (size_t i = 0; i < 4; i++) {
         __m256 v = _mm256_cvtph_ps(avx2_load_half(s, i));
         avx2_store(d, i, _mm256_castps_si256(v), stream);
@@ -88,24 +92,48 @@ AVX2_INLINE __m256i e5m2_to_bf16(__m256i codes) {
     return _mm256_or_si256(v, sign);
 }
 
-AVX2_INLINE void step_e4m3_to_f32(unsigned char *d, const unsigned char *s, bool stream,
-                                  uint32_t flags) {
-    (void)flags;
-    for (size_t i = 0; i < 2; i++)
-        store_bf16_as_f32(d, i * 2, e4m3_to_bf16(spread_split(avx2_load_half(s, i))), stream);
+/*
+ * Eight E4M3 but for NaN. Their bits, moved to where F16 has them, are 2^-8 of their value, also
+ * where they are subnormal; in F32 all of them are normal, so the product is exact in every mode.
+ */
+AVX2_INLINE __m256 e4m3_to_f32(__m128i eight) {
+    __m128i lanes = _mm_slli_epi16(_mm_cvtepi8_epi16(eight), 7);
+    lanes = _mm_and_si128(lanes, _mm_set1_epi16((short)0xbfff));
+    return _mm256_mul_ps(_mm256_cvtph_ps(lanes), _mm256_set1_ps(256.0f));
 }
 
+AVX2_INLINE void step_e4m3_to_f32(unsigned char *d, const unsigned char *s, bool stream,
+                                  bool saturate) {
+    (void)saturate;
+    const __m256i ones = _mm256_set1_epi8(-1);
+    __m256i without_sign = _mm256_or_si256(avx2_load(s, 0), _mm256_set1_epi8((char)0x80));
+    if (TMI_UNLIKELY(_mm256_movemask_epi8(_mm256_cmpeq_epi8(without_sign, ones)))) {
+        AVX2_UNROLL
+        for (size_t i = 0; i < 2; i++)
+            store_bf16_as_f32(d, i * 2, e4m3_to_bf16(spread_split(avx2_load_half(s, i))), stream);
+        return;
+    }
+    AVX2_UNROLL
+    for (size_t i = 0; i < 4; i++)
+        avx2_store(d, i, _mm256_castps_si256(e4m3_to_f32(AVX2_LOAD_8)), stream);
+}
+
+/* E5M2 is the upper half of F16. */
 AVX2_INLINE void step_e5m2_to_f32(unsigned char *d, const unsigned char *s, bool stream,
-                                  uint32_t flags) {
-    (void)flags;
-    for (size_t i = 0; i < 2; i++)
-        store_bf16_as_f32(d, i * 2, e5m2_to_bf16(spread_split(avx2_load_half(s, i))), stream);
+                                  bool saturate) {
+    (void)saturate;
+    AVX2_UNROLL
+    for (size_t i = 0; i < 4; i++) {
+        __m256 v = _mm256_cvtph_ps(_mm_unpacklo_epi8(_mm_setzero_si128(), AVX2_LOAD_8));
+        avx2_store(d, i, _mm256_castps_si256(v), stream);
+    }
 }
 
 /* Steps from 32 codes of 8 bits to 32 results of 16 bits. */
 #define AVX2_STEP_8_TO_16(name, expression)                                                        \
-    AVX2_INLINE void name(unsigned char *d, const unsigned char *s, bool stream, uint32_t flags) { \
-        (void)flags;                                                                               \
+    AVX2_INLINE void name(unsigned char *d, const unsigned char *s, bool stream, bool saturate) {  \
+        (void)saturate;                                                                            \
+        AVX2_UNROLL                                                                                \
         for (size_t i = 0; i < 2; i++) {                                                           \
             __m256i codes = _mm256_cvtepu8_epi16(avx2_load_half(s, i));                            \
             avx2_store(d, i, expression, stream);                                                  \
@@ -155,21 +183,21 @@ AVX2_INLINE void store_interleaved(unsigned char *d, __m256i low, __m256i high, 
 }
 
 AVX2_INLINE void step_f4_to_bf16(unsigned char *d, const unsigned char *s, bool stream,
-                                 uint32_t flags) {
-    (void)flags;
+                                 bool saturate) {
+    (void)saturate;
     __m256i codes = unpack_f4(s);
     store_interleaved(d, f4_bf16_low(codes), f4_bf16_high(codes), stream);
 }
 
 AVX2_INLINE void step_f4_to_f16(unsigned char *d, const unsigned char *s, bool stream,
-                                uint32_t flags) {
-    (void)flags;
+                                bool saturate) {
+    (void)saturate;
     store_interleaved(d, _mm256_setzero_si256(), f4_f16_high(unpack_f4(s)), stream);
 }
 
 AVX2_INLINE void step_f4_to_f32(unsigned char *d, const unsigned char *s, bool stream,
-                                uint32_t flags) {
-    (void)flags;
+                                bool saturate) {
+    (void)saturate;
     __m256i codes = unpack_f4(s);
     /* In this order the byte unpacks leave their lanes as store_bf16_as_f32 wants them. */
     codes = _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
@@ -180,14 +208,14 @@ AVX2_INLINE void step_f4_to_f32(unsigned char *d, const unsigned char *s, bool s
 
 /* Integers of at most 24 bits are exact in F32; 32 bits are rounded by the conversion, once. */
 #define AVX2_STEP_INTEGER(name, expression)                                                        \
-    AVX2_INLINE void name(unsigned char *d, const unsigned char *s, bool stream, uint32_t flags) { \
-        (void)flags;                                                                               \
+    AVX2_INLINE void name(unsigned char *d, const unsigned char *s, bool stream, bool saturate) {  \
+        (void)saturate;                                                                            \
+        AVX2_UNROLL                                                                                \
         for (size_t i = 0; i < 4; i++) {                                                           \
             __m256 v = _mm256_cvtepi32_ps(expression);                                             \
             avx2_store(d, i, _mm256_castps_si256(v), stream);                                      \
         }                                                                                          \
     }
-#define AVX2_LOAD_8 _mm_loadl_epi64((const __m128i *)(const void *)(s + i * 8))
 AVX2_STEP_INTEGER(step_i8_to_f32, _mm256_cvtepi8_epi32(AVX2_LOAD_8))
 AVX2_STEP_INTEGER(step_u8_to_f32, _mm256_cvtepu8_epi32(AVX2_LOAD_8))
 AVX2_STEP_INTEGER(step_i16_to_f32, _mm256_cvtepi16_epi32(avx2_load_half(s, i)))
