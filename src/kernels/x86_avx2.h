@@ -24,11 +24,12 @@
 #define AVX2_UNROLL _Pragma("GCC unroll 8")
 #endif
 
-enum {
-    AVX2_STEP = 32,
-    /* Bytes ahead of the source that streaming loops prefetch; flat between 512 and 2048 here. */
-    AVX2_PREFETCH = 1024
-};
+/*
+ * Streaming loops prefetch their source, so many bytes ahead. Widening kernels are flat from 512 to
+ * 2048. Narrowing ones read most and gain most: a loop with little to compute runs ahead of the
+ * loads by itself and wants them near, one with much to compute wants them far.
+ */
+enum { AVX2_STEP = 32, AVX2_NEAR = 512, AVX2_PREFETCH = 1024, AVX2_FAR = 2048 };
 
 /* `stream` and `saturate` are constants wherever a step is inlined. */
 typedef void avx2_step(unsigned char *d, const unsigned char *s, bool stream, bool saturate);
@@ -72,7 +73,7 @@ AVX2_INLINE void avx2_part(unsigned char *d, const unsigned char *s, size_t coun
 }
 
 AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step *step, bool stream,
-                            bool saturate, size_t src_bits, size_t dst_bytes) {
+                            bool saturate, size_t src_bits, size_t dst_bytes, size_t prefetch) {
     const size_t src_step = AVX2_STEP * src_bits / 8, dst_step = AVX2_STEP * dst_bytes;
     unsigned char *d = dst;
     const unsigned char *s = src;
@@ -90,7 +91,7 @@ AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step 
         for (; steps; steps--, d += dst_step, s += src_step) {
             AVX2_UNROLL
             for (size_t ahead = 0; ahead < src_step; ahead += 64)
-                _mm_prefetch((const char *)s + AVX2_PREFETCH + ahead, _MM_HINT_T0);
+                _mm_prefetch((const char *)s + prefetch + ahead, _MM_HINT_T0);
             step(d, s, true, saturate);
         }
         _mm_sfence();
@@ -106,17 +107,17 @@ AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step 
 #define AVX2_KERNEL(kernel, step, src_bits, dst_bytes)                                             \
     AVX2_TARGET void kernel(void *dst, const void *src, size_t count, uint32_t flags) {            \
         bool stream = flags & TENMAP_CONVERT_STREAM;                                               \
-        avx2_drive(dst, src, count, step, stream, false, src_bits, dst_bytes);                     \
+        avx2_drive(dst, src, count, step, stream, false, src_bits, dst_bytes, AVX2_PREFETCH);      \
     }
 
 /* And from one that does: two copies, so that neither asks at every step. */
-#define AVX2_SATURATING_KERNEL(kernel, step, src_bits, dst_bytes)                                  \
+#define AVX2_SATURATING_KERNEL(kernel, step, src_bits, dst_bytes, prefetch)                        \
     AVX2_TARGET void kernel(void *dst, const void *src, size_t count, uint32_t flags) {            \
         bool stream = flags & TENMAP_CONVERT_STREAM;                                               \
         if (flags & TENMAP_CONVERT_SATURATE)                                                       \
-            avx2_drive(dst, src, count, step, stream, true, src_bits, dst_bytes);                  \
+            avx2_drive(dst, src, count, step, stream, true, src_bits, dst_bytes, prefetch);        \
         else                                                                                       \
-            avx2_drive(dst, src, count, step, stream, false, src_bits, dst_bytes);                 \
+            avx2_drive(dst, src, count, step, stream, false, src_bits, dst_bytes, prefetch);       \
     }
 
 /* x86_avx2_widen.c: exact results, apart from F64 to F32. */
