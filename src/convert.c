@@ -1,4 +1,4 @@
-/* Numbers from one dtype to another: the checks. convert.c decides nothing about values. */
+/* Numbers from one dtype to another: what is allowed. The way there is in route.c. */
 #include "kernels/kernels.h"
 
 static const uint32_t convert_flags =
@@ -47,7 +47,7 @@ tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t fla
 void tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
                       const void *src, unsigned src_bit, uint64_t count, uint32_t flags) {
     tmi_elements target = {to, dst_bit, !TMI_BIG_ENDIAN}, source = {from, src_bit, true};
-    tmi_scalar_convert(target, dst, source, src, (size_t)count, flags);
+    tmi_route(target, dst, source, src, count, flags);
 }
 
 /* ceil(count * bits / 8), or false if the bits do not fit 64 bits. */
@@ -79,6 +79,6 @@ tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes, tenma
                         (unsigned long long)dst_bytes, (unsigned long long)count,
                         tmi_dtypes[to].name, (unsigned long long)dst_need);
     tmi_elements target = {to, 0, !TMI_BIG_ENDIAN}, source = {from, 0, !TMI_BIG_ENDIAN};
-    tmi_scalar_convert(target, dst, source, src, (size_t)count, flags);
+    tmi_route(target, dst, source, src, count, flags);
     return TENMAP_OK;
 }

@@ -1,6 +1,139 @@
-/* Which instruction set conversions use on this machine. */
+/* What this machine's CPU can do: the kernels to use, and when results go around the cache. */
 #include "kernels/kernels.h"
 
+#include <stdatomic.h>
+#include <string.h>
+#ifdef TENMAP_TESTING
+#include <stdlib.h>
+#endif
+#if TMI_AVX2
+#include <cpuid.h>
+#endif
+
+enum { MIB = 1 << 20 };
+
+#if TMI_AVX2
+
+/* The registers that the system saves on a context switch: bits 1 and 2 are XMM and YMM. */
+static bool saves_ymm(void) {
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & 6) == 6;
+}
+
+static bool has_avx2(void) {
+    unsigned a, b, c, d;
+    const unsigned osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29, avx2 = 1u << 5;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (~c & (osxsave | avx | f16c)) || !saves_ymm())
+        return false;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & avx2);
+}
+
+/* The size of the largest cache that one of the two vendors' deterministic leaves tells; 0: none.
+ */
+static uint64_t cache_bytes(unsigned leaf) {
+    uint64_t largest = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        unsigned a, b, c, d;
+        if (!__get_cpuid_count(leaf, i, &a, &b, &c, &d) || (a & 0x1f) == 0)
+            break;
+        uint64_t ways = (b >> 22) + 1, partitions = (b >> 12 & 0x3ff) + 1, line = (b & 0xfff) + 1;
+        uint64_t bytes = ways * partitions * line * ((uint64_t)c + 1);
+        if ((a & 0x1f) != 2 && bytes > largest) /* 2 is an instruction cache */
+            largest = bytes;
+    }
+    return largest;
+}
+
+static uint64_t last_level_cache(void) {
+    uint64_t intel = cache_bytes(4), amd = cache_bytes(0x8000001d);
+    return intel > amd ? intel : amd;
+}
+
+#else
+
+static uint64_t last_level_cache(void) {
+    return 0;
+}
+
+#endif
+
+/* In test builds TENMAP_CPU_MASK names instruction sets, such as "avx2,neon", to do without. */
+static bool is_masked(const char *name) {
+#ifdef TENMAP_TESTING
+    const char *mask = getenv("TENMAP_CPU_MASK");
+    return mask && strstr(mask, name);
+#else
+    (void)name;
+    return false;
+#endif
+}
+
+/* Best first; the last one always runs. */
+static const tmi_kernels *kernels_at(unsigned i) {
+#if TMI_AVX2
+    if (i-- == 0)
+        return has_avx2() ? &tmi_kernels_avx2 : &tmi_kernels_scalar;
+#endif
+#if TMI_NEON
+    if (i-- == 0)
+        return &tmi_kernels_neon;
+#endif
+    return i == 0 ? &tmi_kernels_scalar : NULL;
+}
+
+static _Atomic(const tmi_kernels *) chosen_kernels;
+
+/* Threads that race here choose the same. */
+static TMI_NOINLINE const tmi_kernels *choose_kernels(void) {
+    const tmi_kernels *best = &tmi_kernels_scalar, *candidate;
+    for (unsigned i = 0; (candidate = kernels_at(i)) != NULL; i++)
+        if (!is_masked(candidate->name)) {
+            best = candidate;
+            break;
+        }
+    atomic_store_explicit(&chosen_kernels, best, memory_order_relaxed);
+    return best;
+}
+
+/* The tables are constants of the program, so a relaxed pointer to one is enough. */
+const tmi_kernels *tmi_cpu_kernels(void) {
+    const tmi_kernels *kernels = atomic_load_explicit(&chosen_kernels, memory_order_relaxed);
+    return TMI_LIKELY(kernels != NULL) ? kernels : choose_kernels();
+}
+
+#ifdef TENMAP_TESTING
+const tmi_kernels *tmi_cpu_find(const char *name) {
+    const tmi_kernels *candidate;
+    for (unsigned i = 0; (candidate = kernels_at(i)) != NULL; i++)
+        if (strcmp(candidate->name, name) == 0 && !is_masked(name))
+            return candidate;
+    return NULL;
+}
+
+void tmi_cpu_use(const tmi_kernels *kernels) {
+    atomic_store_explicit(&chosen_kernels, kernels, memory_order_relaxed);
+}
+#endif
+
+/*
+ * Half of the last-level cache: a result of that size pushes out its own source while it is
+ * written, so nothing of it would be found there later. Bounded because virtual machines report
+ * anything.
+ */
+uint64_t tmi_cpu_stream_threshold(void) {
+    static _Atomic uint64_t threshold;
+    uint64_t bytes = atomic_load_explicit(&threshold, memory_order_relaxed);
+    if (TMI_UNLIKELY(bytes == 0)) {
+        bytes = last_level_cache() / 2;
+        if (bytes == 0)
+            bytes = 16 * MIB;
+        bytes = bytes < TMI_LEAST_STREAM ? TMI_LEAST_STREAM : bytes > 32 * MIB ? 32 * MIB : bytes;
+        atomic_store_explicit(&threshold, bytes, memory_order_relaxed);
+    }
+    return bytes;
+}
+
 const char *tenmap_cpu_path(void) {
-    return "scalar";
+    return tmi_cpu_kernels()->name;
 }

@@ -119,15 +119,6 @@ unsigned tmi_cpu_count(void);
 /* A thread of the library: it blocks all signals. Returns 0 or an errno; join with pthread_join. */
 int tmi_thread_start(pthread_t *thread, void *(*run)(void *ctx), void *ctx);
 
-/* each.c */
-
-/*
- * Calls job(ctx, i) once for each i below count, on up to `threads` threads (0: the library
- * decides, for jobs of file opening), the caller's among them. Where threads cannot be had, fewer
- * do the work.
- */
-void tmi_each(size_t count, unsigned threads, void (*job)(void *ctx, size_t i), void *ctx);
-
 /* memory.c: allocation with checked sizes. */
 
 /* count * size bytes, zeroed; NULL if the product overflows or memory is out. */
@@ -388,5 +379,19 @@ tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t fla
  */
 void tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
                       const void *src, unsigned src_bit, uint64_t count, uint32_t flags);
+
+/* parallel.c: work split over threads. */
+
+enum { TMI_MOST_THREADS = 64 };
+
+typedef void tmi_work(void *ctx, size_t part);
+
+/*
+ * Calls work(ctx, part) once for each part below `parts`, on up to `threads` threads, the caller's
+ * among them, and returns when all are done. Parts are handed out in order, one at a time, so a
+ * thread that falls behind takes fewer. Threads that the system refuses are done without; those
+ * that it grants block all signals and are joined before the return.
+ */
+void tmi_parallel(unsigned threads, size_t parts, tmi_work *work, void *ctx);
 
 #endif

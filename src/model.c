@@ -109,6 +109,14 @@ static void open_shard_job(void *ctx, size_t i) {
     job->error.shard = (uint32_t)i;
 }
 
+/* Starting a thread costs about as much as opening a small shard: a few are worth one each. */
+static unsigned default_threads(size_t shards) {
+    enum { MOST_BY_DEFAULT = 8, SHARDS_PER_THREAD = 4 };
+    size_t most = tmi_cpu_count() < MOST_BY_DEFAULT ? tmi_cpu_count() : MOST_BY_DEFAULT;
+    size_t worth = shards / SHARDS_PER_THREAD;
+    return (unsigned)(worth < most ? worth : most);
+}
+
 static bool is_missing(const shard_job *job) {
     return job->status == TENMAP_ERR_NOT_FOUND;
 }
@@ -184,7 +192,8 @@ static tenmap_status open_shards(tenmap_model *model, shard_jobs *all, tmi_index
     size_t *place = tmi_calloc(all->count, sizeof *place);
     if (!place)
         return tmi_fail_memory(error, all->count * sizeof *place, "the list of shards");
-    tmi_each(all->count, all->options->threads, open_shard_job, all);
+    unsigned threads = all->options->threads ? all->options->threads : default_threads(all->count);
+    tmi_parallel(threads, all->count, open_shard_job, all);
     tenmap_status status = judge_shards(model, all, error);
     if (status == TENMAP_OK)
         status = keep_shards(model, all, place, error);

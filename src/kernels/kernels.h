@@ -1,5 +1,5 @@
 /*
- * What convert.c and the kernels know of each other. Kernels know nothing of models or errors: they
+ * What route.c and the kernels know of each other. Kernels know nothing of models or errors: they
  * take arguments that convert.c has checked.
  */
 #ifndef TENMAP_KERNELS_H
@@ -7,9 +7,76 @@
 
 #include "../internal.h"
 
+/*
+ * The instruction sets of this build. -DTENMAP_NO_AVX2 or -DTENMAP_NO_NEON leaves one out. Kernels
+ * use function-level target attributes, so no -m flag is needed; GCC and Clang have them.
+ */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(TENMAP_NO_AVX2)
+#define TMI_AVX2 1
+#else
+#define TMI_AVX2 0
+#endif
+#if defined(__aarch64__) && defined(__GNUC__) && !TMI_BIG_ENDIAN && !defined(TENMAP_NO_NEON)
+#define TMI_NEON 1
+#else
+#define TMI_NEON 0
+#endif
+
+/*
+ * Converts `count` elements in the host's byte order, both ends byte-aligned and of any alignment
+ * beyond that. 4- and 6-bit elements come one per byte unless the table says packed. The flags are
+ * TENMAP_CONVERT_SATURATE, which kernels from F32, F16 and BF16 to something narrower than F32 must
+ * honour and no other kernel is given, and TENMAP_CONVERT_STREAM, which asks for stores that go
+ * around the cache and may be ignored.
+ */
+typedef void tmi_kernel(void *dst, const void *src, size_t count, uint32_t flags);
+
+/* One instruction set. What an entry leaves NULL is done by tmi_kernels_scalar's. */
+typedef struct tmi_kernels {
+    const char *name;
+    tmi_kernel *pair[TMI_DTYPE_COUNT][TMI_DTYPE_COUNT]; /* [to][from] */
+    /* To F32 rounded to odd, so that rounding again to something narrower is one rounding. */
+    tmi_kernel *odd[TMI_DTYPE_COUNT];
+    /* From F4 packed two per byte. */
+    tmi_kernel *packed_f4[TMI_DTYPE_COUNT];
+    /* A copy of `count` bytes around the cache; NULL: this instruction set does not stream. */
+    tmi_kernel *stream_copy;
+} tmi_kernels;
+
+extern const tmi_kernels tmi_kernels_scalar; /* plain C, for every CPU */
+#if TMI_AVX2
+extern const tmi_kernels tmi_kernels_avx2;
+#endif
+#if TMI_NEON
+extern const tmi_kernels tmi_kernels_neon;
+#endif
+
+/*
+ * Formats of at most 16 bits with a sign, fraction and no more exponent than F32, as a narrowing
+ * kernel wants them. Overflow is the code after the largest, by nature of each format that does not
+ * clamp; a NaN is the sign bit or'ed with one code.
+ */
+typedef struct tmi_narrow_format {
+    unsigned fraction_bits, bias, sign_at;
+    uint32_t largest, nan;
+    bool always_clamps, unsigned_zero;
+} tmi_narrow_format;
+
+#define TMI_NARROW_F4 ((tmi_narrow_format){1, 1, 3, 0x7, 0x8, true, false})
+#define TMI_NARROW_F6_E2M3 ((tmi_narrow_format){3, 1, 5, 0x1f, 0x20, true, false})
+#define TMI_NARROW_F6_E3M2 ((tmi_narrow_format){2, 3, 5, 0x1f, 0x20, true, false})
+#define TMI_NARROW_F8_E5M2 ((tmi_narrow_format){2, 15, 7, 0x7b, 0x7e, false, false})
+#define TMI_NARROW_F8_E4M3 ((tmi_narrow_format){3, 7, 7, 0x7e, 0x7f, false, false})
+#define TMI_NARROW_F8_E4M3FNUZ ((tmi_narrow_format){3, 8, 7, 0x7f, 0x80, false, true})
+#define TMI_NARROW_F8_E5M2FNUZ ((tmi_narrow_format){2, 16, 7, 0x7f, 0x80, false, true})
+
+/* The F32 bits of a positive code of such a format that is not subnormal. */
+#define TMI_NARROW_AS_F32(f, code)                                                                 \
+    (((uint32_t)(code) << (23 - (f).fraction_bits)) + ((127 - (f).bias) << 23))
+
 /* scalar.c: the oracle. One element at a time, integers only; slow, and right by construction. */
 
-/* One end of a conversion: where the first element is and how elements lie in memory. */
+/* One end of a conversion: how the elements lie in memory. */
 typedef struct tmi_elements {
     tenmap_dtype dtype;
     unsigned bit;       /* of the first byte, where the first element starts; 4- and 6-bit dtypes */
@@ -19,11 +86,36 @@ typedef struct tmi_elements {
 /* The bits of one element of `to` for the bits of one element of `from`. */
 uint64_t tmi_scalar_one(tenmap_dtype to, tenmap_dtype from, uint64_t bits, uint32_t flags);
 
+/* The bits of element i. */
+uint64_t tmi_scalar_load(const tmi_elements *elements, const void *base, size_t i);
+
 /*
  * Any pair that tmi_convert_check allows, same-type copies included. Bits of *dst before to.bit are
  * kept; spare bits after the last element become 0.
  */
 void tmi_scalar_convert(tmi_elements to, void *dst, tmi_elements from, const void *src,
                         size_t count, uint32_t flags);
+
+/* portable.c: what vector kernels need for the rare element that they leave to plain C. */
+
+uint32_t tmi_f32_from_f64(uint64_t bits);
+uint32_t tmi_f32_odd_from_f64(uint64_t bits);
+
+/* cpu.c: the choice, made once. */
+
+const tmi_kernels *tmi_cpu_kernels(void);
+/* Results of at least this many bytes go around the cache; TMI_LEAST_STREAM or more. */
+uint64_t tmi_cpu_stream_threshold(void);
+enum { TMI_LEAST_STREAM = 4 << 20 };
+#ifdef TENMAP_TESTING
+/* That instruction set, or NULL if this machine or this build lacks it. */
+const tmi_kernels *tmi_cpu_find(const char *name);
+void tmi_cpu_use(const tmi_kernels *kernels);
+#endif
+
+/* route.c: from any allowed dtype to any other, by way of the kernels. */
+
+void tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, uint64_t count,
+               uint32_t flags);
 
 #endif

@@ -56,10 +56,11 @@ static real real_from_magnitude(uint64_t magnitude, int exponent, bool negative)
     if (magnitude == 0)
         return r;
     r.kind = REAL_FINITE;
-    while (!(r.significand >> 63)) {
-        r.significand <<= 1;
-        r.exponent--;
-    }
+    for (int step = 32; step; step /= 2)
+        if (!(r.significand >> (64 - step))) {
+            r.significand <<= step;
+            r.exponent -= step;
+        }
     return r;
 }
 
@@ -189,7 +190,8 @@ uint64_t tmi_scalar_one(tenmap_dtype to, tenmap_dtype from, uint64_t bits, uint3
 }
 
 /* Element i of a stream whose first element starts at bit e->bit of *base. */
-static uint64_t load_element(const tmi_elements *e, const unsigned char *base, size_t i) {
+uint64_t tmi_scalar_load(const tmi_elements *e, const void *start, size_t i) {
+    const unsigned char *base = start;
     unsigned width = tmi_dtypes[e->dtype].bits;
     if (width < 8) {
         uint64_t at = (uint64_t)i * width + e->bit;
@@ -230,7 +232,7 @@ void tmi_scalar_convert(tmi_elements to, void *dst, tmi_elements from, const voi
         count *= 2;
     }
     for (size_t i = 0; i < count; i++) {
-        uint64_t bits = load_element(&from, src, i);
+        uint64_t bits = tmi_scalar_load(&from, src, i);
         store_element(&to, dst, i, tmi_scalar_one(to.dtype, from.dtype, bits, flags));
     }
 }

@@ -1,0 +1,79 @@
+/* The table of AVX2 kernels, and the copy that goes around the cache. */
+#include "x86_avx2.h"
+
+#if TMI_AVX2
+
+AVX2_TARGET static void stream_copy_avx2(void *dst, const void *src, size_t count, uint32_t flags) {
+    (void)flags;
+    unsigned char *d = dst;
+    const unsigned char *s = src;
+    size_t head = (size_t) - (uintptr_t)d & 63;
+    head = head < count ? head : count;
+    memcpy(d, s, head);
+    d += head;
+    s += head;
+    count -= head;
+    for (; count >= 128; count -= 128, d += 128, s += 128) {
+        _mm_prefetch((const char *)s + AVX2_PREFETCH, _MM_HINT_T0);
+        _mm_prefetch((const char *)s + AVX2_PREFETCH + 64, _MM_HINT_T0);
+        __m256i a = avx2_load(s, 0), b = avx2_load(s, 1), c = avx2_load(s, 2), e = avx2_load(s, 3);
+        avx2_store(d, 0, a, true);
+        avx2_store(d, 1, b, true);
+        avx2_store(d, 2, c, true);
+        avx2_store(d, 3, e, true);
+    }
+    _mm_sfence();
+    memcpy(d, s, count);
+}
+
+const tmi_kernels tmi_kernels_avx2 = {
+    .name = "avx2",
+    .pair =
+        {
+            [TENMAP_F32] =
+                {
+                    [TENMAP_BF16] = tmi_avx2_bf16_to_f32,
+                    [TENMAP_F16] = tmi_avx2_f16_to_f32,
+                    [TENMAP_F8_E4M3] = tmi_avx2_e4m3_to_f32,
+                    [TENMAP_F8_E5M2] = tmi_avx2_e5m2_to_f32,
+                    [TENMAP_I8] = tmi_avx2_i8_to_f32,
+                    [TENMAP_U8] = tmi_avx2_u8_to_f32,
+                    [TENMAP_I16] = tmi_avx2_i16_to_f32,
+                    [TENMAP_U16] = tmi_avx2_u16_to_f32,
+                    [TENMAP_I32] = tmi_avx2_i32_to_f32,
+                    [TENMAP_F64] = tmi_avx2_f64_to_f32,
+                },
+            [TENMAP_F64][TENMAP_F32] = tmi_avx2_f32_to_f64,
+            [TENMAP_BF16] =
+                {
+                    [TENMAP_F32] = tmi_avx2_f32_to_bf16,
+                    [TENMAP_F16] = tmi_avx2_f16_to_bf16,
+                    [TENMAP_F8_E4M3] = tmi_avx2_e4m3_to_bf16,
+                    [TENMAP_F8_E5M2] = tmi_avx2_e5m2_to_bf16,
+                },
+            [TENMAP_F16] =
+                {
+                    [TENMAP_F32] = tmi_avx2_f32_to_f16,
+                    [TENMAP_BF16] = tmi_avx2_bf16_to_f16,
+                    [TENMAP_F8_E4M3] = tmi_avx2_e4m3_to_f16,
+                    [TENMAP_F8_E5M2] = tmi_avx2_e5m2_to_f16,
+                },
+            [TENMAP_F8_E5M2][TENMAP_F32] = tmi_avx2_f32_to_e5m2,
+            [TENMAP_F8_E4M3][TENMAP_F32] = tmi_avx2_f32_to_e4m3,
+            [TENMAP_F8_E5M2FNUZ][TENMAP_F32] = tmi_avx2_f32_to_e5m2fnuz,
+            [TENMAP_F8_E4M3FNUZ][TENMAP_F32] = tmi_avx2_f32_to_e4m3fnuz,
+            [TENMAP_F6_E2M3][TENMAP_F32] = tmi_avx2_f32_to_e2m3,
+            [TENMAP_F6_E3M2][TENMAP_F32] = tmi_avx2_f32_to_e3m2,
+            [TENMAP_F4][TENMAP_F32] = tmi_avx2_f32_to_f4,
+        },
+    .odd[TENMAP_F64] = tmi_avx2_f64_to_odd,
+    .packed_f4 =
+        {
+            [TENMAP_F32] = tmi_avx2_f4_to_f32,
+            [TENMAP_BF16] = tmi_avx2_f4_to_bf16,
+            [TENMAP_F16] = tmi_avx2_f4_to_f16,
+        },
+    .stream_copy = stream_copy_avx2,
+};
+
+#endif

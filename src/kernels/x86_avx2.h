@@ -1,0 +1,139 @@
+/*
+ * The frame that all AVX2 kernels share. A kernel is a step, which converts exactly AVX2_STEP
+ * elements between addresses of any alignment, and avx2_drive, which runs it over a range: a short
+ * head until the destination is aligned, whole steps, and a short tail. Head and tail go through
+ * buffers on the stack, so a step never touches a byte outside the range.
+ */
+#ifndef TENMAP_X86_AVX2_H
+#define TENMAP_X86_AVX2_H
+
+#include "kernels.h"
+
+#if TMI_AVX2
+
+#include <immintrin.h>
+#include <string.h>
+
+#define AVX2_TARGET __attribute__((target("avx2,f16c")))
+#define AVX2_INLINE static inline __attribute__((target("avx2,f16c"), always_inline))
+
+/* GCC leaves even loops of two rounds as they are at -O2. */
+#if defined(__clang__)
+#define AVX2_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define AVX2_UNROLL _Pragma("GCC unroll 8")
+#endif
+
+/*
+ * Streaming loops prefetch their source, so many bytes ahead. Widening kernels are flat from 512 to
+ * 2048. Narrowing ones read most and gain most: a loop with little to compute runs ahead of the
+ * loads by itself and wants them near, one with much to compute wants them far.
+ */
+enum { AVX2_STEP = 32, AVX2_NEAR = 512, AVX2_PREFETCH = 1024, AVX2_FAR = 2048 };
+
+/* `stream` and `saturate` are constants wherever a step is inlined. */
+typedef void avx2_step(unsigned char *d, const unsigned char *s, bool stream, bool saturate);
+
+AVX2_INLINE __m256i avx2_load(const unsigned char *s, size_t vector) {
+    return _mm256_loadu_si256((const __m256i *)(const void *)(s + vector * 32));
+}
+
+AVX2_INLINE __m128i avx2_load_half(const unsigned char *s, size_t half) {
+    return _mm_loadu_si128((const __m128i *)(const void *)(s + half * 16));
+}
+
+AVX2_INLINE void avx2_store(unsigned char *d, size_t vector, __m256i value, bool stream) {
+    __m256i *at = (__m256i *)(void *)(d + vector * 32);
+    if (stream)
+        _mm256_stream_si256(at, value);
+    else
+        _mm256_storeu_si256(at, value);
+}
+
+/*
+ * Whether one of 16 F32 is a NaN. In assembly because compilers may take a comparison for a promise
+ * that there is none, under -ffast-math.
+ */
+AVX2_INLINE bool avx2_any_nan(__m256i a, __m256i b) {
+    __m256i mask;
+    __asm__("vcmpunordps %2, %1, %0" : "=x"(mask) : "x"(a), "x"(b));
+    return !_mm256_testz_si256(mask, mask);
+}
+
+/* Fewer elements than a step. */
+AVX2_INLINE void avx2_part(unsigned char *d, const unsigned char *s, size_t count, avx2_step *step,
+                           bool saturate, size_t src_bits, size_t dst_bytes) {
+    unsigned char in[AVX2_STEP * 8], out[AVX2_STEP * 8];
+    AVX2_UNROLL
+    for (size_t i = 0; i * 256 < AVX2_STEP * src_bits; i++)
+        avx2_store(in, i, _mm256_setzero_si256(), false);
+    memcpy(in, s, (count * src_bits + 7) / 8);
+    step(out, in, false, saturate);
+    memcpy(d, out, count * dst_bytes);
+}
+
+AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step *step, bool stream,
+                            bool saturate, size_t src_bits, size_t dst_bytes, size_t prefetch) {
+    const size_t src_step = AVX2_STEP * src_bits / 8, dst_step = AVX2_STEP * dst_bytes;
+    unsigned char *d = dst;
+    const unsigned char *s = src;
+    size_t line = dst_bytes == 1 ? 32 : 64;
+    size_t gap = (size_t) - (uintptr_t)d & (line - 1), head = gap / dst_bytes;
+    bool aligns = gap % dst_bytes == 0 && head * src_bits % 8 == 0;
+    if (aligns && head && count >= AVX2_STEP + head) {
+        avx2_part(d, s, head, step, saturate, src_bits, dst_bytes);
+        d += gap;
+        s += head * src_bits / 8;
+        count -= head;
+    }
+    size_t steps = count / AVX2_STEP, tail = count % AVX2_STEP;
+    if (stream && (uintptr_t)d % 32 == 0) {
+        for (; steps; steps--, d += dst_step, s += src_step) {
+            AVX2_UNROLL
+            for (size_t ahead = 0; ahead < src_step; ahead += 64)
+                _mm_prefetch((const char *)s + prefetch + ahead, _MM_HINT_T0);
+            step(d, s, true, saturate);
+        }
+        _mm_sfence();
+    } else {
+        for (; steps; steps--, d += dst_step, s += src_step)
+            step(d, s, false, saturate);
+    }
+    if (tail)
+        avx2_part(d, s, tail, step, saturate, src_bits, dst_bytes);
+}
+
+/* A kernel of the table from a step that knows nothing of saturation. */
+#define AVX2_KERNEL(kernel, step, src_bits, dst_bytes)                                             \
+    AVX2_TARGET void kernel(void *dst, const void *src, size_t count, uint32_t flags) {            \
+        bool stream = flags & TENMAP_CONVERT_STREAM;                                               \
+        avx2_drive(dst, src, count, step, stream, false, src_bits, dst_bytes, AVX2_PREFETCH);      \
+    }
+
+/* And from one that does: two copies, so that neither asks at every step. */
+#define AVX2_SATURATING_KERNEL(kernel, step, src_bits, dst_bytes, prefetch)                        \
+    AVX2_TARGET void kernel(void *dst, const void *src, size_t count, uint32_t flags) {            \
+        bool stream = flags & TENMAP_CONVERT_STREAM;                                               \
+        if (flags & TENMAP_CONVERT_SATURATE)                                                       \
+            avx2_drive(dst, src, count, step, stream, true, src_bits, dst_bytes, prefetch);        \
+        else                                                                                       \
+            avx2_drive(dst, src, count, step, stream, false, src_bits, dst_bytes, prefetch);       \
+    }
+
+/* x86_avx2_widen.c: exact results, apart from F64 to F32. */
+tmi_kernel tmi_avx2_bf16_to_f32, tmi_avx2_f16_to_f32, tmi_avx2_e4m3_to_f32, tmi_avx2_e5m2_to_f32;
+tmi_kernel tmi_avx2_e4m3_to_bf16, tmi_avx2_e5m2_to_bf16, tmi_avx2_e4m3_to_f16;
+tmi_kernel tmi_avx2_e5m2_to_f16, tmi_avx2_f4_to_f32, tmi_avx2_f4_to_bf16, tmi_avx2_f4_to_f16;
+tmi_kernel tmi_avx2_i8_to_f32, tmi_avx2_u8_to_f32, tmi_avx2_i16_to_f32, tmi_avx2_u16_to_f32;
+tmi_kernel tmi_avx2_i32_to_f32;
+
+/* x86_avx2_wide.c: to and from F64. */
+tmi_kernel tmi_avx2_f32_to_f64, tmi_avx2_f64_to_f32, tmi_avx2_f64_to_odd;
+
+/* x86_avx2_narrow.c */
+tmi_kernel tmi_avx2_f32_to_bf16, tmi_avx2_f32_to_f16, tmi_avx2_bf16_to_f16, tmi_avx2_f16_to_bf16;
+tmi_kernel tmi_avx2_f32_to_f4, tmi_avx2_f32_to_e2m3, tmi_avx2_f32_to_e3m2, tmi_avx2_f32_to_e5m2;
+tmi_kernel tmi_avx2_f32_to_e4m3, tmi_avx2_f32_to_e4m3fnuz, tmi_avx2_f32_to_e5m2fnuz;
+
+#endif
+#endif

@@ -1,0 +1,337 @@
+/*
+ * The way from one dtype to another. Where a kernel does the pair in one pass, it gets the whole
+ * range. Everything else goes in blocks small enough for the first-level cache, through up to four
+ * steps:
+ *
+ *     fetch   swap bytes (big-endian hosts), or unpack 4- and 6-bit elements to one per byte
+ *     map     a table for sources of at most 8 bits; else a kernel, or two with F32 between them
+ *     clamp   infinity to the largest finite F32 or F64, where the caller wants saturation
+ *     place   pack 4- and 6-bit elements, or copy around the cache
+ *
+ * F32 in the middle holds every narrower source exactly, and wider ones rounded to odd: no result
+ * is rounded twice.
+ */
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+/* Elements per block: a multiple of 8, so that packed blocks end on bytes. */
+enum { ROUTE_BLOCK = 1024 };
+
+typedef union route_buffer {
+    uint64_t align;
+    unsigned char bytes[ROUTE_BLOCK * 8 + 64];
+} route_buffer;
+
+typedef struct route_plan {
+    tenmap_dtype to, from;
+    unsigned to_bits, from_bits;
+    uint32_t flags; /* for kernels */
+    bool swap, clamp, stream, use_table;
+    bool packed;                  /* `first` takes F4 two per byte, as it is stored */
+    tmi_kernel *first, *second;   /* second is NULL where one kernel does the pair */
+    tmi_kernel *stream_copy;      /* where stream is set */
+    unsigned char table[256 * 8]; /* elements of `to` by code of `from` */
+} route_plan;
+
+static tmi_kernel *find_pair(tenmap_dtype to, tenmap_dtype from) {
+    tmi_kernel *kernel = tmi_cpu_kernels()->pair[to][from];
+    return kernel ? kernel : tmi_kernels_scalar.pair[to][from];
+}
+
+static tmi_kernel *find_odd(tenmap_dtype from) {
+    tmi_kernel *kernel = tmi_cpu_kernels()->odd[from];
+    return kernel ? kernel : tmi_kernels_scalar.odd[from];
+}
+
+static void swap_elements(unsigned char *dst, const unsigned char *src, size_t count,
+                          size_t width) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < width; k++)
+            dst[i * width + k] = src[i * width + width - 1 - k];
+}
+
+/* Any starting bit; reads only the bytes that hold the elements. */
+static void unpack_elements(unsigned char *dst, tmi_elements from, const unsigned char *src,
+                            size_t count) {
+    unsigned width = tmi_dtypes[from.dtype].bits;
+    size_t i = 0;
+    while (i < count && (from.bit + i * width) % 8 != 0) {
+        dst[i] = (unsigned char)tmi_scalar_load(&from, src, i);
+        i++;
+    }
+    const unsigned char *s = src + (from.bit + i * width) / 8;
+    if (width == 4) {
+        for (; i + 2 <= count; i += 2, s++) {
+            dst[i] = *s & 0x0f;
+            dst[i + 1] = *s >> 4;
+        }
+    } else {
+        for (; i + 4 <= count; i += 4, s += 3) {
+            uint32_t four = s[0] | (uint32_t)s[1] << 8 | (uint32_t)s[2] << 16;
+            dst[i] = four & 0x3f;
+            dst[i + 1] = four >> 6 & 0x3f;
+            dst[i + 2] = four >> 12 & 0x3f;
+            dst[i + 3] = (unsigned char)(four >> 18);
+        }
+    }
+    for (; i < count; i++)
+        dst[i] = (unsigned char)tmi_scalar_load(&from, src, i);
+}
+
+/* From bit 0. The codes after the last one must be 0 up to a multiple of 4. */
+static void pack_elements(unsigned char *dst, const unsigned char *codes, size_t count,
+                          unsigned width) {
+    if (width == 4) {
+        for (size_t i = 0; i < count; i += 2)
+            *dst++ = (unsigned char)(codes[i] | codes[i + 1] << 4);
+        return;
+    }
+    size_t i = 0;
+    for (; i < count; i += 4) {
+        uint32_t four = codes[i] | (uint32_t)codes[i + 1] << 6 | (uint32_t)codes[i + 2] << 12 |
+                        (uint32_t)codes[i + 3] << 18;
+        size_t left = count - i; /* 1 to 3 elements take as many bytes */
+        *dst++ = (unsigned char)four;
+        if (left > 1)
+            *dst++ = (unsigned char)(four >> 8);
+        if (left > 2)
+            *dst++ = (unsigned char)(four >> 16);
+    }
+}
+
+static void store_code(unsigned char *dst, uint64_t code, size_t bytes) {
+    uint8_t one = (uint8_t)code;
+    uint16_t two = (uint16_t)code;
+    uint32_t four = (uint32_t)code;
+    const void *value = bytes == 1   ? (const void *)&one
+                        : bytes == 2 ? (const void *)&two
+                        : bytes == 4 ? (const void *)&four
+                                     : (const void *)&code;
+    memcpy(dst, value, bytes);
+}
+
+static size_t element_bytes(unsigned bits) {
+    return bits < 8 ? 1 : bits / 8;
+}
+
+static void fill_table(route_plan *plan) {
+    size_t codes = (size_t)1 << plan->from_bits, bytes = element_bytes(plan->to_bits);
+    for (size_t code = 0; code < codes; code++)
+        store_code(plan->table + code * bytes,
+                   tmi_scalar_one(plan->to, plan->from, code, plan->flags), bytes);
+}
+
+/* One loop per width, so that each copies with a single load and store. */
+static void map_by_table(const route_plan *plan, unsigned char *dst, const unsigned char *codes,
+                         size_t count) {
+    const unsigned char *table = plan->table;
+    switch (element_bytes(plan->to_bits)) {
+    case 1:
+        for (size_t i = 0; i < count; i++)
+            dst[i] = table[codes[i]];
+        break;
+    case 2:
+        for (size_t i = 0; i < count; i++)
+            memcpy(dst + i * 2, table + (size_t)codes[i] * 2, 2);
+        break;
+    case 4:
+        for (size_t i = 0; i < count; i++)
+            memcpy(dst + i * 4, table + (size_t)codes[i] * 4, 4);
+        break;
+    default:
+        for (size_t i = 0; i < count; i++)
+            memcpy(dst + i * 8, table + (size_t)codes[i] * 8, 8);
+        break;
+    }
+}
+
+static void clamp_infinities(unsigned char *dst, size_t count, unsigned bits) {
+    for (size_t i = 0; bits == 32 && i < count; i++) {
+        uint32_t v;
+        memcpy(&v, dst + i * 4, 4);
+        v -= (v & 0x7fffffff) == 0x7f800000;
+        memcpy(dst + i * 4, &v, 4);
+    }
+    for (size_t i = 0; bits == 64 && i < count; i++) {
+        uint64_t v;
+        memcpy(&v, dst + i * 8, 8);
+        v -= (v & 0x7fffffffffffffff) == 0x7ff0000000000000;
+        memcpy(dst + i * 8, &v, 8);
+    }
+}
+
+static bool has_infinity(tenmap_dtype dtype) {
+    return dtype == TENMAP_F64 || dtype == TENMAP_F32 || dtype == TENMAP_F16 ||
+           dtype == TENMAP_BF16 || dtype == TENMAP_F8_E5M2;
+}
+
+static void plan_kernels(route_plan *plan, unsigned from_bit) {
+    bool saturate = plan->flags & TENMAP_CONVERT_SATURATE;
+    if (plan->to == plan->from)
+        return;
+    if (plan->from == TENMAP_F4 && from_bit == 0)
+        plan->first = tmi_cpu_kernels()->packed_f4[plan->to];
+    if (plan->first) {
+        plan->packed = true;
+        return;
+    }
+    /* Kernels that widen know nothing of saturation; from E5M2 the table is the way. */
+    if (!(saturate && plan->from == TENMAP_F8_E5M2))
+        plan->first = find_pair(plan->to, plan->from);
+    plan->clamp = saturate && plan->to_bits >= 32 && has_infinity(plan->from);
+    if (plan->first)
+        return;
+    if (plan->from_bits <= 8) {
+        plan->use_table = true;
+        plan->clamp = false;
+        return;
+    }
+    bool exact = plan->from_bits < 32;
+    plan->first = exact ? find_pair(TENMAP_F32, plan->from) : find_odd(plan->from);
+    plan->second = find_pair(plan->to, TENMAP_F32);
+}
+
+/* One block. `out` is the destination itself unless place_block has something to do. */
+static void map_block(const route_plan *plan, unsigned char *out, const unsigned char *in,
+                      size_t count) {
+    route_buffer middle;
+    uint32_t flags = plan->flags & TENMAP_CONVERT_SATURATE;
+    if (plan->use_table) {
+        map_by_table(plan, out, in, count);
+    } else if (plan->second) {
+        plan->first(middle.bytes, in, count, 0);
+        plan->second(out, middle.bytes, count, flags);
+    } else if (plan->first) {
+        plan->first(out, in, count, flags);
+    } else {
+        memcpy(out, in, count * element_bytes(plan->to_bits));
+    }
+    if (plan->clamp)
+        clamp_infinities(out, count, plan->to_bits);
+}
+
+static void run_blocks(const route_plan *plan, unsigned char *dst, tmi_elements from,
+                       const unsigned char *src, uint64_t count) {
+    route_buffer fetched, placed;
+    uint64_t bit = from.bit;
+    while (count > 0) {
+        size_t n = count < ROUTE_BLOCK ? (size_t)count : ROUTE_BLOCK;
+        const unsigned char *in = src + bit / 8;
+        if (plan->from_bits < 8 && !plan->packed) {
+            from.bit = (unsigned)(bit % 8);
+            unpack_elements(fetched.bytes, from, in, n);
+            in = fetched.bytes;
+        } else if (plan->swap) {
+            swap_elements(fetched.bytes, in, n, plan->from_bits / 8);
+            in = fetched.bytes;
+        }
+        bool pack = plan->to_bits < 8;
+        map_block(plan, pack || plan->stream ? placed.bytes : dst, in, n);
+        if (pack) {
+            memset(placed.bytes + n, 0, 4);
+            pack_elements(dst, placed.bytes, n, plan->to_bits);
+        } else if (plan->stream) {
+            plan->stream_copy(dst, placed.bytes, n * plan->to_bits / 8, 0);
+        }
+        dst += n * plan->to_bits / 8;
+        bit += (uint64_t)n * plan->from_bits;
+        count -= n;
+    }
+}
+
+/* The pair's kernel where one pass over the whole range will do; else NULL. */
+static tmi_kernel *direct_kernel(const route_plan *plan, const void *dst) {
+    if (plan->swap || plan->clamp || plan->second || plan->to_bits < 8)
+        return NULL;
+    if (plan->from_bits < 8 && !plan->packed)
+        return NULL;
+    /* A destination that no whole source byte aligns cannot be streamed by the kernel itself. */
+    size_t granule = plan->packed ? plan->to_bits / 4 : plan->to_bits / 8;
+    if (plan->stream && (uintptr_t)dst % granule != 0)
+        return NULL;
+    return plan->first;
+}
+
+static void copy_same(const route_plan *plan, unsigned char *dst, const unsigned char *src,
+                      uint64_t count) {
+    uint64_t bits = count * plan->to_bits;
+    size_t bytes = (size_t)(bits / 8);
+    if (plan->stream)
+        plan->stream_copy(dst, src, bytes, 0);
+    else
+        memcpy(dst, src, bytes);
+    if (bits % 8 != 0)
+        dst[bytes] = (unsigned char)(src[bytes] & ((1u << bits % 8) - 1));
+}
+
+/* How many elements bring both ends to where the rest can go fast; count if nothing does. */
+static uint64_t count_head(const tmi_elements *to, const tmi_elements *from, uint64_t count) {
+    unsigned to_bits = tmi_dtypes[to->dtype].bits, from_bits = tmi_dtypes[from->dtype].bits;
+    uint64_t head = 0;
+    if (to_bits < 8) {
+        while (head < 8 && (to->bit + head * to_bits) % 8 != 0)
+            head++;
+        if (head == 8)
+            head = count;
+    } else if (from_bits == 4 && from->bit == 4) {
+        head = 1; /* then it is byte-aligned, as kernels from packed F4 want it */
+    }
+    /* A table costs as many conversions as it has entries. */
+    bool small = from_bits <= 8 && !find_pair(to->dtype, from->dtype) &&
+                 !tmi_cpu_kernels()->packed_f4[to->dtype] && count < (uint64_t)1 << from_bits;
+    return small || head > count ? count : head;
+}
+
+/* Whether a result is too large for the cache, or the caller says so. */
+static bool goes_around(uint64_t count, unsigned bits, uint32_t flags) {
+    if (flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM))
+        return flags & TENMAP_CONVERT_STREAM;
+    /* Asking the CPU for its caches takes microseconds in a virtual machine: only if it matters. */
+    uint64_t bytes = count / 8 * bits;
+    return bytes >= TMI_LEAST_STREAM && bytes >= tmi_cpu_stream_threshold();
+}
+
+void tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, uint64_t count,
+               uint32_t flags) {
+    if (to.dtype == TENMAP_C64) { /* two F32 each */
+        to.dtype = from.dtype = TENMAP_F32;
+        count *= 2;
+    }
+    unsigned char *d = dst;
+    const unsigned char *s = src;
+    uint64_t head = to.dtype == from.dtype && to.bit == 0 ? 0 : count_head(&to, &from, count);
+    if (head) {
+        tmi_scalar_convert(to, dst, from, src, (size_t)head, flags);
+        uint64_t to_bit = to.bit + head * tmi_dtypes[to.dtype].bits;
+        uint64_t from_bit = from.bit + head * tmi_dtypes[from.dtype].bits;
+        d += to_bit / 8;
+        s += from_bit / 8;
+        from.bit = (unsigned)(from_bit % 8);
+        count -= head;
+    }
+    if (count == 0)
+        return;
+    route_plan plan;
+    plan.to = to.dtype, plan.from = from.dtype;
+    plan.to_bits = tmi_dtypes[to.dtype].bits, plan.from_bits = tmi_dtypes[from.dtype].bits;
+    plan.flags = flags & TENMAP_CONVERT_SATURATE;
+    plan.swap = plan.from_bits > 8 && from.little_endian != !TMI_BIG_ENDIAN;
+    plan.clamp = plan.use_table = plan.packed = false;
+    plan.first = plan.second = NULL;
+    plan.stream_copy = tmi_cpu_kernels()->stream_copy;
+    plan.stream = plan.stream_copy && goes_around(count, plan.to_bits, flags);
+    plan_kernels(&plan, from.bit);
+    if (to.dtype == from.dtype && !plan.swap && from.bit == 0) {
+        copy_same(&plan, d, s, count);
+        return;
+    }
+    tmi_kernel *direct = direct_kernel(&plan, d);
+    if (direct) {
+        direct(d, s, (size_t)count, plan.flags | (plan.stream ? TENMAP_CONVERT_STREAM : 0));
+        return;
+    }
+    if (plan.use_table)
+        fill_table(&plan);
+    run_blocks(&plan, d, from, s, count);
+}

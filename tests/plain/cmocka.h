@@ -1,0 +1,58 @@
+/*
+ * The few parts of cmocka that the conversion tests use, for targets that have no cmocka: put this
+ * folder on the include path and the tests build without it. The first failure ends the program.
+ */
+#ifndef TENMAP_PLAIN_CMOCKA_H
+#define TENMAP_PLAIN_CMOCKA_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct CMUnitTest {
+    const char *name;
+    void (*test)(void **state);
+};
+
+#define cmocka_unit_test(function)                                                                 \
+    { #function, function }
+
+#define fail_msg(...)                                                                              \
+    do {                                                                                           \
+        fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                            \
+        fprintf(stderr, __VA_ARGS__);                                                              \
+        fputc('\n', stderr);                                                                       \
+        exit(1);                                                                                   \
+    } while (0)
+
+#define assert_true(condition)                                                                     \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            fail_msg("%s", #condition);                                                            \
+    } while (0)
+#define assert_false(condition) assert_true(!(condition))
+#define assert_non_null(pointer) assert_true((pointer) != NULL)
+#define assert_int_equal(a, b)                                                                     \
+    do {                                                                                           \
+        unsigned long long left_ = (unsigned long long)(a), right_ = (unsigned long long)(b);      \
+        if (left_ != right_)                                                                       \
+            fail_msg("%s: 0x%llx != 0x%llx", #a, left_, right_);                                   \
+    } while (0)
+#define assert_string_equal(a, b) assert_true(strcmp((a), (b)) == 0)
+#define assert_memory_equal(a, b, size) assert_true(memcmp((a), (b), (size)) == 0)
+#define print_message(...) printf(__VA_ARGS__)
+
+static inline int plain_run_tests(const struct CMUnitTest *tests, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        tests[i].test(NULL);
+        printf("ok %zu - %s\n", i + 1, tests[i].name);
+        fflush(stdout);
+    }
+    printf("%zu tests passed\n", count);
+    return 0;
+}
+
+#define cmocka_run_group_tests(tests, setup, teardown)                                             \
+    plain_run_tests(tests, sizeof(tests) / sizeof((tests)[0]))
+
+#endif
