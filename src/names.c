@@ -81,6 +81,23 @@ bool tmi_names_init(tmi_names *names, const tmi_hash_key *key, const void *recor
     return true;
 }
 
+bool tmi_names_double(tmi_names *names, size_t count) {
+    tmi_names wider;
+    if (names->mask > SIZE_MAX / 4 ||
+        !tmi_names_init(&wider, &names->key, names->records, names->stride, names->mask + 1))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const struct {
+            const char *name;
+            size_t len;
+        } *record = (const void *)(names->records + i * names->stride);
+        (void)tmi_names_put(&wider, i, tmi_hash(&names->key, record->name, record->len));
+    }
+    tmi_names_free(names);
+    *names = wider;
+    return true;
+}
+
 void tmi_names_free(tmi_names *names) {
     tmi_block_free(&names->block);
     names->slots = NULL;
