@@ -163,9 +163,17 @@ typedef struct tmi_hash_key {
     uint64_t k[2];
 } tmi_hash_key;
 
+/* Holds what a lookup compares, so that it need not wait for the record on its way to the name. */
+typedef struct tmi_slot {
+    uint32_t record; /* its number + 1; 0 is free */
+    uint16_t tag;    /* of the hash */
+    uint16_t len;    /* of the name; UINT16_MAX: that or more */
+    const char *name;
+} tmi_slot;
+
 typedef struct tmi_names {
     tmi_block block;
-    uint64_t *slots; /* high half: tag of the hash; low half: record number + 1; 0 is free */
+    tmi_slot *slots;
     size_t mask;
     const char *records;
     size_t stride;
