@@ -97,7 +97,8 @@ static uint64_t print_entry(FILE *out, const entry *e, uint64_t begin) {
 static bool write_model(FILE *out, const entry *entries, size_t tensors, uint64_t *header_bytes) {
     uint64_t end = 0;
     unsigned char length[8];
-    if (fseeko(out, 8, SEEK_SET) != 0)
+    /* In large pieces, as downloads and copies write: the page cache then holds large folios. */
+    if (setvbuf(out, NULL, _IOFBF, 1 << 22) != 0 || fseeko(out, 8, SEEK_SET) != 0)
         return false;
     fputs("{\"__metadata__\":{\"format\":\"pt\"}", out);
     for (size_t i = 0; i < tensors; i++)

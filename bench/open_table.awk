@@ -16,7 +16,9 @@ function duration(ns) {
 }
 
 function time(peer, path, step) {
-    return (peer, path, step) in best ? duration(best[peer, path, step]) : "skipped"
+    if ((peer, path, step) in best)
+        return duration(best[peer, path, step])
+    return step == "open" || peer == "python" ? "skipped" : "-"
 }
 
 function ratio(peer, path, step) {
@@ -54,7 +56,7 @@ $3 == "memory" {
 
 END {
     print "tenmap, the reference crate, the Python package: least time of all rounds"
-    form = "%7s %8s |%7s%7s%7s%6s |%7s%7s%7s%6s%5s%5s |%7s%6s |%5s%5s%5s\n"
+    form = "%7s %8s |%7s%7s%7s%7s |%8s%7s%7s%6s%6s%6s |%7s%6s |%5s%5s%5s\n"
     printf form, "", "header", "tenmap", "", "", "ns per", "ref.", "", "", "ratio", "", "",
         "python", "ratio", "RSS", "ref.", "py."
     printf form, "tensors", "bytes", "open", "find", "close", "tensor", "open", "find", "close",

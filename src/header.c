@@ -617,7 +617,7 @@ static tenmap_status check_tensors(parser *p) {
         t->model = place->model;
         uintptr_t address = t->data ? (uintptr_t)t->data : (uintptr_t)t->file_offset;
         unsigned align = t->dtype == TENMAP_OPAQUE ? 1 : tmi_dtypes[t->dtype].align;
-        t->flags = address % align == 0 ? TENMAP_TENSOR_ALIGNED : 0;
+        t->flags = (address & (align - 1)) == 0 ? TENMAP_TENSOR_ALIGNED : 0;
         expected = end;
     }
     return check_end(p, data_size, expected);

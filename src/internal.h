@@ -140,8 +140,12 @@ typedef struct tmi_block {
 } tmi_block;
 
 bool tmi_block_take(tmi_block *block, size_t size);
+/* The same, not zeroed. */
+bool tmi_block_take_dirty(tmi_block *block, size_t size);
 /* Gives back what lies behind the first `used` bytes, where that can be done. */
 void tmi_block_trim(tmi_block *block, size_t used);
+/* The same, for a block that must stay where it is. */
+void tmi_block_trim_pages(tmi_block *block, size_t used);
 void tmi_block_free(tmi_block *block);
 
 /* names.c: a hash index over records that begin with {const char *name; size_t name_len}. */
@@ -150,9 +154,17 @@ typedef struct tmi_hash_key {
     uint64_t k[2];
 } tmi_hash_key;
 
+/* Holds what a lookup compares, so that it need not wait for the record on its way to the name. */
+typedef struct tmi_slot {
+    uint32_t record; /* its number + 1; 0 is free */
+    uint16_t tag;    /* of the hash */
+    uint16_t len;    /* of the name; UINT16_MAX: that or more */
+    const char *name;
+} tmi_slot;
+
 typedef struct tmi_names {
     tmi_block block;
-    uint64_t *slots; /* high half: tag of the hash; low half: record number + 1; 0 is free */
+    tmi_slot *slots;
     size_t mask;
     const char *records;
     size_t stride;
@@ -166,8 +178,18 @@ uint64_t tmi_hash(const tmi_hash_key *key, const char *name, size_t len);
 /* False if memory is out. At most 2^32 - 2 records. */
 bool tmi_names_init(tmi_names *names, const tmi_hash_key *key, const void *records, size_t stride,
                     size_t count);
+/* Doubles the room after `count` records were entered; false, and nothing changed, without memory.
+ */
+bool tmi_names_double(tmi_names *names, size_t count);
 void tmi_names_free(tmi_names *names);
-void tmi_names_prefetch(const tmi_names *names, uint64_t hash);
+/* Brings the place where this hash belongs into the cache, for a put that follows soon. */
+static inline void tmi_names_prefetch(const tmi_names *names, uint64_t hash) {
+#if defined(__GNUC__)
+    __builtin_prefetch(&names->slots[hash & names->mask], 1);
+#else
+    (void)names, (void)hash;
+#endif
+}
 /* Enters record i; returns the number of an earlier one with the same name instead, or TMI_NONE. */
 size_t tmi_names_put(tmi_names *names, size_t i, uint64_t hash);
 size_t tmi_names_find(const tmi_names *names, const char *name, size_t len, uint64_t hash);
@@ -230,7 +252,7 @@ typedef struct tmi_place {
 enum { TMI_DIM_BLOCKS = 40 };
 
 typedef struct tmi_header {
-    tmi_block text;    /* the JSON, its strings unescaped and terminated in place */
+    tmi_block text;    /* names and metadata: the JSON, unescaped in place, or those alone */
     tmi_block tensors; /* tenmap_tensor[count], in file order */
     size_t count;
     tmi_names names;                /* over the tensors */
@@ -253,6 +275,16 @@ tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *sta
 tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_block text,
                                size_t length, tenmap_error *error);
 void tmi_header_free(tmi_header *header);
+
+/* canonical.c: the header of a file that is written as most are, in one quick pass. */
+
+/*
+ * Reads the header's `length` bytes at place->offset + 8. If it is written in the usual way and
+ * breaks no rule, *done is true and the header is as tmi_header_parse makes it; else the header is
+ * empty and tmi_header_parse has to judge it. Fails for want of memory only.
+ */
+tenmap_status tmi_canonical_parse(tmi_header *header, const tmi_place *place, const tmi_file *file,
+                                  size_t length, bool *done, tenmap_error *error);
 
 /* index.c: model.safetensors.index.json. No I/O. */
 

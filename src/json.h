@@ -99,33 +99,39 @@ static inline bool tmi_json_string(tmi_json *json, tmi_text *out, const char *pr
     return true;
 }
 
-/* Eight digits at once: 0x3030303030303030 to 0x3939393939393939 in little-endian order. */
-static inline bool tmi_json_eight_digits(const char *at, uint64_t *value) {
-#if TMI_BIG_ENDIAN
-    (void)at, (void)value;
-    return false;
+/*
+ * The number that up to eight digits at `at` make, and how many there are (0 to 8). The bytes are
+ * taken as one little-endian word, digit values in place of characters; what follows the last digit
+ * is shifted out, which leaves zeros in front.
+ */
+static inline unsigned tmi_json_digits(const char *at, uint64_t *value) {
+#if TMI_BIG_ENDIAN || !defined(__GNUC__)
+    unsigned count = 0;
+    for (*value = 0; count < 8 && at[count] >= '0' && at[count] <= '9'; count++)
+        *value = *value * 10 + (uint64_t)(at[count] - '0');
+    return count;
 #else
     uint64_t v;
     memcpy(&v, at, 8);
-    uint64_t low = v - UINT64_C(0x3030303030303030);
-    if (((v + UINT64_C(0x4646464646464646)) | low) & UINT64_C(0x8080808080808080))
-        return false;
-    low = low * 10 + (low >> 8); /* pairs, then fours, then all eight */
-    *value = ((low & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064) +
-              ((low >> 16) & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001)) >>
+    v ^= UINT64_C(0x3030303030303030);
+    uint64_t others = ((v + UINT64_C(0x7676767676767676)) | v) & UINT64_C(0x8080808080808080);
+    unsigned count = others ? (unsigned)__builtin_ctzll(others) / 8 : 8;
+    if (count == 0)
+        return *value = 0, 0;
+    v <<= 64 - 8 * count;
+    v = v * 10 + (v >> 8); /* pairs, then fours, then all eight */
+    *value = ((v & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x000f424000000064) +
+              ((v >> 16) & UINT64_C(0x000000ff000000ff)) * UINT64_C(0x0000271000000001)) >>
              32;
-    return true;
+    return count;
 #endif
 }
 
 /* Takes a plain non-negative integer up to 2^64-1: no sign, fraction, exponent or leading zero. */
 static inline bool tmi_json_u64(tmi_json *json, uint64_t *out) {
     char *at = (tmi_json_peek(json), json->at), *start = at;
-    uint64_t value = 0, eight;
-    if (tmi_json_eight_digits(at, &eight)) {
-        value = eight;
-        at += 8;
-    }
+    uint64_t value;
+    at += tmi_json_digits(at, &value);
     for (; *at >= '0' && *at <= '9'; at++) {
         uint64_t digit = (uint64_t)(*at - '0');
         if (TMI_UNLIKELY(value > UINT64_MAX / 10 || value * 10 > UINT64_MAX - digit))

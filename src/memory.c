@@ -51,16 +51,29 @@ char *tmi_join_path(const char *folder, size_t folder_len, const char *name, siz
     return path;
 }
 
-bool tmi_block_take(tmi_block *block, size_t size) {
+static bool take_bytes(tmi_block *block, size_t size, bool zeroed) {
     *block = (tmi_block){NULL, 0};
     if (size < BLOCK_MAP_FROM) {
-        block->bytes = calloc(1, size ? size : 1);
+        block->bytes = zeroed ? calloc(1, size ? size : 1) : malloc(size ? size : 1);
     } else {
         block->bytes = tmi_pages_take(size);
         if (block->bytes)
             block->mapped = size;
     }
     return block->bytes != NULL;
+}
+
+bool tmi_block_take(tmi_block *block, size_t size) {
+    return take_bytes(block, size, true);
+}
+
+bool tmi_block_take_dirty(tmi_block *block, size_t size) {
+    return take_bytes(block, size, false);
+}
+
+void tmi_block_trim_pages(tmi_block *block, size_t used) {
+    if (block->mapped)
+        tmi_pages_trim(block->bytes, &block->mapped, used);
 }
 
 void tmi_block_trim(tmi_block *block, size_t used) {

@@ -67,6 +67,18 @@ uint64_t tmi_hash(const tmi_hash_key *key, const char *name, size_t len) {
     return fold(state ^ key->k[0], (uint64_t)len ^ key->k[1]);
 }
 
+/* How every record begins. Copied out: the records are of other types, so no pointer may alias. */
+typedef struct named {
+    const char *name;
+    size_t len;
+} named;
+
+static named record_at(const tmi_names *names, size_t i) {
+    named record;
+    memcpy(&record, names->records + i * names->stride, sizeof record);
+    return record;
+}
+
 bool tmi_names_init(tmi_names *names, const tmi_hash_key *key, const void *records, size_t stride,
                     size_t count) {
     size_t capacity = 8;
@@ -81,58 +93,64 @@ bool tmi_names_init(tmi_names *names, const tmi_hash_key *key, const void *recor
     return true;
 }
 
+bool tmi_names_double(tmi_names *names, size_t count) {
+    tmi_names wider;
+    if (names->mask > SIZE_MAX / 4 ||
+        !tmi_names_init(&wider, &names->key, names->records, names->stride, names->mask + 1))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        named record = record_at(names, i);
+        (void)tmi_names_put(&wider, i, tmi_hash(&names->key, record.name, record.len));
+    }
+    tmi_names_free(names);
+    *names = wider;
+    return true;
+}
+
 void tmi_names_free(tmi_names *names) {
     tmi_block_free(&names->block);
     names->slots = NULL;
 }
 
-void tmi_names_prefetch(const tmi_names *names, uint64_t hash) {
-#if defined(__GNUC__)
-    __builtin_prefetch(&names->slots[hash & names->mask], 1);
-#else
-    (void)names, (void)hash;
-#endif
+static uint16_t slot_tag(uint64_t hash) {
+    return (uint16_t)(hash >> 48);
 }
 
-/* How every record begins. Copied out: the records are of other types, so no pointer may alias. */
-typedef struct name_record {
-    const char *name;
-    size_t len;
-} name_record;
-
-static name_record record_at(const tmi_names *names, size_t i) {
-    name_record record;
-    memcpy(&record, names->records + i * names->stride, sizeof record);
-    return record;
-}
-
-static bool has_name(const tmi_names *names, size_t i, const char *name, size_t len) {
-    name_record record = record_at(names, i);
-    return record.len == len && memcmp(record.name, name, len) == 0;
+static uint16_t slot_len(size_t len) {
+    return len < UINT16_MAX ? (uint16_t)len : UINT16_MAX;
 }
 
 /* The slot where the name is, or the free one where it would go. */
-static size_t probe(const tmi_names *names, const char *name, size_t len, uint64_t hash) {
+static tmi_slot *probe(const tmi_names *names, const char *name, size_t len, uint64_t hash) {
     size_t at = (size_t)hash & names->mask;
-    for (; names->slots[at]; at = (at + 1) & names->mask)
-        if (names->slots[at] >> 32 == hash >> 32 &&
-            has_name(names, (size_t)(uint32_t)names->slots[at] - 1, name, len))
-            break;
-    return at;
+    for (;; at = (at + 1) & names->mask) {
+        tmi_slot *slot = &names->slots[at];
+        if (!slot->record)
+            return slot;
+        if (slot->tag == slot_tag(hash) && slot->len == slot_len(len)) {
+            size_t i = slot->record - 1u;
+#if defined(__GNUC__)
+            __builtin_prefetch(names->records + i * names->stride); /* most callers want it next */
+#endif
+            bool same_len = len < UINT16_MAX || record_at(names, i).len == len;
+            if (same_len && memcmp(slot->name, name, len) == 0)
+                return slot;
+        }
+    }
 }
 
 size_t tmi_names_put(tmi_names *names, size_t i, uint64_t hash) {
-    name_record record = record_at(names, i);
-    size_t at = probe(names, record.name, record.len, hash);
-    if (names->slots[at])
-        return (size_t)(uint32_t)names->slots[at] - 1;
-    names->slots[at] = (hash >> 32 << 32) | (uint32_t)(i + 1);
+    named record = record_at(names, i);
+    tmi_slot *slot = probe(names, record.name, record.len, hash);
+    if (slot->record)
+        return slot->record - 1u;
+    *slot = (tmi_slot){(uint32_t)(i + 1), slot_tag(hash), slot_len(record.len), record.name};
     return TMI_NONE;
 }
 
 size_t tmi_names_find(const tmi_names *names, const char *name, size_t len, uint64_t hash) {
     if (!names->slots)
         return TMI_NONE;
-    size_t at = probe(names, name, len, hash);
-    return names->slots[at] ? (size_t)(uint32_t)names->slots[at] - 1 : TMI_NONE;
+    const tmi_slot *slot = probe(names, name, len, hash);
+    return slot->record ? slot->record - 1u : TMI_NONE;
 }

@@ -30,7 +30,8 @@ static tmi_quoted stored_dtype(const tenmap_tensor *t) {
 
 const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error *error) {
     if (!t) {
-        tmi_fail(error, TENMAP_ERR_ARGUMENT, "the tensor is NULL: no tensor of that name was found?");
+        tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                 "the tensor is NULL: no tensor of that name was found?");
         return NULL;
     }
     unsigned align = t->dtype == TENMAP_OPAQUE ? 1 : tmi_dtypes[t->dtype].align;
@@ -60,7 +61,8 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
 tenmap_status tenmap_read_bytes(const tenmap_tensor *t, uint64_t offset, size_t bytes, void *dst,
                                 tenmap_error *error) {
     if (!t)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the tensor is NULL: no tensor of that name was found?");
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "the tensor is NULL: no tensor of that name was found?");
     if (offset > t->nbytes || bytes > t->nbytes - offset)
         return FAIL_READ(error, TENMAP_ERR_RANGE, t,
                          "it has %llu bytes; %llu bytes from %llu on are not inside",
@@ -157,7 +159,8 @@ static tenmap_status source_run(source *s, uint64_t first, uint64_t count) {
 static tenmap_status source_begin(source *s, const tenmap_tensor *t, tenmap_dtype as,
                                   uint32_t flags, tenmap_error *error) {
     if (!t)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the tensor is NULL: no tensor of that name was found?");
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "the tensor is NULL: no tensor of that name was found?");
     if (t->dtype == TENMAP_OPAQUE)
         return FAIL_READ(error, TENMAP_ERR_UNSUPPORTED, t,
                          "its dtype %s is unknown here, so only its bytes can be read "

@@ -113,8 +113,12 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
     tmi_block text;
     if (length > SIZE_MAX)
         return tmi_fail_memory(error, length, "the header");
-    status = tmi_shard_read_text(shard, options->offset + 8, (size_t)length, &text, error);
-    if (status == TENMAP_OK)
+    bool done;
+    status =
+        tmi_canonical_parse(&shard->header, &place, &shard->file, (size_t)length, &done, error);
+    if (status == TENMAP_OK && !done)
+        status = tmi_shard_read_text(shard, options->offset + 8, (size_t)length, &text, error);
+    if (status == TENMAP_OK && !done)
         status = tmi_header_parse(&shard->header, &place, text, (size_t)length, error);
     if (status == TENMAP_OK)
         fill_view(shard, options, place.base, length);

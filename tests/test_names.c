@@ -58,7 +58,7 @@ static void colliding_name(char *out, size_t i) {
 static size_t longest_run(const tmi_names *names) {
     size_t longest = 0, run = 0;
     for (size_t i = 0; i <= names->mask; i++) {
-        run = names->slots[i] ? run + 1 : 0;
+        run = names->slots[i].record ? run + 1 : 0;
         longest = run > longest ? run : longest;
     }
     return longest;

@@ -1,0 +1,429 @@
+/*
+ * The quick way through a header that is written as almost all are: compact ASCII JSON without
+ * escapes, the fields of each entry in the order dtype, shape, data_offsets, the entries in file
+ * order, padded with spaces. It accepts a part of what header.c accepts and judges nothing: at the
+ * first byte, number or name that is not as expected it gives up, and header.c, which knows all the
+ * rules and has the words for what breaks them, starts from the beginning.
+ *
+ * The text goes through a small window that stays in the cache, one read after the other; of each
+ * entry only the name is kept. All rules are checked in this one pass: a header that is read to its
+ * end this way has broken none.
+ */
+#include "internal.h"
+#include "json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOW = 1 << 16, WINDOW_PAD = 32, PAGE = 4096 };
+/* An entry that is longer is left to header.c; so is one of a higher rank. */
+enum { ENTRY_AT_MOST = 4096, RANK_AT_MOST = 32, METADATA_AT_MOST = 16 };
+/* The names' slots are asked for this many entries before they are used. */
+enum { NAMES_AHEAD = 16 };
+/* The shortest entry: "":{"dtype":"F4","shape":[],"data_offsets":[0,0]}, */
+enum { ENTRY_AT_LEAST = 48 };
+
+/*
+ * What stands between an entry's name and its offsets, :{"dtype":...,"data_offsets":[ as written,
+ * and what it means. Models repeat a handful of them, and tensors may share a shape's memory.
+ */
+enum { KIND_TEXT = 96, KIND_AT_LEAST = 40, KINDS = 32 };
+
+typedef struct kind {
+    char text[KIND_TEXT];
+    size_t len; /* 0: none */
+    tenmap_dtype dtype;
+    uint32_t rank;
+    const uint64_t *shape;
+    uint64_t nelems, nbytes;
+    uintptr_t align_mask;
+} kind;
+
+typedef struct reader {
+    const tmi_file *file;
+    uint64_t next, left;  /* what has not been read into the window yet */
+    char *pages;          /* the window, on a page's boundary, with ENTRY_AT_MOST bytes before it */
+    const char *at, *end; /* WINDOW_PAD zero bytes stand at the end */
+    tmi_header *header;
+    const tmi_place *place;
+    char *name; /* free room for names */
+    uint64_t *dim, *dims_end;
+    tenmap_tensor *tensors;
+    size_t count, indexed;
+    uint64_t hashes[NAMES_AHEAD];
+    uint64_t expected; /* where the next tensor's data begins */
+    uint64_t expected_text[2], expected_mask[2];
+    unsigned expected_len; /* and how that is written */
+    uint64_t header_end, data_size;
+    bool out_of_memory;
+    kind kinds[KINDS];
+} reader;
+
+static bool lacks_memory(reader *r) {
+    r->out_of_memory = true;
+    return false;
+}
+
+/*
+ * Reads on, with what is left of the text moved right before it: less than ENTRY_AT_MOST bytes. The
+ * copy in the kernel is several times slower when the destination's place in its page is a few
+ * bytes behind the source's, so both are given the same place.
+ */
+static bool fill_window(reader *r) {
+    size_t kept = (size_t)(r->end - r->at), got;
+    size_t wanted = r->left < WINDOW ? (size_t)r->left : WINDOW;
+    char *dst = r->pages + r->next % PAGE;
+    memmove(dst - kept, r->at, kept);
+    if (tmi_file_read(r->file, r->next, dst, wanted, &got) != 0 || got != wanted)
+        return false;
+    r->next += wanted;
+    r->left -= wanted;
+    r->at = dst - kept;
+    r->end = dst + wanted;
+    memset(dst + wanted, 0, WINDOW_PAD);
+    return true;
+}
+
+/* Brings a whole entry into the window, unless it is longer than it may be. */
+static bool want_entry(reader *r) {
+    return r->end - r->at >= ENTRY_AT_MOST || r->left == 0 || fill_window(r);
+}
+
+/* Takes bytes that must be there as they are. For literals: the compiler makes it a few words. */
+#define TAKE(r, literal)                                                                           \
+    (memcmp((r)->at, literal, sizeof literal - 1) == 0 ? ((r)->at += sizeof literal - 1, true)     \
+                                                       : false)
+
+/* Copies a string's plain bytes from behind its opening quote to the names; false if not plain. */
+static bool take_string(reader *r, const char **text, size_t *len) {
+    const char *from = r->at;
+    char *to = r->name;
+#if defined(__SSE2__)
+    for (;; from += 16, to += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)from);
+        __m128i stop = _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
+                                    _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
+        /* As signed numbers, control characters and all but ASCII are below the space. */
+        stop = _mm_or_si128(stop, _mm_cmplt_epi8(bytes, _mm_set1_epi8(' ')));
+        int found = _mm_movemask_epi8(stop);
+        _mm_storeu_si128((__m128i *)(void *)to, bytes);
+        if (found) {
+            from += __builtin_ctz((unsigned)found);
+            break;
+        }
+    }
+#else
+    while (*from >= ' ' && *from < 0x7f && *from != '"' && *from != '\\')
+        *to++ = *from++;
+#endif
+    if (*from != '"')
+        return false;
+    *text = r->name;
+    *len = (size_t)(from - r->at);
+    r->name[*len] = '\0';
+    r->name += *len + 1;
+    r->at = from + 1;
+    return true;
+}
+
+/* A plain integer of at most 16 digits. */
+static bool take_number(reader *r, uint64_t *value) {
+    static const uint32_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+    const char *at = r->at;
+    unsigned digits = tmi_json_digits(at, value);
+    if (TMI_UNLIKELY(digits == 0 || (*at == '0' && digits > 1)))
+        return false;
+    if (digits == 8) {
+        uint64_t rest;
+        unsigned more = tmi_json_digits(at + 8, &rest);
+        *value = *value * tens[more] + rest;
+        digits += more;
+        if (TMI_UNLIKELY(more == 8))
+            return false;
+    }
+    r->at = at + digits;
+    return true;
+}
+
+static bool take_dtype(reader *r, kind *k) {
+    size_t len = 0;
+    while (len < 16 && r->at[len] != '"' && r->at[len] != '\0')
+        len++;
+    k->dtype = r->at[len] == '"' ? tmi_dtype_find(r->at, len) : TENMAP_AS_STORED;
+    r->at += len + 1;
+    return k->dtype != TENMAP_AS_STORED;
+}
+
+static bool want_dims(reader *r) {
+    tmi_header *h = r->header;
+    size_t count = (size_t)4 * RANK_AT_MOST << h->dim_blocks / 2;
+    if (r->dims_end - r->dim >= RANK_AT_MOST)
+        return true;
+    if (h->dim_blocks == TMI_DIM_BLOCKS)
+        return false;
+    if (!tmi_block_take_dirty(&h->dims[h->dim_blocks], count * sizeof *r->dim))
+        return lacks_memory(r);
+    r->dim = h->dims[h->dim_blocks++].bytes;
+    r->dims_end = r->dim + count;
+    return true;
+}
+
+static bool times(uint64_t a, uint64_t b, uint64_t *product) {
+    *product = a * b;
+    return ((a | b) >> 32) == 0 || a == 0 || b <= UINT64_MAX / a;
+}
+
+/* The shape from behind its bracket, and the number of elements. */
+static bool take_shape(reader *r, kind *k) {
+    k->nelems = 1;
+    if (!want_dims(r))
+        return false;
+    uint64_t *dim = r->dim;
+    k->shape = dim;
+    if (*r->at != ']') {
+        for (;; r->at++) {
+            if (dim - r->dim == RANK_AT_MOST || !take_number(r, dim) ||
+                !times(k->nelems, *dim, &k->nelems))
+                return false;
+            dim++;
+            if (*r->at != ',')
+                break;
+        }
+    }
+    k->rank = (uint32_t)(dim - r->dim);
+    r->dim = dim;
+    return true;
+}
+
+/* A kind that is not at hand: dtype and shape, with rules 7 and 8. */
+static TMI_NOINLINE bool take_new_kind(reader *r, kind *k) {
+    const char *start = r->at;
+    uint64_t bits;
+    k->len = 0;
+    if (!TAKE(r, ":{\"dtype\":\"") || !take_dtype(r, k) || !TAKE(r, ",\"shape\":[") ||
+        !take_shape(r, k) || !TAKE(r, "],\"data_offsets\":[") ||
+        !times(k->nelems, tmi_dtypes[k->dtype].bits, &bits) || bits % 8 != 0)
+        return false;
+    k->nbytes = bits / 8;
+    k->align_mask = tmi_dtypes[k->dtype].align - 1u;
+    size_t len = (size_t)(r->at - start);
+    if (len <= KIND_TEXT) {
+        memcpy(k->text, start, len);
+        k->len = len;
+    }
+    return true;
+}
+
+static bool same_eight(const char *a, const char *b) {
+    return memcmp(a, b, 8) == 0;
+}
+
+/* Whether a kind's text stands at `at`, where at least KIND_AT_LEAST bytes can be read. */
+static bool is_kind(const kind *k, const char *at) {
+    if (k->len < KIND_AT_LEAST || !same_eight(k->text + k->len - 8, at + k->len - 8))
+        return false;
+    for (size_t i = 0; i + 8 < k->len; i += 8)
+        if (!same_eight(k->text + i, at + i))
+            return false;
+    return true;
+}
+
+/* The kind that stands next; NULL if it is not as expected. */
+static kind *take_kind(reader *r) {
+    uint64_t a, b;
+    if (TMI_UNLIKELY(r->end - r->at < KIND_TEXT))
+        return take_new_kind(r, &r->kinds[0]) ? &r->kinds[0] : NULL;
+    memcpy(&a, r->at + 22, 8); /* where dtype and shape differ */
+    memcpy(&b, r->at + 30, 8);
+    kind *k = &r->kinds[((a ^ (b << 24 | b >> 40)) * UINT64_C(0x9e3779b97f4a7c15) >> 32) % KINDS];
+    if (TMI_LIKELY(is_kind(k, r->at))) {
+        r->at += k->len;
+        return k;
+    }
+    return take_new_kind(r, k) ? k : NULL;
+}
+
+/* Remembers how the number that ends at `at` is written, since the next tensor begins there. */
+static bool expect_begin(reader *r, const char *start, const char *at) {
+    unsigned char mask[16] = {0};
+    size_t len = (size_t)(at - start);
+    if (len > 16)
+        return false;
+    if (TMI_UNLIKELY(len != r->expected_len)) {
+        memset(mask, 0xff, len);
+        memcpy(r->expected_mask, mask, 16);
+        r->expected_len = (unsigned)len;
+    }
+    memcpy(r->expected_text, start, 16);
+    return true;
+}
+
+/* data_offsets from behind the bracket: rules 6, 9 and, so far, 10. */
+static bool take_offsets(reader *r, const kind *k) {
+    uint64_t text[2], end;
+    memcpy(text, r->at, 16);
+    if (TMI_UNLIKELY(((text[0] ^ r->expected_text[0]) & r->expected_mask[0]) != 0 ||
+                     ((text[1] ^ r->expected_text[1]) & r->expected_mask[1]) != 0))
+        return false;
+    r->at += r->expected_len;
+    if (!TAKE(r, ","))
+        return false;
+    const char *start = r->at;
+    return take_number(r, &end) && end - r->expected == k->nbytes && end >= r->expected &&
+           end <= r->data_size && expect_begin(r, start, r->at) && TAKE(r, "]}");
+}
+
+/* The fields that follow from a tensor's kind and place. */
+static void settle(reader *r, tenmap_tensor *t, const kind *k) {
+    const tmi_place *place = r->place;
+    uint64_t within = r->header_end + r->expected;
+    t->dtype = k->dtype;
+    t->rank = k->rank;
+    t->shape = k->shape;
+    t->data = place->base ? place->base + within : NULL;
+    t->nbytes = k->nbytes;
+    t->nelems = k->nelems;
+    t->file_offset = place->offset + within;
+    t->shard = place->shard;
+    uintptr_t address = t->data ? (uintptr_t)t->data : (uintptr_t)t->file_offset;
+    t->flags = (address & k->align_mask) == 0 ? TENMAP_TENSOR_ALIGNED : 0;
+    t->model = place->model;
+    r->expected += k->nbytes;
+}
+
+/* Enters the names of tensors before number `until`; false if one is there twice. */
+static bool index_names(reader *r, size_t until) {
+    tmi_names *names = &r->header->names;
+    for (; r->indexed < until; r->indexed++) {
+        if (TMI_UNLIKELY(r->indexed > names->mask / 2) && !tmi_names_double(names, r->indexed))
+            return lacks_memory(r);
+        uint64_t hash = r->hashes[r->indexed % NAMES_AHEAD];
+        if (TMI_UNLIKELY(tmi_names_put(names, r->indexed, hash) != TMI_NONE))
+            return false;
+    }
+    return true;
+}
+
+/* One tensor, from its opening quote to behind its closing brace. */
+static bool take_entry(reader *r) {
+    tenmap_tensor *t = &r->tensors[r->count];
+    const char *name = r->at + 1;
+    if (!TAKE(r, "\"") || !take_string(r, &t->name, &t->name_len))
+        return false;
+    /* From the window, not from the copy: bytes that were just written are slow to read back. */
+    uint64_t hash = tmi_hash(&r->place->key, name, t->name_len);
+    tmi_names_prefetch(&r->header->names, hash);
+    const kind *k = take_kind(r);
+    if (!k || !take_offsets(r, k))
+        return false;
+    if (TMI_UNLIKELY(t->name_len == 12 && memcmp(t->name, "__metadata__", 12) == 0))
+        return false;
+    settle(r, t, k);
+    if (r->count >= NAMES_AHEAD && !index_names(r, r->count - NAMES_AHEAD + 1))
+        return false;
+    r->hashes[r->count % NAMES_AHEAD] = hash;
+    r->count++;
+    return true;
+}
+
+/* A few pairs of short strings, from behind the opening brace; repeats are left to header.c. */
+static bool take_metadata(reader *r) {
+    tmi_header *h = r->header;
+    h->metadata = tmi_calloc(METADATA_AT_MOST, sizeof *h->metadata);
+    h->metadata_capacity = METADATA_AT_MOST;
+    if (!h->metadata)
+        return lacks_memory(r);
+    do {
+        tenmap_metadata *m = &h->metadata[h->metadata_count];
+        if (h->metadata_count == METADATA_AT_MOST || !want_entry(r) || !TAKE(r, "\"") ||
+            !take_string(r, &m->key, &m->key_len) || !TAKE(r, ":\"") ||
+            !take_string(r, &m->value, &m->value_len))
+            return false;
+        m->shard = r->place->shard;
+        for (size_t i = 0; i < h->metadata_count; i++)
+            if (h->metadata[i].key_len == m->key_len &&
+                memcmp(h->metadata[i].key, m->key, m->key_len) == 0)
+                return false;
+        h->metadata_count++;
+    } while (TAKE(r, ","));
+    return TAKE(r, "},");
+}
+
+static bool take_padding(reader *r) {
+    for (;;) {
+        while (*r->at == ' ')
+            r->at++;
+        if (r->at != r->end || r->left == 0)
+            return r->at == r->end && r->left == 0;
+        if (!fill_window(r))
+            return false;
+    }
+}
+
+/* Room for tensors and names; how many there will be is guessed from the first ones. */
+static bool take_tables(reader *r, size_t length) {
+    enum { SAMPLE = 4096 };
+    tmi_header *h = r->header;
+    size_t most = length / ENTRY_AT_LEAST + 1, braces = 1;
+    size_t sample = r->end - r->at < SAMPLE ? (size_t)(r->end - r->at) : SAMPLE;
+    for (size_t i = 0; i < sample; i++)
+        braces += r->at[i] == '{';
+    size_t guess = (size_t)((double)braces * (double)length / (double)(sample + 1));
+    if (most > SIZE_MAX / sizeof *r->tensors || length > SIZE_MAX - WINDOW_PAD ||
+        !tmi_block_take_dirty(&h->tensors, most * sizeof *r->tensors) ||
+        !tmi_block_take_dirty(&h->text, length + WINDOW_PAD) ||
+        !tmi_names_init(&h->names, &r->place->key, h->tensors.bytes, sizeof *r->tensors,
+                        guess < most ? guess : most))
+        return lacks_memory(r);
+    r->tensors = h->tensors.bytes;
+    r->name = h->text.bytes;
+    return true;
+}
+
+static bool take_all(reader *r, size_t length) {
+    if (!fill_window(r) || !TAKE(r, "{\"") || !take_tables(r, length))
+        return false;
+    if (TAKE(r, "__metadata__\":{")) {
+        if (!take_metadata(r))
+            return false;
+    } else {
+        r->at--;
+    }
+    do
+        if (!want_entry(r) || !take_entry(r))
+            return false;
+    while (TAKE(r, ","));
+    return TAKE(r, "}") && take_padding(r) && r->expected == r->data_size &&
+           index_names(r, r->count);
+}
+
+tenmap_status tmi_canonical_parse(tmi_header *header, const tmi_place *place, const tmi_file *file,
+                                  size_t length, bool *done, tenmap_error *error) {
+    static const char zero[16] = "0";
+    reader r = {.file = file,
+                .next = place->offset + 8,
+                .left = length,
+                .header = header,
+                .place = place,
+                .header_end = 8 + (uint64_t)length,
+                .data_size = place->size - 8 - length};
+    *header = (tmi_header){.count = 0};
+    char *room =
+        malloc((length < WINDOW ? length : WINDOW) + ENTRY_AT_MOST + 2 * PAGE + WINDOW_PAD);
+    if (room) {
+        r.pages = room + ENTRY_AT_MOST;
+        r.pages += (PAGE - (uintptr_t)r.pages % PAGE) % PAGE;
+        r.at = r.end = r.pages;
+        (void)expect_begin(&r, zero, zero + 1);
+    }
+    *done = room ? take_all(&r, length) : lacks_memory(&r);
+    free(room);
+    if (!*done) {
+        tmi_header_free(header);
+        return r.out_of_memory ? tmi_fail_memory(error, length, "the header") : TENMAP_OK;
+    }
+    header->count = r.count;
+    tmi_block_trim_pages(&header->tensors, r.count * sizeof *r.tensors);
+    tmi_block_trim_pages(&header->text, (size_t)(r.name - (char *)header->text.bytes));
+    return TENMAP_OK;
+}
