@@ -9,6 +9,7 @@
  * entry only the name is kept. All rules are checked in this one pass: a header that is read to its
  * end this way has broken none.
  */
+#include "hash.h"
 #include "internal.h"
 #include "json.h"
 
@@ -94,21 +95,29 @@ static bool want_entry(reader *r) {
     (memcmp((r)->at, literal, sizeof literal - 1) == 0 ? ((r)->at += sizeof literal - 1, true)     \
                                                        : false)
 
-/* Copies a string's plain bytes from behind its opening quote to the names; false if not plain. */
-static bool take_string(reader *r, const char **text, size_t *len) {
-    const char *from = r->at;
-    char *to = r->name;
+#if defined(__SSE2__)
+static TMI_INLINE __m128i load_sixteen(const char *at) {
+    return _mm_loadu_si128((const __m128i *)(const void *)at);
+}
+#endif
+
+/*
+ * Copies a string's plain bytes from behind its opening quote to the names and returns the closing
+ * quote, or NULL if a byte is not plain. Sixteen bytes at a time: the room behind the names and the
+ * zero bytes behind the window are there for that.
+ */
+static TMI_INLINE const char *copy_string(const char *from, char *to) {
 #if defined(__SSE2__)
     for (;; from += 16, to += 16) {
-        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)from);
+        __m128i bytes = load_sixteen(from);
         __m128i stop = _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
                                     _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
         /* As signed numbers, control characters and all but ASCII are below the space. */
         stop = _mm_or_si128(stop, _mm_cmplt_epi8(bytes, _mm_set1_epi8(' ')));
-        int found = _mm_movemask_epi8(stop);
+        unsigned found = (unsigned)_mm_movemask_epi8(stop);
         _mm_storeu_si128((__m128i *)(void *)to, bytes);
         if (found) {
-            from += __builtin_ctz((unsigned)found);
+            from += __builtin_ctz(found);
             break;
         }
     }
@@ -116,18 +125,24 @@ static bool take_string(reader *r, const char **text, size_t *len) {
     while (*from >= ' ' && *from < 0x7f && *from != '"' && *from != '\\')
         *to++ = *from++;
 #endif
-    if (*from != '"')
+    return *from == '"' ? from : NULL;
+}
+
+/* The same for a string that is kept: its text and length. */
+static TMI_INLINE bool take_string(reader *r, const char **text, size_t *len) {
+    const char *end = copy_string(r->at, r->name);
+    if (TMI_UNLIKELY(!end))
         return false;
     *text = r->name;
-    *len = (size_t)(from - r->at);
+    *len = (size_t)(end - r->at);
     r->name[*len] = '\0';
     r->name += *len + 1;
-    r->at = from + 1;
+    r->at = end + 1;
     return true;
 }
 
 /* A plain integer of at most 16 digits. */
-static bool take_number(reader *r, uint64_t *value) {
+static TMI_INLINE bool take_number(reader *r, uint64_t *value) {
     static const uint32_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
     const char *at = r->at;
     unsigned digits = tmi_json_digits(at, value);
@@ -214,22 +229,26 @@ static TMI_NOINLINE bool take_new_kind(reader *r, kind *k) {
     return true;
 }
 
-static bool same_eight(const char *a, const char *b) {
-    return memcmp(a, b, 8) == 0;
-}
-
-/* Whether a kind's text stands at `at`, where at least KIND_AT_LEAST bytes can be read. */
-static bool is_kind(const kind *k, const char *at) {
-    if (k->len < KIND_AT_LEAST || !same_eight(k->text + k->len - 8, at + k->len - 8))
+/* Whether a kind's text stands at `at`, where at least KIND_TEXT bytes can be read. */
+static TMI_INLINE bool is_kind(const kind *k, const char *at) {
+#if defined(__SSE2__)
+    __m128i differ = _mm_setzero_si128();
+    size_t last = k->len - 16; /* the last step may overlap the one before it */
+    if (k->len < KIND_AT_LEAST)
         return false;
-    for (size_t i = 0; i + 8 < k->len; i += 8)
-        if (!same_eight(k->text + i, at + i))
-            return false;
-    return true;
+    for (size_t i = 0; i <= last; i += 16)
+        differ =
+            _mm_or_si128(differ, _mm_xor_si128(load_sixteen(k->text + i), load_sixteen(at + i)));
+    differ =
+        _mm_or_si128(differ, _mm_xor_si128(load_sixteen(k->text + last), load_sixteen(at + last)));
+    return _mm_movemask_epi8(_mm_cmpeq_epi8(differ, _mm_setzero_si128())) == 0xffff;
+#else
+    return k->len >= KIND_AT_LEAST && memcmp(k->text, at, k->len) == 0;
+#endif
 }
 
 /* The kind that stands next; NULL if it is not as expected. */
-static kind *take_kind(reader *r) {
+static TMI_INLINE kind *take_kind(reader *r) {
     uint64_t a, b;
     if (TMI_UNLIKELY(r->end - r->at < KIND_TEXT))
         return take_new_kind(r, &r->kinds[0]) ? &r->kinds[0] : NULL;
@@ -244,7 +263,7 @@ static kind *take_kind(reader *r) {
 }
 
 /* Remembers how the number that ends at `at` is written, since the next tensor begins there. */
-static bool expect_begin(reader *r, const char *start, const char *at) {
+static TMI_INLINE bool expect_begin(reader *r, const char *start, const char *at) {
     unsigned char mask[16] = {0};
     size_t len = (size_t)(at - start);
     if (len > 16)
@@ -259,7 +278,7 @@ static bool expect_begin(reader *r, const char *start, const char *at) {
 }
 
 /* data_offsets from behind the bracket: rules 6, 9 and, so far, 10. */
-static bool take_offsets(reader *r, const kind *k) {
+static TMI_INLINE bool take_offsets(reader *r, const kind *k) {
     uint64_t text[2], end;
     memcpy(text, r->at, 16);
     if (TMI_UNLIKELY(((text[0] ^ r->expected_text[0]) & r->expected_mask[0]) != 0 ||
@@ -274,7 +293,7 @@ static bool take_offsets(reader *r, const kind *k) {
 }
 
 /* The fields that follow from a tensor's kind and place. */
-static void settle(reader *r, tenmap_tensor *t, const kind *k) {
+static TMI_INLINE void settle(reader *r, tenmap_tensor *t, const kind *k) {
     const tmi_place *place = r->place;
     uint64_t within = r->header_end + r->expected;
     t->dtype = k->dtype;
@@ -291,16 +310,30 @@ static void settle(reader *r, tenmap_tensor *t, const kind *k) {
     r->expected += k->nbytes;
 }
 
-/* Enters the names of tensors before number `until`; false if one is there twice. */
-static bool index_names(reader *r, size_t until) {
+/* A place whose tag and length are this name's: a duplicate, or a table that is full enough. */
+static TMI_NOINLINE bool index_slowly(reader *r, uint64_t hash) {
     tmi_names *names = &r->header->names;
-    for (; r->indexed < until; r->indexed++) {
-        if (TMI_UNLIKELY(r->indexed > names->mask / 2) && !tmi_names_double(names, r->indexed))
-            return lacks_memory(r);
-        uint64_t hash = r->hashes[r->indexed % NAMES_AHEAD];
-        if (TMI_UNLIKELY(tmi_names_put(names, r->indexed, hash) != TMI_NONE))
+    if (r->indexed > names->mask / 2 && !tmi_names_double(names, r->indexed))
+        return lacks_memory(r);
+    return tmi_names_put(names, r->indexed++, hash) == TMI_NONE;
+}
+
+/* Enters the next name that waits; false if it is there twice. */
+static TMI_INLINE bool index_next(reader *r) {
+    tmi_names *names = &r->header->names;
+    const tenmap_tensor *t = &r->tensors[r->indexed];
+    uint64_t hash = r->hashes[r->indexed % NAMES_AHEAD];
+    tmi_slot *slot = &names->slots[hash & names->mask];
+    if (TMI_UNLIKELY(slot->record || r->indexed > names->mask / 2 || t->name_len >= UINT16_MAX))
+        return index_slowly(r, hash);
+    *slot = tmi_slot_of((uint32_t)++r->indexed, hash, t->name, t->name_len);
+    return true;
+}
+
+static bool index_rest(reader *r) {
+    while (r->indexed < r->count)
+        if (!index_next(r))
             return false;
-    }
     return true;
 }
 
@@ -311,7 +344,7 @@ static bool take_entry(reader *r) {
     if (!TAKE(r, "\"") || !take_string(r, &t->name, &t->name_len))
         return false;
     /* From the window, not from the copy: bytes that were just written are slow to read back. */
-    uint64_t hash = tmi_hash(&r->place->key, name, t->name_len);
+    uint64_t hash = tmi_hash_inline(&r->place->key, name, t->name_len);
     tmi_names_prefetch(&r->header->names, hash);
     const kind *k = take_kind(r);
     if (!k || !take_offsets(r, k))
@@ -319,7 +352,7 @@ static bool take_entry(reader *r) {
     if (TMI_UNLIKELY(t->name_len == 12 && memcmp(t->name, "__metadata__", 12) == 0))
         return false;
     settle(r, t, k);
-    if (r->count >= NAMES_AHEAD && !index_names(r, r->count - NAMES_AHEAD + 1))
+    if (r->count - r->indexed == NAMES_AHEAD && !index_next(r))
         return false;
     r->hashes[r->count % NAMES_AHEAD] = hash;
     r->count++;
@@ -362,7 +395,7 @@ static bool take_padding(reader *r) {
 
 /* Room for tensors and names; how many there will be is guessed from the first ones. */
 static bool take_tables(reader *r, size_t length) {
-    enum { SAMPLE = 4096 };
+    enum { SAMPLE = 512 };
     tmi_header *h = r->header;
     size_t most = length / ENTRY_AT_LEAST + 1, braces = 1;
     size_t sample = r->end - r->at < SAMPLE ? (size_t)(r->end - r->at) : SAMPLE;
@@ -393,8 +426,7 @@ static bool take_all(reader *r, size_t length) {
         if (!want_entry(r) || !take_entry(r))
             return false;
     while (TAKE(r, ","));
-    return TAKE(r, "}") && take_padding(r) && r->expected == r->data_size &&
-           index_names(r, r->count);
+    return TAKE(r, "}") && take_padding(r) && r->expected == r->data_size && index_rest(r);
 }
 
 tenmap_status tmi_canonical_parse(tmi_header *header, const tmi_place *place, const tmi_file *file,

@@ -24,11 +24,13 @@
 #define TMI_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TMI_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define TMI_NOINLINE __attribute__((noinline))
+#define TMI_INLINE inline __attribute__((always_inline))
 #else
 #define TMI_PRINTF(at, first)
 #define TMI_LIKELY(x) (x)
 #define TMI_UNLIKELY(x) (x)
 #define TMI_NOINLINE
+#define TMI_INLINE inline
 #endif
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -161,6 +163,11 @@ typedef struct tmi_slot {
     uint16_t len;    /* of the name; UINT16_MAX: that or more */
     const char *name;
 } tmi_slot;
+
+static inline tmi_slot tmi_slot_of(uint32_t record, uint64_t hash, const char *name, size_t len) {
+    uint16_t shown = len < UINT16_MAX ? (uint16_t)len : UINT16_MAX;
+    return (tmi_slot){record, (uint16_t)(hash >> 48), shown, name};
+}
 
 typedef struct tmi_names {
     tmi_block block;
