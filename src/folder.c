@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A numbered set that claims more files than this is not one. */
-enum { MOST_NUMBERED = 100000 };
-
 enum { CANDIDATE_INDEX, CANDIDATE_NUMBERED, CANDIDATE_SINGLE };
 
 typedef struct candidate {
@@ -68,7 +65,7 @@ static bool read_number(const char *name, size_t at, size_t end, unsigned *out) 
         return false;
     for (; at < end; at++) {
         value = value * 10 + (unsigned)(name[at] - '0');
-        if (value > MOST_NUMBERED)
+        if (value > TMI_MOST_SHARDS)
             return false;
     }
     *out = value;
