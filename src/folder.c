@@ -91,7 +91,8 @@ static bool parse_numbered(candidate *c) {
     c->digits_len = number_end - number_at;
     c->tail_at = number_end;
     return read_number(c->name, number_at, number_end, &c->number) &&
-           read_number(c->name, total_at, total_end, &c->total) && c->total > 0;
+           read_number(c->name, total_at, total_end, &c->total) && c->total > 0 &&
+           c->number <= c->total;
 }
 
 /* Whether a name looks like a part of a model, and as what. */
