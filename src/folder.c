@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A numbered set that claims more files than this is not one. */
-enum { MOST_NUMBERED = 100000 };
-
 enum { CANDIDATE_INDEX, CANDIDATE_NUMBERED, CANDIDATE_SINGLE };
 
 typedef struct candidate {
@@ -20,8 +17,10 @@ typedef struct candidate {
 } candidate;
 
 typedef struct candidates {
-    candidate *items;
+    candidate *items; /* by name */
     size_t count, capacity;
+    const candidate **numbered; /* the numbered ones: set after set, each by number */
+    size_t numbered_count;
     const char *folder;
     bool out_of_memory;
     bool other_index; /* a PyTorch or Flax index was seen */
@@ -66,7 +65,7 @@ static bool read_number(const char *name, size_t at, size_t end, unsigned *out) 
         return false;
     for (; at < end; at++) {
         value = value * 10 + (unsigned)(name[at] - '0');
-        if (value > MOST_NUMBERED)
+        if (value > TMI_MOST_SHARDS)
             return false;
     }
     *out = value;
@@ -92,7 +91,8 @@ static bool parse_numbered(candidate *c) {
     c->digits_len = number_end - number_at;
     c->tail_at = number_end;
     return read_number(c->name, number_at, number_end, &c->number) &&
-           read_number(c->name, total_at, total_end, &c->total) && c->total > 0;
+           read_number(c->name, total_at, total_end, &c->total) && c->total > 0 &&
+           c->number <= c->total;
 }
 
 /* Whether a name looks like a part of a model, and as what. */
@@ -158,43 +158,54 @@ static void free_candidates(candidates *list) {
     for (size_t i = 0; i < list->count; i++)
         free(list->items[i].name);
     free(list->items);
+    free(list->numbered);
 }
 
-/* Numbered sets. The items are sorted by name, but one set may use several digit widths. */
+/* Numbered sets. Sorting brings the members of each together, whatever their digit widths. */
 
-static bool same_set(const candidate *a, const candidate *b) {
-    return a->total == b->total && a->digits_at == b->digits_at &&
-           memcmp(a->name, b->name, a->digits_at) == 0 &&
-           strcmp(a->name + a->tail_at, b->name + b->tail_at) == 0;
+/* 0 if both are of one set: only the digits of the number differ. */
+static int by_set(const candidate *a, const candidate *b) {
+    if (a->digits_at != b->digits_at)
+        return a->digits_at < b->digits_at ? -1 : 1;
+    int order = memcmp(a->name, b->name, a->digits_at);
+    return order ? order : strcmp(a->name + a->tail_at, b->name + b->tail_at);
+}
+
+static int by_member(const void *a, const void *b) {
+    const candidate *x = *(const candidate *const *)a, *y = *(const candidate *const *)b;
+    int order = by_set(x, y);
+    if (order == 0 && x->number != y->number)
+        order = x->number < y->number ? -1 : 1;
+    return order ? order : strcmp(x->name, y->name);
+}
+
+static bool sort_numbered(candidates *list) {
+    list->numbered = tmi_calloc(list->count, sizeof *list->numbered);
+    if (!list->numbered)
+        return false;
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].kind == CANDIDATE_NUMBERED)
+            list->numbered[list->numbered_count++] = &list->items[i];
+    if (list->numbered_count)
+        qsort(list->numbered, list->numbered_count, sizeof *list->numbered, by_member);
+    return true;
 }
 
 typedef struct numbered_set {
-    const candidate *first; /* NULL: none */
-    size_t members;
-    bool from_zero, complete;
+    const candidate *const *members; /* by number; NULL: none */
+    size_t count;
+    bool complete;
 } numbered_set;
 
-/* The set that items[at] is the first member of; no set if an earlier item is in it. */
+/* The set that begins at numbered[at]. */
 static numbered_set set_at(const candidates *list, size_t at) {
-    const candidate *first = &list->items[at];
-    numbered_set set = {first, 0, false, false};
-    uint64_t sum = 0;
-    unsigned lowest = first->number, highest = first->number;
-    for (size_t i = 0; i < list->count; i++) {
-        const candidate *c = &list->items[i];
-        if (c->kind != CANDIDATE_NUMBERED || !same_set(c, first))
-            continue;
-        if (i < at)
-            return (numbered_set){NULL, 0, false, false};
-        set.members++;
-        sum += c->number;
-        lowest = c->number < lowest ? c->number : lowest;
-        highest = c->number > highest ? c->number : highest;
+    numbered_set set = {&list->numbered[at], 0, true};
+    const candidate *first = set.members[0];
+    for (; at < list->numbered_count && by_set(list->numbered[at], first) == 0; at++) {
+        set.complete = set.complete && list->numbered[at]->number == first->number + set.count;
+        set.count++;
     }
-    uint64_t n = first->total;
-    set.from_zero = lowest == 0;
-    set.complete = set.members == n && highest - lowest + 1 == n && lowest <= 1 &&
-                   sum == n * (n - 1) / 2 + (lowest ? n : 0);
+    set.complete = set.complete && first->number <= 1 && set.count == first->total;
     return set;
 }
 
@@ -209,13 +220,8 @@ static tenmap_status choose_one(tmi_choice *choice, const char *name, tenmap_err
     return tmi_fail_memory(error, strlen(name), "a file name");
 }
 
-/* The member with this number: as it is in the folder, or as it would be called. */
-static char *name_member(const candidates *list, const candidate *like, unsigned number) {
-    for (size_t i = 0; i < list->count; i++) {
-        const candidate *c = &list->items[i];
-        if (c->kind == CANDIDATE_NUMBERED && c->number == number && same_set(c, like))
-            return tmi_copy_text(c->name, strlen(c->name));
-    }
+/* What the member with this number would be called. */
+static char *name_missing(const candidate *like, unsigned number) {
     size_t room = strlen(like->name) + 16;
     char *name = malloc(room);
     if (name)
@@ -224,16 +230,22 @@ static char *name_member(const candidates *list, const candidate *like, unsigned
     return name;
 }
 
-static tenmap_status choose_set(tmi_choice *choice, const candidates *list, numbered_set set,
-                                tenmap_error *error) {
-    unsigned total = set.first->total, base = set.from_zero ? 0 : 1;
+/* One name for each number: as it is in the folder, or as it would be called. */
+static tenmap_status choose_set(tmi_choice *choice, numbered_set set, tenmap_error *error) {
+    const candidate *first = set.members[0];
+    unsigned total = first->total, number = first->number ? 1 : 0;
+    size_t at = 0;
     choice->is_set = true;
     choice->names = tmi_calloc(total, sizeof *choice->names);
-    for (unsigned i = 0; choice->names && i < total; i++) {
-        choice->names[i] = name_member(list, set.first, i + base);
-        if (!choice->names[i])
+    for (; choice->names && choice->count < total; number++) {
+        while (at < set.count && set.members[at]->number < number)
+            at++;
+        const candidate *here = at < set.count ? set.members[at] : NULL;
+        char *name = here && here->number == number ? tmi_copy_text(here->name, strlen(here->name))
+                                                    : name_missing(first, number);
+        if (!name)
             break;
-        choice->count++;
+        choice->names[choice->count++] = name;
     }
     if (choice->names && choice->count == total) {
         qsort(choice->names, total, sizeof *choice->names, by_text);
@@ -303,7 +315,7 @@ static tenmap_status fail_nothing(const candidates *list, tenmap_error *error) {
 static tenmap_status choose_among(tmi_choice *choice, const candidates *list, bool second_choice,
                                   bool *any, tenmap_error *error) {
     const candidate *index = NULL, *single = NULL;
-    numbered_set complete = {NULL, 0, false, false}, broken = complete;
+    numbered_set complete = {NULL, 0, false}, broken = complete;
     size_t indexes = 0, singles = 0, completes = 0, brokens = 0;
     for (size_t i = 0; i < list->count; i++) {
         const candidate *c = &list->items[i];
@@ -316,23 +328,23 @@ static tenmap_status choose_among(tmi_choice *choice, const candidates *list, bo
         } else if (c->kind == CANDIDATE_SINGLE) {
             single = c;
             singles++;
-        } else {
-            numbered_set set = set_at(list, i);
-            if (set.first && set.complete) {
-                complete = set;
-                completes++;
-            } else if (set.first) {
-                broken = set;
-                brokens++;
-            }
         }
+    }
+    for (size_t i = 0; i < list->numbered_count;) {
+        numbered_set set = set_at(list, i);
+        i += set.count;
+        if (set.members[0]->second_choice != second_choice)
+            continue;
+        *(set.complete ? &complete : &broken) = set;
+        ++*(set.complete ? &completes : &brokens);
     }
     if (indexes == 1)
         return choose_one(choice, index->name, error);
     if (indexes == 0 && completes == 1)
-        return choose_set(choice, list, complete, error);
-    if (indexes == 0 && completes == 0 && brokens == 1 && singles == 0)
-        return choose_set(choice, list, broken, error); /* opening it says what is missing */
+        return choose_set(choice, complete, error);
+    if (indexes == 0 && completes == 0 && brokens == 1 && singles == 0 &&
+        broken.count < broken.members[0]->total)
+        return choose_set(choice, broken, error); /* opening it says what is missing */
     if (indexes == 0 && completes == 0 && brokens == 0 && singles == 1)
         return choose_one(choice, single->name, error);
     return *any ? fail_ambiguous(list, second_choice, error) : TENMAP_OK;
@@ -358,14 +370,14 @@ tenmap_status tmi_folder_choose(tmi_choice *choice, const char *path, tenmap_err
     *choice = (tmi_choice){.count = 0};
     int failed = tmi_folder_list(path, add_candidate, &list);
     tenmap_status status;
-    if (list.out_of_memory) {
+    if (list.count)
+        qsort(list.items, list.count, sizeof *list.items, by_candidate_name);
+    if (list.out_of_memory || !sort_numbered(&list)) {
         status = tmi_fail_memory(error, list.count, "the names in a folder");
     } else if (failed) {
         status =
             tmi_fail_os(error, failed, "%s: cannot list the folder", tmi_quote_path(path).text);
     } else {
-        if (list.count)
-            qsort(list.items, list.count, sizeof *list.items, by_candidate_name);
         status = choose(choice, &list, error);
     }
     free_candidates(&list);

@@ -207,6 +207,13 @@ static bool number_files(index_parser *p) {
             index->file_count++;
     }
     tmi_names_free(&seen);
+    if (index->file_count > TMI_MOST_SHARDS) {
+        p->failed = tmi_fail(p->error, TENMAP_ERR_LIMIT,
+                             "%s: the index names %llu files, over the limit of %d shards",
+                             tmi_quote_path(p->place->path).text, (ull)index->file_count,
+                             (int)TMI_MOST_SHARDS);
+        return false;
+    }
     qsort(index->files, index->file_count, sizeof *index->files, by_file_name);
     for (size_t i = 0; i < index->listing_count; i++) {
         tmi_listed_file key = {p->files[i].bytes, p->files[i].len};

@@ -338,6 +338,8 @@ void tmi_choice_free(tmi_choice *choice);
 
 /* The default of options.max_header_bytes, the reference's. */
 enum { TMI_HEADER_LIMIT = 100000000 };
+/* More shards than this are an attack on memory, not a model: each costs about 1.5 KB to try. */
+enum { TMI_MOST_SHARDS = 100000 };
 /* Enough of a file's beginning to know what it is. */
 enum { TMI_START = 512 };
 

@@ -78,7 +78,7 @@ static bool take_escape(tmi_json *json, char **at, char **to) {
     static const char from_letters[] = "\"\\/bfnrt", to_bytes[] = "\"\\/\b\f\n\r\t";
     char letter = (*at)[1];
     if (letter == 'u') {
-        uint32_t c;
+        uint32_t c = 0;
         ++*at;
         if (!unicode_escape(json, at, &c))
             return false;
