@@ -393,15 +393,25 @@ static bool take_padding(reader *r) {
     }
 }
 
-/* Room for tensors and names; how many there will be is guessed from the first ones. */
+/* How many tensors there will be, guessed from how far apart the first ones' braces are. */
+static size_t guess_count(const reader *r, size_t length) {
+    enum { SAMPLE = 4096 };
+    size_t sample = r->end - r->at < SAMPLE ? (size_t)(r->end - r->at) : SAMPLE, braces = 0;
+    const char *first = NULL, *last = NULL, *end = r->at + sample;
+    for (const char *at = r->at; (at = memchr(at, '{', (size_t)(end - at))); at++) {
+        first = first ? first : at;
+        last = at;
+        braces++;
+    }
+    if (braces < 2)
+        return braces;
+    return (size_t)((double)length / (double)(last - first) * (double)(braces - 1)) + 1;
+}
+
+/* Room for tensors and names. */
 static bool take_tables(reader *r, size_t length) {
-    enum { SAMPLE = 512 };
     tmi_header *h = r->header;
-    size_t most = length / ENTRY_AT_LEAST + 1, braces = 1;
-    size_t sample = r->end - r->at < SAMPLE ? (size_t)(r->end - r->at) : SAMPLE;
-    for (size_t i = 0; i < sample; i++)
-        braces += r->at[i] == '{';
-    size_t guess = (size_t)((double)braces * (double)length / (double)(sample + 1));
+    size_t most = length / ENTRY_AT_LEAST + 1, guess = guess_count(r, length);
     if (most > SIZE_MAX / sizeof *r->tensors || length > SIZE_MAX - WINDOW_PAD ||
         !tmi_block_take_dirty(&h->tensors, most * sizeof *r->tensors) ||
         !tmi_block_take_dirty(&h->text, length + WINDOW_PAD) ||

@@ -66,7 +66,7 @@ static uint32_t decode_one(const unsigned char *s, size_t left, size_t *size) {
 }
 
 static bool is_unprintable(uint32_t c) {
-    return c < 0x20 || (c >= 0x7f && c <= 0xa0) || (c >= 0x200b && c <= 0x200f) ||
+    return c < 0x20 || (c >= 0x7f && c <= 0xa0) || c == 0x061c || (c >= 0x200b && c <= 0x200f) ||
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 

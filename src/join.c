@@ -90,7 +90,7 @@ static tenmap_status check_listings(const joining *j) {
     if (lacking > 1)
         snprintf(more, sizeof more, "; %llu more %s listed in the wrong place too",
                  (ull)(lacking - 1), lacking == 2 ? "is" : "are");
-    return tmi_fail_at(j->error, TENMAP_ERR_FORMAT, (uint32_t)shard,
+    return tmi_fail_at(j->error, TENMAP_ERR_FORMAT, 0,
                        (uint64_t)(first->name - (const char *)j->index->text.bytes) - 1,
                        "%s: the index lists tensor %s in %s, which does not have it%s",
                        tmi_quote_path(tenmap_path(j->model)).text,

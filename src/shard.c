@@ -37,10 +37,10 @@ tenmap_status tmi_shard_read(const tmi_shard *shard, uint64_t offset, void *dst,
                     (ull)(offset + got));
     else
         tmi_fail(error, TENMAP_ERR_IO,
-                 "%s: cannot read %s%s: wanted %llu bytes at byte %llu, but the file now ends at "
-                 "byte %llu; it had %llu when it was opened: another program has truncated it",
+                 "%s: cannot read %s%s: wanted %llu bytes at byte %llu, got %llu: the file had %llu "
+                 "bytes when it was opened, and another program has truncated it",
                  tmi_quote_path(shard->shown).text, kind, what.text, (ull)size, (ull)offset,
-                 (ull)(offset + got), (ull)shard->file.size);
+                 (ull)got, (ull)shard->file.size);
     if (error) {
         error->status = TENMAP_ERR_IO;
         error->shard = tensor ? tensor->shard : 0;
