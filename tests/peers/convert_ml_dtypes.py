@@ -9,9 +9,9 @@ import sys
 
 SKIP = 77
 # A virtual environment made by scripts or by hand may hold the packages.
-VENV = os.environ.get("TENMAP_PEERS_PYTHON")
-if VENV and os.path.realpath(VENV) != os.path.realpath(sys.executable):
-    os.execv(VENV, [VENV] + sys.argv)
+OTHER = os.environ.pop("TENMAP_PEERS_PYTHON", None)
+if OTHER:
+    os.execv(OTHER, [OTHER] + sys.argv)
 try:
     import ml_dtypes
     import numpy as np
