@@ -188,7 +188,7 @@ typedef struct result {
 static result measure(run r) {
     result best = {0, 0, 0, 0, 0, 0};
     bool large = r.dst_bytes >= 16 << 20;
-    int rounds = r.dst_bytes >= 1 << 30 ? 9 : large ? 60 : 300;
+    int rounds = r.dst_bytes >= 1 << 30 ? 9 : large ? 60 : 150;
     rounds = option.quick ? rounds / 3 : rounds;
     for (int i = 0; i < rounds; i++) {
         run two = r;
@@ -201,7 +201,7 @@ static result measure(run r) {
         keep_least(&best.one, time_of(&r, work_convert));
         if (large || i % 10 == 0)
             keep_least(&best.two, time_of(&two, work_convert));
-        if (i % 3 == 0)
+        if (i % (rounds / 3) == 0)
             keep_least(&best.fresh, time_fresh(r));
     }
     return best;
