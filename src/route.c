@@ -292,6 +292,22 @@ static bool goes_around(uint64_t count, unsigned bits, uint32_t flags) {
     return bytes >= TMI_LEAST_STREAM && bytes >= tmi_cpu_stream_threshold();
 }
 
+/* Everything but the table, which only run_blocks needs. */
+static void make_plan(route_plan *plan, const tmi_elements *to, const tmi_elements *from,
+                      uint64_t count, uint32_t flags) {
+    plan->to = to->dtype;
+    plan->from = from->dtype;
+    plan->to_bits = tmi_dtypes[to->dtype].bits;
+    plan->from_bits = tmi_dtypes[from->dtype].bits;
+    plan->flags = flags & TENMAP_CONVERT_SATURATE;
+    plan->swap = plan->from_bits > 8 && from->little_endian != !TMI_BIG_ENDIAN;
+    plan->clamp = plan->use_table = plan->packed = false;
+    plan->first = plan->second = NULL;
+    plan->stream_copy = tmi_cpu_kernels()->stream_copy;
+    plan->stream = plan->stream_copy && goes_around(count, plan->to_bits, flags);
+    plan_kernels(plan, from->bit);
+}
+
 void tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, uint64_t count,
                uint32_t flags) {
     if (to.dtype == TENMAP_C64) { /* two F32 each */
@@ -313,15 +329,7 @@ void tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, u
     if (count == 0)
         return;
     route_plan plan;
-    plan.to = to.dtype, plan.from = from.dtype;
-    plan.to_bits = tmi_dtypes[to.dtype].bits, plan.from_bits = tmi_dtypes[from.dtype].bits;
-    plan.flags = flags & TENMAP_CONVERT_SATURATE;
-    plan.swap = plan.from_bits > 8 && from.little_endian != !TMI_BIG_ENDIAN;
-    plan.clamp = plan.use_table = plan.packed = false;
-    plan.first = plan.second = NULL;
-    plan.stream_copy = tmi_cpu_kernels()->stream_copy;
-    plan.stream = plan.stream_copy && goes_around(count, plan.to_bits, flags);
-    plan_kernels(&plan, from.bit);
+    make_plan(&plan, &to, &from, count, flags);
     if (to.dtype == from.dtype && !plan.swap && from.bit == 0) {
         copy_same(&plan, d, s, count);
         return;

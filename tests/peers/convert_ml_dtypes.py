@@ -1,0 +1,149 @@
+"""Conversions against numpy and ml_dtypes: convert_ml_dtypes.py LIBTENMAP.so
+
+All inputs of 8 and 16 bits and a sample of F32 and F64, between every pair of dtypes that both know.
+NaN compares as NaN only. Exits with 77, saying why, where numpy or ml_dtypes is missing.
+"""
+import ctypes
+import os
+import sys
+
+SKIP = 77
+# A virtual environment made by scripts or by hand may hold the packages.
+OTHER = os.environ.pop("TENMAP_PEERS_PYTHON", None)
+if OTHER:
+    os.execv(OTHER, [OTHER] + sys.argv)
+try:
+    import ml_dtypes
+    import numpy as np
+except ImportError as error:
+    print(f"skipped: {error}; pip install numpy ml_dtypes, or set TENMAP_PEERS_PYTHON")
+    sys.exit(SKIP)
+
+np.seterr(all="ignore")  # casting signalling NaNs is what this is about
+
+IDS = {name: i for i, name in enumerate(
+    "AS_STORED BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ "
+    "I16 U16 F16 BF16 I32 U32 F32 C64 F64 I64 U64".split())}
+
+FLOATS = {
+    "F8_E5M2": ml_dtypes.float8_e5m2, "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+    "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F32": np.float32, "F64": np.float64,
+}
+for ours, theirs in (("F8_E8M0", "float8_e8m0fnu"), ("F6_E2M3", "float6_e2m3fn"),
+                     ("F6_E3M2", "float6_e3m2fn"), ("F4", "float4_e2m1fn")):
+    if hasattr(ml_dtypes, theirs):
+        FLOATS[ours] = getattr(ml_dtypes, theirs)
+INTEGERS = {"BOOL": np.bool_, "I8": np.int8, "U8": np.uint8, "I16": np.int16, "U16": np.uint16,
+            "I32": np.int32, "U32": np.uint32, "I64": np.int64, "U64": np.uint64}
+BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
+
+
+def pack(codes, bits):
+    """One code per byte to a little-endian stream of bits."""
+    if bits == 8:
+        return codes
+    spread = (codes[:, None] >> np.arange(bits, dtype=np.uint8)) & 1
+    return np.packbits(spread.astype(np.uint8).ravel(), bitorder="little")
+
+
+def unpack(stream, bits, count):
+    if bits == 8:
+        return stream
+    spread = np.unpackbits(stream, count=count * bits, bitorder="little").reshape(count, bits)
+    return (spread << np.arange(bits, dtype=np.uint8)).sum(axis=1).astype(np.uint8)
+
+
+def source(name, dtype):
+    size = np.dtype(dtype).itemsize
+    bits = BITS.get(name, size * 8)
+    if bits <= 8:
+        codes = np.tile(np.arange(1 << bits, dtype=np.uint8), 9)
+        return codes % 2 == 1 if dtype is np.bool_ else codes.view(dtype)
+    if bits == 16:
+        return np.arange(65536, dtype=np.uint16).view(dtype)
+    rng = np.random.default_rng(7)
+    whole = rng.integers(0, 1 << bits, 200000, dtype=np.uint64)
+    whole >>= rng.integers(0, bits, 200000, dtype=np.uint64) if name in INTEGERS else np.uint64(0)
+    values = whole.astype(f"u{size}").view(dtype)
+    if name in INTEGERS:
+        return values
+    near = (rng.standard_normal(200000) * np.exp2(rng.integers(-30, 20, 200000))).astype(dtype)
+    ties = np.arange(65536, dtype=np.uint16).view(ml_dtypes.bfloat16).astype(np.float64)
+    with np.errstate(all="ignore"):
+        ties = (ties * (1 + 2.0 ** -9)).astype(dtype)
+    return np.concatenate([values, near, ties])
+
+
+def convert(library, to, to_dtype, name, values):
+    count = len(values)
+    bits = BITS.get(to, np.dtype(to_dtype).itemsize * 8)
+    data = values.view(np.uint8)
+    if name in BITS:
+        data = pack(data, BITS[name])
+    data = np.ascontiguousarray(data)
+    out = np.zeros((count * bits + 7) // 8, dtype=np.uint8)
+    status = library.tenmap_convert(
+        ctypes.c_uint32(IDS[to]), out.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(out.nbytes),
+        ctypes.c_uint32(IDS[name]), data.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(count),
+        ctypes.c_uint32(0), None)
+    if status != 0:
+        sys.exit(f"{name} to {to}: status {status}")
+    return unpack(out, bits, count).view(to_dtype) if to in BITS else out.view(to_dtype)
+
+
+def cast(values, to_dtype):
+    """Their conversion; where they have none between two small floats, by way of F32, exactly."""
+    try:
+        return values.astype(to_dtype)
+    except TypeError:
+        return values.astype(np.float32).astype(to_dtype)
+
+
+def is_special(to, name, values, theirs):
+    """Where the two differ on purpose, with our rule in docs/format.md."""
+    wide = values.astype(np.float64)
+    skip = np.isnan(wide)
+    if to in BITS:  # there is no NaN to compare as; infinities clamp here
+        skip |= np.isinf(wide)
+    if to == "F8_E8M0":  # zero and negatives are NaN here, subnormals round
+        skip |= ~(wide >= 2.0 ** -126)
+    if name == "U64" or name == "I64":
+        # numpy converts these by way of F64 or F32, so only what those hold exactly can be compared.
+        skip |= np.abs(wide) >= 2.0 ** 24
+    elif name in ("I32", "U32", "F64") and np.dtype(theirs.dtype).itemsize < 4:
+        # ml_dtypes rounds these to F32 first: compare what F32 holds.
+        with np.errstate(all="ignore"):
+            skip |= wide.astype(np.float32).astype(np.float64) != wide
+    return skip
+
+
+def main():
+    library = ctypes.CDLL(sys.argv[1])
+    library.tenmap_convert.restype = ctypes.c_int32
+    pairs = compared = 0
+    for name, dtype in {**FLOATS, **INTEGERS}.items():
+        values = source(name, dtype)
+        for to, to_dtype in FLOATS.items():
+            if to == name:
+                continue
+            ours = convert(library, to, to_dtype, name, values)
+            with np.errstate(all="ignore"):
+                theirs = cast(values, to_dtype)
+                skip = is_special(to, name, values, theirs)
+            a, b = ours[~skip], theirs[~skip]
+            nan = np.isnan(a.astype(np.float64)) & np.isnan(b.astype(np.float64))
+            same = nan | (a.view(f"u{a.itemsize}") == b.view(f"u{b.itemsize}"))
+            if not same.all():
+                at = int(np.flatnonzero(~same)[0])
+                sys.exit(f"{name} to {to}: {(~same).sum()} differ, first {values[~skip][at]!r}: "
+                         f"{a[at]!r}, not {b[at]!r}")
+            nans = values.astype(np.float64)
+            if to not in BITS and np.isnan(nans).any():
+                assert np.isnan(ours[np.isnan(nans)].astype(np.float64)).all(), f"{name} to {to}"
+            pairs += 1
+            compared += len(a)
+    print(f"{pairs} pairs, {compared} elements equal those of ml_dtypes {ml_dtypes.__version__}")
+
+
+main()
