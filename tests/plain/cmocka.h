@@ -1,5 +1,5 @@
 /*
- * The few parts of cmocka that the conversion tests use, for targets that have no cmocka: put this
+ * The few parts of cmocka that the tests use, for targets that have no cmocka: put this
  * folder on the include path and the tests build without it. The first failure ends the program.
  */
 #ifndef TENMAP_PLAIN_CMOCKA_H
@@ -12,10 +12,13 @@
 struct CMUnitTest {
     const char *name;
     void (*test)(void **state);
+    int (*setup)(void **state);
 };
 
 #define cmocka_unit_test(function)                                                                 \
-    { #function, function }
+    { #function, function, NULL }
+#define cmocka_unit_test_setup(function, setup)                                                    \
+    { #function, function, setup }
 
 #define fail_msg(...)                                                                              \
     do {                                                                                           \
@@ -32,6 +35,9 @@ struct CMUnitTest {
     } while (0)
 #define assert_false(condition) assert_true(!(condition))
 #define assert_non_null(pointer) assert_true((pointer) != NULL)
+#define assert_null(pointer) assert_true((pointer) == NULL)
+#define assert_ptr_equal(a, b) assert_true((const void *)(a) == (const void *)(b))
+#define assert_int_not_equal(a, b) assert_true((a) != (b))
 #define assert_int_equal(a, b)                                                                     \
     do {                                                                                           \
         unsigned long long left_ = (unsigned long long)(a), right_ = (unsigned long long)(b);      \
@@ -39,20 +45,27 @@ struct CMUnitTest {
             fail_msg("%s: 0x%llx != 0x%llx", #a, left_, right_);                                   \
     } while (0)
 #define assert_string_equal(a, b) assert_true(strcmp((a), (b)) == 0)
+#define assert_string_not_equal(a, b) assert_true(strcmp((a), (b)) != 0)
 #define assert_memory_equal(a, b, size) assert_true(memcmp((a), (b), (size)) == 0)
+#define assert_memory_not_equal(a, b, size) assert_true(memcmp((a), (b), (size)) != 0)
 #define print_message(...) printf(__VA_ARGS__)
 
-static inline int plain_run_tests(const struct CMUnitTest *tests, size_t count) {
+static inline int plain_run_tests(const struct CMUnitTest *tests, size_t count,
+                                  int (*setup)(void **state), int (*teardown)(void **state)) {
+    void *state = NULL;
+    assert_true(!setup || setup(&state) == 0);
     for (size_t i = 0; i < count; i++) {
-        tests[i].test(NULL);
+        assert_true(!tests[i].setup || tests[i].setup(&state) == 0);
+        tests[i].test(&state);
         printf("ok %zu - %s\n", i + 1, tests[i].name);
         fflush(stdout);
     }
+    assert_true(!teardown || teardown(&state) == 0);
     printf("%zu tests passed\n", count);
     return 0;
 }
 
 #define cmocka_run_group_tests(tests, setup, teardown)                                             \
-    plain_run_tests(tests, sizeof(tests) / sizeof((tests)[0]))
+    plain_run_tests(tests, sizeof(tests) / sizeof((tests)[0]), setup, teardown)
 
 #endif
