@@ -1,5 +1,7 @@
 # The front door. CMake does the work; packagers call it themselves and never meet this file.
 
+MAKEFLAGS += --no-print-directory
+
 BUILD ?= build
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 RELEASE = $(BUILD)/release
