@@ -89,15 +89,19 @@ static inline uint32_t f32_from_magnitude(uint64_t magnitude, uint32_t sign, boo
     uint64_t left = magnitude << zeros;
     uint64_t kept = left >> 40, rest = left & (((uint64_t)1 << 40) - 1);
     uint64_t half = (uint64_t)1 << 39;
-    kept |= odd && rest;
-    kept += !odd && (rest > half || (rest == half && (kept & 1)));
+    /* Without branches: the bits of weights are a coin toss each. */
+    if (odd)
+        kept |= rest != 0;
+    else
+        kept += (rest | (kept & 1)) > half;
     /* The hidden bit counts as one in the exponent field. */
     return sign | (((uint32_t)(126 + 63 - zeros) << 23) + (uint32_t)kept);
 }
 
 static inline uint32_t f32_from_signed(int64_t v, bool odd) {
-    uint64_t magnitude = v < 0 ? -(uint64_t)v : (uint64_t)v;
-    return f32_from_magnitude(magnitude, v < 0 ? 0x80000000 : 0, odd);
+    uint64_t negative = (uint64_t)v >> 63;
+    uint64_t magnitude = ((uint64_t)v ^ -negative) + negative;
+    return f32_from_magnitude(magnitude, (uint32_t)negative << 31, odd);
 }
 
 static inline uint32_t f32_from_i32(uint32_t v) {
@@ -183,7 +187,7 @@ static inline uint64_t f64_from_magnitude(uint64_t magnitude, uint64_t sign) {
         return 0;
     unsigned zeros = leading_zeros(magnitude);
     uint64_t left = magnitude << zeros, kept = left >> 11, rest = left & 0x7ff;
-    kept += rest > 0x400 || (rest == 0x400 && (kept & 1));
+    kept += (rest | (kept & 1)) > 0x400;
     return sign | (((uint64_t)(1022 + 63 - zeros) << 52) + kept);
 }
 
