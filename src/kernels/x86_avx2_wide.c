@@ -56,53 +56,74 @@ AVX2_INLINE bool any_below_f32(__m256i magnitude) {
     return !_mm256_testc_si256(is_zero, is_small);
 }
 
-AVX2_INLINE __m128i f32_from_f64_avx2(__m256i bits) {
-    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi64x(INT64_MAX));
-    if (TMI_UNLIKELY(any_below_f32(magnitude)))
-        return f32_from_f64_one_by_one(bits, false);
-    return _mm_castps_si128(_mm256_cvtpd_ps(_mm256_castsi256_pd(bits)));
+/* The upper or lower halves of eight F64, in the order 0 1 4 5 2 3 6 7, which shuffles cost least.
+ */
+AVX2_INLINE __m256i upper_halves(__m256i a, __m256i b) {
+    return _mm256_castps_si256(
+        _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0xdd));
 }
 
-/* Shifts of the bits within F32's normal range; anything else is left to plain C. */
-AVX2_INLINE __m128i f32_odd_from_f64_avx2(__m256i bits) {
+AVX2_INLINE __m256i lower_halves(__m256i a, __m256i b) {
+    return _mm256_castps_si256(
+        _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88));
+}
+
+/* The exponents of F64 that are F32's least normal and its first beyond the last, as upper halves.
+ */
+enum { LEAST_NORMAL = 897 << 20, BEYOND_NORMAL = 1151 << 20 };
+
+AVX2_INLINE __m256i f32_from_f64_slowly(__m256i a, __m256i b, bool odd) {
+    return _mm256_set_m128i(f32_from_f64_one_by_one(b, odd), f32_from_f64_one_by_one(a, odd));
+}
+
+AVX2_INLINE __m256i f32_from_f64_avx2(__m256i a, __m256i b) {
+    const __m256i magnitude = _mm256_set1_epi64x(INT64_MAX);
+    __m256i upper = _mm256_and_si256(upper_halves(a, b), _mm256_set1_epi32(INT32_MAX));
+    __m256i is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(LEAST_NORMAL), upper);
+    if (TMI_UNLIKELY(!_mm256_testz_si256(is_small, is_small)) &&
+        (any_below_f32(_mm256_and_si256(a, magnitude)) ||
+         any_below_f32(_mm256_and_si256(b, magnitude))))
+        return f32_from_f64_slowly(a, b, false);
+    __m128 low = _mm256_cvtpd_ps(_mm256_castsi256_pd(a));
+    __m128 high = _mm256_cvtpd_ps(_mm256_castsi256_pd(b));
+    return _mm256_castps_si256(_mm256_set_m128(high, low));
+}
+
+/* Shifts of the bits within F32's normal range; anything else but zero is left to plain C. */
+AVX2_INLINE __m256i f32_odd_from_f64_avx2(__m256i a, __m256i b) {
     const __m256i zero = _mm256_setzero_si256();
-    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi64x(INT64_MAX));
-    __m256i too_large =
-        _mm256_cmpgt_epi64(magnitude, _mm256_set1_epi64x(((long long)1151 << 52) - 1));
-    if (TMI_UNLIKELY(!_mm256_testz_si256(too_large, too_large) || any_below_f32(magnitude)))
-        return f32_from_f64_one_by_one(bits, true);
-    __m256i v = _mm256_sub_epi64(_mm256_srli_epi64(magnitude, 29),
-                                 _mm256_set1_epi64x((long long)896 << 23));
-    __m256i rest = _mm256_and_si256(bits, _mm256_set1_epi64x(0x1fffffff));
-    __m256i is_exact = _mm256_cmpeq_epi64(rest, zero);
-    v = _mm256_or_si256(v, _mm256_andnot_si256(is_exact, _mm256_set1_epi64x(1)));
-    v = _mm256_andnot_si256(_mm256_cmpeq_epi64(magnitude, zero), v);
-    __m256i sign = _mm256_srli_epi64(_mm256_xor_si256(bits, magnitude), 32);
-    v = _mm256_or_si256(v, sign);
-    v = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
-    return _mm256_castsi256_si128(v);
+    __m256i upper = upper_halves(a, b), lower = lower_halves(a, b);
+    __m256i magnitude = _mm256_and_si256(upper, _mm256_set1_epi32(INT32_MAX));
+    __m256i is_zero = _mm256_cmpeq_epi32(_mm256_or_si256(magnitude, lower), zero);
+    __m256i too_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(LEAST_NORMAL), magnitude);
+    __m256i too_large = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(BEYOND_NORMAL - 1));
+    __m256i out = _mm256_or_si256(_mm256_andnot_si256(is_zero, too_small), too_large);
+    if (TMI_UNLIKELY(!_mm256_testz_si256(out, out)))
+        return f32_from_f64_slowly(a, b, true);
+    __m256i v = _mm256_or_si256(_mm256_slli_epi32(magnitude, 3), _mm256_srli_epi32(lower, 29));
+    v = _mm256_sub_epi32(v, _mm256_set1_epi32((int)(896u << 23)));
+    __m256i is_exact = _mm256_cmpeq_epi32(_mm256_slli_epi32(lower, 3), zero);
+    v = _mm256_or_si256(v, _mm256_andnot_si256(is_exact, _mm256_set1_epi32(1)));
+    v = _mm256_andnot_si256(is_zero, v);
+    v = _mm256_or_si256(v, _mm256_xor_si256(upper, magnitude)); /* the sign */
+    return _mm256_permute4x64_epi64(v, 0xd8);
 }
 
 AVX2_INLINE void step_f64_to_f32(unsigned char *d, const unsigned char *s, bool stream,
                                  bool saturate) {
     (void)saturate;
     AVX2_UNROLL
-    for (size_t i = 0; i < 4; i++) {
-        __m128i low = f32_from_f64_avx2(avx2_load(s, i * 2));
-        __m128i high = f32_from_f64_avx2(avx2_load(s, i * 2 + 1));
-        avx2_store(d, i, _mm256_set_m128i(high, low), stream);
-    }
+    for (size_t i = 0; i < 4; i++)
+        avx2_store(d, i, f32_from_f64_avx2(avx2_load(s, i * 2), avx2_load(s, i * 2 + 1)), stream);
 }
 
 AVX2_INLINE void step_f64_to_odd(unsigned char *d, const unsigned char *s, bool stream,
                                  bool saturate) {
     (void)saturate;
     AVX2_UNROLL
-    for (size_t i = 0; i < 4; i++) {
-        __m128i low = f32_odd_from_f64_avx2(avx2_load(s, i * 2));
-        __m128i high = f32_odd_from_f64_avx2(avx2_load(s, i * 2 + 1));
-        avx2_store(d, i, _mm256_set_m128i(high, low), stream);
-    }
+    for (size_t i = 0; i < 4; i++)
+        avx2_store(d, i, f32_odd_from_f64_avx2(avx2_load(s, i * 2), avx2_load(s, i * 2 + 1)),
+                   stream);
 }
 
 AVX2_KERNEL(tmi_avx2_f32_to_f64, step_f32_to_f64, 32, 8)
