@@ -94,7 +94,7 @@ int tmi_file_read(const tmi_file *file, uint64_t offset, void *dst, size_t size,
     }
     while (*got < size) {
         size_t part = size - *got < READ_AT_MOST ? size - *got : READ_AT_MOST;
-        if (offset > INT64_MAX - *got)
+        if (offset > (uint64_t)INT64_MAX - *got)
             return EOVERFLOW;
         ssize_t n = pread(file->fd, (char *)dst + *got, part, (off_t)(offset + *got));
         if (n < 0 && errno == EINTR)

@@ -178,7 +178,7 @@ static bool parse_shape(parser *p, tenmap_tensor *t) {
         if (!tmi_json_expect(json, ']', "expected ',' or ']' in the shape"))
             return fail_json(p, NULL);
     }
-    if (p->dim - first > UINT32_MAX)
+    if ((uint64_t)(p->dim - first) > UINT32_MAX)
         return fail_json(p, "expected a shape of fewer than 2^32 dimensions");
     t->rank = (uint32_t)(p->dim - first);
     t->shape = t->rank ? first : no_dims;

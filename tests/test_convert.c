@@ -271,6 +271,8 @@ static void what_is_refused_writes_nothing(void **state) {
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         unsigned char src[32] = {0}, dst[32];
         tenmap_error error = {0};
+        if (sizeof(size_t) < 8 && strcmp(refusals[i].what, "just not overflowing") == 0)
+            continue; /* it does, where addresses are shorter */
         memset(dst, 0x77, sizeof dst);
         tenmap_status status =
             tenmap_convert(refusals[i].to, refusals[i].null_dst ? NULL : dst, refusals[i].dst_bytes,
