@@ -350,7 +350,9 @@ enum {
     /*
      * Unmaps the pages from this process and forgets prefetching of them that has not begun (32 MiB
      * under way may still come in). The page cache may keep them, as memory that the system can
-     * take at any time; views stay valid and load again when touched.
+     * take at any time; views stay valid and load again when touched. A system that maps files in
+     * huge pages (2 MiB) unmaps those at both ends whole: a neighbour there stays in the page cache
+     * and pays one fault when it is next touched.
      */
     TENMAP_ADVISE_RELEASE = 3,
     /*

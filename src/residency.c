@@ -112,15 +112,15 @@ static advice_subject subject_at(const tenmap_model *model, const tmi_span *span
 static tenmap_status fail_gone(const tenmap_model *model, const tmi_span *span, uint64_t at,
                                tenmap_error *error) {
     const tmi_file *file = &span->shard->file;
-    advice_subject about = subject_at(model, span, at);
     uint64_t now = file->size;
-    (void)tmi_file_changed(file, &now);
+    bool truncated = tmi_file_changed(file, &now) && now < span->end;
+    advice_subject about = subject_at(model, span, truncated && now > at ? now : at);
     tmi_fail_at(error, TENMAP_ERR_IO, about.shard, about.offset,
                 "%s: cannot bring in bytes %llu to %llu, stopped at byte %llu: %s (it had %llu "
                 "bytes when it was opened, %llu now)",
                 about.text, (ull)span->begin, (ull)span->end, (ull)about.offset,
-                now < span->end ? "another program has truncated the file"
-                                : "the file's storage could not be read",
+                truncated ? "another program has truncated the file"
+                          : "the file's storage could not be read",
                 (ull)file->size, (ull)now);
     if (error)
         error->os_error = EFAULT;
