@@ -171,7 +171,12 @@ typedef struct tenmap_metadata {
 /* options.backend */
 enum {
     TENMAP_BACKEND_MAP = 0, /* tensors are views into a read-only shared mapping */
-    TENMAP_BACKEND_READ = 1 /* no mapping: data is NULL, every access is a checked pread */
+    /*
+     * No mapping: data is NULL, every access is a checked pread. If the file's size or time of
+     * modification is no longer what it was when it was opened, the access is TENMAP_ERR_IO: the
+     * bytes would not be those that were opened.
+     */
+    TENMAP_BACKEND_READ = 1
 };
 
 /* options.flags */
@@ -312,6 +317,159 @@ TENMAP_API tenmap_status tenmap_read_slice(const tenmap_tensor *tensor, const ui
 /* File bytes [offset, offset+bytes) of the tensor as they are: any dtype, opaque ones included. */
 TENMAP_API tenmap_status tenmap_read_bytes(const tenmap_tensor *tensor, uint64_t offset,
                                            size_t bytes, void *dst, tenmap_error *error);
+
+/*
+ * Residency
+ *
+ * What of a mapped model is in memory. Opening brings nothing in, and the system loads pages as
+ * they are touched and drops them when memory is short; these calls say it in advance. They round
+ * to whole pages (4 KiB on most systems): bringing in and locking take every page that holds a byte
+ * of the tensor, releasing and unlocking only pages that hold nothing of another tensor, so a
+ * neighbour's data is never dropped by surprise. On a model with TENMAP_BACKEND_READ or in memory
+ * every advice does nothing, successfully.
+ *
+ * Thread rule: any number of threads may call these, on the same tensors too. A tensor that one
+ * thread releases while another uses it is only slower. After fork, prefetching and locks do not
+ * carry over to the child; it may give advice of its own.
+ */
+
+/* advice */
+enum {
+    /*
+     * Mapped and in memory when it returns. On a file that was truncated since, or whose storage
+     * fails, it returns TENMAP_ERR_IO with os_error EFAULT, and never raises a signal. Nothing
+     * holds the pages there: if they are more than fits, the first are gone at the end. What is
+     * being prefetched anyway is prefetched first, and waited for.
+     */
+    TENMAP_ADVISE_POPULATE = 1,
+    /*
+     * The same in the background, in the order of the calls, 16 MiB at a time, on one thread per
+     * model that starts with the first such advice and ends with tenmap_close. Nothing reports
+     * failure: whoever uses the bytes later meets it. POPULATE each part before it is used: to
+     * touch what is not there yet disturbs the reading, and is slower than no prefetching at all.
+     */
+    TENMAP_ADVISE_PREFETCH = 2,
+    /*
+     * Unmaps the pages from this process and forgets prefetching of them that has not begun (16 MiB
+     * under way may still come in). The page cache may keep them, as memory that the system can
+     * take at any time; views stay valid and load again when touched. A system that maps files in
+     * huge pages (2 MiB) unmaps those at both ends whole: a neighbour there stays in the page cache
+     * and pays one fault when it is next touched.
+     */
+    TENMAP_ADVISE_RELEASE = 3,
+    /*
+     * Brought in and kept. TENMAP_ERR_LIMIT if that is over the limit of this process. Locks do not
+     * nest. Locked pages must be unlocked before they can be released.
+     */
+    TENMAP_ADVISE_LOCK = 4,
+    TENMAP_ADVISE_UNLOCK = 5
+};
+
+/* One tensor of the model, or all of it with NULL. */
+TENMAP_API tenmap_status tenmap_advise(const tenmap_model *model, const tenmap_tensor *tensor,
+                                       uint32_t advice, tenmap_error *error);
+
+/*
+ * Several tensors at once, in any order; they are taken in file order. A page that two neighbours
+ * of the list share is inside. A tensor that is NULL or another model's is TENMAP_ERR_ARGUMENT,
+ * with its place in error.index; after another error, those before it in the file have been done.
+ */
+TENMAP_API tenmap_status tenmap_advise_list(const tenmap_model *model,
+                                            const tenmap_tensor *const *tensors, size_t count,
+                                            uint32_t advice, tenmap_error *error);
+
+/*
+ * How many bytes of the tensor (NULL: of all tensors) are mapped in this process, which is what its
+ * RSS counts; 0 with TENMAP_BACKEND_READ. TENMAP_ERR_UNSUPPORTED where the system does not tell
+ * (Linux tells). Each byte counts for its own tensor only, so answers add up. The answer may be old
+ * when it arrives.
+ */
+TENMAP_API tenmap_status tenmap_resident(const tenmap_model *model, const tenmap_tensor *tensor,
+                                         uint64_t *bytes, tenmap_error *error);
+
+/*
+ * How many bytes of them are in the page cache, whoever brought them in; 0 for a model in memory.
+ * Linux tells this only to those who own the file or may write to it: to others all bytes seem to
+ * be there.
+ */
+TENMAP_API tenmap_status tenmap_cached(const tenmap_model *model, const tenmap_tensor *tensor,
+                                       uint64_t *bytes, tenmap_error *error);
+
+/*
+ * Load
+ *
+ * Many tensors, or blocks of them, converted into the caller's buffers, on several threads, in the
+ * order in which they lie in the files, whatever their order here.
+ */
+
+/* One of them. Zero what you do not use. */
+typedef struct tenmap_request {
+    const tenmap_tensor *tensor;
+    const uint64_t *begin, *end; /* as in tenmap_read_slice; NULL, NULL: the whole tensor */
+    tenmap_dtype as;             /* TENMAP_AS_STORED: the tensor's own */
+    uint32_t flags;              /* TENMAP_CONVERT_* */
+    void *dst;                   /* of no other request, and not inside the model's data */
+    size_t dst_bytes;
+    uint64_t reserved[2]; /* 0 */
+} tenmap_request;
+
+/* load_options.flags */
+enum {
+    /*
+     * Checked reads, as with TENMAP_BACKEND_READ, even on a mapped model: a file that shrinks or
+     * changes is TENMAP_ERR_IO and no SIGBUS.
+     */
+    TENMAP_LOAD_READ = 1,
+    /*
+     * Likewise, around the page cache, which then keeps what it had: for models that are read once.
+     * Where the file system cannot, as TENMAP_LOAD_READ. While it runs, a load holds one more
+     * descriptor per shard.
+     */
+    TENMAP_LOAD_DIRECT = 2
+};
+
+/* Start from TENMAP_LOAD_OPTIONS_INIT; NULL means all defaults. */
+typedef struct tenmap_load_options {
+    size_t struct_size; /* sizeof(tenmap_load_options): lets the struct grow */
+    uint32_t threads;   /* 0: the library decides; at most 64 are used, the caller's among them */
+    uint32_t flags;     /* TENMAP_LOAD_* */
+    /*
+     * Called on the caller's thread every few MiB with the bytes of the file that are done, of all
+     * that were asked for: first with 0, last with total. Anything but 0 cancels, but for the last.
+     */
+    int (*progress)(void *ctx, uint64_t done, uint64_t total);
+    /*
+     * Called once for each request, never under a lock of the library: with TENMAP_OK on the thread
+     * that finished it, as soon as all of its dst is written, several at the same time on several
+     * threads; with another status on the caller's thread, when all others have stopped:
+     * TENMAP_ERR_CANCELLED for those that were left undone. Not at all if the arguments were wrong.
+     */
+    void (*done)(void *ctx, size_t request, tenmap_status status);
+    void *ctx; /* for both */
+} tenmap_load_options;
+
+#define TENMAP_LOAD_OPTIONS_INIT                                                                   \
+    { sizeof(tenmap_load_options), 0, 0, NULL, NULL, NULL }
+
+/*
+ * Loads all of them, or says which could not be: error.index is its number, the message names its
+ * tensor. All arguments are checked before a byte is written. With an error or a cancel
+ * (TENMAP_ERR_CANCELLED) every thread has stopped when it returns; what was written by then is not
+ * defined, but for requests that `done` reported as TENMAP_OK. The callbacks may use the model, but
+ * must not close it.
+ */
+TENMAP_API tenmap_status tenmap_load(const tenmap_model *model, const tenmap_request *requests,
+                                     size_t count, const tenmap_load_options *options,
+                                     tenmap_error *error);
+
+/*
+ * Memory for destinations: zeroed, aligned to 2 MiB, on huge pages where the system has them, which
+ * makes its first use several times cheaper than malloc's. Meant for whole models and layers, not
+ * for small pieces: each takes whole pages and one more. NULL if memory is out. NULL is fine to
+ * free; any thread may.
+ */
+TENMAP_API void *tenmap_alloc(size_t bytes);
+TENMAP_API void tenmap_free(void *memory);
 
 /*
  * Convert

@@ -254,6 +254,7 @@ static const struct {
     {EBADF, TENMAP_ERR_IO, "the descriptor is not open for reading"},
     {EAGAIN, TENMAP_ERR_IO, "the resource is not available now"},
     {EINVAL, TENMAP_ERR_IO, "the system does not take this request"},
+    {EFAULT, TENMAP_ERR_IO, "the memory for it cannot be used"},
     {ENODEV, TENMAP_ERR_IO, "this file system cannot map files (open with TENMAP_BACKEND_READ)"},
 #ifdef EOVERFLOW
     {EOVERFLOW, TENMAP_ERR_LIMIT, "the file is too large for this system"},

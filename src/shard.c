@@ -25,13 +25,22 @@ tenmap_status tmi_shard_read(const tmi_shard *shard, uint64_t offset, void *dst,
                              const tenmap_tensor *tensor, tenmap_error *error) {
     size_t got;
     int failed = tmi_file_read(&shard->file, offset, dst, size, &got);
-    if (!failed && got == size)
+    bool complete = !failed && got == size;
+    uint64_t size_now = offset + got;
+    if (complete && (!tensor || !tmi_file_changed(&shard->file, &size_now)))
         return TENMAP_OK;
     tmi_quoted what = {"the header"};
     if (tensor)
         what = tmi_quote(tensor->name, tensor->name_len);
     const char *kind = tensor ? "tensor " : "";
-    if (failed)
+    if (complete)
+        tmi_fail(error, TENMAP_ERR_IO,
+                 "%s: cannot trust %llu bytes of %s%s at byte %llu: another program has %s the "
+                 "file, which has %llu bytes now; it had %llu when it was opened: open it again",
+                 tmi_quote_path(shard->shown).text, (ull)size, kind, what.text, (ull)offset,
+                 size_now < shard->file.size ? "truncated" : "modified", (ull)size_now,
+                 (ull)shard->file.size);
+    else if (failed)
         tmi_fail_os(error, failed, "%s: cannot read %llu bytes of %s%s at byte %llu",
                     tmi_quote_path(shard->shown).text, (ull)(size - got), kind, what.text,
                     (ull)(offset + got));
@@ -44,7 +53,7 @@ tenmap_status tmi_shard_read(const tmi_shard *shard, uint64_t offset, void *dst,
     if (error) {
         error->status = TENMAP_ERR_IO;
         error->shard = tensor ? tensor->shard : 0;
-        error->offset = offset + got;
+        error->offset = complete ? offset : offset + got;
     }
     return TENMAP_ERR_IO;
 }
