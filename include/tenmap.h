@@ -10,23 +10,23 @@
  *    model and lives until tenmap_close. Views come one pointer at a time so that their structs can
  *    grow at the end: never copy an array of them, never assume their sizeof.
  *  - A model is immutable once open. Any number of threads may use it at the same time.
- * tenmap_close needs exclusivity: no other call and no use of a view may run beside it or follow
- * it.
+ *    tenmap_close needs exclusivity: no other call and no use of a view may run beside it or
+ *    follow it.
  *  - With TENMAP_BACKEND_MAP, `data` is the file itself. If another process truncates the file, or
  *    the storage under it fails, touching a page that is gone raises SIGBUS in the thread that
  *    touches it, inside the library too; if another process overwrites it, the bytes change under
  *    you. No library can prevent either. Where files may shrink (network folders, downloads in
  *    progress), open with TENMAP_BACKEND_READ: there every access is a checked read that returns
  *    TENMAP_ERR_IO. Replacing a file by rename is harmless: the model keeps the file that it
- * opened.
+ *    opened.
  *  - What the header says is checked completely inside tenmap_open. A model that opened cannot make
  *    the library read outside its file, whatever its bytes. What the tensors mean (values, names,
  *    shapes that your architecture expects) is not checked.
  *  - The library never prints, exits, aborts, or changes signals, locale or the floating-point
- * mode.
+ *    mode.
  *  - After fork, the child may go on reading. Each process closes its own handle.
- *  - A model holds one close-on-exec descriptor per shard until it is closed, and never opens a
- * path twice.
+ *  - A model holds one close-on-exec descriptor per shard until it is closed; once it is open, no
+ *    path is opened again.
  *
  * Units are bytes unless a name says otherwise; every length that is a size_t may be TENMAP_CSTR
  * for a NUL-terminated string where the comment says so. Paths are UTF-8 on every system.
@@ -40,6 +40,9 @@
 #define TENMAP_VERSION_MAJOR 0
 #define TENMAP_VERSION_MINOR 1
 #define TENMAP_VERSION_PATCH 0
+/* Of this header, as tenmap_version() says it of the library. */
+#define TENMAP_VERSION                                                                             \
+    (TENMAP_VERSION_MAJOR * 1000000u + TENMAP_VERSION_MINOR * 1000u + TENMAP_VERSION_PATCH)
 
 #if defined(_WIN32) && defined(TENMAP_BUILD_SHARED)
 #define TENMAP_API __declspec(dllexport)
@@ -74,7 +77,7 @@ enum {
     TENMAP_ERR_NOT_FOUND = 7,   /* file, shard, tensor */
     TENMAP_ERR_DTYPE = 8,       /* tenmap_view: the tensor has another dtype */
     TENMAP_ERR_ALIGNMENT = 9,   /* tenmap_view: the data is not aligned for its element */
-    TENMAP_ERR_RANGE = 10,      /* elements or bytes outside the tensor */
+    TENMAP_ERR_RANGE = 10,      /* outside the tensor, or outside the file (options.offset) */
     TENMAP_ERR_BUFFER = 11,     /* destination too small */
     TENMAP_ERR_NO_SPACE = 12,   /* disk full */
     TENMAP_ERR_CANCELLED = 13
@@ -118,12 +121,18 @@ typedef struct tenmap_error {
     uint32_t shard;    /* which shard, where one applies; else 0 */
     uint32_t reserved; /* 0 */
     uint64_t offset;   /* byte offset in that file, where one applies; else 0 */
-    uint64_t index;    /* which request, edit or tensor, where one applies; else 0 */
+    uint64_t index; /* which request, edit or tensor (in file order), where one applies; else 0 */
     char message[480]; /* NUL-terminated UTF-8, one sentence or two, no control characters */
 } tenmap_error;
 
 /* tenmap_tensor.flags */
-enum { TENMAP_TENSOR_ALIGNED = 1 /* the data is aligned for its element */ };
+enum {
+    /*
+     * The data is aligned for its element: 1 byte below 16 bits, 4 for C64. By its address where it
+     * is in memory, by its file offset with TENMAP_BACKEND_READ.
+     */
+    TENMAP_TENSOR_ALIGNED = 1
+};
 
 /* One tensor. Owned by the model, reached by pointer, valid until tenmap_close. */
 typedef struct tenmap_tensor {
@@ -187,7 +196,9 @@ enum {
      * overlap, never out of bounds.
      */
     TENMAP_OPEN_LENIENT = 1,
-    /* Open a model some of whose shards are missing: their tensors are absent (tenmap_missing_at).
+    /*
+     * Open a model some of whose shards are missing, even all: their tensors are absent
+     * (tenmap_missing_at). A shard that is there must be whole.
      */
     TENMAP_OPEN_PARTIAL = 2
 };
@@ -268,7 +279,7 @@ TENMAP_API const char *tenmap_path(const tenmap_model *model);
 TENMAP_API uint64_t tenmap_file_size(const tenmap_model *model);
 TENMAP_API size_t tenmap_shard_count(const tenmap_model *model);
 TENMAP_API const tenmap_shard *tenmap_shard_at(const tenmap_model *model, size_t i);
-/* The file names of shards that TENMAP_OPEN_PARTIAL found missing; NULL past the end. */
+/* The shards that TENMAP_OPEN_PARTIAL found missing, as the index names them; NULL past the end. */
 TENMAP_API size_t tenmap_missing_count(const tenmap_model *model);
 TENMAP_API const char *tenmap_missing_at(const tenmap_model *model, size_t i);
 /* All shards' __metadata__ in shard order, each in header order. */
@@ -278,7 +289,10 @@ TENMAP_API const tenmap_metadata *tenmap_metadata_at(const tenmap_model *model, 
 TENMAP_API const char *tenmap_metadata_get(const tenmap_model *model, const char *key);
 /* The index's text as read, NUL-terminated, its length in *len (may be NULL); NULL if no index. */
 TENMAP_API const char *tenmap_index_json(const tenmap_model *model, size_t *len);
-/* The dtype as the header writes it: the one way to tell what a TENMAP_OPAQUE tensor is. */
+/*
+ * The dtype as the header writes it, until close: the one way to tell what a TENMAP_OPAQUE tensor is.
+ * Unescaped text from the file; "UNKNOWN" for NULL.
+ */
 TENMAP_API const char *tenmap_dtype_text(const tenmap_tensor *tensor);
 
 /*

@@ -67,7 +67,7 @@ typedef struct tmi_list {
     size_t used, shown, count;
 } tmi_list;
 
-void tmi_list_add(tmi_list *list, const char *name);
+void tmi_list_add(tmi_list *list, const char *name, size_t len);
 const char *tmi_list_end(tmi_list *list);
 
 /* Fills *error if there is one, and returns status so that callers can `return tmi_fail(...)`. */
@@ -327,6 +327,8 @@ typedef struct tmi_header {
     size_t metadata_count, metadata_capacity;
 } tmi_header;
 
+/* Whether the length field, the first 8 bytes of a file of `size`, passes rules 1 to 3. */
+bool tmi_header_plausible(const unsigned char *start, size_t len, uint64_t size, uint64_t limit);
 /*
  * Rules 1 to 3: the length of the JSON text, from the first bytes of a file of place->size bytes
  * (`len` of them, at least 8 where the file has them; more help to recognise foreign files).
@@ -394,8 +396,8 @@ void tmi_choice_free(tmi_choice *choice);
 
 /* shard.c: one file of a model. */
 
-/* The default of options.max_header_bytes, the reference's. */
-enum { TMI_HEADER_LIMIT = 100000000 };
+/* options.max_header_bytes, or its default, the reference's. */
+uint64_t tmi_header_limit(const tenmap_options *options);
 /* More shards than this are an attack on memory, not a model: each costs about 1.5 KB to try. */
 enum { TMI_MOST_SHARDS = 100000 };
 /* Enough of a file's beginning to know what it is. */
@@ -406,6 +408,7 @@ typedef struct tmi_shard {
     tmi_file file;
     tmi_header header;
     char *path;        /* owned; NULL stands for "" */
+    const char *name;  /* the part of the path that the index or the set gives */
     uint64_t size;     /* the model's length in the file, from options.offset on */
     const char *shown; /* the path for errors */
 } tmi_shard;

@@ -4,6 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a caller who asked for a view as another dtype can do instead. */
+static const char *way_out(const tenmap_tensor *t, tenmap_dtype dtype) {
+    if (t->dtype == TENMAP_OPAQUE)
+        return " (tenmap_read_bytes copies its bytes)";
+    return tmi_convert_check(dtype, t->dtype, 0, NULL) == TENMAP_OK
+               ? " (tenmap_read converts into a buffer)"
+               : "";
+}
+
 const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error *error) {
     if (!t) {
         tmi_fail(error, TENMAP_ERR_ARGUMENT,
@@ -12,9 +21,8 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
     }
     unsigned align = t->dtype == TENMAP_OPAQUE ? 1 : tmi_dtypes[t->dtype].align;
     if (dtype != TENMAP_AS_STORED && dtype != t->dtype)
-        TMI_FAIL_TENSOR(error, TENMAP_ERR_DTYPE, t,
-                        "it holds %s, not %s (tenmap_read converts into a buffer)",
-                        tmi_stored_dtype(t).text, tenmap_dtype_name(dtype));
+        TMI_FAIL_TENSOR(error, TENMAP_ERR_DTYPE, t, "it holds %s, not %s%s",
+                        tmi_stored_dtype(t).text, tenmap_dtype_name(dtype), way_out(t, dtype));
     else if (!t->data)
         TMI_FAIL_TENSOR(
             error, TENMAP_ERR_UNSUPPORTED, t,
@@ -28,9 +36,9 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
             tenmap_dtype_name(t->dtype));
     else if (!(t->flags & TENMAP_TENSOR_ALIGNED))
         TMI_FAIL_TENSOR(error, TENMAP_ERR_ALIGNMENT, t,
-                        "its data at byte %llu is not aligned for %s, which wants a multiple of %u "
-                        "(tenmap_read copies it)",
-                        (ull)t->file_offset, tenmap_dtype_name(t->dtype), align);
+                        "its data, at byte %llu of the file, has an address that is no multiple "
+                        "of %u, as %s wants it (tenmap_read copies it)",
+                        (ull)t->file_offset, align, tenmap_dtype_name(t->dtype));
     else
         return t->data;
     return NULL;
