@@ -93,6 +93,7 @@ typedef struct products {
     const uint16_t **matrices;
     size_t count;
     float (*dot)(const uint16_t *);
+    const tenmap_model *waits_for; /* each matrix is populated before it is used; NULL: touched */
 } products;
 
 static void multiply(void *ctx, unsigned i, unsigned threads) {
@@ -100,9 +101,13 @@ static void multiply(void *ctx, unsigned i, unsigned threads) {
     size_t first = (size_t)WEIGHTS_WIDTH * i / threads;
     size_t last = (size_t)WEIGHTS_WIDTH * (i + 1) / threads;
     float sum = 0;
-    for (size_t m = 0; m < p->count; m++)
+    for (size_t m = 0; m < p->count; m++) {
+        if (p->waits_for)
+            (void)tenmap_advise(p->waits_for, tenmap_at(p->waits_for, m), TENMAP_ADVISE_POPULATE,
+                                NULL);
         for (size_t row = first; row < last; row++)
             sum += p->dot(p->matrices[m] + row * WEIGHTS_WIDTH);
+    }
     sink = sum;
 }
 
@@ -121,11 +126,13 @@ static bool take_matrices(const tenmap_model *model, products *p) {
 /* From nothing to the last weight used; 0 on failure. */
 static uint64_t open_and_multiply(const char *path, unsigned threads, uint32_t advice) {
     tenmap_model *model;
-    products p = {NULL, 0, best_dot()};
+    products p = {NULL, 0, best_dot(), NULL};
     uint64_t start = now_ns();
     if (tenmap_open(path, NULL, &model, NULL) != TENMAP_OK)
         return 0;
     bool good = take_matrices(model, &p);
+    if (advice == TENMAP_ADVISE_PREFETCH)
+        p.waits_for = model;
     if (advice)
         good = tenmap_advise(model, NULL, advice, NULL) == TENMAP_OK && good;
     if (good)
@@ -138,7 +145,7 @@ static uint64_t open_and_multiply(const char *path, unsigned threads, uint32_t a
 
 /* The products alone, on a model that is mapped completely. */
 static uint64_t multiply_mapped(const tenmap_model *model, unsigned threads) {
-    products p = {NULL, 0, best_dot()};
+    products p = {NULL, 0, best_dot(), NULL};
     if (!take_matrices(model, &p))
         return 0;
     uint64_t start = now_ns();

@@ -338,17 +338,19 @@ enum {
     /*
      * Mapped and in memory when it returns. On a file that was truncated since, or whose storage
      * fails, it returns TENMAP_ERR_IO with os_error EFAULT, and never raises a signal. Nothing
-     * holds the pages there: if they are more than fits, the first are gone at the end.
+     * holds the pages there: if they are more than fits, the first are gone at the end. What is
+     * being prefetched anyway is prefetched first, and waited for.
      */
     TENMAP_ADVISE_POPULATE = 1,
     /*
-     * The same in the background, in the order of the calls, 32 MiB at a time, on one thread per
+     * The same in the background, in the order of the calls, 16 MiB at a time, on one thread per
      * model that starts with the first such advice and ends with tenmap_close. Nothing reports
-     * failure: whoever uses the bytes later meets it.
+     * failure: whoever uses the bytes later meets it. POPULATE each part before it is used: to
+     * touch what is not there yet disturbs the reading, and is slower than no prefetching at all.
      */
     TENMAP_ADVISE_PREFETCH = 2,
     /*
-     * Unmaps the pages from this process and forgets prefetching of them that has not begun (32 MiB
+     * Unmaps the pages from this process and forgets prefetching of them that has not begun (16 MiB
      * under way may still come in). The page cache may keep them, as memory that the system can
      * take at any time; views stay valid and load again when touched. A system that maps files in
      * huge pages (2 MiB) unmaps those at both ends whole: a neighbour there stays in the page cache

@@ -521,6 +521,9 @@ int tmi_populate(tmi_span span, uint64_t *at);
 tenmap_status tmi_prefetch_add(const tenmap_model *model, tmi_span span, tenmap_error *error);
 /* Forgets those that wait and lie inside the span. */
 void tmi_prefetch_drop(const tenmap_model *model, tmi_span span);
+/* If bytes of the span are to be prefetched, has them prefetched first, and waits until they are.
+ */
+void tmi_prefetch_wait(const tenmap_model *model, tmi_span span);
 /* Stops after the window under way and joins the thread. Part of closing. */
 void tmi_prefetch_end(tenmap_model *model);
 

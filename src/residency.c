@@ -150,6 +150,7 @@ typedef tenmap_status advice_act(const tenmap_model *model, tmi_span span, tenma
 
 static tenmap_status act_populate(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     uint64_t at;
+    tmi_prefetch_wait(model, span);
     int failed = tmi_populate(span, &at);
     if (failed == EFAULT)
         return fail_gone(model, &span, at, error);

@@ -190,6 +190,48 @@ static const char *sparse_model(void **state, uint64_t size) {
     return path;
 }
 
+/* From several threads, at places that are done, under way and far behind in the queue. */
+static void *populate_parts(void *arg) {
+    const tenmap_model *m = arg;
+    for (size_t i = 0; i < tenmap_count(m); i++) {
+        const tenmap_tensor *t = tenmap_at(m, i % 3 ? i : tenmap_count(m) - 1 - i);
+        if (tenmap_advise(m, t, TENMAP_ADVISE_POPULATE, NULL) != TENMAP_OK)
+            return arg;
+        (void)*(const volatile char *)t->data;
+    }
+    return NULL;
+}
+
+static void populating_what_is_being_prefetched_waits_for_it(void **state) {
+    enum { PART = 5000001, PARTS = 30 };
+    char json[4096] = "";
+    const char *path = in_folder(state, "parts.safetensors");
+    for (int i = 0; i < PARTS; i++)
+        sprintf(json + strlen(json),
+                "%s\"t%d\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[%d,%d]}",
+                i ? "," : "{", i, PART, i * PART, (i + 1) * PART);
+    strcat(json, "}");
+    write_model(path, json, 0);
+    assert_int_equal(truncate(path, (off_t)(8 + strlen(json) + (size_t)PART * PARTS)), 0);
+    alarm(120); /* a wait without end is a failure */
+    for (int round = 0; round < 3; round++) {
+        tenmap_model *m = must_open(path, NULL);
+        pthread_t threads[3];
+        advise(m, NULL, TENMAP_ADVISE_PREFETCH);
+        advise(m, "t7", TENMAP_ADVISE_PREFETCH);
+        for (size_t i = 0; i < COUNT(threads); i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, populate_parts, m), 0);
+        for (size_t i = 0; i < COUNT(threads); i++) {
+            void *failed;
+            pthread_join(threads[i], &failed);
+            assert_null(failed);
+        }
+        assert_int_equal(resident(m, NULL), (uint64_t)PART * PARTS);
+        tenmap_close(m);
+    }
+    alarm(0);
+}
+
 static void closing_and_releasing_cancel_what_waits(void **state) {
     const char *path = sparse_model(state, UINT64_C(40) << 30);
     tenmap_model *m = must_open(path, NULL);
@@ -474,6 +516,7 @@ int main(void) {
                                empty_folder),
         cmocka_unit_test_setup(releasing_never_drops_a_neighbours_page, empty_folder),
         cmocka_unit_test_setup(prefetching_goes_on_in_the_background, empty_folder),
+        cmocka_unit_test_setup(populating_what_is_being_prefetched_waits_for_it, empty_folder),
         cmocka_unit_test_setup(closing_and_releasing_cancel_what_waits, empty_folder),
         cmocka_unit_test_setup(models_that_are_not_mapped_take_every_advice, empty_folder),
         cmocka_unit_test_setup(cached_bytes_are_those_of_the_page_cache, empty_folder),
