@@ -2,7 +2,7 @@
  * tenmap_load beside the best loops that one would write by hand for the same work: every tensor of
  * a BF16 model into memory that is there already, as BF16 and as F32, on two threads.
  *
- *     bench_load make FILE TENSORS
+ *     bench_load make FILE TENSORS DTYPE
  *     bench_load run FILE ROUNDS
  *
  * `run` prints lines of NAME NANOSECONDS, the least of all rounds; all times begin before the file
@@ -243,11 +243,11 @@ static int run_all(const char *path, int rounds) {
 }
 
 int main(int argc, char **argv) {
-    int number = argc == 4 ? atoi(argv[3]) : 0;
-    if (number > 0 && strcmp(argv[1], "make") == 0)
-        return !weights_write(argv[2], (size_t)number);
-    if (number > 0 && strcmp(argv[1], "run") == 0)
+    int number = argc >= 4 ? atoi(argv[3]) : 0;
+    if (number > 0 && argc == 5 && strcmp(argv[1], "make") == 0)
+        return !weights_write(argv[2], (size_t)number, argv[4]);
+    if (number > 0 && argc == 4 && strcmp(argv[1], "run") == 0)
         return run_all(argv[2], number);
-    fprintf(stderr, "usage: bench_load make FILE TENSORS | run FILE ROUNDS\n");
+    fprintf(stderr, "usage: bench_load make FILE TENSORS DTYPE | run FILE ROUNDS\n");
     return 2;
 }

@@ -155,43 +155,43 @@ static uint64_t multiply_mapped(const tenmap_model *model, unsigned threads) {
     return end - start;
 }
 
-/* Reads around the page cache, in blocks that the threads take in order. */
+/* Reads around the page cache, in blocks that the threads take in order, into huge pages. */
+enum { READERS_AT_MOST = 4, DIRECT_BLOCK = 4 << 20 };
+
 typedef struct direct_read {
     int fd;
-    uint64_t size, block;
+    uint64_t size;
+    char *buffers; /* one block each */
     atomic_uint_fast64_t next;
     atomic_bool failed;
 } direct_read;
 
 static void read_blocks(void *ctx, unsigned i, unsigned threads) {
     direct_read *d = ctx;
-    void *buffer;
-    (void)i, (void)threads;
-    if (posix_memalign(&buffer, 4096, d->block) != 0) {
-        d->failed = true;
-        return;
-    }
+    (void)threads;
     for (;;) {
-        uint64_t at = atomic_fetch_add(&d->next, d->block);
+        uint64_t at = atomic_fetch_add(&d->next, DIRECT_BLOCK);
         if (at >= d->size)
             break;
-        if (pread(d->fd, buffer, d->block, (off_t)at) <= 0)
+        if (pread(d->fd, d->buffers + (size_t)i * DIRECT_BLOCK, DIRECT_BLOCK, (off_t)at) <= 0)
             d->failed = true;
     }
-    free(buffer);
 }
 
 /* 0 where the file system has no such reads. */
-static uint64_t read_direct(const char *path, unsigned threads, uint64_t block) {
+static uint64_t read_direct(const char *path, unsigned threads) {
     struct stat st;
-    direct_read d = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT), .block = block};
-    if (d.fd < 0 || fstat(d.fd, &st) != 0)
+    direct_read d = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT)};
+    d.buffers = tenmap_alloc((size_t)READERS_AT_MOST * DIRECT_BLOCK);
+    if (d.fd < 0 || fstat(d.fd, &st) != 0 || !d.buffers)
         return 0;
+    memset(d.buffers, 1, (size_t)READERS_AT_MOST * DIRECT_BLOCK);
     d.size = (uint64_t)st.st_size;
     uint64_t start = now_ns();
     on_threads(threads, read_blocks, &d);
     uint64_t end = now_ns();
     close(d.fd);
+    tenmap_free(d.buffers);
     return d.failed ? 0 : end - start;
 }
 
@@ -234,11 +234,7 @@ static bool cold_round(const char *path) {
     static const struct {
         const char *name;
         unsigned threads;
-        uint64_t block;
-    } reads[] = {{"direct-1x4M", 1, 4 << 20},
-                 {"direct-2x4M", 2, 4 << 20},
-                 {"direct-4x4M", 4, 4 << 20},
-                 {"direct-2x16M", 2, 16 << 20}};
+    } reads[] = {{"direct-1", 1}, {"direct-2", 2}, {"direct-4", READERS_AT_MOST}};
     static const struct {
         const char *name;
         unsigned threads;
@@ -248,8 +244,7 @@ static bool cold_round(const char *path) {
                 {"cold-touch-2", 2, 0}};
     bool good = true;
     for (size_t i = 0; good && i < sizeof reads / sizeof reads[0]; i++)
-        good = weights_cool(path) &&
-               note(reads[i].name, read_direct(path, reads[i].threads, reads[i].block));
+        good = weights_cool(path) && note(reads[i].name, read_direct(path, reads[i].threads));
     for (size_t i = 0; good && i < sizeof ways / sizeof ways[0]; i++)
         good = weights_cool(path) &&
                note(ways[i].name, open_and_multiply(path, ways[i].threads, ways[i].advice));

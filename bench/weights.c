@@ -17,16 +17,16 @@
 #include <unistd.h>
 
 /* The JSON, padded with spaces to a multiple of 8 behind its length field. */
-static bool write_header(FILE *out, size_t tensors) {
+static bool write_header(FILE *out, size_t tensors, const char *dtype) {
     unsigned char length[8];
     if (fseeko(out, 8, SEEK_SET) != 0)
         return false;
     for (size_t i = 0; i < tensors; i++)
         fprintf(out,
-                "%s\"layers.%zu.weight\":{\"dtype\":\"BF16\",\"shape\":[%d,%d],"
+                "%s\"layers.%zu.weight\":{\"dtype\":\"%s\",\"shape\":[%d,%d],"
                 "\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
-                i ? "," : "{", i, WEIGHTS_WIDTH, WEIGHTS_WIDTH, (uint64_t)i * WEIGHTS_TENSOR_BYTES,
-                (uint64_t)(i + 1) * WEIGHTS_TENSOR_BYTES);
+                i ? "," : "{", i, dtype, WEIGHTS_WIDTH, WEIGHTS_WIDTH,
+                (uint64_t)i * WEIGHTS_TENSOR_BYTES, (uint64_t)(i + 1) * WEIGHTS_TENSOR_BYTES);
     fputc('}', out);
     while (ftello(out) % 8 != 0)
         if (fputc(' ', out) == EOF)
@@ -56,9 +56,9 @@ static bool write_tensors(FILE *out, size_t tensors) {
     return good;
 }
 
-bool weights_write(const char *path, size_t tensors) {
+bool weights_write(const char *path, size_t tensors, const char *dtype) {
     FILE *out = fopen(path, "wb");
-    bool good = out && write_header(out, tensors) && write_tensors(out, tensors) &&
+    bool good = out && write_header(out, tensors, dtype) && write_tensors(out, tensors) &&
                 fflush(out) == 0 && fsync(fileno(out)) == 0;
     if (!good)
         perror(path);

@@ -10,10 +10,11 @@
 enum { WEIGHTS_WIDTH = 4096, WEIGHTS_TENSOR_BYTES = WEIGHTS_WIDTH * WEIGHTS_WIDTH * 2 };
 
 /*
- * Writes a model of `tensors` matrices to a new file and to the disk. On failure says why on
- * stderr, removes the file and returns false.
+ * Writes a model of `tensors` matrices to a new file and to the disk. The bytes are BF16 whatever
+ * the header says of them (a dtype of 16 bits). On failure says why on stderr, removes the file and
+ * returns false.
  */
-bool weights_write(const char *path, size_t tensors);
+bool weights_write(const char *path, size_t tensors, const char *dtype);
 
 /* Reads the file from one end to the other, as cat would, so that the page cache has it. */
 bool weights_warm(const char *path);
