@@ -198,6 +198,7 @@ static load_line lines[] = {
     {"hand-f32-pread", true, false, false, HAND_WIDEN_PREAD, 0, {0}},
     {"load-f32", false, false, false, TENMAP_F32, 0, {0}},
     {"load-f32-read", false, false, false, TENMAP_F32, TENMAP_LOAD_READ, {0}},
+    {"load-bf16-fresh", false, false, true, TENMAP_BF16, 0, {0}},
     {"load-f32-fresh", false, false, true, TENMAP_F32, 0, {0}},
     {"load-cold-bf16", false, true, false, TENMAP_BF16, 0, {0}},
     {"load-cold-bf16-read", false, true, false, TENMAP_BF16, TENMAP_LOAD_READ, {0}},

@@ -43,10 +43,13 @@ END {
     row("load as BF16, LOAD_READ", "load-bf16-read", "the same", bf16)
     row("load as F32", "load-f32", "best loop by hand (" f32 ")", f32)
     row("load as F32, LOAD_READ", "load-f32-read", "the same", f32)
+    row("load as BF16, fresh tenmap_alloc", "load-bf16-fresh", "touched memory", "load-bf16")
     row("load as F32, fresh tenmap_alloc", "load-f32-fresh", "touched memory", "load-f32")
     row("cold load as BF16", "load-cold-bf16", "best direct read", direct)
     row("cold load as BF16, LOAD_READ", "load-cold-bf16-read", "the same", direct)
     row("cold load as BF16, LOAD_DIRECT", "load-cold-bf16-direct", "the same", direct)
     row("Python load_file, BF16", "python-bf16", "load as BF16", "load-bf16")
+    row("Python load_file, BF16", "python-bf16", "load as BF16, fresh", "load-bf16-fresh")
     row("Python load_file, to F32", "python-f32", "load as F32", "load-f32")
+    row("Python load_file, to F32", "python-f32", "load as F32, fresh", "load-f32-fresh")
 }
