@@ -95,7 +95,7 @@ static int make_group(void) {
 
 /* The peak resident size of a run in bytes; 0 if it failed. Its words go to `said`. */
 static uint64_t run(const char *program, int limited, char *said, size_t room) {
-    int pipes[2], status;
+    int pipes[2], status = -1;
     struct rusage usage;
     if (pipe(pipes) != 0)
         return 0;
