@@ -350,6 +350,91 @@ TENMAP_API tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_b
                                         uint32_t flags, tenmap_error *error);
 
 /*
+ * Write
+ *
+ * Declare metadata and tensors, then give the bytes, in any order and from any thread, then commit.
+ * No tensor needs to be in memory whole. The file is written beside the path under a hidden name
+ * and renamed at the end, after a sync: a crash, a kill or a full disk at any point leaves what was
+ * there before, and at worst one temporary file, which the next writer to that path removes.
+ * Models that are open on the old file, in this process or another, keep it.
+ *
+ * The layout is the reference's, byte for byte: tensors by dtype (wide ones first), then by name;
+ * `__metadata__` first in the header, in the caller's order; data contiguous.
+ */
+
+typedef struct tenmap_writer tenmap_writer;
+
+/* tenmap_writer_options.flags */
+enum {
+    /* Tensors in the order of tenmap_writer_add. Some may then be misaligned for their element. */
+    TENMAP_WRITER_KEEP_ORDER = 1,
+    /*
+     * If the path is a symbolic link, replace the file that it leads to. Without this the link
+     * itself gives way to the new file, and what it led to is left alone. Other hard links keep the
+     * old file in either case.
+     */
+    TENMAP_WRITER_FOLLOW_LINKS = 2
+};
+
+/* Zero is the default for every field. NULL means all defaults. */
+typedef struct tenmap_writer_options {
+    size_t struct_size;      /* sizeof(tenmap_writer_options) */
+    uint32_t data_alignment; /* where the data starts: 0 means 8, a power of two up to 2 MiB */
+    uint32_t header_slack;   /* spare bytes kept in the header for later metadata edits */
+    uint32_t flags;          /* TENMAP_WRITER_* */
+    uint32_t reserved;       /* 0 */
+} tenmap_writer_options;
+
+#define TENMAP_WRITER_OPTIONS_INIT                                                                 \
+    { sizeof(tenmap_writer_options), 0, 0, 0, 0 }
+
+/*
+ * The new file will have the mode and, where permitted, the owner of the file that it replaces,
+ * else what the umask gives. Every writer ends in exactly one commit or abort.
+ */
+TENMAP_API tenmap_status tenmap_writer_create(const char *path,
+                                              const tenmap_writer_options *options,
+                                              tenmap_writer **out, tenmap_error *error);
+
+/*
+ * One pair of `__metadata__`, one tensor. Lengths in bytes or TENMAP_CSTR; everything is copied.
+ * Refused: a name or key twice, a tensor called `__metadata__`, text that is not UTF-8, a shape
+ * that is not a whole number of bytes. A refused call changes nothing. *id (may be NULL) is the
+ * tensor's number from 0 on. Nothing can be added once bytes have been written.
+ */
+TENMAP_API tenmap_status tenmap_writer_metadata(tenmap_writer *writer, const char *key,
+                                                size_t key_len, const char *value, size_t value_len,
+                                                tenmap_error *error);
+TENMAP_API tenmap_status tenmap_writer_add(tenmap_writer *writer, const char *name, size_t name_len,
+                                           tenmap_dtype dtype, const uint64_t *shape, uint32_t rank,
+                                           size_t *id, tenmap_error *error);
+
+/*
+ * Bytes [offset, offset+bytes) of a tensor in file order (little-endian), from any thread. No byte
+ * may be written twice. After a failure of the system the writer can only be ended.
+ */
+TENMAP_API tenmap_status tenmap_writer_write(tenmap_writer *writer, size_t id, uint64_t offset,
+                                             const void *data, size_t bytes, tenmap_error *error);
+
+/*
+ * A whole tensor of an open model, which may be another dtype and another shape of as many
+ * elements: inside the kernel where the dtypes are the same, else converted (flags: those of
+ * tenmap_convert), a few hundred kilobytes at a time.
+ */
+TENMAP_API tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id,
+                                            const tenmap_tensor *tensor, uint32_t flags,
+                                            tenmap_error *error);
+
+/*
+ * All or nothing, and frees the writer in either case. Refused while bytes are missing. Only with
+ * TENMAP_OK is the new file known to outlast a power failure; a message that says "replaced,
+ * durability unknown" means that it is there, but its folder could not be synced.
+ */
+TENMAP_API tenmap_status tenmap_writer_commit(tenmap_writer *writer, tenmap_error *error);
+/* Leaves no trace. NULL is fine. */
+TENMAP_API void tenmap_writer_abort(tenmap_writer *writer);
+
+/*
  * Names and numbers
  */
 

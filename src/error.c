@@ -289,3 +289,34 @@ tenmap_status tmi_fail_memory(tenmap_error *error, uint64_t bytes, const char *w
     return tmi_fail(error, TENMAP_ERR_MEMORY, "out of memory: could not get %llu bytes for %s",
                     (unsigned long long)bytes, what);
 }
+
+tenmap_status tmi_take_options(void *out, size_t known, const void *given, size_t given_size,
+                               const char *init, tenmap_error *error) {
+    enum { LARGEST_SIZE = 4096 };
+    if (!given)
+        return TENMAP_OK;
+    if (given_size < known || given_size > LARGEST_SIZE)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "options.struct_size is %llu; start from %s, which sets it to the size of "
+                        "the struct, here %llu",
+                        (ull)given_size, init, (ull)known);
+    for (size_t i = known; i < given_size; i++)
+        if (((const unsigned char *)given)[i])
+            return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                            "options uses a field at byte %llu that this version of the library "
+                            "does not know",
+                            (ull)i);
+    memcpy(out, given, known);
+    return TENMAP_OK;
+}
+
+void tmi_fail_more(tenmap_error *error, const char *format, ...) {
+    if (!error)
+        return;
+    size_t used = strlen(error->message);
+    va_list args;
+    va_start(args, format);
+    int wanted = vsnprintf(error->message + used, sizeof error->message - used, format, args);
+    va_end(args);
+    end_message(error, wanted < 0 ? wanted : wanted + (int)used);
+}

@@ -78,8 +78,17 @@ tenmap_status tmi_fail_os(tenmap_error *error, int os_error, const char *format,
     TMI_PRINTF(3, 4);
 /* TENMAP_ERR_MEMORY with what the bytes were for. */
 tenmap_status tmi_fail_memory(tenmap_error *error, uint64_t bytes, const char *what);
+/* Adds to the message of an error that was filled before; does nothing without one. */
+void tmi_fail_more(tenmap_error *error, const char *format, ...) TMI_PRINTF(2, 3);
 
-/* file.c: the operating system. The only file with #ifdef for one. */
+/*
+ * Options as they come from a caller who may know another version of the struct: `known` bytes of
+ * *given go to *out, which holds the defaults. `init` is the macro that callers should start from.
+ */
+tenmap_status tmi_take_options(void *out, size_t known, const void *given, size_t given_size,
+                               const char *init, tenmap_error *error);
+
+/* file.c: the operating system. With file_write.c, the only file with #ifdef for one. */
 
 enum { TMI_FILE_REGULAR, TMI_FILE_FOLDER, TMI_FILE_OTHER };
 

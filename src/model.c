@@ -9,24 +9,11 @@
 /* Options as they come from a caller who may know another version of the struct. */
 static tenmap_status take_options(const tenmap_options *given, tenmap_options *out,
                                   tenmap_error *error) {
-    enum { FIRST_SIZE = offsetof(tenmap_options, length) + sizeof(uint64_t), LARGEST_SIZE = 4096 };
     *out = (tenmap_options){.struct_size = sizeof *out};
-    if (!given)
-        return TENMAP_OK;
-    size_t size = given->struct_size;
-    if (size < FIRST_SIZE || size > LARGEST_SIZE)
-        return tmi_fail(
-            error, TENMAP_ERR_ARGUMENT,
-            "options.struct_size is %llu; start from TENMAP_OPTIONS_INIT, which sets it "
-            "to sizeof(tenmap_options), here %llu",
-            (ull)size, (ull)sizeof *out);
-    for (size_t i = sizeof *out; i < size; i++)
-        if (((const unsigned char *)given)[i])
-            return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                            "options uses a field at byte %llu that this version of the library "
-                            "does not know",
-                            (ull)i);
-    memcpy(out, given, size < sizeof *out ? size : sizeof *out);
+    tenmap_status status = tmi_take_options(out, sizeof *out, given, given ? given->struct_size : 0,
+                                            "TENMAP_OPTIONS_INIT", error);
+    if (status != TENMAP_OK)
+        return status;
     if (out->backend > TENMAP_BACKEND_READ)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.backend is %u, which is none",
                         (unsigned)out->backend);
