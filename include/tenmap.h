@@ -435,6 +435,61 @@ TENMAP_API tenmap_status tenmap_writer_commit(tenmap_writer *writer, tenmap_erro
 TENMAP_API void tenmap_writer_abort(tenmap_writer *writer);
 
 /*
+ * Edit metadata
+ *
+ * Changes pairs of a single file's `__metadata__`; everything else of the header stays as it is. In
+ * place if the new header fits into the old one's length and the file has one name: data does not
+ * move, and models that are open go on undisturbed. Else on file systems that can share blocks a
+ * new file with the same data, else a copy; both replace the file as a writer does.
+ *
+ * While a header is changed in place, its length field is 2^64-1, so that readers refuse the file,
+ * and a record beside it (".name.tenmap-undo") holds both headers. A crash in between leaves that
+ * state; tenmap_open then names the record, and tenmap_repair_metadata settles it.
+ */
+
+typedef struct tenmap_edit {
+    const char *key;
+    size_t key_len;    /* or TENMAP_CSTR */
+    const char *value; /* NULL removes the key, if it is there */
+    size_t value_len;  /* or TENMAP_CSTR */
+} tenmap_edit;
+
+/* tenmap_edit_options.flags */
+enum {
+    TENMAP_EDIT_NO_IN_PLACE = 1,  /* always a new file */
+    TENMAP_EDIT_NO_CLONE = 2,     /* never by sharing blocks */
+    TENMAP_EDIT_FOLLOW_LINKS = 4, /* a symbolic link: edit the file that it leads to */
+    TENMAP_EDIT_NO_COPY = 8       /* TENMAP_ERR_UNSUPPORTED instead of copying the data */
+};
+
+typedef struct tenmap_edit_options {
+    size_t struct_size; /* sizeof(tenmap_edit_options) */
+    uint32_t flags;     /* TENMAP_EDIT_* */
+    uint32_t reserved;  /* 0 */
+} tenmap_edit_options;
+
+#define TENMAP_EDIT_OPTIONS_INIT                                                                   \
+    { sizeof(tenmap_edit_options), 0, 0 }
+
+enum { TENMAP_EDIT_IN_PLACE = 1, TENMAP_EDIT_CLONED = 2, TENMAP_EDIT_COPIED = 3 }; /* *how */
+
+/* `how` may be NULL. All edits or none. A new file gets about 1 KB of room for later edits. */
+TENMAP_API tenmap_status tenmap_edit_metadata(const char *path, const tenmap_edit *edits, size_t n,
+                                              const tenmap_edit_options *options, uint32_t *how,
+                                              tenmap_error *error);
+
+/* flags, and *how, of tenmap_repair_metadata */
+enum { TENMAP_REPAIR_UNDO = 1 /* back to the old header; else on to the new one */ };
+enum { TENMAP_REPAIR_NOTHING = 0, TENMAP_REPAIR_FINISHED = 1, TENMAP_REPAIR_UNDONE = 2 };
+
+/*
+ * Settles an edit that was interrupted. Refuses, changing nothing, if the record and the file do
+ * not belong together. Without a record there is nothing to do, which is no error.
+ */
+TENMAP_API tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t *how,
+                                                tenmap_error *error);
+
+/*
  * Names and numbers
  */
 

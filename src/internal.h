@@ -380,6 +380,11 @@ tenmap_status tmi_shard_read_text(const tmi_shard *shard, uint64_t offset, size_
                                   tmi_block *text, tenmap_error *error);
 void tmi_shard_close(tmi_shard *shard);
 
+/* record.c: what an interrupted metadata edit leaves. */
+
+/* Adds to the error of a file that does not open if the record of an edit lies beside it. */
+void tmi_record_note(const char *path, tenmap_error *error);
+
 /* model.c */
 
 struct tenmap_model {

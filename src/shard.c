@@ -103,8 +103,10 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
     uint64_t limit = options->max_header_bytes ? options->max_header_bytes : TMI_HEADER_LIMIT;
     uint64_t length;
     tenmap_status status = tmi_header_length(&place, start, len, limit, &length, error);
-    if (status != TENMAP_OK)
+    if (status != TENMAP_OK) {
+        tmi_record_note(shard->path, error);
         return status;
+    }
     if (options->backend == TENMAP_BACKEND_MAP) {
         int failed = tmi_file_map(&shard->file, options->offset, shard->size, &place.base);
         if (failed)

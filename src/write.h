@@ -158,4 +158,18 @@ bool tmi_exists(const char *path);
 int tmi_remove(const char *path);
 int tmi_sync_folder_of(const char *path);
 
+/* record.c: headers changed where they lie. */
+
+typedef struct tmi_change {
+    tmi_identity identity; /* of the file, before */
+    uint64_t length;       /* of both texts: the header's place does not change */
+    const char *old_text, *new_text;
+} tmi_change;
+
+/* Where the record of a file lies, links followed; NULL without memory. */
+char *tmi_record_path(const char *path);
+/* `fd` is open for writing, its lock is the caller's. */
+tenmap_status tmi_change_in_place(const char *path, int fd, const tmi_change *change,
+                                  tenmap_error *error);
+
 #endif
