@@ -490,6 +490,56 @@ TENMAP_API tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags
                                                 tenmap_error *error);
 
 /*
+ * Save a model in shards
+ *
+ * Into a folder that exists: tensors in the order given, a new shard whenever the next tensor would
+ * make it larger than max_shard_bytes, then model.safetensors.index.json. A model that fits into
+ * one file is saved as model.safetensors, without an index. Where there is no model yet, shards are
+ * called model-00001-of-00003.safetensors; over an existing one they get new names
+ * (model-<8 hex>-00001-of-...), and the rename of the index, or of model.safetensors, is the one
+ * moment at which the new model takes the old one's place. Then the old files are removed. A crash
+ * leaves one whole model, and files that the next save removes.
+ */
+
+/* One tensor to save: bytes in memory, or a tensor of an open model. */
+typedef struct tenmap_source {
+    const tenmap_tensor *tensor; /* NULL: data is used, and all fields below count */
+    const char *name;            /* NULL: the tensor's own */
+    size_t name_len;             /* or TENMAP_CSTR */
+    const uint64_t *shape;       /* with a tensor, NULL means its own */
+    uint32_t rank;
+    tenmap_dtype dtype; /* TENMAP_AS_STORED: the tensor's own; else it is converted */
+    const void *data;   /* in file order (little-endian), all of it */
+    uint32_t flags;     /* TENMAP_CONVERT_* */
+    uint32_t reserved;  /* 0 */
+} tenmap_source;
+
+/* tenmap_save_options.flags */
+enum {
+    /* Old shards stay. Refused where an old model.safetensors would hide the new index. */
+    TENMAP_SAVE_KEEP_OLD = 1
+};
+
+typedef struct tenmap_save_options {
+    size_t struct_size;          /* sizeof(tenmap_save_options) */
+    uint64_t max_shard_bytes;    /* of tensor data; 0: 5,000,000,000 */
+    uint32_t data_alignment;     /* as in tenmap_writer_options */
+    uint32_t header_slack;       /* likewise */
+    uint32_t flags;              /* TENMAP_SAVE_* */
+    uint32_t reserved;           /* 0 */
+    const tenmap_edit *metadata; /* pairs for every shard */
+    size_t metadata_count;
+} tenmap_save_options;
+
+#define TENMAP_SAVE_OPTIONS_INIT                                                                   \
+    { sizeof(tenmap_save_options), 0, 0, 0, 0, 0, 0, 0 }
+
+/* A call that fails before the rename leaves the folder as it was. */
+TENMAP_API tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sources,
+                                             size_t n, const tenmap_save_options *options,
+                                             tenmap_error *error);
+
+/*
  * Names and numbers
  */
 

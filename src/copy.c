@@ -115,19 +115,28 @@ static tenmap_status check_copy(const copying *c, const tmi_planned *t) {
     return tmi_convert_check(c->to, c->from->dtype, c->flags, c->error);
 }
 
+tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tensor *tensor,
+                             uint32_t flags, tenmap_error *error) {
+    tmi_planned planned;
+    if (!tmi_writer_tensor(writer, id, &planned))
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: there is no tensor number %llu",
+                        tmi_writer_shown(writer).text, (ull)id);
+    copying c = {writer, id, tensor, planned.dtype, flags, 0, error};
+    return check_copy(&c, &planned);
+}
+
 tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id, const tenmap_tensor *tensor,
                                  uint32_t flags, tenmap_error *error) {
     tmi_planned planned;
     if (!writer || !tensor)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s is NULL",
                         writer ? "tensor to copy" : "writer");
-    if (!tmi_writer_tensor(writer, id, &planned))
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: there is no tensor number %llu",
-                        tmi_writer_shown(writer).text, (ull)id);
+    tenmap_status status = tmi_copy_check(writer, id, tensor, flags, error);
+    if (status != TENMAP_OK)
+        return status;
+    (void)tmi_writer_tensor(writer, id, &planned);
     copying c = {writer, id, tensor, planned.dtype, flags, 0, error};
-    tenmap_status status = check_copy(&c, &planned);
-    if (status == TENMAP_OK)
-        status = tmi_writer_claim(writer, id, 0, planned.nbytes, &c.at, error);
+    status = tmi_writer_claim(writer, id, 0, planned.nbytes, &c.at, error);
     if (status != TENMAP_OK || planned.nbytes == 0)
         return status;
     return c.to == tensor->dtype ? copy_same_dtype(&c) : copy_converted(&c);

@@ -323,6 +323,13 @@ int tmi_fd_open_write(const char *path, int *fd) {
     return *fd < 0 ? errno : 0;
 }
 
+int tmi_fd_open_folder(const char *path, int *fd) {
+    do
+        *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (*fd < 0 && errno == EINTR);
+    return *fd < 0 ? errno : 0;
+}
+
 int tmi_fd_lock(int fd) {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
         return 0; /* where a file system has no locks, editing goes without */
@@ -353,8 +360,11 @@ int tmi_sync_folder_of(const char *path) {
     return failed;
 }
 
+int tmi_unlink(const char *path) {
+    return unlink(path) == 0 || errno == ENOENT ? 0 : errno;
+}
+
 int tmi_remove(const char *path) {
-    if (unlink(path) != 0)
-        return errno == ENOENT ? 0 : errno;
-    return tmi_sync_folder_of(path);
+    int failed = tmi_unlink(path);
+    return failed ? failed : tmi_sync_folder_of(path);
 }

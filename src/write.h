@@ -88,10 +88,20 @@ tenmap_status tmi_writer_spoil(tenmap_writer *writer, size_t id, int failed, ten
 /* The same for a failure that *why tells already. */
 tenmap_status tmi_writer_spoil_with(tenmap_writer *writer, const tenmap_error *why,
                                     tenmap_error *error);
+/* A writer without a file, on which declarations can be tried. NULL with an error. End it with
+ * abort. */
+tenmap_writer *tmi_writer_dry(const char *path, const tenmap_writer_options *options,
+                              tenmap_error *error);
 int tmi_writer_fd(const tenmap_writer *writer);
 /* A copy of what was declared for a tensor; its pointers stay the writer's. */
 bool tmi_writer_tensor(tenmap_writer *writer, size_t id, tmi_planned *out);
 tmi_quoted tmi_writer_shown(const tenmap_writer *writer);
+
+/* copy.c */
+
+/* All that tenmap_writer_copy would refuse before it writes. */
+tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tensor *tensor,
+                             uint32_t flags, tenmap_error *error);
 
 /* file_write.c: the operating system, for writing. */
 
@@ -148,6 +158,8 @@ typedef struct tmi_identity {
 int tmi_fd_identity(int fd, tmi_identity *identity);
 /* Opens a file for reading and writing, without following a link in its last part. */
 int tmi_fd_open_write(const char *path, int *fd);
+/* Opens a folder, for its lock. */
+int tmi_fd_open_folder(const char *path, int *fd);
 /* EWOULDBLOCK if another program holds it. Gone with the descriptor. */
 int tmi_fd_lock(int fd);
 void tmi_fd_close(int fd);
@@ -156,6 +168,8 @@ bool tmi_fd_is_at(int fd, const char *path);
 bool tmi_exists(const char *path);
 /* Removes a file and syncs its folder; a file that is not there is no error. */
 int tmi_remove(const char *path);
+/* The same without the sync. */
+int tmi_unlink(const char *path);
 int tmi_sync_folder_of(const char *path);
 
 /* record.c: headers changed where they lie. */

@@ -76,6 +76,32 @@ static void writer_free(tenmap_writer *writer) {
     free(writer);
 }
 
+static tenmap_writer *new_writer(const tenmap_writer_options *options) {
+    tenmap_writer *writer = tmi_calloc(1, sizeof *writer);
+    if (!writer)
+        return NULL;
+    pthread_mutex_init(&writer->lock, NULL);
+    writer->target = (tmi_target){.fd = -1, .folder = -1};
+    writer->options = *options;
+    writer->key = tmi_hash_key_new();
+    return writer;
+}
+
+tenmap_writer *tmi_writer_dry(const char *path, const tenmap_writer_options *given,
+                              tenmap_error *error) {
+    tenmap_writer_options options;
+    if (take_writer_options(given, &options, error) != TENMAP_OK)
+        return NULL;
+    tenmap_writer *writer = new_writer(&options);
+    if (writer)
+        writer->target.path = tmi_copy_text(path, strlen(path));
+    if (writer && writer->target.path)
+        return writer;
+    tenmap_writer_abort(writer);
+    tmi_fail_memory(error, sizeof *writer, "the writer");
+    return NULL;
+}
+
 tenmap_status tenmap_writer_create(const char *path, const tenmap_writer_options *given,
                                    tenmap_writer **out, tenmap_error *error) {
     tenmap_writer_options options;
@@ -87,12 +113,9 @@ tenmap_status tenmap_writer_create(const char *path, const tenmap_writer_options
     tenmap_status status = take_writer_options(given, &options, error);
     if (status != TENMAP_OK)
         return status;
-    tenmap_writer *writer = tmi_calloc(1, sizeof *writer);
+    tenmap_writer *writer = new_writer(&options);
     if (!writer)
         return tmi_fail_memory(error, sizeof *writer, "the writer");
-    pthread_mutex_init(&writer->lock, NULL);
-    writer->options = options;
-    writer->key = tmi_hash_key_new();
     int failed =
         tmi_target_begin(&writer->target, path, options.flags & TENMAP_WRITER_FOLLOW_LINKS);
     if (failed) {
