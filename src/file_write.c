@@ -105,17 +105,30 @@ static bool is_temporary(const char *name, const char *start) {
 }
 
 /* A writer holds the lock of its file for as long as it lives; a free one has none. */
+static void remove_if_stale(int folder, const char *name) {
+    int fd = openat(folder, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && still_named(folder, name, fd))
+        (void)unlinkat(folder, name, 0);
+    close(fd);
+}
+
 static bool remove_stale(void *ctx, const char *name) {
     const stale_search *search = ctx;
-    if (!is_temporary(name, search->start))
-        return true;
-    int fd = openat(search->folder, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return true;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && still_named(search->folder, name, fd))
-        (void)unlinkat(search->folder, name, 0);
-    close(fd);
+    if (is_temporary(name, search->start))
+        remove_if_stale(search->folder, name);
     return true;
+}
+
+void tmi_sweep(int folder, const char *name, bool (*is_ours)(const char *name)) {
+    char file[TMI_NAME_ROOM];
+    const char *mark = strstr(name, temp_mark);
+    if (name[0] != '.' || !mark || mark - name >= TMI_NAME_ROOM || !is_temporary(mark, temp_mark))
+        return;
+    snprintf(file, sizeof file, "%.*s", (int)(mark - name - 1), name + 1);
+    if (is_ours(file))
+        remove_if_stale(folder, name);
 }
 
 static int remove_all_stale(int folder, const char *path) {

@@ -84,8 +84,13 @@ static bool note_old(saving *s, const char *name, size_t len) {
     return true;
 }
 
+static bool is_saved_name(const char *name) {
+    return is_shard_name(name) || strcmp(name, single_name) == 0 || strcmp(name, index_name) == 0;
+}
+
 static bool note_entry(void *ctx, const char *name) {
     saving *s = ctx;
+    tmi_sweep(s->lock, name, is_saved_name);
     if (strcmp(name, single_name) == 0)
         s->single_there = s->over_old = true;
     else if (strcmp(name, index_name) == 0)

@@ -127,6 +127,9 @@ int tmi_target_begin(tmi_target *target, const char *path, bool follow);
 int tmi_target_commit(tmi_target *target, bool *replaced);
 void tmi_target_discard(tmi_target *target);
 
+/* Removes `name` if it is the temporary file of a dead writer of a file that is_ours. */
+void tmi_sweep(int folder, const char *name, bool (*is_ours)(const char *name));
+
 /* The name of a file of ours beside `path`: ".name" and the suffix, shortened where too long. */
 void tmi_sibling_name(char *out, size_t size, const char *path, const char *suffix);
 /* The path of the same; NULL without memory. */
