@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,10 @@
 #ifdef __linux__
 #include <linux/fs.h>
 #include <sys/ioctl.h>
+#endif
+
+#ifndef PATH_MAX
+#define PATH_MAX 4096 /* systems without a limit do not define it */
 #endif
 
 /* One pwrite moves at most this much: Linux stops a little under 2 GiB, macOS refuses more. */
@@ -57,8 +62,9 @@ char *tmi_sibling_path(const char *path, const char *suffix) {
 }
 
 char *tmi_resolve(const char *path) {
-    char *real = realpath(path, NULL);
-    return real ? real : tmi_copy_text(path, strlen(path));
+    char real[PATH_MAX];
+    const char *shown = realpath(path, real) ? real : path;
+    return tmi_copy_text(shown, strlen(shown));
 }
 
 /* Opens the folder that a path is in; -1 and errno. */
