@@ -12,7 +12,7 @@
 
 static const char single_name[] = "model.safetensors";
 static const char index_name[] = "model.safetensors.index.json";
-enum { SHARD_NAME_ROOM = 64 };
+enum { SHARD_NAME_ROOM = 96 };
 
 typedef struct saving {
     const char *folder;
