@@ -10,23 +10,23 @@
  *    model and lives until tenmap_close. Views come one pointer at a time so that their structs can
  *    grow at the end: never copy an array of them, never assume their sizeof.
  *  - A model is immutable once open. Any number of threads may use it at the same time.
- * tenmap_close needs exclusivity: no other call and no use of a view may run beside it or follow
- * it.
+ *    tenmap_close needs exclusivity: no other call and no use of a view may run beside it or
+ *    follow it.
  *  - With TENMAP_BACKEND_MAP, `data` is the file itself. If another process truncates the file, or
  *    the storage under it fails, touching a page that is gone raises SIGBUS in the thread that
  *    touches it, inside the library too; if another process overwrites it, the bytes change under
  *    you. No library can prevent either. Where files may shrink (network folders, downloads in
  *    progress), open with TENMAP_BACKEND_READ: there every access is a checked read that returns
  *    TENMAP_ERR_IO. Replacing a file by rename is harmless: the model keeps the file that it
- * opened.
+ *    opened.
  *  - What the header says is checked completely inside tenmap_open. A model that opened cannot make
  *    the library read outside its file, whatever its bytes. What the tensors mean (values, names,
  *    shapes that your architecture expects) is not checked.
  *  - The library never prints, exits, aborts, or changes signals, locale or the floating-point
- * mode.
+ *    mode.
  *  - After fork, the child may go on reading. Each process closes its own handle.
- *  - A model holds one close-on-exec descriptor per shard until it is closed, and never opens a
- * path twice.
+ *  - A model holds one close-on-exec descriptor per shard until it is closed; once it is open, no
+ *    path is opened again.
  *
  * Units are bytes unless a name says otherwise; every length that is a size_t may be TENMAP_CSTR
  * for a NUL-terminated string where the comment says so. Paths are UTF-8 on every system.
@@ -40,6 +40,9 @@
 #define TENMAP_VERSION_MAJOR 0
 #define TENMAP_VERSION_MINOR 1
 #define TENMAP_VERSION_PATCH 0
+/* Of this header, as tenmap_version() says it of the library. */
+#define TENMAP_VERSION                                                                             \
+    (TENMAP_VERSION_MAJOR * 1000000u + TENMAP_VERSION_MINOR * 1000u + TENMAP_VERSION_PATCH)
 
 #if defined(_WIN32) && defined(TENMAP_BUILD_SHARED)
 #define TENMAP_API __declspec(dllexport)
@@ -74,7 +77,7 @@ enum {
     TENMAP_ERR_NOT_FOUND = 7,   /* file, shard, tensor */
     TENMAP_ERR_DTYPE = 8,       /* tenmap_view: the tensor has another dtype */
     TENMAP_ERR_ALIGNMENT = 9,   /* tenmap_view: the data is not aligned for its element */
-    TENMAP_ERR_RANGE = 10,      /* elements or bytes outside the tensor */
+    TENMAP_ERR_RANGE = 10,      /* outside the tensor, or outside the file (options.offset) */
     TENMAP_ERR_BUFFER = 11,     /* destination too small */
     TENMAP_ERR_NO_SPACE = 12,   /* disk full */
     TENMAP_ERR_CANCELLED = 13
@@ -118,12 +121,18 @@ typedef struct tenmap_error {
     uint32_t shard;    /* which shard, where one applies; else 0 */
     uint32_t reserved; /* 0 */
     uint64_t offset;   /* byte offset in that file, where one applies; else 0 */
-    uint64_t index;    /* which request, edit or tensor, where one applies; else 0 */
+    uint64_t index; /* which request, edit or tensor (in file order), where one applies; else 0 */
     char message[480]; /* NUL-terminated UTF-8, one sentence or two, no control characters */
 } tenmap_error;
 
 /* tenmap_tensor.flags */
-enum { TENMAP_TENSOR_ALIGNED = 1 /* the data is aligned for its element */ };
+enum {
+    /*
+     * The data is aligned for its element: 1 byte below 16 bits, 4 for C64. By its address where it
+     * is in memory, by its file offset with TENMAP_BACKEND_READ.
+     */
+    TENMAP_TENSOR_ALIGNED = 1
+};
 
 /* One tensor. Owned by the model, reached by pointer, valid until tenmap_close. */
 typedef struct tenmap_tensor {
@@ -171,7 +180,12 @@ typedef struct tenmap_metadata {
 /* options.backend */
 enum {
     TENMAP_BACKEND_MAP = 0, /* tensors are views into a read-only shared mapping */
-    TENMAP_BACKEND_READ = 1 /* no mapping: data is NULL, every access is a checked pread */
+    /*
+     * No mapping: data is NULL, every access is a checked pread. If the file's size or time of
+     * modification is no longer what it was when it was opened, the access is TENMAP_ERR_IO: the
+     * bytes would not be those that were opened.
+     */
+    TENMAP_BACKEND_READ = 1
 };
 
 /* options.flags */
@@ -182,7 +196,9 @@ enum {
      * overlap, never out of bounds.
      */
     TENMAP_OPEN_LENIENT = 1,
-    /* Open a model some of whose shards are missing: their tensors are absent (tenmap_missing_at).
+    /*
+     * Open a model some of whose shards are missing, even all: their tensors are absent
+     * (tenmap_missing_at). A shard that is there must be whole.
      */
     TENMAP_OPEN_PARTIAL = 2
 };
@@ -263,7 +279,7 @@ TENMAP_API const char *tenmap_path(const tenmap_model *model);
 TENMAP_API uint64_t tenmap_file_size(const tenmap_model *model);
 TENMAP_API size_t tenmap_shard_count(const tenmap_model *model);
 TENMAP_API const tenmap_shard *tenmap_shard_at(const tenmap_model *model, size_t i);
-/* The file names of shards that TENMAP_OPEN_PARTIAL found missing; NULL past the end. */
+/* The shards that TENMAP_OPEN_PARTIAL found missing, as the index names them; NULL past the end. */
 TENMAP_API size_t tenmap_missing_count(const tenmap_model *model);
 TENMAP_API const char *tenmap_missing_at(const tenmap_model *model, size_t i);
 /* All shards' __metadata__ in shard order, each in header order. */
@@ -273,7 +289,10 @@ TENMAP_API const tenmap_metadata *tenmap_metadata_at(const tenmap_model *model, 
 TENMAP_API const char *tenmap_metadata_get(const tenmap_model *model, const char *key);
 /* The index's text as read, NUL-terminated, its length in *len (may be NULL); NULL if no index. */
 TENMAP_API const char *tenmap_index_json(const tenmap_model *model, size_t *len);
-/* The dtype as the header writes it: the one way to tell what a TENMAP_OPAQUE tensor is. */
+/*
+ * The dtype as the header writes it, until close: the one way to tell what a TENMAP_OPAQUE tensor is.
+ * Unescaped text from the file; "UNKNOWN" for NULL.
+ */
 TENMAP_API const char *tenmap_dtype_text(const tenmap_tensor *tensor);
 
 /*
@@ -314,6 +333,159 @@ TENMAP_API tenmap_status tenmap_read_bytes(const tenmap_tensor *tensor, uint64_t
                                            size_t bytes, void *dst, tenmap_error *error);
 
 /*
+ * Residency
+ *
+ * What of a mapped model is in memory. Opening brings nothing in, and the system loads pages as
+ * they are touched and drops them when memory is short; these calls say it in advance. They round
+ * to whole pages (4 KiB on most systems): bringing in and locking take every page that holds a byte
+ * of the tensor, releasing and unlocking only pages that hold nothing of another tensor, so a
+ * neighbour's data is never dropped by surprise. On a model with TENMAP_BACKEND_READ or in memory
+ * every advice does nothing, successfully.
+ *
+ * Thread rule: any number of threads may call these, on the same tensors too. A tensor that one
+ * thread releases while another uses it is only slower. After fork, prefetching and locks do not
+ * carry over to the child; it may give advice of its own.
+ */
+
+/* advice */
+enum {
+    /*
+     * Mapped and in memory when it returns. On a file that was truncated since, or whose storage
+     * fails, it returns TENMAP_ERR_IO with os_error EFAULT, and never raises a signal. Nothing
+     * holds the pages there: if they are more than fits, the first are gone at the end. What is
+     * being prefetched anyway is prefetched first, and waited for.
+     */
+    TENMAP_ADVISE_POPULATE = 1,
+    /*
+     * The same in the background, in the order of the calls, 16 MiB at a time, on one thread per
+     * model that starts with the first such advice and ends with tenmap_close. Nothing reports
+     * failure: whoever uses the bytes later meets it. POPULATE each part before it is used: to
+     * touch what is not there yet disturbs the reading, and is slower than no prefetching at all.
+     */
+    TENMAP_ADVISE_PREFETCH = 2,
+    /*
+     * Unmaps the pages from this process and forgets prefetching of them that has not begun (16 MiB
+     * under way may still come in). The page cache may keep them, as memory that the system can
+     * take at any time; views stay valid and load again when touched. A system that maps files in
+     * huge pages (2 MiB) unmaps those at both ends whole: a neighbour there stays in the page cache
+     * and pays one fault when it is next touched.
+     */
+    TENMAP_ADVISE_RELEASE = 3,
+    /*
+     * Brought in and kept. TENMAP_ERR_LIMIT if that is over the limit of this process. Locks do not
+     * nest. Locked pages must be unlocked before they can be released.
+     */
+    TENMAP_ADVISE_LOCK = 4,
+    TENMAP_ADVISE_UNLOCK = 5
+};
+
+/* One tensor of the model, or all of it with NULL. */
+TENMAP_API tenmap_status tenmap_advise(const tenmap_model *model, const tenmap_tensor *tensor,
+                                       uint32_t advice, tenmap_error *error);
+
+/*
+ * Several tensors at once, in any order; they are taken in file order. A page that two neighbours
+ * of the list share is inside. A tensor that is NULL or another model's is TENMAP_ERR_ARGUMENT,
+ * with its place in error.index; after another error, those before it in the file have been done.
+ */
+TENMAP_API tenmap_status tenmap_advise_list(const tenmap_model *model,
+                                            const tenmap_tensor *const *tensors, size_t count,
+                                            uint32_t advice, tenmap_error *error);
+
+/*
+ * How many bytes of the tensor (NULL: of all tensors) are mapped in this process, which is what its
+ * RSS counts; 0 with TENMAP_BACKEND_READ. TENMAP_ERR_UNSUPPORTED where the system does not tell
+ * (Linux tells). Each byte counts for its own tensor only, so answers add up. The answer may be old
+ * when it arrives.
+ */
+TENMAP_API tenmap_status tenmap_resident(const tenmap_model *model, const tenmap_tensor *tensor,
+                                         uint64_t *bytes, tenmap_error *error);
+
+/*
+ * How many bytes of them are in the page cache, whoever brought them in; 0 for a model in memory.
+ * Linux tells this only to those who own the file or may write to it: to others all bytes seem to
+ * be there.
+ */
+TENMAP_API tenmap_status tenmap_cached(const tenmap_model *model, const tenmap_tensor *tensor,
+                                       uint64_t *bytes, tenmap_error *error);
+
+/*
+ * Load
+ *
+ * Many tensors, or blocks of them, converted into the caller's buffers, on several threads, in the
+ * order in which they lie in the files, whatever their order here.
+ */
+
+/* One of them. Zero what you do not use. */
+typedef struct tenmap_request {
+    const tenmap_tensor *tensor;
+    const uint64_t *begin, *end; /* as in tenmap_read_slice; NULL, NULL: the whole tensor */
+    tenmap_dtype as;             /* TENMAP_AS_STORED: the tensor's own */
+    uint32_t flags;              /* TENMAP_CONVERT_* */
+    void *dst;                   /* of no other request, and not inside the model's data */
+    size_t dst_bytes;
+    uint64_t reserved[2]; /* 0 */
+} tenmap_request;
+
+/* load_options.flags */
+enum {
+    /*
+     * Checked reads, as with TENMAP_BACKEND_READ, even on a mapped model: a file that shrinks or
+     * changes is TENMAP_ERR_IO and no SIGBUS.
+     */
+    TENMAP_LOAD_READ = 1,
+    /*
+     * Likewise, around the page cache, which then keeps what it had: for models that are read once.
+     * Where the file system cannot, as TENMAP_LOAD_READ. While it runs, a load holds one more
+     * descriptor per shard.
+     */
+    TENMAP_LOAD_DIRECT = 2
+};
+
+/* Start from TENMAP_LOAD_OPTIONS_INIT; NULL means all defaults. */
+typedef struct tenmap_load_options {
+    size_t struct_size; /* sizeof(tenmap_load_options): lets the struct grow */
+    uint32_t threads;   /* 0: the library decides; at most 64 are used, the caller's among them */
+    uint32_t flags;     /* TENMAP_LOAD_* */
+    /*
+     * Called on the caller's thread every few MiB with the bytes of the file that are done, of all
+     * that were asked for: first with 0, last with total. Anything but 0 cancels, but for the last.
+     */
+    int (*progress)(void *ctx, uint64_t done, uint64_t total);
+    /*
+     * Called once for each request, never under a lock of the library: with TENMAP_OK on the thread
+     * that finished it, as soon as all of its dst is written, several at the same time on several
+     * threads; with another status on the caller's thread, when all others have stopped:
+     * TENMAP_ERR_CANCELLED for those that were left undone. Not at all if the arguments were wrong.
+     */
+    void (*done)(void *ctx, size_t request, tenmap_status status);
+    void *ctx; /* for both */
+} tenmap_load_options;
+
+#define TENMAP_LOAD_OPTIONS_INIT                                                                   \
+    { sizeof(tenmap_load_options), 0, 0, NULL, NULL, NULL }
+
+/*
+ * Loads all of them, or says which could not be: error.index is its number, the message names its
+ * tensor. All arguments are checked before a byte is written. With an error or a cancel
+ * (TENMAP_ERR_CANCELLED) every thread has stopped when it returns; what was written by then is not
+ * defined, but for requests that `done` reported as TENMAP_OK. The callbacks may use the model, but
+ * must not close it.
+ */
+TENMAP_API tenmap_status tenmap_load(const tenmap_model *model, const tenmap_request *requests,
+                                     size_t count, const tenmap_load_options *options,
+                                     tenmap_error *error);
+
+/*
+ * Memory for destinations: zeroed, aligned to 2 MiB, on huge pages where the system has them, which
+ * makes its first use several times cheaper than malloc's. Meant for whole models and layers, not
+ * for small pieces: each takes whole pages and one more. NULL if memory is out. NULL is fine to
+ * free; any thread may.
+ */
+TENMAP_API void *tenmap_alloc(size_t bytes);
+TENMAP_API void tenmap_free(void *memory);
+
+/*
  * Convert
  *
  * Every floating-point dtype to every other, integers and BOOL to every floating-point dtype, any
@@ -352,55 +524,40 @@ TENMAP_API tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_b
 /*
  * Write
  *
- * Declare metadata and tensors, then give the bytes, in any order and from any thread, then commit.
- * No tensor needs to be in memory whole. The file is written beside the path under a hidden name
- * and renamed at the end, after a sync: a crash, a kill or a full disk at any point leaves what was
- * there before, and at worst one temporary file, which the next writer to that path removes.
- * Models that are open on the old file, in this process or another, keep it.
- *
- * The layout is the reference's, byte for byte: tensors by dtype (wide ones first), then by name;
- * `__metadata__` first in the header, in the caller's order; data contiguous.
+ * Declare metadata and tensors, give the bytes in any order from any thread, commit. The layout is
+ * the reference's, byte for byte. The file appears whole or not at all: a crash, a kill or a full
+ * disk leaves what was there, and at worst a hidden temporary, which the next writer to that path
+ * removes. Models that are open on the old file keep it. docs/writing.md has the details.
  */
 
 typedef struct tenmap_writer tenmap_writer;
 
 /* tenmap_writer_options.flags */
 enum {
-    /* Tensors in the order of tenmap_writer_add. Some may then be misaligned for their element. */
-    TENMAP_WRITER_KEEP_ORDER = 1,
-    /*
-     * If the path is a symbolic link, replace the file that it leads to. Without this the link
-     * itself gives way to the new file, and what it led to is left alone. Other hard links keep the
-     * old file in either case.
-     */
+    TENMAP_WRITER_KEEP_ORDER = 1, /* tensors as they are added; some may be misaligned then */
+    /* Replace the file that a symbolic link leads to; without it the link itself gives way. */
     TENMAP_WRITER_FOLLOW_LINKS = 2
 };
 
-/* Zero is the default for every field. NULL means all defaults. */
+/* Zero is the default for every field; NULL means all defaults. So with all options below. */
 typedef struct tenmap_writer_options {
-    size_t struct_size;      /* sizeof(tenmap_writer_options) */
+    size_t struct_size;
     uint32_t data_alignment; /* where the data starts: 0 means 8, a power of two up to 2 MiB */
     uint32_t header_slack;   /* spare bytes kept in the header for later metadata edits */
-    uint32_t flags;          /* TENMAP_WRITER_* */
-    uint32_t reserved;       /* 0 */
+    uint32_t flags, reserved;
 } tenmap_writer_options;
 
 #define TENMAP_WRITER_OPTIONS_INIT                                                                 \
     { sizeof(tenmap_writer_options), 0, 0, 0, 0 }
 
-/*
- * The new file will have the mode and, where permitted, the owner of the file that it replaces,
- * else what the umask gives. Every writer ends in exactly one commit or abort.
- */
+/* Every writer ends in one commit or abort. The file gets the mode and owner of the one before. */
 TENMAP_API tenmap_status tenmap_writer_create(const char *path,
                                               const tenmap_writer_options *options,
                                               tenmap_writer **out, tenmap_error *error);
-
 /*
- * One pair of `__metadata__`, one tensor. Lengths in bytes or TENMAP_CSTR; everything is copied.
- * Refused: a name or key twice, a tensor called `__metadata__`, text that is not UTF-8, a shape
- * that is not a whole number of bytes. A refused call changes nothing. *id (may be NULL) is the
- * tensor's number from 0 on. Nothing can be added once bytes have been written.
+ * Lengths in bytes or TENMAP_CSTR; everything is copied. Names and keys are UTF-8, each there once,
+ * no tensor is called `__metadata__`. A refused call changes nothing. *id (may be NULL) counts from
+ * 0. Nothing can be added once bytes have been written.
  */
 TENMAP_API tenmap_status tenmap_writer_metadata(tenmap_writer *writer, const char *key,
                                                 size_t key_len, const char *value, size_t value_len,
@@ -408,45 +565,25 @@ TENMAP_API tenmap_status tenmap_writer_metadata(tenmap_writer *writer, const cha
 TENMAP_API tenmap_status tenmap_writer_add(tenmap_writer *writer, const char *name, size_t name_len,
                                            tenmap_dtype dtype, const uint64_t *shape, uint32_t rank,
                                            size_t *id, tenmap_error *error);
-
-/*
- * Bytes [offset, offset+bytes) of a tensor in file order (little-endian), from any thread. No byte
- * may be written twice. After a failure of the system the writer can only be ended.
- */
+/* File-order (little-endian) bytes; none may be written twice. A failure of the system is final. */
 TENMAP_API tenmap_status tenmap_writer_write(tenmap_writer *writer, size_t id, uint64_t offset,
                                              const void *data, size_t bytes, tenmap_error *error);
-
-/*
- * A whole tensor of an open model, which may be another dtype and another shape of as many
- * elements: inside the kernel where the dtypes are the same, else converted (flags: those of
- * tenmap_convert), a few hundred kilobytes at a time.
- */
+/* A whole tensor of an open model, converted (TENMAP_CONVERT_* flags) if the dtypes differ. */
 TENMAP_API tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id,
                                             const tenmap_tensor *tensor, uint32_t flags,
                                             tenmap_error *error);
-
 /*
- * All or nothing, and frees the writer in either case. Refused while bytes are missing. Only with
- * TENMAP_OK is the new file known to outlast a power failure; a message that says "replaced,
- * durability unknown" means that it is there, but its folder could not be synced.
+ * All or nothing; frees the writer in either case. Refused while bytes are missing. "Replaced,
+ * durability unknown" in the message: the file is there, but its folder could not be synced.
  */
 TENMAP_API tenmap_status tenmap_writer_commit(tenmap_writer *writer, tenmap_error *error);
-/* Leaves no trace. NULL is fine. */
-TENMAP_API void tenmap_writer_abort(tenmap_writer *writer);
+TENMAP_API void tenmap_writer_abort(tenmap_writer *writer); /* leaves no trace; NULL is fine */
 
 /*
- * Edit metadata
- *
- * Changes pairs of a single file's `__metadata__`; everything else of the header stays as it is. In
- * place if the new header fits into the old one's length and the file has one name: data does not
- * move, and models that are open go on undisturbed. Else on file systems that can share blocks a
- * new file with the same data, else a copy; both replace the file as a writer does.
- *
- * While a header is changed in place, its length field is 2^64-1, so that readers refuse the file,
- * and a record beside it (".name.tenmap-undo") holds both headers. A crash in between leaves that
- * state; tenmap_open then names the record, and tenmap_repair_metadata settles it.
+ * Edit metadata: in place if the new header fits into the old one and the file has one name, else as
+ * a new file that shares the data's blocks, else as a copy. A crash in the middle of an edit in place
+ * leaves a file that no reader opens and a record beside it; tenmap_open's error names the record.
  */
-
 typedef struct tenmap_edit {
     const char *key;
     size_t key_len;    /* or TENMAP_CSTR */
@@ -463,9 +600,8 @@ enum {
 };
 
 typedef struct tenmap_edit_options {
-    size_t struct_size; /* sizeof(tenmap_edit_options) */
-    uint32_t flags;     /* TENMAP_EDIT_* */
-    uint32_t reserved;  /* 0 */
+    size_t struct_size;
+    uint32_t flags, reserved;
 } tenmap_edit_options;
 
 #define TENMAP_EDIT_OPTIONS_INIT                                                                   \
@@ -473,60 +609,42 @@ typedef struct tenmap_edit_options {
 
 enum { TENMAP_EDIT_IN_PLACE = 1, TENMAP_EDIT_CLONED = 2, TENMAP_EDIT_COPIED = 3 }; /* *how */
 
-/* `how` may be NULL. All edits or none. A new file gets about 1 KB of room for later edits. */
+/* All edits or none; *how (may be NULL) says which way. */
 TENMAP_API tenmap_status tenmap_edit_metadata(const char *path, const tenmap_edit *edits, size_t n,
                                               const tenmap_edit_options *options, uint32_t *how,
                                               tenmap_error *error);
 
-/* flags, and *how, of tenmap_repair_metadata */
-enum { TENMAP_REPAIR_UNDO = 1 /* back to the old header; else on to the new one */ };
-enum { TENMAP_REPAIR_NOTHING = 0, TENMAP_REPAIR_FINISHED = 1, TENMAP_REPAIR_UNDONE = 2 };
+enum { TENMAP_REPAIR_UNDO = 1 }; /* flags: back to the old header; else on to the new one */
+enum { TENMAP_REPAIR_NOTHING = 0, TENMAP_REPAIR_FINISHED = 1, TENMAP_REPAIR_UNDONE = 2 }; /* *how */
 
-/*
- * Settles an edit that was interrupted. Refuses, changing nothing, if the record and the file do
- * not belong together. Without a record there is nothing to do, which is no error.
- */
+/* Settles an interrupted edit; refuses if the record and the file do not belong together. */
 TENMAP_API tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t *how,
                                                 tenmap_error *error);
 
 /*
- * Save a model in shards
- *
- * Into a folder that exists: tensors in the order given, a new shard whenever the next tensor would
- * make it larger than max_shard_bytes, then model.safetensors.index.json. A model that fits into
- * one file is saved as model.safetensors, without an index. Where there is no model yet, shards are
- * called model-00001-of-00003.safetensors; over an existing one they get new names
- * (model-<8 hex>-00001-of-...), and the rename of the index, or of model.safetensors, is the one
- * moment at which the new model takes the old one's place. Then the old files are removed. A crash
- * leaves one whole model, and files that the next save removes.
+ * Save in shards, into a folder that exists: a new shard whenever the next tensor would make one
+ * larger than max_shard_bytes, then the index; what fits into one file becomes model.safetensors.
+ * Over an existing model, a rename is the one moment of change, and the old files go after it.
  */
-
-/* One tensor to save: bytes in memory, or a tensor of an open model. */
 typedef struct tenmap_source {
-    const tenmap_tensor *tensor; /* NULL: data is used, and all fields below count */
+    const tenmap_tensor *tensor; /* of an open model; NULL: data is used, and all fields count */
     const char *name;            /* NULL: the tensor's own */
     size_t name_len;             /* or TENMAP_CSTR */
     const uint64_t *shape;       /* with a tensor, NULL means its own */
     uint32_t rank;
     tenmap_dtype dtype; /* TENMAP_AS_STORED: the tensor's own; else it is converted */
-    const void *data;   /* in file order (little-endian), all of it */
+    const void *data;   /* all of it, in file order (little-endian) */
     uint32_t flags;     /* TENMAP_CONVERT_* */
-    uint32_t reserved;  /* 0 */
+    uint32_t reserved;
 } tenmap_source;
 
-/* tenmap_save_options.flags */
-enum {
-    /* Old shards stay. Refused where an old model.safetensors would hide the new index. */
-    TENMAP_SAVE_KEEP_OLD = 1
-};
+enum { TENMAP_SAVE_KEEP_OLD = 1 }; /* tenmap_save_options.flags: old shards stay */
 
 typedef struct tenmap_save_options {
-    size_t struct_size;          /* sizeof(tenmap_save_options) */
-    uint64_t max_shard_bytes;    /* of tensor data; 0: 5,000,000,000 */
-    uint32_t data_alignment;     /* as in tenmap_writer_options */
-    uint32_t header_slack;       /* likewise */
-    uint32_t flags;              /* TENMAP_SAVE_* */
-    uint32_t reserved;           /* 0 */
+    size_t struct_size;
+    uint64_t max_shard_bytes;              /* of tensor data; 0: 5,000,000,000 */
+    uint32_t data_alignment, header_slack; /* as in tenmap_writer_options */
+    uint32_t flags, reserved;
     const tenmap_edit *metadata; /* pairs for every shard */
     size_t metadata_count;
 } tenmap_save_options;

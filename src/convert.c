@@ -65,19 +65,24 @@ tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes, tenma
     uint64_t dst_need, src_need;
     if (status != TENMAP_OK || count == 0)
         return status;
-    if (!packed_bytes(to, count, &dst_need) || !packed_bytes(from, count, &src_need) ||
-        src_need > SIZE_MAX)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                        "%llu elements of %s to %s are more than an address space can hold",
-                        (unsigned long long)count, tmi_dtypes[from].name, tmi_dtypes[to].name);
     if (!dst || !src)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s is NULL, but there are %llu elements",
                         dst ? "src" : "dst", (unsigned long long)count);
+    if (!packed_bytes(to, count, &dst_need))
+        return tmi_fail(error, TENMAP_ERR_BUFFER,
+                        "the destination has %llu bytes, but %llu elements of %s take more than "
+                        "2^64",
+                        (unsigned long long)dst_bytes, (unsigned long long)count,
+                        tmi_dtypes[to].name);
     if (dst_bytes < dst_need)
         return tmi_fail(error, TENMAP_ERR_BUFFER,
                         "the destination has %llu bytes, but %llu elements of %s take %llu",
                         (unsigned long long)dst_bytes, (unsigned long long)count,
                         tmi_dtypes[to].name, (unsigned long long)dst_need);
+    if (!packed_bytes(from, count, &src_need) || src_need > SIZE_MAX)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "%llu elements of %s are more than an address space can hold",
+                        (unsigned long long)count, tmi_dtypes[from].name);
     tmi_elements target = {to, 0, !TMI_BIG_ENDIAN}, source = {from, 0, !TMI_BIG_ENDIAN};
     tmi_route(target, dst, source, src, count, flags);
     return TENMAP_OK;

@@ -31,9 +31,9 @@ static tenmap_status take_edit_options(const tenmap_edit_options *given, tenmap_
                                        tenmap_error *error) {
     const uint32_t known = TENMAP_EDIT_NO_IN_PLACE | TENMAP_EDIT_NO_CLONE |
                            TENMAP_EDIT_FOLLOW_LINKS | TENMAP_EDIT_NO_COPY;
-    *out = (tenmap_edit_options)TENMAP_EDIT_OPTIONS_INIT;
-    tenmap_status status = tmi_take_options(out, sizeof *out, given, given ? given->struct_size : 0,
-                                            "TENMAP_EDIT_OPTIONS_INIT", error);
+    static const tmi_options_kind kind = {"tenmap_edit_options", "TENMAP_EDIT_OPTIONS_INIT",
+                                          sizeof(tenmap_edit_options), sizeof(tenmap_edit_options)};
+    tenmap_status status = tmi_options_take(&kind, given, out, error);
     if (status == TENMAP_OK && (out->flags & ~known || out->reserved))
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags has unknown bits: 0x%x",
                           (unsigned)(out->flags & ~known));
@@ -66,7 +66,7 @@ static tenmap_status edit_open(editing_file *e) {
 
 /* The pairs after the edits. */
 
-static size_t find_pair(const editing_file *e, const char *key, size_t len) {
+static size_t find_metadata_pair(const editing_file *e, const char *key, size_t len) {
     for (size_t i = 0; i < e->pair_count; i++)
         if (e->pairs[i].key_len == len && memcmp(e->pairs[i].key, key, len) == 0)
             return i;
@@ -90,7 +90,7 @@ static tenmap_status apply_edit(editing_file *e, const tenmap_edit *edit, size_t
     if (!edit->key)
         return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "edit %llu: the key is NULL", (ull)number);
     size_t key_len = edit->key_len == TENMAP_CSTR ? strlen(edit->key) : edit->key_len;
-    size_t at = find_pair(e, edit->key, key_len);
+    size_t at = find_metadata_pair(e, edit->key, key_len);
     if (!edit->value) {
         if (at != TMI_NONE) {
             memmove(e->pairs + at, e->pairs + at + 1, (e->pair_count - at - 1) * sizeof *e->pairs);
@@ -163,10 +163,10 @@ static tenmap_status edit_text(editing_file *e) {
         return FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "the header changed while it was read");
     if (e->text.failed)
         return tmi_fail_memory(e->error, e->text.len, "the new header");
-    if (e->text.len > TMI_HEADER_LIMIT)
+    if (e->text.len > TMI_WRITTEN_HEADER_LIMIT)
         return FAIL_EDIT(e, TENMAP_ERR_LIMIT,
                          "the header would have %llu bytes, over the %llu that readers accept",
-                         (ull)e->text.len, (ull)TMI_HEADER_LIMIT);
+                         (ull)e->text.len, (ull)TMI_WRITTEN_HEADER_LIMIT);
     return TENMAP_OK;
 }
 
@@ -241,7 +241,8 @@ static int edit_cloned(editing_file *e, int fd) {
     uint64_t block = tmi_fd_block(fd), old_start = 8 + e->length;
     uint64_t shared = congruent(old_start, 0, block);
     uint64_t start = congruent(8 + e->text.len + EDIT_SLACK, old_start, block);
-    if (shard->size <= shared || (e->flags & TENMAP_EDIT_NO_CLONE) || start - 8 > TMI_HEADER_LIMIT)
+    if (shard->size <= shared || (e->flags & TENMAP_EDIT_NO_CLONE) ||
+        start - 8 > TMI_WRITTEN_HEADER_LIMIT)
         return EOPNOTSUPP;
     int failed = tmi_fd_clone(shard->file.fd, shared, fd, start + (shared - old_start), 0);
     if (failed)
@@ -259,7 +260,7 @@ static int edit_copied(editing_file *e, int fd) {
     if (alignment < 8)
         alignment = 8;
     uint64_t start = congruent(8 + e->text.len + EDIT_SLACK, 0, alignment);
-    if (start - 8 > TMI_HEADER_LIMIT)
+    if (start - 8 > TMI_WRITTEN_HEADER_LIMIT)
         start = congruent(8 + e->text.len, 0, 8);
     int failed = tmi_fd_reserve(fd, 0);
     if (!failed)

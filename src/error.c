@@ -165,9 +165,9 @@ tmi_quoted tmi_count(uint64_t n, const char *noun) {
     return out;
 }
 
-void tmi_list_add(tmi_list *list, const char *name) {
+void tmi_list_add(tmi_list *list, const char *name, size_t len) {
     enum { SHOWN_AT_MOST = 5, ROOM_FOR_THE_REST = 32 };
-    tmi_quoted quoted = tmi_quote(name, strlen(name));
+    tmi_quoted quoted = tmi_quote(name, len);
     size_t left = sizeof list->text - list->used;
     list->count++;
     if (list->shown == SHOWN_AT_MOST || strlen(quoted.text) + ROOM_FOR_THE_REST > left)
@@ -254,6 +254,7 @@ static const struct {
     {EBADF, TENMAP_ERR_IO, "the descriptor is not open for reading"},
     {EAGAIN, TENMAP_ERR_IO, "the resource is not available now"},
     {EINVAL, TENMAP_ERR_IO, "the system does not take this request"},
+    {EFAULT, TENMAP_ERR_IO, "the memory for it cannot be used"},
     {ENODEV, TENMAP_ERR_IO, "this file system cannot map files (open with TENMAP_BACKEND_READ)"},
 #ifdef EOVERFLOW
     {EOVERFLOW, TENMAP_ERR_LIMIT, "the file is too large for this system"},
@@ -288,26 +289,6 @@ tenmap_status tmi_fail_os(tenmap_error *error, int os_error, const char *format,
 tenmap_status tmi_fail_memory(tenmap_error *error, uint64_t bytes, const char *what) {
     return tmi_fail(error, TENMAP_ERR_MEMORY, "out of memory: could not get %llu bytes for %s",
                     (unsigned long long)bytes, what);
-}
-
-tenmap_status tmi_take_options(void *out, size_t known, const void *given, size_t given_size,
-                               const char *init, tenmap_error *error) {
-    enum { LARGEST_SIZE = 4096 };
-    if (!given)
-        return TENMAP_OK;
-    if (given_size < known || given_size > LARGEST_SIZE)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                        "options.struct_size is %llu; start from %s, which sets it to the size of "
-                        "the struct, here %llu",
-                        (ull)given_size, init, (ull)known);
-    for (size_t i = known; i < given_size; i++)
-        if (((const unsigned char *)given)[i])
-            return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                            "options uses a field at byte %llu that this version of the library "
-                            "does not know",
-                            (ull)i);
-    memcpy(out, given, known);
-    return TENMAP_OK;
 }
 
 void tmi_fail_more(tenmap_error *error, const char *format, ...) {

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +21,15 @@
 /* One pread moves at most this much: Linux stops a little under 2 GiB, macOS refuses more. */
 enum { READ_AT_MOST = 1 << 30 };
 enum { HUGE_PAGE = 2 << 20 };
+
+#if defined(__linux__) && !defined(MADV_POPULATE_READ)
+#define MADV_POPULATE_READ 22 /* Linux 5.14; an older kernel says EINVAL */
+#endif
+#ifdef __APPLE__
+#define MODIFIED_AT st_mtimespec
+#else
+#define MODIFIED_AT st_mtim
+#endif
 
 static int classify(tmi_file *file, int fd) {
     struct stat st;
@@ -29,6 +39,8 @@ static int classify(tmi_file *file, int fd) {
                  : S_ISDIR(st.st_mode) ? TMI_FILE_FOLDER
                                        : TMI_FILE_OTHER;
     file->size = (uint64_t)st.st_size;
+    file->modified[0] = st.MODIFIED_AT.tv_sec;
+    file->modified[1] = st.MODIFIED_AT.tv_nsec;
     file->fd = fd;
     return 0;
 }
@@ -94,7 +106,7 @@ int tmi_file_read(const tmi_file *file, uint64_t offset, void *dst, size_t size,
     }
     while (*got < size) {
         size_t part = size - *got < READ_AT_MOST ? size - *got : READ_AT_MOST;
-        if (offset > INT64_MAX - *got)
+        if (offset > (uint64_t)INT64_MAX - *got)
             return EOVERFLOW;
         ssize_t n = pread(file->fd, (char *)dst + *got, part, (off_t)(offset + *got));
         if (n < 0 && errno == EINTR)
@@ -113,8 +125,7 @@ int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned 
         *base = file->memory + offset;
         return 0;
     }
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t before = offset % page;
+    uint64_t before = offset % tmi_page_size();
     if (size > SIZE_MAX - before || size + before > PTRDIFF_MAX)
         return ENOMEM;
     size_t length = (size_t)(size + before);
@@ -123,8 +134,203 @@ int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned 
         return errno;
     file->map = map;
     file->map_size = length;
+    file->map_offset = offset - before;
     *base = (const unsigned char *)map + before;
     return 0;
+}
+
+bool tmi_file_changed(const tmi_file *file, uint64_t *size_now) {
+    struct stat st;
+    if (file->memory)
+        return false;
+    if (fstat(file->fd, &st) != 0)
+        return true;
+    if (size_now)
+        *size_now = (uint64_t)st.st_size;
+    return (uint64_t)st.st_size != file->size || st.MODIFIED_AT.tv_sec != file->modified[0] ||
+           st.MODIFIED_AT.tv_nsec != file->modified[1];
+}
+
+/*
+ * O_DIRECT belongs to the open file, which the caller of tenmap_open_fd may share: it is not set on
+ * the descriptor that the model has. The kernel's name for that descriptor opens the same file
+ * again, wherever its path has gone since.
+ */
+int tmi_direct_open(const tmi_file *file) {
+#if defined(__linux__) && defined(O_DIRECT)
+    static const char name[] = "/proc/self/fd/";
+    char path[sizeof name + 20], *at = path + sizeof path;
+    struct stat st, other;
+    if (file->fd < 0)
+        return -1;
+    *--at = '\0';
+    for (unsigned n = (unsigned)file->fd, more = 1; more; more = n /= 10)
+        *--at = (char)('0' + n % 10);
+    at -= sizeof name - 1;
+    memcpy(at, name, sizeof name - 1);
+    int fd = open(at, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &st) == 0 && fstat(file->fd, &other) == 0 && st.st_dev == other.st_dev &&
+        st.st_ino == other.st_ino)
+        return fd;
+    close(fd);
+#else
+    (void)file;
+#endif
+    return -1;
+}
+
+void tmi_direct_close(int fd) {
+    if (fd >= 0)
+        close(fd);
+}
+
+int tmi_file_read_direct(int fd, uint64_t offset, void *dst, size_t size, size_t *got) {
+    ssize_t n;
+    *got = 0;
+    if (offset > INT64_MAX - size)
+        return EOVERFLOW;
+    do
+        n = pread(fd, dst, size, (off_t)offset);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return errno;
+    *got = (size_t)n;
+    return 0;
+}
+
+size_t tmi_page_size(void) {
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static char *map_address(const tmi_file *file, uint64_t offset) {
+    return (char *)file->map + (offset - file->map_offset);
+}
+
+/*
+ * What MADV_POPULATE_READ does, on systems without it. Reading first finds out whether the bytes
+ * are there, since touching a page that is gone would raise a signal.
+ */
+static int populate_by_touching(const tmi_file *file, uint64_t begin, uint64_t end) {
+    unsigned char scratch[16 << 10];
+    uint64_t last = file->map_offset + file->map_size;
+    if (end > last)
+        end = last;
+    for (uint64_t at = begin; at < end;) {
+        size_t got, want = end - at < sizeof scratch ? (size_t)(end - at) : sizeof scratch;
+        int failed = tmi_file_read(file, at, scratch, want, &got);
+        if (failed || got < want)
+            return EFAULT;
+        at += want;
+    }
+    const volatile char *byte = map_address(file, begin);
+    for (uint64_t at = 0; at < end - begin; at += tmi_page_size())
+        (void)byte[at];
+    return 0;
+}
+
+int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end) {
+#ifdef MADV_POPULATE_READ
+    int failed;
+    do
+        failed = madvise(map_address(file, begin), (size_t)(end - begin), MADV_POPULATE_READ);
+    while (failed && errno == EINTR);
+    if (!failed || errno != EINVAL)
+        return failed ? errno : 0;
+#endif
+    return populate_by_touching(file, begin, end);
+}
+
+int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end) {
+    return madvise(map_address(file, begin), (size_t)(end - begin), MADV_DONTNEED) ? errno : 0;
+}
+
+int tmi_map_lock(const tmi_file *file, uint64_t begin, uint64_t end) {
+    return mlock(map_address(file, begin), (size_t)(end - begin)) ? errno : 0;
+}
+
+int tmi_map_unlock(const tmi_file *file, uint64_t begin, uint64_t end) {
+    return munlock(map_address(file, begin), (size_t)(end - begin)) ? errno : 0;
+}
+
+uint64_t tmi_lock_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    return limit.rlim_cur;
+}
+
+/* How much of the page at `at`, `page` bytes long, is inside [begin, end). */
+static uint64_t page_overlap(uint64_t at, uint64_t page, uint64_t begin, uint64_t end) {
+    uint64_t from = at > begin ? at : begin, to = at + page < end ? at + page : end;
+    return to > from ? to - from : 0;
+}
+
+/* The kernel's table of this process's pages has 8 bytes for each; bit 63 says mapped. */
+int tmi_memory_mapped(const void *memory, size_t size, uint64_t *bytes) {
+#ifdef __linux__
+    uint64_t entries[1024], page = tmi_page_size();
+    uint64_t begin = (uint64_t)(uintptr_t)memory, end = begin + size;
+    int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC), failed = 0;
+    *bytes = 0;
+    if (fd < 0)
+        return errno;
+    for (uint64_t at = begin - begin % page; at < end && !failed;) {
+        uint64_t left = (end - at + page - 1) / page;
+        size_t want = (left < 1024 ? (size_t)left : 1024) * sizeof *entries;
+        ssize_t n = pread(fd, entries, want, (off_t)(at / page * sizeof *entries));
+        if (n < (ssize_t)sizeof *entries)
+            failed = n < 0 ? errno : ENOTSUP;
+        for (size_t i = 0; !failed && i < (size_t)n / sizeof *entries; i++, at += page)
+            if (entries[i] >> 63)
+                *bytes += page_overlap(at, page, begin, end);
+    }
+    close(fd);
+    return failed;
+#else
+    (void)memory, (void)size;
+    *bytes = 0;
+    return ENOTSUP;
+#endif
+}
+
+/* Counts the pages of a mapping of the file that are in memory, whoever uses them. */
+static int count_cached(void *map, uint64_t map_offset, uint64_t begin, uint64_t end,
+                        uint64_t *bytes) {
+#ifdef __APPLE__
+    char there[4096];
+#else
+    unsigned char there[4096];
+#endif
+    uint64_t page = tmi_page_size();
+    for (uint64_t at = begin - begin % page; at < end;) {
+        uint64_t left = (end - at + page - 1) / page;
+        size_t pages = left < sizeof there ? (size_t)left : sizeof there;
+        if (mincore((char *)map + (at - map_offset), (size_t)(pages * page), there) != 0)
+            return errno;
+        for (size_t i = 0; i < pages; i++, at += page)
+            if (there[i] & 1)
+                *bytes += page_overlap(at, page, begin, end);
+    }
+    return 0;
+}
+
+int tmi_file_cached(const tmi_file *file, uint64_t begin, uint64_t end, uint64_t *bytes) {
+    *bytes = 0;
+    if (file->memory || begin == end)
+        return 0;
+    if (file->map)
+        return count_cached(file->map, file->map_offset, begin, end, bytes);
+    tmi_file mapped = *file; /* only a mapping can be asked; making one touches nothing */
+    const unsigned char *base;
+    mapped.map = NULL;
+    int failed = tmi_file_map(&mapped, begin, end - begin, &base);
+    if (failed)
+        return failed;
+    failed = count_cached(mapped.map, mapped.map_offset, begin, end, bytes);
+    munmap(mapped.map, mapped.map_size);
+    return failed;
 }
 
 int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name), void *ctx) {
@@ -168,7 +374,7 @@ void *tmi_pages_take(size_t size) {
     char *start = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (start == MAP_FAILED)
         return NULL;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t page = tmi_page_size();
     size_t before = (HUGE_PAGE - (uintptr_t)start % HUGE_PAGE) % HUGE_PAGE;
     size_t kept = (size + page - 1) / page * page;
     if (before)
@@ -185,8 +391,29 @@ void tmi_pages_give(void *pages, size_t size) {
     munmap(pages, size);
 }
 
+/* A page of its own in front holds the size; it is too short for a huge page, so it costs 4 KiB. */
+void *tmi_aligned_take(size_t size) {
+    size_t page = tmi_page_size();
+    if (size > PTRDIFF_MAX - 4 * (size_t)HUGE_PAGE)
+        return NULL;
+    size = (size + page - 1) / page * page + (size ? 0 : page);
+    char *pages = tmi_pages_take(size + HUGE_PAGE);
+    if (!pages)
+        return NULL;
+    munmap(pages, HUGE_PAGE - page);
+    memcpy(pages + HUGE_PAGE - page, &size, sizeof size);
+    return pages + HUGE_PAGE;
+}
+
+void tmi_aligned_give(void *pages) {
+    size_t size, page = tmi_page_size();
+    char *start = (char *)pages - page;
+    memcpy(&size, start, sizeof size);
+    munmap(start, size + page);
+}
+
 void tmi_pages_trim(void *pages, size_t *size, size_t used) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t page = tmi_page_size();
     size_t kept = (used ? used + page - 1 : page) / page * page;
     if (kept >= *size)
         return;
@@ -210,6 +437,10 @@ void tmi_random(void *dst, size_t size) {
 unsigned tmi_cpu_count(void) {
     long count = sysconf(_SC_NPROCESSORS_ONLN);
     return count > 0 && count < 4096 ? (unsigned)count : 1;
+}
+
+long tmi_process(void) {
+    return (long)getpid();
 }
 
 int tmi_thread_start(pthread_t *thread, void *(*run)(void *ctx), void *ctx) {

@@ -12,7 +12,7 @@ typedef struct candidate {
     int kind;
     bool second_choice; /* consolidated, adapter, a variant: only when nothing else is there */
     /* Of name-00002-of-00005.safetensors: where the digits are, and what they say. */
-    size_t digits_at, digits_len, tail_at;
+    size_t digits_at, digits_len, tail_at, rest_at; /* tail: from "-of-" on; rest: behind N */
     unsigned number, total;
 } candidate;
 
@@ -90,6 +90,7 @@ static bool parse_numbered(candidate *c) {
     c->digits_at = number_at;
     c->digits_len = number_end - number_at;
     c->tail_at = number_end;
+    c->rest_at = total_end;
     return read_number(c->name, number_at, number_end, &c->number) &&
            read_number(c->name, total_at, total_end, &c->total) && c->total > 0 &&
            c->number <= c->total;
@@ -168,7 +169,9 @@ static int by_set(const candidate *a, const candidate *b) {
     if (a->digits_at != b->digits_at)
         return a->digits_at < b->digits_at ? -1 : 1;
     int order = memcmp(a->name, b->name, a->digits_at);
-    return order ? order : strcmp(a->name + a->tail_at, b->name + b->tail_at);
+    if (order == 0 && a->total != b->total)
+        return a->total < b->total ? -1 : 1;
+    return order ? order : strcmp(a->name + a->rest_at, b->name + b->rest_at);
 }
 
 static int by_member(const void *a, const void *b) {
@@ -257,12 +260,10 @@ static tenmap_status choose_set(tmi_choice *choice, numbered_set set, tenmap_err
 
 /* Errors: what is there instead of one model. */
 
-static tenmap_status fail_ambiguous(const candidates *list, bool second_choice,
-                                    tenmap_error *error) {
+static tenmap_status fail_ambiguous(const candidates *list, tenmap_error *error) {
     tmi_list names = {.used = 0};
     for (size_t i = 0; i < list->count; i++)
-        if (list->items[i].second_choice == second_choice)
-            tmi_list_add(&names, list->items[i].name);
+        tmi_list_add(&names, list->items[i].name, strlen(list->items[i].name));
     return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
                     "%s: the folder holds more than one model; open one of its files: %s",
                     tmi_quote_path(list->folder).text, tmi_list_end(&names));
@@ -277,33 +278,41 @@ static bool note_model_file(void *ctx, const char *name) {
     return false;
 }
 
+enum { LOOK_AT_MOST = 256 };
+
 typedef struct subfolders {
     const char *folder;
-    tmi_list names;
-    size_t looked;
+    char *names[LOOK_AT_MOST];
+    size_t count, looked;
 } subfolders;
 
 static bool note_subfolder(void *ctx, const char *name) {
-    enum { LOOK_AT_MOST = 256 };
     subfolders *found = ctx;
     bool has_model = false;
     if (name[0] == '.' || !is_folder_in(found->folder, name))
         return true;
     char *path = tmi_join_path(found->folder, strlen(found->folder), name, strlen(name));
     if (path && tmi_folder_list(path, note_model_file, &has_model) == 0 && has_model)
-        tmi_list_add(&found->names, name);
+        found->names[found->count] = tmi_copy_text(name, strlen(name));
+    found->count += found->names[found->count] != NULL;
     free(path);
     return ++found->looked < LOOK_AT_MOST;
 }
 
 static tenmap_status fail_nothing(const candidates *list, tenmap_error *error) {
     subfolders found = {.folder = list->folder};
+    tmi_list names = {.used = 0};
     (void)tmi_folder_list(list->folder, note_subfolder, &found);
-    if (found.names.count)
+    qsort(found.names, found.count, sizeof *found.names, by_text);
+    for (size_t i = 0; i < found.count; i++) {
+        tmi_list_add(&names, found.names[i], strlen(found.names[i]));
+        free(found.names[i]);
+    }
+    if (found.count)
         return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
                         "%s: no model lies in this folder itself; these folders inside it hold "
                         "one each, open one of them: %s",
-                        tmi_quote_path(list->folder).text, tmi_list_end(&found.names));
+                        tmi_quote_path(list->folder).text, tmi_list_end(&names));
     return tmi_fail(
         error, TENMAP_ERR_NOT_FOUND, "%s: no .safetensors file and no index lies in this folder%s",
         tmi_quote_path(list->folder).text,
@@ -347,7 +356,7 @@ static tenmap_status choose_among(tmi_choice *choice, const candidates *list, bo
         return choose_set(choice, broken, error); /* opening it says what is missing */
     if (indexes == 0 && completes == 0 && brokens == 0 && singles == 1)
         return choose_one(choice, single->name, error);
-    return *any ? fail_ambiguous(list, second_choice, error) : TENMAP_OK;
+    return *any ? fail_ambiguous(list, error) : TENMAP_OK;
 }
 
 static tenmap_status choose(tmi_choice *choice, const candidates *list, tenmap_error *error) {

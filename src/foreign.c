@@ -29,7 +29,9 @@ static const struct {
     MAGIC("\x89HDF\r\n\x1a\n", "this is an HDF5 file (Keras, TensorFlow): convert it to "
                                "SafeTensors first"),
     MAGIC("\x93NUMPY", "this is a NumPy array (.npy): convert it to SafeTensors first"),
-    MAGIC("\xef\xbb\xbf", "this is a text file that begins with a byte order mark"),
+    MAGIC("\xef\xbb\xbf",
+          "this is a text file that begins with a byte order mark: if it is an index, save it "
+          "without one"),
 };
 
 static const char pickle_text[] =
@@ -90,7 +92,10 @@ static bool all_zero(const unsigned char *bytes, size_t len) {
     return true;
 }
 
+/* What was read may end inside a character. */
 static bool all_text(const unsigned char *bytes, size_t len) {
+    if (tmi_utf8_valid((const char *)bytes, len) + 4 <= len)
+        return false;
     for (size_t i = 0; i < len; i++)
         if ((bytes[i] < 0x20 && (bytes[i] < '\t' || bytes[i] > '\r')) || bytes[i] == 0x7f)
             return false;

@@ -96,12 +96,19 @@ static uint64_t little_endian_u64(const unsigned char *bytes) {
     return value;
 }
 
+bool tmi_header_plausible(const unsigned char *start, size_t len, uint64_t size, uint64_t limit) {
+    if (len < 8 || size < 8)
+        return false;
+    uint64_t n = little_endian_u64(start);
+    return n != 0 && n <= limit && n <= size - 8;
+}
+
 tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *start, size_t len,
                                 uint64_t limit, uint64_t *length, tenmap_error *error) {
     const char *path = place->path;
     uint64_t n = len >= 8 ? little_endian_u64(start) : 0;
     bool too_short = place->size < 8 || len < 8;
-    if (!too_short && n != 0 && n <= limit && n <= place->size - 8) {
+    if (tmi_header_plausible(start, len, place->size, limit)) {
         *length = n;
         return TENMAP_OK;
     }
@@ -119,9 +126,9 @@ tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *sta
                            tmi_quote_path(path).text, foreign);
     if (too_short)
         return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
-                           "%s: the file has %llu bytes, but a SafeTensors file begins with a "
-                           "length field of 8: the download is truncated",
-                           tmi_quote_path(path).text, (ull)place->size);
+                           "%s: it has %s, but a SafeTensors file begins with a length field of 8: "
+                           "the download is truncated",
+                           tmi_quote_path(path).text, tmi_count(place->size, "byte").text);
     if (n > limit)
         return tmi_fail_at(error, TENMAP_ERR_LIMIT, place->shard, place->offset,
                            "%s: the length field says that the header has %llu bytes, over the "
@@ -178,7 +185,7 @@ static bool parse_shape(parser *p, tenmap_tensor *t) {
         if (!tmi_json_expect(json, ']', "expected ',' or ']' in the shape"))
             return fail_json(p, NULL);
     }
-    if (p->dim - first > UINT32_MAX)
+    if ((uint64_t)(p->dim - first) > UINT32_MAX)
         return fail_json(p, "expected a shape of fewer than 2^32 dimensions");
     t->rank = (uint32_t)(p->dim - first);
     t->shape = t->rank ? first : no_dims;
@@ -583,7 +590,7 @@ static tenmap_status check_end(const parser *p, uint64_t data_size, uint64_t las
     }
     if (last_end < data_size && !(p->place->flags & TENMAP_OPEN_LENIENT))
         return tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, expected,
-                           "%s: %s after the last tensor, from byte %llu on, are part of none (a "
+                           "%s: %s after the last tensor, from byte %llu on, part of none (a "
                            "lenient open takes the file as it is)",
                            tmi_quote_path(p->place->path).text,
                            tmi_count(data_size - last_end, "byte").text, (ull)expected);

@@ -29,7 +29,7 @@ bool tmi_index_recognise(const unsigned char *start, size_t len) {
         return false;
     while (at < len && tmi_json_is_space((char)start[at]))
         at++;
-    return at < len && start[at] == '{';
+    return at == len ? len > 0 : start[at] == '{'; /* or nothing but white space so far */
 }
 
 /* What is wrong at json.at; `problem` where the reader has none of its own. Always false. */

@@ -3,7 +3,9 @@
  *
  *     model -> shard -> header -> json -> utf8
  *     model -> folder, index -> json
- *     read  -> convert -> kernels, cpu, dtype
+ *     read, load -> transfer -> convert -> kernels, cpu, dtype
+ *     transfer -> shard; load -> parallel
+ *     residency -> prefetch -> shard
  *     all   -> error, memory, file
  *
  * Names with external linkage start with tmi_; everything else is static. No two files use the same
@@ -15,6 +17,7 @@
 #include "../include/tenmap.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -64,7 +67,7 @@ typedef struct tmi_list {
     size_t used, shown, count;
 } tmi_list;
 
-void tmi_list_add(tmi_list *list, const char *name);
+void tmi_list_add(tmi_list *list, const char *name, size_t len);
 const char *tmi_list_end(tmi_list *list);
 
 /* Fills *error if there is one, and returns status so that callers can `return tmi_fail(...)`. */
@@ -81,12 +84,18 @@ tenmap_status tmi_fail_memory(tenmap_error *error, uint64_t bytes, const char *w
 /* Adds to the message of an error that was filled before; does nothing without one. */
 void tmi_fail_more(tenmap_error *error, const char *format, ...) TMI_PRINTF(2, 3);
 
-/*
- * Options as they come from a caller who may know another version of the struct: `known` bytes of
- * *given go to *out, which holds the defaults. `init` is the macro that callers should start from.
- */
-tenmap_status tmi_take_options(void *out, size_t known, const void *given, size_t given_size,
-                               const char *init, tenmap_error *error);
+/* options.c: structs of options that grow. */
+
+/* One of them: a struct whose first field is size_t struct_size. */
+typedef struct tmi_options_kind {
+    const char *name, *init; /* the struct and the macro that starts it */
+    size_t size;             /* as this library knows it */
+    size_t first_size;       /* as the first version had it: the least that is taken */
+} tmi_options_kind;
+
+/* Fills *out with what was given, zeros where it is NULL or shorter; refuses an unknown tail. */
+tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, void *out,
+                               tenmap_error *error);
 
 /* file.c: the operating system. With file_write.c, the only file with #ifdef for one. */
 
@@ -98,8 +107,10 @@ typedef struct tmi_file {
     int kind;                    /* TMI_FILE_* */
     const unsigned char *memory; /* borrowed; NULL for a real file */
     uint64_t size;               /* of the whole file, when it was opened */
+    int64_t modified[2];         /* its time of modification then: seconds, nanoseconds */
     void *map;                   /* what tmi_file_map took, or NULL */
     size_t map_size;
+    uint64_t map_offset; /* where the mapping starts in the file, a multiple of the page size */
 } tmi_file;
 
 /* These return 0 or an errno. A folder opens as TMI_FILE_FOLDER with no descriptor kept. */
@@ -112,6 +123,40 @@ int tmi_file_read(const tmi_file *file, uint64_t offset, void *dst, size_t size,
 /* Maps [offset, offset+size) for reading; *base is the address of the byte at offset. */
 int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned char **base);
 
+/*
+ * Whether the file has another size or time of modification than when it was opened, and which size
+ * (may be NULL). Both are set before other bytes can be read, so bytes that were read before this
+ * says no are those of the file as it was opened.
+ */
+bool tmi_file_changed(const tmi_file *file, uint64_t *size_now);
+
+/*
+ * A second descriptor of the same open file that reads around the page cache, or -1; its owner
+ * closes it with tmi_direct_close. Offset, address and size of such reads are multiples of
+ * TMI_DIRECT_ALIGN.
+ */
+enum { TMI_DIRECT_ALIGN = 4096 };
+int tmi_direct_open(const tmi_file *file);
+void tmi_direct_close(int fd);
+int tmi_file_read_direct(int fd, uint64_t offset, void *dst, size_t size, size_t *got);
+
+/*
+ * The pages of a mapping. [begin, end) are offsets in the file, multiples of the page size, inside
+ * the mapping. These return 0 or an errno.
+ */
+size_t tmi_page_size(void);
+/* Brings them in; EFAULT if the file has no such bytes any more, or its storage cannot be read. */
+int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end);
+int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end);
+int tmi_map_lock(const tmi_file *file, uint64_t begin, uint64_t end);
+int tmi_map_unlock(const tmi_file *file, uint64_t begin, uint64_t end);
+/* RLIMIT_MEMLOCK; UINT64_MAX if there is none. */
+uint64_t tmi_lock_limit(void);
+/* How many of these bytes of memory are mapped to pages now. ENOTSUP where nothing tells. */
+int tmi_memory_mapped(const void *at, size_t size, uint64_t *bytes);
+/* How many bytes [begin, end) of the file, not page-aligned, the page cache has. */
+int tmi_file_cached(const tmi_file *file, uint64_t begin, uint64_t end, uint64_t *bytes);
+
 /* Calls `entry` with each name in a folder but "." and ".."; stops early if it returns false. */
 int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name), void *ctx);
 /* Whether the path is there and is a folder. */
@@ -122,10 +167,16 @@ size_t tmi_folder_part(const char *path);
 /* Zeroed pages from the system, on huge pages where it has them; NULL if it refuses. */
 void *tmi_pages_take(size_t size);
 void tmi_pages_give(void *pages, size_t size);
+/* Likewise, aligned to 2 MiB, and with its size noted in front of it for tmi_aligned_give. */
+void *tmi_aligned_take(size_t size);
+void tmi_aligned_give(void *pages);
 /* Gives back the whole pages behind the first `used` bytes and lowers *size to what is left. */
 void tmi_pages_trim(void *pages, size_t *size, size_t used);
 void tmi_random(void *dst, size_t size);
 unsigned tmi_cpu_count(void);
+
+/* Which process this is: another one after fork. */
+long tmi_process(void);
 
 /* A thread of the library: it blocks all signals. Returns 0 or an errno; join with pthread_join. */
 int tmi_thread_start(pthread_t *thread, void *(*run)(void *ctx), void *ctx);
@@ -278,6 +329,8 @@ typedef struct tmi_header {
     size_t metadata_count, metadata_capacity;
 } tmi_header;
 
+/* Whether the length field, the first 8 bytes of a file of `size`, passes rules 1 to 3. */
+bool tmi_header_plausible(const unsigned char *start, size_t len, uint64_t size, uint64_t limit);
 /*
  * Rules 1 to 3: the length of the JSON text, from the first bytes of a file of place->size bytes
  * (`len` of them, at least 8 where the file has them; more help to recognise foreign files).
@@ -345,8 +398,8 @@ void tmi_choice_free(tmi_choice *choice);
 
 /* shard.c: one file of a model. */
 
-/* The default of options.max_header_bytes, the reference's. */
-enum { TMI_HEADER_LIMIT = 100000000 };
+/* options.max_header_bytes, or its default, the reference's. */
+uint64_t tmi_header_limit(const tenmap_options *options);
 /* More shards than this are an attack on memory, not a model: each costs about 1.5 KB to try. */
 enum { TMI_MOST_SHARDS = 100000 };
 /* Enough of a file's beginning to know what it is. */
@@ -357,6 +410,7 @@ typedef struct tmi_shard {
     tmi_file file;
     tmi_header header;
     char *path;        /* owned; NULL stands for "" */
+    const char *name;  /* the part of the path that the index or the set gives */
     uint64_t size;     /* the model's length in the file, from options.offset on */
     const char *shown; /* the path for errors */
 } tmi_shard;
@@ -387,6 +441,8 @@ void tmi_record_note(const char *path, tenmap_error *error);
 
 /* model.c */
 
+typedef struct tmi_prefetch tmi_prefetch; /* prefetch.c */
+
 struct tenmap_model {
     char *path;
     tmi_shard *shards;
@@ -405,6 +461,8 @@ struct tenmap_model {
     char **missing;
     size_t missing_count;
     uint64_t file_size;
+    /* The one part that changes after opening; made when it is first wanted. */
+    _Atomic(tmi_prefetch *) prefetch;
 };
 
 /* join.c: several shards as one model. */
@@ -416,6 +474,109 @@ struct tenmap_model {
  */
 tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file_shard,
                        uint32_t flags, tenmap_error *error);
+
+/* transfer.c: elements of a tensor, selected, converted and put where the caller wants them. */
+
+/* "path": tensor "name", as errors about a tensor begin. */
+#define TMI_FAIL_TENSOR(error, status, t, format, ...)                                             \
+    tmi_fail_at(error, status, (t)->shard, (t)->file_offset, "%s: tensor %s: " format,             \
+                tmi_quote_path(tmi_shard_of(t)->shown).text,                                       \
+                tmi_quote((t)->name, (t)->name_len).text, __VA_ARGS__)
+
+const tmi_shard *tmi_shard_of(const tenmap_tensor *tensor);
+/* The dtype as the file has it, which may be any text at all. */
+tmi_quoted tmi_stored_dtype(const tenmap_tensor *tensor);
+
+/*
+ * A block of a tensor. The trailing dimensions that are taken whole make one contiguous run with
+ * the first that is not; what is left are the dimensions to walk. Those of one index only add to
+ * the start, and there are at most 63 others, since each at least doubles a count that fits in 64
+ * bits. A range of elements is a block of one run.
+ */
+enum { TMI_MOST_WALKED = 64 };
+
+typedef struct tmi_transfer {
+    const tenmap_tensor *tensor;
+    tenmap_dtype as;
+    uint32_t flags; /* TENMAP_CONVERT_* */
+    unsigned from_bits, to_bits;
+    unsigned char *dst;
+    uint64_t start; /* of the first run, in elements */
+    uint64_t run;   /* elements per run */
+    uint64_t count; /* elements in all; 0: the fields above and below mean nothing */
+    unsigned walked;
+    uint64_t extent[TMI_MOST_WALKED], stride[TMI_MOST_WALKED]; /* innermost first */
+} tmi_transfer;
+
+/* Checking, in this order: the tensor and its dtypes; a range or a block (NULL, NULL: all of it);
+ * the destination. */
+tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap_dtype as,
+                                 uint32_t flags, tenmap_error *error);
+tenmap_status tmi_transfer_range(tmi_transfer *x, uint64_t first, uint64_t count,
+                                 tenmap_error *error);
+tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const uint64_t *end,
+                                 tenmap_error *error);
+tenmap_status tmi_transfer_target(tmi_transfer *x, void *dst, size_t dst_bytes,
+                                  tenmap_error *error);
+/*
+ * Decides, unless the caller did, whether results go around the cache; `bytes` is the size of all
+ * of them together. tmi_transfer_target decides by the transfer's own size.
+ */
+void tmi_transfer_stream(tmi_transfer *x, uint64_t bytes);
+
+/* The bytes that `count` elements of this many bits take. */
+uint64_t tmi_packed_bytes(uint64_t count, unsigned bits);
+/*
+ * The bytes of the file from the first to the last that elements [first, first+count) of the
+ * transfer, at least one, are in.
+ */
+void tmi_transfer_extent(const tmi_transfer *x, uint64_t first, uint64_t count, uint64_t *begin,
+                         uint64_t *end);
+/* Whether the runs lie so close together that reading through the gaps is cheap. */
+bool tmi_transfer_is_dense(const tmi_transfer *x);
+
+/* Where a shard's bytes come from: the mapping, or a window of the file that moves forward. */
+typedef struct tmi_source {
+    const tmi_shard *shard;
+    int direct_fd;         /* reads around the page cache, where it is not -1 */
+    unsigned char *window; /* NULL: what is in memory is used where it lies */
+    size_t window_size;
+    uint64_t at, end; /* which bytes of the file the window holds */
+    uint64_t last;    /* no byte of the file at or behind this one will be wanted */
+    bool ahead;       /* what lies behind the bytes that are wanted is worth reading with them */
+} tmi_source;
+
+/*
+ * Elements [first, first+count) of the transfer, to their place in dst. With 4- and 6-bit
+ * destinations `first` is a multiple of 8, so that two such calls never share a byte.
+ */
+tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_source *source, uint64_t first,
+                               uint64_t count, tenmap_error *error);
+
+/* prefetch.c: bringing pages in, in windows, now or on a thread of the model's own. */
+
+/* A part of a shard's file, in bytes from the file's beginning. */
+typedef struct tmi_span {
+    const tmi_shard *shard;
+    uint64_t begin, end;
+} tmi_span;
+
+/* Whole pages: all that hold a byte of the span, or only those that hold no other tensor's. */
+tmi_span tmi_span_outward(tmi_span span);
+tmi_span tmi_span_inward(tmi_span span);
+
+/* Maps the pages that hold the span. Returns 0 or an errno, with *at where it stopped. */
+int tmi_populate(tmi_span span, uint64_t *at);
+
+/* Puts the span behind those that wait, and starts the thread if there is none. */
+tenmap_status tmi_prefetch_add(const tenmap_model *model, tmi_span span, tenmap_error *error);
+/* Forgets those that wait and lie inside the span. */
+void tmi_prefetch_drop(const tenmap_model *model, tmi_span span);
+/* If bytes of the span are to be prefetched, has them prefetched first, and waits until they are.
+ */
+void tmi_prefetch_wait(const tenmap_model *model, tmi_span span);
+/* Stops after the window under way and joins the thread. Part of closing. */
+void tmi_prefetch_end(tenmap_model *model);
 
 /* convert.c: numbers. */
 

@@ -1,7 +1,6 @@
 /* Several shards as one model: which tensor is taken from which file. */
 #include "internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct joining {
@@ -13,8 +12,7 @@ typedef struct joining {
 } joining;
 
 static const char *shard_name(const joining *j, size_t shard) {
-    const char *path = j->model->shards[shard].path;
-    return path + tmi_folder_part(path);
+    return j->model->shards[shard].name;
 }
 
 static bool shard_has(const joining *j, size_t shard, const tenmap_tensor *t, uint64_t hash) {
@@ -73,29 +71,26 @@ static tenmap_status join_shard(joining *j, size_t shard) {
 /* Every name listed must be in the shard that the index names, if that shard is there. */
 static tenmap_status check_listings(const joining *j) {
     const tmi_listing *first = NULL;
-    size_t lacking = 0;
+    tmi_list lacking = {.used = 0};
     if (!j->index || (j->flags & TENMAP_OPEN_LENIENT))
         return TENMAP_OK;
     for (size_t i = 0; i < j->index->listing_count; i++) {
         const tmi_listing *l = &j->index->listings[i];
         if (l->seen || j->file_shard[l->file] == TMI_NONE)
             continue;
-        if (lacking++ == 0)
-            first = l;
+        first = first ? first : l;
+        tmi_list_add(&lacking, l->name, l->name_len);
     }
     if (!first)
         return TENMAP_OK;
-    size_t shard = j->file_shard[first->file];
-    char more[64] = "";
-    if (lacking > 1)
-        snprintf(more, sizeof more, "; %llu more %s listed in the wrong place too",
-                 (ull)(lacking - 1), lacking == 2 ? "is" : "are");
-    return tmi_fail_at(j->error, TENMAP_ERR_FORMAT, 0,
-                       (uint64_t)(first->name - (const char *)j->index->text.bytes) - 1,
-                       "%s: the index lists tensor %s in %s, which does not have it%s",
-                       tmi_quote_path(tenmap_path(j->model)).text,
-                       tmi_quote(first->name, first->name_len).text,
-                       tmi_quote_path(shard_name(j, shard)).text, more);
+    return tmi_fail_at(
+        j->error, TENMAP_ERR_FORMAT, 0,
+        (uint64_t)(first->name - (const char *)j->index->text.bytes) - 1,
+        "%s: the index lists %s %s in %s, which %s", tmi_quote_path(tenmap_path(j->model)).text,
+        lacking.count == 1 ? "tensor" : "tensors", tmi_list_end(&lacking),
+        lacking.count == 1 ? tmi_quote_path(shard_name(j, j->file_shard[first->file])).text
+                           : "shards",
+        lacking.count == 1 ? "does not have it" : "do not have them");
 }
 
 static tenmap_status join_metadata(tenmap_model *model, tenmap_error *error) {

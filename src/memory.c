@@ -93,3 +93,12 @@ void tmi_block_free(tmi_block *block) {
         free(block->bytes);
     *block = (tmi_block){NULL, 0};
 }
+
+void *tenmap_alloc(size_t bytes) {
+    return tmi_aligned_take(bytes);
+}
+
+void tenmap_free(void *memory) {
+    if (memory)
+        tmi_aligned_give(memory);
+}

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Options as they come from a caller who may know another version of the struct. */
 static tenmap_status take_options(const tenmap_options *given, tenmap_options *out,
                                   tenmap_error *error) {
-    *out = (tenmap_options){.struct_size = sizeof *out};
-    tenmap_status status = tmi_take_options(out, sizeof *out, given, given ? given->struct_size : 0,
-                                            "TENMAP_OPTIONS_INIT", error);
+    static const tmi_options_kind kind = {"tenmap_options", "TENMAP_OPTIONS_INIT",
+                                          sizeof(tenmap_options),
+                                          offsetof(tenmap_options, length) + sizeof(uint64_t)};
+    tenmap_status status = tmi_options_take(&kind, given, out, error);
     if (status != TENMAP_OK)
         return status;
     if (out->backend > TENMAP_BACKEND_READ)
@@ -76,6 +76,7 @@ typedef struct shard_jobs {
     size_t count;
     const tenmap_options *options;
     const tenmap_model *model;
+    const char *asked_by; /* the index, or the folder of a numbered set */
 } shard_jobs;
 
 static void open_shard_job(void *ctx, size_t i) {
@@ -108,24 +109,18 @@ static bool is_missing(const shard_job *job) {
     return job->status == TENMAP_ERR_NOT_FOUND;
 }
 
-/* The file's name without the folder that all shards share. */
-static const char *shard_file_name(const shard_job *job) {
-    return job->shard.path + tmi_folder_part(job->shard.path);
-}
-
-static tenmap_status fail_missing(const tenmap_model *model, const shard_jobs *all,
-                                  tenmap_error *error) {
+static tenmap_status fail_missing(const shard_jobs *all, tenmap_error *error) {
     tmi_list names = {.used = 0};
     int os_error = 0;
     for (size_t i = 0; i < all->count; i++)
         if (is_missing(&all->jobs[i])) {
-            tmi_list_add(&names, shard_file_name(&all->jobs[i]));
+            tmi_list_add(&names, all->jobs[i].shard.name, strlen(all->jobs[i].shard.name));
             os_error = all->jobs[i].error.os_error;
         }
     tmi_fail(error, TENMAP_ERR_NOT_FOUND,
              "%s: %llu of %llu shards are missing: %s; fetch them, or open with "
              "TENMAP_OPEN_PARTIAL to go without",
-             tmi_quote_path(model->path).text, (ull)names.count, (ull)all->count,
+             tmi_quote_path(all->asked_by).text, (ull)names.count, (ull)all->count,
              tmi_list_end(&names));
     if (error)
         error->os_error = os_error;
@@ -133,11 +128,10 @@ static tenmap_status fail_missing(const tenmap_model *model, const shard_jobs *a
 }
 
 /* Missing shards first, all of them at once; then the first shard that did not open. */
-static tenmap_status judge_shards(const tenmap_model *model, const shard_jobs *all,
-                                  tenmap_error *error) {
+static tenmap_status judge_shards(const shard_jobs *all, tenmap_error *error) {
     for (size_t i = 0; i < all->count; i++)
         if (is_missing(&all->jobs[i]) && !(all->options->flags & TENMAP_OPEN_PARTIAL))
-            return fail_missing(model, all, error);
+            return fail_missing(all, error);
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].status != TENMAP_OK && !is_missing(&all->jobs[i])) {
             if (error)
@@ -158,7 +152,7 @@ static tenmap_status keep_shards(tenmap_model *model, shard_jobs *all, size_t *p
         shard_job *job = &all->jobs[i];
         place[i] = TMI_NONE;
         if (is_missing(job)) {
-            const char *name = shard_file_name(job);
+            const char *name = job->shard.name;
             char *copy = tmi_copy_text(name, strlen(name));
             if (!copy)
                 return tmi_fail_memory(error, strlen(name), "the name of a missing shard");
@@ -181,7 +175,7 @@ static tenmap_status open_shards(tenmap_model *model, shard_jobs *all, tmi_index
         return tmi_fail_memory(error, all->count * sizeof *place, "the list of shards");
     unsigned threads = all->options->threads ? all->options->threads : default_threads(all->count);
     tmi_parallel(threads, all->count, open_shard_job, all);
-    tenmap_status status = judge_shards(model, all, error);
+    tenmap_status status = judge_shards(all, error);
     if (status == TENMAP_OK)
         status = keep_shards(model, all, place, error);
     if (status == TENMAP_OK)
@@ -200,7 +194,7 @@ typedef struct shard_names {
 static tenmap_status open_named_shards(tenmap_model *model, const shard_names *from,
                                        const char *folder, size_t folder_len,
                                        const tenmap_options *options, tenmap_error *error) {
-    shard_jobs all = {.count = from->count, .options = options, .model = model};
+    shard_jobs all = {.count = from->count, .options = options, .model = model, .asked_by = folder};
     tenmap_status status = TENMAP_OK;
     tmi_shard *room = tmi_calloc(from->count, sizeof *room);
     all.jobs = tmi_calloc(from->count, sizeof *all.jobs);
@@ -220,6 +214,8 @@ static tenmap_status open_named_shards(tenmap_model *model, const shard_names *f
         shard->shown = shard->path;
         if (!shard->path)
             status = tmi_fail_memory(error, strlen(name), "a shard's path");
+        else
+            shard->name = shard->path + strlen(shard->path) - strlen(name);
     }
     if (status == TENMAP_OK)
         status = open_shards(model, &all, from->index, error);
@@ -234,7 +230,7 @@ static tenmap_status open_index(tenmap_model *model, const char *path,
                                 const tenmap_options *options, tenmap_error *error) {
     tmi_shard file = model->shards[0];
     tmi_place place = {.path = path, .flags = options->flags, .size = file.size, .key = model->key};
-    uint64_t limit = options->max_header_bytes ? options->max_header_bytes : TMI_HEADER_LIMIT;
+    uint64_t limit = tmi_header_limit(options);
     if (options->offset || options->length)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "%s: options.offset and length are for single files; this is an index",
@@ -424,6 +420,7 @@ tenmap_status tenmap_open_memory(const void *bytes, size_t size, const tenmap_op
 void tenmap_close(tenmap_model *model) {
     if (!model)
         return;
+    tmi_prefetch_end(model); /* while what it reads is still mapped */
     if (model->owns_metadata)
         free(model->metadata);
     tmi_names_free(&model->names);

@@ -40,7 +40,7 @@ static char *save_path(const saving *s, const char *name) {
     return tmi_join_path(s->folder, strlen(s->folder), name, strlen(name));
 }
 
-static void shard_name(const saving *s, size_t shard, char out[SHARD_NAME_ROOM]) {
+static void name_saved_shard(const saving *s, size_t shard, char out[SHARD_NAME_ROOM]) {
     if (s->shard_count == 1)
         snprintf(out, SHARD_NAME_ROOM, "%s", single_name);
     else
@@ -112,7 +112,7 @@ static tenmap_status note_old_index(saving *s) {
     if (!shard.path)
         return tmi_fail_memory(s->error, strlen(s->folder), "the path");
     bool there = tmi_file_open(&shard.file, shard.path) == 0 && shard.file.fd >= 0 &&
-                 shard.file.size > 0 && shard.file.size <= TMI_HEADER_LIMIT;
+                 shard.file.size > 0 && shard.file.size <= TMI_WRITTEN_HEADER_LIMIT;
     size_t length = there ? (size_t)shard.file.size : 0;
     place.size = length;
     if (there && tmi_shard_read_text(&shard, 0, length, &text, NULL) == TENMAP_OK &&
@@ -255,7 +255,7 @@ static tenmap_status save_shard(const saving *s, size_t shard, size_t first, siz
     tenmap_writer_options options;
     tenmap_writer *writer;
     char name[SHARD_NAME_ROOM];
-    shard_name(s, shard, name);
+    name_saved_shard(s, shard, name);
     char *path = save_path(s, name);
     if (!path)
         return tmi_fail_memory(s->error, strlen(s->folder), "the path");
@@ -320,7 +320,7 @@ static bool index_text(const saving *s, tmi_buffer *text) {
         tmi_buffer_text(text, i ? ",\n    " : "\n    ");
         tmi_buffer_json(text, lines[i].name, lines[i].len);
         tmi_buffer_text(text, ": ");
-        shard_name(s, lines[i].shard, file);
+        name_saved_shard(s, lines[i].shard, file);
         tmi_buffer_json(text, file, strlen(file));
     }
     tmi_buffer_text(text, "\n  }\n}\n");
@@ -365,7 +365,7 @@ static int remove_in(const saving *s, const char *name, bool sync) {
 static void take_back_shards(const saving *s) {
     char name[SHARD_NAME_ROOM];
     for (size_t i = 0; s->shard_count > 1 && i < s->shard_count; i++) {
-        shard_name(s, i, name);
+        name_saved_shard(s, i, name);
         (void)remove_in(s, name, false);
     }
 }
@@ -409,16 +409,15 @@ static tenmap_status save_run(saving *s) {
 
 tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sources, size_t n,
                                   const tenmap_save_options *given, tenmap_error *error) {
+    static const tmi_options_kind kind = {"tenmap_save_options", "TENMAP_SAVE_OPTIONS_INIT",
+                                          sizeof(tenmap_save_options), sizeof(tenmap_save_options)};
     tenmap_error own;
     if (!folder || (n && !sources))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
                         folder ? "sources are" : "folder is");
     saving s = {.folder = folder, .sources = sources, .count = n, .lock = -1};
     s.error = error ? error : &own;
-    s.options = (tenmap_save_options)TENMAP_SAVE_OPTIONS_INIT;
-    tenmap_status status =
-        tmi_take_options(&s.options, sizeof s.options, given, given ? given->struct_size : 0,
-                         "TENMAP_SAVE_OPTIONS_INIT", error);
+    tenmap_status status = tmi_options_take(&kind, given, &s.options, error);
     if (status == TENMAP_OK &&
         ((s.options.flags & ~(uint32_t)TENMAP_SAVE_KEEP_OLD) || s.options.reserved))
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags has unknown bits: 0x%x",

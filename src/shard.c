@@ -25,26 +25,36 @@ tenmap_status tmi_shard_read(const tmi_shard *shard, uint64_t offset, void *dst,
                              const tenmap_tensor *tensor, tenmap_error *error) {
     size_t got;
     int failed = tmi_file_read(&shard->file, offset, dst, size, &got);
-    if (!failed && got == size)
+    bool complete = !failed && got == size;
+    uint64_t size_now = offset + got;
+    if (complete && (!tensor || !tmi_file_changed(&shard->file, &size_now)))
         return TENMAP_OK;
     tmi_quoted what = {"the header"};
     if (tensor)
         what = tmi_quote(tensor->name, tensor->name_len);
     const char *kind = tensor ? "tensor " : "";
-    if (failed)
+    if (complete)
+        tmi_fail(error, TENMAP_ERR_IO,
+                 "%s: cannot trust %llu bytes of %s%s at byte %llu: another program has %s the "
+                 "file, which has %llu bytes now; it had %llu when it was opened: open it again",
+                 tmi_quote_path(shard->shown).text, (ull)size, kind, what.text, (ull)offset,
+                 size_now < shard->file.size ? "truncated" : "modified", (ull)size_now,
+                 (ull)shard->file.size);
+    else if (failed)
         tmi_fail_os(error, failed, "%s: cannot read %llu bytes of %s%s at byte %llu",
                     tmi_quote_path(shard->shown).text, (ull)(size - got), kind, what.text,
                     (ull)(offset + got));
     else
-        tmi_fail(error, TENMAP_ERR_IO,
-                 "%s: cannot read %s%s: wanted %llu bytes at byte %llu, got %llu: the file had %llu "
-                 "bytes when it was opened, and another program has truncated it",
-                 tmi_quote_path(shard->shown).text, kind, what.text, (ull)size, (ull)offset,
-                 (ull)got, (ull)shard->file.size);
+        tmi_fail(
+            error, TENMAP_ERR_IO,
+            "%s: cannot read %s%s: wanted %llu bytes at byte %llu, got %llu: the file had %llu "
+            "bytes when it was opened, and another program has truncated it",
+            tmi_quote_path(shard->shown).text, kind, what.text, (ull)size, (ull)offset, (ull)got,
+            (ull)shard->file.size);
     if (error) {
         error->status = TENMAP_ERR_IO;
         error->shard = tensor ? tensor->shard : 0;
-        error->offset = offset + got;
+        error->offset = complete ? offset : offset + got;
     }
     return TENMAP_ERR_IO;
 }
@@ -57,6 +67,11 @@ tenmap_status tmi_shard_read_text(const tmi_shard *shard, uint64_t offset, size_
     if (status != TENMAP_OK)
         tmi_block_free(text);
     return status;
+}
+
+uint64_t tmi_header_limit(const tenmap_options *options) {
+    enum { BY_DEFAULT = 100000000 };
+    return options->max_header_bytes ? options->max_header_bytes : BY_DEFAULT;
 }
 
 tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, unsigned char *start,
@@ -74,6 +89,12 @@ tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, u
                         tmi_quote_path(shard->shown).text, (ull)file->size, (ull)options->offset,
                         (ull)options->length);
     shard->size = options->length ? options->length : file->size - options->offset;
+    /* The length field alone, unless it cannot be one: then what the file is instead. */
+    *len = shard->size < 8 ? (size_t)shard->size : 8;
+    tenmap_status status = tmi_shard_read(shard, options->offset, start, *len, NULL, error);
+    if (status != TENMAP_OK ||
+        tmi_header_plausible(start, *len, shard->size, tmi_header_limit(options)))
+        return status;
     *len = shard->size < TMI_START ? (size_t)shard->size : TMI_START;
     return tmi_shard_read(shard, options->offset, start, *len, NULL, error);
 }
@@ -100,7 +121,7 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
                        .size = shard->size,
                        .model = model,
                        .key = *key};
-    uint64_t limit = options->max_header_bytes ? options->max_header_bytes : TMI_HEADER_LIMIT;
+    uint64_t limit = tmi_header_limit(options);
     uint64_t length;
     tenmap_status status = tmi_header_length(&place, start, len, limit, &length, error);
     if (status != TENMAP_OK) {

@@ -10,6 +10,9 @@
 
 #include "internal.h"
 
+/* The longest header that readers accept by default: no longer one is written. */
+enum { TMI_WRITTEN_HEADER_LIMIT = 100000000 };
+
 /* layout.c: the text of a header. No I/O. */
 
 /* Text that grows. Starts zeroed; free bytes with free(). */
@@ -28,9 +31,9 @@ void tmi_buffer_json(tmi_buffer *buffer, const char *bytes, size_t len);
 void tmi_buffer_pad(tmi_buffer *buffer, size_t len);
 
 /* Bytes [begin, end) of a tensor that were written. */
-typedef struct tmi_span {
+typedef struct tmi_written {
     uint64_t begin, end;
-} tmi_span;
+} tmi_written;
 
 /* A tensor to be written. Begins as tmi_names wants it. */
 typedef struct tmi_planned {
@@ -40,8 +43,8 @@ typedef struct tmi_planned {
     uint32_t rank;
     uint64_t *shape; /* owned */
     uint64_t nbytes, nelems;
-    uint64_t begin;  /* in the data, once laid out */
-    tmi_span *spans; /* in order, apart from each other; owned */
+    uint64_t begin;     /* in the data, once laid out */
+    tmi_written *spans; /* in order, apart from each other; owned */
     size_t span_count, span_capacity;
 } tmi_planned;
 

@@ -38,9 +38,10 @@ struct tenmap_writer {
 static tenmap_status take_writer_options(const tenmap_writer_options *given,
                                          tenmap_writer_options *out, tenmap_error *error) {
     const uint32_t known = TENMAP_WRITER_KEEP_ORDER | TENMAP_WRITER_FOLLOW_LINKS;
-    *out = (tenmap_writer_options)TENMAP_WRITER_OPTIONS_INIT;
-    tenmap_status status = tmi_take_options(out, sizeof *out, given, given ? given->struct_size : 0,
-                                            "TENMAP_WRITER_OPTIONS_INIT", error);
+    static const tmi_options_kind kind = {"tenmap_writer_options", "TENMAP_WRITER_OPTIONS_INIT",
+                                          sizeof(tenmap_writer_options),
+                                          sizeof(tenmap_writer_options)};
+    tenmap_status status = tmi_options_take(&kind, given, out, error);
     if (status != TENMAP_OK)
         return status;
     if (out->flags & ~known || out->reserved)
@@ -354,10 +355,10 @@ static tenmap_status lay_out(tenmap_writer *writer, tenmap_error *error) {
     tenmap_status status = TENMAP_OK;
     if (!tmi_layout_build(&layout, &head))
         return tmi_fail_memory(error, writer->count * 100, "the header");
-    if (head.len - 8 > TMI_HEADER_LIMIT)
+    if (head.len - 8 > TMI_WRITTEN_HEADER_LIMIT)
         status = tmi_fail(error, TENMAP_ERR_LIMIT,
                           "%s: the header would have %llu bytes, over the %llu that readers accept",
-                          SHOWN(writer), (ull)(head.len - 8), (ull)TMI_HEADER_LIMIT);
+                          SHOWN(writer), (ull)(head.len - 8), (ull)TMI_WRITTEN_HEADER_LIMIT);
     else if (write_head(writer, &head, layout.data_bytes) != TENMAP_OK)
         status = repeat_failure(writer, error);
     free(head.bytes);
@@ -379,10 +380,10 @@ static size_t span_place(const tmi_planned *t, uint64_t begin) {
     return low;
 }
 
-static bool span_insert(tmi_planned *t, size_t at, tmi_span span) {
+static bool span_insert(tmi_planned *t, size_t at, tmi_written span) {
     if (t->span_count == t->span_capacity) {
         size_t wanted = t->span_capacity ? t->span_capacity * 2 : 1; /* most tensors need one */
-        tmi_span *moved =
+        tmi_written *moved =
             wanted > SIZE_MAX / sizeof *moved ? NULL : realloc(t->spans, wanted * sizeof *moved);
         if (!moved)
             return false;
@@ -399,8 +400,8 @@ static bool span_insert(tmi_planned *t, size_t at, tmi_span span) {
 static tenmap_status span_add(const tenmap_writer *writer, tmi_planned *t, uint64_t begin,
                               uint64_t end, tenmap_error *error) {
     size_t at = span_place(t, begin);
-    tmi_span *before = at > 0 ? &t->spans[at - 1] : NULL;
-    tmi_span *behind = at < t->span_count ? &t->spans[at] : NULL;
+    tmi_written *before = at > 0 ? &t->spans[at - 1] : NULL;
+    tmi_written *behind = at < t->span_count ? &t->spans[at] : NULL;
     if ((before && before->end > begin) || (behind && behind->begin < end))
         return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, t,
                           "bytes [%llu, %llu) overlap bytes that were written before", (ull)begin,
@@ -415,7 +416,7 @@ static tenmap_status span_add(const tenmap_writer *writer, tmi_planned *t, uint6
         before->end = end;
     } else if (joins_behind) {
         behind->begin = begin;
-    } else if (!span_insert(t, at, (tmi_span){begin, end})) {
+    } else if (!span_insert(t, at, (tmi_written){begin, end})) {
         return tmi_fail_memory(error, t->span_capacity * 2 * sizeof *behind, "the list of writes");
     }
     return TENMAP_OK;
@@ -507,7 +508,7 @@ static tenmap_status check_complete(const tenmap_writer *writer, tenmap_error *e
             there += t->spans[s].end - t->spans[s].begin;
         missing += t->nbytes - there;
         if (there != t->nbytes)
-            tmi_list_add(&names, t->name);
+            tmi_list_add(&names, t->name, t->name_len);
     }
     if (names.count == 0)
         return TENMAP_OK;

@@ -6,9 +6,10 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 "$examples/demo" "$folder/model.safetensors"
-"$examples/read" "$folder/model.safetensors" | grep -q '^model.embed_tokens.weight: '
+"$examples/read" "$folder/model.safetensors" | grep -qx '0.0485840*'
 "$examples/show" "$folder" | grep -q '\[32, 64\] *model.layers.1.mlp.down_proj.weight = '
 "$examples/engine" "$folder" | grep -q '^2 layers, width 32, vocabulary 128, BF16 weights, tied head$'
+"$examples/stream" "$folder" | grep -q '^3 layers of at most [0-9]* bytes, .* resident at the end, sum [0-9a-f]*$'
 if "$examples/read" "$folder/none" 2>"$folder/error"; then exit 1; fi
 grep -q 'no such file or folder' "$folder/error"
 

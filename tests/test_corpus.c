@@ -25,7 +25,7 @@ static bool next_row(FILE *table, char *line, size_t size, char **cells, size_t 
 }
 
 static FILE *open_table(const char *name, char *line, size_t size) {
-    char path[4096];
+    char path[16384];
     path_in_corpus(path, sizeof path, name);
     FILE *table = fopen(path, "r");
     assert_non_null(table);
@@ -35,7 +35,7 @@ static FILE *open_table(const char *name, char *line, size_t size) {
 
 static void cases_get_the_verdict_due(void **state) {
     (void)state;
-    char line[8192], path[4096], *cells[3];
+    char line[8192], path[16384], *cells[3];
     FILE *table = open_table("EXPECTED.tsv", line, sizeof line);
     size_t walked = 0, wrong = 0;
     while (next_row(table, line, sizeof line, cells, 3)) {
@@ -105,7 +105,7 @@ static void check_tensors(const tenmap_model *m) {
 
 static void real_files_open_as_the_manifest_says(void **state) {
     (void)state;
-    char line[8192], path[4096], *cells[9];
+    char line[8192], path[16384], *cells[9];
     FILE *table = open_table("MANIFEST.tsv", line, sizeof line);
     size_t walked = 0;
     while (next_row(table, line, sizeof line, cells, 9)) {
@@ -132,7 +132,7 @@ static void the_sharded_model_opens_as_one(void **state) {
     static const char *const ways[] = {"sharded/fluxml",
                                        "sharded/fluxml/model.safetensors.index.json"};
     for (size_t i = 0; i < COUNT(ways); i++) {
-        char path[4096];
+        char path[16384];
         path_in_corpus(path, sizeof path, ways[i]);
         tenmap_model *m = must_open(path, NULL);
         assert_int_equal(tenmap_count(m), 36);
@@ -157,7 +157,7 @@ static void broken_files_are_refused_with_their_cause(void **state) {
                   {"mini-llm-inference-engine", "text file"},
                   {"weight-inspect", "5 bytes after the last tensor"},
                   {"abuse_attempt_1", "but only 80 follow it"}};
-    char line[8192], path[4096], *cells[1];
+    char line[8192], path[16384], *cells[1];
     FILE *table = open_table("INVALID.tsv", line, sizeof line);
     size_t walked = 0;
     while (next_row(table, line, sizeof line, cells, 1)) {

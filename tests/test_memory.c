@@ -175,6 +175,92 @@ static void every_allocation_of_a_sharded_model_may_fail(void **state) {
     fail_each("an index, on threads", *state, &options);
 }
 
+/* Loads and advice on an open model, with the n-th allocation failing; true once none is left. */
+static bool use_with_failure(const tenmap_model *model, uint32_t flags, long n) {
+    enum { COUNT_AT_MOST = 64 };
+    tenmap_request requests[COUNT_AT_MOST];
+    const tenmap_tensor *tensors[COUNT_AT_MOST];
+    tenmap_error error = {0};
+    tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
+    size_t count = tenmap_count(model), fds_before = descriptors();
+    assert_true(count <= COUNT_AT_MOST);
+    for (size_t i = 0; i < count; i++) {
+        tensors[i] = tenmap_at(model, i);
+        size_t size = (size_t)tensors[i]->nelems * sizeof(float);
+        requests[i] = (tenmap_request){.tensor = tensors[i], .as = TENMAP_F32, .dst_bytes = size};
+        requests[i].dst = malloc(size);
+    }
+    options.threads = 3;
+    options.flags = flags;
+    fail_at = n;
+    calls = 0;
+    live = 0;
+    armed = true;
+    tenmap_status status = tenmap_load(model, requests, count, &options, &error);
+    if (status == TENMAP_OK)
+        status = tenmap_advise_list(model, tensors, count, TENMAP_ADVISE_POPULATE, &error);
+    if (status == TENMAP_OK)
+        status = tenmap_advise(model, NULL, TENMAP_ADVISE_RELEASE, &error);
+    void *memory = tenmap_alloc(100);
+    tenmap_free(memory);
+    armed = false;
+    for (size_t i = 0; i < count; i++)
+        free(requests[i].dst);
+    bool done = calls <= n;
+    if (status != TENMAP_OK)
+        check_error(&error, TENMAP_ERR_MEMORY);
+    assert_int_equal(live, 0);
+    assert_int_equal(descriptors(), fds_before);
+    if (done)
+        assert_true(status == TENMAP_OK && memory);
+    return done;
+}
+
+static void every_allocation_of_a_load_may_fail(void **state) {
+    char name[64], json[160];
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof name, "m-%02d-of-20.safetensors", i + 1);
+        snprintf(json, sizeof json,
+                 "{\"t%d\":{\"dtype\":\"BF16\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", i,
+                 i == 3 ? 3000000 : 4, i == 3 ? 6000000 : 8);
+        write_model(in_folder(state, name), json, i == 3 ? 6000000 : 8);
+    }
+    for (uint32_t backend = 0; backend < 2; backend++)
+        for (uint32_t flags = 0; flags < 4; flags++) {
+            tenmap_options options = TENMAP_OPTIONS_INIT;
+            options.backend = backend;
+            tenmap_model *model = must_open(*state, &options);
+            long n = 0;
+            while (!use_with_failure(model, flags, n))
+                n++;
+            print_message("           backend %u, flags %u: %ld allocations\n", backend, flags, n);
+            assert_true(n > 3);
+            tenmap_close(model);
+        }
+}
+
+static void every_allocation_of_a_prefetch_may_fail(void **state) {
+    write_model(in_folder(state, "m.safetensors"),
+                "{\"t\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", 8);
+    bool done = false;
+    for (long n = 0; !done; n++) {
+        tenmap_model *model = must_open(in_folder(state, "m.safetensors"), NULL);
+        tenmap_error error = {0};
+        fail_at = n;
+        calls = 0;
+        live = 0;
+        armed = true;
+        tenmap_status status = tenmap_advise(model, NULL, TENMAP_ADVISE_PREFETCH, &error);
+        armed = false;
+        done = calls <= n;
+        if (status != TENMAP_OK) /* memory, or a thread */
+            check_error(&error, n < 2 ? TENMAP_ERR_MEMORY : TENMAP_ERR_IO);
+        assert_true(!done || status == TENMAP_OK);
+        assert_true(done || status != TENMAP_OK);
+        tenmap_close(model);
+    }
+}
+
 /* Large enough for the tables to come from the system instead of malloc. */
 static void every_allocation_of_a_large_header_may_fail(void **state) {
     enum { TENSORS = 60000 };
@@ -294,6 +380,8 @@ int main(void) {
         cmocka_unit_test_setup(every_allocation_of_writing_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_sharded_model_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_load_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_prefetch_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_large_header_may_fail, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -281,14 +281,16 @@ static void rule_1_files_under_8_bytes(void **state) {
     (void)state;
     must_fail_memory((bytes){(unsigned char *)"", 0}, NULL, TENMAP_ERR_FORMAT, "the file is empty");
     must_fail_memory((bytes){(unsigned char *)"\2\0\0\0\0\0\0", 7}, NULL, TENMAP_ERR_FORMAT,
-                     "the file has 7 bytes");
+                     "it has 7 bytes");
 }
 
 static void rule_2_comes_before_rule_3(void **state) {
     (void)state;
     unsigned char over[10] = {0x01, 0xe1, 0xf5, 0x05, 0, 0, 0, 0, '{', '}'}; /* 100,000,001 */
     must_fail_memory((bytes){over, 10}, NULL, TENMAP_ERR_LIMIT, "over the limit of 100000000");
-    over[0] = 0; /* at the limit: only the file's length is wrong */
+    memset(over, 0xff, 8); /* not text either, whatever the bytes are */
+    must_fail_memory((bytes){over, 10}, NULL, TENMAP_ERR_LIMIT, "over the limit");
+    memcpy(over, "\x00\xe1\xf5\x05\0\0\0", 8); /* at the limit: only the file's length is wrong */
     must_fail_memory((bytes){over, 10}, NULL, TENMAP_ERR_FORMAT, "truncated by at least 99999998");
 }
 

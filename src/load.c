@@ -1,0 +1,418 @@
+/*
+ * Many requests at once. They are checked, sorted by shard and file offset, and cut into units of a
+ * few MiB: a piece of a large request, or several small ones that lie together. Threads take the
+ * units in order, so the files are read forward, and a thread that falls behind takes fewer.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* What a unit reads or writes, whichever is more. */
+enum { UNIT_BYTES = 8 << 20 };
+/* One read around the page cache; aligned, and used again for the next. */
+enum { DIRECT_WINDOW = 4 << 20, READ_WINDOW = 512 << 10 };
+/* Pieces begin at multiples of so many elements: whole bytes, and whole cache lines of dst. */
+enum { PIECE_STEP = 4096 };
+enum { MOST_LOAD_THREADS = 16, LEAST_DIRECT_THREADS = 4 };
+
+typedef struct load_item {
+    size_t request;
+    uint32_t shard;
+    uint64_t begin, end; /* the bytes of the file from the first wanted to the last */
+    uint64_t count;      /* elements */
+    uint64_t bytes;      /* that are wanted */
+    uint64_t work;       /* bytes read or written, whichever is more */
+    atomic_size_t left;  /* pieces that are not done */
+} load_item;
+
+/* Elements [first, first+count) of one item; or, with count 0, `items` whole items. */
+typedef struct load_unit {
+    size_t item, items;
+    uint64_t first, count;
+} load_unit;
+
+typedef struct load_job {
+    const tenmap_model *model;
+    const tenmap_request *requests;
+    tenmap_load_options options;
+    pthread_t caller;
+    tmi_block item_block;
+    load_item *items; /* in file order */
+    size_t item_count;
+    load_unit *units;
+    size_t unit_count, unit_capacity;
+    int *direct;             /* a descriptor for each shard, or -1; NULL where none are wanted */
+    uint64_t total, written; /* bytes asked for: in the files, in the destinations */
+    bool use_window;         /* reads instead of the mapping */
+    atomic_size_t next;      /* unit */
+    _Atomic uint64_t done;
+    atomic_bool stopping;
+    pthread_mutex_t lock; /* of what follows */
+    tenmap_status status; /* of the first failure */
+    tenmap_error error;
+} load_job;
+
+/* A request, checked from its tensor to its destination. */
+static tenmap_status check_request(const load_job *job, const tenmap_request *r, tmi_transfer *x,
+                                   tenmap_error *error) {
+    if (!r->tensor)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "request %llu: the tensor is NULL: no tensor of that name was found?",
+                        (ull)(r - job->requests));
+    if (r->tensor->model != job->model)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, r->tensor, "%s",
+                               "it belongs to another model than the one to load from");
+    if (r->reserved[0] || r->reserved[1])
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, r->tensor, "%s",
+                               "the request's reserved fields must be 0");
+    tenmap_status status = tmi_transfer_begin(x, r->tensor, r->as, r->flags, error);
+    if (status != TENMAP_OK)
+        return status;
+    status = r->begin || r->end ? tmi_transfer_block(x, r->begin, r->end, error)
+                                : tmi_transfer_range(x, 0, r->tensor->nelems, error);
+    if (status == TENMAP_OK)
+        status = tmi_transfer_target(x, r->dst, r->dst_bytes, error);
+    return status;
+}
+
+static tenmap_status take_items(load_job *job, tenmap_error *error) {
+    tmi_transfer x;
+    for (size_t i = 0; i < job->item_count; i++) {
+        load_item *item = &job->items[i];
+        tenmap_status status = check_request(job, &job->requests[i], &x, error);
+        if (status != TENMAP_OK) {
+            if (error)
+                error->index = i;
+            return status;
+        }
+        uint64_t written = tmi_packed_bytes(x.count, x.to_bits);
+        item->request = i;
+        item->shard = x.tensor->shard;
+        item->count = x.count;
+        item->bytes = tmi_packed_bytes(x.count, x.from_bits);
+        item->work = item->bytes > written ? item->bytes : written;
+        item->begin = item->end = x.tensor->file_offset;
+        if (x.count)
+            tmi_transfer_extent(&x, 0, x.count, &item->begin, &item->end);
+        job->total += item->bytes;
+        job->written += written;
+    }
+    return TENMAP_OK;
+}
+
+static int compare_items(const void *left, const void *right) {
+    const load_item *a = left, *b = right;
+    if (a->shard != b->shard)
+        return a->shard < b->shard ? -1 : 1;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    return a->request < b->request ? -1 : a->request > b->request;
+}
+
+static bool add_unit(load_job *job, load_unit unit) {
+    load_unit *units =
+        tmi_grow(job->units, job->unit_count, &job->unit_capacity, sizeof *job->units);
+    if (!units)
+        return false;
+    job->units = units;
+    units[job->unit_count++] = unit;
+    return true;
+}
+
+/* A large request becomes several units. */
+static bool cut_item(load_job *job, size_t i) {
+    load_item *item = &job->items[i];
+    uint64_t pieces = item->work / UNIT_BYTES + 1;
+    uint64_t step = (item->count / pieces + PIECE_STEP) / PIECE_STEP * PIECE_STEP;
+    size_t left = 0;
+    for (uint64_t first = 0; first < item->count; first += step, left++) {
+        uint64_t rest = item->count - first;
+        if (!add_unit(job, (load_unit){i, 1, first, rest < step ? rest : step}))
+            return false;
+    }
+    atomic_init(&item->left, left);
+    return true;
+}
+
+/* Small ones that lie together become one; so does an empty one with whatever is there. */
+static tenmap_status make_units(load_job *job, tenmap_error *error) {
+    uint64_t room = 0;
+    bool good = true;
+    qsort(job->items, job->item_count, sizeof *job->items, compare_items);
+    for (size_t i = 0; i < job->item_count && good; i++) {
+        load_item *item = &job->items[i];
+        bool alone = item->work > UNIT_BYTES;
+        if (alone) {
+            good = cut_item(job, i);
+            room = 0;
+            continue;
+        }
+        atomic_init(&item->left, 1);
+        if (room > item->work && item->shard == item[-1].shard) {
+            job->units[job->unit_count - 1].items++;
+            room -= item->work;
+        } else {
+            good = add_unit(job, (load_unit){i, 1, 0, 0});
+            room = UNIT_BYTES - item->work;
+        }
+    }
+    return good ? TENMAP_OK
+                : tmi_fail_memory(error, job->unit_capacity * 2 * sizeof *job->units,
+                                  "the parts of a load");
+}
+
+/* The first failure is the one to report; all threads stop before their next unit. */
+static void stop_load(load_job *job, const load_item *item, tenmap_status status,
+                      const tenmap_error *error) {
+    pthread_mutex_lock(&job->lock);
+    if (job->status == TENMAP_OK) {
+        job->status = status;
+        job->error = *error;
+        job->error.index = item ? item->request : 0;
+    }
+    pthread_mutex_unlock(&job->lock);
+    atomic_store(&job->stopping, true);
+}
+
+/* The bytes of the file that a unit is about, and how many of them are wanted. */
+static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *wanted) {
+    const load_item *item = &job->items[unit->item];
+    tmi_span span = {&job->model->shards[item->shard], item->begin, item->end};
+    *wanted = item->bytes;
+    if (unit->count) {
+        tmi_transfer x;
+        if (check_request(job, &job->requests[item->request], &x, NULL) == TENMAP_OK) {
+            tmi_transfer_extent(&x, unit->first, unit->count, &span.begin, &span.end);
+            *wanted = tmi_packed_bytes(unit->count, x.from_bits);
+        }
+    }
+    for (size_t i = 1; i < unit->items; i++) {
+        *wanted += item[i].bytes;
+        if (item[i].end > span.end)
+            span.end = item[i].end;
+    }
+    return span;
+}
+
+/*
+ * Maps a unit's bytes at once: a fraction of the cost of one fault after the other when they are in
+ * the page cache, and reads of megabytes when they are not. A file that was truncated is an error
+ * here and not a signal later. Refusals of another kind leave it to the faults.
+ */
+static tenmap_status bring_in(const load_job *job, const load_unit *unit, tmi_span span,
+                              tenmap_error *error) {
+    uint64_t at, now = 0;
+    if (!span.shard->file.map || tmi_populate(span, &at) != EFAULT)
+        return TENMAP_OK;
+    const tenmap_tensor *t = job->requests[job->items[unit->item].request].tensor;
+    (void)tmi_file_changed(&span.shard->file, &now);
+    TMI_FAIL_TENSOR(error, TENMAP_ERR_IO, t,
+                    "cannot bring in bytes %llu to %llu of the file, which has %llu bytes now and "
+                    "had %llu when it was opened",
+                    (ull)span.begin, (ull)span.end, (ull)now, (ull)span.shard->file.size);
+    error->os_error = EFAULT;
+    return TENMAP_ERR_IO;
+}
+
+/* One piece of an item, or all of it. */
+static tenmap_status run_piece(load_job *job, load_item *item, tmi_source *source, uint64_t first,
+                               uint64_t count, tenmap_error *error) {
+    tmi_transfer x;
+    tenmap_status status = check_request(job, &job->requests[item->request], &x, error);
+    if (status != TENMAP_OK || count == 0)
+        return status;
+    tmi_transfer_stream(&x, job->written);
+    source->ahead = tmi_transfer_is_dense(&x);
+    status = tmi_transfer_run(&x, source, first, count, error);
+    if (status == TENMAP_OK)
+        atomic_fetch_add(&job->done, tmi_packed_bytes(count, x.from_bits));
+    return status;
+}
+
+static void finish_piece(load_job *job, load_item *item) {
+    if (atomic_fetch_sub(&item->left, 1) == 1 && job->options.done)
+        job->options.done(job->options.ctx, item->request, TENMAP_OK);
+}
+
+static bool run_unit(load_job *job, const load_unit *unit, tmi_source *source) {
+    tenmap_error error;
+    uint64_t wanted;
+    tmi_span span = unit_span(job, unit, &wanted);
+    load_item *item = &job->items[unit->item];
+    tenmap_status status = TENMAP_OK;
+    source->shard = span.shard;
+    source->direct_fd = job->direct ? job->direct[item->shard] : -1;
+    source->at = source->end = 0; /* what it held was another unit's */
+    source->last = span.end;
+    if (!source->window && span.end - span.begin <= 2 * wanted)
+        status = bring_in(job, unit, span, &error);
+    for (size_t i = 0; i < unit->items && status == TENMAP_OK; i++) {
+        uint64_t count = unit->count ? unit->count : item->count;
+        status = run_piece(job, item, source, unit->first, count, &error);
+        if (status == TENMAP_OK)
+            finish_piece(job, item++);
+    }
+    if (status != TENMAP_OK)
+        stop_load(job, item, status, &error);
+    return status == TENMAP_OK;
+}
+
+/* Asks the caller, on its own thread, whether to go on. */
+static bool report_progress(load_job *job) {
+    tenmap_error error;
+    uint64_t done = atomic_load(&job->done);
+    if (!job->options.progress || !pthread_equal(job->caller, pthread_self()) ||
+        done == job->total) /* the last report comes when all threads are back */
+        return true;
+    if (!job->options.progress(job->options.ctx, done, job->total))
+        return true;
+    tmi_fail(&error, TENMAP_ERR_CANCELLED,
+             "the load was cancelled by its progress function, %llu of %llu bytes done", (ull)done,
+             (ull)job->total);
+    stop_load(job, NULL, TENMAP_ERR_CANCELLED, &error);
+    return false;
+}
+
+/* One thread's share: units until there are none, through one window. */
+static void run_worker(void *ctx, size_t number) {
+    load_job *job = ctx;
+    tmi_source source = {.direct_fd = -1};
+    tmi_block window = {NULL, 0};
+    (void)number;
+    while (!atomic_load(&job->stopping)) {
+        size_t i = atomic_fetch_add(&job->next, 1);
+        if (i >= job->unit_count)
+            break;
+        if (job->use_window && !source.window) {
+            source.window_size = job->direct ? DIRECT_WINDOW : READ_WINDOW;
+            if (!tmi_block_take(&window, source.window_size)) { /* large ones come page-aligned */
+                tenmap_error error;
+                tmi_fail_memory(&error, source.window_size, "reading");
+                stop_load(job, &job->items[job->units[i].item], TENMAP_ERR_MEMORY, &error);
+                break;
+            }
+            source.window = window.bytes;
+        }
+        if (!run_unit(job, &job->units[i], &source) || !report_progress(job))
+            break;
+    }
+    tmi_block_free(&window);
+}
+
+static tenmap_status take_load_options(const tenmap_load_options *given, tenmap_load_options *out,
+                                       tenmap_error *error) {
+    static const tmi_options_kind kind = {"tenmap_load_options", "TENMAP_LOAD_OPTIONS_INIT",
+                                          sizeof(tenmap_load_options),
+                                          offsetof(tenmap_load_options, ctx) + sizeof(void *)};
+    tenmap_status status = tmi_options_take(&kind, given, out, error);
+    if (status == TENMAP_OK && out->flags & ~(uint32_t)(TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT))
+        status = tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                          "options.flags is 0x%x; TENMAP_LOAD_READ (1) and TENMAP_LOAD_DIRECT (2) "
+                          "are known",
+                          (unsigned)out->flags);
+    return status;
+}
+
+/* How the bytes come: from memory where the model is there, else through windows of the files. */
+static tenmap_status choose_way(load_job *job, tenmap_error *error) {
+    const tenmap_model *model = job->model;
+    const tmi_shard *first = &model->shards[0];
+    bool asked = job->options.flags & (TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT);
+    job->use_window = !first->view.base || (asked && !first->file.memory);
+    if (!job->use_window || !(job->options.flags & TENMAP_LOAD_DIRECT))
+        return TENMAP_OK;
+    job->direct = tmi_calloc(model->shard_count, sizeof *job->direct);
+    if (!job->direct)
+        return tmi_fail_memory(error, model->shard_count * sizeof *job->direct, "a load");
+    for (size_t i = 0; i < model->shard_count; i++)
+        job->direct[i] = -1;
+    for (size_t i = 0; i < job->item_count; i++) {
+        uint32_t shard = job->items[i].shard;
+        if (i == 0 || shard != job->items[i - 1].shard)
+            job->direct[shard] = tmi_direct_open(&model->shards[shard].file);
+    }
+    return TENMAP_OK;
+}
+
+static unsigned load_threads(const load_job *job) {
+    unsigned cpus = tmi_cpu_count();
+    if (job->options.threads)
+        return job->options.threads;
+    if (job->direct && cpus < LEAST_DIRECT_THREADS) /* they wait for the disk, not for a CPU */
+        return LEAST_DIRECT_THREADS;
+    return cpus < MOST_LOAD_THREADS ? cpus : MOST_LOAD_THREADS;
+}
+
+/* Everything up to the first byte that is written. */
+static tenmap_status plan_load(load_job *job, tenmap_error *error) {
+    size_t size = job->item_count > SIZE_MAX / sizeof *job->items
+                      ? SIZE_MAX
+                      : job->item_count * sizeof *job->items;
+    if (size == SIZE_MAX || !tmi_block_take(&job->item_block, size))
+        return tmi_fail_memory(error, size, "the list of requests");
+    job->items = job->item_block.bytes;
+    tenmap_status status = take_items(job, error);
+    if (status == TENMAP_OK)
+        status = make_units(job, error);
+    if (status == TENMAP_OK)
+        status = choose_way(job, error);
+    return status;
+}
+
+/* All threads have stopped: what is left to tell is told here, on the caller's. */
+static tenmap_status finish_load(load_job *job, tenmap_error *error) {
+    if (job->status == TENMAP_OK) {
+        if (job->options.progress)
+            job->options.progress(job->options.ctx, job->total, job->total);
+        return TENMAP_OK;
+    }
+    for (size_t i = 0; job->options.done && i < job->item_count; i++) {
+        bool failed =
+            job->status != TENMAP_ERR_CANCELLED && job->items[i].request == job->error.index;
+        if (atomic_load(&job->items[i].left) > 0)
+            job->options.done(job->options.ctx, job->items[i].request,
+                              failed ? job->status : TENMAP_ERR_CANCELLED);
+    }
+    if (error)
+        *error = job->error;
+    return job->status;
+}
+
+static tenmap_status run_load(load_job *job, tenmap_error *error) {
+    int failed = pthread_mutex_init(&job->lock, NULL);
+    if (failed)
+        return tmi_fail_os(error, failed, "cannot make a lock for a load");
+    job->caller = pthread_self();
+    if (job->total == 0 || report_progress(job)) {
+        unsigned threads = load_threads(job);
+        tmi_parallel(threads, threads < job->unit_count ? threads : job->unit_count, run_worker,
+                     job);
+    }
+    pthread_mutex_destroy(&job->lock);
+    return finish_load(job, error);
+}
+
+static void free_load(load_job *job) {
+    for (size_t i = 0; job->direct && i < job->model->shard_count; i++)
+        tmi_direct_close(job->direct[i]);
+    free(job->direct);
+    free(job->units);
+    tmi_block_free(&job->item_block);
+}
+
+tenmap_status tenmap_load(const tenmap_model *model, const tenmap_request *requests, size_t count,
+                          const tenmap_load_options *options, tenmap_error *error) {
+    load_job job = {.model = model, .requests = requests, .item_count = count};
+    tenmap_status status = take_load_options(options, &job.options, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (!model || (!requests && count))
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
+                        model ? "list of requests is" : "model is");
+    status = plan_load(&job, error);
+    if (status == TENMAP_OK)
+        status = run_load(&job, error);
+    free_load(&job);
+    return status;
+}

@@ -1,0 +1,28 @@
+/* Structs of options as they come from callers who may know another version of them. */
+#include "internal.h"
+
+#include <string.h>
+
+tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, void *out,
+                               tenmap_error *error) {
+    enum { LARGEST_SIZE = 4096 };
+    size_t size;
+    memset(out, 0, kind->size);
+    memcpy(out, &kind->size, sizeof kind->size);
+    if (!given)
+        return TENMAP_OK;
+    memcpy(&size, given, sizeof size); /* struct_size comes first in all of them */
+    if (size < kind->first_size || size > LARGEST_SIZE)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "options.struct_size is %llu; start from %s, which sets it to sizeof(%s), "
+                        "here %llu",
+                        (ull)size, kind->init, kind->name, (ull)kind->size);
+    for (size_t i = kind->size; i < size; i++)
+        if (((const unsigned char *)given)[i])
+            return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                            "options uses a field at byte %llu that this version of the library "
+                            "does not know",
+                            (ull)i);
+    memcpy(out, given, size < kind->size ? size : kind->size);
+    return TENMAP_OK;
+}

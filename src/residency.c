@@ -1,0 +1,291 @@
+/* What is in memory: advice about it, and questions. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Which bytes a call is about: the whole model, or a list of tensors as merged spans. */
+typedef struct span_list {
+    tmi_span one; /* where a single tensor needs no allocation */
+    tmi_span *spans;
+    size_t count;
+} span_list;
+
+static tmi_span tensor_span(const tenmap_tensor *t) {
+    return (tmi_span){tmi_shard_of(t), t->file_offset, t->file_offset + t->nbytes};
+}
+
+static tmi_span shard_span(const tmi_shard *shard) {
+    return (tmi_span){shard, shard->view.data_offset, shard->view.offset + shard->view.size};
+}
+
+static int compare_spans(const void *left, const void *right) {
+    const tmi_span *a = left, *b = right;
+    if (a->shard != b->shard)
+        return a->shard < b->shard ? -1 : 1;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    return a->end < b->end ? -1 : a->end > b->end;
+}
+
+/* Joins spans that touch, so that a page which two neighbours of the list share is inside. */
+static void merge_spans(span_list *list) {
+    size_t kept = 0;
+    qsort(list->spans, list->count, sizeof *list->spans, compare_spans);
+    for (size_t i = 0; i < list->count; i++) {
+        tmi_span *last = kept ? &list->spans[kept - 1] : NULL, next = list->spans[i];
+        if (last && last->shard == next.shard && next.begin <= last->end) {
+            if (next.end > last->end)
+                last->end = next.end;
+        } else if (next.begin < next.end) {
+            list->spans[kept++] = next;
+        }
+    }
+    list->count = kept;
+}
+
+static tenmap_status check_tensor(const tenmap_model *model, const tenmap_tensor *t, size_t i,
+                                  tenmap_error *error) {
+    tenmap_status status = TENMAP_OK;
+    if (!t)
+        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "tensor %llu of the list is NULL", (ull)i);
+    else if (t->model != model)
+        status =
+            TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, t,
+                            "it is tensor %llu of the list, but belongs to another model", (ull)i);
+    if (status != TENMAP_OK && error)
+        error->index = i;
+    return status;
+}
+
+/* tensors NULL: the whole model. Ended with free_spans in either case. */
+static tenmap_status take_spans(span_list *list, const tenmap_model *model,
+                                const tenmap_tensor *const *tensors, size_t count,
+                                tenmap_error *error) {
+    *list = (span_list){.spans = NULL};
+    if (!model)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the model is NULL");
+    list->count = tensors ? count : model->shard_count;
+    for (size_t i = 0; tensors && i < count; i++) {
+        tenmap_status status = check_tensor(model, tensors[i], i, error);
+        if (status != TENMAP_OK)
+            return status;
+    }
+    list->spans = list->count > 1 ? tmi_calloc(list->count, sizeof *list->spans) : &list->one;
+    if (!list->spans)
+        return tmi_fail_memory(error, list->count * sizeof *list->spans, "the list of tensors");
+    for (size_t i = 0; i < list->count; i++)
+        list->spans[i] = tensors ? tensor_span(tensors[i]) : shard_span(&model->shards[i]);
+    merge_spans(list);
+    return TENMAP_OK;
+}
+
+static void free_spans(span_list *list) {
+    if (list->spans != &list->one)
+        free(list->spans);
+}
+
+/* What an error is about: "path": tensor "name", the one that holds byte `at` of the file. */
+typedef struct advice_subject {
+    char text[2 * sizeof(tmi_quoted) + 16];
+    uint32_t shard;
+    uint64_t offset;
+} advice_subject;
+
+static advice_subject subject_at(const tenmap_model *model, const tmi_span *span, uint64_t at) {
+    advice_subject out = {.shard = (uint32_t)(span->shard - model->shards)};
+    out.offset = at > span->begin ? at : span->begin; /* pages begin before their tensor */
+    tmi_quoted path = tmi_quote_path(span->shard->shown);
+    snprintf(out.text, sizeof out.text, "%s", path.text);
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const tenmap_tensor *t = &model->tensors[i];
+        if (t->shard == out.shard && t->file_offset <= out.offset &&
+            out.offset - t->file_offset < t->nbytes)
+            snprintf(out.text, sizeof out.text, "%s: tensor %s", path.text,
+                     tmi_quote(t->name, t->name_len).text);
+    }
+    return out;
+}
+
+/* The file is shorter than the mapping, or its storage does not answer. */
+static tenmap_status fail_gone(const tenmap_model *model, const tmi_span *span, uint64_t at,
+                               tenmap_error *error) {
+    const tmi_file *file = &span->shard->file;
+    uint64_t now = file->size;
+    bool truncated = tmi_file_changed(file, &now) && now < span->end;
+    advice_subject about = subject_at(model, span, truncated && now > at ? now : at);
+    tmi_fail_at(error, TENMAP_ERR_IO, about.shard, about.offset,
+                "%s: cannot bring in bytes %llu to %llu, stopped at byte %llu: %s (it had %llu "
+                "bytes when it was opened, %llu now)",
+                about.text, (ull)span->begin, (ull)span->end, (ull)about.offset,
+                truncated ? "another program has truncated the file"
+                          : "the file's storage could not be read",
+                (ull)file->size, (ull)now);
+    if (error)
+        error->os_error = EFAULT;
+    return TENMAP_ERR_IO;
+}
+
+static tenmap_status fail_lock(const tenmap_model *model, const tmi_span *span, int os_error,
+                               tenmap_error *error) {
+    uint64_t now = 0, limit = tmi_lock_limit();
+    if (tmi_file_changed(&span->shard->file, &now) && now < span->end)
+        return fail_gone(model, span, now, error);
+    if (limit == UINT64_MAX)
+        return tmi_fail_os(error, os_error, "%s: cannot lock %llu bytes in memory",
+                           subject_at(model, span, 0).text, (ull)(span->end - span->begin));
+    tmi_fail_at(error, TENMAP_ERR_LIMIT, (uint32_t)(span->shard - model->shards), span->begin,
+                "%s: cannot lock %llu bytes: this process may lock %llu in all (RLIMIT_MEMLOCK); "
+                "raise it with ulimit -l KIB, memlock in /etc/security/limits.conf, "
+                "LimitMEMLOCK= of the systemd unit, or give it CAP_IPC_LOCK",
+                subject_at(model, span, 0).text, (ull)(span->end - span->begin), (ull)limit);
+    if (error)
+        error->os_error = os_error;
+    return TENMAP_ERR_LIMIT;
+}
+
+/* One span, mapped. */
+typedef tenmap_status advice_act(const tenmap_model *model, tmi_span span, tenmap_error *error);
+
+static tenmap_status act_populate(const tenmap_model *model, tmi_span span, tenmap_error *error) {
+    uint64_t at;
+    tmi_prefetch_wait(model, span);
+    int failed = tmi_populate(span, &at);
+    if (failed == EFAULT)
+        return fail_gone(model, &span, at, error);
+    if (failed)
+        return tmi_fail_os(error, failed, "%s: cannot bring in %llu bytes",
+                           subject_at(model, &span, at).text, (ull)(span.end - span.begin));
+    return TENMAP_OK;
+}
+
+static tenmap_status act_prefetch(const tenmap_model *model, tmi_span span, tenmap_error *error) {
+    return tmi_prefetch_add(model, span, error);
+}
+
+static tenmap_status act_release(const tenmap_model *model, tmi_span span, tenmap_error *error) {
+    tmi_span pages = tmi_span_inward(span);
+    tmi_prefetch_drop(model, span);
+    if (pages.begin >= pages.end)
+        return TENMAP_OK;
+    int failed = tmi_map_release(&pages.shard->file, pages.begin, pages.end);
+    if (failed == EINVAL)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "%s: cannot release pages that are locked; TENMAP_ADVISE_UNLOCK comes "
+                        "before TENMAP_ADVISE_RELEASE",
+                        subject_at(model, &span, 0).text);
+    if (failed)
+        return tmi_fail_os(error, failed, "%s: cannot release %llu bytes",
+                           subject_at(model, &span, 0).text, (ull)(span.end - span.begin));
+    return TENMAP_OK;
+}
+
+static tenmap_status act_lock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
+    tmi_span pages = tmi_span_outward(span);
+    int failed = tmi_map_lock(&pages.shard->file, pages.begin, pages.end);
+    return failed ? fail_lock(model, &span, failed, error) : TENMAP_OK;
+}
+
+static tenmap_status act_unlock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
+    tmi_span pages = tmi_span_inward(span);
+    int failed =
+        pages.begin < pages.end ? tmi_map_unlock(&pages.shard->file, pages.begin, pages.end) : 0;
+    return failed ? tmi_fail_os(error, failed, "%s: cannot unlock %llu bytes",
+                                subject_at(model, &span, 0).text, (ull)(span.end - span.begin))
+                  : TENMAP_OK;
+}
+
+static advice_act *const advice_acts[] = {[TENMAP_ADVISE_POPULATE] = act_populate,
+                                          [TENMAP_ADVISE_PREFETCH] = act_prefetch,
+                                          [TENMAP_ADVISE_RELEASE] = act_release,
+                                          [TENMAP_ADVISE_LOCK] = act_lock,
+                                          [TENMAP_ADVISE_UNLOCK] = act_unlock};
+
+static tenmap_status advise(const tenmap_model *model, const tenmap_tensor *const *tensors,
+                            size_t count, uint32_t advice, tenmap_error *error) {
+    span_list list;
+    if (advice == 0 || advice >= sizeof advice_acts / sizeof advice_acts[0])
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "the advice is %u; TENMAP_ADVISE_POPULATE (1) to _UNLOCK (5) are known",
+                        (unsigned)advice);
+    tenmap_status status = take_spans(&list, model, tensors, count, error);
+    for (size_t i = 0; status == TENMAP_OK && i < list.count; i++)
+        if (list.spans[i].shard->file.map) /* else nothing of it is mapped by the library */
+            status = advice_acts[advice](model, list.spans[i], error);
+    free_spans(&list);
+    return status;
+}
+
+tenmap_status tenmap_advise(const tenmap_model *model, const tenmap_tensor *tensor, uint32_t advice,
+                            tenmap_error *error) {
+    return advise(model, tensor ? &tensor : NULL, 1, advice, error);
+}
+
+static tenmap_status check_list(const tenmap_tensor *const *tensors, size_t count,
+                                tenmap_error *error) {
+    if (tensors || count == 0)
+        return TENMAP_OK;
+    return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the list of %llu tensors is NULL", (ull)count);
+}
+
+tenmap_status tenmap_advise_list(const tenmap_model *model, const tenmap_tensor *const *tensors,
+                                 size_t count, uint32_t advice, tenmap_error *error) {
+    static const tenmap_tensor *const none[1] = {NULL};
+    tenmap_status status = check_list(tensors, count, error);
+    return status != TENMAP_OK ? status
+                               : advise(model, count ? tensors : none, count, advice, error);
+}
+
+/* How many bytes of a span are somewhere. Returns 0 or an errno. */
+typedef int span_question(tmi_span span, uint64_t *bytes);
+
+static int ask_resident(tmi_span span, uint64_t *bytes) {
+    const tenmap_shard *view = &span.shard->view;
+    *bytes = 0;
+    if (!view->base)
+        return 0;
+    return tmi_memory_mapped((const char *)view->base + (span.begin - view->offset),
+                             (size_t)(span.end - span.begin), bytes);
+}
+
+static int ask_cached(tmi_span span, uint64_t *bytes) {
+    return tmi_file_cached(&span.shard->file, span.begin, span.end, bytes);
+}
+
+static tenmap_status ask(span_question *question, const char *what, const tenmap_model *model,
+                         const tenmap_tensor *const *tensors, uint64_t *bytes,
+                         tenmap_error *error) {
+    span_list list;
+    if (!bytes)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the address for the answer (bytes) is NULL");
+    tenmap_status status = take_spans(&list, model, tensors, 1, error);
+    uint64_t sum = 0, part = 0;
+    for (size_t i = 0; status == TENMAP_OK && i < list.count; i++) {
+        int failed = question(list.spans[i], &part);
+        if (failed == ENOTSUP)
+            status =
+                tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
+                         "this system does not tell %s (on Linux, /proc must be mounted)", what);
+        else if (failed)
+            status = tmi_fail_os(error, failed, "%s: cannot find out %s",
+                                 subject_at(model, &list.spans[i], 0).text, what);
+        sum += part;
+    }
+    free_spans(&list);
+    if (status == TENMAP_OK)
+        *bytes = sum;
+    return status;
+}
+
+tenmap_status tenmap_resident(const tenmap_model *model, const tenmap_tensor *tensor,
+                              uint64_t *bytes, tenmap_error *error) {
+    return ask(ask_resident, "which pages a process has mapped", model, tensor ? &tensor : NULL,
+               bytes, error);
+}
+
+tenmap_status tenmap_cached(const tenmap_model *model, const tenmap_tensor *tensor, uint64_t *bytes,
+                            tenmap_error *error) {
+    return ask(ask_cached, "which pages of a file are in memory", model, tensor ? &tensor : NULL,
+               bytes, error);
+}

@@ -1,0 +1,262 @@
+/* Elements of a tensor on their way: which ones, through which window, into which dtype. */
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+/* Reads shorter than this go through the window, which the next ones may use too. */
+enum { COPY_STRAIGHT_FROM = 8 << 10 };
+/* Runs of fewer bytes stay in the cache: stores around it pay for whole lines only. */
+enum { STREAM_RUN_FROM = 4 << 10 };
+
+/* Runs so many bytes apart are had with one read through the gaps: a read costs as much as that. */
+enum { READ_THROUGH = 16 << 10 };
+
+const tmi_shard *tmi_shard_of(const tenmap_tensor *t) {
+    return &t->model->shards[t->shard];
+}
+
+tmi_quoted tmi_stored_dtype(const tenmap_tensor *t) {
+    tmi_quoted known = {""};
+    const char *text = tenmap_dtype_text(t);
+    if (t->dtype == TENMAP_OPAQUE)
+        return tmi_quote(text, strlen(text));
+    memcpy(known.text, text, strlen(text) + 1);
+    return known;
+}
+
+tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap_dtype as,
+                                 uint32_t flags, tenmap_error *error) {
+    if (!t)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "the tensor is NULL: no tensor of that name was found?");
+    if (t->dtype == TENMAP_OPAQUE)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                               "its dtype %s is unknown here, so only its bytes can be read "
+                               "(tenmap_read_bytes)",
+                               tmi_stored_dtype(t).text);
+    if (as == TENMAP_AS_STORED)
+        as = t->dtype;
+    tenmap_error why;
+    tenmap_status status = tmi_convert_check(as, t->dtype, flags, &why);
+    if (status != TENMAP_OK)
+        return TMI_FAIL_TENSOR(error, status, t, "%s", why.message);
+    x->tensor = t;
+    x->as = as;
+    x->flags = flags;
+    x->from_bits = tmi_dtypes[t->dtype].bits;
+    x->to_bits = tmi_dtypes[as].bits;
+    x->walked = 0;
+    return TENMAP_OK;
+}
+
+tenmap_status tmi_transfer_range(tmi_transfer *x, uint64_t first, uint64_t count,
+                                 tenmap_error *error) {
+    const tenmap_tensor *t = x->tensor;
+    if (first > t->nelems || count > t->nelems - first)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, t,
+                               "it has %llu elements; %llu elements from %llu on are not inside",
+                               (ull)t->nelems, (ull)count, (ull)first);
+    x->start = first;
+    x->run = x->count = count;
+    return TENMAP_OK;
+}
+
+static tenmap_status check_block(const tmi_transfer *x, const uint64_t *begin, const uint64_t *end,
+                                 uint64_t *count, tenmap_error *error) {
+    const tenmap_tensor *t = x->tensor;
+    *count = 1;
+    if (t->rank > 0 && (!begin || !end))
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, t, "%s",
+                               "begin or end of the block is NULL");
+    for (uint32_t d = 0; d < t->rank; d++) {
+        if (begin[d] > end[d] || end[d] > t->shape[d])
+            return TMI_FAIL_TENSOR(
+                error, TENMAP_ERR_RANGE, t,
+                "the block's [%llu, %llu) in dimension %u is not inside [0, %llu)", (ull)begin[d],
+                (ull)end[d], (unsigned)d, (ull)t->shape[d]);
+        *count *= end[d] - begin[d];
+    }
+    return TENMAP_OK;
+}
+
+tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const uint64_t *end,
+                                 tenmap_error *error) {
+    const tenmap_tensor *t = x->tensor;
+    tenmap_status status = check_block(x, begin, end, &x->count, error);
+    if (status != TENMAP_OK || x->count == 0)
+        return status;
+    uint64_t stride = 1;
+    bool contiguous = true; /* all dimensions behind this one are taken whole */
+    x->start = 0;
+    x->run = 1;
+    for (uint32_t d = t->rank; d-- > 0;) {
+        uint64_t extent = end[d] - begin[d];
+        x->start += begin[d] * stride;
+        if (contiguous) {
+            x->run *= extent;
+            contiguous = extent == t->shape[d];
+        } else if (extent > 1) {
+            x->extent[x->walked] = extent;
+            x->stride[x->walked++] = stride;
+        }
+        stride *= t->shape[d];
+    }
+    return TENMAP_OK;
+}
+
+uint64_t tmi_packed_bytes(uint64_t count, unsigned bits) {
+    return count / 8 * bits + (count % 8 * bits + 7) / 8;
+}
+
+tenmap_status tmi_transfer_target(tmi_transfer *x, void *dst, size_t dst_bytes,
+                                  tenmap_error *error) {
+    bool countable = x->count / 8 <= (UINT64_MAX - 64) / x->to_bits;
+    uint64_t need = countable ? tmi_packed_bytes(x->count, x->to_bits) : UINT64_MAX;
+    if (!countable || need > dst_bytes)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_BUFFER, x->tensor,
+                               "%llu elements of %s take %llu bytes; the destination has %llu",
+                               (ull)x->count, tenmap_dtype_name(x->as), (ull)need, (ull)dst_bytes);
+    if (!dst && x->count > 0)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, x->tensor, "%s",
+                               "the destination is NULL");
+    x->dst = dst;
+    tmi_transfer_stream(x, need);
+    return TENMAP_OK;
+}
+
+void tmi_transfer_stream(tmi_transfer *x, uint64_t bytes) {
+    if (x->count == 0 || x->flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM))
+        return;
+    if (bytes >= TMI_LEAST_STREAM && x->run * x->to_bits / 8 >= STREAM_RUN_FROM &&
+        bytes >= tmi_cpu_stream_threshold())
+        x->flags |= TENMAP_CONVERT_STREAM;
+}
+
+/* Where element number `i` of the transfer is in the tensor. */
+static uint64_t transfer_position(const tmi_transfer *x, uint64_t i) {
+    uint64_t at = x->start + i % x->run, rest = i / x->run;
+    for (unsigned d = 0; d < x->walked; d++) {
+        at += rest % x->extent[d] * x->stride[d];
+        rest /= x->extent[d];
+    }
+    return at;
+}
+
+void tmi_transfer_extent(const tmi_transfer *x, uint64_t first, uint64_t count, uint64_t *begin,
+                         uint64_t *end) {
+    uint64_t last = transfer_position(x, first + count - 1);
+    *begin = x->tensor->file_offset + transfer_position(x, first) * x->from_bits / 8;
+    *end = x->tensor->file_offset + ((last + 1) * x->from_bits + 7) / 8;
+}
+
+bool tmi_transfer_is_dense(const tmi_transfer *x) {
+    return x->walked == 0 || x->stride[0] * x->from_bits / 8 <= READ_THROUGH ||
+           x->run >= x->stride[0] / 2;
+}
+
+/*
+ * Fills the window around the page cache; false if that does not work here, now or ever. Both ends
+ * of such a read are aligned, so the window may begin before `at`.
+ */
+static bool fill_direct(tmi_source *s, uint64_t at, size_t size, size_t want) {
+    uint64_t begin = at - at % TMI_DIRECT_ALIGN, end = at + want + TMI_DIRECT_ALIGN - 1;
+    size_t got, length = (size_t)(end - end % TMI_DIRECT_ALIGN - begin);
+    if (length > s->window_size)
+        length = s->window_size;
+    if (tmi_file_read_direct(s->direct_fd, begin, s->window, length, &got) != 0) {
+        s->direct_fd = -1; /* the buffered way knows whether it is the file that is at fault */
+        return false;
+    }
+    if (got < at + size - begin || tmi_file_changed(&s->shard->file, NULL))
+        return false;
+    s->at = begin;
+    s->end = begin + got;
+    return true;
+}
+
+/* Bytes [at, at+size) of the file, size at most what window_fit allows; NULL on failure. */
+static const unsigned char *source_bytes(tmi_source *s, uint64_t at, size_t size,
+                                         const tenmap_tensor *t, tenmap_error *error) {
+    if (!s->window)
+        return (const unsigned char *)t->data + (at - t->file_offset);
+    if (at < s->at || at + size > s->end) {
+        uint64_t left = s->last - at;
+        size_t most = s->ahead ? s->window_size : size;
+        size_t want = left < most ? (size_t)left : most;
+        s->at = s->end = at;
+        if (s->direct_fd < 0 || !fill_direct(s, at, size, want)) {
+            if (tmi_shard_read(s->shard, at, s->window, want, t, error) != TENMAP_OK)
+                return NULL;
+            s->end = at + want;
+        }
+    }
+    return s->window + (at - s->at);
+}
+
+/* How many elements of this width surely fit the window, wherever they start. */
+static uint64_t window_fit(const tmi_source *s, unsigned bits) {
+    size_t room = s->window_size - (s->direct_fd >= 0 ? 2 * (size_t)TMI_DIRECT_ALIGN : 1);
+    return room * 8 / bits / 8 * 8;
+}
+
+/* Whether elements go from the file into dst as they are, byte for byte. */
+static bool is_plain_copy(const tmi_transfer *x) {
+    return x->as == x->tensor->dtype && x->from_bits % 8 == 0 &&
+           (!TMI_BIG_ENDIAN || x->from_bits == 8);
+}
+
+/* Elements [first, first+count) of the tensor, contiguous there, to elements from `to` on in dst.
+ */
+static tenmap_status run_contiguous(const tmi_transfer *x, tmi_source *s, uint64_t first,
+                                    uint64_t count, uint64_t to, tenmap_error *error) {
+    const tenmap_tensor *t = x->tensor;
+    while (count > 0) {
+        /* Neither product overflows: both ranges were checked against sizes in bits. */
+        uint64_t from_bit = first * x->from_bits, to_bit = to * x->to_bits;
+        uint64_t part = count;
+        if (s->window) {
+            uint64_t bytes = count * x->from_bits / 8, fit = window_fit(s, x->from_bits);
+            if (s->direct_fd < 0 && is_plain_copy(x) && bytes >= COPY_STRAIGHT_FROM)
+                return tmi_shard_read(s->shard, t->file_offset + from_bit / 8, x->dst + to_bit / 8,
+                                      (size_t)bytes, t, error);
+            part = count < fit ? count : fit;
+        }
+        uint64_t end_bit = from_bit + part * x->from_bits;
+        size_t size = s->window ? (size_t)((end_bit + 7) / 8 - from_bit / 8) : 0;
+        const unsigned char *bytes = source_bytes(s, t->file_offset + from_bit / 8, size, t, error);
+        if (!bytes)
+            return TENMAP_ERR_IO;
+        tmi_convert_file(x->as, x->dst + to_bit / 8, (unsigned)(to_bit % 8), t->dtype, bytes,
+                         (unsigned)(from_bit % 8), part, x->flags);
+        first += part;
+        to += part;
+        count -= part;
+    }
+    return TENMAP_OK;
+}
+
+tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_source *s, uint64_t first, uint64_t count,
+                               tenmap_error *error) {
+    uint64_t index[TMI_MOST_WALKED];
+    uint64_t at = x->start, inside = first % x->run, rest = first / x->run;
+    for (unsigned d = 0; d < x->walked; d++) {
+        index[d] = rest % x->extent[d];
+        rest /= x->extent[d];
+        at += index[d] * x->stride[d];
+    }
+    for (;;) {
+        uint64_t part = count < x->run - inside ? count : x->run - inside;
+        tenmap_status status = run_contiguous(x, s, at + inside, part, first, error);
+        first += part;
+        count -= part;
+        inside = 0;
+        if (status != TENMAP_OK || count == 0)
+            return status;
+        unsigned d = 0;
+        while (d < x->walked && ++index[d] == x->extent[d]) {
+            at -= (x->extent[d] - 1) * x->stride[d];
+            index[d++] = 0;
+        }
+        at += x->stride[d];
+    }
+}

@@ -1,0 +1,558 @@
+/*
+ * Advice and what it does to memory: what the library says against what the kernel says. The linker
+ * sends the library's madvise through the test, which can play a kernel without POPULATE_READ.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+/*
+ * Sanitizers replace mlock by nothing, and ThreadSanitizer starts no thread after a fork from a
+ * process that had some.
+ */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* A fork with threads is fine for what the child does here. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) {
+    return "die_after_fork=0";
+}
+
+int __real_madvise(void *at, size_t size, int advice);
+int __wrap_madvise(void *at, size_t size, int advice);
+static atomic_bool old_kernel;
+
+int __wrap_madvise(void *at, size_t size, int advice) {
+    if (old_kernel && advice == MADV_POPULATE_READ) {
+        errno = EINVAL;
+        return -1;
+    }
+    return __real_madvise(at, size, advice);
+}
+
+/*
+ * Three tensors whose ends are in the middle of pages, and a larger one. All of it is less than a
+ * huge page, in whose middle the kernel cannot unmap anything without unmapping all.
+ */
+enum { A = 50001, B = 70003, C = 60005, D = 1 << 20, ALL = A + B + C + D };
+
+static const char *small_model(void **state) {
+    char json[512];
+    const char *path = in_folder(state, "m.safetensors");
+    snprintf(json, sizeof json,
+             "{\"a\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[0,%d]},"
+             "\"b\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[%d,%d]},"
+             "\"c\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[%d,%d]},"
+             "\"d\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[%d,%d]}}",
+             A, A, B, A, A + B, C, A + B, A + B + C, D, A + B + C, ALL);
+    write_model(path, json, ALL);
+    return path;
+}
+
+static uint64_t resident(const tenmap_model *m, const char *name) {
+    uint64_t count = 77;
+    tenmap_error error;
+    if (tenmap_resident(m, name ? tenmap_find(m, name) : NULL, &count, &error) != TENMAP_OK)
+        fail_msg("%s", error.message);
+    return count;
+}
+
+static uint64_t cached(const tenmap_model *m, const char *name) {
+    uint64_t count = 77;
+    tenmap_error error;
+    if (tenmap_cached(m, name ? tenmap_find(m, name) : NULL, &count, &error) != TENMAP_OK)
+        fail_msg("%s", error.message);
+    return count;
+}
+
+static void advise(const tenmap_model *m, const char *name, uint32_t advice) {
+    tenmap_error error;
+    if (tenmap_advise(m, name ? tenmap_find(m, name) : NULL, advice, &error) != TENMAP_OK)
+        fail_msg("%s", error.message);
+}
+
+/* A field of /proc/self/smaps, in bytes, summed over the mappings of the file. */
+static uint64_t smaps(const char *path, const char *field) {
+    FILE *f = fopen("/proc/self/smaps", "r");
+    char line[8192];
+    bool ours = false;
+    uint64_t sum = 0;
+    unsigned long value;
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+        if (line[0] < 'A' || line[0] > 'Z') /* the line that begins a mapping: its address */
+            ours = strstr(line, path) != NULL;
+        else if (ours && strncmp(line, field, strlen(field)) == 0 &&
+                 sscanf(colon + 1, "%lu", &value) == 1)
+            sum += value * 1024;
+    }
+    fclose(f);
+    return sum;
+}
+
+static size_t page(void) {
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The library's count of the model against the kernel's, which has whole pages and the header. */
+static void check_smaps(const tenmap_model *m, const char *path) {
+    uint64_t ours = resident(m, NULL), theirs = smaps(path, "Rss");
+    if (theirs < ours || theirs - ours > 2 * page())
+        fail_msg("resident %llu, smaps %llu", (unsigned long long)ours, (unsigned long long)theirs);
+}
+
+static void populated_tensors_are_mapped_and_released_ones_are_not(void **state) {
+    const char *path = small_model(state);
+    tenmap_model *m = must_open(path, NULL);
+    assert_int_equal(resident(m, NULL), 0);
+    assert_int_equal(smaps(path, "Rss"), 0);
+    advise(m, "d", TENMAP_ADVISE_POPULATE);
+    assert_int_equal(resident(m, "d"), D);
+    check_smaps(m, path);
+    advise(m, "d", TENMAP_ADVISE_RELEASE);
+    assert_true(resident(m, "d") < page()); /* what shares a page with c */
+    check_smaps(m, path);
+    assert_int_equal(cached(m, "d"), D); /* the page cache still has them */
+    advise(m, NULL, TENMAP_ADVISE_POPULATE);
+    assert_int_equal(resident(m, NULL), ALL);
+    assert_int_equal(resident(m, "a") + resident(m, "b") + resident(m, "c") + resident(m, "d"),
+                     ALL);
+    assert_int_equal(cached(m, NULL), ALL);
+    check_smaps(m, path);
+    advise(m, NULL, TENMAP_ADVISE_RELEASE);
+    assert_int_equal(resident(m, NULL), 0);
+    assert_int_equal(smaps(path, "Rss"), 0);
+    const unsigned char *a = tenmap_find(m, "a")->data;
+    assert_int_equal(a[5], pattern_byte(5)); /* views stay valid */
+    tenmap_close(m);
+}
+
+static void releasing_never_drops_a_neighbours_page(void **state) {
+    tenmap_model *m = must_open(small_model(state), NULL);
+    const tenmap_tensor *ab[] = {tenmap_find(m, "b"), tenmap_find(m, "a"), tenmap_find(m, "b")};
+    advise(m, NULL, TENMAP_ADVISE_POPULATE);
+    advise(m, "b", TENMAP_ADVISE_RELEASE);
+    assert_int_equal(resident(m, "a"), A);
+    assert_int_equal(resident(m, "c"), C);
+    uint64_t left = resident(m, "b");
+    assert_true(left > 0 && left < 2 * page());
+    advise(m, "a", TENMAP_ADVISE_RELEASE); /* the first: its page of the header goes too */
+    assert_true(resident(m, "a") < page());
+    advise(m, NULL, TENMAP_ADVISE_POPULATE);
+    assert_int_equal(tenmap_advise_list(m, ab, 3, TENMAP_ADVISE_RELEASE, NULL), TENMAP_OK);
+    assert_int_equal(resident(m, "a"), 0); /* the page that both share is inside */
+    assert_true(resident(m, "b") < page());
+    assert_int_equal(resident(m, "c"), C);
+    assert_int_equal(tenmap_advise_list(m, ab, 3, TENMAP_ADVISE_POPULATE, NULL), TENMAP_OK);
+    assert_int_equal(resident(m, "a") + resident(m, "b"), A + B);
+    tenmap_close(m);
+}
+
+static void wait_for(const tenmap_model *m, uint64_t wanted) {
+    for (int i = 0; i < 2000 && resident(m, NULL) < wanted; i++)
+        nanosleep(&(struct timespec){0, 5000000}, NULL);
+    assert_int_equal(resident(m, NULL), wanted);
+}
+
+static void prefetching_goes_on_in_the_background(void **state) {
+    tenmap_model *m = must_open(small_model(state), NULL);
+    advise(m, "d", TENMAP_ADVISE_PREFETCH);
+    advise(m, "a", TENMAP_ADVISE_PREFETCH);
+    advise(m, "b", TENMAP_ADVISE_PREFETCH);
+    advise(m, "c", TENMAP_ADVISE_PREFETCH);
+    wait_for(m, ALL);
+    advise(m, NULL, TENMAP_ADVISE_RELEASE);
+    advise(m, NULL, TENMAP_ADVISE_PREFETCH);
+    wait_for(m, ALL);
+    tenmap_close(m);
+}
+
+/* A sparse model far larger than what can be brought in meanwhile. */
+static const char *sparse_model(void **state, uint64_t size) {
+    char json[256];
+    const char *path = in_folder(state, "sparse.safetensors");
+    snprintf(json, sizeof json,
+             "{\"t\":{\"dtype\":\"U8\",\"shape\":[%llu],\"data_offsets\":[0,%llu]}}",
+             (unsigned long long)size, (unsigned long long)size);
+    write_model(path, json, 0);
+    assert_int_equal(truncate(path, (off_t)(8 + strlen(json) + size)), 0);
+    return path;
+}
+
+/* From several threads, at places that are done, under way and far behind in the queue. */
+static void *populate_parts(void *arg) {
+    const tenmap_model *m = arg;
+    for (size_t i = 0; i < tenmap_count(m); i++) {
+        const tenmap_tensor *t = tenmap_at(m, i % 3 ? i : tenmap_count(m) - 1 - i);
+        if (tenmap_advise(m, t, TENMAP_ADVISE_POPULATE, NULL) != TENMAP_OK)
+            return arg;
+        (void)*(const volatile char *)t->data;
+    }
+    return NULL;
+}
+
+static void populating_what_is_being_prefetched_waits_for_it(void **state) {
+    enum { PART = 5000001, PARTS = 30 };
+    char json[4096] = "";
+    const char *path = in_folder(state, "parts.safetensors");
+    for (int i = 0; i < PARTS; i++)
+        sprintf(json + strlen(json),
+                "%s\"t%d\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[%d,%d]}",
+                i ? "," : "{", i, PART, i * PART, (i + 1) * PART);
+    strcat(json, "}");
+    write_model(path, json, 0);
+    assert_int_equal(truncate(path, (off_t)(8 + strlen(json) + (size_t)PART * PARTS)), 0);
+    alarm(120); /* a wait without end is a failure */
+    for (int round = 0; round < 3; round++) {
+        tenmap_model *m = must_open(path, NULL);
+        pthread_t threads[3];
+        advise(m, NULL, TENMAP_ADVISE_PREFETCH);
+        advise(m, "t7", TENMAP_ADVISE_PREFETCH);
+        for (size_t i = 0; i < COUNT(threads); i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, populate_parts, m), 0);
+        for (size_t i = 0; i < COUNT(threads); i++) {
+            void *failed;
+            pthread_join(threads[i], &failed);
+            assert_null(failed);
+        }
+        assert_int_equal(resident(m, NULL), (uint64_t)PART * PARTS);
+        tenmap_close(m);
+    }
+    alarm(0);
+}
+
+static void closing_and_releasing_cancel_what_waits(void **state) {
+    const char *path = sparse_model(state, UINT64_C(40) << 30);
+    tenmap_model *m = must_open(path, NULL);
+    advise(m, NULL, TENMAP_ADVISE_PREFETCH);
+    nanosleep(&(struct timespec){0, 20000000}, NULL);
+    advise(m, NULL, TENMAP_ADVISE_RELEASE);
+    nanosleep(&(struct timespec){0, 50000000}, NULL);
+    assert_true(resident(m, NULL) <= 64 << 20); /* no more than was under way */
+    for (int i = 0; i < 100; i++)
+        advise(m, NULL, TENMAP_ADVISE_PREFETCH);
+    tenmap_close(m); /* returns before 40 GiB of zeros are read */
+}
+
+static void models_that_are_not_mapped_take_every_advice(void **state) {
+    const char *path = small_model(state);
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.backend = TENMAP_BACKEND_READ;
+    tenmap_model *m = must_open(path, &options);
+    for (uint32_t advice = TENMAP_ADVISE_POPULATE; advice <= TENMAP_ADVISE_UNLOCK; advice++) {
+        advise(m, NULL, advice);
+        advise(m, "b", advice);
+    }
+    assert_int_equal(resident(m, NULL), 0);
+    assert_int_equal(cached(m, "b"), B);
+    assert_int_equal(cached(m, NULL), ALL);
+    tenmap_close(m);
+
+    bytes file = read_whole(path);
+    m = must_open_memory(file, NULL);
+    for (uint32_t advice = TENMAP_ADVISE_POPULATE; advice <= TENMAP_ADVISE_UNLOCK; advice++)
+        advise(m, "c", advice);
+    assert_int_equal(resident(m, "c"), C);
+    assert_int_equal(cached(m, NULL), 0);
+    const unsigned char *c = tenmap_find(m, "c")->data;
+    assert_int_equal(c[0], pattern_byte(A + B)); /* RELEASE left the caller's bytes alone */
+    tenmap_close(m);
+    free(file.at);
+}
+
+/* The cache as the kernel has it after the file was dropped from it. */
+static void cached_bytes_are_those_of_the_page_cache(void **state) {
+    const char *path = small_model(state);
+    tenmap_model *m = must_open(path, NULL);
+    int fd = open(path, O_RDONLY);
+    assert_int_equal(fsync(fd), 0);
+    assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    close(fd);
+    if (cached(m, NULL) > 0) {
+        print_message("           SKIPPED: the file system keeps its pages\n");
+    } else {
+        advise(m, "b", TENMAP_ADVISE_POPULATE);
+        assert_int_equal(cached(m, "b"), B);
+        assert_int_equal(resident(m, "b"), B);
+    }
+    tenmap_close(m);
+}
+
+static void a_truncated_file_is_an_error_and_not_a_signal(void **state) {
+    for (int old = 0; old < 2; old++) {
+        const char *path = small_model(state);
+        tenmap_error error;
+        tenmap_model *m = must_open(path, NULL);
+        old_kernel = old;
+        assert_int_equal(truncate(path, 100000), 0);
+        assert_int_equal(tenmap_advise(m, tenmap_find(m, "c"), TENMAP_ADVISE_POPULATE, &error),
+                         TENMAP_ERR_IO);
+        check_error(&error, TENMAP_ERR_IO);
+        assert_int_equal(error.os_error, EFAULT);
+        assert_non_null(strstr(error.message, "tensor \"c\""));
+        assert_non_null(strstr(error.message, "m.safetensors"));
+        assert_non_null(strstr(error.message, "truncated"));
+        assert_non_null(strstr(error.message, "100000 now"));
+        assert_int_equal(tenmap_advise(m, NULL, TENMAP_ADVISE_POPULATE, &error), TENMAP_ERR_IO);
+        assert_non_null(strstr(error.message, "tensor \"b\"")); /* where it stopped */
+        if (!SANITIZED)
+            assert_int_equal(tenmap_advise(m, tenmap_find(m, "d"), TENMAP_ADVISE_LOCK, &error),
+                             TENMAP_ERR_IO);
+        advise(m, NULL, TENMAP_ADVISE_PREFETCH); /* in the background nothing reports it */
+        nanosleep(&(struct timespec){0, 20000000}, NULL);
+        tenmap_close(m);
+        old_kernel = false;
+    }
+}
+
+static void a_kernel_without_populate_read_is_done_without(void **state) {
+    tenmap_model *m = must_open(small_model(state), NULL);
+    old_kernel = true;
+    advise(m, "d", TENMAP_ADVISE_POPULATE);
+    assert_int_equal(resident(m, "d"), D);
+    advise(m, NULL, TENMAP_ADVISE_RELEASE);
+    advise(m, NULL, TENMAP_ADVISE_PREFETCH);
+    wait_for(m, ALL);
+    tenmap_close(m);
+    old_kernel = false;
+}
+
+static void locked_pages_stay_and_must_be_unlocked_first(void **state) {
+    const char *path = small_model(state);
+    if (SANITIZED) {
+        print_message("           SKIPPED: sanitizers replace mlock\n");
+        return;
+    }
+    tenmap_model *m = must_open(path, NULL);
+    tenmap_error error;
+    tenmap_status status = tenmap_advise(m, tenmap_find(m, "b"), TENMAP_ADVISE_LOCK, &error);
+    if (status == TENMAP_ERR_LIMIT) {
+        print_message("           SKIPPED: %s\n", error.message);
+    } else {
+        assert_int_equal(status, TENMAP_OK);
+        assert_int_equal(resident(m, "b"), B);
+        assert_true(smaps(path, "Locked") >= B);
+        assert_int_equal(tenmap_advise(m, tenmap_find(m, "b"), TENMAP_ADVISE_RELEASE, &error),
+                         TENMAP_ERR_ARGUMENT);
+        assert_non_null(strstr(error.message, "TENMAP_ADVISE_UNLOCK"));
+        assert_non_null(strstr(error.message, "tensor \"b\""));
+        advise(m, NULL, TENMAP_ADVISE_UNLOCK);
+        assert_int_equal(smaps(path, "Locked"), 0);
+        advise(m, "b", TENMAP_ADVISE_RELEASE);
+        assert_true(resident(m, "b") < 2 * page());
+    }
+    tenmap_close(m);
+}
+
+/* In a child that is nobody, since root may lock without limit. */
+static void a_lock_over_the_limit_says_which_and_how_to_raise_it(void **state) {
+    const char *path = small_model(state);
+    if (SANITIZED) {
+        print_message("           SKIPPED: sanitizers replace mlock\n");
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit = {65536, 65536};
+        tenmap_model *m = must_open(path, NULL);
+        tenmap_error error = {0};
+        int bad = setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || (getuid() == 0 && setuid(65534) != 0);
+        bad |=
+            tenmap_advise(m, tenmap_find(m, "d"), TENMAP_ADVISE_LOCK, &error) != TENMAP_ERR_LIMIT;
+        const char *wanted[] = {"tensor \"d\"", "1048576", "RLIMIT_MEMLOCK", "65536", "ulimit -l"};
+        for (size_t i = 0; i < COUNT(wanted); i++)
+            bad |= !strstr(error.message, wanted[i]);
+        if (bad)
+            fprintf(stderr, "status %d: %s\n", (int)error.status, error.message);
+        tenmap_close(m);
+        _exit(bad);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* The child has no thread to wait for, whatever state the parent's queue was in. */
+static void a_forked_child_reads_prefetches_and_closes(void **state) {
+    const char *path = sparse_model(state, UINT64_C(20) << 30);
+    tenmap_model *m = must_open(path, NULL), *small = must_open(small_model(state), NULL);
+    for (int i = 0; i < 50; i++)
+        advise(m, NULL, TENMAP_ADVISE_PREFETCH);
+    advise(small, "a", TENMAP_ADVISE_PREFETCH);
+    for (int round = 0; round < 3; round++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(60); /* a child that waits forever is a failure, not a hang */
+            const unsigned char *d = tenmap_find(small, "d")->data;
+            int bad = d[3] != pattern_byte(A + B + C + 3);
+            if (round > 0 && !SANITIZED) {
+                advise(small, "a", TENMAP_ADVISE_RELEASE);
+                advise(small, NULL, TENMAP_ADVISE_PREFETCH);
+                for (int i = 0; i < 2000 && resident(small, NULL) < ALL; i++)
+                    nanosleep(&(struct timespec){0, 5000000}, NULL);
+                bad |= resident(small, NULL) != ALL;
+            }
+            tenmap_close(small);
+            tenmap_close(m);
+            _exit(bad);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    tenmap_close(small);
+    tenmap_close(m);
+}
+
+static void wrong_arguments(void **state) {
+    tenmap_model *m = must_open(small_model(state), NULL), *other = must_open(*state, NULL);
+    const tenmap_tensor *b = tenmap_find(m, "b"), *list[] = {b, NULL, tenmap_find(other, "b")};
+    tenmap_error error;
+    uint64_t count = 77;
+    assert_int_equal(tenmap_advise(NULL, NULL, TENMAP_ADVISE_POPULATE, &error),
+                     TENMAP_ERR_ARGUMENT);
+    assert_int_equal(tenmap_advise(m, b, 0, &error), TENMAP_ERR_ARGUMENT);
+    assert_int_equal(tenmap_advise(m, b, 6, &error), TENMAP_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "6"));
+    assert_int_equal(tenmap_advise(m, list[2], TENMAP_ADVISE_LOCK, &error), TENMAP_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "another model"));
+    assert_int_equal(tenmap_advise_list(m, list, 2, TENMAP_ADVISE_RELEASE, &error),
+                     TENMAP_ERR_ARGUMENT);
+    assert_int_equal(error.index, 1);
+    list[1] = b;
+    assert_int_equal(tenmap_advise_list(m, list, 3, TENMAP_ADVISE_RELEASE, &error),
+                     TENMAP_ERR_ARGUMENT);
+    assert_int_equal(error.index, 2);
+    assert_int_equal(tenmap_advise_list(m, NULL, 1, TENMAP_ADVISE_RELEASE, &error),
+                     TENMAP_ERR_ARGUMENT);
+    advise(m, "b", TENMAP_ADVISE_POPULATE);
+    assert_int_equal(tenmap_advise_list(m, NULL, 0, TENMAP_ADVISE_RELEASE, NULL), TENMAP_OK);
+    assert_int_equal(resident(m, "b"), B); /* no tensors are not all tensors */
+    assert_int_equal(tenmap_resident(m, b, NULL, &error), TENMAP_ERR_ARGUMENT);
+    assert_int_equal(tenmap_resident(NULL, NULL, &count, NULL), TENMAP_ERR_ARGUMENT);
+    assert_int_equal(tenmap_cached(m, list[2], &count, NULL), TENMAP_ERR_ARGUMENT);
+    assert_int_equal(count, 77);
+    tenmap_close(other);
+    tenmap_close(m);
+}
+
+static void *advise_and_use(void *arg) {
+    const tenmap_model *m = arg;
+    static const char *const names[] = {"a", "b", "c", "d"};
+    uint64_t count;
+    for (int i = 0; i < 200; i++) {
+        const tenmap_tensor *t = tenmap_find(m, names[i % 4]);
+        unsigned char dst[64];
+        if (tenmap_advise(m, t, 1 + (uint32_t)i % 3, NULL) != TENMAP_OK ||
+            tenmap_read(t, 100, 64, TENMAP_U8, dst, 64, 0, NULL) != TENMAP_OK ||
+            dst[0] != ((const unsigned char *)t->data)[100] ||
+            tenmap_resident(m, t, &count, NULL) != TENMAP_OK)
+            return arg;
+    }
+    return NULL;
+}
+
+static void threads_may_advise_the_same_tensors(void **state) {
+    tenmap_model *m = must_open(small_model(state), NULL);
+    pthread_t threads[6];
+    for (size_t i = 0; i < COUNT(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, advise_and_use, m), 0);
+    for (size_t i = 0; i < COUNT(threads); i++) {
+        void *failed;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
+    tenmap_close(m);
+}
+
+/* Offsets inside a larger file: the mapping begins in the middle of somebody else's page. */
+static void models_inside_larger_files_round_the_same_way(void **state) {
+    bytes file = read_whole(small_model(state));
+    size_t before = 10000;
+    unsigned char *larger = calloc(1, before + file.size + 5000);
+    memcpy(larger + before, file.at, file.size);
+    const char *path = in_folder(state, "larger.bin");
+    write_file(path, larger, before + file.size + 5000);
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.offset = before;
+    options.length = file.size;
+    tenmap_model *m = must_open(path, &options);
+    advise(m, NULL, TENMAP_ADVISE_POPULATE);
+    assert_int_equal(resident(m, NULL), ALL);
+    check_smaps(m, path);
+    advise(m, "c", TENMAP_ADVISE_RELEASE);
+    assert_int_equal(resident(m, "b"), B);
+    assert_int_equal(resident(m, "d"), D);
+    assert_int_equal(cached(m, NULL), ALL);
+    advise(m, NULL, TENMAP_ADVISE_RELEASE);
+    assert_int_equal(smaps(path, "Rss"), 0);
+    tenmap_close(m);
+    free(larger);
+    free(file.at);
+}
+
+static void memory_for_destinations(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0, 1, 4096, 100000, 2 << 20, (5 << 20) + 1};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        unsigned char *p = tenmap_alloc(sizes[i]);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % (2 << 20), 0);
+        for (size_t k = 0; k < sizes[i]; k += 1000)
+            assert_int_equal(p[k], 0);
+        memset(p, 0x55, sizes[i]);
+        tenmap_free(p);
+    }
+    tenmap_free(NULL);
+    assert_null(tenmap_alloc(SIZE_MAX));
+    assert_null(tenmap_alloc(SIZE_MAX / 2 + 1));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(populated_tensors_are_mapped_and_released_ones_are_not,
+                               empty_folder),
+        cmocka_unit_test_setup(releasing_never_drops_a_neighbours_page, empty_folder),
+        cmocka_unit_test_setup(prefetching_goes_on_in_the_background, empty_folder),
+        cmocka_unit_test_setup(populating_what_is_being_prefetched_waits_for_it, empty_folder),
+        cmocka_unit_test_setup(closing_and_releasing_cancel_what_waits, empty_folder),
+        cmocka_unit_test_setup(models_that_are_not_mapped_take_every_advice, empty_folder),
+        cmocka_unit_test_setup(cached_bytes_are_those_of_the_page_cache, empty_folder),
+        cmocka_unit_test_setup(a_truncated_file_is_an_error_and_not_a_signal, empty_folder),
+        cmocka_unit_test_setup(a_kernel_without_populate_read_is_done_without, empty_folder),
+        cmocka_unit_test_setup(locked_pages_stay_and_must_be_unlocked_first, empty_folder),
+        cmocka_unit_test_setup(a_lock_over_the_limit_says_which_and_how_to_raise_it, empty_folder),
+        cmocka_unit_test_setup(a_forked_child_reads_prefetches_and_closes, empty_folder),
+        cmocka_unit_test_setup(wrong_arguments, empty_folder),
+        cmocka_unit_test_setup(threads_may_advise_the_same_tensors, empty_folder),
+        cmocka_unit_test_setup(models_inside_larger_files_round_the_same_way, empty_folder),
+        cmocka_unit_test(memory_for_destinations),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
