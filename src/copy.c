@@ -1,5 +1,4 @@
 /* Tensors of an open model into a writer: inside the kernel, by way of a buffer, or converted. */
-#include "kernels/kernels.h"
 #include "write.h"
 
 #include <errno.h>
@@ -71,6 +70,16 @@ static tenmap_status copy_same_dtype(copying *c) {
     return done == c->from->nbytes ? TENMAP_OK : copy_buffered(c, done);
 }
 
+/* Conversions give the host's order; the file's is little-endian. */
+static void to_file_order(char *elements, size_t width, size_t count) {
+    for (size_t i = 0; width > 1 && i < count; i++, elements += width)
+        for (size_t k = 0; k < width / 2; k++) {
+            char kept = elements[k];
+            elements[k] = elements[width - 1 - k];
+            elements[width - 1 - k] = kept;
+        }
+}
+
 /* Elements come in multiples of eight but at the end, so every part starts on a byte. */
 static tenmap_status copy_converted(copying *c) {
     tenmap_status status = TENMAP_OK;
@@ -87,12 +96,13 @@ static tenmap_status copy_converted(copying *c) {
     for (uint64_t first = 0; status == TENMAP_OK && first < t->nelems; first += CONVERT_ELEMENTS) {
         uint64_t left = t->nelems - first;
         uint64_t count = left < CONVERT_ELEMENTS ? left : CONVERT_ELEMENTS;
-        tmi_elements target = {c->to, 0, true}, source = {t->dtype, 0, true};
         status = get_bytes(c, first * from_bits / 8, buffer, (size_t)((count * from_bits + 7) / 8));
         if (status != TENMAP_OK)
             break;
-        tmi_route(target, buffer + from_room, source, buffer, count,
-                  (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM);
+        tmi_convert_file(c->to, buffer + from_room, 0, t->dtype, buffer, 0, count,
+                         (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM);
+        if (TMI_BIG_ENDIAN)
+            to_file_order(buffer + from_room, (size_t)to_bits / 8, (size_t)count);
         status = put_bytes(c, buffer + from_room, (size_t)((count * to_bits + 7) / 8));
     }
     free(buffer);
