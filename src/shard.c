@@ -145,6 +145,8 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
         status = tmi_header_parse(&shard->header, &place, text, (size_t)length, error);
     if (status == TENMAP_OK)
         fill_view(shard, options, place.base, length);
+    else if (status == TENMAP_ERR_FORMAT)
+        tmi_record_note(shard->path, error);
     return status;
 }
 
