@@ -522,6 +522,142 @@ TENMAP_API tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_b
                                         uint32_t flags, tenmap_error *error);
 
 /*
+ * Write
+ *
+ * Declare metadata and tensors, give the bytes in any order from any thread, commit. The layout is
+ * the reference's, byte for byte. The file appears whole or not at all: a crash, a kill or a full
+ * disk leaves what was there, and at worst a hidden temporary, which the next writer to that path
+ * removes. Models that are open on the old file keep it. docs/writing.md has the details.
+ */
+
+typedef struct tenmap_writer tenmap_writer;
+
+/* tenmap_writer_options.flags */
+enum {
+    TENMAP_WRITER_KEEP_ORDER = 1, /* tensors as they are added; some may be misaligned then */
+    /* Replace the file that a symbolic link leads to; without it the link itself gives way. */
+    TENMAP_WRITER_FOLLOW_LINKS = 2
+};
+
+/* Zero is the default for every field; NULL means all defaults. So with all options below. */
+typedef struct tenmap_writer_options {
+    size_t struct_size;
+    uint32_t data_alignment; /* where the data starts: 0 means 8, a power of two up to 2 MiB */
+    uint32_t header_slack;   /* spare bytes kept in the header for later metadata edits */
+    uint32_t flags, reserved;
+} tenmap_writer_options;
+
+#define TENMAP_WRITER_OPTIONS_INIT                                                                 \
+    { sizeof(tenmap_writer_options), 0, 0, 0, 0 }
+
+/* Every writer ends in one commit or abort. The file gets the mode and owner of the one before. */
+TENMAP_API tenmap_status tenmap_writer_create(const char *path,
+                                              const tenmap_writer_options *options,
+                                              tenmap_writer **out, tenmap_error *error);
+/*
+ * Lengths in bytes or TENMAP_CSTR; everything is copied. Names and keys are UTF-8, each there once,
+ * no tensor is called `__metadata__`. A refused call changes nothing. *id (may be NULL) counts from
+ * 0. Nothing can be added once bytes have been written.
+ */
+TENMAP_API tenmap_status tenmap_writer_metadata(tenmap_writer *writer, const char *key,
+                                                size_t key_len, const char *value, size_t value_len,
+                                                tenmap_error *error);
+TENMAP_API tenmap_status tenmap_writer_add(tenmap_writer *writer, const char *name, size_t name_len,
+                                           tenmap_dtype dtype, const uint64_t *shape, uint32_t rank,
+                                           size_t *id, tenmap_error *error);
+/* File-order (little-endian) bytes; none may be written twice. A failure of the system is final. */
+TENMAP_API tenmap_status tenmap_writer_write(tenmap_writer *writer, size_t id, uint64_t offset,
+                                             const void *data, size_t bytes, tenmap_error *error);
+/* A whole tensor of an open model, converted (TENMAP_CONVERT_* flags) if the dtypes differ. */
+TENMAP_API tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id,
+                                            const tenmap_tensor *tensor, uint32_t flags,
+                                            tenmap_error *error);
+/*
+ * All or nothing; frees the writer in either case. Refused while bytes are missing. "Replaced,
+ * durability unknown" in the message: the file is there, but its folder could not be synced.
+ */
+TENMAP_API tenmap_status tenmap_writer_commit(tenmap_writer *writer, tenmap_error *error);
+TENMAP_API void tenmap_writer_abort(tenmap_writer *writer); /* leaves no trace; NULL is fine */
+
+/*
+ * Edit metadata: in place if the new header fits into the old one and the file has one name, else as
+ * a new file that shares the data's blocks, else as a copy. A crash in the middle of an edit in place
+ * leaves a file that no reader opens and a record beside it; tenmap_open's error names the record.
+ */
+typedef struct tenmap_edit {
+    const char *key;
+    size_t key_len;    /* or TENMAP_CSTR */
+    const char *value; /* NULL removes the key, if it is there */
+    size_t value_len;  /* or TENMAP_CSTR */
+} tenmap_edit;
+
+/* tenmap_edit_options.flags */
+enum {
+    TENMAP_EDIT_NO_IN_PLACE = 1,  /* always a new file */
+    TENMAP_EDIT_NO_CLONE = 2,     /* never by sharing blocks */
+    TENMAP_EDIT_FOLLOW_LINKS = 4, /* a symbolic link: edit the file that it leads to */
+    TENMAP_EDIT_NO_COPY = 8       /* TENMAP_ERR_UNSUPPORTED instead of copying the data */
+};
+
+typedef struct tenmap_edit_options {
+    size_t struct_size;
+    uint32_t flags, reserved;
+} tenmap_edit_options;
+
+#define TENMAP_EDIT_OPTIONS_INIT                                                                   \
+    { sizeof(tenmap_edit_options), 0, 0 }
+
+enum { TENMAP_EDIT_IN_PLACE = 1, TENMAP_EDIT_CLONED = 2, TENMAP_EDIT_COPIED = 3 }; /* *how */
+
+/* All edits or none; *how (may be NULL) says which way. */
+TENMAP_API tenmap_status tenmap_edit_metadata(const char *path, const tenmap_edit *edits, size_t n,
+                                              const tenmap_edit_options *options, uint32_t *how,
+                                              tenmap_error *error);
+
+enum { TENMAP_REPAIR_UNDO = 1 }; /* flags: back to the old header; else on to the new one */
+enum { TENMAP_REPAIR_NOTHING = 0, TENMAP_REPAIR_FINISHED = 1, TENMAP_REPAIR_UNDONE = 2 }; /* *how */
+
+/* Settles an interrupted edit; refuses if the record and the file do not belong together. */
+TENMAP_API tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t *how,
+                                                tenmap_error *error);
+
+/*
+ * Save in shards, into a folder that exists: a new shard whenever the next tensor would make one
+ * larger than max_shard_bytes, then the index; what fits into one file becomes model.safetensors.
+ * Over an existing model, a rename is the one moment of change, and the old files go after it.
+ */
+typedef struct tenmap_source {
+    const tenmap_tensor *tensor; /* of an open model; NULL: data is used, and all fields count */
+    const char *name;            /* NULL: the tensor's own */
+    size_t name_len;             /* or TENMAP_CSTR */
+    const uint64_t *shape;       /* with a tensor, NULL means its own */
+    uint32_t rank;
+    tenmap_dtype dtype; /* TENMAP_AS_STORED: the tensor's own; else it is converted */
+    const void *data;   /* all of it, in file order (little-endian) */
+    uint32_t flags;     /* TENMAP_CONVERT_* */
+    uint32_t reserved;
+} tenmap_source;
+
+enum { TENMAP_SAVE_KEEP_OLD = 1 }; /* tenmap_save_options.flags: old shards stay */
+
+typedef struct tenmap_save_options {
+    size_t struct_size;
+    uint64_t max_shard_bytes;              /* of tensor data; 0: 5,000,000,000 */
+    uint32_t data_alignment, header_slack; /* as in tenmap_writer_options */
+    uint32_t flags, reserved;
+    const tenmap_edit *metadata; /* pairs for every shard */
+    size_t metadata_count;
+} tenmap_save_options;
+
+#define TENMAP_SAVE_OPTIONS_INIT                                                                   \
+    { sizeof(tenmap_save_options), 0, 0, 0, 0, 0, 0, 0 }
+
+/* A call that fails before the rename leaves the folder as it was. */
+TENMAP_API tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sources,
+                                             size_t n, const tenmap_save_options *options,
+                                             tenmap_error *error);
+
+/*
  * Names and numbers
  */
 

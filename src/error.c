@@ -290,3 +290,14 @@ tenmap_status tmi_fail_memory(tenmap_error *error, uint64_t bytes, const char *w
     return tmi_fail(error, TENMAP_ERR_MEMORY, "out of memory: could not get %llu bytes for %s",
                     (unsigned long long)bytes, what);
 }
+
+void tmi_fail_more(tenmap_error *error, const char *format, ...) {
+    if (!error)
+        return;
+    size_t used = strlen(error->message);
+    va_list args;
+    va_start(args, format);
+    int wanted = vsnprintf(error->message + used, sizeof error->message - used, format, args);
+    va_end(args);
+    end_message(error, wanted < 0 ? wanted : wanted + (int)used);
+}

@@ -81,6 +81,8 @@ tenmap_status tmi_fail_os(tenmap_error *error, int os_error, const char *format,
     TMI_PRINTF(3, 4);
 /* TENMAP_ERR_MEMORY with what the bytes were for. */
 tenmap_status tmi_fail_memory(tenmap_error *error, uint64_t bytes, const char *what);
+/* Adds to the message of an error that was filled before; does nothing without one. */
+void tmi_fail_more(tenmap_error *error, const char *format, ...) TMI_PRINTF(2, 3);
 
 /* options.c: structs of options that grow. */
 
@@ -95,7 +97,7 @@ typedef struct tmi_options_kind {
 tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, void *out,
                                tenmap_error *error);
 
-/* file.c: the operating system. The only file with #ifdef for one. */
+/* file.c: the operating system. With file_write.c, the only file with #ifdef for one. */
 
 enum { TMI_FILE_REGULAR, TMI_FILE_FOLDER, TMI_FILE_OTHER };
 
@@ -431,6 +433,11 @@ tenmap_status tmi_shard_read(const tmi_shard *shard, uint64_t offset, void *dst,
 tenmap_status tmi_shard_read_text(const tmi_shard *shard, uint64_t offset, size_t length,
                                   tmi_block *text, tenmap_error *error);
 void tmi_shard_close(tmi_shard *shard);
+
+/* record.c: what an interrupted metadata edit leaves. */
+
+/* Adds to the error of a file that does not open if the record of an edit lies beside it. */
+void tmi_record_note(const char *path, tenmap_error *error);
 
 /* model.c */
 

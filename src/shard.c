@@ -124,8 +124,10 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
     uint64_t limit = tmi_header_limit(options);
     uint64_t length;
     tenmap_status status = tmi_header_length(&place, start, len, limit, &length, error);
-    if (status != TENMAP_OK)
+    if (status != TENMAP_OK) {
+        tmi_record_note(shard->path, error);
         return status;
+    }
     if (options->backend == TENMAP_BACKEND_MAP) {
         int failed = tmi_file_map(&shard->file, options->offset, shard->size, &place.base);
         if (failed)
@@ -143,6 +145,8 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
         status = tmi_header_parse(&shard->header, &place, text, (size_t)length, error);
     if (status == TENMAP_OK)
         fill_view(shard, options, place.base, length);
+    else if (status == TENMAP_ERR_FORMAT)
+        tmi_record_note(shard->path, error);
     return status;
 }
 

@@ -276,8 +276,108 @@ static void every_allocation_of_a_large_header_may_fail(void **state) {
     fail_each("a large header", in_folder(state, "large.safetensors"), NULL);
 }
 
+/* Writing: every allocation of each way to change a folder that holds a model. */
+
+typedef tenmap_status change(const char *folder, const tenmap_model *from, tenmap_error *e);
+
+static tenmap_status write_all(const char *folder, const tenmap_model *from, tenmap_error *e) {
+    char path[4200];
+    tenmap_writer *w;
+    snprintf(path, sizeof path, "%s/written.safetensors", folder);
+    tenmap_status status = tenmap_writer_create(path, NULL, &w, e);
+    if (status != TENMAP_OK)
+        return status;
+    for (int i = 0; status == TENMAP_OK && i < 40; i++) {
+        char name[16];
+        uint64_t n = tenmap_at(from, 0)->nelems;
+        snprintf(name, sizeof name, "n%d", i);
+        status = tenmap_writer_metadata(w, name, TENMAP_CSTR, "value", TENMAP_CSTR, e);
+        if (status == TENMAP_OK)
+            status = tenmap_writer_add(w, name, TENMAP_CSTR, i ? TENMAP_F32 : TENMAP_BF16, &n, 1,
+                                       NULL, e);
+    }
+    for (size_t i = 0; status == TENMAP_OK && i < 40; i++)
+        status = tenmap_writer_copy(w, i, tenmap_at(from, 0), 0, e);
+    if (status == TENMAP_OK)
+        return tenmap_writer_commit(w, e);
+    tenmap_writer_abort(w);
+    return status;
+}
+
+static tenmap_status edit_one(const char *folder, uint32_t flags, tenmap_error *e) {
+    char path[4200];
+    static unsigned turn;
+    tenmap_edit edit = {"k0", TENMAP_CSTR, turn++ % 2 ? "a" : "b", TENMAP_CSTR};
+    tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
+    options.flags = flags;
+    snprintf(path, sizeof path, "%s/one.safetensors", folder);
+    return tenmap_edit_metadata(path, &edit, 1, &options, NULL, e);
+}
+
+static tenmap_status edit_there(const char *folder, const tenmap_model *from, tenmap_error *e) {
+    (void)from;
+    return edit_one(folder, 0, e);
+}
+
+static tenmap_status edit_anew(const char *folder, const tenmap_model *from, tenmap_error *e) {
+    (void)from;
+    return edit_one(folder, TENMAP_EDIT_NO_IN_PLACE, e);
+}
+
+static tenmap_status save_all(const char *folder, const tenmap_model *from, tenmap_error *e) {
+    tenmap_source sources[3];
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    memset(sources, 0, sizeof sources);
+    for (size_t i = 0; i < 3; i++) {
+        sources[i].tensor = tenmap_at(from, 0);
+        sources[i].name = &"abc"[i];
+        sources[i].name_len = 1;
+    }
+    options.max_shard_bytes = 1;
+    return tenmap_save_sharded(folder, sources, 3, &options, e);
+}
+
+static void fail_each_change(void **state, const char *what, change *make) {
+    tenmap_model *from = must_open(in_folder(state, "one.safetensors"), NULL);
+    bool done = false;
+    long n = 0;
+    for (; !done; n++) {
+        tenmap_error error = {0};
+        size_t fds_before = descriptors();
+        fail_at = n;
+        calls = live = 0;
+        armed = true;
+        tenmap_status status = make(*state, from, &error);
+        armed = false;
+        done = calls <= n;
+        if (status != TENMAP_OK)
+            check_error(&error, status);
+        assert_true(status == TENMAP_OK || status == TENMAP_ERR_MEMORY);
+        assert_int_equal(live, 0);
+        assert_int_equal(descriptors(), fds_before);
+        if (done)
+            assert_int_equal(status, TENMAP_OK);
+        tenmap_close(must_open(in_folder(state, "one.safetensors"), NULL));
+    }
+    tenmap_close(from);
+    print_message("           %s: %ld allocations\n", what, n - 1);
+    assert_true(n > 3);
+}
+
+static void every_allocation_of_writing_may_fail(void **state) {
+    write_model(in_folder(state, "one.safetensors"),
+                "{\"__metadata__\":{\"k0\":\"v\"},"
+                "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+                4);
+    fail_each_change(state, "a write", write_all);
+    fail_each_change(state, "an edit in place", edit_there);
+    fail_each_change(state, "an edit that makes a file", edit_anew);
+    fail_each_change(state, "a save in shards", save_all);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(every_allocation_of_writing_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_sharded_model_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_load_may_fail, empty_folder),

@@ -1,0 +1,362 @@
+/* Metadata edits: the new header's text, and which of the three ways it gets into the file. */
+#include "json.h"
+#include "write.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Room that a header gets when the file is made anew, so that the next edit fits in place. */
+enum { EDIT_SLACK = 1024, EDIT_BUFFER = 1 << 20, WIDEST_ALIGNMENT = 4096 };
+
+typedef struct editing_file {
+    const char *path; /* to be changed or replaced */
+    uint32_t flags;
+    tmi_file lock; /* holds the lock for as long as the edit takes */
+    tenmap_model *model;
+    uint64_t length; /* of the header */
+    tmi_block old;   /* the header's text, with TMI_JSON_PAD zeros behind it */
+    tmi_pair *pairs; /* borrowed strings */
+    size_t pair_count;
+    tmi_buffer text; /* the new header's */
+    tenmap_error *error;
+} editing_file;
+
+#define FAIL_EDIT(e, status, format, ...)                                                          \
+    tmi_fail((e)->error, status, "%s: " format, tmi_quote_path((e)->path).text, __VA_ARGS__)
+#define FAIL_EDIT_OS(e, failed, what)                                                              \
+    tmi_fail_os((e)->error, failed, "%s: %s", tmi_quote_path((e)->path).text, what)
+
+static tenmap_status take_edit_options(const tenmap_edit_options *given, tenmap_edit_options *out,
+                                       tenmap_error *error) {
+    const uint32_t known = TENMAP_EDIT_NO_IN_PLACE | TENMAP_EDIT_NO_CLONE |
+                           TENMAP_EDIT_FOLLOW_LINKS | TENMAP_EDIT_NO_COPY;
+    static const tmi_options_kind kind = {"tenmap_edit_options", "TENMAP_EDIT_OPTIONS_INIT",
+                                          sizeof(tenmap_edit_options), sizeof(tenmap_edit_options)};
+    tenmap_status status = tmi_options_take(&kind, given, out, error);
+    if (status == TENMAP_OK && (out->flags & ~known || out->reserved))
+        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags has unknown bits: 0x%x",
+                          (unsigned)(out->flags & ~known));
+    return status;
+}
+
+/* The lock first, so that what is read behind it stays true. */
+static tenmap_status edit_open(editing_file *e) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.backend = TENMAP_BACKEND_READ;
+    int failed = tmi_file_open(&e->lock, e->path);
+    if (failed)
+        return FAIL_EDIT_OS(e, failed, "cannot open it");
+    if (e->lock.kind == TMI_FILE_FOLDER)
+        return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
+                         "it is a folder; metadata is edited one file at a time");
+    if (e->lock.fd >= 0 && tmi_fd_lock(e->lock.fd) != 0)
+        return FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "another program is editing the file right now");
+    tenmap_status status = tenmap_open(e->path, &options, &e->model, e->error);
+    if (status != TENMAP_OK)
+        return status;
+    if (e->model->index_json)
+        return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
+                         "it is an index; metadata is edited one shard at a time");
+    if (!tmi_fd_is_at(e->lock.fd, e->path) || !tmi_fd_is_at(e->model->shards[0].file.fd, e->path))
+        return FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "another program has just replaced the file");
+    e->length = e->model->shards[0].view.header_bytes;
+    return tmi_shard_read_text(&e->model->shards[0], 8, (size_t)e->length, &e->old, e->error);
+}
+
+/* The pairs after the edits. */
+
+static size_t find_metadata_pair(const editing_file *e, const char *key, size_t len) {
+    for (size_t i = 0; i < e->pair_count; i++)
+        if (e->pairs[i].key_len == len && memcmp(e->pairs[i].key, key, len) == 0)
+            return i;
+    return TMI_NONE;
+}
+
+static tenmap_status check_edit(const editing_file *e, size_t number, const char *what,
+                                const char *text, size_t len) {
+    size_t valid = tmi_utf8_valid(text, len);
+    if (valid == len)
+        return TENMAP_OK;
+    tenmap_status status =
+        FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "edit %llu: the %s is not valid UTF-8 at its byte %llu",
+                  (ull)number, what, (ull)valid);
+    if (e->error)
+        e->error->index = number;
+    return status;
+}
+
+static tenmap_status apply_edit(editing_file *e, const tenmap_edit *edit, size_t number) {
+    if (!edit->key)
+        return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "edit %llu: the key is NULL", (ull)number);
+    size_t key_len = edit->key_len == TENMAP_CSTR ? strlen(edit->key) : edit->key_len;
+    size_t at = find_metadata_pair(e, edit->key, key_len);
+    if (!edit->value) {
+        if (at != TMI_NONE) {
+            memmove(e->pairs + at, e->pairs + at + 1, (e->pair_count - at - 1) * sizeof *e->pairs);
+            e->pair_count--;
+        }
+        return TENMAP_OK;
+    }
+    size_t value_len = edit->value_len == TENMAP_CSTR ? strlen(edit->value) : edit->value_len;
+    tenmap_status status = check_edit(e, number, "key", edit->key, key_len);
+    if (status == TENMAP_OK)
+        status = check_edit(e, number, "value", edit->value, value_len);
+    if (status != TENMAP_OK)
+        return status;
+    if (at == TMI_NONE)
+        at = e->pair_count++;
+    e->pairs[at] = (tmi_pair){(char *)(uintptr_t)edit->key, key_len, (char *)(uintptr_t)edit->value,
+                              value_len};
+    return TENMAP_OK;
+}
+
+static tenmap_status apply_edits(editing_file *e, const tenmap_edit *edits, size_t n) {
+    size_t had = tenmap_metadata_count(e->model);
+    tenmap_status status = TENMAP_OK;
+    e->pairs = n > SIZE_MAX - had ? NULL : tmi_calloc(had + n, sizeof *e->pairs);
+    if (!e->pairs)
+        return tmi_fail_memory(e->error, had + n, "the metadata");
+    for (size_t i = 0; i < had; i++) {
+        const tenmap_metadata *m = tenmap_metadata_at(e->model, i);
+        e->pairs[i] = (tmi_pair){(char *)(uintptr_t)m->key, m->key_len, (char *)(uintptr_t)m->value,
+                                 m->value_len};
+    }
+    e->pair_count = had;
+    for (size_t i = 0; status == TENMAP_OK && i < n; i++)
+        status = apply_edit(e, &edits[i], i);
+    return status;
+}
+
+/*
+ * The new text: the metadata, then every other member as it stands. The reader unescapes in place,
+ * so it walks over a copy, and the spans that it finds are taken from the original.
+ */
+static tenmap_status edit_text(editing_file *e) {
+    size_t n = (size_t)e->length;
+    tmi_block copy;
+    tmi_text key;
+    if (!tmi_block_take(&copy, n + TMI_JSON_PAD))
+        return tmi_fail_memory(e->error, n, "the header");
+    memcpy(copy.bytes, e->old.bytes, n);
+    char *start = copy.bytes;
+    tmi_json json = {start, start, start + n, NULL};
+    tmi_buffer_add(&e->text, "{", 1);
+    if (e->pair_count > 0)
+        tmi_layout_metadata(&e->text, e->pairs, e->pair_count);
+    bool good = tmi_json_expect(&json, '{', "expected an object");
+    if (good && !tmi_json_take(&json, '}'))
+        do {
+            (void)tmi_json_peek(&json);
+            size_t from = (size_t)(json.at - start);
+            good = tmi_json_string(&json, &key, "expected a key") &&
+                   tmi_json_expect(&json, ':', "expected ':'") && tmi_json_skip(&json, 1);
+            if (!good || (key.len == 12 && memcmp(key.bytes, "__metadata__", 12) == 0))
+                continue;
+            if (e->text.len > 1)
+                tmi_buffer_add(&e->text, ",", 1);
+            tmi_buffer_add(&e->text, (char *)e->old.bytes + from, (size_t)(json.at - start) - from);
+        } while (good && tmi_json_take(&json, ','));
+    tmi_buffer_add(&e->text, "}", 1);
+    tmi_block_free(&copy);
+    if (!good)
+        return FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "the header changed while it was read");
+    if (e->text.failed)
+        return tmi_fail_memory(e->error, e->text.len, "the new header");
+    if (e->text.len > TMI_WRITTEN_HEADER_LIMIT)
+        return FAIL_EDIT(e, TENMAP_ERR_LIMIT,
+                         "the header would have %llu bytes, over the %llu that readers accept",
+                         (ull)e->text.len, (ull)TMI_WRITTEN_HEADER_LIMIT);
+    return TENMAP_OK;
+}
+
+/* In place. */
+
+/* *done stays false where the file must not or cannot be changed where it lies. */
+static tenmap_status edit_in_place(editing_file *e, bool *done) {
+    tmi_change change = {.length = e->length, .old_text = e->old.bytes};
+    int fd = -1;
+    tenmap_status status = TENMAP_OK;
+    *done = false;
+    if (e->text.len > e->length || (e->flags & TENMAP_EDIT_NO_IN_PLACE))
+        return TENMAP_OK;
+    int failed = tmi_fd_open_write(e->path, &fd);
+    if (!failed)
+        failed = tmi_fd_identity(fd, &change.identity);
+    if (!failed && change.identity.regular && change.identity.links == 1 &&
+        tmi_fd_is_at(e->lock.fd, e->path)) {
+        *done = true;
+        tmi_buffer_pad(&e->text, (size_t)e->length);
+        change.new_text = e->text.bytes;
+        if (e->text.failed)
+            status = tmi_fail_memory(e->error, e->length, "the new header");
+        else if (memcmp(change.old_text, change.new_text, (size_t)e->length) != 0)
+            status = tmi_change_in_place(e->path, fd, &change, e->error);
+    }
+    tmi_fd_close(fd);
+    return status;
+}
+
+/* A new file. */
+
+/* The first place from `least` on that is as far from a multiple of `unit` as `like` is. */
+static uint64_t congruent(uint64_t least, uint64_t like, uint64_t unit) {
+    uint64_t at = least / unit * unit + like % unit;
+    return at < least ? at + unit : at;
+}
+
+static int edit_head(editing_file *e, int fd, uint64_t data_start) {
+    unsigned char field[8];
+    tmi_layout_length(field, data_start - 8);
+    tmi_buffer_pad(&e->text, (size_t)(data_start - 8));
+    if (e->text.failed)
+        return ENOMEM;
+    int failed = tmi_fd_write(fd, 0, field, sizeof field);
+    return failed ? failed : tmi_fd_write(fd, 8, e->text.bytes, e->text.len);
+}
+
+static int copy_span(const editing_file *e, uint64_t from, int fd, uint64_t to, uint64_t size) {
+    const tmi_file *file = &e->model->shards[0].file;
+    size_t got = 0;
+    char *buffer = malloc(EDIT_BUFFER);
+    int failed = buffer ? 0 : ENOMEM;
+    while (!failed && size > 0) {
+        size_t part = size < EDIT_BUFFER ? (size_t)size : EDIT_BUFFER;
+        failed = tmi_file_read(file, from, buffer, part, &got);
+        if (!failed && got != part)
+            failed = EIO;
+        if (!failed)
+            failed = tmi_fd_write(fd, to, buffer, part);
+        from += part;
+        to += part;
+        size -= part;
+    }
+    free(buffer);
+    return failed;
+}
+
+/* Shares the whole blocks of the data, and copies what lies before the first of them. */
+static int edit_cloned(editing_file *e, int fd) {
+    const tmi_shard *shard = &e->model->shards[0];
+    uint64_t block = tmi_fd_block(fd), old_start = 8 + e->length;
+    uint64_t shared = congruent(old_start, 0, block);
+    uint64_t start = congruent(8 + e->text.len + EDIT_SLACK, old_start, block);
+    if (shard->size <= shared || (e->flags & TENMAP_EDIT_NO_CLONE) ||
+        start - 8 > TMI_WRITTEN_HEADER_LIMIT)
+        return EOPNOTSUPP;
+    int failed = tmi_fd_clone(shard->file.fd, shared, fd, start + (shared - old_start), 0);
+    if (failed)
+        return EOPNOTSUPP;
+    failed = edit_head(e, fd, start);
+    return failed ? failed : copy_span(e, old_start, fd, start, shared - old_start);
+}
+
+static int edit_copied(editing_file *e, int fd) {
+    const tmi_shard *shard = &e->model->shards[0];
+    uint64_t old_start = 8 + e->length, size = shard->size - old_start, done;
+    uint64_t alignment = old_start & (~old_start + 1);
+    if (alignment > WIDEST_ALIGNMENT)
+        alignment = WIDEST_ALIGNMENT;
+    if (alignment < 8)
+        alignment = 8;
+    uint64_t start = congruent(8 + e->text.len + EDIT_SLACK, 0, alignment);
+    if (start - 8 > TMI_WRITTEN_HEADER_LIMIT)
+        start = congruent(8 + e->text.len, 0, 8);
+    int failed = tmi_fd_reserve(fd, 0);
+    if (!failed)
+        failed = tmi_fd_reserve(fd, start + size);
+    if (!failed)
+        failed = edit_head(e, fd, start);
+    if (failed)
+        return failed;
+    failed = tmi_fd_copy(shard->file.fd, old_start, fd, start, size, &done);
+    if (failed && failed != EOPNOTSUPP)
+        return failed;
+    return done < size ? copy_span(e, old_start + done, fd, start + done, size - done) : 0;
+}
+
+static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
+    tmi_target target;
+    bool replaced = false;
+    int failed = tmi_target_begin(&target, e->path, false);
+    if (failed)
+        return FAIL_EDIT_OS(e, failed, "cannot create a file beside it");
+    failed = edit_cloned(e, target.fd);
+    *way = TENMAP_EDIT_CLONED;
+    if (failed == EOPNOTSUPP && (e->flags & TENMAP_EDIT_NO_COPY)) {
+        tmi_target_discard(&target);
+        return FAIL_EDIT(e, TENMAP_ERR_UNSUPPORTED, "%s",
+                         "the new metadata does not fit into the header and this file system "
+                         "cannot share blocks, so the data would have to be copied");
+    }
+    if (failed == EOPNOTSUPP) {
+        failed = edit_copied(e, target.fd);
+        *way = TENMAP_EDIT_COPIED;
+    }
+    if (failed) {
+        tmi_target_discard(&target);
+        return FAIL_EDIT_OS(e, failed, "cannot write the new file; nothing was changed");
+    }
+    failed = tmi_target_commit(&target, &replaced);
+    if (failed)
+        return FAIL_EDIT_OS(e, failed,
+                            replaced ? "replaced, durability unknown: its folder could not be "
+                                       "synced"
+                                     : "cannot put the new file in place; nothing was changed");
+    return TENMAP_OK;
+}
+
+/* A file that opens needs no record: one that lies there belongs to an edit that is settled. */
+static tenmap_status drop_record(const editing_file *e) {
+    char *record = tmi_record_path(e->path);
+    if (!record)
+        return tmi_fail_memory(e->error, strlen(e->path), "the record's path");
+    int failed = tmi_exists(record) ? tmi_remove(record) : 0;
+    free(record);
+    return failed ? FAIL_EDIT_OS(e, failed, "cannot remove the record of an earlier edit")
+                  : TENMAP_OK;
+}
+
+static tenmap_status edit_run(editing_file *e, const tenmap_edit *edits, size_t n, uint32_t *way) {
+    bool done = false;
+    tenmap_status status = edit_open(e);
+    if (status == TENMAP_OK)
+        status = apply_edits(e, edits, n);
+    if (status == TENMAP_OK)
+        status = edit_text(e);
+    if (status == TENMAP_OK)
+        status = drop_record(e);
+    if (status == TENMAP_OK)
+        status = edit_in_place(e, &done);
+    *way = TENMAP_EDIT_IN_PLACE;
+    if (status != TENMAP_OK || done)
+        return status;
+    return edit_replace(e, way);
+}
+
+tenmap_status tenmap_edit_metadata(const char *path, const tenmap_edit *edits, size_t n,
+                                   const tenmap_edit_options *given, uint32_t *how,
+                                   tenmap_error *error) {
+    tenmap_edit_options options;
+    uint32_t way;
+    if (!path || (n && !edits))
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL", path ? "edits are" : "path is");
+    tenmap_status status = take_edit_options(given, &options, error);
+    if (status != TENMAP_OK)
+        return status;
+    char *real = options.flags & TENMAP_EDIT_FOLLOW_LINKS ? tmi_resolve(path)
+                                                          : tmi_copy_text(path, strlen(path));
+    if (!real)
+        return tmi_fail_memory(error, strlen(path), "the path");
+    editing_file e = {.path = real, .flags = options.flags, .error = error, .lock = {.fd = -1}};
+    status = edit_run(&e, edits, n, &way);
+    if (status == TENMAP_OK && how)
+        *how = way;
+    free(e.text.bytes);
+    free(e.pairs);
+    tmi_block_free(&e.old);
+    tenmap_close(e.model);
+    tmi_file_close(&e.lock);
+    free(real);
+    return status;
+}

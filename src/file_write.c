@@ -1,0 +1,389 @@
+/*
+ * The operating system, for writing: files that replace others whole or not at all, room on the
+ * disk, copies inside the kernel. With file.c, the only file with #ifdef for a system.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#ifndef _FILE_OFFSET_BITS
+#define _FILE_OFFSET_BITS 64
+#endif
+#include "write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#endif
+
+#ifndef PATH_MAX
+#define PATH_MAX 4096 /* systems without a limit do not define it */
+#endif
+
+/* One pwrite moves at most this much: Linux stops a little under 2 GiB, macOS refuses more. */
+enum { WRITE_AT_MOST = 1 << 30 };
+/* File names are at most 255 bytes on the systems we know; suffixes of ours take up to 40. */
+enum { LONGEST_STEM = 200 };
+
+static const char temp_mark[] = ".tenmap-";
+static const char temp_end[] = ".tmp";
+enum { TEMP_DIGITS = 16 };
+
+/* Names. */
+
+void tmi_sibling_name(char *out, size_t size, const char *path, const char *suffix) {
+    const char *name = path + tmi_folder_part(path);
+    size_t len = strlen(name);
+    if (len <= LONGEST_STEM) {
+        snprintf(out, size, ".%s%s", name, suffix);
+        return;
+    }
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a: the same on every host */
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
+    size_t kept = LONGEST_STEM - 20;
+    while (kept > 0 && ((unsigned char)name[kept] & 0xc0) == 0x80)
+        kept--;
+    snprintf(out, size, ".%.*s-%016llx%s", (int)kept, name, (ull)hash, suffix);
+}
+
+char *tmi_sibling_path(const char *path, const char *suffix) {
+    char name[TMI_NAME_ROOM];
+    tmi_sibling_name(name, sizeof name, path, suffix);
+    return tmi_join_path(path, tmi_folder_part(path), name, strlen(name));
+}
+
+char *tmi_resolve(const char *path) {
+    char real[PATH_MAX];
+    const char *shown = realpath(path, real) ? real : path;
+    return tmi_copy_text(shown, strlen(shown));
+}
+
+/* Opens the folder that a path is in; -1 and errno. */
+static int open_parent(const char *path) {
+    size_t len = tmi_folder_part(path);
+    char *folder = len ? tmi_copy_text(path, len) : tmi_copy_text(".", 1);
+    if (!folder) {
+        errno = ENOMEM;
+        return -1;
+    }
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int failed = errno;
+    free(folder);
+    errno = failed;
+    return fd;
+}
+
+/* Temporary files. */
+
+static bool same_file(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Whether the descriptor's file still has this name in the folder. */
+static bool still_named(int folder, const char *name, int fd) {
+    struct stat named_now, open_now;
+    return fstatat(folder, name, &named_now, AT_SYMLINK_NOFOLLOW) == 0 &&
+           fstat(fd, &open_now) == 0 && same_file(&named_now, &open_now);
+}
+
+typedef struct stale_search {
+    int folder;
+    char start[TMI_NAME_ROOM]; /* how temporary files of this path begin */
+} stale_search;
+
+static bool is_temporary(const char *name, const char *start) {
+    size_t len = strlen(start);
+    if (strncmp(name, start, len) != 0)
+        return false;
+    name += len;
+    if (strspn(name, "0123456789abcdef") != TEMP_DIGITS)
+        return false;
+    return strcmp(name + TEMP_DIGITS, temp_end) == 0;
+}
+
+/* A writer holds the lock of its file for as long as it lives; a free one has none. */
+static void remove_if_stale(int folder, const char *name) {
+    int fd = openat(folder, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && still_named(folder, name, fd))
+        (void)unlinkat(folder, name, 0);
+    close(fd);
+}
+
+static bool remove_stale(void *ctx, const char *name) {
+    const stale_search *search = ctx;
+    if (is_temporary(name, search->start))
+        remove_if_stale(search->folder, name);
+    return true;
+}
+
+void tmi_sweep(int folder, const char *name, bool (*is_ours)(const char *name)) {
+    char file[TMI_NAME_ROOM];
+    const char *mark = strstr(name, temp_mark);
+    if (name[0] != '.' || !mark || mark - name >= TMI_NAME_ROOM || !is_temporary(mark, temp_mark))
+        return;
+    snprintf(file, sizeof file, "%.*s", (int)(mark - name - 1), name + 1);
+    if (is_ours(file))
+        remove_if_stale(folder, name);
+}
+
+static int remove_all_stale(int folder, const char *path) {
+    stale_search search = {.folder = folder};
+    size_t len = tmi_folder_part(path);
+    char *folder_path = len ? tmi_copy_text(path, len) : tmi_copy_text(".", 1);
+    if (!folder_path)
+        return ENOMEM;
+    tmi_sibling_name(search.start, sizeof search.start, path, temp_mark);
+    (void)tmi_folder_list(folder_path, remove_stale, &search);
+    free(folder_path);
+    return 0;
+}
+
+/*
+ * Another writer that looks for stale files may find the new one before its lock is taken, and
+ * remove it: then it has lost its name, and the next try gets another.
+ */
+static int create_temporary(tmi_target *target, mode_t mode) {
+    for (int tries = 0; tries < 100; tries++) {
+        uint64_t number = 0;
+        char suffix[48];
+        tmi_random(&number, sizeof number);
+        snprintf(suffix, sizeof suffix, "%s%016llx%s", temp_mark, (ull)number, temp_end);
+        tmi_sibling_name(target->temp, sizeof target->temp, target->path, suffix);
+        int fd = openat(target->folder, target->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (fd < 0 && (errno == EEXIST || errno == EINTR))
+            continue;
+        if (fd < 0)
+            return errno;
+        /* Where a file system has no locks, nobody can take this one either. */
+        bool taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (!taken && still_named(target->folder, target->temp, fd)) {
+            target->fd = fd;
+            return 0;
+        }
+        close(fd);
+    }
+    return EEXIST;
+}
+
+/* As the file that will be replaced is; an owner that may not be given is left. */
+static int take_attributes(int fd, const struct stat *old) {
+    if (fchown(fd, old->st_uid, old->st_gid) != 0)
+        (void)!fchown(fd, (uid_t)-1, old->st_gid);
+    return fchmod(fd, old->st_mode & 0777) == 0 ? 0 : errno;
+}
+
+int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
+    struct stat old;
+    *target = (tmi_target){.fd = -1, .folder = -1};
+    target->path = follow ? tmi_resolve(path) : tmi_copy_text(path, strlen(path));
+    if (!target->path)
+        return ENOMEM;
+    bool replaces = stat(target->path, &old) == 0;
+    int failed = replaces && S_ISDIR(old.st_mode) ? EISDIR : 0;
+    if (!failed && !target->path[tmi_folder_part(target->path)])
+        failed = *target->path ? EISDIR : ENOENT;
+    if (!failed) {
+        target->folder = open_parent(target->path);
+        failed = target->folder < 0 ? errno : remove_all_stale(target->folder, target->path);
+    }
+    replaces = replaces && S_ISREG(old.st_mode);
+    if (!failed)
+        failed = create_temporary(target, replaces ? old.st_mode & 0777 : 0666);
+    if (!failed && replaces)
+        failed = take_attributes(target->fd, &old);
+    if (failed)
+        tmi_target_discard(target);
+    return failed;
+}
+
+static void target_close(tmi_target *target) {
+    if (target->fd >= 0)
+        close(target->fd);
+    if (target->folder >= 0)
+        close(target->folder);
+    free(target->path);
+    *target = (tmi_target){.fd = -1, .folder = -1};
+}
+
+int tmi_target_commit(tmi_target *target, bool *replaced) {
+    const char *name = target->path + tmi_folder_part(target->path);
+    int failed = tmi_fd_sync(target->fd);
+    *replaced = false;
+    if (!failed && renameat(target->folder, target->temp, target->folder, name) != 0)
+        failed = errno;
+    if (failed) {
+        tmi_target_discard(target);
+        return failed;
+    }
+    *replaced = true;
+    failed = tmi_fd_sync(target->folder);
+    target_close(target);
+    return failed;
+}
+
+void tmi_target_discard(tmi_target *target) {
+    if (target->fd >= 0 && still_named(target->folder, target->temp, target->fd))
+        (void)unlinkat(target->folder, target->temp, 0);
+    target_close(target);
+}
+
+/* Bytes. */
+
+int tmi_fd_reserve(int fd, uint64_t size) {
+    if (size > INT64_MAX)
+        return EOVERFLOW;
+#ifdef __linux__
+    int failed;
+    do
+        failed = size && fallocate(fd, 0, 0, (off_t)size) != 0 ? errno : 0;
+    while (failed == EINTR);
+    if (failed && failed != EOPNOTSUPP && failed != ENOSYS && failed != EINVAL)
+        return failed;
+    if (!failed && size)
+        return 0;
+#endif
+    return ftruncate(fd, (off_t)size) == 0 ? 0 : errno;
+}
+
+int tmi_fd_write(int fd, uint64_t offset, const void *src, size_t size) {
+    const char *at = src;
+    while (size > 0) {
+        size_t part = size < WRITE_AT_MOST ? size : WRITE_AT_MOST;
+        ssize_t n = pwrite(fd, at, part, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : ENOSPC;
+        at += n;
+        offset += (uint64_t)n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+int tmi_fd_sync(int fd) {
+    int failed;
+    do
+        failed = fsync(fd) == 0 ? 0 : errno;
+    while (failed == EINTR);
+    return failed;
+}
+
+int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size, uint64_t *done) {
+    *done = 0;
+#ifdef __linux__
+    while (*done < size) {
+        uint64_t left = size - *done;
+        off_t in = (off_t)(from_at + *done), out = (off_t)(to_at + *done);
+        ssize_t n = copy_file_range(from, &in, to, &out,
+                                    left < WRITE_AT_MOST ? (size_t)left : WRITE_AT_MOST, 0);
+        if (n == 0)
+            return 0;
+        if (n > 0)
+            *done += (uint64_t)n;
+        else if (errno == ENOSPC || errno == EIO || errno == EDQUOT || errno == EFBIG)
+            return errno;
+        else if (errno != EINTR)
+            return EOPNOTSUPP;
+    }
+    return 0;
+#else
+    (void)from, (void)from_at, (void)to, (void)to_at, (void)size;
+    return EOPNOTSUPP;
+#endif
+}
+
+int tmi_fd_clone(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size) {
+#if defined(__linux__) && defined(FICLONERANGE)
+    struct file_clone_range range = {
+        .src_fd = from, .src_offset = from_at, .src_length = size, .dest_offset = to_at};
+    return ioctl(to, FICLONERANGE, &range) == 0 ? 0 : errno;
+#else
+    (void)from, (void)from_at, (void)to, (void)to_at, (void)size;
+    return EOPNOTSUPP;
+#endif
+}
+
+uint64_t tmi_fd_block(int fd) {
+    struct stat st;
+    bool known = fstat(fd, &st) == 0 && st.st_blksize >= 512 && st.st_blksize <= 65536;
+    return known && (st.st_blksize & (st.st_blksize - 1)) == 0 ? (uint64_t)st.st_blksize : 65536;
+}
+
+/* Files that are changed where they lie. */
+
+int tmi_fd_identity(int fd, tmi_identity *identity) {
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return errno;
+    *identity = (tmi_identity){.device = (uint64_t)st.st_dev,
+                               .inode = (uint64_t)st.st_ino,
+                               .size = (uint64_t)st.st_size,
+                               .links = (uint64_t)st.st_nlink,
+                               .regular = S_ISREG(st.st_mode)};
+    return 0;
+}
+
+int tmi_fd_open_write(const char *path, int *fd) {
+    do
+        *fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    while (*fd < 0 && errno == EINTR);
+    return *fd < 0 ? errno : 0;
+}
+
+int tmi_fd_open_folder(const char *path, int *fd) {
+    do
+        *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (*fd < 0 && errno == EINTR);
+    return *fd < 0 ? errno : 0;
+}
+
+int tmi_fd_lock(int fd) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return 0; /* where a file system has no locks, editing goes without */
+    return EWOULDBLOCK;
+}
+
+void tmi_fd_close(int fd) {
+    if (fd >= 0)
+        close(fd);
+}
+
+bool tmi_fd_is_at(int fd, const char *path) {
+    struct stat at_path, open_now;
+    return stat(path, &at_path) == 0 && fstat(fd, &open_now) == 0 && same_file(&at_path, &open_now);
+}
+
+bool tmi_exists(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+int tmi_sync_folder_of(const char *path) {
+    int folder = open_parent(path);
+    if (folder < 0)
+        return errno;
+    int failed = tmi_fd_sync(folder);
+    close(folder);
+    return failed;
+}
+
+int tmi_unlink(const char *path) {
+    return unlink(path) == 0 || errno == ENOENT ? 0 : errno;
+}
+
+int tmi_remove(const char *path) {
+    int failed = tmi_unlink(path);
+    return failed ? failed : tmi_sync_folder_of(path);
+}

@@ -1,0 +1,436 @@
+/*
+ * A model in shards, saved so that the folder holds one whole model at every moment: new shards
+ * under names that nobody uses, then the index (or the only file) by rename, then the old files go.
+ */
+#include "json.h"
+#include "write.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char single_name[] = "model.safetensors";
+static const char index_name[] = "model.safetensors.index.json";
+enum { SHARD_NAME_ROOM = 96 };
+
+typedef struct saving {
+    const char *folder;
+    const tenmap_source *sources;
+    size_t count;
+    tenmap_save_options options;
+    tenmap_writer *dry; /* knows each tensor's size */
+    size_t *shard_of;   /* of each source */
+    size_t shard_count;
+    uint64_t total;    /* bytes of tensors */
+    char stamp[10];    /* "" or 8 hex digits and a dash, for names that are new */
+    bool over_old;     /* a model, or a part of one, is there */
+    bool single_there; /* model.safetensors is */
+    char **old;        /* files that the new model does not need */
+    size_t old_count, old_capacity;
+    bool lacks_room; /* memory ran out in a callback */
+    int lock;
+    tenmap_error *error;
+} saving;
+
+#define FAIL_SAVE(s, status, format, ...)                                                          \
+    tmi_fail((s)->error, status, "%s: " format, tmi_quote_path((s)->folder).text, __VA_ARGS__)
+
+static char *save_path(const saving *s, const char *name) {
+    return tmi_join_path(s->folder, strlen(s->folder), name, strlen(name));
+}
+
+static void name_saved_shard(const saving *s, size_t shard, char out[SHARD_NAME_ROOM]) {
+    if (s->shard_count == 1)
+        snprintf(out, SHARD_NAME_ROOM, "%s", single_name);
+    else
+        snprintf(out, SHARD_NAME_ROOM, "model-%s%05llu-of-%05llu.safetensors", s->stamp,
+                 (ull)shard + 1, (ull)s->shard_count);
+}
+
+/* What is there. */
+
+static size_t digits_at(const char *text, const char *allowed) {
+    return strspn(text, allowed);
+}
+
+/* model-[<8 hex>-]<digits>-of-<digits>.safetensors */
+static bool is_shard_name(const char *name) {
+    static const char decimal[] = "0123456789";
+    if (strncmp(name, "model-", 6) != 0)
+        return false;
+    name += 6;
+    if (digits_at(name, "0123456789abcdef") == 8 && name[8] == '-' &&
+        digits_at(name + 9, decimal) >= 5)
+        name += 9;
+    size_t n = digits_at(name, decimal);
+    if (n < 5 || strncmp(name + n, "-of-", 4) != 0)
+        return false;
+    name += n + 4;
+    n = digits_at(name, decimal);
+    return n >= 5 && strcmp(name + n, ".safetensors") == 0;
+}
+
+static bool note_old(saving *s, const char *name, size_t len) {
+    char **grown = tmi_grow(s->old, s->old_count, &s->old_capacity, sizeof *grown);
+    if (grown)
+        s->old = grown;
+    char *copy = grown ? tmi_copy_text(name, len) : NULL;
+    if (!copy) {
+        s->lacks_room = true;
+        return false;
+    }
+    s->old[s->old_count++] = copy;
+    return true;
+}
+
+static bool is_saved_name(const char *name) {
+    return is_shard_name(name) || strcmp(name, single_name) == 0 || strcmp(name, index_name) == 0;
+}
+
+static bool note_entry(void *ctx, const char *name) {
+    saving *s = ctx;
+    tmi_sweep(s->lock, name, is_saved_name);
+    if (strcmp(name, single_name) == 0)
+        s->single_there = s->over_old = true;
+    else if (strcmp(name, index_name) == 0)
+        s->over_old = true;
+    if (!is_shard_name(name))
+        return true;
+    s->over_old = true;
+    return note_old(s, name, strlen(name));
+}
+
+/* Files that the old index names. One that cannot be read names none. */
+static tenmap_status note_old_index(saving *s) {
+    tmi_shard shard = {.file = {.fd = -1}};
+    tmi_place place = {.path = index_name, .key = tmi_hash_key_new()};
+    tmi_index index;
+    tmi_block text;
+    shard.path = save_path(s, index_name);
+    shard.shown = shard.path;
+    if (!shard.path)
+        return tmi_fail_memory(s->error, strlen(s->folder), "the path");
+    bool there = tmi_file_open(&shard.file, shard.path) == 0 && shard.file.fd >= 0 &&
+                 shard.file.size > 0 && shard.file.size <= TMI_WRITTEN_HEADER_LIMIT;
+    size_t length = there ? (size_t)shard.file.size : 0;
+    place.size = length;
+    if (there && tmi_shard_read_text(&shard, 0, length, &text, NULL) == TENMAP_OK &&
+        tmi_index_parse(&index, &place, text, length, NULL) == TENMAP_OK) {
+        for (size_t i = 0; i < index.file_count; i++)
+            if (!is_shard_name(index.files[i].name) && strcmp(index.files[i].name, single_name))
+                (void)note_old(s, index.files[i].name, index.files[i].name_len);
+        tmi_index_free(&index);
+    }
+    tmi_shard_close(&shard);
+    return TENMAP_OK;
+}
+
+static tenmap_status look_around(saving *s) {
+    int failed = tmi_fd_open_folder(s->folder, &s->lock);
+    if (!failed)
+        failed = tmi_fd_lock(s->lock);
+    if (failed == EWOULDBLOCK)
+        return FAIL_SAVE(s, TENMAP_ERR_IO, "%s", "another program is saving into it right now");
+    if (!failed)
+        failed = tmi_folder_list(s->folder, note_entry, s);
+    if (failed)
+        return tmi_fail_os(s->error, failed, "%s: cannot save into it",
+                           tmi_quote_path(s->folder).text);
+    tenmap_status status = note_old_index(s);
+    if (s->lacks_room)
+        status = tmi_fail_memory(s->error, s->old_count, "the list of old files");
+    return status;
+}
+
+/* The plan. */
+
+static tenmap_status declare(tenmap_writer *writer, const tenmap_source *source, size_t *id,
+                             tenmap_error *error) {
+    const tenmap_tensor *t = source->tensor;
+    bool own_name = t && !source->name, own_shape = t && !source->shape;
+    return tenmap_writer_add(
+        writer, own_name ? t->name : source->name, own_name ? t->name_len : source->name_len,
+        t && source->dtype == TENMAP_AS_STORED ? t->dtype : source->dtype,
+        own_shape ? t->shape : source->shape, own_shape ? t->rank : source->rank, id, error);
+}
+
+static tenmap_status declare_metadata(const saving *s, tenmap_writer *writer) {
+    tenmap_status status = TENMAP_OK;
+    for (size_t i = 0; status == TENMAP_OK && i < s->options.metadata_count; i++) {
+        const tenmap_edit *m = &s->options.metadata[i];
+        status =
+            tenmap_writer_metadata(writer, m->key, m->key_len, m->value, m->value_len, s->error);
+    }
+    return status;
+}
+
+static void writer_options(const saving *s, tenmap_writer_options *out) {
+    *out = (tenmap_writer_options)TENMAP_WRITER_OPTIONS_INIT;
+    out->data_alignment = s->options.data_alignment;
+    out->header_slack = s->options.header_slack;
+}
+
+/* Everything that a writer would refuse, found before a byte is written. */
+static tenmap_status check_sources(saving *s) {
+    tenmap_writer_options options;
+    writer_options(s, &options);
+    s->dry = tmi_writer_dry(s->folder, &options, s->error);
+    if (!s->dry)
+        return s->error ? s->error->status : TENMAP_ERR_ARGUMENT;
+    tenmap_status status = declare_metadata(s, s->dry);
+    for (size_t i = 0; status == TENMAP_OK && i < s->count; i++) {
+        const tenmap_source *source = &s->sources[i];
+        tmi_planned planned;
+        status = declare(s->dry, source, NULL, s->error);
+        if (status == TENMAP_OK && source->tensor)
+            status = tmi_copy_check(s->dry, i, source->tensor, source->flags, s->error);
+        else if (status == TENMAP_OK && tmi_writer_tensor(s->dry, i, &planned) &&
+                 (!source->data && planned.nbytes))
+            status = FAIL_SAVE(s, TENMAP_ERR_ARGUMENT, "source %llu has neither a tensor nor data",
+                               (ull)i);
+        if (status != TENMAP_OK && s->error)
+            s->error->index = i;
+    }
+    return status;
+}
+
+/* A stamp that no file of the folder has, so that no old file is overwritten. */
+static void choose_stamp(saving *s) {
+    bool taken = true;
+    while (taken) {
+        uint32_t number = 0;
+        tmi_random(&number, sizeof number);
+        snprintf(s->stamp, sizeof s->stamp, "%08x-", (unsigned)number);
+        taken = false;
+        for (size_t i = 0; i < s->old_count; i++)
+            taken = taken || (is_shard_name(s->old[i]) && strncmp(s->old[i] + 6, s->stamp, 9) == 0);
+    }
+}
+
+static tenmap_status plan_shards(saving *s) {
+    uint64_t most = s->options.max_shard_bytes ? s->options.max_shard_bytes : 5000000000u;
+    uint64_t used = 0;
+    s->shard_of = tmi_calloc(s->count, sizeof *s->shard_of);
+    if (!s->shard_of)
+        return tmi_fail_memory(s->error, s->count * sizeof *s->shard_of, "the plan");
+    s->shard_count = 1;
+    for (size_t i = 0; i < s->count; i++) {
+        tmi_planned planned;
+        (void)tmi_writer_tensor(s->dry, i, &planned);
+        if (used > 0 && (planned.nbytes > most || used > most - planned.nbytes)) {
+            s->shard_count++;
+            used = 0;
+        }
+        s->shard_of[i] = s->shard_count - 1;
+        used += planned.nbytes;
+        s->total += planned.nbytes;
+    }
+    if (s->shard_count > TMI_MOST_SHARDS - 1)
+        return FAIL_SAVE(s, TENMAP_ERR_LIMIT, "%llu shards are more than the %d that readers open",
+                         (ull)s->shard_count, (int)TMI_MOST_SHARDS);
+    if (s->shard_count > 1 && s->single_there && (s->options.flags & TENMAP_SAVE_KEEP_OLD))
+        return FAIL_SAVE(s, TENMAP_ERR_ARGUMENT,
+                         "\"%s\" is there and would hide the new index; it cannot be kept",
+                         single_name);
+    if (s->over_old)
+        choose_stamp(s);
+    return TENMAP_OK;
+}
+
+/* Writing. */
+
+/* One tensor's bytes, from wherever they are. */
+static tenmap_status save_tensor(const saving *s, tenmap_writer *writer, size_t id, size_t i) {
+    const tenmap_source *source = &s->sources[i];
+    tmi_planned planned;
+    if (source->tensor)
+        return tenmap_writer_copy(writer, id, source->tensor, source->flags, s->error);
+    (void)tmi_writer_tensor(writer, id, &planned);
+    return tenmap_writer_write(writer, id, 0, source->data, (size_t)planned.nbytes, s->error);
+}
+
+/* Sources [first, end) as one file, whole and synced. */
+static tenmap_status save_shard(const saving *s, size_t shard, size_t first, size_t end) {
+    tenmap_writer_options options;
+    tenmap_writer *writer;
+    char name[SHARD_NAME_ROOM];
+    name_saved_shard(s, shard, name);
+    char *path = save_path(s, name);
+    if (!path)
+        return tmi_fail_memory(s->error, strlen(s->folder), "the path");
+    writer_options(s, &options);
+    tenmap_status status = tenmap_writer_create(path, &options, &writer, s->error);
+    free(path);
+    if (status != TENMAP_OK)
+        return status;
+    status = declare_metadata(s, writer);
+    for (size_t i = first; status == TENMAP_OK && i < end; i++)
+        status = declare(writer, &s->sources[i], NULL, s->error);
+    for (size_t i = first; status == TENMAP_OK && i < end; i++)
+        status = save_tensor(s, writer, i - first, i);
+    if (status == TENMAP_OK)
+        return tenmap_writer_commit(writer, s->error);
+    tenmap_writer_abort(writer);
+    return status;
+}
+
+static tenmap_status save_shards(const saving *s) {
+    tenmap_status status = TENMAP_OK;
+    size_t first = 0;
+    for (size_t shard = 0; status == TENMAP_OK && shard < s->shard_count; shard++) {
+        size_t end = first;
+        while (end < s->count && s->shard_of[end] == shard)
+            end++;
+        status = save_shard(s, shard, first, end);
+        if (status != TENMAP_OK && s->error)
+            s->error->shard = (uint32_t)shard;
+        first = end;
+    }
+    return status;
+}
+
+typedef struct index_line {
+    const char *name;
+    size_t len, shard;
+} index_line;
+
+static int by_line_name(const void *a, const void *b) {
+    const index_line *x = a, *y = b;
+    size_t shorter = x->len < y->len ? x->len : y->len;
+    int order = memcmp(x->name, y->name, shorter);
+    return order ? order : (x->len > y->len) - (x->len < y->len);
+}
+
+static bool index_text(const saving *s, tmi_buffer *text) {
+    char file[SHARD_NAME_ROOM];
+    index_line *lines = tmi_calloc(s->count, sizeof *lines);
+    if (!lines)
+        return false;
+    for (size_t i = 0; i < s->count; i++) {
+        tmi_planned planned;
+        (void)tmi_writer_tensor(s->dry, i, &planned);
+        lines[i] = (index_line){planned.name, planned.name_len, s->shard_of[i]};
+    }
+    qsort(lines, s->count, sizeof *lines, by_line_name);
+    tmi_buffer_text(text, "{\n  \"metadata\": {\n    \"total_size\": ");
+    tmi_buffer_number(text, s->total);
+    tmi_buffer_text(text, "\n  },\n  \"weight_map\": {");
+    for (size_t i = 0; i < s->count; i++) {
+        tmi_buffer_text(text, i ? ",\n    " : "\n    ");
+        tmi_buffer_json(text, lines[i].name, lines[i].len);
+        tmi_buffer_text(text, ": ");
+        name_saved_shard(s, lines[i].shard, file);
+        tmi_buffer_json(text, file, strlen(file));
+    }
+    tmi_buffer_text(text, "\n  }\n}\n");
+    free(lines);
+    return !text->failed;
+}
+
+/* The commit point of a model with several shards. */
+static tenmap_status save_index(const saving *s, bool *replaced) {
+    tmi_buffer text = {NULL, 0, 0, false};
+    tmi_target target;
+    char *path = save_path(s, index_name);
+    int failed = path && index_text(s, &text) ? 0 : ENOMEM;
+    if (!failed)
+        failed = tmi_target_begin(&target, path, false);
+    if (!failed) {
+        failed = tmi_fd_write(target.fd, 0, text.bytes, text.len);
+        if (failed)
+            tmi_target_discard(&target);
+        else
+            failed = tmi_target_commit(&target, replaced);
+    }
+    free(text.bytes);
+    free(path);
+    if (!failed)
+        return TENMAP_OK;
+    return tmi_fail_os(s->error, failed, "%s: %s", tmi_quote_path(s->folder).text,
+                       *replaced ? "replaced, durability unknown: the folder could not be synced"
+                                 : "cannot write the index");
+}
+
+/* Removing. */
+
+static int remove_in(const saving *s, const char *name, bool sync) {
+    char *path = save_path(s, name);
+    int failed = !path ? ENOMEM : sync ? tmi_remove(path) : tmi_unlink(path);
+    free(path);
+    return failed;
+}
+
+/* Shards that were written for a model that will not be. */
+static void take_back_shards(const saving *s) {
+    char name[SHARD_NAME_ROOM];
+    for (size_t i = 0; s->shard_count > 1 && i < s->shard_count; i++) {
+        name_saved_shard(s, i, name);
+        (void)remove_in(s, name, false);
+    }
+}
+
+/*
+ * What leads to old shards goes first, and durably; then they themselves. The list was made before
+ * the new files were, and those have names of their own.
+ */
+static tenmap_status remove_old(const saving *s) {
+    int failed = 0;
+    if (!s->over_old || (s->options.flags & TENMAP_SAVE_KEEP_OLD))
+        return TENMAP_OK;
+    failed = remove_in(s, s->shard_count > 1 ? single_name : index_name, true);
+    for (size_t i = 0; !failed && i < s->old_count; i++)
+        failed = remove_in(s, s->old[i], false);
+    if (failed)
+        return tmi_fail_os(s->error, failed, "%s: saved, but an old file could not be removed",
+                           tmi_quote_path(s->folder).text);
+    return TENMAP_OK;
+}
+
+static tenmap_status save_run(saving *s) {
+    bool replaced = false;
+    tenmap_status status = check_sources(s);
+    if (status == TENMAP_OK)
+        status = look_around(s);
+    if (status == TENMAP_OK)
+        status = plan_shards(s);
+    if (status != TENMAP_OK)
+        return status;
+    status = save_shards(s);
+    if (status == TENMAP_OK && s->shard_count > 1)
+        status = save_index(s, &replaced);
+    if (status != TENMAP_OK) {
+        if (!replaced)
+            take_back_shards(s);
+        return status;
+    }
+    return remove_old(s);
+}
+
+tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sources, size_t n,
+                                  const tenmap_save_options *given, tenmap_error *error) {
+    static const tmi_options_kind kind = {"tenmap_save_options", "TENMAP_SAVE_OPTIONS_INIT",
+                                          sizeof(tenmap_save_options), sizeof(tenmap_save_options)};
+    tenmap_error own;
+    if (!folder || (n && !sources))
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
+                        folder ? "sources are" : "folder is");
+    saving s = {.folder = folder, .sources = sources, .count = n, .lock = -1};
+    s.error = error ? error : &own;
+    tenmap_status status = tmi_options_take(&kind, given, &s.options, error);
+    if (status == TENMAP_OK &&
+        ((s.options.flags & ~(uint32_t)TENMAP_SAVE_KEEP_OLD) || s.options.reserved))
+        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags has unknown bits: 0x%x",
+                          (unsigned)s.options.flags);
+    if (status == TENMAP_OK && s.options.metadata_count && !s.options.metadata)
+        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.metadata is NULL");
+    if (status == TENMAP_OK)
+        status = save_run(&s);
+    for (size_t i = 0; i < s.old_count; i++)
+        free(s.old[i]);
+    free(s.old);
+    free(s.shard_of);
+    tenmap_writer_abort(s.dry);
+    tmi_fd_close(s.lock);
+    return status;
+}

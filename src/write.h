@@ -1,0 +1,195 @@
+/*
+ * What the modules that write know of each other. Dependencies point one way:
+ *
+ *     save, copy -> writer -> layout
+ *     edit -> record, layout
+ *     all  -> file_write
+ */
+#ifndef TENMAP_WRITE_H
+#define TENMAP_WRITE_H
+
+#include "internal.h"
+
+/* The longest header that readers accept by default: no longer one is written. */
+enum { TMI_WRITTEN_HEADER_LIMIT = 100000000 };
+
+/* layout.c: the text of a header. No I/O. */
+
+/* Text that grows. Starts zeroed; free bytes with free(). */
+typedef struct tmi_buffer {
+    char *bytes;
+    size_t len, capacity;
+    bool failed; /* memory ran out: the text is not whole */
+} tmi_buffer;
+
+void tmi_buffer_add(tmi_buffer *buffer, const char *bytes, size_t len);
+void tmi_buffer_text(tmi_buffer *buffer, const char *text);
+void tmi_buffer_number(tmi_buffer *buffer, uint64_t n);
+/* In quotes, with the escapes that the reference uses and no others. */
+void tmi_buffer_json(tmi_buffer *buffer, const char *bytes, size_t len);
+/* Spaces until the text is `len` long. */
+void tmi_buffer_pad(tmi_buffer *buffer, size_t len);
+
+/* Bytes [begin, end) of a tensor that were written. */
+typedef struct tmi_written {
+    uint64_t begin, end;
+} tmi_written;
+
+/* A tensor to be written. Begins as tmi_names wants it. */
+typedef struct tmi_planned {
+    char *name; /* owned, and behind its NUL nothing else */
+    size_t name_len;
+    tenmap_dtype dtype;
+    uint32_t rank;
+    uint64_t *shape; /* owned */
+    uint64_t nbytes, nelems;
+    uint64_t begin;     /* in the data, once laid out */
+    tmi_written *spans; /* in order, apart from each other; owned */
+    size_t span_count, span_capacity;
+} tmi_planned;
+
+/* A pair of metadata. Begins as tmi_names wants it. */
+typedef struct tmi_pair {
+    char *key; /* owned, as is the value */
+    size_t key_len;
+    char *value;
+    size_t value_len;
+} tmi_pair;
+
+/* "__metadata__":{...}, with nothing before or behind it. */
+void tmi_layout_metadata(tmi_buffer *text, const tmi_pair *pairs, size_t count);
+
+typedef struct tmi_layout {
+    tmi_planned *tensors; /* their `begin` is set */
+    size_t tensor_count;
+    const tmi_pair *pairs;
+    size_t pair_count;
+    uint32_t alignment; /* of the data's first byte; a power of two from 8 on */
+    uint32_t slack;     /* bytes of the header to leave free */
+    bool keep_order;    /* the tensors as they stand; else by dtype and name */
+    uint64_t data_bytes;
+} tmi_layout;
+
+/*
+ * The file's bytes before the data: length field, text, padding. False without memory. The limit on
+ * a header's length is the caller's to check.
+ */
+bool tmi_layout_build(tmi_layout *layout, tmi_buffer *head);
+/* Stores `n` as the length field. */
+void tmi_layout_length(unsigned char *field, uint64_t n);
+
+/* writer.c */
+
+/*
+ * Takes bytes [offset, offset+bytes) of a tensor for the caller to write: nobody else can have them
+ * then. *at is where they go in the file.
+ */
+tenmap_status tmi_writer_claim(tenmap_writer *writer, size_t id, uint64_t offset, uint64_t bytes,
+                               uint64_t *at, tenmap_error *error);
+/* The system refused after the claim (an errno): the file can no longer become whole. */
+tenmap_status tmi_writer_spoil(tenmap_writer *writer, size_t id, int failed, tenmap_error *error);
+/* The same for a failure that *why tells already. */
+tenmap_status tmi_writer_spoil_with(tenmap_writer *writer, const tenmap_error *why,
+                                    tenmap_error *error);
+/* A writer without a file, on which declarations can be tried. NULL with an error. End it with
+ * abort. */
+tenmap_writer *tmi_writer_dry(const char *path, const tenmap_writer_options *options,
+                              tenmap_error *error);
+int tmi_writer_fd(const tenmap_writer *writer);
+/* A copy of what was declared for a tensor; its pointers stay the writer's. */
+bool tmi_writer_tensor(tenmap_writer *writer, size_t id, tmi_planned *out);
+tmi_quoted tmi_writer_shown(const tenmap_writer *writer);
+
+/* copy.c */
+
+/* All that tenmap_writer_copy would refuse before it writes. */
+tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tensor *tensor,
+                             uint32_t flags, tenmap_error *error);
+
+/* file_write.c: the operating system, for writing. */
+
+enum { TMI_NAME_ROOM = 256 };
+
+/*
+ * A file that is to appear under a path whole or not at all. Until then it has a name of its own in
+ * the same folder, and a lock that says that its writer lives.
+ */
+typedef struct tmi_target {
+    char *path; /* the file that will be there, symbolic links followed if that was asked for */
+    char temp[TMI_NAME_ROOM];
+    int folder, fd;
+} tmi_target;
+
+/*
+ * All return 0 or an errno. The new file has the mode and, where permitted, the owner of the file
+ * that it will replace; else what a plain creation gives. Removes temporary files that dead writers
+ * of the same path left.
+ */
+int tmi_target_begin(tmi_target *target, const char *path, bool follow);
+/* *replaced says whether the path leads to the new file, though 0 alone means that it will last. */
+int tmi_target_commit(tmi_target *target, bool *replaced);
+void tmi_target_discard(tmi_target *target);
+
+/* Removes `name` if it is the temporary file of a dead writer of a file that is_ours. */
+void tmi_sweep(int folder, const char *name, bool (*is_ours)(const char *name));
+
+/* The name of a file of ours beside `path`: ".name" and the suffix, shortened where too long. */
+void tmi_sibling_name(char *out, size_t size, const char *path, const char *suffix);
+/* The path of the same; NULL without memory. */
+char *tmi_sibling_path(const char *path, const char *suffix);
+/* Follows the symbolic links of a path that exists; a copy of the path otherwise. */
+char *tmi_resolve(const char *path);
+
+/* Takes the room on the disk, so that a full one is known before hours of writing. */
+int tmi_fd_reserve(int fd, uint64_t size);
+/* Goes on after interruptions and short writes. */
+int tmi_fd_write(int fd, uint64_t offset, const void *src, size_t size);
+int tmi_fd_sync(int fd);
+/*
+ * Copies inside the kernel as much as it will, *done bytes. EOPNOTSUPP: it cannot between these
+ * files, go on otherwise. Returning 0 with *done < size means that the source is shorter.
+ */
+int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size, uint64_t *done);
+/* Shares [from_at, from_at + size) of a file; all three multiples of *block, or size to the end. */
+int tmi_fd_clone(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size);
+/* The unit in which files can be shared. */
+uint64_t tmi_fd_block(int fd);
+
+/* What must hold for a file to be changed where it lies. */
+typedef struct tmi_identity {
+    uint64_t device, inode, size, links;
+    bool regular;
+} tmi_identity;
+
+int tmi_fd_identity(int fd, tmi_identity *identity);
+/* Opens a file for reading and writing, without following a link in its last part. */
+int tmi_fd_open_write(const char *path, int *fd);
+/* Opens a folder, for its lock. */
+int tmi_fd_open_folder(const char *path, int *fd);
+/* EWOULDBLOCK if another program holds it. Gone with the descriptor. */
+int tmi_fd_lock(int fd);
+void tmi_fd_close(int fd);
+/* Whether `path` still leads to the open file, itself or through links. */
+bool tmi_fd_is_at(int fd, const char *path);
+bool tmi_exists(const char *path);
+/* Removes a file and syncs its folder; a file that is not there is no error. */
+int tmi_remove(const char *path);
+/* The same without the sync. */
+int tmi_unlink(const char *path);
+int tmi_sync_folder_of(const char *path);
+
+/* record.c: headers changed where they lie. */
+
+typedef struct tmi_change {
+    tmi_identity identity; /* of the file, before */
+    uint64_t length;       /* of both texts: the header's place does not change */
+    const char *old_text, *new_text;
+} tmi_change;
+
+/* Where the record of a file lies, links followed; NULL without memory. */
+char *tmi_record_path(const char *path);
+/* `fd` is open for writing, its lock is the caller's. */
+tenmap_status tmi_change_in_place(const char *path, int fd, const tmi_change *change,
+                                  tenmap_error *error);
+
+#endif

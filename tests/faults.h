@@ -1,0 +1,52 @@
+/*
+ * The system calls of writing, as the linker sends them through this file: recorded, made to fail,
+ * cut short, or the last thing that a process does.
+ */
+#ifndef TENMAP_TESTS_FAULTS_H
+#define TENMAP_TESTS_FAULTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum fault_call {
+    FAULT_CREATE,
+    FAULT_WRITE,
+    FAULT_RESIZE,
+    FAULT_SYNC,
+    FAULT_SYNC_FOLDER,
+    FAULT_RENAME,
+    FAULT_UNLINK
+};
+
+/* One call that was made, in order. Names are those within the folder. */
+typedef struct fault_event {
+    enum fault_call call;
+    ino_t inode;
+    uint64_t offset, size; /* of a write; the new size of a resize */
+    unsigned char *data;
+    char name[256], to[256];
+} fault_event;
+
+enum { FAULT_MOST_EVENTS = 4096 };
+
+typedef struct fault_state {
+    bool armed;
+    long count;    /* calls so far */
+    long kill_at;  /* this call is half done, and then the process is killed; -1: none */
+    long error_at; /* this call fails with error; -1: none */
+    int error;
+    bool short_writes; /* every write stops early, and every second is interrupted first */
+    bool recording;
+    bool real_sync; /* else a sync does nothing: a kill needs none, and the replay is the disk */
+    fault_event events[FAULT_MOST_EVENTS];
+    size_t event_count;
+} fault_state;
+
+extern fault_state faults;
+
+/* Nothing fails, nothing is recorded; frees what was. */
+void faults_reset(void);
+
+#endif

@@ -1,0 +1,621 @@
+/*
+ * What faults leave behind. A process that is killed in the middle of any system call, a disk that
+ * is full or fails at any of them, short and interrupted writes, and the loss of power: at each
+ * point of the recorded calls, what was not synced is dropped, wholly or in part. Afterwards there
+ * is one whole model, the old one or the new.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "faults.h"
+#include "support.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TENSORS = 4, BYTES = 3000, KILLS = 200 };
+enum { OLD = 1, NEW = 2, LATER = 3 };
+
+static unsigned long seed = 12345;
+
+static unsigned pick(unsigned below) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(seed >> 33) % below;
+}
+
+/* The operations. Each turns the model from one version to another, or says why it could not. */
+
+static tenmap_status write_version(const char *folder, int version, tenmap_error *e) {
+    char path[4200];
+    unsigned char data[BYTES];
+    uint64_t n = BYTES;
+    tenmap_writer *w;
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    memset(data, version, sizeof data);
+    tenmap_status status = tenmap_writer_create(path, NULL, &w, e);
+    for (size_t i = 0; status == TENMAP_OK && i < TENSORS; i++)
+        status =
+            tenmap_writer_add(w, (const char[]){(char)('a' + i)}, 1, TENMAP_U8, &n, 1, NULL, e);
+    for (size_t i = 0; status == TENMAP_OK && i < TENSORS; i++) {
+        status = tenmap_writer_write(w, i, 1000, data, BYTES - 1000, e);
+        if (status == TENMAP_OK)
+            status = tenmap_writer_write(w, i, 0, data, 1000, e);
+    }
+    if (status == TENMAP_OK)
+        return tenmap_writer_commit(w, e);
+    tenmap_writer_abort(w);
+    return status;
+}
+
+static tenmap_status edit_version(const char *folder, int version, uint32_t flags,
+                                  tenmap_error *e) {
+    char path[4200], value[600];
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    memset(value, 'a' + version, sizeof value - 1);
+    value[sizeof value - 1] = '\0';
+    tenmap_edit edit = {"version", TENMAP_CSTR, value, TENMAP_CSTR};
+    tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
+    options.flags = flags;
+    return tenmap_edit_metadata(path, &edit, 1, &options, NULL, e);
+}
+
+static tenmap_status edit_in_place(const char *folder, int version, tenmap_error *e) {
+    return edit_version(folder, version, 0, e);
+}
+
+static tenmap_status edit_by_clone(const char *folder, int version, tenmap_error *e) {
+    return edit_version(folder, version, TENMAP_EDIT_NO_IN_PLACE, e);
+}
+
+static tenmap_status edit_by_copy(const char *folder, int version, tenmap_error *e) {
+    return edit_version(folder, version, TENMAP_EDIT_NO_IN_PLACE | TENMAP_EDIT_NO_CLONE, e);
+}
+
+static tenmap_status save_version(const char *folder, int version, uint64_t most, tenmap_error *e) {
+    static unsigned char data[BYTES];
+    static const uint64_t shape[] = {BYTES};
+    tenmap_source sources[TENSORS];
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    memset(data, version, sizeof data);
+    memset(sources, 0, sizeof sources);
+    for (size_t i = 0; i < TENSORS; i++)
+        sources[i] = (tenmap_source){.name = &"abcd"[i],
+                                     .name_len = 1,
+                                     .shape = shape,
+                                     .rank = 1,
+                                     .dtype = TENMAP_U8,
+                                     .data = data};
+    options.max_shard_bytes = most;
+    return tenmap_save_sharded(folder, sources, TENSORS, &options, e);
+}
+
+static tenmap_status save_two(const char *folder, int version, tenmap_error *e) {
+    return save_version(folder, version, 2 * BYTES, e);
+}
+
+static tenmap_status save_four(const char *folder, int version, tenmap_error *e) {
+    return save_version(folder, version, BYTES, e);
+}
+
+static tenmap_status save_single(const char *folder, int version, tenmap_error *e) {
+    return save_version(folder, version, 100 * BYTES, e);
+}
+
+static tenmap_status make_editable(const char *folder, int version, tenmap_error *e) {
+    tenmap_status status = write_version(folder, OLD, e);
+    return status == TENMAP_OK ? edit_by_copy(folder, version, e) : status;
+}
+
+typedef tenmap_status operation(const char *folder, int version, tenmap_error *e);
+
+static const struct scenario {
+    const char *what;
+    operation *before, *change;
+    bool by_metadata; /* the version is in the metadata, not in the tensors */
+    size_t files;     /* afterwards */
+} scenarios[] = {
+    {"a write over a file", write_version, write_version, false, 1},
+    {"an edit in place", make_editable, edit_in_place, true, 1},
+    {"an edit by clone (or copy, without reflinks)", make_editable, edit_by_clone, true, 1},
+    {"an edit by copy", make_editable, edit_by_copy, true, 1},
+    {"shards over as many", save_two, save_two, false, 3},
+    {"shards over fewer", save_two, save_four, false, 5},
+    {"shards over more", save_four, save_two, false, 3},
+    {"shards over a file", save_single, save_two, false, 3},
+    {"a file over shards", save_two, save_single, false, 1},
+    {"a file over a file", save_single, save_single, false, 1},
+};
+
+/* Judging. */
+
+static size_t count_files(const char *folder) {
+    DIR *dir = opendir(folder);
+    size_t count = 0;
+    const struct dirent *e;
+    while (dir && (e = readdir(dir)))
+        count += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+/* The version of a whole model; a mix fails. */
+static int version_of(const tenmap_model *m, bool by_metadata) {
+    assert_int_equal(tenmap_count(m), TENSORS);
+    int version = ((const unsigned char *)tenmap_at(m, 0)->data)[0];
+    for (size_t i = 0; i < TENSORS; i++)
+        for (size_t k = 0; k < BYTES; k++)
+            assert_int_equal(((const unsigned char *)tenmap_at(m, i)->data)[k], version);
+    if (!by_metadata)
+        return version;
+    const char *value = tenmap_metadata_get(m, "version");
+    assert_non_null(value);
+    assert_int_equal(strlen(value), 599);
+    for (size_t i = 1; value[i]; i++)
+        assert_int_equal(value[i], value[0]);
+    return value[0] - 'a';
+}
+
+/* Opens the folder, after a repair where the error asks for one. */
+static int judge(const char *folder, const struct scenario *s, bool *repaired) {
+    tenmap_model *m;
+    tenmap_error e = {0};
+    char path[4200];
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    *repaired = false;
+    if (tenmap_open(folder, NULL, &m, &e) != TENMAP_OK) {
+        if (!strstr(e.message, "tenmap_repair_metadata"))
+            fail_msg("%s: nothing opens: %s", s->what, e.message);
+        if (tenmap_repair_metadata(path, pick(2), NULL, &e) != TENMAP_OK)
+            fail_msg("%s: %s", s->what, e.message);
+        *repaired = true;
+        m = must_open(folder, NULL);
+    }
+    int version = version_of(m, s->by_metadata);
+    tenmap_close(m);
+    if (version != OLD && version != NEW)
+        fail_msg("%s: version %d", s->what, version);
+    return version;
+}
+
+static void clear(const char *folder) {
+    void *state = (void *)(uintptr_t)folder;
+    assert_int_equal(empty_folder(&state), 0);
+}
+
+static void prepare(const char *folder, const struct scenario *s) {
+    tenmap_error e = {0};
+    clear(folder);
+    if (s->before(folder, OLD, &e) != TENMAP_OK)
+        fail_msg("%s: %s", s->what, e.message);
+}
+
+/* The next change works, and leaves nothing of what went before. */
+static void check_next(const char *folder, const struct scenario *s) {
+    tenmap_error e = {0};
+    if (s->change(folder, LATER, &e) != TENMAP_OK)
+        fail_msg("%s, the next time: %s", s->what, e.message);
+    tenmap_model *m = must_open(folder, NULL);
+    assert_int_equal(version_of(m, s->by_metadata), LATER);
+    tenmap_close(m);
+    if (count_files(folder) != s->files)
+        fail_msg("%s: %zu files are left", s->what, count_files(folder));
+}
+
+/* How many calls the change makes. */
+static long count_calls(const char *folder, const struct scenario *s) {
+    tenmap_error e = {0};
+    prepare(folder, s);
+    faults_reset();
+    faults.armed = true;
+    tenmap_status status = s->change(folder, NEW, &e);
+    faults.armed = false;
+    if (status != TENMAP_OK)
+        fail_msg("%s: %s", s->what, e.message);
+    long count = faults.count;
+    faults_reset();
+    assert_true(count > 3);
+    return count;
+}
+
+/* Killed. */
+
+static void kill_in(const char *folder, const struct scenario *s) {
+    long calls = count_calls(folder, s), repairs = 0, kept = 0;
+    for (long i = 0; i < KILLS; i++) {
+        bool repaired;
+        long kill_at = i < calls ? i : (long)pick((unsigned)calls);
+        prepare(folder, s);
+        pid_t child = fork();
+        if (child == 0) {
+            faults.kill_at = kill_at;
+            faults.armed = true;
+            (void)s->change(folder, NEW, NULL);
+            _exit(0);
+        }
+        int how;
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+        kept += judge(folder, s, &repaired) == OLD;
+        repairs += repaired;
+        check_next(folder, s);
+    }
+    print_message("           %s: %ld calls, killed %d times: old %ld, new %ld, repaired %ld\n",
+                  s->what, calls, KILLS, kept, KILLS - kept, repairs);
+}
+
+static void a_kill_leaves_one_whole_model(void **state) {
+    for (size_t i = 0; i < COUNT(scenarios); i++)
+        kill_in(*state, &scenarios[i]);
+}
+
+/* Refused by the system. */
+
+static void fail_in(const char *folder, const struct scenario *s, int error) {
+    long calls = count_calls(folder, s), failed = 0;
+    for (long i = 0; i < calls; i++) {
+        bool repaired;
+        tenmap_error e = {0};
+        prepare(folder, s);
+        faults_reset();
+        faults.error_at = i;
+        faults.error = error;
+        faults.armed = true;
+        tenmap_status status = s->change(folder, NEW, &e);
+        faults.armed = false;
+        faults_reset();
+        int version = judge(folder, s, &repaired);
+        if (status == TENMAP_OK) /* a call that can be done without */
+            assert_int_equal(version, NEW);
+        else
+            check_error(&e, status);
+        if (status != TENMAP_OK && !strstr(e.message, "replaced") &&
+            !strstr(e.message, "removed") && !repaired)
+            assert_int_equal(version, OLD);
+        failed += status != TENMAP_OK;
+        check_next(folder, s);
+    }
+    print_message("           %s: %ld of %ld calls refused\n", s->what, failed, calls);
+}
+
+static void a_full_disk_at_any_call_loses_nothing(void **state) {
+    for (size_t i = 0; i < COUNT(scenarios); i++)
+        fail_in(*state, &scenarios[i], ENOSPC);
+}
+
+static void a_failing_disk_at_any_call_loses_nothing(void **state) {
+    for (size_t i = 0; i < COUNT(scenarios); i++)
+        fail_in(*state, &scenarios[i], EIO);
+}
+
+static void short_and_interrupted_writes_go_on(void **state) {
+    for (size_t i = 0; i < COUNT(scenarios); i++) {
+        const struct scenario *s = &scenarios[i];
+        bool repaired;
+        tenmap_error e = {0};
+        prepare(*state, s);
+        faults_reset();
+        faults.short_writes = faults.armed = true;
+        tenmap_status status = s->change(*state, NEW, &e);
+        faults_reset();
+        if (status != TENMAP_OK)
+            fail_msg("%s: %s", s->what, e.message);
+        assert_int_equal(judge(*state, s, &repaired), NEW);
+    }
+}
+
+/*
+ * The loss of power. A disk in memory: files with what is durable and what is not yet, and names
+ * likewise. Changes of names become durable in order, those of bytes in any.
+ */
+enum { MOST_FILES = 64, FILE_ROOM = 64 << 10, SECTOR = 512 };
+
+typedef struct disk_file {
+    ino_t inode;
+    unsigned char *durable, *now;
+    size_t durable_size, size;
+} disk_file;
+
+typedef struct disk_names {
+    char name[MOST_FILES][256];
+    int file[MOST_FILES]; /* -1: free */
+} disk_names;
+
+typedef struct disk {
+    disk_file files[MOST_FILES];
+    int file_count;
+    disk_names durable, now;
+    fault_event *pending[FAULT_MOST_EVENTS]; /* changes of names */
+    size_t pending_count;
+} disk;
+
+static int find_name(const disk_names *names, const char *name) {
+    for (int i = 0; i < MOST_FILES; i++)
+        if (names->file[i] >= 0 && strcmp(names->name[i], name) == 0)
+            return i;
+    return -1;
+}
+
+static void set_name(disk_names *names, const char *name, int file) {
+    int at = find_name(names, name);
+    for (int i = 0; at < 0; i++)
+        if (names->file[i] < 0)
+            at = i;
+    snprintf(names->name[at], sizeof names->name[at], "%s", name);
+    names->file[at] = file;
+}
+
+static void drop_name(disk_names *names, const char *name) {
+    int at = find_name(names, name);
+    if (at >= 0)
+        names->file[at] = -1;
+}
+
+static int add_file(disk *d, ino_t inode) {
+    assert_true(d->file_count < MOST_FILES);
+    d->files[d->file_count] =
+        (disk_file){.inode = inode, .durable = calloc(1, FILE_ROOM), .now = calloc(1, FILE_ROOM)};
+    return d->file_count++;
+}
+
+/* The newest file with this inode: numbers are used again. */
+static int file_of(const disk *d, ino_t inode) {
+    int i = d->file_count - 1;
+    while (i >= 0 && d->files[i].inode != inode)
+        i--;
+    assert_true(i >= 0);
+    return i;
+}
+
+static disk *take_disk(const char *folder) {
+    disk *d = calloc(1, sizeof *d);
+    memset(d->now.file, -1, sizeof d->now.file);
+    DIR *dir = opendir(folder);
+    const struct dirent *e;
+    while ((e = readdir(dir))) {
+        char path[4400];
+        struct stat st;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+            continue;
+        bytes whole = read_whole(path);
+        assert_true(whole.size <= FILE_ROOM);
+        int at = add_file(d, st.st_ino);
+        disk_file *f = &d->files[at];
+        memcpy(f->durable, whole.at, whole.size);
+        memcpy(f->now, whole.at, whole.size);
+        f->size = f->durable_size = whole.size;
+        set_name(&d->now, e->d_name, at);
+        free(whole.at);
+    }
+    closedir(dir);
+    d->durable = d->now;
+    return d;
+}
+
+static void free_disk(disk *d) {
+    for (int i = 0; i < d->file_count; i++) {
+        free(d->files[i].durable);
+        free(d->files[i].now);
+    }
+    free(d);
+}
+
+static void change_names(disk *d, disk_names *names, const fault_event *e) {
+    int at = find_name(names, e->name);
+    if (e->call == FAULT_CREATE)
+        set_name(names, e->name, file_of(d, e->inode));
+    else if (e->call == FAULT_UNLINK)
+        drop_name(names, e->name);
+    else if (at >= 0) { /* a rename */
+        int file = names->file[at];
+        drop_name(names, e->name);
+        set_name(names, e->to, file);
+    }
+}
+
+static void play(disk *d, fault_event *e) {
+    disk_file *f = NULL;
+    switch (e->call) {
+    case FAULT_CREATE:
+        (void)add_file(d, e->inode);
+        /* fall through */
+    case FAULT_RENAME:
+    case FAULT_UNLINK:
+        change_names(d, &d->now, e);
+        d->pending[d->pending_count++] = e;
+        break;
+    case FAULT_SYNC_FOLDER:
+        d->durable = d->now;
+        d->pending_count = 0;
+        break;
+    case FAULT_SYNC:
+        f = &d->files[file_of(d, e->inode)];
+        memcpy(f->durable, f->now, FILE_ROOM);
+        f->durable_size = f->size;
+        break;
+    case FAULT_RESIZE:
+        f = &d->files[file_of(d, e->inode)];
+        assert_true(e->size <= FILE_ROOM);
+        f->size = (size_t)e->size;
+        break;
+    case FAULT_WRITE:
+        f = &d->files[file_of(d, e->inode)];
+        assert_true(e->offset + e->size <= FILE_ROOM);
+        memcpy(f->now + e->offset, e->data, (size_t)e->size);
+        if (f->size < e->offset + e->size)
+            f->size = (size_t)(e->offset + e->size);
+        break;
+    }
+}
+
+/* Which part of what was not synced the disk has: none of it, or some sectors and names. */
+static void survive(disk *d, const disk_file *f, bool some, unsigned char *out, size_t *size) {
+    bool sizes = some && pick(2);
+    (void)d;
+    memcpy(out, f->durable, FILE_ROOM);
+    *size = sizes ? f->size : f->durable_size;
+    for (size_t at = 0; some && at < FILE_ROOM; at += SECTOR)
+        if (pick(2))
+            memcpy(out + at, f->now + at, SECTOR);
+}
+
+/* The folder as the machine finds it afterwards. Files that were there keep their inode. */
+static void restart(disk *d, const char *folder, bool some) {
+    static unsigned char out[FILE_ROOM];
+    disk_names names = d->durable;
+    size_t kept = some ? pick((unsigned)d->pending_count + 1) : 0, size;
+    for (size_t i = 0; i < kept; i++)
+        change_names(d, &names, d->pending[i]);
+    DIR *dir = opendir(folder);
+    const struct dirent *e;
+    char path[4400];
+    while ((e = readdir(dir))) {
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        if (find_name(&names, e->d_name) < 0)
+            (void)unlink(path);
+    }
+    closedir(dir);
+    for (int i = 0; i < MOST_FILES; i++)
+        if (names.file[i] >= 0) {
+            survive(d, &d->files[names.file[i]], some, out, &size);
+            snprintf(path, sizeof path, "%s/%s", folder, names.name[i]);
+            write_file(path, out, size);
+        }
+}
+
+static size_t lose_power_in(const char *folder, const struct scenario *s) {
+    tenmap_error e = {0};
+    size_t states = 0, repairs = 0, fresh = 0;
+    prepare(folder, s);
+    disk *first = take_disk(folder);
+    faults_reset();
+    faults.recording = faults.armed = true;
+    tenmap_status status = s->change(folder, NEW, &e);
+    faults.armed = false;
+    if (status != TENMAP_OK)
+        fail_msg("%s: %s", s->what, e.message);
+    size_t events = faults.event_count;
+    for (size_t stop = 0; stop <= events; stop++)
+        for (int variant = 0; variant < 12; variant++) {
+            bool repaired;
+            disk *d = calloc(1, sizeof *d);
+            *d = *first;
+            for (int i = 0; i < d->file_count; i++) {
+                d->files[i].durable = malloc(FILE_ROOM);
+                d->files[i].now = malloc(FILE_ROOM);
+                memcpy(d->files[i].durable, first->files[i].durable, FILE_ROOM);
+                memcpy(d->files[i].now, first->files[i].now, FILE_ROOM);
+            }
+            for (size_t i = 0; i < stop; i++)
+                play(d, &faults.events[i]);
+            restart(d, folder, variant > 0);
+            int version = judge(folder, s, &repaired);
+            if (stop == events) /* the call has returned: the change must last */
+                assert_int_equal(version, NEW);
+            fresh += version == NEW;
+            repairs += repaired;
+            states++;
+            free_disk(d);
+        }
+    print_message("           %s: %zu calls, %zu states: old %zu, new %zu, repaired %zu\n", s->what,
+                  events, states, states - fresh, fresh, repairs);
+    free_disk(first);
+    faults_reset();
+    return events;
+}
+
+static void a_loss_of_power_leaves_one_whole_model(void **state) {
+    for (size_t i = 0; i < COUNT(scenarios); i++)
+        assert_true(lose_power_in(*state, &scenarios[i]) > 3);
+}
+
+/* Real file systems, where this machine can make them. */
+
+static bool mount_image(void **state, const char *make, const char *size, char *mounted,
+                        size_t room) {
+    char command[16384];
+    const char *image = in_folder(state, "image");
+    snprintf(mounted, room, "%s/mounted", (const char *)*state);
+    if (getuid() != 0 || mkdir(mounted, 0777) != 0)
+        return false;
+    snprintf(command, sizeof command,
+             "truncate -s %s %s && %s %s >/dev/null 2>&1 && mount -o loop %s %s 2>/dev/null && "
+             "rm -rf %s/lost+found",
+             size, image, make, image, image, mounted, mounted);
+    return system(command) == 0;
+}
+
+static void unmount(const char *mounted) {
+    char command[8192];
+    snprintf(command, sizeof command, "umount %s", mounted);
+    assert_int_equal(system(command), 0);
+}
+
+/* Room for the model and a little more, less each time, until not even the temporary fits. */
+static void a_small_disk_fills_up(void **state) {
+    char mounted[4096], filler[4200];
+    size_t full = 0, tried = 0;
+    if (!mount_image(state, "mkfs.ext4 -q -b 1024 -O ^has_journal", "1M", mounted,
+                     sizeof mounted)) {
+        print_message("SKIPPED: no root, no mkfs.ext4 or no loop device: full disk not tried\n");
+        return;
+    }
+    snprintf(filler, sizeof filler, "%s/filler", mounted);
+    faults.real_sync = true;
+    for (size_t s = 0; s < COUNT(scenarios); s++)
+        for (size_t room = 0; room < 40; room += 2) {
+            bool repaired;
+            tenmap_error e = {0};
+            prepare(mounted, &scenarios[s]);
+            FILE *f = fopen(filler, "wb");
+            static char kilobyte[1024];
+            setvbuf(f, NULL, _IONBF, 0);
+            size_t filled = 0;
+            while (fwrite(kilobyte, 1, sizeof kilobyte, f) == sizeof kilobyte)
+                filled++;
+            fclose(f);
+            if (truncate(filler, (off_t)((filled - room) * 1024)) != 0)
+                fail_msg("cannot make room");
+            tenmap_status status = scenarios[s].change(mounted, NEW, &e);
+            assert_true(status == TENMAP_OK || status == TENMAP_ERR_NO_SPACE);
+            full += status != TENMAP_OK;
+            tried++;
+            int version = judge(mounted, &scenarios[s], &repaired);
+            assert_int_equal(version, status == TENMAP_OK ? NEW : OLD);
+            assert_int_equal(unlink(filler), 0);
+            check_next(mounted, &scenarios[s]);
+        }
+    faults.real_sync = false;
+    unmount(mounted);
+    print_message("           %zu changes, %zu met a full disk\n", tried, full);
+    assert_true(full > 20);
+}
+
+static void a_kill_on_a_file_system_with_reflinks(void **state) {
+    char mounted[4096];
+    if (!mount_image(state, "mkfs.xfs -q -m reflink=1", "320M", mounted, sizeof mounted)) {
+        print_message("SKIPPED: no root, no mkfs.xfs or no loop device: reflinks not tried\n");
+        return;
+    }
+    kill_in(mounted, &scenarios[2]);
+    fail_in(mounted, &scenarios[2], ENOSPC);
+    unmount(mounted);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(short_and_interrupted_writes_go_on, empty_folder),
+        cmocka_unit_test_setup(a_kill_leaves_one_whole_model, empty_folder),
+        cmocka_unit_test_setup(a_full_disk_at_any_call_loses_nothing, empty_folder),
+        cmocka_unit_test_setup(a_failing_disk_at_any_call_loses_nothing, empty_folder),
+        cmocka_unit_test_setup(a_loss_of_power_leaves_one_whole_model, empty_folder),
+        cmocka_unit_test_setup(a_small_disk_fills_up, empty_folder),
+        cmocka_unit_test_setup(a_kill_on_a_file_system_with_reflinks, empty_folder),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,179 @@
+/* Saving in shards: the plan, the names, the index, and what becomes of the model before. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "support.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+enum { TENSORS = 6, BYTES = 100 };
+
+static unsigned char contents[TENSORS][BYTES];
+static char names[TENSORS][16];
+
+/* Six tensors of 100 bytes, all of this value. */
+static void make_sources(tenmap_source *sources, unsigned char value) {
+    static const uint64_t shape[1] = {BYTES};
+    for (size_t i = 0; i < TENSORS; i++) {
+        memset(contents[i], value, BYTES);
+        snprintf(names[i], sizeof names[i], "t\"%zu", i);
+        sources[i] = (tenmap_source){.name = names[i],
+                                     .name_len = TENMAP_CSTR,
+                                     .dtype = TENMAP_U8,
+                                     .shape = shape,
+                                     .rank = 1,
+                                     .data = contents[i]};
+    }
+}
+
+static void must_save(const char *folder, unsigned char value, uint64_t most, uint32_t flags) {
+    tenmap_source sources[TENSORS];
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    tenmap_edit pair = {"format", TENMAP_CSTR, "pt", TENMAP_CSTR};
+    tenmap_error error = {0};
+    make_sources(sources, value);
+    options.max_shard_bytes = most;
+    options.flags = flags;
+    options.metadata = &pair;
+    options.metadata_count = 1;
+    if (tenmap_save_sharded(folder, sources, TENSORS, &options, &error) != TENMAP_OK)
+        fail_msg("%s", error.message);
+}
+
+static void check_saved(const char *folder, unsigned char value, size_t shards) {
+    tenmap_model *m = must_open(folder, NULL);
+    assert_int_equal(tenmap_count(m), TENSORS);
+    assert_int_equal(tenmap_shard_count(m), shards);
+    for (size_t i = 0; i < TENSORS; i++) {
+        const tenmap_tensor *t = tenmap_at(m, i);
+        for (size_t k = 0; k < BYTES; k++)
+            assert_int_equal(((const unsigned char *)t->data)[k], value);
+    }
+    assert_string_equal(tenmap_metadata_get(m, "format"), "pt");
+    tenmap_close(m);
+}
+
+static size_t files_in(const char *folder) {
+    DIR *dir = opendir(folder);
+    size_t count = 0;
+    const struct dirent *e;
+    while (dir && (e = readdir(dir)))
+        count += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+static void a_first_save_has_plain_names(void **state) {
+    must_save(*state, 1, 250, 0);
+    check_saved(*state, 1, 3);
+    assert_int_equal(access(in_folder(state, "model-00001-of-00003.safetensors"), F_OK), 0);
+    assert_int_equal(files_in(*state), 4);
+    bytes index = read_whole(in_folder(state, "model.safetensors.index.json"));
+    const char *start = "{\n  \"metadata\": {\n    \"total_size\": 600\n  },\n  \"weight_map\": {\n"
+                        "    \"t\\\"0\": \"model-00001-of-00003.safetensors\",\n";
+    assert_memory_equal(index.at, start, strlen(start));
+    free(index.at);
+}
+
+static void every_change_of_shape_replaces_the_model(void **state) {
+    static const struct {
+        uint64_t most;
+        size_t shards, files;
+    } steps[] = {{250, 3, 4},  {250, 3, 4}, {100, 6, 7}, {1000, 1, 1},
+                 {1000, 1, 1}, {300, 2, 3}, {99, 6, 7},  {0, 1, 1}};
+    for (size_t i = 0; i < COUNT(steps); i++) {
+        must_save(*state, (unsigned char)(i + 1), steps[i].most, 0);
+        check_saved(*state, (unsigned char)(i + 1), steps[i].shards);
+        assert_int_equal(files_in(*state), steps[i].files);
+    }
+}
+
+static void orphans_go_and_strangers_stay(void **state) {
+    must_save(*state, 1, 250, 0);
+    write_text(in_folder(state, "model-0badcafe-00001-of-00009.safetensors"), "orphan");
+    write_text(in_folder(state, "model-00001-of-00009.safetensors"), "orphan");
+    write_text(in_folder(state, "model-card.safetensors"), "stranger");
+    write_text(in_folder(state, "config.json"), "stranger");
+    must_save(*state, 2, 250, 0);
+    check_saved(*state, 2, 3);
+    assert_int_equal(files_in(*state), 6);
+    assert_int_equal(access(in_folder(state, "model-card.safetensors"), F_OK), 0);
+    must_save(*state, 3, 250, TENMAP_SAVE_KEEP_OLD);
+    check_saved(*state, 3, 3);
+    assert_int_equal(files_in(*state), 9);
+}
+
+/* Loading from the folder that is saved into: the model that is open keeps its files. */
+static void a_model_can_be_saved_over_itself(void **state) {
+    must_save(*state, 7, 250, 0);
+    tenmap_model *m = must_open(*state, NULL);
+    tenmap_source sources[TENSORS];
+    memset(sources, 0, sizeof sources);
+    for (size_t i = 0; i < TENSORS; i++) {
+        sources[i].tensor = tenmap_at(m, i);
+        sources[i].dtype = TENMAP_BF16;
+    }
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    tenmap_error error = {0};
+    options.max_shard_bytes = 400;
+    options.data_alignment = 64;
+    if (tenmap_save_sharded(*state, sources, TENSORS, &options, &error) != TENMAP_OK)
+        fail_msg("%s", error.message);
+    tenmap_close(m);
+    m = must_open(*state, NULL);
+    assert_int_equal(tenmap_shard_count(m), 3);
+    for (size_t i = 0; i < TENSORS; i++) {
+        float value = 0;
+        assert_int_equal(
+            tenmap_read(tenmap_at(m, i), 99, 1, TENMAP_F32, &value, sizeof value, 0, NULL),
+            TENMAP_OK);
+        assert_true(value > 6.5f && value < 7.5f);
+    }
+    tenmap_close(m);
+}
+
+static void refusals_leave_the_folder_as_it_was(void **state) {
+    tenmap_source sources[TENSORS];
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    tenmap_error e = {0};
+    must_save(*state, 1, 1000, 0);
+    options.max_shard_bytes = 100;
+    make_sources(sources, 2);
+    sources[5].name = names[0];
+    assert_int_equal(tenmap_save_sharded(*state, sources, TENSORS, &options, &e),
+                     TENMAP_ERR_ARGUMENT);
+    assert_non_null(strstr(e.message, "the name is there twice"));
+    assert_int_equal(e.index, 5);
+    make_sources(sources, 2);
+    sources[5].data = NULL;
+    assert_int_equal(tenmap_save_sharded(*state, sources, TENSORS, &options, &e),
+                     TENMAP_ERR_ARGUMENT);
+    assert_non_null(strstr(e.message, "neither a tensor nor data"));
+    make_sources(sources, 2);
+    options.flags = TENMAP_SAVE_KEEP_OLD;
+    assert_int_equal(tenmap_save_sharded(*state, sources, TENSORS, &options, &e),
+                     TENMAP_ERR_ARGUMENT);
+    assert_non_null(strstr(e.message, "would hide the new index"));
+    options.flags = 8;
+    assert_int_equal(tenmap_save_sharded(*state, sources, TENSORS, &options, &e),
+                     TENMAP_ERR_ARGUMENT);
+    options.flags = 0;
+    assert_int_equal(tenmap_save_sharded(in_folder(state, "no"), sources, TENSORS, &options, &e),
+                     TENMAP_ERR_NOT_FOUND);
+    assert_int_equal(tenmap_save_sharded(NULL, sources, TENSORS, NULL, NULL), TENMAP_ERR_ARGUMENT);
+    check_saved(*state, 1, 1);
+    assert_int_equal(files_in(*state), 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_first_save_has_plain_names, empty_folder),
+        cmocka_unit_test_setup(every_change_of_shape_replaces_the_model, empty_folder),
+        cmocka_unit_test_setup(orphans_go_and_strangers_stay, empty_folder),
+        cmocka_unit_test_setup(a_model_can_be_saved_over_itself, empty_folder),
+        cmocka_unit_test_setup(refusals_leave_the_folder_as_it_was, empty_folder),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
