@@ -230,11 +230,7 @@ static bool warm_round(const char *path) {
     return good && note("prefetch-2", open_and_multiply(path, 2, TENMAP_ADVISE_PREFETCH));
 }
 
-/*
- * The file is in the page cache until right before each run: the host of a virtual machine takes
- * back memory that stays free, and giving it again costs several times what the reading does. Each
- * way is the first of a round in its turn.
- */
+/* Each way is the first of a round in its turn, after the file was in the page cache until then. */
 static bool cold_round(const char *path, size_t round) {
     static const struct {
         const char *name;

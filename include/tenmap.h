@@ -359,8 +359,8 @@ enum {
     /*
      * The same in the background, in the order of the calls, 16 MiB at a time, on one thread per
      * model that starts with the first such advice and ends with tenmap_close. Nothing reports
-     * failure: whoever uses the bytes later meets it. POPULATE each part before it is used: to
-     * touch what is not there yet disturbs the reading, and is slower than no prefetching at all.
+     * failure: whoever uses the bytes later meets it. POPULATE each part before it is used: it
+     * waits for this thread, where touching what is not there yet reads it a second way.
      */
     TENMAP_ADVISE_PREFETCH = 2,
     /*

@@ -2,9 +2,8 @@
  * Bringing pages in. MADV_POPULATE_READ is what prefetches: WILLNEED and readahead() stop after one
  * window, or leave the page cache in pieces so small that every later mapping costs ten times more.
  *
- * One stream of reads per file is fast, two that alternate are several times slower: they share the
- * kernel's notion of where the file is being read. So whoever needs bytes now that are prefetched
- * anyway lets the thread do them first, and waits.
+ * Whoever needs bytes now that are prefetched anyway lets the thread do them first, and waits: two
+ * threads would read the same bytes at different places of one file.
  *
  * In the background, one thread per model takes spans from a queue. After fork the child has the
  * queue but not the thread, and perhaps a lock that nobody will release: so a queue belongs to the
