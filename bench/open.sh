@@ -39,7 +39,7 @@ build_tenmap() {
 build_reference() {
     command -v cargo >/dev/null || { note "reference skipped: there is no cargo" && return 1; }
     (cd "$root/bench/peers/reference" &&
-        CARGO_TARGET_DIR=$build/reference cargo build --release --locked) >"$folder/log" 2>&1 &&
+        CARGO_TARGET_DIR=$build/reference cargo build --release) >"$folder/log" 2>&1 &&
         return
     note "reference skipped: cargo could not build it: $(grep -v '^ *$' "$folder/log" | tail -n 1)"
     return 1
