@@ -189,7 +189,7 @@ void tmi_direct_close(int fd) {
 int tmi_file_read_direct(int fd, uint64_t offset, void *dst, size_t size, size_t *got) {
     ssize_t n;
     *got = 0;
-    if (offset > INT64_MAX - size)
+    if (offset > (uint64_t)INT64_MAX - size)
         return EOVERFLOW;
     do
         n = pread(fd, dst, size, (off_t)offset);
