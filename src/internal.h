@@ -1,11 +1,12 @@
 /*
  * What the modules of the library know of each other. Dependencies point one way:
  *
- *     model -> shard -> header -> json -> utf8
+ *     model -> shard -> canonical, header -> json -> utf8
  *     model -> folder, index -> json
  *     read, load -> transfer -> convert -> kernels, cpu, dtype
  *     transfer -> shard; load -> parallel
  *     residency -> prefetch -> shard
+ *     writer, copy, edit, save -> layout, record -> file_write (see write.h)
  *     all   -> error, memory, file
  *
  * Names with external linkage start with tmi_; everything else is static. No two files use the same

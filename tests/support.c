@@ -56,6 +56,17 @@ static void remove_inside(const char *folder) {
         closedir(dir);
 }
 
+size_t count_names(const char *folder) {
+    DIR *dir = opendir(folder);
+    size_t count = 0;
+    const struct dirent *e;
+    while (dir && (e = readdir(dir)))
+        count += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
 int empty_folder(void **state) {
     remove_inside(*state);
     return 0;

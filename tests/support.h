@@ -29,6 +29,9 @@ int remove_folder(void **state);
 /* Removes everything inside; the folder stays. A test's setup. */
 int empty_folder(void **state);
 
+/* How many files and folders lie in it. */
+size_t count_names(const char *folder);
+
 /* "folder/name" in a buffer that lives until the fourth next call. */
 const char *in_folder(void **state, const char *name);
 void write_file(const char *path, const void *data, size_t size);

@@ -4,7 +4,6 @@
 #endif
 #include "support.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -70,17 +69,6 @@ static void check_model(const char *path, const char *k, const char *more) {
     tenmap_close(m);
 }
 
-static size_t names_in(const char *folder) {
-    DIR *dir = opendir(folder);
-    size_t count = 0;
-    const struct dirent *e;
-    while (dir && (e = readdir(dir)))
-        count += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-    if (dir)
-        closedir(dir);
-    return count;
-}
-
 static uint64_t inode_of(const char *path) {
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
@@ -99,7 +87,7 @@ static void what_fits_is_changed_in_place(void **state) {
     assert_int_equal(must_edit(path, "never there", NULL, 0), TENMAP_EDIT_IN_PLACE);
     check_model(path, "w", NULL);
     assert_int_equal(inode_of(path), inode);
-    assert_int_equal(names_in(*state), 1);
+    assert_int_equal(count_names(*state), 1);
     /* The model that was open goes on undisturbed. */
     assert_int_equal(((const unsigned char *)tenmap_at(m, 0)->data)[77], pattern_byte(77));
     tenmap_close(m);
@@ -140,7 +128,7 @@ static void what_does_not_fit_makes_a_new_file(void **state) {
     assert_int_equal(must_edit(path, "more", "y", TENMAP_EDIT_NO_IN_PLACE | TENMAP_EDIT_NO_CLONE),
                      TENMAP_EDIT_COPIED);
     check_model(path, "fits now", "y");
-    assert_int_equal(names_in(*state), 1);
+    assert_int_equal(count_names(*state), 1);
 }
 
 static void alignment_survives_a_copy(void **state) {
@@ -278,7 +266,7 @@ static void an_interrupted_edit_is_repaired(void **state) {
         check_model(path, flags ? "v" : "new", NULL);
         assert_int_equal(tenmap_repair_metadata(path, flags, &how, &e), TENMAP_OK);
         assert_int_equal(how, TENMAP_REPAIR_NOTHING);
-        assert_int_equal(names_in(*state), 1);
+        assert_int_equal(count_names(*state), 1);
     }
 }
 
@@ -310,7 +298,7 @@ static void records_that_do_not_belong_are_refused(void **state) {
     make_file(path, 100);
     assert_int_equal(must_edit(path, "k", "w", 0), TENMAP_EDIT_IN_PLACE);
     check_model(path, "w", NULL);
-    assert_int_equal(names_in(*state), 1);
+    assert_int_equal(count_names(*state), 1);
     free(kept.at);
     free(model.at);
 }

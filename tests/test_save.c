@@ -4,7 +4,6 @@
 #endif
 #include "support.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
 enum { TENSORS = 6, BYTES = 100 };
@@ -54,22 +53,11 @@ static void check_saved(const char *folder, unsigned char value, size_t shards) 
     tenmap_close(m);
 }
 
-static size_t files_in(const char *folder) {
-    DIR *dir = opendir(folder);
-    size_t count = 0;
-    const struct dirent *e;
-    while (dir && (e = readdir(dir)))
-        count += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-    if (dir)
-        closedir(dir);
-    return count;
-}
-
 static void a_first_save_has_plain_names(void **state) {
     must_save(*state, 1, 250, 0);
     check_saved(*state, 1, 3);
     assert_int_equal(access(in_folder(state, "model-00001-of-00003.safetensors"), F_OK), 0);
-    assert_int_equal(files_in(*state), 4);
+    assert_int_equal(count_names(*state), 4);
     bytes index = read_whole(in_folder(state, "model.safetensors.index.json"));
     const char *start = "{\n  \"metadata\": {\n    \"total_size\": 600\n  },\n  \"weight_map\": {\n"
                         "    \"t\\\"0\": \"model-00001-of-00003.safetensors\",\n";
@@ -86,7 +74,7 @@ static void every_change_of_shape_replaces_the_model(void **state) {
     for (size_t i = 0; i < COUNT(steps); i++) {
         must_save(*state, (unsigned char)(i + 1), steps[i].most, 0);
         check_saved(*state, (unsigned char)(i + 1), steps[i].shards);
-        assert_int_equal(files_in(*state), steps[i].files);
+        assert_int_equal(count_names(*state), steps[i].files);
     }
 }
 
@@ -98,11 +86,11 @@ static void orphans_go_and_strangers_stay(void **state) {
     write_text(in_folder(state, "config.json"), "stranger");
     must_save(*state, 2, 250, 0);
     check_saved(*state, 2, 3);
-    assert_int_equal(files_in(*state), 6);
+    assert_int_equal(count_names(*state), 6);
     assert_int_equal(access(in_folder(state, "model-card.safetensors"), F_OK), 0);
     must_save(*state, 3, 250, TENMAP_SAVE_KEEP_OLD);
     check_saved(*state, 3, 3);
-    assert_int_equal(files_in(*state), 9);
+    assert_int_equal(count_names(*state), 9);
 }
 
 /* Loading from the folder that is saved into: the model that is open keeps its files. */
@@ -164,7 +152,7 @@ static void refusals_leave_the_folder_as_it_was(void **state) {
                      TENMAP_ERR_NOT_FOUND);
     assert_int_equal(tenmap_save_sharded(NULL, sources, TENSORS, NULL, NULL), TENMAP_ERR_ARGUMENT);
     check_saved(*state, 1, 1);
-    assert_int_equal(files_in(*state), 1);
+    assert_int_equal(count_names(*state), 1);
 }
 
 int main(void) {

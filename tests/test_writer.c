@@ -47,17 +47,6 @@ static void refused(tenmap_status got, const tenmap_error *error, tenmap_status 
     check_error(error, status);
 }
 
-static size_t entries(const char *folder) {
-    DIR *dir = opendir(folder);
-    size_t count = 0;
-    const struct dirent *e;
-    while (dir && (e = readdir(dir)))
-        count += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-    if (dir)
-        closedir(dir);
-    return count;
-}
-
 /* A small model whose only tensor "t" holds one byte, to be told from another. */
 static void write_byte_model(const char *path, unsigned char value) {
     tenmap_writer *w = must_create(path, NULL);
@@ -152,7 +141,7 @@ static void bad_options_are_refused(void **state) {
     refused(tenmap_writer_create(*state, NULL, &w, &error), &error, TENMAP_ERR_IO, "folder");
     refused(tenmap_writer_create(in_folder(state, "no/m"), NULL, &w, &error), &error,
             TENMAP_ERR_NOT_FOUND, "no such file or folder");
-    assert_int_equal(entries(*state), 0);
+    assert_int_equal(count_names(*state), 0);
     tenmap_writer_abort(NULL);
 }
 
@@ -212,7 +201,7 @@ static void writes_are_refused_with_a_sentence(void **state) {
     refused(tenmap_writer_commit(w, &e), &e, TENMAP_ERR_ARGUMENT,
             "6 bytes of 2 tensors were never written: \"t\", \"u\"");
     assert_int_equal(byte_of_model(path), 7);
-    assert_int_equal(entries(*state), 1);
+    assert_int_equal(count_names(*state), 1);
 }
 
 static void a_header_over_the_limit_is_refused(void **state) {
@@ -226,7 +215,7 @@ static void a_header_over_the_limit_is_refused(void **state) {
     assert_int_equal(tenmap_writer_metadata(w, "k", 1, value, LARGE, &e), TENMAP_OK);
     free(value);
     refused(tenmap_writer_commit(w, &e), &e, TENMAP_ERR_LIMIT, "over the 100000000");
-    assert_int_equal(entries(*state), 0);
+    assert_int_equal(count_names(*state), 0);
 }
 
 static void an_empty_model_is_a_model(void **state) {
@@ -241,9 +230,9 @@ static void abort_leaves_no_trace(void **state) {
     tenmap_writer *w = must_create(in_folder(state, "m.safetensors"), NULL);
     must_add(w, "t", TENMAP_U8, 1);
     must_write(w, 0, 0, "x", 1);
-    assert_int_equal(entries(*state), 1);
+    assert_int_equal(count_names(*state), 1);
     tenmap_writer_abort(w);
-    assert_int_equal(entries(*state), 0);
+    assert_int_equal(count_names(*state), 0);
 }
 
 static mode_t mode_of(const char *path) {
@@ -322,14 +311,14 @@ static void stale_temporaries_are_removed_and_live_ones_kept(void **state) {
     write_text(in_folder(state, ".m.safetensors.tenmap-0123456789abcde.tmp"), "not ours");
     write_text(in_folder(state, ".n.safetensors.tenmap-0123456789abcdef.tmp"), "another path's");
     tenmap_writer *live = must_create(path, NULL);
-    assert_int_equal(entries(*state), 3);
+    assert_int_equal(count_names(*state), 3);
     write_byte_model(path, 1);
-    assert_int_equal(entries(*state), 4); /* the live one is still there */
+    assert_int_equal(count_names(*state), 4); /* the live one is still there */
     must_add(live, "t", TENMAP_U8, 1);
     must_write(live, 0, 0, "\5", 1);
     must_commit(live);
     assert_int_equal(byte_of_model(path), 5);
-    assert_int_equal(entries(*state), 3);
+    assert_int_equal(count_names(*state), 3);
 }
 
 static void long_names_and_changed_folders_work(void **state) {
