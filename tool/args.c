@@ -209,7 +209,8 @@ static int take_all(scan *s) {
     for (s->at = 1; s->at < s->argc; s->at++) {
         char *given = s->argv[s->at];
         int status = EXIT_FINE;
-        if (operands_only || given[0] != '-' || !given[1])
+        bool number = given[0] == '-' && given[1] >= '0' && given[1] <= '9';
+        if (operands_only || number || given[0] != '-' || !given[1])
             s->call.operands[s->call.operand_count++] = given;
         else if (strcmp(given, "--") == 0)
             operands_only = true;

@@ -117,6 +117,11 @@ void json_uint(uint64_t number) {
     fwrite(digits + n, 1, sizeof digits - n, stdout);
 }
 
+void json_int(int64_t number) {
+    separate();
+    printf("%" PRId64, number);
+}
+
 void json_real(double number) {
     char digits[40];
     if (!isfinite(number)) {

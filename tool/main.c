@@ -5,10 +5,12 @@
 #include "command.h"
 #include "suggest.h"
 
+extern const command cmd_get;
 extern const command cmd_ls;
 
 const command *const commands[] = {
     &cmd_ls,
+    &cmd_get,
     NULL,
 };
 
