@@ -6,13 +6,20 @@
 #include "suggest.h"
 
 extern const command cmd_get;
+extern const command cmd_info;
 extern const command cmd_ls;
+extern const command cmd_meta;
 
+/* In the order of help and manual: looking, changing, the tool itself. */
+/* clang-format off */
 const command *const commands[] = {
     &cmd_ls,
+    &cmd_info,
     &cmd_get,
+    &cmd_meta,
     NULL,
 };
+/* clang-format on */
 
 static const command *find_command(const char *name) {
     for (const command *const *c = commands; *c; c++)
