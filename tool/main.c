@@ -5,9 +5,11 @@
 #include "command.h"
 #include "suggest.h"
 
+extern const command cmd_completion;
 extern const command cmd_get;
 extern const command cmd_info;
 extern const command cmd_ls;
+extern const command cmd_manual;
 extern const command cmd_meta;
 
 /* In the order of help and manual: looking, changing, the tool itself. */
@@ -17,6 +19,8 @@ const command *const commands[] = {
     &cmd_info,
     &cmd_get,
     &cmd_meta,
+    &cmd_completion,
+    &cmd_manual,
     NULL,
 };
 /* clang-format on */
