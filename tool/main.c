@@ -39,6 +39,8 @@ static int unknown_command(const char *given) {
             suggest(&best, given, strlen(given), (*c)->name, strlen((*c)->name));
     if (best.word)
         return fail(EXIT_USAGE, "there is no command '%s'; did you mean '%s'?", given, best.word);
+    if (*given == '-')
+        return fail(EXIT_USAGE, "options come after the command: tenmap COMMAND %s", given);
     if (strchr(given, '.') || strchr(given, '/'))
         return fail(EXIT_USAGE, "'%s' is no command; to look into a model: tenmap info %s", given,
                     given);

@@ -85,8 +85,7 @@ void text_add_bar(text *t, double share, size_t columns);
 
 /*
  * A table: cells are added row by row, then it is printed with columns as wide as they need. Where
- * stdout is a terminal that is too narrow, the one column marked `shrinks` is shortened in the
- * middle.
+ * stdout is a terminal that is too narrow, the one column marked `shrinks` is shortened.
  */
 typedef struct column {
     const char *title;

@@ -4,6 +4,7 @@ t lss small.safetensors
 t small.safetensors
 t help nosuch
 t --nosuch
+t --color never ls small.safetensors
 # A version of three numbers and the CPU path, whatever they are.
 "$tool" --version | sed 's/[0-9][0-9]*\.[0-9][0-9]*\.[0-9][0-9]* (.*)/X.Y.Z (PATH)/'
 "$tool" help | sed -n 1,6p
