@@ -4,6 +4,7 @@
 
 #include "command.h"
 #include "json_out.h"
+#include "metadata.h"
 #include "print.h"
 #include "select.h"
 #include "tree.h"
@@ -46,17 +47,7 @@ static const example ls_examples[] = {
 };
 
 static const char *file_name(const tenmap_tensor *t) {
-    const char *path = tenmap_shard_at(t->model, t->shard)->path;
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* The largest power of two that divides where the data is, as people know them: up to 4096. */
-static uint64_t alignment_of(uint64_t offset) {
-    uint64_t power = 1;
-    while (power < 4096 && offset % (2 * power) == 0)
-        power *= 2;
-    return power;
+    return base_name(tenmap_shard_at(t->model, t->shard)->path);
 }
 
 static int by_size(const void *a, const void *b) {

@@ -60,39 +60,46 @@ void json_close(void) {
         putchar_unlocked('\n');
 }
 
-static void put_escape(uint32_t point) {
+static void add_escape(text *t, uint32_t point) {
     static const char shorts[] = "btn?fr";
     if (point == '"' || point == '\\')
-        printf("\\%c", (char)point);
+        text_addf(t, "\\%c", (char)point);
     else if (point >= 8 && point <= 13 && point != 11)
-        printf("\\%c", shorts[point - 8]);
+        text_addf(t, "\\%c", shorts[point - 8]);
     else if (point < 0x10000)
-        printf("\\u%04" PRIx32, point);
+        text_addf(t, "\\u%04" PRIx32, point);
     else
-        printf("\\u%04" PRIx32 "\\u%04" PRIx32, 0xd800 + ((point - 0x10000) >> 10),
-               0xdc00 + ((point - 0x10000) & 0x3ff));
+        text_addf(t, "\\u%04" PRIx32 "\\u%04" PRIx32, 0xd800 + ((point - 0x10000) >> 10),
+                  0xdc00 + ((point - 0x10000) & 0x3ff));
 }
 
 /* What a terminal might obey is escaped here too: JSON is often looked at. */
-static void put_string(const char *bytes, size_t len) {
+void text_add_json(text *t, const char *bytes, size_t len) {
     const unsigned char *s = (const unsigned char *)bytes;
-    putchar_unlocked('"');
+    text_add(t, "\"", 1);
     for (size_t i = 0, n; i < len; i += n) {
         uint32_t point;
         for (n = 0; i + n < len && s[i + n] >= 0x20 && s[i + n] < 0x7f && s[i + n] != '"' &&
                     s[i + n] != '\\';)
             n++;
-        fwrite(bytes + i, 1, n, stdout);
+        text_add(t, bytes + i, n);
         if (n)
             continue;
         n = decode_point(s + i, len - i, &point);
         if (!n || unsafe_point(point) || point == '"' || point == '\\')
-            put_escape(n ? point : 0xfffd);
+            add_escape(t, n ? point : 0xfffd);
         else
-            fwrite(bytes + i, 1, n, stdout);
+            text_add(t, bytes + i, n);
         n += !n;
     }
-    putchar_unlocked('"');
+    text_add(t, "\"", 1);
+}
+
+static void put_string(const char *bytes, size_t len) {
+    static text scratch;
+    text_clear(&scratch);
+    text_add_json(&scratch, bytes, len);
+    fwrite(scratch.bytes, 1, scratch.len, stdout);
 }
 
 void json_key(const char *key) {

@@ -6,12 +6,12 @@
 #include "suggest.h"
 
 extern const command cmd_get;
+extern const command cmd_info;
 extern const command cmd_ls;
+extern const command cmd_meta;
 
 const command *const commands[] = {
-    &cmd_ls,
-    &cmd_get,
-    NULL,
+    &cmd_ls, &cmd_info, &cmd_get, &cmd_meta, NULL,
 };
 
 static const command *find_command(const char *name) {

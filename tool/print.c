@@ -171,6 +171,40 @@ void text_add_field(text *t, const char *bytes, size_t len) {
     add_escaped(t, bytes, len, "\\\\\tt\nn\rr");
 }
 
+void text_add_short(text *t, const char *bytes, size_t len, size_t columns) {
+    size_t taken = 0, used = 0, start = t->len;
+    text_add(t, "", 0);
+    while (taken < len && (!columns || used <= columns)) {
+        uint32_t point;
+        size_t n = decode_point((const unsigned char *)bytes + taken, len - taken, &point);
+        size_t before = t->len;
+        n += !n;
+        text_add_safe(t, bytes + taken, n);
+        used += text_columns(t->bytes + before, t->len - before);
+        if (columns && used > columns) {
+            t->len = before;
+            break;
+        }
+        taken += n;
+    }
+    t->bytes[t->len] = '\0';
+    if (taken == len)
+        return;
+    text_add(t, t->len > start ? "… (" : "(", t->len > start ? strlen("… (") : 1);
+    text_add_bytes(t, len);
+    text_add(t, ")", 1);
+}
+
+void text_add_bar(text *t, double share, size_t columns) {
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    size_t parts = (size_t)(share * (double)columns * 8 + 0.5);
+    if (parts == 0 && share > 0)
+        parts = 1;
+    for (size_t i = 0; i < parts / 8; i++)
+        text_add(t, "█", strlen("█"));
+    text_add(t, eighths[parts % 8], strlen(eighths[parts % 8]));
+}
+
 void text_clear(text *t) {
     t->len = 0;
     if (t->bytes)

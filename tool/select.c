@@ -211,3 +211,10 @@ static int compare_tensors(const void *a, const void *b) {
 void selection_sort_natural(selection *s) {
     qsort(s->tensors, s->count, sizeof *s->tensors, compare_tensors);
 }
+
+uint64_t alignment_of(uint64_t offset) {
+    uint64_t power = 1;
+    while (power < 4096 && offset % (2 * power) == 0)
+        power *= 2;
+    return power;
+}

@@ -30,7 +30,7 @@ static size_t edit_distance(const char *a, size_t n, const char *b, size_t m) {
 }
 
 void suggest(suggestion *best, const char *given, size_t given_len, const char *word, size_t len) {
-    size_t near_enough = given_len < 3 ? 1 : given_len < 6 ? 2 : 3;
+    size_t near_enough = given_len < 5 ? 1 : given_len < 7 ? 2 : 3;
     size_t gap = len > given_len ? len - given_len : given_len - len;
     if (len > LONGEST || given_len > LONGEST)
         return;
