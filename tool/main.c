@@ -4,10 +4,24 @@
 
 #include "command.h"
 
+extern const command cmd_convert;
+extern const command cmd_drop;
+extern const command cmd_extract;
 extern const command cmd_ls;
+extern const command cmd_merge;
+extern const command cmd_realign;
+extern const command cmd_rename;
+extern const command cmd_split;
 
 const command *const commands[] = {
     &cmd_ls,
+    &cmd_convert,
+    &cmd_rename,
+    &cmd_extract,
+    &cmd_drop,
+    &cmd_merge,
+    &cmd_split,
+    &cmd_realign,
     NULL,
 };
 
