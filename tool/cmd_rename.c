@@ -127,7 +127,9 @@ static bool substitute(const substitution *s, const char *name, text *to) {
         name += match[0].rm_eo;
         bool at_end = !*name;
         if (empty && *name)
-            text_add(to, name++, 1);
+            do /* a character, not a byte */
+                text_add(to, name++, 1);
+            while (((unsigned char)*name & 0xc0) == 0x80);
         if (!s->everywhere || at_end)
             break;
         behind = !empty;

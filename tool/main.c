@@ -7,6 +7,7 @@
 extern const command cmd_convert;
 extern const command cmd_drop;
 extern const command cmd_extract;
+extern const command cmd_hash;
 extern const command cmd_ls;
 extern const command cmd_merge;
 extern const command cmd_realign;
@@ -22,6 +23,7 @@ const command *const commands[] = {
     &cmd_merge,
     &cmd_split,
     &cmd_realign,
+    &cmd_hash,
     NULL,
 };
 
