@@ -5,13 +5,31 @@
 #include "command.h"
 #include "suggest.h"
 
+extern const command cmd_convert;
+extern const command cmd_extract;
 extern const command cmd_get;
+extern const command cmd_hash;
 extern const command cmd_info;
 extern const command cmd_ls;
+extern const command cmd_merge;
 extern const command cmd_meta;
+extern const command cmd_realign;
+extern const command cmd_rename;
+extern const command cmd_split;
 
 const command *const commands[] = {
-    &cmd_ls, &cmd_info, &cmd_get, &cmd_meta, NULL,
+    &cmd_ls,
+    &cmd_info,
+    &cmd_get,
+    &cmd_convert,
+    &cmd_rename,
+    &cmd_extract,
+    &cmd_merge,
+    &cmd_split,
+    &cmd_realign,
+    &cmd_meta,
+    &cmd_hash,
+    NULL,
 };
 
 static const command *find_command(const char *name) {
