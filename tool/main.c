@@ -6,6 +6,7 @@
 #include "suggest.h"
 
 extern const command cmd_convert;
+extern const command cmd_drop;
 extern const command cmd_extract;
 extern const command cmd_get;
 extern const command cmd_hash;
@@ -24,6 +25,7 @@ const command *const commands[] = {
     &cmd_convert,
     &cmd_rename,
     &cmd_extract,
+    &cmd_drop,
     &cmd_merge,
     &cmd_split,
     &cmd_realign,
