@@ -572,6 +572,44 @@ TENMAP_API tenmap_status tenmap_writer_write(tenmap_writer *writer, size_t id, u
 TENMAP_API tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id,
                                             const tenmap_tensor *tensor, uint32_t flags,
                                             tenmap_error *error);
+
+/* Where the bytes of a tensor to be written come from. */
+typedef struct tenmap_source {
+    const tenmap_tensor *tensor; /* of an open model; NULL: data is used, and all fields count */
+    const char *name;            /* NULL: the tensor's own */
+    size_t name_len;             /* or TENMAP_CSTR */
+    const uint64_t *shape;       /* with a tensor, NULL means its own */
+    uint32_t rank;
+    tenmap_dtype dtype; /* TENMAP_AS_STORED: the tensor's own; else it is converted */
+    const void *data;   /* all of it, in file order (little-endian) */
+    uint32_t flags;     /* TENMAP_CONVERT_* */
+    uint32_t reserved;
+} tenmap_source;
+
+/* How many tensors are copied. Start from TENMAP_COPY_OPTIONS_INIT. */
+typedef struct tenmap_copy_options {
+    size_t struct_size;
+    uint32_t threads; /* 0: the library decides; at most 64 are used, the caller's among them */
+    uint32_t flags;   /* 0 */
+    /* On the caller's thread, every few MiB, in bytes of the sources. Anything but 0 cancels. */
+    int (*progress)(void *ctx, uint64_t done, uint64_t total);
+    void *ctx;
+} tenmap_copy_options;
+
+#define TENMAP_COPY_OPTIONS_INIT                                                                   \
+    { sizeof(tenmap_copy_options), 0, 0, NULL, NULL }
+
+/*
+ * Source i becomes tensor i of the writer, for all n, on several threads, in memory of a few MiB. Of
+ * a source only tensor, data and flags count here: the rest was declared. All sources are checked
+ * before a byte is written; error.index says which failed. After a failure or a cancel
+ * (TENMAP_ERR_CANCELLED) no thread is left, and the writer can only be aborted.
+ */
+TENMAP_API tenmap_status tenmap_writer_copy_list(tenmap_writer *writer,
+                                                 const tenmap_source *sources, size_t n,
+                                                 const tenmap_copy_options *options,
+                                                 tenmap_error *error);
+
 /*
  * All or nothing; frees the writer in either case. Refused while bytes are missing. "Replaced,
  * durability unknown" in the message: the file is there, but its folder could not be synced.
@@ -626,19 +664,12 @@ TENMAP_API tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags
  * larger than max_shard_bytes, then the index; what fits into one file becomes model.safetensors.
  * Over an existing model, a rename is the one moment of change, and the old files go after it.
  */
-typedef struct tenmap_source {
-    const tenmap_tensor *tensor; /* of an open model; NULL: data is used, and all fields count */
-    const char *name;            /* NULL: the tensor's own */
-    size_t name_len;             /* or TENMAP_CSTR */
-    const uint64_t *shape;       /* with a tensor, NULL means its own */
-    uint32_t rank;
-    tenmap_dtype dtype; /* TENMAP_AS_STORED: the tensor's own; else it is converted */
-    const void *data;   /* all of it, in file order (little-endian) */
-    uint32_t flags;     /* TENMAP_CONVERT_* */
-    uint32_t reserved;
-} tenmap_source;
 
-enum { TENMAP_SAVE_KEEP_OLD = 1 }; /* tenmap_save_options.flags: old shards stay */
+/* tenmap_save_options.flags */
+enum {
+    TENMAP_SAVE_KEEP_OLD = 1,  /* old shards stay */
+    TENMAP_SAVE_KEEP_ORDER = 2 /* as TENMAP_WRITER_KEEP_ORDER, in each shard */
+};
 
 typedef struct tenmap_save_options {
     size_t struct_size;
@@ -647,15 +678,110 @@ typedef struct tenmap_save_options {
     uint32_t flags, reserved;
     const tenmap_edit *metadata; /* pairs for every shard */
     size_t metadata_count;
+    const tenmap_copy_options *copy; /* threads, progress over all shards; NULL: defaults */
 } tenmap_save_options;
 
 #define TENMAP_SAVE_OPTIONS_INIT                                                                   \
-    { sizeof(tenmap_save_options), 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(tenmap_save_options), 0, 0, 0, 0, 0, NULL, 0, NULL }
 
 /* A call that fails before the rename leaves the folder as it was. */
 TENMAP_API tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sources,
                                              size_t n, const tenmap_save_options *options,
                                              tenmap_error *error);
+
+/*
+ * Check
+ *
+ * What tenmap_open decides, with all its reasons and everything that is merely odd.
+ */
+
+/* tenmap_finding.severity */
+enum {
+    TENMAP_FINDING_NOTE = 1,    /* allowed, and worth knowing */
+    TENMAP_FINDING_WARNING = 2, /* opens, but something is likely not as it was meant */
+    TENMAP_FINDING_ERROR = 3    /* tenmap_open refuses the model with these options */
+};
+
+/*
+ * tenmap_finding.code: what kind of finding. Values never change; new ones are appended. Errors, but
+ * for those that options.flags allow, which are warnings then:
+ */
+enum {
+    TENMAP_FOUND_UNREADABLE = 1,      /* a shard that the system does not let us read */
+    TENMAP_FOUND_MISSING_SHARD = 2,   /* one for all together, then one for each */
+    TENMAP_FOUND_FOREIGN = 3,         /* not a SafeTensors file: a Git LFS pointer, a zip, ... */
+    TENMAP_FOUND_LIMIT = 4,           /* max_header_bytes, the most shards, the most tensors */
+    TENMAP_FOUND_TRUNCATED = 5,       /* the file is shorter than its header says */
+    TENMAP_FOUND_JSON = 6,            /* not UTF-8, not JSON; ends the check of that header */
+    TENMAP_FOUND_ENTRY = 7,           /* an entry that is not dtype, shape and data_offsets */
+    TENMAP_FOUND_METADATA = 8,        /* not an object of strings, or there twice */
+    TENMAP_FOUND_DTYPE = 9,           /* an unknown one */
+    TENMAP_FOUND_DUPLICATE_NAME = 10, /* of a tensor, in a header or in the index */
+    TENMAP_FOUND_DUPLICATE_KEY = 11,  /* in __metadata__ */
+    TENMAP_FOUND_OFFSETS = 12,        /* data_offsets that end before they begin */
+    TENMAP_FOUND_OVERLAP = 13,
+    TENMAP_FOUND_HOLE = 14,
+    TENMAP_FOUND_OVERFLOW = 15,     /* a size that 64 bits do not hold */
+    TENMAP_FOUND_PART_OF_BYTE = 16, /* 4- or 6-bit elements that end inside a byte */
+    TENMAP_FOUND_SIZE = 17,         /* data_offsets and shape do not agree */
+    TENMAP_FOUND_TRAILING = 18,     /* bytes after the last tensor */
+    TENMAP_FOUND_INCOMPLETE = 19,   /* a tensor that a truncated file has not, or not all of */
+    TENMAP_FOUND_INDEX = 20,        /* not JSON, or no weight_map */
+    TENMAP_FOUND_SHARD_NAME = 21,   /* a shard that would lie outside of the index's folder */
+    /* Listed in a shard that lacks it (an error); in another shard than the index says (a warning). */
+    TENMAP_FOUND_NOT_IN_SHARD = 22,
+    /* Oddities: warnings, or notes where nothing can come of it. */
+    TENMAP_FOUND_NOT_LISTED = 23,    /* in a shard, but not in the index */
+    TENMAP_FOUND_IN_TWO_SHARDS = 24, /* an error where no index says which one counts */
+    TENMAP_FOUND_EXTRA_SHARD = 25,   /* a numbered file beside the index that it does not name */
+    TENMAP_FOUND_TOTAL_SIZE = 26,    /* the index's: missing (a note), or wrong */
+    TENMAP_FOUND_MISALIGNED = 27,    /* a tensor that cannot be used in place */
+    TENMAP_FOUND_DATA_START = 28,    /* the data does not begin at a multiple of 8 */
+    TENMAP_FOUND_WHITE_SPACE = 29,   /* around or inside the header's JSON */
+    TENMAP_FOUND_SLACK = 30,         /* a header that is longer than it need be */
+    TENMAP_FOUND_ORDER = 31,         /* the header's order is not that of the data */
+    TENMAP_FOUND_UNKNOWN_FIELD = 32, /* in a tensor's entry */
+    TENMAP_FOUND_NO_FORMAT = 33,     /* no "format" in the metadata */
+    TENMAP_FOUND_EMPTY_TENSOR = 34,
+    TENMAP_FOUND_NO_TENSORS = 35,
+    TENMAP_FOUND_NAME = 36,            /* empty, a control character, outer spaces, __x__ */
+    TENMAP_FOUND_INTERRUPTED_EDIT = 37 /* the record of one lies beside the file */
+};
+
+/* tenmap_finding.shard of what concerns the index, the folder or the model as a whole. */
+#define TENMAP_NO_SHARD ((uint32_t)-1)
+
+/* One finding. It and its strings live until the callback returns. */
+typedef struct tenmap_finding {
+    uint32_t severity;   /* TENMAP_FINDING_* */
+    uint32_t code;       /* TENMAP_FOUND_* */
+    uint32_t shard;      /* by file name, missing ones counted; 0 for a single file */
+    uint32_t reserved;   /* 0 */
+    uint64_t offset;     /* in that file, where one applies; else 0 */
+    const char *tensor;  /* its name, NUL-terminated, where one applies; else NULL */
+    const char *message; /* a sentence, as in tenmap_error: it names the file and the tensor */
+} tenmap_finding;
+
+/*
+ * Calls `found` with everything that is wrong or odd about what `path` holds, on the caller's
+ * thread, in the order in which it is met. If tenmap_open refuses the model with these options,
+ * there is at least one error, and the first is tenmap_open's; if it opens, there is none. (Limits
+ * of the process, its descriptors and its address space, are not looked at.) After a broken rule
+ * the check goes on with the next tensor and the next shard; only text that is not JSON ends it for
+ * that file. Of each code and severity the first 32 come one by one; in the end one finding says how
+ * many more there were.
+ *
+ * TENMAP_OK if the check could be carried out, whatever it found. Otherwise, as with a path that
+ * does not exist or a folder without one model in it, the error says why; findings may have come
+ * before it. Reads headers only, no tensor data; time and memory are linear in them (but for a sort
+ * where tensors are out of order). options.backend and threads do not matter.
+ */
+TENMAP_API tenmap_status tenmap_check(const char *path, const tenmap_options *options,
+                                      void (*found)(void *ctx, const tenmap_finding *finding),
+                                      void *ctx, tenmap_error *error);
+
+/* "hole" for TENMAP_FOUND_HOLE, for machines; "unknown" for a value that is none. Static. */
+TENMAP_API const char *tenmap_found_name(uint32_t code);
 
 /*
  * Names and numbers

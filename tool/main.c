@@ -6,11 +6,19 @@
 #include "suggest.h"
 
 extern const command cmd_completion;
+extern const command cmd_convert;
+extern const command cmd_drop;
+extern const command cmd_extract;
 extern const command cmd_get;
+extern const command cmd_hash;
 extern const command cmd_info;
 extern const command cmd_ls;
 extern const command cmd_manual;
+extern const command cmd_merge;
 extern const command cmd_meta;
+extern const command cmd_realign;
+extern const command cmd_rename;
+extern const command cmd_split;
 
 /* In the order of help and manual: looking, changing, the tool itself. */
 /* clang-format off */
@@ -19,6 +27,14 @@ const command *const commands[] = {
     &cmd_info,
     &cmd_get,
     &cmd_meta,
+    &cmd_convert,
+    &cmd_rename,
+    &cmd_extract,
+    &cmd_drop,
+    &cmd_merge,
+    &cmd_split,
+    &cmd_realign,
+    &cmd_hash,
     &cmd_completion,
     &cmd_manual,
     NULL,
