@@ -343,7 +343,7 @@ static tenmap_status open_bare(tenmap_model *model, const char *shown,
     return open_single(model, options, start, len, error);
 }
 
-/* What the three ways of opening share: arguments in, a model or nothing out. */
+/* What the three ways of opening share: arguments in, a model or nothing (NULL) out. */
 static tenmap_status begin_open(const tenmap_options *given, tenmap_options *options,
                                 tenmap_model **model, tenmap_model **out, tenmap_error *error) {
     if (!out)
@@ -373,9 +373,9 @@ static tenmap_status end_open(tenmap_model *model, tenmap_status status, tenmap_
 tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_model **out,
                           tenmap_error *error) {
     tenmap_options options;
-    tenmap_model *model;
+    tenmap_model *model = NULL;
     tenmap_status status = begin_open(given, &options, &model, out, error);
-    if (status != TENMAP_OK)
+    if (!model)
         return status;
     if (!path)
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
@@ -387,9 +387,9 @@ tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_
 tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model **out,
                              tenmap_error *error) {
     tenmap_options options;
-    tenmap_model *model;
+    tenmap_model *model = NULL;
     tenmap_status status = begin_open(given, &options, &model, out, error);
-    if (status != TENMAP_OK)
+    if (!model)
         return status;
     int failed = fd < 0 ? EBADF : tmi_file_dup(&model->shards[0].file, fd);
     if (fd < 0)
@@ -404,9 +404,9 @@ tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model *
 tenmap_status tenmap_open_memory(const void *bytes, size_t size, const tenmap_options *given,
                                  tenmap_model **out, tenmap_error *error) {
     tenmap_options options;
-    tenmap_model *model;
+    tenmap_model *model = NULL;
     tenmap_status status = begin_open(given, &options, &model, out, error);
-    if (status != TENMAP_OK)
+    if (!model)
         return status;
     if (!bytes) {
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the address of the bytes is NULL");

@@ -118,7 +118,8 @@ static tenmap_status note_old_index(saving *s) {
     if (there && tmi_shard_read_text(&shard, 0, length, &text, NULL) == TENMAP_OK &&
         tmi_index_parse(&index, &place, text, length, NULL) == TENMAP_OK) {
         for (size_t i = 0; i < index.file_count; i++)
-            if (!is_shard_name(index.files[i].name) && strcmp(index.files[i].name, single_name))
+            if (!is_shard_name(index.files[i].name) &&
+                strcmp(index.files[i].name, single_name) != 0)
                 (void)note_old(s, index.files[i].name, index.files[i].name_len);
         tmi_index_free(&index);
     }
@@ -411,7 +412,7 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
                                   const tenmap_save_options *given, tenmap_error *error) {
     static const tmi_options_kind kind = {"tenmap_save_options", "TENMAP_SAVE_OPTIONS_INIT",
                                           sizeof(tenmap_save_options), sizeof(tenmap_save_options)};
-    tenmap_error own;
+    tenmap_error own = {.status = TENMAP_OK};
     if (!folder || (n && !sources))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
                         folder ? "sources are" : "folder is");
