@@ -88,6 +88,7 @@ static void open_shard_job(void *ctx, size_t i) {
     if (failed) {
         job->status = tmi_fail_os(&job->error, failed, "%s: cannot open the shard",
                                   tmi_quote_path(job->shard.path).text);
+        job->error.shard = (uint32_t)i;
         return;
     }
     job->status = tmi_shard_start(&job->shard, all->options, start, &len, &job->error);
@@ -127,6 +128,25 @@ static tenmap_status fail_missing(const shard_jobs *all, tenmap_error *error) {
     return TENMAP_ERR_NOT_FOUND;
 }
 
+/* A shard keeps its descriptor while the model is open, so the process must be allowed as many. */
+static tenmap_status fail_descriptors(const shard_jobs *all, const tenmap_error *why,
+                                      tenmap_error *error) {
+    size_t opened = 0;
+    for (size_t i = 0; i < all->count; i++)
+        opened += all->jobs[i].error.os_error != EMFILE;
+    tmi_fail(error, TENMAP_ERR_LIMIT,
+             "%s: the model keeps one file open for each of its %llu shards, but this process may "
+             "open no more after %llu of them: raise its limit of open files (ulimit -n, "
+             "RLIMIT_NOFILE) by at least %llu",
+             tmi_quote_path(all->asked_by).text, (ull)all->count, (ull)opened,
+             (ull)(all->count - opened));
+    if (error) {
+        error->os_error = why->os_error;
+        error->shard = why->shard;
+    }
+    return TENMAP_ERR_LIMIT;
+}
+
 /* Missing shards first, all of them at once; then the first shard that did not open. */
 static tenmap_status judge_shards(const shard_jobs *all, tenmap_error *error) {
     for (size_t i = 0; i < all->count; i++)
@@ -134,6 +154,8 @@ static tenmap_status judge_shards(const shard_jobs *all, tenmap_error *error) {
             return fail_missing(all, error);
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].status != TENMAP_OK && !is_missing(&all->jobs[i])) {
+            if (all->jobs[i].error.os_error == EMFILE)
+                return fail_descriptors(all, &all->jobs[i].error, error);
             if (error)
                 *error = all->jobs[i].error;
             return all->jobs[i].status;
