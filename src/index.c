@@ -55,10 +55,10 @@ static bool fail_index_memory(index_parser *p, uint64_t bytes) {
     return false;
 }
 
-/* One part of a path: not empty, not "." or "..". */
+/* One part of a path: not empty, not "." or "..", and not a device or the like of this system. */
 static bool is_plain_part(const char *part, size_t len) {
     return len > 0 && !(len == 1 && part[0] == '.') &&
-           !(len == 2 && part[0] == '.' && part[1] == '.');
+           !(len == 2 && part[0] == '.' && part[1] == '.') && tmi_names_a_file(part, len);
 }
 
 /* A shard's name must not lead out of the index's folder, on any system. */
