@@ -399,3 +399,9 @@ void tmi_choice_free(tmi_choice *choice) {
     free(choice->names);
     *choice = (tmi_choice){.count = 0};
 }
+
+bool tmi_is_numbered_name(const char *name) {
+    bool unused;
+    candidate c = {.name = (char *)(uintptr_t)name};
+    return classify_name(&c, &unused) && c.kind == CANDIDATE_NUMBERED && !c.second_choice;
+}

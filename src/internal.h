@@ -7,6 +7,8 @@
  *     transfer -> shard; load -> parallel
  *     residency -> prefetch -> shard
  *     writer, copy, edit, save -> layout, record -> file_write (see write.h)
+ *     check -> model, header, index -> oddities -> report (only where a report is wanted)
+ *     measure -> transfer, parallel, kernels
  *     all   -> error, memory, file
  *
  * Names with external linkage start with tmi_; everything else is static. No two files use the same
@@ -324,6 +326,44 @@ tenmap_dtype tmi_dtype_find(const char *name, size_t len);
  */
 const char *tmi_foreign(const unsigned char *start, size_t len, uint64_t size, bool *show);
 
+/* report.c: what a check finds. */
+
+enum { TMI_FOUND_COUNT = TENMAP_FOUND_INTERRUPTED_EDIT + 1, TMI_SEVERITY_COUNT = 4 };
+
+/*
+ * Findings on their way to the caller of tenmap_check: so many of a kind as they are, the rest
+ * counted. For one thread.
+ */
+typedef struct tmi_report {
+    void (*found)(void *ctx, const tenmap_finding *finding);
+    void *ctx;
+    uint32_t flags;  /* TENMAP_OPEN_*: what a lenient or partial open allows is no error */
+    uint64_t errors; /* so far */
+    uint64_t counts[TMI_SEVERITY_COUNT][TMI_FOUND_COUNT];
+} tmi_report;
+
+/* Whether there were enough of this kind before this one, which is then counted. */
+bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code);
+/* Hands on one finding; the sentence and the offset are those of *said. */
+void tmi_report_say(tmi_report *report, uint32_t severity, uint32_t code, uint32_t shard,
+                    const char *tensor, const tenmap_error *said);
+/* A failure that keeps a model from being opened, unless report->flags allow it. */
+void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard, const char *tensor,
+                        const tenmap_error *error);
+/* Says how many more there were of each kind. */
+void tmi_report_end(tmi_report *report);
+
+/* An oddity: a sentence of its own, made only if it is wanted. */
+#define TMI_REPORT(report, severity, code, shard, offset, tensor, ...)                             \
+    do {                                                                                           \
+        tenmap_error said_;                                                                        \
+        if (!tmi_report_full(report, TENMAP_FINDING_##severity, TENMAP_FOUND_##code)) {            \
+            tmi_fail_at(&said_, TENMAP_OK, shard, offset, __VA_ARGS__);                            \
+            tmi_report_say(report, TENMAP_FINDING_##severity, TENMAP_FOUND_##code, shard, tensor,  \
+                           &said_);                                                                \
+        }                                                                                          \
+    } while (0)
+
 /* header.c: the bytes before the tensors. No I/O. */
 
 /* What a header is parsed for: where it lies, for errors and for the addresses of its tensors. */
@@ -336,6 +376,7 @@ typedef struct tmi_place {
     const unsigned char *base; /* the model's first byte in memory, or NULL */
     const tenmap_model *model;
     tmi_hash_key key;
+    tmi_report *report; /* a check: takes the rules that are broken, and the parse goes on */
 } tmi_place;
 
 enum { TMI_DIM_BLOCKS = 40 };
@@ -366,6 +407,21 @@ tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *sta
 tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_block text,
                                size_t length, tenmap_error *error);
 void tmi_header_free(tmi_header *header);
+
+/* oddities.c: what is allowed in a header, and seldom meant. For place->report. */
+
+/* White space outside of strings: in front of the JSON, inside it, behind it. */
+typedef struct tmi_blanks {
+    size_t before, inside, behind;
+    bool other_than_spaces; /* behind it: the format pads with spaces */
+} tmi_blanks;
+
+tmi_blanks tmi_check_blanks(const char *text, size_t length);
+void tmi_check_field(const tmi_place *place, const tenmap_tensor *t, const char *key,
+                     size_t key_len, uint64_t offset);
+/* A header of `length` bytes whose JSON is good; the tensors have their final fields. */
+void tmi_check_header(const tmi_place *place, const tmi_header *header, size_t length,
+                      const tmi_blanks *blanks, bool in_order);
 
 /* canonical.c: the header of a file that is written as most are, in one quick pass. */
 
@@ -398,6 +454,8 @@ typedef struct tmi_index {
     tmi_listed_file *files; /* the distinct shards, by file name */
     size_t file_count;
     tmi_names names; /* over the listings */
+    bool has_total_size;
+    uint64_t total_size; /* as metadata says it, where that is a plain integer */
 } tmi_index;
 
 /* Whether a file that starts so is JSON text, and so can only be an index. */
@@ -417,6 +475,8 @@ typedef struct tmi_choice {
 
 tenmap_status tmi_folder_choose(tmi_choice *choice, const char *path, tenmap_error *error);
 void tmi_choice_free(tmi_choice *choice);
+/* Whether this is the name of a part of a numbered set: name-00001-of-00005.safetensors. */
+bool tmi_is_numbered_name(const char *name);
 
 /* shard.c: one file of a model. */
 
@@ -429,6 +489,7 @@ enum { TMI_START = 512 };
 
 typedef struct tmi_shard {
     tenmap_shard view; /* what callers see */
+    uint32_t number;   /* among those that the index or the set names, missing ones included */
     tmi_file file;
     tmi_header header;
     char *path;        /* owned; NULL stands for "" */
@@ -460,8 +521,14 @@ void tmi_shard_close(tmi_shard *shard);
 
 /* Adds to the error of a file that does not open if the record of an edit lies beside it. */
 void tmi_record_note(const char *path, tenmap_error *error);
+/* For a check: whether one lies beside the file, opened or not. */
+void tmi_record_check(const char *path, tmi_report *report, uint32_t shard);
 
 /* model.c */
+
+/* tenmap_open for tenmap_check: what is broken goes to the report, and the rest is looked at. */
+tenmap_status tmi_open_reporting(const char *path, const tenmap_options *options,
+                                 tmi_report *report, tenmap_error *error);
 
 typedef struct tmi_prefetch tmi_prefetch; /* prefetch.c */
 
@@ -483,6 +550,7 @@ struct tenmap_model {
     char **missing;
     size_t missing_count;
     uint64_t file_size;
+    tmi_report *report; /* only inside tenmap_check */
     /* The one part that changes after opening; made when it is first wanted. */
     _Atomic(tmi_prefetch *) prefetch;
 };
@@ -496,6 +564,16 @@ struct tenmap_model {
  */
 tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file_shard,
                        uint32_t flags, tenmap_error *error);
+
+/* check.c: where the index and its shards do not agree. For model->report. */
+
+/* A tensor of model->shards[shard], as it is joined. */
+void tmi_check_joined(const tenmap_model *model, const tmi_index *index, const size_t *file_shard,
+                      size_t shard, const tenmap_tensor *t, uint64_t hash);
+/* When all shards are joined. */
+void tmi_check_listings(const tenmap_model *model, const tmi_index *index,
+                        const size_t *file_shard);
+void tmi_check_index(const tenmap_model *model, const tmi_index *index, const char *path);
 
 /* transfer.c: elements of a tensor, selected, converted and put where the caller wants them. */
 

@@ -52,6 +52,9 @@ void must_fail(const char *path, const tenmap_options *options, tenmap_status st
                const char *fragment);
 void must_fail_memory(bytes file, const tenmap_options *options, tenmap_status status,
                       const char *fragment);
+/* tenmap_check must say of the path what tenmap_open said. */
+void check_agrees(const char *path, const tenmap_options *options, tenmap_status opened,
+                  const tenmap_error *error);
 /* The promises about every error: terminated, valid UTF-8, no control characters, not empty. */
 void check_error(const tenmap_error *error, tenmap_status status);
 
