@@ -32,26 +32,23 @@ echo 'int x;' | $gcc $avx2 -x c -c - -o "$work/x.o" 2>/dev/null || avx2=
 $gcc -O2 -Iinclude -static -o "$out/show.exe" src/*.c src/kernels/*.c examples/show.c -lpthread
 
 # The library once; the tests without float warnings, since math.h here has macros that give them.
-objects=
-for file in src/*.c src/kernels/*.c; do
-    object=$out/$(basename "$file" .c).o
-    $gcc -std=c11 -O2 $warnings $avx2 -DTENMAP_TESTING -Iinclude -c "$file" -o "$object"
-    objects="$objects $object"
-done
-tests="dtype rules shards folder read paths names canonical convert kernels exact writer edit save"
+rm -f "$out"/*.o
+ls src/*.c src/kernels/*.c | xargs -P "$(nproc)" -I FILE sh -c \
+    "$gcc -std=c11 -O2 $warnings $avx2 -DTENMAP_TESTING -Iinclude -c FILE -o $out/\$(basename FILE .c).o"
+tests="dtype rules shards folder read paths names canonical check convert kernels exact writer edit save"
 for test in $tests windows; do
     file=tests/test_$test.c
     [ -f "$file" ] || file=tests/windows/test_$test.c
     $gcc -std=c11 -O2 $warnings -Wno-float-conversion $avx2 -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain \
         -Itests -Itests/windows -include tests/windows/posix.h -static -o "$out/test_$test.exe" "$file" \
-        tests/support.c tests/windows/posix.c $objects -lpthread
+        tests/support.c tests/windows/posix.c "$out"/*.o -lpthread
 done
 
 # The DLL and its import library, as CMake makes them.
 cmake -S . -B "$out/cmake" -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_C_COMPILER=$gcc \
     -DCMAKE_RC_COMPILER=x86_64-w64-mingw32-windres -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF \
     -DTENMAP_BENCH=OFF -DTENMAP_WERROR=ON -DCMAKE_INSTALL_PREFIX="$out/tree" >"$out/cmake.log"
-cmake --build "$out/cmake" >>"$out/cmake.log" 2>&1 || { tail -30 "$out/cmake.log"; exit 1; }
+cmake --build "$out/cmake" -j "$(nproc)" >>"$out/cmake.log" 2>&1 || { tail -30 "$out/cmake.log"; exit 1; }
 cmake --install "$out/cmake" >>"$out/cmake.log"
 $gcc -I"$out/tree/include" -DTENMAP_USE_SHARED tests/install/consumer.c -L"$out/tree/lib" -ltenmap \
     -o "$out/tree/bin/consumer.exe"

@@ -22,7 +22,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #ifdef __linux__
-#include <linux/fs.h>
 #include <sys/ioctl.h>
 #endif
 
@@ -249,11 +248,19 @@ int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t siz
 #endif
 }
 
+#ifdef __linux__
+/* As <linux/fs.h> has it: not every C library comes with the kernel's headers. */
+typedef struct clone_range {
+    int64_t src_fd;
+    uint64_t src_offset, src_length, dest_offset;
+} clone_range;
+#define CLONE_RANGE _IOW(0x94, 13, clone_range)
+#endif
+
 int tmi_fd_clone(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size) {
-#if defined(__linux__) && defined(FICLONERANGE)
-    struct file_clone_range range = {
-        .src_fd = from, .src_offset = from_at, .src_length = size, .dest_offset = to_at};
-    return ioctl(to, FICLONERANGE, &range) == 0 ? 0 : errno;
+#ifdef __linux__
+    clone_range range = {from, from_at, size, to_at};
+    return ioctl(to, CLONE_RANGE, &range) == 0 ? 0 : errno;
 #else
     (void)from, (void)from_at, (void)to, (void)to_at, (void)size;
     return EOPNOTSUPP;

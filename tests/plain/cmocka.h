@@ -49,6 +49,7 @@ struct CMUnitTest {
 #define assert_memory_equal(a, b, size) assert_true(memcmp((a), (b), (size)) == 0)
 #define assert_memory_not_equal(a, b, size) assert_true(memcmp((a), (b), (size)) != 0)
 #define print_message(...) printf(__VA_ARGS__)
+#define print_error(...) fprintf(stderr, __VA_ARGS__)
 
 /* $TENMAP_SKIP holds names, with spaces around each, of tests that this system cannot run. */
 static inline int plain_skips(const char *name) {
