@@ -264,6 +264,9 @@ static const struct {
 #ifdef ESTALE
     {ESTALE, TENMAP_ERR_IO, "the network file system lost the file"},
 #endif
+#ifdef EILSEQ
+    {EILSEQ, TENMAP_ERR_IO, "the path is not valid UTF-8"},
+#endif
 #ifdef ENXIO
     {ENXIO, TENMAP_ERR_IO, "no such device"},
 #endif

@@ -93,7 +93,7 @@ static bool is_saved_name(const char *name) {
 
 static bool note_entry(void *ctx, const char *name) {
     saving *s = ctx;
-    tmi_sweep(s->lock, name, is_saved_name);
+    tmi_sweep(&(tmi_folder){s->folder, s->lock}, name, is_saved_name);
     if (strcmp(name, single_name) == 0)
         s->single_there = s->over_old = true;
     else if (strcmp(name, index_name) == 0)
@@ -138,9 +138,7 @@ static tenmap_status note_old_index(saving *s) {
 }
 
 static tenmap_status look_around(saving *s) {
-    int failed = tmi_fd_open_folder(s->folder, &s->lock);
-    if (!failed)
-        failed = tmi_fd_lock(s->lock);
+    int failed = tmi_folder_lock(s->folder, &s->lock);
     if (failed == EWOULDBLOCK)
         return FAIL_SAVE(s, TENMAP_ERR_IO, "%s", "another program is saving into it right now");
     if (!failed)

@@ -492,8 +492,7 @@ int tmi_writer_fd(const tenmap_writer *writer) {
 bool tmi_writer_tensor(tenmap_writer *writer, size_t id, tmi_planned *out) {
     pthread_mutex_lock(&writer->lock);
     bool known = id < writer->count;
-    if (known)
-        *out = writer->tensors[id];
+    *out = known ? writer->tensors[id] : (tmi_planned){.name = NULL};
     pthread_mutex_unlock(&writer->lock);
     return known;
 }
