@@ -67,6 +67,16 @@ size_t count_names(const char *folder) {
     return count;
 }
 
+uint64_t inode_of(const char *path) {
+#ifdef _WIN32
+    return windows_inode(path); /* stat has none there */
+#else
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_ino;
+#endif
+}
+
 int empty_folder(void **state) {
     remove_inside(*state);
     return 0;
