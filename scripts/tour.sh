@@ -32,7 +32,7 @@ run() {
 }
 
 run info demo.safetensors
-run ls --depth 3 demo.safetensors
+run ls --fold demo.safetensors
 run ls demo.safetensors 'model.layers.1.mlp.*'
 run get demo.safetensors model.layers.0.mlp.up_proj.weight
 run get demo.safetensors model.embed_tokens.weight '[-2:, :6]'

@@ -17,7 +17,7 @@ _tenmap() {
     case ${COMP_WORDS[1]} in
     help) first="ls info get meta convert rename extract drop merge split realign hash completion " ;;
     ls)
-        options="-t --tree -D --depth -l --long -s --sort -r --reverse -d --dtype -x --except --min-size --max-size --json --tsv --lenient --partial --max-header --color -q --quiet --help"
+        options="-t --tree -D --depth -f --fold -l --long -s --sort -r --reverse -d --dtype -x --except --min-size --max-size --json --tsv --lenient --partial --max-header --color -q --quiet --help"
         valued=" -D --depth -s --sort -d --dtype -x --except --min-size --max-size --max-header --color "
         names=yes
         case $prev in
