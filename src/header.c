@@ -33,6 +33,9 @@ typedef struct parser {
     uint64_t *dim, *dims_end; /* free room for dimensions */
     tmi_text dtype_text;      /* the last tensor's, most often the next one's too */
     tenmap_dtype dtype;
+    char *untouched; /* the text as it was, padded, where a report is wanted; else NULL */
+    tmi_text field;  /* the last field's key that is none of the three */
+    bool skipped;    /* an entry was reported and left out: what looks like a hole may be it */
 } parser;
 
 /* What a scalar's shape points to, and where a parse starts: a place with no room. */
@@ -58,8 +61,7 @@ static bool fail_json(parser *p, const char *problem) {
     const char *at = p->json.at;
     uint64_t offset = file_position(p, at);
     tmi_quoted in = {""}, found = {""};
-    if (p->json.problem)
-        problem = p->json.problem;
+    problem = problem ? problem : p->json.problem;
     if (p->in)
         in = tmi_quote(p->in->name, p->in->name_len);
     bool expected = strncmp(problem, "expected", 8) == 0;
@@ -80,12 +82,54 @@ static bool fail_memory(parser *p, uint64_t bytes) {
     return false;
 }
 
+/*
+ * A rule is broken, and p->error says how. Opening ends with the status; a check takes a note of it
+ * and goes on.
+ */
+static tenmap_status tell(parser *p, uint32_t code, const tenmap_tensor *t, tenmap_status status) {
+    if (!p->place->report || status != TENMAP_ERR_FORMAT)
+        return status;
+    tmi_report_failure(p->place->report, code, p->place->shard, t ? t->name : NULL, p->error);
+    return TENMAP_OK;
+}
+
+/* Whether there are enough findings of this kind already: it is counted, and needs no sentence. */
+static bool told_enough(const parser *p, uint32_t code) {
+    return p->place->report && tmi_report_full(p->place->report, TENMAP_FINDING_ERROR, code);
+}
+
+/*
+ * The value that begins at `value` is not what it must be. If it is JSON all the same, a check goes
+ * on behind it.
+ */
+static bool resume(parser *p, uint32_t code, const char *value) {
+    if (!p->place->report || p->failed != TENMAP_ERR_FORMAT)
+        return false;
+    char *text = p->untouched;
+    size_t length = (size_t)(p->json.end - p->json.text);
+    tmi_json again = {text, text + (value - p->json.text), text + length, NULL};
+    unsigned depth = p->in_metadata ? 2 : 1;
+    if (!tmi_json_skip(&again, depth))
+        return false;
+    tell(p, code, p->in, TENMAP_ERR_FORMAT);
+    p->json.at = p->json.text + (again.at - text);
+    p->json.problem = NULL;
+    p->in = NULL;
+    p->skipped = true;
+    return true;
+}
+
 /* A rule that one tensor breaks: the rest of the sentence, and its arguments. */
 #define FAIL_TENSOR(p, t, format, ...)                                                             \
     tmi_fail_at((p)->error, TENMAP_ERR_FORMAT, (p)->place->shard, file_position(p, (t)->name) - 1, \
                 "%s: tensor %s (header, byte %llu): " format,                                      \
                 tmi_quote_path((p)->place->path).text, tmi_quote((t)->name, (t)->name_len).text,   \
                 (ull)file_position(p, (t)->name) - 1, __VA_ARGS__)
+/* The same, as one of TENMAP_FOUND_*; TENMAP_OK where a check has noted it. */
+#define FAIL_RULE(p, code, t, ...)                                                                 \
+    (told_enough(p, TENMAP_FOUND_##code)                                                           \
+         ? TENMAP_OK                                                                               \
+         : tell(p, TENMAP_FOUND_##code, t, FAIL_TENSOR(p, t, __VA_ARGS__)))
 
 /* Rules 1 to 3: the length field. */
 
@@ -103,8 +147,9 @@ bool tmi_header_plausible(const unsigned char *start, size_t len, uint64_t size,
     return n != 0 && n <= limit && n <= size - 8;
 }
 
-tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *start, size_t len,
-                                uint64_t limit, uint64_t *length, tenmap_error *error) {
+static tenmap_status read_length(const tmi_place *place, const unsigned char *start, size_t len,
+                                 uint64_t limit, uint64_t *length, uint32_t *code,
+                                 tenmap_error *error) {
     const char *path = place->path;
     uint64_t n = len >= 8 ? little_endian_u64(start) : 0;
     bool too_short = place->size < 8 || len < 8;
@@ -117,6 +162,9 @@ tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *sta
     bool cut = !too_short && n <= limit && len > 8 && start[8] == '{';
     bool show = false;
     const char *foreign = cut ? NULL : tmi_foreign(start, len, place->size, &show);
+    *code = foreign     ? TENMAP_FOUND_FOREIGN
+            : n > limit ? TENMAP_FOUND_LIMIT
+                        : TENMAP_FOUND_TRUNCATED;
     if (foreign && show)
         return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
                            "%s: %s; it begins with %s", tmi_quote_path(path).text, foreign,
@@ -140,11 +188,20 @@ tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *sta
     if (n > place->size - 8)
         return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
                            "%s: the length field says that the header has %llu bytes, but only "
-                           "%llu follow it: the file is truncated by at least %llu bytes",
+                           "%llu follow it: the file is truncated by at least %s",
                            tmi_quote_path(path).text, (ull)n, (ull)(place->size - 8),
-                           (ull)(n - (place->size - 8)));
+                           tmi_count(n - (place->size - 8), "byte").text);
     *length = n; /* no header at all: the JSON rules have the words for it */
     return TENMAP_OK;
+}
+
+tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *start, size_t len,
+                                uint64_t limit, uint64_t *length, tenmap_error *error) {
+    uint32_t code;
+    tenmap_status status = read_length(place, start, len, limit, length, &code, error);
+    if (status != TENMAP_OK && place->report)
+        tmi_report_failure(place->report, code, place->shard, NULL, error);
+    return status;
 }
 
 /* Rule 5: JSON and types. */
@@ -203,7 +260,7 @@ static bool parse_offsets(parser *p, tenmap_tensor *t) {
 }
 
 static bool parse_dtype(parser *p, tenmap_tensor *t) {
-    tmi_text text;
+    tmi_text text = {p->json.at, 0};
     char *start = (tmi_json_peek(&p->json), p->json.at);
     if (!tmi_json_string(&p->json, &text, "expected the dtype as a string"))
         return fail_json(p, NULL);
@@ -216,7 +273,7 @@ static bool parse_dtype(parser *p, tenmap_tensor *t) {
     if (TMI_LIKELY(p->dtype != TENMAP_AS_STORED))
         return true;
     t->dtype = TENMAP_OPAQUE;
-    if (p->place->flags & TENMAP_OPEN_LENIENT)
+    if ((p->place->flags & TENMAP_OPEN_LENIENT) && !p->place->report)
         return true;
     uint64_t offset = file_position(p, start);
     tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, offset,
@@ -224,7 +281,7 @@ static bool parse_dtype(parser *p, tenmap_tensor *t) {
                 "bytes)",
                 tmi_quote_path(p->place->path).text, (ull)offset,
                 tmi_quote(t->name, t->name_len).text, tmi_quote(text.bytes, text.len).text);
-    return false;
+    return tell(p, TENMAP_FOUND_DTYPE, t, TENMAP_ERR_FORMAT) == TENMAP_OK;
 }
 
 enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4, FIELD_OTHER = 0, FIELD_NONE = -1 };
@@ -244,11 +301,12 @@ static int parse_field_key(parser *p) {
         json->at = at + 14;
         field = FIELD_OFFSETS;
     } else {
-        tmi_text key;
+        tmi_text key = {NULL, 0};
         if (!tmi_json_string(json, &key, "expected a field of the tensor")) {
             fail_json(p, NULL);
             return FIELD_NONE;
         }
+        p->field = key;
         if (key.len == 5 && memcmp(key.bytes, "dtype", 5) == 0)
             field = FIELD_DTYPE;
         else if (key.len == 5 && memcmp(key.bytes, "shape", 5) == 0)
@@ -283,6 +341,8 @@ static bool parse_field(parser *p, tenmap_tensor *t, int *seen) {
     case FIELD_OFFSETS:
         return parse_offsets(p, t);
     default:
+        if (p->place->report)
+            tmi_check_field(p->place, t, p->field.bytes, p->field.len, file_position(p, key_at));
         return tmi_json_skip(&p->json, 2) ? true : fail_json(p, NULL);
     }
 }
@@ -329,8 +389,9 @@ static bool parse_tensor(parser *p, tmi_text name) {
     tenmap_tensor *t = &p->tensors[p->count];
     t->name = name.bytes;
     t->name_len = name.len;
+    const char *value = p->json.at;
     if (!parse_entry(p, t))
-        return false;
+        return resume(p, TENMAP_FOUND_ENTRY, value);
     t->nelems = tmi_hash(&p->place->key, name.bytes, name.len);
     if (p->count > 0) {
         const tenmap_tensor *before = t - 1;
@@ -344,11 +405,12 @@ static bool parse_tensor(parser *p, tmi_text name) {
 
 static bool parse_metadata_pair(parser *p) {
     tmi_header *h = p->header;
+    const char *value_at = NULL;
     tmi_text key, value;
     if (!tmi_json_string(&p->json, &key, "expected a key in quotes") ||
         !tmi_json_expect(&p->json, ':', "expected ':' after a key") ||
-        !tmi_json_string(&p->json, &value, "expected a string"))
-        return fail_json(p, NULL);
+        (value_at = p->json.at, !tmi_json_string(&p->json, &value, "expected a string")))
+        return fail_json(p, NULL), value_at && resume(p, TENMAP_FOUND_METADATA, value_at);
     tenmap_metadata *room =
         tmi_grow(h->metadata, h->metadata_count, &h->metadata_capacity, sizeof *room);
     if (!room)
@@ -361,15 +423,17 @@ static bool parse_metadata_pair(parser *p) {
 
 static bool parse_metadata(parser *p, const char *key) {
     tmi_json *json = &p->json;
+    const char *value = json->at;
     if (p->has_metadata) {
         json->at = (char *)(uintptr_t)key;
-        return fail_json(p, "__metadata__ is there twice");
+        fail_json(p, "__metadata__ is there twice");
+        return resume(p, TENMAP_FOUND_METADATA, value);
     }
     p->has_metadata = true;
     if (tmi_json_peek(json) == 'n')
         return tmi_json_skip(json, 1) ? true : fail_json(p, NULL);
     if (!tmi_json_expect(json, '{', "expected __metadata__ as an object of strings"))
-        return fail_json(p, NULL);
+        return fail_json(p, NULL), resume(p, TENMAP_FOUND_METADATA, value);
     if (tmi_json_take(json, '}'))
         return true;
     p->in_metadata = true;
@@ -384,7 +448,7 @@ static bool parse_metadata(parser *p, const char *key) {
 }
 
 static bool parse_member(parser *p) {
-    tmi_text key;
+    tmi_text key = {NULL, 0};
     if (!tmi_json_string(&p->json, &key, "expected the name of a tensor in quotes") ||
         !tmi_json_expect(&p->json, ':', "expected ':' after the name of a tensor"))
         return fail_json(p, NULL);
@@ -483,10 +547,13 @@ static tenmap_status index_tensors(parser *p) {
         if (i + AHEAD < p->count)
             tmi_names_prefetch(names, p->tensors[i + AHEAD].nelems);
         size_t twin = tmi_names_put(names, i, p->tensors[i].nelems);
-        if (TMI_UNLIKELY(twin != TMI_NONE))
-            return FAIL_TENSOR(p, &p->tensors[i],
-                               "the name is there twice, the other time at byte %llu",
-                               (ull)file_position(p, p->tensors[twin].name) - 1);
+        if (TMI_LIKELY(twin == TMI_NONE))
+            continue;
+        tenmap_status status = FAIL_RULE(p, DUPLICATE_NAME, &p->tensors[i],
+                                         "the name is there twice, the other time at byte %llu",
+                                         (ull)file_position(p, p->tensors[twin].name) - 1);
+        if (status != TENMAP_OK)
+            return status;
     }
     return TENMAP_OK;
 }
@@ -504,13 +571,15 @@ static tenmap_status index_metadata(parser *p) {
         const tenmap_metadata *m = &h->metadata[i];
         size_t twin = tmi_names_put(&names, i, tmi_hash(&p->place->key, m->key, m->key_len));
         uint64_t offset = file_position(p, m->key) - 1;
-        if (twin != TMI_NONE)
-            status = tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, offset,
-                                 "%s: header, byte %llu: the key %s is in __metadata__ twice, the "
-                                 "other time at byte %llu",
-                                 tmi_quote_path(p->place->path).text, (ull)offset,
-                                 tmi_quote(m->key, m->key_len).text,
-                                 (ull)file_position(p, h->metadata[twin].key) - 1);
+        if (twin == TMI_NONE)
+            continue;
+        status = tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, offset,
+                             "%s: header, byte %llu: the key %s is in __metadata__ twice, the "
+                             "other time at byte %llu",
+                             tmi_quote_path(p->place->path).text, (ull)offset,
+                             tmi_quote(m->key, m->key_len).text,
+                             (ull)file_position(p, h->metadata[twin].key) - 1);
+        status = tell(p, TENMAP_FOUND_DUPLICATE_KEY, NULL, status);
     }
     tmi_names_free(&names);
     return status;
@@ -528,72 +597,77 @@ static bool multiply(uint64_t a, uint64_t b, uint64_t *out) {
 }
 
 /* Rule 6. A lenient open allows holes, never overlap. */
-static tenmap_status check_begin(const parser *p, const tenmap_tensor *t, uint64_t begin,
-                                 uint64_t end, uint64_t expected) {
+static tenmap_status check_begin(parser *p, const tenmap_tensor *t, uint64_t begin, uint64_t end,
+                                 uint64_t expected) {
+    bool lenient = p->place->flags & TENMAP_OPEN_LENIENT;
     if (end < begin)
-        return FAIL_TENSOR(p, t, "data_offsets end at %llu, before they begin at %llu", (ull)end,
-                           (ull)begin);
+        return FAIL_RULE(p, OFFSETS, t, "data_offsets end at %llu, before they begin at %llu",
+                         (ull)end, (ull)begin);
     if (begin < expected)
-        return FAIL_TENSOR(p, t,
-                           "it begins at %llu, inside the tensor before it, which ends at %llu: "
-                           "tensors overlap",
-                           (ull)begin, (ull)expected);
-    if (begin > expected && !(p->place->flags & TENMAP_OPEN_LENIENT))
-        return FAIL_TENSOR(p, t,
-                           "it begins at %llu, but the data before it ends at %llu: a hole of %s",
-                           (ull)begin, (ull)expected, tmi_count(begin - expected, "byte").text);
+        return FAIL_RULE(p, OVERLAP, t,
+                         "it begins at %llu, inside the tensor before it, which ends at %llu: "
+                         "tensors overlap",
+                         (ull)begin, (ull)expected);
+    if (begin > expected && (!lenient || p->place->report) && !p->skipped)
+        return FAIL_RULE(p, HOLE, t,
+                         "it begins at %llu, but the data before it ends at %llu: a hole of %s",
+                         (ull)begin, (ull)expected, tmi_count(begin - expected, "byte").text);
     return TENMAP_OK;
 }
 
 /* Rules 7 to 9: the shape's size in bits must fit, be whole bytes, and be what the offsets say. */
-static tenmap_status check_size(const parser *p, const tenmap_tensor *t, uint64_t stored,
+static tenmap_status check_size(parser *p, const tenmap_tensor *t, uint64_t stored,
                                 uint64_t *nelems) {
     uint64_t elems = 1, bits = 0;
     for (uint32_t d = 0; d < t->rank; d++)
         if (TMI_UNLIKELY(!multiply(elems, t->shape[d], &elems)))
-            return FAIL_TENSOR(p, t,
-                               "the product of its %u dimensions overflows 64 bits at number "
-                               "%u, which is %llu",
-                               (unsigned)t->rank, (unsigned)d + 1, (ull)t->shape[d]);
+            return FAIL_RULE(p, OVERFLOW, t,
+                             "the product of its %u dimensions overflows 64 bits at number "
+                             "%u, which is %llu",
+                             (unsigned)t->rank, (unsigned)d + 1, (ull)t->shape[d]);
     *nelems = elems;
     if (t->dtype == TENMAP_OPAQUE)
         return TENMAP_OK;
     unsigned width = tmi_dtypes[t->dtype].bits;
     if (TMI_UNLIKELY(!multiply(elems, width, &bits)))
-        return FAIL_TENSOR(p, t, "%llu elements of %u bits overflow 64 bits", (ull)elems, width);
+        return FAIL_RULE(p, OVERFLOW, t, "%llu elements of %u bits overflow 64 bits", (ull)elems,
+                         width);
     if (TMI_UNLIKELY(bits % 8 != 0))
-        return FAIL_TENSOR(p, t, "%s of %s, %u bits each, are not whole bytes",
-                           tmi_count(elems, "element").text, tmi_dtypes[t->dtype].name, width);
+        return FAIL_RULE(p, PART_OF_BYTE, t, "%s of %s, %u bits each, are not whole bytes",
+                         tmi_count(elems, "element").text, tmi_dtypes[t->dtype].name, width);
     if (TMI_UNLIKELY(bits / 8 != stored))
-        return FAIL_TENSOR(p, t,
-                           "data_offsets span %llu bytes, but its shape of %llu elements of %s "
-                           "takes %llu",
-                           (ull)stored, (ull)elems, tmi_dtypes[t->dtype].name, (ull)(bits / 8));
+        return FAIL_RULE(p, SIZE, t,
+                         "data_offsets span %llu bytes, but its shape of %llu elements of %s "
+                         "takes %llu",
+                         (ull)stored, (ull)elems, tmi_dtypes[t->dtype].name, (ull)(bits / 8));
     return TENMAP_OK;
 }
 
 /* Rule 10, with the two cases that users meet told apart. */
-static tenmap_status check_end(const parser *p, uint64_t data_size, uint64_t last_end) {
+static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end) {
     uint64_t expected = file_position(p, p->json.end) + last_end;
+    bool lenient = p->place->flags & TENMAP_OPEN_LENIENT;
     if (last_end > data_size) {
         const tenmap_tensor *t = p->tensors;
         uint64_t missing = last_end - data_size, size = p->place->size;
         while (t->file_offset + t->nbytes - file_position(p, p->json.end) <= data_size)
             t++;
-        return tmi_fail_at(
-            p->error, TENMAP_ERR_FORMAT, p->place->shard, p->place->offset + p->place->size,
-            "%s: truncated by %s: it has %llu bytes and should have %llu; "
-            "tensor %s is the first that is not complete: fetch the file again",
-            tmi_quote_path(p->place->path).text, tmi_count(missing, "byte").text, (ull)size,
-            (ull)(size > UINT64_MAX - missing ? UINT64_MAX : size + missing),
-            tmi_quote(t->name, t->name_len).text);
+        tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, p->place->offset + p->place->size,
+                    "%s: truncated by %s: it has %llu bytes and should have %llu; "
+                    "tensor %s is the first that is not complete: fetch the file again",
+                    tmi_quote_path(p->place->path).text, tmi_count(missing, "byte").text, (ull)size,
+                    (ull)(size > UINT64_MAX - missing ? UINT64_MAX : size + missing),
+                    tmi_quote(t->name, t->name_len).text);
+        return tell(p, TENMAP_FOUND_TRUNCATED, NULL, TENMAP_ERR_FORMAT);
     }
-    if (last_end < data_size && !(p->place->flags & TENMAP_OPEN_LENIENT))
-        return tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, expected,
-                           "%s: %s after the last tensor, from byte %llu on, part of none (a "
-                           "lenient open takes the file as it is)",
-                           tmi_quote_path(p->place->path).text,
-                           tmi_count(data_size - last_end, "byte").text, (ull)expected);
+    if (last_end < data_size && (!lenient || p->place->report) && !p->skipped) {
+        tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, expected,
+                    "%s: %s after the last tensor, from byte %llu on, part of none (a "
+                    "lenient open takes the file as it is)",
+                    tmi_quote_path(p->place->path).text,
+                    tmi_count(data_size - last_end, "byte").text, (ull)expected);
+        return tell(p, TENMAP_FOUND_TRAILING, NULL, TENMAP_ERR_FORMAT);
+    }
     return TENMAP_OK;
 }
 
@@ -608,7 +682,7 @@ static tenmap_status check_tensors(parser *p) {
         tenmap_status status = TENMAP_OK;
         if (TMI_UNLIKELY(begin != expected || end < begin))
             status = check_begin(p, t, begin, end, expected);
-        if (status == TENMAP_OK)
+        if (status == TENMAP_OK && end >= begin)
             status = check_size(p, t, end - begin, &nelems);
         if (TMI_UNLIKELY(status != TENMAP_OK)) {
             if (p->error)
@@ -617,7 +691,7 @@ static tenmap_status check_tensors(parser *p) {
         }
         uint64_t within = header_end + begin;
         t->file_offset = place->offset + within;
-        t->nbytes = end - begin;
+        t->nbytes = end < begin ? 0 : end - begin; /* a check meets what no open lets through */
         t->nelems = nelems;
         t->data = place->base && end <= data_size ? place->base + within : NULL;
         t->shard = place->shard;
@@ -625,9 +699,20 @@ static tenmap_status check_tensors(parser *p) {
         uintptr_t address = t->data ? (uintptr_t)t->data : (uintptr_t)t->file_offset;
         unsigned align = t->dtype == TENMAP_OPAQUE ? 1 : tmi_dtypes[t->dtype].align;
         t->flags = (address & (align - 1)) == 0 ? TENMAP_TENSOR_ALIGNED : 0;
-        expected = end;
+        expected = end < expected ? expected : end;
     }
     return check_end(p, data_size, expected);
+}
+
+/* What a check does besides: a copy of the text before the parse, the oddities after it. */
+static tenmap_status begin_report(parser *p, tmi_block *copy, tmi_blanks *blanks) {
+    size_t length = (size_t)(p->json.end - p->json.text);
+    if (!tmi_block_take(copy, length + TMI_JSON_PAD))
+        return tmi_fail_memory(p->error, length, "a copy of the header");
+    memcpy(copy->bytes, p->json.text, length);
+    p->untouched = copy->bytes;
+    *blanks = tmi_check_blanks(p->untouched, length);
+    return TENMAP_OK;
 }
 
 static tenmap_status parse_all(parser *p) {
@@ -647,6 +732,7 @@ static tenmap_status parse_all(parser *p) {
     p->tensors = p->header->tensors.bytes;
     if (!parse_top(p) || (!p->in_order && !sort_tensors(p)))
         return p->failed;
+    p->in = NULL;
     tmi_block_trim(&p->header->tensors, p->count * sizeof *p->tensors);
     p->tensors = p->header->tensors.bytes;
     tenmap_status status = index_metadata(p);
@@ -669,8 +755,20 @@ tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_b
                 .dim = no_dims,
                 .dims_end = no_dims,
                 .failed = TENMAP_ERR_FORMAT};
+    tmi_block copy = {NULL, 0};
+    tmi_blanks blanks;
+    tenmap_status status = TENMAP_OK;
     *header = (tmi_header){.text = text};
-    tenmap_status status = parse_all(&p);
+    if (place->report)
+        status = begin_report(&p, &copy, &blanks);
+    if (status == TENMAP_OK)
+        status = parse_all(&p);
+    if (place->report && status == TENMAP_OK)
+        tmi_check_header(place, header, length, &blanks, p.in_order);
+    else if (place->report && status == TENMAP_ERR_FORMAT)
+        tmi_report_failure(place->report, TENMAP_FOUND_JSON, place->shard, p.in ? p.in->name : NULL,
+                           error);
+    tmi_block_free(&copy);
     if (status != TENMAP_OK)
         tmi_header_free(header);
     return status;

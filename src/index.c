@@ -14,8 +14,8 @@ typedef struct index_parser {
     const tmi_place *place;
     tenmap_error *error;
     tenmap_status failed;
-    bool has_map;
-    tmi_text *files; /* of each listing, until they have numbers */
+    bool has_map, left_out; /* left_out: a listing was reported and not taken */
+    tmi_text *files;        /* of each listing, until they have numbers */
     size_t file_capacity;
 } index_parser;
 
@@ -36,8 +36,7 @@ bool tmi_index_recognise(const unsigned char *start, size_t len) {
 static bool fail_index(index_parser *p, const char *problem) {
     const char *at = p->json.at;
     uint64_t offset = (uint64_t)(at - p->json.text);
-    if (p->json.problem)
-        problem = p->json.problem;
+    problem = problem ? problem : p->json.problem;
     tmi_quoted found = {"the end of the file"};
     if (at < p->json.end) {
         size_t size = tmi_utf8_char((const unsigned char *)at, (size_t)(p->json.end - at));
@@ -55,10 +54,18 @@ static bool fail_index_memory(index_parser *p, uint64_t bytes) {
     return false;
 }
 
-/* One part of a path: not empty, not "." or "..". */
+/* A rule of the index is broken, but its JSON is good: a check takes a note and goes on. */
+static bool tell_index(index_parser *p, uint32_t code, const char *tensor) {
+    if (!p->place->report)
+        return false;
+    tmi_report_failure(p->place->report, code, TENMAP_NO_SHARD, tensor, p->error);
+    return true;
+}
+
+/* One part of a path: not empty, not "." or "..", and not a device or the like of this system. */
 static bool is_plain_part(const char *part, size_t len) {
     return len > 0 && !(len == 1 && part[0] == '.') &&
-           !(len == 2 && part[0] == '.' && part[1] == '.');
+           !(len == 2 && part[0] == '.' && part[1] == '.') && tmi_names_a_file(part, len);
 }
 
 /* A shard's name must not lead out of the index's folder, on any system. */
@@ -94,7 +101,8 @@ static bool parse_listing(index_parser *p) {
                         "file name; shards lie beside their index",
                         tmi_quote_path(p->place->path).text, (ull)offset,
                         tmi_quote(file.bytes, file.len).text, tmi_quote(name.bytes, name.len).text);
-        return false;
+        p->left_out = true;
+        return tell_index(p, TENMAP_FOUND_SHARD_NAME, name.bytes);
     }
     tmi_listing *listings =
         tmi_grow(index->listings, index->listing_count, &index->listing_capacity, sizeof *listings);
@@ -127,13 +135,39 @@ static bool parse_weight_map(index_parser *p) {
                : fail_index(p, NULL);
 }
 
-static bool parse_index_member(index_parser *p) {
+/* metadata.total_size, if it is there and a plain integer; everything else is skipped. */
+static bool parse_index_metadata(index_parser *p) {
+    tmi_json *json = &p->json;
     tmi_text key;
+    if (tmi_json_peek(json) != '{')
+        return tmi_json_skip(json, 1) ? true : fail_index(p, NULL);
+    json->at++;
+    if (tmi_json_take(json, '}'))
+        return true;
+    do {
+        if (!tmi_json_string(json, &key, "expected a key in quotes") ||
+            !tmi_json_expect(json, ':', "expected ':' after a key"))
+            return fail_index(p, NULL);
+        char *value = json->at;
+        if (key.len == 10 && memcmp(key.bytes, "total_size", 10) == 0)
+            p->index->has_total_size = tmi_json_u64(json, &p->index->total_size);
+        json->at = value;
+        json->problem = NULL;
+        if (!tmi_json_skip(json, 2))
+            return fail_index(p, NULL);
+    } while (tmi_json_take(json, ','));
+    return tmi_json_expect(json, '}', "expected ',' or '}'") ? true : fail_index(p, NULL);
+}
+
+static bool parse_index_member(index_parser *p) {
+    tmi_text key = {NULL, 0};
     if (!tmi_json_string(&p->json, &key, "expected a key in quotes") ||
         !tmi_json_expect(&p->json, ':', "expected ':' after a key"))
         return fail_index(p, NULL);
     if (key.len == 10 && memcmp(key.bytes, "weight_map", 10) == 0)
         return parse_weight_map(p);
+    if (key.len == 8 && memcmp(key.bytes, "metadata", 8) == 0)
+        return parse_index_metadata(p);
     return tmi_json_skip(&p->json, 1) ? true : fail_index(p, NULL);
 }
 
@@ -179,7 +213,8 @@ static bool index_listings(index_parser *p) {
                                 tmi_quote_path(p->place->path).text, (ull)offset,
                                 tmi_quote(l->name, l->name_len).text,
                                 (ull)(index->listings[twin].name - p->json.text) - 1);
-        return false;
+        if (!tell_index(p, TENMAP_FOUND_DUPLICATE_NAME, l->name))
+            return false;
     }
     return true;
 }
@@ -244,6 +279,9 @@ tenmap_status tmi_index_parse(tmi_index *index, const tmi_place *place, tmi_bloc
     p.json.at = bytes;
     good = good && parse_index_top(&p) && index_listings(&p) && number_files(&p);
     free(p.files);
+    bool all_left_out = p.left_out && index->listing_count == 0;
+    if (!good && p.failed == TENMAP_ERR_FORMAT && !all_left_out)
+        tell_index(&p, TENMAP_FOUND_INDEX, NULL);
     if (!good)
         tmi_index_free(index);
     return good ? TENMAP_OK : p.failed;

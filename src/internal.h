@@ -7,6 +7,8 @@
  *     transfer -> shard; load -> parallel
  *     residency -> prefetch -> shard
  *     writer, copy, edit, save -> layout, record -> file_write (see write.h)
+ *     check -> model, header, index -> oddities -> report (only where a report is wanted)
+ *     measure -> transfer, parallel, kernels
  *     all   -> error, memory, file
  *
  * Names with external linkage start with tmi_; everything else is static. No two files use the same
@@ -98,7 +100,10 @@ typedef struct tmi_options_kind {
 tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, void *out,
                                tenmap_error *error);
 
-/* file.c: the operating system. With file_write.c, the only file with #ifdef for one. */
+/*
+ * file.c, or file_win32.c: the operating system. The file*.c alone know which one it is; what does
+ * not depend on it is in file_common.c.
+ */
 
 enum { TMI_FILE_REGULAR, TMI_FILE_FOLDER, TMI_FILE_OTHER };
 
@@ -121,6 +126,8 @@ void tmi_file_memory(tmi_file *file, const void *bytes, size_t size);
 void tmi_file_close(tmi_file *file);
 /* Reads until `size` bytes or the end of the file; *got says how many came. */
 int tmi_file_read(const tmi_file *file, uint64_t offset, void *dst, size_t size, size_t *got);
+/* One read of a descriptor, as much as the system gives; *got is 0 at the end of the file. */
+int tmi_fd_read(int fd, uint64_t offset, void *dst, size_t size, size_t *got);
 /* Maps [offset, offset+size) for reading; *base is the address of the byte at offset. */
 int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned char **base);
 
@@ -146,13 +153,18 @@ int tmi_file_read_direct(int fd, uint64_t offset, void *dst, size_t size, size_t
  * the mapping. These return 0 or an errno.
  */
 size_t tmi_page_size(void);
+void *tmi_map_address(const tmi_file *file, uint64_t offset);
 /* Brings them in; EFAULT if the file has no such bytes any more, or its storage cannot be read. */
 int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end);
+/* The same with nothing but reads. */
+int tmi_map_touch(const tmi_file *file, uint64_t begin, uint64_t end);
 int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end);
 int tmi_map_lock(const tmi_file *file, uint64_t begin, uint64_t end);
 int tmi_map_unlock(const tmi_file *file, uint64_t begin, uint64_t end);
-/* RLIMIT_MEMLOCK; UINT64_MAX if there is none. */
-uint64_t tmi_lock_limit(void);
+/* How much a process may lock; UINT64_MAX if that is not limited. *remedy: how to raise it. */
+uint64_t tmi_lock_limit(const char **remedy);
+/* How much of the page at `at`, `page` bytes long, is inside [begin, end). */
+uint64_t tmi_page_overlap(uint64_t at, uint64_t page, uint64_t begin, uint64_t end);
 /* How many of these bytes of memory are mapped to pages now. ENOTSUP where nothing tells. */
 int tmi_memory_mapped(const void *at, size_t size, uint64_t *bytes);
 /* How many bytes [begin, end) of the file, not page-aligned, the page cache has. */
@@ -162,8 +174,6 @@ int tmi_file_cached(const tmi_file *file, uint64_t begin, uint64_t end, uint64_t
 int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name), void *ctx);
 /* Whether the path is there and is a folder. */
 bool tmi_is_folder(const char *path);
-/* The length of the path's folder part, separator included; 0 if it has none. */
-size_t tmi_folder_part(const char *path);
 
 /* Zeroed pages from the system, on huge pages where it has them; NULL if it refuses. */
 void *tmi_pages_take(size_t size);
@@ -182,6 +192,21 @@ long tmi_process(void);
 /* A thread of the library: it blocks all signals. Returns 0 or an errno; join with pthread_join. */
 int tmi_thread_start(pthread_t *thread, void *(*run)(void *ctx), void *ctx);
 
+/* file_names.c: names of files. */
+
+/* Whether a path can end its folder part with this character. */
+bool tmi_is_separator(char c);
+/* The length of the path's folder part, separator included; 0 if it has none. */
+size_t tmi_folder_part(const char *path);
+/* The folder that the path is in, "." where it names none; NULL without memory. */
+char *tmi_folder_of(const char *path);
+/* `name` in the folder, which is empty (the current one) or a path. */
+char *tmi_join_path(const char *folder, size_t folder_len, const char *name, size_t name_len);
+/* Whether Windows takes a name for a device, a stream, a pattern or another name. */
+bool tmi_windows_reserves(const char *name, size_t len);
+/* Whether this system takes a name without separators for that of a file. */
+bool tmi_names_a_file(const char *name, size_t len);
+
 /* memory.c: allocation with checked sizes. */
 
 /* count * size bytes, zeroed; NULL if the product overflows or memory is out. */
@@ -193,8 +218,6 @@ void *tmi_calloc(size_t count, size_t size);
 void *tmi_grow(void *array, size_t used, size_t *capacity, size_t size);
 /* A copy of the text with a NUL behind it. */
 char *tmi_copy_text(const char *text, size_t len);
-/* `name` in the folder, which is empty (the current one) or a path. */
-char *tmi_join_path(const char *folder, size_t folder_len, const char *name, size_t name_len);
 
 /* A large zeroed allocation: small ones from malloc, large ones straight from the system. */
 typedef struct tmi_block {
@@ -303,6 +326,44 @@ tenmap_dtype tmi_dtype_find(const char *name, size_t len);
  */
 const char *tmi_foreign(const unsigned char *start, size_t len, uint64_t size, bool *show);
 
+/* report.c: what a check finds. */
+
+enum { TMI_FOUND_COUNT = TENMAP_FOUND_INTERRUPTED_EDIT + 1, TMI_SEVERITY_COUNT = 4 };
+
+/*
+ * Findings on their way to the caller of tenmap_check: so many of a kind as they are, the rest
+ * counted. For one thread.
+ */
+typedef struct tmi_report {
+    void (*found)(void *ctx, const tenmap_finding *finding);
+    void *ctx;
+    uint32_t flags;  /* TENMAP_OPEN_*: what a lenient or partial open allows is no error */
+    uint64_t errors; /* so far */
+    uint64_t counts[TMI_SEVERITY_COUNT][TMI_FOUND_COUNT];
+} tmi_report;
+
+/* Whether there were enough of this kind before this one, which is then counted. */
+bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code);
+/* Hands on one finding; the sentence and the offset are those of *said. */
+void tmi_report_say(tmi_report *report, uint32_t severity, uint32_t code, uint32_t shard,
+                    const char *tensor, const tenmap_error *said);
+/* A failure that keeps a model from being opened, unless report->flags allow it. */
+void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard, const char *tensor,
+                        const tenmap_error *error);
+/* Says how many more there were of each kind. */
+void tmi_report_end(tmi_report *report);
+
+/* An oddity: a sentence of its own, made only if it is wanted. */
+#define TMI_REPORT(report, severity, code, shard, offset, tensor, ...)                             \
+    do {                                                                                           \
+        tenmap_error said_;                                                                        \
+        if (!tmi_report_full(report, TENMAP_FINDING_##severity, TENMAP_FOUND_##code)) {            \
+            tmi_fail_at(&said_, TENMAP_OK, shard, offset, __VA_ARGS__);                            \
+            tmi_report_say(report, TENMAP_FINDING_##severity, TENMAP_FOUND_##code, shard, tensor,  \
+                           &said_);                                                                \
+        }                                                                                          \
+    } while (0)
+
 /* header.c: the bytes before the tensors. No I/O. */
 
 /* What a header is parsed for: where it lies, for errors and for the addresses of its tensors. */
@@ -315,6 +376,7 @@ typedef struct tmi_place {
     const unsigned char *base; /* the model's first byte in memory, or NULL */
     const tenmap_model *model;
     tmi_hash_key key;
+    tmi_report *report; /* a check: takes the rules that are broken, and the parse goes on */
 } tmi_place;
 
 enum { TMI_DIM_BLOCKS = 40 };
@@ -345,6 +407,21 @@ tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *sta
 tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_block text,
                                size_t length, tenmap_error *error);
 void tmi_header_free(tmi_header *header);
+
+/* oddities.c: what is allowed in a header, and seldom meant. For place->report. */
+
+/* White space outside of strings: in front of the JSON, inside it, behind it. */
+typedef struct tmi_blanks {
+    size_t before, inside, behind;
+    bool other_than_spaces; /* behind it: the format pads with spaces */
+} tmi_blanks;
+
+tmi_blanks tmi_check_blanks(const char *text, size_t length);
+void tmi_check_field(const tmi_place *place, const tenmap_tensor *t, const char *key,
+                     size_t key_len, uint64_t offset);
+/* A header of `length` bytes whose JSON is good; the tensors have their final fields. */
+void tmi_check_header(const tmi_place *place, const tmi_header *header, size_t length,
+                      const tmi_blanks *blanks, bool in_order);
 
 /* canonical.c: the header of a file that is written as most are, in one quick pass. */
 
@@ -377,6 +454,8 @@ typedef struct tmi_index {
     tmi_listed_file *files; /* the distinct shards, by file name */
     size_t file_count;
     tmi_names names; /* over the listings */
+    bool has_total_size;
+    uint64_t total_size; /* as metadata says it, where that is a plain integer */
 } tmi_index;
 
 /* Whether a file that starts so is JSON text, and so can only be an index. */
@@ -396,6 +475,8 @@ typedef struct tmi_choice {
 
 tenmap_status tmi_folder_choose(tmi_choice *choice, const char *path, tenmap_error *error);
 void tmi_choice_free(tmi_choice *choice);
+/* Whether this is the name of a part of a numbered set: name-00001-of-00005.safetensors. */
+bool tmi_is_numbered_name(const char *name);
 
 /* shard.c: one file of a model. */
 
@@ -408,6 +489,7 @@ enum { TMI_START = 512 };
 
 typedef struct tmi_shard {
     tenmap_shard view; /* what callers see */
+    uint32_t number;   /* among those that the index or the set names, missing ones included */
     tmi_file file;
     tmi_header header;
     char *path;        /* owned; NULL stands for "" */
@@ -439,8 +521,14 @@ void tmi_shard_close(tmi_shard *shard);
 
 /* Adds to the error of a file that does not open if the record of an edit lies beside it. */
 void tmi_record_note(const char *path, tenmap_error *error);
+/* For a check: whether one lies beside the file, opened or not. */
+void tmi_record_check(const char *path, tmi_report *report, uint32_t shard);
 
 /* model.c */
+
+/* tenmap_open for tenmap_check: what is broken goes to the report, and the rest is looked at. */
+tenmap_status tmi_open_reporting(const char *path, const tenmap_options *options,
+                                 tmi_report *report, tenmap_error *error);
 
 typedef struct tmi_prefetch tmi_prefetch; /* prefetch.c */
 
@@ -462,6 +550,7 @@ struct tenmap_model {
     char **missing;
     size_t missing_count;
     uint64_t file_size;
+    tmi_report *report; /* only inside tenmap_check */
     /* The one part that changes after opening; made when it is first wanted. */
     _Atomic(tmi_prefetch *) prefetch;
 };
@@ -475,6 +564,16 @@ struct tenmap_model {
  */
 tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file_shard,
                        uint32_t flags, tenmap_error *error);
+
+/* check.c: where the index and its shards do not agree. For model->report. */
+
+/* A tensor of model->shards[shard], as it is joined. */
+void tmi_check_joined(const tenmap_model *model, const tmi_index *index, const size_t *file_shard,
+                      size_t shard, const tenmap_tensor *t, uint64_t hash);
+/* When all shards are joined. */
+void tmi_check_listings(const tenmap_model *model, const tmi_index *index,
+                        const size_t *file_shard);
+void tmi_check_index(const tenmap_model *model, const tmi_index *index, const char *path);
 
 /* transfer.c: elements of a tensor, selected, converted and put where the caller wants them. */
 

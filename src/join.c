@@ -39,12 +39,12 @@ static bool is_taken(const joining *j, size_t shard, const tenmap_tensor *t, uin
     return (j->flags & TENMAP_OPEN_LENIENT) && named != TMI_NONE && !shard_has(j, named, t, hash);
 }
 
-static tenmap_status fail_twins(const joining *j, const tenmap_tensor *a, const tenmap_tensor *b) {
-    return tmi_fail_at(
-        j->error, TENMAP_ERR_FORMAT, b->shard, b->file_offset,
-        "%s: tensor %s is in %s and in %s, and no index says which one counts",
-        tmi_quote_path(tenmap_path(j->model)).text, tmi_quote(a->name, a->name_len).text,
-        tmi_quote_path(shard_name(j, a->shard)).text, tmi_quote_path(shard_name(j, b->shard)).text);
+static void fail_twins(const joining *j, const tenmap_tensor *a, const tenmap_tensor *b) {
+    tmi_fail_at(j->error, TENMAP_ERR_FORMAT, b->shard, b->file_offset,
+                "%s: tensor %s is in %s and in %s, and no index says which one counts",
+                tmi_quote_path(tenmap_path(j->model)).text, tmi_quote(a->name, a->name_len).text,
+                tmi_quote_path(shard_name(j, a->shard)).text,
+                tmi_quote_path(shard_name(j, b->shard)).text);
 }
 
 static tenmap_status join_shard(joining *j, size_t shard) {
@@ -54,15 +54,23 @@ static tenmap_status join_shard(joining *j, size_t shard) {
     size_t before = model->tensor_count;
     for (size_t i = 0; i < from->header.count; i++) {
         uint64_t hash = tmi_hash(&model->key, tensors[i].name, tensors[i].name_len);
+        if (model->report && j->index)
+            tmi_check_joined(model, j->index, j->file_shard, shard, &tensors[i], hash);
         if (!is_taken(j, shard, &tensors[i], hash))
             continue;
         tenmap_tensor *t = &model->tensors[model->tensor_count];
         *t = tensors[i];
         t->shard = (uint32_t)shard;
         size_t twin = tmi_names_put(&model->names, model->tensor_count, hash);
-        if (twin != TMI_NONE)
-            return fail_twins(j, &model->tensors[twin], t);
-        model->tensor_count++;
+        if (twin == TMI_NONE) {
+            model->tensor_count++;
+            continue;
+        }
+        fail_twins(j, &model->tensors[twin], t);
+        if (!model->report)
+            return TENMAP_ERR_FORMAT;
+        tmi_report_failure(model->report, TENMAP_FOUND_IN_TWO_SHARDS, from->number, t->name,
+                           j->error);
     }
     from->view.tensor_count = model->tensor_count - before;
     return TENMAP_OK;
@@ -72,7 +80,7 @@ static tenmap_status join_shard(joining *j, size_t shard) {
 static tenmap_status check_listings(const joining *j) {
     const tmi_listing *first = NULL;
     tmi_list lacking = {.used = 0};
-    if (!j->index || (j->flags & TENMAP_OPEN_LENIENT))
+    if (!j->index || ((j->flags & TENMAP_OPEN_LENIENT) && !j->model->report))
         return TENMAP_OK;
     for (size_t i = 0; i < j->index->listing_count; i++) {
         const tmi_listing *l = &j->index->listings[i];
@@ -83,14 +91,21 @@ static tenmap_status check_listings(const joining *j) {
     }
     if (!first)
         return TENMAP_OK;
-    return tmi_fail_at(
-        j->error, TENMAP_ERR_FORMAT, 0,
-        (uint64_t)(first->name - (const char *)j->index->text.bytes) - 1,
-        "%s: the index lists %s %s in %s, which %s", tmi_quote_path(tenmap_path(j->model)).text,
-        lacking.count == 1 ? "tensor" : "tensors", tmi_list_end(&lacking),
-        lacking.count == 1 ? tmi_quote_path(shard_name(j, j->file_shard[first->file])).text
-                           : "shards",
-        lacking.count == 1 ? "does not have it" : "do not have them");
+    tmi_fail_at(j->error, TENMAP_ERR_FORMAT, 0,
+                (uint64_t)(first->name - (const char *)j->index->text.bytes) - 1,
+                "%s: the index lists %s %s in %s, which %s",
+                tmi_quote_path(tenmap_path(j->model)).text,
+                lacking.count == 1 ? "tensor" : "tensors", tmi_list_end(&lacking),
+                lacking.count == 1 ? tmi_quote_path(shard_name(j, j->file_shard[first->file])).text
+                                   : "shards",
+                lacking.count == 1 ? "does not have it" : "do not have them");
+    if (!j->model->report)
+        return TENMAP_ERR_FORMAT;
+    tmi_report_failure(j->model->report, TENMAP_FOUND_NOT_IN_SHARD, TENMAP_NO_SHARD,
+                       lacking.count == 1 ? first->name : NULL, j->error);
+    if (lacking.count > 1)
+        tmi_check_listings(j->model, j->index, j->file_shard);
+    return TENMAP_OK;
 }
 
 static tenmap_status join_metadata(tenmap_model *model, tenmap_error *error) {

@@ -79,22 +79,29 @@ typedef struct shard_jobs {
     const char *asked_by; /* the index, or the folder of a numbered set */
 } shard_jobs;
 
-static void open_shard_job(void *ctx, size_t i) {
-    shard_jobs *all = ctx;
+static void open_shard_file(shard_job *job) {
+    int failed = tmi_file_open(&job->shard.file, job->shard.path);
+    if (failed)
+        job->status = tmi_fail_os(&job->error, failed, "%s: cannot open the shard",
+                                  tmi_quote_path(job->shard.path).text);
+}
+
+static void parse_shard_file(shard_jobs *all, size_t i) {
     shard_job *job = &all->jobs[i];
     unsigned char start[TMI_START];
     size_t len;
-    int failed = tmi_file_open(&job->shard.file, job->shard.path);
-    if (failed) {
-        job->status = tmi_fail_os(&job->error, failed, "%s: cannot open the shard",
-                                  tmi_quote_path(job->shard.path).text);
-        return;
-    }
     job->status = tmi_shard_start(&job->shard, all->options, start, &len, &job->error);
     if (job->status == TENMAP_OK)
         job->status = tmi_shard_parse(&job->shard, all->options, all->model, &all->model->key,
                                       (uint32_t)i, start, len, &job->error);
     job->error.shard = (uint32_t)i;
+}
+
+static void open_shard_job(void *ctx, size_t i) {
+    shard_jobs *all = ctx;
+    open_shard_file(&all->jobs[i]);
+    if (all->jobs[i].status == TENMAP_OK)
+        parse_shard_file(all, i);
 }
 
 /* Starting a thread costs about as much as opening a small shard: a few are worth one each. */
@@ -127,6 +134,25 @@ static tenmap_status fail_missing(const shard_jobs *all, tenmap_error *error) {
     return TENMAP_ERR_NOT_FOUND;
 }
 
+/* A shard keeps its descriptor while the model is open, so the process must be allowed as many. */
+static tenmap_status fail_descriptors(const shard_jobs *all, size_t first, tenmap_error *error) {
+    size_t opened = 0, refused = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        opened += all->jobs[i].shard.file.fd >= 0;
+        refused += all->jobs[i].error.os_error == EMFILE;
+    }
+    tmi_fail(error, TENMAP_ERR_LIMIT,
+             "%s: the model keeps one file open for each of its %llu shards, but this process may "
+             "open no more after %llu of them: raise its limit of open files (ulimit -n, "
+             "RLIMIT_NOFILE) by at least %llu",
+             tmi_quote_path(all->asked_by).text, (ull)all->count, (ull)opened, (ull)refused);
+    if (error) {
+        error->os_error = EMFILE;
+        error->shard = (uint32_t)first;
+    }
+    return TENMAP_ERR_LIMIT;
+}
+
 /* Missing shards first, all of them at once; then the first shard that did not open. */
 static tenmap_status judge_shards(const shard_jobs *all, tenmap_error *error) {
     for (size_t i = 0; i < all->count; i++)
@@ -134,10 +160,40 @@ static tenmap_status judge_shards(const shard_jobs *all, tenmap_error *error) {
             return fail_missing(all, error);
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].status != TENMAP_OK && !is_missing(&all->jobs[i])) {
+            if (all->jobs[i].error.os_error == EMFILE)
+                return fail_descriptors(all, i, error);
             if (error)
                 *error = all->jobs[i].error;
             return all->jobs[i].status;
         }
+    return TENMAP_OK;
+}
+
+/* A check: all of it in the order of judge_shards, on one thread, and no end at the first. */
+static tenmap_status report_shards(shard_jobs *all, tmi_report *report, tenmap_error *error) {
+    bool any = false;
+    for (size_t i = 0; i < all->count; i++) {
+        open_shard_file(&all->jobs[i]);
+        any = any || is_missing(&all->jobs[i]);
+    }
+    if (any) {
+        fail_missing(all, error);
+        tmi_report_failure(report, TENMAP_FOUND_MISSING_SHARD, TENMAP_NO_SHARD, NULL, error);
+    }
+    for (size_t i = 0; i < all->count; i++) {
+        shard_job *job = &all->jobs[i];
+        uint64_t before = report->errors;
+        if (job->status == TENMAP_OK)
+            parse_shard_file(all, i);
+        if (job->status == TENMAP_ERR_MEMORY) {
+            *error = job->error;
+            return job->status;
+        }
+        if (job->status != TENMAP_OK && report->errors == before)
+            tmi_report_failure(
+                report, is_missing(job) ? TENMAP_FOUND_MISSING_SHARD : TENMAP_FOUND_UNREADABLE,
+                (uint32_t)i, NULL, &job->error);
+    }
     return TENMAP_OK;
 }
 
@@ -151,7 +207,7 @@ static tenmap_status keep_shards(tenmap_model *model, shard_jobs *all, size_t *p
     for (size_t i = 0; i < all->count; i++) {
         shard_job *job = &all->jobs[i];
         place[i] = TMI_NONE;
-        if (is_missing(job)) {
+        if (job->status != TENMAP_OK) { /* missing, or reported */
             const char *name = job->shard.name;
             char *copy = tmi_copy_text(name, strlen(name));
             if (!copy)
@@ -174,8 +230,13 @@ static tenmap_status open_shards(tenmap_model *model, shard_jobs *all, tmi_index
     if (!place)
         return tmi_fail_memory(error, all->count * sizeof *place, "the list of shards");
     unsigned threads = all->options->threads ? all->options->threads : default_threads(all->count);
-    tmi_parallel(threads, all->count, open_shard_job, all);
-    tenmap_status status = judge_shards(all, error);
+    tenmap_status status;
+    if (model->report) {
+        status = report_shards(all, model->report, error);
+    } else {
+        tmi_parallel(threads, all->count, open_shard_job, all);
+        status = judge_shards(all, error);
+    }
     if (status == TENMAP_OK)
         status = keep_shards(model, all, place, error);
     if (status == TENMAP_OK)
@@ -210,6 +271,7 @@ static tenmap_status open_named_shards(tenmap_model *model, const shard_names *f
         const char *name = from->index ? from->index->files[i].name : from->names[i];
         tmi_shard *shard = &all.jobs[i].shard;
         shard->file.fd = -1;
+        shard->number = (uint32_t)i;
         shard->path = tmi_join_path(folder, folder_len, name, strlen(name));
         shard->shown = shard->path;
         if (!shard->path)
@@ -229,7 +291,11 @@ static tenmap_status open_named_shards(tenmap_model *model, const shard_names *f
 static tenmap_status open_index(tenmap_model *model, const char *path,
                                 const tenmap_options *options, tenmap_error *error) {
     tmi_shard file = model->shards[0];
-    tmi_place place = {.path = path, .flags = options->flags, .size = file.size, .key = model->key};
+    tmi_place place = {.path = path,
+                       .flags = options->flags,
+                       .size = file.size,
+                       .key = model->key,
+                       .report = model->report};
     uint64_t limit = tmi_header_limit(options);
     if (options->offset || options->length)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
@@ -258,6 +324,8 @@ static tenmap_status open_index(tenmap_model *model, const char *path,
     tmi_shard_close(&model->shards[0]);
     shard_names from = {.count = index.file_count, .index = &index};
     status = open_named_shards(model, &from, path, tmi_folder_part(path), options, error);
+    if (status == TENMAP_OK && model->report)
+        tmi_check_index(model, &index, path);
     tmi_index_free(&index);
     return status;
 }
@@ -343,7 +411,7 @@ static tenmap_status open_bare(tenmap_model *model, const char *shown,
     return open_single(model, options, start, len, error);
 }
 
-/* What the three ways of opening share: arguments in, a model or nothing out. */
+/* What the three ways of opening share: arguments in, a model or nothing (NULL) out. */
 static tenmap_status begin_open(const tenmap_options *given, tenmap_options *options,
                                 tenmap_model **model, tenmap_model **out, tenmap_error *error) {
     if (!out)
@@ -373,9 +441,9 @@ static tenmap_status end_open(tenmap_model *model, tenmap_status status, tenmap_
 tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_model **out,
                           tenmap_error *error) {
     tenmap_options options;
-    tenmap_model *model;
+    tenmap_model *model = NULL;
     tenmap_status status = begin_open(given, &options, &model, out, error);
-    if (status != TENMAP_OK)
+    if (!model)
         return status;
     if (!path)
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
@@ -384,12 +452,28 @@ tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_
     return end_open(model, status, out);
 }
 
+tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, tmi_report *report,
+                                 tenmap_error *error) {
+    tenmap_options options;
+    tenmap_model *model, *unused;
+    tenmap_status status = begin_open(given, &options, &model, &unused, error);
+    if (status != TENMAP_OK)
+        return status;
+    options.backend = TENMAP_BACKEND_READ;
+    report->flags = options.flags;
+    model->report = report;
+    status = path ? open_path(model, path, &options, error)
+                  : tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
+    tenmap_close(model);
+    return status;
+}
+
 tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model **out,
                              tenmap_error *error) {
     tenmap_options options;
-    tenmap_model *model;
+    tenmap_model *model = NULL;
     tenmap_status status = begin_open(given, &options, &model, out, error);
-    if (status != TENMAP_OK)
+    if (!model)
         return status;
     int failed = fd < 0 ? EBADF : tmi_file_dup(&model->shards[0].file, fd);
     if (fd < 0)
@@ -404,9 +488,9 @@ tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model *
 tenmap_status tenmap_open_memory(const void *bytes, size_t size, const tenmap_options *given,
                                  tenmap_model **out, tenmap_error *error) {
     tenmap_options options;
-    tenmap_model *model;
+    tenmap_model *model = NULL;
     tenmap_status status = begin_open(given, &options, &model, out, error);
-    if (status != TENMAP_OK)
+    if (!model)
         return status;
     if (!bytes) {
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the address of the bytes is NULL");

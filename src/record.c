@@ -17,7 +17,7 @@
 #include <string.h>
 
 static const char record_suffix[] = ".tenmap-undo";
-static const char record_magic[] = "TENMAPU1";
+static const char record_magic[8] = {'T', 'E', 'N', 'M', 'A', 'P', 'U', '1'};
 enum { RECORD_HEAD = 40, RECORD_TAIL = 8 };
 
 static uint64_t checksum(const unsigned char *bytes, size_t len) {
@@ -48,6 +48,17 @@ void tmi_record_note(const char *path, tenmap_error *error) {
                       "; an edit of its metadata was interrupted and left the record %s: "
                       "tenmap_repair_metadata finishes or undoes it",
                       tmi_quote_path(record + tmi_folder_part(record)).text);
+    free(record);
+}
+
+void tmi_record_check(const char *path, tmi_report *report, uint32_t shard) {
+    char *record = path && *path ? tmi_record_path(path) : NULL;
+    if (record && tmi_exists(record))
+        TMI_REPORT(report, WARNING, INTERRUPTED_EDIT, shard, 0, NULL,
+                   "%s: an edit of its metadata was interrupted and left the record %s: "
+                   "tenmap_repair_metadata finishes or undoes it",
+                   tmi_quote_path(path).text,
+                   tmi_quote_path(record + tmi_folder_part(record)).text);
     free(record);
 }
 

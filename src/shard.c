@@ -120,9 +120,12 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
                        .offset = options->offset,
                        .size = shard->size,
                        .model = model,
-                       .key = *key};
+                       .key = *key,
+                       .report = model->report};
     uint64_t limit = tmi_header_limit(options);
     uint64_t length;
+    if (place.report)
+        tmi_record_check(shard->path, place.report, number);
     tenmap_status status = tmi_header_length(&place, start, len, limit, &length, error);
     if (status != TENMAP_OK) {
         tmi_record_note(shard->path, error);
@@ -133,12 +136,13 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
         if (failed)
             return fail_map(shard, failed, error);
     }
-    tmi_block text;
+    tmi_block text = {NULL, 0};
     if (length > SIZE_MAX)
         return tmi_fail_memory(error, length, "the header");
-    bool done;
-    status =
-        tmi_canonical_parse(&shard->header, &place, &shard->file, (size_t)length, &done, error);
+    bool done = false;
+    if (!place.report) /* which wants to know more than this pass looks at */
+        status =
+            tmi_canonical_parse(&shard->header, &place, &shard->file, (size_t)length, &done, error);
     if (status == TENMAP_OK && !done)
         status = tmi_shard_read_text(shard, options->offset + 8, (size_t)length, &text, error);
     if (status == TENMAP_OK && !done)

@@ -67,6 +67,16 @@ size_t count_names(const char *folder) {
     return count;
 }
 
+uint64_t inode_of(const char *path) {
+#ifdef _WIN32
+    return windows_inode(path); /* stat has none there */
+#else
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_ino;
+#endif
+}
+
 int empty_folder(void **state) {
     remove_inside(*state);
     return 0;
@@ -139,6 +149,28 @@ static void failed_so(tenmap_status got, const tenmap_error *error, const tenmap
     check_error(error, status);
 }
 
+/* The first error of a check. */
+static void take_first_error(void *ctx, const tenmap_finding *f) {
+    char *first = ctx;
+    if (f->severity == TENMAP_FINDING_ERROR && !*first)
+        snprintf(first, sizeof((tenmap_error *)0)->message, "%s", f->message);
+}
+
+void check_agrees(const char *path, const tenmap_options *options, tenmap_status opened,
+                  const tenmap_error *error) {
+    tenmap_error own;
+    char first[sizeof error->message] = "";
+    tenmap_status checked = tenmap_check(path, options, take_first_error, first, &own);
+    if (checked != TENMAP_OK) {
+        assert_int_equal(checked, opened);
+        assert_string_equal(own.message, error->message);
+    } else if ((opened == TENMAP_OK) != !*first ||
+               strncmp(error->message, first, opened == TENMAP_OK ? 0 : strlen(first)) != 0) {
+        fail_msg("%s: open says \"%s\", check says \"%s\"", path,
+                 opened == TENMAP_OK ? "fine" : error->message, first);
+    }
+}
+
 void must_fail(const char *path, const tenmap_options *options, tenmap_status status,
                const char *fragment) {
     tenmap_error error;
@@ -147,6 +179,7 @@ void must_fail(const char *path, const tenmap_options *options, tenmap_status st
     tenmap_status got = tenmap_open(path, options, &model, &error);
     failed_so(got, &error, model, status, fragment);
     assert_int_equal(tenmap_open(path, options, &model, NULL), status); /* no error wanted */
+    check_agrees(path, options, got, &error);
 }
 
 void must_fail_memory(bytes file, const tenmap_options *options, tenmap_status status,

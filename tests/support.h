@@ -32,6 +32,9 @@ int empty_folder(void **state);
 /* How many files and folders lie in it. */
 size_t count_names(const char *folder);
 
+/* Which file is at a path: another number if it was replaced. */
+uint64_t inode_of(const char *path);
+
 /* "folder/name" in a buffer that lives until the fourth next call. */
 const char *in_folder(void **state, const char *name);
 void write_file(const char *path, const void *data, size_t size);
@@ -49,6 +52,9 @@ void must_fail(const char *path, const tenmap_options *options, tenmap_status st
                const char *fragment);
 void must_fail_memory(bytes file, const tenmap_options *options, tenmap_status status,
                       const char *fragment);
+/* tenmap_check must say of the path what tenmap_open said. */
+void check_agrees(const char *path, const tenmap_options *options, tenmap_status opened,
+                  const tenmap_error *error);
 /* The promises about every error: terminated, valid UTF-8, no control characters, not empty. */
 void check_error(const tenmap_error *error, tenmap_status status);
 

@@ -52,6 +52,7 @@ static void cases_get_the_verdict_due(void **state) {
         }
         if (status != TENMAP_OK)
             check_error(&error, status);
+        check_agrees(path, NULL, status, &error);
         tenmap_close(m);
         walked++;
     }

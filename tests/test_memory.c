@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 /* The first prototypes are the linker's: __wrap_x takes the calls, __real_x is the original. */
 void *__real_malloc(size_t size);
@@ -239,6 +240,40 @@ static void every_allocation_of_a_load_may_fail(void **state) {
         }
 }
 
+/* Reads that want a buffer: of many elements, of runs that are far apart, from a descriptor. */
+static void every_allocation_of_a_read_may_fail(void **state) {
+    enum { ROWS = 600, ROW = 1000 };
+    static float out[ROWS * ROW];
+    const uint64_t begin[] = {0, 7}, end[] = {ROWS, 500};
+    write_model(in_folder(state, "m.safetensors"),
+                "{\"t\":{\"dtype\":\"BF16\",\"shape\":[600,1000],\"data_offsets\":[0,1200000]}}",
+                (size_t)ROWS * ROW * 2);
+    for (uint32_t backend = 0; backend < 2; backend++) {
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        options.backend = backend;
+        tenmap_model *model = must_open(in_folder(state, "m.safetensors"), &options);
+        const tenmap_tensor *t = tenmap_at(model, 0);
+        bool done = false;
+        for (long n = 0; !done; n++) {
+            tenmap_error error = {0};
+            fail_at = n;
+            calls = live = 0;
+            armed = true;
+            tenmap_status status =
+                tenmap_read(t, 0, t->nelems, TENMAP_F32, out, sizeof out, 0, &error);
+            if (status == TENMAP_OK)
+                status = tenmap_read_slice(t, begin, end, TENMAP_F32, out, sizeof out, 0, &error);
+            armed = false;
+            done = calls <= n;
+            if (status != TENMAP_OK)
+                check_error(&error, TENMAP_ERR_MEMORY);
+            assert_true(done ? status == TENMAP_OK : status == TENMAP_ERR_MEMORY);
+            assert_int_equal(live, 0);
+        }
+        tenmap_close(model);
+    }
+}
+
 static void every_allocation_of_a_prefetch_may_fail(void **state) {
     write_model(in_folder(state, "m.safetensors"),
                 "{\"t\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", 8);
@@ -364,6 +399,36 @@ static void fail_each_change(void **state, const char *what, change *make) {
     assert_true(n > 3);
 }
 
+/* The record of an edit that was interrupted before it changed anything, then its repair. */
+static tenmap_status repair_one(const char *folder, const tenmap_model *from, tenmap_error *e) {
+    char path[4200], record[4200];
+    struct stat st;
+    uint64_t hash = UINT64_C(14695981039346656037);
+    (void)from;
+    snprintf(path, sizeof path, "%s/one.safetensors", folder);
+    snprintf(record, sizeof record, "%s/.one.safetensors.tenmap-undo", folder);
+    armed = false;
+    bytes file = read_whole(path);
+    size_t n = (size_t)(file.at[0] | file.at[1] << 8), total = 40 + 2 * n + 8;
+    uint64_t words[4] = {0, 0, file.size, n};
+    unsigned char *r = calloc(1, total);
+    words[1] = stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
+    memcpy(r, "TENMAPU1", 8);
+    for (size_t i = 0; i < sizeof words; i++)
+        r[8 + i] = (unsigned char)(words[i / 8] >> (8 * (i % 8)));
+    memcpy(r + 40, file.at + 8, n);
+    memcpy(r + 40 + n, file.at + 8, n);
+    for (size_t i = 0; i < total - 8; i++)
+        hash = (hash ^ r[i]) * UINT64_C(1099511628211);
+    for (size_t i = 0; i < 8; i++)
+        r[total - 8 + i] = (unsigned char)(hash >> (8 * i));
+    write_file(record, r, total);
+    free(r);
+    free(file.at);
+    armed = true;
+    return tenmap_repair_metadata(path, 0, NULL, e);
+}
+
 static void every_allocation_of_writing_may_fail(void **state) {
     write_model(in_folder(state, "one.safetensors"),
                 "{\"__metadata__\":{\"k0\":\"v\"},"
@@ -373,6 +438,7 @@ static void every_allocation_of_writing_may_fail(void **state) {
     fail_each_change(state, "an edit in place", edit_there);
     fail_each_change(state, "an edit that makes a file", edit_anew);
     fail_each_change(state, "a save in shards", save_all);
+    fail_each_change(state, "a repair", repair_one);
 }
 
 int main(void) {
@@ -381,6 +447,7 @@ int main(void) {
         cmocka_unit_test_setup(every_allocation_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_sharded_model_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_load_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_read_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_prefetch_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_large_header_may_fail, empty_folder),
     };

@@ -243,7 +243,7 @@ static mode_t mode_of(const char *path) {
 
 static void the_mode_is_a_plain_creations_or_the_old_files(void **state) {
     const char *path = in_folder(state, "m.safetensors");
-    mode_t before = umask(027);
+    mode_t before = (mode_t)umask(027);
     write_byte_model(path, 1);
     umask(before);
     assert_int_equal(mode_of(path), 0640);

@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "print.h"
+#include "suggest.h"
 
 common_settings common;
 
@@ -152,6 +153,21 @@ typedef struct scan {
     invocation call;
 } scan;
 
+/* "; did you mean --depth?", or where they are listed. */
+static int unknown_option(const command *self, const char *given, size_t len) {
+    const option *tables[] = {self->options, common_options};
+    suggestion best = {0};
+    for (size_t t = 0; t < 2; t++)
+        for (const option *o = tables[t]; o && o->name; o++)
+            suggest(&best, given, len, o->name, strlen(o->name));
+    suggest(&best, given, len, "help", 4);
+    if (best.word)
+        return fail(EXIT_USAGE, "there is no option --%.*s; did you mean --%s?", (int)len, given,
+                    best.word);
+    return fail(EXIT_USAGE, "there is no option --%.*s; 'tenmap %s --help' lists them", (int)len,
+                given, self->name);
+}
+
 static int take_value(scan *s, const option *o, void *settings, const char *value) {
     if (o->kind != OPTION_SWITCH && !value) {
         if (s->at + 1 >= s->argc)
@@ -168,8 +184,7 @@ static int take_long(scan *s, const char *given) {
     void *settings = s->settings;
     const option *o = find_option(s->self, given, len, false, &settings);
     if (!o)
-        return fail(EXIT_USAGE, "there is no option --%.*s; 'tenmap %s --help' lists them",
-                    (int)len, given, s->self->name);
+        return unknown_option(s->self, given, len);
     if (o->kind == OPTION_SWITCH && given[len])
         return fail(EXIT_USAGE, "--%s takes no value", o->name);
     return take_value(s, o, settings, given[len] ? given + len + 1 : NULL);
@@ -194,7 +209,8 @@ static int take_all(scan *s) {
     for (s->at = 1; s->at < s->argc; s->at++) {
         char *given = s->argv[s->at];
         int status = EXIT_FINE;
-        if (operands_only || given[0] != '-' || !given[1])
+        bool number = given[0] == '-' && given[1] >= '0' && given[1] <= '9';
+        if (operands_only || number || given[0] != '-' || !given[1])
             s->call.operands[s->call.operand_count++] = given;
         else if (strcmp(given, "--") == 0)
             operands_only = true;
@@ -276,7 +292,8 @@ void print_overview(void) {
            "Looks into, checks, compares and reshapes model files in the SafeTensors format.\n"
            "MODEL is a file, an index or a folder.\n\nCommands:\n");
     for (const command *const *c = commands; *c; c++)
-        printf("  %-10s %s\n", (*c)->name, (*c)->summary);
+        if (!(*c)->hidden)
+            printf("  %-10s %s\n", (*c)->name, (*c)->summary);
     printf("\n'tenmap COMMAND --help' has the options and examples of one command.\n"
            "Exit codes: 0 fine, 1 differences or warnings, 2 the model was rejected,\n"
            "3 it could not be read or written, 64 wrong usage.\n");

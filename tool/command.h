@@ -77,6 +77,12 @@ typedef struct command {
     size_t settings_size;
     const void *defaults;               /* a settings struct; NULL: all zero */
     int (*run)(const invocation *call); /* returns an exit code */
+    /*
+     * For completion, what operands may be: words of operand 1 ("bash|zsh|fish") or of operand 2
+     * ("get|set"); where both are NULL and in all other places, files.
+     */
+    const char *first_words, *second_words;
+    bool hidden; /* from the list of commands, the manual and completion */
 } command;
 
 /* Options that every command takes, parsed before it runs. */

@@ -3,8 +3,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "command.h"
+#include "print.h"
 #include "progress.h"
 
 static const char *command_name;
@@ -36,11 +38,34 @@ void warn(const char *format, ...) {
     va_end(list);
 }
 
+/* The library's sentences name its own switches; people here have options. */
+static void in_options(const char *message, text *out) {
+    static const struct {
+        const char *from, *to;
+    } words[] = {{"open with TENMAP_OPEN_PARTIAL", "use --partial"},
+                 {"max_header_bytes", "--max-header"},
+                 {"tenmap_repair_metadata finishes", "'tenmap meta FILE repair' finishes"}};
+    while (*message) {
+        size_t i = 0, count = sizeof words / sizeof words[0];
+        while (i < count && strncmp(message, words[i].from, strlen(words[i].from)) != 0)
+            i++;
+        if (i < count)
+            text_add(out, words[i].to, strlen(words[i].to));
+        else
+            text_add(out, message, 1);
+        message += i < count ? strlen(words[i].from) : 1;
+    }
+}
+
 int fail_error(const tenmap_error *error) {
     if (error->status == TENMAP_ERR_CANCELLED || interrupted())
         return fail(EXIT_INTERRUPTED, "interrupted");
-    return fail(error->status == TENMAP_ERR_FORMAT ? EXIT_REJECTED : EXIT_FAILED, "%s",
-                error->message);
+    text message = {0};
+    in_options(error->message, &message);
+    int code = fail(error->status == TENMAP_ERR_FORMAT ? EXIT_REJECTED : EXIT_FAILED, "%s",
+                    message.bytes ? message.bytes : "");
+    text_free(&message);
+    return code;
 }
 
 int fail_memory(void) {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "print.h"
+
 enum { JSON_DEPTH = 16 };
 
 static struct {
@@ -46,36 +48,58 @@ void json_open(char bracket, bool compact) {
     json.levels[json.depth].compact = compact || inside;
     json.levels[json.depth].filled = false;
     json.depth++;
-    putchar(bracket);
+    putchar_unlocked(bracket);
 }
 
 void json_close(void) {
     json.depth--;
     if (json.levels[json.depth].filled && !json.levels[json.depth].compact)
         new_line(json.depth);
-    putchar(json.levels[json.depth].close);
+    putchar_unlocked(json.levels[json.depth].close);
     if (json.depth == 0)
-        putchar('\n');
+        putchar_unlocked('\n');
+}
+
+static void add_escape(text *t, uint32_t point) {
+    static const char shorts[] = "btn?fr";
+    if (point == '"' || point == '\\')
+        text_addf(t, "\\%c", (char)point);
+    else if (point >= 8 && point <= 13 && point != 11)
+        text_addf(t, "\\%c", shorts[point - 8]);
+    else if (point < 0x10000)
+        text_addf(t, "\\u%04" PRIx32, point);
+    else
+        text_addf(t, "\\u%04" PRIx32 "\\u%04" PRIx32, 0xd800 + ((point - 0x10000) >> 10),
+                  0xdc00 + ((point - 0x10000) & 0x3ff));
+}
+
+/* What a terminal might obey is escaped here too: JSON is often looked at. */
+void text_add_json(text *t, const char *bytes, size_t len) {
+    const unsigned char *s = (const unsigned char *)bytes;
+    text_add(t, "\"", 1);
+    for (size_t i = 0, n; i < len; i += n) {
+        uint32_t point;
+        for (n = 0; i + n < len && s[i + n] >= 0x20 && s[i + n] < 0x7f && s[i + n] != '"' &&
+                    s[i + n] != '\\';)
+            n++;
+        text_add(t, bytes + i, n);
+        if (n)
+            continue;
+        n = decode_point(s + i, len - i, &point);
+        if (!n || unsafe_point(point) || point == '"' || point == '\\')
+            add_escape(t, n ? point : 0xfffd);
+        else
+            text_add(t, bytes + i, n);
+        n += !n;
+    }
+    text_add(t, "\"", 1);
 }
 
 static void put_string(const char *bytes, size_t len) {
-    static const char shorts[] = "btn?fr";
-    putchar_unlocked('"');
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)bytes[i];
-        if (c == '"' || c == '\\') {
-            putchar_unlocked('\\');
-            putchar_unlocked(c);
-        } else if (c >= 8 && c <= 13 && c != 11) {
-            putchar_unlocked('\\');
-            putchar_unlocked(shorts[c - 8]);
-        } else if (c < 0x20 || c == 0x7f) {
-            printf("\\u%04x", c);
-        } else {
-            putchar_unlocked(c);
-        }
-    }
-    putchar_unlocked('"');
+    static text scratch;
+    text_clear(&scratch);
+    text_add_json(&scratch, bytes, len);
+    fwrite(scratch.bytes, 1, scratch.len, stdout);
 }
 
 void json_key(const char *key) {
@@ -91,8 +115,18 @@ void json_text(const char *bytes, size_t len) {
 }
 
 void json_uint(uint64_t number) {
+    char digits[20];
+    size_t n = sizeof digits;
+    do
+        digits[--n] = (char)('0' + number % 10);
+    while (number /= 10);
     separate();
-    printf("%" PRIu64, number);
+    fwrite(digits + n, 1, sizeof digits - n, stdout);
+}
+
+void json_int(int64_t number) {
+    separate();
+    printf("%" PRId64, number);
 }
 
 void json_real(double number) {

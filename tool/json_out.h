@@ -11,14 +11,20 @@
 
 #include <tenmap.h>
 
+#include "print.h"
+
 void json_open(char bracket, bool compact); /* '{' or '[' */
 void json_close(void);                      /* the innermost; the last one ends the line */
 void json_key(const char *key);
 void json_text(const char *bytes, size_t len); /* len may be TENMAP_CSTR; must be UTF-8 */
 void json_uint(uint64_t number);
+void json_int(int64_t number);
 void json_real(double number); /* shortest that reads back the same; null for NaN and infinities */
 void json_bool(bool value);
 void json_null(void);
+
+/* A string with its quotes, into a text. */
+void text_add_json(text *t, const char *bytes, size_t len);
 
 /* Key and value in one step. */
 void json_key_text(const char *key, const char *bytes, size_t len);

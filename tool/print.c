@@ -16,7 +16,10 @@ void print_setup(void) {
     const char *no_color = getenv("NO_COLOR");
     const char *columns = getenv("COLUMNS");
     struct winsize size;
+    static char buffer[1 << 16];
     bool terminal = isatty(STDOUT_FILENO) == 1;
+    if (!terminal)
+        setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
     terminal_width = 0;
     if (terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col)
         terminal_width = size.ws_col;
@@ -90,8 +93,7 @@ void text_addf(text *t, const char *format, ...) {
     }
 }
 
-/* One code point of valid or invalid UTF-8; its length, 0 where the bytes are none. */
-static size_t decode_point(const unsigned char *s, size_t len, uint32_t *out) {
+size_t decode_point(const unsigned char *s, size_t len, uint32_t *out) {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
     size_t n = s[0] < 0x80   ? 1
                : s[0] < 0xc2 ? 0
@@ -124,15 +126,22 @@ static bool in_spans(const span *spans, size_t count, uint32_t point) {
     return false;
 }
 
-/* What a terminal might obey, or what would not be seen. */
-static bool unsafe_point(uint32_t point) {
+bool unsafe_point(uint32_t point) {
     static const span spans[] = {
         {0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x200b, 0x200f},
         {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
     return in_spans(spans, sizeof spans / sizeof spans[0], point);
 }
 
-void text_add_safe(text *t, const char *bytes, size_t len) {
+/* The letter that stands for c after a backslash, in pairs of both; or 0. */
+static char short_escape(const char *pairs, char c) {
+    while (*pairs && *pairs != c)
+        pairs += 2;
+    return *pairs ? pairs[1] : '\0';
+}
+
+/* The one for people and the one for machines differ only in the short escapes. */
+static void add_escaped(text *t, const char *bytes, size_t len, const char *pairs) {
     const unsigned char *s = (const unsigned char *)bytes;
     size_t plain = 0;
     while (plain < len && s[plain] >= 0x20 && s[plain] < 0x7f && s[plain] != '\\')
@@ -141,16 +150,59 @@ void text_add_safe(text *t, const char *bytes, size_t len) {
     for (size_t i = plain; i < len;) {
         uint32_t point = s[i];
         size_t n = decode_point(s + i, len - i, &point);
+        char letter = short_escape(pairs, bytes[i]);
         if (!n)
             text_addf(t, "\\x%02x", s[i]);
-        else if (point == '\\')
-            text_add(t, "\\\\", 2);
+        else if (letter)
+            text_addf(t, "\\%c", letter);
         else if (unsafe_point(point))
             text_addf(t, point > 0xffff ? "\\U%08" PRIx32 : "\\u%04" PRIx32, point);
         else
             text_add(t, bytes + i, n);
         i += n ? n : 1;
     }
+}
+
+void text_add_safe(text *t, const char *bytes, size_t len) {
+    add_escaped(t, bytes, len, "\\\\");
+}
+
+void text_add_field(text *t, const char *bytes, size_t len) {
+    add_escaped(t, bytes, len, "\\\\\tt\nn\rr");
+}
+
+void text_add_short(text *t, const char *bytes, size_t len, size_t columns) {
+    size_t taken = 0, used = 0, start = t->len;
+    text_add(t, "", 0);
+    while (taken < len && (!columns || used <= columns)) {
+        uint32_t point;
+        size_t n = decode_point((const unsigned char *)bytes + taken, len - taken, &point);
+        size_t before = t->len;
+        n += !n;
+        text_add_safe(t, bytes + taken, n);
+        used += text_columns(t->bytes + before, t->len - before);
+        if (columns && used > columns) {
+            t->len = before;
+            break;
+        }
+        taken += n;
+    }
+    t->bytes[t->len] = '\0';
+    if (taken == len)
+        return;
+    text_add(t, t->len > start ? "… (" : "(", t->len > start ? strlen("… (") : 1);
+    text_add_bytes(t, len);
+    text_add(t, ")", 1);
+}
+
+void text_add_bar(text *t, double share, size_t columns) {
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    size_t parts = (size_t)(share * (double)columns * 8 + 0.5);
+    if (parts == 0 && share > 0)
+        parts = 1;
+    for (size_t i = 0; i < parts / 8; i++)
+        text_add(t, "█", strlen("█"));
+    text_add(t, eighths[parts % 8], strlen(eighths[parts % 8]));
 }
 
 void text_clear(text *t) {
@@ -172,8 +224,11 @@ size_t text_columns(const char *bytes, size_t len) {
                                 {0xff00, 0xff60},   {0xffe0, 0xffe6},  {0x1f300, 0x1f64f},
                                 {0x1f900, 0x1f9ff}, {0x20000, 0x3fffd}};
     const unsigned char *s = (const unsigned char *)bytes;
-    size_t columns = 0;
-    for (size_t i = 0; i < len;) {
+    size_t plain = 0;
+    while (plain < len && s[plain] < 0x80)
+        plain++;
+    size_t columns = plain;
+    for (size_t i = plain; i < len;) {
         uint32_t point = s[i];
         size_t n = s[i] < 0x80 ? 1 : decode_point(s + i, len - i, &point);
         if (point < 0x300)
@@ -194,16 +249,41 @@ void print_safe(FILE *out, const char *bytes, size_t len) {
     text_free(&t);
 }
 
-/* Three significant digits and a unit of a power of 1000; whole numbers below 1000. */
+void text_add_number(text *t, uint64_t number) {
+    char digits[20];
+    size_t n = sizeof digits;
+    do
+        digits[--n] = (char)('0' + number % 10);
+    while (number /= 10);
+    text_add(t, digits + n, sizeof digits - n);
+}
+
+/*
+ * Three significant digits and a unit of a power of 1000, halves rounded up; whole numbers below 1000.
+ * In integers: tables of 100,000 rows feel printf.
+ */
 static void add_scaled(text *t, uint64_t number, const char *const *units, const char *gap) {
-    double scaled = (double)number;
+    uint64_t thousandth = 1, thousandths = number; /* of the unit below */
     size_t unit = 0;
-    while (scaled >= 999.5 && unit < 6) {
-        scaled /= 1000;
-        unit++;
+    if (number < 1000) {
+        text_add_number(t, number);
+    } else {
+        for (unit = 1; number / thousandth >= 999500; unit++)
+            thousandth *= 1000;
+        thousandths = number / thousandth;
+        uint64_t step = thousandths >= 99950 ? 1000 : thousandths >= 9995 ? 100 : 10;
+        uint64_t rounded = (thousandths + step / 2) / step, per_one = 1000 / step;
+        text_add_number(t, rounded / per_one);
+        if (per_one > 1)
+            text_add(t, ".", 1);
+        for (uint64_t place = per_one / 10; place; place /= 10) {
+            char digit = (char)('0' + rounded / place % 10);
+            text_add(t, &digit, 1);
+        }
     }
-    int digits = unit == 0 || scaled >= 99.95 ? 0 : scaled >= 9.995 ? 1 : 2;
-    text_addf(t, "%.*f%s%s", digits, scaled, *units[unit] ? gap : "", units[unit]);
+    if (*units[unit])
+        text_add(t, gap, strlen(gap));
+    text_add(t, units[unit], strlen(units[unit]));
 }
 
 void text_add_bytes(text *t, uint64_t bytes) {
@@ -226,20 +306,11 @@ void text_add_grouped(text *t, uint64_t number) {
     }
 }
 
-static void add_number(text *t, uint64_t number) {
-    char digits[20];
-    size_t n = sizeof digits;
-    do
-        digits[--n] = (char)('0' + number % 10);
-    while (number /= 10);
-    text_add(t, digits + n, sizeof digits - n);
-}
-
 void text_add_dims(text *t, const tenmap_tensor *tensor) {
     for (uint32_t d = 0; d < tensor->rank; d++) {
         if (d)
             text_add(t, ",", 1);
-        add_number(t, tensor->shape[d]);
+        text_add_number(t, tensor->shape[d]);
     }
 }
 
@@ -248,7 +319,7 @@ void text_add_shape(text *t, const tenmap_tensor *tensor) {
     for (uint32_t d = 0; d < tensor->rank; d++) {
         if (d)
             text_add(t, ", ", 2);
-        add_number(t, tensor->shape[d]);
+        text_add_number(t, tensor->shape[d]);
     }
     text_add(t, "]", 1);
 }

@@ -52,6 +52,12 @@ void text_addf(text *t, const char *format, ...)
  * overrides and invisible ones come out as \u001b and the like, a backslash as \\.
  */
 void text_add_safe(text *t, const char *bytes, size_t len);
+/* The same, cut after `columns` columns (0: never), with how long all of it is: "abc… (12.3 KB)". */
+void text_add_short(text *t, const char *bytes, size_t len, size_t columns);
+/* One code point of valid or invalid UTF-8; its length, 0 where the bytes are none. len is not 0. */
+size_t decode_point(const unsigned char *s, size_t len, uint32_t *out);
+/* What a terminal might obey, or what would not be seen. */
+bool unsafe_point(uint32_t point);
 void text_clear(text *t); /* keeps the memory */
 void text_free(text *t);
 /* Columns that UTF-8 text takes on a terminal. */
@@ -62,11 +68,20 @@ void print_safe(FILE *out, const char *bytes, size_t len);
 void text_add_bytes(text *t, uint64_t bytes);
 /* "8.03B", "1.2M", "312": parameters. */
 void text_add_count(text *t, uint64_t count);
+void text_add_number(text *t, uint64_t number);
 /* "1,234,567" */
 void text_add_grouped(text *t, uint64_t number);
+/*
+ * A field of tab-separated values: backslash, tab, newline, carriage return come out as \\, \t, \n,
+ * \r, and whatever else text_add_safe would change as \u001b.
+ */
+void text_add_field(text *t, const char *bytes, size_t len);
 /* "[32, 64]"; machine formats use text_add_dims: "32,64". */
 void text_add_shape(text *t, const tenmap_tensor *tensor);
 void text_add_dims(text *t, const tenmap_tensor *tensor);
+
+/* A bar of block characters, to an eighth of a column; a share that is not 0 is seen. */
+void text_add_bar(text *t, double share, size_t columns);
 
 /*
  * A table: cells are added row by row, then it is printed with columns as wide as they need. Where

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "print.h"
+#include "suggest.h"
 
 /* Whether c is in the class that begins after '['; *end is set behind its ']', or to NULL. */
 static bool class_match(const char *pattern, char c, const char **end) {
@@ -104,15 +105,29 @@ static bool selects(const filter *f, const tenmap_tensor *t, bool *used) {
            dtype_selected(&f->dtypes, t);
 }
 
-static int nothing_selected(const tenmap_model *model, const char *pattern) {
-    text t = {0};
+/* The name that was meant, as far as one can tell, or the first one to show what names look like. */
+static void name_hint(const tenmap_model *model, const char *pattern, text *out) {
     const tenmap_tensor *first = tenmap_at(model, 0);
-    if (first)
-        text_add_safe(&t, first->name, first->name_len < 60 ? first->name_len : 60);
-    int code = pattern ? fail(EXIT_FAILED, "no tensor matches '%s'; the first one is called %s",
-                              pattern, t.bytes ? t.bytes : "")
-                       : fail(EXIT_FAILED, "no tensor is left by these filters");
-    text_free(&t);
+    suggestion best = {0};
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        suggest(&best, pattern, strlen(pattern), t->name, t->name_len);
+    }
+    text_addf(out, best.word ? "did you mean " : "the first one is called ");
+    if (best.word)
+        text_add_safe(out, best.word, best.len);
+    else
+        text_add_safe(out, first->name, first->name_len < 60 ? first->name_len : 60);
+    text_addf(out, best.word ? "?" : "");
+}
+
+static int nothing_selected(const tenmap_model *model, const char *pattern) {
+    if (!pattern)
+        return fail(EXIT_FAILED, "no tensor is left by these filters");
+    text hint = {0};
+    name_hint(model, pattern, &hint);
+    int code = fail(EXIT_FAILED, "no tensor matches '%s'; %s", pattern, hint.bytes);
+    text_free(&hint);
     return code;
 }
 
@@ -195,4 +210,11 @@ static int compare_tensors(const void *a, const void *b) {
 
 void selection_sort_natural(selection *s) {
     qsort(s->tensors, s->count, sizeof *s->tensors, compare_tensors);
+}
+
+uint64_t alignment_of(uint64_t offset) {
+    uint64_t power = 1;
+    while (power < 4096 && offset % (2 * power) == 0)
+        power *= 2;
+    return power;
 }

@@ -45,4 +45,7 @@ void selection_free(selection *s);
 int natural_compare(const char *a, size_t a_len, const char *b, size_t b_len);
 void selection_sort_natural(selection *s);
 
+/* The largest power of two that divides the offset, up to 4096. */
+uint64_t alignment_of(uint64_t offset);
+
 #endif

@@ -53,9 +53,12 @@ void table_put(table *t, style which, const char *format, ...) {
     table_end_cell(t, which);
 }
 
-static void fill(size_t count) {
-    while (count--)
-        putchar_unlocked(' ');
+static void fill(text *out, size_t count) {
+    static const char spaces[] = "                                                                ";
+    for (size_t n; count; count -= n) {
+        n = count < sizeof spaces - 1 ? count : sizeof spaces - 1;
+        text_add(out, spaces, n);
+    }
 }
 
 /* The bytes that take `columns` columns from the start, or up to the end. */
@@ -77,33 +80,35 @@ static size_t bytes_for(const char *bytes, size_t len, size_t columns, bool from
 }
 
 /* Shortened in the middle where it does not fit; the columns that it took. */
-static size_t put_text(const char *bytes, size_t len, size_t columns, size_t width) {
+static size_t put_text(text *out, const char *bytes, size_t len, size_t columns, size_t width) {
     if (columns <= width) {
-        fwrite(bytes, 1, len, stdout);
+        text_add(out, bytes, len);
         return columns;
     }
     size_t head = bytes_for(bytes, len, (width - 1) / 2, false);
     size_t tail = bytes_for(bytes, len, width - 1 - (width - 1) / 2, true);
-    fwrite(bytes, 1, head, stdout);
-    fputs("…", stdout);
-    fwrite(bytes + len - tail, 1, tail, stdout);
+    text_add(out, bytes, head);
+    text_add(out, "…", strlen("…"));
+    text_add(out, bytes + len - tail, tail);
     return text_columns(bytes, head) + 1 + text_columns(bytes + len - tail, tail);
 }
 
-static void put_cell(const column *c, const char *bytes, size_t len, size_t columns, size_t width,
-                     style which, bool last) {
+typedef struct cell_text {
+    const char *bytes;
+    size_t len, columns;
+} cell_text;
+
+static void put_cell(text *out, const column *c, cell_text what, size_t width, style which,
+                     bool last) {
     if (c->right)
-        fill(columns < width ? width - columns : 0);
+        fill(out, what.columns < width ? width - what.columns : 0);
     if (which != STYLE_NONE)
-        fputs(paint(which), stdout);
-    size_t used = put_text(bytes, len, columns, width);
+        text_add(out, paint(which), strlen(paint(which)));
+    size_t used = put_text(out, what.bytes, what.len, what.columns, width);
     if (which != STYLE_NONE)
-        fputs(paint_end(), stdout);
-    if (!last) {
-        if (!c->right)
-            fill(used < width ? width - used : 0);
-        fill(2);
-    }
+        text_add(out, paint_end(), strlen(paint_end()));
+    if (!last)
+        fill(out, (!c->right && used < width ? width - used : 0) + 2);
 }
 
 static void measure_widths(const table *t, size_t *widths) {
@@ -124,29 +129,42 @@ static void measure_widths(const table *t, size_t *widths) {
     }
 }
 
-void table_print(table *t) {
-    size_t *widths = need(t->column_count, sizeof *widths);
-    measure_widths(t, widths);
+static void put_titles(text *out, const table *t, const size_t *widths) {
     bool titled = false;
     for (size_t c = 0; c < t->column_count; c++)
         titled = titled || *t->columns[c].title;
     for (size_t c = 0; titled && c < t->column_count; c++) {
         const char *title = t->columns[c].title;
-        put_cell(&t->columns[c], title, strlen(title), text_columns(title, strlen(title)),
-                 widths[c], STYLE_DIM, c + 1 == t->column_count);
+        cell_text what = {title, strlen(title), text_columns(title, strlen(title))};
+        put_cell(out, &t->columns[c], what, widths[c], STYLE_DIM, c + 1 == t->column_count);
     }
     if (titled)
-        putchar('\n');
+        text_add(out, "\n", 1);
+}
+
+void table_print(table *t) {
+    size_t *widths = need(t->column_count, sizeof *widths);
+    text out = {0};
     size_t begin = 0;
+    measure_widths(t, widths);
+    put_titles(&out, t, widths);
     for (size_t i = 0; i < t->count; i++) {
         size_t c = i % t->column_count;
         const cell *k = &t->cells[i];
-        put_cell(&t->columns[c], t->cells_text.bytes + begin, k->end - begin, k->columns, widths[c],
-                 (style)k->style, c + 1 == t->column_count);
+        cell_text what = {k->end > begin ? t->cells_text.bytes + begin : "", k->end - begin,
+                          k->columns};
+        put_cell(&out, &t->columns[c], what, widths[c], (style)k->style, c + 1 == t->column_count);
         if (c + 1 == t->column_count)
-            putchar_unlocked('\n');
+            text_add(&out, "\n", 1);
         begin = k->end;
+        if (out.len > 1 << 15 || i + 1 == t->count) {
+            fwrite(out.bytes, 1, out.len, stdout);
+            text_clear(&out);
+        }
     }
+    if (out.len)
+        fwrite(out.bytes, 1, out.len, stdout);
+    text_free(&out);
     free(widths);
 }
 
