@@ -39,7 +39,7 @@ install: all
 
 format:
 	clang-format-14 -i include/*.h src/*.[ch] src/kernels/*.[ch] tests/*.[ch] fuzz/*.[ch] \
-	                   bench/*.[ch] examples/*.c
+	                   bench/*.[ch] examples/*.c tool/*.[ch] tests/cli/*.c
 
 clean:
 	rm -rf $(BUILD)

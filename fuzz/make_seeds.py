@@ -184,7 +184,122 @@ def json_seeds():
         write("json", name, text.encode())
 
 
+def good_files():
+    """The seeds of the header target that open, by name."""
+    folder = os.path.join(HERE, "seeds", "header")
+    for name in sorted(os.listdir(folder)):
+        if name.startswith(("good_", "lenient_")):
+            with open(os.path.join(folder, name), "rb") as file:
+                yield name, file.read()
+
+
+def open_seeds():
+    """16 bytes that choose flags, ranges, blocks and dtypes, then a file."""
+    for i, (name, data) in enumerate(good_files()):
+        program = bytes((i * 31 + k * 17) & 255 for k in range(1, 16))
+        write("open", name, bytes([name.startswith("lenient_")]) + program + data)
+
+
+def text(value):
+    raw = value if isinstance(value, bytes) else value.encode()
+    return bytes([len(raw)]) + raw
+
+
+def edit_seeds():
+    """64 bytes: flags, how many edits, and for each: remove or set, key, value; then a file."""
+    def program(flags, *edits):
+        out = bytes([flags, len(edits)])
+        for key, value in edits:
+            out += bytes([3]) + text(key) if value is None else bytes([0]) + text(key) + value
+        assert len(out) <= 64
+        return out.ljust(64, b"\0")
+
+    def short(value):
+        return bytes([0]) + text(value)
+
+    programs = {
+        "nothing": program(0), "add": program(0, ("k", short("v"))),
+        "add_long": program(0, ("k", bytes([7]))), "remove": program(0, ("format", None)),
+        "replace": program(0, ("format", short("x"))),
+        "new_file": program(1, ("format", short("tf")), ("a", short(""))),
+        "no_copy": program(9, ("k", short("v"))), "not_utf8": program(0, ("k", short(b"\xff"))),
+        "escapes": program(0, ("\n\"\\", short("\0\x7f"))),
+        "same_key_twice": program(0, ("k", short("1")), ("k", short("2")), ("k", None))}
+    files = dict(good_files())
+    for name, start in programs.items():
+        for file in ("good_metadata", "good_metadata_null_last", "good_white_space", "good_misaligned"):
+            write("edit", name + "_" + file, start + files[file])
+    write("edit", "does_not_open", programs["add"] + b"no model")
+    spare = ('{"__metadata__":{"format":"pt"},' + entry("a", "U8", [2], 0, 2) + "}").ljust(400).encode()
+    for name, start in programs.items():
+        write("edit", name + "_spare_room", start + struct.pack("<Q", 400) + spare + b"ab")
+
+
+def convert_seeds():
+    """Target, source, flags, alignments, first bit, repeats; then elements."""
+    ids = {name: i for i, name in enumerate(BITS)}
+    words = struct.pack("<12f", 0.0, -0.0, 1.0, -1.5, 448.0, 464.0, 65504.0, 65520.0, 3.4e38,
+                        float("inf"), float("nan"), 1e-40)
+    doubles = struct.pack("<8d", 1.0, 1e300, 5e-324, 2.0 ** -127, 1.0000000596046448, -0.0,
+                          float("inf"), float("nan"))
+    integers = struct.pack("<6Q", 0, 1, 2 ** 24 + 1, 2 ** 53 + 1, 2 ** 63, 2 ** 64 - 1)
+    sources = {"F32": words, "F64": doubles, "U64": integers, "I64": integers, "I32": integers,
+               "U32": integers, "F16": bytes(range(256)), "BF16": bytes(range(256))}
+    targets = ("F32", "BF16", "F16", "F8_E4M3", "F4", "F6_E2M3", "F8_E8M0")
+    for source in BITS:
+        elements = sources.get(source, bytes(i * 37 & 255 for i in range(64)))
+        for i in range(3):
+            target = targets[(ids[source] + i * 3) % len(targets)]
+            write("convert", source + "_to_" + target,
+                  bytes([ids[target], ids[source], ids[source] % 6, i * 9, i * 5, i, i * 15]) +
+                  elements)
+
+
+def writer_seeds():
+    """Alignment, slack (two bytes), flags, how many calls; the calls; the ending."""
+    def pair(key, value):
+        return bytes([0]) + text(key) + text(value)
+
+    def add(name, dtype, shape):
+        return bytes([1]) + text(name) + bytes([1 + list(BITS).index(dtype), len(shape)] + shape)
+
+    def put(tensor, offset, size):
+        return bytes([3, tensor]) + struct.pack("<HHB", offset, size, 7)
+
+    def copy(tensor, source):
+        return bytes([4, tensor, source, 0])
+
+    def calls(*parts, alignment=0, slack=0, flags=0, ending=0):
+        return bytes([alignment, slack & 255, slack >> 8, flags, len(parts)]) + b"".join(parts) + \
+            bytes([ending])
+
+    two = (add("b", "F32", [2, 2]), add("a", "U8", [3]))
+    every = tuple(add(name, name, [8]) for name in list(BITS)[:12])
+    for name, data in {
+            "empty": calls(), "two": calls(*two), "two_in_order": calls(*two, flags=1),
+            "aligned": calls(*two, alignment=7, slack=100), "bad_alignment": calls(alignment=8),
+            "pairs": calls(pair("format", "pt"), pair("\n\"\\\0\x7f", "\u00e9"), *two),
+            "pair_twice": calls(pair("k", "1"), pair("k", "2")),
+            "not_utf8": calls(pair(b"\xc3", "v"), add(b"\xff", "U8", [1])),
+            "name_twice": calls(add("a", "U8", [1]), add("a", "I8", [1])),
+            "reserved_name": calls(add("__metadata__", "U8", [1])),
+            "half_a_byte": calls(add("a", "F4", [3])), "overflow": calls(add("a", "U8", [250, 250])),
+            "every_dtype": calls(*every), "writes": calls(*two, put(0, 0, 8), put(0, 8, 8), put(1, 1, 1)),
+            "write_twice": calls(*two, put(0, 0, 8), put(0, 4, 8)),
+            "write_outside": calls(*two, put(0, 9, 8), put(5, 0, 1)),
+            "add_after_write": calls(*two, put(0, 0, 1), add("c", "U8", [1]), pair("k", "v")),
+            "copies": calls(add("x", "BF16", [4]), add("y", "F4", [4]), add("z", "F32", [2]),
+                            copy(0, 0), copy(1, 1), copy(2, 2), copy(0, 3)),
+            "incomplete": calls(*two, ending=12), "aborted": calls(*two, put(0, 0, 4), ending=15),
+    }.items():
+        write("writer", name, data)
+
+
 if __name__ == "__main__":
     header_seeds()
     index_seeds()
     json_seeds()
+    open_seeds()
+    edit_seeds()
+    convert_seeds()
+    writer_seeds()

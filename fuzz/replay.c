@@ -1,6 +1,7 @@
 /*
  * Runs a fuzz target over the files and folders that are named, without libFuzzer: for the test
- * suite, for a single crash in a debugger, and for AFL++ (replay_header @@).
+ * suite and for a single crash in a debugger. Built by afl-clang-fast and given no name, it takes
+ * inputs from AFL++ one after the other in one process, which is what fuzz/afl.sh does.
  */
 #include "fuzz.h"
 
@@ -57,7 +58,34 @@ static void run_path(const char *path) {
     closedir(dir);
 }
 
+#ifdef __AFL_FUZZ_TESTCASE_LEN
+#include <unistd.h>
+
+__AFL_FUZZ_INIT()
+
+static int run_afl(void) {
+    __AFL_INIT();
+    const uint8_t *shared = __AFL_FUZZ_TESTCASE_BUF;
+    while (__AFL_LOOP(5000)) {
+        size_t size = (size_t)__AFL_FUZZ_TESTCASE_LEN;
+        uint8_t *exact = malloc(size ? size : 1);
+        if (!exact)
+            exit(2);
+        memcpy(exact, shared, size);
+        LLVMFuzzerTestOneInput(exact, size);
+        free(exact);
+    }
+    return 0;
+}
+#else
+static int run_afl(void) {
+    return 2;
+}
+#endif
+
 int main(int argc, char **argv) {
+    if (argc == 1)
+        return run_afl();
     for (int i = 1; i < argc; i++)
         run_path(argv[i]);
     printf("%zu files\n", files_run);

@@ -1,35 +1,37 @@
 #!/bin/sh
-# Runs one libFuzzer target for a while: fuzz/run.sh TARGET SECONDS, TARGET being header, index,
-# json or check. Builds it first. New inputs go to a temporary folder; a crash is left in build/fuzz/crashes
-# and makes the script fail. TENMAP_FUZZ_CORPUS names a folder to keep the inputs in instead.
+# Runs one libFuzzer target for a while: fuzz/run.sh TARGET SECONDS, TARGET being one of the
+# fuzz_*.c here, or `all`, which gives each of them SECONDS in turn. Builds first. New inputs go to
+# a temporary folder; a crash is left in build/fuzz/crashes and makes the script fail.
+# TENMAP_FUZZ_CORPUS names a folder to keep the inputs in instead, one folder per target.
 set -eu
-if [ $# -ne 2 ]; then
-    echo "usage: fuzz/run.sh header|index|json|check SECONDS" >&2
+cd "$(dirname "$0")/.."
+targets=$(ls fuzz/fuzz_*.c | sed 's|.*/fuzz_||; s|\.c$||')
+if [ $# -ne 2 ] || ! echo all "$targets" | tr ' ' '\n' | grep -qx "$1"; then
+    echo "usage: fuzz/run.sh all|$(echo $targets | tr ' ' '|') SECONDS" >&2
     exit 2
 fi
-target=$1
+[ "$1" = all ] || targets=$1
 seconds=$2
-top=$(cd "$(dirname "$0")/.." && pwd)
-cd "$top"
 cmake --preset fuzz >/dev/null
-cmake --build build/fuzz --target "fuzz_$target" >/dev/null
-crashes=build/fuzz/crashes/$target
-mkdir -p "$crashes"
-if [ -n "${TENMAP_FUZZ_CORPUS:-}" ]; then
-    corpus=$TENMAP_FUZZ_CORPUS
-    mkdir -p "$corpus"
-else
+cmake --build build/fuzz >/dev/null
+corpus=${TENMAP_FUZZ_CORPUS:-}
+if [ -z "$corpus" ]; then
     corpus=$(mktemp -d)
     trap 'rm -rf "$corpus"' EXIT
 fi
-seeds=$target
-[ "$target" = check ] && seeds=header # files, as for that target
-set -- "fuzz/seeds/$seeds"
-if [ -d "fuzz/regressions/$seeds" ]; then
-    set -- "$@" "fuzz/regressions/$seeds"
-fi
-if [ "$seeds" != "$target" ] && [ -d "fuzz/regressions/$target" ]; then
-    set -- "$@" "fuzz/regressions/$target"
-fi
-"build/fuzz/fuzz/fuzz_$target" "-dict=fuzz/$seeds.dict" "-max_total_time=$seconds" -max_len=4096 \
-    -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 "-artifact_prefix=$crashes/" "$corpus" "$@"
+
+for target in $targets; do
+    crashes=build/fuzz/crashes/$target
+    mkdir -p "$crashes" "$corpus/$target"
+    # Targets whose input is a file share the words of the header.
+    dict=fuzz/$target.dict
+    [ -f "$dict" ] || dict=fuzz/header.dict
+    seeds=$target
+    [ "$target" != check ] || seeds=header # files, as for that target
+    set -- "fuzz/seeds/$seeds"
+    [ ! -d "fuzz/regressions/$target" ] || set -- "$@" "fuzz/regressions/$target"
+    echo "== $target"
+    "build/fuzz/fuzz/fuzz_$target" "-dict=$dict" "-max_total_time=$seconds" -max_len=4096 \
+        -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 "-artifact_prefix=$crashes/" \
+        "$corpus/$target" "$@"
+done

@@ -572,6 +572,44 @@ TENMAP_API tenmap_status tenmap_writer_write(tenmap_writer *writer, size_t id, u
 TENMAP_API tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id,
                                             const tenmap_tensor *tensor, uint32_t flags,
                                             tenmap_error *error);
+
+/* Where the bytes of a tensor to be written come from. */
+typedef struct tenmap_source {
+    const tenmap_tensor *tensor; /* of an open model; NULL: data is used, and all fields count */
+    const char *name;            /* NULL: the tensor's own */
+    size_t name_len;             /* or TENMAP_CSTR */
+    const uint64_t *shape;       /* with a tensor, NULL means its own */
+    uint32_t rank;
+    tenmap_dtype dtype; /* TENMAP_AS_STORED: the tensor's own; else it is converted */
+    const void *data;   /* all of it, in file order (little-endian) */
+    uint32_t flags;     /* TENMAP_CONVERT_* */
+    uint32_t reserved;
+} tenmap_source;
+
+/* How many tensors are copied. Start from TENMAP_COPY_OPTIONS_INIT. */
+typedef struct tenmap_copy_options {
+    size_t struct_size;
+    uint32_t threads; /* 0: the library decides; at most 64 are used, the caller's among them */
+    uint32_t flags;   /* 0 */
+    /* On the caller's thread, every few MiB, in bytes of the sources. Anything but 0 cancels. */
+    int (*progress)(void *ctx, uint64_t done, uint64_t total);
+    void *ctx;
+} tenmap_copy_options;
+
+#define TENMAP_COPY_OPTIONS_INIT                                                                   \
+    { sizeof(tenmap_copy_options), 0, 0, NULL, NULL }
+
+/*
+ * Source i becomes tensor i of the writer, for all n, on several threads, in memory of a few MiB. Of
+ * a source only tensor, data and flags count here: the rest was declared. All sources are checked
+ * before a byte is written; error.index says which failed. After a failure or a cancel
+ * (TENMAP_ERR_CANCELLED) no thread is left, and the writer can only be aborted.
+ */
+TENMAP_API tenmap_status tenmap_writer_copy_list(tenmap_writer *writer,
+                                                 const tenmap_source *sources, size_t n,
+                                                 const tenmap_copy_options *options,
+                                                 tenmap_error *error);
+
 /*
  * All or nothing; frees the writer in either case. Refused while bytes are missing. "Replaced,
  * durability unknown" in the message: the file is there, but its folder could not be synced.
@@ -626,19 +664,12 @@ TENMAP_API tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags
  * larger than max_shard_bytes, then the index; what fits into one file becomes model.safetensors.
  * Over an existing model, a rename is the one moment of change, and the old files go after it.
  */
-typedef struct tenmap_source {
-    const tenmap_tensor *tensor; /* of an open model; NULL: data is used, and all fields count */
-    const char *name;            /* NULL: the tensor's own */
-    size_t name_len;             /* or TENMAP_CSTR */
-    const uint64_t *shape;       /* with a tensor, NULL means its own */
-    uint32_t rank;
-    tenmap_dtype dtype; /* TENMAP_AS_STORED: the tensor's own; else it is converted */
-    const void *data;   /* all of it, in file order (little-endian) */
-    uint32_t flags;     /* TENMAP_CONVERT_* */
-    uint32_t reserved;
-} tenmap_source;
 
-enum { TENMAP_SAVE_KEEP_OLD = 1 }; /* tenmap_save_options.flags: old shards stay */
+/* tenmap_save_options.flags */
+enum {
+    TENMAP_SAVE_KEEP_OLD = 1,  /* old shards stay */
+    TENMAP_SAVE_KEEP_ORDER = 2 /* as TENMAP_WRITER_KEEP_ORDER, in each shard */
+};
 
 typedef struct tenmap_save_options {
     size_t struct_size;
@@ -647,10 +678,11 @@ typedef struct tenmap_save_options {
     uint32_t flags, reserved;
     const tenmap_edit *metadata; /* pairs for every shard */
     size_t metadata_count;
+    const tenmap_copy_options *copy; /* threads, progress over all shards; NULL: defaults */
 } tenmap_save_options;
 
 #define TENMAP_SAVE_OPTIONS_INIT                                                                   \
-    { sizeof(tenmap_save_options), 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(tenmap_save_options), 0, 0, 0, 0, 0, NULL, 0, NULL }
 
 /* A call that fails before the rename leaves the folder as it was. */
 TENMAP_API tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sources,

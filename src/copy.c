@@ -1,4 +1,7 @@
-/* Tensors of an open model into a writer: inside the kernel, by way of a buffer, or converted. */
+/*
+ * Tensors of an open model into a writer: inside the kernel, by way of a buffer, or converted; one,
+ * or many on several threads.
+ */
 #include "write.h"
 
 #include <errno.h>
@@ -8,15 +11,21 @@
 /* Buffers small enough to stay in the cache between the conversion and the write. */
 enum { COPY_BUFFER = 1 << 20, CONVERT_ELEMENTS = 64 << 10 };
 
+/* Elements [first, first + count) of a tensor; all parts but the last are multiples of eight. */
 typedef struct copying {
     tenmap_writer *writer;
     size_t id;
     const tenmap_tensor *from;
     tenmap_dtype to;
     uint32_t flags;
+    uint64_t first, count;
     uint64_t at; /* where the next byte goes in the file */
     tenmap_error *error;
 } copying;
+
+static uint64_t element_bytes(uint64_t count, tenmap_dtype dtype) {
+    return tmi_packed_bytes(count, tmi_dtypes[dtype].bits);
+}
 
 static const tmi_shard *copied_shard(const copying *c) {
     return &c->from->model->shards[c->from->shard];
@@ -37,7 +46,8 @@ static tenmap_status get_bytes(copying *c, uint64_t offset, void *dst, size_t si
     return status == TENMAP_OK ? status : tmi_writer_spoil_with(c->writer, &why, c->error);
 }
 
-static tenmap_status copy_buffered(copying *c, uint64_t done) {
+/* Bytes [done, end) of the source. */
+static tenmap_status copy_buffered(copying *c, uint64_t done, uint64_t end) {
     char *buffer = malloc(COPY_BUFFER);
     tenmap_error why;
     if (!buffer) {
@@ -45,8 +55,8 @@ static tenmap_status copy_buffered(copying *c, uint64_t done) {
         return tmi_writer_spoil_with(c->writer, &why, c->error);
     }
     tenmap_status status = TENMAP_OK;
-    while (status == TENMAP_OK && done < c->from->nbytes) {
-        uint64_t left = c->from->nbytes - done;
+    while (status == TENMAP_OK && done < end) {
+        uint64_t left = end - done;
         size_t size = left < COPY_BUFFER ? (size_t)left : COPY_BUFFER;
         status = get_bytes(c, done, buffer, size);
         if (status == TENMAP_OK)
@@ -59,15 +69,16 @@ static tenmap_status copy_buffered(copying *c, uint64_t done) {
 
 static tenmap_status copy_same_dtype(copying *c) {
     const tmi_shard *shard = copied_shard(c);
+    uint64_t begin = element_bytes(c->first, c->to), size = element_bytes(c->count, c->to);
     uint64_t done = 0;
     if (shard->file.memory)
-        return put_bytes(c, c->from->data, (size_t)c->from->nbytes);
-    int failed = tmi_fd_copy(shard->file.fd, c->from->file_offset, tmi_writer_fd(c->writer), c->at,
-                             c->from->nbytes, &done);
+        return put_bytes(c, (const char *)c->from->data + begin, (size_t)size);
+    int failed = tmi_fd_copy(shard->file.fd, c->from->file_offset + begin, tmi_writer_fd(c->writer),
+                             c->at, size, &done);
     if (failed && failed != EOPNOTSUPP)
         return tmi_writer_spoil(c->writer, c->id, failed, c->error);
     c->at += done;
-    return done == c->from->nbytes ? TENMAP_OK : copy_buffered(c, done);
+    return done == size ? TENMAP_OK : copy_buffered(c, begin + done, begin + size);
 }
 
 /* Conversions give the host's order; the file's is little-endian. */
@@ -93,8 +104,9 @@ static tenmap_status copy_converted(copying *c) {
         tmi_fail_memory(&why, from_room + to_room, "converting");
         return tmi_writer_spoil_with(c->writer, &why, c->error);
     }
-    for (uint64_t first = 0; status == TENMAP_OK && first < t->nelems; first += CONVERT_ELEMENTS) {
-        uint64_t left = t->nelems - first;
+    uint64_t end = c->first + c->count;
+    for (uint64_t first = c->first; status == TENMAP_OK && first < end; first += CONVERT_ELEMENTS) {
+        uint64_t left = end - first;
         uint64_t count = left < CONVERT_ELEMENTS ? left : CONVERT_ELEMENTS;
         status = get_bytes(c, first * from_bits / 8, buffer, (size_t)((count * from_bits + 7) / 8));
         if (status != TENMAP_OK)
@@ -131,8 +143,17 @@ tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tens
     if (!tmi_writer_tensor(writer, id, &planned))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: there is no tensor number %llu",
                         tmi_writer_shown(writer).text, (ull)id);
-    copying c = {writer, id, tensor, planned.dtype, flags, 0, error};
+    copying c = {writer, id, tensor, planned.dtype, flags, 0, tensor->nelems, 0, error};
     return check_copy(&c, &planned);
+}
+
+/* A part of a tensor that passed the check. */
+static tenmap_status copy_part(copying *c) {
+    uint64_t begin = element_bytes(c->first, c->to), bytes = element_bytes(c->count, c->to);
+    tenmap_status status = tmi_writer_claim(c->writer, c->id, begin, bytes, &c->at, c->error);
+    if (status != TENMAP_OK || bytes == 0)
+        return status;
+    return c->to == c->from->dtype ? copy_same_dtype(c) : copy_converted(c);
 }
 
 tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id, const tenmap_tensor *tensor,
@@ -145,9 +166,183 @@ tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id, const tenmap_
     if (status != TENMAP_OK)
         return status;
     (void)tmi_writer_tensor(writer, id, &planned);
-    copying c = {writer, id, tensor, planned.dtype, flags, 0, error};
-    status = tmi_writer_claim(writer, id, 0, planned.nbytes, &c.at, error);
-    if (status != TENMAP_OK || planned.nbytes == 0)
+    copying c = {writer, id, tensor, planned.dtype, flags, 0, planned.nelems, 0, error};
+    return copy_part(&c);
+}
+
+/* Many, in parts that threads take one after the other, in the order of the sources. */
+
+enum { COPY_PART_BYTES = 8 << 20, MOST_COPY_THREADS = 8 };
+
+typedef struct copy_job {
+    tenmap_writer *writer;
+    const tenmap_source *sources;
+    size_t count;
+    const tenmap_copy_options *options;
+    pthread_t caller;
+    pthread_mutex_t lock; /* over what follows */
+    size_t source;        /* the next part: elements of this source, or bytes of its data */
+    uint64_t first;
+    uint64_t done, total; /* bytes of the sources; those of other calls of the same save included */
+    tenmap_status status; /* the first failure, and its sentence */
+    tenmap_error error;
+} copy_job;
+
+static uint64_t source_bytes(copy_job *job, size_t i) {
+    tmi_planned planned;
+    if (job->sources[i].tensor)
+        return job->sources[i].tensor->nbytes;
+    return tmi_writer_tensor(job->writer, i, &planned) ? planned.nbytes : 0;
+}
+
+/* Takes the next part: which source, and which of its elements. False when there is none. */
+static bool take_part(copy_job *job, copying *c, uint64_t *bytes) {
+    tmi_planned planned;
+    bool taken = false;
+    pthread_mutex_lock(&job->lock);
+    if (job->status == TENMAP_OK && job->source < job->count) {
+        const tenmap_source *source = &job->sources[job->source];
+        (void)tmi_writer_tensor(job->writer, job->source, &planned);
+        tenmap_dtype dtype = source->tensor ? source->tensor->dtype : planned.dtype;
+        uint64_t most = (uint64_t)COPY_PART_BYTES * 8 / tmi_dtypes[dtype].bits / 8 * 8;
+        uint64_t left = planned.nelems - job->first;
+        *c = (copying){job->writer,
+                       job->source,
+                       source->tensor,
+                       planned.dtype,
+                       source->flags,
+                       job->first,
+                       left < most ? left : most,
+                       0,
+                       c->error};
+        *bytes = element_bytes(c->count, dtype);
+        job->first += c->count;
+        if (job->first == planned.nelems) {
+            job->source++;
+            job->first = 0;
+        }
+        taken = true;
+    }
+    pthread_mutex_unlock(&job->lock);
+    return taken;
+}
+
+static void note_copied(copy_job *job, size_t id, uint64_t bytes, tenmap_status status,
+                        const tenmap_error *error) {
+    pthread_mutex_lock(&job->lock);
+    job->done += bytes;
+    if (status != TENMAP_OK && job->status == TENMAP_OK) {
+        job->status = status;
+        job->error = *error;
+        job->error.index = id;
+    }
+    pthread_mutex_unlock(&job->lock);
+}
+
+/* Asks the caller, on its own thread, whether to go on. */
+static void report_copied(copy_job *job) {
+    tenmap_error error;
+    if (!job->options->progress || !pthread_equal(job->caller, pthread_self()))
+        return;
+    pthread_mutex_lock(&job->lock);
+    uint64_t done = job->done;
+    pthread_mutex_unlock(&job->lock);
+    if (!job->options->progress(job->options->ctx, done, job->total))
+        return;
+    tmi_fail(&error, TENMAP_ERR_CANCELLED,
+             "%s: cancelled by the progress function, %llu of %llu bytes done",
+             tmi_writer_shown(job->writer).text, (ull)done, (ull)job->total);
+    note_copied(job, 0, 0, TENMAP_ERR_CANCELLED, &error);
+}
+
+static tenmap_status put_data(const copying *c, const tenmap_source *source) {
+    uint64_t begin = element_bytes(c->first, c->to);
+    return tenmap_writer_write(c->writer, c->id, begin, (const char *)source->data + begin,
+                               (size_t)element_bytes(c->count, c->to), c->error);
+}
+
+static void copy_worker(void *ctx, size_t number) {
+    copy_job *job = ctx;
+    tenmap_error error;
+    copying c = {.error = &error};
+    uint64_t bytes;
+    (void)number;
+    while (take_part(job, &c, &bytes)) {
+        tenmap_status status = c.from ? copy_part(&c) : put_data(&c, &job->sources[c.id]);
+        note_copied(job, c.id, bytes, status, &error);
+        report_copied(job);
+    }
+}
+
+tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sources, size_t n,
+                               const tenmap_copy_options *options, uint64_t done, uint64_t total,
+                               tenmap_error *error) {
+    copy_job job = {.writer = writer,
+                    .sources = sources,
+                    .count = n,
+                    .options = options,
+                    .caller = pthread_self(),
+                    .done = done,
+                    .total = total};
+    int failed = pthread_mutex_init(&job.lock, NULL);
+    if (failed)
+        return tmi_fail_os(error, failed, "cannot make a lock for copying");
+    for (size_t i = 0; i < n && !total; i++)
+        job.total += source_bytes(&job, i);
+    uint64_t parts = (job.total - done) / COPY_PART_BYTES + 1; /* little is not worth a thread */
+    unsigned threads = options->threads ? options->threads : tmi_cpu_count();
+    if (!options->threads && threads > MOST_COPY_THREADS)
+        threads = MOST_COPY_THREADS;
+    report_copied(&job);
+    tmi_parallel(threads, parts < threads ? (size_t)parts : threads, copy_worker, &job);
+    pthread_mutex_destroy(&job.lock);
+    if (job.status != TENMAP_OK && error)
+        *error = job.error;
+    return job.status;
+}
+
+static tenmap_status check_sources_to_copy(tenmap_writer *writer, const tenmap_source *sources,
+                                           size_t n, tenmap_error *error) {
+    tenmap_status status = TENMAP_OK;
+    for (size_t i = 0; status == TENMAP_OK && i < n; i++) {
+        tmi_planned planned;
+        if (sources[i].tensor)
+            status = tmi_copy_check(writer, i, sources[i].tensor, sources[i].flags, error);
+        else if (!tmi_writer_tensor(writer, i, &planned))
+            status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: there is no tensor number %llu",
+                              tmi_writer_shown(writer).text, (ull)i);
+        else if (!sources[i].data && planned.nbytes)
+            status = tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                              "%s: source %llu has neither a tensor nor data",
+                              tmi_writer_shown(writer).text, (ull)i);
+        if (status != TENMAP_OK && error)
+            error->index = i;
+    }
+    return status;
+}
+
+tenmap_status tmi_take_copy_options(const tenmap_copy_options *given, tenmap_copy_options *out,
+                                    tenmap_error *error) {
+    static const tmi_options_kind kind = {"tenmap_copy_options", "TENMAP_COPY_OPTIONS_INIT",
+                                          sizeof(tenmap_copy_options),
+                                          offsetof(tenmap_copy_options, ctx) + sizeof(void *)};
+    tenmap_status status = tmi_options_take(&kind, given, out, error);
+    if (status == TENMAP_OK && out->flags)
+        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags is 0x%x; none are known",
+                          (unsigned)out->flags);
+    return status;
+}
+
+tenmap_status tenmap_writer_copy_list(tenmap_writer *writer, const tenmap_source *sources, size_t n,
+                                      const tenmap_copy_options *given, tenmap_error *error) {
+    tenmap_copy_options options;
+    if (!writer || (n && !sources))
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
+                        writer ? "sources are" : "writer is");
+    tenmap_status status = tmi_take_copy_options(given, &options, error);
+    if (status == TENMAP_OK)
+        status = check_sources_to_copy(writer, sources, n, error);
+    if (status != TENMAP_OK || n == 0)
         return status;
-    return c.to == tensor->dtype ? copy_same_dtype(&c) : copy_converted(&c);
+    return tmi_copy_sources(writer, sources, n, &options, 0, 0, error);
 }

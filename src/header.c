@@ -189,9 +189,9 @@ static tenmap_status read_length(const tmi_place *place, const unsigned char *st
     if (n > place->size - 8)
         return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
                            "%s: the length field says that the header has %llu bytes, but only "
-                           "%llu follow it: the file is truncated by at least %llu bytes",
+                           "%llu follow it: the file is truncated by at least %s",
                            tmi_quote_path(path).text, (ull)n, (ull)(place->size - 8),
-                           (ull)(n - (place->size - 8)));
+                           tmi_count(n - (place->size - 8), "byte").text);
     *length = n; /* no header at all: the JSON rules have the words for it */
     return TENMAP_OK;
 }

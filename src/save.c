@@ -19,10 +19,13 @@ typedef struct saving {
     const tenmap_source *sources;
     size_t count;
     tenmap_save_options options;
+    tenmap_copy_options copy;
     tenmap_writer *dry; /* knows each tensor's size */
     size_t *shard_of;   /* of each source */
     size_t shard_count;
     uint64_t total;    /* bytes of tensors */
+    uint64_t to_copy;  /* bytes of the sources, which conversion changes */
+    uint64_t copied;   /* of these */
     char stamp[10];    /* "" or 8 hex digits and a dash, for names that are new */
     bool over_old;     /* a model, or a part of one, is there */
     bool single_there; /* model.safetensors is */
@@ -169,6 +172,8 @@ static void writer_options(const saving *s, tenmap_writer_options *out) {
     *out = (tenmap_writer_options)TENMAP_WRITER_OPTIONS_INIT;
     out->data_alignment = s->options.data_alignment;
     out->header_slack = s->options.header_slack;
+    if (s->options.flags & TENMAP_SAVE_KEEP_ORDER)
+        out->flags = TENMAP_WRITER_KEEP_ORDER;
 }
 
 /* Everything that a writer would refuse, found before a byte is written. */
@@ -208,6 +213,13 @@ static void choose_stamp(saving *s) {
     }
 }
 
+static uint64_t copied_bytes(const saving *s, size_t i) {
+    tmi_planned planned;
+    if (s->sources[i].tensor)
+        return s->sources[i].tensor->nbytes;
+    return tmi_writer_tensor(s->dry, i, &planned) ? planned.nbytes : 0;
+}
+
 static tenmap_status plan_shards(saving *s) {
     uint64_t most = s->options.max_shard_bytes ? s->options.max_shard_bytes : 5000000000u;
     uint64_t used = 0;
@@ -225,6 +237,7 @@ static tenmap_status plan_shards(saving *s) {
         s->shard_of[i] = s->shard_count - 1;
         used += planned.nbytes;
         s->total += planned.nbytes;
+        s->to_copy += copied_bytes(s, i);
     }
     if (s->shard_count > TMI_MOST_SHARDS - 1)
         return FAIL_SAVE(s, TENMAP_ERR_LIMIT, "%llu shards are more than the %d that readers open",
@@ -240,18 +253,8 @@ static tenmap_status plan_shards(saving *s) {
 
 /* Writing. */
 
-/* One tensor's bytes, from wherever they are. */
-static tenmap_status save_tensor(const saving *s, tenmap_writer *writer, size_t id, size_t i) {
-    const tenmap_source *source = &s->sources[i];
-    tmi_planned planned;
-    if (source->tensor)
-        return tenmap_writer_copy(writer, id, source->tensor, source->flags, s->error);
-    (void)tmi_writer_tensor(writer, id, &planned);
-    return tenmap_writer_write(writer, id, 0, source->data, (size_t)planned.nbytes, s->error);
-}
-
 /* Sources [first, end) as one file, whole and synced. */
-static tenmap_status save_shard(const saving *s, size_t shard, size_t first, size_t end) {
+static tenmap_status save_shard(saving *s, size_t shard, size_t first, size_t end) {
     tenmap_writer_options options;
     tenmap_writer *writer;
     char name[SHARD_NAME_ROOM];
@@ -267,15 +270,18 @@ static tenmap_status save_shard(const saving *s, size_t shard, size_t first, siz
     status = declare_metadata(s, writer);
     for (size_t i = first; status == TENMAP_OK && i < end; i++)
         status = declare(writer, &s->sources[i], NULL, s->error);
-    for (size_t i = first; status == TENMAP_OK && i < end; i++)
-        status = save_tensor(s, writer, i - first, i);
+    if (status == TENMAP_OK && end > first)
+        status = tmi_copy_sources(writer, s->sources + first, end - first, &s->copy, s->copied,
+                                  s->to_copy, s->error);
+    for (size_t i = first; i < end; i++)
+        s->copied += copied_bytes(s, i);
     if (status == TENMAP_OK)
         return tenmap_writer_commit(writer, s->error);
     tenmap_writer_abort(writer);
     return status;
 }
 
-static tenmap_status save_shards(const saving *s) {
+static tenmap_status save_shards(saving *s) {
     tenmap_status status = TENMAP_OK;
     size_t first = 0;
     for (size_t shard = 0; status == TENMAP_OK && shard < s->shard_count; shard++) {
@@ -410,7 +416,9 @@ static tenmap_status save_run(saving *s) {
 tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sources, size_t n,
                                   const tenmap_save_options *given, tenmap_error *error) {
     static const tmi_options_kind kind = {"tenmap_save_options", "TENMAP_SAVE_OPTIONS_INIT",
-                                          sizeof(tenmap_save_options), sizeof(tenmap_save_options)};
+                                          sizeof(tenmap_save_options),
+                                          offsetof(tenmap_save_options, copy)};
+    const uint32_t known = TENMAP_SAVE_KEEP_OLD | TENMAP_SAVE_KEEP_ORDER;
     tenmap_error own;
     if (!folder || (n && !sources))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
@@ -418,12 +426,13 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
     saving s = {.folder = folder, .sources = sources, .count = n, .lock = -1};
     s.error = error ? error : &own;
     tenmap_status status = tmi_options_take(&kind, given, &s.options, error);
-    if (status == TENMAP_OK &&
-        ((s.options.flags & ~(uint32_t)TENMAP_SAVE_KEEP_OLD) || s.options.reserved))
+    if (status == TENMAP_OK && ((s.options.flags & ~known) || s.options.reserved))
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags has unknown bits: 0x%x",
                           (unsigned)s.options.flags);
     if (status == TENMAP_OK && s.options.metadata_count && !s.options.metadata)
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.metadata is NULL");
+    if (status == TENMAP_OK)
+        status = tmi_take_copy_options(s.options.copy, &s.copy, error);
     if (status == TENMAP_OK)
         status = save_run(&s);
     for (size_t i = 0; i < s.old_count; i++)

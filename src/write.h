@@ -105,6 +105,15 @@ tmi_quoted tmi_writer_shown(const tenmap_writer *writer);
 /* All that tenmap_writer_copy would refuse before it writes. */
 tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tensor *tensor,
                              uint32_t flags, tenmap_error *error);
+/*
+ * Sources that passed the check, as tensors 0 to n-1 of the writer, on threads. `done` of `total`
+ * bytes were copied by other calls of the same save; total 0 means that this call is all of it.
+ */
+tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sources, size_t n,
+                               const tenmap_copy_options *options, uint64_t done, uint64_t total,
+                               tenmap_error *error);
+tenmap_status tmi_take_copy_options(const tenmap_copy_options *given, tenmap_copy_options *out,
+                                    tenmap_error *error);
 
 /* file_write.c: the operating system, for writing. */
 

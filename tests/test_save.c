@@ -122,6 +122,71 @@ static void a_model_can_be_saved_over_itself(void **state) {
     tenmap_close(m);
 }
 
+static int cancel_at_250(void *ctx, uint64_t done, uint64_t total) {
+    assert_int_equal(total, TENSORS * BYTES);
+    *(uint64_t *)ctx = done;
+    return done >= 250;
+}
+
+static int only_note(void *ctx, uint64_t done, uint64_t total) {
+    (void)total;
+    *(uint64_t *)ctx = done;
+    return 0;
+}
+
+static void a_cancelled_save_leaves_the_folder_as_it_was(void **state) {
+    tenmap_source sources[TENSORS];
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    tenmap_copy_options copy = TENMAP_COPY_OPTIONS_INIT;
+    tenmap_error e = {0};
+    uint64_t done = 0;
+    must_save(*state, 1, 1000, 0);
+    make_sources(sources, 2);
+    options.max_shard_bytes = 200;
+    options.copy = &copy;
+    copy.progress = cancel_at_250;
+    copy.ctx = &done;
+    assert_int_equal(tenmap_save_sharded(*state, sources, TENSORS, &options, &e),
+                     TENMAP_ERR_CANCELLED);
+    assert_int_equal(done, 300);
+    check_saved(*state, 1, 1);
+    assert_int_equal(count_names(*state), 1);
+    copy.progress = only_note;
+    assert_int_equal(tenmap_save_sharded(*state, sources, TENSORS, &options, &e), TENMAP_OK);
+    assert_int_equal(done, 600);
+    tenmap_model *m = must_open(*state, NULL);
+    assert_int_equal(tenmap_shard_count(m), 3);
+    tenmap_close(m);
+}
+
+/* A caller that was compiled before the options had `copy`. */
+static void the_first_options_are_taken(void **state) {
+    tenmap_source sources[TENSORS];
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    tenmap_error e = {0};
+    make_sources(sources, 2);
+    options.struct_size = offsetof(tenmap_save_options, copy);
+    memset(&options.copy, 0xff, sizeof options.copy);
+    assert_int_equal(tenmap_save_sharded(*state, sources, TENSORS, &options, &e), TENMAP_OK);
+}
+
+static void order_is_kept_when_asked(void **state) {
+    tenmap_source sources[TENSORS];
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    tenmap_error e = {0};
+    make_sources(sources, 2);
+    tenmap_source first = sources[0];
+    sources[0] = sources[5];
+    sources[5] = first;
+    for (uint32_t keep = 0; keep < 2; keep++) {
+        options.flags = keep ? TENMAP_SAVE_KEEP_ORDER : 0;
+        assert_int_equal(tenmap_save_sharded(*state, sources, TENSORS, &options, &e), TENMAP_OK);
+        tenmap_model *m = must_open(*state, NULL);
+        assert_string_equal(tenmap_at(m, 0)->name, names[keep ? 5 : 0]);
+        tenmap_close(m);
+    }
+}
+
 static void refusals_leave_the_folder_as_it_was(void **state) {
     tenmap_source sources[TENSORS];
     tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
@@ -161,6 +226,9 @@ int main(void) {
         cmocka_unit_test_setup(every_change_of_shape_replaces_the_model, empty_folder),
         cmocka_unit_test_setup(orphans_go_and_strangers_stay, empty_folder),
         cmocka_unit_test_setup(a_model_can_be_saved_over_itself, empty_folder),
+        cmocka_unit_test_setup(a_cancelled_save_leaves_the_folder_as_it_was, empty_folder),
+        cmocka_unit_test_setup(the_first_options_are_taken, empty_folder),
+        cmocka_unit_test_setup(order_is_kept_when_asked, empty_folder),
         cmocka_unit_test_setup(refusals_leave_the_folder_as_it_was, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -547,6 +547,134 @@ static void a_source_that_shrinks_spoils_the_writer(void **state) {
     tenmap_close(m);
 }
 
+typedef struct watching {
+    uint64_t done, total, cancel_at;
+    size_t calls;
+} watching;
+
+static int watch(void *ctx, uint64_t done, uint64_t total) {
+    watching *seen = ctx;
+    assert_true(done >= seen->done && done <= total);
+    *seen = (watching){done, total, seen->cancel_at, seen->calls + 1};
+    return done >= seen->cancel_at;
+}
+
+/* A model of one large tensor, which takes several parts, and 40 small ones. */
+enum { LIST_LARGE = 9000003, LIST_SMALL = 40 };
+
+static void declare_list(tenmap_writer *w, tenmap_dtype large, const char *prefix) {
+    must_add(w, prefix, large, LIST_LARGE);
+    for (size_t i = 0; i < LIST_SMALL; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "%s%zu", prefix, i);
+        must_add(w, name, TENMAP_U8, i);
+    }
+}
+
+static tenmap_model *make_list(const char *path) {
+    float *values = malloc(LIST_LARGE * sizeof *values);
+    tenmap_writer *w = must_create(path, NULL);
+    declare_list(w, TENMAP_F32, "t");
+    for (size_t i = 0; i < LIST_LARGE; i++) {
+        union {
+            float value;
+            unsigned char bytes[4];
+        } x = {(float)(i % 4001) - 2000}, y = x;
+        const unsigned one = 1;
+        for (size_t k = 0; k < 4 && !*(const unsigned char *)&one; k++)
+            y.bytes[k] = x.bytes[3 - k];
+        values[i] = y.value;
+    }
+    must_write(w, 0, 0, values, LIST_LARGE * sizeof *values);
+    for (size_t i = 0; i < LIST_SMALL; i++)
+        must_write(w, i + 1, 0, "0123456789012345678901234567890123456789", i);
+    must_commit(w);
+    free(values);
+    return must_open(path, NULL);
+}
+
+static void list_sources(tenmap_source *sources, const tenmap_model *m) {
+    memset(sources, 0, (LIST_SMALL + 1) * sizeof *sources);
+    for (size_t i = 0; i <= LIST_SMALL; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "t%zu", i - 1);
+        sources[i].tensor = tenmap_find(m, i ? name : "t");
+    }
+}
+
+static void lists_are_copied_on_threads(void **state) {
+    const char *path = in_folder(state, "m.safetensors"), *out = in_folder(state, "o.safetensors");
+    tenmap_model *m = make_list(path);
+    tenmap_source sources[LIST_SMALL + 1];
+    list_sources(sources, m);
+    sources[7].tensor = NULL;
+    sources[7].data = "abcdef";
+    for (uint32_t threads = 0; threads < 4; threads++) {
+        tenmap_copy_options options = TENMAP_COPY_OPTIONS_INIT;
+        watching seen = {0, 0, UINT64_MAX, 0};
+        tenmap_error e = {0};
+        options.threads = threads;
+        options.progress = watch;
+        options.ctx = &seen;
+        tenmap_writer *w = must_create(out, NULL);
+        declare_list(w, threads == 1 ? TENMAP_F32 : TENMAP_F16, "u");
+        if (tenmap_writer_copy_list(w, sources, LIST_SMALL + 1, &options, &e) != TENMAP_OK)
+            fail_msg("%s", e.message);
+        must_commit(w);
+        assert_int_equal(seen.total, LIST_LARGE * 4u + LIST_SMALL * (LIST_SMALL - 1) / 2);
+        assert_true(seen.calls > 1);
+        tenmap_model *copy = must_open(out, NULL);
+        const tenmap_tensor *t = tenmap_find(copy, "u");
+        for (uint64_t i = 0; i < LIST_LARGE; i += 100003) {
+            float value = 0;
+            assert_int_equal(tenmap_read(t, i, 1, TENMAP_F32, &value, sizeof value, 0, NULL),
+                             TENMAP_OK);
+            assert_true(value == (float)(i % 4001) - 2000);
+        }
+        assert_memory_equal(tenmap_find(copy, "u39")->data, "012345678901234567890", 21);
+        assert_memory_equal(tenmap_find(copy, "u6")->data, "abcdef", 6);
+        tenmap_close(copy);
+    }
+    tenmap_close(m);
+}
+
+static void lists_are_cancelled_and_refused(void **state) {
+    const char *path = in_folder(state, "m.safetensors"), *out = in_folder(state, "o.safetensors");
+    tenmap_model *m = make_list(path);
+    tenmap_source sources[LIST_SMALL + 1];
+    tenmap_copy_options options = TENMAP_COPY_OPTIONS_INIT;
+    tenmap_error e = {0};
+    list_sources(sources, m);
+    for (uint32_t threads = 1; threads < 3; threads++) {
+        watching seen = {0, 0, 10000000, 0};
+        tenmap_writer *w = must_create(out, NULL);
+        options.threads = threads;
+        options.progress = watch;
+        options.ctx = &seen;
+        declare_list(w, TENMAP_BF16, "u");
+        refused(tenmap_writer_copy_list(w, sources, LIST_SMALL + 1, &options, &e), &e,
+                TENMAP_ERR_CANCELLED, "cancelled");
+        refused(tenmap_writer_commit(w, &e), &e, TENMAP_ERR_ARGUMENT, "never written");
+    }
+    tenmap_writer *w = must_create(out, NULL);
+    declare_list(w, TENMAP_BF16, "u");
+    sources[3].tensor = NULL;
+    refused(tenmap_writer_copy_list(w, sources, LIST_SMALL + 1, NULL, &e), &e, TENMAP_ERR_ARGUMENT,
+            "source 3 has neither");
+    assert_int_equal(e.index, 3);
+    sources[3].tensor = sources[4].tensor;
+    refused(tenmap_writer_copy_list(w, sources, LIST_SMALL + 1, NULL, &e), &e, TENMAP_ERR_RANGE,
+            "it has 2 elements");
+    options.flags = 1;
+    refused(tenmap_writer_copy_list(w, sources, 1, &options, &e), &e, TENMAP_ERR_ARGUMENT, "flags");
+    refused(tenmap_writer_copy_list(w, NULL, 1, NULL, &e), &e, TENMAP_ERR_ARGUMENT, "NULL");
+    refused(tenmap_writer_copy_list(NULL, sources, 1, NULL, &e), &e, TENMAP_ERR_ARGUMENT, "NULL");
+    assert_int_equal(tenmap_writer_copy_list(w, NULL, 0, NULL, &e), TENMAP_OK);
+    tenmap_writer_abort(w);
+    assert_int_equal(count_names(*state), 1);
+    tenmap_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(layout_is_the_references, empty_folder),
@@ -568,6 +696,8 @@ int main(void) {
         cmocka_unit_test_setup(copies_convert_in_parts, empty_folder),
         cmocka_unit_test_setup(copies_come_from_memory_and_are_refused, empty_folder),
         cmocka_unit_test_setup(a_source_that_shrinks_spoils_the_writer, empty_folder),
+        cmocka_unit_test_setup(lists_are_copied_on_threads, empty_folder),
+        cmocka_unit_test_setup(lists_are_cancelled_and_refused, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,0 +1,161 @@
+/*
+ * Metadata edits of any file: in place, or by a new file. Input: PROGRAM bytes, which choose options and
+ * edits, then the file.
+ * After an edit the tensors and all other members of the header must be what they were and the
+ * metadata what a simple model of the edits says; after a refusal no byte may have changed. Nothing
+ * may lie beside the file in either case.
+ */
+#if !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
+#define _DEFAULT_SOURCE 1 /* mkdtemp */
+#endif
+#include "input.h"
+#include "scratch.h"
+
+enum { PROGRAM = 64, MOST_EDITS = 6, MOST_PAIRS = 256 };
+
+typedef struct pair {
+    const char *key, *value;
+    size_t key_len, value_len;
+} pair;
+
+typedef struct edited {
+    input in;
+    tenmap_edit edits[MOST_EDITS];
+    size_t edit_count;
+    tenmap_edit_options options;
+    tenmap_model *before; /* of the input's own bytes; NULL: they do not open */
+    pair pairs[MOST_PAIRS + MOST_EDITS];
+    size_t pair_count;
+    bool good; /* every edit is valid */
+} edited;
+
+static bool same_text(const char *a, size_t a_len, const char *b, size_t b_len) {
+    return a_len == b_len && memcmp(a, b, a_len) == 0;
+}
+
+/* Texts of two lengths: most are short, some are longer than any header's padding. */
+static const char *choose_text(input *in, size_t *len) {
+    static char long_text[700];
+    memset(long_text, 'x', sizeof long_text);
+    if (input_byte(in) % 8 == 7) {
+        *len = sizeof long_text;
+        return long_text;
+    }
+    return input_text(in, len);
+}
+
+static void choose_edits(edited *e) {
+    uint8_t flags = input_byte(&e->in);
+    e->options = (tenmap_edit_options)TENMAP_EDIT_OPTIONS_INIT;
+    e->options.flags = flags & (TENMAP_EDIT_NO_IN_PLACE | TENMAP_EDIT_NO_CLONE |
+                                TENMAP_EDIT_FOLLOW_LINKS | TENMAP_EDIT_NO_COPY);
+    e->edit_count = input_below(&e->in, MOST_EDITS + 1);
+    for (size_t i = 0; i < e->edit_count; i++) {
+        tenmap_edit *edit = &e->edits[i];
+        bool removes = input_byte(&e->in) % 4 == 3;
+        edit->key = input_text(&e->in, &edit->key_len);
+        edit->value = removes ? NULL : choose_text(&e->in, &edit->value_len);
+    }
+}
+
+/* What the metadata will be. */
+static void apply(edited *e) {
+    e->good = true;
+    for (size_t i = 0; i < tenmap_metadata_count(e->before); i++) {
+        const tenmap_metadata *m = tenmap_metadata_at(e->before, i);
+        e->pairs[e->pair_count++] = (pair){m->key, m->value, m->key_len, m->value_len};
+    }
+    for (size_t i = 0; i < e->edit_count; i++) {
+        const tenmap_edit *edit = &e->edits[i];
+        size_t at = 0;
+        while (at < e->pair_count &&
+               !same_text(e->pairs[at].key, e->pairs[at].key_len, edit->key, edit->key_len))
+            at++;
+        if (!edit->value) {
+            if (at < e->pair_count)
+                memmove(&e->pairs[at], &e->pairs[at + 1], (--e->pair_count - at) * sizeof(pair));
+            continue;
+        }
+        e->good = e->good && fuzz_utf8(edit->key, edit->key_len) == edit->key_len &&
+                  fuzz_utf8(edit->value, edit->value_len) == edit->value_len;
+        e->pairs[at] = (pair){edit->key, edit->value, edit->key_len, edit->value_len};
+        e->pair_count += at == e->pair_count;
+    }
+}
+
+static void check_after(const edited *e, const uint8_t *file) {
+    tenmap_model *after;
+    CHECK(tenmap_open(scratch_path, NULL, &after, NULL) == TENMAP_OK);
+    CHECK(tenmap_metadata_count(after) == e->pair_count);
+    for (size_t i = 0; i < e->pair_count; i++) {
+        const tenmap_metadata *m = tenmap_metadata_at(after, i);
+        CHECK(same_text(m->key, m->key_len, e->pairs[i].key, e->pairs[i].key_len));
+        CHECK(same_text(m->value, m->value_len, e->pairs[i].value, e->pairs[i].value_len));
+    }
+    CHECK(tenmap_count(after) == tenmap_count(e->before));
+    for (size_t i = 0; i < tenmap_count(after); i++) {
+        const tenmap_tensor *a = tenmap_at(e->before, i), *b = tenmap_at(after, i);
+        CHECK(same_text(a->name, a->name_len, b->name, b->name_len));
+        CHECK(a->dtype == b->dtype && a->rank == b->rank && a->nbytes == b->nbytes);
+        for (uint32_t d = 0; d < a->rank; d++)
+            CHECK(a->shape[d] == b->shape[d]);
+        CHECK(memcmp(file + a->file_offset, b->data, (size_t)a->nbytes) == 0);
+    }
+    tenmap_close(after);
+}
+
+static void edit_and_check(edited *e, const uint8_t *file, size_t size) {
+    struct stat old, now;
+    tenmap_error error;
+    uint32_t how = 77;
+    size_t new_size = 0;
+    CHECK(stat(scratch_path, &old) == 0);
+    fuzz_error_arm(&error);
+    tenmap_status status =
+        tenmap_edit_metadata(scratch_path, e->edits, e->edit_count, &e->options, &how, &error);
+    fuzz_error_check(&error, status);
+    CHECK(scratch_files(false) == 1 && stat(scratch_path, &now) == 0);
+    uint8_t *bytes = scratch_read(&new_size);
+    if (status != TENMAP_OK) {
+        bool refused = status == TENMAP_ERR_UNSUPPORTED && (e->options.flags & TENMAP_EDIT_NO_COPY);
+        CHECK(!e->before || !e->good || refused);
+        CHECK(how == 77 && new_size == size && memcmp(bytes, file, size) == 0);
+    } else {
+        CHECK(e->before && e->good);
+        check_after(e, file);
+        if (how == TENMAP_EDIT_IN_PLACE)
+            CHECK(new_size == size && now.st_ino == old.st_ino &&
+                  !(e->options.flags & TENMAP_EDIT_NO_IN_PLACE));
+        else
+            CHECK(now.st_ino != old.st_ino &&
+                  (how == TENMAP_EDIT_CLONED || how == TENMAP_EDIT_COPIED));
+    }
+    free(bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static edited e;
+    if (size < PROGRAM)
+        return 0;
+    memset(&e, 0, sizeof e);
+    e.in = (input){data, data + PROGRAM, NULL};
+    choose_edits(&e);
+    size_t left = size - PROGRAM;
+    uint8_t *file = malloc(left ? left : 1);
+    memcpy(file, data + PROGRAM, left);
+    scratch_begin();
+    if (tenmap_open_memory(file, left, NULL, &e.before, NULL) == TENMAP_OK &&
+        tenmap_metadata_count(e.before) <= MOST_PAIRS) {
+        apply(&e);
+    } else if (e.before) {
+        tenmap_close(e.before);
+        free(file);
+        return 0;
+    }
+    scratch_write(file, left);
+    edit_and_check(&e, file, left);
+    scratch_files(true);
+    tenmap_close(e.before);
+    free(file);
+    return 0;
+}

@@ -1,0 +1,30 @@
+# merge and split: there and back.
+t merge sharded -o one.safetensors
+t merge small.safetensors layers.safetensors -o both.safetensors
+t merge small.safetensors other.safetensors -o no.safetensors
+t merge small.safetensors other.safetensors --prefer first -o first.safetensors
+t merge small.safetensors other.safetensors --prefer last -o last.safetensors
+grep -ao '__metadata__":{[^}]*}' first.safetensors
+grep -ao '__metadata__":{[^}]*}' last.safetensors
+t merge sharded/*.safetensors --meta joined=yes -o joined.safetensors
+t merge small.safetensors layers.safetensors -o both.safetensors
+t merge small.safetensors layers.safetensors -o small.safetensors --force
+t ls small.safetensors 'l*weight' | tail -3
+t merge -o no.safetensors
+t merge small.safetensors small.safetensors -o no.safetensors
+
+t split layers.safetensors --max-shard-size 12KB -o pieces
+ls pieces
+grep -c layers pieces/model.safetensors.index.json
+grep total_size pieces/model.safetensors.index.json
+t merge pieces -o again.safetensors
+cmp layers.safetensors again.safetensors && echo the same bytes
+t split layers.safetensors -o whole
+ls whole
+t split layers.safetensors --max-shard-size 5KB -o pieces
+t split layers.safetensors --max-shard-size 5KB -o pieces --force
+ls pieces | sed 's/-[0-9a-f]\{8\}-/-HEX-/'
+t split pieces --max-shard-size 20KB -o fewer --dry-run | tail -1
+t split layers.safetensors --max-shard-size 5KB -o small.safetensors
+t split layers.safetensors --max-shard-size 5KB -o no/no
+t split layers.safetensors --max-shard-size much -o no

@@ -1,0 +1,74 @@
+# Where the file system shares blocks, a change that does not fit is made that way.
+c() {
+    t "$@" | sed 's/: changed; .*/: changed by copying the data/'
+}
+with_editor() {
+    (EDITOR=$1 && export EDITOR && shift && t "$@")
+}
+
+t meta small.safetensors
+t meta small.safetensors --json
+t meta small.safetensors --tsv
+t meta small.safetensors get format
+t meta sharded
+t meta hostile.safetensors
+t meta hostile.safetensors --json
+t meta hostile.safetensors --tsv
+
+# Changes: the tensors stay what they are.
+before=$("$tool" get small.safetensors embed.weight --tsv | cksum)
+t meta small.safetensors set version 2 --dry-run
+t meta small.safetensors set version 2
+t meta small.safetensors set version 2
+t meta small.safetensors get version
+t meta small.safetensors set license mit note 'two
+lines' version 3 --dry-run
+c meta small.safetensors set license mit note 'two
+lines' version 3
+t meta small.safetensors
+t meta small.safetensors get note
+t meta small.safetensors rm note license --dry-run
+t meta small.safetensors rm note license
+t meta small.safetensors
+[ "$before" = "$("$tool" get small.safetensors embed.weight --tsv | cksum)" ] && echo "the same values"
+ls -A | grep '^\.' || true
+
+# Shards: all of them, or one.
+c meta sharded set format pt
+t meta sharded set format np --shard 2
+t meta sharded
+t meta sharded --shard 2
+t meta sharded get format
+t meta sharded get format --shard model-00002-of-00003.safetensors
+t meta sharded rm format --shard 1
+t meta sharded --tsv
+t meta sharded --shard 4
+
+# The editor: only what changed is written, and nothing where it did not.
+printf '#!/bin/sh\ncat "$1"\n' >look && chmod +x look
+printf '#!/bin/sh\nsed -i "s/3/4/; s/\\"format\\": \\"pt\\"/\\"new\\": \\"\\\\\\\\u00e9\\\\\\\\n\\"/" "$1"\n' >change && chmod +x change
+printf '#!/bin/sh\necho "{\\"a\\": 1}" >"$1"\n' >spoil && chmod +x spoil
+with_editor ./look meta small.safetensors edit
+with_editor ./change meta small.safetensors edit --dry-run
+with_editor ./change meta small.safetensors edit
+t meta small.safetensors
+(VISUAL=./change && export VISUAL && with_editor ./look meta small.safetensors edit)
+(TMPDIR=. && export TMPDIR && with_editor ./spoil meta small.safetensors edit) | sed 's/tenmap-.*\.json/tenmap-X.json/'
+ls tenmap-*.json | wc -l
+with_editor false meta small.safetensors edit
+with_editor ./look meta sharded edit
+with_editor ./look meta hostile.safetensors edit
+
+t meta small.safetensors repair
+t meta small.safetensors get nosuch
+t meta small.safetensors get versoin
+t meta small.safetensors rm version nosuch
+t meta small.safetensors set
+t meta small.safetensors set odd
+t meta small.safetensors set a b c
+t meta small.safetensors put a b
+t meta small.safetensors get
+t meta pointer.safetensors set a b
+t meta nosuch repair
+t meta
+t meta --help

@@ -1,0 +1,47 @@
+#!/bin/sh
+# tenmap against the reference implementation (the crate and the Python package safetensors) on
+# generated files:
+#
+#     tests/peers/differential.sh [CASES [SEED]]        20,000 cases of seed 1
+#
+# Builds what it needs in build/peers. Exits with 77, saying why, where the crate cannot be had; the
+# package is left out, saying so, where it cannot. TENMAP_PEERS_PYTHON names an interpreter that has
+# it. The golden files are judged as well. tests/peers/differential/ has the parts.
+set -eu
+
+cases=${1:-20000}
+seed=${2:-1}
+case $cases$seed in
+*[!0-9]*) echo "usage: tests/peers/differential.sh [CASES [SEED]]" >&2 && exit 2 ;;
+esac
+here=$(cd "$(dirname "$0")" && pwd)/differential
+root=$(cd "$here/../../.." && pwd)
+build=$root/build/peers
+mkdir -p "$build"
+log=$build/log
+
+note() {
+    echo "differential: $*"
+}
+
+command -v cargo >/dev/null || { note "skipped: there is no cargo" && exit 77; }
+CARGO_TARGET_DIR=$build/cargo cargo build --release --manifest-path "$here/reference/Cargo.toml" \
+    >"$log" 2>&1 || {
+    note "skipped: cargo could not build the reference: $(grep -v '^ *$' "$log" | tail -n 1)"
+    exit 77
+}
+cp "$build/cargo/release/differential-reference" "$build/reference"
+"${CC:-cc}" -O2 -std=c11 -Wall -Wextra "$here/generate.c" -o "$build/generate"
+"${CC:-cc}" -O2 -I"$root/include" "$root"/src/*.c "$root"/src/kernels/*.c \
+    "$here/judge.c" -lpthread -o "$build/judge"
+
+python=${TENMAP_PEERS_PYTHON:-$build/venv/bin/python}
+if ! "$python" -c 'import safetensors, numpy' 2>/dev/null; then
+    python=$build/venv/bin/python
+    { [ -x "$python" ] || python3 -m venv "$build/venv"; } >"$log" 2>&1 &&
+        "$python" -m pip install -q safetensors numpy >"$log" 2>&1 || {
+        note "the package is left out: $(tail -n 1 "$log")"
+        python=
+    }
+fi
+exec python3 "$here/compare.py" "$build" "$cases" "$seed" ${python:+"$python"}

@@ -1,0 +1,300 @@
+/* Command lines: options by table, operands, and the help that the same tables give. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "command.h"
+#include "print.h"
+#include "suggest.h"
+
+common_settings common;
+
+#define COMMON(field) offsetof(common_settings, field)
+const option common_options[] = {
+    {0, "lenient", NULL, OPTION_SWITCH, COMMON(lenient),
+     "Also open files with trailing bytes, holes or unknown dtypes"},
+    {0, "partial", NULL, OPTION_SWITCH, COMMON(partial), "Go without shards that are missing"},
+    {0, "max-header", "SIZE", OPTION_SIZE, COMMON(max_header),
+     "Accept headers up to this size (100MB)"},
+    {0, "color", "auto|always|never", OPTION_CHOICE, COMMON(color),
+     "When to use colours; NO_COLOR is respected"},
+    {'q', "quiet", NULL, OPTION_SWITCH, COMMON(quiet), "No progress bar"},
+    {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
+};
+
+bool parse_size(const char *given, uint64_t *out) {
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {{"", 1},       {"B", 1},         {"K", 1e3},      {"KB", 1e3},    {"M", 1e6},
+                 {"MB", 1e6},   {"G", 1e9},       {"GB", 1e9},     {"T", 1e12},    {"TB", 1e12},
+                 {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+    char *end;
+    if (*given < '0' || *given > '9')
+        return false;
+    double number = strtod(given, &end);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (strcasecmp(end, units[i].suffix) != 0)
+            continue;
+        if (number * units[i].factor >= 0x1p63)
+            return false;
+        *out = (uint64_t)(number * units[i].factor + 0.5);
+        return true;
+    }
+    return false;
+}
+
+static bool parse_count(const char *given, uint64_t *out) {
+    char *end;
+    errno = 0;
+    if (*given < '0' || *given > '9')
+        return false;
+    *out = strtoull(given, &end, 10);
+    return !*end && !errno;
+}
+
+static bool parse_real(const char *given, double *out) {
+    char *end;
+    *out = strtod(given, &end);
+    return *given && !*end;
+}
+
+static bool parse_dtype(const char *given, tenmap_dtype *out) {
+    char upper[32];
+    size_t n = strlen(given);
+    if (n >= sizeof upper)
+        return false;
+    for (size_t i = 0; i <= n; i++)
+        upper[i] = (char)(given[i] >= 'a' && given[i] <= 'z' ? given[i] - 'a' + 'A' : given[i]);
+    return tenmap_dtype_from_name(upper, out) != 0;
+}
+
+static bool parse_choice(const char *words, const char *given, unsigned *out) {
+    size_t len = strlen(given);
+    for (unsigned i = 0; *words; i++) {
+        size_t word = strcspn(words, "|");
+        if (word == len && memcmp(words, given, len) == 0) {
+            *out = i;
+            return true;
+        }
+        words += word + (words[word] == '|');
+    }
+    return false;
+}
+
+static void append_text(texts *list, const char *given) {
+    list->items = need_more(list->items, list->count + 1, sizeof *list->items);
+    list->items[list->count++] = given;
+}
+
+static bool store(const option *o, void *settings, const char *given) {
+    void *field = (char *)settings + o->at;
+    switch (o->kind) {
+    case OPTION_SWITCH:
+        *(bool *)field = true;
+        return true;
+    case OPTION_TEXT:
+        *(const char **)field = given;
+        return true;
+    case OPTION_LIST:
+        append_text(field, given);
+        return true;
+    case OPTION_SIZE:
+        return parse_size(given, field);
+    case OPTION_COUNT:
+        return parse_count(given, field);
+    case OPTION_REAL:
+        return parse_real(given, field);
+    case OPTION_DTYPE:
+        return parse_dtype(given, field);
+    case OPTION_CHOICE:
+        return parse_choice(o->value, given, field);
+    }
+    return false;
+}
+
+static const char *kind_hint(const option *o) {
+    static const char *const hints[] = {
+        [OPTION_SIZE] = "a size such as 64KB, 5GB or 2GiB",
+        [OPTION_COUNT] = "a whole number",
+        [OPTION_REAL] = "a number",
+        [OPTION_DTYPE] = "a dtype such as bf16, f16, f32 or f8_e4m3",
+    };
+    return o->kind == OPTION_CHOICE ? o->value : hints[o->kind];
+}
+
+/* The option that `given` (without its dashes, `len` bytes of it) names, and the settings it fills. */
+static const option *find_option(const command *self, const char *given, size_t len, bool letter,
+                                 void **settings) {
+    const option *tables[] = {self->options, common_options};
+    void *const targets[] = {*settings, &common};
+    for (size_t t = 0; t < 2; t++) {
+        for (const option *o = tables[t]; o && o->name; o++) {
+            bool same = letter ? o->letter == *given
+                               : strlen(o->name) == len && memcmp(o->name, given, len) == 0;
+            if (same) {
+                *settings = targets[t];
+                return o;
+            }
+        }
+    }
+    return NULL;
+}
+
+typedef struct scan {
+    const command *self;
+    void *settings;
+    int argc;
+    char **argv;
+    int at;
+    invocation call;
+} scan;
+
+/* "; did you mean --depth?", or where they are listed. */
+static int unknown_option(const command *self, const char *given, size_t len) {
+    const option *tables[] = {self->options, common_options};
+    suggestion best = {0};
+    for (size_t t = 0; t < 2; t++)
+        for (const option *o = tables[t]; o && o->name; o++)
+            suggest(&best, given, len, o->name, strlen(o->name));
+    suggest(&best, given, len, "help", 4);
+    if (best.word)
+        return fail(EXIT_USAGE, "there is no option --%.*s; did you mean --%s?", (int)len, given,
+                    best.word);
+    return fail(EXIT_USAGE, "there is no option --%.*s; 'tenmap %s --help' lists them", (int)len,
+                given, self->name);
+}
+
+static int take_value(scan *s, const option *o, void *settings, const char *value) {
+    if (o->kind != OPTION_SWITCH && !value) {
+        if (s->at + 1 >= s->argc)
+            return fail(EXIT_USAGE, "--%s needs a value: --%s %s", o->name, o->name, o->value);
+        value = s->argv[++s->at];
+    }
+    if (!store(o, settings, value))
+        return fail(EXIT_USAGE, "--%s takes %s, not '%s'", o->name, kind_hint(o), value);
+    return EXIT_FINE;
+}
+
+static int take_long(scan *s, const char *given) {
+    size_t len = strcspn(given, "=");
+    void *settings = s->settings;
+    const option *o = find_option(s->self, given, len, false, &settings);
+    if (!o)
+        return unknown_option(s->self, given, len);
+    if (o->kind == OPTION_SWITCH && given[len])
+        return fail(EXIT_USAGE, "--%s takes no value", o->name);
+    return take_value(s, o, settings, given[len] ? given + len + 1 : NULL);
+}
+
+static int take_letters(scan *s, const char *given) {
+    for (; *given; given++) {
+        void *settings = s->settings;
+        const option *o = find_option(s->self, given, 1, true, &settings);
+        if (!o)
+            return fail(EXIT_USAGE, "there is no option -%c; 'tenmap %s --help' lists them", *given,
+                        s->self->name);
+        if (o->kind != OPTION_SWITCH)
+            return take_value(s, o, settings, given[1] ? given + 1 : NULL);
+        *(bool *)((char *)settings + o->at) = true;
+    }
+    return EXIT_FINE;
+}
+
+static int take_all(scan *s) {
+    bool operands_only = false;
+    for (s->at = 1; s->at < s->argc; s->at++) {
+        char *given = s->argv[s->at];
+        int status = EXIT_FINE;
+        bool number = given[0] == '-' && given[1] >= '0' && given[1] <= '9';
+        if (operands_only || number || given[0] != '-' || !given[1])
+            s->call.operands[s->call.operand_count++] = given;
+        else if (strcmp(given, "--") == 0)
+            operands_only = true;
+        else
+            status = given[1] == '-' ? take_long(s, given + 2) : take_letters(s, given + 1);
+        if (status)
+            return status;
+    }
+    return EXIT_FINE;
+}
+
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    return false;
+}
+
+int run_command(const command *self, int argc, char **argv) {
+    set_command_name(self->name);
+    if (asks_for_help(argc, argv)) {
+        print_help(self);
+        return EXIT_FINE;
+    }
+    scan s = {self, need(1, self->settings_size), argc, argv, 0, {0}};
+    if (self->defaults)
+        memcpy(s.settings, self->defaults, self->settings_size);
+    s.call.settings = s.settings;
+    s.call.operands = need((size_t)argc, sizeof *s.call.operands);
+    int status = take_all(&s);
+    size_t n = s.call.operand_count;
+    if (!status && (n < self->min_operands || n > self->max_operands))
+        status = fail(EXIT_USAGE, "it takes %s; 'tenmap %s --help' says more", self->operands,
+                      self->name);
+    if (!status) {
+        print_setup();
+        status = self->run(&s.call);
+    }
+    for (const option *o = self->options; o && o->name; o++)
+        if (o->kind == OPTION_LIST)
+            free(((texts *)(void *)((char *)s.settings + o->at))->items);
+    free(s.settings);
+    free(s.call.operands);
+    return status;
+}
+
+static void print_options(const option *o) {
+    for (; o && o->name; o++) {
+        char left[64];
+        snprintf(left, sizeof left, "%c%c%s--%s%s%s", o->letter ? '-' : ' ',
+                 o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name, o->value ? " " : "",
+                 o->value ? o->value : "");
+        if (strlen(left) < 28)
+            printf("  %-28s", left);
+        else
+            printf("  %s\n  %28s", left, "");
+        print_wrapped(o->help, 30, 78);
+    }
+}
+
+void print_help(const command *self) {
+    printf("Usage: tenmap %s [OPTION...] %s\n\n%s.\n", self->name, self->operands, self->summary);
+    if (self->details)
+        printf("\n%s\n", self->details);
+    if (self->options && self->options->name)
+        printf("\nOptions:\n");
+    print_options(self->options);
+    printf("\nOptions of every command:\n");
+    print_options(common_options);
+    printf("  -h, --help                  This text\n");
+    if (self->examples && self->examples->line)
+        printf("\nExamples:\n");
+    for (const example *e = self->examples; e && e->line; e++)
+        printf("  %s\n      %s\n", e->line, e->what);
+}
+
+void print_overview(void) {
+    printf("Usage: tenmap COMMAND [OPTION...] MODEL...\n\n"
+           "Looks into, checks, compares and reshapes model files in the SafeTensors format.\n"
+           "MODEL is a file, an index or a folder.\n\nCommands:\n");
+    for (const command *const *c = commands; *c; c++)
+        if (!(*c)->hidden)
+            printf("  %-10s %s\n", (*c)->name, (*c)->summary);
+    printf("\n'tenmap COMMAND --help' has the options and examples of one command.\n"
+           "Exit codes: 0 fine, 1 differences or warnings, 2 the model was rejected,\n"
+           "3 it could not be read or written, 64 wrong usage.\n");
+}

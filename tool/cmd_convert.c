@@ -1,0 +1,140 @@
+/* convert: tensors in another dtype. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "command.h"
+#include "reshape.h"
+#include "select.h"
+
+typedef struct convert_settings {
+    output_settings out;
+    tenmap_dtype to; /* TENMAP_AS_STORED: not given */
+    texts rules, keep;
+    bool saturate;
+} convert_settings;
+
+static const option convert_options[] = {
+    {0, "to", "DTYPE", OPTION_DTYPE, offsetof(convert_settings, to),
+     "The dtype that floating-point tensors get: bf16, f16, f8_e4m3, ..."},
+    {0, "rule", "NAME=DTYPE", OPTION_LIST, offsetof(convert_settings, rules),
+     "Another dtype for these names ('keep': as they are); the first rule that matches counts"},
+    {0, "keep", "NAME", OPTION_LIST, offsetof(convert_settings, keep),
+     "Leave these names as they are, whatever the rules"},
+    {0, "saturate", NULL, OPTION_SWITCH, offsetof(convert_settings, saturate),
+     "Overflow becomes the largest finite value instead of infinity or NaN"},
+    SHARD_OPTIONS(convert_settings, out),
+    OUTPUT_OPTIONS(convert_settings, out),
+    END_OF_OPTIONS,
+};
+
+static const example convert_examples[] = {
+    {"tenmap convert model.safetensors --to bf16 -o small.safetensors", "halve an F32 model"},
+    {"tenmap convert llama/ --to f8_e4m3 --keep norm --rule 'lm_head.*=bf16' -o llama-f8",
+     "by name: the head in BF16, the norms as they are, all else in 8 bits"},
+    {"tenmap convert model.safetensors --rule 'mask=f32' -o out.safetensors -n",
+     "what a rule would do"},
+    {NULL, NULL},
+};
+
+typedef struct rule {
+    char *pattern;
+    tenmap_dtype to; /* TENMAP_AS_STORED: keep */
+    bool used;
+} rule;
+
+static bool dtype_of(const char *given, tenmap_dtype *out) {
+    char upper[32];
+    size_t n = strlen(given);
+    *out = TENMAP_AS_STORED;
+    if (strcasecmp(given, "keep") == 0)
+        return true;
+    for (size_t i = 0; i <= n && n < sizeof upper; i++)
+        upper[i] = (char)(given[i] >= 'a' && given[i] <= 'z' ? given[i] - 'a' + 'A' : given[i]);
+    return n < sizeof upper && tenmap_dtype_from_name(upper, out);
+}
+
+/* Rules are --keep first, then --rule, in their order. */
+static int parse_rules(const convert_settings *set, rule *rules) {
+    size_t n = 0;
+    for (size_t i = 0; i < set->keep.count; i++)
+        rules[n++] = (rule){strdup(set->keep.items[i]), TENMAP_AS_STORED, false};
+    for (size_t i = 0; i < set->rules.count; i++) {
+        const char *given = set->rules.items[i], *equals = strrchr(given, '=');
+        tenmap_dtype to;
+        if (!equals || equals == given || !dtype_of(equals + 1, &to))
+            return fail(EXIT_USAGE, "--rule takes NAME=DTYPE, such as 'lm_head.*=bf16', not '%s'",
+                        given);
+        rules[n++] = (rule){strndup(given, (size_t)(equals - given)), to, false};
+    }
+    return EXIT_FINE;
+}
+
+/* What --to means without a rule: integers, BOOL and C64 are no floating-point numbers. */
+static bool is_floating(tenmap_dtype dtype) {
+    static const bool others[] = {
+        [TENMAP_BOOL] = true, [TENMAP_U8] = true,  [TENMAP_I8] = true,  [TENMAP_I16] = true,
+        [TENMAP_U16] = true,  [TENMAP_I32] = true, [TENMAP_U32] = true, [TENMAP_C64] = true,
+        [TENMAP_I64] = true,  [TENMAP_U64] = true};
+    return dtype < sizeof others / sizeof others[0] && !others[dtype];
+}
+
+static tenmap_dtype choose_dtype(const convert_settings *set, rule *rules, size_t count,
+                                 const tenmap_tensor *t) {
+    for (size_t i = 0; i < count; i++)
+        if (pattern_selects(rules[i].pattern, t)) {
+            rules[i].used = true;
+            return rules[i].to;
+        }
+    return is_floating(t->dtype) ? set->to : TENMAP_AS_STORED;
+}
+
+static int plan_conversion(const convert_settings *set, plan *p, rule *rules, size_t count) {
+    const tenmap_model *model = p->models[0];
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        plan_add(p, t);
+        tenmap_dtype to = choose_dtype(set, rules, count, t);
+        p->sources[i].dtype = to == t->dtype ? TENMAP_AS_STORED : to;
+        p->sources[i].flags = set->saturate && p->sources[i].dtype ? TENMAP_CONVERT_SATURATE : 0;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!rules[i].used)
+            warn("'%s' matches no tensor that an earlier rule has not taken", rules[i].pattern);
+    return EXIT_FINE;
+}
+
+static int convert_run(const invocation *call) {
+    const convert_settings *set = call->settings;
+    plan p = {0};
+    size_t count = set->rules.count + set->keep.count;
+    rule *rules = need(count, sizeof *rules);
+    int status = parse_rules(set, rules);
+    if (!status && !set->to && !set->rules.count)
+        status = fail(EXIT_USAGE, "say what to convert to: --to bf16, or --rule 'NAME=DTYPE'");
+    if (!status)
+        status = plan_open(&p, "converting", call->operands, 1);
+    if (!status)
+        status = plan_conversion(set, &p, rules, count);
+    if (!status)
+        status = plan_write(&p, &set->out);
+    plan_free(&p);
+    for (size_t i = 0; i < count; i++)
+        free(rules[i].pattern);
+    free(rules);
+    return status;
+}
+
+const command cmd_convert = {
+    .name = "convert",
+    .summary = "Convert tensors to another dtype",
+    .operands = "MODEL",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = convert_options,
+    .details = "Integers and BOOL stay as they are unless a rule names them. Numbers are rounded\n"
+               "once, to nearest.\n\n" OUTPUT_DETAILS,
+    .examples = convert_examples,
+    .settings_size = sizeof(convert_settings),
+    .run = convert_run,
+};

@@ -1,0 +1,344 @@
+/* info: what a model is, on one screen. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "json_out.h"
+#include "metadata.h"
+#include "print.h"
+#include "summary.h"
+
+enum { PIPED_COLUMNS = 200, METADATA_ROWS = 12, LABEL = 12 };
+
+typedef struct info_settings {
+    bool json;
+    uint64_t top;
+} info_settings;
+
+static const info_settings info_defaults = {.top = 5};
+
+#define AT(field) offsetof(info_settings, field)
+static const option info_options[] = {
+    {'n', "top", "N", OPTION_COUNT, AT(top), "How many of the largest tensors to show (5)"},
+    {0, "json", NULL, OPTION_SWITCH, AT(json), "As JSON"},
+    {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
+};
+
+static const example info_examples[] = {
+    {"tenmap info model.safetensors", "size, parameters, dtypes, alignment, metadata"},
+    {"tenmap info ~/models/llama", "all shards of a folder together"},
+    {"tenmap info --json model.safetensors | jq .params", "for scripts"},
+    {NULL, NULL},
+};
+
+static void label(const char *name) {
+    printf("  %s%-*s%s", paint(STYLE_DIM), LABEL, name, paint_end());
+}
+
+static void print_line(const char *name, const text *value) {
+    label(name);
+    printf("%s\n", value->bytes);
+}
+
+static void describe_size(const summary *s, text *t) {
+    size_t shards = tenmap_shard_count(s->model), missing = tenmap_missing_count(s->model);
+    text_add_bytes(t, tenmap_file_size(s->model));
+    if (tenmap_file_size(s->model) >= 1000) {
+        text_addf(t, " (");
+        text_add_grouped(t, tenmap_file_size(s->model));
+        text_addf(t, " bytes)");
+    }
+    if (shards != 1)
+        text_addf(t, " in %zu shards", shards);
+    if (missing)
+        text_addf(t, ", %zu more missing", missing);
+}
+
+static void describe_data(const summary *s, text *t) {
+    const tenmap_shard *first = tenmap_shard_at(s->model, 0);
+    if (tenmap_shard_count(s->model) == 1) {
+        text_addf(t, "starts at byte ");
+        text_add_grouped(t, first->data_offset);
+        text_addf(t, ", aligned to %" PRIu64, s->alignment);
+    } else {
+        text_addf(t, "starts aligned to %" PRIu64 " in every file", s->alignment);
+    }
+    if (!s->all.count)
+        return;
+    if (s->misaligned)
+        text_addf(t, "; %s%zu of %zu tensors misaligned%s", paint(STYLE_YELLOW), s->misaligned,
+                  s->all.count, paint_end());
+    else
+        text_addf(t, "; all tensors aligned for their dtype");
+}
+
+static void describe_layers(const summary *s, text *t) {
+    for (size_t i = 0; i < s->layers_count; i++) {
+        text_addf(t, "%s%zu in ", i ? ", " : "", s->found[i].count);
+        text_add_safe(t, s->found[i].prefix, s->found[i].len);
+    }
+}
+
+static void print_facts(const summary *s) {
+    text t = {0};
+    describe_size(s, &t);
+    print_line("size", &t);
+    text_clear(&t);
+    text_add_grouped(&t, s->all.count);
+    print_line("tensors", &t);
+    text_clear(&t);
+    text_add_count(&t, s->all.elements);
+    if (s->all.elements >= 1000) {
+        text_addf(&t, " (");
+        text_add_grouped(&t, s->all.elements);
+        text_addf(&t, ")");
+    }
+    print_line("parameters", &t);
+    text_clear(&t);
+    describe_layers(s, &t);
+    if (t.len)
+        print_line("layers", &t);
+    text_clear(&t);
+    text_add_bytes(&t, s->header_bytes);
+    text_addf(&t, " of JSON");
+    if (s->all.count)
+        text_addf(&t, ", %" PRIu64 " bytes per tensor", s->header_bytes / s->all.count);
+    print_line("header", &t);
+    text_clear(&t);
+    describe_data(s, &t);
+    print_line("data", &t);
+    text_free(&t);
+}
+
+static void title(const char *what) {
+    printf("\n%s%s%s\n", paint(STYLE_BOLD), what, paint_end());
+}
+
+static void print_dtypes(const summary *s) {
+    static const column columns[] = {{"", false, false},
+                                     {"", false, false},
+                                     {"", true, false},
+                                     {"", true, false},
+                                     {"", false, false}};
+    size_t width = print_width() >= 120 ? 64 : 32;
+    if (!s->dtype_count)
+        return;
+    title("Bytes per dtype");
+    table *t = table_new(columns, 5);
+    for (size_t i = 0; i < s->dtype_count; i++) {
+        const dtype_share *d = &s->dtypes[i];
+        double share = s->all.bytes ? (double)d->bytes / (double)s->all.bytes : 0;
+        text_add(table_cell(t), "  ", 2);
+        text_add_safe(table_cell(t), d->name, strlen(d->name));
+        table_end_cell(t, STYLE_CYAN);
+        text_add_bar(table_cell(t), share, width);
+        table_end_cell(t, STYLE_BLUE);
+        text_add_bytes(table_cell(t), d->bytes);
+        table_end_cell(t, STYLE_NONE);
+        table_put(t, STYLE_NONE, "%.1f%%", 100 * share);
+        text_add_grouped(table_cell(t), d->tensors);
+        text_addf(table_cell(t), d->tensors == 1 ? " tensor" : " tensors");
+        table_end_cell(t, STYLE_DIM);
+    }
+    table_print(t);
+    table_free(t);
+}
+
+static void print_largest(const summary *s, uint64_t top) {
+    static const column columns[] = {
+        {"", false, true}, {"", false, false}, {"", false, false}, {"", true, false}};
+    if (!s->all.count || !top)
+        return;
+    title("Largest tensors");
+    table *t = table_new(columns, 4);
+    for (size_t i = 0; i < s->all.count && i < top; i++) {
+        const tenmap_tensor *tensor = s->all.tensors[i];
+        const char *dtype = tenmap_dtype_text(tensor);
+        text_add(table_cell(t), "  ", 2);
+        text_add_safe(table_cell(t), tensor->name, tensor->name_len);
+        table_end_cell(t, STYLE_NONE);
+        text_add_safe(table_cell(t), dtype, strlen(dtype));
+        table_end_cell(t, STYLE_CYAN);
+        text_add_shape(table_cell(t), tensor);
+        table_end_cell(t, STYLE_NONE);
+        text_add_bytes(table_cell(t), tensor->nbytes);
+        table_end_cell(t, STYLE_NONE);
+    }
+    table_print(t);
+    table_free(t);
+}
+
+static void print_metadata(const summary *s) {
+    size_t width = print_width() > 60 ? print_width() - 40 : print_width() ? 30 : PIPED_COLUMNS;
+    if (!tenmap_metadata_count(s->model))
+        return;
+    title("Metadata");
+    metadata_range range = {0, tenmap_shard_count(s->model), width, METADATA_ROWS, "  "};
+    metadata_print(s->model, &range);
+    printf("  %s'tenmap meta' shows and changes it%s\n", paint(STYLE_DIM), paint_end());
+}
+
+/* Each through `say`: on the screen as a line, in JSON as a text. */
+static void tell_oddities(const summary *s, void (*say)(const char *sentence)) {
+    text t = {0};
+    const struct {
+        uint64_t count;
+        const char *one, *many;
+    } odd[] = {
+        {s->misaligned, "tensor is not aligned for its dtype, so it has no zero-copy view",
+         "tensors are not aligned for their dtype, so they have no zero-copy view"},
+        {s->empty, "tensor has no elements", "tensors have no elements"},
+        {s->strange, "name is empty or holds characters that are not seen",
+         "names are empty or hold characters that are not seen"},
+        {s->unclaimed, "byte belongs to no tensor", "bytes belong to no tensor"},
+        {tenmap_missing_count(s->model), "shard is missing", "shards are missing"},
+    };
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        if (!odd[i].count)
+            continue;
+        text_clear(&t);
+        text_add_grouped(&t, odd[i].count);
+        text_addf(&t, " %s", odd[i].count == 1 ? odd[i].one : odd[i].many);
+        say(t.bytes);
+    }
+    if (s->alignment < 8)
+        say("the data does not start at a multiple of 8");
+    text_free(&t);
+}
+
+static bool oddities_titled;
+
+static void say_line(const char *sentence) {
+    if (!oddities_titled)
+        title("Oddities");
+    oddities_titled = true;
+    printf("  %s•%s %s\n", paint(STYLE_YELLOW), paint_end(), sentence);
+}
+
+static void say_json(const char *sentence) {
+    json_text(sentence, TENMAP_CSTR);
+}
+
+static void print_people(const summary *s, uint64_t top) {
+    printf("%s", paint(STYLE_BOLD));
+    print_safe(stdout, tenmap_path(s->model), strlen(tenmap_path(s->model)));
+    printf("%s\n", paint_end());
+    print_facts(s);
+    print_dtypes(s);
+    print_largest(s, top);
+    print_metadata(s);
+    tell_oddities(s, say_line);
+}
+
+static void json_files(const summary *s) {
+    json_key("files");
+    json_open('[', false);
+    for (size_t i = 0; i < tenmap_shard_count(s->model); i++) {
+        const tenmap_shard *shard = tenmap_shard_at(s->model, i);
+        json_open('{', true);
+        json_key_text("file", base_name(shard->path), TENMAP_CSTR);
+        json_key_uint("bytes", shard->size);
+        json_key_uint("header_bytes", shard->header_bytes);
+        json_key_uint("data_offset", shard->data_offset);
+        json_key_uint("tensors", shard->tensor_count);
+        json_close();
+    }
+    json_close();
+    json_key("missing_files");
+    json_open('[', false);
+    for (size_t i = 0; i < tenmap_missing_count(s->model); i++)
+        json_text(tenmap_missing_at(s->model, i), TENMAP_CSTR);
+    json_close();
+}
+
+static void json_tensors(const summary *s, uint64_t top) {
+    json_key("dtypes");
+    json_open('[', false);
+    for (size_t i = 0; i < s->dtype_count; i++) {
+        json_open('{', true);
+        json_key_text("dtype", s->dtypes[i].name, TENMAP_CSTR);
+        json_key_uint("tensors", s->dtypes[i].tensors);
+        json_key_uint("params", s->dtypes[i].params);
+        json_key_uint("bytes", s->dtypes[i].bytes);
+        json_close();
+    }
+    json_close();
+    json_key("layers");
+    json_open('[', false);
+    for (size_t i = 0; i < s->layers_count; i++) {
+        json_open('{', true);
+        json_key_text("prefix", s->found[i].prefix, s->found[i].len);
+        json_key_uint("count", s->found[i].count);
+        json_close();
+    }
+    json_close();
+    json_key("largest");
+    json_open('[', false);
+    for (size_t i = 0; i < s->all.count && i < top; i++) {
+        json_open('{', true);
+        json_tensor_fields(s->all.tensors[i]);
+        json_key_uint("bytes", s->all.tensors[i]->nbytes);
+        json_close();
+    }
+    json_close();
+}
+
+static void print_json(const summary *s, uint64_t top) {
+    json_open('{', false);
+    json_key_text("model", tenmap_path(s->model), TENMAP_CSTR);
+    json_key_uint("bytes", tenmap_file_size(s->model));
+    json_key_uint("data_bytes", s->all.bytes);
+    json_key_uint("header_bytes", s->header_bytes);
+    json_key_uint("tensors", s->all.count);
+    json_key_uint("params", s->all.elements);
+    json_key_uint("misaligned", s->misaligned);
+    json_key_uint("data_alignment", s->alignment);
+    json_files(s);
+    json_tensors(s, top);
+    json_key("metadata");
+    json_open('[', false);
+    for (size_t i = 0; i < tenmap_metadata_count(s->model); i++)
+        metadata_json_pair(s->model, tenmap_metadata_at(s->model, i));
+    json_close();
+    json_key("oddities");
+    json_open('[', false);
+    tell_oddities(s, say_json);
+    json_close();
+    json_close();
+}
+
+static int info_run(const invocation *call) {
+    const info_settings *set = call->settings;
+    tenmap_model *model;
+    summary s = {0};
+    int status = open_model(call->operands[0], &model);
+    if (status)
+        return status;
+    status = summarize(model, &s);
+    if (!status) {
+        if (set->json)
+            print_json(&s, set->top);
+        else
+            print_people(&s, set->top);
+        summary_free(&s);
+    }
+    tenmap_close(model);
+    return status;
+}
+
+const command cmd_info = {
+    .name = "info",
+    .summary = "Say what a model is: size, parameters, dtypes, metadata, oddities",
+    .operands = "MODEL",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = info_options,
+    .details =
+        "Layers are guessed from names: modules that are numbered. Alignment is that of the\n"
+        "data in the file; a misaligned tensor can be read, but not viewed in place.",
+    .examples = info_examples,
+    .settings_size = sizeof(info_settings),
+    .defaults = &info_defaults,
+    .run = info_run,
+};

@@ -1,0 +1,118 @@
+/* How the tool fails: one sentence, one exit code; signals; memory; opening. */
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "print.h"
+#include "progress.h"
+
+static const char *command_name;
+
+void set_command_name(const char *name) {
+    command_name = name;
+}
+
+static void tell(const char *format, va_list list) {
+    progress_clear();
+    fflush(stdout);
+    fprintf(stderr, command_name ? "tenmap %s: " : "tenmap: ", command_name);
+    vfprintf(stderr, format, list);
+    fputc('\n', stderr);
+}
+
+int fail(int code, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    tell(format, list);
+    va_end(list);
+    return code;
+}
+
+void warn(const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    tell(format, list);
+    va_end(list);
+}
+
+/* The library's sentences name its own switches; people here have options. */
+static void in_options(const char *message, text *out) {
+    static const struct {
+        const char *from, *to;
+    } words[] = {{"open with TENMAP_OPEN_PARTIAL", "use --partial"},
+                 {"max_header_bytes", "--max-header"},
+                 {"tenmap_repair_metadata finishes", "'tenmap meta FILE repair' finishes"}};
+    while (*message) {
+        size_t i = 0, count = sizeof words / sizeof words[0];
+        while (i < count && strncmp(message, words[i].from, strlen(words[i].from)) != 0)
+            i++;
+        if (i < count)
+            text_add(out, words[i].to, strlen(words[i].to));
+        else
+            text_add(out, message, 1);
+        message += i < count ? strlen(words[i].from) : 1;
+    }
+}
+
+int fail_error(const tenmap_error *error) {
+    if (error->status == TENMAP_ERR_CANCELLED || interrupted())
+        return fail(EXIT_INTERRUPTED, "interrupted");
+    text message = {0};
+    in_options(error->message, &message);
+    int code = fail(error->status == TENMAP_ERR_FORMAT ? EXIT_REJECTED : EXIT_FAILED, "%s",
+                    message.bytes ? message.bytes : "");
+    text_free(&message);
+    return code;
+}
+
+int fail_memory(void) {
+    return fail(EXIT_FAILED, "out of memory");
+}
+
+void *need(size_t count, size_t size) {
+    void *memory = calloc(count ? count : 1, size ? size : 1);
+    if (!memory)
+        exit(fail_memory());
+    return memory;
+}
+
+void *need_more(void *old, size_t count, size_t size) {
+    void *memory = count && size > SIZE_MAX / count ? NULL : realloc(old, count * size + !count);
+    if (!memory)
+        exit(fail_memory());
+    return memory;
+}
+
+static volatile sig_atomic_t interrupt_seen;
+
+static void on_interrupt(int number) {
+    (void)number;
+    interrupt_seen = 1;
+}
+
+void catch_interrupts(void) {
+    struct sigaction action = {0};
+    action.sa_handler = on_interrupt;
+    action.sa_flags = (int)SA_RESETHAND;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool interrupted(void) {
+    return interrupt_seen != 0;
+}
+
+int open_model(const char *path, tenmap_model **out) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    tenmap_error error;
+    options.flags = (common.lenient ? (uint32_t)TENMAP_OPEN_LENIENT : 0) |
+                    (common.partial ? (uint32_t)TENMAP_OPEN_PARTIAL : 0);
+    options.max_header_bytes = common.max_header;
+    if (tenmap_open(path, &options, out, &error) == TENMAP_OK)
+        return EXIT_FINE;
+    return fail_error(&error);
+}

@@ -1,0 +1,97 @@
+/* tenmap: looks into, checks, compares and reshapes model files. One file per subcommand. */
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+#include "suggest.h"
+
+extern const command cmd_convert;
+extern const command cmd_drop;
+extern const command cmd_extract;
+extern const command cmd_get;
+extern const command cmd_hash;
+extern const command cmd_info;
+extern const command cmd_ls;
+extern const command cmd_merge;
+extern const command cmd_meta;
+extern const command cmd_realign;
+extern const command cmd_rename;
+extern const command cmd_split;
+
+const command *const commands[] = {
+    &cmd_ls,
+    &cmd_info,
+    &cmd_get,
+    &cmd_convert,
+    &cmd_rename,
+    &cmd_extract,
+    &cmd_drop,
+    &cmd_merge,
+    &cmd_split,
+    &cmd_realign,
+    &cmd_meta,
+    &cmd_hash,
+    NULL,
+};
+
+static const command *find_command(const char *name) {
+    for (const command *const *c = commands; *c; c++)
+        if (strcmp((*c)->name, name) == 0)
+            return *c;
+    return NULL;
+}
+
+static int unknown_command(const char *given) {
+    suggestion best = {0};
+    for (const command *const *c = commands; *c; c++)
+        if (!(*c)->hidden)
+            suggest(&best, given, strlen(given), (*c)->name, strlen((*c)->name));
+    if (best.word)
+        return fail(EXIT_USAGE, "there is no command '%s'; did you mean '%s'?", given, best.word);
+    if (strchr(given, '.') || strchr(given, '/'))
+        return fail(EXIT_USAGE, "'%s' is no command; to look into a model: tenmap info %s", given,
+                    given);
+    return fail(EXIT_USAGE, "there is no command '%s'; 'tenmap --help' lists them", given);
+}
+
+static int help(int argc, char **argv) {
+    const command *c = argc > 2 ? find_command(argv[2]) : NULL;
+    if (argc > 2 && !c)
+        return unknown_command(argv[2]);
+    if (c)
+        print_help(c);
+    else
+        print_overview();
+    return EXIT_FINE;
+}
+
+static int print_version(void) {
+    uint32_t v = tenmap_version();
+    printf("tenmap %u.%u.%u (%s)\n", (unsigned)(v / 1000000), (unsigned)(v / 1000 % 1000),
+           (unsigned)(v % 1000), tenmap_cpu_path());
+    return EXIT_FINE;
+}
+
+static int dispatch(int argc, char **argv) {
+    if (argc < 2) {
+        print_overview();
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0)
+        return help(argc, argv);
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)
+        return print_version();
+    const command *c = find_command(argv[1]);
+    if (!c)
+        return unknown_command(argv[1]);
+    return run_command(c, argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv) {
+    int status = dispatch(argc, argv);
+    if ((fflush(stdout) != 0 || ferror(stdout)) &&
+        (status == EXIT_FINE || status == EXIT_DIFFERENT))
+        return fail(EXIT_FAILED, "could not write the output");
+    return status;
+}

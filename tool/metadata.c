@@ -1,0 +1,97 @@
+#include "metadata.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "json_out.h"
+
+const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static int compare_bytes(const char *a, size_t n, const char *b, size_t m) {
+    int order = memcmp(a, b, n < m ? n : m);
+    return order ? order : (n > m) - (n < m);
+}
+
+static int same_pair(const tenmap_metadata *x, const tenmap_metadata *y) {
+    int order = compare_bytes(x->key, x->key_len, y->key, y->key_len);
+    return order ? order : compare_bytes(x->value, x->value_len, y->value, y->value_len);
+}
+
+/* Pairs that are alike come together, that of the first shard first. */
+static int compare_pairs(const void *a, const void *b) {
+    const tenmap_metadata *x = ((const metadata_entry *)a)->pair;
+    const tenmap_metadata *y = ((const metadata_entry *)b)->pair;
+    int order = same_pair(x, y);
+    return order ? order : (x->shard > y->shard) - (x->shard < y->shard);
+}
+
+static int compare_places(const void *a, const void *b) {
+    const metadata_entry *x = a, *y = b;
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+size_t metadata_entries(const tenmap_model *model, size_t first_shard, size_t end_shard,
+                        metadata_entry **out) {
+    size_t all = 0, count = 0;
+    metadata_entry *entries = need(tenmap_metadata_count(model), sizeof *entries);
+    for (size_t i = 0; i < tenmap_metadata_count(model); i++) {
+        const tenmap_metadata *pair = tenmap_metadata_at(model, i);
+        if (pair->shard >= first_shard && pair->shard < end_shard)
+            entries[all++] = (metadata_entry){pair, i, 1};
+    }
+    *out = entries;
+    if (end_shard - first_shard == 1)
+        return all;
+    qsort(entries, all, sizeof *entries, compare_pairs);
+    for (size_t i = 0; i < all; i++) {
+        if (count && same_pair(entries[count - 1].pair, entries[i].pair) == 0)
+            entries[count - 1].shards++;
+        else
+            entries[count++] = entries[i];
+    }
+    qsort(entries, count, sizeof *entries, compare_places);
+    return count;
+}
+
+static void put_entry(table *t, const tenmap_model *model, const metadata_entry *e,
+                      const metadata_range *range) {
+    size_t shards = tenmap_shard_count(model);
+    bool one = range->end_shard - range->first_shard == 1;
+    text_add(table_cell(t), range->indent, strlen(range->indent));
+    text_add_short(table_cell(t), e->pair->key, e->pair->key_len, range->columns ? 40 : 0);
+    table_end_cell(t, STYLE_CYAN);
+    text_add_short(table_cell(t), e->pair->value, e->pair->value_len, range->columns);
+    if (!one && e->shards == 1)
+        text_addf(table_cell(t), "  (only shard %u)", e->pair->shard + 1);
+    else if (!one && e->shards < shards)
+        text_addf(table_cell(t), "  (%zu of %zu shards)", e->shards, shards);
+    table_end_cell(t, STYLE_NONE);
+}
+
+size_t metadata_print(const tenmap_model *model, const metadata_range *range) {
+    static const column titles[] = {{"", false, false}, {"", false, false}};
+    metadata_entry *entries;
+    size_t count = metadata_entries(model, range->first_shard, range->end_shard, &entries);
+    size_t shown = range->rows && range->rows < count ? range->rows : count;
+    table *t = table_new(titles, 2);
+    for (size_t i = 0; i < shown; i++)
+        put_entry(t, model, &entries[i], range);
+    table_print(t);
+    table_free(t);
+    if (shown < count)
+        printf("%s… and %zu more\n", range->indent, count - shown);
+    free(entries);
+    return count;
+}
+
+void metadata_json_pair(const tenmap_model *model, const tenmap_metadata *pair) {
+    json_open('{', true);
+    json_key_text("key", pair->key, pair->key_len);
+    json_key_text("value", pair->value, pair->value_len);
+    json_key_text("file", base_name(tenmap_shard_at(model, pair->shard)->path), TENMAP_CSTR);
+    json_close();
+}

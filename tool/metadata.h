@@ -1,0 +1,36 @@
+/* A model's __metadata__ as one list: what all shards say alike is there once. */
+#ifndef TOOL_METADATA_H
+#define TOOL_METADATA_H
+
+#include <stddef.h>
+
+#include "print.h"
+
+typedef struct metadata_entry {
+    const tenmap_metadata *pair; /* as the first shard that has it holds it */
+    size_t place;                /* of all shards' pairs */
+    size_t shards;               /* how many say the same */
+} metadata_entry;
+
+/* Those of some shards, in the order of shards and headers; *out is the caller's to free. */
+size_t metadata_entries(const tenmap_model *model, size_t first_shard, size_t end_shard,
+                        metadata_entry **out);
+
+/* Which pairs are shown, and how much of them. */
+typedef struct metadata_range {
+    size_t first_shard, end_shard;
+    size_t columns; /* values are cut after so many; 0: never */
+    size_t rows;    /* 0: all */
+    const char *indent;
+} metadata_range;
+
+/* Rows of key and value; how many pairs there are. */
+size_t metadata_print(const tenmap_model *model, const metadata_range *range);
+
+/* An object with key, value, file. */
+void metadata_json_pair(const tenmap_model *model, const tenmap_metadata *pair);
+
+/* The last part of a path. */
+const char *base_name(const char *path);
+
+#endif

@@ -1,0 +1,182 @@
+#include "npy.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "outfile.h"
+#include "print.h"
+#include "progress.h"
+
+enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_BYTES = BLOCK_ELEMENTS * 8, HEADER_ALIGN = 64 };
+
+/* numpy's letter and size for each dtype that it has; narrower floats become F32 before. */
+static const char *const npy_types[] = {
+    [TENMAP_BOOL] = "b1", [TENMAP_U8] = "u1",  [TENMAP_I8] = "i1",  [TENMAP_I16] = "i2",
+    [TENMAP_U16] = "u2",  [TENMAP_F16] = "f2", [TENMAP_I32] = "i4", [TENMAP_U32] = "u4",
+    [TENMAP_F32] = "f4",  [TENMAP_C64] = "c8", [TENMAP_F64] = "f8", [TENMAP_I64] = "i8",
+    [TENMAP_U64] = "u8",
+};
+
+static const char *npy_type(tenmap_dtype dtype) {
+    return dtype < sizeof npy_types / sizeof npy_types[0] ? npy_types[dtype] : NULL;
+}
+
+static bool little_endian(void) {
+    const uint16_t one = 1;
+    return *(const unsigned char *)&one == 1;
+}
+
+/* The magic, a length field, and a Python dict padded so that the data starts at a multiple of 64. */
+static void add_npy_header(text *out, const char *type, const slice *s) {
+    text dict = {0};
+    char order = type[1] == '1' ? '|' : little_endian() ? '<' : '>';
+    text_addf(&dict, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", order, type);
+    for (uint32_t d = 0; d < s->out_rank; d++)
+        text_addf(&dict, d ? ", %" PRIu64 : "%" PRIu64, s->out_shape[d]);
+    text_addf(&dict, "%s), }", s->out_rank == 1 ? "," : "");
+    size_t prefix = dict.len + HEADER_ALIGN + 10 <= 0xffff ? 10 : 12;
+    while ((prefix + dict.len + 1) % HEADER_ALIGN)
+        text_add(&dict, " ", 1);
+    text_add(&dict, "\n", 1);
+    text_add(out, "\x93NUMPY", 6);
+    text_add(out, prefix == 10 ? "\1\0" : "\2\0", 2);
+    for (size_t i = 0; i < prefix - 8; i++) {
+        char byte = (char)(dict.len >> 8 * i & 0xff);
+        text_add(out, &byte, 1);
+    }
+    text_add(out, dict.bytes, dict.len);
+    text_free(&dict);
+}
+
+/* To little-endian, where elements of `size` bytes are big-endian. A C64 is two of four bytes. */
+static void swap_elements(unsigned char *bytes, size_t count, size_t size) {
+    for (size_t i = 0; i + size <= count; i += size) {
+        for (size_t k = 0; k < size / 2; k++) {
+            unsigned char kept = bytes[i + k];
+            bytes[i + k] = bytes[i + size - 1 - k];
+            bytes[i + size - 1 - k] = kept;
+        }
+    }
+}
+
+static size_t swapped_size(tenmap_dtype dtype) {
+    return dtype == TENMAP_C64 ? 4 : tenmap_dtype_bits(dtype) / 8;
+}
+
+/* Blocks of elements, converted. Sub-byte elements come in whole bytes but for the last block. */
+static int write_elements(outfile *f, const tenmap_tensor *tensor, const slice *s,
+                          tenmap_dtype dtype, bool file_order) {
+    tenmap_error error;
+    slice_walk walk;
+    int status = EXIT_FINE;
+    void *block = need(BLOCK_BYTES, 1);
+    slice_walk_begin(&walk, s, BLOCK_ELEMENTS);
+    while (!status && slice_walk_next(&walk)) {
+        size_t bytes = ((size_t)walk.count * tenmap_dtype_bits(dtype) + 7) / 8;
+        if (tenmap_read_slice(tensor, walk.begin, walk.end, dtype, block, BLOCK_BYTES, 0, &error) !=
+            TENMAP_OK) {
+            status = fail_error(&error);
+            break;
+        }
+        if (file_order && !little_endian())
+            swap_elements(block, bytes, swapped_size(dtype));
+        status = outfile_write(f, block, bytes);
+        progress_add(walk.count);
+    }
+    slice_walk_end(&walk);
+    free(block);
+    return status;
+}
+
+static int write_bytes(outfile *f, const tenmap_tensor *tensor) {
+    tenmap_error error;
+    int status = EXIT_FINE;
+    void *block = need(BLOCK_BYTES, 1);
+    for (uint64_t at = 0; at < tensor->nbytes && !status;) {
+        uint64_t left = tensor->nbytes - at;
+        size_t n = left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES;
+        if (tenmap_read_bytes(tensor, at, n, block, &error) != TENMAP_OK)
+            status = fail_error(&error);
+        else
+            status = outfile_write(f, block, n);
+        progress_add(n);
+        at += n;
+    }
+    free(block);
+    return status;
+}
+
+/* What the elements are written as, and numpy's name for it; 0, or an exit code. */
+static int choose_type(const tenmap_tensor *tensor, const export_form *form, tenmap_dtype *dtype,
+                       const char **type) {
+    uint32_t bits = tenmap_dtype_bits(tensor->dtype);
+    *dtype = form->as ? form->as : tensor->dtype;
+    *type = NULL;
+    if (form->bytes && (!bits || !form->as))
+        return EXIT_FINE;
+    if (!bits)
+        return fail(EXIT_FAILED, "the dtype is unknown: only --bytes can export it");
+    if (form->bytes)
+        return EXIT_FINE;
+    *type = npy_type(*dtype);
+    if (!*type && form->raw) {
+        bits = tenmap_dtype_bits(*dtype);
+        *type = bits == 16 ? "u2" : bits == 8 ? "u1" : NULL;
+        if (!*type)
+            return fail(EXIT_USAGE,
+                        "%s has no whole bytes per element, so --raw cannot do it; "
+                        "leave it out for float32, or take --bytes",
+                        tenmap_dtype_name(*dtype));
+    } else if (!*type && form->as) {
+        return fail(EXIT_USAGE, "numpy has no %s; add --raw for its bits, or choose f16, f32, f64",
+                    tenmap_dtype_name(*dtype));
+    } else if (!*type) {
+        *dtype = TENMAP_F32;
+        *type = npy_type(TENMAP_F32);
+    }
+    return EXIT_FINE;
+}
+
+/* Packed elements would need padding inside the file wherever a block ends within a byte. */
+static int refuse_packed(const tenmap_tensor *tensor, const slice *s, const export_form *form) {
+    tenmap_dtype target = form->as ? form->as : tensor->dtype;
+    if (form->bytes && tenmap_dtype_bits(target) && tenmap_dtype_bits(target) < 8 &&
+        (form->as || !s->whole))
+        return fail(EXIT_USAGE, "%s is packed, and only whole tensors of it are exported as bytes",
+                    tenmap_dtype_name(target));
+    if (!tenmap_dtype_bits(tensor->dtype) && !s->whole)
+        return fail(EXIT_USAGE, "the dtype is unknown: only the whole tensor can be exported");
+    return EXIT_FINE;
+}
+
+int export_tensor(const tenmap_tensor *tensor, const slice *s, const export_form *form,
+                  const char *path) {
+    tenmap_dtype dtype;
+    const char *type;
+    outfile f;
+    text header = {0};
+    int status = refuse_packed(tensor, s, form);
+    if (!status)
+        status = choose_type(tensor, form, &dtype, &type);
+    if (!status)
+        status = outfile_open(&f, path);
+    if (status)
+        return status;
+    bool as_they_are = form->bytes && s->whole && !form->as;
+    progress_begin("exporting", as_they_are ? tensor->nbytes : s->count);
+    if (!form->bytes) {
+        add_npy_header(&header, type, s);
+        status = outfile_write(&f, header.bytes, header.len);
+    }
+    if (!status)
+        status = as_they_are ? write_bytes(&f, tensor)
+                             : write_elements(&f, tensor, s, dtype, form->bytes);
+    progress_end();
+    text_free(&header);
+    if (!status)
+        return outfile_commit(&f);
+    outfile_abort(&f);
+    return status;
+}

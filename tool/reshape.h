@@ -1,0 +1,128 @@
+/*
+ * What the commands that write models share: where the output goes, the plan of what goes into it, and
+ * the one way in which it gets there. Outputs appear whole or not at all; memory stays at a few MiB.
+ */
+#ifndef TOOL_RESHAPE_H
+#define TOOL_RESHAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenmap.h>
+
+#include "command.h"
+
+/* The settings of every command that writes; its option table starts with OUTPUT_OPTIONS. */
+typedef struct output_settings {
+    const char *path;
+    bool force, dry_run, json;
+    texts meta; /* KEY=VALUE */
+    bool single;
+    uint64_t max_shard; /* bytes of tensors; 0: not given */
+} output_settings;
+
+#define OUTPUT_OPTIONS(type, out)                                                                  \
+    {'o', "output", "OUT", OPTION_TEXT, offsetof(type, out.path), "The file or folder to write"},  \
+        {'f',                                                                                      \
+         "force",                                                                                  \
+         NULL,                                                                                     \
+         OPTION_SWITCH,                                                                            \
+         offsetof(type, out.force),                                                                \
+         "Replace what is there, in one step, once the new one is whole"},                         \
+        {'n',                                                                                      \
+         "dry-run",                                                                                \
+         NULL,                                                                                     \
+         OPTION_SWITCH,                                                                            \
+         offsetof(type, out.dry_run),                                                              \
+         "Only say what would be written"},                                                        \
+        {0,                                                                                        \
+         "meta",                                                                                   \
+         "KEY=VALUE",                                                                              \
+         OPTION_LIST,                                                                              \
+         offsetof(type, out.meta),                                                                 \
+         "Set this metadata in the output; the rest is kept"},                                     \
+    {                                                                                              \
+        0, "json", NULL, OPTION_SWITCH, offsetof(type, out.json), "Report as JSON"                 \
+    }
+#define SHARD_OPTIONS(type, out)                                                                   \
+    {0,                                                                                            \
+     "max-shard-size",                                                                             \
+     "SIZE",                                                                                       \
+     OPTION_SIZE,                                                                                  \
+     offsetof(type, out.max_shard),                                                                \
+     "Write shards of at most this size, and their index"},                                        \
+    {                                                                                              \
+        0, "single", NULL, OPTION_SWITCH, offsetof(type, out.single),                              \
+            "Write one file even if the input has shards"                                          \
+    }
+#define END_OF_OPTIONS                                                                             \
+    { 0, NULL, NULL, OPTION_SWITCH, 0, NULL }
+
+/* For the details of --help. */
+#define OUTPUT_DETAILS                                                                             \
+    "The output has shards if the input has, each no larger than the input's largest;\n"           \
+    "OUT is a folder then. A name that ends in .safetensors is always one file. With\n"            \
+    "--force OUT may be the input: it is replaced when the new model is whole, in one\n"           \
+    "rename. Interrupting leaves nothing behind."
+
+typedef struct plan plan;
+typedef struct target target;
+
+/* The tensors of the output in their order, and how the output is laid out. */
+struct plan {
+    const char *label; /* for the progress bar: "converting" */
+    tenmap_model **models;
+    size_t model_count;
+    tenmap_source *sources; /* all have a tensor */
+    size_t count, room;
+    char **names; /* new names, owned */
+    size_t name_count, name_room;
+    uint32_t alignment; /* where the data starts; 0: the default */
+    bool keep_order;
+    bool last_wins;       /* where inputs disagree about metadata */
+    size_t input_tensors; /* of all models */
+    /* What the command has to say besides: lines before the summary, or keys of its object. */
+    void (*report)(const plan *p, const target *to, bool json);
+};
+
+/* Opens the models; from here on SIGINT cancels. 0 or an exit code; plan_free in either case. */
+int plan_open(plan *p, const char *label, const char *const *paths, size_t count);
+void plan_add(plan *p, const tenmap_tensor *tensor);
+/* Takes over `name`, which malloc gave. */
+void plan_rename(plan *p, size_t source, char *name, size_t len);
+const char *plan_name(const plan *p, size_t source, size_t *len);
+uint64_t plan_bytes(const plan *p, size_t source); /* in the output */
+/* Two sources of the same name in the output, the first such pair by name; false if none. */
+bool plan_twins(const plan *p, size_t *a, size_t *b);
+/* Where several sources have one name, keeps the first or the last of them. */
+void plan_drop_twins(plan *p, bool keep_last);
+/* Checks everything, then writes and reports, or only reports with --dry-run. Exit code. */
+int plan_write(plan *p, const output_settings *out);
+void plan_free(plan *p);
+
+/* A name from a model for an error sentence, quoted and safe; lives until the call after the next. */
+const char *shown_name(const char *name, size_t len);
+
+/* target.c: where the output goes. */
+struct target {
+    const char *path;
+    bool folder;
+    bool made;          /* the folder is new, and goes if nothing comes of it */
+    uint64_t max_shard; /* of a folder */
+};
+
+/* Refuses to overwrite without --force, and to destroy an input ever. 0 or an exit code. */
+int choose_target(const plan *p, const output_settings *out, target *to);
+int make_target(target *to);
+void unmake_target(const target *to);
+
+/* A list of names with the place of each, for finding equal ones. */
+typedef struct named {
+    const char *name;
+    size_t len, at;
+} named;
+void sort_named(named *list, size_t count); /* by name, then place */
+bool same_named(const named *a, const named *b);
+
+#endif

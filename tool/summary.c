@@ -1,0 +1,131 @@
+#include "summary.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "print.h"
+#include "tree.h"
+
+enum { MAX_DTYPES = 256 };
+
+static dtype_share *share_of(summary *s, const char *name) {
+    for (size_t i = 0; i < s->dtype_count; i++)
+        if (strcmp(s->dtypes[i].name, name) == 0)
+            return &s->dtypes[i];
+    if (s->dtype_count == MAX_DTYPES) /* a lenient open may meet any number: the rest is one */
+        return &s->dtypes[MAX_DTYPES - 1];
+    s->dtypes[s->dtype_count] = (dtype_share){name, 0, 0, 0};
+    return &s->dtypes[s->dtype_count++];
+}
+
+static int compare_shares(const void *a, const void *b) {
+    const dtype_share *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static bool strange_name(const tenmap_tensor *t) {
+    const unsigned char *s = (const unsigned char *)t->name;
+    for (size_t i = 0, n; i < t->name_len; i += n) {
+        uint32_t point = 0;
+        n = s[i] < 0x80 ? 1 : decode_point(s + i, t->name_len - i, &point);
+        if (!n || unsafe_point(s[i] < 0x80 ? s[i] : point))
+            return true;
+    }
+    return t->name_len == 0;
+}
+
+static void count_tensors(summary *s) {
+    dtype_share *share = NULL;
+    s->dtypes = need(MAX_DTYPES, sizeof *s->dtypes);
+    for (size_t i = 0; i < s->all.count; i++) {
+        const tenmap_tensor *t = s->all.tensors[i];
+        const char *name = tenmap_dtype_text(t);
+        if (!share || strcmp(share->name, name) != 0)
+            share = share_of(s, name);
+        share->tensors++;
+        share->params += t->nelems;
+        share->bytes += t->nbytes;
+        s->misaligned += !(t->flags & TENMAP_TENSOR_ALIGNED);
+        s->empty += t->nelems == 0;
+        s->strange += strange_name(t);
+    }
+    qsort(s->dtypes, s->dtype_count, sizeof *s->dtypes, compare_shares);
+}
+
+static void count_files(summary *s) {
+    s->alignment = 4096;
+    for (size_t i = 0; i < tenmap_shard_count(s->model); i++) {
+        const tenmap_shard *shard = tenmap_shard_at(s->model, i);
+        uint64_t alignment = alignment_of(shard->data_offset);
+        s->header_bytes += shard->header_bytes;
+        s->alignment = alignment < s->alignment ? alignment : s->alignment;
+        s->unclaimed += shard->size - (shard->data_offset - shard->offset);
+    }
+    s->unclaimed -= s->all.bytes;
+}
+
+/* Where the first part of the name that is a number begins, and where it ends; false: there is none. */
+static bool number_part(const tenmap_tensor *t, size_t *begin, size_t *end) {
+    for (*begin = 0; *begin < t->name_len; *begin = *end + 1) {
+        size_t digits = 0;
+        for (*end = *begin; *end < t->name_len && t->name[*end] != '.'; ++*end)
+            digits += t->name[*end] >= '0' && t->name[*end] <= '9';
+        if (digits && digits == *end - *begin && *end < t->name_len && *begin)
+            return true;
+    }
+    return false;
+}
+
+/* Needs the tensors in tree order. Keeps the modules with the most numbers. */
+static void find_layers(summary *s) {
+    layers now = {NULL, 0, 0};
+    const char *number = NULL;
+    size_t number_len = 0;
+    for (size_t i = 0; i <= s->all.count; i++) {
+        const tenmap_tensor *t = i < s->all.count ? s->all.tensors[i] : NULL;
+        size_t begin, end;
+        bool numbered = t && number_part(t, &begin, &end);
+        bool same = numbered && now.prefix && begin - 1 == now.len &&
+                    memcmp(t->name, now.prefix, now.len) == 0;
+        if (!same && now.count > 1 && s->layers_count < MAX_LAYERS)
+            s->found[s->layers_count++] = now;
+        if (!same)
+            now = (layers){numbered ? t->name : NULL, numbered ? begin - 1 : 0, 0};
+        if (!numbered)
+            continue;
+        bool new_number =
+            !same || end - begin != number_len || memcmp(t->name + begin, number, number_len) != 0;
+        now.count += new_number;
+        number = t->name + begin;
+        number_len = end - begin;
+    }
+}
+
+static int larger_first(const void *a, const void *b) {
+    const tenmap_tensor *x = *(const tenmap_tensor *const *)a;
+    const tenmap_tensor *y = *(const tenmap_tensor *const *)b;
+    if (x->nbytes != y->nbytes)
+        return x->nbytes > y->nbytes ? -1 : 1;
+    return natural_compare(x->name, x->name_len, y->name, y->name_len);
+}
+
+int summarize(const tenmap_model *model, summary *out) {
+    filter everything = {0};
+    *out = (summary){.model = model};
+    int status = select_tensors(model, &everything, &out->all);
+    if (status)
+        return status;
+    count_tensors(out);
+    count_files(out);
+    tree_sort(&out->all);
+    find_layers(out);
+    qsort(out->all.tensors, out->all.count, sizeof *out->all.tensors, larger_first);
+    return EXIT_FINE;
+}
+
+void summary_free(summary *s) {
+    free(s->dtypes);
+    selection_free(&s->all);
+}

@@ -1,0 +1,175 @@
+/* Tables: cells in one buffer, widths by what is in them. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "print.h"
+
+typedef struct cell {
+    size_t end;       /* in the text of all cells */
+    uint32_t columns; /* on the terminal */
+    uint32_t style;
+} cell;
+
+struct table {
+    const column *columns;
+    size_t column_count;
+    text cells_text;
+    cell *cells;
+    size_t count, room;
+};
+
+table *table_new(const column *columns, size_t count) {
+    table *t = need(1, sizeof *t);
+    t->columns = columns;
+    t->column_count = count;
+    return t;
+}
+
+text *table_cell(table *t) {
+    return &t->cells_text;
+}
+
+void table_end_cell(table *t, style which) {
+    if (t->count == t->room) {
+        t->room = t->room ? t->room * 2 : 64;
+        t->cells = need_more(t->cells, t->room, sizeof *t->cells);
+    }
+    size_t begin = t->count ? t->cells[t->count - 1].end : 0;
+    size_t end = t->cells_text.len;
+    size_t columns = end > begin ? text_columns(t->cells_text.bytes + begin, end - begin) : 0;
+    t->cells[t->count++] = (cell){end, (uint32_t)columns, which};
+}
+
+void table_put(table *t, style which, const char *format, ...) {
+    char line[256];
+    va_list list;
+    va_start(list, format);
+    int n = vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    if (n > 0)
+        text_add(&t->cells_text, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+    table_end_cell(t, which);
+}
+
+static void fill(text *out, size_t count) {
+    static const char spaces[] = "                                                                ";
+    for (size_t n; count; count -= n) {
+        n = count < sizeof spaces - 1 ? count : sizeof spaces - 1;
+        text_add(out, spaces, n);
+    }
+}
+
+/* The bytes that take `columns` columns from the start, or up to the end. */
+static size_t bytes_for(const char *bytes, size_t len, size_t columns, bool from_end) {
+    size_t taken = 0;
+    while (taken < len) {
+        size_t next = taken + 1;
+        if (from_end)
+            while (next < len && ((unsigned char)bytes[len - next] & 0xc0) == 0x80)
+                next++;
+        else
+            while (next < len && ((unsigned char)bytes[next] & 0xc0) == 0x80)
+                next++;
+        if (text_columns(from_end ? bytes + len - next : bytes, next) > columns)
+            break;
+        taken = next;
+    }
+    return taken;
+}
+
+/* Shortened in the middle where it does not fit; the columns that it took. */
+static size_t put_text(text *out, const char *bytes, size_t len, size_t columns, size_t width) {
+    if (columns <= width) {
+        text_add(out, bytes, len);
+        return columns;
+    }
+    size_t head = bytes_for(bytes, len, (width - 1) / 2, false);
+    size_t tail = bytes_for(bytes, len, width - 1 - (width - 1) / 2, true);
+    text_add(out, bytes, head);
+    text_add(out, "…", strlen("…"));
+    text_add(out, bytes + len - tail, tail);
+    return text_columns(bytes, head) + 1 + text_columns(bytes + len - tail, tail);
+}
+
+typedef struct cell_text {
+    const char *bytes;
+    size_t len, columns;
+} cell_text;
+
+static void put_cell(text *out, const column *c, cell_text what, size_t width, style which,
+                     bool last) {
+    if (c->right)
+        fill(out, what.columns < width ? width - what.columns : 0);
+    if (which != STYLE_NONE)
+        text_add(out, paint(which), strlen(paint(which)));
+    size_t used = put_text(out, what.bytes, what.len, what.columns, width);
+    if (which != STYLE_NONE)
+        text_add(out, paint_end(), strlen(paint_end()));
+    if (!last)
+        fill(out, (!c->right && used < width ? width - used : 0) + 2);
+}
+
+static void measure_widths(const table *t, size_t *widths) {
+    size_t total = 0, least = 12;
+    for (size_t c = 0; c < t->column_count; c++)
+        widths[c] = text_columns(t->columns[c].title, strlen(t->columns[c].title));
+    for (size_t i = 0; i < t->count; i++)
+        if (t->cells[i].columns > widths[i % t->column_count])
+            widths[i % t->column_count] = t->cells[i].columns;
+    for (size_t c = 0; c < t->column_count; c++)
+        total += widths[c] + (c ? 2 : 0);
+    if (!print_width() || total <= print_width())
+        return;
+    for (size_t c = 0; c < t->column_count; c++) {
+        size_t over = total - print_width();
+        if (t->columns[c].shrinks && widths[c] > least)
+            widths[c] = widths[c] > over + least ? widths[c] - over : least;
+    }
+}
+
+static void put_titles(text *out, const table *t, const size_t *widths) {
+    bool titled = false;
+    for (size_t c = 0; c < t->column_count; c++)
+        titled = titled || *t->columns[c].title;
+    for (size_t c = 0; titled && c < t->column_count; c++) {
+        const char *title = t->columns[c].title;
+        cell_text what = {title, strlen(title), text_columns(title, strlen(title))};
+        put_cell(out, &t->columns[c], what, widths[c], STYLE_DIM, c + 1 == t->column_count);
+    }
+    if (titled)
+        text_add(out, "\n", 1);
+}
+
+void table_print(table *t) {
+    size_t *widths = need(t->column_count, sizeof *widths);
+    text out = {0};
+    size_t begin = 0;
+    measure_widths(t, widths);
+    put_titles(&out, t, widths);
+    for (size_t i = 0; i < t->count; i++) {
+        size_t c = i % t->column_count;
+        const cell *k = &t->cells[i];
+        cell_text what = {k->end > begin ? t->cells_text.bytes + begin : "", k->end - begin,
+                          k->columns};
+        put_cell(&out, &t->columns[c], what, widths[c], (style)k->style, c + 1 == t->column_count);
+        if (c + 1 == t->column_count)
+            text_add(&out, "\n", 1);
+        begin = k->end;
+        if (out.len > 1 << 15 || i + 1 == t->count) {
+            fwrite(out.bytes, 1, out.len, stdout);
+            text_clear(&out);
+        }
+    }
+    if (out.len)
+        fwrite(out.bytes, 1, out.len, stdout);
+    text_free(&out);
+    free(widths);
+}
+
+void table_free(table *t) {
+    text_free(&t->cells_text);
+    free(t->cells);
+    free(t);
+}

@@ -1,0 +1,19 @@
+/* Names as a tree: model.layers.0.mlp is a path of modules. */
+#ifndef TOOL_TREE_H
+#define TOOL_TREE_H
+
+#include <stdint.h>
+
+#include "select.h"
+
+/*
+ * Prints the tensors by the modules that their names spell, numbers in natural order, with sums for
+ * each module down to `depth` levels (0: all). A module that holds nothing but one other is written
+ * together with it. Sorts the selection.
+ */
+void tree_print(selection *s, uint64_t depth);
+
+/* Module by module, each in natural order: what belongs to one module stands together. */
+void tree_sort(selection *s);
+
+#endif
