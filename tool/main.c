@@ -5,7 +5,10 @@
 #include "command.h"
 #include "suggest.h"
 
+extern const command cmd_bench;
+extern const command cmd_check;
 extern const command cmd_convert;
+extern const command cmd_diff;
 extern const command cmd_drop;
 extern const command cmd_extract;
 extern const command cmd_get;
@@ -17,21 +20,12 @@ extern const command cmd_meta;
 extern const command cmd_realign;
 extern const command cmd_rename;
 extern const command cmd_split;
+extern const command cmd_stats;
 
 const command *const commands[] = {
-    &cmd_ls,
-    &cmd_info,
-    &cmd_get,
-    &cmd_convert,
-    &cmd_rename,
-    &cmd_extract,
-    &cmd_drop,
-    &cmd_merge,
-    &cmd_split,
-    &cmd_realign,
-    &cmd_meta,
-    &cmd_hash,
-    NULL,
+    &cmd_ls,      &cmd_info,   &cmd_check,   &cmd_stats, &cmd_get,   &cmd_diff,
+    &cmd_convert, &cmd_rename, &cmd_extract, &cmd_drop,  &cmd_merge, &cmd_split,
+    &cmd_realign, &cmd_meta,   &cmd_hash,    &cmd_bench, NULL,
 };
 
 static const command *find_command(const char *name) {
