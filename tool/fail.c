@@ -44,8 +44,7 @@ void warn(const char *format, ...) {
     va_end(list);
 }
 
-/* The library's sentences name its own switches; people here have options. */
-static void in_options(const char *message, text *out) {
+void text_add_message(text *out, const char *message) {
     static const struct {
         const char *from, *to;
     } words[] = {{"open with TENMAP_OPEN_PARTIAL", "use --partial"},
@@ -67,7 +66,7 @@ int fail_error(const tenmap_error *error) {
     if (error->status == TENMAP_ERR_CANCELLED || interrupted())
         return fail(EXIT_INTERRUPTED, "interrupted");
     text message = {0};
-    in_options(error->message, &message);
+    text_add_message(&message, error->message);
     int code = fail(error->status == TENMAP_ERR_FORMAT ? EXIT_REJECTED : EXIT_FAILED, "%s",
                     message.bytes ? message.bytes : "");
     text_free(&message);
@@ -114,12 +113,17 @@ bool interrupted(void) {
     return interrupt_seen != 0;
 }
 
-int open_model(const char *path, tenmap_model **out) {
+tenmap_options open_options(void) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
-    tenmap_error error;
     options.flags = (common.lenient ? (uint32_t)TENMAP_OPEN_LENIENT : 0) |
                     (common.partial ? (uint32_t)TENMAP_OPEN_PARTIAL : 0);
     options.max_header_bytes = common.max_header;
+    return options;
+}
+
+int open_model(const char *path, tenmap_model **out) {
+    tenmap_options options = open_options();
+    tenmap_error error;
     if (tenmap_open(path, &options, out, &error) == TENMAP_OK)
         return EXIT_FINE;
     return fail_error(&error);

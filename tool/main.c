@@ -5,8 +5,11 @@
 #include "command.h"
 #include "suggest.h"
 
+extern const command cmd_bench;
+extern const command cmd_check;
 extern const command cmd_completion;
 extern const command cmd_convert;
+extern const command cmd_diff;
 extern const command cmd_drop;
 extern const command cmd_extract;
 extern const command cmd_get;
@@ -19,13 +22,17 @@ extern const command cmd_meta;
 extern const command cmd_realign;
 extern const command cmd_rename;
 extern const command cmd_split;
+extern const command cmd_stats;
 
 /* In the order of help and manual: looking, changing, the tool itself. */
 /* clang-format off */
 const command *const commands[] = {
     &cmd_ls,
     &cmd_info,
+    &cmd_check,
+    &cmd_stats,
     &cmd_get,
+    &cmd_diff,
     &cmd_meta,
     &cmd_convert,
     &cmd_rename,
@@ -35,6 +42,7 @@ const command *const commands[] = {
     &cmd_split,
     &cmd_realign,
     &cmd_hash,
+    &cmd_bench,
     &cmd_completion,
     &cmd_manual,
     NULL,
