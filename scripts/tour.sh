@@ -40,8 +40,8 @@ run meta demo.safetensors set license mit
 run meta demo.safetensors
 run check demo.safetensors
 run stats demo.safetensors '*.1.mlp.*'
-run convert demo.safetensors half.safetensors --to f16
-[ ! -e half.safetensors ] || run diff demo.safetensors half.safetensors
+run convert demo.safetensors --to f16 -o half.safetensors
+[ ! -e half.safetensors ] || run diff demo.safetensors half.safetensors --any-dtype --rtol 0.001
 run hash demo.safetensors
 run report demo.safetensors -o demo.html
 echo
