@@ -139,6 +139,7 @@ static void add_lines(tree *t) {
         const char *line = own ? (more ? "├─ " : "└─ ") : more ? "│  " : "   ";
         text_add(cell, line, strlen(line));
     }
+    table_lead(t->rows);
 }
 
 static void add_kind(tree *t, const module *child) {
