@@ -4,9 +4,10 @@
 #
 #     bench/ls.sh [ROUNDS]
 #
-# The tool's figures are its processor time, starting included, so that other programs on the machine
-# disturb them less: each round runs each form ten times, and the least of all rounds counts. Everything
-# is built in build/bench; the file is sparse and gone afterwards.
+# All figures are processor time, so that other programs on the machine disturb them less: each round
+# runs each form ten times, and the least of all rounds counts. Opening is what `meta MODEL get KEY` takes,
+# less `--version`; the forms of ls include starting. Everything is built in build/bench; the file is sparse
+# and gone afterwards.
 set -eu
 
 rounds=${1:-5}
@@ -26,7 +27,7 @@ echo "bench/ls: building" >&2
 {
     cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF -DTENMAP_EXAMPLES=OFF \
         -DTENMAP_SHARED=OFF &&
-        cmake --build "$build" --target bench_open tenmap_tool
+        cmake --build "$build" --target bench_open tenmap_tool -j 2
 } >"$folder/log" 2>&1 || { cat "$folder/log" >&2 && exit 1; }
 "$build/bench/bench_open" make "$folder" >/dev/null
 model=$folder/100000.safetensors
@@ -37,28 +38,27 @@ spent() {
     spent=$(awk -F '[ms ]+' 'NR == 2 { print 60000 * $1 + 1000 * $2 + 60000 * $3 + 1000 * $4 }' "$folder/times")
 }
 
-# form OPTION...: ten runs, to a file; a line "FORM MILLISECONDS" for one of them.
+# form NAME ARGUMENT...: ten runs, to a file; a line "NAME MILLISECONDS" for one of them.
 form() {
+    name=$1
+    shift
     spent
     before=$spent
     for _ in 1 2 3 4 5 6 7 8 9 10; do
-        "$build/tool/tenmap" ls "$@" "$model" >"$folder/out"
+        "$build/tool/tenmap" "$@" >"$folder/out"
     done
     spent
-    echo "ls${*:+ $*}: $before $spent" | awk -F ': ' '{ split($2, at, " "); print $1 "\t" (at[2] - at[1]) / 10 }'
+    echo "$before $spent" | awk -v name="$name" '{ print name "\t" ($2 - $1) / 10 }'
 }
 
 round=1
 while [ "$round" -le "$rounds" ]; do
     echo "bench/ls: round $round of $rounds" >&2
-    "$build/bench/bench_open" time "$model" 300 | awk '{ print "tenmap_open\t" $5 / 1e6 }'
-    form
-    form --long
-    form --tsv
-    form --json
-    form --sort name
-    form --tree
-    form --fold
+    form version --version
+    form open meta "$model" get format
+    for options in "" --long --tsv --json "--sort name" --tree --fold; do
+        form "ls${options:+ $options}" ls $options "$model"
+    done
     round=$((round + 1))
 done >"$folder/lines"
 
@@ -68,6 +68,7 @@ awk -F '\t' '
     END {
         print "| 100,000 tensors | ms | times open |"
         print "|---|---|---|"
-        for (i = 1; i <= count; i++)
-            printf "| %s | %.1f | %.1f |\n", order[i], best[order[i]], best[order[i]] / best[order[1]]
+        best["open"] -= best["version"]
+        for (i = 2; i <= count; i++)
+            printf "| %s | %.1f | %.1f |\n", order[i], best[order[i]], best[order[i]] / best["open"]
     }' "$folder/lines"
