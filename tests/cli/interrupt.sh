@@ -3,7 +3,7 @@
 header='{"t":{"dtype":"F32","shape":[500000000],"data_offsets":[0,2000000000]}}        '
 printf '\120\0\0\0\0\0\0\0%-80s' "$header" >large.safetensors
 truncate -s 2000000088 large.safetensors
-for signal in INT TERM; do
+for signal in INT TERM HUP; do
     for out in out.safetensors out; do
         mkdir -p room
         set -- --to bf16
