@@ -21,6 +21,7 @@ void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *old, size_t size);
 void __real_free(void *old);
 void *__real_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
+void *__real_mmap64(void *at, size_t size, int prot, int flags, int fd, off64_t offset);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
                           void *arg);
 void *__wrap_malloc(size_t size);
@@ -28,12 +29,14 @@ void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 void __wrap_free(void *old);
 void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t size, int prot, int flags, int fd, off64_t offset);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
                           void *arg);
 
 static atomic_bool armed;
 static atomic_long calls, fail_at; /* the call with this number fails */
 static atomic_long live;           /* blocks of malloc that are not freed */
+static atomic_int map_error;       /* what mapping a file fails with; 0: it works */
 
 static bool fails(void) {
     return armed && atomic_fetch_add(&calls, 1) == fail_at;
@@ -68,12 +71,23 @@ void __wrap_free(void *old) {
     __real_free(old);
 }
 
-void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
-    if (fails()) {
+static bool map_fails(int fd) {
+    if (fails())
         errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    return __real_mmap(at, size, prot, flags, fd, offset);
+    else if (map_error && fd >= 0)
+        errno = map_error;
+    else
+        return false;
+    return true;
+}
+
+void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
+    return map_fails(fd) ? MAP_FAILED : __real_mmap(at, size, prot, flags, fd, offset);
+}
+
+/* What mmap is called where off_t is asked to have 64 bits. */
+void *__wrap_mmap64(void *at, size_t size, int prot, int flags, int fd, off64_t offset) {
+    return map_fails(fd) ? MAP_FAILED : __real_mmap64(at, size, prot, flags, fd, offset);
 }
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
@@ -311,6 +325,59 @@ static void every_allocation_of_a_large_header_may_fail(void **state) {
     fail_each("a large header", in_folder(state, "large.safetensors"), NULL);
 }
 
+/* Names so long at first that the table of names has to grow. */
+static void every_allocation_of_a_growing_table_may_fail(void **state) {
+    enum { TENSORS = 600, LONG = 60 };
+    char *json = malloc(TENSORS * 180), *at = json, name[128];
+    memset(name, 'n', sizeof name);
+    for (int i = 0; i < TENSORS; i++)
+        at += sprintf(at, "%c\"%.*s%d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+                      i ? ',' : '{', i < LONG ? 100 : 0, name, i, i, i + 1);
+    strcpy(at, "}");
+    write_model(in_folder(state, "m.safetensors"), json, TENSORS);
+    free(json);
+    fail_each("a growing table", in_folder(state, "m.safetensors"), NULL);
+}
+
+static void every_allocation_of_an_unknown_dtype_may_fail(void **state) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    char json[2048] = "{\"a\":{\"dtype\":\"Q\",\"data_offsets\":[0,4],\"shape\":[1";
+    for (int i = 0; i < 100; i++)
+        strcat(json, ",1");
+    strcat(json, "]},\"b\":{\"dtype\":\"R\",\"data_offsets\":[4,6],\"shape\":[2]}}");
+    write_model(in_folder(state, "m.safetensors"), json, 6);
+    options.flags = TENMAP_OPEN_LENIENT;
+    for (long n = 0;; n++) {
+        tenmap_error error = {0};
+        tenmap_model *model = NULL;
+        fail_at = n;
+        calls = live = 0;
+        armed = true;
+        tenmap_status status =
+            tenmap_open(in_folder(state, "m.safetensors"), &options, &model, &error);
+        tenmap_close(model);
+        armed = false;
+        assert_int_equal(live, 0);
+        if (calls <= n) {
+            assert_int_equal(status, TENMAP_OK);
+            break;
+        }
+        if (status != TENMAP_OK) /* memory that is only given back may stay */
+            check_error(&error, status);
+    }
+}
+
+static void a_file_system_that_maps_nothing_is_named_with_the_way_out(void **state) {
+    const char *path = in_folder(state, "m.safetensors");
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    write_model(path, "{}", 0);
+    map_error = ENODEV;
+    must_fail(path, NULL, TENMAP_ERR_IO, "cannot map the file (open it with TENMAP_BACKEND_READ)");
+    options.backend = TENMAP_BACKEND_READ;
+    tenmap_close(must_open(path, &options));
+    map_error = 0;
+}
+
 /* Writing: every allocation of each way to change a folder that holds a model. */
 
 typedef tenmap_status change(const char *folder, const tenmap_model *from, tenmap_error *e);
@@ -450,6 +517,10 @@ int main(void) {
         cmocka_unit_test_setup(every_allocation_of_a_read_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_prefetch_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_large_header_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_growing_table_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_an_unknown_dtype_may_fail, empty_folder),
+        cmocka_unit_test_setup(a_file_system_that_maps_nothing_is_named_with_the_way_out,
+                               empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

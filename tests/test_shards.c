@@ -347,6 +347,19 @@ static void too_few_descriptors_for_the_shards_are_counted(void **state) {
     tenmap_close(must_open(*state, NULL));
 }
 
+static void an_index_of_too_many_files_is_refused_before_they_are_tried(void **state) {
+    enum { FILES = 100001 };
+    char *json = malloc(FILES * 32), *at = json;
+    at += sprintf(at, "{\"weight_map\":{");
+    for (int i = 0; i < FILES; i++)
+        at += sprintf(at, "%s\"%d\":\"%d.s\"", i ? "," : "", i, i);
+    strcpy(at, "}}");
+    write_text(in_folder(state, "model.safetensors.index.json"), json);
+    free(json);
+    must_fail(*state, NULL, TENMAP_ERR_LIMIT,
+              "the index names 100001 files, over the limit of 100000 shards");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(an_index_opens_as_one_model, empty_folder),
@@ -366,6 +379,8 @@ int main(void) {
         cmocka_unit_test_setup(a_length_field_that_looks_like_a_brace, empty_folder),
         cmocka_unit_test_setup(many_shards_open_on_threads, empty_folder),
         cmocka_unit_test_setup(too_few_descriptors_for_the_shards_are_counted, empty_folder),
+        cmocka_unit_test_setup(an_index_of_too_many_files_is_refused_before_they_are_tried,
+                               empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -87,7 +87,8 @@ static void sort_selection(selection *s, const ls_settings *set) {
     }
 }
 
-static void add_tensor(table *t, const tenmap_tensor *tensor) {
+/* In the long form, the shape has to say how many parameters there are: names need the room. */
+static void add_tensor(table *t, const tenmap_tensor *tensor, bool long_form) {
     const char *dtype = tenmap_dtype_text(tensor);
     text_add_safe(table_cell(t), tensor->name, tensor->name_len);
     table_end_cell(t, STYLE_NONE);
@@ -95,13 +96,14 @@ static void add_tensor(table *t, const tenmap_tensor *tensor) {
     table_end_cell(t, STYLE_CYAN);
     text_add_shape(table_cell(t), tensor);
     table_end_cell(t, STYLE_NONE);
-    text_add_count(table_cell(t), tensor->nelems);
-    table_end_cell(t, STYLE_NONE);
+    if (!long_form) {
+        text_add_count(table_cell(t), tensor->nelems);
+        table_end_cell(t, STYLE_NONE);
+    }
     text_add_bytes(table_cell(t), tensor->nbytes);
     table_end_cell(t, STYLE_NONE);
-}
-
-static void add_place(table *t, const tenmap_tensor *tensor) {
+    if (!long_form)
+        return;
     text_add_number(table_cell(t), tensor->file_offset);
     table_end_cell(t, STYLE_NONE);
     text_add_number(table_cell(t), alignment_of(tensor->file_offset));
@@ -109,24 +111,18 @@ static void add_place(table *t, const tenmap_tensor *tensor) {
 }
 
 static void print_table(const tenmap_model *model, const selection *s, bool long_form) {
-    column columns[8] = {{"NAME", false, true},
-                         {"DTYPE", false, false},
-                         {"SHAPE", false, false},
-                         {"PARAMS", true, false},
-                         {"SIZE", true, false}};
-    size_t count = 5;
+    static const column brief[] = {{"NAME", false, true},   {"DTYPE", false, false},
+                                   {"SHAPE", false, false}, {"PARAMS", true, false},
+                                   {"SIZE", true, false},   {"SHARD", true, false}};
+    static const column full[] = {{"NAME", false, true},   {"DTYPE", false, false},
+                                  {"SHAPE", false, false}, {"SIZE", true, false},
+                                  {"OFFSET", true, false}, {"ALIGN", true, false},
+                                  {"SHARD", true, false}};
     bool sharded = tenmap_shard_count(model) > 1;
-    if (long_form) {
-        columns[count++] = (column){"OFFSET", true, false};
-        columns[count++] = (column){"ALIGN", true, false};
-    }
-    if (sharded)
-        columns[count++] = (column){"SHARD", true, false};
-    table *t = table_new(columns, count);
+    size_t count = (long_form ? sizeof full : sizeof brief) / sizeof(column) - !sharded;
+    table *t = table_new(long_form ? full : brief, count);
     for (size_t i = 0; i < s->count; i++) {
-        add_tensor(t, s->tensors[i]);
-        if (long_form)
-            add_place(t, s->tensors[i]);
+        add_tensor(t, s->tensors[i], long_form);
         if (sharded) {
             text_add_number(table_cell(t), s->tensors[i]->shard + 1);
             table_end_cell(t, STYLE_NONE);

@@ -79,14 +79,17 @@ static size_t bytes_for(const char *bytes, size_t len, size_t columns, bool from
     return taken;
 }
 
-/* Shortened in the middle where it does not fit; the columns that it took. */
+/*
+ * Shortened where it does not fit; the columns that it took. The end of a name tells more than its
+ * beginning, which is much the same for all.
+ */
 static size_t put_text(text *out, const char *bytes, size_t len, size_t columns, size_t width) {
     if (columns <= width) {
         text_add(out, bytes, len);
         return columns;
     }
-    size_t head = bytes_for(bytes, len, (width - 1) / 2, false);
-    size_t tail = bytes_for(bytes, len, width - 1 - (width - 1) / 2, true);
+    size_t head = bytes_for(bytes, len, (width - 1) / 4, false);
+    size_t tail = bytes_for(bytes, len, width - 1 - (width - 1) / 4, true);
     text_add(out, bytes, head);
     text_add(out, "…", strlen("…"));
     text_add(out, bytes + len - tail, tail);
