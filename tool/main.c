@@ -21,6 +21,7 @@ extern const command cmd_merge;
 extern const command cmd_meta;
 extern const command cmd_realign;
 extern const command cmd_rename;
+extern const command cmd_report;
 extern const command cmd_split;
 extern const command cmd_stats;
 
@@ -34,6 +35,7 @@ const command *const commands[] = {
     &cmd_get,
     &cmd_diff,
     &cmd_meta,
+    &cmd_report,
     &cmd_convert,
     &cmd_rename,
     &cmd_extract,
