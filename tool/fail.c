@@ -101,12 +101,14 @@ static void on_interrupt(int number) {
 }
 
 void catch_interrupts(void) {
-    struct sigaction action = {0};
+    struct sigaction action = {0}, before;
     action.sa_handler = on_interrupt;
     action.sa_flags = (int)SA_RESETHAND;
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* as nohup has it */
+        sigaction(SIGHUP, &action, NULL);
 }
 
 bool interrupted(void) {

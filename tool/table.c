@@ -165,6 +165,8 @@ static void put_titles(text *out, const table *t, const size_t *widths) {
 }
 
 void table_print(table *t) {
+    if (t->column_count == 0)
+        return;
     size_t *widths = need(t->column_count, sizeof *widths);
     text out = {0};
     size_t begin = 0;
