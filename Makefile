@@ -18,10 +18,11 @@ all:
 deps:
 	@sh scripts/deps.sh
 
-# Builds, makes a small demo model in the build folder, opens it and shows what is in it.
+# Builds, makes a small demo model in the build folder, opens it, and ends in a tour of the tool.
 run: deps all
 	$(RELEASE)/examples/demo $(RELEASE)/demo.safetensors
 	$(RELEASE)/examples/show $(RELEASE)/demo.safetensors
+	@sh scripts/tour.sh $(RELEASE)/tool/tenmap $(RELEASE)/demo.safetensors
 
 # Some tests watch the page cache, which other programs on the machine disturb: those get a second try,
 # and ctest says so.

@@ -784,6 +784,69 @@ TENMAP_API tenmap_status tenmap_check(const char *path, const tenmap_options *op
 TENMAP_API const char *tenmap_found_name(uint32_t code);
 
 /*
+ * Measure
+ *
+ * What the values of tensors are like, in one pass over them at close to the speed of memory: a
+ * reduction that never has a whole tensor in memory.
+ */
+
+/*
+ * Of one tensor; the caller's. BOOL counts as 0 and 1, C64 as twice as many F32; U64 and I64 beyond
+ * 2^53 are rounded to F64 first. NaN and infinities are counted and otherwise left out.
+ */
+typedef struct tenmap_stats {
+    uint64_t count;      /* elements (C64: parts) */
+    uint64_t zeros;      /* of either sign */
+    uint64_t subnormals; /* as the dtype has them: not zero, and below its least normal number */
+    uint64_t nans, infinities;
+    double min, max; /* of the finite values; NaN where there are none */
+    double mean;     /* likewise */
+    double std;      /* likewise: the population's, sum((x - mean)^2) / n under the root */
+    double norm;     /* sqrt(sum(x^2)) of the finite values; 0 where there are none */
+    uint64_t reserved[4];
+} tenmap_stats;
+
+/* Start from TENMAP_STATS_OPTIONS_INIT; NULL means all defaults. */
+typedef struct tenmap_stats_options {
+    size_t struct_size; /* sizeof(tenmap_stats_options): lets the struct grow */
+    uint32_t threads;   /* 0: the library decides; at most 64 are used, the caller's among them */
+    uint32_t flags;     /* 0 */
+    uint32_t bins;      /* of the histogram, with one; else 0 */
+    uint32_t reserved;  /* 0 */
+    /*
+     * The range of every histogram; low == high: each tensor's own, from its min to its max, which
+     * takes a second pass. Bin b counts low + b * w <= x < low + (b + 1) * w, w being (high - low) /
+     * bins, up to a rounding of w; the last one counts x == high too. What is outside, NaN and
+     * infinities are in no bin. A tensor of equal values has all of them in bin 0 of its own range.
+     */
+    double low, high;
+    uint64_t *histogram; /* n * bins counts, tensor after tensor; NULL: none */
+    /* As in tenmap_load_options: on the caller's thread, bytes done of all; not 0 cancels. */
+    int (*progress)(void *ctx, uint64_t done, uint64_t total);
+    void *ctx;
+} tenmap_stats_options;
+
+#define TENMAP_STATS_OPTIONS_INIT                                                                  \
+    { sizeof(tenmap_stats_options), 0, 0, 0, 0, 0, 0, NULL, NULL, NULL }
+
+/*
+ * Measures n tensors, of one model or of several, on any backend, into out[0..n). Sums are in
+ * double, taken about a value of each block of 4096 elements and brought together by their means,
+ * so that std does not suffer from a large mean; each of the results is good to about 12 digits. The
+ * numbers do not depend on the number of threads, and the paths for different CPUs give the same
+ * bits. Counts, min and max are exact whatever the caller set for denormals; the other results are
+ * too, but for F64 subnormals. Squares of F64 beyond 1e150 overflow: std and norm are infinite then.
+ *
+ * TENMAP_OPAQUE is TENMAP_ERR_UNSUPPORTED, before anything is read. error.index is the number of the
+ * tensor. After an error or a cancel (TENMAP_ERR_CANCELLED) what is in out and in the histogram is
+ * not defined. What the page cache lacks of a mapped tensor is brought in as with
+ * TENMAP_ADVISE_POPULATE, a few MiB at a time.
+ */
+TENMAP_API tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, size_t n,
+                                        const tenmap_stats_options *options, tenmap_stats *out,
+                                        tenmap_error *error);
+
+/*
  * Names and numbers
  */
 

@@ -167,10 +167,12 @@ tmi_quoted tmi_count(uint64_t n, const char *noun) {
 
 void tmi_list_add(tmi_list *list, const char *name, size_t len) {
     enum { SHOWN_AT_MOST = 5, ROOM_FOR_THE_REST = 32 };
+    list->count++;
+    if (list->shown == SHOWN_AT_MOST)
+        return;
     tmi_quoted quoted = tmi_quote(name, len);
     size_t left = sizeof list->text - list->used;
-    list->count++;
-    if (list->shown == SHOWN_AT_MOST || strlen(quoted.text) + ROOM_FOR_THE_REST > left)
+    if (strlen(quoted.text) + ROOM_FOR_THE_REST > left)
         return;
     list->used += (size_t)snprintf(list->text + list->used, left, "%s%s", list->shown ? ", " : "",
                                    quoted.text);

@@ -36,8 +36,7 @@ bool tmi_index_recognise(const unsigned char *start, size_t len) {
 static bool fail_index(index_parser *p, const char *problem) {
     const char *at = p->json.at;
     uint64_t offset = (uint64_t)(at - p->json.text);
-    if (p->json.problem)
-        problem = p->json.problem;
+    problem = problem ? problem : p->json.problem;
     tmi_quoted found = {"the end of the file"};
     if (at < p->json.end) {
         size_t size = tmi_utf8_char((const unsigned char *)at, (size_t)(p->json.end - at));
@@ -161,7 +160,7 @@ static bool parse_index_metadata(index_parser *p) {
 }
 
 static bool parse_index_member(index_parser *p) {
-    tmi_text key;
+    tmi_text key = {NULL, 0};
     if (!tmi_json_string(&p->json, &key, "expected a key in quotes") ||
         !tmi_json_expect(&p->json, ':', "expected ':' after a key"))
         return fail_index(p, NULL);

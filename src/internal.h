@@ -668,6 +668,13 @@ tmi_span tmi_span_inward(tmi_span span);
 /* Maps the pages that hold the span. Returns 0 or an errno, with *at where it stopped. */
 int tmi_populate(tmi_span span, uint64_t *at);
 
+/*
+ * Maps a mapped model's span at once: a fraction of the cost of one fault after the other when it is
+ * in the page cache, and reads of megabytes when it is not. A file that was truncated is an error
+ * about the tensor here and not a signal later. Refusals of another kind leave it to the faults.
+ */
+tenmap_status tmi_bring_in(tmi_span span, const tenmap_tensor *t, tenmap_error *error);
+
 /* Puts the span behind those that wait, and starts the thread if there is none. */
 tenmap_status tmi_prefetch_add(const tenmap_model *model, tmi_span span, tenmap_error *error);
 /* Forgets those that wait and lie inside the span. */

@@ -5,7 +5,6 @@
  */
 #include "internal.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 /* What a unit reads or writes, whichever is more. */
@@ -56,10 +55,12 @@ typedef struct load_job {
 /* A request, checked from its tensor to its destination. */
 static tenmap_status check_request(const load_job *job, const tenmap_request *r, tmi_transfer *x,
                                    tenmap_error *error) {
-    if (!r->tensor)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                        "request %llu: the tensor is NULL: no tensor of that name was found?",
-                        (ull)(r - job->requests));
+    if (!r->tensor) {
+        tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                 "request %llu: the tensor is NULL: no tensor of that name was found?",
+                 (ull)(r - job->requests));
+        return TENMAP_ERR_ARGUMENT;
+    }
     if (r->tensor->model != job->model)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, r->tensor, "%s",
                                "it belongs to another model than the one to load from");
@@ -77,7 +78,7 @@ static tenmap_status check_request(const load_job *job, const tenmap_request *r,
 }
 
 static tenmap_status take_items(load_job *job, tenmap_error *error) {
-    tmi_transfer x;
+    tmi_transfer x = {.count = 0};
     for (size_t i = 0; i < job->item_count; i++) {
         load_item *item = &job->items[i];
         tenmap_status status = check_request(job, &job->requests[i], &x, error);
@@ -86,13 +87,14 @@ static tenmap_status take_items(load_job *job, tenmap_error *error) {
                 error->index = i;
             return status;
         }
+        const tenmap_tensor *t = job->requests[i].tensor;
         uint64_t written = tmi_packed_bytes(x.count, x.to_bits);
         item->request = i;
-        item->shard = x.tensor->shard;
+        item->shard = t->shard;
         item->count = x.count;
         item->bytes = tmi_packed_bytes(x.count, x.from_bits);
         item->work = item->bytes > written ? item->bytes : written;
-        item->begin = item->end = x.tensor->file_offset;
+        item->begin = item->end = t->file_offset;
         if (x.count)
             tmi_transfer_extent(&x, 0, x.count, &item->begin, &item->end);
         job->total += item->bytes;
@@ -195,26 +197,6 @@ static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *
     return span;
 }
 
-/*
- * Maps a unit's bytes at once: a fraction of the cost of one fault after the other when they are in
- * the page cache, and reads of megabytes when they are not. A file that was truncated is an error
- * here and not a signal later. Refusals of another kind leave it to the faults.
- */
-static tenmap_status bring_in(const load_job *job, const load_unit *unit, tmi_span span,
-                              tenmap_error *error) {
-    uint64_t at, now = 0;
-    if (!span.shard->file.map || tmi_populate(span, &at) != EFAULT)
-        return TENMAP_OK;
-    const tenmap_tensor *t = job->requests[job->items[unit->item].request].tensor;
-    (void)tmi_file_changed(&span.shard->file, &now);
-    TMI_FAIL_TENSOR(error, TENMAP_ERR_IO, t,
-                    "cannot bring in bytes %llu to %llu of the file, which has %llu bytes now and "
-                    "had %llu when it was opened",
-                    (ull)span.begin, (ull)span.end, (ull)now, (ull)span.shard->file.size);
-    error->os_error = EFAULT;
-    return TENMAP_ERR_IO;
-}
-
 /* One piece of an item, or all of it. */
 static tenmap_status run_piece(load_job *job, load_item *item, tmi_source *source, uint64_t first,
                                uint64_t count, tenmap_error *error) {
@@ -246,7 +228,7 @@ static bool run_unit(load_job *job, const load_unit *unit, tmi_source *source) {
     source->at = source->end = 0; /* what it held was another unit's */
     source->last = span.end;
     if (!source->window && span.end - span.begin <= 2 * wanted)
-        status = bring_in(job, unit, span, &error);
+        status = tmi_bring_in(span, job->requests[item->request].tensor, &error);
     for (size_t i = 0; i < unit->items && status == TENMAP_OK; i++) {
         uint64_t count = unit->count ? unit->count : item->count;
         status = run_piece(job, item, source, unit->first, count, &error);

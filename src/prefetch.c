@@ -11,6 +11,8 @@
  */
 #include "internal.h"
 
+#include <errno.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +74,20 @@ int tmi_populate(tmi_span span, uint64_t *at) {
         *at = end;
     }
     return failed;
+}
+
+tenmap_status tmi_bring_in(tmi_span span, const tenmap_tensor *t, tenmap_error *error) {
+    uint64_t at, now = 0;
+    if (!span.shard->file.map || tmi_populate(span, &at) != EFAULT)
+        return TENMAP_OK;
+    (void)tmi_file_changed(&span.shard->file, &now);
+    TMI_FAIL_TENSOR(error, TENMAP_ERR_IO, t,
+                    "cannot bring in bytes %llu to %llu of the file, which has %llu bytes now and "
+                    "had %llu when it was opened",
+                    (ull)span.begin, (ull)span.end, (ull)now, (ull)span.shard->file.size);
+    if (error)
+        error->os_error = EFAULT;
+    return TENMAP_ERR_IO;
 }
 
 /* The next window of what waits becomes the one under way. False if there is none. */

@@ -104,6 +104,14 @@ static bool note_entry(void *ctx, const char *name) {
     return note_old(s, name, strlen(name));
 }
 
+/* An index may be anyone's: what it names is removed only where it is called a model's file. */
+static bool is_old_shard(const tmi_listed_file *file) {
+    static const char ending[] = ".safetensors";
+    const size_t len = sizeof ending - 1;
+    return file->name_len > len && memcmp(file->name + file->name_len - len, ending, len) == 0 &&
+           !is_saved_name(file->name);
+}
+
 /* Files that the old index names. One that cannot be read names none. */
 static tenmap_status note_old_index(saving *s) {
     tmi_shard shard = {.file = {.fd = -1}};
@@ -121,7 +129,7 @@ static tenmap_status note_old_index(saving *s) {
     if (there && tmi_shard_read_text(&shard, 0, length, &text, NULL) == TENMAP_OK &&
         tmi_index_parse(&index, &place, text, length, NULL) == TENMAP_OK) {
         for (size_t i = 0; i < index.file_count; i++)
-            if (!is_shard_name(index.files[i].name) && strcmp(index.files[i].name, single_name))
+            if (is_old_shard(&index.files[i]))
                 (void)note_old(s, index.files[i].name, index.files[i].name_len);
         tmi_index_free(&index);
     }
@@ -417,7 +425,7 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
                                           sizeof(tenmap_save_options),
                                           offsetof(tenmap_save_options, copy)};
     const uint32_t known = TENMAP_SAVE_KEEP_OLD | TENMAP_SAVE_KEEP_ORDER;
-    tenmap_error own;
+    tenmap_error own = {.status = TENMAP_OK};
     if (!folder || (n && !sources))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
                         folder ? "sources are" : "folder is");

@@ -675,6 +675,38 @@ static void lists_are_cancelled_and_refused(void **state) {
     tenmap_close(m);
 }
 
+/* More names than the first tables of the writer hold. */
+static void hundreds_of_names_are_kept_apart(void **state) {
+    enum { MANY = 300 };
+    const char *path = in_folder(state, "m.safetensors");
+    tenmap_writer *w = must_create(path, NULL);
+    tenmap_error e = {0};
+    char name[16];
+    uint64_t one = 1;
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        assert_int_equal(tenmap_writer_metadata(w, name, TENMAP_CSTR, "v", 1, &e), TENMAP_OK);
+        assert_int_equal(must_add(w, name, TENMAP_U8, 1), i);
+    }
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        refused(tenmap_writer_metadata(w, name, TENMAP_CSTR, "v", 1, &e), &e, TENMAP_ERR_ARGUMENT,
+                "is there twice");
+        refused(tenmap_writer_add(w, name, TENMAP_CSTR, TENMAP_U8, &one, 1, NULL, &e), &e,
+                TENMAP_ERR_ARGUMENT, "is there twice");
+    }
+    for (int i = 0; i < MANY; i++)
+        must_write(w, (size_t)i, 0, &(unsigned char){(unsigned char)i}, 1);
+    must_commit(w);
+    tenmap_model *m = must_open(path, NULL);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        assert_int_equal(*(const unsigned char *)tenmap_find(m, name)->data, i & 255);
+        assert_string_equal(tenmap_metadata_get(m, name), "v");
+    }
+    tenmap_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(layout_is_the_references, empty_folder),
@@ -698,6 +730,7 @@ int main(void) {
         cmocka_unit_test_setup(a_source_that_shrinks_spoils_the_writer, empty_folder),
         cmocka_unit_test_setup(lists_are_copied_on_threads, empty_folder),
         cmocka_unit_test_setup(lists_are_cancelled_and_refused, empty_folder),
+        cmocka_unit_test_setup(hundreds_of_names_are_kept_apart, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

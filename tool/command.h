@@ -122,6 +122,12 @@ int fail_memory(void);
 void warn(const char *format, ...) TOOL_PRINTF(1, 2);
 void set_command_name(const char *name);
 
+/* The library's sentences name its own switches; people here have options. (`text` is print.h's.) */
+struct text;
+void text_add_message(struct text *out, const char *message);
+
+/* What the common options mean to the library. */
+tenmap_options open_options(void);
 /* Opens with the common options. 0, or the exit code of a failure that has been told. */
 int open_model(const char *path, tenmap_model **out);
 

@@ -15,12 +15,18 @@ void set_command_name(const char *name) {
     command_name = name;
 }
 
+/* A sentence may hold names from files and from the command line: nothing in it is obeyed. */
 static void tell(const char *format, va_list list) {
+    char sentence[2048];
+    text safe = {0};
+    int n = vsnprintf(sentence, sizeof sentence, format, list);
+    size_t len = n < 0 ? 0 : (size_t)n < sizeof sentence ? (size_t)n : sizeof sentence - 1;
+    text_add_visible(&safe, sentence, len);
     progress_clear();
     fflush(stdout);
-    fprintf(stderr, command_name ? "tenmap %s: " : "tenmap: ", command_name);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
+    fprintf(stderr, "tenmap%s%s: %s\n", command_name ? " " : "", command_name ? command_name : "",
+            safe.bytes);
+    text_free(&safe);
 }
 
 int fail(int code, const char *format, ...) {
@@ -38,8 +44,7 @@ void warn(const char *format, ...) {
     va_end(list);
 }
 
-/* The library's sentences name its own switches; people here have options. */
-static void in_options(const char *message, text *out) {
+void text_add_message(text *out, const char *message) {
     static const struct {
         const char *from, *to;
     } words[] = {{"open with TENMAP_OPEN_PARTIAL", "use --partial"},
@@ -61,15 +66,17 @@ int fail_error(const tenmap_error *error) {
     if (error->status == TENMAP_ERR_CANCELLED || interrupted())
         return fail(EXIT_INTERRUPTED, "interrupted");
     text message = {0};
-    in_options(error->message, &message);
+    text_add_message(&message, error->message);
     int code = fail(error->status == TENMAP_ERR_FORMAT ? EXIT_REJECTED : EXIT_FAILED, "%s",
                     message.bytes ? message.bytes : "");
     text_free(&message);
     return code;
 }
 
+/* Says it without memory of its own. */
 int fail_memory(void) {
-    return fail(EXIT_FAILED, "out of memory");
+    fputs("tenmap: out of memory\n", stderr);
+    return EXIT_FAILED;
 }
 
 void *need(size_t count, size_t size) {
@@ -106,12 +113,17 @@ bool interrupted(void) {
     return interrupt_seen != 0;
 }
 
-int open_model(const char *path, tenmap_model **out) {
+tenmap_options open_options(void) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
-    tenmap_error error;
     options.flags = (common.lenient ? (uint32_t)TENMAP_OPEN_LENIENT : 0) |
                     (common.partial ? (uint32_t)TENMAP_OPEN_PARTIAL : 0);
     options.max_header_bytes = common.max_header;
+    return options;
+}
+
+int open_model(const char *path, tenmap_model **out) {
+    tenmap_options options = open_options();
+    tenmap_error error;
     if (tenmap_open(path, &options, out, &error) == TENMAP_OK)
         return EXIT_FINE;
     return fail_error(&error);

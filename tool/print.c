@@ -167,6 +167,10 @@ void text_add_safe(text *t, const char *bytes, size_t len) {
     add_escaped(t, bytes, len, "\\\\");
 }
 
+void text_add_visible(text *t, const char *bytes, size_t len) {
+    add_escaped(t, bytes, len, "");
+}
+
 void text_add_field(text *t, const char *bytes, size_t len) {
     add_escaped(t, bytes, len, "\\\\\tt\nn\rr");
 }

@@ -36,6 +36,14 @@
  */
 typedef void tmi_kernel(void *dst, const void *src, size_t count, uint32_t flags);
 
+/*
+ * Sums over a block of `count` host-order elements, a multiple of 16 and at least one, into lanes
+ * that have just begun (moments.h). False, and the lanes of no value, if there is an element among
+ * them that it leaves to plain C.
+ */
+typedef struct tmi_lanes tmi_lanes;
+typedef bool tmi_moments(tmi_lanes *lanes, const void *src, size_t count);
+
 /* One instruction set. What an entry leaves NULL is done by tmi_kernels_scalar's. */
 typedef struct tmi_kernels {
     const char *name;
@@ -46,6 +54,8 @@ typedef struct tmi_kernels {
     tmi_kernel *packed_f4[TMI_DTYPE_COUNT];
     /* A copy of `count` bytes around the cache; NULL: this instruction set does not stream. */
     tmi_kernel *stream_copy;
+    /* For measuring; where NULL, elements become F32 or F64 and plain C does it. */
+    tmi_moments *moments[TMI_DTYPE_COUNT];
 } tmi_kernels;
 
 extern const tmi_kernels tmi_kernels_scalar; /* plain C, for every CPU */
@@ -100,6 +110,9 @@ uint64_t tmi_scalar_load(const tmi_elements *elements, const void *base, size_t 
  */
 void tmi_scalar_convert(tmi_elements to, void *dst, tmi_elements from, const void *src,
                         size_t count, uint32_t flags);
+
+/* Whether the bits are a subnormal number of a floating-point dtype. */
+bool tmi_scalar_is_subnormal(tenmap_dtype dtype, uint64_t bits);
 
 /* portable.c: what vector kernels need for the rare element that they leave to plain C. */
 

@@ -189,6 +189,14 @@ uint64_t tmi_scalar_one(tenmap_dtype to, tenmap_dtype from, uint64_t bits, uint3
     return pack_float(to, &r, flags & TENMAP_CONVERT_SATURATE);
 }
 
+bool tmi_scalar_is_subnormal(tenmap_dtype dtype, uint64_t bits) {
+    const float_format *f = &float_formats[dtype];
+    if (tmi_dtypes[dtype].kind != TMI_KIND_FLOAT || f->specials == SPECIALS_POWER)
+        return false;
+    uint64_t magnitude = bits & (((uint64_t)1 << (f->exponent_bits + f->fraction_bits)) - 1);
+    return magnitude != 0 && magnitude >> f->fraction_bits == 0;
+}
+
 /* Element i of a stream whose first element starts at bit e->bit of *base. */
 uint64_t tmi_scalar_load(const tmi_elements *e, const void *start, size_t i) {
     const unsigned char *base = start;

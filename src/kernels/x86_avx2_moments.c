@@ -1,0 +1,230 @@
+/*
+ * Sums over BF16, F16 and F32 with AVX2: four vectors of four doubles are the sixteen lanes. What
+ * the elements are is counted on their integer bits. A block with an infinity, a NaN or a number
+ * that is subnormal in F32 is left to plain C: this code may then be as wrong as it likes.
+ */
+#include "moments.h"
+#include "x86_avx2.h"
+
+#if TMI_AVX2
+
+typedef struct avx2_sums {
+    __m256d sum[4], square[4];
+} avx2_sums;
+
+/* Four elements. The multiplication must not be fused with the addition behind it. */
+AVX2_INLINE void avx2_add(avx2_sums *s, size_t lane, __m256d x) {
+    __m256d square = _mm256_mul_pd(x, x);
+    __asm__("" : "+x"(square));
+    s->sum[lane] = _mm256_add_pd(s->sum[lane], x);
+    s->square[lane] = _mm256_add_pd(s->square[lane], square);
+}
+
+AVX2_INLINE void avx2_add_both(avx2_sums *s, size_t low, size_t high, __m256i x) {
+    __m256 v = _mm256_castsi256_ps(x);
+    avx2_add(s, low, _mm256_cvtps_pd(_mm256_castps256_ps128(v)));
+    avx2_add(s, high, _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)));
+}
+
+AVX2_INLINE avx2_sums avx2_sums_begin(void) {
+    avx2_sums s;
+    AVX2_UNROLL
+    for (size_t i = 0; i < 4; i++)
+        s.sum[i] = s.square[i] = _mm256_setzero_pd();
+    return s;
+}
+
+AVX2_INLINE void avx2_sums_end(const avx2_sums *s, tmi_lanes *lanes, size_t count) {
+    AVX2_UNROLL
+    for (size_t i = 0; i < 4; i++) {
+        _mm256_storeu_pd(lanes->sum + 4 * i, s->sum[i]);
+        _mm256_storeu_pd(lanes->square + 4 * i, s->square[i]);
+    }
+    lanes->finite = count;
+}
+
+/*
+ * What a block of codes holds. Signed order is that of the positive numbers, unsigned order that of
+ * the negative ones, backwards; the least unsigned one is the end of a block that has one sign only.
+ * A NaN or an infinity is beyond all finite numbers in one of the two.
+ */
+typedef struct avx2_range {
+    uint32_t most_positive, most_negative, least_unsigned; /* codes of 16 or of 32 bits */
+    uint32_t small;                                        /* how many are zero or subnormal */
+} avx2_range;
+
+/*
+ * Looking and adding are two loops, since one of both would have more to keep than there are
+ * registers. The second finds the block in the first-level cache, and fetches the next one there.
+ */
+AVX2_TARGET static avx2_range avx2_look_16(const unsigned char *at, size_t count,
+                                           int least_normal) {
+    const __m256i mask = _mm256_set1_epi16(0x7fff), normal = _mm256_set1_epi16((short)least_normal);
+    __m256i positive = _mm256_set1_epi16(INT16_MIN), negative = _mm256_setzero_si256();
+    __m256i least = _mm256_set1_epi16(-1), small = negative;
+    for (size_t i = 0; i < count; i += 16, at += 32) {
+        __m256i v = avx2_load(at, 0), magnitude = _mm256_and_si256(v, mask);
+        positive = _mm256_max_epi16(positive, v);
+        negative = _mm256_max_epu16(negative, v);
+        least = _mm256_min_epu16(least, v);
+        small = _mm256_sub_epi16(small, _mm256_cmpgt_epi16(normal, magnitude));
+    }
+    uint16_t v[4][16];
+    avx2_range r = {0x8000, 0, 0xffff, 0};
+    _mm256_storeu_si256((__m256i *)(void *)v[0], positive);
+    _mm256_storeu_si256((__m256i *)(void *)v[1], negative);
+    _mm256_storeu_si256((__m256i *)(void *)v[2], least);
+    _mm256_storeu_si256((__m256i *)(void *)v[3], small);
+    for (size_t i = 0; i < 16; i++) {
+        r.most_positive = (int16_t)v[0][i] > (int16_t)r.most_positive ? v[0][i] : r.most_positive;
+        r.most_negative = v[1][i] > r.most_negative ? v[1][i] : r.most_negative;
+        r.least_unsigned = v[2][i] < r.least_unsigned ? v[2][i] : r.least_unsigned;
+        r.small += v[3][i];
+    }
+    return r;
+}
+
+AVX2_TARGET static avx2_range avx2_look_32(const unsigned char *at, size_t count) {
+    const __m256i mask = _mm256_set1_epi32(0x7fffffff), normal = _mm256_set1_epi32(0x00800000);
+    __m256i positive = _mm256_set1_epi32(INT32_MIN), negative = _mm256_setzero_si256();
+    __m256i least = _mm256_set1_epi32(-1), small = negative;
+    for (size_t i = 0; i < count; i += 8, at += 32) {
+        __m256i v = avx2_load(at, 0), magnitude = _mm256_and_si256(v, mask);
+        positive = _mm256_max_epi32(positive, v);
+        negative = _mm256_max_epu32(negative, v);
+        least = _mm256_min_epu32(least, v);
+        small = _mm256_sub_epi32(small, _mm256_cmpgt_epi32(normal, magnitude));
+    }
+    uint32_t v[4][8];
+    avx2_range r = {0x80000000u, 0, UINT32_MAX, 0};
+    _mm256_storeu_si256((__m256i *)(void *)v[0], positive);
+    _mm256_storeu_si256((__m256i *)(void *)v[1], negative);
+    _mm256_storeu_si256((__m256i *)(void *)v[2], least);
+    _mm256_storeu_si256((__m256i *)(void *)v[3], small);
+    for (size_t i = 0; i < 8; i++) {
+        r.most_positive = (int32_t)v[0][i] > (int32_t)r.most_positive ? v[0][i] : r.most_positive;
+        r.most_negative = v[1][i] > r.most_negative ? v[1][i] : r.most_negative;
+        r.least_unsigned = v[2][i] < r.least_unsigned ? v[2][i] : r.least_unsigned;
+        r.small += v[3][i];
+    }
+    return r;
+}
+
+AVX2_TARGET static uint32_t avx2_zeros_16(const unsigned char *at, size_t count) {
+    const __m256i mask = _mm256_set1_epi16(0x7fff), none = _mm256_setzero_si256();
+    __m256i zeros = none;
+    uint16_t v[16];
+    uint32_t all = 0;
+    for (size_t i = 0; i < count; i += 16, at += 32) {
+        __m256i magnitude = _mm256_and_si256(avx2_load(at, 0), mask);
+        zeros = _mm256_sub_epi16(zeros, _mm256_cmpeq_epi16(magnitude, none));
+    }
+    _mm256_storeu_si256((__m256i *)(void *)v, zeros);
+    for (size_t i = 0; i < 16; i++)
+        all += v[i];
+    return all;
+}
+
+AVX2_TARGET static uint32_t avx2_zeros_32(const unsigned char *at, size_t count) {
+    const __m256i mask = _mm256_set1_epi32(0x7fffffff), none = _mm256_setzero_si256();
+    __m256i zeros = none;
+    uint32_t v[8], all = 0;
+    for (size_t i = 0; i < count; i += 8, at += 32) {
+        __m256i magnitude = _mm256_and_si256(avx2_load(at, 0), mask);
+        zeros = _mm256_sub_epi32(zeros, _mm256_cmpeq_epi32(magnitude, none));
+    }
+    _mm256_storeu_si256((__m256i *)(void *)v, zeros);
+    for (size_t i = 0; i < 8; i++)
+        all += v[i];
+    return all;
+}
+
+/* The codes of the least and of the greatest number. */
+static uint32_t avx2_least(const avx2_range *r, uint32_t sign) {
+    return r->most_negative & sign ? r->most_negative : r->least_unsigned;
+}
+
+static uint32_t avx2_greatest(const avx2_range *r, uint32_t sign) {
+    return r->most_positive & sign ? r->least_unsigned : r->most_positive;
+}
+
+static bool avx2_is_finite(const avx2_range *r, uint32_t sign, uint32_t infinity) {
+    return avx2_greatest(r, sign) < infinity + (r->most_positive & sign) &&
+           (avx2_least(r, sign) & ~sign) < infinity;
+}
+
+AVX2_TARGET bool tmi_avx2_moments_bf16(tmi_lanes *lanes, const void *src, size_t count) {
+    const unsigned char *at = src;
+    const __m256i zero = _mm256_setzero_si256();
+    avx2_range r = avx2_look_16(at, count, 0x0080);
+    uint32_t zeros = r.small ? avx2_zeros_16(at, count) : 0;
+    if (!avx2_is_finite(&r, 0x8000, 0x7f80) || r.small != zeros)
+        return false;
+    avx2_sums s = avx2_sums_begin();
+    for (size_t i = 0; i < count; i += TMI_LANES, at += 2 * TMI_LANES) {
+        __m256i v = avx2_load(at, 0);
+        _mm_prefetch((const char *)at + 2 * TMI_MEASURE_BLOCK, _MM_HINT_T0);
+        /* Unpacking works in halves: elements 0-3 and 8-11, then 4-7 and 12-15. */
+        avx2_add_both(&s, 0, 2, _mm256_unpacklo_epi16(zero, v));
+        avx2_add_both(&s, 1, 3, _mm256_unpackhi_epi16(zero, v));
+    }
+    avx2_sums_end(&s, lanes, count);
+    lanes->zeros = zeros;
+    lanes->least = tmi_key_of_f32(avx2_least(&r, 0x8000) << 16);
+    lanes->greatest = tmi_key_of_f32(avx2_greatest(&r, 0x8000) << 16);
+    return true;
+}
+
+AVX2_TARGET static uint32_t avx2_widen_f16(uint32_t code) {
+    __m128 f32 = _mm_cvtph_ps(_mm_cvtsi32_si128((int)code));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_castps_si128(f32));
+}
+
+AVX2_TARGET bool tmi_avx2_moments_f16(tmi_lanes *lanes, const void *src, size_t count) {
+    const unsigned char *at = src;
+    avx2_range r = avx2_look_16(at, count, 0x0400);
+    uint32_t zeros = r.small ? avx2_zeros_16(at, count) : 0;
+    if (!avx2_is_finite(&r, 0x8000, 0x7c00))
+        return false;
+    avx2_sums s = avx2_sums_begin();
+    for (size_t i = 0; i < count; i += TMI_LANES, at += 2 * TMI_LANES) {
+        _mm_prefetch((const char *)at + 2 * TMI_MEASURE_BLOCK, _MM_HINT_T0);
+        avx2_add_both(&s, 0, 1, _mm256_castps_si256(_mm256_cvtph_ps(avx2_load_half(at, 0))));
+        avx2_add_both(&s, 2, 3, _mm256_castps_si256(_mm256_cvtph_ps(avx2_load_half(at, 1))));
+    }
+    avx2_sums_end(&s, lanes, count);
+    lanes->zeros = zeros;
+    lanes->subnormals = r.small - zeros;
+    lanes->least = tmi_key_of_f32(avx2_widen_f16(avx2_least(&r, 0x8000)));
+    lanes->greatest = tmi_key_of_f32(avx2_widen_f16(avx2_greatest(&r, 0x8000)));
+    return true;
+}
+
+AVX2_TARGET bool tmi_avx2_moments_f32(tmi_lanes *lanes, const void *src, size_t count) {
+    const unsigned char *at = src;
+    const uint32_t sign = 0x80000000u;
+    avx2_range r = avx2_look_32(at, count);
+    uint32_t zeros = r.small ? avx2_zeros_32(at, count) : 0;
+    if (!avx2_is_finite(&r, sign, 0x7f800000) || r.small != zeros)
+        return false;
+    uint32_t first;
+    memcpy(&first, at, sizeof first);
+    lanes->shift = tmi_widen_f32(first);
+    const __m256d shift = _mm256_set1_pd(lanes->shift);
+    avx2_sums s = avx2_sums_begin();
+    for (size_t i = 0; i < count; i += TMI_LANES, at += 4 * TMI_LANES) {
+        _mm_prefetch((const char *)at + 4 * TMI_MEASURE_BLOCK, _MM_HINT_T0);
+        AVX2_UNROLL
+        for (size_t k = 0; k < 4; k++) {
+            __m128 x = _mm_castsi128_ps(avx2_load_half(at, k));
+            avx2_add(&s, k, _mm256_sub_pd(_mm256_cvtps_pd(x), shift));
+        }
+    }
+    avx2_sums_end(&s, lanes, count);
+    lanes->zeros = zeros;
+    lanes->least = tmi_key_of_f32(avx2_least(&r, sign));
+    lanes->greatest = tmi_key_of_f32(avx2_greatest(&r, sign));
+    return true;
+}
+
+#endif

@@ -1,0 +1,647 @@
+/*
+ * What the values of tensors are like. A tensor is cut into units of UNIT_ELEMENTS, a unit into
+ * blocks; the sums of a block become its mean and its squared distances from it, and these are
+ * brought together in the order of the blocks and of the units. Where the cuts are depends on the
+ * tensor alone, so the numbers do not depend on who works on what.
+ *
+ * Elements of 8 bits and fewer are counted by their codes: there are at most 256 of them.
+ */
+#include "kernels/moments.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Elements per unit: whole blocks, and 2 MiB of BF16. */
+enum { UNIT_ELEMENTS = 256 * TMI_MEASURE_BLOCK };
+/* Read at once where there is no mapping, in blocks. */
+enum { WINDOW_BLOCKS = 32 };
+enum { MOST_MEASURE_THREADS = 16 };
+
+/* The finite values of a part: how many, their mean, the sum of squared distances from it. */
+typedef struct moments {
+    uint64_t finite, zeros, subnormals, nans, infinities;
+    double min, max, mean, squares;
+} moments;
+
+typedef struct measure_unit {
+    size_t tensor;
+    uint64_t first, count;
+    moments result;
+} measure_unit;
+
+typedef struct measure_job {
+    const tenmap_tensor *const *tensors;
+    size_t count;
+    tenmap_stats_options options;
+    tenmap_stats *out;
+    tmi_block unit_block;
+    measure_unit *units; /* those of a tensor in order, one tensor after the other */
+    size_t unit_count;
+    uint64_t total; /* bytes, of all passes */
+    bool binning;   /* this pass fills the histogram, and measures nothing */
+    bool both;      /* this pass does both */
+    pthread_t caller;
+    atomic_size_t next; /* unit of this pass */
+    _Atomic uint64_t done;
+    atomic_bool stopping;
+    pthread_mutex_t lock; /* of the histogram and what follows */
+    tenmap_status status; /* of the first failure */
+    tenmap_error error;
+} measure_job;
+
+/* What one thread works with. */
+typedef struct measurer {
+    measure_job *job;
+    unsigned char *window; /* NULL for mapped tensors, until one is met that is not */
+    tmi_block window_block;
+    uint64_t *bins; /* this unit's */
+    double low, scale;
+    double values[TMI_MEASURE_BLOCK]; /* a block as F64, or as F32 */
+} measurer;
+
+/* Numbers. */
+
+static double quiet_nan(void) {
+    const uint64_t bits = UINT64_C(0x7ff8000000000000);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static moments no_moments(void) {
+    return (moments){.min = quiet_nan(), .max = quiet_nan()};
+}
+
+/*
+ * The square root, rounded correctly: digit by digit on integers, since the C library's is in a
+ * library of its own, and since all hosts should say the same.
+ */
+static double square_root(double x) {
+    uint64_t bits, root = 0, rest = 0;
+    memcpy(&bits, &x, sizeof bits);
+    if (bits >> 52 == 0 || bits >> 52 >= 0x7ff) /* zero, subnormal, negative, infinite, NaN */
+        return bits >> 63 || bits >> 52 == 0 ? 0 : x;
+    int exponent = (int)(bits >> 52) - 1023;
+    uint64_t significand = (bits & UINT64_C(0xfffffffffffff)) | (uint64_t)1 << 52;
+    if (exponent & 1) {
+        significand <<= 1;
+        exponent--;
+    }
+    /* 54 digits of the root of significand * 2^54, which has at most 108: one to round with. */
+    for (int i = 0; i < 54; i++) {
+        unsigned shift = 106 - 2 * (unsigned)i;
+        uint64_t pair = shift >= 54 ? significand >> (shift - 54) & 3 : 0;
+        rest = rest << 2 | pair;
+        root <<= 1;
+        if (rest >= (root << 1 | 1)) {
+            rest -= root << 1 | 1;
+            root |= 1;
+        }
+    }
+    root = (root >> 1) + (root & 1 && (rest || root & 2));
+    /* A carry out of the fraction counts up the exponent, as it should. */
+    bits = ((uint64_t)(exponent / 2 + 1022) << 52) + root;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Brings two parts together, `b` behind `a`. */
+static void merge_moments(moments *a, const moments *b) {
+    a->zeros += b->zeros;
+    a->subnormals += b->subnormals;
+    a->nans += b->nans;
+    a->infinities += b->infinities;
+    if (b->finite == 0)
+        return;
+    if (a->finite == 0) {
+        a->finite = b->finite;
+        a->min = b->min;
+        a->max = b->max;
+        a->mean = b->mean;
+        a->squares = b->squares;
+        return;
+    }
+    double ours = (double)a->finite, theirs = (double)b->finite, all = ours + theirs;
+    double apart = b->mean - a->mean;
+    a->finite += b->finite;
+    a->mean += apart * (theirs / all);
+    a->squares += b->squares + apart * apart * (ours * (theirs / all));
+    a->min = b->min < a->min ? b->min : a->min;
+    a->max = b->max > a->max ? b->max : a->max;
+}
+
+static moments moments_of_lanes(const tmi_lanes *lanes, bool is_f64) {
+    moments m = {.finite = lanes->finite,
+                 .zeros = lanes->zeros,
+                 .subnormals = lanes->subnormals,
+                 .nans = lanes->nans,
+                 .infinities = lanes->infinities};
+    double sum = 0, square = 0, count = (double)lanes->finite;
+    if (lanes->finite == 0)
+        return m;
+    for (size_t i = 0; i < TMI_LANES; i++) {
+        sum += lanes->sum[i];
+        square += lanes->square[i];
+    }
+    m.mean = lanes->shift + sum / count;
+    m.squares = square - sum * (sum / count);
+    if (m.squares < 0)
+        m.squares = 0;
+    m.min = is_f64 ? tmi_key_f64(lanes->least) : tmi_key_f32(lanes->least);
+    m.max = is_f64 ? tmi_key_f64(lanes->greatest) : tmi_key_f32(lanes->greatest);
+    return m;
+}
+
+/* Which dtype a block's elements are summed as: F32 where that holds them exactly. */
+static tenmap_dtype sums_as(tenmap_dtype dtype) {
+    unsigned bits = tmi_dtypes[dtype].bits;
+    if (dtype == TENMAP_F32 || dtype == TENMAP_C64 || bits <= 16)
+        return TENMAP_F32;
+    return TENMAP_F64;
+}
+
+/* Elements of more than 8 bits, in blocks. */
+
+/* A part of a block as F32 or F64 in the host's order: where it lies, or in the buffer. */
+static const void *widen_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
+                               size_t count) {
+    if (dtype == sums_as(dtype) && !TMI_BIG_ENDIAN)
+        return src;
+    tmi_convert_file(sums_as(dtype), m->values, 0, dtype, src, 0, count, TENMAP_CONVERT_NO_STREAM);
+    return m->values;
+}
+
+/* F16 is widened before it is looked at, and what is subnormal in it is not in F32. */
+static uint64_t count_f16_subnormals(const unsigned char *src, size_t count) {
+    uint64_t subnormals = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t magnitude = src[2 * i] | (uint32_t)(src[2 * i + 1] & 0x7f) << 8;
+        subnormals += magnitude - 1 < 0x03ff;
+    }
+    return subnormals;
+}
+
+static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
+                             size_t count) {
+    tmi_moments *kernel = tmi_cpu_kernels()->moments[dtype];
+    size_t width = tmi_dtypes[dtype].bits / 8, whole = count - count % TMI_LANES;
+    bool is_f64 = sums_as(dtype) == TENMAP_F64;
+    tmi_lanes lanes;
+    tmi_lanes_begin(&lanes, tmi_dtypes[dtype].bits > 16);
+    if (!kernel || TMI_BIG_ENDIAN || whole == 0)
+        whole = 0;
+    else if (!kernel(&lanes, src, whole)) {
+        whole = 0;
+        tmi_lanes_begin(&lanes, tmi_dtypes[dtype].bits > 16);
+    }
+    src += whole * width;
+    count -= whole;
+    if (is_f64)
+        tmi_lanes_f64(&lanes, widen_block(m, dtype, src, count), whole, count);
+    else
+        tmi_lanes_f32(&lanes, widen_block(m, dtype, src, count), whole, count);
+    if (dtype == TENMAP_F16)
+        lanes.subnormals += count_f16_subnormals(src, count);
+    return moments_of_lanes(&lanes, is_f64);
+}
+
+/* Histograms. */
+
+static void put_in_bin(measurer *m, double x, uint64_t count) {
+    const tenmap_stats_options *options = &m->job->options;
+    double place = (x * 0.5 - m->low) * m->scale;
+    uint32_t last = options->bins - 1;
+    m->bins[place < (double)last ? (uint32_t)place : last] += count;
+}
+
+/* A block's; elements outside of [low, high] are in no bin. */
+static void bin_block(measurer *m, tenmap_dtype dtype, const unsigned char *src, size_t count,
+                      double low, double high) {
+    const unsigned char *values = widen_block(m, dtype, src, count);
+    bool is_f64 = sums_as(dtype) == TENMAP_F64;
+    for (size_t i = 0; i < count; i++) {
+        double x;
+        if (is_f64) {
+            uint64_t bits;
+            memcpy(&bits, values + i * sizeof bits, sizeof bits);
+            if ((bits & INT64_MAX) >= UINT64_C(0x7ff0000000000000))
+                continue;
+            memcpy(&x, &bits, sizeof x);
+        } else {
+            uint32_t bits;
+            memcpy(&bits, values + i * sizeof bits, sizeof bits);
+            if ((bits & 0x7fffffff) >= 0x7f800000)
+                continue;
+            x = tmi_widen_f32(bits);
+        }
+        if (x >= low && x <= high)
+            put_in_bin(m, x, 1);
+    }
+}
+
+/* Elements of at most 8 bits, by their codes. */
+
+static void count_codes(tenmap_dtype dtype, const unsigned char *src, size_t count,
+                        uint64_t codes[256]) {
+    uint32_t counts[4][256] = {{0}};
+    unsigned bits = tmi_dtypes[dtype].bits;
+    size_t bytes = (size_t)tmi_packed_bytes(count, bits), i = 0;
+    if (bits == 6) {
+        tmi_elements elements = {dtype, 0, true};
+        for (; i < count; i++)
+            codes[tmi_scalar_load(&elements, src, i)]++;
+        return;
+    }
+    for (; i + 8 <= bytes; i += 8) { /* equal neighbours do not wait for each other */
+        uint64_t eight;
+        memcpy(&eight, src + i, sizeof eight);
+        for (unsigned k = 0; k < 8; k++)
+            counts[k % 4][eight >> (8 * k) & 0xff]++;
+    }
+    for (; i < bytes; i++)
+        counts[0][src[i]]++;
+    for (unsigned code = 0; code < 256; code++) {
+        uint64_t times =
+            (uint64_t)counts[0][code] + counts[1][code] + counts[2][code] + counts[3][code];
+        if (bits == 4) {
+            codes[code & 15] += times;
+            codes[code >> 4] += times;
+        } else {
+            codes[code] += times;
+        }
+    }
+}
+
+/* The number that a code stands for; false, with what it is counted as, if it is not finite. */
+static bool code_value(tenmap_dtype dtype, unsigned code, double *value, bool *is_nan) {
+    uint64_t bits = tmi_scalar_one(TENMAP_F64, dtype, code, 0);
+    memcpy(value, &bits, sizeof *value);
+    bits &= INT64_MAX;
+    *is_nan = bits > UINT64_C(0x7ff0000000000000);
+    return bits < UINT64_C(0x7ff0000000000000);
+}
+
+static moments moments_of_codes(tenmap_dtype dtype, const uint64_t codes[256]) {
+    moments m = no_moments();
+    for (unsigned code = 0; code < 256; code++) {
+        double value;
+        bool is_nan;
+        uint64_t times = codes[code];
+        if (times == 0)
+            continue;
+        if (!code_value(dtype, code, &value, &is_nan)) {
+            *(is_nan ? &m.nans : &m.infinities) += times;
+            continue;
+        }
+        moments same = {.finite = times, .min = value, .max = value, .mean = value};
+        same.zeros = value == 0 ? times : 0;
+        same.subnormals = tmi_scalar_is_subnormal(dtype, code) ? times : 0;
+        merge_moments(&m, &same);
+    }
+    return m;
+}
+
+static void bin_codes(measurer *m, tenmap_dtype dtype, const uint64_t codes[256], double low,
+                      double high) {
+    for (unsigned code = 0; code < 256; code++) {
+        double value;
+        bool is_nan;
+        if (codes[code] && code_value(dtype, code, &value, &is_nan) && value >= low &&
+            value <= high)
+            put_in_bin(m, value, codes[code]);
+    }
+}
+
+/* Units. */
+
+/* Elements in host-independent positions: blocks count from the unit's beginning. */
+static uint64_t elements_of(const tenmap_tensor *t) {
+    return t->dtype == TENMAP_C64 ? 2 * t->nelems : t->nelems;
+}
+
+static tenmap_dtype dtype_of(const tenmap_tensor *t) {
+    return t->dtype == TENMAP_C64 ? TENMAP_F32 : t->dtype;
+}
+
+/* The range of a tensor's histogram; false if nothing can be in it. */
+static bool choose_range(measurer *m, const measure_unit *unit, double *low, double *high) {
+    const measure_job *job = m->job;
+    bool own = !(job->options.low < job->options.high);
+    const tenmap_stats *stats = &job->out[unit->tensor];
+    *low = own ? stats->min : job->options.low;
+    *high = own ? stats->max : job->options.high;
+    if (own && stats->nans + stats->infinities == stats->count)
+        return false;
+    m->low = *low * 0.5; /* halves, since the whole width may overflow */
+    m->scale = *low < *high ? job->options.bins / (*high * 0.5 - *low * 0.5) : 0;
+    return true;
+}
+
+/* `count` elements that lie at `bytes`, which begin a block. */
+static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes, size_t count,
+                    uint64_t codes[256], double low, double high) {
+    tenmap_dtype dtype = dtype_of(m->job->tensors[unit->tensor]);
+    unsigned bits = tmi_dtypes[dtype].bits;
+    if (bits <= 8) {
+        count_codes(dtype, bytes, count, codes);
+        return;
+    }
+    for (size_t i = 0; i < count; i += TMI_MEASURE_BLOCK) {
+        size_t block = count - i < TMI_MEASURE_BLOCK ? count - i : TMI_MEASURE_BLOCK;
+        const unsigned char *at = bytes + i * (bits / 8);
+        if (!m->job->binning || m->job->both) {
+            moments part = measure_block(m, dtype, at, block);
+            merge_moments(&unit->result, &part);
+        }
+        if (m->bins)
+            bin_block(m, dtype, at, block, low, high);
+    }
+}
+
+static bool take_window(measurer *m, tenmap_error *error) {
+    size_t size = (size_t)WINDOW_BLOCKS * TMI_MEASURE_BLOCK * 8;
+    if (m->window)
+        return true;
+    if (!tmi_block_take_dirty(&m->window_block, size))
+        return tmi_fail_memory(error, size, "reading") == TENMAP_OK;
+    m->window = m->window_block.bytes;
+    return true;
+}
+
+/*
+ * Has a mapped unit read in one go if the page cache lacks some of it. What is there already is left
+ * to the faults, which come for many pages at once, while asking for mapped pages again takes longer
+ * than measuring them.
+ */
+static tenmap_status bring_unit_in(tmi_span span, const tenmap_tensor *t, tenmap_error *error) {
+    uint64_t cached;
+    if (tmi_file_cached(&span.shard->file, span.begin, span.end, &cached) == 0 &&
+        cached == span.end - span.begin)
+        return TENMAP_OK;
+    return tmi_bring_in(span, t, error);
+}
+
+/* All elements of a unit, from the mapping or through the window. */
+static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[256], double low,
+                               double high, tenmap_error *error) {
+    const tenmap_tensor *t = m->job->tensors[unit->tensor];
+    const tmi_shard *shard = tmi_shard_of(t);
+    unsigned bits = tmi_dtypes[dtype_of(t)].bits;
+    uint64_t begin = unit->first / 8 * bits, size = tmi_packed_bytes(unit->count, bits);
+    uint64_t step = (uint64_t)WINDOW_BLOCKS * TMI_MEASURE_BLOCK;
+    if (t->data) {
+        tmi_span span = {shard, t->file_offset + begin, t->file_offset + begin + size};
+        tenmap_status status = bring_unit_in(span, t, error);
+        if (status == TENMAP_OK)
+            work_on(m, unit, (const unsigned char *)t->data + begin, (size_t)unit->count, codes,
+                    low, high);
+        return status;
+    }
+    if (!take_window(m, error))
+        return TENMAP_ERR_MEMORY;
+    for (uint64_t i = 0; i < unit->count; i += step) {
+        uint64_t count = unit->count - i < step ? unit->count - i : step;
+        tenmap_status status =
+            tmi_shard_read(shard, t->file_offset + begin + i / 8 * bits, m->window,
+                           (size_t)tmi_packed_bytes(count, bits), t, error);
+        if (status != TENMAP_OK)
+            return status;
+        work_on(m, unit, m->window, (size_t)count, codes, low, high);
+    }
+    return TENMAP_OK;
+}
+
+static void keep_bins(measurer *m, size_t tensor) {
+    measure_job *job = m->job;
+    uint32_t bins = job->options.bins;
+    uint64_t *total = job->options.histogram + tensor * bins;
+    pthread_mutex_lock(&job->lock);
+    for (uint32_t b = 0; b < bins; b++)
+        total[b] += m->bins[b];
+    pthread_mutex_unlock(&job->lock);
+}
+
+static tenmap_status run_measure_unit(measurer *m, measure_unit *unit, tenmap_error *error) {
+    const tenmap_tensor *t = m->job->tensors[unit->tensor];
+    tenmap_dtype dtype = dtype_of(t);
+    uint64_t codes[256] = {0};
+    double low = 0, high = 0;
+    if (m->bins) {
+        memset(m->bins, 0, m->job->options.bins * sizeof *m->bins);
+        if (!choose_range(m, unit, &low, &high))
+            return TENMAP_OK;
+    }
+    tenmap_status status = walk_unit(m, unit, codes, low, high, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (tmi_dtypes[dtype].bits <= 8) {
+        if (!m->job->binning || m->job->both)
+            unit->result = moments_of_codes(dtype, codes);
+        if (m->bins)
+            bin_codes(m, dtype, codes, low, high);
+    }
+    if (m->bins)
+        keep_bins(m, unit->tensor);
+    return TENMAP_OK;
+}
+
+/* The job: who takes which unit, and what comes of it. */
+
+static void stop_measuring(measure_job *job, size_t tensor, tenmap_status status,
+                           const tenmap_error *error) {
+    pthread_mutex_lock(&job->lock);
+    if (job->status == TENMAP_OK) {
+        job->status = status;
+        job->error = *error;
+        job->error.index = tensor;
+    }
+    pthread_mutex_unlock(&job->lock);
+    atomic_store(&job->stopping, true);
+}
+
+static bool report_measuring(measure_job *job) {
+    tenmap_error error;
+    uint64_t done = atomic_load(&job->done);
+    if (!job->options.progress || !pthread_equal(job->caller, pthread_self()) ||
+        done == job->total) /* the last report comes when all is done */
+        return true;
+    if (!job->options.progress(job->options.ctx, done, job->total))
+        return true;
+    tmi_fail(&error, TENMAP_ERR_CANCELLED,
+             "measuring was cancelled by its progress function, %llu of %llu bytes done", (ull)done,
+             (ull)job->total);
+    stop_measuring(job, 0, TENMAP_ERR_CANCELLED, &error);
+    return false;
+}
+
+static void measure_worker(void *ctx, size_t number) {
+    measure_job *job = ctx;
+    tenmap_error error;
+    size_t bins = job->binning ? job->options.bins : 0;
+    measurer *m = tmi_calloc(1, sizeof *m + bins * sizeof *m->bins);
+    (void)number;
+    if (!m) {
+        tmi_fail_memory(&error, sizeof *m, "measuring");
+        stop_measuring(job, 0, TENMAP_ERR_MEMORY, &error);
+        return;
+    }
+    m->job = job;
+    m->bins = bins ? (uint64_t *)(void *)(m + 1) : NULL;
+    while (!atomic_load(&job->stopping)) {
+        size_t i = atomic_fetch_add(&job->next, 1);
+        if (i >= job->unit_count)
+            break;
+        measure_unit *unit = &job->units[i];
+        tenmap_status status = run_measure_unit(m, unit, &error);
+        if (status != TENMAP_OK) {
+            stop_measuring(job, unit->tensor, status, &error);
+            break;
+        }
+        unsigned bits = tmi_dtypes[dtype_of(job->tensors[unit->tensor])].bits;
+        atomic_fetch_add(&job->done, tmi_packed_bytes(unit->count, bits));
+        if (!report_measuring(job))
+            break;
+    }
+    tmi_block_free(&m->window_block);
+    free(m);
+}
+
+static void finish_stats(measure_job *job) {
+    size_t unit = 0;
+    for (size_t i = 0; i < job->count; i++) {
+        tenmap_stats *s = &job->out[i];
+        moments m = no_moments();
+        for (; unit < job->unit_count && job->units[unit].tensor == i; unit++)
+            merge_moments(&m, &job->units[unit].result);
+        double count = (double)m.finite;
+        *s = (tenmap_stats){.count = elements_of(job->tensors[i]),
+                            .zeros = m.zeros,
+                            .subnormals = m.subnormals,
+                            .nans = m.nans,
+                            .infinities = m.infinities,
+                            .min = m.min,
+                            .max = m.max};
+        s->mean = m.finite ? m.mean : quiet_nan();
+        s->std = m.finite ? square_root(m.squares / count) : quiet_nan();
+        s->norm = m.finite ? square_root(m.squares + m.mean * m.mean * count) : 0;
+    }
+}
+
+static void run_pass(measure_job *job, bool binning, bool both) {
+    unsigned cpus = tmi_cpu_count();
+    unsigned threads = job->options.threads          ? job->options.threads
+                       : cpus < MOST_MEASURE_THREADS ? cpus
+                                                     : MOST_MEASURE_THREADS;
+    job->binning = binning;
+    job->both = both;
+    atomic_store(&job->next, 0);
+    tmi_parallel(threads, threads < job->unit_count ? threads : job->unit_count, measure_worker,
+                 job);
+    if (job->status == TENMAP_OK && (!binning || both))
+        finish_stats(job);
+}
+
+static tenmap_status take_stats_options(const tenmap_stats_options *given,
+                                        tenmap_stats_options *out, tenmap_error *error) {
+    static const tmi_options_kind kind = {"tenmap_stats_options", "TENMAP_STATS_OPTIONS_INIT",
+                                          sizeof(tenmap_stats_options),
+                                          offsetof(tenmap_stats_options, ctx) + sizeof(void *)};
+    tenmap_status status = tmi_options_take(&kind, given, out, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (out->flags || out->reserved)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags and reserved must be 0");
+    if (out->histogram && out->bins == 0)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "a histogram is asked for, of 0 bins");
+    if (!out->histogram)
+        out->bins = 0;
+    double width = out->high * 0.5 - out->low * 0.5;
+    uint64_t bits;
+    memcpy(&bits, &width, sizeof bits);
+    bool is_number = (bits & INT64_MAX) < UINT64_C(0x7ff0000000000000);
+    if (!is_number || out->low > out->high)
+        return tmi_fail(
+            error, TENMAP_ERR_ARGUMENT,
+            "the histogram's range is not from a finite low to a high that is not less");
+    return TENMAP_OK;
+}
+
+static tenmap_status plan_measuring(measure_job *job, tenmap_error *error) {
+    uint64_t units = 0;
+    for (size_t i = 0; i < job->count; i++) {
+        const tenmap_tensor *t = job->tensors[i];
+        tenmap_status status = TENMAP_OK;
+        if (!t)
+            status = tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                              "tensor %llu is NULL: no tensor of that name was found?", (ull)i);
+        else if (t->dtype == TENMAP_OPAQUE)
+            status = TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                                     "its dtype %s is unknown here, so its values cannot be "
+                                     "measured",
+                                     tmi_stored_dtype(t).text);
+        if (status != TENMAP_OK) {
+            if (error)
+                error->index = i;
+            return status;
+        }
+        units += elements_of(t) / UNIT_ELEMENTS + (elements_of(t) % UNIT_ELEMENTS != 0);
+        job->total += t->nbytes;
+    }
+    if (units > SIZE_MAX / sizeof *job->units ||
+        !tmi_block_take(&job->unit_block, (size_t)units * sizeof *job->units))
+        return tmi_fail_memory(error, units * sizeof *job->units, "the parts of a measurement");
+    job->units = job->unit_block.bytes;
+    for (size_t i = 0; i < job->count; i++) {
+        uint64_t all = elements_of(job->tensors[i]);
+        for (uint64_t first = 0; first < all; first += UNIT_ELEMENTS) {
+            uint64_t rest = all - first;
+            measure_unit unit = {i, first, rest < UNIT_ELEMENTS ? rest : UNIT_ELEMENTS,
+                                 no_moments()};
+            job->units[job->unit_count++] = unit;
+        }
+    }
+    return TENMAP_OK;
+}
+
+static tenmap_status run_measuring(measure_job *job, tenmap_error *error) {
+    const tenmap_stats_options *options = &job->options;
+    bool own_range = options->histogram && !(options->low < options->high);
+    int failed = pthread_mutex_init(&job->lock, NULL);
+    if (failed)
+        return tmi_fail_os(error, failed, "cannot make a lock for measuring");
+    job->caller = pthread_self();
+    if (options->histogram)
+        memset(options->histogram, 0, job->count * options->bins * sizeof *options->histogram);
+    if (own_range)
+        job->total *= 2;
+    if (job->total == 0 || report_measuring(job))
+        run_pass(job, options->histogram && !own_range, true);
+    if (own_range && job->status == TENMAP_OK)
+        run_pass(job, true, false);
+    pthread_mutex_destroy(&job->lock);
+    if (job->status == TENMAP_OK && options->progress)
+        options->progress(options->ctx, job->total, job->total);
+    if (job->status != TENMAP_OK && error)
+        *error = job->error;
+    return job->status;
+}
+
+tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, size_t n,
+                             const tenmap_stats_options *options, tenmap_stats *out,
+                             tenmap_error *error) {
+    measure_job job = {.tensors = tensors, .count = n, .out = out};
+    tenmap_status status = take_stats_options(options, &job.options, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (n && (!tensors || !out))
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the list of %s is NULL",
+                        tensors ? "results" : "tensors");
+    if (job.options.bins && n > SIZE_MAX / sizeof(uint64_t) / job.options.bins)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%llu histograms of %u bins fit no memory",
+                        (ull)n, (unsigned)job.options.bins);
+    status = plan_measuring(&job, error);
+    if (status == TENMAP_OK)
+        status = run_measuring(&job, error);
+    tmi_block_free(&job.unit_block);
+    return status;
+}

@@ -1,0 +1,34 @@
+t diff small.safetensors small.safetensors
+t diff small.safetensors other.safetensors
+t diff other.safetensors small.safetensors --json
+t diff small.safetensors other.safetensors --headers
+t diff small.safetensors other.safetensors 'layer.0.weight' --any-metadata
+t diff small.safetensors other.safetensors layer.0.bias --any-metadata
+t diff small.safetensors other.safetensors layer.0.bias --any-metadata --any-dtype
+t diff small.safetensors other.safetensors layer.0.weight --atol 5.5 --any-metadata
+t diff small.safetensors other.safetensors layer.0.weight --rtol 0.5 --any-metadata -j 1
+t diff small.safetensors other.safetensors layer.0.weight --rtol 0.49 --any-metadata
+t diff small.safetensors other.safetensors -x 'layer*' -x ids -x temperature -x top_k --any-metadata
+t diff layers.safetensors sharded --any-metadata
+t diff layers.safetensors sharded --any-metadata --json 'model.layers.0.*'
+
+# A conversion and back: within half a unit in the last place of BF16.
+t convert layers.safetensors --to bf16 -o bf16.safetensors
+t diff layers.safetensors bf16.safetensors --any-dtype --rtol 0.00390625
+
+# NaN equals NaN; a NaN on one side is beyond every tolerance.
+header='{"n":{"dtype":"F16","shape":[3],"data_offsets":[0,6]}}'
+put() { printf "\\$(printf %03o ${#header})\\0\\0\\0\\0\\0\\0\\0%s$2" "$header" >"$1"; }
+put a.safetensors '\000\176\000\074\000\374'
+put b.safetensors '\001\176\000\074\000\374'
+put c.safetensors '\000\074\000\074\000\074'
+t diff a.safetensors b.safetensors
+t diff a.safetensors c.safetensors --atol 1e30
+t diff a.safetensors c.safetensors --json
+
+# Mistakes.
+t diff small.safetensors
+t diff small.safetensors nosuch.safetensors
+t diff small.safetensors truncated.safetensors
+t diff small.safetensors other.safetensors nosuch
+t diff small.safetensors other.safetensors --atol -1

@@ -1,0 +1,454 @@
+/*
+ * tenmap_measure against slow references: every dtype, every instruction set, both backends, any
+ * alignment, any number of threads. It chooses the instruction set itself (see convert_common.h).
+ */
+#include "convert_common.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST = 70001 };
+
+/* A model in memory with one tensor "t" of these file-order bytes, `shift` bytes off alignment. */
+typedef struct memory_model {
+    unsigned char *bytes;
+    tenmap_model *model;
+    const tenmap_tensor *t;
+} memory_model;
+
+static memory_model make(tenmap_dtype dtype, const void *data, uint64_t count, size_t shift,
+                         uint32_t backend) {
+    memory_model m;
+    char json[256];
+    size_t size = stream_bytes(dtype, (size_t)count, 0);
+    int len = snprintf(json, sizeof json,
+                       "{\"t\":{\"dtype\":\"%s\",\"shape\":[%llu],\"data_offsets\":[0,%zu]}}",
+                       tenmap_dtype_name(dtype), (unsigned long long)count, size);
+    while (((size_t)len + 8) % 64 != shift % 64)
+        json[len++] = ' ';
+    m.bytes = malloc(8 + (size_t)len + size);
+    assert_non_null(m.bytes);
+    for (int i = 0; i < 8; i++)
+        m.bytes[i] = (unsigned char)((uint64_t)len >> (8 * i));
+    memcpy(m.bytes + 8, json, (size_t)len);
+    if (size)
+        memcpy(m.bytes + 8 + len, data, size);
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    tenmap_error error;
+    options.backend = backend;
+    if (tenmap_open_memory(m.bytes, 8 + (size_t)len + size, &options, &m.model, &error) !=
+        TENMAP_OK)
+        fail_msg("%s", error.message);
+    m.t = tenmap_find(m.model, "t");
+    return m;
+}
+
+static void drop(memory_model *m) {
+    tenmap_close(m->model);
+    free(m->bytes);
+}
+
+static tenmap_stats measure(const tenmap_tensor *t, const tenmap_stats_options *options) {
+    tenmap_stats stats;
+    tenmap_error error;
+    memset(&stats, 0x5a, sizeof stats);
+    if (tenmap_measure(&t, 1, options, &stats, &error) != TENMAP_OK)
+        fail_msg("%s", error.message);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(stats.reserved[i], 0);
+    return stats;
+}
+
+/* Bits, since the library and this file may be built with flags that know no NaN. */
+static uint64_t bits_of(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static bool is_nan(double x) {
+    return (bits_of(x) & INT64_MAX) > UINT64_C(0x7ff0000000000000);
+}
+
+static bool is_finite(double x) {
+    return (bits_of(x) & INT64_MAX) < UINT64_C(0x7ff0000000000000);
+}
+
+static void must_be_near(double got, double want, double scale, const char *what,
+                         tenmap_dtype dtype) {
+    if (is_nan(want) != is_nan(got) ||
+        (!is_nan(want) && !(fabs(got - want) <= 1e-12 * scale + 1e-300)))
+        fail_msg("%s of %s on %s is %.17g, not %.17g", what, tmi_dtypes[dtype].name,
+                 tenmap_cpu_path(), got, want);
+}
+
+/* Element i of file-order bytes as a double, and whether it is subnormal in its dtype. */
+static double element(tenmap_dtype dtype, const unsigned char *data, size_t i) {
+    tmi_elements elements = {dtype, 0, true};
+    uint64_t bits = tmi_scalar_one(TENMAP_F64, dtype, tmi_scalar_load(&elements, data, i), 0);
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void check_against_reference(tenmap_dtype dtype, const unsigned char *data, size_t count,
+                                    const tenmap_stats *got) {
+    tmi_elements elements = {dtype, 0, true};
+    tenmap_stats want = {.count = count};
+    long double sum = 0, squares = 0, apart = 0;
+    double min = 0, max = 0;
+    uint64_t finite = 0;
+    for (size_t i = 0; i < count; i++) {
+        double x = element(dtype, data, i);
+        want.nans += is_nan(x);
+        want.infinities += !is_nan(x) && !is_finite(x);
+        if (!is_finite(x))
+            continue;
+        want.zeros += (bits_of(x) & INT64_MAX) == 0;
+        want.subnormals += tmi_scalar_is_subnormal(dtype, tmi_scalar_load(&elements, data, i));
+        min = finite && min < x ? min : x;
+        max = finite && max > x ? max : x;
+        sum += x;
+        squares += (long double)x * x;
+        finite++;
+    }
+    double mean = (double)(sum / (long double)finite);
+    for (size_t i = 0; i < count; i++) {
+        double x = element(dtype, data, i);
+        if (is_finite(x))
+            apart += ((long double)x - sum / (long double)finite) *
+                     ((long double)x - sum / (long double)finite);
+    }
+    assert_int_equal(got->count, want.count);
+    assert_int_equal(got->zeros, want.zeros);
+    assert_int_equal(got->subnormals, want.subnormals);
+    assert_int_equal(got->nans, want.nans);
+    assert_int_equal(got->infinities, want.infinities);
+    if (finite == 0) {
+        assert_true(is_nan(got->min) && is_nan(got->max) && is_nan(got->mean) && is_nan(got->std));
+        assert_true(got->norm == 0);
+        return;
+    }
+    assert_true(got->min == min && got->max == max);
+    double largest = fabs(min) > fabs(max) ? fabs(min) : fabs(max);
+    must_be_near(got->mean, mean, largest, "mean", dtype);
+    double std = (double)sqrtl(apart / (long double)finite);
+    must_be_near(got->std, std, std + 1e-4 * largest, "std", dtype);
+    must_be_near(got->norm, (double)sqrtl(squares), (double)sqrtl(squares), "norm", dtype);
+}
+
+/* Random bytes, edges included; F64 stays where its squares do not overflow. */
+static void fill_values(tenmap_dtype dtype, unsigned char *data, size_t count, uint64_t *seed,
+                        bool specials) {
+    unsigned width = tmi_dtypes[dtype].bits;
+    for (size_t i = 0; i < stream_bytes(dtype, count, 0); i++)
+        data[i] = (unsigned char)(next_random(seed) >> 32);
+    if (tmi_dtypes[dtype].kind != TMI_KIND_FLOAT || width < 16)
+        return;
+    static const uint64_t exponents[][2] = {
+        [TENMAP_F16] = {0x7c00, 0x3800},
+        [TENMAP_BF16] = {0x7f80, 0x3f00},
+        [TENMAP_F32] = {0x7f800000, 0x3f000000},
+        [TENMAP_F64] = {UINT64_C(0x7ff0000000000000), UINT64_C(0x3fe0000000000000)}};
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits = 0;
+        bool wild = specials && next_random(seed) % 16 == 0;
+        for (unsigned k = 0; k < width / 8; k++)
+            bits |= (uint64_t)data[i * (width / 8) + k] << (8 * k);
+        if (!wild || dtype == TENMAP_F64)
+            bits = (bits & ~exponents[dtype][0]) | exponents[dtype][1];
+        if (wild && dtype == TENMAP_F64 && next_random(seed) % 4 == 0)
+            bits |= exponents[dtype][0];
+        if (wild && dtype == TENMAP_F64 && next_random(seed) % 4 == 0)
+            bits &= ~exponents[dtype][0];
+        for (unsigned k = 0; k < width / 8; k++)
+            data[i * (width / 8) + k] = (unsigned char)(bits >> (8 * k));
+    }
+}
+
+static const size_t lengths[] = {0, 1, 2, 8, 15, 16, 17, 4095, 4096, 4097, 8200, MOST};
+
+static void every_dtype_against_the_reference(void **state) {
+    (void)state;
+    unsigned char *data = malloc(MOST * 8);
+    uint64_t seed = 7;
+    assert_non_null(data);
+    for (tenmap_dtype dtype = TENMAP_BOOL; dtype < TMI_DTYPE_COUNT; dtype++) {
+        if (dtype == TENMAP_C64)
+            continue;
+        for (size_t k = 0; k < sizeof lengths / sizeof lengths[0] * 2; k++) {
+            size_t count = lengths[k / 2];
+            if (tmi_dtypes[dtype].bits < 8)
+                count = count / 4 * 4;
+            fill_values(dtype, data, count, &seed, k % 2);
+            tenmap_stats first;
+            bool have = false;
+            FOR_EACH_ISA(isa) {
+                for (uint32_t backend = 0; backend < 2; backend++) {
+                    memory_model m = make(dtype, data, count, backend ? 8 : k % 9, backend);
+                    tenmap_stats got = measure(m.t, NULL);
+                    if (!have)
+                        check_against_reference(dtype, data, count, &got);
+                    else if (memcmp(&first, &got, sizeof got) != 0)
+                        fail_msg("%s, %zu elements: %s says something else", tmi_dtypes[dtype].name,
+                                 count, isa);
+                    first = got;
+                    have = true;
+                    drop(&m);
+                }
+            }
+        }
+    }
+    free(data);
+}
+
+static void the_same_bits_on_any_number_of_threads(void **state) {
+    (void)state;
+    enum { MANY = 5 << 20 };
+    uint16_t *data = malloc(MANY * sizeof *data);
+    uint64_t seed = 3;
+    assert_non_null(data);
+    fill_values(TENMAP_BF16, (unsigned char *)data, MANY, &seed, false);
+    memory_model m = make(TENMAP_BF16, data, MANY, 2, TENMAP_BACKEND_MAP);
+    tenmap_stats one = {.count = 0};
+    for (uint32_t threads = 1; threads < 6; threads++) {
+        tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+        options.threads = threads;
+        tenmap_stats got = measure(m.t, &options);
+        if (threads > 1)
+            assert_memory_equal(&got, &one, sizeof got);
+        one = got;
+    }
+    drop(&m);
+    free(data);
+}
+
+static tenmap_stats measure_f32(const float *values, size_t count) {
+    memory_model m = make(TENMAP_F32, values, count, 0, TENMAP_BACKEND_MAP);
+    tenmap_stats stats = measure(m.t, NULL);
+    drop(&m);
+    return stats;
+}
+
+static void edge_cases(void **state) {
+    (void)state;
+    static float values[9000];
+    FOR_EACH_ISA(isa) {
+        (void)isa;
+        for (size_t i = 0; i < 9000; i++)
+            values[i] = 3e38f;
+        tenmap_stats s = measure_f32(values, 9000);
+        assert_true(s.std == 0 && s.mean == (double)3e38f && s.min == s.max);
+        must_be_near(s.norm, (double)3e38f * sqrt(9000.0), s.norm, "norm", TENMAP_F32);
+        for (size_t i = 0; i < 9000; i++)
+            values[i] = i % 2 ? 3e38f : -3e38f;
+        s = measure_f32(values, 9000);
+        assert_true(s.mean == 0 && s.max == (double)3e38f && s.min == -(double)3e38f);
+        must_be_near(s.std, (double)3e38f, 3e38, "std", TENMAP_F32);
+        /* A large mean and a small spread: naive sums of squares lose all of it. */
+        for (size_t i = 0; i < 9000; i++)
+            values[i] = i % 2 ? 16777215.0f : 16777214.0f;
+        s = measure_f32(values, 9000);
+        must_be_near(s.std, 0.5, 0.5, "std", TENMAP_F32);
+        must_be_near(s.mean, 16777214.5, 1e7, "mean", TENMAP_F32);
+        const uint32_t nan = 0xffc00001u, infinity = 0xff800000u, subnormal = 0x80000001u;
+        for (size_t i = 0; i < 9000; i++)
+            memcpy(&values[i], &nan, 4);
+        s = measure_f32(values, 9000);
+        assert_true(s.nans == 9000 && is_nan(s.min) && is_nan(s.mean) && s.norm == 0);
+        memcpy(&values[5], &infinity, 4);
+        memcpy(&values[4500], &subnormal, 4);
+        s = measure_f32(values, 9000);
+        assert_true(s.nans == 8998 && s.infinities == 1 && s.subnormals == 1 && s.std == 0);
+        assert_true(s.min == -0x1p-149 && s.max == -0x1p-149 && s.mean == -0x1p-149);
+        assert_true(s.norm == 0x1p-149);
+    }
+}
+
+/* Subnormal F32 and BF16 are read as zero by a CPU in that mode: not here. */
+static void the_same_with_flush_to_zero_modes_on(void **state) {
+    (void)state;
+    static unsigned char data[5000 * 4];
+    uint64_t seed = 11;
+    static const tenmap_dtype dtypes[] = {TENMAP_F32, TENMAP_BF16, TENMAP_F16, TENMAP_F8_E5M2};
+    for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++) {
+        fill_values(dtypes[d], data, 5000, &seed, true);
+        memset(data + 100, 0, 4000);
+        for (size_t i = 100; i < 4100; i += 4)
+            data[i] = 1; /* F32 and BF16 subnormals */
+        FOR_EACH_ISA(isa) {
+            (void)isa;
+            memory_model m = make(dtypes[d], data, 5000, 0, TENMAP_BACKEND_MAP);
+            tenmap_stats want = measure(m.t, NULL);
+            if (!set_flush_modes(1))
+                skip();
+            tenmap_stats got;
+            tenmap_status status = tenmap_measure(&m.t, 1, NULL, &got, NULL);
+            set_flush_modes(0);
+            assert_int_equal(status, TENMAP_OK);
+            assert_memory_equal(&got, &want, sizeof got);
+            drop(&m);
+        }
+    }
+}
+
+static void complex_numbers_count_as_their_parts(void **state) {
+    (void)state;
+    const float parts[] = {1, -2, 0, 4};
+    unsigned char data[16];
+    tmi_elements host = {TENMAP_F32, 0, !TMI_BIG_ENDIAN}, file = {TENMAP_F32, 0, true};
+    tmi_scalar_convert(file, data, host, parts, 4, 0);
+    memory_model m = make(TENMAP_C64, data, 2, 0, TENMAP_BACKEND_MAP);
+    tenmap_stats s = measure(m.t, NULL);
+    assert_int_equal(s.count, 4);
+    assert_int_equal(s.zeros, 1);
+    assert_true(s.min == -2 && s.max == 4 && s.mean == 0.75);
+    drop(&m);
+}
+
+static void histograms_count_every_finite_value(void **state) {
+    (void)state;
+    enum { COUNT_OF = 6000, BINS = 7 };
+    static unsigned char data[COUNT_OF * 8];
+    uint64_t seed = 5, bins[BINS], want[BINS];
+    for (tenmap_dtype dtype = TENMAP_BOOL; dtype < TMI_DTYPE_COUNT; dtype++) {
+        if (dtype == TENMAP_C64)
+            continue;
+        for (int own = 0; own < 2; own++) {
+            fill_values(dtype, data, COUNT_OF, &seed, true);
+            memory_model m = make(dtype, data, COUNT_OF, 1, TENMAP_BACKEND_READ);
+            tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+            options.bins = BINS;
+            options.histogram = bins;
+            options.low = own ? 0 : -0.75;
+            options.high = own ? 0 : 1.5;
+            memset(bins, 0x5a, sizeof bins);
+            tenmap_stats s = measure(m.t, &options);
+            double low = own ? s.min : -0.75, high = own ? s.max : 1.5;
+            uint64_t all = 0, inside = 0;
+            memset(want, 0, sizeof want);
+            for (size_t i = 0; i < COUNT_OF; i++) {
+                double x = element(dtype, data, i);
+                if (!is_finite(x) || x < low || x > high)
+                    continue;
+                double place = (x * 0.5 - low * 0.5) * (BINS / (high * 0.5 - low * 0.5));
+                want[low < high && place < BINS - 1 ? (size_t)place : low < high ? BINS - 1 : 0]++;
+                inside++;
+            }
+            for (size_t b = 0; b < BINS; b++)
+                all += bins[b];
+            assert_int_equal(all, inside);
+            if (own)
+                assert_int_equal(all, s.count - s.nans - s.infinities);
+            for (size_t b = 0; b < BINS; b++)
+                assert_in_range(bins[b], want[b] ? want[b] - 1 : 0, want[b] + 1);
+            drop(&m);
+        }
+    }
+}
+
+typedef struct watched {
+    uint64_t last, total;
+    int calls, stop_at;
+} watched;
+
+static int watch(void *ctx, uint64_t done, uint64_t total) {
+    watched *w = ctx;
+    assert_true(done >= w->last && done <= total);
+    assert_true(w->calls > 0 || done == 0);
+    w->last = done;
+    w->total = total;
+    return ++w->calls == w->stop_at;
+}
+
+static void progress_counts_bytes_and_cancels(void **state) {
+    (void)state;
+    enum { MANY = 3 << 20 };
+    uint64_t bins[4];
+    unsigned char *data = calloc(MANY, 2);
+    assert_non_null(data);
+    memory_model m = make(TENMAP_F16, data, MANY, 0, TENMAP_BACKEND_MAP);
+    tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+    tenmap_error error;
+    tenmap_stats s;
+    watched w = {0, 0, 0, 0};
+    options.progress = watch;
+    options.ctx = &w;
+    options.threads = 1;
+    (void)measure(m.t, &options);
+    assert_true(w.calls >= 3 && w.last == MANY * 2 && w.total == MANY * 2);
+    options.bins = 4;
+    options.histogram = bins;
+    w = (watched){0, 0, 0, 0};
+    (void)measure(m.t, &options);
+    assert_int_equal(w.total, MANY * 4); /* two passes */
+    assert_int_equal(bins[0], MANY);
+    for (int stop = 1; stop < 4; stop++) {
+        w = (watched){0, 0, 0, stop};
+        assert_int_equal(tenmap_measure(&m.t, 1, &options, &s, &error), TENMAP_ERR_CANCELLED);
+        assert_non_null(strstr(error.message, "cancelled"));
+    }
+    drop(&m);
+    free(data);
+}
+
+static void arguments_are_checked(void **state) {
+    (void)state;
+    float value = 1;
+    memory_model m = make(TENMAP_F32, &value, 1, 0, TENMAP_BACKEND_MAP);
+    const tenmap_tensor *list[] = {m.t, NULL};
+    tenmap_stats s[2];
+    tenmap_error error;
+    assert_int_equal(tenmap_measure(NULL, 0, NULL, NULL, &error), TENMAP_OK);
+    assert_int_equal(tenmap_measure(NULL, 1, NULL, s, &error), TENMAP_ERR_ARGUMENT);
+    assert_int_equal(tenmap_measure(list, 1, NULL, NULL, NULL), TENMAP_ERR_ARGUMENT);
+    assert_int_equal(tenmap_measure(list, 2, NULL, s, &error), TENMAP_ERR_ARGUMENT);
+    assert_int_equal(error.index, 1);
+    tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+    uint64_t bins[2];
+    options.histogram = bins;
+    assert_int_equal(tenmap_measure(list, 1, &options, s, &error), TENMAP_ERR_ARGUMENT);
+    options.bins = 2;
+    options.low = 2;
+    assert_int_equal(tenmap_measure(list, 1, &options, s, &error), TENMAP_ERR_ARGUMENT);
+    uint64_t nan = UINT64_C(0x7ff8000000000000);
+    memcpy(&options.low, &nan, sizeof nan);
+    assert_int_equal(tenmap_measure(list, 1, &options, s, &error), TENMAP_ERR_ARGUMENT);
+    options = (tenmap_stats_options)TENMAP_STATS_OPTIONS_INIT;
+    options.flags = 1;
+    assert_int_equal(tenmap_measure(list, 1, &options, s, &error), TENMAP_ERR_ARGUMENT);
+    options.struct_size = 1;
+    assert_int_equal(tenmap_measure(list, 1, &options, s, &error), TENMAP_ERR_ARGUMENT);
+    drop(&m);
+}
+
+static void opaque_tensors_are_refused(void **state) {
+    (void)state;
+    static const char file[] =
+        "\x37\0\0\0\0\0\0\0{\"t\":{\"dtype\":\"F99\",\"shape\":[1],\"data_offsets\":[0,1]}}   x";
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    tenmap_model *model;
+    tenmap_error error;
+    tenmap_stats s;
+    options.flags = TENMAP_OPEN_LENIENT;
+    assert_int_equal(tenmap_open_memory(file, 8 + 0x37 + 1, &options, &model, &error), TENMAP_OK);
+    const tenmap_tensor *t = tenmap_at(model, 0);
+    assert_int_equal(tenmap_measure(&t, 1, NULL, &s, &error), TENMAP_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "F99"));
+    tenmap_close(model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_dtype_against_the_reference),
+        cmocka_unit_test(the_same_bits_on_any_number_of_threads),
+        cmocka_unit_test(edge_cases),
+        cmocka_unit_test(the_same_with_flush_to_zero_modes_on),
+        cmocka_unit_test(complex_numbers_count_as_their_parts),
+        cmocka_unit_test(histograms_count_every_finite_value),
+        cmocka_unit_test(progress_counts_bytes_and_cancels),
+        cmocka_unit_test(arguments_are_checked),
+        cmocka_unit_test(opaque_tensors_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

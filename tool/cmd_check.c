@@ -1,0 +1,272 @@
+/* check: the verdict about a model, with everything that is wrong or odd about it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "json_out.h"
+#include "measure.h"
+#include "print.h"
+
+enum { LEVEL_NOTE, LEVEL_WARNING, LEVEL_ERROR };
+
+typedef struct check_settings {
+    bool values, json;
+    unsigned level;
+    uint64_t threads;
+} check_settings;
+
+#define AT(field) offsetof(check_settings, field)
+static const option check_options[] = {
+    {'v', "values", NULL, OPTION_SWITCH, AT(values),
+     "Read the tensors too: NaN, infinities, subnormal numbers, nothing but zeros"},
+    {'l', "level", "note|warning|error", OPTION_CHOICE, AT(level),
+     "Show findings of this severity and above (note)"},
+    {'j', "threads", "N", OPTION_COUNT, AT(threads),
+     "Read values on this many threads (as many as processors)"},
+    {0, "json", NULL, OPTION_SWITCH, AT(json), "As JSON"},
+    {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
+};
+
+static const example check_examples[] = {
+    {"tenmap check model.safetensors", "what is wrong with it, if anything"},
+    {"tenmap check --values llama/", "and whether a NaN crept in"},
+    {"tenmap check --json model.safetensors | jq .verdict", "for scripts, as is the exit code"},
+    {NULL, NULL},
+};
+
+typedef struct finding {
+    uint32_t severity, shard;
+    uint64_t offset;
+    const char *code;
+    char *tensor, *message; /* tensor: NULL where none applies */
+} finding;
+
+typedef struct findings {
+    finding *items;
+    size_t count;
+    size_t of[TENMAP_FINDING_ERROR + 1]; /* by severity */
+} findings;
+
+static const struct severity_look {
+    const char *name;
+    style shown;
+} severities[] = {[TENMAP_FINDING_NOTE] = {"note", STYLE_DIM},
+                  [TENMAP_FINDING_WARNING] = {"warning", STYLE_YELLOW},
+                  [TENMAP_FINDING_ERROR] = {"error", STYLE_RED}};
+
+static char *keep_text(const char *from) {
+    size_t size = strlen(from) + 1;
+    char *copy = need(size, 1);
+    memcpy(copy, from, size);
+    return copy;
+}
+
+static void add_finding(findings *list, uint32_t severity, const char *code, uint32_t shard,
+                        uint64_t offset, const char *tensor, const char *message) {
+    list->items = need_more(list->items, list->count + 1, sizeof *list->items);
+    list->items[list->count++] = (finding){.severity = severity,
+                                           .shard = shard,
+                                           .offset = offset,
+                                           .code = code,
+                                           .tensor = tensor ? keep_text(tensor) : NULL,
+                                           .message = keep_text(message)};
+    list->of[severity]++;
+}
+
+static void take_finding(void *ctx, const tenmap_finding *f) {
+    text message = {0};
+    text_add_message(&message, f->message);
+    add_finding(ctx, f->severity, tenmap_found_name(f->code), f->shard, f->offset, f->tensor,
+                message.bytes ? message.bytes : "");
+    text_free(&message);
+}
+
+static void free_findings(findings *list) {
+    for (size_t i = 0; i < list->count; i++) {
+        free(list->items[i].tensor);
+        free(list->items[i].message);
+    }
+    free(list->items);
+}
+
+/* Values. */
+
+typedef struct value_rule {
+    uint32_t severity;
+    const char *code, *what;
+} value_rule;
+
+static void judge_values(findings *list, const tenmap_tensor *t, const tenmap_stats *s) {
+    static const value_rule rules[] = {
+        {TENMAP_FINDING_WARNING, "nan", "NaN"},
+        {TENMAP_FINDING_WARNING, "infinite", "infinite"},
+        {TENMAP_FINDING_WARNING, "all-zero", "zero"},
+        {TENMAP_FINDING_NOTE, "subnormal", "subnormal"},
+    };
+    const uint64_t counts[] = {s->nans, s->infinities,
+                               s->count > 1 && s->zeros == s->count ? s->count : 0, s->subnormals};
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        text message = {0};
+        if (!counts[i])
+            continue;
+        text_addf(&message, "\"");
+        text_add_safe(&message, tenmap_shard_at(t->model, t->shard)->path,
+                      strlen(tenmap_shard_at(t->model, t->shard)->path));
+        text_addf(&message, "\": tensor \"");
+        text_add_safe(&message, t->name, t->name_len);
+        if (counts[i] == s->count)
+            text_addf(&message, "\": all of its %" PRIu64 " values are %s", s->count,
+                      rules[i].what);
+        else
+            text_addf(&message, "\": %" PRIu64 " of its %" PRIu64 " values %s %s", counts[i],
+                      s->count, counts[i] == 1 ? "is" : "are", rules[i].what);
+        add_finding(list, rules[i].severity, rules[i].code, t->shard, t->file_offset, t->name,
+                    message.bytes);
+        text_free(&message);
+    }
+}
+
+static int check_values(const char *path, const check_settings *set, findings *list) {
+    tenmap_model *model;
+    selection all;
+    filter everything = {0};
+    int status = open_model(path, &model);
+    if (status)
+        return status;
+    status = select_tensors(model, &everything, &all);
+    if (!status) {
+        tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+        options.threads = (uint32_t)set->threads;
+        drop_opaque(&all);
+        tenmap_stats *stats = need(all.count, sizeof *stats);
+        status = measure_selection(&all, &options, stats);
+        for (size_t i = 0; !status && i < all.count; i++)
+            judge_values(list, all.tensors[i], &stats[i]);
+        free(stats);
+        selection_free(&all);
+    }
+    tenmap_close(model);
+    return status;
+}
+
+/* The answer. */
+
+static int verdict_of(const findings *list) {
+    return list->of[TENMAP_FINDING_ERROR]     ? EXIT_REJECTED
+           : list->of[TENMAP_FINDING_WARNING] ? EXIT_DIFFERENT
+                                              : EXIT_FINE;
+}
+
+static bool is_shown(const finding *f, const check_settings *set) {
+    return f->severity >= TENMAP_FINDING_NOTE + set->level;
+}
+
+static void print_findings(const findings *list, const check_settings *set) {
+    enum { INDENT = 9 };
+    for (size_t i = 0; i < list->count; i++) {
+        const finding *f = &list->items[i];
+        if (!is_shown(f, set))
+            continue;
+        const struct severity_look *look = &severities[f->severity];
+        printf("%s%-*s%s", paint(look->shown), INDENT, look->name, paint_end());
+        if (print_width() > 2 * INDENT)
+            print_wrapped(f->message, INDENT, print_width());
+        else
+            printf("%s\n", f->message);
+    }
+}
+
+static void print_verdict(const char *path, const findings *list) {
+    static const struct {
+        style shown;
+        const char *said;
+    } verdicts[] = {[EXIT_FINE] = {STYLE_GREEN, "fine"},
+                    [EXIT_DIFFERENT] = {STYLE_YELLOW, "opens, with warnings"},
+                    [EXIT_REJECTED] = {STYLE_RED, "rejected"}};
+    int verdict = verdict_of(list);
+    const char *before = ": ";
+    print_safe(stdout, path, strlen(path));
+    printf(": %s%s%s", paint(verdicts[verdict].shown), verdicts[verdict].said, paint_end());
+    for (uint32_t severity = TENMAP_FINDING_ERROR; severity >= TENMAP_FINDING_NOTE; severity--) {
+        size_t count = list->of[severity];
+        if (!count)
+            continue;
+        printf("%s%zu %s%s", before, count, severities[severity].name, count == 1 ? "" : "s");
+        before = ", ";
+    }
+    putchar('\n');
+}
+
+static void print_check_json(const char *path, const findings *list, const check_settings *set) {
+    static const char *const verdicts[] = {"fine", "warnings", "rejected"};
+    json_open('{', false);
+    json_key_text("model", path, TENMAP_CSTR);
+    json_key_text("verdict", verdicts[verdict_of(list)], TENMAP_CSTR);
+    json_key_uint("errors", list->of[TENMAP_FINDING_ERROR]);
+    json_key_uint("warnings", list->of[TENMAP_FINDING_WARNING]);
+    json_key_uint("notes", list->of[TENMAP_FINDING_NOTE]);
+    json_key("findings");
+    json_open('[', false);
+    for (size_t i = 0; i < list->count; i++) {
+        const finding *f = &list->items[i];
+        if (!is_shown(f, set))
+            continue;
+        json_open('{', true);
+        json_key_text("severity", severities[f->severity].name, TENMAP_CSTR);
+        json_key_text("code", f->code, TENMAP_CSTR);
+        if (f->shard != TENMAP_NO_SHARD)
+            json_key_uint("shard", f->shard);
+        json_key_uint("offset", f->offset);
+        if (f->tensor)
+            json_key_text("tensor", f->tensor, TENMAP_CSTR);
+        json_key_text("message", f->message, TENMAP_CSTR);
+        json_close();
+    }
+    json_close();
+    json_close();
+}
+
+static int check_run(const invocation *call) {
+    const check_settings *set = call->settings;
+    const char *path = call->operands[0];
+    findings list = {0};
+    tenmap_options options = open_options();
+    tenmap_error error;
+    int status = EXIT_FINE;
+    if (tenmap_check(path, &options, take_finding, &list, &error) != TENMAP_OK)
+        status = fail_error(&error);
+    if (!status && set->values && !list.of[TENMAP_FINDING_ERROR])
+        status = check_values(path, set, &list);
+    if (!status) {
+        if (set->json) {
+            print_check_json(path, &list, set);
+        } else {
+            print_findings(&list, set);
+            print_verdict(path, &list);
+        }
+        status = verdict_of(&list);
+    }
+    free_findings(&list);
+    return status;
+}
+
+const command cmd_check = {
+    .name = "check",
+    .summary = "Say whether a model is sound, with every finding",
+    .operands = "MODEL",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = check_options,
+    .details =
+        "Errors keep the model from being opened; the first is the one that any other command\n"
+        "gives. Warnings are about what opens and is likely not meant: tensors that are not\n"
+        "aligned, an index that disagrees with its shards, values that are NaN. Notes are\n"
+        "worth knowing. After 32 of a kind the rest are counted.\n"
+        "\n"
+        "Exit: 0 fine, 1 warnings, 2 rejected, 3 could not be read. Values are looked at only\n"
+        "in a model without errors.",
+    .examples = check_examples,
+    .settings_size = sizeof(check_settings),
+    .run = check_run,
+};

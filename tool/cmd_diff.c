@@ -1,0 +1,443 @@
+/* diff: two models, by their names, dtypes, shapes, metadata and values. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "compare.h"
+#include "json_out.h"
+#include "print.h"
+#include "select.h"
+
+typedef struct diff_settings {
+    texts except;
+    double atol, rtol;
+    bool headers, any_dtype, any_metadata, json;
+    uint64_t threads;
+} diff_settings;
+
+#define AT(field) offsetof(diff_settings, field)
+static const option diff_options[] = {
+    {'a', "atol", "X", OPTION_REAL, AT(atol), "Values may be X apart (0)"},
+    {'r', "rtol", "X", OPTION_REAL, AT(rtol), "And X times the magnitude of A's more (0)"},
+    {0, "headers", NULL, OPTION_SWITCH, AT(headers), "Do not compare values"},
+    {0, "any-dtype", NULL, OPTION_SWITCH, AT(any_dtype), "Another dtype alone is no difference"},
+    {0, "any-metadata", NULL, OPTION_SWITCH, AT(any_metadata), "Nor is other metadata"},
+    {'x', "except", "NAME", OPTION_LIST, AT(except), "Not these names"},
+    {'j', "threads", "N", OPTION_COUNT, AT(threads),
+     "On this many threads (as many as processors)"},
+    {0, "json", NULL, OPTION_SWITCH, AT(json), "As JSON"},
+    {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
+};
+
+static const example diff_examples[] = {
+    {"tenmap diff base.safetensors tuned.safetensors", "which tensors changed, and how much"},
+    {"tenmap diff f32/ bf16/ --any-dtype --rtol 0.004", "whether a conversion kept the values"},
+    {"tenmap diff --headers a/ b/", "names, dtypes, shapes and metadata alone"},
+    {"tenmap diff a/ b/ 'model.layers.0.*'", "one layer of both"},
+    {NULL, NULL},
+};
+
+/* What two models have and have not in common. */
+typedef struct models {
+    tenmap_model *a, *b;
+    selection in_a, in_b;
+    const tenmap_tensor **only_a, **only_b;
+    size_t only_a_count, only_b_count;
+    pair *dtypes, *shapes; /* that differ */
+    size_t dtype_count, shape_count;
+    pair *pairs; /* of one shape: those whose values can be compared */
+    size_t pair_count;
+    size_t metadata; /* keys that differ */
+    size_t equal, different;
+} models;
+
+static bool same_shape(const tenmap_tensor *a, const tenmap_tensor *b) {
+    return a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0;
+}
+
+static bool same_dtype(const tenmap_tensor *a, const tenmap_tensor *b) {
+    return a->dtype == b->dtype && strcmp(tenmap_dtype_text(a), tenmap_dtype_text(b)) == 0;
+}
+
+static void match_tensors(models *m) {
+    size_t most = m->in_a.count + 1;
+    m->only_a = need(most, sizeof *m->only_a);
+    m->only_b = need(m->in_b.count + 1, sizeof *m->only_b);
+    m->dtypes = need(most, sizeof *m->dtypes);
+    m->shapes = need(most, sizeof *m->shapes);
+    m->pairs = need(most, sizeof *m->pairs);
+    for (size_t i = 0; i < m->in_a.count; i++) {
+        const tenmap_tensor *a = m->in_a.tensors[i];
+        const tenmap_tensor *b = tenmap_find_n(m->b, a->name, a->name_len);
+        pair both = {.a = a, .b = b};
+        if (!b) {
+            m->only_a[m->only_a_count++] = a;
+            continue;
+        }
+        if (!same_dtype(a, b))
+            m->dtypes[m->dtype_count++] = both;
+        if (same_shape(a, b))
+            m->pairs[m->pair_count++] = both;
+        else
+            m->shapes[m->shape_count++] = both;
+    }
+    for (size_t i = 0; i < m->in_b.count; i++) {
+        const tenmap_tensor *b = m->in_b.tensors[i];
+        if (!tenmap_find_n(m->a, b->name, b->name_len))
+            m->only_b[m->only_b_count++] = b;
+    }
+}
+
+/* A model's metadata by key, the first shard's value of each. */
+typedef struct key_list {
+    const tenmap_metadata **items;
+    size_t count;
+} key_list;
+
+static int compare_keys(const tenmap_metadata *a, const tenmap_metadata *b) {
+    size_t shorter = a->key_len < b->key_len ? a->key_len : b->key_len;
+    int order = memcmp(a->key, b->key, shorter);
+    return order ? order : (a->key_len > b->key_len) - (a->key_len < b->key_len);
+}
+
+static int by_key(const void *left, const void *right) {
+    const tenmap_metadata *a = *(const tenmap_metadata *const *)left;
+    const tenmap_metadata *b = *(const tenmap_metadata *const *)right;
+    int order = compare_keys(a, b);
+    return order ? order : (a > b) - (a < b); /* in the order of the shards */
+}
+
+static key_list list_keys(const tenmap_model *model) {
+    size_t all = tenmap_metadata_count(model);
+    key_list list = {need(all, sizeof *list.items), 0};
+    for (size_t i = 0; i < all; i++)
+        list.items[i] = tenmap_metadata_at(model, i);
+    qsort(list.items, all, sizeof *list.items, by_key);
+    for (size_t i = 0; i < all; i++)
+        if (list.count == 0 || compare_keys(list.items[list.count - 1], list.items[i]) != 0)
+            list.items[list.count++] = list.items[i];
+    return list;
+}
+
+typedef void each_key(const tenmap_metadata *a, const tenmap_metadata *b);
+
+/* Calls with both sides of each key that differs, NULL where one has none; returns how many. */
+static size_t walk_metadata(const models *m, each_key *each) {
+    key_list a = list_keys(m->a), b = list_keys(m->b);
+    size_t i = 0, k = 0, count = 0;
+    while (i < a.count || k < b.count) {
+        int order = i == a.count ? 1 : k == b.count ? -1 : compare_keys(a.items[i], b.items[k]);
+        const tenmap_metadata *mine = order <= 0 ? a.items[i++] : NULL;
+        const tenmap_metadata *other = order >= 0 ? b.items[k++] : NULL;
+        if (mine && other && mine->value_len == other->value_len &&
+            memcmp(mine->value, other->value, mine->value_len) == 0)
+            continue;
+        count++;
+        if (each)
+            each(mine, other);
+    }
+    free(a.items);
+    free(b.items);
+    return count;
+}
+
+static bool is_different(const pair *p) {
+    return p->found.beyond > 0;
+}
+
+/* By the largest difference, those with values that cannot be subtracted first. */
+static int by_difference(const void *left, const void *right) {
+    const difference *a = &((const pair *)left)->found, *b = &((const pair *)right)->found;
+    if ((a->unlike > 0) != (b->unlike > 0))
+        return a->unlike > 0 ? -1 : 1;
+    if (a->max_abs != b->max_abs)
+        return a->max_abs > b->max_abs ? -1 : 1;
+    return (a->beyond < b->beyond) - (a->beyond > b->beyond);
+}
+
+/* For people: lists of what only one has, or has otherwise, end after so many. */
+
+enum { MOST_SHOWN = 20 };
+
+static void print_names(const char *title, const tenmap_tensor *const *list, size_t count) {
+    if (count == 0)
+        return;
+    printf("%s%s (%zu):%s\n", paint(STYLE_BOLD), title, count, paint_end());
+    for (size_t i = 0; i < count && i < MOST_SHOWN; i++) {
+        text line = {0};
+        text_add_safe(&line, list[i]->name, list[i]->name_len);
+        text_addf(&line, "  %s ", tenmap_dtype_text(list[i]));
+        text_add_shape(&line, list[i]);
+        printf("  %s\n", line.bytes);
+        text_free(&line);
+    }
+    if (count > MOST_SHOWN)
+        printf("  and %zu more\n", count - MOST_SHOWN);
+}
+
+static void add_side(text *line, const tenmap_tensor *t, bool shapes) {
+    if (shapes)
+        text_add_shape(line, t);
+    else
+        text_add_safe(line, tenmap_dtype_text(t), strlen(tenmap_dtype_text(t)));
+}
+
+static void print_changes(const char *title, const pair *list, size_t count, bool shapes) {
+    if (count == 0)
+        return;
+    printf("%s%s (%zu):%s\n", paint(STYLE_BOLD), title, count, paint_end());
+    for (size_t i = 0; i < count && i < MOST_SHOWN; i++) {
+        text line = {0};
+        text_add_safe(&line, list[i].a->name, list[i].a->name_len);
+        text_addf(&line, "  ");
+        add_side(&line, list[i].a, shapes);
+        text_addf(&line, " -> ");
+        add_side(&line, list[i].b, shapes);
+        printf("  %s\n", line.bytes);
+        text_free(&line);
+    }
+    if (count > MOST_SHOWN)
+        printf("  and %zu more\n", count - MOST_SHOWN);
+}
+
+static void print_key(const tenmap_metadata *a, const tenmap_metadata *b) {
+    enum { COLUMNS = 40 };
+    text line = {0};
+    text_add_safe(&line, a ? a->key : b->key, a ? a->key_len : b->key_len);
+    text_addf(&line, ": ");
+    if (a)
+        text_add_short(&line, a->value, a->value_len, COLUMNS);
+    text_addf(&line, "%s -> %s", a ? "" : "(none)", b ? "" : "(none)");
+    if (b)
+        text_add_short(&line, b->value, b->value_len, COLUMNS);
+    printf("  %s\n", line.bytes);
+    text_free(&line);
+}
+
+static void put_mean(table *t, double sum, uint64_t count) {
+    table_put(t, STYLE_NONE, "%.4g", count ? sum / (double)count : 0);
+}
+
+static void print_values(const models *m) {
+    static const column columns[] = {{"NAME", false, true},     {"DIFFERENT", true, false},
+                                     {"BEYOND", true, false},   {"MAX ABS", true, false},
+                                     {"MEAN ABS", true, false}, {"MAX REL", true, false},
+                                     {"MEAN REL", true, false}};
+    if (m->different == 0)
+        return;
+    table *t = table_new(columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < m->pair_count; i++) {
+        const difference *d = &m->pairs[i].found;
+        if (!is_different(&m->pairs[i]))
+            continue;
+        text_add_safe(table_cell(t), m->pairs[i].a->name, m->pairs[i].a->name_len);
+        table_end_cell(t, STYLE_NONE);
+        table_put(t, STYLE_NONE, "%" PRIu64, d->different);
+        table_put(t, STYLE_NONE, "%" PRIu64, d->beyond);
+        if (d->unlike || !m->pairs[i].comparable)
+            table_put(t, STYLE_RED, "%s", d->unlike ? "NaN/Inf" : "bytes");
+        else
+            table_put(t, STYLE_NONE, "%.4g", d->max_abs);
+        put_mean(t, d->sum_abs, d->count);
+        table_put(t, STYLE_NONE, "%.4g", d->max_rel);
+        put_mean(t, d->sum_rel, d->count);
+    }
+    table_print(t);
+    table_free(t);
+}
+
+static void print_diff(const models *m, const diff_settings *set, bool same) {
+    print_names("only in A", m->only_a, m->only_a_count);
+    print_names("only in B", m->only_b, m->only_b_count);
+    if (!set->any_dtype)
+        print_changes("other dtypes", m->dtypes, m->dtype_count, false);
+    print_changes("other shapes", m->shapes, m->shape_count, true);
+    if (m->metadata && !set->any_metadata) {
+        printf("%sother metadata (%zu):%s\n", paint(STYLE_BOLD), m->metadata, paint_end());
+        walk_metadata(m, print_key);
+    }
+    print_values(m);
+    printf("%s%s%s: ", paint(same ? STYLE_GREEN : STYLE_YELLOW), same ? "equal" : "different",
+           paint_end());
+    if (set->headers)
+        printf("%zu tensors in both, values not compared", m->pair_count + m->shape_count);
+    else
+        printf("%zu of %zu tensors in both have %s values", m->equal,
+               m->pair_count + m->shape_count,
+               set->atol > 0 || set->rtol > 0 ? "close" : "the same");
+    printf("; %zu only in A, %zu only in B\n", m->only_a_count, m->only_b_count);
+}
+
+/* For programs. */
+
+static void json_names(const char *key, const tenmap_tensor *const *list, size_t count) {
+    json_key(key);
+    json_open('[', false);
+    for (size_t i = 0; i < count; i++)
+        json_text(list[i]->name, list[i]->name_len);
+    json_close();
+}
+
+static void json_key_side(const tenmap_metadata *a, const tenmap_metadata *b) {
+    json_open('{', true);
+    json_key_text("key", a ? a->key : b->key, a ? a->key_len : b->key_len);
+    if (a)
+        json_key_text("a", a->value, a->value_len);
+    if (b)
+        json_key_text("b", b->value, b->value_len);
+    json_close();
+}
+
+static void json_changes(const char *key, const pair *list, size_t count) {
+    json_key(key);
+    json_open('[', false);
+    for (size_t i = 0; i < count; i++) {
+        json_open('{', true);
+        json_key("a");
+        json_open('{', true);
+        json_tensor_fields(list[i].a);
+        json_close();
+        json_key("b");
+        json_open('{', true);
+        json_tensor_fields(list[i].b);
+        json_close();
+        json_close();
+    }
+    json_close();
+}
+
+static void json_values(const models *m) {
+    json_key("values");
+    json_open('[', false);
+    for (size_t i = 0; i < m->pair_count; i++) {
+        const difference *d = &m->pairs[i].found;
+        if (d->different == 0)
+            continue;
+        json_open('{', true);
+        json_key_text("name", m->pairs[i].a->name, m->pairs[i].a->name_len);
+        json_key_uint("count", d->count);
+        json_key_uint("different", d->different);
+        json_key_uint("beyond", d->beyond);
+        json_key_uint("unlike", d->unlike);
+        if (m->pairs[i].comparable) {
+            json_key_real("max_abs", d->max_abs);
+            json_key_real("mean_abs", d->sum_abs / (double)d->count);
+            json_key_real("max_rel", d->max_rel);
+            json_key_real("mean_rel", d->sum_rel / (double)d->count);
+        }
+        json_close();
+    }
+    json_close();
+}
+
+static void print_diff_json(const models *m, const diff_settings *set, bool same) {
+    json_open('{', false);
+    json_key_text("a", tenmap_path(m->a), TENMAP_CSTR);
+    json_key_text("b", tenmap_path(m->b), TENMAP_CSTR);
+    json_key_bool("equal", same);
+    json_key_uint("in_both", m->pair_count + m->shape_count);
+    json_names("only_in_a", m->only_a, m->only_a_count);
+    json_names("only_in_b", m->only_b, m->only_b_count);
+    json_changes("dtypes", m->dtypes, m->dtype_count);
+    json_changes("shapes", m->shapes, m->shape_count);
+    json_key("metadata");
+    json_open('[', false);
+    walk_metadata(m, json_key_side);
+    json_close();
+    if (!set->headers)
+        json_values(m);
+    json_close();
+}
+
+static bool any_selects(const char *const *patterns, size_t count, const tenmap_tensor *t) {
+    for (size_t i = 0; i < count; i++)
+        if (pattern_selects(patterns[i], t))
+            return true;
+    return false;
+}
+
+static void select_side(const tenmap_model *model, const char *const *patterns, size_t count,
+                        const diff_settings *set, selection *out) {
+    out->tensors = need(tenmap_count(model), sizeof *out->tensors);
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        if ((count == 0 || any_selects(patterns, count, t)) &&
+            !any_selects(set->except.items, set->except.count, t))
+            out->tensors[out->count++] = t;
+    }
+}
+
+static int compare_models(models *m, const diff_settings *set, bool *same) {
+    tolerance within = {set->atol, set->rtol};
+    int status = EXIT_FINE;
+    match_tensors(m);
+    m->metadata = walk_metadata(m, NULL);
+    if (!set->headers)
+        status = compare_pairs(m->pairs, m->pair_count, within, (unsigned)set->threads);
+    for (size_t i = 0; i < m->pair_count; i++)
+        ++*(is_different(&m->pairs[i]) ? &m->different : &m->equal);
+    qsort(m->pairs, m->pair_count, sizeof *m->pairs, by_difference);
+    *same = !m->only_a_count && !m->only_b_count && !m->shape_count && !m->different &&
+            (!m->dtype_count || set->any_dtype) && (!m->metadata || set->any_metadata);
+    return status;
+}
+
+/* A name may be on one side only, so both sides are asked before nothing is a mistake. */
+static int select_both(models *m, const invocation *call, const diff_settings *set) {
+    size_t patterns = call->operand_count - 2;
+    select_side(m->a, call->operands + 2, patterns, set, &m->in_a);
+    select_side(m->b, call->operands + 2, patterns, set, &m->in_b);
+    if (patterns && m->in_a.count + m->in_b.count == 0)
+        return fail(EXIT_FAILED, "neither model has a tensor of that name");
+    return EXIT_FINE;
+}
+
+static int diff_run(const invocation *call) {
+    const diff_settings *set = call->settings;
+    models m = {0};
+    bool same = false;
+    if (!(set->atol >= 0) || !(set->rtol >= 0))
+        return fail(EXIT_USAGE, "a tolerance is a number that is not negative");
+    int status = open_model(call->operands[0], &m.a);
+    if (!status)
+        status = open_model(call->operands[1], &m.b);
+    if (!status)
+        status = select_both(&m, call, set);
+    if (!status)
+        status = compare_models(&m, set, &same);
+    if (!status && set->json)
+        print_diff_json(&m, set, same);
+    else if (!status)
+        print_diff(&m, set, same);
+    free(m.in_a.tensors);
+    free(m.in_b.tensors);
+    free(m.only_a);
+    free(m.only_b);
+    free(m.dtypes);
+    free(m.shapes);
+    free(m.pairs);
+    tenmap_close(m.a);
+    tenmap_close(m.b);
+    return status ? status : same ? EXIT_FINE : EXIT_DIFFERENT;
+}
+
+const command cmd_diff = {
+    .name = "diff",
+    .summary = "Compare two models, headers and values",
+    .operands = "A B [NAME...]",
+    .min_operands = 2,
+    .max_operands = SIZE_MAX,
+    .options = diff_options,
+    .details =
+        "Values are compared as real numbers, whatever their dtypes: NaN equals NaN. One is\n"
+        "beyond the tolerance if it is further from A's than atol + rtol * |A's|. Relative\n"
+        "differences are |a - b| / max(|a|, |b|); means are over all elements. Tensors come\n"
+        "in the order of their largest difference. How tensors are spread over shards, and\n"
+        "their order, are no difference.\n"
+        "\n"
+        "Exit: 0 equal (within the tolerance), 1 different, 2 rejected, 3 could not be read.",
+    .examples = diff_examples,
+    .settings_size = sizeof(diff_settings),
+    .run = diff_run,
+};

@@ -1,0 +1,40 @@
+/* The values of two tensors of one shape, compared. */
+#ifndef TOOL_COMPARE_H
+#define TOOL_COMPARE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenmap.h>
+
+/*
+ * NaN equals NaN, and each infinity itself. Relative differences are |a - b| / max(|a|, |b|). An
+ * element of which one side only is NaN or infinite is beyond every tolerance and in no mean.
+ */
+typedef struct difference {
+    uint64_t count;     /* elements (C64: parts) */
+    uint64_t different; /* values that are not equal */
+    uint64_t beyond;    /* |a - b| > atol + rtol * |a| */
+    uint64_t unlike;    /* NaN or infinite on one side only, or of other signs */
+    double max_abs, max_rel;
+    double sum_abs, sum_rel; /* over all elements, for means */
+} difference;
+
+typedef struct pair {
+    const tenmap_tensor *a, *b; /* of one shape */
+    bool comparable; /* false: dtypes without values in common; only bytes were compared */
+    difference found;
+} pair;
+
+typedef struct tolerance {
+    double atol, rtol;
+} tolerance;
+
+/*
+ * Compares all pairs on some threads (0: as many as processors), with a progress bar. Parts whose
+ * bytes are equal are not looked at further. 0, or the exit code of a failure that has been told.
+ */
+int compare_pairs(pair *pairs, size_t count, tolerance within, unsigned threads);
+
+#endif
