@@ -7,7 +7,7 @@
 set -eu
 analyser=${1:?usage: analyze.sh clang-tidy|cppcheck|gcc}
 cd "$(dirname "$0")/.."
-flags="-std=c11 -Iinclude -Isrc -Itool"
+flags="-std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itool"
 
 need() { # need COMMAND PACKAGE
     command -v "$1" >/dev/null && return

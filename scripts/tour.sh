@@ -32,7 +32,7 @@ run() {
 }
 
 run info demo.safetensors
-run ls --depth 3 demo.safetensors
+run ls --fold demo.safetensors
 run ls demo.safetensors 'model.layers.1.mlp.*'
 run get demo.safetensors model.layers.0.mlp.up_proj.weight
 run get demo.safetensors model.embed_tokens.weight '[-2:, :6]'
@@ -40,8 +40,8 @@ run meta demo.safetensors set license mit
 run meta demo.safetensors
 run check demo.safetensors
 run stats demo.safetensors '*.1.mlp.*'
-run convert demo.safetensors half.safetensors --to f16
-[ ! -e half.safetensors ] || run diff demo.safetensors half.safetensors
+run convert demo.safetensors --to f16 -o half.safetensors
+[ ! -e half.safetensors ] || run diff demo.safetensors half.safetensors --any-dtype --rtol 0.001
 run hash demo.safetensors
 run report demo.safetensors -o demo.html
 echo

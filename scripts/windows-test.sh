@@ -45,9 +45,11 @@ for test in $tests windows; do
 done
 
 # The DLL and its import library, as CMake makes them.
+rm -rf "$out/cmake" "$out/tree"
 cmake -S . -B "$out/cmake" -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_C_COMPILER=$gcc \
     -DCMAKE_RC_COMPILER=x86_64-w64-mingw32-windres -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF \
-    -DTENMAP_BENCH=OFF -DTENMAP_WERROR=ON -DCMAKE_INSTALL_PREFIX="$out/tree" >"$out/cmake.log"
+    -DTENMAP_BENCH=OFF -DTENMAP_TOOL=OFF -DTENMAP_STATIC=OFF -DTENMAP_WERROR=ON \
+    -DCMAKE_INSTALL_PREFIX="$out/tree" >"$out/cmake.log"
 cmake --build "$out/cmake" -j "$(nproc)" >>"$out/cmake.log" 2>&1 || { tail -30 "$out/cmake.log"; exit 1; }
 cmake --install "$out/cmake" >>"$out/cmake.log"
 $gcc -I"$out/tree/include" -DTENMAP_USE_SHARED tests/install/consumer.c -L"$out/tree/lib" -ltenmap \

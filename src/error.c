@@ -257,7 +257,7 @@ static const struct {
     {EAGAIN, TENMAP_ERR_IO, "the resource is not available now"},
     {EINVAL, TENMAP_ERR_IO, "the system does not take this request"},
     {EFAULT, TENMAP_ERR_IO, "the memory for it cannot be used"},
-    {ENODEV, TENMAP_ERR_IO, "this file system cannot map files (open with TENMAP_BACKEND_READ)"},
+    {ENODEV, TENMAP_ERR_IO, "this file system cannot map files"},
 #ifdef EOVERFLOW
     {EOVERFLOW, TENMAP_ERR_LIMIT, "the file is too large for this system"},
 #endif

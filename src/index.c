@@ -138,7 +138,7 @@ static bool parse_weight_map(index_parser *p) {
 /* metadata.total_size, if it is there and a plain integer; everything else is skipped. */
 static bool parse_index_metadata(index_parser *p) {
     tmi_json *json = &p->json;
-    tmi_text key;
+    tmi_text key = {NULL, 0};
     if (tmi_json_peek(json) != '{')
         return tmi_json_skip(json, 1) ? true : fail_index(p, NULL);
     json->at++;

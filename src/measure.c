@@ -54,9 +54,9 @@ typedef struct measurer {
     measure_job *job;
     unsigned char *window; /* NULL for mapped tensors, until one is met that is not */
     tmi_block window_block;
-    uint64_t *bins; /* this unit's */
-    double low, scale;
-    double values[TMI_MEASURE_BLOCK]; /* a block as F64, or as F32 */
+    uint64_t *bins; /* this unit's, in two parts, each with one more for what is outside */
+    double values[TMI_MEASURE_BLOCK];   /* a block as F64, or as F32 */
+    uint32_t places[TMI_MEASURE_BLOCK]; /* and in which bins it goes */
 } measurer;
 
 /* Numbers. */
@@ -207,36 +207,53 @@ static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned cha
 
 /* Histograms. */
 
-static void put_in_bin(measurer *m, double x, uint64_t count) {
-    const tenmap_stats_options *options = &m->job->options;
-    double place = (x * 0.5 - m->low) * m->scale;
-    uint32_t last = options->bins - 1;
-    m->bins[place < (double)last ? (uint32_t)place : last] += count;
+/* A histogram's range, and what brings its values to their bins. */
+typedef struct bin_range {
+    double low, high;
+    double half_low, scale; /* halves, since the whole width may overflow */
+    double last;            /* the last bin's number */
+} bin_range;
+
+/* The bin of a value between low and high. */
+static uint32_t bin_of(const bin_range *range, double x) {
+    double place = (x * 0.5 - range->half_low) * range->scale;
+    return (uint32_t)(place < range->last ? place : range->last);
 }
 
-/* A block's; elements outside of [low, high] are in no bin. */
+/* Whether it belongs in a bin. Not finite is not inside, but a compiler may be told of no NaN. */
+static bool is_inside(const bin_range *range, double x, bool finite) {
+    return finite & (x >= range->low) & (x <= range->high);
+}
+
+/* The bins of a block's elements first, then the counting: what is outside goes to a bin of its own. */
 static void bin_block(measurer *m, tenmap_dtype dtype, const unsigned char *src, size_t count,
-                      double low, double high) {
+                      const bin_range *range) {
     const unsigned char *values = widen_block(m, dtype, src, count);
     bool is_f64 = sums_as(dtype) == TENMAP_F64;
-    for (size_t i = 0; i < count; i++) {
+    uint32_t bins = m->job->options.bins;
+    for (size_t i = 0; i < count && is_f64; i++) {
+        uint64_t bits;
         double x;
-        if (is_f64) {
-            uint64_t bits;
-            memcpy(&bits, values + i * sizeof bits, sizeof bits);
-            if ((bits & INT64_MAX) >= UINT64_C(0x7ff0000000000000))
-                continue;
-            memcpy(&x, &bits, sizeof x);
-        } else {
-            uint32_t bits;
-            memcpy(&bits, values + i * sizeof bits, sizeof bits);
-            if ((bits & 0x7fffffff) >= 0x7f800000)
-                continue;
-            x = tmi_widen_f32(bits);
-        }
-        if (x >= low && x <= high)
-            put_in_bin(m, x, 1);
+        memcpy(&bits, values + i * sizeof bits, sizeof bits);
+        bool finite = (bits & INT64_MAX) < UINT64_C(0x7ff0000000000000);
+        bits = finite ? bits : 0;
+        memcpy(&x, &bits, sizeof x);
+        m->places[i] = is_inside(range, x, finite) ? bin_of(range, x) : bins;
     }
+    for (size_t i = 0; i < count && !is_f64; i++) {
+        uint32_t bits;
+        memcpy(&bits, values + i * sizeof bits, sizeof bits);
+        bool finite = (bits & 0x7fffffff) < 0x7f800000;
+        double x = tmi_widen_f32(finite ? bits : 0);
+        m->places[i] = is_inside(range, x, finite) ? bin_of(range, x) : bins;
+    }
+    size_t i = 0;
+    for (; i + 2 <= count; i += 2) { /* equal neighbours do not wait for each other */
+        m->bins[m->places[i]]++;
+        m->bins[bins + 1 + m->places[i + 1]]++;
+    }
+    if (i < count)
+        m->bins[m->places[i]]++;
 }
 
 /* Elements of at most 8 bits, by their codes. */
@@ -301,14 +318,16 @@ static moments moments_of_codes(tenmap_dtype dtype, const uint64_t codes[256]) {
     return m;
 }
 
-static void bin_codes(measurer *m, tenmap_dtype dtype, const uint64_t codes[256], double low,
-                      double high) {
+static void bin_codes(measurer *m, tenmap_dtype dtype, const uint64_t codes[256],
+                      const bin_range *range) {
     for (unsigned code = 0; code < 256; code++) {
         double value;
         bool is_nan;
-        if (codes[code] && code_value(dtype, code, &value, &is_nan) && value >= low &&
-            value <= high)
-            put_in_bin(m, value, codes[code]);
+        if (codes[code] == 0)
+            continue;
+        bool finite = code_value(dtype, code, &value, &is_nan);
+        if (is_inside(range, value, finite))
+            m->bins[bin_of(range, value)] += codes[code];
     }
 }
 
@@ -324,22 +343,23 @@ static tenmap_dtype dtype_of(const tenmap_tensor *t) {
 }
 
 /* The range of a tensor's histogram; false if nothing can be in it. */
-static bool choose_range(measurer *m, const measure_unit *unit, double *low, double *high) {
-    const measure_job *job = m->job;
+static bool choose_range(const measure_job *job, const measure_unit *unit, bin_range *range) {
     bool own = !(job->options.low < job->options.high);
     const tenmap_stats *stats = &job->out[unit->tensor];
-    *low = own ? stats->min : job->options.low;
-    *high = own ? stats->max : job->options.high;
     if (own && stats->nans + stats->infinities == stats->count)
         return false;
-    m->low = *low * 0.5; /* halves, since the whole width may overflow */
-    m->scale = *low < *high ? job->options.bins / (*high * 0.5 - *low * 0.5) : 0;
+    range->low = own ? stats->min : job->options.low;
+    range->high = own ? stats->max : job->options.high;
+    range->half_low = range->low * 0.5;
+    double half_width = range->high * 0.5 - range->half_low;
+    range->scale = range->low < range->high ? job->options.bins / half_width : 0;
+    range->last = job->options.bins - 1;
     return true;
 }
 
 /* `count` elements that lie at `bytes`, which begin a block. */
 static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes, size_t count,
-                    uint64_t codes[256], double low, double high) {
+                    uint64_t codes[256], const bin_range *range) {
     tenmap_dtype dtype = dtype_of(m->job->tensors[unit->tensor]);
     unsigned bits = tmi_dtypes[dtype].bits;
     if (bits <= 8) {
@@ -354,7 +374,7 @@ static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes,
             merge_moments(&unit->result, &part);
         }
         if (m->bins)
-            bin_block(m, dtype, at, block, low, high);
+            bin_block(m, dtype, at, block, range);
     }
 }
 
@@ -382,8 +402,8 @@ static tenmap_status bring_unit_in(tmi_span span, const tenmap_tensor *t, tenmap
 }
 
 /* All elements of a unit, from the mapping or through the window. */
-static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[256], double low,
-                               double high, tenmap_error *error) {
+static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[256],
+                               const bin_range *range, tenmap_error *error) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
     const tmi_shard *shard = tmi_shard_of(t);
     unsigned bits = tmi_dtypes[dtype_of(t)].bits;
@@ -394,7 +414,7 @@ static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[2
         tenmap_status status = bring_unit_in(span, t, error);
         if (status == TENMAP_OK)
             work_on(m, unit, (const unsigned char *)t->data + begin, (size_t)unit->count, codes,
-                    low, high);
+                    range);
         return status;
     }
     if (!take_window(m, error))
@@ -406,7 +426,7 @@ static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[2
                            (size_t)tmi_packed_bytes(count, bits), t, error);
         if (status != TENMAP_OK)
             return status;
-        work_on(m, unit, m->window, (size_t)count, codes, low, high);
+        work_on(m, unit, m->window, (size_t)count, codes, range);
     }
     return TENMAP_OK;
 }
@@ -417,7 +437,7 @@ static void keep_bins(measurer *m, size_t tensor) {
     uint64_t *total = job->options.histogram + tensor * bins;
     pthread_mutex_lock(&job->lock);
     for (uint32_t b = 0; b < bins; b++)
-        total[b] += m->bins[b];
+        total[b] += m->bins[b] + m->bins[bins + 1 + b];
     pthread_mutex_unlock(&job->lock);
 }
 
@@ -425,20 +445,20 @@ static tenmap_status run_measure_unit(measurer *m, measure_unit *unit, tenmap_er
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
     tenmap_dtype dtype = dtype_of(t);
     uint64_t codes[256] = {0};
-    double low = 0, high = 0;
+    bin_range range = {0};
     if (m->bins) {
-        memset(m->bins, 0, m->job->options.bins * sizeof *m->bins);
-        if (!choose_range(m, unit, &low, &high))
+        memset(m->bins, 0, 2 * ((size_t)m->job->options.bins + 1) * sizeof *m->bins);
+        if (!choose_range(m->job, unit, &range))
             return TENMAP_OK;
     }
-    tenmap_status status = walk_unit(m, unit, codes, low, high, error);
+    tenmap_status status = walk_unit(m, unit, codes, &range, error);
     if (status != TENMAP_OK)
         return status;
     if (tmi_dtypes[dtype].bits <= 8) {
         if (!m->job->binning || m->job->both)
             unit->result = moments_of_codes(dtype, codes);
         if (m->bins)
-            bin_codes(m, dtype, codes, low, high);
+            bin_codes(m, dtype, codes, &range);
     }
     if (m->bins)
         keep_bins(m, unit->tensor);
@@ -477,7 +497,7 @@ static bool report_measuring(measure_job *job) {
 static void measure_worker(void *ctx, size_t number) {
     measure_job *job = ctx;
     tenmap_error error;
-    size_t bins = job->binning ? job->options.bins : 0;
+    size_t bins = job->binning ? 2 * ((size_t)job->options.bins + 1) : 0;
     measurer *m = tmi_calloc(1, sizeof *m + bins * sizeof *m->bins);
     (void)number;
     if (!m) {

@@ -455,9 +455,9 @@ tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_
 tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, tmi_report *report,
                                  tenmap_error *error) {
     tenmap_options options;
-    tenmap_model *model, *unused;
+    tenmap_model *model = NULL, *unused;
     tenmap_status status = begin_open(given, &options, &model, &unused, error);
-    if (status != TENMAP_OK)
+    if (!model)
         return status;
     options.backend = TENMAP_BACKEND_READ;
     report->flags = options.flags;

@@ -13,7 +13,7 @@ enum { SORT_FILE, SORT_NAME, SORT_SIZE, SORT_PARAMS, SORT_DTYPE };
 
 typedef struct ls_settings {
     filter wanted;
-    bool tree, long_form, reverse, json, tsv;
+    bool tree, fold, long_form, reverse, json, tsv;
     unsigned sort;
     uint64_t depth;
 } ls_settings;
@@ -22,6 +22,8 @@ typedef struct ls_settings {
 static const option ls_options[] = {
     {'t', "tree", NULL, OPTION_SWITCH, AT(tree), "As a tree of modules, with sums for each"},
     {'D', "depth", "N", OPTION_COUNT, AT(depth), "Show N levels of the tree; implies --tree"},
+    {'f', "fold", NULL, OPTION_SWITCH, AT(fold),
+     "Show numbered modules that hold the same once; implies --tree"},
     {'l', "long", NULL, OPTION_SWITCH, AT(long_form),
      "Also offsets in the file, and what they are aligned to"},
     {'s', "sort", "file|name|size|params|dtype", OPTION_CHOICE, AT(sort),
@@ -39,7 +41,7 @@ static const option ls_options[] = {
 
 static const example ls_examples[] = {
     {"tenmap ls model.safetensors", "all tensors, in the order of the file"},
-    {"tenmap ls --tree --depth 3 llama/", "a sharded model's modules and what they weigh"},
+    {"tenmap ls --fold llama/", "a sharded model's modules, with all layers as one"},
     {"tenmap ls llama/ 'model.layers.3.*'", "one layer of it"},
     {"tenmap ls -s size -d f32 llama/", "what is still F32, the largest first"},
     {"tenmap ls --tsv llama/ | cut -f1", "just the names"},
@@ -200,8 +202,12 @@ static void print_tsv(const selection *s) {
     text_free(&line);
 }
 
+static bool wants_tree(const ls_settings *set) {
+    return set->tree || set->fold || set->depth;
+}
+
 static void print_selection(const tenmap_model *model, selection *s, const ls_settings *set) {
-    bool tree = set->tree || set->depth;
+    bool tree = wants_tree(set);
     if (!tree)
         sort_selection(s, set);
     if (set->json) {
@@ -210,7 +216,7 @@ static void print_selection(const tenmap_model *model, selection *s, const ls_se
         print_tsv(s);
     } else {
         if (tree)
-            tree_print(s, set->depth);
+            tree_print(s, set->depth, set->fold);
         else
             print_table(model, s, set->long_form);
         print_totals(model, s);
@@ -224,9 +230,9 @@ static int ls_run(const invocation *call) {
     filter wanted = set->wanted;
     wanted.patterns = call->operands + 1;
     wanted.pattern_count = call->operand_count - 1;
-    if (set->json + set->tsv + (set->tree || set->depth) > 1)
+    if (set->json + set->tsv + wants_tree(set) > 1)
         return fail(EXIT_USAGE, "--tree, --json and --tsv are three answers: choose one");
-    if ((set->tree || set->depth) && (set->sort || set->reverse || set->long_form))
+    if (wants_tree(set) && (set->sort || set->reverse || set->long_form))
         return fail(EXIT_USAGE, "a tree has its own order and columns: leave out --sort, "
                                 "--reverse and --long");
     int status = open_model(call->operands[0], &model);

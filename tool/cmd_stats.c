@@ -84,11 +84,11 @@ static void sort_measured(measured *list, size_t count, unsigned order) {
         qsort(list, count, sizeof *list, orders[order]);
 }
 
-static void put_number(table *t, double x) {
+static void put_number(table *t, double x, int digits) {
     if (isnan(x))
         table_put(t, STYLE_DIM, "-");
     else
-        table_put(t, STYLE_NONE, "%.4g", x);
+        table_put(t, STYLE_NONE, "%.*g", digits, x);
 }
 
 /* "12%", and something for the least of them. */
@@ -115,24 +115,33 @@ static void put_specials(table *t, const tenmap_stats *s) {
     table_end_cell(t, STYLE_RED);
 }
 
+/* A narrow terminal gets fewer digits and no norm, and the last column only where it says something. */
 static void print_stats_table(const measured *list, size_t count) {
-    static const column columns[] = {
+    enum { NARROW = 100, NUMBERS = 5 };
+    static const column wide[] = {
         {"NAME", false, true}, {"DTYPE", false, false}, {"MIN", true, false},
         {"MAX", true, false},  {"MEAN", true, false},   {"STD", true, false},
         {"NORM", true, false}, {"ZEROS", true, false},  {"NaN/Inf", true, false}};
-    table *t = table_new(columns, sizeof columns / sizeof columns[0]);
+    static const column close[] = {{"NAME", false, true},  {"DTYPE", false, false},
+                                   {"MIN", true, false},   {"MAX", true, false},
+                                   {"MEAN", true, false},  {"STD", true, false},
+                                   {"ZEROS", true, false}, {"NaN/Inf", true, false}};
+    bool narrow = print_width() && print_width() < NARROW, specials = !narrow;
+    for (size_t i = 0; i < count; i++)
+        specials = specials || list[i].stats.nans || list[i].stats.infinities;
+    size_t columns = narrow ? sizeof close / sizeof close[0] : sizeof wide / sizeof wide[0];
+    table *t = table_new(narrow ? close : wide, columns - !specials);
     for (size_t i = 0; i < count; i++) {
         const tenmap_stats *s = &list[i].stats;
+        const double numbers[NUMBERS] = {s->min, s->max, s->mean, s->std, s->norm};
         text_add_safe(table_cell(t), list[i].tensor->name, list[i].tensor->name_len);
         table_end_cell(t, STYLE_NONE);
         table_put(t, STYLE_CYAN, "%s", tenmap_dtype_name(list[i].tensor->dtype));
-        put_number(t, s->min);
-        put_number(t, s->max);
-        put_number(t, s->mean);
-        put_number(t, s->std);
-        put_number(t, s->norm);
+        for (size_t k = 0; k < (size_t)NUMBERS - narrow; k++)
+            put_number(t, numbers[k], narrow ? 3 : 4);
         put_share(t, s->zeros, s->count);
-        put_specials(t, s);
+        if (specials)
+            put_specials(t, s);
     }
     table_print(t);
     table_free(t);

@@ -32,8 +32,23 @@ static void draw_row(const histogram *h, unsigned row, uint64_t most) {
     text_free(&line);
 }
 
+/* The range at both ends and what the highest bar stands for between them, if there is room. */
+static void draw_axis(const histogram *h, uint64_t most) {
+    char low[32], high[32], middle[64];
+    int left = snprintf(low, sizeof low, "%.4g", h->low);
+    int right = snprintf(high, sizeof high, "%.4g", h->high);
+    int inside = snprintf(middle, sizeof middle, "highest %" PRIu64 "%s", most,
+                          h->log ? ", logarithmic" : "");
+    int room = (int)h->bins - left - right;
+    if (room < inside + 4)
+        inside = 0;
+    int before = room > inside ? (room - inside) / 2 : 1;
+    int behind = room > inside + before ? room - inside - before : 1;
+    printf("  %s%s%*s%.*s%*s%s%s\n", paint(STYLE_DIM), low, before, "", inside, middle, behind, "",
+           high, paint_end());
+}
+
 void histogram_draw(const histogram *h) {
-    char low[32], high[32];
     uint64_t most = 0;
     for (uint32_t b = 0; b < h->bins; b++)
         most = h->counts[b] > most ? h->counts[b] : most;
@@ -43,10 +58,5 @@ void histogram_draw(const histogram *h) {
     }
     for (unsigned row = ROWS; row-- > 0;)
         draw_row(h, row, most);
-    snprintf(low, sizeof low, "%.4g", h->low);
-    snprintf(high, sizeof high, "%.4g", h->high);
-    int gap = (int)h->bins - (int)strlen(low);
-    printf("  %s%s%*s%s  highest: %" PRIu64 "%s\n", paint(STYLE_DIM), low,
-           gap > (int)strlen(high) ? gap : (int)strlen(high) + 1, high, h->log ? " (log)" : "",
-           most, paint_end());
+    draw_axis(h, most);
 }

@@ -21,6 +21,7 @@ extern const command cmd_merge;
 extern const command cmd_meta;
 extern const command cmd_realign;
 extern const command cmd_rename;
+extern const command cmd_report;
 extern const command cmd_split;
 extern const command cmd_stats;
 
@@ -31,6 +32,7 @@ const command *const commands[] = {
     &cmd_info,
     &cmd_check,
     &cmd_stats,
+    &cmd_report,
     &cmd_get,
     &cmd_diff,
     &cmd_meta,

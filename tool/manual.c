@@ -50,7 +50,7 @@ static void roff(const char *s, size_t len) {
     static const struct {
         char c;
         const char *to;
-    } special[] = {{'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"},
+    } special[] = {{'\\', "\\e"},  {'\t', "\\t"},  {'-', "\\-"},  {'\'', "\\(aq"},
                    {'`', "\\(ga"}, {'^', "\\(ha"}, {'~', "\\(ti"}};
     if (len && (*s == '.' || *s == '\''))
         printf("\\&");

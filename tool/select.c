@@ -28,7 +28,7 @@ static bool class_match(const char *pattern, char c, const char **end) {
 
 /* One step of the pattern against one byte; where it goes on, or NULL. */
 static const char *step_match(const char *p, char c) {
-    const char *end;
+    const char *end = NULL;
     if (*p == '?')
         return p + 1;
     if (*p == '[') {
@@ -79,7 +79,7 @@ bool pattern_selects(const char *pattern, const tenmap_tensor *tensor) {
 }
 
 static bool dtype_selected(const texts *dtypes, const tenmap_tensor *t) {
-    char upper[64];
+    char upper[64] = "";
     const char *name = tenmap_dtype_text(t);
     for (size_t i = 0; i < dtypes->count; i++) {
         size_t n = strlen(dtypes->items[i]);

@@ -10,6 +10,7 @@ typedef struct cell {
     size_t end;       /* in the text of all cells */
     uint32_t columns; /* on the terminal */
     uint32_t style;
+    uint32_t lead; /* bytes at the beginning that are dim, whatever the style */
 } cell;
 
 struct table {
@@ -18,6 +19,7 @@ struct table {
     text cells_text;
     cell *cells;
     size_t count, room;
+    size_t lead; /* of the cell under way */
 };
 
 table *table_new(const column *columns, size_t count) {
@@ -31,6 +33,10 @@ text *table_cell(table *t) {
     return &t->cells_text;
 }
 
+void table_lead(table *t) {
+    t->lead = t->cells_text.len - (t->count ? t->cells[t->count - 1].end : 0);
+}
+
 void table_end_cell(table *t, style which) {
     if (t->count == t->room) {
         t->room = t->room ? t->room * 2 : 64;
@@ -39,7 +45,8 @@ void table_end_cell(table *t, style which) {
     size_t begin = t->count ? t->cells[t->count - 1].end : 0;
     size_t end = t->cells_text.len;
     size_t columns = end > begin ? text_columns(t->cells_text.bytes + begin, end - begin) : 0;
-    t->cells[t->count++] = (cell){end, (uint32_t)columns, which};
+    t->cells[t->count++] = (cell){end, (uint32_t)columns, which, (uint32_t)t->lead};
+    t->lead = 0;
 }
 
 void table_put(table *t, style which, const char *format, ...) {
@@ -98,13 +105,25 @@ static size_t put_text(text *out, const char *bytes, size_t len, size_t columns,
 
 typedef struct cell_text {
     const char *bytes;
-    size_t len, columns;
+    size_t len, columns, lead;
 } cell_text;
+
+static void put_styled(text *out, style which, const char *bytes, size_t len) {
+    text_add(out, paint(which), strlen(paint(which)));
+    text_add(out, bytes, len);
+    text_add(out, paint_end(), strlen(paint_end()));
+}
 
 static void put_cell(text *out, const column *c, cell_text what, size_t width, style which,
                      bool last) {
     if (c->right)
         fill(out, what.columns < width ? width - what.columns : 0);
+    if (what.lead && what.columns <= width) {
+        size_t columns = text_columns(what.bytes, what.lead);
+        put_styled(out, STYLE_DIM, what.bytes, what.lead);
+        what = (cell_text){what.bytes + what.lead, what.len - what.lead, what.columns - columns, 0};
+        width -= columns;
+    }
     if (which != STYLE_NONE)
         text_add(out, paint(which), strlen(paint(which)));
     size_t used = put_text(out, what.bytes, what.len, what.columns, width);
@@ -138,7 +157,7 @@ static void put_titles(text *out, const table *t, const size_t *widths) {
         titled = titled || *t->columns[c].title;
     for (size_t c = 0; titled && c < t->column_count; c++) {
         const char *title = t->columns[c].title;
-        cell_text what = {title, strlen(title), text_columns(title, strlen(title))};
+        cell_text what = {title, strlen(title), text_columns(title, strlen(title)), 0};
         put_cell(out, &t->columns[c], what, widths[c], STYLE_DIM, c + 1 == t->column_count);
     }
     if (titled)
@@ -146,6 +165,8 @@ static void put_titles(text *out, const table *t, const size_t *widths) {
 }
 
 void table_print(table *t) {
+    if (t->column_count == 0)
+        return;
     size_t *widths = need(t->column_count, sizeof *widths);
     text out = {0};
     size_t begin = 0;
@@ -155,7 +176,7 @@ void table_print(table *t) {
         size_t c = i % t->column_count;
         const cell *k = &t->cells[i];
         cell_text what = {k->end > begin ? t->cells_text.bytes + begin : "", k->end - begin,
-                          k->columns};
+                          k->columns, k->lead};
         put_cell(&out, &t->columns[c], what, widths[c], (style)k->style, c + 1 == t->column_count);
         if (c + 1 == t->column_count)
             text_add(&out, "\n", 1);

@@ -1,8 +1,6 @@
 /* The plain C of measuring, and the definition of what the kernels compute. */
 #include "moments.h"
 
-#include <string.h>
-
 /*
  * The value as a double, rounded: no compiler may keep more digits (x87), fuse the operation with
  * the next (FMA) or move it. Vector units do the same one lane at a time.
@@ -39,17 +37,6 @@ double tmi_key_f64(int64_t key) {
     double value;
     memcpy(&value, &bits, sizeof value);
     return value;
-}
-
-double tmi_widen_f32(uint32_t bits) {
-    uint32_t magnitude = bits & 0x7fffffff;
-    float value;
-    if (magnitude - 1 < 0x007fffff) {
-        double exact = (double)magnitude * 0x1p-149;
-        return bits >> 31 ? -exact : exact;
-    }
-    memcpy(&value, &bits, sizeof value);
-    return (double)value;
 }
 
 static void add_value(tmi_lanes *lanes, size_t lane, double x, int64_t key) {

@@ -8,6 +8,8 @@
 
 #include "kernels.h"
 
+#include <string.h>
+
 enum { TMI_LANES = 16, TMI_MEASURE_BLOCK = 4096 };
 
 /* The keys order F32 and F64 codes as the numbers that they stand for, -0 before 0. */
@@ -32,9 +34,16 @@ int64_t tmi_key_of_f32(uint32_t bits);
 double tmi_key_f32(int64_t key);
 double tmi_key_f64(int64_t key);
 
-/*
- * Exact whatever the caller set for denormals: an F32 subnormal is an integer times 2^-149.
- */
-double tmi_widen_f32(uint32_t bits);
+/* Exact whatever the caller set for denormals: an F32 subnormal is an integer times 2^-149. */
+static inline double tmi_widen_f32(uint32_t bits) {
+    uint32_t magnitude = bits & 0x7fffffff;
+    float value;
+    if (TMI_UNLIKELY(magnitude - 1 < 0x007fffff)) {
+        double exact = (double)magnitude * 0x1p-149;
+        return bits >> 31 ? -exact : exact;
+    }
+    memcpy(&value, &bits, sizeof value);
+    return (double)value;
+}
 
 #endif

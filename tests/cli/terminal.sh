@@ -28,3 +28,4 @@ on_terminal meta --color never small.safetensors && seen && widest
 on_terminal info --color never --top 0 small.safetensors && seen
 on_terminal get --color never layers.safetensors model.embed_tokens.weight && seen
 on_terminal get small.safetensors embed.weight -o - && seen
+on_terminal ls --tree small.safetensors "'layer*'" && seen

@@ -10,6 +10,7 @@
 
 #undef free
 #undef rename
+#undef unlink
 
 char *mkdtemp(char *path) {
     char *end = path + strlen(path) - 6;
@@ -46,6 +47,13 @@ int flock(int fd, int how) {
 
 int windows_rename(const char *from, const char *to) {
     return MoveFileExA(from, to, MOVEFILE_REPLACE_EXISTING) ? 0 : -1;
+}
+
+int windows_unlink(const char *path) {
+    wchar_t wide[4096], full[4096] = L"\\\\?\\";
+    MultiByteToWideChar(CP_UTF8, 0, path, -1, wide, 4096);
+    DWORD len = GetFullPathNameW(wide, 4000, full + 4, NULL);
+    return len > 0 && len < 4000 && DeleteFileW(full) ? 0 : -1;
 }
 
 uint64_t windows_inode(const char *path) {

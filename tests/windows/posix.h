@@ -31,6 +31,8 @@ int link(const char *old, const char *path);
 int flock(int fd, int how);                           /* the lock that the library takes on files */
 int windows_rename(const char *from, const char *to); /* over a file that is there, too */
 #define rename windows_rename
+int windows_unlink(const char *path); /* of any length */
+#define unlink windows_unlink
 uint64_t windows_inode(const char *path);                   /* 0 if it is not there */
 unsigned getuid(void);                                      /* nobody special */
 int chown(const char *path, unsigned user, unsigned group); /* always refused */

@@ -11,13 +11,13 @@ _tenmap() {
         prev=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "ls info get meta convert rename extract drop merge split realign hash completion help --help --version" -- "$cur"))
+        COMPREPLY=($(compgen -W "ls info check stats report get diff meta convert rename extract drop merge split realign hash bench completion help --help --version" -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]} in
-    help) first="ls info get meta convert rename extract drop merge split realign hash completion " ;;
+    help) first="ls info check stats report get diff meta convert rename extract drop merge split realign hash bench completion " ;;
     ls)
-        options="-t --tree -D --depth -l --long -s --sort -r --reverse -d --dtype -x --except --min-size --max-size --json --tsv --lenient --partial --max-header --color -q --quiet --help"
+        options="-t --tree -D --depth -f --fold -l --long -s --sort -r --reverse -d --dtype -x --except --min-size --max-size --json --tsv --lenient --partial --max-header --color -q --quiet --help"
         valued=" -D --depth -s --sort -d --dtype -x --except --min-size --max-size --max-header --color "
         names=yes
         case $prev in
@@ -33,12 +33,46 @@ _tenmap() {
         --color) values="auto always never" ;;
         esac
         ;;
+    check)
+        options="-v --values -l --level -j --threads --json --lenient --partial --max-header --color -q --quiet --help"
+        valued=" -l --level -j --threads --max-header --color "
+        case $prev in
+        -l | --level) values="note warning error" ;;
+        --color) values="auto always never" ;;
+        esac
+        ;;
+    stats)
+        options="-H --hist --log --bins --low --high -s --sort -d --dtype -x --except --min-size --max-size -j --threads --json --tsv --lenient --partial --max-header --color -q --quiet --help"
+        valued=" --bins --low --high -s --sort -d --dtype -x --except --min-size --max-size -j --threads --max-header --color "
+        names=yes
+        case $prev in
+        -s | --sort) values="file name std max norm" ;;
+        -d | --dtype) values="bool f4 f6_e2m3 f6_e3m2 u8 i8 f8_e5m2 f8_e4m3 f8_e8m0 f8_e4m3fnuz f8_e5m2fnuz i16 u16 f16 bf16 i32 u32 f32 c64 f64 i64 u64" ;;
+        --color) values="auto always never" ;;
+        esac
+        ;;
+    report)
+        options="-o --output -c --compare --hist --hist-limit --no-stats --title --treemap --color-by --heatmap --metric --threads --lenient --partial --max-header --color -q --quiet --help"
+        valued=" -o --output -c --compare --hist --hist-limit --title --treemap --color-by --heatmap --metric --threads --max-header --color "
+        case $prev in
+        --color-by) values="auto dtype layer change" ;;
+        --metric) values="auto norm max zeros broken change size" ;;
+        --color) values="auto always never" ;;
+        esac
+        ;;
     get)
         options="-o --output --as -a --all -p --precision --raw-values --tsv --json --raw -b --bytes --lenient --partial --max-header --color -q --quiet --help"
         valued=" -o --output --as -p --precision --max-header --color "
         names=yes
         case $prev in
         --as) values="bool f4 f6_e2m3 f6_e3m2 u8 i8 f8_e5m2 f8_e4m3 f8_e8m0 f8_e4m3fnuz f8_e5m2fnuz i16 u16 f16 bf16 i32 u32 f32 c64 f64 i64 u64" ;;
+        --color) values="auto always never" ;;
+        esac
+        ;;
+    diff)
+        options="-a --atol -r --rtol --headers --any-dtype --any-metadata -x --except -j --threads --json --lenient --partial --max-header --color -q --quiet --help"
+        valued=" -a --atol -r --rtol -x --except -j --threads --max-header --color "
+        case $prev in
         --color) values="auto always never" ;;
         esac
         ;;
@@ -108,6 +142,13 @@ _tenmap() {
     hash)
         options="--verify -t --tensors -m --model -j --threads --json --lenient --partial --max-header --color -q --quiet --help"
         valued=" --verify -j --threads --max-header --color "
+        case $prev in
+        --color) values="auto always never" ;;
+        esac
+        ;;
+    bench)
+        options="--size -n --rounds -j --threads --json --lenient --partial --max-header --color -q --quiet --help"
+        valued=" --size -n --rounds -j --threads --max-header --color "
         case $prev in
         --color) values="auto always never" ;;
         esac
