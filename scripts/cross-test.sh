@@ -28,7 +28,8 @@ flags="-std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wvla
 "$gcc" -O2 -Iinclude -shared -fPIC -o "$out/libtenmap.so" src/*.c src/kernels/*.c -lpthread
 
 # What does not depend on the kernel underneath: rules, shards, reads, numbers.
-for test in dtype rules shards folder read names canonical convert kernels exact writer edit save; do
+for test in dtype rules shards folder read names canonical convert kernels exact writer edit save \
+    check measure; do
     "$gcc" $flags -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain -Itests -static \
         -o "$out/test_$test" "tests/test_$test.c" tests/support.c src/*.c src/kernels/*.c -lpthread -lm
     echo "$triple test_$test:"
