@@ -704,8 +704,8 @@ enum {
 };
 
 /*
- * tenmap_finding.code: what kind of finding. Values never change; new ones are appended. Errors, but
- * for those that options.flags allow, which are warnings then:
+ * tenmap_finding.code: what kind of finding. Values never change; new ones are appended. These are
+ * errors, but for those that options.flags allow, which are warnings then:
  */
 enum {
     TENMAP_FOUND_UNREADABLE = 1,      /* a shard that the system does not let us read */
@@ -729,7 +729,7 @@ enum {
     TENMAP_FOUND_INCOMPLETE = 19,   /* a tensor that a truncated file has not, or not all of */
     TENMAP_FOUND_INDEX = 20,        /* not JSON, or no weight_map */
     TENMAP_FOUND_SHARD_NAME = 21,   /* a shard that would lie outside of the index's folder */
-    /* Listed in a shard that lacks it (an error); in another shard than the index says (a warning). */
+    /* Listed in a shard that lacks it (an error); in another shard than listed (a warning). */
     TENMAP_FOUND_NOT_IN_SHARD = 22,
     /* Oddities: warnings, or notes where nothing can come of it. */
     TENMAP_FOUND_NOT_LISTED = 23,    /* in a shard, but not in the index */
@@ -769,8 +769,8 @@ typedef struct tenmap_finding {
  * there is at least one error, and the first is tenmap_open's; if it opens, there is none. (Limits
  * of the process, its descriptors and its address space, are not looked at.) After a broken rule
  * the check goes on with the next tensor and the next shard; only text that is not JSON ends it for
- * that file. Of each code and severity the first 32 come one by one; in the end one finding says how
- * many more there were.
+ * that file. Of each code and severity the first 32 come one by one; in the end one finding says
+ * how many more there were.
  *
  * TENMAP_OK if the check could be carried out, whatever it found. Otherwise, as with a path that
  * does not exist or a folder without one model in it, the error says why; findings may have come
@@ -816,8 +816,8 @@ typedef struct tenmap_stats_options {
     uint32_t reserved;  /* 0 */
     /*
      * The range of every histogram; low == high: each tensor's own, from its min to its max, which
-     * takes a second pass. Bin b counts low + b * w <= x < low + (b + 1) * w, w being (high - low) /
-     * bins, up to a rounding of w; the last one counts x == high too. What is outside, NaN and
+     * takes a second pass. Bin b counts low + b * w <= x < low + (b + 1) * w, w being (high - low)
+     * divided by bins, up to rounding; the last one counts x == high too. What is outside, NaN and
      * infinities are in no bin. A tensor of equal values has all of them in bin 0 of its own range.
      */
     double low, high;
@@ -833,13 +833,14 @@ typedef struct tenmap_stats_options {
 /*
  * Measures n tensors, of one model or of several, on any backend, into out[0..n). Sums are in
  * double, taken about a value of each block of 4096 elements and brought together by their means,
- * so that std does not suffer from a large mean; each of the results is good to about 12 digits. The
- * numbers do not depend on the number of threads, and the paths for different CPUs give the same
- * bits. Counts, min and max are exact whatever the caller set for denormals; the other results are
- * too, but for F64 subnormals. Squares of F64 beyond 1e150 overflow: std and norm are infinite then.
+ * so that std does not suffer from a large mean; each result is good to about 12 digits. The numbers
+ * do not depend on the number of threads, and the paths for different CPUs give the same bits.
+ * Counts, min and max are exact whatever the caller set for denormals, and the other results do not
+ * depend on it but for F64 subnormals. Squares of F64 beyond 1e150 overflow: std and norm are
+ * infinite then.
  *
- * TENMAP_OPAQUE is TENMAP_ERR_UNSUPPORTED, before anything is read. error.index is the number of the
- * tensor. After an error or a cancel (TENMAP_ERR_CANCELLED) what is in out and in the histogram is
+ * TENMAP_OPAQUE is TENMAP_ERR_UNSUPPORTED, before anything is read. error.index is the tensor's
+ * number. After an error or a cancel (TENMAP_ERR_CANCELLED) what is in out and in the histogram is
  * not defined. What the page cache lacks of a mapped tensor is brought in as with
  * TENMAP_ADVISE_POPULATE, a few MiB at a time.
  */

@@ -78,8 +78,8 @@ static void must_find(uint32_t severity, uint32_t code, const char *tensor, cons
     if (n && strstr(n->message, fragment))
         return;
     for (size_t i = 0; i < all.count; i++)
-        print_error("%u %s %s: %s\n", all.items[i].severity, tenmap_found_name(all.items[i].code),
-                    all.items[i].tensor, all.items[i].message);
+        print_message("%u %s %s: %s\n", all.items[i].severity, tenmap_found_name(all.items[i].code),
+                      all.items[i].tensor, all.items[i].message);
     fail_msg("no %s about %s with \"%s\"", tenmap_found_name(code), tensor ? tensor : "none",
              fragment);
 }
