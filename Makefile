@@ -7,39 +7,48 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 RELEASE = $(BUILD)/release
 PREFIX ?= /usr/local
 
-.PHONY: all deps run test bench install format clean
+.PHONY: all deps run test check long bench install format clean
 
 all:
-	cmake -S . -B $(RELEASE) -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_INSTALL_PREFIX=$(PREFIX) \
-	      -DTENMAP_TESTS=OFF -DTENMAP_BENCH=OFF
-	cmake --build $(RELEASE) -j $(JOBS)
+	cmake -S . -B "$(RELEASE)" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	      -DCMAKE_INSTALL_PREFIX="$(PREFIX)" -DTENMAP_TESTS=OFF -DTENMAP_BENCH=OFF
+	cmake --build "$(RELEASE)" -j $(JOBS)
 
 # Installs what building and testing need, where apt and root are there; else says what to install.
 deps:
 	@sh scripts/deps.sh
 
-# Builds, makes a small demo model in the build folder, opens it and shows what is in it.
+# Builds, makes a small demo model in the build folder, opens it, and ends in a tour of the tool.
 run: deps all
-	$(RELEASE)/examples/demo $(RELEASE)/demo.safetensors
-	$(RELEASE)/examples/show $(RELEASE)/demo.safetensors
+	"$(RELEASE)/examples/demo" "$(RELEASE)/demo.safetensors"
+	"$(RELEASE)/examples/show" "$(RELEASE)/demo.safetensors"
+	@sh scripts/tour.sh "$(RELEASE)/tool/tenmap" "$(RELEASE)/demo.safetensors"
 
 # Some tests watch the page cache, which other programs on the machine disturb: those get a second try,
 # and ctest says so.
 test: deps
-	cmake -S . -B $(BUILD)/test -DCMAKE_BUILD_TYPE=RelWithDebInfo
-	cmake --build $(BUILD)/test -j $(JOBS)
-	cd $(BUILD)/test && ctest --output-on-failure --repeat until-pass:2 -j $(JOBS)
+	cmake -S . -B "$(BUILD)/test" -DCMAKE_BUILD_TYPE=RelWithDebInfo $(CMAKE_OPTIONS)
+	cmake --build "$(BUILD)/test" -j $(JOBS)
+	cd "$(BUILD)/test" && ctest --output-on-failure --repeat until-pass:2 -j $(JOBS)
+
+# What every change must pass: half an hour on two processors. docs/testing.md has the list.
+check:
+	bash .ci/run
+
+# What takes hours: every F32, a million differential cases, fuzzing, more kills, larger files.
+long: deps
+	bash scripts/long.sh
 
 # One table per benchmark; see docs/performance.md for what they say.
 bench: deps
 	@for bench in bench/*.sh; do sh $$bench || exit 1; done
 
 install: all
-	cmake --install $(RELEASE)
+	cmake --install "$(RELEASE)"
 
 format:
 	clang-format-14 -i include/*.h src/*.[ch] src/kernels/*.[ch] tests/*.[ch] fuzz/*.[ch] \
 	                   bench/*.[ch] examples/*.c tool/*.[ch] tests/cli/*.c
 
 clean:
-	rm -rf $(BUILD)
+	rm -rf "$(BUILD)"

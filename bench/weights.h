@@ -20,7 +20,7 @@ bool weights_write(const char *path, size_t tensors, const char *dtype);
 bool weights_warm(const char *path);
 /*
  * Takes the file out of the page cache and asks how many of its bytes are still there. False if the
- * system keeps it.
+ * system keeps it. Free memory has been in use a moment ago when it returns.
  */
 bool weights_cool(const char *path);
 

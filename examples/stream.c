@@ -59,13 +59,13 @@ static int same_layer(const tenmap_tensor *a, const tenmap_tensor *b) {
 
 static int make_plan(const tenmap_model *model, plan *p) {
     p->tensor_count = tenmap_count(model);
-    p->tensors = calloc(p->tensor_count + 1, sizeof *p->tensors);
+    p->tensors = calloc(p->tensor_count + 1, sizeof(const tenmap_tensor *));
     p->layers = calloc(p->tensor_count + 1, sizeof *p->layers);
     if (!p->tensors || !p->layers)
         return 0;
     for (size_t i = 0; i < p->tensor_count; i++)
         p->tensors[i] = tenmap_at(model, i);
-    qsort(p->tensors, p->tensor_count, sizeof *p->tensors, in_use_order);
+    qsort(p->tensors, p->tensor_count, sizeof(const tenmap_tensor *), in_use_order);
     for (size_t i = 0; i < p->tensor_count; i++) {
         if (i == 0 || !same_layer(p->tensors[i - 1], p->tensors[i]))
             p->layers[p->layer_count++].first = i;

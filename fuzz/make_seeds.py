@@ -253,6 +253,11 @@ def convert_seeds():
             write("convert", source + "_to_" + target,
                   bytes([ids[target], ids[source], ids[source] % 6, i * 9, i * 5, i, i * 15]) +
                   elements)
+    for source, flags in (("F32", 1), ("F16", 5), ("F8_E5M2", 1)):  # infinities, saturated
+        write("convert", source + "_to_F64_saturated",
+              bytes([ids["F64"], ids[source], flags, 0, 0, 0, 31]) + sources.get(source, bytes(range(256))))
+    write("convert", "F4_from_the_middle_of_a_byte", bytes([ids["F32"], ids["F4"], 0, 0, 0, 1, 31]) +
+          bytes(i * 37 & 255 for i in range(64)))
 
 
 def writer_seeds():
@@ -285,7 +290,7 @@ def writer_seeds():
             "reserved_name": calls(add("__metadata__", "U8", [1])),
             "half_a_byte": calls(add("a", "F4", [3])), "overflow": calls(add("a", "U8", [250, 250])),
             "every_dtype": calls(*every), "writes": calls(*two, put(0, 0, 8), put(0, 8, 8), put(1, 1, 1)),
-            "write_twice": calls(*two, put(0, 0, 8), put(0, 4, 8)),
+            "write_twice": calls(*two, put(0, 0, 8), put(0, 7, 8)),
             "write_outside": calls(*two, put(0, 9, 8), put(5, 0, 1)),
             "add_after_write": calls(*two, put(0, 0, 1), add("c", "U8", [1]), pair("k", "v")),
             "copies": calls(add("x", "BF16", [4]), add("y", "F4", [4]), add("z", "F32", [2]),

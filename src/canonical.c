@@ -92,8 +92,8 @@ static bool want_entry(reader *r) {
 
 /* Takes bytes that must be there as they are. For literals: the compiler makes it a few words. */
 #define TAKE(r, literal)                                                                           \
-    (memcmp((r)->at, literal, sizeof literal - 1) == 0 ? ((r)->at += sizeof literal - 1, true)     \
-                                                       : false)
+    (memcmp((r)->at, (literal), sizeof(literal) - 1) == 0 ? ((r)->at += sizeof(literal) - 1, true) \
+                                                          : false)
 
 #if defined(__SSE2__)
 static TMI_INLINE __m128i load_sixteen(const char *at) {
@@ -451,7 +451,7 @@ tenmap_status tmi_canonical_parse(tmi_header *header, const tmi_place *place, co
                 .data_size = place->size - 8 - length};
     *header = (tmi_header){.count = 0};
     char *room =
-        malloc((length < WINDOW ? length : WINDOW) + ENTRY_AT_MOST + 2 * PAGE + WINDOW_PAD);
+        malloc((length < WINDOW ? length : WINDOW) + ENTRY_AT_MOST + (size_t)2 * PAGE + WINDOW_PAD);
     if (room) {
         r.pages = room + ENTRY_AT_MOST;
         r.pages += (PAGE - (uintptr_t)r.pages % PAGE) % PAGE;

@@ -10,7 +10,7 @@
 #include <cpuid.h>
 #endif
 
-enum { MIB = 1 << 20 };
+static const uint64_t MIB = 1 << 20;
 
 #if TMI_AVX2
 

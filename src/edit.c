@@ -135,7 +135,7 @@ static tenmap_status apply_edits(editing_file *e, const tenmap_edit *edits, size
 static tenmap_status edit_text(editing_file *e) {
     size_t n = (size_t)e->length;
     tmi_block copy;
-    tmi_text key;
+    tmi_text key = {NULL, 0};
     if (!tmi_block_take(&copy, n + TMI_JSON_PAD))
         return tmi_fail_memory(e->error, n, "the header");
     memcpy(copy.bytes, e->old.bytes, n);

@@ -167,10 +167,12 @@ tmi_quoted tmi_count(uint64_t n, const char *noun) {
 
 void tmi_list_add(tmi_list *list, const char *name, size_t len) {
     enum { SHOWN_AT_MOST = 5, ROOM_FOR_THE_REST = 32 };
+    list->count++;
+    if (list->shown == SHOWN_AT_MOST)
+        return;
     tmi_quoted quoted = tmi_quote(name, len);
     size_t left = sizeof list->text - list->used;
-    list->count++;
-    if (list->shown == SHOWN_AT_MOST || strlen(quoted.text) + ROOM_FOR_THE_REST > left)
+    if (strlen(quoted.text) + ROOM_FOR_THE_REST > left)
         return;
     list->used += (size_t)snprintf(list->text + list->used, left, "%s%s", list->shown ? ", " : "",
                                    quoted.text);
@@ -255,12 +257,15 @@ static const struct {
     {EAGAIN, TENMAP_ERR_IO, "the resource is not available now"},
     {EINVAL, TENMAP_ERR_IO, "the system does not take this request"},
     {EFAULT, TENMAP_ERR_IO, "the memory for it cannot be used"},
-    {ENODEV, TENMAP_ERR_IO, "this file system cannot map files (open with TENMAP_BACKEND_READ)"},
+    {ENODEV, TENMAP_ERR_IO, "this file system cannot map files"},
 #ifdef EOVERFLOW
     {EOVERFLOW, TENMAP_ERR_LIMIT, "the file is too large for this system"},
 #endif
 #ifdef ESTALE
     {ESTALE, TENMAP_ERR_IO, "the network file system lost the file"},
+#endif
+#ifdef EILSEQ
+    {EILSEQ, TENMAP_ERR_IO, "the path is not valid UTF-8"},
 #endif
 #ifdef ENXIO
     {ENXIO, TENMAP_ERR_IO, "no such device"},

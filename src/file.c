@@ -1,4 +1,7 @@
-/* The operating system: files, mappings, folders, pages, random bytes. */
+/*
+ * The operating system: files, mappings, folders, pages, random bytes. This is POSIX, with what
+ * Linux and macOS have beyond it; file_win32.c is the same for Windows.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -6,6 +9,8 @@
 #define _FILE_OFFSET_BITS 64
 #endif
 #include "internal.h"
+
+#ifndef _WIN32
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,9 +22,10 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __APPLE__
+#include <sys/random.h> /* getentropy */
+#endif
 
-/* One pread moves at most this much: Linux stops a little under 2 GiB, macOS refuses more. */
-enum { READ_AT_MOST = 1 << 30 };
 enum { HUGE_PAGE = 2 << 20 };
 
 #if defined(__linux__) && !defined(MADV_POPULATE_READ)
@@ -82,10 +88,6 @@ int tmi_file_dup(tmi_file *file, int fd) {
     return failed;
 }
 
-void tmi_file_memory(tmi_file *file, const void *bytes, size_t size) {
-    *file = (tmi_file){.fd = -1, .kind = TMI_FILE_REGULAR, .memory = bytes, .size = size};
-}
-
 void tmi_file_close(tmi_file *file) {
     if (file->map)
         munmap(file->map, file->map_size);
@@ -94,30 +96,13 @@ void tmi_file_close(tmi_file *file) {
     *file = (tmi_file){.fd = -1};
 }
 
-int tmi_file_read(const tmi_file *file, uint64_t offset, void *dst, size_t size, size_t *got) {
-    *got = 0;
-    if (file->memory) {
-        if (offset < file->size) {
-            uint64_t left = file->size - offset;
-            *got = left < size ? (size_t)left : size;
-            memcpy(dst, file->memory + offset, *got);
-        }
-        return 0;
-    }
-    while (*got < size) {
-        size_t part = size - *got < READ_AT_MOST ? size - *got : READ_AT_MOST;
-        if (offset > (uint64_t)INT64_MAX - *got)
-            return EOVERFLOW;
-        ssize_t n = pread(file->fd, (char *)dst + *got, part, (off_t)(offset + *got));
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno;
-        if (n == 0)
-            return 0;
-        *got += (size_t)n;
-    }
-    return 0;
+int tmi_fd_read(int fd, uint64_t offset, void *dst, size_t size, size_t *got) {
+    ssize_t n;
+    do
+        n = pread(fd, dst, size, (off_t)offset);
+    while (n < 0 && errno == EINTR);
+    *got = n < 0 ? 0 : (size_t)n;
+    return n < 0 ? errno : 0;
 }
 
 int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned char **base) {
@@ -186,85 +171,42 @@ void tmi_direct_close(int fd) {
         close(fd);
 }
 
-int tmi_file_read_direct(int fd, uint64_t offset, void *dst, size_t size, size_t *got) {
-    ssize_t n;
-    *got = 0;
-    if (offset > (uint64_t)INT64_MAX - size)
-        return EOVERFLOW;
-    do
-        n = pread(fd, dst, size, (off_t)offset);
-    while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return errno;
-    *got = (size_t)n;
-    return 0;
-}
-
 size_t tmi_page_size(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-static char *map_address(const tmi_file *file, uint64_t offset) {
-    return (char *)file->map + (offset - file->map_offset);
-}
-
-/*
- * What MADV_POPULATE_READ does, on systems without it. Reading first finds out whether the bytes
- * are there, since touching a page that is gone would raise a signal.
- */
-static int populate_by_touching(const tmi_file *file, uint64_t begin, uint64_t end) {
-    unsigned char scratch[16 << 10];
-    uint64_t last = file->map_offset + file->map_size;
-    if (end > last)
-        end = last;
-    for (uint64_t at = begin; at < end;) {
-        size_t got, want = end - at < sizeof scratch ? (size_t)(end - at) : sizeof scratch;
-        int failed = tmi_file_read(file, at, scratch, want, &got);
-        if (failed || got < want)
-            return EFAULT;
-        at += want;
-    }
-    const volatile char *byte = map_address(file, begin);
-    for (uint64_t at = 0; at < end - begin; at += tmi_page_size())
-        (void)byte[at];
-    return 0;
 }
 
 int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end) {
 #ifdef MADV_POPULATE_READ
     int failed;
     do
-        failed = madvise(map_address(file, begin), (size_t)(end - begin), MADV_POPULATE_READ);
+        failed = madvise(tmi_map_address(file, begin), (size_t)(end - begin), MADV_POPULATE_READ);
     while (failed && errno == EINTR);
     if (!failed || errno != EINVAL)
         return failed ? errno : 0;
 #endif
-    return populate_by_touching(file, begin, end);
+    return tmi_map_touch(file, begin, end);
 }
 
 int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end) {
-    return madvise(map_address(file, begin), (size_t)(end - begin), MADV_DONTNEED) ? errno : 0;
+    return madvise(tmi_map_address(file, begin), (size_t)(end - begin), MADV_DONTNEED) ? errno : 0;
 }
 
 int tmi_map_lock(const tmi_file *file, uint64_t begin, uint64_t end) {
-    return mlock(map_address(file, begin), (size_t)(end - begin)) ? errno : 0;
+    return mlock(tmi_map_address(file, begin), (size_t)(end - begin)) ? errno : 0;
 }
 
 int tmi_map_unlock(const tmi_file *file, uint64_t begin, uint64_t end) {
-    return munlock(map_address(file, begin), (size_t)(end - begin)) ? errno : 0;
+    return munlock(tmi_map_address(file, begin), (size_t)(end - begin)) ? errno : 0;
 }
 
-uint64_t tmi_lock_limit(void) {
+uint64_t tmi_lock_limit(const char **remedy) {
     struct rlimit limit;
+    *remedy =
+        "(RLIMIT_MEMLOCK); raise it with ulimit -l KIB, memlock in "
+        "/etc/security/limits.conf, LimitMEMLOCK= of the systemd unit, or give it CAP_IPC_LOCK";
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return UINT64_MAX;
     return limit.rlim_cur;
-}
-
-/* How much of the page at `at`, `page` bytes long, is inside [begin, end). */
-static uint64_t page_overlap(uint64_t at, uint64_t page, uint64_t begin, uint64_t end) {
-    uint64_t from = at > begin ? at : begin, to = at + page < end ? at + page : end;
-    return to > from ? to - from : 0;
 }
 
 /* The kernel's table of this process's pages has 8 bytes for each; bit 63 says mapped. */
@@ -284,7 +226,7 @@ int tmi_memory_mapped(const void *memory, size_t size, uint64_t *bytes) {
             failed = n < 0 ? errno : ENOTSUP;
         for (size_t i = 0; !failed && i < (size_t)n / sizeof *entries; i++, at += page)
             if (entries[i] >> 63)
-                *bytes += page_overlap(at, page, begin, end);
+                *bytes += tmi_page_overlap(at, page, begin, end);
     }
     close(fd);
     return failed;
@@ -298,10 +240,10 @@ int tmi_memory_mapped(const void *memory, size_t size, uint64_t *bytes) {
 /* Counts the pages of a mapping of the file that are in memory, whoever uses them. */
 static int count_cached(void *map, uint64_t map_offset, uint64_t begin, uint64_t end,
                         uint64_t *bytes) {
-#ifdef __APPLE__
-    char there[4096];
-#else
+#ifdef __linux__
     unsigned char there[4096];
+#else
+    char there[4096]; /* as the BSDs and macOS declare it */
 #endif
     uint64_t page = tmi_page_size();
     for (uint64_t at = begin - begin % page; at < end;) {
@@ -311,7 +253,7 @@ static int count_cached(void *map, uint64_t map_offset, uint64_t begin, uint64_t
             return errno;
         for (size_t i = 0; i < pages; i++, at += page)
             if (there[i] & 1)
-                *bytes += page_overlap(at, page, begin, end);
+                *bytes += tmi_page_overlap(at, page, begin, end);
     }
     return 0;
 }
@@ -357,13 +299,6 @@ int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name)
 bool tmi_is_folder(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-size_t tmi_folder_part(const char *path) {
-    size_t len = strlen(path);
-    while (len > 0 && path[len - 1] != '/')
-        len--;
-    return len;
 }
 
 /* Aligned to a huge page, since the kernel uses one only for a whole aligned range. */
@@ -451,3 +386,5 @@ int tmi_thread_start(pthread_t *thread, void *(*run)(void *ctx), void *ctx) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed;
 }
+
+#endif

@@ -1,6 +1,6 @@
 /*
  * The operating system, for writing: files that replace others whole or not at all, room on the
- * disk, copies inside the kernel. With file.c, the only file with #ifdef for a system.
+ * disk, copies inside the kernel. POSIX, as file.c is; file_write_win32.c is the same for Windows.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -9,6 +9,8 @@
 #define _FILE_OFFSET_BITS 64
 #endif
 #include "write.h"
+
+#ifndef _WIN32
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +22,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #ifdef __linux__
-#include <linux/fs.h>
 #include <sys/ioctl.h>
 #endif
 
@@ -30,37 +31,6 @@
 
 /* One pwrite moves at most this much: Linux stops a little under 2 GiB, macOS refuses more. */
 enum { WRITE_AT_MOST = 1 << 30 };
-/* File names are at most 255 bytes on the systems we know; suffixes of ours take up to 40. */
-enum { LONGEST_STEM = 200 };
-
-static const char temp_mark[] = ".tenmap-";
-static const char temp_end[] = ".tmp";
-enum { TEMP_DIGITS = 16 };
-
-/* Names. */
-
-void tmi_sibling_name(char *out, size_t size, const char *path, const char *suffix) {
-    const char *name = path + tmi_folder_part(path);
-    size_t len = strlen(name);
-    if (len <= LONGEST_STEM) {
-        snprintf(out, size, ".%s%s", name, suffix);
-        return;
-    }
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a: the same on every host */
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
-    size_t kept = LONGEST_STEM - 20;
-    while (kept > 0 && ((unsigned char)name[kept] & 0xc0) == 0x80)
-        kept--;
-    snprintf(out, size, ".%.*s-%016llx%s", (int)kept, name, (ull)hash, suffix);
-}
-
-char *tmi_sibling_path(const char *path, const char *suffix) {
-    char name[TMI_NAME_ROOM];
-    tmi_sibling_name(name, sizeof name, path, suffix);
-    return tmi_join_path(path, tmi_folder_part(path), name, strlen(name));
-}
-
 char *tmi_resolve(const char *path) {
     char real[PATH_MAX];
     const char *shown = realpath(path, real) ? real : path;
@@ -69,8 +39,7 @@ char *tmi_resolve(const char *path) {
 
 /* Opens the folder that a path is in; -1 and errno. */
 static int open_parent(const char *path) {
-    size_t len = tmi_folder_part(path);
-    char *folder = len ? tmi_copy_text(path, len) : tmi_copy_text(".", 1);
+    char *folder = tmi_folder_of(path);
     if (!folder) {
         errno = ENOMEM;
         return -1;
@@ -95,58 +64,14 @@ static bool still_named(int folder, const char *name, int fd) {
            fstat(fd, &open_now) == 0 && same_file(&named_now, &open_now);
 }
 
-typedef struct stale_search {
-    int folder;
-    char start[TMI_NAME_ROOM]; /* how temporary files of this path begin */
-} stale_search;
-
-static bool is_temporary(const char *name, const char *start) {
-    size_t len = strlen(start);
-    if (strncmp(name, start, len) != 0)
-        return false;
-    name += len;
-    if (strspn(name, "0123456789abcdef") != TEMP_DIGITS)
-        return false;
-    return strcmp(name + TEMP_DIGITS, temp_end) == 0;
-}
-
 /* A writer holds the lock of its file for as long as it lives; a free one has none. */
-static void remove_if_stale(int folder, const char *name) {
-    int fd = openat(folder, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
+    int fd = openat(folder->fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && still_named(folder, name, fd))
-        (void)unlinkat(folder, name, 0);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && still_named(folder->fd, name, fd))
+        (void)unlinkat(folder->fd, name, 0);
     close(fd);
-}
-
-static bool remove_stale(void *ctx, const char *name) {
-    const stale_search *search = ctx;
-    if (is_temporary(name, search->start))
-        remove_if_stale(search->folder, name);
-    return true;
-}
-
-void tmi_sweep(int folder, const char *name, bool (*is_ours)(const char *name)) {
-    char file[TMI_NAME_ROOM];
-    const char *mark = strstr(name, temp_mark);
-    if (name[0] != '.' || !mark || mark - name >= TMI_NAME_ROOM || !is_temporary(mark, temp_mark))
-        return;
-    snprintf(file, sizeof file, "%.*s", (int)(mark - name - 1), name + 1);
-    if (is_ours(file))
-        remove_if_stale(folder, name);
-}
-
-static int remove_all_stale(int folder, const char *path) {
-    stale_search search = {.folder = folder};
-    size_t len = tmi_folder_part(path);
-    char *folder_path = len ? tmi_copy_text(path, len) : tmi_copy_text(".", 1);
-    if (!folder_path)
-        return ENOMEM;
-    tmi_sibling_name(search.start, sizeof search.start, path, temp_mark);
-    (void)tmi_folder_list(folder_path, remove_stale, &search);
-    free(folder_path);
-    return 0;
 }
 
 /*
@@ -155,11 +80,7 @@ static int remove_all_stale(int folder, const char *path) {
  */
 static int create_temporary(tmi_target *target, mode_t mode) {
     for (int tries = 0; tries < 100; tries++) {
-        uint64_t number = 0;
-        char suffix[48];
-        tmi_random(&number, sizeof number);
-        snprintf(suffix, sizeof suffix, "%s%016llx%s", temp_mark, (ull)number, temp_end);
-        tmi_sibling_name(target->temp, sizeof target->temp, target->path, suffix);
+        tmi_temp_name(target->temp, sizeof target->temp, target->path);
         int fd = openat(target->folder, target->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (fd < 0 && (errno == EEXIST || errno == EINTR))
             continue;
@@ -183,6 +104,19 @@ static int take_attributes(int fd, const struct stat *old) {
     return fchmod(fd, old->st_mode & 0777) == 0 ? 0 : errno;
 }
 
+/* Opens the folder and clears it of what dead writers left. */
+static int target_folder(tmi_target *target) {
+    char *path = tmi_folder_of(target->path);
+    if (!path)
+        return ENOMEM;
+    target->folder = open_parent(target->path);
+    int failed = target->folder < 0 ? errno : 0;
+    if (!failed)
+        tmi_remove_all_stale(&(tmi_folder){path, target->folder}, target->path);
+    free(path);
+    return failed;
+}
+
 int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
     struct stat old;
     *target = (tmi_target){.fd = -1, .folder = -1};
@@ -193,10 +127,8 @@ int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
     int failed = replaces && S_ISDIR(old.st_mode) ? EISDIR : 0;
     if (!failed && !target->path[tmi_folder_part(target->path)])
         failed = *target->path ? EISDIR : ENOENT;
-    if (!failed) {
-        target->folder = open_parent(target->path);
-        failed = target->folder < 0 ? errno : remove_all_stale(target->folder, target->path);
-    }
+    if (!failed)
+        failed = target_folder(target);
     replaces = replaces && S_ISREG(old.st_mode);
     if (!failed)
         failed = create_temporary(target, replaces ? old.st_mode & 0777 : 0666);
@@ -253,6 +185,12 @@ int tmi_fd_reserve(int fd, uint64_t size) {
     if (!failed && size)
         return 0;
 #endif
+#ifdef __APPLE__
+    fstore_t room = {.fst_flags = F_ALLOCATEALL, .fst_posmode = F_PEOFPOSMODE};
+    room.fst_length = (off_t)size;
+    if (size && fcntl(fd, F_PREALLOCATE, &room) != 0 && errno == ENOSPC)
+        return ENOSPC;
+#endif
     return ftruncate(fd, (off_t)size) == 0 ? 0 : errno;
 }
 
@@ -272,8 +210,14 @@ int tmi_fd_write(int fd, uint64_t offset, const void *src, size_t size) {
     return 0;
 }
 
+/* On macOS fsync leaves the bytes in the drive's own cache; file systems without F_FULLFSYNC say so.
+ */
 int tmi_fd_sync(int fd) {
     int failed;
+#ifdef __APPLE__
+    if (fcntl(fd, F_FULLFSYNC) == 0)
+        return 0;
+#endif
     do
         failed = fsync(fd) == 0 ? 0 : errno;
     while (failed == EINTR);
@@ -304,11 +248,19 @@ int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t siz
 #endif
 }
 
+#ifdef __linux__
+/* As <linux/fs.h> has it: not every C library comes with the kernel's headers. */
+typedef struct clone_range {
+    int64_t src_fd;
+    uint64_t src_offset, src_length, dest_offset;
+} clone_range;
+#define CLONE_RANGE _IOW(0x94, 13, clone_range)
+#endif
+
 int tmi_fd_clone(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size) {
-#if defined(__linux__) && defined(FICLONERANGE)
-    struct file_clone_range range = {
-        .src_fd = from, .src_offset = from_at, .src_length = size, .dest_offset = to_at};
-    return ioctl(to, FICLONERANGE, &range) == 0 ? 0 : errno;
+#ifdef __linux__
+    clone_range range = {from, from_at, size, to_at};
+    return ioctl(to, CLONE_RANGE, &range) == 0 ? 0 : errno;
 #else
     (void)from, (void)from_at, (void)to, (void)to_at, (void)size;
     return EOPNOTSUPP;
@@ -342,17 +294,17 @@ int tmi_fd_open_write(const char *path, int *fd) {
     return *fd < 0 ? errno : 0;
 }
 
-int tmi_fd_open_folder(const char *path, int *fd) {
-    do
-        *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (*fd < 0 && errno == EINTR);
-    return *fd < 0 ? errno : 0;
-}
-
 int tmi_fd_lock(int fd) {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
         return 0; /* where a file system has no locks, editing goes without */
     return EWOULDBLOCK;
+}
+
+int tmi_folder_lock(const char *path, int *fd) {
+    do
+        *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (*fd < 0 && errno == EINTR);
+    return *fd < 0 ? errno : tmi_fd_lock(*fd);
 }
 
 void tmi_fd_close(int fd) {
@@ -387,3 +339,5 @@ int tmi_remove(const char *path) {
     int failed = tmi_unlink(path);
     return failed ? failed : tmi_sync_folder_of(path);
 }
+
+#endif

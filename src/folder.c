@@ -183,14 +183,14 @@ static int by_member(const void *a, const void *b) {
 }
 
 static bool sort_numbered(candidates *list) {
-    list->numbered = tmi_calloc(list->count, sizeof *list->numbered);
+    list->numbered = tmi_calloc(list->count, sizeof(const candidate *));
     if (!list->numbered)
         return false;
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].kind == CANDIDATE_NUMBERED)
             list->numbered[list->numbered_count++] = &list->items[i];
     if (list->numbered_count)
-        qsort(list->numbered, list->numbered_count, sizeof *list->numbered, by_member);
+        qsort(list->numbered, list->numbered_count, sizeof(const candidate *), by_member);
     return true;
 }
 

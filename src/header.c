@@ -61,8 +61,7 @@ static bool fail_json(parser *p, const char *problem) {
     const char *at = p->json.at;
     uint64_t offset = file_position(p, at);
     tmi_quoted in = {""}, found = {""};
-    if (p->json.problem)
-        problem = p->json.problem;
+    problem = problem ? problem : p->json.problem;
     if (p->in)
         in = tmi_quote(p->in->name, p->in->name_len);
     bool expected = strncmp(problem, "expected", 8) == 0;
@@ -261,7 +260,7 @@ static bool parse_offsets(parser *p, tenmap_tensor *t) {
 }
 
 static bool parse_dtype(parser *p, tenmap_tensor *t) {
-    tmi_text text;
+    tmi_text text = {p->json.at, 0};
     char *start = (tmi_json_peek(&p->json), p->json.at);
     if (!tmi_json_string(&p->json, &text, "expected the dtype as a string"))
         return fail_json(p, NULL);
@@ -302,7 +301,7 @@ static int parse_field_key(parser *p) {
         json->at = at + 14;
         field = FIELD_OFFSETS;
     } else {
-        tmi_text key;
+        tmi_text key = {NULL, 0};
         if (!tmi_json_string(json, &key, "expected a field of the tensor")) {
             fail_json(p, NULL);
             return FIELD_NONE;
@@ -449,7 +448,7 @@ static bool parse_metadata(parser *p, const char *key) {
 }
 
 static bool parse_member(parser *p) {
-    tmi_text key;
+    tmi_text key = {NULL, 0};
     if (!tmi_json_string(&p->json, &key, "expected the name of a tensor in quotes") ||
         !tmi_json_expect(&p->json, ':', "expected ':' after the name of a tensor"))
         return fail_json(p, NULL);

@@ -36,8 +36,7 @@ bool tmi_index_recognise(const unsigned char *start, size_t len) {
 static bool fail_index(index_parser *p, const char *problem) {
     const char *at = p->json.at;
     uint64_t offset = (uint64_t)(at - p->json.text);
-    if (p->json.problem)
-        problem = p->json.problem;
+    problem = problem ? problem : p->json.problem;
     tmi_quoted found = {"the end of the file"};
     if (at < p->json.end) {
         size_t size = tmi_utf8_char((const unsigned char *)at, (size_t)(p->json.end - at));
@@ -63,10 +62,10 @@ static bool tell_index(index_parser *p, uint32_t code, const char *tensor) {
     return true;
 }
 
-/* One part of a path: not empty, not "." or "..". */
+/* One part of a path: not empty, not "." or "..", and not a device or the like of this system. */
 static bool is_plain_part(const char *part, size_t len) {
     return len > 0 && !(len == 1 && part[0] == '.') &&
-           !(len == 2 && part[0] == '.' && part[1] == '.');
+           !(len == 2 && part[0] == '.' && part[1] == '.') && tmi_names_a_file(part, len);
 }
 
 /* A shard's name must not lead out of the index's folder, on any system. */
@@ -139,7 +138,7 @@ static bool parse_weight_map(index_parser *p) {
 /* metadata.total_size, if it is there and a plain integer; everything else is skipped. */
 static bool parse_index_metadata(index_parser *p) {
     tmi_json *json = &p->json;
-    tmi_text key;
+    tmi_text key = {NULL, 0};
     if (tmi_json_peek(json) != '{')
         return tmi_json_skip(json, 1) ? true : fail_index(p, NULL);
     json->at++;
@@ -161,7 +160,7 @@ static bool parse_index_metadata(index_parser *p) {
 }
 
 static bool parse_index_member(index_parser *p) {
-    tmi_text key;
+    tmi_text key = {NULL, 0};
     if (!tmi_json_string(&p->json, &key, "expected a key in quotes") ||
         !tmi_json_expect(&p->json, ':', "expected ':' after a key"))
         return fail_index(p, NULL);

@@ -100,7 +100,10 @@ typedef struct tmi_options_kind {
 tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, void *out,
                                tenmap_error *error);
 
-/* file.c: the operating system. With file_write.c, the only file with #ifdef for one. */
+/*
+ * file.c, or file_win32.c: the operating system. The file*.c alone know which one it is; what does
+ * not depend on it is in file_common.c.
+ */
 
 enum { TMI_FILE_REGULAR, TMI_FILE_FOLDER, TMI_FILE_OTHER };
 
@@ -123,6 +126,8 @@ void tmi_file_memory(tmi_file *file, const void *bytes, size_t size);
 void tmi_file_close(tmi_file *file);
 /* Reads until `size` bytes or the end of the file; *got says how many came. */
 int tmi_file_read(const tmi_file *file, uint64_t offset, void *dst, size_t size, size_t *got);
+/* One read of a descriptor, as much as the system gives; *got is 0 at the end of the file. */
+int tmi_fd_read(int fd, uint64_t offset, void *dst, size_t size, size_t *got);
 /* Maps [offset, offset+size) for reading; *base is the address of the byte at offset. */
 int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned char **base);
 
@@ -148,13 +153,18 @@ int tmi_file_read_direct(int fd, uint64_t offset, void *dst, size_t size, size_t
  * the mapping. These return 0 or an errno.
  */
 size_t tmi_page_size(void);
+void *tmi_map_address(const tmi_file *file, uint64_t offset);
 /* Brings them in; EFAULT if the file has no such bytes any more, or its storage cannot be read. */
 int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end);
+/* The same with nothing but reads. */
+int tmi_map_touch(const tmi_file *file, uint64_t begin, uint64_t end);
 int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end);
 int tmi_map_lock(const tmi_file *file, uint64_t begin, uint64_t end);
 int tmi_map_unlock(const tmi_file *file, uint64_t begin, uint64_t end);
-/* RLIMIT_MEMLOCK; UINT64_MAX if there is none. */
-uint64_t tmi_lock_limit(void);
+/* How much a process may lock; UINT64_MAX if that is not limited. *remedy: how to raise it. */
+uint64_t tmi_lock_limit(const char **remedy);
+/* How much of the page at `at`, `page` bytes long, is inside [begin, end). */
+uint64_t tmi_page_overlap(uint64_t at, uint64_t page, uint64_t begin, uint64_t end);
 /* How many of these bytes of memory are mapped to pages now. ENOTSUP where nothing tells. */
 int tmi_memory_mapped(const void *at, size_t size, uint64_t *bytes);
 /* How many bytes [begin, end) of the file, not page-aligned, the page cache has. */
@@ -164,8 +174,6 @@ int tmi_file_cached(const tmi_file *file, uint64_t begin, uint64_t end, uint64_t
 int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name), void *ctx);
 /* Whether the path is there and is a folder. */
 bool tmi_is_folder(const char *path);
-/* The length of the path's folder part, separator included; 0 if it has none. */
-size_t tmi_folder_part(const char *path);
 
 /* Zeroed pages from the system, on huge pages where it has them; NULL if it refuses. */
 void *tmi_pages_take(size_t size);
@@ -184,6 +192,21 @@ long tmi_process(void);
 /* A thread of the library: it blocks all signals. Returns 0 or an errno; join with pthread_join. */
 int tmi_thread_start(pthread_t *thread, void *(*run)(void *ctx), void *ctx);
 
+/* file_names.c: names of files. */
+
+/* Whether a path can end its folder part with this character. */
+bool tmi_is_separator(char c);
+/* The length of the path's folder part, separator included; 0 if it has none. */
+size_t tmi_folder_part(const char *path);
+/* The folder that the path is in, "." where it names none; NULL without memory. */
+char *tmi_folder_of(const char *path);
+/* `name` in the folder, which is empty (the current one) or a path. */
+char *tmi_join_path(const char *folder, size_t folder_len, const char *name, size_t name_len);
+/* Whether Windows takes a name for a device, a stream, a pattern or another name. */
+bool tmi_windows_reserves(const char *name, size_t len);
+/* Whether this system takes a name without separators for that of a file. */
+bool tmi_names_a_file(const char *name, size_t len);
+
 /* memory.c: allocation with checked sizes. */
 
 /* count * size bytes, zeroed; NULL if the product overflows or memory is out. */
@@ -195,8 +218,6 @@ void *tmi_calloc(size_t count, size_t size);
 void *tmi_grow(void *array, size_t used, size_t *capacity, size_t size);
 /* A copy of the text with a NUL behind it. */
 char *tmi_copy_text(const char *text, size_t len);
-/* `name` in the folder, which is empty (the current one) or a path. */
-char *tmi_join_path(const char *folder, size_t folder_len, const char *name, size_t name_len);
 
 /* A large zeroed allocation: small ones from malloc, large ones straight from the system. */
 typedef struct tmi_block {

@@ -123,7 +123,7 @@ void tmi_layout_length(unsigned char *field, uint64_t n) {
 
 bool tmi_layout_build(tmi_layout *layout, tmi_buffer *head) {
     size_t count = layout->tensor_count;
-    tmi_planned **sorted = tmi_calloc(count, sizeof *sorted);
+    tmi_planned **sorted = tmi_calloc(count, sizeof(tmi_planned *));
     if (!sorted)
         return false;
     for (size_t i = 0; i < count; i++)

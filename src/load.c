@@ -55,10 +55,12 @@ typedef struct load_job {
 /* A request, checked from its tensor to its destination. */
 static tenmap_status check_request(const load_job *job, const tenmap_request *r, tmi_transfer *x,
                                    tenmap_error *error) {
-    if (!r->tensor)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                        "request %llu: the tensor is NULL: no tensor of that name was found?",
-                        (ull)(r - job->requests));
+    if (!r->tensor) {
+        tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                 "request %llu: the tensor is NULL: no tensor of that name was found?",
+                 (ull)(r - job->requests));
+        return TENMAP_ERR_ARGUMENT;
+    }
     if (r->tensor->model != job->model)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, r->tensor, "%s",
                                "it belongs to another model than the one to load from");
@@ -76,7 +78,7 @@ static tenmap_status check_request(const load_job *job, const tenmap_request *r,
 }
 
 static tenmap_status take_items(load_job *job, tenmap_error *error) {
-    tmi_transfer x;
+    tmi_transfer x = {.count = 0};
     for (size_t i = 0; i < job->item_count; i++) {
         load_item *item = &job->items[i];
         tenmap_status status = check_request(job, &job->requests[i], &x, error);
@@ -85,13 +87,14 @@ static tenmap_status take_items(load_job *job, tenmap_error *error) {
                 error->index = i;
             return status;
         }
+        const tenmap_tensor *t = job->requests[i].tensor;
         uint64_t written = tmi_packed_bytes(x.count, x.to_bits);
         item->request = i;
-        item->shard = x.tensor->shard;
+        item->shard = t->shard;
         item->count = x.count;
         item->bytes = tmi_packed_bytes(x.count, x.from_bits);
         item->work = item->bytes > written ? item->bytes : written;
-        item->begin = item->end = x.tensor->file_offset;
+        item->begin = item->end = t->file_offset;
         if (x.count)
             tmi_transfer_extent(&x, 0, x.count, &item->begin, &item->end);
         job->total += item->bytes;

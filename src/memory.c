@@ -36,21 +36,6 @@ char *tmi_copy_text(const char *text, size_t len) {
     return copy;
 }
 
-char *tmi_join_path(const char *folder, size_t folder_len, const char *name, size_t name_len) {
-    if (folder_len > SIZE_MAX / 2 || name_len > SIZE_MAX / 2 - 2)
-        return NULL;
-    bool slash = folder_len > 0 && folder[folder_len - 1] != '/';
-    char *path = malloc(folder_len + slash + name_len + 1);
-    if (!path)
-        return NULL;
-    memcpy(path, folder, folder_len);
-    if (slash)
-        path[folder_len] = '/';
-    memcpy(path + folder_len + slash, name, name_len);
-    path[folder_len + slash + name_len] = '\0';
-    return path;
-}
-
 static bool take_bytes(tmi_block *block, size_t size, bool zeroed) {
     *block = (tmi_block){NULL, 0};
     if (size < BLOCK_MAP_FROM) {

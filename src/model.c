@@ -134,6 +134,25 @@ static tenmap_status fail_missing(const shard_jobs *all, tenmap_error *error) {
     return TENMAP_ERR_NOT_FOUND;
 }
 
+/* A shard keeps its descriptor while the model is open, so the process must be allowed as many. */
+static tenmap_status fail_descriptors(const shard_jobs *all, size_t first, tenmap_error *error) {
+    size_t opened = 0, refused = 0;
+    for (size_t i = 0; i < all->count; i++) {
+        opened += all->jobs[i].shard.file.fd >= 0;
+        refused += all->jobs[i].error.os_error == EMFILE;
+    }
+    tmi_fail(error, TENMAP_ERR_LIMIT,
+             "%s: the model keeps one file open for each of its %llu shards, but this process may "
+             "open no more after %llu of them: raise its limit of open files (ulimit -n, "
+             "RLIMIT_NOFILE) by at least %llu",
+             tmi_quote_path(all->asked_by).text, (ull)all->count, (ull)opened, (ull)refused);
+    if (error) {
+        error->os_error = EMFILE;
+        error->shard = (uint32_t)first;
+    }
+    return TENMAP_ERR_LIMIT;
+}
+
 /* Missing shards first, all of them at once; then the first shard that did not open. */
 static tenmap_status judge_shards(const shard_jobs *all, tenmap_error *error) {
     for (size_t i = 0; i < all->count; i++)
@@ -141,6 +160,8 @@ static tenmap_status judge_shards(const shard_jobs *all, tenmap_error *error) {
             return fail_missing(all, error);
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].status != TENMAP_OK && !is_missing(&all->jobs[i])) {
+            if (all->jobs[i].error.os_error == EMFILE)
+                return fail_descriptors(all, i, error);
             if (error)
                 *error = all->jobs[i].error;
             return all->jobs[i].status;
@@ -390,7 +411,7 @@ static tenmap_status open_bare(tenmap_model *model, const char *shown,
     return open_single(model, options, start, len, error);
 }
 
-/* What the three ways of opening share: arguments in, a model or nothing out. */
+/* What the three ways of opening share: arguments in, a model or nothing (NULL) out. */
 static tenmap_status begin_open(const tenmap_options *given, tenmap_options *options,
                                 tenmap_model **model, tenmap_model **out, tenmap_error *error) {
     if (!out)
@@ -420,9 +441,9 @@ static tenmap_status end_open(tenmap_model *model, tenmap_status status, tenmap_
 tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_model **out,
                           tenmap_error *error) {
     tenmap_options options;
-    tenmap_model *model;
+    tenmap_model *model = NULL;
     tenmap_status status = begin_open(given, &options, &model, out, error);
-    if (status != TENMAP_OK)
+    if (!model)
         return status;
     if (!path)
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
@@ -434,9 +455,9 @@ tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_
 tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, tmi_report *report,
                                  tenmap_error *error) {
     tenmap_options options;
-    tenmap_model *model, *unused;
+    tenmap_model *model = NULL, *unused;
     tenmap_status status = begin_open(given, &options, &model, &unused, error);
-    if (status != TENMAP_OK)
+    if (!model)
         return status;
     options.backend = TENMAP_BACKEND_READ;
     report->flags = options.flags;
@@ -450,9 +471,9 @@ tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, 
 tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model **out,
                              tenmap_error *error) {
     tenmap_options options;
-    tenmap_model *model;
+    tenmap_model *model = NULL;
     tenmap_status status = begin_open(given, &options, &model, out, error);
-    if (status != TENMAP_OK)
+    if (!model)
         return status;
     int failed = fd < 0 ? EBADF : tmi_file_dup(&model->shards[0].file, fd);
     if (fd < 0)
@@ -467,9 +488,9 @@ tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model *
 tenmap_status tenmap_open_memory(const void *bytes, size_t size, const tenmap_options *given,
                                  tenmap_model **out, tenmap_error *error) {
     tenmap_options options;
-    tenmap_model *model;
+    tenmap_model *model = NULL;
     tenmap_status status = begin_open(given, &options, &model, out, error);
-    if (status != TENMAP_OK)
+    if (!model)
         return status;
     if (!bytes) {
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the address of the bytes is NULL");

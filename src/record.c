@@ -17,7 +17,7 @@
 #include <string.h>
 
 static const char record_suffix[] = ".tenmap-undo";
-static const char record_magic[] = "TENMAPU1";
+static const char record_magic[8] = {'T', 'E', 'N', 'M', 'A', 'P', 'U', '1'};
 enum { RECORD_HEAD = 40, RECORD_TAIL = 8 };
 
 static uint64_t checksum(const unsigned char *bytes, size_t len) {

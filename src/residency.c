@@ -129,17 +129,17 @@ static tenmap_status fail_gone(const tenmap_model *model, const tmi_span *span, 
 
 static tenmap_status fail_lock(const tenmap_model *model, const tmi_span *span, int os_error,
                                tenmap_error *error) {
-    uint64_t now = 0, limit = tmi_lock_limit();
+    const char *remedy;
+    uint64_t now = 0, limit = tmi_lock_limit(&remedy);
     if (tmi_file_changed(&span->shard->file, &now) && now < span->end)
         return fail_gone(model, span, now, error);
     if (limit == UINT64_MAX)
         return tmi_fail_os(error, os_error, "%s: cannot lock %llu bytes in memory",
                            subject_at(model, span, 0).text, (ull)(span->end - span->begin));
     tmi_fail_at(error, TENMAP_ERR_LIMIT, (uint32_t)(span->shard - model->shards), span->begin,
-                "%s: cannot lock %llu bytes: this process may lock %llu in all (RLIMIT_MEMLOCK); "
-                "raise it with ulimit -l KIB, memlock in /etc/security/limits.conf, "
-                "LimitMEMLOCK= of the systemd unit, or give it CAP_IPC_LOCK",
-                subject_at(model, span, 0).text, (ull)(span->end - span->begin), (ull)limit);
+                "%s: cannot lock %llu bytes: this process may lock %llu in all %s",
+                subject_at(model, span, 0).text, (ull)(span->end - span->begin), (ull)limit,
+                remedy);
     if (error)
         error->os_error = os_error;
     return TENMAP_ERR_LIMIT;

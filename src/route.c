@@ -36,12 +36,16 @@ typedef struct route_plan {
 
 static tmi_kernel *find_pair(tenmap_dtype to, tenmap_dtype from) {
     tmi_kernel *kernel = tmi_cpu_kernels()->pair[to][from];
-    return kernel ? kernel : tmi_kernels_scalar.pair[to][from];
+    if (!kernel)
+        kernel = tmi_kernels_scalar.pair[to][from];
+    return kernel;
 }
 
 static tmi_kernel *find_odd(tenmap_dtype from) {
     tmi_kernel *kernel = tmi_cpu_kernels()->odd[from];
-    return kernel ? kernel : tmi_kernels_scalar.odd[from];
+    if (!kernel)
+        kernel = tmi_kernels_scalar.odd[from];
+    return kernel;
 }
 
 static void swap_elements(unsigned char *dst, const unsigned char *src, size_t count,

@@ -93,7 +93,7 @@ static bool is_saved_name(const char *name) {
 
 static bool note_entry(void *ctx, const char *name) {
     saving *s = ctx;
-    tmi_sweep(s->lock, name, is_saved_name);
+    tmi_sweep(&(tmi_folder){s->folder, s->lock}, name, is_saved_name);
     if (strcmp(name, single_name) == 0)
         s->single_there = s->over_old = true;
     else if (strcmp(name, index_name) == 0)
@@ -102,6 +102,14 @@ static bool note_entry(void *ctx, const char *name) {
         return true;
     s->over_old = true;
     return note_old(s, name, strlen(name));
+}
+
+/* An index may be anyone's: what it names is removed only where it is called a model's file. */
+static bool is_old_shard(const tmi_listed_file *file) {
+    static const char ending[] = ".safetensors";
+    const size_t len = sizeof ending - 1;
+    return file->name_len > len && memcmp(file->name + file->name_len - len, ending, len) == 0 &&
+           !is_saved_name(file->name);
 }
 
 /* Files that the old index names. One that cannot be read names none. */
@@ -121,7 +129,7 @@ static tenmap_status note_old_index(saving *s) {
     if (there && tmi_shard_read_text(&shard, 0, length, &text, NULL) == TENMAP_OK &&
         tmi_index_parse(&index, &place, text, length, NULL) == TENMAP_OK) {
         for (size_t i = 0; i < index.file_count; i++)
-            if (!is_shard_name(index.files[i].name) && strcmp(index.files[i].name, single_name))
+            if (is_old_shard(&index.files[i]))
                 (void)note_old(s, index.files[i].name, index.files[i].name_len);
         tmi_index_free(&index);
     }
@@ -130,9 +138,7 @@ static tenmap_status note_old_index(saving *s) {
 }
 
 static tenmap_status look_around(saving *s) {
-    int failed = tmi_fd_open_folder(s->folder, &s->lock);
-    if (!failed)
-        failed = tmi_fd_lock(s->lock);
+    int failed = tmi_folder_lock(s->folder, &s->lock);
     if (failed == EWOULDBLOCK)
         return FAIL_SAVE(s, TENMAP_ERR_IO, "%s", "another program is saving into it right now");
     if (!failed)
@@ -419,7 +425,7 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
                                           sizeof(tenmap_save_options),
                                           offsetof(tenmap_save_options, copy)};
     const uint32_t known = TENMAP_SAVE_KEEP_OLD | TENMAP_SAVE_KEEP_ORDER;
-    tenmap_error own;
+    tenmap_error own = {.status = TENMAP_OK};
     if (!folder || (n && !sources))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
                         folder ? "sources are" : "folder is");

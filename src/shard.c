@@ -136,7 +136,7 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
         if (failed)
             return fail_map(shard, failed, error);
     }
-    tmi_block text;
+    tmi_block text = {NULL, 0};
     if (length > SIZE_MAX)
         return tmi_fail_memory(error, length, "the header");
     bool done = false;

@@ -3,7 +3,7 @@
  *
  *     save, copy -> writer -> layout
  *     edit -> record, layout
- *     all  -> file_write
+ *     all  -> file_write -> file_names
  */
 #ifndef TENMAP_WRITE_H
 #define TENMAP_WRITE_H
@@ -96,7 +96,8 @@ tenmap_status tmi_writer_spoil_with(tenmap_writer *writer, const tenmap_error *w
 tenmap_writer *tmi_writer_dry(const char *path, const tenmap_writer_options *options,
                               tenmap_error *error);
 int tmi_writer_fd(const tenmap_writer *writer);
-/* A copy of what was declared for a tensor; its pointers stay the writer's. */
+/* A copy of what was declared for a tensor; its pointers stay the writer's. Zeros if it is unknown.
+ */
 bool tmi_writer_tensor(tenmap_writer *writer, size_t id, tmi_planned *out);
 tmi_quoted tmi_writer_shown(const tenmap_writer *writer);
 
@@ -115,7 +116,7 @@ tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sourc
 tenmap_status tmi_take_copy_options(const tenmap_copy_options *given, tenmap_copy_options *out,
                                     tenmap_error *error);
 
-/* file_write.c: the operating system, for writing. */
+/* file_write.c, or file_write_win32.c: the operating system, for writing. */
 
 enum { TMI_NAME_ROOM = 256 };
 
@@ -139,13 +140,15 @@ int tmi_target_begin(tmi_target *target, const char *path, bool follow);
 int tmi_target_commit(tmi_target *target, bool *replaced);
 void tmi_target_discard(tmi_target *target);
 
-/* Removes `name` if it is the temporary file of a dead writer of a file that is_ours. */
-void tmi_sweep(int folder, const char *name, bool (*is_ours)(const char *name));
+/* A folder that is written into. */
+typedef struct tmi_folder {
+    const char *path;
+    int fd; /* of the folder, where the system can work from one; else anything */
+} tmi_folder;
 
-/* The name of a file of ours beside `path`: ".name" and the suffix, shortened where too long. */
-void tmi_sibling_name(char *out, size_t size, const char *path, const char *suffix);
-/* The path of the same; NULL without memory. */
-char *tmi_sibling_path(const char *path, const char *suffix);
+/* Removes a temporary file if its writer is dead. */
+void tmi_remove_if_stale(const tmi_folder *folder, const char *name);
+
 /* Follows the symbolic links of a path that exists; a copy of the path otherwise. */
 char *tmi_resolve(const char *path);
 
@@ -173,10 +176,10 @@ typedef struct tmi_identity {
 int tmi_fd_identity(int fd, tmi_identity *identity);
 /* Opens a file for reading and writing, without following a link in its last part. */
 int tmi_fd_open_write(const char *path, int *fd);
-/* Opens a folder, for its lock. */
-int tmi_fd_open_folder(const char *path, int *fd);
 /* EWOULDBLOCK if another program holds it. Gone with the descriptor. */
 int tmi_fd_lock(int fd);
+/* The same for a folder, whose lock is *fd; close it in either case. */
+int tmi_folder_lock(const char *path, int *fd);
 void tmi_fd_close(int fd);
 /* Whether `path` still leads to the open file, itself or through links. */
 bool tmi_fd_is_at(int fd, const char *path);
@@ -186,6 +189,19 @@ int tmi_remove(const char *path);
 /* The same without the sync. */
 int tmi_unlink(const char *path);
 int tmi_sync_folder_of(const char *path);
+
+/* file_names.c: names of files that we make. */
+
+/* The name of a file of ours beside `path`: ".name" and the suffix, shortened where too long. */
+void tmi_sibling_name(char *out, size_t size, const char *path, const char *suffix);
+/* The path of the same; NULL without memory. */
+char *tmi_sibling_path(const char *path, const char *suffix);
+/* A new name for a temporary file that is to become `path`. */
+void tmi_temp_name(char *out, size_t size, const char *path);
+/* Removes the temporary files that dead writers of this path left. */
+void tmi_remove_all_stale(const tmi_folder *folder, const char *path);
+/* Removes `name` if it is the temporary file of a dead writer of a file that is_ours. */
+void tmi_sweep(const tmi_folder *folder, const char *name, bool (*is_ours)(const char *name));
 
 /* record.c: headers changed where they lie. */
 

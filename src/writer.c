@@ -326,7 +326,7 @@ static tenmap_status write_head(tenmap_writer *writer, const tmi_buffer *head, u
     int failed = tmi_fd_reserve(fd, head->len + data);
     if (failed) {
         tmi_fail_os(&why, failed, "%s: cannot take %llu bytes of the disk", SHOWN(writer),
-                    (ull)(head->len + data));
+                    (ull)head->len + data);
         return spoil(writer, &why);
     }
     failed = tmi_fd_write(fd, 0, head->bytes, head->len);
@@ -383,8 +383,9 @@ static size_t span_place(const tmi_planned *t, uint64_t begin) {
 static bool span_insert(tmi_planned *t, size_t at, tmi_written span) {
     if (t->span_count == t->span_capacity) {
         size_t wanted = t->span_capacity ? t->span_capacity * 2 : 1; /* most tensors need one */
-        tmi_written *moved =
-            wanted > SIZE_MAX / sizeof *moved ? NULL : realloc(t->spans, wanted * sizeof *moved);
+        if (wanted > SIZE_MAX / sizeof span)
+            return false;
+        tmi_written *moved = realloc(t->spans, wanted * sizeof span);
         if (!moved)
             return false;
         t->spans = moved;
@@ -400,46 +401,51 @@ static bool span_insert(tmi_planned *t, size_t at, tmi_written span) {
 static tenmap_status span_add(const tenmap_writer *writer, tmi_planned *t, uint64_t begin,
                               uint64_t end, tenmap_error *error) {
     size_t at = span_place(t, begin);
-    tmi_written *before = at > 0 ? &t->spans[at - 1] : NULL;
-    tmi_written *behind = at < t->span_count ? &t->spans[at] : NULL;
-    if ((before && before->end > begin) || (behind && behind->begin < end))
+    bool has_before = at > 0, has_behind = at < t->span_count;
+    if ((has_before && t->spans[at - 1].end > begin) || (has_behind && t->spans[at].begin < end))
         return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, t,
                           "bytes [%llu, %llu) overlap bytes that were written before", (ull)begin,
                           (ull)end);
-    bool joins_before = before && before->end == begin;
-    bool joins_behind = behind && behind->begin == end;
+    bool joins_before = has_before && t->spans[at - 1].end == begin;
+    bool joins_behind = has_behind && t->spans[at].begin == end;
     if (joins_before && joins_behind) {
-        before->end = behind->end;
-        memmove(behind, behind + 1, (t->span_count - at - 1) * sizeof *behind);
+        t->spans[at - 1].end = t->spans[at].end;
+        memmove(t->spans + at, t->spans + at + 1, (t->span_count - at - 1) * sizeof *t->spans);
         t->span_count--;
     } else if (joins_before) {
-        before->end = end;
+        t->spans[at - 1].end = end;
     } else if (joins_behind) {
-        behind->begin = begin;
+        t->spans[at].begin = begin;
     } else if (!span_insert(t, at, (tmi_written){begin, end})) {
-        return tmi_fail_memory(error, t->span_capacity * 2 * sizeof *behind, "the list of writes");
+        return tmi_fail_memory(error, t->span_capacity * 2 * sizeof *t->spans,
+                               "the list of writes");
     }
     return TENMAP_OK;
+}
+
+/* Under the lock. */
+static tenmap_status claim_bytes(tenmap_writer *writer, size_t id, uint64_t offset, uint64_t bytes,
+                                 uint64_t *at, tenmap_error *error) {
+    if (id >= writer->count)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: tensor number %llu is not one of %llu",
+                        SHOWN(writer), (ull)id, (ull)writer->count);
+    tmi_planned *t = &writer->tensors[id];
+    if (offset > t->nbytes || bytes > t->nbytes - offset)
+        return FAIL_WRITE(error, TENMAP_ERR_RANGE, writer, t,
+                          "it has %llu bytes; %llu bytes from %llu on are not inside",
+                          (ull)t->nbytes, (ull)bytes, (ull)offset);
+    tenmap_status status = lay_out(writer, error);
+    if (status == TENMAP_OK && bytes > 0)
+        status = span_add(writer, t, offset, offset + bytes, error);
+    if (status == TENMAP_OK)
+        *at = writer->data_start + t->begin + offset;
+    return status;
 }
 
 tenmap_status tmi_writer_claim(tenmap_writer *writer, size_t id, uint64_t offset, uint64_t bytes,
                                uint64_t *at, tenmap_error *error) {
     pthread_mutex_lock(&writer->lock);
-    tenmap_status status = TENMAP_OK;
-    if (id >= writer->count)
-        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: tensor number %llu is not one of %llu",
-                          SHOWN(writer), (ull)id, (ull)writer->count);
-    tmi_planned *t = status == TENMAP_OK ? &writer->tensors[id] : NULL;
-    if (t && (offset > t->nbytes || bytes > t->nbytes - offset))
-        status = FAIL_WRITE(error, TENMAP_ERR_RANGE, writer, t,
-                            "it has %llu bytes; %llu bytes from %llu on are not inside",
-                            (ull)t->nbytes, (ull)bytes, (ull)offset);
-    if (status == TENMAP_OK)
-        status = lay_out(writer, error);
-    if (status == TENMAP_OK && bytes > 0)
-        status = span_add(writer, t, offset, offset + bytes, error);
-    if (status == TENMAP_OK)
-        *at = writer->data_start + t->begin + offset;
+    tenmap_status status = claim_bytes(writer, id, offset, bytes, at, error);
     pthread_mutex_unlock(&writer->lock);
     return status;
 }
@@ -469,7 +475,7 @@ tenmap_status tmi_writer_spoil_with(tenmap_writer *writer, const tenmap_error *w
 
 tenmap_status tenmap_writer_write(tenmap_writer *writer, size_t id, uint64_t offset,
                                   const void *data, size_t bytes, tenmap_error *error) {
-    uint64_t at;
+    uint64_t at = 0;
     if (!writer || (!data && bytes))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s is NULL", writer ? "data" : "writer");
     tenmap_status status = tmi_writer_claim(writer, id, offset, bytes, &at, error);
@@ -486,8 +492,7 @@ int tmi_writer_fd(const tenmap_writer *writer) {
 bool tmi_writer_tensor(tenmap_writer *writer, size_t id, tmi_planned *out) {
     pthread_mutex_lock(&writer->lock);
     bool known = id < writer->count;
-    if (known)
-        *out = writer->tensors[id];
+    *out = known ? writer->tensors[id] : (tmi_planned){.name = NULL};
     pthread_mutex_unlock(&writer->lock);
     return known;
 }

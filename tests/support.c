@@ -1,6 +1,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#ifndef _FILE_OFFSET_BITS
+#define _FILE_OFFSET_BITS 64 /* without it readdir stops at large offsets on 32-bit hosts */
+#endif
 #include "support.h"
 
 #include <dirent.h>
@@ -65,6 +68,16 @@ size_t count_names(const char *folder) {
     if (dir)
         closedir(dir);
     return count;
+}
+
+uint64_t inode_of(const char *path) {
+#ifdef _WIN32
+    return windows_inode(path); /* stat has none there */
+#else
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_ino;
+#endif
 }
 
 int empty_folder(void **state) {

@@ -32,6 +32,9 @@ int empty_folder(void **state);
 /* How many files and folders lie in it. */
 size_t count_names(const char *folder);
 
+/* Which file is at a path: another number if it was replaced. */
+uint64_t inode_of(const char *path);
+
 /* "folder/name" in a buffer that lives until the fourth next call. */
 const char *in_folder(void **state, const char *name);
 void write_file(const char *path, const void *data, size_t size);

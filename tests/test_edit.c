@@ -69,12 +69,6 @@ static void check_model(const char *path, const char *k, const char *more) {
     tenmap_close(m);
 }
 
-static uint64_t inode_of(const char *path) {
-    struct stat st;
-    assert_int_equal(stat(path, &st), 0);
-    return st.st_ino;
-}
-
 static void what_fits_is_changed_in_place(void **state) {
     const char *path = in_folder(state, "m.safetensors");
     make_file(path, 100);

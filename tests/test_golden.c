@@ -9,9 +9,7 @@ enum { LONGEST_LINE = 4096 };
 
 static const char *golden_folder(void) {
     const char *folder = getenv("TENMAP_GOLDEN");
-    if (!folder)
-        fail_msg("TENMAP_GOLDEN must name the folder tests/golden");
-    return folder;
+    return folder ? folder : "tests/golden"; /* from the project's top */
 }
 
 /* Calls `check` with the path and the rest of the line, for each line of a list that is no comment.
@@ -67,7 +65,7 @@ static void check_bad(const char *path, char *rest) {
     *words++ = '\0';
     while (strcmp(tenmap_status_name(status), rest) != 0) {
         status++;
-        assert_in_range(status, TENMAP_ERR_ARGUMENT, TENMAP_ERR_CANCELLED);
+        assert_true(status <= TENMAP_ERR_CANCELLED);
     }
     bytes file = read_whole(path);
     must_fail(path, NULL, status, words);

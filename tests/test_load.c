@@ -24,6 +24,7 @@ ssize_t __wrap_pread(int fd, void *dst, size_t size, off_t offset);
 
 static atomic_int direct_error; /* what direct reads fail with; 0: they work */
 static atomic_long direct_reads, plain_reads;
+static atomic_long cut_at = -1; /* the file seems to end here; -1: where it ends */
 
 ssize_t __wrap_pread64(int fd, void *dst, size_t size, off_t offset) {
     bool direct = fcntl(fd, F_GETFL) & O_DIRECT;
@@ -32,6 +33,8 @@ ssize_t __wrap_pread64(int fd, void *dst, size_t size, off_t offset) {
         errno = direct_error;
         return -1;
     }
+    if (cut_at >= 0 && offset + (off_t)size > cut_at)
+        size = offset < cut_at ? (size_t)(cut_at - offset) : 0;
     return __real_pread64(fd, dst, size, offset);
 }
 
@@ -757,6 +760,23 @@ static void many_threads_load_from_one_model(void **state) {
     tenmap_close(m);
 }
 
+/* Between the look at its size and the reading of its header, another program truncates the file.
+ */
+static void a_file_that_is_cut_while_it_opens_is_no_crash(void **state) {
+    const char *path = in_folder(state, "m.safetensors");
+    char json[4096] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}";
+    memset(json + strlen(json), ' ', sizeof json - strlen(json) - 1);
+    write_model(path, json, 4);
+    for (uint32_t backend = TENMAP_BACKEND_MAP; backend <= TENMAP_BACKEND_READ; backend++) {
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        options.backend = backend;
+        cut_at = 1000; /* behind what is read to know the file, inside the header */
+        must_fail(path, &options, TENMAP_ERR_IO, "another program has truncated it");
+        cut_at = -1;
+        tenmap_close(must_open(path, &options));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(every_way_gives_what_single_reads_give, empty_folder),
@@ -771,6 +791,7 @@ int main(void) {
         cmocka_unit_test_setup(a_truncated_file_names_the_tensor_and_the_request, empty_folder),
         cmocka_unit_test_setup(files_that_change_under_a_load_are_never_wrong_data, empty_folder),
         cmocka_unit_test_setup(many_threads_load_from_one_model, empty_folder),
+        cmocka_unit_test_setup(a_file_that_is_cut_while_it_opens_is_no_crash, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 /* The first prototypes are the linker's: __wrap_x takes the calls, __real_x is the original. */
 void *__real_malloc(size_t size);
@@ -20,6 +21,7 @@ void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *old, size_t size);
 void __real_free(void *old);
 void *__real_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
+void *__real_mmap64(void *at, size_t size, int prot, int flags, int fd, off64_t offset);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
                           void *arg);
 void *__wrap_malloc(size_t size);
@@ -27,12 +29,14 @@ void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 void __wrap_free(void *old);
 void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap64(void *at, size_t size, int prot, int flags, int fd, off64_t offset);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
                           void *arg);
 
 static atomic_bool armed;
 static atomic_long calls, fail_at; /* the call with this number fails */
 static atomic_long live;           /* blocks of malloc that are not freed */
+static atomic_int map_error;       /* what mapping a file fails with; 0: it works */
 
 static bool fails(void) {
     return armed && atomic_fetch_add(&calls, 1) == fail_at;
@@ -67,12 +71,23 @@ void __wrap_free(void *old) {
     __real_free(old);
 }
 
-void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
-    if (fails()) {
+static bool map_fails(int fd) {
+    if (fails())
         errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    return __real_mmap(at, size, prot, flags, fd, offset);
+    else if (map_error && fd >= 0)
+        errno = map_error;
+    else
+        return false;
+    return true;
+}
+
+void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offset) {
+    return map_fails(fd) ? MAP_FAILED : __real_mmap(at, size, prot, flags, fd, offset);
+}
+
+/* What mmap is called where off_t is asked to have 64 bits. */
+void *__wrap_mmap64(void *at, size_t size, int prot, int flags, int fd, off64_t offset) {
+    return map_fails(fd) ? MAP_FAILED : __real_mmap64(at, size, prot, flags, fd, offset);
 }
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
@@ -239,6 +254,40 @@ static void every_allocation_of_a_load_may_fail(void **state) {
         }
 }
 
+/* Reads that want a buffer: of many elements, of runs that are far apart, from a descriptor. */
+static void every_allocation_of_a_read_may_fail(void **state) {
+    enum { ROWS = 600, ROW = 1000 };
+    static float out[ROWS * ROW];
+    const uint64_t begin[] = {0, 7}, end[] = {ROWS, 500};
+    write_model(in_folder(state, "m.safetensors"),
+                "{\"t\":{\"dtype\":\"BF16\",\"shape\":[600,1000],\"data_offsets\":[0,1200000]}}",
+                (size_t)ROWS * ROW * 2);
+    for (uint32_t backend = 0; backend < 2; backend++) {
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        options.backend = backend;
+        tenmap_model *model = must_open(in_folder(state, "m.safetensors"), &options);
+        const tenmap_tensor *t = tenmap_at(model, 0);
+        bool done = false;
+        for (long n = 0; !done; n++) {
+            tenmap_error error = {0};
+            fail_at = n;
+            calls = live = 0;
+            armed = true;
+            tenmap_status status =
+                tenmap_read(t, 0, t->nelems, TENMAP_F32, out, sizeof out, 0, &error);
+            if (status == TENMAP_OK)
+                status = tenmap_read_slice(t, begin, end, TENMAP_F32, out, sizeof out, 0, &error);
+            armed = false;
+            done = calls <= n;
+            if (status != TENMAP_OK)
+                check_error(&error, TENMAP_ERR_MEMORY);
+            assert_true(done ? status == TENMAP_OK : status == TENMAP_ERR_MEMORY);
+            assert_int_equal(live, 0);
+        }
+        tenmap_close(model);
+    }
+}
+
 static void every_allocation_of_a_prefetch_may_fail(void **state) {
     write_model(in_folder(state, "m.safetensors"),
                 "{\"t\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}", 8);
@@ -274,6 +323,66 @@ static void every_allocation_of_a_large_header_may_fail(void **state) {
     write_model(in_folder(state, "large.safetensors"), json, TENSORS);
     free(json);
     fail_each("a large header", in_folder(state, "large.safetensors"), NULL);
+}
+
+/* Names so long at first that the table of names has to grow. */
+static void every_allocation_of_a_growing_table_may_fail(void **state) {
+    enum { TENSORS = 600, LONG = 60 };
+    char *json = malloc(TENSORS * 180), *at = json, name[128];
+    memset(name, 'n', sizeof name);
+    for (int i = 0; i < TENSORS; i++)
+        at += sprintf(at, "%c\"%.*s%d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+                      i ? ',' : '{', i < LONG ? 100 : 0, name, i, i, i + 1);
+    strcpy(at, "}");
+    write_model(in_folder(state, "m.safetensors"), json, TENSORS);
+    free(json);
+    fail_each("a growing table", in_folder(state, "m.safetensors"), NULL);
+}
+
+static void every_allocation_of_an_unknown_dtype_may_fail(void **state) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    char json[2048] = "{\"a\":{\"dtype\":\"Q\",\"data_offsets\":[0,4],\"shape\":[1";
+    for (int i = 0; i < 100; i++)
+        strcat(json, ",1");
+    strcat(json, "]},\"b\":{\"dtype\":\"R\",\"data_offsets\":[4,6],\"shape\":[2]}}");
+    write_model(in_folder(state, "m.safetensors"), json, 6);
+    options.flags = TENMAP_OPEN_LENIENT;
+    for (long n = 0;; n++) {
+        tenmap_error error = {0};
+        tenmap_model *model = NULL;
+        fail_at = n;
+        calls = live = 0;
+        armed = true;
+        tenmap_status status =
+            tenmap_open(in_folder(state, "m.safetensors"), &options, &model, &error);
+        tenmap_close(model);
+        armed = false;
+        assert_int_equal(live, 0);
+        if (calls <= n) {
+            assert_int_equal(status, TENMAP_OK);
+            break;
+        }
+        if (status != TENMAP_OK) /* memory that is only given back may stay */
+            check_error(&error, status);
+    }
+}
+
+static void a_file_system_that_maps_nothing_is_named_with_the_way_out(void **state) {
+    const char *path = in_folder(state, "m.safetensors");
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    write_model(path, "{}", 0);
+    tenmap_model *model = NULL;
+    tenmap_error error = {0};
+    map_error = ENODEV;
+    tenmap_status status = tenmap_open(path, NULL, &model, &error);
+    check_error(&error, status);
+    assert_int_equal(error.os_error, ENODEV);
+    assert_non_null(strstr(error.message, "cannot map the file (open it with TENMAP_BACKEND_READ): "
+                                          "this file system cannot map files"));
+    assert_null(strstr(strstr(error.message, "BACKEND") + 1, "BACKEND")); /* said once */
+    options.backend = TENMAP_BACKEND_READ;
+    tenmap_close(must_open(path, &options));
+    map_error = 0;
 }
 
 /* Writing: every allocation of each way to change a folder that holds a model. */
@@ -364,6 +473,36 @@ static void fail_each_change(void **state, const char *what, change *make) {
     assert_true(n > 3);
 }
 
+/* The record of an edit that was interrupted before it changed anything, then its repair. */
+static tenmap_status repair_one(const char *folder, const tenmap_model *from, tenmap_error *e) {
+    char path[4200], record[4200];
+    struct stat st;
+    uint64_t hash = UINT64_C(14695981039346656037);
+    (void)from;
+    snprintf(path, sizeof path, "%s/one.safetensors", folder);
+    snprintf(record, sizeof record, "%s/.one.safetensors.tenmap-undo", folder);
+    armed = false;
+    bytes file = read_whole(path);
+    size_t n = (size_t)(file.at[0] | file.at[1] << 8), total = 40 + 2 * n + 8;
+    uint64_t words[4] = {0, 0, file.size, n};
+    unsigned char *r = calloc(1, total);
+    words[1] = stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
+    memcpy(r, "TENMAPU1", 8);
+    for (size_t i = 0; i < sizeof words; i++)
+        r[8 + i] = (unsigned char)(words[i / 8] >> (8 * (i % 8)));
+    memcpy(r + 40, file.at + 8, n);
+    memcpy(r + 40 + n, file.at + 8, n);
+    for (size_t i = 0; i < total - 8; i++)
+        hash = (hash ^ r[i]) * UINT64_C(1099511628211);
+    for (size_t i = 0; i < 8; i++)
+        r[total - 8 + i] = (unsigned char)(hash >> (8 * i));
+    write_file(record, r, total);
+    free(r);
+    free(file.at);
+    armed = true;
+    return tenmap_repair_metadata(path, 0, NULL, e);
+}
+
 static void every_allocation_of_writing_may_fail(void **state) {
     write_model(in_folder(state, "one.safetensors"),
                 "{\"__metadata__\":{\"k0\":\"v\"},"
@@ -373,6 +512,7 @@ static void every_allocation_of_writing_may_fail(void **state) {
     fail_each_change(state, "an edit in place", edit_there);
     fail_each_change(state, "an edit that makes a file", edit_anew);
     fail_each_change(state, "a save in shards", save_all);
+    fail_each_change(state, "a repair", repair_one);
 }
 
 int main(void) {
@@ -381,8 +521,13 @@ int main(void) {
         cmocka_unit_test_setup(every_allocation_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_sharded_model_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_load_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_read_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_prefetch_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_large_header_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_growing_table_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_an_unknown_dtype_may_fail, empty_folder),
+        cmocka_unit_test_setup(a_file_system_that_maps_nothing_is_named_with_the_way_out,
+                               empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -187,6 +187,19 @@ static void order_is_kept_when_asked(void **state) {
     }
 }
 
+/* Whoever wrote the index that is there chose the names in it. */
+static void an_old_index_removes_no_file_but_shards(void **state) {
+    write_text(in_folder(state, "config.json"), "{}");
+    write_text(in_folder(state, "other.safetensors"), "old");
+    write_text(in_folder(state, "model.safetensors.index.json"),
+               "{\"weight_map\":{\"a\":\"config.json\",\"b\":\"other.safetensors\","
+               "\"c\":\"model.safetensors.index.json\"}}");
+    must_save(*state, 1, 250, 0);
+    free(read_whole(in_folder(state, "config.json")).at);
+    assert_int_equal(access(in_folder(state, "other.safetensors"), F_OK), -1);
+    tenmap_close(must_open(*state, NULL));
+}
+
 static void refusals_leave_the_folder_as_it_was(void **state) {
     tenmap_source sources[TENSORS];
     tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
@@ -229,6 +242,7 @@ int main(void) {
         cmocka_unit_test_setup(a_cancelled_save_leaves_the_folder_as_it_was, empty_folder),
         cmocka_unit_test_setup(the_first_options_are_taken, empty_folder),
         cmocka_unit_test_setup(order_is_kept_when_asked, empty_folder),
+        cmocka_unit_test_setup(an_old_index_removes_no_file_but_shards, empty_folder),
         cmocka_unit_test_setup(refusals_leave_the_folder_as_it_was, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -4,6 +4,8 @@
 #endif
 #include "support.h"
 
+#include <errno.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -297,6 +299,67 @@ static void many_shards_open_on_threads(void **state) {
     free(json);
 }
 
+/* How many descriptors this process may still open. */
+static int free_descriptors(void) {
+    int taken[64], count = 0;
+    while (count < 64 && (taken[count] = dup(0)) >= 0)
+        count++;
+    for (int i = 0; i < count; i++)
+        close(taken[i]);
+    return count;
+}
+
+static void too_few_descriptors_for_the_shards_are_counted(void **state) {
+    enum { SHARDS = 40 };
+    struct rlimit before, few;
+    char name[64], json[128], wanted[64];
+    for (int i = 0; i < SHARDS; i++) {
+        snprintf(name, sizeof name, "m-%05d-of-%05d.safetensors", i + 1, SHARDS);
+        snprintf(json, sizeof json,
+                 "{\"t%d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", i);
+        write_model(in_folder(state, name), json, 1);
+    }
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    for (uint32_t threads = 1; threads <= 4; threads += 3) {
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        tenmap_error error = {0};
+        tenmap_model *m;
+        options.threads = threads;
+        few = before;
+        few.rlim_cur = 20;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        int left = free_descriptors();
+        tenmap_status status = tenmap_open(*state, &options, &m, &error);
+        int left_after = free_descriptors();
+        setrlimit(RLIMIT_NOFILE, &before);
+        assert_true(left > 0 && left < SHARDS);
+        assert_int_equal(left_after, left); /* nothing stays open */
+        assert_int_equal(status, TENMAP_ERR_LIMIT);
+        check_error(&error, TENMAP_ERR_LIMIT);
+        assert_int_equal(error.os_error, EMFILE);
+        assert_non_null(strstr(error.message, "each of its 40 shards"));
+        assert_non_null(strstr(error.message, "ulimit -n"));
+        snprintf(wanted, sizeof wanted, "no more after %d of them", left);
+        assert_non_null(strstr(error.message, wanted));
+        snprintf(wanted, sizeof wanted, "by at least %d", SHARDS - left);
+        assert_non_null(strstr(error.message, wanted));
+    }
+    tenmap_close(must_open(*state, NULL));
+}
+
+static void an_index_of_too_many_files_is_refused_before_they_are_tried(void **state) {
+    enum { FILES = 100001 };
+    char *json = malloc(FILES * 32), *at = json;
+    at += sprintf(at, "{\"weight_map\":{");
+    for (int i = 0; i < FILES; i++)
+        at += sprintf(at, "%s\"%d\":\"%d.s\"", i ? "," : "", i, i);
+    strcpy(at, "}}");
+    write_text(in_folder(state, "model.safetensors.index.json"), json);
+    free(json);
+    must_fail(*state, NULL, TENMAP_ERR_LIMIT,
+              "the index names 100001 files, over the limit of 100000 shards");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(an_index_opens_as_one_model, empty_folder),
@@ -315,6 +378,9 @@ int main(void) {
         cmocka_unit_test(an_index_needs_a_path),
         cmocka_unit_test_setup(a_length_field_that_looks_like_a_brace, empty_folder),
         cmocka_unit_test_setup(many_shards_open_on_threads, empty_folder),
+        cmocka_unit_test_setup(too_few_descriptors_for_the_shards_are_counted, empty_folder),
+        cmocka_unit_test_setup(an_index_of_too_many_files_is_refused_before_they_are_tried,
+                               empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -271,10 +271,33 @@ static void print_options(const option *o) {
     }
 }
 
+/* Paragraphs are filled anew, so that no table has to count columns; indented lines stay. */
+static void print_details(const char *s) {
+    text paragraph = {0};
+    while (*s) {
+        size_t len = strcspn(s, "\n");
+        const char *next = s + len + (s[len] == '\n');
+        if (len == 0 || *s == ' ') {
+            printf("%.*s\n", (int)len, s);
+        } else {
+            text_add(&paragraph, s, len);
+            text_add(&paragraph, " ", 1);
+            if (!*next || *next == '\n' || *next == ' ') {
+                print_wrapped(paragraph.bytes, 0, 78);
+                text_clear(&paragraph);
+            }
+        }
+        s = next;
+    }
+    text_free(&paragraph);
+}
+
 void print_help(const command *self) {
     printf("Usage: tenmap %s [OPTION...] %s\n\n%s.\n", self->name, self->operands, self->summary);
-    if (self->details)
-        printf("\n%s\n", self->details);
+    if (self->details) {
+        putchar('\n');
+        print_details(self->details);
+    }
     if (self->options && self->options->name)
         printf("\nOptions:\n");
     print_options(self->options);
@@ -293,7 +316,7 @@ void print_overview(void) {
            "MODEL is a file, an index or a folder.\n\nCommands:\n");
     for (const command *const *c = commands; *c; c++)
         if (!(*c)->hidden)
-            printf("  %-10s %s\n", (*c)->name, (*c)->summary);
+            printf("  %-11s %s\n", (*c)->name, (*c)->summary);
     printf("\n'tenmap COMMAND --help' has the options and examples of one command.\n"
            "Exit codes: 0 fine, 1 differences or warnings, 2 the model was rejected,\n"
            "3 it could not be read or written, 64 wrong usage.\n");

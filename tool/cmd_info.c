@@ -55,22 +55,22 @@ static void describe_size(const summary *s, text *t) {
         text_addf(t, ", %zu more missing", missing);
 }
 
-static void describe_data(const summary *s, text *t) {
-    const tenmap_shard *first = tenmap_shard_at(s->model, 0);
+static void describe_start(const summary *s, text *t) {
     if (tenmap_shard_count(s->model) == 1) {
         text_addf(t, "starts at byte ");
-        text_add_grouped(t, first->data_offset);
+        text_add_grouped(t, tenmap_shard_at(s->model, 0)->data_offset);
         text_addf(t, ", aligned to %" PRIu64, s->alignment);
     } else {
         text_addf(t, "starts aligned to %" PRIu64 " in every file", s->alignment);
     }
-    if (!s->all.count)
-        return;
+}
+
+static void describe_alignment(const summary *s, text *t) {
     if (s->misaligned)
-        text_addf(t, "; %s%zu of %zu tensors misaligned%s", paint(STYLE_YELLOW), s->misaligned,
-                  s->all.count, paint_end());
-    else
-        text_addf(t, "; all tensors aligned for their dtype");
+        text_addf(t, "%s%zu of %zu tensors are misaligned for their dtype%s", paint(STYLE_YELLOW),
+                  s->misaligned, s->all.count, paint_end());
+    else if (s->all.count)
+        text_addf(t, "every tensor is aligned for its dtype");
 }
 
 static void describe_layers(const summary *s, text *t) {
@@ -106,8 +106,12 @@ static void print_facts(const summary *s) {
         text_addf(&t, ", %" PRIu64 " bytes per tensor", s->header_bytes / s->all.count);
     print_line("header", &t);
     text_clear(&t);
-    describe_data(s, &t);
+    describe_start(s, &t);
     print_line("data", &t);
+    text_clear(&t);
+    describe_alignment(s, &t);
+    if (t.len)
+        print_line("alignment", &t);
     text_free(&t);
 }
 

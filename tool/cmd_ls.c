@@ -13,7 +13,7 @@ enum { SORT_FILE, SORT_NAME, SORT_SIZE, SORT_PARAMS, SORT_DTYPE };
 
 typedef struct ls_settings {
     filter wanted;
-    bool tree, long_form, reverse, json, tsv;
+    bool tree, fold, long_form, reverse, json, tsv;
     unsigned sort;
     uint64_t depth;
 } ls_settings;
@@ -22,6 +22,8 @@ typedef struct ls_settings {
 static const option ls_options[] = {
     {'t', "tree", NULL, OPTION_SWITCH, AT(tree), "As a tree of modules, with sums for each"},
     {'D', "depth", "N", OPTION_COUNT, AT(depth), "Show N levels of the tree; implies --tree"},
+    {'f', "fold", NULL, OPTION_SWITCH, AT(fold),
+     "Show numbered modules that hold the same once; implies --tree"},
     {'l', "long", NULL, OPTION_SWITCH, AT(long_form),
      "Also offsets in the file, and what they are aligned to"},
     {'s', "sort", "file|name|size|params|dtype", OPTION_CHOICE, AT(sort),
@@ -39,7 +41,7 @@ static const option ls_options[] = {
 
 static const example ls_examples[] = {
     {"tenmap ls model.safetensors", "all tensors, in the order of the file"},
-    {"tenmap ls --tree --depth 3 llama/", "a sharded model's modules and what they weigh"},
+    {"tenmap ls --fold llama/", "a sharded model's modules, with all layers as one"},
     {"tenmap ls llama/ 'model.layers.3.*'", "one layer of it"},
     {"tenmap ls -s size -d f32 llama/", "what is still F32, the largest first"},
     {"tenmap ls --tsv llama/ | cut -f1", "just the names"},
@@ -87,7 +89,8 @@ static void sort_selection(selection *s, const ls_settings *set) {
     }
 }
 
-static void add_tensor(table *t, const tenmap_tensor *tensor) {
+/* In the long form, the shape has to say how many parameters there are: names need the room. */
+static void add_tensor(table *t, const tenmap_tensor *tensor, bool long_form) {
     const char *dtype = tenmap_dtype_text(tensor);
     text_add_safe(table_cell(t), tensor->name, tensor->name_len);
     table_end_cell(t, STYLE_NONE);
@@ -95,13 +98,14 @@ static void add_tensor(table *t, const tenmap_tensor *tensor) {
     table_end_cell(t, STYLE_CYAN);
     text_add_shape(table_cell(t), tensor);
     table_end_cell(t, STYLE_NONE);
-    text_add_count(table_cell(t), tensor->nelems);
-    table_end_cell(t, STYLE_NONE);
+    if (!long_form) {
+        text_add_count(table_cell(t), tensor->nelems);
+        table_end_cell(t, STYLE_NONE);
+    }
     text_add_bytes(table_cell(t), tensor->nbytes);
     table_end_cell(t, STYLE_NONE);
-}
-
-static void add_place(table *t, const tenmap_tensor *tensor) {
+    if (!long_form)
+        return;
     text_add_number(table_cell(t), tensor->file_offset);
     table_end_cell(t, STYLE_NONE);
     text_add_number(table_cell(t), alignment_of(tensor->file_offset));
@@ -109,24 +113,18 @@ static void add_place(table *t, const tenmap_tensor *tensor) {
 }
 
 static void print_table(const tenmap_model *model, const selection *s, bool long_form) {
-    column columns[8] = {{"NAME", false, true},
-                         {"DTYPE", false, false},
-                         {"SHAPE", false, false},
-                         {"PARAMS", true, false},
-                         {"SIZE", true, false}};
-    size_t count = 5;
+    static const column brief[] = {{"NAME", false, true},   {"DTYPE", false, false},
+                                   {"SHAPE", false, false}, {"PARAMS", true, false},
+                                   {"SIZE", true, false},   {"SHARD", true, false}};
+    static const column full[] = {{"NAME", false, true},   {"DTYPE", false, false},
+                                  {"SHAPE", false, false}, {"SIZE", true, false},
+                                  {"OFFSET", true, false}, {"ALIGN", true, false},
+                                  {"SHARD", true, false}};
     bool sharded = tenmap_shard_count(model) > 1;
-    if (long_form) {
-        columns[count++] = (column){"OFFSET", true, false};
-        columns[count++] = (column){"ALIGN", true, false};
-    }
-    if (sharded)
-        columns[count++] = (column){"SHARD", true, false};
-    table *t = table_new(columns, count);
+    size_t count = (long_form ? sizeof full : sizeof brief) / sizeof(column) - !sharded;
+    table *t = table_new(long_form ? full : brief, count);
     for (size_t i = 0; i < s->count; i++) {
-        add_tensor(t, s->tensors[i]);
-        if (long_form)
-            add_place(t, s->tensors[i]);
+        add_tensor(t, s->tensors[i], long_form);
         if (sharded) {
             text_add_number(table_cell(t), s->tensors[i]->shard + 1);
             table_end_cell(t, STYLE_NONE);
@@ -204,8 +202,12 @@ static void print_tsv(const selection *s) {
     text_free(&line);
 }
 
+static bool wants_tree(const ls_settings *set) {
+    return set->tree || set->fold || set->depth;
+}
+
 static void print_selection(const tenmap_model *model, selection *s, const ls_settings *set) {
-    bool tree = set->tree || set->depth;
+    bool tree = wants_tree(set);
     if (!tree)
         sort_selection(s, set);
     if (set->json) {
@@ -214,7 +216,7 @@ static void print_selection(const tenmap_model *model, selection *s, const ls_se
         print_tsv(s);
     } else {
         if (tree)
-            tree_print(s, set->depth);
+            tree_print(s, set->depth, set->fold);
         else
             print_table(model, s, set->long_form);
         print_totals(model, s);
@@ -228,9 +230,9 @@ static int ls_run(const invocation *call) {
     filter wanted = set->wanted;
     wanted.patterns = call->operands + 1;
     wanted.pattern_count = call->operand_count - 1;
-    if (set->json + set->tsv + (set->tree || set->depth) > 1)
+    if (set->json + set->tsv + wants_tree(set) > 1)
         return fail(EXIT_USAGE, "--tree, --json and --tsv are three answers: choose one");
-    if ((set->tree || set->depth) && (set->sort || set->reverse || set->long_form))
+    if (wants_tree(set) && (set->sort || set->reverse || set->long_form))
         return fail(EXIT_USAGE, "a tree has its own order and columns: leave out --sort, "
                                 "--reverse and --long");
     int status = open_model(call->operands[0], &model);

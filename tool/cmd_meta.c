@@ -148,14 +148,16 @@ static void print_value(const tenmap_metadata *pair) {
     if (!print_width()) {
         fwrite(pair->value, 1, pair->value_len, stdout);
     } else {
+        text safe = {0};
         for (size_t i = 0, n; i < pair->value_len; i += n + 1) {
             const char *at = pair->value + i;
             for (n = 0; i + n < pair->value_len && at[n] != '\n' && at[n] != '\t';)
                 n++;
-            print_safe(stdout, at, n);
-            if (i + n < pair->value_len)
-                putchar(at[n]);
+            text_add_visible(&safe, at, n);
+            text_add(&safe, at + n, i + n < pair->value_len);
         }
+        fwrite(safe.bytes ? safe.bytes : "", 1, safe.len, stdout);
+        text_free(&safe);
     }
     putchar('\n');
 }
@@ -348,8 +350,8 @@ static int edit(meta_call *c) {
         if (good)
             status = apply_pairs(c, &pairs);
         else
-            status =
-                fail(EXIT_FAILED, "%s: nothing was changed; your text is in %s", why.bytes, path);
+            status = fail(EXIT_FAILED, "%s; nothing was changed, and your text is in %s", why.bytes,
+                          path);
         editor_done(path, !good);
     }
     json_free_pairs(&pairs);

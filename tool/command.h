@@ -25,7 +25,7 @@ enum {
     EXIT_REJECTED = 2,     /* the model breaks a rule of the format */
     EXIT_FAILED = 3,       /* it could not be read, written or found */
     EXIT_USAGE = 64,       /* the command line makes no sense */
-    EXIT_INTERRUPTED = 130 /* by SIGINT or SIGTERM */
+    EXIT_INTERRUPTED = 130 /* by SIGINT, SIGTERM or SIGHUP */
 };
 
 /* A list of texts that belong to the command line. */
@@ -132,8 +132,8 @@ tenmap_options open_options(void);
 int open_model(const char *path, tenmap_model **out);
 
 /*
- * Commands that write call this first: SIGINT and SIGTERM then only raise a flag, so that the
- * command can take back what it began; a second SIGINT kills.
+ * Commands that write call this first: SIGINT, SIGTERM and SIGHUP then only raise a flag, so that
+ * the command can take back what it began; a second SIGINT kills.
  */
 void catch_interrupts(void);
 bool interrupted(void);

@@ -33,6 +33,7 @@ static void add_difference(difference *all, const difference *more) {
     all->max_rel = fmax(all->max_rel, more->max_rel);
     all->sum_abs += more->sum_abs;
     all->sum_rel += more->sum_rel;
+    all->sum_squares += more->sum_squares;
 }
 
 static void compare_values(difference *d, const double *a, const double *b, size_t count,
@@ -53,6 +54,7 @@ static void compare_values(difference *d, const double *a, const double *b, size
         d->max_rel = fmax(d->max_rel, relative);
         d->sum_abs += apart;
         d->sum_rel += relative;
+        d->sum_squares += apart * apart;
     }
 }
 

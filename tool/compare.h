@@ -19,6 +19,7 @@ typedef struct difference {
     uint64_t unlike;    /* NaN or infinite on one side only, or of other signs */
     double max_abs, max_rel;
     double sum_abs, sum_rel; /* over all elements, for means */
+    double sum_squares;      /* of a - b */
 } difference;
 
 typedef struct pair {

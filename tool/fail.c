@@ -15,12 +15,18 @@ void set_command_name(const char *name) {
     command_name = name;
 }
 
+/* A sentence may hold names from files and from the command line: nothing in it is obeyed. */
 static void tell(const char *format, va_list list) {
+    char sentence[2048];
+    text safe = {0};
+    int n = vsnprintf(sentence, sizeof sentence, format, list);
+    size_t len = n < 0 ? 0 : (size_t)n < sizeof sentence ? (size_t)n : sizeof sentence - 1;
+    text_add_visible(&safe, sentence, len);
     progress_clear();
     fflush(stdout);
-    fprintf(stderr, command_name ? "tenmap %s: " : "tenmap: ", command_name);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
+    fprintf(stderr, "tenmap%s%s: %s\n", command_name ? " " : "", command_name ? command_name : "",
+            safe.bytes);
+    text_free(&safe);
 }
 
 int fail(int code, const char *format, ...) {
@@ -67,8 +73,10 @@ int fail_error(const tenmap_error *error) {
     return code;
 }
 
+/* Says it without memory of its own. */
 int fail_memory(void) {
-    return fail(EXIT_FAILED, "out of memory");
+    fputs("tenmap: out of memory\n", stderr);
+    return EXIT_FAILED;
 }
 
 void *need(size_t count, size_t size) {
@@ -93,12 +101,14 @@ static void on_interrupt(int number) {
 }
 
 void catch_interrupts(void) {
-    struct sigaction action = {0};
+    struct sigaction action = {0}, before;
     action.sa_handler = on_interrupt;
     action.sa_flags = (int)SA_RESETHAND;
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* as nohup has it */
+        sigaction(SIGHUP, &action, NULL);
 }
 
 bool interrupted(void) {

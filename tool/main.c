@@ -7,6 +7,7 @@
 
 extern const command cmd_bench;
 extern const command cmd_check;
+extern const command cmd_completion;
 extern const command cmd_convert;
 extern const command cmd_diff;
 extern const command cmd_drop;
@@ -15,18 +16,40 @@ extern const command cmd_get;
 extern const command cmd_hash;
 extern const command cmd_info;
 extern const command cmd_ls;
+extern const command cmd_manual;
 extern const command cmd_merge;
 extern const command cmd_meta;
 extern const command cmd_realign;
 extern const command cmd_rename;
+extern const command cmd_report;
 extern const command cmd_split;
 extern const command cmd_stats;
 
+/* In the order of help and manual: looking, changing, the tool itself. */
+/* clang-format off */
 const command *const commands[] = {
-    &cmd_ls,      &cmd_info,   &cmd_check,   &cmd_stats, &cmd_get,   &cmd_diff,
-    &cmd_convert, &cmd_rename, &cmd_extract, &cmd_drop,  &cmd_merge, &cmd_split,
-    &cmd_realign, &cmd_meta,   &cmd_hash,    &cmd_bench, NULL,
+    &cmd_ls,
+    &cmd_info,
+    &cmd_check,
+    &cmd_stats,
+    &cmd_report,
+    &cmd_get,
+    &cmd_diff,
+    &cmd_meta,
+    &cmd_convert,
+    &cmd_rename,
+    &cmd_extract,
+    &cmd_drop,
+    &cmd_merge,
+    &cmd_split,
+    &cmd_realign,
+    &cmd_hash,
+    &cmd_bench,
+    &cmd_completion,
+    &cmd_manual,
+    NULL,
 };
+/* clang-format on */
 
 static const command *find_command(const char *name) {
     for (const command *const *c = commands; *c; c++)
@@ -42,6 +65,8 @@ static int unknown_command(const char *given) {
             suggest(&best, given, strlen(given), (*c)->name, strlen((*c)->name));
     if (best.word)
         return fail(EXIT_USAGE, "there is no command '%s'; did you mean '%s'?", given, best.word);
+    if (*given == '-')
+        return fail(EXIT_USAGE, "options come after the command: tenmap COMMAND %s", given);
     if (strchr(given, '.') || strchr(given, '/'))
         return fail(EXIT_USAGE, "'%s' is no command; to look into a model: tenmap info %s", given,
                     given);

@@ -167,6 +167,10 @@ void text_add_safe(text *t, const char *bytes, size_t len) {
     add_escaped(t, bytes, len, "\\\\");
 }
 
+void text_add_visible(text *t, const char *bytes, size_t len) {
+    add_escaped(t, bytes, len, "");
+}
+
 void text_add_field(text *t, const char *bytes, size_t len) {
     add_escaped(t, bytes, len, "\\\\\tt\nn\rr");
 }
@@ -245,7 +249,8 @@ size_t text_columns(const char *bytes, size_t len) {
 void print_safe(FILE *out, const char *bytes, size_t len) {
     text t = {0};
     text_add_safe(&t, bytes, len);
-    fwrite(t.bytes, 1, t.len, out);
+    if (t.len)
+        fwrite(t.bytes, 1, t.len, out);
     text_free(&t);
 }
 

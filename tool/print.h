@@ -52,7 +52,9 @@ void text_addf(text *t, const char *format, ...)
  * overrides and invisible ones come out as \u001b and the like, a backslash as \\.
  */
 void text_add_safe(text *t, const char *bytes, size_t len);
-/* The same, cut after `columns` columns (0: never), with how long all of it is: "abc… (12.3 KB)". */
+/* The same, but a backslash stays one: for sentences and for text that is meant to be read. */
+void text_add_visible(text *t, const char *bytes, size_t len);
+/* As text_add_safe, cut after `columns` columns (0: never), with how long all of it is: "abc… (12.3 KB)". */
 void text_add_short(text *t, const char *bytes, size_t len, size_t columns);
 /* One code point of valid or invalid UTF-8; its length, 0 where the bytes are none. len is not 0. */
 size_t decode_point(const unsigned char *s, size_t len, uint32_t *out);
@@ -85,8 +87,7 @@ void text_add_bar(text *t, double share, size_t columns);
 
 /*
  * A table: cells are added row by row, then it is printed with columns as wide as they need. Where
- * stdout is a terminal that is too narrow, the one column marked `shrinks` is shortened in the
- * middle.
+ * stdout is a terminal that is too narrow, the one column marked `shrinks` is shortened.
  */
 typedef struct column {
     const char *title;
@@ -98,6 +99,8 @@ table *table_new(const column *columns, size_t count);
 /* The cell under way: add to the text, then end it. */
 text *table_cell(table *t);
 void table_end_cell(table *t, style which);
+/* What the cell under way holds so far, so many columns, will be dim: lines of a tree. */
+void table_lead(table *t, size_t columns);
 /* In one step. */
 void table_put(table *t, style which, const char *format, ...)
 #if defined(__GNUC__)

@@ -18,7 +18,11 @@ int plan_open(plan *p, const char *label, const char *const *paths, size_t count
         int status = open_model(paths[p->model_count], &p->models[p->model_count]);
         if (status)
             return status;
-        p->input_tensors += tenmap_count(p->models[p->model_count]);
+        const tenmap_model *model = p->models[p->model_count];
+        p->input_tensors += tenmap_count(model);
+        if (tenmap_missing_count(model))
+            warn("'%s' lacks shards (%zu); their tensors will not be in the output",
+                 paths[p->model_count], tenmap_missing_count(model));
     }
     return EXIT_FINE;
 }
@@ -283,14 +287,28 @@ static void report_json(const plan *p, const output_settings *out, const target 
     json_close();
 }
 
-static void print_plan(const plan *p, const totals *sum) {
+static void print_renames(const plan *p) {
+    static const column columns[] = {{"NAME", false, true}, {"NEW NAME", false, false}};
+    table *t = table_new(columns, 2);
+    for (size_t i = 0; i < p->count; i++) {
+        const tenmap_source *s = &p->sources[i];
+        if (!s->name)
+            continue;
+        text_add_safe(table_cell(t), s->tensor->name, s->tensor->name_len);
+        table_end_cell(t, STYLE_NONE);
+        text_add_safe(table_cell(t), s->name, s->name_len);
+        table_end_cell(t, STYLE_YELLOW);
+    }
+    table_print(t);
+    table_free(t);
+}
+
+static void print_tensors(const plan *p) {
     static const column columns[] = {{"NAME", false, true},
                                      {"DTYPE", false, false},
                                      {"SHAPE", false, false},
-                                     {"SIZE", true, false},
-                                     {"NEW NAME", false, false}};
-    size_t count = sum->renamed ? 5 : 4;
-    table *t = table_new(columns, count);
+                                     {"SIZE", true, false}};
+    table *t = table_new(columns, 4);
     for (size_t i = 0; i < p->count; i++) {
         const tenmap_source *s = &p->sources[i];
         text_add_safe(table_cell(t), s->tensor->name, s->tensor->name_len);
@@ -304,13 +322,6 @@ static void print_plan(const plan *p, const totals *sum) {
         table_end_cell(t, STYLE_NONE);
         text_add_bytes(table_cell(t), plan_bytes(p, i));
         table_end_cell(t, STYLE_NONE);
-        if (count == 5) {
-            if (s->name)
-                text_add_safe(table_cell(t), s->name, s->name_len);
-            else
-                text_add(table_cell(t), "(same)", 6);
-            table_end_cell(t, s->name ? STYLE_YELLOW : STYLE_DIM);
-        }
     }
     table_print(t);
     table_free(t);
@@ -319,8 +330,10 @@ static void print_plan(const plan *p, const totals *sum) {
 static void report_text(const plan *p, const output_settings *out, const target *to,
                         const totals *sum) {
     text line = {0};
-    if (out->dry_run)
-        print_plan(p, sum);
+    if (out->dry_run && sum->renamed)
+        print_renames(p);
+    else if (out->dry_run && p->count)
+        print_tensors(p);
     if (p->report)
         p->report(p, to, false);
     text_addf(&line, "%s ", out->dry_run ? "would write" : "wrote");

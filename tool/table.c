@@ -9,7 +9,8 @@
 typedef struct cell {
     size_t end;       /* in the text of all cells */
     uint32_t columns; /* on the terminal */
-    uint32_t style;
+    uint16_t style;
+    uint16_t lead; /* bytes at the beginning that are dim, whatever the style */
 } cell;
 
 struct table {
@@ -18,6 +19,7 @@ struct table {
     text cells_text;
     cell *cells;
     size_t count, room;
+    size_t lead, lead_columns; /* of the cell under way */
 };
 
 table *table_new(const column *columns, size_t count) {
@@ -31,15 +33,23 @@ text *table_cell(table *t) {
     return &t->cells_text;
 }
 
+void table_lead(table *t, size_t columns) {
+    t->lead = t->cells_text.len - (t->count ? t->cells[t->count - 1].end : 0);
+    t->lead_columns = columns;
+}
+
 void table_end_cell(table *t, style which) {
     if (t->count == t->room) {
         t->room = t->room ? t->room * 2 : 64;
         t->cells = need_more(t->cells, t->room, sizeof *t->cells);
     }
-    size_t begin = t->count ? t->cells[t->count - 1].end : 0;
-    size_t end = t->cells_text.len;
-    size_t columns = end > begin ? text_columns(t->cells_text.bytes + begin, end - begin) : 0;
-    t->cells[t->count++] = (cell){end, (uint32_t)columns, which};
+    size_t begin = (t->count ? t->cells[t->count - 1].end : 0) + t->lead;
+    size_t end = t->cells_text.len, columns = t->lead_columns;
+    if (end > begin)
+        columns += text_columns(t->cells_text.bytes + begin, end - begin);
+    uint16_t lead = (uint16_t)(t->lead <= UINT16_MAX ? t->lead : 0);
+    t->cells[t->count++] = (cell){end, (uint32_t)columns, (uint16_t)which, lead};
+    t->lead = t->lead_columns = 0;
 }
 
 void table_put(table *t, style which, const char *format, ...) {
@@ -79,14 +89,17 @@ static size_t bytes_for(const char *bytes, size_t len, size_t columns, bool from
     return taken;
 }
 
-/* Shortened in the middle where it does not fit; the columns that it took. */
+/*
+ * Shortened where it does not fit; the columns that it took. The end of a name tells more than its
+ * beginning, which is much the same for all.
+ */
 static size_t put_text(text *out, const char *bytes, size_t len, size_t columns, size_t width) {
     if (columns <= width) {
         text_add(out, bytes, len);
         return columns;
     }
-    size_t head = bytes_for(bytes, len, (width - 1) / 2, false);
-    size_t tail = bytes_for(bytes, len, width - 1 - (width - 1) / 2, true);
+    size_t head = bytes_for(bytes, len, (width - 1) / 4, false);
+    size_t tail = bytes_for(bytes, len, width - 1 - (width - 1) / 4, true);
     text_add(out, bytes, head);
     text_add(out, "…", strlen("…"));
     text_add(out, bytes + len - tail, tail);
@@ -95,16 +108,25 @@ static size_t put_text(text *out, const char *bytes, size_t len, size_t columns,
 
 typedef struct cell_text {
     const char *bytes;
-    size_t len, columns;
+    size_t len, columns, lead;
 } cell_text;
+
+static void put_styled(text *out, style which, const char *bytes, size_t len) {
+    text_add(out, paint(which), strlen(paint(which)));
+    text_add(out, bytes, len);
+    text_add(out, paint_end(), strlen(paint_end()));
+}
 
 static void put_cell(text *out, const column *c, cell_text what, size_t width, style which,
                      bool last) {
     if (c->right)
         fill(out, what.columns < width ? width - what.columns : 0);
+    size_t lead = what.columns <= width ? what.lead : 0;
+    if (lead)
+        put_styled(out, STYLE_DIM, what.bytes, lead);
     if (which != STYLE_NONE)
         text_add(out, paint(which), strlen(paint(which)));
-    size_t used = put_text(out, what.bytes, what.len, what.columns, width);
+    size_t used = put_text(out, what.bytes + lead, what.len - lead, what.columns, width);
     if (which != STYLE_NONE)
         text_add(out, paint_end(), strlen(paint_end()));
     if (!last)
@@ -135,7 +157,7 @@ static void put_titles(text *out, const table *t, const size_t *widths) {
         titled = titled || *t->columns[c].title;
     for (size_t c = 0; titled && c < t->column_count; c++) {
         const char *title = t->columns[c].title;
-        cell_text what = {title, strlen(title), text_columns(title, strlen(title))};
+        cell_text what = {title, strlen(title), text_columns(title, strlen(title)), 0};
         put_cell(out, &t->columns[c], what, widths[c], STYLE_DIM, c + 1 == t->column_count);
     }
     if (titled)
@@ -143,6 +165,8 @@ static void put_titles(text *out, const table *t, const size_t *widths) {
 }
 
 void table_print(table *t) {
+    if (t->column_count == 0)
+        return;
     size_t *widths = need(t->column_count, sizeof *widths);
     text out = {0};
     size_t begin = 0;
@@ -152,7 +176,7 @@ void table_print(table *t) {
         size_t c = i % t->column_count;
         const cell *k = &t->cells[i];
         cell_text what = {k->end > begin ? t->cells_text.bytes + begin : "", k->end - begin,
-                          k->columns};
+                          k->columns, k->lead};
         put_cell(&out, &t->columns[c], what, widths[c], (style)k->style, c + 1 == t->column_count);
         if (c + 1 == t->column_count)
             text_add(&out, "\n", 1);

@@ -15,27 +15,26 @@ static size_t part_length(const char *name, size_t len) {
  * tensors of layer.1.
  */
 static int compare_paths(const void *a, const void *b) {
-    const tenmap_tensor *x = *(const tenmap_tensor *const *)a;
-    const tenmap_tensor *y = *(const tenmap_tensor *const *)b;
-    size_t shorter = x->name_len < y->name_len ? x->name_len : y->name_len;
-    size_t i = 0;
-    while (i < shorter && x->name[i] == y->name[i])
-        i++;
+    const name_entry *x = a, *y = b;
+    size_t i = common_prefix(x->name, y->name, x->len < y->len ? x->len : y->len);
     while (i > 0 && x->name[i - 1] != '.') /* back to the part that they differ in */
         i--;
-    size_t n = part_length(x->name + i, x->name_len - i);
-    size_t m = part_length(y->name + i, y->name_len - i);
+    size_t n = part_length(x->name + i, x->len - i), m = part_length(y->name + i, y->len - i);
     int order = natural_compare(x->name + i, n, y->name + i, m);
-    return order ? order : (x->name_len > y->name_len) - (x->name_len < y->name_len);
+    return order ? order : (x->len > y->len) - (x->len < y->len);
 }
 
 void tree_sort(selection *s) {
-    qsort(s->tensors, s->count, sizeof *s->tensors, compare_paths);
+    selection_sort_names(s, compare_paths);
 }
 
-/* A module whose children are being printed: tensors [at, end), names from byte `skip` on. */
+/*
+ * A module: tensors [at, end), its children's names from byte `skip` on. Folded, it stands for `alike`
+ * modules that follow each other, with tensors up to all_end.
+ */
 typedef struct module {
     size_t at, end, skip;
+    size_t alike, all_end;
 } module;
 
 typedef struct tree {
@@ -43,6 +42,7 @@ typedef struct tree {
     uint64_t *bytes, *params; /* sums of all tensors before */
     table *rows;
     uint64_t max_depth;
+    bool folds;
     module *stack;
     size_t depth, room;
 } tree;
@@ -64,7 +64,7 @@ static bool goes_through(const tenmap_tensor *other, const tenmap_tensor *t, siz
 
 /* The next child: its tensors, and the bytes of their names that lead to its own children. */
 static module next_child(const tree *t, const module *parent) {
-    module child = {parent->at, parent->at + 1, parent->skip};
+    module child = {parent->at, parent->at + 1, parent->skip, 1, 0};
     const tenmap_tensor *first = t->tensors[child.at];
     size_t len = part_length(first->name + child.skip, first->name_len - child.skip);
     bool inner = child.skip + len < first->name_len;
@@ -83,6 +83,50 @@ static module next_child(const tree *t, const module *parent) {
     return child;
 }
 
+static bool same_dtype(const tenmap_tensor *a, const tenmap_tensor *b) {
+    return a->dtype == b->dtype &&
+           (a->dtype != TENMAP_OPAQUE || strcmp(tenmap_dtype_text(a), tenmap_dtype_text(b)) == 0);
+}
+
+/* The digits that are the whole part of the name at `skip`; 0: it is no number. */
+static size_t number_length(const tenmap_tensor *t, size_t skip) {
+    size_t n = skip;
+    while (n < t->name_len && t->name[n] >= '0' && t->name[n] <= '9')
+        n++;
+    return n > skip && (n == t->name_len || t->name[n] == '.') ? n - skip : 0;
+}
+
+/* Whether both are the same but for the number at `skip`. */
+static bool alike(const tenmap_tensor *a, const tenmap_tensor *b, size_t skip, size_t a_digits,
+                  size_t b_digits) {
+    size_t a_rest = a->name_len - skip - a_digits, b_rest = b->name_len - skip - b_digits;
+    return a_rest == b_rest && same_dtype(a, b) && a->rank == b->rank &&
+           memcmp(a->name + skip + a_digits, b->name + skip + b_digits, a_rest) == 0 &&
+           (!a->rank || memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0);
+}
+
+/* Takes in the numbered modules behind the child that hold the same as it. */
+static void fold(const tree *t, const module *parent, module *child) {
+    const tenmap_tensor *first = t->tensors[child->at];
+    size_t count = child->end - child->at, digits = number_length(first, parent->skip);
+    while (digits && parent->end - child->all_end >= count) {
+        const tenmap_tensor *other = t->tensors[child->all_end];
+        size_t other_digits = number_length(other, parent->skip), i = 0;
+        size_t next = child->all_end + count;
+        while (
+            other_digits && i < count &&
+            goes_through(t->tensors[child->all_end + i], other, 0, parent->skip + other_digits) &&
+            alike(t->tensors[child->at + i], t->tensors[child->all_end + i], parent->skip, digits,
+                  other_digits))
+            i++;
+        if (i < count || (next < parent->end &&
+                          goes_through(t->tensors[next], other, 0, parent->skip + other_digits)))
+            break;
+        child->alike++;
+        child->all_end = next;
+    }
+}
+
 static void add_lines(tree *t) {
     text *cell = table_cell(t->rows);
     for (size_t i = 1; i < t->depth; i++) {
@@ -90,11 +134,7 @@ static void add_lines(tree *t) {
         const char *line = own ? (more ? "├─ " : "└─ ") : more ? "│  " : "   ";
         text_add(cell, line, strlen(line));
     }
-}
-
-static bool same_dtype(const tenmap_tensor *a, const tenmap_tensor *b) {
-    return a->dtype == b->dtype &&
-           (a->dtype != TENMAP_OPAQUE || strcmp(tenmap_dtype_text(a), tenmap_dtype_text(b)) == 0);
+    table_lead(t->rows, 3 * (t->depth - 1));
 }
 
 static void add_kind(tree *t, const module *child) {
@@ -105,33 +145,49 @@ static void add_kind(tree *t, const module *child) {
     text_add_safe(table_cell(t->rows), i == child->end ? tenmap_dtype_text(first) : "mixed",
                   i == child->end ? strlen(tenmap_dtype_text(first)) : 5);
     table_end_cell(t->rows, i == child->end ? STYLE_CYAN : STYLE_DIM);
+    if (child->alike > 1) {
+        text_add_grouped(table_cell(t->rows), child->alike);
+        text_addf(table_cell(t->rows), " × ");
+    }
     if (count == 1) {
         text_add_shape(table_cell(t->rows), first);
-        table_end_cell(t->rows, STYLE_NONE);
     } else {
         text_add_grouped(table_cell(t->rows), count);
-        text_add(table_cell(t->rows), " tensors", 8);
-        table_end_cell(t->rows, STYLE_DIM);
+        text_addf(table_cell(t->rows), " tensors");
     }
+    table_end_cell(t->rows, count == 1 ? STYLE_NONE : STYLE_DIM);
+}
+
+/* "11.self_attn", or "0…11.self_attn" for what is folded. */
+static void add_label(tree *t, const module *child, size_t parent_skip) {
+    const tenmap_tensor *first = t->tensors[child->at];
+    const tenmap_tensor *last = t->tensors[child->all_end - 1];
+    bool leaf = child->end - child->at == 1;
+    size_t from = parent_skip;
+    if (child->alike > 1) {
+        from += number_length(first, parent_skip);
+        text_add(table_cell(t->rows), first->name + parent_skip, from - parent_skip);
+        text_addf(table_cell(t->rows), "…");
+        text_add(table_cell(t->rows), last->name + parent_skip, number_length(last, parent_skip));
+    }
+    text_add_safe(table_cell(t->rows), first->name + from, child->skip - from - !leaf);
 }
 
 static void add_row(tree *t, const module *child, size_t parent_skip) {
-    const tenmap_tensor *first = t->tensors[child->at];
     bool leaf = child->end - child->at == 1;
     add_lines(t);
-    text_add_safe(table_cell(t->rows), first->name + parent_skip,
-                  child->skip - parent_skip - !leaf);
+    add_label(t, child, parent_skip);
     table_end_cell(t->rows, leaf ? STYLE_NONE : STYLE_BOLD);
     add_kind(t, child);
-    text_add_count(table_cell(t->rows), t->params[child->end] - t->params[child->at]);
+    text_add_count(table_cell(t->rows), t->params[child->all_end] - t->params[child->at]);
     table_end_cell(t->rows, STYLE_NONE);
-    text_add_bytes(table_cell(t->rows), t->bytes[child->end] - t->bytes[child->at]);
+    text_add_bytes(table_cell(t->rows), t->bytes[child->all_end] - t->bytes[child->at]);
     table_end_cell(t->rows, STYLE_NONE);
 }
 
 /* The stack's bottom is the model itself, which has no row. Hostile names may nest without end. */
 static void add_rows(tree *t, size_t count) {
-    push(t, (module){0, count, 0});
+    push(t, (module){0, count, 0, 1, count});
     while (t->depth) {
         module *parent = &t->stack[t->depth - 1];
         if (parent->at == parent->end) {
@@ -139,22 +195,25 @@ static void add_rows(tree *t, size_t count) {
             continue;
         }
         module child = next_child(t, parent);
+        child.all_end = child.end;
+        if (t->folds)
+            fold(t, parent, &child);
         size_t skip = parent->skip;
         bool deeper = child.end - child.at > 1 && (!t->max_depth || t->depth < t->max_depth);
-        parent->at = child.end;
+        parent->at = child.all_end;
         add_row(t, &child, skip);
         if (deeper)
             push(t, child);
     }
 }
 
-void tree_print(selection *s, uint64_t depth) {
+void tree_print(selection *s, uint64_t depth, bool folds) {
     static const column columns[] = {{"MODULE", false, true},
                                      {"DTYPE", false, false},
                                      {"SHAPE", false, false},
                                      {"PARAMS", true, false},
                                      {"SIZE", true, false}};
-    tree t = {.tensors = s->tensors, .max_depth = depth};
+    tree t = {.tensors = s->tensors, .max_depth = depth, .folds = folds};
     tree_sort(s);
     t.bytes = need(s->count + 1, sizeof *t.bytes);
     t.params = need(s->count + 1, sizeof *t.params);

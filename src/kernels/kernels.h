@@ -10,8 +10,13 @@
 /*
  * The instruction sets of this build. -DTENMAP_NO_AVX2 or -DTENMAP_NO_NEON leaves one out. Kernels
  * use function-level target attributes, so no -m flag is needed; GCC and Clang have them.
+ *
+ * On Windows GCC keeps 32-byte vectors on a stack that is aligned to 16 and moves them as if it were
+ * aligned to 32. There AVX2 wants -DTENMAP_AVX2 and an assembler that is told to make those moves
+ * unaligned (-Wa,-muse-unaligned-vector-move), which CMake does. Clang has no such fault.
  */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(TENMAP_NO_AVX2)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(TENMAP_NO_AVX2) &&                        \
+    (!defined(_WIN32) || defined(__clang__) || defined(TENMAP_AVX2))
 #define TMI_AVX2 1
 #else
 #define TMI_AVX2 0

@@ -201,8 +201,8 @@ static inline uint64_t f64_from_u64(uint64_t v) {
     return f64_from_magnitude(v, 0);
 }
 static inline uint64_t f64_from_i64(uint64_t v) {
-    bool negative = v >> 63;
-    return f64_from_magnitude(negative ? -v : v, (uint64_t)negative << 63);
+    uint64_t sign = v & UINT64_C(1) << 63;
+    return f64_from_magnitude(sign ? -v : v, sign);
 }
 
 /* Narrowing from F32. */

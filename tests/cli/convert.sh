@@ -31,6 +31,11 @@ t ls itself.safetensors 'layer*'
 t convert sharded --to f32 -o sharded/model-00001-of-00003.safetensors --force
 t convert sharded --to f32 -o sharded/model.safetensors.index.json --force --single
 
+# Without some of its shards, if that is asked for.
+rm sharded/model-00002-of-00003.safetensors
+t convert sharded --to f32 -o part.safetensors
+t convert sharded --to f32 -o part.safetensors --partial
+
 # Mistakes.
 t convert small.safetensors --rule 'embed*=i32' -o no.safetensors
 t convert small.safetensors --rule 'mask=u8' -o no.safetensors
@@ -40,7 +45,7 @@ t convert small.safetensors --to float -o no.safetensors
 t convert small.safetensors --rule mask -o no.safetensors
 t convert small.safetensors --to bf16 --meta novalue -o no.safetensors
 t convert small.safetensors --to bf16 --max-shard-size 1KB -o no.safetensors
-t convert sharded --to bf16 --max-shard-size 1KB --single -o no
+t convert layers.safetensors --to bf16 --max-shard-size 1KB --single -o no
 t convert small.safetensors --to bf16 -o nowhere/no.safetensors
 t convert truncated.safetensors --to bf16 -o no.safetensors
 t convert small.safetensors --to bf16 --keep nosuch -n -o no.safetensors | tail -1

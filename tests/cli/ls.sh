@@ -13,6 +13,9 @@ t ls --min-size 24 --max-size 40B small.safetensors
 t ls -x 'layer.*' -x mask small.safetensors
 t ls --tree small.safetensors
 t ls --tree layers.safetensors 'model.layers.?.*' 'model.layers.10.*' -x self_attn
+t ls --fold sharded
+t ls --fold small.safetensors
+t ls --fold --depth 3 layers.safetensors -x model.layers.5.mlp.up_proj.weight
 t ls --depth 2 sharded
 t ls --depth 3 sharded
 t ls --json sharded 'model.layers.1.*'

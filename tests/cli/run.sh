@@ -18,7 +18,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 unset NO_COLOR COLUMNS CLICOLOR EDITOR VISUAL
-export tool LC_ALL=C.UTF-8 TZ=UTC
+export tool fixtures LC_ALL=C.UTF-8 TZ=UTC
 
 cat >"$folder/prelude" <<'END'
 t() {

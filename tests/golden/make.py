@@ -92,6 +92,7 @@ def bad():
     put("05-metadata-twice", '{"__metadata__":null,"__metadat\\u0061__":{}}')
     put("05-metadata-number", '{"__metadata__":{"a":1}}')
     put("05-metadata-array", '{"__metadata__":[]}')
+    put("05-metadata-like-a-tensor", "{" + ONE + "," + entry("__metadata__", "U8", [1], 1, 2) + "}", b"xy")
     put("05-entry-null", '{"a":null}')
     field("05-dtype-unknown", '"dtype":"Q4","shape":[1],"data_offsets":[0,1]')
     field("05-dtype-case", '"dtype":"u8","shape":[1],"data_offsets":[0,1]')

@@ -1,32 +1,61 @@
 #!/bin/sh
-# Installs into a folder of its own and builds a consumer in each of the three ways.
+# Installs into folders of its own and builds a consumer in every way that README names, against the
+# shared and the static library:
+#     tests/install/check.sh SOURCE WORK
 set -eu
 source=$1 work=$2
 here=$source/tests/install
 rm -rf "$work"
 mkdir -p "$work"
+jobs=$(nproc 2>/dev/null || echo 2)
+
+# needs PROGRAM yes|no: whether it asks for the shared library when it starts.
+needs() {
+    found=no
+    readelf -d "$1" | grep -q 'NEEDED.*libtenmap\.so\.0\]' && found=yes
+    [ "$found" = "$2" ] || { echo "$1 needs libtenmap.so.0: $found, expected $2"; exit 1; }
+}
+
+# build FOLDER TREE TARGET [cmake options]: the consumer through find_package.
+find_it() {
+    cmake -S "$here" -B "$work/$1" -DCMAKE_PREFIX_PATH="$work/$2" -DTENMAP_TARGET="$3" >/dev/null
+    cmake --build "$work/$1" >/dev/null
+    "$work/$1/consumer"
+}
 
 for kind in shared static; do
     shared=ON static=ON
     [ $kind = static ] && shared=OFF
     cmake -S "$source" -B "$work/build-$kind" -DCMAKE_INSTALL_PREFIX="$work/$kind" -DTENMAP_TESTS=OFF \
         -DTENMAP_BENCH=OFF -DTENMAP_EXAMPLES=OFF -DTENMAP_SHARED=$shared -DTENMAP_STATIC=$static >/dev/null
-    cmake --build "$work/build-$kind" >/dev/null
+    cmake --build "$work/build-$kind" -j "$jobs" >/dev/null
     cmake --install "$work/build-$kind" >/dev/null
     lib=$(dirname "$(find "$work/$kind" -name 'libtenmap.*' | head -1)")
 
     flags=$(PKG_CONFIG_PATH="$lib/pkgconfig" pkg-config --cflags --libs $([ $kind = static ] && echo --static) tenmap)
     cc "$here/consumer.c" $flags -o "$work/pkgconfig-$kind"
     LD_LIBRARY_PATH="$lib" "$work/pkgconfig-$kind"
+    needs "$work/pkgconfig-$kind" $([ $kind = shared ] && echo yes || echo no)
     echo "pkg-config, $kind: ok"
 
-    cmake -S "$here" -B "$work/find-$kind" -DCMAKE_PREFIX_PATH="$work/$kind" >/dev/null
-    cmake --build "$work/find-$kind" >/dev/null
-    "$work/find-$kind/consumer"
-    echo "find_package, $kind: ok"
+    find_it "find-$kind" "$kind" tenmap::tenmap
+    needs "$work/find-$kind/consumer" $([ $kind = shared ] && echo yes || echo no)
+    find_it "find-static-of-$kind" "$kind" tenmap::tenmap_static
+    needs "$work/find-static-of-$kind/consumer" no
+    echo "find_package, $kind tree, both targets: ok"
+
+    if [ -x "$work/$kind/bin/tenmap" ]; then
+        "$work/$kind/bin/tenmap" --version >/dev/null
+        echo "the tool of the $kind tree: ok"
+    fi
 done
 
-cmake -S "$here" -B "$work/sub" -DTENMAP_SOURCE="$source" >/dev/null
-cmake --build "$work/sub" >/dev/null
-"$work/sub/consumer"
-echo "add_subdirectory: ok"
+for target in tenmap::tenmap tenmap::tenmap_static; do
+    cmake -S "$here" -B "$work/sub" -DTENMAP_SOURCE="$source" -DTENMAP_TARGET=$target >/dev/null
+    cmake --build "$work/sub" -j "$jobs" >/dev/null
+    "$work/sub/consumer"
+    echo "add_subdirectory, $target: ok"
+done
+
+# What an install tree holds: nothing but the library, its header, its metadata and the tool.
+(cd "$work/shared" && find . ! -type d | LC_ALL=C sort)

@@ -1,0 +1,179 @@
+/*
+ * The tool against what the machine can do with as many bytes in the same run. Rounds alternate, so
+ * that a slow moment hits all; the least time of each counts. Lines: name, bytes, nanoseconds on the
+ * clock, nanoseconds of processor time, peak resident bytes.
+ *     bench_tool TOOL MODEL FOLDER ROUNDS hash|convert
+ * hash: two threads that read the mapped MODEL, fingerprints, SHA-256 on one thread. convert: cp of
+ * MODEL and its conversion to BF16, both into FOLDER, both synced.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#ifndef _FILE_OFFSET_BITS
+#define _FILE_OFFSET_BITS 64
+#endif
+#include "timing.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+typedef struct measured {
+    const char *name;
+    uint64_t bytes, wall, cpu, peak;
+} measured;
+
+enum { READ, PRINTS, SHA256, COPY, CONVERT, KINDS };
+static measured results[KINDS];
+
+static void check(bool good, const char *what) {
+    if (!good) {
+        perror(what);
+        exit(1);
+    }
+}
+
+static void note(int kind, const char *name, uint64_t bytes, uint64_t wall, uint64_t cpu,
+                 uint64_t peak) {
+    measured *m = &results[kind];
+    if (!m->name || wall < m->wall)
+        m->wall = wall;
+    if (!m->name || cpu < m->cpu)
+        m->cpu = cpu;
+    if (peak > m->peak)
+        m->peak = peak;
+    m->name = name;
+    m->bytes = bytes;
+}
+
+static uint64_t cpu_ns(const struct rusage *used) {
+    return ((uint64_t)used->ru_utime.tv_sec + (uint64_t)used->ru_stime.tv_sec) * 1000000000u +
+           ((uint64_t)used->ru_utime.tv_usec + (uint64_t)used->ru_stime.tv_usec) * 1000u;
+}
+
+/* Runs a program to its end, with its output thrown away, and syncs `made` unless it is NULL. */
+static void run(int kind, const char *name, uint64_t bytes, char *const *arguments,
+                const char *made) {
+    posix_spawn_file_actions_t actions;
+    struct rusage used;
+    pid_t child;
+    int status;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    uint64_t start = now_ns();
+    check(posix_spawnp(&child, arguments[0], &actions, NULL, arguments, environ) == 0,
+          arguments[0]);
+    check(wait4(child, &status, 0, &used) == child, "wait4");
+    if (made) {
+        int fd = open(made, O_RDONLY);
+        check(fd >= 0 && fsync(fd) == 0, made);
+        close(fd);
+    }
+    uint64_t wall = now_ns() - start;
+    posix_spawn_file_actions_destroy(&actions);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        fprintf(stderr, "%s failed\n", arguments[0]);
+        exit(1);
+    }
+    note(kind, name, bytes, wall, cpu_ns(&used), (uint64_t)used.ru_maxrss * 1024);
+}
+
+/* What memory gives two threads: every byte once, 16 MiB at a time in turns, as the tool does. */
+typedef struct reading {
+    const uint64_t *words;
+    size_t count, first;
+    uint64_t sum;
+} reading;
+
+static void *read_half(void *argument) {
+    enum { TURN = 16 << 20, THREADS = 2 };
+    reading *r = argument;
+    uint64_t sum[8] = {0};
+    const size_t turn = TURN / sizeof *r->words;
+    for (size_t at = r->first * turn; at + turn <= r->count; at += THREADS * turn)
+        for (const uint64_t *p = r->words + at, *end = p + turn; p < end; p += 8)
+            for (size_t k = 0; k < 8; k++)
+                sum[k] += p[k];
+    for (size_t k = 0; k < 8; k++)
+        r->sum += sum[k];
+    return NULL;
+}
+
+static volatile uint64_t sink; /* so that the reading is not optimised away */
+
+static void read_memory(const void *mapped, size_t size) {
+    pthread_t other;
+    reading halves[2] = {{mapped, size / 8, 0, 0}, {mapped, size / 8, 1, 0}};
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    uint64_t start = now_ns();
+    check(pthread_create(&other, NULL, read_half, &halves[1]) == 0, "pthread_create");
+    read_half(&halves[0]);
+    pthread_join(other, NULL);
+    uint64_t wall = now_ns() - start;
+    getrusage(RUSAGE_SELF, &after);
+    sink = halves[0].sum + halves[1].sum;
+    note(READ, "read memory", size, wall, cpu_ns(&after) - cpu_ns(&before), 0);
+}
+
+static void bench_hash(char *tool, char *model, size_t size, unsigned rounds) {
+    int fd = open(model, O_RDONLY);
+    check(fd >= 0, model);
+    void *mapped = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+    check(mapped != MAP_FAILED, "mmap");
+    char *prints[] = {tool, "hash", "--model", "-j", "2", model, NULL};
+    char *sha[] = {tool, "hash", "-j", "1", model, NULL};
+    for (unsigned i = 0; i < rounds; i++) {
+        read_memory(mapped, size);
+        run(PRINTS, "fingerprints", size, prints, NULL);
+        if (i < (rounds + 3) / 4)
+            run(SHA256, "sha256", size, sha, NULL);
+    }
+    munmap(mapped, size);
+    close(fd);
+}
+
+static void bench_convert(char *tool, char *model, const char *folder, size_t size,
+                          unsigned rounds) {
+    char copy[512], out[512];
+    snprintf(copy, sizeof copy, "%s/copy", folder);
+    snprintf(out, sizeof out, "%s/out.safetensors", folder);
+    char *cp[] = {"cp", model, copy, NULL};
+    char *convert[] = {tool, "convert", model, "--to", "bf16", "-o", out, NULL};
+    for (unsigned i = 0; i < rounds; i++) {
+        run(COPY, "cp", 2 * size, cp, copy);
+        unlink(copy);
+        run(CONVERT, "convert", size + size / 2, convert, NULL);
+        unlink(out);
+    }
+}
+
+int main(int argc, char **argv) {
+    struct stat s;
+    if (argc != 6) {
+        fprintf(stderr, "usage: bench_tool TOOL MODEL FOLDER ROUNDS hash|convert\n");
+        return 2;
+    }
+    check(stat(argv[2], &s) == 0, argv[2]);
+    unsigned rounds = (unsigned)atoi(argv[4]);
+    if (strcmp(argv[5], "hash") == 0)
+        bench_hash(argv[1], argv[2], (size_t)s.st_size, rounds);
+    else
+        bench_convert(argv[1], argv[2], argv[3], (size_t)s.st_size, rounds);
+    for (size_t i = 0; i < KINDS; i++)
+        if (results[i].name)
+            printf("%s\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n", results[i].name,
+                   results[i].bytes, results[i].wall, results[i].cpu, results[i].peak);
+    return 0;
+}

@@ -1,0 +1,63 @@
+#!/bin/sh
+# One table: the tool's convert and hash against cp, memory and openssl.
+#     bench/tool.sh [--quick]
+# Works in TMPDIR, or /tmp (9 GB of room), and in /dev/shm where that has as much: there nothing waits
+# for a disk. Both cp and convert are synced. Rates are of bytes read and written.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=$root/build/bench
+mkdir -p "$build"
+cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTENMAP_TESTS=OFF >/dev/null
+cmake --build "$build" --target bench_write bench_tool tenmap_tool -j2 >/dev/null
+bytes=3221225472 rounds=${ROUNDS:-8}
+[ "${1:-}" = --quick ] && bytes=536870912 rounds=3
+tool=$build/tool/tenmap
+work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-bench-tool-XXXXXX")
+shm=
+trap 'rm -rf "$work" $shm' EXIT
+trap 'exit 1' INT TERM HUP
+
+"$build/bench/bench_write" --bytes "$bytes" --keep "$work/model.safetensors"
+sync "$work/model.safetensors"
+# Read in anew, the page cache has it in large pieces, as after a download and a restart.
+dd of="$work/model.safetensors" oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null || true
+cat "$work/model.safetensors" >/dev/null
+"$build/bench/bench_tool" "$tool" "$work/model.safetensors" "$work" "$rounds" hash >"$work/hash"
+"$build/bench/bench_tool" "$tool" "$work/model.safetensors" "$work" $(((rounds + 1) / 2)) convert |
+    sed 's/^/disk /' >"$work/convert"
+room=$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)
+free=$(awk '/MemAvailable/ {print $2}' /proc/meminfo)
+if [ "${room:-0}" -gt $((bytes / 1024 * 3)) ] && [ "$free" -gt $((bytes / 1024 * 3)) ]; then
+    shm=$(mktemp -d /dev/shm/tenmap-bench-XXXXXX)
+    mv "$work/model.safetensors" "$shm/model.safetensors"
+    "$build/bench/bench_tool" "$tool" "$shm/model.safetensors" "$shm" "$rounds" convert |
+        sed 's/^/memory /' >>"$work/convert"
+else
+    echo "skipped: convert in memory (/dev/shm is too small)"
+fi
+openssl=$(openssl speed -evp sha256 -bytes 1048576 -seconds 3 2>/dev/null | awk '/^sha256/ {print $2 * 1000}')
+
+awk -F '\t' -v openssl="$openssl" '
+    { bytes[$1] = $2; wall[$1] = $3; cpu[$1] = $4; peak[$1] = $5 }
+    function rate(name) { return bytes[name] / wall[name] }
+    function row(title, name, base) {
+        if (!(name in wall)) return
+        printf "%-34s %7.2f GB/s", title, rate(name)
+        if (base != "") printf "  %.2f of %s", rate(name) / rate(base), base
+        printf "\n"
+    }
+    END {
+        row("cp, fsync, on the disk", "disk cp", "")
+        row("convert F32 to BF16, on the disk", "disk convert", "disk cp")
+        row("cp, in memory", "memory cp", "")
+        row("convert F32 to BF16, in memory", "memory convert", "memory cp")
+        printf "%-34s %7.1f MB\n", "  its peak RSS, mappings included", peak["disk convert"] / 1e6
+        row("reading memory, 2 threads", "read memory", "")
+        row("hash --model, 2 threads", "fingerprints", "read memory")
+        printf "%-34s %7.2f GB/s  %.2f of the above\n", "  by processor time", bytes["fingerprints"] / cpu["fingerprints"], bytes["fingerprints"] / cpu["fingerprints"] / (bytes["read memory"] / cpu["read memory"])
+        if (openssl > 0)
+            printf "%-34s %7.2f GB/s  (by processor time)\n", "openssl speed -evp sha256", openssl / 1e9
+        printf "%-34s %7.2f GB/s", "hash, by processor time", bytes["sha256"] / cpu["sha256"]
+        if (openssl > 0) printf "  %.2f of openssl speed", bytes["sha256"] / cpu["sha256"] * 1e9 / openssl
+        printf "\n"
+    }' "$work/hash" "$work/convert"

@@ -1,0 +1,57 @@
+#!/bin/sh
+# Static analysis of the library and the examples, or of other files:
+#     scripts/analyze.sh clang-tidy|cppcheck|gcc [FILE...]
+# Any finding fails. One that is wrong is answered where it arises, by code that says more to the
+# analyser, or is turned off with its reason beside it: here, or in .clang-tidy.
+# Exits with 77, saying why, where the analyser is missing.
+set -eu
+analyser=${1:?usage: analyze.sh clang-tidy|cppcheck|gcc [FILE...]}
+shift
+cd "$(dirname "$0")/.."
+[ $# -gt 0 ] || set -- src/*.c src/kernels/*.c examples/*.c
+files=$*
+flags="-std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itool"
+
+need() { # need COMMAND PACKAGE
+    command -v "$1" >/dev/null && return
+    echo "skipped: $1 is not here (Debian: $2)"
+    exit 77
+}
+
+sources() { printf '%s\n' $files; }
+
+# each COMMAND: runs it for every source, which it calls {}, as many at a time as there are
+# processors. Fails if one does, and prints what it found.
+each() {
+    sources | xargs -P "$(nproc 2>/dev/null || echo 2)" -I{} \
+        sh -c "found=\$($1 2>&1) || { echo \"\$found\"; exit 1; }"
+}
+
+case $analyser in
+clang-tidy)
+    need clang-tidy-14 clang-tidy-14
+    each "clang-tidy-14 --quiet --warnings-as-errors='*' {} -- $flags"
+    ;;
+cppcheck)
+    need cppcheck cppcheck
+    # Style is left to clang-tidy and the compilers: cppcheck's ideas of it are not ours. Version 2.10
+    # takes a table of functions for a value of bool when one of them is assigned to a pointer.
+    cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability,performance \
+        --suppress=assignBoolToPointer \
+        -j "$(nproc 2>/dev/null || echo 2)" -Iinclude -Isrc -Itool $(sources)
+    ;;
+gcc)
+    need gcc gcc
+    # Version 12 was the first to be of use for C; older ones report what they cannot follow.
+    if [ "$(gcc -dumpversion | cut -d. -f1)" -lt 12 ]; then
+        echo "skipped: gcc is older than 12"
+        exit 77
+    fi
+    each "gcc $flags -O1 -fanalyzer -Werror -c {} -o /dev/null"
+    ;;
+*)
+    echo "analyze.sh: unknown analyser $analyser" >&2
+    exit 1
+    ;;
+esac
+echo "$analyser: no findings in $(sources | wc -l) files"

@@ -1,0 +1,50 @@
+#!/bin/sh
+# Which lines of the library the tests and the replayed fuzzing inputs reach, by llvm-cov:
+#
+#     scripts/coverage.sh [LEAST]
+#
+# Prints one line per file of src/, and for the readers (canonical, header, index, json, shard) every
+# line that is not reached. Fails if one of those is below LEAST percent of its lines (95). Exits with
+# 77, saying so, without clang and its tools. CLANG names the compiler (clang-14), TENMAP_FUZZ_CORPUS
+# a folder with more inputs, as fuzz/run.sh keeps them.
+set -eu
+cd "$(dirname "$0")/.."
+least=${1:-95}
+clang=${CLANG:-clang-14}
+version=${clang#clang}
+for tool in "$clang" "llvm-profdata$version" "llvm-cov$version"; do
+    command -v "$tool" >/dev/null || { echo "skipped: there is no $tool" && exit 77; }
+done
+build=build/coverage
+# Without optimisation a line is what the source says, and conversions at -O0 take long: -O1.
+flags="-O1 -g -fprofile-instr-generate -fcoverage-mapping"
+cmake -S . -B $build -DCMAKE_C_COMPILER="$clang" -DCMAKE_BUILD_TYPE=Debug \
+    -DCMAKE_C_FLAGS_DEBUG="$flags" -DTENMAP_SHARED=OFF -DTENMAP_BENCH=OFF -DTENMAP_EXAMPLES=OFF >/dev/null
+cmake --build $build -j "$(nproc)" >$build/log 2>&1 || { tail -30 $build/log && exit 1; }
+rm -rf $build/profiles
+mkdir -p $build/profiles
+export LLVM_PROFILE_FILE=$PWD/$build/profiles/%p-%m.profraw
+# The conversions are measured by their own tests, against a library of their own.
+(cd $build && ctest --repeat until-pass:2 -j "$(nproc)" -E '^(convert|kernels|exact)' >log 2>&1) || {
+    tail -30 $build/log
+    exit 1
+}
+if [ -n "${TENMAP_FUZZ_CORPUS:-}" ]; then
+    for corpus in "$TENMAP_FUZZ_CORPUS"/*; do
+        $build/fuzz/replay_"${corpus##*/}" "$corpus" >/dev/null
+    done
+fi
+"llvm-profdata$version" merge -sparse $build/profiles/*.profraw -o $build/all.profdata
+rm -rf $build/profiles
+programs=
+for program in $build/tests/test_* $build/fuzz/replay_*; do
+    [ -x "$program" ] && [ -f "$program" ] || continue
+    case $program in *test_convert* | *test_kernels* | *test_exact*) continue ;; esac
+    programs="$programs ${programs:+-object} $program"
+done
+# shellcheck disable=SC2086
+"llvm-cov$version" export -summary-only $programs -instr-profile=$build/all.profdata src include \
+    >$build/summary.json
+# shellcheck disable=SC2086
+"llvm-cov$version" show $programs -instr-profile=$build/all.profdata src >$build/lines.txt
+python3 scripts/coverage_table.py $build/summary.json $build/lines.txt "$least"

@@ -1,0 +1,45 @@
+"""The table of scripts/coverage.sh: coverage_table.py SUMMARY LINES LEAST"""
+import json
+import os
+import re
+import sys
+
+READERS = {"canonical.c", "header.c", "index.c", "json.c", "shard.c"}
+
+
+def unreached(path):
+    """For each file of llvm-cov's listing, the lines that were never executed."""
+    name, lines = None, {}
+    with open(path, errors="replace") as listing:
+        for line in listing:
+            if match := re.match(r"(/\S+\.[ch]):$", line):
+                name = os.path.basename(match[1])
+            elif match := re.match(r"\s*(\d+)\|\s*0\|(.*)", line):
+                lines.setdefault(name, []).append((int(match[1]), match[2].strip()))
+    return lines
+
+
+def main():
+    summary, listing, least = sys.argv[1], sys.argv[2], float(sys.argv[3])
+    with open(summary) as source:
+        files = json.load(source)["data"][0]["files"]
+    missing, low = unreached(listing), []
+    print(f"{'file':<22}{'lines':>7}{'reached':>9}{'percent':>9}{'branches':>10}")
+    for file in sorted(files, key=lambda f: f["filename"]):
+        name, total = os.path.basename(file["filename"]), file["summary"]
+        lines, branches = total["lines"], total["branches"]
+        mark = " *" if name in READERS else ""
+        print(f"{name:<22}{lines['count']:>7}{lines['covered']:>9}{lines['percent']:>9.1f}"
+              f"{branches['percent']:>10.1f}{mark}")
+        if mark and lines["percent"] < least:
+            low.append(name)
+    print("\nLines of the readers (*) that nothing reached:")
+    for name in sorted(READERS):
+        for number, text in missing.get(name, []):
+            print(f"  {name}:{number}: {text}")
+    if low:
+        sys.exit(f"below {least:g}%: {', '.join(low)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+#!/bin/sh
+# Builds the Debian packages from a copy of the sources, looks at them with lintian, unpacks them, runs the
+# tool and compiles a program against them; as root also installs them and removes them again:
+#     scripts/debian-test.sh [FOLDER]
+# A FOLDER gets the packages. The tests are not run again (nocheck). Exits with 77, saying why, where the
+# packaging tools are missing.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+for tool in dpkg-buildpackage dh cmake; do
+    if ! command -v $tool >/dev/null; then
+        echo "skipped: $tool is not installed (apt: dpkg-dev debhelper cmake)"
+        exit 77
+    fi
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/tenmap"
+(cd "$root" && tar -cf - --exclude=./build --exclude=./.git .) | tar -xf - -C "$work/tenmap"
+
+# Build dependencies that are not here only leave a part of the tool out; the rest is cmake and debhelper.
+force=
+(cd "$work/tenmap" && dpkg-checkbuilddeps -Pnocheck 2>"$work/missing") || force=-d
+[ -z "$force" ] || cat "$work/missing"
+(cd "$work/tenmap" && DEB_BUILD_OPTIONS="nocheck parallel=$(nproc)" dpkg-buildpackage -us -uc -b -Pnocheck $force) \
+    >"$work/log" 2>&1 || { tail -40 "$work/log"; exit 1; }
+(cd "$work" && ls -l ./*.deb)
+[ $# -eq 0 ] || { mkdir -p "$1" && cp "$work"/*.deb "$1"; }
+
+if command -v lintian >/dev/null; then
+    # The manual page comes with the tool's pages; a tree without them is not blamed for it.
+    suppress=
+    [ -f "$root/man/tenmap.1" ] || suppress="--suppress-tags no-manual-page"
+    lintian --allow-root --fail-on error,warning $suppress "$work"/*.changes
+    echo "lintian: clean"
+else
+    echo "SKIPPED: lintian is not here"
+fi
+
+# check PREFIX: the packages under PREFIX work.
+check() {
+    lib=$(dirname "$(find "$1/usr/lib" -name libtenmap.so.0)")
+    PKG_CONFIG_SYSROOT_DIR="$1" PKG_CONFIG_PATH="$lib/pkgconfig" PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 \
+        pkg-config --cflags --libs tenmap >"$work/flags"
+    cc "$root/tests/install/consumer.c" -I"$1/usr/include" -L"$lib" $(cat "$work/flags") -o "$work/consumer"
+    LD_LIBRARY_PATH="$lib" "$work/consumer"
+    "$1/usr/bin/tenmap" --version
+}
+
+for package in "$work"/*.deb; do
+    dpkg-deb -x "$package" "$work/unpacked"
+done
+check "$work/unpacked"
+echo "unpacked: ok"
+
+if [ "$(id -u)" = 0 ] && ! dpkg -s libtenmap0 tenmap libtenmap-dev 2>/dev/null | grep -q 'ok installed'; then
+    packages=$(ls "$work"/*.deb | grep -v dbgsym)
+    trap 'dpkg --purge libtenmap-dev tenmap libtenmap0 >/dev/null 2>&1; rm -rf "$work"' EXIT
+    dpkg -i $packages >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+    cc "$root/tests/install/consumer.c" $(pkg-config --cflags --libs tenmap) -o "$work/consumer"
+    "$work/consumer"
+    tenmap --version
+    dpkg --purge libtenmap-dev tenmap libtenmap0 >/dev/null
+    [ ! -e /usr/include/tenmap.h ]
+    echo "installed and removed: ok"
+else
+    echo "SKIPPED: installing wants root, and a machine without these packages"
+fi

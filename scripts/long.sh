@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# What takes hours, from the shortest to the longest: for a release, or a night.
+#     scripts/long.sh [HOURS OF FUZZING]        1
+# A check that fails does not stop the others; one that cannot run here is counted as skipped.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+fuzz_seconds=$((${1:-1} * 3600))
+jobs=$(nproc 2>/dev/null || echo 2)
+build=build/long
+failed=0 skipped=0
+results=()
+
+check() { # check NAME COMMAND...
+    local name=$1 begun=$SECONDS status=0 verdict
+    shift
+    printf '\n=== %s\n' "$name"
+    ("$@") || status=$?
+    case $status in
+    0) verdict=passed ;;
+    77) verdict=SKIPPED skipped=$((skipped + 1)) ;;
+    *) verdict=FAILED failed=$((failed + 1)) ;;
+    esac
+    results+=("$(printf '%-8s %6d s  %s' "$verdict" $((SECONDS - begun)) "$name")")
+    echo "${results[-1]}"
+}
+
+build_tests() {
+    cmake -S . -B $build -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null &&
+        cmake --build $build -j "$jobs" >/dev/null
+}
+
+# Every target for its share of the time, one after the other.
+fuzz_all() {
+    command -v clang-14 >/dev/null || { echo "skipped: clang-14 is not here"; return 77; }
+    local targets target share
+    targets=$(cd fuzz && ls fuzz_*.c | sed 's/^fuzz_//; s/\.c$//')
+    share=$((fuzz_seconds / $(echo "$targets" | wc -l)))
+    for target in $targets; do
+        echo "$target, $share s"
+        sh fuzz/run.sh "$target" "$share" >$build/fuzz.log 2>&1 || { tail -40 $build/fuzz.log; return 1; }
+        grep -E 'stat::(number_of_executed_units|average_exec_per_sec)' $build/fuzz.log
+    done
+}
+
+check "build" build_tests
+check "crash: 5,000 kills of each change" env TENMAP_KILLS=5000 $build/tests/test_crash
+check "linear time and memory, at the limits" sh scripts/linear.sh
+check "valgrind memcheck, the slow tests" sh scripts/memcheck.sh $build load residency
+check "all 2^32 F32 inputs" ctest --test-dir $build -C Long -L long --output-on-failure
+if [ -f tests/peers/differential.sh ]; then
+    check "differential: the reference, 1,000,000 cases" sh tests/peers/differential.sh 1000000
+fi
+check "fuzzing, $fuzz_seconds s in all" fuzz_all
+
+printf '\n=== summary: %d checks, %d failed, %d skipped\n' ${#results[@]} $failed $skipped
+printf '%s\n' "${results[@]}"
+exit $((failed > 0))

@@ -1,0 +1,41 @@
+#!/bin/sh
+# The tests under MemorySanitizer: every read of memory that nothing wrote ends the test.
+#     scripts/msan.sh [TEST...]
+# MemorySanitizer wants all code instrumented but the C library, so tests/plain stands in for cmocka.
+# Left out: memory and crash put functions of their own in place of the system's, which hides from the
+# sanitizer what those write; stream, because the limit on memory that it runs in is for the plain
+# program.
+# Exits with 77, saying why, where clang or its runtime is missing.
+set -eu
+cd "$(dirname "$0")/.."
+tests=${*:-dtype rules open shards folder paths read names threads parallel canonical check convert
+             kernels exact load residency writer edit save}
+cc=${CC:-clang-14}
+work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-msan-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+# Tests leave out what a sanitizer's memory makes impossible where gcc's name for one is defined.
+flags="-std=c11 -D__SANITIZE_ADDRESS__ -O1 -g -fsanitize=memory -fsanitize-memory-track-origins -fno-omit-frame-pointer
+       -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain -Itests"
+if ! echo 'int main(void) { return 0; }' | "$cc" -fsanitize=memory -x c - -o "$work/try" 2>/dev/null; then
+    echo "skipped: $cc with MemorySanitizer is not here (Debian: clang-14 libclang-rt-14-dev)"
+    exit 77
+fi
+
+# The library once, then each test against it.
+for file in src/*.c src/kernels/*.c tests/support.c tests/plain/msan.c; do
+    echo "$file"
+done | xargs -P "$(nproc 2>/dev/null || echo 2)" -I{} sh -c \
+    "$cc $(echo $flags) -c {} -o $work/\$(echo {} | tr / _).o"
+for test in $tests; do
+    wrap=
+    for call in fstat stat lstat fstatat fstat64 stat64 lstat64 fstatat64; do
+        wrap="$wrap -Wl,--wrap=$call"
+    done
+    [ "$test" = residency ] && wrap="$wrap -Wl,--wrap=madvise"
+    [ "$test" = load ] && wrap="$wrap -Wl,--wrap=pread -Wl,--wrap=pread64"
+    "$cc" $flags $wrap -o "$work/test_$test" "tests/test_$test.c" "$work"/*.o -lpthread -lm
+    started=$(date +%s)
+    "$work/test_$test" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+    echo "msan $test: $(tail -n 1 "$work/log"), $(($(date +%s) - started)) s"
+done

@@ -1,0 +1,33 @@
+#!/bin/sh
+# Runs the examples of docs/tool.md and prints the page with what they say now.
+#
+#     scripts/tool-docs.sh TENMAP FIXTURES <docs/tool.md
+#
+# In a block marked ```console, lines that begin with "$ " are run, one after the other, in a folder
+# with the models of tests/cli/fixtures.c; what stood below them gives way to what they print.
+set -eu
+tool=$(realpath "$1") fixtures=$(realpath "$2")
+folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-docs-XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/work" "$folder/bin"
+ln -s "$tool" "$folder/bin/tenmap"
+"$fixtures" "$folder/work"
+cat >"$folder/page"
+cd "$folder/work"
+PATH=$folder/bin:$PATH LC_ALL=C.UTF-8
+export PATH LC_ALL
+unset NO_COLOR COLUMNS EDITOR VISUAL
+
+inside=no
+while IFS= read -r line; do
+    case $inside:$line in
+    no:'```console') inside=yes ;;
+    yes:'```') inside=no ;;
+    yes:'$ '*) ;;
+    yes:*) continue ;;
+    esac
+    printf '%s\n' "$line"
+    case $inside:$line in
+    yes:'$ '*) sh -c "${line#'$ '}" </dev/null 2>&1 || true ;;
+    esac
+done <"$folder/page"

@@ -1,0 +1,81 @@
+#!/bin/sh
+# Builds the library and its tests for Windows with mingw-w64 and runs them under wine:
+#     scripts/windows-test.sh
+# As cross-test.sh does, it uses tests/plain for cmocka; tests/windows stands in for the little of POSIX
+# that the tests use. Exits with 77, saying why, where the compiler is missing; where wine is missing
+# everything is built, nothing runs, and the exit is 77 too. WINE names another wine.
+set -eu
+gcc=x86_64-w64-mingw32-gcc
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+if ! echo '#include <pthread.h>' | $gcc -x c -fsyntax-only - 2>/dev/null; then
+    echo "skipped: $gcc is not installed (apt: gcc-mingw-w64-x86-64-posix)"
+    exit 77
+fi
+wine=${WINE:-$(command -v wine || command -v wine64 || true)}
+
+out=$root/build/windows
+mkdir -p "$out"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export TMPDIR="$work"
+export WINEPREFIX="${WINEPREFIX:-$work/prefix}" WINEDEBUG=-all
+# run PROGRAM [ARGUMENT...]: at most five minutes, so that nothing hangs the checks.
+run() { timeout 300 "$wine" "$@"; }
+
+warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wvla -Werror"
+# See src/kernels/kernels.h for why AVX2 wants this of the assembler.
+avx2="-DTENMAP_AVX2 -Wa,-muse-unaligned-vector-move"
+echo 'int x;' | $gcc $avx2 -x c -c - -o "$work/x.o" 2>/dev/null || avx2=
+
+# Once as a user would build it: no definitions, and no flags but for winpthreads inside.
+$gcc -O2 -Iinclude -static -o "$out/show.exe" src/*.c src/kernels/*.c examples/show.c -lpthread
+
+# The library once; the tests without float warnings, since math.h here has macros that give them.
+rm -f "$out"/*.o
+ls src/*.c src/kernels/*.c | xargs -P "$(nproc)" -I FILE sh -c \
+    "$gcc -std=c11 -O2 $warnings $avx2 -DTENMAP_TESTING -Iinclude -c FILE -o $out/\$(basename FILE .c).o"
+tests="dtype rules shards folder read paths names canonical check convert kernels exact writer edit save"
+for test in $tests windows; do
+    file=tests/test_$test.c
+    [ -f "$file" ] || file=tests/windows/test_$test.c
+    $gcc -std=c11 -O2 $warnings -Wno-float-conversion $avx2 -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain \
+        -Itests -Itests/windows -include tests/windows/posix.h -static -o "$out/test_$test.exe" "$file" \
+        tests/support.c tests/windows/posix.c "$out"/*.o -lpthread
+done
+
+# The DLL and its import library, as CMake makes them.
+rm -rf "$out/cmake" "$out/tree"
+cmake -S . -B "$out/cmake" -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_C_COMPILER=$gcc \
+    -DCMAKE_RC_COMPILER=x86_64-w64-mingw32-windres -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF \
+    -DTENMAP_BENCH=OFF -DTENMAP_TOOL=OFF -DTENMAP_STATIC=OFF -DTENMAP_WERROR=ON \
+    -DCMAKE_INSTALL_PREFIX="$out/tree" >"$out/cmake.log"
+cmake --build "$out/cmake" -j "$(nproc)" >>"$out/cmake.log" 2>&1 || { tail -30 "$out/cmake.log"; exit 1; }
+cmake --install "$out/cmake" >>"$out/cmake.log"
+$gcc -I"$out/tree/include" -DTENMAP_USE_SHARED tests/install/consumer.c -L"$out/tree/lib" -ltenmap \
+    -o "$out/tree/bin/consumer.exe"
+x86_64-w64-mingw32-nm "$out/tree/lib/libtenmap.dll.a" | sed -n 's/.* T \(tenmap_.*\)/\1/p' | sort >"$work/names"
+diff scripts/symbols.txt "$work/names" || { echo "the DLL exports other names than scripts/symbols.txt"; exit 1; }
+
+echo 'int main(void) { return 0; }' | $gcc -x c - -o "$work/nothing.exe"
+if [ -z "$wine" ] || ! run "$work/nothing.exe" >/dev/null 2>&1; then
+    echo "skipped: wine does not run here; everything was compiled, nothing was run"
+    exit 77
+fi
+
+# What these are about is not there: symbolic links (wine makes none), modes, blocks that files share, a
+# limit on descriptors, and a file that shrinks while it is mapped, which the system refuses.
+export TENMAP_SKIP=" shards_are_found_beside_the_index_as_its_path_was_given \
+the_mode_is_a_plain_creations_or_the_old_files links_are_shared_with_nobody links_are_followed_when_asked \
+shared_files_are_left_alone blocks_are_shared_where_the_file_system_can \
+a_source_that_shrinks_spoils_the_writer too_few_descriptors_for_the_shards_are_counted "
+for test in $tests windows; do
+    echo "windows test_$test:"
+    run "$out/test_$test.exe" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+    grep -E 'skipped|^SKIPPED|^instruction set|tests passed' "$work/log"
+done
+run "$out/tree/bin/consumer.exe"
+echo "the DLL: ok"
+run "$out/cmake/examples/demo.exe" "$out/demo.safetensors" >/dev/null
+run "$out/show.exe" "$out/demo.safetensors" | head -1
+echo "no flags: ok"

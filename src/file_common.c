@@ -1,0 +1,69 @@
+/* Files and mappings: the part that is the same on every system. */
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* One read moves at most this much: Linux stops a little under 2 GiB, macOS refuses more. */
+enum { READ_AT_MOST = 1 << 30 };
+
+void tmi_file_memory(tmi_file *file, const void *bytes, size_t size) {
+    *file = (tmi_file){.fd = -1, .kind = TMI_FILE_REGULAR, .memory = bytes, .size = size};
+}
+
+int tmi_file_read(const tmi_file *file, uint64_t offset, void *dst, size_t size, size_t *got) {
+    *got = 0;
+    if (file->memory) {
+        if (offset < file->size) {
+            uint64_t left = file->size - offset;
+            *got = left < size ? (size_t)left : size;
+            memcpy(dst, file->memory + offset, *got);
+        }
+        return 0;
+    }
+    while (*got < size) {
+        size_t part = size - *got < READ_AT_MOST ? size - *got : READ_AT_MOST, n;
+        if (offset > (uint64_t)INT64_MAX - *got)
+            return EOVERFLOW;
+        int failed = tmi_fd_read(file->fd, offset + *got, (char *)dst + *got, part, &n);
+        if (failed || n == 0)
+            return failed;
+        *got += n;
+    }
+    return 0;
+}
+
+int tmi_file_read_direct(int fd, uint64_t offset, void *dst, size_t size, size_t *got) {
+    *got = 0;
+    if (offset > (uint64_t)INT64_MAX - size)
+        return EOVERFLOW;
+    return tmi_fd_read(fd, offset, dst, size, got);
+}
+
+void *tmi_map_address(const tmi_file *file, uint64_t offset) {
+    return (char *)file->map + (offset - file->map_offset);
+}
+
+/* Reading first finds out whether the bytes are there: touching a page that is gone is fatal. */
+int tmi_map_touch(const tmi_file *file, uint64_t begin, uint64_t end) {
+    unsigned char scratch[16 << 10];
+    uint64_t last = file->map_offset + file->map_size;
+    if (end > last)
+        end = last;
+    for (uint64_t at = begin; at < end;) {
+        size_t got, want = end - at < sizeof scratch ? (size_t)(end - at) : sizeof scratch;
+        int failed = tmi_file_read(file, at, scratch, want, &got);
+        if (failed || got < want)
+            return EFAULT;
+        at += want;
+    }
+    const volatile char *byte = tmi_map_address(file, begin);
+    for (uint64_t at = 0; at < end - begin; at += tmi_page_size())
+        (void)byte[at];
+    return 0;
+}
+
+uint64_t tmi_page_overlap(uint64_t at, uint64_t page, uint64_t begin, uint64_t end) {
+    uint64_t from = at > begin ? at : begin, to = at + page < end ? at + page : end;
+    return to > from ? to - from : 0;
+}

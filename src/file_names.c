@@ -1,0 +1,176 @@
+/*
+ * Names of files: the parts of a path, files of ours beside a model, and names that mean something
+ * else than a file on some system.
+ */
+#include "write.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* File names are at most 255 bytes on the systems we know; suffixes of ours take up to 40. */
+enum { LONGEST_STEM = 200 };
+
+static const char temp_mark[] = ".tenmap-";
+static const char temp_end[] = ".tmp";
+enum { TEMP_DIGITS = 16 };
+
+/* Paths. */
+
+bool tmi_is_separator(char c) {
+#ifdef _WIN32
+    return c == '/' || c == '\\' || c == ':'; /* "C:name" is a name in a folder too */
+#else
+    return c == '/';
+#endif
+}
+
+size_t tmi_folder_part(const char *path) {
+    size_t len = strlen(path);
+    while (len > 0 && !tmi_is_separator(path[len - 1]))
+        len--;
+    return len;
+}
+
+char *tmi_folder_of(const char *path) {
+    size_t len = tmi_folder_part(path);
+    return len ? tmi_copy_text(path, len) : tmi_copy_text(".", 1);
+}
+
+char *tmi_join_path(const char *folder, size_t folder_len, const char *name, size_t name_len) {
+    if (folder_len > SIZE_MAX / 2 || name_len > SIZE_MAX / 2 - 2)
+        return NULL;
+    bool slash = folder_len > 0 && !tmi_is_separator(folder[folder_len - 1]);
+    char *path = malloc(folder_len + slash + name_len + 1);
+    if (!path)
+        return NULL;
+    memcpy(path, folder, folder_len);
+    if (slash)
+        path[folder_len] = '/';
+    memcpy(path + folder_len + slash, name, name_len);
+    path[folder_len + slash + name_len] = '\0';
+    return path;
+}
+
+/* Names that Windows takes for something else than a file of that name. */
+
+static bool equals_ignoring_case(const char *name, size_t len, const char *word) {
+    if (len != strlen(word))
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        char c = name[i] >= 'a' && name[i] <= 'z' ? (char)(name[i] - 'a' + 'A') : name[i];
+        if (c != word[i])
+            return false;
+    }
+    return true;
+}
+
+/* CON, NUL, COM1 and their like are devices in every folder, whatever extension they have. */
+static bool is_device_name(const char *name, size_t len) {
+    static const char *const devices[] = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"};
+    size_t stem = 0;
+    while (stem < len && name[stem] != '.')
+        stem++;
+    while (stem > 0 && name[stem - 1] == ' ')
+        stem--;
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++)
+        if (equals_ignoring_case(name, stem, devices[i]))
+            return true;
+    if (stem < 4 ||
+        (!equals_ignoring_case(name, 3, "COM") && !equals_ignoring_case(name, 3, "LPT")))
+        return false;
+    /* A digit, or one of the superscripts 1, 2, 3, which are U+00B9, U+00B2 and U+00B3. */
+    const unsigned char *number = (const unsigned char *)name + 3;
+    return (stem == 4 && number[0] >= '0' && number[0] <= '9') ||
+           (stem == 5 && number[0] == 0xc2 &&
+            (number[1] == 0xb9 || number[1] == 0xb2 || number[1] == 0xb3));
+}
+
+bool tmi_windows_reserves(const char *name, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)name[i] < 0x20 || strchr("<>:\"|?*\\/", name[i]))
+            return true;
+    if (len == 0 || name[len - 1] == '.' || name[len - 1] == ' ')
+        return true;
+    return is_device_name(name, len);
+}
+
+bool tmi_names_a_file(const char *name, size_t len) {
+#ifdef _WIN32
+    return !tmi_windows_reserves(name, len);
+#else
+    (void)name, (void)len;
+    return true;
+#endif
+}
+
+/* Files of ours beside a model. */
+
+void tmi_sibling_name(char *out, size_t size, const char *path, const char *suffix) {
+    const char *name = path + tmi_folder_part(path);
+    size_t len = strlen(name);
+    if (len <= LONGEST_STEM) {
+        snprintf(out, size, ".%s%s", name, suffix);
+        return;
+    }
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a: the same on every host */
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
+    size_t kept = LONGEST_STEM - 20;
+    while (kept > 0 && ((unsigned char)name[kept] & 0xc0) == 0x80)
+        kept--;
+    snprintf(out, size, ".%.*s-%016llx%s", (int)kept, name, (ull)hash, suffix);
+}
+
+char *tmi_sibling_path(const char *path, const char *suffix) {
+    char name[TMI_NAME_ROOM];
+    tmi_sibling_name(name, sizeof name, path, suffix);
+    return tmi_join_path(path, tmi_folder_part(path), name, strlen(name));
+}
+
+void tmi_temp_name(char *out, size_t size, const char *path) {
+    uint64_t number = 0;
+    char suffix[48];
+    tmi_random(&number, sizeof number);
+    snprintf(suffix, sizeof suffix, "%s%016llx%s", temp_mark, (ull)number, temp_end);
+    tmi_sibling_name(out, size, path, suffix);
+}
+
+static bool is_temporary(const char *name, const char *start) {
+    size_t len = strlen(start);
+    if (strncmp(name, start, len) != 0)
+        return false;
+    name += len;
+    if (strspn(name, "0123456789abcdef") != TEMP_DIGITS)
+        return false;
+    return strcmp(name + TEMP_DIGITS, temp_end) == 0;
+}
+
+void tmi_sweep(const tmi_folder *folder, const char *name, bool (*is_ours)(const char *name)) {
+    char file[TMI_NAME_ROOM];
+    const char *mark = strstr(name, temp_mark);
+    if (name[0] != '.' || !mark || mark - name >= TMI_NAME_ROOM || !is_temporary(mark, temp_mark))
+        return;
+    snprintf(file, sizeof file, "%.*s", (int)(mark - name - 1), name + 1);
+    if (is_ours(file))
+        tmi_remove_if_stale(folder, name);
+}
+
+typedef struct stale_search {
+    const tmi_folder *folder;
+    char start[TMI_NAME_ROOM]; /* how temporary files of this path begin */
+} stale_search;
+
+static bool remove_stale(void *ctx, const char *name) {
+    const stale_search *search = ctx;
+    if (is_temporary(name, search->start))
+        tmi_remove_if_stale(search->folder, name);
+    return true;
+}
+
+void tmi_remove_all_stale(const tmi_folder *folder, const char *path) {
+    stale_search search = {.folder = folder};
+    tmi_sibling_name(search.start, sizeof search.start, path, temp_mark);
+    (void)tmi_folder_list(folder->path, remove_stale, &search);
+}

@@ -1,0 +1,430 @@
+/*
+ * The operating system, for writing: Windows. Files are found by path, since there are no folders
+ * to work from as openat does; a file can be replaced and removed while others have it open.
+ */
+#include "write.h"
+#include "win32.h"
+
+#ifdef _WIN32
+
+#include <errno.h>
+#include <fcntl.h>
+#include <io.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One WriteFile moves at most this much. */
+enum { WIN32_WRITE_AT_MOST = 1 << 30 };
+
+/* Names. */
+
+/* "\\?\C:\x" as people write it; marked paths that would be too long without stay as they are. */
+static char *unmark_path(const wchar_t *wide) {
+    static const wchar_t share_mark[] = L"\\\\?\\UNC\\";
+    wchar_t *kept = NULL;
+    size_t len = wcslen(wide);
+    if (len >= 240 || wcsncmp(wide, L"\\\\?\\", 4) != 0)
+        return tmi_narrow_text(wide);
+    if (wcsncmp(wide, share_mark, 8) != 0)
+        return tmi_narrow_text(wide + 4);
+    kept = tmi_calloc(len, sizeof *kept);
+    if (!kept)
+        return NULL;
+    kept[0] = L'\\';
+    wcscpy(kept + 1, wide + 7);
+    char *out = tmi_narrow_text(kept);
+    free(kept);
+    return out;
+}
+
+char *tmi_resolve(const char *path) {
+    int failed;
+    char *real = NULL;
+    HANDLE handle = tmi_handle_open(path, 0, TMI_SHARE_ALL, FILE_FLAG_BACKUP_SEMANTICS, &failed);
+    if (handle != INVALID_HANDLE_VALUE) {
+        DWORD room = GetFinalPathNameByHandleW(handle, NULL, 0, VOLUME_NAME_DOS);
+        wchar_t *wide = room ? tmi_calloc((size_t)room + 1, sizeof *wide) : NULL;
+        if (wide && GetFinalPathNameByHandleW(handle, wide, room + 1, VOLUME_NAME_DOS) <= room)
+            real = unmark_path(wide);
+        free(wide);
+        CloseHandle(handle);
+    }
+    return real ? real : tmi_copy_text(path, strlen(path));
+}
+
+/* Where a path leads now: what is begun by a relative one ends there, wherever the program goes. */
+static char *absolute_path(const char *path) {
+    int failed;
+    wchar_t *wide = *path ? tmi_wide_path(path, &failed) : NULL;
+    DWORD room = wide ? GetFullPathNameW(wide, 0, NULL, NULL) : 0;
+    wchar_t *full = room ? tmi_calloc(room, sizeof *full) : NULL;
+    char *out = NULL;
+    if (full && GetFullPathNameW(wide, room, full, NULL) < room)
+        out = tmi_narrow_text(full);
+    free(full);
+    free(wide);
+    return out ? out : tmi_copy_text(path, strlen(path));
+}
+
+static DWORD attributes_of(const char *path) {
+    int failed;
+    wchar_t *wide = tmi_wide_path(path, &failed);
+    DWORD attributes = wide ? GetFileAttributesW(wide) : INVALID_FILE_ATTRIBUTES;
+    free(wide);
+    return attributes;
+}
+
+/* Locks. */
+
+/*
+ * A lock here keeps others from reading what it covers. So it covers one byte that no file has, and
+ * means what flock means elsewhere: only those who ask for it notice.
+ */
+static int lock_handle(HANDLE handle) {
+    OVERLAPPED place = {.Offset = 0xfffffffe, .OffsetHigh = 0x7fffffff};
+    if (LockFileEx(handle, LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &place))
+        return 0;
+    DWORD code = GetLastError();
+    return code == ERROR_LOCK_VIOLATION || code == ERROR_IO_PENDING ? EWOULDBLOCK : 0;
+}
+
+int tmi_fd_lock(int fd) {
+    return lock_handle(tmi_handle_of(fd));
+}
+
+/* Folders have no locks: a file that nobody else can open, and that goes with its handle, is one.
+ */
+int tmi_folder_lock(const char *path, int *fd) {
+    static const char name[] = ".tenmap-lock";
+    int failed = ENOMEM;
+    *fd = -1;
+    if (!tmi_is_folder(path))
+        return attributes_of(path) == INVALID_FILE_ATTRIBUTES ? ENOENT : ENOTDIR;
+    char *file = tmi_join_path(path, strlen(path), name, strlen(name));
+    wchar_t *wide = file ? tmi_wide_path(file, &failed) : NULL;
+    free(file);
+    if (!wide)
+        return failed;
+    HANDLE handle = CreateFileW(
+        wide, GENERIC_READ | GENERIC_WRITE | DELETE, 0, NULL, OPEN_ALWAYS,
+        FILE_ATTRIBUTE_HIDDEN | FILE_ATTRIBUTE_TEMPORARY | FILE_FLAG_DELETE_ON_CLOSE, NULL);
+    DWORD code = GetLastError();
+    free(wide);
+    if (handle == INVALID_HANDLE_VALUE)
+        return code == ERROR_SHARING_VIOLATION ? EWOULDBLOCK : tmi_errno_of(code);
+    *fd = tmi_handle_adopt(handle, _O_RDWR, &failed);
+    return failed;
+}
+
+/* Temporary files. */
+
+/* Whether somebody has removed the open file: its name goes when the last handle does. */
+static bool is_removed(HANDLE handle) {
+    FILE_STANDARD_INFO info;
+    return GetFileInformationByHandleEx(handle, FileStandardInfo, &info, sizeof info) &&
+           info.DeletePending;
+}
+
+void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
+    int failed;
+    char *path = tmi_join_path(folder->path, strlen(folder->path), name, strlen(name));
+    HANDLE handle = path ? tmi_handle_open(path, GENERIC_READ | GENERIC_WRITE, TMI_SHARE_ALL,
+                                           FILE_FLAG_OPEN_REPARSE_POINT, &failed)
+                         : INVALID_HANDLE_VALUE;
+    if (handle != INVALID_HANDLE_VALUE) {
+        if (lock_handle(handle) == 0 && !is_removed(handle))
+            (void)tmi_unlink(path);
+        CloseHandle(handle);
+    }
+    free(path);
+}
+
+static char *temp_path(const tmi_target *target) {
+    return tmi_join_path(target->path, tmi_folder_part(target->path), target->temp,
+                         strlen(target->temp));
+}
+
+/* The handle can rename its file: DELETE is the right to do so. */
+static int create_one(tmi_target *target) {
+    int failed = ENOMEM;
+    tmi_temp_name(target->temp, sizeof target->temp, target->path);
+    char *path = temp_path(target);
+    wchar_t *wide = path ? tmi_wide_path(path, &failed) : NULL;
+    free(path);
+    if (!wide)
+        return failed;
+    HANDLE handle = CreateFileW(wide, GENERIC_READ | GENERIC_WRITE | DELETE, TMI_SHARE_ALL, NULL,
+                                CREATE_NEW, FILE_ATTRIBUTE_NORMAL, NULL);
+    failed = handle == INVALID_HANDLE_VALUE ? tmi_errno_of(GetLastError()) : 0;
+    free(wide);
+    if (failed)
+        return failed;
+    if (lock_handle(handle) != 0 || is_removed(handle)) {
+        CloseHandle(handle); /* taken for a dead writer's before it could be locked */
+        return EEXIST;
+    }
+    target->fd = tmi_handle_adopt(handle, _O_RDWR, &failed);
+    return failed;
+}
+
+int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
+    *target = (tmi_target){.fd = -1, .folder = -1};
+    char *real = follow ? tmi_resolve(path) : NULL;
+    target->path = absolute_path(real ? real : path);
+    free(real);
+    char *folder = target->path ? tmi_folder_of(target->path) : NULL;
+    int failed = folder ? 0 : ENOMEM;
+    if (!failed && tmi_is_folder(target->path))
+        failed = EISDIR;
+    if (!failed && !target->path[tmi_folder_part(target->path)])
+        failed = *target->path ? EISDIR : ENOENT;
+    if (!failed)
+        tmi_remove_all_stale(&(tmi_folder){folder, -1}, target->path);
+    for (int tries = 0; !failed && target->fd < 0 && tries < 100; tries++) {
+        failed = create_one(target);
+        if (failed == EEXIST && tries < 99)
+            failed = 0;
+    }
+    free(folder);
+    if (failed)
+        tmi_target_discard(target);
+    return failed;
+}
+
+static void end_target(tmi_target *target) {
+    if (target->fd >= 0)
+        _close(target->fd);
+    free(target->path);
+    *target = (tmi_target){.fd = -1, .folder = -1};
+}
+
+/*
+ * Renames the open file over whatever is at the path. POSIX semantics, from Windows 10 on and on
+ * NTFS, replace a file that others have open or mapped.
+ */
+static bool rename_handle(HANDLE handle, const wchar_t *to) {
+    size_t bytes = wcslen(to) * sizeof *to;
+    size_t room = sizeof(FILE_RENAME_INFO) + bytes + sizeof *to;
+    FILE_RENAME_INFO *info = tmi_calloc(1, room);
+    if (!info)
+        return false;
+    /* FileRenameInfoEx, whose first field is a set of flags: replace, POSIX semantics. */
+    const FILE_INFO_BY_HANDLE_CLASS extended = (FILE_INFO_BY_HANDLE_CLASS)22;
+    const DWORD flags = 0x1 | 0x2;
+    memcpy(info, &flags, sizeof flags);
+    info->FileNameLength = (DWORD)bytes;
+    memcpy(info->FileName, to, bytes);
+    bool done = SetFileInformationByHandle(handle, extended, info, (DWORD)room);
+    free(info);
+    return done;
+}
+
+static int move_file(const wchar_t *from, const wchar_t *to) {
+    return MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)
+               ? 0
+               : tmi_errno_of(GetLastError());
+}
+
+/*
+ * The classical call does not replace a file that somebody has open, but such a file can be renamed.
+ * It goes aside, under a name that no sweep takes for a dead writer's, and is removed as soon as
+ * the new one is in its place.
+ */
+static int move_over_open_file(const wchar_t *from, const wchar_t *to, const char *path) {
+    int failed = ENOMEM;
+    char *aside_path = tmi_sibling_path(path, ".tenmap-old");
+    wchar_t *aside = aside_path ? tmi_wide_path(aside_path, &failed) : NULL;
+    free(aside_path);
+    if (!aside)
+        return failed;
+    failed = move_file(to, aside);
+    if (!failed) {
+        failed = move_file(from, to);
+        if (failed)
+            (void)move_file(aside, to);
+        else
+            (void)DeleteFileW(aside);
+    }
+    free(aside);
+    return failed;
+}
+
+static int rename_over(HANDLE handle, const char *from, const char *to) {
+    int failed = 0;
+    wchar_t *wide_to = tmi_wide_path(to, &failed);
+    wchar_t *wide_from = wide_to ? tmi_wide_path(from, &failed) : NULL;
+    if (wide_from && !rename_handle(handle, wide_to)) {
+        failed = move_file(wide_from, wide_to);
+        if (failed == EACCES && !(attributes_of(to) & FILE_ATTRIBUTE_READONLY))
+            failed = move_over_open_file(wide_from, wide_to, to);
+    }
+    free(wide_from);
+    free(wide_to);
+    return failed;
+}
+
+/* Flushing the file after the rename brings the rename to the disk with it. */
+int tmi_target_commit(tmi_target *target, bool *replaced) {
+    char *from = temp_path(target);
+    int failed = from ? tmi_fd_sync(target->fd) : ENOMEM;
+    *replaced = false;
+    if (!failed)
+        failed = rename_over(tmi_handle_of(target->fd), from, target->path);
+    free(from);
+    if (failed) {
+        tmi_target_discard(target);
+        return failed;
+    }
+    *replaced = true;
+    failed = tmi_fd_sync(target->fd);
+    end_target(target);
+    return failed;
+}
+
+void tmi_target_discard(tmi_target *target) {
+    if (target->fd >= 0 && !is_removed(tmi_handle_of(target->fd))) {
+        char *path = temp_path(target);
+        if (path)
+            (void)tmi_unlink(path);
+        free(path);
+    }
+    end_target(target);
+}
+
+/* Bytes. */
+
+int tmi_fd_reserve(int fd, uint64_t size) {
+    if (size > INT64_MAX)
+        return EOVERFLOW;
+    FILE_END_OF_FILE_INFO end = {.EndOfFile = {.QuadPart = (LONGLONG)size}};
+    HANDLE handle = tmi_handle_of(fd);
+    return SetFileInformationByHandle(handle, FileEndOfFileInfo, &end, sizeof end)
+               ? 0
+               : tmi_errno_of(GetLastError());
+}
+
+int tmi_fd_write(int fd, uint64_t offset, const void *src, size_t size) {
+    HANDLE handle = tmi_handle_of(fd);
+    const char *at = src;
+    while (size > 0) {
+        OVERLAPPED place = {.Offset = (DWORD)offset, .OffsetHigh = (DWORD)(offset >> 32)};
+        DWORD part = size < WIN32_WRITE_AT_MOST ? (DWORD)size : WIN32_WRITE_AT_MOST, n = 0;
+        if (!WriteFile(handle, at, part, &n, &place))
+            return tmi_errno_of(GetLastError());
+        if (n == 0)
+            return ENOSPC;
+        at += n;
+        offset += n;
+        size -= n;
+    }
+    return 0;
+}
+
+int tmi_fd_sync(int fd) {
+    return FlushFileBuffers(tmi_handle_of(fd)) ? 0 : tmi_errno_of(GetLastError());
+}
+
+/* Blocks can be shared on ReFS only, and nothing copies a range inside the system. */
+int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size, uint64_t *done) {
+    (void)from, (void)from_at, (void)to, (void)to_at, (void)size;
+    *done = 0;
+    return EOPNOTSUPP;
+}
+
+int tmi_fd_clone(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size) {
+    (void)from, (void)from_at, (void)to, (void)to_at, (void)size;
+    return EOPNOTSUPP;
+}
+
+uint64_t tmi_fd_block(int fd) {
+    (void)fd;
+    return 65536;
+}
+
+/* Files that are changed where they lie. */
+
+static int identity_of(HANDLE handle, tmi_identity *identity) {
+    BY_HANDLE_FILE_INFORMATION info;
+    *identity = (tmi_identity){.regular = false};
+    if (!GetFileInformationByHandle(handle, &info))
+        return tmi_errno_of(GetLastError());
+    *identity = (tmi_identity){.device = info.dwVolumeSerialNumber,
+                               .inode = (uint64_t)info.nFileIndexHigh << 32 | info.nFileIndexLow,
+                               .size = (uint64_t)info.nFileSizeHigh << 32 | info.nFileSizeLow,
+                               .links = info.nNumberOfLinks,
+                               .regular = !(info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY)};
+    return 0;
+}
+
+int tmi_fd_identity(int fd, tmi_identity *identity) {
+    return identity_of(tmi_handle_of(fd), identity);
+}
+
+/* A reparse point that stands for another name, unlike those of compressed or remote files. */
+static bool is_link(const char *path) {
+    int failed;
+    FILE_ATTRIBUTE_TAG_INFO tag = {0, 0};
+    HANDLE handle = tmi_handle_open(
+        path, 0, TMI_SHARE_ALL, FILE_FLAG_BACKUP_SEMANTICS | FILE_FLAG_OPEN_REPARSE_POINT, &failed);
+    if (handle == INVALID_HANDLE_VALUE)
+        return false;
+    bool known = GetFileInformationByHandleEx(handle, FileAttributeTagInfo, &tag, sizeof tag);
+    CloseHandle(handle);
+    return known && (tag.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) &&
+           (tag.ReparseTag == IO_REPARSE_TAG_SYMLINK ||
+            tag.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT);
+}
+
+int tmi_fd_open_write(const char *path, int *fd) {
+    int failed;
+    *fd = -1;
+    if (is_link(path))
+        return ELOOP;
+    HANDLE handle = tmi_handle_open(path, GENERIC_READ | GENERIC_WRITE, TMI_SHARE_ALL, 0, &failed);
+    if (handle != INVALID_HANDLE_VALUE)
+        *fd = tmi_handle_adopt(handle, _O_RDWR, &failed);
+    return failed;
+}
+
+void tmi_fd_close(int fd) {
+    if (fd >= 0)
+        _close(fd);
+}
+
+bool tmi_fd_is_at(int fd, const char *path) {
+    int failed;
+    tmi_identity at_path, open_now;
+    HANDLE handle = tmi_handle_open(path, 0, TMI_SHARE_ALL, FILE_FLAG_BACKUP_SEMANTICS, &failed);
+    if (handle == INVALID_HANDLE_VALUE)
+        return false;
+    failed = identity_of(handle, &at_path);
+    CloseHandle(handle);
+    return !failed && tmi_fd_identity(fd, &open_now) == 0 && at_path.device == open_now.device &&
+           at_path.inode == open_now.inode;
+}
+
+bool tmi_exists(const char *path) {
+    return attributes_of(path) != INVALID_FILE_ATTRIBUTES;
+}
+
+/* Folders cannot be synced here: what makes a change of one last is the flush of the file. */
+int tmi_sync_folder_of(const char *path) {
+    (void)path;
+    return 0;
+}
+
+int tmi_unlink(const char *path) {
+    int failed;
+    wchar_t *wide = tmi_wide_path(path, &failed);
+    if (!wide)
+        return failed;
+    failed = DeleteFileW(wide) ? 0 : tmi_errno_of(GetLastError());
+    free(wide);
+    return failed == ENOENT ? 0 : failed;
+}
+
+int tmi_remove(const char *path) {
+    return tmi_unlink(path);
+}
+
+#endif

@@ -1,0 +1,46 @@
+# What a page holds; its looks are tested in tests/report.
+data() {
+    sed -n '/<script id="data"/,/<script>/p' "$1" | sed '/<script>/d' | sed 's/"tool":"tenmap [0-9.]*"/"tool":"tenmap X.Y.Z"/'
+}
+t report -q small.safetensors -o small.html
+data small.html
+t report -q hostile.safetensors -o hostile.html --title '</title><script>alert(1)</script>'
+data hostile.html
+grep -c '<script' hostile.html
+grep '<title>' hostile.html
+t report -q small.safetensors --compare other.safetensors --no-stats -o compare.html
+data compare.html | sed -n '/"others"/p; /"diff"/,$p'
+t report -q sharded --no-stats -o - >page
+grep -c 'Content-Security-Policy' page
+
+# The default name, and how large the pictures are.
+"$tool" report layers.safetensors 2>&1 | sed 's/([0-9.]* KB)/(N KB)/'
+"$tool" report sharded/ --no-stats 2>&1 | sed 's/([0-9.]* KB)/(N KB)/'
+t report -q layers.safetensors --treemap map.svg --heatmap heat.svg
+head -c 300 map.svg
+grep -c '<rect' heat.svg
+t report -q hostile.safetensors --no-stats --treemap hostile.svg
+grep -c '<script' hostile.svg || true
+ls -A | grep '^\.' || echo "nothing hidden is left"
+
+# Some histograms only.
+t report -q small.safetensors --hist 'layer.*' -o some.html
+data some.html | grep 'id="bins"'
+
+# Mistakes.
+t report
+t report nosuch.safetensors
+t report truncated.safetensors
+t report pointer.safetensors
+mkdir folder
+t report small.safetensors -o folder
+t report small.safetensors -o small.safetensors
+t report small.safetensors --compare other.safetensors -o other.safetensors
+t report small.safetensors -o nosuch/page.html
+t report small.safetensors --hist nosuch -o page.html
+t report small.safetensors --hist ids --no-stats
+t report small.safetensors --treemap map.svg --color-by change
+t report small.safetensors --heatmap heat.svg --metric norm --no-stats
+t report hostile.safetensors --heatmap none.svg
+t report small.safetensors --compare nosuch.safetensors
+[ -e none.svg ] || [ -e page.html ] || [ "$(ls -A folder)" ] || echo "no mistake left a file"

@@ -1,0 +1,31 @@
+# On a terminal of 80 columns: colours, names cut in the middle, nothing that the terminal would obey.
+command -v script >/dev/null || skip "there is no script (util-linux) to make a terminal"
+on_terminal() {
+    echo "on a terminal: tenmap $*"
+    script -qec "stty cols 80 rows 24; $tool $*" /dev/null </dev/null | tr -d '\r' >shown
+}
+seen() {
+    sed 's/\x1b/ESC/g' shown
+}
+widest() {
+    echo "widest line: $(sed 's/\x1b\[[0-9]*m//g' shown | wc -L)"
+}
+
+on_terminal ls small.safetensors && seen
+on_terminal info --color never sharded && seen && widest
+on_terminal ls --color never -l sharded "'*.1?.*'" && seen && widest
+on_terminal ls --tree --color never sharded "'*.11.*'" && seen
+NO_COLOR=1 && export NO_COLOR
+on_terminal info --top 1 small.safetensors && seen
+unset NO_COLOR
+on_terminal ls hostile.safetensors && seen
+on_terminal meta hostile.safetensors && seen
+"$tool" meta small.safetensors set evil "$(printf 'a\033[31mb\nc\td')" >/dev/null
+on_terminal meta small.safetensors get evil && seen
+"$tool" meta small.safetensors get evil | od -A n -c
+"$tool" meta small.safetensors set long "$(printf '%02000d' 0)" >/dev/null
+on_terminal meta --color never small.safetensors && seen && widest
+on_terminal info --color never --top 0 small.safetensors && seen
+on_terminal get --color never layers.safetensors model.embed_tokens.weight && seen
+on_terminal get small.safetensors embed.weight -o - && seen
+on_terminal ls --tree small.safetensors "'layer*'" && seen

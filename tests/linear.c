@@ -1,0 +1,349 @@
+/*
+ * Hostile and huge files, one kind per case, and the opening of them: scripts/linear.sh counts the
+ * instructions of the latter for n and 2n of each.
+ *
+ *     linear list [DIVISOR]        the cases: name, n divided by DIVISOR, allowed ratio
+ *     linear make CASE N FOLDER    writes the files
+ *     linear open CASE FOLDER      opens them, checks the verdict, prints what memory it took
+ */
+#define _GNU_SOURCE
+#define _FILE_OFFSET_BITS 64
+#include "tenmap.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static void die(const char *what) {
+    fprintf(stderr, "linear: %s\n", what);
+    exit(1);
+}
+
+/* One tensor of `size` bytes at `begin`, behind a comma unless it is the first. */
+static void put_tensor(FILE *f, bool first, uint64_t begin, uint64_t size, const char *format,
+                       ...) {
+    char name[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    fprintf(f, "%s\"%s\":{\"dtype\":\"U8\",\"shape\":[%llu],\"data_offsets\":[%llu,%llu]}",
+            first ? "" : ",", name, (unsigned long long)size, (unsigned long long)begin,
+            (unsigned long long)(begin + size));
+}
+
+/* Each writes what stands between the header's braces and returns the bytes of data behind it. */
+typedef uint64_t write_case(FILE *f, size_t n);
+
+static uint64_t as_usual(FILE *f, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        put_tensor(f, i == 0, i, 1, "model.layers.%zu.experts.%zu.weight", i / 256, i % 256);
+    return n;
+}
+
+/* Scalars without any data, all at one place, under the shortest names there are. */
+static uint64_t tiny_tensors(FILE *f, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "%s\"%zx\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                i ? "," : "", i);
+    return 0;
+}
+
+/* What the quick pass is not made for: white space, and other orders of the fields. */
+static uint64_t white_space(FILE *f, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        fprintf(
+            f,
+            "%s\n\t\"t%zu\" : {\"shape\": [1 ], \"data_offsets\" :[%zu , %zu],\r\"dtype\":\"I8\"}",
+            i ? "," : "", i, i, i + 1);
+    return n;
+}
+
+/* As usual, but for the last: everything is read twice. */
+static uint64_t odd_at_the_end(FILE *f, size_t n) {
+    as_usual(f, n);
+    fprintf(f, ", \"last\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[%zu,%zu]}", n, n);
+    return n;
+}
+
+static uint64_t same_name_at_the_end(FILE *f, size_t n) {
+    as_usual(f, n);
+    put_tensor(f, false, n, 0, "model.layers.0.experts.0.weight");
+    return n;
+}
+
+static uint64_t backwards(FILE *f, size_t n) {
+    for (size_t i = n; i-- > 0;)
+        put_tensor(f, i == n - 1, i, 1, "layers.%zu.weight", i);
+    return n;
+}
+
+/* In the order of a generator that visits every number below 2^k once. */
+static uint64_t shuffled(FILE *f, size_t n) {
+    size_t size = 1, at = 1;
+    while (size < n)
+        size *= 2;
+    for (size_t i = 0, written = 0; i < size; i++, at = (at * 5 + 12345) % size)
+        if (at < n)
+            put_tensor(f, written++ == 0, at, 1, "layers.%zu.weight", at);
+    return n;
+}
+
+/* Short entries behind long ones: the guess of how many there are is far too low. */
+static uint64_t long_names_first(FILE *f, size_t n) {
+    for (size_t i = 0; i < 64; i++)
+        put_tensor(f, i == 0, i, 1, "%0200zu", i);
+    for (size_t i = 64; i < n; i++)
+        put_tensor(f, false, i, 1, "%zu", i);
+    return n;
+}
+
+/* Equal but for eight bytes that a known key would take out of the hash: see test_names.c. */
+static uint64_t names_made_to_collide(FILE *f, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        put_tensor(f, i == 0, i, 1, "%s%08zutail-of-all-names",
+                   "\\u0001\\u0001\\u0001\\u0001\\u0001\\u0001\\u0001\\u0001", i);
+    return n;
+}
+
+/* n bytes of names that differ in their last bytes only, longer than the index keeps lengths. */
+static uint64_t long_equal_beginnings(FILE *f, size_t n) {
+    enum { LENGTH = 70000 };
+    char *name = malloc(LENGTH + 32);
+    if (!name)
+        die("no memory");
+    memset(name, 'n', LENGTH);
+    for (size_t i = 0; i < n / LENGTH; i++) {
+        snprintf(name + LENGTH, 32, "%zu", i);
+        fprintf(f, "%s\"%s\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "",
+                name);
+    }
+    free(name);
+    return 0;
+}
+
+static uint64_t escaped_name(FILE *f, size_t n) {
+    fputc('"', f);
+    for (size_t i = 0; i < n; i++)
+        fputs(i % 2 ? "\\n" : "\\u00e9", f);
+    fputs("\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}", f);
+    return 1;
+}
+
+static uint64_t metadata_keys(FILE *f, size_t n) {
+    fputs("\"__metadata__\":{", f);
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "%s\"%zx\":\"\"", i ? "," : "", i);
+    fputc('}', f);
+    return 0;
+}
+
+static uint64_t one_shape(FILE *f, size_t n) {
+    fputs("\"t\":{\"dtype\":\"U8\",\"shape\":[1", f);
+    for (size_t i = 1; i < n; i++)
+        fputs(",1", f);
+    fputs("],\"data_offsets\":[0,1]}", f);
+    return 1;
+}
+
+/* Its shape is kept twice, which takes the most memory for a header's size. */
+static uint64_t one_shape_unknown(FILE *f, size_t n) {
+    fputs("\"t\":{\"dtype\":\"X\",\"shape\":[1", f);
+    for (size_t i = 1; i < n; i++)
+        fputs(",1", f);
+    fputs("],\"data_offsets\":[0,1]}", f);
+    return 1;
+}
+
+static uint64_t shapes_of_10000(FILE *f, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        fprintf(f, "%s\"t%zu\":{\"dtype\":\"U8\",\"shape\":[1", i ? "," : "", i);
+        for (size_t d = 1; d < 10000; d++)
+            fputs(",1", f);
+        fprintf(f, "],\"data_offsets\":[%zu,%zu]}", i, i + 1);
+    }
+    return n;
+}
+
+/* To the depth of 127, of which two are the header's own. */
+static uint64_t nested_fields(FILE *f, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        fprintf(f, "%s\"t%zu\":{\"dtype\":\"U8\",\"x\":", i ? "," : "", i);
+        for (int d = 0; d < 125; d++)
+            fputs(d % 2 ? "[" : "{\"k\":", f);
+        fputs("1", f);
+        for (int d = 125; d-- > 0;)
+            fputs(d % 2 ? "]" : "}", f);
+        fprintf(f, ",\"shape\":[1],\"data_offsets\":[%zu,%zu]}", i, i + 1);
+    }
+    return n;
+}
+
+static uint64_t one_field(FILE *f, size_t n) {
+    fputs("\"t\":{\"dtype\":\"U8\",\"x\":[0.", f);
+    for (size_t i = 0; i < n / 2; i++)
+        fputc('7', f);
+    for (size_t i = 0; i < n / 8; i++)
+        fputs(",{},[]", f);
+    fputs("],\"shape\":[1],\"data_offsets\":[0,1]}", f);
+    return 1;
+}
+
+static uint64_t unknown_dtypes(FILE *f, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        fprintf(f, "%s\"t%zu\":{\"dtype\":\"X%zu\",\"shape\":[1,1],\"data_offsets\":[%zu,%zu]}",
+                i ? "," : "", i, i, i, i + 1);
+    return n;
+}
+
+/* The last of many is not complete: which one is the first, the sentence says. */
+static uint64_t truncated(FILE *f, size_t n) {
+    return as_usual(f, n) - 1;
+}
+
+/* What else lies beside model.safetensors, or instead of it. */
+enum { ALONE, INDEX, INDEX_LISTS_MORE, FOLDER };
+
+static const struct linear_case {
+    const char *name;
+    write_case *write;
+    size_t n;
+    double ratio; /* at most; above 2.2 where sorting is allowed its logarithm */
+    uint32_t flags;
+    int beside;
+    tenmap_status status;
+} cases[] = {
+    {"tensors-as-usual", as_usual, 500000, 2.2, 0, ALONE, TENMAP_OK},
+    {"tiny-tensors", tiny_tensors, 900000, 2.2, 0, ALONE, TENMAP_OK},
+    {"white-space", white_space, 400000, 2.2, 0, ALONE, TENMAP_OK},
+    {"odd-at-the-end", odd_at_the_end, 400000, 2.2, 0, ALONE, TENMAP_OK},
+    {"same-name-at-the-end", same_name_at_the_end, 400000, 2.2, 0, ALONE, TENMAP_ERR_FORMAT},
+    {"offsets-backwards", backwards, 400000, 2.3, 0, ALONE, TENMAP_OK},
+    {"offsets-shuffled", shuffled, 400000, 2.3, 0, ALONE, TENMAP_OK},
+    {"long-names-first", long_names_first, 400000, 2.2, 0, ALONE, TENMAP_OK},
+    {"colliding-names", names_made_to_collide, 300000, 2.2, 0, ALONE, TENMAP_OK},
+    {"long-equal-beginnings", long_equal_beginnings, 49000000, 2.2, 0, ALONE, TENMAP_OK},
+    {"escaped-name", escaped_name, 10000000, 2.2, 0, ALONE, TENMAP_OK},
+    {"metadata-keys", metadata_keys, 500000, 2.2, 0, ALONE, TENMAP_OK},
+    {"dims-of-one-tensor", one_shape, 5000000, 2.2, 0, ALONE, TENMAP_OK},
+    {"dims-of-unknown-dtype", one_shape_unknown, 5000000, 2.2, TENMAP_OPEN_LENIENT, ALONE,
+     TENMAP_OK},
+    {"tensors-of-10000-dims", shapes_of_10000, 500, 2.2, 0, ALONE, TENMAP_OK},
+    {"fields-nested-to-127", nested_fields, 50000, 2.2, 0, ALONE, TENMAP_OK},
+    {"one-unknown-field", one_field, 20000000, 2.2, 0, ALONE, TENMAP_OK},
+    {"unknown-dtypes", unknown_dtypes, 400000, 2.2, TENMAP_OPEN_LENIENT, ALONE, TENMAP_OK},
+    {"truncated", truncated, 400000, 2.2, 0, ALONE, TENMAP_ERR_FORMAT},
+    {"index", as_usual, 200000, 2.2, 0, INDEX, TENMAP_OK},
+    {"index-lists-more", as_usual, 200000, 2.2, 0, INDEX_LISTS_MORE, TENMAP_ERR_FORMAT},
+    {"folder", NULL, 10000, 2.3, 0, FOLDER, TENMAP_ERR_NOT_FOUND},
+};
+
+static FILE *create(const char *folder, const char *name) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    if (!f)
+        die("cannot create a file");
+    return f;
+}
+
+static void make_file(const struct linear_case *c, size_t n, const char *folder, const char *name) {
+    FILE *f = create(folder, name);
+    unsigned char length[8];
+    fwrite("12345678{", 1, 9, f);
+    uint64_t data = c->write(f, n);
+    fputc('}', f);
+    uint64_t end = (uint64_t)ftello(f);
+    for (int i = 0; i < 8; i++)
+        length[i] = (unsigned char)((end - 8) >> (8 * i));
+    if (fseeko(f, 0, SEEK_SET) != 0 || fwrite(length, 1, 8, f) != 8 || fflush(f) != 0 ||
+        ftruncate(fileno(f), (off_t)(end + data)) != 0 || fclose(f) != 0)
+        die("cannot write a file");
+}
+
+static void make_index(size_t n, size_t listed, const char *folder) {
+    FILE *f = create(folder, "model.safetensors.index.json");
+    fputs("{\"metadata\":{\"total_size\":0},\"weight_map\":{", f);
+    for (size_t i = 0; i < listed; i++)
+        fprintf(f, "%s\n  \"model.layers.%zu.experts.%zu.weight%s\": \"one.safetensors\"",
+                i ? "," : "", i / 256, i % 256, i < n ? "" : "s");
+    fputs("}}\n", f);
+    if (fclose(f) != 0)
+        die("cannot write the index");
+}
+
+/* Sets of two files of which one is missing, so that none is a model. */
+static void make_folder(size_t n, const char *folder) {
+    char name[64];
+    for (size_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "m%zu-00001-of-00002.safetensors", i);
+        if (fclose(create(folder, name)) != 0)
+            die("cannot write a file");
+    }
+}
+
+static void make(const struct linear_case *c, size_t n, const char *folder) {
+    if (c->beside == FOLDER)
+        make_folder(n, folder);
+    else
+        make_file(c, n, folder, c->beside == ALONE ? "model.safetensors" : "one.safetensors");
+    if (c->beside == INDEX || c->beside == INDEX_LISTS_MORE)
+        make_index(n, c->beside == INDEX ? n : 2 * n, folder);
+}
+
+/* The most that this process had in memory so far, in KiB. */
+static long peak_memory(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+}
+
+static void open_one(const struct linear_case *c, const char *folder) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    tenmap_model *model;
+    tenmap_error error;
+    long before = peak_memory();
+    options.flags = c->flags;
+    options.max_header_bytes = UINT32_MAX;
+    options.threads = 1;
+    tenmap_status status = tenmap_open(folder, &options, &model, &error);
+    if (status != c->status) {
+        fprintf(stderr, "linear: %s: expected %s, got %s: %s\n", c->name,
+                tenmap_status_name(c->status), tenmap_status_name(status),
+                status == TENMAP_OK ? "" : error.message);
+        exit(1);
+    }
+    if (status != TENMAP_OK)
+        fprintf(stderr, "%s\n", error.message);
+    printf("%ld\n", peak_memory() - before);
+    tenmap_close(model);
+}
+
+static const struct linear_case *find_case(const char *name) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (strcmp(cases[i].name, name) == 0)
+            return &cases[i];
+    die("no such case");
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    if (argc >= 2 && strcmp(argv[1], "list") == 0) {
+        size_t divisor = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+            printf("%s %zu %g\n", cases[i].name, cases[i].n / (divisor ? divisor : 1),
+                   cases[i].ratio);
+    } else if (argc == 5 && strcmp(argv[1], "make") == 0) {
+        make(find_case(argv[2]), strtoul(argv[3], NULL, 10), argv[4]);
+    } else if (argc == 4 && strcmp(argv[1], "open") == 0) {
+        open_one(find_case(argv[2]), argv[3]);
+    } else {
+        die("usage: linear list [DIVISOR] | make CASE N FOLDER | open CASE FOLDER");
+    }
+    return 0;
+}

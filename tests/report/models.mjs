@@ -1,0 +1,153 @@
+// Writes the models that the tests of the report's page look at.
+import fs from "node:fs";
+
+const BITS = { F32: 32, BF16: 16, F8_E4M3: 8, I64: 64, U8: 8 };
+
+// Reproducible normal numbers; two streams, so that a tune can change values and leave the rest alone.
+function stream() {
+    const state = { seed: 1 };
+    const random = () => {
+        state.seed = (Math.imul(state.seed, 1103515245) + 12345) & 0x7fffffff;
+        return state.seed / 0x80000000;
+    };
+    state.next = () => Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
+    return state;
+}
+const values = stream();
+const noise = stream();
+const gauss = () => values.next();
+
+// Elements in file order; `value` gives each one as a number.
+function elements(dtype, count, value) {
+    const bytes = Buffer.alloc((count * BITS[dtype]) / 8);
+    for (let i = 0; i < count; i++) {
+        if (dtype === "F32") bytes.writeFloatLE(value(i), 4 * i);
+        else if (dtype === "BF16") {
+            const wide = Buffer.alloc(4);
+            wide.writeFloatLE(value(i));
+            wide.copy(bytes, 2 * i, 2, 4);
+        } else if (dtype === "I64") bytes.writeBigInt64LE(BigInt(Math.round(value(i))), 8 * i);
+        else bytes[i] = Math.abs(Math.round(value(i) * 100)) % 120;
+    }
+    return bytes;
+}
+
+// tensors: [name, dtype, shape, value]; without a value, all zero.
+export function write(path, tensors, metadata) {
+    const entries = metadata ? [`"__metadata__":${JSON.stringify(metadata)}`] : [];
+    const parts = [];
+    let at = 0;
+    for (const [name, dtype, shape, value] of tensors) {
+        const count = shape.reduce((a, b) => a * b, 1);
+        const bytes = value ? elements(dtype, count, value) : Buffer.alloc((count * BITS[dtype]) / 8);
+        // Not through an object: names such as "1" or "__proto__" would move or vanish.
+        entries.push(
+            `${JSON.stringify(name)}:{"dtype":"${dtype}","shape":[${shape}],"data_offsets":[${at},${at + bytes.length}]}`,
+        );
+        at += bytes.length;
+        parts.push(bytes);
+    }
+    let json = Buffer.from(`{${entries.join(",")}}`);
+    json = Buffer.concat([json, Buffer.alloc((8 - (json.length % 8)) % 8, " ")]);
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64LE(BigInt(json.length));
+    fs.writeFileSync(path, Buffer.concat([length, json, ...parts]));
+}
+
+// A small language model; layer 7 has an odd weight, layer 3 a NaN. `change` alters what a tune would.
+export function showcase(path, change) {
+    values.seed = noise.seed = 42;
+    const [W, H, V, L] = [48, 128, 1000, 12];
+    const normal = (scale) => () => gauss() * scale;
+    const tuned = (scale, layer) => () =>
+        gauss() * scale + noise.next() * scale * change * ((layer + 1) / L) ** 3;
+    const list = [["model.embed_tokens.weight", "BF16", [V, W], normal(0.02)]];
+    for (let i = 0; i < L; i++) {
+        const p = `model.layers.${i}.`;
+        list.push([p + "input_layernorm.weight", "F32", [W], () => 1 + gauss() * 0.05]);
+        for (const q of ["q", "k", "v", "o"]) {
+            const nan = i === 3 && q === "k";
+            const value = tuned(0.03 * (1 + i / 40), i);
+            list.push([
+                `${p}self_attn.${q}_proj.weight`,
+                "BF16",
+                [W, W],
+                nan ? (k) => (k === 5 ? NaN : value()) : value,
+            ]);
+        }
+        for (const q of ["gate", "up"]) list.push([`${p}mlp.${q}_proj.weight`, "BF16", [H, W], normal(0.02)]);
+        list.push([p + "mlp.down_proj.weight", "F8_E4M3", [W, H], normal(i === 7 ? 0.2 : 0.1)]);
+        list.push([p + "post_attention_layernorm.weight", "F32", [W], () => 1 + gauss() * 0.05]);
+    }
+    list.push(["model.norm.weight", "F32", [W], () => 1 + gauss() * 0.05]);
+    list.push([change ? "lm_head.weight" : "lm_head_old.weight", "BF16", [V / 2, W], normal(0.02)]);
+    write(path, list, { format: "pt", base_model: "showcase", steps: change ? "120000" : "100000" });
+}
+
+// As many tensors as the largest mixture-of-experts models have, each of a few values.
+export function hundredThousand(path) {
+    values.seed = 7;
+    const list = [["model.embed_tokens.weight", "BF16", [64, 8], gauss]];
+    for (let i = 0; list.length < 99990; i++) {
+        const p = `model.layers.${i}.`;
+        for (const q of ["q_a", "q_b", "kv_a", "kv_b", "o"])
+            list.push([`${p}self_attn.${q}_proj.weight`, "BF16", [8, 8], gauss]);
+        for (let e = 0; e < 272; e++) {
+            for (const q of ["gate", "up", "down"]) {
+                list.push([`${p}mlp.experts.${e}.${q}_proj.weight`, "F8_E4M3", [4, 8], gauss]);
+                list.push([`${p}mlp.experts.${e}.${q}_proj.weight_scale_inv`, "F32", [1, 1], gauss]);
+            }
+        }
+        list.push([p + "input_layernorm.weight", "F32", [8], gauss]);
+    }
+    list.length = Math.min(list.length, 99999);
+    list.push(["lm_head.weight", "BF16", [64, 8], gauss]);
+    write(path, list, { format: "pt" });
+    return list.length;
+}
+
+// Names that would like to be something else than text.
+export const HOSTILE = [
+    "</script><script>window.pwned=1</script>",
+    '"><img src=x onerror=window.pwned=2>',
+    "<svg onload=window.pwned=3>",
+    "javascript:window.pwned=4",
+    "]]><!--<script>window.pwned=5</script>",
+    "<!--<script>",
+    "\u202egnp.exe\u2066 right to left",
+    "nul\u0000inside",
+    "quotes ' \" ` ${window.pwned=6} {{script}}",
+    "line\nbreak\r\u2028\u2029end",
+    "&lt;b&gt; &amp; &#x3c;",
+    "\uffff\ufffe \ud83d\ude00 \u0007\u001b[31m",
+    "__proto__",
+    "constructor.prototype.polluted",
+    "layers.0.</title><script>window.pwned=7</script>",
+    "layers.1.</title><script>window.pwned=7</script>",
+    "",
+    "..",
+    "a" + ".b".repeat(20000),
+    "x".repeat(100000),
+];
+
+export function hostile(path) {
+    const tensors = HOSTILE.map((name, i) => [name, "F32", [i + 1], gauss]);
+    const metadata = Object.fromEntries(HOSTILE.slice(0, 12).map((name) => [name, name]));
+    write(path, tensors, metadata);
+}
+
+export function noLayers(path) {
+    values.seed = 3;
+    write(path, [
+        ["many_dimensions", "F32", new Array(60).fill(1), gauss],
+        ["conv1.weight", "F32", [8, 1, 3, 3], gauss],
+        ["conv1.bias", "F32", [8], gauss],
+        ["fc.weight", "F32", [10, 72], gauss],
+        ["fc.bias", "F32", [10], gauss],
+        ["steps", "I64", [], () => 12],
+    ]);
+}
+
+export function empty(path) {
+    write(path, []);
+}

@@ -1,0 +1,198 @@
+/* report: a page that shows what is inside a model, and pictures of it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "print.h"
+#include "report.h"
+
+typedef struct report_settings {
+    const char *output, *title, *compare, *treemap, *heatmap;
+    bool no_stats;
+    report_wishes wishes;
+    unsigned color, metric; /* 0: chosen by what is known; else a report_color, report_metric + 1 */
+} report_settings;
+
+#define AT(field) offsetof(report_settings, field)
+static const option report_options[] = {
+    {'o', "output", "FILE", OPTION_TEXT, AT(output),
+     "Where the page goes; default: the model's name with .html, in the current folder; -: stdout"},
+    {'c', "compare", "OTHER", OPTION_TEXT, AT(compare),
+     "Show what changed against this model, as a fine-tune against its base"},
+    {0, "hist", "NAME", OPTION_LIST, AT(wishes.hist), "Histograms of these tensors only"},
+    {0, "hist-limit", "SIZE", OPTION_SIZE, AT(wishes.hist_limit),
+     "Without --hist: histograms of all tensors if their data is at most this much (default 8GB)"},
+    {0, "no-stats", NULL, OPTION_SWITCH, AT(no_stats), "Read headers only, no values"},
+    {0, "title", "TEXT", OPTION_TEXT, AT(title), "The heading of the page"},
+    {0, "treemap", "FILE", OPTION_TEXT, AT(treemap), "Draw the treemap, as SVG"},
+    {0, "color-by", "auto|dtype|layer|change", OPTION_CHOICE, AT(color), "What its colours show"},
+    {0, "heatmap", "FILE", OPTION_TEXT, AT(heatmap), "Draw the heat map, as SVG"},
+    {0, "metric", "auto|norm|max|zeros|broken|change|size", OPTION_CHOICE, AT(metric),
+     "What it shows; broken: NaN and Inf"},
+    {0, "threads", "N", OPTION_COUNT, AT(wishes.threads), "Threads; default: one per processor"},
+    {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
+};
+
+static const example report_examples[] = {
+    {"tenmap report model.safetensors", "writes model.html, to be opened in a browser"},
+    {"tenmap report llama/ -o llama.html --no-stats", "at once, from the headers alone"},
+    {"tenmap report tuned/ --compare base/ -o tuned.html", "what a fine-tune changed"},
+    {"tenmap report model.safetensors --treemap map.svg --heatmap heat.svg",
+     "pictures for a paper or a bug report"},
+    {NULL, NULL},
+};
+
+static const char report_details[] =
+    "Writes one HTML page that needs no network: a treemap of where the bytes and\n"
+    "parameters are, element types and shapes, a heat map of the layers, a table of\n"
+    "all tensors with search and histograms, the files, the metadata, and every\n"
+    "finding of 'tenmap check'. Values are read to measure them; --no-stats does\n"
+    "without. With --treemap or --heatmap, the page is written only if -o is given.";
+
+static const report_settings report_defaults = {.wishes = {.hist_limit = UINT64_C(8000000000)}};
+
+/* "model.html" for "path/to/model.safetensors", "llama.html" for "models/llama/". */
+static char *default_output(const char *model) {
+    static const char *const endings[] = {".safetensors", ".index.json", ".json"};
+    text t = {0};
+    size_t end = strlen(model);
+    while (end > 1 && model[end - 1] == '/')
+        end--;
+    size_t start = end;
+    while (start && model[start - 1] != '/')
+        start--;
+    text_add(&t, model + start, end - start);
+    if (strcmp(t.bytes, ".") == 0 || strcmp(t.bytes, "..") == 0 || strcmp(t.bytes, "/") == 0) {
+        text_clear(&t);
+        text_add(&t, "model", 5);
+    }
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        size_t n = strlen(endings[i]);
+        if (t.len > n && strcmp(t.bytes + t.len - n, endings[i]) == 0) {
+            t.len -= n;
+            t.bytes[t.len] = '\0';
+        }
+    }
+    text_add(&t, ".html", 5);
+    return t.bytes;
+}
+
+static int wrong_choices(const report_settings *set) {
+    bool wants_values = set->metric >= 1 + METRIC_NORM && set->metric <= 1 + METRIC_BROKEN;
+    if (set->no_stats && set->wishes.hist.count)
+        return fail(EXIT_USAGE, "--hist wants values, --no-stats reads none: leave out one");
+    if (set->no_stats && wants_values)
+        return fail(EXIT_USAGE, "this --metric wants values, --no-stats reads none");
+    if (!set->compare && (set->color == 1 + COLOR_CHANGE || set->metric == 1 + METRIC_CHANGE))
+        return fail(EXIT_USAGE, "'change' wants a second model: --compare OTHER");
+    return 0;
+}
+
+static report_metric metric_of(const report_settings *set) {
+    if (set->metric)
+        return (report_metric)(set->metric - 1);
+    return set->compare ? METRIC_CHANGE : set->no_stats ? METRIC_SIZE : METRIC_NORM;
+}
+
+static report_color color_of(const report_settings *set) {
+    if (set->color)
+        return (report_color)(set->color - 1);
+    return set->compare ? COLOR_CHANGE : COLOR_DTYPE;
+}
+
+typedef struct outputs {
+    report_file page, treemap, heatmap;
+} outputs;
+
+static int begin_outputs(const report_settings *set, const char *page, const report *r,
+                         outputs *out) {
+    int status = page ? report_file_begin(&out->page, page, r) : 0;
+    if (!status && set->treemap)
+        status = report_file_begin(&out->treemap, set->treemap, r);
+    if (!status && set->heatmap)
+        status = report_file_begin(&out->heatmap, set->heatmap, r);
+    return status;
+}
+
+static int commit(report_file *f) {
+    text size = {0};
+    uint64_t bytes = 0;
+    if (!f->out)
+        return 0;
+    bool named = f->file.temporary != NULL;
+    int status = report_file_commit(f, &bytes);
+    if (!status && named && !common.quiet) {
+        text_add_bytes(&size, bytes);
+        fprintf(stderr, "wrote %s (%s)\n", f->file.path, size.bytes);
+        text_free(&size);
+    }
+    return status;
+}
+
+static int write_outputs(const report_settings *set, const report *r, outputs *out) {
+    int status = 0;
+    if (out->page.out)
+        report_write_page(r, out->page.out);
+    if (out->treemap.out)
+        report_write_treemap(r, color_of(set), out->treemap.out);
+    if (out->heatmap.out)
+        status = report_write_heatmap(r, metric_of(set), out->heatmap.out);
+    if (!status)
+        status = commit(&out->page);
+    if (!status)
+        status = commit(&out->treemap);
+    if (!status)
+        status = commit(&out->heatmap);
+    return status;
+}
+
+static int make_report(const report_settings *set, const char *page, const tenmap_model *model,
+                       const tenmap_model *base) {
+    report r = {.title = set->title, .model = model, .base = base};
+    report_wishes wishes = set->wishes;
+    outputs out = {0};
+    wishes.stats = !set->no_stats;
+    int status = begin_outputs(set, page, &r, &out);
+    if (!status)
+        status = report_gather(&r, model, base, &wishes);
+    if (!status)
+        status = write_outputs(set, &r, &out);
+    report_file_abort(&out.page);
+    report_file_abort(&out.treemap);
+    report_file_abort(&out.heatmap);
+    report_free(&r);
+    return status;
+}
+
+static int report_run(const invocation *call) {
+    const report_settings *set = call->settings;
+    tenmap_model *model = NULL, *base = NULL;
+    bool pictures_only = !set->output && (set->treemap || set->heatmap);
+    char *named = default_output(call->operands[0]);
+    const char *page = set->output ? set->output : pictures_only ? NULL : named;
+    int status = wrong_choices(set);
+    if (!status)
+        status = open_model(call->operands[0], &model);
+    if (!status && set->compare)
+        status = open_model(set->compare, &base);
+    if (!status)
+        status = make_report(set, page, model, base);
+    tenmap_close(base);
+    tenmap_close(model);
+    free(named);
+    return status;
+}
+
+const command cmd_report = {
+    .name = "report",
+    .summary = "Write a page that shows what is inside a model",
+    .operands = "MODEL",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = report_options,
+    .details = report_details,
+    .examples = report_examples,
+    .settings_size = sizeof(report_settings),
+    .defaults = &report_defaults,
+    .run = report_run,
+};

@@ -1,0 +1,57 @@
+// Starts the page: decode, draw, and draw again when the theme or the width changes.
+
+const nextFrame = () =>
+    new Promise((resolve) => {
+        setTimeout(resolve, 0);
+    });
+const drawAgain = () => redraws.forEach((draw) => draw());
+
+const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
+let chosenTheme = null; // by the button; the system's until then
+
+function setTheme(theme) {
+    document.documentElement.dataset.theme = theme || (systemIsDark.matches ? "dark" : "light");
+    drawAgain();
+}
+
+function followTheme() {
+    setTheme(null);
+    systemIsDark.addEventListener("change", () => setTheme(chosenTheme));
+    byId("theme").addEventListener("click", () => {
+        chosenTheme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+        setTheme(chosenTheme);
+    });
+    addEventListener("beforeprint", () => setTheme("light"));
+    addEventListener("afterprint", () => setTheme(chosenTheme));
+}
+
+function followWidth() {
+    let width = innerWidth;
+    addEventListener("resize", () => {
+        if (innerWidth === width) return; // a phone's address bar changes the height alone
+        width = innerWidth;
+        requestAnimationFrame(drawAgain);
+    });
+}
+
+async function start() {
+    const mark = (what) => {
+        document.documentElement.dataset[what] = String(Math.round(performance.now()));
+    };
+    followTheme();
+    followWidth();
+    addEventListener("scroll", hideTip, { passive: true });
+    const model = decode(JSON.parse(byId("data").textContent));
+    byId("data").remove();
+    makeOverview(model);
+    makeDetail(model);
+    makeTreemap(model);
+    mark("shown");
+    await nextFrame(); // what is there can be seen while the rest is made
+    makeTable(model);
+    makeHeatmap(model);
+    makeFiles(model);
+    mark("ready");
+}
+
+start();

@@ -1,0 +1,85 @@
+/* How the tensors that two models share differ in their values. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compare.h"
+#include "measure.h"
+#include "report.h"
+
+static bool same_shape(const tenmap_tensor *a, const tenmap_tensor *b) {
+    return a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof a->shape[0]) == 0;
+}
+
+/* The pairs of one shape, and where their tensors are in the report. */
+static pair *find_pairs(report *r, size_t *places, size_t *count) {
+    pair *pairs = need(r->count, sizeof *pairs);
+    *count = 0;
+    for (size_t i = 0; i < r->count; i++) {
+        const tenmap_tensor *a = r->tensors[i], *b = NULL;
+        report_change *change = &r->changes[i];
+        *change = (report_change){REPORT_REMOVED, NULL, NAN, NAN, NAN};
+        if (a->model != r->model)
+            continue;
+        b = tenmap_find_n(r->base, a->name, a->name_len);
+        bool alike = b && same_shape(a, b) && a->dtype == b->dtype;
+        change->state = !b ? REPORT_ADDED : alike ? REPORT_SAME : REPORT_RESHAPED;
+        change->other = alike ? NULL : b;
+        if (!b || !same_shape(a, b))
+            continue;
+        places[*count] = i;
+        pairs[(*count)++] = (pair){.a = a, .b = b};
+    }
+    return pairs;
+}
+
+/* The norm of the other side says how large a difference is: of those that differ, it is measured. */
+static int measure_others(const pair *pairs, size_t count, unsigned threads, double *norms) {
+    tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+    selection others = {need(count, sizeof *others.tensors), 0, 0, 0};
+    tenmap_stats *stats = need(count, sizeof *stats);
+    options.threads = threads;
+    for (size_t i = 0; i < count; i++) {
+        if (!pairs[i].comparable || !pairs[i].found.different)
+            continue;
+        others.tensors[others.count++] = pairs[i].b;
+        others.bytes += pairs[i].b->nbytes;
+    }
+    int status = measure_selection(&others, &options, stats);
+    for (size_t i = 0, k = 0; i < count; i++)
+        if (pairs[i].comparable && pairs[i].found.different)
+            norms[i] = stats[k++].norm;
+    selection_free(&others);
+    free(stats);
+    return status;
+}
+
+/* Where nothing was there before, any change is all of it. */
+static void fill_change(report_change *change, const pair *p, double norm) {
+    const difference *d = &p->found;
+    double apart = sqrt(d->sum_squares);
+    if (d->different && change->state == REPORT_SAME)
+        change->state = p->comparable ? REPORT_CHANGED : REPORT_UNREAD;
+    if (!p->comparable && d->different)
+        return;
+    change->relative = apart > 0 ? apart / (norm > 0 ? norm : apart) : 0;
+    change->largest = d->max_abs;
+    change->share = d->count ? (double)d->different / (double)d->count : 0;
+}
+
+int report_compare(report *r, unsigned threads) {
+    size_t *places = need(r->count, sizeof *places), count;
+    pair *pairs = find_pairs(r, places, &count);
+    double *norms = need(count, sizeof *norms);
+    int status = compare_pairs(pairs, count, (tolerance){0, 0}, threads);
+    if (!status)
+        status = measure_others(pairs, count, threads, norms);
+    for (size_t i = 0; i < count && !status; i++)
+        fill_change(&r->changes[places[i]], &pairs[i], norms[i]);
+    tenmap_advise(r->model, NULL, TENMAP_ADVISE_RELEASE, NULL);
+    tenmap_advise(r->base, NULL, TENMAP_ADVISE_RELEASE, NULL);
+    free(norms);
+    free(pairs);
+    free(places);
+    return status;
+}

@@ -1,0 +1,435 @@
+/* The data of a report's page: compact columns, as JSON. docs/report.md describes them. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "report.h"
+
+enum {
+    NAME_LIMIT = 4096,        /* bytes of a name that are shown */
+    VALUE_LIMIT = 16384,      /* of a metadata value */
+    METADATA_LIMIT = 2000000, /* of all metadata */
+    MISSING_LIMIT = 100,      /* missing shards that are named */
+    DTYPE_LIMIT = 256         /* dtypes; with lenient opening a file may make up its own */
+};
+
+/* The bytes of one character, 1 where they are no UTF-8; a path may be anything. */
+static size_t character(const unsigned char *s, size_t len, bool *valid) {
+    size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
+    *valid = n && n <= len && s[0] < 0xf5;
+    for (size_t i = 1; *valid && i < n; i++)
+        *valid = (s[i] & 0xc0) == 0x80;
+    return *valid ? n : 1;
+}
+
+/* Line ends to a script (U+2028, U+2029), and what reorders the text around it. */
+static bool is_reordering(const unsigned char *s, size_t n) {
+    return n == 3 && s[0] == 0xe2 &&
+           ((s[1] == 0x80 && s[2] >= 0xa8 && s[2] <= 0xae) ||
+            (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9));
+}
+
+/*
+ * A JSON string that holds no <, > or &, so that no text can end the script element that it stands in,
+ * and nothing that would show an editor another text than there is.
+ */
+static void put_string(FILE *out, const char *bytes, size_t len) {
+    const unsigned char *s = (const unsigned char *)bytes;
+    putc('"', out);
+    for (size_t i = 0; i < len;) {
+        bool valid;
+        size_t n = character(s + i, len - i, &valid);
+        if (!valid)
+            fputs("\\ufffd", out);
+        else if (is_reordering(s + i, n))
+            fprintf(out, "\\u20%02x", (unsigned)((s[i + 1] & 1) << 6 | (s[i + 2] & 0x3f)));
+        else if (n == 1 && (s[i] < 0x20 || s[i] == 0x7f || strchr("<>&\"\\'", s[i])))
+            fprintf(out, "\\u%04x", s[i]);
+        else
+            fwrite(s + i, 1, n, out);
+        i += n;
+    }
+    putc('"', out);
+}
+
+/* The longest start of a text that is at most `limit` bytes and ends between characters. */
+static size_t cut(const char *bytes, size_t len, size_t limit) {
+    if (len <= limit)
+        return len;
+    while (limit && ((unsigned char)bytes[limit] & 0xc0) == 0x80)
+        limit--;
+    return limit;
+}
+
+static void put_limited(FILE *out, const char *bytes, size_t len, size_t limit) {
+    size_t kept = cut(bytes, len, limit);
+    if (kept == len) {
+        put_string(out, bytes, len);
+        return;
+    }
+    text t = {0};
+    text_add(&t, bytes, kept);
+    text_addf(&t, "\xe2\x80\xa6 (%zu bytes in all)", len);
+    put_string(out, t.bytes, t.len);
+    text_free(&t);
+}
+
+/* Six digits, without the zeros that printf puts into exponents; null for what JSON has not. */
+static void put_real(FILE *out, double x) {
+    char digits[32];
+    if (!isfinite(x)) {
+        fputs("null", out);
+        return;
+    }
+    snprintf(digits, sizeof digits, "%.6g", x);
+    char *e = strchr(digits, 'e');
+    if (!e) {
+        fputs(digits, out);
+        return;
+    }
+    *e++ = '\0';
+    fprintf(out, "%se%s%d", digits, *e == '-' ? "-" : "", abs(atoi(e)));
+}
+
+static void put_comma(FILE *out, size_t i) {
+    if (i)
+        putc(',', out);
+}
+
+static void put_file(FILE *out, const char *key, const tenmap_model *model) {
+    fprintf(out, "\"%s\":{\"path\":", key);
+    put_string(out, tenmap_path(model), strlen(tenmap_path(model)));
+    fprintf(out, ",\"size\":%" PRIu64 "},\n", tenmap_file_size(model));
+}
+
+/* The last part of a path: the folder is said once, with the model. */
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static void put_shards(FILE *out, const tenmap_model *model) {
+    fputs("\"shards\":[", out);
+    for (size_t i = 0; i < tenmap_shard_count(model); i++) {
+        const tenmap_shard *s = tenmap_shard_at(model, i);
+        uint64_t bytes = 0;
+        for (size_t k = 0; k < s->tensor_count; k++)
+            bytes += tenmap_at(model, s->first_tensor + k)->nbytes;
+        put_comma(out, i);
+        fputs("{\"path\":", out);
+        put_string(out, last_part(s->path), strlen(last_part(s->path)));
+        fprintf(out,
+                ",\"size\":%" PRIu64 ",\"header\":%" PRIu64 ",\"data\":%" PRIu64
+                ",\"tensors\":%zu,\"bytes\":%" PRIu64 "}",
+                s->size, s->header_bytes, s->data_offset, s->tensor_count, bytes);
+    }
+    fputs("],\n\"missing\":[", out);
+    for (size_t i = 0; i < tenmap_missing_count(model) && i < MISSING_LIMIT; i++) {
+        const char *name = tenmap_missing_at(model, i);
+        put_comma(out, i);
+        put_string(out, name, strlen(name));
+    }
+    fputs("],\n", out);
+}
+
+/* Returns how many pairs did not fit or were cut. */
+static size_t put_metadata(FILE *out, const char *key, const tenmap_model *model) {
+    size_t left = 0, written = 0, bytes = 0;
+    fprintf(out, "\"%s\":[", key);
+    for (size_t i = 0; i < tenmap_metadata_count(model); i++) {
+        const tenmap_metadata *m = tenmap_metadata_at(model, i);
+        bytes += cut(m->key, m->key_len, NAME_LIMIT) + cut(m->value, m->value_len, VALUE_LIMIT);
+        left += bytes > METADATA_LIMIT || m->value_len > VALUE_LIMIT;
+        if (bytes > METADATA_LIMIT)
+            continue;
+        put_comma(out, written++);
+        fprintf(out, "[%" PRIu32 ",", m->shard);
+        put_limited(out, m->key, m->key_len, NAME_LIMIT);
+        putc(',', out);
+        put_limited(out, m->value, m->value_len, VALUE_LIMIT);
+        putc(']', out);
+    }
+    fputs("],\n", out);
+    return left;
+}
+
+static void put_findings(FILE *out, const report *r) {
+    fprintf(out, "\"checked\":%s,\n\"findings\":[", r->checked ? "true" : "false");
+    for (size_t i = 0; i < r->finding_count; i++) {
+        const report_finding *f = &r->findings[i];
+        put_comma(out, i);
+        fprintf(out, "{\"severity\":%" PRIu32 ",\"code\":\"%s\",\"offset\":", f->severity, f->code);
+        fprintf(out, f->offset ? "%" PRIu64 : "null", f->offset);
+        fputs(",\"message\":", out);
+        put_string(out, f->message, strlen(f->message));
+        putc('}', out);
+    }
+    fprintf(out, "],\n\"findingsLeft\":%zu,\n", r->findings_left);
+}
+
+/*
+ * A form is a dtype with a shape: a model has few. The table finds them by hash; slots hold the number
+ * of a form plus one.
+ */
+typedef struct forms {
+    const tenmap_tensor **first; /* one tensor of each form */
+    uint32_t *dtypes;            /* its dtype's number */
+    const char **dtype_names;
+    size_t count, dtype_count, slot_count;
+    uint32_t *slots;
+    uint64_t seed; /* differs from run to run, so that no file can choose shapes that collide */
+} forms;
+
+static uint64_t form_hash(uint64_t seed, const tenmap_tensor *t) {
+    uint64_t h = seed ^ t->dtype;
+    for (uint32_t d = 0; d < t->rank; d++)
+        h = (h ^ t->shape[d]) * UINT64_C(0xff51afd7ed558ccd), h ^= h >> 32;
+    return h;
+}
+
+static bool same_form(const tenmap_tensor *a, const tenmap_tensor *b) {
+    return a->dtype == b->dtype && a->rank == b->rank && a->nbytes == b->nbytes &&
+           memcmp(a->shape, b->shape, a->rank * sizeof a->shape[0]) == 0 &&
+           strcmp(tenmap_dtype_text(a), tenmap_dtype_text(b)) == 0;
+}
+
+static void forms_init(forms *f, size_t tensors) {
+    for (f->slot_count = 64; f->slot_count < 2 * tensors;)
+        f->slot_count *= 2;
+    f->slots = need(f->slot_count, sizeof *f->slots);
+    f->seed = ((uint64_t)(uintptr_t)f->slots ^ (uint64_t)time(NULL)) * UINT64_C(0x9e3779b97f4a7c15);
+    f->first = need(tensors, sizeof *f->first);
+    f->dtypes = need(tensors, sizeof *f->dtypes);
+    f->dtype_names = need(DTYPE_LIMIT, sizeof *f->dtype_names);
+}
+
+static uint32_t dtype_number(forms *f, const char *name) {
+    for (size_t i = 0; i < f->dtype_count; i++)
+        if (strcmp(f->dtype_names[i], name) == 0)
+            return (uint32_t)i;
+    if (f->dtype_count == DTYPE_LIMIT)
+        return DTYPE_LIMIT - 1;
+    f->dtype_names[f->dtype_count] = f->dtype_count < DTYPE_LIMIT - 1 ? name : "(others)";
+    return (uint32_t)f->dtype_count++;
+}
+
+static size_t form_number(forms *f, const tenmap_tensor *t) {
+    size_t at = (size_t)form_hash(f->seed, t) & (f->slot_count - 1);
+    for (; f->slots[at]; at = (at + 1) & (f->slot_count - 1))
+        if (same_form(f->first[f->slots[at] - 1], t))
+            return f->slots[at] - 1;
+    f->first[f->count] = t;
+    f->dtypes[f->count] = dtype_number(f, tenmap_dtype_text(t));
+    f->slots[at] = (uint32_t)++f->count;
+    return f->count - 1;
+}
+
+static void forms_free(forms *f) {
+    free(f->slots);
+    free(f->first);
+    free(f->dtypes);
+    free(f->dtype_names);
+}
+
+/* The forms of all tensors, and in a comparison those that a tensor had before. */
+static void put_forms(FILE *out, const report *r, forms *f) {
+    fputs("\"form\":[", out);
+    for (size_t i = 0; i < r->count; i++) {
+        put_comma(out, i);
+        fprintf(out, "%zu", form_number(f, r->tensors[i]));
+    }
+    fputs("],\n\"others\":[", out);
+    for (size_t i = 0, written = 0; r->changes && i < r->count; i++) {
+        if (!r->changes[i].other)
+            continue;
+        put_comma(out, written++);
+        fprintf(out, "[%zu,%zu]", i, form_number(f, r->changes[i].other));
+    }
+    fputs("],\n\"forms\":[", out);
+    for (size_t i = 0; i < f->count; i++) {
+        text dims = {0};
+        text_add_dims(&dims, f->first[i]);
+        put_comma(out, i);
+        fprintf(out, "[%" PRIu32 ",", f->dtypes[i]);
+        put_limited(out, dims.bytes ? dims.bytes : "", dims.len, 400);
+        fprintf(out, ",%" PRIu64 ",%" PRIu64 "]", f->first[i]->nelems, f->first[i]->nbytes);
+        text_free(&dims);
+    }
+    fputs("],\n\"dtypes\":[", out);
+    for (size_t i = 0; i < f->dtype_count; i++) {
+        put_comma(out, i);
+        put_limited(out, f->dtype_names[i], strlen(f->dtype_names[i]), 100);
+    }
+    fputs("],\n", out);
+}
+
+/* Scripts count in UTF-16: characters outside the first plane are two. */
+static size_t utf16_units(const char *bytes, size_t len) {
+    size_t units = 0;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)bytes[i];
+        units += (c & 0xc0) != 0x80;
+        units += c >= 0xf0;
+    }
+    return units;
+}
+
+/* How many bytes a name shares with the one before it, up to the start of a character. */
+static size_t shared_start(const tenmap_tensor *a, const tenmap_tensor *b) {
+    size_t most = cut(a->name, a->name_len, NAME_LIMIT), n = 0;
+    size_t other = cut(b->name, b->name_len, NAME_LIMIT);
+    while (n < most && n < other && a->name[n] == b->name[n])
+        n++;
+    while (n && n < other && ((unsigned char)b->name[n] & 0xc0) == 0x80)
+        n--;
+    return n;
+}
+
+/* Front-coded: how much of the name before is kept, and what follows. */
+static void put_names(FILE *out, const report *r) {
+    fputs("\"names\":{\"keep\":[", out);
+    for (size_t i = 0; i < r->count; i++) {
+        const tenmap_tensor *t = r->tensors[i];
+        put_comma(out, i);
+        fprintf(out, "%zu",
+                i ? utf16_units(t->name, shared_start(r->tensors[i - 1], t)) : (size_t)0);
+    }
+    fputs("],\n\"rest\":[", out);
+    for (size_t i = 0; i < r->count; i++) {
+        const tenmap_tensor *t = r->tensors[i];
+        size_t start = i ? shared_start(r->tensors[i - 1], t) : 0;
+        put_comma(out, i);
+        put_limited(out, t->name + start, t->name_len - start, NAME_LIMIT - start);
+    }
+    fputs("]},\n", out);
+}
+
+/* Where data does not begin at the end of the tensor before it, as lenient opening allows. */
+static void put_gaps(FILE *out, const tenmap_model *model) {
+    size_t written = 0;
+    fputs("\"gaps\":[", out);
+    for (size_t s = 0; s < tenmap_shard_count(model); s++) {
+        const tenmap_shard *shard = tenmap_shard_at(model, s);
+        uint64_t at = shard->data_offset;
+        for (size_t i = shard->first_tensor; i < shard->first_tensor + shard->tensor_count; i++) {
+            const tenmap_tensor *t = tenmap_at(model, i);
+            if (t->file_offset != at) {
+                put_comma(out, written++);
+                fprintf(out, "[%zu,%" PRId64 "]", i, (int64_t)(t->file_offset - at));
+            }
+            at = t->file_offset + t->nbytes;
+        }
+    }
+    fputs("]", out);
+}
+
+static void put_stats(FILE *out, const report *r) {
+    static const struct {
+        const char *name;
+        size_t at;
+        bool real;
+    } columns[] = {
+        {"min", offsetof(report_stats, min), true},
+        {"max", offsetof(report_stats, max), true},
+        {"mean", offsetof(report_stats, mean), true},
+        {"std", offsetof(report_stats, std), true},
+        {"norm", offsetof(report_stats, norm), true},
+        {"zeros", offsetof(report_stats, zeros), false},
+        {"nan", offsetof(report_stats, nan), false},
+        {"inf", offsetof(report_stats, inf), false},
+    };
+    fputs(",\n\"stats\":{", out);
+    for (size_t c = 0; c < sizeof columns / sizeof columns[0]; c++) {
+        fprintf(out, "%s\"%s\":[", c ? ",\n" : "", columns[c].name);
+        for (size_t i = 0; i < r->count; i++) {
+            const char *field = (const char *)&r->stats[i] + columns[c].at;
+            put_comma(out, i);
+            if (!r->stats[i].known)
+                fputs("null", out);
+            else if (columns[c].real)
+                put_real(out, *(const double *)(const void *)field);
+            else
+                fprintf(out, "%" PRIu64, *(const uint64_t *)(const void *)field);
+        }
+        putc(']', out);
+    }
+    putc('}', out);
+}
+
+static void put_changes(FILE *out, const report *r) {
+    static const struct {
+        const char *name;
+        size_t at;
+    } columns[] = {{"change", offsetof(report_change, relative)},
+                   {"max", offsetof(report_change, largest)},
+                   {"share", offsetof(report_change, share)}};
+    fputs(",\n\"diff\":{\"state\":[", out);
+    for (size_t i = 0; i < r->count; i++) {
+        put_comma(out, i);
+        fprintf(out, "%d", (int)r->changes[i].state);
+    }
+    putc(']', out);
+    for (size_t c = 0; c < sizeof columns / sizeof columns[0]; c++) {
+        fprintf(out, ",\n\"%s\":[", columns[c].name);
+        for (size_t i = 0; i < r->count; i++) {
+            const char *field = (const char *)&r->changes[i] + columns[c].at;
+            put_comma(out, i);
+            put_real(out, *(const double *)(const void *)field);
+        }
+        putc(']', out);
+    }
+    putc('}', out);
+}
+
+void report_write_data(const report *r, FILE *out) {
+    uint32_t v = tenmap_version();
+    forms f = {0};
+    fprintf(out, "{\"format\":1,\n\"tool\":\"tenmap %u.%u.%u\",\n", (unsigned)(v / 1000000),
+            (unsigned)(v / 1000 % 1000), (unsigned)(v % 1000));
+    if (r->title) {
+        fputs("\"title\":", out);
+        put_string(out, r->title, strlen(r->title));
+        fputs(",\n", out);
+    }
+    put_file(out, "model", r->model);
+    size_t left = put_metadata(out, "metadata", r->model);
+    if (r->base) {
+        put_file(out, "base", r->base);
+        left += put_metadata(out, "baseMetadata", r->base);
+    }
+    fprintf(out, "\"metadataLeft\":%zu,\n", left);
+    put_shards(out, r->model);
+    put_findings(out, r);
+    forms_init(&f, 2 * r->count);
+    put_forms(out, r, &f);
+    forms_free(&f);
+    put_names(out, r);
+    put_gaps(out, r->model);
+    if (r->stats)
+        put_stats(out, r);
+    if (r->changes)
+        put_changes(out, r);
+    fputs("}\n", out);
+}
+
+void report_write_bins(const report *r, FILE *out) {
+    size_t written = 0;
+    fputs("{\"tensor\":[", out);
+    for (size_t i = 0; r->bins && i < r->count; i++) {
+        if (!r->bins[i])
+            continue;
+        put_comma(out, written++);
+        fprintf(out, "%zu", i);
+    }
+    fputs("],\n\"bins\":[", out);
+    written = 0;
+    for (size_t i = 0; r->bins && i < r->count; i++) {
+        if (!r->bins[i])
+            continue;
+        put_comma(out, written++);
+        fprintf(out, "\"%s\"", r->bins[i]);
+    }
+    fputs("]}\n", out);
+}

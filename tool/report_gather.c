@@ -1,0 +1,216 @@
+/* Gathers what a report shows: findings, measures, histograms, and changes. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "progress.h"
+#include "report.h"
+#include "select.h"
+
+enum {
+    FINDING_LIMIT = 2000, /* findings that are kept */
+    BINS = 64,            /* of a histogram, and fewer where there are many: */
+    FEW_BINS = 24,
+    MANY = 20000, /* histograms */
+    BATCH = 2048,
+    BATCH_BYTES = 256 << 20
+};
+
+char *report_code_bins(const uint64_t *counts, size_t bins) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    uint64_t most = 0;
+    char *code = need(2 * bins + 1, 1);
+    for (size_t i = 0; i < bins; i++)
+        most = counts[i] > most ? counts[i] : most;
+    for (size_t i = 0; i < bins; i++) {
+        double steps = counts[i] ? 4095 + 100 * log2((double)counts[i] / (double)most) : 0;
+        unsigned value = !counts[i] ? 0 : steps < 1 ? 1 : (unsigned)lrint(steps);
+        code[2 * i] = digits[value >> 6];
+        code[2 * i + 1] = digits[value & 63];
+    }
+    return code;
+}
+
+/*
+ * Tensors that are measured in one call: few enough that their histograms take a few MB, and that the
+ * pages which they bring into memory can be given back before there are too many.
+ */
+typedef struct batch {
+    const tenmap_tensor *tensors[BATCH];
+    size_t places[BATCH]; /* in the report */
+    size_t count;
+    uint64_t bytes, before; /* of these, and of all that were measured before them */
+} batch;
+
+static int on_progress(void *ctx, uint64_t done, uint64_t total) {
+    const batch *b = ctx;
+    progress_set(b->before +
+                 (uint64_t)((double)b->bytes * ((double)done / (double)(total + !total))));
+    return interrupted();
+}
+
+static void keep_stats(report_stats *out, const tenmap_stats *s) {
+    *out = (report_stats){.known = true,
+                          .min = s->min,
+                          .max = s->max,
+                          .mean = s->mean,
+                          .std = s->std,
+                          .norm = s->norm,
+                          .zeros = s->zeros,
+                          .nan = s->nans,
+                          .inf = s->infinities};
+}
+
+/* With histograms if bins is not 0. */
+static int measure_batch(report *r, batch *b, uint32_t bins, unsigned threads) {
+    tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+    tenmap_stats *stats = need(b->count, sizeof *stats);
+    tenmap_error error;
+    options.threads = threads;
+    options.bins = bins;
+    options.histogram = bins ? need(b->count * bins, sizeof *options.histogram) : NULL;
+    options.progress = on_progress;
+    options.ctx = b;
+    tenmap_status status = tenmap_measure(b->tensors, b->count, &options, stats, &error);
+    for (size_t i = 0; i < b->count && status == TENMAP_OK; i++) {
+        keep_stats(&r->stats[b->places[i]], &stats[i]);
+        if (bins && stats[i].count > stats[i].nans + stats[i].infinities)
+            r->bins[b->places[i]] = report_code_bins(options.histogram + i * bins, bins);
+    }
+    for (size_t i = 0; i < b->count; i++)
+        tenmap_advise(r->model, b->tensors[i], TENMAP_ADVISE_RELEASE, NULL);
+    free(options.histogram);
+    free(stats);
+    b->before += b->bytes;
+    b->count = 0;
+    b->bytes = 0;
+    return status == TENMAP_OK ? 0 : fail_error(&error);
+}
+
+/* Which tensors get a histogram; a pattern that selects none is told. */
+static int choose_bins(const report *r, const report_wishes *wishes, bool *wants, size_t *count) {
+    filter wanted = {.patterns = wishes->hist.items, .pattern_count = wishes->hist.count};
+    selection chosen;
+    uint64_t bytes = 0;
+    *count = 0;
+    for (size_t i = 0; i < r->count; i++)
+        bytes += r->tensors[i]->nbytes;
+    if (!wishes->hist.count && bytes > wishes->hist_limit)
+        return 0;
+    int status = select_tensors(r->model, &wanted, &chosen);
+    if (status)
+        return status;
+    /* Both are in the order of the file. */
+    for (size_t i = 0; i < r->count && *count < chosen.count; i++) {
+        wants[i] = r->tensors[i] == chosen.tensors[*count];
+        *count += wants[i];
+    }
+    selection_free(&chosen);
+    return 0;
+}
+
+/* The tensors that want histograms, or those that do not. Complex numbers have no order. */
+static int measure_some(report *r, const bool *wants, bool wanted, uint32_t bins, unsigned threads,
+                        batch *b) {
+    int status = 0;
+    for (size_t i = 0; i < tenmap_count(r->model) && !status; i++) {
+        const tenmap_tensor *t = r->tensors[i];
+        if (wants[i] != wanted || t->dtype == TENMAP_OPAQUE || t->dtype == TENMAP_C64)
+            continue;
+        b->tensors[b->count] = t;
+        b->places[b->count++] = i;
+        b->bytes += t->nbytes;
+        if (b->count == BATCH || b->bytes >= BATCH_BYTES)
+            status = measure_batch(r, b, bins, threads);
+    }
+    return status || !b->count ? status : measure_batch(r, b, bins, threads);
+}
+
+static int measure_all(report *r, const report_wishes *wishes) {
+    bool *wants = need(r->count, sizeof *wants);
+    batch *b = need(1, sizeof *b);
+    unsigned threads = (unsigned)wishes->threads;
+    size_t histograms;
+    uint64_t total = 0;
+    int status = choose_bins(r, wishes, wants, &histograms);
+    for (size_t i = 0; i < tenmap_count(r->model); i++)
+        total += r->tensors[i]->nbytes;
+    if (!status) {
+        r->stats = need(r->count, sizeof *r->stats);
+        r->bins = histograms ? need(r->count, sizeof *r->bins) : NULL;
+        progress_begin("measuring", total);
+        status = measure_some(r, wants, true, histograms > MANY ? FEW_BINS : BINS, threads, b);
+        if (!status)
+            status = measure_some(r, wants, false, 0, threads, b);
+        progress_end();
+    }
+    free(b);
+    free(wants);
+    return status;
+}
+
+static void list_tensors(report *r) {
+    size_t own = tenmap_count(r->model), others = tenmap_count(r->base);
+    r->tensors = need(own + others, sizeof *r->tensors);
+    for (size_t i = 0; i < own; i++)
+        r->tensors[r->count++] = tenmap_at(r->model, i);
+    for (size_t i = 0; i < others; i++) {
+        const tenmap_tensor *t = tenmap_at(r->base, i);
+        if (!tenmap_find_n(r->model, t->name, t->name_len))
+            r->tensors[r->count++] = t;
+    }
+}
+
+static void keep_finding(void *ctx, const tenmap_finding *found) {
+    report *r = ctx;
+    if (r->finding_count == FINDING_LIMIT) {
+        r->findings_left++;
+        return;
+    }
+    if (!r->findings)
+        r->findings = need(FINDING_LIMIT, sizeof *r->findings);
+    size_t bytes = strlen(found->message) + 1;
+    report_finding *f = &r->findings[r->finding_count++];
+    *f = (report_finding){found->severity, tenmap_found_name(found->code), found->shard,
+                          found->offset, need(bytes, 1)};
+    memcpy(f->message, found->message, bytes);
+}
+
+/* By the strict rules, whatever the model was opened with: a report shows what is there. */
+static int check(report *r) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    tenmap_error error;
+    options.max_header_bytes = common.max_header;
+    if (tenmap_check(tenmap_path(r->model), &options, keep_finding, r, &error) != TENMAP_OK)
+        return fail_error(&error);
+    r->checked = true;
+    return 0;
+}
+
+int report_gather(report *r, const tenmap_model *model, const tenmap_model *base,
+                  const report_wishes *wishes) {
+    r->model = model;
+    r->base = base;
+    list_tensors(r);
+    int status = check(r);
+    if (!status && base) {
+        r->changes = need(r->count, sizeof *r->changes);
+        status = report_compare(r, (unsigned)wishes->threads);
+    }
+    if (!status && wishes->stats)
+        status = measure_all(r, wishes);
+    return status;
+}
+
+void report_free(report *r) {
+    for (size_t i = 0; r->bins && i < r->count; i++)
+        free(r->bins[i]);
+    for (size_t i = 0; i < r->finding_count; i++)
+        free(r->findings[i].message);
+    free(r->bins);
+    free(r->findings);
+    free(r->tensors);
+    free(r->stats);
+    free(r->changes);
+    *r = (report){0};
+}

@@ -1,0 +1,82 @@
+/* The page: the template of report/page.html with its gaps filled. */
+#include <string.h>
+
+#include "report.h"
+#include "report_assets.h"
+
+/* Text inside an element or a quoted attribute. */
+static void put_html(FILE *out, const char *bytes, size_t len) {
+    text safe = {0};
+    text_add_safe(&safe, bytes, len);
+    for (size_t i = 0; i < safe.len; i++) {
+        char c = safe.bytes[i];
+        if (strchr("<>&\"'", c))
+            fprintf(out, "&#%d;", c);
+        else
+            putc(c, out);
+    }
+    text_free(&safe);
+}
+
+/*
+ * Only the script and the style sheet of this tool run, known by their hashes; nothing is loaded from
+ * anywhere, and nothing can be sent.
+ */
+static void fill_policy(const report *r, FILE *out) {
+    (void)r;
+    fprintf(out,
+            "default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; img-src data:; "
+            "base-uri 'none'; form-action 'none'",
+            report_script_hash, report_style_hash);
+}
+
+static void fill_generator(const report *r, FILE *out) {
+    uint32_t v = tenmap_version();
+    (void)r;
+    fprintf(out, "tenmap %u.%u.%u", (unsigned)(v / 1000000), (unsigned)(v / 1000 % 1000),
+            (unsigned)(v % 1000));
+}
+
+static void fill_title(const report *r, FILE *out) {
+    const char *title = r->title ? r->title : tenmap_path(r->model);
+    size_t len = strlen(title), from = 0;
+    while (!r->title && len > 1 && title[len - 1] == '/')
+        len--;
+    for (size_t i = 0; !r->title && i + 1 < len; i++)
+        from = title[i] == '/' ? i + 1 : from;
+    put_html(out, title + from, len - from < 200 ? len - from : 200);
+}
+
+static void fill_style(const report *r, FILE *out) {
+    (void)r;
+    fwrite(report_style, 1, report_style_size, out);
+}
+
+static void fill_script(const report *r, FILE *out) {
+    (void)r;
+    fwrite(report_script, 1, report_script_size, out);
+}
+
+void report_write_page(const report *r, FILE *out) {
+    static const struct {
+        const char *name;
+        void (*fill)(const report *r, FILE *out);
+    } gaps[] = {{"policy", fill_policy}, {"generator", fill_generator}, {"title", fill_title},
+                {"style", fill_style},   {"data", report_write_data},   {"bins", report_write_bins},
+                {"script", fill_script}};
+    const char *at = (const char *)report_page, *end = at + report_page_size;
+    while (at < end) {
+        if (end - at < 2 || at[0] != '{' || at[1] != '{') {
+            putc(*at++, out);
+            continue;
+        }
+        for (size_t i = 0; i < sizeof gaps / sizeof gaps[0]; i++) {
+            size_t n = strlen(gaps[i].name);
+            if ((size_t)(end - at) < n + 4 || memcmp(at + 2, gaps[i].name, n) != 0)
+                continue;
+            gaps[i].fill(r, out);
+            at += n + 4;
+            break;
+        }
+    }
+}

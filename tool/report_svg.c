@@ -1,0 +1,160 @@
+/* What the pictures of a report are drawn with: rectangles, text, colours; written as SVG. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report.h"
+
+/*
+ * Text inside an element or a quoted attribute. XML has no control characters, not even as references,
+ * and neither U+FFFE nor U+FFFF; text_add_safe has taken the first away.
+ */
+static void put_xml(FILE *out, const char *bytes, size_t len) {
+    for (size_t i = 0; i < len; i++) {
+        char c = bytes[i];
+        if (c && strchr("<>&\"'", c))
+            fprintf(out, "&#%d;", c);
+        else if (len - i > 2 && memcmp(bytes + i, "\xef\xbf", 2) == 0 &&
+                 ((unsigned char)bytes[i + 2] & 0xfe) == 0xbe)
+            fputs("\xef\xbf\xbd", out), i += 2;
+        else
+            putc(c, out);
+    }
+}
+
+void svg_begin(FILE *out, double width, double height, const char *title) {
+    fprintf(out,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
+            "viewBox=\"0 0 %.0f %.0f\" font-family=\"system-ui, Helvetica, Arial, sans-serif\">\n"
+            "<title>",
+            width, height, width, height);
+    text safe = {0};
+    text_add_safe(&safe, title, strlen(title));
+    put_xml(out, safe.bytes, safe.len);
+    text_free(&safe);
+    fprintf(out, "</title>\n<rect width=\"%.0f\" height=\"%.0f\" fill=\"#ffffff\"/>\n", width,
+            height);
+}
+
+void svg_end(FILE *out) {
+    fputs("</svg>\n", out);
+}
+
+void svg_rect(FILE *out, box at, uint32_t color, const text *tip) {
+    fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#%06x\"", at.x,
+            at.y, fmax(0, at.w), fmax(0, at.h), (unsigned)color);
+    if (!tip || !tip->len) {
+        fputs("/>\n", out);
+        return;
+    }
+    fputs("><title>", out);
+    put_xml(out, tip->bytes, tip->len);
+    fputs("</title></rect>\n", out);
+}
+
+/* A text's first characters, as many as fit into so many columns, with an ellipsis if some do not. */
+static void shorten(text *t, const text *whole, size_t columns) {
+    size_t end = 0, used = 0;
+    while (end < whole->len) {
+        size_t next = end + 1;
+        while (next < whole->len && ((unsigned char)whole->bytes[next] & 0xc0) == 0x80)
+            next++;
+        size_t width = text_columns(whole->bytes + end, next - end);
+        if (used + width > columns - 1)
+            break;
+        used += width;
+        end = next;
+    }
+    text_add(t, whole->bytes, end);
+    text_add(t, "\xe2\x80\xa6", 3);
+}
+
+void svg_text(FILE *out, double x, double y, double room, double size, uint32_t color, anchor where,
+              const char *bytes, size_t len) {
+    static const char *const anchors[] = {"start", "middle", "end"};
+    text whole = {0}, shown = {0};
+    size_t columns = room > 0 ? (size_t)(room / (size * 0.56)) : 0;
+    text_add_safe(&whole, bytes, len < 2000 ? len : 2000);
+    if (whole.len && text_columns(whole.bytes, whole.len) <= columns)
+        text_add(&shown, whole.bytes, whole.len);
+    else if (whole.len && columns >= 4)
+        shorten(&shown, &whole, columns);
+    if (shown.len) {
+        fprintf(out,
+                "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.1f\" fill=\"#%06x\" text-anchor=\"%s\">",
+                x, y, size, (unsigned)color, anchors[where]);
+        put_xml(out, shown.bytes, shown.len);
+        fputs("</text>\n", out);
+    }
+    text_free(&whole);
+    text_free(&shown);
+}
+
+void svg_scale(FILE *out, box at, const uint32_t *stops, size_t count) {
+    enum { STEPS = 48 };
+    for (int i = 0; i < STEPS; i++) {
+        box part = {at.x + at.w * i / STEPS, at.y, at.w / STEPS + (i + 1 < STEPS ? 0.6 : 0), at.h};
+        svg_rect(out, part, color_along(stops, count, (double)i / (STEPS - 1)), NULL);
+    }
+}
+
+uint32_t color_between(uint32_t from, uint32_t to, double share) {
+    uint32_t out = 0;
+    for (int shift = 16; shift >= 0; shift -= 8) {
+        double a = (double)(from >> shift & 255), b = (double)(to >> shift & 255);
+        out |= (uint32_t)lrint(a + (b - a) * share) << shift;
+    }
+    return out;
+}
+
+uint32_t color_along(const uint32_t *stops, size_t count, double at) {
+    double x = (at > 0 ? at < 1 ? at : 1 : 0) * (double)(count - 1);
+    size_t i = x >= (double)(count - 1) ? count - 2 : (size_t)x;
+    return color_between(stops[i], stops[i + 1], x - (double)i);
+}
+
+/* Relative luminance as WCAG defines it. */
+uint32_t color_ink(uint32_t background) {
+    static const double weights[] = {0.2126, 0.7152, 0.0722};
+    double luminance = 0;
+    for (int i = 0; i < 3; i++) {
+        double s = (double)(background >> (16 - 8 * i) & 255) / 255;
+        luminance += weights[i] * (s <= 0.03928 ? s / 12.92 : pow((s + 0.055) / 1.055, 2.4));
+    }
+    return luminance > 0.32 ? 0x14181c : 0xffffff;
+}
+
+uint32_t color_of_dtype(const char *dtype) {
+    static const struct {
+        const char *name;
+        uint32_t color;
+    } colors[] = {
+        {"F64", 0x7a5195},     {"F32", 0x2f6fb0},         {"F16", 0x5ab0de},
+        {"BF16", 0x1f9e83},    {"F8_E4M3", 0xe69f00},     {"F8_E5M2", 0xd1662a},
+        {"F8_E8M0", 0xb98a1d}, {"F8_E4M3FNUZ", 0xf0b94d}, {"F8_E5M2FNUZ", 0xe08a55},
+        {"F6_E2M3", 0xc4a000}, {"F6_E3M2", 0xa38600},     {"F4", 0xd9c64a},
+        {"I8", 0xc0568c},      {"U8", 0xd98ab5},          {"I16", 0xa0447a},
+        {"U16", 0xc77aa6},     {"I32", 0x8c5fa8},         {"U32", 0xab86c4},
+        {"I64", 0x6b4c9a},     {"U64", 0x9079bd},         {"BOOL", 0x7d8790},
+        {"C64", 0x4b5d8c},
+    };
+    for (size_t i = 0; i < sizeof colors / sizeof colors[0]; i++)
+        if (strcmp(colors[i].name, dtype) == 0)
+            return colors[i].color;
+    return 0x8a8f98;
+}
+
+/* On a log scale from a ten-thousandth to all of it. */
+uint32_t color_of_change(const report_change *change) {
+    static const uint32_t stops[] = {0xf3d9a4, 0xee9d3c, 0xd1532a, 0x8c1f3f, 0x4b0f45};
+    if (change->state == REPORT_ADDED)
+        return 0x1f9e83;
+    if (change->state == REPORT_REMOVED)
+        return 0x4b5d8c;
+    if (isnan(change->relative))
+        return 0xaab3bb;
+    if (change->relative == 0)
+        return 0xb7c1ca;
+    return color_along(stops, sizeof stops / sizeof stops[0], (log10(change->relative) + 4) / 4);
+}
