@@ -28,7 +28,9 @@ dict=fuzz/$target.dict
 # Containers have no say in where cores go or how the CPU is clocked.
 export AFL_SKIP_CPUFREQ=1 AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1 AFL_NO_UI=1 AFL_NO_AFFINITY=1
 export ASAN_OPTIONS=abort_on_error=1:symbolize=0:detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1
-afl-fuzz -i "fuzz/seeds/$target" -o "$out" -x "$dict" -m none -t 2000 -V "$seconds" -- \
+seeds=$target
+[ "$target" != check ] || seeds=header # files, as for that target
+afl-fuzz -i "fuzz/seeds/$seeds" -o "$out" -x "$dict" -m none -t 2000 -V "$seconds" -- \
     "build/afl/fuzz/replay_$target" >"$out/log" 2>&1 || {
     tail -20 "$out/log"
     exit 1

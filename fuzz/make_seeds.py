@@ -160,6 +160,7 @@ def index_seeds():
             "map_array": '{"weight_map":["a"]}', "map_null": '{"weight_map":null}',
             "file_number": '{"weight_map":{"a":1}}', "trailing_comma": '{"weight_map":{"a":"b",}}',
             "unclosed": '{"weight_map":{"a":"b"', "second_value": '{"weight_map":{"a":"b"}} 1',
+            "key_number": '{1:{}}', "missing_colon": '{"weight_map" {}}',
             "not_an_object": '["weight_map"]', "control_character": '{"weight_map":{"a":"b\x01"}}',
             "deep": '{"x":' + "[" * 127 + "]" * 127 + "}",
             "number_over_double": '{"metadata":1e309}', "no_bytes": ""}.items():

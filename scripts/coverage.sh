@@ -19,7 +19,8 @@ build=build/coverage
 # Without optimisation a line is what the source says, and conversions at -O0 take long: -O1.
 flags="-O1 -g -fprofile-instr-generate -fcoverage-mapping"
 cmake -S . -B $build -DCMAKE_C_COMPILER="$clang" -DCMAKE_BUILD_TYPE=Debug \
-    -DCMAKE_C_FLAGS_DEBUG="$flags" -DTENMAP_SHARED=OFF -DTENMAP_BENCH=OFF -DTENMAP_EXAMPLES=OFF >/dev/null
+    -DCMAKE_C_FLAGS_DEBUG="$flags" -DTENMAP_SHARED=OFF -DTENMAP_BENCH=OFF -DTENMAP_TOOL=OFF \
+    -DTENMAP_EXAMPLES=OFF >/dev/null
 cmake --build $build -j "$(nproc)" >$build/log 2>&1 || { tail -30 $build/log && exit 1; }
 rm -rf $build/profiles
 mkdir -p $build/profiles

@@ -206,6 +206,8 @@ static void what_an_index_must_be(void **state) {
         const char *json, *error;
     } rows[] = {
         {"{}", "without a weight_map"},
+        {"{1:{}}", "expected a key in quotes"},
+        {"{\"weight_map\" {}}", "expected ':' after a key"},
         {"{\"model_type\":\"llama\"}", "without a weight_map"},
         {"{\"weight_map\":{}}", "weight_map is empty"},
         {"{\"weight_map\":null}", "expected weight_map as an object"},

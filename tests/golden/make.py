@@ -39,7 +39,7 @@ def good():
     put("white-space", ' \t\r\n{ "a" : { "dtype" : "U8" , "shape" : [ 1 ] , "data_offsets" : [ 0 , 1 ] } } ', b"x")
     put("scalar", "{" + entry("s", "F32", [], 0, 4) + "}", bytes(4))
     put("field-order", '{"a":{"data_offsets":[0,2],"shape":[1],"dtype":"BF16"}}', b"ab")
-    put("escaped-keys", '{"\\u0061":{"dt\\u0079pe":"U\\u0038","sh\\u0061pe":[1],"data\\u005foffsets":[0,1]}}', b"x")
+    put("escaped-keys", '{"\\u0061":{"dt\\u0079pe":"U\\u0038","sh\\u0061pe":[1],"data\\u005Foffsets":[0,1]}}', b"x")
     put("names", "{" + ",".join(entry(n, "U8", [1], i, i + 1) for i, n in enumerate(
         ["", "__x__", "\\u0000", "\x7f", "\u00e9", "\\ud83d\\ude00", "\\\"\\\\\\/\\b\\f\\n\\r\\t"])) + "}",
         bytes(7))
