@@ -378,7 +378,7 @@ static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes,
     }
 }
 
-static bool take_window(measurer *m, tenmap_error *error) {
+static bool measure_window(measurer *m, tenmap_error *error) {
     size_t size = (size_t)WINDOW_BLOCKS * TMI_MEASURE_BLOCK * 8;
     if (m->window)
         return true;
@@ -417,7 +417,7 @@ static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[2
                     range);
         return status;
     }
-    if (!take_window(m, error))
+    if (!measure_window(m, error))
         return TENMAP_ERR_MEMORY;
     for (uint64_t i = 0; i < unit->count; i += step) {
         uint64_t count = unit->count - i < step ? unit->count - i : step;
