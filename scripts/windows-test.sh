@@ -17,7 +17,14 @@ wine=${WINE:-$(command -v wine || command -v wine64 || true)}
 out=$root/build/windows
 mkdir -p "$out"
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# Wine's server goes on for some seconds after the last program, and writes into its prefix.
+clean_up() {
+    for second in 1 2 3 4 5 6 7 8 9 10; do
+        rm -rf "$work" 2>/dev/null && return
+        sleep 1
+    done
+}
+trap clean_up EXIT
 export TMPDIR="$work"
 export WINEPREFIX="${WINEPREFIX:-$work/prefix}" WINEDEBUG=-all
 # run PROGRAM [ARGUMENT...]: at most five minutes, so that nothing hangs the checks.

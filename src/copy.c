@@ -23,7 +23,7 @@ typedef struct copying {
     tenmap_error *error;
 } copying;
 
-static uint64_t element_bytes(uint64_t count, tenmap_dtype dtype) {
+static uint64_t bytes_of_elements(uint64_t count, tenmap_dtype dtype) {
     return tmi_packed_bytes(count, tmi_dtypes[dtype].bits);
 }
 
@@ -69,7 +69,7 @@ static tenmap_status copy_buffered(copying *c, uint64_t done, uint64_t end) {
 
 static tenmap_status copy_same_dtype(copying *c) {
     const tmi_shard *shard = copied_shard(c);
-    uint64_t begin = element_bytes(c->first, c->to), size = element_bytes(c->count, c->to);
+    uint64_t begin = bytes_of_elements(c->first, c->to), size = bytes_of_elements(c->count, c->to);
     uint64_t done = 0;
     if (shard->file.memory)
         return put_bytes(c, (const char *)c->from->data + begin, (size_t)size);
@@ -149,7 +149,7 @@ tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tens
 
 /* A part of a tensor that passed the check. */
 static tenmap_status copy_part(copying *c) {
-    uint64_t begin = element_bytes(c->first, c->to), bytes = element_bytes(c->count, c->to);
+    uint64_t begin = bytes_of_elements(c->first, c->to), bytes = bytes_of_elements(c->count, c->to);
     tenmap_status status = tmi_writer_claim(c->writer, c->id, begin, bytes, &c->at, c->error);
     if (status != TENMAP_OK || bytes == 0)
         return status;
@@ -188,7 +188,7 @@ typedef struct copy_job {
     tenmap_error error;
 } copy_job;
 
-static uint64_t source_bytes(copy_job *job, size_t i) {
+static uint64_t planned_bytes(copy_job *job, size_t i) {
     tmi_planned planned;
     if (job->sources[i].tensor)
         return job->sources[i].tensor->nbytes;
@@ -215,7 +215,7 @@ static bool take_part(copy_job *job, copying *c, uint64_t *bytes) {
                        left < most ? left : most,
                        0,
                        c->error};
-        *bytes = element_bytes(c->count, dtype);
+        *bytes = bytes_of_elements(c->count, dtype);
         job->first += c->count;
         if (job->first == planned.nelems) {
             job->source++;
@@ -256,9 +256,9 @@ static void report_copied(copy_job *job) {
 }
 
 static tenmap_status put_data(const copying *c, const tenmap_source *source) {
-    uint64_t begin = element_bytes(c->first, c->to);
+    uint64_t begin = bytes_of_elements(c->first, c->to);
     return tenmap_writer_write(c->writer, c->id, begin, (const char *)source->data + begin,
-                               (size_t)element_bytes(c->count, c->to), c->error);
+                               (size_t)bytes_of_elements(c->count, c->to), c->error);
 }
 
 static void copy_worker(void *ctx, size_t number) {
@@ -288,7 +288,7 @@ tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sourc
     if (failed)
         return tmi_fail_os(error, failed, "cannot make a lock for copying");
     for (size_t i = 0; i < n && !total; i++)
-        job.total += source_bytes(&job, i);
+        job.total += planned_bytes(&job, i);
     uint64_t parts = (job.total - done) / COPY_PART_BYTES + 1; /* little is not worth a thread */
     unsigned threads = options->threads ? options->threads : tmi_cpu_count();
     if (!options->threads && threads > MOST_COPY_THREADS)
