@@ -296,7 +296,10 @@ tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sourc
     report_copied(&job);
     tmi_parallel(threads, parts < threads ? (size_t)parts : threads, copy_worker, &job);
     pthread_mutex_destroy(&job.lock);
-    if (job.status != TENMAP_OK && error)
+    if (job.status == TENMAP_OK)
+        return TENMAP_OK;
+    (void)tmi_writer_spoil_with(writer, &job.error, NULL); /* whatever was still written */
+    if (error)
         *error = job.error;
     return job.status;
 }

@@ -560,7 +560,7 @@ static int watch(void *ctx, uint64_t done, uint64_t total) {
 }
 
 /* A model of one large tensor, which takes several parts, and 40 small ones. */
-enum { LIST_LARGE = 9000003, LIST_SMALL = 40 };
+enum { LIST_LARGE = 5000003, LIST_SMALL = 40 };
 
 static void declare_list(tenmap_writer *w, tenmap_dtype large, const char *prefix) {
     must_add(w, prefix, large, LIST_LARGE);
@@ -654,7 +654,7 @@ static void lists_are_cancelled_and_refused(void **state) {
         declare_list(w, TENMAP_BF16, "u");
         refused(tenmap_writer_copy_list(w, sources, LIST_SMALL + 1, &options, &e), &e,
                 TENMAP_ERR_CANCELLED, "cancelled");
-        refused(tenmap_writer_commit(w, &e), &e, TENMAP_ERR_ARGUMENT, "never written");
+        refused(tenmap_writer_commit(w, &e), &e, TENMAP_ERR_CANCELLED, "cancelled");
     }
     tenmap_writer *w = must_create(out, NULL);
     declare_list(w, TENMAP_BF16, "u");

@@ -101,7 +101,7 @@ void plan_drop_twins(plan *p, bool keep_last);
 int plan_write(plan *p, const output_settings *out);
 void plan_free(plan *p);
 
-/* A name from a model for an error sentence, quoted and safe; lives until the call after the next. */
+/* A name from a model for an error sentence, quoted and safe. The last four stay; not for threads. */
 const char *shown_name(const char *name, size_t len);
 
 /* target.c: where the output goes. */
