@@ -591,10 +591,11 @@ static tenmap_status plan_measuring(measure_job *job, tenmap_error *error) {
     for (size_t i = 0; i < job->count; i++) {
         const tenmap_tensor *t = job->tensors[i];
         tenmap_status status = TENMAP_OK;
-        if (!t)
-            status = tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                              "tensor %llu is NULL: no tensor of that name was found?", (ull)i);
-        else if (t->dtype == TENMAP_OPAQUE)
+        if (!t) {
+            tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                     "tensor %llu is NULL: no tensor of that name was found?", (ull)i);
+            status = TENMAP_ERR_ARGUMENT;
+        } else if (t->dtype == TENMAP_OPAQUE)
             status = TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
                                      "its dtype %s is unknown here, so its values cannot be "
                                      "measured",
