@@ -153,7 +153,8 @@ typedef struct tenmap_tensor {
 /*
  * One file of a model, for pinning, GPU registration and the caller's own I/O. The descriptor and
  * the mapping belong to the model: read with pread, do not move the file offset, do not close. A
- * tensor's bytes are at base + (file_offset - offset), and at file_offset in fd.
+ * tensor's bytes are at base + (file_offset - offset), and at file_offset in fd. On Windows it is a
+ * descriptor of the C library that tenmap was built with; _get_osfhandle gives the handle.
  */
 typedef struct tenmap_shard {
     const char *path; /* as opened; "" for a descriptor or memory */

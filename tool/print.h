@@ -99,8 +99,8 @@ table *table_new(const column *columns, size_t count);
 /* The cell under way: add to the text, then end it. */
 text *table_cell(table *t);
 void table_end_cell(table *t, style which);
-/* What the cell under way holds so far will be dim: lines of a tree. */
-void table_lead(table *t);
+/* What the cell under way holds so far, so many columns, will be dim: lines of a tree. */
+void table_lead(table *t, size_t columns);
 /* In one step. */
 void table_put(table *t, style which, const char *format, ...)
 #if defined(__GNUC__)

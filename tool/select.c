@@ -181,8 +181,20 @@ static int compare_numbers(const char **a, const char *a_end, const char **b, co
     return memcmp(x, y, n);
 }
 
+size_t common_prefix(const char *a, const char *b, size_t len) {
+    size_t i = 0;
+    while (i + 8 <= len && memcmp(a + i, b + i, 8) == 0)
+        i += 8;
+    while (i < len && a[i] == b[i])
+        i++;
+    return i;
+}
+
 int natural_compare(const char *a, size_t a_len, const char *b, size_t b_len) {
-    const char *x = a, *y = b, *a_end = a + a_len, *b_end = b + b_len;
+    size_t shorter = a_len < b_len ? a_len : b_len, same = common_prefix(a, b, shorter);
+    while (same > 0 && is_digit(a[same - 1])) /* they may differ in the middle of a number */
+        same--;
+    const char *x = a + same, *y = b + same, *a_end = a + a_len, *b_end = b + b_len;
     while (x < a_end && y < b_end) {
         if (is_digit(*x) && is_digit(*y)) {
             int order = compare_numbers(&x, a_end, &y, b_end);
@@ -197,19 +209,28 @@ int natural_compare(const char *a, size_t a_len, const char *b, size_t b_len) {
     }
     if (x < a_end || y < b_end)
         return x < a_end ? 1 : -1;
-    size_t shorter = a_len < b_len ? a_len : b_len;
     int order = memcmp(a, b, shorter);
     return order ? order : (a_len > b_len) - (a_len < b_len);
 }
 
-static int compare_tensors(const void *a, const void *b) {
-    const tenmap_tensor *x = *(const tenmap_tensor *const *)a;
-    const tenmap_tensor *y = *(const tenmap_tensor *const *)b;
-    return natural_compare(x->name, x->name_len, y->name, y->name_len);
+/* Names beside their tensors, so that a comparison need not fetch those. */
+void selection_sort_names(selection *s, int (*compare)(const void *, const void *)) {
+    name_entry *entries = need(s->count, sizeof *entries);
+    for (size_t i = 0; i < s->count; i++)
+        entries[i] = (name_entry){s->tensors[i]->name, s->tensors[i]->name_len, s->tensors[i]};
+    qsort(entries, s->count, sizeof *entries, compare);
+    for (size_t i = 0; i < s->count; i++)
+        s->tensors[i] = entries[i].tensor;
+    free(entries);
+}
+
+static int compare_names(const void *a, const void *b) {
+    const name_entry *x = a, *y = b;
+    return natural_compare(x->name, x->len, y->name, y->len);
 }
 
 void selection_sort_natural(selection *s) {
-    qsort(s->tensors, s->count, sizeof *s->tensors, compare_tensors);
+    selection_sort_names(s, compare_names);
 }
 
 uint64_t alignment_of(uint64_t offset) {

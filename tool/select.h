@@ -45,6 +45,16 @@ void selection_free(selection *s);
 int natural_compare(const char *a, size_t a_len, const char *b, size_t b_len);
 void selection_sort_natural(selection *s);
 
+/* Sorting by name otherwise: `compare` gets pointers to two of these. */
+typedef struct name_entry {
+    const char *name;
+    size_t len;
+    const tenmap_tensor *tensor;
+} name_entry;
+void selection_sort_names(selection *s, int (*compare)(const void *, const void *));
+/* How many of the first `len` bytes are the same in both. */
+size_t common_prefix(const char *a, const char *b, size_t len);
+
 /* The largest power of two that divides the offset, up to 4096. */
 uint64_t alignment_of(uint64_t offset);
 

@@ -9,8 +9,8 @@
 typedef struct cell {
     size_t end;       /* in the text of all cells */
     uint32_t columns; /* on the terminal */
-    uint32_t style;
-    uint32_t lead; /* bytes at the beginning that are dim, whatever the style */
+    uint16_t style;
+    uint16_t lead; /* bytes at the beginning that are dim, whatever the style */
 } cell;
 
 struct table {
@@ -19,7 +19,7 @@ struct table {
     text cells_text;
     cell *cells;
     size_t count, room;
-    size_t lead; /* of the cell under way */
+    size_t lead, lead_columns; /* of the cell under way */
 };
 
 table *table_new(const column *columns, size_t count) {
@@ -33,8 +33,9 @@ text *table_cell(table *t) {
     return &t->cells_text;
 }
 
-void table_lead(table *t) {
+void table_lead(table *t, size_t columns) {
     t->lead = t->cells_text.len - (t->count ? t->cells[t->count - 1].end : 0);
+    t->lead_columns = columns;
 }
 
 void table_end_cell(table *t, style which) {
@@ -42,11 +43,13 @@ void table_end_cell(table *t, style which) {
         t->room = t->room ? t->room * 2 : 64;
         t->cells = need_more(t->cells, t->room, sizeof *t->cells);
     }
-    size_t begin = t->count ? t->cells[t->count - 1].end : 0;
-    size_t end = t->cells_text.len;
-    size_t columns = end > begin ? text_columns(t->cells_text.bytes + begin, end - begin) : 0;
-    t->cells[t->count++] = (cell){end, (uint32_t)columns, which, (uint32_t)t->lead};
-    t->lead = 0;
+    size_t begin = (t->count ? t->cells[t->count - 1].end : 0) + t->lead;
+    size_t end = t->cells_text.len, columns = t->lead_columns;
+    if (end > begin)
+        columns += text_columns(t->cells_text.bytes + begin, end - begin);
+    uint16_t lead = (uint16_t)(t->lead <= UINT16_MAX ? t->lead : 0);
+    t->cells[t->count++] = (cell){end, (uint32_t)columns, (uint16_t)which, lead};
+    t->lead = t->lead_columns = 0;
 }
 
 void table_put(table *t, style which, const char *format, ...) {
@@ -118,15 +121,12 @@ static void put_cell(text *out, const column *c, cell_text what, size_t width, s
                      bool last) {
     if (c->right)
         fill(out, what.columns < width ? width - what.columns : 0);
-    if (what.lead && what.columns <= width) {
-        size_t columns = text_columns(what.bytes, what.lead);
-        put_styled(out, STYLE_DIM, what.bytes, what.lead);
-        what = (cell_text){what.bytes + what.lead, what.len - what.lead, what.columns - columns, 0};
-        width -= columns;
-    }
+    size_t lead = what.columns <= width ? what.lead : 0;
+    if (lead)
+        put_styled(out, STYLE_DIM, what.bytes, lead);
     if (which != STYLE_NONE)
         text_add(out, paint(which), strlen(paint(which)));
-    size_t used = put_text(out, what.bytes, what.len, what.columns, width);
+    size_t used = put_text(out, what.bytes + lead, what.len - lead, what.columns, width);
     if (which != STYLE_NONE)
         text_add(out, paint_end(), strlen(paint_end()));
     if (!last)

@@ -15,22 +15,17 @@ static size_t part_length(const char *name, size_t len) {
  * tensors of layer.1.
  */
 static int compare_paths(const void *a, const void *b) {
-    const tenmap_tensor *x = *(const tenmap_tensor *const *)a;
-    const tenmap_tensor *y = *(const tenmap_tensor *const *)b;
-    size_t shorter = x->name_len < y->name_len ? x->name_len : y->name_len;
-    size_t i = 0;
-    while (i < shorter && x->name[i] == y->name[i])
-        i++;
+    const name_entry *x = a, *y = b;
+    size_t i = common_prefix(x->name, y->name, x->len < y->len ? x->len : y->len);
     while (i > 0 && x->name[i - 1] != '.') /* back to the part that they differ in */
         i--;
-    size_t n = part_length(x->name + i, x->name_len - i);
-    size_t m = part_length(y->name + i, y->name_len - i);
+    size_t n = part_length(x->name + i, x->len - i), m = part_length(y->name + i, y->len - i);
     int order = natural_compare(x->name + i, n, y->name + i, m);
-    return order ? order : (x->name_len > y->name_len) - (x->name_len < y->name_len);
+    return order ? order : (x->len > y->len) - (x->len < y->len);
 }
 
 void tree_sort(selection *s) {
-    qsort(s->tensors, s->count, sizeof *s->tensors, compare_paths);
+    selection_sort_names(s, compare_paths);
 }
 
 /*
@@ -139,7 +134,7 @@ static void add_lines(tree *t) {
         const char *line = own ? (more ? "├─ " : "└─ ") : more ? "│  " : "   ";
         text_add(cell, line, strlen(line));
     }
-    table_lead(t->rows);
+    table_lead(t->rows, 3 * (t->depth - 1));
 }
 
 static void add_kind(tree *t, const module *child) {

@@ -139,6 +139,7 @@ export function hostile(path) {
 export function noLayers(path) {
     values.seed = 3;
     write(path, [
+        ["many_dimensions", "F32", new Array(60).fill(1), gauss],
         ["conv1.weight", "F32", [8, 1, 3, 3], gauss],
         ["conv1.bias", "F32", [8], gauss],
         ["fc.weight", "F32", [10, 72], gauss],

@@ -323,7 +323,7 @@ const tests = {
     },
 
     async "a phone shows everything without scrolling sideways"() {
-        for (const name of ["demo", "showcase", "compare", "hostile"]) {
+        for (const name of ["demo", "showcase", "compare", "hostile", "plain"]) {
             const page = await open(at(name + ".html"), {
                 viewport: { width: 375, height: 740 },
                 isMobile: true,

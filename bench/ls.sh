@@ -1,0 +1,74 @@
+#!/bin/sh
+# Listing a model of 100,000 tensors with the tool, beside the library's own open of the same file. Prints
+# one table.
+#
+#     bench/ls.sh [ROUNDS]
+#
+# All figures are processor time, so that other programs on the machine disturb them less: each round
+# runs each form ten times, and the least of all rounds counts. Opening is what `meta MODEL get KEY` takes,
+# less `--version`; the forms of ls include starting. Everything is built in build/bench; the file is sparse
+# and gone afterwards.
+set -eu
+
+rounds=${1:-5}
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=$root/build/bench
+case $rounds in
+*[!0-9]*) echo "usage: bench/ls.sh [ROUNDS]" >&2 && exit 2 ;;
+esac
+
+mkdir -p "$build"
+folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-bench-XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+echo "bench/ls: building" >&2
+{
+    cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF -DTENMAP_EXAMPLES=OFF \
+        -DTENMAP_SHARED=OFF &&
+        cmake --build "$build" --target bench_open tenmap_tool -j 2
+} >"$folder/log" 2>&1 || { cat "$folder/log" >&2 && exit 1; }
+"$build/bench/bench_open" make "$folder" >/dev/null
+model=$folder/100000.safetensors
+
+# Milliseconds of processor time that all children have taken so far.
+spent() {
+    times >"$folder/times"
+    spent=$(awk -F '[ms ]+' 'NR == 2 { print 60000 * $1 + 1000 * $2 + 60000 * $3 + 1000 * $4 }' "$folder/times")
+}
+
+# form NAME ARGUMENT...: ten runs, to a file; a line "NAME MILLISECONDS" for one of them.
+form() {
+    name=$1
+    shift
+    spent
+    before=$spent
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        "$build/tool/tenmap" "$@" >"$folder/out"
+    done
+    spent
+    echo "$before $spent" | awk -v name="$name" '{ print name "\t" ($2 - $1) / 10 }'
+}
+
+round=1
+while [ "$round" -le "$rounds" ]; do
+    echo "bench/ls: round $round of $rounds" >&2
+    form version --version
+    form open meta "$model" get format
+    for options in "" --long --tsv --json "--sort name" --tree --fold; do
+        form "ls${options:+ $options}" ls $options "$model"
+    done
+    round=$((round + 1))
+done >"$folder/lines"
+
+awk -F '\t' '
+    !($1 in best) { order[++count] = $1; best[$1] = $2 }
+    $2 < best[$1] { best[$1] = $2 }
+    END {
+        print "| 100,000 tensors | ms | times open |"
+        print "|---|---|---|"
+        best["open"] -= best["version"]
+        for (i = 2; i <= count; i++)
+            printf "| %s | %.1f | %.1f |\n", order[i], best[order[i]], best[order[i]] / best["open"]
+    }' "$folder/lines"
