@@ -592,7 +592,10 @@ typedef struct tenmap_copy_options {
     size_t struct_size;
     uint32_t threads; /* 0: the library decides; at most 64 are used, the caller's among them */
     uint32_t flags;   /* 0 */
-    /* On the caller's thread, every few MiB, in bytes of the sources. Anything but 0 cancels. */
+    /*
+     * On the caller's thread, in bytes of the sources: first with 0, every few MiB, last with total.
+     * Anything but 0 cancels.
+     */
     int (*progress)(void *ctx, uint64_t done, uint64_t total);
     void *ctx;
 } tenmap_copy_options;

@@ -295,6 +295,8 @@ tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sourc
         threads = MOST_COPY_THREADS;
     report_copied(&job);
     tmi_parallel(threads, parts < threads ? (size_t)parts : threads, copy_worker, &job);
+    if (job.status == TENMAP_OK)
+        report_copied(&job); /* other threads may have done the last of it, or all */
     pthread_mutex_destroy(&job.lock);
     if (job.status == TENMAP_OK)
         return TENMAP_OK;

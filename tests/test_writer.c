@@ -622,6 +622,7 @@ static void lists_are_copied_on_threads(void **state) {
             fail_msg("%s", e.message);
         must_commit(w);
         assert_int_equal(seen.total, LIST_LARGE * 4u + LIST_SMALL * (LIST_SMALL - 1) / 2);
+        assert_int_equal(seen.done, seen.total);
         assert_true(seen.calls > 1);
         tenmap_model *copy = must_open(out, NULL);
         const tenmap_tensor *t = tenmap_find(copy, "u");
