@@ -342,6 +342,13 @@ const tests = {
         const page = await open(at("showcase.html"));
         const pdf = await page.pdf({ printBackground: true });
         assert.ok(pdf.length > 20000);
+        await page.setViewportSize({ width: 720, height: 1000 }); // about a sheet of paper
+        await page.emulateMedia({ media: "print" });
+        const hidden = await page.evaluate(() => {
+            const [pane, canvas] = [document.querySelector(".cells"), document.querySelector(".cells canvas")];
+            return canvas.getBoundingClientRect().width - pane.clientWidth;
+        });
+        assert.ok(hidden < 1, "all layers are on the paper");
         page.quiet();
     },
 
