@@ -74,7 +74,7 @@ static int measure_batch(report *r, batch *b, uint32_t bins, unsigned threads) {
     tenmap_status status = tenmap_measure(b->tensors, b->count, &options, stats, &error);
     for (size_t i = 0; i < b->count && status == TENMAP_OK; i++) {
         keep_stats(&r->stats[b->places[i]], &stats[i]);
-        if (bins && stats[i].count > stats[i].nans + stats[i].infinities)
+        if (r->bins && bins && stats[i].count > stats[i].nans + stats[i].infinities)
             r->bins[b->places[i]] = report_code_bins(options.histogram + i * bins, bins);
     }
     for (size_t i = 0; i < b->count; i++)

@@ -324,7 +324,8 @@ static void draw_legend(const treemap *m) {
         svg_scale(m->out, (box){x, HEIGHT + 11, 120, 10},
                   m->color == COLOR_CHANGE ? change_stops : layer_stops, 5);
         snprintf(number, sizeof number, "%llu", (unsigned long long)m->last);
-        x = legend_text(m, x + 128, m->color == COLOR_CHANGE ? "100 % relative change" : number);
+        x = legend_text(m, x + 128,
+                        m->color == COLOR_CHANGE ? "100 % relative change and more" : number);
     }
     if (m->color == COLOR_LAYER)
         legend_swatch(m, x + 8, other_color, "outside layers");

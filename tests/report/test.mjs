@@ -190,6 +190,15 @@ const tests = {
         page.quiet();
     },
 
+    async "a change may be larger than what was there"() {
+        models.write(at("one.safetensors"), [["w", "F32", [4], () => 1]]);
+        models.write(at("five.safetensors"), [["w", "F32", [4], () => 5]]);
+        tenmap("five.safetensors", "--compare", "one.safetensors", "-o", at("five.html"));
+        const page = await open(at("five.html"));
+        assert.match(await rows(page).first().textContent(), /400.%/);
+        page.quiet();
+    },
+
     async "hostile names are text and nothing else"() {
         models.hostile(at("hostile.safetensors"));
         tenmap(at("hostile.safetensors"), "-o", at("hostile.html"), "--title", models.HOSTILE[0]);
@@ -342,6 +351,13 @@ const tests = {
         const page = await open(at("showcase.html"));
         const pdf = await page.pdf({ printBackground: true });
         assert.ok(pdf.length > 20000);
+        await page.setViewportSize({ width: 720, height: 1000 }); // about a sheet of paper
+        await page.emulateMedia({ media: "print" });
+        const hidden = await page.evaluate(() => {
+            const [pane, canvas] = [document.querySelector(".cells"), document.querySelector(".cells canvas")];
+            return canvas.getBoundingClientRect().width - pane.clientWidth;
+        });
+        assert.ok(hidden < 1, "all layers are on the paper");
         page.quiet();
     },
 

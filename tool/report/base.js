@@ -68,7 +68,8 @@ function percentText(share) {
     if (share === 0) return "0" + SPACE + "%";
     const p = share * 100;
     if (p < 0.01) return "<" + SPACE + "0.01" + SPACE + "%";
-    return (p >= 99.995 ? "100" : p >= 10 ? p.toFixed(1) : p.toFixed(2)) + SPACE + "%";
+    const digits = p >= 99.995 ? whole(Math.round(p)) : p >= 10 && p < 99.9 ? p.toFixed(1) : p.toFixed(2);
+    return digits + SPACE + "%";
 }
 
 const plural = (n, one, many) => whole(n) + " " + (n === 1 ? one : many || one + "s");

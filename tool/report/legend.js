@@ -39,7 +39,7 @@ function changeText(model, i) {
 function changeLegend() {
     return [
         ...swatches([[css("--same"), "unchanged"]]),
-        ...scaleBar(CHANGE_RAMP, "0.01" + SPACE + "%", "100" + SPACE + "% relative change"),
+        ...scaleBar(CHANGE_RAMP, "0.01" + SPACE + "%", "100" + SPACE + "% relative change and more"),
         ...swatches([
             [css("--added"), "only here"],
             [css("--removed"), "only in the other"],
