@@ -38,6 +38,8 @@ END {
     row("cold, 1 thread: open, PREFETCH, POPULATE each", "cold-prefetch-1",
         "best direct read (" direct ")", direct)
     row("cold, 2 threads: open, PREFETCH, POPULATE each", "cold-prefetch-2", "the same", direct)
+    row("cold: open, LOAD_DIRECT, compute as each arrives, 2 threads", "cold-load-2", "the same", direct)
+    row("cold: open, LOAD_DIRECT, compute as each arrives, 4 threads", "cold-load-4", "the same", direct)
     row("cold, 2 threads: open, touch", "cold-touch-2", "the same", direct)
     row("load as BF16", "load-bf16", "best loop by hand (" bf16 ")", bf16)
     row("load as BF16, LOAD_READ", "load-bf16-read", "the same", bf16)
