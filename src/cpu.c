@@ -23,8 +23,9 @@ static bool saves_ymm(void) {
 
 static bool has_avx2(void) {
     unsigned a, b, c, d;
-    const unsigned osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29, avx2 = 1u << 5;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || (~c & (osxsave | avx | f16c)) || !saves_ymm())
+    const unsigned osxsave = 1u << 27, avx = 1u << 28, f16c = 1u << 29, fma = 1u << 12;
+    const unsigned avx2 = 1u << 5;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (~c & (osxsave | avx | f16c | fma)) || !saves_ymm())
         return false;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & avx2);
 }
