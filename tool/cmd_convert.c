@@ -58,14 +58,15 @@ static bool dtype_of(const char *given, tenmap_dtype *out) {
 static int parse_rules(const convert_settings *set, rule *rules) {
     size_t n = 0;
     for (size_t i = 0; i < set->keep.count; i++)
-        rules[n++] = (rule){strdup(set->keep.items[i]), TENMAP_AS_STORED, false};
+        rules[n++] = (rule){need_copy(set->keep.items[i], strlen(set->keep.items[i])),
+                            TENMAP_AS_STORED, false};
     for (size_t i = 0; i < set->rules.count; i++) {
         const char *given = set->rules.items[i], *equals = strrchr(given, '=');
         tenmap_dtype to;
         if (!equals || equals == given || !dtype_of(equals + 1, &to))
             return fail(EXIT_USAGE, "--rule takes NAME=DTYPE, such as 'lm_head.*=bf16', not '%s'",
                         given);
-        rules[n++] = (rule){strndup(given, (size_t)(equals - given)), to, false};
+        rules[n++] = (rule){need_copy(given, (size_t)(equals - given)), to, false};
     }
     return EXIT_FINE;
 }

@@ -62,8 +62,8 @@ static int add_file(file_list *list, const char *path) {
         return fail(EXIT_FAILED, "'%s': %s", path, strerror(errno));
     list->items = need_more(list->items, list->count + 1, sizeof *list->items);
     file_entry *entry = &list->items[list->count++];
-    *entry = (file_entry){.path = strdup(path), .size = (uint64_t)s.st_size};
-    return entry->path ? EXIT_FINE : fail_memory();
+    *entry = (file_entry){.path = need_copy(path, strlen(path)), .size = (uint64_t)s.st_size};
+    return EXIT_FINE;
 }
 
 static int add_operand(file_list *list, const char *path) {

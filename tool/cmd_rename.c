@@ -172,7 +172,7 @@ static int apply_map(plan *p, const char *given) {
         return fail(EXIT_FAILED, "there is no tensor %s to rename", shown_name(given, len));
     for (size_t i = 0; i < p->count; i++)
         if (p->sources[i].tensor == t)
-            plan_rename(p, i, strdup(equals + 1), strlen(equals + 1));
+            plan_rename(p, i, need_copy(equals + 1, strlen(equals + 1)), strlen(equals + 1));
     return EXIT_FINE;
 }
 

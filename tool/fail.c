@@ -93,6 +93,12 @@ void *need_more(void *old, size_t count, size_t size) {
     return memory;
 }
 
+char *need_copy(const char *bytes, size_t len) {
+    char *copy = need(len + 1, 1);
+    memcpy(copy, bytes, len);
+    return copy;
+}
+
 static volatile sig_atomic_t interrupt_seen;
 
 static void on_interrupt(int number) {
