@@ -62,7 +62,7 @@ static bool parse_real(const char *given, double *out) {
     return *given && !*end;
 }
 
-static bool parse_dtype(const char *given, tenmap_dtype *out) {
+bool parse_dtype(const char *given, tenmap_dtype *out) {
     char upper[32];
     size_t n = strlen(given);
     if (n >= sizeof upper)

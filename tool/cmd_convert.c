@@ -44,14 +44,8 @@ typedef struct rule {
 } rule;
 
 static bool dtype_of(const char *given, tenmap_dtype *out) {
-    char upper[32];
-    size_t n = strlen(given);
     *out = TENMAP_AS_STORED;
-    if (strcasecmp(given, "keep") == 0)
-        return true;
-    for (size_t i = 0; i <= n && n < sizeof upper; i++)
-        upper[i] = (char)(given[i] >= 'a' && given[i] <= 'z' ? given[i] - 'a' + 'A' : given[i]);
-    return n < sizeof upper && tenmap_dtype_from_name(upper, out);
+    return strcasecmp(given, "keep") == 0 || parse_dtype(given, out);
 }
 
 /* Rules are --keep first, then --rule, in their order. */

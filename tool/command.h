@@ -105,6 +105,8 @@ void print_overview(void);
 
 /* "5GB", "2GiB", "100": bytes. */
 bool parse_size(const char *text, uint64_t *out);
+/* "bf16" or "BF16". */
+bool parse_dtype(const char *text, tenmap_dtype *out);
 
 /* complete.c: completions for a shell ("bash", "zsh", "fish") and the manual page, from the tables. */
 int print_completions(const char *shell);
