@@ -173,7 +173,7 @@ static int plan_realign(plan *p, const realign_settings *set) {
     p->keep_order = set->reorder;
     p->report = report_aligned;
     reorder_by = set->to;
-    if (set->reorder)
+    if (set->reorder && p->count)
         qsort(p->sources, p->count, sizeof *p->sources, compare_sources);
     return EXIT_FINE;
 }

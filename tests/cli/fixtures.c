@@ -6,6 +6,7 @@
  *     layers.safetensors   a transformer's names: twelve layers, so that natural order matters
  *     sharded/             layers.safetensors in three shards with an index
  *     hostile.safetensors  names that a terminal or a page must not obey
+ *     none.safetensors     a model without tensors
  *     truncated.safetensors, pointer.safetensors, page.safetensors, misaligned.safetensors
  */
 #include <math.h>
@@ -176,6 +177,7 @@ static void write_broken(void) {
     put_file("empty.safetensors", "", 0);
     write_raw("truncated.safetensors",
               "{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", 10);
+    write_raw("none.safetensors", "{}", 0);
     write_raw("misaligned.safetensors",
               "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
               "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[1,5]}}",
