@@ -175,9 +175,9 @@ AVX2_FMA bool tmi_avx2_moments_bf16(tmi_lanes *lanes, const void *src, size_t co
     if (!avx2_is_finite(&r, 0x8000, 0x7f80) || r.small != zeros)
         return false;
     avx2_sums s = avx2_sums_begin();
-    for (size_t i = 0; i < count; i += TMI_LANES, at += 2 * TMI_LANES) {
+    for (size_t i = 0; i < count; i += TMI_LANES, at += (size_t)2 * TMI_LANES) {
         __m256i v = avx2_load(at, 0);
-        _mm_prefetch((const char *)at + 2 * TMI_MEASURE_BLOCK, _MM_HINT_T0);
+        _mm_prefetch((const char *)at + (size_t)2 * TMI_MEASURE_BLOCK, _MM_HINT_T0);
         /* Unpacking works in halves: elements 0-3 and 8-11, then 4-7 and 12-15. */
         avx2_add_both(&s, 0, 2, _mm256_unpacklo_epi16(zero, v));
         avx2_add_both(&s, 1, 3, _mm256_unpackhi_epi16(zero, v));
@@ -201,8 +201,8 @@ AVX2_FMA bool tmi_avx2_moments_f16(tmi_lanes *lanes, const void *src, size_t cou
     if (!avx2_is_finite(&r, 0x8000, 0x7c00))
         return false;
     avx2_sums s = avx2_sums_begin();
-    for (size_t i = 0; i < count; i += TMI_LANES, at += 2 * TMI_LANES) {
-        _mm_prefetch((const char *)at + 2 * TMI_MEASURE_BLOCK, _MM_HINT_T0);
+    for (size_t i = 0; i < count; i += TMI_LANES, at += (size_t)2 * TMI_LANES) {
+        _mm_prefetch((const char *)at + (size_t)2 * TMI_MEASURE_BLOCK, _MM_HINT_T0);
         avx2_add_both(&s, 0, 1, _mm256_castps_si256(_mm256_cvtph_ps(avx2_load_half(at, 0))));
         avx2_add_both(&s, 2, 3, _mm256_castps_si256(_mm256_cvtph_ps(avx2_load_half(at, 1))));
     }
@@ -226,8 +226,8 @@ AVX2_TARGET bool tmi_avx2_moments_f32(tmi_lanes *lanes, const void *src, size_t 
     lanes->shift = tmi_widen_f32(first);
     const __m256d shift = _mm256_set1_pd(lanes->shift);
     avx2_sums s = avx2_sums_begin();
-    for (size_t i = 0; i < count; i += TMI_LANES, at += 4 * TMI_LANES) {
-        _mm_prefetch((const char *)at + 4 * TMI_MEASURE_BLOCK, _MM_HINT_T0);
+    for (size_t i = 0; i < count; i += TMI_LANES, at += (size_t)4 * TMI_LANES) {
+        _mm_prefetch((const char *)at + (size_t)4 * TMI_MEASURE_BLOCK, _MM_HINT_T0);
         AVX2_UNROLL
         for (size_t k = 0; k < 4; k++) {
             __m128 x = _mm_castsi128_ps(avx2_load_half(at, k));
