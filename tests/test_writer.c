@@ -2,6 +2,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#ifndef _FILE_OFFSET_BITS
+#define _FILE_OFFSET_BITS 64 /* without it readdir stops at large offsets on 32-bit hosts */
+#endif
 #include "support.h"
 
 #include <dirent.h>
