@@ -31,7 +31,7 @@ test: deps
 	cmake --build "$(BUILD)/test" -j $(JOBS)
 	cd "$(BUILD)/test" && ctest --output-on-failure --repeat until-pass:2 -j $(JOBS)
 
-# What every change must pass: half an hour on two processors. docs/testing.md has the list.
+# What every change must pass: 35 minutes on two processors. docs/testing.md has the list.
 check:
 	bash .ci/run
 
