@@ -24,6 +24,8 @@ typedef struct editing_file {
 
 #define FAIL_EDIT(e, status, format, ...)                                                          \
     tmi_fail((e)->error, status, "%s: " format, tmi_quote_path((e)->path).text, __VA_ARGS__)
+#define FAIL_EDIT_REPLACED(e)                                                                      \
+    FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "another program has just replaced the file")
 #define FAIL_EDIT_OS(e, failed, what)                                                              \
     tmi_fail_os((e)->error, failed, "%s: %s", tmi_quote_path((e)->path).text, what)
 
@@ -59,7 +61,7 @@ static tenmap_status edit_open(editing_file *e) {
         return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
                          "it is an index; metadata is edited one shard at a time");
     if (!tmi_fd_is_at(e->lock.fd, e->path) || !tmi_fd_is_at(e->model->shards[0].file.fd, e->path))
-        return FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "another program has just replaced the file");
+        return FAIL_EDIT_REPLACED(e);
     e->length = e->model->shards[0].view.header_bytes;
     return tmi_shard_read_text(&e->model->shards[0], 8, (size_t)e->length, &e->old, e->error);
 }
@@ -170,7 +172,19 @@ static tenmap_status edit_text(editing_file *e) {
     return TENMAP_OK;
 }
 
+/* Whether another program has written to the file: not by us, who would hold the lock. */
+static bool source_changed(const editing_file *e) {
+    return tmi_file_changed(&e->model->shards[0].file, NULL);
+}
+
 /* In place. */
+
+/* The file behind a descriptor that was opened after the lock was taken, and before the last look. */
+static bool is_locked_file(const editing_file *e, const tmi_identity *identity) {
+    tmi_identity locked;
+    return tmi_fd_identity(e->lock.fd, &locked) == 0 && locked.device == identity->device &&
+           locked.inode == identity->inode && tmi_fd_is_at(e->lock.fd, e->path);
+}
 
 /* *done stays false where the file must not or cannot be changed where it lies. */
 static tenmap_status edit_in_place(editing_file *e, bool *done) {
@@ -183,13 +197,16 @@ static tenmap_status edit_in_place(editing_file *e, bool *done) {
     int failed = tmi_fd_open_write(e->path, &fd);
     if (!failed)
         failed = tmi_fd_identity(fd, &change.identity);
-    if (!failed && change.identity.regular && change.identity.links == 1 &&
-        tmi_fd_is_at(e->lock.fd, e->path)) {
+    if (!failed && !is_locked_file(e, &change.identity)) {
+        status = FAIL_EDIT_REPLACED(e);
+    } else if (!failed && change.identity.regular && change.identity.links == 1) {
         *done = true;
         tmi_buffer_pad(&e->text, (size_t)e->length);
         change.new_text = e->text.bytes;
         if (e->text.failed)
             status = tmi_fail_memory(e->error, e->length, "the new header");
+        else if (source_changed(e))
+            status = FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "the file changed while it was read");
         else if (memcmp(change.old_text, change.new_text, (size_t)e->length) != 0)
             status = tmi_change_in_place(e->path, fd, &change, e->error);
     }
@@ -235,7 +252,10 @@ static int copy_span(const editing_file *e, uint64_t from, int fd, uint64_t to, 
     return failed;
 }
 
-/* Shares the whole blocks of the data, and copies what lies before the first of them. */
+/*
+ * Shares the whole blocks of the data, and copies what lies before the first of them. The last block
+ * need not be full if it is the file's last, which it no longer is in a file that has grown.
+ */
 static int edit_cloned(editing_file *e, int fd) {
     const tmi_shard *shard = &e->model->shards[0];
     uint64_t block = tmi_fd_block(fd), old_start = 8 + e->length;
@@ -244,7 +264,8 @@ static int edit_cloned(editing_file *e, int fd) {
     if (shard->size <= shared || (e->flags & TENMAP_EDIT_NO_CLONE) ||
         start - 8 > TMI_WRITTEN_HEADER_LIMIT)
         return EOPNOTSUPP;
-    int failed = tmi_fd_clone(shard->file.fd, shared, fd, start + (shared - old_start), 0);
+    int failed = tmi_fd_clone(shard->file.fd, shared, fd, start + (shared - old_start),
+                              shard->size - shared);
     if (failed)
         return EOPNOTSUPP;
     failed = edit_head(e, fd, start);
@@ -275,35 +296,49 @@ static int edit_copied(editing_file *e, int fd) {
     return done < size ? copy_span(e, old_start + done, fd, start + done, size - done) : 0;
 }
 
+/* Shared or copied into the new file; EOPNOTSUPP: it cannot be shared and must not be copied. */
+static int edit_fill(editing_file *e, int fd, uint32_t *way) {
+    int failed = edit_cloned(e, fd);
+    *way = TENMAP_EDIT_CLONED;
+    if (failed != EOPNOTSUPP || (e->flags & TENMAP_EDIT_NO_COPY))
+        return failed;
+    *way = TENMAP_EDIT_COPIED;
+    return edit_copied(e, fd);
+}
+
+static tenmap_status fail_fill(const editing_file *e, int failed) {
+    if (source_changed(e))
+        return FAIL_EDIT(e, TENMAP_ERR_IO, "%s",
+                         "it changed while it was copied; the edit replaced nothing");
+    if (failed == EOPNOTSUPP)
+        return FAIL_EDIT(e, TENMAP_ERR_UNSUPPORTED, "%s",
+                         "the new metadata does not fit into the header and this file system "
+                         "cannot share blocks, so the data would have to be copied");
+    return FAIL_EDIT_OS(e, failed, "cannot write the new file; nothing was changed");
+}
+
+static tenmap_status fail_commit(const editing_file *e, int failed, bool replaced) {
+    if (failed == TMI_NOT_AS_OPENED)
+        return source_changed(e) ? fail_fill(e, 0) : FAIL_EDIT_REPLACED(e);
+    return FAIL_EDIT_OS(e, failed,
+                        replaced ? "replaced, durability unknown: its folder could not be synced"
+                                 : "cannot put the new file in place; nothing was changed");
+}
+
 static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
     tmi_target target;
     bool replaced = false;
     int failed = tmi_target_begin(&target, e->path, false);
     if (failed)
         return FAIL_EDIT_OS(e, failed, "cannot create a file beside it");
-    failed = edit_cloned(e, target.fd);
-    *way = TENMAP_EDIT_CLONED;
-    if (failed == EOPNOTSUPP && (e->flags & TENMAP_EDIT_NO_COPY)) {
+    target.over = &e->model->shards[0].file;
+    failed = edit_fill(e, target.fd, way);
+    if (failed || source_changed(e)) {
         tmi_target_discard(&target);
-        return FAIL_EDIT(e, TENMAP_ERR_UNSUPPORTED, "%s",
-                         "the new metadata does not fit into the header and this file system "
-                         "cannot share blocks, so the data would have to be copied");
-    }
-    if (failed == EOPNOTSUPP) {
-        failed = edit_copied(e, target.fd);
-        *way = TENMAP_EDIT_COPIED;
-    }
-    if (failed) {
-        tmi_target_discard(&target);
-        return FAIL_EDIT_OS(e, failed, "cannot write the new file; nothing was changed");
+        return fail_fill(e, failed);
     }
     failed = tmi_target_commit(&target, &replaced);
-    if (failed)
-        return FAIL_EDIT_OS(e, failed,
-                            replaced ? "replaced, durability unknown: its folder could not be "
-                                       "synced"
-                                     : "cannot put the new file in place; nothing was changed");
-    return TENMAP_OK;
+    return failed ? fail_commit(e, failed, replaced) : TENMAP_OK;
 }
 
 /* A file that opens needs no record: one that lies there belongs to an edit that is settled. */

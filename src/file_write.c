@@ -148,10 +148,22 @@ static void target_close(tmi_target *target) {
     *target = (tmi_target){.fd = -1, .folder = -1};
 }
 
+/* Whether the name still leads to the file that is to be replaced, and nobody has changed it. */
+static bool is_as_opened(const tmi_target *target, const char *name) {
+    struct stat named_now, open_now;
+    if (!target->over)
+        return true;
+    return fstatat(target->folder, name, &named_now, 0) == 0 &&
+           fstat(target->over->fd, &open_now) == 0 && same_file(&named_now, &open_now) &&
+           !tmi_file_changed(target->over, NULL);
+}
+
 int tmi_target_commit(tmi_target *target, bool *replaced) {
     const char *name = target->path + tmi_folder_part(target->path);
     int failed = tmi_fd_sync(target->fd);
     *replaced = false;
+    if (!failed && !is_as_opened(target, name))
+        failed = TMI_NOT_AS_OPENED;
     if (!failed && renameat(target->folder, target->temp, target->folder, name) != 0)
         failed = errno;
     if (failed) {

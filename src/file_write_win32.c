@@ -268,6 +268,9 @@ int tmi_target_commit(tmi_target *target, bool *replaced) {
     char *from = temp_path(target);
     int failed = from ? tmi_fd_sync(target->fd) : ENOMEM;
     *replaced = false;
+    if (!failed && target->over &&
+        (!tmi_fd_is_at(target->over->fd, target->path) || tmi_file_changed(target->over, NULL)))
+        failed = TMI_NOT_AS_OPENED;
     if (!failed)
         failed = rename_over(tmi_handle_of(target->fd), from, target->path);
     free(from);

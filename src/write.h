@@ -128,7 +128,11 @@ typedef struct tmi_target {
     char *path; /* the file that will be there, symbolic links followed if that was asked for */
     char temp[TMI_NAME_ROOM];
     int folder, fd;
+    const tmi_file *over; /* the file that must be at the path, as it was opened; NULL: any */
 } tmi_target;
+
+/* What a commit returns if another program replaced or changed the file that target->over is. */
+enum { TMI_NOT_AS_OPENED = -1 };
 
 /*
  * All return 0 or an errno. The new file has the mode and, where permitted, the owner of the file
@@ -136,7 +140,10 @@ typedef struct tmi_target {
  * of the same path left.
  */
 int tmi_target_begin(tmi_target *target, const char *path, bool follow);
-/* *replaced says whether the path leads to the new file, though 0 alone means that it will last. */
+/*
+ * *replaced says whether the path leads to the new file, though 0 alone means that it will last. The
+ * last look at target->over is right before the rename, after the sync, which takes its time.
+ */
 int tmi_target_commit(tmi_target *target, bool *replaced);
 void tmi_target_discard(tmi_target *target);
 

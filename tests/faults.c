@@ -15,9 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-fault_state faults = {.kill_at = -1, .error_at = -1};
+fault_state faults = {.kill_at = -1, .error_at = -1, .meanwhile_at = -1};
 
 /* The linker's: __wrap_x takes the calls, __real_x is the original. */
+int __real_open64(const char *path, int flags, ...);
 int __real_openat64(int folder, const char *path, int flags, ...);
 ssize_t __real_pwrite64(int fd, const void *src, size_t size, off64_t offset);
 int __real_fallocate64(int fd, int mode, off64_t offset, off64_t size);
@@ -28,6 +29,7 @@ int __real_fsync(int fd);
 int __real_renameat(int from_folder, const char *from, int to_folder, const char *to);
 int __real_unlinkat(int folder, const char *path, int flags);
 int __real_unlink(const char *path);
+int __wrap_open64(const char *path, int flags, ...);
 int __wrap_openat64(int folder, const char *path, int flags, ...);
 ssize_t __wrap_pwrite64(int fd, const void *src, size_t size, off64_t offset);
 int __wrap_fallocate64(int fd, int mode, off64_t offset, off64_t size);
@@ -44,7 +46,7 @@ void faults_reset(void) {
     for (size_t i = 0; i < faults.event_count; i++)
         free(faults.events[i].data);
     memset(&faults, 0, sizeof faults);
-    faults.kill_at = faults.error_at = -1;
+    faults.kill_at = faults.error_at = faults.meanwhile_at = -1;
     faults.real_sync = real_sync;
 }
 
@@ -58,6 +60,11 @@ static bool meet(bool *last) {
     if (!faults.armed)
         return false;
     long number = faults.count++;
+    if (number == faults.meanwhile_at) {
+        faults.armed = false;
+        faults.meanwhile();
+        faults.armed = true;
+    }
     *last = number == faults.kill_at;
     if (number != faults.error_at)
         return false;
@@ -79,6 +86,7 @@ static fault_event *record(enum fault_call call, int fd) {
     e->call = call;
     if (fd >= 0 && fstat(fd, &st) == 0) {
         e->inode = st.st_ino;
+        e->mode = st.st_mode & 0777;
         if (call == FAULT_SYNC && S_ISDIR(st.st_mode))
             e->call = FAULT_SYNC_FOLDER;
     }
@@ -95,6 +103,24 @@ static void record_write(int fd, uint64_t offset, const void *src, size_t size) 
     memcpy(e->data, src, size);
 }
 
+static void opening(int flags, bool before) {
+    if (faults.opening && (flags & O_ACCMODE) == O_RDWR && !(flags & O_CREAT))
+        faults.opening(before);
+}
+
+int __wrap_open64(const char *path, int flags, ...) {
+    mode_t mode = 0;
+    va_list args;
+    va_start(args, flags);
+    if (flags & O_CREAT)
+        mode = va_arg(args, mode_t);
+    va_end(args);
+    opening(flags, true);
+    int fd = __real_open64(path, flags, mode);
+    opening(flags, false);
+    return fd;
+}
+
 int __wrap_openat64(int folder, const char *path, int flags, ...) {
     mode_t mode = 0;
     bool last = false, creates = flags & O_CREAT;
@@ -105,7 +131,9 @@ int __wrap_openat64(int folder, const char *path, int flags, ...) {
     va_end(args);
     if (creates && meet(&last))
         return -1;
+    opening(flags, true);
     int fd = __real_openat64(folder, path, flags, mode);
+    opening(flags, false);
     if (fd >= 0 && creates)
         strcpy(record(FAULT_CREATE, fd)->name, last_part(path));
     if (last)

@@ -24,6 +24,7 @@ enum fault_call {
 typedef struct fault_event {
     enum fault_call call;
     ino_t inode;
+    mode_t mode;           /* of a file that was created, at that moment */
     uint64_t offset, size; /* of a write; the new size of a resize */
     unsigned char *data;
     char name[256], to[256];
@@ -37,6 +38,9 @@ typedef struct fault_state {
     long kill_at;  /* this call is half done, and then the process is killed; -1: none */
     long error_at; /* this call fails with error; -1: none */
     int error;
+    long meanwhile_at; /* before this call another program acts; -1: none */
+    void (*meanwhile)(void);
+    void (*opening)(bool before); /* another program, around each opening for writing; or NULL */
     bool short_writes; /* every write stops early, and every second is interrupted first */
     bool recording;
     bool real_sync; /* else a sync does nothing: a kill needs none, and the replay is the disk */

@@ -2,7 +2,8 @@
  * What faults leave behind. A process that is killed in the middle of any system call, a disk that
  * is full or fails at any of them, short and interrupted writes, and the loss of power: at each
  * point of the recorded calls, what was not synced is dropped, wholly or in part. Afterwards there
- * is one whole model, the old one or the new.
+ * is one whole model, the old one or the new. And what another program does between any two calls:
+ * nothing of its own is lost.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -12,6 +13,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -541,6 +543,179 @@ static void a_loss_of_power_leaves_one_whole_model(void **state) {
         assert_true(lose_power_in(*state, &scenarios[i]) > 3);
 }
 
+/*
+ * Another program, between any two calls of an edit. One moment is left out, because no check can
+ * cover it: between the last look at the path and the rename there is no other call.
+ */
+
+static char meanwhile_path[4200], meanwhile_aside[4200];
+static bytes meanwhile_bytes; /* the newer file's */
+
+static void replace_the_model(void) {
+    write_file(meanwhile_aside, meanwhile_bytes.at, meanwhile_bytes.size);
+    assert_int_equal(rename(meanwhile_aside, meanwhile_path), 0);
+}
+
+/* Its last byte, a tensor's. */
+static void change_a_value(void) {
+    FILE *f = fopen(meanwhile_path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    assert_int_equal(fputc('!', f), '!');
+    assert_int_equal(fclose(f), 0);
+}
+
+static void append_a_byte(void) {
+    FILE *f = fopen(meanwhile_path, "ab");
+    assert_non_null(f);
+    assert_int_equal(fputc('!', f), '!');
+    assert_int_equal(fclose(f), 0);
+}
+
+static void remove_the_model(void) {
+    assert_int_equal(unlink(meanwhile_path), 0);
+}
+
+/* As prepare, with a time of modification that any change will differ from. */
+static void prepare_meanwhile(const char *folder, const struct scenario *s) {
+    const struct timespec past[2] = {{1000000000, 0}, {1000000000, 0}};
+    snprintf(meanwhile_path, sizeof meanwhile_path, "%s/model.safetensors", folder);
+    snprintf(meanwhile_aside, sizeof meanwhile_aside, "%s/aside", folder);
+    prepare(folder, s);
+    free(meanwhile_bytes.at);
+    meanwhile_bytes = read_whole(meanwhile_path);
+    meanwhile_bytes.at[meanwhile_bytes.size - 1] = '!';
+    assert_int_equal(utimensat(AT_FDCWD, meanwhile_path, past, 0), 0);
+}
+
+/* The number of the call that renames the new file to the model's name; -1: none does. */
+static long call_of_the_rename(const char *folder, const struct scenario *s) {
+    prepare_meanwhile(folder, s);
+    faults_reset();
+    faults.recording = faults.armed = true;
+    assert_int_equal(s->change(folder, NEW, NULL), TENMAP_OK);
+    faults.armed = false;
+    long number = -1;
+    for (size_t i = 0; i < faults.event_count; i++)
+        if (faults.events[i].call == FAULT_RENAME &&
+            strcmp(faults.events[i].to, "model.safetensors") == 0)
+            number = (long)i;
+    assert_int_equal(faults.event_count, faults.count); /* so that events number the calls */
+    faults_reset();
+    return number;
+}
+
+typedef struct meanwhile_result {
+    tenmap_status status;
+    tenmap_error error;
+    bool after; /* the other program came after the rename */
+} meanwhile_result;
+
+/* Whether there was such a call. */
+static bool act_at(const char *folder, const struct scenario *s, void (*act)(void), long *call,
+                   long rename_at, meanwhile_result *got) {
+    *call += *call == rename_at;
+    prepare_meanwhile(folder, s);
+    faults_reset();
+    faults.meanwhile = act;
+    faults.meanwhile_at = *call;
+    faults.armed = true;
+    memset(&got->error, 0, sizeof got->error);
+    got->status = s->change(folder, NEW, &got->error);
+    bool met = faults.count > *call;
+    got->after = rename_at >= 0 && *call > rename_at;
+    faults_reset();
+    return met;
+}
+
+static void refused_meanwhile(const meanwhile_result *got, const char *fragment) {
+    if (got->status != TENMAP_ERR_IO || !strstr(got->error.message, fragment))
+        fail_msg("got %s: %s", tenmap_status_name(got->status), got->error.message);
+    check_error(&got->error, got->status);
+}
+
+static void a_newer_file_is_not_replaced_by_an_edit(void **state) {
+    for (size_t i = 1; i < 4; i++) {
+        const struct scenario *s = &scenarios[i];
+        meanwhile_result got;
+        long calls = 0, rename_at = call_of_the_rename(*state, s);
+        for (long at = 0; act_at(*state, s, replace_the_model, &at, rename_at, &got); at++) {
+            bytes there = read_whole(meanwhile_path);
+            if (there.size != meanwhile_bytes.size ||
+                memcmp(there.at, meanwhile_bytes.at, there.size) != 0)
+                fail_msg("%s, call %ld: the newer file is gone", s->what, at);
+            free(there.at);
+            if (rename_at >= 0 && !got.after)
+                refused_meanwhile(&got, "another program has just replaced the file");
+            assert_int_equal(count_files(*state), 1);
+            calls++;
+        }
+        for (long at = 0; at < rename_at; at++) {
+            assert_true(act_at(*state, s, remove_the_model, &at, rename_at, &got));
+            refused_meanwhile(&got, "another program has just replaced the file");
+            assert_int_equal(count_files(*state), 0);
+        }
+        assert_true(calls > 3);
+    }
+}
+
+static void check_changed_source(const char *folder, const struct scenario *s) {
+    void (*const acts[])(void) = {change_a_value, append_a_byte};
+    for (size_t i = 0; i < COUNT(acts); i++) {
+        meanwhile_result got;
+        long rename_at = call_of_the_rename(folder, s);
+        assert_true(rename_at > 1);
+        for (long at = 0; at < rename_at; at++) {
+            assert_true(act_at(folder, s, acts[i], &at, rename_at, &got));
+            if (got.status == TENMAP_OK)
+                fail_msg("%s, call %ld: the edit went on from a source that changed", s->what, at);
+            refused_meanwhile(&got, "changed while it was copied");
+            bytes there = read_whole(meanwhile_path);
+            assert_int_equal(there.size, meanwhile_bytes.size + i);
+            assert_int_equal(there.at[there.size - 1], '!');
+            free(there.at);
+            assert_int_equal(count_files(folder), 1);
+        }
+    }
+}
+
+static void an_edit_by_copy_notices_a_changed_source(void **state) {
+    check_changed_source(*state, &scenarios[3]);
+}
+
+/* Renames another file to the model's path for as long as the opening takes. */
+static void swap_for_a_moment(bool before) {
+    char away[4300];
+    snprintf(away, sizeof away, "%s.away", meanwhile_path);
+    if (before) {
+        assert_int_equal(rename(meanwhile_path, away), 0);
+        assert_int_equal(rename(meanwhile_aside, meanwhile_path), 0);
+    } else {
+        assert_int_equal(rename(meanwhile_path, meanwhile_aside), 0);
+        assert_int_equal(rename(away, meanwhile_path), 0);
+    }
+}
+
+static void an_edit_in_place_changes_the_file_it_locked(void **state) {
+    meanwhile_result got = {0};
+    prepare_meanwhile(*state, &scenarios[1]);
+    bytes model = read_whole(meanwhile_path);
+    write_file(meanwhile_aside, meanwhile_bytes.at, meanwhile_bytes.size);
+    faults.opening = swap_for_a_moment;
+    got.status = edit_in_place(*state, NEW, &got.error);
+    faults_reset();
+    bytes there = read_whole(meanwhile_aside);
+    if (memcmp(there.at, meanwhile_bytes.at, there.size) != 0)
+        fail_msg("the header of another file was changed");
+    free(there.at);
+    there = read_whole(meanwhile_path);
+    assert_memory_equal(there.at, model.at, model.size);
+    refused_meanwhile(&got, "another program has just replaced the file");
+    assert_int_equal(count_files(*state), 2);
+    free(there.at);
+    free(model.at);
+}
+
 /* Real file systems, where this machine can make them. */
 
 static bool mount_image(void **state, const char *make, const char *size, char *mounted,
@@ -614,6 +789,16 @@ static void a_kill_on_a_file_system_with_reflinks(void **state) {
     unmount(mounted);
 }
 
+static void an_edit_by_clone_notices_a_changed_source(void **state) {
+    char mounted[4096];
+    if (!mount_image(state, "mkfs.xfs -q -m reflink=1", "320M", mounted, sizeof mounted)) {
+        print_message("SKIPPED: no root, no mkfs.xfs or no loop device: reflinks not tried\n");
+        return;
+    }
+    check_changed_source(mounted, &scenarios[2]);
+    unmount(mounted);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(short_and_interrupted_writes_go_on, empty_folder),
@@ -621,8 +806,12 @@ int main(void) {
         cmocka_unit_test_setup(a_full_disk_at_any_call_loses_nothing, empty_folder),
         cmocka_unit_test_setup(a_failing_disk_at_any_call_loses_nothing, empty_folder),
         cmocka_unit_test_setup(a_loss_of_power_leaves_one_whole_model, empty_folder),
+        cmocka_unit_test_setup(a_newer_file_is_not_replaced_by_an_edit, empty_folder),
+        cmocka_unit_test_setup(an_edit_by_copy_notices_a_changed_source, empty_folder),
+        cmocka_unit_test_setup(an_edit_in_place_changes_the_file_it_locked, empty_folder),
         cmocka_unit_test_setup(a_small_disk_fills_up, empty_folder),
         cmocka_unit_test_setup(a_kill_on_a_file_system_with_reflinks, empty_folder),
+        cmocka_unit_test_setup(an_edit_by_clone_notices_a_changed_source, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
