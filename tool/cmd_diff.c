@@ -160,6 +160,13 @@ static int by_difference(const void *left, const void *right) {
 
 enum { MOST_SHOWN = 20 };
 
+static void add_side(text *line, const tenmap_tensor *t, bool shapes) {
+    if (shapes)
+        text_add_shape(line, t);
+    else
+        text_add_safe(line, tenmap_dtype_text(t), strlen(tenmap_dtype_text(t)));
+}
+
 static void print_names(const char *title, const tenmap_tensor *const *list, size_t count) {
     if (count == 0)
         return;
@@ -167,20 +174,15 @@ static void print_names(const char *title, const tenmap_tensor *const *list, siz
     for (size_t i = 0; i < count && i < MOST_SHOWN; i++) {
         text line = {0};
         text_add_safe(&line, list[i]->name, list[i]->name_len);
-        text_addf(&line, "  %s ", tenmap_dtype_text(list[i]));
-        text_add_shape(&line, list[i]);
+        text_addf(&line, "  ");
+        add_side(&line, list[i], false);
+        text_addf(&line, " ");
+        add_side(&line, list[i], true);
         printf("  %s\n", line.bytes);
         text_free(&line);
     }
     if (count > MOST_SHOWN)
         printf("  and %zu more\n", count - MOST_SHOWN);
-}
-
-static void add_side(text *line, const tenmap_tensor *t, bool shapes) {
-    if (shapes)
-        text_add_shape(line, t);
-    else
-        text_add_safe(line, tenmap_dtype_text(t), strlen(tenmap_dtype_text(t)));
 }
 
 static void print_changes(const char *title, const pair *list, size_t count, bool shapes) {

@@ -97,18 +97,29 @@ static int hash_files(file_list *list, unsigned threads) {
     return status;
 }
 
-/* As sha256sum writes it: a name with a backslash or a line break is escaped, and the line says so. */
+/*
+ * As sha256sum writes it: a name with a backslash or a line break is escaped, and the line says so. A
+ * terminal gets nothing else that it could obey either; a pipe gets the name that is there, so that
+ * sha256sum -c finds the file.
+ */
 static void print_sum(const char *digits, const char *path) {
     static const char special[] = "\\\n\r", letters[] = "\\nr";
+    text name = {0}, shown = {0};
     printf("%s%s  ", strpbrk(path, special) ? "\\" : "", digits);
     for (; *path; path++) {
         const char *found = strchr(special, *path);
         if (found)
-            printf("\\%c", letters[found - special]);
+            text_addf(&name, "\\%c", letters[found - special]);
         else
-            putchar(*path);
+            text_add(&name, path, 1);
     }
+    if (print_width())
+        text_add_visible(&shown, name.bytes ? name.bytes : "", name.len);
+    const text *line = print_width() ? &shown : &name;
+    fwrite(line->len ? line->bytes : "", 1, line->len, stdout);
     putchar('\n');
+    text_free(&name);
+    text_free(&shown);
 }
 
 static void print_sums(const file_list *list, bool json) {

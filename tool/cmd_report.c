@@ -115,16 +115,19 @@ static int begin_outputs(const report_settings *set, const char *page, const rep
 }
 
 static int commit(report_file *f) {
-    text size = {0};
+    text line = {0};
     uint64_t bytes = 0;
     if (!f->out)
         return 0;
     bool named = f->file.temporary != NULL;
     int status = report_file_commit(f, &bytes);
     if (!status && named && !common.quiet) {
-        text_add_bytes(&size, bytes);
-        fprintf(stderr, "wrote %s (%s)\n", f->file.path, size.bytes);
-        text_free(&size);
+        text_addf(&line, "wrote ");
+        text_add_safe(&line, f->file.path, strlen(f->file.path));
+        text_addf(&line, " (");
+        text_add_bytes(&line, bytes);
+        fprintf(stderr, "%s)\n", line.bytes);
+        text_free(&line);
     }
     return status;
 }

@@ -15,41 +15,26 @@ enum {
     DTYPE_LIMIT = 256         /* dtypes; with lenient opening a file may make up its own */
 };
 
-/* The bytes of one character, 1 where they are no UTF-8; a path may be anything. */
-static size_t character(const unsigned char *s, size_t len, bool *valid) {
-    size_t n = s[0] < 0x80 ? 1 : s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
-    *valid = n && n <= len && s[0] < 0xf5;
-    for (size_t i = 1; *valid && i < n; i++)
-        *valid = (s[i] & 0xc0) == 0x80;
-    return *valid ? n : 1;
-}
-
-/* Line ends to a script (U+2028, U+2029), and what reorders the text around it. */
-static bool is_reordering(const unsigned char *s, size_t n) {
-    return n == 3 && s[0] == 0xe2 &&
-           ((s[1] == 0x80 && s[2] >= 0xa8 && s[2] <= 0xae) ||
-            (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9));
-}
-
 /*
  * A JSON string that holds no <, > or &, so that no text can end the script element that it stands in,
- * and nothing that would show an editor another text than there is.
+ * no line ends to a script (U+2028, U+2029), and nothing that a terminal would obey or an editor show as
+ * another text than there is. A path may be no UTF-8.
  */
 static void put_string(FILE *out, const char *bytes, size_t len) {
     const unsigned char *s = (const unsigned char *)bytes;
     putc('"', out);
-    for (size_t i = 0; i < len;) {
-        bool valid;
-        size_t n = character(s + i, len - i, &valid);
-        if (!valid)
+    for (size_t i = 0, n; i < len; i += n + !n) {
+        uint32_t point = 0;
+        n = decode_point(s + i, len - i, &point);
+        if (!n)
             fputs("\\ufffd", out);
-        else if (is_reordering(s + i, n))
-            fprintf(out, "\\u20%02x", (unsigned)((s[i + 1] & 1) << 6 | (s[i + 2] & 0x3f)));
-        else if (n == 1 && (s[i] < 0x20 || s[i] == 0x7f || strchr("<>&\"\\'", s[i])))
-            fprintf(out, "\\u%04x", s[i]);
+        else if (point > 0xffff && unsafe_point(point))
+            fprintf(out, "\\u%04x\\u%04x", (unsigned)(0xd800 + ((point - 0x10000) >> 10)),
+                    (unsigned)(0xdc00 + ((point - 0x10000) & 0x3ff)));
+        else if (unsafe_point(point) || (point < 0x80 && strchr("<>&\"\\'", (int)point)))
+            fprintf(out, "\\u%04x", (unsigned)point);
         else
             fwrite(s + i, 1, n, out);
-        i += n;
     }
     putc('"', out);
 }
