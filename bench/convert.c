@@ -14,7 +14,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* MADV_HUGEPAGE, clock_gettime */
 #endif
-#include "internal.h"
+#include "values.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef TENMAP_FUZZ_H
 #define TENMAP_FUZZ_H
 
-#include "internal.h"
+#include "values.h"
 
 #include <stdio.h>
 #include <stdlib.h>

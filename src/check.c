@@ -4,7 +4,7 @@
  * report. So the two agree, and the first error is the one that tenmap_open gives. What concerns
  * single headers is in header.c and oddities.c; here is the whole, and the index with its shards.
  */
-#include "internal.h"
+#include "model.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* Numbers from one dtype to another: what is allowed. The way there is in route.c. */
+#include "values.h"
 #include "kernels/kernels.h"
 
 static const uint32_t convert_flags =

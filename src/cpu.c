@@ -1,4 +1,5 @@
 /* What this machine's CPU can do: the kernels to use, and when results go around the cache. */
+#include "values.h"
 #include "kernels/kernels.h"
 
 #include <stdatomic.h>

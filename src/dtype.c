@@ -1,5 +1,5 @@
 /* The table of element types, and the public functions that read it. */
-#include "internal.h"
+#include "base.h"
 
 #include <string.h>
 
@@ -56,4 +56,8 @@ int tenmap_dtype_from_name(const char *name, tenmap_dtype *out) {
     if (out)
         *out = found;
     return 1;
+}
+
+uint64_t tmi_packed_bytes(uint64_t count, unsigned bits) {
+    return count / 8 * bits + (count % 8 * bits + 7) / 8;
 }

@@ -1,5 +1,5 @@
 /* Sentences for people: quoting, formatting and the table of status names. */
-#include "internal.h"
+#include "base.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Files and mappings: the part that is the same on every system. */
-#include "internal.h"
+#include "os.h"
 
 #include <errno.h>
 #include <string.h>

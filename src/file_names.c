@@ -2,7 +2,7 @@
  * Names of files: the parts of a path, files of ours beside a model, and names that mean something
  * else than a file on some system.
  */
-#include "write.h"
+#include "os.h"
 
 #include <errno.h>
 #include <stdio.h>

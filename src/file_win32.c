@@ -2,7 +2,7 @@
  * The operating system: Windows. Descriptors are those of the C library, so that callers can use
  * them; the work is done on the handles behind them. Errors become the errno that says the same.
  */
-#include "internal.h"
+#include "os.h"
 #include "win32.h"
 
 #ifdef _WIN32
@@ -13,8 +13,6 @@
 #include <psapi.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { WIN32_HUGE_PAGE = 2 << 20 };
 
 /* Errors. */
 
@@ -284,12 +282,6 @@ void tmi_direct_close(int fd) {
 
 /* Pages of a mapping. */
 
-size_t tmi_page_size(void) {
-    SYSTEM_INFO system;
-    GetSystemInfo(&system);
-    return system.dwPageSize;
-}
-
 /* The system reads ahead in large pieces if asked to; that is advice, and touching makes it true. */
 int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end) {
     uint64_t last = file->map_offset + file->map_size;
@@ -416,64 +408,7 @@ bool tmi_is_folder(const char *path) {
     return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY);
 }
 
-/* Memory. */
-
-void *tmi_pages_take(size_t size) {
-    return VirtualAlloc(NULL, size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
-}
-
-void tmi_pages_give(void *pages, size_t size) {
-    (void)size;
-    VirtualFree(pages, 0, MEM_RELEASE);
-}
-
-void tmi_pages_trim(void *pages, size_t *size, size_t used) {
-    size_t page = tmi_page_size();
-    size_t kept = (used ? used + page - 1 : page) / page * page;
-    if (kept < *size && VirtualFree((char *)pages + kept, *size - kept, MEM_DECOMMIT))
-        *size = kept;
-}
-
-/* More addresses are reserved than used; the page in front holds where the reservation begins. */
-void *tmi_aligned_take(size_t size) {
-    size_t page = tmi_page_size(), align = WIN32_HUGE_PAGE;
-    if (size > PTRDIFF_MAX - 4 * align)
-        return NULL;
-    char *start = VirtualAlloc(NULL, size + 2 * align, MEM_RESERVE, PAGE_READWRITE);
-    if (!start)
-        return NULL;
-    char *memory = start + page;
-    memory += (align - (uintptr_t)memory % align) % align;
-    if (!VirtualAlloc(memory - page, page + (size ? size : 1), MEM_COMMIT, PAGE_READWRITE)) {
-        VirtualFree(start, 0, MEM_RELEASE);
-        return NULL;
-    }
-    memcpy(memory - page, &start, sizeof start);
-    return memory;
-}
-
-void tmi_aligned_give(void *pages) {
-    void *start;
-    memcpy(&start, (char *)pages - tmi_page_size(), sizeof start);
-    VirtualFree(start, 0, MEM_RELEASE);
-}
-
 /* The rest. */
-
-/* RtlGenRandom by the name that advapi32 exports it under; it fails only without memory. */
-BOOLEAN NTAPI SystemFunction036(PVOID bytes, ULONG size);
-
-void tmi_random(void *dst, size_t size) {
-    if (SystemFunction036(dst, (ULONG)size))
-        return;
-    LARGE_INTEGER now;
-    QueryPerformanceCounter(&now);
-    uint64_t state = (uint64_t)(uintptr_t)dst ^ (uint64_t)now.QuadPart;
-    for (size_t i = 0; i < size; i++) {
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        ((unsigned char *)dst)[i] = (unsigned char)(state >> 56);
-    }
-}
 
 unsigned tmi_cpu_count(void) {
     DWORD count = GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);

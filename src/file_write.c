@@ -8,7 +8,7 @@
 #ifndef _FILE_OFFSET_BITS
 #define _FILE_OFFSET_BITS 64
 #endif
-#include "write.h"
+#include "os.h"
 
 #ifndef _WIN32
 

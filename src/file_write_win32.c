@@ -2,7 +2,7 @@
  * The operating system, for writing: Windows. Files are found by path, since there are no folders
  * to work from as openat does; a file can be replaced and removed while others have it open.
  */
-#include "write.h"
+#include "os.h"
 #include "win32.h"
 
 #ifdef _WIN32

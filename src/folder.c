@@ -1,5 +1,5 @@
 /* Which model is in a folder. The order of preference is that of docs/format.md. */
-#include "internal.h"
+#include "model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Files that are something else: recognised by their first bytes, named with what to do. */
-#include "internal.h"
+#include "format.h"
 
 #include <string.h>
 

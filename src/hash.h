@@ -6,7 +6,7 @@
 #ifndef TENMAP_HASH_H
 #define TENMAP_HASH_H
 
-#include "internal.h"
+#include "base.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
  *     file_offset  data_offsets[0]      nbytes  data_offsets[1]
  *     nelems       hash of the name     flags   unused
  */
-#include "internal.h"
+#include "format.h"
 #include "json.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * The index of a sharded model: {"metadata": {...}, "weight_map": {tensor name: file name}}. Which
  * tensor is in which file, and nothing else; unknown fields are skipped. Takes bytes, does no I/O.
  */
-#include "internal.h"
+#include "format.h"
 #include "json.h"
 
 #include <stdlib.h>

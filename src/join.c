@@ -1,5 +1,5 @@
 /* Several shards as one model: which tensor is taken from which file. */
-#include "internal.h"
+#include "model.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,5 @@
 /* The JSON reader's slow paths: escapes, numbers that nobody uses, values that are skipped. */
+#include "format.h"
 #include "json.h"
 
 bool tmi_json_fail(tmi_json *json, const char *problem) {

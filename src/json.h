@@ -12,7 +12,7 @@
 #ifndef TENMAP_JSON_H
 #define TENMAP_JSON_H
 
-#include "internal.h"
+#include "format.h"
 
 #include <string.h>
 #if defined(__SSE2__)

@@ -3,7 +3,7 @@
  * few MiB: a piece of a large request, or several small ones that lie together. Threads take the
  * units in order, so the files are read forward, and a thread that falls behind takes fewer.
  */
-#include "internal.h"
+#include "values.h"
 
 #include <stdlib.h>
 

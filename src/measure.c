@@ -6,6 +6,7 @@
  *
  * Elements of 8 bits and fewer are counted by their codes: there are at most 256 of them.
  */
+#include "values.h"
 #include "kernels/moments.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Allocation with checked sizes. */
-#include "internal.h"
+#include "base.h"
 
 #include <stdlib.h>
 #include <string.h>

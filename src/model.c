@@ -1,5 +1,5 @@
 /* The handle: opening what a path, a descriptor or memory holds, and looking into it. */
-#include "internal.h"
+#include "model.h"
 #include "json.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * What is allowed in a header, and seldom meant: found by a check, never by opening. Takes what
  * header.c has parsed, does no I/O.
  */
-#include "internal.h"
+#include "format.h"
 #include "json.h"
 
 #include <string.h>

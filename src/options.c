@@ -1,5 +1,5 @@
 /* Structs of options as they come from callers who may know another version of them. */
-#include "internal.h"
+#include "base.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Work split over threads that exist only while it lasts. */
-#include "internal.h"
+#include "os.h"
 
 #include <stdatomic.h>
 

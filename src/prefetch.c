@@ -9,7 +9,7 @@
  * queue but not the thread, and perhaps a lock that nobody will release: so a queue belongs to the
  * process that made it, and another process makes its own.
  */
-#include "internal.h"
+#include "model.h"
 
 #include <errno.h>
 

@@ -1,5 +1,5 @@
 /* Getting at one tensor: checked views, converted ranges and blocks, raw bytes. */
-#include "internal.h"
+#include "values.h"
 
 #include <stdlib.h>
 #include <string.h>

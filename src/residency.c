@@ -1,5 +1,5 @@
 /* What is in memory: advice about it, and questions. */
-#include "internal.h"
+#include "model.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -11,6 +11,7 @@
  * F32 in the middle holds every narrower source exactly, and wider ones rounded to odd: no result
  * is rounded twice.
  */
+#include "values.h"
 #include "kernels/kernels.h"
 
 #include <string.h>

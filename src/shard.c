@@ -1,5 +1,5 @@
 /* One file of a model: reading, mapping, parsing its header. */
-#include "internal.h"
+#include "model.h"
 #include "json.h"
 
 #include <errno.h>
@@ -142,7 +142,7 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
     bool done = false;
     if (!place.report) /* which wants to know more than this pass looks at */
         status =
-            tmi_canonical_parse(&shard->header, &place, &shard->file, (size_t)length, &done, error);
+            tmi_header_quick(&shard->header, &place, &shard->file, (size_t)length, &done, error);
     if (status == TENMAP_OK && !done)
         status = tmi_shard_read_text(shard, options->offset + 8, (size_t)length, &text, error);
     if (status == TENMAP_OK && !done)

@@ -1,4 +1,5 @@
 /* Elements of a tensor on their way: which ones, through which window, into which dtype. */
+#include "values.h"
 #include "kernels/kernels.h"
 
 #include <string.h>
@@ -10,10 +11,6 @@ enum { STREAM_RUN_FROM = 4 << 10 };
 
 /* Runs so many bytes apart are had with one read through the gaps: a read costs as much as that. */
 enum { READ_THROUGH = 16 << 10 };
-
-const tmi_shard *tmi_shard_of(const tenmap_tensor *t) {
-    return &t->model->shards[t->shard];
-}
 
 tmi_quoted tmi_stored_dtype(const tenmap_tensor *t) {
     tmi_quoted known = {""};
@@ -102,10 +99,6 @@ tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const u
         stride *= t->shape[d];
     }
     return TENMAP_OK;
-}
-
-uint64_t tmi_packed_bytes(uint64_t count, unsigned bits) {
-    return count / 8 * bits + (count % 8 * bits + 7) / 8;
 }
 
 tenmap_status tmi_transfer_target(tmi_transfer *x, void *dst, size_t dst_bytes,

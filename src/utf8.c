@@ -1,5 +1,5 @@
 /* UTF-8 as Unicode defines it: no overlong forms, no surrogates, nothing above U+10FFFF. */
-#include "internal.h"
+#include "base.h"
 
 #include <string.h>
 

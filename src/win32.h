@@ -4,7 +4,7 @@
 
 #ifdef _WIN32
 
-#include "internal.h"
+#include "os.h"
 
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN

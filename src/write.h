@@ -1,14 +1,10 @@
 /*
- * What the modules that write know of each other. Dependencies point one way:
- *
- *     save, copy -> writer -> layout
- *     edit -> record, layout
- *     all  -> file_write -> file_names
+ * Models written: the text of headers, files that appear whole or not at all, edits and their undoing.
  */
 #ifndef TENMAP_WRITE_H
 #define TENMAP_WRITE_H
 
-#include "internal.h"
+#include "values.h"
 
 /* The longest header that readers accept by default: no longer one is written. */
 enum { TMI_WRITTEN_HEADER_LIMIT = 100000000 };
@@ -116,101 +112,7 @@ tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sourc
 tenmap_status tmi_take_copy_options(const tenmap_copy_options *given, tenmap_copy_options *out,
                                     tenmap_error *error);
 
-/* file_write.c, or file_write_win32.c: the operating system, for writing. */
-
-enum { TMI_NAME_ROOM = 256 };
-
-/*
- * A file that is to appear under a path whole or not at all. Until then it has a name of its own in
- * the same folder, and a lock that says that its writer lives.
- */
-typedef struct tmi_target {
-    char *path; /* the file that will be there, symbolic links followed if that was asked for */
-    char temp[TMI_NAME_ROOM];
-    int folder, fd;
-    const tmi_file *over; /* the file that must be at the path, as it was opened; NULL: any */
-} tmi_target;
-
-/* What a commit returns if another program replaced or changed the file that target->over is. */
-enum { TMI_NOT_AS_OPENED = -1 };
-
-/*
- * All return 0 or an errno. The new file has the mode and, where permitted, the owner of the file
- * that it will replace; else what a plain creation gives. Removes temporary files that dead writers
- * of the same path left.
- */
-int tmi_target_begin(tmi_target *target, const char *path, bool follow);
-/*
- * *replaced says whether the path leads to the new file, though 0 alone means that it will last. The
- * last look at target->over is right before the rename, after the sync, which takes its time.
- */
-int tmi_target_commit(tmi_target *target, bool *replaced);
-void tmi_target_discard(tmi_target *target);
-
-/* A folder that is written into. */
-typedef struct tmi_folder {
-    const char *path;
-    int fd; /* of the folder, where the system can work from one; else anything */
-} tmi_folder;
-
-/* Removes a temporary file if its writer is dead. */
-void tmi_remove_if_stale(const tmi_folder *folder, const char *name);
-
-/* Follows the symbolic links of a path that exists; a copy of the path otherwise. */
-char *tmi_resolve(const char *path);
-
-/* Takes the room on the disk, so that a full one is known before hours of writing. */
-int tmi_fd_reserve(int fd, uint64_t size);
-/* Goes on after interruptions and short writes. */
-int tmi_fd_write(int fd, uint64_t offset, const void *src, size_t size);
-int tmi_fd_sync(int fd);
-/*
- * Copies inside the kernel as much as it will, *done bytes. EOPNOTSUPP: it cannot between these
- * files, go on otherwise. Returning 0 with *done < size means that the source is shorter.
- */
-int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size, uint64_t *done);
-/* Shares [from_at, from_at + size) of a file; all three multiples of *block, or size to the end. */
-int tmi_fd_clone(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size);
-/* The unit in which files can be shared. */
-uint64_t tmi_fd_block(int fd);
-
-/* What must hold for a file to be changed where it lies. */
-typedef struct tmi_identity {
-    uint64_t device, inode, size, links;
-    bool regular;
-} tmi_identity;
-
-int tmi_fd_identity(int fd, tmi_identity *identity);
-/* Opens a file for reading and writing, without following a link in its last part. */
-int tmi_fd_open_write(const char *path, int *fd);
-/* EWOULDBLOCK if another program holds it. Gone with the descriptor. */
-int tmi_fd_lock(int fd);
-/* The same for a folder, whose lock is *fd; close it in either case. */
-int tmi_folder_lock(const char *path, int *fd);
-void tmi_fd_close(int fd);
-/* Whether `path` still leads to the open file, itself or through links. */
-bool tmi_fd_is_at(int fd, const char *path);
-bool tmi_exists(const char *path);
-/* Removes a file and syncs its folder; a file that is not there is no error. */
-int tmi_remove(const char *path);
-/* The same without the sync. */
-int tmi_unlink(const char *path);
-int tmi_sync_folder_of(const char *path);
-
-/* file_names.c: names of files that we make. */
-
-/* The name of a file of ours beside `path`: ".name" and the suffix, shortened where too long. */
-void tmi_sibling_name(char *out, size_t size, const char *path, const char *suffix);
-/* The path of the same; NULL without memory. */
-char *tmi_sibling_path(const char *path, const char *suffix);
-/* A new name for a temporary file that is to become `path`. */
-void tmi_temp_name(char *out, size_t size, const char *path);
-/* Removes the temporary files that dead writers of this path left. */
-void tmi_remove_all_stale(const tmi_folder *folder, const char *path);
-/* Removes `name` if it is the temporary file of a dead writer of a file that is_ours. */
-void tmi_sweep(const tmi_folder *folder, const char *name, bool (*is_ours)(const char *name));
-
-/* record.c: headers changed where they lie. */
+/* undo.c: headers changed where they lie. */
 
 typedef struct tmi_change {
     tmi_identity identity; /* of the file, before */

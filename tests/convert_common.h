@@ -4,6 +4,7 @@
 
 #include "cmocka_all.h"
 #include "kernels/kernels.h"
+#include "values.h"
 
 #include <stdio.h>
 #include <string.h>

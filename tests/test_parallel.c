@@ -3,7 +3,7 @@
 #define _DEFAULT_SOURCE 1 /* usleep */
 #endif
 #include "cmocka_all.h"
-#include "internal.h"
+#include "os.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,7 +1,6 @@
 /* Paths and names of files, on every system. */
-#include "internal.h"
+#include "os.h"
 #include "support.h"
-#include "write.h"
 
 static void names_that_windows_takes_for_something_else(void **state) {
     (void)state;

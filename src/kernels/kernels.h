@@ -5,7 +5,7 @@
 #ifndef TENMAP_KERNELS_H
 #define TENMAP_KERNELS_H
 
-#include "../internal.h"
+#include "../base.h"
 
 /*
  * The instruction sets of this build. -DTENMAP_NO_AVX2 or -DTENMAP_NO_NEON leaves one out. Kernels
@@ -89,7 +89,7 @@ typedef struct tmi_narrow_format {
 #define TMI_NARROW_AS_F32(f, code)                                                                 \
     (((uint32_t)(code) << (23 - (f).fraction_bits)) + ((127 - (f).bias) << 23))
 
-/* scalar.c: the oracle. One element at a time, integers only; slow, and right by construction. */
+/* oracle.c. One element at a time, integers only; slow, and right by construction. */
 
 /* One end of a conversion: how the elements lie in memory. */
 typedef struct tmi_elements {

@@ -1,8 +1,7 @@
 /* What is Windows's own: handles behind descriptors, sharing, long paths, views, pages, locks. */
-#include "internal.h"
+#include "os.h"
 #include "support.h"
 #include "win32.h"
-#include "write.h"
 
 #include <errno.h>
 

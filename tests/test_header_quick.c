@@ -3,7 +3,7 @@
  * tensors. Headers are made in the usual way, most are then damaged a little, and both judge them.
  */
 #include "cmocka_all.h"
-#include "internal.h"
+#include "model.h"
 #include "json.h"
 
 #include <stdio.h>
@@ -128,7 +128,7 @@ static bool compare(size_t length, uint64_t data_size) {
     memcpy(bytes + offset + 8, text, length);
     place.key = tmi_hash_key_new();
     tmi_file_memory(&file, bytes, (size_t)offset + 8 + length);
-    assert_int_equal(tmi_canonical_parse(&quick, &place, &file, length, &done, NULL), TENMAP_OK);
+    assert_int_equal(tmi_header_quick(&quick, &place, &file, length, &done, NULL), TENMAP_OK);
     assert_true(tmi_block_take(&block, length + TMI_JSON_PAD));
     memcpy(block.bytes, text, length);
     bool good = tmi_header_parse(&full, &place, block, length, NULL) == TENMAP_OK;

@@ -10,7 +10,7 @@
  * end this way has broken none.
  */
 #include "hash.h"
-#include "internal.h"
+#include "format.h"
 #include "json.h"
 
 #include <stdlib.h>
@@ -439,8 +439,8 @@ static bool take_all(reader *r, size_t length) {
     return TAKE(r, "}") && take_padding(r) && r->expected == r->data_size && index_rest(r);
 }
 
-tenmap_status tmi_canonical_parse(tmi_header *header, const tmi_place *place, const tmi_file *file,
-                                  size_t length, bool *done, tenmap_error *error) {
+tenmap_status tmi_header_quick(tmi_header *header, const tmi_place *place, const tmi_file *file,
+                               size_t length, bool *done, tenmap_error *error) {
     static const char zero[16] = "0";
     reader r = {.file = file,
                 .next = place->offset + 8,

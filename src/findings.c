@@ -1,5 +1,5 @@
 /* What a check finds, on its way to the caller: in order, and bounded. */
-#include "internal.h"
+#include "format.h"
 
 /* Of each kind and severity so many are handed on as they are; what follows is counted. */
 enum { MOST_OF_A_KIND = 32 };

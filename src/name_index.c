@@ -4,6 +4,7 @@
  * Names come from untrusted files, so the hash is keyed with random bytes per model: without the
  * key nobody can choose names that collide, and opening stays linear.
  */
+#include "base.h"
 #include "hash.h"
 
 #include <string.h>

@@ -1,0 +1,160 @@
+/*
+ * From the bytes of a header to a table of tensors. No I/O: what is read comes from the layers around.
+ */
+#ifndef TENMAP_FORMAT_H
+#define TENMAP_FORMAT_H
+
+#include "os.h"
+
+/* foreign.c: files that are something else. */
+
+/*
+ * What a file that is not SafeTensors is, and what to do about it, as a part of a sentence ("this
+ * is a Git LFS pointer ..."); NULL if its first bytes are not known. `size` is the whole file's.
+ * *show says whether a reader would want to see how it begins.
+ */
+const char *tmi_foreign(const unsigned char *start, size_t len, uint64_t size, bool *show);
+
+/* findings.c: what a check finds. */
+
+enum { TMI_FOUND_COUNT = TENMAP_FOUND_INTERRUPTED_EDIT + 1, TMI_SEVERITY_COUNT = 4 };
+
+/*
+ * Findings on their way to the caller of tenmap_check: so many of a kind as they are, the rest
+ * counted. For one thread.
+ */
+typedef struct tmi_report {
+    void (*found)(void *ctx, const tenmap_finding *finding);
+    void *ctx;
+    uint32_t flags;  /* TENMAP_OPEN_*: what a lenient or partial open allows is no error */
+    uint64_t errors; /* so far */
+    uint64_t counts[TMI_SEVERITY_COUNT][TMI_FOUND_COUNT];
+} tmi_report;
+
+/* Whether there were enough of this kind before this one, which is then counted. */
+bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code);
+/* Hands on one finding; the sentence and the offset are those of *said. */
+void tmi_report_say(tmi_report *report, uint32_t severity, uint32_t code, uint32_t shard,
+                    const char *tensor, const tenmap_error *said);
+/* A failure that keeps a model from being opened, unless report->flags allow it. */
+void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard, const char *tensor,
+                        const tenmap_error *error);
+/* Says how many more there were of each kind. */
+void tmi_report_end(tmi_report *report);
+
+/* An oddity: a sentence of its own, made only if it is wanted. */
+#define TMI_REPORT(report, severity, code, shard, offset, tensor, ...)                             \
+    do {                                                                                           \
+        tenmap_error said_;                                                                        \
+        if (!tmi_report_full(report, TENMAP_FINDING_##severity, TENMAP_FOUND_##code)) {            \
+            tmi_fail_at(&said_, TENMAP_OK, shard, offset, __VA_ARGS__);                            \
+            tmi_report_say(report, TENMAP_FINDING_##severity, TENMAP_FOUND_##code, shard, tensor,  \
+                           &said_);                                                                \
+        }                                                                                          \
+    } while (0)
+
+/* header.c: the bytes before the tensors. No I/O. */
+
+/* What a header is parsed for: where it lies, for errors and for the addresses of its tensors. */
+typedef struct tmi_place {
+    const char *path; /* as shown in errors */
+    uint32_t shard;
+    uint32_t flags;            /* TENMAP_OPEN_* */
+    uint64_t offset;           /* where the model starts in its file */
+    uint64_t size;             /* the model's length from there */
+    const unsigned char *base; /* the model's first byte in memory, or NULL */
+    const tenmap_model *model;
+    tmi_hash_key key;
+    tmi_report *report; /* a check: takes the rules that are broken, and the parse goes on */
+} tmi_place;
+
+enum { TMI_DIM_BLOCKS = 40 };
+
+typedef struct tmi_header {
+    tmi_block text;    /* names and metadata: the JSON, unescaped in place, or those alone */
+    tmi_block tensors; /* tenmap_tensor[count], in file order */
+    size_t count;
+    tmi_names names;                /* over the tensors */
+    tmi_block dims[TMI_DIM_BLOCKS]; /* what the tensors' shapes point to */
+    unsigned dim_blocks;
+    tenmap_metadata *metadata;
+    size_t metadata_count, metadata_capacity;
+} tmi_header;
+
+/* Whether the length field, the first 8 bytes of a file of `size`, passes rules 1 to 3. */
+bool tmi_header_plausible(const unsigned char *start, size_t len, uint64_t size, uint64_t limit);
+/*
+ * Rules 1 to 3: the length of the JSON text, from the first bytes of a file of place->size bytes
+ * (`len` of them, at least 8 where the file has them; more help to recognise foreign files).
+ */
+tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *start, size_t len,
+                                uint64_t limit, uint64_t *length, tenmap_error *error);
+/*
+ * Rules 4 to 10. `text` holds `length` bytes of JSON and at least TMI_JSON_PAD zero bytes behind
+ * them; the header takes it over in either case. On failure the header is empty.
+ */
+tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_block text,
+                               size_t length, tenmap_error *error);
+void tmi_header_free(tmi_header *header);
+
+/* oddities.c: what is allowed in a header, and seldom meant. For place->report. */
+
+/* White space outside of strings: in front of the JSON, inside it, behind it. */
+typedef struct tmi_blanks {
+    size_t before, inside, behind;
+    bool other_than_spaces; /* behind it: the format pads with spaces */
+} tmi_blanks;
+
+tmi_blanks tmi_check_blanks(const char *text, size_t length);
+void tmi_check_field(const tmi_place *place, const tenmap_tensor *t, const char *key,
+                     size_t key_len, uint64_t offset);
+/* A header of `length` bytes whose JSON is good; the tensors have their final fields. */
+void tmi_check_header(const tmi_place *place, const tmi_header *header, size_t length,
+                      const tmi_blanks *blanks, bool in_order);
+
+/* header_quick.c: the header of a file that is written as most are, in one quick pass. */
+
+/*
+ * Reads the header's `length` bytes at place->offset + 8. If it is written in the usual way and
+ * breaks no rule, *done is true and the header is as tmi_header_parse makes it; else the header is
+ * empty and tmi_header_parse has to judge it. Fails for want of memory only.
+ */
+tenmap_status tmi_header_quick(tmi_header *header, const tmi_place *place, const tmi_file *file,
+                               size_t length, bool *done, tenmap_error *error);
+
+/* index.c: model.safetensors.index.json. */
+
+/* More shards than this are an attack on memory, not a model: each costs about 1.5 KB to try. */
+enum { TMI_MOST_SHARDS = 100000 };
+
+typedef struct tmi_listing { /* one line of weight_map */
+    const char *name;
+    size_t name_len;
+    size_t file; /* which of the index's files */
+    bool seen;
+} tmi_listing;
+
+typedef struct tmi_listed_file {
+    const char *name;
+    size_t name_len;
+} tmi_listed_file;
+
+typedef struct tmi_index {
+    tmi_block text; /* its own copy of the JSON, unescaped in place */
+    tmi_listing *listings;
+    size_t listing_count, listing_capacity;
+    tmi_listed_file *files; /* the distinct shards, by file name */
+    size_t file_count;
+    tmi_names names; /* over the listings */
+    bool has_total_size;
+    uint64_t total_size; /* as metadata says it, where that is a plain integer */
+} tmi_index;
+
+/* Whether a file that starts so is JSON text, and so can only be an index. */
+bool tmi_index_recognise(const unsigned char *start, size_t len);
+/* As tmi_header_parse; place->path is the index's. */
+tenmap_status tmi_index_parse(tmi_index *index, const tmi_place *place, tmi_block text,
+                              size_t length, tenmap_error *error);
+void tmi_index_free(tmi_index *index);
+
+#endif

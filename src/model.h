@@ -1,0 +1,160 @@
+/*
+ * Files into one handle: shards, folders, indexes, what a check finds, and what of it is in memory.
+ */
+#ifndef TENMAP_MODEL_H
+#define TENMAP_MODEL_H
+
+#include "format.h"
+
+/* folder.c: which model is in a folder. */
+
+typedef struct tmi_choice {
+    char **names; /* a model or an index, or all files of a numbered set, those missing included */
+    size_t count;
+    bool is_set;
+} tmi_choice;
+
+tenmap_status tmi_folder_choose(tmi_choice *choice, const char *path, tenmap_error *error);
+void tmi_choice_free(tmi_choice *choice);
+/* Whether this is the name of a part of a numbered set: name-00001-of-00005.safetensors. */
+bool tmi_is_numbered_name(const char *name);
+
+/* shard.c: one file of a model. */
+
+/* options.max_header_bytes, or its default, the reference's. */
+uint64_t tmi_header_limit(const tenmap_options *options);
+/* Enough of a file's beginning to know what it is. */
+enum { TMI_START = 512 };
+
+typedef struct tmi_shard {
+    tenmap_shard view; /* what callers see */
+    uint32_t number;   /* among those that the index or the set names, missing ones included */
+    tmi_file file;
+    tmi_header header;
+    char *path;        /* owned; NULL stands for "" */
+    const char *name;  /* the part of the path that the index or the set gives */
+    uint64_t size;     /* the model's length in the file, from options.offset on */
+    const char *shown; /* the path for errors */
+} tmi_shard;
+
+/*
+ * Opening goes in steps: fill shard->file (tmi_file_open, _dup or _memory) and shown, then
+ * tmi_shard_start, which reads the first bytes into start[TMI_START], then tmi_shard_parse. On
+ * failure the caller still closes the shard.
+ */
+tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, unsigned char *start,
+                              size_t *len, tenmap_error *error);
+tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
+                              const tenmap_model *model, const tmi_hash_key *key, uint32_t number,
+                              const unsigned char *start, size_t len, tenmap_error *error);
+/* Reads exactly [offset, offset+size) of the file; TENMAP_ERR_IO with the numbers if it is shorter.
+ */
+tenmap_status tmi_shard_read(const tmi_shard *shard, uint64_t offset, void *dst, size_t size,
+                             const tenmap_tensor *tensor, tenmap_error *error);
+/* Reads `length` bytes of JSON at `offset` into a block, padded as the JSON reader wants it. */
+tenmap_status tmi_shard_read_text(const tmi_shard *shard, uint64_t offset, size_t length,
+                                  tmi_block *text, tenmap_error *error);
+void tmi_shard_close(tmi_shard *shard);
+
+/* undo.c: what an interrupted metadata edit leaves. */
+
+/* Adds to the error of a file that does not open if the record of an edit lies beside it. */
+void tmi_record_note(const char *path, tenmap_error *error);
+/* For a check: whether one lies beside the file, opened or not. */
+void tmi_record_check(const char *path, tmi_report *report, uint32_t shard);
+
+/* model.c */
+
+/* tenmap_open for tenmap_check: what is broken goes to the report, and the rest is looked at. */
+tenmap_status tmi_open_reporting(const char *path, const tenmap_options *options,
+                                 tmi_report *report, tenmap_error *error);
+
+typedef struct tmi_prefetch tmi_prefetch; /* prefetch.c */
+
+struct tenmap_model {
+    char *path;
+    tmi_shard *shards;
+    size_t shard_count;
+    tenmap_tensor *tensors;
+    size_t tensor_count;
+    tmi_block tensor_block;  /* of a model with several shards; else the shard's header owns them */
+    tmi_names names;         /* likewise */
+    const tmi_names *finder; /* where tenmap_find looks: `names`, or the only shard's */
+    tenmap_metadata *metadata;
+    size_t metadata_count;
+    bool owns_metadata; /* likewise */
+    tmi_hash_key key;
+    char *index_json;
+    size_t index_len;
+    char **missing;
+    size_t missing_count;
+    uint64_t file_size;
+    tmi_report *report; /* only inside tenmap_check */
+    /* The one part that changes after opening; made when it is first wanted. */
+    _Atomic(tmi_prefetch *) prefetch;
+};
+
+/* The shard that a tensor of an open model is in. */
+static inline const tmi_shard *tmi_shard_of(const tenmap_tensor *t) {
+    return &t->model->shards[t->shard];
+}
+
+/* "path": tensor "name", as errors about a tensor begin. */
+#define TMI_FAIL_TENSOR(error, status, t, format, ...)                                             \
+    tmi_fail_at(error, status, (t)->shard, (t)->file_offset, "%s: tensor %s: " format,             \
+                tmi_quote_path(tmi_shard_of(t)->shown).text,                                       \
+                tmi_quote((t)->name, (t)->name_len).text, __VA_ARGS__)
+
+/* join.c: several shards as one model. */
+
+/*
+ * Brings the tensors, names and metadata of model->shards together; `index` (or NULL for a numbered
+ * set) says which shard a tensor is taken from, `file_shard` where each of its files is among the
+ * shards, TMI_NONE for one that is missing.
+ */
+tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file_shard,
+                       uint32_t flags, tenmap_error *error);
+
+/* check.c: where the index and its shards do not agree. For model->report. */
+
+/* A tensor of model->shards[shard], as it is joined. */
+void tmi_check_joined(const tenmap_model *model, const tmi_index *index, const size_t *file_shard,
+                      size_t shard, const tenmap_tensor *t, uint64_t hash);
+/* When all shards are joined. */
+void tmi_check_listings(const tenmap_model *model, const tmi_index *index,
+                        const size_t *file_shard);
+void tmi_check_index(const tenmap_model *model, const tmi_index *index, const char *path);
+
+/* prefetch.c: bringing pages in, in windows, now or on a thread of the model's own. */
+
+/* A part of a shard's file, in bytes from the file's beginning. */
+typedef struct tmi_span {
+    const tmi_shard *shard;
+    uint64_t begin, end;
+} tmi_span;
+
+/* Whole pages: all that hold a byte of the span, or only those that hold no other tensor's. */
+tmi_span tmi_span_outward(tmi_span span);
+tmi_span tmi_span_inward(tmi_span span);
+
+/* Maps the pages that hold the span. Returns 0 or an errno, with *at where it stopped. */
+int tmi_populate(tmi_span span, uint64_t *at);
+
+/*
+ * Maps a mapped model's span at once: a fraction of the cost of one fault after the other when it is
+ * in the page cache, and reads of megabytes when it is not. A file that was truncated is an error
+ * about the tensor here and not a signal later. Refusals of another kind leave it to the faults.
+ */
+tenmap_status tmi_bring_in(tmi_span span, const tenmap_tensor *t, tenmap_error *error);
+
+/* Puts the span behind those that wait, and starts the thread if there is none. */
+tenmap_status tmi_prefetch_add(const tenmap_model *model, tmi_span span, tenmap_error *error);
+/* Forgets those that wait and lie inside the span. */
+void tmi_prefetch_drop(const tenmap_model *model, tmi_span span);
+/* If bytes of the span are to be prefetched, has them prefetched first, and waits until they are.
+ */
+void tmi_prefetch_wait(const tenmap_model *model, tmi_span span);
+/* Stops after the window under way and joins the thread. Part of closing. */
+void tmi_prefetch_end(tenmap_model *model);
+
+#endif

@@ -1,0 +1,216 @@
+/*
+ * The operating system: files, mappings, folders, threads. The file*.c alone know which one it is
+ * (_win32 in a name says which; the others are POSIX, or the same everywhere).
+ */
+#ifndef TENMAP_OS_H
+#define TENMAP_OS_H
+
+#include "base.h"
+
+/*
+ * file.c, or file_win32.c: the operating system. The file*.c alone know which one it is; what does
+ * not depend on it is in file_common.c.
+ */
+
+enum { TMI_FILE_REGULAR, TMI_FILE_FOLDER, TMI_FILE_OTHER };
+
+/* An open file, or bytes in memory that stand for one. Close with tmi_file_close. */
+typedef struct tmi_file {
+    int fd;                      /* -1 for memory */
+    int kind;                    /* TMI_FILE_* */
+    const unsigned char *memory; /* borrowed; NULL for a real file */
+    uint64_t size;               /* of the whole file, when it was opened */
+    int64_t modified[2];         /* its time of modification then: seconds, nanoseconds */
+    void *map;                   /* what tmi_file_map took, or NULL */
+    size_t map_size;
+    uint64_t map_offset; /* where the mapping starts in the file, a multiple of the page size */
+} tmi_file;
+
+/* These return 0 or an errno. A folder opens as TMI_FILE_FOLDER with no descriptor kept. */
+int tmi_file_open(tmi_file *file, const char *path);
+int tmi_file_dup(tmi_file *file, int fd);
+void tmi_file_memory(tmi_file *file, const void *bytes, size_t size);
+void tmi_file_close(tmi_file *file);
+/* Reads until `size` bytes or the end of the file; *got says how many came. */
+int tmi_file_read(const tmi_file *file, uint64_t offset, void *dst, size_t size, size_t *got);
+/* One read of a descriptor, as much as the system gives; *got is 0 at the end of the file. */
+int tmi_fd_read(int fd, uint64_t offset, void *dst, size_t size, size_t *got);
+/* Maps [offset, offset+size) for reading; *base is the address of the byte at offset. */
+int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned char **base);
+
+/*
+ * Whether the file has another size or time of modification than when it was opened, and which size
+ * (may be NULL). Both are set before other bytes can be read, so bytes that were read before this
+ * says no are those of the file as it was opened.
+ */
+bool tmi_file_changed(const tmi_file *file, uint64_t *size_now);
+
+/*
+ * A second descriptor of the same open file that reads around the page cache, or -1; its owner
+ * closes it with tmi_direct_close. Offset, address and size of such reads are multiples of
+ * TMI_DIRECT_ALIGN.
+ */
+enum { TMI_DIRECT_ALIGN = 4096 };
+int tmi_direct_open(const tmi_file *file);
+void tmi_direct_close(int fd);
+int tmi_file_read_direct(int fd, uint64_t offset, void *dst, size_t size, size_t *got);
+
+/*
+ * The pages of a mapping. [begin, end) are offsets in the file, multiples of the page size, inside
+ * the mapping. These return 0 or an errno.
+ */
+void *tmi_map_address(const tmi_file *file, uint64_t offset);
+/* Brings them in; EFAULT if the file has no such bytes any more, or its storage cannot be read. */
+int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end);
+/* The same with nothing but reads. */
+int tmi_map_touch(const tmi_file *file, uint64_t begin, uint64_t end);
+int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end);
+int tmi_map_lock(const tmi_file *file, uint64_t begin, uint64_t end);
+int tmi_map_unlock(const tmi_file *file, uint64_t begin, uint64_t end);
+/* How much a process may lock; UINT64_MAX if that is not limited. *remedy: how to raise it. */
+uint64_t tmi_lock_limit(const char **remedy);
+/* How much of the page at `at`, `page` bytes long, is inside [begin, end). */
+uint64_t tmi_page_overlap(uint64_t at, uint64_t page, uint64_t begin, uint64_t end);
+/* How many of these bytes of memory are mapped to pages now. ENOTSUP where nothing tells. */
+int tmi_memory_mapped(const void *at, size_t size, uint64_t *bytes);
+/* How many bytes [begin, end) of the file, not page-aligned, the page cache has. */
+int tmi_file_cached(const tmi_file *file, uint64_t begin, uint64_t end, uint64_t *bytes);
+
+/* Calls `entry` with each name in a folder but "." and ".."; stops early if it returns false. */
+int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name), void *ctx);
+/* Whether the path is there and is a folder. */
+bool tmi_is_folder(const char *path);
+
+/* How many processors this process may use. */
+unsigned tmi_cpu_count(void);
+
+/* Which process this is: another one after fork. */
+long tmi_process(void);
+
+/* A thread of the library: it blocks all signals. Returns 0 or an errno; join with pthread_join. */
+int tmi_thread_start(pthread_t *thread, void *(*run)(void *ctx), void *ctx);
+
+/* file_names.c: names of files. */
+
+/* Whether a path can end its folder part with this character. */
+bool tmi_is_separator(char c);
+/* The length of the path's folder part, separator included; 0 if it has none. */
+size_t tmi_folder_part(const char *path);
+/* The folder that the path is in, "." where it names none; NULL without memory. */
+char *tmi_folder_of(const char *path);
+/* `name` in the folder, which is empty (the current one) or a path. */
+char *tmi_join_path(const char *folder, size_t folder_len, const char *name, size_t name_len);
+/* Whether Windows takes a name for a device, a stream, a pattern or another name. */
+bool tmi_windows_reserves(const char *name, size_t len);
+/* Whether this system takes a name without separators for that of a file. */
+bool tmi_names_a_file(const char *name, size_t len);
+
+/* parallel.c: work split over threads. */
+
+enum { TMI_MOST_THREADS = 64 };
+
+typedef void tmi_work(void *ctx, size_t part);
+
+/*
+ * Calls work(ctx, part) once for each part below `parts`, on up to `threads` threads, the caller's
+ * among them, and returns when all are done. Parts are handed out in order, one at a time, so a
+ * thread that falls behind takes fewer. Threads that the system refuses are done without; those
+ * that it grants block all signals and are joined before the return.
+ */
+void tmi_parallel(unsigned threads, size_t parts, tmi_work *work, void *ctx);
+
+/* file_write.c, or file_write_win32.c: the operating system, for writing. */
+
+enum { TMI_NAME_ROOM = 256 };
+
+/*
+ * A file that is to appear under a path whole or not at all. Until then it has a name of its own in
+ * the same folder, and a lock that says that its writer lives.
+ */
+typedef struct tmi_target {
+    char *path; /* the file that will be there, symbolic links followed if that was asked for */
+    char temp[TMI_NAME_ROOM];
+    int folder, fd;
+    const tmi_file *over; /* the file that must be at the path, as it was opened; NULL: any */
+} tmi_target;
+
+/* What a commit returns if another program replaced or changed the file that target->over is. */
+enum { TMI_NOT_AS_OPENED = -1 };
+
+/*
+ * All return 0 or an errno. The new file has the mode and, where permitted, the owner of the file
+ * that it will replace; else what a plain creation gives. Removes temporary files that dead writers
+ * of the same path left.
+ */
+int tmi_target_begin(tmi_target *target, const char *path, bool follow);
+/*
+ * *replaced says whether the path leads to the new file, though 0 alone means that it will last. The
+ * last look at target->over is right before the rename, after the sync, which takes its time.
+ */
+int tmi_target_commit(tmi_target *target, bool *replaced);
+void tmi_target_discard(tmi_target *target);
+
+/* A folder that is written into. */
+typedef struct tmi_folder {
+    const char *path;
+    int fd; /* of the folder, where the system can work from one; else anything */
+} tmi_folder;
+
+/* Removes a temporary file if its writer is dead. */
+void tmi_remove_if_stale(const tmi_folder *folder, const char *name);
+
+/* Follows the symbolic links of a path that exists; a copy of the path otherwise. */
+char *tmi_resolve(const char *path);
+
+/* Takes the room on the disk, so that a full one is known before hours of writing. */
+int tmi_fd_reserve(int fd, uint64_t size);
+/* Goes on after interruptions and short writes. */
+int tmi_fd_write(int fd, uint64_t offset, const void *src, size_t size);
+int tmi_fd_sync(int fd);
+/*
+ * Copies inside the kernel as much as it will, *done bytes. EOPNOTSUPP: it cannot between these
+ * files, go on otherwise. Returning 0 with *done < size means that the source is shorter.
+ */
+int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size, uint64_t *done);
+/* Shares [from_at, from_at + size) of a file; all three multiples of *block, or size to the end. */
+int tmi_fd_clone(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size);
+/* The unit in which files can be shared. */
+uint64_t tmi_fd_block(int fd);
+
+/* What must hold for a file to be changed where it lies. */
+typedef struct tmi_identity {
+    uint64_t device, inode, size, links;
+    bool regular;
+} tmi_identity;
+
+int tmi_fd_identity(int fd, tmi_identity *identity);
+/* Opens a file for reading and writing, without following a link in its last part. */
+int tmi_fd_open_write(const char *path, int *fd);
+/* EWOULDBLOCK if another program holds it. Gone with the descriptor. */
+int tmi_fd_lock(int fd);
+/* The same for a folder, whose lock is *fd; close it in either case. */
+int tmi_folder_lock(const char *path, int *fd);
+void tmi_fd_close(int fd);
+/* Whether `path` still leads to the open file, itself or through links. */
+bool tmi_fd_is_at(int fd, const char *path);
+bool tmi_exists(const char *path);
+/* Removes a file and syncs its folder; a file that is not there is no error. */
+int tmi_remove(const char *path);
+/* The same without the sync. */
+int tmi_unlink(const char *path);
+int tmi_sync_folder_of(const char *path);
+
+/* file_names.c: names of files that we make. */
+
+/* The name of a file of ours beside `path`: ".name" and the suffix, shortened where too long. */
+void tmi_sibling_name(char *out, size_t size, const char *path, const char *suffix);
+/* The path of the same; NULL without memory. */
+char *tmi_sibling_path(const char *path, const char *suffix);
+/* A new name for a temporary file that is to become `path`. */
+void tmi_temp_name(char *out, size_t size, const char *path);
+/* Removes the temporary files that dead writers of this path left. */
+void tmi_remove_all_stale(const tmi_folder *folder, const char *path);
+/* Removes `name` if it is the temporary file of a dead writer of a file that is_ours. */
+void tmi_sweep(const tmi_folder *folder, const char *name, bool (*is_ours)(const char *name));
+
+#endif

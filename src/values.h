@@ -1,0 +1,96 @@
+/*
+ * Elements of a tensor into a dtype: which of them, through which window, by which kernels.
+ */
+#ifndef TENMAP_VALUES_H
+#define TENMAP_VALUES_H
+
+#include "model.h"
+
+/* transfer.c: elements of a tensor, selected, converted and put where the caller wants them. */
+
+/* The dtype as the file has it, which may be any text at all. */
+tmi_quoted tmi_stored_dtype(const tenmap_tensor *tensor);
+
+/*
+ * A block of a tensor. The trailing dimensions that are taken whole make one contiguous run with
+ * the first that is not; what is left are the dimensions to walk. Those of one index only add to
+ * the start, and there are at most 63 others, since each at least doubles a count that fits in 64
+ * bits. A range of elements is a block of one run.
+ */
+enum { TMI_MOST_WALKED = 64 };
+
+typedef struct tmi_transfer {
+    const tenmap_tensor *tensor;
+    tenmap_dtype as;
+    uint32_t flags; /* TENMAP_CONVERT_* */
+    unsigned from_bits, to_bits;
+    unsigned char *dst;
+    uint64_t start; /* of the first run, in elements */
+    uint64_t run;   /* elements per run */
+    uint64_t count; /* elements in all; 0: the fields above and below mean nothing */
+    unsigned walked;
+    uint64_t extent[TMI_MOST_WALKED], stride[TMI_MOST_WALKED]; /* innermost first */
+} tmi_transfer;
+
+/* Checking, in this order: the tensor and its dtypes; a range or a block (NULL, NULL: all of it);
+ * the destination. */
+tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap_dtype as,
+                                 uint32_t flags, tenmap_error *error);
+tenmap_status tmi_transfer_range(tmi_transfer *x, uint64_t first, uint64_t count,
+                                 tenmap_error *error);
+tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const uint64_t *end,
+                                 tenmap_error *error);
+tenmap_status tmi_transfer_target(tmi_transfer *x, void *dst, size_t dst_bytes,
+                                  tenmap_error *error);
+/*
+ * Decides, unless the caller did, whether results go around the cache; `bytes` is the size of all
+ * of them together. tmi_transfer_target decides by the transfer's own size.
+ */
+void tmi_transfer_stream(tmi_transfer *x, uint64_t bytes);
+
+/*
+ * The bytes of the file from the first to the last that elements [first, first+count) of the
+ * transfer, at least one, are in.
+ */
+void tmi_transfer_extent(const tmi_transfer *x, uint64_t first, uint64_t count, uint64_t *begin,
+                         uint64_t *end);
+/* Whether the runs lie so close together that reading through the gaps is cheap. */
+bool tmi_transfer_is_dense(const tmi_transfer *x);
+
+/* Where a shard's bytes come from: the mapping, or a window of the file that moves forward. */
+typedef struct tmi_source {
+    const tmi_shard *shard;
+    int direct_fd;         /* reads around the page cache, where it is not -1 */
+    unsigned char *window; /* NULL: what is in memory is used where it lies */
+    size_t window_size;
+    uint64_t at, end; /* which bytes of the file the window holds */
+    uint64_t last;    /* no byte of the file at or behind this one will be wanted */
+    bool ahead;       /* what lies behind the bytes that are wanted is worth reading with them */
+} tmi_source;
+
+/*
+ * Elements [first, first+count) of the transfer, to their place in dst. With 4- and 6-bit
+ * destinations `first` is a multiple of 8, so that two such calls never share a byte.
+ */
+tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_source *source, uint64_t first,
+                               uint64_t count, tenmap_error *error);
+
+/* convert.c: numbers. */
+
+/*
+ * Whether elements of `from` can become `to` under these TENMAP_CONVERT_* flags. UNSUPPORTED or
+ * ARGUMENT with a sentence otherwise. Neither dtype may be TENMAP_AS_STORED.
+ */
+tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t flags,
+                                tenmap_error *error);
+
+/*
+ * Converts `count` elements of a pair that passed the check. The source is in file order
+ * (little-endian) and starts at bit src_bit (0..7, for 4- and 6-bit dtypes) of *src; the result is
+ * in host order and starts at bit dst_bit of *dst. Bits of *dst before dst_bit are kept; spare bits
+ * after the last element of the last byte become 0. Any alignment; no overlap.
+ */
+void tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
+                      const void *src, unsigned src_bit, uint64_t count, uint32_t flags);
+
+#endif
