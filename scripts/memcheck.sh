@@ -4,7 +4,7 @@
 #     scripts/memcheck.sh BUILD [TEST...]
 # BUILD is a build folder with the tests (build/test after make test). Left out by default, because
 # valgrind runs a program fifty times slower: kernels and exact, which the sanitizers run in full, and
-# crash, load, parallel and residency, which are about the system more than about memory.
+# crash, load, job and residency, which are about the system more than about memory.
 # Exits with 77, saying why, without valgrind.
 set -eu
 build=${1:?usage: memcheck.sh BUILD [TEST...]}

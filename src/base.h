@@ -2,7 +2,7 @@
  * What everything else stands on: sentences, options that grow, memory, names and their index, text,
  * element types. Of the system only memory and random numbers are asked for here (pages.c).
  *
- * The library is a house of layers, one header each: base, os, format, model, values, write. A
+ * The library is a house of layers, one header each: base, os, job, format, model, values, write. A
  * header includes only those before it in this list, a .c file the header of its own layer.
  *
  * Names with external linkage start with tmi_; everything else is static. No two files use the same

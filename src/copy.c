@@ -5,6 +5,7 @@
 #include "write.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,85 +175,40 @@ tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id, const tenmap_
 
 enum { COPY_PART_BYTES = 8 << 20, MOST_COPY_THREADS = 8 };
 
+/* Elements of a source, or of the bytes that it gives. */
+typedef struct copy_unit {
+    size_t source;
+    uint64_t first, count;
+    uint64_t bytes; /* of the source */
+} copy_unit;
+
 typedef struct copy_job {
     tenmap_writer *writer;
     const tenmap_source *sources;
-    size_t count;
-    const tenmap_copy_options *options;
-    pthread_t caller;
-    pthread_mutex_t lock; /* over what follows */
-    size_t source;        /* the next part: elements of this source, or bytes of its data */
-    uint64_t first;
-    uint64_t done, total; /* bytes of the sources; those of other calls of the same save included */
-    tenmap_status status; /* the first failure, and its sentence */
-    tenmap_error error;
+    copy_unit *units;
+    size_t unit_count, unit_capacity;
+    tmi_job run; /* in bytes of the sources; those of other calls of the same save included */
 } copy_job;
 
-static uint64_t planned_bytes(copy_job *job, size_t i) {
+static bool cut_source(copy_job *job, size_t i, uint64_t *total) {
+    const tenmap_source *source = &job->sources[i];
     tmi_planned planned;
-    if (job->sources[i].tensor)
-        return job->sources[i].tensor->nbytes;
-    return tmi_writer_tensor(job->writer, i, &planned) ? planned.nbytes : 0;
-}
-
-/* Takes the next part: which source, and which of its elements. False when there is none. */
-static bool take_part(copy_job *job, copying *c, uint64_t *bytes) {
-    tmi_planned planned;
-    bool taken = false;
-    pthread_mutex_lock(&job->lock);
-    if (job->status == TENMAP_OK && job->source < job->count) {
-        const tenmap_source *source = &job->sources[job->source];
-        (void)tmi_writer_tensor(job->writer, job->source, &planned);
-        tenmap_dtype dtype = source->tensor ? source->tensor->dtype : planned.dtype;
-        uint64_t most = (uint64_t)COPY_PART_BYTES * 8 / tmi_dtypes[dtype].bits / 8 * 8;
-        uint64_t left = planned.nelems - job->first;
-        *c = (copying){job->writer,
-                       job->source,
-                       source->tensor,
-                       planned.dtype,
-                       source->flags,
-                       job->first,
-                       left < most ? left : most,
-                       0,
-                       c->error};
-        *bytes = bytes_of_elements(c->count, dtype);
-        job->first += c->count;
-        if (job->first == planned.nelems) {
-            job->source++;
-            job->first = 0;
-        }
-        taken = true;
-    }
-    pthread_mutex_unlock(&job->lock);
-    return taken;
-}
-
-static void note_copied(copy_job *job, size_t id, uint64_t bytes, tenmap_status status,
-                        const tenmap_error *error) {
-    pthread_mutex_lock(&job->lock);
-    job->done += bytes;
-    if (status != TENMAP_OK && job->status == TENMAP_OK) {
-        job->status = status;
-        job->error = *error;
-        job->error.index = id;
-    }
-    pthread_mutex_unlock(&job->lock);
-}
-
-/* Asks the caller, on its own thread, whether to go on. */
-static void report_copied(copy_job *job) {
-    tenmap_error error;
-    if (!job->options->progress || !pthread_equal(job->caller, pthread_self()))
-        return;
-    pthread_mutex_lock(&job->lock);
-    uint64_t done = job->done;
-    pthread_mutex_unlock(&job->lock);
-    if (!job->options->progress(job->options->ctx, done, job->total))
-        return;
-    tmi_fail(&error, TENMAP_ERR_CANCELLED,
-             "%s: cancelled by the progress function, %llu of %llu bytes done",
-             tmi_writer_shown(job->writer).text, (ull)done, (ull)job->total);
-    note_copied(job, 0, 0, TENMAP_ERR_CANCELLED, &error);
+    (void)tmi_writer_tensor(job->writer, i, &planned);
+    tenmap_dtype dtype = source->tensor ? source->tensor->dtype : planned.dtype;
+    uint64_t most = (uint64_t)COPY_PART_BYTES * 8 / tmi_dtypes[dtype].bits / 8 * 8;
+    uint64_t first = 0;
+    do { /* one of no elements is a part too */
+        uint64_t left = planned.nelems - first, count = left < most ? left : most;
+        copy_unit *units =
+            tmi_grow(job->units, job->unit_count, &job->unit_capacity, sizeof *job->units);
+        if (!units)
+            return false;
+        job->units = units;
+        units[job->unit_count++] = (copy_unit){i, first, count, bytes_of_elements(count, dtype)};
+        *total += bytes_of_elements(count, dtype);
+        first += count;
+    } while (first < planned.nelems);
+    return true;
 }
 
 static tenmap_status put_data(const copying *c, const tenmap_source *source) {
@@ -261,49 +217,62 @@ static tenmap_status put_data(const copying *c, const tenmap_source *source) {
                                (size_t)bytes_of_elements(c->count, c->to), c->error);
 }
 
-static void copy_worker(void *ctx, size_t number) {
+static tenmap_status run_copy_unit(void *ctx, void *state, size_t number, tenmap_error *error) {
     copy_job *job = ctx;
-    tenmap_error error;
-    copying c = {.error = &error};
-    uint64_t bytes;
-    (void)number;
-    while (take_part(job, &c, &bytes)) {
-        tenmap_status status = c.from ? copy_part(&c) : put_data(&c, &job->sources[c.id]);
-        note_copied(job, c.id, bytes, status, &error);
-        report_copied(job);
-    }
+    const copy_unit *unit = &job->units[number];
+    const tenmap_source *source = &job->sources[unit->source];
+    tmi_planned planned;
+    (void)state;
+    (void)tmi_writer_tensor(job->writer, unit->source, &planned);
+    copying c = {job->writer,   unit->source, source->tensor, planned.dtype,
+                 source->flags, unit->first,  unit->count,    0,
+                 error};
+    tenmap_status status = c.from ? copy_part(&c) : put_data(&c, source);
+    if (status == TENMAP_OK)
+        tmi_job_add(&job->run, unit->bytes);
+    else
+        error->index = unit->source;
+    return status;
+}
+
+static tenmap_status run_copies(copy_job *job, const tenmap_copy_options *options, uint64_t bytes,
+                                tenmap_error *error) {
+    tmi_job *run = &job->run;
+    char cancelled[sizeof(tmi_quoted) + 48];
+    uint64_t worth = bytes / COPY_PART_BYTES + 1; /* little is not worth a thread */
+    unsigned threads = tmi_job_threads(options->threads, MOST_COPY_THREADS);
+    snprintf(cancelled, sizeof cancelled, "%s: cancelled by the progress function",
+             tmi_writer_shown(job->writer).text);
+    run->threads = worth < threads ? (unsigned)worth : threads;
+    run->unit = run_copy_unit;
+    run->ctx = job;
+    run->progress = options->progress;
+    run->progress_ctx = options->ctx;
+    run->cancelled = cancelled;
+    run->last_cancels = true;
+    tmi_job_run(run, job->unit_count);
+    tenmap_status status = tmi_job_end(run, error);
+    if (status != TENMAP_OK)
+        (void)tmi_writer_spoil_with(job->writer, &run->error, NULL); /* whatever was written */
+    return status;
 }
 
 tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sources, size_t n,
                                const tenmap_copy_options *options, uint64_t done, uint64_t total,
                                tenmap_error *error) {
-    copy_job job = {.writer = writer,
-                    .sources = sources,
-                    .count = n,
-                    .options = options,
-                    .caller = pthread_self(),
-                    .done = done,
-                    .total = total};
-    int failed = pthread_mutex_init(&job.lock, NULL);
-    if (failed)
-        return tmi_fail_os(error, failed, "cannot make a lock for copying");
-    for (size_t i = 0; i < n && !total; i++)
-        job.total += planned_bytes(&job, i);
-    uint64_t parts = (job.total - done) / COPY_PART_BYTES + 1; /* little is not worth a thread */
-    unsigned threads = options->threads ? options->threads : tmi_cpu_count();
-    if (!options->threads && threads > MOST_COPY_THREADS)
-        threads = MOST_COPY_THREADS;
-    report_copied(&job);
-    tmi_parallel(threads, parts < threads ? (size_t)parts : threads, copy_worker, &job);
-    if (job.status == TENMAP_OK)
-        report_copied(&job); /* other threads may have done the last of it, or all */
-    pthread_mutex_destroy(&job.lock);
-    if (job.status == TENMAP_OK)
-        return TENMAP_OK;
-    (void)tmi_writer_spoil_with(writer, &job.error, NULL); /* whatever was still written */
-    if (error)
-        *error = job.error;
-    return job.status;
+    copy_job job = {.writer = writer, .sources = sources};
+    tenmap_status status = TENMAP_OK;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n && status == TENMAP_OK; i++)
+        if (!cut_source(&job, i, &bytes))
+            status = tmi_fail_memory(error, job.unit_capacity * 2 * sizeof *job.units,
+                                     "the parts of a copy");
+    job.run.total = total ? total : bytes;
+    atomic_init(&job.run.done, done);
+    if (status == TENMAP_OK)
+        status = run_copies(&job, options, bytes, error);
+    free(job.units);
+    return status;
 }
 
 static tenmap_status check_sources_to_copy(tenmap_writer *writer, const tenmap_source *sources,

@@ -18,11 +18,11 @@ enum { MOST_LOAD_THREADS = 16, LEAST_DIRECT_THREADS = 4 };
 typedef struct load_item {
     size_t request;
     uint32_t shard;
-    uint64_t begin, end; /* the bytes of the file from the first wanted to the last */
-    uint64_t count;      /* elements */
-    uint64_t bytes;      /* that are wanted */
-    uint64_t work;       /* bytes read or written, whichever is more */
-    atomic_size_t left;  /* pieces that are not done */
+    uint64_t begin, end;   /* the bytes of the file from the first wanted to the last */
+    tmi_transfer transfer; /* the request, checked */
+    uint64_t bytes;        /* that are wanted */
+    uint64_t work;         /* bytes read or written, whichever is more */
+    atomic_size_t left;    /* pieces that are not done */
 } load_item;
 
 /* Elements [first, first+count) of one item; or, with count 0, `items` whole items. */
@@ -35,22 +35,24 @@ typedef struct load_job {
     const tenmap_model *model;
     const tenmap_request *requests;
     tenmap_load_options options;
-    pthread_t caller;
     tmi_block item_block;
     load_item *items; /* in file order */
     size_t item_count;
+    tmi_walk *walks; /* of all transfers */
+    size_t walk_count, walk_capacity;
     load_unit *units;
     size_t unit_count, unit_capacity;
-    int *direct;             /* a descriptor for each shard, or -1; NULL where none are wanted */
-    uint64_t total, written; /* bytes asked for: in the files, in the destinations */
-    bool use_window;         /* reads instead of the mapping */
-    atomic_size_t next;      /* unit */
-    _Atomic uint64_t done;
-    atomic_bool stopping;
-    pthread_mutex_t lock; /* of what follows */
-    tenmap_status status; /* of the first failure */
-    tenmap_error error;
+    int *direct;      /* a descriptor for each shard, or -1; NULL where none are wanted */
+    uint64_t written; /* bytes asked for, in the destinations */
+    bool use_window;  /* reads instead of the mapping */
+    tmi_job run;      /* in bytes of the files */
 } load_job;
+
+/* What one thread works with. */
+typedef struct loader {
+    tmi_source source;
+    tmi_block window;
+} loader;
 
 /* A request, checked from its tensor to its destination. */
 static tenmap_status check_request(const load_job *job, const tenmap_request *r, tmi_transfer *x,
@@ -77,28 +79,56 @@ static tenmap_status check_request(const load_job *job, const tenmap_request *r,
     return status;
 }
 
+/* Moves the walk of a transfer from the room that all of them are checked in. */
+static tenmap_status keep_walk(load_job *job, const tmi_transfer *x, tenmap_error *error) {
+    for (unsigned d = 0; d < x->walked; d++) {
+        tmi_walk *walks =
+            tmi_grow(job->walks, job->walk_count, &job->walk_capacity, sizeof *job->walks);
+        if (!walks)
+            return tmi_fail_memory(error, job->walk_capacity * 2 * sizeof *walks,
+                                   "the blocks of a load");
+        job->walks = walks;
+        walks[job->walk_count++] = x->walk[d];
+    }
+    return TENMAP_OK;
+}
+
+static void measure_item(load_job *job, load_item *item) {
+    const tmi_transfer *x = &item->transfer;
+    uint64_t written = tmi_packed_bytes(x->count, x->to_bits);
+    item->shard = x->tensor->shard;
+    item->bytes = tmi_packed_bytes(x->count, x->from_bits);
+    item->work = item->bytes > written ? item->bytes : written;
+    item->begin = item->end = x->tensor->file_offset;
+    if (x->count)
+        tmi_transfer_extent(x, 0, x->count, &item->begin, &item->end);
+    job->run.total += item->bytes;
+    job->written += written;
+}
+
+/* Each request is looked at here and nowhere else: what becomes of it later changes no load. */
 static tenmap_status take_items(load_job *job, tenmap_error *error) {
-    tmi_transfer x = {.count = 0};
+    tmi_walk room[TMI_MOST_WALKED];
     for (size_t i = 0; i < job->item_count; i++) {
         load_item *item = &job->items[i];
-        tenmap_status status = check_request(job, &job->requests[i], &x, error);
+        item->request = i;
+        item->transfer.walk = room;
+        tenmap_status status = check_request(job, &job->requests[i], &item->transfer, error);
+        if (status == TENMAP_OK)
+            status = keep_walk(job, &item->transfer, error);
         if (status != TENMAP_OK) {
             if (error)
                 error->index = i;
             return status;
         }
-        const tenmap_tensor *t = job->requests[i].tensor;
-        uint64_t written = tmi_packed_bytes(x.count, x.to_bits);
-        item->request = i;
-        item->shard = t->shard;
-        item->count = x.count;
-        item->bytes = tmi_packed_bytes(x.count, x.from_bits);
-        item->work = item->bytes > written ? item->bytes : written;
-        item->begin = item->end = t->file_offset;
-        if (x.count)
-            tmi_transfer_extent(&x, 0, x.count, &item->begin, &item->end);
-        job->total += item->bytes;
-        job->written += written;
+        measure_item(job, item);
+    }
+    size_t walk = 0;
+    for (size_t i = 0; i < job->item_count; i++) {
+        tmi_transfer *x = &job->items[i].transfer;
+        x->walk = x->walked ? job->walks + walk : NULL;
+        walk += x->walked;
+        tmi_transfer_stream(x, job->written);
     }
     return TENMAP_OK;
 }
@@ -126,10 +156,10 @@ static bool add_unit(load_job *job, load_unit unit) {
 static bool cut_item(load_job *job, size_t i) {
     load_item *item = &job->items[i];
     uint64_t pieces = item->work / UNIT_BYTES + 1;
-    uint64_t step = (item->count / pieces + PIECE_STEP) / PIECE_STEP * PIECE_STEP;
+    uint64_t step = (item->transfer.count / pieces + PIECE_STEP) / PIECE_STEP * PIECE_STEP;
     size_t left = 0;
-    for (uint64_t first = 0; first < item->count; first += step, left++) {
-        uint64_t rest = item->count - first;
+    for (uint64_t first = 0; first < item->transfer.count; first += step, left++) {
+        uint64_t rest = item->transfer.count - first;
         if (!add_unit(job, (load_unit){i, 1, first, rest < step ? rest : step}))
             return false;
     }
@@ -164,30 +194,14 @@ static tenmap_status make_units(load_job *job, tenmap_error *error) {
                                   "the parts of a load");
 }
 
-/* The first failure is the one to report; all threads stop before their next unit. */
-static void stop_load(load_job *job, const load_item *item, tenmap_status status,
-                      const tenmap_error *error) {
-    pthread_mutex_lock(&job->lock);
-    if (job->status == TENMAP_OK) {
-        job->status = status;
-        job->error = *error;
-        job->error.index = item ? item->request : 0;
-    }
-    pthread_mutex_unlock(&job->lock);
-    atomic_store(&job->stopping, true);
-}
-
 /* The bytes of the file that a unit is about, and how many of them are wanted. */
 static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *wanted) {
     const load_item *item = &job->items[unit->item];
     tmi_span span = {&job->model->shards[item->shard], item->begin, item->end};
     *wanted = item->bytes;
     if (unit->count) {
-        tmi_transfer x;
-        if (check_request(job, &job->requests[item->request], &x, NULL) == TENMAP_OK) {
-            tmi_transfer_extent(&x, unit->first, unit->count, &span.begin, &span.end);
-            *wanted = tmi_packed_bytes(unit->count, x.from_bits);
-        }
+        tmi_transfer_extent(&item->transfer, unit->first, unit->count, &span.begin, &span.end);
+        *wanted = tmi_packed_bytes(unit->count, item->transfer.from_bits);
     }
     for (size_t i = 1; i < unit->items; i++) {
         *wanted += item[i].bytes;
@@ -197,89 +211,71 @@ static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *
     return span;
 }
 
-/* One piece of an item, or all of it. */
-static tenmap_status run_piece(load_job *job, load_item *item, tmi_source *source, uint64_t first,
-                               uint64_t count, tenmap_error *error) {
-    tmi_transfer x;
-    tenmap_status status = check_request(job, &job->requests[item->request], &x, error);
-    if (status != TENMAP_OK || count == 0)
-        return status;
-    tmi_transfer_stream(&x, job->written);
-    source->ahead = tmi_transfer_is_dense(&x);
-    status = tmi_transfer_run(&x, source, first, count, error);
-    if (status == TENMAP_OK)
-        atomic_fetch_add(&job->done, tmi_packed_bytes(count, x.from_bits));
-    return status;
+/* A thread's window, where it reads through one: made for its first unit. */
+static tenmap_status take_load_window(const load_job *job, loader *own, tenmap_error *error) {
+    size_t size = job->direct ? DIRECT_WINDOW : READ_WINDOW;
+    if (!job->use_window || own->source.window)
+        return TENMAP_OK;
+    if (!tmi_block_take(&own->window, size)) /* large ones come page-aligned */
+        return tmi_fail_memory(error, size, "reading");
+    own->source.window = own->window.bytes;
+    own->source.window_size = size;
+    return TENMAP_OK;
 }
 
-static void finish_piece(load_job *job, load_item *item) {
-    if (atomic_fetch_sub(&item->left, 1) == 1 && job->options.done)
-        job->options.done(job->options.ctx, item->request, TENMAP_OK);
+static void free_loader(void *state) {
+    loader *own = state;
+    tmi_block_free(&own->window);
 }
 
-static bool run_unit(load_job *job, const load_unit *unit, tmi_source *source) {
-    tenmap_error error;
+/* Turns the thread's source to the unit, and brings in what is mapped and mostly wanted. */
+static tenmap_status begin_unit(const load_job *job, const load_unit *unit, loader *own,
+                                tenmap_error *error) {
+    const load_item *item = &job->items[unit->item];
+    tmi_source *source = &own->source;
     uint64_t wanted;
     tmi_span span = unit_span(job, unit, &wanted);
-    load_item *item = &job->items[unit->item];
-    tenmap_status status = TENMAP_OK;
+    tenmap_status status = take_load_window(job, own, error);
     source->shard = span.shard;
     source->direct_fd = job->direct ? job->direct[item->shard] : -1;
     source->at = source->end = 0; /* what it held was another unit's */
     source->last = span.end;
-    if (!source->window && span.end - span.begin <= 2 * wanted)
-        status = tmi_bring_in(span, job->requests[item->request].tensor, &error);
+    if (status == TENMAP_OK && !source->window && span.end - span.begin <= 2 * wanted)
+        status = tmi_bring_in(span, item->transfer.tensor, error);
+    return status;
+}
+
+/* One piece of an item, or all of it. */
+static tenmap_status run_piece(load_job *job, load_item *item, tmi_source *source, uint64_t first,
+                               uint64_t count, tenmap_error *error) {
+    const tmi_transfer *x = &item->transfer;
+    if (count > 0) {
+        source->ahead = tmi_transfer_is_dense(x);
+        tenmap_status status = tmi_transfer_run(x, source, first, count, error);
+        if (status != TENMAP_OK)
+            return status;
+        tmi_job_add(&job->run, tmi_packed_bytes(count, x->from_bits));
+    }
+    if (atomic_fetch_sub(&item->left, 1) == 1 && job->options.done)
+        job->options.done(job->options.ctx, item->request, TENMAP_OK);
+    return TENMAP_OK;
+}
+
+static tenmap_status run_load_unit(void *ctx, void *state, size_t number, tenmap_error *error) {
+    load_job *job = ctx;
+    loader *own = state;
+    const load_unit *unit = &job->units[number];
+    load_item *item = &job->items[unit->item];
+    tenmap_status status = begin_unit(job, unit, own, error);
     for (size_t i = 0; i < unit->items && status == TENMAP_OK; i++) {
-        uint64_t count = unit->count ? unit->count : item->count;
-        status = run_piece(job, item, source, unit->first, count, &error);
+        uint64_t count = unit->count ? unit->count : item->transfer.count;
+        status = run_piece(job, item, &own->source, unit->first, count, error);
         if (status == TENMAP_OK)
-            finish_piece(job, item++);
+            item++;
     }
     if (status != TENMAP_OK)
-        stop_load(job, item, status, &error);
-    return status == TENMAP_OK;
-}
-
-/* Asks the caller, on its own thread, whether to go on. */
-static bool report_progress(load_job *job) {
-    tenmap_error error;
-    uint64_t done = atomic_load(&job->done);
-    if (!job->options.progress || !pthread_equal(job->caller, pthread_self()) ||
-        done == job->total) /* the last report comes when all threads are back */
-        return true;
-    if (!job->options.progress(job->options.ctx, done, job->total))
-        return true;
-    tmi_fail(&error, TENMAP_ERR_CANCELLED,
-             "the load was cancelled by its progress function, %llu of %llu bytes done", (ull)done,
-             (ull)job->total);
-    stop_load(job, NULL, TENMAP_ERR_CANCELLED, &error);
-    return false;
-}
-
-/* One thread's share: units until there are none, through one window. */
-static void run_worker(void *ctx, size_t number) {
-    load_job *job = ctx;
-    tmi_source source = {.direct_fd = -1};
-    tmi_block window = {NULL, 0};
-    (void)number;
-    while (!atomic_load(&job->stopping)) {
-        size_t i = atomic_fetch_add(&job->next, 1);
-        if (i >= job->unit_count)
-            break;
-        if (job->use_window && !source.window) {
-            source.window_size = job->direct ? DIRECT_WINDOW : READ_WINDOW;
-            if (!tmi_block_take(&window, source.window_size)) { /* large ones come page-aligned */
-                tenmap_error error;
-                tmi_fail_memory(&error, source.window_size, "reading");
-                stop_load(job, &job->items[job->units[i].item], TENMAP_ERR_MEMORY, &error);
-                break;
-            }
-            source.window = window.bytes;
-        }
-        if (!run_unit(job, &job->units[i], &source) || !report_progress(job))
-            break;
-    }
-    tmi_block_free(&window);
+        error->index = item->request;
+    return status;
 }
 
 static tenmap_status take_load_options(const tenmap_load_options *given, tenmap_load_options *out,
@@ -318,12 +314,10 @@ static tenmap_status choose_way(load_job *job, tenmap_error *error) {
 }
 
 static unsigned load_threads(const load_job *job) {
-    unsigned cpus = tmi_cpu_count();
-    if (job->options.threads)
-        return job->options.threads;
-    if (job->direct && cpus < LEAST_DIRECT_THREADS) /* they wait for the disk, not for a CPU */
-        return LEAST_DIRECT_THREADS;
-    return cpus < MOST_LOAD_THREADS ? cpus : MOST_LOAD_THREADS;
+    unsigned threads = tmi_job_threads(job->options.threads, MOST_LOAD_THREADS);
+    if (job->direct && !job->options.threads && threads < LEAST_DIRECT_THREADS)
+        return LEAST_DIRECT_THREADS; /* they wait for the disk, not for a CPU */
+    return threads;
 }
 
 /* Everything up to the first byte that is written. */
@@ -342,37 +336,34 @@ static tenmap_status plan_load(load_job *job, tenmap_error *error) {
     return status;
 }
 
-/* All threads have stopped: what is left to tell is told here, on the caller's. */
-static tenmap_status finish_load(load_job *job, tenmap_error *error) {
-    if (job->status == TENMAP_OK) {
-        if (job->options.progress)
-            job->options.progress(job->options.ctx, job->total, job->total);
-        return TENMAP_OK;
-    }
+/* All threads have stopped: those that they did not get to are told of here, on the caller's. */
+static void tell_undone(const load_job *job) {
+    tenmap_status status = job->run.status;
     for (size_t i = 0; job->options.done && i < job->item_count; i++) {
-        bool failed =
-            job->status != TENMAP_ERR_CANCELLED && job->items[i].request == job->error.index;
-        if (atomic_load(&job->items[i].left) > 0)
-            job->options.done(job->options.ctx, job->items[i].request,
-                              failed ? job->status : TENMAP_ERR_CANCELLED);
+        const load_item *item = &job->items[i];
+        bool failed = status != TENMAP_ERR_CANCELLED && item->request == job->run.error.index;
+        if (atomic_load(&item->left) > 0)
+            job->options.done(job->options.ctx, item->request,
+                              failed ? status : TENMAP_ERR_CANCELLED);
     }
-    if (error)
-        *error = job->error;
-    return job->status;
 }
 
 static tenmap_status run_load(load_job *job, tenmap_error *error) {
-    int failed = pthread_mutex_init(&job->lock, NULL);
-    if (failed)
-        return tmi_fail_os(error, failed, "cannot make a lock for a load");
-    job->caller = pthread_self();
-    if (job->total == 0 || report_progress(job)) {
-        unsigned threads = load_threads(job);
-        tmi_parallel(threads, threads < job->unit_count ? threads : job->unit_count, run_worker,
-                     job);
-    }
-    pthread_mutex_destroy(&job->lock);
-    return finish_load(job, error);
+    tmi_job *run = &job->run;
+    run->threads = load_threads(job);
+    run->unit = run_load_unit;
+    run->ctx = job;
+    run->state_bytes = sizeof(loader);
+    run->release = free_loader;
+    run->what = "a load";
+    run->progress = job->options.progress;
+    run->progress_ctx = job->options.ctx;
+    run->cancelled = "the load was cancelled by its progress function";
+    tmi_job_run(run, job->unit_count);
+    tenmap_status status = tmi_job_end(run, error);
+    if (status != TENMAP_OK)
+        tell_undone(job);
+    return status;
 }
 
 static void free_load(load_job *job) {
@@ -380,6 +371,7 @@ static void free_load(load_job *job) {
         tmi_direct_close(job->direct[i]);
     free(job->direct);
     free(job->units);
+    free(job->walks);
     tmi_block_free(&job->item_block);
 }
 

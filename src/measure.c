@@ -38,16 +38,10 @@ typedef struct measure_job {
     tmi_block unit_block;
     measure_unit *units; /* those of a tensor in order, one tensor after the other */
     size_t unit_count;
-    uint64_t total; /* bytes, of all passes */
-    bool binning;   /* this pass fills the histogram, and measures nothing */
-    bool both;      /* this pass does both */
-    pthread_t caller;
-    atomic_size_t next; /* unit of this pass */
-    _Atomic uint64_t done;
-    atomic_bool stopping;
-    pthread_mutex_t lock; /* of the histogram and what follows */
-    tenmap_status status; /* of the first failure */
-    tenmap_error error;
+    bool binning;         /* this pass fills the histogram, and measures nothing */
+    bool both;            /* this pass does both */
+    pthread_mutex_t lock; /* of the histogram */
+    tmi_job run;          /* in bytes of all passes */
 } measure_job;
 
 /* What one thread works with. */
@@ -442,7 +436,7 @@ static void keep_bins(measurer *m, size_t tensor) {
     pthread_mutex_unlock(&job->lock);
 }
 
-static tenmap_status run_measure_unit(measurer *m, measure_unit *unit, tenmap_error *error) {
+static tenmap_status measure_one_unit(measurer *m, measure_unit *unit, tenmap_error *error) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
     tenmap_dtype dtype = dtype_of(t);
     uint64_t codes[256] = {0};
@@ -466,65 +460,31 @@ static tenmap_status run_measure_unit(measurer *m, measure_unit *unit, tenmap_er
     return TENMAP_OK;
 }
 
-/* The job: who takes which unit, and what comes of it. */
+/* The job: what threads do with the units, and what comes of it. */
 
-static void stop_measuring(measure_job *job, size_t tensor, tenmap_status status,
-                           const tenmap_error *error) {
-    pthread_mutex_lock(&job->lock);
-    if (job->status == TENMAP_OK) {
-        job->status = status;
-        job->error = *error;
-        job->error.index = tensor;
-    }
-    pthread_mutex_unlock(&job->lock);
-    atomic_store(&job->stopping, true);
+static size_t bins_of_a_thread(const measure_job *job) {
+    return job->binning ? 2 * ((size_t)job->options.bins + 1) : 0;
 }
 
-static bool report_measuring(measure_job *job) {
-    tenmap_error error;
-    uint64_t done = atomic_load(&job->done);
-    if (!job->options.progress || !pthread_equal(job->caller, pthread_self()) ||
-        done == job->total) /* the last report comes when all is done */
-        return true;
-    if (!job->options.progress(job->options.ctx, done, job->total))
-        return true;
-    tmi_fail(&error, TENMAP_ERR_CANCELLED,
-             "measuring was cancelled by its progress function, %llu of %llu bytes done", (ull)done,
-             (ull)job->total);
-    stop_measuring(job, 0, TENMAP_ERR_CANCELLED, &error);
-    return false;
-}
-
-static void measure_worker(void *ctx, size_t number) {
+static tenmap_status run_measure_unit(void *ctx, void *state, size_t number, tenmap_error *error) {
     measure_job *job = ctx;
-    tenmap_error error;
-    size_t bins = job->binning ? 2 * ((size_t)job->options.bins + 1) : 0;
-    measurer *m = tmi_calloc(1, sizeof *m + bins * sizeof *m->bins);
-    (void)number;
-    if (!m) {
-        tmi_fail_memory(&error, sizeof *m, "measuring");
-        stop_measuring(job, 0, TENMAP_ERR_MEMORY, &error);
-        return;
-    }
+    measurer *m = state;
+    measure_unit *unit = &job->units[number];
     m->job = job;
-    m->bins = bins ? (uint64_t *)(void *)(m + 1) : NULL;
-    while (!atomic_load(&job->stopping)) {
-        size_t i = atomic_fetch_add(&job->next, 1);
-        if (i >= job->unit_count)
-            break;
-        measure_unit *unit = &job->units[i];
-        tenmap_status status = run_measure_unit(m, unit, &error);
-        if (status != TENMAP_OK) {
-            stop_measuring(job, unit->tensor, status, &error);
-            break;
-        }
-        unsigned bits = tmi_dtypes[dtype_of(job->tensors[unit->tensor])].bits;
-        atomic_fetch_add(&job->done, tmi_packed_bytes(unit->count, bits));
-        if (!report_measuring(job))
-            break;
+    m->bins = bins_of_a_thread(job) ? (uint64_t *)(void *)(m + 1) : NULL;
+    tenmap_status status = measure_one_unit(m, unit, error);
+    if (status != TENMAP_OK) {
+        error->index = unit->tensor;
+        return status;
     }
+    unsigned bits = tmi_dtypes[dtype_of(job->tensors[unit->tensor])].bits;
+    tmi_job_add(&job->run, tmi_packed_bytes(unit->count, bits));
+    return TENMAP_OK;
+}
+
+static void free_measurer(void *state) {
+    measurer *m = state;
     tmi_block_free(&m->window_block);
-    free(m);
 }
 
 static void finish_stats(measure_job *job) {
@@ -549,16 +509,11 @@ static void finish_stats(measure_job *job) {
 }
 
 static void run_pass(measure_job *job, bool binning, bool both) {
-    unsigned cpus = tmi_cpu_count();
-    unsigned threads = job->options.threads          ? job->options.threads
-                       : cpus < MOST_MEASURE_THREADS ? cpus
-                                                     : MOST_MEASURE_THREADS;
     job->binning = binning;
     job->both = both;
-    atomic_store(&job->next, 0);
-    tmi_parallel(threads, threads < job->unit_count ? threads : job->unit_count, measure_worker,
-                 job);
-    if (job->status == TENMAP_OK && (!binning || both))
+    job->run.state_bytes = sizeof(measurer) + bins_of_a_thread(job) * sizeof(uint64_t);
+    tmi_job_run(&job->run, job->unit_count);
+    if (job->run.status == TENMAP_OK && (!binning || both))
         finish_stats(job);
 }
 
@@ -607,7 +562,7 @@ static tenmap_status plan_measuring(measure_job *job, tenmap_error *error) {
             return status;
         }
         units += elements_of(t) / UNIT_ELEMENTS + (elements_of(t) % UNIT_ELEMENTS != 0);
-        job->total += t->nbytes;
+        job->run.total += t->nbytes;
     }
     if (units > SIZE_MAX / sizeof *job->units ||
         !tmi_block_take(&job->unit_block, (size_t)units * sizeof *job->units))
@@ -631,21 +586,23 @@ static tenmap_status run_measuring(measure_job *job, tenmap_error *error) {
     int failed = pthread_mutex_init(&job->lock, NULL);
     if (failed)
         return tmi_fail_os(error, failed, "cannot make a lock for measuring");
-    job->caller = pthread_self();
+    job->run.threads = tmi_job_threads(options->threads, MOST_MEASURE_THREADS);
+    job->run.unit = run_measure_unit;
+    job->run.ctx = job;
+    job->run.release = free_measurer;
+    job->run.what = "measuring";
+    job->run.progress = options->progress;
+    job->run.progress_ctx = options->ctx;
+    job->run.cancelled = "measuring was cancelled by its progress function";
     if (options->histogram)
         memset(options->histogram, 0, job->count * options->bins * sizeof *options->histogram);
     if (own_range)
-        job->total *= 2;
-    if (job->total == 0 || report_measuring(job))
-        run_pass(job, options->histogram && !own_range, true);
-    if (own_range && job->status == TENMAP_OK)
+        job->run.total *= 2;
+    run_pass(job, options->histogram && !own_range, true);
+    if (own_range)
         run_pass(job, true, false);
     pthread_mutex_destroy(&job->lock);
-    if (job->status == TENMAP_OK && options->progress)
-        options->progress(options->ctx, job->total, job->total);
-    if (job->status != TENMAP_OK && error)
-        *error = job->error;
-    return job->status;
+    return tmi_job_end(&job->run, error);
 }
 
 tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, size_t n,

@@ -5,6 +5,7 @@
 #define TENMAP_MODEL_H
 
 #include "format.h"
+#include "job.h"
 
 /* folder.c: which model is in a folder. */
 

@@ -105,20 +105,6 @@ bool tmi_windows_reserves(const char *name, size_t len);
 /* Whether this system takes a name without separators for that of a file. */
 bool tmi_names_a_file(const char *name, size_t len);
 
-/* parallel.c: work split over threads. */
-
-enum { TMI_MOST_THREADS = 64 };
-
-typedef void tmi_work(void *ctx, size_t part);
-
-/*
- * Calls work(ctx, part) once for each part below `parts`, on up to `threads` threads, the caller's
- * among them, and returns when all are done. Parts are handed out in order, one at a time, so a
- * thread that falls behind takes fewer. Threads that the system refuses are done without; those
- * that it grants block all signals and are joined before the return.
- */
-void tmi_parallel(unsigned threads, size_t parts, tmi_work *work, void *ctx);
-
 /* file_write.c, or file_write_win32.c: the operating system, for writing. */
 
 enum { TMI_NAME_ROOM = 256 };

@@ -103,7 +103,9 @@ tenmap_status tenmap_read(const tenmap_tensor *t, uint64_t first, uint64_t count
 tenmap_status tenmap_read_slice(const tenmap_tensor *t, const uint64_t *begin, const uint64_t *end,
                                 tenmap_dtype as, void *dst, size_t dst_bytes, uint32_t flags,
                                 tenmap_error *error) {
+    tmi_walk walk[TMI_MOST_WALKED];
     tmi_transfer x;
+    x.walk = walk;
     tenmap_status status = tmi_transfer_begin(&x, t, as, flags, error);
     if (status == TENMAP_OK)
         status = tmi_transfer_block(&x, begin, end, error);

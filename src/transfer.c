@@ -93,8 +93,7 @@ tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const u
             x->run *= extent;
             contiguous = extent == t->shape[d];
         } else if (extent > 1) {
-            x->extent[x->walked] = extent;
-            x->stride[x->walked++] = stride;
+            x->walk[x->walked++] = (tmi_walk){extent, stride};
         }
         stride *= t->shape[d];
     }
@@ -129,8 +128,8 @@ void tmi_transfer_stream(tmi_transfer *x, uint64_t bytes) {
 static uint64_t transfer_position(const tmi_transfer *x, uint64_t i) {
     uint64_t at = x->start + i % x->run, rest = i / x->run;
     for (unsigned d = 0; d < x->walked; d++) {
-        at += rest % x->extent[d] * x->stride[d];
-        rest /= x->extent[d];
+        at += rest % x->walk[d].extent * x->walk[d].stride;
+        rest /= x->walk[d].extent;
     }
     return at;
 }
@@ -143,8 +142,8 @@ void tmi_transfer_extent(const tmi_transfer *x, uint64_t first, uint64_t count, 
 }
 
 bool tmi_transfer_is_dense(const tmi_transfer *x) {
-    return x->walked == 0 || x->stride[0] * x->from_bits / 8 <= READ_THROUGH ||
-           x->run >= x->stride[0] / 2;
+    return x->walked == 0 || x->walk[0].stride * x->from_bits / 8 <= READ_THROUGH ||
+           x->run >= x->walk[0].stride / 2;
 }
 
 /*
@@ -233,9 +232,9 @@ tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_source *s, uint64_t fi
     uint64_t index[TMI_MOST_WALKED];
     uint64_t at = x->start, inside = first % x->run, rest = first / x->run;
     for (unsigned d = 0; d < x->walked; d++) {
-        index[d] = rest % x->extent[d];
-        rest /= x->extent[d];
-        at += index[d] * x->stride[d];
+        index[d] = rest % x->walk[d].extent;
+        rest /= x->walk[d].extent;
+        at += index[d] * x->walk[d].stride;
     }
     for (;;) {
         uint64_t part = count < x->run - inside ? count : x->run - inside;
@@ -246,10 +245,10 @@ tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_source *s, uint64_t fi
         if (status != TENMAP_OK || count == 0)
             return status;
         unsigned d = 0;
-        while (d < x->walked && ++index[d] == x->extent[d]) {
-            at -= (x->extent[d] - 1) * x->stride[d];
+        while (d < x->walked && ++index[d] == x->walk[d].extent) {
+            at -= (x->walk[d].extent - 1) * x->walk[d].stride;
             index[d++] = 0;
         }
-        at += x->stride[d];
+        at += x->walk[d].stride;
     }
 }

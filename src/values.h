@@ -19,6 +19,10 @@ tmi_quoted tmi_stored_dtype(const tenmap_tensor *tensor);
  */
 enum { TMI_MOST_WALKED = 64 };
 
+typedef struct tmi_walk {
+    uint64_t extent, stride; /* in elements */
+} tmi_walk;
+
 typedef struct tmi_transfer {
     const tenmap_tensor *tensor;
     tenmap_dtype as;
@@ -29,7 +33,7 @@ typedef struct tmi_transfer {
     uint64_t run;   /* elements per run */
     uint64_t count; /* elements in all; 0: the fields above and below mean nothing */
     unsigned walked;
-    uint64_t extent[TMI_MOST_WALKED], stride[TMI_MOST_WALKED]; /* innermost first */
+    tmi_walk *walk; /* the caller's room for TMI_MOST_WALKED, set before a block; innermost first */
 } tmi_transfer;
 
 /* Checking, in this order: the tensor and its dtypes; a range or a block (NULL, NULL: all of it);

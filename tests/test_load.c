@@ -501,6 +501,45 @@ static void a_load_can_be_cancelled(void **state) {
     tenmap_close(m);
 }
 
+/* Overwrites the requests and the blocks that they point to when the load begins. */
+typedef struct forgetting {
+    tenmap_request *requests;
+    size_t count;
+    uint64_t begin[2], end[2];
+} forgetting;
+
+static int forget_requests(void *ctx, uint64_t done, uint64_t total) {
+    forgetting *f = ctx;
+    (void)total;
+    if (done == 0) {
+        memset(f->requests, 0, f->count * sizeof *f->requests);
+        memset(f->begin, 0xff, sizeof f->begin);
+        memset(f->end, 0xff, sizeof f->end);
+    }
+    return 0;
+}
+
+static void requests_are_checked_once_before_a_load_begins(void **state) {
+    write_model(in_folder(state, "blocks.safetensors"),
+                "{\"t\":{\"dtype\":\"U8\",\"shape\":[3,4],\"data_offsets\":[0,12]}}", 12);
+    tenmap_model *m = must_open(in_folder(state, "blocks.safetensors"), NULL);
+    const tenmap_tensor *t = tenmap_find(m, "t");
+    const unsigned char *stored = t->data;
+    unsigned char all[12], block[4], wanted[4] = {stored[5], stored[6], stored[9], stored[10]};
+    tenmap_request requests[2] = {{.tensor = t, .dst = all, .dst_bytes = sizeof all},
+                                  {.tensor = t, .dst = block, .dst_bytes = sizeof block}};
+    forgetting f = {requests, 2, {1, 1}, {3, 3}};
+    requests[1].begin = f.begin;
+    requests[1].end = f.end;
+    tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
+    options.progress = forget_requests;
+    options.ctx = &f;
+    assert_int_equal(tenmap_load(m, requests, 2, &options, NULL), TENMAP_OK);
+    assert_memory_equal(all, stored, sizeof all);
+    assert_memory_equal(block, wanted, sizeof block);
+    tenmap_close(m);
+}
+
 static void a_truncated_file_names_the_tensor_and_the_request(void **state) {
     for (size_t w = 0; w < COUNT(ways); w++) {
         write_large(state);
@@ -788,6 +827,7 @@ int main(void) {
         cmocka_unit_test_setup(wrong_arguments_are_found_before_a_byte_is_written, empty_folder),
         cmocka_unit_test_setup(wrong_options, empty_folder),
         cmocka_unit_test_setup(a_load_can_be_cancelled, empty_folder),
+        cmocka_unit_test_setup(requests_are_checked_once_before_a_load_begins, empty_folder),
         cmocka_unit_test_setup(a_truncated_file_names_the_tensor_and_the_request, empty_folder),
         cmocka_unit_test_setup(files_that_change_under_a_load_are_never_wrong_data, empty_folder),
         cmocka_unit_test_setup(many_threads_load_from_one_model, empty_folder),
