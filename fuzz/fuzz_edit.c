@@ -4,6 +4,8 @@
  * After an edit the tensors and all other members of the header must be what they were and the
  * metadata what a simple model of the edits says; after a refusal no byte may have changed. Nothing
  * may lie beside the file in either case.
+ * Some inputs plant a record of an interrupted edit first, with the file's header and one that
+ * differs in a few bytes: a repair changes metadata or nothing.
  */
 #if !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1 /* mkdtemp */
@@ -26,7 +28,8 @@ typedef struct edited {
     tenmap_model *before; /* of the input's own bytes; NULL: they do not open */
     pair pairs[MOST_PAIRS + MOST_EDITS];
     size_t pair_count;
-    bool good; /* every edit is valid */
+    bool good;    /* every edit is valid */
+    bool planted; /* a record is tried first */
 } edited;
 
 static bool same_text(const char *a, size_t a_len, const char *b, size_t b_len) {
@@ -49,6 +52,7 @@ static void choose_edits(edited *e) {
     e->options = (tenmap_edit_options)TENMAP_EDIT_OPTIONS_INIT;
     e->options.flags = flags & (TENMAP_EDIT_NO_IN_PLACE | TENMAP_EDIT_NO_CLONE |
                                 TENMAP_EDIT_FOLLOW_LINKS | TENMAP_EDIT_NO_COPY);
+    e->planted = flags & 0x40;
     e->edit_count = input_below(&e->in, MOST_EDITS + 1);
     for (size_t i = 0; i < e->edit_count; i++) {
         tenmap_edit *edit = &e->edits[i];
@@ -83,15 +87,8 @@ static void apply(edited *e) {
     }
 }
 
-static void check_after(const edited *e, const uint8_t *file) {
-    tenmap_model *after;
-    CHECK(tenmap_open(scratch_path, NULL, &after, NULL) == TENMAP_OK);
-    CHECK(tenmap_metadata_count(after) == e->pair_count);
-    for (size_t i = 0; i < e->pair_count; i++) {
-        const tenmap_metadata *m = tenmap_metadata_at(after, i);
-        CHECK(same_text(m->key, m->key_len, e->pairs[i].key, e->pairs[i].key_len));
-        CHECK(same_text(m->value, m->value_len, e->pairs[i].value, e->pairs[i].value_len));
-    }
+/* The tensors are those that were there. */
+static void check_tensors(const edited *e, const tenmap_model *after, const uint8_t *file) {
     CHECK(tenmap_count(after) == tenmap_count(e->before));
     for (size_t i = 0; i < tenmap_count(after); i++) {
         const tenmap_tensor *a = tenmap_at(e->before, i), *b = tenmap_at(after, i);
@@ -101,7 +98,79 @@ static void check_after(const edited *e, const uint8_t *file) {
             CHECK(a->shape[d] == b->shape[d]);
         CHECK(memcmp(file + a->file_offset, b->data, (size_t)a->nbytes) == 0);
     }
+}
+
+static void check_after(const edited *e, const uint8_t *file) {
+    tenmap_model *after;
+    CHECK(tenmap_open(scratch_path, NULL, &after, NULL) == TENMAP_OK);
+    CHECK(tenmap_metadata_count(after) == e->pair_count);
+    for (size_t i = 0; i < e->pair_count; i++) {
+        const tenmap_metadata *m = tenmap_metadata_at(after, i);
+        CHECK(same_text(m->key, m->key_len, e->pairs[i].key, e->pairs[i].key_len));
+        CHECK(same_text(m->value, m->value_len, e->pairs[i].value, e->pairs[i].value_len));
+    }
+    check_tensors(e, after, file);
     tenmap_close(after);
+}
+
+static void put_number(uint8_t *at, uint64_t value) {
+    for (int i = 0; i < 8; i++)
+        at[i] = (uint8_t)(value >> (8 * i));
+}
+
+/* A record of the file's header and a changed one. False if the file is too short for a header. */
+static bool plant_record(edited *e, const char *path, const uint8_t *file, size_t size) {
+    struct stat st;
+    uint64_t n = 0, hash = UINT64_C(14695981039346656037);
+    for (int i = 7; size >= 8 && i >= 0; i--)
+        n = n << 8 | file[i];
+    if (size < 8 || n == 0 || n > size - 8 || stat(scratch_path, &st) != 0)
+        return false;
+    size_t len = (size_t)n, total = 40 + 2 * len + 8;
+    uint8_t *record = calloc(1, total), *text = record + 40 + len;
+    memcpy(record, "TENMAPU1", 8);
+    put_number(record + 16, (uint64_t)st.st_ino);
+    put_number(record + 24, size);
+    put_number(record + 32, n);
+    memcpy(record + 40, file + 8, len);
+    memcpy(text, file + 8, len);
+    for (unsigned changes = input_below(&e->in, 4); changes > 0; changes--) {
+        size_t at = input_below(&e->in, len < 65536 ? (unsigned)len : 65536);
+        text[at] = input_byte(&e->in);
+    }
+    for (size_t i = 0; i < total - 8; i++)
+        hash = (hash ^ record[i]) * UINT64_C(1099511628211);
+    put_number(record + total - 8, hash);
+    FILE *out = fopen(path, "wb");
+    CHECK(out && fwrite(record, 1, total, out) == total && fclose(out) == 0);
+    free(record);
+    return true;
+}
+
+static void repair_and_check(edited *e, const uint8_t *file, size_t size) {
+    char path[128];
+    tenmap_error error;
+    tenmap_model *after;
+    size_t new_size = 0;
+    snprintf(path, sizeof path, "%s/.m.safetensors.tenmap-undo", scratch_folder);
+    if (!plant_record(e, path, file, size))
+        return;
+    fuzz_error_arm(&error);
+    tenmap_status status = tenmap_repair_metadata(scratch_path, 0, NULL, &error);
+    fuzz_error_check(&error, status);
+    uint8_t *bytes = scratch_read(&new_size);
+    CHECK(bytes && new_size == size);
+    if (status == TENMAP_OK) {
+        CHECK(e->before && scratch_files(false) == 1);
+        CHECK(tenmap_open(scratch_path, NULL, &after, NULL) == TENMAP_OK);
+        check_tensors(e, after, file);
+        tenmap_close(after);
+    } else {
+        CHECK(memcmp(bytes, file, size) == 0);
+    }
+    free(bytes);
+    (void)unlink(path);
+    scratch_write(file, size);
 }
 
 static void edit_and_check(edited *e, const uint8_t *file, size_t size) {
@@ -153,6 +222,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     }
     scratch_write(file, left);
+    if (e.planted)
+        repair_and_check(&e, file, left);
     edit_and_check(&e, file, left);
     scratch_files(true);
     tenmap_close(e.before);

@@ -207,7 +207,8 @@ def text(value):
 
 
 def edit_seeds():
-    """64 bytes: flags, how many edits, and for each: remove or set, key, value; then a file."""
+    """64 bytes: flags, how many edits, and for each: remove or set, key, value; changes of a record's new
+    header, if the flags have 0x40; then a file."""
     def program(flags, *edits):
         out = bytes([flags, len(edits)])
         for key, value in edits:
@@ -234,6 +235,12 @@ def edit_seeds():
     spare = ('{"__metadata__":{"format":"pt"},' + entry("a", "U8", [2], 0, 2) + "}").ljust(400).encode()
     for name, start in programs.items():
         write("edit", name + "_spare_room", start + struct.pack("<Q", 400) + spare + b"ab")
+    # A record whose new header has other bytes at these places.
+    for name, places in (("metadata", [(spare.index(b"pt"), b"q")]), ("dtype", [(spare.index(b"U8"), b"I")]),
+                         ("name", [(spare.index(b'"a"') + 1, b"b")]), ("not_json", [(0, b"[")]), ("same", [])):
+        changes = b"".join(struct.pack("<H", at) + byte for at, byte in places)
+        start = bytes([0x40, 0, len(places)]) + changes
+        write("edit", "record_" + name, start.ljust(64, b"\0") + struct.pack("<Q", 400) + spare + b"ab")
 
 
 def convert_seeds():

@@ -659,7 +659,10 @@ TENMAP_API tenmap_status tenmap_edit_metadata(const char *path, const tenmap_edi
 enum { TENMAP_REPAIR_UNDO = 1 }; /* flags: back to the old header; else on to the new one */
 enum { TENMAP_REPAIR_NOTHING = 0, TENMAP_REPAIR_FINISHED = 1, TENMAP_REPAIR_UNDONE = 2 }; /* *how */
 
-/* Settles an interrupted edit; refuses if the record and the file do not belong together. */
+/*
+ * Settles an interrupted edit; refuses if the record and the file do not belong together, and writes
+ * nothing but the header of the same tensors.
+ */
 TENMAP_API tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t *how,
                                                 tenmap_error *error);
 

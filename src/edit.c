@@ -1,5 +1,4 @@
 /* Metadata edits: the new header's text, and which of the three ways it gets into the file. */
-#include "json.h"
 #include "write.h"
 
 #include <errno.h>
@@ -130,41 +129,17 @@ static tenmap_status apply_edits(editing_file *e, const tenmap_edit *edits, size
     return status;
 }
 
-/*
- * The new text: the metadata, then every other member as it stands. The reader unescapes in place,
- * so it walks over a copy, and the spans that it finds are taken from the original.
- */
+/* The new text: the metadata, then every other member as it stands. */
 static tenmap_status edit_text(editing_file *e) {
-    size_t n = (size_t)e->length;
-    tmi_block copy;
-    tmi_text key = {NULL, 0};
-    if (!tmi_block_take(&copy, n + TMI_JSON_PAD))
-        return tmi_fail_memory(e->error, n, "the header");
-    memcpy(copy.bytes, e->old.bytes, n);
-    char *start = copy.bytes;
-    tmi_json json = {start, start, start + n, NULL};
     tmi_buffer_add(&e->text, "{", 1);
     if (e->pair_count > 0)
         tmi_layout_metadata(&e->text, e->pairs, e->pair_count);
-    bool good = tmi_json_expect(&json, '{', "expected an object");
-    if (good && !tmi_json_take(&json, '}'))
-        do {
-            (void)tmi_json_peek(&json);
-            size_t from = (size_t)(json.at - start);
-            good = tmi_json_string(&json, &key, "expected a key") &&
-                   tmi_json_expect(&json, ':', "expected ':'") && tmi_json_skip(&json, 1);
-            if (!good || (key.len == 12 && memcmp(key.bytes, "__metadata__", 12) == 0))
-                continue;
-            if (e->text.len > 1)
-                tmi_buffer_add(&e->text, ",", 1);
-            tmi_buffer_add(&e->text, (char *)e->old.bytes + from, (size_t)(json.at - start) - from);
-        } while (good && tmi_json_take(&json, ','));
+    bool good = tmi_layout_others(&e->text, e->old.bytes, (size_t)e->length);
     tmi_buffer_add(&e->text, "}", 1);
-    tmi_block_free(&copy);
+    if (e->text.failed)
+        return tmi_fail_memory(e->error, e->length, "the new header");
     if (!good)
         return FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "the header changed while it was read");
-    if (e->text.failed)
-        return tmi_fail_memory(e->error, e->text.len, "the new header");
     if (e->text.len > TMI_WRITTEN_HEADER_LIMIT)
         return FAIL_EDIT(e, TENMAP_ERR_LIMIT,
                          "the header would have %llu bytes, over the %llu that readers accept",

@@ -117,7 +117,9 @@ static int target_folder(tmi_target *target) {
     return failed;
 }
 
-int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
+/* `like` has the new file's attributes; NULL: the file that it replaces, if there is one. */
+static int begin_target(tmi_target *target, const char *path, bool follow,
+                        const struct stat *like) {
     struct stat old;
     *target = (tmi_target){.fd = -1, .folder = -1};
     target->path = follow ? tmi_resolve(path) : tmi_copy_text(path, strlen(path));
@@ -129,14 +131,24 @@ int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
         failed = *target->path ? EISDIR : ENOENT;
     if (!failed)
         failed = target_folder(target);
-    replaces = replaces && S_ISREG(old.st_mode);
+    if (!like && replaces && S_ISREG(old.st_mode))
+        like = &old;
     if (!failed)
-        failed = create_temporary(target, replaces ? old.st_mode & 0777 : 0666);
-    if (!failed && replaces)
-        failed = take_attributes(target->fd, &old);
+        failed = create_temporary(target, like ? like->st_mode & 0777 : 0666);
+    if (!failed && like)
+        failed = take_attributes(target->fd, like);
     if (failed)
         tmi_target_discard(target);
     return failed;
+}
+
+int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
+    return begin_target(target, path, follow, NULL);
+}
+
+int tmi_target_begin_like(tmi_target *target, const char *path, int like) {
+    struct stat st;
+    return fstat(like, &st) == 0 ? begin_target(target, path, false, &st) : errno;
 }
 
 static void target_close(tmi_target *target) {
@@ -304,6 +316,21 @@ int tmi_fd_open_write(const char *path, int *fd) {
         *fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     while (*fd < 0 && errno == EINTR);
     return *fd < 0 ? errno : 0;
+}
+
+int tmi_fd_open_read(const char *path, int *fd) {
+    do
+        *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    while (*fd < 0 && errno == EINTR);
+    return *fd < 0 ? errno : 0;
+}
+
+bool tmi_fd_owner_answers(int fd, int other, uint64_t *owner) {
+    struct stat mine, others;
+    if (fstat(fd, &mine) != 0 || fstat(other, &others) != 0)
+        return false;
+    *owner = (uint64_t)mine.st_uid;
+    return mine.st_uid == others.st_uid || mine.st_uid == geteuid() || mine.st_uid == 0;
 }
 
 int tmi_fd_lock(int fd) {

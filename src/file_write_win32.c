@@ -191,6 +191,12 @@ int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
     return failed;
 }
 
+/* A new file gets the rights that its folder gives, as the other one did. */
+int tmi_target_begin_like(tmi_target *target, const char *path, int like) {
+    (void)like;
+    return tmi_target_begin(target, path, false);
+}
+
 static void end_target(tmi_target *target) {
     if (target->fd >= 0)
         _close(target->fd);
@@ -378,15 +384,30 @@ static bool is_link(const char *path) {
             tag.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT);
 }
 
-int tmi_fd_open_write(const char *path, int *fd) {
+static int open_no_link(const char *path, DWORD access, int flags, int *fd) {
     int failed;
     *fd = -1;
     if (is_link(path))
         return ELOOP;
-    HANDLE handle = tmi_handle_open(path, GENERIC_READ | GENERIC_WRITE, TMI_SHARE_ALL, 0, &failed);
+    HANDLE handle = tmi_handle_open(path, access, TMI_SHARE_ALL, 0, &failed);
     if (handle != INVALID_HANDLE_VALUE)
-        *fd = tmi_handle_adopt(handle, _O_RDWR, &failed);
+        *fd = tmi_handle_adopt(handle, flags, &failed);
     return failed;
+}
+
+int tmi_fd_open_write(const char *path, int *fd) {
+    return open_no_link(path, GENERIC_READ | GENERIC_WRITE, _O_RDWR, fd);
+}
+
+int tmi_fd_open_read(const char *path, int *fd) {
+    return open_no_link(path, GENERIC_READ, _O_RDONLY, fd);
+}
+
+/* Owners are not asked for: rights come from the folder. */
+bool tmi_fd_owner_answers(int fd, int other, uint64_t *owner) {
+    (void)fd, (void)other;
+    *owner = 0;
+    return true;
 }
 
 void tmi_fd_close(int fd) {

@@ -1,4 +1,5 @@
 /* The text of a header, as the reference writes it. Takes and gives bytes, does no I/O. */
+#include "json.h"
 #include "write.h"
 
 #include <stdio.h>
@@ -87,6 +88,33 @@ void tmi_layout_metadata(tmi_buffer *text, const tmi_pair *pairs, size_t count) 
         tmi_buffer_json(text, pairs[i].value, pairs[i].value_len);
     }
     tmi_buffer_add(text, "}", 1);
+}
+
+/* The reader unescapes in place, so it walks over a copy; the members are the original's. */
+bool tmi_layout_others(tmi_buffer *text, const char *header, size_t length) {
+    tmi_block copy;
+    tmi_text key = {NULL, 0};
+    if (length > SIZE_MAX - TMI_JSON_PAD || !tmi_block_take(&copy, length + TMI_JSON_PAD)) {
+        text->failed = true;
+        return false;
+    }
+    char *start = memcpy(copy.bytes, header, length);
+    tmi_json json = {start, start, start + length, NULL};
+    bool good = tmi_json_expect(&json, '{', "expected an object");
+    if (good && !tmi_json_take(&json, '}'))
+        do {
+            (void)tmi_json_peek(&json);
+            size_t from = (size_t)(json.at - start);
+            good = tmi_json_string(&json, &key, "expected a key") &&
+                   tmi_json_expect(&json, ':', "expected ':'") && tmi_json_skip(&json, 1);
+            if (!good || (key.len == 12 && memcmp(key.bytes, "__metadata__", 12) == 0))
+                continue;
+            if (text->len > 1)
+                tmi_buffer_add(text, ",", 1);
+            tmi_buffer_add(text, header + from, (size_t)(json.at - start) - from);
+        } while (good && tmi_json_take(&json, ','));
+    tmi_block_free(&copy);
+    return good && !text->failed;
 }
 
 static void layout_entry(tmi_buffer *text, const tmi_planned *tensor) {

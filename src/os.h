@@ -129,6 +129,8 @@ enum { TMI_NOT_AS_OPENED = -1 };
  * of the same path left.
  */
 int tmi_target_begin(tmi_target *target, const char *path, bool follow);
+/* The same with the mode and the owner of the file that `like` is open on. */
+int tmi_target_begin_like(tmi_target *target, const char *path, int like);
 /*
  * *replaced says whether the path leads to the new file, though 0 alone means that it will last. The
  * last look at target->over is right before the rename, after the sync, which takes its time.
@@ -172,6 +174,13 @@ typedef struct tmi_identity {
 int tmi_fd_identity(int fd, tmi_identity *identity);
 /* Opens a file for reading and writing, without following a link in its last part. */
 int tmi_fd_open_write(const char *path, int *fd);
+/* The same for reading alone. Does not wait, whatever is there. */
+int tmi_fd_open_read(const char *path, int *fd);
+/*
+ * Whether a file is of somebody who answers for another one: its owner, the caller or the superuser.
+ * *owner is for the error. Always true where the system does not tell.
+ */
+bool tmi_fd_owner_answers(int fd, int other, uint64_t *owner);
 /* EWOULDBLOCK if another program holds it. Gone with the descriptor. */
 int tmi_fd_lock(int fd);
 /* The same for a folder, whose lock is *fd; close it in either case. */

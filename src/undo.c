@@ -10,6 +10,7 @@
  * body changes, the length field is 2^64-1, so that every reader refuses the file instead of seeing
  * a mix. Each step is synced before the next.
  */
+#include "json.h"
 #include "write.h"
 
 #include <errno.h>
@@ -83,15 +84,15 @@ static unsigned char *record_bytes(const tmi_change *change, size_t *size) {
     return bytes;
 }
 
-/* The record in place and synced, or not there. */
-static int record_write(const char *path, const tmi_change *change) {
+/* The record in place and synced, or not there. It tells no more people than the model does. */
+static int record_write(const char *path, int model, const tmi_change *change) {
     tmi_target target;
     bool replaced;
     size_t size;
     unsigned char *bytes = record_bytes(change, &size);
     if (!bytes)
         return ENOMEM;
-    int failed = tmi_target_begin(&target, path, false);
+    int failed = tmi_target_begin_like(&target, path, model);
     if (failed) {
         free(bytes);
         return failed;
@@ -132,7 +133,7 @@ tenmap_status tmi_change_in_place(const char *path, int fd, const tmi_change *ch
     char *record = tmi_record_path(path);
     if (!record)
         return tmi_fail_memory(error, strlen(path), "the record's path");
-    int failed = record_write(record, change);
+    int failed = record_write(record, fd, change);
     tenmap_status status = TENMAP_OK;
     if (failed) {
         status = tmi_fail_os(error, failed,
@@ -170,7 +171,8 @@ typedef struct repair {
     char *record_path;
     unsigned char *record;
     size_t record_size;
-    int fd;
+    int fd;           /* of the model, with its lock */
+    tmi_identity now; /* of the same */
     uint64_t length;
     const unsigned char *old_text, *new_text;
     unsigned char *found; /* the file's first 8 + length bytes */
@@ -181,33 +183,129 @@ typedef struct repair {
     tmi_fail((r)->error, status, "%s: " format "; nothing was changed",                            \
              tmi_quote_path((r)->path).text, __VA_ARGS__)
 
-static tenmap_status repair_load(repair *r) {
-    tmi_file file;
-    size_t got = 0;
-    int failed = tmi_file_open(&file, r->record_path);
+/* The model first, so that nobody else changes it or its record. */
+static tenmap_status repair_open(repair *r) {
+    int failed = tmi_fd_open_write(r->path, &r->fd);
+    if (!failed)
+        failed = tmi_fd_lock(r->fd);
+    if (failed == EWOULDBLOCK)
+        return FAIL_REPAIR(r, TENMAP_ERR_IO, "another program is %s the file right now", "editing");
+    if (!failed)
+        failed = tmi_fd_identity(r->fd, &r->now);
+    if (failed)
+        return tmi_fail_os(r->error, failed, "%s: cannot open the file for writing",
+                           tmi_quote_path(r->path).text);
+    if (!r->now.regular)
+        return FAIL_REPAIR(r, TENMAP_ERR_ARGUMENT, "it is %s", "not a regular file");
+    if (!tmi_fd_is_at(r->fd, r->path))
+        return FAIL_REPAIR(r, TENMAP_ERR_IO, "another program has just %s the file", "replaced");
+    return TENMAP_OK;
+}
+
+/*
+ * The record as a file: what else lies under its name is not looked into. In a folder that others
+ * can write anyone can put one there, so it counts only from those who may change the model anyway.
+ */
+static tenmap_status open_record(const repair *r, tmi_file *file) {
+    int fd = -1, failed = tmi_fd_open_read(r->record_path, &fd);
+    uint64_t owner = 0;
+    *file = (tmi_file){.fd = -1};
+    if (!failed)
+        failed = tmi_file_dup(file, fd);
+    tmi_fd_close(fd);
+    if (failed == ELOOP || failed == EMLINK || failed == ENXIO || (!failed && file->fd < 0))
+        return FAIL_REPAIR(r, TENMAP_ERR_FORMAT, "the record %s is not a regular file",
+                           tmi_quote_path(r->record_path).text);
     if (failed)
         return tmi_fail_os(r->error, failed, "%s: cannot open the record of the edit",
                            tmi_quote_path(r->record_path).text);
-    r->record_size = file.size > SIZE_MAX / 4 ? 0 : (size_t)file.size;
-    r->record = file.fd < 0 ? NULL : malloc(r->record_size + 1);
-    if (r->record)
-        failed = tmi_file_read(&file, 0, r->record, r->record_size, &got);
-    tmi_file_close(&file);
+    if (!tmi_fd_owner_answers(file->fd, r->fd, &owner))
+        return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
+                           "the record %s belongs to another user (%llu) than the file; only that "
+                           "user can repair with it",
+                           tmi_quote_path(r->record_path).text, (ull)owner);
+    return TENMAP_OK;
+}
+
+/* Whether these bytes are a record, and which header length it is about. */
+static bool is_record(const unsigned char *bytes, size_t size, uint64_t *length) {
+    if (size < RECORD_HEAD + RECORD_TAIL || memcmp(bytes, record_magic, 8) != 0 ||
+        record_number(bytes + size - RECORD_TAIL) != checksum(bytes, size - RECORD_TAIL))
+        return false;
+    size_t texts = size - RECORD_HEAD - RECORD_TAIL;
+    *length = record_number(bytes + 32);
+    return texts % 2 == 0 && texts / 2 == *length;
+}
+
+static tenmap_status read_record(repair *r, const tmi_file *file) {
+    uint64_t most = r->now.size < 8 ? 0 : r->now.size - 8;
+    size_t got = 0;
+    if (most > TMI_WRITTEN_HEADER_LIMIT)
+        most = TMI_WRITTEN_HEADER_LIMIT;
+    if (file->size > RECORD_HEAD + 2 * most + RECORD_TAIL)
+        return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
+                           "the record %s has %llu bytes, more than two headers of this file take",
+                           tmi_quote_path(r->record_path).text, (ull)file->size);
+    r->record_size = (size_t)file->size;
+    r->record = malloc(r->record_size + 1);
     if (!r->record)
         return tmi_fail_memory(r->error, r->record_size, "the record");
-    size_t n = r->record_size;
-    bool whole = !failed && got == n && n >= RECORD_HEAD + RECORD_TAIL &&
-                 memcmp(r->record, record_magic, 8) == 0 &&
-                 record_number(r->record + n - RECORD_TAIL) == checksum(r->record, n - RECORD_TAIL);
-    r->length = whole ? record_number(r->record + 32) : 0;
-    if (!whole || (n - RECORD_HEAD - RECORD_TAIL) / 2 != r->length ||
-        (n - RECORD_HEAD - RECORD_TAIL) % 2)
+    int failed = tmi_file_read(file, 0, r->record, r->record_size, &got);
+    if (failed || got != r->record_size || !is_record(r->record, got, &r->length))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "the record %s is damaged, or of another version of the library",
                            tmi_quote_path(r->record_path).text);
     r->old_text = r->record + RECORD_HEAD;
     r->new_text = r->old_text + r->length;
     return TENMAP_OK;
+}
+
+static tenmap_status repair_load(repair *r) {
+    tmi_file file;
+    tenmap_status status = open_record(r, &file);
+    if (status == TENMAP_OK)
+        status = read_record(r, &file);
+    tmi_file_close(&file);
+    return status;
+}
+
+/* One of the texts: it must be a header of this file. *others takes its members but the metadata. */
+static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_buffer *others) {
+    size_t n = (size_t)r->length;
+    tmi_place place = {.path = r->path, .size = r->now.size, .key = tmi_hash_key_new()};
+    tmi_header header;
+    tmi_block copy;
+    if (!tmi_block_take(&copy, n + TMI_JSON_PAD))
+        return tmi_fail_memory(r->error, n, "the header");
+    memcpy(copy.bytes, text, n);
+    tenmap_status status = tmi_header_parse(&header, &place, copy, n, NULL);
+    tmi_buffer_add(others, "{", 1);
+    if (status == TENMAP_OK) {
+        tmi_header_free(&header);
+        (void)tmi_layout_others(others, (const char *)text, n);
+    }
+    if (status == TENMAP_ERR_MEMORY || others->failed)
+        return tmi_fail_memory(r->error, n, "the header");
+    if (status != TENMAP_OK)
+        return FAIL_REPAIR(r, TENMAP_ERR_FORMAT, "the record %s holds no header of this file",
+                           tmi_quote_path(r->record_path).text);
+    return TENMAP_OK;
+}
+
+/* An edit changes metadata, and nothing else is written, whatever a record says. */
+static tenmap_status repair_judge(const repair *r) {
+    tmi_buffer before = {0}, after = {0};
+    tenmap_status status = judge_text(r, r->old_text, &before);
+    if (status == TENMAP_OK)
+        status = judge_text(r, r->new_text, &after);
+    if (status == TENMAP_OK &&
+        (before.len != after.len || memcmp(before.bytes, after.bytes, before.len) != 0))
+        status =
+            FAIL_REPAIR(r, TENMAP_ERR_FORMAT, "the record %s would change more than its metadata",
+                        tmi_quote_path(r->record_path).text);
+    free(before.bytes);
+    free(after.bytes);
+    return status;
 }
 
 /* Whether each byte is one or the other. */
@@ -222,19 +320,9 @@ static bool is_mix(const unsigned char *found, const unsigned char *a, const uns
 /* The file that the record is about, in a state that the edit can have left. */
 static tenmap_status repair_match(repair *r) {
     static const unsigned char closed[] = "\xff\xff\xff\xff\xff\xff\xff\xff";
-    tmi_identity now;
     unsigned char length[8];
-    int failed = tmi_fd_open_write(r->path, &r->fd);
-    if (!failed)
-        failed = tmi_fd_lock(r->fd);
-    if (failed == EWOULDBLOCK)
-        return FAIL_REPAIR(r, TENMAP_ERR_IO, "another program is %s the file right now", "editing");
-    if (!failed)
-        failed = tmi_fd_identity(r->fd, &now);
-    if (failed)
-        return tmi_fail_os(r->error, failed, "%s: cannot open the file for writing",
-                           tmi_quote_path(r->path).text);
-    if (now.inode != record_number(r->record + 16) || now.size != record_number(r->record + 24))
+    if (r->now.inode != record_number(r->record + 16) ||
+        r->now.size != record_number(r->record + 24))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "the record %s belongs to another file (inode %llu of %llu bytes, this "
                            "is %llu of %llu)",
@@ -242,13 +330,13 @@ static tenmap_status repair_match(repair *r) {
                                      strlen(r->record_path + tmi_folder_part(r->record_path)))
                                .text,
                            (ull)record_number(r->record + 16), (ull)record_number(r->record + 24),
-                           (ull)now.inode, (ull)now.size);
+                           (ull)r->now.inode, (ull)r->now.size);
     tmi_file file = {.fd = r->fd};
     size_t n = (size_t)r->length, got = 0;
     r->found = malloc(n + 8);
     if (!r->found)
         return tmi_fail_memory(r->error, r->length, "the header");
-    failed = tmi_file_read(&file, 0, r->found, n + 8, &got);
+    int failed = tmi_file_read(&file, 0, r->found, n + 8, &got);
     tmi_layout_length(length, r->length);
     if (failed || got != n + 8 || !is_mix(r->found, length, closed, 8) ||
         !is_mix(r->found + 8, r->old_text, r->new_text, n))
@@ -294,9 +382,13 @@ tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t 
     } else if (!tmi_exists(real)) {
         status = tmi_fail_os(error, ENOENT, "%s: cannot be repaired", tmi_quote_path(real).text);
     } else if (tmi_exists(r.record_path)) {
-        status = repair_load(&r);
+        status = repair_open(&r);
+        if (status == TENMAP_OK)
+            status = repair_load(&r);
         if (status == TENMAP_OK)
             status = repair_match(&r);
+        if (status == TENMAP_OK)
+            status = repair_judge(&r);
         if (status == TENMAP_OK)
             status = repair_settle(&r, flags, how);
     }

@@ -55,6 +55,12 @@ typedef struct tmi_pair {
 /* "__metadata__":{...}, with nothing before or behind it. */
 void tmi_layout_metadata(tmi_buffer *text, const tmi_pair *pairs, size_t count);
 
+/*
+ * Adds every member of a header but __metadata__ as it stands, behind commas; `text` begins with "{"
+ * and may have a member already. False if the header is not JSON, or without memory (text->failed).
+ */
+bool tmi_layout_others(tmi_buffer *text, const char *header, size_t length);
+
 typedef struct tmi_layout {
     tmi_planned *tensors; /* their `begin` is set */
     size_t tensor_count;

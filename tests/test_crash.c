@@ -716,6 +716,58 @@ static void an_edit_in_place_changes_the_file_it_locked(void **state) {
     free(model.at);
 }
 
+/* Rights: what an edit creates is for nobody who could not read the model. */
+
+enum { OWNER = 54321 };
+static size_t records_seen;
+
+/* Looks at the record, where there is one at this moment. */
+static void look_at_the_record(void) {
+    char record[4300];
+    struct stat st;
+    snprintf(record, sizeof record, "%.*s/.model.safetensors.tenmap-undo",
+             (int)(strrchr(meanwhile_path, '/') - meanwhile_path), meanwhile_path);
+    if (lstat(record, &st) != 0)
+        return;
+    records_seen++;
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(st.st_uid, getuid() == 0 ? OWNER : getuid());
+}
+
+static void prepare_secret(const char *folder, const struct scenario *s) {
+    prepare_meanwhile(folder, s);
+    assert_int_equal(chmod(meanwhile_path, 0600), 0);
+    if (getuid() == 0)
+        assert_int_equal(chown(meanwhile_path, OWNER, OWNER), 0);
+    faults_reset();
+}
+
+static void an_edit_keeps_a_secret_model_secret(void **state) {
+    mode_t mask = umask(0);
+    for (size_t i = 1; i < 4; i++) {
+        const struct scenario *s = &scenarios[i];
+        prepare_secret(*state, s);
+        faults.recording = faults.armed = true;
+        assert_int_equal(s->change(*state, NEW, NULL), TENMAP_OK);
+        for (size_t k = 0; k < faults.event_count; k++)
+            if (faults.events[k].call == FAULT_CREATE && (faults.events[k].mode & 0077))
+                fail_msg("%s: %s is created with mode %03o", s->what, faults.events[k].name,
+                         (unsigned)faults.events[k].mode);
+    }
+    bool more = true;
+    for (long at = 0; more; at++) {
+        prepare_secret(*state, &scenarios[1]);
+        faults.meanwhile = look_at_the_record;
+        faults.meanwhile_at = at;
+        faults.armed = true;
+        assert_int_equal(scenarios[1].change(*state, NEW, NULL), TENMAP_OK);
+        more = faults.count > at;
+    }
+    faults_reset();
+    assert_true(records_seen > 3);
+    (void)umask(mask);
+}
+
 /* Real file systems, where this machine can make them. */
 
 static bool mount_image(void **state, const char *make, const char *size, char *mounted,
@@ -809,6 +861,7 @@ int main(void) {
         cmocka_unit_test_setup(a_newer_file_is_not_replaced_by_an_edit, empty_folder),
         cmocka_unit_test_setup(an_edit_by_copy_notices_a_changed_source, empty_folder),
         cmocka_unit_test_setup(an_edit_in_place_changes_the_file_it_locked, empty_folder),
+        cmocka_unit_test_setup(an_edit_keeps_a_secret_model_secret, empty_folder),
         cmocka_unit_test_setup(a_small_disk_fills_up, empty_folder),
         cmocka_unit_test_setup(a_kill_on_a_file_system_with_reflinks, empty_folder),
         cmocka_unit_test_setup(an_edit_by_clone_notices_a_changed_source, empty_folder),
