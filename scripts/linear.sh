@@ -1,7 +1,8 @@
 #!/bin/sh
-# Opening is linear in the header, whatever the file: instructions (callgrind) and peak memory at n and
-# 2n for each case of tests/linear.c, as one table. Fails where a ratio is above what the case allows:
-# 2.2, or 2.3 where tensors or names are sorted. Neither figure depends on how busy the machine is.
+# Opening is linear in the header, whatever the file, and so is what the tool does with it: instructions
+# (callgrind) and peak memory at n and 2n for each case of tests/linear.c, as one table. Fails where a
+# ratio is above what the case allows: 2.2, or 2.3 where tensors or names are sorted. Neither figure
+# depends on how busy the machine is.
 #
 #     scripts/linear.sh [DIVISOR [CASE...]]
 #
@@ -19,29 +20,74 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-linear-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 cd "$root"
-cc -O2 -g -Iinclude -o "$work/linear" tests/linear.c src/*.c src/kernels/*.c -lpthread
+mkdir "$work/objects"
+(cd "$work/objects" && cc -O2 -g -I"$root/include" -c "$root"/src/*.c "$root"/src/kernels/*.c)
+cc -O2 -g -Iinclude -o "$work/linear" tests/linear.c "$work"/objects/*.o -lpthread
+cmake -DSOURCE="$root/tool/report" -DOUTPUT="$work/report_assets.c" -P cmake/embed_report.cmake >/dev/null
+cc -O2 -g -Iinclude -Itool -D_GNU_SOURCE -o "$work/tenmap" tool/*.c "$work/report_assets.c" \
+    "$work"/objects/*.o -lpthread -lm
+cc -O2 -o "$work/on_terminal" tests/cli/on_terminal.c
+# What `meta edit` calls: every value becomes another one.
+EDITOR="sed -i 's/\": \"/&new /'" && export EDITOR
+unset VISUAL
 
-# measure CASE N: sets instructions and kib.
+# Those of the library, on the files in $work/files: CASE.
+measure_open() {
+    kib=$("$work/linear" open "$1" "$work/files" 2>"$work/said") || { cat "$work/said" >&2; exit 1; }
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null --log-file="$work/log" \
+        "$work/linear" open "$1" "$work/files" >"$work/said" 2>&1 || { cat "$work/said" >&2; exit 1; }
+}
+
+# Those of the tool: CASE N WHERE CODE COMMAND... On a terminal, the tool is on one below valgrind too.
+measure_tool() {
+    name=$1 n=$2 where=$3 code=$4
+    shift 4
+    cd "$work/files"
+    line=$*
+    case $line in
+    *%words | *%keys)
+        value=
+        [ "${line##*%}" = keys ] || value=new
+        set -- ${line%%%*} $(awk -v n="$n" -v value="$value" \
+            'BEGIN { for (i = 0; i < n; i++) printf("%x %s ", i, value) }')
+        ;;
+    esac
+    terminal=
+    [ "$where" = pipe ] || terminal="$work/on_terminal 80"
+    kib=$("$work/linear" spend "$code" $terminal "$work/tenmap" "$@" 2>"$work/said") ||
+        { cat "$work/said" >&2; exit 1; }
+    rm -f model.safetensors out.safetensors
+    "$work/linear" make "$name" "$n" .
+    $terminal valgrind --tool=callgrind --callgrind-out-file=/dev/null --log-file="$work/log" \
+        "$work/tenmap" "$@" >"$work/said" 2>&1 || [ $? = "$code" ] ||
+        { tail -n 3 "$work/said" >&2; exit 1; }
+    cd "$root"
+}
+
+# measure CASE N [COMMAND...]: sets instructions and kib.
 measure() {
     mkdir "$work/files"
     "$work/linear" make "$1" "$2" "$work/files"
-    kib=$("$work/linear" open "$1" "$work/files" 2>"$work/said") || { cat "$work/said" >&2; exit 1; }
-    valgrind --tool=callgrind --callgrind-out-file=/dev/null \
-        "$work/linear" open "$1" "$work/files" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+    if [ $# -eq 2 ]; then
+        measure_open "$1"
+    else
+        measure_tool "$@"
+    fi
     instructions=$(awk '/Collected/ { print $NF }' "$work/log")
     rm -rf "$work/files"
 }
 
 "$work/linear" list "$divisor" >"$work/cases"
 failed=0
+set -f # patterns of the cases are the tool's
 printf '%-22s %9s %12s %12s %5s %8s %8s %5s\n' case n instructions "at 2n" ratio KiB "at 2n" ratio
-while read -r name n allowed; do
-    [ $# -eq 0 ] || case " $* " in *" $name "*) ;; *) continue ;; esac
-    measure "$name" "$n"
+while read -r case size allowed command; do
+    [ $# -eq 0 ] || case " $* " in *" $case "*) ;; *) continue ;; esac
+    measure "$case" "$size" $command
     first=$instructions first_kib=$kib
-    measure "$name" $((2 * n))
+    measure "$case" $((2 * size)) $command
     # Memory is judged from a few megabytes on; below, pages and tables of fixed size outweigh.
-    awk -v name="$name" -v n="$n" -v a="$first" -v b="$instructions" -v x="$first_kib" -v y="$kib" \
+    awk -v name="$case" -v n="$size" -v a="$first" -v b="$instructions" -v x="$first_kib" -v y="$kib" \
         -v most="$allowed" 'BEGIN {
             more = b / a
             memory = x ? y / x : 0

@@ -67,11 +67,23 @@ static tenmap_status edit_open(editing_file *e) {
 
 /* The pairs after the edits. */
 
-static size_t find_metadata_pair(const editing_file *e, const char *key, size_t len) {
-    for (size_t i = 0; i < e->pair_count; i++)
-        if (e->pairs[i].key_len == len && memcmp(e->pairs[i].key, key, len) == 0)
-            return i;
-    return TMI_NONE;
+/* A key of the file or of an edit, and the pair that it has so far. */
+typedef struct edited_key {
+    const char *key;
+    size_t len;
+    size_t at; /* among the pairs; TMI_NONE: it has none */
+} edited_key;
+
+typedef struct edited_keys {
+    edited_key *items;
+    size_t count;
+    tmi_names names;
+} edited_keys;
+
+static edited_key *find_edited_key(edited_keys *keys, const char *key, size_t len) {
+    keys->items[keys->count] = (edited_key){key, len, TMI_NONE};
+    size_t twin = tmi_names_put(&keys->names, keys->count, tmi_hash(&keys->names.key, key, len));
+    return &keys->items[twin == TMI_NONE ? keys->count++ : twin];
 }
 
 static tenmap_status check_edit(const editing_file *e, size_t number, const char *what,
@@ -87,16 +99,17 @@ static tenmap_status check_edit(const editing_file *e, size_t number, const char
     return status;
 }
 
-static tenmap_status apply_edit(editing_file *e, const tenmap_edit *edit, size_t number) {
+/* What is removed stays as a pair without a key, until all edits are done. */
+static tenmap_status apply_edit(editing_file *e, edited_keys *keys, const tenmap_edit *edit,
+                                size_t number) {
     if (!edit->key)
         return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "edit %llu: the key is NULL", (ull)number);
     size_t key_len = edit->key_len == TENMAP_CSTR ? strlen(edit->key) : edit->key_len;
-    size_t at = find_metadata_pair(e, edit->key, key_len);
+    edited_key *found = find_edited_key(keys, edit->key, key_len);
     if (!edit->value) {
-        if (at != TMI_NONE) {
-            memmove(e->pairs + at, e->pairs + at + 1, (e->pair_count - at - 1) * sizeof *e->pairs);
-            e->pair_count--;
-        }
+        if (found->at != TMI_NONE)
+            e->pairs[found->at].key = NULL;
+        found->at = TMI_NONE;
         return TENMAP_OK;
     }
     size_t value_len = edit->value_len == TENMAP_CSTR ? strlen(edit->value) : edit->value_len;
@@ -105,27 +118,47 @@ static tenmap_status apply_edit(editing_file *e, const tenmap_edit *edit, size_t
         status = check_edit(e, number, "value", edit->value, value_len);
     if (status != TENMAP_OK)
         return status;
-    if (at == TMI_NONE)
-        at = e->pair_count++;
-    e->pairs[at] = (tmi_pair){(char *)(uintptr_t)edit->key, key_len, (char *)(uintptr_t)edit->value,
-                              value_len};
+    if (found->at == TMI_NONE)
+        found->at = e->pair_count++;
+    e->pairs[found->at] = (tmi_pair){(char *)(uintptr_t)edit->key, key_len,
+                                     (char *)(uintptr_t)edit->value, value_len};
     return TENMAP_OK;
 }
 
-static tenmap_status apply_edits(editing_file *e, const tenmap_edit *edits, size_t n) {
-    size_t had = tenmap_metadata_count(e->model);
+static tenmap_status apply_all(editing_file *e, edited_keys *keys, const tenmap_edit *edits,
+                               size_t n) {
+    size_t had = tenmap_metadata_count(e->model), kept = 0;
     tenmap_status status = TENMAP_OK;
-    e->pairs = n > SIZE_MAX - had ? NULL : tmi_calloc(had + n, sizeof *e->pairs);
-    if (!e->pairs)
-        return tmi_fail_memory(e->error, had + n, "the metadata");
     for (size_t i = 0; i < had; i++) {
         const tenmap_metadata *m = tenmap_metadata_at(e->model, i);
+        find_edited_key(keys, m->key, m->key_len)->at = i;
         e->pairs[i] = (tmi_pair){(char *)(uintptr_t)m->key, m->key_len, (char *)(uintptr_t)m->value,
                                  m->value_len};
     }
     e->pair_count = had;
     for (size_t i = 0; status == TENMAP_OK && i < n; i++)
-        status = apply_edit(e, &edits[i], i);
+        status = apply_edit(e, keys, &edits[i], i);
+    for (size_t i = 0; i < e->pair_count; i++)
+        if (e->pairs[i].key)
+            e->pairs[kept++] = e->pairs[i];
+    e->pair_count = kept;
+    return status;
+}
+
+static tenmap_status apply_edits(editing_file *e, const tenmap_edit *edits, size_t n) {
+    size_t had = tenmap_metadata_count(e->model);
+    size_t most = n < SIZE_MAX - had ? had + n + 1 : SIZE_MAX;
+    tmi_hash_key key = tmi_hash_key_new(); /* edits may come from untrusted files too */
+    edited_keys keys = {.items = tmi_calloc(most, sizeof *keys.items)};
+    tenmap_status status = TENMAP_OK;
+    e->pairs = tmi_calloc(most, sizeof *e->pairs);
+    if (!e->pairs || !keys.items ||
+        !tmi_names_init(&keys.names, &key, keys.items, sizeof *keys.items, most))
+        status = tmi_fail_memory(e->error, most, "the metadata");
+    else
+        status = apply_all(e, &keys, edits, n);
+    tmi_names_free(&keys.names);
+    free(keys.items);
     return status;
 }
 

@@ -1,10 +1,12 @@
 /*
  * Hostile and huge files, one kind per case, and the opening of them: scripts/linear.sh counts the
- * instructions of the latter for n and 2n of each.
+ * instructions of the latter, or of a command of the tool, for n and 2n of each.
  *
- *     linear list [DIVISOR]        the cases: name, n divided by DIVISOR, allowed ratio
+ *     linear list [DIVISOR]        the cases: name, n divided by DIVISOR, allowed ratio, and for the
+ *                                  tool "terminal" or "pipe", the exit code and the command line
  *     linear make CASE N FOLDER    writes the files
  *     linear open CASE FOLDER      opens them, checks the verdict, prints what memory it took
+ *     linear spend CODE PROGRAM... runs it, checks its exit code, prints what memory it took
  */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
@@ -17,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void die(const char *what) {
@@ -201,6 +204,75 @@ static uint64_t unknown_dtypes(FILE *f, size_t n) {
     return n;
 }
 
+/* For the tool: what it shows, sorts and compares. */
+
+/* A name that no terminal has room for, with n accents on its first and on its last letter. */
+static uint64_t accents(FILE *f, size_t n) {
+    fputs("\"e", f);
+    for (size_t i = 0; i < 2 * n; i++)
+        fprintf(f, "\xcc\x81%*s", i == n ? 200 : 0, "");
+    fputs("\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}", f);
+    return 1;
+}
+
+/* One cell of each column that a file can make wide, above n rows that are not. */
+static uint64_t one_wide_row(FILE *f, size_t n) {
+    fputc('"', f);
+    for (size_t i = 0; i < n; i++)
+        fputc('n', f);
+    fputs("\":{\"dtype\":\"X", f);
+    for (size_t i = 0; i < n; i++)
+        fputc('x', f);
+    fputs("\",\"shape\":[1", f);
+    for (size_t i = 1; i < n; i++)
+        fputs(",1", f);
+    fputs("],\"data_offsets\":[0,1]}", f);
+    for (size_t i = 0; i < n; i++)
+        put_tensor(f, false, i + 1, 1, "%zu", i);
+    return n + 1;
+}
+
+/* A tree as deep as the root of n, with a leaf at each depth. */
+static uint64_t deep_tree(FILE *f, size_t n) {
+    size_t i = 0;
+    for (size_t bytes = 0; bytes < n; bytes += 2 * i++) {
+        fprintf(f, "%s\"", i ? "," : "");
+        for (size_t d = 0; d < i; d++)
+            fputs("0.", f);
+        fprintf(f, "1\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%zu,%zu]}", i, i + 1);
+    }
+    return i;
+}
+
+/* Two names of n parts each, which differ in the last. */
+static uint64_t long_chain(FILE *f, size_t n) {
+    for (size_t i = 0; i < 2; i++) {
+        fputs(i ? ",\"" : "\"", f);
+        for (size_t d = 0; d < n; d++)
+            fputs("a.", f);
+        fprintf(f, "%zu\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%zu,%zu]}", i, i,
+                i + 1);
+    }
+    return 2;
+}
+
+/* One dtype and one shape, and as many sizes as there are tensors. */
+static uint64_t unknown_sizes(FILE *f, size_t n) {
+    uint64_t at = 0;
+    for (size_t i = 0; i < n; at += i++)
+        fprintf(f, "%s\"t%zu\":{\"dtype\":\"X\",\"shape\":[1],\"data_offsets\":[%llu,%llu]}",
+                i ? "," : "", i, (unsigned long long)at, (unsigned long long)(at + i));
+    return at;
+}
+
+static uint64_t one_letter(FILE *f, size_t n) {
+    fputc('"', f);
+    for (size_t i = 0; i < n; i++)
+        fputc('a', f);
+    fputs("\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}", f);
+    return 1;
+}
+
 /* The last of many is not complete: which one is the first, the sentence says. */
 static uint64_t truncated(FILE *f, size_t n) {
     return as_usual(f, n) - 1;
@@ -208,6 +280,8 @@ static uint64_t truncated(FILE *f, size_t n) {
 
 /* What else lies beside model.safetensors, or instead of it. */
 enum { ALONE, INDEX, INDEX_LISTS_MORE, FOLDER };
+
+enum { PIPE, TERMINAL };
 
 static const struct linear_case {
     const char *name;
@@ -217,6 +291,9 @@ static const struct linear_case {
     uint32_t flags;
     int beside;
     tenmap_status status;
+    /* For the tool, in the folder of model.safetensors; %words is n keys with a value each. */
+    int where, code;
+    const char *command;
 } cases[] = {
     {"tensors-as-usual", as_usual, 500000, 2.2, 0, ALONE, TENMAP_OK},
     {"tiny-tensors", tiny_tensors, 900000, 2.2, 0, ALONE, TENMAP_OK},
@@ -241,6 +318,40 @@ static const struct linear_case {
     {"index", as_usual, 200000, 2.2, 0, INDEX, TENMAP_OK},
     {"index-lists-more", as_usual, 200000, 2.2, 0, INDEX_LISTS_MORE, TENMAP_ERR_FORMAT},
     {"folder", NULL, 10000, 2.3, 0, FOLDER, TENMAP_ERR_NOT_FOUND},
+#define ON(where, code, command) 0, ALONE, TENMAP_OK, where, code, command " model.safetensors"
+    {"ls-accents", accents, 400000, 2.2, ON(TERMINAL, 0, "ls")},
+    {"ls-wide-row", one_wide_row, 50000, 2.2, ON(TERMINAL, 0, "ls --lenient")},
+    {"ls-wide-row-piped", one_wide_row, 50000, 2.2, ON(PIPE, 0, "ls --lenient -l")},
+    {"ls-by-name", shuffled, 50000, 2.3, ON(PIPE, 0, "ls -s name")},
+    {"ls-glob", one_letter, 500000, 2.2, ON(PIPE, 3, "ls -x *a*a?a[a-c]*b") " a*a*a*b"},
+    {"ls-tree", as_usual, 50000, 2.3, ON(TERMINAL, 0, "ls --fold")},
+    {"ls-deep-tree", deep_tree, 400000, 2.3, ON(TERMINAL, 0, "ls --fold")},
+    {"ls-json", one_wide_row, 50000, 2.2, ON(PIPE, 0, "ls --lenient --json")},
+    {"info-dtypes", unknown_dtypes, 20000, 2.3, ON(TERMINAL, 0, "info --lenient")},
+    {"info-metadata", metadata_keys, 100000, 2.3, ON(TERMINAL, 0, "info")},
+    {"get-hint", as_usual, 50000, 2.2, ON(PIPE, 3, "get") " model.layers.0.expert.0.weight"},
+    {"get-dims", one_shape, 500000, 2.2, ON(PIPE, 0, "get --raw-values") " t"},
+    {"check-values", as_usual, 20000, 2.3, ON(TERMINAL, 0, "check --values --threads 1")},
+    {"check-lenient", unknown_sizes, 20000, 2.3, ON(TERMINAL, 1, "check --lenient")},
+    {"stats", as_usual, 10000, 2.3, ON(TERMINAL, 0, "stats -s name --threads 1")},
+    {"diff-dtypes", unknown_dtypes, 20000, 2.3,
+     ON(TERMINAL, 0, "diff --lenient --threads 1 model.safetensors")},
+    {"diff-metadata", metadata_keys, 50000, 2.3, ON(PIPE, 0, "diff --threads 1 model.safetensors")},
+    {"report-dtypes", unknown_dtypes, 20000, 2.3, ON(PIPE, 0, "report --lenient --no-stats -o -")},
+    {"report-sizes", unknown_sizes, 20000, 2.3, ON(PIPE, 0, "report --lenient --no-stats -o -")},
+    {"report-treemap", long_chain, 200000, 2.3, ON(PIPE, 0, "report --no-stats --treemap -")},
+    {"report-heatmap", as_usual, 50000, 2.3, ON(PIPE, 0, "report --no-stats --heatmap -")},
+    {"meta", metadata_keys, 50000, 2.3, ON(TERMINAL, 0, "meta")},
+    {"meta-edit", metadata_keys, 20000, 2.3, ON(PIPE, 0, "meta") " edit"},
+    {"meta-set", metadata_keys, 20000, 2.3, ON(PIPE, 0, "meta") " set %words"},
+    {"meta-rm", metadata_keys, 20000, 2.3, ON(PIPE, 0, "meta") " rm %keys"},
+    {"rename", as_usual, 10000, 2.3, ON(PIPE, 0, "rename -o out.safetensors") " s/e/E/g"},
+    {"rename-long", one_letter, 500000, 2.3,
+     ON(PIPE, 0, "rename -n -o out.safetensors") " s/a/b/g"},
+    {"merge", as_usual, 20000, 2.3, ON(PIPE, 0, "merge -o out.safetensors")},
+    {"merge-metadata", metadata_keys, 50000, 2.3,
+     ON(PIPE, 0, "merge -o out.safetensors --prefer last model.safetensors")},
+#undef ON
 };
 
 static FILE *create(const char *folder, const char *name) {
@@ -324,6 +435,33 @@ static void open_one(const struct linear_case *c, const char *folder) {
     tenmap_close(model);
 }
 
+/* As open_one, of another program, whose output is not looked at. */
+static void spend(int code, char **command) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        if (freopen("/dev/null", "w", stdout))
+            execv(command[0], command);
+        die("cannot run the program");
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        die("no process");
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != code) {
+        fprintf(stderr, "linear: %s ended with %d, not with %d\n", command[0], status, code);
+        exit(1);
+    }
+    struct rusage usage;
+    getrusage(RUSAGE_CHILDREN, &usage);
+    printf("%ld\n", (long)usage.ru_maxrss);
+}
+
+static void list_case(const struct linear_case *c, size_t n) {
+    printf("%s %zu %g", c->name, n, c->ratio);
+    if (c->command)
+        printf(" %s %d %s", c->where == TERMINAL ? "terminal" : "pipe", c->code, c->command);
+    putchar('\n');
+}
+
 static const struct linear_case *find_case(const char *name) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (strcmp(cases[i].name, name) == 0)
@@ -336,14 +474,16 @@ int main(int argc, char **argv) {
     if (argc >= 2 && strcmp(argv[1], "list") == 0) {
         size_t divisor = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-            printf("%s %zu %g\n", cases[i].name, cases[i].n / (divisor ? divisor : 1),
-                   cases[i].ratio);
+            list_case(&cases[i], cases[i].n / (divisor ? divisor : 1));
     } else if (argc == 5 && strcmp(argv[1], "make") == 0) {
         make(find_case(argv[2]), strtoul(argv[3], NULL, 10), argv[4]);
     } else if (argc == 4 && strcmp(argv[1], "open") == 0) {
         open_one(find_case(argv[2]), argv[3]);
+    } else if (argc >= 4 && strcmp(argv[1], "spend") == 0) {
+        spend(atoi(argv[2]), argv + 3);
     } else {
-        die("usage: linear list [DIVISOR] | make CASE N FOLDER | open CASE FOLDER");
+        die("usage: linear list [DIVISOR] | make CASE N FOLDER | open CASE FOLDER | "
+            "spend CODE PROGRAM...");
     }
     return 0;
 }

@@ -110,6 +110,24 @@ static void the_last_pair_takes_metadata_with_it(void **state) {
     free(file.at);
 }
 
+/* Edits apply in turn: what one of them took away comes last when another brings it back. */
+static void later_edits_see_what_earlier_ones_did(void **state) {
+    static const char *const due[] = {"\xc3\xa9", "new", "k"};
+    const char *path = in_folder(state, "m.safetensors");
+    tenmap_edit edits[] = {{"k", 1, NULL, 0},   {"none", 4, NULL, 0}, {"new", 3, "1", 1},
+                           {"gone", 4, "2", 1}, {"k", 1, "3", 1},     {"gone", 4, NULL, 0},
+                           {"new", 3, "4", 1},  {"gone", 4, NULL, 0}};
+    make_file(path, 100);
+    assert_int_equal(tenmap_edit_metadata(path, edits, 8, NULL, NULL, NULL), TENMAP_OK);
+    tenmap_model *m = must_open(path, NULL);
+    assert_int_equal(tenmap_metadata_count(m), 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_string_equal(tenmap_metadata_at(m, i)->key, due[i]);
+    assert_string_equal(tenmap_metadata_get(m, "k"), "3");
+    assert_string_equal(tenmap_metadata_get(m, "new"), "4");
+    tenmap_close(m);
+}
+
 static void what_does_not_fit_makes_a_new_file(void **state) {
     const char *path = in_folder(state, "m.safetensors");
     char *value = malloc(5001);
@@ -530,6 +548,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(what_fits_is_changed_in_place, empty_folder),
         cmocka_unit_test_setup(the_last_pair_takes_metadata_with_it, empty_folder),
+        cmocka_unit_test_setup(later_edits_see_what_earlier_ones_did, empty_folder),
         cmocka_unit_test_setup(what_does_not_fit_makes_a_new_file, empty_folder),
         cmocka_unit_test_setup(alignment_survives_a_copy, empty_folder),
         cmocka_unit_test_setup(shared_files_are_left_alone, empty_folder),

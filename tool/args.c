@@ -86,7 +86,7 @@ static bool parse_choice(const char *words, const char *given, unsigned *out) {
 }
 
 static void append_text(texts *list, const char *given) {
-    list->items = need_more(list->items, list->count + 1, sizeof *list->items);
+    list->items = need_next(list->items, list->count, sizeof *list->items);
     list->items[list->count++] = given;
 }
 

@@ -64,7 +64,7 @@ static char *keep_text(const char *from) {
 
 static void add_finding(findings *list, uint32_t severity, const char *code, uint32_t shard,
                         uint64_t offset, const char *tensor, const char *message) {
-    list->items = need_more(list->items, list->count + 1, sizeof *list->items);
+    list->items = need_next(list->items, list->count, sizeof *list->items);
     list->items[list->count++] = (finding){.severity = severity,
                                            .shard = shard,
                                            .offset = offset,

@@ -60,7 +60,7 @@ static int add_file(file_list *list, const char *path) {
     struct stat s;
     if (stat(path, &s) != 0)
         return fail(EXIT_FAILED, "'%s': %s", path, strerror(errno));
-    list->items = need_more(list->items, list->count + 1, sizeof *list->items);
+    list->items = need_next(list->items, list->count, sizeof *list->items);
     file_entry *entry = &list->items[list->count++];
     *entry = (file_entry){.path = need_copy(path, strlen(path)), .size = (uint64_t)s.st_size};
     return EXIT_FINE;

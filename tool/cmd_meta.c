@@ -46,6 +46,7 @@ typedef struct meta_call {
     const char **words; /* behind the action */
     size_t word_count;
     tenmap_model *model;
+    metadata_finder pairs;
     size_t first, end; /* the shards that --shard leaves */
 } meta_call;
 
@@ -73,12 +74,8 @@ static int choose_shards(meta_call *c) {
 
 static const tenmap_metadata *find_pair(const meta_call *c, size_t shard, const char *key,
                                         size_t len) {
-    for (size_t i = 0; i < tenmap_metadata_count(c->model); i++) {
-        const tenmap_metadata *pair = tenmap_metadata_at(c->model, i);
-        if (pair->shard == shard && pair->key_len == len && memcmp(pair->key, key, len) == 0)
-            return pair;
-    }
-    return NULL;
+    const metadata_entry *found = metadata_find(&c->pairs, shard, key, len);
+    return found ? found->pair : NULL;
 }
 
 static bool in_shards(const meta_call *c, const tenmap_metadata *pair) {
@@ -306,22 +303,23 @@ static void as_json(const meta_call *c, text *out) {
 static int apply_pairs(const meta_call *c, const json_pairs *pairs) {
     size_t old = tenmap_metadata_count(c->model), count = 0;
     tenmap_edit *edits = need(old + pairs->count, sizeof *edits);
+    bool *stays = need(old, sizeof *stays);
     for (size_t i = 0; i < pairs->count; i++) {
         const json_pair *p = &pairs->items[i];
         tenmap_edit e = {p->key, p->key_len, p->value, p->value_len};
+        const metadata_entry *found = metadata_find(&c->pairs, c->first, p->key, p->key_len);
+        if (found)
+            stays[found->place] = true;
         if (changes(c, c->first, &e))
             edits[count++] = e;
     }
     for (size_t i = 0; i < old; i++) {
         const tenmap_metadata *pair = tenmap_metadata_at(c->model, i);
-        bool stays = pair->shard != c->first;
-        for (size_t k = 0; k < pairs->count && !stays; k++)
-            stays = pairs->items[k].key_len == pair->key_len &&
-                    memcmp(pairs->items[k].key, pair->key, pair->key_len) == 0;
-        if (!stays)
+        if (pair->shard == c->first && !stays[i])
             edits[count++] = (tenmap_edit){pair->key, pair->key_len, NULL, 0};
     }
     int status = apply(c, edits, count);
+    free(stays);
     free(edits);
     return status;
 }
@@ -419,8 +417,11 @@ static int meta_run(const invocation *call) {
     status = open_model(c.path, &c.model);
     if (!status)
         status = choose_shards(&c);
-    if (!status)
+    if (!status) {
+        metadata_finder_init(&c.pairs, c.model);
         status = action->run(&c);
+        metadata_finder_free(&c.pairs);
+    }
     tenmap_close(c.model);
     return status;
 }

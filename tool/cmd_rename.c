@@ -111,13 +111,26 @@ static void add_replacement(text *to, const substitution *s, const char *name,
     }
 }
 
+/* As regexec, which would count the bytes that are left each time, where the system can be told them. */
+static bool matches(const substitution *s, const char *name, size_t len, regmatch_t *match,
+                    int flags) {
+#ifdef REG_STARTEND
+    match[0] = (regmatch_t){.rm_so = 0, .rm_eo = (regoff_t)len};
+    flags |= REG_STARTEND;
+#else
+    (void)len;
+#endif
+    return regexec(&s->regex, name, 10, match, flags) == 0;
+}
+
 /* Applies one substitution as sed does: no empty match right behind another one. Whether it matched. */
-static bool substitute(const substitution *s, const char *name, text *to) {
+static bool substitute(const substitution *s, const text *from, text *to) {
+    const char *name = from->bytes, *end = name + from->len;
     regmatch_t match[10];
     int flags = 0;
     bool found = false, behind = false;
     text_clear(to);
-    while (regexec(&s->regex, name, 10, match, flags) == 0) {
+    while (matches(s, name, (size_t)(end - name), match, flags)) {
         bool empty = match[0].rm_eo == match[0].rm_so;
         text_add(to, name, (size_t)match[0].rm_so);
         if (!empty || !behind || match[0].rm_so > 0) {
@@ -135,7 +148,7 @@ static bool substitute(const substitution *s, const char *name, text *to) {
         behind = !empty;
         flags = REG_NOTBOL;
     }
-    text_add(to, name, strlen(name));
+    text_add(to, name, (size_t)(end - name));
     return found;
 }
 
@@ -144,7 +157,7 @@ static void rename_one(plan *p, size_t i, const substitution *list, size_t count
     text now = {0}, next = {0};
     text_add(&now, t->name, t->name_len);
     for (size_t k = 0; k < count; k++) {
-        if (!substitute(&list[k], now.bytes, &next))
+        if (!substitute(&list[k], &now, &next))
             continue;
         text swap = now;
         now = next;

@@ -143,6 +143,8 @@ bool interrupted(void);
 /* Checked memory: never NULL, ends the tool with EXIT_FAILED where there is none. */
 void *need(size_t count, size_t size);
 void *need_more(void *old, size_t count, size_t size);
+/* Room for one more item behind `count`, in a list that only this lets grow: doubled now and then. */
+void *need_next(void *items, size_t count, size_t size);
 char *need_copy(const char *bytes, size_t len); /* with a NUL behind it; to be freed */
 
 #endif

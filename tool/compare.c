@@ -157,12 +157,13 @@ int compare_pairs(pair *pairs, size_t count, tolerance within, unsigned threads)
     comparison all = {.pairs = pairs, .within = within};
     uint64_t total = 0;
     size_t most = count;
-    for (size_t i = 0; i < count; i++)
-        most += (size_t)(pairs[i].a->nelems / PART);
+    for (size_t i = 0; i < count; i++) {
+        pairs[i].comparable = has_numbers_in_common(pairs[i].a, pairs[i].b);
+        most += pairs[i].comparable ? (size_t)(pairs[i].a->nelems / PART) : 0;
+    }
     all.parts = need(most, sizeof *all.parts);
     for (size_t i = 0; i < count; i++) {
         uint64_t elements = pairs[i].a->nelems, first = 0;
-        pairs[i].comparable = has_numbers_in_common(pairs[i].a, pairs[i].b);
         total += pairs[i].a->nbytes;
         while (first < elements) {
             uint64_t step =

@@ -93,6 +93,11 @@ void *need_more(void *old, size_t count, size_t size) {
     return memory;
 }
 
+void *need_next(void *items, size_t count, size_t size) {
+    bool full = (count & (count - 1)) == 0; /* a power of two, or 0 */
+    return full ? need_more(items, count ? 2 * count : 1, size) : items;
+}
+
 char *need_copy(const char *bytes, size_t len) {
     char *copy = need(len + 1, 1);
     memcpy(copy, bytes, len);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "reshape.h"
 
 typedef struct json_reader {
     const char *at, *end, *begin;
@@ -123,17 +124,31 @@ static char *kept(const text *t) {
 static bool take_pair(json_reader *r, json_pairs *out, text *key, text *value) {
     if (!take_string(r, key, "a key in quotes is missing here"))
         return false;
-    for (size_t i = 0; i < out->count; i++)
-        if (out->items[i].key_len == key->len &&
-            memcmp(out->items[i].key, key->bytes, key->len) == 0)
-            return refuse(r, "this key is there twice");
+    size_t key_end = (size_t)(r->at - r->begin);
     if (!take(r, ':'))
         return refuse(r, "a colon is missing after the key");
     if (!take_string(r, value, "values are strings: put it in quotes"))
         return false;
-    out->items = need_more(out->items, out->count + 1, sizeof *out->items);
-    out->items[out->count++] = (json_pair){kept(key), kept(value), key->len, value->len};
+    out->items = need_next(out->items, out->count, sizeof *out->items);
+    out->items[out->count++] = (json_pair){kept(key), kept(value), key->len, value->len, key_end};
     return true;
+}
+
+/* The first key that was there before, in the order of the text, is told. */
+static bool check_twins(json_reader *r, const json_pairs *pairs) {
+    named *keys = need(pairs->count, sizeof *keys);
+    size_t first = SIZE_MAX;
+    for (size_t i = 0; i < pairs->count; i++)
+        keys[i] = (named){pairs->items[i].key, pairs->items[i].key_len, i};
+    sort_named(keys, pairs->count);
+    for (size_t i = 1; i < pairs->count; i++)
+        if (same_named(&keys[i - 1], &keys[i]) && keys[i].at < first)
+            first = keys[i].at;
+    free(keys);
+    if (first == SIZE_MAX)
+        return true;
+    r->at = r->begin + pairs->items[first].key_end;
+    return refuse(r, "this key is there twice");
 }
 
 bool json_read_pairs(const char *bytes, size_t len, json_pairs *out, text *why) {
@@ -150,6 +165,7 @@ bool json_read_pairs(const char *bytes, size_t len, json_pairs *out, text *why) 
     skip_space(&r);
     if (good && r.at < r.end)
         good = refuse(&r, "there is more after the object");
+    good = good && check_twins(&r, out);
     text_free(&key);
     text_free(&value);
     return good;

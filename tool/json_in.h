@@ -10,6 +10,7 @@
 typedef struct json_pair {
     char *key, *value; /* NUL-terminated; may hold NUL inside */
     size_t key_len, value_len;
+    size_t key_end; /* bytes of the text up to the end of the key */
 } json_pair;
 
 typedef struct json_pairs {

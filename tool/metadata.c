@@ -57,6 +57,34 @@ size_t metadata_entries(const tenmap_model *model, size_t first_shard, size_t en
     return count;
 }
 
+static int compare_keys(const void *a, const void *b) {
+    const tenmap_metadata *x = ((const metadata_entry *)a)->pair;
+    const tenmap_metadata *y = ((const metadata_entry *)b)->pair;
+    if (x->shard != y->shard)
+        return x->shard < y->shard ? -1 : 1;
+    return compare_bytes(x->key, x->key_len, y->key, y->key_len);
+}
+
+void metadata_finder_init(metadata_finder *f, const tenmap_model *model) {
+    f->count = tenmap_metadata_count(model);
+    f->entries = need(f->count, sizeof *f->entries);
+    for (size_t i = 0; i < f->count; i++)
+        f->entries[i] = (metadata_entry){tenmap_metadata_at(model, i), i, 1};
+    qsort(f->entries, f->count, sizeof *f->entries, compare_keys);
+}
+
+const metadata_entry *metadata_find(const metadata_finder *f, size_t shard, const char *key,
+                                    size_t len) {
+    const tenmap_metadata pair = {.key = key, .key_len = len, .shard = (uint32_t)shard};
+    const metadata_entry wanted = {&pair, 0, 1};
+    return bsearch(&wanted, f->entries, f->count, sizeof *f->entries, compare_keys);
+}
+
+void metadata_finder_free(metadata_finder *f) {
+    free(f->entries);
+    *f = (metadata_finder){0};
+}
+
 static void put_entry(table *t, const tenmap_model *model, const metadata_entry *e,
                       const metadata_range *range) {
     size_t shards = tenmap_shard_count(model);

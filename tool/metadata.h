@@ -16,6 +16,17 @@ typedef struct metadata_entry {
 size_t metadata_entries(const tenmap_model *model, size_t first_shard, size_t end_shard,
                         metadata_entry **out);
 
+/* The pairs of all shards, to be found by shard and key. */
+typedef struct metadata_finder {
+    metadata_entry *entries; /* sorted; `place` is that in the model */
+    size_t count;
+} metadata_finder;
+void metadata_finder_init(metadata_finder *f, const tenmap_model *model);
+/* NULL where the shard has no such key. */
+const metadata_entry *metadata_find(const metadata_finder *f, size_t shard, const char *key,
+                                    size_t len);
+void metadata_finder_free(metadata_finder *f);
+
 /* Which pairs are shown, and how much of them. */
 typedef struct metadata_range {
     size_t first_shard, end_shard;

@@ -167,10 +167,19 @@ typedef struct forms {
     uint64_t seed; /* differs from run to run, so that no file can choose shapes that collide */
 } forms;
 
+static uint64_t hash_more(uint64_t h, uint64_t number) {
+    h = (h ^ number) * UINT64_C(0xff51afd7ed558ccd);
+    return h ^ h >> 32;
+}
+
+/* Of all that same_form compares: a file may choose the text of unknown dtypes, and their sizes. */
 static uint64_t form_hash(uint64_t seed, const tenmap_tensor *t) {
-    uint64_t h = seed ^ t->dtype;
+    uint64_t h = hash_more(seed ^ t->dtype, t->nbytes);
     for (uint32_t d = 0; d < t->rank; d++)
-        h = (h ^ t->shape[d]) * UINT64_C(0xff51afd7ed558ccd), h ^= h >> 32;
+        h = hash_more(h, t->shape[d]);
+    if (t->dtype == TENMAP_OPAQUE)
+        for (const char *c = tenmap_dtype_text(t); *c; c++)
+            h = hash_more(h, (unsigned char)*c);
     return h;
 }
 

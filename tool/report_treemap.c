@@ -63,14 +63,14 @@ static size_t next_path(const tenmap_tensor *t, size_t at) {
     return at < t->name_len ? at + 1 : t->name_len;
 }
 
-/* The run of names that begins at `from` and shares its first `path` bytes. */
-static size_t run_end(const treemap *m, size_t from, size_t to, size_t path) {
+/* The run of names that begins at `from` and shares its first `path` bytes; all share those below `same`. */
+static size_t run_end(const treemap *m, size_t from, size_t to, size_t same, size_t path) {
     const tenmap_tensor *t = m->sorted[from];
     size_t low = from + 1, high = to;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const tenmap_tensor *u = m->sorted[middle];
-        if (u->name_len >= path && memcmp(t->name, u->name, path) == 0)
+        if (u->name_len >= path && memcmp(t->name + same, u->name + same, path - same) == 0)
             low = middle + 1;
         else
             high = middle;
@@ -83,12 +83,12 @@ static item next_item(const treemap *m, size_t from, size_t to, size_t path) {
     const tenmap_tensor *t = m->sorted[from];
     item it = {.from = from, .to = from + 1, .path = next_path(t, path), .label = path, .first = t};
     if (it.path < t->name_len)
-        it.to = run_end(m, from, to, it.path);
+        it.to = run_end(m, from, to, path, it.path);
     while (it.to - it.from > 1) {
         const tenmap_tensor *last = m->sorted[it.to - 1];
         size_t longer = next_path(t, it.path);
         if (longer == t->name_len || last->name_len < longer ||
-            memcmp(t->name, last->name, longer) != 0)
+            memcmp(t->name + it.path, last->name + it.path, longer - it.path) != 0)
             break;
         it.path = longer;
     }

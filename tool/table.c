@@ -71,9 +71,9 @@ static void fill(text *out, size_t count) {
     }
 }
 
-/* The bytes that take `columns` columns from the start, or up to the end. */
+/* The bytes that take `columns` columns from the start, or up to the end: character by character. */
 static size_t bytes_for(const char *bytes, size_t len, size_t columns, bool from_end) {
-    size_t taken = 0;
+    size_t taken = 0, used = 0;
     while (taken < len) {
         size_t next = taken + 1;
         if (from_end)
@@ -82,7 +82,8 @@ static size_t bytes_for(const char *bytes, size_t len, size_t columns, bool from
         else
             while (next < len && ((unsigned char)bytes[next] & 0xc0) == 0x80)
                 next++;
-        if (text_columns(from_end ? bytes + len - next : bytes, next) > columns)
+        used += text_columns(from_end ? bytes + len - next : bytes + taken, next - taken);
+        if (used > columns)
             break;
         taken = next;
     }
@@ -90,11 +91,11 @@ static size_t bytes_for(const char *bytes, size_t len, size_t columns, bool from
 }
 
 /*
- * Shortened where it does not fit; the columns that it took. The end of a name tells more than its
- * beginning, which is much the same for all.
+ * Shortened where it does not fit on a terminal; the columns that it took. The end of a name tells more
+ * than its beginning, which is much the same for all.
  */
 static size_t put_text(text *out, const char *bytes, size_t len, size_t columns, size_t width) {
-    if (columns <= width) {
+    if (columns <= width || !print_width()) {
         text_add(out, bytes, len);
         return columns;
     }
@@ -133,15 +134,23 @@ static void put_cell(text *out, const column *c, cell_text what, size_t width, s
         fill(out, (!c->right && used < width ? width - used : 0) + 2);
 }
 
+/*
+ * One cell of a file's making may be as wide as the file is long, and every other row would be filled up
+ * to it. So no column gets wider than a terminal; elsewhere, where nothing is shortened, such a cell
+ * sticks out.
+ */
 static void measure_widths(const table *t, size_t *widths) {
-    size_t total = 0, least = 12;
+    enum { WIDEST = 256 };
+    size_t total = 0, least = 12, most = print_width() ? print_width() : WIDEST;
     for (size_t c = 0; c < t->column_count; c++)
         widths[c] = text_columns(t->columns[c].title, strlen(t->columns[c].title));
     for (size_t i = 0; i < t->count; i++)
         if (t->cells[i].columns > widths[i % t->column_count])
             widths[i % t->column_count] = t->cells[i].columns;
-    for (size_t c = 0; c < t->column_count; c++)
+    for (size_t c = 0; c < t->column_count; c++) {
+        widths[c] = widths[c] < most ? widths[c] : most;
         total += widths[c] + (c ? 2 : 0);
+    }
     if (!print_width() || total <= print_width())
         return;
     for (size_t c = 0; c < t->column_count; c++) {

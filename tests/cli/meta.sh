@@ -55,6 +55,8 @@ t meta small.safetensors
 (VISUAL=./change && export VISUAL && with_editor ./look meta small.safetensors edit)
 (TMPDIR=. && export TMPDIR && with_editor ./spoil meta small.safetensors edit) | sed 's/tenmap-.*\.json/tenmap-X.json/'
 ls tenmap-*.json | wc -l
+printf '#!/bin/sh\nprintf "{\"b\":\"1\",\n\"a\":\"2\",\n\"a\":\"3\",\n\"b\":\"4\"}" >"$1"\n' >twice && chmod +x twice
+(TMPDIR=. && export TMPDIR && with_editor ./twice meta small.safetensors edit) | sed 's/tenmap-.*\.json/tenmap-X.json/'
 with_editor false meta small.safetensors edit
 with_editor ./look meta sharded edit
 with_editor ./look meta hostile.safetensors edit

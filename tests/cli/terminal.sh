@@ -28,4 +28,11 @@ on_terminal meta --color never small.safetensors && seen && widest
 on_terminal info --color never --top 0 small.safetensors && seen
 on_terminal get --color never layers.safetensors model.embed_tokens.weight && seen
 on_terminal get small.safetensors embed.weight -o - && seen
+# One row that is wider than any terminal leaves the others as they are; a pipe gets all of it.
+dims=$(printf ',1%.0s' $(seq 300))
+header="{\"a\":{\"dtype\":\"U8\",\"shape\":[1$dims],\"data_offsets\":[0,1]},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}"
+printf "\\$(printf %o $((${#header} % 256)))\\$(printf %o $((${#header} / 256)))\0\0\0\0\0\0%sxx" "$header" >wide.safetensors
+on_terminal ls --color never wide.safetensors && seen
+"$tool" ls wide.safetensors | wc -L
+"$tool" ls wide.safetensors | sed -n '3,$p' | wc -L
 on_terminal ls --tree small.safetensors "'layer*'" && seen
