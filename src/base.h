@@ -88,9 +88,15 @@ typedef struct tmi_options_kind {
     const char *name, *init; /* the struct and the macro that starts it */
     size_t size;             /* as this library knows it */
     size_t first_size;       /* as the first version had it: the least that is taken */
+    size_t flags;            /* where its uint32_t of that name is, in bytes */
+    uint32_t known;          /* the flags that there are */
+    size_t reserved;         /* where a uint32_t is that must be 0; 0: it has none */
 } tmi_options_kind;
 
-/* Fills *out with what was given, zeros where it is NULL or shorter; refuses an unknown tail. */
+/*
+ * Fills *out with what was given, zeros where it is NULL or shorter; refuses an unknown tail, unknown
+ * flags, and what is reserved.
+ */
 tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, void *out,
                                tenmap_error *error);
 

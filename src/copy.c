@@ -297,14 +297,14 @@ static tenmap_status check_sources_to_copy(tenmap_writer *writer, const tenmap_s
 
 tenmap_status tmi_take_copy_options(const tenmap_copy_options *given, tenmap_copy_options *out,
                                     tenmap_error *error) {
-    static const tmi_options_kind kind = {"tenmap_copy_options", "TENMAP_COPY_OPTIONS_INIT",
+    static const tmi_options_kind kind = {"tenmap_copy_options",
+                                          "TENMAP_COPY_OPTIONS_INIT",
                                           sizeof(tenmap_copy_options),
-                                          offsetof(tenmap_copy_options, ctx) + sizeof(void *)};
-    tenmap_status status = tmi_options_take(&kind, given, out, error);
-    if (status == TENMAP_OK && out->flags)
-        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags is 0x%x; none are known",
-                          (unsigned)out->flags);
-    return status;
+                                          offsetof(tenmap_copy_options, ctx) + sizeof(void *),
+                                          offsetof(tenmap_copy_options, flags),
+                                          0,
+                                          0};
+    return tmi_options_take(&kind, given, out, error);
 }
 
 tenmap_status tenmap_writer_copy_list(tenmap_writer *writer, const tenmap_source *sources, size_t n,

@@ -280,16 +280,14 @@ static tenmap_status run_load_unit(void *ctx, void *state, size_t number, tenmap
 
 static tenmap_status take_load_options(const tenmap_load_options *given, tenmap_load_options *out,
                                        tenmap_error *error) {
-    static const tmi_options_kind kind = {"tenmap_load_options", "TENMAP_LOAD_OPTIONS_INIT",
+    static const tmi_options_kind kind = {"tenmap_load_options",
+                                          "TENMAP_LOAD_OPTIONS_INIT",
                                           sizeof(tenmap_load_options),
-                                          offsetof(tenmap_load_options, ctx) + sizeof(void *)};
-    tenmap_status status = tmi_options_take(&kind, given, out, error);
-    if (status == TENMAP_OK && out->flags & ~(uint32_t)(TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT))
-        status = tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                          "options.flags is 0x%x; TENMAP_LOAD_READ (1) and TENMAP_LOAD_DIRECT (2) "
-                          "are known",
-                          (unsigned)out->flags);
-    return status;
+                                          offsetof(tenmap_load_options, ctx) + sizeof(void *),
+                                          offsetof(tenmap_load_options, flags),
+                                          TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT,
+                                          0};
+    return tmi_options_take(&kind, given, out, error);
 }
 
 /* How the bytes come: from memory where the model is there, else through windows of the files. */

@@ -519,14 +519,16 @@ static void run_pass(measure_job *job, bool binning, bool both) {
 
 static tenmap_status take_stats_options(const tenmap_stats_options *given,
                                         tenmap_stats_options *out, tenmap_error *error) {
-    static const tmi_options_kind kind = {"tenmap_stats_options", "TENMAP_STATS_OPTIONS_INIT",
+    static const tmi_options_kind kind = {"tenmap_stats_options",
+                                          "TENMAP_STATS_OPTIONS_INIT",
                                           sizeof(tenmap_stats_options),
-                                          offsetof(tenmap_stats_options, ctx) + sizeof(void *)};
+                                          offsetof(tenmap_stats_options, ctx) + sizeof(void *),
+                                          offsetof(tenmap_stats_options, flags),
+                                          0,
+                                          offsetof(tenmap_stats_options, reserved)};
     tenmap_status status = tmi_options_take(&kind, given, out, error);
     if (status != TENMAP_OK)
         return status;
-    if (out->flags || out->reserved)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags and reserved must be 0");
     if (out->histogram && out->bins == 0)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "a histogram is asked for, of 0 bins");
     if (!out->histogram)

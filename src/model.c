@@ -8,20 +8,19 @@
 
 static tenmap_status take_options(const tenmap_options *given, tenmap_options *out,
                                   tenmap_error *error) {
-    static const tmi_options_kind kind = {"tenmap_options", "TENMAP_OPTIONS_INIT",
+    static const tmi_options_kind kind = {"tenmap_options",
+                                          "TENMAP_OPTIONS_INIT",
                                           sizeof(tenmap_options),
-                                          offsetof(tenmap_options, length) + sizeof(uint64_t)};
+                                          offsetof(tenmap_options, length) + sizeof(uint64_t),
+                                          offsetof(tenmap_options, flags),
+                                          TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL,
+                                          offsetof(tenmap_options, reserved)};
     tenmap_status status = tmi_options_take(&kind, given, out, error);
     if (status != TENMAP_OK)
         return status;
     if (out->backend > TENMAP_BACKEND_READ)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.backend is %u, which is none",
                         (unsigned)out->backend);
-    if (out->flags & ~(uint32_t)(TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL))
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags has unknown bits: 0x%x",
-                        (unsigned)out->flags);
-    if (out->reserved)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.reserved must be 0");
     return TENMAP_OK;
 }
 

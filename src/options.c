@@ -3,6 +3,12 @@
 
 #include <string.h>
 
+static uint32_t option_at(const void *options, size_t offset) {
+    uint32_t value;
+    memcpy(&value, (const unsigned char *)options + offset, sizeof value);
+    return value;
+}
+
 tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, void *out,
                                tenmap_error *error) {
     enum { LARGEST_SIZE = 4096 };
@@ -24,5 +30,11 @@ tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, 
                             "does not know",
                             (ull)i);
     memcpy(out, given, size < kind->size ? size : kind->size);
+    uint32_t unknown = option_at(out, kind->flags) & ~kind->known;
+    if (unknown)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags has unknown bits: 0x%x",
+                        (unsigned)unknown);
+    if (kind->reserved && option_at(out, kind->reserved))
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.reserved must be 0");
     return TENMAP_OK;
 }

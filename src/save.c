@@ -421,10 +421,13 @@ static tenmap_status save_run(saving *s) {
 
 tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sources, size_t n,
                                   const tenmap_save_options *given, tenmap_error *error) {
-    static const tmi_options_kind kind = {"tenmap_save_options", "TENMAP_SAVE_OPTIONS_INIT",
+    static const tmi_options_kind kind = {"tenmap_save_options",
+                                          "TENMAP_SAVE_OPTIONS_INIT",
                                           sizeof(tenmap_save_options),
-                                          offsetof(tenmap_save_options, copy)};
-    const uint32_t known = TENMAP_SAVE_KEEP_OLD | TENMAP_SAVE_KEEP_ORDER;
+                                          offsetof(tenmap_save_options, copy),
+                                          offsetof(tenmap_save_options, flags),
+                                          TENMAP_SAVE_KEEP_OLD | TENMAP_SAVE_KEEP_ORDER,
+                                          offsetof(tenmap_save_options, reserved)};
     tenmap_error own = {.status = TENMAP_OK};
     if (!folder || (n && !sources))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
@@ -432,9 +435,6 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
     saving s = {.folder = folder, .sources = sources, .count = n, .lock = -1};
     s.error = error ? error : &own;
     tenmap_status status = tmi_options_take(&kind, given, &s.options, error);
-    if (status == TENMAP_OK && ((s.options.flags & ~known) || s.options.reserved))
-        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags has unknown bits: 0x%x",
-                          (unsigned)s.options.flags);
     if (status == TENMAP_OK && s.options.metadata_count && !s.options.metadata)
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.metadata is NULL");
     if (status == TENMAP_OK)

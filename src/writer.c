@@ -37,16 +37,16 @@ struct tenmap_writer {
 
 static tenmap_status take_writer_options(const tenmap_writer_options *given,
                                          tenmap_writer_options *out, tenmap_error *error) {
-    const uint32_t known = TENMAP_WRITER_KEEP_ORDER | TENMAP_WRITER_FOLLOW_LINKS;
-    static const tmi_options_kind kind = {"tenmap_writer_options", "TENMAP_WRITER_OPTIONS_INIT",
+    static const tmi_options_kind kind = {"tenmap_writer_options",
+                                          "TENMAP_WRITER_OPTIONS_INIT",
                                           sizeof(tenmap_writer_options),
-                                          sizeof(tenmap_writer_options)};
+                                          sizeof(tenmap_writer_options),
+                                          offsetof(tenmap_writer_options, flags),
+                                          TENMAP_WRITER_KEEP_ORDER | TENMAP_WRITER_FOLLOW_LINKS,
+                                          offsetof(tenmap_writer_options, reserved)};
     tenmap_status status = tmi_options_take(&kind, given, out, error);
     if (status != TENMAP_OK)
         return status;
-    if (out->flags & ~known || out->reserved)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags has unknown bits: 0x%x",
-                        (unsigned)(out->flags & ~known));
     if (!out->data_alignment)
         out->data_alignment = 8;
     uint32_t alignment = out->data_alignment;
