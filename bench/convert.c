@@ -78,7 +78,7 @@ static void fill_source(tenmap_dtype dtype, uint64_t bytes) {
         r = r * 1664525 + 1013904223;
         weights[i] = ((float)(r >> 8) - 8388608.0f) * 0x1p-28f;
     }
-    if (tmi_dtypes[dtype].kind == TMI_KIND_FLOAT) {
+    if (tmi_dtypes[dtype].kind == TENMAP_KIND_FLOAT) {
         for (size_t done = 0; done < count; done += BLOCK / 4) {
             size_t n = count - done < BLOCK / 4 ? count - done : BLOCK / 4;
             tenmap_convert(dtype, block + done * tmi_dtypes[dtype].bits / 8, BLOCK, TENMAP_F32,

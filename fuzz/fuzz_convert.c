@@ -100,7 +100,7 @@ static void check_portable(const conversion *c) {
 /* Pairs that are refused, by the table of docs/format.md. */
 static bool is_allowed(tenmap_dtype to, tenmap_dtype from) {
     unsigned target = tmi_dtypes[to].kind, source = tmi_dtypes[from].kind;
-    return to == from || (target == TMI_KIND_FLOAT && source != TMI_KIND_COMPLEX);
+    return to == from || (target == TENMAP_KIND_FLOAT && source != TENMAP_KIND_COMPLEX);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

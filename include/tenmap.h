@@ -860,6 +860,16 @@ TENMAP_API tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, siz
 
 /* Bits per element; 0 for an unknown one, TENMAP_AS_STORED and TENMAP_OPAQUE. */
 TENMAP_API uint32_t tenmap_dtype_bits(tenmap_dtype dtype);
+enum {
+    TENMAP_KIND_NONE = 0, /* of an unknown dtype, TENMAP_AS_STORED and TENMAP_OPAQUE */
+    TENMAP_KIND_BOOL = 1,
+    TENMAP_KIND_UINT = 2,
+    TENMAP_KIND_INT = 3,
+    TENMAP_KIND_FLOAT = 4,
+    TENMAP_KIND_COMPLEX = 5
+};
+/* What kind of number an element is: TENMAP_KIND_*. */
+TENMAP_API uint32_t tenmap_dtype_kind(tenmap_dtype dtype);
 /* "BF16", as headers write it; "UNKNOWN" for an unknown one. Static. */
 TENMAP_API const char *tenmap_dtype_name(tenmap_dtype dtype);
 /* 1 and *out (may be NULL) if the name is one that headers use, exactly; else 0. */

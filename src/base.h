@@ -201,21 +201,14 @@ size_t tmi_utf8_valid(const char *bytes, size_t len);
 /* dtype.c: the one table of element types. */
 
 enum { TMI_DTYPE_COUNT = TENMAP_U64 + 1 };
-enum {
-    TMI_KIND_NONE,
-    TMI_KIND_BOOL,
-    TMI_KIND_UINT,
-    TMI_KIND_INT,
-    TMI_KIND_FLOAT,
-    TMI_KIND_COMPLEX
-};
 
 typedef struct tmi_dtype_info {
     const char *name;
     uint8_t name_len;
     uint8_t bits;  /* per element; 0 for the entry of TENMAP_AS_STORED */
     uint8_t align; /* bytes that a C object of this type wants; 1 below a byte */
-    uint8_t kind;  /* TMI_KIND_* */
+    uint8_t kind;  /* TENMAP_KIND_* */
+    bool infinity; /* some code of it is infinite */
 } tmi_dtype_info;
 
 extern const tmi_dtype_info tmi_dtypes[TMI_DTYPE_COUNT];

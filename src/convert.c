@@ -14,11 +14,11 @@ static const char *why_unsupported(tenmap_dtype to, tenmap_dtype from) {
     unsigned target = tmi_dtypes[to].kind, source = tmi_dtypes[from].kind;
     if (to == from)
         return NULL;
-    if (target == TMI_KIND_COMPLEX || source == TMI_KIND_COMPLEX)
+    if (target == TENMAP_KIND_COMPLEX || source == TENMAP_KIND_COMPLEX)
         return "complex numbers are copied, not converted";
-    if (target == TMI_KIND_FLOAT)
+    if (target == TENMAP_KIND_FLOAT)
         return NULL;
-    if (source == TMI_KIND_FLOAT)
+    if (source == TENMAP_KIND_FLOAT)
         return "floating-point numbers convert to other floating-point dtypes only";
     return "integers and BOOL convert to floating-point dtypes only";
 }

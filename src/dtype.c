@@ -3,34 +3,35 @@
 
 #include <string.h>
 
-#define DTYPE(id, text, bits, align, kind)                                                         \
-    [TENMAP_##id] = {text, sizeof(text) - 1, bits, align, TMI_KIND_##kind}
+/* Each once: its name, the bits and the alignment in bytes of an element, its kind, infinity. */
+#define DTYPES(X)                                                                                  \
+    X(AS_STORED, 0, 1, NONE, 0)                                                                    \
+    X(BOOL, 8, 1, BOOL, 0)                                                                         \
+    X(F4, 4, 1, FLOAT, 0)                                                                          \
+    X(F6_E2M3, 6, 1, FLOAT, 0)                                                                     \
+    X(F6_E3M2, 6, 1, FLOAT, 0)                                                                     \
+    X(U8, 8, 1, UINT, 0)                                                                           \
+    X(I8, 8, 1, INT, 0)                                                                            \
+    X(F8_E5M2, 8, 1, FLOAT, 1)                                                                     \
+    X(F8_E4M3, 8, 1, FLOAT, 0)                                                                     \
+    X(F8_E8M0, 8, 1, FLOAT, 0)                                                                     \
+    X(F8_E4M3FNUZ, 8, 1, FLOAT, 0)                                                                 \
+    X(F8_E5M2FNUZ, 8, 1, FLOAT, 0)                                                                 \
+    X(I16, 16, 2, INT, 0)                                                                          \
+    X(U16, 16, 2, UINT, 0)                                                                         \
+    X(F16, 16, 2, FLOAT, 1)                                                                        \
+    X(BF16, 16, 2, FLOAT, 1)                                                                       \
+    X(I32, 32, 4, INT, 0)                                                                          \
+    X(U32, 32, 4, UINT, 0)                                                                         \
+    X(F32, 32, 4, FLOAT, 1)                                                                        \
+    X(C64, 64, 4, COMPLEX, 1)                                                                      \
+    X(F64, 64, 8, FLOAT, 1)                                                                        \
+    X(I64, 64, 8, INT, 0)                                                                          \
+    X(U64, 64, 8, UINT, 0)
 
-const tmi_dtype_info tmi_dtypes[TMI_DTYPE_COUNT] = {
-    DTYPE(AS_STORED, "AS_STORED", 0, 1, NONE),
-    DTYPE(BOOL, "BOOL", 8, 1, BOOL),
-    DTYPE(F4, "F4", 4, 1, FLOAT),
-    DTYPE(F6_E2M3, "F6_E2M3", 6, 1, FLOAT),
-    DTYPE(F6_E3M2, "F6_E3M2", 6, 1, FLOAT),
-    DTYPE(U8, "U8", 8, 1, UINT),
-    DTYPE(I8, "I8", 8, 1, INT),
-    DTYPE(F8_E5M2, "F8_E5M2", 8, 1, FLOAT),
-    DTYPE(F8_E4M3, "F8_E4M3", 8, 1, FLOAT),
-    DTYPE(F8_E8M0, "F8_E8M0", 8, 1, FLOAT),
-    DTYPE(F8_E4M3FNUZ, "F8_E4M3FNUZ", 8, 1, FLOAT),
-    DTYPE(F8_E5M2FNUZ, "F8_E5M2FNUZ", 8, 1, FLOAT),
-    DTYPE(I16, "I16", 16, 2, INT),
-    DTYPE(U16, "U16", 16, 2, UINT),
-    DTYPE(F16, "F16", 16, 2, FLOAT),
-    DTYPE(BF16, "BF16", 16, 2, FLOAT),
-    DTYPE(I32, "I32", 32, 4, INT),
-    DTYPE(U32, "U32", 32, 4, UINT),
-    DTYPE(F32, "F32", 32, 4, FLOAT),
-    DTYPE(C64, "C64", 64, 4, COMPLEX),
-    DTYPE(F64, "F64", 64, 8, FLOAT),
-    DTYPE(I64, "I64", 64, 8, INT),
-    DTYPE(U64, "U64", 64, 8, UINT),
-};
+#define DTYPE_ROW(id, bits, align, kind, infinity)                                                 \
+    [TENMAP_##id] = {#id, sizeof #id - 1, bits, align, TENMAP_KIND_##kind, infinity},
+const tmi_dtype_info tmi_dtypes[TMI_DTYPE_COUNT] = {DTYPES(DTYPE_ROW)};
 
 tenmap_dtype tmi_dtype_find(const char *name, size_t len) {
     for (tenmap_dtype d = TENMAP_BOOL; d < TMI_DTYPE_COUNT; d++)
@@ -41,6 +42,10 @@ tenmap_dtype tmi_dtype_find(const char *name, size_t len) {
 
 uint32_t tenmap_dtype_bits(tenmap_dtype dtype) {
     return dtype < TMI_DTYPE_COUNT ? tmi_dtypes[dtype].bits : 0;
+}
+
+uint32_t tenmap_dtype_kind(tenmap_dtype dtype) {
+    return dtype < TMI_DTYPE_COUNT ? tmi_dtypes[dtype].kind : TENMAP_KIND_NONE;
 }
 
 const char *tenmap_dtype_name(tenmap_dtype dtype) {

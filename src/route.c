@@ -166,11 +166,6 @@ static void clamp_infinities(unsigned char *dst, size_t count, unsigned bits) {
     }
 }
 
-static bool has_infinity(tenmap_dtype dtype) {
-    return dtype == TENMAP_F64 || dtype == TENMAP_F32 || dtype == TENMAP_F16 ||
-           dtype == TENMAP_BF16 || dtype == TENMAP_F8_E5M2;
-}
-
 static void plan_kernels(route_plan *plan, unsigned from_bit) {
     bool saturate = plan->flags & TENMAP_CONVERT_SATURATE;
     if (plan->to == plan->from)
@@ -184,7 +179,7 @@ static void plan_kernels(route_plan *plan, unsigned from_bit) {
     /* Kernels that widen know nothing of saturation; from E5M2 the table is the way. */
     if (!(saturate && plan->from == TENMAP_F8_E5M2))
         plan->first = find_pair(plan->to, plan->from);
-    plan->clamp = saturate && plan->to_bits >= 32 && has_infinity(plan->from);
+    plan->clamp = saturate && plan->to_bits >= 32 && tmi_dtypes[plan->from].infinity;
     if (plan->first)
         return;
     if (plan->from_bits <= 8) {

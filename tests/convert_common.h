@@ -85,7 +85,7 @@ static inline uint64_t edgy_bits(tenmap_dtype dtype, uint64_t *state) {
 static inline void fill_edgy(tenmap_dtype dtype, unsigned char *dst, size_t count,
                              uint64_t *state) {
     size_t bytes = stream_bytes(dtype, count, 0);
-    if (tmi_dtypes[dtype].bits <= 16 || tmi_dtypes[dtype].kind == TMI_KIND_COMPLEX) {
+    if (tmi_dtypes[dtype].bits <= 16 || tmi_dtypes[dtype].kind == TENMAP_KIND_COMPLEX) {
         for (size_t i = 0; i < bytes; i++)
             dst[i] = (unsigned char)(next_random(state) >> 32);
         return;

@@ -219,7 +219,7 @@ static void exactly_these_pairs_are_supported(void **state) {
     for (tenmap_dtype from = TENMAP_BOOL; from < TMI_DTYPE_COUNT; from++)
         for (tenmap_dtype to = TENMAP_BOOL; to < TMI_DTYPE_COUNT; to++) {
             bool complex_one = from == TENMAP_C64 || to == TENMAP_C64;
-            bool to_float = tmi_dtypes[to].kind == TMI_KIND_FLOAT;
+            bool to_float = tmi_dtypes[to].kind == TENMAP_KIND_FLOAT;
             bool allowed = from == to || (to_float && !complex_one);
             unsigned char src[8] = {0}, dst[9];
             tenmap_error error = {0};

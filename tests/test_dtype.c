@@ -7,39 +7,40 @@
 
 static const struct {
     tenmap_dtype dtype;
-    uint32_t value, bits;
+    uint32_t value, bits, kind;
     const char *name;
 } expected[] = {
-    {TENMAP_BOOL, 1, 8, "BOOL"},
-    {TENMAP_F4, 2, 4, "F4"},
-    {TENMAP_F6_E2M3, 3, 6, "F6_E2M3"},
-    {TENMAP_F6_E3M2, 4, 6, "F6_E3M2"},
-    {TENMAP_U8, 5, 8, "U8"},
-    {TENMAP_I8, 6, 8, "I8"},
-    {TENMAP_F8_E5M2, 7, 8, "F8_E5M2"},
-    {TENMAP_F8_E4M3, 8, 8, "F8_E4M3"},
-    {TENMAP_F8_E8M0, 9, 8, "F8_E8M0"},
-    {TENMAP_F8_E4M3FNUZ, 10, 8, "F8_E4M3FNUZ"},
-    {TENMAP_F8_E5M2FNUZ, 11, 8, "F8_E5M2FNUZ"},
-    {TENMAP_I16, 12, 16, "I16"},
-    {TENMAP_U16, 13, 16, "U16"},
-    {TENMAP_F16, 14, 16, "F16"},
-    {TENMAP_BF16, 15, 16, "BF16"},
-    {TENMAP_I32, 16, 32, "I32"},
-    {TENMAP_U32, 17, 32, "U32"},
-    {TENMAP_F32, 18, 32, "F32"},
-    {TENMAP_C64, 19, 64, "C64"},
-    {TENMAP_F64, 20, 64, "F64"},
-    {TENMAP_I64, 21, 64, "I64"},
-    {TENMAP_U64, 22, 64, "U64"},
+    {TENMAP_BOOL, 1, 8, TENMAP_KIND_BOOL, "BOOL"},
+    {TENMAP_F4, 2, 4, TENMAP_KIND_FLOAT, "F4"},
+    {TENMAP_F6_E2M3, 3, 6, TENMAP_KIND_FLOAT, "F6_E2M3"},
+    {TENMAP_F6_E3M2, 4, 6, TENMAP_KIND_FLOAT, "F6_E3M2"},
+    {TENMAP_U8, 5, 8, TENMAP_KIND_UINT, "U8"},
+    {TENMAP_I8, 6, 8, TENMAP_KIND_INT, "I8"},
+    {TENMAP_F8_E5M2, 7, 8, TENMAP_KIND_FLOAT, "F8_E5M2"},
+    {TENMAP_F8_E4M3, 8, 8, TENMAP_KIND_FLOAT, "F8_E4M3"},
+    {TENMAP_F8_E8M0, 9, 8, TENMAP_KIND_FLOAT, "F8_E8M0"},
+    {TENMAP_F8_E4M3FNUZ, 10, 8, TENMAP_KIND_FLOAT, "F8_E4M3FNUZ"},
+    {TENMAP_F8_E5M2FNUZ, 11, 8, TENMAP_KIND_FLOAT, "F8_E5M2FNUZ"},
+    {TENMAP_I16, 12, 16, TENMAP_KIND_INT, "I16"},
+    {TENMAP_U16, 13, 16, TENMAP_KIND_UINT, "U16"},
+    {TENMAP_F16, 14, 16, TENMAP_KIND_FLOAT, "F16"},
+    {TENMAP_BF16, 15, 16, TENMAP_KIND_FLOAT, "BF16"},
+    {TENMAP_I32, 16, 32, TENMAP_KIND_INT, "I32"},
+    {TENMAP_U32, 17, 32, TENMAP_KIND_UINT, "U32"},
+    {TENMAP_F32, 18, 32, TENMAP_KIND_FLOAT, "F32"},
+    {TENMAP_C64, 19, 64, TENMAP_KIND_COMPLEX, "C64"},
+    {TENMAP_F64, 20, 64, TENMAP_KIND_FLOAT, "F64"},
+    {TENMAP_I64, 21, 64, TENMAP_KIND_INT, "I64"},
+    {TENMAP_U64, 22, 64, TENMAP_KIND_UINT, "U64"},
 };
 
-static void dtype_values_bits_and_names_are_fixed(void **state) {
+static void dtype_values_bits_kinds_and_names_are_fixed(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
         tenmap_dtype found = 99;
         assert_int_equal(expected[i].dtype, expected[i].value);
         assert_int_equal(tenmap_dtype_bits(expected[i].dtype), expected[i].bits);
+        assert_int_equal(tenmap_dtype_kind(expected[i].dtype), expected[i].kind);
         assert_string_equal(tenmap_dtype_name(expected[i].dtype), expected[i].name);
         assert_int_equal(tenmap_dtype_from_name(expected[i].name, &found), 1);
         assert_int_equal(found, expected[i].dtype);
@@ -47,7 +48,7 @@ static void dtype_values_bits_and_names_are_fixed(void **state) {
     }
 }
 
-static void unknown_dtypes_have_no_bits_and_no_name(void **state) {
+static void unknown_dtypes_have_no_bits_no_kind_and_no_name(void **state) {
     (void)state;
     tenmap_dtype untouched = 77;
     static const char *const wrong[] = {"",          "f32",       "F32 ",  "BOOL8",
@@ -60,6 +61,10 @@ static void unknown_dtypes_have_no_bits_and_no_name(void **state) {
     assert_int_equal(tenmap_dtype_bits(TENMAP_OPAQUE), 0);
     assert_int_equal(tenmap_dtype_bits(23), 0);
     assert_int_equal(tenmap_dtype_bits(UINT32_MAX), 0);
+    assert_int_equal(tenmap_dtype_kind(TENMAP_AS_STORED), TENMAP_KIND_NONE);
+    assert_int_equal(tenmap_dtype_kind(TENMAP_OPAQUE), TENMAP_KIND_NONE);
+    assert_int_equal(tenmap_dtype_kind(23), TENMAP_KIND_NONE);
+    assert_int_equal(tenmap_dtype_kind(UINT32_MAX), TENMAP_KIND_NONE);
     assert_string_equal(tenmap_dtype_name(TENMAP_OPAQUE), "OPAQUE");
     assert_string_equal(tenmap_dtype_name(23), "UNKNOWN");
 }
@@ -89,8 +94,8 @@ static void error_struct_is_frozen_at_512_bytes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dtype_values_bits_and_names_are_fixed),
-        cmocka_unit_test(unknown_dtypes_have_no_bits_and_no_name),
+        cmocka_unit_test(dtype_values_bits_kinds_and_names_are_fixed),
+        cmocka_unit_test(unknown_dtypes_have_no_bits_no_kind_and_no_name),
         cmocka_unit_test(every_status_has_its_name),
         cmocka_unit_test(version_is_the_headers),
         cmocka_unit_test(error_struct_is_frozen_at_512_bytes),

@@ -143,7 +143,7 @@ static void fill_values(tenmap_dtype dtype, unsigned char *data, size_t count, u
     unsigned width = tmi_dtypes[dtype].bits;
     for (size_t i = 0; i < stream_bytes(dtype, count, 0); i++)
         data[i] = (unsigned char)(next_random(seed) >> 32);
-    if (tmi_dtypes[dtype].kind != TMI_KIND_FLOAT || width < 16)
+    if (tmi_dtypes[dtype].kind != TENMAP_KIND_FLOAT || width < 16)
         return;
     static const uint64_t exponents[][2] = {
         [TENMAP_F16] = {0x7c00, 0x3800},

@@ -65,15 +65,6 @@ static int parse_rules(const convert_settings *set, rule *rules) {
     return EXIT_FINE;
 }
 
-/* What --to means without a rule: integers, BOOL and C64 are no floating-point numbers. */
-static bool is_floating(tenmap_dtype dtype) {
-    static const bool others[] = {
-        [TENMAP_BOOL] = true, [TENMAP_U8] = true,  [TENMAP_I8] = true,  [TENMAP_I16] = true,
-        [TENMAP_U16] = true,  [TENMAP_I32] = true, [TENMAP_U32] = true, [TENMAP_C64] = true,
-        [TENMAP_I64] = true,  [TENMAP_U64] = true};
-    return dtype < sizeof others / sizeof others[0] && !others[dtype];
-}
-
 static tenmap_dtype choose_dtype(const convert_settings *set, rule *rules, size_t count,
                                  const tenmap_tensor *t) {
     for (size_t i = 0; i < count; i++)
@@ -81,7 +72,8 @@ static tenmap_dtype choose_dtype(const convert_settings *set, rule *rules, size_
             rules[i].used = true;
             return rules[i].to;
         }
-    return is_floating(t->dtype) ? set->to : TENMAP_AS_STORED;
+    /* Without a rule, --to is for numbers that are floating-point already. */
+    return tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT ? set->to : TENMAP_AS_STORED;
 }
 
 static int plan_conversion(const convert_settings *set, plan *p, rule *rules, size_t count) {

@@ -12,12 +12,8 @@
 enum { MAX_SHOWN_RANK = 32, ROW_BLOCK = 1024, MAX_ELEMENT = 8 };
 
 tenmap_dtype shown_dtype(tenmap_dtype stored) {
-    static const bool narrow[] = {
-        [TENMAP_F4] = true,          [TENMAP_F6_E2M3] = true,     [TENMAP_F6_E3M2] = true,
-        [TENMAP_F8_E5M2] = true,     [TENMAP_F8_E4M3] = true,     [TENMAP_F8_E8M0] = true,
-        [TENMAP_F8_E4M3FNUZ] = true, [TENMAP_F8_E5M2FNUZ] = true, [TENMAP_F16] = true,
-        [TENMAP_BF16] = true};
-    return stored < sizeof narrow && narrow[stored] ? TENMAP_F32 : stored;
+    bool narrow = tenmap_dtype_kind(stored) == TENMAP_KIND_FLOAT && tenmap_dtype_bits(stored) < 32;
+    return narrow ? TENMAP_F32 : stored;
 }
 
 tenmap_status read_shown(const tenmap_tensor *tensor, const uint64_t *begin, const uint64_t *end,

@@ -66,9 +66,9 @@ static real real_from_magnitude(uint64_t magnitude, int exponent, bool negative)
 
 static real unpack_integer(tenmap_dtype dtype, uint64_t bits) {
     unsigned width = tmi_dtypes[dtype].bits;
-    if (tmi_dtypes[dtype].kind == TMI_KIND_BOOL)
+    if (tmi_dtypes[dtype].kind == TENMAP_KIND_BOOL)
         return real_from_magnitude(bits != 0, 63, false);
-    bool negative = tmi_dtypes[dtype].kind == TMI_KIND_INT && bits >> (width - 1);
+    bool negative = tmi_dtypes[dtype].kind == TENMAP_KIND_INT && bits >> (width - 1);
     if (!negative)
         return real_from_magnitude(bits, 63, false);
     uint64_t ones = width == 64 ? UINT64_MAX : ((uint64_t)1 << width) - 1;
@@ -180,8 +180,8 @@ static uint64_t pack_float(tenmap_dtype dtype, const real *r, bool saturate) {
 uint64_t tmi_scalar_one(tenmap_dtype to, tenmap_dtype from, uint64_t bits, uint32_t flags) {
     if (to == from)
         return bits;
-    real r = tmi_dtypes[from].kind == TMI_KIND_FLOAT ? unpack_float(from, bits)
-                                                     : unpack_integer(from, bits);
+    real r = tmi_dtypes[from].kind == TENMAP_KIND_FLOAT ? unpack_float(from, bits)
+                                                        : unpack_integer(from, bits);
     bool pure_shift =
         (from == TENMAP_BF16 && to == TENMAP_F32) || (from == TENMAP_F8_E5M2 && to == TENMAP_F16);
     if (pure_shift && r.kind == REAL_NAN)
@@ -191,7 +191,7 @@ uint64_t tmi_scalar_one(tenmap_dtype to, tenmap_dtype from, uint64_t bits, uint3
 
 bool tmi_scalar_is_subnormal(tenmap_dtype dtype, uint64_t bits) {
     const float_format *f = &float_formats[dtype];
-    if (tmi_dtypes[dtype].kind != TMI_KIND_FLOAT || f->specials == SPECIALS_POWER)
+    if (tmi_dtypes[dtype].kind != TENMAP_KIND_FLOAT || f->specials == SPECIALS_POWER)
         return false;
     uint64_t magnitude = bits & (((uint64_t)1 << (f->exponent_bits + f->fraction_bits)) - 1);
     return magnitude != 0 && magnitude >> f->fraction_bits == 0;
