@@ -21,7 +21,7 @@ void tmi_check_joined(const tenmap_model *model, const tmi_index *index, const s
     tmi_quoted path = tmi_quote_path(tenmap_path(model));
     size_t i = tmi_names_find(&index->names, t->name, t->name_len, hash);
     if (i == TMI_NONE) {
-        TMI_REPORT(r, WARNING, NOT_LISTED, here->number, t->file_offset, t->name,
+        TMI_REPORT(r, NOT_LISTED, here->number, t->file_offset, t->name,
                    "%s: tensor %s is in %s, but the index does not list it", path.text,
                    tmi_quote(t->name, t->name_len).text, tmi_quote_path(here->name).text);
         return;
@@ -33,15 +33,15 @@ void tmi_check_joined(const tenmap_model *model, const tmi_index *index, const s
     bool twice = named != TMI_NONE && tmi_names_find(&model->shards[named].header.names, t->name,
                                                      t->name_len, hash) != TMI_NONE;
     if (twice)
-        TMI_REPORT(r, WARNING, IN_TWO_SHARDS, here->number, t->file_offset, t->name,
-                   "%s: tensor %s is in %s and in %s; the index names the latter", path.text,
-                   tmi_quote(t->name, t->name_len).text, tmi_quote_path(here->name).text,
-                   there.text);
+        TMI_REPORT_AS(r, TENMAP_FINDING_WARNING, IN_TWO_SHARDS, here->number, t->file_offset,
+                      t->name, "%s: tensor %s is in %s and in %s; the index names the latter",
+                      path.text, tmi_quote(t->name, t->name_len).text,
+                      tmi_quote_path(here->name).text, there.text);
     else
-        TMI_REPORT(r, WARNING, NOT_IN_SHARD, here->number, t->file_offset, t->name,
-                   "%s: tensor %s is in %s, but the index lists it in %s", path.text,
-                   tmi_quote(t->name, t->name_len).text, tmi_quote_path(here->name).text,
-                   there.text);
+        TMI_REPORT_AS(r, TENMAP_FINDING_WARNING, NOT_IN_SHARD, here->number, t->file_offset,
+                      t->name, "%s: tensor %s is in %s, but the index lists it in %s", path.text,
+                      tmi_quote(t->name, t->name_len).text, tmi_quote_path(here->name).text,
+                      there.text);
 }
 
 void tmi_check_listings(const tenmap_model *model, const tmi_index *index,
@@ -64,9 +64,9 @@ void tmi_check_listings(const tenmap_model *model, const tmi_index *index,
 static void check_total_size(const tenmap_model *model, const tmi_index *index, const char *path) {
     uint64_t total = 0;
     if (!index->has_total_size) {
-        TMI_REPORT(model->report, NOTE, TOTAL_SIZE, TENMAP_NO_SHARD, 0, NULL,
-                   "%s: the index has no metadata.total_size, which some loaders ask for",
-                   tmi_quote_path(path).text);
+        TMI_REPORT_AS(model->report, TENMAP_FINDING_NOTE, TOTAL_SIZE, TENMAP_NO_SHARD, 0, NULL,
+                      "%s: the index has no metadata.total_size, which some loaders ask for",
+                      tmi_quote_path(path).text);
         return;
     }
     if (model->report->errors || model->missing_count)
@@ -74,7 +74,7 @@ static void check_total_size(const tenmap_model *model, const tmi_index *index, 
     for (size_t i = 0; i < model->tensor_count; i++)
         total += model->tensors[i].nbytes;
     if (total != index->total_size)
-        TMI_REPORT(model->report, WARNING, TOTAL_SIZE, TENMAP_NO_SHARD, 0, NULL,
+        TMI_REPORT(model->report, TOTAL_SIZE, TENMAP_NO_SHARD, 0, NULL,
                    "%s: the index says that the tensors have %llu bytes together "
                    "(metadata.total_size), but they have %llu",
                    tmi_quote_path(path).text, (ull)index->total_size, (ull)total);
@@ -94,7 +94,7 @@ static bool check_beside(void *ctx, const char *name) {
     const beside *b = ctx;
     if (tmi_is_numbered_name(name) && !bsearch(name, b->index->files, b->index->file_count,
                                                sizeof *b->index->files, compare_listed_file))
-        TMI_REPORT(b->model->report, WARNING, EXTRA_SHARD, TENMAP_NO_SHARD, 0, NULL,
+        TMI_REPORT(b->model->report, EXTRA_SHARD, TENMAP_NO_SHARD, 0, NULL,
                    "%s: %s lies beside the index, which names no tensor in it",
                    tmi_quote_path(b->path).text, tmi_quote_path(name).text);
     return true;

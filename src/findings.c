@@ -4,48 +4,63 @@
 /* Of each kind and severity so many are handed on as they are; what follows is counted. */
 enum { MOST_OF_A_KIND = 32 };
 
-static const char *const found_names[TMI_FOUND_COUNT] = {
-    [TENMAP_FOUND_UNREADABLE] = "unreadable",
-    [TENMAP_FOUND_MISSING_SHARD] = "missing-shard",
-    [TENMAP_FOUND_FOREIGN] = "foreign",
-    [TENMAP_FOUND_LIMIT] = "limit",
-    [TENMAP_FOUND_TRUNCATED] = "truncated",
-    [TENMAP_FOUND_JSON] = "json",
-    [TENMAP_FOUND_ENTRY] = "entry",
-    [TENMAP_FOUND_METADATA] = "metadata",
-    [TENMAP_FOUND_DTYPE] = "dtype",
-    [TENMAP_FOUND_DUPLICATE_NAME] = "duplicate-name",
-    [TENMAP_FOUND_DUPLICATE_KEY] = "duplicate-key",
-    [TENMAP_FOUND_OFFSETS] = "offsets",
-    [TENMAP_FOUND_OVERLAP] = "overlap",
-    [TENMAP_FOUND_HOLE] = "hole",
-    [TENMAP_FOUND_OVERFLOW] = "overflow",
-    [TENMAP_FOUND_PART_OF_BYTE] = "part-of-byte",
-    [TENMAP_FOUND_SIZE] = "size",
-    [TENMAP_FOUND_TRAILING] = "trailing",
-    [TENMAP_FOUND_INCOMPLETE] = "incomplete",
-    [TENMAP_FOUND_INDEX] = "index",
-    [TENMAP_FOUND_SHARD_NAME] = "shard-name",
-    [TENMAP_FOUND_NOT_IN_SHARD] = "not-in-shard",
-    [TENMAP_FOUND_NOT_LISTED] = "not-listed",
-    [TENMAP_FOUND_IN_TWO_SHARDS] = "in-two-shards",
-    [TENMAP_FOUND_EXTRA_SHARD] = "extra-shard",
-    [TENMAP_FOUND_TOTAL_SIZE] = "total-size",
-    [TENMAP_FOUND_MISALIGNED] = "misaligned",
-    [TENMAP_FOUND_DATA_START] = "data-start",
-    [TENMAP_FOUND_WHITE_SPACE] = "white-space",
-    [TENMAP_FOUND_SLACK] = "slack",
-    [TENMAP_FOUND_ORDER] = "order",
-    [TENMAP_FOUND_UNKNOWN_FIELD] = "unknown-field",
-    [TENMAP_FOUND_NO_FORMAT] = "no-format",
-    [TENMAP_FOUND_EMPTY_TENSOR] = "empty-tensor",
-    [TENMAP_FOUND_NO_TENSORS] = "no-tensors",
-    [TENMAP_FOUND_NAME] = "name",
-    [TENMAP_FOUND_INTERRUPTED_EDIT] = "interrupted-edit",
-};
+/*
+ * Each once: its name for machines, its severity where nothing else is said, and the flag of
+ * tenmap_open with which a model is odd by it and not broken.
+ */
+#define FINDINGS(X)                                                                                \
+    X(UNREADABLE, "unreadable", ERROR, 0)                                                          \
+    X(MISSING_SHARD, "missing-shard", ERROR, TENMAP_OPEN_PARTIAL)                                  \
+    X(FOREIGN, "foreign", ERROR, 0)                                                                \
+    X(LIMIT, "limit", ERROR, 0)                                                                    \
+    X(TRUNCATED, "truncated", ERROR, 0)                                                            \
+    X(JSON, "json", ERROR, 0)                                                                      \
+    X(ENTRY, "entry", ERROR, 0)                                                                    \
+    X(METADATA, "metadata", ERROR, 0)                                                              \
+    X(DTYPE, "dtype", ERROR, TENMAP_OPEN_LENIENT)                                                  \
+    X(DUPLICATE_NAME, "duplicate-name", ERROR, 0)                                                  \
+    X(DUPLICATE_KEY, "duplicate-key", ERROR, 0)                                                    \
+    X(OFFSETS, "offsets", ERROR, 0)                                                                \
+    X(OVERLAP, "overlap", ERROR, 0)                                                                \
+    X(HOLE, "hole", ERROR, TENMAP_OPEN_LENIENT)                                                    \
+    X(OVERFLOW, "overflow", ERROR, 0)                                                              \
+    X(PART_OF_BYTE, "part-of-byte", ERROR, 0)                                                      \
+    X(SIZE, "size", ERROR, 0)                                                                      \
+    X(TRAILING, "trailing", ERROR, TENMAP_OPEN_LENIENT)                                            \
+    X(INCOMPLETE, "incomplete", ERROR, 0)                                                          \
+    X(INDEX, "index", ERROR, 0)                                                                    \
+    X(SHARD_NAME, "shard-name", ERROR, 0)                                                          \
+    X(NOT_IN_SHARD, "not-in-shard", ERROR, TENMAP_OPEN_LENIENT)                                    \
+    X(NOT_LISTED, "not-listed", WARNING, 0)                                                        \
+    X(IN_TWO_SHARDS, "in-two-shards", ERROR, 0)                                                    \
+    X(EXTRA_SHARD, "extra-shard", WARNING, 0)                                                      \
+    X(TOTAL_SIZE, "total-size", WARNING, 0)                                                        \
+    X(MISALIGNED, "misaligned", WARNING, 0)                                                        \
+    X(DATA_START, "data-start", WARNING, 0)                                                        \
+    X(WHITE_SPACE, "white-space", NOTE, 0)                                                         \
+    X(SLACK, "slack", NOTE, 0)                                                                     \
+    X(ORDER, "order", NOTE, 0)                                                                     \
+    X(UNKNOWN_FIELD, "unknown-field", NOTE, 0)                                                     \
+    X(NO_FORMAT, "no-format", NOTE, 0)                                                             \
+    X(EMPTY_TENSOR, "empty-tensor", NOTE, 0)                                                       \
+    X(NO_TENSORS, "no-tensors", NOTE, 0)                                                           \
+    X(NAME, "name", NOTE, 0)                                                                       \
+    X(INTERRUPTED_EDIT, "interrupted-edit", WARNING, 0)
+
+static const struct {
+    const char *name;
+    uint8_t severity, allowed_by;
+} findings[TMI_FOUND_COUNT] = {
+#define FINDING_ROW(code, name, severity, flag)                                                    \
+    [TENMAP_FOUND_##code] = {name, TENMAP_FINDING_##severity, flag},
+    FINDINGS(FINDING_ROW)};
 
 const char *tenmap_found_name(uint32_t code) {
-    return code > 0 && code < TMI_FOUND_COUNT ? found_names[code] : "unknown";
+    return code > 0 && code < TMI_FOUND_COUNT ? findings[code].name : "unknown";
+}
+
+uint32_t tmi_found_severity(uint32_t code) {
+    return findings[code].severity;
 }
 
 bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code) {
@@ -71,18 +86,10 @@ void tmi_report_say(tmi_report *report, uint32_t severity, uint32_t code, uint32
     report->found(report->ctx, &finding);
 }
 
-/* What options.flags of tenmap_open allow, in a model that is odd then and not broken. */
-static bool is_allowed(const tmi_report *report, uint32_t code) {
-    if (code == TENMAP_FOUND_MISSING_SHARD)
-        return report->flags & TENMAP_OPEN_PARTIAL;
-    return (report->flags & TENMAP_OPEN_LENIENT) &&
-           (code == TENMAP_FOUND_HOLE || code == TENMAP_FOUND_TRAILING ||
-            code == TENMAP_FOUND_DTYPE || code == TENMAP_FOUND_NOT_IN_SHARD);
-}
-
 void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard, const char *tensor,
                         const tenmap_error *error) {
-    uint32_t severity = is_allowed(report, code) ? TENMAP_FINDING_WARNING : TENMAP_FINDING_ERROR;
+    bool allowed = report->flags & findings[code].allowed_by;
+    uint32_t severity = allowed ? TENMAP_FINDING_WARNING : TENMAP_FINDING_ERROR;
     tmi_report_say(report, severity, code, shard, tensor, error);
 }
 
@@ -94,7 +101,7 @@ void tmi_report_end(tmi_report *report) {
                 continue;
             tenmap_error said;
             tmi_fail(&said, TENMAP_OK, "and %llu more of this kind (%s)",
-                     (ull)(more - MOST_OF_A_KIND), found_names[code]);
+                     (ull)(more - MOST_OF_A_KIND), findings[code].name);
             tenmap_finding finding = {.severity = severity,
                                       .code = code,
                                       .shard = TENMAP_NO_SHARD,

@@ -42,14 +42,20 @@ void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard, const
 /* Says how many more there were of each kind. */
 void tmi_report_end(tmi_report *report);
 
+/* What a finding of this kind is where nothing else is said: TENMAP_FINDING_*. */
+uint32_t tmi_found_severity(uint32_t code);
+
 /* An oddity: a sentence of its own, made only if it is wanted. */
-#define TMI_REPORT(report, severity, code, shard, offset, tensor, ...)                             \
+#define TMI_REPORT(report, code, shard, offset, tensor, ...)                                       \
+    TMI_REPORT_AS(report, tmi_found_severity(TENMAP_FOUND_##code), code, shard, offset, tensor,    \
+                  __VA_ARGS__)
+/* One that is more or less here than as a rule. */
+#define TMI_REPORT_AS(report, severity, code, shard, offset, tensor, ...)                          \
     do {                                                                                           \
         tenmap_error said_;                                                                        \
-        if (!tmi_report_full(report, TENMAP_FINDING_##severity, TENMAP_FOUND_##code)) {            \
+        if (!tmi_report_full(report, severity, TENMAP_FOUND_##code)) {                             \
             tmi_fail_at(&said_, TENMAP_OK, shard, offset, __VA_ARGS__);                            \
-            tmi_report_say(report, TENMAP_FINDING_##severity, TENMAP_FOUND_##code, shard, tensor,  \
-                           &said_);                                                                \
+            tmi_report_say(report, severity, TENMAP_FOUND_##code, shard, tensor, &said_);          \
         }                                                                                          \
     } while (0)
 

@@ -36,21 +36,21 @@ static void odd_blanks(const tmi_place *place, size_t length, const tmi_blanks *
     tmi_quoted path = tmi_quote_path(place->path);
     uint64_t start = place->offset + 8;
     if (blanks->before)
-        TMI_REPORT(r, NOTE, WHITE_SPACE, place->shard, start, NULL,
+        TMI_REPORT(r, WHITE_SPACE, place->shard, start, NULL,
                    "%s: %s of white space before the header's JSON; some readers want it to begin "
                    "with '{'",
                    path.text, tmi_count(blanks->before, "byte").text);
     if (blanks->inside)
-        TMI_REPORT(r, NOTE, WHITE_SPACE, place->shard, start, NULL,
+        TMI_REPORT(r, WHITE_SPACE, place->shard, start, NULL,
                    "%s: %s of white space inside the header's JSON, which is written without any "
                    "by the reference",
                    path.text, tmi_count(blanks->inside, "byte").text);
     if (blanks->other_than_spaces)
-        TMI_REPORT(r, NOTE, WHITE_SPACE, place->shard, start + length - blanks->behind, NULL,
+        TMI_REPORT(r, WHITE_SPACE, place->shard, start + length - blanks->behind, NULL,
                    "%s: the header is padded with something else than spaces", path.text);
     if (blanks->behind > MOST_PADDING)
         TMI_REPORT(
-            r, NOTE, SLACK, place->shard, start + length - blanks->behind, NULL,
+            r, SLACK, place->shard, start + length - blanks->behind, NULL,
             "%s: %s of white space end the header: room for metadata edits, or for data that "
             "begins at a multiple of a larger power of two",
             path.text, tmi_count(blanks->behind, "byte").text);
@@ -58,7 +58,7 @@ static void odd_blanks(const tmi_place *place, size_t length, const tmi_blanks *
 
 void tmi_check_field(const tmi_place *place, const tenmap_tensor *t, const char *key,
                      size_t key_len, uint64_t offset) {
-    TMI_REPORT(place->report, NOTE, UNKNOWN_FIELD, place->shard, offset, t->name,
+    TMI_REPORT(place->report, UNKNOWN_FIELD, place->shard, offset, t->name,
                "%s: tensor %s (header, byte %llu): the field %s means nothing in this format and "
                "is ignored",
                tmi_quote_path(place->path).text, tmi_quote(t->name, t->name_len).text, (ull)offset,
@@ -94,17 +94,17 @@ static void odd_tensor(const tmi_place *place, const tmi_header *header, size_t 
     const char *odd = odd_name(t->name, t->name_len);
     uint64_t entry = entry_offset(place, header, t), end = place->offset + place->size;
     if (odd)
-        TMI_REPORT(r, NOTE, NAME, place->shard, entry, t->name,
-                   "%s: tensor %s (header, byte %llu): %s", tmi_quote_path(place->path).text,
-                   tmi_quote(t->name, t->name_len).text, (ull)entry, odd);
+        TMI_REPORT(r, NAME, place->shard, entry, t->name, "%s: tensor %s (header, byte %llu): %s",
+                   tmi_quote_path(place->path).text, tmi_quote(t->name, t->name_len).text,
+                   (ull)entry, odd);
     if (t->nbytes == 0)
-        TMI_REPORT(r, NOTE, EMPTY_TENSOR, place->shard, entry, t->name,
+        TMI_REPORT(r, EMPTY_TENSOR, place->shard, entry, t->name,
                    "%s: tensor %s (header, byte %llu): it has no data",
                    tmi_quote_path(place->path).text, tmi_quote(t->name, t->name_len).text,
                    (ull)entry);
     else if (!(t->flags & TENMAP_TENSOR_ALIGNED))
         TMI_REPORT(
-            r, WARNING, MISALIGNED, place->shard, t->file_offset, t->name,
+            r, MISALIGNED, place->shard, t->file_offset, t->name,
             "%s: tensor %s begins at byte %llu, which is no multiple of %u, the alignment of "
             "%s: it cannot be used in place",
             tmi_quote_path(place->path).text, tmi_quote(t->name, t->name_len).text,
@@ -112,7 +112,7 @@ static void odd_tensor(const tmi_place *place, const tmi_header *header, size_t 
     uint64_t begin = t->file_offset - place->offset - 8 - length;
     uint64_t data = place->size - 8 - length;
     if (t->nbytes > 0 && (begin >= data || t->nbytes > data - begin))
-        TMI_REPORT(r, ERROR, INCOMPLETE, place->shard, end, t->name,
+        TMI_REPORT(r, INCOMPLETE, place->shard, end, t->name,
                    "%s: tensor %s: %llu of its %llu bytes are there",
                    tmi_quote_path(place->path).text, tmi_quote(t->name, t->name_len).text,
                    (ull)(begin >= data ? 0 : data - begin), (ull)t->nbytes);
@@ -124,7 +124,7 @@ static void odd_metadata(const tmi_place *place, const tmi_header *header) {
     for (size_t i = 0; i < header->metadata_count; i++)
         if (header->metadata[i].key_len == 6 && memcmp(header->metadata[i].key, "format", 6) == 0)
             return;
-    TMI_REPORT(r, NOTE, NO_FORMAT, place->shard, place->offset, NULL,
+    TMI_REPORT(r, NO_FORMAT, place->shard, place->offset, NULL,
                "%s: its metadata has no \"format\" (such as \"pt\"), which some loaders ask for",
                tmi_quote_path(place->path).text);
 }
@@ -137,16 +137,16 @@ void tmi_check_header(const tmi_place *place, const tmi_header *header, size_t l
     odd_blanks(place, length, blanks);
     if (data % 8 != 0)
         TMI_REPORT(
-            r, WARNING, DATA_START, place->shard, data, NULL,
+            r, DATA_START, place->shard, data, NULL,
             "%s: the data begins at byte %llu, which is no multiple of 8: the header was not "
             "padded",
             tmi_quote_path(place->path).text, (ull)data);
     odd_metadata(place, header);
     if (header->count == 0)
-        TMI_REPORT(r, NOTE, NO_TENSORS, place->shard, place->offset, NULL, "%s: it holds no tensor",
+        TMI_REPORT(r, NO_TENSORS, place->shard, place->offset, NULL, "%s: it holds no tensor",
                    tmi_quote_path(place->path).text);
     if (!in_order)
-        TMI_REPORT(r, NOTE, ORDER, place->shard, place->offset + 8, NULL,
+        TMI_REPORT(r, ORDER, place->shard, place->offset + 8, NULL,
                    "%s: the header lists the tensors in another order than their data",
                    tmi_quote_path(place->path).text);
     for (size_t i = 0; i < header->count; i++)

@@ -55,7 +55,7 @@ void tmi_record_note(const char *path, tenmap_error *error) {
 void tmi_record_check(const char *path, tmi_report *report, uint32_t shard) {
     char *record = path && *path ? tmi_record_path(path) : NULL;
     if (record && tmi_exists(record))
-        TMI_REPORT(report, WARNING, INTERRUPTED_EDIT, shard, 0, NULL,
+        TMI_REPORT(report, INTERRUPTED_EDIT, shard, 0, NULL,
                    "%s: an edit of its metadata was interrupted and left the record %s: "
                    "tenmap_repair_metadata finishes or undoes it",
                    tmi_quote_path(path).text,
