@@ -50,6 +50,17 @@ for kind in shared static; do
     fi
 done
 
+# Packagers may give absolute folders instead of ones below the prefix.
+cmake -S "$source" -B "$work/build-absolute" -DCMAKE_INSTALL_PREFIX="$work/elsewhere" -DTENMAP_TESTS=OFF \
+    -DTENMAP_BENCH=OFF -DTENMAP_EXAMPLES=OFF -DTENMAP_TOOL=OFF -DTENMAP_SHARED=OFF \
+    -DCMAKE_INSTALL_LIBDIR="$work/absolute/lib" -DCMAKE_INSTALL_INCLUDEDIR="$work/absolute/include" >/dev/null
+cmake --build "$work/build-absolute" -j "$jobs" >/dev/null
+cmake --install "$work/build-absolute" >/dev/null
+flags=$(PKG_CONFIG_PATH="$work/absolute/lib/pkgconfig" pkg-config --cflags --libs --static tenmap)
+cc "$here/consumer.c" $flags -o "$work/pkgconfig-absolute"
+"$work/pkgconfig-absolute"
+echo "pkg-config, absolute folders: ok"
+
 for target in tenmap::tenmap tenmap::tenmap_static; do
     cmake -S "$here" -B "$work/sub" -DTENMAP_SOURCE="$source" -DTENMAP_TARGET=$target >/dev/null
     cmake --build "$work/sub" -j "$jobs" >/dev/null
