@@ -41,7 +41,6 @@ static const rule rules[] = {
      0},
     {"5: a second value", "{}{}", 0, "byte 10: expected nothing but white space", 0},
     {"5: a form feed is not white space", "{}\f", 0, "found \"\\u000c\"", 0},
-    {"5: a zero byte behind the object", "{}\0", 0, NULL, 0}, /* see zero_bytes_are_refused */
     {"5: a missing brace", "{" A, 16, "expected ',' or '}' after a tensor, found the end", 0},
     {"5: an open string", "{\"a", 0, "a string is not closed", 0},
     {"5: a key without a value", "{\"a\"}", 0, "expected ':' after the name of a tensor", 0},
