@@ -305,6 +305,23 @@ TENMAP_API const char *tenmap_dtype_text(const tenmap_tensor *tensor);
  * ceil(count*bits/8) bytes, spare bits 0.
  */
 
+/* flags of whatever converts: reads, requests, copies, tenmap_convert */
+enum {
+    /*
+     * Overflow and infinity become the largest finite value of a floating-point destination; NaN
+     * stays NaN. Without it they become infinity, NaN where the dtype has no infinity, and the
+     * largest value where it has neither (F4, F6). A copy to the same dtype changes nothing.
+     */
+    TENMAP_CONVERT_SATURATE = 1,
+    /*
+     * By default the result goes around the cache when it is too large to stay there. STREAM always
+     * goes around it, NO_STREAM never; both at once is TENMAP_ERR_ARGUMENT. Hints about speed:
+     * results are the same.
+     */
+    TENMAP_CONVERT_STREAM = 2,
+    TENMAP_CONVERT_NO_STREAM = 4
+};
+
 /*
  * The bytes themselves, checked: the same dtype (or TENMAP_AS_STORED), aligned for its element,
  * mapped, and a little-endian host, since the file is little-endian. NULL and an error otherwise.
@@ -495,23 +512,6 @@ TENMAP_API void tenmap_free(void *memory);
  * nearest). Floating point to integer or BOOL, integer to another integer, and C64 to anything but
  * itself are TENMAP_ERR_UNSUPPORTED.
  */
-
-/* flags of tenmap_convert, tenmap_read and tenmap_read_slice */
-enum {
-    /*
-     * Overflow and infinity become the largest finite value of a floating-point destination; NaN
-     * stays NaN. Without it they become infinity, NaN where the dtype has no infinity, and the
-     * largest value where it has neither (F4, F6). A copy to the same dtype changes nothing.
-     */
-    TENMAP_CONVERT_SATURATE = 1,
-    /*
-     * By default the result goes around the cache when it is too large to stay there. STREAM always
-     * goes around it, NO_STREAM never; both at once is TENMAP_ERR_ARGUMENT. Hints about speed:
-     * results are the same.
-     */
-    TENMAP_CONVERT_STREAM = 2,
-    TENMAP_CONVERT_NO_STREAM = 4
-};
 
 /*
  * `count` elements in the host's byte order at src become elements in the host's byte order at dst;

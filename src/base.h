@@ -216,7 +216,9 @@ extern const tmi_dtype_info tmi_dtypes[TMI_DTYPE_COUNT];
 /* The dtype of a name of `len` bytes, or TENMAP_AS_STORED if it is unknown. */
 tenmap_dtype tmi_dtype_find(const char *name, size_t len);
 
-/* The bytes that `count` elements of this many bits take. */
+/* The bytes that `count` elements take; false if their bits are more than 64 bits can count. */
+bool tmi_dtype_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes);
+/* The same where the caller knows that they fit. */
 uint64_t tmi_packed_bytes(uint64_t count, unsigned bits);
 
 #endif

@@ -51,15 +51,6 @@ void tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype
     tmi_route(target, dst, source, src, count, flags);
 }
 
-/* ceil(count * bits / 8), or false if the bits do not fit 64 bits. */
-static bool packed_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes) {
-    uint64_t bits = tmi_dtypes[dtype].bits;
-    if (count > UINT64_MAX / bits)
-        return false;
-    *bytes = count * bits / 8 + (count * bits % 8 != 0);
-    return true;
-}
-
 tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes, tenmap_dtype from,
                              const void *src, uint64_t count, uint32_t flags, tenmap_error *error) {
     tenmap_status status = tmi_convert_check(to, from, flags, error);
@@ -69,7 +60,7 @@ tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes, tenma
     if (!dst || !src)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s is NULL, but there are %llu elements",
                         dst ? "src" : "dst", (unsigned long long)count);
-    if (!packed_bytes(to, count, &dst_need))
+    if (!tmi_dtype_bytes(to, count, &dst_need))
         return tmi_fail(error, TENMAP_ERR_BUFFER,
                         "the destination has %llu bytes, but %llu elements of %s take more than "
                         "2^64",
@@ -80,7 +71,7 @@ tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes, tenma
                         "the destination has %llu bytes, but %llu elements of %s take %llu",
                         (unsigned long long)dst_bytes, (unsigned long long)count,
                         tmi_dtypes[to].name, (unsigned long long)dst_need);
-    if (!packed_bytes(from, count, &src_need) || src_need > SIZE_MAX)
+    if (!tmi_dtype_bytes(from, count, &src_need) || src_need > SIZE_MAX)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "%llu elements of %s are more than an address space can hold",
                         (unsigned long long)count, tmi_dtypes[from].name);

@@ -12,6 +12,8 @@
 #endif
 
 static const uint64_t MIB = 1 << 20;
+/* Smaller results stay in the cache, however small it is. */
+enum { LEAST_STREAM = 4 << 20 };
 
 #if TMI_AVX2
 
@@ -119,21 +121,26 @@ void tmi_cpu_use(const tmi_kernels *kernels) {
 #endif
 
 /*
- * Half of the last-level cache: a result of that size pushes out its own source while it is
+ * From half of the last-level cache on: a result of that size pushes out its own source while it is
  * written, so nothing of it would be found there later. Bounded because virtual machines report
  * anything.
  */
-uint64_t tmi_cpu_stream_threshold(void) {
+static uint64_t stream_threshold(void) {
     static _Atomic uint64_t threshold;
     uint64_t bytes = atomic_load_explicit(&threshold, memory_order_relaxed);
     if (TMI_UNLIKELY(bytes == 0)) {
         bytes = last_level_cache() / 2;
         if (bytes == 0)
             bytes = 16 * MIB;
-        bytes = bytes < TMI_LEAST_STREAM ? TMI_LEAST_STREAM : bytes > 32 * MIB ? 32 * MIB : bytes;
+        bytes = bytes < LEAST_STREAM ? LEAST_STREAM : bytes > 32 * MIB ? 32 * MIB : bytes;
         atomic_store_explicit(&threshold, bytes, memory_order_relaxed);
     }
     return bytes;
+}
+
+/* Asking the CPU for its caches takes microseconds in a virtual machine: only if it matters. */
+bool tmi_cpu_streams(uint64_t bytes) {
+    return bytes >= LEAST_STREAM && bytes >= stream_threshold();
 }
 
 const char *tenmap_cpu_path(void) {

@@ -63,6 +63,15 @@ int tenmap_dtype_from_name(const char *name, tenmap_dtype *out) {
     return 1;
 }
 
+bool tmi_dtype_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes) {
+    unsigned bits = tmi_dtypes[dtype].bits;
+    *bytes = UINT64_MAX;
+    if (count > UINT64_MAX / bits)
+        return false;
+    *bytes = tmi_packed_bytes(count, bits);
+    return true;
+}
+
 uint64_t tmi_packed_bytes(uint64_t count, unsigned bits) {
     return count / 8 * bits + (count % 8 * bits + 7) / 8;
 }

@@ -287,9 +287,7 @@ static uint64_t count_head(const tmi_elements *to, const tmi_elements *from, uin
 static bool goes_around(uint64_t count, unsigned bits, uint32_t flags) {
     if (flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM))
         return flags & TENMAP_CONVERT_STREAM;
-    /* Asking the CPU for its caches takes microseconds in a virtual machine: only if it matters. */
-    uint64_t bytes = count / 8 * bits;
-    return bytes >= TMI_LEAST_STREAM && bytes >= tmi_cpu_stream_threshold();
+    return tmi_cpu_streams(count / 8 * bits);
 }
 
 /* Everything but the table, which only run_blocks needs. */

@@ -102,9 +102,8 @@ tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const u
 
 tenmap_status tmi_transfer_target(tmi_transfer *x, void *dst, size_t dst_bytes,
                                   tenmap_error *error) {
-    bool countable = x->count / 8 <= (UINT64_MAX - 64) / x->to_bits;
-    uint64_t need = countable ? tmi_packed_bytes(x->count, x->to_bits) : UINT64_MAX;
-    if (!countable || need > dst_bytes)
+    uint64_t need;
+    if (!tmi_dtype_bytes(x->as, x->count, &need) || need > dst_bytes)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_BUFFER, x->tensor,
                                "%llu elements of %s take %llu bytes; the destination has %llu",
                                (ull)x->count, tenmap_dtype_name(x->as), (ull)need, (ull)dst_bytes);
@@ -119,8 +118,7 @@ tenmap_status tmi_transfer_target(tmi_transfer *x, void *dst, size_t dst_bytes,
 void tmi_transfer_stream(tmi_transfer *x, uint64_t bytes) {
     if (x->count == 0 || x->flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM))
         return;
-    if (bytes >= TMI_LEAST_STREAM && x->run * x->to_bits / 8 >= STREAM_RUN_FROM &&
-        bytes >= tmi_cpu_stream_threshold())
+    if (x->run * x->to_bits / 8 >= STREAM_RUN_FROM && tmi_cpu_streams(bytes))
         x->flags |= TENMAP_CONVERT_STREAM;
 }
 

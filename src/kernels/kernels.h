@@ -122,9 +122,8 @@ uint32_t tmi_f32_odd_from_f64(uint64_t bits);
 /* cpu.c: the choice, made once. */
 
 const tmi_kernels *tmi_cpu_kernels(void);
-/* Results of at least this many bytes go around the cache; TMI_LEAST_STREAM or more. */
-uint64_t tmi_cpu_stream_threshold(void);
-enum { TMI_LEAST_STREAM = 4 << 20 };
+/* Whether a result of so many bytes is too large to stay in the cache. */
+bool tmi_cpu_streams(uint64_t bytes);
 #ifdef TENMAP_TESTING
 /* That instruction set, or NULL if this machine or this build lacks it. */
 const tmi_kernels *tmi_cpu_find(const char *name);
