@@ -183,13 +183,27 @@ static tmi_prefetch *need_prefetch(const tenmap_model *model) {
     return found;
 }
 
+/*
+ * Room for one more behind those that wait. What the thread has taken from the front is used again
+ * once it is half of the array: each span is moved about once then, and a queue that never empties
+ * has no more room than twice what waited in it. NULL if memory is out.
+ */
+static waiting_span *queue_room(tmi_prefetch *p) {
+    if (p->count == p->capacity && p->first > 0 && p->first >= p->capacity / 2) {
+        p->count -= p->first;
+        memmove(p->spans, p->spans + p->first, p->count * sizeof *p->spans);
+        p->first = 0;
+    }
+    return tmi_grow(p->spans, p->count, &p->capacity, sizeof *p->spans);
+}
+
 tenmap_status tmi_prefetch_add(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_prefetch *p = need_prefetch(model);
     if (!p)
         return tmi_fail_memory(error, sizeof *p, "prefetching");
     int failed = 0;
     pthread_mutex_lock(&p->lock);
-    waiting_span *room = tmi_grow(p->spans, p->count, &p->capacity, sizeof *room);
+    waiting_span *room = queue_room(p);
     if (room)
         p->spans = room;
     if (room && !p->running) {

@@ -1,6 +1,7 @@
 /*
  * Advice and what it does to memory: what the library says against what the kernel says. The linker
- * sends the library's madvise through the test, which can play a kernel without POPULATE_READ.
+ * sends the library's madvise through the test, which can play a kernel without POPULATE_READ, or
+ * hold the thread that prefetches.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -45,12 +46,32 @@ const char *__tsan_default_options(void) {
 
 int __real_madvise(void *at, size_t size, int advice);
 int __wrap_madvise(void *at, size_t size, int advice);
+void *__real_realloc(void *old, size_t size);
+void *__wrap_realloc(void *old, size_t size);
 static atomic_bool old_kernel;
+static atomic_bool gated;             /* populating waits until it is let through, one at a time */
+static atomic_int allowed, populated; /* how many were let through, how many came */
+static atomic_size_t largest;         /* what the library asked realloc for */
+
+void *__wrap_realloc(void *old, size_t size) {
+    if (size > largest)
+        largest = size;
+    return __real_realloc(old, size);
+}
+
+static void nap(void) {
+    nanosleep(&(struct timespec){0, 50000}, NULL);
+}
 
 int __wrap_madvise(void *at, size_t size, int advice) {
     if (old_kernel && advice == MADV_POPULATE_READ) {
         errno = EINVAL;
         return -1;
+    }
+    if (gated && advice == MADV_POPULATE_READ) {
+        int number = atomic_fetch_add(&populated, 1);
+        while (gated && number >= allowed)
+            nap();
     }
     return __real_madvise(at, size, advice);
 }
@@ -191,6 +212,30 @@ static void prefetching_goes_on_in_the_background(void **state) {
     advise(m, NULL, TENMAP_ADVISE_PREFETCH);
     wait_for(m, ALL);
     tenmap_close(m);
+}
+
+/* There is always a span that waits: what the queue holds is bounded by how many do. */
+static void a_queue_that_never_empties_does_not_grow(void **state) {
+    enum { ROUNDS = 3000, MOST = 16 << 10 };
+    tenmap_model *m = must_open(small_model(state), NULL);
+    allowed = populated = 0;
+    gated = true;
+    for (int i = 0; i < 3; i++)
+        advise(m, i % 2 ? "a" : "d", TENMAP_ADVISE_PREFETCH);
+    largest = 0;
+    alarm(120);
+    for (int i = 0; i < ROUNDS; i++) {
+        while (populated < i + 1) /* the span that is under way is let through */
+            nap();
+        advise(m, i % 2 ? "a" : "d", TENMAP_ADVISE_PREFETCH);
+        allowed++;
+    }
+    alarm(0);
+    size_t asked = largest;
+    gated = false;
+    tenmap_close(m);
+    if (asked > MOST)
+        fail_msg("%zu bytes for a queue of three spans", asked);
 }
 
 /* A sparse model far larger than what can be brought in meanwhile. */
@@ -543,6 +588,7 @@ int main(void) {
                                empty_folder),
         cmocka_unit_test_setup(releasing_never_drops_a_neighbours_page, empty_folder),
         cmocka_unit_test_setup(prefetching_goes_on_in_the_background, empty_folder),
+        cmocka_unit_test_setup(a_queue_that_never_empties_does_not_grow, empty_folder),
         cmocka_unit_test_setup(populating_what_is_being_prefetched_waits_for_it, empty_folder),
         cmocka_unit_test_setup(closing_and_releasing_cancel_what_waits, empty_folder),
         cmocka_unit_test_setup(models_that_are_not_mapped_take_every_advice, empty_folder),
