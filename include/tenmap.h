@@ -227,7 +227,9 @@ typedef struct tenmap_options {
  * expected. The cost is the header's: no tensor byte is read or faulted in.
  *
  * Thread rule: these may be called from any thread. Opening an index with many shards starts
- * threads and joins them before it returns; library threads block all signals.
+ * threads and joins them before it returns. Library threads block all signals but those that a
+ * thread raises itself (SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS): your handler for SIGBUS
+ * runs on the thread that touched the page, whichever it is.
  */
 
 /*

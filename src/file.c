@@ -300,10 +300,17 @@ long tmi_process(void) {
     return (long)getpid();
 }
 
+/*
+ * A signal that a thread raises by what it does cannot wait: where it is blocked the system ends
+ * the process, without the handler that the program may have for it.
+ */
 int tmi_thread_start(pthread_t *thread, void *(*run)(void *ctx), void *ctx) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* a new thread inherits the mask */
+    static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    sigset_t others, before;
+    sigfillset(&others);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        sigdelset(&others, own[i]);
+    pthread_sigmask(SIG_SETMASK, &others, &before); /* a new thread inherits the mask */
     int failed = pthread_create(thread, NULL, run, ctx);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed;

@@ -15,7 +15,7 @@ typedef void tmi_work(void *ctx, size_t part);
  * Calls work(ctx, part) once for each part below `parts`, on up to `threads` threads, the caller's
  * among them, and returns when all are done. Parts are handed out in order, one at a time, so a
  * thread that falls behind takes fewer. Threads that the system refuses are done without; those
- * that it grants block all signals and are joined before the return.
+ * that it grants are as tmi_thread_start makes them and are joined before the return.
  */
 void tmi_parallel(unsigned threads, size_t parts, tmi_work *work, void *ctx);
 

@@ -87,7 +87,10 @@ unsigned tmi_cpu_count(void);
 /* Which process this is: another one after fork. */
 long tmi_process(void);
 
-/* A thread of the library: it blocks all signals. Returns 0 or an errno; join with pthread_join. */
+/*
+ * A thread of the library: it blocks all signals but those that it can raise by what it does, as
+ * SIGBUS. Returns 0 or an errno; join with pthread_join.
+ */
 int tmi_thread_start(pthread_t *thread, void *(*run)(void *ctx), void *ctx);
 
 /* file_names.c: names of files. */

@@ -1,7 +1,7 @@
 /*
  * Advice and what it does to memory: what the library says against what the kernel says. The linker
- * sends the library's madvise through the test, which can play a kernel without POPULATE_READ, or
- * hold the thread that prefetches.
+ * sends the library's madvise through the test, which can play a kernel without POPULATE_READ, hold
+ * the thread that prefetches, or cut a file at the worst moment.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -52,6 +53,9 @@ static atomic_bool old_kernel;
 static atomic_bool gated;             /* populating waits until it is let through, one at a time */
 static atomic_int allowed, populated; /* how many were let through, how many came */
 static atomic_size_t largest;         /* what the library asked realloc for */
+static const char *cut_once_mapped;   /* a file that is truncated as soon as its pages are mapped */
+static pthread_t main_thread;
+static atomic_int faults_on_workers;
 
 void *__wrap_realloc(void *old, size_t size) {
     if (size > largest)
@@ -63,11 +67,22 @@ static void nap(void) {
     nanosleep(&(struct timespec){0, 50000}, NULL);
 }
 
+/* The pages are there, and gone again before anybody looks. The caller leaves it to a worker. */
+static int map_and_cut(void *at, size_t size) {
+    if (pthread_equal(pthread_self(), main_thread))
+        for (int i = 0; i < 100000 && faults_on_workers == 0; i++)
+            nap();
+    int failed = __real_madvise(at, size, MADV_POPULATE_READ);
+    return truncate(cut_once_mapped, 4096) == 0 ? failed : -1;
+}
+
 int __wrap_madvise(void *at, size_t size, int advice) {
     if (old_kernel && advice == MADV_POPULATE_READ) {
         errno = EINVAL;
         return -1;
     }
+    if (cut_once_mapped && advice == MADV_POPULATE_READ)
+        return map_and_cut(at, size);
     if (gated && advice == MADV_POPULATE_READ) {
         int number = atomic_fetch_add(&populated, 1);
         while (gated && number >= allowed)
@@ -446,6 +461,47 @@ static void a_lock_over_the_limit_says_which_and_how_to_raise_it(void **state) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* What a program does that wants zeros where a file has lost its pages. */
+static void map_a_page_of_zeros(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)context;
+    char *at = (char *)((uintptr_t)info->si_addr / page() * page());
+    if (mmap(at, page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+        (void *)at)
+        _exit(9);
+    faults_on_workers += !pthread_equal(pthread_self(), main_thread);
+}
+
+/* Signals that a thread raises itself cannot wait: blocked, they end the process. */
+static void a_sigbus_handler_runs_on_the_librarys_threads(void **state) {
+    enum { PART = 64 << 20 };
+    const char *path = sparse_model(state, PART);
+    if (SANITIZED) {
+        print_message("           SKIPPED: sanitizers have signal handlers of their own\n");
+        return;
+    }
+    pid_t child = fork();
+    if (child == 0) {
+        struct sigaction action = {.sa_sigaction = map_a_page_of_zeros, .sa_flags = SA_SIGINFO};
+        tenmap_model *m = must_open(path, NULL);
+        tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
+        tenmap_request request = {.tensor = tenmap_find(m, "t"), .dst_bytes = PART};
+        request.dst = tenmap_alloc(PART);
+        options.threads = 4;
+        main_thread = pthread_self();
+        cut_once_mapped = path;
+        alarm(60);
+        bool bad = sigaction(SIGBUS, &action, NULL) != 0;
+        (void)tenmap_load(m, &request, 1, &options, NULL); /* zeros, or a refusal: no matter */
+        bad |= faults_on_workers == 0;
+        _exit(bad);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFSIGNALED(status))
+        fail_msg("the program's own handler never ran: it ended by signal %d", WTERMSIG(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* The child has no thread to wait for, whatever state the parent's queue was in. */
 static void a_forked_child_reads_prefetches_and_closes(void **state) {
     const char *path = sparse_model(state, UINT64_C(20) << 30);
@@ -597,6 +653,7 @@ int main(void) {
         cmocka_unit_test_setup(a_kernel_without_populate_read_is_done_without, empty_folder),
         cmocka_unit_test_setup(locked_pages_stay_and_must_be_unlocked_first, empty_folder),
         cmocka_unit_test_setup(a_lock_over_the_limit_says_which_and_how_to_raise_it, empty_folder),
+        cmocka_unit_test_setup(a_sigbus_handler_runs_on_the_librarys_threads, empty_folder),
         cmocka_unit_test_setup(a_forked_child_reads_prefetches_and_closes, empty_folder),
         cmocka_unit_test_setup(wrong_arguments, empty_folder),
         cmocka_unit_test_setup(threads_may_advise_the_same_tensors, empty_folder),
