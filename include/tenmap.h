@@ -571,7 +571,11 @@ TENMAP_API tenmap_status tenmap_writer_add(tenmap_writer *writer, const char *na
 /* File-order (little-endian) bytes; none may be written twice. A failure of the system is final. */
 TENMAP_API tenmap_status tenmap_writer_write(tenmap_writer *writer, size_t id, uint64_t offset,
                                              const void *data, size_t bytes, tenmap_error *error);
-/* A whole tensor of an open model, converted (TENMAP_CONVERT_* flags) if the dtypes differ. */
+/*
+ * A whole tensor of an open model, converted (TENMAP_CONVERT_* flags) if the dtypes differ. On every
+ * backend, a file whose size or time of modification is no longer what it was when it was opened is
+ * TENMAP_ERR_IO, and the writer can only be aborted; so it is in lists and in sharded saves.
+ */
 TENMAP_API tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id,
                                             const tenmap_tensor *tensor, uint32_t flags,
                                             tenmap_error *error);

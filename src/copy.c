@@ -79,6 +79,9 @@ static tenmap_status copy_same_dtype(copying *c) {
     if (failed && failed != EOPNOTSUPP)
         return tmi_writer_spoil(c->writer, c->id, failed, c->error);
     c->at += done;
+    tenmap_error why;
+    if (done > 0 && tmi_shard_trust(shard, c->from->file_offset + begin, done, c->from, &why))
+        return tmi_writer_spoil_with(c->writer, &why, c->error);
     return done == size ? TENMAP_OK : copy_buffered(c, begin + done, begin + size);
 }
 

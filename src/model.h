@@ -48,7 +48,15 @@ tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, u
 tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
                               const tenmap_model *model, const tmi_hash_key *key, uint32_t number,
                               const unsigned char *start, size_t len, tenmap_error *error);
-/* Reads exactly [offset, offset+size) of the file; TENMAP_ERR_IO with the numbers if it is shorter.
+/*
+ * Whether these bytes of a tensor, which were read before this call, are those that were opened:
+ * TENMAP_ERR_IO if the file has changed since.
+ */
+tenmap_status tmi_shard_trust(const tmi_shard *shard, uint64_t offset, uint64_t size,
+                              const tenmap_tensor *tensor, tenmap_error *error);
+/*
+ * Reads exactly [offset, offset+size) of the file; TENMAP_ERR_IO with the numbers if it is shorter,
+ * or, with a tensor, if it has changed.
  */
 tenmap_status tmi_shard_read(const tmi_shard *shard, uint64_t offset, void *dst, size_t size,
                              const tenmap_tensor *tensor, tenmap_error *error);

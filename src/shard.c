@@ -21,26 +21,32 @@ static tenmap_status fail_map(const tmi_shard *shard, int os_error, tenmap_error
     return TENMAP_ERR_LIMIT;
 }
 
+tenmap_status tmi_shard_trust(const tmi_shard *shard, uint64_t offset, uint64_t size,
+                              const tenmap_tensor *tensor, tenmap_error *error) {
+    uint64_t size_now = offset + size;
+    if (!tmi_file_changed(&shard->file, &size_now))
+        return TENMAP_OK;
+    return tmi_fail_at(
+        error, TENMAP_ERR_IO, tensor->shard, offset,
+        "%s: cannot trust %llu bytes of tensor %s at byte %llu: another program has %s the "
+        "file, which has %llu bytes now; it had %llu when it was opened: open it again",
+        tmi_quote_path(shard->shown).text, (ull)size,
+        tmi_quote(tensor->name, tensor->name_len).text, (ull)offset,
+        size_now < shard->file.size ? "truncated" : "modified", (ull)size_now,
+        (ull)shard->file.size);
+}
+
 tenmap_status tmi_shard_read(const tmi_shard *shard, uint64_t offset, void *dst, size_t size,
                              const tenmap_tensor *tensor, tenmap_error *error) {
     size_t got;
     int failed = tmi_file_read(&shard->file, offset, dst, size, &got);
-    bool complete = !failed && got == size;
-    uint64_t size_now = offset + got;
-    if (complete && (!tensor || !tmi_file_changed(&shard->file, &size_now)))
-        return TENMAP_OK;
+    if (!failed && got == size)
+        return tensor ? tmi_shard_trust(shard, offset, size, tensor, error) : TENMAP_OK;
     tmi_quoted what = {"the header"};
     if (tensor)
         what = tmi_quote(tensor->name, tensor->name_len);
     const char *kind = tensor ? "tensor " : "";
-    if (complete)
-        tmi_fail(error, TENMAP_ERR_IO,
-                 "%s: cannot trust %llu bytes of %s%s at byte %llu: another program has %s the "
-                 "file, which has %llu bytes now; it had %llu when it was opened: open it again",
-                 tmi_quote_path(shard->shown).text, (ull)size, kind, what.text, (ull)offset,
-                 size_now < shard->file.size ? "truncated" : "modified", (ull)size_now,
-                 (ull)shard->file.size);
-    else if (failed)
+    if (failed)
         tmi_fail_os(error, failed, "%s: cannot read %llu bytes of %s%s at byte %llu",
                     tmi_quote_path(shard->shown).text, (ull)(size - got), kind, what.text,
                     (ull)(offset + got));
@@ -54,7 +60,7 @@ tenmap_status tmi_shard_read(const tmi_shard *shard, uint64_t offset, void *dst,
     if (error) {
         error->status = TENMAP_ERR_IO;
         error->shard = tensor ? tensor->shard : 0;
-        error->offset = complete ? offset : offset + got;
+        error->offset = offset + got;
     }
     return TENMAP_ERR_IO;
 }

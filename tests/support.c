@@ -8,7 +8,9 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+#include <utime.h>
 
 unsigned char pattern_byte(size_t i) {
     return (unsigned char)(i * 7 + 3 + (i >> 8));
@@ -130,6 +132,16 @@ bytes read_whole(const char *path) {
     fclose(f);
     file.at[file.size] = 0;
     return file;
+}
+
+void modify_data(const char *path) {
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -1, SEEK_END), 0);
+    assert_int_equal(fputc(0x5a, f), 0x5a);
+    assert_int_equal(fclose(f), 0);
+    struct utimbuf later = {.actime = time(NULL) + 10, .modtime = time(NULL) + 10};
+    assert_int_equal(utime(path, &later), 0); /* clocks of file systems may be coarse */
 }
 
 void check_error(const tenmap_error *error, tenmap_status status) {

@@ -42,6 +42,8 @@ void write_file(const char *path, const void *data, size_t size);
 void write_model(const char *path, const char *json, size_t data);
 void write_text(const char *path, const char *text);
 bytes read_whole(const char *path);
+/* What another program does that writes into a file where it lies: its last byte, and its time. */
+void modify_data(const char *path);
 
 /* Opening that must work. */
 tenmap_model *must_open(const char *path, const tenmap_options *options);

@@ -233,6 +233,29 @@ static void refusals_leave_the_folder_as_it_was(void **state) {
     assert_int_equal(count_names(*state), 1);
 }
 
+/* Of a save nothing is left, and the model that was there stays. */
+static void a_source_that_is_modified_ends_the_save(void **state) {
+    const char *path = in_folder(state, "source.bin");
+    tenmap_source sources[1] = {{.name_len = TENMAP_CSTR}};
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    tenmap_options reading = TENMAP_OPTIONS_INIT;
+    tenmap_error error = {0};
+    must_save(*state, 7, 250, 0);
+    size_t names_before = count_names(*state) + 1;
+    write_model(path, "{\"t\":{\"dtype\":\"U8\",\"shape\":[9],\"data_offsets\":[0,9]}}", 9);
+    reading.backend = TENMAP_BACKEND_READ;
+    tenmap_model *m = must_open(path, &reading);
+    sources[0].tensor = tenmap_at(m, 0);
+    sources[0].name = "t";
+    modify_data(path);
+    assert_int_equal(tenmap_save_sharded(*state, sources, 1, &options, &error), TENMAP_ERR_IO);
+    check_error(&error, TENMAP_ERR_IO);
+    assert_non_null(strstr(error.message, "another program has modified the file"));
+    tenmap_close(m);
+    assert_int_equal(count_names(*state), names_before);
+    check_saved(*state, 7, 3);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_first_save_has_plain_names, empty_folder),
@@ -240,6 +263,7 @@ int main(void) {
         cmocka_unit_test_setup(orphans_go_and_strangers_stay, empty_folder),
         cmocka_unit_test_setup(a_model_can_be_saved_over_itself, empty_folder),
         cmocka_unit_test_setup(a_cancelled_save_leaves_the_folder_as_it_was, empty_folder),
+        cmocka_unit_test_setup(a_source_that_is_modified_ends_the_save, empty_folder),
         cmocka_unit_test_setup(the_first_options_are_taken, empty_folder),
         cmocka_unit_test_setup(order_is_kept_when_asked, empty_folder),
         cmocka_unit_test_setup(an_old_index_removes_no_file_but_shards, empty_folder),

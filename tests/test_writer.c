@@ -555,6 +555,27 @@ typedef struct watching {
     size_t calls;
 } watching;
 
+/* Same bytes or converted ones, mapped or read: what another program put there is not copied. */
+static void a_source_that_is_modified_spoils_the_writer(void **state) {
+    for (int i = 0; i < 4; i++) {
+        const char *path = in_folder(state, "m.safetensors");
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        options.backend = i % 2 ? TENMAP_BACKEND_READ : TENMAP_BACKEND_MAP;
+        write_model(path, "{\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8);
+        tenmap_model *m = must_open(path, &options);
+        modify_data(path);
+        tenmap_writer *w = must_create(in_folder(state, "out.safetensors"), NULL);
+        size_t id = must_add(w, "t", i < 2 ? TENMAP_F32 : TENMAP_F64, 2);
+        tenmap_error e = {0};
+        refused(tenmap_writer_copy(w, id, tenmap_at(m, 0), 0, &e), &e, TENMAP_ERR_IO,
+                "another program has modified the file");
+        assert_non_null(strstr(e.message, "tensor \"t\""));
+        assert_int_not_equal(tenmap_writer_commit(w, NULL), TENMAP_OK);
+        assert_int_not_equal(access(in_folder(state, "out.safetensors"), F_OK), 0);
+        tenmap_close(m);
+    }
+}
+
 static int watch(void *ctx, uint64_t done, uint64_t total) {
     watching *seen = ctx;
     assert_true(done >= seen->done && done <= total);
@@ -732,6 +753,7 @@ int main(void) {
         cmocka_unit_test_setup(copies_convert_in_parts, empty_folder),
         cmocka_unit_test_setup(copies_come_from_memory_and_are_refused, empty_folder),
         cmocka_unit_test_setup(a_source_that_shrinks_spoils_the_writer, empty_folder),
+        cmocka_unit_test_setup(a_source_that_is_modified_spoils_the_writer, empty_folder),
         cmocka_unit_test_setup(lists_are_copied_on_threads, empty_folder),
         cmocka_unit_test_setup(lists_are_cancelled_and_refused, empty_folder),
         cmocka_unit_test_setup(hundreds_of_names_are_kept_apart, empty_folder),
