@@ -779,7 +779,8 @@ typedef struct tenmap_finding {
  * Calls `found` with everything that is wrong or odd about what `path` holds, on the caller's
  * thread, in the order in which it is met. If tenmap_open refuses the model with these options,
  * there is at least one error, and the first is tenmap_open's; if it opens, there is none. (Limits
- * of the process, its descriptors and its address space, are not looked at.) After a broken rule
+ * of the process, its descriptors and its address space, are not looked at: shards are opened one at
+ * a time, and none is mapped.) After a broken rule
  * the check goes on with the next tensor and the next shard; only text that is not JSON ends it for
  * that file. Of each code and severity the first 32 come one by one; in the end one finding says
  * how many more there were.

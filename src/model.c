@@ -80,6 +80,7 @@ typedef struct shard_jobs {
 
 static void open_shard_file(shard_job *job) {
     int failed = tmi_file_open(&job->shard.file, job->shard.path);
+    job->status = TENMAP_OK;
     if (failed)
         job->status = tmi_fail_os(&job->error, failed, "%s: cannot open the shard",
                                   tmi_quote_path(job->shard.path).text);
@@ -168,32 +169,50 @@ static tenmap_status judge_shards(const shard_jobs *all, tenmap_error *error) {
     return TENMAP_OK;
 }
 
+/* A limit of the process, or its memory, says nothing about the model. */
+static bool is_of_process(const shard_job *job) {
+    return job->status == TENMAP_ERR_MEMORY ||
+           (job->status == TENMAP_ERR_LIMIT && job->error.os_error != 0);
+}
+
+/*
+ * Looks at one shard and closes its file again: what a check needs of it is in its header, and so
+ * no number of shards is too large for the descriptors of the process.
+ */
+static tenmap_status report_shard(shard_jobs *all, size_t i, tmi_report *report,
+                                  tenmap_error *error) {
+    shard_job *job = &all->jobs[i];
+    uint64_t before = report->errors;
+    open_shard_job(all, i);
+    tmi_file_close(&job->shard.file);
+    job->shard.view.fd = -1;
+    if (is_of_process(job)) {
+        *error = job->error;
+        return job->status;
+    }
+    if (job->status != TENMAP_OK && report->errors == before)
+        tmi_report_failure(report,
+                           is_missing(job) ? TENMAP_FOUND_MISSING_SHARD : TENMAP_FOUND_UNREADABLE,
+                           (uint32_t)i, NULL, &job->error);
+    return TENMAP_OK;
+}
+
 /* A check: all of it in the order of judge_shards, on one thread, and no end at the first. */
 static tenmap_status report_shards(shard_jobs *all, tmi_report *report, tenmap_error *error) {
     bool any = false;
     for (size_t i = 0; i < all->count; i++) {
         open_shard_file(&all->jobs[i]);
+        tmi_file_close(&all->jobs[i].shard.file);
         any = any || is_missing(&all->jobs[i]);
     }
     if (any) {
         fail_missing(all, error);
         tmi_report_failure(report, TENMAP_FOUND_MISSING_SHARD, TENMAP_NO_SHARD, NULL, error);
     }
-    for (size_t i = 0; i < all->count; i++) {
-        shard_job *job = &all->jobs[i];
-        uint64_t before = report->errors;
-        if (job->status == TENMAP_OK)
-            parse_shard_file(all, i);
-        if (job->status == TENMAP_ERR_MEMORY) {
-            *error = job->error;
-            return job->status;
-        }
-        if (job->status != TENMAP_OK && report->errors == before)
-            tmi_report_failure(
-                report, is_missing(job) ? TENMAP_FOUND_MISSING_SHARD : TENMAP_FOUND_UNREADABLE,
-                (uint32_t)i, NULL, &job->error);
-    }
-    return TENMAP_OK;
+    tenmap_status status = TENMAP_OK;
+    for (size_t i = 0; i < all->count && status == TENMAP_OK; i++)
+        status = report_shard(all, i, report, error);
+    return status;
 }
 
 /* Moves the shards that opened into the model, in order, and notes the names of those missing. */
