@@ -26,7 +26,7 @@ rm -rf $build/profiles
 mkdir -p $build/profiles
 export LLVM_PROFILE_FILE=$PWD/$build/profiles/%p-%m.profraw
 # The conversions are measured by their own tests, against a library of their own.
-(cd $build && ctest --repeat until-pass:2 -j "$(nproc)" -E '^(convert|kernels|exact)' >log 2>&1) || {
+sh scripts/run-tests.sh "$build" -E '^(convert|kernels|exact)' >$build/log 2>&1 || {
     tail -30 $build/log
     exit 1
 }

@@ -12,5 +12,8 @@ int main(void) {
     }
     size_t count = tenmap_count(model);
     tenmap_close(model);
-    return count == 0 && tenmap_version() == TENMAP_VERSION_MAJOR * 1000000u + TENMAP_VERSION_MINOR * 1000u + TENMAP_VERSION_PATCH ? 0 : 1;
+    return count == 0 && tenmap_version() == TENMAP_VERSION_MAJOR * 1000000u +
+                                                 TENMAP_VERSION_MINOR * 1000u + TENMAP_VERSION_PATCH
+               ? 0
+               : 1;
 }
