@@ -844,13 +844,16 @@ typedef struct tenmap_stats_options {
     { sizeof(tenmap_stats_options), 0, 0, 0, 0, 0, 0, NULL, NULL, NULL }
 
 /*
- * Measures n tensors, of one model or of several, on any backend, into out[0..n). Sums are in
- * double, taken about a value of each block of 4096 elements and brought together by their means,
- * so that std does not suffer from a large mean; each result is good to about 12 digits. The numbers
- * do not depend on the number of threads, and the paths for different CPUs give the same bits.
- * Counts, min and max are exact whatever the caller set for denormals, and the other results do not
- * depend on it but for F64 subnormals. Squares of F64 beyond 1e150 overflow: std and norm are
- * infinite then.
+ * Measures n tensors, of one model or of several, on any backend, into out[0..n). Counts, min and max
+ * are exact. std and norm are right to 1e-12 of themselves, mean to 1e-12 of the larger of itself and
+ * std, for every dtype, whatever the values: also where std is tiny beside the mean, where squares
+ * would overflow or underflow, and where outliers are. Except for
+ * - results below the least normal F64, 2.2e-308: they are right to 4.9e-324;
+ * - a norm beyond the largest F64, which is infinite (mean and std cannot be beyond it);
+ * - U64 and I64 beyond 2^53, see above: it is the rounded ones that are measured.
+ * The numbers do not depend on the number of threads, and the paths for different CPUs give the same
+ * bits. Nor do they depend on what the caller set for denormals, but for mean, std and norm of F64
+ * subnormals.
  *
  * TENMAP_OPAQUE is TENMAP_ERR_UNSUPPORTED, before anything is read. error.index is the tensor's
  * number. After an error or a cancel (TENMAP_ERR_CANCELLED) what is in out and in the histogram is

@@ -2,7 +2,8 @@
  * What the values of tensors are like. A tensor is cut into units of UNIT_ELEMENTS, a unit into
  * blocks; the sums of a block become its mean and its squared distances from it, and these are
  * brought together in the order of the blocks and of the units. Where the cuts are depends on the
- * tensor alone, so the numbers do not depend on who works on what.
+ * tensor alone, so the numbers do not depend on who works on what. A block whose sums lost digits is
+ * added once more, about its mean.
  *
  * Elements of 8 bits and fewer are counted by their codes: there are at most 256 of them.
  */
@@ -18,10 +19,11 @@ enum { UNIT_ELEMENTS = 256 * TMI_MEASURE_BLOCK };
 enum { WINDOW_BLOCKS = 32 };
 enum { MOST_MEASURE_THREADS = 16 };
 
-/* The finite values of a part: how many, their mean, the sum of squared distances from it. */
+/* What is known of a part. */
 typedef struct moments {
-    uint64_t finite, zeros, subnormals, nans, infinities;
-    double min, max, mean, squares;
+    uint64_t zeros, subnormals, nans, infinities;
+    double min, max;   /* of the finite values */
+    tmi_spread spread; /* likewise */
 } moments;
 
 typedef struct measure_unit {
@@ -67,84 +69,18 @@ static moments no_moments(void) {
     return (moments){.min = quiet_nan(), .max = quiet_nan()};
 }
 
-/*
- * The square root, rounded correctly: digit by digit on integers, since the C library's is in a
- * library of its own, and since all hosts should say the same.
- */
-static double square_root(double x) {
-    uint64_t bits, root = 0, rest = 0;
-    memcpy(&bits, &x, sizeof bits);
-    if (bits >> 52 == 0 || bits >> 52 >= 0x7ff) /* zero, subnormal, negative, infinite, NaN */
-        return bits >> 63 || bits >> 52 == 0 ? 0 : x;
-    int exponent = (int)(bits >> 52) - 1023;
-    uint64_t significand = (bits & UINT64_C(0xfffffffffffff)) | (uint64_t)1 << 52;
-    if (exponent & 1) {
-        significand <<= 1;
-        exponent--;
-    }
-    /* 54 digits of the root of significand * 2^54, which has at most 108: one to round with. */
-    for (int i = 0; i < 54; i++) {
-        unsigned shift = 106 - 2 * (unsigned)i;
-        uint64_t pair = shift >= 54 ? significand >> (shift - 54) & 3 : 0;
-        rest = rest << 2 | pair;
-        root <<= 1;
-        if (rest >= (root << 1 | 1)) {
-            rest -= root << 1 | 1;
-            root |= 1;
-        }
-    }
-    root = (root >> 1) + (root & 1 && (rest || root & 2));
-    /* A carry out of the fraction counts up the exponent, as it should. */
-    bits = ((uint64_t)(exponent / 2 + 1022) << 52) + root;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* Brings two parts together, `b` behind `a`. */
 static void merge_moments(moments *a, const moments *b) {
     a->zeros += b->zeros;
     a->subnormals += b->subnormals;
     a->nans += b->nans;
     a->infinities += b->infinities;
-    if (b->finite == 0)
+    if (b->spread.count == 0)
         return;
-    if (a->finite == 0) {
-        a->finite = b->finite;
-        a->min = b->min;
-        a->max = b->max;
-        a->mean = b->mean;
-        a->squares = b->squares;
-        return;
-    }
-    double ours = (double)a->finite, theirs = (double)b->finite, all = ours + theirs;
-    double apart = b->mean - a->mean;
-    a->finite += b->finite;
-    a->mean += apart * (theirs / all);
-    a->squares += b->squares + apart * apart * (ours * (theirs / all));
-    a->min = b->min < a->min ? b->min : a->min;
-    a->max = b->max > a->max ? b->max : a->max;
-}
-
-static moments moments_of_lanes(const tmi_lanes *lanes, bool is_f64) {
-    moments m = {.finite = lanes->finite,
-                 .zeros = lanes->zeros,
-                 .subnormals = lanes->subnormals,
-                 .nans = lanes->nans,
-                 .infinities = lanes->infinities};
-    double sum = 0, square = 0, count = (double)lanes->finite;
-    if (lanes->finite == 0)
-        return m;
-    for (size_t i = 0; i < TMI_LANES; i++) {
-        sum += lanes->sum[i];
-        square += lanes->square[i];
-    }
-    m.mean = lanes->shift + sum / count;
-    m.squares = square - sum * (sum / count);
-    if (m.squares < 0)
-        m.squares = 0;
-    m.min = is_f64 ? tmi_key_f64(lanes->least) : tmi_key_f32(lanes->least);
-    m.max = is_f64 ? tmi_key_f64(lanes->greatest) : tmi_key_f32(lanes->greatest);
-    return m;
+    bool first = a->spread.count == 0;
+    a->min = first || b->min < a->min ? b->min : a->min;
+    a->max = first || b->max > a->max ? b->max : a->max;
+    tmi_spread_merge(&a->spread, &b->spread);
 }
 
 /* Which dtype a block's elements are summed as: F32 where that holds them exactly. */
@@ -176,6 +112,70 @@ static uint64_t count_f16_subnormals(const unsigned char *src, size_t count) {
     return subnormals;
 }
 
+/* Adds host-order F32 or F64, with the kernel for F32 if there is one. */
+static void add_values(tmi_lanes *lanes, const unsigned char *values, size_t count, bool is_f64) {
+    tmi_moments *kernel = is_f64 || TMI_BIG_ENDIAN ? NULL : tmi_cpu_kernels()->moments[TENMAP_F32];
+    size_t whole = kernel ? count - count % TMI_LANES : 0;
+    tmi_lanes begun = *lanes;
+    if (whole && !kernel(lanes, values, whole)) {
+        whole = 0;
+        *lanes = begun;
+    }
+    if (is_f64)
+        tmi_lanes_f64(lanes, values, 0, count);
+    else
+        tmi_lanes_f32(lanes, values + whole * sizeof(float), whole, count - whole);
+}
+
+/* F64 into the buffer, where they may be already, each times a power of two. */
+static void scale_block(measurer *m, const unsigned char *values, size_t count, int scale) {
+    double factor = tmi_spread_factor(scale);
+    for (size_t i = 0; i < count; i++) {
+        double x;
+        memcpy(&x, values + i * sizeof x, sizeof x);
+        m->values[i] = x * factor;
+    }
+}
+
+/* Mean and squares of a block that was added: by its sums if these are good, else once more. */
+static tmi_spread spread_of_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
+                                  size_t count, tmi_lanes *lanes, double min, double max) {
+    bool is_f64 = sums_as(dtype) == TENMAP_F64;
+    int scale = is_f64 ? tmi_spread_scale(min, max) : 0;
+    tmi_spread spread;
+    if (min == max)
+        return tmi_spread_same(min, lanes->finite, scale);
+    if (scale == 0 && tmi_spread_of_lanes(&spread, lanes, 0))
+        return spread;
+    const unsigned char *values = widen_block(m, dtype, src, count);
+    if (scale) {
+        scale_block(m, values, count, scale);
+        values = (const unsigned char *)m->values;
+        tmi_lanes_begin(lanes, true);
+        add_values(lanes, values, count, is_f64);
+        if (tmi_spread_of_lanes(&spread, lanes, scale))
+            return spread;
+    }
+    tmi_lanes_begin(lanes, false);
+    lanes->shift = spread.mean;
+    add_values(lanes, values, count, is_f64);
+    (void)tmi_spread_of_lanes(&spread, lanes, scale);
+    return spread;
+}
+
+static moments moments_of_lanes(const tmi_lanes *lanes, bool is_f64) {
+    moments m = no_moments();
+    m.zeros = lanes->zeros;
+    m.subnormals = lanes->subnormals;
+    m.nans = lanes->nans;
+    m.infinities = lanes->infinities;
+    if (lanes->finite) {
+        m.min = is_f64 ? tmi_key_f64(lanes->least) : tmi_key_f32(lanes->least);
+        m.max = is_f64 ? tmi_key_f64(lanes->greatest) : tmi_key_f32(lanes->greatest);
+    }
+    return m;
+}
+
 static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
                              size_t count) {
     tmi_moments *kernel = tmi_cpu_kernels()->moments[dtype];
@@ -189,15 +189,17 @@ static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned cha
         whole = 0;
         tmi_lanes_begin(&lanes, tmi_dtypes[dtype].bits > 16);
     }
-    src += whole * width;
-    count -= whole;
+    const unsigned char *rest = src + whole * width;
     if (is_f64)
-        tmi_lanes_f64(&lanes, widen_block(m, dtype, src, count), whole, count);
+        tmi_lanes_f64(&lanes, widen_block(m, dtype, rest, count - whole), whole, count - whole);
     else
-        tmi_lanes_f32(&lanes, widen_block(m, dtype, src, count), whole, count);
+        tmi_lanes_f32(&lanes, widen_block(m, dtype, rest, count - whole), whole, count - whole);
     if (dtype == TENMAP_F16)
-        lanes.subnormals += count_f16_subnormals(src, count);
-    return moments_of_lanes(&lanes, is_f64);
+        lanes.subnormals += count_f16_subnormals(rest, count - whole);
+    moments part = moments_of_lanes(&lanes, is_f64);
+    if (lanes.finite)
+        part.spread = spread_of_block(m, dtype, src, count, &lanes, part.min, part.max);
+    return part;
 }
 
 /* Histograms. */
@@ -305,7 +307,7 @@ static moments moments_of_codes(tenmap_dtype dtype, const uint64_t codes[256]) {
             *(is_nan ? &m.nans : &m.infinities) += times;
             continue;
         }
-        moments same = {.finite = times, .min = value, .max = value, .mean = value};
+        moments same = {.min = value, .max = value, .spread = tmi_spread_same(value, times, 0)};
         same.zeros = value == 0 ? times : 0;
         same.subnormals = tmi_scalar_is_subnormal(dtype, code) ? times : 0;
         merge_moments(&m, &same);
@@ -494,17 +496,17 @@ static void finish_stats(measure_job *job) {
         moments m = no_moments();
         for (; unit < job->unit_count && job->units[unit].tensor == i; unit++)
             merge_moments(&m, &job->units[unit].result);
-        double count = (double)m.finite;
         *s = (tenmap_stats){.count = elements_of(job->tensors[i]),
                             .zeros = m.zeros,
                             .subnormals = m.subnormals,
                             .nans = m.nans,
                             .infinities = m.infinities,
                             .min = m.min,
-                            .max = m.max};
-        s->mean = m.finite ? m.mean : quiet_nan();
-        s->std = m.finite ? square_root(m.squares / count) : quiet_nan();
-        s->norm = m.finite ? square_root(m.squares + m.mean * m.mean * count) : 0;
+                            .max = m.max,
+                            .mean = quiet_nan(),
+                            .std = quiet_nan()};
+        if (m.spread.count)
+            tmi_spread_results(&m.spread, &s->mean, &s->std, &s->norm);
     }
 }
 

@@ -270,6 +270,120 @@ static void edge_cases(void **state) {
     }
 }
 
+/* Element i is base + unit * steps[i], exactly, so that the results can be had from integers. */
+typedef struct pattern {
+    const char *name;
+    tenmap_dtype dtype;
+    double base, unit;
+    int32_t first, step, modulo; /* steps: `first` where a block begins, else i * step % modulo */
+} pattern;
+
+/* Below the normal numbers there are fewer digits. */
+static void must_have_12_digits(double got, double want, const pattern *p, const char *what) {
+    double most = 1e-12 * fabs(want) > 0x1p-1074 ? 1e-12 * fabs(want) : 0x1p-1074;
+    if (!(fabs(got - want) <= most))
+        fail_msg("%s of %s (%s) is %.17g, not %.17g", what, p->name, tenmap_cpu_path(), got, want);
+}
+
+static void check_pattern(const pattern *p) {
+    enum { COUNT_OF = 20480 };
+    static unsigned char data[COUNT_OF * 8];
+    tmi_elements host = {p->dtype, 0, !TMI_BIG_ENDIAN}, file = {p->dtype, 0, true};
+    uint64_t squares = 0;
+    int64_t sum = 0;
+    for (int64_t i = 0; i < COUNT_OF; i++) {
+        int64_t step = p->first && i % 4096 == 0 ? p->first : i * p->step % p->modulo;
+        double wide = p->base + p->unit * (double)step;
+        float narrow = (float)wide;
+        tmi_scalar_convert(file, data + i * (p->dtype == TENMAP_F64 ? 8 : 4), host,
+                           p->dtype == TENMAP_F64 ? (void *)&wide : (void *)&narrow, 1, 0);
+        sum += step;
+        squares += (uint64_t)(step * step);
+    }
+    double distance = (double)(COUNT_OF * squares - (uint64_t)(sum * sum));
+    double mean = p->base / p->unit + (double)sum / COUNT_OF, std = sqrt(distance) / COUNT_OF;
+    double norm = hypot(mean, std) * sqrt(COUNT_OF);
+    FOR_EACH_ISA(isa) {
+        (void)isa;
+        memory_model m = make(p->dtype, data, COUNT_OF, 0, TENMAP_BACKEND_MAP);
+        tenmap_stats s = measure(m.t, NULL);
+        must_have_12_digits(s.mean, mean * p->unit, p, "mean");
+        must_have_12_digits(s.std, std * p->unit, p, "std");
+        must_have_12_digits(s.norm, norm * p->unit, p, "norm");
+        drop(&m);
+    }
+}
+
+static void twelve_digits_at_any_scale_and_spread(void **state) {
+    (void)state;
+    static const pattern patterns[] = {
+        {"near 1e-170", TENMAP_F64, 0, 0x1p-565, 0, 7, 1000},
+        {"subnormal", TENMAP_F64, 0, 0x1p-1060, 0, 7, 1000},
+        {"near 1e-110", TENMAP_F64, 0, 0x1p-360, 0, 7, 1000},
+        {"near 1e110", TENMAP_F64, 0, 0x1p355, 0, 7, 1000},
+        {"near 1e160", TENMAP_F64, 0, 0x1p520, 0, 7, 1000},
+        {"near 1e303", TENMAP_F64, 0, 0x1p998, 0, 7, 1000},
+        {"1e15 and little more", TENMAP_F64, 1e15, 0.125, 0, 7, 1000},
+        {"1e15 and 0 to 1000", TENMAP_F64, 1e15, 1, 0, 7, 1000},
+        {"1e9 and 1e-6", TENMAP_F64, 1e9, 0x1p-20, 0, 7, 11},
+        {"-1e9 and a slope", TENMAP_F64, -1e9, 0x1p-20, 0, 1, 20480},
+        {"1 and its last digits", TENMAP_F64, 1, 0x1p-52, 0, 7, 11},
+        {"an outlier first in each block", TENMAP_F64, 0, 0x1p-10, 10000001, 7, 1000},
+        {"an outlier first in each block", TENMAP_F32, 0, 0x1p-10, 10000001, 7, 1000},
+        {"outliers, and a spread elsewhere", TENMAP_F32, 64, 0x1p-17, 100001, 7, 11},
+        {"65536 and little more", TENMAP_F32, 65536, 0x1p-7, 0, 7, 11},
+    };
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
+        check_pattern(&patterns[i]);
+}
+
+/* Zeros and tiny values say nothing of each other's scale, and neither does a block of ones. */
+static void blocks_of_different_scales_come_together(void **state) {
+    (void)state;
+    enum { COUNT_OF = 3 * 4096 };
+    static const double levels[][3] = {
+        {0, 0x1p-565, 0},  {0x1p-565, 0, 0},   {0, 0, 0x1p-1070},       {1, 0x1p-565, 1},
+        {0x1p-1060, 1, 0}, {0x1p520, 1, 0},    {0, 0x1p-900, 1},        {0x1p-900, 0, 0x1p900},
+        {1, 0, 0x1p1000},  {0x1p-360, 1, 1.5}, {0x1p1000, 0x1p-1060, 0}};
+    static unsigned char data[COUNT_OF * 8];
+    tmi_elements host = {TENMAP_F64, 0, !TMI_BIG_ENDIAN}, file = {TENMAP_F64, 0, true};
+    for (size_t k = 0; k < sizeof levels / sizeof levels[0]; k++) {
+        const double *level = levels[k];
+        pattern p = {"levels", TENMAP_F64, level[0], level[1], 0, 0, 1};
+        double top = level[0] > level[1] ? level[0] : level[1];
+        top = level[2] > top ? level[2] : top;
+        /* Alternating with 0: the mean is half of the levels' mean, the squares half of theirs. */
+        for (size_t i = 0; i < COUNT_OF; i++) {
+            double x = i % 2 ? level[i / 4096] : 0;
+            tmi_scalar_convert(file, data + i * 8, host, &x, 1, 0);
+        }
+        double a = level[0] / top, b = level[1] / top, c = level[2] / top;
+        double mean = (a + b + c) / 6, square = (a * a + b * b + c * c) / 6;
+        memory_model m = make(TENMAP_F64, data, COUNT_OF, 0, TENMAP_BACKEND_MAP);
+        tenmap_stats s = measure(m.t, NULL);
+        must_have_12_digits(s.mean, mean * top, &p, "mean");
+        must_have_12_digits(s.std, sqrt(square - mean * mean) * top, &p, "std");
+        must_have_12_digits(s.norm, sqrt(square * COUNT_OF) * top, &p, "norm");
+        drop(&m);
+    }
+}
+
+static void a_norm_beyond_f64_is_infinite_and_std_is_not(void **state) {
+    (void)state;
+    static unsigned char data[5000 * 8];
+    tmi_elements host = {TENMAP_F64, 0, !TMI_BIG_ENDIAN}, file = {TENMAP_F64, 0, true};
+    const double most = 0x1.fffffffffffffp1023;
+    for (size_t i = 0; i < 5000; i++) {
+        double x = i % 2 ? most : -most;
+        tmi_scalar_convert(file, data + i * 8, host, &x, 1, 0);
+    }
+    memory_model m = make(TENMAP_F64, data, 5000, 0, TENMAP_BACKEND_MAP);
+    tenmap_stats s = measure(m.t, NULL);
+    assert_true(s.mean == 0 && s.std == most);
+    assert_int_equal(bits_of(s.norm), UINT64_C(0x7ff0000000000000));
+    drop(&m);
+}
+
 /* Subnormal F32 and BF16 are read as zero by a CPU in that mode: not here. */
 static void the_same_with_flush_to_zero_modes_on(void **state) {
     (void)state;
@@ -450,6 +564,9 @@ int main(void) {
         cmocka_unit_test(every_dtype_against_the_reference),
         cmocka_unit_test(the_same_bits_on_any_number_of_threads),
         cmocka_unit_test(edge_cases),
+        cmocka_unit_test(twelve_digits_at_any_scale_and_spread),
+        cmocka_unit_test(blocks_of_different_scales_come_together),
+        cmocka_unit_test(a_norm_beyond_f64_is_infinite_and_std_is_not),
         cmocka_unit_test(the_same_with_flush_to_zero_modes_on),
         cmocka_unit_test(complex_numbers_count_as_their_parts),
         cmocka_unit_test(histograms_count_every_finite_value),

@@ -38,8 +38,8 @@ typedef void tmi_kernel(void *dst, const void *src, size_t count, uint32_t flags
 
 /*
  * Sums over a block of `count` host-order elements, a multiple of 16 and at least one, into lanes
- * that have just begun (moments.h). False, and the lanes of no value, if there is an element among
- * them that it leaves to plain C.
+ * that have just begun (moments.h), those of 16 bits about 0. False, and the lanes of no value, if
+ * there is an element among them that it leaves to plain C.
  */
 typedef struct tmi_lanes tmi_lanes;
 typedef bool tmi_moments(tmi_lanes *lanes, const void *src, size_t count);

@@ -1,20 +1,6 @@
 /* The plain C of measuring, and the definition of what the kernels compute. */
 #include "moments.h"
 
-/*
- * The value as a double, rounded: no compiler may keep more digits (x87), fuse the operation with
- * the next (FMA) or move it. Vector units do the same one lane at a time.
- */
-#if defined(__GNUC__) && defined(__x86_64__)
-#define ROUNDED(x) __asm__("" : "+x"(x))
-#elif defined(__GNUC__) && defined(__aarch64__)
-#define ROUNDED(x) __asm__("" : "+w"(x))
-#elif defined(__GNUC__)
-#define ROUNDED(x) __asm__("" : "+m"(x))
-#else
-#define ROUNDED(x) ((void)0)
-#endif
-
 void tmi_lanes_begin(tmi_lanes *lanes, bool shifts) {
     *lanes = (tmi_lanes){.shifts = shifts, .least = INT64_MAX, .greatest = INT64_MIN};
 }
@@ -43,12 +29,12 @@ static void add_value(tmi_lanes *lanes, size_t lane, double x, int64_t key) {
     if (lanes->finite++ == 0 && lanes->shifts)
         lanes->shift = x;
     double distance = x - lanes->shift;
-    ROUNDED(distance);
+    TMI_ROUNDED(distance);
     double square = distance * distance;
-    ROUNDED(square);
+    TMI_ROUNDED(square);
     double sum = lanes->sum[lane] + distance, squares = lanes->square[lane] + square;
-    ROUNDED(sum);
-    ROUNDED(squares);
+    TMI_ROUNDED(sum);
+    TMI_ROUNDED(squares);
     lanes->sum[lane] = sum;
     lanes->square[lane] = squares;
     lanes->least = key < lanes->least ? key : lanes->least;

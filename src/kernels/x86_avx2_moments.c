@@ -223,7 +223,8 @@ AVX2_TARGET bool tmi_avx2_moments_f32(tmi_lanes *lanes, const void *src, size_t 
         return false;
     uint32_t first;
     memcpy(&first, at, sizeof first);
-    lanes->shift = tmi_widen_f32(first);
+    if (lanes->shifts)
+        lanes->shift = tmi_widen_f32(first);
     const __m256d shift = _mm256_set1_pd(lanes->shift);
     avx2_sums s = avx2_sums_begin();
     for (size_t i = 0; i < count; i += TMI_LANES, at += (size_t)4 * TMI_LANES) {

@@ -1,0 +1,161 @@
+/*
+ * Mean and deviation of parts, and how parts come together. Every operation is rounded on its own,
+ * so that all hosts and builds compute the same.
+ */
+#include "moments.h"
+
+/* The values of scales other than 0 are beyond 2^SCALE_FROM, or below 2^-SCALE_FROM. */
+enum { SCALE_FROM = 350, SCALE_STEP = 700 };
+/* How many times the squares about the mean those about the shift may be: digits are lost with it. */
+enum { MOST_LOSS = 17 };
+
+static double sum_of(double a, double b) {
+    double sum = a + b;
+    TMI_ROUNDED(sum);
+    return sum;
+}
+
+static double product_of(double a, double b) {
+    double product = a * b;
+    TMI_ROUNDED(product);
+    return product;
+}
+
+static double quotient_of(double a, double b) {
+    double quotient;
+    TMI_ROUNDED(b); /* no compiler takes the reciprocal for several */
+    quotient = a / b;
+    TMI_ROUNDED(quotient);
+    return quotient;
+}
+
+/* a + b, and exactly what rounding took from it (Knuth). */
+static double sum_and_rest(double a, double b, double *rest) {
+    double sum = sum_of(a, b), b_part = sum_of(sum, -a), a_part = sum_of(sum, -b_part);
+    *rest = sum_of(sum_of(a, -a_part), sum_of(b, -b_part));
+    return sum;
+}
+
+/* Adds to a sum of two doubles. */
+static void add_to_sum(double *sum, double *rest, double x) {
+    double lost;
+    *sum = sum_and_rest(*sum, x, &lost);
+    *rest = sum_of(*rest, lost);
+}
+
+/*
+ * The square root, rounded correctly: digit by digit on integers, since the C library's is in a
+ * library of its own, and since all hosts should say the same.
+ */
+static double square_root(double x) {
+    uint64_t bits, root = 0, rest = 0;
+    memcpy(&bits, &x, sizeof bits);
+    if (bits >> 52 == 0 || bits >> 52 >= 0x7ff) /* zero, subnormal, negative, infinite, NaN */
+        return bits >> 63 || bits >> 52 == 0 ? 0 : x;
+    int exponent = (int)(bits >> 52) - 1023;
+    uint64_t significand = (bits & UINT64_C(0xfffffffffffff)) | (uint64_t)1 << 52;
+    if (exponent & 1) {
+        significand <<= 1;
+        exponent--;
+    }
+    /* 54 digits of the root of significand * 2^54, which has at most 108: one to round with. */
+    for (int i = 0; i < 54; i++) {
+        unsigned shift = 106 - 2 * (unsigned)i;
+        uint64_t pair = shift >= 54 ? significand >> (shift - 54) & 3 : 0;
+        rest = rest << 2 | pair;
+        root <<= 1;
+        if (rest >= (root << 1 | 1)) {
+            rest -= root << 1 | 1;
+            root |= 1;
+        }
+    }
+    root = (root >> 1) + (root & 1 && (rest || root & 2));
+    /* A carry out of the fraction counts up the exponent, as it should. */
+    bits = ((uint64_t)(exponent / 2 + 1022) << 52) + root;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Zero has the least scale, since it says nothing of the others'. */
+int tmi_spread_scale(double min, double max) {
+    uint64_t bits[2];
+    memcpy(&bits[0], &min, sizeof min);
+    memcpy(&bits[1], &max, sizeof max);
+    int of_min = (int)(bits[0] >> 52 & 0x7ff) - 1023, of_max = (int)(bits[1] >> 52 & 0x7ff) - 1023;
+    int exponent = of_min > of_max ? of_min : of_max;
+    return exponent > SCALE_FROM ? SCALE_STEP : exponent < -SCALE_FROM ? -SCALE_STEP : 0;
+}
+
+double tmi_spread_factor(int scale) {
+    return scale > 0 ? 0x1p-700 : scale < 0 ? 0x1p700 : 1;
+}
+
+tmi_spread tmi_spread_same(double value, uint64_t count, int scale) {
+    return (tmi_spread){.count = count,
+                        .mean = value == 0 ? 0 : product_of(value, tmi_spread_factor(scale)),
+                        .scale = scale};
+}
+
+bool tmi_spread_of_lanes(tmi_spread *spread, const tmi_lanes *lanes, int scale) {
+    double sum = 0, square = 0;
+    *spread = (tmi_spread){.count = lanes->finite, .scale = scale};
+    for (size_t i = 0; i < TMI_LANES; i++) {
+        sum = sum_of(sum, lanes->sum[i]);
+        square = sum_of(square, lanes->square[i]);
+    }
+    double off = quotient_of(sum, (double)lanes->finite);
+    spread->mean = sum_and_rest(lanes->shift, off, &spread->mean_rest);
+    spread->squares = sum_of(square, -product_of(sum, off));
+    if (spread->squares < 0)
+        spread->squares = 0;
+    return square <= MOST_LOSS * spread->squares;
+}
+
+/* A larger scale, where another part has larger values: what becomes 0 could not be seen beside them. */
+static void scale_spread_up(tmi_spread *spread, int scale) {
+    for (; spread->scale < scale; spread->scale += SCALE_STEP) {
+        spread->mean = product_of(spread->mean, 0x1p-700);
+        spread->mean_rest = product_of(spread->mean_rest, 0x1p-700);
+        spread->squares = product_of(product_of(spread->squares, 0x1p-700), 0x1p-700);
+        spread->squares_rest = product_of(product_of(spread->squares_rest, 0x1p-700), 0x1p-700);
+    }
+}
+
+void tmi_spread_merge(tmi_spread *a, const tmi_spread *b) {
+    tmi_spread other = *b;
+    if (a->count == 0 || other.count == 0) {
+        *a = a->count ? *a : other;
+        return;
+    }
+    scale_spread_up(a, other.scale);
+    scale_spread_up(&other, a->scale);
+    double ours = (double)a->count, theirs = (double)other.count;
+    double share = quotient_of(theirs, sum_of(ours, theirs)), rest;
+    double apart = sum_and_rest(other.mean, -a->mean, &rest);
+    apart = sum_of(apart, sum_of(rest, sum_of(other.mean_rest, -a->mean_rest)));
+    a->count += other.count;
+    add_to_sum(&a->mean, &a->mean_rest, product_of(apart, share));
+    add_to_sum(&a->squares, &a->squares_rest, other.squares);
+    add_to_sum(&a->squares, &a->squares_rest,
+               product_of(product_of(apart, apart), product_of(ours, share)));
+    a->squares_rest = sum_of(a->squares_rest, other.squares_rest);
+}
+
+/* Neither a mean nor a deviation is beyond the largest F64, though rounding may bring it there. */
+static double within_f64(double x, int scale) {
+    const double most = 0x1.fffffffffffffp323; /* of what is at the largest scale, 2^700 */
+    if (scale <= 0)
+        return x;
+    return x > most ? most : x < -most ? -most : x;
+}
+
+void tmi_spread_results(const tmi_spread *spread, double *mean, double *std, double *norm) {
+    double back = spread->scale > 0 ? 0x1p700 : spread->scale < 0 ? 0x1p-700 : 1;
+    double count = (double)spread->count, middle = sum_of(spread->mean, spread->mean_rest);
+    double squares = sum_of(spread->squares, spread->squares_rest);
+    double all = sum_of(squares, product_of(product_of(middle, middle), count));
+    double deviation = square_root(quotient_of(squares, count));
+    *mean = product_of(within_f64(middle, spread->scale), back);
+    *std = product_of(within_f64(deviation, spread->scale), back);
+    *norm = product_of(square_root(all), back);
+}
