@@ -829,9 +829,11 @@ typedef struct tenmap_stats_options {
     uint32_t reserved;  /* 0 */
     /*
      * The range of every histogram; low == high: each tensor's own, from its min to its max, which
-     * takes a second pass. Bin b counts low + b * w <= x < low + (b + 1) * w, w being (high - low)
-     * divided by bins, up to rounding; the last one counts x == high too. What is outside, NaN and
-     * infinities are in no bin. A tensor of equal values has all of them in bin 0 of its own range.
+     * takes a second pass. Bin b counts edge(b) <= x < edge(b + 1), the last one x == high too, and
+     * edge(b) is low + b * ((high - low) / bins), each operation rounded to F64: exactly what
+     * numpy.histogram(x, numpy.linspace(low, high, bins + 1)) counts of x as float64. What is outside, NaN and infinities are in no
+     * bin. A tensor of equal values has all of them in bin 0 of its own range. Where more bins than
+     * numbers lie between low and high some begin at the same one: the last of them counts.
      */
     double low, high;
     uint64_t *histogram; /* n * bins counts, tensor after tensor; NULL: none */

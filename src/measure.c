@@ -51,7 +51,8 @@ typedef struct measurer {
     measure_job *job;
     unsigned char *window; /* NULL for mapped tensors, until one is met that is not */
     tmi_block window_block;
-    uint64_t *bins; /* this unit's, in two parts, each with one more for what is outside */
+    uint64_t
+        *bins; /* this unit's, in two parts, each with one more for what is outside; then edges */
     double values[TMI_MEASURE_BLOCK];   /* a block as F64, or as F32 */
     uint32_t places[TMI_MEASURE_BLOCK]; /* and in which bins it goes */
 } measurer;
@@ -207,24 +208,90 @@ static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned cha
 /* A histogram's range, and what brings its values to their bins. */
 typedef struct bin_range {
     double low, high;
-    double half_low, scale; /* halves, since the whole width may overflow */
-    double last;            /* the last bin's number */
+    double scale, offset; /* a value times scale, less offset, is its bin or little too low */
+    bool search;          /* but not if too little or too much is between low and high */
+    uint32_t bins;
+    const double *edges; /* where each bin begins, and infinity */
 } bin_range;
 
-/* The bin of a value between low and high. */
-static uint32_t bin_of(const bin_range *range, double x) {
-    double place = (x * 0.5 - range->half_low) * range->scale;
-    return (uint32_t)(place < range->last ? place : range->last);
+/* The last bin that does not begin behind a value; the first of a range that is one value. */
+static uint32_t search_bin(const bin_range *range, double x) {
+    uint32_t first = 0, behind = range->low < range->high ? range->bins : 1;
+    while (behind - first > 1) {
+        uint32_t middle = first + (behind - first) / 2;
+        if (range->edges[middle] <= x)
+            first = middle;
+        else
+            behind = middle;
+    }
+    return first;
 }
 
-/* Whether it belongs in a bin. Not finite is not inside, but a compiler may be told of no NaN. */
-static bool is_inside(const bin_range *range, double x, bool finite) {
-    return finite & (x >= range->low) & (x <= range->high);
+/* The bin of a value between low and high: its place, or the one behind, as the edge between says. */
+static inline uint32_t bin_of(const bin_range *range, double x) {
+    if (TMI_UNLIKELY(range->search))
+        return search_bin(range, x);
+    uint32_t bin = (uint32_t)(x * range->scale - range->offset);
+    return bin + (x >= range->edges[bin + 1]);
+}
+
+/* What is outside has a bin of its own. NaN too: but a compiler may be told that there is none. */
+static inline uint32_t bin_or_outside(const bin_range *range, double x, bool finite) {
+    return finite & (x >= range->low) & (x <= range->high) ? bin_of(range, x) : range->bins;
+}
+
+/*
+ * low + b * ((high - low) / bins), each operation rounded: the edges of numpy.histogram. In halves
+ * where the width overflows, and by another order of operations where a bin's width underflows.
+ */
+static void make_edges(bin_range *range, double *edges) {
+    double width = range->high - range->low, low = range->low, high = range->high, unit = 1;
+    uint64_t bits;
+    TMI_ROUNDED(width);
+    memcpy(&bits, &width, sizeof bits);
+    if (bits >> 52 == 0x7ff) {
+        unit = 2;
+        low *= 0.5;
+        high *= 0.5;
+        TMI_ROUNDED(low); /* so that no compiler halves the difference instead */
+        TMI_ROUNDED(high);
+        width = high - low;
+    }
+    double count = range->bins, step = width / count;
+    TMI_ROUNDED(step);
+    for (uint32_t b = 0; b < range->bins; b++) {
+        double at = step > 0 ? b * step : b / count;
+        TMI_ROUNDED(at);
+        at = step > 0 ? at : at * width;
+        TMI_ROUNDED(at);
+        at += low;
+        TMI_ROUNDED(at);
+        edges[b] = (at < high ? at : high) * unit;
+    }
+    range->edges = edges;
+}
+
+/* Sets up what lies between low and high; `edges` has room for one more than there are bins. */
+static void make_range(bin_range *range, double *edges) {
+    const uint64_t infinity = UINT64_C(0x7ff0000000000000);
+    double width = range->high * 0.5 - range->low * 0.5; /* half of it */
+    double most = -range->low > range->high ? -range->low : range->high;
+    make_edges(range, edges);
+    memcpy(&edges[range->bins], &infinity, sizeof infinity);
+    range->search = !(width > 0x1p-900 && width < 0x1p900);
+    if (range->search)
+        return;
+    /* Places and edges are a few roundings off, those of the ends among them: by less than slack. */
+    double slack = range->bins * 0x1p-50 * (1 + most / width);
+    range->scale = 0.5 * range->bins / width;
+    range->offset = range->low * range->scale + slack;
+    range->search = !(slack < 0.25);
 }
 
 /* The bins of a block's elements first, then the counting: what is outside goes to a bin of its own. */
 static void bin_block(measurer *m, tenmap_dtype dtype, const unsigned char *src, size_t count,
-                      const bin_range *range) {
+                      const bin_range *wanted) {
+    const bin_range held = *wanted, *range = &held; /* which no store below can change */
     const unsigned char *values = widen_block(m, dtype, src, count);
     bool is_f64 = sums_as(dtype) == TENMAP_F64;
     uint32_t bins = m->job->options.bins;
@@ -235,14 +302,14 @@ static void bin_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
         bool finite = (bits & INT64_MAX) < UINT64_C(0x7ff0000000000000);
         bits = finite ? bits : 0;
         memcpy(&x, &bits, sizeof x);
-        m->places[i] = is_inside(range, x, finite) ? bin_of(range, x) : bins;
+        m->places[i] = bin_or_outside(range, x, finite);
     }
     for (size_t i = 0; i < count && !is_f64; i++) {
         uint32_t bits;
         memcpy(&bits, values + i * sizeof bits, sizeof bits);
         bool finite = (bits & 0x7fffffff) < 0x7f800000;
         double x = tmi_widen_f32(finite ? bits : 0);
-        m->places[i] = is_inside(range, x, finite) ? bin_of(range, x) : bins;
+        m->places[i] = bin_or_outside(range, x, finite);
     }
     size_t i = 0;
     for (; i + 2 <= count; i += 2) { /* equal neighbours do not wait for each other */
@@ -323,8 +390,7 @@ static void bin_codes(measurer *m, tenmap_dtype dtype, const uint64_t codes[256]
         if (codes[code] == 0)
             continue;
         bool finite = code_value(dtype, code, &value, &is_nan);
-        if (is_inside(range, value, finite))
-            m->bins[bin_of(range, value)] += codes[code];
+        m->bins[bin_or_outside(range, finite ? value : range->low, finite)] += codes[code];
     }
 }
 
@@ -340,17 +406,16 @@ static tenmap_dtype dtype_of(const tenmap_tensor *t) {
 }
 
 /* The range of a tensor's histogram; false if nothing can be in it. */
-static bool choose_range(const measure_job *job, const measure_unit *unit, bin_range *range) {
+static bool choose_range(const measurer *m, const measure_unit *unit, bin_range *range) {
+    const measure_job *job = m->job;
     bool own = !(job->options.low < job->options.high);
     const tenmap_stats *stats = &job->out[unit->tensor];
     if (own && stats->nans + stats->infinities == stats->count)
         return false;
     range->low = own ? stats->min : job->options.low;
     range->high = own ? stats->max : job->options.high;
-    range->half_low = range->low * 0.5;
-    double half_width = range->high * 0.5 - range->half_low;
-    range->scale = range->low < range->high ? job->options.bins / half_width : 0;
-    range->last = job->options.bins - 1;
+    range->bins = job->options.bins;
+    make_range(range, (double *)(void *)(m->bins + 2 * ((size_t)range->bins + 1)));
     return true;
 }
 
@@ -445,7 +510,7 @@ static tenmap_status measure_one_unit(measurer *m, measure_unit *unit, tenmap_er
     bin_range range = {0};
     if (m->bins) {
         memset(m->bins, 0, 2 * ((size_t)m->job->options.bins + 1) * sizeof *m->bins);
-        if (!choose_range(m->job, unit, &range))
+        if (!choose_range(m, unit, &range))
             return TENMAP_OK;
     }
     tenmap_status status = walk_unit(m, unit, codes, &range, error);
@@ -465,7 +530,7 @@ static tenmap_status measure_one_unit(measurer *m, measure_unit *unit, tenmap_er
 /* The job: what threads do with the units, and what comes of it. */
 
 static size_t bins_of_a_thread(const measure_job *job) {
-    return job->binning ? 2 * ((size_t)job->options.bins + 1) : 0;
+    return job->binning ? 3 * ((size_t)job->options.bins + 1) : 0; /* two parts, and the edges */
 }
 
 static tenmap_status run_measure_unit(void *ctx, void *state, size_t number, tenmap_error *error) {
@@ -619,7 +684,8 @@ tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, size_t n,
     if (n && (!tensors || !out))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the list of %s is NULL",
                         tensors ? "results" : "tensors");
-    if (job.options.bins && n > SIZE_MAX / sizeof(uint64_t) / job.options.bins)
+    uint64_t bins = job.options.bins; /* a thread has three numbers for each */
+    if (bins && (n > SIZE_MAX / sizeof(uint64_t) / bins || 4 * bins > SIZE_MAX / sizeof(uint64_t)))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%llu histograms of %u bins fit no memory",
                         (ull)n, (unsigned)job.options.bins);
     status = plan_measuring(&job, error);

@@ -427,6 +427,17 @@ static void complex_numbers_count_as_their_parts(void **state) {
     drop(&m);
 }
 
+/* The bins' edges as the header has them, which are those of numpy.histogram. */
+static size_t bin_by_edges(double x, double low, double high, size_t bins) {
+    volatile double width = high - low, step = width / (double)bins;
+    size_t bin = 0;
+    for (size_t b = 1; b < bins && low < high; b++) {
+        volatile double far = (double)b * step, edge = low + far;
+        bin = edge <= x ? b : bin;
+    }
+    return bin;
+}
+
 static void histograms_count_every_finite_value(void **state) {
     (void)state;
     enum { COUNT_OF = 6000, BINS = 7 };
@@ -452,8 +463,7 @@ static void histograms_count_every_finite_value(void **state) {
                 double x = element(dtype, data, i);
                 if (!is_finite(x) || x < low || x > high)
                     continue;
-                double place = (x * 0.5 - low * 0.5) * (BINS / (high * 0.5 - low * 0.5));
-                want[low < high && place < BINS - 1 ? (size_t)place : low < high ? BINS - 1 : 0]++;
+                want[bin_by_edges(x, low, high, BINS)]++;
                 inside++;
             }
             for (size_t b = 0; b < BINS; b++)
@@ -461,11 +471,84 @@ static void histograms_count_every_finite_value(void **state) {
             assert_int_equal(all, inside);
             if (own)
                 assert_int_equal(all, s.count - s.nans - s.infinities);
-            for (size_t b = 0; b < BINS; b++)
-                assert_true(bins[b] + 1 >= want[b] && bins[b] <= want[b] + 1);
+            assert_memory_equal(bins, want, sizeof want);
             drop(&m);
         }
     }
+}
+
+/* Measures `count` F64 or I64, and compares with bin_by_edges. */
+static void check_bins(tenmap_dtype dtype, const void *values, size_t count, double low,
+                       double high, uint32_t bins, const uint64_t *known) {
+    enum { MOST_BINS = 1000, MOST_VALUES = 4000 };
+    static unsigned char data[MOST_VALUES * 8];
+    uint64_t got[MOST_BINS], want[MOST_BINS] = {0};
+    tmi_elements host = {dtype, 0, !TMI_BIG_ENDIAN}, file = {dtype, 0, true};
+    tmi_scalar_convert(file, data, host, values, count, 0);
+    memory_model m = make(dtype, data, count, 0, TENMAP_BACKEND_MAP);
+    tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+    options.bins = bins;
+    options.histogram = got;
+    options.low = low;
+    options.high = high;
+    tenmap_stats s = measure(m.t, &options);
+    low = low < high ? low : s.min;
+    high = options.low < high ? high : s.max;
+    for (size_t i = 0; i < count; i++) {
+        double x = element(dtype, data, i);
+        if (x >= low && x <= high)
+            want[bin_by_edges(x, low, high, bins)]++;
+    }
+    for (uint32_t b = 0; b < bins; b++)
+        if (got[b] != want[b] || (known && got[b] != known[b]))
+            fail_msg("bin %u of %u from %.17g to %.17g counts %llu, not %llu", b, bins, low, high,
+                     (unsigned long long)got[b], (unsigned long long)want[b]);
+    drop(&m);
+}
+
+static void values_on_edges_are_in_the_bin_that_begins_there(void **state) {
+    (void)state;
+    static const uint64_t as_numpy[] = {25, 24, 25, 24, 25, 24, 25, 25};
+    static const double ranges[][2] = {{0, 1},           {-1, 2},         {0.1, 0.7},
+                                       {-3e300, 1e300},  {1e9, 1e9 + 1},  {-1e-300, 1},
+                                       {1e-310, 1e-309}, {1, 1 + 1e-14},  {-0.3, 0.3},
+                                       {-1e-3, 1e-3},    {1e-321, 1e-317}};
+    static const uint32_t bins[] = {1, 2, 3, 7, 10, 49, 64, 100, 1000};
+    int64_t whole[197];
+    double x[4000];
+    for (int64_t i = 0; i < 197; i++)
+        whole[i] = i - 100;
+    check_bins(TENMAP_I64, whole, 197, 0, 0, 8, as_numpy);
+    for (size_t r = 0; r < sizeof ranges / sizeof ranges[0]; r++)
+        for (size_t k = 0; k < sizeof bins / sizeof bins[0]; k++) {
+            /* Every edge, the number before it and the one behind, which may be outside. */
+            size_t count = 0;
+            for (uint32_t b = 0; b <= bins[k]; b++) {
+                volatile double width = ranges[r][1] - ranges[r][0], step = width / bins[k];
+                volatile double far = b * step, edge = ranges[r][0] + far;
+                x[count++] = nextafter(edge, -INFINITY);
+                x[count++] = edge;
+                x[count++] = nextafter(edge, INFINITY);
+            }
+            check_bins(TENMAP_F64, x, count, ranges[r][0], ranges[r][1], bins[k], NULL);
+        }
+}
+
+/* From the least to the greatest number, which are farther apart than any number is large. */
+static void a_range_may_be_wider_than_f64(void **state) {
+    (void)state;
+    const double most = 0x1.fffffffffffffp1023, x[] = {-most, -most / 2, -1, 0, most / 2, most};
+    unsigned char data[sizeof x];
+    uint64_t bins[4];
+    tmi_elements host = {TENMAP_F64, 0, !TMI_BIG_ENDIAN}, file = {TENMAP_F64, 0, true};
+    tmi_scalar_convert(file, data, host, x, 6, 0);
+    memory_model m = make(TENMAP_F64, data, 6, 0, TENMAP_BACKEND_MAP);
+    tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+    options.bins = 4;
+    options.histogram = bins;
+    (void)measure(m.t, &options);
+    assert_true(bins[0] == 1 && bins[1] == 2 && bins[2] == 1 && bins[3] == 2);
+    drop(&m);
 }
 
 typedef struct watched {
@@ -570,6 +653,8 @@ int main(void) {
         cmocka_unit_test(the_same_with_flush_to_zero_modes_on),
         cmocka_unit_test(complex_numbers_count_as_their_parts),
         cmocka_unit_test(histograms_count_every_finite_value),
+        cmocka_unit_test(values_on_edges_are_in_the_bin_that_begins_there),
+        cmocka_unit_test(a_range_may_be_wider_than_f64),
         cmocka_unit_test(progress_counts_bytes_and_cancels),
         cmocka_unit_test(arguments_are_checked),
         cmocka_unit_test(opaque_tensors_are_refused),
