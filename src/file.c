@@ -21,6 +21,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
 
 #if defined(__linux__) && !defined(MADV_POPULATE_READ)
 #define MADV_POPULATE_READ 22 /* Linux 5.14; an older kernel says EINVAL */
@@ -181,8 +184,21 @@ int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end) {
     return madvise(tmi_map_address(file, begin), (size_t)(end - begin), MADV_DONTNEED) ? errno : 0;
 }
 
+/*
+ * Linux tries a page whose storage fails again and again in mlock, and never returns. So the pages
+ * are only marked here, to be locked as they come in, and the caller brings them in.
+ */
 int tmi_map_lock(const tmi_file *file, uint64_t begin, uint64_t end) {
-    return mlock(tmi_map_address(file, begin), (size_t)(end - begin)) ? errno : 0;
+    void *start = tmi_map_address(file, begin);
+    size_t size = (size_t)(end - begin);
+#ifdef SYS_mlock2
+    enum { LOCK_ON_FAULT = 1 }; /* MLOCK_ONFAULT, Linux 4.4; an older kernel says ENOSYS */
+    if (syscall(SYS_mlock2, start, size, LOCK_ON_FAULT) == 0)
+        return 0;
+    if (errno != ENOSYS && errno != EINVAL)
+        return errno;
+#endif
+    return mlock(start, size) ? errno : 0;
 }
 
 int tmi_map_unlock(const tmi_file *file, uint64_t begin, uint64_t end) {

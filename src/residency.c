@@ -181,12 +181,6 @@ static tenmap_status act_release(const tenmap_model *model, tmi_span span, tenma
     return TENMAP_OK;
 }
 
-static tenmap_status act_lock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
-    tmi_span pages = tmi_span_outward(span);
-    int failed = tmi_map_lock(&pages.shard->file, pages.begin, pages.end);
-    return failed ? fail_lock(model, &span, failed, error) : TENMAP_OK;
-}
-
 static tenmap_status act_unlock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span pages = tmi_span_inward(span);
     int failed =
@@ -194,6 +188,18 @@ static tenmap_status act_unlock(const tenmap_model *model, tmi_span span, tenmap
     return failed ? tmi_fail_os(error, failed, "%s: cannot unlock %llu bytes",
                                 subject_at(model, &span, 0).text, (ull)(span.end - span.begin))
                   : TENMAP_OK;
+}
+
+/* Locked first, so that what is over the limit is not read; then brought in. */
+static tenmap_status act_lock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
+    tmi_span pages = tmi_span_outward(span);
+    int failed = tmi_map_lock(&pages.shard->file, pages.begin, pages.end);
+    if (failed)
+        return fail_lock(model, &span, failed, error);
+    tenmap_status status = act_populate(model, span, error);
+    if (status != TENMAP_OK)
+        (void)act_unlock(model, span, NULL);
+    return status;
 }
 
 static advice_act *const advice_acts[] = {[TENMAP_ADVISE_POPULATE] = act_populate,
