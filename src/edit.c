@@ -314,8 +314,9 @@ static int edit_fill(editing_file *e, int fd, uint32_t *way) {
     return edit_copied(e, fd);
 }
 
+/* Without an errno: its source was seen to change, though it may look as before again. */
 static tenmap_status fail_fill(const editing_file *e, int failed) {
-    if (source_changed(e))
+    if (!failed || source_changed(e))
         return FAIL_EDIT(e, TENMAP_ERR_IO, "%s",
                          "it changed while it was copied; the edit replaced nothing");
     if (failed == EOPNOTSUPP)
@@ -354,7 +355,7 @@ static tenmap_status drop_record(const editing_file *e) {
     char *record = tmi_record_path(e->path);
     if (!record)
         return tmi_fail_memory(e->error, strlen(e->path), "the record's path");
-    int failed = tmi_exists(record) ? tmi_remove(record) : 0;
+    int failed = tmi_is_absent(record) ? 0 : tmi_remove(record);
     free(record);
     return failed ? FAIL_EDIT_OS(e, failed, "cannot remove the record of an earlier edit")
                   : TENMAP_OK;

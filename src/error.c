@@ -247,6 +247,12 @@ static const struct {
      "this process has too many files open (raise the limit with ulimit -n)"},
     {ENFILE, TENMAP_ERR_LIMIT, "the system has too many files open"},
     {ENOSPC, TENMAP_ERR_NO_SPACE, "the disk is full"},
+    {EFBIG, TENMAP_ERR_LIMIT,
+     "the file would be larger than this process (ulimit -f) or the file system allows"},
+#ifdef EDQUOT
+    {EDQUOT, TENMAP_ERR_NO_SPACE, "the disk quota is used up"},
+#endif
+    {EROFS, TENMAP_ERR_IO, "the file system is read-only"},
     {EACCES, TENMAP_ERR_IO, "permission denied"},
     {EPERM, TENMAP_ERR_IO, "operation not permitted"},
     {EISDIR, TENMAP_ERR_IO, "it is a folder"},
@@ -258,6 +264,20 @@ static const struct {
     {EINVAL, TENMAP_ERR_IO, "the system does not take this request"},
     {EFAULT, TENMAP_ERR_IO, "the memory for it cannot be used"},
     {ENODEV, TENMAP_ERR_IO, "this file system cannot map files"},
+    {EEXIST, TENMAP_ERR_IO, "a file of that name is there"},
+    {EBUSY, TENMAP_ERR_IO, "it is in use"},
+    {EINTR, TENMAP_ERR_IO, "the file system was interrupted"},
+    {EXDEV, TENMAP_ERR_IO, "the file system cannot rename there"},
+    {ENOSYS, TENMAP_ERR_IO, "the file system cannot do that"},
+#ifdef EOPNOTSUPP
+    {EOPNOTSUPP, TENMAP_ERR_IO, "the file system cannot do that"},
+#endif
+#ifdef ETXTBSY
+    {ETXTBSY, TENMAP_ERR_IO, "it is in use as a program"},
+#endif
+#ifdef ENOLCK
+    {ENOLCK, TENMAP_ERR_IO, "the system has no more locks"},
+#endif
 #ifdef EOVERFLOW
     {EOVERFLOW, TENMAP_ERR_LIMIT, "the file is too large for this system"},
 #endif

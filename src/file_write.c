@@ -76,32 +76,49 @@ void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
 
 /*
  * Another writer that looks for stale files may find the new one before its lock is taken, and
- * remove it: then it has lost its name, and the next try gets another.
+ * remove it: then it has lost its name, and the next try gets another. So it does if somebody else
+ * who may read it has locked it, or if the file system does not know it again; it is not left there.
  */
 static int create_temporary(tmi_target *target, mode_t mode) {
+    int failed = 0;
     for (int tries = 0; tries < 100; tries++) {
         tmi_temp_name(target->temp, sizeof target->temp, target->path);
         int fd = openat(target->folder, target->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-        if (fd < 0 && (errno == EEXIST || errno == EINTR))
+        failed = fd < 0 ? errno : 0;
+        if (failed && failed != EEXIST) /* it may be there all the same, and is nobody else's */
+            (void)unlinkat(target->folder, target->temp, 0);
+        if (failed == EEXIST || failed == EINTR)
             continue;
-        if (fd < 0)
-            return errno;
+        if (failed)
+            return failed;
         /* Where a file system has no locks, nobody can take this one either. */
         bool taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
         if (!taken && still_named(target->folder, target->temp, fd)) {
             target->fd = fd;
             return 0;
         }
+        failed = taken ? EWOULDBLOCK : ESTALE;
+        (void)unlinkat(target->folder, target->temp, 0);
         close(fd);
     }
-    return EEXIST;
+    return failed;
+}
+
+/* Whether the file lets nobody do what this mode does not. */
+static bool is_no_wider(int fd, mode_t mode) {
+    struct stat now;
+    return fstat(fd, &now) == 0 && (now.st_mode & 0777 & ~mode) == 0;
 }
 
 /* As the file that will be replaced is; an owner that may not be given is left. */
 static int take_attributes(int fd, const struct stat *old) {
+    mode_t mode = old->st_mode & 0777;
     if (fchown(fd, old->st_uid, old->st_gid) != 0)
         (void)!fchown(fd, (uid_t)-1, old->st_gid);
-    return fchmod(fd, old->st_mode & 0777) == 0 ? 0 : errno;
+    if (fchmod(fd, mode) == 0)
+        return 0;
+    int failed = errno; /* a file system without modes that can be set */
+    return is_no_wider(fd, mode) ? 0 : failed;
 }
 
 /* Opens the folder and clears it of what dead writers left. */
@@ -189,7 +206,11 @@ int tmi_target_commit(tmi_target *target, bool *replaced) {
 }
 
 void tmi_target_discard(tmi_target *target) {
-    if (target->fd >= 0 && still_named(target->folder, target->temp, target->fd))
+    struct stat named, own;
+    bool anothers = target->fd >= 0 &&
+                    fstatat(target->folder, target->temp, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    fstat(target->fd, &own) == 0 && !same_file(&named, &own);
+    if (target->fd >= 0 && !anothers) /* where that cannot be told, the name is ours */
         (void)unlinkat(target->folder, target->temp, 0);
     target_close(target);
 }
@@ -234,18 +255,29 @@ int tmi_fd_write(int fd, uint64_t offset, const void *src, size_t size) {
     return 0;
 }
 
+/*
+ * Network file systems may say only when a file is closed that they could not store it: closing a
+ * second descriptor asks them, while the first still holds the lock.
+ */
+static int ask_at_close(int fd) {
+    int second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (second < 0 || close(second) == 0 || errno == EINTR)
+        return 0;
+    return errno;
+}
+
 /* On macOS fsync leaves the bytes in the drive's own cache; file systems without F_FULLFSYNC say so.
  */
 int tmi_fd_sync(int fd) {
     int failed;
 #ifdef __APPLE__
     if (fcntl(fd, F_FULLFSYNC) == 0)
-        return 0;
+        return ask_at_close(fd);
 #endif
     do
         failed = fsync(fd) == 0 ? 0 : errno;
     while (failed == EINTR);
-    return failed;
+    return failed ? failed : ask_at_close(fd);
 }
 
 int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size, uint64_t *done) {
@@ -260,7 +292,7 @@ int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t siz
             return 0;
         if (n > 0)
             *done += (uint64_t)n;
-        else if (errno == ENOSPC || errno == EIO || errno == EDQUOT || errno == EFBIG)
+        else if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)
             return errno;
         else if (errno != EINTR)
             return EOPNOTSUPP;
@@ -359,6 +391,11 @@ bool tmi_fd_is_at(int fd, const char *path) {
 bool tmi_exists(const char *path) {
     struct stat st;
     return lstat(path, &st) == 0;
+}
+
+bool tmi_is_absent(const char *path) {
+    struct stat st;
+    return lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG);
 }
 
 int tmi_sync_folder_of(const char *path) {

@@ -431,6 +431,10 @@ bool tmi_exists(const char *path) {
     return attributes_of(path) != INVALID_FILE_ATTRIBUTES;
 }
 
+bool tmi_is_absent(const char *path) {
+    return !tmi_exists(path);
+}
+
 /* Folders cannot be synced here: what makes a change of one last is the flush of the file. */
 int tmi_sync_folder_of(const char *path) {
     (void)path;

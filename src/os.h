@@ -65,6 +65,7 @@ int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end);
 /* The same with nothing but reads. */
 int tmi_map_touch(const tmi_file *file, uint64_t begin, uint64_t end);
 int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end);
+/* What is not in memory is locked as it comes in: the caller sees to that. */
 int tmi_map_lock(const tmi_file *file, uint64_t begin, uint64_t end);
 int tmi_map_unlock(const tmi_file *file, uint64_t begin, uint64_t end);
 /* How much a process may lock; UINT64_MAX if that is not limited. *remedy: how to raise it. */
@@ -192,6 +193,8 @@ void tmi_fd_close(int fd);
 /* Whether `path` still leads to the open file, itself or through links. */
 bool tmi_fd_is_at(int fd, const char *path);
 bool tmi_exists(const char *path);
+/* Whether the system knows that there is no such file; where it cannot tell, neither of them holds. */
+bool tmi_is_absent(const char *path);
 /* Removes a file and syncs its folder; a file that is not there is no error. */
 int tmi_remove(const char *path);
 /* The same without the sync. */

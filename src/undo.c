@@ -379,9 +379,9 @@ tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t 
     tenmap_status status = TENMAP_OK;
     if (!real || !r.record_path) {
         status = tmi_fail_memory(error, strlen(path), "the path");
-    } else if (!tmi_exists(real)) {
+    } else if (tmi_is_absent(real)) {
         status = tmi_fail_os(error, ENOENT, "%s: cannot be repaired", tmi_quote_path(real).text);
-    } else if (tmi_exists(r.record_path)) {
+    } else if (!tmi_is_absent(r.record_path)) {
         status = repair_open(&r);
         if (status == TENMAP_OK)
             status = repair_load(&r);
