@@ -226,6 +226,10 @@ typedef struct tenmap_options {
  * taken is given back, and the error names the file, the byte offset, what was found and what was
  * expected. The cost is the header's: no tensor byte is read or faulted in.
  *
+ * A header or an index that another program changes while it is read is read again, for less than
+ * half a second; then it is TENMAP_ERR_IO, which says that an edit is running: never a mix of what
+ * was there before an edit in place (tenmap_edit_metadata) and what is there after it.
+ *
  * Thread rule: these may be called from any thread. Opening an index with many shards starts
  * threads and joins them before it returns. Library threads block all signals but those that a
  * thread raises itself (SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS): your handler for SIGBUS

@@ -44,6 +44,7 @@ fuzz_all() {
 
 check "build" build_tests
 check "crash: 5,000 kills of each change" env TENMAP_KILLS=5000 $build/tests/test_crash
+check "100,000 opens that race edits in place" $build/tests/race_edit 100000 4800
 check "linear time and memory, at the limits" sh scripts/linear.sh
 check "valgrind memcheck, the slow tests" sh scripts/memcheck.sh $build load residency
 check "all 2^32 F32 inputs" ctest --test-dir $build -C Long -L long --output-on-failure

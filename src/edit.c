@@ -53,7 +53,7 @@ static tenmap_status edit_open(editing_file *e) {
                          "it is a folder; metadata is edited one file at a time");
     if (e->lock.fd >= 0 && tmi_fd_lock(e->lock.fd) != 0)
         return FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "another program is editing the file right now");
-    tenmap_status status = tenmap_open(e->path, &options, &e->model, e->error);
+    tenmap_status status = tmi_open_edited(e->path, &options, &e->model, e->error);
     if (status != TENMAP_OK)
         return status;
     if (e->model->index_json)

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -30,9 +31,20 @@
 #endif
 #ifdef __APPLE__
 #define MODIFIED_AT st_mtimespec
+#define TOUCHED_AT st_ctimespec
 #else
 #define MODIFIED_AT st_mtim
+#define TOUCHED_AT st_ctim
 #endif
+
+/* Size and times. */
+static void note_state(tmi_file *file, const struct stat *st) {
+    file->size = (uint64_t)st->st_size;
+    file->modified[0] = st->MODIFIED_AT.tv_sec;
+    file->modified[1] = st->MODIFIED_AT.tv_nsec;
+    file->touched[0] = st->TOUCHED_AT.tv_sec;
+    file->touched[1] = st->TOUCHED_AT.tv_nsec;
+}
 
 static int classify(tmi_file *file, int fd) {
     struct stat st;
@@ -41,9 +53,7 @@ static int classify(tmi_file *file, int fd) {
     file->kind = S_ISREG(st.st_mode)   ? TMI_FILE_REGULAR
                  : S_ISDIR(st.st_mode) ? TMI_FILE_FOLDER
                                        : TMI_FILE_OTHER;
-    file->size = (uint64_t)st.st_size;
-    file->modified[0] = st.MODIFIED_AT.tv_sec;
-    file->modified[1] = st.MODIFIED_AT.tv_nsec;
+    note_state(file, &st);
     file->fd = fd;
     return 0;
 }
@@ -85,9 +95,14 @@ int tmi_file_dup(tmi_file *file, int fd) {
     return failed;
 }
 
-void tmi_file_close(tmi_file *file) {
+void tmi_file_unmap(tmi_file *file) {
     if (file->map)
         munmap(file->map, file->map_size);
+    file->map = NULL;
+}
+
+void tmi_file_close(tmi_file *file) {
+    tmi_file_unmap(file);
     if (file->fd >= 0)
         close(file->fd);
     *file = (tmi_file){.fd = -1};
@@ -133,16 +148,41 @@ bool tmi_file_changed(const tmi_file *file, uint64_t *size_now) {
            st.MODIFIED_AT.tv_nsec != file->modified[1];
 }
 
+bool tmi_file_look(tmi_file *file) {
+    struct stat st;
+    const tmi_file before = *file;
+    if (file->memory)
+        return true;
+    if (fstat(file->fd, &st) != 0)
+        return false;
+    note_state(file, &st);
+    return file->size == before.size &&
+           memcmp(file->modified, before.modified, sizeof before.modified) == 0 &&
+           memcmp(file->touched, before.touched, sizeof before.touched) == 0;
+}
+
+/* Opens a path if it leads to the very file that is open already; -1 if not. */
+static int open_same(const tmi_file *file, const char *path, int flags) {
+    struct stat st, other;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &st) == 0 && fstat(file->fd, &other) == 0 && st.st_dev == other.st_dev &&
+        st.st_ino == other.st_ino)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 /*
- * O_DIRECT belongs to the open file, which the caller of tenmap_open_fd may share: it is not set on
- * the descriptor that the model has. The kernel's name for that descriptor opens the same file
- * again, wherever its path has gone since.
+ * A second open file, since flags and locks belong to that and the caller of tenmap_open_fd may
+ * share the one that the model has. The kernel's name for the descriptor opens the same file again,
+ * wherever its path has gone since. -1 where there is none.
  */
-int tmi_direct_open(const tmi_file *file) {
-#if defined(__linux__) && defined(O_DIRECT)
+static int open_again(const tmi_file *file, int flags) {
+#ifdef __linux__
     static const char name[] = "/proc/self/fd/";
     char path[sizeof name + 20], *at = path + sizeof path;
-    struct stat st, other;
     if (file->fd < 0)
         return -1;
     *--at = '\0';
@@ -150,17 +190,31 @@ int tmi_direct_open(const tmi_file *file) {
         *--at = (char)('0' + n % 10);
     at -= sizeof name - 1;
     memcpy(at, name, sizeof name - 1);
-    int fd = open(at, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    return open_same(file, at, flags);
+#else
+    (void)file, (void)flags;
+    return -1;
+#endif
+}
+
+bool tmi_file_locked(const tmi_file *file, const char *path) {
+    int fd = open_again(file, 0);
+    if (fd < 0 && path && file->fd >= 0)
+        fd = open_same(file, path, 0);
     if (fd < 0)
-        return -1;
-    if (fstat(fd, &st) == 0 && fstat(file->fd, &other) == 0 && st.st_dev == other.st_dev &&
-        st.st_ino == other.st_ino)
-        return fd;
-    close(fd);
+        return false;
+    bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd); /* and with it goes the lock */
+    return locked;
+}
+
+int tmi_direct_open(const tmi_file *file) {
+#if defined(__linux__) && defined(O_DIRECT)
+    return open_again(file, O_DIRECT);
 #else
     (void)file;
-#endif
     return -1;
+#endif
 }
 
 void tmi_direct_close(int fd) {
@@ -314,6 +368,13 @@ unsigned tmi_cpu_count(void) {
 
 long tmi_process(void) {
     return (long)getpid();
+}
+
+void tmi_nap(unsigned milliseconds) {
+    struct timespec left = {.tv_sec = milliseconds / 1000,
+                            .tv_nsec = (long)(milliseconds % 1000) * 1000000};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        ;
 }
 
 /*

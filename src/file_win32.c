@@ -154,27 +154,31 @@ static uint64_t joined(DWORD high, DWORD low) {
     return (uint64_t)high << 32 | low;
 }
 
-/* Size and time of modification; the time is kept in the units of the system. */
-static int look_at(HANDLE handle, BY_HANDLE_FILE_INFORMATION *info, uint64_t *size,
-                   int64_t modified[2]) {
-    if (!GetFileInformationByHandle(handle, info))
+/* Size and times, and the attributes; times are kept in the units of the system. */
+static int look_at(HANDLE handle, tmi_file *file, DWORD *attributes) {
+    BY_HANDLE_FILE_INFORMATION info;
+    FILE_BASIC_INFO times;
+    if (!GetFileInformationByHandle(handle, &info))
         return tmi_errno_of(GetLastError());
-    *size = joined(info->nFileSizeHigh, info->nFileSizeLow);
-    modified[0] = (int64_t)info->ftLastWriteTime.dwHighDateTime;
-    modified[1] = (int64_t)info->ftLastWriteTime.dwLowDateTime;
+    *attributes = info.dwFileAttributes;
+    file->size = joined(info.nFileSizeHigh, info.nFileSizeLow);
+    file->modified[0] = (int64_t)info.ftLastWriteTime.dwHighDateTime;
+    file->modified[1] = (int64_t)info.ftLastWriteTime.dwLowDateTime;
+    file->touched[0] = file->touched[1] = 0;
+    if (GetFileInformationByHandleEx(handle, FileBasicInfo, &times, sizeof times))
+        file->touched[0] = times.ChangeTime.QuadPart;
     return 0;
 }
 
 /* Takes over the handle: it becomes the file's descriptor, or is closed. */
 static int take_handle(tmi_file *file, HANDLE handle) {
-    BY_HANDLE_FILE_INFORMATION info;
+    DWORD attributes;
     int failed = 0;
     file->kind = TMI_FILE_OTHER;
     if (GetFileType(handle) == FILE_TYPE_DISK) {
-        failed = look_at(handle, &info, &file->size, file->modified);
+        failed = look_at(handle, file, &attributes);
         if (!failed)
-            file->kind = info.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY ? TMI_FILE_FOLDER
-                                                                          : TMI_FILE_REGULAR;
+            file->kind = attributes & FILE_ATTRIBUTE_DIRECTORY ? TMI_FILE_FOLDER : TMI_FILE_REGULAR;
     }
     if (!failed && file->kind == TMI_FILE_REGULAR)
         file->fd = tmi_handle_adopt(handle, _O_RDONLY, &failed);
@@ -210,9 +214,14 @@ int tmi_file_dup(tmi_file *file, int fd) {
     return take_handle(file, ours);
 }
 
-void tmi_file_close(tmi_file *file) {
+void tmi_file_unmap(tmi_file *file) {
     if (file->map)
         UnmapViewOfFile(file->map);
+    file->map = NULL;
+}
+
+void tmi_file_close(tmi_file *file) {
+    tmi_file_unmap(file);
     if (file->fd >= 0)
         _close(file->fd);
     *file = (tmi_file){.fd = -1};
@@ -254,16 +263,24 @@ int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned 
 }
 
 bool tmi_file_changed(const tmi_file *file, uint64_t *size_now) {
-    BY_HANDLE_FILE_INFORMATION info;
-    uint64_t size = 0;
-    int64_t modified[2] = {0, 0};
+    DWORD attributes;
+    tmi_file now;
     if (file->memory)
         return false;
-    if (look_at(tmi_handle_of(file->fd), &info, &size, modified) != 0)
+    if (look_at(tmi_handle_of(file->fd), &now, &attributes) != 0)
         return true;
     if (size_now)
-        *size_now = size;
-    return size != file->size || memcmp(modified, file->modified, sizeof modified) != 0;
+        *size_now = now.size;
+    return now.size != file->size || memcmp(now.modified, file->modified, sizeof now.modified) != 0;
+}
+
+bool tmi_file_look(tmi_file *file) {
+    const tmi_file before = *file;
+    DWORD attributes;
+    return file->memory ||
+           (look_at(tmi_handle_of(file->fd), file, &attributes) == 0 && file->size == before.size &&
+            memcmp(file->modified, before.modified, sizeof before.modified) == 0 &&
+            memcmp(file->touched, before.touched, sizeof before.touched) == 0);
 }
 
 int tmi_direct_open(const tmi_file *file) {
@@ -417,6 +434,10 @@ unsigned tmi_cpu_count(void) {
 
 long tmi_process(void) {
     return (long)GetCurrentProcessId();
+}
+
+void tmi_nap(unsigned milliseconds) {
+    Sleep(milliseconds);
 }
 
 /* Threads are those of winpthreads; there are no signals to block. */

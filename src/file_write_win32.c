@@ -80,16 +80,29 @@ static DWORD attributes_of(const char *path) {
  * A lock here keeps others from reading what it covers. So it covers one byte that no file has, and
  * means what flock means elsewhere: only those who ask for it notice.
  */
-static int lock_handle(HANDLE handle) {
+static int lock_handle(HANDLE handle, DWORD kind) {
     OVERLAPPED place = {.Offset = 0xfffffffe, .OffsetHigh = 0x7fffffff};
-    if (LockFileEx(handle, LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &place))
+    if (LockFileEx(handle, kind | LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &place))
         return 0;
     DWORD code = GetLastError();
     return code == ERROR_LOCK_VIOLATION || code == ERROR_IO_PENDING ? EWOULDBLOCK : 0;
 }
 
 int tmi_fd_lock(int fd) {
-    return lock_handle(tmi_handle_of(fd));
+    return lock_handle(tmi_handle_of(fd), LOCKFILE_EXCLUSIVE_LOCK);
+}
+
+/* A lock belongs to the handle here as well, and goes with it. */
+bool tmi_file_locked(const tmi_file *file, const char *path) {
+    (void)path;
+    HANDLE handle = file->fd < 0 ? INVALID_HANDLE_VALUE
+                                 : ReOpenFile(tmi_handle_of(file->fd), GENERIC_READ, TMI_SHARE_ALL,
+                                              FILE_FLAG_BACKUP_SEMANTICS);
+    if (handle == INVALID_HANDLE_VALUE)
+        return false;
+    bool locked = lock_handle(handle, 0) == EWOULDBLOCK;
+    CloseHandle(handle);
+    return locked;
 }
 
 /* Folders have no locks: a file that nobody else can open, and that goes with its handle, is one.
@@ -132,7 +145,7 @@ void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
                                            FILE_FLAG_OPEN_REPARSE_POINT, &failed)
                          : INVALID_HANDLE_VALUE;
     if (handle != INVALID_HANDLE_VALUE) {
-        if (lock_handle(handle) == 0 && !is_removed(handle))
+        if (lock_handle(handle, LOCKFILE_EXCLUSIVE_LOCK) == 0 && !is_removed(handle))
             (void)tmi_unlink(path);
         CloseHandle(handle);
     }
@@ -159,7 +172,7 @@ static int create_one(tmi_target *target) {
     free(wide);
     if (failed)
         return failed;
-    if (lock_handle(handle) != 0 || is_removed(handle)) {
+    if (lock_handle(handle, LOCKFILE_EXCLUSIVE_LOCK) != 0 || is_removed(handle)) {
         CloseHandle(handle); /* taken for a dead writer's before it could be locked */
         return EEXIST;
     }

@@ -305,31 +305,46 @@ static tenmap_status open_named_shards(tenmap_model *model, const shard_names *f
     return status;
 }
 
+/* The index's text, of one piece. */
+static tenmap_status read_index(tmi_shard *file, const tenmap_options *options, tmi_block *text,
+                                tenmap_error *error) {
+    uint64_t limit = tmi_header_limit(options);
+    for (;;) {
+        if (file->size > limit || file->size > SIZE_MAX - TMI_JSON_PAD)
+            return tmi_fail(error, TENMAP_ERR_LIMIT,
+                            "%s: the index has %llu bytes, over the limit of %llu "
+                            "(max_header_bytes raises it)",
+                            tmi_quote_path(file->shown).text, (ull)file->size, (ull)limit);
+        tenmap_status status = tmi_shard_read_text(file, 0, (size_t)file->size, text, error);
+        if (status != TENMAP_OK || tmi_file_look(&file->file))
+            return status;
+        tmi_block_free(text);
+        status = tmi_shard_again(file, error);
+        if (status != TENMAP_OK)
+            return status;
+        file->size = file->file.size;
+    }
+}
+
 /* The file open in shards[0] is an index. */
 static tenmap_status open_index(tenmap_model *model, const char *path,
                                 const tenmap_options *options, tenmap_error *error) {
-    tmi_shard file = model->shards[0];
-    tmi_place place = {.path = path,
-                       .flags = options->flags,
-                       .size = file.size,
-                       .key = model->key,
-                       .report = model->report};
-    uint64_t limit = tmi_header_limit(options);
+    tmi_shard *file = &model->shards[0];
+    tmi_block text;
+    tmi_index index;
     if (options->offset || options->length)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "%s: options.offset and length are for single files; this is an index",
                         tmi_quote_path(path).text);
-    if (file.size > limit || file.size > SIZE_MAX - TMI_JSON_PAD)
-        return tmi_fail(error, TENMAP_ERR_LIMIT,
-                        "%s: the index has %llu bytes, over the limit of %llu (max_header_bytes "
-                        "raises it)",
-                        tmi_quote_path(path).text, (ull)file.size, (ull)limit);
-    size_t length = (size_t)file.size;
-    tmi_block text;
-    tmi_index index;
-    tenmap_status status = tmi_shard_read_text(&file, 0, length, &text, error);
+    tenmap_status status = read_index(file, options, &text, error);
     if (status != TENMAP_OK)
         return status;
+    size_t length = (size_t)file->size;
+    tmi_place place = {.path = path,
+                       .flags = options->flags,
+                       .size = file->size,
+                       .key = model->key,
+                       .report = model->report};
     model->index_json = tmi_copy_text(text.bytes, length); /* parsing unescapes in place */
     model->index_len = length;
     if (!model->index_json) {
@@ -456,18 +471,29 @@ static tenmap_status end_open(tenmap_model *model, tenmap_status status, tenmap_
     return TENMAP_OK;
 }
 
-tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_model **out,
-                          tenmap_error *error) {
+static tenmap_status open_from_path(const char *path, const tenmap_options *given, bool edited_here,
+                                    tenmap_model **out, tenmap_error *error) {
     tenmap_options options;
     tenmap_model *model = NULL;
     tenmap_status status = begin_open(given, &options, &model, out, error);
     if (!model)
         return status;
+    model->shards[0].edited_here = edited_here;
     if (!path)
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
     else
         status = open_path(model, path, &options, error);
     return end_open(model, status, out);
+}
+
+tenmap_status tenmap_open(const char *path, const tenmap_options *options, tenmap_model **out,
+                          tenmap_error *error) {
+    return open_from_path(path, options, false, out, error);
+}
+
+tenmap_status tmi_open_edited(const char *path, const tenmap_options *options, tenmap_model **out,
+                              tenmap_error *error) {
+    return open_from_path(path, options, true, out, error);
 }
 
 tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, tmi_report *report,

@@ -36,6 +36,8 @@ typedef struct tmi_shard {
     const char *name;  /* the part of the path that the index or the set gives */
     uint64_t size;     /* the model's length in the file, from options.offset on */
     const char *shown; /* the path for errors */
+    bool edited_here;  /* the lock of an edit is the caller's own */
+    unsigned tries;    /* how often it was found changed while it was opened */
 } tmi_shard;
 
 /*
@@ -45,9 +47,18 @@ typedef struct tmi_shard {
  */
 tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, unsigned char *start,
                               size_t *len, tenmap_error *error);
+/*
+ * Both wait, for a small part of a second, for an edit of the metadata in place to end. What is
+ * parsed has been read in one piece: another program's changes in the middle start it anew.
+ */
 tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
                               const tenmap_model *model, const tmi_hash_key *key, uint32_t number,
                               const unsigned char *start, size_t len, tenmap_error *error);
+/*
+ * What was read is in pieces, since the file changed meanwhile: waits a little and looks at it anew
+ * for another try. TENMAP_ERR_IO if there were enough of them.
+ */
+tenmap_status tmi_shard_again(tmi_shard *shard, tenmap_error *error);
 /*
  * Whether these bytes of a tensor, which were read before this call, are those that were opened:
  * TENMAP_ERR_IO if the file has changed since.
@@ -67,16 +78,23 @@ void tmi_shard_close(tmi_shard *shard);
 
 /* undo.c: what an interrupted metadata edit leaves. */
 
-/* Adds to the error of a file that does not open if the record of an edit lies beside it. */
-void tmi_record_note(const char *path, tenmap_error *error);
+/*
+ * Adds to the error of a file that does not open if the record of an edit lies beside it, unless
+ * that edit is still under way.
+ */
+void tmi_record_note(const tmi_shard *shard, tenmap_error *error);
 /* For a check: whether one lies beside the file, opened or not. */
-void tmi_record_check(const char *path, tmi_report *report, uint32_t shard);
+void tmi_record_check(const tmi_shard *shard, tmi_report *report, uint32_t number);
 
 /* model.c */
 
 /* tenmap_open for tenmap_check: what is broken goes to the report, and the rest is looked at. */
 tenmap_status tmi_open_reporting(const char *path, const tenmap_options *options,
                                  tmi_report *report, tenmap_error *error);
+
+/* tenmap_open for tenmap_edit_metadata, which holds the lock of the file. */
+tenmap_status tmi_open_edited(const char *path, const tenmap_options *options, tenmap_model **out,
+                              tenmap_error *error);
 
 typedef struct tmi_prefetch tmi_prefetch; /* prefetch.c */
 

@@ -21,6 +21,7 @@ typedef struct tmi_file {
     const unsigned char *memory; /* borrowed; NULL for a real file */
     uint64_t size;               /* of the whole file, when it was opened */
     int64_t modified[2];         /* its time of modification then: seconds, nanoseconds */
+    int64_t touched[2];          /* that of any change, its name and mode included; 0 if none */
     void *map;                   /* what tmi_file_map took, or NULL */
     size_t map_size;
     uint64_t map_offset; /* where the mapping starts in the file, a multiple of the page size */
@@ -44,6 +45,20 @@ int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned 
  * says no are those of the file as it was opened.
  */
 bool tmi_file_changed(const tmi_file *file, uint64_t *size_now);
+/*
+ * Looks again: whether size and both times are as they are in *file, where they are put as they are
+ * now. Stricter than tmi_file_changed, for the moment of opening: later on, a file that gets another
+ * name is the same to us.
+ */
+bool tmi_file_look(tmi_file *file);
+/*
+ * Whether somebody edits the file, as tmi_fd_lock tells. An editor who asks for the lock at this very
+ * moment can be refused: for those only who have reason to think that one is there. `path` is that of
+ * the file, or NULL.
+ */
+bool tmi_file_locked(const tmi_file *file, const char *path);
+/* Takes back what tmi_file_map did, if it did. */
+void tmi_file_unmap(tmi_file *file);
 
 /*
  * A second descriptor of the same open file that reads around the page cache, or -1; its owner
@@ -87,6 +102,7 @@ unsigned tmi_cpu_count(void);
 
 /* Which process this is: another one after fork. */
 long tmi_process(void);
+void tmi_nap(unsigned milliseconds);
 
 /*
  * A thread of the library: it blocks all signals but those that it can raise by what it does, as

@@ -8,7 +8,9 @@
  *
  * It is there, whole and synced, before the first byte of the model changes. While the header's
  * body changes, the length field is 2^64-1, so that every reader refuses the file instead of seeing
- * a mix. Each step is synced before the next.
+ * a mix; and when it has its value again, the file's times are others than before it was closed, so
+ * that a reader who began before and ended after sees that it has a mix. Each step is synced before
+ * the next.
  */
 #include "json.h"
 #include "write.h"
@@ -42,9 +44,21 @@ char *tmi_record_path(const char *path) {
     return record;
 }
 
-void tmi_record_note(const char *path, tenmap_error *error) {
+/*
+ * Whether a record was left behind, and is not that of an edit under way: an editor has the lock
+ * for as long as its record is there.
+ */
+static bool is_left(const char *record, const tmi_shard *shard) {
+    if (!tmi_exists(record))
+        return false;
+    return shard->edited_here ||
+           (!tmi_file_locked(&shard->file, shard->path) && tmi_exists(record));
+}
+
+void tmi_record_note(const tmi_shard *shard, tenmap_error *error) {
+    const char *path = shard->path;
     char *record = error && path && *path ? tmi_record_path(path) : NULL;
-    if (record && tmi_exists(record))
+    if (record && is_left(record, shard))
         tmi_fail_more(error,
                       "; an edit of its metadata was interrupted and left the record %s: "
                       "tenmap_repair_metadata finishes or undoes it",
@@ -52,10 +66,11 @@ void tmi_record_note(const char *path, tenmap_error *error) {
     free(record);
 }
 
-void tmi_record_check(const char *path, tmi_report *report, uint32_t shard) {
+void tmi_record_check(const tmi_shard *shard, tmi_report *report, uint32_t number) {
+    const char *path = shard->path;
     char *record = path && *path ? tmi_record_path(path) : NULL;
-    if (record && tmi_exists(record))
-        TMI_REPORT(report, INTERRUPTED_EDIT, shard, 0, NULL,
+    if (record && is_left(record, shard))
+        TMI_REPORT(report, INTERRUPTED_EDIT, number, 0, NULL,
                    "%s: an edit of its metadata was interrupted and left the record %s: "
                    "tenmap_repair_metadata finishes or undoes it",
                    tmi_quote_path(path).text,
@@ -118,13 +133,32 @@ static int put_length(int fd, uint64_t length) {
     return failed ? failed : tmi_fd_sync(fd);
 }
 
+/*
+ * Keeps the header closed until the file has other times than when it was closed; clocks of file
+ * systems go in steps of milliseconds, seconds on some. A reader who looked at the times before it
+ * was closed then sees others once it is open again, however short the edit was.
+ */
+static int outlast_clock(int fd, tmi_file *closed) {
+    enum { LONGEST_STEP = 1024 }; /* 2 seconds in all, the coarsest that there is */
+    int failed = 0;
+    for (unsigned nap = 1; nap <= LONGEST_STEP && !failed && tmi_file_look(closed); nap *= 2) {
+        tmi_nap(nap);
+        failed = put_length(fd, UINT64_MAX);
+    }
+    return failed;
+}
+
 /* Closed to readers, the text, open again. */
 static int put_header(int fd, const char *text, uint64_t length) {
+    tmi_file closed = {.fd = fd};
     int failed = put_length(fd, UINT64_MAX);
+    (void)tmi_file_look(&closed);
     if (!failed)
         failed = tmi_fd_write(fd, 8, text, (size_t)length);
     if (!failed)
         failed = tmi_fd_sync(fd);
+    if (!failed)
+        failed = outlast_clock(fd, &closed);
     return failed ? failed : put_length(fd, length);
 }
 

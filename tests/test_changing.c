@@ -1,0 +1,246 @@
+/*
+ * Files that change while they are opened: a model has one header or another, never a mix, and an
+ * edit that runs is told from one that was interrupted. The linker sends pread through the test,
+ * which lets something happen in the middle of a read. tests/race_edit.c is the same without staging.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "support.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+ssize_t __real_pread64(int fd, void *dst, size_t size, off_t offset);
+ssize_t __wrap_pread64(int fd, void *dst, size_t size, off_t offset);
+ssize_t __wrap_pread(int fd, void *dst, size_t size, off_t offset);
+
+static void (*halfway)(void); /* runs in the middle of a read of more than the first bytes */
+static int times;             /* how often still */
+
+ssize_t __wrap_pread64(int fd, void *dst, size_t size, off_t offset) {
+    static bool running; /* what runs may read as well */
+    if (!halfway || times == 0 || running || size < 1000)
+        return __real_pread64(fd, dst, size, offset);
+    ssize_t half = __real_pread64(fd, dst, size / 2, offset);
+    times--;
+    running = true;
+    halfway();
+    running = false;
+    ssize_t rest =
+        __real_pread64(fd, (char *)dst + size / 2, size - size / 2, offset + (off_t)(size / 2));
+    return half < 0 || rest < 0 ? -1 : half + rest;
+}
+
+ssize_t __wrap_pread(int fd, void *dst, size_t size, off_t offset) {
+    return __wrap_pread64(fd, dst, size, offset);
+}
+
+/* A name that is most of the header, behind metadata whose length decides where it lies. */
+static char path[4096], name[3000];
+
+static void write_edited(void **state, const char *space) {
+    char json[sizeof name + 200];
+    for (size_t i = 0; i + 1 < sizeof name; i++)
+        name[i] = (char)('a' + i % 26);
+    snprintf(json, sizeof json,
+             "{\"__metadata__\":{\"k\":\"x\"},%s\"%s\":{\"dtype\":\"U8\",\"shape\":[4],"
+             "\"data_offsets\":[0,4]}}   ",
+             space, name);
+    snprintf(path, sizeof path, "%s", in_folder(state, "m.safetensors"));
+    write_model(path, json, 4);
+}
+
+static void edit_value(const char *value) {
+    tenmap_edit edit = {"k", 1, value, TENMAP_CSTR};
+    tenmap_error error;
+    uint32_t how;
+    if (tenmap_edit_metadata(path, &edit, 1, NULL, &how, &error) != TENMAP_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(how, TENMAP_EDIT_IN_PLACE);
+}
+
+static bool long_value;
+
+static void edit_now(void) {
+    long_value = !long_value;
+    edit_value(long_value ? "xx" : "x");
+}
+
+static void no_error(void *ctx, const tenmap_finding *finding) {
+    (void)ctx;
+    if (finding->severity == TENMAP_FINDING_ERROR)
+        fail_msg("%s", finding->message);
+}
+
+static void a_header_that_is_edited_while_it_is_read_is_no_mix(void **state) {
+    for (int i = 0; i < 12; i++) {
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        options.backend = i % 2 ? TENMAP_BACKEND_READ : TENMAP_BACKEND_MAP;
+        write_edited(state, i % 4 < 2 ? "" : " "); /* what the quick pass reads, and what not */
+        halfway = edit_now;
+        long_value = false;
+        times = 1 + i / 4;
+        tenmap_model *m = must_open(path, &options);
+        assert_int_equal(times, 0);
+        assert_string_equal(tenmap_metadata_get(m, "k"), long_value ? "xx" : "x");
+        if (strcmp(tenmap_at(m, 0)->name, name) != 0)
+            fail_msg("a name of two headers");
+        unsigned char data[4];
+        assert_int_equal(tenmap_read(tenmap_at(m, 0), 0, 4, TENMAP_U8, data, 4, 0, NULL),
+                         TENMAP_OK);
+        tenmap_close(m);
+    }
+}
+
+static void a_check_of_a_file_that_is_edited_finds_nothing(void **state) {
+    write_edited(state, "");
+    edit_value("");
+    halfway = edit_now;
+    times = 1;
+    assert_int_equal(tenmap_check(path, NULL, no_error, NULL, NULL), TENMAP_OK);
+    assert_int_equal(times, 0);
+}
+
+/* An index is replaced by those who write one; a program that writes into it is noticed too. */
+static void rewrite_index(void) {
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -100, SEEK_END), 0);
+    fputs(times % 2 ? "2" : "1", f);
+    fclose(f);
+}
+
+static void an_index_that_changes_while_it_is_read_is_read_again(void **state) {
+    char json[4096];
+    write_model(in_folder(state, "a.safetensors"),
+                "{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1);
+    snprintf(json, sizeof json, "{\"weight_map\":{\"t\":\"a.safetensors\"},\"m\":\"%03000d%099d", 0,
+             0);
+    memcpy(json + strlen(json) - 2, "\"}", 2);
+    snprintf(path, sizeof path, "%s", in_folder(state, "x.index.json"));
+    write_text(path, json);
+    halfway = rewrite_index;
+    times = 3;
+    tenmap_model *m = must_open(path, NULL);
+    assert_int_equal(times, 0);
+    bytes now = read_whole(path);
+    size_t len;
+    assert_string_equal(tenmap_index_json(m, &len), (char *)now.at);
+    free(now.at);
+    tenmap_close(m);
+}
+
+static void a_file_that_never_rests_is_refused(void **state) {
+    write_edited(state, "");
+    halfway = edit_now;
+    times = 1000; /* more than it is tried */
+    must_fail(path, NULL, TENMAP_ERR_IO,
+              "another program is changing the file right now: try again");
+    halfway = NULL;
+    tenmap_close(must_open(path, NULL));
+}
+
+/* Whatever the clock of the file system is like, and however quick the disk. */
+static void an_edit_in_place_shows_in_the_times_of_the_file(void **state) {
+    write_edited(state, "");
+    for (int i = 0; i < 20; i++) {
+        struct stat before, after;
+        edit_value(i % 2 ? "x" : "y");
+        assert_int_equal(stat(path, &before), 0);
+        edit_value(i % 2 ? "xx" : "yy");
+        assert_int_equal(stat(path, &after), 0);
+        assert_false(before.st_mtim.tv_sec == after.st_mtim.tv_sec &&
+                     before.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
+    }
+}
+
+/* An edit that has closed the header: what another program would have open and locked. */
+
+static unsigned char length_field[8];
+
+static int close_header(void **state) {
+    write_edited(state, "");
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, length_field, 8, 0), 8);
+    assert_int_equal(pwrite(fd, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 0), 8);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    write_text(in_folder(state, ".m.safetensors.tenmap-undo"), "a record");
+    return fd;
+}
+
+static void no_interrupted_edit(void *ctx, const tenmap_finding *finding) {
+    (void)ctx;
+    assert_int_not_equal(finding->code, TENMAP_FOUND_INTERRUPTED_EDIT);
+}
+
+static void an_edit_that_runs_is_not_called_interrupted(void **state) {
+    tenmap_error error = {0};
+    tenmap_model *m;
+    int fd = close_header(state), other = open(path, O_RDONLY);
+    assert_int_equal(tenmap_open(path, NULL, &m, &error), TENMAP_ERR_IO);
+    check_error(&error, TENMAP_ERR_IO);
+    assert_non_null(strstr(error.message, "is editing the file's metadata right now: try again"));
+    assert_null(strstr(error.message, "interrupted"));
+    assert_int_equal(tenmap_open_fd(other, NULL, &m, &error), TENMAP_ERR_IO);
+    assert_non_null(strstr(error.message, "is editing the file's metadata right now: try again"));
+    assert_int_equal(tenmap_check(path, NULL, no_interrupted_edit, NULL, NULL), TENMAP_ERR_IO);
+    assert_int_equal(pwrite(fd, length_field, 8, 0), 8); /* open again, its record not yet gone */
+    assert_int_equal(tenmap_check(path, NULL, no_interrupted_edit, NULL, NULL), TENMAP_OK);
+    close(other);
+    close(fd);
+}
+
+static void an_edit_that_nobody_runs_is_called_interrupted(void **state) {
+    tenmap_edit edit = {"k", 1, "y", 1};
+    tenmap_error error = {0};
+    close(close_header(state));
+    must_fail(path, NULL, TENMAP_ERR_LIMIT, "interrupted");
+    /* An edit holds the lock itself, and is not told that somebody else does. */
+    assert_int_not_equal(tenmap_edit_metadata(path, &edit, 1, NULL, NULL, &error), TENMAP_OK);
+    assert_non_null(strstr(error.message, "interrupted"));
+}
+
+static void *end_edit(void *arg) {
+    int *fd = arg;
+    nanosleep(&(struct timespec){0, 30000000}, NULL);
+    if (pwrite(*fd, length_field, 8, 0) != 8 || close(*fd) != 0)
+        return NULL;
+    return arg;
+}
+
+static void an_edit_that_ends_soon_is_waited_for(void **state) {
+    pthread_t thread;
+    void *good;
+    int fd = close_header(state);
+    assert_int_equal(pthread_create(&thread, NULL, end_edit, &fd), 0);
+    tenmap_close(must_open(path, NULL));
+    pthread_join(thread, &good);
+    assert_non_null(good);
+}
+
+static int start_test(void **state) {
+    halfway = NULL;
+    times = 0;
+    long_value = false;
+    return empty_folder(state);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_header_that_is_edited_while_it_is_read_is_no_mix, start_test),
+        cmocka_unit_test_setup(a_check_of_a_file_that_is_edited_finds_nothing, start_test),
+        cmocka_unit_test_setup(an_index_that_changes_while_it_is_read_is_read_again, start_test),
+        cmocka_unit_test_setup(a_file_that_never_rests_is_refused, start_test),
+        cmocka_unit_test_setup(an_edit_in_place_shows_in_the_times_of_the_file, start_test),
+        cmocka_unit_test_setup(an_edit_that_runs_is_not_called_interrupted, start_test),
+        cmocka_unit_test_setup(an_edit_that_nobody_runs_is_called_interrupted, start_test),
+        cmocka_unit_test_setup(an_edit_that_ends_soon_is_waited_for, start_test),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
