@@ -6,6 +6,7 @@
 #include "command.h"
 #include "json_out.h"
 #include "npy.h"
+#include "outfile.h"
 #include "print.h"
 #include "select.h"
 #include "slice.h"
@@ -16,7 +17,7 @@ enum { SHOW_ALL_UP_TO = 1000, EDGE = 3, TEXT_BLOCK = 1 << 16 };
 typedef struct get_settings {
     const char *output;
     tenmap_dtype as;
-    bool all, raw_values, tsv, json, raw, bytes;
+    bool all, raw_values, tsv, json, raw, bytes, force;
     uint64_t precision;
 } get_settings;
 
@@ -26,6 +27,7 @@ static const get_settings get_defaults = {.precision = 6};
 static const option get_options[] = {
     {'o', "output", "FILE", OPTION_TEXT, AT(output),
      "Export to FILE: .npy, or with --bytes anything; - is stdout"},
+    {'f', "force", NULL, OPTION_SWITCH, AT(force), "Replace FILE if it is there"},
     {0, "as", "DTYPE", OPTION_DTYPE, AT(as), "Convert the values to this dtype first"},
     {'a', "all", NULL, OPTION_SWITCH, AT(all), "Leave nothing out, however long it is"},
     {'p', "precision", "N", OPTION_COUNT, AT(precision),
@@ -166,13 +168,15 @@ static int check_settings(const get_settings *set) {
     if ((set->bytes || set->raw) && !set->output)
         return fail(EXIT_USAGE, "--%s goes with -o FILE, or -o - for stdout",
                     set->bytes ? "bytes" : "raw");
+    if (set->force && !set->output)
+        return fail(EXIT_USAGE, "--force is about the FILE of -o, and there is none");
     if (set->bytes && set->raw)
         return fail(EXIT_USAGE, "--raw is for .npy files, and --bytes makes none");
     if (set->precision > 17)
         return fail(EXIT_USAGE, "--precision is 17 at most, which is exact for every dtype");
     if (!set->output || set->bytes)
         return EXIT_FINE;
-    if (strcmp(set->output, "-") != 0 && !ends_with(set->output, ".npy"))
+    if (!outfile_is_stdout(set->output) && !ends_with(set->output, ".npy"))
         return fail(EXIT_USAGE, "'%s': call it .npy, or add --bytes to write the bytes alone",
                     set->output);
     return EXIT_FINE;
@@ -193,7 +197,7 @@ static int get_run(const invocation *call) {
     const tenmap_tensor *tensor;
     slice s;
     int status = check_settings(set);
-    if (!status && set->output && strcmp(set->output, "-") == 0 && isatty(STDOUT_FILENO) == 1)
+    if (!status && set->output && outfile_is_stdout(set->output) && isatty(STDOUT_FILENO) == 1)
         status = fail(EXIT_USAGE, "binary does not go to a terminal: redirect it, or name a file");
     if (!status)
         status = open_model(call->operands[0], &model);
@@ -204,8 +208,8 @@ static int get_run(const invocation *call) {
     if (!status)
         status = slice_parse(given, tensor, &s);
     if (!status) {
-        const export_form form = {set->as, set->raw, set->bytes};
-        status = set->output ? export_tensor(tensor, &s, &form, set->output)
+        const export_form form = {set->as, set->raw, set->bytes, set->force};
+        status = set->output ? export_tensor(model, tensor, &s, &form, set->output)
                              : show(tensor, &s, given, set);
         slice_free(&s);
     }

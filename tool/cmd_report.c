@@ -1,6 +1,7 @@
 /* report: a page that shows what is inside a model, and pictures of it. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "command.h"
 #include "print.h"
@@ -8,7 +9,7 @@
 
 typedef struct report_settings {
     const char *output, *title, *compare, *treemap, *heatmap;
-    bool no_stats;
+    bool no_stats, force;
     report_wishes wishes;
     unsigned color, metric; /* 0: chosen by what is known; else a report_color, report_metric + 1 */
 } report_settings;
@@ -17,6 +18,7 @@ typedef struct report_settings {
 static const option report_options[] = {
     {'o', "output", "FILE", OPTION_TEXT, AT(output),
      "Where the page goes; default: the model's name with .html, in the current folder; -: stdout"},
+    {'f', "force", NULL, OPTION_SWITCH, AT(force), "Replace files that are there"},
     {'c', "compare", "OTHER", OPTION_TEXT, AT(compare),
      "Show what changed against this model, as a fine-tune against its base"},
     {0, "hist", "NAME", OPTION_LIST, AT(wishes.hist), "Histograms of these tensors only"},
@@ -104,13 +106,45 @@ typedef struct outputs {
     report_file page, treemap, heatmap;
 } outputs;
 
+/* The folder's part of a path, with something behind it that has no other meaning. */
+static bool stat_folder(const char *path, size_t len, struct stat *out) {
+    text folder = {0};
+    text_add(&folder, path, len);
+    text_add(&folder, ".", 1);
+    bool found = stat(folder.bytes, out) == 0;
+    text_free(&folder);
+    return found;
+}
+
+/* Two outputs under one name would be one of them. */
+static int apart(const char *a, const char *b) {
+    if (!a || !b)
+        return 0;
+    const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
+    size_t at_a = slash_a ? (size_t)(slash_a - a) + 1 : 0;
+    size_t at_b = slash_b ? (size_t)(slash_b - b) + 1 : 0;
+    struct stat in_a, in_b;
+    bool same = outfile_is_stdout(a) && outfile_is_stdout(b);
+    if (!same && strcmp(a + at_a, b + at_b) == 0 && stat_folder(a, at_a, &in_a) &&
+        stat_folder(b, at_b, &in_b))
+        same = in_a.st_dev == in_b.st_dev && in_a.st_ino == in_b.st_ino;
+    return same ? fail(EXIT_USAGE, "'%s' and '%s' are one file: each output wants its own", a, b)
+                : 0;
+}
+
 static int begin_outputs(const report_settings *set, const char *page, const report *r,
                          outputs *out) {
-    int status = page ? report_file_begin(&out->page, page, r) : 0;
+    int status = apart(page, set->treemap);
+    if (!status)
+        status = apart(page, set->heatmap);
+    if (!status)
+        status = apart(set->treemap, set->heatmap);
+    if (!status && page)
+        status = report_file_begin(&out->page, page, set->force, r);
     if (!status && set->treemap)
-        status = report_file_begin(&out->treemap, set->treemap, r);
+        status = report_file_begin(&out->treemap, set->treemap, set->force, r);
     if (!status && set->heatmap)
-        status = report_file_begin(&out->heatmap, set->heatmap, r);
+        status = report_file_begin(&out->heatmap, set->heatmap, set->force, r);
     return status;
 }
 

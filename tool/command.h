@@ -123,6 +123,8 @@ int fail_memory(void);
 /* A sentence on stderr that is no failure. */
 void warn(const char *format, ...) TOOL_PRINTF(1, 2);
 void set_command_name(const char *name);
+/* What an errno means, and what to do about it where something can be done. */
+const char *os_words(int code);
 
 /* The library's sentences name its own switches; people here have options. (`text` is print.h's.) */
 struct text;

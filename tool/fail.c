@@ -1,4 +1,5 @@
 /* How the tool fails: one sentence, one exit code; signals; memory; opening. */
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,6 +43,22 @@ void warn(const char *format, ...) {
     va_start(list, format);
     tell(format, list);
     va_end(list);
+}
+
+const char *os_words(int code) {
+    static const struct {
+        int code;
+        const char *words;
+    } known[] = {
+        {ENOSPC, "the disk is full"},
+        {EDQUOT, "the disk quota is used up"},
+        {EFBIG, "the file would be larger than this process (ulimit -f) or the file system allows"},
+        {EROFS, "the file system is read-only"},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].code == code)
+            return known[i].words;
+    return strerror(code);
 }
 
 void text_add_message(text *out, const char *message) {

@@ -151,8 +151,8 @@ static int refuse_packed(const tenmap_tensor *tensor, const slice *s, const expo
     return EXIT_FINE;
 }
 
-int export_tensor(const tenmap_tensor *tensor, const slice *s, const export_form *form,
-                  const char *path) {
+int export_tensor(const tenmap_model *model, const tenmap_tensor *tensor, const slice *s,
+                  const export_form *form, const char *path) {
     tenmap_dtype dtype;
     const char *type;
     outfile f;
@@ -161,7 +161,9 @@ int export_tensor(const tenmap_tensor *tensor, const slice *s, const export_form
     if (!status)
         status = choose_type(tensor, form, &dtype, &type);
     if (!status)
-        status = outfile_open(&f, path);
+        status = outfile_check(path, form->force, &model, 1);
+    if (!status)
+        status = outfile_open(&f, path, form->force);
     if (status)
         return status;
     bool as_they_are = form->bytes && s->whole && !form->as;

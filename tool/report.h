@@ -102,7 +102,7 @@ typedef struct report_file {
     outfile file;
     FILE *out; /* NULL: none, or done */
 } report_file;
-int report_file_begin(report_file *f, const char *path, const report *r);
+int report_file_begin(report_file *f, const char *path, bool force, const report *r);
 int report_file_commit(report_file *f, uint64_t *bytes); /* its size */
 void report_file_abort(report_file *f);                  /* nothing to do after a commit */
 

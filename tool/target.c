@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "infile.h"
 #include "reshape.h"
 
 static bool ends_with(const char *text, const char *end) {
@@ -43,26 +44,25 @@ static bool holds_model(const char *folder) {
     return found;
 }
 
-/* Replacing one shard of a model in several files would leave the rest of it broken. */
-static bool is_part_of_input(const plan *p, const char *path) {
-    struct stat there, part;
-    if (stat(path, &there) != 0)
-        return false;
+/* Replacing one file of a model that has several would leave the rest of it broken. */
+static bool is_part_of_input(const plan *p, const struct stat *there) {
     for (size_t m = 0; m < p->model_count; m++) {
-        size_t shards = tenmap_shard_count(p->models[m]);
-        bool several = shards > 1 || tenmap_index_json(p->models[m], NULL) != NULL;
-        for (size_t i = 0; several && i < shards; i++)
-            if (fstat(tenmap_shard_at(p->models[m], i)->fd, &part) == 0 &&
-                part.st_dev == there.st_dev && part.st_ino == there.st_ino)
-                return true;
+        const tenmap_model *model = p->models[m];
+        bool several = tenmap_shard_count(model) > 1 || tenmap_index_json(model, NULL);
+        if (several && is_file_of(model, there))
+            return true;
     }
     return false;
 }
 
 static int check_free(const plan *p, const output_settings *out, const target *to) {
     struct stat s;
-    bool there = lstat(to->path, &s) == 0;
-    if (!to->folder && there && is_part_of_input(p, to->path))
+    bool there = lstat(to->path, &s) == 0, leads = stat(to->path, &s) == 0;
+    const char *kind = leads ? irregular_kind(&s) : NULL;
+    if (kind && !S_ISDIR(s.st_mode))
+        return fail(EXIT_FAILED, "'%s' is %s, and a model wants a file or a folder", to->path,
+                    kind);
+    if (!to->folder && leads && is_part_of_input(p, &s))
         return fail(EXIT_FAILED, "'%s' is a part of the input; choose another output", to->path);
     if (to->folder && there && !is_folder(to->path))
         return fail(EXIT_FAILED, "'%s' is a file; shards want a folder", to->path);
@@ -97,7 +97,7 @@ int make_target(target *to) {
     if (!to->folder || is_folder(to->path))
         return EXIT_FINE;
     if (mkdir(to->path, 0777) != 0)
-        return fail(EXIT_FAILED, "cannot make the folder '%s': %s", to->path, strerror(errno));
+        return fail(EXIT_FAILED, "cannot make the folder '%s': %s", to->path, os_words(errno));
     to->made = true;
     return EXIT_FINE;
 }

@@ -31,7 +31,7 @@ values() {
     lines=$("$tool" get --raw-values "$file" "$name" | wc -l)
     [ "$lines" = "$count" ] || echo "$file: get prints $lines values of $count"
     "$tool" get "$file" "$name" >out || echo "$file: get: exit $?"
-    "$tool" get "$file" "$name" -o x.npy || echo "$file: get -o: exit $?"
+    "$tool" get "$file" "$name" -f -o x.npy || echo "$file: get -o: exit $?"
 }
 rejected() {
     for form in ls info meta; do

@@ -26,18 +26,18 @@ t get hostile.safetensors '*red*'
 # Exports: a .npy header padded to 64 bytes, F32 for what numpy lacks, bits on demand, bytes alone.
 t get small.safetensors embed.weight '[0]' -o x.npy
 od -A d -c x.npy
-t get small.safetensors layer.0.weight '[0]' -o x.npy
+t get small.safetensors layer.0.weight '[0]' -o x.npy --force
 tail -c 16 x.npy | od -A n -t f4
-t get small.safetensors layer.0.weight '[0]' --raw -o x.npy
+t get small.safetensors layer.0.weight '[0]' --raw -o x.npy --force
 head -c 64 x.npy | tail -c 54 | tr -d '\n' && tail -c 8 x.npy | od -A n -t x2 --endian=little
-t get small.safetensors temperature -o x.npy
+t get small.safetensors temperature -o x.npy --force
 head -c 75 x.npy | tail -c 65 && echo
 t get small.safetensors layer.0.weight --bytes -o x.bin
 od -A d -t x1 x.bin
-t get small.safetensors embed.weight '1, :2' --bytes --as f16 -o x.bin
+t get small.safetensors embed.weight '1, :2' --bytes --as f16 -o x.bin --force
 od -A d -t x1 x.bin
 "$tool" get small.safetensors embed.weight -o - >piped.npy
-"$tool" get small.safetensors embed.weight -o x.npy
+"$tool" get small.safetensors embed.weight -o x.npy --force
 cmp piped.npy x.npy
 "$tool" get small.safetensors ids --bytes -o /dev/stdout | od -A n -t u8 -w40 --endian=little
 ls -A | grep -c '^\.' || true

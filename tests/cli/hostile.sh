@@ -64,12 +64,12 @@ on_model() {
     info) run info "$2" && run info --json "$2" ;;
     check) run check "$2" && run check --values "$2" && run check --json "$2" && run check --lenient "$2" ;;
     stats) run stats "$2" && run stats --hist "$2" && run stats --json "$2" && run stats --tsv "$2" ;;
-    report) run report "$2" && run report "$2" -o - && run report "$2" --title "$evil" -o "r$path.html" \
+    report) run report "$2" && run report "$2" -o - && run report "$2" --title "$evil" --force -o "r$path.html" \
         --treemap "t$path.svg" --heatmap "h$path.svg" && run report "$2" --treemap - &&
         run report "$2" --heatmap - && run report "$2" --compare other -o - ;;
     get) run get "$2" plain && run get "$2" 'a*' && run get "$2" "$evil" && run get "$2" '*1.w' &&
         run get "$2" 'a*1.w' --json && run get "$2" 'a*1.w' --tsv && run get "$2" plain "$evil" &&
-        run get "$2" plain -o "$path.npy" && run get "$2" plain --bytes -o "$path/none" ;;
+        run get "$2" plain --force -o "$path.npy" && run get "$2" plain --bytes -o "$path/none" ;;
     diff) run diff "$2" other && run diff other "$2" && run diff --headers "$2" unknown2 &&
         run diff unknown2 "$2" && run diff --json "$2" unknown2 && run diff "$2" other "$evil" ;;
     meta) run meta "$2" && run meta --json "$2" && run meta --tsv "$2" && run meta "$2" get plain &&

@@ -18,7 +18,7 @@ tool, fixtures = map(os.path.abspath, sys.argv[1:3])
 def export(*arguments):
     """What the tool writes to stdout, and the same through a file."""
     piped = subprocess.run([tool, "get", *arguments, "-o", "-"], check=True, capture_output=True).stdout
-    subprocess.run([tool, "get", *arguments, "-o", "x.npy"], check=True)
+    subprocess.run([tool, "get", *arguments, "-f", "-o", "x.npy"], check=True)
     with open("x.npy", "rb") as file:
         assert file.read() == piped, arguments
     return numpy.load(io.BytesIO(piped))

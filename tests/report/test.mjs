@@ -24,7 +24,7 @@ const FLAGS = [
 
 const at = (name) => path.join(work, name);
 const tenmap = (...args) =>
-    execFileSync(tool, ["report", "-q", ...args], { cwd: work, stdio: ["ignore", "pipe", "pipe"] });
+    execFileSync(tool, ["report", "-q", "--force", ...args], { cwd: work, stdio: ["ignore", "pipe", "pipe"] });
 
 const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM || "/usr/bin/chromium",

@@ -52,7 +52,7 @@ _tenmap() {
         esac
         ;;
     report)
-        options="-o --output -c --compare --hist --hist-limit --no-stats --title --treemap --color-by --heatmap --metric --threads --lenient --partial --max-header --color -q --quiet --help"
+        options="-o --output -f --force -c --compare --hist --hist-limit --no-stats --title --treemap --color-by --heatmap --metric --threads --lenient --partial --max-header --color -q --quiet --help"
         valued=" -o --output -c --compare --hist --hist-limit --title --treemap --color-by --heatmap --metric --threads --max-header --color "
         case $prev in
         --color-by) values="auto dtype layer change" ;;
@@ -61,7 +61,7 @@ _tenmap() {
         esac
         ;;
     get)
-        options="-o --output --as -a --all -p --precision --raw-values --tsv --json --raw -b --bytes --lenient --partial --max-header --color -q --quiet --help"
+        options="-o --output -f --force --as -a --all -p --precision --raw-values --tsv --json --raw -b --bytes --lenient --partial --max-header --color -q --quiet --help"
         valued=" -o --output --as -p --precision --max-header --color "
         names=yes
         case $prev in
