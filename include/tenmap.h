@@ -79,7 +79,7 @@ enum {
     TENMAP_ERR_ALIGNMENT = 9,   /* tenmap_view: the data is not aligned for its element */
     TENMAP_ERR_RANGE = 10,      /* outside the tensor, or outside the file (options.offset) */
     TENMAP_ERR_BUFFER = 11,     /* destination too small */
-    TENMAP_ERR_NO_SPACE = 12,   /* disk full */
+    TENMAP_ERR_NO_SPACE = 12,   /* disk full, quota used up */
     TENMAP_ERR_CANCELLED = 13
 };
 

@@ -1,6 +1,8 @@
-/* Paths and names of files, on every system. */
+/* Paths and names of files, and what systems say of them, on every system. */
 #include "os.h"
 #include "support.h"
+
+#include <errno.h>
 
 static void names_that_windows_takes_for_something_else(void **state) {
     (void)state;
@@ -127,6 +129,28 @@ static void paths_are_utf8(void **state) {
     assert_int_equal(count_names(*state), 0);
 }
 
+static void what_ends_a_write_has_words(void **state) {
+    (void)state;
+    static const struct {
+        int code;
+        tenmap_status status;
+        const char *words;
+    } ends[] = {
+        {ENOSPC, TENMAP_ERR_NO_SPACE, "the disk is full"},
+        {EFBIG, TENMAP_ERR_LIMIT, "ulimit -f"},
+#ifdef EDQUOT
+        {EDQUOT, TENMAP_ERR_NO_SPACE, "quota"},
+#endif
+        {EROFS, TENMAP_ERR_IO, "read-only"},
+    };
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        tenmap_error error;
+        assert_int_equal(tmi_fail_os(&error, ends[i].code, "it"), ends[i].status);
+        assert_int_equal(error.os_error, ends[i].code);
+        assert_non_null(strstr(error.message, ends[i].words));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_that_windows_takes_for_something_else),
@@ -135,6 +159,7 @@ int main(void) {
         cmocka_unit_test(joining_adds_a_slash_where_there_is_none),
         cmocka_unit_test(files_of_ours_are_hidden_and_short),
         cmocka_unit_test_setup(paths_are_utf8, empty_folder),
+        cmocka_unit_test(what_ends_a_write_has_words),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

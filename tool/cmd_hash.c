@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "digest.h"
+#include "infile.h"
 #include "json_out.h"
 #include "pointer.h"
 #include "print.h"
@@ -59,7 +60,9 @@ typedef struct file_list {
 static int add_file(file_list *list, const char *path) {
     struct stat s;
     if (stat(path, &s) != 0)
-        return fail(EXIT_FAILED, "'%s': %s", path, strerror(errno));
+        return fail(EXIT_FAILED, "'%s': %s", path, os_words(errno));
+    if (!S_ISREG(s.st_mode))
+        return fail(EXIT_FAILED, "'%s' is %s, not a file", path, irregular_kind(&s));
     list->items = need_next(list->items, list->count, sizeof *list->items);
     file_entry *entry = &list->items[list->count++];
     *entry = (file_entry){.path = need_copy(path, strlen(path)), .size = (uint64_t)s.st_size};

@@ -141,6 +141,8 @@ int open_model(const char *path, tenmap_model **out);
  */
 void catch_interrupts(void);
 bool interrupted(void);
+/* A write beyond the size that files may have here (ulimit -f) fails, instead of ending the tool. */
+void survive_file_limit(void);
 
 /* Checked memory: never NULL, ends the tool with EXIT_FAILED where there is none. */
 void *need(size_t count, size_t size);

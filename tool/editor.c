@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "infile.h"
 
 static const char *editor_command(void) {
     const char *const from[] = {getenv("VISUAL"), getenv("EDITOR")};
@@ -39,7 +40,10 @@ static int run_editor(const char *editor, const char *path) {
 static int read_back(text *t, const char *path) {
     char block[4096];
     size_t n;
-    FILE *in = fopen(path, "rb");
+    int fd, status = open_regular(path, &fd);
+    if (status)
+        return status;
+    FILE *in = fdopen(fd, "rb");
     text_clear(t);
     while (in && (n = fread(block, 1, sizeof block, in)) > 0)
         text_add(t, block, n);
@@ -47,7 +51,7 @@ static int read_back(text *t, const char *path) {
     if (in)
         fclose(in);
     return good ? EXIT_FINE
-                : fail(EXIT_FAILED, "%s: could not be read back: %s", path, strerror(errno));
+                : fail(EXIT_FAILED, "%s: could not be read back: %s", path, os_words(errno));
 }
 
 /* Under a name that ends in .json, so that editors know what it is. */
@@ -63,7 +67,7 @@ static int write_out(const text *t, char **path) {
         *path = name.bytes;
         return EXIT_FINE;
     }
-    int status = fail(EXIT_FAILED, "%s: could not be written: %s", name.bytes, strerror(errno));
+    int status = fail(EXIT_FAILED, "%s: could not be written: %s", name.bytes, os_words(errno));
     if (fd >= 0)
         unlink(name.bytes);
     text_free(&name);

@@ -139,6 +139,22 @@ void catch_interrupts(void) {
         sigaction(SIGHUP, &action, NULL);
 }
 
+static void on_file_limit(int number) {
+    (void)number;
+}
+
+/* A function that does nothing, since what is ignored would be so for the editor as well. */
+void survive_file_limit(void) {
+#ifdef SIGXFSZ
+    struct sigaction action = {0}, before;
+    action.sa_handler = on_file_limit;
+    action.sa_flags = (int)SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGXFSZ, NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+        sigaction(SIGXFSZ, &action, NULL);
+#endif
+}
+
 bool interrupted(void) {
     return interrupt_seen != 0;
 }

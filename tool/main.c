@@ -1,4 +1,5 @@
 /* tenmap: looks into, checks, compares and reshapes model files. One file per subcommand. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -108,9 +109,12 @@ static int dispatch(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    survive_file_limit();
     int status = dispatch(argc, argv);
-    if ((fflush(stdout) != 0 || ferror(stdout)) &&
-        (status == EXIT_FINE || status == EXIT_DIFFERENT))
-        return fail(EXIT_FAILED, "could not write the output");
+    errno = 0;
+    bool lost = fflush(stdout) != 0 || ferror(stdout);
+    if (lost && (status == EXIT_FINE || status == EXIT_DIFFERENT))
+        return fail(EXIT_FAILED, "could not write the output%s%s", errno ? ": " : "",
+                    errno ? os_words(errno) : "");
     return status;
 }

@@ -1,6 +1,5 @@
 #include "pointer.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -8,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "command.h"
+#include "infile.h"
 #include "print.h"
 
 enum { DIGITS = 64 };
@@ -32,13 +32,11 @@ int read_pointer(const char *where, const char *file, pointer *out) {
     text_add(&path, where, strlen(where));
     if (stat(where, &s) == 0 && S_ISDIR(s.st_mode))
         text_addf(&path, "/%s", slash ? slash + 1 : file);
-    FILE *in = fopen(path.bytes, "rb");
+    int fd, status = open_regular(path.bytes, &fd);
+    FILE *in = status ? NULL : fdopen(fd, "rb");
     size_t n = in ? fread(content, 1, sizeof content - 1, in) : 0;
     content[n] = '\0';
-    int status = EXIT_FINE;
-    if (!in)
-        status = fail(EXIT_FAILED, "'%s': %s", path.bytes, strerror(errno));
-    else if (n == sizeof content - 1 || !parse_pointer(content, out))
+    if (!status && (!in || n == sizeof content - 1 || !parse_pointer(content, out)))
         status = fail(EXIT_FAILED, "'%s' is not a Git LFS pointer", path.bytes);
     if (in)
         fclose(in);

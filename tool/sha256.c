@@ -2,7 +2,6 @@
 #include "digest.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "infile.h"
 #include "progress.h"
 
 void hex_digits(const unsigned char *bytes, size_t count, char *out) {
@@ -79,8 +79,6 @@ static int hash_open_file(EVP_MD_CTX *state, int fd) {
     struct stat s;
     off_t at = 0;
     int failed = fstat(fd, &s) == 0 ? 0 : errno;
-    if (!failed && !S_ISREG(s.st_mode))
-        return S_ISDIR(s.st_mode) ? EISDIR : ESPIPE;
     while (!failed && at < s.st_size) {
         off_t left = s.st_size - at;
         size_t size = left < MAP_WINDOW ? (size_t)left : MAP_WINDOW;
@@ -93,20 +91,21 @@ static int hash_open_file(EVP_MD_CTX *state, int fd) {
 }
 
 int sha256_file(const char *path, unsigned char out[SHA256_BYTES]) {
-    EVP_MD_CTX *state = EVP_MD_CTX_new();
     unsigned length = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int failed = fd < 0 ? errno : 0;
-    if (!failed && (!state || EVP_DigestInit_ex(state, EVP_sha256(), NULL) != 1))
+    int fd, failed = 0;
+    int status = open_regular(path, &fd);
+    if (status)
+        return status;
+    EVP_MD_CTX *state = EVP_MD_CTX_new();
+    if (!state || EVP_DigestInit_ex(state, EVP_sha256(), NULL) != 1)
         failed = ENOMEM;
     if (!failed)
         failed = hash_open_file(state, fd);
     if (!failed && EVP_DigestFinal_ex(state, out, &length) != 1)
         failed = EIO;
     EVP_MD_CTX_free(state);
-    if (fd >= 0)
-        close(fd);
-    return failed ? fail(EXIT_FAILED, "'%s': cannot read it: %s", path, strerror(failed))
+    close(fd);
+    return failed ? fail(EXIT_FAILED, "'%s': cannot read it: %s", path, os_words(failed))
                   : EXIT_FINE;
 }
 
