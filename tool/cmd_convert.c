@@ -5,13 +5,14 @@
 
 #include "command.h"
 #include "reshape.h"
+#include "scaled.h"
 #include "select.h"
 
 typedef struct convert_settings {
     output_settings out;
     tenmap_dtype to; /* TENMAP_AS_STORED: not given */
     texts rules, keep;
-    bool saturate;
+    bool saturate, raw;
 } convert_settings;
 
 static const option convert_options[] = {
@@ -23,6 +24,8 @@ static const option convert_options[] = {
      "Leave these names as they are, whatever the rules"},
     {0, "saturate", NULL, OPTION_SWITCH, offsetof(convert_settings, saturate),
      "Overflow becomes the largest finite value instead of infinity or NaN"},
+    {0, "raw", NULL, OPTION_SWITCH, offsetof(convert_settings, raw),
+     "Convert the parts of quantised weights as if they were plain numbers"},
     SHARD_OPTIONS(convert_settings, out),
     OUTPUT_OPTIONS(convert_settings, out),
     END_OF_OPTIONS,
@@ -91,6 +94,31 @@ static int plan_conversion(const convert_settings *set, plan *p, rule *rules, si
     return EXIT_FINE;
 }
 
+static int fail_scaled(const scaled_weight *weight, const tenmap_tensor *part) {
+    const tenmap_tensor *codes = weight->parts[0], *mark = weight->parts[1];
+    return fail(EXIT_FAILED,
+                "%s and %s are parts of one weight (%s; %s): converting %s would make it another; "
+                "--keep leaves parts as they are, --raw converts them",
+                shown_name(codes->name, codes->name_len), shown_name(mark->name, mark->name_len),
+                tenmap_dtype_name(codes->dtype), weight->scheme,
+                shown_name(part->name, part->name_len));
+}
+
+/* Codes in another dtype lose their meaning, and scales that are rounded change all that they scale. */
+static int refuse_scaled(const convert_settings *set, const plan *p, rule *rules, size_t count) {
+    for (size_t i = 0; i < p->count; i++) {
+        scaled_weight weight;
+        if (!find_scaled(p->models[0], p->sources[i].tensor, &weight))
+            continue;
+        for (size_t k = 0; k < weight.count; k++) {
+            tenmap_dtype to = choose_dtype(set, rules, count, weight.parts[k]);
+            if (to != TENMAP_AS_STORED && to != weight.parts[k]->dtype)
+                return fail_scaled(&weight, weight.parts[k]);
+        }
+    }
+    return EXIT_FINE;
+}
+
 static int convert_run(const invocation *call) {
     const convert_settings *set = call->settings;
     plan p = {0};
@@ -103,6 +131,8 @@ static int convert_run(const invocation *call) {
         status = plan_open(&p, "converting", call->operands, 1);
     if (!status)
         status = plan_conversion(set, &p, rules, count);
+    if (!status && !set->raw)
+        status = refuse_scaled(set, &p, rules, count);
     if (!status)
         status = plan_write(&p, &set->out);
     plan_free(&p);
@@ -120,7 +150,9 @@ const command cmd_convert = {
     .max_operands = 1,
     .options = convert_options,
     .details = "Integers and BOOL stay as they are unless a rule names them. Numbers are rounded\n"
-               "once, to nearest.\n\n" OUTPUT_DETAILS,
+               "once, to nearest. Quantised weights, which are stored as codes beside their\n"
+               "scales (FP8 with scales, GPTQ, AWQ, bitsandbytes, MLX, MXFP4, ...), are refused\n"
+               "where a part of one would be converted.\n\n" OUTPUT_DETAILS,
     .examples = convert_examples,
     .settings_size = sizeof(convert_settings),
     .run = convert_run,

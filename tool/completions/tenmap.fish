@@ -150,6 +150,7 @@ complete -c tenmap -n '__tenmap_using convert' -l to -x -a 'bool f4 f6_e2m3 f6_e
 complete -c tenmap -n '__tenmap_using convert' -l rule -x -d 'Another dtype for these names (\'keep\': as they are); the first rule that matches counts'
 complete -c tenmap -n '__tenmap_using convert' -l keep -x -d 'Leave these names as they are, whatever the rules'
 complete -c tenmap -n '__tenmap_using convert' -l saturate -d 'Overflow becomes the largest finite value instead of infinity or NaN'
+complete -c tenmap -n '__tenmap_using convert' -l raw -d 'Convert the parts of quantised weights as if they were plain numbers'
 complete -c tenmap -n '__tenmap_using convert' -l max-shard-size -x -d 'Write shards of at most this size, and their index'
 complete -c tenmap -n '__tenmap_using convert' -l single -d 'Write one file even if the input has shards'
 complete -c tenmap -n '__tenmap_using convert' -s o -l output -x -d 'The file or folder to write'
