@@ -9,7 +9,7 @@
 enum { EDIT_SLACK = 1024, EDIT_BUFFER = 1 << 20, WIDEST_ALIGNMENT = 4096 };
 
 typedef struct editing_file {
-    const char *path; /* to be changed or replaced */
+    tmi_site site; /* of the file that is to be changed or replaced */
     uint32_t flags;
     tmi_file lock; /* holds the lock for as long as the edit takes */
     tenmap_model *model;
@@ -22,11 +22,11 @@ typedef struct editing_file {
 } editing_file;
 
 #define FAIL_EDIT(e, status, format, ...)                                                          \
-    tmi_fail((e)->error, status, "%s: " format, tmi_quote_path((e)->path).text, __VA_ARGS__)
+    tmi_fail((e)->error, status, "%s: " format, tmi_quote_path((e)->site.shown).text, __VA_ARGS__)
 #define FAIL_EDIT_REPLACED(e)                                                                      \
     FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "another program has just replaced the file")
 #define FAIL_EDIT_OS(e, failed, what)                                                              \
-    tmi_fail_os((e)->error, failed, "%s: %s", tmi_quote_path((e)->path).text, what)
+    tmi_fail_os((e)->error, failed, "%s: %s", tmi_quote_path((e)->site.shown).text, what)
 
 static tenmap_status take_edit_options(const tenmap_edit_options *given, tenmap_edit_options *out,
                                        tenmap_error *error) {
@@ -45,7 +45,7 @@ static tenmap_status take_edit_options(const tenmap_edit_options *given, tenmap_
 static tenmap_status edit_open(editing_file *e) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     options.backend = TENMAP_BACKEND_READ;
-    int failed = tmi_file_open(&e->lock, e->path);
+    int failed = tmi_file_open_in(&e->lock, &e->site.folder, e->site.name);
     if (failed)
         return FAIL_EDIT_OS(e, failed, "cannot open it");
     if (e->lock.kind == TMI_FILE_FOLDER)
@@ -53,13 +53,13 @@ static tenmap_status edit_open(editing_file *e) {
                          "it is a folder; metadata is edited one file at a time");
     if (e->lock.fd >= 0 && tmi_fd_lock(e->lock.fd) != 0)
         return FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "another program is editing the file right now");
-    tenmap_status status = tmi_open_edited(e->path, &options, &e->model, e->error);
+    tenmap_status status = tmi_open_edited(&e->lock, e->site.shown, &options, &e->model, e->error);
     if (status != TENMAP_OK)
         return status;
     if (e->model->index_json)
         return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
                          "it is an index; metadata is edited one shard at a time");
-    if (!tmi_fd_is_at(e->lock.fd, e->path) || !tmi_fd_is_at(e->model->shards[0].file.fd, e->path))
+    if (!tmi_fd_is_at(e->lock.fd, &e->site.folder, e->site.name))
         return FAIL_EDIT_REPLACED(e);
     e->length = e->model->shards[0].view.header_bytes;
     return tmi_shard_read_text(&e->model->shards[0], 8, (size_t)e->length, &e->old, e->error);
@@ -191,7 +191,8 @@ static bool source_changed(const editing_file *e) {
 static bool is_locked_file(const editing_file *e, const tmi_identity *identity) {
     tmi_identity locked;
     return tmi_fd_identity(e->lock.fd, &locked) == 0 && locked.device == identity->device &&
-           locked.inode == identity->inode && tmi_fd_is_at(e->lock.fd, e->path);
+           locked.inode == identity->inode &&
+           tmi_fd_is_at(e->lock.fd, &e->site.folder, e->site.name);
 }
 
 /* *done stays false where the file must not or cannot be changed where it lies. */
@@ -202,7 +203,7 @@ static tenmap_status edit_in_place(editing_file *e, bool *done) {
     *done = false;
     if (e->text.len > e->length || (e->flags & TENMAP_EDIT_NO_IN_PLACE))
         return TENMAP_OK;
-    int failed = tmi_fd_open_write(e->path, &fd);
+    int failed = tmi_fd_open_write(&e->site.folder, e->site.name, &fd);
     if (!failed)
         failed = tmi_fd_identity(fd, &change.identity);
     if (!failed && !is_locked_file(e, &change.identity)) {
@@ -216,7 +217,7 @@ static tenmap_status edit_in_place(editing_file *e, bool *done) {
         else if (source_changed(e))
             status = FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "the file changed while it was read");
         else if (memcmp(change.old_text, change.new_text, (size_t)e->length) != 0)
-            status = tmi_change_in_place(e->path, fd, &change, e->error);
+            status = tmi_change_in_place(&e->site, fd, &change, e->error);
     }
     tmi_fd_close(fd);
     return status;
@@ -337,7 +338,7 @@ static tenmap_status fail_commit(const editing_file *e, int failed, bool replace
 static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
     tmi_target target;
     bool replaced = false;
-    int failed = tmi_target_begin(&target, e->path, false);
+    int failed = tmi_target_begin_in(&target, &e->site.folder, e->site.name, e->site.shown, -1);
     if (failed)
         return FAIL_EDIT_OS(e, failed, "cannot create a file beside it");
     target.over = &e->model->shards[0].file;
@@ -352,11 +353,9 @@ static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
 
 /* A file that opens needs no record: one that lies there belongs to an edit that is settled. */
 static tenmap_status drop_record(const editing_file *e) {
-    char *record = tmi_record_path(e->path);
-    if (!record)
-        return tmi_fail_memory(e->error, strlen(e->path), "the record's path");
-    int failed = tmi_is_absent(record) ? 0 : tmi_remove(record);
-    free(record);
+    char record[TMI_NAME_ROOM];
+    tmi_record_name(record, e->site.name);
+    int failed = tmi_is_absent(&e->site.folder, record) ? 0 : tmi_remove(&e->site.folder, record);
     return failed ? FAIL_EDIT_OS(e, failed, "cannot remove the record of an earlier edit")
                   : TENMAP_OK;
 }
@@ -388,11 +387,10 @@ tenmap_status tenmap_edit_metadata(const char *path, const tenmap_edit *edits, s
     tenmap_status status = take_edit_options(given, &options, error);
     if (status != TENMAP_OK)
         return status;
-    char *real = options.flags & TENMAP_EDIT_FOLLOW_LINKS ? tmi_resolve(path)
-                                                          : tmi_copy_text(path, strlen(path));
-    if (!real)
-        return tmi_fail_memory(error, strlen(path), "the path");
-    editing_file e = {.path = real, .flags = options.flags, .error = error, .lock = {.fd = -1}};
+    editing_file e = {.flags = options.flags, .error = error, .lock = {.fd = -1}};
+    int failed = tmi_site_find(&e.site, path, options.flags & TENMAP_EDIT_FOLLOW_LINKS);
+    if (failed)
+        return tmi_fail_os(error, failed, "%s: cannot open it", tmi_quote_path(path).text);
     status = edit_run(&e, edits, n, &way);
     if (status == TENMAP_OK && how)
         *how = way;
@@ -401,6 +399,6 @@ tenmap_status tenmap_edit_metadata(const char *path, const tenmap_edit *edits, s
     tmi_block_free(&e.old);
     tenmap_close(e.model);
     tmi_file_close(&e.lock);
-    free(real);
+    tmi_site_free(&e.site);
     return status;
 }

@@ -62,11 +62,11 @@ static int classify(tmi_file *file, int fd) {
  * O_NONBLOCK keeps a pipe without a writer from hanging the open; it means nothing for the regular
  * files that are kept, and is taken back for callers who use the descriptor.
  */
-int tmi_file_open(tmi_file *file, const char *path) {
+static int open_from(tmi_file *file, int folder, const char *path) {
     *file = (tmi_file){.fd = -1};
     int fd;
     do
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        fd = openat(folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
         return errno;
@@ -80,6 +80,14 @@ int tmi_file_open(tmi_file *file, const char *path) {
     if (flags >= 0)
         (void)fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
     return 0;
+}
+
+int tmi_file_open(tmi_file *file, const char *path) {
+    return open_from(file, AT_FDCWD, path);
+}
+
+int tmi_file_open_in(tmi_file *file, const tmi_folder *folder, const char *name) {
+    return open_from(file, folder->fd, name);
 }
 
 int tmi_file_dup(tmi_file *file, int fd) {
@@ -335,11 +343,11 @@ int tmi_file_cached(const tmi_file *file, uint64_t begin, uint64_t end, uint64_t
     return failed;
 }
 
-int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name), void *ctx) {
-    DIR *dir = opendir(path);
+/* Closes `dir`, which may be NULL with errno set. */
+static int list_names(DIR *dir, bool (*entry)(void *ctx, const char *name), void *ctx) {
+    int failed = 0;
     if (!dir)
         return errno;
-    int failed = 0;
     for (;;) {
         errno = 0;
         const struct dirent *e = readdir(dir); /* each DIR is used by one thread only */
@@ -353,6 +361,23 @@ int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name)
             break;
     }
     closedir(dir);
+    return failed;
+}
+
+int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name), void *ctx) {
+    return list_names(opendir(path), entry, ctx);
+}
+
+/* Another descriptor than the folder's own, whose place in the list would be shared. */
+int tmi_folder_list_in(const tmi_folder *folder, bool (*entry)(void *ctx, const char *name),
+                       void *ctx) {
+    int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    DIR *dir = fdopendir(fd);
+    int failed = list_names(dir, entry, ctx);
+    if (!dir)
+        close(fd);
     return failed;
 }
 

@@ -169,8 +169,8 @@ static bool remove_stale(void *ctx, const char *name) {
     return true;
 }
 
-void tmi_remove_all_stale(const tmi_folder *folder, const char *path) {
+void tmi_remove_all_stale(const tmi_folder *folder, const char *file) {
     stale_search search = {.folder = folder};
-    tmi_sibling_name(search.start, sizeof search.start, path, temp_mark);
-    (void)tmi_folder_list(folder->path, remove_stale, &search);
+    tmi_sibling_name(search.start, sizeof search.start, file, temp_mark);
+    (void)tmi_folder_list_in(folder, remove_stale, &search);
 }

@@ -196,6 +196,14 @@ int tmi_file_open(tmi_file *file, const char *path) {
     return handle == INVALID_HANDLE_VALUE ? failed : take_handle(file, handle);
 }
 
+int tmi_file_open_in(tmi_file *file, const tmi_folder *folder, const char *name) {
+    char *path = tmi_join_path(folder->path, strlen(folder->path), name, strlen(name));
+    *file = (tmi_file){.fd = -1};
+    int failed = path ? tmi_file_open(file, path) : ENOMEM;
+    free(path);
+    return failed;
+}
+
 /*
  * A duplicate would share the position of the caller's descriptor, which reads move here. The file
  * is opened a second time instead, by its handle, and duplicated only where that is refused.
@@ -415,6 +423,11 @@ int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name)
     code = GetLastError();
     FindClose(search);
     return !more || code == ERROR_NO_MORE_FILES ? 0 : tmi_errno_of(code);
+}
+
+int tmi_folder_list_in(const tmi_folder *folder, bool (*entry)(void *ctx, const char *name),
+                       void *ctx) {
+    return tmi_folder_list(folder->path, entry, ctx);
 }
 
 bool tmi_is_folder(const char *path) {

@@ -37,18 +37,50 @@ char *tmi_resolve(const char *path) {
     return tmi_copy_text(shown, strlen(shown));
 }
 
-/* Opens the folder that a path is in; -1 and errno. */
-static int open_parent(const char *path) {
-    char *folder = tmi_folder_of(path);
-    if (!folder) {
-        errno = ENOMEM;
-        return -1;
-    }
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int failed = errno;
+/* Folders, and places in them. */
+
+int tmi_folder_open(tmi_folder *folder, const char *path) {
+    *folder = TMI_NO_FOLDER;
+    do
+        folder->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (folder->fd < 0 && errno == EINTR);
+    return folder->fd < 0 ? errno : 0;
+}
+
+int tmi_folder_lock(tmi_folder *folder) {
+    return tmi_fd_lock(folder->fd);
+}
+
+int tmi_folder_sync(const tmi_folder *folder) {
+    return tmi_fd_sync(folder->fd);
+}
+
+void tmi_folder_close(tmi_folder *folder) {
+    if (folder->fd >= 0)
+        close(folder->fd);
+    *folder = TMI_NO_FOLDER;
+}
+
+int tmi_site_find(tmi_site *site, const char *path, bool follow) {
+    *site = TMI_NO_SITE;
+    if (!*path)
+        return ENOENT;
+    site->shown = follow ? tmi_resolve(path) : tmi_copy_text(path, strlen(path));
+    char *folder = site->shown ? tmi_folder_of(site->shown) : NULL;
+    const char *name = folder ? site->shown + tmi_folder_part(site->shown) : "";
+    site->name = folder ? tmi_copy_text(*name ? name : ".", *name ? strlen(name) : 1) : NULL;
+    int failed = site->name ? tmi_folder_open(&site->folder, folder) : ENOMEM;
     free(folder);
-    errno = failed;
-    return fd;
+    if (failed)
+        tmi_site_free(site);
+    return failed;
+}
+
+void tmi_site_free(tmi_site *site) {
+    tmi_folder_close(&site->folder);
+    free(site->name);
+    free(site->shown);
+    *site = TMI_NO_SITE;
 }
 
 /* Temporary files. */
@@ -80,25 +112,25 @@ void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
  * who may read it has locked it, or if the file system does not know it again; it is not left there.
  */
 static int create_temporary(tmi_target *target, mode_t mode) {
-    int failed = 0;
+    int failed = 0, folder = target->site.folder.fd;
     for (int tries = 0; tries < 100; tries++) {
-        tmi_temp_name(target->temp, sizeof target->temp, target->path);
-        int fd = openat(target->folder, target->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        tmi_temp_name(target->temp, sizeof target->temp, target->site.name);
+        int fd = openat(folder, target->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         failed = fd < 0 ? errno : 0;
         if (failed && failed != EEXIST) /* it may be there all the same, and is nobody else's */
-            (void)unlinkat(target->folder, target->temp, 0);
+            (void)unlinkat(folder, target->temp, 0);
         if (failed == EEXIST || failed == EINTR)
             continue;
         if (failed)
             return failed;
         /* Where a file system has no locks, nobody can take this one either. */
         bool taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-        if (!taken && still_named(target->folder, target->temp, fd)) {
+        if (!taken && still_named(folder, target->temp, fd)) {
             target->fd = fd;
             return 0;
         }
         failed = taken ? EWOULDBLOCK : ESTALE;
-        (void)unlinkat(target->folder, target->temp, 0);
+        (void)unlinkat(folder, target->temp, 0);
         close(fd);
     }
     return failed;
@@ -121,97 +153,85 @@ static int take_attributes(int fd, const struct stat *old) {
     return is_no_wider(fd, mode) ? 0 : failed;
 }
 
-/* Opens the folder and clears it of what dead writers left. */
-static int target_folder(tmi_target *target) {
-    char *path = tmi_folder_of(target->path);
-    if (!path)
-        return ENOMEM;
-    target->folder = open_parent(target->path);
-    int failed = target->folder < 0 ? errno : 0;
-    if (!failed)
-        tmi_remove_all_stale(&(tmi_folder){path, target->folder}, target->path);
-    free(path);
+/* The site is found: clears the folder of what dead writers left, and takes a place in it. */
+static int target_start(tmi_target *target, int like) {
+    const tmi_site *site = &target->site;
+    struct stat old;
+    bool replaces = fstatat(site->folder.fd, site->name, &old, 0) == 0;
+    if (replaces && S_ISDIR(old.st_mode))
+        return EISDIR;
+    tmi_remove_all_stale(&site->folder, site->name);
+    replaces = replaces && S_ISREG(old.st_mode);
+    if (like >= 0 && fstat(like, &old) != 0)
+        return errno;
+    bool known = like >= 0 || replaces;
+    int failed = create_temporary(target, known ? old.st_mode & 0777 : 0666);
+    if (!failed && known)
+        failed = take_attributes(target->fd, &old);
     return failed;
 }
 
-/* `like` has the new file's attributes; NULL: the file that it replaces, if there is one. */
-static int begin_target(tmi_target *target, const char *path, bool follow,
-                        const struct stat *like) {
-    struct stat old;
-    *target = (tmi_target){.fd = -1, .folder = -1};
-    target->path = follow ? tmi_resolve(path) : tmi_copy_text(path, strlen(path));
-    if (!target->path)
-        return ENOMEM;
-    bool replaces = stat(target->path, &old) == 0;
-    int failed = replaces && S_ISDIR(old.st_mode) ? EISDIR : 0;
-    if (!failed && !target->path[tmi_folder_part(target->path)])
-        failed = *target->path ? EISDIR : ENOENT;
+int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
+    *target = TMI_NO_TARGET;
+    int failed = tmi_site_find(&target->site, path, follow);
     if (!failed)
-        failed = target_folder(target);
-    if (!like && replaces && S_ISREG(old.st_mode))
-        like = &old;
-    if (!failed)
-        failed = create_temporary(target, like ? like->st_mode & 0777 : 0666);
-    if (!failed && like)
-        failed = take_attributes(target->fd, like);
+        failed = target_start(target, -1);
     if (failed)
         tmi_target_discard(target);
     return failed;
 }
 
-int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
-    return begin_target(target, path, follow, NULL);
-}
-
-int tmi_target_begin_like(tmi_target *target, const char *path, int like) {
-    struct stat st;
-    return fstat(like, &st) == 0 ? begin_target(target, path, false, &st) : errno;
+int tmi_target_begin_in(tmi_target *target, const tmi_folder *folder, const char *name,
+                        const char *shown, int like) {
+    *target = TMI_NO_TARGET;
+    target->site.name = tmi_copy_text(name, strlen(name));
+    target->site.shown = tmi_copy_text(shown, strlen(shown));
+    target->site.folder.fd = fcntl(folder->fd, F_DUPFD_CLOEXEC, 0);
+    int failed = target->site.folder.fd < 0 ? errno : 0;
+    if (!target->site.name || !target->site.shown)
+        failed = ENOMEM;
+    if (!failed)
+        failed = target_start(target, like);
+    if (failed)
+        tmi_target_discard(target);
+    return failed;
 }
 
 static void target_close(tmi_target *target) {
     if (target->fd >= 0)
         close(target->fd);
-    if (target->folder >= 0)
-        close(target->folder);
-    free(target->path);
-    *target = (tmi_target){.fd = -1, .folder = -1};
-}
-
-/* Whether the name still leads to the file that is to be replaced, and nobody has changed it. */
-static bool is_as_opened(const tmi_target *target, const char *name) {
-    struct stat named_now, open_now;
-    if (!target->over)
-        return true;
-    return fstatat(target->folder, name, &named_now, 0) == 0 &&
-           fstat(target->over->fd, &open_now) == 0 && same_file(&named_now, &open_now) &&
-           !tmi_file_changed(target->over, NULL);
+    tmi_site_free(&target->site);
+    *target = TMI_NO_TARGET;
 }
 
 int tmi_target_commit(tmi_target *target, bool *replaced) {
-    const char *name = target->path + tmi_folder_part(target->path);
+    const tmi_site *site = &target->site;
     int failed = tmi_fd_sync(target->fd);
     *replaced = false;
-    if (!failed && !is_as_opened(target, name))
+    if (!failed && target->over &&
+        (!tmi_fd_is_at(target->over->fd, &site->folder, site->name) ||
+         tmi_file_changed(target->over, NULL)))
         failed = TMI_NOT_AS_OPENED;
-    if (!failed && renameat(target->folder, target->temp, target->folder, name) != 0)
+    if (!failed && renameat(site->folder.fd, target->temp, site->folder.fd, site->name) != 0)
         failed = errno;
     if (failed) {
         tmi_target_discard(target);
         return failed;
     }
     *replaced = true;
-    failed = tmi_fd_sync(target->folder);
+    failed = tmi_folder_sync(&site->folder);
     target_close(target);
     return failed;
 }
 
 void tmi_target_discard(tmi_target *target) {
     struct stat named, own;
+    int folder = target->site.folder.fd;
     bool anothers = target->fd >= 0 &&
-                    fstatat(target->folder, target->temp, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    fstatat(folder, target->temp, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
                     fstat(target->fd, &own) == 0 && !same_file(&named, &own);
     if (target->fd >= 0 && !anothers) /* where that cannot be told, the name is ours */
-        (void)unlinkat(target->folder, target->temp, 0);
+        (void)unlinkat(folder, target->temp, 0);
     target_close(target);
 }
 
@@ -343,18 +363,19 @@ int tmi_fd_identity(int fd, tmi_identity *identity) {
     return 0;
 }
 
-int tmi_fd_open_write(const char *path, int *fd) {
+static int open_no_link(const tmi_folder *folder, const char *name, int access, int *fd) {
     do
-        *fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+        *fd = openat(folder->fd, name, access | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     while (*fd < 0 && errno == EINTR);
     return *fd < 0 ? errno : 0;
 }
 
-int tmi_fd_open_read(const char *path, int *fd) {
-    do
-        *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    while (*fd < 0 && errno == EINTR);
-    return *fd < 0 ? errno : 0;
+int tmi_fd_open_write(const tmi_folder *folder, const char *name, int *fd) {
+    return open_no_link(folder, name, O_RDWR, fd);
+}
+
+int tmi_fd_open_read(const tmi_folder *folder, const char *name, int *fd) {
+    return open_no_link(folder, name, O_RDONLY, fd);
 }
 
 bool tmi_fd_owner_answers(int fd, int other, uint64_t *owner) {
@@ -371,21 +392,15 @@ int tmi_fd_lock(int fd) {
     return EWOULDBLOCK;
 }
 
-int tmi_folder_lock(const char *path, int *fd) {
-    do
-        *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (*fd < 0 && errno == EINTR);
-    return *fd < 0 ? errno : tmi_fd_lock(*fd);
-}
-
 void tmi_fd_close(int fd) {
     if (fd >= 0)
         close(fd);
 }
 
-bool tmi_fd_is_at(int fd, const char *path) {
-    struct stat at_path, open_now;
-    return stat(path, &at_path) == 0 && fstat(fd, &open_now) == 0 && same_file(&at_path, &open_now);
+bool tmi_fd_is_at(int fd, const tmi_folder *folder, const char *name) {
+    struct stat named_now, open_now;
+    return fstatat(folder->fd, name, &named_now, 0) == 0 && fstat(fd, &open_now) == 0 &&
+           same_file(&named_now, &open_now);
 }
 
 bool tmi_exists(const char *path) {
@@ -393,27 +408,19 @@ bool tmi_exists(const char *path) {
     return lstat(path, &st) == 0;
 }
 
-bool tmi_is_absent(const char *path) {
+bool tmi_is_absent(const tmi_folder *folder, const char *name) {
     struct stat st;
-    return lstat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG);
+    return fstatat(folder->fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 &&
+           (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG);
 }
 
-int tmi_sync_folder_of(const char *path) {
-    int folder = open_parent(path);
-    if (folder < 0)
-        return errno;
-    int failed = tmi_fd_sync(folder);
-    close(folder);
-    return failed;
+int tmi_unlink(const tmi_folder *folder, const char *name) {
+    return unlinkat(folder->fd, name, 0) == 0 || errno == ENOENT ? 0 : errno;
 }
 
-int tmi_unlink(const char *path) {
-    return unlink(path) == 0 || errno == ENOENT ? 0 : errno;
-}
-
-int tmi_remove(const char *path) {
-    int failed = tmi_unlink(path);
-    return failed ? failed : tmi_sync_folder_of(path);
+int tmi_remove(const tmi_folder *folder, const char *name) {
+    int failed = tmi_unlink(folder, name);
+    return failed ? failed : tmi_folder_sync(folder);
 }
 
 #endif

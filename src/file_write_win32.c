@@ -105,15 +105,26 @@ bool tmi_file_locked(const tmi_file *file, const char *path) {
     return locked;
 }
 
-/* Folders have no locks: a file that nobody else can open, and that goes with its handle, is one.
- */
-int tmi_folder_lock(const char *path, int *fd) {
-    static const char name[] = ".tenmap-lock";
-    int failed = ENOMEM;
-    *fd = -1;
+/* Folders, and places in them. */
+
+static char *path_in(const tmi_folder *folder, const char *name) {
+    return tmi_join_path(folder->path, strlen(folder->path), name, strlen(name));
+}
+
+int tmi_folder_open(tmi_folder *folder, const char *path) {
+    *folder = TMI_NO_FOLDER;
     if (!tmi_is_folder(path))
         return attributes_of(path) == INVALID_FILE_ATTRIBUTES ? ENOENT : ENOTDIR;
-    char *file = tmi_join_path(path, strlen(path), name, strlen(name));
+    folder->path = absolute_path(path);
+    return folder->path ? 0 : ENOMEM;
+}
+
+/* Folders have no locks: a file that nobody else can open, and that goes with its handle, is one.
+ */
+int tmi_folder_lock(tmi_folder *folder) {
+    static const char name[] = ".tenmap-lock";
+    int failed = ENOMEM;
+    char *file = path_in(folder, name);
     wchar_t *wide = file ? tmi_wide_path(file, &failed) : NULL;
     free(file);
     if (!wide)
@@ -125,11 +136,58 @@ int tmi_folder_lock(const char *path, int *fd) {
     free(wide);
     if (handle == INVALID_HANDLE_VALUE)
         return code == ERROR_SHARING_VIOLATION ? EWOULDBLOCK : tmi_errno_of(code);
-    *fd = tmi_handle_adopt(handle, _O_RDWR, &failed);
+    folder->fd = tmi_handle_adopt(handle, _O_RDWR, &failed);
     return failed;
 }
 
+/* Folders cannot be synced here: what makes a change of one last is the flush of the file. */
+int tmi_folder_sync(const tmi_folder *folder) {
+    (void)folder;
+    return 0;
+}
+
+void tmi_folder_close(tmi_folder *folder) {
+    if (folder->fd >= 0)
+        _close(folder->fd);
+    free(folder->path);
+    *folder = TMI_NO_FOLDER;
+}
+
+/* The full path is taken apart, not the given one: "C:name" and ".." are names of other folders. */
+int tmi_site_find(tmi_site *site, const char *path, bool follow) {
+    *site = TMI_NO_SITE;
+    if (!*path)
+        return ENOENT;
+    site->shown = follow ? tmi_resolve(path) : tmi_copy_text(path, strlen(path));
+    char *full = site->shown ? absolute_path(site->shown) : NULL;
+    const char *name = full ? full + tmi_folder_part(full) : "";
+    site->folder.path = full ? tmi_folder_of(full) : NULL;
+    site->name = full ? tmi_copy_text(*name ? name : ".", *name ? strlen(name) : 1) : NULL;
+    free(full);
+    if (site->folder.path && site->name)
+        return 0;
+    tmi_site_free(site);
+    return ENOMEM;
+}
+
+void tmi_site_free(tmi_site *site) {
+    tmi_folder_close(&site->folder);
+    free(site->name);
+    free(site->shown);
+    *site = TMI_NO_SITE;
+}
+
 /* Temporary files. */
+
+static int unlink_path(const char *path) {
+    int failed;
+    wchar_t *wide = tmi_wide_path(path, &failed);
+    if (!wide)
+        return failed;
+    failed = DeleteFileW(wide) ? 0 : tmi_errno_of(GetLastError());
+    free(wide);
+    return failed == ENOENT ? 0 : failed;
+}
 
 /* Whether somebody has removed the open file: its name goes when the last handle does. */
 static bool is_removed(HANDLE handle) {
@@ -140,28 +198,23 @@ static bool is_removed(HANDLE handle) {
 
 void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
     int failed;
-    char *path = tmi_join_path(folder->path, strlen(folder->path), name, strlen(name));
+    char *path = path_in(folder, name);
     HANDLE handle = path ? tmi_handle_open(path, GENERIC_READ | GENERIC_WRITE, TMI_SHARE_ALL,
                                            FILE_FLAG_OPEN_REPARSE_POINT, &failed)
                          : INVALID_HANDLE_VALUE;
     if (handle != INVALID_HANDLE_VALUE) {
         if (lock_handle(handle, LOCKFILE_EXCLUSIVE_LOCK) == 0 && !is_removed(handle))
-            (void)tmi_unlink(path);
+            (void)unlink_path(path);
         CloseHandle(handle);
     }
     free(path);
 }
 
-static char *temp_path(const tmi_target *target) {
-    return tmi_join_path(target->path, tmi_folder_part(target->path), target->temp,
-                         strlen(target->temp));
-}
-
 /* The handle can rename its file: DELETE is the right to do so. */
 static int create_one(tmi_target *target) {
     int failed = ENOMEM;
-    tmi_temp_name(target->temp, sizeof target->temp, target->path);
-    char *path = temp_path(target);
+    tmi_temp_name(target->temp, sizeof target->temp, target->site.name);
+    char *path = path_in(&target->site.folder, target->temp);
     wchar_t *wide = path ? tmi_wide_path(path, &failed) : NULL;
     free(path);
     if (!wide)
@@ -180,41 +233,52 @@ static int create_one(tmi_target *target) {
     return failed;
 }
 
-int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
-    *target = (tmi_target){.fd = -1, .folder = -1};
-    char *real = follow ? tmi_resolve(path) : NULL;
-    target->path = absolute_path(real ? real : path);
-    free(real);
-    char *folder = target->path ? tmi_folder_of(target->path) : NULL;
-    int failed = folder ? 0 : ENOMEM;
-    if (!failed && tmi_is_folder(target->path))
-        failed = EISDIR;
-    if (!failed && !target->path[tmi_folder_part(target->path)])
-        failed = *target->path ? EISDIR : ENOENT;
+/* The site is found: clears the folder of what dead writers left, and takes a place in it. */
+static int start_target(tmi_target *target) {
+    const tmi_site *site = &target->site;
+    char *path = path_in(&site->folder, site->name);
+    int failed = !path ? ENOMEM : tmi_is_folder(path) ? EISDIR : 0;
+    free(path);
     if (!failed)
-        tmi_remove_all_stale(&(tmi_folder){folder, -1}, target->path);
+        tmi_remove_all_stale(&site->folder, site->name);
     for (int tries = 0; !failed && target->fd < 0 && tries < 100; tries++) {
         failed = create_one(target);
         if (failed == EEXIST && tries < 99)
             failed = 0;
     }
-    free(folder);
+    return failed;
+}
+
+int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
+    *target = TMI_NO_TARGET;
+    int failed = tmi_site_find(&target->site, path, follow);
+    if (!failed)
+        failed = start_target(target);
     if (failed)
         tmi_target_discard(target);
     return failed;
 }
 
 /* A new file gets the rights that its folder gives, as the other one did. */
-int tmi_target_begin_like(tmi_target *target, const char *path, int like) {
+int tmi_target_begin_in(tmi_target *target, const tmi_folder *folder, const char *name,
+                        const char *shown, int like) {
+    tmi_site *site = &target->site;
     (void)like;
-    return tmi_target_begin(target, path, false);
+    *target = TMI_NO_TARGET;
+    site->folder.path = tmi_copy_text(folder->path, strlen(folder->path));
+    site->name = tmi_copy_text(name, strlen(name));
+    site->shown = tmi_copy_text(shown, strlen(shown));
+    int failed = site->folder.path && site->name && site->shown ? start_target(target) : ENOMEM;
+    if (failed)
+        tmi_target_discard(target);
+    return failed;
 }
 
 static void end_target(tmi_target *target) {
     if (target->fd >= 0)
         _close(target->fd);
-    free(target->path);
-    *target = (tmi_target){.fd = -1, .folder = -1};
+    tmi_site_free(&target->site);
+    *target = TMI_NO_TARGET;
 }
 
 /*
@@ -284,15 +348,18 @@ static int rename_over(HANDLE handle, const char *from, const char *to) {
 
 /* Flushing the file after the rename brings the rename to the disk with it. */
 int tmi_target_commit(tmi_target *target, bool *replaced) {
-    char *from = temp_path(target);
-    int failed = from ? tmi_fd_sync(target->fd) : ENOMEM;
+    char *from = path_in(&target->site.folder, target->temp);
+    char *to = path_in(&target->site.folder, target->site.name);
+    int failed = from && to ? tmi_fd_sync(target->fd) : ENOMEM;
     *replaced = false;
     if (!failed && target->over &&
-        (!tmi_fd_is_at(target->over->fd, target->path) || tmi_file_changed(target->over, NULL)))
+        (!tmi_fd_is_at(target->over->fd, &target->site.folder, target->site.name) ||
+         tmi_file_changed(target->over, NULL)))
         failed = TMI_NOT_AS_OPENED;
     if (!failed)
-        failed = rename_over(tmi_handle_of(target->fd), from, target->path);
+        failed = rename_over(tmi_handle_of(target->fd), from, to);
     free(from);
+    free(to);
     if (failed) {
         tmi_target_discard(target);
         return failed;
@@ -305,9 +372,9 @@ int tmi_target_commit(tmi_target *target, bool *replaced) {
 
 void tmi_target_discard(tmi_target *target) {
     if (target->fd >= 0 && !is_removed(tmi_handle_of(target->fd))) {
-        char *path = temp_path(target);
+        char *path = path_in(&target->site.folder, target->temp);
         if (path)
-            (void)tmi_unlink(path);
+            (void)unlink_path(path);
         free(path);
     }
     end_target(target);
@@ -397,23 +464,28 @@ static bool is_link(const char *path) {
             tag.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT);
 }
 
-static int open_no_link(const char *path, DWORD access, int flags, int *fd) {
-    int failed;
+static int open_no_link(const tmi_folder *folder, const char *name, DWORD access, int flags,
+                        int *fd) {
+    int failed = ENOMEM;
+    HANDLE handle = INVALID_HANDLE_VALUE;
+    char *path = path_in(folder, name);
     *fd = -1;
-    if (is_link(path))
-        return ELOOP;
-    HANDLE handle = tmi_handle_open(path, access, TMI_SHARE_ALL, 0, &failed);
+    if (path && is_link(path))
+        failed = ELOOP;
+    else if (path)
+        handle = tmi_handle_open(path, access, TMI_SHARE_ALL, 0, &failed);
     if (handle != INVALID_HANDLE_VALUE)
         *fd = tmi_handle_adopt(handle, flags, &failed);
+    free(path);
     return failed;
 }
 
-int tmi_fd_open_write(const char *path, int *fd) {
-    return open_no_link(path, GENERIC_READ | GENERIC_WRITE, _O_RDWR, fd);
+int tmi_fd_open_write(const tmi_folder *folder, const char *name, int *fd) {
+    return open_no_link(folder, name, GENERIC_READ | GENERIC_WRITE, _O_RDWR, fd);
 }
 
-int tmi_fd_open_read(const char *path, int *fd) {
-    return open_no_link(path, GENERIC_READ, _O_RDONLY, fd);
+int tmi_fd_open_read(const tmi_folder *folder, const char *name, int *fd) {
+    return open_no_link(folder, name, GENERIC_READ, _O_RDONLY, fd);
 }
 
 /* Owners are not asked for: rights come from the folder. */
@@ -428,10 +500,14 @@ void tmi_fd_close(int fd) {
         _close(fd);
 }
 
-bool tmi_fd_is_at(int fd, const char *path) {
+bool tmi_fd_is_at(int fd, const tmi_folder *folder, const char *name) {
     int failed;
     tmi_identity at_path, open_now;
-    HANDLE handle = tmi_handle_open(path, 0, TMI_SHARE_ALL, FILE_FLAG_BACKUP_SEMANTICS, &failed);
+    char *path = path_in(folder, name);
+    HANDLE handle =
+        path ? tmi_handle_open(path, 0, TMI_SHARE_ALL, FILE_FLAG_BACKUP_SEMANTICS, &failed)
+             : INVALID_HANDLE_VALUE;
+    free(path);
     if (handle == INVALID_HANDLE_VALUE)
         return false;
     failed = identity_of(handle, &at_path);
@@ -444,28 +520,22 @@ bool tmi_exists(const char *path) {
     return attributes_of(path) != INVALID_FILE_ATTRIBUTES;
 }
 
-bool tmi_is_absent(const char *path) {
-    return !tmi_exists(path);
+bool tmi_is_absent(const tmi_folder *folder, const char *name) {
+    char *path = path_in(folder, name);
+    bool absent = path && !tmi_exists(path);
+    free(path);
+    return absent;
 }
 
-/* Folders cannot be synced here: what makes a change of one last is the flush of the file. */
-int tmi_sync_folder_of(const char *path) {
-    (void)path;
-    return 0;
+int tmi_unlink(const tmi_folder *folder, const char *name) {
+    char *path = path_in(folder, name);
+    int failed = path ? unlink_path(path) : ENOMEM;
+    free(path);
+    return failed;
 }
 
-int tmi_unlink(const char *path) {
-    int failed;
-    wchar_t *wide = tmi_wide_path(path, &failed);
-    if (!wide)
-        return failed;
-    failed = DeleteFileW(wide) ? 0 : tmi_errno_of(GetLastError());
-    free(wide);
-    return failed == ENOENT ? 0 : failed;
-}
-
-int tmi_remove(const char *path) {
-    return tmi_unlink(path);
+int tmi_remove(const tmi_folder *folder, const char *name) {
+    return tmi_unlink(folder, name);
 }
 
 #endif

@@ -471,14 +471,13 @@ static tenmap_status end_open(tenmap_model *model, tenmap_status status, tenmap_
     return TENMAP_OK;
 }
 
-static tenmap_status open_from_path(const char *path, const tenmap_options *given, bool edited_here,
-                                    tenmap_model **out, tenmap_error *error) {
+tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_model **out,
+                          tenmap_error *error) {
     tenmap_options options;
     tenmap_model *model = NULL;
     tenmap_status status = begin_open(given, &options, &model, out, error);
     if (!model)
         return status;
-    model->shards[0].edited_here = edited_here;
     if (!path)
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
     else
@@ -486,14 +485,25 @@ static tenmap_status open_from_path(const char *path, const tenmap_options *give
     return end_open(model, status, out);
 }
 
-tenmap_status tenmap_open(const char *path, const tenmap_options *options, tenmap_model **out,
-                          tenmap_error *error) {
-    return open_from_path(path, options, false, out, error);
-}
-
-tenmap_status tmi_open_edited(const char *path, const tenmap_options *options, tenmap_model **out,
-                              tenmap_error *error) {
-    return open_from_path(path, options, true, out, error);
+tenmap_status tmi_open_edited(const tmi_file *file, const char *path, const tenmap_options *given,
+                              tenmap_model **out, tenmap_error *error) {
+    tenmap_options options;
+    tenmap_model *model = NULL;
+    tenmap_status status = begin_open(given, &options, &model, out, error);
+    if (!model)
+        return status;
+    tmi_shard *shard = &model->shards[0];
+    shard->edited_here = true;
+    shard->file = (tmi_file){.fd = -1, .kind = file->kind};
+    model->path = tmi_copy_text(path, strlen(path));
+    int failed = file->fd < 0 ? 0 : tmi_file_dup(&shard->file, file->fd);
+    if (!model->path)
+        status = tmi_fail_memory(error, strlen(path), "the path");
+    else if (failed)
+        status = tmi_fail_os(error, failed, "%s: cannot open it", tmi_quote_path(path).text);
+    else
+        status = open_file(model, path, &options, error);
+    return end_open(model, status, out);
 }
 
 tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, tmi_report *report,

@@ -92,9 +92,12 @@ void tmi_record_check(const tmi_shard *shard, tmi_report *report, uint32_t numbe
 tenmap_status tmi_open_reporting(const char *path, const tenmap_options *options,
                                  tmi_report *report, tenmap_error *error);
 
-/* tenmap_open for tenmap_edit_metadata, which holds the lock of the file. */
-tenmap_status tmi_open_edited(const char *path, const tenmap_options *options, tenmap_model **out,
-                              tenmap_error *error);
+/*
+ * tenmap_open for tenmap_edit_metadata, which holds the lock of the file: `file`, as tmi_file_open
+ * left it. The path is what it is called.
+ */
+tenmap_status tmi_open_edited(const tmi_file *file, const char *path, const tenmap_options *options,
+                              tenmap_model **out, tenmap_error *error);
 
 typedef struct tmi_prefetch tmi_prefetch; /* prefetch.c */
 

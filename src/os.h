@@ -27,8 +27,20 @@ typedef struct tmi_file {
     uint64_t map_offset; /* where the mapping starts in the file, a multiple of the page size */
 } tmi_file;
 
+/*
+ * A folder that was found once: a change of the working directory leads nothing of what follows to
+ * another, nor does a rename of the folder where the system works from descriptors.
+ */
+typedef struct tmi_folder {
+    char *path; /* Windows, where files are found by path: absolute. Elsewhere NULL. */
+    int fd;     /* the folder; on Windows what locks it, or -1 */
+} tmi_folder;
+
+#define TMI_NO_FOLDER ((tmi_folder){NULL, -1})
+
 /* These return 0 or an errno. A folder opens as TMI_FILE_FOLDER with no descriptor kept. */
 int tmi_file_open(tmi_file *file, const char *path);
+int tmi_file_open_in(tmi_file *file, const tmi_folder *folder, const char *name);
 int tmi_file_dup(tmi_file *file, int fd);
 void tmi_file_memory(tmi_file *file, const void *bytes, size_t size);
 void tmi_file_close(tmi_file *file);
@@ -94,6 +106,8 @@ int tmi_file_cached(const tmi_file *file, uint64_t begin, uint64_t end, uint64_t
 
 /* Calls `entry` with each name in a folder but "." and ".."; stops early if it returns false. */
 int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name), void *ctx);
+int tmi_folder_list_in(const tmi_folder *folder, bool (*entry)(void *ctx, const char *name),
+                       void *ctx);
 /* Whether the path is there and is a folder. */
 bool tmi_is_folder(const char *path);
 
@@ -129,40 +143,60 @@ bool tmi_names_a_file(const char *name, size_t len);
 
 enum { TMI_NAME_ROOM = 256 };
 
+/* Functions that return an int here return 0 or an errno. */
+
+int tmi_folder_open(tmi_folder *folder, const char *path);
+/* EWOULDBLOCK if another program holds it. Gone when the folder is closed. */
+int tmi_folder_lock(tmi_folder *folder);
+int tmi_folder_sync(const tmi_folder *folder);
+void tmi_folder_close(tmi_folder *folder);
+
+/* Where a path led when it was first used. Nothing looks the path up again afterwards. */
+typedef struct tmi_site {
+    tmi_folder folder;
+    char *name;  /* in the folder; "." for a path that ends in a separator */
+    char *shown; /* the path, for sentences */
+} tmi_site;
+
+#define TMI_NO_SITE ((tmi_site){{NULL, -1}, NULL, NULL})
+
+/* `follow`: where the path is a symbolic link to something, the site of that. */
+int tmi_site_find(tmi_site *site, const char *path, bool follow);
+void tmi_site_free(tmi_site *site);
+
 /*
- * A file that is to appear under a path whole or not at all. Until then it has a name of its own in
+ * A file that is to appear at its site whole or not at all. Until then it has a name of its own in
  * the same folder, and a lock that says that its writer lives.
  */
 typedef struct tmi_target {
-    char *path; /* the file that will be there, symbolic links followed if that was asked for */
+    tmi_site site;
     char temp[TMI_NAME_ROOM];
-    int folder, fd;
-    const tmi_file *over; /* the file that must be at the path, as it was opened; NULL: any */
+    int fd;
+    const tmi_file *over; /* the file that must be at the site, as it was opened; NULL: any */
 } tmi_target;
+
+#define TMI_NO_TARGET ((tmi_target){.site = {{NULL, -1}, NULL, NULL}, .fd = -1})
 
 /* What a commit returns if another program replaced or changed the file that target->over is. */
 enum { TMI_NOT_AS_OPENED = -1 };
 
 /*
- * All return 0 or an errno. The new file has the mode and, where permitted, the owner of the file
- * that it will replace; else what a plain creation gives. Removes temporary files that dead writers
- * of the same path left.
+ * The new file has the mode and, where permitted, the owner of the file that it will replace; else
+ * what a plain creation gives. Removes temporary files that dead writers of the same path left.
  */
 int tmi_target_begin(tmi_target *target, const char *path, bool follow);
-/* The same with the mode and the owner of the file that `like` is open on. */
-int tmi_target_begin_like(tmi_target *target, const char *path, int like);
+/*
+ * The same for a name in a folder, which stays the caller's. `shown` is for sentences. `like` is open
+ * on the file whose mode and owner the new one gets; -1: the one that it will replace.
+ */
+int tmi_target_begin_in(tmi_target *target, const tmi_folder *folder, const char *name,
+                        const char *shown, int like);
 /*
  * *replaced says whether the path leads to the new file, though 0 alone means that it will last. The
  * last look at target->over is right before the rename, after the sync, which takes its time.
  */
 int tmi_target_commit(tmi_target *target, bool *replaced);
 void tmi_target_discard(tmi_target *target);
-
-/* A folder that is written into. */
-typedef struct tmi_folder {
-    const char *path;
-    int fd; /* of the folder, where the system can work from one; else anything */
-} tmi_folder;
 
 /* Removes a temporary file if its writer is dead. */
 void tmi_remove_if_stale(const tmi_folder *folder, const char *name);
@@ -193,9 +227,9 @@ typedef struct tmi_identity {
 
 int tmi_fd_identity(int fd, tmi_identity *identity);
 /* Opens a file for reading and writing, without following a link in its last part. */
-int tmi_fd_open_write(const char *path, int *fd);
+int tmi_fd_open_write(const tmi_folder *folder, const char *name, int *fd);
 /* The same for reading alone. Does not wait, whatever is there. */
-int tmi_fd_open_read(const char *path, int *fd);
+int tmi_fd_open_read(const tmi_folder *folder, const char *name, int *fd);
 /*
  * Whether a file is of somebody who answers for another one: its owner, the caller or the superuser.
  * *owner is for the error. Always true where the system does not tell.
@@ -203,19 +237,17 @@ int tmi_fd_open_read(const char *path, int *fd);
 bool tmi_fd_owner_answers(int fd, int other, uint64_t *owner);
 /* EWOULDBLOCK if another program holds it. Gone with the descriptor. */
 int tmi_fd_lock(int fd);
-/* The same for a folder, whose lock is *fd; close it in either case. */
-int tmi_folder_lock(const char *path, int *fd);
 void tmi_fd_close(int fd);
-/* Whether `path` still leads to the open file, itself or through links. */
-bool tmi_fd_is_at(int fd, const char *path);
+/* Whether the name still leads to the open file, itself or through links. */
+bool tmi_fd_is_at(int fd, const tmi_folder *folder, const char *name);
+/* Whether something is there, be it a link to nothing. */
 bool tmi_exists(const char *path);
 /* Whether the system knows that there is no such file; where it cannot tell, neither of them holds. */
-bool tmi_is_absent(const char *path);
-/* Removes a file and syncs its folder; a file that is not there is no error. */
-int tmi_remove(const char *path);
+bool tmi_is_absent(const tmi_folder *folder, const char *name);
+/* Removes a file and syncs the folder; a file that is not there is no error. */
+int tmi_remove(const tmi_folder *folder, const char *name);
 /* The same without the sync. */
-int tmi_unlink(const char *path);
-int tmi_sync_folder_of(const char *path);
+int tmi_unlink(const tmi_folder *folder, const char *name);
 
 /* file_names.c: names of files that we make. */
 
@@ -225,8 +257,8 @@ void tmi_sibling_name(char *out, size_t size, const char *path, const char *suff
 char *tmi_sibling_path(const char *path, const char *suffix);
 /* A new name for a temporary file that is to become `path`. */
 void tmi_temp_name(char *out, size_t size, const char *path);
-/* Removes the temporary files that dead writers of this path left. */
-void tmi_remove_all_stale(const tmi_folder *folder, const char *path);
+/* Removes the temporary files that dead writers of a file of this name left. */
+void tmi_remove_all_stale(const tmi_folder *folder, const char *file);
 /* Removes `name` if it is the temporary file of a dead writer of a file that is_ours. */
 void tmi_sweep(const tmi_folder *folder, const char *name, bool (*is_ours)(const char *name));
 

@@ -15,7 +15,8 @@ static const char index_name[] = "model.safetensors.index.json";
 enum { SHARD_NAME_ROOM = 96 };
 
 typedef struct saving {
-    const char *folder;
+    const char *path; /* of the folder, for sentences */
+    tmi_folder folder;
     const tenmap_source *sources;
     size_t count;
     tenmap_save_options options;
@@ -32,15 +33,15 @@ typedef struct saving {
     char **old;        /* files that the new model does not need */
     size_t old_count, old_capacity;
     bool lacks_room; /* memory ran out in a callback */
-    int lock;
     tenmap_error *error;
 } saving;
 
 #define FAIL_SAVE(s, status, format, ...)                                                          \
-    tmi_fail((s)->error, status, "%s: " format, tmi_quote_path((s)->folder).text, __VA_ARGS__)
+    tmi_fail((s)->error, status, "%s: " format, tmi_quote_path((s)->path).text, __VA_ARGS__)
 
+/* For sentences. */
 static char *save_path(const saving *s, const char *name) {
-    return tmi_join_path(s->folder, strlen(s->folder), name, strlen(name));
+    return tmi_join_path(s->path, strlen(s->path), name, strlen(name));
 }
 
 static void name_saved_shard(const saving *s, size_t shard, char out[SHARD_NAME_ROOM]) {
@@ -93,7 +94,7 @@ static bool is_saved_name(const char *name) {
 
 static bool note_entry(void *ctx, const char *name) {
     saving *s = ctx;
-    tmi_sweep(&(tmi_folder){s->folder, s->lock}, name, is_saved_name);
+    tmi_sweep(&s->folder, name, is_saved_name);
     if (strcmp(name, single_name) == 0)
         s->single_there = s->over_old = true;
     else if (strcmp(name, index_name) == 0)
@@ -121,8 +122,8 @@ static tenmap_status note_old_index(saving *s) {
     shard.path = save_path(s, index_name);
     shard.shown = shard.path;
     if (!shard.path)
-        return tmi_fail_memory(s->error, strlen(s->folder), "the path");
-    bool there = tmi_file_open(&shard.file, shard.path) == 0 && shard.file.fd >= 0 &&
+        return tmi_fail_memory(s->error, strlen(s->path), "the path");
+    bool there = tmi_file_open_in(&shard.file, &s->folder, index_name) == 0 && shard.file.fd >= 0 &&
                  shard.file.size > 0 && shard.file.size <= TMI_WRITTEN_HEADER_LIMIT;
     size_t length = there ? (size_t)shard.file.size : 0;
     place.size = length;
@@ -138,14 +139,16 @@ static tenmap_status note_old_index(saving *s) {
 }
 
 static tenmap_status look_around(saving *s) {
-    int failed = tmi_folder_lock(s->folder, &s->lock);
+    int failed = tmi_folder_open(&s->folder, s->path);
+    if (!failed)
+        failed = tmi_folder_lock(&s->folder);
     if (failed == EWOULDBLOCK)
         return FAIL_SAVE(s, TENMAP_ERR_IO, "%s", "another program is saving into it right now");
     if (!failed)
-        failed = tmi_folder_list(s->folder, note_entry, s);
+        failed = tmi_folder_list_in(&s->folder, note_entry, s);
     if (failed)
         return tmi_fail_os(s->error, failed, "%s: cannot save into it",
-                           tmi_quote_path(s->folder).text);
+                           tmi_quote_path(s->path).text);
     tenmap_status status = note_old_index(s);
     if (s->lacks_room)
         status = tmi_fail_memory(s->error, s->old_count, "the list of old files");
@@ -186,7 +189,7 @@ static void writer_options(const saving *s, tenmap_writer_options *out) {
 static tenmap_status check_sources(saving *s) {
     tenmap_writer_options options;
     writer_options(s, &options);
-    s->dry = tmi_writer_dry(s->folder, &options, s->error);
+    s->dry = tmi_writer_dry(s->path, &options, s->error);
     if (!s->dry)
         return s->error ? s->error->status : TENMAP_ERR_ARGUMENT;
     tenmap_status status = declare_metadata(s, s->dry);
@@ -267,9 +270,10 @@ static tenmap_status save_shard(saving *s, size_t shard, size_t first, size_t en
     name_saved_shard(s, shard, name);
     char *path = save_path(s, name);
     if (!path)
-        return tmi_fail_memory(s->error, strlen(s->folder), "the path");
+        return tmi_fail_memory(s->error, strlen(s->path), "the path");
     writer_options(s, &options);
-    tenmap_status status = tenmap_writer_create(path, &options, &writer, s->error);
+    tenmap_status status =
+        tmi_writer_create_in(&s->folder, name, path, &options, &writer, s->error);
     free(path);
     if (status != TENMAP_OK)
         return status;
@@ -344,10 +348,9 @@ static bool index_text(const saving *s, tmi_buffer *text) {
 static tenmap_status save_index(const saving *s, bool *replaced) {
     tmi_buffer text = {NULL, 0, 0, false};
     tmi_target target;
-    char *path = save_path(s, index_name);
-    int failed = path && index_text(s, &text) ? 0 : ENOMEM;
+    int failed = index_text(s, &text) ? 0 : ENOMEM;
     if (!failed)
-        failed = tmi_target_begin(&target, path, false);
+        failed = tmi_target_begin_in(&target, &s->folder, index_name, index_name, -1);
     if (!failed) {
         failed = tmi_fd_write(target.fd, 0, text.bytes, text.len);
         if (failed)
@@ -356,29 +359,21 @@ static tenmap_status save_index(const saving *s, bool *replaced) {
             failed = tmi_target_commit(&target, replaced);
     }
     free(text.bytes);
-    free(path);
     if (!failed)
         return TENMAP_OK;
-    return tmi_fail_os(s->error, failed, "%s: %s", tmi_quote_path(s->folder).text,
+    return tmi_fail_os(s->error, failed, "%s: %s", tmi_quote_path(s->path).text,
                        *replaced ? "replaced, durability unknown: the folder could not be synced"
                                  : "cannot write the index");
 }
 
 /* Removing. */
 
-static int remove_in(const saving *s, const char *name, bool sync) {
-    char *path = save_path(s, name);
-    int failed = !path ? ENOMEM : sync ? tmi_remove(path) : tmi_unlink(path);
-    free(path);
-    return failed;
-}
-
 /* Shards that were written for a model that will not be. */
 static void take_back_shards(const saving *s) {
     char name[SHARD_NAME_ROOM];
     for (size_t i = 0; s->shard_count > 1 && i < s->shard_count; i++) {
         name_saved_shard(s, i, name);
-        (void)remove_in(s, name, false);
+        (void)tmi_unlink(&s->folder, name);
     }
 }
 
@@ -390,12 +385,12 @@ static tenmap_status remove_old(const saving *s) {
     int failed = 0;
     if (!s->over_old || (s->options.flags & TENMAP_SAVE_KEEP_OLD))
         return TENMAP_OK;
-    failed = remove_in(s, s->shard_count > 1 ? single_name : index_name, true);
+    failed = tmi_remove(&s->folder, s->shard_count > 1 ? single_name : index_name);
     for (size_t i = 0; !failed && i < s->old_count; i++)
-        failed = remove_in(s, s->old[i], false);
+        failed = tmi_unlink(&s->folder, s->old[i]);
     if (failed)
         return tmi_fail_os(s->error, failed, "%s: saved, but an old file could not be removed",
-                           tmi_quote_path(s->folder).text);
+                           tmi_quote_path(s->path).text);
     return TENMAP_OK;
 }
 
@@ -432,7 +427,7 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
     if (!folder || (n && !sources))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
                         folder ? "sources are" : "folder is");
-    saving s = {.folder = folder, .sources = sources, .count = n, .lock = -1};
+    saving s = {.path = folder, .folder = TMI_NO_FOLDER, .sources = sources, .count = n};
     s.error = error ? error : &own;
     tenmap_status status = tmi_options_take(&kind, given, &s.options, error);
     if (status == TENMAP_OK && s.options.metadata_count && !s.options.metadata)
@@ -446,6 +441,6 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
     free(s.old);
     free(s.shard_of);
     tenmap_writer_abort(s.dry);
-    tmi_fd_close(s.lock);
+    tmi_folder_close(&s.folder);
     return status;
 }

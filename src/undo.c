@@ -37,7 +37,12 @@ static uint64_t record_number(const unsigned char *at) {
     return value;
 }
 
-char *tmi_record_path(const char *path) {
+void tmi_record_name(char out[TMI_NAME_ROOM], const char *file) {
+    tmi_sibling_name(out, TMI_NAME_ROOM, file, record_suffix);
+}
+
+/* Where the record of a file lies, links followed; NULL without memory. */
+static char *record_path(const char *path) {
     char *real = tmi_resolve(path);
     char *record = real ? tmi_sibling_path(real, record_suffix) : NULL;
     free(real);
@@ -57,7 +62,7 @@ static bool is_left(const char *record, const tmi_shard *shard) {
 
 void tmi_record_note(const tmi_shard *shard, tenmap_error *error) {
     const char *path = shard->path;
-    char *record = error && path && *path ? tmi_record_path(path) : NULL;
+    char *record = error && path && *path ? record_path(path) : NULL;
     if (record && is_left(record, shard))
         tmi_fail_more(error,
                       "; an edit of its metadata was interrupted and left the record %s: "
@@ -68,7 +73,7 @@ void tmi_record_note(const tmi_shard *shard, tenmap_error *error) {
 
 void tmi_record_check(const tmi_shard *shard, tmi_report *report, uint32_t number) {
     const char *path = shard->path;
-    char *record = path && *path ? tmi_record_path(path) : NULL;
+    char *record = path && *path ? record_path(path) : NULL;
     if (record && is_left(record, shard))
         TMI_REPORT(report, INTERRUPTED_EDIT, number, 0, NULL,
                    "%s: an edit of its metadata was interrupted and left the record %s: "
@@ -100,14 +105,15 @@ static unsigned char *record_bytes(const tmi_change *change, size_t *size) {
 }
 
 /* The record in place and synced, or not there. It tells no more people than the model does. */
-static int record_write(const char *path, int model, const tmi_change *change) {
+static int record_write(const tmi_folder *folder, const char *name, int model,
+                        const tmi_change *change) {
     tmi_target target;
     bool replaced;
     size_t size;
     unsigned char *bytes = record_bytes(change, &size);
     if (!bytes)
         return ENOMEM;
-    int failed = tmi_target_begin_like(&target, path, model);
+    int failed = tmi_target_begin_in(&target, folder, name, name, model);
     if (failed) {
         free(bytes);
         return failed;
@@ -120,7 +126,7 @@ static int record_write(const char *path, int model, const tmi_change *change) {
     }
     failed = tmi_target_commit(&target, &replaced);
     if (failed && replaced)
-        (void)tmi_remove(path);
+        (void)tmi_remove(folder, name);
     return failed;
 }
 
@@ -162,47 +168,39 @@ static int put_header(int fd, const char *text, uint64_t length) {
     return failed ? failed : put_length(fd, length);
 }
 
-tenmap_status tmi_change_in_place(const char *path, int fd, const tmi_change *change,
+tenmap_status tmi_change_in_place(const tmi_site *site, int fd, const tmi_change *change,
                                   tenmap_error *error) {
-    char *record = tmi_record_path(path);
-    if (!record)
-        return tmi_fail_memory(error, strlen(path), "the record's path");
-    int failed = record_write(record, fd, change);
-    tenmap_status status = TENMAP_OK;
-    if (failed) {
-        status = tmi_fail_os(error, failed,
-                             "%s: cannot write the record of the edit; nothing was "
-                             "changed",
-                             tmi_quote_path(path).text);
-        free(record);
-        return status;
-    }
+    char record[TMI_NAME_ROOM];
+    tmi_record_name(record, site->name);
+    int failed = record_write(&site->folder, record, fd, change);
+    if (failed)
+        return tmi_fail_os(error, failed,
+                           "%s: cannot write the record of the edit; nothing was changed",
+                           tmi_quote_path(site->shown).text);
     failed = put_header(fd, change->new_text, change->length);
     if (failed) {
         bool undone = put_header(fd, change->old_text, change->length) == 0;
-        status = tmi_fail_os(
-            error, failed, "%s: cannot write the header%s", tmi_quote_path(path).text,
+        tenmap_status status = tmi_fail_os(
+            error, failed, "%s: cannot write the header%s", tmi_quote_path(site->shown).text,
             undone ? "; it is as it was" : " (tenmap_repair_metadata can finish or undo it)");
         if (undone)
-            (void)tmi_remove(record);
-        free(record);
+            (void)tmi_remove(&site->folder, record);
         return status;
     }
-    failed = tmi_remove(record);
+    failed = tmi_remove(&site->folder, record);
     if (failed)
-        status = tmi_fail_os(error, failed,
-                             "%s: the metadata is changed, but the record of the edit could not be "
-                             "removed",
-                             tmi_quote_path(path).text);
-    free(record);
-    return status;
+        return tmi_fail_os(error, failed,
+                           "%s: the metadata is changed, but the record of the edit could not be "
+                           "removed",
+                           tmi_quote_path(site->shown).text);
+    return TENMAP_OK;
 }
 
 /* Repairing. */
 
 typedef struct repair {
-    const char *path;
-    char *record_path;
+    tmi_site site;                   /* of the model, links followed */
+    char record_name[TMI_NAME_ROOM]; /* in the same folder */
     unsigned char *record;
     size_t record_size;
     int fd;           /* of the model, with its lock */
@@ -215,11 +213,11 @@ typedef struct repair {
 
 #define FAIL_REPAIR(r, status, format, ...)                                                        \
     tmi_fail((r)->error, status, "%s: " format "; nothing was changed",                            \
-             tmi_quote_path((r)->path).text, __VA_ARGS__)
+             tmi_quote_path((r)->site.shown).text, __VA_ARGS__)
 
 /* The model first, so that nobody else changes it or its record. */
 static tenmap_status repair_open(repair *r) {
-    int failed = tmi_fd_open_write(r->path, &r->fd);
+    int failed = tmi_fd_open_write(&r->site.folder, r->site.name, &r->fd);
     if (!failed)
         failed = tmi_fd_lock(r->fd);
     if (failed == EWOULDBLOCK)
@@ -228,10 +226,10 @@ static tenmap_status repair_open(repair *r) {
         failed = tmi_fd_identity(r->fd, &r->now);
     if (failed)
         return tmi_fail_os(r->error, failed, "%s: cannot open the file for writing",
-                           tmi_quote_path(r->path).text);
+                           tmi_quote_path(r->site.shown).text);
     if (!r->now.regular)
         return FAIL_REPAIR(r, TENMAP_ERR_ARGUMENT, "it is %s", "not a regular file");
-    if (!tmi_fd_is_at(r->fd, r->path))
+    if (!tmi_fd_is_at(r->fd, &r->site.folder, r->site.name))
         return FAIL_REPAIR(r, TENMAP_ERR_IO, "another program has just %s the file", "replaced");
     return TENMAP_OK;
 }
@@ -241,7 +239,7 @@ static tenmap_status repair_open(repair *r) {
  * can write anyone can put one there, so it counts only from those who may change the model anyway.
  */
 static tenmap_status open_record(const repair *r, tmi_file *file) {
-    int fd = -1, failed = tmi_fd_open_read(r->record_path, &fd);
+    int fd = -1, failed = tmi_fd_open_read(&r->site.folder, r->record_name, &fd);
     uint64_t owner = 0;
     *file = (tmi_file){.fd = -1};
     if (!failed)
@@ -249,15 +247,15 @@ static tenmap_status open_record(const repair *r, tmi_file *file) {
     tmi_fd_close(fd);
     if (failed == ELOOP || failed == EMLINK || failed == ENXIO || (!failed && file->fd < 0))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT, "the record %s is not a regular file",
-                           tmi_quote_path(r->record_path).text);
+                           tmi_quote_path(r->record_name).text);
     if (failed)
-        return tmi_fail_os(r->error, failed, "%s: cannot open the record of the edit",
-                           tmi_quote_path(r->record_path).text);
+        return tmi_fail_os(r->error, failed, "%s: cannot open %s, the record of the edit",
+                           tmi_quote_path(r->site.shown).text, tmi_quote_path(r->record_name).text);
     if (!tmi_fd_owner_answers(file->fd, r->fd, &owner))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "the record %s belongs to another user (%llu) than the file; only that "
                            "user can repair with it",
-                           tmi_quote_path(r->record_path).text, (ull)owner);
+                           tmi_quote_path(r->record_name).text, (ull)owner);
     return TENMAP_OK;
 }
 
@@ -279,7 +277,7 @@ static tenmap_status read_record(repair *r, const tmi_file *file) {
     if (file->size > RECORD_HEAD + 2 * most + RECORD_TAIL)
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "the record %s has %llu bytes, more than two headers of this file take",
-                           tmi_quote_path(r->record_path).text, (ull)file->size);
+                           tmi_quote_path(r->record_name).text, (ull)file->size);
     r->record_size = (size_t)file->size;
     r->record = malloc(r->record_size + 1);
     if (!r->record)
@@ -288,7 +286,7 @@ static tenmap_status read_record(repair *r, const tmi_file *file) {
     if (failed || got != r->record_size || !is_record(r->record, got, &r->length))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "the record %s is damaged, or of another version of the library",
-                           tmi_quote_path(r->record_path).text);
+                           tmi_quote_path(r->record_name).text);
     r->old_text = r->record + RECORD_HEAD;
     r->new_text = r->old_text + r->length;
     return TENMAP_OK;
@@ -306,7 +304,7 @@ static tenmap_status repair_load(repair *r) {
 /* One of the texts: it must be a header of this file. *others takes its members but the metadata. */
 static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_buffer *others) {
     size_t n = (size_t)r->length;
-    tmi_place place = {.path = r->path, .size = r->now.size, .key = tmi_hash_key_new()};
+    tmi_place place = {.path = r->site.shown, .size = r->now.size, .key = tmi_hash_key_new()};
     tmi_header header;
     tmi_block copy;
     if (!tmi_block_take(&copy, n + TMI_JSON_PAD))
@@ -322,7 +320,7 @@ static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_
         return tmi_fail_memory(r->error, n, "the header");
     if (status != TENMAP_OK)
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT, "the record %s holds no header of this file",
-                           tmi_quote_path(r->record_path).text);
+                           tmi_quote_path(r->record_name).text);
     return TENMAP_OK;
 }
 
@@ -336,7 +334,7 @@ static tenmap_status repair_judge(const repair *r) {
         (before.len != after.len || memcmp(before.bytes, after.bytes, before.len) != 0))
         status =
             FAIL_REPAIR(r, TENMAP_ERR_FORMAT, "the record %s would change more than its metadata",
-                        tmi_quote_path(r->record_path).text);
+                        tmi_quote_path(r->record_name).text);
     free(before.bytes);
     free(after.bytes);
     return status;
@@ -360,11 +358,8 @@ static tenmap_status repair_match(repair *r) {
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "the record %s belongs to another file (inode %llu of %llu bytes, this "
                            "is %llu of %llu)",
-                           tmi_quote(r->record_path + tmi_folder_part(r->record_path),
-                                     strlen(r->record_path + tmi_folder_part(r->record_path)))
-                               .text,
-                           (ull)record_number(r->record + 16), (ull)record_number(r->record + 24),
-                           (ull)r->now.inode, (ull)r->now.size);
+                           tmi_quote_path(r->record_name).text, (ull)record_number(r->record + 16),
+                           (ull)record_number(r->record + 24), (ull)r->now.inode, (ull)r->now.size);
     tmi_file file = {.fd = r->fd};
     size_t n = (size_t)r->length, got = 0;
     r->found = malloc(n + 8);
@@ -377,7 +372,7 @@ static tenmap_status repair_match(repair *r) {
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "its header is neither the old nor the new one of the record %s: it "
                            "was changed since",
-                           tmi_quote_path(r->record_path).text);
+                           tmi_quote_path(r->record_name).text);
     return TENMAP_OK;
 }
 
@@ -391,10 +386,10 @@ static tenmap_status repair_settle(repair *r, uint32_t flags, uint32_t *how) {
     if (undo ? !is_old : !is_new)
         failed = put_header(r->fd, (const char *)(undo ? r->old_text : r->new_text), r->length);
     if (!failed)
-        failed = tmi_remove(r->record_path);
+        failed = tmi_remove(&r->site.folder, r->record_name);
     if (failed)
         return tmi_fail_os(r->error, failed, "%s: cannot repair the header",
-                           tmi_quote_path(r->path).text);
+                           tmi_quote_path(r->site.shown).text);
     if (how)
         *how = undo ? TENMAP_REPAIR_UNDONE : TENMAP_REPAIR_FINISHED;
     return TENMAP_OK;
@@ -406,16 +401,16 @@ tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t 
         *how = TENMAP_REPAIR_NOTHING;
     if (!path || (flags & ~(uint32_t)TENMAP_REPAIR_UNDO))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, path ? "unknown flags" : "the path is NULL");
-    repair r = {.fd = -1, .error = error};
-    char *real = tmi_resolve(path);
-    r.path = real;
-    r.record_path = tmi_record_path(path);
+    repair r = {.site = TMI_NO_SITE, .fd = -1, .error = error};
     tenmap_status status = TENMAP_OK;
-    if (!real || !r.record_path) {
-        status = tmi_fail_memory(error, strlen(path), "the path");
-    } else if (tmi_is_absent(real)) {
-        status = tmi_fail_os(error, ENOENT, "%s: cannot be repaired", tmi_quote_path(real).text);
-    } else if (!tmi_is_absent(r.record_path)) {
+    int failed = tmi_site_find(&r.site, path, true);
+    if (!failed && tmi_is_absent(&r.site.folder, r.site.name))
+        failed = ENOENT;
+    if (!failed)
+        tmi_record_name(r.record_name, r.site.name);
+    if (failed) {
+        status = tmi_fail_os(error, failed, "%s: cannot be repaired", tmi_quote_path(path).text);
+    } else if (!tmi_is_absent(&r.site.folder, r.record_name)) {
         status = repair_open(&r);
         if (status == TENMAP_OK)
             status = repair_load(&r);
@@ -429,7 +424,6 @@ tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t 
     tmi_fd_close(r.fd);
     free(r.found);
     free(r.record);
-    free(r.record_path);
-    free(real);
+    tmi_site_free(&r.site);
     return status;
 }

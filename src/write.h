@@ -93,6 +93,10 @@ tenmap_status tmi_writer_spoil(tenmap_writer *writer, size_t id, int failed, ten
 /* The same for a failure that *why tells already. */
 tenmap_status tmi_writer_spoil_with(tenmap_writer *writer, const tenmap_error *why,
                                     tenmap_error *error);
+/* tenmap_writer_create of a name in a folder, which stays the caller's; `shown` is for sentences. */
+tenmap_status tmi_writer_create_in(const tmi_folder *folder, const char *name, const char *shown,
+                                   const tenmap_writer_options *options, tenmap_writer **out,
+                                   tenmap_error *error);
 /* A writer without a file, on which declarations can be tried. NULL with an error. End it with
  * abort. */
 tenmap_writer *tmi_writer_dry(const char *path, const tenmap_writer_options *options,
@@ -126,10 +130,10 @@ typedef struct tmi_change {
     const char *old_text, *new_text;
 } tmi_change;
 
-/* Where the record of a file lies, links followed; NULL without memory. */
-char *tmi_record_path(const char *path);
+/* The name, beside a file of this name, of its record. */
+void tmi_record_name(char out[TMI_NAME_ROOM], const char *file);
 /* `fd` is open for writing, its lock is the caller's. */
-tenmap_status tmi_change_in_place(const char *path, int fd, const tmi_change *change,
+tenmap_status tmi_change_in_place(const tmi_site *site, int fd, const tmi_change *change,
                                   tenmap_error *error);
 
 #endif

@@ -27,7 +27,7 @@ struct tenmap_writer {
     tenmap_error failed; /* the first failure of the system, after which nothing can be saved */
 };
 
-#define SHOWN(writer) tmi_quote_path((writer)->target.path).text
+#define SHOWN(writer) tmi_quote_path((writer)->target.site.shown).text
 /* "path": tensor "name", as most errors here begin. */
 #define FAIL_WRITE(error, status, writer, t, format, ...)                                          \
     tmi_fail(error, status, "%s: tensor %s: " format, SHOWN(writer),                               \
@@ -82,7 +82,7 @@ static tenmap_writer *new_writer(const tenmap_writer_options *options) {
     if (!writer)
         return NULL;
     pthread_mutex_init(&writer->lock, NULL);
-    writer->target = (tmi_target){.fd = -1, .folder = -1};
+    writer->target = TMI_NO_TARGET;
     writer->options = *options;
     writer->key = tmi_hash_key_new();
     return writer;
@@ -95,30 +95,28 @@ tenmap_writer *tmi_writer_dry(const char *path, const tenmap_writer_options *giv
         return NULL;
     tenmap_writer *writer = new_writer(&options);
     if (writer)
-        writer->target.path = tmi_copy_text(path, strlen(path));
-    if (writer && writer->target.path)
+        writer->target.site.shown = tmi_copy_text(path, strlen(path));
+    if (writer && writer->target.site.shown)
         return writer;
     tenmap_writer_abort(writer);
     tmi_fail_memory(error, sizeof *writer, "the writer");
     return NULL;
 }
 
-tenmap_status tenmap_writer_create(const char *path, const tenmap_writer_options *given,
-                                   tenmap_writer **out, tenmap_error *error) {
+/* At a path; or, with a folder, at a name in it. */
+static tenmap_status create_writer(const tmi_folder *folder, const char *name, const char *path,
+                                   const tenmap_writer_options *given, tenmap_writer **out,
+                                   tenmap_error *error) {
     tenmap_writer_options options;
-    if (!out)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the writer's address (out) is NULL");
-    *out = NULL;
-    if (!path)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
     tenmap_status status = take_writer_options(given, &options, error);
     if (status != TENMAP_OK)
         return status;
     tenmap_writer *writer = new_writer(&options);
     if (!writer)
         return tmi_fail_memory(error, sizeof *writer, "the writer");
-    int failed =
-        tmi_target_begin(&writer->target, path, options.flags & TENMAP_WRITER_FOLLOW_LINKS);
+    bool follow = options.flags & TENMAP_WRITER_FOLLOW_LINKS;
+    int failed = folder ? tmi_target_begin_in(&writer->target, folder, name, path, -1)
+                        : tmi_target_begin(&writer->target, path, follow);
     if (failed) {
         writer_free(writer);
         return tmi_fail_os(error, failed, "%s: cannot create a file there",
@@ -126,6 +124,22 @@ tenmap_status tenmap_writer_create(const char *path, const tenmap_writer_options
     }
     *out = writer;
     return TENMAP_OK;
+}
+
+tenmap_status tenmap_writer_create(const char *path, const tenmap_writer_options *options,
+                                   tenmap_writer **out, tenmap_error *error) {
+    if (!out)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the writer's address (out) is NULL");
+    *out = NULL;
+    if (!path)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
+    return create_writer(NULL, NULL, path, options, out, error);
+}
+
+tenmap_status tmi_writer_create_in(const tmi_folder *folder, const char *name, const char *shown,
+                                   const tenmap_writer_options *options, tenmap_writer **out,
+                                   tenmap_error *error) {
+    return create_writer(folder, name, shown, options, out, error);
 }
 
 void tenmap_writer_abort(tenmap_writer *writer) {
@@ -498,7 +512,7 @@ bool tmi_writer_tensor(tenmap_writer *writer, size_t id, tmi_planned *out) {
 }
 
 tmi_quoted tmi_writer_shown(const tenmap_writer *writer) {
-    return tmi_quote_path(writer->target.path);
+    return tmi_quote_path(writer->target.site.shown);
 }
 
 /* Committing. */
@@ -533,7 +547,7 @@ tenmap_status tenmap_writer_commit(tenmap_writer *writer, tenmap_error *error) {
         tenmap_writer_abort(writer);
         return status;
     }
-    tmi_quoted path = tmi_quote_path(writer->target.path);
+    tmi_quoted path = tmi_quote_path(writer->target.site.shown);
     bool replaced;
     int failed = tmi_target_commit(&writer->target, &replaced);
     writer_free(writer);

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-fault_state faults = {.kill_at = -1, .error_at = -1, .meanwhile_at = -1};
+fault_state faults = {.kill_at = -1, .error_at = -1, .meanwhile_at = -1, .wander_at = -1};
 
 /* The linker's: __wrap_x takes the calls, __real_x is the original. */
 int __real_open64(const char *path, int flags, ...);
@@ -46,7 +46,7 @@ void faults_reset(void) {
     for (size_t i = 0; i < faults.event_count; i++)
         free(faults.events[i].data);
     memset(&faults, 0, sizeof faults);
-    faults.kill_at = faults.error_at = faults.meanwhile_at = -1;
+    faults.kill_at = faults.error_at = faults.meanwhile_at = faults.wander_at = -1;
     faults.real_sync = real_sync;
 }
 
@@ -54,11 +54,18 @@ static void die(void) {
     kill(getpid(), SIGKILL);
 }
 
+/* Another thread of the program may change its working directory between any two calls. */
+static void wander(void) {
+    if (faults.armed && faults.steps++ == faults.wander_at && chdir(faults.elsewhere) != 0)
+        abort();
+}
+
 /* Counts a call. True if it is to fail, with errno set. *last: die in the middle of it. */
 static bool meet(bool *last) {
     *last = false;
     if (!faults.armed)
         return false;
+    wander();
     long number = faults.count++;
     if (number == faults.meanwhile_at) {
         faults.armed = false;
@@ -118,6 +125,7 @@ int __wrap_open64(const char *path, int flags, ...) {
     opening(flags, true);
     int fd = __real_open64(path, flags, mode);
     opening(flags, false);
+    wander();
     return fd;
 }
 
@@ -136,6 +144,8 @@ int __wrap_openat64(int folder, const char *path, int flags, ...) {
     opening(flags, false);
     if (fd >= 0 && creates)
         strcpy(record(FAULT_CREATE, fd)->name, last_part(path));
+    if (!creates)
+        wander();
     if (last)
         die();
     return fd;

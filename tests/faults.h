@@ -41,6 +41,9 @@ typedef struct fault_state {
     long meanwhile_at; /* before this call another program acts; -1: none */
     void (*meanwhile)(void);
     void (*opening)(bool before); /* another program, around each opening for writing; or NULL */
+    long steps;                   /* calls so far, openings that only read included */
+    long wander_at; /* after this one the process changes its working directory; -1: never */
+    const char *elsewhere;
     bool short_writes; /* every write stops early, and every second is interrupted first */
     bool recording;
     bool real_sync; /* else a sync does nothing: a kill needs none, and the replay is the disk */

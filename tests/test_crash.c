@@ -318,6 +318,55 @@ static void short_and_interrupted_writes_go_on(void **state) {
 }
 
 /*
+ * Another thread changes the working directory, into one where the same relative path leads to
+ * another model. What was begun ends where it began, and the other model is not touched.
+ */
+static void wander_in(const char *folder, const struct scenario *s) {
+    char here[4200], there[4300], decoy[4400];
+    long steps = 0;
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(there, sizeof there, "%s-elsewhere", folder);
+    snprintf(decoy, sizeof decoy, "%s/m", there);
+    for (long i = -1; i < steps; i++) {
+        bool repaired;
+        tenmap_error e = {0};
+        clear(folder);
+        assert_int_equal(mkdir(there, 0700), 0);
+        assert_int_equal(mkdir(decoy, 0700), 0);
+        assert_int_equal(chdir(folder), 0);
+        assert_int_equal(mkdir("m", 0700), 0);
+        if (s->before("m", OLD, &e) != TENMAP_OK || s->before(decoy, OLD, &e) != TENMAP_OK)
+            fail_msg("%s: %s", s->what, e.message);
+        size_t files = count_files(decoy);
+        faults_reset();
+        faults.wander_at = i;
+        faults.elsewhere = there;
+        faults.armed = true;
+        tenmap_status status = s->change("m", NEW, &e);
+        faults.armed = false;
+        if (i < 0)
+            steps = faults.steps;
+        faults_reset();
+        if (status != TENMAP_OK)
+            fail_msg("%s, working directory changed after step %ld: %s", s->what, i, e.message);
+        if (judge(decoy, s, &repaired) != OLD || count_files(decoy) != files)
+            fail_msg("%s: step %ld: the other folder was changed", s->what, i);
+        assert_int_equal(chdir(folder), 0);
+        if (judge("m", s, &repaired) != NEW || count_files("m") != s->files)
+            fail_msg("%s: step %ld: the change is not whole", s->what, i);
+        assert_int_equal(chdir(here), 0);
+        clear(there);
+        assert_int_equal(rmdir(there), 0);
+    }
+    print_message("           %s: %ld steps\n", s->what, steps);
+}
+
+static void another_working_directory_at_any_call_misleads_nothing(void **state) {
+    for (size_t i = 0; i < COUNT(scenarios); i++)
+        wander_in(*state, &scenarios[i]);
+}
+
+/*
  * The loss of power. A disk in memory: files with what is durable and what is not yet, and names
  * likewise. Changes of names become durable in order, those of bytes in any.
  */
@@ -854,6 +903,8 @@ static void an_edit_by_clone_notices_a_changed_source(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(short_and_interrupted_writes_go_on, empty_folder),
+        cmocka_unit_test_setup(another_working_directory_at_any_call_misleads_nothing,
+                               empty_folder),
         cmocka_unit_test_setup(a_kill_leaves_one_whole_model, empty_folder),
         cmocka_unit_test_setup(a_full_disk_at_any_call_loses_nothing, empty_folder),
         cmocka_unit_test_setup(a_failing_disk_at_any_call_loses_nothing, empty_folder),

@@ -4,6 +4,7 @@
 #endif
 #include "support.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { TENSORS = 6, BYTES = 100 };
@@ -159,6 +160,80 @@ static void a_cancelled_save_leaves_the_folder_as_it_was(void **state) {
     tenmap_close(m);
 }
 
+/* Half way through a save the program goes to a folder where the same path is another model. */
+typedef struct detour {
+    const char *to;             /* change the working directory, if not NULL */
+    const char *from, *renamed; /* rename, if not NULL */
+    bool taken;
+} detour;
+
+static int take_detour(void *ctx, uint64_t done, uint64_t total) {
+    detour *d = ctx;
+    if (d->taken || done < total / 2)
+        return 0;
+    d->taken = true;
+    if (d->to)
+        assert_int_equal(chdir(d->to), 0);
+    if (d->from)
+        assert_int_equal(rename(d->from, d->renamed), 0);
+    if (d->from)
+        assert_int_equal(mkdir(d->from, 0700), 0);
+    return 0;
+}
+
+static void save_with_detour(const char *folder, unsigned char value, detour *d) {
+    tenmap_source sources[TENSORS];
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    tenmap_copy_options copy = TENMAP_COPY_OPTIONS_INIT;
+    tenmap_edit pair = {"format", TENMAP_CSTR, "pt", TENMAP_CSTR};
+    tenmap_error error = {0};
+    make_sources(sources, value);
+    options.max_shard_bytes = 200;
+    options.metadata = &pair;
+    options.metadata_count = 1;
+    options.copy = &copy;
+    copy.progress = take_detour;
+    copy.ctx = d;
+    if (tenmap_save_sharded(folder, sources, TENSORS, &options, &error) != TENMAP_OK)
+        fail_msg("%s", error.message);
+    assert_true(d->taken);
+}
+
+static void a_changed_working_directory_misleads_no_save(void **state) {
+    char here[4096];
+    detour d = {.to = NULL};
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(mkdir(in_folder(state, "a"), 0700), 0);
+    assert_int_equal(mkdir(in_folder(state, "a/model"), 0700), 0);
+    assert_int_equal(mkdir(in_folder(state, "b"), 0700), 0);
+    assert_int_equal(mkdir(in_folder(state, "b/model"), 0700), 0);
+    must_save(in_folder(state, "a/model"), 1, 300, 0);
+    must_save(in_folder(state, "b/model"), 2, 300, 0);
+    d.to = in_folder(state, "b");
+    assert_int_equal(chdir(in_folder(state, "a")), 0);
+    save_with_detour("model", 3, &d);
+    assert_int_equal(chdir(here), 0);
+    check_saved(in_folder(state, "b/model"), 2, 2);
+    assert_int_equal(count_names(in_folder(state, "b/model")), 3);
+    check_saved(in_folder(state, "a/model"), 3, 3);
+    assert_int_equal(count_names(in_folder(state, "a/model")), 4);
+}
+
+#ifndef _WIN32 /* where a folder that is in use keeps its name */
+static void a_renamed_folder_misleads_no_save(void **state) {
+    char from[4200], to[4200];
+    detour d = {.from = from, .renamed = to};
+    snprintf(from, sizeof from, "%s", in_folder(state, "model"));
+    snprintf(to, sizeof to, "%s", in_folder(state, "moved"));
+    assert_int_equal(mkdir(from, 0700), 0);
+    must_save(from, 1, 300, 0);
+    save_with_detour(from, 3, &d);
+    assert_int_equal(count_names(from), 0);
+    check_saved(to, 3, 3);
+    assert_int_equal(count_names(to), 4);
+}
+#endif
+
 /* A caller that was compiled before the options had `copy`. */
 static void the_first_options_are_taken(void **state) {
     tenmap_source sources[TENSORS];
@@ -264,6 +339,10 @@ int main(void) {
         cmocka_unit_test_setup(a_model_can_be_saved_over_itself, empty_folder),
         cmocka_unit_test_setup(a_cancelled_save_leaves_the_folder_as_it_was, empty_folder),
         cmocka_unit_test_setup(a_source_that_is_modified_ends_the_save, empty_folder),
+        cmocka_unit_test_setup(a_changed_working_directory_misleads_no_save, empty_folder),
+#ifndef _WIN32
+        cmocka_unit_test_setup(a_renamed_folder_misleads_no_save, empty_folder),
+#endif
         cmocka_unit_test_setup(the_first_options_are_taken, empty_folder),
         cmocka_unit_test_setup(order_is_kept_when_asked, empty_folder),
         cmocka_unit_test_setup(an_old_index_removes_no_file_but_shards, empty_folder),
