@@ -1,6 +1,6 @@
 # Turns the sources of the report's page into C arrays, with the hashes that the page's
 # Content-Security-Policy names. Needs nothing but CMake.
-#   cmake -DSOURCE=tool/report -DOUTPUT=report_assets.c -P embed_report.cmake
+#   cmake -DSOURCE=tool/report/page -DOUTPUT=report_assets.c -P embed_report.cmake
 
 # One script in one scope, in the order in which the files use each other.
 set(scripts base data legend overview tree treemap heatmap table detail files main)
@@ -42,7 +42,7 @@ function(add_array name path)
   set(code "${code}" PARENT_SCOPE)
 endfunction()
 
-set(code "/* Made from tool/report by cmake/embed_report.cmake. */\n#include \"report_assets.h\"\n\n")
+set(code "/* Made from tool/report/page by cmake/embed_report.cmake. */\n#include \"report/assets.h\"\n\n")
 add_array(page ${SOURCE}/page.html)
 add_array(style ${SOURCE}/page.css)
 add_array(script ${OUTPUT}.js)

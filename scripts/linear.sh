@@ -23,8 +23,8 @@ cd "$root"
 mkdir "$work/objects"
 (cd "$work/objects" && cc -O2 -g -I"$root/include" -c "$root"/src/*.c "$root"/src/kernels/*.c)
 cc -O2 -g -Iinclude -o "$work/linear" tests/linear.c "$work"/objects/*.o -lpthread
-cmake -DSOURCE="$root/tool/report" -DOUTPUT="$work/report_assets.c" -P cmake/embed_report.cmake >/dev/null
-cc -O2 -g -Iinclude -Itool -D_GNU_SOURCE -o "$work/tenmap" tool/*.c "$work/report_assets.c" \
+cmake -DSOURCE="$root/tool/report/page" -DOUTPUT="$work/report_assets.c" -P cmake/embed_report.cmake >/dev/null
+cc -O2 -g -Iinclude -Itool -D_GNU_SOURCE -o "$work/tenmap" tool/*.c tool/report/*.c "$work/report_assets.c" \
     "$work"/objects/*.o -lpthread -lm
 cc -O2 -o "$work/on_terminal" tests/cli/on_terminal.c
 # What `meta edit` calls: every value becomes another one.

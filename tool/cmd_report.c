@@ -5,7 +5,7 @@
 
 #include "command.h"
 #include "print.h"
-#include "report.h"
+#include "report/report.h"
 
 typedef struct report_settings {
     const char *output, *title, *compare, *treemap, *heatmap;

@@ -108,10 +108,6 @@ bool parse_size(const char *text, uint64_t *out);
 /* "bf16" or "BF16". */
 bool parse_dtype(const char *text, tenmap_dtype *out);
 
-/* complete.c: completions for a shell ("bash", "zsh", "fish") and the manual page, from the tables. */
-int print_completions(const char *shell);
-int print_manual(void);
-
 /*
  * fail.c: one sentence on stderr, after "tenmap NAME: "; returns the code, so that a command can
  * `return fail(...)`.

@@ -1,5 +1,5 @@
 /*
- * Completion scripts for shells, from the option tables. Words that take file names are left to the
+ * completion: scripts for shells, from the option tables. Words that take file names are left to the
  * shell; names of tensors come from `tenmap ls --tsv` while one types.
  */
 #include <stdio.h>
@@ -369,7 +369,8 @@ static const struct shell {
     void (*print)(void);
 } shells[] = {{"bash", complete_bash}, {"zsh", complete_zsh}, {"fish", complete_fish}};
 
-int print_completions(const char *shell) {
+static int completion_run(const invocation *call) {
+    const char *shell = call->operands[0];
     for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++) {
         if (strcmp(shells[i].name, shell) == 0) {
             shells[i].print();
@@ -377,10 +378,6 @@ int print_completions(const char *shell) {
         }
     }
     return fail(EXIT_USAGE, "'%s': completion is there for bash, zsh and fish", shell);
-}
-
-static int completion_run(const invocation *call) {
-    return print_completions(call->operands[0]);
 }
 
 static const option no_options[] = {{0, NULL, NULL, OPTION_SWITCH, 0, NULL}};

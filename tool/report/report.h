@@ -1,7 +1,7 @@
 /*
- * tenmap report: what is known about a model (report_gather.c), how it becomes the data of a page
- * (report_data.c), the page (report_page.c), and pictures (report_svg.c, report_treemap.c,
- * report_heatmap.c). cmd_report.c decides what is made. docs/report.md describes the formats.
+ * tenmap report: what is known about a model (gather.c), how it becomes the data of a page (data.c), the
+ * page (page.c, whose parts are in page/), and pictures (svg.c, treemap.c, heatmap.c). cmd_report.c
+ * decides what is made. docs/report.md describes the formats.
  */
 #ifndef TOOL_REPORT_H
 #define TOOL_REPORT_H
@@ -70,12 +70,12 @@ typedef struct report_wishes {
     uint64_t threads;    /* 0: as many as there are processors */
 } report_wishes;
 
-/* report_gather.c: 0, or the exit code of a failure that has been told. */
+/* gather.c: 0, or the exit code of a failure that has been told. */
 int report_gather(report *r, const tenmap_model *model, const tenmap_model *base,
                   const report_wishes *wishes);
 void report_free(report *r);
 
-/* report_compare.c: fills changes of the tensors that both models have. */
+/* compare.c: fills changes of the tensors that both models have. */
 int report_compare(report *r, unsigned threads);
 
 /*
@@ -85,17 +85,17 @@ int report_compare(report *r, unsigned threads);
 char *report_code_bins(const uint64_t *counts, size_t bins);
 
 /*
- * report_data.c: the page's data as JSON that is safe inside a script element. Histograms are apart:
+ * data.c: the page's data as JSON that is safe inside a script element. Histograms are apart:
  * the page reads them when one is looked at.
  */
 void report_write_data(const report *r, FILE *out);
 void report_write_bins(const report *r, FILE *out);
 
-/* report_page.c: the whole page. */
+/* page.c: the whole page. */
 void report_write_page(const report *r, FILE *out);
 
 /*
- * report_file.c: one output. Begin says what is wrong with the path (a folder, the model itself) before
+ * file.c: one output. Begin says what is wrong with the path (a folder, the model itself) before
  * any work is done.
  */
 typedef struct report_file {
@@ -106,7 +106,7 @@ int report_file_begin(report_file *f, const char *path, bool force, const report
 int report_file_commit(report_file *f, uint64_t *bytes); /* its size */
 void report_file_abort(report_file *f);                  /* nothing to do after a commit */
 
-/* report_svg.c: what the pictures are drawn with. Lengths are in pixels. */
+/* svg.c: what the pictures are drawn with. Lengths are in pixels. */
 typedef struct box {
     double x, y, w, h;
 } box;
@@ -129,7 +129,7 @@ uint32_t color_of_dtype(const char *dtype); /* as in the page */
 uint32_t color_of_change(const report_change *change);
 
 /*
- * report_layers.c: the first number in a path is the layer, what stands before it the stack, what comes
+ * layers.c: the first number in a path is the layer, what stands before it the stack, what comes
  * after it the kind, in which other numbers are written *.
  */
 typedef struct layer_place {
@@ -150,7 +150,7 @@ typedef enum report_metric {
 } report_metric;
 typedef enum report_color { COLOR_DTYPE, COLOR_LAYER, COLOR_CHANGE } report_color;
 
-/* report_treemap.c, report_heatmap.c: a picture of the whole model. */
+/* treemap.c, heatmap.c: a picture of the whole model. */
 void report_write_treemap(const report *r, report_color color, FILE *out);
 int report_write_heatmap(const report *r, report_metric metric, FILE *out);
 

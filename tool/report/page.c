@@ -1,8 +1,8 @@
-/* The page: the template of report/page.html with its gaps filled. */
+/* The page: the template of page/page.html with its gaps filled. */
 #include <string.h>
 
 #include "report.h"
-#include "report_assets.h"
+#include "assets.h"
 
 /* Text inside an element or a quoted attribute. */
 static void put_html(FILE *out, const char *bytes, size_t len) {

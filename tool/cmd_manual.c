@@ -1,4 +1,4 @@
-/* The manual page: what the tables say of each command, inside a hand-written frame. */
+/* manual: the manual page; what the tables say of each command, inside a hand-written frame. */
 #include <stdio.h>
 #include <string.h>
 
@@ -134,7 +134,8 @@ static void put_command(const command *c) {
     }
 }
 
-int print_manual(void) {
+static int manual_run(const invocation *call) {
+    (void)call;
     uint32_t v = tenmap_version();
     printf(head, (unsigned)(v / 1000000), (unsigned)(v / 1000 % 1000), (unsigned)(v % 1000));
     printf(".SH COMMANDS\n");
@@ -146,11 +147,6 @@ int print_manual(void) {
     printf(".TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nShow the command's options and examples.\n");
     printf("%s", tail);
     return EXIT_FINE;
-}
-
-static int manual_run(const invocation *call) {
-    (void)call;
-    return print_manual();
 }
 
 const command cmd_manual = {

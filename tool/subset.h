@@ -1,0 +1,19 @@
+/* What extract and drop share: some of the tensors of a model, as a model. */
+#ifndef TOOL_SUBSET_H
+#define TOOL_SUBSET_H
+
+#include "command.h"
+#include "reshape.h"
+#include "select.h"
+
+typedef struct subset_settings {
+    output_settings out;
+    filter wanted;
+} subset_settings;
+
+extern const option subset_options[];
+
+/* Writes the tensors that the names and filters select, or with `keep` false all others. Exit code. */
+int run_subset(const invocation *call, bool keep);
+
+#endif
