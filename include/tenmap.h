@@ -557,7 +557,10 @@ typedef struct tenmap_writer_options {
 #define TENMAP_WRITER_OPTIONS_INIT                                                                 \
     { sizeof(tenmap_writer_options), 0, 0, 0, 0 }
 
-/* Every writer ends in one commit or abort. The file gets the mode and owner of the one before. */
+/*
+ * Every writer ends in one commit or abort. The file gets the mode and, where permitted, the owner of
+ * the one before, and never wider rights. What is no regular file is not replaced.
+ */
 TENMAP_API tenmap_status tenmap_writer_create(const char *path,
                                               const tenmap_writer_options *options,
                                               tenmap_writer **out, tenmap_error *error);

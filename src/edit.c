@@ -339,6 +339,8 @@ static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
     tmi_target target;
     bool replaced = false;
     int failed = tmi_target_begin_in(&target, &e->site.folder, e->site.name, e->site.shown, -1);
+    if (failed == TMI_NOT_A_FILE)
+        return FAIL_EDIT_REPLACED(e);
     if (failed)
         return FAIL_EDIT_OS(e, failed, "cannot create a file beside it");
     target.over = &e->model->shards[0].file;

@@ -23,6 +23,7 @@
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/ioctl.h>
+#include <sys/xattr.h>
 #endif
 
 #ifndef PATH_MAX
@@ -142,32 +143,95 @@ static bool is_no_wider(int fd, mode_t mode) {
     return fstat(fd, &now) == 0 && (now.st_mode & 0777 & ~mode) == 0;
 }
 
-/* As the file that will be replaced is; an owner that may not be given is left. */
-static int take_attributes(int fd, const struct stat *old) {
+/*
+ * Gives the new file the list of rights (ACL) that the old one has, or takes away the one that its
+ * folder gave it. False if that cannot be done, or not be known. Lists of other systems than Linux,
+ * and of NFS, are left to them.
+ */
+static bool take_list(int fd, int old) {
+#ifdef __linux__
+    static const char kind[] = "system.posix_acl_access";
+    ssize_t size = fgetxattr(old, kind, NULL, 0);
+    if (size < 0 && (errno == ENODATA || errno == EOPNOTSUPP || errno == ENOSYS))
+        return fremovexattr(fd, kind) == 0 || errno == ENODATA || errno == EOPNOTSUPP ||
+               errno == ENOSYS;
+    char *list = size > 0 ? malloc((size_t)size) : NULL;
+    if (list)
+        size = fgetxattr(old, kind, list, (size_t)size);
+    bool done = list && size > 0 && fsetxattr(fd, kind, list, (size_t)size, 0) == 0;
+    free(list);
+    return done;
+#else
+    (void)fd, (void)old;
+    return true;
+#endif
+}
+
+/* The old file's mode, without what it would give to people who had nothing from the old one. */
+static mode_t kept_mode(int fd, const struct stat *old, bool list_kept) {
+    struct stat now;
     mode_t mode = old->st_mode & 0777;
+    if (!list_kept) /* the group's bits may be its mask, and others may be shut out by name */
+        return mode & 0700;
+    if (fstat(fd, &now) == 0 && now.st_gid == old->st_gid)
+        return mode;
+    /* Who was in the old group is one of the others now. */
+    return (mode & 0700) | (mode & mode >> 3 & 07);
+}
+
+/*
+ * As the old file is, which `like` is open on, or -1 if it cannot be opened; an owner that may not be
+ * given is left. The new file is its owner's alone before.
+ */
+static int take_attributes(int fd, int like, const struct stat *old) {
     if (fchown(fd, old->st_uid, old->st_gid) != 0)
         (void)!fchown(fd, (uid_t)-1, old->st_gid);
+    mode_t mode = kept_mode(fd, old, like >= 0 && take_list(fd, like));
     if (fchmod(fd, mode) == 0)
         return 0;
     int failed = errno; /* a file system without modes that can be set */
     return is_no_wider(fd, mode) ? 0 : failed;
 }
 
+bool tmi_is_special(const tmi_folder *folder, const char *name) {
+    struct stat st;
+    return fstatat(folder->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode) &&
+           !S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode);
+}
+
+/* Whether a file can come to be there. What a link leads to is looked at, though the link goes. */
+static int check_site(const tmi_site *site, struct stat *old, bool *replaces) {
+    struct stat named;
+    *replaces = false;
+    if (fstatat(site->folder.fd, site->name, &named, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENAMETOOLONG ? ENAMETOOLONG : 0;
+    if (tmi_is_special(&site->folder, site->name))
+        return TMI_NOT_A_FILE;
+    if (fstatat(site->folder.fd, site->name, old, 0) != 0)
+        return 0;
+    *replaces = S_ISREG(old->st_mode);
+    return S_ISDIR(old->st_mode) ? EISDIR : 0;
+}
+
 /* The site is found: clears the folder of what dead writers left, and takes a place in it. */
 static int target_start(tmi_target *target, int like) {
     const tmi_site *site = &target->site;
     struct stat old;
-    bool replaces = fstatat(site->folder.fd, site->name, &old, 0) == 0;
-    if (replaces && S_ISDIR(old.st_mode))
-        return EISDIR;
+    bool replaces;
+    int own = -1, failed = check_site(site, &old, &replaces);
+    if (failed)
+        return failed;
     tmi_remove_all_stale(&site->folder, site->name);
-    replaces = replaces && S_ISREG(old.st_mode);
     if (like >= 0 && fstat(like, &old) != 0)
         return errno;
     bool known = like >= 0 || replaces;
-    int failed = create_temporary(target, known ? old.st_mode & 0777 : 0666);
-    if (!failed && known)
-        failed = take_attributes(target->fd, &old);
+    failed = create_temporary(target, known ? old.st_mode & 0700 : 0666);
+    if (failed || !known)
+        return failed;
+    if (like < 0)
+        own = openat(site->folder.fd, site->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    failed = take_attributes(target->fd, like < 0 ? own : like, &old);
+    tmi_fd_close(own);
     return failed;
 }
 

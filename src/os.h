@@ -177,12 +177,15 @@ typedef struct tmi_target {
 
 #define TMI_NO_TARGET ((tmi_target){.site = {{NULL, -1}, NULL, NULL}, .fd = -1})
 
+/* What beginning returns if a device, a pipe or a socket is there. */
+enum { TMI_NOT_A_FILE = -2 };
 /* What a commit returns if another program replaced or changed the file that target->over is. */
 enum { TMI_NOT_AS_OPENED = -1 };
 
 /*
- * The new file has the mode and, where permitted, the owner of the file that it will replace; else
- * what a plain creation gives. Removes temporary files that dead writers of the same path left.
+ * The new file has the mode, the list of rights and, where permitted, the owner of the file that it
+ * will replace, and never gives rights to people who had none; a file that replaces nothing is as a
+ * plain creation makes it. What is no file is not replaced. Removes temporary files that dead writers of the same path left.
  */
 int tmi_target_begin(tmi_target *target, const char *path, bool follow);
 /*
@@ -242,6 +245,8 @@ void tmi_fd_close(int fd);
 bool tmi_fd_is_at(int fd, const tmi_folder *folder, const char *name);
 /* Whether something is there, be it a link to nothing. */
 bool tmi_exists(const char *path);
+/* Whether something is there that is neither a file nor a folder nor a link. */
+bool tmi_is_special(const tmi_folder *folder, const char *name);
 /* Whether the system knows that there is no such file; where it cannot tell, neither of them holds. */
 bool tmi_is_absent(const tmi_folder *folder, const char *name);
 /* Removes a file and syncs the folder; a file that is not there is no error. */

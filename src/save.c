@@ -33,6 +33,8 @@ typedef struct saving {
     char **old;        /* files that the new model does not need */
     size_t old_count, old_capacity;
     bool lacks_room; /* memory ran out in a callback */
+    char special
+        [TMI_NAME_ROOM]; /* a name that a model's file has, and is none; "" if there is none */
     tenmap_error *error;
 } saving;
 
@@ -95,6 +97,10 @@ static bool is_saved_name(const char *name) {
 static bool note_entry(void *ctx, const char *name) {
     saving *s = ctx;
     tmi_sweep(&s->folder, name, is_saved_name);
+    if (is_saved_name(name) && tmi_is_special(&s->folder, name)) {
+        snprintf(s->special, sizeof s->special, "%s", name);
+        return false;
+    }
     if (strcmp(name, single_name) == 0)
         s->single_there = s->over_old = true;
     else if (strcmp(name, index_name) == 0)
@@ -130,7 +136,7 @@ static tenmap_status note_old_index(saving *s) {
     if (there && tmi_shard_read_text(&shard, 0, length, &text, NULL) == TENMAP_OK &&
         tmi_index_parse(&index, &place, text, length, NULL) == TENMAP_OK) {
         for (size_t i = 0; i < index.file_count; i++)
-            if (is_old_shard(&index.files[i]))
+            if (is_old_shard(&index.files[i]) && !tmi_is_special(&s->folder, index.files[i].name))
                 (void)note_old(s, index.files[i].name, index.files[i].name_len);
         tmi_index_free(&index);
     }
@@ -149,6 +155,12 @@ static tenmap_status look_around(saving *s) {
     if (failed)
         return tmi_fail_os(s->error, failed, "%s: cannot save into it",
                            tmi_quote_path(s->path).text);
+    if (*s->special)
+        return FAIL_SAVE(
+            s, TENMAP_ERR_ARGUMENT,
+            "%s there is not a regular file (a device, a pipe or a socket), and is not "
+            "replaced by one",
+            tmi_quote_path(s->special).text);
     tenmap_status status = note_old_index(s);
     if (s->lacks_room)
         status = tmi_fail_memory(s->error, s->old_count, "the list of old files");

@@ -119,6 +119,11 @@ static tenmap_status create_writer(const tmi_folder *folder, const char *name, c
                         : tmi_target_begin(&writer->target, path, follow);
     if (failed) {
         writer_free(writer);
+        if (failed == TMI_NOT_A_FILE)
+            return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                            "%s: it is not a regular file (a device, a pipe or a socket), and is "
+                            "not replaced by one",
+                            tmi_quote_path(path).text);
         return tmi_fail_os(error, failed, "%s: cannot create a file there",
                            tmi_quote_path(path).text);
     }
