@@ -550,7 +550,7 @@ enum {
 typedef struct tenmap_writer_options {
     size_t struct_size;
     uint32_t data_alignment; /* where the data starts: 0 means 8, a power of two up to 2 MiB */
-    uint32_t header_slack;   /* spare bytes kept in the header for later metadata edits */
+    uint32_t header_slack;   /* spare header bytes for later metadata edits; up to 100,000,000 */
     uint32_t flags, reserved;
 } tenmap_writer_options;
 

@@ -239,11 +239,21 @@ bool tmi_is_special(const tmi_folder *folder, const char *name) {
     return false;
 }
 
+/* In UTF-16, which is what the limit counts; the name is valid UTF-8, or no file can have it. */
+static bool is_name_too_long(const char *name) {
+    size_t units = 0;
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+        units += *c >= 0xf0 ? 2u : (*c & 0xc0) != 0x80;
+    return units > 255;
+}
+
 /* The site is found: clears the folder of what dead writers left, and takes a place in it. */
 static int start_target(tmi_target *target) {
     const tmi_site *site = &target->site;
     char *path = path_in(&site->folder, site->name);
     int failed = !path ? ENOMEM : tmi_is_folder(path) ? EISDIR : 0;
+    if (!failed && is_name_too_long(site->name))
+        failed = ENAMETOOLONG;
     free(path);
     if (!failed)
         tmi_remove_all_stale(&site->folder, site->name);

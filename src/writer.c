@@ -56,6 +56,10 @@ static tenmap_status take_writer_options(const tenmap_writer_options *given,
                         (unsigned)alignment, (unsigned)LARGEST_ALIGNMENT);
     if (alignment < 8)
         out->data_alignment = 8;
+    if (out->header_slack > TMI_WRITTEN_HEADER_LIMIT)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "options.header_slack is %u, over the %u that a header may have",
+                        (unsigned)out->header_slack, (unsigned)TMI_WRITTEN_HEADER_LIMIT);
     return TENMAP_OK;
 }
 

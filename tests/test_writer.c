@@ -339,6 +339,36 @@ static void long_names_and_changed_folders_work(void **state) {
     assert_int_equal(chdir(here), 0);
 }
 
+/* Nothing that commit would refuse for its name is begun. */
+static void names_too_long_for_the_system_fail_at_once(void **state) {
+    char name[257];
+    tenmap_writer *w = NULL;
+    tenmap_error e = {0};
+    memset(name, 'n', 256);
+    name[256] = '\0';
+    assert_int_not_equal(tenmap_writer_create(in_folder(state, name), NULL, &w, &e), TENMAP_OK);
+    assert_null(w);
+    check_error(&e, e.status);
+    if (!strstr(e.message, "too long"))
+        fail_msg("message is: %s", e.message);
+    assert_int_equal(count_names(*state), 0);
+}
+
+static void slack_beyond_any_header_is_refused_at_once(void **state) {
+    static const uint32_t slacks[] = {100000001, UINT32_MAX - 100, UINT32_MAX};
+    for (size_t i = 0; i < COUNT(slacks); i++) {
+        tenmap_writer_options options = TENMAP_WRITER_OPTIONS_INIT;
+        tenmap_writer *w = NULL;
+        tenmap_error e = {0};
+        options.header_slack = slacks[i];
+        assert_int_equal(tenmap_writer_create(in_folder(state, "m.safetensors"), &options, &w, &e),
+                         TENMAP_ERR_ARGUMENT);
+        assert_null(w);
+        assert_non_null(strstr(e.message, "options.header_slack"));
+    }
+    assert_int_equal(count_names(*state), 0);
+}
+
 /* Threads: each writes every fourth piece of each tensor. */
 enum { THREADS = 4, TENSORS = 20, PIECES = 64, PIECE = 1000 };
 
@@ -748,6 +778,8 @@ int main(void) {
         cmocka_unit_test_setup(links_are_followed_when_asked, empty_folder),
         cmocka_unit_test_setup(stale_temporaries_are_removed_and_live_ones_kept, empty_folder),
         cmocka_unit_test_setup(long_names_and_changed_folders_work, empty_folder),
+        cmocka_unit_test_setup(names_too_long_for_the_system_fail_at_once, empty_folder),
+        cmocka_unit_test_setup(slack_beyond_any_header_is_refused_at_once, empty_folder),
         cmocka_unit_test_setup(threads_write_at_once, empty_folder),
         cmocka_unit_test_setup(corpus_files_survive_a_round_trip, empty_folder),
         cmocka_unit_test_setup(copies_convert_in_parts, empty_folder),
