@@ -24,6 +24,8 @@ typedef struct saving {
     tenmap_writer *dry; /* knows each tensor's size */
     size_t *shard_of;   /* of each source */
     size_t shard_count;
+    size_t placed;     /* shards that are there, under their names */
+    tmi_buffer index;  /* its text, of a model with several shards */
     uint64_t total;    /* bytes of tensors */
     uint64_t to_copy;  /* bytes of the sources, which conversion changes */
     uint64_t copied;   /* of these */
@@ -272,52 +274,6 @@ static tenmap_status plan_shards(saving *s) {
     return TENMAP_OK;
 }
 
-/* Writing. */
-
-/* Sources [first, end) as one file, whole and synced. */
-static tenmap_status save_shard(saving *s, size_t shard, size_t first, size_t end) {
-    tenmap_writer_options options;
-    tenmap_writer *writer;
-    char name[SHARD_NAME_ROOM];
-    name_saved_shard(s, shard, name);
-    char *path = save_path(s, name);
-    if (!path)
-        return tmi_fail_memory(s->error, strlen(s->path), "the path");
-    writer_options(s, &options);
-    tenmap_status status =
-        tmi_writer_create_in(&s->folder, name, path, &options, &writer, s->error);
-    free(path);
-    if (status != TENMAP_OK)
-        return status;
-    status = declare_metadata(s, writer);
-    for (size_t i = first; status == TENMAP_OK && i < end; i++)
-        status = declare(writer, &s->sources[i], NULL, s->error);
-    if (status == TENMAP_OK && end > first)
-        status = tmi_copy_sources(writer, s->sources + first, end - first, &s->copy, s->copied,
-                                  s->to_copy, s->error);
-    for (size_t i = first; i < end; i++)
-        s->copied += copied_bytes(s, i);
-    if (status == TENMAP_OK)
-        return tenmap_writer_commit(writer, s->error);
-    tenmap_writer_abort(writer);
-    return status;
-}
-
-static tenmap_status save_shards(saving *s) {
-    tenmap_status status = TENMAP_OK;
-    size_t first = 0;
-    for (size_t shard = 0; status == TENMAP_OK && shard < s->shard_count; shard++) {
-        size_t end = first;
-        while (end < s->count && s->shard_of[end] == shard)
-            end++;
-        status = save_shard(s, shard, first, end);
-        if (status != TENMAP_OK && s->error)
-            s->error->shard = (uint32_t)shard;
-        first = end;
-    }
-    return status;
-}
-
 typedef struct index_line {
     const char *name;
     size_t len, shard;
@@ -356,21 +312,94 @@ static bool index_text(const saving *s, tmi_buffer *text) {
     return !text->failed;
 }
 
+/* The end of the shard that begins with this source. */
+static size_t shard_end(const saving *s, size_t shard, size_t first) {
+    while (first < s->count && s->shard_of[first] == shard)
+        first++;
+    return first;
+}
+
+/* What no reader would open is found out before a byte is written, let alone one removed. */
+static tenmap_status check_sizes(saving *s) {
+    tenmap_status status = TENMAP_OK;
+    size_t first = 0;
+    for (size_t shard = 0; status == TENMAP_OK && shard < s->shard_count; shard++) {
+        size_t end = shard_end(s, shard, first);
+        status = tmi_writer_check_head(s->dry, first, end - first, s->error);
+        if (status != TENMAP_OK)
+            s->error->shard = (uint32_t)shard;
+        first = end;
+    }
+    if (status != TENMAP_OK || s->shard_count == 1)
+        return status;
+    if (!index_text(s, &s->index))
+        return tmi_fail_memory(s->error, s->index.len, "the index");
+    if (s->index.len > TMI_WRITTEN_HEADER_LIMIT)
+        return FAIL_SAVE(s, TENMAP_ERR_LIMIT,
+                         "the index would have %llu bytes, over the %llu that readers accept",
+                         (ull)s->index.len, (ull)TMI_WRITTEN_HEADER_LIMIT);
+    return TENMAP_OK;
+}
+
+/* Writing. */
+
+/* Sources [first, end) as one file, whole and synced. */
+static tenmap_status save_shard(saving *s, size_t shard, size_t first, size_t end) {
+    tenmap_writer_options options;
+    tenmap_writer *writer;
+    char name[SHARD_NAME_ROOM];
+    name_saved_shard(s, shard, name);
+    char *path = save_path(s, name);
+    if (!path)
+        return tmi_fail_memory(s->error, strlen(s->path), "the path");
+    writer_options(s, &options);
+    tenmap_status status =
+        tmi_writer_create_in(&s->folder, name, path, &options, &writer, s->error);
+    free(path);
+    if (status != TENMAP_OK)
+        return status;
+    status = declare_metadata(s, writer);
+    for (size_t i = first; status == TENMAP_OK && i < end; i++)
+        status = declare(writer, &s->sources[i], NULL, s->error);
+    if (status == TENMAP_OK && end > first)
+        status = tmi_copy_sources(writer, s->sources + first, end - first, &s->copy, s->copied,
+                                  s->to_copy, s->error);
+    for (size_t i = first; i < end; i++)
+        s->copied += copied_bytes(s, i);
+    if (status != TENMAP_OK) {
+        tenmap_writer_abort(writer);
+        return status;
+    }
+    bool there;
+    status = tmi_writer_commit(writer, &there, s->error);
+    s->placed += there;
+    return status;
+}
+
+static tenmap_status save_shards(saving *s) {
+    tenmap_status status = TENMAP_OK;
+    size_t first = 0;
+    for (size_t shard = 0; status == TENMAP_OK && shard < s->shard_count; shard++) {
+        size_t end = shard_end(s, shard, first);
+        status = save_shard(s, shard, first, end);
+        if (status != TENMAP_OK && s->error)
+            s->error->shard = (uint32_t)shard;
+        first = end;
+    }
+    return status;
+}
+
 /* The commit point of a model with several shards. */
 static tenmap_status save_index(const saving *s, bool *replaced) {
-    tmi_buffer text = {NULL, 0, 0, false};
     tmi_target target;
-    int failed = index_text(s, &text) ? 0 : ENOMEM;
-    if (!failed)
-        failed = tmi_target_begin_in(&target, &s->folder, index_name, index_name, -1);
+    int failed = tmi_target_begin_in(&target, &s->folder, index_name, index_name, -1);
     if (!failed) {
-        failed = tmi_fd_write(target.fd, 0, text.bytes, text.len);
+        failed = tmi_fd_write(target.fd, 0, s->index.bytes, s->index.len);
         if (failed)
             tmi_target_discard(&target);
         else
             failed = tmi_target_commit(&target, replaced);
     }
-    free(text.bytes);
     if (!failed)
         return TENMAP_OK;
     return tmi_fail_os(s->error, failed, "%s: %s", tmi_quote_path(s->path).text,
@@ -380,10 +409,10 @@ static tenmap_status save_index(const saving *s, bool *replaced) {
 
 /* Removing. */
 
-/* Shards that were written for a model that will not be. */
+/* Shards that were written for a model that will not be; other files of such names are not ours. */
 static void take_back_shards(const saving *s) {
     char name[SHARD_NAME_ROOM];
-    for (size_t i = 0; s->shard_count > 1 && i < s->shard_count; i++) {
+    for (size_t i = 0; s->shard_count > 1 && i < s->placed; i++) {
         name_saved_shard(s, i, name);
         (void)tmi_unlink(&s->folder, name);
     }
@@ -413,6 +442,8 @@ static tenmap_status save_run(saving *s) {
         status = look_around(s);
     if (status == TENMAP_OK)
         status = plan_shards(s);
+    if (status == TENMAP_OK)
+        status = check_sizes(s);
     if (status != TENMAP_OK)
         return status;
     status = save_shards(s);
@@ -452,6 +483,7 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
         free(s.old[i]);
     free(s.old);
     free(s.shard_of);
+    free(s.index.bytes);
     tenmap_writer_abort(s.dry);
     tmi_folder_close(&s.folder);
     return status;

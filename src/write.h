@@ -101,6 +101,11 @@ tenmap_status tmi_writer_create_in(const tmi_folder *folder, const char *name, c
  * abort. */
 tenmap_writer *tmi_writer_dry(const char *path, const tenmap_writer_options *options,
                               tenmap_error *error);
+/* TENMAP_ERR_LIMIT if a file of tensors [first, first+count) alone had too long a header. */
+tenmap_status tmi_writer_check_head(tenmap_writer *dry, size_t first, size_t count,
+                                    tenmap_error *error);
+/* tenmap_writer_commit; *replaced says whether the new file is there, whatever is returned. */
+tenmap_status tmi_writer_commit(tenmap_writer *writer, bool *replaced, tenmap_error *error);
 int tmi_writer_fd(const tenmap_writer *writer);
 /* A copy of what was declared for a tensor; its pointers stay the writer's. Zeros if it is unknown.
  */

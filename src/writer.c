@@ -362,27 +362,49 @@ static tenmap_status write_head(tenmap_writer *writer, const tmi_buffer *head, u
     return TENMAP_OK;
 }
 
-static tenmap_status lay_out(tenmap_writer *writer, tenmap_error *error) {
-    if (writer->failed.status != TENMAP_OK)
-        return repeat_failure(writer, error);
-    if (writer->laid_out)
-        return TENMAP_OK;
-    tmi_layout layout = {.tensors = writer->tensors,
-                         .tensor_count = writer->count,
+/* The file's bytes before the data, if its tensors are [first, first+count); free head->bytes. */
+static tenmap_status build_head(const tenmap_writer *writer, size_t first, size_t count,
+                                tmi_buffer *head, uint64_t *data_bytes, tenmap_error *error) {
+    tmi_layout layout = {.tensors = count ? writer->tensors + first : NULL,
+                         .tensor_count = count,
                          .pairs = writer->pairs,
                          .pair_count = writer->pair_count,
                          .alignment = writer->options.data_alignment,
                          .slack = writer->options.header_slack,
                          .keep_order = writer->options.flags & TENMAP_WRITER_KEEP_ORDER};
+    if (!tmi_layout_build(&layout, head))
+        return tmi_fail_memory(error, count * 100, "the header");
+    *data_bytes = layout.data_bytes;
+    uint64_t length = head->len - 8;
+    if (length <= TMI_WRITTEN_HEADER_LIMIT)
+        return TENMAP_OK;
+    free(head->bytes);
+    return tmi_fail(error, TENMAP_ERR_LIMIT,
+                    "%s: the header would have %llu bytes, over the %llu that readers accept",
+                    SHOWN(writer), (ull)length, (ull)TMI_WRITTEN_HEADER_LIMIT);
+}
+
+tenmap_status tmi_writer_check_head(tenmap_writer *dry, size_t first, size_t count,
+                                    tenmap_error *error) {
     tmi_buffer head;
-    tenmap_status status = TENMAP_OK;
-    if (!tmi_layout_build(&layout, &head))
-        return tmi_fail_memory(error, writer->count * 100, "the header");
-    if (head.len - 8 > TMI_WRITTEN_HEADER_LIMIT)
-        status = tmi_fail(error, TENMAP_ERR_LIMIT,
-                          "%s: the header would have %llu bytes, over the %llu that readers accept",
-                          SHOWN(writer), (ull)(head.len - 8), (ull)TMI_WRITTEN_HEADER_LIMIT);
-    else if (write_head(writer, &head, layout.data_bytes) != TENMAP_OK)
+    uint64_t data_bytes;
+    tenmap_status status = build_head(dry, first, count, &head, &data_bytes, error);
+    if (status == TENMAP_OK)
+        free(head.bytes);
+    return status;
+}
+
+static tenmap_status lay_out(tenmap_writer *writer, tenmap_error *error) {
+    tmi_buffer head;
+    uint64_t data_bytes;
+    if (writer->failed.status != TENMAP_OK)
+        return repeat_failure(writer, error);
+    if (writer->laid_out)
+        return TENMAP_OK;
+    tenmap_status status = build_head(writer, 0, writer->count, &head, &data_bytes, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (write_head(writer, &head, data_bytes) != TENMAP_OK)
         status = repeat_failure(writer, error);
     free(head.bytes);
     return status;
@@ -545,9 +567,8 @@ static tenmap_status check_complete(const tenmap_writer *writer, tenmap_error *e
                     tmi_count(names.count, "tensor").text, tmi_list_end(&names));
 }
 
-tenmap_status tenmap_writer_commit(tenmap_writer *writer, tenmap_error *error) {
-    if (!writer)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the writer is NULL");
+tenmap_status tmi_writer_commit(tenmap_writer *writer, bool *replaced, tenmap_error *error) {
+    *replaced = false;
     tenmap_status status = writer->failed.status == TENMAP_OK ? check_complete(writer, error)
                                                               : repeat_failure(writer, error);
     if (status == TENMAP_OK)
@@ -557,17 +578,23 @@ tenmap_status tenmap_writer_commit(tenmap_writer *writer, tenmap_error *error) {
         return status;
     }
     tmi_quoted path = tmi_quote_path(writer->target.site.shown);
-    bool replaced;
-    int failed = tmi_target_commit(&writer->target, &replaced);
+    int failed = tmi_target_commit(&writer->target, replaced);
     writer_free(writer);
     if (!failed)
         return TENMAP_OK;
-    return replaced ? tmi_fail_os(error, failed,
-                                  "%s: replaced, durability unknown: the new file is there, but "
-                                  "its folder could not be synced",
-                                  path.text)
-                    : tmi_fail_os(error, failed,
-                                  "%s: cannot put the new file in place; nothing "
-                                  "was changed",
-                                  path.text);
+    return *replaced ? tmi_fail_os(error, failed,
+                                   "%s: replaced, durability unknown: the new file is there, but "
+                                   "its folder could not be synced",
+                                   path.text)
+                     : tmi_fail_os(error, failed,
+                                   "%s: cannot put the new file in place; nothing "
+                                   "was changed",
+                                   path.text);
+}
+
+tenmap_status tenmap_writer_commit(tenmap_writer *writer, tenmap_error *error) {
+    bool replaced;
+    if (!writer)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the writer is NULL");
+    return tmi_writer_commit(writer, &replaced, error);
 }

@@ -234,6 +234,87 @@ static void a_renamed_folder_misleads_no_save(void **state) {
 }
 #endif
 
+/* Tensors of one byte whose names have this length, `most` of them to a shard. */
+static tenmap_status save_long_names(const char *folder, size_t count, size_t name_bytes,
+                                     uint64_t most, tenmap_error *e) {
+    static const uint64_t one[1] = {1};
+    tenmap_source *sources = calloc(count, sizeof *sources);
+    char *text = malloc(count * (name_bytes + 1));
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    assert_non_null(sources);
+    assert_non_null(text);
+    memset(text, 'n', count * (name_bytes + 1));
+    for (size_t i = 0; i < count; i++) {
+        char *name = text + i * (name_bytes + 1);
+        name[snprintf(name, 16, "%08zu", i)] = 'n';
+        sources[i] = (tenmap_source){.name = name,
+                                     .name_len = name_bytes,
+                                     .dtype = TENMAP_U8,
+                                     .shape = one,
+                                     .rank = 1,
+                                     .data = "x"};
+    }
+    options.max_shard_bytes = most;
+    tenmap_status status = tenmap_save_sharded(folder, sources, count, &options, e);
+    free(text);
+    free(sources);
+    return status;
+}
+
+/* What tenmap_open would refuse is not written, and nothing is removed for it. */
+static void headers_and_indexes_that_readers_refuse_are_not_begun(void **state) {
+    static const struct {
+        uint64_t most;
+        const char *says;
+    } cases[] = {{60, "the index would have"}, {1000, "the header would have"}};
+    enum { NAMES = 101, NAME = 1000000 };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        tenmap_error e = {0};
+        must_save(*state, 1, 250, 0);
+        uint64_t before = inode_of(in_folder(state, "model.safetensors.index.json"));
+        tenmap_status status = save_long_names(*state, NAMES, NAME, cases[i].most, &e);
+        if (status == TENMAP_OK || !strstr(e.message, cases[i].says))
+            fail_msg("%s: %s", tenmap_status_name(status), e.message);
+        check_error(&e, TENMAP_ERR_LIMIT);
+        check_saved(*state, 1, 3);
+        assert_int_equal(inode_of(in_folder(state, "model.safetensors.index.json")), before);
+        assert_int_equal(count_names(*state), 4);
+    }
+}
+
+typedef struct interloper {
+    const char *path;
+    bool done;
+} interloper;
+
+/* Another program writes a file under a name that the save has planned and not used yet. */
+static int intrude_and_cancel(void *ctx, uint64_t done, uint64_t total) {
+    interloper *i = ctx;
+    if (i->done || done < total / 2)
+        return 0;
+    i->done = true;
+    write_text(i->path, "another program's");
+    return 1;
+}
+
+static void a_failed_save_removes_only_what_it_wrote(void **state) {
+    tenmap_source sources[TENSORS];
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    tenmap_copy_options copy = TENMAP_COPY_OPTIONS_INIT;
+    tenmap_error e = {0};
+    interloper i = {.path = in_folder(state, "model-00003-of-00003.safetensors")};
+    make_sources(sources, 2);
+    options.max_shard_bytes = 200;
+    options.copy = &copy;
+    copy.progress = intrude_and_cancel;
+    copy.ctx = &i;
+    assert_int_equal(tenmap_save_sharded(*state, sources, TENSORS, &options, &e),
+                     TENMAP_ERR_CANCELLED);
+    assert_true(i.done);
+    assert_int_equal(access(i.path, F_OK), 0);
+    assert_int_equal(count_names(*state), 1);
+}
+
 /* A caller that was compiled before the options had `copy`. */
 static void the_first_options_are_taken(void **state) {
     tenmap_source sources[TENSORS];
@@ -343,6 +424,8 @@ int main(void) {
 #ifndef _WIN32
         cmocka_unit_test_setup(a_renamed_folder_misleads_no_save, empty_folder),
 #endif
+        cmocka_unit_test_setup(headers_and_indexes_that_readers_refuse_are_not_begun, empty_folder),
+        cmocka_unit_test_setup(a_failed_save_removes_only_what_it_wrote, empty_folder),
         cmocka_unit_test_setup(the_first_options_are_taken, empty_folder),
         cmocka_unit_test_setup(order_is_kept_when_asked, empty_folder),
         cmocka_unit_test_setup(an_old_index_removes_no_file_but_shards, empty_folder),
