@@ -143,40 +143,46 @@ static bool is_no_wider(int fd, mode_t mode) {
     return fstat(fd, &now) == 0 && (now.st_mode & 0777 & ~mode) == 0;
 }
 
+enum { LIST_NONE, LIST_KEPT, LIST_LOST };
+
 /*
  * Gives the new file the list of rights (ACL) that the old one has, or takes away the one that its
- * folder gave it. False if that cannot be done, or not be known. Lists of other systems than Linux,
- * and of NFS, are left to them.
+ * folder gave it. LIST_LOST if that cannot be done, or not be known. Lists of other systems than
+ * Linux, and of NFS, are left to them.
  */
-static bool take_list(int fd, int old) {
+static int take_list(int fd, int old) {
 #ifdef __linux__
     static const char kind[] = "system.posix_acl_access";
     ssize_t size = fgetxattr(old, kind, NULL, 0);
     if (size < 0 && (errno == ENODATA || errno == EOPNOTSUPP || errno == ENOSYS))
         return fremovexattr(fd, kind) == 0 || errno == ENODATA || errno == EOPNOTSUPP ||
-               errno == ENOSYS;
+                       errno == ENOSYS
+                   ? LIST_NONE
+                   : LIST_LOST;
     char *list = size > 0 ? malloc((size_t)size) : NULL;
     if (list)
         size = fgetxattr(old, kind, list, (size_t)size);
     bool done = list && size > 0 && fsetxattr(fd, kind, list, (size_t)size, 0) == 0;
     free(list);
-    return done;
+    return done ? LIST_KEPT : LIST_LOST;
 #else
     (void)fd, (void)old;
-    return true;
+    return LIST_NONE;
 #endif
 }
 
 /* The old file's mode, without what it would give to people who had nothing from the old one. */
-static mode_t kept_mode(int fd, const struct stat *old, bool list_kept) {
+static mode_t kept_mode(int fd, const struct stat *old, int list) {
     struct stat now;
-    mode_t mode = old->st_mode & 0777;
-    if (!list_kept) /* the group's bits may be its mask, and others may be shut out by name */
-        return mode & 0700;
-    if (fstat(fd, &now) == 0 && now.st_gid == old->st_gid)
+    mode_t mode = old->st_mode & 0777, both = mode & mode >> 3 & 07;
+    bool group_kept = fstat(fd, &now) == 0 && now.st_gid == old->st_gid;
+    if (group_kept && list != LIST_LOST)
         return mode;
-    /* Who was in the old group is one of the others now. */
-    return (mode & 0700) | (mode & mode >> 3 & 07);
+    /* With a list the group's bits are its mask, and people may be shut out by name. */
+    if (list != LIST_NONE)
+        return mode & 0700;
+    /* Who was in the old group is one of the others now, and who is in the new one was. */
+    return (mode & 0700) | both << 3 | both;
 }
 
 /*
@@ -186,7 +192,7 @@ static mode_t kept_mode(int fd, const struct stat *old, bool list_kept) {
 static int take_attributes(int fd, int like, const struct stat *old) {
     if (fchown(fd, old->st_uid, old->st_gid) != 0)
         (void)!fchown(fd, (uid_t)-1, old->st_gid);
-    mode_t mode = kept_mode(fd, old, like >= 0 && take_list(fd, like));
+    mode_t mode = kept_mode(fd, old, like >= 0 ? take_list(fd, like) : LIST_LOST);
     if (fchmod(fd, mode) == 0)
         return 0;
     int failed = errno; /* a file system without modes that can be set */

@@ -457,9 +457,13 @@ static tenmap_status repair_as(uid_t user, const char *path, tenmap_error *e) {
     pid_t child = fork();
     if (child == 0) {
         memset(e, 0, sizeof *e);
-        if (setgroups(0, NULL) == 0 && setresgid(user, user, user) == 0 &&
+        /* From inside the folder, since the user may not be able to reach it. */
+        char folder[4200];
+        const char *name = strrchr(path, '/') + 1;
+        snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
+        if (chdir(folder) == 0 && setgroups(0, NULL) == 0 && setresgid(user, user, user) == 0 &&
             setresuid(user, user, user) == 0)
-            status = tenmap_repair_metadata(path, 0, NULL, e);
+            status = tenmap_repair_metadata(name, 0, NULL, e);
         bool sent = write(ends[1], &status, sizeof status) == sizeof status &&
                     write(ends[1], e, sizeof *e) == sizeof *e;
         _exit(!sent);
