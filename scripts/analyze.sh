@@ -1,5 +1,5 @@
 #!/bin/sh
-# Static analysis of the library and the examples, or of other files:
+# Static analysis of the library, the tool and the examples, or of other files:
 #     scripts/analyze.sh clang-tidy|cppcheck|gcc [FILE...]
 # Any finding fails. One that is wrong is answered where it arises, by code that says more to the
 # analyser, or is turned off with its reason beside it: here, or in .clang-tidy.
@@ -8,9 +8,14 @@ set -eu
 analyser=${1:?usage: analyze.sh clang-tidy|cppcheck|gcc [FILE...]}
 shift
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- src/*.c src/kernels/*.c examples/*.c
+[ $# -gt 0 ] || set -- src/*.c src/kernels/*.c tool/*.c tool/report/*.c examples/*.c
 files=$*
 flags="-std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itool"
+
+# What the tool has only with other libraries is looked at where these are.
+has() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
+! has openssl/evp.h || flags="$flags -DTOOL_HAVE_CRYPTO"
+! has xxhash.h || flags="$flags -DTOOL_HAVE_XXHASH"
 
 need() { # need COMMAND PACKAGE
     command -v "$1" >/dev/null && return

@@ -75,9 +75,9 @@ static int sum_tensor(void *ctx, size_t i) {
         const tenmap_tensor *t = b->some.tensors[k];
         uint64_t words = t->nbytes / 8 / threads / AT_ONCE * AT_ONCE, sum[AT_ONCE] = {0};
         const unsigned char *at = (const unsigned char *)t->data + i * words * 8;
-        for (uint64_t w = 0; w < words; w += AT_ONCE, at += 8 * AT_ONCE) {
+        for (uint64_t w = 0; w < words; w += AT_ONCE) {
             uint64_t eight[AT_ONCE];
-            memcpy(eight, at, sizeof eight);
+            memcpy(eight, at + w * 8, sizeof eight);
             for (size_t j = 0; j < AT_ONCE; j++)
                 sum[j] += eight[j];
         }

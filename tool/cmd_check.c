@@ -170,7 +170,7 @@ static void print_findings(const findings *list, const check_settings *set) {
             continue;
         const struct severity_look *look = &severities[f->severity];
         printf("%s%-*s%s", paint(look->shown), INDENT, look->name, paint_end());
-        if (print_width() > 2 * INDENT)
+        if (print_width() > (size_t)2 * INDENT)
             print_wrapped(f->message, INDENT, print_width());
         else
             printf("%s\n", f->message);

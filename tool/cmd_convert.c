@@ -26,8 +26,8 @@ static const option convert_options[] = {
      "Overflow becomes the largest finite value instead of infinity or NaN"},
     {0, "raw", NULL, OPTION_SWITCH, offsetof(convert_settings, raw),
      "Convert the parts of quantised weights as if they were plain numbers"},
-    SHARD_OPTIONS(convert_settings, out),
-    OUTPUT_OPTIONS(convert_settings, out),
+    SHARD_OPTIONS(offsetof(convert_settings, out)),
+    OUTPUT_OPTIONS(offsetof(convert_settings, out)),
     END_OF_OPTIONS,
 };
 

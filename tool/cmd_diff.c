@@ -120,9 +120,11 @@ static key_list list_keys(const tenmap_model *model) {
     return list;
 }
 
-typedef void each_key(const tenmap_metadata *a, const tenmap_metadata *b);
+/* A key that differs: a side that has it, and both sides, NULL where one has none. */
+typedef void each_key(const tenmap_metadata *any, const tenmap_metadata *a,
+                      const tenmap_metadata *b);
 
-/* Calls with both sides of each key that differs, NULL where one has none; returns how many. */
+/* Calls with each key that differs; returns how many there are. */
 static size_t walk_metadata(const models *m, each_key *each) {
     key_list a = list_keys(m->a), b = list_keys(m->b);
     size_t i = 0, k = 0, count = 0;
@@ -130,12 +132,12 @@ static size_t walk_metadata(const models *m, each_key *each) {
         int order = i == a.count ? 1 : k == b.count ? -1 : compare_keys(a.items[i], b.items[k]);
         const tenmap_metadata *mine = order <= 0 ? a.items[i++] : NULL;
         const tenmap_metadata *other = order >= 0 ? b.items[k++] : NULL;
-        if (mine && other && mine->value_len == other->value_len &&
+        if (order == 0 && mine->value_len == other->value_len &&
             memcmp(mine->value, other->value, mine->value_len) == 0)
             continue;
         count++;
         if (each)
-            each(mine, other);
+            each(order <= 0 ? mine : other, mine, other);
     }
     free(a.items);
     free(b.items);
@@ -203,10 +205,11 @@ static void print_changes(const char *title, const pair *list, size_t count, boo
         printf("  and %zu more\n", count - MOST_SHOWN);
 }
 
-static void print_key(const tenmap_metadata *a, const tenmap_metadata *b) {
+static void print_key(const tenmap_metadata *any, const tenmap_metadata *a,
+                      const tenmap_metadata *b) {
     enum { COLUMNS = 40 };
     text line = {0};
-    text_add_safe(&line, a ? a->key : b->key, a ? a->key_len : b->key_len);
+    text_add_safe(&line, any->key, any->key_len);
     text_addf(&line, ": ");
     if (a)
         text_add_short(&line, a->value, a->value_len, COLUMNS);
@@ -281,9 +284,10 @@ static void json_names(const char *key, const tenmap_tensor *const *list, size_t
     json_close();
 }
 
-static void json_key_side(const tenmap_metadata *a, const tenmap_metadata *b) {
+static void json_key_side(const tenmap_metadata *any, const tenmap_metadata *a,
+                          const tenmap_metadata *b) {
     json_open('{', true);
-    json_key_text("key", a ? a->key : b->key, a ? a->key_len : b->key_len);
+    json_key_text("key", any->key, any->key_len);
     if (a)
         json_key_text("a", a->value, a->value_len);
     if (b)

@@ -57,16 +57,20 @@ static int find_one(const tenmap_model *model, const char *pattern, const tenmap
     int status = select_tensors(model, &wanted, &s);
     if (status)
         return status;
-    *out = s.count ? s.tensors[0] : NULL;
-    if (s.count != 1) {
+    if (s.count == 1) {
+        *out = s.tensors[0];
+    } else {
         text names = {0};
         for (size_t i = 0; i < s.count && i < 2; i++) {
             text_addf(&names, i ? " and " : "");
             text_add_safe(&names, s.tensors[i]->name, s.tensors[i]->name_len);
         }
-        status = s.count ? fail(EXIT_FAILED, "'%s' is %zu tensors, among them %s: name one",
-                                pattern, s.count, names.bytes)
-                         : fail(EXIT_FAILED, "the model has no tensors");
+        if (s.count)
+            fail(EXIT_FAILED, "'%s' is %zu tensors, among them %s: name one", pattern, s.count,
+                 names.bytes);
+        else
+            fail(EXIT_FAILED, "the model has no tensors");
+        status = EXIT_FAILED;
         text_free(&names);
     }
     selection_free(&s);

@@ -16,7 +16,7 @@ static const option merge_options[] = {
      "Which model counts where several have a tensor of the same name; none refuses that"},
     {0, "max-shard-size", "SIZE", OPTION_SIZE, offsetof(merge_settings, out.max_shard),
      "Write shards of at most this size, and their index"},
-    OUTPUT_OPTIONS(merge_settings, out),
+    OUTPUT_OPTIONS(offsetof(merge_settings, out)),
     END_OF_OPTIONS,
 };
 

@@ -21,8 +21,8 @@ static const option realign_options[] = {
      "Put tensors whose size is a multiple of N first: all of them come out aligned"},
     {0, "in-place", NULL, OPTION_SWITCH, offsetof(realign_settings, in_place),
      "Replace MODEL, a single file, in one rename once the new one is whole"},
-    SHARD_OPTIONS(realign_settings, out),
-    OUTPUT_OPTIONS(realign_settings, out),
+    SHARD_OPTIONS(offsetof(realign_settings, out)),
+    OUTPUT_OPTIONS(offsetof(realign_settings, out)),
     END_OF_OPTIONS,
 };
 

@@ -16,8 +16,8 @@ typedef struct rename_settings {
 static const option rename_options[] = {
     {0, "map", "OLD=NEW", OPTION_LIST, offsetof(rename_settings, maps),
      "Rename this one tensor; expressions do not apply to it"},
-    SHARD_OPTIONS(rename_settings, out),
-    OUTPUT_OPTIONS(rename_settings, out),
+    SHARD_OPTIONS(offsetof(rename_settings, out)),
+    OUTPUT_OPTIONS(offsetof(rename_settings, out)),
     END_OF_OPTIONS,
 };
 
@@ -88,7 +88,8 @@ static int parse_substitution(const char *given, substitution *out) {
         if (code)
             regerror(code, &out->regex, why, sizeof why);
         free(out->replacement);
-        return fail(EXIT_USAGE, "'%s' is not a substitution: %s", given, why);
+        fail(EXIT_USAGE, "'%s' is not a substitution: %s", given, why);
+        return EXIT_USAGE;
     }
     int status = check_references(out, given);
     if (status) {

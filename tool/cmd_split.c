@@ -11,7 +11,7 @@ typedef struct split_settings {
 static const option split_options[] = {
     {0, "max-shard-size", "SIZE", OPTION_SIZE, offsetof(split_settings, out.max_shard),
      "The largest shard, in bytes of tensors (5GB); a single tensor may be larger"},
-    OUTPUT_OPTIONS(split_settings, out),
+    OUTPUT_OPTIONS(offsetof(split_settings, out)),
     END_OF_OPTIONS,
 };
 

@@ -82,8 +82,9 @@ static tenmap_status same_bytes(const pair *p, uint64_t first, size_t count, boo
         return TENMAP_OK;
     }
     tenmap_status status = tenmap_read_bytes(p->a, at, size, a, error);
-    if (status == TENMAP_OK)
-        status = tenmap_read_bytes(p->b, at, size, b, error);
+    if (status != TENMAP_OK)
+        return status;
+    status = tenmap_read_bytes(p->b, at, size, b, error);
     *same = status == TENMAP_OK && memcmp(a, b, size) == 0;
     return status;
 }

@@ -249,7 +249,7 @@ size_t text_columns(const char *bytes, size_t len) {
 void print_safe(FILE *out, const char *bytes, size_t len) {
     text t = {0};
     text_add_safe(&t, bytes, len);
-    if (t.len)
+    if (t.bytes)
         fwrite(t.bytes, 1, t.len, out);
     text_free(&t);
 }

@@ -22,38 +22,28 @@ typedef struct output_settings {
     uint64_t max_shard; /* bytes of tensors; 0: not given */
 } output_settings;
 
-#define OUTPUT_OPTIONS(type, out)                                                                  \
-    {'o', "output", "OUT", OPTION_TEXT, offsetof(type, out.path), "The file or folder to write"},  \
+/* For the option table of a command whose settings have an output_settings at the offset `at`. */
+#define OUT_AT(at, field) ((at) + offsetof(output_settings, field))
+#define OUTPUT_OPTIONS(at)                                                                         \
+    {'o', "output", "OUT", OPTION_TEXT, OUT_AT(at, path), "The file or folder to write"},          \
         {'f',                                                                                      \
          "force",                                                                                  \
          NULL,                                                                                     \
          OPTION_SWITCH,                                                                            \
-         offsetof(type, out.force),                                                                \
+         OUT_AT(at, force),                                                                        \
          "Replace what is there, in one step, once the new one is whole"},                         \
-        {'n',                                                                                      \
-         "dry-run",                                                                                \
-         NULL,                                                                                     \
-         OPTION_SWITCH,                                                                            \
-         offsetof(type, out.dry_run),                                                              \
-         "Only say what would be written"},                                                        \
-        {0,                                                                                        \
-         "meta",                                                                                   \
-         "KEY=VALUE",                                                                              \
-         OPTION_LIST,                                                                              \
-         offsetof(type, out.meta),                                                                 \
-         "Set this metadata in the output; the rest is kept"},                                     \
+        {'n',           "dry-run",           NULL,                                                 \
+         OPTION_SWITCH, OUT_AT(at, dry_run), "Only say what would be written"},                    \
+        {0,           "meta",           "KEY=VALUE",                                               \
+         OPTION_LIST, OUT_AT(at, meta), "Set this metadata in the output; the rest is kept"},      \
     {                                                                                              \
-        0, "json", NULL, OPTION_SWITCH, offsetof(type, out.json), "Report as JSON"                 \
+        0, "json", NULL, OPTION_SWITCH, OUT_AT(at, json), "Report as JSON"                         \
     }
-#define SHARD_OPTIONS(type, out)                                                                   \
-    {0,                                                                                            \
-     "max-shard-size",                                                                             \
-     "SIZE",                                                                                       \
-     OPTION_SIZE,                                                                                  \
-     offsetof(type, out.max_shard),                                                                \
-     "Write shards of at most this size, and their index"},                                        \
+#define SHARD_OPTIONS(at)                                                                          \
+    {0,           "max-shard-size",      "SIZE",                                                   \
+     OPTION_SIZE, OUT_AT(at, max_shard), "Write shards of at most this size, and their index"},    \
     {                                                                                              \
-        0, "single", NULL, OPTION_SWITCH, offsetof(type, out.single),                              \
+        0, "single", NULL, OPTION_SWITCH, OUT_AT(at, single),                                      \
             "Write one file even if the input has shards"                                          \
     }
 #define END_OF_OPTIONS                                                                             \

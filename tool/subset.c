@@ -10,8 +10,8 @@ const option subset_options[] = {
      "Only tensors of at least this size"},
     {0, "max-size", "SIZE", OPTION_SIZE, offsetof(subset_settings, wanted.max_bytes),
      "Only tensors of at most this size"},
-    SHARD_OPTIONS(subset_settings, out),
-    OUTPUT_OPTIONS(subset_settings, out),
+    SHARD_OPTIONS(offsetof(subset_settings, out)),
+    OUTPUT_OPTIONS(offsetof(subset_settings, out)),
     END_OF_OPTIONS,
 };
 

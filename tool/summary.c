@@ -78,21 +78,26 @@ static bool number_part(const tenmap_tensor *t, size_t *begin, size_t *end) {
     return false;
 }
 
+static void keep_layers(summary *s, const layers *l) {
+    if (l->count > 1 && s->layers_count < MAX_LAYERS)
+        s->found[s->layers_count++] = *l;
+}
+
 /* Needs the tensors in tree order. Keeps the modules with the most numbers. */
 static void find_layers(summary *s) {
     layers now = {NULL, 0, 0};
     const char *number = NULL;
     size_t number_len = 0;
-    for (size_t i = 0; i <= s->all.count; i++) {
-        const tenmap_tensor *t = i < s->all.count ? s->all.tensors[i] : NULL;
+    for (size_t i = 0; i < s->all.count; i++) {
+        const tenmap_tensor *t = s->all.tensors[i];
         size_t begin, end;
-        bool numbered = t && number_part(t, &begin, &end);
+        bool numbered = number_part(t, &begin, &end);
         bool same = numbered && now.prefix && begin - 1 == now.len &&
                     memcmp(t->name, now.prefix, now.len) == 0;
-        if (!same && now.count > 1 && s->layers_count < MAX_LAYERS)
-            s->found[s->layers_count++] = now;
-        if (!same)
+        if (!same) {
+            keep_layers(s, &now);
             now = (layers){numbered ? t->name : NULL, numbered ? begin - 1 : 0, 0};
+        }
         if (!numbered)
             continue;
         bool new_number =
@@ -101,6 +106,7 @@ static void find_layers(summary *s) {
         number = t->name + begin;
         number_len = end - begin;
     }
+    keep_layers(s, &now);
 }
 
 static int larger_first(const void *a, const void *b) {
