@@ -141,13 +141,15 @@ typedef struct tenmap_tensor {
     tenmap_dtype dtype;
     uint32_t rank; /* 0 for a scalar */
     const uint64_t *shape;
-    const void *data; /* into the mapping, never NULL there; NULL with TENMAP_BACKEND_READ */
+    const void
+        *data; /* into the mapping, never NULL there; NULL with BACKEND_READ and options.io */
     uint64_t nbytes;
     uint64_t nelems;
     uint64_t file_offset; /* absolute, in its shard's file */
     uint32_t shard;       /* for tenmap_shard_at */
     uint32_t flags;       /* TENMAP_TENSOR_* */
     const tenmap_model *model;
+    const char *opaque_dtype; /* of TENMAP_OPAQUE, as the header writes it; else NULL */
 } tenmap_tensor;
 
 /*
@@ -204,6 +206,51 @@ enum {
     TENMAP_OPEN_PARTIAL = 2
 };
 
+/*
+ * Bytes that are not files of this system: an archive, a network, an engine's own VFS. All four
+ * functions may be called from any thread, several at a time. Paths are the path given to
+ * tenmap_open, or that path with what follows the last '/' before any '?' replaced by the name of a
+ * shard; what stands from the '?' on is kept.
+ *
+ * `error` is never NULL and starts empty: a function that fails puts its own sentence there, which
+ * reaches the caller as it is, and returns a TENMAP_ERR_*.
+ */
+typedef struct tenmap_io {
+    size_t struct_size; /* sizeof(tenmap_io): lets the struct grow */
+    /*
+     * What `path` names; TENMAP_ERR_NOT_FOUND if there is none. *size is its length in bytes; *file
+     * is handed to the others.
+     */
+    tenmap_status (*open)(void *ctx, const char *path, void **file, uint64_t *size,
+                          tenmap_error *error);
+    /*
+     * Exactly these bytes, inside the size that open gave, or an error. An object that has changed
+     * since it was opened is TENMAP_ERR_IO: the library has no other way to know.
+     */
+    tenmap_status (*read)(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
+                          tenmap_error *error);
+    /* Once for each open that succeeded, when no read of it is under way. */
+    void (*close)(void *ctx, void *file);
+    /*
+     * May be NULL: then no folder can be opened. Calls `entry` with each name in the folder `path`,
+     * and ends early, successfully, if that returns anything but 0. TENMAP_ERR_NOT_FOUND if it is no
+     * folder. Asked when open did not find the path.
+     */
+    tenmap_status (*list)(void *ctx, const char *path,
+                          int (*entry)(void *entry_ctx, const char *name), void *entry_ctx,
+                          tenmap_error *error);
+    void *ctx;                /* handed to all of them */
+    uint64_t preferred_bytes; /* a good size for one read; 0: the library's choice */
+    uint64_t reserved[4];     /* 0 */
+} tenmap_io;
+
+#define TENMAP_IO_INIT                                                                             \
+    {                                                                                              \
+        sizeof(tenmap_io), 0, 0, 0, 0, 0, 0, {                                                     \
+            0, 0, 0, 0                                                                             \
+        }                                                                                          \
+    }
+
 /* Zero is the default for every field. Start from TENMAP_OPTIONS_INIT; NULL means all defaults. */
 typedef struct tenmap_options {
     size_t struct_size; /* sizeof(tenmap_options): lets the struct grow */
@@ -214,10 +261,17 @@ typedef struct tenmap_options {
     uint64_t max_header_bytes; /* 0: 100,000,000, as the reference; also the index's limit */
     uint64_t offset, length;   /* a model inside a larger file; length 0: to the end of the file.
                                   For single files, descriptors and memory only. */
+    /*
+     * Where the model's files are, instead of on this system; NULL: the system's files. Copied at
+     * open; its ctx must live until the model is closed. Nothing is mapped then: the model is as with
+     * TENMAP_BACKEND_READ, and its shards have no descriptors. For paths only: with tenmap_open_fd
+     * and tenmap_open_memory it is TENMAP_ERR_ARGUMENT.
+     */
+    const tenmap_io *io;
 } tenmap_options;
 
 #define TENMAP_OPTIONS_INIT                                                                        \
-    { sizeof(tenmap_options), 0, 0, 0, 0, 0, 0, 0 }
+    { sizeof(tenmap_options), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /*
  * Open

@@ -2,8 +2,9 @@
  * What everything else stands on: sentences, options that grow, memory, names and their index, text,
  * element types. Of the system only memory and random numbers are asked for here (pages.c).
  *
- * The library is a house of layers, one header each: base, os, job, format, model, values, write. A
- * header includes only those before it in this list, a .c file the header of its own layer.
+ * The library is a house of layers, one header each: base, os, job, bytes, format, model, values,
+ * write. A header includes only those before it in this list, a .c file the header of its own layer,
+ * and scripts/layers.sh proves both; docs/architecture.md shows the house.
  *
  * Names with external linkage start with tmi_; everything else is static. No two files use the same
  * static name, so that they can be joined into one.
@@ -41,6 +42,32 @@
 
 /* What printf's %llu takes. */
 typedef unsigned long long ull;
+
+/* The product, or false if it overflows. */
+static TMI_INLINE bool tmi_multiply(uint64_t a, uint64_t b, uint64_t *out) {
+#if defined(__GNUC__)
+    return !__builtin_mul_overflow(a, b, out);
+#else
+    *out = a * b;
+    return a == 0 || b <= UINT64_MAX / a;
+#endif
+}
+
+/* Eight bytes of a file as a number: files are little-endian. */
+static inline uint64_t tmi_file_u64(const unsigned char *bytes) {
+    uint64_t value = 0;
+    for (int i = 7; i >= 0; i--)
+        value = value << 8 | bytes[i];
+    return value;
+}
+
+/* FNV-1a: the same on every host, and no defence against anybody. */
+static inline uint64_t tmi_fnv(const unsigned char *bytes, size_t len) {
+    uint64_t hash = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+    return hash;
+}
 
 /* error.c: sentences for people. */
 
@@ -88,7 +115,7 @@ typedef struct tmi_options_kind {
     const char *name, *init; /* the struct and the macro that starts it */
     size_t size;             /* as this library knows it */
     size_t first_size;       /* as the first version had it: the least that is taken */
-    size_t flags;            /* where its uint32_t of that name is, in bytes */
+    size_t flags;            /* where its uint32_t of that name is, in bytes; 0: it has none */
     uint32_t known;          /* the flags that there are */
     size_t reserved;         /* where a uint32_t is that must be 0; 0: it has none */
 } tmi_options_kind;
@@ -186,6 +213,19 @@ static inline void tmi_names_prefetch(const tmi_names *names, uint64_t hash) {
 #else
     (void)names, (void)hash;
 #endif
+}
+/* Whether the table must be doubled before one more than these `count` records is entered. */
+static inline bool tmi_names_full(const tmi_names *names, size_t count) {
+    return count > names->mask / 2;
+}
+/* Enters record i if its place is free and its name not too long; else tmi_names_put does it. */
+static inline bool tmi_names_put_first(tmi_names *names, size_t i, uint64_t hash, const char *name,
+                                       size_t len) {
+    tmi_slot *slot = &names->slots[hash & names->mask];
+    if (TMI_UNLIKELY(slot->record || len >= UINT16_MAX))
+        return false;
+    *slot = tmi_slot_of((uint32_t)(i + 1), hash, name, len);
+    return true;
 }
 /* Enters record i; returns the number of an earlier one with the same name instead, or TMI_NONE. */
 size_t tmi_names_put(tmi_names *names, size_t i, uint64_t hash);

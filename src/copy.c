@@ -42,8 +42,8 @@ static tenmap_status put_bytes(copying *c, const void *bytes, size_t size) {
 /* Bytes of the source into a buffer. Checked reads, so a file that shrinks gives an error. */
 static tenmap_status get_bytes(copying *c, uint64_t offset, void *dst, size_t size) {
     tenmap_error why;
-    tenmap_status status =
-        tmi_shard_read(copied_shard(c), c->from->file_offset + offset, dst, size, c->from, &why);
+    tenmap_status status = tmi_bytes_read(&copied_shard(c)->bytes, c->from->file_offset + offset,
+                                          dst, size, (tmi_wanted){NULL, c->from}, &why);
     return status == TENMAP_OK ? status : tmi_writer_spoil_with(c->writer, &why, c->error);
 }
 
@@ -72,15 +72,16 @@ static tenmap_status copy_same_dtype(copying *c) {
     const tmi_shard *shard = copied_shard(c);
     uint64_t begin = bytes_of_elements(c->first, c->to), size = bytes_of_elements(c->count, c->to);
     uint64_t done = 0;
-    if (shard->file.memory)
+    if (shard->bytes.file.memory)
         return put_bytes(c, (const char *)c->from->data + begin, (size_t)size);
-    int failed = tmi_fd_copy(shard->file.fd, c->from->file_offset + begin, tmi_writer_fd(c->writer),
-                             c->at, size, &done);
+    int failed = tmi_fd_copy(shard->bytes.file.fd, c->from->file_offset + begin,
+                             tmi_writer_fd(c->writer), c->at, size, &done);
     if (failed && failed != EOPNOTSUPP)
         return tmi_writer_spoil(c->writer, c->id, failed, c->error);
     c->at += done;
     tenmap_error why;
-    if (done > 0 && tmi_shard_trust(shard, c->from->file_offset + begin, done, c->from, &why))
+    if (done > 0 &&
+        tmi_bytes_trust(&shard->bytes, c->from->file_offset + begin, done, c->from, &why))
         return tmi_writer_spoil_with(c->writer, &why, c->error);
     return done == size ? TENMAP_OK : copy_buffered(c, begin + done, begin + size);
 }

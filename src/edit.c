@@ -62,7 +62,7 @@ static tenmap_status edit_open(editing_file *e) {
     if (!tmi_fd_is_at(e->lock.fd, &e->site.folder, e->site.name))
         return FAIL_EDIT_REPLACED(e);
     e->length = e->model->shards[0].view.header_bytes;
-    return tmi_shard_read_text(&e->model->shards[0], 8, (size_t)e->length, &e->old, e->error);
+    return tmi_read_text(&e->model->shards[0].bytes, 8, e->length, "the header", &e->old, e->error);
 }
 
 /* The pairs after the edits. */
@@ -182,7 +182,7 @@ static tenmap_status edit_text(editing_file *e) {
 
 /* Whether another program has written to the file: not by us, who would hold the lock. */
 static bool source_changed(const editing_file *e) {
-    return tmi_file_changed(&e->model->shards[0].file, NULL);
+    return tmi_file_changed(&e->model->shards[0].bytes.file, NULL);
 }
 
 /* In place. */
@@ -242,7 +242,7 @@ static int edit_head(editing_file *e, int fd, uint64_t data_start) {
 }
 
 static int copy_span(const editing_file *e, uint64_t from, int fd, uint64_t to, uint64_t size) {
-    const tmi_file *file = &e->model->shards[0].file;
+    const tmi_file *file = &e->model->shards[0].bytes.file;
     size_t got = 0;
     char *buffer = malloc(EDIT_BUFFER);
     int failed = buffer ? 0 : ENOMEM;
@@ -273,7 +273,7 @@ static int edit_cloned(editing_file *e, int fd) {
     if (shard->size <= shared || (e->flags & TENMAP_EDIT_NO_CLONE) ||
         start - 8 > TMI_WRITTEN_HEADER_LIMIT)
         return EOPNOTSUPP;
-    int failed = tmi_fd_clone(shard->file.fd, shared, fd, start + (shared - old_start),
+    int failed = tmi_fd_clone(shard->bytes.file.fd, shared, fd, start + (shared - old_start),
                               shard->size - shared);
     if (failed)
         return EOPNOTSUPP;
@@ -299,7 +299,7 @@ static int edit_copied(editing_file *e, int fd) {
         failed = edit_head(e, fd, start);
     if (failed)
         return failed;
-    failed = tmi_fd_copy(shard->file.fd, old_start, fd, start, size, &done);
+    failed = tmi_fd_copy(shard->bytes.file.fd, old_start, fd, start, size, &done);
     if (failed && failed != EOPNOTSUPP)
         return failed;
     return done < size ? copy_span(e, old_start + done, fd, start + done, size - done) : 0;
@@ -343,7 +343,7 @@ static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
         return FAIL_EDIT_REPLACED(e);
     if (failed)
         return FAIL_EDIT_OS(e, failed, "cannot create a file beside it");
-    target.over = &e->model->shards[0].file;
+    target.over = &e->model->shards[0].bytes.file;
     failed = edit_fill(e, target.fd, way);
     if (failed || source_changed(e)) {
         tmi_target_discard(&target);

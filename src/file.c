@@ -230,7 +230,7 @@ void tmi_direct_close(int fd) {
         close(fd);
 }
 
-int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end) {
+int tmi_map_populate_at_once(const tmi_file *file, uint64_t begin, uint64_t end) {
 #ifdef MADV_POPULATE_READ
     int failed;
     do
@@ -238,8 +238,10 @@ int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end) {
     while (failed && errno == EINTR);
     if (!failed || errno != EINVAL)
         return failed ? errno : 0;
+#else
+    (void)file, (void)begin, (void)end;
 #endif
-    return tmi_map_touch(file, begin, end);
+    return ENOTSUP;
 }
 
 int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end) {

@@ -40,12 +40,8 @@ int tmi_file_read_direct(int fd, uint64_t offset, void *dst, size_t size, size_t
     return tmi_fd_read(fd, offset, dst, size, got);
 }
 
-void *tmi_map_address(const tmi_file *file, uint64_t offset) {
-    return (char *)file->map + (offset - file->map_offset);
-}
-
 /* Reading first finds out whether the bytes are there: touching a page that is gone is fatal. */
-int tmi_map_touch(const tmi_file *file, uint64_t begin, uint64_t end) {
+static int touch_pages(const tmi_file *file, uint64_t begin, uint64_t end) {
     unsigned char scratch[16 << 10];
     uint64_t last = file->map_offset + file->map_size;
     if (end > last)
@@ -63,7 +59,7 @@ int tmi_map_touch(const tmi_file *file, uint64_t begin, uint64_t end) {
     return 0;
 }
 
-uint64_t tmi_page_overlap(uint64_t at, uint64_t page, uint64_t begin, uint64_t end) {
-    uint64_t from = at > begin ? at : begin, to = at + page < end ? at + page : end;
-    return to > from ? to - from : 0;
+int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end) {
+    int failed = tmi_map_populate_at_once(file, begin, end);
+    return failed == ENOTSUP ? touch_pages(file, begin, end) : failed;
 }

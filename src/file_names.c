@@ -114,9 +114,7 @@ void tmi_sibling_name(char *out, size_t size, const char *path, const char *suff
         snprintf(out, size, ".%s%s", name, suffix);
         return;
     }
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a: the same on every host */
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ (unsigned char)name[i]) * UINT64_C(1099511628211);
+    uint64_t hash = tmi_fnv((const unsigned char *)name, len);
     size_t kept = LONGEST_STEM - 20;
     while (kept > 0 && ((unsigned char)name[kept] & 0xc0) == 0x80)
         kept--;
@@ -147,30 +145,31 @@ static bool is_temporary(const char *name, const char *start) {
     return strcmp(name + TEMP_DIGITS, temp_end) == 0;
 }
 
-void tmi_sweep(const tmi_folder *folder, const char *name, bool (*is_ours)(const char *name)) {
+bool tmi_is_temp_of(const char *name, bool (*is_ours)(const char *name)) {
     char file[TMI_NAME_ROOM];
     const char *mark = strstr(name, temp_mark);
     if (name[0] != '.' || !mark || mark - name >= TMI_NAME_ROOM || !is_temporary(mark, temp_mark))
-        return;
+        return false;
     snprintf(file, sizeof file, "%.*s", (int)(mark - name - 1), name + 1);
-    if (is_ours(file))
-        tmi_remove_if_stale(folder, name);
+    return is_ours(file);
 }
 
-typedef struct stale_search {
+typedef struct temp_search {
     const tmi_folder *folder;
+    void (*found)(const tmi_folder *folder, const char *name);
     char start[TMI_NAME_ROOM]; /* how temporary files of this path begin */
-} stale_search;
+} temp_search;
 
-static bool remove_stale(void *ctx, const char *name) {
-    const stale_search *search = ctx;
+static bool look_at_name(void *ctx, const char *name) {
+    const temp_search *search = ctx;
     if (is_temporary(name, search->start))
-        tmi_remove_if_stale(search->folder, name);
+        search->found(search->folder, name);
     return true;
 }
 
-void tmi_remove_all_stale(const tmi_folder *folder, const char *file) {
-    stale_search search = {.folder = folder};
+void tmi_each_temp(const tmi_folder *folder, const char *file,
+                   void (*found)(const tmi_folder *folder, const char *name)) {
+    temp_search search = {.folder = folder, .found = found};
     tmi_sibling_name(search.start, sizeof search.start, file, temp_mark);
-    (void)tmi_folder_list_in(folder, remove_stale, &search);
+    (void)tmi_folder_list_in(folder, look_at_name, &search);
 }

@@ -308,12 +308,12 @@ void tmi_direct_close(int fd) {
 /* Pages of a mapping. */
 
 /* The system reads ahead in large pieces if asked to; that is advice, and touching makes it true. */
-int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end) {
+int tmi_map_populate_at_once(const tmi_file *file, uint64_t begin, uint64_t end) {
     uint64_t last = file->map_offset + file->map_size;
     WIN32_MEMORY_RANGE_ENTRY range = {tmi_map_address(file, begin),
                                       (SIZE_T)((end < last ? end : last) - begin)};
     (void)PrefetchVirtualMemory(GetCurrentProcess(), 1, &range, 0);
-    return tmi_map_touch(file, begin, end);
+    return ENOTSUP;
 }
 
 /* What the system knows of each page of [memory, memory + size), handed out page by page. */

@@ -227,7 +227,7 @@ static int target_start(tmi_target *target, int like) {
     int own = -1, failed = check_site(site, &old, &replaces);
     if (failed)
         return failed;
-    tmi_remove_all_stale(&site->folder, site->name);
+    tmi_each_temp(&site->folder, site->name, tmi_remove_if_stale);
     if (like >= 0 && fstat(like, &old) != 0)
         return errno;
     bool known = like >= 0 || replaces;

@@ -256,7 +256,7 @@ static int start_target(tmi_target *target) {
         failed = ENAMETOOLONG;
     free(path);
     if (!failed)
-        tmi_remove_all_stale(&site->folder, site->name);
+        tmi_each_temp(&site->folder, site->name, tmi_remove_if_stale);
     for (int tries = 0; !failed && target->fd < 0 && tries < 100; tries++) {
         failed = create_one(target);
         if (failed == EEXIST && tries < 99)

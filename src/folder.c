@@ -21,6 +21,7 @@ typedef struct candidates {
     size_t count, capacity;
     const candidate **numbered; /* the numbered ones: set after set, each by number */
     size_t numbered_count;
+    const tenmap_io *io; /* that lists the folder; NULL: the system */
     const char *folder;
     bool out_of_memory;
     bool other_index; /* a PyTorch or Flax index was seen */
@@ -118,6 +119,7 @@ static bool classify_name(candidate *c, bool *other_index) {
     return true;
 }
 
+/* For the system's folders: the objects of a tenmap_io are what their names say. */
 static bool is_folder_in(const char *folder, const char *name) {
     char *path = tmi_join_path(folder, strlen(folder), name, strlen(name));
     bool is = path && tmi_is_folder(path);
@@ -132,7 +134,7 @@ static bool add_candidate(void *ctx, const char *name) {
         list->out_of_memory = true;
         return false;
     }
-    if (!classify_name(&c, &list->other_index) || is_folder_in(list->folder, name)) {
+    if (!classify_name(&c, &list->other_index) || (!list->io && is_folder_in(list->folder, name))) {
         free(c.name);
         return true;
     }
@@ -302,7 +304,8 @@ static bool note_subfolder(void *ctx, const char *name) {
 static tenmap_status fail_nothing(const candidates *list, tenmap_error *error) {
     subfolders found = {.folder = list->folder};
     tmi_list names = {.used = 0};
-    (void)tmi_folder_list(list->folder, note_subfolder, &found);
+    if (!list->io)
+        (void)tmi_folder_list(list->folder, note_subfolder, &found);
     qsort(found.names, found.count, sizeof *found.names, by_text);
     for (size_t i = 0; i < found.count; i++) {
         tmi_list_add(&names, found.names[i], strlen(found.names[i]));
@@ -374,19 +377,16 @@ static tenmap_status choose(tmi_choice *choice, const candidates *list, tenmap_e
     return any ? status : fail_nothing(list, error);
 }
 
-tenmap_status tmi_folder_choose(tmi_choice *choice, const char *path, tenmap_error *error) {
-    candidates list = {.folder = path};
+tenmap_status tmi_folder_choose(tmi_choice *choice, const tenmap_io *io, const char *path,
+                                tenmap_error *error) {
+    candidates list = {.folder = path, .io = io};
     *choice = (tmi_choice){.count = 0};
-    int failed = tmi_folder_list(path, add_candidate, &list);
-    tenmap_status status;
+    tenmap_status status = tmi_bytes_list(io, path, add_candidate, &list, error);
     if (list.count)
         qsort(list.items, list.count, sizeof *list.items, by_candidate_name);
     if (list.out_of_memory || !sort_numbered(&list)) {
         status = tmi_fail_memory(error, list.count, "the names in a folder");
-    } else if (failed) {
-        status =
-            tmi_fail_os(error, failed, "%s: cannot list the folder", tmi_quote_path(path).text);
-    } else {
+    } else if (status == TENMAP_OK) {
         status = choose(choice, &list, error);
     }
     free_candidates(&list);

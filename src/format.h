@@ -4,7 +4,7 @@
 #ifndef TENMAP_FORMAT_H
 #define TENMAP_FORMAT_H
 
-#include "os.h"
+#include "bytes.h"
 
 /* foreign.c: files that are something else. */
 
@@ -85,16 +85,23 @@ typedef struct tmi_header {
     unsigned dim_blocks;
     tenmap_metadata *metadata;
     size_t metadata_count, metadata_capacity;
+    uint64_t data_at; /* where tensors may begin, from the model's first byte on */
 } tmi_header;
 
-/* Whether the length field, the first 8 bytes of a file of `size`, passes rules 1 to 3. */
-bool tmi_header_plausible(const unsigned char *start, size_t len, uint64_t size, uint64_t limit);
-/*
- * Rules 1 to 3: the length of the JSON text, from the first bytes of a file of place->size bytes
- * (`len` of them, at least 8 where the file has them; more help to recognise foreign files).
- */
-tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *start, size_t len,
-                                uint64_t limit, uint64_t *length, tenmap_error *error);
+/* What every parser does last with a tensor: where it lies, from the model's first byte on. */
+static TMI_INLINE void tmi_tensor_settle(tenmap_tensor *t, const tmi_place *place, uint64_t within,
+                                         bool there, uintptr_t align_mask) {
+    t->file_offset = place->offset + within;
+    t->data = place->base && there ? place->base + within : NULL;
+    uintptr_t address = t->data ? (uintptr_t)t->data : (uintptr_t)t->file_offset;
+    t->flags = (address & align_mask) == 0 ? TENMAP_TENSOR_ALIGNED : 0;
+    t->shard = place->shard;
+    t->model = place->model;
+}
+
+/* Bytes before the text of a SafeTensors header, which say how long it is. */
+enum { TMI_LENGTH_FIELD = 8 };
+
 /*
  * Rules 4 to 10. `text` holds `length` bytes of JSON and at least TMI_JSON_PAD zero bytes behind
  * them; the header takes it over in either case. On failure the header is empty.
@@ -120,13 +127,62 @@ void tmi_check_header(const tmi_place *place, const tmi_header *header, size_t l
 
 /* header_quick.c: the header of a file that is written as most are, in one quick pass. */
 
+/* Puts [offset, offset+size) of the file at dst; false, without a word, if it cannot be had. */
+typedef bool tmi_refill(void *ctx, uint64_t offset, void *dst, size_t size);
+
 /*
- * Reads the header's `length` bytes at place->offset + 8. If it is written in the usual way and
+ * Reads the `length` bytes of a header through `refill`. If it is written in the usual way and
  * breaks no rule, *done is true and the header is as tmi_header_parse makes it; else the header is
  * empty and tmi_header_parse has to judge it. Fails for want of memory only.
  */
-tenmap_status tmi_header_quick(tmi_header *header, const tmi_place *place, const tmi_file *file,
-                               size_t length, bool *done, tenmap_error *error);
+tenmap_status tmi_header_quick(tmi_header *header, const tmi_place *place, size_t length,
+                               tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
+
+/* tensor_order.c */
+
+/*
+ * Sorts by file_offset, then nbytes, whatever they mean at that moment; equal ones keep their order.
+ * False, and nothing changed, without memory.
+ */
+bool tmi_order_tensors(tmi_block *tensors, size_t count);
+
+/* container.c: formats of files. */
+
+/* Where the text of a header lies, from the model's first byte on. */
+typedef struct tmi_extent {
+    uint64_t at, length;
+    /*
+     * Where only the text itself tells its length: so many of the model's first bytes are wanted to
+     * say it, and find_text is asked again with them. 0: it is said.
+     */
+    uint64_t more;
+} tmi_extent;
+
+/* One format. shard.c knows no other. */
+typedef struct tmi_container {
+    /* Whether a file of `size` bytes that starts so, with `len` of them at hand, is one. */
+    bool (*recognise)(const unsigned char *start, size_t len, uint64_t size, uint64_t limit);
+    /* Where the header is, at most `limit` bytes long; or what is wrong with the beginning. */
+    tenmap_status (*find_text)(const tmi_place *place, const unsigned char *start, size_t len,
+                               uint64_t limit, tmi_extent *text, tenmap_error *error);
+    /* May be NULL. As tmi_header_quick. */
+    tenmap_status (*quick)(tmi_header *header, const tmi_place *place, size_t length,
+                           tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
+    /* As tmi_header_parse: takes over `text`, which has TMI_JSON_PAD zero bytes behind it. */
+    tenmap_status (*parse)(tmi_header *header, const tmi_place *place, tmi_block text,
+                           size_t length, tenmap_error *error);
+} tmi_container;
+
+extern const tmi_container tmi_safetensors;
+#ifdef TENMAP_TOY_CONTAINER
+extern const tmi_container tmi_toy_container;
+#endif
+
+/* The first that recognises the file, or NULL. */
+const tmi_container *tmi_container_of(const unsigned char *start, size_t len, uint64_t size,
+                                      uint64_t limit);
+/* The one that says what is wrong with a file that nobody recognises. */
+const tmi_container *tmi_container_for_errors(void);
 
 /* index.c: model.safetensors.index.json. */
 

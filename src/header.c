@@ -44,7 +44,7 @@ static uint64_t no_dims[1];
 /* Errors. Offsets are those of the file, so that they can be looked up in a hex editor. */
 
 static uint64_t file_position(const parser *p, const char *at) {
-    return p->place->offset + 8 + (uint64_t)(at - p->json.text);
+    return p->place->offset + TMI_LENGTH_FIELD + (uint64_t)(at - p->json.text);
 }
 
 /* The byte at `at`, as a reader of the error would write it. */
@@ -131,79 +131,6 @@ static bool resume(parser *p, uint32_t code, const char *value) {
          ? TENMAP_OK                                                                               \
          : tell(p, TENMAP_FOUND_##code, t, FAIL_TENSOR(p, t, __VA_ARGS__)))
 
-/* Rules 1 to 3: the length field. */
-
-static uint64_t little_endian_u64(const unsigned char *bytes) {
-    uint64_t value = 0;
-    for (int i = 7; i >= 0; i--)
-        value = value << 8 | bytes[i];
-    return value;
-}
-
-bool tmi_header_plausible(const unsigned char *start, size_t len, uint64_t size, uint64_t limit) {
-    if (len < 8 || size < 8)
-        return false;
-    uint64_t n = little_endian_u64(start);
-    return n != 0 && n <= limit && n <= size - 8;
-}
-
-static tenmap_status read_length(const tmi_place *place, const unsigned char *start, size_t len,
-                                 uint64_t limit, uint64_t *length, uint32_t *code,
-                                 tenmap_error *error) {
-    const char *path = place->path;
-    uint64_t n = len >= 8 ? little_endian_u64(start) : 0;
-    bool too_short = place->size < 8 || len < 8;
-    if (tmi_header_plausible(start, len, place->size, limit)) {
-        *length = n;
-        return TENMAP_OK;
-    }
-    /* A length that could be, and a brace behind it: a file that was cut, whatever the length
-     * spells. */
-    bool cut = !too_short && n <= limit && len > 8 && start[8] == '{';
-    bool show = false;
-    const char *foreign = cut ? NULL : tmi_foreign(start, len, place->size, &show);
-    *code = foreign     ? TENMAP_FOUND_FOREIGN
-            : n > limit ? TENMAP_FOUND_LIMIT
-                        : TENMAP_FOUND_TRUNCATED;
-    if (foreign && show)
-        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
-                           "%s: %s; it begins with %s", tmi_quote_path(path).text, foreign,
-                           tmi_quote((const char *)start, len < 60 ? len : 60).text);
-    if (foreign)
-        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset, "%s: %s",
-                           tmi_quote_path(path).text, foreign);
-    if (too_short)
-        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
-                           "%s: it has %s, but a SafeTensors file begins with a length field of 8: "
-                           "the download is truncated",
-                           tmi_quote_path(path).text, tmi_count(place->size, "byte").text);
-    if (n > limit)
-        return tmi_fail_at(error, TENMAP_ERR_LIMIT, place->shard, place->offset,
-                           "%s: the length field says that the header has %llu bytes, over the "
-                           "limit of %llu%s",
-                           tmi_quote_path(path).text, (ull)n, (ull)limit,
-                           n > place->size ? "; the whole file is shorter, so this is not a "
-                                             "SafeTensors file"
-                                           : " (max_header_bytes raises it)");
-    if (n > place->size - 8)
-        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
-                           "%s: the length field says that the header has %llu bytes, but only "
-                           "%llu follow it: the file is truncated by at least %s",
-                           tmi_quote_path(path).text, (ull)n, (ull)(place->size - 8),
-                           tmi_count(n - (place->size - 8), "byte").text);
-    *length = n; /* no header at all: the JSON rules have the words for it */
-    return TENMAP_OK;
-}
-
-tenmap_status tmi_header_length(const tmi_place *place, const unsigned char *start, size_t len,
-                                uint64_t limit, uint64_t *length, tenmap_error *error) {
-    uint32_t code;
-    tenmap_status status = read_length(place, start, len, limit, length, &code, error);
-    if (status != TENMAP_OK && place->report)
-        tmi_report_failure(place->report, code, place->shard, NULL, error);
-    return status;
-}
-
 /* Rule 5: JSON and types. */
 
 /* Room for one more dimension; moves the shape that is under way if its block is full. */
@@ -270,9 +197,11 @@ static bool parse_dtype(parser *p, tenmap_tensor *t) {
         p->dtype_text = text;
     }
     t->dtype = p->dtype;
+    t->opaque_dtype = NULL;
     if (TMI_LIKELY(p->dtype != TENMAP_AS_STORED))
         return true;
     t->dtype = TENMAP_OPAQUE;
+    t->opaque_dtype = text.bytes;
     if ((p->place->flags & TENMAP_OPEN_LENIENT) && !p->place->report)
         return true;
     uint64_t offset = file_position(p, start);
@@ -347,20 +276,6 @@ static bool parse_field(parser *p, tenmap_tensor *t, int *seen) {
     }
 }
 
-/*
- * The text of an unknown dtype stands right before the shape, where tenmap_dtype_text finds it.
- */
-static bool keep_opaque_text(parser *p, tenmap_tensor *t) {
-    uint64_t *first = p->dim;
-    for (uint64_t i = 0; i <= t->rank; i++) { /* 64 bits: a rank may be UINT32_MAX */
-        if (p->dim == p->dims_end && !grow_dims(p, &first))
-            return false;
-        *p->dim++ = i == 0 ? (uint64_t)(uintptr_t)p->dtype_text.bytes : t->shape[i - 1];
-    }
-    t->shape = first + 1;
-    return true;
-}
-
 static bool parse_entry(parser *p, tenmap_tensor *t) {
     tmi_json *json = &p->json;
     int seen = 0;
@@ -382,7 +297,7 @@ static bool parse_entry(parser *p, tenmap_tensor *t) {
                                                     : "the field data_offsets is missing");
     }
     p->in = NULL;
-    return t->dtype == TENMAP_OPAQUE ? keep_opaque_text(p, t) : true;
+    return true;
 }
 
 static bool parse_tensor(parser *p, tmi_text name) {
@@ -474,65 +389,6 @@ static bool parse_top(parser *p) {
     return true;
 }
 
-/* File order: by begin, then end, then header order. */
-
-typedef struct sort_key {
-    uint64_t begin, end;
-    size_t from;
-} sort_key;
-
-static bool goes_before(const sort_key *a, const sort_key *b) {
-    return a->begin != b->begin ? a->begin < b->begin : a->end < b->end;
-}
-
-/* Merges keys[first, middle) and keys[middle, end) into out; equal keys keep their order. */
-static void merge(const sort_key *keys, sort_key *out, size_t first, size_t middle, size_t end) {
-    size_t a = first, b = middle;
-    for (size_t i = first; i < end; i++) {
-        bool take_b = a == middle || (b < end && goes_before(&keys[b], &keys[a]));
-        out[i] = take_b ? keys[b++] : keys[a++];
-    }
-}
-
-/* A merge sort: n log n whatever the order is. Returns the array that holds the result. */
-static sort_key *sort_keys(sort_key *keys, sort_key *scratch, size_t count) {
-    for (size_t width = 1; width < count; width *= 2) {
-        for (size_t first = 0; first < count; first += 2 * width) {
-            size_t middle = first + width < count ? first + width : count;
-            size_t end = middle + width < count ? middle + width : count;
-            merge(keys, scratch, first, middle, end);
-        }
-        sort_key *done = scratch;
-        scratch = keys;
-        keys = done;
-    }
-    return keys;
-}
-
-static bool sort_tensors(parser *p) {
-    tmi_block keys_block, sorted_block;
-    size_t count = p->count;
-    if (count > SIZE_MAX / 2 / sizeof(sort_key) ||
-        !tmi_block_take(&keys_block, 2 * count * sizeof(sort_key)))
-        return fail_memory(p, (uint64_t)count * 2 * sizeof(sort_key));
-    if (!tmi_block_take(&sorted_block, count * sizeof(tenmap_tensor))) {
-        tmi_block_free(&keys_block);
-        return fail_memory(p, (uint64_t)count * sizeof(tenmap_tensor));
-    }
-    sort_key *keys = keys_block.bytes;
-    tenmap_tensor *sorted = sorted_block.bytes;
-    for (size_t i = 0; i < count; i++)
-        keys[i] = (sort_key){p->tensors[i].file_offset, p->tensors[i].nbytes, i};
-    keys = sort_keys(keys, keys + count, count);
-    for (size_t i = 0; i < count; i++)
-        sorted[i] = p->tensors[keys[i].from];
-    tmi_block_free(&keys_block);
-    tmi_block_free(&p->header->tensors);
-    p->header->tensors = sorted_block;
-    p->tensors = sorted;
-    return true;
-}
-
 /* Duplicates: two readers of one file must not find two different tensors under one name. */
 
 static tenmap_status index_tensors(parser *p) {
@@ -587,15 +443,6 @@ static tenmap_status index_metadata(parser *p) {
 
 /* Rules 6 to 10: offsets and sizes. */
 
-static bool multiply(uint64_t a, uint64_t b, uint64_t *out) {
-#if defined(__GNUC__)
-    return !__builtin_mul_overflow(a, b, out);
-#else
-    *out = a * b;
-    return a == 0 || b <= UINT64_MAX / a;
-#endif
-}
-
 /* Rule 6. A lenient open allows holes, never overlap. */
 static tenmap_status check_begin(parser *p, const tenmap_tensor *t, uint64_t begin, uint64_t end,
                                  uint64_t expected) {
@@ -620,7 +467,7 @@ static tenmap_status check_size(parser *p, const tenmap_tensor *t, uint64_t stor
                                 uint64_t *nelems) {
     uint64_t elems = 1, bits = 0;
     for (uint32_t d = 0; d < t->rank; d++)
-        if (TMI_UNLIKELY(!multiply(elems, t->shape[d], &elems)))
+        if (TMI_UNLIKELY(!tmi_multiply(elems, t->shape[d], &elems)))
             return FAIL_RULE(p, OVERFLOW, t,
                              "the product of its %u dimensions overflows 64 bits at number "
                              "%u, which is %llu",
@@ -629,7 +476,7 @@ static tenmap_status check_size(parser *p, const tenmap_tensor *t, uint64_t stor
     if (t->dtype == TENMAP_OPAQUE)
         return TENMAP_OK;
     unsigned width = tmi_dtypes[t->dtype].bits;
-    if (TMI_UNLIKELY(!multiply(elems, width, &bits)))
+    if (TMI_UNLIKELY(!tmi_multiply(elems, width, &bits)))
         return FAIL_RULE(p, OVERFLOW, t, "%llu elements of %u bits overflow 64 bits", (ull)elems,
                          width);
     if (TMI_UNLIKELY(bits % 8 != 0))
@@ -674,7 +521,7 @@ static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end)
 /* Gives each tensor its final fields, or says which rule it breaks. */
 static tenmap_status check_tensors(parser *p) {
     const tmi_place *place = p->place;
-    uint64_t header_end = 8 + (uint64_t)(p->json.end - p->json.text);
+    uint64_t header_end = p->header->data_at;
     uint64_t data_size = place->size - header_end, expected = 0;
     for (size_t i = 0; i < p->count; i++) {
         tenmap_tensor *t = &p->tensors[i];
@@ -689,16 +536,10 @@ static tenmap_status check_tensors(parser *p) {
                 p->error->index = i;
             return status;
         }
-        uint64_t within = header_end + begin;
-        t->file_offset = place->offset + within;
         t->nbytes = end < begin ? 0 : end - begin; /* a check meets what no open lets through */
         t->nelems = nelems;
-        t->data = place->base && end <= data_size ? place->base + within : NULL;
-        t->shard = place->shard;
-        t->model = place->model;
-        uintptr_t address = t->data ? (uintptr_t)t->data : (uintptr_t)t->file_offset;
         unsigned align = t->dtype == TENMAP_OPAQUE ? 1 : tmi_dtypes[t->dtype].align;
-        t->flags = (address & (align - 1)) == 0 ? TENMAP_TENSOR_ALIGNED : 0;
+        tmi_tensor_settle(t, place, header_end + begin, end <= data_size, align - 1u);
         expected = end < expected ? expected : end;
     }
     return check_end(p, data_size, expected);
@@ -713,6 +554,12 @@ static tenmap_status begin_report(parser *p, tmi_block *copy, tmi_blanks *blanks
     p->untouched = copy->bytes;
     *blanks = tmi_check_blanks(p->untouched, length);
     return TENMAP_OK;
+}
+
+static bool order_tensors(parser *p) {
+    if (p->in_order || tmi_order_tensors(&p->header->tensors, p->count))
+        return true;
+    return fail_memory(p, (uint64_t)p->count * sizeof *p->tensors);
 }
 
 static tenmap_status parse_all(parser *p) {
@@ -730,7 +577,7 @@ static tenmap_status parse_all(parser *p) {
         !tmi_block_take(&p->header->tensors, most * sizeof *p->tensors))
         return tmi_fail_memory(p->error, (uint64_t)most * sizeof *p->tensors, "the tensors' table");
     p->tensors = p->header->tensors.bytes;
-    if (!parse_top(p) || (!p->in_order && !sort_tensors(p)))
+    if (!parse_top(p) || !order_tensors(p))
         return p->failed;
     p->in = NULL;
     tmi_block_trim(&p->header->tensors, p->count * sizeof *p->tensors);
@@ -758,7 +605,7 @@ tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_b
     tmi_block copy = {NULL, 0};
     tmi_blanks blanks;
     tenmap_status status = TENMAP_OK;
-    *header = (tmi_header){.text = text};
+    *header = (tmi_header){.text = text, .data_at = TMI_LENGTH_FIELD + (uint64_t)length};
     if (place->report)
         status = begin_report(&p, &copy, &blanks);
     if (status == TENMAP_OK)

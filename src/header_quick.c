@@ -41,7 +41,8 @@ typedef struct kind {
 } kind;
 
 typedef struct reader {
-    const tmi_file *file;
+    tmi_refill *refill;
+    void *refill_ctx;
     uint64_t next, left;  /* what has not been read into the window yet */
     char *pages;          /* the window, on a page's boundary, with ENTRY_AT_MOST bytes before it */
     const char *at, *end; /* WINDOW_PAD zero bytes stand at the end */
@@ -71,11 +72,11 @@ static bool lacks_memory(reader *r) {
  * bytes behind the source's, so both are given the same place.
  */
 static bool fill_window(reader *r) {
-    size_t kept = (size_t)(r->end - r->at), got;
+    size_t kept = (size_t)(r->end - r->at);
     size_t wanted = r->left < WINDOW ? (size_t)r->left : WINDOW;
     char *dst = r->pages + r->next % PAGE;
     memmove(dst - kept, r->at, kept);
-    if (tmi_file_read(r->file, r->next, dst, wanted, &got) != 0 || got != wanted)
+    if (!r->refill(r->refill_ctx, r->next, dst, wanted))
         return false;
     r->next += wanted;
     r->left -= wanted;
@@ -183,11 +184,6 @@ static bool want_dims(reader *r) {
     return true;
 }
 
-static bool times(uint64_t a, uint64_t b, uint64_t *product) {
-    *product = a * b;
-    return ((a | b) >> 32) == 0 || a == 0 || b <= UINT64_MAX / a;
-}
-
 /* The shape from behind its bracket, and the number of elements. */
 static bool take_shape(reader *r, kind *k) {
     k->nelems = 1;
@@ -198,7 +194,7 @@ static bool take_shape(reader *r, kind *k) {
     if (*r->at != ']') {
         for (;; r->at++) {
             if (dim - r->dim == RANK_AT_MOST || !take_number(r, dim) ||
-                !times(k->nelems, *dim, &k->nelems))
+                !tmi_multiply(k->nelems, *dim, &k->nelems))
                 return false;
             dim++;
             if (*r->at != ',')
@@ -217,7 +213,7 @@ static TMI_NOINLINE bool take_new_kind(reader *r, kind *k) {
     k->len = 0;
     if (!TAKE(r, ":{\"dtype\":\"") || !take_dtype(r, k) || !TAKE(r, ",\"shape\":[") ||
         !take_shape(r, k) || !TAKE(r, "],\"data_offsets\":[") ||
-        !times(k->nelems, tmi_dtypes[k->dtype].bits, &bits) || bits % 8 != 0)
+        !tmi_multiply(k->nelems, tmi_dtypes[k->dtype].bits, &bits) || bits % 8 != 0)
         return false;
     k->nbytes = bits / 8;
     k->align_mask = tmi_dtypes[k->dtype].align - 1u;
@@ -294,40 +290,28 @@ static TMI_INLINE bool take_offsets(reader *r, const kind *k) {
 
 /* The fields that follow from a tensor's kind and place. */
 static TMI_INLINE void settle(reader *r, tenmap_tensor *t, const kind *k) {
-    const tmi_place *place = r->place;
-    uint64_t within = r->header_end + r->expected;
     t->dtype = k->dtype;
     t->rank = k->rank;
     t->shape = k->shape;
-    t->data = place->base ? place->base + within : NULL;
     t->nbytes = k->nbytes;
     t->nelems = k->nelems;
-    t->file_offset = place->offset + within;
-    t->shard = place->shard;
-    uintptr_t address = t->data ? (uintptr_t)t->data : (uintptr_t)t->file_offset;
-    t->flags = (address & k->align_mask) == 0 ? TENMAP_TENSOR_ALIGNED : 0;
-    t->model = place->model;
+    t->opaque_dtype = NULL;
+    tmi_tensor_settle(t, r->place, r->header_end + r->expected, true, k->align_mask);
     r->expected += k->nbytes;
-}
-
-/* A place whose tag and length are this name's: a duplicate, or a table that is full enough. */
-static TMI_NOINLINE bool index_slowly(reader *r, uint64_t hash) {
-    tmi_names *names = &r->header->names;
-    if (r->indexed > names->mask / 2 && !tmi_names_double(names, r->indexed))
-        return lacks_memory(r);
-    return tmi_names_put(names, r->indexed++, hash) == TMI_NONE;
 }
 
 /* Enters the next name that waits; false if it is there twice. */
 static TMI_INLINE bool index_next(reader *r) {
     tmi_names *names = &r->header->names;
-    const tenmap_tensor *t = &r->tensors[r->indexed];
     uint64_t hash = r->hashes[r->indexed % NAMES_AHEAD];
-    tmi_slot *slot = &names->slots[hash & names->mask];
-    if (TMI_UNLIKELY(slot->record || r->indexed > names->mask / 2 || t->name_len >= UINT16_MAX))
-        return index_slowly(r, hash);
-    *slot = tmi_slot_of((uint32_t)++r->indexed, hash, t->name, t->name_len);
-    return true;
+    const tenmap_tensor *t = &r->tensors[r->indexed];
+    if (TMI_UNLIKELY(tmi_names_full(names, r->indexed)) && !tmi_names_double(names, r->indexed))
+        return lacks_memory(r);
+    if (TMI_LIKELY(tmi_names_put_first(names, r->indexed, hash, t->name, t->name_len))) {
+        r->indexed++;
+        return true;
+    }
+    return tmi_names_put(names, r->indexed++, hash) == TMI_NONE;
 }
 
 static bool index_rest(reader *r) {
@@ -439,17 +423,18 @@ static bool take_all(reader *r, size_t length) {
     return TAKE(r, "}") && take_padding(r) && r->expected == r->data_size && index_rest(r);
 }
 
-tenmap_status tmi_header_quick(tmi_header *header, const tmi_place *place, const tmi_file *file,
-                               size_t length, bool *done, tenmap_error *error) {
+tenmap_status tmi_header_quick(tmi_header *header, const tmi_place *place, size_t length,
+                               tmi_refill *refill, void *ctx, bool *done, tenmap_error *error) {
     static const char zero[16] = "0";
-    reader r = {.file = file,
-                .next = place->offset + 8,
+    reader r = {.refill = refill,
+                .refill_ctx = ctx,
+                .next = place->offset + TMI_LENGTH_FIELD,
                 .left = length,
                 .header = header,
                 .place = place,
-                .header_end = 8 + (uint64_t)length,
-                .data_size = place->size - 8 - length};
-    *header = (tmi_header){.count = 0};
+                .header_end = TMI_LENGTH_FIELD + (uint64_t)length,
+                .data_size = place->size - TMI_LENGTH_FIELD - length};
+    *header = (tmi_header){.data_at = r.header_end};
     char *room =
         malloc((length < WINDOW ? length : WINDOW) + ENTRY_AT_MOST + (size_t)2 * PAGE + WINDOW_PAD);
     if (room) {

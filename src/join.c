@@ -42,7 +42,7 @@ static bool is_taken(const joining *j, size_t shard, const tenmap_tensor *t, uin
 static void fail_twins(const joining *j, const tenmap_tensor *a, const tenmap_tensor *b) {
     tmi_fail_at(j->error, TENMAP_ERR_FORMAT, b->shard, b->file_offset,
                 "%s: tensor %s is in %s and in %s, and no index says which one counts",
-                tmi_quote_path(tenmap_path(j->model)).text, tmi_quote(a->name, a->name_len).text,
+                tmi_quote_path(j->model->path).text, tmi_quote(a->name, a->name_len).text,
                 tmi_quote_path(shard_name(j, a->shard)).text,
                 tmi_quote_path(shard_name(j, b->shard)).text);
 }
@@ -93,8 +93,7 @@ static tenmap_status check_listings(const joining *j) {
         return TENMAP_OK;
     tmi_fail_at(j->error, TENMAP_ERR_FORMAT, 0,
                 (uint64_t)(first->name - (const char *)j->index->text.bytes) - 1,
-                "%s: the index lists %s %s in %s, which %s",
-                tmi_quote_path(tenmap_path(j->model)).text,
+                "%s: the index lists %s %s in %s, which %s", tmi_quote_path(j->model->path).text,
                 lacking.count == 1 ? "tensor" : "tensors", tmi_list_end(&lacking),
                 lacking.count == 1 ? tmi_quote_path(shard_name(j, j->file_shard[first->file])).text
                                    : "shards",

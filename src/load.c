@@ -50,8 +50,8 @@ typedef struct load_job {
 
 /* What one thread works with. */
 typedef struct loader {
-    tmi_source source;
-    tmi_block window;
+    tmi_window window;
+    tmi_block room; /* of the window */
 } loader;
 
 /* A request, checked from its tensor to its destination. */
@@ -213,45 +213,46 @@ static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *
 
 /* A thread's window, where it reads through one: made for its first unit. */
 static tenmap_status take_load_window(const load_job *job, loader *own, tenmap_error *error) {
-    size_t size = job->direct ? DIRECT_WINDOW : READ_WINDOW;
-    if (!job->use_window || own->source.window)
+    size_t by_default = job->direct ? DIRECT_WINDOW : READ_WINDOW;
+    size_t size = tmi_bytes_step(&job->model->shards[0].bytes, by_default);
+    if (!job->use_window || own->window.room)
         return TENMAP_OK;
-    if (!tmi_block_take(&own->window, size)) /* large ones come page-aligned */
+    if (!tmi_block_take(&own->room, size)) /* large ones come page-aligned */
         return tmi_fail_memory(error, size, "reading");
-    own->source.window = own->window.bytes;
-    own->source.window_size = size;
+    own->window.room = own->room.bytes;
+    own->window.size = size;
     return TENMAP_OK;
 }
 
 static void free_loader(void *state) {
     loader *own = state;
-    tmi_block_free(&own->window);
+    tmi_block_free(&own->room);
 }
 
-/* Turns the thread's source to the unit, and brings in what is mapped and mostly wanted. */
+/* Turns the thread's window to the unit, and brings in what is mapped and mostly wanted. */
 static tenmap_status begin_unit(const load_job *job, const load_unit *unit, loader *own,
                                 tenmap_error *error) {
     const load_item *item = &job->items[unit->item];
-    tmi_source *source = &own->source;
+    tmi_window *window = &own->window;
     uint64_t wanted;
     tmi_span span = unit_span(job, unit, &wanted);
     tenmap_status status = take_load_window(job, own, error);
-    source->shard = span.shard;
-    source->direct_fd = job->direct ? job->direct[item->shard] : -1;
-    source->at = source->end = 0; /* what it held was another unit's */
-    source->last = span.end;
-    if (status == TENMAP_OK && !source->window && span.end - span.begin <= 2 * wanted)
+    window->bytes = &span.shard->bytes;
+    window->direct_fd = job->direct ? job->direct[item->shard] : -1;
+    window->at = window->end = 0; /* what it held was another unit's */
+    window->last = span.end;
+    if (status == TENMAP_OK && !window->room && span.end - span.begin <= 2 * wanted)
         status = tmi_bring_in(span, item->transfer.tensor, error);
     return status;
 }
 
 /* One piece of an item, or all of it. */
-static tenmap_status run_piece(load_job *job, load_item *item, tmi_source *source, uint64_t first,
+static tenmap_status run_piece(load_job *job, load_item *item, tmi_window *window, uint64_t first,
                                uint64_t count, tenmap_error *error) {
     const tmi_transfer *x = &item->transfer;
     if (count > 0) {
-        source->ahead = tmi_transfer_is_dense(x);
-        tenmap_status status = tmi_transfer_run(x, source, first, count, error);
+        window->ahead = tmi_transfer_is_dense(x);
+        tenmap_status status = tmi_transfer_run(x, window, first, count, error);
         if (status != TENMAP_OK)
             return status;
         tmi_job_add(&job->run, tmi_packed_bytes(count, x->from_bits));
@@ -269,7 +270,7 @@ static tenmap_status run_load_unit(void *ctx, void *state, size_t number, tenmap
     tenmap_status status = begin_unit(job, unit, own, error);
     for (size_t i = 0; i < unit->items && status == TENMAP_OK; i++) {
         uint64_t count = unit->count ? unit->count : item->transfer.count;
-        status = run_piece(job, item, &own->source, unit->first, count, error);
+        status = run_piece(job, item, &own->window, unit->first, count, error);
         if (status == TENMAP_OK)
             item++;
     }
@@ -295,7 +296,7 @@ static tenmap_status choose_way(load_job *job, tenmap_error *error) {
     const tenmap_model *model = job->model;
     const tmi_shard *first = &model->shards[0];
     bool asked = job->options.flags & (TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT);
-    job->use_window = !first->view.base || (asked && !first->file.memory);
+    job->use_window = !first->view.base || (asked && !first->bytes.file.memory);
     if (!job->use_window || !(job->options.flags & TENMAP_LOAD_DIRECT))
         return TENMAP_OK;
     job->direct = tmi_calloc(model->shard_count, sizeof *job->direct);
@@ -306,7 +307,7 @@ static tenmap_status choose_way(load_job *job, tenmap_error *error) {
     for (size_t i = 0; i < job->item_count; i++) {
         uint32_t shard = job->items[i].shard;
         if (i == 0 || shard != job->items[i - 1].shard)
-            job->direct[shard] = tmi_direct_open(&model->shards[shard].file);
+            job->direct[shard] = tmi_direct_open(&model->shards[shard].bytes.file);
     }
     return TENMAP_OK;
 }

@@ -49,10 +49,11 @@ typedef struct measure_job {
 /* What one thread works with. */
 typedef struct measurer {
     measure_job *job;
-    unsigned char *window; /* NULL for mapped tensors, until one is met that is not */
-    tmi_block window_block;
-    uint64_t
-        *bins; /* this unit's, in two parts, each with one more for what is outside; then edges */
+    tmi_window
+        window; /* on tensors that are not in memory; its room is made for the first of them */
+    tmi_block room;
+    /* This unit's, in two parts, each with one more for what is outside; then the edges. */
+    uint64_t *bins;
     double values[TMI_MEASURE_BLOCK];   /* a block as F64, or as F32 */
     uint32_t places[TMI_MEASURE_BLOCK]; /* and in which bins it goes */
 } measurer;
@@ -440,14 +441,20 @@ static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes,
     }
 }
 
-static bool take_measure_window(measurer *m, tenmap_error *error) {
+/* The thread's window, made when it is first wanted, on bytes [begin, end) of a shard. */
+static tenmap_status open_window(measurer *m, const tmi_shard *shard, uint64_t begin, uint64_t end,
+                                 tenmap_error *error) {
     size_t size = (size_t)WINDOW_BLOCKS * TMI_MEASURE_BLOCK * 8;
-    if (m->window)
-        return true;
-    if (!tmi_block_take_dirty(&m->window_block, size))
-        return tmi_fail_memory(error, size, "reading") == TENMAP_OK;
-    m->window = m->window_block.bytes;
-    return true;
+    if (!m->room.bytes && !tmi_block_take_dirty(&m->room, size))
+        return tmi_fail_memory(error, size, "reading");
+    m->window = (tmi_window){.bytes = &shard->bytes,
+                             .direct_fd = -1,
+                             .room = m->room.bytes,
+                             .size = size,
+                             .at = begin,
+                             .end = begin,
+                             .last = end};
+    return TENMAP_OK;
 }
 
 /*
@@ -457,7 +464,7 @@ static bool take_measure_window(measurer *m, tenmap_error *error) {
  */
 static tenmap_status bring_unit_in(tmi_span span, const tenmap_tensor *t, tenmap_error *error) {
     uint64_t cached;
-    if (tmi_file_cached(&span.shard->file, span.begin, span.end, &cached) == 0 &&
+    if (tmi_file_cached(&span.shard->bytes.file, span.begin, span.end, &cached) == 0 &&
         cached == span.end - span.begin)
         return TENMAP_OK;
     return tmi_bring_in(span, t, error);
@@ -479,18 +486,17 @@ static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[2
                     range);
         return status;
     }
-    if (!take_measure_window(m, error))
-        return TENMAP_ERR_MEMORY;
-    for (uint64_t i = 0; i < unit->count; i += step) {
+    begin += t->file_offset;
+    tenmap_status status = open_window(m, shard, begin, begin + size, error);
+    for (uint64_t i = 0; status == TENMAP_OK && i < unit->count; i += step) {
         uint64_t count = unit->count - i < step ? unit->count - i : step;
-        tenmap_status status =
-            tmi_shard_read(shard, t->file_offset + begin + i / 8 * bits, m->window,
-                           (size_t)tmi_packed_bytes(count, bits), t, error);
-        if (status != TENMAP_OK)
-            return status;
-        work_on(m, unit, m->window, (size_t)count, codes, range);
+        const unsigned char *bytes;
+        status = tmi_window_bytes(&m->window, begin + i / 8 * bits,
+                                  (size_t)tmi_packed_bytes(count, bits), t, &bytes, error);
+        if (status == TENMAP_OK)
+            work_on(m, unit, bytes, (size_t)count, codes, range);
     }
-    return TENMAP_OK;
+    return status;
 }
 
 static void keep_bins(measurer *m, size_t tensor) {
@@ -551,7 +557,7 @@ static tenmap_status run_measure_unit(void *ctx, void *state, size_t number, ten
 
 static void free_measurer(void *state) {
     measurer *m = state;
-    tmi_block_free(&m->window_block);
+    tmi_block_free(&m->room);
 }
 
 static void finish_stats(measure_job *job) {

@@ -15,7 +15,8 @@ typedef struct tmi_choice {
     bool is_set;
 } tmi_choice;
 
-tenmap_status tmi_folder_choose(tmi_choice *choice, const char *path, tenmap_error *error);
+tenmap_status tmi_folder_choose(tmi_choice *choice, const tenmap_io *io, const char *path,
+                                tenmap_error *error);
 void tmi_choice_free(tmi_choice *choice);
 /* Whether this is the name of a part of a numbered set: name-00001-of-00005.safetensors. */
 bool tmi_is_numbered_name(const char *name);
@@ -30,18 +31,17 @@ enum { TMI_START = 512 };
 typedef struct tmi_shard {
     tenmap_shard view; /* what callers see */
     uint32_t number;   /* among those that the index or the set names, missing ones included */
-    tmi_file file;
+    tmi_bytes bytes;   /* its path for errors is there */
     tmi_header header;
-    char *path;        /* owned; NULL stands for "" */
-    const char *name;  /* the part of the path that the index or the set gives */
-    uint64_t size;     /* the model's length in the file, from options.offset on */
-    const char *shown; /* the path for errors */
-    bool edited_here;  /* the lock of an edit is the caller's own */
-    unsigned tries;    /* how often it was found changed while it was opened */
+    char *path;       /* owned; NULL stands for "" */
+    char *name;       /* owned: as the index or the set has it; NULL for a single file */
+    uint64_t size;    /* the model's length in the file, from options.offset on */
+    bool edited_here; /* the lock of an edit is the caller's own */
+    unsigned tries;   /* how often it was found changed while it was opened */
 } tmi_shard;
 
 /*
- * Opening goes in steps: fill shard->file (tmi_file_open, _dup or _memory) and shown, then
+ * Opening goes in steps: fill shard->bytes (tmi_bytes_open, tmi_file_dup or _memory), then
  * tmi_shard_start, which reads the first bytes into start[TMI_START], then tmi_shard_parse. On
  * failure the caller still closes the shard.
  */
@@ -52,41 +52,33 @@ tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, u
  * parsed has been read in one piece: another program's changes in the middle start it anew.
  */
 tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
-                              const tenmap_model *model, const tmi_hash_key *key, uint32_t number,
+                              const tenmap_model *model, uint32_t number,
                               const unsigned char *start, size_t len, tenmap_error *error);
 /*
  * What was read is in pieces, since the file changed meanwhile: waits a little and looks at it anew
  * for another try. TENMAP_ERR_IO if there were enough of them.
  */
 tenmap_status tmi_shard_again(tmi_shard *shard, tenmap_error *error);
-/*
- * Whether these bytes of a tensor, which were read before this call, are those that were opened:
- * TENMAP_ERR_IO if the file has changed since.
- */
-tenmap_status tmi_shard_trust(const tmi_shard *shard, uint64_t offset, uint64_t size,
-                              const tenmap_tensor *tensor, tenmap_error *error);
-/*
- * Reads exactly [offset, offset+size) of the file; TENMAP_ERR_IO with the numbers if it is shorter,
- * or, with a tensor, if it has changed.
- */
-tenmap_status tmi_shard_read(const tmi_shard *shard, uint64_t offset, void *dst, size_t size,
-                             const tenmap_tensor *tensor, tenmap_error *error);
-/* Reads `length` bytes of JSON at `offset` into a block, padded as the JSON reader wants it. */
-tenmap_status tmi_shard_read_text(const tmi_shard *shard, uint64_t offset, size_t length,
-                                  tmi_block *text, tenmap_error *error);
+/* Reads `length` bytes of text, which `what` is, into a block, padded as parsers want it. */
+tenmap_status tmi_read_text(const tmi_bytes *bytes, uint64_t offset, uint64_t length,
+                            const char *what, tmi_block *text, tenmap_error *error);
 void tmi_shard_close(tmi_shard *shard);
 
-/* undo.c: what an interrupted metadata edit leaves. */
+/* edit_trace.c: what an edit of the metadata, under way or interrupted, leaves for readers. */
 
+/* The name, beside a file of this name, of its undo record. */
+void tmi_record_name(char out[TMI_NAME_ROOM], const char *file);
+/* Whether the first bytes are those of a header that an edit in place has closed. */
+bool tmi_edit_closed(const unsigned char *start, size_t len);
 /*
  * Adds to the error of a file that does not open if the record of an edit lies beside it, unless
  * that edit is still under way.
  */
-void tmi_record_note(const tmi_shard *shard, tenmap_error *error);
+void tmi_edit_note(const tmi_shard *shard, tenmap_error *error);
 /* For a check: whether one lies beside the file, opened or not. */
-void tmi_record_check(const tmi_shard *shard, tmi_report *report, uint32_t number);
+void tmi_edit_check(const tmi_shard *shard, tmi_report *report, uint32_t number);
 
-/* model.c */
+/* open.c */
 
 /* tenmap_open for tenmap_check: what is broken goes to the report, and the rest is looked at. */
 tenmap_status tmi_open_reporting(const char *path, const tenmap_options *options,
@@ -103,6 +95,7 @@ typedef struct tmi_prefetch tmi_prefetch; /* prefetch.c */
 
 struct tenmap_model {
     char *path;
+    tenmap_io io; /* the caller's, as it was at open; all zeros: the system's files */
     tmi_shard *shards;
     size_t shard_count;
     tenmap_tensor *tensors;
@@ -132,7 +125,7 @@ static inline const tmi_shard *tmi_shard_of(const tenmap_tensor *t) {
 /* "path": tensor "name", as errors about a tensor begin. */
 #define TMI_FAIL_TENSOR(error, status, t, format, ...)                                             \
     tmi_fail_at(error, status, (t)->shard, (t)->file_offset, "%s: tensor %s: " format,             \
-                tmi_quote_path(tmi_shard_of(t)->shown).text,                                       \
+                tmi_quote_path(tmi_shard_of(t)->bytes.shown).text,                                 \
                 tmi_quote((t)->name, (t)->name_len).text, __VA_ARGS__)
 
 /* join.c: several shards as one model. */
@@ -145,7 +138,7 @@ static inline const tmi_shard *tmi_shard_of(const tenmap_tensor *t) {
 tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file_shard,
                        uint32_t flags, tenmap_error *error);
 
-/* check.c: where the index and its shards do not agree. For model->report. */
+/* check_index.c: where the index and its shards do not agree. For model->report. */
 
 /* A tensor of model->shards[shard], as it is joined. */
 void tmi_check_joined(const tenmap_model *model, const tmi_index *index, const size_t *file_shard,
@@ -153,7 +146,8 @@ void tmi_check_joined(const tenmap_model *model, const tmi_index *index, const s
 /* When all shards are joined. */
 void tmi_check_listings(const tenmap_model *model, const tmi_index *index,
                         const size_t *file_shard);
-void tmi_check_index(const tenmap_model *model, const tmi_index *index, const char *path);
+void tmi_check_index(const tenmap_model *model, const tmi_index *index, const tenmap_io *io,
+                     const char *path);
 
 /* prefetch.c: bringing pages in, in windows, now or on a thread of the model's own. */
 

@@ -30,7 +30,7 @@ tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, 
                             "does not know",
                             (ull)i);
     memcpy(out, given, size < kind->size ? size : kind->size);
-    uint32_t unknown = option_at(out, kind->flags) & ~kind->known;
+    uint32_t unknown = kind->flags ? option_at(out, kind->flags) & ~kind->known : 0;
     if (unknown)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.flags has unknown bits: 0x%x",
                         (unsigned)unknown);

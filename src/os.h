@@ -86,11 +86,13 @@ int tmi_file_read_direct(int fd, uint64_t offset, void *dst, size_t size, size_t
  * The pages of a mapping. [begin, end) are offsets in the file, multiples of the page size, inside
  * the mapping. These return 0 or an errno.
  */
-void *tmi_map_address(const tmi_file *file, uint64_t offset);
+static inline void *tmi_map_address(const tmi_file *file, uint64_t offset) {
+    return (char *)file->map + (offset - file->map_offset);
+}
 /* Brings them in; EFAULT if the file has no such bytes any more, or its storage cannot be read. */
 int tmi_map_populate(const tmi_file *file, uint64_t begin, uint64_t end);
-/* The same with nothing but reads. */
-int tmi_map_touch(const tmi_file *file, uint64_t begin, uint64_t end);
+/* The same as far as one call of the system does it: ENOTSUP where they must be touched as well. */
+int tmi_map_populate_at_once(const tmi_file *file, uint64_t begin, uint64_t end);
 int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end);
 /* What is not in memory is locked as it comes in: the caller sees to that. */
 int tmi_map_lock(const tmi_file *file, uint64_t begin, uint64_t end);
@@ -98,7 +100,10 @@ int tmi_map_unlock(const tmi_file *file, uint64_t begin, uint64_t end);
 /* How much a process may lock; UINT64_MAX if that is not limited. *remedy: how to raise it. */
 uint64_t tmi_lock_limit(const char **remedy);
 /* How much of the page at `at`, `page` bytes long, is inside [begin, end). */
-uint64_t tmi_page_overlap(uint64_t at, uint64_t page, uint64_t begin, uint64_t end);
+static inline uint64_t tmi_page_overlap(uint64_t at, uint64_t page, uint64_t begin, uint64_t end) {
+    uint64_t from = at > begin ? at : begin, to = at + page < end ? at + page : end;
+    return to > from ? to - from : 0;
+}
 /* How many of these bytes of memory are mapped to pages now. ENOTSUP where nothing tells. */
 int tmi_memory_mapped(const void *at, size_t size, uint64_t *bytes);
 /* How many bytes [begin, end) of the file, not page-aligned, the page cache has. */
@@ -262,9 +267,10 @@ void tmi_sibling_name(char *out, size_t size, const char *path, const char *suff
 char *tmi_sibling_path(const char *path, const char *suffix);
 /* A new name for a temporary file that is to become `path`. */
 void tmi_temp_name(char *out, size_t size, const char *path);
-/* Removes the temporary files that dead writers of a file of this name left. */
-void tmi_remove_all_stale(const tmi_folder *folder, const char *file);
-/* Removes `name` if it is the temporary file of a dead writer of a file that is_ours. */
-void tmi_sweep(const tmi_folder *folder, const char *name, bool (*is_ours)(const char *name));
+/* Calls `found` with each name in the folder that is of a temporary file for `file`. */
+void tmi_each_temp(const tmi_folder *folder, const char *file,
+                   void (*found)(const tmi_folder *folder, const char *name));
+/* Whether this is the name of a temporary file for a file that is_ours. */
+bool tmi_is_temp_of(const char *name, bool (*is_ours)(const char *name));
 
 #endif

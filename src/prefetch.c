@@ -51,7 +51,7 @@ tmi_span tmi_span_inward(tmi_span span) {
     uint64_t page = tmi_page_size();
     const tenmap_shard *view = &span.shard->view;
     if (span.begin <= view->data_offset)
-        span.begin = span.shard->file.map_offset;
+        span.begin = span.shard->bytes.file.map_offset;
     else
         span.begin += (page - span.begin % page) % page;
     if (span.end == view->offset + view->size)
@@ -68,7 +68,7 @@ int tmi_populate(tmi_span span, uint64_t *at) {
     while (*at < pages.end) {
         uint64_t left = pages.end - *at;
         uint64_t end = *at + (left < PREFETCH_WINDOW ? left : PREFETCH_WINDOW);
-        failed = tmi_map_populate(&span.shard->file, *at, end);
+        failed = tmi_map_populate(&span.shard->bytes.file, *at, end);
         if (failed)
             break;
         *at = end;
@@ -78,13 +78,13 @@ int tmi_populate(tmi_span span, uint64_t *at) {
 
 tenmap_status tmi_bring_in(tmi_span span, const tenmap_tensor *t, tenmap_error *error) {
     uint64_t at, now = 0;
-    if (!span.shard->file.map || tmi_populate(span, &at) != EFAULT)
+    if (!span.shard->bytes.file.map || tmi_populate(span, &at) != EFAULT)
         return TENMAP_OK;
-    (void)tmi_file_changed(&span.shard->file, &now);
+    (void)tmi_file_changed(&span.shard->bytes.file, &now);
     TMI_FAIL_TENSOR(error, TENMAP_ERR_IO, t,
                     "cannot bring in bytes %llu to %llu of the file, which has %llu bytes now and "
                     "had %llu when it was opened",
-                    (ull)span.begin, (ull)span.end, (ull)now, (ull)span.shard->file.size);
+                    (ull)span.begin, (ull)span.end, (ull)now, (ull)span.shard->bytes.file.size);
     if (error)
         error->os_error = EFAULT;
     return TENMAP_ERR_IO;
@@ -216,7 +216,7 @@ tenmap_status tmi_prefetch_add(const tenmap_model *model, tmi_span span, tenmap_
     pthread_mutex_unlock(&p->lock);
     if (failed)
         return tmi_fail_os(error, failed, "%s: cannot start a thread to prefetch",
-                           tmi_quote_path(span.shard->shown).text);
+                           tmi_quote_path(span.shard->bytes.shown).text);
     return room ? TENMAP_OK : tmi_fail_memory(error, sizeof span, "prefetching");
 }
 

@@ -58,7 +58,8 @@ tenmap_status tenmap_read_bytes(const tenmap_tensor *t, uint64_t offset, size_t 
     if (!dst)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, t, "%s", "the destination is NULL");
     if (!t->data)
-        return tmi_shard_read(tmi_shard_of(t), t->file_offset + offset, dst, bytes, t, error);
+        return tmi_bytes_read(&tmi_shard_of(t)->bytes, t->file_offset + offset, dst, bytes,
+                              (tmi_wanted){NULL, t}, error);
     memcpy(dst, (const unsigned char *)t->data + offset, bytes);
     return TENMAP_OK;
 }
@@ -69,23 +70,23 @@ enum { STACK_WINDOW = 8 << 10, HEAP_WINDOW = 256 << 10 };
 /* Runs the whole transfer, with a window on the file where the tensor is not in memory. */
 static tenmap_status run_alone(const tmi_transfer *x, tenmap_error *error) {
     unsigned char small[STACK_WINDOW];
-    tmi_source source = {.shard = tmi_shard_of(x->tensor), .direct_fd = -1};
+    tmi_window window = {.bytes = &tmi_shard_of(x->tensor)->bytes, .direct_fd = -1};
     uint64_t first;
-    tmi_transfer_extent(x, 0, x->count, &first, &source.last);
+    tmi_transfer_extent(x, 0, x->count, &first, &window.last);
     if (x->tensor->data)
-        return tmi_transfer_run(x, &source, 0, x->count, error);
-    source.window = small;
-    source.window_size = sizeof small;
-    if (source.last - first > sizeof small) {
-        source.window_size = HEAP_WINDOW;
-        source.window = malloc(HEAP_WINDOW);
-        if (!source.window)
-            return tmi_fail_memory(error, HEAP_WINDOW, "reading");
+        return tmi_transfer_run(x, &window, 0, x->count, error);
+    window.room = small;
+    window.size = sizeof small;
+    if (window.last - first > sizeof small) {
+        window.size = tmi_bytes_step(window.bytes, HEAP_WINDOW);
+        window.room = malloc(window.size);
+        if (!window.room)
+            return tmi_fail_memory(error, window.size, "reading");
     }
-    source.ahead = tmi_transfer_is_dense(x);
-    tenmap_status status = tmi_transfer_run(x, &source, 0, x->count, error);
-    if (source.window != small)
-        free(source.window);
+    window.ahead = tmi_transfer_is_dense(x);
+    tenmap_status status = tmi_transfer_run(x, &window, 0, x->count, error);
+    if (window.room != small)
+        free(window.room);
     return status;
 }
 

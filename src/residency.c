@@ -96,7 +96,7 @@ typedef struct advice_subject {
 static advice_subject subject_at(const tenmap_model *model, const tmi_span *span, uint64_t at) {
     advice_subject out = {.shard = (uint32_t)(span->shard - model->shards)};
     out.offset = at > span->begin ? at : span->begin; /* pages begin before their tensor */
-    tmi_quoted path = tmi_quote_path(span->shard->shown);
+    tmi_quoted path = tmi_quote_path(span->shard->bytes.shown);
     snprintf(out.text, sizeof out.text, "%s", path.text);
     for (size_t i = 0; i < model->tensor_count; i++) {
         const tenmap_tensor *t = &model->tensors[i];
@@ -111,7 +111,7 @@ static advice_subject subject_at(const tenmap_model *model, const tmi_span *span
 /* The file is shorter than the mapping, or its storage does not answer. */
 static tenmap_status fail_gone(const tenmap_model *model, const tmi_span *span, uint64_t at,
                                tenmap_error *error) {
-    const tmi_file *file = &span->shard->file;
+    const tmi_file *file = &span->shard->bytes.file;
     uint64_t now = file->size;
     bool truncated = tmi_file_changed(file, &now) && now < span->end;
     advice_subject about = subject_at(model, span, truncated && now > at ? now : at);
@@ -131,7 +131,7 @@ static tenmap_status fail_lock(const tenmap_model *model, const tmi_span *span, 
                                tenmap_error *error) {
     const char *remedy;
     uint64_t now = 0, limit = tmi_lock_limit(&remedy);
-    if (tmi_file_changed(&span->shard->file, &now) && now < span->end)
+    if (tmi_file_changed(&span->shard->bytes.file, &now) && now < span->end)
         return fail_gone(model, span, now, error);
     if (limit == UINT64_MAX)
         return tmi_fail_os(error, os_error, "%s: cannot lock %llu bytes in memory",
@@ -169,7 +169,7 @@ static tenmap_status act_release(const tenmap_model *model, tmi_span span, tenma
     tmi_prefetch_drop(model, span);
     if (pages.begin >= pages.end)
         return TENMAP_OK;
-    int failed = tmi_map_release(&pages.shard->file, pages.begin, pages.end);
+    int failed = tmi_map_release(&pages.shard->bytes.file, pages.begin, pages.end);
     if (failed == EINVAL)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "%s: cannot release pages that are locked; TENMAP_ADVISE_UNLOCK comes "
@@ -183,8 +183,9 @@ static tenmap_status act_release(const tenmap_model *model, tmi_span span, tenma
 
 static tenmap_status act_unlock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span pages = tmi_span_inward(span);
-    int failed =
-        pages.begin < pages.end ? tmi_map_unlock(&pages.shard->file, pages.begin, pages.end) : 0;
+    int failed = pages.begin < pages.end
+                     ? tmi_map_unlock(&pages.shard->bytes.file, pages.begin, pages.end)
+                     : 0;
     return failed ? tmi_fail_os(error, failed, "%s: cannot unlock %llu bytes",
                                 subject_at(model, &span, 0).text, (ull)(span.end - span.begin))
                   : TENMAP_OK;
@@ -193,7 +194,7 @@ static tenmap_status act_unlock(const tenmap_model *model, tmi_span span, tenmap
 /* Locked first, so that what is over the limit is not read; then brought in. */
 static tenmap_status act_lock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span pages = tmi_span_outward(span);
-    int failed = tmi_map_lock(&pages.shard->file, pages.begin, pages.end);
+    int failed = tmi_map_lock(&pages.shard->bytes.file, pages.begin, pages.end);
     if (failed)
         return fail_lock(model, &span, failed, error);
     tenmap_status status = act_populate(model, span, error);
@@ -217,7 +218,7 @@ static tenmap_status advise(const tenmap_model *model, const tenmap_tensor *cons
                         (unsigned)advice);
     tenmap_status status = take_spans(&list, model, tensors, count, error);
     for (size_t i = 0; status == TENMAP_OK && i < list.count; i++)
-        if (list.spans[i].shard->file.map) /* else nothing of it is mapped by the library */
+        if (list.spans[i].shard->bytes.file.map) /* else nothing of it is mapped by the library */
             status = advice_acts[advice](model, list.spans[i], error);
     free_spans(&list);
     return status;
@@ -256,7 +257,10 @@ static int ask_resident(tmi_span span, uint64_t *bytes) {
 }
 
 static int ask_cached(tmi_span span, uint64_t *bytes) {
-    return tmi_file_cached(&span.shard->file, span.begin, span.end, bytes);
+    *bytes = 0;
+    if (span.shard->bytes.io)
+        return 0; /* what it keeps is its own affair */
+    return tmi_file_cached(&span.shard->bytes.file, span.begin, span.end, bytes);
 }
 
 static tenmap_status ask(span_question *question, const char *what, const tenmap_model *model,

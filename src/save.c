@@ -98,7 +98,8 @@ static bool is_saved_name(const char *name) {
 
 static bool note_entry(void *ctx, const char *name) {
     saving *s = ctx;
-    tmi_sweep(&s->folder, name, is_saved_name);
+    if (tmi_is_temp_of(name, is_saved_name))
+        tmi_remove_if_stale(&s->folder, name);
     if (is_saved_name(name) && tmi_is_special(&s->folder, name)) {
         snprintf(s->special, sizeof s->special, "%s", name);
         return false;
@@ -122,28 +123,24 @@ static bool is_old_shard(const tmi_listed_file *file) {
 }
 
 /* Files that the old index names. One that cannot be read names none. */
-static tenmap_status note_old_index(saving *s) {
-    tmi_shard shard = {.file = {.fd = -1}};
+static void note_old_index(saving *s) {
+    tmi_bytes bytes = TMI_NO_BYTES;
     tmi_place place = {.path = index_name, .key = tmi_hash_key_new()};
     tmi_index index;
     tmi_block text;
-    shard.path = save_path(s, index_name);
-    shard.shown = shard.path;
-    if (!shard.path)
-        return tmi_fail_memory(s->error, strlen(s->path), "the path");
-    bool there = tmi_file_open_in(&shard.file, &s->folder, index_name) == 0 && shard.file.fd >= 0 &&
-                 shard.file.size > 0 && shard.file.size <= TMI_WRITTEN_HEADER_LIMIT;
-    size_t length = there ? (size_t)shard.file.size : 0;
+    bytes.shown = index_name;
+    bool there = tmi_file_open_in(&bytes.file, &s->folder, index_name) == 0 && bytes.file.fd >= 0 &&
+                 bytes.file.size > 0 && bytes.file.size <= TMI_WRITTEN_HEADER_LIMIT;
+    size_t length = there ? (size_t)bytes.file.size : 0;
     place.size = length;
-    if (there && tmi_shard_read_text(&shard, 0, length, &text, NULL) == TENMAP_OK &&
+    if (there && tmi_read_text(&bytes, 0, length, "the index", &text, NULL) == TENMAP_OK &&
         tmi_index_parse(&index, &place, text, length, NULL) == TENMAP_OK) {
         for (size_t i = 0; i < index.file_count; i++)
             if (is_old_shard(&index.files[i]) && !tmi_is_special(&s->folder, index.files[i].name))
                 (void)note_old(s, index.files[i].name, index.files[i].name_len);
         tmi_index_free(&index);
     }
-    tmi_shard_close(&shard);
-    return TENMAP_OK;
+    tmi_bytes_close(&bytes);
 }
 
 static tenmap_status look_around(saving *s) {
@@ -163,10 +160,9 @@ static tenmap_status look_around(saving *s) {
             "%s there is not a regular file (a device, a pipe or a socket), and is not "
             "replaced by one",
             tmi_quote_path(s->special).text);
-    tenmap_status status = note_old_index(s);
-    if (s->lacks_room)
-        status = tmi_fail_memory(s->error, s->old_count, "the list of old files");
-    return status;
+    note_old_index(s);
+    return s->lacks_room ? tmi_fail_memory(s->error, s->old_count, "the list of old files")
+                         : TENMAP_OK;
 }
 
 /* The plan. */

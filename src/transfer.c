@@ -144,51 +144,6 @@ bool tmi_transfer_is_dense(const tmi_transfer *x) {
            x->run >= x->walk[0].stride / 2;
 }
 
-/*
- * Fills the window around the page cache; false if that does not work here, now or ever. Both ends
- * of such a read are aligned, so the window may begin before `at`.
- */
-static bool fill_direct(tmi_source *s, uint64_t at, size_t size, size_t want) {
-    uint64_t begin = at - at % TMI_DIRECT_ALIGN, end = at + want + TMI_DIRECT_ALIGN - 1;
-    size_t got, length = (size_t)(end - end % TMI_DIRECT_ALIGN - begin);
-    if (length > s->window_size)
-        length = s->window_size;
-    if (tmi_file_read_direct(s->direct_fd, begin, s->window, length, &got) != 0) {
-        s->direct_fd = -1; /* the buffered way knows whether it is the file that is at fault */
-        return false;
-    }
-    if (got < at + size - begin || tmi_file_changed(&s->shard->file, NULL))
-        return false;
-    s->at = begin;
-    s->end = begin + got;
-    return true;
-}
-
-/* Bytes [at, at+size) of the file, size at most what window_fit allows; NULL on failure. */
-static const unsigned char *source_bytes(tmi_source *s, uint64_t at, size_t size,
-                                         const tenmap_tensor *t, tenmap_error *error) {
-    if (!s->window)
-        return (const unsigned char *)t->data + (at - t->file_offset);
-    if (at < s->at || at + size > s->end) {
-        uint64_t left = s->last - at;
-        size_t most = s->ahead ? s->window_size : size;
-        size_t want = left < most ? (size_t)left : most;
-        s->at = s->end = at;
-        if (s->direct_fd < 0 || !fill_direct(s, at, size, want)) {
-            if (tmi_shard_read(s->shard, at, s->window, want, t, error) != TENMAP_OK)
-                return NULL;
-            s->end = at + want;
-        }
-    }
-    return s->window + (at - s->at);
-}
-
-/* How many elements of this width surely fit the window, wherever they start. */
-static uint64_t window_fit(const tmi_source *s, unsigned bits) {
-    size_t room = s->window_size - (s->direct_fd >= 0 ? 2 * (size_t)TMI_DIRECT_ALIGN : 1);
-    return room * 8 / bits / 8 * 8;
-}
-
 /* Whether elements go from the file into dst as they are, byte for byte. */
 static bool is_plain_copy(const tmi_transfer *x) {
     return x->as == x->tensor->dtype && x->from_bits % 8 == 0 &&
@@ -197,25 +152,31 @@ static bool is_plain_copy(const tmi_transfer *x) {
 
 /* Elements [first, first+count) of the tensor, contiguous there, to elements from `to` on in dst.
  */
-static tenmap_status run_contiguous(const tmi_transfer *x, tmi_source *s, uint64_t first,
+static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64_t first,
                                     uint64_t count, uint64_t to, tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
     while (count > 0) {
         /* Neither product overflows: both ranges were checked against sizes in bits. */
         uint64_t from_bit = first * x->from_bits, to_bit = to * x->to_bits;
         uint64_t part = count;
-        if (s->window) {
-            uint64_t bytes = count * x->from_bits / 8, fit = window_fit(s, x->from_bits);
-            if (s->direct_fd < 0 && is_plain_copy(x) && bytes >= COPY_STRAIGHT_FROM)
-                return tmi_shard_read(s->shard, t->file_offset + from_bit / 8, x->dst + to_bit / 8,
-                                      (size_t)bytes, t, error);
+        if (w->room) {
+            uint64_t bytes = count * x->from_bits / 8, fit = tmi_window_fit(w, x->from_bits);
+            if (w->direct_fd < 0 && is_plain_copy(x) && bytes >= COPY_STRAIGHT_FROM)
+                return tmi_bytes_read(w->bytes, t->file_offset + from_bit / 8, x->dst + to_bit / 8,
+                                      (size_t)bytes, (tmi_wanted){NULL, t}, error);
             part = count < fit ? count : fit;
         }
         uint64_t end_bit = from_bit + part * x->from_bits;
-        size_t size = s->window ? (size_t)((end_bit + 7) / 8 - from_bit / 8) : 0;
-        const unsigned char *bytes = source_bytes(s, t->file_offset + from_bit / 8, size, t, error);
-        if (!bytes)
-            return TENMAP_ERR_IO;
+        uint64_t at = from_bit / 8;
+        const unsigned char *bytes;
+        if (w->room) {
+            tenmap_status status = tmi_window_bytes(
+                w, t->file_offset + at, (size_t)((end_bit + 7) / 8 - at), t, &bytes, error);
+            if (status != TENMAP_OK)
+                return status;
+        } else {
+            bytes = (const unsigned char *)t->data + at;
+        }
         tmi_convert_file(x->as, x->dst + to_bit / 8, (unsigned)(to_bit % 8), t->dtype, bytes,
                          (unsigned)(from_bit % 8), part, x->flags);
         first += part;
@@ -225,7 +186,7 @@ static tenmap_status run_contiguous(const tmi_transfer *x, tmi_source *s, uint64
     return TENMAP_OK;
 }
 
-tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_source *s, uint64_t first, uint64_t count,
+tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_window *w, uint64_t first, uint64_t count,
                                tenmap_error *error) {
     uint64_t index[TMI_MOST_WALKED];
     uint64_t at = x->start, inside = first % x->run, rest = first / x->run;
@@ -236,7 +197,7 @@ tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_source *s, uint64_t fi
     }
     for (;;) {
         uint64_t part = count < x->run - inside ? count : x->run - inside;
-        tenmap_status status = run_contiguous(x, s, at + inside, part, first, error);
+        tenmap_status status = run_contiguous(x, w, at + inside, part, first, error);
         first += part;
         count -= part;
         inside = 0;

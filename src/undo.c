@@ -19,69 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char record_suffix[] = ".tenmap-undo";
 static const char record_magic[8] = {'T', 'E', 'N', 'M', 'A', 'P', 'U', '1'};
 enum { RECORD_HEAD = 40, RECORD_TAIL = 8 };
-
-static uint64_t checksum(const unsigned char *bytes, size_t len) {
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
-    return hash;
-}
-
-static uint64_t record_number(const unsigned char *at) {
-    uint64_t value = 0;
-    for (int i = 7; i >= 0; i--)
-        value = value << 8 | at[i];
-    return value;
-}
-
-void tmi_record_name(char out[TMI_NAME_ROOM], const char *file) {
-    tmi_sibling_name(out, TMI_NAME_ROOM, file, record_suffix);
-}
-
-/* Where the record of a file lies, links followed; NULL without memory. */
-static char *record_path(const char *path) {
-    char *real = tmi_resolve(path);
-    char *record = real ? tmi_sibling_path(real, record_suffix) : NULL;
-    free(real);
-    return record;
-}
-
-/*
- * Whether a record was left behind, and is not that of an edit under way: an editor has the lock
- * for as long as its record is there.
- */
-static bool is_left(const char *record, const tmi_shard *shard) {
-    if (!tmi_exists(record))
-        return false;
-    return shard->edited_here ||
-           (!tmi_file_locked(&shard->file, shard->path) && tmi_exists(record));
-}
-
-void tmi_record_note(const tmi_shard *shard, tenmap_error *error) {
-    const char *path = shard->path;
-    char *record = error && path && *path ? record_path(path) : NULL;
-    if (record && is_left(record, shard))
-        tmi_fail_more(error,
-                      "; an edit of its metadata was interrupted and left the record %s: "
-                      "tenmap_repair_metadata finishes or undoes it",
-                      tmi_quote_path(record + tmi_folder_part(record)).text);
-    free(record);
-}
-
-void tmi_record_check(const tmi_shard *shard, tmi_report *report, uint32_t number) {
-    const char *path = shard->path;
-    char *record = path && *path ? record_path(path) : NULL;
-    if (record && is_left(record, shard))
-        TMI_REPORT(report, INTERRUPTED_EDIT, number, 0, NULL,
-                   "%s: an edit of its metadata was interrupted and left the record %s: "
-                   "tenmap_repair_metadata finishes or undoes it",
-                   tmi_quote_path(path).text,
-                   tmi_quote_path(record + tmi_folder_part(record)).text);
-    free(record);
-}
 
 /* Making a record. */
 
@@ -100,7 +39,7 @@ static unsigned char *record_bytes(const tmi_change *change, size_t *size) {
     tmi_layout_length(bytes + 32, n);
     memcpy(bytes + RECORD_HEAD, change->old_text, n);
     memcpy(bytes + RECORD_HEAD + n, change->new_text, n);
-    tmi_layout_length(bytes + *size - RECORD_TAIL, checksum(bytes, *size - RECORD_TAIL));
+    tmi_layout_length(bytes + *size - RECORD_TAIL, tmi_fnv(bytes, *size - RECORD_TAIL));
     return bytes;
 }
 
@@ -262,10 +201,10 @@ static tenmap_status open_record(const repair *r, tmi_file *file) {
 /* Whether these bytes are a record, and which header length it is about. */
 static bool is_record(const unsigned char *bytes, size_t size, uint64_t *length) {
     if (size < RECORD_HEAD + RECORD_TAIL || memcmp(bytes, record_magic, 8) != 0 ||
-        record_number(bytes + size - RECORD_TAIL) != checksum(bytes, size - RECORD_TAIL))
+        tmi_file_u64(bytes + size - RECORD_TAIL) != tmi_fnv(bytes, size - RECORD_TAIL))
         return false;
     size_t texts = size - RECORD_HEAD - RECORD_TAIL;
-    *length = record_number(bytes + 32);
+    *length = tmi_file_u64(bytes + 32);
     return texts % 2 == 0 && texts / 2 == *length;
 }
 
@@ -353,13 +292,12 @@ static bool is_mix(const unsigned char *found, const unsigned char *a, const uns
 static tenmap_status repair_match(repair *r) {
     static const unsigned char closed[] = "\xff\xff\xff\xff\xff\xff\xff\xff";
     unsigned char length[8];
-    if (r->now.inode != record_number(r->record + 16) ||
-        r->now.size != record_number(r->record + 24))
+    if (r->now.inode != tmi_file_u64(r->record + 16) || r->now.size != tmi_file_u64(r->record + 24))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "the record %s belongs to another file (inode %llu of %llu bytes, this "
                            "is %llu of %llu)",
-                           tmi_quote_path(r->record_name).text, (ull)record_number(r->record + 16),
-                           (ull)record_number(r->record + 24), (ull)r->now.inode, (ull)r->now.size);
+                           tmi_quote_path(r->record_name).text, (ull)tmi_file_u64(r->record + 16),
+                           (ull)tmi_file_u64(r->record + 24), (ull)r->now.inode, (ull)r->now.size);
     tmi_file file = {.fd = r->fd};
     size_t n = (size_t)r->length, got = 0;
     r->found = malloc(n + 8);
@@ -378,7 +316,7 @@ static tenmap_status repair_match(repair *r) {
 
 static tenmap_status repair_settle(repair *r, uint32_t flags, uint32_t *how) {
     size_t n = (size_t)r->length;
-    bool open = record_number(r->found) == r->length;
+    bool open = tmi_file_u64(r->found) == r->length;
     bool is_old = open && memcmp(r->found + 8, r->old_text, n) == 0;
     bool is_new = open && memcmp(r->found + 8, r->new_text, n) == 0;
     bool undo = flags & TENMAP_REPAIR_UNDO;

@@ -61,22 +61,11 @@ void tmi_transfer_extent(const tmi_transfer *x, uint64_t first, uint64_t count, 
 /* Whether the runs lie so close together that reading through the gaps is cheap. */
 bool tmi_transfer_is_dense(const tmi_transfer *x);
 
-/* Where a shard's bytes come from: the mapping, or a window of the file that moves forward. */
-typedef struct tmi_source {
-    const tmi_shard *shard;
-    int direct_fd;         /* reads around the page cache, where it is not -1 */
-    unsigned char *window; /* NULL: what is in memory is used where it lies */
-    size_t window_size;
-    uint64_t at, end; /* which bytes of the file the window holds */
-    uint64_t last;    /* no byte of the file at or behind this one will be wanted */
-    bool ahead;       /* what lies behind the bytes that are wanted is worth reading with them */
-} tmi_source;
-
 /*
  * Elements [first, first+count) of the transfer, to their place in dst. With 4- and 6-bit
  * destinations `first` is a multiple of 8, so that two such calls never share a byte.
  */
-tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_source *source, uint64_t first,
+tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_window *window, uint64_t first,
                                uint64_t count, tenmap_error *error);
 
 /* convert.c: numbers. */

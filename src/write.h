@@ -135,8 +135,6 @@ typedef struct tmi_change {
     const char *old_text, *new_text;
 } tmi_change;
 
-/* The name, beside a file of this name, of its record. */
-void tmi_record_name(char out[TMI_NAME_ROOM], const char *file);
 /* `fd` is open for writing, its lock is the caller's. */
 tenmap_status tmi_change_in_place(const tmi_site *site, int fd, const tmi_change *change,
                                   tenmap_error *error);

@@ -10,6 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* For tests of what only files of the system have, in programs that run behind a tenmap_io too. */
+#ifdef TENMAP_TEST_IO
+#define NEEDS_FILES() skip()
+#else
+#define NEEDS_FILES() (void)0
+#endif
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* A file's bytes in memory; free with free(). */

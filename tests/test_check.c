@@ -355,6 +355,7 @@ static void an_interrupted_edit_is_told(void **state) {
 }
 
 static void what_cannot_be_checked_is_an_error(void **state) {
+    NEEDS_FILES();
     tenmap_error error = {0};
     memset(&all, 0, sizeof all);
     const char *path = in_folder(state, "nothing");

@@ -393,6 +393,7 @@ static void large_reads_and_columns(void **state) {
 
 /* READ: a file that shrinks after opening gives an error with the numbers, never a signal. */
 static void a_file_that_shrinks_is_an_error_with_the_numbers(void **state) {
+    NEEDS_FILES();
     tenmap_model *m = one_tensor(state, "F32", "[1000]", 4000, TENMAP_BACKEND_READ);
     const tenmap_tensor *t = tenmap_at(m, 0);
     const char *path = in_folder(state, "t.safetensors");

@@ -98,6 +98,7 @@ static void layout_is_the_references(void **state) {
 }
 
 static void alignment_slack_and_order_are_options(void **state) {
+    NEEDS_FILES();
     const char *path = in_folder(state, "m.safetensors");
     static const uint32_t alignments[] = {0, 1, 8, 64, 4096, 2 << 20};
     for (size_t i = 0; i < COUNT(alignments); i++) {
@@ -267,6 +268,7 @@ static void the_mode_is_a_plain_creations_or_the_old_files(void **state) {
 }
 
 static void an_open_model_keeps_its_data(void **state) {
+    NEEDS_FILES();
     const char *path = in_folder(state, "m.safetensors");
     write_byte_model(path, 1);
     tenmap_model *m = must_open(path, NULL);
@@ -395,6 +397,7 @@ static void *write_pieces(void *ctx) {
 }
 
 static void threads_write_at_once(void **state) {
+    NEEDS_FILES();
     const char *path = in_folder(state, "m.safetensors");
     tenmap_writer *w = must_create(path, NULL);
     for (size_t t = 0; t < TENSORS; t++) {
@@ -468,6 +471,7 @@ static void models_are_equal(const tenmap_model *a, const tenmap_model *b) {
 }
 
 static void corpus_files_survive_a_round_trip(void **state) {
+    NEEDS_FILES();
     const char *corpus = getenv("TENMAP_CORPUS");
     char folder[4096], path[8192];
     size_t walked = 0;
@@ -539,6 +543,7 @@ static void copies_convert_in_parts(void **state) {
 }
 
 static void copies_come_from_memory_and_are_refused(void **state) {
+    NEEDS_FILES();
     bytes file = make_model("{\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8);
     tenmap_model *m = must_open_memory(file, NULL);
     tenmap_error e = {0};
@@ -565,6 +570,7 @@ static void copies_come_from_memory_and_are_refused(void **state) {
 }
 
 static void a_source_that_shrinks_spoils_the_writer(void **state) {
+    NEEDS_FILES();
     const char *path = in_folder(state, "m.safetensors"), *out = in_folder(state, "o.safetensors");
     tenmap_error e = {0};
     write_model(path, "{\"t\":{\"dtype\":\"U8\",\"shape\":[5000],\"data_offsets\":[0,5000]}}",
@@ -587,6 +593,7 @@ typedef struct watching {
 
 /* Same bytes or converted ones, mapped or read: what another program put there is not copied. */
 static void a_source_that_is_modified_spoils_the_writer(void **state) {
+    NEEDS_FILES();
     for (int i = 0; i < 4; i++) {
         const char *path = in_folder(state, "m.safetensors");
         tenmap_options options = TENMAP_OPTIONS_INIT;
@@ -657,6 +664,7 @@ static void list_sources(tenmap_source *sources, const tenmap_model *m) {
 }
 
 static void lists_are_copied_on_threads(void **state) {
+    NEEDS_FILES();
     const char *path = in_folder(state, "m.safetensors"), *out = in_folder(state, "o.safetensors");
     tenmap_model *m = make_list(path);
     tenmap_source sources[LIST_SMALL + 1];
@@ -732,6 +740,7 @@ static void lists_are_cancelled_and_refused(void **state) {
 
 /* More names than the first tables of the writer hold. */
 static void hundreds_of_names_are_kept_apart(void **state) {
+    NEEDS_FILES();
     enum { MANY = 300 };
     const char *path = in_folder(state, "m.safetensors");
     tenmap_writer *w = must_create(path, NULL);

@@ -1,0 +1,281 @@
+/* Where bytes come from, and the window that moves over them. */
+#include "bytes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Objects of the caller. */
+
+/* One read of an object is no longer than this, whatever its tenmap_io prefers. */
+enum { OBJECT_READ_LEAST = 4 << 10, OBJECT_READ_MOST = 1 << 30 };
+
+/* What a callback says when it fails: its own sentence, or that it had none. */
+static tenmap_status fail_object(tenmap_error *error, tenmap_error *said, tenmap_status status,
+                                 const char *shown, const char *doing) {
+    tenmap_status known =
+        status > TENMAP_OK && status <= TENMAP_ERR_CANCELLED ? status : TENMAP_ERR_IO;
+    said->message[sizeof said->message - 1] = '\0';
+    if (!said->message[0])
+        tmi_fail(said, known, "%s: cannot %s: the tenmap_io gave status %d and no sentence",
+                 tmi_quote_path(shown).text, doing, (int)status);
+    said->status = known;
+    if (error)
+        *error = *said;
+    return known;
+}
+
+static int ignore_entry(void *ctx, const char *name) {
+    (void)ctx, (void)name;
+    return 1;
+}
+
+static tenmap_status open_object(tmi_bytes *bytes, const tenmap_io *io, const char *path,
+                                 tenmap_error *error) {
+    tenmap_error said = {.status = TENMAP_OK};
+    uint64_t size = 0;
+    tenmap_status status = io->open(io->ctx, path, &bytes->object, &size, &said);
+    if (status == TENMAP_ERR_NOT_FOUND && io->list) { /* what is no object may be a folder */
+        tenmap_error unlisted = {.status = TENMAP_OK};
+        tenmap_status listed = io->list(io->ctx, path, ignore_entry, NULL, &unlisted);
+        bytes->file.kind = TMI_FILE_FOLDER;
+        if (listed == TENMAP_OK)
+            return TENMAP_OK;
+        if (listed != TENMAP_ERR_NOT_FOUND)
+            return fail_object(error, &unlisted, listed, path, "list it");
+    }
+    if (status != TENMAP_OK)
+        return fail_object(error, &said, status, path, "open it");
+    bytes->io = io;
+    bytes->file.kind = TMI_FILE_REGULAR;
+    bytes->file.size = size;
+    return TENMAP_OK;
+}
+
+/* Exactly these bytes, in reads of the size that it prefers. *got is where it failed. */
+static tenmap_status read_object(const tmi_bytes *bytes, uint64_t offset, void *dst, size_t size,
+                                 size_t *got, tenmap_error *error) {
+    const tenmap_io *io = bytes->io;
+    size_t most = tmi_bytes_step(bytes, OBJECT_READ_MOST);
+    for (*got = 0; *got < size;) {
+        tenmap_error said = {.status = TENMAP_OK};
+        size_t part = size - *got < most ? size - *got : most;
+        tenmap_status status =
+            io->read(io->ctx, bytes->object, offset + *got, (char *)dst + *got, part, &said);
+        if (status != TENMAP_OK)
+            return fail_object(error, &said, status, bytes->shown, "read it");
+        *got += part;
+    }
+    return TENMAP_OK;
+}
+
+/* Opening and closing. */
+
+tenmap_status tmi_bytes_open(tmi_bytes *bytes, const tenmap_io *io, const char *path,
+                             const char *what, tenmap_error *error) {
+    *bytes = (tmi_bytes)TMI_NO_BYTES;
+    bytes->shown = path;
+    if (io)
+        return open_object(bytes, io, path, error);
+    int failed = tmi_file_open(&bytes->file, path);
+    return failed
+               ? tmi_fail_os(error, failed, "%s: cannot open %s", tmi_quote_path(path).text, what)
+               : TENMAP_OK;
+}
+
+void tmi_bytes_close(tmi_bytes *bytes) {
+    if (bytes->io)
+        bytes->io->close(bytes->io->ctx, bytes->object);
+    else
+        tmi_file_close(&bytes->file);
+    const char *shown = bytes->shown; /* what is closed may still be spoken of */
+    *bytes = (tmi_bytes)TMI_NO_BYTES;
+    bytes->shown = shown;
+}
+
+/* Reading. */
+
+size_t tmi_bytes_step(const tmi_bytes *bytes, size_t otherwise) {
+    uint64_t step = bytes->io ? bytes->io->preferred_bytes : 0;
+    if (step == 0)
+        return otherwise;
+    if (step < OBJECT_READ_LEAST)
+        return OBJECT_READ_LEAST;
+    return step < OBJECT_READ_MOST ? (size_t)step : OBJECT_READ_MOST;
+}
+
+tenmap_status tmi_bytes_trust(const tmi_bytes *bytes, uint64_t offset, uint64_t size,
+                              const tenmap_tensor *t, tenmap_error *error) {
+    uint64_t size_now = offset + size;
+    if (bytes->io || !tmi_file_changed(&bytes->file, &size_now))
+        return TENMAP_OK; /* an object tells by itself */
+    return tmi_fail_at(
+        error, TENMAP_ERR_IO, t->shard, offset,
+        "%s: cannot trust %llu bytes of tensor %s at byte %llu: another program has %s the "
+        "file, which has %llu bytes now; it had %llu when it was opened: open it again",
+        tmi_quote_path(bytes->shown).text, (ull)size, tmi_quote(t->name, t->name_len).text,
+        (ull)offset, size_now < bytes->file.size ? "truncated" : "modified", (ull)size_now,
+        (ull)bytes->file.size);
+}
+
+/* A file that the system could not read, or that is shorter than it was. */
+static void fail_read(const tmi_bytes *bytes, uint64_t offset, size_t size, size_t got, int failed,
+                      tmi_wanted wanted, tenmap_error *error) {
+    tmi_quoted what = {""};
+    const char *kind = wanted.tensor ? "tensor " : wanted.what;
+    if (wanted.tensor)
+        what = tmi_quote(wanted.tensor->name, wanted.tensor->name_len);
+    if (failed)
+        tmi_fail_os(error, failed, "%s: cannot read %llu bytes of %s%s at byte %llu",
+                    tmi_quote_path(bytes->shown).text, (ull)(size - got), kind, what.text,
+                    (ull)(offset + got));
+    else
+        tmi_fail(
+            error, TENMAP_ERR_IO,
+            "%s: cannot read %s%s: wanted %llu bytes at byte %llu, got %llu: the file had %llu "
+            "bytes when it was opened, and another program has truncated it",
+            tmi_quote_path(bytes->shown).text, kind, what.text, (ull)size, (ull)offset, (ull)got,
+            (ull)bytes->file.size);
+    if (error)
+        error->status = TENMAP_ERR_IO;
+}
+
+tenmap_status tmi_bytes_read(const tmi_bytes *bytes, uint64_t offset, void *dst, size_t size,
+                             tmi_wanted wanted, tenmap_error *error) {
+    size_t got;
+    tenmap_status status = TENMAP_ERR_IO;
+    if (bytes->io) {
+        status = read_object(bytes, offset, dst, size, &got, error);
+        if (status == TENMAP_OK)
+            return status;
+    } else {
+        int failed = tmi_file_read(&bytes->file, offset, dst, size, &got);
+        if (!failed && got == size)
+            return wanted.tensor ? tmi_bytes_trust(bytes, offset, size, wanted.tensor, error)
+                                 : TENMAP_OK;
+        fail_read(bytes, offset, size, got, failed, wanted, error);
+    }
+    if (error) {
+        error->shard = wanted.tensor ? wanted.tensor->shard : 0;
+        error->offset = offset + got;
+    }
+    return status;
+}
+
+/* Folders and paths. */
+
+typedef struct listing_call {
+    bool (*entry)(void *ctx, const char *name);
+    void *ctx;
+} listing_call;
+
+static int list_entry(void *ctx, const char *name) {
+    const listing_call *call = ctx;
+    return call->entry(call->ctx, name) ? 0 : 1;
+}
+
+tenmap_status tmi_bytes_list(const tenmap_io *io, const char *path,
+                             bool (*entry)(void *ctx, const char *name), void *ctx,
+                             tenmap_error *error) {
+    listing_call call = {entry, ctx};
+    tenmap_error said = {.status = TENMAP_OK};
+    if (!io) {
+        int failed = tmi_folder_list(path, entry, ctx);
+        return failed ? tmi_fail_os(error, failed, "%s: cannot list the folder",
+                                    tmi_quote_path(path).text)
+                      : TENMAP_OK;
+    }
+    if (!io->list)
+        return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
+                        "%s: its tenmap_io has no list, so its folders cannot be looked into",
+                        tmi_quote_path(path).text);
+    tenmap_status status = io->list(io->ctx, path, list_entry, &call, &said);
+    return status == TENMAP_OK ? status : fail_object(error, &said, status, path, "list it");
+}
+
+/* How much of a path is its own, without what an address has from a '?' on. */
+static size_t own_part(const tenmap_io *io, const char *path) {
+    return io ? strcspn(path, "?") : strlen(path);
+}
+
+static size_t folder_part(const tenmap_io *io, const char *path) {
+    size_t len = own_part(io, path);
+    if (!io)
+        return tmi_folder_part(path);
+    while (len > 0 && path[len - 1] != '/')
+        len--;
+    return len;
+}
+
+/* path[0, len), the name, and what the path has behind its own part. */
+static char *with_name(const tenmap_io *io, const char *path, size_t len, const char *name,
+                       size_t name_len) {
+    const char *tail = path + own_part(io, path);
+    char *joined = tmi_join_path(path, len, name, name_len);
+    if (!joined || !*tail)
+        return joined;
+    size_t used = strlen(joined);
+    char *whole = realloc(joined, used + strlen(tail) + 1);
+    if (whole)
+        memcpy(whole + used, tail, strlen(tail) + 1);
+    else
+        free(joined);
+    return whole;
+}
+
+char *tmi_beside(const tenmap_io *io, const char *path, const char *name, size_t name_len) {
+    return with_name(io, path, folder_part(io, path), name, name_len);
+}
+
+char *tmi_inside(const tenmap_io *io, const char *folder, const char *name, size_t name_len) {
+    return with_name(io, folder, own_part(io, folder), name, name_len);
+}
+
+char *tmi_around(const tenmap_io *io, const char *path) {
+    return io ? tmi_copy_text(path, folder_part(io, path)) : tmi_folder_of(path);
+}
+
+/* The window. */
+
+/*
+ * Fills the room around the page cache; false if that does not work here, now or ever. Both ends of
+ * such a read are aligned, so the room may begin before `at`.
+ */
+static bool fill_direct(tmi_window *w, uint64_t at, size_t size, size_t want) {
+    uint64_t begin = at - at % TMI_DIRECT_ALIGN, end = at + want + TMI_DIRECT_ALIGN - 1;
+    size_t got, length = (size_t)(end - end % TMI_DIRECT_ALIGN - begin);
+    if (length > w->size)
+        length = w->size;
+    if (tmi_file_read_direct(w->direct_fd, begin, w->room, length, &got) != 0) {
+        w->direct_fd = -1; /* the buffered way knows whether it is the file that is at fault */
+        return false;
+    }
+    if (got < at + size - begin || tmi_file_changed(&w->bytes->file, NULL))
+        return false;
+    w->at = begin;
+    w->end = begin + got;
+    return true;
+}
+
+tenmap_status tmi_window_bytes(tmi_window *w, uint64_t at, size_t size, const tenmap_tensor *t,
+                               const unsigned char **bytes, tenmap_error *error) {
+    if (at < w->at || at + size > w->end) {
+        uint64_t left = w->last - at;
+        size_t most = w->ahead ? w->size : size;
+        size_t want = left < most ? (size_t)left : most;
+        w->at = w->end = at;
+        if (w->direct_fd < 0 || !fill_direct(w, at, size, want)) {
+            tmi_wanted wanted = {NULL, t};
+            tenmap_status status = tmi_bytes_read(w->bytes, at, w->room, want, wanted, error);
+            if (status != TENMAP_OK)
+                return status;
+            w->end = at + want;
+        }
+    }
+    *bytes = w->room + (at - w->at);
+    return TENMAP_OK;
+}
+
+uint64_t tmi_window_fit(const tmi_window *w, unsigned bits) {
+    size_t room = w->size - (w->direct_fd >= 0 ? 2 * (size_t)TMI_DIRECT_ALIGN : 1);
+    return room * 8 / bits / 8 * 8;
+}

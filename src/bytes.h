@@ -1,0 +1,87 @@
+/*
+ * Where bytes come from: memory, a file of the system, mapped or read, around its cache or through
+ * it, or an object of the caller's tenmap_io; and one window that moves over all of them. Whoever
+ * stands on this asks for bytes and gets them, or a sentence.
+ */
+#ifndef TENMAP_BYTES_H
+#define TENMAP_BYTES_H
+
+#include "os.h"
+
+/* One thing that can be read. Starts as TMI_NO_BYTES; end it with tmi_bytes_close. */
+typedef struct tmi_bytes {
+    tmi_file file;       /* its size and kind hold for all; its descriptor is -1 but for files */
+    const tenmap_io *io; /* the caller's, which `object` belongs to; NULL for the system's files */
+    void *object;
+    const char *shown; /* the path for errors, borrowed */
+} tmi_bytes;
+
+#define TMI_NO_BYTES                                                                               \
+    {                                                                                              \
+        .file = {.fd = -1 }                                                                        \
+    }
+
+/* What bytes are wanted for, as errors say it. Those of a tensor must be as they were opened. */
+typedef struct tmi_wanted {
+    const char *what;            /* "the header", "the index"; for a tensor it is not looked at */
+    const tenmap_tensor *tensor; /* or NULL */
+} tmi_wanted;
+
+/*
+ * Opens what `path` names, which `what` ("it", "the shard") is in an error. A folder opens as
+ * TMI_FILE_FOLDER. `path` must live as long as the bytes do.
+ */
+tenmap_status tmi_bytes_open(tmi_bytes *bytes, const tenmap_io *io, const char *path,
+                             const char *what, tenmap_error *error);
+void tmi_bytes_close(tmi_bytes *bytes);
+
+/*
+ * Reads exactly [offset, offset+size). TENMAP_ERR_IO with the numbers if it is shorter or, for a
+ * tensor, has changed since it was opened. What the caller's tenmap_io says is kept as it is.
+ */
+tenmap_status tmi_bytes_read(const tmi_bytes *bytes, uint64_t offset, void *dst, size_t size,
+                             tmi_wanted wanted, tenmap_error *error);
+/*
+ * Whether these bytes of a tensor, which were read in another way before this call, are those that
+ * were opened: TENMAP_ERR_IO if the file has changed since.
+ */
+tenmap_status tmi_bytes_trust(const tmi_bytes *bytes, uint64_t offset, uint64_t size,
+                              const tenmap_tensor *tensor, tenmap_error *error);
+/* A good size for windows on these bytes: what the caller's tenmap_io prefers, else `otherwise`. */
+size_t tmi_bytes_step(const tmi_bytes *bytes, size_t otherwise);
+
+/*
+ * Calls `entry` with each name in the folder; stops early if it returns false. NOT_FOUND if it is no
+ * folder, or cannot be listed.
+ */
+tenmap_status tmi_bytes_list(const tenmap_io *io, const char *path,
+                             bool (*entry)(void *ctx, const char *name), void *ctx,
+                             tenmap_error *error);
+/*
+ * The paths of files beside another and in a folder; NULL without memory. For a tenmap_io what
+ * stands from a '?' on stays behind the name.
+ */
+char *tmi_beside(const tenmap_io *io, const char *path, const char *name, size_t name_len);
+char *tmi_inside(const tenmap_io *io, const char *folder, const char *name, size_t name_len);
+/* The folder that `path` is in, the current one where it names none; NULL without memory. */
+char *tmi_around(const tenmap_io *io, const char *path);
+
+/* A window that moves forward over the bytes. */
+typedef struct tmi_window {
+    const tmi_bytes *bytes;
+    int direct_fd;       /* reads around the page cache, where it is not -1 */
+    unsigned char *room; /* NULL: there is none, and what is in memory is used where it lies */
+    size_t size;         /* of the room */
+    uint64_t at, end;    /* which bytes the room holds */
+    uint64_t last;       /* no byte at or behind this one will be wanted */
+    bool ahead;          /* what lies behind the bytes that are wanted is worth reading with them */
+} tmi_window;
+
+/* *bytes are [at, at+size) in the room, size at most what tmi_window_fit allows. */
+tenmap_status tmi_window_bytes(tmi_window *window, uint64_t at, size_t size,
+                               const tenmap_tensor *tensor, const unsigned char **bytes,
+                               tenmap_error *error);
+/* How many elements of this width surely fit, wherever they start: a multiple of 8. */
+uint64_t tmi_window_fit(const tmi_window *window, unsigned bits);
+
+#endif

@@ -1,0 +1,22 @@
+/* Formats of files: which of them a file is, by its first bytes. */
+#include "format.h"
+
+/* In the order in which they are asked. The first also has the words for what is none of them. */
+static const tmi_container *const containers[] = {
+    &tmi_safetensors,
+#ifdef TENMAP_TOY_CONTAINER
+    &tmi_toy_container, /* of the tests, so that nothing but this list knows how many there are */
+#endif
+};
+
+const tmi_container *tmi_container_of(const unsigned char *start, size_t len, uint64_t size,
+                                      uint64_t limit) {
+    for (size_t i = 0; i < sizeof containers / sizeof containers[0]; i++)
+        if (containers[i]->recognise(start, len, size, limit))
+            return containers[i];
+    return NULL;
+}
+
+const tmi_container *tmi_container_for_errors(void) {
+    return containers[0];
+}

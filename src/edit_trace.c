@@ -1,0 +1,60 @@
+/*
+ * What an edit of the metadata leaves for readers: the record that makes it safe (undo.c) lies beside
+ * the file until all is done, and while the header's text changes its length field is 2^64-1.
+ */
+#include "model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char record_suffix[] = ".tenmap-undo";
+
+bool tmi_edit_closed(const unsigned char *start, size_t len) {
+    return len >= 8 && tmi_file_u64(start) == UINT64_MAX;
+}
+
+void tmi_record_name(char out[TMI_NAME_ROOM], const char *file) {
+    tmi_sibling_name(out, TMI_NAME_ROOM, file, record_suffix);
+}
+
+/* Where the record of a file lies, links followed; NULL without memory. */
+static char *record_path(const char *path) {
+    char *real = tmi_resolve(path);
+    char *record = real ? tmi_sibling_path(real, record_suffix) : NULL;
+    free(real);
+    return record;
+}
+
+/*
+ * Whether a record was left behind, and is not that of an edit under way: an editor has the lock
+ * for as long as its record is there.
+ */
+static bool is_left(const char *record, const tmi_shard *shard) {
+    if (!tmi_exists(record))
+        return false;
+    return shard->edited_here ||
+           (!tmi_file_locked(&shard->bytes.file, shard->path) && tmi_exists(record));
+}
+
+void tmi_edit_note(const tmi_shard *shard, tenmap_error *error) {
+    const char *path = shard->path;
+    char *record = error && path && *path ? record_path(path) : NULL;
+    if (record && is_left(record, shard))
+        tmi_fail_more(error,
+                      "; an edit of its metadata was interrupted and left the record %s: "
+                      "tenmap_repair_metadata finishes or undoes it",
+                      tmi_quote_path(record + tmi_folder_part(record)).text);
+    free(record);
+}
+
+void tmi_edit_check(const tmi_shard *shard, tmi_report *report, uint32_t number) {
+    const char *path = shard->path;
+    char *record = path && *path ? record_path(path) : NULL;
+    if (record && is_left(record, shard))
+        TMI_REPORT(report, INTERRUPTED_EDIT, number, 0, NULL,
+                   "%s: an edit of its metadata was interrupted and left the record %s: "
+                   "tenmap_repair_metadata finishes or undoes it",
+                   tmi_quote_path(path).text,
+                   tmi_quote_path(record + tmi_folder_part(record)).text);
+    free(record);
+}

@@ -1,0 +1,74 @@
+/* SafeTensors as a container: the length field, rules 1 to 3, and who parses what follows it. */
+#include "format.h"
+
+#include <string.h>
+
+static bool is_plausible(const unsigned char *start, size_t len, uint64_t size, uint64_t limit) {
+    if (len < 8 || size < 8)
+        return false;
+    uint64_t n = tmi_file_u64(start);
+    return n != 0 && n <= limit && n <= size - 8;
+}
+
+static tenmap_status read_length(const tmi_place *place, const unsigned char *start, size_t len,
+                                 uint64_t limit, uint64_t *length, uint32_t *code,
+                                 tenmap_error *error) {
+    const char *path = place->path;
+    uint64_t n = len >= 8 ? tmi_file_u64(start) : 0;
+    bool too_short = place->size < 8 || len < 8;
+    if (is_plausible(start, len, place->size, limit)) {
+        *length = n;
+        return TENMAP_OK;
+    }
+    /* A length that could be, and a brace behind it: a file that was cut, whatever the length
+     * spells. */
+    bool cut = !too_short && n <= limit && len > 8 && start[8] == '{';
+    bool show = false;
+    const char *foreign = cut ? NULL : tmi_foreign(start, len, place->size, &show);
+    *code = foreign     ? TENMAP_FOUND_FOREIGN
+            : n > limit ? TENMAP_FOUND_LIMIT
+                        : TENMAP_FOUND_TRUNCATED;
+    if (foreign && show)
+        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
+                           "%s: %s; it begins with %s", tmi_quote_path(path).text, foreign,
+                           tmi_quote((const char *)start, len < 60 ? len : 60).text);
+    if (foreign)
+        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset, "%s: %s",
+                           tmi_quote_path(path).text, foreign);
+    if (too_short)
+        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
+                           "%s: it has %s, but a SafeTensors file begins with a length field of 8: "
+                           "the download is truncated",
+                           tmi_quote_path(path).text, tmi_count(place->size, "byte").text);
+    if (n > limit)
+        return tmi_fail_at(error, TENMAP_ERR_LIMIT, place->shard, place->offset,
+                           "%s: the length field says that the header has %llu bytes, over the "
+                           "limit of %llu%s",
+                           tmi_quote_path(path).text, (ull)n, (ull)limit,
+                           n > place->size ? "; the whole file is shorter, so this is not a "
+                                             "SafeTensors file"
+                                           : " (max_header_bytes raises it)");
+    if (n > place->size - 8)
+        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
+                           "%s: the length field says that the header has %llu bytes, but only "
+                           "%llu follow it: the file is truncated by at least %s",
+                           tmi_quote_path(path).text, (ull)n, (ull)(place->size - 8),
+                           tmi_count(n - (place->size - 8), "byte").text);
+    *length = n; /* no header at all: the JSON rules have the words for it */
+    return TENMAP_OK;
+}
+
+static tenmap_status find_text(const tmi_place *place, const unsigned char *start, size_t len,
+                               uint64_t limit, tmi_extent *text, tenmap_error *error) {
+    uint32_t code;
+    text->at = TMI_LENGTH_FIELD;
+    tenmap_status status = read_length(place, start, len, limit, &text->length, &code, error);
+    if (status != TENMAP_OK && place->report)
+        tmi_report_failure(place->report, code, place->shard, NULL, error);
+    return status;
+}
+
+const tmi_container tmi_safetensors = {.recognise = is_plausible,
+                                       .find_text = find_text,
+                                       .quick = tmi_header_quick,
+                                       .parse = tmi_header_parse};

@@ -1,0 +1,304 @@
+/* Models whose bytes come from the caller's tenmap_io. */
+#include "io_files.h"
+#include "support.h"
+
+#include <pthread.h>
+
+#define ONE "\"a\":{\"dtype\":\"F32\",\"shape\":[8,4],\"data_offsets\":[0,128]}"
+#define TWO "\"b\":{\"dtype\":\"BF16\",\"shape\":[16],\"data_offsets\":[0,32]}"
+
+/* A file, an index with two shards, and a folder that holds both. */
+static int make_models(void **state) {
+    if (make_folder(state) != 0)
+        return 1;
+    write_model(in_folder(state, "one.safetensors"), "{" ONE "}", 128);
+    write_model(in_folder(state, "x-00001-of-00002.safetensors"), "{" ONE "}", 128);
+    write_model(in_folder(state, "x-00002-of-00002.safetensors"), "{" TWO "}", 32);
+    write_text(in_folder(state, "model.safetensors.index.json"),
+               "{\"weight_map\":{\"a\":\"x-00001-of-00002.safetensors\","
+               "\"b\":\"x-00002-of-00002.safetensors\"}}");
+    return 0;
+}
+
+/* Options that open through `files`; the tenmap_io is the caller's. */
+static tenmap_options through(io_files *files, tenmap_io *io) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    *io = io_files_io(files);
+    options.io = io;
+    return options;
+}
+
+static void assert_values(const tenmap_model *m) {
+    const tenmap_tensor *a = tenmap_find(m, "a");
+    unsigned char data[128];
+    tenmap_error error;
+    assert_non_null(a);
+    assert_int_equal(tenmap_read_bytes(a, 0, sizeof data, data, &error), TENMAP_OK);
+    for (size_t i = 0; i < sizeof data; i++)
+        assert_int_equal(data[i], pattern_byte(i));
+}
+
+static void a_file_an_index_and_a_folder_open(void **state) {
+    static const char *const names[] = {"one.safetensors", "model.safetensors.index.json", ""};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        io_files files = {0};
+        tenmap_io io;
+        tenmap_options options = through(&files, &io);
+        tenmap_model *m = must_open(*names[i] ? in_folder(state, names[i]) : *state, &options);
+        assert_int_equal(tenmap_count(m), i == 0 ? 1 : 2);
+        assert_values(m);
+        tenmap_close(m);
+        assert_int_equal(files.opened, files.closed);
+        assert_true(files.opened >= 1);
+    }
+}
+
+static void nothing_is_mapped_and_there_is_no_descriptor(void **state) {
+    io_files files = {0};
+    tenmap_io io;
+    tenmap_options options = through(&files, &io);
+    tenmap_model *m = must_open(in_folder(state, "one.safetensors"), &options);
+    const tenmap_tensor *a = tenmap_find(m, "a");
+    tenmap_error error;
+    uint64_t size = 1;
+    memset(&io, 0, sizeof io); /* it was copied at open */
+    assert_null(a->data);
+    assert_null(tenmap_view(a, TENMAP_F32, &error));
+    assert_int_equal(error.status, TENMAP_ERR_UNSUPPORTED);
+    assert_int_equal(tenmap_shard_at(m, 0)->fd, -1);
+    assert_null(tenmap_shard_at(m, 0)->base);
+    assert_int_equal(tenmap_advise(m, NULL, TENMAP_ADVISE_POPULATE, &error), TENMAP_OK);
+    assert_int_equal(tenmap_resident(m, NULL, &size, &error), TENMAP_OK);
+    assert_int_equal(size, 0);
+    assert_int_equal(tenmap_cached(m, NULL, &size, &error), TENMAP_OK);
+    assert_int_equal(size, 0);
+    assert_values(m);
+    tenmap_close(m);
+}
+
+/* What stands behind the path of an index, from '?' on, stands behind those of its shards too. */
+static void siblings_keep_what_follows_a_question_mark(void **state) {
+    io_files files = {.strip = "?key=1/2"};
+    tenmap_io io;
+    tenmap_options options = through(&files, &io);
+    char path[4200];
+    snprintf(path, sizeof path, "%s?key=1/2", in_folder(state, "model.safetensors.index.json"));
+    tenmap_model *m = must_open(path, &options);
+    assert_int_equal(tenmap_count(m), 2);
+    assert_non_null(strstr(tenmap_shard_at(m, 1)->path, "x-00002-of-00002.safetensors?key=1/2"));
+    tenmap_close(m);
+    snprintf(path, sizeof path, "%s?key=1/2", (const char *)*state);
+    m = must_open(path, &options);
+    assert_int_equal(tenmap_count(m), 2);
+    tenmap_close(m);
+}
+
+static void without_list_there_are_no_folders(void **state) {
+    io_files files = {0};
+    tenmap_io io;
+    tenmap_options options = through(&files, &io);
+    io.list = NULL;
+    must_fail(*state, &options, TENMAP_ERR_NOT_FOUND, "this store has no such object");
+    tenmap_close(must_open(in_folder(state, "model.safetensors.index.json"), &options));
+}
+
+/* Every call fails in turn: its status and its sentence arrive, and what was opened is closed. */
+static void the_sentence_of_a_failing_call_arrives(void **state) {
+    static const tenmap_status statuses[] = {TENMAP_ERR_IO, TENMAP_ERR_MEMORY,
+                                             TENMAP_ERR_CANCELLED};
+    for (size_t s = 0; s < COUNT(statuses); s++)
+        for (long n = 1;; n++) {
+            io_files files = {.fail_at = n,
+                              .fail_with = statuses[s],
+                              .sentence = "the store is closed for the night"};
+            tenmap_io io;
+            tenmap_options options = through(&files, &io);
+            tenmap_model *m = NULL;
+            tenmap_error error = {0};
+            tenmap_status status = tenmap_open(*state, &options, &m, &error);
+            if (status == TENMAP_OK) {
+                char data[128];
+                status = tenmap_read_bytes(tenmap_find(m, "a"), 0, sizeof data, data, &error);
+            } else {
+                assert_null(m);
+            }
+            tenmap_close(m);
+            assert_int_equal(files.opened, files.closed);
+            if (files.calls < n) {
+                assert_int_equal(status, TENMAP_OK);
+                break;
+            }
+            assert_int_equal(status, statuses[s]);
+            assert_int_equal(error.status, statuses[s]);
+            assert_string_equal(error.message, "the store is closed for the night");
+            assert_true(n < 100);
+        }
+}
+
+static void a_failure_without_a_sentence_gets_one(void **state) {
+    io_files files = {.fail_at = 2, .fail_with = 4711};
+    tenmap_io io;
+    tenmap_options options = through(&files, &io);
+    tenmap_model *m;
+    tenmap_error error;
+    assert_int_equal(tenmap_open(in_folder(state, "one.safetensors"), &options, &m, &error),
+                     TENMAP_ERR_IO);
+    check_error(&error, TENMAP_ERR_IO);
+    assert_non_null(strstr(error.message, "the tenmap_io gave status 4711 and no sentence"));
+}
+
+/* An object that is shorter than its open said: the store's own words. */
+static void a_short_answer_is_an_error(void **state) {
+    io_files files = {0};
+    tenmap_io io;
+    tenmap_options options = through(&files, &io);
+    const char *path = in_folder(state, "short.safetensors");
+    write_model(path, "{" ONE "}", 128);
+    tenmap_model *m = must_open(path, &options);
+    tenmap_error error;
+    float values[32];
+    write_model(path, "{" ONE "}", 100);
+    assert_int_equal(
+        tenmap_read(tenmap_find(m, "a"), 0, 32, TENMAP_F32, values, sizeof values, 0, &error),
+        TENMAP_ERR_IO);
+    assert_non_null(strstr(error.message, "the store has only"));
+    tenmap_close(m);
+    must_fail(path, &options, TENMAP_ERR_FORMAT, "truncated by 28 bytes");
+}
+
+static void reads_have_the_size_that_is_preferred(void **state) {
+    enum { BYTES = 3 << 20 };
+    static const char json[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[3145728],"
+                               "\"data_offsets\":[0,3145728]}}";
+    const char *path = in_folder(state, "large.safetensors");
+    unsigned char *data = malloc(BYTES);
+    io_files files = {0};
+    tenmap_io io;
+    tenmap_options options = through(&files, &io);
+    tenmap_error error;
+    assert_non_null(data);
+    io.preferred_bytes = 64 << 10;
+    write_model(path, json, BYTES);
+    tenmap_model *m = must_open(path, &options);
+    assert_int_equal(tenmap_read_bytes(tenmap_find(m, "a"), 0, BYTES, data, &error), TENMAP_OK);
+    for (size_t i = 0; i < BYTES; i++)
+        assert_int_equal(data[i], pattern_byte(i));
+    tenmap_request request = {.tensor = tenmap_find(m, "a"), .dst = data, .dst_bytes = BYTES};
+    memset(data, 0, BYTES);
+    tenmap_load_options load = TENMAP_LOAD_OPTIONS_INIT;
+    load.flags = TENMAP_LOAD_DIRECT; /* which means nothing here */
+    assert_int_equal(tenmap_load(m, &request, 1, &load, &error), TENMAP_OK);
+    for (size_t i = 0; i < BYTES; i++)
+        assert_int_equal(data[i], pattern_byte(i));
+    assert_int_equal(files.largest, 64 << 10);
+    tenmap_close(m);
+    free(data);
+}
+
+typedef struct reader_thread {
+    const tenmap_model *model;
+    bool good;
+} reader_thread;
+
+static void *read_much(void *ctx) {
+    reader_thread *r = ctx;
+    float values[32], again[32];
+    r->good = true;
+    for (int i = 0; i < 20; i++) {
+        r->good = r->good && tenmap_read(tenmap_find(r->model, "a"), 0, 32, TENMAP_F32, values,
+                                         sizeof values, 0, NULL) == TENMAP_OK;
+        r->good = r->good && (i == 0 || memcmp(values, again, sizeof values) == 0);
+        memcpy(again, values, sizeof values);
+    }
+    return NULL;
+}
+
+static void many_threads_read_at_once(void **state) {
+    io_files files = {.delay_us = 1000};
+    tenmap_io io;
+    tenmap_options options = through(&files, &io);
+    tenmap_model *m = must_open(*state, &options);
+    pthread_t threads[8];
+    reader_thread readers[8];
+    for (size_t i = 0; i < COUNT(threads); i++) {
+        readers[i] = (reader_thread){m, false};
+        assert_int_equal(pthread_create(&threads[i], NULL, read_much, &readers[i]), 0);
+    }
+    for (size_t i = 0; i < COUNT(threads); i++) {
+        pthread_join(threads[i], NULL);
+        assert_true(readers[i].good);
+    }
+    assert_true(files.most_at_once > 1);
+    tenmap_close(m);
+}
+
+static void arguments_are_checked(void **state) {
+    io_files files = {0};
+    tenmap_io io, whole = io_files_io(&files);
+    tenmap_options options = through(&files, &io);
+    const char *path = in_folder(state, "one.safetensors");
+    bytes file = read_whole(path);
+    tenmap_model *m;
+    tenmap_error error;
+    must_fail_memory(file, &options, TENMAP_ERR_ARGUMENT, "options.io is for models");
+    assert_int_equal(tenmap_open_fd(0, &options, &m, &error), TENMAP_ERR_ARGUMENT);
+    assert_null(m);
+    free(file.at);
+    io.open = NULL;
+    must_fail(path, &options, TENMAP_ERR_ARGUMENT, "lacks its function open");
+    io = whole;
+    io.read = NULL;
+    must_fail(path, &options, TENMAP_ERR_ARGUMENT, "lacks its function read");
+    io = whole;
+    io.close = NULL;
+    must_fail(path, &options, TENMAP_ERR_ARGUMENT, "lacks its function close");
+    io = whole;
+    io.struct_size = 8;
+    must_fail(path, &options, TENMAP_ERR_ARGUMENT, "TENMAP_IO_INIT");
+    io = whole;
+    io.reserved[3] = 1;
+    must_fail(path, &options, TENMAP_ERR_ARGUMENT, "tenmap_io.reserved must be 0");
+    assert_int_equal(files.calls, 0);
+}
+
+static void missing_shards_are_named(void **state) {
+    io_files files = {0};
+    tenmap_io io;
+    tenmap_options options = through(&files, &io);
+    const char *path = in_folder(state, "lacks.index.json");
+    write_text(path, "{\"weight_map\":{\"a\":\"x-00001-of-00002.safetensors\","
+                     "\"c\":\"gone.safetensors\"}}");
+    must_fail(path, &options, TENMAP_ERR_NOT_FOUND, "\"gone.safetensors\"");
+    options.flags = TENMAP_OPEN_PARTIAL;
+    tenmap_model *m = must_open(path, &options);
+    assert_int_equal(tenmap_missing_count(m), 1);
+    assert_string_equal(tenmap_missing_at(m, 0), "gone.safetensors");
+    tenmap_close(m);
+}
+
+/* The header is had with one read, whatever its length; a store may be far away. */
+static void opening_takes_few_reads(void **state) {
+    io_files files = {0};
+    tenmap_io io;
+    tenmap_options options = through(&files, &io);
+    tenmap_close(must_open(in_folder(state, "one.safetensors"), &options));
+    assert_int_equal(files.reads, 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_an_index_and_a_folder_open),
+        cmocka_unit_test(nothing_is_mapped_and_there_is_no_descriptor),
+        cmocka_unit_test(siblings_keep_what_follows_a_question_mark),
+        cmocka_unit_test(without_list_there_are_no_folders),
+        cmocka_unit_test(the_sentence_of_a_failing_call_arrives),
+        cmocka_unit_test(a_failure_without_a_sentence_gets_one),
+        cmocka_unit_test(a_short_answer_is_an_error),
+        cmocka_unit_test(reads_have_the_size_that_is_preferred),
+        cmocka_unit_test(many_threads_read_at_once),
+        cmocka_unit_test(arguments_are_checked),
+        cmocka_unit_test(missing_shards_are_named),
+        cmocka_unit_test(opening_takes_few_reads),
+    };
+    return cmocka_run_group_tests(tests, make_models, remove_folder);
+}
