@@ -1,0 +1,128 @@
+#!/bin/sh
+# The layers of the library, as docs/architecture.md shows them, proved twice: from what each file
+# includes, and from what its object file needs. Prints the house, and every door that leads upwards.
+#
+#     scripts/layers.sh
+#
+# A header includes only those of layers before its own; a .c file includes the header of its own
+# layer, and with it belongs there; no object needs a name that a later layer defines, and inside a layer
+# no two files need each other. The kernels see the base alone; the values see the kernels, and what
+# measures them does.
+set -eu
+cd "$(dirname "$0")/.."
+cc=${CC:-cc}
+command -v "$cc" >/dev/null || { echo "skipped: no compiler ($cc)"; exit 77; }
+command -v nm >/dev/null || { echo "skipped: nm is not here"; exit 77; }
+layers="base kernels os job bytes format model values write"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+
+# Headers that are a part of a layer beside its own header.
+cat >"$work/parts" <<'PARTS'
+hash.h base
+win32.h os
+json.h format
+PARTS
+
+# Which layer each file belongs to: "file layer".
+belongs() {
+    for file in src/*.h; do
+        name=${file#src/} layer=
+        case " $layers " in
+        *" ${name%.h} "*) layer=${name%.h} ;;
+        *) layer=$(awk -v name="$name" '$1 == name { print $2 }' "$work/parts") ;;
+        esac
+        echo "$file ${layer:-none}"
+    done
+    for file in src/kernels/*.[ch]; do
+        echo "$file kernels"
+    done
+    for file in src/*.c; do
+        layer=$(sed -n 's/^#include "\([a-z]*\)\.h"$/\1/p' "$file" | while read -r name; do
+            case " $layers " in *" $name "*) echo "$name" ;; esac
+        done | sort -u | tr '\n' ' ')
+        case $layer in
+        *" "?*) layer="several:$(echo $layer | tr ' ' ,)" ;;
+        '') layer=none ;;
+        esac
+        echo "$file" $layer
+    done
+}
+belongs >"$work/files"
+
+# Edges by inclusion: "from-file to-file", both with their folders.
+for file in src/*.[ch] src/kernels/*.[ch]; do
+    folder=${file%/*}
+    sed -n 's/^#include "\([^"]*\)".*/\1/p' "$file" | while read -r name; do
+        case $name in
+        ../include/*) ;;
+        ../*) echo "$file src/${name#../}" ;;
+        *) echo "$file $folder/$name" ;;
+        esac
+    done
+done >"$work/edges"
+
+# Edges by names: the object that needs one, the object that defines it.
+for file in src/*.c src/kernels/*.c; do
+    object=$work/$(echo "$file" | tr '/' '_').o
+    $cc -O1 -c -Iinclude "$file" -o "$object"
+    nm -g "$object" | awk -v file="$file" '$(NF-1) == "U" { print "needs", $NF, file; next }
+                                           NF == 3 { print "has", $NF, file }'
+done >"$work/names"
+awk '$1 == "has" { owner[$2] = $3; next }
+     $1 == "needs" { wanted[++n] = $2 " " $3 }
+     END { for (i = 1; i <= n; i++) { split(wanted[i], w, " ")
+               if (w[1] in owner && owner[w[1]] != w[2]) print w[2], owner[w[1]], w[1] } }' \
+    "$work/names" >"$work/needs"
+
+awk -v layers="$layers" -v files="$work/files" -v needs="$work/needs" '
+    BEGIN {
+        count = split(layers, names, " ")
+        for (i = 1; i <= count; i++) height[names[i]] = i
+        while ((getline line < files) > 0) {
+            split(line, f, " ")
+            layer[f[1]] = f[2]
+            if (!(f[2] in height)) { print f[1] ": of which layer? (" f[2] ")"; bad = 1 }
+            else if (f[1] ~ /\.c$/) { name = f[1]; sub(/^src\/(kernels\/)?/, "", name); sub(/\.c$/, "", name)
+                                      house[f[2]] = house[f[2]] " " name }
+        }
+    }
+    function allowed(from, to) {
+        if (from == to) return 1
+        if (from == "kernels") return to == "base"
+        if (to == "kernels") return from == "values" || from == "job"
+        return height[to] < height[from]
+    }
+    # Two files of a layer that need each other, directly or by way of others.
+    function circle(pair,    ends, todo, seen, at, i, more, k) {
+        split(pair, ends, SUBSEP)
+        if (ends[1] > ends[2]) return
+        todo[1] = ends[2]; k = 1; seen[ends[2]] = 1
+        for (i = 1; i <= k; i++) {
+            at = todo[i]
+            if (at == ends[1]) { print ends[1] " and " ends[2] " need each other (" direct[pair] ")"; bad = 1; return }
+            split(next_of[at], more, " ")
+            for (at in more) if (!(more[at] in seen)) { seen[more[at]] = 1; todo[++k] = more[at] }
+        }
+    }
+    {
+        edges++
+        if (!allowed(layer[$1], layer[$2])) {
+            print $1 " (" layer[$1] ") includes " $2 " (" layer[$2] ")"; bad = 1
+        }
+    }
+    END {
+        while ((getline line < needs) > 0) {
+            split(line, n, " ")
+            uses++
+            if (!((n[1], n[2]) in direct)) { direct[n[1], n[2]] = n[3]; next_of[n[1]] = next_of[n[1]] " " n[2] }
+            if (!allowed(layer[n[1]], layer[n[2]])) {
+                print n[1] " (" layer[n[1]] ") needs " n[3] " of " n[2] " (" layer[n[2]] ")"; bad = 1
+            }
+        }
+        for (pair in direct) circle(pair)
+        for (i = 1; i <= count; i++) printf "%-8s%s\n", names[i], house[names[i]]
+        printf "%d includes and %d uses of names, %s\n", edges, uses, bad ? "not all downwards" : "all downwards"
+        exit bad
+    }' "$work/edges"
