@@ -238,7 +238,8 @@ static inline uint32_t bin_of(const bin_range *range, double x) {
 
 /* What is outside has a bin of its own. NaN too: but a compiler may be told that there is none. */
 static inline uint32_t bin_or_outside(const bin_range *range, double x, bool finite) {
-    return finite & (x >= range->low) & (x <= range->high) ? bin_of(range, x) : range->bins;
+    bool inside = finite & (x >= range->low) & (x <= range->high);
+    return inside ? bin_of(range, x) : range->bins;
 }
 
 /*
