@@ -57,26 +57,32 @@ static void fill_script(const report *r, FILE *out) {
     fwrite(report_script, 1, report_script_size, out);
 }
 
-void report_write_page(const report *r, FILE *out) {
+/* Fills the gap that stands at `at`, and returns where the template goes on; NULL: there is none. */
+static const char *fill_gap(const report *r, const char *at, const char *end, FILE *out) {
     static const struct {
         const char *name;
         void (*fill)(const report *r, FILE *out);
     } gaps[] = {{"policy", fill_policy}, {"generator", fill_generator}, {"title", fill_title},
                 {"style", fill_style},   {"data", report_write_data},   {"bins", report_write_bins},
                 {"script", fill_script}};
+    for (size_t i = 0; i < sizeof gaps / sizeof gaps[0]; i++) {
+        size_t n = strlen(gaps[i].name);
+        if ((size_t)(end - at) < n + 4 || memcmp(at, "{{", 2) != 0 ||
+            memcmp(at + 2, gaps[i].name, n) != 0 || memcmp(at + 2 + n, "}}", 2) != 0)
+            continue;
+        gaps[i].fill(r, out);
+        return at + n + 4;
+    }
+    return NULL;
+}
+
+/* A gap of another name is text. */
+void report_write_page(const report *r, FILE *out) {
     const char *at = (const char *)report_page, *end = at + report_page_size;
     while (at < end) {
-        if (end - at < 2 || at[0] != '{' || at[1] != '{') {
-            putc(*at++, out);
-            continue;
-        }
-        for (size_t i = 0; i < sizeof gaps / sizeof gaps[0]; i++) {
-            size_t n = strlen(gaps[i].name);
-            if ((size_t)(end - at) < n + 4 || memcmp(at + 2, gaps[i].name, n) != 0)
-                continue;
-            gaps[i].fill(r, out);
-            at += n + 4;
-            break;
-        }
+        const char *behind = *at == '{' ? fill_gap(r, at, end, out) : NULL;
+        if (!behind)
+            putc(*at, out);
+        at = behind ? behind : at + 1;
     }
 }

@@ -1,0 +1,52 @@
+/* Parts of the tool that no command line reaches: the page's gaps. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "report/assets.h"
+#include "report/report.h"
+
+#include "cmocka_all.h" /* last: its macro fail() is not the tool's function */
+
+/* In place of args.c, and of what cmake/embed_report.cmake makes of the page. */
+common_settings common;
+const unsigned char report_page[] = "a {{nosuch}} b {{titles}} c {{title}} d {{ e {{title}";
+const size_t report_page_size = sizeof report_page - 1;
+const unsigned char report_style[] = "", report_script[] = "";
+const size_t report_style_size = 0, report_script_size = 0;
+const char report_style_hash[] = "", report_script_hash[] = "";
+
+void report_write_data(const report *r, FILE *out) {
+    (void)r;
+    (void)out;
+}
+
+void report_write_bins(const report *r, FILE *out) {
+    (void)r;
+    (void)out;
+}
+
+static void gaps_that_nobody_knows_stay_in_the_page(void **state) {
+    (void)state;
+    const report r = {.title = "T"};
+    char page[200] = "";
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    alarm(60); /* for a page that never ends */
+    report_write_page(&r, out);
+    alarm(0);
+    rewind(out);
+    size_t size = fread(page, 1, sizeof page - 1, out);
+    fclose(out);
+    assert_int_equal(size, strlen(page));
+    assert_string_equal(page, "a {{nosuch}} b {{titles}} c T d {{ e {{title}");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gaps_that_nobody_knows_stay_in_the_page),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
