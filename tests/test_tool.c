@@ -1,4 +1,4 @@
-/* Parts of the tool that no command line reaches: the page's gaps. */
+/* Parts of the tool that no command line reaches: the page's gaps, the library's rarest sentences. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +44,26 @@ static void gaps_that_nobody_knows_stay_in_the_page(void **state) {
     assert_string_equal(page, "a {{nosuch}} b {{titles}} c T d {{ e {{title}");
 }
 
+static void sentences_say_what_to_type_in_place_of_functions(void **state) {
+    (void)state;
+    static const char *const said[][2] = {
+        {"an edit was interrupted; tenmap_repair_metadata finishes or undoes it",
+         "an edit was interrupted; 'tenmap meta FILE repair' finishes or undoes it"},
+        {"cannot write the header (tenmap_repair_metadata can finish or undo it)",
+         "cannot write the header ('tenmap meta FILE repair' can finish or undo it)"},
+        {"shards are missing; open with TENMAP_OPEN_PARTIAL", "shards are missing; use --partial"},
+    };
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+        text words = {0};
+        text_add_message(&words, said[i][0]);
+        assert_string_equal(words.bytes, said[i][1]);
+        text_free(&words);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sentences_say_what_to_type_in_place_of_functions),
         cmocka_unit_test(gaps_that_nobody_knows_stay_in_the_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

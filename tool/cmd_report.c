@@ -31,7 +31,8 @@ static const option report_options[] = {
     {0, "heatmap", "FILE", OPTION_TEXT, AT(heatmap), "Draw the heat map, as SVG"},
     {0, "metric", "auto|norm|max|zeros|broken|change|size", OPTION_CHOICE, AT(metric),
      "What it shows; broken: NaN and Inf"},
-    {0, "threads", "N", OPTION_COUNT, AT(wishes.threads), "Threads; default: one per processor"},
+    {'j', "threads", "N", OPTION_COUNT, AT(wishes.threads),
+     "Read values on this many threads (as many as processors)"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 

@@ -66,7 +66,7 @@ void text_add_message(text *out, const char *message) {
         const char *from, *to;
     } words[] = {{"open with TENMAP_OPEN_PARTIAL", "use --partial"},
                  {"max_header_bytes", "--max-header"},
-                 {"tenmap_repair_metadata finishes", "'tenmap meta FILE repair' finishes"}};
+                 {"tenmap_repair_metadata", "'tenmap meta FILE repair'"}};
     while (*message) {
         size_t i = 0, count = sizeof words / sizeof words[0];
         while (i < count && strncmp(message, words[i].from, strlen(words[i].from)) != 0)

@@ -12,6 +12,15 @@ t report -q small.safetensors --compare other.safetensors --no-stats -o compare.
 data compare.html | sed -n '/"others"/p; /"diff"/,$p'
 t report -q sharded --no-stats -o - >page
 grep -c 'Content-Security-Policy' page
+t report -q -j 2 small.safetensors -o threads.html
+cmp small.html threads.html && echo "the same page on two threads"
+
+# Findings name what one types here.
+mkdir part
+cp sharded/*.json part
+for shard in sharded/*-00001-of-*; do cp "$shard" part; done
+t report -q part --partial --no-stats -o part.html
+data part.html | grep -o 'use --partial\|TENMAP_[A-Z_]*' | sort -u
 
 # The default name, and how large the pictures are.
 "$tool" report layers.safetensors 2>&1 | sed 's/([0-9.]* KB)/(N KB)/'

@@ -52,8 +52,8 @@ _tenmap() {
         esac
         ;;
     report)
-        options="-o --output -f --force -c --compare --hist --hist-limit --no-stats --title --treemap --color-by --heatmap --metric --threads --lenient --partial --max-header --color -q --quiet --help"
-        valued=" -o --output -c --compare --hist --hist-limit --title --treemap --color-by --heatmap --metric --threads --max-header --color "
+        options="-o --output -f --force -c --compare --hist --hist-limit --no-stats --title --treemap --color-by --heatmap --metric -j --threads --lenient --partial --max-header --color -q --quiet --help"
+        valued=" -o --output -c --compare --hist --hist-limit --title --treemap --color-by --heatmap --metric -j --threads --max-header --color "
         case $prev in
         --color-by) values="auto dtype layer change" ;;
         --metric) values="auto norm max zeros broken change size" ;;

@@ -94,7 +94,7 @@ complete -c tenmap -n '__tenmap_using report' -l treemap -r -F -d 'Draw the tree
 complete -c tenmap -n '__tenmap_using report' -l color-by -x -a 'auto dtype layer change' -d 'What its colours show'
 complete -c tenmap -n '__tenmap_using report' -l heatmap -r -F -d 'Draw the heat map, as SVG'
 complete -c tenmap -n '__tenmap_using report' -l metric -x -a 'auto norm max zeros broken change size' -d 'What it shows; broken: NaN and Inf'
-complete -c tenmap -n '__tenmap_using report' -l threads -x -d 'Threads; default: one per processor'
+complete -c tenmap -n '__tenmap_using report' -s j -l threads -x -d 'Read values on this many threads (as many as processors)'
 complete -c tenmap -n '__tenmap_using report' -l lenient -d 'Also open files with trailing bytes, holes or unknown dtypes'
 complete -c tenmap -n '__tenmap_using report' -l partial -d 'Go without shards that are missing'
 complete -c tenmap -n '__tenmap_using report' -l max-header -x -d 'Accept headers up to this size (100MB)'

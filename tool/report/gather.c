@@ -169,11 +169,13 @@ static void keep_finding(void *ctx, const tenmap_finding *found) {
     }
     if (!r->findings)
         r->findings = need(FINDING_LIMIT, sizeof *r->findings);
-    size_t bytes = strlen(found->message) + 1;
+    text message = {0};
+    text_add_message(&message, found->message);
     report_finding *f = &r->findings[r->finding_count++];
-    *f = (report_finding){found->severity, tenmap_found_name(found->code), found->shard,
-                          found->offset, need(bytes, 1)};
-    memcpy(f->message, found->message, bytes);
+    *f =
+        (report_finding){found->severity, tenmap_found_name(found->code), found->shard,
+                         found->offset, need_copy(message.bytes ? message.bytes : "", message.len)};
+    text_free(&message);
 }
 
 /* By the strict rules, whatever the model was opened with: a report shows what is there. */
