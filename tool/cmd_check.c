@@ -127,6 +127,7 @@ static void judge_values(findings *list, const tenmap_tensor *t, const tenmap_st
     }
 }
 
+/* tenmap_check keeps no model, so that the path is opened once more. */
 static int check_values(const char *path, const check_settings *set, findings *list) {
     tenmap_model *model;
     selection all;

@@ -235,7 +235,7 @@ typedef struct totals {
     size_t converted, renamed, shards;
 } totals;
 
-/* Counts shards as tenmap_save_sharded fills them. */
+/* Shards are counted by the rule of tenmap_save_sharded, which tells their number only by writing them. */
 static totals sum_up(const plan *p, const target *to) {
     totals sum = {.shards = 1};
     uint64_t used = 0;

@@ -25,6 +25,15 @@ t split layers.safetensors --max-shard-size 5KB -o pieces
 t split layers.safetensors --max-shard-size 5KB -o pieces --force
 ls pieces | sed 's/-[0-9a-f]\{8\}-/-HEX-/'
 t split pieces --max-shard-size 20KB -o fewer --dry-run | tail -1
+
+# What --dry-run and the report say of the number of files is what is written, wherever a shard ends.
+mkdir counts
+for size in 1 63 64 65 1000 4095 4096 4097 8192 12KB 20KB 1GB; do
+    said=$("$tool" split layers.safetensors --max-shard-size $size -o counts/$size --dry-run --json | grep '"files"')
+    "$tool" split layers.safetensors --max-shard-size $size -o counts/$size --json | grep -Fqx "$said" ||
+        echo "$size: --dry-run says another number"
+    echo "$size:" $said "$(ls counts/$size | grep -c 'safetensors$') written"
+done
 t split layers.safetensors --max-shard-size 5KB -o small.safetensors
 t split layers.safetensors --max-shard-size 5KB -o no/no
 t split layers.safetensors --max-shard-size much -o no

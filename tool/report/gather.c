@@ -178,7 +178,10 @@ static void keep_finding(void *ctx, const tenmap_finding *found) {
     text_free(&message);
 }
 
-/* By the strict rules, whatever the model was opened with: a report shows what is there. */
+/*
+ * By the strict rules, whatever the model was opened with: a report shows what is there. The library checks
+ * paths, not models, so that headers are read a second time.
+ */
 static int check(report *r) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     tenmap_error error;
