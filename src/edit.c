@@ -292,7 +292,7 @@ static int edit_copied(editing_file *e, int fd) {
     uint64_t start = congruent(8 + e->text.len + EDIT_SLACK, 0, alignment);
     if (start - 8 > TMI_WRITTEN_HEADER_LIMIT)
         start = congruent(8 + e->text.len, 0, 8);
-    int failed = tmi_fd_reserve(fd, 0);
+    int failed = tmi_fd_reserve(fd, 0); /* a clone that failed may have left a part */
     if (!failed)
         failed = tmi_fd_reserve(fd, start + size);
     if (!failed)

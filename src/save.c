@@ -201,7 +201,7 @@ static tenmap_status check_sources(saving *s) {
     writer_options(s, &options);
     s->dry = tmi_writer_dry(s->path, &options, s->error);
     if (!s->dry)
-        return s->error ? s->error->status : TENMAP_ERR_ARGUMENT;
+        return s->error->status;
     tenmap_status status = declare_metadata(s, s->dry);
     for (size_t i = 0; status == TENMAP_OK && i < s->count; i++) {
         const tenmap_source *source = &s->sources[i];
@@ -213,7 +213,7 @@ static tenmap_status check_sources(saving *s) {
                  (!source->data && planned.nbytes))
             status = FAIL_SAVE(s, TENMAP_ERR_ARGUMENT, "source %llu has neither a tensor nor data",
                                (ull)i);
-        if (status != TENMAP_OK && s->error)
+        if (status != TENMAP_OK)
             s->error->index = i;
     }
     return status;
@@ -378,7 +378,7 @@ static tenmap_status save_shards(saving *s) {
     for (size_t shard = 0; status == TENMAP_OK && shard < s->shard_count; shard++) {
         size_t end = shard_end(s, shard, first);
         status = save_shard(s, shard, first, end);
-        if (status != TENMAP_OK && s->error)
+        if (status != TENMAP_OK)
             s->error->shard = (uint32_t)shard;
         first = end;
     }
@@ -419,15 +419,20 @@ static void take_back_shards(const saving *s) {
  * the new files were, and those have names of their own.
  */
 static tenmap_status remove_old(const saving *s) {
-    int failed = 0;
     if (!s->over_old || (s->options.flags & TENMAP_SAVE_KEEP_OLD))
         return TENMAP_OK;
-    failed = tmi_remove(&s->folder, s->shard_count > 1 ? single_name : index_name);
-    for (size_t i = 0; !failed && i < s->old_count; i++)
-        failed = tmi_unlink(&s->folder, s->old[i]);
+    const char *name = s->shard_count > 1 ? single_name : index_name;
+    int failed = tmi_remove(&s->folder, name);
+    bool hides = failed && s->shard_count > 1; /* a folder's single file comes before its index */
+    for (size_t i = 0; !failed && i < s->old_count; i++) {
+        name = s->old[i];
+        failed = tmi_unlink(&s->folder, name);
+    }
     if (failed)
-        return tmi_fail_os(s->error, failed, "%s: saved, but an old file could not be removed",
-                           tmi_quote_path(s->path).text);
+        return tmi_fail_os(s->error, failed,
+                           "%s: saved, but the old file %s could not be removed%s",
+                           tmi_quote_path(s->path).text, tmi_quote_path(name).text,
+                           hides ? ", so that the folder still opens as the old model" : "");
     return TENMAP_OK;
 }
 

@@ -135,6 +135,24 @@ static void an_index_that_changes_while_it_is_read_is_read_again(void **state) {
     tenmap_close(m);
 }
 
+static void cut_index(void) {
+    assert_int_equal(truncate(path, 700), 0);
+}
+
+static void a_failing_read_of_an_index_speaks_of_the_index(void **state) {
+    char json[4096];
+    snprintf(json, sizeof json, "{\"weight_map\":{\"t\":\"a.safetensors\"},\"m\":%03000d}", 1);
+    snprintf(path, sizeof path, "%s", in_folder(state, "x.index.json"));
+    write_text(path, json);
+    halfway = cut_index;
+    times = 1;
+    tenmap_model *m;
+    tenmap_error error;
+    assert_int_equal(tenmap_open(path, NULL, &m, &error), TENMAP_ERR_IO);
+    check_error(&error, TENMAP_ERR_IO);
+    assert_non_null(strstr(error.message, "cannot read the index: wanted"));
+}
+
 static void a_file_that_never_rests_is_refused(void **state) {
     write_edited(state, "");
     halfway = edit_now;
@@ -236,6 +254,7 @@ int main(void) {
         cmocka_unit_test_setup(a_header_that_is_edited_while_it_is_read_is_no_mix, start_test),
         cmocka_unit_test_setup(a_check_of_a_file_that_is_edited_finds_nothing, start_test),
         cmocka_unit_test_setup(an_index_that_changes_while_it_is_read_is_read_again, start_test),
+        cmocka_unit_test_setup(a_failing_read_of_an_index_speaks_of_the_index, start_test),
         cmocka_unit_test_setup(a_file_that_never_rests_is_refused, start_test),
         cmocka_unit_test_setup(an_edit_in_place_shows_in_the_times_of_the_file, start_test),
         cmocka_unit_test_setup(an_edit_that_runs_is_not_called_interrupted, start_test),

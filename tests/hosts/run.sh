@@ -257,7 +257,7 @@ place_attributes() {
     # An old model that cannot be removed: the new one is there, and the error says what hides it.
     cp a/m.safetensors a/model.safetensors
     chattr +i a/model.safetensors
-    expect "could not be removed" "$probe" save a
+    expect "still opens as the old model" "$probe" save a
     expect TENMAP_OK "$probe" open a
     chattr -i a/model.safetensors
     expect TENMAP_OK "$probe" save a
