@@ -348,7 +348,7 @@ static tenmap_status read_index(tmi_shard *file, const tenmap_options *options, 
 static tenmap_status open_index(tenmap_model *model, const char *path,
                                 const tenmap_options *options, tenmap_error *error) {
     tmi_shard *file = &model->shards[0];
-    tmi_block text;
+    tmi_block text = {NULL, 0};
     tmi_index index;
     if (options->offset || options->length)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
@@ -511,10 +511,9 @@ tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_
     tenmap_status status = begin_open(given, &options, &model, out, error);
     if (!model)
         return status;
-    if (status == TENMAP_OK && !path)
-        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
     if (status == TENMAP_OK)
-        status = open_path(model, path, &options, error);
+        status = path ? open_path(model, path, &options, error)
+                      : tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
     return end_open(model, status, out);
 }
 
@@ -549,10 +548,9 @@ tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, 
     options.backend = TENMAP_BACKEND_READ;
     report->flags = options.flags;
     model->report = report;
-    if (status == TENMAP_OK && !path)
-        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
     if (status == TENMAP_OK)
-        status = open_path(model, path, &options, error);
+        status = path ? open_path(model, path, &options, error)
+                      : tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
     tenmap_close(model);
     return status;
 }

@@ -270,7 +270,8 @@ static tenmap_status repair_judge(const repair *r) {
     if (status == TENMAP_OK)
         status = judge_text(r, r->new_text, &after);
     if (status == TENMAP_OK &&
-        (before.len != after.len || memcmp(before.bytes, after.bytes, before.len) != 0))
+        (before.len != after.len ||
+         (before.len > 0 && memcmp(before.bytes, after.bytes, before.len) != 0)))
         status =
             FAIL_REPAIR(r, TENMAP_ERR_FORMAT, "the record %s would change more than its metadata",
                         tmi_quote_path(r->record_name).text);

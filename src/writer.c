@@ -372,16 +372,19 @@ static tenmap_status build_head(const tenmap_writer *writer, size_t first, size_
                          .alignment = writer->options.data_alignment,
                          .slack = writer->options.header_slack,
                          .keep_order = writer->options.flags & TENMAP_WRITER_KEEP_ORDER};
-    if (!tmi_layout_build(&layout, head))
-        return tmi_fail_memory(error, count * 100, "the header");
+    if (!tmi_layout_build(&layout, head)) {
+        (void)tmi_fail_memory(error, count * 100, "the header");
+        return TENMAP_ERR_MEMORY;
+    }
     *data_bytes = layout.data_bytes;
     uint64_t length = head->len - 8;
     if (length <= TMI_WRITTEN_HEADER_LIMIT)
         return TENMAP_OK;
     free(head->bytes);
-    return tmi_fail(error, TENMAP_ERR_LIMIT,
-                    "%s: the header would have %llu bytes, over the %llu that readers accept",
-                    SHOWN(writer), (ull)length, (ull)TMI_WRITTEN_HEADER_LIMIT);
+    (void)tmi_fail(error, TENMAP_ERR_LIMIT,
+                   "%s: the header would have %llu bytes, over the %llu that readers accept",
+                   SHOWN(writer), (ull)length, (ull)TMI_WRITTEN_HEADER_LIMIT);
+    return TENMAP_ERR_LIMIT;
 }
 
 tenmap_status tmi_writer_check_head(tenmap_writer *dry, size_t first, size_t count,
