@@ -23,6 +23,7 @@ cat >"$work/parts" <<'PARTS'
 hash.h base
 win32.h os
 json.h format
+histogram.h values
 PARTS
 
 # Which layer each file belongs to: "file layer".

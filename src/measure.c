@@ -8,6 +8,7 @@
  * Elements of 8 bits and fewer are counted by their codes: there are at most 256 of them.
  */
 #include "values.h"
+#include "histogram.h"
 #include "kernels/moments.h"
 
 #include <stdlib.h>
@@ -206,94 +207,10 @@ static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned cha
 
 /* Histograms. */
 
-/* A histogram's range, and what brings its values to their bins. */
-typedef struct bin_range {
-    double low, high;
-    double scale, offset; /* a value times scale, less offset, is its bin or little too low */
-    bool search;          /* but not if too little or too much is between low and high */
-    uint32_t bins;
-    const double *edges; /* where each bin begins, and infinity */
-} bin_range;
-
-/* The last bin that does not begin behind a value; the first of a range that is one value. */
-static uint32_t search_bin(const bin_range *range, double x) {
-    uint32_t first = 0, behind = range->low < range->high ? range->bins : 1;
-    while (behind - first > 1) {
-        uint32_t middle = first + (behind - first) / 2;
-        if (range->edges[middle] <= x)
-            first = middle;
-        else
-            behind = middle;
-    }
-    return first;
-}
-
-/* The bin of a value between low and high: its place, or the one behind, as the edge between says. */
-static inline uint32_t bin_of(const bin_range *range, double x) {
-    if (TMI_UNLIKELY(range->search))
-        return search_bin(range, x);
-    uint32_t bin = (uint32_t)(x * range->scale - range->offset);
-    return bin + (x >= range->edges[bin + 1]);
-}
-
-/* What is outside has a bin of its own. NaN too: but a compiler may be told that there is none. */
-static inline uint32_t bin_or_outside(const bin_range *range, double x, bool finite) {
-    bool inside = finite & (x >= range->low) & (x <= range->high);
-    return inside ? bin_of(range, x) : range->bins;
-}
-
-/*
- * low + b * ((high - low) / bins), each operation rounded: the edges of numpy.histogram. In halves
- * where the width overflows, and by another order of operations where a bin's width underflows.
- */
-static void make_edges(bin_range *range, double *edges) {
-    double width = range->high - range->low, low = range->low, high = range->high, unit = 1;
-    uint64_t bits;
-    TMI_ROUNDED(width);
-    memcpy(&bits, &width, sizeof bits);
-    if (bits >> 52 == 0x7ff) {
-        unit = 2;
-        low *= 0.5;
-        high *= 0.5;
-        TMI_ROUNDED(low); /* so that no compiler halves the difference instead */
-        TMI_ROUNDED(high);
-        width = high - low;
-    }
-    double count = range->bins, step = width / count;
-    TMI_ROUNDED(step);
-    for (uint32_t b = 0; b < range->bins; b++) {
-        double at = step > 0 ? b * step : b / count;
-        TMI_ROUNDED(at);
-        at = step > 0 ? at : at * width;
-        TMI_ROUNDED(at);
-        at += low;
-        TMI_ROUNDED(at);
-        edges[b] = (at < high ? at : high) * unit;
-    }
-    range->edges = edges;
-}
-
-/* Sets up what lies between low and high; `edges` has room for one more than there are bins. */
-static void make_range(bin_range *range, double *edges) {
-    const uint64_t infinity = UINT64_C(0x7ff0000000000000);
-    double width = range->high * 0.5 - range->low * 0.5; /* half of it */
-    double most = -range->low > range->high ? -range->low : range->high;
-    make_edges(range, edges);
-    memcpy(&edges[range->bins], &infinity, sizeof infinity);
-    range->search = !(width > 0x1p-900 && width < 0x1p900);
-    if (range->search)
-        return;
-    /* Places and edges are a few roundings off, those of the ends among them: by less than slack. */
-    double slack = range->bins * 0x1p-50 * (1 + most / width);
-    range->scale = 0.5 * range->bins / width;
-    range->offset = range->low * range->scale + slack;
-    range->search = !(slack < 0.25);
-}
-
 /* The bins of a block's elements first, then the counting: what is outside goes to a bin of its own. */
 static void bin_block(measurer *m, tenmap_dtype dtype, const unsigned char *src, size_t count,
-                      const bin_range *wanted) {
-    const bin_range held = *wanted, *range = &held; /* which no store below can change */
+                      const tmi_bin_range *wanted) {
+    const tmi_bin_range held = *wanted, *range = &held; /* which no store below can change */
     const unsigned char *values = widen_block(m, dtype, src, count);
     bool is_f64 = sums_as(dtype) == TENMAP_F64;
     uint32_t bins = m->job->options.bins;
@@ -304,14 +221,14 @@ static void bin_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
         bool finite = (bits & INT64_MAX) < UINT64_C(0x7ff0000000000000);
         bits = finite ? bits : 0;
         memcpy(&x, &bits, sizeof x);
-        m->places[i] = bin_or_outside(range, x, finite);
+        m->places[i] = tmi_bin_or_outside(range, x, finite);
     }
     for (size_t i = 0; i < count && !is_f64; i++) {
         uint32_t bits;
         memcpy(&bits, values + i * sizeof bits, sizeof bits);
         bool finite = (bits & 0x7fffffff) < 0x7f800000;
         double x = tmi_widen_f32(finite ? bits : 0);
-        m->places[i] = bin_or_outside(range, x, finite);
+        m->places[i] = tmi_bin_or_outside(range, x, finite);
     }
     size_t i = 0;
     for (; i + 2 <= count; i += 2) { /* equal neighbours do not wait for each other */
@@ -385,14 +302,14 @@ static moments moments_of_codes(tenmap_dtype dtype, const uint64_t codes[256]) {
 }
 
 static void bin_codes(measurer *m, tenmap_dtype dtype, const uint64_t codes[256],
-                      const bin_range *range) {
+                      const tmi_bin_range *range) {
     for (unsigned code = 0; code < 256; code++) {
         double value;
         bool is_nan;
         if (codes[code] == 0)
             continue;
         bool finite = code_value(dtype, code, &value, &is_nan);
-        m->bins[bin_or_outside(range, finite ? value : range->low, finite)] += codes[code];
+        m->bins[tmi_bin_or_outside(range, finite ? value : range->low, finite)] += codes[code];
     }
 }
 
@@ -408,7 +325,7 @@ static tenmap_dtype dtype_of(const tenmap_tensor *t) {
 }
 
 /* The range of a tensor's histogram; false if nothing can be in it. */
-static bool choose_range(const measurer *m, const measure_unit *unit, bin_range *range) {
+static bool choose_range(const measurer *m, const measure_unit *unit, tmi_bin_range *range) {
     const measure_job *job = m->job;
     bool own = !(job->options.low < job->options.high);
     const tenmap_stats *stats = &job->out[unit->tensor];
@@ -417,13 +334,13 @@ static bool choose_range(const measurer *m, const measure_unit *unit, bin_range 
     range->low = own ? stats->min : job->options.low;
     range->high = own ? stats->max : job->options.high;
     range->bins = job->options.bins;
-    make_range(range, (double *)(void *)(m->bins + 2 * ((size_t)range->bins + 1)));
+    tmi_make_range(range, (double *)(void *)(m->bins + 2 * ((size_t)range->bins + 1)));
     return true;
 }
 
 /* `count` elements that lie at `bytes`, which begin a block. */
 static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes, size_t count,
-                    uint64_t codes[256], const bin_range *range) {
+                    uint64_t codes[256], const tmi_bin_range *range) {
     tenmap_dtype dtype = dtype_of(m->job->tensors[unit->tensor]);
     unsigned bits = tmi_dtypes[dtype].bits;
     if (bits <= 8) {
@@ -473,7 +390,7 @@ static tenmap_status bring_unit_in(tmi_span span, const tenmap_tensor *t, tenmap
 
 /* All elements of a unit, from the mapping or through the window. */
 static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[256],
-                               const bin_range *range, tenmap_error *error) {
+                               const tmi_bin_range *range, tenmap_error *error) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
     const tmi_shard *shard = tmi_shard_of(t);
     unsigned bits = tmi_dtypes[dtype_of(t)].bits;
@@ -514,7 +431,7 @@ static tenmap_status measure_one_unit(measurer *m, measure_unit *unit, tenmap_er
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
     tenmap_dtype dtype = dtype_of(t);
     uint64_t codes[256] = {0};
-    bin_range range = {0};
+    tmi_bin_range range = {0};
     if (m->bins) {
         memset(m->bins, 0, 2 * ((size_t)m->job->options.bins + 1) * sizeof *m->bins);
         if (!choose_range(m, unit, &range))
