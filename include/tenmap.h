@@ -149,7 +149,6 @@ typedef struct tenmap_tensor {
     uint32_t shard;       /* for tenmap_shard_at */
     uint32_t flags;       /* TENMAP_TENSOR_* */
     const tenmap_model *model;
-    const char *opaque_dtype; /* of TENMAP_OPAQUE, as the header writes it; else NULL */
 } tenmap_tensor;
 
 /*

@@ -76,6 +76,12 @@ typedef struct tmi_place {
 
 enum { TMI_DIM_BLOCKS = 40 };
 
+/* A dtype that is unknown here, as its header writes it. */
+typedef struct tmi_opaque {
+    const char *name; /* the very pointer that its tensor has */
+    const char *text;
+} tmi_opaque;
+
 typedef struct tmi_header {
     tmi_block text;    /* names and metadata: the JSON, unescaped in place, or those alone */
     tmi_block tensors; /* tenmap_tensor[count], in file order */
@@ -85,6 +91,8 @@ typedef struct tmi_header {
     unsigned dim_blocks;
     tenmap_metadata *metadata;
     size_t metadata_count, metadata_capacity;
+    tmi_opaque *opaque; /* by the addresses of the names */
+    size_t opaque_count, opaque_capacity;
     uint64_t data_at; /* where tensors may begin, from the model's first byte on */
 } tmi_header;
 
@@ -108,6 +116,8 @@ enum { TMI_LENGTH_FIELD = 8 };
  */
 tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_block text,
                                size_t length, tenmap_error *error);
+/* The text of a TENMAP_OPAQUE tensor's dtype. */
+const char *tmi_header_opaque(const tmi_header *header, const tenmap_tensor *t);
 void tmi_header_free(tmi_header *header);
 
 /* oddities.c: what is allowed in a header, and seldom meant. For place->report. */

@@ -186,6 +186,17 @@ static bool parse_offsets(parser *p, tenmap_tensor *t) {
     return TMI_LIKELY(good) ? true : fail_json(p, NULL);
 }
 
+/* Entries come in the order of their names in the text, which is how they are found again. */
+static bool keep_opaque(parser *p, const tenmap_tensor *t, const char *text) {
+    tmi_header *h = p->header;
+    tmi_opaque *room = tmi_grow(h->opaque, h->opaque_count, &h->opaque_capacity, sizeof *room);
+    if (!room)
+        return fail_memory(p, (uint64_t)h->opaque_count * sizeof *room);
+    h->opaque = room;
+    room[h->opaque_count++] = (tmi_opaque){t->name, text};
+    return true;
+}
+
 static bool parse_dtype(parser *p, tenmap_tensor *t) {
     tmi_text text = {p->json.at, 0};
     char *start = (tmi_json_peek(&p->json), p->json.at);
@@ -197,11 +208,11 @@ static bool parse_dtype(parser *p, tenmap_tensor *t) {
         p->dtype_text = text;
     }
     t->dtype = p->dtype;
-    t->opaque_dtype = NULL;
     if (TMI_LIKELY(p->dtype != TENMAP_AS_STORED))
         return true;
     t->dtype = TENMAP_OPAQUE;
-    t->opaque_dtype = text.bytes;
+    if (!keep_opaque(p, t, text.bytes))
+        return false;
     if ((p->place->flags & TENMAP_OPEN_LENIENT) && !p->place->report)
         return true;
     uint64_t offset = file_position(p, start);
@@ -621,12 +632,26 @@ tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_b
     return status;
 }
 
+const char *tmi_header_opaque(const tmi_header *header, const tenmap_tensor *t) {
+    size_t first = 0, behind = header->opaque_count;
+    while (behind - first > 1) {
+        size_t middle = first + (behind - first) / 2;
+        if ((uintptr_t)header->opaque[middle].name <= (uintptr_t)t->name)
+            first = middle;
+        else
+            behind = middle;
+    }
+    return behind > first && header->opaque[first].name == t->name ? header->opaque[first].text
+                                                                   : "";
+}
+
 void tmi_header_free(tmi_header *header) {
     tmi_names_free(&header->names);
     tmi_block_free(&header->tensors);
     for (unsigned i = 0; i < header->dim_blocks; i++)
         tmi_block_free(&header->dims[i]);
     free(header->metadata);
+    free(header->opaque);
     tmi_block_free(&header->text);
     *header = (tmi_header){.count = 0};
 }

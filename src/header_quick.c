@@ -295,7 +295,6 @@ static TMI_INLINE void settle(reader *r, tenmap_tensor *t, const kind *k) {
     t->shape = k->shape;
     t->nbytes = k->nbytes;
     t->nelems = k->nelems;
-    t->opaque_dtype = NULL;
     tmi_tensor_settle(t, r->place, r->header_end + r->expected, true, k->align_mask);
     r->expected += k->nbytes;
 }

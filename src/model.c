@@ -97,5 +97,5 @@ const char *tenmap_dtype_text(const tenmap_tensor *tensor) {
         return "UNKNOWN";
     if (tensor->dtype != TENMAP_OPAQUE)
         return tenmap_dtype_name(tensor->dtype);
-    return tensor->opaque_dtype;
+    return tmi_header_opaque(&tmi_shard_of(tensor)->header, tensor);
 }
