@@ -32,7 +32,8 @@ for test in $tests; do
     for call in fstat stat lstat fstatat fstat64 stat64 lstat64 fstatat64; do
         wrap="$wrap -Wl,--wrap=$call"
     done
-    [ "$test" = residency ] && wrap="$wrap -Wl,--wrap=madvise"
+    [ "$test" = residency ] && wrap="$wrap -Wl,--wrap=madvise -Wl,--wrap=realloc"
+    [ "$test" = job ] && wrap="$wrap -Wl,--wrap=calloc -Wl,--wrap=pthread_create"
     [ "$test" = load ] && wrap="$wrap -Wl,--wrap=pread -Wl,--wrap=pread64"
     "$cc" $flags $wrap -o "$work/test_$test" "tests/test_$test.c" "$work"/*.o -lpthread -lm
     started=$(date +%s)

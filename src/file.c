@@ -398,7 +398,7 @@ long tmi_process(void) {
 }
 
 void tmi_nap(unsigned milliseconds) {
-    struct timespec left = {.tv_sec = milliseconds / 1000,
+    struct timespec left = {.tv_sec = (time_t)(milliseconds / 1000),
                             .tv_nsec = (long)(milliseconds % 1000) * 1000000};
     while (nanosleep(&left, &left) != 0 && errno == EINTR)
         ;

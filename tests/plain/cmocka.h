@@ -38,6 +38,7 @@ struct CMUnitTest {
 #define assert_null(pointer) assert_true((pointer) == NULL)
 #define assert_ptr_equal(a, b) assert_true((const void *)(a) == (const void *)(b))
 #define assert_int_not_equal(a, b) assert_true((a) != (b))
+#define assert_in_range(a, low, high) assert_true((a) >= (low) && (a) <= (high))
 #define assert_int_equal(a, b)                                                                     \
     do {                                                                                           \
         unsigned long long left_ = (unsigned long long)(a), right_ = (unsigned long long)(b);      \
