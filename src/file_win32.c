@@ -272,7 +272,7 @@ int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned 
 
 bool tmi_file_changed(const tmi_file *file, uint64_t *size_now) {
     DWORD attributes;
-    tmi_file now;
+    tmi_file now = {.fd = -1};
     if (file->memory)
         return false;
     if (look_at(tmi_handle_of(file->fd), &now, &attributes) != 0)

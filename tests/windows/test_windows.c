@@ -200,14 +200,16 @@ static void loading_on_threads_and_around_the_cache(void **state) {
 }
 
 static void only_one_saves_into_a_folder(void **state) {
-    int first, second;
-    assert_int_equal(tmi_folder_lock(*state, &first), 0);
-    assert_int_equal(tmi_folder_lock(*state, &second), EWOULDBLOCK);
-    tmi_fd_close(first);
-    assert_int_equal(tmi_folder_lock(*state, &second), 0);
-    tmi_fd_close(second);
+    tmi_folder first, second, none;
+    assert_int_equal(tmi_folder_open(&first, *state), 0);
+    assert_int_equal(tmi_folder_open(&second, *state), 0);
+    assert_int_equal(tmi_folder_lock(&first), 0);
+    assert_int_equal(tmi_folder_lock(&second), EWOULDBLOCK);
+    tmi_folder_close(&first);
+    assert_int_equal(tmi_folder_lock(&second), 0);
+    tmi_folder_close(&second);
     assert_int_equal(count_names(*state), 0);
-    assert_int_equal(tmi_folder_lock(in_folder(state, "none"), &second), ENOENT);
+    assert_int_equal(tmi_folder_open(&none, in_folder(state, "none")), ENOENT);
 }
 
 int main(void) {
