@@ -29,7 +29,7 @@ test: deps
 	cmake --build "$(BUILD)/test" -j $(JOBS)
 	sh scripts/run-tests.sh "$(BUILD)/test"
 
-# What every change must pass: 35 minutes on two processors. docs/testing.md has the list.
+# What every change must pass: under an hour on two processors. docs/testing.md has the list.
 check:
 	bash .ci/run
 
