@@ -67,7 +67,7 @@ done >"$work/edges"
 # Edges by names: the object that needs one, the object that defines it.
 for file in src/*.c src/kernels/*.c; do
     object=$work/$(echo "$file" | tr '/' '_').o
-    $cc -O1 -c -Iinclude "$file" -o "$object"
+    $cc -O0 -c -Iinclude "$file" -o "$object"
     nm -g "$object" | awk -v file="$file" '$(NF-1) == "U" { print "needs", $NF, file; next }
                                            NF == 3 { print "has", $NF, file }'
 done >"$work/names"
