@@ -62,18 +62,30 @@ void tmi_folder_close(tmi_folder *folder) {
     *folder = TMI_NO_FOLDER;
 }
 
-int tmi_site_find(tmi_site *site, const char *path, bool follow) {
+/* The site of a path that is spelled like this. */
+static int find_spelled(tmi_site *site, char *spelled) {
     *site = TMI_NO_SITE;
-    if (!*path)
-        return ENOENT;
-    site->shown = follow ? tmi_resolve(path) : tmi_copy_text(path, strlen(path));
-    char *folder = site->shown ? tmi_folder_of(site->shown) : NULL;
-    const char *name = folder ? site->shown + tmi_folder_part(site->shown) : "";
+    site->shown = spelled;
+    char *folder = spelled ? tmi_folder_of(spelled) : NULL;
+    const char *name = folder ? spelled + tmi_folder_part(spelled) : "";
     site->name = folder ? tmi_copy_text(*name ? name : ".", *name ? strlen(name) : 1) : NULL;
     int failed = site->name ? tmi_folder_open(&site->folder, folder) : ENOMEM;
     free(folder);
     if (failed)
         tmi_site_free(site);
+    return failed;
+}
+
+int tmi_site_find(tmi_site *site, const char *path, bool follow) {
+    *site = TMI_NO_SITE;
+    if (!*path)
+        return ENOENT;
+    int failed = follow ? find_spelled(site, tmi_resolve(path)) : EACCES;
+    struct stat named;
+    /* A user who may not come to the working directory from the root can still be in it: what is no
+       link is found there as the path was given. */
+    if (failed == EACCES && (!follow || lstat(path, &named) != 0 || !S_ISLNK(named.st_mode)))
+        failed = find_spelled(site, tmi_copy_text(path, strlen(path)));
     return failed;
 }
 
