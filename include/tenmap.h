@@ -108,6 +108,36 @@ enum {
     TENMAP_F64,
     TENMAP_I64,
     TENMAP_U64,
+    /*
+     * Block dtypes, of GGUF files: so many elements share scales and lie together in so many bytes
+     * (tenmap_dtype_block). The values are 62 + the type's number in ggml.
+     */
+    TENMAP_Q4_0 = 64,
+    TENMAP_Q4_1 = 65,
+    TENMAP_Q5_0 = 68,
+    TENMAP_Q5_1 = 69,
+    TENMAP_Q8_0 = 70,
+    TENMAP_Q8_1 = 71,
+    TENMAP_Q2_K = 72,
+    TENMAP_Q3_K = 73,
+    TENMAP_Q4_K = 74,
+    TENMAP_Q5_K = 75,
+    TENMAP_Q6_K = 76,
+    TENMAP_Q8_K = 77,
+    TENMAP_IQ2_XXS = 78,
+    TENMAP_IQ2_XS = 79,
+    TENMAP_IQ3_XXS = 80,
+    TENMAP_IQ1_S = 81,
+    TENMAP_IQ4_NL = 82,
+    TENMAP_IQ3_S = 83,
+    TENMAP_IQ2_S = 84,
+    TENMAP_IQ4_XS = 85,
+    TENMAP_IQ1_M = 91,
+    TENMAP_TQ1_0 = 96,
+    TENMAP_TQ2_0 = 97,
+    TENMAP_MXFP4 = 101,
+    TENMAP_NVFP4 = 102,
+    TENMAP_Q1_0 = 103,
     TENMAP_OPAQUE = 255 /* an unknown dtype in a lenient open: bytes only */
 };
 
@@ -128,8 +158,9 @@ typedef struct tenmap_error {
 /* tenmap_tensor.flags */
 enum {
     /*
-     * The data is aligned for its element: 1 byte below 16 bits, 4 for C64. By its address where it
-     * is in memory, by its file offset with TENMAP_BACKEND_READ.
+     * The data is aligned for its element: 1 byte below 16 bits, 4 for C64, for a block dtype as a C
+     * struct of its block would be. By its address where it is in memory, by its file offset with
+     * TENMAP_BACKEND_READ.
      */
     TENMAP_TENSOR_ALIGNED = 1
 };
@@ -930,8 +961,14 @@ TENMAP_API tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, siz
  * Names and numbers
  */
 
-/* Bits per element; 0 for an unknown one, TENMAP_AS_STORED and TENMAP_OPAQUE. */
+/* Bits per element; 0 for a block dtype, an unknown one, TENMAP_AS_STORED and TENMAP_OPAQUE. */
 TENMAP_API uint32_t tenmap_dtype_bits(tenmap_dtype dtype);
+/*
+ * The elements that lie together in whole bytes, and those bytes: 32 and 18 for TENMAP_Q4_0, 4 and 3
+ * for TENMAP_F6_E2M3, 1 and 4 for TENMAP_F32. 1, and *elements and *bytes (each may be NULL); 0, and
+ * they are left alone, for an unknown dtype, TENMAP_AS_STORED and TENMAP_OPAQUE.
+ */
+TENMAP_API int tenmap_dtype_block(tenmap_dtype dtype, uint32_t *elements, uint32_t *bytes);
 enum {
     TENMAP_KIND_NONE = 0, /* of an unknown dtype, TENMAP_AS_STORED and TENMAP_OPAQUE */
     TENMAP_KIND_BOOL = 1,
@@ -940,11 +977,11 @@ enum {
     TENMAP_KIND_FLOAT = 4,
     TENMAP_KIND_COMPLEX = 5
 };
-/* What kind of number an element is: TENMAP_KIND_*. */
+/* What kind of number an element is: TENMAP_KIND_*; those of block dtypes are floating-point. */
 TENMAP_API uint32_t tenmap_dtype_kind(tenmap_dtype dtype);
-/* "BF16", as headers write it; "UNKNOWN" for an unknown one. Static. */
+/* "BF16", as headers write it, "Q4_K" as ggml does; "UNKNOWN" for an unknown one. Static. */
 TENMAP_API const char *tenmap_dtype_name(tenmap_dtype dtype);
-/* 1 and *out (may be NULL) if the name is one that headers use, exactly; else 0. */
+/* 1 and *out (may be NULL) if it is exactly the name that tenmap_dtype_name gives; else 0. */
 TENMAP_API int tenmap_dtype_from_name(const char *name, tenmap_dtype *out);
 /* "TENMAP_ERR_FORMAT"; "TENMAP_ERR_UNKNOWN" for a value that is none. Static. */
 TENMAP_API const char *tenmap_status_name(tenmap_status status);

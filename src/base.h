@@ -253,10 +253,27 @@ typedef struct tmi_dtype_info {
 
 extern const tmi_dtype_info tmi_dtypes[TMI_DTYPE_COUNT];
 
-/* The dtype of a name of `len` bytes, or TENMAP_AS_STORED if it is unknown. */
+/* One of the dtypes whose elements lie in blocks. They are not in tmi_dtypes. */
+typedef struct tmi_block_dtype {
+    const char *name;  /* NULL for a number that is no dtype */
+    uint16_t elements; /* per block */
+    uint16_t bytes;    /* per block */
+    uint8_t align;     /* bytes that a C struct of the block would want */
+} tmi_block_dtype;
+
+/* The row of a block dtype, or NULL if it is none. */
+const tmi_block_dtype *tmi_dtype_blocks(tenmap_dtype dtype);
+
+/* The dtype of a name that SafeTensors uses, of `len` bytes, or TENMAP_AS_STORED if it is none. */
 tenmap_dtype tmi_dtype_find(const char *name, size_t len);
 
-/* The bytes that `count` elements take; false if their bits are more than 64 bits can count. */
+/* The bytes that a C object of the dtype's element, or block, wants to be aligned to. */
+unsigned tmi_dtype_align(tenmap_dtype dtype);
+
+/*
+ * The bytes that `count` elements of any dtype take, whole blocks of those that have them; false, and
+ * UINT64_MAX, if their bits are more than 64 bits can count.
+ */
 bool tmi_dtype_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes);
 /* The same where the caller knows that they fit. */
 uint64_t tmi_packed_bytes(uint64_t count, unsigned bits);

@@ -25,6 +25,11 @@ static const char *why_unsupported(tenmap_dtype to, tenmap_dtype from) {
 
 tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t flags,
                                 tenmap_error *error) {
+    if (tmi_dtype_blocks(to) || tmi_dtype_blocks(from))
+        return tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
+                        "cannot convert %s to %s: elements in blocks are read as bytes only "
+                        "(tenmap_read_bytes)",
+                        tenmap_dtype_name(from), tenmap_dtype_name(to));
     if (!is_dtype(to) || !is_dtype(from))
         return tmi_fail(
             error, TENMAP_ERR_ARGUMENT, "the %s dtype is %u (%s), which has no elements to convert",

@@ -33,6 +33,55 @@
     [TENMAP_##id] = {#id, sizeof #id - 1, bits, align, TENMAP_KIND_##kind, infinity},
 const tmi_dtype_info tmi_dtypes[TMI_DTYPE_COUNT] = {DTYPES(DTYPE_ROW)};
 
+/* Block dtypes, each once: its name, elements and bytes per block, the block's alignment. */
+#define BLOCK_DTYPES(X)                                                                            \
+    X(Q4_0, 32, 18, 2)                                                                             \
+    X(Q4_1, 32, 20, 2)                                                                             \
+    X(Q5_0, 32, 22, 2)                                                                             \
+    X(Q5_1, 32, 24, 2)                                                                             \
+    X(Q8_0, 32, 34, 2)                                                                             \
+    X(Q8_1, 32, 36, 2)                                                                             \
+    X(Q2_K, 256, 84, 2)                                                                            \
+    X(Q3_K, 256, 110, 2)                                                                           \
+    X(Q4_K, 256, 144, 2)                                                                           \
+    X(Q5_K, 256, 176, 2)                                                                           \
+    X(Q6_K, 256, 210, 2)                                                                           \
+    X(Q8_K, 256, 292, 4)                                                                           \
+    X(IQ2_XXS, 256, 66, 2)                                                                         \
+    X(IQ2_XS, 256, 74, 2)                                                                          \
+    X(IQ3_XXS, 256, 98, 2)                                                                         \
+    X(IQ1_S, 256, 50, 2)                                                                           \
+    X(IQ4_NL, 32, 18, 2)                                                                           \
+    X(IQ3_S, 256, 110, 2)                                                                          \
+    X(IQ2_S, 256, 82, 2)                                                                           \
+    X(IQ4_XS, 256, 136, 2)                                                                         \
+    X(IQ1_M, 256, 56, 1)                                                                           \
+    X(TQ1_0, 256, 54, 2)                                                                           \
+    X(TQ2_0, 256, 66, 2)                                                                           \
+    X(MXFP4, 32, 17, 1)                                                                            \
+    X(NVFP4, 64, 36, 1)                                                                            \
+    X(Q1_0, 128, 18, 2)
+
+enum { FIRST_BLOCK = TENMAP_Q4_0, BLOCK_ROWS = TENMAP_Q1_0 + 1 - FIRST_BLOCK };
+
+#define BLOCK_ROW(id, elements, bytes, align)                                                      \
+    [TENMAP_##id - FIRST_BLOCK] = {#id, elements, bytes, align},
+static const tmi_block_dtype block_dtypes[BLOCK_ROWS] = {BLOCK_DTYPES(BLOCK_ROW)};
+
+const tmi_block_dtype *tmi_dtype_blocks(tenmap_dtype dtype) {
+    if (dtype < FIRST_BLOCK || dtype - FIRST_BLOCK >= BLOCK_ROWS)
+        return NULL;
+    const tmi_block_dtype *row = &block_dtypes[dtype - FIRST_BLOCK];
+    return row->name ? row : NULL;
+}
+
+unsigned tmi_dtype_align(tenmap_dtype dtype) {
+    const tmi_block_dtype *blocks = tmi_dtype_blocks(dtype);
+    if (blocks)
+        return blocks->align;
+    return dtype < TMI_DTYPE_COUNT ? tmi_dtypes[dtype].align : 1;
+}
+
 tenmap_dtype tmi_dtype_find(const char *name, size_t len) {
     for (tenmap_dtype d = TENMAP_BOOL; d < TMI_DTYPE_COUNT; d++)
         if (tmi_dtypes[d].name_len == len && memcmp(tmi_dtypes[d].name, name, len) == 0)
@@ -44,18 +93,40 @@ uint32_t tenmap_dtype_bits(tenmap_dtype dtype) {
     return dtype < TMI_DTYPE_COUNT ? tmi_dtypes[dtype].bits : 0;
 }
 
+int tenmap_dtype_block(tenmap_dtype dtype, uint32_t *elements, uint32_t *bytes) {
+    const tmi_block_dtype *blocks = tmi_dtype_blocks(dtype);
+    uint32_t bits = tenmap_dtype_bits(dtype), together = 1;
+    if (!blocks && bits == 0)
+        return 0;
+    while (bits * together % 8 != 0)
+        together *= 2;
+    if (elements)
+        *elements = blocks ? blocks->elements : together;
+    if (bytes)
+        *bytes = blocks ? blocks->bytes : bits * together / 8;
+    return 1;
+}
+
 uint32_t tenmap_dtype_kind(tenmap_dtype dtype) {
+    if (tmi_dtype_blocks(dtype))
+        return TENMAP_KIND_FLOAT;
     return dtype < TMI_DTYPE_COUNT ? tmi_dtypes[dtype].kind : TENMAP_KIND_NONE;
 }
 
 const char *tenmap_dtype_name(tenmap_dtype dtype) {
     if (dtype == TENMAP_OPAQUE)
         return "OPAQUE";
+    const tmi_block_dtype *blocks = tmi_dtype_blocks(dtype);
+    if (blocks)
+        return blocks->name;
     return dtype < TMI_DTYPE_COUNT ? tmi_dtypes[dtype].name : "UNKNOWN";
 }
 
 int tenmap_dtype_from_name(const char *name, tenmap_dtype *out) {
     tenmap_dtype found = name ? tmi_dtype_find(name, strlen(name)) : TENMAP_AS_STORED;
+    for (uint32_t i = 0; name && i < BLOCK_ROWS; i++)
+        if (block_dtypes[i].name && strcmp(block_dtypes[i].name, name) == 0)
+            found = FIRST_BLOCK + i;
     if (found == TENMAP_AS_STORED)
         return 0;
     if (out)
@@ -64,6 +135,13 @@ int tenmap_dtype_from_name(const char *name, tenmap_dtype *out) {
 }
 
 bool tmi_dtype_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes) {
+    const tmi_block_dtype *blocks = tmi_dtype_blocks(dtype);
+    if (blocks) {
+        uint64_t whole = count / blocks->elements + (count % blocks->elements != 0);
+        bool fits = tmi_multiply(whole, blocks->bytes, bytes);
+        *bytes = fits ? *bytes : UINT64_MAX;
+        return fits;
+    }
     unsigned bits = tmi_dtypes[dtype].bits;
     *bytes = UINT64_MAX;
     if (count > UINT64_MAX / bits)

@@ -549,8 +549,8 @@ static tenmap_status check_tensors(parser *p) {
         }
         t->nbytes = end < begin ? 0 : end - begin; /* a check meets what no open lets through */
         t->nelems = nelems;
-        unsigned align = t->dtype == TENMAP_OPAQUE ? 1 : tmi_dtypes[t->dtype].align;
-        tmi_tensor_settle(t, place, header_end + begin, end <= data_size, align - 1u);
+        tmi_tensor_settle(t, place, header_end + begin, end <= data_size,
+                          tmi_dtype_align(t->dtype) - 1u);
         expected = end < expected ? expected : end;
     }
     return check_end(p, data_size, expected);

@@ -549,6 +549,10 @@ static tenmap_status plan_measuring(measure_job *job, tenmap_error *error) {
                                      "its dtype %s is unknown here, so its values cannot be "
                                      "measured",
                                      tmi_stored_dtype(t).text);
+        else if (tmi_dtype_blocks(t->dtype))
+            status = TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                                     "elements in blocks of %s are not measured",
+                                     tmi_stored_dtype(t).text);
         if (status != TENMAP_OK) {
             if (error)
                 error->index = i;

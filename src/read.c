@@ -19,7 +19,7 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
                  "the tensor is NULL: no tensor of that name was found?");
         return NULL;
     }
-    unsigned align = t->dtype == TENMAP_OPAQUE ? 1 : tmi_dtypes[t->dtype].align;
+    unsigned align = tmi_dtype_align(t->dtype);
     if (dtype != TENMAP_AS_STORED && dtype != t->dtype)
         TMI_FAIL_TENSOR(error, TENMAP_ERR_DTYPE, t, "it holds %s, not %s%s",
                         tmi_stored_dtype(t).text, tenmap_dtype_name(dtype), way_out(t, dtype));

@@ -48,6 +48,77 @@ static void dtype_values_bits_kinds_and_names_are_fixed(void **state) {
     }
 }
 
+/* What the format's own description says, here a second time. */
+static const struct {
+    tenmap_dtype dtype;
+    uint32_t in_ggml, elements, bytes;
+    const char *name;
+} in_blocks[] = {
+    {TENMAP_Q4_0, 2, 32, 2 + 16, "Q4_0"},
+    {TENMAP_Q4_1, 3, 32, 2 + 2 + 16, "Q4_1"},
+    {TENMAP_Q5_0, 6, 32, 2 + 4 + 16, "Q5_0"},
+    {TENMAP_Q5_1, 7, 32, 2 + 2 + 4 + 16, "Q5_1"},
+    {TENMAP_Q8_0, 8, 32, 2 + 32, "Q8_0"},
+    {TENMAP_Q8_1, 9, 32, 2 + 2 + 32, "Q8_1"},
+    {TENMAP_Q2_K, 10, 256, 16 + 64 + 2 + 2, "Q2_K"},
+    {TENMAP_Q3_K, 11, 256, 32 + 64 + 12 + 2, "Q3_K"},
+    {TENMAP_Q4_K, 12, 256, 2 + 2 + 12 + 128, "Q4_K"},
+    {TENMAP_Q5_K, 13, 256, 2 + 2 + 12 + 32 + 128, "Q5_K"},
+    {TENMAP_Q6_K, 14, 256, 128 + 64 + 16 + 2, "Q6_K"},
+    {TENMAP_Q8_K, 15, 256, 4 + 256 + 32, "Q8_K"},
+    {TENMAP_IQ2_XXS, 16, 256, 2 + 64, "IQ2_XXS"},
+    {TENMAP_IQ2_XS, 17, 256, 2 + 64 + 8, "IQ2_XS"},
+    {TENMAP_IQ3_XXS, 18, 256, 2 + 64 + 32, "IQ3_XXS"},
+    {TENMAP_IQ1_S, 19, 256, 2 + 32 + 16, "IQ1_S"},
+    {TENMAP_IQ4_NL, 20, 32, 2 + 16, "IQ4_NL"},
+    {TENMAP_IQ3_S, 21, 256, 2 + 64 + 8 + 32 + 4, "IQ3_S"},
+    {TENMAP_IQ2_S, 22, 256, 2 + 64 + 8 + 8, "IQ2_S"},
+    {TENMAP_IQ4_XS, 23, 256, 2 + 2 + 4 + 128, "IQ4_XS"},
+    {TENMAP_IQ1_M, 29, 256, 32 + 16 + 8, "IQ1_M"},
+    {TENMAP_TQ1_0, 34, 256, 48 + 4 + 2, "TQ1_0"},
+    {TENMAP_TQ2_0, 35, 256, 64 + 2, "TQ2_0"},
+    {TENMAP_MXFP4, 39, 32, 1 + 16, "MXFP4"},
+    {TENMAP_NVFP4, 40, 64, 4 + 32, "NVFP4"},
+    {TENMAP_Q1_0, 41, 128, 2 + 16, "Q1_0"},
+};
+
+static void block_dtypes_are_ggmls_numbers_and_62_more(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof in_blocks / sizeof in_blocks[0]; i++) {
+        uint32_t elements = 0, bytes = 0;
+        tenmap_dtype found = 0;
+        assert_int_equal(in_blocks[i].dtype, 62 + in_blocks[i].in_ggml);
+        assert_int_equal(tenmap_dtype_block(in_blocks[i].dtype, &elements, &bytes), 1);
+        assert_int_equal(elements, in_blocks[i].elements);
+        assert_int_equal(bytes, in_blocks[i].bytes);
+        assert_int_equal(tenmap_dtype_bits(in_blocks[i].dtype), 0);
+        assert_int_equal(tenmap_dtype_kind(in_blocks[i].dtype), TENMAP_KIND_FLOAT);
+        assert_string_equal(tenmap_dtype_name(in_blocks[i].dtype), in_blocks[i].name);
+        assert_int_equal(tenmap_dtype_from_name(in_blocks[i].name, &found), 1);
+        assert_int_equal(found, in_blocks[i].dtype);
+    }
+}
+
+static void every_other_dtype_has_the_fewest_elements_in_whole_bytes(void **state) {
+    (void)state;
+    uint32_t elements = 77, bytes = 77;
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        assert_int_equal(tenmap_dtype_block(expected[i].dtype, &elements, &bytes), 1);
+        assert_int_equal(elements, expected[i].bits == 4 ? 2 : expected[i].bits == 6 ? 4 : 1);
+        assert_int_equal(bytes * 8, expected[i].bits * elements);
+    }
+    assert_int_equal(tenmap_dtype_block(TENMAP_F6_E2M3, NULL, NULL), 1);
+    elements = bytes = 77;
+    static const tenmap_dtype none[] = {
+        TENMAP_AS_STORED, TENMAP_OPAQUE, 23, 63, 66, 67, 86, 92, 95, 98, 100, 104, UINT32_MAX};
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        assert_int_equal(tenmap_dtype_block(none[i], &elements, &bytes), 0);
+        assert_int_equal(tenmap_dtype_kind(none[i]), TENMAP_KIND_NONE);
+    }
+    assert_int_equal(elements, 77);
+    assert_int_equal(bytes, 77);
+}
+
 static void unknown_dtypes_have_no_bits_no_kind_and_no_name(void **state) {
     (void)state;
     tenmap_dtype untouched = 77;
@@ -95,6 +166,8 @@ static void error_struct_is_frozen_at_512_bytes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dtype_values_bits_kinds_and_names_are_fixed),
+        cmocka_unit_test(block_dtypes_are_ggmls_numbers_and_62_more),
+        cmocka_unit_test(every_other_dtype_has_the_fewest_elements_in_whole_bytes),
         cmocka_unit_test(unknown_dtypes_have_no_bits_no_kind_and_no_name),
         cmocka_unit_test(every_status_has_its_name),
         cmocka_unit_test(version_is_the_headers),

@@ -120,6 +120,9 @@ static const rule rules[] = {
      16, "unknown dtype \"F128\"", 0},
     {"5: dtypes in lower case", "{\"a\":{\"dtype\":\"i32\",\"shape\":[4],\"data_offsets\":[0,16]}}",
      16, "unknown dtype \"i32\"", 0},
+    {"5: a dtype of GGUF files",
+     "{\"a\":{\"dtype\":\"Q4_0\",\"shape\":[32],\"data_offsets\":[0,18]}}", 18,
+     "unknown dtype \"Q4_0\"", 0},
 
     {"5: unknown fields are skipped",
      "{\"a\":{" T ",\"x\":[1,{\"y\":null}],\"z\":true,\"f\":false,\"s\":\"\\n\"}}", 16, NULL, 1},

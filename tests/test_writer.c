@@ -174,6 +174,8 @@ static void declarations_are_refused_with_a_sentence(void **state) {
             "too large");
     refused(tenmap_writer_add(w, "o", 1, TENMAP_OPAQUE, &one, 1, NULL, &e), &e, TENMAP_ERR_ARGUMENT,
             "OPAQUE");
+    refused(tenmap_writer_add(w, "q", 1, TENMAP_Q4_0, &one, 1, NULL, &e), &e, TENMAP_ERR_ARGUMENT,
+            "its dtype is 64 (Q4_0), which cannot be written");
     refused(tenmap_writer_add(w, "o", 1, TENMAP_U8, NULL, 1, NULL, &e), &e, TENMAP_ERR_ARGUMENT,
             "shape is NULL");
     must_write(w, 0, 0, "x", 1);
