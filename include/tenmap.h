@@ -613,6 +613,30 @@ TENMAP_API tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_b
                                         uint32_t flags, tenmap_error *error);
 
 /*
+ * What a conversion did to elements beyond rounding them. C64 counts in parts. To F8_E8M0, which has
+ * neither zero nor sign, zeros and negative numbers count as overflowed; nothing becomes zero there.
+ */
+typedef struct tenmap_losses {
+    /*
+     * Became infinity, NaN or the largest value, though they were none of these: finite ones beyond
+     * the largest, decided after rounding, and infinities that did not stay infinite.
+     */
+    uint64_t overflowed;
+    uint64_t flushed; /* became zero, though they were not */
+    uint64_t nans;    /* were NaN already */
+    uint64_t reserved[5];
+} tenmap_losses;
+
+/*
+ * tenmap_convert, and what it lost: *losses is set on success, left alone on failure; NULL counts
+ * nothing. The source is looked at while it is in the cache.
+ */
+TENMAP_API tenmap_status tenmap_convert_counted(tenmap_dtype to, void *dst, size_t dst_bytes,
+                                                tenmap_dtype from, const void *src, uint64_t count,
+                                                uint32_t flags, tenmap_losses *losses,
+                                                tenmap_error *error);
+
+/*
  * Write
  *
  * Declare metadata and tensors, give the bytes in any order from any thread, commit. The layout is
@@ -695,10 +719,15 @@ typedef struct tenmap_copy_options {
      */
     int (*progress)(void *ctx, uint64_t done, uint64_t total);
     void *ctx;
+    /*
+     * One for each source, or NULL: what its conversion lost, set when the call succeeds and of no
+     * value when it fails. Sources that keep their dtype are copied without a look: all 0.
+     */
+    tenmap_losses *losses;
 } tenmap_copy_options;
 
 #define TENMAP_COPY_OPTIONS_INIT                                                                   \
-    { sizeof(tenmap_copy_options), 0, 0, NULL, NULL }
+    { sizeof(tenmap_copy_options), 0, 0, NULL, NULL, NULL }
 
 /*
  * Source i becomes tensor i of the writer, for all n, on several threads, in memory of a few MiB. Of

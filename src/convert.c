@@ -56,12 +56,11 @@ void tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype
     tmi_route(target, dst, source, src, count, flags);
 }
 
-tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes, tenmap_dtype from,
-                             const void *src, uint64_t count, uint32_t flags, tenmap_error *error) {
-    tenmap_status status = tmi_convert_check(to, from, flags, error);
+/* Whether the buffers are there and hold so many elements. */
+static tenmap_status check_convert_buffers(tenmap_dtype to, const void *dst, size_t dst_bytes,
+                                           tenmap_dtype from, const void *src, uint64_t count,
+                                           tenmap_error *error) {
     uint64_t dst_need, src_need;
-    if (status != TENMAP_OK || count == 0)
-        return status;
     if (!dst || !src)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s is NULL, but there are %llu elements",
                         dst ? "src" : "dst", (unsigned long long)count);
@@ -80,7 +79,48 @@ tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes, tenma
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "%llu elements of %s are more than an address space can hold",
                         (unsigned long long)count, tmi_dtypes[from].name);
+    return TENMAP_OK;
+}
+
+tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes, tenmap_dtype from,
+                             const void *src, uint64_t count, uint32_t flags, tenmap_error *error) {
+    return tenmap_convert_counted(to, dst, dst_bytes, from, src, count, flags, NULL, error);
+}
+
+/* A part at a time, so that what is counted is still in the cache. */
+static void convert_and_count(tenmap_dtype to, unsigned char *dst, tenmap_dtype from,
+                              const unsigned char *src, uint64_t count, uint32_t flags,
+                              tenmap_losses *lost) {
+    enum { COUNTED_PART = 8 << 10 };
     tmi_elements target = {to, 0, !TMI_BIG_ENDIAN}, source = {from, 0, !TMI_BIG_ENDIAN};
-    tmi_route(target, dst, source, src, count, flags);
+    if (!(flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM)))
+        flags |= tmi_cpu_streams(tmi_packed_bytes(count, tmi_dtypes[to].bits))
+                     ? TENMAP_CONVERT_STREAM
+                     : TENMAP_CONVERT_NO_STREAM;
+    for (uint64_t n; count; count -= n) {
+        n = count < COUNTED_PART ? count : COUNTED_PART;
+        tmi_losses_add(to, from, !TMI_BIG_ENDIAN, src, n, flags, lost);
+        tmi_route(target, dst, source, src, n, flags);
+        dst += tmi_packed_bytes(n, tmi_dtypes[to].bits);
+        src += tmi_packed_bytes(n, tmi_dtypes[from].bits);
+    }
+}
+
+tenmap_status tenmap_convert_counted(tenmap_dtype to, void *dst, size_t dst_bytes,
+                                     tenmap_dtype from, const void *src, uint64_t count,
+                                     uint32_t flags, tenmap_losses *losses, tenmap_error *error) {
+    tenmap_losses lost = {0};
+    tenmap_status status = tmi_convert_check(to, from, flags, error);
+    if (status == TENMAP_OK && count)
+        status = check_convert_buffers(to, dst, dst_bytes, from, src, count, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (losses) {
+        convert_and_count(to, dst, from, src, count, flags, &lost);
+        *losses = lost;
+    } else if (count) {
+        tmi_elements target = {to, 0, !TMI_BIG_ENDIAN}, source = {from, 0, !TMI_BIG_ENDIAN};
+        tmi_route(target, dst, source, src, count, flags);
+    }
     return TENMAP_OK;
 }

@@ -22,6 +22,7 @@ typedef struct copying {
     uint64_t first, count;
     uint64_t at; /* where the next byte goes in the file */
     tenmap_error *error;
+    tenmap_losses *lost; /* what the conversion loses is added here; NULL: not asked for */
 } copying;
 
 static uint64_t bytes_of_elements(uint64_t count, tenmap_dtype dtype) {
@@ -116,6 +117,8 @@ static tenmap_status copy_converted(copying *c) {
         status = get_bytes(c, first * from_bits / 8, buffer, (size_t)((count * from_bits + 7) / 8));
         if (status != TENMAP_OK)
             break;
+        if (c->lost)
+            tmi_losses_add(c->to, t->dtype, true, buffer, count, c->flags, c->lost);
         tmi_convert_file(c->to, buffer + from_room, 0, t->dtype, buffer, 0, count,
                          (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM);
         if (TMI_BIG_ENDIAN)
@@ -148,7 +151,7 @@ tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tens
     if (!tmi_writer_tensor(writer, id, &planned))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: there is no tensor number %llu",
                         tmi_writer_shown(writer).text, (ull)id);
-    copying c = {writer, id, tensor, planned.dtype, flags, 0, tensor->nelems, 0, error};
+    copying c = {writer, id, tensor, planned.dtype, flags, 0, tensor->nelems, 0, error, NULL};
     return check_copy(&c, &planned);
 }
 
@@ -171,7 +174,7 @@ tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id, const tenmap_
     if (status != TENMAP_OK)
         return status;
     (void)tmi_writer_tensor(writer, id, &planned);
-    copying c = {writer, id, tensor, planned.dtype, flags, 0, planned.nelems, 0, error};
+    copying c = {writer, id, tensor, planned.dtype, flags, 0, planned.nelems, 0, error, NULL};
     return copy_part(&c);
 }
 
@@ -184,6 +187,7 @@ typedef struct copy_unit {
     size_t source;
     uint64_t first, count;
     uint64_t bytes; /* of the source */
+    uint64_t overflowed, flushed, nans;
 } copy_unit;
 
 typedef struct copy_job {
@@ -191,6 +195,7 @@ typedef struct copy_job {
     const tenmap_source *sources;
     copy_unit *units;
     size_t unit_count, unit_capacity;
+    bool counts; /* what conversions lose */
     tmi_job run; /* in bytes of the sources; those of other calls of the same save included */
 } copy_job;
 
@@ -208,7 +213,8 @@ static bool cut_source(copy_job *job, size_t i, uint64_t *total) {
         if (!units)
             return false;
         job->units = units;
-        units[job->unit_count++] = (copy_unit){i, first, count, bytes_of_elements(count, dtype)};
+        units[job->unit_count++] = (copy_unit){
+            .source = i, .first = first, .count = count, .bytes = bytes_of_elements(count, dtype)};
         *total += bytes_of_elements(count, dtype);
         first += count;
     } while (first < planned.nelems);
@@ -223,15 +229,21 @@ static tenmap_status put_data(const copying *c, const tenmap_source *source) {
 
 static tenmap_status run_copy_unit(void *ctx, void *state, size_t number, tenmap_error *error) {
     copy_job *job = ctx;
-    const copy_unit *unit = &job->units[number];
+    copy_unit *unit = &job->units[number];
     const tenmap_source *source = &job->sources[unit->source];
     tmi_planned planned;
+    tenmap_losses lost = {0};
     (void)state;
     (void)tmi_writer_tensor(job->writer, unit->source, &planned);
-    copying c = {job->writer,   unit->source, source->tensor, planned.dtype,
-                 source->flags, unit->first,  unit->count,    0,
-                 error};
+    copying c = {job->writer,    unit->source,
+                 source->tensor, planned.dtype,
+                 source->flags,  unit->first,
+                 unit->count,    0,
+                 error,          job->counts ? &lost : NULL};
     tenmap_status status = c.from ? copy_part(&c) : put_data(&c, source);
+    unit->overflowed = lost.overflowed;
+    unit->flushed = lost.flushed;
+    unit->nans = lost.nans;
     if (status == TENMAP_OK)
         tmi_job_add(&job->run, unit->bytes);
     else
@@ -261,10 +273,21 @@ static tenmap_status run_copies(copy_job *job, const tenmap_copy_options *option
     return status;
 }
 
+/* Units are counted apart, each by its thread; a source's are together here. */
+static void sum_losses(const copy_job *job, tenmap_losses *losses, size_t n) {
+    memset(losses, 0, n * sizeof *losses);
+    for (size_t i = 0; i < job->unit_count; i++) {
+        const copy_unit *unit = &job->units[i];
+        losses[unit->source].overflowed += unit->overflowed;
+        losses[unit->source].flushed += unit->flushed;
+        losses[unit->source].nans += unit->nans;
+    }
+}
+
 tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sources, size_t n,
                                const tenmap_copy_options *options, uint64_t done, uint64_t total,
                                tenmap_error *error) {
-    copy_job job = {.writer = writer, .sources = sources};
+    copy_job job = {.writer = writer, .sources = sources, .counts = options->losses};
     tenmap_status status = TENMAP_OK;
     uint64_t bytes = 0;
     for (size_t i = 0; i < n && status == TENMAP_OK; i++)
@@ -275,6 +298,8 @@ tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sourc
     atomic_init(&job.run.done, done);
     if (status == TENMAP_OK)
         status = run_copies(&job, options, bytes, error);
+    if (status == TENMAP_OK && options->losses)
+        sum_losses(&job, options->losses, n);
     free(job.units);
     return status;
 }

@@ -357,9 +357,12 @@ static tenmap_status save_shard(saving *s, size_t shard, size_t first, size_t en
     status = declare_metadata(s, writer);
     for (size_t i = first; status == TENMAP_OK && i < end; i++)
         status = declare(writer, &s->sources[i], NULL, s->error);
-    if (status == TENMAP_OK && end > first)
-        status = tmi_copy_sources(writer, s->sources + first, end - first, &s->copy, s->copied,
+    if (status == TENMAP_OK && end > first) {
+        tenmap_copy_options copy = s->copy;
+        copy.losses = copy.losses ? copy.losses + first : NULL;
+        status = tmi_copy_sources(writer, s->sources + first, end - first, &copy, s->copied,
                                   s->to_copy, s->error);
+    }
     for (size_t i = first; i < end; i++)
         s->copied += copied_bytes(s, i);
     if (status != TENMAP_OK) {

@@ -86,4 +86,13 @@ tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t fla
 void tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
                       const void *src, unsigned src_bit, uint64_t count, uint32_t flags);
 
+/* losses.c: what a conversion changes that no rounding would. */
+
+/*
+ * Adds to *lost what converting these elements does, or did: a pair that passed the check, in file
+ * order or in the host's, from bit 0 on.
+ */
+void tmi_losses_add(tenmap_dtype to, tenmap_dtype from, bool file_order, const void *src,
+                    uint64_t count, uint32_t flags, tenmap_losses *lost);
+
 #endif

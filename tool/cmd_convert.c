@@ -12,18 +12,20 @@ typedef struct convert_settings {
     output_settings out;
     tenmap_dtype to; /* TENMAP_AS_STORED: not given */
     texts rules, keep;
-    bool saturate, raw;
+    bool saturate, strict, raw;
 } convert_settings;
 
 static const option convert_options[] = {
     {0, "to", "DTYPE", OPTION_DTYPE, offsetof(convert_settings, to),
-     "The dtype that floating-point tensors get: bf16, f16, f8_e4m3, ..."},
+     "The dtype that floating-point tensors get: bf16, f16, f8_e4m3 (without scales), ..."},
     {0, "rule", "NAME=DTYPE", OPTION_LIST, offsetof(convert_settings, rules),
      "Another dtype for these names ('keep': as they are); the first rule that matches counts"},
     {0, "keep", "NAME", OPTION_LIST, offsetof(convert_settings, keep),
      "Leave these names as they are, whatever the rules"},
     {0, "saturate", NULL, OPTION_SWITCH, offsetof(convert_settings, saturate),
      "Overflow becomes the largest finite value instead of infinity or NaN"},
+    {0, "strict", NULL, OPTION_SWITCH, offsetof(convert_settings, strict),
+     "Count first, and write nothing if a value would overflow or become zero (exit 1)"},
     {0, "raw", NULL, OPTION_SWITCH, offsetof(convert_settings, raw),
      "Convert the parts of quantised weights as if they were plain numbers"},
     SHARD_OPTIONS(offsetof(convert_settings, out)),
@@ -133,6 +135,7 @@ static int convert_run(const invocation *call) {
         status = plan_conversion(set, &p, rules, count);
     if (!status && !set->raw)
         status = refuse_scaled(set, &p, rules, count);
+    p.strict = set->strict;
     if (!status)
         status = plan_write(&p, &set->out);
     plan_free(&p);
@@ -150,9 +153,13 @@ const command cmd_convert = {
     .max_operands = 1,
     .options = convert_options,
     .details = "Integers and BOOL stay as they are unless a rule names them. Numbers are rounded\n"
-               "once, to nearest. Quantised weights, which are stored as codes beside their\n"
-               "scales (FP8 with scales, GPTQ, AWQ, bitsandbytes, MLX, MXFP4, ...), are refused\n"
-               "where a part of one would be converted.\n\n" OUTPUT_DETAILS,
+               "once, to nearest. How many overflowed or became zero is printed, with the\n"
+               "tensors that lose most. No scales are made for 8-bit and smaller floats: what\n"
+               "is beyond their range (448 in F8_E4M3) is lost.\n"
+               "\n"
+               "Quantised weights, which are stored as codes beside their scales (FP8 with\n"
+               "scales, GPTQ, AWQ, bitsandbytes, MLX, MXFP4, ...), are refused where a part of\n"
+               "one would be converted.\n\n" OUTPUT_DETAILS,
     .examples = convert_examples,
     .settings_size = sizeof(convert_settings),
     .run = convert_run,

@@ -1,10 +1,12 @@
 /* The plan of an output: its tensors and metadata, checked, written and reported. */
 #include "reshape.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "json_out.h"
+#include "losses.h"
 #include "print.h"
 #include "progress.h"
 
@@ -53,6 +55,7 @@ void plan_free(plan *p) {
     free(p->models);
     free(p->names);
     free(p->sources);
+    free(p->losses);
     *p = (plan){0};
 }
 
@@ -76,7 +79,7 @@ uint64_t plan_bytes(const plan *p, size_t source) {
     return t->nelems / 8 * bits + (t->nelems % 8 * bits + 7) / 8;
 }
 
-static bool is_converted(const plan *p, size_t source) {
+bool plan_converts(const plan *p, size_t source) {
     return plan_dtype(p, source) != p->sources[source].tensor->dtype;
 }
 
@@ -243,7 +246,7 @@ static totals sum_up(const plan *p, const target *to) {
         uint64_t bytes = plan_bytes(p, i);
         sum.before += p->sources[i].tensor->nbytes;
         sum.after += bytes;
-        sum.converted += is_converted(p, i);
+        sum.converted += plan_converts(p, i);
         sum.renamed += p->sources[i].name != NULL;
         if (to->folder && used > 0 && (bytes > to->max_shard || used > to->max_shard - bytes)) {
             sum.shards++;
@@ -269,19 +272,26 @@ static void report_json(const plan *p, const output_settings *out, const target 
     json_open('[', false);
     for (size_t i = 0; i < p->count; i++) {
         const tenmap_source *s = &p->sources[i];
-        if (!is_converted(p, i) && !s->name)
+        if (!plan_converts(p, i) && !s->name)
             continue;
         json_open('{', true);
         json_key_text("name", s->tensor->name, s->tensor->name_len);
         if (s->name)
             json_key_text("new_name", s->name, s->name_len);
-        if (is_converted(p, i)) {
+        if (plan_converts(p, i)) {
             json_key_text("dtype", tenmap_dtype_name(s->tensor->dtype), TENMAP_CSTR);
             json_key_text("new_dtype", tenmap_dtype_name(s->dtype), TENMAP_CSTR);
+            if (p->losses) {
+                json_key_uint("overflowed", p->losses[i].overflowed);
+                json_key_uint("flushed", p->losses[i].flushed);
+                json_key_uint("nans", p->losses[i].nans);
+            }
         }
         json_close();
     }
     json_close();
+    if (p->losses)
+        losses_json(p);
     if (p->report)
         p->report(p, to, true);
     json_close();
@@ -313,7 +323,7 @@ static void print_tensors(const plan *p) {
         const tenmap_source *s = &p->sources[i];
         text_add_safe(table_cell(t), s->tensor->name, s->tensor->name_len);
         table_end_cell(t, STYLE_NONE);
-        if (is_converted(p, i))
+        if (plan_converts(p, i))
             table_put(t, STYLE_YELLOW, "%s → %s", tenmap_dtype_name(s->tensor->dtype),
                       tenmap_dtype_name(s->dtype));
         else
@@ -336,6 +346,7 @@ static void report_text(const plan *p, const output_settings *out, const target 
         print_tensors(p);
     if (p->report)
         p->report(p, to, false);
+    losses_print(p);
     text_addf(&line, "%s ", out->dry_run ? "would write" : "wrote");
     text_add_safe(&line, to->path, strlen(to->path));
     if (sum->shards > 1)
@@ -423,6 +434,7 @@ static int write_target(const plan *p, target *to, const pairs *metadata, uint64
     tenmap_copy_options copy = TENMAP_COPY_OPTIONS_INIT;
     tenmap_error error;
     copy.progress = on_progress;
+    copy.losses = p->losses;
     int code = make_target(to);
     if (code)
         return code;
@@ -436,6 +448,18 @@ static int write_target(const plan *p, target *to, const pairs *metadata, uint64
     return fail_error(&error);
 }
 
+/* With --strict values are counted first, and nothing is written where some would be lost. */
+static int count_strictly(plan *p, const output_settings *out) {
+    int status = losses_count(p);
+    loss_sum sum = losses_sum(p);
+    if (status || !sum.tensors)
+        return status;
+    if (!out->json)
+        losses_print(p);
+    return fail(EXIT_DIFFERENT, "%" PRIu64 " elements would be lost, so --strict wrote nothing",
+                sum.overflowed + sum.flushed);
+}
+
 int plan_write(plan *p, const output_settings *out) {
     target to;
     pairs metadata = {0};
@@ -446,7 +470,11 @@ int plan_write(plan *p, const output_settings *out) {
         status = collect_metadata(p, out, &metadata);
     if (!status) {
         totals sum = sum_up(p, &to);
-        if (!out->dry_run)
+        if (sum.converted && (!out->dry_run || p->strict))
+            p->losses = need(p->count, sizeof *p->losses);
+        if (p->strict && p->losses)
+            status = count_strictly(p, out);
+        if (!status && !out->dry_run)
             status = write_target(p, &to, &metadata, sum.before);
         if (!status && out->json)
             report_json(p, out, &to, &sum);

@@ -70,8 +70,10 @@ struct plan {
     size_t name_count, name_room;
     uint32_t alignment; /* where the data starts; 0: the default */
     bool keep_order;
-    bool last_wins;       /* where inputs disagree about metadata */
-    size_t input_tensors; /* of all models */
+    bool last_wins;        /* where inputs disagree about metadata */
+    bool strict;           /* write nothing if a conversion loses values */
+    tenmap_losses *losses; /* one per source where one is converted and values were read; or NULL */
+    size_t input_tensors;  /* of all models */
     /* What the command has to say besides: lines before the summary, or keys of its object. */
     void (*report)(const plan *p, const target *to, bool json);
 };
@@ -83,6 +85,7 @@ void plan_add(plan *p, const tenmap_tensor *tensor);
 void plan_rename(plan *p, size_t source, char *name, size_t len);
 const char *plan_name(const plan *p, size_t source, size_t *len);
 uint64_t plan_bytes(const plan *p, size_t source); /* in the output */
+bool plan_converts(const plan *p, size_t source);  /* to another dtype */
 /* Two sources of the same name in the output, the first such pair by name; false if none. */
 bool plan_twins(const plan *p, size_t *a, size_t *b);
 /* Where several sources have one name, keeps the first or the last of them. */

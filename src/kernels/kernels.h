@@ -114,6 +114,13 @@ void tmi_scalar_convert(tmi_elements to, void *dst, tmi_elements from, const voi
 /* Whether the bits are a subnormal number of a floating-point dtype. */
 bool tmi_scalar_is_subnormal(tenmap_dtype dtype, uint64_t bits);
 
+/*
+ * Where a conversion to a floating-point dtype loses a number, as magnitudes of `middle` (F32 or F64,
+ * which holds those places exactly): from *over on it is beyond the largest, up to *under it becomes
+ * zero. A middle no wider than the dtype loses nothing: its infinity, and 0.
+ */
+void tmi_scalar_limits(tenmap_dtype to, tenmap_dtype middle, uint64_t *over, uint64_t *under);
+
 /* portable.c: what vector kernels need for the rare element that they leave to plain C. */
 
 uint32_t tmi_f32_from_f64(uint64_t bits);

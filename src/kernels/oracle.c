@@ -197,6 +197,24 @@ bool tmi_scalar_is_subnormal(tenmap_dtype dtype, uint64_t bits) {
     return magnitude != 0 && magnitude >> f->fraction_bits == 0;
 }
 
+void tmi_scalar_limits(tenmap_dtype to, tenmap_dtype middle, uint64_t *over, uint64_t *under) {
+    const float_format *f = &float_formats[to];
+    *over = float_formats[middle].overflow;
+    *under = 0;
+    if (tmi_dtypes[to].bits >= tmi_dtypes[middle].bits)
+        return;
+    /* Half a step above the largest, whose last bit says where the tie goes; E8M0's goes up. */
+    uint64_t half_step = (uint64_t)1
+                         << (float_formats[middle].fraction_bits - f->fraction_bits - 1);
+    *over = tmi_scalar_one(middle, to, f->largest, 0) + half_step;
+    if (f->specials == SPECIALS_POWER)
+        return;
+    *over += !(f->largest & 1);
+    /* Half of the least number, and a tie goes to zero, which is even. */
+    uint64_t exponent = (uint64_t)(1023 - f->bias - f->fraction_bits);
+    *under = tmi_scalar_one(middle, TENMAP_F64, exponent << 52, 0);
+}
+
 /* Element i of a stream whose first element starts at bit e->bit of *base. */
 uint64_t tmi_scalar_load(const tmi_elements *e, const void *start, size_t i) {
     const unsigned char *base = start;

@@ -1,0 +1,109 @@
+/*
+ * What conversions lose beyond rounding: numbers too large for the dtype, and too small. Both are told
+ * by the source alone, from two limits of the dtype it goes to, so the result is not looked at.
+ *
+ * Sources become F32, which holds all that is narrower exactly and keeps what is wider on its side of
+ * every limit, or F64 where they are F64; then only integers are compared, which no mode for denormals
+ * changes.
+ */
+#include "values.h"
+#include "kernels/kernels.h"
+
+/* Elements of a block, which stays in the first-level cache, and of a stride, which is one vector loop. */
+enum { LOSSES_BLOCK = 1024, LOSSES_STRIDE = 64 };
+
+typedef struct loss_limits {
+    uint64_t over, top; /* magnitudes from over to top are beyond the largest */
+    uint64_t under;     /* magnitudes from 1 to under become zero */
+    bool positive_only; /* E8M0: zero and negatives are lost too */
+} loss_limits;
+
+/* Zeros fill a block up to a whole stride; they count as nothing here. */
+static void count_f32(const uint32_t *bits, size_t count, const loss_limits *l,
+                      tenmap_losses *lost) {
+    const uint32_t infinity = 0x7f800000, over = (uint32_t)l->over, under = (uint32_t)l->under;
+    const uint32_t beyond = (uint32_t)(l->top - l->over);
+    for (size_t i = 0; i < count; i += LOSSES_STRIDE, bits += LOSSES_STRIDE) {
+        uint32_t nans = 0, above = 0, below = 0;
+        for (size_t k = 0; k < LOSSES_STRIDE; k++) {
+            uint32_t magnitude = bits[k] & 0x7fffffff;
+            nans += magnitude > infinity;
+            above += magnitude - over <= beyond;
+            below += magnitude - 1 < under;
+        }
+        lost->nans += nans;
+        lost->overflowed += above;
+        lost->flushed += below;
+    }
+}
+
+static void count_f64(const uint64_t *bits, size_t count, const loss_limits *l,
+                      tenmap_losses *lost) {
+    const uint64_t infinity = 0x7ff0000000000000, beyond = l->top - l->over;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t magnitude = bits[i] & 0x7fffffffffffffff;
+        lost->nans += magnitude > infinity;
+        lost->overflowed += magnitude - l->over <= beyond;
+        lost->flushed += magnitude - 1 < l->under;
+    }
+}
+
+/* Those that an unsigned dtype without zero cannot hold, and that are not NaN or counted already. */
+static uint64_t count_unpowered(const void *block, bool wide, size_t count,
+                                const loss_limits *limits) {
+    const uint32_t *narrow = block;
+    const uint64_t *doubles = block;
+    uint64_t found = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits = wide ? doubles[i] : narrow[i];
+        uint64_t sign = wide ? bits >> 63 : bits >> 31;
+        uint64_t magnitude = bits & (wide ? 0x7fffffffffffffff : 0x7fffffff);
+        found += magnitude == 0 || (sign && magnitude < limits->over);
+    }
+    return found;
+}
+
+static loss_limits find_limits(tenmap_dtype to, tenmap_dtype middle, uint32_t flags) {
+    loss_limits l = {.positive_only = to == TENMAP_F8_E8M0};
+    uint64_t infinity = middle == TENMAP_F32 ? 0x7f800000 : 0x7ff0000000000000;
+    bool stays = tmi_dtypes[to].infinity && !(flags & TENMAP_CONVERT_SATURATE);
+    tmi_scalar_limits(to, middle, &l.over, &l.under);
+    l.top = stays ? infinity - 1 : infinity;
+    if (l.over > l.top) { /* nothing: a range that no magnitude is in */
+        l.over = middle == TENMAP_F32 ? UINT32_MAX : UINT64_MAX;
+        l.top = l.over;
+    }
+    return l;
+}
+
+void tmi_losses_add(tenmap_dtype to, tenmap_dtype from, bool file_order, const void *src,
+                    uint64_t count, uint32_t flags, tenmap_losses *lost) {
+    union {
+        uint32_t narrow[LOSSES_BLOCK];
+        uint64_t wide[LOSSES_BLOCK];
+    } block;
+    bool copied = to == from;
+    if (tmi_dtypes[from].kind == TENMAP_KIND_COMPLEX) {
+        to = from = TENMAP_F32;
+        count *= 2;
+    }
+    if (copied && tmi_dtypes[from].kind != TENMAP_KIND_FLOAT)
+        return;
+    tenmap_dtype middle = from == TENMAP_F64 ? TENMAP_F64 : TENMAP_F32;
+    tmi_elements target = {middle, 0, !TMI_BIG_ENDIAN}, source = {from, 0, file_order};
+    loss_limits limits = find_limits(copied ? middle : to, middle, copied ? 0 : flags);
+    const unsigned char *s = src;
+    for (size_t n; count; count -= n, s += tmi_packed_bytes(n, tmi_dtypes[from].bits)) {
+        n = count < LOSSES_BLOCK ? (size_t)count : LOSSES_BLOCK;
+        tmi_route(target, &block, source, s, n, TENMAP_CONVERT_NO_STREAM);
+        if (middle == TENMAP_F64) {
+            count_f64(block.wide, n, &limits, lost);
+        } else {
+            for (size_t i = n; i % LOSSES_STRIDE; i++)
+                block.narrow[i] = 0;
+            count_f32(block.narrow, n, &limits, lost);
+        }
+        if (limits.positive_only)
+            lost->overflowed += count_unpowered(&block, middle == TENMAP_F64, n, &limits);
+    }
+}
