@@ -436,6 +436,18 @@ TENMAP_API tenmap_status tenmap_read_slice(const tenmap_tensor *tensor, const ui
                                            const uint64_t *end, tenmap_dtype as, void *dst,
                                            size_t dst_bytes, uint32_t flags, tenmap_error *error);
 
+/*
+ * The same for bytes that are another dtype than the header says: F4 blocks kept as U8, F8 as I8,
+ * BF16 as U16, a dtype that is TENMAP_OPAQUE here. The tensor's bytes are taken for elements of
+ * `stored_as`, one after the other, in the file's byte order; `first` and `count` are in those, and
+ * TENMAP_AS_STORED as `as` means them. Any dtype of a known width will do, wider or narrower, as long
+ * as the tensor's bytes are a whole number of its elements: TENMAP_ERR_UNSUPPORTED otherwise. With
+ * TENMAP_AS_STORED as `stored_as` it is tenmap_read.
+ */
+TENMAP_API tenmap_status tenmap_read_as(const tenmap_tensor *tensor, tenmap_dtype stored_as,
+                                        uint64_t first, uint64_t count, tenmap_dtype as, void *dst,
+                                        size_t dst_bytes, uint32_t flags, tenmap_error *error);
+
 /* File bytes [offset, offset+bytes) of the tensor as they are: any dtype, opaque ones included. */
 TENMAP_API tenmap_status tenmap_read_bytes(const tenmap_tensor *tensor, uint64_t offset,
                                            size_t bytes, void *dst, tenmap_error *error);
@@ -530,9 +542,23 @@ typedef struct tenmap_request {
     const uint64_t *begin, *end; /* as in tenmap_read_slice; NULL, NULL: the whole tensor */
     tenmap_dtype as;             /* TENMAP_AS_STORED: the tensor's own */
     uint32_t flags;              /* TENMAP_CONVERT_* */
-    void *dst;                   /* of no other request, and not inside the model's data */
+    void *dst;                   /* no byte written by two requests, none inside a model's data */
     size_t dst_bytes;
-    uint64_t reserved[2]; /* 0 */
+    /*
+     * What the tensor's bytes are taken for, as in tenmap_read_as; TENMAP_AS_STORED: its own dtype.
+     * For begin, end and rows the last dimension is scaled, [8, 16] of U8 being [8, 32] of F4 and
+     * [8, 4] of F32; a last dimension that is no whole number of elements is TENMAP_ERR_UNSUPPORTED.
+     */
+    tenmap_dtype stored_as;
+    uint32_t reserved; /* 0 */
+    /*
+     * Bytes from the start of one row in dst to the next; 0: rows lie together. A row is the
+     * innermost dimension of the block, or of the tensor; a block of n dimensions has as many rows as
+     * the product of the others. The bytes between rows are left alone, so that two requests may
+     * interleave theirs. At least the bytes of a row; rows of 4- and 6-bit elements must be whole
+     * bytes. dst_bytes must hold (rows - 1) * dst_stride and one row.
+     */
+    uint64_t dst_stride;
 } tenmap_request;
 
 /* load_options.flags */
@@ -574,7 +600,8 @@ typedef struct tenmap_load_options {
     { sizeof(tenmap_load_options), 0, 0, NULL, NULL, NULL }
 
 /*
- * Loads all of them, or says which could not be: error.index is its number, the message names its
+ * All requests must be of this model; with NULL they may be of any models, opened in any way. Loads
+ * all of them, or says which could not be: error.index is its number, the message names its
  * tensor. All arguments are checked before a byte is written. With an error or a cancel
  * (TENMAP_ERR_CANCELLED) every thread has stopped when it returns; what was written by then is not
  * defined, but for requests that `done` reported as TENMAP_OK. The callbacks may use the model, but

@@ -15,9 +15,16 @@ enum { DIRECT_WINDOW = 4 << 20, READ_WINDOW = 512 << 10 };
 enum { PIECE_STEP = 4096 };
 enum { MOST_LOAD_THREADS = 16, LEAST_DIRECT_THREADS = 4 };
 
+/* A file that bytes are wanted of. */
+typedef struct load_file {
+    const tmi_shard *shard;
+    bool use_window; /* reads instead of the mapping */
+    int direct_fd;   /* for reads around the page cache, or -1 */
+} load_file;
+
 typedef struct load_item {
     size_t request;
-    uint32_t shard;
+    size_t file;           /* its number in the job */
     uint64_t begin, end;   /* the bytes of the file from the first wanted to the last */
     tmi_transfer transfer; /* the request, checked */
     uint64_t bytes;        /* that are wanted */
@@ -32,7 +39,7 @@ typedef struct load_unit {
 } load_unit;
 
 typedef struct load_job {
-    const tenmap_model *model;
+    const tenmap_model *model; /* that all requests must be of; NULL: any */
     const tenmap_request *requests;
     tenmap_load_options options;
     tmi_block item_block;
@@ -42,9 +49,10 @@ typedef struct load_job {
     size_t walk_count, walk_capacity;
     load_unit *units;
     size_t unit_count, unit_capacity;
-    int *direct;      /* a descriptor for each shard, or -1; NULL where none are wanted */
+    load_file *files; /* in the order of the items */
+    size_t file_count, file_capacity;
+    bool direct;      /* at least one file is read around the page cache, or is meant to be */
     uint64_t written; /* bytes asked for, in the destinations */
-    bool use_window;  /* reads instead of the mapping */
     tmi_job run;      /* in bytes of the files */
 } load_job;
 
@@ -63,19 +71,19 @@ static tenmap_status check_request(const load_job *job, const tenmap_request *r,
                  (ull)(r - job->requests));
         return TENMAP_ERR_ARGUMENT;
     }
-    if (r->tensor->model != job->model)
+    if (job->model && r->tensor->model != job->model)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, r->tensor, "%s",
                                "it belongs to another model than the one to load from");
-    if (r->reserved[0] || r->reserved[1])
+    if (r->reserved)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, r->tensor, "%s",
-                               "the request's reserved fields must be 0");
-    tenmap_status status = tmi_transfer_begin(x, r->tensor, r->as, r->flags, error);
+                               "the request's reserved field must be 0");
+    tenmap_status status = tmi_transfer_begin(x, r->tensor, r->stored_as, r->as, r->flags, error);
     if (status != TENMAP_OK)
         return status;
     status = r->begin || r->end ? tmi_transfer_block(x, r->begin, r->end, error)
-                                : tmi_transfer_range(x, 0, r->tensor->nelems, error);
+                                : tmi_transfer_whole(x, r->dst_stride != 0, error);
     if (status == TENMAP_OK)
-        status = tmi_transfer_target(x, r->dst, r->dst_bytes, error);
+        status = tmi_transfer_target(x, r->dst, r->dst_bytes, r->dst_stride, error);
     return status;
 }
 
@@ -96,7 +104,6 @@ static tenmap_status keep_walk(load_job *job, const tmi_transfer *x, tenmap_erro
 static void measure_item(load_job *job, load_item *item) {
     const tmi_transfer *x = &item->transfer;
     uint64_t written = tmi_packed_bytes(x->count, x->to_bits);
-    item->shard = x->tensor->shard;
     item->bytes = tmi_packed_bytes(x->count, x->from_bits);
     item->work = item->bytes > written ? item->bytes : written;
     item->begin = item->end = x->tensor->file_offset;
@@ -135,8 +142,11 @@ static tenmap_status take_items(load_job *job, tenmap_error *error) {
 
 static int compare_items(const void *left, const void *right) {
     const load_item *a = left, *b = right;
-    if (a->shard != b->shard)
-        return a->shard < b->shard ? -1 : 1;
+    const tenmap_tensor *s = a->transfer.tensor, *t = b->transfer.tensor;
+    if (s->model != t->model) /* in any order */
+        return (uintptr_t)s->model < (uintptr_t)t->model ? -1 : 1;
+    if (s->shard != t->shard)
+        return s->shard < t->shard ? -1 : 1;
     if (a->begin != b->begin)
         return a->begin < b->begin ? -1 : 1;
     return a->request < b->request ? -1 : a->request > b->request;
@@ -171,7 +181,6 @@ static bool cut_item(load_job *job, size_t i) {
 static tenmap_status make_units(load_job *job, tenmap_error *error) {
     uint64_t room = 0;
     bool good = true;
-    qsort(job->items, job->item_count, sizeof *job->items, compare_items);
     for (size_t i = 0; i < job->item_count && good; i++) {
         load_item *item = &job->items[i];
         bool alone = item->work > UNIT_BYTES;
@@ -181,7 +190,7 @@ static tenmap_status make_units(load_job *job, tenmap_error *error) {
             continue;
         }
         atomic_init(&item->left, 1);
-        if (room > item->work && item->shard == item[-1].shard) {
+        if (room > item->work && item->file == item[-1].file) {
             job->units[job->unit_count - 1].items++;
             room -= item->work;
         } else {
@@ -197,7 +206,7 @@ static tenmap_status make_units(load_job *job, tenmap_error *error) {
 /* The bytes of the file that a unit is about, and how many of them are wanted. */
 static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *wanted) {
     const load_item *item = &job->items[unit->item];
-    tmi_span span = {&job->model->shards[item->shard], item->begin, item->end};
+    tmi_span span = {job->files[item->file].shard, item->begin, item->end};
     *wanted = item->bytes;
     if (unit->count) {
         tmi_transfer_extent(&item->transfer, unit->first, unit->count, &span.begin, &span.end);
@@ -211,16 +220,22 @@ static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *
     return span;
 }
 
-/* A thread's window, where it reads through one: made for its first unit. */
-static tenmap_status take_load_window(const load_job *job, loader *own, tenmap_error *error) {
+/* A thread's window, where it reads through one: as large as its files so far want it. */
+static tenmap_status take_load_window(const load_job *job, const load_file *file, loader *own,
+                                      tenmap_error *error) {
     size_t by_default = job->direct ? DIRECT_WINDOW : READ_WINDOW;
-    size_t size = tmi_bytes_step(&job->model->shards[0].bytes, by_default);
-    if (!job->use_window || own->window.room)
+    size_t size = tmi_bytes_step(&file->shard->bytes, by_default);
+    own->window.room = NULL;
+    if (!file->use_window)
         return TENMAP_OK;
-    if (!tmi_block_take(&own->room, size)) /* large ones come page-aligned */
-        return tmi_fail_memory(error, size, "reading");
+    if (own->window.size < size) {
+        tmi_block_free(&own->room);
+        own->window.size = 0;
+        if (!tmi_block_take(&own->room, size)) /* large ones come page-aligned */
+            return tmi_fail_memory(error, size, "reading");
+        own->window.size = size;
+    }
     own->window.room = own->room.bytes;
-    own->window.size = size;
     return TENMAP_OK;
 }
 
@@ -236,9 +251,9 @@ static tenmap_status begin_unit(const load_job *job, const load_unit *unit, load
     tmi_window *window = &own->window;
     uint64_t wanted;
     tmi_span span = unit_span(job, unit, &wanted);
-    tenmap_status status = take_load_window(job, own, error);
+    tenmap_status status = take_load_window(job, &job->files[item->file], own, error);
     window->bytes = &span.shard->bytes;
-    window->direct_fd = job->direct ? job->direct[item->shard] : -1;
+    window->direct_fd = job->files[item->file].direct_fd;
     window->at = window->end = 0; /* what it held was another unit's */
     window->last = span.end;
     if (status == TENMAP_OK && !window->room && span.end - span.begin <= 2 * wanted)
@@ -291,23 +306,37 @@ static tenmap_status take_load_options(const tenmap_load_options *given, tenmap_
     return tmi_options_take(&kind, given, out, error);
 }
 
-/* How the bytes come: from memory where the model is there, else through windows of the files. */
-static tenmap_status choose_way(load_job *job, tenmap_error *error) {
-    const tenmap_model *model = job->model;
-    const tmi_shard *first = &model->shards[0];
+/*
+ * How the bytes of a file come: from memory where they are there, else through windows. A descriptor
+ * around the page cache that cannot be had is done without.
+ */
+static load_file choose_way(load_job *job, const tmi_shard *shard) {
     bool asked = job->options.flags & (TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT);
-    job->use_window = !first->view.base || (asked && !first->bytes.file.memory);
-    if (!job->use_window || !(job->options.flags & TENMAP_LOAD_DIRECT))
-        return TENMAP_OK;
-    job->direct = tmi_calloc(model->shard_count, sizeof *job->direct);
-    if (!job->direct)
-        return tmi_fail_memory(error, model->shard_count * sizeof *job->direct, "a load");
-    for (size_t i = 0; i < model->shard_count; i++)
-        job->direct[i] = -1;
+    load_file file = {shard, !shard->view.base || (asked && !shard->bytes.file.memory), -1};
+    if (file.use_window && job->options.flags & TENMAP_LOAD_DIRECT) {
+        file.direct_fd = tmi_direct_open(&shard->bytes.file);
+        job->direct = true;
+    }
+    return file;
+}
+
+/* The items in the order of the files, and each file once. */
+static tenmap_status take_files(load_job *job, tenmap_error *error) {
+    const tmi_shard *last = NULL;
+    qsort(job->items, job->item_count, sizeof *job->items, compare_items);
     for (size_t i = 0; i < job->item_count; i++) {
-        uint32_t shard = job->items[i].shard;
-        if (i == 0 || shard != job->items[i - 1].shard)
-            job->direct[shard] = tmi_direct_open(&model->shards[shard].bytes.file);
+        const tmi_shard *shard = tmi_shard_of(job->items[i].transfer.tensor);
+        if (shard != last) {
+            load_file *files =
+                tmi_grow(job->files, job->file_count, &job->file_capacity, sizeof *job->files);
+            if (!files)
+                return tmi_fail_memory(error, job->file_capacity * 2 * sizeof *files,
+                                       "the files of a load");
+            job->files = files;
+            files[job->file_count++] = choose_way(job, shard);
+            last = shard;
+        }
+        job->items[i].file = job->file_count - 1;
     }
     return TENMAP_OK;
 }
@@ -329,9 +358,9 @@ static tenmap_status plan_load(load_job *job, tenmap_error *error) {
     job->items = job->item_block.bytes;
     tenmap_status status = take_items(job, error);
     if (status == TENMAP_OK)
-        status = make_units(job, error);
+        status = take_files(job, error);
     if (status == TENMAP_OK)
-        status = choose_way(job, error);
+        status = make_units(job, error);
     return status;
 }
 
@@ -366,9 +395,9 @@ static tenmap_status run_load(load_job *job, tenmap_error *error) {
 }
 
 static void free_load(load_job *job) {
-    for (size_t i = 0; job->direct && i < job->model->shard_count; i++)
-        tmi_direct_close(job->direct[i]);
-    free(job->direct);
+    for (size_t i = 0; i < job->file_count; i++)
+        tmi_direct_close(job->files[i].direct_fd);
+    free(job->files);
     free(job->units);
     free(job->walks);
     tmi_block_free(&job->item_block);
@@ -380,9 +409,8 @@ tenmap_status tenmap_load(const tenmap_model *model, const tenmap_request *reque
     tenmap_status status = take_load_options(options, &job.options, error);
     if (status != TENMAP_OK)
         return status;
-    if (!model || (!requests && count))
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
-                        model ? "list of requests is" : "model is");
+    if (!requests && count)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the list of requests is NULL");
     status = plan_load(&job, error);
     if (status == TENMAP_OK)
         status = run_load(&job, error);

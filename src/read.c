@@ -4,13 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a caller who asked for a view as another dtype can do instead. */
+/*
+ * What a caller who asked for a view as another dtype can do instead. Integers of at most 16 bits
+ * asked for as floats that are no wider hold the bits of those floats, as U8 does of packed F4:
+ * nobody means the numbers 0 to 255 rounded to F4.
+ */
 static const char *way_out(const tenmap_tensor *t, tenmap_dtype dtype) {
     if (t->dtype == TENMAP_OPAQUE)
         return " (tenmap_read_bytes copies its bytes)";
-    return tmi_convert_check(dtype, t->dtype, 0, NULL) == TENMAP_OK
+    if (tenmap_dtype_bits(dtype) == 0)
+        return "";
+    unsigned kind = tmi_dtypes[t->dtype].kind, bits = tmi_dtypes[t->dtype].bits;
+    bool integer = kind == TENMAP_KIND_UINT || kind == TENMAP_KIND_INT;
+    bool holds = integer && bits <= 16 && tmi_dtypes[dtype].kind == TENMAP_KIND_FLOAT &&
+                 tmi_dtypes[dtype].bits <= bits;
+    return !holds && tmi_convert_check(dtype, t->dtype, 0, NULL) == TENMAP_OK
                ? " (tenmap_read converts into a buffer)"
-               : "";
+               : " (tenmap_read_as takes its bytes for another dtype)";
 }
 
 const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error *error) {
@@ -90,15 +100,21 @@ static tenmap_status run_alone(const tmi_transfer *x, tenmap_error *error) {
     return status;
 }
 
-tenmap_status tenmap_read(const tenmap_tensor *t, uint64_t first, uint64_t count, tenmap_dtype as,
-                          void *dst, size_t dst_bytes, uint32_t flags, tenmap_error *error) {
+tenmap_status tenmap_read_as(const tenmap_tensor *t, tenmap_dtype stored_as, uint64_t first,
+                             uint64_t count, tenmap_dtype as, void *dst, size_t dst_bytes,
+                             uint32_t flags, tenmap_error *error) {
     tmi_transfer x;
-    tenmap_status status = tmi_transfer_begin(&x, t, as, flags, error);
+    tenmap_status status = tmi_transfer_begin(&x, t, stored_as, as, flags, error);
     if (status == TENMAP_OK)
         status = tmi_transfer_range(&x, first, count, error);
     if (status == TENMAP_OK)
-        status = tmi_transfer_target(&x, dst, dst_bytes, error);
+        status = tmi_transfer_target(&x, dst, dst_bytes, 0, error);
     return status != TENMAP_OK || x.count == 0 ? status : run_alone(&x, error);
+}
+
+tenmap_status tenmap_read(const tenmap_tensor *t, uint64_t first, uint64_t count, tenmap_dtype as,
+                          void *dst, size_t dst_bytes, uint32_t flags, tenmap_error *error) {
+    return tenmap_read_as(t, TENMAP_AS_STORED, first, count, as, dst, dst_bytes, flags, error);
 }
 
 tenmap_status tenmap_read_slice(const tenmap_tensor *t, const uint64_t *begin, const uint64_t *end,
@@ -107,10 +123,10 @@ tenmap_status tenmap_read_slice(const tenmap_tensor *t, const uint64_t *begin, c
     tmi_walk walk[TMI_MOST_WALKED];
     tmi_transfer x;
     x.walk = walk;
-    tenmap_status status = tmi_transfer_begin(&x, t, as, flags, error);
+    tenmap_status status = tmi_transfer_begin(&x, t, TENMAP_AS_STORED, as, flags, error);
     if (status == TENMAP_OK)
         status = tmi_transfer_block(&x, begin, end, error);
     if (status == TENMAP_OK)
-        status = tmi_transfer_target(&x, dst, dst_bytes, error);
+        status = tmi_transfer_target(&x, dst, dst_bytes, 0, error);
     return status != TENMAP_OK || x.count == 0 ? status : run_alone(&x, error);
 }

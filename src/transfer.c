@@ -21,57 +21,115 @@ tmi_quoted tmi_stored_dtype(const tenmap_tensor *t) {
     return known;
 }
 
-tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap_dtype as,
-                                 uint32_t flags, tenmap_error *error) {
+/* What the bytes of the tensor are taken for, and how many elements they are then. */
+static tenmap_status take_stored(tmi_transfer *x, tenmap_dtype stored_as, tenmap_error *error) {
+    const tenmap_tensor *t = x->tensor;
+    x->stored = stored_as == TENMAP_AS_STORED ? t->dtype : stored_as;
+    if (x->stored == TENMAP_OPAQUE)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                               "its dtype %s is unknown here, so only its bytes can be read "
+                               "(tenmap_read_bytes, or tenmap_read_as if you know what they are)",
+                               tmi_stored_dtype(t).text);
+    if (x->stored >= TMI_DTYPE_COUNT)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, t,
+                               "its bytes cannot be taken for dtype %u, which is none",
+                               (unsigned)stored_as);
+    x->from_bits = tmi_dtypes[x->stored].bits;
+    x->elements = t->nelems;
+    if (x->stored == t->dtype)
+        return TENMAP_OK;
+    if (t->nbytes > UINT64_MAX / 8 || t->nbytes * 8 % x->from_bits != 0)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                               "its %llu bytes of %s are not a whole number of %s", (ull)t->nbytes,
+                               tmi_stored_dtype(t).text, tenmap_dtype_name(x->stored));
+    x->elements = t->nbytes * 8 / x->from_bits;
+    return TENMAP_OK;
+}
+
+tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap_dtype stored_as,
+                                 tenmap_dtype as, uint32_t flags, tenmap_error *error) {
     if (!t)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "the tensor is NULL: no tensor of that name was found?");
-    if (t->dtype == TENMAP_OPAQUE)
-        return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
-                               "its dtype %s is unknown here, so only its bytes can be read "
-                               "(tenmap_read_bytes)",
-                               tmi_stored_dtype(t).text);
+    x->tensor = t;
+    tenmap_status status = take_stored(x, stored_as, error);
+    if (status != TENMAP_OK)
+        return status;
     if (as == TENMAP_AS_STORED)
-        as = t->dtype;
+        as = x->stored;
     tenmap_error why;
-    tenmap_status status = tmi_convert_check(as, t->dtype, flags, &why);
+    status = tmi_convert_check(as, x->stored, flags, &why);
     if (status != TENMAP_OK)
         return TMI_FAIL_TENSOR(error, status, t, "%s", why.message);
-    x->tensor = t;
     x->as = as;
     x->flags = flags;
-    x->from_bits = tmi_dtypes[t->dtype].bits;
     x->to_bits = tmi_dtypes[as].bits;
+    x->row_stride = 0;
     x->walked = 0;
     return TENMAP_OK;
 }
 
 tenmap_status tmi_transfer_range(tmi_transfer *x, uint64_t first, uint64_t count,
                                  tenmap_error *error) {
-    const tenmap_tensor *t = x->tensor;
-    if (first > t->nelems || count > t->nelems - first)
-        return TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, t,
+    if (first > x->elements || count > x->elements - first)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, x->tensor,
                                "it has %llu elements; %llu elements from %llu on are not inside",
-                               (ull)t->nelems, (ull)count, (ull)first);
+                               (ull)x->elements, (ull)count, (ull)first);
     x->start = first;
-    x->run = x->count = count;
+    x->row = x->run = x->count = count;
     return TENMAP_OK;
 }
 
-static tenmap_status check_block(const tmi_transfer *x, const uint64_t *begin, const uint64_t *end,
-                                 uint64_t *count, tenmap_error *error) {
+/*
+ * The last dimension, in elements of what the bytes are taken for; a scalar counts as one row. Rows
+ * must hold a whole number of them: where they do not, no block has a shape that anyone could mean.
+ */
+static tenmap_status scale_last(const tmi_transfer *x, uint64_t *last, tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
-    *count = 1;
+    uint64_t rows = 1, bits;
+    for (uint32_t d = 0; d + 1 < t->rank; d++)
+        rows *= t->shape[d];
+    *last = t->rank ? t->shape[t->rank - 1] : 1;
+    if (x->stored == t->dtype)
+        return TENMAP_OK;
+    if (rows == 0) { /* nothing is there, and still a block of it has a shape */
+        if (t->dtype != TENMAP_OPAQUE && tmi_multiply(*last, tmi_dtypes[t->dtype].bits, &bits))
+            *last = bits / x->from_bits;
+        return TENMAP_OK;
+    }
+    if (x->elements % rows != 0)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                               "its last dimension, %llu of %s, is not a whole number of %s",
+                               (ull)*last, tmi_stored_dtype(t).text, tenmap_dtype_name(x->stored));
+    *last = x->elements / rows;
+    return TENMAP_OK;
+}
+
+tenmap_status tmi_transfer_whole(tmi_transfer *x, bool rows, tenmap_error *error) {
+    tenmap_status status = tmi_transfer_range(x, 0, x->elements, error);
+    return status == TENMAP_OK && rows ? scale_last(x, &x->row, error) : status;
+}
+
+/* The tensor's extent in dimension d, where `last` is that of the last. */
+static uint64_t shape_at(const tenmap_tensor *t, uint32_t d, uint64_t last) {
+    return d + 1 == t->rank ? last : t->shape[d];
+}
+
+static tenmap_status check_block(tmi_transfer *x, const uint64_t *begin, const uint64_t *end,
+                                 uint64_t last, tenmap_error *error) {
+    const tenmap_tensor *t = x->tensor;
+    x->row = x->count = t->rank ? 1 : last;
     if (t->rank > 0 && (!begin || !end))
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, t, "%s",
                                "begin or end of the block is NULL");
     for (uint32_t d = 0; d < t->rank; d++) {
-        if (begin[d] > end[d] || end[d] > t->shape[d])
+        if (begin[d] > end[d] || end[d] > shape_at(t, d, last))
             return TMI_FAIL_TENSOR(
                 error, TENMAP_ERR_RANGE, t,
                 "the block's [%llu, %llu) in dimension %u is not inside [0, %llu)", (ull)begin[d],
-                (ull)end[d], (unsigned)d, (ull)t->shape[d]);
-        *count *= end[d] - begin[d];
+                (ull)end[d], (unsigned)d, (ull)shape_at(t, d, last));
+        x->row = end[d] - begin[d];
+        x->count *= x->row;
     }
     return TENMAP_OK;
 }
@@ -79,46 +137,81 @@ static tenmap_status check_block(const tmi_transfer *x, const uint64_t *begin, c
 tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const uint64_t *end,
                                  tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
-    tenmap_status status = check_block(x, begin, end, &x->count, error);
+    uint64_t last;
+    tenmap_status status = scale_last(x, &last, error);
+    if (status == TENMAP_OK)
+        status = check_block(x, begin, end, last, error);
     if (status != TENMAP_OK || x->count == 0)
         return status;
     uint64_t stride = 1;
     bool contiguous = true; /* all dimensions behind this one are taken whole */
     x->start = 0;
-    x->run = 1;
+    x->run = t->rank ? 1 : last;
     for (uint32_t d = t->rank; d-- > 0;) {
         uint64_t extent = end[d] - begin[d];
         x->start += begin[d] * stride;
         if (contiguous) {
             x->run *= extent;
-            contiguous = extent == t->shape[d];
+            contiguous = extent == shape_at(t, d, last);
         } else if (extent > 1) {
             x->walk[x->walked++] = (tmi_walk){extent, stride};
         }
-        stride *= t->shape[d];
+        stride *= shape_at(t, d, last);
     }
     return TENMAP_OK;
 }
 
-tenmap_status tmi_transfer_target(tmi_transfer *x, void *dst, size_t dst_bytes,
+/* Rows that lie apart: whole bytes each, and none reaches into the next. */
+static tenmap_status check_rows(const tmi_transfer *x, uint64_t stride, uint64_t *need,
+                                tenmap_error *error) {
+    uint64_t row = tmi_packed_bytes(x->row, x->to_bits), rows = x->count / x->row;
+    if (x->row % 8 * x->to_bits % 8 != 0)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, x->tensor,
+                               "a row of %llu elements of %s ends inside a byte, so rows cannot "
+                               "lie %llu bytes apart",
+                               (ull)x->row, tenmap_dtype_name(x->as), (ull)stride);
+    if (stride < row)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, x->tensor,
+                               "a row of %llu elements of %s takes %llu bytes; rows %llu bytes "
+                               "apart would overlap",
+                               (ull)x->row, tenmap_dtype_name(x->as), (ull)row, (ull)stride);
+    if (!tmi_multiply(rows - 1, stride, need) || *need > UINT64_MAX - row)
+        *need = UINT64_MAX;
+    else
+        *need += row;
+    return TENMAP_OK;
+}
+
+tenmap_status tmi_transfer_target(tmi_transfer *x, void *dst, size_t dst_bytes, uint64_t dst_stride,
                                   tenmap_error *error) {
-    uint64_t need;
-    if (!tmi_dtype_bytes(x->as, x->count, &need) || need > dst_bytes)
+    uint64_t packed, need;
+    bool fits = tmi_dtype_bytes(x->as, x->count, &packed);
+    need = packed;
+    if (fits && dst_stride && x->count) {
+        tenmap_status status = check_rows(x, dst_stride, &need, error);
+        if (status != TENMAP_OK)
+            return status;
+    }
+    if (need > dst_bytes || !fits)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_BUFFER, x->tensor,
-                               "%llu elements of %s take %llu bytes; the destination has %llu",
-                               (ull)x->count, tenmap_dtype_name(x->as), (ull)need, (ull)dst_bytes);
+                               "%llu elements of %s%s take %llu bytes; the destination has %llu",
+                               (ull)x->count, tenmap_dtype_name(x->as),
+                               need != packed ? " in rows that lie apart" : "", (ull)need,
+                               (ull)dst_bytes);
     if (!dst && x->count > 0)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, x->tensor, "%s",
                                "the destination is NULL");
     x->dst = dst;
-    tmi_transfer_stream(x, need);
+    x->row_stride = need != packed ? dst_stride : 0;
+    tmi_transfer_stream(x, packed);
     return TENMAP_OK;
 }
 
 void tmi_transfer_stream(tmi_transfer *x, uint64_t bytes) {
     if (x->count == 0 || x->flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM))
         return;
-    if (x->run * x->to_bits / 8 >= STREAM_RUN_FROM && tmi_cpu_streams(bytes))
+    uint64_t run = x->row_stride && x->row < x->run ? x->row : x->run;
+    if (run * x->to_bits / 8 >= STREAM_RUN_FROM && tmi_cpu_streams(bytes))
         x->flags |= TENMAP_CONVERT_STREAM;
 }
 
@@ -146,8 +239,24 @@ bool tmi_transfer_is_dense(const tmi_transfer *x) {
 
 /* Whether elements go from the file into dst as they are, byte for byte. */
 static bool is_plain_copy(const tmi_transfer *x) {
-    return x->as == x->tensor->dtype && x->from_bits % 8 == 0 &&
-           (!TMI_BIG_ENDIAN || x->from_bits == 8);
+    return x->as == x->stored && x->from_bits % 8 == 0 && (!TMI_BIG_ENDIAN || x->from_bits == 8);
+}
+
+/*
+ * The byte of dst where element `to` of the transfer goes, and the bit in it; *count is lowered to
+ * what lies together from there.
+ */
+static unsigned char *place_in_dst(const tmi_transfer *x, uint64_t to, uint64_t *count,
+                                   unsigned *bit) {
+    unsigned char *row = x->dst;
+    if (x->row_stride) {
+        row += to / x->row * x->row_stride;
+        to %= x->row;
+        if (*count > x->row - to)
+            *count = x->row - to;
+    }
+    *bit = (unsigned)(to * x->to_bits % 8);
+    return row + to * x->to_bits / 8;
 }
 
 /* Elements [first, first+count) of the tensor, contiguous there, to elements from `to` on in dst.
@@ -156,29 +265,31 @@ static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64
                                     uint64_t count, uint64_t to, tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
     while (count > 0) {
-        /* Neither product overflows: both ranges were checked against sizes in bits. */
-        uint64_t from_bit = first * x->from_bits, to_bit = to * x->to_bits;
+        /* No product overflows: all ranges were checked against sizes in bits. */
+        unsigned bit;
         uint64_t part = count;
+        unsigned char *dst = place_in_dst(x, to, &part, &bit);
+        uint64_t from_bit = first * x->from_bits, at = from_bit / 8;
+        const unsigned char *bytes = NULL;
         if (w->room) {
-            uint64_t bytes = count * x->from_bits / 8, fit = tmi_window_fit(w, x->from_bits);
-            if (w->direct_fd < 0 && is_plain_copy(x) && bytes >= COPY_STRAIGHT_FROM)
-                return tmi_bytes_read(w->bytes, t->file_offset + from_bit / 8, x->dst + to_bit / 8,
-                                      (size_t)bytes, (tmi_wanted){NULL, t}, error);
-            part = count < fit ? count : fit;
-        }
-        uint64_t end_bit = from_bit + part * x->from_bits;
-        uint64_t at = from_bit / 8;
-        const unsigned char *bytes;
-        if (w->room) {
-            tenmap_status status = tmi_window_bytes(
-                w, t->file_offset + at, (size_t)((end_bit + 7) / 8 - at), t, &bytes, error);
+            uint64_t length = part * x->from_bits / 8, fit = tmi_window_fit(w, x->from_bits);
+            bool straight = w->direct_fd < 0 && is_plain_copy(x) && length >= COPY_STRAIGHT_FROM;
+            if (!straight && part > fit)
+                part = fit;
+            uint64_t end = (from_bit + part * x->from_bits + 7) / 8;
+            tenmap_status status =
+                straight ? tmi_bytes_read(w->bytes, t->file_offset + at, dst, (size_t)length,
+                                          (tmi_wanted){NULL, t}, error)
+                         : tmi_window_bytes(w, t->file_offset + at, (size_t)(end - at), t, &bytes,
+                                            error);
             if (status != TENMAP_OK)
                 return status;
         } else {
             bytes = (const unsigned char *)t->data + at;
         }
-        tmi_convert_file(x->as, x->dst + to_bit / 8, (unsigned)(to_bit % 8), t->dtype, bytes,
-                         (unsigned)(from_bit % 8), part, x->flags);
+        if (bytes)
+            tmi_convert_file(x->as, dst, bit, x->stored, bytes, (unsigned)(from_bit % 8), part,
+                             x->flags);
         first += part;
         to += part;
         count -= part;

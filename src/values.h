@@ -25,26 +25,34 @@ typedef struct tmi_walk {
 
 typedef struct tmi_transfer {
     const tenmap_tensor *tensor;
+    tenmap_dtype stored; /* what its bytes are taken for: its own dtype, or the caller's word */
     tenmap_dtype as;
     uint32_t flags; /* TENMAP_CONVERT_* */
     unsigned from_bits, to_bits;
+    uint64_t elements; /* of `stored` that the tensor has */
     unsigned char *dst;
-    uint64_t start; /* of the first run, in elements */
-    uint64_t run;   /* elements per run */
-    uint64_t count; /* elements in all; 0: the fields above and below mean nothing */
+    uint64_t row;        /* elements of the innermost dimension of what is selected */
+    uint64_t row_stride; /* bytes from one row in dst to the next; 0: they lie together */
+    uint64_t start;      /* of the first run, in elements */
+    uint64_t run;        /* elements per run */
+    uint64_t count;      /* elements in all; 0: the fields above and below mean nothing */
     unsigned walked;
     tmi_walk *walk; /* the caller's room for TMI_MOST_WALKED, set before a block; innermost first */
 } tmi_transfer;
 
-/* Checking, in this order: the tensor and its dtypes; a range or a block (NULL, NULL: all of it);
- * the destination. */
-tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap_dtype as,
-                                 uint32_t flags, tenmap_error *error);
+/*
+ * Checking, in this order: the tensor and its dtypes; a range or a block, or all of it; the
+ * destination. Shapes and counts are those of `stored_as`, which scales the last dimension.
+ */
+tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap_dtype stored_as,
+                                 tenmap_dtype as, uint32_t flags, tenmap_error *error);
 tenmap_status tmi_transfer_range(tmi_transfer *x, uint64_t first, uint64_t count,
                                  tenmap_error *error);
 tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const uint64_t *end,
                                  tenmap_error *error);
-tenmap_status tmi_transfer_target(tmi_transfer *x, void *dst, size_t dst_bytes,
+/* All of it, in rows where the destination's are to lie apart. */
+tenmap_status tmi_transfer_whole(tmi_transfer *x, bool rows, tenmap_error *error);
+tenmap_status tmi_transfer_target(tmi_transfer *x, void *dst, size_t dst_bytes, uint64_t dst_stride,
                                   tenmap_error *error);
 /*
  * Decides, unless the caller did, whether results go around the cache; `bytes` is the size of all
