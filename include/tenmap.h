@@ -44,7 +44,17 @@
 #define TENMAP_VERSION                                                                             \
     (TENMAP_VERSION_MAJOR * 1000000u + TENMAP_VERSION_MINOR * 1000u + TENMAP_VERSION_PATCH)
 
-#if defined(_WIN32) && defined(TENMAP_BUILD_SHARED)
+/*
+ * What stands before every function. Yours if you define it first, as `static` for the two-file form
+ * inside one of your own files; or define TENMAP_HIDDEN, and the names stay inside the shared object
+ * that they are compiled into. docs/embedding.md has both.
+ */
+#ifndef TENMAP_API
+#if defined(TENMAP_HIDDEN) && (!defined(__GNUC__) || defined(_WIN32))
+#define TENMAP_API
+#elif defined(TENMAP_HIDDEN)
+#define TENMAP_API __attribute__((visibility("hidden")))
+#elif defined(_WIN32) && defined(TENMAP_BUILD_SHARED)
 #define TENMAP_API __declspec(dllexport)
 #elif defined(_WIN32) && defined(TENMAP_USE_SHARED)
 #define TENMAP_API __declspec(dllimport)
@@ -52,6 +62,7 @@
 #define TENMAP_API __attribute__((visibility("default")))
 #else
 #define TENMAP_API
+#endif
 #endif
 
 #ifdef __cplusplus
@@ -87,27 +98,27 @@ enum {
 enum {
     TENMAP_AS_STORED = 0, /* where a dtype is asked for: the tensor's own */
     TENMAP_BOOL = 1,
-    TENMAP_F4,      /* E2M1, two per byte, low nibble first */
-    TENMAP_F6_E2M3, /* 6 bits: element i at bits 6i..6i+5 of a little-endian stream */
-    TENMAP_F6_E3M2, /* likewise */
-    TENMAP_U8,
-    TENMAP_I8,
-    TENMAP_F8_E5M2,
-    TENMAP_F8_E4M3,
-    TENMAP_F8_E8M0,
-    TENMAP_F8_E4M3FNUZ,
-    TENMAP_F8_E5M2FNUZ,
-    TENMAP_I16,
-    TENMAP_U16,
-    TENMAP_F16,
-    TENMAP_BF16,
-    TENMAP_I32,
-    TENMAP_U32,
-    TENMAP_F32,
-    TENMAP_C64, /* two F32: real, imaginary */
-    TENMAP_F64,
-    TENMAP_I64,
-    TENMAP_U64,
+    TENMAP_F4 = 2,      /* E2M1, two per byte, low nibble first */
+    TENMAP_F6_E2M3 = 3, /* 6 bits: element i at bits 6i..6i+5 of a little-endian stream */
+    TENMAP_F6_E3M2 = 4, /* likewise */
+    TENMAP_U8 = 5,
+    TENMAP_I8 = 6,
+    TENMAP_F8_E5M2 = 7,
+    TENMAP_F8_E4M3 = 8,
+    TENMAP_F8_E8M0 = 9,
+    TENMAP_F8_E4M3FNUZ = 10,
+    TENMAP_F8_E5M2FNUZ = 11,
+    TENMAP_I16 = 12,
+    TENMAP_U16 = 13,
+    TENMAP_F16 = 14,
+    TENMAP_BF16 = 15,
+    TENMAP_I32 = 16,
+    TENMAP_U32 = 17,
+    TENMAP_F32 = 18,
+    TENMAP_C64 = 19, /* two F32: real, imaginary */
+    TENMAP_F64 = 20,
+    TENMAP_I64 = 21,
+    TENMAP_U64 = 22,
     /*
      * Block dtypes, of GGUF files: so many elements share scales and lie together in so many bytes
      * (tenmap_dtype_block). The values are 62 + the type's number in ggml.

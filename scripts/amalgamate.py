@@ -11,7 +11,13 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
-SYSTEM = re.compile(r"\s*#\s*include\s+<")
+
+# What the parts of the library know of each other: functions and tables with names of their own prefix. In
+# one file nobody else needs them. A function that was declared static is so where it is defined, too; of
+# tables the definition must say it again.
+DECLARED = re.compile(r"(?!(?:static|typedef|extern|return|struct|enum|union|else)\b)[A-Za-z_][\w *]*?\btmi_\w+[\[(;, ]")
+EXTERN = re.compile(r"extern\b")
+TABLE = re.compile(r"const \w+ \**tmi_\w+(?:\[\w*\])* = ")
 
 # What a file of its own asks of the system's headers must be asked before the first of them here.
 HEAD = """\
@@ -20,8 +26,14 @@ HEAD = """\
  *
  *     cc -O2 -c tenmap.c        (and link with -lpthread)
  *
- * and include tenmap.h, which lies beside it. Made by scripts/amalgamate.py: changes belong into the
- * files that it is made of.
+ * and include tenmap.h, which lies beside it. All names that begin with tmi_ are static here. Those of
+ * tenmap.h stay inside the shared object that this is linked into with -DTENMAP_HIDDEN, and inside one
+ * file of yours with
+ *
+ *     #define TENMAP_API static
+ *     #include "tenmap.c"
+ *
+ * Made by scripts/amalgamate.py: changes belong into the files that it is made of.
  *
 {licence}
  */
@@ -33,19 +45,18 @@ HEAD = """\
 #endif
 #include "tenmap.h"
 
-/* What the parts of the library know of each other stays inside it; the system's headers do not. */
-#if defined(__GNUC__) && !defined(_WIN32)
-#define TMI_SYSTEM_BEGIN _Pragma("GCC visibility push(default)")
-#define TMI_SYSTEM_END _Pragma("GCC visibility pop")
-_Pragma("GCC visibility push(hidden)")
+/* Not all that is here is used in every build, least of all where the API is static. */
+#if defined(__GNUC__)
+#define TMI_LOCAL static __attribute__((unused))
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
 #else
-#define TMI_SYSTEM_BEGIN
-#define TMI_SYSTEM_END
+#define TMI_LOCAL static
 #endif
 """
 TAIL = """
-#if defined(__GNUC__) && !defined(_WIN32)
-_Pragma("GCC visibility pop")
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
 #endif
 """
 
@@ -56,16 +67,22 @@ def sources():
     return sorted(files, key=lambda file: "win32" in file.name)
 
 
+def local(line, header):
+    """The line, if it declares a name that the parts share, as a declaration of a static name."""
+    if header and EXTERN.match(line):
+        return EXTERN.sub("TMI_LOCAL", line, count=1)
+    if (header and DECLARED.match(line)) or TABLE.match(line):
+        return "TMI_LOCAL " + line
+    return line
+
+
 def expand(file, seen, out):
     """The file's lines, with every header of ours where it is first included."""
     out.append(f"\n/* {file.relative_to(ROOT).as_posix()} */\n\n")
     for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
         include = INCLUDE.match(line)
-        if SYSTEM.match(line):
-            out.append(f"TMI_SYSTEM_BEGIN\n{line}TMI_SYSTEM_END\n")
-            continue
         if not include:
-            out.append(line)
+            out.append(local(line, file.suffix == ".h"))
             continue
         header = (file.parent / include.group(1)).resolve()
         if header.name != "tenmap.h" and header not in seen:

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes tenmap.c and tenmap.h twice, compares the two, compiles them as strictly as the sources, and runs
-# the tests that use the public API alone against them:
+# the tests that use the public API alone against them. Then copies of two versions work in one process,
+# with no name in common. And what is asked of a compiler is said by the file itself:
 #     scripts/amalgamation-test.sh [COMPILER...]
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -31,3 +32,48 @@ for compiler in "$@"; do
         echo "$compiler, one file, test_$test: $(tail -1 "$work/log")"
     done
 done
+
+# Every enumerator has its value written beside it: other languages copy them from here.
+python3 - "$work/one/tenmap.h" <<'CHECK'
+import re, sys
+text = re.sub(r"/\*.*?\*/", "", open(sys.argv[1], encoding="utf-8").read(), flags=re.S)
+names = [n.strip() for body in re.findall(r"\benum \{(.*?)\}", text, flags=re.S) for n in body.split(",")]
+bare = [name for name in names if name and "=" not in name]
+print(f"{len(names)} enumerators, {len(bare)} without a value", *bare)
+sys.exit(len(bare) > 0 or not names)
+CHECK
+
+# Compilers that cannot be meant are told so, and why.
+refused() {
+    if gcc "$@" -fsyntax-only "$work/one/tenmap.c" 2>"$work/log"; then
+        echo "tenmap.c was compiled with $*"
+        exit 1
+    fi
+    grep -o "#error.*" "$work/log" | head -1
+}
+refused -std=c99 | grep 'C11.*-std=c11'
+refused -x c++ | grep 'not C++.*tenmap.hpp'
+
+# Two plug-ins with a copy each, of different versions, one with static names, one with hidden ones.
+embed=$root/tests/embed
+strict="-O1 -fPIC -Wall -Wextra -Wpedantic -Werror"
+sed 's/\(#define TENMAP_VERSION_MINOR\) .*/\1 987/' "$work/two/tenmap.h" >"$work/two/new.h"
+mv "$work/two/new.h" "$work/two/tenmap.h"
+version() { printf '#include "tenmap.h"\nTENMAP_VERSION' | gcc -E -P -I"$1" - | tail -1 | tr -d u; }
+gcc $strict -DPLUGIN_STATIC -DPLUGIN_NAME=plugin_one -I"$work/one" -c "$embed/plugin.c" -o "$work/plugin_one.o"
+gcc $strict -DTENMAP_HIDDEN -c "$work/two/tenmap.c" -o "$work/hidden.o"
+gcc $strict -DPLUGIN_NAME=plugin_two -DTENMAP_HIDDEN -I"$work/two" -c "$embed/plugin.c" -o "$work/plugin_two.o"
+gcc -shared "$work/plugin_one.o" -lpthread -o "$work/plugin_one.so"
+gcc -shared "$work/plugin_two.o" "$work/hidden.o" -lpthread -o "$work/plugin_two.so"
+for plugin in plugin_one plugin_two; do
+    nm -D --defined-only "$work/$plugin.so" | awk '{ print $3 }' | sort >"$work/$plugin.names"
+    [ "$(cat "$work/$plugin.names")" = $plugin ] || { cat "$work/$plugin.names"; exit 1; }
+done
+common=$(comm -12 "$work/plugin_one.names" "$work/plugin_two.names" | wc -l)
+echo "names in common of two plug-ins: $common"
+[ "$common" -eq 0 ]
+# Static names do not meet in one program either: nothing of the file is left for the linker.
+[ "$(nm -g --defined-only "$work/plugin_one.o" | awk '{ print $3 }')" = plugin_one ]
+gcc -std=gnu11 -Wall -Wextra "$embed/host.c" -ldl -o "$work/host"
+"$work/host" "$work/plugin_one.so" plugin_one "$(($(version "$work/one")))" \
+    "$work/plugin_two.so" plugin_two "$(($(version "$work/two")))"

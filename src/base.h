@@ -12,6 +12,12 @@
 #ifndef TENMAP_BASE_H
 #define TENMAP_BASE_H
 
+#if defined(__cplusplus)
+#error "tenmap's sources are C, not C++: C++ compiles tenmap.h and tenmap.hpp"
+#elif !defined(__STDC_VERSION__) || __STDC_VERSION__ < 201112L
+#error "tenmap's sources are C11: compile them with -std=c11 or -std=gnu11 (tenmap.h alone is C99)"
+#endif
+
 #include "../include/tenmap.h"
 
 #include <pthread.h>

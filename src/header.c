@@ -614,7 +614,7 @@ tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_b
                 .dims_end = no_dims,
                 .failed = TENMAP_ERR_FORMAT};
     tmi_block copy = {NULL, 0};
-    tmi_blanks blanks;
+    tmi_blanks blanks = {0};
     tenmap_status status = TENMAP_OK;
     *header = (tmi_header){.text = text, .data_at = TMI_LENGTH_FIELD + (uint64_t)length};
     if (place->report)
