@@ -18,32 +18,37 @@ typedef struct loss_limits {
     bool positive_only; /* E8M0: zero and negatives are lost too */
 } loss_limits;
 
-/* Zeros fill a block up to a whole stride; they count as nothing here. */
+/*
+ * Zeros fill a block up to a whole stride; they count as nothing here. Magnitudes are less than 2^31,
+ * and compared as signed numbers, which every vector unit can.
+ */
 static void count_f32(const uint32_t *bits, size_t count, const loss_limits *l,
                       tenmap_losses *lost) {
-    const uint32_t infinity = 0x7f800000, over = (uint32_t)l->over, under = (uint32_t)l->under;
-    const uint32_t beyond = (uint32_t)(l->top - l->over);
+    const int32_t infinity = 0x7f800000, under = (int32_t)l->under;
+    const int32_t before = (int32_t)l->over - 1, top = (int32_t)l->top;
     for (size_t i = 0; i < count; i += LOSSES_STRIDE, bits += LOSSES_STRIDE) {
-        uint32_t nans = 0, above = 0, below = 0;
+        int32_t nans = 0, above = 0, beyond = 0, kept = 0, some = 0;
         for (size_t k = 0; k < LOSSES_STRIDE; k++) {
-            uint32_t magnitude = bits[k] & 0x7fffffff;
+            int32_t magnitude = (int32_t)(bits[k] & 0x7fffffff);
             nans += magnitude > infinity;
-            above += magnitude - over <= beyond;
-            below += magnitude - 1 < under;
+            above += magnitude > before;
+            beyond += magnitude > top;
+            some += magnitude > 0;
+            kept += magnitude > under;
         }
-        lost->nans += nans;
-        lost->overflowed += above;
-        lost->flushed += below;
+        lost->nans += (uint64_t)nans;
+        lost->overflowed += (uint64_t)(above - beyond);
+        lost->flushed += (uint64_t)(some - kept);
     }
 }
 
 static void count_f64(const uint64_t *bits, size_t count, const loss_limits *l,
                       tenmap_losses *lost) {
-    const uint64_t infinity = 0x7ff0000000000000, beyond = l->top - l->over;
+    const uint64_t infinity = 0x7ff0000000000000;
     for (size_t i = 0; i < count; i++) {
         uint64_t magnitude = bits[i] & 0x7fffffffffffffff;
         lost->nans += magnitude > infinity;
-        lost->overflowed += magnitude - l->over <= beyond;
+        lost->overflowed += magnitude >= l->over && magnitude <= l->top;
         lost->flushed += magnitude - 1 < l->under;
     }
 }
@@ -69,10 +74,8 @@ static loss_limits find_limits(tenmap_dtype to, tenmap_dtype middle, uint32_t fl
     bool stays = tmi_dtypes[to].infinity && !(flags & TENMAP_CONVERT_SATURATE);
     tmi_scalar_limits(to, middle, &l.over, &l.under);
     l.top = stays ? infinity - 1 : infinity;
-    if (l.over > l.top) { /* nothing: a range that no magnitude is in */
-        l.over = middle == TENMAP_F32 ? UINT32_MAX : UINT64_MAX;
-        l.top = l.over;
-    }
+    if (l.over > l.top) /* nothing: a range that no magnitude is in */
+        l.over = l.top + 1;
     return l;
 }
 

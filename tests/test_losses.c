@@ -34,8 +34,9 @@ static void as_f64(tenmap_dtype from, const void *src, size_t count, double *out
 }
 
 /* By the definition, from each number before and after. */
-static tenmap_losses expected_losses(const float_limits *to, tenmap_dtype from, const double *before,
-                                     const double *after, size_t count, uint32_t flags) {
+static tenmap_losses expected_losses(const float_limits *to, tenmap_dtype from,
+                                     const double *before, const double *after, size_t count,
+                                     uint32_t flags) {
     tenmap_losses lost = {0};
     bool power = to->dtype == TENMAP_F8_E8M0;
     for (size_t i = 0; i < count; i++) {
@@ -66,8 +67,7 @@ static void check_counts(tenmap_dtype from, const void *src, size_t count) {
                                                     count, flags, &got, NULL),
                              TENMAP_OK);
             as_f64(limits[i].dtype, result, count, after);
-            tenmap_losses want =
-                expected_losses(&limits[i], from, before, after, count, flags);
+            tenmap_losses want = expected_losses(&limits[i], from, before, after, count, flags);
             if (memcmp(&got, &want, sizeof got) != 0)
                 fail_msg("%s to %s, flags %u: %llu %llu %llu instead of %llu %llu %llu",
                          tenmap_dtype_name(from), tenmap_dtype_name(limits[i].dtype), flags,
@@ -152,9 +152,9 @@ static void failures_leave_the_counts_alone(void **state) {
                      TENMAP_OK);
     assert_int_equal(lost.overflowed, 0);
     float parts[4] = {NAN, 1, INFINITY, NAN}, copy[4];
-    assert_int_equal(tenmap_convert_counted(TENMAP_C64, copy, sizeof copy, TENMAP_C64, parts, 2, 0,
-                                            &lost, &e),
-                     TENMAP_OK);
+    assert_int_equal(
+        tenmap_convert_counted(TENMAP_C64, copy, sizeof copy, TENMAP_C64, parts, 2, 0, &lost, &e),
+        TENMAP_OK);
     assert_int_equal(lost.nans, 2);
     assert_int_equal(lost.overflowed, 0);
 }

@@ -29,7 +29,7 @@ loss_sum losses_sum(const plan *p) {
 
 /* Counting ahead. */
 
-enum { COUNTED_AT_ONCE = 1 << 16, WIDEST_ELEMENT = 8 };
+enum { COUNTED_AT_ONCE = 1 << 16 };
 
 /* One source, a piece at a time: its elements as they are stored, then the conversion on them. */
 static int count_source(void *ctx, size_t i) {
@@ -39,9 +39,8 @@ static int count_source(void *ctx, size_t i) {
     tenmap_error error;
     if (!plan_converts(p, i))
         return EXIT_FINE;
-    char *stored = need(COUNTED_AT_ONCE, 2 * WIDEST_ELEMENT);
-    char *result = stored + COUNTED_AT_ONCE * WIDEST_ELEMENT;
-    const size_t room = COUNTED_AT_ONCE * WIDEST_ELEMENT;
+    const size_t room = COUNTED_AT_ONCE * sizeof(uint64_t); /* no element is wider */
+    char *stored = need(2, room), *result = stored + room;
     tenmap_status status = TENMAP_OK;
     for (uint64_t n, at = 0; status == TENMAP_OK && !interrupted() && at < s->tensor->nelems;
          at += n) {
