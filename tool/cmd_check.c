@@ -6,6 +6,7 @@
 #include "command.h"
 #include "json_out.h"
 #include "measure.h"
+#include "numbered.h"
 #include "print.h"
 
 enum { LEVEL_NOTE, LEVEL_WARNING, LEVEL_ERROR };
@@ -127,8 +128,38 @@ static void judge_values(findings *list, const tenmap_tensor *t, const tenmap_st
     }
 }
 
-/* tenmap_check keeps no model, so that the path is opened once more. */
-static int check_values(const char *path, const check_settings *set, findings *list) {
+static int check_values(selection *all, const check_settings *set, findings *list) {
+    tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+    options.threads = (uint32_t)set->threads;
+    drop_opaque(all);
+    tenmap_stats *stats = need(all->count, sizeof *stats);
+    int status = measure_selection(all, &options, stats);
+    for (size_t i = 0; !status && i < all->count; i++)
+        judge_values(list, all->tensors[i], &stats[i]);
+    free(stats);
+    return status;
+}
+
+/* Names. */
+
+static void take_gap(void *ctx, const number_gap *gap) {
+    text message = {0};
+    findings *list = ctx;
+    text_addf(&message, "modules of \"");
+    text_add_safe(&message, gap->prefix, gap->prefix_len);
+    text_addf(&message, "\" are numbered ");
+    text_add_ranges(&message, gap->numbers, gap->count);
+    text_addf(&message, ": %" PRIu64 " between them %s missing", gap->missing,
+              gap->missing == 1 ? "is" : "are");
+    add_finding(list, TENMAP_FINDING_WARNING, "gap", TENMAP_NO_SHARD, 0, NULL, message.bytes);
+    text_free(&message);
+}
+
+/*
+ * What only an open model tells: tenmap_check keeps none, so the path is opened once more. Where shards
+ * are missing, so are layers.
+ */
+static int check_model(const char *path, const check_settings *set, findings *list) {
     tenmap_model *model;
     selection all;
     filter everything = {0};
@@ -136,17 +167,12 @@ static int check_values(const char *path, const check_settings *set, findings *l
     if (status)
         return status;
     status = select_tensors(model, &everything, &all);
-    if (!status) {
-        tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
-        options.threads = (uint32_t)set->threads;
-        drop_opaque(&all);
-        tenmap_stats *stats = need(all.count, sizeof *stats);
-        status = measure_selection(&all, &options, stats);
-        for (size_t i = 0; !status && i < all.count; i++)
-            judge_values(list, all.tensors[i], &stats[i]);
-        free(stats);
+    if (!status && !tenmap_missing_count(model))
+        find_gaps(&all, take_gap, list);
+    if (!status && set->values)
+        status = check_values(&all, set, list);
+    if (all.tensors)
         selection_free(&all);
-    }
     tenmap_close(model);
     return status;
 }
@@ -237,8 +263,8 @@ static int check_run(const invocation *call) {
     int status = EXIT_FINE;
     if (tenmap_check(path, &options, take_finding, &list, &error) != TENMAP_OK)
         status = fail_error(&error);
-    if (!status && set->values && !list.of[TENMAP_FINDING_ERROR])
-        status = check_values(path, set, &list);
+    if (!status && !list.of[TENMAP_FINDING_ERROR])
+        status = check_model(path, set, &list);
     if (!status) {
         if (set->json) {
             print_check_json(path, &list, set);
@@ -262,8 +288,8 @@ const command cmd_check = {
     .details =
         "Errors keep the model from being opened; the first is the one that any other command\n"
         "gives. Warnings are about what opens and is likely not meant: tensors that are not\n"
-        "aligned, an index that disagrees with its shards, values that are NaN. Notes are\n"
-        "worth knowing. After 32 of a kind the rest are counted.\n"
+        "aligned, an index that disagrees with its shards, a gap in numbered layers, values that\n"
+        "are NaN. Notes are worth knowing. After 32 of a kind the rest are counted.\n"
         "\n"
         "Exit: 0 fine, 1 warnings, 2 rejected, 3 could not be read. Values are looked at only\n"
         "in a model without errors.",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "numbered.h"
 #include "print.h"
 #include "tree.h"
 
@@ -66,15 +67,14 @@ static void count_files(summary *s) {
     s->unclaimed -= s->all.bytes;
 }
 
-/* Where the first part of the name that is a number begins, and where it ends; false: there is none. */
-static bool number_part(const tenmap_tensor *t, size_t *begin, size_t *end) {
-    for (*begin = 0; *begin < t->name_len; *begin = *end + 1) {
-        size_t digits = 0;
-        for (*end = *begin; *end < t->name_len && t->name[*end] != '.'; ++*end)
-            digits += t->name[*end] >= '0' && t->name[*end] <= '9';
-        if (digits && digits == *end - *begin && *end < t->name_len && *begin)
+/*
+ * The first number of the name that counts modules. One behind a dot that ends the name counts tensors,
+ * one that begins it has nothing to be told by.
+ */
+static bool layer_number(const tenmap_tensor *t, number_place *out) {
+    for (out->end = 0; number_find(t->name, t->name_len, out->end, out);)
+        if (out->begin && (out->end < t->name_len || t->name[out->begin - 1] != '.'))
             return true;
-    }
     return false;
 }
 
@@ -83,28 +83,24 @@ static void keep_layers(summary *s, const layers *l) {
         s->found[s->layers_count++] = *l;
 }
 
-/* Needs the tensors in tree order. Keeps the modules with the most numbers. */
+/* Needs the tensors in the tree's order, parted at numbers. */
 static void find_layers(summary *s) {
     layers now = {NULL, 0, 0};
-    const char *number = NULL;
-    size_t number_len = 0;
+    uint64_t number = 0;
     for (size_t i = 0; i < s->all.count; i++) {
         const tenmap_tensor *t = s->all.tensors[i];
-        size_t begin, end;
-        bool numbered = number_part(t, &begin, &end);
-        bool same = numbered && now.prefix && begin - 1 == now.len &&
+        number_place at;
+        bool numbered = layer_number(t, &at);
+        bool same = numbered && now.prefix && at.begin - 1 == now.len &&
                     memcmp(t->name, now.prefix, now.len) == 0;
         if (!same) {
             keep_layers(s, &now);
-            now = (layers){numbered ? t->name : NULL, numbered ? begin - 1 : 0, 0};
+            now = (layers){numbered ? t->name : NULL, numbered ? at.begin - 1 : 0, 0};
         }
         if (!numbered)
             continue;
-        bool new_number =
-            !same || end - begin != number_len || memcmp(t->name + begin, number, number_len) != 0;
-        now.count += new_number;
-        number = t->name + begin;
-        number_len = end - begin;
+        now.count += !same || at.value != number;
+        number = at.value;
     }
     keep_layers(s, &now);
 }
@@ -125,7 +121,7 @@ int summarize(const tenmap_model *model, summary *out) {
         return status;
     count_tensors(out);
     count_files(out);
-    tree_sort(&out->all);
+    tree_sort(&out->all, true);
     find_layers(out);
     qsort(out->all.tensors, out->all.count, sizeof *out->all.tensors, larger_first);
     return EXIT_FINE;

@@ -3,9 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "numbered.h"
 #include "print.h"
 
-static size_t part_length(const char *name, size_t len) {
+static size_t part_length(const char *name, size_t len, bool numbered) {
+    if (numbered)
+        return numbered_part(name, len);
     const char *dot = memchr(name, '.', len);
     return dot ? (size_t)(dot - name) : len;
 }
@@ -14,18 +17,35 @@ static size_t part_length(const char *name, size_t len) {
  * By parts, where natural_compare on whole names would not do: it could put layer.01 between two
  * tensors of layer.1.
  */
-static int compare_paths(const void *a, const void *b) {
-    const name_entry *x = a, *y = b;
-    size_t i = common_prefix(x->name, y->name, x->len < y->len ? x->len : y->len);
+static int compare_parts(const name_entry *x, const name_entry *y, bool numbered) {
+    size_t shorter = x->len < y->len ? x->len : y->len, n, m;
+    size_t i = common_prefix(x->name, y->name, shorter);
     while (i > 0 && x->name[i - 1] != '.') /* back to the part that they differ in */
         i--;
-    size_t n = part_length(x->name + i, x->len - i), m = part_length(y->name + i, y->len - i);
+    for (;;) {
+        n = part_length(x->name + i, x->len - i, numbered);
+        m = part_length(y->name + i, y->len - i, numbered);
+        if (n != m || i + n >= x->len || i + n >= y->len ||
+            memcmp(x->name + i, y->name + i, n + 1) != 0)
+            break;
+        i += n + 1;
+    }
     int order = natural_compare(x->name + i, n, y->name + i, m);
+    if (!order && i + n < x->len && i + m < y->len) /* other separators behind equal parts */
+        order = (x->name[i + n] > y->name[i + m]) - (x->name[i + n] < y->name[i + m]);
     return order ? order : (x->len > y->len) - (x->len < y->len);
 }
 
-void tree_sort(selection *s) {
-    selection_sort_names(s, compare_paths);
+static int compare_paths(const void *a, const void *b) {
+    return compare_parts(a, b, false);
+}
+
+static int compare_numbered(const void *a, const void *b) {
+    return compare_parts(a, b, true);
+}
+
+void tree_sort(selection *s, bool numbered) {
+    selection_sort_names(s, numbered ? compare_numbered : compare_paths);
 }
 
 /*
@@ -56,20 +76,21 @@ static void push(tree *t, module m) {
 }
 
 /* Whether the other's name has the part at `skip` too, `len` long, and goes on after it. */
-static bool goes_through(const tenmap_tensor *other, const tenmap_tensor *t, size_t skip,
-                         size_t len) {
-    return other->name_len > skip + len && other->name[skip + len] == '.' &&
-           memcmp(other->name + skip, t->name + skip, len) == 0;
+static bool goes_through(const tree *tr, const tenmap_tensor *other, const tenmap_tensor *t,
+                         size_t skip, size_t len) {
+    return other->name_len > skip + len && other->name[skip + len] == t->name[skip + len] &&
+           memcmp(other->name + skip, t->name + skip, len) == 0 &&
+           (!tr->folds || part_length(other->name + skip, other->name_len - skip, true) == len);
 }
 
 /* The next child: its tensors, and the bytes of their names that lead to its own children. */
 static module next_child(const tree *t, const module *parent) {
     module child = {parent->at, parent->at + 1, parent->skip, 1, 0};
     const tenmap_tensor *first = t->tensors[child.at];
-    size_t len = part_length(first->name + child.skip, first->name_len - child.skip);
+    size_t len = part_length(first->name + child.skip, first->name_len - child.skip, t->folds);
     bool inner = child.skip + len < first->name_len;
     while (inner && child.end < parent->end &&
-           goes_through(t->tensors[child.end], first, child.skip, len))
+           goes_through(t, t->tensors[child.end], first, child.skip, len))
         child.end++;
     if (child.end == child.at + 1) {
         child.skip = first->name_len;
@@ -77,9 +98,9 @@ static module next_child(const tree *t, const module *parent) {
     }
     do {
         child.skip += len + 1;
-        len = part_length(first->name + child.skip, first->name_len - child.skip);
+        len = part_length(first->name + child.skip, first->name_len - child.skip, t->folds);
     } while (child.skip + len < first->name_len &&
-             goes_through(t->tensors[child.end - 1], first, child.skip, len));
+             goes_through(t, t->tensors[child.end - 1], first, child.skip, len));
     return child;
 }
 
@@ -90,10 +111,9 @@ static bool same_dtype(const tenmap_tensor *a, const tenmap_tensor *b) {
 
 /* The digits that are the whole part of the name at `skip`; 0: it is no number. */
 static size_t number_length(const tenmap_tensor *t, size_t skip) {
-    size_t n = skip;
-    while (n < t->name_len && t->name[n] >= '0' && t->name[n] <= '9')
-        n++;
-    return n > skip && (n == t->name_len || t->name[n] == '.') ? n - skip : 0;
+    number_place at;
+    bool there = number_find(t->name, t->name_len, skip, &at);
+    return there && at.begin == skip ? at.end - skip : 0;
 }
 
 /* Whether both are the same but for the number at `skip`. */
@@ -105,6 +125,12 @@ static bool alike(const tenmap_tensor *a, const tenmap_tensor *b, size_t skip, s
            (!a->rank || memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0);
 }
 
+/* Whether the tensor is in the module whose number, at `skip`, the other has too, or is it itself. */
+static bool has_number(const tenmap_tensor *t, const tenmap_tensor *other, size_t skip,
+                       size_t digits) {
+    return number_length(t, skip) == digits && memcmp(t->name, other->name, skip + digits) == 0;
+}
+
 /* Takes in the numbered modules behind the child that hold the same as it. */
 static void fold(const tree *t, const module *parent, module *child) {
     const tenmap_tensor *first = t->tensors[child->at];
@@ -113,14 +139,13 @@ static void fold(const tree *t, const module *parent, module *child) {
         const tenmap_tensor *other = t->tensors[child->all_end];
         size_t other_digits = number_length(other, parent->skip), i = 0;
         size_t next = child->all_end + count;
-        while (
-            other_digits && i < count &&
-            goes_through(t->tensors[child->all_end + i], other, 0, parent->skip + other_digits) &&
-            alike(t->tensors[child->at + i], t->tensors[child->all_end + i], parent->skip, digits,
-                  other_digits))
+        while (other_digits && i < count &&
+               has_number(t->tensors[child->all_end + i], other, parent->skip, other_digits) &&
+               alike(t->tensors[child->at + i], t->tensors[child->all_end + i], parent->skip,
+                     digits, other_digits))
             i++;
-        if (i < count || (next < parent->end &&
-                          goes_through(t->tensors[next], other, 0, parent->skip + other_digits)))
+        if (i < count ||
+            (next < parent->end && has_number(t->tensors[next], other, parent->skip, other_digits)))
             break;
         child->alike++;
         child->all_end = next;
@@ -158,17 +183,28 @@ static void add_kind(tree *t, const module *child) {
     table_end_cell(t->rows, count == 1 ? STYLE_NONE : STYLE_DIM);
 }
 
+/* "0…9, 11…23": the numbers of what is folded, which may have gaps. */
+static void add_numbers(tree *t, const module *child, size_t skip) {
+    uint64_t *numbers = need(child->alike, sizeof *numbers);
+    size_t count = child->end - child->at;
+    for (size_t i = 0; i < child->alike; i++) {
+        const tenmap_tensor *one = t->tensors[child->at + i * count];
+        number_place at = {0};
+        (void)number_find(one->name, one->name_len, skip, &at);
+        numbers[i] = at.value;
+    }
+    text_add_ranges(table_cell(t->rows), numbers, child->alike);
+    free(numbers);
+}
+
 /* "11.self_attn", or "0…11.self_attn" for what is folded. */
 static void add_label(tree *t, const module *child, size_t parent_skip) {
     const tenmap_tensor *first = t->tensors[child->at];
-    const tenmap_tensor *last = t->tensors[child->all_end - 1];
     bool leaf = child->end - child->at == 1;
     size_t from = parent_skip;
     if (child->alike > 1) {
         from += number_length(first, parent_skip);
-        text_add(table_cell(t->rows), first->name + parent_skip, from - parent_skip);
-        text_addf(table_cell(t->rows), "…");
-        text_add(table_cell(t->rows), last->name + parent_skip, number_length(last, parent_skip));
+        add_numbers(t, child, parent_skip);
     }
     text_add_safe(table_cell(t->rows), first->name + from, child->skip - from - !leaf);
 }
@@ -214,7 +250,7 @@ void tree_print(selection *s, uint64_t depth, bool folds) {
                                      {"PARAMS", true, false},
                                      {"SIZE", true, false}};
     tree t = {.tensors = s->tensors, .max_depth = depth, .folds = folds};
-    tree_sort(s);
+    tree_sort(s, folds);
     t.bytes = need(s->count + 1, sizeof *t.bytes);
     t.params = need(s->count + 1, sizeof *t.params);
     for (size_t i = 0; i < s->count; i++) {
