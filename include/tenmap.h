@@ -191,6 +191,7 @@ typedef struct tenmap_tensor {
     uint32_t shard;       /* for tenmap_shard_at */
     uint32_t flags;       /* TENMAP_TENSOR_* */
     const tenmap_model *model;
+    uint64_t header_position; /* in its file's header as written, from 0 on; __metadata__ aside */
 } tenmap_tensor;
 
 /*
@@ -244,7 +245,14 @@ enum {
      * Open a model some of whose shards are missing, even all: their tensors are absent
      * (tenmap_missing_at). A shard that is there must be whole.
      */
-    TENMAP_OPEN_PARTIAL = 2
+    TENMAP_OPEN_PARTIAL = 2,
+    /*
+     * tenmap_find also takes the names that a writer left out because they share their data with
+     * another tensor: pairs "left out": "kept" of __metadata__, or of the index's metadata, whose
+     * value is the name of a tensor and whose key is not (safetensors.torch.save_model writes them,
+     * and huggingface_hub). They are found only: tenmap_count and tenmap_at have each tensor once.
+     */
+    TENMAP_OPEN_ALIASES = 16
 };
 
 /*
@@ -370,13 +378,28 @@ TENMAP_API void tenmap_close(tenmap_model *model);
 TENMAP_API size_t tenmap_count(const tenmap_model *model);
 /* File order: shards by file name, then offset, then header order. NULL past the end. */
 TENMAP_API const tenmap_tensor *tenmap_at(const tenmap_model *model, size_t i);
-/* By exact name, O(1) whatever the names are; NULL if there is none. */
+/*
+ * The same tensors in the order in which they are written: shards by file name, then
+ * header_position, which in some files is not the order of the data. O(1). NULL past the end.
+ */
+TENMAP_API const tenmap_tensor *tenmap_at_written(const tenmap_model *model, size_t i);
+/*
+ * By exact name, O(1) whatever the names are; NULL if there is none. With TENMAP_OPEN_ALIASES the
+ * result of another name for a tensor is that tensor, with its own name.
+ */
 TENMAP_API const tenmap_tensor *tenmap_find(const tenmap_model *model, const char *name);
 /* Likewise; `len` in bytes, or TENMAP_CSTR. Finds names that hold NUL. */
 TENMAP_API const tenmap_tensor *tenmap_find_n(const tenmap_model *model, const char *name,
                                               size_t len);
 /* The path as given to tenmap_open; "" for a descriptor or memory. */
 TENMAP_API const char *tenmap_path(const tenmap_model *model);
+/*
+ * The folder that the model's files lie in, where config.json and the tokenizer would lie: "FOLDER" for
+ * "FOLDER/model.safetensors", "." for a path without a folder, the path itself where that is a folder.
+ * No '/' stands at its end but for a root. With options.io it is what precedes the last '/' before
+ * any '?', "" if there is none. "" for a descriptor or memory.
+ */
+TENMAP_API const char *tenmap_folder(const tenmap_model *model);
 /* Sum over the shards that are open. */
 TENMAP_API uint64_t tenmap_file_size(const tenmap_model *model);
 TENMAP_API size_t tenmap_shard_count(const tenmap_model *model);
@@ -384,6 +407,14 @@ TENMAP_API const tenmap_shard *tenmap_shard_at(const tenmap_model *model, size_t
 /* The shards that TENMAP_OPEN_PARTIAL found missing, as the index names them; NULL past the end. */
 TENMAP_API size_t tenmap_missing_count(const tenmap_model *model);
 TENMAP_API const char *tenmap_missing_at(const tenmap_model *model, size_t i);
+/*
+ * The file that the index lists this tensor in, as the index names it, whether that file is there or
+ * not; NULL if the index does not list it, or there is no index. By exact name, O(1).
+ */
+TENMAP_API const char *tenmap_shard_listed(const tenmap_model *model, const char *name);
+/* The names that the index lists, in its order, NUL-terminated; NULL past the end. */
+TENMAP_API size_t tenmap_listed_count(const tenmap_model *model);
+TENMAP_API const char *tenmap_listed_at(const tenmap_model *model, size_t i);
 /* All shards' __metadata__ in shard order, each in header order. */
 TENMAP_API size_t tenmap_metadata_count(const tenmap_model *model);
 TENMAP_API const tenmap_metadata *tenmap_metadata_at(const tenmap_model *model, size_t i);

@@ -234,6 +234,19 @@ char *tmi_around(const tenmap_io *io, const char *path) {
     return io ? tmi_copy_text(path, folder_part(io, path)) : tmi_folder_of(path);
 }
 
+static bool ends_in_separator(const tenmap_io *io, const char *path, size_t len) {
+    return io ? path[len - 1] == '/' : tmi_is_separator(path[len - 1]);
+}
+
+char *tmi_config_folder(const tenmap_io *io, const char *path, bool is_folder) {
+    size_t len = is_folder ? own_part(io, path) : folder_part(io, path), used = len;
+    while (used > 1 && ends_in_separator(io, path, used))
+        used--;
+    if (!io && used > 0 && used < len && path[used - 1] == ':')
+        used++; /* the root of a drive */
+    return used || io ? tmi_copy_text(path, used) : tmi_copy_text(".", 1);
+}
+
 /* The window. */
 
 /*

@@ -66,6 +66,12 @@ char *tmi_inside(const tenmap_io *io, const char *folder, const char *name, size
 /* The folder that `path` is in, the current one where it names none; NULL without memory. */
 char *tmi_around(const tenmap_io *io, const char *path);
 
+/*
+ * The folder where what belongs to a model lies, as callers see it: without a '/' at its end, and
+ * without what an address has from a '?' on. NULL without memory.
+ */
+char *tmi_config_folder(const tenmap_io *io, const char *path, bool is_folder);
+
 /* A window that moves forward over the bytes. */
 typedef struct tmi_window {
     const tmi_bytes *bytes;

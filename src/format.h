@@ -94,9 +94,13 @@ typedef struct tmi_header {
     tmi_opaque *opaque; /* by the addresses of the names */
     size_t opaque_count, opaque_capacity;
     uint64_t data_at; /* where tensors may begin, from the model's first byte on */
+    bool reordered;   /* the tensors are not written in file order */
 } tmi_header;
 
-/* What every parser does last with a tensor: where it lies, from the model's first byte on. */
+/*
+ * What every parser does last with a tensor: where it lies, from the model's first byte on. Its
+ * header_position it has before tensors are put in order.
+ */
 static TMI_INLINE void tmi_tensor_settle(tenmap_tensor *t, const tmi_place *place, uint64_t within,
                                          bool there, uintptr_t align_mask) {
     t->file_offset = place->offset + within;
@@ -218,6 +222,9 @@ typedef struct tmi_index {
     tmi_listed_file *files; /* the distinct shards, by file name */
     size_t file_count;
     tmi_names names; /* over the listings */
+    /* The strings of its metadata, with TENMAP_OPEN_ALIASES. */
+    tenmap_metadata *pairs;
+    size_t pair_count, pair_capacity;
     bool has_total_size;
     uint64_t total_size; /* as metadata says it, where that is a plain integer */
 } tmi_index;

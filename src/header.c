@@ -319,6 +319,7 @@ static bool parse_tensor(parser *p, tmi_text name) {
     if (!parse_entry(p, t))
         return resume(p, TENMAP_FOUND_ENTRY, value);
     t->nelems = tmi_hash(&p->place->key, name.bytes, name.len);
+    t->header_position = p->count;
     if (p->count > 0) {
         const tenmap_tensor *before = t - 1;
         if (t->file_offset < before->file_offset ||
@@ -568,6 +569,7 @@ static tenmap_status begin_report(parser *p, tmi_block *copy, tmi_blanks *blanks
 }
 
 static bool order_tensors(parser *p) {
+    p->header->reordered = !p->in_order;
     if (p->in_order || tmi_order_tensors(&p->header->tensors, p->count))
         return true;
     return fail_memory(p, (uint64_t)p->count * sizeof *p->tensors);

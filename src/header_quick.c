@@ -335,6 +335,7 @@ static bool take_entry(reader *r) {
     if (TMI_UNLIKELY(t->name_len == 12 && memcmp(t->name, "__metadata__", 12) == 0))
         return false;
     settle(r, t, k);
+    t->header_position = r->count;
     if (r->count - r->indexed == NAMES_AHEAD && !index_next(r))
         return false;
     r->hashes[r->count % NAMES_AHEAD] = hash;

@@ -135,8 +135,25 @@ static bool parse_weight_map(index_parser *p) {
                : fail_index(p, NULL);
 }
 
+/* A pair of strings in the index's metadata: another name for a tensor, perhaps. */
+static bool keep_pair(index_parser *p, tmi_text key) {
+    tmi_index *index = p->index;
+    tmi_text value;
+    if (!tmi_json_string(&p->json, &value, "expected a string"))
+        return fail_index(p, NULL);
+    tenmap_metadata *pairs =
+        tmi_grow(index->pairs, index->pair_count, &index->pair_capacity, sizeof *pairs);
+    if (!pairs)
+        return fail_index_memory(p, (uint64_t)index->pair_count * 2 * sizeof *pairs);
+    index->pairs = pairs;
+    pairs[index->pair_count++] =
+        (tenmap_metadata){key.bytes, key.len, value.bytes, value.len, p->place->shard};
+    return true;
+}
+
 /* metadata.total_size, if it is there and a plain integer; everything else is skipped. */
 static bool parse_index_metadata(index_parser *p) {
+    bool keep = p->place->flags & TENMAP_OPEN_ALIASES;
     tmi_json *json = &p->json;
     tmi_text key = {NULL, 0};
     if (tmi_json_peek(json) != '{')
@@ -148,6 +165,11 @@ static bool parse_index_metadata(index_parser *p) {
         if (!tmi_json_string(json, &key, "expected a key in quotes") ||
             !tmi_json_expect(json, ':', "expected ':' after a key"))
             return fail_index(p, NULL);
+        if (keep && tmi_json_peek(json) == '"') {
+            if (!keep_pair(p, key))
+                return false;
+            continue;
+        }
         char *value = json->at;
         if (key.len == 10 && memcmp(key.bytes, "total_size", 10) == 0)
             p->index->has_total_size = tmi_json_u64(json, &p->index->total_size);
@@ -291,6 +313,7 @@ void tmi_index_free(tmi_index *index) {
     tmi_names_free(&index->names);
     free(index->listings);
     free(index->files);
+    free(index->pairs);
     tmi_block_free(&index->text);
     *index = (tmi_index){.listing_count = 0};
 }

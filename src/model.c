@@ -18,7 +18,12 @@ void tenmap_close(tenmap_model *model) {
     for (size_t i = 0; i < model->missing_count; i++)
         free(model->missing[i]);
     free(model->missing);
+    tmi_lookup_free(model);
+    for (size_t i = 0; i < model->index_count; i++)
+        tmi_index_free(&model->indexes[i]);
+    free(model->indexes);
     free(model->index_json);
+    free(model->folder);
     free(model->path);
     free(model);
 }
@@ -31,12 +36,21 @@ const tenmap_tensor *tenmap_at(const tenmap_model *model, size_t i) {
     return model && i < model->tensor_count ? &model->tensors[i] : NULL;
 }
 
+const tenmap_tensor *tenmap_at_written(const tenmap_model *model, size_t i) {
+    if (!model || i >= model->tensor_count)
+        return NULL;
+    return &model->tensors[model->written ? model->written[i] : i];
+}
+
 const tenmap_tensor *tenmap_find_n(const tenmap_model *model, const char *name, size_t len) {
     if (!model || !name)
         return NULL;
     if (len == TENMAP_CSTR)
         len = strlen(name);
-    size_t i = tmi_names_find(model->finder, name, len, tmi_hash(&model->key, name, len));
+    uint64_t hash = tmi_hash(&model->key, name, len);
+    size_t i = tmi_names_find(model->finder, name, len, hash);
+    if (i == TMI_NONE && model->aliases)
+        i = tmi_alias_find(model, name, len, hash);
     return i == TMI_NONE ? NULL : &model->tensors[i];
 }
 
@@ -46,6 +60,10 @@ const tenmap_tensor *tenmap_find(const tenmap_model *model, const char *name) {
 
 const char *tenmap_path(const tenmap_model *model) {
     return model && model->path ? model->path : "";
+}
+
+const char *tenmap_folder(const tenmap_model *model) {
+    return model && model->folder ? model->folder : "";
 }
 
 uint64_t tenmap_file_size(const tenmap_model *model) {
@@ -66,6 +84,35 @@ size_t tenmap_missing_count(const tenmap_model *model) {
 
 const char *tenmap_missing_at(const tenmap_model *model, size_t i) {
     return model && i < model->missing_count ? model->missing[i] : NULL;
+}
+
+const char *tenmap_shard_listed(const tenmap_model *model, const char *name) {
+    for (size_t i = 0; model && name && i < model->index_count; i++) {
+        const tmi_index *index = &model->indexes[i];
+        size_t len = strlen(name);
+        size_t at =
+            tmi_names_find(&index->names, name, len, tmi_hash(&index->names.key, name, len));
+        if (at != TMI_NONE)
+            return index->files[index->listings[at].file].name;
+    }
+    return NULL;
+}
+
+size_t tenmap_listed_count(const tenmap_model *model) {
+    size_t count = 0;
+    for (size_t i = 0; model && i < model->index_count; i++)
+        count += model->indexes[i].listing_count;
+    return count;
+}
+
+const char *tenmap_listed_at(const tenmap_model *model, size_t i) {
+    for (size_t k = 0; model && k < model->index_count; k++) {
+        const tmi_index *index = &model->indexes[k];
+        if (i < index->listing_count)
+            return index->listings[i].name;
+        i -= index->listing_count;
+    }
+    return NULL;
 }
 
 size_t tenmap_metadata_count(const tenmap_model *model) {

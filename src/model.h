@@ -93,8 +93,15 @@ tenmap_status tmi_open_edited(const tmi_file *file, const char *path, const tenm
 
 typedef struct tmi_prefetch tmi_prefetch; /* prefetch.c */
 
+/* Another name for a tensor. */
+typedef struct tmi_alias {
+    const char *name;
+    size_t name_len;
+    size_t tensor; /* its number */
+} tmi_alias;
+
 struct tenmap_model {
-    char *path;
+    char *path, *folder;
     tenmap_io io; /* the caller's, as it was at open; all zeros: the system's files */
     tmi_shard *shards;
     size_t shard_count;
@@ -109,6 +116,11 @@ struct tenmap_model {
     tmi_hash_key key;
     char *index_json;
     size_t index_len;
+    tmi_index *indexes; /* what was opened by one, for tenmap_shard_listed; at most one as yet */
+    size_t index_count;
+    uint32_t *written; /* which tensor is written i-th; NULL: the i-th */
+    tmi_alias *aliases;
+    tmi_names alias_names; /* over them */
     char **missing;
     size_t missing_count;
     uint64_t file_size;
@@ -137,6 +149,17 @@ static inline const tmi_shard *tmi_shard_of(const tenmap_tensor *t) {
  */
 tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file_shard,
                        uint32_t flags, tenmap_error *error);
+
+/* lookup.c: ways to a tensor that are made when all are known. */
+
+/*
+ * The order in which the tensors are written, where it is another than theirs, and with
+ * TENMAP_OPEN_ALIASES their other names. The shards' views have their final ranges of tensors.
+ */
+tenmap_status tmi_lookup_make(tenmap_model *model, uint32_t flags, tenmap_error *error);
+void tmi_lookup_free(tenmap_model *model);
+/* The tensor that this name, which is the name of none, stands for; or TMI_NONE. */
+size_t tmi_alias_find(const tenmap_model *model, const char *name, size_t len, uint64_t hash);
 
 /* check_index.c: where the index and its shards do not agree. For model->report. */
 

@@ -31,7 +31,8 @@ static tenmap_status take_options(const tenmap_options *given, tenmap_options *o
                                           sizeof(tenmap_options),
                                           offsetof(tenmap_options, length) + sizeof(uint64_t),
                                           offsetof(tenmap_options, flags),
-                                          TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL,
+                                          TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL |
+                                              TENMAP_OPEN_ALIASES,
                                           offsetof(tenmap_options, reserved)};
     tenmap_status status = tmi_options_take(&kind, given, out, error);
     if (status != TENMAP_OK)
@@ -344,6 +345,18 @@ static tenmap_status read_index(tmi_shard *file, const tenmap_options *options, 
     }
 }
 
+/* The model takes the index over, or it is freed. */
+static tenmap_status keep_index(tenmap_model *model, tmi_index *index, tenmap_error *error) {
+    model->indexes = tmi_calloc(1, sizeof *model->indexes);
+    if (!model->indexes) {
+        tmi_index_free(index);
+        return tmi_fail_memory(error, sizeof *model->indexes, "the index");
+    }
+    model->indexes[0] = *index;
+    model->index_count = 1;
+    return TENMAP_OK;
+}
+
 /* The file open in shards[0] is an index. */
 static tenmap_status open_index(tenmap_model *model, const char *path,
                                 const tenmap_options *options, tenmap_error *error) {
@@ -373,11 +386,13 @@ static tenmap_status open_index(tenmap_model *model, const char *path,
     if (status != TENMAP_OK)
         return status;
     tmi_shard_close(&model->shards[0]);
-    shard_names from = {.count = index.file_count, .index = &index, .path = path};
+    status = keep_index(model, &index, error);
+    if (status != TENMAP_OK)
+        return status;
+    shard_names from = {.count = model->indexes->file_count, .index = model->indexes, .path = path};
     status = open_named_shards(model, &from, options, error);
     if (status == TENMAP_OK && model->report)
-        tmi_check_index(model, &index, options->io, path);
-    tmi_index_free(&index);
+        tmi_check_index(model, model->indexes, options->io, path);
     return status;
 }
 
@@ -390,7 +405,9 @@ static tenmap_status open_file(tenmap_model *model, const char *path, const tenm
     size_t len;
     if (!shard->path)
         shard->path = tmi_copy_text(path, strlen(path));
-    if (!shard->path)
+    if (!model->folder)
+        model->folder = tmi_config_folder(options->io, path, false);
+    if (!shard->path || !model->folder)
         return tmi_fail_memory(error, strlen(path), "the path");
     shard->bytes.shown = shard->path;
     tenmap_status status = tmi_shard_start(shard, options, start, &len, error);
@@ -424,6 +441,11 @@ static tenmap_status open_folder(tenmap_model *model, const char *path,
     tenmap_status status = tmi_folder_choose(&choice, options->io, path, error);
     if (status != TENMAP_OK)
         return status;
+    model->folder = tmi_config_folder(options->io, path, true);
+    if (!model->folder) {
+        tmi_choice_free(&choice);
+        return tmi_fail_memory(error, strlen(path), "the path");
+    }
     shard_names from = {.count = choice.count, .names = choice.names, .path = path};
     status = choice.is_set ? open_named_shards(model, &from, options, error)
                            : open_in_folder(model, path, choice.names[0], options, error);
@@ -490,18 +512,20 @@ static tenmap_status refuse_io(const tenmap_options *options, tenmap_error *erro
                        : TENMAP_OK;
 }
 
-static tenmap_status end_open(tenmap_model *model, tenmap_status status, tenmap_model **out) {
-    if (status != TENMAP_OK) {
-        tenmap_close(model);
-        return status;
-    }
+static tenmap_status end_open(tenmap_model *model, const tenmap_options *options,
+                              tenmap_status status, tenmap_model **out, tenmap_error *error) {
     size_t first = 0;
     for (size_t i = 0; i < model->shard_count; i++) {
         model->shards[i].view.first_tensor = first;
         first += model->shards[i].view.tensor_count;
     }
-    *out = model;
-    return TENMAP_OK;
+    if (status == TENMAP_OK)
+        status = tmi_lookup_make(model, options->flags, error);
+    if (status == TENMAP_OK)
+        *out = model;
+    else
+        tenmap_close(model);
+    return status;
 }
 
 tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_model **out,
@@ -514,7 +538,7 @@ tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_
     if (status == TENMAP_OK)
         status = path ? open_path(model, path, &options, error)
                       : tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
-    return end_open(model, status, out);
+    return end_open(model, &options, status, out, error);
 }
 
 tenmap_status tmi_open_edited(const tmi_file *file, const char *path, const tenmap_options *given,
@@ -535,7 +559,7 @@ tenmap_status tmi_open_edited(const tmi_file *file, const char *path, const tenm
         status = tmi_fail_os(error, failed, "%s: cannot open it", tmi_quote_path(path).text);
     else
         status = open_file(model, path, &options, error);
-    return end_open(model, status, out);
+    return end_open(model, &options, status, out, error);
 }
 
 tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, tmi_report *report,
@@ -571,7 +595,7 @@ tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model *
         status = tmi_fail_os(error, failed, "descriptor %d: cannot be duplicated", fd);
     if (status == TENMAP_OK)
         status = open_bare(model, "descriptor", &options, error);
-    return end_open(model, status, out);
+    return end_open(model, &options, status, out, error);
 }
 
 tenmap_status tenmap_open_memory(const void *bytes, size_t size, const tenmap_options *given,
@@ -589,5 +613,5 @@ tenmap_status tenmap_open_memory(const void *bytes, size_t size, const tenmap_op
         tmi_file_memory(&model->shards[0].bytes.file, bytes, size);
         status = open_bare(model, "memory", &options, error);
     }
-    return end_open(model, status, out);
+    return end_open(model, &options, status, out, error);
 }

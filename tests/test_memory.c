@@ -339,6 +339,22 @@ static void every_allocation_of_a_growing_table_may_fail(void **state) {
     fail_each("a growing table", in_folder(state, "m.safetensors"), NULL);
 }
 
+/* What is made when the tensors are known: their order as written, and their other names. */
+static void every_allocation_of_other_names_may_fail(void **state) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.flags = TENMAP_OPEN_ALIASES;
+    write_model(in_folder(state, "m.safetensors"),
+                "{\"__metadata__\":{\"b\":\"a\"},"
+                "\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]},"
+                "\"c\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+                3);
+    write_text(in_folder(state, "m.json"),
+               "{\"metadata\":{\"d\":\"c\"},"
+               "\"weight_map\":{\"a\":\"m.safetensors\",\"c\":\"m.safetensors\"}}");
+    fail_each("other names", in_folder(state, "m.safetensors"), &options);
+    fail_each("other names in an index", in_folder(state, "m.json"), &options);
+}
+
 static void every_allocation_of_an_unknown_dtype_may_fail(void **state) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     char json[2048] = "{\"a\":{\"dtype\":\"Q\",\"data_offsets\":[0,4],\"shape\":[1";
@@ -525,6 +541,7 @@ int main(void) {
         cmocka_unit_test_setup(every_allocation_of_a_prefetch_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_large_header_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_growing_table_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_other_names_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_an_unknown_dtype_may_fail, empty_folder),
         cmocka_unit_test_setup(a_file_system_that_maps_nothing_is_named_with_the_way_out,
                                empty_folder),

@@ -82,7 +82,8 @@ static const struct {
     uint32_t known;
     bool has_reserved;
 } kinds[] = {
-    {"tenmap_options", open_so, TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL, true},
+    {"tenmap_options", open_so, TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL | TENMAP_OPEN_ALIASES,
+     true},
     {"tenmap_load_options", load_so, TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT, false},
     {"tenmap_stats_options", measure_so, 0, true},
     {"tenmap_writer_options", write_so, TENMAP_WRITER_KEEP_ORDER | TENMAP_WRITER_FOLLOW_LINKS,

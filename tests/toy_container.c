@@ -75,6 +75,7 @@ static tenmap_status parse_toy(tmi_header *header, const tmi_place *place, tmi_b
         tenmap_tensor *t = (tenmap_tensor *)header->tensors.bytes + i;
         size_t name_len = bytes[at], end = toy_entry_end(bytes, at, length);
         *t = (tenmap_tensor){.name = (char *)bytes + at + 1, .name_len = name_len, .nelems = 1};
+        t->header_position = i;
         t->dtype = bytes[at + 1 + name_len];
         t->rank = bytes[at + 2 + name_len];
         t->shape = dim;
