@@ -114,11 +114,11 @@ static void add_tensor(table *t, const tenmap_tensor *tensor, bool long_form) {
 
 static void print_table(const tenmap_model *model, const selection *s, bool long_form) {
     static const column brief[] = {{"NAME", false, true},   {"DTYPE", false, false},
-                                   {"SHAPE", false, false}, {"PARAMS", true, false},
+                                   {"SHAPE", false, false}, {"PARAMS", true, COLUMN_SPARE},
                                    {"SIZE", true, false},   {"SHARD", true, false}};
     static const column full[] = {{"NAME", false, true},   {"DTYPE", false, false},
                                   {"SHAPE", false, false}, {"SIZE", true, false},
-                                  {"OFFSET", true, false}, {"ALIGN", true, false},
+                                  {"OFFSET", true, false}, {"ALIGN", true, COLUMN_SPARE},
                                   {"SHARD", true, false}};
     bool sharded = tenmap_shard_count(model) > 1;
     size_t count = (long_form ? sizeof full : sizeof brief) / sizeof(column) - !sharded;

@@ -87,12 +87,16 @@ void text_add_bar(text *t, double share, size_t columns);
 
 /*
  * A table: cells are added row by row, then it is printed with columns as wide as they need. Where
- * stdout is a terminal that is too narrow, the one column marked `shrinks` is shortened.
+ * stdout is a terminal that is too narrow for the one column that shrinks, which holds names, room
+ * is made in this order: columns that say the same in every row go, and a line above says it once; what
+ * the long names begin with becomes ~, which is told above too; spare columns go; then names are
+ * shortened, from the left, but for their digits, which tell layers apart.
  */
+enum { COLUMN_STAYS = false, COLUMN_SHRINKS = true, COLUMN_SPARE };
 typedef struct column {
     const char *title;
     bool right;   /* numbers */
-    bool shrinks; /* at most one */
+    uint8_t room; /* COLUMN_*; one at most shrinks; of the spare ones the last goes first */
 } column;
 typedef struct table table;
 table *table_new(const column *columns, size_t count);
