@@ -62,14 +62,91 @@ static bool parse_real(const char *given, double *out) {
     return *given && !*end;
 }
 
+/* What other programs call them; where a name fits several, which ones. */
+static const struct dtype_alias {
+    const char *name;
+    tenmap_dtype dtype; /* TENMAP_AS_STORED: not one alone */
+    const char *meant;
+} dtype_aliases[] = {
+    {"half", TENMAP_F16, NULL},
+    {"fp16", TENMAP_F16, NULL},
+    {"float16", TENMAP_F16, NULL},
+    {"bfloat16", TENMAP_BF16, NULL},
+    {"fp32", TENMAP_F32, NULL},
+    {"float32", TENMAP_F32, NULL},
+    {"fp64", TENMAP_F64, NULL},
+    {"float64", TENMAP_F64, NULL},
+    {"double", TENMAP_F64, NULL},
+    {"complex64", TENMAP_C64, NULL},
+    {"float8_e4m3fn", TENMAP_F8_E4M3, NULL},
+    {"float8_e4m3", TENMAP_F8_E4M3, NULL},
+    {"fp8_e4m3", TENMAP_F8_E4M3, NULL},
+    {"float8_e5m2", TENMAP_F8_E5M2, NULL},
+    {"fp8_e5m2", TENMAP_F8_E5M2, NULL},
+    {"float8_e4m3fnuz", TENMAP_F8_E4M3FNUZ, NULL},
+    {"float8_e5m2fnuz", TENMAP_F8_E5M2FNUZ, NULL},
+    {"float8_e8m0fnu", TENMAP_F8_E8M0, NULL},
+    {"fp4", TENMAP_F4, NULL},
+    {"int8", TENMAP_I8, NULL},
+    {"int16", TENMAP_I16, NULL},
+    {"int32", TENMAP_I32, NULL},
+    {"int64", TENMAP_I64, NULL},
+    {"uint8", TENMAP_U8, NULL},
+    {"uint16", TENMAP_U16, NULL},
+    {"uint32", TENMAP_U32, NULL},
+    {"uint64", TENMAP_U64, NULL},
+    {"float", TENMAP_AS_STORED, "f32, f16 or bf16"},
+    {"f8", TENMAP_AS_STORED, "f8_e4m3 or f8_e5m2"},
+    {"fp8", TENMAP_AS_STORED, "f8_e4m3 or f8_e5m2"},
+    {"float8", TENMAP_AS_STORED, "f8_e4m3 or f8_e5m2"},
+    {"f6", TENMAP_AS_STORED, "f6_e2m3 or f6_e3m2"},
+    {"fp6", TENMAP_AS_STORED, "f6_e2m3 or f6_e3m2"},
+    {"int", TENMAP_AS_STORED, "i32 or i64"},
+};
+
+static const struct dtype_alias *find_alias(const char *given) {
+    for (size_t i = 0; i < sizeof dtype_aliases / sizeof dtype_aliases[0]; i++)
+        if (strcasecmp(dtype_aliases[i].name, given) == 0)
+            return &dtype_aliases[i];
+    return NULL;
+}
+
 bool parse_dtype(const char *given, tenmap_dtype *out) {
     char upper[32];
     size_t n = strlen(given);
+    const struct dtype_alias *alias = find_alias(given);
+    if (alias && alias->dtype) {
+        *out = alias->dtype;
+        return true;
+    }
     if (n >= sizeof upper)
         return false;
     for (size_t i = 0; i <= n; i++)
         upper[i] = (char)(given[i] >= 'a' && given[i] <= 'z' ? given[i] - 'a' + 'A' : given[i]);
     return tenmap_dtype_from_name(upper, out) != 0;
+}
+
+const char *dtype_hint(const char *given) {
+    static char nearest[32];
+    const struct dtype_alias *alias = find_alias(given);
+    char lower[32];
+    suggestion best = {0};
+    if (alias)
+        return alias->meant;
+    for (tenmap_dtype d = TENMAP_BOOL; d <= TENMAP_U64; d++) {
+        const char *name = tenmap_dtype_name(d);
+        size_t n = 0;
+        for (; name[n] && n + 1 < sizeof lower; n++)
+            lower[n] = (char)(name[n] >= 'A' && name[n] <= 'Z' ? name[n] - 'A' + 'a' : name[n]);
+        lower[n] = '\0';
+        suggestion before = best;
+        suggest(&best, given, strlen(given), lower, n);
+        if (best.word != before.word || best.distance != before.distance) {
+            memcpy(nearest, lower, n + 1);
+            best.word = nearest;
+        }
+    }
+    return best.word ? nearest : NULL;
 }
 
 static bool parse_choice(const char *words, const char *given, unsigned *out) {
@@ -174,9 +251,12 @@ static int take_value(scan *s, const option *o, void *settings, const char *valu
             return fail(EXIT_USAGE, "--%s needs a value: --%s %s", o->name, o->name, o->value);
         value = s->argv[++s->at];
     }
-    if (!store(o, settings, value))
-        return fail(EXIT_USAGE, "--%s takes %s, not '%s'", o->name, kind_hint(o), value);
-    return EXIT_FINE;
+    if (store(o, settings, value))
+        return EXIT_FINE;
+    if (o->kind == OPTION_DTYPE && dtype_hint(value))
+        return fail(EXIT_USAGE, "--%s takes a dtype, not '%s'; did you mean %s?", o->name, value,
+                    dtype_hint(value));
+    return fail(EXIT_USAGE, "--%s takes %s, not '%s'", o->name, kind_hint(o), value);
 }
 
 static int take_long(scan *s, const char *given) {

@@ -26,9 +26,12 @@ static void put_words(const char *words) {
         putchar(*words == '|' ? ' ' : *words);
 }
 
-static void put_dtypes(void) {
+/* What can be converted to is floating point; filters take every dtype. */
+static void put_dtypes(bool floats) {
     const char *between = "";
     for (tenmap_dtype d = TENMAP_BOOL; d <= TENMAP_U64; d++) {
+        if (floats && tenmap_dtype_kind(d) != TENMAP_KIND_FLOAT)
+            continue;
         printf("%s", between);
         for (const char *name = tenmap_dtype_name(d); *name; name++)
             putchar(*name >= 'A' && *name <= 'Z' ? *name - 'A' + 'a' : *name);
@@ -41,7 +44,7 @@ static bool put_values(const option *o) {
     if (o->kind == OPTION_CHOICE)
         put_words(o->value);
     else if (o->value && strcmp(o->value, "DTYPE") == 0)
-        put_dtypes();
+        put_dtypes(o->kind == OPTION_DTYPE);
     else
         return false;
     return true;

@@ -62,7 +62,11 @@ static int parse_rules(const convert_settings *set, rule *rules) {
     for (size_t i = 0; i < set->rules.count; i++) {
         const char *given = set->rules.items[i], *equals = strrchr(given, '=');
         tenmap_dtype to;
-        if (!equals || equals == given || !dtype_of(equals + 1, &to))
+        bool whole = equals && equals > given;
+        if (whole && !dtype_of(equals + 1, &to) && dtype_hint(equals + 1))
+            return fail(EXIT_USAGE, "--rule '%s': '%s' is no dtype; did you mean %s?", given,
+                        equals + 1, dtype_hint(equals + 1));
+        if (!whole || !dtype_of(equals + 1, &to))
             return fail(EXIT_USAGE, "--rule takes NAME=DTYPE, such as 'lm_head.*=bf16', not '%s'",
                         given);
         rules[n++] = (rule){need_copy(given, (size_t)(equals - given)), to, false};

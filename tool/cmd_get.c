@@ -194,9 +194,28 @@ static int check_conversion(const tenmap_tensor *tensor, tenmap_dtype as) {
     return fail_error(&error);
 }
 
+/*
+ * NAME[0:2], as one writes it in Python, where no tensor is called so: the slice is taken off. What is
+ * left of the name is to be freed; NULL: there is no slice in it.
+ */
+static char *split_slice(const tenmap_model *model, const char *name, const char **slice_text) {
+    const char *bracket = strrchr(name, '[');
+    size_t len = strlen(name);
+    if (!bracket || bracket == name || name[len - 1] != ']' || tenmap_find(model, name))
+        return NULL;
+    char *stem = need_copy(name, (size_t)(bracket - name));
+    if (tenmap_find(model, stem)) {
+        *slice_text = bracket;
+        return stem;
+    }
+    free(stem);
+    return NULL;
+}
+
 static int get_run(const invocation *call) {
     const get_settings *set = call->settings;
     const char *given = call->operand_count > 2 ? call->operands[2] : NULL;
+    char *stem = NULL;
     tenmap_model *model = NULL;
     const tenmap_tensor *tensor;
     slice s;
@@ -205,8 +224,10 @@ static int get_run(const invocation *call) {
         status = fail(EXIT_USAGE, "binary does not go to a terminal: redirect it, or name a file");
     if (!status)
         status = open_model(call->operands[0], &model);
+    if (!status && !given)
+        stem = split_slice(model, call->operands[1], &given);
     if (!status)
-        status = find_one(model, call->operands[1], &tensor);
+        status = find_one(model, stem ? stem : call->operands[1], &tensor);
     if (!status)
         status = check_conversion(tensor, set->as);
     if (!status)
@@ -218,6 +239,7 @@ static int get_run(const invocation *call) {
         slice_free(&s);
     }
     tenmap_close(model);
+    free(stem);
     return status;
 }
 
@@ -232,7 +254,7 @@ const command cmd_get = {
                "'..., 0'. An index takes its dimension away, a range past the end is cut, steps\n"
                "are not supported. More than 1000 values are summarised by the first and last\n"
                "three of each dimension, unless --all is given. NAME may be a glob that one\n"
-               "tensor matches.",
+               "tensor matches, and NAME[0:2] is NAME with its SLICE.",
     .examples = get_examples,
     .settings_size = sizeof(get_settings),
     .defaults = &get_defaults,

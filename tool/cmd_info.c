@@ -80,6 +80,20 @@ static void describe_layers(const summary *s, text *t) {
     }
 }
 
+static void describe_params(const summary *s, text *t) {
+    if (s->params_least)
+        text_addf(t, "at least ");
+    text_add_count(t, s->params);
+    if (s->params >= 1000) {
+        text_addf(t, " (");
+        text_add_grouped(t, s->params);
+        text_addf(t, ")");
+    }
+    if (s->quantised)
+        text_addf(t, ", %zu quantised weight%s (%s)", s->quantised, s->quantised == 1 ? "" : "s",
+                  s->scheme);
+}
+
 static void print_facts(const summary *s) {
     text t = {0};
     describe_size(s, &t);
@@ -88,12 +102,7 @@ static void print_facts(const summary *s) {
     text_add_grouped(&t, s->all.count);
     print_line("tensors", &t);
     text_clear(&t);
-    text_add_count(&t, s->all.elements);
-    if (s->all.elements >= 1000) {
-        text_addf(&t, " (");
-        text_add_grouped(&t, s->all.elements);
-        text_addf(&t, ")");
-    }
+    describe_params(s, &t);
     print_line("parameters", &t);
     text_clear(&t);
     describe_layers(s, &t);
@@ -295,7 +304,9 @@ static void print_json(const summary *s, uint64_t top) {
     json_key_uint("data_bytes", s->all.bytes);
     json_key_uint("header_bytes", s->header_bytes);
     json_key_uint("tensors", s->all.count);
-    json_key_uint("params", s->all.elements);
+    json_key_uint("params", s->params);
+    json_key_uint("elements", s->all.elements);
+    json_key_uint("quantised_weights", s->quantised);
     json_key_uint("misaligned", s->misaligned);
     json_key_uint("data_alignment", s->alignment);
     json_files(s);

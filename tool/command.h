@@ -105,8 +105,10 @@ void print_overview(void);
 
 /* "5GB", "2GiB", "100": bytes. */
 bool parse_size(const char *text, uint64_t *out);
-/* "bf16" or "BF16". */
+/* "bf16" or "BF16", and what other programs call it: "bfloat16". */
 bool parse_dtype(const char *text, tenmap_dtype *out);
+/* What may have been meant by a text that is no dtype: "f8_e4m3 or f8_e5m2"; NULL: who knows. */
+const char *dtype_hint(const char *text);
 
 /*
  * fail.c: one sentence on stderr, after "tenmap NAME: "; returns the code, so that a command can

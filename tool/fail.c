@@ -65,6 +65,9 @@ void text_add_message(text *out, const char *message) {
     static const struct {
         const char *from, *to;
     } words[] = {{"open with TENMAP_OPEN_PARTIAL", "use --partial"},
+                 {"a lenient open takes", "--lenient takes"},
+                 {" (open it with TENMAP_BACKEND_READ)", ""},
+                 {"; open the model with TENMAP_BACKEND_READ, which maps nothing", ""},
                  {"max_header_bytes", "--max-header"},
                  {"tenmap_repair_metadata", "'tenmap meta FILE repair'"}};
     while (*message) {

@@ -112,3 +112,73 @@ bool find_scaled(const tenmap_model *model, const tenmap_tensor *codes, scaled_w
             return true;
     return false;
 }
+
+/* How many numbers. */
+
+static const tenmap_tensor *part_called(const scaled_weight *w, const char *end) {
+    size_t len = strlen(end);
+    for (size_t i = 1; i < w->count; i++) {
+        const tenmap_tensor *t = w->parts[i];
+        if (t->name_len >= len && memcmp(t->name + t->name_len - len, end, len) == 0)
+            return t;
+    }
+    return NULL;
+}
+
+/* GPTQ packs the rows of a word, AWQ its columns; what is not packed is told by another part. */
+static bool gptq_values(const scaled_weight *w, uint64_t *out) {
+    const tenmap_tensor *codes = w->parts[0], *scales = part_called(w, "scales");
+    const tenmap_tensor *order = part_called(w, "g_idx"), *zeros = part_called(w, "qzeros");
+    if (codes->rank != 2 || !scales || scales->rank != 2)
+        return false;
+    uint64_t columns = scales->shape[1];
+    if (columns != codes->shape[1]) {
+        *out = codes->shape[0] * columns;
+        return true;
+    }
+    if (order) {
+        *out = order->nelems * columns;
+        return true;
+    }
+    if (!zeros || zeros->rank != 2 || !zeros->shape[1])
+        return false;
+    *out = codes->shape[0] * (columns / zeros->shape[1]) * columns;
+    return true;
+}
+
+static bool shape_values(const tenmap_tensor *shape, uint64_t *out) {
+    enum { MOST_DIMENSIONS = 8 };
+    double dims[MOST_DIMENSIONS];
+    if (shape->nelems == 0 || shape->nelems > MOST_DIMENSIONS ||
+        tenmap_read(shape, 0, shape->nelems, TENMAP_F64, dims, sizeof dims, 0, NULL) != TENMAP_OK)
+        return false;
+    *out = 1;
+    for (uint64_t i = 0; i < shape->nelems; i++)
+        *out *= dims[i] > 0 && dims[i] < 0x1p31 ? (uint64_t)dims[i] : 0;
+    return true;
+}
+
+bool scaled_values(const scaled_weight *w, uint64_t *out) {
+    static const struct {
+        const char *scheme;
+        unsigned per_byte;
+    } packed[] = {{"MXFP4, as in gpt-oss", 2}, {"bitsandbytes, 4 bits", 2}};
+    const tenmap_tensor *codes = w->parts[0], *shape = part_called(w, "_shape");
+    *out = codes->nelems;
+    if (strcmp(w->scheme, "GPTQ or AWQ") == 0 && tenmap_dtype_bits(codes->dtype) == 32)
+        return gptq_values(w, out);
+    if (shape)
+        return shape_values(shape, out);
+    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
+        if (strcmp(w->scheme, packed[i].scheme) == 0) {
+            *out = codes->nbytes * packed[i].per_byte;
+            return true;
+        }
+    if (strcmp(w->scheme, "compressed-tensors") == 0) {
+        *out = codes->nbytes * 2;
+        return true;
+    }
+    /* Floats of 8 bits and less, and integers of 8, are a number each; words hold some. */
+    return kind_of_codes(codes->dtype) == NARROW && strstr(w->scheme, "HQQ") == NULL &&
+           strstr(w->scheme, "quanto") == NULL && strstr(w->scheme, "torchao") == NULL;
+}

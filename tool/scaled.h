@@ -21,4 +21,10 @@ typedef struct scaled_weight {
 /* Whether the tensor is the codes of such a weight. A parameter that is only called "scale" is none. */
 bool find_scaled(const tenmap_model *model, const tenmap_tensor *codes, scaled_weight *out);
 
+/*
+ * How many numbers the weight has, which packed codes hold several of; what is not told by shapes is
+ * read: descriptors of a few bytes. False if it cannot be told.
+ */
+bool scaled_values(const scaled_weight *weight, uint64_t *out);
+
 #endif

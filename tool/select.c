@@ -82,6 +82,9 @@ static bool dtype_selected(const texts *dtypes, const tenmap_tensor *t) {
     char upper[64] = "";
     const char *name = tenmap_dtype_text(t);
     for (size_t i = 0; i < dtypes->count; i++) {
+        tenmap_dtype named;
+        if (parse_dtype(dtypes->items[i], &named) && t->dtype == named)
+            return true;
         size_t n = strlen(dtypes->items[i]);
         for (size_t k = 0; k <= n && n < sizeof upper; k++) {
             char c = dtypes->items[i][k];
@@ -107,6 +110,7 @@ static bool selects(const filter *f, const tenmap_tensor *t, bool *used) {
 
 /* The name that was meant, as far as one can tell, or the first one to show what names look like. */
 static void name_hint(const tenmap_model *model, const char *pattern, text *out) {
+    enum { MOST_COLUMNS = 60 };
     const tenmap_tensor *first = tenmap_at(model, 0);
     suggestion best = {0};
     for (size_t i = 0; i < tenmap_count(model); i++) {
@@ -117,7 +121,7 @@ static void name_hint(const tenmap_model *model, const char *pattern, text *out)
     if (best.word)
         text_add_safe(out, best.word, best.len);
     else
-        text_add_safe(out, first->name, first->name_len < 60 ? first->name_len : 60);
+        text_add_short(out, first->name, first->name_len, MOST_COLUMNS);
     text_addf(out, best.word ? "?" : "");
 }
 

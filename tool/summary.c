@@ -5,6 +5,7 @@
 
 #include "numbered.h"
 #include "print.h"
+#include "scaled.h"
 #include "tree.h"
 
 enum { MAX_DTYPES = 256 };
@@ -53,6 +54,23 @@ static void count_tensors(summary *s) {
         s->strange += strange_name(t);
     }
     qsort(s->dtypes, s->dtype_count, sizeof *s->dtypes, compare_shares);
+}
+
+/* The parts of a quantised weight are one weight; all but its codes are no parameters. */
+static void count_params(summary *s) {
+    s->params = s->all.elements;
+    for (size_t i = 0; i < s->all.count; i++) {
+        scaled_weight w;
+        uint64_t values;
+        if (!find_scaled(s->model, s->all.tensors[i], &w))
+            continue;
+        s->quantised++;
+        s->scheme = s->scheme ? s->scheme : w.scheme;
+        s->params_least = !scaled_values(&w, &values) || s->params_least;
+        s->params += values;
+        for (size_t k = 0; k < w.count; k++)
+            s->params -= w.parts[k]->nelems;
+    }
 }
 
 static void count_files(summary *s) {
@@ -120,6 +138,7 @@ int summarize(const tenmap_model *model, summary *out) {
     if (status)
         return status;
     count_tensors(out);
+    count_params(out);
     count_files(out);
     tree_sort(&out->all, true);
     find_layers(out);

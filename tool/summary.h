@@ -25,6 +25,11 @@ typedef struct summary {
     size_t dtype_count;
     layers found[MAX_LAYERS];
     size_t layers_count;
+    uint64_t
+        params; /* numbers of the model: packed codes unpacked, scales and the like not counted */
+    bool params_least;  /* some codes do not tell how many they hold: there are at least so many */
+    size_t quantised;   /* weights that are stored as codes and scales */
+    const char *scheme; /* of the first of them; NULL: there is none */
     uint64_t header_bytes, alignment; /* of the start of the data, in all files */
     uint64_t unclaimed;               /* bytes of no tensor */
     size_t misaligned, empty;
