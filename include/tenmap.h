@@ -236,9 +236,8 @@ enum {
 /* options.flags */
 enum {
     /*
-     * Also open: bytes after the last tensor, holes between tensors, unknown dtypes
-     * (TENMAP_OPAQUE), an index that lists tensors its shard lacks, shards in subfolders. Never
-     * overlap, never out of bounds.
+     * Also open what a strict reader refuses: all that the flags from TENMAP_OPEN_TRAILING on allow
+     * one by one, and what later versions add to them. Never overlap, never out of bounds.
      */
     TENMAP_OPEN_LENIENT = 1,
     /*
@@ -246,13 +245,28 @@ enum {
      * (tenmap_missing_at). A shard that is there must be whole.
      */
     TENMAP_OPEN_PARTIAL = 2,
+    /* tenmap_open_list: of a name in several of its paths, the last one's tensor is taken. */
+    TENMAP_OPEN_LATER_WINS = 8,
     /*
      * tenmap_find also takes the names that a writer left out because they share their data with
      * another tensor: pairs "left out": "kept" of __metadata__, or of the index's metadata, whose
      * value is the name of a tensor and whose key is not (safetensors.torch.save_model writes them,
      * and huggingface_hub). They are found only: tenmap_count and tenmap_at have each tensor once.
      */
-    TENMAP_OPEN_ALIASES = 16
+    TENMAP_OPEN_ALIASES = 16,
+    /*
+     * Of an index, open only itself: no shard is looked for, and there are no tensors;
+     * tenmap_listed_at has their names and tenmap_shard_listed their files, beside the index in
+     * tenmap_folder. What has no index opens as without the flag: tenmap_index_json tells.
+     */
+    TENMAP_OPEN_INDEX_ONLY = 32,
+    /* What TENMAP_OPEN_LENIENT allows, one by one. */
+    TENMAP_OPEN_TRAILING = 256,        /* bytes after the last tensor */
+    TENMAP_OPEN_HOLES = 512,           /* between tensors */
+    TENMAP_OPEN_UNKNOWN_DTYPES = 1024, /* as TENMAP_OPAQUE */
+    /* An index that lists tensors its shard lacks: they are taken from another, or are not there. */
+    TENMAP_OPEN_STALE_INDEX = 2048,
+    TENMAP_OPEN_SUBFOLDERS = 4096 /* shards in folders inside the index's; never outside of it */
 };
 
 /*
@@ -350,6 +364,23 @@ TENMAP_API tenmap_status tenmap_open(const char *path, const tenmap_options *opt
                                      tenmap_model **out, tenmap_error *error);
 
 /*
+ * Several files as one model: parts (consolidated.00, consolidated.01), components, a base and what
+ * is laid over it. Each of the `n` paths is what tenmap_open takes, indexes and folders too, and is
+ * opened by the same options; options.offset and length are for one path only. Shards, tensors and
+ * metadata come path after path, in the order given. A name in two paths is TENMAP_ERR_FORMAT, which
+ * names both files, unless TENMAP_OPEN_LATER_WINS asks for the later one; inside one path the rules of
+ * tenmap_open hold. With TENMAP_OPEN_PARTIAL a path that is not there counts as a missing shard
+ * (tenmap_missing_at has it as given).
+ *
+ * tenmap_path and tenmap_folder are those of the first path; tenmap_index_json is that of the first
+ * index, tenmap_listed_at has the listings of all. Where a path cannot be opened error.index is its
+ * number, and error.shard counts inside it.
+ */
+TENMAP_API tenmap_status tenmap_open_list(const char *const *paths, size_t n,
+                                          const tenmap_options *options, tenmap_model **out,
+                                          tenmap_error *error);
+
+/*
  * A single SafeTensors file behind a descriptor that can be read with pread and, for the MAP
  * backend, mapped. The descriptor is duplicated; the caller's stays open, unchanged, its offset
  * untouched.
@@ -404,7 +435,10 @@ TENMAP_API const char *tenmap_folder(const tenmap_model *model);
 TENMAP_API uint64_t tenmap_file_size(const tenmap_model *model);
 TENMAP_API size_t tenmap_shard_count(const tenmap_model *model);
 TENMAP_API const tenmap_shard *tenmap_shard_at(const tenmap_model *model, size_t i);
-/* The shards that TENMAP_OPEN_PARTIAL found missing, as the index names them; NULL past the end. */
+/*
+ * The shards that TENMAP_OPEN_PARTIAL found missing, as the index names them, or as tenmap_open_list
+ * got them; NULL past the end.
+ */
 TENMAP_API size_t tenmap_missing_count(const tenmap_model *model);
 TENMAP_API const char *tenmap_missing_at(const tenmap_model *model, size_t i);
 /*

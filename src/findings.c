@@ -6,8 +6,9 @@ enum { MOST_OF_A_KIND = 32 };
 
 /*
  * Each once: its name for machines, its severity where nothing else is said, and the flag of
- * tenmap_open with which a model is odd by it and not broken.
+ * tenmap_open, or those, with which a model is odd by it and not broken.
  */
+#define LENIENT_OR(flag) (TENMAP_OPEN_LENIENT | TENMAP_OPEN_##flag)
 #define FINDINGS(X)                                                                                \
     X(UNREADABLE, "unreadable", ERROR, 0)                                                          \
     X(MISSING_SHARD, "missing-shard", ERROR, TENMAP_OPEN_PARTIAL)                                  \
@@ -17,20 +18,20 @@ enum { MOST_OF_A_KIND = 32 };
     X(JSON, "json", ERROR, 0)                                                                      \
     X(ENTRY, "entry", ERROR, 0)                                                                    \
     X(METADATA, "metadata", ERROR, 0)                                                              \
-    X(DTYPE, "dtype", ERROR, TENMAP_OPEN_LENIENT)                                                  \
+    X(DTYPE, "dtype", ERROR, LENIENT_OR(UNKNOWN_DTYPES))                                           \
     X(DUPLICATE_NAME, "duplicate-name", ERROR, 0)                                                  \
     X(DUPLICATE_KEY, "duplicate-key", ERROR, 0)                                                    \
     X(OFFSETS, "offsets", ERROR, 0)                                                                \
     X(OVERLAP, "overlap", ERROR, 0)                                                                \
-    X(HOLE, "hole", ERROR, TENMAP_OPEN_LENIENT)                                                    \
+    X(HOLE, "hole", ERROR, LENIENT_OR(HOLES))                                                      \
     X(OVERFLOW, "overflow", ERROR, 0)                                                              \
     X(PART_OF_BYTE, "part-of-byte", ERROR, 0)                                                      \
     X(SIZE, "size", ERROR, 0)                                                                      \
-    X(TRAILING, "trailing", ERROR, TENMAP_OPEN_LENIENT)                                            \
+    X(TRAILING, "trailing", ERROR, LENIENT_OR(TRAILING))                                           \
     X(INCOMPLETE, "incomplete", ERROR, 0)                                                          \
     X(INDEX, "index", ERROR, 0)                                                                    \
     X(SHARD_NAME, "shard-name", ERROR, 0)                                                          \
-    X(NOT_IN_SHARD, "not-in-shard", ERROR, TENMAP_OPEN_LENIENT)                                    \
+    X(NOT_IN_SHARD, "not-in-shard", ERROR, LENIENT_OR(STALE_INDEX))                                \
     X(NOT_LISTED, "not-listed", WARNING, 0)                                                        \
     X(IN_TWO_SHARDS, "in-two-shards", ERROR, 0)                                                    \
     X(EXTRA_SHARD, "extra-shard", WARNING, 0)                                                      \
@@ -49,7 +50,8 @@ enum { MOST_OF_A_KIND = 32 };
 
 static const struct {
     const char *name;
-    uint8_t severity, allowed_by;
+    uint8_t severity;
+    uint16_t allowed_by;
 } findings[TMI_FOUND_COUNT] = {
 #define FINDING_ROW(code, name, severity, flag)                                                    \
     [TENMAP_FOUND_##code] = {name, TENMAP_FINDING_##severity, flag},

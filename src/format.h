@@ -15,6 +15,11 @@
  */
 const char *tmi_foreign(const unsigned char *start, size_t len, uint64_t size, bool *show);
 
+/* Whether options.flags allow this: by its own flag, or by the one that stands for all of them. */
+static inline bool tmi_allows(uint32_t flags, uint32_t relaxation) {
+    return flags & (relaxation | TENMAP_OPEN_LENIENT);
+}
+
 /* findings.c: what a check finds. */
 
 enum { TMI_FOUND_COUNT = TENMAP_FOUND_INTERRUPTED_EDIT + 1, TMI_SEVERITY_COUNT = 4 };

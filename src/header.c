@@ -213,7 +213,7 @@ static bool parse_dtype(parser *p, tenmap_tensor *t) {
     t->dtype = TENMAP_OPAQUE;
     if (!keep_opaque(p, t, text.bytes))
         return false;
-    if ((p->place->flags & TENMAP_OPEN_LENIENT) && !p->place->report)
+    if (tmi_allows(p->place->flags, TENMAP_OPEN_UNKNOWN_DTYPES) && !p->place->report)
         return true;
     uint64_t offset = file_position(p, start);
     tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, offset,
@@ -458,7 +458,7 @@ static tenmap_status index_metadata(parser *p) {
 /* Rule 6. A lenient open allows holes, never overlap. */
 static tenmap_status check_begin(parser *p, const tenmap_tensor *t, uint64_t begin, uint64_t end,
                                  uint64_t expected) {
-    bool lenient = p->place->flags & TENMAP_OPEN_LENIENT;
+    bool allowed = tmi_allows(p->place->flags, TENMAP_OPEN_HOLES);
     if (end < begin)
         return FAIL_RULE(p, OFFSETS, t, "data_offsets end at %llu, before they begin at %llu",
                          (ull)end, (ull)begin);
@@ -467,7 +467,7 @@ static tenmap_status check_begin(parser *p, const tenmap_tensor *t, uint64_t beg
                          "it begins at %llu, inside the tensor before it, which ends at %llu: "
                          "tensors overlap",
                          (ull)begin, (ull)expected);
-    if (begin > expected && (!lenient || p->place->report) && !p->skipped)
+    if (begin > expected && (!allowed || p->place->report) && !p->skipped)
         return FAIL_RULE(p, HOLE, t,
                          "it begins at %llu, but the data before it ends at %llu: a hole of %s",
                          (ull)begin, (ull)expected, tmi_count(begin - expected, "byte").text);
@@ -505,7 +505,7 @@ static tenmap_status check_size(parser *p, const tenmap_tensor *t, uint64_t stor
 /* Rule 10, with the two cases that users meet told apart. */
 static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end) {
     uint64_t expected = file_position(p, p->json.end) + last_end;
-    bool lenient = p->place->flags & TENMAP_OPEN_LENIENT;
+    bool allowed = tmi_allows(p->place->flags, TENMAP_OPEN_TRAILING);
     if (last_end > data_size) {
         const tenmap_tensor *t = p->tensors;
         uint64_t missing = last_end - data_size, size = p->place->size;
@@ -519,7 +519,7 @@ static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end)
                     tmi_quote(t->name, t->name_len).text);
         return tell(p, TENMAP_FOUND_TRUNCATED, NULL, TENMAP_ERR_FORMAT);
     }
-    if (last_end < data_size && (!lenient || p->place->report) && !p->skipped) {
+    if (last_end < data_size && (!allowed || p->place->report) && !p->skipped) {
         tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, expected,
                     "%s: %s after the last tensor, from byte %llu on, part of none (a "
                     "lenient open takes the file as it is)",

@@ -93,7 +93,7 @@ static bool parse_listing(index_parser *p) {
     char *file_at = (tmi_json_peek(&p->json), p->json.at);
     if (!tmi_json_string(&p->json, &file, "expected the file of a tensor as a string"))
         return fail_index(p, NULL);
-    if (!is_safe_name(file, p->place->flags & TENMAP_OPEN_LENIENT)) {
+    if (!is_safe_name(file, tmi_allows(p->place->flags, TENMAP_OPEN_SUBFOLDERS))) {
         uint64_t offset = (uint64_t)(file_at - p->json.text);
         p->failed =
             tmi_fail_at(p->error, TENMAP_ERR_FORMAT, 0, offset,

@@ -36,7 +36,8 @@ static bool is_taken(const joining *j, size_t shard, const tenmap_tensor *t, uin
         listing->seen = true;
         return true;
     }
-    return (j->flags & TENMAP_OPEN_LENIENT) && named != TMI_NONE && !shard_has(j, named, t, hash);
+    return tmi_allows(j->flags, TENMAP_OPEN_STALE_INDEX) && named != TMI_NONE &&
+           !shard_has(j, named, t, hash);
 }
 
 static void fail_twins(const joining *j, const tenmap_tensor *a, const tenmap_tensor *b) {
@@ -80,7 +81,7 @@ static tenmap_status join_shard(joining *j, size_t shard) {
 static tenmap_status check_listings(const joining *j) {
     const tmi_listing *first = NULL;
     tmi_list lacking = {.used = 0};
-    if (!j->index || ((j->flags & TENMAP_OPEN_LENIENT) && !j->model->report))
+    if (!j->index || (tmi_allows(j->flags, TENMAP_OPEN_STALE_INDEX) && !j->model->report))
         return TENMAP_OK;
     for (size_t i = 0; i < j->index->listing_count; i++) {
         const tmi_listing *l = &j->index->listings[i];
@@ -126,8 +127,7 @@ static tenmap_status join_metadata(tenmap_model *model, tenmap_error *error) {
     return TENMAP_OK;
 }
 
-/* What only the joining needed of each header. */
-static void drop_parts(tenmap_model *model) {
+void tmi_join_drop(tenmap_model *model) {
     for (size_t s = 0; s < model->shard_count; s++) {
         tmi_header *header = &model->shards[s].header;
         tmi_names_free(&header->names);
@@ -160,6 +160,6 @@ tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file
     if (status == TENMAP_OK)
         status = join_metadata(model, error);
     if (status == TENMAP_OK)
-        drop_parts(model);
+        tmi_join_drop(model);
     return status;
 }

@@ -87,7 +87,7 @@ const char *tenmap_missing_at(const tenmap_model *model, size_t i) {
 }
 
 const char *tenmap_shard_listed(const tenmap_model *model, const char *name) {
-    for (size_t i = 0; model && name && i < model->index_count; i++) {
+    for (size_t i = model && name ? model->index_count : 0; i-- > 0;) { /* the later one wins */
         const tmi_index *index = &model->indexes[i];
         size_t len = strlen(name);
         size_t at =

@@ -91,6 +91,23 @@ tenmap_status tmi_open_reporting(const char *path, const tenmap_options *options
 tenmap_status tmi_open_edited(const tmi_file *file, const char *path, const tenmap_options *options,
                               tenmap_model **out, tenmap_error *error);
 
+/*
+ * The steps of opening. tmi_open_begin takes the arguments and makes an empty model, or none (NULL);
+ * tmi_open_path fills it; tmi_open_end makes it *out, or closes it if status or what it does last
+ * fails.
+ */
+tenmap_status tmi_open_begin(const tenmap_options *given, tenmap_options *options,
+                             tenmap_model **model, tenmap_model **out, tenmap_error *error);
+/* *absent: it failed because there is nothing at the path. */
+tenmap_status tmi_open_path(tenmap_model *model, const char *path, const tenmap_options *options,
+                            bool *absent, tenmap_error *error);
+tenmap_status tmi_open_end(tenmap_model *model, const tenmap_options *options, tenmap_status status,
+                           tenmap_model **out, tenmap_error *error);
+/* An empty model with room for one shard; NULL without memory. */
+tenmap_model *tmi_model_new(void);
+/* How many threads so many files are worth. */
+unsigned tmi_open_threads(size_t files);
+
 typedef struct tmi_prefetch tmi_prefetch; /* prefetch.c */
 
 /* Another name for a tensor. */
@@ -116,7 +133,7 @@ struct tenmap_model {
     tmi_hash_key key;
     char *index_json;
     size_t index_len;
-    tmi_index *indexes; /* what was opened by one, for tenmap_shard_listed; at most one as yet */
+    tmi_index *indexes; /* by path, for tenmap_shard_listed */
     size_t index_count;
     uint32_t *written; /* which tensor is written i-th; NULL: the i-th */
     tmi_alias *aliases;
@@ -149,6 +166,8 @@ static inline const tmi_shard *tmi_shard_of(const tenmap_tensor *t) {
  */
 tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file_shard,
                        uint32_t flags, tenmap_error *error);
+/* Frees what only joining needed of each shard's header. */
+void tmi_join_drop(tenmap_model *model);
 
 /* lookup.c: ways to a tensor that are made when all are known. */
 

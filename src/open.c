@@ -26,14 +26,16 @@ static tenmap_status take_io(const tenmap_io *given, tenmap_io *out, tenmap_erro
 
 static tenmap_status take_options(const tenmap_options *given, tenmap_options *out,
                                   tenmap_error *error) {
-    static const tmi_options_kind kind = {"tenmap_options",
-                                          "TENMAP_OPTIONS_INIT",
-                                          sizeof(tenmap_options),
-                                          offsetof(tenmap_options, length) + sizeof(uint64_t),
-                                          offsetof(tenmap_options, flags),
-                                          TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL |
-                                              TENMAP_OPEN_ALIASES,
-                                          offsetof(tenmap_options, reserved)};
+    static const tmi_options_kind kind = {
+        "tenmap_options",
+        "TENMAP_OPTIONS_INIT",
+        sizeof(tenmap_options),
+        offsetof(tenmap_options, length) + sizeof(uint64_t),
+        offsetof(tenmap_options, flags),
+        TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL | TENMAP_OPEN_LATER_WINS | TENMAP_OPEN_ALIASES |
+            TENMAP_OPEN_INDEX_ONLY | TENMAP_OPEN_TRAILING | TENMAP_OPEN_HOLES |
+            TENMAP_OPEN_UNKNOWN_DTYPES | TENMAP_OPEN_STALE_INDEX | TENMAP_OPEN_SUBFOLDERS,
+        offsetof(tenmap_options, reserved)};
     tenmap_status status = tmi_options_take(&kind, given, out, error);
     if (status != TENMAP_OK)
         return status;
@@ -43,18 +45,17 @@ static tenmap_status take_options(const tenmap_options *given, tenmap_options *o
     return TENMAP_OK;
 }
 
-static tenmap_model *new_model(size_t shard_count) {
+tenmap_model *tmi_model_new(void) {
     tenmap_model *model = tmi_calloc(1, sizeof *model);
     if (!model)
         return NULL;
-    model->shards = tmi_calloc(shard_count, sizeof *model->shards);
+    model->shards = tmi_calloc(1, sizeof *model->shards);
     if (!model->shards) {
         free(model);
         return NULL;
     }
-    model->shard_count = shard_count;
-    for (size_t i = 0; i < shard_count; i++)
-        model->shards[i].bytes = (tmi_bytes)TMI_NO_BYTES;
+    model->shard_count = 1;
+    model->shards[0].bytes = (tmi_bytes)TMI_NO_BYTES;
     model->key = tmi_hash_key_new();
     return model;
 }
@@ -120,8 +121,8 @@ static void open_shard_job(void *ctx, size_t i) {
         parse_shard_file(all, i);
 }
 
-/* Starting a thread costs about as much as opening a small shard: a few are worth one each. */
-static unsigned default_threads(size_t shards) {
+/* Starting one costs about as much as opening a small shard: a few are worth one each. */
+unsigned tmi_open_threads(size_t shards) {
     enum { MOST_BY_DEFAULT = 8, SHARDS_PER_THREAD = 4 };
     size_t most = tmi_cpu_count() < MOST_BY_DEFAULT ? tmi_cpu_count() : MOST_BY_DEFAULT;
     size_t worth = shards / SHARDS_PER_THREAD;
@@ -263,7 +264,7 @@ static tenmap_status open_shards(tenmap_model *model, shard_jobs *all, tmi_index
     size_t *place = tmi_calloc(all->count, sizeof *place);
     if (!place)
         return tmi_fail_memory(error, all->count * sizeof *place, "the list of shards");
-    unsigned threads = all->options->threads ? all->options->threads : default_threads(all->count);
+    unsigned threads = all->options->threads ? all->options->threads : tmi_open_threads(all->count);
     tenmap_status status;
     if (model->report) {
         status = report_shards(all, model->report, error);
@@ -389,6 +390,11 @@ static tenmap_status open_index(tenmap_model *model, const char *path,
     status = keep_index(model, &index, error);
     if (status != TENMAP_OK)
         return status;
+    if (options->flags & TENMAP_OPEN_INDEX_ONLY) {
+        model->shard_count = 0;
+        model->finder = &model->names; /* of nothing */
+        return TENMAP_OK;
+    }
     shard_names from = {.count = model->indexes->file_count, .index = model->indexes, .path = path};
     status = open_named_shards(model, &from, options, error);
     if (status == TENMAP_OK && model->report)
@@ -453,13 +459,14 @@ static tenmap_status open_folder(tenmap_model *model, const char *path,
     return status;
 }
 
-static tenmap_status open_path(tenmap_model *model, const char *path, const tenmap_options *options,
-                               tenmap_error *error) {
+tenmap_status tmi_open_path(tenmap_model *model, const char *path, const tenmap_options *options,
+                            bool *absent, tenmap_error *error) {
     model->path = tmi_copy_text(path, strlen(path));
     if (!model->path)
         return tmi_fail_memory(error, strlen(path), "the path");
     tmi_bytes *bytes = &model->shards[0].bytes;
     tenmap_status status = tmi_bytes_open(bytes, options->io, model->path, "it", error);
+    *absent = status == TENMAP_ERR_NOT_FOUND;
     if (status != TENMAP_OK)
         return status;
     if (bytes->file.kind == TMI_FILE_FOLDER)
@@ -486,16 +493,15 @@ static tenmap_status open_bare(tenmap_model *model, const char *shown,
     return open_single(model, options, start, len, error);
 }
 
-/* What the three ways of opening share: arguments in, a model or nothing (NULL) out. */
-static tenmap_status begin_open(const tenmap_options *given, tenmap_options *options,
-                                tenmap_model **model, tenmap_model **out, tenmap_error *error) {
+tenmap_status tmi_open_begin(const tenmap_options *given, tenmap_options *options,
+                             tenmap_model **model, tenmap_model **out, tenmap_error *error) {
     if (!out)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the model's address (out) is NULL");
     *out = NULL;
     tenmap_status status = take_options(given, options, error);
     if (status != TENMAP_OK)
         return status;
-    *model = new_model(1);
+    *model = tmi_model_new();
     if (!*model)
         return tmi_fail_memory(error, sizeof **model, "the model");
     if (!options->io)
@@ -512,8 +518,8 @@ static tenmap_status refuse_io(const tenmap_options *options, tenmap_error *erro
                        : TENMAP_OK;
 }
 
-static tenmap_status end_open(tenmap_model *model, const tenmap_options *options,
-                              tenmap_status status, tenmap_model **out, tenmap_error *error) {
+tenmap_status tmi_open_end(tenmap_model *model, const tenmap_options *options, tenmap_status status,
+                           tenmap_model **out, tenmap_error *error) {
     size_t first = 0;
     for (size_t i = 0; i < model->shard_count; i++) {
         model->shards[i].view.first_tensor = first;
@@ -532,20 +538,21 @@ tenmap_status tenmap_open(const char *path, const tenmap_options *given, tenmap_
                           tenmap_error *error) {
     tenmap_options options;
     tenmap_model *model = NULL;
-    tenmap_status status = begin_open(given, &options, &model, out, error);
+    bool absent;
+    tenmap_status status = tmi_open_begin(given, &options, &model, out, error);
     if (!model)
         return status;
     if (status == TENMAP_OK)
-        status = path ? open_path(model, path, &options, error)
+        status = path ? tmi_open_path(model, path, &options, &absent, error)
                       : tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
-    return end_open(model, &options, status, out, error);
+    return tmi_open_end(model, &options, status, out, error);
 }
 
 tenmap_status tmi_open_edited(const tmi_file *file, const char *path, const tenmap_options *given,
                               tenmap_model **out, tenmap_error *error) {
     tenmap_options options;
     tenmap_model *model = NULL;
-    tenmap_status status = begin_open(given, &options, &model, out, error);
+    tenmap_status status = tmi_open_begin(given, &options, &model, out, error);
     if (!model)
         return status;
     tmi_shard *shard = &model->shards[0];
@@ -559,21 +566,22 @@ tenmap_status tmi_open_edited(const tmi_file *file, const char *path, const tenm
         status = tmi_fail_os(error, failed, "%s: cannot open it", tmi_quote_path(path).text);
     else
         status = open_file(model, path, &options, error);
-    return end_open(model, &options, status, out, error);
+    return tmi_open_end(model, &options, status, out, error);
 }
 
 tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, tmi_report *report,
                                  tenmap_error *error) {
     tenmap_options options;
     tenmap_model *model = NULL, *unused;
-    tenmap_status status = begin_open(given, &options, &model, &unused, error);
+    bool absent;
+    tenmap_status status = tmi_open_begin(given, &options, &model, &unused, error);
     if (!model)
         return status;
     options.backend = TENMAP_BACKEND_READ;
     report->flags = options.flags;
     model->report = report;
     if (status == TENMAP_OK)
-        status = path ? open_path(model, path, &options, error)
+        status = path ? tmi_open_path(model, path, &options, &absent, error)
                       : tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
     tenmap_close(model);
     return status;
@@ -583,7 +591,7 @@ tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model *
                              tenmap_error *error) {
     tenmap_options options;
     tenmap_model *model = NULL;
-    tenmap_status status = begin_open(given, &options, &model, out, error);
+    tenmap_status status = tmi_open_begin(given, &options, &model, out, error);
     if (!model)
         return status;
     if (status == TENMAP_OK)
@@ -595,14 +603,14 @@ tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model *
         status = tmi_fail_os(error, failed, "descriptor %d: cannot be duplicated", fd);
     if (status == TENMAP_OK)
         status = open_bare(model, "descriptor", &options, error);
-    return end_open(model, &options, status, out, error);
+    return tmi_open_end(model, &options, status, out, error);
 }
 
 tenmap_status tenmap_open_memory(const void *bytes, size_t size, const tenmap_options *given,
                                  tenmap_model **out, tenmap_error *error) {
     tenmap_options options;
     tenmap_model *model = NULL;
-    tenmap_status status = begin_open(given, &options, &model, out, error);
+    tenmap_status status = tmi_open_begin(given, &options, &model, out, error);
     if (!model)
         return status;
     if (status == TENMAP_OK)
@@ -613,5 +621,5 @@ tenmap_status tenmap_open_memory(const void *bytes, size_t size, const tenmap_op
         tmi_file_memory(&model->shards[0].bytes.file, bytes, size);
         status = open_bare(model, "memory", &options, error);
     }
-    return end_open(model, &options, status, out, error);
+    return tmi_open_end(model, &options, status, out, error);
 }

@@ -1,6 +1,6 @@
 /*
  * Lets a test program run a second time with every model behind a tenmap_io: the linker sends its
- * calls of tenmap_open and tenmap_check through here, and of tenmap_open_memory where asked to.
+ * calls of tenmap_open, _open_list and tenmap_check through here, and of tenmap_open_memory where asked to.
  */
 #include "io_files.h"
 
@@ -17,6 +17,13 @@ tenmap_status __real_tenmap_check(const char *path, const tenmap_options *option
 tenmap_status __wrap_tenmap_check(const char *path, const tenmap_options *options,
                                   void (*found)(void *ctx, const tenmap_finding *finding),
                                   void *ctx, tenmap_error *error);
+
+tenmap_status __real_tenmap_open_list(const char *const *paths, size_t n,
+                                      const tenmap_options *options, tenmap_model **model,
+                                      tenmap_error *error);
+tenmap_status __wrap_tenmap_open_list(const char *const *paths, size_t n,
+                                      const tenmap_options *options, tenmap_model **model,
+                                      tenmap_error *error);
 
 static io_files second_files;
 
@@ -37,6 +44,14 @@ tenmap_status __wrap_tenmap_open(const char *path, const tenmap_options *options
     tenmap_options changed;
     tenmap_io io;
     return __real_tenmap_open(path, through_io(options, &changed, &io), model, error);
+}
+
+tenmap_status __wrap_tenmap_open_list(const char *const *paths, size_t n,
+                                      const tenmap_options *options, tenmap_model **model,
+                                      tenmap_error *error) {
+    tenmap_options changed;
+    tenmap_io io;
+    return __real_tenmap_open_list(paths, n, through_io(options, &changed, &io), model, error);
 }
 
 tenmap_status __wrap_tenmap_check(const char *path, const tenmap_options *options,

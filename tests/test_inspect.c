@@ -42,9 +42,11 @@ static void check_written(const tenmap_model *m, const char *names) {
 static void header_position_counts_tensors_as_they_are_written(void **state) {
     const char *path = in_folder(state, "m.safetensors");
     /* By offset: d, b, c, a; __metadata__ in the middle is none of them. */
-    write_model(path,
-                "{" U8("a", "6", "7", "1") "," U8("b", "1", "3", "2") ",\"__metadata__\":{\"k\":\"v\"},"
-                U8("c", "3", "6", "3") "," U8("d", "0", "1", "1") "}", 7);
+    write_model(
+        path,
+        "{" U8("a", "6", "7", "1") "," U8("b", "1", "3", "2") ",\"__metadata__\":{\"k\":\"v\"}," U8(
+            "c", "3", "6", "3") "," U8("d", "0", "1", "1") "}",
+        7);
     BOTH_BACKENDS(options, 0) {
         tenmap_model *m = must_open(path, &options);
         assert_string_equal(tenmap_at(m, 0)->name, "d");
@@ -77,9 +79,9 @@ static void the_order_of_data_is_the_order_of_writing_in_most_files(void **state
 /* Empty tensors at one place keep the header's order. */
 static void empty_tensors_have_their_positions(void **state) {
     const char *path = in_folder(state, "m.safetensors");
-    write_model(path,
-                "{" U8("b", "2", "2", "0") "," U8("a", "0", "2", "2") "," U8("c", "2", "2", "0") "}",
-                2);
+    write_model(
+        path, "{" U8("b", "2", "2", "0") "," U8("a", "0", "2", "2") "," U8("c", "2", "2", "0") "}",
+        2);
     tenmap_model *m = must_open(path, NULL);
     assert_string_equal(tenmap_at(m, 0)->name, "a");
     check_written(m, "bac");
@@ -166,7 +168,8 @@ static void folder_is_where_config_json_would_lie(void **state) {
 /* A set of numbered files lies in the folder that was given. */
 static void folder_of_a_numbered_set(void **state) {
     write_model(in_folder(state, "m-00001-of-00002.safetensors"), first_shard, 5);
-    write_model(in_folder(state, "m-00002-of-00002.safetensors"), "{" U8("q", "0", "1", "1") "}", 1);
+    write_model(in_folder(state, "m-00002-of-00002.safetensors"), "{" U8("q", "0", "1", "1") "}",
+                1);
     check_folder(*state, *state);
     tenmap_model *m = must_open(*state, NULL);
     assert_null(tenmap_shard_listed(m, "a")); /* no index lists anything */
@@ -196,7 +199,8 @@ static void the_index_tells_which_file_a_tensor_is_in(void **state) {
         tenmap_model *m = must_open(in_folder(state, "model.safetensors.index.json"), &options);
         assert_int_equal(tenmap_missing_count(m), 1);
         assert_null(tenmap_find(m, "a"));
-        assert_string_equal(tenmap_shard_listed(m, "a"), "m-1.safetensors"); /* missing, and named */
+        assert_string_equal(tenmap_shard_listed(m, "a"),
+                            "m-1.safetensors"); /* missing, and named */
         assert_string_equal(tenmap_shard_listed(m, "b"), "m-1.safetensors");
         assert_string_equal(tenmap_shard_listed(m, "c"), "m-2.safetensors");
         assert_null(tenmap_shard_listed(m, "d"));
@@ -216,9 +220,9 @@ static void the_index_tells_which_file_a_tensor_is_in(void **state) {
 /* A listing is what the index says, also where a lenient open found the tensor elsewhere. */
 static void a_listing_is_the_index_s_word(void **state) {
     write_index(state);
-    write_text(in_folder(state, "i.json"),
-               "{\"weight_map\":{\"x\":\"m-2.safetensors\",\"a\":\"m-2.safetensors\",\"c\":\"m-2.safetensors\","
-               "\"\\u0062\":\"m-1\\u002esafetensors\"}}");
+    write_text(in_folder(state, "i.json"), "{\"weight_map\":{\"x\":\"m-2.safetensors\",\"a\":\"m-2."
+                                           "safetensors\",\"c\":\"m-2.safetensors\","
+                                           "\"\\u0062\":\"m-1\\u002esafetensors\"}}");
     tenmap_options options = with(0, TENMAP_OPEN_LENIENT);
     tenmap_model *m = must_open(in_folder(state, "i.json"), &options);
     assert_string_equal(tenmap_shard_at(m, tenmap_find(m, "a")->shard)->path,
@@ -231,10 +235,10 @@ static void a_listing_is_the_index_s_word(void **state) {
 /* Other names. */
 
 /* As safetensors.torch.save_model writes a model whose output shares the input's embedding. */
-static const char tied[] =
-    "{\"__metadata__\":{\"format\":\"pt\",\"lm_head.weight\":\"wte.weight\",\"again\":\"lm_head.weight\","
-    "\"h.0\":\"wte.weight\",\"free\":\"text\",\"empty\":\"\"}," U8("wte.weight", "0", "4", "4") "," U8(
-        "h.0", "4", "5", "1") "}";
+static const char tied[] = "{\"__metadata__\":{\"format\":\"pt\",\"lm_head.weight\":\"wte.weight\","
+                           "\"again\":\"lm_head.weight\","
+                           "\"h.0\":\"wte.weight\",\"free\":\"text\",\"empty\":\"\"}," U8(
+                               "wte.weight", "0", "4", "4") "," U8("h.0", "4", "5", "1") "}";
 
 static void a_name_that_save_model_left_out_is_found_by_flag(void **state) {
     const char *path = in_folder(state, "tied.safetensors");
@@ -246,7 +250,7 @@ static void a_name_that_save_model_left_out_is_found_by_flag(void **state) {
         assert_ptr_equal(tenmap_find(m, "lm_head.weight"), kept);
         assert_ptr_equal(tenmap_find_n(m, "lm_head.weight!", 14), kept);
         assert_string_equal(tenmap_find(m, "lm_head.weight")->name, "wte.weight");
-        assert_int_equal(tenmap_count(m), 2);                 /* found, not listed */
+        assert_int_equal(tenmap_count(m), 2);                    /* found, not listed */
         assert_string_equal(tenmap_find(m, "h.0")->name, "h.0"); /* a tensor stays what it is */
         assert_null(tenmap_find(m, "again")); /* one step: a pair names a tensor */
         assert_null(tenmap_find(m, "free"));
@@ -267,7 +271,8 @@ static void other_names_come_from_the_index_and_from_shards(void **state) {
     BOTH_BACKENDS(options, TENMAP_OPEN_ALIASES) {
         tenmap_model *m = must_open(*state, &options);
         assert_ptr_equal(tenmap_find(m, "tied"), tenmap_find(m, "a"));
-        assert_ptr_equal(tenmap_find(m, "e"), tenmap_find(m, "c")); /* the shard's word comes first */
+        assert_ptr_equal(tenmap_find(m, "e"),
+                         tenmap_find(m, "c")); /* the shard's word comes first */
         assert_null(tenmap_find(m, "total_size"));
         assert_null(tenmap_find(m, "n"));
         tenmap_close(m);

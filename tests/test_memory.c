@@ -117,7 +117,8 @@ static size_t descriptors(void) {
 }
 
 /* One run with the n-th allocation failing; true once no allocation is left to fail. */
-static bool open_with_failure(const char *path, const tenmap_options *options, long n) {
+static bool open_with_failure(const char *const *paths, size_t count, const tenmap_options *options,
+                              long n) {
     tenmap_error error = {0};
     tenmap_model *model = NULL;
     unsigned char dst[64];
@@ -126,7 +127,8 @@ static bool open_with_failure(const char *path, const tenmap_options *options, l
     calls = 0;
     live = 0;
     armed = true;
-    tenmap_status status = tenmap_open(path, options, &model, &error);
+    tenmap_status status = count == 1 ? tenmap_open(paths[0], options, &model, &error)
+                                      : tenmap_open_list(paths, count, options, &model, &error);
     tenmap_status read_status = TENMAP_OK;
     if (status == TENMAP_OK && tenmap_count(model) > 0)
         read_status = tenmap_read(tenmap_at(model, 0), 0, 1, TENMAP_F32, dst, sizeof dst, 0, NULL);
@@ -150,7 +152,7 @@ static bool open_with_failure(const char *path, const tenmap_options *options, l
 
 static void fail_each(const char *what, const char *path, const tenmap_options *options) {
     long n = 0;
-    while (!open_with_failure(path, options, n))
+    while (!open_with_failure(&path, 1, options, n))
         n++;
     print_message("           %s: %ld allocations\n", what, n);
     assert_true(n > 0);
@@ -355,6 +357,34 @@ static void every_allocation_of_other_names_may_fail(void **state) {
     fail_each("other names in an index", in_folder(state, "m.json"), &options);
 }
 
+static void every_allocation_of_a_list_may_fail(void **state) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    static char text[5][4096];
+    const char *const paths[] = {text[0], text[1], text[2], text[3], text[4]};
+    for (size_t i = 0; i < COUNT(paths); i++) {
+        char name[16], json[256];
+        snprintf(name, sizeof name, "f%zu", i);
+        snprintf(text[i], sizeof text[i], "%s", in_folder(state, name));
+        snprintf(json, sizeof json,
+                 "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+                 "\"b%zu\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[4,5]}}",
+                 i);
+        if (i == 1)
+            write_text(text[i], "{\"weight_map\":{\"a\":\"f0\",\"c\":\"none\"}}");
+        else if (i != 3)
+            write_model(text[i], json, 5);
+    }
+    options.flags = TENMAP_OPEN_PARTIAL | TENMAP_OPEN_LATER_WINS;
+    for (uint32_t threads = 1; threads <= 3; threads += 2) {
+        long n = 0;
+        options.threads = threads;
+        while (!open_with_failure(paths, COUNT(paths), &options, n))
+            n++;
+        print_message("           a list, on %u threads: %ld allocations\n", threads, n);
+        assert_true(n > 10);
+    }
+}
+
 static void every_allocation_of_an_unknown_dtype_may_fail(void **state) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     char json[2048] = "{\"a\":{\"dtype\":\"Q\",\"data_offsets\":[0,4],\"shape\":[1";
@@ -542,6 +572,7 @@ int main(void) {
         cmocka_unit_test_setup(every_allocation_of_a_large_header_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_growing_table_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_other_names_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_list_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_an_unknown_dtype_may_fail, empty_folder),
         cmocka_unit_test_setup(a_file_system_that_maps_nothing_is_named_with_the_way_out,
                                empty_folder),

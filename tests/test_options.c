@@ -82,7 +82,10 @@ static const struct {
     uint32_t known;
     bool has_reserved;
 } kinds[] = {
-    {"tenmap_options", open_so, TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL | TENMAP_OPEN_ALIASES,
+    {"tenmap_options", open_so,
+     TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL | TENMAP_OPEN_LATER_WINS | TENMAP_OPEN_ALIASES |
+         TENMAP_OPEN_INDEX_ONLY | TENMAP_OPEN_TRAILING | TENMAP_OPEN_HOLES |
+         TENMAP_OPEN_UNKNOWN_DTYPES | TENMAP_OPEN_STALE_INDEX | TENMAP_OPEN_SUBFOLDERS,
      true},
     {"tenmap_load_options", load_so, TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT, false},
     {"tenmap_stats_options", measure_so, 0, true},

@@ -1,0 +1,261 @@
+/*
+ * Several paths as one model. Each is opened by itself, as tenmap_open does it; then its shards, and
+ * what it has of tensors, metadata and listings, move into one model behind those of the others.
+ */
+#include "model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct part {
+    tenmap_model *model;
+    tenmap_status status;
+    bool absent; /* nothing is at the path */
+    tenmap_error error;
+} part;
+
+typedef struct part_list {
+    part *parts;
+    size_t count;
+    const char *const *paths;
+    tenmap_options options; /* io is the one model's, which the parts' bytes go on using */
+} part_list;
+
+static void open_part(void *ctx, size_t i) {
+    part_list *list = ctx;
+    part *p = &list->parts[i];
+    p->model = tmi_model_new();
+    p->status = p->model ? tmi_open_path(p->model, list->paths[i], &list->options, &p->absent,
+                                         &p->error)
+                         : tmi_fail_memory(&p->error, sizeof *p->model, "the model");
+}
+
+/* Whether the list goes without this part. */
+static bool goes_without(const part_list *list, size_t i) {
+    return list->parts[i].absent && (list->options.flags & TENMAP_OPEN_PARTIAL);
+}
+
+static tenmap_status open_list_parts(part_list *list, tenmap_error *error) {
+    unsigned most = list->options.threads, threads = tmi_open_threads(list->count);
+    if (most && threads > most)
+        threads = most;
+    if (threads > 1)
+        list->options.threads = 1; /* for the shards of each */
+    tmi_parallel(threads, list->count, open_part, list);
+    for (size_t i = 0; i < list->count; i++) {
+        const part *p = &list->parts[i];
+        if (p->status == TENMAP_OK || goes_without(list, i))
+            continue;
+        if (error) {
+            *error = p->error;
+            error->index = i;
+        }
+        return p->status;
+    }
+    return TENMAP_OK;
+}
+
+/* Moving into one. */
+
+typedef struct part_sums {
+    size_t shards, tensors, metadata, indexes, missing;
+} part_sums;
+
+static part_sums count_parts(const part_list *list) {
+    part_sums sums = {0, 0, 0, 0, 0};
+    for (size_t i = 0; i < list->count; i++) {
+        const tenmap_model *m = list->parts[i].model;
+        sums.missing += goes_without(list, i) ? 1 : m->missing_count;
+        if (goes_without(list, i))
+            continue;
+        sums.shards += m->shard_count;
+        sums.tensors += m->tensor_count;
+        sums.metadata += m->metadata_count;
+        sums.indexes += m->index_count;
+    }
+    return sums;
+}
+
+static tenmap_status take_room(tenmap_model *model, part_sums sums, tenmap_error *error) {
+    tmi_shard *shards = tmi_calloc(sums.shards, sizeof *shards);
+    model->metadata = tmi_calloc(sums.metadata, sizeof *model->metadata);
+    model->owns_metadata = true;
+    model->indexes = tmi_calloc(sums.indexes, sizeof *model->indexes);
+    model->missing = tmi_calloc(sums.missing, sizeof *model->missing);
+    if (shards) {
+        free(model->shards);
+        model->shards = shards;
+        model->shard_count = 0;
+    }
+    if (!shards || !model->metadata || !model->indexes || !model->missing ||
+        sums.tensors > SIZE_MAX / sizeof *model->tensors ||
+        !tmi_block_take(&model->tensor_block, sums.tensors * sizeof *model->tensors) ||
+        !tmi_names_init(&model->names, &model->key, model->tensor_block.bytes,
+                        sizeof *model->tensors, sums.tensors))
+        return tmi_fail_memory(error, (uint64_t)sums.tensors * sizeof *model->tensors,
+                               "the tables of several files");
+    model->tensors = model->tensor_block.bytes;
+    model->finder = &model->names;
+    return TENMAP_OK;
+}
+
+/* All that a part has; what is left of it can be closed. */
+static void move_part(tenmap_model *model, tenmap_model *from) {
+    uint32_t first = (uint32_t)model->shard_count;
+    for (size_t i = 0; i < from->tensor_count; i++) {
+        tenmap_tensor *t = &model->tensors[model->tensor_count++];
+        *t = from->tensors[i];
+        t->shard += first;
+        t->model = model;
+    }
+    for (size_t i = 0; i < from->metadata_count; i++) {
+        tenmap_metadata *m = &model->metadata[model->metadata_count++];
+        *m = from->metadata[i];
+        m->shard += first;
+    }
+    for (size_t i = 0; i < from->shard_count; i++)
+        model->shards[model->shard_count++] = from->shards[i];
+    for (size_t i = 0; i < from->index_count; i++)
+        model->indexes[model->index_count++] = from->indexes[i];
+    for (size_t i = 0; i < from->missing_count; i++)
+        model->missing[model->missing_count++] = from->missing[i];
+    from->shard_count = from->index_count = from->missing_count = 0;
+    model->file_size += from->file_size;
+    if (!model->index_json) {
+        model->index_json = from->index_json;
+        model->index_len = from->index_len;
+        from->index_json = NULL;
+    }
+}
+
+static tenmap_status move_parts(tenmap_model *model, const part_list *list, tenmap_error *error) {
+    for (size_t i = 0; i < list->count; i++) {
+        const char *path = list->paths[i];
+        if (!goes_without(list, i)) {
+            move_part(model, list->parts[i].model);
+            continue;
+        }
+        char *copy = tmi_copy_text(path, strlen(path));
+        if (!copy)
+            return tmi_fail_memory(error, strlen(path), "the name of a missing file");
+        model->missing[model->missing_count++] = copy;
+    }
+    tenmap_model *named = list->parts[0].model; /* the first: whose path and folder it has */
+    model->path = named->path;
+    model->folder = named->folder;
+    named->path = named->folder = NULL;
+    if (!model->folder) /* it is one of those missing */
+        model->folder = tmi_config_folder(list->options.io, model->path, false);
+    tmi_join_drop(model);
+    return model->folder ? TENMAP_OK : tmi_fail_memory(error, strlen(model->path), "the path");
+}
+
+/* Names. */
+
+static uint64_t hash_of(const tenmap_model *model, size_t i) {
+    return tmi_hash(&model->key, model->tensors[i].name, model->tensors[i].name_len);
+}
+
+static tenmap_status fail_both(const tenmap_model *model, size_t a, size_t b, tenmap_error *error) {
+    const tenmap_tensor *x = &model->tensors[a], *y = &model->tensors[b];
+    return tmi_fail_at(error, TENMAP_ERR_FORMAT, y->shard, y->file_offset,
+                       "tensor %s is in %s and in %s; opening them so that the later file wins "
+                       "takes it from the second",
+                       tmi_quote(x->name, x->name_len).text,
+                       tmi_quote_path(tmi_shard_of(x)->bytes.shown).text,
+                       tmi_quote_path(tmi_shard_of(y)->bytes.shown).text);
+}
+
+/* Enters all names; a name that is there twice is an error. */
+static tenmap_status enter_names(tenmap_model *model, tenmap_error *error) {
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        size_t twin = tmi_names_put(&model->names, i, hash_of(model, i));
+        if (twin != TMI_NONE)
+            return fail_both(model, twin, i, error);
+    }
+    return TENMAP_OK;
+}
+
+/* Takes out of the table what a later part has too: the names are entered from behind. */
+static tenmap_status drop_earlier(tenmap_model *model, tenmap_error *error) {
+    size_t kept = 0, count = model->tensor_count;
+    for (size_t i = count; i-- > 0;)
+        if (tmi_names_put(&model->names, i, hash_of(model, i)) != TMI_NONE)
+            model->tensors[i].model = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (model->tensors[i].model)
+            model->tensors[kept++] = model->tensors[i];
+        else
+            model->shards[model->tensors[i].shard].view.tensor_count--;
+    }
+    if (kept == count)
+        return TENMAP_OK;
+    model->tensor_count = kept;
+    tmi_names_free(&model->names);
+    if (!tmi_names_init(&model->names, &model->key, model->tensors, sizeof *model->tensors, kept))
+        return tmi_fail_memory(error, (uint64_t)kept * 16, "the index of names");
+    return enter_names(model, error);
+}
+
+static tenmap_status join_list(tenmap_model *model, const part_list *list, tenmap_error *error) {
+    tenmap_status status = take_room(model, count_parts(list), error);
+    if (status == TENMAP_OK)
+        status = move_parts(model, list, error);
+    if (status != TENMAP_OK)
+        return status;
+    return list->options.flags & TENMAP_OPEN_LATER_WINS ? drop_earlier(model, error)
+                                                        : enter_names(model, error);
+}
+
+static tenmap_status open_many(tenmap_model *model, const char *const *paths, size_t n,
+                               const tenmap_options *options, tenmap_error *error) {
+    part_list list = {.count = n, .paths = paths, .options = *options};
+    if (n > 1 && (options->offset || options->length))
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "options.offset and length are for single files; this is a list of %llu",
+                        (ull)n);
+    list.parts = tmi_calloc(n, sizeof *list.parts);
+    if (!list.parts)
+        return tmi_fail_memory(error, (uint64_t)n * sizeof *list.parts, "the list of files");
+    tenmap_status status = open_list_parts(&list, error);
+    if (status == TENMAP_OK)
+        status = join_list(model, &list, error);
+    for (size_t i = 0; i < n; i++)
+        tenmap_close(list.parts[i].model);
+    free(list.parts);
+    return status;
+}
+
+static tenmap_status check_paths(const char *const *paths, size_t n, tenmap_error *error) {
+    if (!paths || n == 0)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the list of paths is %s",
+                        paths ? "empty" : "NULL");
+    if (n > TMI_MOST_SHARDS)
+        return tmi_fail(error, TENMAP_ERR_LIMIT, "%llu paths are over the limit of %d", (ull)n,
+                        (int)TMI_MOST_SHARDS);
+    for (size_t i = 0; i < n; i++)
+        if (!paths[i]) {
+            tmi_fail(error, TENMAP_ERR_ARGUMENT, "path %llu of the list is NULL", (ull)i);
+            if (error)
+                error->index = i;
+            return TENMAP_ERR_ARGUMENT;
+        }
+    return TENMAP_OK;
+}
+
+tenmap_status tenmap_open_list(const char *const *paths, size_t n, const tenmap_options *given,
+                               tenmap_model **out, tenmap_error *error) {
+    tenmap_options options;
+    tenmap_model *model = NULL;
+    bool absent = false;
+    tenmap_status status = tmi_open_begin(given, &options, &model, out, error);
+    if (!model)
+        return status;
+    if (status == TENMAP_OK)
+        status = check_paths(paths, n, error);
+    bool alone = n == 1 && !(options.flags & TENMAP_OPEN_PARTIAL);
+    if (status == TENMAP_OK)
+        status = alone ? tmi_open_path(model, paths[0], &options, &absent, error)
+                       : open_many(model, paths, n, &options, error);
+    return tmi_open_end(model, &options, status, out, error);
+}
