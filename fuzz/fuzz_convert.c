@@ -100,7 +100,42 @@ static void check_portable(const conversion *c) {
 /* Pairs that are refused, by the table of docs/format.md. */
 static bool is_allowed(tenmap_dtype to, tenmap_dtype from) {
     unsigned target = tmi_dtypes[to].kind, source = tmi_dtypes[from].kind;
-    return to == from || (target == TENMAP_KIND_FLOAT && source != TENMAP_KIND_COMPLEX);
+    if (to == from)
+        return true;
+    if (target == TENMAP_KIND_COMPLEX || source == TENMAP_KIND_COMPLEX)
+        return false;
+    return target == TENMAP_KIND_FLOAT || source != TENMAP_KIND_FLOAT;
+}
+
+/* The first integer that the target cannot hold, by the oracle: what saturates does not come back. */
+static size_t first_misfit_of(const conversion *c) {
+    tmi_elements from = {c->from, 0, !TMI_BIG_ENDIAN};
+    for (size_t i = 0; i < c->count; i++) {
+        uint64_t bits = tmi_scalar_load(&from, c->elements + c->src_shift, i);
+        uint64_t there = tmi_scalar_one(c->to, c->from, bits, 0);
+        if (c->from != TENMAP_BOOL && tmi_scalar_one(c->from, c->to, there, 0) != bits)
+            return i;
+    }
+    return c->count;
+}
+
+/* Without saturation it is an error that names it, and nothing is written. */
+static void check_misfits(const conversion *c) {
+    size_t bytes = bytes_of(c->to, c->count, 0), first = first_misfit_of(c);
+    uint8_t *target = new_target(c, bytes, 0x5a), *dst = target + GUARD + c->dst_shift;
+    tenmap_error error;
+    fuzz_error_arm(&error);
+    tenmap_status status = tenmap_convert(c->to, dst, bytes, c->from, c->elements + c->src_shift,
+                                          c->count, c->flags & ~1u, &error);
+    fuzz_error_check(&error, status);
+    CHECK(status == (first < c->count ? TENMAP_ERR_RANGE : TENMAP_OK));
+    if (status != TENMAP_OK) {
+        CHECK(error.index == first);
+        check_guards(c, target, 0, 0x5a);
+        for (size_t i = 0; i < bytes; i++)
+            CHECK(dst[i] == 0x5a);
+    }
+    free(target);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -125,6 +160,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     c.elements = malloc(c.src_shift + c.src_bytes + 1);
     for (size_t i = 0; i < repeats && left > 0; i++)
         memcpy(c.elements + c.src_shift + i * left, in.at, left);
+    if (tmi_route_is_integer(c.to, c.from)) {
+        check_misfits(&c);
+        c.flags |= TENMAP_CONVERT_SATURATE;
+    }
     if (is_allowed(c.to, c.from)) {
         check_public(&c);
         check_file(&c);

@@ -54,8 +54,14 @@ static bool can_read(const tenmap_tensor *t, tenmap_dtype as) {
     return t->dtype != TENMAP_OPAQUE && tmi_convert_check(as, t->dtype, 0, NULL) == TENMAP_OK;
 }
 
-static uint32_t choose_flags(opened *o) {
-    return input_byte(&o->program) & TENMAP_CONVERT_SATURATE;
+/* Integers that do not fit are an error unless they saturate, as the oracle's do. */
+static uint32_t flags_of_integers(const tenmap_tensor *t, tenmap_dtype as) {
+    bool both = can_read(t, as) && tmi_route_is_integer(as, t->dtype);
+    return both ? TENMAP_CONVERT_SATURATE : 0;
+}
+
+static uint32_t choose_flags(opened *o, const tenmap_tensor *t, tenmap_dtype as) {
+    return (input_byte(&o->program) & TENMAP_CONVERT_SATURATE) | flags_of_integers(t, as);
 }
 
 /* Elements [first, first + count) that the program chooses, as this dtype. */
@@ -63,7 +69,7 @@ static void check_range(opened *o, const tenmap_tensor *t, tenmap_dtype as) {
     uint64_t first = t->nelems ? input_byte(&o->program) % t->nelems : 0;
     uint64_t count = t->nelems - first, elements[MOST_ELEMENTS];
     uint8_t got[MOST_ELEMENTS * 8], want[MOST_ELEMENTS * 8];
-    uint32_t flags = choose_flags(o);
+    uint32_t flags = choose_flags(o, t, as);
     tenmap_error error;
     if (count > MOST_ELEMENTS)
         count = MOST_ELEMENTS;
@@ -114,7 +120,7 @@ static void check_block(opened *o, const tenmap_tensor *t, tenmap_dtype as) {
     uint8_t got[MOST_ELEMENTS * 8], want[MOST_ELEMENTS * 8];
     size_t count;
     tenmap_error error;
-    uint32_t flags = choose_flags(o);
+    uint32_t flags = choose_flags(o, t, as);
     if (!can_read(t, as) || !choose_block(o, t, begin, end, elements, &count))
         return;
     fuzz_error_arm(&error);
@@ -144,6 +150,7 @@ static void check_load(opened *o) {
         size_t bytes = bytes_for(as, t->nelems);
         requests[n++] =
             (tenmap_request){.tensor = t, .as = as, .dst = malloc(bytes + 1), .dst_bytes = bytes};
+        requests[n - 1].flags = flags_of_integers(t, as);
     }
     fuzz_error_arm(&error);
     tenmap_status status = tenmap_load(o->model, requests, n, &options, &error);
@@ -155,7 +162,7 @@ static void check_load(opened *o) {
         size_t count = (size_t)requests[i].tensor->nelems;
         for (size_t k = 0; k < count; k++)
             elements[k] = k;
-        expect(o, requests[i].tensor, elements, count, requests[i].as, 0, want);
+        expect(o, requests[i].tensor, elements, count, requests[i].as, requests[i].flags, want);
         CHECK(memcmp(requests[i].dst, want, requests[i].dst_bytes) == 0);
         free(requests[i].dst);
     }

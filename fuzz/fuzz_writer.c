@@ -163,6 +163,8 @@ static void call_copy(trial *s) {
     uint64_t elems = 1;
     for (uint32_t d = 0; id < s->count && d < t->rank; d++)
         elems *= t->shape[d];
+    if (id < s->count && tmi_route_is_integer(t->dtype, from->dtype))
+        flags = TENMAP_CONVERT_SATURATE; /* else what does not fit is an error */
     bool good = id < s->count && elems == from->nelems &&
                 tmi_convert_check(t->dtype, from->dtype, flags, NULL) == TENMAP_OK;
     for (uint64_t i = 0; good && i < t->nbytes; i++)

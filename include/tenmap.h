@@ -88,9 +88,9 @@ enum {
     TENMAP_ERR_NOT_FOUND = 7,   /* file, shard, tensor */
     TENMAP_ERR_DTYPE = 8,       /* tenmap_view: the tensor has another dtype */
     TENMAP_ERR_ALIGNMENT = 9,   /* tenmap_view: the data is not aligned for its element */
-    TENMAP_ERR_RANGE = 10,      /* outside the tensor, or outside the file (options.offset) */
-    TENMAP_ERR_BUFFER = 11,     /* destination too small */
-    TENMAP_ERR_NO_SPACE = 12,   /* disk full, quota used up */
+    TENMAP_ERR_RANGE = 10,    /* outside the tensor, the file (options.offset), an integer dtype */
+    TENMAP_ERR_BUFFER = 11,   /* destination too small */
+    TENMAP_ERR_NO_SPACE = 12, /* disk full, quota used up */
     TENMAP_ERR_CANCELLED = 13
 };
 
@@ -466,16 +466,16 @@ TENMAP_API const char *tenmap_dtype_text(const tenmap_tensor *tensor);
  * Read
  *
  * dst is the caller's, of any alignment, dst_bytes long; it must not overlap the model's data. A
- * call that fails for its arguments has not written a byte; one that fails with TENMAP_ERR_IO may
- * have written a part. Elements of 4 and 6 bits are packed: results start at bit 0 of dst, take
+ * call that fails for its arguments has not written a byte; one that fails with TENMAP_ERR_IO, or with
+ * TENMAP_ERR_RANGE for an integer that does not fit, may have written a part. Elements of 4 and 6 bits are packed: results start at bit 0 of dst, take
  * ceil(count*bits/8) bytes, spare bits 0.
  */
 
 /* flags of whatever converts: reads, requests, copies, tenmap_convert */
 enum {
     /*
-     * Overflow and infinity become the largest finite value of a floating-point destination; NaN
-     * stays NaN. Without it they become infinity, NaN where the dtype has no infinity, and the
+     * Overflow and infinity become the largest finite value of a floating-point destination, and
+     * integers the nearest value that an integer destination has; NaN stays NaN. Without it they become infinity, NaN where the dtype has no infinity, and the
      * largest value where it has neither (F4, F6). A copy to the same dtype changes nothing.
      */
     TENMAP_CONVERT_SATURATE = 1,
@@ -699,17 +699,20 @@ TENMAP_API void tenmap_free(void *memory);
 /*
  * Convert
  *
- * Every floating-point dtype to every other, integers and BOOL to every floating-point dtype, any
- * dtype to itself as a copy. Correctly rounded, once, to nearest, ties to even; the same bits on
- * every CPU path, whatever the caller set for denormals (the rounding mode is assumed to be
- * nearest). Floating point to integer or BOOL, integer to another integer, and C64 to anything but
- * itself are TENMAP_ERR_UNSUPPORTED.
+ * Every floating-point dtype to every other, integers and BOOL to every floating-point dtype and to
+ * each other, any dtype to itself as a copy. Floating point: correctly rounded, once, to nearest, ties
+ * to even; the same bits on every CPU path, whatever the caller set for denormals (the rounding mode is
+ * assumed to be nearest). Integers to integers: the same value, or TENMAP_ERR_RANGE, whose message names
+ * the first element that does not fit, with its value; with TENMAP_CONVERT_SATURATE the nearest value
+ * that fits. BOOL counts as 0 and 1. Floating point to integer or BOOL, and C64 to anything but itself,
+ * are TENMAP_ERR_UNSUPPORTED.
  */
 
 /*
  * `count` elements in the host's byte order at src become elements in the host's byte order at dst;
  * no model is involved. Any alignment; the buffers must not overlap; with count 0 they may be NULL.
- * Elements of 4 and 6 bits are packed as in Read. A call that fails has not written a byte.
+ * Elements of 4 and 6 bits are packed as in Read. A call that fails has not written a byte. After
+ * TENMAP_ERR_RANGE error.index is the number of the element.
  */
 TENMAP_API tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes,
                                         tenmap_dtype from, const void *src, uint64_t count,

@@ -2,6 +2,8 @@
 #include "values.h"
 #include "kernels/kernels.h"
 
+#include <stdio.h>
+
 static const uint32_t convert_flags =
     TENMAP_CONVERT_SATURATE | TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM;
 
@@ -20,7 +22,7 @@ static const char *why_unsupported(tenmap_dtype to, tenmap_dtype from) {
         return NULL;
     if (source == TENMAP_KIND_FLOAT)
         return "floating-point numbers convert to other floating-point dtypes only";
-    return "integers and BOOL convert to floating-point dtypes only";
+    return NULL;
 }
 
 tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t flags,
@@ -50,10 +52,56 @@ tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t fla
     return TENMAP_OK;
 }
 
-void tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
-                      const void *src, unsigned src_bit, uint64_t count, uint32_t flags) {
+uint64_t tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
+                          const void *src, unsigned src_bit, uint64_t count, uint32_t flags) {
     tmi_elements target = {to, dst_bit, !TMI_BIG_ENDIAN}, source = {from, src_bit, true};
-    tmi_route(target, dst, source, src, count, flags);
+    return tmi_route(target, dst, source, src, count, flags);
+}
+
+/* An integer of `dtype` in digits; its bits stand at the low end. */
+static void write_integer(char text[24], tenmap_dtype dtype, uint64_t bits) {
+    unsigned above = 64 - tmi_dtypes[dtype].bits;
+    if (tmi_dtypes[dtype].kind == TENMAP_KIND_INT && bits << above >> 63)
+        snprintf(text, 24, "-%llu", (ull)(0 - (bits << above)) >> above);
+    else
+        snprintf(text, 24, "%llu", (ull)bits);
+}
+
+static tenmap_status fail_misfit(tenmap_error *error, tenmap_dtype to, tenmap_dtype from,
+                                 uint64_t bits, uint64_t number) {
+    char value[24], least[24], most[24];
+    unsigned kind = tmi_dtypes[to].kind;
+    bool is_signed = kind == TENMAP_KIND_INT;
+    uint64_t top = (uint64_t)1 << (tmi_dtypes[to].bits - 1);
+    write_integer(value, from, bits);
+    write_integer(least, to, is_signed ? top : 0);
+    write_integer(most, to, kind == TENMAP_KIND_BOOL ? 1 : is_signed ? top - 1 : top - 1 + top);
+    return tmi_fail(error, TENMAP_ERR_RANGE,
+                    "element %llu is %s, which does not fit into %s (%s to %s)", (ull)number, value,
+                    tmi_dtypes[to].name, least, most);
+}
+
+tenmap_status tmi_fail_misfit(tenmap_error *error, tenmap_dtype to, tenmap_dtype from,
+                              const void *at, uint64_t number) {
+    tmi_elements file = {from, 0, true};
+    return fail_misfit(error, to, from, tmi_scalar_load(&file, at, 0), number);
+}
+
+/* Whether all integers fit: looked at before a byte is written. */
+static tenmap_status check_integers(tenmap_dtype to, tenmap_dtype from, const void *src,
+                                    uint64_t count, uint32_t flags, tenmap_error *error) {
+    tmi_elements target = {to, 0, !TMI_BIG_ENDIAN}, source = {from, 0, !TMI_BIG_ENDIAN};
+    if (!tmi_route_is_integer(to, from) || tmi_integers_all_fit(to, from) ||
+        flags & TENMAP_CONVERT_SATURATE)
+        return TENMAP_OK;
+    uint64_t first = tmi_route_integers(target, NULL, source, src, count, flags, NULL);
+    if (first == count)
+        return TENMAP_OK;
+    tenmap_status status =
+        fail_misfit(error, to, from, tmi_scalar_load(&source, src, (size_t)first), first);
+    if (error)
+        error->index = first;
+    return status;
 }
 
 /* Whether the buffers are there and hold so many elements. */
@@ -113,6 +161,8 @@ tenmap_status tenmap_convert_counted(tenmap_dtype to, void *dst, size_t dst_byte
     tenmap_status status = tmi_convert_check(to, from, flags, error);
     if (status == TENMAP_OK && count)
         status = check_convert_buffers(to, dst, dst_bytes, from, src, count, error);
+    if (status == TENMAP_OK && count)
+        status = check_integers(to, from, src, count, flags, error);
     if (status != TENMAP_OK)
         return status;
     if (losses) {

@@ -97,6 +97,14 @@ static void to_file_order(char *elements, size_t width, size_t count) {
         }
 }
 
+/* Element `number` of the source, at *at, is an integer that does not fit. */
+static tenmap_status spoil_misfit(copying *c, const void *at, uint64_t number) {
+    tenmap_error why, full;
+    tmi_fail_misfit(&why, c->to, c->from->dtype, at, number);
+    TMI_FAIL_TENSOR(&full, TENMAP_ERR_RANGE, c->from, "%s", why.message);
+    return tmi_writer_spoil_with(c->writer, &full, c->error);
+}
+
 /* Elements come in multiples of eight but at the end, so every part starts on a byte. */
 static tenmap_status copy_converted(copying *c) {
     tenmap_status status = TENMAP_OK;
@@ -119,8 +127,13 @@ static tenmap_status copy_converted(copying *c) {
             break;
         if (c->lost)
             tmi_losses_add(c->to, t->dtype, true, buffer, count, c->flags, c->lost);
-        tmi_convert_file(c->to, buffer + from_room, 0, t->dtype, buffer, 0, count,
-                         (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM);
+        uint64_t fit =
+            tmi_convert_file(c->to, buffer + from_room, 0, t->dtype, buffer, 0, count,
+                             (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM);
+        if (fit < count) {
+            status = spoil_misfit(c, buffer + fit * from_bits / 8, first + fit);
+            break;
+        }
         if (TMI_BIG_ENDIAN)
             to_file_order(buffer + from_room, (size_t)to_bits / 8, (size_t)count);
         status = put_bytes(c, buffer + from_room, (size_t)((count * to_bits + 7) / 8));

@@ -268,6 +268,8 @@ static tenmap_status run_piece(load_job *job, load_item *item, tmi_window *windo
     if (count > 0) {
         window->ahead = tmi_transfer_is_dense(x);
         tenmap_status status = tmi_transfer_run(x, window, first, count, error);
+        if (status == TENMAP_ERR_RANGE)
+            tmi_transfer_first_misfit(x, window, first, error);
         if (status != TENMAP_OK)
             return status;
         tmi_job_add(&job->run, tmi_packed_bytes(count, x->from_bits));

@@ -92,6 +92,12 @@ void tmi_losses_add(tenmap_dtype to, tenmap_dtype from, bool file_order, const v
     }
     if (copied && tmi_dtypes[from].kind != TENMAP_KIND_FLOAT)
         return;
+    if (tmi_route_is_integer(to, from)) { /* without saturation such a loss is an error */
+        tmi_elements integer = {to, 0, !TMI_BIG_ENDIAN}, stored = {from, 0, file_order};
+        (void)tmi_route_integers(integer, NULL, stored, src, count, flags | TENMAP_CONVERT_SATURATE,
+                                 &lost->overflowed);
+        return;
+    }
     tenmap_dtype middle = from == TENMAP_F64 ? TENMAP_F64 : TENMAP_F32;
     tmi_elements target = {middle, 0, !TMI_BIG_ENDIAN}, source = {from, 0, file_order};
     loss_limits limits = find_limits(copied ? middle : to, middle, copied ? 0 : flags);

@@ -168,7 +168,7 @@ static void clamp_infinities(unsigned char *dst, size_t count, unsigned bits) {
 
 static void plan_kernels(route_plan *plan, unsigned from_bit) {
     bool saturate = plan->flags & TENMAP_CONVERT_SATURATE;
-    if (plan->to == plan->from)
+    if (plan->to == plan->from || tmi_route_is_integer(plan->to, plan->from))
         return;
     if (plan->from == TENMAP_F4 && from_bit == 0)
         plan->first = tmi_cpu_kernels()->packed_f4[plan->to];
@@ -306,8 +306,9 @@ static void make_plan(route_plan *plan, const tmi_elements *to, const tmi_elemen
     plan_kernels(plan, from->bit);
 }
 
-void tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, uint64_t count,
-               uint32_t flags) {
+/* Whatever is not from integer to integer, which cannot fail. */
+static void route_numbers(tmi_elements to, void *dst, tmi_elements from, const void *src,
+                          uint64_t count, uint32_t flags) {
     if (to.dtype == TENMAP_C64) { /* two F32 each */
         to.dtype = from.dtype = TENMAP_F32;
         count *= 2;
@@ -340,4 +341,51 @@ void tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, u
     if (plan.use_table)
         fill_table(&plan);
     run_blocks(&plan, d, from, s, count);
+}
+
+static bool is_integer(tenmap_dtype dtype) {
+    unsigned kind = tmi_dtypes[dtype].kind;
+    return kind == TENMAP_KIND_BOOL || kind == TENMAP_KIND_UINT || kind == TENMAP_KIND_INT;
+}
+
+bool tmi_route_is_integer(tenmap_dtype to, tenmap_dtype from) {
+    return to != from && is_integer(to) && is_integer(from);
+}
+
+uint64_t tmi_route_integers(tmi_elements to, void *dst, tmi_elements from, const void *src,
+                            uint64_t count, uint32_t flags, uint64_t *clamped) {
+    route_buffer fetched, placed;
+    route_plan plan;
+    make_plan(&plan, &to, &from, count, flags);
+    const unsigned char *s = src;
+    unsigned char *d = dst;
+    for (uint64_t done = 0; done < count;) {
+        size_t n = count - done < ROUTE_BLOCK ? (size_t)(count - done) : ROUTE_BLOCK, first;
+        const unsigned char *in = s;
+        if (plan.swap) {
+            swap_elements(fetched.bytes, s, n, plan.from_bits / 8);
+            in = fetched.bytes;
+        }
+        bool around = d && plan.stream;
+        size_t misfits = tmi_integers(to.dtype, around ? placed.bytes : d, from.dtype, in, n,
+                                      plan.flags, &first);
+        if (clamped)
+            *clamped += misfits;
+        if (first < n)
+            return done + first;
+        if (around)
+            plan.stream_copy(d, placed.bytes, n * plan.to_bits / 8, 0);
+        done += n;
+        s += n * plan.from_bits / 8;
+        d = d ? d + n * plan.to_bits / 8 : NULL;
+    }
+    return count;
+}
+
+uint64_t tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, uint64_t count,
+                   uint32_t flags) {
+    if (tmi_route_is_integer(to.dtype, from.dtype))
+        return tmi_route_integers(to, dst, from, src, count, flags, NULL);
+    route_numbers(to, dst, from, src, count, flags);
+    return count;
 }

@@ -249,14 +249,27 @@ static bool is_plain_copy(const tmi_transfer *x) {
 static unsigned char *place_in_dst(const tmi_transfer *x, uint64_t to, uint64_t *count,
                                    unsigned *bit) {
     unsigned char *row = x->dst;
-    if (x->row_stride) {
+    if (x->row_stride && row) {
         row += to / x->row * x->row_stride;
         to %= x->row;
         if (*count > x->row - to)
             *count = x->row - to;
     }
     *bit = (unsigned)(to * x->to_bits % 8);
-    return row + to * x->to_bits / 8;
+    return row ? row + to * x->to_bits / 8 : NULL;
+}
+
+/* Element `number` of the tensor, an integer whose bytes are at *at, does not fit. */
+static tenmap_status fail_to_fit(const tmi_transfer *x, const void *at, uint64_t number,
+                                 tenmap_error *error) {
+    tenmap_error why;
+    tmi_fail_misfit(&why, x->as, x->stored, at, number);
+    TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, x->tensor, "%s", why.message);
+    if (error) {
+        error->index = number;
+        error->offset = x->tensor->file_offset + number * x->from_bits / 8;
+    }
+    return TENMAP_ERR_RANGE;
 }
 
 /* Elements [first, first+count) of the tensor, contiguous there, to elements from `to` on in dst.
@@ -287,9 +300,12 @@ static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64
         } else {
             bytes = (const unsigned char *)t->data + at;
         }
+        uint64_t fit = part;
         if (bytes)
-            tmi_convert_file(x->as, dst, bit, x->stored, bytes, (unsigned)(from_bit % 8), part,
-                             x->flags);
+            fit = tmi_convert_file(x->as, dst, bit, x->stored, bytes, (unsigned)(from_bit % 8),
+                                   part, x->flags);
+        if (fit < part)
+            return fail_to_fit(x, bytes + fit * x->from_bits / 8, first + fit, error);
         first += part;
         to += part;
         count -= part;
@@ -321,4 +337,15 @@ tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_window *w, uint64_t fi
         }
         at += x->walk[d].stride;
     }
+}
+
+void tmi_transfer_first_misfit(const tmi_transfer *x, tmi_window *w, uint64_t first,
+                               tenmap_error *error) {
+    tmi_transfer look = *x;
+    tenmap_error found;
+    if (first == 0 || !tmi_route_is_integer(x->as, x->stored))
+        return;
+    look.dst = NULL; /* then nothing is written */
+    if (tmi_transfer_run(&look, w, 0, first, &found) == TENMAP_ERR_RANGE)
+        *error = found;
 }

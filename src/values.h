@@ -71,10 +71,17 @@ bool tmi_transfer_is_dense(const tmi_transfer *x);
 
 /*
  * Elements [first, first+count) of the transfer, to their place in dst. With 4- and 6-bit
- * destinations `first` is a multiple of 8, so that two such calls never share a byte.
+ * destinations `first` is a multiple of 8, so that two such calls never share a byte. An integer that
+ * does not fit is TENMAP_ERR_RANGE.
  */
 tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_window *window, uint64_t first,
                                uint64_t count, tenmap_error *error);
+/*
+ * After TENMAP_ERR_RANGE in a part that begins with element `first`: where there is an integer before
+ * it that does not fit either, perhaps in a part that another thread has, *error names that one.
+ */
+void tmi_transfer_first_misfit(const tmi_transfer *x, tmi_window *window, uint64_t first,
+                               tenmap_error *error);
 
 /* convert.c: numbers. */
 
@@ -89,10 +96,15 @@ tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t fla
  * Converts `count` elements of a pair that passed the check. The source is in file order
  * (little-endian) and starts at bit src_bit (0..7, for 4- and 6-bit dtypes) of *src; the result is
  * in host order and starts at bit dst_bit of *dst. Bits of *dst before dst_bit are kept; spare bits
- * after the last element of the last byte become 0. Any alignment; no overlap.
+ * after the last element of the last byte become 0. Any alignment; no overlap. Returns `count`, or
+ * the number of the first element that is an integer which does not fit, with those before it done;
+ * with dst NULL, which is for such pairs only, it just looks.
  */
-void tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
-                      const void *src, unsigned src_bit, uint64_t count, uint32_t flags);
+uint64_t tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
+                          const void *src, unsigned src_bit, uint64_t count, uint32_t flags);
+/* TENMAP_ERR_RANGE: element `number`, whose value is in file order at *at, does not fit into `to`. */
+tenmap_status tmi_fail_misfit(tenmap_error *error, tenmap_dtype to, tenmap_dtype from,
+                              const void *at, uint64_t number);
 
 /* losses.c: what a conversion changes that no rounding would. */
 

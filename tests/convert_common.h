@@ -34,11 +34,17 @@ static inline bool use_isa(size_t i) {
     for (size_t isa_i_ = 0; isa_i_ < ISA_COUNT; isa_i_++)                                          \
         for (const char *name = isa_names[isa_i_]; name && use_isa(isa_i_); name = NULL)
 
-/* Statements run once for each pair of dtypes that can be converted, same-type copies included. */
+/* Whether the pair can be converted whatever the values: integers that narrow cannot. */
+static inline bool always_converts(tenmap_dtype to, tenmap_dtype from) {
+    return tmi_convert_check(to, from, 0, NULL) == TENMAP_OK &&
+           (!tmi_route_is_integer(to, from) || tmi_integers_all_fit(to, from));
+}
+
+/* Statements run once for each pair of dtypes that always converts, same-type copies included. */
 #define FOR_EACH_PAIR(to, from)                                                                    \
     for (tenmap_dtype from = TENMAP_BOOL; from < TMI_DTYPE_COUNT; from++)                          \
         for (tenmap_dtype to = TENMAP_BOOL; to < TMI_DTYPE_COUNT; to++)                            \
-            if (tmi_convert_check(to, from, 0, NULL) == TENMAP_OK)
+            if (always_converts(to, from))
 
 static inline size_t stream_bytes(tenmap_dtype dtype, size_t count, unsigned bit) {
     return (bit + count * tmi_dtypes[dtype].bits + 7) / 8;

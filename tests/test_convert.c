@@ -220,7 +220,8 @@ static void exactly_these_pairs_are_supported(void **state) {
         for (tenmap_dtype to = TENMAP_BOOL; to < TMI_DTYPE_COUNT; to++) {
             bool complex_one = from == TENMAP_C64 || to == TENMAP_C64;
             bool to_float = tmi_dtypes[to].kind == TENMAP_KIND_FLOAT;
-            bool allowed = from == to || (to_float && !complex_one);
+            bool from_float = tmi_dtypes[from].kind == TENMAP_KIND_FLOAT;
+            bool allowed = from == to || (!complex_one && (to_float || !from_float));
             unsigned char src[8] = {0}, dst[9];
             tenmap_error error = {0};
             memset(dst, 0x77, sizeof dst);

@@ -41,6 +41,9 @@ static int count_source(void *ctx, size_t i) {
         return EXIT_FINE;
     const size_t room = COUNTED_AT_ONCE * sizeof(uint64_t); /* no element is wider */
     char *stored = need(2, room), *result = stored + room;
+    uint32_t flags = s->flags;
+    if (tenmap_dtype_kind(s->dtype) != TENMAP_KIND_FLOAT) /* counted, where writing would end */
+        flags |= TENMAP_CONVERT_SATURATE;
     tenmap_status status = TENMAP_OK;
     for (uint64_t n, at = 0; status == TENMAP_OK && !interrupted() && at < s->tensor->nelems;
          at += n) {
@@ -49,7 +52,7 @@ static int count_source(void *ctx, size_t i) {
         status = tenmap_read(s->tensor, at, n, TENMAP_AS_STORED, stored, room, 0, &error);
         if (status == TENMAP_OK)
             status = tenmap_convert_counted(s->dtype, result, room, s->tensor->dtype, stored, n,
-                                            s->flags, &lost, &error);
+                                            flags, &lost, &error);
         if (status != TENMAP_OK)
             break;
         sum->overflowed += lost.overflowed;
@@ -82,7 +85,8 @@ static const char *overflow_words(const plan *p) {
         tenmap_dtype to = p->sources[i].dtype;
         if (!p->losses[i].overflowed)
             continue;
-        if ((p->sources[i].flags & TENMAP_CONVERT_SATURATE) || tenmap_dtype_bits(to) < 8)
+        if ((p->sources[i].flags & TENMAP_CONVERT_SATURATE) || tenmap_dtype_bits(to) < 8 ||
+            tenmap_dtype_kind(to) != TENMAP_KIND_FLOAT)
             largest = true;
         else if (tenmap_dtype_bits(to) > 8 || to == TENMAP_F8_E5M2)
             infinite = true;

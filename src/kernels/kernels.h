@@ -126,6 +126,18 @@ void tmi_scalar_limits(tenmap_dtype to, tenmap_dtype middle, uint64_t *over, uin
 uint32_t tmi_f32_from_f64(uint64_t bits);
 uint32_t tmi_f32_odd_from_f64(uint64_t bits);
 
+/* integers.c: integers and BOOL into other such dtypes, in the host's byte order. */
+
+/* Whether `to` holds every value of `from`. */
+bool tmi_integers_all_fit(tenmap_dtype to, tenmap_dtype from);
+/*
+ * Converts up to the first that does not fit, whose number is *first then (else count), and returns 0
+ * if all fit. With TENMAP_CONVERT_SATURATE what does not fit becomes the nearest value that does, and
+ * the result is how many those are. *dst may be written up to `count` elements; NULL: this only looks.
+ */
+size_t tmi_integers(tenmap_dtype to, void *dst, tenmap_dtype from, const void *src, size_t count,
+                    uint32_t flags, size_t *first);
+
 /* cpu.c: the choice, made once. */
 
 const tmi_kernels *tmi_cpu_kernels(void);
@@ -139,7 +151,15 @@ void tmi_cpu_use(const tmi_kernels *kernels);
 
 /* route.c: from any allowed dtype to any other, by way of the kernels. */
 
-void tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, uint64_t count,
-               uint32_t flags);
+/*
+ * Returns `count`, or less where an integer does not fit into an integer dtype: the number of the first
+ * such element, with those before it converted.
+ */
+uint64_t tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, uint64_t count,
+                   uint32_t flags);
+/* Integers and BOOL to another such dtype: the same, and with dst NULL it only looks. */
+bool tmi_route_is_integer(tenmap_dtype to, tenmap_dtype from);
+uint64_t tmi_route_integers(tmi_elements to, void *dst, tmi_elements from, const void *src,
+                            uint64_t count, uint32_t flags, uint64_t *clamped);
 
 #endif

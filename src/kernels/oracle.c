@@ -177,11 +177,26 @@ static uint64_t pack_float(tenmap_dtype dtype, const real *r, bool saturate) {
     return sign | magnitude;
 }
 
+/* Integers from integers only; what does not fit becomes the nearest that does. */
+static uint64_t pack_integer(tenmap_dtype dtype, const real *r) {
+    unsigned kind = tmi_dtypes[dtype].kind, bits = tmi_dtypes[dtype].bits;
+    uint64_t ones = bits == 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1;
+    uint64_t magnitude = r->kind == REAL_ZERO ? 0 : r->significand >> (63 - r->exponent);
+    uint64_t most = kind == TENMAP_KIND_BOOL ? 1 : kind == TENMAP_KIND_INT ? ones >> 1 : ones;
+    if (r->negative)
+        most = kind == TENMAP_KIND_INT ? most + 1 : 0;
+    if (magnitude > most)
+        magnitude = most;
+    return (r->negative ? 0 - magnitude : magnitude) & ones;
+}
+
 uint64_t tmi_scalar_one(tenmap_dtype to, tenmap_dtype from, uint64_t bits, uint32_t flags) {
     if (to == from)
         return bits;
     real r = tmi_dtypes[from].kind == TENMAP_KIND_FLOAT ? unpack_float(from, bits)
                                                         : unpack_integer(from, bits);
+    if (tmi_dtypes[to].kind != TENMAP_KIND_FLOAT)
+        return pack_integer(to, &r);
     bool pure_shift =
         (from == TENMAP_BF16 && to == TENMAP_F32) || (from == TENMAP_F8_E5M2 && to == TENMAP_F16);
     if (pure_shift && r.kind == REAL_NAN)

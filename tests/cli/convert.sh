@@ -13,6 +13,13 @@ t convert small.safetensors --rule 'layer*=f16' --rule 'layer.0.wide=f32' --rule
 t ls rules.safetensors
 t convert layers.safetensors --to f8_e4m3 --keep norm --rule 'lm_head*=bf16' --saturate -n -o x --json | head -12
 
+# Integers keep their values in other integers, or end with the first that does not fit, or saturate.
+t convert small.safetensors --rule 'ids=i32' --rule 'mask=u8' --rule 'bytes=i64' -o integers.safetensors
+t get integers.safetensors ids
+t get integers.safetensors mask
+t convert small.safetensors --rule 'ids=bool' --saturate -o clamped.safetensors
+t get clamped.safetensors ids
+
 # Shards stay shards, no larger than the largest of the input, unless the output is to be one file.
 t convert sharded --to f32 -o wide
 ls wide
@@ -38,7 +45,8 @@ t convert sharded --to f32 -o part.safetensors --partial
 
 # Mistakes.
 t convert small.safetensors --rule 'embed*=i32' -o no.safetensors
-t convert small.safetensors --rule 'mask=u8' -o no.safetensors
+t convert small.safetensors --rule 'ids=bool' -o no.safetensors
+t convert small.safetensors --rule 'ids=bool' --strict -o no.safetensors
 t convert small.safetensors --to bf16
 t convert small.safetensors -o no.safetensors
 t convert small.safetensors --to float -o no.safetensors
