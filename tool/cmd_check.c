@@ -6,8 +6,10 @@
 #include "command.h"
 #include "json_out.h"
 #include "measure.h"
+#include "metadata.h"
 #include "numbered.h"
 #include "print.h"
+#include "several.h"
 
 enum { LEVEL_NOTE, LEVEL_WARNING, LEVEL_ERROR };
 
@@ -32,6 +34,7 @@ static const option check_options[] = {
 static const example check_examples[] = {
     {"tenmap check model.safetensors", "what is wrong with it, if anything"},
     {"tenmap check --values llama/", "and whether a NaN crept in"},
+    {"tenmap check loras/*.safetensors", "one verdict each, then how many are fine"},
     {"tenmap check --json model.safetensors | jq .verdict", "for scripts, as is the exit code"},
     {NULL, NULL},
 };
@@ -105,8 +108,11 @@ static void judge_values(findings *list, const tenmap_tensor *t, const tenmap_st
         {TENMAP_FINDING_WARNING, "all-zero", "zero"},
         {TENMAP_FINDING_NOTE, "subnormal", "subnormal"},
     };
+    /* A quarter of the codes of an 8-bit float are subnormal, and more of smaller ones. */
+    bool wide = tenmap_dtype_bits(t->dtype) > 8;
     const uint64_t counts[] = {s->nans, s->infinities,
-                               s->count > 1 && s->zeros == s->count ? s->count : 0, s->subnormals};
+                               s->count > 1 && s->zeros == s->count ? s->count : 0,
+                               wide ? s->subnormals : 0};
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         text message = {0};
         if (!counts[i])
@@ -189,19 +195,41 @@ static bool is_shown(const finding *f, const check_settings *set) {
     return f->severity >= TENMAP_FINDING_NOTE + set->level;
 }
 
-static void print_findings(const findings *list, const check_settings *set) {
+/*
+ * Sentences begin with the file in quotes. The verdict names the model, so only the files of one that
+ * has several are named again, without their folder.
+ */
+static const char *without_path(const char *message, const char *path, text *room) {
+    const char *end = *message == '"' ? strstr(message, "\": ") : NULL;
+    if (!end)
+        return message;
+    const char *name = end, *own = base_name(path);
+    while (name > message + 1 && name[-1] != '/')
+        name--;
+    size_t len = (size_t)(end - name);
+    if (len == strlen(own) && memcmp(name, own, len) == 0)
+        return end + 3;
+    text_clear(room);
+    text_addf(room, "\"%s", name);
+    return room->bytes;
+}
+
+static void print_findings(const findings *list, const char *path, const check_settings *set) {
     enum { INDENT = 9 };
+    text room = {0};
     for (size_t i = 0; i < list->count; i++) {
         const finding *f = &list->items[i];
         if (!is_shown(f, set))
             continue;
         const struct severity_look *look = &severities[f->severity];
         printf("%s%-*s%s", paint(look->shown), INDENT, look->name, paint_end());
+        const char *message = without_path(f->message, path, &room);
         if (print_width() > (size_t)2 * INDENT)
-            print_wrapped(f->message, INDENT, print_width());
+            print_wrapped(message, INDENT, print_width());
         else
-            printf("%s\n", f->message);
+            printf("%s\n", message);
     }
+    text_free(&room);
 }
 
 static void print_verdict(const char *path, const findings *list) {
@@ -254,9 +282,10 @@ static void print_check_json(const char *path, const findings *list, const check
     json_close();
 }
 
-static int check_run(const invocation *call) {
-    const check_settings *set = call->settings;
-    const char *path = call->operands[0];
+static size_t counted[EXIT_FAILED + 1]; /* of several models, by exit code */
+
+static int check_one(const char *path, bool several, const void *settings) {
+    const check_settings *set = settings;
     findings list = {0};
     tenmap_options options = open_options();
     tenmap_error error;
@@ -266,24 +295,49 @@ static int check_run(const invocation *call) {
     if (!status && !list.of[TENMAP_FINDING_ERROR])
         status = check_model(path, set, &list);
     if (!status) {
+        status = verdict_of(&list);
         if (set->json) {
             print_check_json(path, &list, set);
         } else {
-            print_findings(&list, set);
+            print_findings(&list, path, set);
             print_verdict(path, &list);
         }
-        status = verdict_of(&list);
     }
+    if (several)
+        counted[status <= EXIT_FAILED ? status : EXIT_FAILED]++;
     free_findings(&list);
+    return status;
+}
+
+static void print_counts(size_t models) {
+    static const char *const words[] = {"fine", "with warnings", "rejected", "could not be read"};
+    const char *before = ": ";
+    printf("%s%zu models%s", paint(STYLE_BOLD), models, paint_end());
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (counted[i]) {
+            printf("%s%zu %s", before, counted[i], words[i]);
+            before = ", ";
+        }
+    putchar('\n');
+}
+
+static int check_run(const invocation *call) {
+    const check_settings *set = call->settings;
+    model_paths paths;
+    several_models(call->operands, call->operand_count, &paths);
+    int status = several_run(&paths, set->json, check_one, set);
+    if (paths.count > 1 && !set->json)
+        print_counts(paths.count);
+    several_free(&paths);
     return status;
 }
 
 const command cmd_check = {
     .name = "check",
     .summary = "Say whether a model is sound, with every finding",
-    .operands = "MODEL",
+    .operands = "MODEL...",
     .min_operands = 1,
-    .max_operands = 1,
+    .max_operands = SIZE_MAX,
     .options = check_options,
     .details =
         "Errors keep the model from being opened; the first is the one that any other command\n"
@@ -291,8 +345,9 @@ const command cmd_check = {
         "aligned, an index that disagrees with its shards, a gap in numbered layers, values that\n"
         "are NaN. Notes are worth knowing. After 32 of a kind the rest are counted.\n"
         "\n"
-        "Exit: 0 fine, 1 warnings, 2 rejected, 3 could not be read. Values are looked at only\n"
-        "in a model without errors.",
+        "Exit: 0 fine, 1 warnings, 2 rejected, 3 could not be read; of several models, the\n"
+        "worst. A folder of single files, such as adapters, stands for all of them. Values are\n"
+        "looked at only in a model without errors.",
     .examples = check_examples,
     .settings_size = sizeof(check_settings),
     .run = check_run,

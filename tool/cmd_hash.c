@@ -12,6 +12,7 @@
 #include "json_out.h"
 #include "pointer.h"
 #include "print.h"
+#include "several.h"
 #include "progress.h"
 #include "select.h"
 #include "work.h"
@@ -331,12 +332,21 @@ static int run_fingerprints(const invocation *call, const hash_settings *set) {
     return status;
 }
 
-static int hash_run(const invocation *call) {
+static int hash_all(const invocation *call) {
     const hash_settings *set = call->settings;
     bool prints = set->tensors || set->whole;
     if (prints && set->verify)
         return fail(EXIT_USAGE, "--verify is about files; it goes without --tensors and --model");
     return prints ? run_fingerprints(call, set) : run_files(call, set);
+}
+
+static int hash_run(const invocation *call) {
+    model_paths paths;
+    several_models(call->operands, call->operand_count, &paths);
+    const invocation each = {call->settings, (const char **)paths.items, paths.count};
+    int status = hash_all(&each);
+    several_free(&paths);
+    return status;
 }
 
 const command cmd_hash = {
@@ -348,7 +358,8 @@ const command cmd_hash = {
     .options = hash_options,
     .details =
         "Without options, the SHA-256 of each file, in the format of sha256sum; a folder or\n"
-        "an index stands for the shards of its model, any other file for itself.\n"
+        "an index stands for the shards of its model, a folder of several models for all of\n"
+        "them, any other file for itself.\n"
         "\n"
         "Fingerprints are 128 bits of XXH3. They are fast, and good against accidents, not\n"
         "against forgers. Renaming a tensor changes the model's, not its own.",

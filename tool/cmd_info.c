@@ -7,6 +7,7 @@
 #include "json_out.h"
 #include "metadata.h"
 #include "print.h"
+#include "several.h"
 #include "summary.h"
 
 enum { PIPED_COLUMNS = 200, METADATA_ROWS = 12, LABEL = 12 };
@@ -323,15 +324,20 @@ static void print_json(const summary *s, uint64_t top) {
     json_close();
 }
 
-static int info_run(const invocation *call) {
-    const info_settings *set = call->settings;
+static int info_one(const char *path, bool several, const void *settings) {
+    static bool printed;
+    const info_settings *set = settings;
     tenmap_model *model;
     summary s = {0};
-    int status = open_model(call->operands[0], &model);
+    int status = open_model(path, &model);
     if (status)
         return status;
     status = summarize(model, &s);
     if (!status) {
+        oddities_titled = false;
+        if (several && !set->json && printed)
+            putchar('\n');
+        printed = true;
         if (set->json)
             print_json(&s, set->top);
         else
@@ -342,12 +348,21 @@ static int info_run(const invocation *call) {
     return status;
 }
 
+static int info_run(const invocation *call) {
+    const info_settings *set = call->settings;
+    model_paths paths;
+    several_models(call->operands, call->operand_count, &paths);
+    int status = several_run(&paths, set->json, info_one, set);
+    several_free(&paths);
+    return status;
+}
+
 const command cmd_info = {
     .name = "info",
     .summary = "Say what a model is: size, parameters, dtypes, metadata, oddities",
-    .operands = "MODEL",
+    .operands = "MODEL...",
     .min_operands = 1,
-    .max_operands = 1,
+    .max_operands = SIZE_MAX,
     .options = info_options,
     .details =
         "Layers are guessed from names: modules that are numbered. Alignment is that of the\n"

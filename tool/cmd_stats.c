@@ -9,6 +9,7 @@
 #include "json_out.h"
 #include "measure.h"
 #include "print.h"
+#include "several.h"
 
 enum { ORDER_FILE, ORDER_NAME, ORDER_STD, ORDER_MAX, ORDER_NORM };
 
@@ -285,23 +286,30 @@ static int check_settings_given(const stats_settings *set) {
     return EXIT_FINE;
 }
 
-static int stats_run(const invocation *call) {
-    const stats_settings *set = call->settings;
+/* The settings, and the names behind the models. */
+typedef struct stats_call {
+    const stats_settings *set;
+    filter wanted;
+} stats_call;
+
+static int stats_one(const char *path, bool several, const void *settings) {
+    const stats_call *call = settings;
+    const stats_settings *set = call->set;
     tenmap_model *model;
     selection chosen;
-    filter wanted = set->wanted;
-    int status = check_settings_given(set);
-    wanted.patterns = call->operands + 1;
-    wanted.pattern_count = call->operand_count - 1;
-    if (!status)
-        status = open_model(call->operands[0], &model);
+    int status = open_model(path, &model);
     if (status)
         return status;
-    status = select_tensors(model, &wanted, &chosen);
+    status = select_tensors(model, &call->wanted, &chosen);
     if (!status) {
         drop_opaque(&chosen);
         if (set->sort == ORDER_NAME)
             selection_sort_natural(&chosen);
+        if (several && !set->json) {
+            printf("%s", paint(STYLE_BOLD));
+            print_safe(stdout, path, strlen(path));
+            printf("%s\n", paint_end());
+        }
         status = measure_and_print(model, &chosen, set);
         selection_free(&chosen);
     }
@@ -309,17 +317,37 @@ static int stats_run(const invocation *call) {
     return status;
 }
 
+static int stats_run(const invocation *call) {
+    const stats_settings *set = call->settings;
+    size_t models = several_leading(call->operands, call->operand_count);
+    stats_call all = {set, set->wanted};
+    model_paths paths;
+    int status = check_settings_given(set);
+    if (status)
+        return status;
+    all.wanted.patterns = call->operands + models;
+    all.wanted.pattern_count = call->operand_count - models;
+    several_models(call->operands, models, &paths);
+    if (paths.count > 1 && set->tsv)
+        status = fail(EXIT_USAGE, "--tsv is about one model; for several there is --json");
+    else
+        status = several_run(&paths, set->json, stats_one, &all);
+    several_free(&paths);
+    return status;
+}
+
 const command cmd_stats = {
     .name = "stats",
     .summary = "Measure values: min, max, mean, std, zeros, NaN; histograms",
-    .operands = "MODEL [NAME...]",
+    .operands = "MODEL... [NAME...]",
     .min_operands = 1,
     .max_operands = SIZE_MAX,
     .options = stats_options,
     .details =
         "All but the counts are of the finite values: std is the population's, norm the\n"
         "Euclidean one. The numbers are the same on any number of threads and on every CPU.\n"
-        "Complex numbers count as their parts. A NAME with *, ? or [...] is a glob.",
+        "Complex numbers count as their parts. A NAME with *, ? or [...] is a glob. Operands at\n"
+        "the beginning that are files or folders are models, the others names.",
     .examples = stats_examples,
     .settings_size = sizeof(stats_settings),
     .run = stats_run,

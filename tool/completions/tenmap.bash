@@ -44,7 +44,6 @@ _tenmap() {
     stats)
         options="-H --hist --log --bins --low --high -s --sort -d --dtype -x --except --min-size --max-size -j --threads --json --tsv --lenient --partial --max-header --color -q --quiet --help"
         valued=" --bins --low --high -s --sort -d --dtype -x --except --min-size --max-size -j --threads --max-header --color "
-        names=yes
         case $prev in
         -s | --sort) values="file name std max norm" ;;
         -d | --dtype) values="bool f4 f6_e2m3 f6_e3m2 u8 i8 f8_e5m2 f8_e4m3 f8_e8m0 f8_e4m3fnuz f8_e5m2fnuz i16 u16 f16 bf16 i32 u32 f32 c64 f64 i64 u64" ;;

@@ -81,7 +81,6 @@ complete -c tenmap -n '__tenmap_using stats' -l partial -d 'Go without shards th
 complete -c tenmap -n '__tenmap_using stats' -l max-header -x -d 'Accept headers up to this size (100MB)'
 complete -c tenmap -n '__tenmap_using stats' -l color -x -a 'auto always never' -d 'When to use colours; NO_COLOR is respected'
 complete -c tenmap -n '__tenmap_using stats' -s q -l quiet -d 'No progress bar'
-complete -c tenmap -f -n '__tenmap_using stats; and not __tenmap_operands 0' -a '(__tenmap_names)'
 complete -c tenmap -f -n __tenmap_first -a report -d 'Write a page that shows what is inside a model'
 complete -c tenmap -n '__tenmap_using report' -s o -l output -r -F -d 'Where the page goes; default: the model\'s name with .html, in the current folder; -: stdout'
 complete -c tenmap -n '__tenmap_using report' -s f -l force -d 'Replace files that are there'
