@@ -1,5 +1,5 @@
 /*
- * tenmap: model weights in the SafeTensors format, memory-mapped.
+ * tenmap: model weights in the SafeTensors and GGUF formats, memory-mapped.
  *
  * A model is one file, an index with shards, or a folder; all three open the same way and give the
  * same handle. Opening reads the header and nothing else; tensors are views into the mapping.
@@ -206,21 +206,56 @@ typedef struct tenmap_shard {
     uint32_t flags;   /* 0 */
     const void *base; /* the model's first byte in memory (NULL with TENMAP_BACKEND_READ) */
     uint64_t size;    /* its length: the file's, unless options.offset or length chose a part */
-    uint64_t header_bytes; /* the JSON text, without its 8-byte length field */
+    uint64_t header_bytes; /* the JSON text, without its 8-byte length field; of GGUF all of it */
     uint64_t data_offset;  /* where the first tensor's bytes may start, absolute in the file */
     size_t first_tensor;   /* this shard's tensors are [first_tensor, first_tensor+tensor_count) */
     size_t tensor_count;   /* of tenmap_at */
     uint64_t offset;       /* options.offset: where the model starts in the file */
 } tenmap_shard;
 
-/* One pair of a file's __metadata__. Both strings are NUL-terminated and may hold NUL inside. */
+/* What a value of metadata is: tenmap_metadata.type, tenmap_value.type. GGUF's own numbers. */
+enum {
+    TENMAP_VALUE_U8 = 0,
+    TENMAP_VALUE_I8 = 1,
+    TENMAP_VALUE_U16 = 2,
+    TENMAP_VALUE_I16 = 3,
+    TENMAP_VALUE_U32 = 4,
+    TENMAP_VALUE_I32 = 5,
+    TENMAP_VALUE_F32 = 6,
+    TENMAP_VALUE_BOOL = 7,
+    TENMAP_VALUE_STRING = 8, /* all that SafeTensors has */
+    TENMAP_VALUE_ARRAY = 9,
+    TENMAP_VALUE_U64 = 10,
+    TENMAP_VALUE_I64 = 11,
+    TENMAP_VALUE_F64 = 12
+};
+
+/*
+ * One pair of a file's metadata: of its __metadata__, or of a GGUF file. Both strings are
+ * NUL-terminated and may hold NUL inside. Keys are UTF-8; so are the values of SafeTensors, while
+ * strings of GGUF are as the file has them.
+ */
 typedef struct tenmap_metadata {
     const char *key;
     size_t key_len;
-    const char *value;
+    const char *value; /* a number or a BOOL as text: "32", "1e-05", "true"; "" for an array */
     size_t value_len;
     uint32_t shard;
+    uint32_t type;         /* TENMAP_VALUE_* */
+    uint32_t element_type; /* of an array's elements; else as type */
+    uint32_t reserved;     /* 0 */
+    uint64_t count;        /* an array's elements; else 1 */
+    const void *raw;       /* the bytes as the file has them: little-endian, of any alignment; */
+    uint64_t raw_bytes;    /* a string without its length, an array without its type and count */
 } tenmap_metadata;
+
+/* A value by itself, for walking through arrays. The caller's; what it points to is the model's. */
+typedef struct tenmap_value {
+    uint32_t type, element_type; /* these five are as in tenmap_metadata */
+    uint64_t count;
+    const void *raw;
+    uint64_t raw_bytes;
+} tenmap_value;
 
 /* options.backend */
 enum {
@@ -354,11 +389,12 @@ typedef struct tenmap_options {
  */
 
 /*
- * `path` is a .safetensors file, an index (known by its content, not by its name) or a folder. In a
+ * `path` is a .safetensors file, an index, a GGUF file (all known by their content, not by their
+ * names; the first of a GGUF model's parts opens all of them) or a folder. In a
  * folder, the first of these that is there: model.safetensors, model.safetensors.index.json,
  * diffusion_pytorch_model.safetensors, its index; else the only index; else the only complete
- * numbered set (name-00001-of-00005.safetensors); else the only *.safetensors file. docs/format.md
- * has the details.
+ * numbered set (name-00001-of-00005.safetensors); else the only *.safetensors file; else likewise
+ * with *.gguf. docs/format.md has the details.
  */
 TENMAP_API tenmap_status tenmap_open(const char *path, const tenmap_options *options,
                                      tenmap_model **out, tenmap_error *error);
@@ -381,7 +417,7 @@ TENMAP_API tenmap_status tenmap_open_list(const char *const *paths, size_t n,
                                           tenmap_error *error);
 
 /*
- * A single SafeTensors file behind a descriptor that can be read with pread and, for the MAP
+ * A single SafeTensors or GGUF file behind a descriptor that can be read with pread and, for the MAP
  * backend, mapped. The descriptor is duplicated; the caller's stays open, unchanged, its offset
  * untouched.
  */
@@ -389,7 +425,7 @@ TENMAP_API tenmap_status tenmap_open_fd(int fd, const tenmap_options *options, t
                                         tenmap_error *error);
 
 /*
- * A single SafeTensors file in memory. The bytes are borrowed until tenmap_close and must not
+ * A single SafeTensors or GGUF file in memory. The bytes are borrowed until tenmap_close and must not
  * change; the header is copied, so changing it later cannot harm the library.
  */
 TENMAP_API tenmap_status tenmap_open_memory(const void *bytes, size_t size,
@@ -449,11 +485,23 @@ TENMAP_API const char *tenmap_shard_listed(const tenmap_model *model, const char
 /* The names that the index lists, in its order, NUL-terminated; NULL past the end. */
 TENMAP_API size_t tenmap_listed_count(const tenmap_model *model);
 TENMAP_API const char *tenmap_listed_at(const tenmap_model *model, size_t i);
-/* All shards' __metadata__ in shard order, each in header order. */
+/* All shards' metadata in shard order, each in header order. */
 TENMAP_API size_t tenmap_metadata_count(const tenmap_model *model);
 TENMAP_API const tenmap_metadata *tenmap_metadata_at(const tenmap_model *model, size_t i);
 /* The value in the first shard that has the key, or NULL. A linear scan. */
 TENMAP_API const char *tenmap_metadata_get(const tenmap_model *model, const char *key);
+/* The pair's value. Arrays are walked with tenmap_value_next, elements of one width also by raw. */
+TENMAP_API void tenmap_metadata_value(const tenmap_metadata *pair, tenmap_value *out);
+/*
+ * Takes the first element off an array, without copying: 1 and *element, which may be an array too;
+ * 0 if there is none, or *array is no array. Neither may be NULL, nor both the same.
+ */
+TENMAP_API int tenmap_value_next(tenmap_value *array, tenmap_value *element);
+/*
+ * The text of a value that is no array, as tenmap_metadata.value has it, NUL-terminated in `room`
+ * bytes at out and cut if it is longer; its whole length in bytes.
+ */
+TENMAP_API size_t tenmap_value_text(const tenmap_value *value, char *out, size_t room);
 /* The index's text as read, NUL-terminated, its length in *len (may be NULL); NULL if no index. */
 TENMAP_API const char *tenmap_index_json(const tenmap_model *model, size_t *len);
 /*

@@ -23,6 +23,7 @@ cat >"$work/parts" <<'PARTS'
 hash.h base
 win32.h os
 json.h format
+gguf.h format
 histogram.h values
 PARTS
 

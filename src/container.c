@@ -1,9 +1,9 @@
 /* Formats of files: which of them a file is, by its first bytes. */
 #include "format.h"
 
-/* In the order in which they are asked. The first also has the words for what is none of them. */
+/* In the order in which they are asked: what begins with a name of its own comes first. */
 static const tmi_container *const containers[] = {
-    &tmi_safetensors,
+    &tmi_gguf, &tmi_safetensors,
 #ifdef TENMAP_TOY_CONTAINER
     &tmi_toy_container, /* of the tests, so that nothing but this list knows how many there are */
 #endif
@@ -18,5 +18,5 @@ const tmi_container *tmi_container_of(const unsigned char *start, size_t len, ui
 }
 
 const tmi_container *tmi_container_for_errors(void) {
-    return containers[0];
+    return &tmi_safetensors;
 }

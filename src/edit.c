@@ -59,6 +59,9 @@ static tenmap_status edit_open(editing_file *e) {
     if (e->model->index_json)
         return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
                          "it is an index; metadata is edited one shard at a time");
+    if (e->model->shards[0].container != &tmi_safetensors)
+        return FAIL_EDIT(e, TENMAP_ERR_UNSUPPORTED, "%s",
+                         "its metadata cannot be edited: it is no SafeTensors file");
     if (!tmi_fd_is_at(e->lock.fd, &e->site.folder, e->site.name))
         return FAIL_EDIT_REPLACED(e);
     e->length = e->model->shards[0].view.header_bytes;

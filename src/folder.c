@@ -10,6 +10,7 @@ enum { CANDIDATE_INDEX, CANDIDATE_NUMBERED, CANDIDATE_SINGLE };
 typedef struct candidate {
     char *name;
     int kind;
+    bool is_gguf;       /* taken only where no SafeTensors file and no index is */
     bool second_choice; /* consolidated, adapter, a variant: only when nothing else is there */
     /* Of name-00002-of-00005.safetensors: where the digits are, and what they say. */
     size_t digits_at, digits_len, tail_at, rest_at; /* tail: from "-of-" on; rest: behind N */
@@ -113,7 +114,10 @@ static bool classify_name(candidate *c, bool *other_index) {
         }
         return true;
     }
-    if (!ends_with(name, ".safetensors"))
+    c->is_gguf = ends_with(name, ".gguf");
+    if (c->is_gguf && strstr(name, "mmproj")) /* what sees for a model, beside the model */
+        c->second_choice = true;
+    if (!c->is_gguf && !ends_with(name, ".safetensors"))
         return false;
     c->kind = parse_numbered(c) ? CANDIDATE_NUMBERED : CANDIDATE_SINGLE;
     return true;
@@ -182,6 +186,19 @@ static int by_member(const void *a, const void *b) {
     if (order == 0 && x->number != y->number)
         order = x->number < y->number ? -1 : 1;
     return order ? order : strcmp(x->name, y->name);
+}
+
+/* Leaves GGUF files out if there is anything else. */
+static void prefer_safetensors(candidates *list) {
+    size_t kept = 0, others = 0;
+    for (size_t i = 0; i < list->count; i++)
+        others += !list->items[i].is_gguf;
+    for (size_t i = 0; i < list->count && others > 0; i++)
+        if (list->items[i].is_gguf)
+            free(list->items[i].name);
+        else
+            list->items[kept++] = list->items[i];
+    list->count = others > 0 ? kept : list->count;
 }
 
 static bool sort_numbered(candidates *list) {
@@ -316,11 +333,12 @@ static tenmap_status fail_nothing(const candidates *list, tenmap_error *error) {
                         "%s: no model lies in this folder itself; these folders inside it hold "
                         "one each, open one of them: %s",
                         tmi_quote_path(list->folder).text, tmi_list_end(&names));
-    return tmi_fail(
-        error, TENMAP_ERR_NOT_FOUND, "%s: no .safetensors file and no index lies in this folder%s",
-        tmi_quote_path(list->folder).text,
-        list->other_index ? ", only an index of another format: fetch the SafeTensors release"
-                          : "");
+    return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
+                    "%s: no .safetensors or .gguf file and no index lies in this folder%s",
+                    tmi_quote_path(list->folder).text,
+                    list->other_index
+                        ? ", only an index of another format: fetch the SafeTensors release"
+                        : "");
 }
 
 /* The choice among the files of one rank: those that come first, or those of second choice. */
@@ -382,6 +400,7 @@ tenmap_status tmi_folder_choose(tmi_choice *choice, const tenmap_io *io, const c
     candidates list = {.folder = path, .io = io};
     *choice = (tmi_choice){.count = 0};
     tenmap_status status = tmi_bytes_list(io, path, add_candidate, &list, error);
+    prefer_safetensors(&list);
     if (list.count)
         qsort(list.items, list.count, sizeof *list.items, by_candidate_name);
     if (list.out_of_memory || !sort_numbered(&list)) {
@@ -403,5 +422,6 @@ void tmi_choice_free(tmi_choice *choice) {
 bool tmi_is_numbered_name(const char *name) {
     bool unused;
     candidate c = {.name = (char *)(uintptr_t)name};
-    return classify_name(&c, &unused) && c.kind == CANDIDATE_NUMBERED && !c.second_choice;
+    return classify_name(&c, &unused) && c.kind == CANDIDATE_NUMBERED && !c.second_choice &&
+           !c.is_gguf;
 }

@@ -15,8 +15,6 @@ static const struct {
           "this is a Git LFS pointer, not the model: run `git lfs pull` to fetch the real file"),
     MAGIC("version https://hawser.github.com/spec/",
           "this is a Git LFS pointer, not the model: run `git lfs pull` to fetch the real file"),
-    MAGIC("GGUF", "this is a GGUF file, a format of its own: use the SafeTensors release of the "
-                  "model, or convert it"),
     MAGIC("lmgg", "this is an old GGML file: use the SafeTensors release of the model"),
     MAGIC("tjgg", "this is an old GGML file: use the SafeTensors release of the model"),
     MAGIC("\x1f\x8b", "this is a gzip archive: unpack it first (gunzip)"),

@@ -87,6 +87,14 @@ typedef struct tmi_opaque {
     const char *text;
 } tmi_opaque;
 
+/* What a file says of itself as a part of a model in several files; all 0: it is none. */
+typedef struct tmi_split {
+    uint64_t number; /* from 0 on */
+    uint64_t count;
+    bool counts_tensors;
+    uint64_t tensors; /* of all parts together, where it counts them */
+} tmi_split;
+
 typedef struct tmi_header {
     tmi_block text;    /* names and metadata: the JSON, unescaped in place, or those alone */
     tmi_block tensors; /* tenmap_tensor[count], in file order */
@@ -98,9 +106,27 @@ typedef struct tmi_header {
     size_t metadata_count, metadata_capacity;
     tmi_opaque *opaque; /* by the addresses of the names */
     size_t opaque_count, opaque_capacity;
+    tmi_block numbers; /* the texts of metadata that is not text in the file */
+    tmi_split split;
     uint64_t data_at; /* where tensors may begin, from the model's first byte on */
     bool reordered;   /* the tensors are not written in file order */
 } tmi_header;
+
+/* A pair of strings, as all of SafeTensors' are. */
+static inline tenmap_metadata tmi_metadata_text(const tmi_place *place, const char *key,
+                                                size_t key_len, const char *value,
+                                                size_t value_len) {
+    return (tenmap_metadata){.key = key,
+                             .key_len = key_len,
+                             .value = value,
+                             .value_len = value_len,
+                             .shard = place->shard,
+                             .type = TENMAP_VALUE_STRING,
+                             .element_type = TENMAP_VALUE_STRING,
+                             .count = 1,
+                             .raw = value,
+                             .raw_bytes = value_len};
+}
 
 /*
  * What every parser does last with a tensor: where it lies, from the model's first byte on. Its
@@ -193,6 +219,7 @@ typedef struct tmi_container {
 } tmi_container;
 
 extern const tmi_container tmi_safetensors;
+extern const tmi_container tmi_gguf; /* gguf.c */
 #ifdef TENMAP_TOY_CONTAINER
 extern const tmi_container tmi_toy_container;
 #endif

@@ -344,7 +344,7 @@ static bool parse_metadata_pair(parser *p) {
         return fail_memory(p, (uint64_t)h->metadata_count * 2 * sizeof *room);
     h->metadata = room;
     room[h->metadata_count++] =
-        (tenmap_metadata){key.bytes, key.len, value.bytes, value.len, p->place->shard};
+        tmi_metadata_text(p->place, key.bytes, key.len, value.bytes, value.len);
     return true;
 }
 
@@ -654,6 +654,7 @@ void tmi_header_free(tmi_header *header) {
         tmi_block_free(&header->dims[i]);
     free(header->metadata);
     free(header->opaque);
+    tmi_block_free(&header->numbers);
     tmi_block_free(&header->text);
     *header = (tmi_header){.count = 0};
 }

@@ -356,7 +356,7 @@ static bool take_metadata(reader *r) {
             !take_string(r, &m->key, &m->key_len) || !TAKE(r, ":\"") ||
             !take_string(r, &m->value, &m->value_len))
             return false;
-        m->shard = r->place->shard;
+        *m = tmi_metadata_text(r->place, m->key, m->key_len, m->value, m->value_len);
         for (size_t i = 0; i < h->metadata_count; i++)
             if (h->metadata[i].key_len == m->key_len &&
                 memcmp(h->metadata[i].key, m->key, m->key_len) == 0)

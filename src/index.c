@@ -147,7 +147,7 @@ static bool keep_pair(index_parser *p, tmi_text key) {
         return fail_index_memory(p, (uint64_t)index->pair_count * 2 * sizeof *pairs);
     index->pairs = pairs;
     pairs[index->pair_count++] =
-        (tenmap_metadata){key.bytes, key.len, value.bytes, value.len, p->place->shard};
+        tmi_metadata_text(p->place, key.bytes, key.len, value.bytes, value.len);
     return true;
 }
 

@@ -21,6 +21,14 @@ void tmi_choice_free(tmi_choice *choice);
 /* Whether this is the name of a part of a numbered set: name-00001-of-00005.safetensors. */
 bool tmi_is_numbered_name(const char *name);
 
+/* split.c: a model in several GGUF files. */
+
+/* Whether a file with these keys is the first of several, which are opened with it. */
+bool tmi_split_is_first(const tmi_split *split);
+/* The names of all parts, by that of the first. */
+tenmap_status tmi_split_names(tmi_choice *choice, const tenmap_io *io, const char *path,
+                              const tmi_split *split, tenmap_error *error);
+
 /* shard.c: one file of a model. */
 
 /* options.max_header_bytes, or its default, the reference's. */
@@ -32,6 +40,7 @@ typedef struct tmi_shard {
     tenmap_shard view; /* what callers see */
     uint32_t number;   /* among those that the index or the set names, missing ones included */
     tmi_bytes bytes;   /* its path for errors is there */
+    const tmi_container *container; /* of what kind it is, once it is parsed */
     tmi_header header;
     char *path;       /* owned; NULL stands for "" */
     char *name;       /* owned: as the index or the set has it; NULL for a single file */
@@ -179,6 +188,9 @@ tenmap_status tmi_lookup_make(tenmap_model *model, uint32_t flags, tenmap_error 
 void tmi_lookup_free(tenmap_model *model);
 /* The tensor that this name, which is the name of none, stands for; or TMI_NONE. */
 size_t tmi_alias_find(const tenmap_model *model, const char *name, size_t len, uint64_t hash);
+
+/* split.c: whether the shards of a joined model say that they are its parts, if they say anything. */
+tenmap_status tmi_split_check(const tenmap_model *model, tenmap_error *error);
 
 /* check_index.c: where the index and its shards do not agree. For model->report. */
 

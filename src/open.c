@@ -276,6 +276,8 @@ static tenmap_status open_shards(tenmap_model *model, shard_jobs *all, tmi_index
         status = keep_shards(model, all, place, error);
     if (status == TENMAP_OK)
         status = tmi_join(model, index, place, all->options->flags, error);
+    if (status == TENMAP_OK)
+        status = tmi_split_check(model, error);
     free(place);
     return status;
 }
@@ -286,6 +288,7 @@ typedef struct shard_names {
     tmi_index *index;
     char *const *names;
     const char *path; /* of the index, or of the folder of the set */
+    bool beside;      /* the path is that of one of them */
 } shard_names;
 
 static bool name_shard(tmi_shard *shard, const shard_names *from, size_t i, const tenmap_io *io) {
@@ -294,8 +297,8 @@ static bool name_shard(tmi_shard *shard, const shard_names *from, size_t i, cons
     shard->bytes = (tmi_bytes)TMI_NO_BYTES;
     shard->number = (uint32_t)i;
     shard->name = tmi_copy_text(name, len);
-    shard->path =
-        from->index ? tmi_beside(io, from->path, name, len) : tmi_inside(io, from->path, name, len);
+    shard->path = from->index || from->beside ? tmi_beside(io, from->path, name, len)
+                                              : tmi_inside(io, from->path, name, len);
     return shard->name && shard->path;
 }
 
@@ -402,6 +405,26 @@ static tenmap_status open_index(tenmap_model *model, const char *path,
     return status;
 }
 
+/* The file open in shards[0] is the first of several. */
+static tenmap_status open_parts(tenmap_model *model, const char *path,
+                                const tenmap_options *options, tenmap_error *error) {
+    tmi_split split = model->shards[0].header.split;
+    tmi_choice choice;
+    tenmap_status status = tmi_split_names(&choice, options->io, path, &split, error);
+    if (status != TENMAP_OK && (options->flags & TENMAP_OPEN_PARTIAL))
+        return status == TENMAP_ERR_NOT_FOUND ? TENMAP_OK : status;
+    if (status != TENMAP_OK)
+        return status;
+    tmi_shard_close(&model->shards[0]);
+    model->file_size = 0;
+    model->tensor_count = model->metadata_count = 0;
+    model->metadata = NULL;
+    shard_names from = {.count = choice.count, .names = choice.names, .path = path, .beside = true};
+    status = open_named_shards(model, &from, options, error);
+    tmi_choice_free(&choice);
+    return status;
+}
+
 /* What a path, a file or a folder, holds. */
 
 static tenmap_status open_file(tenmap_model *model, const char *path, const tenmap_options *options,
@@ -421,7 +444,11 @@ static tenmap_status open_file(tenmap_model *model, const char *path, const tenm
         return status;
     if (tmi_index_recognise(start, len))
         return open_index(model, path, options, error);
-    return open_single(model, options, start, len, error);
+    status = open_single(model, options, start, len, error);
+    bool alone = options->offset || options->length;
+    if (status == TENMAP_OK && tmi_split_is_first(&shard->header.split) && !alone)
+        status = open_parts(model, path, options, error);
+    return status;
 }
 
 static tenmap_status open_in_folder(tenmap_model *model, const char *folder, const char *name,

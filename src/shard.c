@@ -164,16 +164,15 @@ static tenmap_status parse_quickly(tmi_shard *shard, const tmi_container *contai
                             &shard->bytes, done, error);
 }
 
-/* The header's text, parsed. Nothing is made of it if it is not settled. */
+/* The header's text, parsed. Nothing is made of it if it is not settled. `text` may hold it already. */
 static tenmap_status parse_text(tmi_shard *shard, const tenmap_options *options,
                                 const tmi_container *container, const tmi_place *place,
-                                const tmi_extent *extent, const unsigned char *start, bool *settled,
-                                tenmap_error *error) {
-    tmi_block text = {NULL, 0};
+                                const tmi_extent *extent, tmi_block text,
+                                const unsigned char *start, bool *settled, tenmap_error *error) {
     tenmap_status status = TENMAP_OK;
     bool done = false;
     uint64_t at = options->offset + extent->at;
-    if (shard->bytes.io) /* each read of an object may be a journey: one, of all of it */
+    if (shard->bytes.io && !text.bytes) /* each read of an object may be a journey: one, of all */
         status = tmi_read_text(&shard->bytes, at, extent->length, "the header", &text, error);
     if (status == TENMAP_OK)
         status = parse_quickly(shard, container, place, extent, &text, &done, error);
@@ -188,26 +187,48 @@ static tenmap_status parse_text(tmi_shard *shard, const tenmap_options *options,
     return status;
 }
 
-/* Where the header is, which some formats tell only to those who read on. */
+/* The model's first `want` bytes, of which *have are in *text; the rest is read. */
+static tenmap_status read_on(const tmi_shard *shard, const tenmap_options *options, uint64_t want,
+                             tmi_block *text, size_t *have, tenmap_error *error) {
+    tmi_block longer;
+    if (want > SIZE_MAX - TMI_JSON_PAD ||
+        !tmi_block_take_dirty(&longer, (size_t)want + TMI_JSON_PAD))
+        return tmi_fail_memory(error, want, "the header");
+    if (*have)
+        memcpy(longer.bytes, text->bytes, *have);
+    tmi_block_free(text);
+    *text = longer;
+    size_t had = *have;
+    *have = (size_t)want;
+    return tmi_bytes_read(&shard->bytes, options->offset + had, (char *)text->bytes + had,
+                          (size_t)want - had, (tmi_wanted){"the header", NULL}, error);
+}
+
+/* Where the header is, which some formats tell only to those who read on: *text is what was read. */
 static tenmap_status find_header(tmi_shard *shard, const tenmap_options *options,
                                  const tmi_container *container, const tmi_place *place,
                                  const unsigned char *start, size_t len, tmi_extent *extent,
-                                 tenmap_error *error) {
+                                 tmi_block *text, tenmap_error *error) {
     uint64_t limit = tmi_header_limit(options);
-    tmi_block more = {NULL, 0};
+    size_t have = 0;
     *extent = (tmi_extent){0, 0, 0};
     tenmap_status status = container->find_text(place, start, len, limit, extent, error);
     while (status == TENMAP_OK && extent->more) {
         uint64_t most = shard->size < limit ? shard->size : limit;
         uint64_t want = extent->more < most ? extent->more : most;
         extent->more = 0;
-        tmi_block_free(&more);
-        status = tmi_read_text(&shard->bytes, options->offset, want, "the header", &more, error);
+        status = read_on(shard, options, want, text, &have, error);
         if (status == TENMAP_OK)
-            status = container->find_text(place, more.bytes, (size_t)want, limit, extent, error);
+            status = container->find_text(place, text->bytes, have, limit, extent, error);
     }
-    tmi_block_free(&more);
-    return status;
+    bool usable = status == TENMAP_OK && text->bytes && extent->at == 0 && extent->length <= have;
+    if (!usable) {
+        tmi_block_free(text);
+        return status;
+    }
+    memset((char *)text->bytes + extent->length, 0, TMI_JSON_PAD);
+    tmi_block_trim(text, (size_t)extent->length + TMI_JSON_PAD);
+    return TENMAP_OK;
 }
 
 /* One try; *settled is false if the file changed under it. */
@@ -216,23 +237,27 @@ static tenmap_status parse_once(tmi_shard *shard, const tenmap_options *options,
                                 tenmap_error *error) {
     const tmi_container *container = container_of(shard, options, start, len);
     tmi_extent extent;
+    tmi_block text = {NULL, 0};
     *settled = container || is_settled(shard, options, start);
     if (!*settled)
         return TENMAP_OK;
     if (!container)
         container = tmi_container_for_errors();
     tenmap_status status =
-        find_header(shard, options, container, place, start, len, &extent, error);
+        find_header(shard, options, container, place, start, len, &extent, &text, error);
     if (status != TENMAP_OK) {
         tmi_edit_note(shard, error);
         return status;
     }
     if (options->backend == TENMAP_BACKEND_MAP && !shard->bytes.io) {
         int failed = tmi_file_map(&shard->bytes.file, options->offset, shard->size, &place->base);
-        if (failed)
+        if (failed) {
+            tmi_block_free(&text);
             return fail_map(shard, failed, error);
+        }
     }
-    status = parse_text(shard, options, container, place, &extent, start, settled, error);
+    shard->container = container;
+    status = parse_text(shard, options, container, place, &extent, text, start, settled, error);
     if (status == TENMAP_OK && *settled)
         fill_view(shard, options, place->base, extent.length);
     else if (status == TENMAP_ERR_FORMAT)

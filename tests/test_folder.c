@@ -125,7 +125,7 @@ static const choice_row choices[] = {
      {"llama-3.1-8b.safetensors", "model.fp16.safetensors"},
      {"llama-3.1-8b.safetensors"},
      NULL},
-    {"nothing", {"config.json", "README.md"}, {NULL}, "no .safetensors file and no index"},
+    {"nothing", {"config.json", "README.md"}, {NULL}, "no .safetensors or .gguf file and no index"},
     {"nothing but another format",
      {"pytorch_model.bin.index.json>x.bin"},
      {NULL},
@@ -224,7 +224,6 @@ static void foreign_files_are_named(void **state) {
          "zip archive"},
         {START("\x80\2\x8a\n\x6c\xfc\x9c\x46\xf9 j\xa8P\x19."), "Python pickle"},
         {START("\x80\4\x95\x1a\0\0\0\0\0\0\0}\x94"), "Python pickle"},
-        {START("GGUF\3\0\0\0\1\0\0\0\0\0\0\0"), "GGUF file"},
         {START("\x1f\x8b\x08\x08\1\2\3\4\5\6"), "gzip archive"},
         {START("\x28\xb5\x2f\xfd\1\2\3\4\5\6"), "Zstandard archive"},
         {START("\xfd"

@@ -6,6 +6,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "gguf_files.h"
 #include "support.h"
 
 #include <dirent.h>
@@ -169,6 +170,25 @@ static void every_allocation_may_fail(void **state) {
     fail_each("a file", in_folder(state, "one.safetensors"), NULL);
     options.backend = TENMAP_BACKEND_READ;
     fail_each("a file, READ", in_folder(state, "one.safetensors"), &options);
+}
+
+static void every_allocation_of_a_gguf_file_may_fail(void **state) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    gguf_file f;
+    bytes small = gguf_small();
+    write_file(in_folder(state, "one.gguf"), small.at, small.size);
+    fail_each("a GGUF file", in_folder(state, "one.gguf"), NULL);
+    gguf_begin(&f, 2, 1); /* out of order, and the first of two */
+    gguf_pair(&f, "split.count", TENMAP_VALUE_U16, 2, 2);
+    gguf_row(&f, "b", 1, 8, 0, 32);
+    gguf_row(&f, "a", 1, 8, 0, 0);
+    gguf_data(&f, 64);
+    write_file(in_folder(state, "x-00001-of-00002.gguf"), f.out.at, f.out.size);
+    options.flags = TENMAP_OPEN_PARTIAL;
+    options.threads = 1;
+    fail_each("a GGUF file of several", in_folder(state, "x-00001-of-00002.gguf"), &options);
+    free(f.out.at);
+    free(small.at);
 }
 
 static void every_allocation_of_a_sharded_model_may_fail(void **state) {
@@ -565,6 +585,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(every_allocation_of_writing_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_gguf_file_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_sharded_model_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_load_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_read_may_fail, empty_folder),

@@ -128,7 +128,7 @@ def bad():
     put("10-bytes-behind", "{" + ONE + "}", b"xyz")
     put("10-no-tensors-but-data", "{}", b"data")
     for name, start in (("git-lfs", b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n"),
-                        ("html", b"\n<!DOCTYPE html><html>"), ("gguf", b"GGUF\3\0\0\0\0\0\0\0"),
+                        ("html", b"\n<!DOCTYPE html><html>"),
                         ("torch-zip", b"PK\3\4" + bytes(26) + b"archive/data.pkl"),
                         ("pickle", b"\x80\2}q\0X\1\0\0\0aq"), ("gzip", b"\x1f\x8b\x08" + bytes(10)),
                         ("text", b"Access denied\r\n"), ("zeros", bytes(16))):

@@ -1,0 +1,88 @@
+/* A model in several GGUF files, which say of themselves which part they are. */
+#include "model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* name-00001-of-00003.gguf: what stands behind the name. */
+enum { SPLIT_TAIL = 20 };
+
+static void split_tail(char out[SPLIT_TAIL + 1], uint64_t number, uint64_t count) {
+    snprintf(out, SPLIT_TAIL + 1, "-%05u-of-%05u.gguf", (unsigned)number + 1, (unsigned)count);
+}
+
+/* Where the name begins in a path, and its length: of an object, before any '?'. */
+static size_t name_in_path(const tenmap_io *io, const char *path, size_t *len) {
+    size_t end = io ? strcspn(path, "?") : strlen(path), at = end;
+    while (at > 0 && (io ? path[at - 1] != '/' : !tmi_is_separator(path[at - 1])))
+        at--;
+    *len = end - at;
+    return at;
+}
+
+bool tmi_split_is_first(const tmi_split *split) {
+    return split->count > 1 && split->number == 0;
+}
+
+tenmap_status tmi_split_names(tmi_choice *choice, const tenmap_io *io, const char *path,
+                              const tmi_split *split, tenmap_error *error) {
+    *choice = (tmi_choice){.is_set = true};
+    if (split->count >= TMI_MOST_SHARDS)
+        return tmi_fail(error, TENMAP_ERR_LIMIT,
+                        "%s: it says that the model has %llu parts (split.count); %d are the limit",
+                        tmi_quote_path(path).text, (ull)split->count, (int)TMI_MOST_SHARDS - 1);
+    char tail[SPLIT_TAIL + 1];
+    split_tail(tail, 0, split->count);
+    size_t len, at = name_in_path(io, path, &len);
+    const char *name = path + at;
+    if (len < SPLIT_TAIL || memcmp(name + len - SPLIT_TAIL, tail, SPLIT_TAIL) != 0)
+        return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
+                        "%s: this is the first of %llu parts (split.count), but its name does not "
+                        "end in %s, so the others cannot be found; TENMAP_OPEN_PARTIAL opens it "
+                        "alone",
+                        tmi_quote_path(path).text, (ull)split->count, tail);
+    choice->names = tmi_calloc((size_t)split->count, sizeof *choice->names);
+    while (choice->names && choice->count < split->count) {
+        char *copy = tmi_copy_text(name, len);
+        if (!copy)
+            break;
+        split_tail(copy + len - SPLIT_TAIL, choice->count, split->count);
+        choice->names[choice->count++] = copy;
+    }
+    if (choice->names && choice->count == split->count)
+        return TENMAP_OK;
+    tmi_choice_free(choice);
+    return tmi_fail_memory(error, split->count, "the names of parts");
+}
+
+/* What the parts say of themselves, against what they were opened as. */
+static tenmap_status check_part(const tmi_shard *shard, size_t shards, tenmap_error *error) {
+    const tmi_split *split = &shard->header.split;
+    if (split->count == 0 || (split->number == shard->number && split->count == shards))
+        return TENMAP_OK;
+    return tmi_fail_at(error, TENMAP_ERR_FORMAT, shard->number, 0,
+                       "%s: it says that it is part %llu of %llu (split.no, split.count), but its "
+                       "name makes it part %llu of %llu",
+                       tmi_quote_path(shard->path).text, (ull)split->number + 1, (ull)split->count,
+                       (ull)shard->number + 1, (ull)shards);
+}
+
+tenmap_status tmi_split_check(const tenmap_model *model, tenmap_error *error) {
+    size_t shards = model->shard_count + model->missing_count;
+    tenmap_status status = TENMAP_OK;
+    const tmi_split *first = model->shard_count ? &model->shards[0].header.split : NULL;
+    for (size_t i = 0; i < model->shard_count && status == TENMAP_OK; i++)
+        status = check_part(&model->shards[i], shards, error);
+    if (status == TENMAP_OK && first && first->counts_tensors && model->missing_count == 0 &&
+        first->tensors != model->tensor_count)
+        status = tmi_fail(error, TENMAP_ERR_FORMAT,
+                          "%s: its parts have %llu tensors together, but the first says that there "
+                          "are %llu (split.tensors.count)",
+                          tmi_quote_path(model->path).text, (ull)model->tensor_count,
+                          (ull)first->tensors);
+    if (status == TENMAP_OK || !model->report)
+        return status;
+    tmi_report_failure(model->report, TENMAP_FOUND_METADATA, TENMAP_NO_SHARD, NULL, error);
+    return TENMAP_OK;
+}
