@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "expect.h"
 #include "json_out.h"
 #include "measure.h"
 #include "metadata.h"
@@ -14,7 +15,7 @@
 enum { LEVEL_NOTE, LEVEL_WARNING, LEVEL_ERROR };
 
 typedef struct check_settings {
-    bool values, json;
+    bool values, config, json;
     unsigned level;
     uint64_t threads;
 } check_settings;
@@ -23,6 +24,8 @@ typedef struct check_settings {
 static const option check_options[] = {
     {'v', "values", NULL, OPTION_SWITCH, AT(values),
      "Read the tensors too: NaN, infinities, subnormal numbers, nothing but zeros"},
+    {'c', "config", NULL, OPTION_SWITCH, AT(config),
+     "Compare with the config.json beside it: layers, vocabulary, shapes of common architectures"},
     {'l', "level", "note|warning|error", OPTION_CHOICE, AT(level),
      "Show findings of this severity and above (note)"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
@@ -34,6 +37,7 @@ static const option check_options[] = {
 static const example check_examples[] = {
     {"tenmap check model.safetensors", "what is wrong with it, if anything"},
     {"tenmap check --values llama/", "and whether a NaN crept in"},
+    {"tenmap check --config llama/", "and whether config.json describes these tensors"},
     {"tenmap check loras/*.safetensors", "one verdict each, then how many are fine"},
     {"tenmap check --json model.safetensors | jq .verdict", "for scripts, as is the exit code"},
     {NULL, NULL},
@@ -161,6 +165,11 @@ static void take_gap(void *ctx, const number_gap *gap) {
     text_free(&message);
 }
 
+static void take_expected(void *ctx, const tenmap_tensor *tensor, const char *sentence) {
+    add_finding(ctx, TENMAP_FINDING_WARNING, "config", tensor ? tensor->shard : TENMAP_NO_SHARD,
+                tensor ? tensor->file_offset : 0, tensor ? tensor->name : NULL, sentence);
+}
+
 /*
  * What only an open model tells: tenmap_check keeps none, so the path is opened once more. Where shards
  * are missing, so are layers.
@@ -175,6 +184,8 @@ static int check_model(const char *path, const check_settings *set, findings *li
     status = select_tensors(model, &everything, &all);
     if (!status && !tenmap_missing_count(model))
         find_gaps(&all, take_gap, list);
+    if (!status && set->config)
+        status = expect_check(model, take_expected, list);
     if (!status && set->values)
         status = check_values(&all, set, list);
     if (all.tensors)

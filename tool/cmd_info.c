@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "identify.h"
 #include "json_out.h"
 #include "metadata.h"
 #include "print.h"
@@ -95,8 +96,25 @@ static void describe_params(const summary *s, text *t) {
                   s->scheme);
 }
 
+static void print_identity(const summary *s) {
+    identity id;
+    text t = {0};
+    identify(s->model, &id);
+    if (id.kind.len) {
+        text_addf(&t, "%s%s", id.kind.bytes, id.by_names ? ", by its names" : ", says config.json");
+        print_line("model", &t);
+    }
+    if (id.adapter.len)
+        print_line("adapter", &id.adapter);
+    if (id.tied.len)
+        print_line("tied", &id.tied);
+    text_free(&t);
+    identity_free(&id);
+}
+
 static void print_facts(const summary *s) {
     text t = {0};
+    print_identity(s);
     describe_size(s, &t);
     print_line("size", &t);
     text_clear(&t);
@@ -298,9 +316,23 @@ static void json_tensors(const summary *s, uint64_t top) {
     json_close();
 }
 
+static void json_identity(const summary *s) {
+    identity id;
+    identify(s->model, &id);
+    const struct {
+        const char *key;
+        const text *said;
+    } keys[] = {{"architecture", &id.kind}, {"adapter", &id.adapter}, {"tied", &id.tied}};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (keys[i].said->len)
+            json_key_text(keys[i].key, keys[i].said->bytes, keys[i].said->len);
+    identity_free(&id);
+}
+
 static void print_json(const summary *s, uint64_t top) {
     json_open('{', false);
     json_key_text("model", tenmap_path(s->model), TENMAP_CSTR);
+    json_identity(s);
     json_key_uint("bytes", tenmap_file_size(s->model));
     json_key_uint("data_bytes", s->all.bytes);
     json_key_uint("header_bytes", s->header_bytes);

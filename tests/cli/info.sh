@@ -8,7 +8,6 @@ t info --top 0 small.safetensors
 t info --top 1 --color always small.safetensors
 t info pointer.safetensors
 t info nosuch
-t info small.safetensors layers.safetensors
 t info --jsn small.safetensors
 t info --help
 rm sharded/model-00002-of-00003.safetensors

@@ -34,7 +34,7 @@ _tenmap() {
         esac
         ;;
     check)
-        options="-v --values -l --level -j --threads --json --lenient --partial --max-header --color -q --quiet --help"
+        options="-v --values -c --config -l --level -j --threads --json --lenient --partial --max-header --color -q --quiet --help"
         valued=" -l --level -j --threads --max-header --color "
         case $prev in
         -l | --level) values="note warning error" ;;

@@ -54,6 +54,7 @@ complete -c tenmap -n '__tenmap_using info' -l color -x -a 'auto always never' -
 complete -c tenmap -n '__tenmap_using info' -s q -l quiet -d 'No progress bar'
 complete -c tenmap -f -n __tenmap_first -a check -d 'Say whether a model is sound, with every finding'
 complete -c tenmap -n '__tenmap_using check' -s v -l values -d 'Read the tensors too: NaN, infinities, subnormal numbers, nothing but zeros'
+complete -c tenmap -n '__tenmap_using check' -s c -l config -d 'Compare with the config.json beside it: layers, vocabulary, shapes of common architectures'
 complete -c tenmap -n '__tenmap_using check' -s l -l level -x -a 'note warning error' -d 'Show findings of this severity and above (note)'
 complete -c tenmap -n '__tenmap_using check' -s j -l threads -x -d 'Read values on this many threads (as many as processors)'
 complete -c tenmap -n '__tenmap_using check' -l json -d 'As JSON'

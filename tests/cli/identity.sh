@@ -1,0 +1,54 @@
+# What a model is, by its config.json, its names and its metadata; and whether they agree.
+mkdir llama
+"$tool" convert sharded --to bf16 -o llama/model.safetensors >/dev/null
+cat >llama/config.json <<'END'
+{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16, "intermediate_size": 32,
+ "num_attention_heads": 2, "num_key_value_heads": 2, "num_hidden_layers": 12, "vocab_size": 64,
+ "rope_scaling": {"factor": 8.0, "list": [1, [2, 3], {}]}, "tie_word_embeddings": true}
+END
+t info --top 0 llama
+t info --json --top 0 llama/model.safetensors | grep -e architecture -e tied
+t check --config llama --level warning
+
+# Another vocabulary, and one layer too few; then one too many.
+sed -i 's/"vocab_size": 64/"vocab_size": 96/; s/"num_hidden_layers": 12/"num_hidden_layers": 14/' llama/config.json
+t check --config llama --level warning
+t check --config --json llama/model.safetensors | grep config.json
+sed -i 's/"num_hidden_layers": 14/"num_hidden_layers": 10/; s/"intermediate_size": 32/"intermediate_size": 48/' llama/config.json
+t check --config llama --level warning | sort | uniq -c | sort -rn | head -3
+echo '{"model_type": "unheard_of"}' >llama/config.json
+t check --config llama
+echo '{"model_type": ' >llama/config.json
+t info --top 0 llama | head -3
+rm llama/config.json
+t check --config llama
+
+# By names; adapters, with their rank, alpha and targets.
+tensors() { # FILE NAME DTYPE SHAPE BYTES...
+    file=$1 entries='' at=0
+    shift
+    while [ $# -gt 0 ]; do
+        entries="$entries${entries:+,}\"$1\":{\"dtype\":\"$2\",\"shape\":$3,\"data_offsets\":[$at,$((at + $4))]}"
+        at=$((at + $4))
+        shift 4
+    done
+    entries="{$entries}"
+    while [ $((${#entries} % 8)) != 0 ]; do entries="$entries "; done
+    n=${#entries}
+    { printf "\\$(printf %03o $((n % 256)))\\$(printf %03o $((n / 256)))\0\0\0\0\0\0%s" "$entries"
+      head -c "$at" /dev/zero | tr '\0' '\100'; } >"$file"
+}
+who() { "$tool" info --top 0 "$1" | sed -n '2,/size/p'; }
+tensors gpt.safetensors h.0.attn.c_attn.weight F32 [2,6] 48 && who gpt.safetensors
+tensors unknown.safetensors a F32 [2,6] 48 && who unknown.safetensors
+mkdir peft
+tensors peft/adapter_model.safetensors base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight F32 [8,16] 512 \
+    base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight F32 [16,8] 512 \
+    base_model.model.model.layers.0.self_attn.v_proj.lora_A.weight F32 [4,16] 256
+who peft
+echo '{"peft_type": "LORA", "lora_alpha": 32}' >peft/adapter_config.json
+who peft
+tensors kohya.safetensors lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_attn1_to_q.lora_down.weight F16 [16,4] 128 \
+    lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_attn1_to_q.alpha F16 [] 2
+who kohya.safetensors
+tensors twice.safetensors model.embed_tokens.weight F32 [4] 16 lm_head.weight F32 [4] 16 && who twice.safetensors
