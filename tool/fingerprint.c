@@ -112,6 +112,21 @@ static size_t parts_of(const tenmap_tensor *t) {
     return (size_t)(t->nbytes / FINGERPRINT_PART + (t->nbytes % FINGERPRINT_PART != 0));
 }
 
+void fingerprint_tensor(const tenmap_tensor *t, fingerprint *out) {
+    size_t count = parts_of(t);
+    fingerprint *parts = need(count, sizeof *parts);
+    text room = {0};
+    for (size_t i = 0; i < count; i++) {
+        uint64_t begin = (uint64_t)i * FINGERPRINT_PART, left = t->nbytes - begin;
+        size_t size = left < FINGERPRINT_PART ? (size_t)left : FINGERPRINT_PART;
+        parts[i] = digest((const char *)t->data + begin, size);
+        let_go((const char *)t->data + begin, size);
+    }
+    *out = print_tensor(t, parts, count, &room);
+    text_free(&room);
+    free(parts);
+}
+
 int fingerprint_tensors(const tenmap_model *model, unsigned threads, fingerprint *out) {
     size_t count = tenmap_count(model), total = 0, next = 0;
     uint64_t bytes = 0;
@@ -163,6 +178,10 @@ void fingerprint_model(const tenmap_model *model, const fingerprint *tensors, fi
 
 bool fingerprint_there(void) {
     return false;
+}
+
+void fingerprint_tensor(const tenmap_tensor *t, fingerprint *out) {
+    (void)t, (void)out;
 }
 
 int fingerprint_tensors(const tenmap_model *model, unsigned threads, fingerprint *out) {

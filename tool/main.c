@@ -16,6 +16,7 @@ extern const command cmd_extract;
 extern const command cmd_get;
 extern const command cmd_hash;
 extern const command cmd_info;
+extern const command cmd_inventory;
 extern const command cmd_ls;
 extern const command cmd_manual;
 extern const command cmd_merge;
@@ -31,6 +32,7 @@ extern const command cmd_stats;
 const command *const commands[] = {
     &cmd_ls,
     &cmd_info,
+    &cmd_inventory,
     &cmd_check,
     &cmd_stats,
     &cmd_report,

@@ -11,11 +11,11 @@ _tenmap() {
         prev=${COMP_WORDS[COMP_CWORD - 2]}
     fi
     if ((COMP_CWORD == 1)); then
-        COMPREPLY=($(compgen -W "ls info check stats report get diff meta convert rename extract drop merge split realign hash bench completion help --help --version" -- "$cur"))
+        COMPREPLY=($(compgen -W "ls info inventory check stats report get diff meta convert rename extract drop merge split realign hash bench completion help --help --version" -- "$cur"))
         return
     fi
     case ${COMP_WORDS[1]} in
-    help) first="ls info check stats report get diff meta convert rename extract drop merge split realign hash bench completion " ;;
+    help) first="ls info inventory check stats report get diff meta convert rename extract drop merge split realign hash bench completion " ;;
     ls)
         options="-t --tree -D --depth -f --fold -l --long -s --sort -r --reverse -d --dtype -x --except --min-size --max-size --json --tsv --lenient --partial --max-header --color -q --quiet --help"
         valued=" -D --depth -s --sort -d --dtype -x --except --min-size --max-size --max-header --color "
@@ -29,6 +29,13 @@ _tenmap() {
     info)
         options="-n --top --json --lenient --partial --max-header --color -q --quiet --help"
         valued=" -n --top --max-header --color "
+        case $prev in
+        --color) values="auto always never" ;;
+        esac
+        ;;
+    inventory)
+        options="--no-shared -D --depth -j --threads --json --lenient --partial --max-header --color -q --quiet --help"
+        valued=" -D --depth -j --threads --max-header --color "
         case $prev in
         --color) values="auto always never" ;;
         esac
