@@ -173,7 +173,15 @@ enum {
      * struct of its block would be. By its address where it is in memory, by its file offset with
      * TENMAP_BACKEND_READ.
      */
-    TENMAP_TENSOR_ALIGNED = 1
+    TENMAP_TENSOR_ALIGNED = 1,
+    /*
+     * A weight that is stored in parts (TENMAP_OPEN_DEQUANTIZE): data is NULL, and tenmap_read,
+     * tenmap_read_slice, tenmap_load, tenmap_measure and the writer's copies compute its values;
+     * tenmap_view and tenmap_read_bytes are TENMAP_ERR_UNSUPPORTED. nbytes is the size of a read as
+     * its own dtype; shard and file_offset are those of the part that holds the values. Residency is
+     * that of all parts, and progress counts their bytes.
+     */
+    TENMAP_TENSOR_COMPUTED = 2
 };
 
 /* One tensor. Owned by the model, reached by pointer, valid until tenmap_close. */
@@ -183,8 +191,7 @@ typedef struct tenmap_tensor {
     tenmap_dtype dtype;
     uint32_t rank; /* 0 for a scalar */
     const uint64_t *shape;
-    const void
-        *data; /* into the mapping, never NULL there; NULL with BACKEND_READ and options.io */
+    const void *data; /* into the mapping; NULL with BACKEND_READ, options.io and TENSOR_COMPUTED */
     uint64_t nbytes;
     uint64_t nelems;
     uint64_t file_offset; /* absolute, in its shard's file */
@@ -282,6 +289,18 @@ enum {
     TENMAP_OPEN_PARTIAL = 2,
     /* tenmap_open_list: of a name in several of its paths, the last one's tensor is taken. */
     TENMAP_OPEN_LATER_WINS = 8,
+    /*
+     * Weights that are stored in parts (8-bit or packed values, scales, zero points) appear as one
+     * tensor each, named and shaped as in the model before it was quantised, with the flag
+     * TENMAP_TENSOR_COMPUTED; the parts are not listed (tenmap_part_at). Their dtype is the one that
+     * the model computes in: config.json's, else the scales', else BF16. Opening also reads
+     * config.json beside the model, where there is one, and a few small tensors that describe shapes.
+     * A part that is missing or does not fit is TENMAP_ERR_FORMAT, which TENMAP_OPEN_LENIENT does not
+     * excuse; with TENMAP_OPEN_PARTIAL a weight with a missing part is absent, and its other parts are
+     * listed as they are. docs/quantized.md has the schemes, their formulas, and how they are
+     * recognised.
+     */
+    TENMAP_OPEN_DEQUANTIZE = 4,
     /*
      * tenmap_find also takes the names that a writer left out because they share their data with
      * another tensor: pairs "left out": "kept" of __metadata__, or of the index's metadata, whose
@@ -575,6 +594,27 @@ TENMAP_API tenmap_status tenmap_read_as(const tenmap_tensor *tensor, tenmap_dtyp
 /* File bytes [offset, offset+bytes) of the tensor as they are: any dtype, opaque ones included. */
 TENMAP_API tenmap_status tenmap_read_bytes(const tenmap_tensor *tensor, uint64_t offset,
                                            size_t bytes, void *dst, tenmap_error *error);
+
+/*
+ * Weights in parts
+ */
+
+/* How a tensor is stored; the library's, until tenmap_close. */
+typedef struct tenmap_scheme {
+    const char *name;       /* "none", "fp8-block", "int4-group", "mxfp4", ...: docs/quantized.md */
+    uint32_t bits;          /* of a stored value; 0 for "none" */
+    uint32_t group_rows;    /* values of so many rows and columns, of the last two axes, */
+    uint32_t group_columns; /* share a scale; 0: all of that axis */
+    uint32_t part_count;    /* 0 for a tensor that is not computed */
+} tenmap_scheme;
+
+/* Never NULL: "none" for NULL and for a tensor that is stored as its elements. */
+TENMAP_API const tenmap_scheme *tenmap_scheme_of(const tenmap_tensor *tensor);
+/*
+ * The i-th part of a TENMAP_TENSOR_COMPUTED tensor, as it is stored, the values first; NULL if there
+ * are no more. Every call that takes a tensor takes parts; tenmap_at and tenmap_find do not give them.
+ */
+TENMAP_API const tenmap_tensor *tenmap_part_at(const tenmap_tensor *tensor, uint32_t i);
 
 /*
  * Residency
@@ -1031,8 +1071,10 @@ enum {
     TENMAP_FOUND_NO_FORMAT = 33,     /* no "format" in the metadata */
     TENMAP_FOUND_EMPTY_TENSOR = 34,
     TENMAP_FOUND_NO_TENSORS = 35,
-    TENMAP_FOUND_NAME = 36,            /* empty, a control character, outer spaces, __x__ */
-    TENMAP_FOUND_INTERRUPTED_EDIT = 37 /* the record of one lies beside the file */
+    TENMAP_FOUND_NAME = 36,             /* empty, a control character, outer spaces, __x__ */
+    TENMAP_FOUND_INTERRUPTED_EDIT = 37, /* the record of one lies beside the file */
+    /* With TENMAP_OPEN_DEQUANTIZE: parts of a weight that do not fit, or config.json does (an error). */
+    TENMAP_FOUND_PARTS = 38
 };
 
 /* tenmap_finding.shard of what concerns the index, the folder or the model as a whole. */

@@ -24,6 +24,8 @@ hash.h base
 win32.h os
 json.h format
 gguf.h format
+quantized.h model
+source.h values
 histogram.h values
 PARTS
 

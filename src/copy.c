@@ -23,6 +23,7 @@ typedef struct copying {
     uint64_t at; /* where the next byte goes in the file */
     tenmap_error *error;
     tenmap_losses *lost; /* what the conversion loses is added here; NULL: not asked for */
+    tmi_source **source; /* the thread's, for values that are made */
 } copying;
 
 static uint64_t bytes_of_elements(uint64_t count, tenmap_dtype dtype) {
@@ -142,6 +143,47 @@ static tenmap_status copy_converted(copying *c) {
     return status;
 }
 
+/* A part of a tensor whose values are made: as F32 first where what is lost is to be counted. */
+static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char *made, char *out) {
+    uint32_t flags = (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
+    size_t out_bytes = (size_t)bytes_of_elements(count, c->to);
+    tenmap_dtype as = c->lost ? TENMAP_F32 : c->to;
+    tenmap_error why;
+    tenmap_status status =
+        tmi_values_read(c->from, c->source, first, count, as, flags, c->lost ? made : out,
+                        c->lost ? (size_t)count * 4 : out_bytes, true, &why);
+    if (status != TENMAP_OK)
+        return tmi_writer_spoil_with(c->writer, &why, c->error);
+    if (c->lost) {
+        tmi_losses_add(c->to, TENMAP_F32, !TMI_BIG_ENDIAN, made, count, c->flags, c->lost);
+        (void)tenmap_convert(c->to, out, out_bytes, TENMAP_F32, made, count, flags, NULL);
+    }
+    if (TMI_BIG_ENDIAN)
+        to_file_order(out, tmi_dtypes[c->to].bits / 8, (size_t)count);
+    return put_bytes(c, out, out_bytes);
+}
+
+/* Many rows at a time: some are stored the other way round. */
+static tenmap_status copy_made(copying *c) {
+    enum { MADE_ELEMENTS = 512 << 10 };
+    tenmap_status status = TENMAP_OK;
+    uint64_t most = c->count < MADE_ELEMENTS ? c->count : MADE_ELEMENTS, end = c->first + c->count;
+    size_t made_room = c->lost ? (size_t)most * 4 : 0;
+    size_t out_room = (size_t)bytes_of_elements(most, c->to);
+    char *buffer = malloc(made_room + out_room);
+    tenmap_error why;
+    if (!buffer) {
+        tmi_fail_memory(&why, made_room + out_room, "converting");
+        return tmi_writer_spoil_with(c->writer, &why, c->error);
+    }
+    for (uint64_t first = c->first; status == TENMAP_OK && first < end; first += MADE_ELEMENTS) {
+        uint64_t count = end - first < most ? end - first : most;
+        status = make_part(c, first, count, buffer, buffer + made_room);
+    }
+    free(buffer);
+    return status;
+}
+
 /* Everything that can be refused before a byte is claimed. */
 static tenmap_status check_copy(const copying *c, const tmi_planned *t) {
     if (c->from->dtype == TENMAP_OPAQUE)
@@ -155,7 +197,8 @@ static tenmap_status check_copy(const copying *c, const tmi_planned *t) {
                         tmi_writer_shown(c->writer).text, tmi_quote(t->name, t->name_len).text,
                         (ull)t->nelems, tmi_quote(c->from->name, c->from->name_len).text,
                         (ull)c->from->nelems);
-    return tmi_convert_check(c->to, c->from->dtype, c->flags, c->error);
+    bool made = c->from->flags & TENMAP_TENSOR_COMPUTED;
+    return tmi_convert_check(c->to, made ? TENMAP_F32 : c->from->dtype, c->flags, c->error);
 }
 
 tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tensor *tensor,
@@ -164,7 +207,7 @@ tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tens
     if (!tmi_writer_tensor(writer, id, &planned))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: there is no tensor number %llu",
                         tmi_writer_shown(writer).text, (ull)id);
-    copying c = {writer, id, tensor, planned.dtype, flags, 0, tensor->nelems, 0, error, NULL};
+    copying c = {writer, id, tensor, planned.dtype, flags, 0, tensor->nelems, 0, error, NULL, NULL};
     return check_copy(&c, &planned);
 }
 
@@ -174,6 +217,8 @@ static tenmap_status copy_part(copying *c) {
     tenmap_status status = tmi_writer_claim(c->writer, c->id, begin, bytes, &c->at, c->error);
     if (status != TENMAP_OK || bytes == 0)
         return status;
+    if (c->from->flags & TENMAP_TENSOR_COMPUTED)
+        return copy_made(c);
     return c->to == c->from->dtype ? copy_same_dtype(c) : copy_converted(c);
 }
 
@@ -187,8 +232,12 @@ tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id, const tenmap_
     if (status != TENMAP_OK)
         return status;
     (void)tmi_writer_tensor(writer, id, &planned);
-    copying c = {writer, id, tensor, planned.dtype, flags, 0, planned.nelems, 0, error, NULL};
-    return copy_part(&c);
+    tmi_source *made = NULL;
+    copying c = {writer,         id, tensor, planned.dtype, flags, 0,
+                 planned.nelems, 0,  error,  NULL,          &made};
+    status = copy_part(&c);
+    tmi_source_free(made);
+    return status;
 }
 
 /* Many, in parts that threads take one after the other, in the order of the sources. */
@@ -226,9 +275,11 @@ static bool cut_source(copy_job *job, size_t i, uint64_t *total) {
         if (!units)
             return false;
         job->units = units;
-        units[job->unit_count++] = (copy_unit){
-            .source = i, .first = first, .count = count, .bytes = bytes_of_elements(count, dtype)};
-        *total += bytes_of_elements(count, dtype);
+        uint64_t bytes = source->tensor ? tmi_stored_bytes(source->tensor, first, count)
+                                        : bytes_of_elements(count, dtype);
+        units[job->unit_count++] =
+            (copy_unit){.source = i, .first = first, .count = count, .bytes = bytes};
+        *total += bytes;
         first += count;
     } while (first < planned.nelems);
     return true;
@@ -246,13 +297,13 @@ static tenmap_status run_copy_unit(void *ctx, void *state, size_t number, tenmap
     const tenmap_source *source = &job->sources[unit->source];
     tmi_planned planned;
     tenmap_losses lost = {0};
-    (void)state;
     (void)tmi_writer_tensor(job->writer, unit->source, &planned);
     copying c = {job->writer,    unit->source,
                  source->tensor, planned.dtype,
                  source->flags,  unit->first,
                  unit->count,    0,
-                 error,          job->counts ? &lost : NULL};
+                 error,          job->counts ? &lost : NULL,
+                 state};
     tenmap_status status = c.from ? copy_part(&c) : put_data(&c, source);
     unit->overflowed = lost.overflowed;
     unit->flushed = lost.flushed;
@@ -262,6 +313,10 @@ static tenmap_status run_copy_unit(void *ctx, void *state, size_t number, tenmap
     else
         error->index = unit->source;
     return status;
+}
+
+static void free_copier(void *state) {
+    tmi_source_free(*(tmi_source **)state);
 }
 
 static tenmap_status run_copies(copy_job *job, const tenmap_copy_options *options, uint64_t bytes,
@@ -275,6 +330,9 @@ static tenmap_status run_copies(copy_job *job, const tenmap_copy_options *option
     run->threads = worth < threads ? (unsigned)worth : threads;
     run->unit = run_copy_unit;
     run->ctx = job;
+    run->state_bytes = sizeof(tmi_source *);
+    run->release = free_copier;
+    run->what = "a copy";
     run->progress = options->progress;
     run->progress_ctx = options->ctx;
     run->cancelled = cancelled;

@@ -22,7 +22,7 @@ static inline bool tmi_allows(uint32_t flags, uint32_t relaxation) {
 
 /* findings.c: what a check finds. */
 
-enum { TMI_FOUND_COUNT = TENMAP_FOUND_INTERRUPTED_EDIT + 1, TMI_SEVERITY_COUNT = 4 };
+enum { TMI_FOUND_COUNT = TENMAP_FOUND_PARTS + 1, TMI_SEVERITY_COUNT = 4 };
 
 /*
  * Findings on their way to the caller of tenmap_check: so many of a kind as they are, the rest

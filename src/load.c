@@ -59,7 +59,8 @@ typedef struct load_job {
 /* What one thread works with. */
 typedef struct loader {
     tmi_window window;
-    tmi_block room; /* of the window */
+    tmi_block room;     /* of the window */
+    tmi_source *source; /* for values that are made */
 } loader;
 
 /* A request, checked from its tensor to its destination. */
@@ -101,10 +102,16 @@ static tenmap_status keep_walk(load_job *job, const tmi_transfer *x, tenmap_erro
     return TENMAP_OK;
 }
 
+/* How many bytes of files elements [first, first+count) of a transfer stand for. */
+static uint64_t bytes_of_part(const tmi_transfer *x, uint64_t first, uint64_t count) {
+    return x->made ? tmi_stored_bytes(x->tensor, first, count)
+                   : tmi_packed_bytes(count, x->from_bits);
+}
+
 static void measure_item(load_job *job, load_item *item) {
     const tmi_transfer *x = &item->transfer;
     uint64_t written = tmi_packed_bytes(x->count, x->to_bits);
-    item->bytes = tmi_packed_bytes(x->count, x->from_bits);
+    item->bytes = bytes_of_part(x, 0, x->count);
     item->work = item->bytes > written ? item->bytes : written;
     item->begin = item->end = x->tensor->file_offset;
     if (x->count)
@@ -210,7 +217,7 @@ static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *
     *wanted = item->bytes;
     if (unit->count) {
         tmi_transfer_extent(&item->transfer, unit->first, unit->count, &span.begin, &span.end);
-        *wanted = tmi_packed_bytes(unit->count, item->transfer.from_bits);
+        *wanted = bytes_of_part(&item->transfer, unit->first, unit->count);
     }
     for (size_t i = 1; i < unit->items; i++) {
         *wanted += item[i].bytes;
@@ -242,6 +249,7 @@ static tenmap_status take_load_window(const load_job *job, const load_file *file
 static void free_loader(void *state) {
     loader *own = state;
     tmi_block_free(&own->room);
+    tmi_source_free(own->source);
 }
 
 /* Turns the thread's window to the unit, and brings in what is mapped and mostly wanted. */
@@ -262,17 +270,17 @@ static tenmap_status begin_unit(const load_job *job, const load_unit *unit, load
 }
 
 /* One piece of an item, or all of it. */
-static tenmap_status run_piece(load_job *job, load_item *item, tmi_window *window, uint64_t first,
+static tenmap_status run_piece(load_job *job, load_item *item, loader *own, uint64_t first,
                                uint64_t count, tenmap_error *error) {
     const tmi_transfer *x = &item->transfer;
     if (count > 0) {
-        window->ahead = tmi_transfer_is_dense(x);
-        tenmap_status status = tmi_transfer_run(x, window, first, count, error);
+        own->window.ahead = tmi_transfer_is_dense(x);
+        tenmap_status status = tmi_values_run(x, &own->window, &own->source, first, count, error);
         if (status == TENMAP_ERR_RANGE)
-            tmi_transfer_first_misfit(x, window, first, error);
+            tmi_transfer_first_misfit(x, &own->window, first, error);
         if (status != TENMAP_OK)
             return status;
-        tmi_job_add(&job->run, tmi_packed_bytes(count, x->from_bits));
+        tmi_job_add(&job->run, bytes_of_part(x, first, count));
     }
     if (atomic_fetch_sub(&item->left, 1) == 1 && job->options.done)
         job->options.done(job->options.ctx, item->request, TENMAP_OK);
@@ -287,7 +295,7 @@ static tenmap_status run_load_unit(void *ctx, void *state, size_t number, tenmap
     tenmap_status status = begin_unit(job, unit, own, error);
     for (size_t i = 0; i < unit->items && status == TENMAP_OK; i++) {
         uint64_t count = unit->count ? unit->count : item->transfer.count;
-        status = run_piece(job, item, &own->window, unit->first, count, error);
+        status = run_piece(job, item, own, unit->first, count, error);
         if (status == TENMAP_OK)
             item++;
     }

@@ -53,6 +53,8 @@ typedef struct measurer {
     tmi_window
         window; /* on tensors that are not in memory; its room is made for the first of them */
     tmi_block room;
+    tmi_source *source; /* for values that are made, which go into `made` */
+    tmi_block made;
     /* This unit's, in two parts, each with one more for what is outside; then the edges. */
     uint64_t *bins;
     double values[TMI_MEASURE_BLOCK];   /* a block as F64, or as F32 */
@@ -388,6 +390,33 @@ static tenmap_status bring_unit_in(tmi_span span, const tenmap_tensor *t, tenmap
     return tmi_bring_in(span, t, error);
 }
 
+/* Results are in the host's order, and what is measured in the file's. */
+static void order_values(unsigned char *values, size_t width, size_t count) {
+    for (size_t i = 0; TMI_BIG_ENDIAN && i < count; i++, values += width)
+        for (size_t k = 0; k < width / 2; k++) {
+            unsigned char kept = values[k];
+            values[k] = values[width - 1 - k];
+            values[width - 1 - k] = kept;
+        }
+}
+
+/* A unit whose values are made, all at once: it is many rows, and some are stored the other way. */
+static tenmap_status make_unit(measurer *m, measure_unit *unit, uint64_t codes[256],
+                               const tmi_bin_range *range, tenmap_error *error) {
+    const tenmap_tensor *t = m->job->tensors[unit->tensor];
+    size_t width = tmi_dtypes[t->dtype].bits / 8, size = UNIT_ELEMENTS * sizeof(float);
+    if (!m->made.bytes && !tmi_block_take_dirty(&m->made, size))
+        return tmi_fail_memory(error, size, "measuring");
+    tenmap_status status =
+        tmi_values_read(t, &m->source, unit->first, unit->count, TENMAP_AS_STORED,
+                        TENMAP_CONVERT_NO_STREAM, m->made.bytes, size, false, error);
+    if (status != TENMAP_OK)
+        return status;
+    order_values(m->made.bytes, width, (size_t)unit->count);
+    work_on(m, unit, m->made.bytes, (size_t)unit->count, codes, range);
+    return TENMAP_OK;
+}
+
 /* All elements of a unit, from the mapping or through the window. */
 static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[256],
                                const tmi_bin_range *range, tenmap_error *error) {
@@ -396,6 +425,8 @@ static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[2
     unsigned bits = tmi_dtypes[dtype_of(t)].bits;
     uint64_t begin = unit->first / 8 * bits, size = tmi_packed_bytes(unit->count, bits);
     uint64_t step = (uint64_t)WINDOW_BLOCKS * TMI_MEASURE_BLOCK;
+    if (t->flags & TENMAP_TENSOR_COMPUTED)
+        return make_unit(m, unit, codes, range, error);
     if (t->data) {
         tmi_span span = {shard, t->file_offset + begin, t->file_offset + begin + size};
         tenmap_status status = bring_unit_in(span, t, error);
@@ -468,14 +499,18 @@ static tenmap_status run_measure_unit(void *ctx, void *state, size_t number, ten
         error->index = unit->tensor;
         return status;
     }
-    unsigned bits = tmi_dtypes[dtype_of(job->tensors[unit->tensor])].bits;
-    tmi_job_add(&job->run, tmi_packed_bytes(unit->count, bits));
+    const tenmap_tensor *t = job->tensors[unit->tensor];
+    tmi_job_add(&job->run, t->flags & TENMAP_TENSOR_COMPUTED
+                               ? tmi_stored_bytes(t, unit->first, unit->count)
+                               : tmi_packed_bytes(unit->count, tmi_dtypes[dtype_of(t)].bits));
     return TENMAP_OK;
 }
 
 static void free_measurer(void *state) {
     measurer *m = state;
     tmi_block_free(&m->room);
+    tmi_block_free(&m->made);
+    tmi_source_free(m->source);
 }
 
 static void finish_stats(measure_job *job) {
@@ -559,7 +594,8 @@ static tenmap_status plan_measuring(measure_job *job, tenmap_error *error) {
             return status;
         }
         units += elements_of(t) / UNIT_ELEMENTS + (elements_of(t) % UNIT_ELEMENTS != 0);
-        job->run.total += t->nbytes;
+        job->run.total +=
+            t->flags & TENMAP_TENSOR_COMPUTED ? tmi_stored_bytes(t, 0, t->nelems) : t->nbytes;
     }
     if (units > SIZE_MAX / sizeof *job->units ||
         !tmi_block_take(&job->unit_block, (size_t)units * sizeof *job->units))

@@ -10,6 +10,11 @@ void tenmap_close(tenmap_model *model) {
     tmi_prefetch_end(model); /* while what it reads is still mapped */
     if (model->owns_metadata)
         free(model->metadata);
+    free(model->quantized.names);
+    free(model->quantized.numbers);
+    free(model->quantized.computed);
+    tmi_names_free(&model->quantized.finder);
+    tmi_block_free(&model->quantized.tensors);
     tmi_names_free(&model->names);
     tmi_block_free(&model->tensor_block);
     for (size_t i = 0; i < model->shard_count; i++)

@@ -126,6 +126,16 @@ typedef struct tmi_alias {
     size_t tensor; /* its number */
 } tmi_alias;
 
+/* quantized.c: the tensors of a model whose weights are stored in parts, put together. */
+typedef struct tmi_quantized {
+    struct tmi_computed *computed; /* NULL where there are none */
+    uint32_t *numbers;             /* of each tensor that is listed: its number there + 1, or 0 */
+    tmi_block tensors;             /* what is listed: tenmap_tensor[shown] */
+    size_t shown;
+    tmi_names finder;
+    char *names; /* that no part has */
+} tmi_quantized;
+
 struct tenmap_model {
     char *path, *folder;
     tenmap_io io; /* the caller's, as it was at open; all zeros: the system's files */
@@ -151,6 +161,7 @@ struct tenmap_model {
     size_t missing_count;
     uint64_t file_size;
     tmi_report *report; /* only inside tenmap_check */
+    tmi_quantized quantized;
     /* The one part that changes after opening; made when it is first wanted. */
     _Atomic(tmi_prefetch *) prefetch;
 };

@@ -1,6 +1,7 @@
 /* Opening what a path, a descriptor or memory holds. */
 #include "model.h"
 #include "json.h"
+#include "quantized.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -32,9 +33,10 @@ static tenmap_status take_options(const tenmap_options *given, tenmap_options *o
         sizeof(tenmap_options),
         offsetof(tenmap_options, length) + sizeof(uint64_t),
         offsetof(tenmap_options, flags),
-        TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL | TENMAP_OPEN_LATER_WINS | TENMAP_OPEN_ALIASES |
-            TENMAP_OPEN_INDEX_ONLY | TENMAP_OPEN_TRAILING | TENMAP_OPEN_HOLES |
-            TENMAP_OPEN_UNKNOWN_DTYPES | TENMAP_OPEN_STALE_INDEX | TENMAP_OPEN_SUBFOLDERS,
+        TENMAP_OPEN_LENIENT | TENMAP_OPEN_PARTIAL | TENMAP_OPEN_DEQUANTIZE |
+            TENMAP_OPEN_LATER_WINS | TENMAP_OPEN_ALIASES | TENMAP_OPEN_INDEX_ONLY |
+            TENMAP_OPEN_TRAILING | TENMAP_OPEN_HOLES | TENMAP_OPEN_UNKNOWN_DTYPES |
+            TENMAP_OPEN_STALE_INDEX | TENMAP_OPEN_SUBFOLDERS,
         offsetof(tenmap_options, reserved)};
     tenmap_status status = tmi_options_take(&kind, given, out, error);
     if (status != TENMAP_OK)
@@ -547,6 +549,8 @@ static tenmap_status refuse_io(const tenmap_options *options, tenmap_error *erro
 
 tenmap_status tmi_open_end(tenmap_model *model, const tenmap_options *options, tenmap_status status,
                            tenmap_model **out, tenmap_error *error) {
+    if (status == TENMAP_OK && (options->flags & TENMAP_OPEN_DEQUANTIZE))
+        status = tmi_quantized_find(model, options, error);
     size_t first = 0;
     for (size_t i = 0; i < model->shard_count; i++) {
         model->shards[i].view.first_tensor = first;
@@ -610,6 +614,9 @@ tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, 
     if (status == TENMAP_OK)
         status = path ? tmi_open_path(model, path, &options, &absent, error)
                       : tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
+    if (status == TENMAP_OK && (options.flags & TENMAP_OPEN_DEQUANTIZE) && report->errors == 0 &&
+        tmi_quantized_find(model, &options, error) != TENMAP_OK)
+        tmi_report_failure(report, TENMAP_FOUND_PARTS, TENMAP_NO_SHARD, NULL, error);
     tenmap_close(model);
     return status;
 }

@@ -33,6 +33,11 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
     if (dtype != TENMAP_AS_STORED && dtype != t->dtype)
         TMI_FAIL_TENSOR(error, TENMAP_ERR_DTYPE, t, "it holds %s, not %s%s",
                         tmi_stored_dtype(t).text, tenmap_dtype_name(dtype), way_out(t, dtype));
+    else if (t->flags & TENMAP_TENSOR_COMPUTED)
+        TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                        "it is computed from parts (%s), so there is nothing to view (tenmap_read "
+                        "works)",
+                        tenmap_scheme_of(t)->name);
     else if (!t->data)
         TMI_FAIL_TENSOR(
             error, TENMAP_ERR_UNSUPPORTED, t,
@@ -59,6 +64,11 @@ tenmap_status tenmap_read_bytes(const tenmap_tensor *t, uint64_t offset, size_t 
     if (!t)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "the tensor is NULL: no tensor of that name was found?");
+    if (t->flags & TENMAP_TENSOR_COMPUTED)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                               "it is computed from parts (%s), and has no bytes of its own "
+                               "(tenmap_part_at gives the parts, tenmap_read the values)",
+                               tenmap_scheme_of(t)->name);
     if (offset > t->nbytes || bytes > t->nbytes - offset)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, t,
                                "it has %llu bytes; %llu bytes from %llu on are not inside",
@@ -77,9 +87,19 @@ tenmap_status tenmap_read_bytes(const tenmap_tensor *t, uint64_t offset, size_t 
 /* Enough for most of a layer's small vectors, and no burden on a thread's stack. */
 enum { STACK_WINDOW = 8 << 10, HEAP_WINDOW = 256 << 10 };
 
+/* Values that are made have windows of their own. */
+static tenmap_status run_made(const tmi_transfer *x, tenmap_error *error) {
+    tmi_source *source = NULL;
+    tenmap_status status = tmi_values_run(x, NULL, &source, 0, x->count, error);
+    tmi_source_free(source);
+    return status;
+}
+
 /* Runs the whole transfer, with a window on the file where the tensor is not in memory. */
 static tenmap_status run_alone(const tmi_transfer *x, tenmap_error *error) {
     unsigned char small[STACK_WINDOW];
+    if (x->made)
+        return run_made(x, error);
     tmi_window window = {.bytes = &tmi_shard_of(x->tensor)->bytes, .direct_fd = -1};
     uint64_t first;
     tmi_transfer_extent(x, 0, x->count, &first, &window.last);

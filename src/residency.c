@@ -16,6 +16,15 @@ static tmi_span tensor_span(const tenmap_tensor *t) {
     return (tmi_span){tmi_shard_of(t), t->file_offset, t->file_offset + t->nbytes};
 }
 
+/* A weight that is stored in parts is in memory as far as they are. */
+static uint32_t count_parts(const tenmap_tensor *t) {
+    return t->flags & TENMAP_TENSOR_COMPUTED ? tenmap_scheme_of(t)->part_count : 1;
+}
+
+static tmi_span part_span(const tenmap_tensor *t, uint32_t part) {
+    return tensor_span(t->flags & TENMAP_TENSOR_COMPUTED ? tenmap_part_at(t, part) : t);
+}
+
 static tmi_span shard_span(const tmi_shard *shard) {
     return (tmi_span){shard, shard->view.data_offset, shard->view.offset + shard->view.size};
 }
@@ -66,17 +75,22 @@ static tenmap_status take_spans(span_list *list, const tenmap_model *model,
     *list = (span_list){.spans = NULL};
     if (!model)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the model is NULL");
-    list->count = tensors ? count : model->shard_count;
+    list->count = tensors ? 0 : model->shard_count;
     for (size_t i = 0; tensors && i < count; i++) {
         tenmap_status status = check_tensor(model, tensors[i], i, error);
         if (status != TENMAP_OK)
             return status;
+        list->count += count_parts(tensors[i]);
     }
     list->spans = list->count > 1 ? tmi_calloc(list->count, sizeof *list->spans) : &list->one;
     if (!list->spans)
         return tmi_fail_memory(error, list->count * sizeof *list->spans, "the list of tensors");
-    for (size_t i = 0; i < list->count; i++)
-        list->spans[i] = tensors ? tensor_span(tensors[i]) : shard_span(&model->shards[i]);
+    for (size_t i = 0; !tensors && i < list->count; i++)
+        list->spans[i] = shard_span(&model->shards[i]);
+    size_t used = 0;
+    for (size_t i = 0; tensors && i < count; i++)
+        for (uint32_t part = 0; part < count_parts(tensors[i]); part++)
+            list->spans[used++] = part_span(tensors[i], part);
     merge_spans(list);
     return TENMAP_OK;
 }
@@ -100,8 +114,9 @@ static advice_subject subject_at(const tenmap_model *model, const tmi_span *span
     snprintf(out.text, sizeof out.text, "%s", path.text);
     for (size_t i = 0; i < model->tensor_count; i++) {
         const tenmap_tensor *t = &model->tensors[i];
+        uint64_t size = part_span(t, 0).end - t->file_offset;
         if (t->shard == out.shard && t->file_offset <= out.offset &&
-            out.offset - t->file_offset < t->nbytes)
+            out.offset - t->file_offset < size)
             snprintf(out.text, sizeof out.text, "%s: tensor %s", path.text,
                      tmi_quote(t->name, t->name_len).text);
     }

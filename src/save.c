@@ -235,7 +235,7 @@ static void choose_stamp(saving *s) {
 static uint64_t copied_bytes(const saving *s, size_t i) {
     tmi_planned planned;
     if (s->sources[i].tensor)
-        return s->sources[i].tensor->nbytes;
+        return tmi_stored_bytes(s->sources[i].tensor, 0, s->sources[i].tensor->nelems);
     return tmi_writer_tensor(s->dry, i, &planned) ? planned.nbytes : 0;
 }
 

@@ -1,4 +1,5 @@
 /* Elements of a tensor on their way: which ones, through which window, into which dtype. */
+#include "quantized.h"
 #include "values.h"
 #include "kernels/kernels.h"
 
@@ -46,19 +47,35 @@ static tenmap_status take_stored(tmi_transfer *x, tenmap_dtype stored_as, tenmap
     return TENMAP_OK;
 }
 
+/* A tensor whose values are made has no bytes of its own that could be taken for something else. */
+static tenmap_status take_made(tmi_transfer *x, tenmap_dtype stored_as, tenmap_error *error) {
+    const tenmap_tensor *t = x->tensor;
+    if (stored_as != TENMAP_AS_STORED && stored_as != t->dtype)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                               "it is computed from parts (%s), whose bytes are not its own "
+                               "(tenmap_part_at gives them)",
+                               tenmap_scheme_of(t)->name);
+    x->stored = t->dtype;
+    x->from_bits = tmi_computed_of(t)->recipe.bits;
+    x->elements = t->nelems;
+    return TENMAP_OK;
+}
+
 tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap_dtype stored_as,
                                  tenmap_dtype as, uint32_t flags, tenmap_error *error) {
     if (!t)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "the tensor is NULL: no tensor of that name was found?");
     x->tensor = t;
-    tenmap_status status = take_stored(x, stored_as, error);
+    x->made = t->flags & TENMAP_TENSOR_COMPUTED;
+    tenmap_status status =
+        x->made ? take_made(x, stored_as, error) : take_stored(x, stored_as, error);
     if (status != TENMAP_OK)
         return status;
     if (as == TENMAP_AS_STORED)
         as = x->stored;
     tenmap_error why;
-    status = tmi_convert_check(as, x->stored, flags, &why);
+    status = tmi_convert_check(as, x->made ? TENMAP_F32 : x->stored, flags, &why);
     if (status != TENMAP_OK)
         return TMI_FAIL_TENSOR(error, status, t, "%s", why.message);
     x->as = as;
@@ -215,8 +232,7 @@ void tmi_transfer_stream(tmi_transfer *x, uint64_t bytes) {
         x->flags |= TENMAP_CONVERT_STREAM;
 }
 
-/* Where element number `i` of the transfer is in the tensor. */
-static uint64_t transfer_position(const tmi_transfer *x, uint64_t i) {
+uint64_t tmi_transfer_position(const tmi_transfer *x, uint64_t i) {
     uint64_t at = x->start + i % x->run, rest = i / x->run;
     for (unsigned d = 0; d < x->walked; d++) {
         at += rest % x->walk[d].extent * x->walk[d].stride;
@@ -225,10 +241,31 @@ static uint64_t transfer_position(const tmi_transfer *x, uint64_t i) {
     return at;
 }
 
+/* The same of the part that holds the values, in whole rows; all of a matrix that lies otherwise. */
+static void made_extent(const tmi_transfer *x, uint64_t first, uint64_t last, uint64_t *begin,
+                        uint64_t *end) {
+    const tmi_recipe *r = &tmi_computed_of(x->tensor)->recipe;
+    uint64_t each = r->transposed ? r->rows * r->columns : r->columns;
+    uint64_t bytes = r->transposed ? r->matrix_bytes : r->row_bytes;
+    if (r->rows == 1) { /* one long row */
+        *begin = first * r->bits / 8;
+        *end = ((last + 1) * r->bits + 7) / 8;
+    } else {
+        *begin = first / each * bytes;
+        *end = (last / each + 1) * bytes;
+    }
+    *begin += x->tensor->file_offset;
+    *end += x->tensor->file_offset;
+}
+
 void tmi_transfer_extent(const tmi_transfer *x, uint64_t first, uint64_t count, uint64_t *begin,
                          uint64_t *end) {
-    uint64_t last = transfer_position(x, first + count - 1);
-    *begin = x->tensor->file_offset + transfer_position(x, first) * x->from_bits / 8;
+    uint64_t last = tmi_transfer_position(x, first + count - 1);
+    if (x->made) {
+        made_extent(x, tmi_transfer_position(x, first), last, begin, end);
+        return;
+    }
+    *begin = x->tensor->file_offset + tmi_transfer_position(x, first) * x->from_bits / 8;
     *end = x->tensor->file_offset + ((last + 1) * x->from_bits + 7) / 8;
 }
 
@@ -242,12 +279,8 @@ static bool is_plain_copy(const tmi_transfer *x) {
     return x->as == x->stored && x->from_bits % 8 == 0 && (!TMI_BIG_ENDIAN || x->from_bits == 8);
 }
 
-/*
- * The byte of dst where element `to` of the transfer goes, and the bit in it; *count is lowered to
- * what lies together from there.
- */
-static unsigned char *place_in_dst(const tmi_transfer *x, uint64_t to, uint64_t *count,
-                                   unsigned *bit) {
+unsigned char *tmi_transfer_place(const tmi_transfer *x, uint64_t to, uint64_t *count,
+                                  unsigned *bit) {
     unsigned char *row = x->dst;
     if (x->row_stride && row) {
         row += to / x->row * x->row_stride;
@@ -281,7 +314,7 @@ static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64
         /* No product overflows: all ranges were checked against sizes in bits. */
         unsigned bit;
         uint64_t part = count;
-        unsigned char *dst = place_in_dst(x, to, &part, &bit);
+        unsigned char *dst = tmi_transfer_place(x, to, &part, &bit);
         uint64_t from_bit = first * x->from_bits, at = from_bit / 8;
         const unsigned char *bytes = NULL;
         if (w->room) {

@@ -26,6 +26,7 @@ typedef struct tmi_walk {
 typedef struct tmi_transfer {
     const tenmap_tensor *tensor;
     tenmap_dtype stored; /* what its bytes are taken for: its own dtype, or the caller's word */
+    bool made;           /* it has a source of values (source.h) instead of bytes of its dtype */
     tenmap_dtype as;
     uint32_t flags; /* TENMAP_CONVERT_* */
     unsigned from_bits, to_bits;
@@ -66,6 +67,14 @@ void tmi_transfer_stream(tmi_transfer *x, uint64_t bytes);
  */
 void tmi_transfer_extent(const tmi_transfer *x, uint64_t first, uint64_t count, uint64_t *begin,
                          uint64_t *end);
+/* Where element number `i` of the transfer is in the tensor. */
+uint64_t tmi_transfer_position(const tmi_transfer *x, uint64_t i);
+/*
+ * The byte of dst where element `to` of the transfer goes, and the bit in it; *count is lowered to
+ * what lies together from there.
+ */
+unsigned char *tmi_transfer_place(const tmi_transfer *x, uint64_t to, uint64_t *count,
+                                  unsigned *bit);
 /* Whether the runs lie so close together that reading through the gaps is cheap. */
 bool tmi_transfer_is_dense(const tmi_transfer *x);
 
@@ -82,6 +91,25 @@ tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_window *window, uint64
  */
 void tmi_transfer_first_misfit(const tmi_transfer *x, tmi_window *window, uint64_t first,
                                tenmap_error *error);
+
+/* source.c: values that are made (source.h), and the way to both kinds. */
+
+/* What one thread needs to make values; large, and made when it is first wanted. */
+typedef struct tmi_source tmi_source;
+void tmi_source_free(tmi_source *source); /* NULL is fine */
+
+/* As tmi_transfer_run, for every tensor. *source begins as NULL, and is kept from call to call. */
+tenmap_status tmi_values_run(const tmi_transfer *x, tmi_window *window, tmi_source **source,
+                             uint64_t first, uint64_t count, tenmap_error *error);
+/*
+ * Elements of a tensor whose values are made, one after the other. With `checked` all
+ * bytes are read, also those that are mapped, so that a file that has changed is an error.
+ */
+tenmap_status tmi_values_read(const tenmap_tensor *t, tmi_source **source, uint64_t first,
+                              uint64_t count, tenmap_dtype as, uint32_t flags, void *dst,
+                              size_t dst_bytes, bool checked, tenmap_error *error);
+/* How many bytes of files elements [first, first+count) of any tensor stand for; they add up. */
+uint64_t tmi_stored_bytes(const tenmap_tensor *t, uint64_t first, uint64_t count);
 
 /* convert.c: numbers. */
 

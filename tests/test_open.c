@@ -271,8 +271,8 @@ static void wrong_arguments_are_refused(void **state) {
     bytes file = make_model(model_json, MODEL_DATA);
     tenmap_options options = TENMAP_OPTIONS_INIT;
     tenmap_model *m;
-    options.flags = 4;
-    must_fail_memory(file, &options, TENMAP_ERR_ARGUMENT, "unknown bits: 0x4");
+    options.flags = 64;
+    must_fail_memory(file, &options, TENMAP_ERR_ARGUMENT, "unknown bits: 0x40");
     options.flags = 0;
     options.backend = 2;
     must_fail_memory(file, &options, TENMAP_ERR_ARGUMENT, "backend is 2");

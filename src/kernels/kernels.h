@@ -44,6 +44,12 @@ typedef void tmi_kernel(void *dst, const void *src, size_t count, uint32_t flags
 typedef struct tmi_lanes tmi_lanes;
 typedef bool tmi_moments(tmi_lanes *lanes, const void *src, size_t count);
 
+/*
+ * Each of `count` values with the number of its group: by[0] for the first `first` of them, at least
+ * one, then the next for each `group` more. One operation, rounded once.
+ */
+typedef void tmi_grouped(float *values, size_t count, const float *by, size_t first, size_t group);
+
 /* One instruction set. What an entry leaves NULL is done by tmi_kernels_scalar's. */
 typedef struct tmi_kernels {
     const char *name;
@@ -56,7 +62,12 @@ typedef struct tmi_kernels {
     tmi_kernel *stream_copy;
     /* For measuring; where NULL, elements become F32 or F64 and plain C does it. */
     tmi_moments *moments[TMI_DTYPE_COUNT];
+    /* For weights in parts. */
+    tmi_grouped *times, *minus, *plus;
 } tmi_kernels;
+
+/* grouped.c: in plain C. */
+tmi_grouped tmi_grouped_times, tmi_grouped_minus, tmi_grouped_plus;
 
 extern const tmi_kernels tmi_kernels_scalar; /* plain C, for every CPU */
 #if TMI_AVX2

@@ -347,4 +347,7 @@ const tmi_kernels tmi_kernels_scalar = {
             [TENMAP_U64] = plain_u64_to_odd,
             [TENMAP_F64] = plain_f64_to_odd,
         },
+    .times = tmi_grouped_times,
+    .minus = tmi_grouped_minus,
+    .plus = tmi_grouped_plus,
 };

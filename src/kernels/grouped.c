@@ -1,0 +1,24 @@
+/*
+ * Values that share a number with their neighbours: the steps that quantised weights are made in, one
+ * operation each. A step is a function of its own, so that no compiler joins a product and a sum into
+ * one operation that rounds once where the formulas round twice.
+ */
+#include "kernels.h"
+
+/* One loop for each operation, over groups of which the first may be shorter. */
+#define GROUPED(name, operation)                                                                   \
+    TMI_NOINLINE void name(float *values, size_t count, const float *by, size_t first,             \
+                           size_t group) {                                                         \
+        for (size_t end = first; count > 0; by++, end = group) {                                   \
+            size_t n = end < count ? end : count;                                                  \
+            const float shared = *by;                                                              \
+            for (size_t i = 0; i < n; i++)                                                         \
+                values[i] = values[i] operation shared;                                            \
+            values += n;                                                                           \
+            count -= n;                                                                            \
+        }                                                                                          \
+    }
+
+GROUPED(tmi_grouped_times, *)
+GROUPED(tmi_grouped_minus, -)
+GROUPED(tmi_grouped_plus, +)

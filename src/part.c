@@ -1,0 +1,58 @@
+/* The parts of a tensor that is made: their bytes, from memory or through a window for each. */
+#include "values.h"
+#include "source.h"
+#include "kernels/kernels.h"
+
+/* Windows on what is not in memory: the values come in order, the others are small or come again. */
+enum { VALUES_WINDOW = 256 << 10, SMALL_WINDOW = 32 << 10, DIRECT_ROOM = 4 << 20 };
+
+static tenmap_status open_part(tmi_part *part, bool values, tenmap_error *error) {
+    const tenmap_tensor *t = part->tensor;
+    const tmi_bytes *bytes = &tmi_shard_of(t)->bytes;
+    size_t wanted = values ? tmi_bytes_step(bytes, VALUES_WINDOW) : SMALL_WINDOW;
+    size_t size = wanted < SMALL_WINDOW ? SMALL_WINDOW : wanted;
+    if (part->window.direct_fd >= 0)
+        size = DIRECT_ROOM; /* whole pages, as such reads want them */
+    if (!part->room.bytes || part->window.size < size) {
+        tmi_block_free(&part->room);
+        if (!tmi_block_take_dirty(&part->room, size))
+            return tmi_fail_memory(error, size, "reading");
+        part->window.size = size;
+    }
+    part->window.bytes = bytes;
+    part->window.room = part->room.bytes;
+    part->window.at = part->window.end = 0;
+    part->window.last = t->file_offset + t->nbytes;
+    return TENMAP_OK;
+}
+
+tenmap_status tmi_source_bytes(tmi_source *s, unsigned which, uint64_t offset, size_t size,
+                               const unsigned char **bytes, tenmap_error *error) {
+    tmi_part *part = &s->parts[which];
+    const tenmap_tensor *t = part->tensor;
+    if (offset > t->nbytes || size > t->nbytes - offset)
+        return TMI_FAIL_TENSOR(error, TENMAP_ERR_FORMAT, t,
+                               "bytes %llu to %llu of its %llu are wanted", (ull)offset,
+                               (ull)(offset + size), (ull)t->nbytes);
+    if (part->base) {
+        *bytes = part->base + offset;
+        return TENMAP_OK;
+    }
+    tenmap_status status = TENMAP_OK;
+    if (!part->window.bytes)
+        status = open_part(part, which == TMI_PART_VALUES, error);
+    if (status == TENMAP_OK)
+        status = tmi_window_bytes(&part->window, t->file_offset + offset, size, t, bytes, error);
+    return status;
+}
+
+tenmap_status tmi_source_floats(tmi_source *s, unsigned which, tenmap_dtype as, uint64_t first,
+                                size_t count, float *out, tenmap_error *error) {
+    const unsigned char *bytes = NULL;
+    unsigned bits = tmi_dtypes[as].bits;
+    tenmap_status status =
+        tmi_source_bytes(s, which, first * (bits / 8), count * (bits / 8), &bytes, error);
+    if (status == TENMAP_OK)
+        tmi_convert_file(TENMAP_F32, out, 0, as, bytes, 0, count, TENMAP_CONVERT_NO_STREAM);
+    return status;
+}

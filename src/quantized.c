@@ -1,0 +1,238 @@
+/*
+ * Weights put together: every tensor that may hold values is shown to each scheme; what a scheme takes
+ * becomes one tensor, and its parts are listed no more. One pass over the names, and a few look-ups for
+ * each weight.
+ */
+#include "model.h"
+#include "quantized.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The first that finds its parts takes the weight. */
+static const tmi_scheme_row schemes[] = {
+    {"scaled", tmi_find_scaled},
+};
+
+typedef struct quantized_search {
+    tmi_finder finder;
+    tmi_quantized_config config;
+    tenmap_model *model;
+    tmi_computed *found;
+    size_t count, capacity;
+    uint32_t *owners; /* of each stored tensor: the number + 1 of the weight that it is a part of */
+    tmi_block owner_block;
+    size_t hidden, name_bytes;
+} quantized_search;
+
+/* Parts that are left over: values that some scheme needs, with nothing there to be its own. */
+static bool may_hold_values(const tenmap_tensor *t) {
+    return t->dtype < TMI_DTYPE_COUNT && tmi_dtypes[t->dtype].kind != TENMAP_KIND_BOOL &&
+           (tmi_dtypes[t->dtype].bits <= 8 || t->dtype == TENMAP_I32 || t->dtype == TENMAP_U32) &&
+           t->dtype != TENMAP_F8_E8M0;
+}
+
+static void settle_scheme(tmi_computed *c, const tmi_quantized_config *config) {
+    const tmi_recipe *r = &c->recipe;
+    bool all_rows = r->group_rows >= r->rows, all_columns = r->group_columns >= r->columns;
+    uint32_t rows = all_rows && r->group_rows != 1 ? 0 : (uint32_t)r->group_rows;
+    uint32_t columns = all_columns && r->group_columns != 1 ? 0 : (uint32_t)r->group_columns;
+    c->scheme.group_rows = r->transposed ? columns : rows;
+    c->scheme.group_columns = r->transposed ? rows : columns;
+    c->part_bytes = 0;
+    for (unsigned i = 0; i < TMI_PART_COUNT; i++) {
+        c->scheme.part_count += c->parts[i] != NULL;
+        c->part_bytes += c->parts[i] ? c->parts[i]->nbytes : 0;
+    }
+    tenmap_dtype scales = c->parts[TMI_PART_SCALES] ? c->parts[TMI_PART_SCALES]->dtype : 0;
+    bool usual = scales == TENMAP_F32 || scales == TENMAP_F16 || scales == TENMAP_BF16;
+    if (c->dtype == TENMAP_AS_STORED)
+        c->dtype = config->dtype != TENMAP_AS_STORED ? config->dtype : usual ? scales : TENMAP_BF16;
+}
+
+/* A stored tensor belongs to one weight only. */
+static bool claim_parts(quantized_search *s, const tmi_computed *c) {
+    for (unsigned i = 0; i < TMI_PART_COUNT; i++) {
+        const tenmap_tensor *part = c->parts[i];
+        if (!part)
+            continue;
+        uint32_t *owner = &s->owners[part - s->model->tensors];
+        if (*owner)
+            return TMI_PART_WRONG(&s->finder, c->parts[TMI_PART_VALUES], part,
+                                  "but it is a part of another weight too");
+        *owner = (uint32_t)s->count + 1;
+        s->hidden++;
+    }
+    return true;
+}
+
+static bool keep_weight(quantized_search *s, const tmi_computed *c) {
+    tmi_computed *found = tmi_grow(s->found, s->count, &s->capacity, sizeof *found);
+    if (!found) {
+        s->finder.status = tmi_fail_memory(s->finder.error, s->capacity * 2 * sizeof *found,
+                                           "the weights in parts");
+        return false;
+    }
+    s->found = found;
+    found[s->count] = *c;
+    settle_scheme(&found[s->count], &s->config);
+    if (!claim_parts(s, &found[s->count]))
+        return false;
+    if (c->cut || c->ending[0])
+        s->name_bytes += c->parts[TMI_PART_VALUES]->name_len - c->cut + strlen(c->ending) + 1;
+    s->count++;
+    return true;
+}
+
+static bool try_schemes(quantized_search *s, const tenmap_tensor *t) {
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        tmi_computed c = {.recipe = {.codes = 0}};
+        if (schemes[i].find(&s->finder, t, &c))
+            return keep_weight(s, &c);
+        if (s->finder.status != TENMAP_OK)
+            return false;
+    }
+    return true;
+}
+
+/* Names that were made, one after the other, each with a NUL behind it. */
+static char *make_name(tmi_computed *c, char *room) {
+    const tenmap_tensor *values = c->parts[TMI_PART_VALUES];
+    if (!c->cut && !c->ending[0]) {
+        c->name = values->name;
+        return room;
+    }
+    size_t kept = values->name_len - c->cut, more = strlen(c->ending);
+    c->name = room;
+    memcpy(room, values->name, kept);
+    memcpy(room + kept, c->ending, more + 1);
+    return room + kept + more + 1;
+}
+
+/* The weight as callers see it, in the place of its values. False if its size fits no 64 bits. */
+static bool make_tensor(tmi_computed *c, tenmap_tensor *t) {
+    const tenmap_tensor *values = c->parts[TMI_PART_VALUES];
+    *t = *values;
+    t->name = c->name;
+    t->name_len = values->name_len - c->cut + strlen(c->ending);
+    t->dtype = c->dtype;
+    t->rank = c->rank;
+    t->shape = c->same_shape ? c->same_shape : c->shape;
+    t->data = NULL;
+    t->flags = TENMAP_TENSOR_COMPUTED;
+    t->nelems = 1;
+    for (uint32_t d = 0; d < t->rank; d++)
+        if (!tmi_multiply(t->nelems, t->shape[d], &t->nelems))
+            return false;
+    return tmi_dtype_bytes(t->dtype, t->nelems, &t->nbytes);
+}
+
+static tenmap_status fail_twin(const tenmap_tensor *t, tenmap_error *error) {
+    return TMI_FAIL_TENSOR(error, TENMAP_ERR_FORMAT, t, "%s",
+                           "the weight that its parts make has the name of another tensor");
+}
+
+/* What is listed from now on: plain tensors, and each weight where its values are. */
+static tenmap_status list_tensors(quantized_search *s, tenmap_error *error) {
+    tenmap_model *model = s->model;
+    tmi_quantized *q = &model->quantized;
+    char *names = q->names;
+    size_t shown = 0;
+    for (size_t i = 0; i < s->count; i++)
+        names = make_name(&s->found[i], names);
+    for (size_t i = 0; i < model->shard_count; i++)
+        model->shards[i].view.tensor_count = 0;
+    for (size_t i = 0; i < model->tensor_count; i++) {
+        const tenmap_tensor *stored = &model->tensors[i];
+        tenmap_tensor *t = &((tenmap_tensor *)q->tensors.bytes)[shown];
+        uint32_t owner = s->owners[i];
+        tmi_computed *c = owner ? &s->found[owner - 1] : NULL;
+        if (c && c->parts[TMI_PART_VALUES] != stored)
+            continue;
+        *t = *stored;
+        if (c && !make_tensor(c, t))
+            return TMI_FAIL_TENSOR(error, TENMAP_ERR_FORMAT, stored, "%s",
+                                   "the weight that it is a part of is larger than 64 bits count");
+        q->numbers[shown] = owner;
+        if (tmi_names_put(&q->finder, shown, tmi_hash(&model->key, t->name, t->name_len)) !=
+            TMI_NONE)
+            return fail_twin(stored, error);
+        model->shards[t->shard].view.tensor_count++;
+        shown++;
+    }
+    q->shown = shown;
+    return TENMAP_OK;
+}
+
+static tenmap_status make_list(quantized_search *s, tenmap_error *error) {
+    tmi_quantized *q = &s->model->quantized;
+    size_t shown = s->model->tensor_count - s->hidden + s->count;
+    size_t bytes = shown * sizeof(tenmap_tensor);
+    q->names = malloc(s->name_bytes + 1);
+    q->numbers = tmi_calloc(shown, sizeof *q->numbers);
+    if (!q->names || !q->numbers || !tmi_block_take(&q->tensors, bytes) ||
+        !tmi_names_init(&q->finder, &s->model->key, q->tensors.bytes, sizeof(tenmap_tensor), shown))
+        return tmi_fail_memory(error, bytes, "the tensors' table");
+    tenmap_status status = list_tensors(s, error);
+    if (status != TENMAP_OK)
+        return status;
+    q->computed = s->found;
+    s->found = NULL;
+    s->model->tensors = q->tensors.bytes;
+    s->model->tensor_count = q->shown;
+    s->model->finder = &q->finder;
+    return TENMAP_OK;
+}
+
+static tenmap_status search_weights(quantized_search *s) {
+    const tenmap_model *model = s->model;
+    size_t bytes = model->tensor_count * sizeof *s->owners;
+    if (!tmi_block_take(&s->owner_block, bytes))
+        return tmi_fail_memory(s->finder.error, bytes, "the weights in parts");
+    s->owners = s->owner_block.bytes;
+    for (size_t i = 0; i < model->tensor_count; i++)
+        if (!s->owners[i] && may_hold_values(&model->tensors[i]) &&
+            !try_schemes(s, &model->tensors[i]))
+            return s->finder.status;
+    return TENMAP_OK;
+}
+
+tenmap_status tmi_quantized_find(tenmap_model *model, const tenmap_options *options,
+                                 tenmap_error *error) {
+    quantized_search s = {.model = model};
+    tenmap_status status = tmi_quantized_config_read(model, options, &s.config, error);
+    if (status != TENMAP_OK)
+        return status;
+    s.finder = (tmi_finder){.model = model,
+                            .flags = options->flags,
+                            .config = &s.config,
+                            .cannot_read = model->report != NULL,
+                            .error = error};
+    status = search_weights(&s);
+    if (status == TENMAP_OK && s.count > 0)
+        status = make_list(&s, error);
+    tmi_block_free(&s.owner_block);
+    free(s.finder.name);
+    free(s.found);
+    return status;
+}
+
+const tmi_computed *tmi_computed_of(const tenmap_tensor *t) {
+    const tmi_quantized *q = &t->model->quantized;
+    return &q->computed[q->numbers[t - t->model->tensors] - 1];
+}
+
+const tenmap_scheme *tenmap_scheme_of(const tenmap_tensor *t) {
+    static const tenmap_scheme none = {"none", 0, 0, 0, 0};
+    return t && (t->flags & TENMAP_TENSOR_COMPUTED) ? &tmi_computed_of(t)->scheme : &none;
+}
+
+const tenmap_tensor *tenmap_part_at(const tenmap_tensor *t, uint32_t i) {
+    if (!t || !(t->flags & TENMAP_TENSOR_COMPUTED))
+        return NULL;
+    const tmi_computed *c = tmi_computed_of(t);
+    for (unsigned role = 0; role < TMI_PART_COUNT; role++)
+        if (c->parts[role] && i-- == 0)
+            return c->parts[role];
+    return NULL;
+}

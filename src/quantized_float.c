@@ -1,0 +1,88 @@
+/*
+ * Weights of 8 bits a value beside their scales: FP8 in blocks (DeepSeek, Qwen), by row and by tensor
+ * (compressed-tensors, ComfyUI), INT8 likewise.
+ */
+#include "model.h"
+#include "quantized.h"
+
+#include <string.h>
+
+/* Names of scales, as endings of the weight's own name or, with a dot, of its module's. */
+static const char *const scale_endings[] = {"_scale_inv", "_scale", ".scale", ".scale_weight"};
+
+static bool is_float8(tenmap_dtype dtype) {
+    return dtype == TENMAP_F8_E4M3 || dtype == TENMAP_F8_E5M2 || dtype == TENMAP_F8_E4M3FNUZ ||
+           dtype == TENMAP_F8_E5M2FNUZ;
+}
+
+static const tenmap_tensor *find_scales(tmi_finder *f, const tenmap_tensor *t, size_t *which) {
+    bool is_weight = tmi_ends_with(t, ".weight");
+    for (size_t i = 0; i < sizeof scale_endings / sizeof *scale_endings; i++) {
+        bool of_module = scale_endings[i][0] == '.';
+        if (of_module && !is_weight)
+            continue;
+        const tenmap_tensor *s =
+            tmi_find_part(f, t, of_module ? strlen(".weight") : 0, scale_endings[i]);
+        if (s) {
+            *which = i;
+            return s;
+        }
+    }
+    return NULL;
+}
+
+/* Signed codes minus zero points that lie beside the scales. */
+static bool take_zeros(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+    const tenmap_tensor *zeros = tmi_find_part(f, t, 0, "_zero_point");
+    if (!zeros)
+        return f->status == TENMAP_OK;
+    if (zeros->nelems != c->parts[TMI_PART_SCALES]->nelems ||
+        (zeros->dtype != TENMAP_I8 && zeros->dtype != TENMAP_U8))
+        return TMI_PART_WRONG(f, t, zeros, "one zero point of 8 bits was expected for each scale");
+    c->parts[TMI_PART_ZEROS] = zeros;
+    c->recipe.zeros = TMI_ZEROS_DTYPE;
+    return true;
+}
+
+static const char *name_of_scheme(const tenmap_tensor *t, const tmi_recipe *r) {
+    bool fp8 = is_float8(t->dtype);
+    if (r->scale_dtype == TENMAP_F8_E8M0 && fp8 && r->group_rows == 1)
+        return "mxfp8";
+    if (r->scale_rows == 1 && r->scale_columns == 1)
+        return fp8 ? "fp8-tensor" : "int8-tensor";
+    if (r->scale_columns == 1)
+        return fp8 ? "fp8-channel" : "int8-channel";
+    if (r->group_rows == 1)
+        return fp8 ? "fp8-group" : "int8-group";
+    return fp8 ? "fp8-block" : "int8-block";
+}
+
+bool tmi_find_scaled(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+    bool fp8 = is_float8(t->dtype);
+    size_t which = 0;
+    if ((!fp8 && t->dtype != TENMAP_I8) || t->rank == 0)
+        return false;
+    const tenmap_tensor *scales = find_scales(f, t, &which);
+    if (!scales) {
+        bool said = strcmp(f->config->method, "fp8") == 0 && fp8 && tmi_ends_with(t, ".weight");
+        return said && f->status == TENMAP_OK && tmi_part_missing(f, t, 0, "_scale_inv", "FP8");
+    }
+    tmi_recipe *r = &c->recipe;
+    r->codes = TMI_CODES_DTYPE;
+    r->code_dtype = t->dtype;
+    r->bits = 8;
+    r->rows = t->rank > 1 ? t->shape[t->rank - 2] : 1;
+    r->columns = r->row_bytes = t->shape[t->rank - 1];
+    r->matrix_bytes = r->rows * r->columns;
+    c->parts[TMI_PART_VALUES] = t;
+    /* E8M0 has been written as U8 since before there was a name for it. */
+    tenmap_dtype as = scales->dtype == TENMAP_U8 ? TENMAP_F8_E8M0 : scales->dtype;
+    if (!tmi_take_scales(f, t, c, scales, as) || !take_zeros(f, t, c))
+        return false;
+    c->rank = t->rank;
+    c->same_shape = t->shape;
+    c->cut = 0;
+    c->ending = "";
+    c->scheme = (tenmap_scheme){name_of_scheme(t, r), 8, 0, 0, 0};
+    return true;
+}

@@ -1,0 +1,162 @@
+/* Looking for the parts of a weight, and saying what is wrong with them. */
+#include "model.h"
+#include "quantized.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool tmi_ends_with(const tenmap_tensor *t, const char *ending) {
+    size_t len = strlen(ending);
+    return t->name_len > len && memcmp(t->name + t->name_len - len, ending, len) == 0;
+}
+
+/* The name in f->name; NULL, and f->status, without memory. */
+static const char *part_name(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending,
+                             size_t *len) {
+    size_t kept = t->name_len - cut, more = strlen(ending);
+    *len = kept + more;
+    if (*len + 1 > f->name_capacity) {
+        char *room = realloc(f->name, 2 * (*len + 1));
+        if (!room) {
+            f->status = tmi_fail_memory(f->error, 2 * (*len + 1), "the name of a part");
+            return NULL;
+        }
+        f->name = room;
+        f->name_capacity = 2 * (*len + 1);
+    }
+    memcpy(f->name, t->name, kept);
+    memcpy(f->name + kept, ending, more + 1);
+    return f->name;
+}
+
+const tenmap_tensor *tmi_find_part(tmi_finder *f, const tenmap_tensor *t, size_t cut,
+                                   const char *ending) {
+    size_t len;
+    const char *name = part_name(f, t, cut, ending, &len);
+    return name ? tenmap_find_n(f->model, name, len) : NULL;
+}
+
+bool tmi_part_missing(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending,
+                      const char *scheme) {
+    size_t len;
+    const char *name = part_name(f, t, cut, ending, &len);
+    if (!name || (f->flags & TENMAP_OPEN_PARTIAL))
+        return false;
+    f->status = TMI_FAIL_TENSOR(f->error, TENMAP_ERR_FORMAT, t,
+                                "it is the values of a weight (%s) whose part %s is missing; "
+                                "without TENMAP_OPEN_DEQUANTIZE the model opens as it is stored",
+                                scheme, tmi_quote(name, len).text);
+    return false;
+}
+
+bool tmi_part_refuse(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *part) {
+    f->status = TMI_FAIL_TENSOR(f->error, TENMAP_ERR_FORMAT, t, "its part %s is %s %s; %s",
+                                tmi_quote(part->name, part->name_len).text, tenmap_dtype_text(part),
+                                tmi_shape_text(part->shape, part->rank).text, f->why.message);
+    return false;
+}
+
+tmi_quoted tmi_shape_text(const uint64_t *shape, uint32_t rank) {
+    tmi_quoted out = {"["};
+    size_t used = 1;
+    for (uint32_t d = 0; d < rank && used + 28 < sizeof out.text; d++)
+        used += (size_t)snprintf(out.text + used, sizeof out.text - used, "%s%llu", d ? ", " : "",
+                                 (ull)shape[d]);
+    snprintf(out.text + used, sizeof out.text - used, "]");
+    return out;
+}
+
+bool tmi_part_read(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *part, void *dst,
+                   size_t size) {
+    enum { MOST_NOTE_BYTES = 64 << 10 };
+    if (part->nbytes > MOST_NOTE_BYTES || size > part->nbytes)
+        return TMI_PART_WRONG(f, t, part, "at most %d bytes were expected there", MOST_NOTE_BYTES);
+    f->notes++;
+    tenmap_status status = tmi_bytes_read(&tmi_shard_of(part)->bytes, part->file_offset, dst, size,
+                                          (tmi_wanted){NULL, part}, f->error);
+    if (status != TENMAP_OK)
+        f->status = status;
+    return status == TENMAP_OK;
+}
+
+uint64_t tmi_matrices(const uint64_t *shape, uint32_t rank) {
+    uint64_t product = 1;
+    for (uint32_t d = 0; d + 2 < rank; d++)
+        product *= shape[d];
+    return product;
+}
+
+static uint64_t groups_in(uint64_t extent, uint64_t group) {
+    return group ? extent / group + (extent % group != 0) : 0;
+}
+
+/* How many rows or columns share a scale where there are so many scales; 0 if nothing fits. */
+static uint64_t deduce_group(uint64_t extent, uint64_t groups, uint64_t said) {
+    if (said && groups_in(extent, said) == groups)
+        return said;
+    if (groups == extent)
+        return 1;
+    if (groups == 1)
+        return extent;
+    if (groups_in(extent, 128) == groups)
+        return 128;
+    if (groups && extent % groups == 0)
+        return extent / groups;
+    for (uint64_t group = 16; group <= 1024; group *= 2)
+        if (groups_in(extent, group) == groups)
+            return group;
+    return 0;
+}
+
+/* The last two axes of the scales, as rows and columns; false if the leading ones are not the weight's. */
+static bool scale_axes(const tenmap_tensor *t, const tenmap_tensor *scales, tmi_recipe *r) {
+    r->scale_shared = false;
+    if (scales->nelems == 1 && scales->rank <= t->rank) {
+        r->scale_rows = r->scale_columns = 1;
+        r->scale_shared = true;
+        return true;
+    }
+    if (scales->rank == 1 && t->rank == 2) {
+        r->scale_rows = scales->shape[0];
+        r->scale_columns = 1;
+        return true;
+    }
+    if (scales->rank != t->rank || t->rank < 2)
+        return false;
+    for (uint32_t d = 0; d + 2 < t->rank; d++)
+        if (scales->shape[d] != t->shape[d])
+            return false;
+    r->scale_rows = scales->shape[t->rank - 2];
+    r->scale_columns = scales->shape[t->rank - 1];
+    return true;
+}
+
+bool tmi_take_scales(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c,
+                     const tenmap_tensor *scales, tenmap_dtype as) {
+    tmi_recipe *r = &c->recipe;
+    const uint64_t *block = f->config->block;
+    bool fits = scale_axes(t, scales, r), fp8 = strcmp(f->config->method, "fp8") == 0;
+    r->group_rows = fits ? deduce_group(r->rows, r->scale_rows, block[0]) : 0;
+    r->group_columns =
+        fits ? deduce_group(r->columns, r->scale_columns, block[1] ? block[1] : f->config->group)
+             : 0;
+    if (fp8 && block[0] && block[1] && scales->nelems != 1 &&
+        (groups_in(r->rows, block[0]) != r->scale_rows ||
+         groups_in(r->columns, block[1]) != r->scale_columns))
+        return TMI_PART_WRONG(f, t, scales,
+                              "config.json says blocks of %llux%llu, which are [%llu, %llu] scales "
+                              "for this weight",
+                              (ull)block[0], (ull)block[1], (ull)groups_in(r->rows, block[0]),
+                              (ull)groups_in(r->columns, block[1]));
+    if (!r->group_rows || !r->group_columns)
+        return TMI_PART_WRONG(f, t, scales,
+                              "for a weight of shape %s, one scale, or one for each row or block, "
+                              "was expected",
+                              tmi_shape_text(t->shape, t->rank).text);
+    if (as >= TMI_DTYPE_COUNT || tmi_dtypes[as].kind != TENMAP_KIND_FLOAT)
+        return TMI_PART_WRONG(f, t, scales, "scales of a floating-point dtype were expected");
+    r->scale_dtype = as;
+    c->parts[TMI_PART_SCALES] = scales;
+    return true;
+}

@@ -1,0 +1,385 @@
+/* Weights that are stored in parts: recognised, put together, and read in every way there is. */
+#include "kernels/kernels.h"
+
+#include "quantized_weight.h"
+
+#include "quantized_schemes.h"
+
+static tenmap_options dequantize(uint32_t backend) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.flags = TENMAP_OPEN_DEQUANTIZE;
+    options.backend = backend;
+    return options;
+}
+
+static uint32_t float_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+
+static bool is_nan(uint32_t bits) {
+    return (bits & 0x7fffffff) > 0x7f800000;
+}
+
+static void same_floats(const stored_weight *w, const float *got, const float *wanted,
+                        uint64_t count) {
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t a = float_bits(got[i]), b = float_bits(wanted[i]);
+        if (a != b && !(is_nan(a) && is_nan(b)))
+            fail_msg("%s: element %llu is %.9g (%08x), not %.9g (%08x)", w->label,
+                     (unsigned long long)i, (double)got[i], a, (double)wanted[i], b);
+    }
+}
+
+/* Each value by its formula, in the weight's own order. */
+static float *all_values(const stored_weight *w) {
+    uint64_t matrices = w->rank > 2 ? w->shape[0] : 1, at = 0;
+    float *out = malloc((size_t)(matrices * w->rows * w->columns * 4 + 4));
+    assert_non_null(out);
+    for (uint64_t m = 0; m < matrices; m++)
+        for (uint64_t r = 0; r < w->rows; r++)
+            for (uint64_t c = 0; c < w->columns; c++)
+                out[at++] = w->value(w, m, r, c);
+    return out;
+}
+
+static uint64_t elements_of(const stored_weight *w) {
+    uint64_t n = 1;
+    for (uint32_t d = 0; d < w->rank; d++)
+        n *= w->shape[d];
+    return n;
+}
+
+/* What the model lists: the weight, no part, the plain tensors as they were. */
+static const tenmap_tensor *check_listing(const stored_weight *w, const tenmap_model *m) {
+    const tenmap_tensor *t = tenmap_find(m, w->name);
+    if (!t)
+        fail_msg("%s: %s is not listed", w->label, w->name);
+    assert_int_equal(tenmap_count(m), 3);
+    assert_non_null(tenmap_find(m, "a.norm"));
+    assert_string_equal(tenmap_scheme_of(tenmap_find(m, "z.norm"))->name, "none");
+    assert_int_equal(t->flags, TENMAP_TENSOR_COMPUTED);
+    assert_null(t->data);
+    assert_int_equal(t->rank, w->rank);
+    for (uint32_t d = 0; d < w->rank; d++)
+        assert_int_equal(t->shape[d], w->shape[d]);
+    assert_int_equal(t->nelems, elements_of(w));
+    assert_int_equal(t->nbytes, t->nelems * tenmap_dtype_bits(t->dtype) / 8);
+    if (w->dtype)
+        assert_int_equal(t->dtype, w->dtype);
+    assert_string_equal(tenmap_scheme_of(t)->name, w->scheme);
+    assert_int_equal(tenmap_scheme_of(t)->part_count, w->part_count);
+    assert_string_equal(tenmap_part_at(t, 0)->name, w->parts[0].name);
+    for (uint32_t i = 0; i < w->part_count; i++) {
+        const tenmap_tensor *part = tenmap_part_at(t, i);
+        unsigned char first;
+        assert_non_null(part);
+        if (strcmp(part->name, w->name) != 0)
+            assert_null(tenmap_find(m, part->name));
+        if (part->nbytes)
+            assert_int_equal(tenmap_read_bytes(part, 0, 1, &first, NULL), TENMAP_OK);
+    }
+    assert_null(tenmap_part_at(t, (uint32_t)w->part_count));
+    return t;
+}
+
+static void check_dtypes(const stored_weight *w, const tenmap_tensor *t, const float *wanted) {
+    unsigned char *got = malloc((size_t)t->nelems * 8 + 8),
+                  *same = malloc((size_t)t->nelems * 8 + 8);
+    assert_non_null(got);
+    assert_non_null(same);
+    for (tenmap_dtype d = TENMAP_BOOL; d <= TENMAP_U64; d++) {
+        if (tenmap_dtype_kind(d) != TENMAP_KIND_FLOAT)
+            continue;
+        size_t size = (size_t)((t->nelems * tenmap_dtype_bits(d) + 7) / 8);
+        memset(got, 0x5a, size + 1);
+        assert_int_equal(tenmap_read(t, 0, t->nelems, d, got, size, 0, NULL), TENMAP_OK);
+        assert_int_equal(got[size], 0x5a);
+        assert_int_equal(tenmap_convert(d, same, size, TENMAP_F32, wanted, t->nelems, 0, NULL),
+                         TENMAP_OK);
+        for (size_t i = 0; i < size && d != TENMAP_F32 && d != TENMAP_F64; i++)
+            if (got[i] != same[i] && d != TENMAP_BF16 && d != TENMAP_F16)
+                fail_msg("%s: %s: byte %zu is %02x, not %02x", w->label, tenmap_dtype_name(d), i,
+                         got[i], same[i]);
+    }
+    free(got);
+    free(same);
+}
+
+static void random_block(const tenmap_tensor *t, uint64_t *begin, uint64_t *end, uint64_t *count) {
+    *count = 1;
+    for (uint32_t d = 0; d < t->rank; d++) {
+        uint64_t a = next_random() % (t->shape[d] + 1), b = next_random() % (t->shape[d] + 1);
+        bool whole = next_random() % 4 == 0;
+        begin[d] = whole ? 0 : a < b ? a : b;
+        end[d] = whole ? t->shape[d] : a < b ? b : a;
+        *count *= end[d] - begin[d];
+    }
+}
+
+/* The block of a whole tensor. */
+static void cut_block(const tenmap_tensor *t, const float *all, const uint64_t *begin,
+                      const uint64_t *end, float *out) {
+    uint64_t index[4] = {0}, count = 1, n = 0;
+    for (uint32_t d = 0; d < t->rank; d++) {
+        index[d] = begin[d];
+        count *= end[d] - begin[d];
+    }
+    while (n < count) {
+        uint64_t at = 0;
+        for (uint32_t d = 0; d < t->rank; d++)
+            at = at * t->shape[d] + index[d];
+        out[n++] = all[at];
+        for (uint32_t d = t->rank; d-- > 0;) {
+            if (++index[d] < end[d])
+                break;
+            index[d] = begin[d];
+        }
+    }
+}
+
+static void check_slices(const stored_weight *w, const tenmap_tensor *t, const float *wanted) {
+    size_t room = (size_t)t->nelems * 4 + 4;
+    float *got = malloc(room), *cut = malloc(room);
+    assert_non_null(got);
+    assert_non_null(cut);
+    for (unsigned i = 0; i < 40; i++) {
+        uint64_t begin[4], end[4], count;
+        random_block(t, begin, end, &count);
+        cut_block(t, wanted, begin, end, cut);
+        assert_int_equal(tenmap_read_slice(t, begin, end, TENMAP_F32, got, room, 0, NULL),
+                         TENMAP_OK);
+        same_floats(w, got, cut, count);
+    }
+    for (unsigned i = 0; i < 20 && t->nelems; i++) {
+        uint64_t first = next_random() % t->nelems, count = next_random() % (t->nelems - first + 1);
+        assert_int_equal(tenmap_read(t, first, count, TENMAP_F32, got, room, 0, NULL), TENMAP_OK);
+        same_floats(w, got, wanted + first, count);
+    }
+    free(got);
+    free(cut);
+}
+
+static uint64_t last_total, last_done;
+static int note_progress(void *ctx, uint64_t done, uint64_t total) {
+    (void)ctx;
+    last_done = done;
+    last_total = total;
+    return 0;
+}
+
+static void check_load(const stored_weight *w, const tenmap_tensor *t, const float *wanted) {
+    static const uint32_t flags[] = {0, TENMAP_LOAD_READ, TENMAP_LOAD_DIRECT};
+    size_t room = (size_t)t->nelems * 4 + 4;
+    float *got = malloc(2 * room), *cut = malloc(room);
+    assert_non_null(got);
+    assert_non_null(cut);
+    for (size_t i = 0; i < COUNT(flags); i++) {
+        uint64_t begin[4], end[4], count;
+        tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
+        options.flags = flags[i];
+        options.threads = 3;
+        options.progress = note_progress;
+        random_block(t, begin, end, &count);
+        cut_block(t, wanted, begin, end, cut);
+        tenmap_request requests[2] = {
+            {.tensor = t, .as = TENMAP_F32, .dst = got, .dst_bytes = room},
+            {.tensor = t,
+             .begin = begin,
+             .end = end,
+             .as = TENMAP_F32,
+             .dst = (char *)got + room,
+             .dst_bytes = room}};
+        assert_int_equal(tenmap_load(t->model, requests, 2, &options, NULL), TENMAP_OK);
+        assert_int_equal(last_done, last_total);
+        same_floats(w, got, wanted, t->nelems);
+        same_floats(w, (float *)(void *)((char *)got + room), cut, count);
+    }
+    free(got);
+    free(cut);
+}
+
+/* A copy as a plain tensor has the values, and measures the same. */
+static void check_copies(void **state, const stored_weight *w, const tenmap_tensor *t,
+                         const float *wanted) {
+    const char *path = in_folder(state, "plain.out");
+    tenmap_source sources[1] = {{.tensor = t, .dtype = TENMAP_AS_STORED}};
+    tenmap_losses lost[1];
+    tenmap_copy_options copy = TENMAP_COPY_OPTIONS_INIT;
+    copy.losses = next_random() % 2 ? lost : NULL;
+    tenmap_writer *writer;
+    assert_int_equal(tenmap_writer_create(path, NULL, &writer, NULL), TENMAP_OK);
+    assert_int_equal(
+        tenmap_writer_add(writer, t->name, t->name_len, t->dtype, t->shape, t->rank, NULL, NULL),
+        TENMAP_OK);
+    assert_int_equal(tenmap_writer_copy_list(writer, sources, 1, &copy, NULL), TENMAP_OK);
+    assert_int_equal(tenmap_writer_commit(writer, NULL), TENMAP_OK);
+    tenmap_model *plain = must_open(path, NULL);
+    const tenmap_tensor *p = tenmap_at(plain, 0);
+    size_t size = (size_t)t->nbytes + 1;
+    unsigned char *a = malloc(size), *b = malloc(size);
+    assert_int_equal(tenmap_read(p, 0, p->nelems, TENMAP_AS_STORED, a, size, 0, NULL), TENMAP_OK);
+    assert_int_equal(tenmap_read(t, 0, t->nelems, TENMAP_AS_STORED, b, size, 0, NULL), TENMAP_OK);
+    assert_memory_equal(a, b, (size_t)t->nbytes);
+    tenmap_stats made, stored;
+    uint64_t bins[2][16];
+    tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+    options.bins = 16;
+    options.threads = 2;
+    options.progress = note_progress;
+    options.histogram = bins[0];
+    assert_int_equal(tenmap_measure(&t, 1, &options, &made, NULL), TENMAP_OK);
+    assert_int_equal(last_done, last_total);
+    options.histogram = bins[1];
+    assert_int_equal(tenmap_measure(&p, 1, &options, &stored, NULL), TENMAP_OK);
+    assert_memory_equal(&made, &stored, sizeof made);
+    assert_memory_equal(bins[0], bins[1], sizeof bins[0]);
+    (void)wanted;
+    (void)w;
+    free(a);
+    free(b);
+    tenmap_close(plain);
+    remove(path);
+}
+
+static void check_refusals(const tenmap_tensor *t) {
+    char byte;
+    tenmap_error error;
+    assert_null(tenmap_view(t, TENMAP_AS_STORED, &error));
+    check_error(&error, TENMAP_ERR_UNSUPPORTED);
+    assert_int_equal(tenmap_read_bytes(t, 0, 1, &byte, &error), TENMAP_ERR_UNSUPPORTED);
+    check_error(&error, TENMAP_ERR_UNSUPPORTED);
+    assert_int_equal(tenmap_read(t, 0, 1, TENMAP_I32, &byte, 1, 0, &error), TENMAP_ERR_UNSUPPORTED);
+    assert_int_equal(tenmap_read_as(t, TENMAP_U8, 0, 1, TENMAP_U8, &byte, 1, 0, &error),
+                     TENMAP_ERR_UNSUPPORTED);
+    assert_int_equal(tenmap_advise(t->model, t, TENMAP_ADVISE_POPULATE, &error), TENMAP_OK);
+    uint64_t resident, all = 0;
+    for (uint32_t i = 0; i < tenmap_scheme_of(t)->part_count; i++)
+        all += tenmap_part_at(t, i)->nbytes;
+    if (tenmap_resident(t->model, t, &resident, &error) == TENMAP_OK &&
+        tenmap_shard_at(t->model, 0)->base)
+        assert_int_equal(resident, all);
+}
+
+/* Everything about one weight, on one backend. */
+static void check_weight(void **state, const stored_weight *w, uint32_t backend,
+                         const float *wanted) {
+    tenmap_options options = dequantize(backend);
+    tenmap_model *m = must_open(in_folder(state, "model.safetensors"), &options);
+    const tenmap_tensor *t = check_listing(w, m);
+    size_t room = (size_t)t->nelems * 4;
+    float *got = malloc(room + 4);
+    assert_non_null(got);
+    assert_int_equal(tenmap_read(t, 0, t->nelems, TENMAP_F32, got, room, 0, NULL), TENMAP_OK);
+    same_floats(w, got, wanted, t->nelems);
+    free(got);
+    check_dtypes(w, t, wanted);
+    check_slices(w, t, wanted);
+    check_load(w, t, wanted);
+    check_copies(state, w, t, wanted);
+    check_refusals(t);
+    tenmap_close(m);
+}
+
+static void every_scheme_on_every_path(void **state) {
+    static const char *const paths[] = {"scalar", "avx2", "neon"};
+    for (size_t k = 0; k < quantized_case_count; k++) {
+        stored_weight w = {.label = NULL};
+        seed_random((uint32_t)k + 1);
+        quantized_cases[k](&w);
+        write_weight(state, &w);
+        float *wanted = all_values(&w);
+        for (size_t i = 0; i < COUNT(paths); i++) {
+            const tmi_kernels *kernels = tmi_cpu_find(paths[i]), *best = tmi_cpu_kernels();
+            if (!kernels)
+                continue;
+            tmi_cpu_use(kernels);
+            check_weight(state, &w, TENMAP_BACKEND_MAP, wanted);
+            check_weight(state, &w, TENMAP_BACKEND_READ, wanted);
+            tmi_cpu_use(best);
+        }
+        free(wanted);
+        free_weight(&w);
+    }
+}
+
+/* Without the flag nothing changes, and no config.json is looked at. */
+static void without_the_flag_parts_are_tensors(void **state) {
+    stored_weight w = {.label = NULL};
+    quantized_cases[0](&w);
+    w.config = "{ this is no JSON";
+    write_weight(state, &w);
+    tenmap_model *m = must_open(in_folder(state, "model.safetensors"), NULL);
+    assert_int_equal(tenmap_count(m), 2 + w.part_count);
+    for (size_t i = 0; i < w.part_count; i++)
+        assert_string_equal(tenmap_scheme_of(tenmap_find(m, w.parts[i].name))->name, "none");
+    assert_null(tenmap_part_at(tenmap_at(m, 0), 0));
+    tenmap_close(m);
+    tenmap_options options = dequantize(0);
+    must_fail(in_folder(state, "model.safetensors"), &options, TENMAP_ERR_FORMAT, "config.json");
+    free_weight(&w);
+}
+
+/* Parts that do not fit, each with what was found and what was expected. */
+static void wrong_parts_are_named(void **state) {
+    tenmap_options options = dequantize(0);
+    char path[300];
+    snprintf(path, sizeof path, "%s", in_folder(state, "model.safetensors"));
+    for (size_t k = 0; k < broken_case_count; k++) {
+        stored_weight w = {.label = NULL};
+        broken_cases[k].make(&w);
+        write_weight(state, &w);
+        must_fail(path, &options, TENMAP_ERR_FORMAT, broken_cases[k].fragment);
+        if (broken_cases[k].missing) { /* a partial open lists what is there as it is */
+            tenmap_options partial = options;
+            partial.flags |= TENMAP_OPEN_PARTIAL;
+            tenmap_model *m = must_open(path, &partial);
+            assert_int_equal(tenmap_count(m), 2 + w.part_count);
+            tenmap_close(m);
+        }
+        options.flags |= TENMAP_OPEN_LENIENT;
+        must_fail(path, &options, TENMAP_ERR_FORMAT, broken_cases[k].fragment);
+        options.flags &= ~(uint32_t)TENMAP_OPEN_LENIENT;
+        free_weight(&w);
+    }
+}
+
+/* A config.json that breaks a rule of JSON, or says nonsense, is an error or nothing; never worse. */
+static void hostile_configs_are_refused(void **state) {
+    static const char *const texts[] = {"",
+                                        "[]",
+                                        "{",
+                                        "{\"quantization_config\": {\"bits\": }}",
+                                        "{\"quantization_config\": [1, 2",
+                                        "\xff\xfe"};
+    static const char *const odd[] = {
+        "{}", "{\"quantization_config\": 7}", "{\"quantization_config\": {\"quant_method\": 9}}",
+        "{\"quantization_config\": {\"weight_block_size\": [[1]], \"bits\": 1e99}}",
+        "{\"dtype\": null, \"text_config\": {\"dtype\": [\"x\"]}}"};
+    tenmap_options options = dequantize(0);
+    stored_weight w = {.label = NULL};
+    quantized_cases[0](&w);
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        w.config = texts[i];
+        write_weight(state, &w);
+        must_fail(in_folder(state, "model.safetensors"), &options, TENMAP_ERR_FORMAT,
+                  "config.json");
+    }
+    for (size_t i = 0; i < COUNT(odd); i++) {
+        w.config = odd[i];
+        write_weight(state, &w);
+        tenmap_close(must_open(in_folder(state, "model.safetensors"), &options));
+    }
+    free_weight(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_scheme_on_every_path),
+        cmocka_unit_test(without_the_flag_parts_are_tensors),
+        cmocka_unit_test(wrong_parts_are_named),
+        cmocka_unit_test(hostile_configs_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
