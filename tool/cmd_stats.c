@@ -15,7 +15,7 @@ enum { ORDER_FILE, ORDER_NAME, ORDER_STD, ORDER_MAX, ORDER_NORM };
 
 typedef struct stats_settings {
     filter wanted;
-    bool hist, log, json, tsv;
+    bool hist, log, counts, json, tsv;
     unsigned sort;
     uint64_t threads, bins;
     double low, high;
@@ -25,6 +25,8 @@ typedef struct stats_settings {
 static const option stats_options[] = {
     {'H', "hist", NULL, OPTION_SWITCH, AT(hist), "Draw a histogram of each tensor"},
     {0, "log", NULL, OPTION_SWITCH, AT(log), "With bars as high as the logarithm of the count"},
+    {0, "counts", NULL, OPTION_SWITCH, AT(counts),
+     "List the bins of each histogram: edges and how many values lie between them"},
     {0, "bins", "N", OPTION_COUNT, AT(bins), "Of so many bins (as many as fit, 64 at most)"},
     {0, "low", "X", OPTION_REAL, AT(low), "From X on, in all histograms; with --high"},
     {0, "high", "X", OPTION_REAL, AT(high), "Up to X (each from its least to its greatest value)"},
@@ -163,7 +165,10 @@ static void print_histograms(const measured *list, size_t count, const stats_set
             printf("  %s%" PRIu64 " NaN, %" PRIu64 " Inf%s", paint(STYLE_RED), s->nans,
                    s->infinities, paint_end());
         putchar('\n');
-        histogram_draw(&h);
+        if (set->counts)
+            histogram_list(&h);
+        else
+            histogram_draw(&h);
     }
 }
 
@@ -277,8 +282,9 @@ static int check_settings_given(const stats_settings *set) {
         return fail(EXIT_USAGE, "--json and --tsv are two answers: choose one");
     if (set->tsv && set->hist)
         return fail(EXIT_USAGE, "histograms have no place in tab-separated values: use --json");
-    if ((set->log || set->bins || set->low != 0 || set->high != 0) && !set->hist)
-        return fail(EXIT_USAGE, "--log, --bins, --low and --high are about histograms: add --hist");
+    if ((set->log || set->counts || set->bins || set->low != 0 || set->high != 0) && !set->hist)
+        return fail(EXIT_USAGE,
+                    "--log, --counts, --bins, --low and --high are about histograms: add --hist");
     if (set->bins > MOST_BINS)
         return fail(EXIT_USAGE, "--bins takes at most %d", MOST_BINS);
     if ((set->low != 0 || set->high != 0) && !(set->low < set->high))

@@ -12,7 +12,10 @@ typedef struct histogram {
     bool log;         /* heights are logarithms */
 } histogram;
 
-/* Some rows of bars, and a line with the range below them. */
+/* Some rows of bars, the bins' edges below them where there is room, and a line that says the rest. */
 void histogram_draw(const histogram *h);
+
+/* A line for each bin: its edges, its count, and a bar. */
+void histogram_list(const histogram *h);
 
 #endif

@@ -10,6 +10,14 @@ t stats --hist layers.safetensors model.embed_tokens.weight
 t stats --hist --bins 24 --low -1 --high 1 layers.safetensors model.embed_tokens.weight
 t stats --hist --log --bins 8 small.safetensors mask temperature
 t stats --hist --bins 4 small.safetensors embed.weight --json
+# Edges are shown, and a value on one counts in the bin that begins there, but for the greatest.
+header='{"e":{"dtype":"F32","shape":[5],"data_offsets":[0,20]},"c":{"dtype":"F32","shape":[2],"data_offsets":[20,28]}}'
+printf "\\$(printf %03o ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header" >edges.safetensors
+printf '\000\000\000\000\000\000\200\076\000\000\000\077\000\000\100\077\000\000\200\077\000\000\200\077\000\000\200\077' >>edges.safetensors
+t stats --hist --counts --bins 4 edges.safetensors
+t stats --hist --bins 32 edges.safetensors e
+t stats --hist --bins 4 edges.safetensors e --json
+t stats --counts edges.safetensors
 
 # The numbers are the same on any number of threads, and those of the whole are those of the shards.
 for threads in 1 2 3; do "$tool" stats --tsv -j $threads layers.safetensors | sort | sha256sum; done | uniq | wc -l

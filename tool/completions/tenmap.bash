@@ -49,7 +49,7 @@ _tenmap() {
         esac
         ;;
     stats)
-        options="-H --hist --log --bins --low --high -s --sort -d --dtype -x --except --min-size --max-size -j --threads --json --tsv --lenient --partial --max-header --color -q --quiet --help"
+        options="-H --hist --log --counts --bins --low --high -s --sort -d --dtype -x --except --min-size --max-size -j --threads --json --tsv --lenient --partial --max-header --color -q --quiet --help"
         valued=" --bins --low --high -s --sort -d --dtype -x --except --min-size --max-size -j --threads --max-header --color "
         case $prev in
         -s | --sort) values="file name std max norm" ;;
