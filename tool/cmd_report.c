@@ -11,7 +11,8 @@ typedef struct report_settings {
     const char *output, *title, *compare, *treemap, *heatmap;
     bool no_stats, force;
     report_wishes wishes;
-    unsigned color, metric; /* 0: chosen by what is known; else a report_color, report_metric + 1 */
+    unsigned color,
+        metric; /* a report_color; 0: chosen by what is known, else a report_metric + 1 */
 } report_settings;
 
 #define AT(field) offsetof(report_settings, field)
@@ -86,7 +87,7 @@ static int wrong_choices(const report_settings *set) {
         return fail(EXIT_USAGE, "--hist wants values, --no-stats reads none: leave out one");
     if (set->no_stats && wants_values)
         return fail(EXIT_USAGE, "this --metric wants values, --no-stats reads none");
-    if (!set->compare && (set->color == 1 + COLOR_CHANGE || set->metric == 1 + METRIC_CHANGE))
+    if (!set->compare && (set->color == COLOR_CHANGE || set->metric == 1 + METRIC_CHANGE))
         return fail(EXIT_USAGE, "'change' wants a second model: --compare OTHER");
     return 0;
 }
@@ -95,12 +96,6 @@ static report_metric metric_of(const report_settings *set) {
     if (set->metric)
         return (report_metric)(set->metric - 1);
     return set->compare ? METRIC_CHANGE : set->no_stats ? METRIC_SIZE : METRIC_NORM;
-}
-
-static report_color color_of(const report_settings *set) {
-    if (set->color)
-        return (report_color)(set->color - 1);
-    return set->compare ? COLOR_CHANGE : COLOR_DTYPE;
 }
 
 typedef struct outputs {
@@ -168,15 +163,13 @@ static int commit(report_file *f) {
 }
 
 static int write_outputs(const report_settings *set, const report *r, outputs *out) {
-    int status = 0;
     if (out->page.out)
         report_write_page(r, out->page.out);
     if (out->treemap.out)
-        report_write_treemap(r, color_of(set), out->treemap.out);
+        report_write_treemap(r, (report_color)set->color, out->treemap.out);
     if (out->heatmap.out)
-        status = report_write_heatmap(r, metric_of(set), out->heatmap.out);
-    if (!status)
-        status = commit(&out->page);
+        report_write_heatmap(r, metric_of(set), out->heatmap.out);
+    int status = commit(&out->page);
     if (!status)
         status = commit(&out->treemap);
     if (!status)

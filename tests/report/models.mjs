@@ -151,3 +151,82 @@ export function noLayers(path) {
 export function empty(path) {
     write(path, []);
 }
+
+// LoRA adapters of a small image model, in the two ways in which they are named: one word per module,
+// joined by _, and paths of the modules. A third of its tensors each are alpha, down and up.
+const LORA_BLOCKS = [
+    ["down_blocks", [0, 1, 2], [0, 1]],
+    ["up_blocks", [1, 2, 3], [0, 1]],
+];
+const LORA_TARGETS = ["attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "ff.net.2"];
+
+function loraModules() {
+    const list = [];
+    for (const [block, numbers, attentions] of LORA_BLOCKS)
+        for (const n of numbers)
+            for (const a of attentions) {
+                const p = `unet.${block}.${n}.attentions.${a}.`;
+                list.push(p + "proj_in");
+                for (const t of LORA_TARGETS) list.push(`${p}transformer_blocks.0.${t}`);
+            }
+    list.push("unet.mid_block.attentions.0.proj_in");
+    for (let i = 0; i < 12; i++)
+        for (const q of ["q_proj", "v_proj"]) list.push(`te.text_model.encoder.layers.${i}.self_attn.${q}`);
+    return list;
+}
+
+export function kohya(path) {
+    values.seed = 11;
+    const list = [];
+    for (const module of loraModules()) {
+        const name = "lora_" + module.replace(/\./g, "_");
+        const width = /te_text/.test(name) ? 48 : 64;
+        list.push([name + ".alpha", "F32", [], () => 8]);
+        list.push([name + ".lora_down.weight", "BF16", [8, width], () => gauss() * 0.05]);
+        list.push([name + ".lora_up.weight", "BF16", [width, 8], () => gauss() * 0.01]);
+    }
+    write(path, list, {
+        ss_network_dim: "8",
+        ss_network_alpha: "8",
+        ss_base_model_version: "sd_v1",
+        ss_tag_frequency: JSON.stringify({
+            "10_person": Object.fromEntries([...Array(60)].map((_, i) => [`tag ${i}`, i])),
+        }),
+    });
+    return list.map(([name]) => name);
+}
+
+export function diffusers(path) {
+    values.seed = 12;
+    const list = [];
+    for (const module of loraModules())
+        for (const [end, shape] of [
+            ["lora_A", [8, 64]],
+            ["lora_B", [64, 8]],
+        ])
+            list.push([`${module}.${end}.weight`, "F32", shape, () => gauss() * 0.05]);
+    write(path, list, { format: "pt" });
+    return list.map(([name]) => name);
+}
+
+// A tune that changed a little, broke two tensors, mended one that its base had broken, emptied one, and
+// lost the last layer.
+export function wrongTune(path, tuned) {
+    values.seed = noise.seed = 21;
+    const near = (strength) => () => gauss() + (tuned ? noise.next() * strength : 0);
+    const list = [["embed.weight", "F32", [64, 16], near(0)]];
+    for (let i = 0; i < 6; i++) {
+        const weight = near(0.002 * (i + 1));
+        const bias = near(0);
+        const broken = (k) => (tuned ? i === 2 && k < 3 : i === 4 && k === 0);
+        const own = [
+            [`block-${i}.weight`, "F32", [16, 16], (k) => (broken(k) ? (weight(), NaN) : weight())],
+            [`block-${i}.bias`, "F32", [16], () => (tuned && i === 1 ? bias() * 0 : bias())],
+        ];
+        if (!tuned || i < 5) list.push(...own);
+    }
+    values.seed = 22;
+    const head = near(0);
+    list.push(["head.weight", "F32", [16, 16], (k) => (tuned && k === 7 ? (head(), Infinity) : head())]);
+    write(path, list);
+}

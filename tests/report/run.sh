@@ -19,7 +19,7 @@ work=$build/report-test
 rm -rf "$work"
 mkdir -p "$work"
 # Beside the source tree, so that no package ends up in it.
-cp "$here/package.json" "$here/test.mjs" "$here/models.mjs" "$work"
+cp "$here/package.json" "$here"/*.mjs "$work"
 npm install --prefix "$work" --no-package-lock --no-audit --no-fund --loglevel=error >/dev/null ||
     skip "npm cannot fetch playwright-core"
 

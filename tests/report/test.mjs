@@ -1,12 +1,14 @@
 // Opens pages of `tenmap report` in headless Chromium: every view is drawn and works, hostile names stay
 // text, nothing asks the network.
-//   node test.mjs TOOL DEMO_MODEL WORK_FOLDER [--corpus FOLDER] [--picture FILE.png]
+//   node test.mjs TOOL DEMO_MODEL WORK_FOLDER [--corpus FOLDER] [--picture FILE.png] [--only PATTERN]
+// Some tests look at pages that earlier ones made.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 import { chromium } from "playwright-core";
 import * as models from "./models.mjs";
+import { truths } from "./truths.mjs";
 
 const [tool, demo, work] = process.argv.slice(2, 5);
 const optionOf = (name) =>
@@ -24,7 +26,10 @@ const FLAGS = [
 
 const at = (name) => path.join(work, name);
 const tenmap = (...args) =>
-    execFileSync(tool, ["report", "-q", "--force", ...args], { cwd: work, stdio: ["ignore", "pipe", "pipe"] });
+    execFileSync(tool, ["report", "-q", "--force", ...args], {
+        cwd: work,
+        stdio: ["ignore", "pipe", "pipe"],
+    });
 
 const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
@@ -199,6 +204,8 @@ const tests = {
         page.quiet();
     },
 
+    ...truths({ at, tenmap, open, rows }),
+
     async "hostile names are text and nothing else"() {
         models.hostile(at("hostile.safetensors"));
         tenmap(at("hostile.safetensors"), "-o", at("hostile.html"), "--title", models.HOSTILE[0]);
@@ -209,7 +216,7 @@ const tests = {
         for (let i = 0; i < models.HOSTILE.length; i++) {
             await page.locator("#search").fill(models.HOSTILE[i].replace(/[\0\n\r]/g, "").slice(0, 8));
             if (await rows(page).count()) {
-                await rows(page).first().locator("button").click();
+                await rows(page).first().locator(".name").click();
                 await page.keyboard.press("Escape");
             }
         }
@@ -237,8 +244,7 @@ const tests = {
         models.noLayers(at("plain.safetensors"));
         const page = await open(at("demo.html"));
         for (const name of ["hostile", "showcase", "plain"]) {
-            const kinds = name === "plain" ? ["treemap"] : ["treemap", "heatmap"];
-            for (const kind of kinds) {
+            for (const kind of ["treemap", "heatmap"]) {
                 tenmap(at(name + ".safetensors"), "--" + kind, at("picture.svg"));
                 const svg = fs.readFileSync(at("picture.svg"), "utf8");
                 const found = await page.evaluate((text) => {
@@ -287,7 +293,8 @@ const tests = {
         models.noLayers(at("plain.safetensors"));
         tenmap(at("plain.safetensors"), "-o", at("plain.html"));
         const plain = await open(at("plain.html"));
-        assert.match(await plain.locator("#heatmap").innerText(), /weight/);
+        assert.match(await plain.locator("#heatmap").innerText(), /conv1\s+fc/);
+        assert.match(await plain.locator("#heat-note").innerText(), /no numbered layers/);
         assert.match(await plain.locator("#table").innerText(), /scalar/);
         plain.quiet();
         models.empty(at("empty.safetensors"));
@@ -332,7 +339,7 @@ const tests = {
     },
 
     async "a phone shows everything without scrolling sideways"() {
-        for (const name of ["demo", "showcase", "compare", "hostile", "plain"]) {
+        for (const name of ["demo", "showcase", "compare", "hostile", "plain", "kohya", "nan"]) {
             const page = await open(at(name + ".html"), {
                 viewport: { width: 375, height: 740 },
                 isMobile: true,
@@ -340,7 +347,7 @@ const tests = {
             });
             const width = await page.evaluate(() => document.documentElement.scrollWidth);
             assert.ok(width <= 375, `${name}: ${width}`);
-            await rows(page).first().locator("button").tap();
+            await rows(page).first().locator(".name").tap();
             const box = await page.locator("#detail").boundingBox();
             assert.ok(box.width <= 375 && box.x >= 0, name);
             page.quiet();
@@ -354,7 +361,10 @@ const tests = {
         await page.setViewportSize({ width: 720, height: 1000 }); // about a sheet of paper
         await page.emulateMedia({ media: "print" });
         const hidden = await page.evaluate(() => {
-            const [pane, canvas] = [document.querySelector(".cells"), document.querySelector(".cells canvas")];
+            const [pane, canvas] = [
+                document.querySelector(".cells"),
+                document.querySelector(".cells canvas"),
+            ];
             return canvas.getBoundingClientRect().width - pane.clientWidth;
         });
         assert.ok(hidden < 1, "all layers are on the paper");
@@ -432,7 +442,7 @@ async function shoot(name, file, options, full = true) {
 // Pictures to look at, and the one that the README shows.
 async function pictures() {
     const phone = { viewport: { width: 375, height: 740 }, isMobile: true, hasTouch: true };
-    const list = ["demo", "showcase", "compare", "large"];
+    const list = ["demo", "showcase", "compare", "kohya", "diffusers", "nan", "plain", "large"];
     const corpus = optionOf("--corpus");
     if (corpus) {
         const real = fs
@@ -448,6 +458,7 @@ async function pictures() {
         await shoot(name + "-desktop", at(name + ".html"), {});
         await shoot(name + "-dark", at(name + ".html"), { colorScheme: "dark" });
         await shoot(name + "-phone", at(name + ".html"), phone);
+        await shoot(name + "-phone-dark", at(name + ".html"), { ...phone, colorScheme: "dark" });
     }
     const picture = optionOf("--picture");
     if (!picture) return;
@@ -466,7 +477,8 @@ async function pictures() {
 }
 
 let failed = 0;
-for (const [name, run] of Object.entries(tests)) {
+const only = new RegExp(optionOf("--only") || "");
+for (const [name, run] of Object.entries(tests).filter(([title]) => only.test(title))) {
     const began = Date.now();
     try {
         await run();
@@ -477,7 +489,7 @@ for (const [name, run] of Object.entries(tests)) {
     }
     for (const context of browser.contexts()) await context.close();
 }
-if (!failed) await pictures();
+if (!failed && !optionOf("--only")) await pictures();
 await browser.close();
 console.log(
     failed ? `${failed} of ${Object.keys(tests).length} failed` : `${Object.keys(tests).length} passed`,

@@ -18,7 +18,7 @@ static pair *find_pairs(report *r, size_t *places, size_t *count) {
     for (size_t i = 0; i < r->count; i++) {
         const tenmap_tensor *a = r->tensors[i], *b = NULL;
         report_change *change = &r->changes[i];
-        *change = (report_change){REPORT_REMOVED, NULL, NAN, NAN, NAN};
+        *change = (report_change){REPORT_REMOVED, NULL, NAN, NAN, NAN, 0, 0};
         if (a->model != r->model)
             continue;
         b = tenmap_find_n(r->base, a->name, a->name_len);
@@ -33,30 +33,49 @@ static pair *find_pairs(report *r, size_t *places, size_t *count) {
     return pairs;
 }
 
-/* The norm of the other side says how large a difference is: of those that differ, it is measured. */
-static int measure_others(const pair *pairs, size_t count, unsigned threads, double *norms) {
+typedef struct sides {
+    double norm;            /* of the other */
+    uint64_t broken, other; /* NaN and infinities in this one and in the other */
+} sides;
+
+/*
+ * The norm of the other side says how large a difference is: of those that differ, it is measured. Where
+ * one has a NaN or an infinity that the other has not, both are, to know which.
+ */
+static int measure_sides(const pair *pairs, size_t count, unsigned threads, sides *out) {
     tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
-    selection others = {need(count, sizeof *others.tensors), 0, 0, 0};
-    tenmap_stats *stats = need(count, sizeof *stats);
+    selection wanted = {need(2 * count, sizeof *wanted.tensors), 0, 0, 0};
+    tenmap_stats *stats = need(2 * count, sizeof *stats);
     options.threads = threads;
     for (size_t i = 0; i < count; i++) {
+        const tenmap_tensor *both[] = {pairs[i].b, pairs[i].a};
         if (!pairs[i].comparable || !pairs[i].found.different)
             continue;
-        others.tensors[others.count++] = pairs[i].b;
-        others.bytes += pairs[i].b->nbytes;
+        for (size_t k = 0; k < 1 + (size_t)(pairs[i].found.unlike > 0); k++) {
+            wanted.tensors[wanted.count++] = both[k];
+            wanted.bytes += both[k]->nbytes;
+        }
     }
-    int status = measure_selection(&others, &options, stats);
-    for (size_t i = 0, k = 0; i < count; i++)
-        if (pairs[i].comparable && pairs[i].found.different)
-            norms[i] = stats[k++].norm;
-    selection_free(&others);
+    int status = measure_selection(&wanted, &options, stats);
+    for (size_t i = 0, k = 0; i < count && !status; i++) {
+        if (!pairs[i].comparable || !pairs[i].found.different)
+            continue;
+        out[i] = (sides){stats[k].norm, 0, stats[k].nans + stats[k].infinities};
+        k++;
+        if (!pairs[i].found.unlike)
+            continue;
+        out[i].broken = stats[k].nans + stats[k].infinities;
+        k++;
+    }
+    selection_free(&wanted);
     free(stats);
     return status;
 }
 
 /* Where nothing was there before, any change is all of it. */
-static void fill_change(report_change *change, const pair *p, double norm) {
+static void fill_change(report_change *change, const pair *p, const sides *measured) {
     const difference *d = &p->found;
+    double norm = measured->norm;
     double apart = sqrt(d->sum_squares);
     if (d->different && change->state == REPORT_SAME)
         change->state = p->comparable ? REPORT_CHANGED : REPORT_UNREAD;
@@ -65,20 +84,24 @@ static void fill_change(report_change *change, const pair *p, double norm) {
     change->relative = apart > 0 ? apart / (norm > 0 ? norm : apart) : 0;
     change->largest = d->max_abs;
     change->share = d->count ? (double)d->different / (double)d->count : 0;
+    change->unlike = d->unlike;
+    /* Those that came less those that went is how many more there are; together they are `unlike`. */
+    if (d->unlike + measured->broken > measured->other)
+        change->gained = (d->unlike + measured->broken - measured->other + 1) / 2;
 }
 
 int report_compare(report *r, unsigned threads) {
     size_t *places = need(r->count, sizeof *places), count;
     pair *pairs = find_pairs(r, places, &count);
-    double *norms = need(count, sizeof *norms);
+    sides *measured = need(count, sizeof *measured);
     int status = compare_pairs(pairs, count, (tolerance){0, 0}, threads);
     if (!status)
-        status = measure_others(pairs, count, threads, norms);
+        status = measure_sides(pairs, count, threads, measured);
     for (size_t i = 0; i < count && !status; i++)
-        fill_change(&r->changes[places[i]], &pairs[i], norms[i]);
+        fill_change(&r->changes[places[i]], &pairs[i], &measured[i]);
     tenmap_advise(r->model, NULL, TENMAP_ADVISE_RELEASE, NULL);
     tenmap_advise(r->base, NULL, TENMAP_ADVISE_RELEASE, NULL);
-    free(norms);
+    free(measured);
     free(pairs);
     free(places);
     return status;

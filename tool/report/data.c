@@ -61,14 +61,14 @@ static void put_limited(FILE *out, const char *bytes, size_t len, size_t limit) 
     text_free(&t);
 }
 
-/* Six digits, without the zeros that printf puts into exponents; null for what JSON has not. */
-static void put_real(FILE *out, double x) {
-    char digits[32];
+/* So many digits, without the zeros that printf puts into exponents; null for what JSON has not. */
+static void put_digits(FILE *out, double x, int count) {
+    char digits[40];
     if (!isfinite(x)) {
         fputs("null", out);
         return;
     }
-    snprintf(digits, sizeof digits, "%.6g", x);
+    snprintf(digits, sizeof digits, "%.*g", count, x);
     char *e = strchr(digits, 'e');
     if (!e) {
         fputs(digits, out);
@@ -76,6 +76,16 @@ static void put_real(FILE *out, double x) {
     }
     *e++ = '\0';
     fprintf(out, "%se%s%d", digits, *e == '-' ? "-" : "", abs(atoi(e)));
+}
+
+static void put_real(FILE *out, double x) {
+    put_digits(out, x, 6);
+}
+
+/* As many digits as give the value back: as a double where the dtype needs one, else as a float. */
+static void put_exactly(FILE *out, double x, const tenmap_tensor *t) {
+    bool narrow = tenmap_dtype_bits(t->dtype) < 32 || t->dtype == TENMAP_F32;
+    put_digits(out, x, narrow ? 9 : 17);
 }
 
 static void put_comma(FILE *out, size_t i) {
@@ -323,16 +333,16 @@ static void put_stats(FILE *out, const report *r) {
     static const struct {
         const char *name;
         size_t at;
-        bool real;
+        enum { EXACT, REAL, COUNT } how; /* the edges of bins follow from min and max */
     } columns[] = {
-        {"min", offsetof(report_stats, min), true},
-        {"max", offsetof(report_stats, max), true},
-        {"mean", offsetof(report_stats, mean), true},
-        {"std", offsetof(report_stats, std), true},
-        {"norm", offsetof(report_stats, norm), true},
-        {"zeros", offsetof(report_stats, zeros), false},
-        {"nan", offsetof(report_stats, nan), false},
-        {"inf", offsetof(report_stats, inf), false},
+        {"min", offsetof(report_stats, min), EXACT},
+        {"max", offsetof(report_stats, max), EXACT},
+        {"mean", offsetof(report_stats, mean), REAL},
+        {"std", offsetof(report_stats, std), REAL},
+        {"norm", offsetof(report_stats, norm), REAL},
+        {"zeros", offsetof(report_stats, zeros), COUNT},
+        {"nan", offsetof(report_stats, nan), COUNT},
+        {"inf", offsetof(report_stats, inf), COUNT},
     };
     fputs(",\n\"stats\":{", out);
     for (size_t c = 0; c < sizeof columns / sizeof columns[0]; c++) {
@@ -342,7 +352,9 @@ static void put_stats(FILE *out, const report *r) {
             put_comma(out, i);
             if (!r->stats[i].known)
                 fputs("null", out);
-            else if (columns[c].real)
+            else if (columns[c].how == EXACT)
+                put_exactly(out, *(const double *)(const void *)field, r->tensors[i]);
+            else if (columns[c].how == REAL)
                 put_real(out, *(const double *)(const void *)field);
             else
                 fprintf(out, "%" PRIu64, *(const uint64_t *)(const void *)field);
@@ -350,6 +362,20 @@ static void put_stats(FILE *out, const report *r) {
         putc(']', out);
     }
     putc('}', out);
+}
+
+/* Counts that are 0 for most tensors: pairs of a tensor and its count. */
+static void put_sparse(FILE *out, const report *r, const char *name, size_t at) {
+    size_t written = 0;
+    fprintf(out, ",\n\"%s\":[", name);
+    for (size_t i = 0; i < r->count; i++) {
+        uint64_t n = *(const uint64_t *)(const void *)((const char *)&r->changes[i] + at);
+        if (!n)
+            continue;
+        put_comma(out, written++);
+        fprintf(out, "[%zu,%" PRIu64 "]", i, n);
+    }
+    putc(']', out);
 }
 
 static void put_changes(FILE *out, const report *r) {
@@ -374,13 +400,15 @@ static void put_changes(FILE *out, const report *r) {
         }
         putc(']', out);
     }
+    put_sparse(out, r, "unlike", offsetof(report_change, unlike));
+    put_sparse(out, r, "gained", offsetof(report_change, gained));
     putc('}', out);
 }
 
 void report_write_data(const report *r, FILE *out) {
     uint32_t v = tenmap_version();
     forms f = {0};
-    fprintf(out, "{\"format\":1,\n\"tool\":\"tenmap %u.%u.%u\",\n", (unsigned)(v / 1000000),
+    fprintf(out, "{\"format\":2,\n\"tool\":\"tenmap %u.%u.%u\",\n", (unsigned)(v / 1000000),
             (unsigned)(v / 1000 % 1000), (unsigned)(v % 1000));
     if (r->title) {
         fputs("\"title\":", out);

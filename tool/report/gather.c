@@ -1,5 +1,4 @@
 /* Gathers what a report shows: findings, measures, histograms, and changes. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,17 +17,18 @@ enum {
 
 char *report_code_bins(const uint64_t *counts, size_t bins) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    uint64_t most = 0;
-    char *code = need(2 * bins + 1, 1);
-    for (size_t i = 0; i < bins; i++)
-        most = counts[i] > most ? counts[i] : most;
+    enum { MOST = 13 }; /* digits of five bits for 64 */
+    char *code = need(MOST * bins + 1, 1), *at = code;
     for (size_t i = 0; i < bins; i++) {
-        double steps = counts[i] ? 4095 + 100 * log2((double)counts[i] / (double)most) : 0;
-        unsigned value = !counts[i] ? 0 : steps < 1 ? 1 : (unsigned)lrint(steps);
-        code[2 * i] = digits[value >> 6];
-        code[2 * i + 1] = digits[value & 63];
+        uint64_t left = counts[i];
+        for (; left >= 32; left >>= 5)
+            *at++ = digits[32 + (left & 31)];
+        *at++ = digits[left];
     }
-    return code;
+    char *kept = need((size_t)(at - code) + 1, 1); /* most counts need few digits */
+    memcpy(kept, code, (size_t)(at - code));
+    free(code);
+    return kept;
 }
 
 /*
@@ -109,13 +109,14 @@ static int choose_bins(const report *r, const report_wishes *wishes, bool *wants
     return 0;
 }
 
-/* The tensors that want histograms, or those that do not. Complex numbers have no order. */
+/* The tensors that want histograms, or those that do not. Complex numbers, which have no order, get none. */
 static int measure_some(report *r, const bool *wants, bool wanted, uint32_t bins, unsigned threads,
                         batch *b) {
     int status = 0;
     for (size_t i = 0; i < tenmap_count(r->model) && !status; i++) {
         const tenmap_tensor *t = r->tensors[i];
-        if (wants[i] != wanted || t->dtype == TENMAP_OPAQUE || t->dtype == TENMAP_C64)
+        bool has_bins = wants[i] && t->dtype != TENMAP_C64;
+        if (has_bins != wanted || t->dtype == TENMAP_OPAQUE)
             continue;
         b->tensors[b->count] = t;
         b->places[b->count++] = i;

@@ -2,14 +2,18 @@
  * The heat map as a picture: tensor kinds down, layers across, of the stack with the most tensors.
  * Colour says how far a value lies from what is usual for its kind: the median over the layers, in
  * units of the median absolute deviation, of logarithms.
+ *
+ * Where no name has a number that counts layers, modules take their place; their names are long, so that
+ * they go down and the kinds across.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "numbered.h"
 #include "report.h"
 
-enum { MOST_ROWS = 120, MOST_COLUMNS = 400, CELL_HEIGHT = 20, LEFT = 260, TOP = 34, BOTTOM = 58 };
+enum { MOST_DOWN = 120, MOST_ACROSS = 400, CELL_HEIGHT = 20, LEFT = 300, TOP = 34, BOTTOM = 58 };
 
 /* One tensor's place; cells are runs of these once they are sorted. */
 typedef struct place {
@@ -23,6 +27,8 @@ typedef struct place {
 typedef struct cell {
     double value; /* NaN: nothing known */
     bool there, broken;
+    report_state state; /* in a comparison, of all its tensors; of several: REPORT_CHANGED */
+    uint32_t color;
 } cell;
 
 typedef struct heatmap {
@@ -31,8 +37,12 @@ typedef struct heatmap {
     FILE *out;
     char **kinds;
     uint64_t *layers;
-    size_t rows, columns;
-    cell *cells; /* row by row */
+    const place *
+        *modules; /* a tensor of each, by the number that is its layer; NULL: layers are layers */
+    size_t rows, columns;           /* kinds, and layers */
+    size_t row_total, column_total; /* with those that are too many to be drawn */
+    cell *cells;                    /* kind by kind */
+    bool removed;                   /* there are such cells */
 } heatmap;
 
 static const uint32_t middle_color = 0xedeff1, low_color = 0x2166ac, high_color = 0xd95f0e;
@@ -76,31 +86,80 @@ static char *copy_text(const text *t) {
 /* The places of all tensors with a layer. Names with NUL inside take part up to it. */
 static place *find_places(const report *r, size_t *count) {
     place *places = need(r->count, sizeof *places);
-    layer_place at = {0};
+    layer_place *layers = layers_find(r);
+    text kind = {0};
     *count = 0;
     for (size_t i = 0; i < r->count; i++) {
         const tenmap_tensor *t = r->tensors[i];
-        if (layer_find(t->name, t->name_len, &at))
-            places[(*count)++] = (place){t->name, at.stack_len, at.layer, copy_text(&at.kind), i};
+        if (!layers[i].found)
+            continue;
+        layer_kind(&kind, t, &layers[i]);
+        places[(*count)++] =
+            (place){t->name, layers[i].stack_len, layers[i].layer, copy_text(&kind), i};
     }
-    text_free(&at.kind);
+    text_free(&kind);
+    free(layers);
     qsort(places, *count, sizeof *places, by_stack);
     return places;
 }
 
-/* The longest run of one stack. */
+/* The longest run of one stack that has more than one layer; none: of length 0. */
 static size_t largest_stack(const place *places, size_t count, size_t *length) {
     size_t best = 0;
     *length = 0;
     for (size_t at = 0, end; at < count; at = end) {
-        for (end = at + 1; end < count && compare_stacks(&places[at], &places[end]) == 0;)
-            end++;
-        if (end - at > *length) {
+        bool several = false;
+        for (end = at + 1; end < count && compare_stacks(&places[at], &places[end]) == 0; end++)
+            several = several || places[end].layer != places[at].layer;
+        if (several && end - at > *length) {
             best = at;
             *length = end - at;
         }
     }
     return best;
+}
+
+/* Where the last part of a name begins. */
+static size_t last_part(const tenmap_tensor *t) {
+    size_t at = 0;
+    for (;;) {
+        size_t end = at + numbered_part(t->name + at, t->name_len - at);
+        if (end >= t->name_len)
+            return at;
+        at = end + 1;
+    }
+}
+
+static int by_tensor(const void *a, const void *b) {
+    const place *x = *(const place *const *)a, *y = *(const place *const *)b;
+    return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+/* Modules for layers, numbered in the order of their first tensors. */
+static place *find_modules(const report *r, const place ***modules) {
+    place *places = need(r->count, sizeof *places);
+    const place **firsts = need(r->count, sizeof *firsts);
+    size_t count = 0;
+    for (size_t i = 0; i < r->count; i++) {
+        const tenmap_tensor *t = r->tensors[i];
+        size_t at = last_part(t);
+        bool named = at < t->name_len;
+        const char *part = named ? t->name + at : "(itself)";
+        char *kind = need_copy(part, named ? t->name_len - at : strlen(part));
+        places[i] = (place){t->name, at ? at - 1 : 0, 0, kind, i};
+    }
+    qsort(places, r->count, sizeof *places, by_stack);
+    for (size_t i = 0; i < r->count; i++)
+        if (!i || compare_stacks(&places[i - 1], &places[i]) != 0)
+            firsts[count++] = &places[i];
+    qsort(firsts, count, sizeof *firsts, by_tensor);
+    for (size_t m = 0; m < count; m++) {
+        place *at = places + (firsts[m] - places);
+        for (place *p = at; p < places + r->count && compare_stacks(at, p) == 0; p++)
+            p->layer = m;
+    }
+    *modules = firsts;
+    return places;
 }
 
 /* What a tensor adds to its cell. Sums of squares and counts become the value in finish_cell. */
@@ -115,7 +174,7 @@ static bool add_tensor(const heatmap *m, size_t i, parts *p) {
         p->sum += (double)t->nbytes;
         return true;
     }
-    if (m->metric == METRIC_CHANGE) {
+    if (m->metric == METRIC_CHANGE && m->r->changes) {
         double x = m->r->changes[i].relative;
         p->sum += isnan(x) ? 0 : x * x;
         p->weight += !isnan(x);
@@ -158,8 +217,10 @@ static void find_columns(heatmap *m, const place *places, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (!i || m->layers[i] != m->layers[m->columns - 1])
             m->layers[m->columns++] = m->layers[i];
-    if (m->columns > MOST_COLUMNS)
-        m->columns = MOST_COLUMNS;
+    m->column_total = m->columns;
+    size_t most = m->modules ? MOST_DOWN : MOST_ACROSS;
+    if (m->columns > most)
+        m->columns = most;
 }
 
 static void fill_row(heatmap *m, size_t row, const place *const *run, size_t count) {
@@ -171,8 +232,13 @@ static void fill_row(heatmap *m, size_t row, const place *const *run, size_t cou
         if (c == SIZE_MAX)
             continue;
         const report_stats *s = m->r->stats ? &m->r->stats[run[i]->tensor] : NULL;
+        const report_change *change = m->r->changes ? &m->r->changes[run[i]->tensor] : NULL;
+        if (change)
+            cells[c].state =
+                !cells[c].there || cells[c].state == change->state ? change->state : REPORT_CHANGED;
         cells[c].there = true;
-        cells[c].broken = cells[c].broken || (s && s->known && s->nan + s->inf > 0);
+        cells[c].broken = cells[c].broken || (s && s->known && s->nan + s->inf > 0) ||
+                          (change && change->gained > 0);
         unknown[c] = !add_tensor(m, run[i]->tensor, &sums[c]) || unknown[c];
     }
     for (size_t c = 0; c < m->columns; c++)
@@ -198,7 +264,9 @@ static void find_rows(heatmap *m, const place *places, size_t count) {
         if (!i || strcmp(sorted[i]->kind, sorted[i - 1]->kind) != 0)
             starts[kinds++] = &sorted[i];
     qsort(starts, kinds, sizeof *starts, by_first);
-    m->rows = kinds < MOST_ROWS ? kinds : MOST_ROWS;
+    size_t most = m->modules ? MOST_ACROSS : MOST_DOWN;
+    m->row_total = kinds;
+    m->rows = kinds < most ? kinds : most;
     m->kinds = need(m->rows, sizeof *m->kinds);
     m->cells = need(m->rows * m->columns, sizeof *m->cells);
     for (size_t r = 0; r < m->rows; r++) {
@@ -245,10 +313,11 @@ static uint32_t color_of_level(double level) {
 
 static uint32_t color_of_cell(const heatmap *m, const cell *c, bool known, double middle,
                               double spread) {
+    if (m->metric == METRIC_CHANGE || c->state == REPORT_REMOVED)
+        return color_of_change(
+            &(report_change){.state = c->state, .relative = c->value, .gained = c->broken});
     if (isnan(c->value))
         return none_color;
-    if (m->metric == METRIC_CHANGE)
-        return color_of_change(&(report_change){.state = REPORT_CHANGED, .relative = c->value});
     if (m->metric == METRIC_ZEROS)
         return color_of_level(c->value);
     if (m->metric == METRIC_BROKEN)
@@ -258,43 +327,99 @@ static uint32_t color_of_cell(const heatmap *m, const cell *c, bool known, doubl
     return color_of_level((log10(c->value) - middle) / spread / 6);
 }
 
-static void draw_row(const heatmap *m, size_t row, double width) {
-    double middle = 0, spread = 1, y = TOP + (double)row * CELL_HEIGHT;
-    bool known = usual(m, row, &middle, &spread);
-    svg_text(m->out, LEFT - 10, y + 14, LEFT - 14, 11, 0x1b2228, ANCHOR_END, m->kinds[row],
-             strlen(m->kinds[row]));
-    for (size_t c = 0; c < m->columns; c++) {
-        const cell *at = &m->cells[row * m->columns + c];
-        box where = {LEFT + (double)c * width, y, width - 1, CELL_HEIGHT - 1};
-        text tip = {0};
-        if (!at->there)
-            continue;
-        text_addf(&tip, "layer %llu, ", (unsigned long long)m->layers[c]);
-        text_add_safe(&tip, m->kinds[row], strlen(m->kinds[row]));
-        text_addf(&tip, ": %.4g", at->value);
-        svg_rect(m->out, where, color_of_cell(m, at, known, middle, spread), &tip);
-        if (at->broken)
-            svg_text(m->out, where.x + where.w / 2, y + 15, 20, 14, broken_color, ANCHOR_MIDDLE,
-                     "\xc3\x97", 2);
-        text_free(&tip);
+static void color_cells(heatmap *m) {
+    for (size_t row = 0; row < m->rows; row++) {
+        double middle = 0, spread = 1;
+        bool known = usual(m, row, &middle, &spread);
+        for (size_t c = 0; c < m->columns; c++) {
+            cell *at = &m->cells[row * m->columns + c];
+            m->removed = m->removed || (at->there && at->state == REPORT_REMOVED);
+            at->color = color_of_cell(m, at, known, middle, spread);
+        }
     }
 }
 
-static void draw_axis(const heatmap *m, double width) {
-    size_t every = (size_t)ceil(30 / width);
-    char number[24];
-    for (size_t c = 0; c < m->columns; c += every) {
-        int n = snprintf(number, sizeof number, "%llu", (unsigned long long)m->layers[c]);
-        svg_text(m->out, LEFT + ((double)c + 0.5) * width, TOP + (double)m->rows * CELL_HEIGHT + 14,
-                 60, 10.5, 0x5b6670, ANCHOR_MIDDLE, number, (size_t)n);
+/* Module m is the path of its tensors without the last part. */
+static void add_layer(text *t, const heatmap *m, size_t c) {
+    const place *p = m->modules ? m->modules[m->layers[c]] : NULL;
+    if (!p)
+        text_addf(t, "%llu", (unsigned long long)m->layers[c]);
+    else if (p->stack_len)
+        text_add_safe(t, p->stack, p->stack_len);
+    else
+        text_addf(t, "(top)");
+}
+
+static void draw_cell(const heatmap *m, size_t row, size_t c, box where) {
+    const cell *at = &m->cells[row * m->columns + c];
+    text tip = {0};
+    if (!at->there)
+        return;
+    text_addf(&tip, m->modules ? "" : "layer ");
+    add_layer(&tip, m, c);
+    text_addf(&tip, ", ");
+    text_add_safe(&tip, m->kinds[row], strlen(m->kinds[row]));
+    if (at->state == REPORT_REMOVED)
+        text_addf(&tip, ": only in the other");
+    else if (isnan(at->value))
+        text_addf(&tip, m->metric == METRIC_CHANGE ? ": nothing to compare" : ": not measured");
+    else
+        text_addf(&tip, ": %.4g", at->value);
+    if (at->broken)
+        text_addf(&tip, ", holds NaN or Inf");
+    svg_rect(m->out, where, at->color, &tip);
+    if (at->broken)
+        svg_text(m->out, where.x + where.w / 2, where.y + 15, 20, 14,
+                 color_ink(at->color) == 0xffffff ? 0xffffff : broken_color, ANCHOR_MIDDLE,
+                 "\xc3\x97", 2);
+    text_free(&tip);
+}
+
+static void draw_cells(const heatmap *m, double width) {
+    for (size_t row = 0; row < m->rows; row++)
+        for (size_t c = 0; c < m->columns; c++) {
+            size_t down = m->modules ? c : row, across = m->modules ? row : c;
+            draw_cell(m, row, c,
+                      (box){LEFT + (double)across * width, TOP + (double)down * CELL_HEIGHT,
+                            width - 1, CELL_HEIGHT - 1});
+        }
+}
+
+static size_t rows_drawn(const heatmap *m) {
+    return m->modules ? m->columns : m->rows;
+}
+
+/* The names at the left, and below: every one for which there is room. */
+static void draw_axes(const heatmap *m, double width) {
+    size_t across = m->modules ? m->rows : m->columns;
+    size_t every = m->modules ? 1 : (size_t)ceil(30 / width);
+    text label = {0};
+    for (size_t i = 0; i < rows_drawn(m); i++) {
+        text_clear(&label);
+        if (m->modules)
+            add_layer(&label, m, i);
+        else
+            text_add(&label, m->kinds[i], strlen(m->kinds[i]));
+        svg_text(m->out, LEFT - 10, TOP + (double)i * CELL_HEIGHT + 14, LEFT - 14, 11, 0x1b2228,
+                 ANCHOR_END, label.bytes, label.len);
     }
+    for (size_t i = 0; i < across; i += every) {
+        text_clear(&label);
+        if (m->modules)
+            text_add(&label, m->kinds[i], strlen(m->kinds[i]));
+        else
+            add_layer(&label, m, i);
+        svg_text(m->out, LEFT + ((double)i + 0.5) * width,
+                 TOP + (double)rows_drawn(m) * CELL_HEIGHT + 14, m->modules ? width - 4 : 60, 10.5,
+                 0x5b6670, ANCHOR_MIDDLE, label.bytes, label.len);
+    }
+    text_free(&label);
 }
 
 static const char *const metric_words[] = {"Norm",        "Largest value",   "Share of zeros",
                                            "NaN and Inf", "Relative change", "Size"};
 
 static void draw_legend(const heatmap *m) {
-    static const uint32_t change[] = {0xf3d9a4, 0xee9d3c, 0xd1532a, 0x8c1f3f, 0x4b0f45};
     const uint32_t robust[] = {low_color, middle_color, high_color};
     bool relative =
         m->metric != METRIC_CHANGE && m->metric != METRIC_ZEROS && m->metric != METRIC_BROKEN;
@@ -302,50 +427,90 @@ static void draw_legend(const heatmap *m) {
                       : m->metric == METRIC_CHANGE ? "0.01 %"
                       : m->metric == METRIC_ZEROS  ? "0 %"
                                                    : "none";
-    const char *high = relative ? "higher" : m->metric == METRIC_BROKEN ? "some" : "100 %";
-    double y = TOP + (double)m->rows * CELL_HEIGHT + 32, x = LEFT + 5.6 * (double)strlen(low) + 8;
-    svg_text(m->out, LEFT, y + 9, 400, 11, 0x5b6670, ANCHOR_START, low, strlen(low));
+    const char *high = relative                     ? "higher"
+                       : m->metric == METRIC_CHANGE ? "100 % relative change and more"
+                       : m->metric == METRIC_BROKEN ? "some"
+                                                    : "100 %";
+    double y = TOP + (double)rows_drawn(m) * CELL_HEIGHT + 32, x = LEFT;
+    x = svg_legend(m->out, x, y + 9, low);
     if (m->metric == METRIC_CHANGE)
-        svg_scale(m->out, (box){x, y, 120, 10}, change, 5);
+        svg_scale(m->out, (box){x, y, 120, 10}, change_stops, CHANGE_STOPS);
     else
         svg_scale(m->out, (box){x, y, 120, 10}, relative ? robust : robust + 1, relative ? 3 : 2);
-    svg_text(m->out, x + 128, y + 9, 400, 11, 0x5b6670, ANCHOR_START, high, strlen(high));
+    x = svg_legend(m->out, x + 128, y + 9, high) + 8;
+    if (m->metric == METRIC_CHANGE)
+        x = svg_swatch(m->out, x, y, color_of_change(&(report_change){.state = REPORT_ADDED}),
+                       "only here");
+    if (m->removed)
+        svg_swatch(m->out, x, y, color_of_change(&(report_change){.state = REPORT_REMOVED}),
+                   "only in the other");
 }
 
-static void draw(const heatmap *m, const place *stack) {
-    double width = fmin(56, fmax(7, 900.0 / (double)m->columns));
-    double wide = fmax(640, LEFT + width * (double)m->columns + 12);
+static void add_left_out(text *t, size_t shown, size_t total, const char *what) {
+    if (shown < total)
+        text_addf(t, ", the first %zu of %zu %s", shown, total, what);
+}
+
+static void add_title(const heatmap *m, const place *stack, text *title) {
+    text_addf(title, "%s by %s and kind", metric_words[m->metric], m->modules ? "module" : "layer");
+    if (!m->modules && stack->stack_len) {
+        text_addf(title, ", ");
+        text_add(title, stack->stack, stack->stack_len);
+    }
+    add_left_out(title, m->columns, m->column_total, m->modules ? "modules" : "layers");
+    add_left_out(title, m->rows, m->row_total, "kinds");
+}
+
+static void draw(heatmap *m, const place *stack) {
+    size_t across = m->modules ? m->rows : m->columns;
+    double width = fmin(m->modules ? 120 : 56, fmax(7, 900.0 / (double)across));
+    double wide = fmax(960, LEFT + width * (double)across + 12);
     text title = {0};
-    text_addf(&title, "%s by layer and kind, ", metric_words[m->metric]);
-    text_add(&title, stack->stack, stack->stack_len);
-    svg_begin(m->out, wide, TOP + (double)m->rows * CELL_HEIGHT + BOTTOM, title.bytes);
+    add_title(m, stack, &title);
+    color_cells(m);
+    svg_begin(m->out, wide, TOP + (double)rows_drawn(m) * CELL_HEIGHT + BOTTOM, title.bytes);
     svg_text(m->out, LEFT, 20, wide - LEFT, 13, 0x1b2228, ANCHOR_START, title.bytes, title.len);
-    for (size_t row = 0; row < m->rows; row++)
-        draw_row(m, row, width);
-    draw_axis(m, width);
+    draw_cells(m, width);
+    draw_axes(m, width);
     draw_legend(m);
     svg_end(m->out);
     text_free(&title);
 }
 
-int report_write_heatmap(const report *r, report_metric metric, FILE *out) {
+static void draw_nothing(FILE *out) {
+    static const char words[] = "This model has no tensors.";
+    svg_begin(out, 480, 60, words);
+    svg_text(out, 16, 34, 460, 13, 0x5b6670, ANCHOR_START, words, strlen(words));
+    svg_end(out);
+}
+
+static void free_places(place *places, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        free(places[i].kind);
+    free(places);
+}
+
+void report_write_heatmap(const report *r, report_metric metric, FILE *out) {
     size_t count, length;
     place *places = find_places(r, &count);
     heatmap m = {.r = r, .metric = metric, .out = out};
     size_t at = largest_stack(places, count, &length);
-    int status = 0;
-    if (count) {
+    if (!length) {
+        free_places(places, count);
+        places = find_modules(r, &m.modules);
+        at = 0;
+        length = count = r->count;
+    }
+    if (length) {
         find_columns(&m, places + at, length);
         find_rows(&m, places + at, length);
         draw(&m, &places[at]);
     } else {
-        status = fail(EXIT_FAILED, "no name has a layer number in it, so there is no heat map");
+        draw_nothing(out);
     }
-    for (size_t i = 0; i < count; i++)
-        free(places[i].kind);
-    free(places);
+    free_places(places, count);
+    free(m.modules);
     free(m.kinds);
     free(m.layers);
     free(m.cells);
-    return status;
 }

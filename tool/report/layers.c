@@ -1,56 +1,114 @@
 /* Layers and kinds, read off names. */
+#include <stdlib.h>
 #include <string.h>
 
+#include "numbered.h"
 #include "report.h"
 
-static bool is_separator(char c) {
-    return c == '.' || c == '/';
+enum {
+    FAR = 2000,     /* bytes: longer names are none that people gave */
+    MOST_ROUNDS = 4 /* numbers of a name that are looked at */
+};
+
+static size_t looked_at(const tenmap_tensor *t) {
+    return t->name_len < FAR ? t->name_len : FAR;
 }
 
-/* The end of the part that begins here, and whether it is a number that can be a layer. */
-static size_t part_end(const char *name, size_t len, size_t at, bool *number) {
-    size_t end = at;
-    *number = true;
-    for (; end < len && !is_separator(name[end]); end++)
-        *number = *number && name[end] >= '0' && name[end] <= '9';
-    *number = *number && end > at && end - at < 10;
-    return end;
+/* The first number from `from` on; what reaches to where the name is cut off may be more than it seems. */
+static bool find_number(const tenmap_tensor *t, size_t from, layer_place *out) {
+    number_place n;
+    size_t most = looked_at(t);
+    if (!number_find(t->name, most, from, &n) || (n.end == most && most < t->name_len))
+        return false;
+    *out = (layer_place){true, n.begin ? n.begin - 1 : 0, n.value, n.end};
+    return true;
 }
 
-static void add_kind(text *kind, const char *name, size_t len) {
-    for (size_t at = 0; at <= len && len;) {
-        bool number;
-        size_t end = part_end(name, len, at, &number);
-        if (at)
-            text_add(kind, ".", 1);
-        if (number)
+/* A tensor whose layer is not settled, with the number that is asked about. */
+typedef struct candidate {
+    const tenmap_tensor *tensor;
+    size_t at; /* in the report */
+    layer_place place;
+} candidate;
+
+static int by_stack(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    size_t n = x->place.stack_len, m = y->place.stack_len;
+    int order = memcmp(x->tensor->name, y->tensor->name, n < m ? n : m);
+    if (order || n != m)
+        return order ? order : n < m ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+static bool same_stack(const candidate *x, const candidate *y) {
+    return x->place.stack_len == y->place.stack_len &&
+           memcmp(x->tensor->name, y->tensor->name, x->place.stack_len) == 0;
+}
+
+/*
+ * Runs of one stack with more than one layer are settled; of the others, the next number of each name is
+ * asked about. Returns how many are left.
+ */
+static size_t settle(candidate *list, size_t count, layer_place *out) {
+    size_t left = 0;
+    for (size_t at = 0, end; at < count; at = end) {
+        bool several = false;
+        for (end = at + 1; end < count && same_stack(&list[at], &list[end]); end++)
+            several = several || list[end].place.layer != list[at].place.layer;
+        for (size_t i = at; i < end; i++) {
+            if (several)
+                out[list[i].at] = list[i].place;
+            else if (find_number(list[i].tensor, list[i].place.end + 1, &list[i].place))
+                list[left++] = list[i];
+        }
+    }
+    return left;
+}
+
+layer_place *layers_find(const report *r) {
+    layer_place *out = need(r->count, sizeof *out);
+    candidate *list = need(r->count, sizeof *list);
+    size_t count = 0;
+    for (size_t i = 0; i < r->count; i++)
+        if (find_number(r->tensors[i], 0, &out[i]))
+            list[count++] = (candidate){r->tensors[i], i, out[i]};
+    for (int round = 0; round < MOST_ROUNDS && count; round++) {
+        qsort(list, count, sizeof *list, by_stack);
+        count = settle(list, count, out);
+    }
+    free(list);
+    return out;
+}
+
+static bool is_joint(char c) {
+    return c == '_' || c == '-';
+}
+
+/* A number that no part ends in: between dots, or with _ or - behind it. */
+static bool is_inner(const char *name, size_t len, const number_place *n) {
+    if (n->end < len && is_joint(name[n->end]))
+        return true;
+    return !n->begin || !is_joint(name[n->begin - 1]);
+}
+
+static void add_words(text *kind, const char *name, size_t from, size_t to) {
+    for (size_t at = from; at < to; at++)
+        text_add(kind, name[at] == '/' ? "." : name + at, 1);
+}
+
+void layer_kind(text *kind, const tenmap_tensor *t, const layer_place *place) {
+    size_t most = looked_at(t), at = place->end + 1;
+    number_place n;
+    text_clear(kind);
+    for (; at < most && number_find(t->name, most, at, &n); at = n.end) {
+        add_words(kind, t->name, at, n.begin);
+        if (is_inner(t->name, most, &n))
             text_add(kind, "*", 1);
         else
-            text_add(kind, name + at, end - at);
-        at = end + 1;
+            text_add(kind, t->name + n.begin, n.end - n.begin);
     }
-}
-
-bool layer_find(const char *name, size_t len, layer_place *out) {
-    enum { FAR = 2000 }; /* bytes: longer names are none that people gave */
-    size_t most = len < FAR ? len : FAR;
-    for (size_t at = 0; at < most;) {
-        bool number;
-        size_t end = part_end(name, most, at, &number);
-        if (!number || (end == most && most < len)) {
-            at = end + 1;
-            continue;
-        }
-        out->stack_len = at ? at - 1 : 0;
-        out->layer = 0;
-        for (; at < end; at++)
-            out->layer = out->layer * 10 + (uint64_t)(name[at] - '0');
-        text_clear(&out->kind);
-        if (end < most)
-            add_kind(&out->kind, name + end + 1, most - end - 1);
-        if (!out->kind.len)
-            text_add(&out->kind, "(itself)", 8);
-        return true;
-    }
-    return false;
+    if (at < most)
+        add_words(kind, t->name, at, most);
+    if (!kind->len)
+        text_add(kind, "(itself)", 8);
 }

@@ -39,6 +39,8 @@ typedef struct report_change {
     const tenmap_tensor *other; /* where the dtype or shape differs; else NULL */
     double relative;            /* norm of the difference over the other's norm; NaN: not known */
     double largest, share;      /* largest difference; share of the values that differ */
+    uint64_t unlike; /* values that are NaN or infinite in one of the models, or of another sign */
+    uint64_t gained; /* of these, NaN or infinite in this one */
 } report_change;
 
 typedef struct report_finding {
@@ -79,8 +81,9 @@ void report_free(report *r);
 int report_compare(report *r, unsigned threads);
 
 /*
- * Two characters per bin: A to Z, a to z, 0 to 9, - and _ are the digits 0 to 63; 0 is an empty bin,
- * 4095 the fullest one, 100 steps down are half as many. The result belongs to the caller.
+ * The counts one after the other, each in base 32 with the least digit first: A to Z, a to f are the last
+ * digit of a count, g to z, 0 to 9, - and _ the same digits with more to come. The result belongs to the
+ * caller.
  */
 char *report_code_bins(const uint64_t *counts, size_t bins);
 
@@ -115,29 +118,42 @@ void svg_begin(FILE *out, double width, double height, const char *title);
 void svg_end(FILE *out);
 /* A rectangle with a tooltip; the tooltip is text from a file and may be NULL. */
 void svg_rect(FILE *out, box at, uint32_t color, const text *tip);
-/* Text from a file, shortened to the width that there is; nothing where that is too little. */
+/*
+ * Text from a file, shortened to the width that there is: at its beginning where it ends at x, else at
+ * its end, but for a number there. Nothing where there is too little room.
+ */
 void svg_text(FILE *out, double x, double y, double room, double size, uint32_t color, anchor where,
               const char *bytes, size_t len);
+/* Words of a legend with their baseline at y, and a swatch before some; return where the next part begins. */
+double svg_legend(FILE *out, double x, double y, const char *words);
+double svg_swatch(FILE *out, double x, double y, uint32_t color, const char *words);
 /* A gradient between colours, left to right, for legends. */
 void svg_scale(FILE *out, box at, const uint32_t *stops, size_t count);
 
 /* Colours are 0xRRGGBB. */
 uint32_t color_between(uint32_t from, uint32_t to, double share);
 uint32_t color_along(const uint32_t *stops, size_t count, double at);
-uint32_t color_ink(uint32_t background);    /* black or white, what reads better */
+uint32_t color_ink(uint32_t background);    /* black or white, with a contrast of at least 4.5 */
 uint32_t color_of_dtype(const char *dtype); /* as in the page */
+/* On a log scale from a ten-thousandth to all of it; as in the page. */
+enum { CHANGE_STOPS = 5 };
+extern const uint32_t change_stops[CHANGE_STOPS];
 uint32_t color_of_change(const report_change *change);
 
 /*
- * layers.c: the first number in a path is the layer, what stands before it the stack, what comes
- * after it the kind, in which other numbers are written *.
+ * layers.c: a number in a name is the layer, what stands before it the stack, what comes after it the
+ * kind, in which other numbers are written * unless a part ends in them: "blocks_0_fc_1" is the kind
+ * "fc_1". Of several numbers the first counts whose stack has more than one layer, so that the 2 of
+ * "gpt_2.h.0" and "gpt_2.h.1" is none; without such a number, the first.
  */
 typedef struct layer_place {
+    bool found;
     size_t stack_len; /* of the name's first bytes */
     uint64_t layer;
-    text kind;
+    size_t end; /* of its digits */
 } layer_place;
-bool layer_find(const char *name, size_t len, layer_place *out); /* kind is cleared and filled */
+layer_place *layers_find(const report *r); /* one per tensor; the caller's */
+void layer_kind(text *kind, const tenmap_tensor *t, const layer_place *place); /* replaces it */
 
 /* What a cell or a rectangle shows. */
 typedef enum report_metric {
@@ -148,10 +164,11 @@ typedef enum report_metric {
     METRIC_CHANGE,
     METRIC_SIZE
 } report_metric;
-typedef enum report_color { COLOR_DTYPE, COLOR_LAYER, COLOR_CHANGE } report_color;
+/* COLOR_AUTO is what the page begins with: changes, or layers where there is but one dtype, or dtypes. */
+typedef enum report_color { COLOR_AUTO, COLOR_DTYPE, COLOR_LAYER, COLOR_CHANGE } report_color;
 
 /* treemap.c, heatmap.c: a picture of the whole model. */
 void report_write_treemap(const report *r, report_color color, FILE *out);
-int report_write_heatmap(const report *r, report_metric metric, FILE *out);
+void report_write_heatmap(const report *r, report_metric metric, FILE *out);
 
 #endif

@@ -53,20 +53,51 @@ void svg_rect(FILE *out, box at, uint32_t color, const text *tip) {
     fputs("</title></rect>\n", out);
 }
 
-/* A text's first characters, as many as fit into so many columns, with an ellipsis if some do not. */
-static void shorten(text *t, const text *whole, size_t columns) {
-    size_t end = 0, used = 0;
-    while (end < whole->len) {
-        size_t next = end + 1;
+/* Where the character begins that ends at `end`. */
+static size_t before(const text *t, size_t end) {
+    end--;
+    while (end && ((unsigned char)t->bytes[end] & 0xc0) == 0x80)
+        end--;
+    return end;
+}
+
+/* The most last characters that fit into so many columns begin here. */
+static size_t tail(const text *whole, size_t columns) {
+    size_t at = whole->len, used = 0;
+    while (at) {
+        size_t next = before(whole, at);
+        used += text_columns(whole->bytes + next, at - next);
+        if (used > columns)
+            break;
+        at = next;
+    }
+    return at;
+}
+
+/*
+ * As many characters as fit into so many columns, with an ellipsis for the others: the last ones where
+ * the text ends in a number, as that tells it from its neighbours, or where they are asked for.
+ */
+static void shorten(text *t, const text *whole, size_t columns, bool last) {
+    char end = whole->bytes[whole->len - 1];
+    if (last || (end >= '0' && end <= '9')) {
+        size_t from = tail(whole, columns - 1);
+        text_add(t, "\xe2\x80\xa6", 3);
+        text_add(t, whole->bytes + from, whole->len - from);
+        return;
+    }
+    size_t to = 0, used = 0;
+    while (to < whole->len) {
+        size_t next = to + 1;
         while (next < whole->len && ((unsigned char)whole->bytes[next] & 0xc0) == 0x80)
             next++;
-        size_t width = text_columns(whole->bytes + end, next - end);
+        size_t width = text_columns(whole->bytes + to, next - to);
         if (used + width > columns - 1)
             break;
         used += width;
-        end = next;
+        to = next;
     }
-    text_add(t, whole->bytes, end);
+    text_add(t, whole->bytes, to);
     text_add(t, "\xe2\x80\xa6", 3);
 }
 
@@ -79,7 +110,7 @@ void svg_text(FILE *out, double x, double y, double room, double size, uint32_t 
     if (whole.len && text_columns(whole.bytes, whole.len) <= columns)
         text_add(&shown, whole.bytes, whole.len);
     else if (whole.len && columns >= 4)
-        shorten(&shown, &whole, columns);
+        shorten(&shown, &whole, columns, where == ANCHOR_END);
     if (shown.len) {
         fprintf(out,
                 "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.1f\" fill=\"#%06x\" text-anchor=\"%s\">",
@@ -89,6 +120,17 @@ void svg_text(FILE *out, double x, double y, double room, double size, uint32_t 
     }
     text_free(&whole);
     text_free(&shown);
+}
+
+double svg_legend(FILE *out, double x, double y, const char *words) {
+    enum { SIZE = 11 };
+    svg_text(out, x, y, 2000, SIZE, 0x5b6670, ANCHOR_START, words, strlen(words));
+    return x + 0.58 * SIZE * (double)strlen(words) + 8;
+}
+
+double svg_swatch(FILE *out, double x, double y, uint32_t color, const char *words) {
+    svg_rect(out, (box){x, y, 10, 10}, color, NULL);
+    return svg_legend(out, x + 15, y + 9, words) + 8;
 }
 
 void svg_scale(FILE *out, box at, const uint32_t *stops, size_t count) {
@@ -115,14 +157,19 @@ uint32_t color_along(const uint32_t *stops, size_t count, double at) {
 }
 
 /* Relative luminance as WCAG defines it. */
-uint32_t color_ink(uint32_t background) {
+static double luminance(uint32_t color) {
     static const double weights[] = {0.2126, 0.7152, 0.0722};
-    double luminance = 0;
+    double sum = 0;
     for (int i = 0; i < 3; i++) {
-        double s = (double)(background >> (16 - 8 * i) & 255) / 255;
-        luminance += weights[i] * (s <= 0.03928 ? s / 12.92 : pow((s + 0.055) / 1.055, 2.4));
+        double s = (double)(color >> (16 - 8 * i) & 255) / 255;
+        sum += weights[i] * (s <= 0.03928 ? s / 12.92 : pow((s + 0.055) / 1.055, 2.4));
     }
-    return luminance > 0.32 ? 0x14181c : 0xffffff;
+    return sum;
+}
+
+/* Black and white have the same contrast, 4.58, on a luminance of 0.179. */
+uint32_t color_ink(uint32_t background) {
+    return luminance(background) > 0.179 ? 0x000000 : 0xffffff;
 }
 
 uint32_t color_of_dtype(const char *dtype) {
@@ -145,16 +192,18 @@ uint32_t color_of_dtype(const char *dtype) {
     return 0x8a8f98;
 }
 
-/* On a log scale from a ten-thousandth to all of it. */
+const uint32_t change_stops[CHANGE_STOPS] = {0xf3d9a4, 0xee9d3c, 0xd1532a, 0x8c1f3f, 0x4b0f45};
+
 uint32_t color_of_change(const report_change *change) {
-    static const uint32_t stops[] = {0xf3d9a4, 0xee9d3c, 0xd1532a, 0x8c1f3f, 0x4b0f45};
     if (change->state == REPORT_ADDED)
         return 0x1f9e83;
     if (change->state == REPORT_REMOVED)
         return 0x4b5d8c;
+    if (change->gained > 0)
+        return 0xb3264d;
     if (isnan(change->relative))
         return 0xaab3bb;
     if (change->relative == 0)
         return 0xb7c1ca;
-    return color_along(stops, sizeof stops / sizeof stops[0], (log10(change->relative) + 4) / 4);
+    return color_along(change_stops, CHANGE_STOPS, (log10(change->relative) + 4) / 4);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "numbered.h"
 #include "report.h"
 #include "select.h"
 
@@ -27,6 +28,7 @@ typedef struct treemap {
     const tenmap_tensor **sorted;
     const size_t *place;  /* of a sorted tensor in the report */
     double *before;       /* bytes of all tensors before this one */
+    layer_place *layers;  /* of the report's tensors */
     uint64_t first, last; /* of the layers */
 } treemap;
 
@@ -41,7 +43,6 @@ typedef struct item {
 } item;
 
 static const uint32_t layer_stops[] = {0x3b4a8c, 0x2f7f9e, 0x35a583, 0x9cc04a, 0xf2c84b};
-static const uint32_t change_stops[] = {0xf3d9a4, 0xee9d3c, 0xd1532a, 0x8c1f3f, 0x4b0f45};
 static const uint32_t other_color = 0xaab3bb;
 
 typedef struct entry {
@@ -58,9 +59,8 @@ static int by_name(const void *a, const void *b) {
 
 /* Where the path ends that continues behind `at`; the name's length where it has no further part. */
 static size_t next_path(const tenmap_tensor *t, size_t at) {
-    while (at < t->name_len && t->name[at] != '.' && t->name[at] != '/')
-        at++;
-    return at < t->name_len ? at + 1 : t->name_len;
+    size_t end = at + numbered_part(t->name + at, t->name_len - at);
+    return end < t->name_len ? end + 1 : t->name_len;
 }
 
 /* The run of names that begins at `from` and shares its first `path` bytes; all share those below `same`. */
@@ -146,18 +146,15 @@ static size_t largest_in(const treemap *m, const item *it) {
 }
 
 static uint32_t color_of(const treemap *m, size_t i) {
-    layer_place at = {0};
-    uint32_t color = other_color;
+    const layer_place *at = &m->layers[m->place[i]];
     if (m->color == COLOR_DTYPE)
         return color_of_dtype(tenmap_dtype_text(m->sorted[i]));
     if (m->color == COLOR_CHANGE)
         return color_of_change(&m->r->changes[m->place[i]]);
-    if (layer_find(m->sorted[i]->name, m->sorted[i]->name_len, &at)) {
-        double span = m->last > m->first ? (double)(m->last - m->first) : 1;
-        color = color_along(layer_stops, 5, (double)(at.layer - m->first) / span);
-    }
-    text_free(&at.kind);
-    return color;
+    if (!at->found)
+        return other_color;
+    double span = m->last > m->first ? (double)(m->last - m->first) : 1;
+    return color_along(layer_stops, 5, (double)(at->layer - m->first) / span);
 }
 
 /* The label without the separator at its end. */
@@ -282,13 +279,11 @@ static void draw_items(const treemap *m, const item *items, size_t count, box at
 }
 
 static double legend_text(const treemap *m, double x, const char *words) {
-    svg_text(m->out, x, HEIGHT + 20, WIDTH, 11, 0x5b6670, ANCHOR_START, words, strlen(words));
-    return x + 6.4 * (double)strlen(words) + 8;
+    return svg_legend(m->out, x, HEIGHT + 20, words);
 }
 
 static double legend_swatch(const treemap *m, double x, uint32_t color, const char *words) {
-    svg_rect(m->out, (box){x, HEIGHT + 11, 10, 10}, color, NULL);
-    return legend_text(m, x + 15, words) + 8;
+    return svg_swatch(m->out, x, HEIGHT + 11, color, words);
 }
 
 static void legend_dtypes(const treemap *m) {
@@ -329,30 +324,63 @@ static void draw_legend(const treemap *m) {
     }
     if (m->color == COLOR_LAYER)
         legend_swatch(m, x + 8, other_color, "outside layers");
-    else
-        legend_swatch(m, legend_swatch(m, x + 8, 0x1f9e83, "only here"), 0x4b5d8c,
-                      "only in the other");
+    else {
+        x = legend_swatch(m, x + 8, 0x1f9e83, "only here");
+        x = legend_swatch(m, x, 0x4b5d8c, "only in the other");
+        legend_swatch(m, x, 0xb3264d, "gained NaN or Inf");
+    }
 }
 
 static void find_layers(treemap *m) {
-    layer_place at = {0};
     m->first = UINT64_MAX;
+    m->layers = layers_find(m->r);
     for (size_t i = 0; i < m->r->count; i++) {
-        if (!layer_find(m->r->tensors[i]->name, m->r->tensors[i]->name_len, &at))
+        if (!m->layers[i].found)
             continue;
-        m->first = at.layer < m->first ? at.layer : m->first;
-        m->last = at.layer > m->last ? at.layer : m->last;
+        m->first = m->layers[i].layer < m->first ? m->layers[i].layer : m->first;
+        m->last = m->layers[i].layer > m->last ? m->layers[i].layer : m->last;
     }
-    text_free(&at.kind);
+}
+
+/* The share of the bytes that the most common dtype has. */
+static double main_share(const report *r) {
+    struct {
+        const char *name;
+        double bytes;
+    } seen[64];
+    size_t count = 0;
+    double all = 0, most = 0;
+    for (size_t i = 0; i < r->count; i++) {
+        const char *name = tenmap_dtype_text(r->tensors[i]);
+        size_t k = 0;
+        while (k < count && strcmp(seen[k].name, name) != 0)
+            k++;
+        all += (double)r->tensors[i]->nbytes;
+        if (k == sizeof seen / sizeof seen[0])
+            continue;
+        if (k == count) {
+            seen[count].name = name;
+            seen[count++].bytes = 0;
+        }
+        seen[k].bytes += (double)r->tensors[i]->nbytes;
+        most = seen[k].bytes > most ? seen[k].bytes : most;
+    }
+    return all > 0 ? most / all : 0;
+}
+
+/* Where one type has nearly all the bytes, colour says more about layers, if there are any. */
+static report_color choose_color(const treemap *m) {
+    if (m->r->changes)
+        return COLOR_CHANGE;
+    return main_share(m->r) < 0.95 || m->first > m->last ? COLOR_DTYPE : COLOR_LAYER;
 }
 
 void report_write_treemap(const report *r, report_color color, FILE *out) {
     entry *entries = need(r->count, sizeof *entries);
     size_t *place = need(r->count, sizeof *place), count;
-    treemap m = {r,     out,
-                 color, need(r->count, sizeof *m.sorted),
-                 place, need(r->count + 1, sizeof *m.before),
-                 0,     0};
+    treemap m = {.r = r, .out = out, .color = color, .place = place};
+    m.sorted = need(r->count, sizeof *m.sorted);
+    m.before = need(r->count + 1, sizeof *m.before);
     for (size_t i = 0; i < r->count; i++)
         entries[i] = (entry){r->tensors[i], i};
     qsort(entries, r->count, sizeof *entries, by_name);
@@ -363,6 +391,8 @@ void report_write_treemap(const report *r, report_color color, FILE *out) {
     }
     free(entries);
     find_layers(&m);
+    if (color == COLOR_AUTO)
+        m.color = choose_color(&m);
     svg_begin(out, WIDTH, HEIGHT + LEGEND, r->title ? r->title : tenmap_path(r->model));
     item whole = {.to = r->count, .bytes = m.before[r->count]};
     item *items = items_of(&m, &whole, &count);
@@ -375,5 +405,6 @@ void report_write_treemap(const report *r, report_color color, FILE *out) {
     free(items);
     free(m.sorted);
     free(place);
+    free(m.layers);
     free(m.before);
 }

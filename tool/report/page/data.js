@@ -41,14 +41,30 @@ function column(values) {
 const CODE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const CODE_VALUE = Object.fromEntries([...CODE].map((c, i) => [c, i]));
 
-// Two characters per bin: 0 is empty, 4095 the fullest one, a hundred steps for each halving.
+// Counts in base 32, the least digit first; 32 is added to digits with more to come.
 function decodeBins(text) {
     const bins = [];
-    for (let i = 0; i + 1 < text.length; i += 2) {
-        const v = CODE_VALUE[text[i]] * 64 + CODE_VALUE[text[i + 1]];
-        bins.push(v ? Math.pow(2, (v - 4095) / 100) : 0);
+    let count = 0;
+    let unit = 1;
+    for (const c of text) {
+        const v = CODE_VALUE[c];
+        count += (v & 31) * unit;
+        unit *= 32;
+        if (v >= 32) continue;
+        bins.push(count);
+        count = 0;
+        unit = 1;
     }
     return bins;
+}
+
+// The edges of a tensor's bins, as the tool counted by them: each operation rounded to a double.
+function edgesOf(from, to, bins) {
+    const step = (to - from) / bins;
+    const edges = [];
+    for (let k = 0; k < bins; k++) edges.push(from + k * step);
+    edges.push(to);
+    return edges;
 }
 
 // Histograms are half of a large page, and read when the first one is looked at.
@@ -99,24 +115,31 @@ function decode(raw) {
             at += m.bytes[i];
         }
     });
-    m.hasStats = Boolean(raw.stats);
-    for (const [name, values] of Object.entries(raw.stats || {})) m.stats[name] = column(values);
-    m.measured = m.hasStats ? (k) => !Number.isNaN(m.stats.zeros[k]) : () => false;
-    if (raw.diff) {
-        m.diff = {
-            state: Uint8Array.from(raw.diff.state),
-            otherForm: new Map(raw.others),
-            change: column(raw.diff.change),
-            max: column(raw.diff.max),
-            share: column(raw.diff.share),
-        };
-    }
+    decodeStats(m, raw.stats);
+    if (raw.diff) m.diff = decodeDiff(raw);
     for (const used of ["names", "form", "stats", "diff"]) raw[used] = null;
+    m.flags = flagTensors(m);
     m.places = placeTensors(m);
     return m;
 }
 
-// The states of a tensor in a comparison; the data holds their place in this list.
+// Least and greatest values come with as many digits as give them back: as a float, but for these.
+const WIDE = new Set(["F64", "I32", "U32", "I64", "U64", "C64"]);
+
+function decodeStats(m, stats) {
+    m.hasStats = Boolean(stats);
+    for (const [name, values] of Object.entries(stats || {})) m.stats[name] = column(values);
+    m.measured = m.hasStats ? (k) => !Number.isNaN(m.stats.zeros[k]) : () => false;
+    const complex = m.dtypes.map((d) => (d.name === "C64" ? 2 : 1)); // their parts are measured
+    m.values = (k) => m.elements[k] * complex[m.dtype[k]];
+    if (!stats) return;
+    const narrow = m.dtypes.map((d) => !WIDE.has(d.name));
+    for (const values of [m.stats.min, m.stats.max])
+        for (let i = 0; i < m.n; i++) if (narrow[m.dtype[i]]) values[i] = Math.fround(values[i]);
+}
+
+// The states of a tensor in a comparison; the data holds their place in this list, but for the last
+// one: whatever else changed, values that became NaN or infinite are what one has to know.
 const STATES = [
     ["same", "unchanged"],
     ["changed", "values changed"],
@@ -124,56 +147,136 @@ const STATES = [
     ["added", "only in this model"],
     ["removed", "only in the other"],
     ["unread", "not compared"],
+    ["gained", "gained NaN or Inf"],
 ];
+const GAINED = 6;
 
-// A layer is the first number in a path; the kind is what comes after it, other numbers as *.
-const SEPARATOR = /[./]/;
+function decodeDiff(raw) {
+    const diff = {
+        state: Uint8Array.from(raw.diff.state),
+        otherForm: new Map(raw.others),
+        change: column(raw.diff.change),
+        max: column(raw.diff.max),
+        share: column(raw.diff.share),
+        unlike: new Map(raw.diff.unlike),
+        gained: new Map(raw.diff.gained),
+    };
+    for (const i of diff.gained.keys()) diff.state[i] = GAINED;
+    return diff;
+}
+
+// What is wrong with a tensor's values, as `tenmap check --values` has it: NaN or infinite ones, or
+// nothing but zeros.
+const FLAG_ZERO = 1;
+const FLAG_BROKEN = 2;
+
+function flagTensors(m) {
+    const flags = new Uint8Array(m.n);
+    for (let i = 0; i < m.n; i++) {
+        const broken = m.hasStats && m.stats.nan[i] + m.stats.inf[i] > 0;
+        if (broken || (m.diff && m.diff.gained.has(i))) flags[i] = FLAG_BROKEN;
+        else if (m.hasStats && m.elements[i] > 1 && m.stats.zeros[i] === m.values(i)) flags[i] = FLAG_ZERO;
+    }
+    return flags;
+}
+
+// How many values are NaN or infinite; where nothing was measured, those that a comparison found.
+function brokenCount(m, i) {
+    if (m.measured(i)) return m.stats.nan[i] + m.stats.inf[i];
+    return (m.diff && m.diff.gained.get(i)) || 0;
+}
+
+// Numbers in names, and the parts that names have, as tool/numbered.h describes them: a number has a
+// separator or an end of the name on both sides; parts end at . and /, and at a _ or - before or behind
+// a number.
 const MAX_PARTS = 48; // deeper paths end in one leaf
-const pathParts = (name) => name.split(name.includes("/") ? SEPARATOR : ".", MAX_PARTS);
 const isDigit = (code) => code >= 48 && code <= 57;
-const endsPart = (name, at) => at === name.length || name[at] === "." || name[at] === "/";
+const isJoint = (code) => code === 95 || code === 45;
+const isSeparator = (code) => code === 46 || code === 47 || code === 95 || code === 45;
 
-// Where the first part that is a number begins and ends, or null. Looks at the first 2,000 characters.
-function findNumber(name) {
-    const end = Math.min(name.length, 2000);
-    for (let at = 0; at < end; at++) {
-        let stop = at;
-        while (stop < end && isDigit(name.charCodeAt(stop))) stop++;
-        if (stop > at && stop - at < 10 && endsPart(name, stop)) return [at, stop];
-        at = stop;
-        while (at < end && !endsPart(name, at)) at++;
+// Where the number ends that begins here, or the same place if none does.
+function numberEnd(name, at) {
+    let end = at;
+    while (end < name.length && isDigit(name.charCodeAt(end))) end++;
+    const ended = end === name.length || isSeparator(name.charCodeAt(end));
+    return ended && end - at < 10 ? end : at;
+}
+
+// Where the parts of a name end, before their separators; the last one where the name does.
+function partEnds(name) {
+    const ends = [];
+    let number = numberEnd(name, 0) > 0;
+    for (let at = 0; at < name.length && ends.length < MAX_PARTS - 1; at++) {
+        const code = name.charCodeAt(at);
+        if (!isSeparator(code)) continue;
+        const before = number;
+        number = numberEnd(name, at + 1) > at + 1;
+        if (!isJoint(code) || before || number) ends.push(at);
+    }
+    ends.push(name.length);
+    return ends;
+}
+
+// Where the first number at `from` or behind it begins and ends, or null. Looks at 2,000 characters.
+function findNumber(name, from) {
+    const most = Math.min(name.length, 2000);
+    for (let at = from; at < most; at++) {
+        const end = numberEnd(name, at);
+        if (end > at && end <= most) return [at, end];
+        while (at < most && !isSeparator(name.charCodeAt(at))) at++;
     }
     return null;
 }
 
+// What follows a layer's number, with other numbers as *, unless a part ends in them: fc_1 stays.
+const INNER = /(^|[./_-])\d{1,9}(?=[_-])|(^|[./])\d{1,9}(?=[./]|$)/g;
 const kinds = new Map();
 function kindOf(rest) {
     let kind = kinds.get(rest);
     if (kind === undefined) {
-        kind =
-            rest
-                .split(SEPARATOR)
-                .map((p) => (/^\d{1,9}$/.test(p) ? "*" : p))
-                .join(".") || "(itself)";
+        kind = rest.replace(INNER, (_, a, b) => (a ?? b) + "*").replace(/\//g, ".") || "(itself)";
         kinds.set(rest, kind);
     }
     return kind;
 }
 
-// Stack, layer and kind of every tensor; the layer is -1 where the name has no number.
+// Stack, layer and kind of every tensor; the layer is -1 where the name has no number. Of several
+// numbers the first counts whose stack has more than one layer; without such a one, the first.
 function placeTensors(model) {
     const places = {
         layer: new Int32Array(model.n).fill(-1),
         stack: new Array(model.n),
         kind: new Array(model.n),
     };
-    for (let i = 0; i < model.n; i++) {
+    const place = ([i, begin, end]) => {
         const name = model.names[i];
-        const found = findNumber(name);
-        if (!found) continue;
-        places.layer[i] = Number(name.slice(found[0], found[1]));
-        places.stack[i] = name.slice(0, Math.max(0, found[0] - 1));
-        places.kind[i] = kindOf(name.slice(found[1] + 1, found[1] + 2001));
+        places.layer[i] = Number(name.slice(begin, end));
+        places.stack[i] = name.slice(0, Math.max(0, begin - 1));
+        places.kind[i] = kindOf(name.slice(end + 1, end + 2001));
+    };
+    let asked = [];
+    for (let i = 0; i < model.n; i++) {
+        const found = findNumber(model.names[i], 0);
+        if (found) asked.push([i, ...found]);
+    }
+    for (let round = 0; round < 4 && asked.length; round++) {
+        const stacks = new Map(); // the one layer of a stack, or -1 where it has several
+        const numbers = asked.map(([i, begin, end]) => {
+            const stack = model.names[i].slice(0, Math.max(0, begin - 1));
+            const layer = Number(model.names[i].slice(begin, end));
+            const known = stacks.get(stack);
+            if (known === undefined) stacks.set(stack, layer);
+            else if (known !== layer) stacks.set(stack, -1);
+            return stack;
+        });
+        const left = [];
+        asked.forEach((number, k) => {
+            const several = stacks.get(numbers[k]) === -1;
+            if (several || round === 0) place(number);
+            const next = several ? null : findNumber(model.names[number[0]], number[2] + 1);
+            if (next) left.push([number[0], ...next]);
+        });
+        asked = left;
     }
     return places;
 }

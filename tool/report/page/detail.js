@@ -27,7 +27,7 @@ function makeDetail(model) {
     function numbers(i) {
         if (!model.measured(i)) return [];
         const s = model.stats;
-        const share = (x) => whole(x) + " (" + percentText(x / Math.max(1, model.elements[i])) + ")";
+        const share = (x) => whole(x) + " (" + percentText(x / Math.max(1, model.values(i))) + ")";
         const list = [
             ["Mean", numberText(s.mean[i])],
             ["Standard deviation", numberText(s.std[i])],
@@ -36,8 +36,8 @@ function makeDetail(model) {
             ["Norm", numberText(s.norm[i])],
             ["Zeros", share(s.zeros[i])],
         ];
-        if (s.nan[i] > 0) list.push(["NaN", share(s.nan[i])]);
-        if (s.inf[i] > 0) list.push(["Infinite", share(s.inf[i])]);
+        if (s.nan[i] > 0) list.push(["NaN", share(s.nan[i]), "alarm"]);
+        if (s.inf[i] > 0) list.push(["Infinite", share(s.inf[i]), "alarm"]);
         return list;
     }
 
@@ -55,13 +55,51 @@ function makeDetail(model) {
         if (d.change[i] > 0) list.push(["Relative change", percentText(d.change[i])]);
         if (d.max[i] > 0) list.push(["Largest difference", numberText(d.max[i])]);
         if (d.share[i] > 0) list.push(["Values that differ", percentText(d.share[i])]);
+        const gained = d.gained.get(i) || 0;
+        const lost = (d.unlike.get(i) || 0) - gained;
+        if (gained) list.push(["Became NaN or infinite", plural(gained, "value"), "alarm"]);
+        if (lost > 0) list.push(["NaN or infinite in the other only", plural(lost, "value")]);
         return list;
     }
 
     function table(pairs) {
         const list = el("dl", { class: "facts" });
-        for (const [label, value] of pairs) list.append(el("dt", { text: label }), el("dd", { text: value }));
+        for (const [label, value, tone] of pairs)
+            list.append(el("dt", { text: label }), breakable(el("dd", { class: tone }), value));
         return list;
+    }
+
+    // As many digits as tell each edge from the next.
+    function edgeTexts(edges) {
+        for (let digits = 4; digits < 17; digits++) {
+            const texts = edges.map((x) => numberText(x, digits));
+            if (texts.every((text, k) => !k || text !== texts[k - 1])) return texts;
+        }
+        return edges.map(String);
+    }
+
+    // The ends, and as many edges between them as have room for their numbers.
+    function drawEdges(picture, texts, W, H) {
+        const bins = texts.length - 1;
+        const wide = (k) => widthOf(texts[k], 11);
+        const put = (k, anchor) => {
+            const x = (k / bins) * W;
+            picture.append(
+                svgEl("line", { x1: x, y1: H, x2: x, y2: H + 4, class: "tick" }),
+                svgEl("text", { x, y: H + 16, "text-anchor": anchor, text: texts[k], class: "edge" }),
+            );
+        };
+        put(0, "start");
+        let free = wide(0) + 10;
+        const end = W - wide(bins) - 10;
+        for (let k = 4; k < bins; k += 4) {
+            const x = (k / bins) * W;
+            const half = wide(k) / 2;
+            if (x - half < free || x + half > end) continue;
+            put(k, "middle");
+            free = x + half + 10;
+        }
+        put(bins, "end");
     }
 
     function histogram(i, bins) {
@@ -69,10 +107,10 @@ function makeDetail(model) {
         const to = model.stats.max[i];
         const W = 360;
         const H = 150;
-        const floor = 1e-7;
-        const heightOf = (share) =>
-            share <= 0 ? 0 : state.log ? Math.max(0.02, 1 + Math.log10(Math.max(share, floor)) / 7) : share;
+        const most = Math.max(...bins);
+        const heightOf = (n) => (state.log ? Math.log1p(n) / Math.log1p(most) : n / most);
         const sum = bins.reduce((a, b) => a + b, 0);
+        const texts = edgeTexts(edgesOf(from, to, bins.length));
         const picture = svgEl("svg", {
             viewBox: `0 0 ${W} ${H + 22}`,
             class: "histogram",
@@ -80,14 +118,15 @@ function makeDetail(model) {
             "aria-label": `Histogram of ${bins.length} bins from ${numberText(from)} to ${numberText(to)}`,
         });
         const step = W / bins.length;
-        bins.forEach((share, k) => {
-            const h = share > 0 ? Math.max(0.8, heightOf(share) * (H - 6)) : 0;
+        bins.forEach((n, k) => {
+            const h = n > 0 ? Math.max(0.8, heightOf(n) * (H - 6)) : 0;
             picture.append(
                 svgEl("rect", {
                     x: (k * step + 0.4).toFixed(2),
                     y: (H - h).toFixed(2),
                     width: (step - 0.8).toFixed(2),
                     height: h.toFixed(2),
+                    "data-count": n,
                 }),
             );
             const target = svgEl("rect", {
@@ -97,9 +136,12 @@ function makeDetail(model) {
                 height: H,
                 class: "target",
             });
-            const at = (x) => numberText(from + ((to - from) * x) / bins.length);
+            const last = k + 1 === bins.length ? "" : "below ";
             target.addEventListener("pointermove", (event) =>
-                showTip(event, at(k) + " to " + at(k + 1), [["Values", "about " + percentText(share / sum)]]),
+                showTip(event, `${texts[k]} to ${last}${texts[k + 1]}`, [
+                    ["Values", whole(n)],
+                    ["Share", percentText(n / sum)],
+                ]),
             );
             target.addEventListener("pointerleave", hideTip);
             picture.append(target);
@@ -108,26 +150,35 @@ function makeDetail(model) {
         if (from < 0 && to > 0) {
             const zero = (-from / (to - from)) * W;
             picture.append(svgEl("line", { x1: zero, y1: 0, x2: zero, y2: H, class: "zero" }));
-            if (zero > 70 && zero < W - 70)
-                picture.append(svgEl("text", { x: zero, y: H + 16, "text-anchor": "middle", text: "0" }));
         }
-        picture.append(
-            svgEl("text", { x: 0, y: H + 16, text: numberText(from) }),
-            svgEl("text", { x: W, y: H + 16, "text-anchor": "end", text: numberText(to) }),
-        );
+        drawEdges(picture, texts, W, H);
         return picture;
+    }
+
+    function histogramNote(i, bins) {
+        const width = (model.stats.max[i] - model.stats.min[i]) / bins.length;
+        const most = Math.max(...bins);
+        return el("p", {
+            class: "muted note",
+            text: `${bins.length} bins of ${numberText(width, 3)}; the fullest holds ${plural(most, "value")}.`,
+        });
     }
 
     function histogramPart(i) {
         const bins = binsOf(i);
         if (!bins) {
-            const why = model.hasStats
-                ? "No histogram was made for it: tenmap report --hist '"
-                : "The report was made without values: leave out --no-stats";
-            return el("p", {
-                class: "muted",
-                text: model.hasStats ? why + "NAME' makes one." : why + " to have them.",
-            });
+            const why = !model.hasStats
+                ? "The report was made without values: leave out --no-stats to have them."
+                : !model.measured(i)
+                  ? "Values of this type are not measured."
+                  : model.dtypes[model.dtype[i]].name === "C64"
+                    ? "Complex numbers have no order, and so no histogram. The figures are of their parts."
+                    : model.elements[i] === 0
+                      ? "It has no values."
+                      : model.stats.nan[i] + model.stats.inf[i] === model.elements[i]
+                        ? "It has no finite value."
+                        : "No histogram was made for it: tenmap report --hist NAME makes one.";
+            return el("p", { class: "muted", text: why });
         }
         if (model.stats.min[i] === model.stats.max[i]) {
             return el("p", {
@@ -152,6 +203,7 @@ function makeDetail(model) {
             { class: "histogram-box" },
             el("div", { class: "head" }, el("h3", { text: "Values" }), scale),
             histogram(i, bins),
+            histogramNote(i, bins),
         );
         return box;
     }
@@ -159,7 +211,7 @@ function makeDetail(model) {
     openDetail = (i) => {
         state.tensor = i;
         hideTip();
-        const name = el("h2", { id: "detail-name", text: visible(model.names[i], 2000) || "(no name)" });
+        const name = breakable(el("h2", { id: "detail-name" }), visible(model.names[i], 2000) || "(no name)");
         const close = el("button", {
             type: "button",
             class: "quiet close",

@@ -10,26 +10,30 @@ const SEVERITY = [
 
 function makeFiles(model) {
     const { raw } = model;
-    const most = raw.shards.reduce((size, s) => Math.max(size, s.size), 1);
+    const total = raw.shards.reduce((sum, s) => sum + s.size, 0);
+    const several = raw.shards.length > 1;
     const rows = raw.shards.map((s) => [
-        visible(s.path, 120),
+        breakable(el("span"), visible(s.path, 120)),
         whole(s.tensors),
-        bytesText(s.bytes),
         bytesText(s.header),
+        bytesText(s.bytes),
         bytesText(s.size),
-        percentText(s.size ? s.bytes / s.size : 0),
-        meter(s.size, most),
+        ...(several ? [percentText(share(s.size, total)), meter(s.size, total)] : []),
     ]);
     byId("shards").append(
         grid(
             [
                 ["File", "path"],
                 ["Tensors", "number"],
-                ["Data", "number narrow"],
                 ["Header", "number narrow"],
+                ["Tensor data", "number narrow"],
                 ["Size", "number"],
-                ["Data share", "number narrow"],
-                ["", "wide narrow"],
+                ...(several
+                    ? [
+                          ["Of all files", "number narrow"],
+                          ["", "wide narrow"],
+                      ]
+                    : []),
             ],
             rows,
         ),
@@ -49,7 +53,7 @@ function makeFiles(model) {
         );
     }
     makeMetadata(raw);
-    makeFindings(raw);
+    makeFindings(model);
 }
 
 function metadataValue(value) {
@@ -64,6 +68,23 @@ function metadataValue(value) {
     return box;
 }
 
+// Shards mostly repeat each other's metadata: a pair is told once, with the files that have it.
+function samePairs(metadata) {
+    const seen = new Map();
+    for (const [shard, key, value] of metadata) {
+        const id = JSON.stringify([key, value]);
+        if (!seen.has(id)) seen.set(id, { key, value, shards: [] });
+        seen.get(id).shards.push(shard);
+    }
+    return [...seen.values()];
+}
+
+function filesText(shards, files) {
+    if (shards.length === files) return "all";
+    const first = shards.slice(0, 6).map((s) => s + 1);
+    return first.join(", ") + (shards.length > 6 ? ` and ${shards.length - 6} more` : "");
+}
+
 function makeMetadata(raw) {
     const host = byId("metadata");
     const other = raw.baseMetadata;
@@ -72,13 +93,17 @@ function makeMetadata(raw) {
         return;
     }
     if (!other) {
-        const several = raw.shards.length > 1;
-        const rows = raw.metadata.map(([shard, key, value]) => [
-            visible(key, 120),
+        const files = raw.shards.length;
+        const pairs = samePairs(raw.metadata);
+        const apart = pairs.some((p) => p.shards.length < files);
+        const rows = pairs.map(({ key, value, shards }) => [
+            breakable(el("span"), visible(key, 120)),
             metadataValue(value),
-            ...(several ? [String(shard + 1)] : []),
+            ...(apart ? [filesText(shards, files)] : []),
         ]);
-        host.append(grid([["Key", "key"], ["Value", ""], ...(several ? [["File", "number"]] : [])], rows));
+        host.append(grid([["Key", "key"], ["Value", ""], ...(apart ? [["In files", "number"]] : [])], rows));
+        if (files > 1 && !apart)
+            host.append(el("p", { class: "muted after", text: `The same in all ${files} files.` }));
     } else {
         const here = new Map(raw.metadata.map(([, key, value]) => [key, value]));
         const there = new Map(other.map(([, key, value]) => [key, value]));
@@ -111,40 +136,109 @@ function makeMetadata(raw) {
         );
 }
 
-function makeFindings(raw) {
-    const host = byId("finding-list");
-    if (!raw.findings.length) {
-        host.append(
-            el("p", {
-                class: "good",
-                text: raw.checked
-                    ? "Nothing found: the files keep every rule of the format."
-                    : "The files were not checked.",
+// Findings of one kind are told once, with how many there are; the others can be unfolded.
+function sameFindings(findings) {
+    const seen = new Map();
+    for (const f of [...findings].sort((a, b) => b.severity - a.severity)) {
+        const id = f.severity + f.code;
+        if (!seen.has(id)) seen.set(id, []);
+        seen.get(id).push(f);
+    }
+    return [...seen.values()];
+}
+
+function findingText(group) {
+    const [first, ...others] = group;
+    const box = el("div", {}, el("div", { text: visible(first.message, 600) }));
+    if (!others.length) return box;
+    const list = el("ul");
+    for (const f of others.slice(0, 500)) list.append(el("li", { text: visible(f.message, 600) }));
+    if (others.length > 500) list.append(el("li", { text: `and ${whole(others.length - 500)} more` }));
+    box.append(el("details", {}, el("summary", { text: `and ${whole(others.length)} more like it` }), list));
+    return box;
+}
+
+// What is wrong with values, as check --values has it, by kind: [what, tensors].
+function valueFindings(model) {
+    const kindsOf = [
+        ["NaN", (i) => model.measured(i) && model.stats.nan[i] > 0],
+        ["infinite values", (i) => model.measured(i) && model.stats.inf[i] > 0],
+        ["NaN or infinite values", (i) => !model.measured(i) && model.flags[i] === FLAG_BROKEN],
+        ["nothing but zeros", (i) => model.flags[i] === FLAG_ZERO],
+    ];
+    const found = kindsOf.map(([what]) => [what, []]);
+    for (let i = 0; i < model.own; i++) {
+        if (!model.flags[i]) continue;
+        kindsOf.forEach(([, is], k) => {
+            if (is(i)) found[k][1].push(i);
+        });
+    }
+    return found.filter(([, list]) => list.length);
+}
+
+const findingCount = (model) =>
+    model.raw.findings.length +
+    model.raw.findingsLeft +
+    model.valueFindings.reduce((sum, [, list]) => sum + list.length, 0);
+
+function valueFindingText(model, what, list) {
+    const text = el("div", {}, document.createTextNode(plural(list.length, "tensor")));
+    text.append(document.createTextNode((list.length === 1 ? " holds " : " hold ") + what + ": "));
+    list.slice(0, 5).forEach((i, k) => {
+        const link = el("button", { type: "button", class: "link", on: { click: () => openDetail(i) } });
+        const count =
+            what === "NaN" ? model.stats.nan[i] : what === "infinite values" ? model.stats.inf[i] : 0;
+        text.append(
+            ...(k ? [document.createTextNode(", ")] : []),
+            breakable(link, visible(model.names[i], 200) || "(no name)"),
+            document.createTextNode(count ? ` (${whole(count)})` : ""),
+        );
+    });
+    if (list.length > 5)
+        text.append(
+            document.createTextNode(" and "),
+            el("button", {
+                type: "button",
+                class: "link",
+                text: `${whole(list.length - 5)} more`,
+                on: { click: () => showTensors(list, what) },
             }),
         );
+    return text;
+}
+
+function makeFindings(model) {
+    const { raw } = model;
+    const host = byId("finding-list");
+    const badge = (severity) => el("span", { class: "badge " + severity, text: severity });
+    const rows = sameFindings(raw.findings).map((group) => [
+        badge(SEVERITY[Math.min(group[0].severity, 3)][0]),
+        findingText(group),
+        group.length > 1 ? "\u00d7" + SPACE + whole(group.length) : "",
+        group.length > 1 || group[0].offset === null ? "" : whole(group[0].offset),
+    ]);
+    const errors = sameFindings(raw.findings).filter(([f]) => f.severity === 3).length;
+    const values = model.valueFindings.map(([what, list]) => [
+        badge("warning"),
+        valueFindingText(model, what, list),
+        list.length > 1 ? "\u00d7" + SPACE + whole(list.length) : "",
+        "",
+    ]);
+    rows.splice(errors, 0, ...values);
+    if (!rows.length) {
+        const checked = model.hasStats
+            ? "Nothing found: the files keep every rule of the format, and no tensor holds NaN, infinities or nothing but zeros."
+            : "Nothing found: the files keep every rule of the format. Values were not looked at.";
+        host.append(el("p", { class: "good", text: raw.checked ? checked : "The files were not checked." }));
         return;
     }
-    const rows = [...raw.findings]
-        .sort((a, b) => b.severity - a.severity)
-        .slice(0, 1000)
-        .map((f) => {
-            const [severity] = SEVERITY[Math.min(f.severity, 3)];
-            return [
-                el("span", { class: "badge " + severity, text: severity }),
-                el("span", { text: visible(f.message, 600) }),
-                f.offset === null ? "" : whole(f.offset),
-            ];
-        });
-    host.append(
-        grid(
-            [
-                ["", "tight"],
-                ["Finding", ""],
-                ["Byte", "number"],
-            ],
-            rows,
-        ),
-    );
-    const left = raw.findingsLeft + Math.max(0, raw.findings.length - 1000);
-    if (left) host.append(el("p", { class: "muted", text: `and ${whole(left)} more` }));
+    const heads = [
+        ["", "tight"],
+        ["Finding", ""],
+        ["", "number"],
+        ["Byte", "number narrow"],
+    ];
+    host.append(grid(heads, rows));
+    if (raw.findingsLeft)
+        host.append(el("p", { class: "muted after", text: `and ${whole(raw.findingsLeft)} more` }));
 }

@@ -27,11 +27,17 @@ function buildStacks(model) {
     if (!list.length) {
         stacks.clear();
         for (let i = 0; i < model.n; i++) {
-            const parts = pathParts(model.names[i]);
-            const kind = parts.pop();
-            put("modules", parts.join(".") || "(top)", kind || "(no name)", i);
+            const name = model.names[i];
+            const [at] = partEnds(name).slice(-2, -1);
+            put(
+                "",
+                name.slice(0, at ?? 0) || "(top)",
+                name.slice(at === undefined ? 0 : at + 1) || "(itself)",
+                i,
+            );
         }
         list = [...stacks.values()];
+        for (const s of list) s.modules = true;
     }
     return list.sort((a, b) => b.count - a.count).slice(0, 200);
 }
@@ -65,7 +71,12 @@ const METRICS = [
         text: "Zeros",
         scale: "share",
         show: percentText,
-        of: (m, list) => sumOf(m.stats.zeros, list) / Math.max(1, sumOf(m.elements, list)),
+        of: (m, list) =>
+            sumOf(m.stats.zeros, list) /
+            Math.max(
+                1,
+                list.reduce((sum, i) => sum + m.values(i), 0),
+            ),
     },
     {
         key: "broken",
@@ -113,10 +124,11 @@ function levels(metric, values) {
     });
 }
 
-// On a phone the end of a kind tells more than its beginning.
-function shortKind(kind) {
-    const text = visible(kind.replace(/\.weight$/, ""), 48);
-    return text.length > 18 ? "\u2026" + text.slice(-17) : text;
+// A cell of a comparison in which all tensors share a state that says more than any number.
+function stateOf(model, list) {
+    if (!model.diff) return "";
+    const state = STATES[model.diff.state[list[0]]][0];
+    return list.every((i) => STATES[model.diff.state[i]][0] === state) ? state : "";
 }
 
 function makeHeatmap(model) {
@@ -127,31 +139,67 @@ function makeHeatmap(model) {
     const host = byId("heatmap");
     let view = null;
 
+    // Kinds are rows and layers columns; modules have long names, so they go down and the kinds across.
     function compute() {
         const stack = stacks[state.stack];
+        const flip = Boolean(stack.modules);
         const metric = metrics.find((m) => m.key === state.metric);
         const layers = [...stack.layers]
             .sort((a, b) => (typeof a === "number" ? a - b : 0))
-            .slice(0, HEAT_COLUMNS);
-        const rows = [...stack.kinds].slice(0, HEAT_ROWS).map(([kind, cells]) => {
+            .slice(0, flip ? HEAT_ROWS : HEAT_COLUMNS);
+        const kindsSeen = [...stack.kinds].slice(0, flip ? HEAT_COLUMNS : HEAT_ROWS);
+        const rows = kindsSeen.map(([kind, cells]) => {
             const lists = layers.map((layer) => cells.get(layer) || null);
             const usable = (list) =>
                 list && (metric.key === "bytes" || metric.key === "change" || list.every(model.measured));
             const values = lists.map((list) => (usable(list) ? metric.of(model, list) : NaN));
             const broken = lists.map((list) =>
-                Boolean(list && measured && list.some((i) => model.stats.nan[i] + model.stats.inf[i] > 0)),
+                Boolean(list && list.some((i) => model.flags[i] === FLAG_BROKEN)),
             );
-            return { kind, lists, values, broken, levels: levels(metric, values) };
+            const states = lists.map((list) => (list ? stateOf(model, list) : ""));
+            return { kind, lists, values, broken, states, levels: levels(metric, values) };
         });
-        return { stack, metric, layers, rows };
+        return { stack, flip, metric, layers, rows };
     }
 
-    function color(level) {
-        if (Number.isNaN(level)) return css("--heat-none");
-        if (view.metric.scale === "change") return level > 0 ? ramp(CHANGE_RAMP, level) : css("--same");
+    // The kind and the place among the layers that a cell of the drawing stands for.
+    const cellAt = (x, y) => (view.flip ? [view.rows[x], y] : [view.rows[y], x]);
+    const down = () => (view.flip ? view.layers : view.rows.map((row) => row.kind)).map(String);
+    const across = () => (view.flip ? view.rows.map((row) => row.kind) : view.layers).map(String);
+
+    function color(row, k) {
+        const level = row.levels[k];
+        const changes = view.metric.scale === "change";
+        if (row.states[k] === "removed") return css("--removed");
+        if (changes && STATE_COLORS[row.states[k]]) return css(STATE_COLORS[row.states[k]]);
+        if (changes && row.broken[k] && row.lists[k].some((i) => model.diff.gained.has(i)))
+            return css("--gained");
+        if (Number.isNaN(level)) return css(changes ? "--other" : "--heat-none");
+        if (changes) return level > 0 ? ramp(CHANGE_RAMP, level) : css("--same");
         return level < 0
             ? mix(css("--heat-mid"), css("--heat-low"), -level)
             : mix(css("--heat-mid"), css("--heat-high"), level);
+    }
+
+    // Names of rows: as wide as they need, up to a part of the picture; their ends tell them apart.
+    function drawNames(names, narrow) {
+        const size = narrow ? 11.5 : 12.5;
+        const short = names.map((n) => n.replace(/\.weight$/, ""));
+        const bare = new Set(short).size === names.length ? short : names;
+        const width = (text) => widthOf(text, size);
+        const shown = bare.map((n) => visible(n, 300));
+        const room = Math.min(
+            host.clientWidth * (narrow ? 0.46 : 0.42),
+            Math.max(...shown.map(width), 40) + 14,
+        );
+        const box = el("div", { class: "kinds" });
+        box.style.width = Math.ceil(room) + "px";
+        shown.forEach((text, k) =>
+            box.append(
+                el("div", { text: fitted(text, room - 12, width, true), title: visible(names[k], 300) }),
+            ),
+        );
+        return [box, Math.ceil(room)];
     }
 
     function draw() {
@@ -161,27 +209,15 @@ function makeHeatmap(model) {
         }
         view = compute();
         const narrow = host.clientWidth < 560;
-        const labels = narrow
-            ? 132
-            : Math.min(300, 24 + 7 * Math.max(...view.rows.map((r) => Math.min(r.kind.length, 40))));
+        const [names, labels] = drawNames(down(), narrow);
+        const columns = across();
         const cellH = 20;
         const room = host.clientWidth - labels - 2;
-        const cellW = Math.max(
-            narrow ? 3 : 5,
-            Math.min(view.layers.length < 8 ? 120 : 84, room / view.layers.length),
-        );
-        const names = el("div", { class: "kinds" });
-        names.style.width = labels + "px";
-        for (const row of view.rows)
-            names.append(
-                el("div", {
-                    text: narrow ? shortKind(row.kind) : visible(row.kind, 48),
-                    title: visible(row.kind, 300),
-                }),
-            );
+        const most = columns.length < 8 ? 120 : 84;
+        const cellW = Math.max(narrow ? 3 : 5, Math.min(most, room / columns.length));
         const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": ariaText() });
         const axis = 22;
-        const size = { w: cellW * view.layers.length, h: cellH * view.rows.length + axis };
+        const size = { w: cellW * columns.length, h: cellH * down().length + axis };
         const sharp = Math.min(2, window.devicePixelRatio || 1);
         canvas.width = Math.ceil(size.w * sharp);
         canvas.height = Math.ceil(size.h * sharp);
@@ -189,7 +225,8 @@ function makeHeatmap(model) {
         canvas.style.height = size.h + "px";
         const pen = canvas.getContext("2d");
         pen.scale(sharp, sharp);
-        paint(pen, cellW, cellH, size);
+        paint(pen, cellW, cellH);
+        paintAxis(pen, columns, cellW, size);
         const pane = el("div", { class: "cells" }, canvas);
         host.replaceChildren(names, pane);
         listen(canvas, cellW, cellH);
@@ -197,39 +234,54 @@ function makeHeatmap(model) {
         drawOdd();
     }
 
-    function paint(pen, cellW, cellH, size) {
+    function paint(pen, cellW, cellH) {
         const gap = cellW > 8 ? 1 : 0.5;
-        view.rows.forEach((row, y) =>
-            row.levels.forEach((level, x) => {
-                if (!row.lists[x]) return;
-                pen.fillStyle = color(level);
-                pen.fillRect(x * cellW, y * cellH, cellW - gap, cellH - 1);
-                if (row.broken[x]) cross(pen, x * cellW, y * cellH, cellW - gap, cellH - 1);
+        view.rows.forEach((row, r) =>
+            row.lists.forEach((list, k) => {
+                if (!list) return;
+                const x = (view.flip ? r : k) * cellW;
+                const y = (view.flip ? k : r) * cellH;
+                const fillColor = color(row, k);
+                pen.fillStyle = fillColor;
+                pen.fillRect(x, y, cellW - gap, cellH - 1);
+                if (row.broken[k]) cross(pen, x, y, cellW - gap, cellH - 1, fillColor);
             }),
         );
+    }
+
+    // Every label for which there is room, and none over another.
+    function paintAxis(pen, columns, cellW, size) {
         pen.fillStyle = css("--muted");
-        pen.font = "11px system-ui, sans-serif";
+        pen.font = `11px ${FONT}`;
         pen.textAlign = "center";
-        const longest = Math.max(...view.layers.map((l) => Math.min(String(l).length, 14)));
-        const every = Math.max(1, Math.ceil((longest * 6.5 + 8) / cellW));
-        view.layers.forEach((layer, x) => {
-            if (x % every) return;
-            const text = visible(String(layer), 14);
-            const half = pen.measureText(text).width / 2;
-            pen.fillText(text, Math.max(half, Math.min(size.w - half, (x + 0.5) * cellW)), size.h - 7);
+        const wide = (text) => pen.measureText(text).width;
+        const shown = columns.map((text) =>
+            view.flip ? fitted(visible(text, 60), Math.max(cellW - 4, 24), wide) : visible(text, 14),
+        );
+        const every = view.flip ? 1 : Math.max(1, Math.ceil((Math.max(...shown.map(wide)) + 8) / cellW));
+        let free = -Infinity;
+        shown.forEach((text, x) => {
+            if (x % every || !text) return;
+            const half = wide(text) / 2;
+            const at = Math.max(half, Math.min(size.w - half, (x + 0.5) * cellW));
+            if (at - half < free) return;
+            pen.fillText(text, at, size.h - 7);
+            free = at + half + 4;
         });
     }
 
     // NaN and infinity are marked by form, not only by colour.
-    function cross(pen, x, y, w, h) {
-        pen.strokeStyle = css("--broken");
+    function cross(pen, x, y, w, h, under) {
+        pen.strokeStyle = inkOn(under);
         pen.lineWidth = 1.5;
         pen.strokeRect(x + 0.75, y + 0.75, w - 1.5, h - 1.5);
+        const reach = Math.min(w, h) * 0.25;
+        const [mx, my] = [x + w / 2, y + h / 2];
         pen.beginPath();
-        pen.moveTo(x + w * 0.25, y + h * 0.25);
-        pen.lineTo(x + w * 0.75, y + h * 0.75);
-        pen.moveTo(x + w * 0.75, y + h * 0.25);
-        pen.lineTo(x + w * 0.25, y + h * 0.75);
+        pen.moveTo(mx - reach, my - reach);
+        pen.lineTo(mx + reach, my + reach);
+        pen.moveTo(mx + reach, my - reach);
+        pen.lineTo(mx - reach, my + reach);
         pen.stroke();
     }
 
@@ -260,41 +312,54 @@ function makeHeatmap(model) {
             if (event.key === "Enter") pick(...cursor);
             if (!step) return;
             event.preventDefault();
-            cursor[0] = Math.max(0, Math.min(view.layers.length - 1, cursor[0] + step[0]));
-            cursor[1] = Math.max(0, Math.min(view.rows.length - 1, cursor[1] + step[1]));
+            cursor[0] = Math.max(0, Math.min(across().length - 1, cursor[0] + step[0]));
+            cursor[1] = Math.max(0, Math.min(down().length - 1, cursor[1] + step[1]));
             tell(point(), ...cursor);
         });
     }
 
+    const layerText = (k) =>
+        typeof view.layers[k] === "number" ? "layer " + view.layers[k] : view.layers[k];
+
+    function valueText(row, k) {
+        if (row.states[k] === "removed") return "only in the other";
+        if (!Number.isNaN(row.values[k])) return view.metric.show(row.values[k]);
+        if (view.metric.scale !== "change") return "not measured";
+        return row.states[k] === "added" ? "only in this model" : "not compared";
+    }
+
+    function brokenText(list) {
+        const sum = list.reduce((all, i) => all + brokenCount(model, i), 0);
+        return whole(sum);
+    }
+
     function tell(event, x, y) {
-        const row = view.rows[y];
-        const list = row && row.lists[x];
+        const [row, k] = cellAt(x, y);
+        const list = row && row.lists[k];
         if (!list) return hideTip();
         const known = row.values.filter((v) => !Number.isNaN(v)).sort((a, b) => a - b);
-        const rows = [
-            [
-                view.metric.text,
-                Number.isNaN(row.values[x]) ? "not measured" : view.metric.show(row.values[x]),
-            ],
-        ];
+        const rows = [[view.metric.text, valueText(row, k)]];
         if (known.length > 1) rows.push(["Usual for this kind", view.metric.show(median(known))]);
-        if (row.broken[x])
-            rows.push(["NaN / Inf", whole(sumOf(model.stats.nan, list) + sumOf(model.stats.inf, list))]);
+        if (row.broken[k]) rows.push(["NaN / Inf", brokenText(list)]);
         if (list.length > 1) rows.push(["Tensors", whole(list.length)]);
-        const title = typeof view.layers[x] === "number" ? "layer " + view.layers[x] : view.layers[x];
-        showTip(event, visible(title + " \u00b7 " + row.kind, 120), rows);
+        showTip(event, visible(layerText(k) + " \u00b7 " + row.kind, 120), rows);
     }
 
     function pick(x, y) {
-        const list = view.rows[y] && view.rows[y].lists[x];
+        const [row, k] = cellAt(x, y);
+        if (row) openCell(row, k);
+    }
+
+    function openCell(row, k) {
+        const list = row.lists[k];
         if (!list) return;
         hideTip();
         if (list.length === 1) openDetail(list[0]);
-        else showTensors(list, visible(view.stack.name + "." + view.layers[x] + " " + view.rows[y].kind, 80));
+        else showTensors(list, visible(`${view.stack.name} ${layerText(k)} ${row.kind}`, 80));
     }
 
     function ariaText() {
-        return `${view.metric.text} of ${plural(view.rows.length, "kind")} of tensors in ${plural(view.layers.length, "layer")}; arrow keys move, Enter opens`;
+        return `${view.metric.text} of ${plural(view.rows.length, "kind")} of tensors in ${plural(view.layers.length, view.flip ? "module" : "layer")}; arrow keys move, Enter opens`;
     }
 
     function drawLegend() {
@@ -313,10 +378,20 @@ function makeHeatmap(model) {
                     [css("--heat-mid"), "none"],
                     [css("--heat-high"), text + " present"],
                 ]),
-            change: changeLegend,
+            change: () => changeLegend(model),
         };
-        const cells = swatches([[css("--heat-none"), "not measured"]]);
-        const crossed = measured
+        const every = view.rows.flatMap((row) =>
+            row.lists.map((list, k) => list && [row, k]).filter(Boolean),
+        );
+        const none = every.some(
+            ([row, k]) => scale !== "change" && row.states[k] !== "removed" && Number.isNaN(row.levels[k]),
+        );
+        const removed = scale !== "change" && every.some(([row, k]) => row.states[k] === "removed");
+        const cells = swatches([
+            ...(removed ? [[css("--removed"), "only in the other"]] : []),
+            ...(none ? [[css("--heat-none"), "not measured"]] : []),
+        ]);
+        const crossed = every.some(([row, k]) => row.broken[k])
             ? [
                   el(
                       "span",
@@ -327,21 +402,20 @@ function makeHeatmap(model) {
               ]
             : [];
         byId("heat-legend").replaceChildren(...parts[scale](), ...cells, ...crossed);
-        const stack = view.stack;
-        const more =
-            stack.kinds.size > HEAT_ROWS
-                ? ` (the first ${HEAT_ROWS} of ${whole(stack.kinds.size)} kinds)`
-                : "";
-        const cut =
-            stack.layers.size > HEAT_COLUMNS
-                ? ` (the first ${HEAT_COLUMNS} of ${whole(stack.layers.size)} layers)`
-                : "";
+        const { stack, flip } = view;
+        const limited = (all, most, what) =>
+            all > most ? ` (the first ${most} of ${whole(all)} ${what})` : "";
+        const unit = flip ? "module" : "layer";
+        const more = limited(stack.kinds.size, flip ? HEAT_COLUMNS : HEAT_ROWS, "kinds");
+        const cut = limited(stack.layers.size, flip ? HEAT_ROWS : HEAT_COLUMNS, unit + "s");
         const usual =
             scale === "robust"
-                ? " Each row is compared with itself: colour shows how far a layer lies from the median of its kind."
+                ? ` Each kind is compared with itself: colour shows how far a ${unit} lies from the median of its kind.`
                 : "";
-        byId("heat-note").textContent =
-            `${text} of each tensor kind (down) in each layer (across) of ${visible(stack.name, 60) || "the model"}${more}${cut}.${usual}`;
+        const where = flip
+            ? `${text} of each tensor kind (across) in each module (down)${more}${cut}: the names have no numbered layers.`
+            : `${text} of each tensor kind (down) in each layer (across) of ${visible(stack.name, 60) || "the model"}${more}${cut}.`;
+        byId("heat-note").textContent = where + usual;
     }
 
     // The most unusual cells in words, for readers of print and of screen readers too.
@@ -350,6 +424,7 @@ function makeHeatmap(model) {
         for (const row of view.rows) {
             const known = row.values.filter((v) => !Number.isNaN(v)).sort((a, b) => a - b);
             row.levels.forEach((level, x) => {
+                if (!row.lists[x]) return;
                 const far = view.metric.scale === "robust" && known.length > 3 && Math.abs(level) >= 1;
                 if (row.broken[x] || far)
                     odd.push({
@@ -364,28 +439,16 @@ function makeHeatmap(model) {
         }
         odd.sort((a, b) => b.weight - a.weight);
         const lines = odd.slice(0, 5).map(({ row, x, usual }) => {
-            const layer = view.layers[x];
-            const list = row.lists[x];
-            const bad = row.broken[x]
-                ? whole(sumOf(model.stats.nan, list) + sumOf(model.stats.inf, list)) + " NaN or Inf"
-                : "";
-            const value =
-                view.metric.text.toLowerCase() +
-                " " +
-                view.metric.show(row.values[x]) +
-                ", usual " +
-                view.metric.show(usual);
+            const bad = row.broken[x] ? brokenText(row.lists[x]) + " NaN or Inf" : "";
+            const value = `${view.metric.text.toLowerCase()} ${view.metric.show(row.values[x])}, usual ${view.metric.show(usual)}`;
             return el(
                 "li",
                 {},
                 el("button", {
                     type: "button",
                     class: "link",
-                    on: { click: () => pick(x, view.rows.indexOf(row)) },
-                    text: visible(
-                        (typeof layer === "number" ? "layer " + layer : layer) + " \u00b7 " + row.kind,
-                        90,
-                    ),
+                    on: { click: () => openCell(row, x) },
+                    text: visible(layerText(x) + " \u00b7 " + row.kind, 110),
                 }),
                 document.createTextNode(" " + (bad || value)),
             );
@@ -402,7 +465,7 @@ function makeHeatmap(model) {
                 "Stack of layers",
                 stacks.map((s, i) => [
                     String(i),
-                    `${visible(s.name, 40) || "(top)"} (${s.layers.size} layers)`,
+                    `${fitted(visible(s.name, 300), 40, (t) => t.length, true) || "(top)"} (${s.layers.size} layers)`,
                 ]),
                 "0",
                 (value) => {

@@ -21,12 +21,24 @@ function scaleBar(stops, from, to) {
 const CHANGE_LEAST = -4;
 const changeLevel = (change) => (change > 0 ? (Math.log10(change) - CHANGE_LEAST) / -CHANGE_LEAST : 0);
 
+// What the flags of tensors mean.
+const FLAG_TEXT = ["", "all zero", "NaN or Inf"];
+
+function flagText(model, i) {
+    if (model.flags[i] !== FLAG_BROKEN) return FLAG_TEXT[model.flags[i]];
+    if (!model.measured(i)) return whole(model.diff.gained.get(i)) + " became NaN or Inf";
+    const { nan, inf } = model.stats;
+    const parts = [nan[i] > 0 ? whole(nan[i]) + " NaN" : "", inf[i] > 0 ? whole(inf[i]) + " infinite" : ""];
+    return parts.filter(Boolean).join(", ");
+}
+
+const STATE_COLORS = { same: "--same", added: "--added", removed: "--removed", gained: "--gained" };
+
 function changeColor(model, i) {
     const state = STATES[model.diff.state[i]][0];
     const change = model.diff.change[i];
-    if (state === "added") return css("--added");
-    if (state === "removed") return css("--removed");
-    if (state === "same" || change === 0) return css("--same");
+    if (STATE_COLORS[state]) return css(STATE_COLORS[state]);
+    if (change === 0) return css("--same");
     return Number.isNaN(change) ? css("--other") : ramp(CHANGE_RAMP, changeLevel(change));
 }
 
@@ -36,13 +48,22 @@ function changeText(model, i) {
     return Number.isNaN(change) || change === 0 ? text : percentText(change) + " (" + text + ")";
 }
 
-function changeLegend() {
+// Only what there is: a legend is no list of what might be.
+function changeLegend(model) {
+    const seen = new Set(model.diff.state);
+    const has = (key) => seen.has(STATES.findIndex(([name]) => name === key));
+    const uncompared = model.diff.state.some(
+        (s, i) =>
+            (STATES[s][0] === "reshaped" || STATES[s][0] === "unread") && Number.isNaN(model.diff.change[i]),
+    );
     return [
-        ...swatches([[css("--same"), "unchanged"]]),
-        ...scaleBar(CHANGE_RAMP, "0.01" + SPACE + "%", "100" + SPACE + "% relative change and more"),
-        ...swatches([
-            [css("--added"), "only here"],
-            [css("--removed"), "only in the other"],
-        ]),
+        ...(has("gained") ? swatches([[css("--gained"), "gained NaN or Inf"]]) : []),
+        ...(has("same") ? swatches([[css("--same"), "unchanged"]]) : []),
+        ...(has("changed") || has("reshaped")
+            ? scaleBar(CHANGE_RAMP, "0.01" + SPACE + "%", "100" + SPACE + "% relative change and more")
+            : []),
+        ...(has("added") ? swatches([[css("--added"), "only here"]]) : []),
+        ...(has("removed") ? swatches([[css("--removed"), "only in the other"]]) : []),
+        ...(uncompared ? swatches([[css("--other"), "not compared"]]) : []),
     ];
 }

@@ -9,9 +9,12 @@ function makeOverview(model) {
             .pop() || path;
     const title = visible(raw.title || baseName(raw.model.path), 120) || "model";
     byId("title").textContent = title;
+    const path = visible(raw.model.path, 200);
     byId("subtitle").textContent = raw.base
         ? "compared with " + visible(raw.base.path, 200)
-        : visible(raw.model.path, 200);
+        : path === title
+          ? ""
+          : path;
     byId("made").textContent =
         `Made by ${visible(raw.tool, 60)}. This page is complete in itself: it loads nothing and sends nothing.`;
 
@@ -20,7 +23,11 @@ function makeOverview(model) {
         own.bytes += model.bytes[i];
         own.elements += model.elements[i];
     }
-    const worst = raw.findings.reduce((most, f) => Math.max(most, f.severity), 0);
+    model.valueFindings = valueFindings(model);
+    const worst = raw.findings.reduce(
+        (most, f) => Math.max(most, f.severity),
+        model.valueFindings.length ? 2 : 0, // those of check --values are warnings
+    );
     const tiles = [
         ["Parameters", countText(own.elements), whole(own.elements)],
         ["Tensor data", bytesText(own.bytes), whole(own.bytes) + " bytes"],
@@ -33,8 +40,12 @@ function makeOverview(model) {
         ],
         [
             "Findings",
-            whole(raw.findings.length + raw.findingsLeft),
-            worst === 0 ? "none" : SEVERITY[Math.min(worst, 3)][1],
+            whole(findingCount(model)),
+            model.valueFindings.length
+                ? model.valueFindings[0][0] === "nothing but zeros"
+                    ? "tensors of zeros"
+                    : "NaN or infinite values"
+                : SEVERITY[Math.min(worst, 3)][1],
             "findings",
         ],
     ];
@@ -177,6 +188,38 @@ function drawShapes(model, shapes, total) {
         );
 }
 
+// The tensors that one would look at first.
+function mostChanged(model) {
+    const rank = (i) => changeRank(model, i);
+    const seen = [];
+    for (let i = 0; i < model.n; i++) {
+        const state = STATES[model.diff.state[i]][0];
+        if (state === "gained" || model.diff.change[i] > 0) seen.push(i);
+    }
+    seen.sort((a, b) => rank(b) - rank(a) || a - b);
+    const box = el("div", {}, el("h3", { text: seen.length ? "Most changed" : "" }));
+    const list = el("ol", { class: "odd" });
+    for (const i of seen.slice(0, 5)) {
+        const link = el("button", { type: "button", class: "link", on: { click: () => openDetail(i) } });
+        const gained = model.diff.gained.get(i);
+        list.append(
+            el(
+                "li",
+                {},
+                breakable(link, visible(model.names[i], 200) || "(no name)"),
+                el("span", {
+                    class: gained ? "alarm" : "muted",
+                    text:
+                        " " +
+                        (gained ? whole(gained) + " became NaN or Inf" : percentText(model.diff.change[i])),
+                }),
+            ),
+        );
+    }
+    box.append(list);
+    return box;
+}
+
 function drawChanges(model) {
     const rows = STATES.map(([key, text]) => ({ key, text, count: 0, bytes: 0 }));
     for (let i = 0; i < model.n; i++) {
@@ -191,7 +234,9 @@ function drawChanges(model) {
         added: "--added",
         removed: "--removed",
         unread: "--other",
+        gained: "--gained",
     };
+    rows.unshift(rows.pop()); // what has gained NaN comes first
     const box = byId("changes");
     const bar = el("div", { class: "stack" });
     for (const r of rows.filter((row) => row.bytes)) {
@@ -207,17 +252,15 @@ function drawChanges(model) {
         bytesText(r.bytes),
         percentText(share(r.bytes, total)),
     ]);
-    box.append(
-        bar,
-        grid(
-            [
-                ["Tensors that are", ""],
-                ["Tensors", "number"],
-                ["Size", "number"],
-                ["Share", "number"],
-            ],
-            list,
-        ),
+    const table = grid(
+        [
+            ["Compared with the other", ""],
+            ["Tensors", "number"],
+            ["Size", "number"],
+            ["Share", "number"],
+        ],
+        list,
     );
+    box.append(bar, el("div", { class: "pair side" }, table, mostChanged(model)));
     box.hidden = false;
 }

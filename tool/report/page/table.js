@@ -94,8 +94,8 @@ const STAT_COLUMNS = [
         text: "Zeros",
         number: true,
         stat: true,
-        of: (m, i) => m.stats.zeros[i] / Math.max(1, m.elements[i]),
-        show: (m, i) => (m.measured(i) ? percentText(m.stats.zeros[i] / Math.max(1, m.elements[i])) : ""),
+        of: (m, i) => m.stats.zeros[i] / Math.max(1, m.values(i)),
+        show: (m, i) => (m.measured(i) ? percentText(m.stats.zeros[i] / Math.max(1, m.values(i))) : ""),
     },
     {
         key: "broken",
@@ -112,13 +112,19 @@ const DIFF_COLUMNS = [
         text: "Change",
         number: true,
         of: (m, i) => changeRank(m, i),
-        show: (m, i) => (m.diff.change[i] > 0 ? percentText(m.diff.change[i]) : STATES[m.diff.state[i]][0]),
+        show: (m, i) => {
+            const gained = m.diff.gained.get(i);
+            if (gained) return countText(gained) + " NaN/Inf";
+            return m.diff.change[i] > 0 ? percentText(m.diff.change[i]) : STATES[m.diff.state[i]][0];
+        },
     },
 ];
 
-// Orders by how much there is to see: not at all, by values, then what came or went.
+// Orders by how much there is to see: not at all, by values, then what came or went, and before all
+// what has gained NaN.
 function changeRank(m, i) {
     const state = STATES[m.diff.state[i]][0];
+    if (state === "gained") return 1e301 * (1 + m.diff.gained.get(i) / Math.max(1, m.values(i)));
     if (state === "added" || state === "removed") return 1e300;
     if (state === "same") return 0;
     return Number.isNaN(m.diff.change[i]) ? 1e299 : m.diff.change[i];
@@ -205,12 +211,13 @@ function makeTable(model) {
     }
 
     const keeps = {
-        broken: (i) => model.measured(i) && model.stats.nan[i] + model.stats.inf[i] > 0,
-        zero: (i) => model.measured(i) && model.elements[i] > 0 && model.stats.zeros[i] === model.elements[i],
+        broken: (i) => model.flags[i] === FLAG_BROKEN,
+        zero: (i) => model.flags[i] === FLAG_ZERO,
     };
     STATES.forEach(([key], at) => {
         keeps[key] = (i) => model.diff.state[i] === at;
     });
+    keeps.changed = (i) => model.diff.state[i] === GAINED || STATES[model.diff.state[i]][0] === "changed";
 
     function matches() {
         const text = state.text.toLowerCase();
@@ -262,7 +269,12 @@ function makeTable(model) {
         paint();
     }
 
-    const rowHeight = () => (phone.matches ? 46 : 28);
+    // Long names get room: some columns give way to them, on a phone a second line.
+    const lengths = model.names.slice(0, 5000).map((name) => name.length);
+    const long = lengths.sort((a, b) => a - b)[Math.floor(lengths.length * 0.9)] > 46;
+    view.classList.toggle("long-names", long);
+    const rowHeight = () => (phone.matches ? (long ? 64 : 46) : 28);
+    const ALL = 400; // so many rows are in the document at once, for the browser's own search and print
 
     function paint() {
         const height = rowHeight();
@@ -270,8 +282,10 @@ function makeTable(model) {
         view.style.height =
             Math.min(620, innerHeight * 0.76, Math.max(2, order.length) * height + header.offsetHeight + 2) +
             "px";
-        const first = Math.max(0, Math.floor(view.scrollTop / height) - 8);
-        const last = Math.min(order.length, first + Math.ceil(view.clientHeight / height) + 18);
+        const all = order.length <= ALL;
+        const first = all ? 0 : Math.max(0, Math.floor(view.scrollTop / height) - 8);
+        const inSight = Math.ceil(view.clientHeight / height) + 18;
+        const last = all ? order.length : Math.min(order.length, first + inSight);
         body.style.transform = `translateY(${first * height}px)`;
         const rows = [];
         for (let k = first; k < last; k++) rows.push(row(order[k], k));
@@ -286,44 +300,73 @@ function makeTable(model) {
             "aria-rowindex": at + 2,
             tabindex: -1,
             "data-tensor": i,
-            on: { click: () => openDetail(i) },
+            on: {
+                click: () => {
+                    if (getSelection().isCollapsed) openDetail(i); // else the mouse selected text
+                },
+            },
         });
         for (const column of columns) {
             const cell = el("div", { role: "cell", class: classOf(column) });
             if (column.key === "name") nameCell(cell, i);
             else if (column.key === "dtype") dtypeCell(cell, column, i);
             else cell.textContent = column.show(model, i);
-            if (column.key === "broken" && model.stats.nan[i] + model.stats.inf[i] > 0)
-                cell.classList.add("alarm");
+            if (column.key === "broken" && brokenCount(model, i) > 0) cell.classList.add("alarm");
+            if (column.key === "change" && model.diff.gained.has(i)) cell.classList.add("alarm");
             line.append(cell);
         }
         return line;
     }
 
-    // The end of a name tells more than its middle, so the head gives way first.
+    // One text in one element, so that it is found and copied whole. Where it does not fit, the style
+    // sheet cuts its beginning: the end tells more.
     function nameCell(cell, i) {
         const shown = visible(model.names[i], 400) || "(no name)";
-        const cut = Math.max(0, shown.length - 22);
-        const button = el("button", { type: "button", class: "name", title: visible(model.names[i], 600) });
-        button.append(
-            el("span", { class: "front", text: shown.slice(0, cut) }),
-            el("span", { class: "end", text: shown.slice(cut) }),
+        const open = (event) => {
+            if (event.key !== "Enter" && event.key !== " ") return;
+            event.preventDefault();
+            openDetail(i);
+        };
+        const name = el("bdi", { dir: "ltr" });
+        cell.append(
+            el(
+                "div",
+                {
+                    class: "name",
+                    role: "button",
+                    tabindex: 0,
+                    title: visible(model.names[i], 600),
+                    on: { keydown: open },
+                },
+                phone.matches && long ? breakable(name, shown) : fill(name, { text: shown }, []),
+            ),
         );
-        cell.append(button);
     }
 
     function dtypeCell(cell, column, i) {
         cell.append(swatches([[model.dtypes[model.dtype[i]].color, column.show(model, i)]])[0]);
     }
 
-    view.addEventListener("scroll", () => requestAnimationFrame(paint), { passive: true });
+    const scrolled = () => {
+        if (order.length > ALL) requestAnimationFrame(paint);
+    };
+    view.addEventListener("scroll", scrolled, { passive: true });
+    // Several rows are copied as lines of fields, for a spreadsheet or a terminal.
+    view.addEventListener("copy", (event) => {
+        const picked = getSelection();
+        const lines = [...body.querySelectorAll(".row")].filter((r) => picked.containsNode(r, true));
+        if (lines.length < 2) return;
+        const text = lines.map((r) => [...r.children].map((c) => c.textContent).join("\t")).join("\n");
+        event.clipboardData.setData("text/plain", text + "\n");
+        event.preventDefault();
+    });
     view.addEventListener("keydown", (event) => {
         const rows = [...body.querySelectorAll(".row")];
         const at = rows.findIndex((r) => r.contains(document.activeElement));
         if (at < 0 || (event.key !== "ArrowDown" && event.key !== "ArrowUp")) return;
         event.preventDefault();
         const next = rows[at + (event.key === "ArrowDown" ? 1 : -1)];
-        if (next) next.querySelector("button").focus();
+        if (next) next.querySelector(".name").focus();
     });
 
     const filters = byId("filters");

@@ -1,77 +1,105 @@
 // The paths of the names as a tree, and how a level of it is laid out: rows of a squarified treemap.
 
+// A node is the first `end` characters of the name of tensor `sample`, and of all others in it.
 function buildTree(model) {
-    const node = (label, parent) => ({
-        label,
+    const node = (parent, sample, end) => ({
         parent,
+        sample,
+        end,
         kids: new Map(),
         leaves: [],
         bytes: 0,
         elements: 0,
         count: 0,
+        flag: 0,
         largest: -1,
     });
-    const root = node("", null);
+    const root = node(null, -1, -1);
     const all = [root]; // parents before their children
     const trail = [];
-    let before = [];
+    let before = "";
     for (let i = 0; i < model.n; i++) {
-        const parts = pathParts(model.names[i]);
-        parts.pop();
+        const name = model.names[i];
+        const ends = partEnds(name);
+        let same = 0;
+        while (same < name.length && same < before.length && name[same] === before[same]) same++;
         let depth = 0;
-        while (depth < parts.length && depth < before.length && parts[depth] === before[depth]) depth++;
+        while (depth < ends.length - 1 && depth < trail.length && ends[depth] < same) depth++;
         trail.length = depth;
         let at = depth ? trail[depth - 1] : root;
-        for (; depth < parts.length; depth++) {
-            let next = at.kids.get(parts[depth]);
+        for (; depth < ends.length - 1; depth++) {
+            const key = name.slice(at.end + 1, ends[depth] + 1);
+            let next = at.kids.get(key);
             if (!next) {
-                at.kids.set(parts[depth], (next = node(parts[depth], at)));
+                at.kids.set(key, (next = node(at, i, ends[depth])));
                 all.push(next);
             }
             trail.push((at = next));
         }
-        before = parts;
+        before = name;
         at.leaves.push(i);
-        count(at, model.bytes[i], model.elements[i], 1, i);
+        count(at, model.bytes[i], model.elements[i], 1, i, model.flags[i]);
     }
-    for (let k = all.length - 1; k > 0; k--)
-        count(all[k].parent, all[k].bytes, all[k].elements, all[k].count, all[k].largest);
-    function count(into, bytes, elements, tensors, largest) {
+    for (let k = all.length - 1; k > 0; k--) {
+        const { parent, bytes, elements, count: tensors, largest, flag } = all[k];
+        count(parent, bytes, elements, tensors, largest, flag);
+    }
+    function count(into, bytes, elements, tensors, largest, flag) {
         into.bytes += bytes;
         into.elements += elements;
         into.count += tensors;
+        into.flag = Math.max(into.flag, flag);
         if (into.largest < 0 || model.bytes[largest] > model.bytes[into.largest]) into.largest = largest;
     }
     return root;
 }
 
+const pathOf = (model, node) => (node.parent ? model.names[node.sample].slice(0, node.end) : "");
+
 // What a group consists of, largest first. Chains of single groups become one with a joined label, a
 // group of one tensor becomes that tensor.
 function itemsOf(model, node, measure) {
     const items = [];
+    const leaf = (i) => {
+        const label = model.names[i].slice(node.end + 1);
+        items.push({ node: null, tensor: i, label, value: model[measure][i], flag: model.flags[i] });
+    };
     for (const kid of node.kids.values()) {
         let at = kid;
-        let label = kid.label;
-        while (at.kids.size === 1 && at.leaves.length === 0) {
-            at = at.kids.values().next().value;
-            label += "." + at.label;
-        }
-        if (at.kids.size === 0 && at.leaves.length === 1) {
-            items.push(
-                leafItem(model, at.leaves[0], label + "." + lastPart(model.names[at.leaves[0]]), measure),
-            );
-        } else {
-            items.push({ node: at, tensor: -1, label, value: at[measure] });
+        while (at.kids.size === 1 && at.leaves.length === 0) at = at.kids.values().next().value;
+        if (at.kids.size === 0 && at.leaves.length === 1) leaf(at.leaves[0]);
+        else {
+            const label = model.names[at.sample].slice(node.end + 1, at.end);
+            items.push({ node: at, tensor: -1, label, value: at[measure], flag: at.flag });
         }
     }
-    for (const i of node.leaves) items.push(leafItem(model, i, lastPart(model.names[i]), measure));
+    node.leaves.forEach(leaf);
     const sized = items.filter((item) => item.value > 0);
     const plain = sized.length < 2000;
+    if (plain) markShared(sized);
     return sized.sort((a, b) => b.value - a.value || (plain ? compareNames(a.label, b.label) : 0));
 }
 
-const lastPart = (name) => pathParts(name).pop();
-const leafItem = (model, i, label, measure) => ({ node: null, tensor: i, label, value: model[measure][i] });
+// What labels need to be told apart: `shared`, how much all have in common, up to a separator, which gives
+// way first where there is little room; `apart`, how many characters no neighbour begins with.
+function markShared(items) {
+    const common = (a, b) => {
+        let same = 0;
+        while (same < a.length && same < b.length && a[same] === b[same]) same++;
+        return same;
+    };
+    const sorted = [...items].sort((a, b) => (a.label < b.label ? -1 : 1));
+    sorted.forEach((item, k) => {
+        const before = k ? common(item.label, sorted[k - 1].label) : 0;
+        const behind = k + 1 < sorted.length ? common(item.label, sorted[k + 1].label) : 0;
+        item.apart = 1 + Math.max(before, behind);
+    });
+    if (items.length < 2) return;
+    const first = sorted[0].label;
+    let shared = common(first, sorted[sorted.length - 1].label);
+    while (shared > 0 && !isSeparator(first.charCodeAt(shared - 1))) shared--;
+    for (const item of items) item.shared = shared;
+}
 
 // Items whose area would be below a few pixels are joined, so that areas stay true.
 function joinSmall(items, area, total) {
@@ -81,7 +109,8 @@ function joinSmall(items, area, total) {
     const rest = items.slice(cut);
     const value = rest.reduce((sum, item) => sum + item.value, 0);
     const label = rest.length + " more";
-    return [...items.slice(0, cut), { node: null, tensor: -1, label, value, rest: rest.length }];
+    const flag = rest.reduce((most, item) => Math.max(most, item.flag), 0);
+    return [...items.slice(0, cut), { node: null, tensor: -1, label, value, flag, rest: rest.length }];
 }
 
 // The rows of a squarified layout: each takes items while their worst aspect ratio gets better.

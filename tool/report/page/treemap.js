@@ -45,7 +45,7 @@ function makeTreemap(model) {
             width,
             height,
             role: "group",
-            "aria-label": "Treemap of " + (pathText(state.node) || "the whole model"),
+            "aria-label": "Treemap of " + (visible(pathOf(model, state.node), 160) || "the whole model"),
         });
         picture.append(
             svgEl(
@@ -137,9 +137,9 @@ function makeTreemap(model) {
         frame.item = item;
         g.append(frame);
         if (strip) {
-            const text = label(item.label, r.w - 12, true);
+            const text = label(item, r.w - 12, 550);
             const size = bytesOrCount(item.value);
-            const fits = widthOf(text, true) + widthOf(size) + 12 < r.w - 12;
+            const fits = text && widthOf(text, 11.5, 550) + widthOf(size) + 12 < r.w - 12;
             const name = svgEl("text", {
                 x: (r.x + 6).toFixed(1),
                 y: (r.y + 13).toFixed(1),
@@ -175,49 +175,59 @@ function makeTreemap(model) {
         const shape = rect(r, { fill: color || "url(#hatch)", rx: 2, class: "leaf" });
         shape.item = item;
         g.append(shape);
-        if (r.w < 28 || r.h < 18) return;
         const ink = color ? inkOn(color) : css("--ink");
-        const text = label(item.label, r.w - 9);
-        if (text)
+        const marked = drawMark(g, item, r, ink);
+        if (r.w < 28 || r.h < 18) return;
+        const room = r.w - 9 - (marked ? 12 : 0);
+        const line = (text, y, size) =>
             g.append(
                 svgEl("text", {
                     x: (r.x + 5).toFixed(1),
-                    y: (r.y + 14).toFixed(1),
-                    class: "leaf",
+                    y: (r.y + y).toFixed(1),
+                    class: "leaf" + size,
                     fill: ink,
                     text,
                 }),
             );
+        const text = label(item, room);
+        if (text) line(text, 14, "");
         const size = bytesOrCount(item.value);
-        if (r.h > 36 && widthOf(size) < r.w - 9) {
-            g.append(
-                svgEl("text", {
-                    x: (r.x + 5).toFixed(1),
-                    y: (r.y + 28).toFixed(1),
-                    class: "leaf size",
-                    fill: ink,
-                    text: size,
-                }),
-            );
-        }
+        if (text && r.h > 36 && widthOf(size) < r.w - 9) line(size, 28, " size");
     }
 
-    // As much of a text as fits, by the width that its font gives it.
-    const pen = document.createElement("canvas").getContext("2d");
-    const widthOf = (text, bold) => {
-        pen.font =
-            (bold ? "550 " : "") +
-            "11.5px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
-        return pen.measureText(text).width;
-    };
+    // NaN, infinities and tensors of zeros are marked by form, whatever the colours show.
+    function drawMark(g, item, r, ink) {
+        if (!item.flag || r.w < 9 || r.h < 9) return false;
+        const x = r.x + r.w - 7;
+        const y = r.y + 7;
+        const mark = { fill: "none", stroke: ink, "stroke-width": 1.6, class: "mark" };
+        if (item.flag === FLAG_BROKEN)
+            g.append(
+                svgEl("path", {
+                    ...mark,
+                    d: `M${x - 3.5} ${y - 3.5}l7 7m0 -7l-7 7`,
+                    "data-flag": "broken",
+                }),
+            );
+        else g.append(svgEl("circle", { ...mark, cx: x, cy: y, r: 3.2, "data-flag": "zero" }));
+        return r.w >= 28;
+    }
 
-    function label(text, room, bold) {
-        let shown = visible(text, 80);
-        if (widthOf(shown, bold) > room) shown = shown.replace(/\.weight$/, "");
-        if (widthOf(shown, bold) <= room) return shown;
-        let most = shown.length;
-        while (most > 2 && widthOf(shown.slice(0, most) + "\u2026", bold) > room) most--;
-        return most > 2 ? shown.slice(0, most) + "\u2026" : "";
+    // What an item has in common with its neighbours gives way first, then its end or its beginning.
+    function label(item, room, weight) {
+        const width = (text) => widthOf(text, 11.5, weight);
+        const shown = visible(item.label, 200);
+        if (width(shown) <= room) return shown;
+        const bare = item.label.replace(/\.weight$/, "");
+        const short = visible(bare, 200);
+        if (width(short) <= room) return short;
+        const head = fitted(short, room, width);
+        // What is left must differ from what neighbours show; else the part that they share is cut.
+        if (head && head.length - 1 >= (item.apart || 0) && !item.shared) return head;
+        let cut = Math.min(item.apart || 0, bare.length) - 1;
+        while (cut > 0 && !isSeparator(bare.charCodeAt(cut - 1))) cut--;
+        const own = cut > 0 ? visible("\u2026" + bare.slice(cut), 200) : short;
+        return width(own) <= room ? own : fitted(own, room, width, cut > 0);
     }
 
     const bytesOrCount = (value) => (state.measure === "bytes" ? bytesText(value) : countText(value));
@@ -236,7 +246,7 @@ function makeTreemap(model) {
 
     function tipTitle(item) {
         if (item.rest) return plural(item.rest, "smaller part");
-        return visible(item.node ? pathText(item.node) : model.names[item.tensor], 160);
+        return visible(item.node ? pathOf(model, item.node) : model.names[item.tensor], 160);
     }
 
     function tipRows(item) {
@@ -246,6 +256,7 @@ function makeTreemap(model) {
             ["Share of the model", percentText(item.value / total)],
         ];
         if (item.node) rows.push(["Tensors", whole(item.node.count)]);
+        if (item.flag && item.tensor < 0) rows.push(["In it", FLAG_TEXT[item.flag]]);
         if (item.tensor < 0) return rows;
         const form = model.forms[model.form[item.tensor]];
         rows.push([
@@ -253,6 +264,7 @@ function makeTreemap(model) {
             visible(model.dtypes[form.dtype].name, 40) + "  " + shapeText(form.shape),
         ]);
         if (model.diff) rows.push(["Change", changeText(model, item.tensor)]);
+        if (item.flag) rows.push(["Values", flagText(model, item.tensor)]);
         return rows;
     }
 
@@ -285,11 +297,7 @@ function makeTreemap(model) {
         }
     });
 
-    function pathText(node) {
-        const parts = [];
-        for (let at = node; at && at.parent; at = at.parent) parts.unshift(at.label);
-        return parts.join(".");
-    }
+    const ownLabel = (node) => model.names[node.sample].slice(node.parent.end + 1, node.end);
 
     function drawCrumbs() {
         const trail = [];
@@ -300,7 +308,7 @@ function makeTreemap(model) {
             .map((node) =>
                 el("button", {
                     type: "button",
-                    text: node.parent ? visible(node.label, 40) : "all",
+                    text: node.parent ? visible(ownLabel(node), 60) : "all",
                     disabled: node === state.node,
                     "aria-current": node === state.node ? "location" : null,
                     on: { click: () => zoom(node) },
@@ -323,11 +331,20 @@ function makeTreemap(model) {
                 ...scaleBar(LAYER_RAMP, "layer " + layers.least, String(layers.most)),
                 ...swatches([[css("--other"), "outside layers"]]),
             ],
-            change: () => changeLegend(),
+            change: () => changeLegend(model),
         };
+        const marks = [...new Set(model.flags)].filter(Boolean).sort((a, b) => b - a);
         const known = state.color !== "layer" || layers.most >= 0;
         byId("map-legend").replaceChildren(
             ...(known ? legends[state.color]() : swatches([[css("--other"), "no numbered layers"]])),
+            ...marks.map((flag) =>
+                el(
+                    "span",
+                    {},
+                    el("b", { class: "sign", text: flag === FLAG_BROKEN ? "\u00d7" : "\u25cb" }),
+                    document.createTextNode(FLAG_TEXT[flag]),
+                ),
+            ),
         );
     }
 
