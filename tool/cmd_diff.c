@@ -1,8 +1,10 @@
 /* diff: two models, by their names, dtypes, shapes, metadata and values. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "change.h"
 #include "command.h"
 #include "compare.h"
 #include "json_out.h"
@@ -13,16 +15,19 @@ typedef struct diff_settings {
     texts except;
     double atol, rtol;
     bool headers, any_dtype, any_metadata, json;
-    uint64_t threads;
+    uint64_t threads, top;
 } diff_settings;
 
 #define AT(field) offsetof(diff_settings, field)
 static const option diff_options[] = {
-    {'a', "atol", "X", OPTION_REAL, AT(atol), "Values may be X apart (0)"},
-    {'r', "rtol", "X", OPTION_REAL, AT(rtol), "And X times the magnitude of A's more (0)"},
+    {'a', "atol", "X", OPTION_REAL, AT(atol), "Values of A and B may be X apart (0)"},
+    {'r', "rtol", "X", OPTION_REAL, AT(rtol),
+     "Values may also be X times the magnitude of A's apart (0)"},
+    {'n', "top", "N", OPTION_COUNT, AT(top), "Show the N tensors that changed most (20)"},
     {0, "headers", NULL, OPTION_SWITCH, AT(headers), "Do not compare values"},
     {0, "any-dtype", NULL, OPTION_SWITCH, AT(any_dtype), "Another dtype alone is no difference"},
-    {0, "any-metadata", NULL, OPTION_SWITCH, AT(any_metadata), "Nor is other metadata"},
+    {0, "any-metadata", NULL, OPTION_SWITCH, AT(any_metadata),
+     "Other metadata alone is no difference"},
     {'x', "except", "NAME", OPTION_LIST, AT(except), "Not these names"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
      "On this many threads (as many as processors)"},
@@ -33,6 +38,7 @@ static const option diff_options[] = {
 static const example diff_examples[] = {
     {"tenmap diff base.safetensors tuned.safetensors", "which tensors changed, and how much"},
     {"tenmap diff f32/ bf16/ --any-dtype --rtol 0.004", "whether a conversion kept the values"},
+    {"tenmap diff base/ tuned/ --top 100", "more of what changed, the most changed first"},
     {"tenmap diff --headers a/ b/", "names, dtypes, shapes and metadata alone"},
     {"tenmap diff a/ b/ 'model.layers.0.*'", "one layer of both"},
     {NULL, NULL},
@@ -148,11 +154,17 @@ static bool is_different(const pair *p) {
     return p->found.beyond > 0;
 }
 
-/* By the largest difference, those with values that cannot be subtracted first. */
+/* By the relative change, those with values that cannot be subtracted first. */
 static int by_difference(const void *left, const void *right) {
-    const difference *a = &((const pair *)left)->found, *b = &((const pair *)right)->found;
+    const pair *x = left, *y = right;
+    const difference *a = &x->found, *b = &y->found;
     if ((a->unlike > 0) != (b->unlike > 0))
         return a->unlike > 0 ? -1 : 1;
+    double change = relative_change(x), other = relative_change(y);
+    if (isnan(change) != isnan(other))
+        return isnan(change) ? 1 : -1;
+    if (change != other && !isnan(change))
+        return change > other ? -1 : 1;
     if (a->max_abs != b->max_abs)
         return a->max_abs > b->max_abs ? -1 : 1;
     return (a->beyond < b->beyond) - (a->beyond > b->beyond);
@@ -220,36 +232,97 @@ static void print_key(const tenmap_metadata *any, const tenmap_metadata *a,
     text_free(&line);
 }
 
-static void put_mean(table *t, double sum, uint64_t count) {
-    table_put(t, STYLE_NONE, "%.4g", count ? sum / (double)count : 0);
+static void put_real(table *t, double x) {
+    if (isnan(x))
+        table_put(t, STYLE_DIM, "-");
+    else
+        table_put(t, STYLE_NONE, "%.4g", x);
 }
 
-static void print_values(const models *m) {
-    static const column columns[] = {{"NAME", false, true},     {"DIFFERENT", true, false},
-                                     {"BEYOND", true, false},   {"MAX ABS", true, false},
-                                     {"MEAN ABS", true, false}, {"MAX REL", true, false},
-                                     {"MEAN REL", true, false}};
+/* "100%", and something for the least and for almost all of them. */
+static void put_percent(table *t, uint64_t part, uint64_t all) {
+    double percent = all ? 100 * (double)part / (double)all : 0;
+    if (part && percent < 0.1)
+        table_put(t, STYLE_NONE, "<0.1%%");
+    else if (part < all && percent > 99.9)
+        table_put(t, STYLE_NONE, ">99.9%%");
+    else
+        table_put(t, STYLE_NONE, percent < 10 && part ? "%.1f%%" : "%.0f%%", percent);
+}
+
+/* One minus it says more than a row of nines. */
+static void put_cosine(table *t, double cosine) {
+    if (cosine > 0.999 && cosine < 1)
+        table_put(t, STYLE_NONE, "1 - %.1e", 1 - cosine);
+    else
+        put_real(t, cosine);
+}
+
+static void put_values(table *t, const pair *p, bool tolerant) {
+    const difference *d = &p->found;
+    text_add_safe(table_cell(t), p->a->name, p->a->name_len);
+    table_end_cell(t, STYLE_NONE);
+    put_percent(t, d->different, d->count);
+    put_real(t, relative_change(p));
+    put_cosine(t, cosine_of(p));
+    if (d->unlike || !p->comparable)
+        table_put(t, STYLE_RED, "%s", d->unlike ? "NaN/Inf" : "bytes");
+    else
+        table_put(t, STYLE_NONE, "%.4g", d->max_abs);
+    put_real(t, p->comparable && d->count ? d->sum_abs / (double)d->count : (double)NAN);
+    put_real(t, p->comparable ? d->max_rel : (double)NAN);
+    if (tolerant)
+        table_put(t, STYLE_NONE, "%" PRIu64, d->beyond);
+}
+
+/* Where they say more than the tensors themselves: several of a kind changed. */
+static void print_kinds(const models *m) {
+    static const column columns[] = {{"KIND", false, COLUMN_SHRINKS},
+                                     {"TENSORS", true, COLUMN_STAYS},
+                                     {"CHANGED", true, COLUMN_STAYS},
+                                     {"REL CHANGE", true, COLUMN_STAYS}};
+    size_t count;
+    change_kind *kinds = change_kinds(m->pairs, m->pair_count, &count);
+    if (m->different > count && count) {
+        table *t = table_new(columns, sizeof columns / sizeof columns[0]);
+        printf("%sby kind of layer:%s\n", paint(STYLE_BOLD), paint_end());
+        for (size_t i = 0; i < count && i < MOST_SHOWN; i++) {
+            text_add_safe(table_cell(t), kinds[i].name, strlen(kinds[i].name));
+            table_end_cell(t, STYLE_NONE);
+            table_put(t, STYLE_NONE, "%zu of %zu", kinds[i].changed, kinds[i].tensors);
+            put_percent(t, kinds[i].different, kinds[i].count);
+            put_real(t, kind_change(&kinds[i]));
+        }
+        table_print(t);
+        table_free(t);
+        if (count > MOST_SHOWN)
+            printf("and %zu more kinds\n", count - MOST_SHOWN);
+    }
+    free_kinds(kinds, count);
+}
+
+static void print_values(const models *m, const diff_settings *set) {
+    static const column columns[] = {
+        {"NAME", false, COLUMN_SHRINKS},    {"CHANGED", true, COLUMN_STAYS},
+        {"REL CHANGE", true, COLUMN_STAYS}, {"COSINE", true, COLUMN_STAYS},
+        {"MAX ABS", true, COLUMN_STAYS},    {"MEAN ABS", true, COLUMN_SPARE},
+        {"MAX REL", true, COLUMN_SPARE},    {"BEYOND", true, COLUMN_STAYS}};
+    bool tolerant = set->atol > 0 || set->rtol > 0;
+    size_t shown = 0, most = set->top ? (size_t)set->top : MOST_SHOWN;
     if (m->different == 0)
         return;
-    table *t = table_new(columns, sizeof columns / sizeof columns[0]);
-    for (size_t i = 0; i < m->pair_count; i++) {
-        const difference *d = &m->pairs[i].found;
-        if (!is_different(&m->pairs[i]))
-            continue;
-        text_add_safe(table_cell(t), m->pairs[i].a->name, m->pairs[i].a->name_len);
-        table_end_cell(t, STYLE_NONE);
-        table_put(t, STYLE_NONE, "%" PRIu64, d->different);
-        table_put(t, STYLE_NONE, "%" PRIu64, d->beyond);
-        if (d->unlike || !m->pairs[i].comparable)
-            table_put(t, STYLE_RED, "%s", d->unlike ? "NaN/Inf" : "bytes");
-        else
-            table_put(t, STYLE_NONE, "%.4g", d->max_abs);
-        put_mean(t, d->sum_abs, d->count);
-        table_put(t, STYLE_NONE, "%.4g", d->max_rel);
-        put_mean(t, d->sum_rel, d->count);
-    }
+    table *t = table_new(columns, sizeof columns / sizeof columns[0] - !tolerant);
+    for (size_t i = 0; i < m->pair_count && shown < most; i++)
+        if (is_different(&m->pairs[i])) {
+            put_values(t, &m->pairs[i], tolerant);
+            shown++;
+        }
     table_print(t);
     table_free(t);
+    if (m->different > shown)
+        printf("and %zu more that changed less (--top %zu shows all)\n", m->different - shown,
+               m->different);
+    print_kinds(m);
 }
 
 static void print_diff(const models *m, const diff_settings *set, bool same) {
@@ -262,7 +335,7 @@ static void print_diff(const models *m, const diff_settings *set, bool same) {
         printf("%sother metadata (%zu):%s\n", paint(STYLE_BOLD), m->metadata, paint_end());
         walk_metadata(m, print_key);
     }
-    print_values(m);
+    print_values(m, set);
     printf("%s%s%s: ", paint(same ? STYLE_GREEN : STYLE_YELLOW), same ? "equal" : "different",
            paint_end());
     if (set->headers)
@@ -271,7 +344,9 @@ static void print_diff(const models *m, const diff_settings *set, bool same) {
         printf("%zu of %zu tensors in both have %s values", m->equal,
                m->pair_count + m->shape_count,
                set->atol > 0 || set->rtol > 0 ? "close" : "the same");
-    printf("; %zu only in A, %zu only in B\n", m->only_a_count, m->only_b_count);
+    if (m->only_a_count || m->only_b_count)
+        printf("; %zu only in A, %zu only in B", m->only_a_count, m->only_b_count);
+    putchar('\n');
 }
 
 /* For programs. */
@@ -331,6 +406,8 @@ static void json_values(const models *m) {
             json_key_real("mean_abs", d->sum_abs / (double)d->count);
             json_key_real("max_rel", d->max_rel);
             json_key_real("mean_rel", d->sum_rel / (double)d->count);
+            json_key_real("relative_change", relative_change(&m->pairs[i]));
+            json_key_real("cosine", cosine_of(&m->pairs[i]));
         }
         json_close();
     }
@@ -381,6 +458,8 @@ static int compare_models(models *m, const diff_settings *set, bool *same) {
     m->metadata = walk_metadata(m, NULL);
     if (!set->headers)
         status = compare_pairs(m->pairs, m->pair_count, within, (unsigned)set->threads);
+    if (!set->headers && !status)
+        status = measure_changes(m->pairs, m->pair_count, (unsigned)set->threads);
     for (size_t i = 0; i < m->pair_count; i++)
         ++*(is_different(&m->pairs[i]) ? &m->different : &m->equal);
     qsort(m->pairs, m->pair_count, sizeof *m->pairs, by_difference);
@@ -438,8 +517,10 @@ const command cmd_diff = {
     .details =
         "Values are compared as real numbers, whatever their dtypes: NaN equals NaN. One is\n"
         "beyond the tolerance if it is further from A's than atol + rtol * |A's|. Relative\n"
-        "differences are |a - b| / max(|a|, |b|); means are over all elements. Tensors come\n"
-        "in the order of their largest difference. How tensors are spread over shards, and\n"
+        "differences are |a - b| / max(|a|, |b|); means are over all elements. CHANGED is the\n"
+        "share of elements that differ, REL CHANGE the norm of the difference by that of A's\n"
+        "tensor, which the order follows, COSINE that of the angle between both. Kinds are names\n"
+        "that differ in numbers only. How tensors are spread over shards, and\n"
         "their order, are no difference.\n"
         "\n"
         "Exit: 0 equal (within the tolerance), 1 different, 2 rejected, 3 could not be read.",

@@ -26,6 +26,7 @@ typedef struct pair {
     const tenmap_tensor *a, *b; /* of one shape */
     bool comparable; /* false: dtypes without values in common; only bytes were compared */
     difference found;
+    double norm_a, norm_b; /* Euclidean; of pairs that differ, once change.h has measured them */
 } pair;
 
 typedef struct tolerance {

@@ -234,13 +234,14 @@ static bool ends_part(const char *bytes, size_t len) {
 /* What all names begin with that are too long for the room that is left, up to a separator. */
 static void find_prefix(table *t, size_t names, size_t room, text *above) {
     enum { LEAST = 6 };
-    size_t len;
+    size_t len, names_seen = 0;
     for (size_t i = names; i < t->count; i += t->column_count) {
         const char *name = cell_bytes(t, i, &len);
         if (t->cells[i].lead)
             return;
         if (t->cells[i].columns <= room)
             continue;
+        names_seen++;
         if (!t->prefix) {
             t->prefix = name;
             t->prefix_len = len;
@@ -254,7 +255,7 @@ static void find_prefix(table *t, size_t names, size_t room, text *above) {
     while (t->prefix_len && !ends_part(t->prefix, t->prefix_len))
         t->prefix_len--;
     t->prefix_columns = t->prefix_len ? text_columns(t->prefix, t->prefix_len) : 0;
-    if (t->prefix_columns < LEAST) {
+    if (t->prefix_columns < LEAST || names_seen < 2) {
         t->prefix = NULL;
         return;
     }

@@ -1,0 +1,28 @@
+/* How much tensors changed between two models, in the terms that people compare fine-tunes by. */
+#ifndef TOOL_CHANGE_H
+#define TOOL_CHANGE_H
+
+#include "compare.h"
+
+/* The norms of both sides of pairs that differ. 0, or the exit code of a failure that has been told. */
+int measure_changes(pair *pairs, size_t count, unsigned threads);
+
+/* |a - b| / |a| by Euclidean norms of the finite values; infinite where |a| is 0, NaN where not known. */
+double relative_change(const pair *p);
+/* Of the angle between both sides as vectors; NaN where one of them is 0. */
+double cosine_of(const pair *p);
+
+/* All tensors whose names are the same but for their numbers: "layers.*.mlp.up_proj.weight". */
+typedef struct change_kind {
+    char *name;
+    size_t tensors, changed;
+    uint64_t count, different; /* elements */
+    double squares, norm;      /* sums of squares, of a - b and of a */
+} change_kind;
+
+/* The kinds with more than one tensor of which one differs, the largest relative change first. */
+change_kind *change_kinds(const pair *pairs, size_t count, size_t *kinds);
+double kind_change(const change_kind *kind);
+void free_kinds(change_kind *kinds, size_t count);
+
+#endif
