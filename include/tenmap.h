@@ -776,6 +776,73 @@ TENMAP_API tenmap_status tenmap_load(const tenmap_model *model, const tenmap_req
                                      tenmap_error *error);
 
 /*
+ * Take
+ *
+ * What an engine wants of a model, in one call: these weights, in this dtype and of this shape. Those
+ * that are so already are used where they lie; the others are converted, on several threads, into one
+ * allocation, the arena.
+ */
+
+/* tenmap_want.flags */
+enum {
+    TENMAP_WANT_OPTIONAL = 1, /* if there is none of that name, data and tensor are NULL */
+    TENMAP_WANT_COPY = 2      /* into the arena even if a view would do: to outlive the model */
+};
+/*
+ * Numbers for the %u in a name, to be or'ed into the flags: the first %u is the layer's, the second
+ * the expert's; with only one of the two, there is one %u. Up to 4093; larger ones are
+ * TENMAP_ERR_ARGUMENT. Without a number a name is taken as it is.
+ *
+ *     {.name = "model.layers.%u.mlp.up_proj.weight", .flags = TENMAP_WANT_LAYER(7)}
+ */
+#define TENMAP_WANT_LAYER(n) (((uint64_t)(n) < 4094u ? (uint32_t)(n) + 1u : 4095u) << 8)
+#define TENMAP_WANT_EXPERT(n) (((uint64_t)(n) < 4094u ? (uint32_t)(n) + 1u : 4095u) << 20)
+
+/* In tenmap_want.shape: this dimension may be of any extent. */
+#define TENMAP_ANY_EXTENT ((uint64_t)-1)
+
+/* One weight. Zero what you do not use. */
+typedef struct tenmap_want {
+    const char *name;      /* NUL-terminated; needed during the call only */
+    tenmap_dtype as;       /* TENMAP_AS_STORED: whatever it is stored as */
+    uint32_t rank;         /* of the shape; with shape NULL: the rank that it must have, 0: any */
+    const uint64_t *shape; /* that it must have; NULL: any. Needed during the call only */
+    uint32_t flags;        /* TENMAP_WANT_* */
+    uint32_t alignment;    /* of data, a power of two up to 2 MiB; 0: the element's */
+    /*
+     * Out: the weight in the host's byte order, row-major, packed as in Read. A view into the mapping
+     * if dtype, alignment, byte order and backend allow it, else a place in the arena, which begins on
+     * a cache line (64 bytes).
+     */
+    const void *data;
+    const tenmap_tensor *tensor; /* out: where it came from; until close */
+    uint64_t reserved[2];        /* 0 */
+} tenmap_want;
+
+typedef struct tenmap_arena tenmap_arena;
+
+/*
+ * Fills data and tensor of every want, or says in one error which could not be had: the first few by
+ * name, each with what is wrong with it, then how many more. Its status is that of the first of them,
+ * whose number is error.index: TENMAP_ERR_NOT_FOUND for one that is missing, TENMAP_ERR_RANGE for
+ * another shape, TENMAP_ERR_UNSUPPORTED for a dtype that does not convert. On failure all data and
+ * tensor are NULL, *arena too, and nothing is kept.
+ *
+ * *arena is NULL when all are views; else end it with tenmap_arena_free. It is memory of its own on
+ * huge pages (tenmap_alloc), which outlives the model; views do not. All tensors of a model without a
+ * mapping are copied. Conversion is tenmap_read's. A name may be wanted twice.
+ *
+ * options are tenmap_load's, whose rules hold for progress and cancelling; progress counts the bytes
+ * that are copied. `done` is called once for each want, by its number, with data in place: for views,
+ * and for optional ones that are missing, on the caller's thread before the load begins.
+ */
+TENMAP_API tenmap_status tenmap_take(const tenmap_model *model, tenmap_want *wants, size_t n,
+                                     const tenmap_load_options *options, tenmap_arena **arena,
+                                     tenmap_error *error);
+/* NULL is fine; any thread may. */
+TENMAP_API void tenmap_arena_free(tenmap_arena *arena);
+
+/*
  * Memory for destinations: zeroed, aligned to 2 MiB, on huge pages where the system has them, which
  * makes its first use several times cheaper than malloc's. Meant for whole models and layers, not
  * for small pieces: each takes whole pages and one more. NULL if memory is out. NULL is fine to

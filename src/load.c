@@ -304,8 +304,8 @@ static tenmap_status run_load_unit(void *ctx, void *state, size_t number, tenmap
     return status;
 }
 
-static tenmap_status take_load_options(const tenmap_load_options *given, tenmap_load_options *out,
-                                       tenmap_error *error) {
+tenmap_status tmi_take_load_options(const tenmap_load_options *given, tenmap_load_options *out,
+                                    tenmap_error *error) {
     static const tmi_options_kind kind = {"tenmap_load_options",
                                           "TENMAP_LOAD_OPTIONS_INIT",
                                           sizeof(tenmap_load_options),
@@ -416,7 +416,7 @@ static void free_load(load_job *job) {
 tenmap_status tenmap_load(const tenmap_model *model, const tenmap_request *requests, size_t count,
                           const tenmap_load_options *options, tenmap_error *error) {
     load_job job = {.model = model, .requests = requests, .item_count = count};
-    tenmap_status status = take_load_options(options, &job.options, error);
+    tenmap_status status = tmi_take_load_options(options, &job.options, error);
     if (status != TENMAP_OK)
         return status;
     if (!requests && count)

@@ -10,7 +10,7 @@
  * nobody means the numbers 0 to 255 rounded to F4.
  */
 static const char *way_out(const tenmap_tensor *t, tenmap_dtype dtype) {
-    if (t->dtype == TENMAP_OPAQUE)
+    if (t->dtype >= TMI_DTYPE_COUNT) /* unknown, or in blocks */
         return " (tenmap_read_bytes copies its bytes)";
     if (tenmap_dtype_bits(dtype) == 0)
         return "";

@@ -110,7 +110,7 @@ static tenmap_status scale_last(const tmi_transfer *x, uint64_t *last, tenmap_er
     if (x->stored == t->dtype)
         return TENMAP_OK;
     if (rows == 0) { /* nothing is there, and still a block of it has a shape */
-        if (t->dtype != TENMAP_OPAQUE && tmi_multiply(*last, tmi_dtypes[t->dtype].bits, &bits))
+        if (t->dtype < TMI_DTYPE_COUNT && tmi_multiply(*last, tmi_dtypes[t->dtype].bits, &bits))
             *last = bits / x->from_bits;
         return TENMAP_OK;
     }

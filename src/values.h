@@ -111,6 +111,12 @@ tenmap_status tmi_values_read(const tenmap_tensor *t, tmi_source **source, uint6
 /* How many bytes of files elements [first, first+count) of any tensor stand for; they add up. */
 uint64_t tmi_stored_bytes(const tenmap_tensor *t, uint64_t first, uint64_t count);
 
+/* load.c: many at once. */
+
+/* The caller's, filled up with defaults. */
+tenmap_status tmi_take_load_options(const tenmap_load_options *given, tenmap_load_options *out,
+                                    tenmap_error *error);
+
 /* convert.c: numbers. */
 
 /*

@@ -277,6 +277,78 @@ static void every_allocation_of_a_load_may_fail(void **state) {
 }
 
 /* Reads that want a buffer: of many elements, of runs that are far apart, from a descriptor. */
+/* Of pages this process has in its address space. */
+static size_t pages_mapped(void) {
+    FILE *statm = fopen("/proc/self/statm", "r");
+    unsigned long pages = 0;
+    if (statm) {
+        assert_int_equal(fscanf(statm, "%lu", &pages), 1);
+        fclose(statm);
+    }
+    return pages;
+}
+
+/* One take with the n-th allocation failing; true once none is left to fail. */
+static bool take_with_failure(const tenmap_model *model, long n) {
+    char long_name[400];
+    memset(long_name, 'n', sizeof long_name);
+    memcpy(long_name + 390, "%u", 3);
+    tenmap_want wants[3] = {
+        {.name = "large", .as = TENMAP_F32},
+        {.name = long_name, .flags = TENMAP_WANT_OPTIONAL | TENMAP_WANT_LAYER(3)},
+        {.name = "large"}};
+    tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
+    tenmap_arena *arena;
+    tenmap_error error = {0};
+    size_t fds_before = descriptors();
+    options.threads = 3;
+    fail_at = n;
+    calls = 0;
+    live = 0;
+    armed = true;
+    tenmap_status status = tenmap_take(model, wants, 3, &options, &arena, &error);
+    armed = false;
+    bool done = calls <= n;
+    if (status != TENMAP_OK) {
+        check_error(&error, TENMAP_ERR_MEMORY);
+        assert_null(arena);
+        assert_null(wants[0].data);
+        assert_null(wants[2].data);
+    } else {
+        assert_non_null(arena);
+        tenmap_arena_free(arena);
+    }
+    assert_int_equal(live, 0);
+    assert_int_equal(descriptors(), fds_before);
+    if (done)
+        assert_int_equal(status, TENMAP_OK);
+    return done;
+}
+
+static void every_allocation_of_a_take_may_fail(void **state) {
+    enum { LARGE_BYTES = 12 << 20, PAGES_OF_LEAKS = 300 << 8 }; /* the arena has 24 MiB */
+    const char *path = in_folder(state, "large.safetensors");
+    char json[128];
+    snprintf(json, sizeof json,
+             "{\"large\":{\"dtype\":\"BF16\",\"shape\":[%d],\"data_offsets\":[0,%d]}}",
+             LARGE_BYTES / 2, LARGE_BYTES);
+    write_model(path, json, LARGE_BYTES);
+    for (uint32_t backend = TENMAP_BACKEND_MAP; backend <= TENMAP_BACKEND_READ; backend++) {
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        options.backend = backend;
+        tenmap_model *model = must_open(path, &options);
+        size_t before = pages_mapped();
+        long n = 0;
+        while (!take_with_failure(model, n))
+            n++;
+        assert_true(n >= 5);
+        while (n++ < 40) /* enough of them that a leaked arena shows */
+            take_with_failure(model, n % 8);
+        assert_true(pages_mapped() < before + PAGES_OF_LEAKS);
+        tenmap_close(model);
+    }
+}
+
 static void every_allocation_of_a_read_may_fail(void **state) {
     enum { ROWS = 600, ROW = 1000 };
     static float out[ROWS * ROW];
@@ -588,6 +660,7 @@ int main(void) {
         cmocka_unit_test_setup(every_allocation_of_a_gguf_file_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_sharded_model_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_load_may_fail, empty_folder),
+        cmocka_unit_test_setup(every_allocation_of_a_take_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_read_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_prefetch_may_fail, empty_folder),
         cmocka_unit_test_setup(every_allocation_of_a_large_header_may_fail, empty_folder),
