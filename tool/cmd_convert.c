@@ -12,6 +12,7 @@ typedef struct convert_settings {
     output_settings out;
     tenmap_dtype to; /* TENMAP_AS_STORED: not given */
     texts rules, keep;
+    uint64_t min_rank;
     bool saturate, strict, raw;
 } convert_settings;
 
@@ -22,6 +23,8 @@ static const option convert_options[] = {
      "Another dtype for these names ('keep': as they are); the first rule that matches counts"},
     {0, "keep", "NAME", OPTION_LIST, offsetof(convert_settings, keep),
      "Leave these names as they are, whatever the rules"},
+    {0, "min-rank", "N", OPTION_COUNT, offsetof(convert_settings, min_rank),
+     "Leave tensors of fewer dimensions to the rules: 2 keeps norms and biases as they are"},
     {0, "saturate", NULL, OPTION_SWITCH, offsetof(convert_settings, saturate),
      "Overflow becomes the largest finite value instead of infinity or NaN"},
     {0, "strict", NULL, OPTION_SWITCH, offsetof(convert_settings, strict),
@@ -82,7 +85,9 @@ static tenmap_dtype choose_dtype(const convert_settings *set, rule *rules, size_
             return rules[i].to;
         }
     /* Without a rule, --to is for numbers that are floating-point already. */
-    return tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT ? set->to : TENMAP_AS_STORED;
+    return tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT && t->rank >= set->min_rank
+               ? set->to
+               : TENMAP_AS_STORED;
 }
 
 static int plan_conversion(const convert_settings *set, plan *p, rule *rules, size_t count) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "beside.h"
 #include "json_out.h"
 #include "losses.h"
 #include "print.h"
@@ -258,7 +259,7 @@ static totals sum_up(const plan *p, const target *to) {
 }
 
 static void report_json(const plan *p, const output_settings *out, const target *to,
-                        const totals *sum) {
+                        const totals *sum, const beside_files *copied) {
     json_open('{', false);
     json_key_text("output", out->path, TENMAP_CSTR);
     json_key_bool("written", !out->dry_run);
@@ -290,6 +291,13 @@ static void report_json(const plan *p, const output_settings *out, const target 
         json_close();
     }
     json_close();
+    if (copied->count) {
+        json_key("copied");
+        json_open('[', true);
+        for (size_t i = 0; i < copied->count; i++)
+            json_text(copied->names[i], TENMAP_CSTR);
+        json_close();
+    }
     if (p->losses)
         losses_json(p);
     if (p->report)
@@ -338,7 +346,7 @@ static void print_tensors(const plan *p) {
 }
 
 static void report_text(const plan *p, const output_settings *out, const target *to,
-                        const totals *sum) {
+                        const totals *sum, const beside_files *copied) {
     text line = {0};
     if (out->dry_run && sum->renamed)
         print_renames(p);
@@ -369,6 +377,13 @@ static void report_text(const plan *p, const output_settings *out, const target 
     }
     text_add_bytes(&line, sum->after);
     puts(line.bytes);
+    text_clear(&line);
+    for (size_t i = 0; i < copied->count; i++) {
+        text_addf(&line, i ? ", " : out->dry_run ? "would copy " : "copied ");
+        text_add_safe(&line, copied->names[i], strlen(copied->names[i]));
+    }
+    if (line.len)
+        puts(line.bytes);
     text_free(&line);
 }
 
@@ -474,12 +489,16 @@ int plan_write(plan *p, const output_settings *out) {
             p->losses = need(p->count, sizeof *p->losses);
         if (p->strict && p->losses)
             status = count_strictly(p, out);
+        beside_files copied = {0};
         if (!status && !out->dry_run)
             status = write_target(p, &to, &metadata, sum.before);
+        if (!status)
+            status = beside_copy(p, out, &to, &copied);
         if (!status && out->json)
-            report_json(p, out, &to, &sum);
+            report_json(p, out, &to, &sum, &copied);
         else if (!status)
-            report_text(p, out, &to, &sum);
+            report_text(p, out, &to, &sum, &copied);
+        beside_free(&copied);
     }
     free(metadata.items);
     return status;

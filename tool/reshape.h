@@ -17,7 +17,8 @@
 typedef struct output_settings {
     const char *path;
     bool force, dry_run, json;
-    texts meta; /* KEY=VALUE */
+    bool copy_config, no_config; /* files beside the model */
+    texts meta;                  /* KEY=VALUE */
     bool single;
     uint64_t max_shard; /* bytes of tensors; 0: not given */
 } output_settings;
@@ -36,6 +37,19 @@ typedef struct output_settings {
          OPTION_SWITCH, OUT_AT(at, dry_run), "Only say what would be written"},                    \
         {0,           "meta",           "KEY=VALUE",                                               \
          OPTION_LIST, OUT_AT(at, meta), "Set this metadata in the output; the rest is kept"},      \
+        {0,                                                                                        \
+         "copy-config",                                                                            \
+         NULL,                                                                                     \
+         OPTION_SWITCH,                                                                            \
+         OUT_AT(at, copy_config),                                                                  \
+         "Copy config.json, tokenizer and generation files too, as is done from folder to "        \
+         "folder"},                                                                                \
+        {0,                                                                                        \
+         "no-config",                                                                              \
+         NULL,                                                                                     \
+         OPTION_SWITCH,                                                                            \
+         OUT_AT(at, no_config),                                                                    \
+         "Leave config.json and the like where they are"},                                         \
     {                                                                                              \
         0, "json", NULL, OPTION_SWITCH, OUT_AT(at, json), "Report as JSON"                         \
     }
@@ -54,7 +68,8 @@ typedef struct output_settings {
     "The output has shards if the input has, each no larger than the input's largest;\n"           \
     "OUT is a folder then. A name that ends in .safetensors is always one file. With\n"            \
     "--force OUT may be the input: it is replaced when the new model is whole, in one\n"           \
-    "rename. Interrupting leaves nothing behind."
+    "rename. Interrupting leaves nothing behind. From a folder to a folder, config.json and\n"     \
+    "the files of the tokenizer and of generation are copied along, if they are not there."
 
 typedef struct plan plan;
 typedef struct target target;

@@ -91,22 +91,22 @@ _tenmap() {
         esac
         ;;
     convert)
-        options="--to --rule --keep --saturate --strict --raw --max-shard-size --single -o --output -f --force -n --dry-run --meta --json --lenient --partial --max-header --color -q --quiet --help"
-        valued=" --to --rule --keep --max-shard-size -o --output --meta --max-header --color "
+        options="--to --rule --keep --min-rank --saturate --strict --raw --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
+        valued=" --to --rule --keep --min-rank --max-shard-size -o --output --meta --max-header --color "
         case $prev in
         --to) values="f4 f6_e2m3 f6_e3m2 f8_e5m2 f8_e4m3 f8_e8m0 f8_e4m3fnuz f8_e5m2fnuz f16 bf16 f32 f64" ;;
         --color) values="auto always never" ;;
         esac
         ;;
     rename)
-        options="--map --max-shard-size --single -o --output -f --force -n --dry-run --meta --json --lenient --partial --max-header --color -q --quiet --help"
+        options="--map --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
         valued=" --map --max-shard-size -o --output --meta --max-header --color "
         case $prev in
         --color) values="auto always never" ;;
         esac
         ;;
     extract)
-        options="-d --dtype -x --except --min-size --max-size --max-shard-size --single -o --output -f --force -n --dry-run --meta --json --lenient --partial --max-header --color -q --quiet --help"
+        options="-d --dtype -x --except --min-size --max-size --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
         valued=" -d --dtype -x --except --min-size --max-size --max-shard-size -o --output --meta --max-header --color "
         names=yes
         case $prev in
@@ -115,7 +115,7 @@ _tenmap() {
         esac
         ;;
     drop)
-        options="-d --dtype -x --except --min-size --max-size --max-shard-size --single -o --output -f --force -n --dry-run --meta --json --lenient --partial --max-header --color -q --quiet --help"
+        options="-d --dtype -x --except --min-size --max-size --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
         valued=" -d --dtype -x --except --min-size --max-size --max-shard-size -o --output --meta --max-header --color "
         names=yes
         case $prev in
@@ -124,7 +124,7 @@ _tenmap() {
         esac
         ;;
     merge)
-        options="--prefer --max-shard-size -o --output -f --force -n --dry-run --meta --json --lenient --partial --max-header --color -q --quiet --help"
+        options="--prefer --max-shard-size -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
         valued=" --prefer --max-shard-size -o --output --meta --max-header --color "
         case $prev in
         --prefer) values="none first last" ;;
@@ -132,14 +132,14 @@ _tenmap() {
         esac
         ;;
     split)
-        options="--max-shard-size -o --output -f --force -n --dry-run --meta --json --lenient --partial --max-header --color -q --quiet --help"
+        options="--max-shard-size -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
         valued=" --max-shard-size -o --output --meta --max-header --color "
         case $prev in
         --color) values="auto always never" ;;
         esac
         ;;
     realign)
-        options="--to --reorder --in-place --max-shard-size --single -o --output -f --force -n --dry-run --meta --json --lenient --partial --max-header --color -q --quiet --help"
+        options="--to --reorder --in-place --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
         valued=" --to --max-shard-size -o --output --meta --max-header --color "
         case $prev in
         --color) values="auto always never" ;;

@@ -1,0 +1,29 @@
+# From folder to folder, what lies beside a model goes along; norms and biases may stay as they are.
+echo '{"model_type": "llama"}' >sharded/config.json
+echo '{}' >sharded/generation_config.json
+echo '{}' >sharded/tokenizer.json
+echo 'text' >sharded/README.md
+echo '{"tokens": 1}' >sharded/tokenizer_config.json
+t convert sharded --to f16 -o half
+ls half
+t split sharded --max-shard-size 20KB -o pieces --dry-run | tail -2
+t convert sharded --to f16 -o bare --no-config
+ls bare
+t convert sharded --to f16 -o one.safetensors
+ls ./*.json 2>&1 || true
+mkdir deep
+t convert sharded --to f16 -o deep/one.safetensors --copy-config --json | grep copied
+ls deep
+# What is there stays, unless --force says otherwise; the input itself is no place to copy to.
+mkdir kept && echo 'mine' >kept/config.json
+t convert sharded --to f16 -o kept
+cat kept/config.json
+t convert sharded --to f16 -o kept --force
+cat kept/config.json
+t convert sharded --to f16 -o sharded --force
+
+# --min-rank.
+t convert layers.safetensors --to f16 --min-rank 2 -o matrices.safetensors
+t ls matrices.safetensors model.norm model.embed layers.0.
+t convert layers.safetensors --to f16 --min-rank 2 --rule model.norm.weight=bf16 -o ruled.safetensors
+t ls ruled.safetensors model.norm
