@@ -163,7 +163,12 @@ typedef struct tenmap_error {
     uint32_t reserved; /* 0 */
     uint64_t offset;   /* byte offset in that file, where one applies; else 0 */
     uint64_t index; /* which request, edit or tensor (in file order), where one applies; else 0 */
-    char message[480]; /* NUL-terminated UTF-8, one sentence or two, no control characters */
+    /*
+     * NUL-terminated UTF-8, one sentence or two, no control characters. For whoever has the model,
+     * with remedies in words (docs/errors.md has their flags); only TENMAP_ERR_ARGUMENT, which is for
+     * the programmer, names macros.
+     */
+    char message[480];
 } tenmap_error;
 
 /* tenmap_tensor.flags */
@@ -413,7 +418,8 @@ typedef struct tenmap_options {
  * folder, the first of these that is there: model.safetensors, model.safetensors.index.json,
  * diffusion_pytorch_model.safetensors, its index; else the only index; else the only complete
  * numbered set (name-00001-of-00005.safetensors); else the only *.safetensors file; else likewise
- * with *.gguf. docs/format.md has the details.
+ * with *.gguf. docs/format.md has the details. The folder that a hub's cache keeps a model in
+ * (models--ORG--NAME) opens as the snapshot that its refs/main names, or the only one.
  */
 TENMAP_API tenmap_status tenmap_open(const char *path, const tenmap_options *options,
                                      tenmap_model **out, tenmap_error *error);

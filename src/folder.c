@@ -307,11 +307,11 @@ typedef struct subfolders {
 
 static bool note_subfolder(void *ctx, const char *name) {
     subfolders *found = ctx;
-    bool has_model = false;
+    bool has_model = starts_with(name, "models--"); /* in a hub's cache: snapshot.c */
     if (name[0] == '.' || !is_folder_in(found->folder, name))
         return true;
     char *path = tmi_join_path(found->folder, strlen(found->folder), name, strlen(name));
-    if (path && tmi_folder_list(path, note_model_file, &has_model) == 0 && has_model)
+    if (path && (has_model || tmi_folder_list(path, note_model_file, &has_model) == 0) && has_model)
         found->names[found->count] = tmi_copy_text(name, strlen(name));
     found->count += found->names[found->count] != NULL;
     free(path);

@@ -43,12 +43,57 @@ static const char html_text[] =
     "this is an HTML page, most likely a login or error page saved by the download: fetch the file "
     "again";
 
-static bool contains(const unsigned char *bytes, size_t len, const char *what) {
+/* How a server's answer in plain text begins, in lower case: a hub's, a proxy's, a storage's. */
+static const char *const server_texts[] = {
+    "entry not found",
+    "repository not found",
+    "revision not found",
+    "file not found",
+    "not found",
+    "404 ",
+    "401 ",
+    "403 ",
+    "429 ",
+    "500 ",
+    "502 ",
+    "503 ",
+    "invalid username or",
+    "invalid credentials",
+    "invalid token",
+    "access to model ",
+    "access to dataset ",
+    "cannot access gated",
+    "you are trying to",
+    "unauthorized",
+    "forbidden",
+    "authentication required",
+    "too many requests",
+    "rate limit",
+    "we had to rate",
+    "bad request",
+    "internal server",
+    "bad gateway",
+    "service unavail",
+    "gateway time",
+    "no healthy upstream",
+    "upstream connect error",
+    "error code: ",
+    "request has expired",
+    "method not allowed",
+    "the requested url",
+};
+
+/* Where it is, or len. */
+static size_t find_text_in(const unsigned char *bytes, size_t len, const char *what) {
     size_t size = strlen(what);
     for (size_t i = 0; i + size <= len; i++)
         if (memcmp(bytes + i, what, size) == 0)
-            return true;
-    return false;
+            return i;
+    return len;
+}
+
+static bool contains(const unsigned char *bytes, size_t len, const char *what) {
+    return find_text_in(bytes, len, what) < len;
 }
 
 /* Whether the text starts so, after white space, in either case (`what` is lower case). */
@@ -100,8 +145,68 @@ static bool all_text(const unsigned char *bytes, size_t len) {
     return true;
 }
 
-const char *tmi_foreign(const unsigned char *start, size_t len, uint64_t size, bool *show) {
-    *show = false;
+static bool all_blank(const unsigned char *bytes, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if (bytes[i] != ' ' && (bytes[i] < '\t' || bytes[i] > '\r'))
+            return false;
+    return true;
+}
+
+/* JSON begins with a brace or a bracket, and a bracket with a value: "[PAD]" is a word of a list. */
+static bool is_json(const unsigned char *bytes, size_t len) {
+    static const char *const values[] = {"[\"", "[{", "[[", "[]", "[-", "[true", "[false", "[null"};
+    unsigned char squeezed[8];
+    size_t used = 0;
+    for (size_t i = 0; i < len && used < sizeof squeezed; i++)
+        if (bytes[i] != ' ' && (bytes[i] < '\t' || bytes[i] > '\r'))
+            squeezed[used++] = bytes[i];
+    if (used > 0 && squeezed[0] == '{')
+        return true;
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        if (starts_as(squeezed, used, values[i]))
+            return true;
+    return used > 1 && squeezed[0] == '[' && squeezed[1] >= '0' && squeezed[1] <= '9';
+}
+
+/* What a server sends when it does not send the file is short. */
+static bool is_server_text(const unsigned char *bytes, size_t len, uint64_t size) {
+    enum { LONGEST = 2048 };
+    if (size > LONGEST || !all_text(bytes, len))
+        return false;
+    for (size_t i = 0; i < sizeof server_texts / sizeof server_texts[0]; i++)
+        if (starts_as(bytes, len, server_texts[i]))
+            return true;
+    return starts_as(bytes, len, "{\"error\"") || starts_as(bytes, len, "{\"detail\"");
+}
+
+/* Storage servers answer with <Error><Code>AccessDenied</Code>: the code is what to show. */
+static const char *xml_kind(const unsigned char *bytes, size_t len, tmi_shown *shown) {
+    size_t code = find_text_in(bytes, len, "<Code>"), end = find_text_in(bytes, len, "</Code>");
+    if (!contains(bytes, len, "<Error") || code > end || end == len)
+        return "this is an XML document, most likely an error message saved by the download: fetch "
+               "the file again";
+    *shown = (tmi_shown){code + strlen("<Code>"), end - code - strlen("<Code>")};
+    return "this is an XML document, the error message of a server, saved in place of the file: "
+           "fetch the file again";
+}
+
+/* Text: what kind, and how it begins. */
+static const char *text_kind(const unsigned char *start, size_t len, uint64_t size,
+                             tmi_shown *shown) {
+    enum { SHOWN_AT_MOST = 60 };
+    *shown = (tmi_shown){0, len < SHOWN_AT_MOST ? len : SHOWN_AT_MOST};
+    if (is_server_text(start, len, size))
+        return TMI_SERVER_ERROR;
+    if (is_json(start, len))
+        return "this is JSON text, not a SafeTensors file";
+    if (all_text(start, len))
+        return "this is a text file, not a SafeTensors file";
+    shown->len = 0;
+    return NULL;
+}
+
+const char *tmi_foreign(const unsigned char *start, size_t len, uint64_t size, tmi_shown *shown) {
+    *shown = (tmi_shown){0, 0};
     if (size == 0)
         return "the file is empty: the download did not begin, or nothing was written";
     for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
@@ -111,21 +216,17 @@ const char *tmi_foreign(const unsigned char *start, size_t len, uint64_t size, b
         return zip_kind(start, len);
     if (is_pickle(start, len))
         return pickle_text;
-    if (starts_as(start, len, "<!doctype html") || starts_as(start, len, "<html"))
+    if (starts_as(start, len, "<!doctype html") || starts_as(start, len, "<html") ||
+        starts_as(start, len, "<head"))
         return html_text;
-    if (starts_as(start, len, "<?xml"))
-        return "this is an XML document, most likely an error message saved by the download: fetch "
-               "the file again";
+    if (starts_as(start, len, "<?xml") || starts_as(start, len, "<error>"))
+        return xml_kind(start, len, shown);
     if (len > 262 && memcmp(start + 257, "ustar", 5) == 0)
         return "this is a tar archive: unpack it first (tar -xf)";
     if (len >= 8 && all_zero(start, len))
         return "the file begins with zeros only: space was set aside for it, but the download is "
                "not complete";
-    *show = true;
-    if (starts_as(start, len, "{") || starts_as(start, len, "["))
-        return "this is JSON text, not a SafeTensors file";
-    *show = all_text(start, len);
-    if (*show)
-        return "this is a text file, not a SafeTensors file";
-    return NULL;
+    if (len == size && all_blank(start, len))
+        return TMI_ONLY_BLANKS;
+    return text_kind(start, len, size, shown);
 }

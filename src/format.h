@@ -8,12 +8,24 @@
 
 /* foreign.c: files that are something else. */
 
+/* Bytes of a file's beginning. */
+typedef struct tmi_shown {
+    size_t at, len;
+} tmi_shown;
+
 /*
  * What a file that is not SafeTensors is, and what to do about it, as a part of a sentence ("this
  * is a Git LFS pointer ..."); NULL if its first bytes are not known. `size` is the whole file's.
- * *show says whether a reader would want to see how it begins.
+ * *shown is the part of it that a reader would want to see; of length 0 if there is none.
  */
-const char *tmi_foreign(const unsigned char *start, size_t len, uint64_t size, bool *show);
+const char *tmi_foreign(const unsigned char *start, size_t len, uint64_t size, tmi_shown *shown);
+
+/* Such parts of sentences for an index, which is known by its JSON. */
+#define TMI_SERVER_ERROR                                                                           \
+    "this is the error message of a server, saved in place of the file: fetch the file again"
+#define TMI_ONLY_BLANKS                                                                            \
+    "the file holds nothing but line ends and spaces: the download brought an empty answer, or "   \
+    "nothing was written"
 
 /* Whether options.flags allow this: by its own flag, or by the one that stands for all of them. */
 static inline bool tmi_allows(uint32_t flags, uint32_t relaxation) {

@@ -317,13 +317,13 @@ static uint64_t align_up(const gguf_parser *p, uint64_t end) {
 /* A lenient open allows holes, never overlap. */
 static tenmap_status check_offset(gguf_parser *p, const tenmap_tensor *t, uint64_t expected) {
     const tmi_place *place = p->reader.place;
-    bool lenient = (place->flags & TENMAP_OPEN_LENIENT) && !place->report;
+    bool allowed = tmi_allows(place->flags, TENMAP_OPEN_HOLES) && !place->report;
     if (t->file_offset < expected)
         return FAIL_ROW(p, OVERLAP, t,
                         "it begins at %llu, inside the tensor before it, which ends at %llu: "
                         "tensors overlap",
                         (ull)t->file_offset, (ull)expected);
-    if (t->file_offset > expected && !lenient && !p->skipped)
+    if (t->file_offset > expected && !allowed && !p->skipped)
         return FAIL_ROW(
             p, HOLE, t, "it begins at %llu, but the data before it ends at %llu: a hole of %s",
             (ull)t->file_offset, (ull)expected, tmi_count(t->file_offset - expected, "byte").text);
@@ -333,7 +333,7 @@ static tenmap_status check_offset(gguf_parser *p, const tenmap_tensor *t, uint64
 static tenmap_status check_file_end(gguf_parser *p, uint64_t last_end, const tenmap_tensor *cut) {
     const tmi_place *place = p->reader.place;
     uint64_t begins = p->header->data_at, size = place->size;
-    bool lenient = (place->flags & TENMAP_OPEN_LENIENT) && !place->report;
+    bool allowed = tmi_allows(place->flags, TENMAP_OPEN_TRAILING) && !place->report;
     if (cut) {
         uint64_t wanted = last_end > UINT64_MAX - begins ? UINT64_MAX : begins + last_end;
         tmi_fail_at(p->reader.error, TENMAP_ERR_FORMAT, place->shard, place->offset + size,
@@ -344,7 +344,7 @@ static tenmap_status check_file_end(gguf_parser *p, uint64_t last_end, const ten
         return tell_gguf(p, TENMAP_FOUND_TRUNCATED, NULL);
     }
     uint64_t behind = align_up(p, begins + last_end); /* the last tensor may be padded or not */
-    if (size > behind && !lenient && !p->skipped) {
+    if (size > behind && !allowed && !p->skipped) {
         uint64_t from = place->offset + behind;
         tmi_fail_at(p->reader.error, TENMAP_ERR_FORMAT, place->shard, from,
                     "%s: %s after the last tensor, from byte %llu on, part of none (a lenient open "

@@ -15,6 +15,7 @@ typedef struct index_parser {
     tenmap_error *error;
     tenmap_status failed;
     bool has_map, left_out; /* left_out: a listing was reported and not taken */
+    tmi_text said;          /* what a server says that did not give the file; NULL: nothing */
     tmi_text *files;        /* of each listing, until they have numbers */
     size_t file_capacity;
 } index_parser;
@@ -181,6 +182,15 @@ static bool parse_index_metadata(index_parser *p) {
     return tmi_json_expect(json, '}', "expected ',' or '}'") ? true : fail_index(p, NULL);
 }
 
+/* Whether a server's answer has its error under this key. */
+static bool is_error_key(tmi_text key) {
+    static const char *const keys[] = {"error", "errors", "message", "detail"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (key.len == strlen(keys[i]) && memcmp(key.bytes, keys[i], key.len) == 0)
+            return true;
+    return false;
+}
+
 static bool parse_index_member(index_parser *p) {
     tmi_text key = {NULL, 0};
     if (!tmi_json_string(&p->json, &key, "expected a key in quotes") ||
@@ -190,11 +200,37 @@ static bool parse_index_member(index_parser *p) {
         return parse_weight_map(p);
     if (key.len == 8 && memcmp(key.bytes, "metadata", 8) == 0)
         return parse_index_metadata(p);
+    if (!p->said.bytes && is_error_key(key) && tmi_json_peek(&p->json) == '"')
+        return tmi_json_string(&p->json, &p->said, "expected a string") ? true
+                                                                        : fail_index(p, NULL);
     return tmi_json_skip(&p->json, 1) ? true : fail_index(p, NULL);
+}
+
+/* JSON text that is good and no index. Always false. */
+static bool fail_no_index(index_parser *p) {
+    tmi_quoted path = tmi_quote_path(p->place->path);
+    if (p->has_map)
+        p->failed = tmi_fail(p->error, TENMAP_ERR_FORMAT,
+                             "%s: the index's weight_map is empty: it names no shard", path.text);
+    else if (p->said.bytes)
+        p->failed = tmi_fail(p->error, TENMAP_ERR_FORMAT, "%s: " TMI_SERVER_ERROR "; it says %s",
+                             path.text, tmi_quote(p->said.bytes, p->said.len).text);
+    else
+        p->failed =
+            tmi_fail(p->error, TENMAP_ERR_FORMAT,
+                     "%s: this is JSON text without a weight_map, so it is not the index of "
+                     "a model",
+                     path.text);
+    return false;
 }
 
 static bool parse_index_top(index_parser *p) {
     tmi_json *json = &p->json;
+    if (tmi_json_peek(json) == '\0' && json->at == json->end) {
+        p->failed = tmi_fail(p->error, TENMAP_ERR_FORMAT, "%s: " TMI_ONLY_BLANKS,
+                             tmi_quote_path(p->place->path).text);
+        return false;
+    }
     if (!tmi_json_expect(json, '{', "expected the index to be a JSON object"))
         return fail_index(p, NULL);
     if (!tmi_json_take(json, '}')) {
@@ -207,13 +243,7 @@ static bool parse_index_top(index_parser *p) {
     }
     if (tmi_json_peek(json) != '\0' || json->at != json->end)
         return fail_index(p, "expected nothing but white space after the index's object");
-    if (p->has_map && p->index->listing_count > 0)
-        return true;
-    p->failed = tmi_fail(p->error, TENMAP_ERR_FORMAT, "%s: %s", tmi_quote_path(p->place->path).text,
-                         p->has_map ? "the index's weight_map is empty: it names no shard"
-                                    : "this is JSON text without a weight_map, so it is not the "
-                                      "index of a model");
-    return false;
+    return p->has_map && p->index->listing_count > 0 ? true : fail_no_index(p);
 }
 
 /* Two lines for one tensor could name two files: refused. */

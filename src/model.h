@@ -18,6 +18,15 @@ typedef struct tmi_choice {
 tenmap_status tmi_folder_choose(tmi_choice *choice, const tenmap_io *io, const char *path,
                                 tenmap_error *error);
 void tmi_choice_free(tmi_choice *choice);
+/*
+ * snapshot.c: the folder that a hub's cache keeps a model in, with blobs, refs and snapshots.
+ *
+ * If `folder` is one, *snapshot is the path, to be freed, of the snapshot that refs/main names, or
+ * of the only one; TENMAP_ERR_NOT_FOUND with a sentence if that does not tell which. Else it is
+ * TENMAP_ERR_NOT_FOUND and *error as it was.
+ */
+tenmap_status tmi_snapshot_choose(char **snapshot, const tenmap_io *io, const char *folder,
+                                  tenmap_error *error);
 /* Whether this is the name of a part of a numbered set: name-00001-of-00005.safetensors. */
 bool tmi_is_numbered_name(const char *name);
 

@@ -144,8 +144,8 @@ static tenmap_status fail_missing(const shard_jobs *all, tenmap_error *error) {
             os_error = all->jobs[i].error.os_error;
         }
     tmi_fail(error, TENMAP_ERR_NOT_FOUND,
-             "%s: %llu of %llu shards are missing: %s; fetch them, or open with "
-             "TENMAP_OPEN_PARTIAL to go without",
+             "%s: %llu of %llu shards are missing: %s; fetch them, or open it with missing shards "
+             "allowed to go without",
              tmi_quote_path(all->asked_by).text, (ull)names.count, (ull)all->count,
              tmi_list_end(&names));
     if (error)
@@ -338,7 +338,7 @@ static tenmap_status read_index(tmi_shard *file, const tenmap_options *options, 
         if (file->size > limit || file->size > SIZE_MAX - TMI_JSON_PAD)
             return tmi_fail(error, TENMAP_ERR_LIMIT,
                             "%s: the index has %llu bytes, over the limit of %llu "
-                            "(max_header_bytes raises it)",
+                            "(a higher limit for headers allows it)",
                             tmi_quote_path(file->bytes.shown).text, (ull)file->size, (ull)limit);
         tenmap_status status = tmi_read_text(&file->bytes, 0, file->size, "the index", text, error);
         if (status != TENMAP_OK || file->bytes.io || tmi_file_look(&file->bytes.file))
@@ -469,22 +469,31 @@ static tenmap_status open_in_folder(tenmap_model *model, const char *folder, con
 static tenmap_status open_folder(tenmap_model *model, const char *path,
                                  const tenmap_options *options, tenmap_error *error) {
     tmi_choice choice;
+    char *snapshot = NULL;
     if (options->offset || options->length)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "%s: options.offset and length are for single files; this is a folder",
                         tmi_quote_path(path).text);
     tenmap_status status = tmi_folder_choose(&choice, options->io, path, error);
-    if (status != TENMAP_OK)
-        return status;
-    model->folder = tmi_config_folder(options->io, path, true);
-    if (!model->folder) {
+    if (status == TENMAP_ERR_NOT_FOUND)
+        status = tmi_snapshot_choose(&snapshot, options->io, path, error);
+    if (snapshot)
+        status = tmi_folder_choose(&choice, options->io, snapshot, error);
+    path = snapshot ? snapshot : path;
+    if (status == TENMAP_OK)
+        model->folder = tmi_config_folder(options->io, path, true);
+    if (status == TENMAP_OK && !model->folder)
+        status = tmi_fail_memory(error, strlen(path), "the path");
+    if (status != TENMAP_OK) {
         tmi_choice_free(&choice);
-        return tmi_fail_memory(error, strlen(path), "the path");
+        free(snapshot);
+        return status;
     }
     shard_names from = {.count = choice.count, .names = choice.names, .path = path};
     status = choice.is_set ? open_named_shards(model, &from, options, error)
                            : open_in_folder(model, path, choice.names[0], options, error);
     tmi_choice_free(&choice);
+    free(snapshot);
     return status;
 }
 

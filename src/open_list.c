@@ -25,9 +25,9 @@ static void open_part(void *ctx, size_t i) {
     part_list *list = ctx;
     part *p = &list->parts[i];
     p->model = tmi_model_new();
-    p->status = p->model ? tmi_open_path(p->model, list->paths[i], &list->options, &p->absent,
-                                         &p->error)
-                         : tmi_fail_memory(&p->error, sizeof *p->model, "the model");
+    p->status = p->model
+                    ? tmi_open_path(p->model, list->paths[i], &list->options, &p->absent, &p->error)
+                    : tmi_fail_memory(&p->error, sizeof *p->model, "the model");
 }
 
 /* Whether the list goes without this part. */

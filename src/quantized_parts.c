@@ -45,7 +45,7 @@ bool tmi_part_missing(tmi_finder *f, const tenmap_tensor *t, size_t cut, const c
         return false;
     f->status = TMI_FAIL_TENSOR(f->error, TENMAP_ERR_FORMAT, t,
                                 "it is the values of a weight (%s) whose part %s is missing; "
-                                "without TENMAP_OPEN_DEQUANTIZE the model opens as it is stored",
+                                "opened as it is stored, the model lists its parts",
                                 scheme, tmi_quote(name, len).text);
     return false;
 }

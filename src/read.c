@@ -39,10 +39,9 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
                         "works)",
                         tenmap_scheme_of(t)->name);
     else if (!t->data)
-        TMI_FAIL_TENSOR(
-            error, TENMAP_ERR_UNSUPPORTED, t,
-            "the model was opened with %s, which maps nothing to view (tenmap_read works)",
-            "TENMAP_BACKEND_READ");
+        TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t, "%s",
+                        "the model was opened to be read, not mapped, so there is nothing to view "
+                        "(tenmap_read works)");
     else if (TMI_BIG_ENDIAN && align > 1)
         TMI_FAIL_TENSOR(
             error, TENMAP_ERR_UNSUPPORTED, t,

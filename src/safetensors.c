@@ -23,15 +23,16 @@ static tenmap_status read_length(const tmi_place *place, const unsigned char *st
     /* A length that could be, and a brace behind it: a file that was cut, whatever the length
      * spells. */
     bool cut = !too_short && n <= limit && len > 8 && start[8] == '{';
-    bool show = false;
-    const char *foreign = cut ? NULL : tmi_foreign(start, len, place->size, &show);
+    tmi_shown shown = {0, 0};
+    const char *foreign = cut ? NULL : tmi_foreign(start, len, place->size, &shown);
     *code = foreign     ? TENMAP_FOUND_FOREIGN
             : n > limit ? TENMAP_FOUND_LIMIT
                         : TENMAP_FOUND_TRUNCATED;
-    if (foreign && show)
+    if (foreign && shown.len)
         return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
-                           "%s: %s; it begins with %s", tmi_quote_path(path).text, foreign,
-                           tmi_quote((const char *)start, len < 60 ? len : 60).text);
+                           "%s: %s; it %s %s", tmi_quote_path(path).text, foreign,
+                           shown.at ? "says" : "begins with",
+                           tmi_quote((const char *)start + shown.at, shown.len).text);
     if (foreign)
         return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset, "%s: %s",
                            tmi_quote_path(path).text, foreign);
@@ -47,7 +48,7 @@ static tenmap_status read_length(const tmi_place *place, const unsigned char *st
                            tmi_quote_path(path).text, (ull)n, (ull)limit,
                            n > place->size ? "; the whole file is shorter, so this is not a "
                                              "SafeTensors file"
-                                           : " (max_header_bytes raises it)");
+                                           : " (a higher limit for headers allows it)");
     if (n > place->size - 8)
         return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
                            "%s: the length field says that the header has %llu bytes, but only "

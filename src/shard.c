@@ -10,12 +10,11 @@
 static tenmap_status fail_map(const tmi_shard *shard, int os_error, tenmap_error *error) {
     if (os_error != ENOMEM)
         return tmi_fail_os(error, os_error,
-                           "%s: cannot map the file (open it with "
-                           "TENMAP_BACKEND_READ)",
+                           "%s: cannot map the file (open it to be read, not mapped)",
                            tmi_quote_path(shard->bytes.shown).text);
     tmi_fail(error, TENMAP_ERR_LIMIT,
              "%s: cannot map %llu bytes: the address space of this process is limited or full "
-             "(ulimit -v); open the model with TENMAP_BACKEND_READ, which maps nothing",
+             "(ulimit -v); open it to be read, not mapped",
              tmi_quote_path(shard->bytes.shown).text, (ull)shard->size);
     if (error)
         error->os_error = os_error;

@@ -39,8 +39,8 @@ tenmap_status tmi_split_names(tmi_choice *choice, const tenmap_io *io, const cha
     if (len < SPLIT_TAIL || memcmp(name + len - SPLIT_TAIL, tail, SPLIT_TAIL) != 0)
         return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
                         "%s: this is the first of %llu parts (split.count), but its name does not "
-                        "end in %s, so the others cannot be found; TENMAP_OPEN_PARTIAL opens it "
-                        "alone",
+                        "end in %s, so the others cannot be found; open it with missing shards "
+                        "allowed to have it alone",
                         tmi_quote_path(path).text, (ull)split->count, tail);
     choice->names = tmi_calloc((size_t)split->count, sizeof *choice->names);
     while (choice->names && choice->count < split->count) {

@@ -121,7 +121,7 @@ tenmap_status tmi_change_in_place(const tmi_site *site, int fd, const tmi_change
         bool undone = put_header(fd, change->old_text, change->length) == 0;
         tenmap_status status = tmi_fail_os(
             error, failed, "%s: cannot write the header%s", tmi_quote_path(site->shown).text,
-            undone ? "; it is as it was" : " (tenmap_repair_metadata can finish or undo it)");
+            undone ? "; it is as it was" : " (repairing its metadata can finish or undo it)");
         if (undone)
             (void)tmi_remove(&site->folder, record);
         return status;

@@ -151,6 +151,8 @@ void check_error(const tenmap_error *error, tenmap_status status) {
     for (const unsigned char *c = (const unsigned char *)error->message; *c; c++)
         assert_true(*c >= 0x20 && *c != 0x7f);
     assert_int_equal(error->reserved, 0);
+    if (status != TENMAP_ERR_ARGUMENT && strstr(error->message, "TENMAP_"))
+        fail_msg("a sentence for users names a macro: %s", error->message);
 }
 
 static void failed_so(tenmap_status got, const tenmap_error *error, const tenmap_model *model,

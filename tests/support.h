@@ -64,7 +64,10 @@ void must_fail_memory(bytes file, const tenmap_options *options, tenmap_status s
 /* tenmap_check must say of the path what tenmap_open said. */
 void check_agrees(const char *path, const tenmap_options *options, tenmap_status opened,
                   const tenmap_error *error);
-/* The promises about every error: terminated, valid UTF-8, no control characters, not empty. */
+/*
+ * The promises about every error: terminated, valid UTF-8, no control characters, not empty, and no
+ * macro named, unless it is the programmer who is told of an argument.
+ */
 void check_error(const tenmap_error *error, tenmap_status status);
 
 #endif

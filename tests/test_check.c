@@ -348,10 +348,10 @@ static void an_interrupted_edit_is_told(void **state) {
     snprintf(record, sizeof record, "%s/.m.safetensors.tenmap-undo", (const char *)*state);
     write_text(record, "x");
     check_path(in_folder(state, "m.safetensors"), 0);
-    MUST_FIND(WARNING, INTERRUPTED_EDIT, NULL, "tenmap_repair_metadata");
+    MUST_FIND(WARNING, INTERRUPTED_EDIT, NULL, "repairing its metadata");
     write_text(in_folder(state, "m.safetensors"), "xxxxxxxxxxx");
     check_path(in_folder(state, "m.safetensors"), 0);
-    MUST_FIND(WARNING, INTERRUPTED_EDIT, NULL, "tenmap_repair_metadata");
+    MUST_FIND(WARNING, INTERRUPTED_EDIT, NULL, "repairing its metadata");
 }
 
 static void what_cannot_be_checked_is_an_error(void **state) {

@@ -170,7 +170,7 @@ static int judge(const char *folder, const struct scenario *s, bool *repaired) {
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     *repaired = false;
     if (tenmap_open(folder, NULL, &m, &e) != TENMAP_OK) {
-        if (!strstr(e.message, "tenmap_repair_metadata"))
+        if (!strstr(e.message, "repairing its metadata"))
             fail_msg("%s: nothing opens: %s", s->what, e.message);
         if (tenmap_repair_metadata(path, pick(2), NULL, &e) != TENMAP_OK)
             fail_msg("%s: %s", s->what, e.message);

@@ -237,6 +237,12 @@ static void lenient_allows_holes_and_trailing_bytes_never_overlap(void **state) 
     must_fail_memory(trailing, NULL, TENMAP_ERR_FORMAT, "136 bytes after the last tensor");
     tenmap_close(must_open_memory(trailing, &lenient));
     must_fail_memory(overlap, &lenient, TENMAP_ERR_FORMAT, "tensors overlap");
+    lenient.flags = TENMAP_OPEN_HOLES; /* one by one */
+    tenmap_close(must_open_memory(hole, &lenient));
+    must_fail_memory(trailing, &lenient, TENMAP_ERR_FORMAT, "after the last tensor");
+    lenient.flags = TENMAP_OPEN_TRAILING;
+    tenmap_close(must_open_memory(trailing, &lenient));
+    must_fail_memory(hole, &lenient, TENMAP_ERR_FORMAT, "a hole of");
     free(hole.at);
     free(trailing.at);
     free(overlap.at);

@@ -35,7 +35,8 @@ static int write_relaxed(void **state) {
     write_model(in_folder(state, "good"), "{" U8("a", "0", "1", "1") "}", 1);
     write_model(in_folder(state, "below/good"), "{" U8("a", "0", "1", "1") "}", 1);
     write_model(in_folder(state, "trailing"), "{" U8("a", "0", "1", "1") "}", 3);
-    write_model(in_folder(state, "holes"), "{" U8("a", "0", "1", "1") "," U8("b", "2", "3", "1") "}", 3);
+    write_model(in_folder(state, "holes"),
+                "{" U8("a", "0", "1", "1") "," U8("b", "2", "3", "1") "}", 3);
     write_model(in_folder(state, "dtype"),
                 "{\"a\":{\"dtype\":\"Q\",\"shape\":[2],\"data_offsets\":[0,3]}}", 3);
     write_text(in_folder(state, "stale.json"), "{\"weight_map\":{\"a\":\"good\",\"b\":\"good\"}}");
@@ -86,8 +87,9 @@ static void a_check_takes_single_flags(void **state) {
 /* An index without its shards. */
 
 static void index_only_looks_for_no_shard(void **state) {
-    write_text(in_folder(state, "i.json"),
-               "{\"metadata\":{\"tied\":\"a\"},\"weight_map\":{\"a\":\"gone-1\",\"b\":\"gone-2\"}}");
+    write_text(
+        in_folder(state, "i.json"),
+        "{\"metadata\":{\"tied\":\"a\"},\"weight_map\":{\"a\":\"gone-1\",\"b\":\"gone-2\"}}");
     for (uint32_t backend = 0; backend <= TENMAP_BACKEND_READ; backend++) {
         tenmap_options options = with(backend, TENMAP_OPEN_INDEX_ONLY);
         tenmap_model *m = must_open(in_folder(state, "i.json"), &options);

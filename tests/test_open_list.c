@@ -67,11 +67,10 @@ static void check_bytes(const tenmap_tensor *t, size_t first) {
 
 /* As Llama's and Mistral's own releases split a model: no index, no numbered set. */
 static const char *const parts[] = {"consolidated.00.safetensors", "consolidated.01.safetensors"};
-static const char part_0[] =
-    "{\"__metadata__\":{\"format\":\"pt\",\"n\":\"0\"}," U8("b", "0", "3", "3") "," U8(
-        "a", "3", "5", "2") "}";
-static const char part_1[] =
-    "{" U8("d", "4", "6", "2") "," U8("c", "0", "4", "4") ",\"__metadata__\":{\"n\":\"1\",\"tied\":\"b\"}}";
+static const char part_0[] = "{\"__metadata__\":{\"format\":\"pt\",\"n\":\"0\"}," U8(
+    "b", "0", "3", "3") "," U8("a", "3", "5", "2") "}";
+static const char part_1[] = "{" U8("d", "4", "6", "2") "," U8(
+    "c", "0", "4", "4") ",\"__metadata__\":{\"n\":\"1\",\"tied\":\"b\"}}";
 
 static const char *const *write_parts(void **state) {
     write_model(in_folder(state, parts[0]), part_0, 5);
@@ -122,9 +121,8 @@ static void calls_on_tensors_cross_the_files(void **state) {
     BOTH_BACKENDS(options, TENMAP_OPEN_ALIASES) {
         tenmap_model *m = must_open_list(list, 2, &options);
         unsigned char to[2][4];
-        tenmap_request requests[] = {
-            {.tensor = tenmap_find(m, "c"), .dst = to[0], .dst_bytes = 4},
-            {.tensor = tenmap_find(m, "b"), .dst = to[1], .dst_bytes = 3}};
+        tenmap_request requests[] = {{.tensor = tenmap_find(m, "c"), .dst = to[0], .dst_bytes = 4},
+                                     {.tensor = tenmap_find(m, "b"), .dst = to[1], .dst_bytes = 3}};
         assert_int_equal(tenmap_load(m, requests, 2, NULL, NULL), TENMAP_OK);
         for (size_t i = 0; i < 4; i++)
             assert_int_equal(to[0][i], pattern_byte(i));
@@ -146,8 +144,8 @@ static void a_name_in_two_files_is_an_error_that_names_both(void **state) {
                                         "adapter.safetensors"};
     write_model(in_folder(state, names[0]), part_0, 5);
     write_model(in_folder(state, names[1]), "{" U8("x", "0", "1", "1") "}", 1);
-    write_model(in_folder(state, names[2]), "{" U8("y", "0", "1", "1") "," U8("a", "1", "2", "1") "}",
-                2);
+    write_model(in_folder(state, names[2]),
+                "{" U8("y", "0", "1", "1") "," U8("a", "1", "2", "1") "}", 2);
     BOTH_BACKENDS(options, 0) {
         tenmap_error error = must_fail_list(name_paths(state, names, 3), 3, &options,
                                             TENMAP_ERR_FORMAT, "tensor \"a\" is in ");
@@ -165,9 +163,11 @@ static void a_name_in_two_files_is_an_error_that_names_both(void **state) {
 static void the_later_file_wins_when_asked(void **state) {
     static const char *const names[] = {"base", "middle", "last"};
     write_model(in_folder(state, "base"), part_0, 5); /* b 3, a 2 */
-    write_model(in_folder(state, "middle"),
-                "{" U8("a", "0", "1", "1") "," U8("c", "1", "5", "4") "," U8("e", "5", "6", "1") "}", 6);
-    write_model(in_folder(state, "last"), "{" U8("c", "0", "2", "2") "," U8("b", "2", "7", "5") "}", 7);
+    write_model(
+        in_folder(state, "middle"),
+        "{" U8("a", "0", "1", "1") "," U8("c", "1", "5", "4") "," U8("e", "5", "6", "1") "}", 6);
+    write_model(in_folder(state, "last"), "{" U8("c", "0", "2", "2") "," U8("b", "2", "7", "5") "}",
+                7);
     BOTH_BACKENDS(options, TENMAP_OPEN_LATER_WINS) {
         tenmap_model *m = must_open_list(name_paths(state, names, 3), 3, &options);
         static const char *const order[] = {"a", "e", "c", "b"};
@@ -311,8 +311,8 @@ static void many_files_open_on_threads(void **state) {
     const char *list[MANY];
     for (int i = 0; i < MANY; i++) {
         snprintf(names[i], sizeof names[i], "f%d", i);
-        snprintf(json, sizeof json, "{\"t%d\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[0,%d]}}",
-                 i, i, i);
+        snprintf(json, sizeof json,
+                 "{\"t%d\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", i, i, i);
         write_model(in_folder(state, names[i]), json, (size_t)i);
         list[i] = names[i];
     }

@@ -228,7 +228,7 @@ static void what_an_index_must_be(void **state) {
     write_text(in_folder(state, "i.json"), index_json);
     tenmap_options small = TENMAP_OPTIONS_INIT;
     small.max_header_bytes = strlen(index_json) - 1;
-    must_fail(in_folder(state, "i.json"), &small, TENMAP_ERR_LIMIT, "max_header_bytes");
+    must_fail(in_folder(state, "i.json"), &small, TENMAP_ERR_LIMIT, "a higher limit for headers");
     tenmap_options part = TENMAP_OPTIONS_INIT;
     part.length = strlen(index_json);
     must_fail(in_folder(state, "i.json"), &part, TENMAP_ERR_ARGUMENT, "single files");

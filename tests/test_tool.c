@@ -47,11 +47,14 @@ static void gaps_that_nobody_knows_stay_in_the_page(void **state) {
 static void sentences_say_what_to_type_in_place_of_functions(void **state) {
     (void)state;
     static const char *const said[][2] = {
-        {"an edit was interrupted; tenmap_repair_metadata finishes or undoes it",
+        {"an edit was interrupted; repairing its metadata finishes or undoes it",
          "an edit was interrupted; 'tenmap meta FILE repair' finishes or undoes it"},
-        {"cannot write the header (tenmap_repair_metadata can finish or undo it)",
+        {"cannot write the header (repairing its metadata can finish or undo it)",
          "cannot write the header ('tenmap meta FILE repair' can finish or undo it)"},
-        {"shards are missing; open with TENMAP_OPEN_PARTIAL", "shards are missing; use --partial"},
+        {"missing; fetch them, or open it with missing shards allowed to go without",
+         "missing; fetch them, or use --partial to go without"},
+        {"over the limit (a higher limit for headers allows it)",
+         "over the limit (--max-header raises it)"},
     };
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
         text words = {0};

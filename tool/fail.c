@@ -64,12 +64,12 @@ const char *os_words(int code) {
 void text_add_message(text *out, const char *message) {
     static const struct {
         const char *from, *to;
-    } words[] = {{"open with TENMAP_OPEN_PARTIAL", "use --partial"},
+    } words[] = {{"open it with missing shards allowed", "use --partial"},
                  {"a lenient open takes", "--lenient takes"},
-                 {" (open it with TENMAP_BACKEND_READ)", ""},
-                 {"; open the model with TENMAP_BACKEND_READ, which maps nothing", ""},
-                 {"max_header_bytes", "--max-header"},
-                 {"tenmap_repair_metadata", "'tenmap meta FILE repair'"}};
+                 {" (open it to be read, not mapped)", ""},
+                 {"; open it to be read, not mapped", ""},
+                 {"a higher limit for headers allows it", "--max-header raises it"},
+                 {"repairing its metadata", "'tenmap meta FILE repair'"}};
     while (*message) {
         size_t i = 0, count = sizeof words / sizeof words[0];
         while (i < count && strncmp(message, words[i].from, strlen(words[i].from)) != 0)

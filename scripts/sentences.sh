@@ -1,0 +1,63 @@
+#!/bin/sh
+# Sentences are for whoever meets them. What an engine shows to its users names no macro: a string of the
+# library that holds TENMAP_ may stand only in an error of status TENMAP_ERR_ARGUMENT, which is the
+# programmer's own mistake, or be what such a sentence is made of: the name of a struct's initialiser. The
+# table of remedies in docs/errors.md has the macros, and every remedy there is in the words of a sentence.
+#
+#     scripts/sentences.sh [SOURCE]
+set -u
+cd "${1:-$(dirname "$0")/..}" || exit 1
+
+# Each statement of C on one line, without comments, with the number of its first line; @TENMAP_ is one that
+# stands in a string.
+statements() {
+    awk '
+    function put() { if (text != "") print FILENAME ":" first ": " text; text = "" }
+    FNR == 1 { text = ""; comment = 0 }
+    {
+        line = $0 " "
+        out = ""; in_string = 0
+        for (i = 1; i <= length(line); i++) {
+            c = substr(line, i, 1); two = substr(line, i, 2)
+            if (comment) { if (two == "*/") { comment = 0; i++ }; continue }
+            if (in_string) {
+                if (c == "\\") { i++; c = c substr(line, i, 1) } else if (c == "\"") in_string = 0
+                out = out (substr(line, i, 7) == "TENMAP_" ? "@" : "") c
+                continue
+            }
+            if (two == "/*") { comment = 1; i++; continue }
+            if (c == "\047") { i += two == "\047\\" ? 3 : 2; continue } # one character
+            if (c == "\"") in_string = 1
+            out = out c
+            if (c == ";" || c == "{" || c == "}") {
+                if (text == "") first = FNR
+                text = text out; out = ""
+                put()
+            }
+        }
+        if (out ~ /[^ ]/) { if (text == "") first = FNR; text = text out }
+        if (line ~ /^#/ && line !~ /\\ $/) put()
+    }' "$@"
+}
+
+found=$(statements src/*.c src/kernels/*.c | grep '@TENMAP_' |
+    grep -v '[^@]TENMAP_ERR_ARGUMENT' |
+    grep -vE '"@TENMAP_([A-Z]*_)?(OPTIONS|IO)_INIT"' |
+    grep -vE '"@TENMAP_" #name|return "@TENMAP_ERR_UNKNOWN"|getenv\("@TENMAP_')
+if [ -n "$found" ]; then
+    echo "a sentence for users names a macro; say it in words, and put the macro into docs/errors.md:"
+    printf '%s\n' "$found"
+    exit 1
+fi
+
+# The first column of the table of remedies: words in quotes that some sentence has.
+rows=$(sed -n '/^| The sentence says |/,/^$/p' docs/errors.md | sed '1,2d' | grep -o '^| "[^"]*"' | sed 's/^| //')
+[ -n "$rows" ] || { echo "docs/errors.md: the table of remedies is not there"; exit 1; }
+all=$(cat src/*.c | tr -d '\n' | sed 's/" *"//g')
+printf '%s\n' "$rows" | tr -d '"' | while IFS= read -r words; do
+    case $all in
+    *"$words"*) ;;
+    *) echo "docs/errors.md: no sentence says: $words" && exit 1 ;;
+    esac
+done || exit 1
+echo "$(printf '%s\n' "$rows" | wc -l) remedies in words, no macro in a sentence for users"
