@@ -230,3 +230,31 @@ export function wrongTune(path, tuned) {
     list.push(["head.weight", "F32", [16, 16], (k) => (tuned && k === 7 ? (head(), Infinity) : head())]);
     write(path, list);
 }
+
+// A GGUF file: 4-bit blocks, which are not measured, and norms, which are.
+export function gguf(path) {
+    values.seed = 31;
+    const u32 = (n) => Buffer.from(Uint32Array.of(n).buffer);
+    const u64 = (n) => Buffer.from(BigUint64Array.of(BigInt(n)).buffer);
+    const text = (t) => Buffer.concat([u64(t.length), Buffer.from(t)]);
+    const padded = (b) => Buffer.concat([b, Buffer.alloc((32 - (b.length % 32)) % 32)]);
+    const infos = [];
+    const data = [];
+    let at = 0;
+    const put = (name, shape, type, bytes) => {
+        infos.push(text(name), u32(shape.length), ...shape.map(u64), u32(type), u64(at));
+        data.push(padded(bytes));
+        at += data[data.length - 1].length;
+    };
+    for (let i = 0; i < 4; i++) {
+        for (const kind of ["attn_q", "ffn_up"])
+            put(`blk.${i}.${kind}.weight`, [64, 64], 2, Buffer.alloc(128 * 18, 0x11 + i));
+        put(`blk.${i}.attn_norm.weight`, [64], 0, elements("F32", 64, gauss));
+    }
+    const head = [Buffer.from("GGUF"), u32(3), u64(12), u64(1)];
+    const architecture = [text("general.architecture"), u32(8), text("llama")];
+    fs.writeFileSync(
+        path,
+        Buffer.concat([padded(Buffer.concat([...head, ...architecture, ...infos])), ...data]),
+    );
+}

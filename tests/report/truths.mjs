@@ -291,4 +291,27 @@ export const truths = ({ at, tenmap, open, rows }) => ({
         assert.match(await page.locator("#shards thead").innerText(), /Size\s+Of all files/);
         page.quiet();
     },
+
+    async "dtypes that cannot be measured, or that a file made up, have a page too"() {
+        models.gguf(at("blocks.gguf"));
+        tenmap("blocks.gguf", "-o", at("blocks.html"), "--heatmap", at("picture.svg"));
+        const page = await open(at("blocks.html"));
+        assert.match(await page.locator("#dtypes").innerText(), /Q4_0\s+8\s/);
+        await page.locator("#search").fill("attn_q");
+        await rows(page).first().click();
+        assert.match(await page.locator("#detail").innerText(), /not measured/);
+        page.quiet();
+        const dtype = (name, begin) =>
+            `{"dtype":"${name}","shape":[1],"data_offsets":[${begin},${begin + 1}]}`;
+        const made = ["constructor", "__proto__", "toString"].map((d, i) => `"t${i}":${dtype(d, i)}`);
+        const json = `{${made.join()}}`;
+        const length = Buffer.alloc(8);
+        length.writeBigUInt64LE(BigInt(json.length));
+        fs.writeFileSync(at("made.safetensors"), Buffer.concat([length, Buffer.from(json + "abc")]));
+        tenmap("--lenient", "made.safetensors", "-o", at("made.html"));
+        const strange = await open(at("made.html"));
+        assert.match(await strange.locator("#dtypes").innerText(), /constructor[^]*toString/);
+        assert.equal((await leafFills(strange)).filter((f) => /^#[0-9a-f]{6}$/.test(f)).length, 3);
+        strange.quiet();
+    },
 });

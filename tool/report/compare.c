@@ -38,6 +38,12 @@ typedef struct sides {
     uint64_t broken, other; /* NaN and infinities in this one and in the other */
 } sides;
 
+/* Whether there is something to measure; what lies in blocks has no norm here. */
+static bool wants_sides(const pair *p) {
+    return p->comparable && p->found.different && report_measurable(p->a) &&
+           report_measurable(p->b);
+}
+
 /*
  * The norm of the other side says how large a difference is: of those that differ, it is measured. Where
  * one has a NaN or an infinity that the other has not, both are, to know which.
@@ -49,7 +55,7 @@ static int measure_sides(const pair *pairs, size_t count, unsigned threads, side
     options.threads = threads;
     for (size_t i = 0; i < count; i++) {
         const tenmap_tensor *both[] = {pairs[i].b, pairs[i].a};
-        if (!pairs[i].comparable || !pairs[i].found.different)
+        if (!wants_sides(&pairs[i]))
             continue;
         for (size_t k = 0; k < 1 + (size_t)(pairs[i].found.unlike > 0); k++) {
             wanted.tensors[wanted.count++] = both[k];
@@ -58,7 +64,8 @@ static int measure_sides(const pair *pairs, size_t count, unsigned threads, side
     }
     int status = measure_selection(&wanted, &options, stats);
     for (size_t i = 0, k = 0; i < count && !status; i++) {
-        if (!pairs[i].comparable || !pairs[i].found.different)
+        out[i].norm = NAN;
+        if (!wants_sides(&pairs[i]))
             continue;
         out[i] = (sides){stats[k].norm, 0, stats[k].nans + stats[k].infinities};
         k++;
@@ -81,7 +88,7 @@ static void fill_change(report_change *change, const pair *p, const sides *measu
         change->state = p->comparable ? REPORT_CHANGED : REPORT_UNREAD;
     if (!p->comparable && d->different)
         return;
-    change->relative = apart > 0 ? apart / (norm > 0 ? norm : apart) : 0;
+    change->relative = apart > 0 ? apart / (norm > 0 || isnan(norm) ? norm : apart) : 0;
     change->largest = d->max_abs;
     change->share = d->count ? (double)d->different / (double)d->count : 0;
     change->unlike = d->unlike;

@@ -109,6 +109,11 @@ static int choose_bins(const report *r, const report_wishes *wishes, bool *wants
     return 0;
 }
 
+/* Neither unknown dtypes nor those whose elements lie in blocks. */
+bool report_measurable(const tenmap_tensor *t) {
+    return tenmap_dtype_bits(t->dtype) > 0;
+}
+
 /* The tensors that want histograms, or those that do not. Complex numbers, which have no order, get none. */
 static int measure_some(report *r, const bool *wants, bool wanted, uint32_t bins, unsigned threads,
                         batch *b) {
@@ -116,7 +121,7 @@ static int measure_some(report *r, const bool *wants, bool wanted, uint32_t bins
     for (size_t i = 0; i < tenmap_count(r->model) && !status; i++) {
         const tenmap_tensor *t = r->tensors[i];
         bool has_bins = wants[i] && t->dtype != TENMAP_C64;
-        if (has_bins != wanted || t->dtype == TENMAP_OPAQUE)
+        if (has_bins != wanted || !report_measurable(t))
             continue;
         b->tensors[b->count] = t;
         b->places[b->count++] = i;

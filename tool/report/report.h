@@ -76,6 +76,7 @@ typedef struct report_wishes {
 int report_gather(report *r, const tenmap_model *model, const tenmap_model *base,
                   const report_wishes *wishes);
 void report_free(report *r);
+bool report_measurable(const tenmap_tensor *t); /* whether tenmap_measure knows the dtype */
 
 /* compare.c: fills changes of the tensors that both models have. */
 int report_compare(report *r, unsigned threads);

@@ -184,12 +184,22 @@ uint32_t color_of_dtype(const char *dtype) {
         {"I8", 0xc0568c},      {"U8", 0xd98ab5},          {"I16", 0xa0447a},
         {"U16", 0xc77aa6},     {"I32", 0x8c5fa8},         {"U32", 0xab86c4},
         {"I64", 0x6b4c9a},     {"U64", 0x9079bd},         {"BOOL", 0x7d8790},
-        {"C64", 0x4b5d8c},
+        {"C64", 0x4b5d8c},     {"Q4_0", 0xe08e45},        {"Q4_1", 0xd9a066},
+        {"Q5_0", 0xb5838d},    {"Q5_1", 0xc9a3ab},        {"Q8_0", 0x4c956c},
+        {"Q8_1", 0x7fb491},    {"Q2_K", 0xbc4749},        {"Q3_K", 0xd66853},
+        {"Q4_K", 0xe6a23c},    {"Q5_K", 0xb08968},        {"Q6_K", 0x6a994e},
+        {"Q8_K", 0x386641},    {"MXFP4", 0xc78d2b},       {"NVFP4", 0x8fb339},
     };
+    /* Others get one by their letters, so that two of them are mostly told apart. */
+    static const uint32_t more[] = {0x9b5de5, 0x00a6a6, 0xd1495b, 0x5f7a61,
+                                    0x8d6a9f, 0xcc7722, 0x3f88c5, 0x8a8f98};
+    uint32_t letters = 0;
     for (size_t i = 0; i < sizeof colors / sizeof colors[0]; i++)
         if (strcmp(colors[i].name, dtype) == 0)
             return colors[i].color;
-    return 0x8a8f98;
+    for (const char *c = dtype; *c; c++)
+        letters = letters * 31 + (unsigned char)*c;
+    return more[letters % (sizeof more / sizeof more[0])];
 }
 
 const uint32_t change_stops[CHANGE_STOPS] = {0xf3d9a4, 0xee9d3c, 0xd1532a, 0x8c1f3f, 0x4b0f45};

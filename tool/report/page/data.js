@@ -1,6 +1,8 @@
 // Turns the page's data (docs/report.md describes the format) into columns, one entry per tensor.
 
+// Without a prototype: a file may call its dtype "constructor".
 const DTYPE_COLORS = {
+    __proto__: null,
     F64: "#7a5195",
     F32: "#2f6fb0",
     F16: "#5ab0de",
@@ -23,7 +25,29 @@ const DTYPE_COLORS = {
     U64: "#9079bd",
     BOOL: "#7d8790",
     C64: "#4b5d8c",
+    Q4_0: "#e08e45",
+    Q4_1: "#d9a066",
+    Q5_0: "#b5838d",
+    Q5_1: "#c9a3ab",
+    Q8_0: "#4c956c",
+    Q8_1: "#7fb491",
+    Q2_K: "#bc4749",
+    Q3_K: "#d66853",
+    Q4_K: "#e6a23c",
+    Q5_K: "#b08968",
+    Q6_K: "#6a994e",
+    Q8_K: "#386641",
+    MXFP4: "#c78d2b",
+    NVFP4: "#8fb339",
 };
+const MORE_COLORS = ["#9b5de5", "#00a6a6", "#d1495b", "#5f7a61", "#8d6a9f", "#cc7722", "#3f88c5", "#8a8f98"];
+
+// Others get one by the bytes of their names, so that two of them are mostly told apart.
+function dtypeColor(name) {
+    let letters = 0;
+    for (const byte of new TextEncoder().encode(name)) letters = (Math.imul(letters, 31) + byte) >>> 0;
+    return DTYPE_COLORS[name] || MORE_COLORS[letters % MORE_COLORS.length];
+}
 
 function decodeNames(coded) {
     const names = new Array(coded.rest.length);
@@ -89,7 +113,7 @@ function decode(raw) {
         forms,
         form: Uint32Array.from(raw.form),
         own: raw.shards.reduce((sum, s) => sum + s.tensors, 0), // the rest are in the other model only
-        dtypes: raw.dtypes.map((name) => ({ name, color: DTYPE_COLORS[name] || "#8a8f98" })),
+        dtypes: raw.dtypes.map((name) => ({ name, color: dtypeColor(name) })),
         dtype: new Uint16Array(n),
         bytes: new Float64Array(n),
         elements: new Float64Array(n),

@@ -52,9 +52,9 @@ function changeText(model, i) {
 function changeLegend(model) {
     const seen = new Set(model.diff.state);
     const has = (key) => seen.has(STATES.findIndex(([name]) => name === key));
+    const sized = ["changed", "reshaped", "unread"];
     const uncompared = model.diff.state.some(
-        (s, i) =>
-            (STATES[s][0] === "reshaped" || STATES[s][0] === "unread") && Number.isNaN(model.diff.change[i]),
+        (s, i) => sized.includes(STATES[s][0]) && Number.isNaN(model.diff.change[i]),
     );
     return [
         ...(has("gained") ? swatches([[css("--gained"), "gained NaN or Inf"]]) : []),
