@@ -1,0 +1,130 @@
+/* Tensors as buffers: memoryview(tensor), and whatever else reads buffers. */
+#include "core.h"
+
+#include <string.h>
+
+/* The struct module's character of a dtype; NULL where it has none. */
+static const char *format_of(tenmap_dtype dtype) {
+    switch (dtype) {
+    case TENMAP_BOOL:
+        return "?";
+    case TENMAP_U8:
+        return "B";
+    case TENMAP_I8:
+        return "b";
+    case TENMAP_U16:
+        return "H";
+    case TENMAP_I16:
+        return "h";
+    case TENMAP_F16:
+        return "e";
+    case TENMAP_U32:
+        return "I";
+    case TENMAP_I32:
+        return "i";
+    case TENMAP_F32:
+        return "f";
+    case TENMAP_F64:
+        return "d";
+    case TENMAP_U64:
+        return "Q";
+    case TENMAP_I64:
+        return "q";
+    case TENMAP_C64:
+        return "Zf"; /* numpy's, which ctypes and memoryview print, and do not unpack */
+    default:
+        return NULL;
+    }
+}
+
+static int fill_shape(const tpy_tensor *self, const tpy_data *data, Py_buffer *view, int rank) {
+    Py_ssize_t *numbers = PyMem_Calloc(2 * (size_t)rank + 1, sizeof *numbers);
+    int64_t *strides = PyMem_Calloc((size_t)rank + 1, sizeof *strides);
+    if (numbers == NULL || strides == NULL) {
+        PyMem_Free(numbers);
+        PyMem_Free(strides);
+        PyErr_NoMemory();
+        return -1;
+    }
+    view->internal = numbers;
+    view->shape = numbers;
+    view->strides = numbers + rank;
+    int at = 0;
+    for (uint32_t d = 0; d < self->tensor->rank; d++) {
+        tpy_axis axis = tpy_axis_of(self, d);
+        if (axis.kept)
+            view->shape[at++] = (Py_ssize_t)axis.count;
+    }
+    if (!data->contiguous)
+        tpy_strides(self, strides);
+    Py_ssize_t stride = view->itemsize;
+    for (int d = rank; d-- > 0;) {
+        view->strides[d] = data->contiguous ? stride : (Py_ssize_t)strides[d] * view->itemsize;
+        stride *= view->shape[d];
+    }
+    PyMem_Free(strides);
+    return 0;
+}
+
+static int refuse_buffer(Py_buffer *view, const char *sentence, const char *dtype) {
+    view->obj = NULL;
+    PyErr_Format(PyExc_BufferError, sentence, dtype);
+    return -1;
+}
+
+/* What the consumer's flags leave out, it does not get. */
+static void hold_back(Py_buffer *view, int flags) {
+    if ((flags & PyBUF_FORMAT) != PyBUF_FORMAT)
+        view->format = NULL;
+    if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES)
+        view->strides = NULL;
+    if ((flags & PyBUF_ND) != PyBUF_ND)
+        view->shape = NULL;
+}
+
+/* A consumer that cannot follow strides gets a copy in order; so does one that wants that order. */
+static int wants_order(int flags) {
+    return (flags & PyBUF_STRIDES) != PyBUF_STRIDES ||
+           (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
+           (flags & PyBUF_ANY_CONTIGUOUS) == PyBUF_ANY_CONTIGUOUS;
+}
+
+int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
+    tpy_tensor *self = (tpy_tensor *)object;
+    const char *dtype = tenmap_dtype_text(self->tensor), *format = format_of(self->tensor->dtype);
+    uint32_t rank = tpy_rank(self);
+    tpy_data data;
+    if (flags & PyBUF_WRITABLE)
+        return refuse_buffer(view, "the tensor is read-only: .numpy(writable=True) is not", dtype);
+    if (format == NULL)
+        return refuse_buffer(
+            view, "buffers have no format for %s: take .bytes, .numpy() or .torch() instead",
+            dtype);
+    for (uint32_t d = 0; d < self->tensor->rank; d++)
+        if (tpy_axis_of(self, d).count > (uint64_t)PY_SSIZE_T_MAX)
+            return refuse_buffer(view, "%s: a dimension that is too long for a buffer", dtype);
+    if (rank > 64 || (rank > 1 && (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS))
+        return refuse_buffer(view, "%s: a buffer has at most 64 dimensions, in C order", dtype);
+    view->obj = NULL;
+    if (tpy_find_data(self, TENMAP_AS_STORED, TPY_VIEW, &data) != 0)
+        return -1;
+    if (!data.contiguous && wants_order(flags)) {
+        Py_DECREF((PyObject *)data.memory);
+        if (tpy_find_data(self, TENMAP_AS_STORED, TPY_COPY, &data) != 0)
+            return -1;
+    }
+    memset(view, 0, sizeof *view);
+    view->buf = data.memory->data + data.offset;
+    view->itemsize = (Py_ssize_t)(tenmap_dtype_bits(self->tensor->dtype) / 8);
+    view->len = (Py_ssize_t)tpy_count(self) * view->itemsize;
+    view->readonly = 1;
+    view->ndim = (int)rank;
+    view->format = (char *)(uintptr_t)format;
+    if (fill_shape(self, &data, view, (int)rank) != 0) {
+        Py_DECREF((PyObject *)data.memory);
+        return -1;
+    }
+    hold_back(view, flags);
+    view->obj = (PyObject *)data.memory; /* releases the numbers, then the bytes */
+    return 0;
+}

@@ -1,0 +1,179 @@
+/*
+ * Tensors as DLPack capsules: https://dmlc.github.io/dlpack. Versioned ones (1.x) say that they are
+ * read-only; older consumers could not know, so they are refused what must not be written to.
+ */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The layouts that the standard fixes. */
+typedef struct dl_tensor {
+    void *data;
+    struct {
+        int32_t type, id;
+    } device;
+    int32_t ndim;
+    struct {
+        uint8_t code, bits;
+        uint16_t lanes;
+    } dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} dl_tensor;
+
+typedef struct dl_managed {
+    dl_tensor tensor;
+    void *context;
+    void (*deleter)(struct dl_managed *);
+} dl_managed;
+
+typedef struct dl_versioned {
+    struct {
+        uint32_t major, minor;
+    } version;
+    void *context;
+    void (*deleter)(struct dl_versioned *);
+    uint64_t flags;
+    dl_tensor tensor;
+} dl_versioned;
+
+enum { DL_READ_ONLY = 1, DL_COPIED = 2, DL_CPU = 1 };
+
+/* One allocation: either capsule's struct, what it keeps, and its numbers. */
+typedef struct exported {
+    dl_managed managed;
+    dl_versioned versioned;
+    PyObject *memory;
+    int64_t numbers[];
+} exported;
+
+static const struct {
+    tenmap_dtype dtype;
+    uint8_t code;
+} dl_codes[] = {
+    {TENMAP_I8, 0},       {TENMAP_I16, 0},          {TENMAP_I32, 0},      {TENMAP_I64, 0},
+    {TENMAP_U8, 1},       {TENMAP_U16, 1},          {TENMAP_U32, 1},      {TENMAP_U64, 1},
+    {TENMAP_F16, 2},      {TENMAP_F32, 2},          {TENMAP_F64, 2},      {TENMAP_BF16, 4},
+    {TENMAP_C64, 5},      {TENMAP_BOOL, 6},         {TENMAP_F8_E4M3, 10}, {TENMAP_F8_E4M3FNUZ, 11},
+    {TENMAP_F8_E5M2, 12}, {TENMAP_F8_E5M2FNUZ, 13}, {TENMAP_F8_E8M0, 14},
+};
+
+static int code_of(tenmap_dtype dtype, uint8_t *code) {
+    for (size_t i = 0; i < sizeof dl_codes / sizeof dl_codes[0]; i++)
+        if (dl_codes[i].dtype == dtype) {
+            *code = dl_codes[i].code;
+            return 0;
+        }
+    PyErr_Format(PyExc_BufferError,
+                 "DLPack has no layout for tensors of %s: take .numpy() or .torch()",
+                 tenmap_dtype_name(dtype));
+    return -1;
+}
+
+/* Whoever consumed it is done with it, on any thread. */
+static void let_go(exported *item) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    Py_XDECREF(item->memory);
+    PyGILState_Release(gil);
+    free(item);
+}
+
+static void delete_managed(dl_managed *managed) {
+    let_go(managed->context);
+}
+
+static void delete_versioned(dl_versioned *versioned) {
+    let_go(versioned->context);
+}
+
+/* A capsule that nobody consumed: its name says so. */
+static void capsule_gone(PyObject *capsule) {
+    const char *name = PyCapsule_GetName(capsule);
+    if (name == NULL)
+        PyErr_Clear();
+    else if (strcmp(name, "dltensor") == 0)
+        delete_managed(PyCapsule_GetPointer(capsule, name));
+    else if (strcmp(name, "dltensor_versioned") == 0)
+        delete_versioned(PyCapsule_GetPointer(capsule, name));
+}
+
+static void describe(const tpy_tensor *self, const tpy_data *data, uint8_t code, exported *item) {
+    uint32_t rank = tpy_rank(self), at = 0;
+    int64_t *shape = item->numbers, *strides = item->numbers + rank;
+    for (uint32_t d = 0; d < self->tensor->rank; d++) {
+        tpy_axis axis = tpy_axis_of(self, d);
+        if (axis.kept)
+            shape[at++] = (int64_t)axis.count;
+    }
+    if (!data->contiguous)
+        tpy_strides(self, strides);
+    int64_t stride = 1;
+    for (uint32_t d = rank; data->contiguous && d-- > 0;) {
+        strides[d] = stride;
+        stride *= shape[d];
+    }
+    dl_tensor *tensor = &item->versioned.tensor;
+    tensor->data = data->memory->data + data->offset;
+    tensor->device.type = DL_CPU;
+    tensor->ndim = (int32_t)rank;
+    tensor->dtype.code = code;
+    tensor->dtype.bits = (uint8_t)tenmap_dtype_bits(self->tensor->dtype);
+    tensor->dtype.lanes = 1;
+    tensor->shape = shape;
+    tensor->strides = strides;
+    item->managed.tensor = *tensor;
+    item->managed.context = item->versioned.context = item;
+    item->managed.deleter = delete_managed;
+    item->versioned.deleter = delete_versioned;
+    item->versioned.version.major = 1;
+    item->versioned.flags = (data->memory->readonly ? (uint64_t)DL_READ_ONLY : 0) |
+                            (data->copied ? (uint64_t)DL_COPIED : 0);
+    item->memory = (PyObject *)data->memory;
+}
+
+static PyObject *capsule_of(const tpy_tensor *self, const tpy_data *data, uint8_t code,
+                            int versioned) {
+    uint32_t rank = tpy_rank(self);
+    exported *item = calloc(1, sizeof *item + 2 * (size_t)rank * sizeof item->numbers[0]);
+    if (item == NULL)
+        return PyErr_NoMemory();
+    describe(self, data, code, item);
+    PyObject *capsule = versioned
+                            ? PyCapsule_New(&item->versioned, "dltensor_versioned", capsule_gone)
+                            : PyCapsule_New(&item->managed, "dltensor", capsule_gone);
+    if (capsule == NULL)
+        free(item);
+    return capsule;
+}
+
+/* _dlpack(versioned, copy): copy is True, False or None. */
+PyObject *tpy_tensor_dlpack(PyObject *object, PyObject *args) {
+    tpy_tensor *self = (tpy_tensor *)object;
+    int versioned;
+    PyObject *copy;
+    uint8_t code;
+    tpy_data data;
+    if (!PyArg_ParseTuple(args, "pO:_dlpack", &versioned, &copy) ||
+        code_of(self->tensor->dtype, &code) != 0)
+        return NULL;
+    if (tpy_find_data(self, TENMAP_AS_STORED, copy == Py_True ? TPY_COPY : TPY_VIEW, &data) != 0)
+        return NULL;
+    const char *reason = NULL;
+    if (copy == Py_False && data.copied && tpy_count(self) > 0)
+        reason = "the tensor is not mapped and aligned: it cannot be exported without a copy";
+    else if (data.copied)
+        data.memory->readonly = 0; /* nobody else has it */
+    else if (!versioned && data.memory->readonly)
+        reason = "the tensor is read-only, which DLPack before 1.0 cannot say: ask with "
+                 "max_version=(1, 0) "
+                 "or copy=True, or take .torch()";
+    PyObject *capsule = NULL;
+    if (reason != NULL)
+        PyErr_SetString(PyExc_BufferError, reason);
+    else
+        capsule = capsule_of(self, &data, code, versioned);
+    if (capsule == NULL)
+        Py_DECREF((PyObject *)data.memory);
+    return capsule;
+}

@@ -1,0 +1,67 @@
+/* Errors of the library as exceptions, and the few lines that every type needs. */
+#include "core.h"
+
+#include <string.h>
+
+PyObject *tpy_fail(tpy_state *state, const tenmap_error *error, PyObject *path, PyObject *tensor) {
+    if (PyErr_Occurred() != NULL)
+        return NULL;
+    if (state->make_error == NULL) {
+        PyObject *module = PyImport_ImportModule("tenmap._errors");
+        if (module == NULL)
+            return NULL;
+        state->make_error = PyObject_GetAttrString(module, "make");
+        Py_DECREF(module);
+        if (state->make_error == NULL)
+            return NULL;
+    }
+    PyObject *text =
+        PyUnicode_DecodeUTF8(error->message, (Py_ssize_t)strlen(error->message), "replace");
+    if (text == NULL)
+        return NULL;
+    PyObject *exception = PyObject_CallFunction(
+        state->make_error, "iOiKKOO", (int)error->status, text, (int)error->os_error,
+        (unsigned long long)error->offset, (unsigned long long)error->index,
+        path != NULL ? path : Py_None, tensor != NULL ? tensor : Py_None);
+    Py_DECREF(text);
+    if (exception != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+        Py_DECREF(exception);
+    }
+    return NULL;
+}
+
+PyObject *tpy_fail_with(tpy_state *state, tenmap_status status, const char *message) {
+    tenmap_error error;
+    memset(&error, 0, sizeof error);
+    error.status = status;
+    strncpy(error.message, message, sizeof error.message - 1);
+    return tpy_fail(state, &error, NULL, NULL);
+}
+
+void tpy_drop(void *object) {
+    Py_XDECREF((PyObject *)object);
+}
+
+PyTypeObject *tpy_add_type(PyObject *module, PyType_Spec *spec) {
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+    if (type == NULL)
+        return NULL;
+    if (PyModule_AddObjectRef(module, strrchr(spec->name, '.') + 1, type) != 0) {
+        Py_DECREF(type);
+        return NULL;
+    }
+    return (PyTypeObject *)type;
+}
+
+void *tpy_new_object(PyTypeObject *type) {
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    return allocate(type, 0);
+}
+
+void tpy_free_object(void *object) {
+    PyTypeObject *type = Py_TYPE((PyObject *)object);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF((PyObject *)type);
+}

@@ -1,0 +1,231 @@
+/*
+ * A Python file object as a tenmap_io: seek and read under a lock, from any thread, with the GIL.
+ *
+ * An exception of the file is kept with a number, which stands in the sentence that the library hands
+ * through; whoever gets the sentence raises the exception itself.
+ */
+#include "core.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct tpy_io {
+    tenmap_io functions;
+    PyInterpreterState *interpreter;
+    PyObject *file;
+    PyObject *lock;       /* threading.Lock: seek and read are one step */
+    PyObject *exceptions; /* number to exception */
+    unsigned long long last_number;
+};
+
+#define RAISED "the file object raised an exception, number "
+
+/*
+ * In the main interpreter PyGILState knows this thread; in another one a thread state is made for the
+ * moment, since PyGILState would take the main one.
+ */
+tpy_gil tpy_gil_take(PyInterpreterState *interpreter) {
+    tpy_gil gil = {PyGILState_LOCKED, NULL};
+    if (PyInterpreterState_GetID(interpreter) == 0) {
+        gil.main_state = PyGILState_Ensure();
+    } else {
+        gil.own = PyThreadState_New(interpreter);
+        PyEval_RestoreThread(gil.own);
+    }
+    return gil;
+}
+
+void tpy_gil_give(tpy_gil gil) {
+    if (gil.own == NULL) {
+        PyGILState_Release(gil.main_state);
+        return;
+    }
+    PyThreadState_Clear(gil.own);
+    PyEval_SaveThread();
+    PyThreadState_Delete(gil.own);
+}
+
+/* Keeps the exception that is set, and writes the sentence that leads to it. */
+static tenmap_status keep_exception(tpy_io *io, tenmap_error *error) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL)
+        PyException_SetTraceback(value, traceback);
+    io->last_number++;
+    PyObject *number = PyLong_FromUnsignedLongLong(io->last_number);
+    if (number == NULL || PyDict_SetItem(io->exceptions, number, value) != 0)
+        PyErr_Clear();
+    Py_XDECREF(number);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    error->status = TENMAP_ERR_IO;
+    snprintf(error->message, sizeof error->message, RAISED "%llu", io->last_number);
+    return TENMAP_ERR_IO;
+}
+
+int tpy_io_raise(tpy_io *io, const char *message) {
+    unsigned long long number;
+    if (io == NULL || strncmp(message, RAISED, sizeof RAISED - 1) != 0 ||
+        sscanf(message + sizeof RAISED - 1, "%llu", &number) != 1)
+        return 0;
+    PyObject *key = PyLong_FromUnsignedLongLong(number);
+    if (key == NULL)
+        return 1;
+    PyObject *exception = PyDict_GetItemWithError(io->exceptions, key);
+    int found = exception != NULL;
+    if (found) {
+        PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        if (PyDict_DelItem(io->exceptions, key) != 0)
+            PyErr_Clear();
+        PyErr_Restore(type, value, traceback);
+    }
+    Py_DECREF(key);
+    return found;
+}
+
+/* The length of the file; -1 with an exception. */
+static int file_size(tpy_io *io, uint64_t *size) {
+    PyObject *end = PyObject_CallMethod(io->file, "seek", "ii", 0, 2);
+    if (end == NULL)
+        return -1;
+    Py_DECREF(end);
+    end = PyObject_CallMethod(io->file, "tell", NULL);
+    if (end == NULL)
+        return -1;
+    *size = PyLong_AsUnsignedLongLong(end);
+    Py_DECREF(end);
+    return PyErr_Occurred() != NULL ? -1 : 0;
+}
+
+static tenmap_status file_open(void *ctx, const char *path, void **file, uint64_t *size,
+                               tenmap_error *error) {
+    tpy_io *io = ctx;
+    if (strcmp(path, TPY_FILE_OBJECT) != 0) { /* a shard, or config.json: it has no folder */
+        error->status = TENMAP_ERR_NOT_FOUND;
+        snprintf(error->message, sizeof error->message,
+                 "\"%.200s\" would lie beside the file object, which has no folder: open a path",
+                 path);
+        return TENMAP_ERR_NOT_FOUND;
+    }
+    tpy_gil gil = tpy_gil_take(io->interpreter);
+    tenmap_status status = file_size(io, size) == 0 ? TENMAP_OK : keep_exception(io, error);
+    *file = io;
+    tpy_gil_give(gil);
+    return status;
+}
+
+/* One read() of the file into dst: the bytes that came, or -1 with an exception. */
+static Py_ssize_t read_some(tpy_io *io, char *dst, size_t bytes) {
+    PyObject *got = PyObject_CallMethod(io->file, "read", "n", (Py_ssize_t)bytes);
+    if (got == NULL)
+        return -1;
+    Py_buffer view;
+    if (PyObject_GetBuffer(got, &view, PyBUF_SIMPLE) != 0) {
+        PyErr_Clear();
+        PyErr_Format(
+            PyExc_TypeError,
+            "read() of the file object gave no bytes: open the file in binary mode (\"rb\")");
+        Py_DECREF(got);
+        return -1;
+    }
+    Py_ssize_t length = view.len;
+    if ((size_t)length > bytes) {
+        PyErr_Format(PyExc_ValueError, "read(%zu) of the file object gave %zd bytes", bytes,
+                     length);
+        length = -1;
+    } else {
+        memcpy(dst, view.buf, (size_t)length);
+    }
+    PyBuffer_Release(&view);
+    Py_DECREF(got);
+    return length;
+}
+
+static int read_all(tpy_io *io, uint64_t offset, char *dst, size_t bytes) {
+    PyObject *place = PyObject_CallMethod(io->file, "seek", "K", (unsigned long long)offset);
+    if (place == NULL)
+        return -1;
+    Py_DECREF(place);
+    while (bytes > 0) {
+        size_t part = bytes < (1u << 30) ? bytes : 1u << 30;
+        Py_ssize_t got = read_some(io, dst, part);
+        if (got < 0)
+            return -1;
+        if (got == 0) {
+            PyErr_Format(PyExc_EOFError, "the file object ended %zu bytes early", bytes);
+            return -1;
+        }
+        dst += got;
+        bytes -= (size_t)got;
+    }
+    return 0;
+}
+
+static tenmap_status file_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
+                               tenmap_error *error) {
+    tpy_io *io = ctx;
+    (void)file;
+    tenmap_status status = TENMAP_OK;
+    tpy_gil gil = tpy_gil_take(io->interpreter);
+    PyObject *locked = PyObject_CallMethod(io->lock, "acquire", NULL);
+    if (locked == NULL) {
+        status = keep_exception(io, error);
+    } else {
+        if (read_all(io, offset, dst, bytes) != 0)
+            status = keep_exception(io, error);
+        PyObject *released = PyObject_CallMethod(io->lock, "release", NULL);
+        if (released == NULL)
+            PyErr_Clear();
+        Py_XDECREF(released);
+        Py_DECREF(locked);
+    }
+    tpy_gil_give(gil);
+    return status;
+}
+
+/* Called by tenmap_close with the GIL held: the references go with tpy_io_free. */
+static void file_close(void *ctx, void *file) {
+    (void)ctx;
+    (void)file;
+}
+
+tpy_io *tpy_io_new(PyObject *file) {
+    tpy_io *io = PyMem_Calloc(1, sizeof *io);
+    if (io == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    PyObject *threading = PyImport_ImportModule("_thread");
+    io->lock = threading != NULL ? PyObject_CallMethod(threading, "allocate_lock", NULL) : NULL;
+    Py_XDECREF(threading);
+    io->exceptions = PyDict_New();
+    io->file = Py_NewRef(file);
+    io->interpreter = PyInterpreterState_Get();
+    if (io->lock == NULL || io->exceptions == NULL) {
+        tpy_io_free(io);
+        return NULL;
+    }
+    io->functions = (tenmap_io)TENMAP_IO_INIT;
+    io->functions.open = file_open;
+    io->functions.read = file_read;
+    io->functions.close = file_close;
+    io->functions.ctx = io;
+    return io;
+}
+
+const tenmap_io *tpy_io_functions(tpy_io *io) {
+    return &io->functions;
+}
+
+void tpy_io_free(tpy_io *io) {
+    if (io == NULL)
+        return;
+    Py_XDECREF(io->lock);
+    Py_XDECREF(io->exceptions);
+    Py_XDECREF(io->file);
+    PyMem_Free(io);
+}

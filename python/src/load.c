@@ -1,0 +1,221 @@
+/* Many tensors at once: loading into destinations, and measuring. Ctrl-C and progress stop both. */
+#include "core.h"
+
+#include <string.h>
+
+/* On the thread that called, which gave the GIL away for the time. */
+int tpy_report(void *context, uint64_t done, uint64_t total) {
+    tpy_progress *progress = context;
+    PyEval_RestoreThread(progress->thread);
+    int stop = PyErr_CheckSignals() != 0;
+    if (!stop && progress->callable != NULL) {
+        PyObject *result = PyObject_CallFunction(progress->callable, "KK", (unsigned long long)done,
+                                                 (unsigned long long)total);
+        stop = result == NULL;
+        Py_XDECREF(result);
+    }
+    progress->raised |= stop;
+    progress->thread = PyEval_SaveThread();
+    return stop;
+}
+
+typedef struct loading {
+    tenmap_request *requests;
+    Py_buffer *buffers;
+    Py_ssize_t count, held;
+    tpy_handle *handle; /* borrowed from the first tensor */
+} loading;
+
+static void end_loading(loading *job) {
+    for (Py_ssize_t i = 0; i < job->held; i++)
+        PyBuffer_Release(&job->buffers[i]);
+    PyMem_Free(job->buffers);
+    PyMem_Free(job->requests);
+}
+
+/* One (tensor, dtype, destination). */
+static int add_request(tpy_state *state, loading *job, PyObject *item, Py_ssize_t i) {
+    PyObject *object, *destination;
+    unsigned as;
+    if (!PyArg_ParseTuple(item, "OIO", &object, &as, &destination))
+        return -1;
+    tpy_tensor *tensor = tpy_as_tensor(state, object);
+    if (tensor == NULL)
+        return -1;
+    if (tensor->axes != NULL || (job->handle != NULL && tensor->handle != job->handle)) {
+        PyErr_SetString(PyExc_ValueError, "whole tensors of one model are loaded at a time");
+        return -1;
+    }
+    if (PyObject_GetBuffer(destination, &job->buffers[i], PyBUF_WRITABLE) != 0)
+        return -1;
+    job->held = i + 1;
+    job->handle = tensor->handle;
+    job->requests[i].tensor = tensor->tensor;
+    job->requests[i].as = as;
+    job->requests[i].dst = job->buffers[i].buf;
+    job->requests[i].dst_bytes = (size_t)job->buffers[i].len;
+    return 0;
+}
+
+static PyObject *load_error(loading *job, const tenmap_error *error) {
+    if (PyErr_Occurred() != NULL)
+        return NULL;
+    PyObject *name = NULL;
+    if (error->index < (uint64_t)job->count) {
+        const tenmap_tensor *tensor = job->requests[error->index].tensor;
+        name = PyUnicode_DecodeUTF8(tensor->name, (Py_ssize_t)tensor->name_len, "replace");
+    }
+    tpy_handle_fail(job->handle, error, name);
+    Py_XDECREF(name);
+    return NULL;
+}
+
+static PyObject *run_loading(loading *job, unsigned threads, unsigned flags, PyObject *progress) {
+    tpy_progress report = {progress != Py_None ? progress : NULL, NULL, 0};
+    tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
+    tenmap_error error;
+    memset(&error, 0, sizeof error);
+    options.threads = threads;
+    options.flags = flags;
+    options.progress = tpy_report;
+    options.ctx = &report;
+    tpy_handle *handle = job->handle;
+    Py_INCREF((PyObject *)handle);
+    report.thread = PyEval_SaveThread();
+    tenmap_status status =
+        tenmap_load(handle->model, job->requests, (size_t)job->count, &options, &error);
+    PyEval_RestoreThread(report.thread);
+    if (status != TENMAP_OK || report.raised)
+        load_error(job, &error);
+    Py_DECREF((PyObject *)handle);
+    if (PyErr_Occurred() != NULL)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* load([(tensor, dtype, destination), ...], threads, flags, progress) */
+PyObject *tpy_load(PyObject *module, PyObject *args) {
+    tpy_state *state = PyModule_GetState(module);
+    PyObject *list, *progress;
+    unsigned threads, flags;
+    loading job;
+    memset(&job, 0, sizeof job);
+    if (!PyArg_ParseTuple(args, "OIIO:load", &list, &threads, &flags, &progress))
+        return NULL;
+    job.count = PyList_Size(list);
+    if (job.count <= 0) {
+        if (job.count < 0)
+            return NULL;
+        Py_RETURN_NONE;
+    }
+    job.requests = PyMem_Calloc((size_t)job.count, sizeof *job.requests);
+    job.buffers = PyMem_Calloc((size_t)job.count, sizeof *job.buffers);
+    PyObject *result = NULL;
+    if (job.requests == NULL || job.buffers == NULL) {
+        PyErr_NoMemory();
+    } else {
+        Py_ssize_t i = 0;
+        while (i < job.count && add_request(state, &job, PyList_GetItem(list, i), i) == 0)
+            i++;
+        if (i == job.count)
+            result = run_loading(&job, threads, flags, progress);
+    }
+    end_loading(&job);
+    return result;
+}
+
+typedef struct measuring {
+    const tenmap_tensor **tensors;
+    tenmap_stats *stats;
+    uint64_t *histogram;
+    Py_ssize_t count;
+    tpy_handle *handle;
+} measuring;
+
+/* (count, zeros, subnormals, nans, infinities, min, max, mean, std, norm, histogram or None) */
+static PyObject *stats_tuple(const measuring *job, Py_ssize_t i, unsigned bins) {
+    const tenmap_stats *s = &job->stats[i];
+    PyObject *counts = Py_NewRef(Py_None);
+    if (bins > 0) {
+        Py_DECREF(counts);
+        counts = PyList_New((Py_ssize_t)bins);
+        for (unsigned b = 0; counts != NULL && b < bins; b++)
+            PyList_SetItem(counts, (Py_ssize_t)b,
+                           PyLong_FromUnsignedLongLong(job->histogram[(size_t)i * bins + b]));
+        if (counts == NULL)
+            return NULL;
+    }
+    return Py_BuildValue("KKKKKdddddN", (unsigned long long)s->count, (unsigned long long)s->zeros,
+                         (unsigned long long)s->subnormals, (unsigned long long)s->nans,
+                         (unsigned long long)s->infinities, s->min, s->max, s->mean, s->std,
+                         s->norm, counts);
+}
+
+static PyObject *run_measuring(measuring *job, tenmap_stats_options *options, PyObject *progress) {
+    tpy_progress report = {progress != Py_None ? progress : NULL, NULL, 0};
+    tenmap_error error;
+    memset(&error, 0, sizeof error);
+    options->progress = tpy_report;
+    options->ctx = &report;
+    options->histogram = job->histogram;
+    report.thread = PyEval_SaveThread();
+    tenmap_status status =
+        tenmap_measure(job->tensors, (size_t)job->count, options, job->stats, &error);
+    PyEval_RestoreThread(report.thread);
+    if (status != TENMAP_OK || report.raised)
+        return PyErr_Occurred() != NULL ? NULL : tpy_handle_fail(job->handle, &error, NULL);
+    PyObject *list = PyList_New(job->count);
+    for (Py_ssize_t i = 0; list != NULL && i < job->count; i++) {
+        PyObject *item = stats_tuple(job, i, options->bins);
+        if (item == NULL || PyList_SetItem(list, i, item) != 0) {
+            Py_DECREF(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static int add_measured(tpy_state *state, measuring *job, PyObject *object, Py_ssize_t i) {
+    tpy_tensor *tensor = tpy_as_tensor(state, object);
+    if (tensor == NULL)
+        return -1;
+    if (tensor->axes != NULL) {
+        PyErr_SetString(PyExc_ValueError, "whole tensors are measured, not slices of them");
+        return -1;
+    }
+    job->tensors[i] = tensor->tensor;
+    job->handle = tensor->handle;
+    return 0;
+}
+
+/* measure([tensor, ...], bins, low, high, threads, progress): the list is the caller's, and stays. */
+PyObject *tpy_measure(PyObject *module, PyObject *args) {
+    tpy_state *state = PyModule_GetState(module);
+    tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+    PyObject *list, *progress, *result = NULL;
+    measuring job;
+    memset(&job, 0, sizeof job);
+    if (!PyArg_ParseTuple(args, "OIddIO:measure", &list, &options.bins, &options.low, &options.high,
+                          &options.threads, &progress))
+        return NULL;
+    job.count = PyList_Size(list);
+    if (job.count <= 0)
+        return job.count < 0 ? NULL : PyList_New(0);
+    job.tensors = PyMem_Calloc((size_t)job.count, sizeof *job.tensors);
+    job.stats = PyMem_Calloc((size_t)job.count, sizeof *job.stats);
+    if (options.bins > 0)
+        job.histogram = PyMem_Calloc((size_t)job.count * options.bins, sizeof *job.histogram);
+    if (job.tensors == NULL || job.stats == NULL || (options.bins > 0 && job.histogram == NULL)) {
+        PyErr_NoMemory();
+    } else {
+        Py_ssize_t i = 0;
+        while (i < job.count && add_measured(state, &job, PyList_GetItem(list, i), i) == 0)
+            i++;
+        if (i == job.count)
+            result = run_measuring(&job, &options, progress);
+    }
+    PyMem_Free(job.tensors);
+    PyMem_Free(job.stats);
+    PyMem_Free(job.histogram);
+    return result;
+}

@@ -1,0 +1,238 @@
+/*
+ * Memory: bytes with an owner, as a buffer of bytes. Arrays of numpy and torch are made on top of it:
+ * views of a model's mapping (read-only), copy-on-write mappings, and memory of our own.
+ */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+#ifndef _WIN32
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
+
+enum { KIND_VIEW, KIND_HEAP, KIND_PAGES, KIND_MAPPING };
+
+/* From here on tenmap_alloc's huge pages make the first use cheaper than malloc's. */
+#define PAGES_FROM ((size_t)1 << 20)
+
+static tpy_memory *new_memory(tpy_state *state, int kind, void *data, size_t size) {
+    if (size > (size_t)PY_SSIZE_T_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "more bytes than this system can address");
+        return NULL;
+    }
+    tpy_memory *memory = tpy_new_object(state->memory_type);
+    if (memory == NULL)
+        return NULL;
+    memory->kind = kind;
+    memory->data = data;
+    memory->base = data;
+    memory->size = size;
+    memory->base_size = size;
+    return memory;
+}
+
+tpy_memory *tpy_memory_new(tpy_state *state, size_t size) {
+    int kind = size >= PAGES_FROM ? KIND_PAGES : KIND_HEAP;
+    void *data = kind == KIND_PAGES ? tenmap_alloc(size) : malloc(size > 0 ? size : 1);
+    if (data == NULL) {
+        PyErr_Format(PyExc_MemoryError, "no memory for %zu bytes", size);
+        return NULL;
+    }
+    tpy_memory *memory = new_memory(state, kind, data, size);
+    if (memory == NULL) {
+        if (kind == KIND_PAGES)
+            tenmap_free(data);
+        else
+            free(data);
+    }
+    return memory;
+}
+
+tpy_memory *tpy_memory_view(tpy_state *state, const void *data, size_t size, PyObject *owner) {
+    tpy_memory *memory = new_memory(state, KIND_VIEW, (void *)(uintptr_t)data, size);
+    if (memory != NULL) {
+        memory->readonly = 1;
+        memory->owner = Py_XNewRef(owner);
+    }
+    return memory;
+}
+
+tpy_memory *tpy_memory_private(tpy_state *state, int fd, uint64_t offset, size_t size) {
+#ifdef _WIN32
+    (void)state, (void)fd, (void)offset, (void)size;
+    return NULL;
+#else
+    struct stat now;
+    long page = sysconf(_SC_PAGESIZE);
+    size_t before = (size_t)(offset % (uint64_t)page);
+    if (fd < 0 || size == 0 || size > (size_t)PY_SSIZE_T_MAX - before || fstat(fd, &now) != 0)
+        return NULL;
+    if ((uint64_t)now.st_size < offset + size) {
+        PyErr_Format(PyExc_OSError,
+                     "the file has shrunk to %lld bytes since it was opened: open it again",
+                     (long long)now.st_size);
+        return NULL;
+    }
+    char *base = mmap(NULL, before + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd,
+                      (off_t)(offset - before));
+    if (base == MAP_FAILED)
+        return NULL;
+    tpy_memory *memory = new_memory(state, KIND_MAPPING, base, before + size);
+    if (memory == NULL) {
+        munmap(base, before + size);
+        return NULL;
+    }
+    memory->data = base + before;
+    memory->size = size;
+    return memory;
+#endif
+}
+
+static void memory_dealloc(PyObject *self) {
+    tpy_memory *memory = (tpy_memory *)self;
+    switch (memory->kind) {
+    case KIND_HEAP:
+        free(memory->base);
+        break;
+    case KIND_PAGES:
+        tenmap_free(memory->base);
+        break;
+#ifndef _WIN32
+    case KIND_MAPPING:
+        munmap(memory->base, memory->base_size);
+        break;
+#endif
+    default:
+        break;
+    }
+    Py_XDECREF(memory->owner);
+    tpy_free_object(self);
+}
+
+static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags) {
+    tpy_memory *memory = (tpy_memory *)self;
+    return PyBuffer_FillInfo(view, self, memory->data, (Py_ssize_t)memory->size, memory->readonly,
+                             flags);
+}
+
+/* The shapes and strides of a tensor's buffer, which is exported on its memory's behalf. */
+static void memory_releasebuffer(PyObject *self, Py_buffer *view) {
+    (void)self;
+    PyMem_Free(view->internal);
+    view->internal = NULL;
+}
+
+static PyObject *memory_address(PyObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromVoidPtr(((tpy_memory *)self)->data);
+}
+
+static PyObject *memory_readonly(PyObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(((tpy_memory *)self)->readonly);
+}
+
+static Py_ssize_t memory_length(PyObject *self) {
+    return (Py_ssize_t)((tpy_memory *)self)->size;
+}
+
+static PyGetSetDef memory_properties[] = {
+    {"address", memory_address, NULL, "Where its first byte is.", NULL},
+    {"readonly", memory_readonly, NULL, "Whether it may not be written to.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot memory_slots[] = {
+    {Py_tp_doc, "Bytes that are kept alive by this object, as a buffer."},
+    {Py_tp_dealloc, memory_dealloc},
+    {Py_tp_getset, memory_properties},
+    {Py_sq_length, memory_length},
+    {Py_bf_getbuffer, memory_getbuffer},
+    {Py_bf_releasebuffer, memory_releasebuffer},
+    {0, NULL},
+};
+
+PyType_Spec tpy_memory_spec = {"tenmap._core.Memory", sizeof(tpy_memory), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                               memory_slots};
+
+/* memory(size): fresh and writable. */
+PyObject *tpy_new_memory(PyObject *module, PyObject *args) {
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "n:memory", &size))
+        return NULL;
+    if (size < 0) {
+        PyErr_SetString(PyExc_ValueError, "a size cannot be negative");
+        return NULL;
+    }
+    return (PyObject *)tpy_memory_new(PyModule_GetState(module), (size_t)size);
+}
+
+/* borrow(address, size, owner, writable=False): somebody else's bytes, such as a torch tensor's. */
+PyObject *tpy_borrow(PyObject *module, PyObject *args) {
+    unsigned long long address;
+    Py_ssize_t size;
+    PyObject *owner;
+    int writable = 0;
+    if (!PyArg_ParseTuple(args, "KnO|p:borrow", &address, &size, &owner, &writable))
+        return NULL;
+    if (size < 0 || (size > 0 && address == 0)) {
+        PyErr_SetString(PyExc_ValueError, "an address of 0 has no bytes");
+        return NULL;
+    }
+    tpy_memory *memory =
+        tpy_memory_view(PyModule_GetState(module), (void *)(uintptr_t)address, (size_t)size, owner);
+    if (memory != NULL)
+        memory->readonly = !writable;
+    return (PyObject *)memory;
+}
+
+typedef struct part {
+    Py_buffer view;
+} part;
+
+static PyObject *assemble_parts(PyObject *parts, part *views, Py_ssize_t n, Py_ssize_t *held) {
+    size_t total = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *object = PyList_GetItem(parts, i);
+        if (object == NULL || PyObject_GetBuffer(object, &views[i].view, PyBUF_SIMPLE) != 0)
+            return NULL;
+        *held = i + 1;
+        total += (size_t)views[i].view.len;
+        if (total > (size_t)PY_SSIZE_T_MAX)
+            return PyErr_NoMemory();
+    }
+    PyObject *result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    char *dst = result != NULL ? PyBytes_AsString(result) : NULL;
+    if (dst == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (views[i].view.len > 0)
+            memcpy(dst, views[i].view.buf, (size_t)views[i].view.len);
+        dst += views[i].view.len;
+    }
+    Py_END_ALLOW_THREADS;
+    return result;
+}
+
+/* assemble([buffer, ...]) -> bytes, one after the other. */
+PyObject *tpy_assemble(PyObject *module, PyObject *args) {
+    PyObject *parts;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O:assemble", &parts))
+        return NULL;
+    Py_ssize_t n = PyList_Size(parts), held = 0;
+    if (n < 0)
+        return NULL;
+    part *views = PyMem_Calloc((size_t)n + 1, sizeof *views);
+    if (views == NULL)
+        return PyErr_NoMemory();
+    PyObject *result = assemble_parts(parts, views, n, &held);
+    for (Py_ssize_t i = 0; i < held; i++)
+        PyBuffer_Release(&views[i].view);
+    PyMem_Free(views);
+    return result;
+}

@@ -1,0 +1,161 @@
+/* The module tenmap._core: its types, its functions, its state, one per interpreter. */
+#include "core.h"
+
+static PyObject *set_tensor_class(PyObject *module, PyObject *type) {
+    tpy_state *state = PyModule_GetState(module);
+    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, state->tensor_type)) {
+        PyErr_SetString(PyExc_TypeError, "a subclass of _core.Tensor is wanted");
+        return NULL;
+    }
+    Py_XDECREF(state->tensor_class);
+    state->tensor_class = Py_NewRef(type);
+    Py_RETURN_NONE;
+}
+
+/* dtype_code("BF16") -> its number, 0 if files use no such name. */
+static PyObject *dtype_code(PyObject *module, PyObject *name) {
+    tenmap_dtype dtype = 0;
+    (void)module;
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    if (text == NULL)
+        return NULL;
+    return PyLong_FromUnsignedLong(tenmap_dtype_from_name(text, &dtype) ? dtype : 0);
+}
+
+static PyObject *dtype_name(PyObject *module, PyObject *args) {
+    unsigned dtype;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "I:dtype_name", &dtype))
+        return NULL;
+    return PyUnicode_FromString(tenmap_dtype_name(dtype));
+}
+
+static PyObject *dtype_bits(PyObject *module, PyObject *args) {
+    unsigned dtype;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "I:dtype_bits", &dtype))
+        return NULL;
+    return PyLong_FromUnsignedLong(tenmap_dtype_bits(dtype));
+}
+
+static PyObject *pack(PyObject *module, PyObject *args) {
+    Py_buffer source;
+    unsigned bits;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Iy*:pack", &bits, &source))
+        return NULL;
+    PyObject *result = NULL;
+    if (bits != 4 && bits != 6)
+        PyErr_SetString(PyExc_ValueError, "elements of 4 or 6 bits are packed");
+    else
+        result =
+            PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(((uint64_t)source.len * bits + 7) / 8));
+    if (result != NULL)
+        tpy_pack(bits, source.buf, (uint64_t)source.len, (unsigned char *)PyBytes_AsString(result));
+    PyBuffer_Release(&source);
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"set_tensor_class", set_tensor_class, METH_O, NULL},
+    {"dtype_code", dtype_code, METH_O, NULL},
+    {"dtype_name", dtype_name, METH_VARARGS, NULL},
+    {"dtype_bits", dtype_bits, METH_VARARGS, NULL},
+    {"pack", pack, METH_VARARGS, NULL},
+    {"memory", tpy_new_memory, METH_VARARGS, NULL},
+    {"borrow", tpy_borrow, METH_VARARGS, NULL},
+    {"assemble", tpy_assemble, METH_VARARGS, NULL},
+    {"load", tpy_load, METH_VARARGS, NULL},
+    {"measure", tpy_measure, METH_VARARGS, NULL},
+    {"save", tpy_save, METH_VARARGS, NULL},
+    {"save_sharded", tpy_save_sharded, METH_VARARGS, NULL},
+    {"edit_metadata", tpy_edit_metadata, METH_VARARGS, NULL},
+    {"check", tpy_check, METH_VARARGS, NULL},
+    {"convert", tpy_convert, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static int add_version(PyObject *module) {
+    unsigned version = tenmap_version();
+    PyObject *text = PyUnicode_FromFormat("%u.%u.%u", version / 1000000u, version / 1000u % 1000u,
+                                          version % 1000u);
+    int failed = text == NULL || PyModule_AddObjectRef(module, "version", text) != 0 ||
+                 PyModule_AddStringConstant(module, "cpu_path", tenmap_cpu_path()) != 0;
+    Py_XDECREF(text);
+    return failed ? -1 : 0;
+}
+
+static int execute(PyObject *module) {
+    tpy_state *state = PyModule_GetState(module);
+    state->module = module;
+    state->memory_type = tpy_add_type(module, &tpy_memory_spec);
+    state->handle_type = tpy_add_type(module, &tpy_handle_spec);
+    state->model_type = tpy_add_type(module, &tpy_model_spec);
+    state->tensor_type = tpy_add_type(module, &tpy_tensor_spec);
+    state->writer_type = tpy_add_type(module, &tpy_writer_spec);
+    if (state->memory_type == NULL || state->handle_type == NULL || state->model_type == NULL ||
+        state->tensor_type == NULL || state->writer_type == NULL)
+        return -1;
+    return add_version(module);
+}
+
+static int traverse(PyObject *module, visitproc visit, void *arg) {
+    tpy_state *state = PyModule_GetState(module);
+    Py_VISIT(state->memory_type);
+    Py_VISIT(state->handle_type);
+    Py_VISIT(state->model_type);
+    Py_VISIT(state->tensor_type);
+    Py_VISIT(state->writer_type);
+    Py_VISIT(state->tensor_class);
+    Py_VISIT(state->make_error);
+    return 0;
+}
+
+static int clear(PyObject *module) {
+    tpy_state *state = PyModule_GetState(module);
+    Py_CLEAR(state->memory_type);
+    Py_CLEAR(state->handle_type);
+    Py_CLEAR(state->model_type);
+    Py_CLEAR(state->tensor_type);
+    Py_CLEAR(state->writer_type);
+    Py_CLEAR(state->tensor_class);
+    Py_CLEAR(state->make_error);
+    return 0;
+}
+
+static void free_module(void *module) {
+    clear(module);
+}
+
+/* Later Pythons have slots that 3.11 refuses: these are added where they are known. */
+enum { SLOT_MULTIPLE_INTERPRETERS = 3, OWN_GIL_SUPPORTED = 2 };
+
+static PyModuleDef_Slot slots_since_312[] = {
+    {Py_mod_exec, execute},
+    {SLOT_MULTIPLE_INTERPRETERS, (void *)(uintptr_t)OWN_GIL_SUPPORTED},
+    {0, NULL},
+};
+static PyModuleDef_Slot slots_of_311[] = {
+    {Py_mod_exec, execute},
+    {0, NULL},
+};
+
+static PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "tenmap._core",
+    .m_doc = "The C API of tenmap: use the package tenmap.",
+    .m_size = sizeof(tpy_state),
+    .m_methods = functions,
+    .m_slots = slots_of_311,
+    .m_traverse = traverse,
+    .m_clear = clear,
+    .m_free = free_module,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC PyInit__core(void) {
+    if (Py_Version >= 0x030C0000)
+        definition.m_slots = slots_since_312;
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,248 @@
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from enum import IntEnum
+from os import PathLike
+from typing import Any, BinaryIO, Literal, NamedTuple, overload
+
+__version__: str
+
+_Path = str | PathLike[str]
+_Source = _Path | bytes | bytearray | memoryview | BinaryIO
+_Progress = Callable[[int, int], Any] | Any  # or a tqdm bar, or tqdm itself
+_Dtype = Any  # "BF16", "bfloat16", numpy's, ml_dtypes' or torch's
+_Index = int | slice | type(...) | tuple[int | slice | type(...), ...]
+
+class Status(IntEnum):
+    ARGUMENT = 1
+    MEMORY = 2
+    IO = 3
+    FORMAT = 4
+    LIMIT = 5
+    UNSUPPORTED = 6
+    NOT_FOUND = 7
+    DTYPE = 8
+    ALIGNMENT = 9
+    RANGE = 10
+    BUFFER = 11
+    NO_SPACE = 12
+    CANCELLED = 13
+
+class Error(Exception):
+    status: Status
+    message: str
+    path: str | None
+    tensor: str | None
+    offset: int | None
+    index: int
+
+class Shard(NamedTuple):
+    path: str
+    size: int
+    header_bytes: int
+    data_offset: int
+    first_tensor: int
+    tensor_count: int
+    metadata: dict[str, str]
+
+class Finding(NamedTuple):
+    severity: Literal["error", "warning", "note"]
+    code: str
+    shard: int | None
+    offset: int
+    tensor: str | None
+    message: str
+
+class Stats(NamedTuple):
+    count: int
+    zeros: int
+    subnormals: int
+    nans: int
+    infinities: int
+    min: float
+    max: float
+    mean: float
+    std: float
+    norm: float
+    histogram: list[int] | None
+
+class Tensor:
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def shard(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def mapped(self) -> bool: ...
+    @property
+    def bytes(self) -> memoryview: ...
+    def numpy(self, dtype: _Dtype | None = None, *, writable: bool = False) -> Any: ...
+    def torch(self, dtype: _Dtype | None = None) -> Any: ...
+    def item(self) -> int | float | bool | complex: ...
+    def tolist(self) -> Any: ...
+    def __getitem__(self, index: _Index) -> Tensor: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Tensor]: ...
+    def __float__(self) -> float: ...
+    def __int__(self) -> int: ...
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+class Model(Mapping[str, Tensor]):
+    @property
+    def path(self) -> str | None: ...
+    @property
+    def metadata(self) -> dict[str, str]: ...
+    @property
+    def shards(self) -> list[Shard]: ...
+    @property
+    def missing(self) -> list[str]: ...
+    @property
+    def file_size(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    def __getitem__(self, name: str) -> Tensor: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+    def keys(self) -> KeysView[str]: ...
+    def values(self) -> ValuesView[Tensor]: ...
+    def items(self) -> ItemsView[str, Tensor]: ...
+    def load(
+        self,
+        names: str | Iterable[str] | None = None,
+        dtype: _Dtype | None = None,
+        threads: int = 0,
+        out: Mapping[str, Any] | None = None,
+        progress: _Progress | None = None,
+        *,
+        framework: Literal["numpy", "torch"] | None = None,
+        direct: bool = False,
+    ) -> dict[str, Any]: ...
+    def advise(
+        self, advice: Literal["populate", "prefetch", "release", "lock", "unlock"], name: str | None = None
+    ) -> None: ...
+    def residency(self) -> tuple[int, int]: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Model: ...
+    def __exit__(self, *exception: Any) -> None: ...
+
+class Writer:
+    ended: bool
+    def __init__(
+        self,
+        path: _Path,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        alignment: int = 0,
+        slack: int = 0,
+        keep_order: bool = False,
+        follow_links: bool = False,
+    ) -> None: ...
+    def add(self, name: str, dtype: _Dtype, shape: Sequence[int]) -> None: ...
+    def __setitem__(self, name: str, value: Any) -> None: ...
+    def write(self, name: str, data: Any, offset: int = 0) -> None: ...
+    def copy(self, name: str, tensor: Tensor, saturate: bool = False) -> None: ...
+    def commit(self) -> None: ...
+    def abort(self) -> None: ...
+    def __enter__(self) -> Writer: ...
+    def __exit__(self, *exception: Any) -> None: ...
+
+def open(
+    path: _Source,
+    dequantize: bool = False,
+    backend: Literal["map", "read"] = "map",
+    lenient: bool = False,
+    partial: bool = False,
+    *,
+    threads: int = 0,
+    max_header_bytes: int = 0,
+    offset: int = 0,
+    length: int = 0,
+) -> Model: ...
+def save_file(
+    tensors: Mapping[str, Any],
+    path: _Path,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    alignment: int = 0,
+    slack: int = 0,
+    keep_order: bool = False,
+    follow_links: bool = False,
+    threads: int = 0,
+    progress: _Progress | None = None,
+) -> None: ...
+def save_sharded(
+    tensors: Mapping[str, Any],
+    folder: _Path,
+    max_shard_bytes: int = 5_000_000_000,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    alignment: int = 0,
+    slack: int = 0,
+    keep_order: bool = False,
+    keep_old: bool = False,
+    threads: int = 0,
+    progress: _Progress | None = None,
+) -> None: ...
+def edit_metadata(
+    path: _Path,
+    changes: Mapping[str, str | None],
+    *,
+    in_place: bool = True,
+    clone: bool = True,
+    copy: bool = True,
+    follow_links: bool = False,
+) -> Literal["unchanged", "in place", "cloned", "copied"]: ...
+def check(
+    path: _Path, *, lenient: bool = False, partial: bool = False, max_header_bytes: int = 0
+) -> list[Finding]: ...
+@overload
+def measure(
+    what: Model,
+    *,
+    bins: int = 0,
+    range: tuple[float, float] | None = None,
+    threads: int = 0,
+    progress: _Progress | None = None,
+) -> dict[str, Stats]: ...
+@overload
+def measure(
+    what: list[Tensor] | tuple[Tensor, ...],
+    *,
+    bins: int = 0,
+    range: tuple[float, float] | None = None,
+    threads: int = 0,
+    progress: _Progress | None = None,
+) -> list[Stats]: ...
+@overload
+def measure(
+    what: Any,
+    *,
+    bins: int = 0,
+    range: tuple[float, float] | None = None,
+    threads: int = 0,
+    progress: _Progress | None = None,
+) -> Stats: ...
+def convert(array: Any, dtype: _Dtype, *, saturate: bool = False) -> Any: ...
+def install() -> None: ...
+def uninstall() -> None: ...

@@ -1,0 +1,23 @@
+"""python -m tenmap ARGUMENTS: the command-line tool, where it is installed."""
+
+import os
+import shutil
+import sys
+
+
+def main():
+    tool = os.environ.get("TENMAP_TOOL") or shutil.which("tenmap")
+    if tool is None:
+        sys.exit(
+            "The command-line tool tenmap is not on the PATH. It is not part of this package: "
+            "`make install` in its sources builds and installs it."
+        )
+    if os.name == "nt":
+        import subprocess
+
+        sys.exit(subprocess.call([tool, *sys.argv[1:]]))
+    os.execv(tool, ["tenmap", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Arrays of numpy and torch on top of memory, and memory of what users call arrays."""
+
+import sys
+
+from . import _core
+from ._dtypes import BITS, CODES, LITTLE, TABLE, name_of, numpy_dtype, torch_dtype
+
+VIEW, WRITABLE, COPY = 0, 1, 2
+
+
+def _refuse_dimensions(shape):
+    raise ValueError(f"a tensor of {len(shape)} dimensions: numpy and torch have at most 64")
+
+
+def numpy_array(memory, offset, name, shape, strides=None):
+    """An array of numpy on a Memory; strides in elements. Elements of 4 and 6 bits take a byte each."""
+    import numpy
+
+    if len(shape) > 64:
+        _refuse_dimensions(shape)
+    dtype = numpy_dtype(name)
+    if 0 in shape:
+        return numpy.empty(shape, dtype)
+    if strides is not None:
+        strides = tuple(s * dtype.itemsize for s in strides)
+    return numpy.ndarray(shape, dtype, memory, offset, strides)
+
+
+def torch_tensor(memory, offset, name, shape, strides=None):
+    """A tensor of torch on a writable Memory. F4 is packed there, two elements each."""
+    import torch
+
+    dtype = torch_dtype(name)
+    if len(shape) > 64:
+        _refuse_dimensions(shape)
+    if name == "F4":
+        shape = halved(shape)
+    if 0 in shape:
+        return torch.empty(shape, dtype=dtype, device="cpu")
+    count = 1
+    for n in shape:
+        count *= n
+    stored = torch.uint8 if name == "F4" else dtype
+    if strides is None:
+        flat = torch.frombuffer(memory, dtype=stored, count=count, offset=offset)
+        if name == "F4":
+            flat = flat.view(dtype)
+        return flat.view(shape)
+    return torch.frombuffer(memory, dtype=stored, offset=offset).as_strided(shape, strides)
+
+
+def halved(shape):
+    """The shape of an F4 tensor as torch has it: two elements each."""
+    if not shape or shape[-1] % 2:
+        raise ValueError(f"torch has F4 in pairs: a tensor of shape {tuple(shape)} has half a pair")
+    return (*shape[:-1], shape[-1] // 2)
+
+
+def is_torch(value):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+class Source:
+    """What an array-like is in a file: dtype, shape, and its bytes (or the tensor of a model)."""
+
+    __slots__ = ("name", "shape", "data")
+
+    def __init__(self, name, shape, data):
+        self.name, self.shape, self.data = name, tuple(shape), data
+
+    @property
+    def code(self):
+        return CODES[self.name]
+
+
+def _of_torch(value):
+    import torch
+
+    name = name_of(value.dtype)
+    if value.layout != torch.strided:
+        raise ValueError("a sparse tensor cannot be stored: make it dense with .to_dense()")
+    if value.device.type == "meta":
+        raise ValueError("a tensor on the meta device has no values to store")
+    value = value.detach()
+    if value.device.type != "cpu":
+        value = value.cpu()
+    value = value.resolve_conj().resolve_neg().contiguous()
+    shape = tuple(value.shape)
+    if name == "F4":
+        if not shape:
+            raise ValueError("torch has F4 in pairs: a scalar of it has no shape in a file")
+        shape = (*shape[:-1], 2 * shape[-1])
+    if not LITTLE and value.element_size() > 1:
+        raise ValueError("torch tensors are stored on little-endian machines only: pass .numpy()")
+    size = value.numel() * value.element_size()
+    return Source(name, shape, _core.borrow(value.data_ptr() if size else 0, size, value))
+
+
+def _of_numpy(value):
+    import numpy
+
+    name = name_of(value.dtype)
+    shape = value.shape
+    value = numpy.ascontiguousarray(value)
+    if BITS[name] >= 16 and (value.dtype.byteorder == ">" or (not LITTLE and value.dtype.byteorder == "=")):
+        value = value.byteswap()
+    value = value.reshape(-1).view(numpy.uint8) if value.size else numpy.empty(0, numpy.uint8)
+    if BITS[name] < 8:
+        value = _core.pack(BITS[name], value)
+    return Source(name, shape, value)
+
+
+_FORMATS = {
+    "?": "BOOL", "b": "I8", "B": "U8", "h": "I16", "H": "U16", "i": "I32", "I": "U32",
+    "q": "I64", "Q": "U64", "l": "I64", "L": "U64", "e": "F16", "f": "F32", "d": "F64",
+}  # fmt: skip
+
+
+def _of_buffer(value):
+    view = memoryview(value)
+    name = _FORMATS.get(view.format.lstrip("@=<" if LITTLE else "@="))
+    if name is None or view.itemsize * 8 != BITS[name]:
+        raise TypeError(f"a buffer of format {view.format!r} has no dtype in files")
+    if not LITTLE and view.itemsize > 1:
+        raise ValueError("buffers are stored on little-endian machines only: pass a numpy array")
+    return Source(name, view.shape, view if view.c_contiguous else view.tobytes())
+
+
+def source_of(value):
+    """What to write for a numpy array, a torch tensor, a Tensor, or whatever numpy can make one of."""
+    if isinstance(value, Source):
+        return value
+    if isinstance(value, _core.Tensor):
+        if value.dtype not in TABLE:
+            raise TypeError(f"the dtype {value.dtype!r} of {value.name!r} is unknown: it cannot be written")
+        return Source(value.dtype, value.shape, value if value._whole else value.bytes)
+    if is_torch(value):
+        return _of_torch(value)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        return _of_numpy(numpy.asarray(value))
+    if isinstance(value, (str, bytes, dict, list, tuple, int, float, type(None))):
+        raise TypeError(f"an array is wanted, not {type(value)!r}")
+    try:
+        return _of_buffer(value)
+    except (TypeError, BufferError) as refused:
+        if not hasattr(value, "__array__") and not hasattr(value, "__dlpack__"):
+            raise TypeError(f"an array is wanted, not {type(value)!r}: {refused}") from None
+    import numpy
+
+    return _of_numpy(numpy.asarray(value))
+
+
+def destination_of(value, name, shape):
+    """The bytes of an array of the caller's that is to be filled: writable, contiguous, of this shape."""
+    wanted = f"an array of {name} and shape {tuple(shape)}, writable and contiguous"
+    if is_torch(value):
+        if name_of(value.dtype) != name or tuple(value.shape) != tuple(shape if name != "F4" else halved(shape)):
+            raise ValueError(f"{wanted} is wanted, not {name_of(value.dtype)} of shape {tuple(value.shape)}")
+        if not value.is_contiguous() or value.device.type != "cpu":
+            raise ValueError(f"{wanted} is wanted: this one is not contiguous, or not on the CPU")
+        size = value.numel() * value.element_size()
+        return _core.borrow(value.data_ptr() if size else 0, size, value, True)
+    import numpy
+
+    if not isinstance(value, numpy.ndarray):
+        raise TypeError(f"{wanted} is wanted, not {type(value)!r}")
+    if name_of(value.dtype) != name or value.shape != tuple(shape) or value.dtype.byteorder == ">":
+        raise ValueError(f"{wanted} is wanted, not {value.dtype} of shape {value.shape}")
+    if not value.flags.c_contiguous or not value.flags.writeable:
+        raise ValueError(f"{wanted} is wanted: this one is read-only or not contiguous")
+    if BITS[name] < 8:
+        raise ValueError(f"{name} cannot be loaded into a given array: it is packed in files")
+    return value.reshape(-1).view(numpy.uint8) if value.size else numpy.empty(0, numpy.uint8)

@@ -1,0 +1,123 @@
+"""Element types and the names that files, numpy, ml_dtypes and torch have for them."""
+
+import sys
+
+from . import _core
+
+# As files write it: numpy's or ml_dtypes' name, torch's name (None: torch has none).
+TABLE = {
+    "BOOL": ("bool", "bool"),
+    "F4": ("float4_e2m1fn", "float4_e2m1fn_x2"),
+    "F6_E2M3": ("float6_e2m3fn", None),
+    "F6_E3M2": ("float6_e3m2fn", None),
+    "U8": ("uint8", "uint8"),
+    "I8": ("int8", "int8"),
+    "F8_E5M2": ("float8_e5m2", "float8_e5m2"),
+    "F8_E4M3": ("float8_e4m3fn", "float8_e4m3fn"),
+    "F8_E8M0": ("float8_e8m0fnu", "float8_e8m0fnu"),
+    "F8_E4M3FNUZ": ("float8_e4m3fnuz", "float8_e4m3fnuz"),
+    "F8_E5M2FNUZ": ("float8_e5m2fnuz", "float8_e5m2fnuz"),
+    "I16": ("int16", "int16"),
+    "U16": ("uint16", "uint16"),
+    "F16": ("float16", "float16"),
+    "BF16": ("bfloat16", "bfloat16"),
+    "I32": ("int32", "int32"),
+    "U32": ("uint32", "uint32"),
+    "F32": ("float32", "float32"),
+    "C64": ("complex64", "complex64"),
+    "F64": ("float64", "float64"),
+    "I64": ("int64", "int64"),
+    "U64": ("uint64", "uint64"),
+}
+
+CODES = {name: _core.dtype_code(name) for name in TABLE}
+NAMES = {code: name for name, code in CODES.items()}
+BITS = {name: _core.dtype_bits(code) for name, code in CODES.items()}
+
+_by_other_name = {numpy_name: name for name, (numpy_name, _) in TABLE.items()}
+_by_other_name |= {
+    "bool_": "BOOL",
+    "float4_e2m1fn_x2": "F4",
+    "half": "F16",
+    "float": "F64",
+    "double": "F64",
+    "int": "I64",
+    "long": "I64",
+}
+
+
+def name_of(dtype):
+    """The file's name of a dtype given as "BF16", "bfloat16", or numpy's, ml_dtypes' or torch's object."""
+    if isinstance(dtype, str):
+        given = dtype
+    elif isinstance(dtype, type):
+        given = dtype.__name__
+    else:
+        given = getattr(dtype, "name", None) or str(dtype).rpartition(".")[2]
+    if given in TABLE:
+        return given
+    name = _by_other_name.get(given)
+    if name is None:
+        raise TypeError(f"{dtype!r} is no dtype that models have: they have {', '.join(TABLE)}")
+    return name
+
+
+def code_of(dtype):
+    return CODES[name_of(dtype)]
+
+
+_numpy_dtypes = {}
+
+
+def numpy_dtype(name):
+    """numpy's dtype, ml_dtypes' where numpy has none. Raises ImportError or TypeError with the remedy."""
+    found = _numpy_dtypes.get(name)
+    if found is not None:
+        return found
+    import numpy
+
+    entry = TABLE.get(name)
+    if entry is None:
+        raise TypeError(f'no array has the dtype {name!r}: ask for another one, as in .numpy(dtype="float32"), or take .bytes')
+    try:
+        found = numpy.dtype(entry[0])
+    except TypeError:
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise ImportError(
+                f"numpy itself has no {name}: install ml_dtypes, or ask for another dtype, as in "
+                '.numpy(dtype="float32")'
+            ) from None
+        kind = getattr(ml_dtypes, entry[0], None)
+        if kind is None:
+            raise TypeError(
+                f"this ml_dtypes has no {entry[0]}: update it, or ask for another dtype, as in "
+                '.numpy(dtype="float32")'
+            ) from None
+        found = numpy.dtype(kind)
+    _numpy_dtypes[name] = found
+    return found
+
+
+_torch_dtypes = {}
+
+
+def torch_dtype(name):
+    """torch's dtype; raises TypeError where it has none."""
+    found = _torch_dtypes.get(name)
+    if found is None:
+        import torch
+
+        entry = TABLE.get(name)
+        found = getattr(torch, entry[1], None) if entry and entry[1] else None
+        if found is None:
+            raise TypeError(
+                f"torch has no dtype for {name}: ask for another one, as in "
+                ".torch(dtype=torch.float32)"
+            )
+        _torch_dtypes[name] = found
+    return found
+
+
+LITTLE = sys.byteorder == "little"

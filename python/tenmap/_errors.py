@@ -1,0 +1,96 @@
+"""What went wrong, as exceptions: tenmap.Error, and its kin that Python users expect."""
+
+from enum import IntEnum
+
+
+class Status(IntEnum):
+    """What went wrong, for code: the library's TENMAP_ERR_* numbers."""
+
+    ARGUMENT = 1
+    MEMORY = 2
+    IO = 3
+    FORMAT = 4
+    LIMIT = 5
+    UNSUPPORTED = 6
+    NOT_FOUND = 7
+    DTYPE = 8
+    ALIGNMENT = 9
+    RANGE = 10
+    BUFFER = 11
+    NO_SPACE = 12
+    CANCELLED = 13
+
+
+class Error(Exception):
+    """The library refused: `status` for code, `message` for people.
+
+    `path`, `tensor` and `offset` (a byte of that file) say where, each None where it does not apply.
+    Those about missing files are FileNotFoundErrors too, those of the system OSErrors (with errno),
+    those about memory MemoryErrors.
+    """
+
+    status: Status
+    message: str
+    path = None
+    tensor = None
+    offset = None
+    index = 0
+
+    def __init__(self, message="", status=Status.ARGUMENT, path=None, tensor=None, offset=None):
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.path = path
+        self.tensor = tensor
+        self.offset = offset
+
+    def __str__(self):
+        return self.message
+
+    def __reduce__(self):
+        errno = getattr(self, "errno", None) or 0
+        return make, (int(self.status), self.message, errno, self.offset, self.index, self.path, self.tensor)
+
+
+class _System(Error, OSError):
+    pass
+
+
+class _NotFound(Error, FileNotFoundError):
+    pass
+
+
+class _Denied(Error, PermissionError):
+    pass
+
+
+class _Memory(Error, MemoryError):
+    pass
+
+
+for _kind in (_System, _NotFound, _Denied, _Memory):
+    _kind.__name__ = _kind.__qualname__ = "Error"
+    _kind.__module__ = "tenmap"
+Error.__module__ = Status.__module__ = "tenmap"
+
+_kinds = {
+    Status.MEMORY: _Memory,
+    Status.IO: _System,
+    Status.NOT_FOUND: _NotFound,
+    Status.NO_SPACE: _System,
+}
+
+
+def make(status, message, os_error, offset, index, path, tensor):
+    """Called by the extension module: the exception for what a call of the library said."""
+    kind = _kinds.get(status, Error)
+    if os_error in (1, 13) and issubclass(kind, OSError):  # EPERM, EACCES
+        kind = _Denied
+    error = kind.__new__(kind)  # not through OSError's arguments, which mean something else
+    Error.__init__(error, message, Status(status), path or None, tensor, offset or None)
+    if os_error and isinstance(error, OSError):
+        error.errno = os_error
+    elif isinstance(error, FileNotFoundError):
+        error.errno = 2
+    error.index = index
+    return error

@@ -1,0 +1,69 @@
+"""Checks of files, and what the values of tensors are like."""
+
+from collections import namedtuple
+
+from . import _core
+from ._arrays import source_of
+from ._model import Model, Tensor, _Progress
+
+Finding = namedtuple("Finding", "severity code shard offset tensor message")
+Finding.__doc__ = """One thing that is wrong or odd about a model.
+
+severity is "error" (tenmap.open refuses it), "warning" or "note"; code is a word for machines, such as
+"hole"; shard, offset and tensor say where; message is a sentence."""
+
+Stats = namedtuple("Stats", "count zeros subnormals nans infinities min max mean std norm histogram")
+Stats.__doc__ = """What the values of a tensor are like. NaN and infinities are counted and otherwise left
+out; std is the population's; histogram is a list of counts, or None."""
+
+Finding.__module__ = Stats.__module__ = "tenmap"
+
+_SEVERITIES = {1: "note", 2: "warning", 3: "error"}
+
+
+def check(path, *, lenient=False, partial=False, max_header_bytes=0):
+    """Everything that is wrong or odd about a file, an index or a folder, as a list of Finding.
+
+    A model opens if and only if there is no finding whose severity is "error". Reads headers only.
+    """
+    flags = (1 if lenient else 0) | (2 if partial else 0)
+    return [Finding(_SEVERITIES[each[0]], *each[1:]) for each in _core.check(path, flags, max_header_bytes)]
+
+
+def measure(what, *, bins=0, range=None, threads=0, progress=None):
+    """Counts, extremes, mean, standard deviation and norm of values, in one pass at the speed of memory.
+
+    what   a Tensor or an array: gives Stats. A Model: a dict of Stats by name. A list of Tensors: a list.
+    bins   of a histogram, over `range` (low, high) or each tensor's own
+    """
+    if bins < 0:
+        raise ValueError("a histogram has at least one bin")
+    low, high = range if range is not None else (0.0, 0.0)
+    if isinstance(what, Model):
+        tensors = list(what.values())
+    elif isinstance(what, Tensor):
+        tensors = [what]
+    elif isinstance(what, (list, tuple)):
+        tensors = list(what)
+    else:
+        from ._write import in_memory
+
+        tensors = [in_memory(source_of(what))]
+    tensors = [_whole(tensor) for tensor in tensors]
+    with _Progress(progress) as report:
+        found = [Stats(*each) for each in _core.measure(tensors, bins, low, high, threads, report)]
+    if isinstance(what, Model):
+        return dict(zip(what, found))
+    return found if isinstance(what, (list, tuple)) else found[0]
+
+
+def _whole(tensor):
+    """The tensor itself; of a slice, a copy of what it chose."""
+    if not isinstance(tensor, Tensor) or tensor._whole:
+        return tensor
+    from ._write import in_memory
+
+    return in_memory(source_of(tensor))
+
+
+check.__module__ = measure.__module__ = "tenmap"

@@ -1,0 +1,325 @@
+"""Models and tensors: what a newcomer meets."""
+
+import os
+from collections import namedtuple
+from collections.abc import ItemsView, KeysView, Mapping, ValuesView
+
+from . import _core
+from ._arrays import COPY, VIEW, WRITABLE, destination_of, halved, numpy_array, torch_tensor
+from ._dtypes import BITS, CODES, name_of, numpy_dtype
+
+Shard = namedtuple("Shard", "path size header_bytes data_offset first_tensor tensor_count metadata")
+Shard.__doc__ = "One file of a model; its tensors are [first_tensor, first_tensor + tensor_count) in order."
+Shard.__module__ = "tenmap"
+
+_BACKENDS = {"map": False, "read": True}
+
+
+def open(path, dequantize=False, backend="map", lenient=False, partial=False, *, threads=0,
+         max_header_bytes=0, offset=0, length=0):  # fmt: skip
+    """Opens a model and gives a Model, a mapping of names to Tensors. Reads the header only.
+
+    path        a .safetensors file, an index of shards or a folder (str or PathLike); the bytes of a
+                file; or a file object, which is read through seek() and read()
+    dequantize  weights that are stored quantised appear as the values that they stand for
+    backend     "map": tensors are views into the mapped file. "read": every access is a checked read,
+                for files that may shrink while they are open
+    lenient     also open what is odd but harmless: holes, unknown dtypes, spare bytes at the end
+    partial     open a model some of whose shards are missing: their tensors are absent
+    threads     for opening many shards; 0: the library decides
+    offset, length  a model inside a larger file
+
+    Raises tenmap.Error, which is a FileNotFoundError where there is no such file.
+    """
+    if backend not in _BACKENDS:
+        raise ValueError(f'the backend is "map" or "read", not {backend!r}')
+    model = Model.__new__(Model)
+    model._open(path, dequantize, _BACKENDS[backend], lenient, partial, threads, max_header_bytes,
+                offset, length)  # fmt: skip
+    model._source = path
+    model._options = (dequantize, backend, lenient, partial, threads, max_header_bytes, offset, length)
+    return model
+
+
+def _reopen(path, options):
+    *first, threads, max_header_bytes, offset, length = options
+    return open(path, *first, threads=threads, max_header_bytes=max_header_bytes, offset=offset,
+                length=length)  # fmt: skip
+
+
+class _Names(KeysView):
+    def __iter__(self):
+        return iter(self._mapping._names())
+
+    def __repr__(self):
+        return f"tenmap.names({self._mapping._names()!r})"
+
+
+class _Tensors(ValuesView):
+    def __iter__(self):
+        return iter(self._mapping._tensors())
+
+    def __contains__(self, value):
+        return any(value is tensor for tensor in self)
+
+
+class _Pairs(ItemsView):
+    def __iter__(self):
+        return zip(self._mapping._names(), self._mapping._tensors())
+
+
+def _bytes_text(n):
+    for unit in ("B", "KB", "MB", "GB"):
+        if n < 1000:
+            return f"{n:.3g} {unit}" if unit != "B" else f"{n} B"
+        n /= 1000
+    return f"{n:.4g} TB"
+
+
+class Model(_core.Model):
+    """An open model: a mapping of names to Tensors, in file order. Made by tenmap.open.
+
+    Any number of threads may use it. Close it with close() or a with statement, or leave that to the
+    garbage collector: what was taken from it stays valid.
+    """
+
+    __slots__ = ("_source", "_options", "__weakref__")
+
+    def __init__(self, *args, **keywords):
+        raise TypeError("models are opened: tenmap.open(path)")
+
+    @property
+    def path(self):
+        """The path that it was opened from, as a str; None for bytes and file objects."""
+        if isinstance(self._source, (str, os.PathLike)) and not isinstance(self._source, memoryview):
+            return os.fsdecode(self._source)
+        return None
+
+    @property
+    def shards(self):
+        """The files of the model, as a list of Shard."""
+        return [Shard(*each) for each in self._shards()]
+
+    def keys(self):
+        """The names, in file order."""
+        return _Names(self)
+
+    def values(self):
+        """The Tensors, in file order."""
+        return _Tensors(self)
+
+    def items(self):
+        """Names with their Tensors, in file order."""
+        return _Pairs(self)
+
+    def get(self, name, default=None):
+        """The Tensor of that name, or the default."""
+        return self[name] if name in self else default
+
+    def load(self, names=None, dtype=None, threads=0, out=None, progress=None, *, framework=None,
+             direct=False):  # fmt: skip
+        """Loads tensors into memory, on several threads, and gives them as a dict of arrays.
+
+        names      which ones; None: all
+        dtype      to convert to while loading; None: each as it is stored
+        threads    0: the library decides
+        out        a mapping of names to numpy arrays or torch tensors to be filled, and given back
+        progress   called with (bytes done, bytes in all); or a tqdm bar, or tqdm itself
+        framework  "numpy" or "torch": the kind of arrays; None: numpy
+        direct     read around the page cache, which then keeps what it had
+        """
+        names = self._names() if names is None else [names] if isinstance(names, str) else list(names)
+        tensors = [self[name] for name in names]
+        framework = framework or "numpy"
+        if framework not in ("numpy", "torch"):
+            raise ValueError(f'the framework is "numpy" or "torch", not {framework!r}')
+        requests, result = [], {}
+        for name, tensor in zip(names, tensors):
+            kind = tensor.dtype if dtype is None else name_of(dtype)
+            if out is not None:
+                result[name] = out[name]
+                into = destination_of(out[name], kind, tensor.shape)
+            elif BITS.get(kind, 8) < 8:
+                result[name] = tensor.numpy(kind, writable=True) if framework == "numpy" else tensor.torch(kind)
+                continue
+            else:
+                into, result[name] = _fresh(tensor, kind, framework)
+            requests.append((tensor, CODES[kind], into))
+        with _Progress(progress) as report:
+            _core.load(requests, threads, 2 if direct else 0, report)
+        return result if out is None else out
+
+    def advise(self, advice, name=None):
+        """Says what of the model should be in memory: "populate", "prefetch" (in the background),
+        "release", "lock" or "unlock", for one tensor or for all."""
+        known = ("populate", "prefetch", "release", "lock", "unlock")
+        if advice not in known:
+            raise ValueError(f"the advice is one of {', '.join(known)}, not {advice!r}")
+        self._advise(known.index(advice) + 1, name)
+
+    def residency(self):
+        """(bytes of tensors mapped in this process, bytes of them in the page cache)"""
+        return self._residency()
+
+    def __enter__(self):
+        if self.closed:
+            raise ValueError("the model is closed")
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def __repr__(self):
+        what = repr(self.path) if self.path is not None else f"of {type(self._source).__name__}"
+        if self.closed:
+            return f"<tenmap.Model {what}, closed>"
+        shards = len(self._shards())
+        files = f" in {shards} files" if shards != 1 else ""
+        return f"<tenmap.Model {what}: {len(self)} tensors, {_bytes_text(self.file_size)}{files}>"
+
+    def __reduce__(self):
+        if self.path is None:
+            raise TypeError("only models that were opened from a path can be pickled")
+        if self.closed:
+            raise TypeError("a closed model cannot be pickled")
+        return _reopen, (os.path.abspath(self.path), self._options)
+
+
+Model.__module__ = "tenmap"
+open.__module__ = "tenmap"
+Mapping.register(Model)
+
+
+def _fresh(tensor, kind, framework):
+    """Memory of our own for a tensor, and the array on it."""
+    if kind not in BITS:
+        raise TypeError(f'no array has the dtype {kind!r} of {tensor.name!r}: ask for another one, as in dtype="float32"')
+    memory = _core.memory(tensor.size * BITS[kind] // 8)
+    make = numpy_array if framework == "numpy" else torch_tensor
+    return memory, make(memory, 0, kind, tensor.shape)
+
+
+class _Progress:
+    """progress= as a function of (done, total), or None: a callable, a tqdm bar, or tqdm itself."""
+
+    def __init__(self, progress):
+        self.bar = self.close = None
+        self.done = 0
+        self.report = progress
+        if isinstance(progress, type) and hasattr(progress, "update"):
+            self.bar = progress(total=0, unit="B", unit_scale=True)
+            self.close = self.bar.close
+        elif hasattr(progress, "update"):
+            self.bar = progress
+        elif progress is not None and not callable(progress):
+            raise TypeError(f"progress is a callable or a tqdm bar, not {type(progress)!r}")
+
+    def _move(self, done, total):
+        if self.bar.total != total:
+            self.bar.total = total
+        self.bar.update(done - self.done)
+        self.done = done
+
+    def __enter__(self):
+        return self._move if self.bar is not None else self.report
+
+    def __exit__(self, *exception):
+        if self.close is not None:
+            self.close()
+
+
+class Tensor(_core.Tensor):
+    """A tensor of a model, or what indexing chose of it. Nothing is read before values are asked for.
+
+    Indexes are numpy's: integers, slices with any step, and `...`; each gives a Tensor again.
+    """
+
+    __slots__ = ()
+
+    def numpy(self, dtype=None, *, writable=False):
+        """The values as an array of numpy: in place, read-only, where the tensor is mapped, aligned and
+        of the dtype that is asked for; else converted, or unpacked, into new memory.
+
+        writable=True gives an array that may be changed; the file never is.
+        """
+        name = self.dtype if dtype is None else name_of(dtype)
+        numpy_dtype(name)  # raises, before anything is read
+        memory, offset, strides = self._data(CODES[name], WRITABLE if writable else VIEW)
+        return numpy_array(memory, offset, name, self.shape, strides)
+
+    def torch(self, dtype=None):
+        """The values as a tensor of torch. It may be written to: it is on a copy-on-write mapping of the
+        file where that can be, so that the file never changes; else in new memory."""
+        from ._dtypes import torch_dtype
+
+        name = self.dtype if dtype is None else name_of(dtype)
+        torch_dtype(name)
+        if name == "F4":
+            halved(self.shape)
+            packed = self.bytes if self.dtype == "F4" else _core.pack(4, self._data(CODES["F4"], COPY)[0])
+            return torch_tensor(bytearray(packed), 0, name, self.shape)
+        memory, offset, strides = self._data(CODES[name], WRITABLE)
+        if strides is not None and min(strides, default=0) < 0:  # torch has no such strides
+            memory, offset, strides = self._data(CODES[name], COPY)
+        return torch_tensor(memory, offset, name, self.shape, strides)
+
+    def item(self):
+        """The value of a tensor with one element, as a Python number."""
+        if self.size != 1:
+            raise ValueError(f"item() of a tensor with {self.size} elements")
+        value = self.tolist()
+        while isinstance(value, list):
+            value = value[0]
+        return value
+
+    def tolist(self):
+        """The values as nested lists of Python numbers."""
+        if self.size == 0 or self.dtype == "C64":
+            return self.numpy().tolist()
+        if self.dtype in _PLAIN:
+            return memoryview(self).tolist()
+        memory = self._data(CODES["F32"], COPY)[0]  # no buffer has a format for the others
+        return memoryview(memory).cast("f", self.shape).tolist()
+
+    def __array__(self, dtype=None, copy=None):
+        import numpy
+
+        if copy:
+            array = self.numpy(writable=True)
+            return array if dtype is None else array.astype(dtype)
+        array = self.numpy()
+        if copy is False and (not self.mapped or (dtype is not None and array.dtype != dtype)):
+            raise ValueError(f"{self.name!r} cannot be an array without a copy")
+        return array if dtype is None else array.astype(numpy.dtype(dtype), copy=False)
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        if dl_device is not None and tuple(dl_device) != (1, 0):
+            raise BufferError("the tensor is in this computer's memory: device (1, 0)")
+        if stream is not None:
+            raise BufferError("the tensor is in this computer's memory, where there are no streams")
+        return self._dlpack(max_version is not None and max_version[0] >= 1, copy)
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+    def __float__(self):
+        return float(self.item())
+
+    def __int__(self):
+        return int(self.item())
+
+    def __repr__(self):
+        return f"<tenmap.Tensor {self.name!r}: {self.dtype} {list(self.shape)}, {_bytes_text(self.nbytes)}>"
+
+    def __reduce__(self):
+        raise TypeError("tensors of a model cannot be pickled: pickle the model, or .numpy()")
+
+
+Tensor.__module__ = "tenmap"
+_core.set_tensor_class(Tensor)
+
+# What a memoryview can unpack.
+_PLAIN = {"BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "F64", "U64", "I64"}

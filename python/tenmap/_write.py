@@ -1,0 +1,218 @@
+"""Writing: whole files, shards, a streaming writer, edits of metadata."""
+
+import os
+from collections.abc import Mapping
+
+from . import _core
+from ._arrays import Source, numpy_array, source_of, torch_tensor, is_torch
+from ._dtypes import BITS, CODES, LITTLE, code_of, name_of
+from ._model import Tensor, _Progress, open
+
+_KEEP_ORDER, _FOLLOW_LINKS = 1, 2
+
+
+def _pairs(tensors):
+    if isinstance(tensors, Mapping) or hasattr(tensors, "items"):
+        return list(tensors.items())
+    raise TypeError(f"a mapping of names to arrays is wanted, not {type(tensors)!r}")
+
+
+def _sources(tensors):
+    result = []
+    for name, value in _pairs(tensors):
+        try:
+            source = source_of(value)
+        except (TypeError, ValueError) as refused:
+            raise type(refused)(f"{name!r}: {refused}") from None
+        result.append((name, source.code, source.shape, source.data))
+    return result
+
+
+def _strings(metadata):
+    if metadata is None or isinstance(metadata, dict):
+        return metadata
+    if isinstance(metadata, Mapping):
+        return dict(metadata)
+    raise TypeError(f"metadata is a dict of strings, not {type(metadata)!r}")
+
+
+def save_file(tensors, path, metadata=None, *, alignment=0, slack=0, keep_order=False,
+              follow_links=False, threads=0, progress=None):  # fmt: skip
+    """Writes a mapping of names to arrays (numpy, torch, Tensors, buffers) to one file.
+
+    The file appears whole or not at all: whatever fails, the old one stays. The layout is the
+    reference's, byte for byte; alignment (of the data), slack (spare bytes for later edits of metadata)
+    and keep_order change it.
+    """
+    flags = (_KEEP_ORDER if keep_order else 0) | (_FOLLOW_LINKS if follow_links else 0)
+    with _Progress(progress) as report:
+        _core.save(path, _sources(tensors), _strings(metadata), (alignment, slack, flags), 0, threads, report)
+
+
+def save_sharded(tensors, folder, max_shard_bytes=5_000_000_000, metadata=None, *, alignment=0, slack=0,
+                 keep_order=False, keep_old=False, threads=0, progress=None):  # fmt: skip
+    """Writes a mapping of names to arrays to a folder: shards and their index, or model.safetensors if
+    all fits into one file. Over an existing model, a rename is the one moment of change."""
+    flags = (1 if keep_old else 0) | (2 if keep_order else 0)
+    sources = _sources(tensors)
+    os.makedirs(folder, exist_ok=True)
+    with _Progress(progress) as report:
+        _core.save_sharded(folder, sources, _strings(metadata), max_shard_bytes,
+                           (alignment, slack, flags), 0, threads, report)  # fmt: skip
+
+
+_HOW = {0: "unchanged", 1: "in place", 2: "cloned", 3: "copied"}
+
+
+def edit_metadata(path, changes, *, in_place=True, clone=True, copy=True, follow_links=False):
+    """Sets keys of a file's metadata; None as a value removes one. All changes or none.
+
+    Says how it was done: "in place" in the header, or in a new file that is "cloned" (shares its
+    blocks) or "copied". in_place, clone and copy say which of them are allowed.
+    """
+    flags = (0 if in_place else 1) | (0 if clone else 2) | (4 if follow_links else 0) | (0 if copy else 8)
+    return _HOW[_core.edit_metadata(path, _strings(changes), flags)]
+
+
+class Writer(_core.Writer):
+    """Writes a file piece by piece, in a with statement: declare all tensors, then give their bytes.
+
+        with tenmap.Writer("out.safetensors", metadata={"format": "pt"}) as writer:
+            writer.add("w", "F32", [1024, 1024])
+            writer["b"] = numpy.zeros(1024)      # declared now, written at the end
+            writer.write("w", rows, offset=0)    # any part, in any order, from any thread
+
+    Leaving the block commits: the file appears whole. An exception leaves what was there before.
+    """
+
+    __slots__ = ("_path", "_ids", "_later")
+
+    def __init__(self, path, metadata=None, *, alignment=0, slack=0, keep_order=False, follow_links=False):
+        flags = (_KEEP_ORDER if keep_order else 0) | (_FOLLOW_LINKS if follow_links else 0)
+        self._create(path, alignment, slack, flags)
+        self._path = path
+        self._ids = {}
+        self._later = {}
+        if metadata is not None:
+            self._metadata(_strings(metadata))
+
+    def add(self, name, dtype, shape):
+        """Declares a tensor. All of them are declared before the first bytes are written."""
+        code = code_of(dtype)
+        self._ids[name] = (self._add(name, code, shape), name_of(dtype))
+
+    def __setitem__(self, name, value):
+        source = source_of(value)
+        self.add(name, source.name, source.shape)
+        self._later[name] = source
+
+    def _id(self, name):
+        try:
+            return self._ids[name]
+        except KeyError:
+            raise KeyError(f"{name!r} was not declared: add it first") from None
+
+    def write(self, name, data, offset=0):
+        """Bytes of a tensor, as the file shall have them, from this byte of it on; or an array of its
+        dtype, which is written from there on. No byte is written twice."""
+        number, dtype = self._id(name)
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            source = source_of(data)
+            if source.name != dtype and source.name != "U8":
+                raise ValueError(f"{name!r} is {dtype}, not {source.name}: convert it first")
+            data = source.data.bytes if isinstance(source.data, _core.Tensor) else source.data
+        self._write(number, offset, data)
+
+    def copy(self, name, tensor, saturate=False):
+        """All of a Tensor of an open model, converted if the dtypes differ."""
+        if not tensor._whole:
+            raise ValueError("whole tensors are copied: write() takes slices")
+        self._copy(self._id(name)[0], tensor, 1 if saturate else 0)
+
+    def commit(self):
+        """Ends it: the file is there, complete. Refused while bytes are missing."""
+        for name, source in self._later.items():
+            if isinstance(source.data, _core.Tensor):
+                self.copy(name, source.data)
+            else:
+                self._write(self._id(name)[0], 0, source.data)
+        self._later = {}
+        self._commit()
+
+    def abort(self):
+        """Ends it, and leaves no trace."""
+        self._abort()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, exception, traceback):
+        if self.ended:
+            return
+        if kind is not None:
+            self._abort()
+            return
+        try:
+            self.commit()
+        finally:
+            self._abort()
+
+    def __repr__(self):
+        return f"<tenmap.Writer {os.fspath(self._path)!r}: {len(self._ids)} tensors{', ended' if self.ended else ''}>"
+
+
+for _each in (save_file, save_sharded, edit_metadata, Writer):
+    _each.__module__ = "tenmap"
+
+
+def header(entries, metadata=None):
+    """The length field and the JSON text of a file with these (name, dtype, shape, bytes), in the
+    order and with the spaces that the reference writes; and that order."""
+    import json
+
+    order = sorted(range(len(entries)), key=lambda i: (-CODES[entries[i][1]], entries[i][0]))
+    text = {}
+    if metadata is not None:
+        text["__metadata__"] = dict(sorted(metadata.items()))
+    place = 0
+    for i in order:
+        name, dtype, shape, size = entries[i]
+        text[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [place, place + size]}
+        place += size
+    body = json.dumps(text, ensure_ascii=False, separators=(",", ":")).encode()
+    body += b" " * (-len(body) % 8)
+    return len(body).to_bytes(8, "little") + body, order
+
+
+def in_memory(source):
+    """An array as the one Tensor of a model in memory."""
+    data = source.data.bytes if isinstance(source.data, _core.Tensor) else source.data
+    text, _ = header([("", source.name, source.shape, memoryview(data).nbytes)])
+    return open(_core.assemble([text, data]))[""]
+
+
+def convert(array, dtype, *, saturate=False):
+    """An array's values in another dtype, correctly rounded: every floating-point dtype to every other,
+    integers and booleans to floating point. numpy arrays and Tensors give numpy arrays, torch tensors
+    torch tensors.
+
+    saturate=True turns what overflows into the largest finite value instead of infinity.
+    """
+    source, name = source_of(array), name_of(dtype)
+    data = source.data.bytes if isinstance(source.data, _core.Tensor) else source.data
+    if not LITTLE:
+        if saturate:
+            raise ValueError("saturate is for little-endian machines only, here")
+        return in_memory(source).numpy(name, writable=True)
+    count = 1
+    for n in source.shape:
+        count *= n
+    memory = _core.convert(data, source.code, CODES[name], count, 1 if saturate else 0)
+    if is_torch(array):
+        return torch_tensor(memory, 0, name, source.shape)
+    if BITS[name] < 8:
+        return in_memory(Source(name, source.shape, memory)).numpy(writable=True)
+    return numpy_array(memory, 0, name, source.shape)
+
+
+convert.__module__ = "tenmap"

@@ -1,0 +1,7 @@
+"""The names that some import from the reference's compiled module."""
+
+from . import SafetensorError, TensorSpec, _safe_open_handle, deserialize, safe_open, serialize, serialize_file
+
+__all__ = [
+    "SafetensorError", "TensorSpec", "_safe_open_handle", "deserialize", "safe_open", "serialize", "serialize_file",
+]  # fmt: skip

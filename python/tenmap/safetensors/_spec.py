@@ -1,0 +1,136 @@
+"""The raw core: tensors by address, whole files as bytes."""
+
+import os
+
+from .. import _core
+from .._dtypes import BITS, CODES, TABLE
+from .._errors import Error
+from .._model import open as open_model
+from .._write import header
+
+
+class SafetensorError(Exception):
+    """What the drop-in raises where safetensors would: the sentence is tenmap's."""
+
+
+SafetensorError.__module__ = "tenmap.safetensors"
+
+# The names that constructors take: those of numpy, and torch's for packed pairs.
+_BY_NAME = {numpy_name: name for name, (numpy_name, _) in TABLE.items() if BITS[name] >= 8}
+_BY_NAME["float4_e2m1fn_x2"] = "F4"
+_SUPPORTED = ", ".join(sorted(_BY_NAME))
+
+
+def _typed(value, kind, argument):
+    if not isinstance(value, kind):
+        raise TypeError(f"argument '{argument}': {type(value).__name__!r} object is not an instance of {kind.__name__!r}")
+    return value
+
+
+class TensorSpec:
+    """A tensor to be written, by address: the memory is the caller's, and must stay until it is."""
+
+    __slots__ = ("_dtype", "_shape", "_data_ptr", "_data_len")
+
+    def __init__(self, *, dtype, shape, data_ptr, data_len):
+        name = _BY_NAME.get(_typed(dtype, str, "dtype"))
+        if name is None:
+            raise SafetensorError(f'Unknown dtype "{dtype}". Supported dtypes: {_SUPPORTED}')
+        self._dtype = name
+        self._shape = [n.__index__() for n in shape]
+        if any(n < 0 for n in self._shape):
+            raise OverflowError("a dimension cannot be negative")
+        if name == "F4" and self._shape:  # given in pairs, stored in elements
+            self._shape[-1] *= 2
+        self._data_ptr = data_ptr.__index__()
+        self._data_len = data_len.__index__()
+
+    @property
+    def dtype(self):
+        """As files write it: "F32"."""
+        return self._dtype
+
+    @property
+    def shape(self):
+        """In elements, as files write it."""
+        return list(self._shape)
+
+    @property
+    def data_ptr(self):
+        """Where its bytes are."""
+        return self._data_ptr
+
+    @property
+    def data_len(self):
+        """How many bytes they are."""
+        return self._data_len
+
+    def __repr__(self):
+        return (f"TensorSpec(dtype={self.dtype!r}, shape={self.shape!r}, data_ptr={self.data_ptr!r}, "
+                f"data_len={self.data_len!r})")  # fmt: skip
+
+    def _bits(self):
+        bits = BITS[self._dtype]
+        for n in self._shape:
+            bits *= n
+        return bits
+
+    def _memory(self):
+        if self._bits() != 8 * self._data_len:
+            raise SafetensorError(
+                f"Error while serializing: {self._dtype} of shape {self._shape} takes {self._bits() / 8:g} bytes, "
+                f"but data_len is {self._data_len}"
+            )
+        return _core.borrow(self._data_ptr if self._data_len else 0, self._data_len, self)
+
+
+TensorSpec.__module__ = "tenmap.safetensors"
+
+
+def _entries(tensor_dict, metadata):
+    for name, spec in _typed(tensor_dict, dict, "tensor_dict").items():
+        _typed(name, str, "tensor_dict")
+        _typed(spec, TensorSpec, "tensor_dict")
+    if metadata is not None:
+        for key, value in _typed(metadata, dict, "metadata").items():
+            _typed(key, str, "metadata")
+            _typed(value, str, "metadata")
+    return [(name, spec.dtype, spec.shape, spec.data_len) for name, spec in tensor_dict.items()]
+
+
+def serialize(tensor_dict, metadata=None):
+    """The bytes of a file with these {name: TensorSpec}."""
+    entries = _entries(tensor_dict, metadata)
+    specs = list(tensor_dict.values())
+    if "__metadata__" in tensor_dict:
+        raise SafetensorError("Error while serializing: no tensor is called __metadata__")
+    memories = [spec._memory() for spec in specs]
+    try:
+        text, order = header(entries, metadata)
+    except UnicodeEncodeError as error:
+        raise SafetensorError(f"Error while serializing: {error}") from None
+    return _core.assemble([text, *(memories[i] for i in order)])
+
+
+def serialize_file(tensor_dict, filename, metadata=None):
+    """Writes a file with these {name: TensorSpec}: it appears whole, or not at all."""
+    entries = _entries(tensor_dict, metadata)
+    specs = tensor_dict.values()
+    sources = [(name, CODES[dtype], shape, spec._memory()) for (name, dtype, shape, _), spec in zip(entries, specs)]
+    try:
+        _core.save(os.fspath(filename), sources, metadata, (0, 0, 0), 0, 0, None)
+    except (Error, UnicodeError) as error:
+        raise SafetensorError(f"Error while serializing: {error}") from None
+
+
+def deserialize(bytes):
+    """[(name, {"shape", "dtype", "data"}), ...] of the bytes of a file."""
+    _typed(bytes, type(b""), "bytes")
+    try:
+        model = open_model(bytes)
+    except Error as error:
+        raise SafetensorError(f"Error while deserializing: {error}") from None
+    return [
+        (tensor.name, {"shape": list(tensor.shape), "dtype": tensor.dtype, "data": bytearray(tensor.bytes)})
+        for tensor in model.values()
+    ]

@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# The checks of the Python package:
+#     python/tests/check.sh wheel       wheel, abi3audit, the suite under python3 and the newest Python here
+#     python/tests/check.sh sanitize    the suite with the extension and the library under ASan and UBSan
+#     python/tests/check.sh reference   the suite with torch; the reference's own suite, on it and on ours;
+#                                       transformers and peft, saved by one and loaded by the other
+# What cannot be fetched is said aloud; exit 77 where nothing is left to check.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-python-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
+unset PYTHONPATH TENMAP_SAFETENSORS
+if [ -z "${TENMAP_CORPUS-}" ] && [ -d "$root/../shared/corpus" ]; then
+    TENMAP_CORPUS=$(cd "$root/../shared/corpus" && pwd)
+    export TENMAP_CORPUS
+fi
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+
+# quietly COMMAND...: its output only if it fails.
+quietly() {
+    "$@" >"$work/log" 2>&1 || { tail -30 "$work/log" && return 1; }
+}
+
+# environment NAME PYTHON PACKAGE...: a fresh one in $work/NAME.
+environment() {
+    local folder=$work/$1 python=$2
+    shift 2
+    quietly "$python" -m venv "$folder" && quietly "$folder/bin/pip" install -q "$@"
+}
+
+build_wheel() {
+    environment build python3 build abi3audit || skip "pip could not fetch what builds the wheel"
+    quietly "$work/build/bin/python" -m build --wheel -o "$work/wheels" \
+        -Ccmake.define.TENMAP_WERROR=ON "$root/python" || exit 1
+    wheel=$(echo "$work"/wheels/tenmap-*-cp311-abi3-*.whl)
+    [ -f "$wheel" ] || { ls "$work/wheels" && exit 1; }
+}
+
+run_suite() {
+    (cd "$root/python/tests" && nice "$@" -m pytest -q -p no:cacheprovider -rs .)
+}
+
+# The newest Python beside python3 that there is, or that uv can fetch.
+newest_python() {
+    local version found
+    for version in 3.14 3.13 3.12; do
+        for found in $(command -v "python$version") "$HOME"/.pyenv/versions/$version.*/bin/python; do
+            "$found" -c "import sys, sysconfig
+sys.exit(sysconfig.get_config_var('Py_GIL_DISABLED') == 1)" 2>/dev/null && echo "$found" && return
+        done
+    done
+    "$work/build/bin/pip" install -q uv >/dev/null 2>&1 &&
+        UV_PYTHON_INSTALL_DIR=$work/pythons "$work/build/bin/uv" -q python install 3.13 >/dev/null 2>&1 &&
+        echo "$work"/pythons/cpython-3.13*/bin/python3.13
+}
+
+check_wheel() {
+    build_wheel
+    echo "${wheel##*/}: $(wc -c <"$wheel") bytes"
+    "$work/build/bin/abi3audit" --strict --report "$wheel" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+    echo "abi3audit: nothing that is not of the stable ABI of 3.11"
+    environment empty python3 --no-index "$wheel"
+    (cd "$work" && empty/bin/python -c "if True:
+        import tenmap
+        try: tenmap.open(tenmap.__file__)
+        except tenmap.Error as error: print('alone it works too:', error)
+        else: raise SystemExit('a file of Python is no model')")
+    local newest python
+    newest=$(newest_python) || newest=
+    [ -n "$newest" ] || echo "skipped: no Python newer than $(python3 -V) is here or can be had"
+    for python in python3 $newest; do
+        echo "--- $("$python" -V)"
+        rm -rf "$work/suite"
+        environment suite "$python" numpy ml_dtypes pytest "$wheel" || skip "numpy, ml_dtypes and pytest cannot be had"
+        run_suite "$work/suite/bin/python"
+    done
+}
+
+check_sanitize() {
+    environment asan python3 scikit-build-core cmake ninja numpy ml_dtypes pytest ||
+        skip "pip could not fetch what builds the extension"
+    quietly "$work/asan/bin/pip" install -q --no-build-isolation -Ccmake.build-type=Debug \
+        -Ccmake.define.TENMAP_SANITIZE=address,undefined "$root/python"
+    # Python itself does not free all at exit, and numpy maps more than ASan likes to see.
+    ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc \
+        LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
+        TENMAP_TEST_SANITIZED=1 run_suite "$work/asan/bin/python"
+}
+
+check_reference() {
+    build_wheel
+    environment torch python3 torch numpy ml_dtypes pytest fsspec safetensors==0.8.0 "$wheel" ||
+        skip "torch, numpy and safetensors 0.8.0 could not be fetched"
+    local python=$work/torch/bin/python folder
+    local frameworks=${TENMAP_FRAMEWORKS-flax}
+    for framework in $frameworks; do
+        quietly "$work/torch/bin/pip" install -q "$framework" || echo "skipped: $framework could not be fetched"
+    done
+    quietly "$work/torch/bin/pip" install -q transformers peft || echo "skipped: transformers could not be fetched"
+    run_suite "$python"
+    (cd "$work" && quietly "$work/torch/bin/pip" download -q --no-deps --no-build-isolation \
+        --no-binary safetensors safetensors==0.8.0 || quietly "$work/torch/bin/pip" download -q --no-deps \
+        --no-binary safetensors safetensors==0.8.0) || skip "the sources of safetensors 0.8.0 could not be fetched"
+    tar -xf "$work"/safetensors-0.8.0.tar.gz -C "$work"
+    folder=$work/safetensors-0.8.0/bindings/python
+    local left=()
+    "$python" -c 'import flax' 2>/dev/null || left+=(--ignore=tests/test_flax_comparison.py)
+    "$python" -c 'import tensorflow, h5py' 2>/dev/null || left+=(--ignore=tests/test_tf_comparison.py)
+    "$python" -c 'import paddle' 2>/dev/null || left+=(--ignore=tests/test_paddle_comparison.py)
+    [ ${#left[@]} -eq 0 ] || echo "left out, its framework is not here: ${left[*]#--ignore=}"
+    (cd "$folder" && nice "$python" -m pytest -q -p no:cacheprovider --junitxml="$work/reference.xml" \
+        "${left[@]}" tests) >"$work/reference.log" 2>&1 || tail -5 "$work/reference.log"
+    (cd "$folder" && nice "$python" -m tenmap.safetensors -m pytest -q -p no:cacheprovider \
+        --junitxml="$work/ours.xml" "${left[@]}" tests) >"$work/ours.log" 2>&1 || tail -40 "$work/ours.log"
+    "$python" "$root/python/tests/compare_suites.py" "$work/reference.xml" "$work/ours.xml"
+    "$python" -c 'import transformers' 2>/dev/null || { echo "skipped: transformers is not here" && return; }
+    local script=$root/python/tests/round_trip.py
+    "$python" "$script" save "$work/by-reference"
+    "$python" -m tenmap.safetensors "$script" load "$work/by-reference"
+    "$python" -m tenmap.safetensors "$script" save "$work/by-tenmap"
+    "$python" "$script" load "$work/by-tenmap"
+}
+
+case ${1-} in
+wheel) check_wheel ;;
+sanitize) check_sanitize ;;
+reference) check_reference ;;
+*) echo "usage: python/tests/check.sh wheel|sanitize|reference" >&2 && exit 2 ;;
+esac

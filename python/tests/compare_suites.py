@@ -1,0 +1,39 @@
+"""Two runs of one test suite, side by side: compare_suites.py REFERENCE.xml OURS.xml
+
+Prints a table by file, and fails unless everything that passed in the first passed in the second.
+"""
+
+import sys
+import xml.etree.ElementTree
+from collections import Counter
+
+
+def outcomes(path):
+    found = {}
+    for case in xml.etree.ElementTree.parse(path).iter("testcase"):
+        kinds = {child.tag for child in case}
+        verdict = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
+        found[case.get("classname"), case.get("name")] = verdict
+    return found
+
+
+def main():
+    reference, ours = map(outcomes, sys.argv[1:3])
+    rows = Counter((case[0].split(".")[1], who, verdict)
+                   for who, run in (("reference", reference), ("tenmap", ours))
+                   for case, verdict in run.items())  # fmt: skip
+    print(f"{'':32}{'reference':>28}{'tenmap':>28}")
+    for file in sorted({row[0] for row in rows}):
+        cells = [", ".join(f"{rows[file, who, verdict]} {verdict}" for verdict in ("passed", "failed", "skipped")
+                           if rows[file, who, verdict]) for who in ("reference", "tenmap")]  # fmt: skip
+        print(f"{file:32}{cells[0]:>28}{cells[1]:>28}")
+    lost = [case for case, verdict in reference.items() if verdict == "passed" and ours.get(case) != "passed"]
+    won = [case for case, verdict in ours.items() if verdict == "passed" and reference.get(case) != "passed"]
+    print(f"passed on both: {sum(v == 'passed' for v in reference.values()) - len(lost)}, only here: {len(won)}")
+    for case in lost:
+        print("passes on the reference, and not here:", *case)
+    sys.exit(1 if lost or not reference else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Zero-copy is real: where views point, what they cost, what they allow."""
+
+import ctypes
+import gc
+import weakref
+
+import numpy
+import pytest
+
+import tenmap
+from conftest import needs, resident_bytes, same, unsanitized
+
+
+def _mappings(path):
+    with open("/proc/self/maps") as file:
+        for line in file:
+            if line.rstrip().endswith(str(path)):
+                yield tuple(int(end, 16) for end in line.split()[0].split("-"))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    path = tmp_path_factory.mktemp("large") / "large.safetensors"
+    tenmap.save_file({"w": numpy.ones((64, 1 << 20), "float32")}, path)  # 256 MiB
+    return path
+
+
+@unsanitized
+def test_a_view_is_inside_the_mapping_and_takes_no_memory(large):
+    before = resident_bytes()
+    array = tenmap.open(large)["w"].numpy()
+    begin, end = next(_mappings(large))
+    assert begin <= array.ctypes.data < array.ctypes.data + array.nbytes <= end
+    part = tenmap.open(large)["w"][::2, 100:200].numpy()
+    assert part.base is not None and part.strides == (2 << 22, 4)
+    writable = tenmap.open(large)["w"].numpy(writable=True)
+    writable[0, 0] = 5
+    assert resident_bytes() - before < 8 << 20
+    assert array[0, 0] == 1
+
+
+def test_the_mapping_goes_with_the_last_view(large):
+    model = tenmap.open(large)
+    array = model["w"].numpy()
+    memory = memoryview(model["w"])
+    model.close()
+    del model
+    gc.collect()
+    assert len(list(_mappings(large))) == 1
+    row = array[3]
+    del array
+    memory.release()
+    gc.collect()
+    assert row[0] == 1 and len(list(_mappings(large))) == 1
+    del row
+    gc.collect()
+    assert not list(_mappings(large))
+
+
+def test_views_are_read_only(model):
+    array = model["F32"].numpy()
+    assert not array.flags.writeable
+    with pytest.raises(ValueError):
+        array[0] = 1
+    with pytest.raises(ValueError):
+        array.flags.writeable = True
+    with pytest.raises(TypeError):
+        memoryview(model["F32"])[0, 0, 0] = 1
+    with pytest.raises(TypeError, match="not writable|read-write"):
+        ctypes.c_char.from_buffer(model["U8"])
+
+
+def test_buffers(model, arrays):
+    for name in ("BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "F64", "I64", "U64"):
+        view = memoryview(model[name][1:, ::2, ::-1])
+        assert same(numpy.asarray(view), arrays[name][1:, ::2, ::-1])
+        assert view.tobytes() == arrays[name][1:, ::2, ::-1].tobytes()
+        assert bytes(model[name]) == arrays[name].tobytes()
+    for name in ("BF16", "F8_E4M3", "F4", "F8_E8M0"):
+        with pytest.raises(BufferError, match=".bytes"):
+            memoryview(model[name])
+    assert b"".join([model["U8"][2]]) == arrays["U8"][2].tobytes()
+
+
+def test_misaligned_data_is_copied(tmp_path):
+    header = b'{"x":{"dtype":"F32","shape":[2],"data_offsets":[1,9]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'
+    data = len(header).to_bytes(8, "little") + header + b"\0" + numpy.array([1.5, 2.5], "<f4").tobytes()
+    (tmp_path / "m").write_bytes(data)
+    tensor = tenmap.open(tmp_path / "m")["x"]
+    assert tensor.offset % 4 != 0 and not tensor.mapped
+    assert tensor.numpy().tolist() == [1.5, 2.5] and tensor.numpy().flags.aligned
+
+
+def test_dlpack(model, arrays):
+    tensor = model["F32"]
+    assert tensor.__dlpack_device__() == (1, 0)
+    array = numpy.from_dlpack(tensor)
+    assert same(array, arrays["F32"]) and not array.flags.writeable
+    assert array.ctypes.data == tensor.numpy().ctypes.data
+    part = numpy.from_dlpack(tensor[::2, :, 3])
+    assert same(part, arrays["F32"][::2, :, 3])
+    with pytest.raises(BufferError, match="read-only"):
+        tensor.__dlpack__()
+    with pytest.raises(BufferError, match="device"):
+        tensor.__dlpack__(max_version=(1, 0), dl_device=(2, 0))
+    with pytest.raises(BufferError, match="no layout"):
+        model["F6_E2M3"].__dlpack__(max_version=(1, 0))
+    for capsule in (tensor.__dlpack__(copy=True), tensor.__dlpack__(max_version=(1, 0))):
+        del capsule  # nobody consumed it
+
+
+def test_dlpack_without_a_copy_is_refused_where_there_is_no_mapping(path):
+    tensor = tenmap.open(path, backend="read")["F32"]
+    with pytest.raises(BufferError, match="without a copy"):
+        tensor.__dlpack__(max_version=(1, 0), copy=False)
+    assert numpy.from_dlpack(tensor).flags.writeable
+
+
+@needs("torch")
+def test_dlpack_to_torch(path, arrays):
+    import torch
+
+    tensor = torch.from_dlpack(tenmap.open(path)["BF16"])
+    gc.collect()
+    assert tensor.view(torch.uint8).numpy().tobytes() == arrays["BF16"].tobytes()
+
+
+def test_models_and_arrays_go_when_they_should(path):
+    model = tenmap.open(path)
+    gone = weakref.ref(model)
+    del model
+    assert gone() is None
+
+
+@unsanitized
+def test_nothing_leaks(path):
+    """Opens, views, slices, loads, buffers, capsules, errors and closes, until a leak would show."""
+
+    def turn():
+        with tenmap.open(path) as model:
+            tensor = model["F32"]
+            tensor.numpy(), tensor[1:, ::2].numpy("float64"), tensor.numpy(writable=True), tensor.bytes
+            memoryview(tensor[0]), tensor.__dlpack__(max_version=(1, 0)), model.metadata, list(model.items())
+            model["BF16"][::2].numpy("float32"), model["F4"][0].numpy(), model.shards
+            for bad in (lambda: tensor[9], lambda: model["absent"], lambda: tensor.numpy("int8")):
+                try:
+                    bad()
+                except (IndexError, KeyError, tenmap.Error):
+                    pass
+        try:
+            tenmap.open(b"nothing")
+        except tenmap.Error:
+            pass
+
+    for _ in range(300):
+        turn()
+    gc.collect()
+    objects, before = len(gc.get_objects()), resident_bytes()
+    for _ in range(3000):
+        turn()
+    gc.collect()
+    assert len(gc.get_objects()) - objects < 50
+    assert resident_bytes() - before < 3 << 20
+
+
+@unsanitized
+def test_100_000_opens_views_and_closes_leak_nothing(path):
+    for i in range(101_000):
+        model = tenmap.open(path)
+        array = model["U8"].numpy()
+        model.close()
+        del model, array
+        if i == 1000:
+            before = resident_bytes()
+    assert resident_bytes() - before < 2 << 20
+    assert not list(_mappings(path))
