@@ -1,0 +1,27 @@
+#!/bin/sh
+# The Python package beside safetensors, on the same files, in the same run. Prints one table.
+#
+#     bench/python.sh [GIGABYTES [ROUNDS]]
+#
+# Needs torch, numpy, ml_dtypes and safetensors, which are fetched into build/bench-python once (torch
+# takes some minutes); PYTHON names a Python that has them, and tenmap, already. Each row is the median of
+# ROUNDS, the two taking turns, in processes of their own where memory is filled for the first time.
+set -eu
+gigabytes=${1:-3}
+rounds=${2:-5}
+root=$(cd "$(dirname "$0")/.." && pwd)
+if [ -z "${PYTHON-}" ]; then
+    venv=$root/build/bench-python
+    PYTHON=$venv/bin/python
+    [ -x "$PYTHON" ] || python3 -m venv "$venv"
+    "$PYTHON" -m pip install -q torch numpy ml_dtypes safetensors==0.8.0 "$root/python" || {
+        echo "skipped: torch, numpy and safetensors could not be fetched" >&2
+        exit 77
+    }
+fi
+folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-bench-XXXXXX")
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+cd "$folder"
+"$PYTHON" "$root/bench/python_table.py" "$folder" "$gigabytes" "$rounds"
