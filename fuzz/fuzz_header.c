@@ -82,6 +82,16 @@ static void check_tensor(const tenmap_model *model, const tenmap_tensor *t, cons
           (unsigned __int128)t->nelems * tenmap_dtype_bits(t->dtype));
 }
 
+/* The order of writing has each tensor of a file once. */
+static void check_written(const tenmap_model *model) {
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at_written(model, i);
+        CHECK(t && t->header_position == i);
+        CHECK(tenmap_find_n(model, t->name, t->name_len) == t);
+    }
+    CHECK(!tenmap_at_written(model, tenmap_count(model)));
+}
+
 static void check_model(const tenmap_model *model, const uint8_t *bytes, size_t size,
                         uint32_t backend, bool lenient, uint64_t offset) {
     check_shard(model, bytes, size, backend, offset);
@@ -94,6 +104,7 @@ static void check_model(const tenmap_model *model, const uint8_t *bytes, size_t 
     }
     CHECK(lenient || end == size);
     CHECK(!tenmap_at(model, tenmap_count(model)));
+    check_written(model);
     CHECK(!tenmap_find_n(model, "no tensor has this name, surely", TENMAP_CSTR));
 }
 
@@ -273,13 +284,46 @@ static tenmap_model *run_rules(const uint8_t *data, size_t size, uint32_t flags)
     return mapped;
 }
 
+/* Other names: a pair of metadata whose value is a tensor's name and whose key is none. */
+static void check_aliases(const uint8_t *data, size_t size, const tenmap_model *plain) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    tenmap_model *model = NULL;
+    options.flags = TENMAP_OPEN_ALIASES;
+    CHECK(tenmap_open_memory(data, size, &options, &model, NULL) == TENMAP_OK);
+    check_same(plain, model, 0);
+    for (size_t i = 0; i < tenmap_metadata_count(model); i++) {
+        const tenmap_metadata *m = tenmap_metadata_at(model, i);
+        const tenmap_tensor *own = tenmap_find_n(plain, m->key, m->key_len);
+        const tenmap_tensor *kept = tenmap_find_n(plain, m->value, m->value_len);
+        const tenmap_tensor *want = own ? own : kept;
+        const tenmap_tensor *got = tenmap_find_n(model, m->key, m->key_len);
+        CHECK(!want == !got && (!got || got->header_position == want->header_position));
+    }
+    tenmap_close(model);
+}
+
+/* The flags that allow one thing each allow together what the one for all of them does. */
+static void check_relaxations(const uint8_t *data, size_t size, const tenmap_model *lenient) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    tenmap_model *model = NULL;
+    options.flags = TENMAP_OPEN_TRAILING | TENMAP_OPEN_HOLES | TENMAP_OPEN_UNKNOWN_DTYPES;
+    tenmap_status status = tenmap_open_memory(data, size, &options, &model, NULL);
+    CHECK((status == TENMAP_OK) == (lenient != NULL));
+    if (model)
+        check_same(lenient, model, 0);
+    tenmap_close(model);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const uint8_t nothing[1];
     tenmap_model *strict = run_rules(size ? data : nothing, size, 0);
     tenmap_model *lenient = run_rules(size ? data : nothing, size, TENMAP_OPEN_LENIENT);
     CHECK(lenient || !strict);
-    if (strict)
+    check_relaxations(size ? data : nothing, size, lenient);
+    if (strict) {
         check_same(strict, lenient, 0);
+        check_aliases(data, size, strict);
+    }
     tenmap_close(strict);
     tenmap_close(lenient);
     return 0;

@@ -66,13 +66,16 @@ static void check_index(const tmi_index *index, size_t size, bool lenient) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    tmi_index strict, lenient;
+    tmi_index strict, lenient, paired;
     bool strict_opens = parse(&strict, data, size, 0);
     bool lenient_opens = parse(&lenient, data, size, TENMAP_OPEN_LENIENT);
     CHECK(lenient_opens || !strict_opens);
+    CHECK(parse(&paired, data, size, TENMAP_OPEN_ALIASES) == strict_opens); /* keeps more */
+    if (strict_opens)
+        tmi_index_free(&paired);
     if (strict_opens) {
         check_index(&strict, size, false);
-        CHECK(tmi_index_recognise(data, size < TMI_START ? size : TMI_START) ||
+        CHECK(tmi_index_recognise(data, size < TMI_START ? size : TMI_START, size) ||
               tmi_json_is_space((char)data[0]));
         CHECK(strict.listing_count == lenient.listing_count);
         CHECK(strict.file_count == lenient.file_count);

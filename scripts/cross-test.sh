@@ -35,7 +35,8 @@ rm -f "$out"/*.o
 ls src/*.c src/kernels/*.c | xargs -P "$(nproc)" -I FILE sh -c \
     "$gcc $flags -DTENMAP_TESTING -Iinclude -c FILE -o $out/\$(basename FILE .c).o"
 # First what does not depend on the kernel underneath: rules, shards, reads, numbers, files.
-for test in dtype rules golden shards folder read requests integers take paths names header_quick check measure convert \
+for test in dtype rules golden shards folder inspect open_list open_flags sentences read requests integers take paths \
+            names header_quick check measure convert \
             kernels exact writer edit save "$@"; do
     "$gcc" $flags -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain -Itests -static \
         -o "$out/test_$test" "tests/test_$test.c" tests/support.c "$out"/*.o -lpthread -lm

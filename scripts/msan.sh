@@ -8,7 +8,8 @@
 # Exits with 77, saying why, where clang or its runtime is missing.
 set -eu
 cd "$(dirname "$0")/.."
-tests=${*:-dtype rules open shards folder paths read requests integers take names threads job header_quick check convert
+tests=${*:-dtype rules open shards folder inspect open_list open_flags sentences
+             paths read requests integers take names threads job header_quick check convert
              kernels exact load residency writer edit save}
 cc=${CC:-clang-14}
 work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-msan-XXXXXX")

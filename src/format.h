@@ -273,8 +273,8 @@ typedef struct tmi_index {
     uint64_t total_size; /* as metadata says it, where that is a plain integer */
 } tmi_index;
 
-/* Whether a file that starts so is JSON text, and so can only be an index. */
-bool tmi_index_recognise(const unsigned char *start, size_t len);
+/* Whether a file of `size` bytes that starts so is JSON text, and so can only be an index. */
+bool tmi_index_recognise(const unsigned char *start, size_t len, uint64_t size);
 /* As tmi_header_parse; place->path is the index's. */
 tenmap_status tmi_index_parse(tmi_index *index, const tmi_place *place, tmi_block text,
                               size_t length, tenmap_error *error);

@@ -24,13 +24,13 @@ typedef struct index_parser {
  * JSON text begins with a brace and holds no zero byte. The length field of a SafeTensors file that
  * could be opened always does: eight bytes without one are more than 2^56.
  */
-bool tmi_index_recognise(const unsigned char *start, size_t len) {
+bool tmi_index_recognise(const unsigned char *start, size_t len, uint64_t size) {
     size_t at = 0;
     if (memchr(start, 0, len < 8 ? len : 8))
         return false;
     while (at < len && tmi_json_is_space((char)start[at]))
         at++;
-    return at == len ? len > 0 : start[at] == '{'; /* or nothing but white space so far */
+    return at == len ? len < size : start[at] == '{'; /* or nothing but white space so far */
 }
 
 /* What is wrong at json.at; `problem` where the reader has none of its own. Always false. */

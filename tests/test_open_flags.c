@@ -112,7 +112,8 @@ static void index_only_looks_for_no_shard(void **state) {
         assert_int_equal(tenmap_advise(m, NULL, TENMAP_ADVISE_POPULATE, NULL), TENMAP_OK);
         tenmap_close(m);
         check_agrees(in_folder(state, "i.json"), &options, TENMAP_OK, &(tenmap_error){0});
-        options.flags |= TENMAP_OPEN_ALIASES | TENMAP_OPEN_PARTIAL | TENMAP_OPEN_LENIENT;
+        options.flags |= TENMAP_OPEN_ALIASES | TENMAP_OPEN_PARTIAL | TENMAP_OPEN_LENIENT |
+                         TENMAP_OPEN_DEQUANTIZE;
         m = must_open(in_folder(state, "i.json"), &options);
         assert_null(tenmap_find(m, "tied"));
         tenmap_close(m);

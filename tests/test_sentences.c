@@ -85,7 +85,7 @@ static void blank_files_are_named(void **state) {
     must_be_called(state, long_blank, "the file holds nothing but line ends and spaces");
     free(long_blank);
     bytes two = {(unsigned char *)"\r\n", 2};
-    must_fail_memory(two, NULL, TENMAP_ERR_FORMAT, "");
+    must_fail_memory(two, NULL, TENMAP_ERR_FORMAT, "nothing but line ends and spaces");
 }
 
 static void a_list_of_words_is_text(void **state) {
