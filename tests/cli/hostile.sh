@@ -89,6 +89,7 @@ on_model() {
     realign) run realign "$2" --to 64 -n -o "c$path" && run realign "$2" --to 4096 --force -o "c$path" ;;
     hash) run hash "$2" && run hash --json "$2" && run hash --tensors "$2" && run hash --model "$2" &&
         run hash --verify "$2" "$2" && run hash --verify pointers "$2" ;;
+    inventory) run inventory . && run inventory --json . && run inventory "$2" ;;
     bench) run bench --rounds 1 "$2" && run bench --rounds 1 --json "$2" ;;
     completion) run completion bash && run completion "$2" ;;
     manual) run manual ;;
