@@ -45,6 +45,12 @@
     (TENMAP_VERSION_MAJOR * 1000000u + TENMAP_VERSION_MINOR * 1000u + TENMAP_VERSION_PATCH)
 
 /*
+ * Libraries can be built without some of their parts, and their programs compiled with the same
+ * definitions, so that what is not there is not declared: TENMAP_NO_WRITE, TENMAP_NO_MEASURE and
+ * TENMAP_NO_CHECK take those sections, TENMAP_NO_AVX2 and TENMAP_NO_NEON only speed.
+ */
+
+/*
  * What stands before every function. Yours if you define it first, as `static` for the two-file form
  * inside one of your own files; or define TENMAP_HIDDEN, and the names stay inside the shared object
  * that they are compiled into. docs/embedding.md has both.
@@ -903,6 +909,7 @@ TENMAP_API tenmap_status tenmap_convert_counted(tenmap_dtype to, void *dst, size
                                                 uint32_t flags, tenmap_losses *losses,
                                                 tenmap_error *error);
 
+#ifndef TENMAP_NO_WRITE
 /*
  * Write
  *
@@ -1088,6 +1095,7 @@ typedef struct tenmap_save_options {
 TENMAP_API tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sources,
                                              size_t n, const tenmap_save_options *options,
                                              tenmap_error *error);
+#endif
 
 /*
  * Check
@@ -1164,6 +1172,7 @@ typedef struct tenmap_finding {
     const char *message; /* a sentence, as in tenmap_error: it names the file and the tensor */
 } tenmap_finding;
 
+#ifndef TENMAP_NO_CHECK
 /*
  * Calls `found` with everything that is wrong or odd about what `path` holds, on the caller's
  * thread, in the order in which it is met. If tenmap_open refuses the model with these options,
@@ -1185,7 +1194,9 @@ TENMAP_API tenmap_status tenmap_check(const char *path, const tenmap_options *op
 
 /* "hole" for TENMAP_FOUND_HOLE, for machines; "unknown" for a value that is none. Static. */
 TENMAP_API const char *tenmap_found_name(uint32_t code);
+#endif
 
+#ifndef TENMAP_NO_MEASURE
 /*
  * Measure
  *
@@ -1254,6 +1265,7 @@ typedef struct tenmap_stats_options {
 TENMAP_API tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, size_t n,
                                         const tenmap_stats_options *options, tenmap_stats *out,
                                         tenmap_error *error);
+#endif
 
 /*
  * Names and numbers

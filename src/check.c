@@ -7,6 +7,8 @@
  */
 #include "model.h"
 
+#ifndef TENMAP_NO_CHECK
+
 tenmap_status tenmap_check(const char *path, const tenmap_options *options,
                            void (*found)(void *ctx, const tenmap_finding *finding), void *ctx,
                            tenmap_error *error) {
@@ -28,3 +30,5 @@ tenmap_status tenmap_check(const char *path, const tenmap_options *options,
         *error = failure;
     return status;
 }
+
+#endif

@@ -1,6 +1,8 @@
 /* Where an index and its shards do not agree: for tenmap_check, as they are joined. */
 #include "model.h"
 
+#ifndef TENMAP_NO_CHECK
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,3 +106,5 @@ void tmi_check_index(const tenmap_model *model, const tmi_index *index, const te
         (void)tmi_bytes_list(io, folder, check_beside, &b, NULL);
     free(folder);
 }
+
+#endif

@@ -4,6 +4,8 @@
  */
 #include "write.h"
 
+#ifndef TENMAP_NO_WRITE
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -420,3 +422,5 @@ tenmap_status tenmap_writer_copy_list(tenmap_writer *writer, const tenmap_source
         return status;
     return tmi_copy_sources(writer, sources, n, &options, 0, 0, error);
 }
+
+#endif

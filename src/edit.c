@@ -1,6 +1,8 @@
 /* Metadata edits: the new header's text, and which of the three ways it gets into the file. */
 #include "write.h"
 
+#ifndef TENMAP_NO_WRITE
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -407,3 +409,5 @@ tenmap_status tenmap_edit_metadata(const char *path, const tenmap_edit *edits, s
     tmi_site_free(&e.site);
     return status;
 }
+
+#endif

@@ -47,6 +47,7 @@ void tmi_edit_note(const tmi_shard *shard, tenmap_error *error) {
     free(record);
 }
 
+#ifndef TENMAP_NO_CHECK
 void tmi_edit_check(const tmi_shard *shard, tmi_report *report, uint32_t number) {
     const char *path = shard->path;
     char *record = path && *path ? record_path(path) : NULL;
@@ -58,3 +59,4 @@ void tmi_edit_check(const tmi_shard *shard, tmi_report *report, uint32_t number)
                    tmi_quote_path(record + tmi_folder_part(record)).text);
     free(record);
 }
+#endif

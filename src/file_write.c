@@ -30,13 +30,23 @@
 #define PATH_MAX 4096 /* systems without a limit do not define it */
 #endif
 
-/* One pwrite moves at most this much: Linux stops a little under 2 GiB, macOS refuses more. */
-enum { WRITE_AT_MOST = 1 << 30 };
+/* What readers want to know, too. */
+
 char *tmi_resolve(const char *path) {
     char real[PATH_MAX];
     const char *shown = realpath(path, real) ? real : path;
     return tmi_copy_text(shown, strlen(shown));
 }
+
+bool tmi_exists(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+#ifndef TENMAP_NO_WRITE
+
+/* One pwrite moves at most this much: Linux stops a little under 2 GiB, macOS refuses more. */
+enum { WRITE_AT_MOST = 1 << 30 };
 
 /* Folders, and places in them. */
 
@@ -485,11 +495,6 @@ bool tmi_fd_is_at(int fd, const tmi_folder *folder, const char *name) {
            same_file(&named_now, &open_now);
 }
 
-bool tmi_exists(const char *path) {
-    struct stat st;
-    return lstat(path, &st) == 0;
-}
-
 bool tmi_is_absent(const tmi_folder *folder, const char *name) {
     struct stat st;
     return fstatat(folder->fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 &&
@@ -505,4 +510,5 @@ int tmi_remove(const tmi_folder *folder, const char *name) {
     return failed ? failed : tmi_folder_sync(folder);
 }
 
+#endif
 #endif

@@ -13,9 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One WriteFile moves at most this much. */
-enum { WIN32_WRITE_AT_MOST = 1 << 30 };
-
 /* Names. */
 
 /* "\\?\C:\x" as people write it; marked paths that would be too long without stay as they are. */
@@ -52,26 +49,16 @@ char *tmi_resolve(const char *path) {
     return real ? real : tmi_copy_text(path, strlen(path));
 }
 
-/* Where a path leads now: what is begun by a relative one ends there, wherever the program goes. */
-static char *absolute_path(const char *path) {
-    int failed;
-    wchar_t *wide = *path ? tmi_wide_path(path, &failed) : NULL;
-    DWORD room = wide ? GetFullPathNameW(wide, 0, NULL, NULL) : 0;
-    wchar_t *full = room ? tmi_calloc(room, sizeof *full) : NULL;
-    char *out = NULL;
-    if (full && GetFullPathNameW(wide, room, full, NULL) < room)
-        out = tmi_narrow_text(full);
-    free(full);
-    free(wide);
-    return out ? out : tmi_copy_text(path, strlen(path));
-}
-
 static DWORD attributes_of(const char *path) {
     int failed;
     wchar_t *wide = tmi_wide_path(path, &failed);
     DWORD attributes = wide ? GetFileAttributesW(wide) : INVALID_FILE_ATTRIBUTES;
     free(wide);
     return attributes;
+}
+
+bool tmi_exists(const char *path) {
+    return attributes_of(path) != INVALID_FILE_ATTRIBUTES;
 }
 
 /* Locks. */
@@ -88,10 +75,6 @@ static int lock_handle(HANDLE handle, DWORD kind) {
     return code == ERROR_LOCK_VIOLATION || code == ERROR_IO_PENDING ? EWOULDBLOCK : 0;
 }
 
-int tmi_fd_lock(int fd) {
-    return lock_handle(tmi_handle_of(fd), LOCKFILE_EXCLUSIVE_LOCK);
-}
-
 /* A lock belongs to the handle here as well, and goes with it. */
 bool tmi_file_locked(const tmi_file *file, const char *path) {
     (void)path;
@@ -103,6 +86,29 @@ bool tmi_file_locked(const tmi_file *file, const char *path) {
     bool locked = lock_handle(handle, 0) == EWOULDBLOCK;
     CloseHandle(handle);
     return locked;
+}
+
+#ifndef TENMAP_NO_WRITE
+
+/* One WriteFile moves at most this much. */
+enum { WIN32_WRITE_AT_MOST = 1 << 30 };
+
+int tmi_fd_lock(int fd) {
+    return lock_handle(tmi_handle_of(fd), LOCKFILE_EXCLUSIVE_LOCK);
+}
+
+/* Where a path leads now: what is begun by a relative one ends there, wherever the program goes. */
+static char *absolute_path(const char *path) {
+    int failed;
+    wchar_t *wide = *path ? tmi_wide_path(path, &failed) : NULL;
+    DWORD room = wide ? GetFullPathNameW(wide, 0, NULL, NULL) : 0;
+    wchar_t *full = room ? tmi_calloc(room, sizeof *full) : NULL;
+    char *out = NULL;
+    if (full && GetFullPathNameW(wide, room, full, NULL) < room)
+        out = tmi_narrow_text(full);
+    free(full);
+    free(wide);
+    return out ? out : tmi_copy_text(path, strlen(path));
 }
 
 /* Folders, and places in them. */
@@ -532,10 +538,6 @@ bool tmi_fd_is_at(int fd, const tmi_folder *folder, const char *name) {
            at_path.inode == open_now.inode;
 }
 
-bool tmi_exists(const char *path) {
-    return attributes_of(path) != INVALID_FILE_ATTRIBUTES;
-}
-
 bool tmi_is_absent(const tmi_folder *folder, const char *name) {
     char *path = path_in(folder, name);
     bool absent = path && !tmi_exists(path);
@@ -554,4 +556,5 @@ int tmi_remove(const tmi_folder *folder, const char *name) {
     return tmi_unlink(folder, name);
 }
 
+#endif
 #endif

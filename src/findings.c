@@ -1,6 +1,8 @@
 /* What a check finds, on its way to the caller: in order, and bounded. */
 #include "format.h"
 
+#ifndef TENMAP_NO_CHECK
+
 /* Of each kind and severity so many are handed on as they are; what follows is counted. */
 enum { MOST_OF_A_KIND = 32 };
 
@@ -112,3 +114,5 @@ void tmi_report_end(tmi_report *report) {
             report->found(report->ctx, &finding);
         }
 }
+
+#endif

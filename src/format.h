@@ -48,6 +48,10 @@ typedef struct tmi_report {
     uint64_t counts[TMI_SEVERITY_COUNT][TMI_FOUND_COUNT];
 } tmi_report;
 
+#ifndef TENMAP_NO_CHECK
+
+/* Whether a check wants to know. In a build without tenmap_check that is known before it runs. */
+#define TMI_REPORTS(report) ((report) != NULL)
 /* Whether there were enough of this kind before this one, which is then counted. */
 bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code);
 /* Hands on one finding; the sentence and the offset are those of *said. */
@@ -75,6 +79,24 @@ uint32_t tmi_found_severity(uint32_t code);
             tmi_report_say(report, severity, TENMAP_FOUND_##code, shard, tensor, &said_);          \
         }                                                                                          \
     } while (0)
+
+#else
+
+#define TMI_REPORTS(report) ((void)(report), false)
+#define TMI_REPORT(report, code, shard, offset, tensor, ...)                                       \
+    do {                                                                                           \
+        if (TMI_REPORTS(report) && (tensor) != NULL)                                               \
+            tmi_fail_at(NULL, TENMAP_OK, shard, offset, __VA_ARGS__);                              \
+    } while (0)
+static inline bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code) {
+    return (void)report, (void)severity, (void)code, true;
+}
+static inline void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard,
+                                      const char *tensor, const tenmap_error *error) {
+    (void)report, (void)code, (void)shard, (void)tensor, (void)error;
+}
+
+#endif
 
 /* header.c: the bytes before the tensors. No I/O. */
 
@@ -175,12 +197,26 @@ typedef struct tmi_blanks {
     bool other_than_spaces; /* behind it: the format pads with spaces */
 } tmi_blanks;
 
+#ifndef TENMAP_NO_CHECK
 tmi_blanks tmi_check_blanks(const char *text, size_t length);
 void tmi_check_field(const tmi_place *place, const tenmap_tensor *t, const char *key,
                      size_t key_len, uint64_t offset);
 /* A header of `length` bytes whose JSON is good; the tensors have their final fields. */
 void tmi_check_header(const tmi_place *place, const tmi_header *header, size_t length,
                       const tmi_blanks *blanks, bool in_order);
+#else
+static inline tmi_blanks tmi_check_blanks(const char *text, size_t length) {
+    return (void)text, (void)length, (tmi_blanks){0, 0, 0, false};
+}
+static inline void tmi_check_field(const tmi_place *place, const tenmap_tensor *t, const char *key,
+                                   size_t key_len, uint64_t offset) {
+    (void)place, (void)t, (void)key, (void)key_len, (void)offset;
+}
+static inline void tmi_check_header(const tmi_place *place, const tmi_header *header, size_t length,
+                                    const tmi_blanks *blanks, bool in_order) {
+    (void)place, (void)header, (void)length, (void)blanks, (void)in_order;
+}
+#endif
 
 /* header_quick.c: the header of a file that is written as most are, in one quick pass. */
 

@@ -48,7 +48,7 @@ static tenmap_status find_gguf_text(const tmi_place *place, const unsigned char 
                     "%s: the header has more than %llu bytes, the limit (max_header_bytes raises "
                     "it)",
                     tmi_quote_path(place->path).text, (ull)limit);
-        if (place->report && error)
+        if (TMI_REPORTS(place->report) && error)
             tmi_report_failure(place->report, TENMAP_FOUND_LIMIT, place->shard, NULL, error);
         return TENMAP_ERR_LIMIT;
     }

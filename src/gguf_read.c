@@ -164,7 +164,7 @@ tenmap_status tmi_gguf_failed(tmi_gguf_reader *r) {
                                     : ", key ",
                     item.text, what);
     }
-    if (place->report && r->error)
+    if (TMI_REPORTS(place->report) && r->error)
         tmi_report_failure(place->report, code_of(r), place->shard, NULL, r->error);
     return status;
 }

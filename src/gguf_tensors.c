@@ -29,7 +29,7 @@ static uint64_t text_offset(const gguf_parser *p, const void *at) {
 /* A rule is broken, and the error says how: the end of an opening, a finding of a check. */
 static tenmap_status tell_gguf(gguf_parser *p, uint32_t code, const char *tensor) {
     const tmi_place *place = p->reader.place;
-    if (!place->report)
+    if (!TMI_REPORTS(place->report))
         return TENMAP_ERR_FORMAT;
     tmi_report_failure(place->report, code, place->shard, tensor, p->reader.error);
     return TENMAP_OK;
@@ -423,7 +423,7 @@ tenmap_status tmi_gguf_parse(tmi_header *header, const tmi_place *place, tmi_blo
     if (status == TENMAP_OK)
         status = place_tensors(&p, length);
     header->count = p.count;
-    if (status == TENMAP_OK && place->report)
+    if (status == TENMAP_OK && TMI_REPORTS(place->report))
         note_oddities(&p);
     if (status != TENMAP_OK)
         tmi_header_free(header);

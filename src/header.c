@@ -87,7 +87,7 @@ static bool fail_memory(parser *p, uint64_t bytes) {
  * and goes on.
  */
 static tenmap_status tell(parser *p, uint32_t code, const tenmap_tensor *t, tenmap_status status) {
-    if (!p->place->report || status != TENMAP_ERR_FORMAT)
+    if (!TMI_REPORTS(p->place->report) || status != TENMAP_ERR_FORMAT)
         return status;
     tmi_report_failure(p->place->report, code, p->place->shard, t ? t->name : NULL, p->error);
     return TENMAP_OK;
@@ -95,7 +95,8 @@ static tenmap_status tell(parser *p, uint32_t code, const tenmap_tensor *t, tenm
 
 /* Whether there are enough findings of this kind already: it is counted, and needs no sentence. */
 static bool told_enough(const parser *p, uint32_t code) {
-    return p->place->report && tmi_report_full(p->place->report, TENMAP_FINDING_ERROR, code);
+    return TMI_REPORTS(p->place->report) &&
+           tmi_report_full(p->place->report, TENMAP_FINDING_ERROR, code);
 }
 
 /*
@@ -103,7 +104,7 @@ static bool told_enough(const parser *p, uint32_t code) {
  * on behind it.
  */
 static bool resume(parser *p, uint32_t code, const char *value) {
-    if (!p->place->report || p->failed != TENMAP_ERR_FORMAT)
+    if (!TMI_REPORTS(p->place->report) || p->failed != TENMAP_ERR_FORMAT)
         return false;
     char *text = p->untouched;
     size_t length = (size_t)(p->json.end - p->json.text);
@@ -281,7 +282,7 @@ static bool parse_field(parser *p, tenmap_tensor *t, int *seen) {
     case FIELD_OFFSETS:
         return parse_offsets(p, t);
     default:
-        if (p->place->report)
+        if (TMI_REPORTS(p->place->report))
             tmi_check_field(p->place, t, p->field.bytes, p->field.len, file_position(p, key_at));
         return tmi_json_skip(&p->json, 2) ? true : fail_json(p, NULL);
     }
@@ -619,13 +620,13 @@ tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_b
     tmi_blanks blanks = {0};
     tenmap_status status = TENMAP_OK;
     *header = (tmi_header){.text = text, .data_at = TMI_LENGTH_FIELD + (uint64_t)length};
-    if (place->report)
+    if (TMI_REPORTS(place->report))
         status = begin_report(&p, &copy, &blanks);
     if (status == TENMAP_OK)
         status = parse_all(&p);
-    if (place->report && status == TENMAP_OK)
+    if (TMI_REPORTS(place->report) && status == TENMAP_OK)
         tmi_check_header(place, header, length, &blanks, p.in_order);
-    else if (place->report && status == TENMAP_ERR_FORMAT)
+    else if (TMI_REPORTS(place->report) && status == TENMAP_ERR_FORMAT)
         tmi_report_failure(place->report, TENMAP_FOUND_JSON, place->shard, p.in ? p.in->name : NULL,
                            error);
     tmi_block_free(&copy);

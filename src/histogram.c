@@ -3,6 +3,8 @@
 #include "histogram.h"
 #include "kernels/moments.h"
 
+#ifndef TENMAP_NO_MEASURE
+
 #include <string.h>
 
 uint32_t tmi_search_bin(const tmi_bin_range *range, double x) {
@@ -63,3 +65,5 @@ void tmi_make_range(tmi_bin_range *range, double *edges) {
     range->offset = range->low * range->scale + slack;
     range->search = !(slack < 0.25);
 }
+
+#endif

@@ -4,6 +4,8 @@
 
 #include "values.h"
 
+#ifndef TENMAP_NO_MEASURE
+
 /* A histogram's range, and what brings its values to their bins. */
 typedef struct tmi_bin_range {
     double low, high;
@@ -32,4 +34,5 @@ static inline uint32_t tmi_bin_or_outside(const tmi_bin_range *range, double x, 
     return inside ? tmi_bin_of(range, x) : range->bins;
 }
 
+#endif
 #endif

@@ -57,7 +57,7 @@ static bool fail_index_memory(index_parser *p, uint64_t bytes) {
 
 /* A rule of the index is broken, but its JSON is good: a check takes a note and goes on. */
 static bool tell_index(index_parser *p, uint32_t code, const char *tensor) {
-    if (!p->place->report)
+    if (!TMI_REPORTS(p->place->report))
         return false;
     tmi_report_failure(p->place->report, code, TENMAP_NO_SHARD, tensor, p->error);
     return true;

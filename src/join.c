@@ -55,7 +55,7 @@ static tenmap_status join_shard(joining *j, size_t shard) {
     size_t before = model->tensor_count;
     for (size_t i = 0; i < from->header.count; i++) {
         uint64_t hash = tmi_hash(&model->key, tensors[i].name, tensors[i].name_len);
-        if (model->report && j->index)
+        if (TMI_REPORTS(model->report) && j->index)
             tmi_check_joined(model, j->index, j->file_shard, shard, &tensors[i], hash);
         if (!is_taken(j, shard, &tensors[i], hash))
             continue;
@@ -68,7 +68,7 @@ static tenmap_status join_shard(joining *j, size_t shard) {
             continue;
         }
         fail_twins(j, &model->tensors[twin], t);
-        if (!model->report)
+        if (!TMI_REPORTS(model->report))
             return TENMAP_ERR_FORMAT;
         tmi_report_failure(model->report, TENMAP_FOUND_IN_TWO_SHARDS, from->number, t->name,
                            j->error);
@@ -99,7 +99,7 @@ static tenmap_status check_listings(const joining *j) {
                 lacking.count == 1 ? tmi_quote_path(shard_name(j, j->file_shard[first->file])).text
                                    : "shards",
                 lacking.count == 1 ? "does not have it" : "do not have them");
-    if (!j->model->report)
+    if (!TMI_REPORTS(j->model->report))
         return TENMAP_ERR_FORMAT;
     tmi_report_failure(j->model->report, TENMAP_FOUND_NOT_IN_SHARD, TENMAP_NO_SHARD,
                        lacking.count == 1 ? first->name : NULL, j->error);

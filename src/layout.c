@@ -2,6 +2,8 @@
 #include "json.h"
 #include "write.h"
 
+#ifndef TENMAP_NO_WRITE
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,3 +184,5 @@ bool tmi_layout_build(tmi_layout *layout, tmi_buffer *head) {
     tmi_layout_length((unsigned char *)head->bytes, head->len - 8);
     return true;
 }
+
+#endif

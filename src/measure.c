@@ -11,6 +11,8 @@
 #include "histogram.h"
 #include "kernels/moments.h"
 
+#ifndef TENMAP_NO_MEASURE
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -658,3 +660,5 @@ tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, size_t n,
     tmi_block_free(&job.unit_block);
     return status;
 }
+
+#endif

@@ -93,14 +93,22 @@ bool tmi_edit_closed(const unsigned char *start, size_t len);
  * that edit is still under way.
  */
 void tmi_edit_note(const tmi_shard *shard, tenmap_error *error);
+#ifndef TENMAP_NO_CHECK
 /* For a check: whether one lies beside the file, opened or not. */
 void tmi_edit_check(const tmi_shard *shard, tmi_report *report, uint32_t number);
+#else
+static inline void tmi_edit_check(const tmi_shard *shard, tmi_report *report, uint32_t number) {
+    (void)shard, (void)report, (void)number;
+}
+#endif
 
 /* open.c */
 
+#ifndef TENMAP_NO_CHECK
 /* tenmap_open for tenmap_check: what is broken goes to the report, and the rest is looked at. */
 tenmap_status tmi_open_reporting(const char *path, const tenmap_options *options,
                                  tmi_report *report, tenmap_error *error);
+#endif
 
 /*
  * tenmap_open for tenmap_edit_metadata, which holds the lock of the file: `file`, as tmi_file_open
@@ -214,6 +222,7 @@ tenmap_status tmi_split_check(const tenmap_model *model, tenmap_error *error);
 
 /* check_index.c: where the index and its shards do not agree. For model->report. */
 
+#ifndef TENMAP_NO_CHECK
 /* A tensor of model->shards[shard], as it is joined. */
 void tmi_check_joined(const tenmap_model *model, const tmi_index *index, const size_t *file_shard,
                       size_t shard, const tenmap_tensor *t, uint64_t hash);
@@ -222,6 +231,21 @@ void tmi_check_listings(const tenmap_model *model, const tmi_index *index,
                         const size_t *file_shard);
 void tmi_check_index(const tenmap_model *model, const tmi_index *index, const tenmap_io *io,
                      const char *path);
+#else
+static inline void tmi_check_joined(const tenmap_model *model, const tmi_index *index,
+                                    const size_t *file_shard, size_t shard, const tenmap_tensor *t,
+                                    uint64_t hash) {
+    (void)model, (void)index, (void)file_shard, (void)shard, (void)t, (void)hash;
+}
+static inline void tmi_check_listings(const tenmap_model *model, const tmi_index *index,
+                                      const size_t *file_shard) {
+    (void)model, (void)index, (void)file_shard;
+}
+static inline void tmi_check_index(const tenmap_model *model, const tmi_index *index,
+                                   const tenmap_io *io, const char *path) {
+    (void)model, (void)index, (void)io, (void)path;
+}
+#endif
 
 /* prefetch.c: bringing pages in, in windows, now or on a thread of the model's own. */
 

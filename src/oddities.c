@@ -5,6 +5,8 @@
 #include "format.h"
 #include "json.h"
 
+#ifndef TENMAP_NO_CHECK
+
 #include <string.h>
 
 /* Padding to a multiple of 8, as the reference writes it, takes no more than this. */
@@ -152,3 +154,5 @@ void tmi_check_header(const tmi_place *place, const tmi_header *header, size_t l
     for (size_t i = 0; i < header->count; i++)
         odd_tensor(place, header, length, &tensors[i]);
 }
+
+#endif

@@ -268,7 +268,7 @@ static tenmap_status open_shards(tenmap_model *model, shard_jobs *all, tmi_index
         return tmi_fail_memory(error, all->count * sizeof *place, "the list of shards");
     unsigned threads = all->options->threads ? all->options->threads : tmi_open_threads(all->count);
     tenmap_status status;
-    if (model->report) {
+    if (TMI_REPORTS(model->report)) {
         status = report_shards(all, model->report, error);
     } else {
         tmi_parallel(threads, all->count, open_shard_job, all);
@@ -402,7 +402,7 @@ static tenmap_status open_index(tenmap_model *model, const char *path,
     }
     shard_names from = {.count = model->indexes->file_count, .index = model->indexes, .path = path};
     status = open_named_shards(model, &from, options, error);
-    if (status == TENMAP_OK && model->report)
+    if (status == TENMAP_OK && TMI_REPORTS(model->report))
         tmi_check_index(model, model->indexes, options->io, path);
     return status;
 }
@@ -609,6 +609,7 @@ tenmap_status tmi_open_edited(const tmi_file *file, const char *path, const tenm
     return tmi_open_end(model, &options, status, out, error);
 }
 
+#ifndef TENMAP_NO_CHECK
 tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, tmi_report *report,
                                  tenmap_error *error) {
     tenmap_options options;
@@ -629,6 +630,7 @@ tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, 
     tenmap_close(model);
     return status;
 }
+#endif
 
 tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model **out,
                              tenmap_error *error) {

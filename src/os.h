@@ -148,6 +148,15 @@ bool tmi_names_a_file(const char *name, size_t len);
 
 enum { TMI_NAME_ROOM = 256 };
 
+/* For readers, too. */
+
+/* Follows the symbolic links of a path that exists; a copy of the path otherwise. */
+char *tmi_resolve(const char *path);
+/* Whether something is there, be it a link to nothing. */
+bool tmi_exists(const char *path);
+
+#ifndef TENMAP_NO_WRITE
+
 /* Functions that return an int here return 0 or an errno. */
 
 int tmi_folder_open(tmi_folder *folder, const char *path);
@@ -209,9 +218,6 @@ void tmi_target_discard(tmi_target *target);
 /* Removes a temporary file if its writer is dead. */
 void tmi_remove_if_stale(const tmi_folder *folder, const char *name);
 
-/* Follows the symbolic links of a path that exists; a copy of the path otherwise. */
-char *tmi_resolve(const char *path);
-
 /* Takes the room on the disk, so that a full one is known before hours of writing. */
 int tmi_fd_reserve(int fd, uint64_t size);
 /* Goes on after interruptions and short writes. */
@@ -248,8 +254,6 @@ int tmi_fd_lock(int fd);
 void tmi_fd_close(int fd);
 /* Whether the name still leads to the open file, itself or through links. */
 bool tmi_fd_is_at(int fd, const tmi_folder *folder, const char *name);
-/* Whether something is there, be it a link to nothing. */
-bool tmi_exists(const char *path);
 /* Whether something is there that is neither a file nor a folder nor a link. */
 bool tmi_is_special(const tmi_folder *folder, const char *name);
 /* Whether the system knows that there is no such file; where it cannot tell, neither of them holds. */
@@ -258,6 +262,8 @@ bool tmi_is_absent(const tmi_folder *folder, const char *name);
 int tmi_remove(const tmi_folder *folder, const char *name);
 /* The same without the sync. */
 int tmi_unlink(const tmi_folder *folder, const char *name);
+
+#endif
 
 /* file_names.c: names of files that we make. */
 

@@ -64,7 +64,7 @@ static tenmap_status find_text(const tmi_place *place, const unsigned char *star
     uint32_t code;
     text->at = TMI_LENGTH_FIELD;
     tenmap_status status = read_length(place, start, len, limit, &text->length, &code, error);
-    if (status != TENMAP_OK && place->report)
+    if (status != TENMAP_OK && TMI_REPORTS(place->report))
         tmi_report_failure(place->report, code, place->shard, NULL, error);
     return status;
 }

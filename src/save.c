@@ -5,6 +5,8 @@
 #include "json.h"
 #include "write.h"
 
+#ifndef TENMAP_NO_WRITE
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -492,3 +494,5 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
     tmi_folder_close(&s.folder);
     return status;
 }
+
+#endif

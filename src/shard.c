@@ -277,7 +277,7 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
                        .report = model->report};
     unsigned char anew[TMI_START];
     bool settled;
-    if (place.report)
+    if (TMI_REPORTS(place.report))
         tmi_edit_check(shard, place.report, number);
     tenmap_status status = parse_once(shard, options, &place, start, len, &settled, error);
     while (status == TENMAP_OK && !settled) {

@@ -15,6 +15,8 @@
 #include "json.h"
 #include "write.h"
 
+#ifndef TENMAP_NO_WRITE
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -366,3 +368,5 @@ tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t 
     tmi_site_free(&r.site);
     return status;
 }
+
+#endif

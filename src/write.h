@@ -6,6 +6,9 @@
 
 #include "values.h"
 
+/* Nothing of this is in a build without writing. */
+#ifndef TENMAP_NO_WRITE
+
 /* The longest header that readers accept by default: no longer one is written. */
 enum { TMI_WRITTEN_HEADER_LIMIT = 100000000 };
 
@@ -139,4 +142,5 @@ typedef struct tmi_change {
 tenmap_status tmi_change_in_place(const tmi_site *site, int fd, const tmi_change *change,
                                   tenmap_error *error);
 
+#endif
 #endif

@@ -4,6 +4,8 @@
  */
 #include "write.h"
 
+#ifndef TENMAP_NO_WRITE
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -601,3 +603,5 @@ tenmap_status tenmap_writer_commit(tenmap_writer *writer, tenmap_error *error) {
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the writer is NULL");
     return tmi_writer_commit(writer, &replaced, error);
 }
+
+#endif

@@ -10,6 +10,8 @@
 /*
  * The instruction sets of this build. -DTENMAP_NO_AVX2 or -DTENMAP_NO_NEON leaves one out. Kernels
  * use function-level target attributes, so no -m flag is needed; GCC and Clang have them.
+ * TENMAP_NO_WRITE, TENMAP_NO_MEASURE and TENMAP_NO_CHECK, which leave out the rest that can be, are
+ * asked for in the files that they leave out.
  *
  * On Windows GCC keeps 32-byte vectors on a stack that is aligned to 16 and moves them as if it were
  * aligned to 32. There AVX2 wants -DTENMAP_AVX2 and an assembler that is told to make those moves

@@ -1,6 +1,8 @@
 /* The plain C of measuring, and the definition of what the kernels compute. */
 #include "moments.h"
 
+#ifndef TENMAP_NO_MEASURE
+
 void tmi_lanes_begin(tmi_lanes *lanes, bool shifts) {
     *lanes = (tmi_lanes){.shifts = shifts, .least = INT64_MAX, .greatest = INT64_MIN};
 }
@@ -74,3 +76,5 @@ void tmi_lanes_f64(tmi_lanes *lanes, const void *src, size_t first, size_t count
         add_value(lanes, (first + i) % TMI_LANES, x, key_of_f64(bits));
     }
 }
+
+#endif

@@ -9,6 +9,8 @@
 
 #include "kernels.h"
 
+#ifndef TENMAP_NO_MEASURE
+
 #include <string.h>
 
 enum { TMI_LANES = 16, TMI_MEASURE_BLOCK = 4096 };
@@ -92,4 +94,5 @@ static inline double tmi_widen_f32(uint32_t bits) {
     return (double)value;
 }
 
+#endif
 #endif

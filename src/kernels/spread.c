@@ -4,6 +4,8 @@
  */
 #include "moments.h"
 
+#ifndef TENMAP_NO_MEASURE
+
 /* The values of scales other than 0 are beyond 2^SCALE_FROM, or below 2^-SCALE_FROM. */
 enum { SCALE_FROM = 350, SCALE_STEP = 700 };
 /* How many times the squares about the mean those about the shift may be: digits are lost with it. */
@@ -159,3 +161,5 @@ void tmi_spread_results(const tmi_spread *spread, double *mean, double *std, dou
     *std = product_of(within_f64(deviation, spread->scale), back);
     *norm = product_of(square_root(all), back);
 }
+
+#endif

@@ -74,12 +74,14 @@ const tmi_kernels tmi_kernels_avx2 = {
             [TENMAP_F16] = tmi_avx2_f4_to_f16,
         },
     .stream_copy = stream_copy_avx2,
+#ifndef TENMAP_NO_MEASURE
     .moments =
         {
             [TENMAP_BF16] = tmi_avx2_moments_bf16,
             [TENMAP_F16] = tmi_avx2_moments_f16,
             [TENMAP_F32] = tmi_avx2_moments_f32,
         },
+#endif
 };
 
 #endif

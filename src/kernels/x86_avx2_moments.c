@@ -6,7 +6,7 @@
 #include "moments.h"
 #include "x86_avx2.h"
 
-#if TMI_AVX2
+#if TMI_AVX2 && !defined(TENMAP_NO_MEASURE)
 
 typedef struct avx2_sums {
     __m256d sum[4], square[4];

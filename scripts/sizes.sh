@@ -1,0 +1,35 @@
+#!/bin/sh
+# What the library takes, whole and without its parts, as docs/embedding.md shows it: bytes of text (code,
+# constants, unwind tables: `size`) of the two-file form's object.
+#     scripts/sizes.sh [COMPILER [FLAG...]]
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+cc=${1:-cc}
+[ $# -eq 0 ] || shift
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+python3 "$root/scripts/amalgamate.py" "$work"
+
+# text FLAG...: in thousands of bytes.
+text() {
+    "$cc" -c "$work/tenmap.c" -o "$work/tenmap.o" "$@"
+    size "$work/tenmap.o" | awk 'NR == 2 { printf "%d KB\n", $1 / 1000 + 0.5 }'
+}
+
+row() {
+    what=$1
+    shift
+    printf '| %s | %s | %s |\n' "$what" "$(text -O2 "$@")" "$(text -Os "$@")"
+}
+
+no_kernels="-DTENMAP_NO_AVX2 -DTENMAP_NO_NEON"
+reader="-DTENMAP_NO_WRITE -DTENMAP_NO_MEASURE -DTENMAP_NO_CHECK"
+printf '| Left out | -O2 | -Os |\n|---|---|---|\n'
+row "nothing" "$@"
+row "writing: \`TENMAP_NO_WRITE\`" -DTENMAP_NO_WRITE "$@"
+row "measuring: \`TENMAP_NO_MEASURE\`" -DTENMAP_NO_MEASURE "$@"
+row "checking: \`TENMAP_NO_CHECK\`" -DTENMAP_NO_CHECK "$@"
+row "vector kernels: \`TENMAP_NO_AVX2\`, \`TENMAP_NO_NEON\`" $no_kernels "$@"
+row "all but reading: the first three" $reader "$@"
+row "all but reading, without vector kernels" $reader $no_kernels "$@"

@@ -1,0 +1,64 @@
+#!/bin/sh
+# Builds the library without each of its parts that can be left out, and without all of them, as the bare
+# compiler and as CMake do it, and runs the tests of what is left:
+#     scripts/switches-test.sh
+# In each build the names that the header declares are those that the library exports.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+export TMPDIR="$work"
+cc=${CC:-cc}
+flags="-std=gnu11 -O1 -fPIC -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Werror -fvisibility=hidden"
+
+# The functions of the header, as these definitions leave it.
+declared() {
+    $cc "$@" -E -P -DTENMAP_API=PUBLIC include/tenmap.h | tr '\n' ' ' | sed 's/PUBLIC/\n&/g' |
+        sed -n 's/^PUBLIC[^(]*[ *]\(tenmap_[a-z0-9_]*\)(.*/\1/p' | LC_ALL=C sort
+}
+
+# try NAME TESTS [DEFINITION...]
+try() {
+    name=$1 tests=$2
+    shift 2
+    mkdir "$work/$name"
+    ls src/*.c src/kernels/*.c | xargs -P "$(nproc)" -I FILE sh -c \
+        "$cc $flags $* -Iinclude -c FILE -o $work/$name/\$(echo FILE | tr / _).o"
+    $cc -shared "$work/$name"/*.o -lpthread -o "$work/$name.so"
+    nm -D --defined-only "$work/$name.so" | awk '{ print $3 }' | LC_ALL=C sort >"$work/exported"
+    declared "$@" >"$work/declared"
+    diff "$work/declared" "$work/exported" || { echo "$name: declared (<) and exported (>) names differ"; exit 1; }
+    for test in $tests; do
+        $cc -std=gnu11 -O1 "$@" -Iinclude -Isrc -Itests/plain -Itests "tests/test_$test.c" tests/support.c \
+            "$work/$name"/*.o -lpthread -lm -o "$work/test"
+        "$work/test" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+        echo "$name: $(wc -l <"$work/exported") functions, test_$test: $(tail -1 "$work/log")"
+    done
+    rm -r "$work/$name"
+}
+
+reader="dtype rules shards folder read header_quick names"
+try no-write "$reader check" -DTENMAP_NO_WRITE
+try no-measure "read check writer edit save" -DTENMAP_NO_MEASURE
+try no-check "$reader writer edit save" -DTENMAP_NO_CHECK
+try reader "$reader" -DTENMAP_NO_WRITE -DTENMAP_NO_MEASURE -DTENMAP_NO_CHECK -DTENMAP_NO_AVX2 -DTENMAP_NO_NEON
+try no-kernels "read convert" -DTENMAP_TESTING -DTENMAP_NO_AVX2 -DTENMAP_NO_NEON
+
+# CMake's options of the same names reach the programs that use the library, by both ways of finding it.
+cmake -S . -B "$work/build" -DCMAKE_INSTALL_PREFIX="$work/tree" -DTENMAP_NO_WRITE=ON -DTENMAP_NO_CHECK=ON \
+    -DTENMAP_NO_MEASURE=ON -DTENMAP_NO_AVX2=ON -DTENMAP_SHARED=OFF -DCMAKE_C_FLAGS=-O1 >/dev/null
+cmake --build "$work/build" -j "$(nproc)" >/dev/null
+cmake --install "$work/build" >/dev/null
+cmake -S tests/install -B "$work/find" -DCMAKE_PREFIX_PATH="$work/tree" >/dev/null
+cmake --build "$work/find" --verbose >"$work/log"
+grep -q 'TENMAP_NO_WRITE.*consumer\.c' "$work/log" || { echo "the definitions do not arrive"; exit 1; }
+"$work/find/consumer"
+pc=$(dirname "$(find "$work/tree" -name tenmap.pc)")
+PKG_CONFIG_PATH=$pc pkg-config --cflags tenmap | grep -e '-DTENMAP_NO_WRITE -DTENMAP_NO_MEASURE -DTENMAP_NO_CHECK'
+if cmake -S . -B "$work/tool" -DTENMAP_NO_WRITE=ON -DTENMAP_TOOL=ON >"$work/log" 2>&1; then
+    echo "the tool was configured without the parts that it uses"
+    exit 1
+fi
+grep "wants the whole library" "$work/log"
