@@ -120,7 +120,7 @@ static tenmap_status heed_pair(gguf_parser *p, const tenmap_metadata *m) {
     return TENMAP_OK;
 }
 
-static void keep_pair(gguf_parser *p, tenmap_metadata *m, const tenmap_value *v) {
+static void keep_gguf_pair(gguf_parser *p, tenmap_metadata *m, const tenmap_value *v) {
     m->type = v->type;
     m->element_type = v->element_type;
     m->count = v->count;
@@ -157,7 +157,7 @@ static tenmap_status take_pairs(gguf_parser *p) {
         tenmap_value value;
         if (!tmi_gguf_pair(&p->reader, &m->key, &m->key_len, &value))
             return tmi_gguf_failed(&p->reader);
-        keep_pair(p, m, &value);
+        keep_gguf_pair(p, m, &value);
         h->metadata_count = i + 1;
         status = heed_pair(p, m);
     }

@@ -6,7 +6,7 @@
 /* Windows on what is not in memory: the values come in order, the others are small or come again. */
 enum { VALUES_WINDOW = 256 << 10, SMALL_WINDOW = 32 << 10, DIRECT_ROOM = 4 << 20 };
 
-static tenmap_status open_part(tmi_part *part, bool values, tenmap_error *error) {
+static tenmap_status open_part_bytes(tmi_part *part, bool values, tenmap_error *error) {
     const tenmap_tensor *t = part->tensor;
     const tmi_bytes *bytes = &tmi_shard_of(t)->bytes;
     size_t wanted = values ? tmi_bytes_step(bytes, VALUES_WINDOW) : SMALL_WINDOW;
@@ -40,7 +40,7 @@ tenmap_status tmi_source_bytes(tmi_source *s, unsigned which, uint64_t offset, s
     }
     tenmap_status status = TENMAP_OK;
     if (!part->window.bytes)
-        status = open_part(part, which == TMI_PART_VALUES, error);
+        status = open_part_bytes(part, which == TMI_PART_VALUES, error);
     if (status == TENMAP_OK)
         status = tmi_window_bytes(&part->window, t->file_offset + offset, size, t, bytes, error);
     return status;

@@ -146,7 +146,7 @@ static bool take_quantization(tmi_json *json, tmi_text key, void *ctx) {
     return true;
 }
 
-static bool take_dtype(tmi_json *json, tmi_text key, void *ctx) {
+static bool take_config_dtype(tmi_json *json, tmi_text key, void *ctx) {
     tmi_quantized_config *config = ctx;
     tmi_text text;
     if (!tmi_json_scalar(json, DEEP_CONFIG, &text))
@@ -169,7 +169,7 @@ static bool take_config(tmi_json *json, tmi_text key, void *ctx) {
         return good;
     }
     if (tmi_text_is(key, "text_config"))
-        return tmi_json_members(json, DEEP_CONFIG, take_dtype, ctx);
+        return tmi_json_members(json, DEEP_CONFIG, take_config_dtype, ctx);
     tmi_text text;
     if (!tmi_json_scalar(json, DEEP_FILE, &text))
         return false;

@@ -17,7 +17,7 @@ static tmi_span tensor_span(const tenmap_tensor *t) {
 }
 
 /* A weight that is stored in parts is in memory as far as they are. */
-static uint32_t count_parts(const tenmap_tensor *t) {
+static uint32_t parts_of(const tenmap_tensor *t) {
     return t->flags & TENMAP_TENSOR_COMPUTED ? tenmap_scheme_of(t)->part_count : 1;
 }
 
@@ -80,7 +80,7 @@ static tenmap_status take_spans(span_list *list, const tenmap_model *model,
         tenmap_status status = check_tensor(model, tensors[i], i, error);
         if (status != TENMAP_OK)
             return status;
-        list->count += count_parts(tensors[i]);
+        list->count += parts_of(tensors[i]);
     }
     list->spans = list->count > 1 ? tmi_calloc(list->count, sizeof *list->spans) : &list->one;
     if (!list->spans)
@@ -89,7 +89,7 @@ static tenmap_status take_spans(span_list *list, const tenmap_model *model,
         list->spans[i] = shard_span(&model->shards[i]);
     size_t used = 0;
     for (size_t i = 0; tensors && i < count; i++)
-        for (uint32_t part = 0; part < count_parts(tensors[i]); part++)
+        for (uint32_t part = 0; part < parts_of(tensors[i]); part++)
             list->spans[used++] = part_span(tensors[i], part);
     merge_spans(list);
     return TENMAP_OK;

@@ -43,7 +43,7 @@ static size_t numbers_of(const tenmap_want *want, uint32_t numbers[2]) {
 }
 
 /* False without memory. The name was checked: it has as many %u as there are numbers. */
-static bool make_name(const tenmap_want *want, wanted_name *name) {
+static bool make_wanted_name(const tenmap_want *want, wanted_name *name) {
     uint32_t numbers[2];
     size_t count = numbers_of(want, numbers);
     name->taken = NULL;
@@ -207,7 +207,7 @@ typedef struct take_job {
 static tenmap_status find_want(take_job *job, size_t i, misfits *m, tenmap_error *error) {
     tenmap_want *want = &job->wants[i];
     wanted_name name;
-    if (!make_name(want, &name))
+    if (!make_wanted_name(want, &name))
         return tmi_fail_memory(error, strlen(want->name), "a name");
     const tenmap_tensor *t = tenmap_find_n(job->model, name.text, name.len);
     want->tensor = t;
