@@ -90,15 +90,17 @@ function makeDetail(model) {
             );
         };
         put(0, "start");
-        let free = wide(0) + 10;
-        const end = W - wide(bins) - 10;
-        for (let k = 4; k < bins; k += 4) {
-            const x = (k / bins) * W;
-            const half = wide(k) / 2;
-            if (x - half < free || x + half > end) continue;
-            put(k, "middle");
-            free = x + half + 10;
-        }
+        const fits = (step) => {
+            let free = wide(0) + 8;
+            for (let k = step; k < bins; k += step) {
+                const x = (k / bins) * W;
+                if (x - wide(k) / 2 < free || x + wide(k) / 2 > W - wide(bins) - 8) return false;
+                free = x + wide(k) / 2 + 8;
+            }
+            return true;
+        };
+        const step = [4, 8, 16, 32].find((n) => n < bins && bins % n === 0 && fits(n)) || bins;
+        for (let k = step; k < bins; k += step) put(k, "middle");
         put(bins, "end");
     }
 
