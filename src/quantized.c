@@ -11,7 +11,13 @@
 
 /* The first that finds its parts takes the weight. */
 static const tmi_scheme_row schemes[] = {
-    {"scaled", tmi_find_scaled},
+    {"compressed-tensors, packed", tmi_find_packed},
+    {"GPTQ and AWQ", tmi_find_gptq},
+    {"gpt-oss", tmi_find_blocks},
+    {"FP4 and FP6 in bytes", tmi_find_pairs},
+    {"bitsandbytes, 4 bits", tmi_find_bnb4},
+    {"MLX", tmi_find_mlx},
+    {"8 bits beside their scales", tmi_find_scaled},
 };
 
 typedef struct quantized_search {
@@ -206,7 +212,7 @@ tenmap_status tmi_quantized_find(tenmap_model *model, const tenmap_options *opti
     s.finder = (tmi_finder){.model = model,
                             .flags = options->flags,
                             .config = &s.config,
-                            .cannot_read = model->report != NULL,
+                            .io = options->io,
                             .error = error};
     status = search_weights(&s);
     if (status == TENMAP_OK && s.count > 0)

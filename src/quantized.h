@@ -126,8 +126,8 @@ typedef struct tmi_finder {
     const tmi_quantized_config *config;
     char *name; /* room for names to look for */
     size_t name_capacity;
-    size_t notes;     /* how many tensors were read so far */
-    bool cannot_read; /* a check: files are closed again */
+    size_t notes;        /* how many tensors were read so far */
+    const tenmap_io *io; /* NULL: the system's files */
     tenmap_error *error;
     tenmap_status status; /* what stopped the search */
     tenmap_error why;     /* room for a part of its sentence */
@@ -171,8 +171,12 @@ typedef struct tmi_scheme_row {
     tmi_scheme_find *find;
 } tmi_scheme_row;
 
-/* quantized_float.c */
-tmi_scheme_find tmi_find_scaled;
+/* "int4-group": integers of so many bits; 0 for a scale per tensor, 1 per row, 2 per group. */
+const char *tmi_integer_scheme(unsigned bits, unsigned kind);
+
+/* quantized_float.c, quantized_integer.c, quantized_pairs.c, quantized_bnb.c, quantized_mlx.c */
+tmi_scheme_find tmi_find_scaled, tmi_find_packed, tmi_find_gptq, tmi_find_blocks, tmi_find_pairs;
+tmi_scheme_find tmi_find_bnb4, tmi_find_mlx;
 
 /* quantized.c: the search, and the table of tensors that comes of it. */
 

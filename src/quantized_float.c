@@ -8,7 +8,9 @@
 #include <string.h>
 
 /* Names of scales, as endings of the weight's own name or, with a dot, of its module's. */
-static const char *const scale_endings[] = {"_scale_inv", "_scale", ".scale", ".scale_weight"};
+static const char *const scale_endings[] = {"_scale_inv", "_scale", ".scale", ".scale_weight",
+                                            ".SCB"};
+enum { ENDING_SCB = 4 };
 
 static bool is_float8(tenmap_dtype dtype) {
     return dtype == TENMAP_F8_E4M3 || dtype == TENMAP_F8_E5M2 || dtype == TENMAP_F8_E4M3FNUZ ||
@@ -32,8 +34,8 @@ static const tenmap_tensor *find_scales(tmi_finder *f, const tenmap_tensor *t, s
 }
 
 /* Signed codes minus zero points that lie beside the scales. */
-static bool take_zeros(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
-    const tenmap_tensor *zeros = tmi_find_part(f, t, 0, "_zero_point");
+static bool take_zeros(tmi_finder *f, const tenmap_tensor *t, size_t cut, tmi_computed *c) {
+    const tenmap_tensor *zeros = tmi_find_part(f, t, cut, "_zero_point");
     if (!zeros)
         return f->status == TENMAP_OK;
     if (zeros->nelems != c->parts[TMI_PART_SCALES]->nelems ||
@@ -42,6 +44,21 @@ static bool take_zeros(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     c->parts[TMI_PART_ZEROS] = zeros;
     c->recipe.zeros = TMI_ZEROS_DTYPE;
     return true;
+}
+
+/* What some writers put beside a weight: bitsandbytes the order of its rows, ComfyUI its format. */
+static bool take_notes(tmi_finder *f, const tenmap_tensor *t, bool bitsandbytes, tmi_computed *c) {
+    if (bitsandbytes) {
+        if (t->dtype != TENMAP_I8 || c->recipe.scale_rows != c->recipe.rows)
+            return TMI_PART_WRONG(f, t, c->parts[TMI_PART_SCALES],
+                                  "one was expected for each of the %llu rows of an I8 weight",
+                                  (ull)c->recipe.rows);
+        c->recipe.scale = TMI_SCALE_127;
+        c->parts[TMI_PART_NOTE] = tmi_find_part(f, t, 0, "_format");
+    } else if (tmi_ends_with(t, ".weight")) {
+        c->parts[TMI_PART_NOTE] = tmi_find_part(f, t, strlen(".weight"), ".comfy_quant");
+    }
+    return f->status == TENMAP_OK;
 }
 
 static const char *name_of_scheme(const tenmap_tensor *t, const tmi_recipe *r) {
@@ -62,7 +79,9 @@ bool tmi_find_scaled(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     size_t which = 0;
     if ((!fp8 && t->dtype != TENMAP_I8) || t->rank == 0)
         return false;
-    const tenmap_tensor *scales = find_scales(f, t, &which);
+    bool torchao = tmi_ends_with(t, "._weight_qdata");
+    const tenmap_tensor *scales =
+        torchao ? tmi_find_part(f, t, strlen("_qdata"), "_scale") : find_scales(f, t, &which);
     if (!scales) {
         bool said = strcmp(f->config->method, "fp8") == 0 && fp8 && tmi_ends_with(t, ".weight");
         return said && f->status == TENMAP_OK && tmi_part_missing(f, t, 0, "_scale_inv", "FP8");
@@ -77,12 +96,14 @@ bool tmi_find_scaled(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     c->parts[TMI_PART_VALUES] = t;
     /* E8M0 has been written as U8 since before there was a name for it. */
     tenmap_dtype as = scales->dtype == TENMAP_U8 ? TENMAP_F8_E8M0 : scales->dtype;
-    if (!tmi_take_scales(f, t, c, scales, as) || !take_zeros(f, t, c))
+    if (!tmi_take_scales(f, t, c, scales, as) || !take_zeros(f, t, torchao ? 6 : 0, c))
         return false;
     c->rank = t->rank;
     c->same_shape = t->shape;
-    c->cut = 0;
-    c->ending = "";
+    c->cut = torchao ? strlen("_weight_qdata") : 0;
+    c->ending = torchao ? "weight" : "";
+    if (!take_notes(f, t, which == ENDING_SCB, c))
+        return false;
     c->scheme = (tenmap_scheme){name_of_scheme(t, r), 8, 0, 0, 0};
     return true;
 }

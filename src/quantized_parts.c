@@ -73,11 +73,29 @@ bool tmi_part_read(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *p
     if (part->nbytes > MOST_NOTE_BYTES || size > part->nbytes)
         return TMI_PART_WRONG(f, t, part, "at most %d bytes were expected there", MOST_NOTE_BYTES);
     f->notes++;
-    tenmap_status status = tmi_bytes_read(&tmi_shard_of(part)->bytes, part->file_offset, dst, size,
-                                          (tmi_wanted){NULL, part}, f->error);
+    const tmi_shard *shard = tmi_shard_of(part);
+    tmi_bytes again = TMI_NO_BYTES;
+    tenmap_status status = TENMAP_OK;
+    if (f->model->report) /* a check has closed its shards */
+        status = tmi_bytes_open(&again, f->io, shard->path, "the shard", f->error);
+    if (status == TENMAP_OK)
+        status = tmi_bytes_read(f->model->report ? &again : &shard->bytes, part->file_offset, dst,
+                                size, (tmi_wanted){NULL, part}, f->error);
+    tmi_bytes_close(&again);
     if (status != TENMAP_OK)
         f->status = status;
     return status == TENMAP_OK;
+}
+
+const char *tmi_integer_scheme(unsigned bits, unsigned kind) {
+    static const char *const names[3][9] = {
+        {"", "int1-tensor", "int2-tensor", "int3-tensor", "int4-tensor", "int5-tensor",
+         "int6-tensor", "int7-tensor", "int8-tensor"},
+        {"", "int1-channel", "int2-channel", "int3-channel", "int4-channel", "int5-channel",
+         "int6-channel", "int7-channel", "int8-channel"},
+        {"", "int1-group", "int2-group", "int3-group", "int4-group", "int5-group", "int6-group",
+         "int7-group", "int8-group"}};
+    return names[kind][bits];
 }
 
 uint64_t tmi_matrices(const uint64_t *shape, uint32_t rank) {
@@ -154,7 +172,8 @@ bool tmi_take_scales(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c,
                               "for a weight of shape %s, one scale, or one for each row or block, "
                               "was expected",
                               tmi_shape_text(t->shape, t->rank).text);
-    if (as >= TMI_DTYPE_COUNT || tmi_dtypes[as].kind != TENMAP_KIND_FLOAT)
+    if (as >= TMI_DTYPE_COUNT || tmi_dtypes[as].kind != TENMAP_KIND_FLOAT ||
+        tmi_dtypes[as].bits % 8 != 0)
         return TMI_PART_WRONG(f, t, scales, "scales of a floating-point dtype were expected");
     r->scale_dtype = as;
     c->parts[TMI_PART_SCALES] = scales;

@@ -211,8 +211,12 @@ static uint64_t bytes_before(const tenmap_tensor *t, uint64_t i) {
 }
 
 uint64_t tmi_stored_bytes(const tenmap_tensor *t, uint64_t first, uint64_t count) {
-    if (!(t->flags & TENMAP_TENSOR_COMPUTED))
-        return tmi_packed_bytes(count, tmi_dtypes[t->dtype].bits);
+    if (!(t->flags & TENMAP_TENSOR_COMPUTED)) {
+        uint64_t bytes = t->nbytes;
+        if (count != t->nelems)
+            (void)tmi_dtype_bytes(t->dtype, count, &bytes);
+        return bytes;
+    }
     return bytes_before(t, first + count) - bytes_before(t, first);
 }
 

@@ -16,5 +16,7 @@ extern make_weight *const quantized_cases[];
 extern const size_t quantized_case_count;
 extern const broken_case broken_cases[];
 extern const size_t broken_case_count;
+extern const broken_case late_cases[]; /* that open, and are refused when they are read */
+extern const size_t late_case_count;
 
 #endif

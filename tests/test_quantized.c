@@ -345,6 +345,29 @@ static void wrong_parts_are_named(void **state) {
     }
 }
 
+/* What only shows when values are asked for: groups that are not there, a shape that is another. */
+static void parts_are_checked_at_first_use(void **state) {
+    tenmap_options options = dequantize(0);
+    for (size_t k = 0; k < late_case_count; k++) {
+        stored_weight w = {.label = NULL};
+        tenmap_error error;
+        late_cases[k].make(&w);
+        write_weight(state, &w);
+        tenmap_model *m = must_open(in_folder(state, "model.safetensors"), &options);
+        const tenmap_tensor *t = tenmap_find(m, w.name);
+        float *room = malloc((size_t)t->nelems * 4);
+        assert_int_equal(
+            tenmap_read(t, 0, t->nelems, TENMAP_F32, room, (size_t)t->nelems * 4, 0, &error),
+            TENMAP_ERR_FORMAT);
+        check_error(&error, TENMAP_ERR_FORMAT);
+        if (!strstr(error.message, late_cases[k].fragment))
+            fail_msg("%s", error.message);
+        free(room);
+        tenmap_close(m);
+        free_weight(&w);
+    }
+}
+
 /* A config.json that breaks a rule of JSON, or says nonsense, is an error or nothing; never worse. */
 static void hostile_configs_are_refused(void **state) {
     static const char *const texts[] = {"",
@@ -379,6 +402,7 @@ int main(void) {
         cmocka_unit_test(every_scheme_on_every_path),
         cmocka_unit_test(without_the_flag_parts_are_tensors),
         cmocka_unit_test(wrong_parts_are_named),
+        cmocka_unit_test(parts_are_checked_at_first_use),
         cmocka_unit_test(hostile_configs_are_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -1,0 +1,189 @@
+/*
+ * bitsandbytes' NF4 and FP4: two codes in a byte, the high half first, over all elements of the weight one
+ * after the other; what they stand for is in a table, and how they lie in a tensor that holds JSON.
+ */
+#include "model.h"
+#include "quantized.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct bnb_state {
+    uint64_t block, nested_block;
+    double offset;
+    tenmap_dtype dtype;
+    uint64_t shape[TMI_COMPUTED_RANK];
+    uint32_t rank; /* TMI_COMPUTED_RANK + 1: too many */
+} bnb_state;
+
+/*
+ * A number of JSON. It was a float before it was written, so the few last bits of a double that this may
+ * be off by are rounded away.
+ */
+static double decimal(tmi_text text) {
+    double value = 0, scale = 1;
+    int exponent = 0, sign = 1;
+    size_t i = 0;
+    bool negative = text.len && text.bytes[0] == '-', behind = false;
+    for (i = negative; i < text.len && text.bytes[i] != 'e' && text.bytes[i] != 'E'; i++) {
+        if (text.bytes[i] == '.') {
+            behind = true;
+            continue;
+        }
+        value = value * 10 + (text.bytes[i] - '0');
+        exponent -= behind;
+    }
+    int power = 0;
+    for (i++; i < text.len && power < 1000; i++) {
+        if (text.bytes[i] == '-')
+            sign = -1;
+        else if (text.bytes[i] != '+')
+            power = power * 10 + (text.bytes[i] - '0');
+    }
+    exponent += sign * power;
+    for (int n = exponent < 0 ? -exponent : exponent; n > 0 && n < 1000; n--)
+        scale *= 10;
+    value = exponent < 0 ? value / scale : value * scale;
+    return negative ? -value : value;
+}
+
+static bool take_bnb_shape(tmi_json *json, bnb_state *state) {
+    if (!tmi_json_take(json, '['))
+        return tmi_json_skip(json, 1);
+    for (; tmi_json_peek(json) != ']';) {
+        tmi_text text;
+        if (!tmi_json_scalar(json, 2, &text))
+            return false;
+        if (state->rank < TMI_COMPUTED_RANK)
+            state->shape[state->rank] = tmi_text_number(text);
+        state->rank += state->rank <= TMI_COMPUTED_RANK;
+        if (!tmi_json_take(json, ',') && tmi_json_peek(json) != ']')
+            return tmi_json_fail(json, "expected ',' or ']'");
+    }
+    json->at++;
+    return true;
+}
+
+static bool take_bnb_member(tmi_json *json, tmi_text key, void *ctx) {
+    bnb_state *state = ctx;
+    tmi_text text;
+    if (tmi_text_is(key, "shape"))
+        return take_bnb_shape(json, state);
+    if (!tmi_json_scalar(json, 1, &text))
+        return false;
+    if (tmi_text_is(key, "blocksize"))
+        state->block = tmi_text_number(text);
+    else if (tmi_text_is(key, "nested_blocksize"))
+        state->nested_block = tmi_text_number(text);
+    else if (tmi_text_is(key, "nested_offset"))
+        state->offset = decimal(text);
+    else if (tmi_text_is(key, "dtype"))
+        state->dtype = tmi_text_dtype(text);
+    return true;
+}
+
+static bool read_bnb_state(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *note,
+                           bnb_state *state) {
+    tmi_block text = {NULL, 0};
+    size_t length = note->nbytes < 65536 ? (size_t)note->nbytes : 65536;
+    if (!tmi_block_take(&text, length + TMI_JSON_PAD)) {
+        f->status = tmi_fail_memory(f->error, length, "the state of a weight");
+        return false;
+    }
+    bool good = tmi_part_read(f, t, note, text.bytes, length);
+    tmi_json json = {text.bytes, text.bytes, (char *)text.bytes + length, NULL};
+    if (good && (tmi_utf8_valid(text.bytes, length) != length ||
+                 !tmi_json_members(&json, 1, take_bnb_member, state)))
+        good = TMI_PART_WRONG(f, t, note, "JSON with blocksize and shape was expected in it");
+    tmi_block_free(&text);
+    return good;
+}
+
+static bool is_table(const tenmap_tensor *t, uint64_t entries) {
+    return t->dtype == TENMAP_F32 && t->nelems == entries;
+}
+
+/* The scales of blocks, which may be codes themselves. */
+static bool take_absmax(tmi_finder *f, const tenmap_tensor *t, const bnb_state *state,
+                        uint64_t blocks, tmi_computed *c) {
+    const tenmap_tensor *absmax = c->parts[TMI_PART_SCALES];
+    const tenmap_tensor *nested = tmi_find_part(f, t, 0, ".nested_absmax");
+    const tenmap_tensor *table = tmi_find_part(f, t, 0, ".nested_quant_map");
+    if (f->status != TENMAP_OK)
+        return false;
+    bool codes = absmax->dtype == TENMAP_U8;
+    if (absmax->nelems != blocks || (!codes && absmax->dtype != TENMAP_F32))
+        return TMI_PART_WRONG(f, t, absmax, "one for each of %llu blocks was expected", (ull)blocks);
+    c->recipe.scale_dtype = TENMAP_F32;
+    if (!codes)
+        return true;
+    if (!nested || !table)
+        return tmi_part_missing(f, t, 0, nested ? ".nested_quant_map" : ".nested_absmax", "4 bits");
+    uint64_t step = state->nested_block;
+    if (!step || nested->dtype != TENMAP_F32 || nested->nelems != blocks / step + (blocks % step != 0))
+        return TMI_PART_WRONG(f, t, nested, "one F32 for every %llu of %llu was expected",
+                              (ull)step, (ull)blocks);
+    if (!is_table(table, 256))
+        return TMI_PART_WRONG(f, t, table, "F32 [256] was expected");
+    c->parts[TMI_PART_NESTED_SCALES] = nested;
+    c->parts[TMI_PART_NESTED_TABLE] = table;
+    c->recipe.scale = TMI_SCALE_NESTED;
+    c->recipe.nested_block = step;
+    c->recipe.offset = (float)state->offset;
+    return true;
+}
+
+static bool bnb_shape(const bnb_state *state, const tenmap_tensor *t, uint64_t *elements) {
+    *elements = 1;
+    for (uint32_t d = 0; d < state->rank && state->rank <= TMI_COMPUTED_RANK; d++)
+        if (!tmi_multiply(*elements, state->shape[d], elements))
+            return false;
+    return state->rank > 0 && state->rank <= TMI_COMPUTED_RANK && *elements > 0 &&
+           t->nelems == *elements / 2 + *elements % 2;
+}
+
+bool tmi_find_bnb4(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+    tmi_recipe *r = &c->recipe;
+    bnb_state state = {.rank = 0};
+    uint64_t elements;
+    if (t->dtype != TENMAP_U8)
+        return false;
+    const tenmap_tensor *nf4 = tmi_find_part(f, t, 0, ".quant_state.bitsandbytes__nf4");
+    const tenmap_tensor *note =
+        nf4 ? nf4 : tmi_find_part(f, t, 0, ".quant_state.bitsandbytes__fp4");
+    if (!note || f->status != TENMAP_OK)
+        return false;
+    const tenmap_tensor *absmax = tmi_find_part(f, t, 0, ".absmax");
+    const tenmap_tensor *table = tmi_find_part(f, t, 0, ".quant_map");
+    if (!absmax || !table)
+        return f->status == TENMAP_OK &&
+               tmi_part_missing(f, t, 0, absmax ? ".quant_map" : ".absmax", "4 bits");
+    if (!read_bnb_state(f, t, note, &state))
+        return false;
+    if (!bnb_shape(&state, t, &elements) || state.block == 0)
+        return TMI_PART_WRONG(f, t, note, "its shape %s and blocks of %llu do not fit %llu bytes",
+                              tmi_shape_text(state.shape, state.rank % (TMI_COMPUTED_RANK + 1)).text,
+                              (ull)state.block, (ull)t->nbytes);
+    if (!is_table(table, 16))
+        return TMI_PART_WRONG(f, t, table, "F32 [16] was expected");
+    c->parts[TMI_PART_VALUES] = t;
+    c->parts[TMI_PART_SCALES] = absmax;
+    c->parts[TMI_PART_TABLE] = table;
+    c->parts[TMI_PART_NOTE] = note;
+    uint64_t blocks = elements / state.block + (elements % state.block != 0);
+    if (!take_absmax(f, t, &state, blocks, c))
+        return false;
+    r->codes = TMI_CODES_TABLE;
+    r->bits = 4;
+    r->rows = r->group_rows = r->scale_rows = 1;
+    r->columns = elements;
+    r->row_bytes = r->matrix_bytes = t->nbytes;
+    r->group_columns = state.block;
+    r->scale_columns = blocks;
+    c->dtype = state.dtype;
+    c->rank = state.rank;
+    memcpy(c->shape, state.shape, sizeof c->shape);
+    c->ending = "";
+    c->scheme = (tenmap_scheme){nf4 ? "nf4" : "fp4", 4, 0, 0, 0};
+    return true;
+}

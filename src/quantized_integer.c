@@ -1,0 +1,243 @@
+/*
+ * Integers packed in words of 32 bits: compressed-tensors (pack-quantized), which packs along the rows,
+ * and GPTQ and AWQ, which store the weight the other way round.
+ */
+#include "model.h"
+#include "quantized.h"
+
+#include <string.h>
+
+static uint64_t words_of(uint64_t count, uint64_t bits) {
+    return count / 32 * bits + (count % 32 * bits + 31) / 32;
+}
+
+/* The number of words that a row takes in older files: fields do not cross from one to the next. */
+static uint64_t whole_words_of(uint64_t count, uint64_t bits) {
+    uint64_t each = 32 / bits;
+    return count / each + (count % each != 0);
+}
+
+/* Sets bits and packing from how many words a row of so many columns takes. */
+static bool packing_of(tmi_recipe *r, uint64_t words, uint64_t said) {
+    static const uint8_t usual[] = {4, 8, 2, 3, 6, 5, 7, 1};
+    for (unsigned old = 0; old < 2; old++)
+        for (size_t i = 0; i < sizeof usual; i++) {
+            uint64_t bits = usual[i];
+            uint64_t wanted = old ? whole_words_of(r->columns, bits) : words_of(r->columns, bits);
+            if (wanted != words || (said && said != bits))
+                continue;
+            r->bits = (uint8_t)bits;
+            r->codes = old ? TMI_CODES_WORDS : TMI_CODES_STREAM;
+            return true;
+        }
+    return false;
+}
+
+/* The last dimension of the weight, which its own tensor tells; else what bits and groups make it. */
+static bool packed_columns(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *shape,
+                           const tenmap_tensor *scales, uint64_t *columns) {
+    enum { MOST_READ = 4096 }; /* of large models the shapes follow from what config.json says */
+    unsigned char bytes[64];
+    uint64_t words = t->shape[t->rank - 1], group = f->config->group, bits = f->config->bits;
+    size_t width = shape->dtype == TENMAP_I64 ? 8 : 4;
+    if ((shape->dtype != TENMAP_I64 && shape->dtype != TENMAP_I32) || shape->nelems != t->rank ||
+        shape->nbytes > sizeof bytes)
+        return TMI_PART_WRONG(f, t, shape, "%u integers were expected", (unsigned)t->rank);
+    if (f->notes >= MOST_READ && group && bits && words <= UINT64_MAX / 32) {
+        *columns = scales->rank == t->rank && group ? scales->shape[t->rank - 1] * group
+                   : bits                           ? words * 32 / bits
+                                                    : words * 8;
+        return true;
+    }
+    if (!tmi_part_read(f, t, shape, bytes, (size_t)shape->nbytes))
+        return false;
+    const unsigned char *last = bytes + (t->rank - 1) * width;
+    *columns = width == 8 ? tmi_file_u64(last)
+                          : last[0] | (uint64_t)last[1] << 8 | (uint64_t)last[2] << 16 |
+                                (uint64_t)last[3] << 24;
+    if (*columns == 0 || *columns / 32 > words)
+        return TMI_PART_WRONG(f, t, shape, "it says %llu columns, but a row has %llu words",
+                              (ull)*columns, (ull)words);
+    return true;
+}
+
+/* Zero points lie down the rows, as the codes do along them. */
+static bool packed_zeros(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c, size_t cut) {
+    tmi_recipe *r = &c->recipe;
+    const tenmap_tensor *zeros = tmi_find_part(f, t, cut, "_zero_point");
+    if (!zeros)
+        return f->status == TENMAP_OK;
+    uint64_t words = words_of(r->scale_rows, r->bits);
+    bool fits = zeros->dtype == TENMAP_I32 && zeros->rank == t->rank && !r->scale_shared &&
+                zeros->shape[t->rank - 2] == words && zeros->shape[t->rank - 1] == r->scale_columns &&
+                zeros->nelems == tmi_matrices(t->shape, t->rank) * words * r->scale_columns &&
+                (r->codes == TMI_CODES_STREAM || 32 % r->bits == 0);
+    if (!fits)
+        return TMI_PART_WRONG(f, t, zeros, "I32 [%llu, %llu], of %u bits each, was expected",
+                              (ull)words, (ull)r->scale_columns, (unsigned)r->bits);
+    c->parts[TMI_PART_ZEROS] = zeros;
+    r->zeros = TMI_ZEROS_DOWN;
+    return true;
+}
+
+static bool listed_columns(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c, size_t cut) {
+    const tenmap_tensor *groups = tmi_find_part(f, t, cut, "_g_idx");
+    if (!groups)
+        return f->status == TENMAP_OK;
+    if (groups->dtype != TENMAP_I32 || groups->nelems != c->recipe.columns)
+        return TMI_PART_WRONG(f, t, groups, "I32 [%llu] was expected", (ull)c->recipe.columns);
+    c->parts[TMI_PART_GROUPS] = groups;
+    return true;
+}
+
+static void take_packed_shape(const tenmap_tensor *t, tmi_computed *c) {
+    c->rank = t->rank;
+    memcpy(c->shape, t->shape, t->rank * sizeof *t->shape);
+    c->shape[t->rank - 1] = c->recipe.columns;
+}
+
+bool tmi_find_packed(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+    const size_t cut = strlen("_packed");
+    tmi_recipe *r = &c->recipe;
+    if (t->dtype != TENMAP_I32 || !tmi_ends_with(t, "_packed") || t->rank < 2 ||
+        t->rank > TMI_COMPUTED_RANK)
+        return false;
+    const tenmap_tensor *scales = tmi_find_part(f, t, cut, "_scale");
+    const tenmap_tensor *shape = tmi_find_part(f, t, cut, "_shape");
+    if (f->status != TENMAP_OK)
+        return false;
+    if (!scales || !shape)
+        return tmi_part_missing(f, t, cut, scales ? "_shape" : "_scale", "packed integers");
+    c->parts[TMI_PART_VALUES] = t;
+    c->parts[TMI_PART_SHAPE] = shape;
+    if (!packed_columns(f, t, shape, scales, &r->columns))
+        return false;
+    r->rows = t->shape[t->rank - 2];
+    uint64_t words = t->shape[t->rank - 1];
+    if (!packing_of(r, words, f->config->bits))
+        return TMI_PART_WRONG(f, t, shape,
+                              "%llu columns%s fill no row of %llu words", (ull)r->columns,
+                              f->config->bits ? " of as many bits as config.json says" : "",
+                              (ull)words);
+    r->less = 1 << (r->bits - 1);
+    r->row_bytes = words * 4;
+    r->matrix_bytes = r->rows * r->row_bytes;
+    if (!tmi_take_scales(f, t, c, scales, scales->dtype) || !packed_zeros(f, t, c, cut) ||
+        !listed_columns(f, t, c, cut))
+        return false;
+    take_packed_shape(t, c);
+    c->cut = cut;
+    c->ending = "";
+    unsigned kind = r->scale_columns > 1 ? 2 : r->scale_rows > 1;
+    c->scheme = (tenmap_scheme){tmi_integer_scheme(r->bits, kind), r->bits, 0, 0, 0};
+    return true;
+}
+
+/* GPTQ and AWQ: qweight, qzeros, scales, and with GPTQ g_idx, which lists the group of each row. */
+
+typedef struct turned_parts {
+    const tenmap_tensor *scales, *zeros, *groups;
+    uint64_t in, out, count; /* of the weight, and groups */
+} turned_parts;
+
+/* The rows of the words, of which there are `in` * bits / 32. */
+static bool gptq_rows(tmi_finder *f, const tenmap_tensor *t, tmi_recipe *r, turned_parts *p) {
+    uint64_t words = t->shape[0], zero_words = p->zeros->shape[1];
+    uint64_t bits = f->config->bits;
+    if (words > UINT64_MAX / 32 || p->out > UINT64_MAX / 32)
+        return false;
+    if (p->groups)
+        bits = p->groups->nelems ? words * 32 / p->groups->nelems : 0;
+    else if (words_of(p->out, bits ? bits : 4) != zero_words)
+        bits = p->out ? zero_words * 32 / p->out : 0;
+    else
+        bits = bits ? bits : 4;
+    if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
+        return false;
+    p->in = p->groups ? p->groups->nelems : words * 32 / bits;
+    r->bits = (uint8_t)bits;
+    r->codes = TMI_CODES_DOWN;
+    r->row_bytes = p->out * 4;
+    r->zero_plus_one = strcmp(f->config->format, "gptq_v2") != 0;
+    return words_of(p->in, bits) == words && words_of(p->out, bits) == zero_words;
+}
+
+static bool awq_rows(const tenmap_tensor *t, tmi_recipe *r, turned_parts *p) {
+    p->in = t->shape[0];
+    r->bits = 4;
+    r->codes = TMI_CODES_MIXED;
+    r->row_bytes = t->shape[1] * 4;
+    return p->out % 8 == 0 && t->shape[1] == p->out / 8 && p->zeros->shape[1] == p->out / 8;
+}
+
+static bool find_turned_parts(tmi_finder *f, const tenmap_tensor *t, turned_parts *p) {
+    const size_t cut = strlen("qweight");
+    p->scales = tmi_find_part(f, t, cut, "scales");
+    p->zeros = tmi_find_part(f, t, cut, "qzeros");
+    p->groups = tmi_find_part(f, t, cut, "g_idx");
+    if (f->status != TENMAP_OK)
+        return false;
+    if (!p->scales || !p->zeros)
+        return tmi_part_missing(f, t, cut, p->scales ? "qzeros" : "scales", "GPTQ or AWQ");
+    if (p->scales->rank != 2 || p->scales->dtype >= TMI_DTYPE_COUNT ||
+        tmi_dtypes[p->scales->dtype].kind != TENMAP_KIND_FLOAT ||
+        tmi_dtypes[p->scales->dtype].bits % 8 != 0)
+        return TMI_PART_WRONG(f, t, p->scales, "floats of shape [groups, out] were expected");
+    p->count = p->scales->shape[0];
+    p->out = p->scales->shape[1];
+    if (p->zeros->rank != 2 || p->zeros->dtype != TENMAP_I32 || p->zeros->shape[0] != p->count)
+        return TMI_PART_WRONG(f, t, p->zeros, "I32 [%llu, out * bits / 32] was expected",
+                              (ull)p->count);
+    if (p->groups && (p->groups->dtype != TENMAP_I32 || p->groups->rank != 1))
+        return TMI_PART_WRONG(f, t, p->groups, "I32 [in] was expected");
+    return true;
+}
+
+/* Rows share a scale in order, unless they are listed: then it is only for people. */
+static bool turned_groups(tmi_finder *f, const turned_parts *p, tmi_recipe *r) {
+    uint64_t said = f->config->group;
+    r->group_rows = p->count == 1 ? p->in : 0;
+    if (!r->group_rows && said && p->in / said + (p->in % said != 0) == p->count)
+        r->group_rows = said;
+    else if (!r->group_rows && p->count && p->in % p->count == 0)
+        r->group_rows = p->in / p->count;
+    return r->group_rows != 0;
+}
+
+bool tmi_find_gptq(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+    tmi_recipe *r = &c->recipe;
+    turned_parts p = {.in = 0};
+    if (t->dtype != TENMAP_I32 || !tmi_ends_with(t, "qweight") || t->rank != 2 ||
+        !find_turned_parts(f, t, &p))
+        return false;
+    bool gptq = t->shape[1] == p.out;
+    if (!(gptq ? gptq_rows(f, t, r, &p) : awq_rows(t, r, &p)) || !turned_groups(f, &p, r))
+        return TMI_PART_WRONG(f, t, p.scales,
+                              "with qweight %s and qzeros %s this is neither GPTQ ([in * bits / 32, "
+                              "out]) nor AWQ ([in, out * bits / 32])",
+                              tmi_shape_text(t->shape, 2).text,
+                              tmi_shape_text(p.zeros->shape, 2).text);
+    if (f->config->bits && f->config->bits != r->bits)
+        return TMI_PART_WRONG(f, t, p.zeros, "the shapes say %u bits, config.json says %llu",
+                              (unsigned)r->bits, (ull)f->config->bits);
+    r->rows = p.in;
+    r->columns = p.out;
+    r->matrix_bytes = t->nbytes;
+    r->transposed = true;
+    r->zeros = TMI_ZEROS_ALONG;
+    r->scale_dtype = p.scales->dtype;
+    r->scale_rows = p.count;
+    r->scale_columns = p.out;
+    r->group_columns = 1;
+    c->parts[TMI_PART_VALUES] = t;
+    c->parts[TMI_PART_SCALES] = p.scales;
+    c->parts[TMI_PART_ZEROS] = p.zeros;
+    c->parts[TMI_PART_GROUPS] = gptq ? p.groups : NULL;
+    c->rank = 2;
+    c->shape[0] = p.out;
+    c->shape[1] = p.in;
+    c->cut = strlen("qweight");
+    c->ending = "weight";
+    c->scheme = (tenmap_scheme){tmi_integer_scheme(r->bits, p.count > 1 ? 2 : 1), r->bits, 0, 0, 0};
+    return true;
+}

@@ -1,0 +1,144 @@
+/*
+ * FP4 and FP6 in bytes: MXFP4 and NVFP4 of gpt-oss, compressed-tensors, ModelOpt and DeepSeek, and
+ * compressed-tensors' MXFP6.
+ */
+#include "model.h"
+#include "quantized.h"
+
+#include <string.h>
+
+enum { MX_GROUP = 32, NV_GROUP = 16 };
+
+static bool is_e8m0(const tenmap_tensor *scales) {
+    return scales->dtype == TENMAP_U8 || scales->dtype == TENMAP_F8_E8M0;
+}
+
+/* What scales in groups of columns must be: all axes of the values but the last, then the groups. */
+static bool groups_fit(const tenmap_tensor *t, uint32_t rank, const tenmap_tensor *scales,
+                       uint64_t groups) {
+    if (scales->rank != rank || scales->shape[rank - 1] != groups)
+        return false;
+    for (uint32_t d = 0; d + 1 < rank; d++)
+        if (scales->shape[d] != t->shape[d])
+            return false;
+    return true;
+}
+
+/* Elements of a dtype of less than a byte, in rows of so many bytes, with a scale for each group. */
+static void take_pairs(tmi_computed *c, tenmap_dtype dtype, uint64_t rows, uint64_t row_bytes,
+                       uint64_t group) {
+    tmi_recipe *r = &c->recipe;
+    r->codes = TMI_CODES_DTYPE;
+    r->code_dtype = dtype;
+    r->bits = tmi_dtypes[dtype].bits;
+    r->rows = r->scale_rows = rows;
+    r->columns = row_bytes / r->bits * 8 + row_bytes % r->bits * 8 / r->bits;
+    r->row_bytes = row_bytes;
+    r->matrix_bytes = rows * row_bytes;
+    r->group_rows = 1;
+    r->group_columns = group;
+    r->scale_columns = r->columns / group + (r->columns % group != 0);
+    r->scale_dtype = group == NV_GROUP ? TENMAP_F8_E4M3 : TENMAP_F8_E8M0;
+}
+
+/* gpt-oss: N_blocks [..., R, G, 16] and N_scales [..., R, G] are N [..., G * 32, R]. */
+bool tmi_find_blocks(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+    const size_t cut = strlen("_blocks");
+    uint32_t rank = t->rank;
+    if (t->dtype != TENMAP_U8 || !tmi_ends_with(t, "_blocks") || rank < 3 ||
+        rank > TMI_COMPUTED_RANK + 1 || t->shape[rank - 1] != MX_GROUP / 2)
+        return false;
+    const tenmap_tensor *scales = tmi_find_part(f, t, cut, "_scales");
+    if (!scales)
+        return f->status == TENMAP_OK && tmi_part_missing(f, t, cut, "_scales", "MXFP4");
+    uint64_t rows = t->shape[rank - 3], groups = t->shape[rank - 2];
+    if (!is_e8m0(scales) || !groups_fit(t, rank - 1, scales, groups))
+        return TMI_PART_WRONG(f, t, scales, "U8 %s was expected",
+                              tmi_shape_text(t->shape, rank - 1).text);
+    take_pairs(c, TENMAP_F4, rows, groups * (MX_GROUP / 2), MX_GROUP);
+    c->recipe.transposed = true;
+    c->parts[TMI_PART_VALUES] = t;
+    c->parts[TMI_PART_SCALES] = scales;
+    c->rank = rank - 1;
+    memcpy(c->shape, t->shape, (rank - 3) * sizeof *c->shape);
+    c->shape[rank - 3] = groups * MX_GROUP;
+    c->shape[rank - 2] = rows;
+    c->cut = cut;
+    c->ending = "";
+    c->scheme = (tenmap_scheme){"mxfp4", 4, 0, 0, 0};
+    return true;
+}
+
+/* NVFP4's second scale: one for all, or one for each matrix. */
+static bool take_second_scale(tmi_finder *f, const tenmap_tensor *t, size_t cut, bool packed,
+                              tmi_computed *c) {
+    const char *ending = packed ? "_global_scale" : "_scale_2";
+    const tenmap_tensor *second = tmi_find_part(f, t, cut, ending);
+    if (!second)
+        return f->status == TENMAP_OK && tmi_part_missing(f, t, cut, ending, "NVFP4");
+    if (second->dtype != TENMAP_F32 ||
+        (second->nelems != 1 && second->nelems != tmi_matrices(t->shape, t->rank)))
+        return TMI_PART_WRONG(f, t, second, "one F32 was expected");
+    c->parts[TMI_PART_SECOND] = second;
+    c->recipe.scale = packed ? TMI_SCALE_OVER : TMI_SCALE_TIMES;
+    return true;
+}
+
+static const tenmap_tensor *pair_scales(tmi_finder *f, const tenmap_tensor *t, size_t cut) {
+    const tenmap_tensor *scales = tmi_find_part(f, t, cut, "_scale");
+    if (!scales && !cut && tmi_ends_with(t, ".weight"))
+        scales = tmi_find_part(f, t, strlen(".weight"), ".scale");
+    return f->status == TENMAP_OK ? scales : NULL;
+}
+
+/* Which dtype of less than a byte the values are of, by how many scales a row has. */
+static tenmap_dtype pair_dtype(const tenmap_tensor *t, const tenmap_tensor *scales, bool packed) {
+    uint64_t bytes = t->shape[t->rank - 1];
+    uint64_t groups = scales->rank ? scales->shape[scales->rank - 1] : 0;
+    if (groups == 0 || bytes > UINT64_MAX / 8 || groups > UINT64_MAX / 32)
+        return TENMAP_AS_STORED;
+    if (scales->dtype == TENMAP_F8_E4M3)
+        return groups == (bytes * 2 + NV_GROUP - 1) / NV_GROUP ? TENMAP_F4 : TENMAP_AS_STORED;
+    if (!is_e8m0(scales))
+        return TENMAP_AS_STORED;
+    if (groups == (bytes * 2 + MX_GROUP - 1) / MX_GROUP)
+        return TENMAP_F4;
+    return packed && bytes * 4 == groups * MX_GROUP * 3 ? TENMAP_F6_E2M3 : TENMAP_AS_STORED;
+}
+
+bool tmi_find_pairs(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+    bool packed = tmi_ends_with(t, "_packed");
+    size_t cut = packed ? strlen("_packed") : 0;
+    if ((t->dtype != TENMAP_U8 && (packed || t->dtype != TENMAP_I8)) || t->rank < 2 ||
+        t->rank > TMI_COMPUTED_RANK)
+        return false;
+    const tenmap_tensor *scales = pair_scales(f, t, cut);
+    if (!scales)
+        return packed && f->status == TENMAP_OK &&
+               tmi_part_missing(f, t, cut, "_scale", "MXFP4 or NVFP4");
+    tenmap_dtype dtype = pair_dtype(t, scales, packed);
+    bool nvfp4 = scales->dtype == TENMAP_F8_E4M3;
+    if (dtype == TENMAP_AS_STORED || !groups_fit(t, t->rank, scales, scales->shape[t->rank - 1]))
+        return packed && TMI_PART_WRONG(f, t, scales,
+                                        "for values %s a scale for every 32 (U8) or 16 (F8_E4M3) "
+                                        "elements was expected",
+                                        tmi_shape_text(t->shape, t->rank).text);
+    if (!packed && tmi_ends_with(t, ".weight") &&
+        tmi_find_part(f, t, strlen(".weight"), ".comfy_quant"))
+        return TMI_PART_WRONG(f, t, scales,
+                              "ComfyUI stores these scales in an order of its own, which is not "
+                              "known here");
+    take_pairs(c, dtype, t->shape[t->rank - 2], t->shape[t->rank - 1], nvfp4 ? NV_GROUP : MX_GROUP);
+    c->parts[TMI_PART_VALUES] = t;
+    c->parts[TMI_PART_SCALES] = scales;
+    if (nvfp4 && !take_second_scale(f, t, cut, packed, c))
+        return false;
+    c->rank = t->rank;
+    memcpy(c->shape, t->shape, t->rank * sizeof *c->shape);
+    c->shape[t->rank - 1] = c->recipe.columns;
+    c->cut = cut;
+    c->ending = "";
+    c->scheme = (tenmap_scheme){nvfp4 ? "nvfp4" : dtype == TENMAP_F4 ? "mxfp4" : "mxfp6",
+                                c->recipe.bits, 0, 0, 0};
+    return true;
+}
