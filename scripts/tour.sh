@@ -3,8 +3,8 @@
 #
 #     scripts/tour.sh TENMAP MODEL.safetensors
 #
-# Files that the tour makes go into a temporary folder. A command that this build does not have is
-# left out.
+# Files that the tour makes go into a temporary folder, but for the page, MODEL.html, which stays beside
+# the model. A command that this build does not have is left out.
 set -eu
 tool=$(realpath "$1") model=$(realpath "$2")
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-tour-XXXXXX")
@@ -44,5 +44,8 @@ run convert demo.safetensors --to f16 -o half.safetensors
 [ ! -e half.safetensors ] || run diff demo.safetensors half.safetensors --any-dtype --rtol 0.001
 run hash demo.safetensors
 run report demo.safetensors -o demo.html
+page=${model%.safetensors}.html
+[ ! -e demo.html ] || cp demo.html "$page"
 echo
+[ ! -e "$page" ] || echo "The page is in $page: open it in a browser."
 echo "That was the tour. 'tenmap --help' lists all commands; docs/tool.md explains them."

@@ -347,7 +347,8 @@ static tenmap_status check_file_end(gguf_parser *p, uint64_t last_end, const ten
     if (size > behind && !allowed && !p->skipped) {
         uint64_t from = place->offset + behind;
         tmi_fail_at(p->reader.error, TENMAP_ERR_FORMAT, place->shard, from,
-                    "%s: %s after the last tensor, from byte %llu on, part of none (a lenient open "
+                    "%s: %s after the last tensor, from byte %llu on, that no tensor claims (a "
+                    "lenient open "
                     "takes the file as it is)",
                     tmi_quote_path(place->path).text, tmi_count(size - behind, "byte").text,
                     (ull)from);

@@ -522,7 +522,7 @@ static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end)
     }
     if (last_end < data_size && (!allowed || p->place->report) && !p->skipped) {
         tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, expected,
-                    "%s: %s after the last tensor, from byte %llu on, part of none (a "
+                    "%s: %s after the last tensor, from byte %llu on, that no tensor claims (a "
                     "lenient open takes the file as it is)",
                     tmi_quote_path(p->place->path).text,
                     tmi_count(data_size - last_end, "byte").text, (ull)expected);

@@ -51,11 +51,11 @@ static void odd_blanks(const tmi_place *place, size_t length, const tmi_blanks *
         TMI_REPORT(r, WHITE_SPACE, place->shard, start + length - blanks->behind, NULL,
                    "%s: the header is padded with something else than spaces", path.text);
     if (blanks->behind > MOST_PADDING)
-        TMI_REPORT(
-            r, SLACK, place->shard, start + length - blanks->behind, NULL,
-            "%s: %s of white space end the header: room for metadata edits, or for data that "
-            "begins at a multiple of a larger power of two",
-            path.text, tmi_count(blanks->behind, "byte").text);
+        TMI_REPORT(r, SLACK, place->shard, start + length - blanks->behind, NULL,
+                   "%s: the header ends in %s of white space, which leaves room for metadata or "
+                   "aligns the "
+                   "data",
+                   path.text, tmi_count(blanks->behind, "byte").text);
 }
 
 void tmi_check_field(const tmi_place *place, const tenmap_tensor *t, const char *key,

@@ -16,12 +16,13 @@ common_settings common;
 const option common_options[] = {
     {0, "lenient", NULL, OPTION_SWITCH, COMMON(lenient),
      "Also open files with trailing bytes, holes or unknown dtypes"},
-    {0, "partial", NULL, OPTION_SWITCH, COMMON(partial), "Go without shards that are missing"},
+    {0, "partial", NULL, OPTION_SWITCH, COMMON(partial),
+     "Open models that lack shards, without the tensors in them"},
     {0, "max-header", "SIZE", OPTION_SIZE, COMMON(max_header),
      "Accept headers up to this size (100MB)"},
     {0, "color", "auto|always|never", OPTION_CHOICE, COMMON(color),
-     "When to use colours; NO_COLOR is respected"},
-    {'q', "quiet", NULL, OPTION_SWITCH, COMMON(quiet), "No progress bar"},
+     "Use colours: always, never, or on a terminal (auto); NO_COLOR is respected"},
+    {'q', "quiet", NULL, OPTION_SWITCH, COMMON(quiet), "Show no progress bar"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 
@@ -323,8 +324,8 @@ int run_command(const command *self, int argc, char **argv) {
     int status = take_all(&s);
     size_t n = s.call.operand_count;
     if (!status && (n < self->min_operands || n > self->max_operands))
-        status = fail(EXIT_USAGE, "it takes %s; 'tenmap %s --help' says more", self->operands,
-                      self->name);
+        status =
+            fail(EXIT_USAGE, "usage: tenmap %s %s; --help says more", self->name, self->operands);
     if (!status) {
         print_setup();
         status = self->run(&s.call);
@@ -392,8 +393,8 @@ void print_help(const command *self) {
 
 void print_overview(void) {
     printf("Usage: tenmap COMMAND [OPTION...] MODEL...\n\n"
-           "Looks into, checks, compares and reshapes model files in the SafeTensors format.\n"
-           "MODEL is a file, an index or a folder.\n\nCommands:\n");
+           "Looks into, checks, compares, converts and rewrites model files in the\n"
+           "SafeTensors format. MODEL is a file, an index or a folder.\n\nCommands:\n");
     for (const command *const *c = commands; *c; c++)
         if (!(*c)->hidden)
             printf("  %-11s %s\n", (*c)->name, (*c)->summary);

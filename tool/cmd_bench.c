@@ -17,11 +17,13 @@ typedef struct bench_settings {
 
 #define AT(field) offsetof(bench_settings, field)
 static const option bench_options[] = {
-    {0, "size", "SIZE", OPTION_SIZE, AT(size), "Use so much of the model's tensors (1GB)"},
-    {'n', "rounds", "N", OPTION_COUNT, AT(rounds), "Do each N times and show the best (5)"},
+    {0, "size", "SIZE", OPTION_SIZE, AT(size),
+     "Measure with this much of the model's tensors (1GB)"},
+    {'n', "rounds", "N", OPTION_COUNT, AT(rounds),
+     "Repeat each measurement N times and show the best (5)"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
-     "On this many threads (as many as processors)"},
-    {0, "json", NULL, OPTION_SWITCH, AT(json), "As JSON"},
+     "Use this many threads (as many as there are processors)"},
+    {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 

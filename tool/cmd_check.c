@@ -29,8 +29,8 @@ static const option check_options[] = {
     {'l', "level", "note|warning|error", OPTION_CHOICE, AT(level),
      "Show findings of this severity and above (note)"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
-     "Read values on this many threads (as many as processors)"},
-    {0, "json", NULL, OPTION_SWITCH, AT(json), "As JSON"},
+     "Read values on this many threads (as many as there are processors)"},
+    {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 

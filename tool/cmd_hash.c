@@ -28,12 +28,13 @@ static const option hash_options[] = {
      "Compare with a Git LFS pointer, or with the folder that has those of all files; exit 1 if "
      "one differs"},
     {'t', "tensors", NULL, OPTION_SWITCH, offsetof(hash_settings, tensors),
-     "A fingerprint of each tensor: of its dtype, shape and bytes"},
+     "Print a fingerprint of each tensor: of its dtype, shape and bytes"},
     {'m', "model", NULL, OPTION_SWITCH, offsetof(hash_settings, whole),
-     "One fingerprint of all tensors and their names, whatever their order, shards and header"},
+     "Print one fingerprint of all tensors and their names, whatever their order, shards and "
+     "header"},
     {'j', "threads", "N", OPTION_COUNT, offsetof(hash_settings, threads),
-     "On this many threads (as many as processors)"},
-    {0, "json", NULL, OPTION_SWITCH, offsetof(hash_settings, json), "As JSON"},
+     "Use this many threads (as many as there are processors)"},
+    {0, "json", NULL, OPTION_SWITCH, offsetof(hash_settings, json), "Print the answer as JSON"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 

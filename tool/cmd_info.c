@@ -22,8 +22,8 @@ static const info_settings info_defaults = {.top = 5};
 
 #define AT(field) offsetof(info_settings, field)
 static const option info_options[] = {
-    {'n', "top", "N", OPTION_COUNT, AT(top), "How many of the largest tensors to show (5)"},
-    {0, "json", NULL, OPTION_SWITCH, AT(json), "As JSON"},
+    {'n', "top", "N", OPTION_COUNT, AT(top), "Show the N largest tensors (5)"},
+    {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 

@@ -28,8 +28,8 @@ static const option inventory_options[] = {
      "Do not look for tensors that several models share, which reads them"},
     {'D', "depth", "N", OPTION_COUNT, AT(depth), "Look into folders N levels deep (8)"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
-     "Read on this many threads (as many as processors)"},
-    {0, "json", NULL, OPTION_SWITCH, AT(json), "As JSON"},
+     "Read on this many threads (as many as there are processors)"},
+    {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 

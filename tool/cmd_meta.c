@@ -19,12 +19,13 @@ typedef struct meta_settings {
 #define AT(field) offsetof(meta_settings, field)
 static const option meta_options[] = {
     {'s', "shard", "N", OPTION_TEXT, AT(shard),
-     "Only this shard: its number from 1, or its file name"},
+     "Change only this shard: its number from 1, or its file name"},
     {'n', "dry-run", NULL, OPTION_SWITCH, AT(dry_run), "Say what would change, and change nothing"},
     {0, "follow", NULL, OPTION_SWITCH, AT(follow),
      "Where MODEL is a symbolic link, change the file that it leads to"},
     {0, "no-copy", NULL, OPTION_SWITCH, AT(no_copy), "Fail rather than copy the model's data"},
-    {0, "undo", NULL, OPTION_SWITCH, AT(undo), "With repair: back to what it was before"},
+    {0, "undo", NULL, OPTION_SWITCH, AT(undo),
+     "With repair: go back to what the file was before the edit"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "List as JSON"},
     {0, "tsv", NULL, OPTION_SWITCH, AT(tsv), "List as tab-separated values"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},

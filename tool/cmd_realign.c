@@ -16,7 +16,7 @@ typedef struct realign_settings {
 
 static const option realign_options[] = {
     {0, "to", "N", OPTION_SIZE, offsetof(realign_settings, to),
-     "Where the data starts: a multiple of N bytes, a power of two from 8 to 2MiB (64)"},
+     "Start the data at a multiple of N bytes, a power of two from 8 to 2MiB (64)"},
     {0, "reorder", NULL, OPTION_SWITCH, offsetof(realign_settings, reorder),
      "Put tensors whose size is a multiple of N first: all of them come out aligned"},
     {0, "in-place", NULL, OPTION_SWITCH, offsetof(realign_settings, in_place),

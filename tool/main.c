@@ -1,4 +1,4 @@
-/* tenmap: looks into, checks, compares and reshapes model files. One file per subcommand. */
+/* tenmap: looks into, checks, compares, converts and rewrites model files. One file per subcommand. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -3,13 +3,13 @@
 
 const option subset_options[] = {
     {'d', "dtype", "DTYPE", OPTION_LIST, offsetof(subset_settings, wanted.dtypes),
-     "Only these dtypes: bf16, 'f8*'"},
+     "Take only tensors of these dtypes: bf16, 'f8*'"},
     {'x', "except", "NAME", OPTION_LIST, offsetof(subset_settings, wanted.except),
-     "Not these names"},
+     "Leave out tensors of these names"},
     {0, "min-size", "SIZE", OPTION_SIZE, offsetof(subset_settings, wanted.min_bytes),
-     "Only tensors of at least this size"},
+     "Take only tensors of at least this size"},
     {0, "max-size", "SIZE", OPTION_SIZE, offsetof(subset_settings, wanted.max_bytes),
-     "Only tensors of at most this size"},
+     "Take only tensors of at most this size"},
     SHARD_OPTIONS(offsetof(subset_settings, out)),
     OUTPUT_OPTIONS(offsetof(subset_settings, out)),
     END_OF_OPTIONS,

@@ -1,5 +1,7 @@
-# The examples of docs/tool.md print what the page shows.
+# The examples of docs/tool.md and docs/recipes.md print what the pages show.
 "$tool" hash --model small.safetensors >/dev/null 2>&1 || skip "this build has no OpenSSL or no libxxhash"
 root=$(cd "$(dirname "$1")/../.." && pwd)
-sh "$root/scripts/tool-docs.sh" "$tool" "$fixtures" <"$root/docs/tool.md" >tool.md
-diff -u "$root/docs/tool.md" tool.md >difference && echo "docs/tool.md is true" || tail -n +3 difference
+for page in tool recipes; do
+    sh "$root/scripts/tool-docs.sh" "$tool" "$fixtures" <"$root/docs/$page.md" >"$page.md"
+    diff -u "$root/docs/$page.md" "$page.md" >difference && echo "docs/$page.md is true" || tail -n +3 difference
+done
