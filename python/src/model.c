@@ -150,8 +150,9 @@ static PyObject *model_iter(PyObject *self) {
 
 static int add_pair(PyObject *dict, const tenmap_metadata *pair) {
     PyObject *key = PyUnicode_DecodeUTF8(pair->key, (Py_ssize_t)pair->key_len, "surrogatepass");
+    /* Strings of GGUF need not be UTF-8: what is not comes as lone surrogates, as in paths. */
     PyObject *value =
-        PyUnicode_DecodeUTF8(pair->value, (Py_ssize_t)pair->value_len, "surrogatepass");
+        PyUnicode_DecodeUTF8(pair->value, (Py_ssize_t)pair->value_len, "surrogateescape");
     int failed = key == NULL || value == NULL;
     if (!failed && PyDict_Contains(dict, key) == 0)
         failed = PyDict_SetItem(dict, key, value) != 0;

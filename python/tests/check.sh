@@ -104,9 +104,8 @@ check_reference() {
     done
     quietly "$work/torch/bin/pip" install -q transformers peft || echo "skipped: transformers could not be fetched"
     run_suite "$python"
-    (cd "$work" && quietly "$work/torch/bin/pip" download -q --no-deps --no-build-isolation \
-        --no-binary safetensors safetensors==0.8.0 || quietly "$work/torch/bin/pip" download -q --no-deps \
-        --no-binary safetensors safetensors==0.8.0) || skip "the sources of safetensors 0.8.0 could not be fetched"
+    (cd "$work" && quietly torch/bin/pip download -q --no-deps --no-binary safetensors safetensors==0.8.0) ||
+        skip "the sources of safetensors 0.8.0 could not be fetched"
     tar -xf "$work"/safetensors-0.8.0.tar.gz -C "$work"
     folder=$work/safetensors-0.8.0/bindings/python
     local left=()

@@ -196,5 +196,6 @@ def test_the_tool_is_found_or_missed_with_a_sentence(tmp_path):
     tool.write_text('#!/bin/sh\necho "tool $*"\n')
     tool.chmod(0o755)
     assert run("", "-m", "tenmap", "ls", "x", PATH=f"{tmp_path}:{os.environ['PATH']}") == "tool ls x"
-    done = subprocess.run([sys.executable, "-m", "tenmap"], capture_output=True, text=True, env={"PATH": "/none"})
+    done = subprocess.run([sys.executable, "-m", "tenmap"], capture_output=True, text=True,
+                          env={**os.environ, "PATH": "/none"})  # fmt: skip
     assert done.returncode == 1 and "not on the PATH" in done.stderr
