@@ -308,6 +308,16 @@ def writer_seeds():
         write("writer", name, data)
 
 
+def gguf_seeds():
+    """The golden files, which are one for each rule."""
+    for kind in ("good", "bad"):
+        folder = os.path.join(HERE, "..", "tests", "golden", kind)
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".gguf"):
+                with open(os.path.join(folder, name), "rb") as file:
+                    write("gguf", kind + "_" + name[5:-5].replace("-", "_"), file.read())
+
+
 if __name__ == "__main__":
     header_seeds()
     index_seeds()
@@ -316,3 +326,4 @@ if __name__ == "__main__":
     edit_seeds()
     convert_seeds()
     writer_seeds()
+    gguf_seeds()

@@ -576,7 +576,9 @@ TENMAP_API const void *tenmap_view(const tenmap_tensor *tensor, tenmap_dtype dty
                                    tenmap_error *error);
 
 /*
- * Elements [first, first+count) converted into dst, in the host's byte order, on any backend.
+ * Elements [first, first+count) converted into dst, in the host's byte order, on any backend. Block
+ * dtypes are read as floats from any element on; as they are stored, by whole blocks only (else
+ * TENMAP_ERR_RANGE), and so with slices and loads.
  * Conversions are correctly rounded, once; docs/format.md has the number rules.
  */
 TENMAP_API tenmap_status tenmap_read(const tenmap_tensor *tensor, uint64_t first, uint64_t count,
@@ -873,12 +875,17 @@ TENMAP_API void tenmap_free(void *memory);
  * the first element that does not fit, with its value; with TENMAP_CONVERT_SATURATE the nearest value
  * that fits. BOOL counts as 0 and 1. Floating point to integer or BOOL, and C64 to anything but itself,
  * are TENMAP_ERR_UNSUPPORTED.
+ *
+ * Block dtypes convert to every floating-point dtype: to F32 by the formula of their format, then
+ * rounded once more where something narrower is wanted; a NaN is 0x7fc00000 before that. Nothing
+ * converts into them.
  */
 
 /*
  * `count` elements in the host's byte order at src become elements in the host's byte order at dst;
  * no model is involved. Any alignment; the buffers must not overlap; with count 0 they may be NULL.
- * Elements of 4 and 6 bits are packed as in Read. A call that fails has not written a byte. After
+ * Elements of 4 and 6 bits are packed as in Read. Blocks are as files have them, on every host, and
+ * src begins with a whole one. A call that fails has not written a byte. After
  * TENMAP_ERR_RANGE error.index is the number of the element.
  */
 TENMAP_API tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes,
@@ -1205,7 +1212,7 @@ TENMAP_API const char *tenmap_found_name(uint32_t code);
  */
 
 /*
- * Of one tensor; the caller's. BOOL counts as 0 and 1, C64 as twice as many F32; U64 and I64 beyond
+ * Of one tensor; the caller's. BOOL counts as 0 and 1, C64 as twice as many F32, block dtypes as F32; U64 and I64 beyond
  * 2^53 are rounded to F64 first. NaN and infinities are counted and otherwise left out.
  */
 typedef struct tenmap_stats {

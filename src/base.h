@@ -267,6 +267,8 @@ typedef struct tmi_block_dtype {
     uint8_t align;     /* bytes that a C struct of the block would want */
 } tmi_block_dtype;
 
+enum { TMI_BLOCK_ROWS = TENMAP_Q1_0 + 1 - TENMAP_Q4_0 };
+
 /* The row of a block dtype, or NULL if it is none. */
 const tmi_block_dtype *tmi_dtype_blocks(tenmap_dtype dtype);
 
@@ -282,6 +284,13 @@ unsigned tmi_dtype_align(tenmap_dtype dtype);
  */
 bool tmi_dtype_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes);
 /* The same where the caller knows that they fit. */
+uint64_t tmi_bytes_of(tenmap_dtype dtype, uint64_t count);
+/* Likewise by the width of an element, of dtypes that have one. */
 uint64_t tmi_packed_bytes(uint64_t count, unsigned bits);
+/*
+ * The byte that element number `i` of many begins in, counted from the first. *within is the bit in
+ * it; for block dtypes the byte is its block's first, and *within its number in the block.
+ */
+uint64_t tmi_byte_of(tenmap_dtype dtype, uint64_t i, unsigned *within);
 
 #endif

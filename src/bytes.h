@@ -87,7 +87,7 @@ typedef struct tmi_window {
 tenmap_status tmi_window_bytes(tmi_window *window, uint64_t at, size_t size,
                                const tenmap_tensor *tensor, const unsigned char **bytes,
                                tenmap_error *error);
-/* How many elements of this width surely fit, wherever they start: a multiple of 8. */
-uint64_t tmi_window_fit(const tmi_window *window, unsigned bits);
+/* How many elements surely fit, wherever they start: a multiple of 8. */
+uint64_t tmi_window_fit(const tmi_window *window, tenmap_dtype dtype);
 
 #endif

@@ -8,14 +8,16 @@ static const uint32_t convert_flags =
     TENMAP_CONVERT_SATURATE | TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM;
 
 static bool is_dtype(tenmap_dtype dtype) {
-    return dtype > TENMAP_AS_STORED && dtype < TMI_DTYPE_COUNT;
+    return (dtype > TENMAP_AS_STORED && dtype < TMI_DTYPE_COUNT) || tmi_dtype_blocks(dtype);
 }
 
 /* Why a pair of different dtypes cannot be converted; NULL if it can. */
 static const char *why_unsupported(tenmap_dtype to, tenmap_dtype from) {
-    unsigned target = tmi_dtypes[to].kind, source = tmi_dtypes[from].kind;
+    unsigned target = tenmap_dtype_kind(to), source = tenmap_dtype_kind(from);
     if (to == from)
         return NULL;
+    if (tmi_dtype_blocks(to))
+        return "elements in blocks are read, not written";
     if (target == TENMAP_KIND_COMPLEX || source == TENMAP_KIND_COMPLEX)
         return "complex numbers are copied, not converted";
     if (target == TENMAP_KIND_FLOAT)
@@ -27,11 +29,6 @@ static const char *why_unsupported(tenmap_dtype to, tenmap_dtype from) {
 
 tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t flags,
                                 tenmap_error *error) {
-    if (tmi_dtype_blocks(to) || tmi_dtype_blocks(from))
-        return tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
-                        "cannot convert %s to %s: elements in blocks are read as bytes only "
-                        "(tenmap_read_bytes)",
-                        tenmap_dtype_name(from), tenmap_dtype_name(to));
     if (!is_dtype(to) || !is_dtype(from))
         return tmi_fail(
             error, TENMAP_ERR_ARGUMENT, "the %s dtype is %u (%s), which has no elements to convert",
@@ -48,7 +45,7 @@ tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t fla
     const char *why = why_unsupported(to, from);
     if (why)
         return tmi_fail(error, TENMAP_ERR_UNSUPPORTED, "cannot convert %s to %s: %s",
-                        tmi_dtypes[from].name, tmi_dtypes[to].name, why);
+                        tenmap_dtype_name(from), tenmap_dtype_name(to), why);
     return TENMAP_OK;
 }
 
@@ -117,16 +114,21 @@ static tenmap_status check_convert_buffers(tenmap_dtype to, const void *dst, siz
                         "the destination has %llu bytes, but %llu elements of %s take more than "
                         "2^64",
                         (unsigned long long)dst_bytes, (unsigned long long)count,
-                        tmi_dtypes[to].name);
+                        tenmap_dtype_name(to));
     if (dst_bytes < dst_need)
         return tmi_fail(error, TENMAP_ERR_BUFFER,
                         "the destination has %llu bytes, but %llu elements of %s take %llu",
                         (unsigned long long)dst_bytes, (unsigned long long)count,
-                        tmi_dtypes[to].name, (unsigned long long)dst_need);
+                        tenmap_dtype_name(to), (unsigned long long)dst_need);
     if (!tmi_dtype_bytes(from, count, &src_need) || src_need > SIZE_MAX)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "%llu elements of %s are more than an address space can hold",
-                        (unsigned long long)count, tmi_dtypes[from].name);
+                        (unsigned long long)count, tenmap_dtype_name(from));
+    const tmi_block_dtype *blocks = tmi_dtype_blocks(to); /* which is `from` too */
+    if (blocks && count % blocks->elements != 0)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "%llu elements are no whole number of blocks: %s has %u in each",
+                        (unsigned long long)count, blocks->name, (unsigned)blocks->elements);
     return TENMAP_OK;
 }
 
@@ -142,15 +144,14 @@ static void convert_and_count(tenmap_dtype to, unsigned char *dst, tenmap_dtype 
     enum { COUNTED_PART = 8 << 10 };
     tmi_elements target = {to, 0, !TMI_BIG_ENDIAN}, source = {from, 0, !TMI_BIG_ENDIAN};
     if (!(flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM)))
-        flags |= tmi_cpu_streams(tmi_packed_bytes(count, tmi_dtypes[to].bits))
-                     ? TENMAP_CONVERT_STREAM
-                     : TENMAP_CONVERT_NO_STREAM;
+        flags |= tmi_cpu_streams(tmi_bytes_of(to, count)) ? TENMAP_CONVERT_STREAM
+                                                          : TENMAP_CONVERT_NO_STREAM;
     for (uint64_t n; count; count -= n) {
         n = count < COUNTED_PART ? count : COUNTED_PART;
         tmi_losses_add(to, from, !TMI_BIG_ENDIAN, src, n, flags, lost);
         tmi_route(target, dst, source, src, n, flags);
-        dst += tmi_packed_bytes(n, tmi_dtypes[to].bits);
-        src += tmi_packed_bytes(n, tmi_dtypes[from].bits);
+        dst += tmi_bytes_of(to, n);
+        src += tmi_bytes_of(from, n);
     }
 }
 

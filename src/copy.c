@@ -29,7 +29,7 @@ typedef struct copying {
 } copying;
 
 static uint64_t bytes_of_elements(uint64_t count, tenmap_dtype dtype) {
-    return tmi_packed_bytes(count, tmi_dtypes[dtype].bits);
+    return tmi_bytes_of(dtype, count);
 }
 
 static const tmi_shard *copied_shard(const copying *c) {
@@ -108,13 +108,12 @@ static tenmap_status spoil_misfit(copying *c, const void *at, uint64_t number) {
     return tmi_writer_spoil_with(c->writer, &full, c->error);
 }
 
-/* Elements come in multiples of eight but at the end, so every part starts on a byte. */
+/* Elements come in multiples of 256 but at the end, so every part starts on a byte, or a block. */
 static tenmap_status copy_converted(copying *c) {
     tenmap_status status = TENMAP_OK;
     const tenmap_tensor *t = c->from;
-    uint64_t from_bits = tmi_dtypes[t->dtype].bits, to_bits = tmi_dtypes[c->to].bits;
-    size_t from_room = (size_t)(CONVERT_ELEMENTS * from_bits / 8);
-    size_t to_room = (size_t)(CONVERT_ELEMENTS * to_bits / 8);
+    size_t from_room = (size_t)bytes_of_elements(CONVERT_ELEMENTS, t->dtype);
+    size_t to_room = (size_t)bytes_of_elements(CONVERT_ELEMENTS, c->to);
     char *buffer = malloc(from_room + to_room);
     tenmap_error why;
     if (!buffer) {
@@ -125,7 +124,8 @@ static tenmap_status copy_converted(copying *c) {
     for (uint64_t first = c->first; status == TENMAP_OK && first < end; first += CONVERT_ELEMENTS) {
         uint64_t left = end - first;
         uint64_t count = left < CONVERT_ELEMENTS ? left : CONVERT_ELEMENTS;
-        status = get_bytes(c, first * from_bits / 8, buffer, (size_t)((count * from_bits + 7) / 8));
+        status = get_bytes(c, bytes_of_elements(first, t->dtype), buffer,
+                           (size_t)bytes_of_elements(count, t->dtype));
         if (status != TENMAP_OK)
             break;
         if (c->lost)
@@ -134,12 +134,12 @@ static tenmap_status copy_converted(copying *c) {
             tmi_convert_file(c->to, buffer + from_room, 0, t->dtype, buffer, 0, count,
                              (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM);
         if (fit < count) {
-            status = spoil_misfit(c, buffer + fit * from_bits / 8, first + fit);
+            status = spoil_misfit(c, buffer + bytes_of_elements(fit, t->dtype), first + fit);
             break;
         }
         if (TMI_BIG_ENDIAN)
-            to_file_order(buffer + from_room, (size_t)to_bits / 8, (size_t)count);
-        status = put_bytes(c, buffer + from_room, (size_t)((count * to_bits + 7) / 8));
+            to_file_order(buffer + from_room, tmi_dtypes[c->to].bits / 8, (size_t)count);
+        status = put_bytes(c, buffer + from_room, (size_t)bytes_of_elements(count, c->to));
     }
     free(buffer);
     return status;
@@ -268,7 +268,9 @@ static bool cut_source(copy_job *job, size_t i, uint64_t *total) {
     tmi_planned planned;
     (void)tmi_writer_tensor(job->writer, i, &planned);
     tenmap_dtype dtype = source->tensor ? source->tensor->dtype : planned.dtype;
-    uint64_t most = (uint64_t)COPY_PART_BYTES * 8 / tmi_dtypes[dtype].bits / 8 * 8;
+    uint32_t together, size;
+    (void)tenmap_dtype_block(dtype, &together, &size);
+    uint64_t most = (uint64_t)COPY_PART_BYTES / size * together / 256 * 256;
     uint64_t first = 0;
     do { /* one of no elements is a part too */
         uint64_t left = planned.nelems - first, count = left < most ? left : most;

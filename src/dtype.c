@@ -62,14 +62,14 @@ const tmi_dtype_info tmi_dtypes[TMI_DTYPE_COUNT] = {DTYPES(DTYPE_ROW)};
     X(NVFP4, 64, 36, 1)                                                                            \
     X(Q1_0, 128, 18, 2)
 
-enum { FIRST_BLOCK = TENMAP_Q4_0, BLOCK_ROWS = TENMAP_Q1_0 + 1 - FIRST_BLOCK };
+enum { FIRST_BLOCK = TENMAP_Q4_0 };
 
 #define BLOCK_ROW(id, elements, bytes, align)                                                      \
     [TENMAP_##id - FIRST_BLOCK] = {#id, elements, bytes, align},
-static const tmi_block_dtype block_dtypes[BLOCK_ROWS] = {BLOCK_DTYPES(BLOCK_ROW)};
+static const tmi_block_dtype block_dtypes[TMI_BLOCK_ROWS] = {BLOCK_DTYPES(BLOCK_ROW)};
 
 const tmi_block_dtype *tmi_dtype_blocks(tenmap_dtype dtype) {
-    if (dtype < FIRST_BLOCK || dtype - FIRST_BLOCK >= BLOCK_ROWS)
+    if (dtype < FIRST_BLOCK || dtype - FIRST_BLOCK >= TMI_BLOCK_ROWS)
         return NULL;
     const tmi_block_dtype *row = &block_dtypes[dtype - FIRST_BLOCK];
     return row->name ? row : NULL;
@@ -124,7 +124,7 @@ const char *tenmap_dtype_name(tenmap_dtype dtype) {
 
 int tenmap_dtype_from_name(const char *name, tenmap_dtype *out) {
     tenmap_dtype found = name ? tmi_dtype_find(name, strlen(name)) : TENMAP_AS_STORED;
-    for (uint32_t i = 0; name && i < BLOCK_ROWS; i++)
+    for (uint32_t i = 0; name && i < TMI_BLOCK_ROWS; i++)
         if (block_dtypes[i].name && strcmp(block_dtypes[i].name, name) == 0)
             found = FIRST_BLOCK + i;
     if (found == TENMAP_AS_STORED)
@@ -148,6 +148,23 @@ bool tmi_dtype_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes) {
         return false;
     *bytes = tmi_packed_bytes(count, bits);
     return true;
+}
+
+uint64_t tmi_bytes_of(tenmap_dtype dtype, uint64_t count) {
+    uint64_t bytes;
+    (void)tmi_dtype_bytes(dtype, count, &bytes);
+    return bytes;
+}
+
+uint64_t tmi_byte_of(tenmap_dtype dtype, uint64_t i, unsigned *within) {
+    const tmi_block_dtype *blocks = tmi_dtype_blocks(dtype);
+    if (blocks) {
+        *within = (unsigned)(i % blocks->elements);
+        return i / blocks->elements * blocks->bytes;
+    }
+    uint64_t bits = i % 8 * tmi_dtypes[dtype].bits;
+    *within = (unsigned)(bits % 8);
+    return i / 8 * tmi_dtypes[dtype].bits + bits / 8;
 }
 
 uint64_t tmi_packed_bytes(uint64_t count, unsigned bits) {

@@ -44,10 +44,11 @@ static tenmap_status find_gguf_text(const tmi_place *place, const unsigned char 
     if (r.walk.problem != TMI_GGUF_MORE)
         return tmi_gguf_failed(&r);
     if (r.walk.number > limit) {
-        tmi_fail_at(error, TENMAP_ERR_LIMIT, place->shard, place->offset + r.walk.at,
-                    "%s: the header has more than %llu bytes, the limit (max_header_bytes raises "
-                    "it)",
-                    tmi_quote_path(place->path).text, (ull)limit);
+        tmi_fail_at(
+            error, TENMAP_ERR_LIMIT, place->shard, place->offset + r.walk.at,
+            "%s: the header has more than %llu bytes, the limit (a higher limit for headers "
+            "allows it)",
+            tmi_quote_path(place->path).text, (ull)limit);
         if (TMI_REPORTS(place->report) && error)
             tmi_report_failure(place->report, TENMAP_FOUND_LIMIT, place->shard, NULL, error);
         return TENMAP_ERR_LIMIT;

@@ -104,13 +104,12 @@ static tenmap_status keep_walk(load_job *job, const tmi_transfer *x, tenmap_erro
 
 /* How many bytes of files elements [first, first+count) of a transfer stand for. */
 static uint64_t bytes_of_part(const tmi_transfer *x, uint64_t first, uint64_t count) {
-    return x->made ? tmi_stored_bytes(x->tensor, first, count)
-                   : tmi_packed_bytes(count, x->from_bits);
+    return x->made ? tmi_stored_bytes(x->tensor, first, count) : tmi_bytes_of(x->stored, count);
 }
 
 static void measure_item(load_job *job, load_item *item) {
     const tmi_transfer *x = &item->transfer;
-    uint64_t written = tmi_packed_bytes(x->count, x->to_bits);
+    uint64_t written = tmi_bytes_of(x->as, x->count);
     item->bytes = bytes_of_part(x, 0, x->count);
     item->work = item->bytes > written ? item->bytes : written;
     item->begin = item->end = x->tensor->file_offset;

@@ -86,11 +86,11 @@ void tmi_losses_add(tenmap_dtype to, tenmap_dtype from, bool file_order, const v
         uint64_t wide[LOSSES_BLOCK];
     } block;
     bool copied = to == from;
-    if (tmi_dtypes[from].kind == TENMAP_KIND_COMPLEX) {
+    if (tenmap_dtype_kind(from) == TENMAP_KIND_COMPLEX) {
         to = from = TENMAP_F32;
         count *= 2;
     }
-    if (copied && tmi_dtypes[from].kind != TENMAP_KIND_FLOAT)
+    if (copied && tenmap_dtype_kind(from) != TENMAP_KIND_FLOAT)
         return;
     if (tmi_route_is_integer(to, from)) { /* without saturation such a loss is an error */
         tmi_elements integer = {to, 0, !TMI_BIG_ENDIAN}, stored = {from, 0, file_order};
@@ -102,7 +102,7 @@ void tmi_losses_add(tenmap_dtype to, tenmap_dtype from, bool file_order, const v
     tmi_elements target = {middle, 0, !TMI_BIG_ENDIAN}, source = {from, 0, file_order};
     loss_limits limits = find_limits(copied ? middle : to, middle, copied ? 0 : flags);
     const unsigned char *s = src;
-    for (size_t n; count; count -= n, s += tmi_packed_bytes(n, tmi_dtypes[from].bits)) {
+    for (size_t n; count; count -= n, s += tmi_bytes_of(from, n)) {
         n = count < LOSSES_BLOCK ? (size_t)count : LOSSES_BLOCK;
         tmi_route(target, &block, source, s, n, TENMAP_CONVERT_NO_STREAM);
         if (middle == TENMAP_F64) {

@@ -59,6 +59,7 @@ typedef struct measurer {
     tmi_block made;
     /* This unit's, in two parts, each with one more for what is outside; then the edges. */
     uint64_t *bins;
+    float unpacked[TMI_MEASURE_BLOCK];  /* a block of a block dtype */
     double values[TMI_MEASURE_BLOCK];   /* a block as F64, or as F32 */
     uint32_t places[TMI_MEASURE_BLOCK]; /* and in which bins it goes */
 } measurer;
@@ -324,8 +325,29 @@ static uint64_t elements_of(const tenmap_tensor *t) {
     return t->dtype == TENMAP_C64 ? 2 * t->nelems : t->nelems;
 }
 
-static tenmap_dtype dtype_of(const tenmap_tensor *t) {
+/* What elements_of counts, as it is stored: a part of a C64 is an F32. */
+static tenmap_dtype stored_dtype(const tenmap_tensor *t) {
     return t->dtype == TENMAP_C64 ? TENMAP_F32 : t->dtype;
+}
+
+/* And as it is measured: blocks are unpacked. */
+static tenmap_dtype dtype_of(const tenmap_tensor *t) {
+    return tmi_dtype_blocks(t->dtype) ? TENMAP_F32 : stored_dtype(t);
+}
+
+/* Elements of whole blocks as F32, in the order of files, as everything else is measured. */
+static const unsigned char *unpack_block(measurer *m, tenmap_dtype dtype, const unsigned char *at,
+                                         size_t count) {
+    tmi_convert_file(TENMAP_F32, m->unpacked, 0, dtype, at, 0, count, TENMAP_CONVERT_NO_STREAM);
+    unsigned char *bytes = (unsigned char *)m->unpacked;
+    for (size_t i = 0; TMI_BIG_ENDIAN && i < 4 * count; i += 4) {
+        unsigned char first = bytes[i], second = bytes[i + 1];
+        bytes[i] = bytes[i + 3];
+        bytes[i + 1] = bytes[i + 2];
+        bytes[i + 2] = second;
+        bytes[i + 3] = first;
+    }
+    return bytes;
 }
 
 /* The range of a tensor's histogram; false if nothing can be in it. */
@@ -345,15 +367,17 @@ static bool choose_range(const measurer *m, const measure_unit *unit, tmi_bin_ra
 /* `count` elements that lie at `bytes`, which begin a block. */
 static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes, size_t count,
                     uint64_t codes[256], const tmi_bin_range *range) {
-    tenmap_dtype dtype = dtype_of(m->job->tensors[unit->tensor]);
-    unsigned bits = tmi_dtypes[dtype].bits;
-    if (bits <= 8) {
+    const tenmap_tensor *t = m->job->tensors[unit->tensor];
+    tenmap_dtype dtype = dtype_of(t), stored = stored_dtype(t);
+    if (tmi_dtypes[dtype].bits <= 8) {
         count_codes(dtype, bytes, count, codes);
         return;
     }
     for (size_t i = 0; i < count; i += TMI_MEASURE_BLOCK) {
         size_t block = count - i < TMI_MEASURE_BLOCK ? count - i : TMI_MEASURE_BLOCK;
-        const unsigned char *at = bytes + i * (bits / 8);
+        const unsigned char *at = bytes + tmi_bytes_of(stored, i);
+        if (stored != dtype)
+            at = unpack_block(m, stored, at, block);
         if (!m->job->binning || m->job->both) {
             moments part = measure_block(m, dtype, at, block);
             merge_moments(&unit->result, &part);
@@ -424,8 +448,8 @@ static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[2
                                const tmi_bin_range *range, tenmap_error *error) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
     const tmi_shard *shard = tmi_shard_of(t);
-    unsigned bits = tmi_dtypes[dtype_of(t)].bits;
-    uint64_t begin = unit->first / 8 * bits, size = tmi_packed_bytes(unit->count, bits);
+    tenmap_dtype stored = stored_dtype(t);
+    uint64_t begin = tmi_bytes_of(stored, unit->first), size = tmi_bytes_of(stored, unit->count);
     uint64_t step = (uint64_t)WINDOW_BLOCKS * TMI_MEASURE_BLOCK;
     if (t->flags & TENMAP_TENSOR_COMPUTED)
         return make_unit(m, unit, codes, range, error);
@@ -442,8 +466,8 @@ static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[2
     for (uint64_t i = 0; status == TENMAP_OK && i < unit->count; i += step) {
         uint64_t count = unit->count - i < step ? unit->count - i : step;
         const unsigned char *bytes;
-        status = tmi_window_bytes(&m->window, begin + i / 8 * bits,
-                                  (size_t)tmi_packed_bytes(count, bits), t, &bytes, error);
+        status = tmi_window_bytes(&m->window, begin + tmi_bytes_of(stored, i),
+                                  (size_t)tmi_bytes_of(stored, count), t, &bytes, error);
         if (status == TENMAP_OK)
             work_on(m, unit, bytes, (size_t)count, codes, range);
     }
@@ -504,7 +528,7 @@ static tenmap_status run_measure_unit(void *ctx, void *state, size_t number, ten
     const tenmap_tensor *t = job->tensors[unit->tensor];
     tmi_job_add(&job->run, t->flags & TENMAP_TENSOR_COMPUTED
                                ? tmi_stored_bytes(t, unit->first, unit->count)
-                               : tmi_packed_bytes(unit->count, tmi_dtypes[dtype_of(t)].bits));
+                               : tmi_bytes_of(stored_dtype(t), unit->count));
     return TENMAP_OK;
 }
 
@@ -585,10 +609,6 @@ static tenmap_status plan_measuring(measure_job *job, tenmap_error *error) {
             status = TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
                                      "its dtype %s is unknown here, so its values cannot be "
                                      "measured",
-                                     tmi_stored_dtype(t).text);
-        else if (tmi_dtype_blocks(t->dtype))
-            status = TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
-                                     "elements in blocks of %s are not measured",
                                      tmi_stored_dtype(t).text);
         if (status != TENMAP_OK) {
             if (error)

@@ -10,11 +10,11 @@
  * nobody means the numbers 0 to 255 rounded to F4.
  */
 static const char *way_out(const tenmap_tensor *t, tenmap_dtype dtype) {
-    if (t->dtype >= TMI_DTYPE_COUNT) /* unknown, or in blocks */
+    if (t->dtype == TENMAP_OPAQUE)
         return " (tenmap_read_bytes copies its bytes)";
     if (tenmap_dtype_bits(dtype) == 0)
         return "";
-    unsigned kind = tmi_dtypes[t->dtype].kind, bits = tmi_dtypes[t->dtype].bits;
+    unsigned kind = tenmap_dtype_kind(t->dtype), bits = tenmap_dtype_bits(t->dtype);
     bool integer = kind == TENMAP_KIND_UINT || kind == TENMAP_KIND_INT;
     bool holds = integer && bits <= 16 && tmi_dtypes[dtype].kind == TENMAP_KIND_FLOAT &&
                  tmi_dtypes[dtype].bits <= bits;

@@ -343,8 +343,52 @@ static void route_numbers(tmi_elements to, void *dst, tmi_elements from, const v
     run_blocks(&plan, d, from, s, count);
 }
 
+/* Blocks: some at a time become F32, in the first-level cache, and that what is wanted. */
+
+static tmi_unpack *find_unpack(tenmap_dtype from) {
+    tmi_unpack *unpack = tmi_cpu_kernels()->unpack[from - TENMAP_Q4_0];
+    return unpack ? unpack : tmi_kernels_scalar.unpack[from - TENMAP_Q4_0];
+}
+
+static void route_blocks(tmi_elements to, void *dst, tmi_elements from, const void *src,
+                         uint64_t count, uint32_t flags) {
+    enum { VALUES_AT_ONCE = 2048 };
+    float values[VALUES_AT_ONCE];
+    const tmi_block_dtype *blocks = tmi_dtype_blocks(from.dtype);
+    tmi_unpack *unpack = find_unpack(from.dtype);
+    unsigned to_bits = tmi_dtypes[to.dtype].bits, skip = from.bit;
+    bool around = goes_around(count, to_bits, flags);
+    const unsigned char *s = src;
+    unsigned char *d = dst;
+    flags = (flags & TENMAP_CONVERT_SATURATE) |
+            (around ? TENMAP_CONVERT_STREAM : TENMAP_CONVERT_NO_STREAM);
+    tmi_elements middle = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
+    while (count > 0) {
+        size_t wanted = count < VALUES_AT_ONCE - skip ? (size_t)count : VALUES_AT_ONCE - skip;
+        size_t n = (wanted + skip + blocks->elements - 1) / blocks->elements;
+        unpack(values, s, n);
+        route_numbers(to, d, middle, values + skip, wanted, flags);
+        uint64_t bit = to.bit + (uint64_t)wanted * to_bits;
+        d += bit / 8;
+        to.bit = (unsigned)(bit % 8);
+        s += n * blocks->bytes;
+        count -= wanted;
+        skip = 0;
+    }
+}
+
+static void copy_blocks(void *dst, tenmap_dtype dtype, const void *src, uint64_t count,
+                        uint32_t flags) {
+    uint64_t bytes = tmi_bytes_of(dtype, count);
+    tmi_kernel *around = tmi_cpu_kernels()->stream_copy;
+    if (around && goes_around(bytes, 8, flags))
+        around(dst, src, (size_t)bytes, 0);
+    else
+        memcpy(dst, src, (size_t)bytes);
+}
+
 static bool is_integer(tenmap_dtype dtype) {
-    unsigned kind = tmi_dtypes[dtype].kind;
+    unsigned kind = tenmap_dtype_kind(dtype);
     return kind == TENMAP_KIND_BOOL || kind == TENMAP_KIND_UINT || kind == TENMAP_KIND_INT;
 }
 
@@ -386,6 +430,11 @@ uint64_t tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *sr
                    uint32_t flags) {
     if (tmi_route_is_integer(to.dtype, from.dtype))
         return tmi_route_integers(to, dst, from, src, count, flags, NULL);
-    route_numbers(to, dst, from, src, count, flags);
+    if (!tmi_dtype_blocks(from.dtype))
+        route_numbers(to, dst, from, src, count, flags);
+    else if (to.dtype == from.dtype)
+        copy_blocks(dst, to.dtype, src, count, flags);
+    else
+        route_blocks(to, dst, from, src, count, flags);
     return count;
 }

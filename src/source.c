@@ -105,12 +105,12 @@ static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_va
     turn_tile(s->turned, s->stored, wide, high);
     uint32_t flags = (x->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
     uint64_t to = box->to + row * box->columns + column;
-    if (x->to_bits < 8 || x->row_stride) {
+    if (tenmap_dtype_bits(x->as) < 8 || x->row_stride) {
         for (size_t i = 0; i < high; i++)
             place_values(x, to + i * box->columns, s->turned + i * wide, wide, flags);
         return TENMAP_OK;
     }
-    size_t bytes = x->to_bits / 8, line = wide * bytes;
+    size_t bytes = tenmap_dtype_bits(x->as) / 8, line = wide * bytes;
     tmi_elements target = {x->as, 0, !TMI_BIG_ENDIAN}, from = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
     tmi_route(target, s->placed, from, s->turned, high * wide, flags);
     for (size_t i = 0; i < high; i++)
@@ -121,7 +121,7 @@ static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_va
 /* A box whose columns are stored rows. Elements of less than a byte go in order, row by row. */
 static tenmap_status run_turned(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
                                 tenmap_error *error) {
-    size_t high = x->to_bits < 8 ? 1 : s->parts[0].base ? TILE_HIGH : TILE_READ;
+    size_t high = tenmap_dtype_bits(x->as) < 8 ? 1 : s->parts[0].base ? TILE_HIGH : TILE_READ;
     size_t wide = s->parts[0].base ? TILE_WIDE : TILE_FLAT;
     bool rows_first = s->parts[0].base || high == 1;
     uint64_t rows = (box->rows + high - 1) / high, columns = (box->columns + wide - 1) / wide;

@@ -25,25 +25,25 @@ tmi_quoted tmi_stored_dtype(const tenmap_tensor *t) {
 /* What the bytes of the tensor are taken for, and how many elements they are then. */
 static tenmap_status take_stored(tmi_transfer *x, tenmap_dtype stored_as, tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
+    uint32_t together, bytes;
     x->stored = stored_as == TENMAP_AS_STORED ? t->dtype : stored_as;
     if (x->stored == TENMAP_OPAQUE)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
                                "its dtype %s is unknown here, so only its bytes can be read "
                                "(tenmap_read_bytes, or tenmap_read_as if you know what they are)",
                                tmi_stored_dtype(t).text);
-    if (x->stored >= TMI_DTYPE_COUNT)
+    if (!tenmap_dtype_block(x->stored, &together, &bytes))
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, t,
                                "its bytes cannot be taken for dtype %u, which is none",
                                (unsigned)stored_as);
-    x->from_bits = tmi_dtypes[x->stored].bits;
     x->elements = t->nelems;
     if (x->stored == t->dtype)
         return TENMAP_OK;
-    if (t->nbytes > UINT64_MAX / 8 || t->nbytes * 8 % x->from_bits != 0)
+    if (t->nbytes > UINT64_MAX / 8 || t->nbytes % bytes != 0)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
                                "its %llu bytes of %s are not a whole number of %s", (ull)t->nbytes,
                                tmi_stored_dtype(t).text, tenmap_dtype_name(x->stored));
-    x->elements = t->nbytes * 8 / x->from_bits;
+    x->elements = t->nbytes / bytes * together;
     return TENMAP_OK;
 }
 
@@ -56,7 +56,6 @@ static tenmap_status take_made(tmi_transfer *x, tenmap_dtype stored_as, tenmap_e
                                "(tenmap_part_at gives them)",
                                tenmap_scheme_of(t)->name);
     x->stored = t->dtype;
-    x->from_bits = tmi_computed_of(t)->recipe.bits;
     x->elements = t->nelems;
     return TENMAP_OK;
 }
@@ -80,7 +79,6 @@ tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap
         return TMI_FAIL_TENSOR(error, status, t, "%s", why.message);
     x->as = as;
     x->flags = flags;
-    x->to_bits = tmi_dtypes[as].bits;
     x->row_stride = 0;
     x->walked = 0;
     return TENMAP_OK;
@@ -103,15 +101,17 @@ tenmap_status tmi_transfer_range(tmi_transfer *x, uint64_t first, uint64_t count
  */
 static tenmap_status scale_last(const tmi_transfer *x, uint64_t *last, tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
-    uint64_t rows = 1, bits;
+    uint64_t rows = 1, bytes;
+    uint32_t together, size;
     for (uint32_t d = 0; d + 1 < t->rank; d++)
         rows *= t->shape[d];
     *last = t->rank ? t->shape[t->rank - 1] : 1;
     if (x->stored == t->dtype)
         return TENMAP_OK;
     if (rows == 0) { /* nothing is there, and still a block of it has a shape */
-        if (t->dtype < TMI_DTYPE_COUNT && tmi_multiply(*last, tmi_dtypes[t->dtype].bits, &bits))
-            *last = bits / x->from_bits;
+        (void)tenmap_dtype_block(x->stored, &together, &size);
+        if (t->dtype != TENMAP_OPAQUE && tmi_dtype_bytes(t->dtype, *last, &bytes))
+            *last = bytes / size * together;
         return TENMAP_OK;
     }
     if (x->elements % rows != 0)
@@ -181,8 +181,10 @@ tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const u
 /* Rows that lie apart: whole bytes each, and none reaches into the next. */
 static tenmap_status check_rows(const tmi_transfer *x, uint64_t stride, uint64_t *need,
                                 tenmap_error *error) {
-    uint64_t row = tmi_packed_bytes(x->row, x->to_bits), rows = x->count / x->row;
-    if (x->row % 8 * x->to_bits % 8 != 0)
+    uint64_t row = tmi_bytes_of(x->as, x->row), rows = x->count / x->row;
+    unsigned within;
+    (void)tmi_byte_of(x->as, x->row, &within);
+    if (within != 0)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, x->tensor,
                                "a row of %llu elements of %s ends inside a byte, so rows cannot "
                                "lie %llu bytes apart",
@@ -199,13 +201,29 @@ static tenmap_status check_rows(const tmi_transfer *x, uint64_t stride, uint64_t
     return TENMAP_OK;
 }
 
+/* Blocks are copied whole: nobody could tell what a part of one is. */
+static tenmap_status check_whole_blocks(const tmi_transfer *x, tenmap_error *error) {
+    const tmi_block_dtype *blocks = tmi_dtype_blocks(x->as);
+    if (!blocks || x->count == 0 ||
+        (x->start % blocks->elements == 0 && x->run % blocks->elements == 0 &&
+         x->count % blocks->elements == 0))
+        return TENMAP_OK;
+    return TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, x->tensor,
+                           "what is read of %s as it is stored must be whole blocks of %u elements "
+                           "(as a float, it may begin and end anywhere)",
+                           blocks->name, (unsigned)blocks->elements);
+}
+
 tenmap_status tmi_transfer_target(tmi_transfer *x, void *dst, size_t dst_bytes, uint64_t dst_stride,
                                   tenmap_error *error) {
     uint64_t packed, need;
+    tenmap_status status = check_whole_blocks(x, error);
+    if (status != TENMAP_OK)
+        return status;
     bool fits = tmi_dtype_bytes(x->as, x->count, &packed);
     need = packed;
     if (fits && dst_stride && x->count) {
-        tenmap_status status = check_rows(x, dst_stride, &need, error);
+        status = check_rows(x, dst_stride, &need, error);
         if (status != TENMAP_OK)
             return status;
     }
@@ -228,7 +246,7 @@ void tmi_transfer_stream(tmi_transfer *x, uint64_t bytes) {
     if (x->count == 0 || x->flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM))
         return;
     uint64_t run = x->row_stride && x->row < x->run ? x->row : x->run;
-    if (run * x->to_bits / 8 >= STREAM_RUN_FROM && tmi_cpu_streams(bytes))
+    if (tmi_bytes_of(x->as, run) >= STREAM_RUN_FROM && tmi_cpu_streams(bytes))
         x->flags |= TENMAP_CONVERT_STREAM;
 }
 
@@ -261,22 +279,29 @@ static void made_extent(const tmi_transfer *x, uint64_t first, uint64_t last, ui
 void tmi_transfer_extent(const tmi_transfer *x, uint64_t first, uint64_t count, uint64_t *begin,
                          uint64_t *end) {
     uint64_t last = tmi_transfer_position(x, first + count - 1);
+    unsigned within;
     if (x->made) {
         made_extent(x, tmi_transfer_position(x, first), last, begin, end);
         return;
     }
-    *begin = x->tensor->file_offset + tmi_transfer_position(x, first) * x->from_bits / 8;
-    *end = x->tensor->file_offset + ((last + 1) * x->from_bits + 7) / 8;
+    *begin =
+        x->tensor->file_offset + tmi_byte_of(x->stored, tmi_transfer_position(x, first), &within);
+    *end = x->tensor->file_offset + tmi_bytes_of(x->stored, last + 1);
 }
 
 bool tmi_transfer_is_dense(const tmi_transfer *x) {
-    return x->walked == 0 || x->walk[0].stride * x->from_bits / 8 <= READ_THROUGH ||
-           x->run >= x->walk[0].stride / 2;
+    if (x->walked == 0)
+        return true;
+    uint64_t stride = x->walk[0].stride;
+    uint64_t bytes = x->made ? tmi_packed_bytes(stride, tmi_computed_of(x->tensor)->recipe.bits)
+                             : tmi_bytes_of(x->stored, stride);
+    return bytes <= READ_THROUGH || x->run >= stride / 2;
 }
 
 /* Whether elements go from the file into dst as they are, byte for byte. */
 static bool is_plain_copy(const tmi_transfer *x) {
-    return x->as == x->stored && x->from_bits % 8 == 0 && (!TMI_BIG_ENDIAN || x->from_bits == 8);
+    unsigned bits = tenmap_dtype_bits(x->stored); /* 0: blocks, which are the same on every host */
+    return x->as == x->stored && bits % 8 == 0 && (!TMI_BIG_ENDIAN || bits <= 8);
 }
 
 unsigned char *tmi_transfer_place(const tmi_transfer *x, uint64_t to, uint64_t *count,
@@ -288,8 +313,8 @@ unsigned char *tmi_transfer_place(const tmi_transfer *x, uint64_t to, uint64_t *
         if (*count > x->row - to)
             *count = x->row - to;
     }
-    *bit = (unsigned)(to * x->to_bits % 8);
-    return row ? row + to * x->to_bits / 8 : NULL;
+    uint64_t at = tmi_byte_of(x->as, to, bit);
+    return row ? row + at : NULL;
 }
 
 /* Element `number` of the tensor, an integer whose bytes are at *at, does not fit. */
@@ -300,7 +325,7 @@ static tenmap_status fail_to_fit(const tmi_transfer *x, const void *at, uint64_t
     TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, x->tensor, "%s", why.message);
     if (error) {
         error->index = number;
-        error->offset = x->tensor->file_offset + number * x->from_bits / 8;
+        error->offset = x->tensor->file_offset + tmi_bytes_of(x->stored, number);
     }
     return TENMAP_ERR_RANGE;
 }
@@ -312,17 +337,16 @@ static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64
     const tenmap_tensor *t = x->tensor;
     while (count > 0) {
         /* No product overflows: all ranges were checked against sizes in bits. */
-        unsigned bit;
-        uint64_t part = count;
+        unsigned bit, within;
+        uint64_t part = count, at = tmi_byte_of(x->stored, first, &within);
         unsigned char *dst = tmi_transfer_place(x, to, &part, &bit);
-        uint64_t from_bit = first * x->from_bits, at = from_bit / 8;
         const unsigned char *bytes = NULL;
         if (w->room) {
-            uint64_t length = part * x->from_bits / 8, fit = tmi_window_fit(w, x->from_bits);
+            uint64_t length = tmi_bytes_of(x->stored, part), fit = tmi_window_fit(w, x->stored);
             bool straight = w->direct_fd < 0 && is_plain_copy(x) && length >= COPY_STRAIGHT_FROM;
             if (!straight && part > fit)
                 part = fit;
-            uint64_t end = (from_bit + part * x->from_bits + 7) / 8;
+            uint64_t end = tmi_bytes_of(x->stored, first + part);
             tenmap_status status =
                 straight ? tmi_bytes_read(w->bytes, t->file_offset + at, dst, (size_t)length,
                                           (tmi_wanted){NULL, t}, error)
@@ -335,10 +359,9 @@ static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64
         }
         uint64_t fit = part;
         if (bytes)
-            fit = tmi_convert_file(x->as, dst, bit, x->stored, bytes, (unsigned)(from_bit % 8),
-                                   part, x->flags);
+            fit = tmi_convert_file(x->as, dst, bit, x->stored, bytes, within, part, x->flags);
         if (fit < part)
-            return fail_to_fit(x, bytes + fit * x->from_bits / 8, first + fit, error);
+            return fail_to_fit(x, bytes + tmi_bytes_of(x->stored, fit), first + fit, error);
         first += part;
         to += part;
         count -= part;

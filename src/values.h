@@ -28,8 +28,7 @@ typedef struct tmi_transfer {
     tenmap_dtype stored; /* what its bytes are taken for: its own dtype, or the caller's word */
     bool made;           /* it has a source of values (source.h) instead of bytes of its dtype */
     tenmap_dtype as;
-    uint32_t flags; /* TENMAP_CONVERT_* */
-    unsigned from_bits, to_bits;
+    uint32_t flags;    /* TENMAP_CONVERT_* */
     uint64_t elements; /* of `stored` that the tensor has */
     unsigned char *dst;
     uint64_t row;        /* elements of the innermost dimension of what is selected */

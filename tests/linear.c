@@ -278,8 +278,97 @@ static uint64_t truncated(FILE *f, size_t n) {
     return as_usual(f, n) - 1;
 }
 
+/* GGUF: these write the whole file but its data. */
+
+static void put_little(FILE *f, uint64_t value, int width) {
+    for (int i = 0; i < width; i++)
+        fputc((int)(value >> 8 * i & 0xff), f);
+}
+
+static void put_string(FILE *f, const char *text) {
+    put_little(f, strlen(text), 8);
+    fputs(text, f);
+}
+
+static void put_gguf(FILE *f, uint64_t tensors, uint64_t keys) {
+    fputs("GGUF", f);
+    put_little(f, 3, 4);
+    put_little(f, tensors, 8);
+    put_little(f, keys, 8);
+}
+
+static void put_array(FILE *f, uint32_t type, uint64_t count) {
+    put_little(f, type, 4);
+    put_little(f, count, 8);
+}
+
+static uint64_t gguf_vocabulary(FILE *f, size_t n) {
+    put_gguf(f, 0, 1);
+    put_string(f, "tokenizer.ggml.tokens");
+    put_little(f, TENMAP_VALUE_ARRAY, 4);
+    put_array(f, TENMAP_VALUE_STRING, n);
+    for (size_t i = 0; i < n; i++) {
+        char word[32];
+        snprintf(word, sizeof word, "w%zu", i);
+        put_string(f, word);
+    }
+    return 0;
+}
+
+static uint64_t gguf_keys(FILE *f, size_t n) {
+    put_gguf(f, 0, n);
+    for (size_t i = 0; i < n; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "k%zu", i);
+        put_string(f, key);
+        put_little(f, TENMAP_VALUE_F64, 4);
+        put_little(f, UINT64_C(0x3fd5555555555555) + i, 8);
+    }
+    return 0;
+}
+
+/* Arrays of nothing in an array, each 12 bytes. */
+static uint64_t gguf_nested(FILE *f, size_t n) {
+    put_gguf(f, 0, 1);
+    put_string(f, "k");
+    put_little(f, TENMAP_VALUE_ARRAY, 4);
+    put_array(f, TENMAP_VALUE_ARRAY, n);
+    for (size_t i = 0; i < n; i++)
+        put_array(f, TENMAP_VALUE_ARRAY, 0);
+    return 0;
+}
+
+static uint64_t gguf_tensors(FILE *f, size_t n) {
+    put_gguf(f, n, 0);
+    for (size_t i = 0; i < n; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%zu.ffn_down.%zu.weight", i / 256, i % 256);
+        put_string(f, name);
+        put_little(f, 1, 4);
+        put_little(f, 32, 8);
+        put_little(f, 2, 4); /* Q4_0: 18 bytes, padded to 32 */
+        put_little(f, 32 * i, 8);
+    }
+    return 32 * n + (32 - (uint64_t)ftello(f) % 32) % 32;
+}
+
+/* The last row lies at the front, so that all must be sorted. */
+static uint64_t gguf_backwards(FILE *f, size_t n) {
+    put_gguf(f, n, 0);
+    for (size_t i = 0; i < n; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "t%zu", i);
+        put_string(f, name);
+        put_little(f, 1, 4);
+        put_little(f, 8, 8);
+        put_little(f, 0, 4);
+        put_little(f, 32 * (n - 1 - i), 8);
+    }
+    return 32 * n + (32 - (uint64_t)ftello(f) % 32) % 32;
+}
+
 /* What else lies beside model.safetensors, or instead of it. */
-enum { ALONE, INDEX, INDEX_LISTS_MORE, FOLDER };
+enum { ALONE, INDEX, INDEX_LISTS_MORE, FOLDER, GGUF };
 
 enum { PIPE, TERMINAL };
 
@@ -298,6 +387,11 @@ static const struct linear_case {
     {"tensors-as-usual", as_usual, 500000, 2.2, 0, ALONE, TENMAP_OK},
     {"tiny-tensors", tiny_tensors, 900000, 2.2, 0, ALONE, TENMAP_OK},
     {"white-space", white_space, 400000, 2.2, 0, ALONE, TENMAP_OK},
+    {"gguf-vocabulary", gguf_vocabulary, 500000, 2.3, 0, GGUF, TENMAP_OK},
+    {"gguf-keys", gguf_keys, 200000, 2.2, 0, GGUF, TENMAP_OK},
+    {"gguf-nested", gguf_nested, 500000, 2.3, 0, GGUF, TENMAP_OK},
+    {"gguf-tensors", gguf_tensors, 200000, 2.2, 0, GGUF, TENMAP_OK},
+    {"gguf-backwards", gguf_backwards, 200000, 2.3, 0, GGUF, TENMAP_OK},
     {"odd-at-the-end", odd_at_the_end, 400000, 2.2, 0, ALONE, TENMAP_OK},
     {"same-name-at-the-end", same_name_at_the_end, 400000, 2.2, 0, ALONE, TENMAP_ERR_FORMAT},
     {"offsets-backwards", backwards, 400000, 2.3, 0, ALONE, TENMAP_OK},
@@ -377,6 +471,13 @@ static void make_file(const struct linear_case *c, size_t n, const char *folder,
         die("cannot write a file");
 }
 
+static void make_gguf(const struct linear_case *c, size_t n, const char *folder) {
+    FILE *f = create(folder, "model.gguf");
+    uint64_t data = c->write(f, n), end = (uint64_t)ftello(f);
+    if (fflush(f) != 0 || ftruncate(fileno(f), (off_t)(end + data)) != 0 || fclose(f) != 0)
+        die("cannot write a file");
+}
+
 static void make_index(size_t n, size_t listed, const char *folder) {
     FILE *f = create(folder, "model.safetensors.index.json");
     fputs("{\"metadata\":{\"total_size\":0},\"weight_map\":{", f);
@@ -401,6 +502,8 @@ static void make_folder(size_t n, const char *folder) {
 static void make(const struct linear_case *c, size_t n, const char *folder) {
     if (c->beside == FOLDER)
         make_folder(n, folder);
+    else if (c->beside == GGUF)
+        make_gguf(c, n, folder);
     else
         make_file(c, n, folder, c->beside == ALONE ? "model.safetensors" : "one.safetensors");
     if (c->beside == INDEX || c->beside == INDEX_LISTS_MORE)

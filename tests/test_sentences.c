@@ -120,25 +120,23 @@ static void make_folder_in(void **state, const char *name) {
     assert_int_equal(mkdir(in_folder(state, name), 0700), 0);
 }
 
-/* One file in blobs and a link to it in each snapshot; a copy where the system makes no links. */
-static void add_snapshot(void **state, const char *revision) {
-    char name[200];
-    snprintf(name, sizeof name, "models--o--n/snapshots/%s", revision);
-    make_folder_in(state, name);
-    strcat(name, "/model.safetensors");
-    if (symlink("../../blobs/b", in_folder(state, name)) != 0)
-        write_model(in_folder(state, name), tiny, 1);
-}
-
+/* One file in blobs and a link to it in each snapshot, as hubs' clients have it. */
 static void make_cache(void **state, bool second) {
     make_folder_in(state, "models--o--n");
     make_folder_in(state, "models--o--n/blobs");
     make_folder_in(state, "models--o--n/refs");
     make_folder_in(state, "models--o--n/snapshots");
+    make_folder_in(state, "models--o--n/snapshots/" REVISION_1);
     write_model(in_folder(state, "models--o--n/blobs/b"), tiny, 1);
-    add_snapshot(state, REVISION_1);
-    if (second)
-        add_snapshot(state, REVISION_2);
+    assert_int_equal(symlink("../../blobs/b", in_folder(state, "models--o--n/snapshots/" REVISION_1
+                                                               "/model.safetensors")),
+                     0);
+    if (!second)
+        return;
+    make_folder_in(state, "models--o--n/snapshots/" REVISION_2);
+    assert_int_equal(symlink("../../blobs/b", in_folder(state, "models--o--n/snapshots/" REVISION_2
+                                                               "/model.safetensors")),
+                     0);
 }
 
 static void must_open_snapshot(void **state, const char *revision) {

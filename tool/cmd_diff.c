@@ -8,6 +8,7 @@
 #include "command.h"
 #include "compare.h"
 #include "json_out.h"
+#include "metadata.h"
 #include "print.h"
 #include "select.h"
 
@@ -139,8 +140,8 @@ static size_t walk_metadata(const models *m, each_key *each) {
         int order = i == a.count ? 1 : k == b.count ? -1 : compare_keys(a.items[i], b.items[k]);
         const tenmap_metadata *mine = order <= 0 ? a.items[i++] : NULL;
         const tenmap_metadata *other = order >= 0 ? b.items[k++] : NULL;
-        if (order == 0 && mine->value_len == other->value_len &&
-            memcmp(mine->value, other->value, mine->value_len) == 0)
+        if (order == 0 && mine->type == other->type && mine->raw_bytes == other->raw_bytes &&
+            memcmp(mine->raw, other->raw, (size_t)mine->raw_bytes) == 0)
             continue;
         count++;
         if (each)
@@ -225,10 +226,10 @@ static void print_key(const tenmap_metadata *any, const tenmap_metadata *a,
     text_add_safe(&line, any->key, any->key_len);
     text_addf(&line, ": ");
     if (a)
-        text_add_short(&line, a->value, a->value_len, COLUMNS);
+        metadata_add_value(&line, a, COLUMNS);
     text_addf(&line, "%s -> %s", a ? "" : "(none)", b ? "" : "(none)");
     if (b)
-        text_add_short(&line, b->value, b->value_len, COLUMNS);
+        metadata_add_value(&line, b, COLUMNS);
     printf("  %s\n", line.bytes);
     text_free(&line);
 }

@@ -151,7 +151,7 @@ static int print_layout(const tenmap_tensor *tensor, const slice *s, const char 
 
 static int show(const tenmap_tensor *tensor, const slice *s, const char *given,
                 const get_settings *set) {
-    if (!tenmap_dtype_bits(tensor->dtype))
+    if (tenmap_dtype_kind(tensor->dtype) == TENMAP_KIND_NONE)
         return fail(EXIT_FAILED, "the dtype is unknown; --bytes -o FILE exports its bytes");
     if (set->json)
         return print_json(tensor, s, set);

@@ -94,7 +94,10 @@ static int list_tsv(const meta_call *c) {
         text_clear(&line);
         text_add_field(&line, pair->key, pair->key_len);
         text_add(&line, "\t", 1);
-        text_add_field(&line, pair->value, pair->value_len);
+        if (pair->type == TENMAP_VALUE_ARRAY)
+            metadata_add_value(&line, pair, 0);
+        else
+            text_add_field(&line, pair->value, pair->value_len);
         text_add(&line, "\t", 1);
         text_add_field(&line, file, strlen(file));
         puts(line.bytes);
@@ -141,8 +144,32 @@ static int no_such_key(const meta_call *c, const char *key) {
     return status;
 }
 
+/* All elements, one on a line, each escaped so that it is one. */
+static void print_array(const tenmap_metadata *pair) {
+    tenmap_value array, element;
+    text line = {0};
+    tenmap_metadata_value(pair, &array);
+    while (tenmap_value_next(&array, &element)) {
+        text_clear(&line);
+        if (element.type == TENMAP_VALUE_STRING) {
+            text_add_safe(&line, element.raw, (size_t)element.raw_bytes);
+        } else if (element.type == TENMAP_VALUE_ARRAY) {
+            text_addf(&line, "[%llu values]", (unsigned long long)element.count);
+        } else {
+            char number[40];
+            text_add(&line, number, tenmap_value_text(&element, number, sizeof number));
+        }
+        puts(line.len ? line.bytes : "");
+    }
+    text_free(&line);
+}
+
 /* A terminal gets lines and tabs, and nothing that it could obey; a pipe gets what is there. */
 static void print_value(const tenmap_metadata *pair) {
+    if (pair->type == TENMAP_VALUE_ARRAY) {
+        print_array(pair);
+        return;
+    }
     if (!print_width()) {
         fwrite(pair->value, 1, pair->value_len, stdout);
     } else {

@@ -18,7 +18,9 @@ static int compare_bytes(const char *a, size_t n, const char *b, size_t m) {
 
 static int same_pair(const tenmap_metadata *x, const tenmap_metadata *y) {
     int order = compare_bytes(x->key, x->key_len, y->key, y->key_len);
-    return order ? order : compare_bytes(x->value, x->value_len, y->value, y->value_len);
+    if (order || x->type != y->type)
+        return order ? order : x->type < y->type ? -1 : 1;
+    return compare_bytes(x->raw, (size_t)x->raw_bytes, y->raw, (size_t)y->raw_bytes);
 }
 
 /* Pairs that are alike come together, that of the first shard first. */
@@ -85,6 +87,43 @@ void metadata_finder_free(metadata_finder *f) {
     *f = (metadata_finder){0};
 }
 
+/* The first `cut` of `len` bytes: not a part of a character, and dots where there is more. */
+static void add_word(text *out, const char *word, size_t cut, size_t len) {
+    while (cut < len && cut > 0 && ((unsigned char)word[cut - 1] & 0x80) != 0)
+        cut--;
+    text_add_safe(out, word, cut);
+    if (cut < len)
+        text_add(out, "...", 3);
+}
+
+/* The first few elements, and how many there are: [<unk>, <s>, a, ... 32000 in all]. */
+static void add_array(text *out, const tenmap_metadata *pair) {
+    enum { SHOWN = 6, LONGEST = 40 };
+    tenmap_value array, element;
+    size_t shown = 0;
+    tenmap_metadata_value(pair, &array);
+    text_add(out, "[", 1);
+    while (shown < SHOWN && tenmap_value_next(&array, &element)) {
+        char word[LONGEST];
+        size_t len = tenmap_value_text(&element, word, sizeof word);
+        text_addf(out, shown++ ? ", " : "");
+        if (element.type == TENMAP_VALUE_ARRAY)
+            text_addf(out, "[%llu values]", (unsigned long long)element.count);
+        else
+            add_word(out, word, len < sizeof word ? len : sizeof word - 1, len);
+    }
+    if (array.count)
+        text_addf(out, ", ... %llu in all", (unsigned long long)pair->count);
+    text_add(out, "]", 1);
+}
+
+void metadata_add_value(text *out, const tenmap_metadata *pair, size_t columns) {
+    if (pair->type == TENMAP_VALUE_ARRAY)
+        add_array(out, pair);
+    else
+        text_add_short(out, pair->value, pair->value_len, columns);
+}
+
 static void put_entry(table *t, const tenmap_model *model, const metadata_entry *e,
                       const metadata_range *range) {
     size_t shards = tenmap_shard_count(model);
@@ -92,7 +131,7 @@ static void put_entry(table *t, const tenmap_model *model, const metadata_entry 
     text_add(table_cell(t), range->indent, strlen(range->indent));
     text_add_short(table_cell(t), e->pair->key, e->pair->key_len, range->columns ? 40 : 0);
     table_end_cell(t, STYLE_CYAN);
-    text_add_short(table_cell(t), e->pair->value, e->pair->value_len, range->columns);
+    metadata_add_value(table_cell(t), e->pair, range->columns);
     if (!one && e->shards == 1)
         text_addf(table_cell(t), "  (only shard %u)", e->pair->shard + 1);
     else if (!one && e->shards < shards)
@@ -119,7 +158,15 @@ size_t metadata_print(const tenmap_model *model, const metadata_range *range) {
 void metadata_json_pair(const tenmap_model *model, const tenmap_metadata *pair) {
     json_open('{', true);
     json_key_text("key", pair->key, pair->key_len);
-    json_key_text("value", pair->value, pair->value_len);
+    if (pair->type == TENMAP_VALUE_ARRAY) {
+        text shown = {0};
+        add_array(&shown, pair);
+        json_key_text("value", shown.bytes, shown.len);
+        json_key_uint("elements", pair->count);
+        text_free(&shown);
+    } else {
+        json_key_text("value", pair->value, pair->value_len);
+    }
     json_key_text("file", base_name(tenmap_shard_at(model, pair->shard)->path), TENMAP_CSTR);
     json_close();
 }

@@ -38,7 +38,10 @@ typedef struct metadata_range {
 /* Rows of key and value; how many pairs there are. */
 size_t metadata_print(const tenmap_model *model, const metadata_range *range);
 
-/* An object with key, value, file. */
+/* The value as text, cut after `columns` columns (0: never); of an array its first few elements. */
+void metadata_add_value(text *out, const tenmap_metadata *pair, size_t columns);
+
+/* An object with key, value, file; of an array the first few elements, and their number. */
 void metadata_json_pair(const tenmap_model *model, const tenmap_metadata *pair);
 
 /* The last part of a path. */

@@ -111,12 +111,13 @@ static int write_bytes(outfile *f, const tenmap_tensor *tensor) {
 /* What the elements are written as, and numpy's name for it; 0, or an exit code. */
 static int choose_type(const tenmap_tensor *tensor, const export_form *form, tenmap_dtype *dtype,
                        const char **type) {
-    uint32_t bits = tenmap_dtype_bits(tensor->dtype);
+    bool known = tenmap_dtype_kind(tensor->dtype) != TENMAP_KIND_NONE;
+    uint32_t bits;
     *dtype = form->as ? form->as : tensor->dtype;
     *type = NULL;
-    if (form->bytes && (!bits || !form->as))
+    if (form->bytes && (!known || !form->as))
         return EXIT_FINE;
-    if (!bits)
+    if (!known)
         return fail(EXIT_FAILED, "the dtype is unknown: only --bytes can export it");
     if (form->bytes)
         return EXIT_FINE;
@@ -146,8 +147,11 @@ static int refuse_packed(const tenmap_tensor *tensor, const slice *s, const expo
         (form->as || !s->whole))
         return fail(EXIT_USAGE, "%s is packed, and only whole tensors of it are exported as bytes",
                     tenmap_dtype_name(target));
-    if (!tenmap_dtype_bits(tensor->dtype) && !s->whole)
+    if (tenmap_dtype_kind(tensor->dtype) == TENMAP_KIND_NONE && !s->whole)
         return fail(EXIT_USAGE, "the dtype is unknown: only the whole tensor can be exported");
+    if (form->bytes && !form->as && !tenmap_dtype_bits(target) && !s->whole)
+        return fail(EXIT_USAGE, "%s has blocks, and only whole tensors of it are exported as bytes",
+                    tenmap_dtype_name(target));
     return EXIT_FINE;
 }
 

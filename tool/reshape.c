@@ -185,6 +185,8 @@ static int collect_metadata(const plan *p, const output_settings *out, pairs *al
     for (size_t m = 0; m < p->model_count; m++)
         for (size_t i = 0; i < tenmap_metadata_count(p->models[m]); i++) {
             const tenmap_metadata *pair = tenmap_metadata_at(p->models[m], i);
+            if (pair->type == TENMAP_VALUE_ARRAY)
+                continue; /* a vocabulary: SafeTensors has no place for it */
             all->items[all->count++] =
                 (tenmap_edit){pair->key, pair->key_len, pair->value, pair->value_len};
         }

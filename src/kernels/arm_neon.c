@@ -4,6 +4,7 @@
  * is a step of NEON_STEP elements and neon_drive around it. There are no stores around the cache:
  * these CPUs recognise a stream of full lines by themselves.
  */
+#include "blocks.h"
 #include "kernels.h"
 
 #if TMI_NEON
@@ -406,6 +407,16 @@ const tmi_kernels tmi_kernels_neon = {
             [TENMAP_F32] = f4_to_f32_neon,
             [TENMAP_BF16] = f4_to_bf16_neon,
             [TENMAP_F16] = f4_to_f16_neon,
+        },
+    .unpack =
+        {
+            [TENMAP_Q4_0 - TENMAP_Q4_0] = tmi_neon_unpack_q4_0,
+            [TENMAP_Q8_0 - TENMAP_Q4_0] = tmi_neon_unpack_q8_0,
+            [TENMAP_Q4_K - TENMAP_Q4_0] = tmi_neon_unpack_q4_k,
+            [TENMAP_Q5_K - TENMAP_Q4_0] = tmi_neon_unpack_q5_k,
+            [TENMAP_Q6_K - TENMAP_Q4_0] = tmi_neon_unpack_q6_k,
+            [TENMAP_IQ4_NL - TENMAP_Q4_0] = tmi_neon_unpack_iq4_nl,
+            [TENMAP_MXFP4 - TENMAP_Q4_0] = tmi_neon_unpack_mxfp4,
         },
 };
 

@@ -52,6 +52,12 @@ typedef bool tmi_moments(tmi_lanes *lanes, const void *src, size_t count);
  */
 typedef void tmi_grouped(float *values, size_t count, const float *by, size_t first, size_t group);
 
+/*
+ * Unpacks whole blocks of a block dtype, as files have them, into F32 in the host's order: so many
+ * blocks, and as many elements as they hold. Any alignment of src, that of a float of dst.
+ */
+typedef void tmi_unpack(float *dst, const unsigned char *src, size_t blocks);
+
 /* One instruction set. What an entry leaves NULL is done by tmi_kernels_scalar's. */
 typedef struct tmi_kernels {
     const char *name;
@@ -66,6 +72,8 @@ typedef struct tmi_kernels {
     tmi_moments *moments[TMI_DTYPE_COUNT];
     /* For weights in parts. */
     tmi_grouped *times, *minus, *plus;
+    /* By block dtype, counted from TENMAP_Q4_0 on. */
+    tmi_unpack *unpack[TMI_BLOCK_ROWS];
 } tmi_kernels;
 
 /* grouped.c: in plain C. */
@@ -104,10 +112,15 @@ typedef struct tmi_narrow_format {
 
 /* oracle.c. One element at a time, integers only; slow, and right by construction. */
 
-/* One end of a conversion: how the elements lie in memory. */
+/*
+ * One end of a conversion: how the elements lie in memory. Block dtypes are taken as a source only (and
+ * by whole blocks into themselves), and by tmi_route alone.
+ */
 typedef struct tmi_elements {
     tenmap_dtype dtype;
-    unsigned bit;       /* of the first byte, where the first element starts; 4- and 6-bit dtypes */
+    /* Of the first byte, where the first element starts: 4- and 6-bit dtypes. The number of the first
+     * element in the first block: block dtypes. */
+    unsigned bit;
     bool little_endian; /* the byte order of elements that are wider than a byte */
 } tmi_elements;
 

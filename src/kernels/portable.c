@@ -4,6 +4,7 @@
  * or a product appears, its operands and its result are normal numbers, so that flush-to-zero modes
  * and -ffast-math cannot change it.
  */
+#include "blocks.h"
 #include "kernels.h"
 
 #include <string.h>
@@ -350,4 +351,33 @@ const tmi_kernels tmi_kernels_scalar = {
     .times = tmi_grouped_times,
     .minus = tmi_grouped_minus,
     .plus = tmi_grouped_plus,
+    .unpack =
+        {
+            [TENMAP_Q4_0 - TENMAP_Q4_0] = tmi_unpack_q4_0,
+            [TENMAP_Q4_1 - TENMAP_Q4_0] = tmi_unpack_q4_1,
+            [TENMAP_Q5_0 - TENMAP_Q4_0] = tmi_unpack_q5_0,
+            [TENMAP_Q5_1 - TENMAP_Q4_0] = tmi_unpack_q5_1,
+            [TENMAP_Q8_0 - TENMAP_Q4_0] = tmi_unpack_q8_0,
+            [TENMAP_Q8_1 - TENMAP_Q4_0] = tmi_unpack_q8_1,
+            [TENMAP_Q2_K - TENMAP_Q4_0] = tmi_unpack_q2_k,
+            [TENMAP_Q3_K - TENMAP_Q4_0] = tmi_unpack_q3_k,
+            [TENMAP_Q4_K - TENMAP_Q4_0] = tmi_unpack_q4_k,
+            [TENMAP_Q5_K - TENMAP_Q4_0] = tmi_unpack_q5_k,
+            [TENMAP_Q6_K - TENMAP_Q4_0] = tmi_unpack_q6_k,
+            [TENMAP_Q8_K - TENMAP_Q4_0] = tmi_unpack_q8_k,
+            [TENMAP_IQ2_XXS - TENMAP_Q4_0] = tmi_unpack_iq2_xxs,
+            [TENMAP_IQ2_XS - TENMAP_Q4_0] = tmi_unpack_iq2_xs,
+            [TENMAP_IQ3_XXS - TENMAP_Q4_0] = tmi_unpack_iq3_xxs,
+            [TENMAP_IQ1_S - TENMAP_Q4_0] = tmi_unpack_iq1_s,
+            [TENMAP_IQ4_NL - TENMAP_Q4_0] = tmi_unpack_iq4_nl,
+            [TENMAP_IQ3_S - TENMAP_Q4_0] = tmi_unpack_iq3_s,
+            [TENMAP_IQ2_S - TENMAP_Q4_0] = tmi_unpack_iq2_s,
+            [TENMAP_IQ4_XS - TENMAP_Q4_0] = tmi_unpack_iq4_xs,
+            [TENMAP_IQ1_M - TENMAP_Q4_0] = tmi_unpack_iq1_m,
+            [TENMAP_TQ1_0 - TENMAP_Q4_0] = tmi_unpack_tq1_0,
+            [TENMAP_TQ2_0 - TENMAP_Q4_0] = tmi_unpack_tq2_0,
+            [TENMAP_MXFP4 - TENMAP_Q4_0] = tmi_unpack_mxfp4,
+            [TENMAP_NVFP4 - TENMAP_Q4_0] = tmi_unpack_nvfp4,
+            [TENMAP_Q1_0 - TENMAP_Q4_0] = tmi_unpack_q1_0,
+        },
 };

@@ -1,4 +1,5 @@
 /* The table of AVX2 kernels, and the copy that goes around the cache. */
+#include "blocks.h"
 #include "x86_avx2.h"
 
 #if TMI_AVX2
@@ -82,6 +83,16 @@ const tmi_kernels tmi_kernels_avx2 = {
             [TENMAP_F32] = tmi_avx2_moments_f32,
         },
 #endif
+    .unpack =
+        {
+            [TENMAP_Q4_0 - TENMAP_Q4_0] = tmi_avx2_unpack_q4_0,
+            [TENMAP_Q8_0 - TENMAP_Q4_0] = tmi_avx2_unpack_q8_0,
+            [TENMAP_Q4_K - TENMAP_Q4_0] = tmi_avx2_unpack_q4_k,
+            [TENMAP_Q5_K - TENMAP_Q4_0] = tmi_avx2_unpack_q5_k,
+            [TENMAP_Q6_K - TENMAP_Q4_0] = tmi_avx2_unpack_q6_k,
+            [TENMAP_IQ4_NL - TENMAP_Q4_0] = tmi_avx2_unpack_iq4_nl,
+            [TENMAP_MXFP4 - TENMAP_Q4_0] = tmi_avx2_unpack_mxfp4,
+        },
 };
 
 #endif
