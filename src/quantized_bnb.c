@@ -113,14 +113,16 @@ static bool take_absmax(tmi_finder *f, const tenmap_tensor *t, const bnb_state *
         return false;
     bool codes = absmax->dtype == TENMAP_U8;
     if (absmax->nelems != blocks || (!codes && absmax->dtype != TENMAP_F32))
-        return TMI_PART_WRONG(f, t, absmax, "one for each of %llu blocks was expected", (ull)blocks);
+        return TMI_PART_WRONG(f, t, absmax, "one for each of %llu blocks was expected",
+                              (ull)blocks);
     c->recipe.scale_dtype = TENMAP_F32;
     if (!codes)
         return true;
     if (!nested || !table)
         return tmi_part_missing(f, t, 0, nested ? ".nested_quant_map" : ".nested_absmax", "4 bits");
     uint64_t step = state->nested_block;
-    if (!step || nested->dtype != TENMAP_F32 || nested->nelems != blocks / step + (blocks % step != 0))
+    if (!step || nested->dtype != TENMAP_F32 ||
+        nested->nelems != blocks / step + (blocks % step != 0))
         return TMI_PART_WRONG(f, t, nested, "one F32 for every %llu of %llu was expected",
                               (ull)step, (ull)blocks);
     if (!is_table(table, 256))
@@ -161,9 +163,10 @@ bool tmi_find_bnb4(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     if (!read_bnb_state(f, t, note, &state))
         return false;
     if (!bnb_shape(&state, t, &elements) || state.block == 0)
-        return TMI_PART_WRONG(f, t, note, "its shape %s and blocks of %llu do not fit %llu bytes",
-                              tmi_shape_text(state.shape, state.rank % (TMI_COMPUTED_RANK + 1)).text,
-                              (ull)state.block, (ull)t->nbytes);
+        return TMI_PART_WRONG(
+            f, t, note, "its shape %s and blocks of %llu do not fit %llu bytes",
+            tmi_shape_text(state.shape, state.rank % (TMI_COMPUTED_RANK + 1)).text,
+            (ull)state.block, (ull)t->nbytes);
     if (!is_table(table, 16))
         return TMI_PART_WRONG(f, t, table, "F32 [16] was expected");
     c->parts[TMI_PART_VALUES] = t;

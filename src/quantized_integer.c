@@ -69,7 +69,8 @@ static bool packed_zeros(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c,
         return f->status == TENMAP_OK;
     uint64_t words = words_of(r->scale_rows, r->bits);
     bool fits = zeros->dtype == TENMAP_I32 && zeros->rank == t->rank && !r->scale_shared &&
-                zeros->shape[t->rank - 2] == words && zeros->shape[t->rank - 1] == r->scale_columns &&
+                zeros->shape[t->rank - 2] == words &&
+                zeros->shape[t->rank - 1] == r->scale_columns &&
                 zeros->nelems == tmi_matrices(t->shape, t->rank) * words * r->scale_columns &&
                 (r->codes == TMI_CODES_STREAM || 32 % r->bits == 0);
     if (!fits)
@@ -115,10 +116,9 @@ bool tmi_find_packed(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     r->rows = t->shape[t->rank - 2];
     uint64_t words = t->shape[t->rank - 1];
     if (!packing_of(r, words, f->config->bits))
-        return TMI_PART_WRONG(f, t, shape,
-                              "%llu columns%s fill no row of %llu words", (ull)r->columns,
-                              f->config->bits ? " of as many bits as config.json says" : "",
-                              (ull)words);
+        return TMI_PART_WRONG(
+            f, t, shape, "%llu columns%s fill no row of %llu words", (ull)r->columns,
+            f->config->bits ? " of as many bits as config.json says" : "", (ull)words);
     r->less = 1 << (r->bits - 1);
     r->row_bytes = words * 4;
     r->matrix_bytes = r->rows * r->row_bytes;
@@ -212,11 +212,11 @@ bool tmi_find_gptq(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
         return false;
     bool gptq = t->shape[1] == p.out;
     if (!(gptq ? gptq_rows(f, t, r, &p) : awq_rows(t, r, &p)) || !turned_groups(f, &p, r))
-        return TMI_PART_WRONG(f, t, p.scales,
-                              "with qweight %s and qzeros %s this is neither GPTQ ([in * bits / 32, "
-                              "out]) nor AWQ ([in, out * bits / 32])",
-                              tmi_shape_text(t->shape, 2).text,
-                              tmi_shape_text(p.zeros->shape, 2).text);
+        return TMI_PART_WRONG(
+            f, t, p.scales,
+            "with qweight %s and qzeros %s this is neither GPTQ ([in * bits / 32, "
+            "out]) nor AWQ ([in, out * bits / 32])",
+            tmi_shape_text(t->shape, 2).text, tmi_shape_text(p.zeros->shape, 2).text);
     if (f->config->bits && f->config->bits != r->bits)
         return TMI_PART_WRONG(f, t, p.zeros, "the shapes say %u bits, config.json says %llu",
                               (unsigned)r->bits, (ull)f->config->bits);

@@ -19,8 +19,9 @@ static bool take_width(const tmi_quantized_config *config, uint64_t product, uin
 
 /* The modes without biases: floats of 4 or 8 bits. */
 static bool take_mode(uint64_t product, tmi_recipe *r, const char **name) {
-    bool nvfp4 = product == 4 * 16, mxfp8 = product == 8 * 32;
-    if (!nvfp4 && !mxfp8 && product != 4 * 32)
+    enum { NVFP4 = 4 * 16, MXFP4 = 4 * 32, MXFP8 = 8 * 32 };
+    bool nvfp4 = product == NVFP4, mxfp8 = product == MXFP8;
+    if (!nvfp4 && !mxfp8 && product != MXFP4)
         return false;
     r->codes = TMI_CODES_DTYPE;
     r->code_dtype = mxfp8 ? TENMAP_F8_E4M3 : TENMAP_F4;
@@ -33,9 +34,9 @@ static bool take_mode(uint64_t product, tmi_recipe *r, const char **name) {
 
 static bool take_affine(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *scales,
                         uint64_t product, tmi_computed *c) {
-    static const char *const names[9] = {"",            "",            "int2-affine",
-                                         "int3-affine", "int4-affine", "int5-affine",
-                                         "int6-affine", "",            "int8-affine"};
+    static const char *const names[9] = {
+        "", "",           "int2-affine", "int3-affine", "int4-affine", "int5-affine", "int6-affine",
+        "", "int8-affine"};
     const size_t cut = strlen(".weight");
     const tenmap_tensor *biases = tmi_find_part(f, t, cut, ".biases");
     uint64_t bits, group;
@@ -84,8 +85,9 @@ bool tmi_find_mlx(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     if (plain ? !take_mode(product, r, &mode)
               : product == 0 || (scales->dtype != TENMAP_F16 && scales->dtype != TENMAP_BF16 &&
                                  scales->dtype != TENMAP_F32))
-        return TMI_PART_WRONG(f, t, scales, "for values %s a scale for each group of each row was "
-                                            "expected",
+        return TMI_PART_WRONG(f, t, scales,
+                              "for values %s a scale for each group of each row was "
+                              "expected",
                               tmi_shape_text(t->shape, t->rank).text);
     if (plain)
         c->scheme = (tenmap_scheme){mode, r->bits, 0, 0, 0};

@@ -138,7 +138,9 @@ bool tmi_find_pairs(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     c->shape[t->rank - 1] = c->recipe.columns;
     c->cut = cut;
     c->ending = "";
-    c->scheme = (tenmap_scheme){nvfp4 ? "nvfp4" : dtype == TENMAP_F4 ? "mxfp4" : "mxfp6",
+    c->scheme = (tenmap_scheme){nvfp4                ? "nvfp4"
+                                : dtype == TENMAP_F4 ? "mxfp4"
+                                                     : "mxfp6",
                                 c->recipe.bits, 0, 0, 0};
     return true;
 }

@@ -146,6 +146,20 @@ static tenmap_status fetch_dtype(tmi_source *s, uint64_t matrix, uint64_t row, u
     return TENMAP_OK;
 }
 
+/* Codes of 4 bits that begin at a byte. */
+static tenmap_status fetch_nibbles(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
+                                   size_t count, float *values, tenmap_error *error) {
+    const tmi_recipe *r = s->recipe;
+    const tmi_kernels *k = tmi_cpu_kernels();
+    const unsigned char *bytes = NULL;
+    tenmap_status status = tmi_source_bytes(
+        s, TMI_PART_VALUES, matrix * r->matrix_bytes + row * r->row_bytes + column / 2,
+        (count + 1) / 2, &bytes, error);
+    if (status == TENMAP_OK)
+        (k->nibbles ? k->nibbles : tmi_plain_nibbles)(values, bytes, count, r->less);
+    return status;
+}
+
 static tenmap_status fetch_codes(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                  size_t count, float *values, tenmap_error *error) {
     const tmi_recipe *r = s->recipe;
@@ -154,6 +168,8 @@ static tenmap_status fetch_codes(tmi_source *s, uint64_t matrix, uint64_t row, u
         return fetch_dtype(s, matrix, row, column, count, values, error);
     if (r->codes == TMI_CODES_TABLE)
         return fetch_table(s, matrix, row, column, count, values, error);
+    if (r->codes == TMI_CODES_STREAM && r->bits == 4 && column % 2 == 0)
+        return fetch_nibbles(s, matrix, row, column, count, values, error);
     tenmap_status status = fetch_fields(s, matrix, row, column, count, fields, error);
     for (size_t i = 0; status == TENMAP_OK && i < count; i++)
         values[i] = (float)((int32_t)fields[i] - r->less);

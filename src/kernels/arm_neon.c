@@ -418,6 +418,10 @@ const tmi_kernels tmi_kernels_neon = {
             [TENMAP_IQ4_NL - TENMAP_Q4_0] = tmi_neon_unpack_iq4_nl,
             [TENMAP_MXFP4 - TENMAP_Q4_0] = tmi_neon_unpack_mxfp4,
         },
+    .times = tmi_neon_grouped_times,
+    .minus = tmi_neon_grouped_minus,
+    .plus = tmi_neon_grouped_plus,
+    .nibbles = tmi_neon_nibbles,
 };
 
 #endif

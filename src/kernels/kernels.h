@@ -58,6 +58,9 @@ typedef void tmi_grouped(float *values, size_t count, const float *by, size_t fi
  */
 typedef void tmi_unpack(float *dst, const unsigned char *src, size_t blocks);
 
+/* `count` codes of 4 bits, the low half of a byte first, each less a number. */
+typedef void tmi_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t less);
+
 /* One instruction set. What an entry leaves NULL is done by tmi_kernels_scalar's. */
 typedef struct tmi_kernels {
     const char *name;
@@ -74,10 +77,16 @@ typedef struct tmi_kernels {
     tmi_grouped *times, *minus, *plus;
     /* By block dtype, counted from TENMAP_Q4_0 on. */
     tmi_unpack *unpack[TMI_BLOCK_ROWS];
+    tmi_nibbles *nibbles;
 } tmi_kernels;
 
 /* grouped.c: in plain C. */
 tmi_grouped tmi_grouped_times, tmi_grouped_minus, tmi_grouped_plus;
+tmi_nibbles tmi_plain_nibbles;
+#if TMI_NEON /* arm_neon_grouped.c */
+tmi_grouped tmi_neon_grouped_times, tmi_neon_grouped_minus, tmi_neon_grouped_plus;
+tmi_nibbles tmi_neon_nibbles;
+#endif
 
 extern const tmi_kernels tmi_kernels_scalar; /* plain C, for every CPU */
 #if TMI_AVX2

@@ -380,4 +380,5 @@ const tmi_kernels tmi_kernels_scalar = {
             [TENMAP_NVFP4 - TENMAP_Q4_0] = tmi_unpack_nvfp4,
             [TENMAP_Q1_0 - TENMAP_Q4_0] = tmi_unpack_q1_0,
         },
+    .nibbles = tmi_plain_nibbles,
 };

@@ -93,6 +93,10 @@ const tmi_kernels tmi_kernels_avx2 = {
             [TENMAP_IQ4_NL - TENMAP_Q4_0] = tmi_avx2_unpack_iq4_nl,
             [TENMAP_MXFP4 - TENMAP_Q4_0] = tmi_avx2_unpack_mxfp4,
         },
+    .times = tmi_avx2_grouped_times,
+    .minus = tmi_avx2_grouped_minus,
+    .plus = tmi_avx2_grouped_plus,
+    .nibbles = tmi_avx2_nibbles,
 };
 
 #endif
