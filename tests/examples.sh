@@ -10,6 +10,12 @@ trap 'rm -rf "$folder"' EXIT
 "$examples/show" "$folder" | grep -q '\[32, 64\] *model.layers.1.mlp.down_proj.weight = '
 "$examples/engine" "$folder" | grep -q '^2 layers, width 32, vocabulary 128, BF16 weights, tied head$'
 "$examples/stream" "$folder" | grep -q '^3 layers of at most [0-9]* bytes, .* resident at the end, sum [0-9a-f]*$'
+if [ -x "$examples/modern" ]; then
+    "$examples/modern" "$folder" | grep -q '^BF16     model.layers.1.mlp.down_proj.weight$'
+    "$examples/modern" "$folder" model.layers.0.mlp.up_proj.weight | grep -qx -- '-10.0562'
+else
+    echo "SKIPPED: examples/modern.cpp was not built, for want of a C++ compiler"
+fi
 if "$examples/read" "$folder/none" 2>"$folder/error"; then exit 1; fi
 grep -q 'no such file or folder' "$folder/error"
 

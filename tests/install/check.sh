@@ -21,6 +21,7 @@ find_it() {
     cmake -S "$here" -B "$work/$1" -DCMAKE_PREFIX_PATH="$work/$2" -DTENMAP_TARGET="$3" >/dev/null
     cmake --build "$work/$1" >/dev/null
     "$work/$1/consumer"
+    [ ! -x "$work/$1/consumer_cxx" ] || "$work/$1/consumer_cxx"
 }
 
 for kind in shared static; do
@@ -36,6 +37,12 @@ for kind in shared static; do
     cc "$here/consumer.c" $flags -o "$work/pkgconfig-$kind"
     LD_LIBRARY_PATH="$lib" "$work/pkgconfig-$kind"
     needs "$work/pkgconfig-$kind" $([ $kind = shared ] && echo yes || echo no)
+    for cxx in g++ clang++-14; do
+        command -v $cxx >/dev/null || { echo "SKIPPED: $cxx is not here"; continue; }
+        $cxx -std=c++17 -Wall -Wextra -Wpedantic -Werror "$here/consumer.cpp" $flags -o "$work/cxx-$kind"
+        LD_LIBRARY_PATH="$lib" "$work/cxx-$kind"
+        echo "pkg-config, $kind, $cxx: ok"
+    done
     echo "pkg-config, $kind: ok"
 
     find_it "find-$kind" "$kind" tenmap::tenmap
@@ -65,6 +72,7 @@ for target in tenmap::tenmap tenmap::tenmap_static; do
     cmake -S "$here" -B "$work/sub" -DTENMAP_SOURCE="$source" -DTENMAP_TARGET=$target >/dev/null
     cmake --build "$work/sub" -j "$jobs" >/dev/null
     "$work/sub/consumer"
+    [ ! -x "$work/sub/consumer_cxx" ] || "$work/sub/consumer_cxx"
     echo "add_subdirectory, $target: ok"
 done
 

@@ -1,0 +1,758 @@
+// tenmap for C++17: models that close themselves, writers that leave nothing behind, views with the
+// element type checked, ranges to iterate over. Header only; it calls tenmap.h and nothing else, and
+// every object gives its C handle (get()), so that the two can be mixed.
+//
+// Failures come in two ways, by choice. open() throws tenmap::error; try_open() returns a
+// tenmap::result, which holds the value or the error, and never throws one. So it is with every
+// function that can fail. Compiled with -fno-exceptions (or TENMAP_NO_EXCEPTIONS) only the try_ forms
+// are there. What allocates in C++, as read() into a std::vector does, may throw std::bad_alloc in
+// either form.
+//
+// Lifetimes are those of tenmap.h: tensors, spans, names, metadata and shards belong to their model
+// and are not valid after it. Moving a model does not move what it lent. Threads: as in tenmap.h.
+#ifndef TENMAP_HPP
+#define TENMAP_HPP
+
+#include "tenmap.h"
+
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <initializer_list>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+#if defined(__cplusplus) && __cplusplus > 202002L && defined(__has_include)
+#if __has_include(<stdfloat>)
+#include <stdfloat>
+#endif
+#endif
+
+#if !defined(TENMAP_NO_EXCEPTIONS) && (defined(__cpp_exceptions) || defined(_CPPUNWIND))
+#define TENMAP_EXCEPTIONS 1
+#else
+#define TENMAP_EXCEPTIONS 0
+#endif
+
+namespace tenmap {
+
+// What went wrong: the category for code, the sentence for people.
+class error : public std::exception {
+  public:
+    error() noexcept { std::memset(&e_, 0, sizeof e_); }
+    explicit error(const tenmap_error &e) noexcept : e_(e) {}
+    error(tenmap_status status, const char *message) noexcept : error() {
+        e_.status = status;
+        std::strncpy(e_.message, message, sizeof e_.message - 1);
+    }
+    const char *what() const noexcept override { return e_.message; }
+    tenmap_status status() const noexcept { return e_.status; } // TENMAP_ERR_*
+    int os_error() const noexcept { return e_.os_error; }
+    std::uint64_t offset() const noexcept { return e_.offset; }
+    std::uint64_t index() const noexcept { return e_.index; }
+    const tenmap_error &get() const noexcept { return e_; }
+    tenmap_error *out() noexcept { return &e_; } // for calls of the C API
+
+  private:
+    tenmap_error e_;
+};
+
+// A value or an error. `*r` and `r->` want a value to be there; value() throws the error otherwise.
+template <class T> class [[nodiscard]] result {
+  public:
+    result(T value) : held_(std::in_place_index<0>, std::move(value)) {}
+    result(tenmap::error e) : held_(std::in_place_index<1>, e) {}
+    bool has_value() const noexcept { return held_.index() == 0; }
+    explicit operator bool() const noexcept { return has_value(); }
+    T &operator*() &noexcept { return *std::get_if<0>(&held_); }
+    const T &operator*() const &noexcept { return *std::get_if<0>(&held_); }
+    T &&operator*() &&noexcept { return std::move(*std::get_if<0>(&held_)); }
+    T *operator->() noexcept { return std::get_if<0>(&held_); }
+    const T *operator->() const noexcept { return std::get_if<0>(&held_); }
+    // Only where there is no value.
+    const tenmap::error &error() const noexcept { return *std::get_if<1>(&held_); }
+    tenmap_status status() const noexcept { return has_value() ? TENMAP_OK : error().status(); }
+#if TENMAP_EXCEPTIONS
+    T value() && {
+        if (!has_value())
+            throw error();
+        return std::move(**this);
+    }
+    const T &value() const & {
+        if (!has_value())
+            throw error();
+        return **this;
+    }
+#endif
+
+  private:
+    std::variant<T, tenmap::error> held_;
+};
+
+template <> class [[nodiscard]] result<void> {
+  public:
+    result() noexcept : good_(true) {}
+    result(tenmap::error e) noexcept : good_(false), error_(e) {}
+    bool has_value() const noexcept { return good_; }
+    explicit operator bool() const noexcept { return good_; }
+    const tenmap::error &error() const noexcept { return error_; }
+    tenmap_status status() const noexcept { return good_ ? TENMAP_OK : error_.status(); }
+#if TENMAP_EXCEPTIONS
+    void value() const {
+        if (!good_)
+            throw error_;
+    }
+#endif
+
+  private:
+    bool good_;
+    tenmap::error error_;
+};
+
+// Elements that lie together: a pointer and a count, as C++20's std::span, to which it converts.
+template <class T> class span {
+  public:
+    using element_type = T;
+    using value_type = std::remove_cv_t<T>;
+    using size_type = std::size_t;
+    using iterator = T *;
+    constexpr span() noexcept = default;
+    constexpr span(T *data, std::size_t size) noexcept : data_(data), size_(size) {}
+    template <
+        class Range, class Data = decltype(std::declval<Range &>().data()),
+        class = std::enable_if_t<!std::is_same_v<std::decay_t<Range>, span> &&
+                                 std::is_convertible_v<std::remove_pointer_t<Data> (*)[], T (*)[]>>>
+    constexpr span(Range &&range) noexcept : data_(range.data()), size_(range.size()) {}
+    template <std::size_t N> constexpr span(T (&array)[N]) noexcept : data_(array), size_(N) {}
+    constexpr T *data() const noexcept { return data_; }
+    constexpr std::size_t size() const noexcept { return size_; }
+    constexpr std::size_t size_bytes() const noexcept { return size_ * sizeof(T); }
+    constexpr bool empty() const noexcept { return size_ == 0; }
+    constexpr T &operator[](std::size_t i) const noexcept { return data_[i]; }
+    constexpr T *begin() const noexcept { return data_; }
+    constexpr T *end() const noexcept { return data_ + size_; }
+
+  private:
+    T *data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+// Dtypes that C++17 has no type for, as the bits that they are. A type of your own joins in by a
+// specialisation of tenmap::element.
+template <tenmap_dtype D, class Bits> struct raw {
+    Bits bits;
+    friend constexpr bool operator==(raw a, raw b) noexcept { return a.bits == b.bits; }
+    friend constexpr bool operator!=(raw a, raw b) noexcept { return a.bits != b.bits; }
+};
+using boolean = raw<TENMAP_BOOL, std::uint8_t>; // a byte of a file need not be a bool of C++
+using f16 = raw<TENMAP_F16, std::uint16_t>;
+using bf16 = raw<TENMAP_BF16, std::uint16_t>;
+using f8_e5m2 = raw<TENMAP_F8_E5M2, std::uint8_t>;
+using f8_e4m3 = raw<TENMAP_F8_E4M3, std::uint8_t>;
+using f8_e8m0 = raw<TENMAP_F8_E8M0, std::uint8_t>;
+using f8_e4m3fnuz = raw<TENMAP_F8_E4M3FNUZ, std::uint8_t>;
+using f8_e5m2fnuz = raw<TENMAP_F8_E5M2FNUZ, std::uint8_t>;
+
+// Which dtype a type of C++ is. Types without one do not compile.
+template <class T> struct element;
+template <tenmap_dtype D> struct element_is { static constexpr tenmap_dtype dtype = D; };
+template <> struct element<std::int8_t> : element_is<TENMAP_I8> {};
+template <> struct element<std::uint8_t> : element_is<TENMAP_U8> {};
+template <> struct element<std::int16_t> : element_is<TENMAP_I16> {};
+template <> struct element<std::uint16_t> : element_is<TENMAP_U16> {};
+template <> struct element<std::int32_t> : element_is<TENMAP_I32> {};
+template <> struct element<std::uint32_t> : element_is<TENMAP_U32> {};
+template <> struct element<std::int64_t> : element_is<TENMAP_I64> {};
+template <> struct element<std::uint64_t> : element_is<TENMAP_U64> {};
+template <> struct element<float> : element_is<TENMAP_F32> {};
+template <> struct element<double> : element_is<TENMAP_F64> {};
+template <> struct element<std::complex<float>> : element_is<TENMAP_C64> {};
+template <tenmap_dtype D, class Bits> struct element<raw<D, Bits>> : element_is<D> {};
+#if defined(__STDCPP_FLOAT16_T__)
+template <> struct element<std::float16_t> : element_is<TENMAP_F16> {};
+#endif
+#if defined(__STDCPP_BFLOAT16_T__)
+template <> struct element<std::bfloat16_t> : element_is<TENMAP_BF16> {};
+#endif
+template <class T> inline constexpr tenmap_dtype dtype_of = element<std::remove_cv_t<T>>::dtype;
+
+// The structs of tenmap.h, at their defaults.
+struct options : tenmap_options {
+    options() noexcept : tenmap_options TENMAP_OPTIONS_INIT {}
+};
+struct load_options : tenmap_load_options {
+    load_options() noexcept : tenmap_load_options TENMAP_LOAD_OPTIONS_INIT {}
+};
+
+// One tensor of a model, or none (find() of a name that is not there). A pointer: copy it as you like.
+class tensor {
+  public:
+    constexpr tensor() noexcept = default;
+    constexpr explicit tensor(const tenmap_tensor *t) noexcept : t_(t) {}
+    constexpr explicit operator bool() const noexcept { return t_ != nullptr; }
+    constexpr const tenmap_tensor *get() const noexcept { return t_; }
+    constexpr const tenmap_tensor *operator->() const noexcept { return t_; }
+
+    std::string_view name() const noexcept { return {t_->name, t_->name_len}; }
+    tenmap_dtype dtype() const noexcept { return t_->dtype; }
+    const char *dtype_name() const noexcept { return tenmap_dtype_name(t_->dtype); }
+    span<const std::uint64_t> shape() const noexcept { return {t_->shape, t_->rank}; }
+    std::uint64_t size() const noexcept { return t_->nelems; } // elements
+    std::uint64_t size_bytes() const noexcept { return t_->nbytes; }
+
+    // The elements where they lie, if they are T: of this dtype, aligned, mapped, on a little-endian
+    // host. Nothing is copied.
+    template <class T> result<span<const T>> try_view() const {
+        error e;
+        static_assert(std::is_trivially_copyable_v<T>);
+        const void *data = tenmap_view(t_, dtype_of<T>, e.out());
+        if (!data)
+            return e;
+        return span<const T>(static_cast<const T *>(data), static_cast<std::size_t>(t_->nelems));
+    }
+
+    // Elements [first, first + dst.size()), converted to T, on any backend.
+    template <class T>
+    result<void> try_read(std::uint64_t first, span<T> dst, std::uint32_t flags = 0) const {
+        error e;
+        if (tenmap_read(t_, first, dst.size(), dtype_of<T>, dst.data(), dst.size_bytes(), flags,
+                        e.out()) != TENMAP_OK)
+            return e;
+        return {};
+    }
+    // All of them.
+    template <class T> result<std::vector<T>> try_read(std::uint32_t flags = 0) const {
+        if (t_ && t_->nelems > std::vector<T>().max_size())
+            return error(TENMAP_ERR_LIMIT, "the tensor has more elements than memory can hold");
+        std::vector<T> all(t_ ? static_cast<std::size_t>(t_->nelems) : 0);
+        result<void> done = try_read(0, span<T>(all), flags);
+        if (!done)
+            return done.error();
+        return all;
+    }
+    // The block begin[d] <= i[d] < end[d], in row-major order.
+    template <class T>
+    result<void> try_read_slice(span<const std::uint64_t> begin, span<const std::uint64_t> end,
+                                span<T> dst, std::uint32_t flags = 0) const {
+        error e;
+        if (t_ && (begin.size() != t_->rank || end.size() != t_->rank))
+            return error(TENMAP_ERR_ARGUMENT, "a slice takes one pair of indices per dimension");
+        if (tenmap_read_slice(t_, begin.data(), end.data(), dtype_of<T>, dst.data(),
+                              dst.size_bytes(), flags, e.out()) != TENMAP_OK)
+            return e;
+        return {};
+    }
+
+#if TENMAP_EXCEPTIONS
+    template <class T> span<const T> view() const {
+        return try_view<T>().value();
+    }
+    template <class T> std::vector<T> read(std::uint32_t flags = 0) const {
+        return try_read<T>(flags).value();
+    }
+    template <class T> void read(std::uint64_t first, span<T> dst, std::uint32_t flags = 0) const {
+        try_read<T>(first, dst, flags).value();
+    }
+    template <class T>
+    void read_slice(span<const std::uint64_t> begin, span<const std::uint64_t> end, span<T> dst,
+                    std::uint32_t flags = 0) const {
+        try_read_slice<T>(begin, end, dst, flags).value();
+    }
+#endif
+
+  private:
+    const tenmap_tensor *t_ = nullptr;
+};
+
+// One pair of a file's metadata.
+struct metadata_pair {
+    std::string_view key, value;
+    std::uint32_t shard;
+};
+
+// What a model has many of, by number: for range-based loops and algorithms.
+template <class Value, class Owner, Value (*At)(const Owner *, std::size_t)> class listing {
+  public:
+    class iterator {
+      public:
+        using iterator_category = std::input_iterator_tag;
+        using value_type = Value;
+        using difference_type = std::ptrdiff_t;
+        using pointer = void;
+        using reference = Value;
+        iterator() noexcept = default;
+        iterator(const Owner *of, std::size_t i) noexcept : of_(of), i_(i) {}
+        Value operator*() const noexcept { return At(of_, i_); }
+        iterator &operator++() noexcept { return ++i_, *this; }
+        iterator operator++(int) noexcept { return {of_, i_++}; }
+        friend bool operator==(iterator a, iterator b) noexcept { return a.i_ == b.i_; }
+        friend bool operator!=(iterator a, iterator b) noexcept { return a.i_ != b.i_; }
+
+      private:
+        const Owner *of_ = nullptr;
+        std::size_t i_ = 0;
+    };
+    listing(const Owner *of, std::size_t count) noexcept : of_(of), count_(count) {}
+    std::size_t size() const noexcept { return count_; }
+    bool empty() const noexcept { return count_ == 0; }
+    Value operator[](std::size_t i) const noexcept { return At(of_, i); }
+    iterator begin() const noexcept { return {of_, 0}; }
+    iterator end() const noexcept { return {of_, count_}; }
+
+  private:
+    const Owner *of_;
+    std::size_t count_;
+};
+
+namespace detail {
+
+inline tensor tensor_at(const tenmap_model *m, std::size_t i) {
+    return tensor(tenmap_at(m, i));
+}
+inline metadata_pair metadata_at(const tenmap_model *m, std::size_t i) {
+    const tenmap_metadata *p = tenmap_metadata_at(m, i);
+    return {{p->key, p->key_len}, {p->value, p->value_len}, p->shard};
+}
+inline const tenmap_shard &shard_at(const tenmap_model *m, std::size_t i) {
+    return *tenmap_shard_at(m, i);
+}
+inline const char *missing_at(const tenmap_model *m, std::size_t i) {
+    return tenmap_missing_at(m, i);
+}
+
+struct close_model {
+    void operator()(tenmap_model *m) const noexcept { tenmap_close(m); }
+};
+
+// Functions of the caller's must not throw through C: what they throw waits here.
+template <class F> struct callback {
+    F &call;
+#if TENMAP_EXCEPTIONS
+    std::exception_ptr thrown = nullptr;
+    template <class... A> auto operator()(A... a) noexcept -> decltype(call(a...)) {
+        using R = decltype(call(a...));
+        if (!thrown) {
+            try {
+                return call(a...);
+            } catch (...) {
+                thrown = std::current_exception();
+            }
+        }
+        if constexpr (!std::is_void_v<R>)
+            return R(1); // for progress: cancel
+    }
+    void rethrow() const {
+        if (thrown)
+            std::rethrow_exception(thrown);
+    }
+#else
+    template <class... A> auto operator()(A... a) noexcept -> decltype(call(a...)) {
+        return call(a...);
+    }
+    void rethrow() const noexcept {}
+#endif
+};
+
+} // namespace detail
+
+// An open model; closed with the object. Move-only. A default-constructed one is as a NULL of C: it
+// has no tensors.
+class model {
+  public:
+    model() noexcept = default;
+    explicit model(tenmap_model *taken) noexcept : m_(taken) {}
+    explicit operator bool() const noexcept { return m_ != nullptr; }
+    tenmap_model *get() const noexcept { return m_.get(); }
+    tenmap_model *release() noexcept { return m_.release(); }
+    void close() noexcept { m_.reset(); }
+
+    std::size_t size() const noexcept { return tenmap_count(m_.get()); }
+    tensor operator[](std::size_t i) const noexcept { return tensor(tenmap_at(m_.get(), i)); }
+    const char *path() const noexcept { return tenmap_path(m_.get()); }
+    std::uint64_t file_size() const noexcept { return tenmap_file_size(m_.get()); }
+
+    // By exact name; an empty tensor if there is none.
+    tensor find(std::string_view name) const noexcept {
+        return tensor(tenmap_find_n(m_.get(), name.data() ? name.data() : "", name.size()));
+    }
+    // The same where it must be there: the error names it.
+    result<tensor> try_at(std::string_view name) const {
+        tensor found = find(name);
+        if (found)
+            return found;
+        std::string said = "no tensor is named \"" + std::string(name) + "\" in " + path();
+        return error(TENMAP_ERR_NOT_FOUND, said.c_str());
+    }
+
+    using tensor_list = listing<tensor, tenmap_model, detail::tensor_at>;
+    using metadata_list = listing<metadata_pair, tenmap_model, detail::metadata_at>;
+    using shard_list = listing<const tenmap_shard &, tenmap_model, detail::shard_at>;
+    using missing_list = listing<const char *, tenmap_model, detail::missing_at>;
+    tensor_list tensors() const noexcept { return {m_.get(), size()}; } // in file order
+    metadata_list metadata() const noexcept { return {m_.get(), tenmap_metadata_count(m_.get())}; }
+    shard_list shards() const noexcept { return {m_.get(), tenmap_shard_count(m_.get())}; }
+    missing_list missing() const noexcept { return {m_.get(), tenmap_missing_count(m_.get())}; }
+    // The value in the first shard that has the key; NULL if none has.
+    const char *metadata(const char *key) const noexcept {
+        return tenmap_metadata_get(m_.get(), key);
+    }
+
+    // tenmap_advise, of one tensor or of all.
+    result<void> try_advise(std::uint32_t advice, tensor of = tensor()) const {
+        error e;
+        if (tenmap_advise(m_.get(), of.get(), advice, e.out()) != TENMAP_OK)
+            return e;
+        return {};
+    }
+    // tenmap_load. Its callbacks are C functions and must not throw.
+    result<void> try_load(span<const tenmap_request> requests,
+                          const tenmap_load_options &how = load_options()) const {
+        error e;
+        if (tenmap_load(m_.get(), requests.data(), requests.size(), &how, e.out()) != TENMAP_OK)
+            return e;
+        return {};
+    }
+    // The same with int progress(uint64_t done, uint64_t total), which cancels by anything but 0, and
+    // by throwing.
+    template <class F>
+    result<void> try_load(span<const tenmap_request> requests, load_options how,
+                          F &&progress) const {
+        detail::callback<F> call{progress};
+        how.ctx = &call;
+        how.done = nullptr;
+        how.progress = [](void *ctx, std::uint64_t done, std::uint64_t total) -> int {
+            return (*static_cast<detail::callback<F> *>(ctx))(done, total);
+        };
+        result<void> r = try_load(requests, how);
+        call.rethrow();
+        return r;
+    }
+
+#if TENMAP_EXCEPTIONS
+    tensor at(std::string_view name) const {
+        return try_at(name).value();
+    }
+    void advise(std::uint32_t advice, tensor of = tensor()) const {
+        try_advise(advice, of).value();
+    }
+    void load(span<const tenmap_request> requests,
+              const tenmap_load_options &how = load_options()) const {
+        try_load(requests, how).value();
+    }
+    template <class F>
+    void load(span<const tenmap_request> requests, const load_options &how, F &&progress) const {
+        try_load(requests, how, std::forward<F>(progress)).value();
+    }
+#endif
+
+  private:
+    std::unique_ptr<tenmap_model, detail::close_model> m_;
+};
+
+// A file, an index or a folder, as tenmap_open takes it.
+inline result<model> try_open(const std::string &path, const tenmap_options &how = options()) {
+    error e;
+    tenmap_model *m = nullptr;
+    if (tenmap_open(path.c_str(), &how, &m, e.out()) != TENMAP_OK)
+        return e;
+    return model(m);
+}
+// Bytes that stay yours, and unchanged, until the model is closed.
+inline result<model> try_open_memory(const void *bytes, std::size_t size,
+                                     const tenmap_options &how = options()) {
+    error e;
+    tenmap_model *m = nullptr;
+    if (tenmap_open_memory(bytes, size, &how, &m, e.out()) != TENMAP_OK)
+        return e;
+    return model(m);
+}
+inline result<model> try_open_fd(int fd, const tenmap_options &how = options()) {
+    error e;
+    tenmap_model *m = nullptr;
+    if (tenmap_open_fd(fd, &how, &m, e.out()) != TENMAP_OK)
+        return e;
+    return model(m);
+}
+#if TENMAP_EXCEPTIONS
+inline model open(const std::string &path, const tenmap_options &how = options()) {
+    return try_open(path, how).value();
+}
+inline model open_memory(const void *bytes, std::size_t size,
+                         const tenmap_options &how = options()) {
+    return try_open_memory(bytes, size, how).value();
+}
+inline model open_fd(int fd, const tenmap_options &how = options()) {
+    return try_open_fd(fd, how).value();
+}
+#endif
+
+namespace detail {
+
+struct free_arena {
+    void operator()(tenmap_arena *a) const noexcept { tenmap_arena_free(a); }
+};
+
+} // namespace detail
+
+// The weights that take() could not use where they lie. Freed with the object; empty if all are views.
+class arena {
+  public:
+    arena() noexcept = default;
+    explicit arena(tenmap_arena *taken) noexcept : a_(taken) {}
+    explicit operator bool() const noexcept { return a_ != nullptr; }
+    tenmap_arena *get() const noexcept { return a_.get(); }
+
+  private:
+    std::unique_ptr<tenmap_arena, detail::free_arena> a_;
+};
+
+// The weights that an engine wants, each as elements of one type, to be had in one call:
+//
+//     tenmap::wants wants;
+//     tenmap::span<const float> up;
+//     wants.add(up, "model.layers.%u.mlp.up_proj.weight", TENMAP_WANT_LAYER(7), {11008, 4096});
+//     tenmap::arena arena = wants.take(model);
+//
+// Spans are set by a take that succeeds, and must stay where they are until then. They are views into
+// the model or places in the arena: keep both. A weight that is TENMAP_WANT_OPTIONAL and missing is an
+// empty span.
+class wants {
+  public:
+    template <class T>
+    void add(span<const T> &out, std::string name, std::uint32_t flags = 0,
+             std::initializer_list<std::uint64_t> shape = {}) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        all_.push_back({&out, set<T>, std::move(name), shape, dtype_of<T>, flags});
+    }
+    std::size_t size() const noexcept { return all_.size(); }
+
+    // All of them, or none and one error that names what is missing or does not fit.
+    result<arena> try_take(const model &from,
+                           const tenmap_load_options &how = load_options()) const {
+        error e;
+        tenmap_arena *taken = nullptr;
+        std::vector<tenmap_want> list(all_.size());
+        for (std::size_t i = 0; i < all_.size(); i++) {
+            const wanted &w = all_[i];
+            list[i].name = w.name.c_str();
+            list[i].as = w.as;
+            list[i].flags = w.flags;
+            list[i].rank = static_cast<std::uint32_t>(w.shape.size());
+            list[i].shape = w.shape.empty() ? nullptr : w.shape.data();
+        }
+        if (tenmap_take(from.get(), list.data(), list.size(), &how, &taken, e.out()) != TENMAP_OK)
+            return e;
+        for (std::size_t i = 0; i < all_.size(); i++)
+            all_[i].set(all_[i].out, list[i]);
+        return arena(taken);
+    }
+#if TENMAP_EXCEPTIONS
+    arena take(const model &from, const tenmap_load_options &how = load_options()) const {
+        return try_take(from, how).value();
+    }
+#endif
+
+  private:
+    struct wanted {
+        void *out;
+        void (*set)(void *out, const tenmap_want &got);
+        std::string name;
+        std::vector<std::uint64_t> shape; // empty: any
+        tenmap_dtype as;
+        std::uint32_t flags;
+    };
+    template <class T> static void set(void *out, const tenmap_want &got) {
+        std::size_t n = got.tensor ? static_cast<std::size_t>(got.tensor->nelems) : 0;
+        *static_cast<span<const T> *>(out) = {static_cast<const T *>(got.data), n};
+    }
+    std::vector<wanted> all_;
+};
+
+// Numbers without a model: src becomes dst, which is as long.
+template <class To, class From>
+result<void> try_convert(span<To> dst, span<const From> src, std::uint32_t flags = 0) {
+    error e;
+    if (dst.size() != src.size())
+        return error(TENMAP_ERR_ARGUMENT, "source and destination differ in length");
+    if (tenmap_convert(dtype_of<To>, dst.data(), dst.size_bytes(), dtype_of<From>, src.data(),
+                       src.size(), flags, e.out()) != TENMAP_OK)
+        return e;
+    return {};
+}
+
+#ifndef TENMAP_NO_WRITE
+struct writer_options : tenmap_writer_options {
+    writer_options() noexcept : tenmap_writer_options TENMAP_WRITER_OPTIONS_INIT {}
+};
+
+namespace detail {
+
+struct abort_writer {
+    void operator()(tenmap_writer *w) const noexcept { tenmap_writer_abort(w); }
+};
+
+// Elements in the order of files, which is little-endian.
+template <class T>
+result<void> write_little(tenmap_writer *w, std::size_t id, std::uint64_t first,
+                          span<const T> data) {
+    error e;
+    std::uint64_t at = first * sizeof(T);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    constexpr std::size_t unit = std::is_same_v<T, std::complex<float>> ? 4 : sizeof(T);
+    std::vector<unsigned char> bytes(data.size_bytes());
+    const unsigned char *from = reinterpret_cast<const unsigned char *>(data.data());
+    for (std::size_t i = 0; i < bytes.size(); i++)
+        bytes[i] = from[i / unit * unit + unit - 1 - i % unit];
+    const void *out = bytes.data();
+#else
+    const void *out = data.data();
+#endif
+    if (tenmap_writer_write(w, id, at, out, data.size_bytes(), e.out()) != TENMAP_OK)
+        return e;
+    return {};
+}
+
+} // namespace detail
+
+// A file that is being written. It appears with commit(), whole; an object that ends without one
+// leaves no trace. Move-only.
+class writer {
+  public:
+    writer() noexcept = default;
+    explicit writer(tenmap_writer *taken) noexcept : w_(taken) {}
+    explicit operator bool() const noexcept { return w_ != nullptr; }
+    tenmap_writer *get() const noexcept { return w_.get(); }
+
+    result<void> try_metadata(std::string_view key, std::string_view value) {
+        error e;
+        if (tenmap_writer_metadata(w_.get(), text(key), key.size(), text(value), value.size(),
+                                   e.out()) != TENMAP_OK)
+            return e;
+        return {};
+    }
+    // Declares a tensor; the number is for write() and copy().
+    result<std::size_t> try_add(std::string_view name, tenmap_dtype dtype,
+                                span<const std::uint64_t> shape) {
+        error e;
+        std::size_t id = 0;
+        if (tenmap_writer_add(w_.get(), text(name), name.size(), dtype, shape.data(),
+                              static_cast<std::uint32_t>(shape.size()), &id, e.out()) != TENMAP_OK)
+            return e;
+        return id;
+    }
+    // Elements of a tensor that was declared as T, from the `first` on.
+    template <class T>
+    result<void> try_write(std::size_t id, span<const T> data, std::uint64_t first = 0) {
+        return detail::write_little(w_.get(), id, first, data);
+    }
+    // A tensor of an open model, converted to the dtype that was declared.
+    result<void> try_copy(std::size_t id, tensor from, std::uint32_t flags = 0) {
+        error e;
+        if (tenmap_writer_copy(w_.get(), id, from.get(), flags, e.out()) != TENMAP_OK)
+            return e;
+        return {};
+    }
+    // All or nothing; the writer is empty afterwards in either case.
+    result<void> try_commit() {
+        error e;
+        if (tenmap_writer_commit(w_.release(), e.out()) != TENMAP_OK)
+            return e;
+        return {};
+    }
+    void abort() noexcept { w_.reset(); }
+
+#if TENMAP_EXCEPTIONS
+    void metadata(std::string_view key, std::string_view value) {
+        try_metadata(key, value).value();
+    }
+    std::size_t add(std::string_view name, tenmap_dtype dtype, span<const std::uint64_t> shape) {
+        return try_add(name, dtype, shape).value();
+    }
+    std::size_t add(std::string_view name, tenmap_dtype dtype,
+                    std::initializer_list<std::uint64_t> shape) {
+        return add(name, dtype, span<const std::uint64_t>(shape.begin(), shape.size()));
+    }
+    template <class T> void write(std::size_t id, span<const T> data, std::uint64_t first = 0) {
+        try_write<T>(id, data, first).value();
+    }
+    template <class T>
+    void write(std::size_t id, const std::vector<T> &data, std::uint64_t first = 0) {
+        try_write<T>(id, span<const T>(data), first).value();
+    }
+    void copy(std::size_t id, tensor from, std::uint32_t flags = 0) {
+        try_copy(id, from, flags).value();
+    }
+    void commit() {
+        try_commit().value();
+    }
+#endif
+
+  private:
+    static const char *text(std::string_view s) noexcept {
+        return s.data() ? s.data() : "";
+    }
+    std::unique_ptr<tenmap_writer, detail::abort_writer> w_;
+};
+
+inline result<writer> try_create(const std::string &path,
+                                 const tenmap_writer_options &how = writer_options()) {
+    error e;
+    tenmap_writer *w = nullptr;
+    if (tenmap_writer_create(path.c_str(), &how, &w, e.out()) != TENMAP_OK)
+        return e;
+    return writer(w);
+}
+#if TENMAP_EXCEPTIONS
+inline writer create(const std::string &path, const tenmap_writer_options &how = writer_options()) {
+    return try_create(path, how).value();
+}
+#endif
+#endif
+
+#ifndef TENMAP_NO_CHECK
+// Calls found(const tenmap_finding &) for everything that is wrong or odd; what it throws comes out
+// of here.
+template <class F>
+result<void> try_check(const std::string &path, F &&found, const tenmap_options &how = options()) {
+    error e;
+    auto call = [&found](const tenmap_finding *f) { found(*f); };
+    detail::callback<decltype(call)> back{call};
+    tenmap_status status = tenmap_check(
+        path.c_str(), &how,
+        [](void *ctx, const tenmap_finding *f) {
+            (*static_cast<detail::callback<decltype(call)> *>(ctx))(f);
+        },
+        &back, e.out());
+    back.rethrow();
+    if (status != TENMAP_OK)
+        return e;
+    return {};
+}
+#endif
+
+#ifndef TENMAP_NO_MEASURE
+inline result<tenmap_stats> try_measure(tensor of) {
+    error e;
+    tenmap_stats stats;
+    const tenmap_tensor *one = of.get();
+    if (tenmap_measure(&one, 1, nullptr, &stats, e.out()) != TENMAP_OK)
+        return e;
+    return stats;
+}
+#if TENMAP_EXCEPTIONS
+inline tenmap_stats measure(tensor of) {
+    return try_measure(of).value();
+}
+#endif
+#endif
+
+} // namespace tenmap
+
+#endif
