@@ -144,7 +144,7 @@ static void keep_gguf_pair(gguf_parser *p, tenmap_metadata *m, const tenmap_valu
     }
 }
 
-static tenmap_status take_pairs(gguf_parser *p) {
+static tenmap_status take_gguf_pairs(gguf_parser *p) {
     tmi_header *h = p->header;
     size_t pairs = (size_t)p->reader.pairs; /* all of them are in the text */
     h->metadata = tmi_calloc(pairs, sizeof *h->metadata);
@@ -414,7 +414,7 @@ tenmap_status tmi_gguf_parse(tmi_header *header, const tmi_place *place, tmi_blo
     *header = (tmi_header){.text = text};
     tenmap_status status = tmi_gguf_begin(&p.reader) ? TENMAP_OK : tmi_gguf_failed(&p.reader);
     if (status == TENMAP_OK)
-        status = take_pairs(&p);
+        status = take_gguf_pairs(&p);
     if (status == TENMAP_OK)
         status = check_keys(&p);
     if (status == TENMAP_OK)
