@@ -135,11 +135,11 @@ tmi_kernel tmi_avx2_f32_to_bf16, tmi_avx2_f32_to_f16, tmi_avx2_bf16_to_f16, tmi_
 tmi_kernel tmi_avx2_f32_to_f4, tmi_avx2_f32_to_e2m3, tmi_avx2_f32_to_e3m2, tmi_avx2_f32_to_e5m2;
 tmi_kernel tmi_avx2_f32_to_e4m3, tmi_avx2_f32_to_e4m3fnuz, tmi_avx2_f32_to_e5m2fnuz;
 
-#ifndef TENMAP_NO_MEASURE
 /* x86_avx2_grouped.c */
 tmi_grouped tmi_avx2_grouped_times, tmi_avx2_grouped_minus, tmi_avx2_grouped_plus;
 tmi_nibbles tmi_avx2_nibbles;
 
+#ifndef TENMAP_NO_MEASURE
 /* x86_avx2_moments.c */
 tmi_moments tmi_avx2_moments_bf16, tmi_avx2_moments_f16, tmi_avx2_moments_f32;
 #endif
