@@ -1,6 +1,7 @@
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from enum import IntEnum
 from os import PathLike
+from types import EllipsisType
 from typing import Any, BinaryIO, Literal, NamedTuple, overload
 
 __version__: str
@@ -9,7 +10,7 @@ _Path = str | PathLike[str]
 _Source = _Path | bytes | bytearray | memoryview | BinaryIO
 _Progress = Callable[[int, int], Any] | Any  # or a tqdm bar, or tqdm itself
 _Dtype = Any  # "BF16", "bfloat16", numpy's, ml_dtypes' or torch's
-_Index = int | slice | type(...) | tuple[int | slice | type(...), ...]
+_Index = int | slice | EllipsisType | tuple[int | slice | EllipsisType, ...]
 
 class Status(IntEnum):
     ARGUMENT = 1
