@@ -227,9 +227,11 @@ static tenmap_status take_second(tmi_source *s, uint64_t matrix, tenmap_error *e
     return tmi_source_floats(s, TMI_PART_SECOND, second->dtype, which, 1, &s->second, error);
 }
 
+/* One division each: a divisor that might change keeps -ffast-math from multiplying by 1/by. */
 static TMI_NOINLINE void divide_all(float *values, size_t count, float by) {
+    volatile float divisor = by;
     for (size_t i = 0; i < count; i++)
-        values[i] = values[i] / by;
+        values[i] = values[i] / divisor;
 }
 
 /* Scales [first, first+count) of all, as the values are multiplied with them. */
