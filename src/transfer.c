@@ -66,6 +66,7 @@ tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "the tensor is NULL: no tensor of that name was found?");
     x->tensor = t;
+    x->start = x->count = 0;
     x->made = t->flags & TENMAP_TENSOR_COMPUTED;
     tenmap_status status =
         x->made ? take_made(x, stored_as, error) : take_stored(x, stored_as, error);
