@@ -586,6 +586,12 @@ result<void> try_convert(span<To> dst, span<const From> src, std::uint32_t flags
         return e;
     return {};
 }
+#if TENMAP_EXCEPTIONS
+template <class To, class From>
+void convert(span<To> dst, span<const From> src, std::uint32_t flags = 0) {
+    try_convert<To, From>(dst, src, flags).value();
+}
+#endif
 
 #ifndef TENMAP_NO_WRITE
 struct writer_options : tenmap_writer_options {
@@ -735,6 +741,12 @@ result<void> try_check(const std::string &path, F &&found, const tenmap_options 
         return e;
     return {};
 }
+#if TENMAP_EXCEPTIONS
+template <class F>
+void check(const std::string &path, F &&found, const tenmap_options &how = options()) {
+    try_check(path, std::forward<F>(found), how).value();
+}
+#endif
 #endif
 
 #ifndef TENMAP_NO_MEASURE

@@ -217,6 +217,15 @@ void with_exceptions(const std::string &path) {
     CHECK(thrown([&] { tenmap::open(path + ".none"); }) == TENMAP_ERR_NOT_FOUND);
     CHECK(thrown([&] { model.advise(1000); }) == TENMAP_ERR_ARGUMENT);
     CHECK(thrown([&] { tenmap::open_fd(-1); }) == TENMAP_ERR_ARGUMENT);
+    float minus_two = -2;
+    tenmap::f16 narrowed = {0};
+    tenmap::convert<tenmap::f16, float>({&narrowed, 1}, {&minus_two, 1});
+    CHECK(narrowed.bits == 0xc000);
+    CHECK(thrown([&] { tenmap::convert<tenmap::f16, float>({&narrowed, 1}, {}); }) ==
+          TENMAP_ERR_ARGUMENT);
+    auto ignored = [](const tenmap_finding &) {};
+    tenmap::check(path, ignored);
+    CHECK(thrown([&] { tenmap::check(path + ".none", ignored); }) == TENMAP_ERR_NOT_FOUND);
     // What the caller's functions throw does not cross the library, and comes out all the same.
     std::size_t calls = 0;
     try {
