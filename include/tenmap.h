@@ -546,16 +546,17 @@ TENMAP_API const char *tenmap_dtype_text(const tenmap_tensor *tensor);
  *
  * dst is the caller's, of any alignment, dst_bytes long; it must not overlap the model's data. A
  * call that fails for its arguments has not written a byte; one that fails with TENMAP_ERR_IO, or with
- * TENMAP_ERR_RANGE for an integer that does not fit, may have written a part. Elements of 4 and 6 bits are packed: results start at bit 0 of dst, take
- * ceil(count*bits/8) bytes, spare bits 0.
+ * TENMAP_ERR_RANGE for an integer that does not fit, may have written a part. Elements of 4 and 6 bits
+ * are packed: results start at bit 0 of dst, take ceil(count*bits/8) bytes, spare bits 0.
  */
 
 /* flags of whatever converts: reads, requests, copies, tenmap_convert */
 enum {
     /*
      * Overflow and infinity become the largest finite value of a floating-point destination, and
-     * integers the nearest value that an integer destination has; NaN stays NaN. Without it they become infinity, NaN where the dtype has no infinity, and the
-     * largest value where it has neither (F4, F6). A copy to the same dtype changes nothing.
+     * integers the nearest value that an integer destination has; NaN stays NaN. Without it they
+     * become infinity, NaN where the dtype has no infinity, and the largest value where it has neither
+     * (F4, F6). A copy to the same dtype changes nothing.
      */
     TENMAP_CONVERT_SATURATE = 1,
     /*
@@ -872,9 +873,9 @@ TENMAP_API void tenmap_free(void *memory);
  * each other, any dtype to itself as a copy. Floating point: correctly rounded, once, to nearest, ties
  * to even; the same bits on every CPU path, whatever the caller set for denormals (the rounding mode is
  * assumed to be nearest). Integers to integers: the same value, or TENMAP_ERR_RANGE, whose message names
- * the first element that does not fit, with its value; with TENMAP_CONVERT_SATURATE the nearest value
- * that fits. BOOL counts as 0 and 1. Floating point to integer or BOOL, and C64 to anything but itself,
- * are TENMAP_ERR_UNSUPPORTED.
+ * the first element that does not fit, with its value (of copies on several threads, the first one that
+ * was met); with TENMAP_CONVERT_SATURATE the nearest value that fits. BOOL counts as 0 and 1. Floating
+ * point to integer or BOOL, and C64 to anything but itself, are TENMAP_ERR_UNSUPPORTED.
  *
  * Block dtypes convert to every floating-point dtype: to F32 by the formula of their format, then
  * rounded once more where something narrower is wanted; a NaN is 0x7fc00000 before that. Nothing
@@ -1212,8 +1213,8 @@ TENMAP_API const char *tenmap_found_name(uint32_t code);
  */
 
 /*
- * Of one tensor; the caller's. BOOL counts as 0 and 1, C64 as twice as many F32, block dtypes as F32; U64 and I64 beyond
- * 2^53 are rounded to F64 first. NaN and infinities are counted and otherwise left out.
+ * Of one tensor; the caller's. BOOL counts as 0 and 1, C64 as twice as many F32, block dtypes as F32;
+ * U64 and I64 beyond 2^53 are rounded to F64 first. NaN and infinities are counted and otherwise left out.
  */
 typedef struct tenmap_stats {
     uint64_t count;      /* elements (C64: parts) */
@@ -1238,8 +1239,8 @@ typedef struct tenmap_stats_options {
      * The range of every histogram; low == high: each tensor's own, from its min to its max, which
      * takes a second pass. Bin b counts edge(b) <= x < edge(b + 1), the last one x == high too, and
      * edge(b) is low + b * ((high - low) / bins), each operation rounded to F64: exactly what
-     * numpy.histogram(x, numpy.linspace(low, high, bins + 1)) counts of x as float64. What is outside, NaN and infinities are in no
-     * bin. A tensor of equal values has all of them in bin 0 of its own range. Where more bins than
+     * numpy.histogram(x, numpy.linspace(low, high, bins + 1)) counts of x as float64. What is outside,
+     * NaN and infinities are in no bin. A tensor of equal values has all of them in bin 0 of its own range. Where more bins than
      * numbers lie between low and high some begin at the same one: the last of them counts.
      */
     double low, high;

@@ -199,7 +199,8 @@ enum { TMI_NOT_AS_OPENED = -1 };
 /*
  * The new file has the mode, the list of rights and, where permitted, the owner of the file that it
  * will replace, and never gives rights to people who had none; a file that replaces nothing is as a
- * plain creation makes it. What is no file is not replaced. Removes temporary files that dead writers of the same path left.
+ * plain creation makes it. What is no file is not replaced. Removes temporary files that dead writers
+ * of the same path left.
  */
 int tmi_target_begin(tmi_target *target, const char *path, bool follow);
 /*
