@@ -334,7 +334,7 @@ static bool parse_tensor(parser *p, tmi_text name) {
 static bool parse_metadata_pair(parser *p) {
     tmi_header *h = p->header;
     const char *value_at = NULL;
-    tmi_text key, value;
+    tmi_text key = {0}, value = {0};
     if (!tmi_json_string(&p->json, &key, "expected a key in quotes") ||
         !tmi_json_expect(&p->json, ':', "expected ':' after a key") ||
         (value_at = p->json.at, !tmi_json_string(&p->json, &value, "expected a string")))

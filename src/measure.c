@@ -489,7 +489,8 @@ static tenmap_status measure_one_unit(measurer *m, measure_unit *unit, tenmap_er
     tenmap_dtype dtype = dtype_of(t);
     uint64_t codes[256] = {0};
     tmi_bin_range range = {0};
-    if (m->bins) {
+    bool binning = m->bins;
+    if (binning) {
         memset(m->bins, 0, 2 * ((size_t)m->job->options.bins + 1) * sizeof *m->bins);
         if (!choose_range(m, unit, &range))
             return TENMAP_OK;
@@ -500,10 +501,10 @@ static tenmap_status measure_one_unit(measurer *m, measure_unit *unit, tenmap_er
     if (tmi_dtypes[dtype].bits <= 8) {
         if (!m->job->binning || m->job->both)
             unit->result = moments_of_codes(dtype, codes);
-        if (m->bins)
+        if (binning)
             bin_codes(m, dtype, codes, &range);
     }
-    if (m->bins)
+    if (binning)
         keep_bins(m, unit->tensor);
     return TENMAP_OK;
 }

@@ -174,9 +174,10 @@ static tenmap_status make_list(quantized_search *s, tenmap_error *error) {
     tmi_quantized *q = &s->model->quantized;
     size_t shown = s->model->tensor_count - s->hidden + s->count;
     size_t bytes = shown * sizeof(tenmap_tensor);
-    q->names = malloc(s->name_bytes + 1);
+    char *names = malloc(s->name_bytes + 1);
+    q->names = names; /* freed with the model, as the rest is */
     q->numbers = tmi_calloc(shown, sizeof *q->numbers);
-    if (!q->names || !q->numbers || !tmi_block_take(&q->tensors, bytes) ||
+    if (!names || !q->numbers || !tmi_block_take(&q->tensors, bytes) ||
         !tmi_names_init(&q->finder, &s->model->key, q->tensors.bytes, sizeof(tenmap_tensor), shown))
         return tmi_fail_memory(error, bytes, "the tensors' table");
     tenmap_status status = list_tensors(s, error);

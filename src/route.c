@@ -347,7 +347,9 @@ static void route_numbers(tmi_elements to, void *dst, tmi_elements from, const v
 
 static tmi_unpack *find_unpack(tenmap_dtype from) {
     tmi_unpack *unpack = tmi_cpu_kernels()->unpack[from - TENMAP_Q4_0];
-    return unpack ? unpack : tmi_kernels_scalar.unpack[from - TENMAP_Q4_0];
+    if (!unpack)
+        unpack = tmi_kernels_scalar.unpack[from - TENMAP_Q4_0];
+    return unpack;
 }
 
 static void route_blocks(tmi_elements to, void *dst, tmi_elements from, const void *src,

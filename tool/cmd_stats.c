@@ -198,7 +198,7 @@ static void print_stats_json(const tenmap_model *model, const measured *list, si
         json_key_uint("subnormals", s->subnormals);
         json_key_uint("nans", s->nans);
         json_key_uint("infinities", s->infinities);
-        if (bins) {
+        if (list[i].bins) {
             bool own = !(set->low < set->high);
             json_key("histogram");
             json_open('{', true);

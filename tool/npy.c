@@ -172,7 +172,7 @@ int export_tensor(const tenmap_model *model, const tenmap_tensor *tensor, const 
         return status;
     bool as_they_are = form->bytes && s->whole && !form->as;
     progress_begin("exporting", as_they_are ? tensor->nbytes : s->count);
-    if (!form->bytes) {
+    if (type) {
         add_npy_header(&header, type, s);
         status = outfile_write(&f, header.bytes, header.len);
     }

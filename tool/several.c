@@ -1,6 +1,7 @@
 #include "several.h"
 
 #include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -42,12 +43,9 @@ static bool add_folder(model_paths *p, const char *folder) {
               (has_end(e->d_name, ".safetensors") && is_part(e->d_name));
         if (one || e->d_name[0] == '.' || !has_end(e->d_name, ".safetensors"))
             continue;
-        size_t n = strlen(folder), m = strlen(e->d_name);
-        bool slash = n && folder[n - 1] == '/';
-        char *path = need(n + m + 2, 1);
-        memcpy(path, folder, n);
-        path[n] = '/';
-        memcpy(path + n + !slash, e->d_name, m);
+        size_t n = strlen(folder), size = n + strlen(e->d_name) + 2;
+        char *path = need(size, 1);
+        snprintf(path, size, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/", e->d_name);
         add_path(p, path);
     }
     if (list)

@@ -156,10 +156,10 @@ float tmi_nvfp4_scale(unsigned code) {
 /* Four groups of 16, each with a scale; of each byte the low half is in the group's first eight. */
 void tmi_unpack_nvfp4(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 36, dst += 64)
-        for (int group = 0; group < 4; group++) {
+        for (size_t group = 0; group < 4; group++) {
             float d = tmi_nvfp4_scale(src[group]);
             const unsigned char *codes = src + 4 + 8 * group;
-            for (int i = 0; i < 8; i++) {
+            for (size_t i = 0; i < 8; i++) {
                 dst[16 * group + i] = d * (float)tmi_levels_e2m1[codes[i] & 15];
                 dst[16 * group + 8 + i] = d * (float)tmi_levels_e2m1[codes[i] >> 4];
             }

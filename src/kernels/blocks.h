@@ -44,7 +44,7 @@ static inline float tmi_half(const unsigned char *b) {
 void tmi_one_nan(float *values, size_t count);
 
 /* The 6-bit scale and minimum number i of the eight that Q4_K and Q5_K keep in 12 bytes. */
-static inline void tmi_scale_and_min(const unsigned char *packed, unsigned i, unsigned *scale,
+static inline void tmi_scale_and_min(const unsigned char *packed, size_t i, unsigned *scale,
                                      unsigned *min) {
     if (i < 4) {
         *scale = packed[i] & 63u;

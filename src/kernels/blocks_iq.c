@@ -34,7 +34,7 @@ static void put_points(float *dst, unsigned first, unsigned second, const float 
 void tmi_unpack_iq2_xxs(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 66) {
         float d = tmi_half(src), *begin = dst;
-        for (int part = 0; part < 8; part++) {
+        for (size_t part = 0; part < 8; part++) {
             const unsigned char *q = src + 2 + 8 * part;
             uint32_t rest = tmi_block_u32(q + 4);
             float scale = d * (0.5f + (float)(rest >> 28)) * 0.25f;
@@ -50,7 +50,7 @@ void tmi_unpack_iq2_xxs(float *dst, const unsigned char *src, size_t blocks) {
 void tmi_unpack_iq2_xs(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 74) {
         float d = tmi_half(src), *begin = dst;
-        for (int i = 0; i < 32; i++, dst += 8) {
+        for (size_t i = 0; i < 32; i++, dst += 8) {
             unsigned word = tmi_block_u16(src + 2 + 2 * i);
             unsigned bits = src[66 + i / 4] >> i / 2 % 2 * 4 & 15u;
             float scale = d * (0.5f + (float)bits) * 0.25f;
@@ -65,7 +65,7 @@ void tmi_unpack_iq2_xs(float *dst, const unsigned char *src, size_t blocks) {
 void tmi_unpack_iq2_s(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 82) {
         float d = tmi_half(src), *begin = dst;
-        for (int i = 0; i < 32; i++, dst += 8) {
+        for (size_t i = 0; i < 32; i++, dst += 8) {
             unsigned point = src[2 + i] | (src[66 + i / 4] >> i % 4 * 2 & 3u) << 8;
             unsigned bits = src[74 + i / 4] >> i / 2 % 2 * 4 & 15u;
             float scale = d * (0.5f + (float)bits) * 0.25f;
@@ -80,7 +80,7 @@ void tmi_unpack_iq2_s(float *dst, const unsigned char *src, size_t blocks) {
 void tmi_unpack_iq3_xxs(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 98) {
         float d = tmi_half(src), *begin = dst;
-        for (int i = 0; i < 32; i++, dst += 8) {
+        for (size_t i = 0; i < 32; i++, dst += 8) {
             uint32_t rest = tmi_block_u32(src + 66 + i / 4 * 4);
             const unsigned char *q = src + 2 + 2 * i;
             float scale = d * (0.5f + (float)(rest >> 28)) * 0.5f;
@@ -96,7 +96,7 @@ void tmi_unpack_iq3_xxs(float *dst, const unsigned char *src, size_t blocks) {
 void tmi_unpack_iq3_s(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 110) {
         float d = tmi_half(src), *begin = dst;
-        for (int i = 0; i < 32; i++, dst += 8) {
+        for (size_t i = 0; i < 32; i++, dst += 8) {
             const unsigned char *q = src + 2 + 2 * i;
             unsigned high = src[66 + i / 4] >> i % 4 * 2;
             unsigned bits = src[106 + i / 8] >> i / 4 % 2 * 4 & 15u;
@@ -120,7 +120,7 @@ static void put_shifted(float *dst, unsigned point, bool down, float scale) {
 void tmi_unpack_iq1_s(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 50) {
         float d = tmi_half(src), *begin = dst;
-        for (int i = 0; i < 32; i++, dst += 8) {
+        for (size_t i = 0; i < 32; i++, dst += 8) {
             unsigned word = tmi_block_u16(src + 34 + i / 4 * 2);
             unsigned point = src[2 + i] | (word >> i % 4 * 3 & 7) << 8;
             float scale = d * (float)(2 * (word >> 12 & 7) + 1);
@@ -138,7 +138,7 @@ void tmi_unpack_iq1_m(float *dst, const unsigned char *src, size_t blocks) {
         half[0] = (unsigned char)(src[49] >> 4 | (src[51] & 0xf0));
         half[1] = (unsigned char)(src[53] >> 4 | (src[55] & 0xf0));
         float d = tmi_half(half), *begin = dst;
-        for (int i = 0; i < 32; i++, dst += 8) {
+        for (size_t i = 0; i < 32; i++, dst += 8) {
             unsigned high = src[32 + i / 2] >> i % 2 * 4 & 15u;
             unsigned bits = tmi_block_u16(src + 48 + i / 8 * 2) >> i / 2 % 4 * 3 & 7u;
             float scale = d * (float)(2 * bits + 1);

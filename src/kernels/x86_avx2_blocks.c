@@ -27,7 +27,7 @@ AVX2_INLINE void avx2_put_16(float *dst, __m128i bytes, __m256 scale) {
 AVX2_INLINE void avx2_put_32_less(float *dst, __m256i bytes, __m256 scale, __m256 less) {
     __m128i halves[2] = {_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)};
     AVX2_UNROLL
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         __m256 a = avx2_signed_floats(halves[i]);
         __m256 b = avx2_signed_floats(avx2_upper_half(halves[i]));
         _mm256_storeu_ps(dst + 16 * i, _mm256_sub_ps(_mm256_mul_ps(a, scale), less));
@@ -97,7 +97,7 @@ AVX2_TARGET void tmi_avx2_unpack_mxfp4(float *dst, const unsigned char *src, siz
 }
 
 /* The scale and the minimum of one part of a block of Q4_K or Q5_K. */
-AVX2_INLINE void avx2_part_scale(const unsigned char *src, unsigned part, __m256 d, __m256 min,
+AVX2_INLINE void avx2_part_scale(const unsigned char *src, size_t part, __m256 d, __m256 min,
                                  __m256 *scale, __m256 *less) {
     unsigned sc, m;
     tmi_scale_and_min(src + 4, part, &sc, &m);
@@ -110,7 +110,7 @@ AVX2_TARGET void tmi_avx2_unpack_q4_k(float *dst, const unsigned char *src, size
     for (; blocks > 0; blocks--, src += 144, dst += 256) {
         __m256 d = avx2_half_scale(src), min = avx2_half_scale(src + 2), scale, less;
         AVX2_UNROLL
-        for (unsigned part = 0; part < 8; part += 2) {
+        for (size_t part = 0; part < 8; part += 2) {
             __m256i q = avx2_load(src + 16, part / 2);
             avx2_part_scale(src, part, d, min, &scale, &less);
             avx2_put_32_less(dst + 32 * part, _mm256_and_si256(q, nibble), scale, less);
@@ -124,7 +124,7 @@ AVX2_TARGET void tmi_avx2_unpack_q4_k(float *dst, const unsigned char *src, size
 }
 
 /* The fifth bits of a part: 16 where its bit is set in a byte. */
-AVX2_INLINE __m256i avx2_fifth_bits(__m256i high, unsigned part) {
+AVX2_INLINE __m256i avx2_fifth_bits(__m256i high, size_t part) {
     __m256i bit = _mm256_set1_epi8((char)(1u << part));
     __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(high, bit), bit);
     return _mm256_and_si256(set, _mm256_set1_epi8(16));
@@ -136,7 +136,7 @@ AVX2_TARGET void tmi_avx2_unpack_q5_k(float *dst, const unsigned char *src, size
         __m256 d = avx2_half_scale(src), min = avx2_half_scale(src + 2), scale, less;
         __m256i high = avx2_load(src + 16, 0);
         AVX2_UNROLL
-        for (unsigned part = 0; part < 8; part += 2) {
+        for (size_t part = 0; part < 8; part += 2) {
             __m256i q = avx2_load(src + 48, part / 2), low = _mm256_and_si256(q, nibble);
             avx2_part_scale(src, part, d, min, &scale, &less);
             low = _mm256_or_si256(low, avx2_fifth_bits(high, part));
@@ -166,7 +166,7 @@ AVX2_TARGET void tmi_avx2_unpack_q6_k(float *dst, const unsigned char *src, size
     for (; blocks > 0; blocks--, src += 210, dst += 256) {
         __m256 d = avx2_half_scale(src + 208);
         AVX2_UNROLL
-        for (unsigned half = 0; half < 2; half++) {
+        for (size_t half = 0; half < 2; half++) {
             const unsigned char *scales = src + 192 + 8 * half;
             float *to = dst + 128 * half;
             __m256i a = avx2_load(src + 64 * half, 0), b = avx2_load(src + 64 * half, 1);
