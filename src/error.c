@@ -156,7 +156,13 @@ tmi_quoted tmi_quote(const char *bytes, size_t len) {
 
 /* The end of a path, where the file name is, says more than its beginning. */
 tmi_quoted tmi_quote_path(const char *path) {
-    return quote_within(path, strlen(path), 144, 40);
+    const char *query = strstr(path, "://") ? strchr(path, '?') : NULL;
+    if (!query)
+        return quote_within(path, strlen(path), 144, 40);
+    /* What stands behind the '?' of an address may be a signature, which is nobody's to read. */
+    tmi_quoted out = quote_within(path, (size_t)(query - path), 140, 40);
+    memcpy(strrchr(out.text, '"'), "?...\"", sizeof "?...\"");
+    return out;
 }
 
 tmi_quoted tmi_count(uint64_t n, const char *noun) {

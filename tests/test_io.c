@@ -285,6 +285,38 @@ static void opening_takes_few_reads(void **state) {
     assert_int_equal(files.reads, 2);
 }
 
+static tenmap_status open_zeros(void *ctx, const char *path, void **file, uint64_t *size,
+                                tenmap_error *error) {
+    (void)ctx, (void)path, (void)error;
+    *file = NULL;
+    *size = 16;
+    return TENMAP_OK;
+}
+
+static tenmap_status read_zeros(void *ctx, void *file, uint64_t offset, void *dst, size_t size,
+                                tenmap_error *error) {
+    (void)ctx, (void)file, (void)offset, (void)error;
+    memset(dst, 0, size);
+    return TENMAP_OK;
+}
+
+static void close_zeros(void *ctx, void *file) {
+    (void)ctx, (void)file;
+}
+
+/* What stands behind the '?' of an address may be a signature. */
+static void errors_do_not_show_the_query_of_an_address(void **state) {
+    (void)state;
+    tenmap_io io = TENMAP_IO_INIT;
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    io.open = open_zeros;
+    io.read = read_zeros;
+    io.close = close_zeros;
+    options.io = &io;
+    must_fail("https://h/x?Signature=0123", &options, TENMAP_ERR_FORMAT, "\"https://h/x?...\"");
+    must_fail("a?b", &options, TENMAP_ERR_FORMAT, "\"a?b\"");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_an_index_and_a_folder_open),
@@ -299,6 +331,7 @@ int main(void) {
         cmocka_unit_test(arguments_are_checked),
         cmocka_unit_test(missing_shards_are_named),
         cmocka_unit_test(opening_takes_few_reads),
+        cmocka_unit_test(errors_do_not_show_the_query_of_an_address),
     };
     return cmocka_run_group_tests(tests, make_models, remove_folder);
 }
