@@ -8,9 +8,9 @@ set -eu
 analyser=${1:?usage: analyze.sh clang-tidy|cppcheck|gcc [FILE...]}
 shift
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- src/*.c src/kernels/*.c tool/*.c tool/report/*.c examples/*.c
+[ $# -gt 0 ] || set -- src/*.c src/kernels/*.c tool/*.c tool/report/*.c http/src/*.c examples/*.c
 files=$*
-flags="-std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itool"
+flags="-std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itool -Ihttp"
 
 # What the tool has only with other libraries is looked at where these are.
 has() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
@@ -43,7 +43,7 @@ cppcheck)
     # takes a table of functions for a value of bool when one of them is assigned to a pointer.
     cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability,performance \
         --suppress=assignBoolToPointer \
-        -j "$(nproc 2>/dev/null || echo 2)" -Iinclude -Isrc -Itool $(sources)
+        -j "$(nproc 2>/dev/null || echo 2)" -Iinclude -Isrc -Itool -Ihttp $(sources)
     ;;
 gcc)
     need gcc gcc

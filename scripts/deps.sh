@@ -26,6 +26,7 @@ need pkg-config pkg-config --version
 need python3 python3 --version
 need libssl-dev compiles cc c openssl/evp.h
 need libxxhash-dev compiles cc c xxhash.h
+need libcurl4-openssl-dev compiles cc c curl/curl.h
 
 [ -z "$missing" ] && exit 0
 if ! command -v apt-get >/dev/null 2>&1; then

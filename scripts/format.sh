@@ -9,7 +9,7 @@ command -v clang-format-14 >/dev/null || {
     exit 77
 }
 files=$(git ls-files '*.c' '*.h' 2>/dev/null) && [ -n "$files" ] ||
-    files=$(find include src tool tests fuzz bench examples -name '*.[ch]')
+    files=$(find include src tool http tests fuzz bench examples -name '*.[ch]')
 case ${1-} in
 --check) clang-format-14 --dry-run -Werror $files && echo "$(echo "$files" | wc -l) files are formatted" ;;
 *) clang-format-14 -i $files ;;

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Compares the names that a shared library exports with the list in scripts/symbols.txt:
-#     scripts/symbols.sh LIBRARY
+# Compares the names that a shared library exports with the list in scripts/symbols.txt, or another:
+#     scripts/symbols.sh LIBRARY [LIST]
 # The list is the ABI. A new public function is added to it in the same commit (scripts/symbols.sh
 # --update LIBRARY writes it anew); a name that goes away breaks programs, and wants another SOVERSION
 # (see CONTRIBUTING.md).
 set -eu
-list=$(cd "$(dirname "$0")" && pwd)/symbols.txt
 update=
 [ "${1:-}" = --update ] && update=yes && shift
-library=${1:?usage: symbols.sh [--update] LIBRARY}
+library=${1:?usage: symbols.sh [--update] LIBRARY [LIST]}
+list=${2:-$(cd "$(dirname "$0")" && pwd)/symbols.txt}
 found=$(mktemp)
 trap 'rm -f "$found"' EXIT
 nm -D --defined-only "$library" | awk '{print $3}' | LC_ALL=C sort >"$found"
@@ -19,7 +19,7 @@ fi
 if [ -n "$update" ]; then
     cp "$found" "$list"
 elif ! diff "$list" "$found"; then
-    echo "the library exports other names than scripts/symbols.txt (< listed, > exported)" >&2
+    echo "the library exports other names than $list (< listed, > exported)" >&2
     exit 1
 fi
 wc -l <"$found" | tr -d ' '

@@ -1,0 +1,420 @@
+/*
+ * Connections, and one request on one of them.
+ *
+ * Each of a fixed number of handles is used by one thread at a time and keeps its connections; who
+ * finds none free waits. Redirects are not followed here: fetch.c decides about each of them.
+ */
+#include "http.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What is kept of a failure's body, and how much of one is waited for. */
+enum { SAID_KEPT = 8 << 10, SAID_TAKEN = 64 << 10 };
+/* Connections that a handle keeps open, and sockets of it that are known. */
+enum { KEPT_OPEN = 4, KNOWN_SOCKETS = 16 };
+
+typedef struct handle {
+    CURL *easy;
+    bool busy;
+    curl_socket_t sockets[KNOWN_SOCKETS]; /* CURL_SOCKET_BAD where there is none */
+    char problem[CURL_ERROR_SIZE];
+} handle;
+
+struct tmh_client {
+    const tmh_settings *settings;
+    _Atomic(long) owner; /* the process whose connections these are; 0 while a child takes over */
+    pthread_mutex_t lock, known; /* of the handles; of what is learnt about files */
+    pthread_cond_t freed;
+    handle *handles;
+    uint64_t random;
+    atomic_ullong requests, bytes, retries, redirects;
+};
+
+/* One request under way. */
+typedef struct transfer {
+    tmh_client *client;
+    tmh_request *request;
+    tmh_verdict verdict;
+    bool decided, failed;
+    size_t said;
+} transfer;
+
+/* Fork: what is inherited belongs to the parent. */
+
+static void no_sockets(handle *h) {
+    for (size_t i = 0; i < KNOWN_SOCKETS; i++)
+        h->sockets[i] = CURL_SOCKET_BAD;
+}
+
+static void start_locks(tmh_client *client) {
+    pthread_mutex_init(&client->lock, NULL);
+    pthread_mutex_init(&client->known, NULL);
+    pthread_cond_init(&client->freed, NULL);
+}
+
+/*
+ * A child has the parent's sockets, and locks that threads held which it does not have. The sockets
+ * are closed without a word to the server, whose connection the parent goes on using; curl's handles
+ * are left alone, because curl would say goodbye on them.
+ */
+static void take_over(tmh_client *client) {
+    start_locks(client);
+    for (uint32_t i = 0; i < client->settings->connections; i++) {
+        handle *h = &client->handles[i];
+        for (size_t s = 0; s < KNOWN_SOCKETS; s++)
+            if (h->sockets[s] != CURL_SOCKET_BAD)
+                close(h->sockets[s]);
+        no_sockets(h);
+        h->easy = NULL;
+        h->busy = false;
+    }
+}
+
+static void enter(tmh_client *client) {
+    long self = (long)getpid(), owner = atomic_load(&client->owner);
+    while (owner != self) {
+        if (owner != 0 && atomic_compare_exchange_weak(&client->owner, &owner, 0)) {
+            take_over(client);
+            atomic_store(&client->owner, self);
+        }
+        sched_yield();
+        owner = atomic_load(&client->owner);
+    }
+}
+
+void tmh_lock(tmh_client *client) {
+    enter(client);
+    pthread_mutex_lock(&client->known);
+}
+
+void tmh_unlock(tmh_client *client) {
+    pthread_mutex_unlock(&client->known);
+}
+
+/* Signals: a connection that breaks while OpenSSL writes to it would raise SIGPIPE. */
+
+typedef struct quiet {
+    sigset_t before;
+    bool pending;
+} quiet;
+
+static void begin_quiet(quiet *q) {
+    sigset_t pipe, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    q->pending = sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe, &q->before);
+}
+
+static void end_quiet(const quiet *q) {
+    sigset_t pipe;
+    struct timespec now = {0, 0};
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    if (!q->pending) /* one that was there before is the caller's */
+        while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
+            continue;
+    pthread_sigmask(SIG_SETMASK, &q->before, NULL);
+}
+
+/* Callbacks. */
+
+static tmh_verdict decide(transfer *t) {
+    if (!t->decided) {
+        t->decided = true;
+        t->verdict = t->request->look(t->request->ctx, &t->request->answer);
+        t->request->cut = t->verdict == TMH_CUT_OFF;
+    }
+    return t->verdict;
+}
+
+static size_t on_header(char *line, size_t size, size_t count, void *ctx) {
+    transfer *t = ctx;
+    size_t len = size * count;
+    tmh_answer *answer = &t->request->answer;
+    bool ends = len == 0 || line[0] == '\r' || line[0] == '\n';
+    if (t->decided)
+        return len; /* trailers */
+    if (!ends) {
+        tmh_answer_line(answer, line, len);
+        return answer->out_of_memory ? 0 : len;
+    }
+    if (answer->status < 200) /* an interim answer */
+        return len;
+    t->request->headed = true;
+    return decide(t) == TMH_CUT_OFF ? 0 : len;
+}
+
+static size_t take_body(transfer *t, const char *bytes, size_t len) {
+    tmh_request *r = t->request;
+    if (len > r->room - r->got) {
+        r->overflow = true;
+        return 0;
+    }
+    if (r->text) {
+        tmh_add(r->text, bytes, len);
+        if (r->text->failed) {
+            t->failed = true;
+            return 0;
+        }
+    } else {
+        memcpy(r->dst + r->got, bytes, len);
+    }
+    r->got += len;
+    return len;
+}
+
+static size_t on_body(char *bytes, size_t size, size_t count, void *ctx) {
+    transfer *t = ctx;
+    size_t len = size * count;
+    atomic_fetch_add(&t->client->bytes, len);
+    switch (decide(t)) {
+    case TMH_BODY:
+        return take_body(t, bytes, len);
+    case TMH_SAID:
+        if (t->request->said.len < SAID_KEPT)
+            tmh_add(&t->request->said, bytes,
+                    len < SAID_KEPT - t->request->said.len ? len
+                                                           : SAID_KEPT - t->request->said.len);
+        t->said += len;
+        return t->said > SAID_TAKEN ? 0 : len;
+    default:
+        return 0;
+    }
+}
+
+static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address) {
+    handle *h = ctx;
+    (void)purpose;
+    curl_socket_t fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    for (size_t i = 0; fd != CURL_SOCKET_BAD && i < KNOWN_SOCKETS; i++)
+        if (h->sockets[i] == CURL_SOCKET_BAD) {
+            h->sockets[i] = fd;
+            break;
+        }
+    return fd;
+}
+
+static int close_socket(void *ctx, curl_socket_t fd) {
+    handle *h = ctx;
+    for (size_t i = 0; i < KNOWN_SOCKETS; i++)
+        if (h->sockets[i] == fd)
+            h->sockets[i] = CURL_SOCKET_BAD;
+    return close(fd);
+}
+
+bool tmh_stops(const tmh_client *client) {
+    const tmh_settings *s = client->settings;
+    return s->stop && s->stop(s->stop_ctx) != 0;
+}
+
+static int on_progress(void *ctx, curl_off_t total, curl_off_t now, curl_off_t up_total,
+                       curl_off_t up_now) {
+    (void)total, (void)now, (void)up_total, (void)up_now;
+    return tmh_stops(ctx) ? 1 : 0;
+}
+
+/* Handles. */
+
+static bool start_handle(tmh_client *client, handle *h) {
+    const tmh_settings *s = client->settings;
+    if (h->easy)
+        return true;
+    CURL *easy = h->easy = curl_easy_init();
+    if (!easy)
+        return false;
+    long connect = s->timeout_ms, silent = (long)(s->timeout_ms + 999) / 1000;
+    CURLcode code = CURLE_OK;
+#define SET(option, value)                                                                         \
+    if (code == CURLE_OK)                                                                          \
+    code = curl_easy_setopt(easy, CURLOPT_##option, value)
+    SET(NOSIGNAL, 1L);
+    SET(PROTOCOLS_STR, "http,https");
+    SET(FOLLOWLOCATION, 0L);
+    SET(NETRC, (long)CURL_NETRC_IGNORED);
+    SET(SSL_VERIFYPEER, 1L);
+    SET(SSL_VERIFYHOST, 2L);
+    SET(PATH_AS_IS, 1L); /* keys may hold .., and signatures cover the path as it is */
+    SET(ERRORBUFFER, h->problem);
+    SET(USERAGENT, s->user_agent);
+    SET(CONNECTTIMEOUT_MS, connect);
+    SET(LOW_SPEED_LIMIT, 1L);
+    SET(LOW_SPEED_TIME, silent);
+    SET(BUFFERSIZE, 256L << 10);
+    SET(MAXCONNECTS, (long)KEPT_OPEN);
+    SET(SUPPRESS_CONNECT_HEADERS, 1L);
+    SET(HEADERFUNCTION, on_header);
+    SET(WRITEFUNCTION, on_body);
+    SET(OPENSOCKETFUNCTION, open_socket);
+    SET(OPENSOCKETDATA, h);
+    SET(CLOSESOCKETFUNCTION, close_socket);
+    SET(CLOSESOCKETDATA, h);
+    if (s->stop) {
+        SET(NOPROGRESS, 0L);
+        SET(XFERINFOFUNCTION, on_progress);
+        SET(XFERINFODATA, client);
+    }
+    if (s->ca_file)
+        SET(CAINFO, s->ca_file);
+    if (s->ca_folder)
+        SET(CAPATH, s->ca_folder);
+    if (code == CURLE_OK) /* where curl was built without it, the older one is spoken */
+        curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+#undef SET
+    return code == CURLE_OK;
+}
+
+static handle *borrow(tmh_client *client) {
+    enter(client);
+    pthread_mutex_lock(&client->lock);
+    for (;;) {
+        for (uint32_t i = 0; i < client->settings->connections; i++) {
+            handle *h = &client->handles[i];
+            if (!h->busy) {
+                h->busy = true;
+                pthread_mutex_unlock(&client->lock);
+                return h;
+            }
+        }
+        pthread_cond_wait(&client->freed, &client->lock);
+    }
+}
+
+static void give_back(tmh_client *client, handle *h) {
+    pthread_mutex_lock(&client->lock);
+    h->busy = false;
+    pthread_cond_signal(&client->freed);
+    pthread_mutex_unlock(&client->lock);
+}
+
+static struct curl_slist *list_headers(const char *const *headers, bool *fine) {
+    struct curl_slist *list = NULL;
+    for (*fine = true; *fine && headers && *headers; headers++) {
+        struct curl_slist *longer = curl_slist_append(list, *headers);
+        *fine = longer != NULL;
+        list = longer ? longer : list;
+    }
+    return list;
+}
+
+static void run(tmh_client *client, handle *h, transfer *t) {
+    tmh_request *r = t->request;
+    uint64_t limit = 2 * (uint64_t)client->settings->timeout_ms + r->expected / 4;
+    quiet q;
+    h->problem[0] = '\0';
+    curl_easy_setopt(h->easy, CURLOPT_TIMEOUT_MS, limit < INT32_MAX ? (long)limit : INT32_MAX);
+    curl_easy_setopt(h->easy, CURLOPT_HEADERDATA, t);
+    curl_easy_setopt(h->easy, CURLOPT_WRITEDATA, t);
+    begin_quiet(&q);
+    r->code = (int)curl_easy_perform(h->easy);
+    end_quiet(&q);
+    if (r->code == CURLE_OK && !t->decided)
+        decide(t);
+    snprintf(r->problem, sizeof r->problem, "%s",
+             h->problem[0] ? h->problem : curl_easy_strerror((CURLcode)r->code));
+}
+
+bool tmh_perform(tmh_client *client, tmh_request *request) {
+    transfer t = {.client = client, .request = request};
+    bool fine;
+    struct curl_slist *headers = list_headers(request->headers, &fine);
+    tmh_answer_free(&request->answer);
+    request->got = 0;
+    request->said.len = 0;
+    request->overflow = request->cut = request->headed = false;
+    memset(request->problem, 0, sizeof request->problem);
+    if (fine) {
+        handle *h = borrow(client);
+        fine = start_handle(client, h) &&
+               curl_easy_setopt(h->easy, CURLOPT_URL, request->url) == CURLE_OK &&
+               curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, headers) == CURLE_OK;
+        if (fine) {
+            atomic_fetch_add(&client->requests, 1);
+            run(client, h, &t);
+            curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, NULL); /* they are freed below */
+        }
+        give_back(client, h);
+    }
+    curl_slist_free_all(headers);
+    return fine && !t.failed && !request->answer.out_of_memory;
+}
+
+/* The rest. */
+
+tmh_client *tmh_client_new(const tmh_settings *settings, tenmap_error *error) {
+    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+        tmh_fail(error, TENMAP_ERR_UNSUPPORTED, "libcurl cannot be started on this system");
+        return NULL;
+    }
+    tmh_client *client = calloc(1, sizeof *client);
+    if (client)
+        client->handles = calloc(settings->connections, sizeof *client->handles);
+    if (!client || !client->handles) {
+        free(client);
+        curl_global_cleanup();
+        tmh_fail_memory(error, "the connections");
+        return NULL;
+    }
+    for (uint32_t i = 0; i < settings->connections; i++)
+        no_sockets(&client->handles[i]);
+    client->settings = settings;
+    client->random = tmh_now() ^ (uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)client;
+    atomic_init(&client->owner, (long)getpid());
+    start_locks(client);
+    return client;
+}
+
+void tmh_client_free(tmh_client *client) {
+    if (!client)
+        return;
+    enter(client);
+    quiet q;
+    begin_quiet(&q);
+    for (uint32_t i = 0; i < client->settings->connections; i++)
+        curl_easy_cleanup(client->handles[i].easy);
+    end_quiet(&q);
+    pthread_mutex_destroy(&client->lock);
+    pthread_mutex_destroy(&client->known);
+    pthread_cond_destroy(&client->freed);
+    free(client->handles);
+    free(client);
+    curl_global_cleanup();
+}
+
+uint64_t tmh_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+uint64_t tmh_random(tmh_client *client, uint64_t limit) {
+    tmh_lock(client);
+    client->random = client->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    uint64_t value = client->random >> 33;
+    tmh_unlock(client);
+    return limit ? value % limit : 0;
+}
+
+void tmh_count(tmh_client *client, tmh_event event) {
+    atomic_fetch_add(event == TMH_RETRY ? &client->retries : &client->redirects, 1);
+}
+
+tenmap_http_traffic tmh_traffic(tmh_client *client) {
+    return (tenmap_http_traffic){
+        .requests = atomic_load(&client->requests),
+        .bytes = atomic_load(&client->bytes),
+        .retries = atomic_load(&client->retries),
+        .redirects = atomic_load(&client->redirects),
+    };
+}

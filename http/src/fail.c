@@ -1,0 +1,145 @@
+/* Sentences for answers that are not what was asked for. */
+#include "http.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+tenmap_status tmh_fail_wrong(const tmh_file *file, const tmh_request *request, tmh_wrong wrong,
+                             tenmap_error *error) {
+    const tmh_answer *a = &request->answer;
+    tmh_shown shown = tmh_show(file->given);
+    switch (wrong) {
+    case TMH_WHOLE:
+        return tmh_fail(error, TENMAP_ERR_UNSUPPORTED,
+                        "%s: the server answers a request for a part of the file with the whole of "
+                        "it; parts cannot be read from here: download the file",
+                        shown.text);
+    case TMH_COMPRESSED:
+        return tmh_fail(error, TENMAP_ERR_IO,
+                        "%s: the server compresses its answer though it was asked not to, so that "
+                        "the bytes are not those of the file",
+                        shown.text);
+    case TMH_OTHER_RANGE:
+        if (!a->has_range || a->unsatisfied)
+            return tmh_fail(error, TENMAP_ERR_IO,
+                            "%s: the server does not say which bytes of the file it answers with",
+                            shown.text);
+        return tmh_fail(error, TENMAP_ERR_IO,
+                        "%s: the server answers with bytes %llu to %llu of %llu, which are not "
+                        "those that were asked for",
+                        shown.text, (ull)a->first, (ull)a->last, (ull)a->total);
+    case TMH_OTHER_LENGTH:
+        return tmh_fail(error, TENMAP_ERR_IO,
+                        "%s: the server's answer is longer or shorter than the bytes %llu to %llu "
+                        "that it says it is",
+                        shown.text, (ull)a->first, (ull)a->last);
+    default:
+        return tmh_fail(error, TENMAP_ERR_IO,
+                        "%s: the file has changed on the server since it was opened: open it again",
+                        shown.text);
+    }
+}
+
+/* What X-Error-Code or S3's XML calls it, in a buffer; "" if there is nothing. */
+static void error_code(const tmh_request *request, char *out, size_t room) {
+    char *code = request->said.bytes && !request->answer.error_code[0]
+                     ? tmh_xml_text(request->said.bytes, request->said.len, "Code")
+                     : NULL;
+    const char *text = code ? code : request->answer.error_code;
+    size_t len = 0;
+    for (; text[len] && len + 1 < room; len++)
+        out[len] = (text[len] >= 'a' && text[len] <= 'z') || (text[len] >= 'A' && text[len] <= 'Z')
+                       ? text[len]
+                       : '?';
+    out[len] = '\0';
+    free(code);
+}
+
+static tenmap_status fail_permission(const tmh_file *file, int status, const char *code, bool sent,
+                                     tenmap_error *error) {
+    const char *used = tmh_credentials_said(file, sent);
+    const char *hint = "";
+    if (strcmp(code, "GatedRepo") == 0)
+        hint = "; its owners give access on its page on the hub";
+    else if (strcmp(code, "RepoNotFound") == 0)
+        hint = "; there is no such model, or it is private";
+    tmh_fail(error, TENMAP_ERR_IO,
+             "%s: no permission: the server answered %d%s%s to a request %s%s",
+             tmh_show(file->given).text, status, *code ? " " : "", code, used, hint);
+    error->os_error = EACCES;
+    return TENMAP_ERR_IO;
+}
+
+static tenmap_status fail_missing(const tmh_file *file, int status, const char *code,
+                                  tenmap_error *error) {
+    const char *what = "there is no such file on the server";
+    if (strcmp(code, "RevisionNotFound") == 0)
+        what = "the hub has no such revision of the model";
+    else if (strcmp(code, "RepoNotFound") == 0)
+        what = "the hub has no such model, or it is private";
+    else if (strcmp(code, "NoSuchBucket") == 0)
+        what = "there is no such bucket";
+    return tmh_fail(error, TENMAP_ERR_NOT_FOUND, "%s: %s (it answered %d)",
+                    tmh_show(file->given).text, what, status);
+}
+
+tenmap_status tmh_fail_status(const tmh_file *file, const tmh_request *request, bool sent,
+                              tenmap_error *error) {
+    const tmh_answer *a = &request->answer;
+    char code[48];
+    error_code(request, code, sizeof code);
+    if (a->status == 401 || a->status == 403)
+        return fail_permission(file, a->status, code, sent, error);
+    if (a->status == 404 || a->status == 410)
+        return fail_missing(file, a->status, code, error);
+    if (a->status == 412 || a->status == 416)
+        return tmh_fail_wrong(file, request, TMH_CHANGED, error);
+    if (a->status == 429)
+        return tmh_fail(error, TENMAP_ERR_IO,
+                        "%s: the server gets too many requests and asks to wait (it answered 429, "
+                        "with %llu seconds): try again later, or with fewer connections",
+                        tmh_show(file->given).text, (ull)(a->has_retry_after ? a->retry_after : 0));
+    if (a->status == 200)
+        return tmh_fail_wrong(file, request, TMH_WHOLE, error);
+    return tmh_fail(error, TENMAP_ERR_IO, "%s: the server answered %d%s%s, which is a failure%s",
+                    tmh_show(file->given).text, a->status, *code ? " " : "", code,
+                    a->status >= 500 ? " of its own: try again later" : "");
+}
+
+tenmap_status tmh_fail_transfer(const tmh_file *file, const tmh_request *request,
+                                tenmap_error *error) {
+    static const struct {
+        CURLcode code;
+        int os_error;
+        const char *text;
+    } known[] = {
+        {CURLE_COULDNT_RESOLVE_HOST, 0, "the host's name is not known"},
+        {CURLE_COULDNT_RESOLVE_PROXY, 0, "the proxy's name is not known"},
+        {CURLE_COULDNT_CONNECT, ECONNREFUSED, "no connection can be made"},
+        {CURLE_OPERATION_TIMEDOUT, ETIMEDOUT, "the server was silent, or slow, for too long"},
+        {CURLE_PARTIAL_FILE, ECONNRESET, "the connection ended in the middle of an answer"},
+        {CURLE_RECV_ERROR, ECONNRESET, "the connection broke"},
+        {CURLE_SEND_ERROR, ECONNRESET, "the connection broke"},
+        {CURLE_GOT_NOTHING, ECONNRESET, "the server closed the connection without an answer"},
+        {CURLE_PEER_FAILED_VERIFICATION, 0, "the server's certificate is not to be trusted"},
+        {CURLE_SSL_CACERT_BADFILE, 0, "the file of trusted certificates cannot be read"},
+        {CURLE_SSL_CONNECT_ERROR, 0, "no protected connection can be made"},
+        {CURLE_OK, ECONNRESET, "the answer ended too early"},
+    };
+    const char *text = "the request failed";
+    int os_error = 0;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if ((int)known[i].code == request->code) {
+            text = known[i].text;
+            os_error = known[i].os_error;
+        }
+    if (request->code == CURLE_OK)
+        tmh_fail(error, TENMAP_ERR_IO, "%s: %s", tmh_show(file->given).text, text);
+    else
+        tmh_fail(error, TENMAP_ERR_IO, "%s: %s (%s)", tmh_show(file->given).text, text,
+                 request->problem);
+    error->os_error = os_error;
+    return TENMAP_ERR_IO;
+}

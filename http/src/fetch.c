@@ -1,0 +1,476 @@
+/*
+ * Bytes of a file, whatever happens on the way: redirects, answers that break off, servers that are
+ * busy, addresses that expire, files that change.
+ *
+ * An errand is one range (or one page of a listing). It consists of attempts; an attempt asks the
+ * place where redirects led before, or the first hop, and follows what that says. What came of a body
+ * is kept: the next attempt asks for the rest.
+ */
+#include "http.h"
+
+#include <curl/curl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST_HOPS = 10, MOST_EXPIRED = 2 };
+enum { LONGEST_PAUSE = 10000, FIRST_PAUSE = 200 }; /* milliseconds */
+enum { PROGRESS = 16 << 10 };        /* bytes, that let the count of failures begin anew */
+enum { LONGEST_LISTING = 64 << 20 }; /* one page */
+
+typedef enum outcome { DONE, TRY_AGAIN, RESOLVE_AGAIN, FAILED } outcome;
+
+typedef struct errand {
+    tmh_file *file;
+    uint64_t first;
+    size_t count, done; /* bytes; done: of them, in dst */
+    unsigned char *dst;
+    tmh_text *text; /* a listing; then there is no range */
+    const char *list_url;
+    bool opening;
+    tmh_pins pins; /* as they were when this attempt began */
+    /* Of this attempt. */
+    char *first_hop, *url;
+    bool redirects; /* the first hop is known to lead elsewhere */
+    bool cached;    /* the target of an earlier attempt is asked first */
+    unsigned hops;
+    tmh_tag linked_tag;
+    bool has_linked_size;
+    uint64_t linked_size;
+    tmh_request request;
+    tmh_wrong wrong;
+    uint64_t wait_ms; /* that the server asks for */
+    tenmap_error *error;
+} errand;
+
+/* Looking at an answer's headers. */
+
+/* Whether the answer is of the object that was pinned. A hub's link has proved a new target. */
+static bool is_same(const errand *e, const tmh_answer *a) {
+    const tmh_pins *p = &e->pins;
+    if (!p->set)
+        return true;
+    if (a->total != p->size)
+        return false;
+    if (p->linked && !e->cached && e->hops > 0)
+        return true;
+    return tmh_tag_equal(&p->tag, &a->tag) && strcmp(p->modified, a->modified) == 0;
+}
+
+static tmh_wrong judge_part(const errand *e, const tmh_answer *a) {
+    uint64_t asked = e->first + e->done, last = e->first + e->count - 1;
+    if (a->encoded)
+        return TMH_COMPRESSED;
+    if (!a->has_range || a->unsatisfied)
+        return TMH_OTHER_RANGE;
+    if (!is_same(e, a) || (e->has_linked_size && e->linked_size != a->total))
+        return TMH_CHANGED; /* before the range, which a file that shrank cannot answer rightly */
+    if (last >= a->total)
+        last = a->total - 1;
+    if (a->first != asked || a->last != last)
+        return TMH_OTHER_RANGE;
+    if (a->has_length && a->length != a->last - a->first + 1)
+        return TMH_OTHER_LENGTH;
+    return TMH_FINE;
+}
+
+static tmh_wrong judge_whole(const errand *e, const tmh_answer *a) {
+    if (!e->opening || e->pins.set || (a->has_length && a->length > e->count))
+        return TMH_WHOLE;
+    return a->encoded ? TMH_COMPRESSED : TMH_FINE;
+}
+
+static tmh_verdict look_at(void *ctx, const tmh_answer *a) {
+    errand *e = ctx;
+    e->request.room = e->text ? LONGEST_LISTING : e->count - e->done;
+    if (e->text && a->status == 200)
+        return TMH_BODY;
+    if (e->text || (a->status != 200 && a->status != 206))
+        return TMH_SAID;
+    e->wrong = a->status == 206 ? judge_part(e, a) : judge_whole(e, a);
+    if (e->wrong != TMH_FINE)
+        return TMH_CUT_OFF;
+    if (a->status == 206)
+        e->request.room = (size_t)(a->last - a->first + 1);
+    return TMH_BODY;
+}
+
+/* What is learnt from a good answer. */
+
+static void set_pins(errand *e, uint64_t size) {
+    const tmh_answer *a = &e->request.answer;
+    tmh_file *file = e->file;
+    char *target = e->hops > 0 ? tmh_copy(e->url, strlen(e->url)) : NULL, *before = NULL;
+    e->pins.set = true;
+    e->pins.size = size;
+    e->pins.tag = a->tag;
+    memcpy(e->pins.modified, a->modified, sizeof e->pins.modified);
+    if (e->linked_tag.len) {
+        e->pins.linked = true;
+        e->pins.linked_tag = e->linked_tag;
+    }
+    tmh_lock(file->io->client);
+    file->pins = e->pins;
+    if (!e->cached) {
+        before = file->target;
+        file->target = target;
+        file->redirects = e->hops > 0;
+        target = NULL;
+    }
+    tmh_unlock(file->io->client);
+    free(before);
+    free(target);
+}
+
+/* The target of redirects does not answer any more: the next attempt begins at the first hop. */
+static void forget_target(errand *e) {
+    char *before = NULL;
+    tmh_lock(e->file->io->client);
+    if (e->cached && e->file->target && strcmp(e->file->target, e->url) == 0) {
+        before = e->file->target;
+        e->file->target = NULL;
+    }
+    tmh_unlock(e->file->io->client);
+    free(before);
+}
+
+/* One request. */
+
+static bool is_redirect(int status) {
+    return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
+
+/* Never If-Range: it answers a change with the whole file. */
+static void add_validators(const errand *e, tmh_headers *headers) {
+    const tmh_pins *p = &e->pins;
+    bool at_target = e->cached || e->hops > 0;
+    if (!p->set || (e->redirects && !at_target) || (p->linked && !e->cached && e->hops > 0))
+        return;
+    if (tmh_tag_is_strong(&p->tag))
+        tmh_header_add(headers, "If-Match: %s", p->tag.text);
+    else if (p->modified[0])
+        tmh_header_add(headers, "If-Unmodified-Since: %s", p->modified);
+}
+
+static bool ask(errand *e) {
+    tmh_headers headers = {.count = 0};
+    tmh_text range = {.bytes = NULL};
+    tmh_addf(&range, "bytes=%llu-%llu", (ull)e->first + e->done, (ull)e->first + e->count - 1);
+    const char *range_text = e->text ? NULL : range.bytes;
+    if (range.failed)
+        return false;
+    if (range_text) {
+        tmh_header_add(&headers, "Range: %s", range_text);
+        add_validators(e, &headers);
+    }
+    tmh_header_add(&headers, "Accept-Encoding: identity");
+    tmh_header_add(&headers, "Accept: */*");
+    tmh_add_credentials(e->file, &headers, e->first_hop, e->url, range_text);
+    e->wrong = TMH_FINE;
+    if (e->text)
+        e->text->len = 0;
+    e->request.url = e->url;
+    e->request.headers = (const char *const *)headers.lines;
+    e->request.expected = e->text ? 0 : e->count - e->done;
+    e->request.dst = e->text ? NULL : e->dst + e->done;
+    e->request.text = e->text;
+    e->request.look = look_at;
+    e->request.ctx = e;
+    bool fine = !headers.failed && tmh_perform(e->file->io->client, &e->request);
+    e->request.headers = NULL;
+    tmh_headers_free(&headers);
+    free(range.bytes);
+    return fine;
+}
+
+/* What an answer means. */
+
+static outcome stop(errand *e, tenmap_status status) {
+    (void)status; /* the sentence is in e->error */
+    (void)e;
+    return FAILED;
+}
+
+/* A hub says of which object it speaks; another one than before is a change. */
+static bool take_link(errand *e) {
+    const tmh_answer *a = &e->request.answer;
+    if (!a->linked_tag.len || e->cached)
+        return true;
+    e->linked_tag = a->linked_tag;
+    e->has_linked_size = a->has_linked_size;
+    e->linked_size = a->linked_size;
+    return !e->pins.linked || tmh_tag_equal(&e->pins.linked_tag, &a->linked_tag);
+}
+
+static outcome finish_part(errand *e) {
+    const tmh_request *r = &e->request;
+    set_pins(e, r->answer.total);
+    if (e->opening && e->count > r->answer.total)
+        e->count = (size_t)r->answer.total;
+    e->done += r->got;
+    return e->done == e->count ? DONE : TRY_AGAIN;
+}
+
+/* The whole of a short file came instead of a range of it, or nothing of an empty one. */
+static outcome finish_whole(errand *e, size_t size) {
+    set_pins(e, size);
+    e->count = e->done = size;
+    return DONE;
+}
+
+static bool is_page(const errand *e) {
+    size_t at = 0;
+    while (at < e->done && strchr(" \t\r\n", e->dst[at]) && e->dst[at])
+        at++;
+    return e->request.answer.is_page && at < e->done && e->dst[at] == '<';
+}
+
+static outcome judge_status(errand *e) {
+    const tmh_answer *a = &e->request.answer;
+    bool sent = tmh_same_origin(e->first_hop, e->url), redirected = e->cached || e->hops > 0;
+    if (e->opening && a->status == 416 && (!a->has_range || a->total == 0))
+        return finish_whole(e, 0);
+    if (tmh_learn(e->file, a))
+        return RESOLVE_AGAIN;
+    tmh_fail_status(e->file, &e->request, sent, e->error);
+    if (a->status == 408 || a->status == 429 ||
+        (a->status >= 500 && a->status != 501 && a->status != 505)) {
+        e->wait_ms = a->has_retry_after && a->retry_after < 86400 ? a->retry_after * 1000
+                     : a->has_retry_after                         ? UINT64_C(86400000)
+                                                                  : 0;
+        return TRY_AGAIN;
+    }
+    if (redirected && (a->status == 400 || a->status == 401 || a->status == 403 ||
+                       a->status == 404 || a->status == 410)) {
+        forget_target(e);
+        return RESOLVE_AGAIN;
+    }
+    return FAILED;
+}
+
+/* Which failures of a connection pass: all but those that say something about the address. */
+static bool passes(const errand *e) {
+    switch (e->request.code) {
+    case CURLE_OK:
+    case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_RECV_ERROR:
+    case CURLE_SEND_ERROR:
+    case CURLE_GOT_NOTHING:
+    case CURLE_HTTP2:
+    case CURLE_HTTP2_STREAM:
+    case CURLE_WEIRD_SERVER_REPLY:
+    case CURLE_SSL_CONNECT_ERROR:
+        return true;
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_COULDNT_RESOLVE_HOST:
+        return e->pins.set; /* it was there before */
+    default:
+        return false;
+    }
+}
+
+static outcome judge_answer(errand *e) {
+    tmh_request *r = &e->request;
+    int status = r->answer.status;
+    if (r->cut)
+        return stop(e, tmh_fail_wrong(e->file, r, e->wrong, e->error));
+    if (r->overflow)
+        return stop(e, tmh_fail_wrong(e->file, r,
+                                      e->text || status == 200 ? TMH_WHOLE : TMH_OTHER_LENGTH,
+                                      e->error));
+    if (r->headed && status != 200 && status != 206)
+        return judge_status(e);
+    if (!take_link(e))
+        return stop(e, tmh_fail_wrong(e->file, r, TMH_CHANGED, e->error));
+    tmh_learn(e->file, &r->answer);
+    if (r->headed && status == 206 && !e->text && finish_part(e) == DONE)
+        return DONE;
+    tmh_fail_transfer(e->file, r, e->error);
+    if (r->code != CURLE_OK)
+        return passes(e) ? TRY_AGAIN : FAILED;
+    if (status == 200)
+        return e->text ? DONE : finish_whole(e, r->got);
+    return TRY_AGAIN; /* an answer that ended well, but too early */
+}
+
+/* Attempts. */
+
+static bool begin_attempt(errand *e) {
+    tmh_file *file = e->file;
+    free(e->first_hop);
+    free(e->url);
+    e->first_hop = e->list_url ? tmh_copy(e->list_url, strlen(e->list_url)) : tmh_first_hop(file);
+    e->hops = 0;
+    e->wait_ms = 0;
+    e->linked_tag.len = 0;
+    e->has_linked_size = false;
+    tmh_lock(file->io->client);
+    e->pins = file->pins;
+    e->redirects = file->redirects;
+    e->cached = !e->text && file->target;
+    const char *url = e->cached ? file->target : e->first_hop;
+    e->url = url ? tmh_copy(url, strlen(url)) : NULL;
+    tmh_unlock(file->io->client);
+    return e->first_hop && e->url;
+}
+
+static outcome follow(errand *e) {
+    char *next;
+    const tmh_answer *a = &e->request.answer;
+    if (!take_link(e))
+        return stop(e, tmh_fail_wrong(e->file, &e->request, TMH_CHANGED, e->error));
+    if (tmh_learn(e->file, a))
+        return RESOLVE_AGAIN;
+    if (++e->hops > MOST_HOPS)
+        return stop(e,
+                    tmh_fail(e->error, TENMAP_ERR_IO, "%s: the server redirects more than %d times",
+                             tmh_show(e->file->given).text, (int)MOST_HOPS));
+    if (!a->location)
+        return stop(e, tmh_fail(e->error, TENMAP_ERR_IO,
+                                "%s: the server redirects, but does not say where to",
+                                tmh_show(e->file->given).text));
+    if (tmh_redirect(e->file, e->url, a->location, &next, e->error) != TENMAP_OK)
+        return FAILED;
+    free(e->url);
+    e->url = next;
+    tmh_count(e->file->io->client, TMH_REDIRECT);
+    return DONE;
+}
+
+static outcome fail_stopped(errand *e) {
+    return stop(e, tmh_fail(e->error, TENMAP_ERR_CANCELLED, "%s: stopped by the caller",
+                            tmh_show(e->file->given).text));
+}
+
+static outcome attempt(errand *e) {
+    if (!begin_attempt(e))
+        return stop(e, tmh_fail_memory(e->error, "a request"));
+    for (;;) {
+        if (tmh_stops(e->file->io->client))
+            return fail_stopped(e);
+        if (!ask(e))
+            return stop(e, tmh_fail_memory(e->error, "a request"));
+        if (e->request.code == CURLE_ABORTED_BY_CALLBACK)
+            return fail_stopped(e);
+        if (!e->request.headed || !is_redirect(e->request.answer.status))
+            return judge_answer(e);
+        if (e->cached) { /* a target that redirects is not the one that it was */
+            forget_target(e);
+            return RESOLVE_AGAIN;
+        }
+        outcome followed = follow(e);
+        if (followed != DONE)
+            return followed;
+    }
+}
+
+/* Ends early when the caller wants it to. */
+static void pause_for(const tmh_client *client, uint64_t ms) {
+    enum { STEP = 100 };
+    while (ms > 0 && !tmh_stops(client)) {
+        uint64_t step = ms < STEP ? ms : STEP;
+        struct timespec left = {0, (long)step * 1000000};
+        while (nanosleep(&left, &left) != 0)
+            continue;
+        ms -= step;
+    }
+}
+
+/*
+ * Back-off with jitter: between a half and the whole of a pause that doubles. A connection that brought
+ * something before it broke is made again almost at once.
+ */
+static uint64_t pause_after(const errand *e, unsigned failures, bool progressed) {
+    const tmh_settings *s = &e->file->io->settings;
+    uint64_t pause = s->timeout_ms / 50 < FIRST_PAUSE ? s->timeout_ms / 50 : FIRST_PAUSE;
+    pause = (pause ? pause : 1) << (failures < 10 ? failures - 1 : 9);
+    if (pause > LONGEST_PAUSE)
+        pause = LONGEST_PAUSE;
+    pause = progressed ? pause / 8 : pause;
+    pause = pause / 2 + tmh_random(e->file->io->client, pause / 2 + 1);
+    return e->wait_ms > pause ? e->wait_ms : pause;
+}
+
+static tenmap_status give_up(errand *e, unsigned failures) {
+    size_t used = strlen(e->error->message), left = sizeof e->error->message - used;
+    static const char more[] = "; it was tried again in vain";
+    if (failures > 1 && left > sizeof more)
+        memcpy(e->error->message + used, more, sizeof more);
+    return e->error->status;
+}
+
+/* Much came, or much of what was left: either ends after so many times. */
+static bool has_progressed(const errand *e, size_t before) {
+    size_t came = e->done - before, left = e->count - before;
+    return came >= PROGRESS || (came > 0 && came >= left / 4);
+}
+
+static tenmap_status run_errand(errand *e) {
+    const tmh_settings *s = &e->file->io->settings;
+    uint64_t each = 2 * (uint64_t)s->timeout_ms + e->count / 4;
+    uint64_t deadline = tmh_now() + each * (s->retries + 1);
+    unsigned failures = 0, expired = 0;
+    for (;;) {
+        size_t before = e->done;
+        outcome o = attempt(e);
+        if (o == DONE)
+            return TENMAP_OK;
+        if (o == FAILED)
+            return e->error->status;
+        bool progressed = has_progressed(e, before);
+        if (progressed)
+            failures = expired = 0;
+        if (o == RESOLVE_AGAIN) {
+            if (++expired > MOST_EXPIRED)
+                return give_up(e, expired);
+            tmh_count(e->file->io->client, TMH_RETRY);
+            continue;
+        }
+        if (++failures > s->retries)
+            return give_up(e, failures);
+        if (failures > 1)
+            forget_target(e); /* perhaps it is that host which is out of order */
+        uint64_t wait = pause_after(e, failures, progressed);
+        if (tmh_now() + wait >= deadline)
+            return give_up(e, failures);
+        pause_for(e->file->io->client, wait);
+        tmh_count(e->file->io->client, TMH_RETRY);
+    }
+}
+
+static void end_errand(errand *e) {
+    free(e->first_hop);
+    free(e->url);
+    free(e->request.said.bytes);
+    tmh_answer_free(&e->request.answer);
+}
+
+tenmap_status tmh_fetch(tmh_file *file, uint64_t first, size_t count, unsigned char *dst,
+                        size_t *got, tenmap_error *error) {
+    errand e = {.file = file, .first = first, .count = count, .dst = dst, .error = error};
+    e.opening = got != NULL;
+    tenmap_status status = run_errand(&e);
+    if (status == TENMAP_OK && e.opening && is_page(&e))
+        status = tmh_fail(error, TENMAP_ERR_FORMAT,
+                          "%s: the server answers with a web page, not with a model; a model on a "
+                          "hub is opened as hf://ORG/MODEL",
+                          tmh_show(file->given).text);
+    if (got)
+        *got = e.done;
+    end_errand(&e);
+    return status;
+}
+
+tenmap_status tmh_fetch_text(tmh_file *file, const char *url, tmh_text *text, char **next,
+                             tenmap_error *error) {
+    errand e = {.file = file, .text = text, .list_url = url, .error = error};
+    tenmap_status status = run_errand(&e);
+    *next = NULL;
+    if (status == TENMAP_OK && e.request.answer.next) {
+        *next = e.request.answer.next;
+        e.request.answer.next = NULL;
+    }
+    end_errand(&e);
+    return status;
+}

@@ -1,0 +1,340 @@
+/* The four functions of a tenmap_io, and what they keep of a file. */
+#include "http.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The first read, which holds most headers; small reads, and what is read ahead of them. */
+enum { FIRST_READ = 128 << 10, SMALL_READ = 32 << 10, READ_AHEAD = 128 << 10 };
+/* A good size for one read of many. */
+enum { PREFERRED = 4 << 20 };
+
+/* Opening and closing. */
+
+static void free_file(tmh_file *file) {
+    if (!file)
+        return;
+    tmh_address_free(&file->address);
+    free(file->given);
+    free(file->target);
+    free(file->window);
+    free(file->ahead);
+    free(file);
+}
+
+/* NULL after a failure, which is in *error. */
+static tmh_file *new_file(tmh_io *io, const char *path, tenmap_error *error) {
+    tmh_file *file = calloc(1, sizeof *file);
+    char *given = tmh_copy(path, strlen(path));
+    if (!file || !given) {
+        free(file);
+        free(given);
+        tmh_fail_memory(error, "a file");
+        return NULL;
+    }
+    file->io = io;
+    file->given = given;
+    if (tmh_address_read(&file->address, path, error) == TENMAP_OK)
+        return file;
+    free_file(file);
+    return NULL;
+}
+
+/* What an address alone tells to be a folder. */
+static bool is_folder(const tmh_address *a) {
+    size_t len = strlen(a->path);
+    return len == 0 || a->path[len - 1] == '/';
+}
+
+static tenmap_status fail_folder(const tmh_file *file, tenmap_error *error) {
+    bool web = file->address.scheme == TMH_HTTP || file->address.scheme == TMH_HTTPS;
+    return tmh_fail(error, TENMAP_ERR_NOT_FOUND, "%s: this is a folder%s",
+                    tmh_show(file->given).text,
+                    web ? ", which web servers do not list in a way to rely on; give the address "
+                          "of a file, or of a model's index"
+                        : "");
+}
+
+/*
+ * A signature in an address is for that one file. What lies beside it, a shard of an index say, has
+ * the same query by the rules of addresses, and would be refused by the server without a reason.
+ */
+static tenmap_status check_signature(tmh_file *file, tenmap_error *error) {
+    const tmh_address *a = &file->address;
+    if (!a->query || !tmh_is_signed(a->query))
+        return TENMAP_OK;
+    char *owner = tmh_learnt_copy(file->io, &file->io->signed_for, a->query);
+    bool other = owner && strcmp(owner, a->path) != 0;
+    if (!owner)
+        tmh_learnt_put(file->io, &file->io->signed_for, a->query, a->path);
+    free(owner);
+    if (!other)
+        return TENMAP_OK;
+    size_t len = strlen(a->path);
+    bool shard = (len > 12 && strcmp(a->path + len - 12, ".safetensors") == 0) ||
+                 (len > 5 && strcmp(a->path + len - 5, ".gguf") == 0);
+    return tmh_fail(error, shard ? TENMAP_ERR_IO : TENMAP_ERR_NOT_FOUND,
+                    "%s: the address that was opened is signed for one file only, and this is "
+                    "another one beside it; an index wants an address whose shards can be reached "
+                    "too, or its files downloaded",
+                    tmh_show(file->given).text);
+}
+
+static tenmap_status read_first(tmh_file *file, tenmap_error *error) {
+    size_t got = 0;
+    file->window = malloc(FIRST_READ);
+    if (!file->window)
+        return tmh_fail_memory(error, "the first bytes of a file");
+    tenmap_status status = tmh_fetch(file, 0, FIRST_READ, file->window, &got, error);
+    if (status != TENMAP_OK)
+        return status;
+    unsigned char *fit = realloc(file->window, got ? got : 1);
+    if (fit)
+        file->window = fit;
+    file->window_size = got;
+    file->size = file->pins.size;
+    return TENMAP_OK;
+}
+
+static tenmap_status open_file(void *ctx, const char *path, void **out, uint64_t *size,
+                               tenmap_error *error) {
+    tmh_file *file = new_file(ctx, path, error);
+    if (!file)
+        return error->status;
+    tenmap_status status =
+        is_folder(&file->address) ? fail_folder(file, error) : check_signature(file, error);
+    if (status == TENMAP_OK)
+        status = read_first(file, error);
+    if (status != TENMAP_OK) {
+        free_file(file);
+        return status;
+    }
+    *out = file;
+    *size = file->size;
+    return TENMAP_OK;
+}
+
+static void close_file(void *ctx, void *file) {
+    (void)ctx;
+    free_file(file);
+}
+
+/* Reading. */
+
+/* Copies what a window has of the front of [*offset, *offset + *bytes), which moves behind it. */
+static void serve(const unsigned char *window, uint64_t at, size_t size, uint64_t *offset,
+                  unsigned char **dst, size_t *bytes) {
+    if (*offset < at || *offset - at >= size)
+        return;
+    size_t skip = (size_t)(*offset - at), part = size - skip < *bytes ? size - skip : *bytes;
+    memcpy(*dst, window + skip, part);
+    *offset += part;
+    *dst += part;
+    *bytes -= part;
+}
+
+/*
+ * Serves what was read ahead. True if this read follows the small one before it, so that reading
+ * ahead again will pay: what is read alone costs its own bytes only.
+ */
+static bool serve_ahead(tmh_file *file, uint64_t *offset, unsigned char **dst, size_t *bytes) {
+    uint64_t begin = *offset;
+    size_t size = *bytes;
+    bool small = size <= SMALL_READ;
+    tmh_lock(file->io->client);
+    if (file->ahead)
+        serve(file->ahead, file->ahead_at, file->ahead_size, offset, dst, bytes);
+    bool follows = small && file->small_end && begin >= file->small_end &&
+                   begin - file->small_end <= SMALL_READ;
+    if (small)
+        file->small_end = begin + size;
+    tmh_unlock(file->io->client);
+    return follows;
+}
+
+static tenmap_status read_ahead(tmh_file *file, uint64_t offset, unsigned char *dst, size_t bytes,
+                                tenmap_error *error) {
+    uint64_t left = file->size - offset;
+    size_t size = left < READ_AHEAD ? (size_t)left : READ_AHEAD;
+    unsigned char *ahead = malloc(size), *before;
+    if (!ahead)
+        return tmh_fetch(file, offset, bytes, dst, NULL, error);
+    tenmap_status status = tmh_fetch(file, offset, size, ahead, NULL, error);
+    if (status != TENMAP_OK) {
+        free(ahead);
+        return status;
+    }
+    memcpy(dst, ahead, bytes);
+    tmh_lock(file->io->client);
+    before = file->ahead;
+    file->ahead = ahead;
+    file->ahead_at = offset;
+    file->ahead_size = size;
+    tmh_unlock(file->io->client);
+    free(before);
+    return TENMAP_OK;
+}
+
+static tenmap_status read_file(void *ctx, void *opened, uint64_t offset, void *to, size_t bytes,
+                               tenmap_error *error) {
+    tmh_file *file = opened;
+    unsigned char *dst = to;
+    (void)ctx;
+    if (offset > file->size || bytes > file->size - offset)
+        return tmh_fail(error, TENMAP_ERR_RANGE,
+                        "%s: %llu bytes at byte %llu are not inside the file, which has %llu",
+                        tmh_show(file->given).text, (ull)bytes, (ull)offset, (ull)file->size);
+    serve(file->window, 0, file->window_size, &offset, &dst, &bytes);
+    if (bytes == 0)
+        return TENMAP_OK;
+    bool follows = serve_ahead(file, &offset, &dst, &bytes);
+    if (bytes == 0)
+        return TENMAP_OK;
+    return follows ? read_ahead(file, offset, dst, bytes, error)
+                   : tmh_fetch(file, offset, bytes, dst, NULL, error);
+}
+
+/* Folders. */
+
+typedef struct listing {
+    int (*entry)(void *ctx, const char *name);
+    void *ctx;
+    size_t count;
+} listing;
+
+static int count_entry(void *ctx, const char *name) {
+    listing *l = ctx;
+    l->count++;
+    return l->entry(l->ctx, name);
+}
+
+/* The prefix that keys in the folder have; to be freed. */
+static char *key_prefix(const char *key) {
+    tmh_text prefix = {.bytes = NULL};
+    tmh_adds(&prefix, key);
+    if (*key && key[strlen(key) - 1] != '/')
+        tmh_adds(&prefix, "/");
+    return tmh_take(&prefix);
+}
+
+/* One page; *next, which was the page before's, becomes this one's. */
+static tenmap_status list_page(tmh_file *file, listing *l, char **next, bool *stopped,
+                               tenmap_error *error) {
+    tmh_text text = {.bytes = NULL};
+    char *url = tmh_list_hop(file, *next), *link = NULL, *token = NULL;
+    bool hub = file->address.scheme == TMH_HF, read = false;
+    free(*next);
+    *next = NULL;
+    tenmap_status status =
+        url ? tmh_fetch_text(file, url, &text, &link, error) : tmh_fail_memory(error, "a listing");
+    if (status == TENMAP_OK && hub) {
+        read = tmh_hub_names(text.bytes ? text.bytes : "", text.len, file->address.path,
+                             count_entry, l, stopped);
+        *next = link;
+        link = NULL;
+    } else if (status == TENMAP_OK) {
+        char *prefix = key_prefix(file->address.path);
+        read = prefix && tmh_s3_names(text.bytes ? text.bytes : "", text.len, prefix, count_entry,
+                                      l, stopped, &token);
+        *next = token;
+        free(prefix);
+    }
+    if (status == TENMAP_OK && !read)
+        status = tmh_fail(error, TENMAP_ERR_IO,
+                          "%s: the server's listing of the folder cannot be understood",
+                          tmh_show(file->given).text);
+    free(link);
+    free(url);
+    free(text.bytes);
+    return status;
+}
+
+static tenmap_status list_folder(void *ctx, const char *path,
+                                 int (*entry)(void *entry_ctx, const char *name), void *entry_ctx,
+                                 tenmap_error *error) {
+    enum { MOST_PAGES = 10000 };
+    listing l = {entry, entry_ctx, 0};
+    tmh_file *file = new_file(ctx, path, error);
+    char *next = NULL;
+    bool stopped = false;
+    tenmap_status status = TENMAP_OK;
+    if (!file)
+        return error->status;
+    if (file->address.scheme != TMH_HF && file->address.scheme != TMH_S3)
+        status = fail_folder(file, error);
+    int pages = 0;
+    do {
+        if (status == TENMAP_OK)
+            status = list_page(file, &l, &next, &stopped, error);
+        if (status == TENMAP_OK && ++pages == MOST_PAGES)
+            status = tmh_fail(error, TENMAP_ERR_LIMIT, "%s: the listing does not end",
+                              tmh_show(path).text);
+    } while (status == TENMAP_OK && next && !stopped);
+    if (status == TENMAP_OK && l.count == 0)
+        status = tmh_fail(error, TENMAP_ERR_NOT_FOUND, "%s: nothing is there", tmh_show(path).text);
+    free(next);
+    free_file(file);
+    return status;
+}
+
+/* The io itself. */
+
+static void free_learnt(tmh_learnt *list) {
+    while (list) {
+        tmh_learnt *next = list->next;
+        free(list->what);
+        free(list->value);
+        free(list);
+        list = next;
+    }
+}
+
+static void free_io(tmh_io *io) {
+    tmh_client_free(io->client);
+    free_learnt(io->learnt);
+    free_learnt(io->signed_for);
+    tmh_settings_free(&io->settings);
+    free(io);
+}
+
+tenmap_status tenmap_http_create(const tenmap_http_options *options, tenmap_io *out,
+                                 tenmap_error *error) {
+    tenmap_error unused = {.status = TENMAP_OK};
+    error = error ? error : &unused;
+    if (!out)
+        return tmh_fail(error, TENMAP_ERR_ARGUMENT, "tenmap_http_create was given no tenmap_io");
+    memset(out, 0, sizeof *out);
+    tmh_io *io = calloc(1, sizeof *io);
+    if (!io)
+        return tmh_fail_memory(error, "the connections");
+    tenmap_status status = tmh_settings_read(&io->settings, options, error);
+    if (status == TENMAP_OK) {
+        io->client = tmh_client_new(&io->settings, error);
+        status = io->client ? TENMAP_OK : error->status;
+    }
+    if (status != TENMAP_OK) {
+        free_io(io);
+        return status;
+    }
+    *out = (tenmap_io){.struct_size = sizeof *out,
+                       .open = open_file,
+                       .read = read_file,
+                       .close = close_file,
+                       .list = list_folder,
+                       .ctx = io,
+                       .preferred_bytes = PREFERRED};
+    return TENMAP_OK;
+}
+
+void tenmap_http_destroy(tenmap_io *io) {
+    if (!io)
+        return;
+    if (io->ctx)
+        free_io(io->ctx);
+    memset(io, 0, sizeof *io);
+}
+
+tenmap_http_traffic tenmap_http_moved(const tenmap_io *io) {
+    const tmh_io *own = io ? io->ctx : NULL;
+    return own ? tmh_traffic(own->client) : (tenmap_http_traffic){0, 0, 0, 0};
+}

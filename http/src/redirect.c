@@ -1,0 +1,51 @@
+/* Where a redirect leads, and where it may not. */
+#include "http.h"
+
+#include <curl/curl.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tenmap_status refuse(const tmh_file *file, tenmap_error *error, const char *why) {
+    return tmh_fail(error, TENMAP_ERR_IO, "%s: the server redirects %s", tmh_show(file->given).text,
+                    why);
+}
+
+/* Whether this part of an address is there. */
+static bool has_part(CURLU *parts, CURLUPart part) {
+    char *text = NULL;
+    bool has = curl_url_get(parts, part, &text, 0) == CURLUE_OK && text && *text;
+    curl_free(text);
+    return has;
+}
+
+tenmap_status tmh_redirect(const tmh_file *file, const char *url, const char *location, char **next,
+                           tenmap_error *error) {
+    char *found = NULL;
+    CURLU *parts = curl_url();
+    *next = NULL;
+    if (!parts)
+        return tmh_fail_memory(error, "an address");
+    bool fine =
+        curl_url_set(parts, CURLUPART_URL, url, CURLU_PATH_AS_IS) == CURLUE_OK &&
+        curl_url_set(parts, CURLUPART_URL, location,
+                     CURLU_PATH_AS_IS | CURLU_URLENCODE | CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK &&
+        curl_url_set(parts, CURLUPART_FRAGMENT, NULL, 0) == CURLUE_OK &&
+        curl_url_get(parts, CURLUPART_URL, &found, 0) == CURLUE_OK;
+    tenmap_status status = TENMAP_OK;
+    if (!fine)
+        status = refuse(file, error, "to something that is no address");
+    else if (!tmh_web_scheme(found))
+        status = refuse(file, error, "to an address that is neither http:// nor https://");
+    else if (has_part(parts, CURLUPART_USER) || has_part(parts, CURLUPART_PASSWORD))
+        status = refuse(file, error, "to an address that holds a user name or a password");
+    else if (tmh_web_scheme(url) == strlen("https://") &&
+             tmh_web_scheme(found) == strlen("http://"))
+        status = refuse(file, error,
+                        "from https:// to http://, which would give up the protection "
+                        "of the connection; this is not followed");
+    else if (!(*next = tmh_copy(found, strlen(found))))
+        status = tmh_fail_memory(error, "an address");
+    curl_free(found);
+    curl_url_cleanup(parts);
+    return status;
+}
