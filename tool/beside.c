@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config_edit.h"
 #include "identify.h"
 #include "infile.h"
 #include "outfile.h"
@@ -98,29 +99,127 @@ static bool is_wanted(const plan *p, const output_settings *out, const target *t
     return !out->no_config && (out->copy_config || (folder && to->folder));
 }
 
-int beside_copy(const plan *p, const output_settings *out, const target *to, beside_files *copied) {
-    int status = EXIT_FINE;
-    *copied = (beside_files){0};
-    if (!p->model_count || !is_wanted(p, out, to))
+/* config.json. */
+
+enum { LARGEST_CONFIG = 4 << 20 };
+
+/* False where there is none, or none that can be changed. */
+static bool read_config(const char *path, text *out) {
+    char block[4096];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat s;
+    bool good = fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size <= LARGEST_CONFIG;
+    ssize_t n = good ? 1 : 0;
+    while (n > 0 && out->len <= LARGEST_CONFIG) {
+        n = read(fd, block, sizeof block);
+        if (n > 0)
+            text_add(out, block, (size_t)n);
+    }
+    if (fd >= 0)
+        close(fd);
+    return good && n == 0 && out->len && config_is_object(out);
+}
+
+static int write_config(const char *path, const text *json, bool force) {
+    outfile out;
+    int status = outfile_open(&out, path, force);
+    if (status)
         return status;
-    char *from = model_folder(p->models[0]), *into = target_folder(to);
+    status = outfile_write(&out, json->bytes, json->len);
+    if (!status)
+        return outfile_commit(&out);
+    outfile_abort(&out);
+    return status;
+}
+
+/* Whether the output took the place of the input, so that what lies beside it is the output's now. */
+static bool took_place(const plan *p, const target *to) {
+    const char *input =
+        tenmap_shard_count(p->models[0]) ? tenmap_shard_at(p->models[0], 0)->path : "";
+    const char *slash = strrchr(input, '/'), *out = strrchr(to->path, '/');
+    return to->folder || strcmp(slash ? slash + 1 : input, out ? out + 1 : to->path) == 0;
+}
+
+/* Files that told how the input was quantised, where the output has its place. */
+static void name_leftovers(const char *folder, text *said) {
     beside_files found = {0};
-    if (!same_folder(from, into))
-        list_beside(from, &found);
+    list_beside(folder, &found);
+    for (size_t i = 0; i < found.count; i++)
+        if (tells_quantisation(found.names[i]))
+            text_addf(said, "%s%s no longer holds", said->len ? "; " : "", found.names[i]);
+    beside_free(&found);
+}
+
+/* Writes it changed into the output's folder if it may, else only says what has to be changed. */
+static int change_config(const plan *p, const output_settings *out, const target *to,
+                         const char *from, const char *into, bool wanted, beside_files *copied) {
+    char *source = path_in(from, "config.json"), *place = path_in(into, "config.json");
+    text json = {0};
+    struct stat s;
+    bool same = same_folder(from, into), there = lstat(place, &s) == 0;
+    bool may = same ? !out->no_config && took_place(p, to) : wanted && (!there || out->force);
+    int status = EXIT_FINE;
+    bool found = read_config(source, &json);
+    if (!found && p->config->quantization && json.len == 0) {
+        text_addf(&json, "{}\n");
+        found = true;
+    }
+    if (found)
+        config_apply(&json, p->config, &copied->config);
+    copied->config_changed = may && copied->config.len;
+    copied->config_why = same              ? "config.json stays the input's"
+                         : there && wanted ? "config.json is there and stays (--force replaces it)"
+                         : out->no_config  ? "config.json is left where it is"
+                                           : "config.json is not copied (--copy-config does it)";
+    if (same && may)
+        name_leftovers(from, &copied->config);
+    if (copied->config_changed && !out->dry_run)
+        status = write_config(place, &json, out->force || same);
+    free(source);
+    free(place);
+    text_free(&json);
+    return status;
+}
+
+static void add_copied(beside_files *copied, const char *name) {
+    copied->names = need_next(copied->names, copied->count, sizeof *copied->names);
+    copied->names[copied->count++] = need_copy(name, strlen(name));
+}
+
+static int copy_beside(const plan *p, const output_settings *out, const char *from,
+                       const char *into, beside_files *copied) {
+    int status = EXIT_FINE;
+    beside_files found = {0};
+    list_beside(from, &found);
     for (size_t i = 0; !status && i < found.count; i++) {
         char *source = path_in(from, found.names[i]), *place = path_in(into, found.names[i]);
         struct stat s;
         bool there = lstat(place, &s) == 0 && !out->force;
-        if (!there && !out->dry_run)
+        bool is_config = strcmp(found.names[i], "config.json") == 0;
+        bool other = p->config &&
+                     (tells_quantisation(found.names[i]) || (is_config && copied->config_changed));
+        if (!there && !out->dry_run && !other)
             status = copy_file(source, place, out->force);
-        if (!status && !there) {
-            copied->names = need_next(copied->names, copied->count, sizeof *copied->names);
-            copied->names[copied->count++] = need_copy(found.names[i], strlen(found.names[i]));
-        }
+        if (!status && !there && !other)
+            add_copied(copied, found.names[i]);
         free(source);
         free(place);
     }
     beside_free(&found);
+    return status;
+}
+
+int beside_copy(const plan *p, const output_settings *out, const target *to, beside_files *copied) {
+    int status = EXIT_FINE;
+    *copied = (beside_files){0};
+    if (!p->model_count)
+        return status;
+    bool wanted = is_wanted(p, out, to);
+    char *from = model_folder(p->models[0]), *into = target_folder(to);
+    if (p->config)
+        status = change_config(p, out, to, from, into, wanted, copied);
+    if (!status && wanted && !same_folder(from, into))
+        status = copy_beside(p, out, from, into, copied);
     free(from);
     free(into);
     return status;
@@ -130,5 +229,6 @@ void beside_free(beside_files *files) {
     for (size_t i = 0; i < files->count; i++)
         free(files->names[i]);
     free(files->names);
+    text_free(&files->config);
     *files = (beside_files){0};
 }

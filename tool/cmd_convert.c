@@ -4,6 +4,9 @@
 #include <strings.h>
 
 #include "command.h"
+#include "computed.h"
+#include "config_edit.h"
+#include "json_out.h"
 #include "reshape.h"
 #include "scaled.h"
 #include "select.h"
@@ -13,7 +16,7 @@ typedef struct convert_settings {
     tenmap_dtype to; /* TENMAP_AS_STORED: not given */
     texts rules, keep;
     uint64_t min_rank;
-    bool saturate, strict, raw;
+    bool saturate, strict, raw, dequantize;
 } convert_settings;
 
 static const option convert_options[] = {
@@ -31,6 +34,8 @@ static const option convert_options[] = {
      "Count first, and write nothing if a value would overflow or become zero (exit 1)"},
     {0, "raw", NULL, OPTION_SWITCH, offsetof(convert_settings, raw),
      "Convert the parts of quantised weights as if they were plain numbers"},
+    {0, "dequantize", NULL, OPTION_SWITCH, offsetof(convert_settings, dequantize),
+     "Write quantised weights as plain tensors, codes and scales put together"},
     SHARD_OPTIONS(offsetof(convert_settings, out)),
     OUTPUT_OPTIONS(offsetof(convert_settings, out)),
     END_OF_OPTIONS,
@@ -40,6 +45,8 @@ static const example convert_examples[] = {
     {"tenmap convert model.safetensors --to bf16 -o small.safetensors", "halve an F32 model"},
     {"tenmap convert llama/ --to f8_e4m3 --keep norm --rule 'lm_head.*=bf16' -o llama-f8",
      "by name: the head in BF16, the norms as they are, all else in 8 bits"},
+    {"tenmap convert DeepSeek-V3/ --dequantize --to bf16 -o DeepSeek-V3-bf16",
+     "a quantised model as a plain one"},
     {"tenmap convert model.safetensors --rule 'mask=f32' -o out.safetensors -n",
      "what a rule would do"},
     {NULL, NULL},
@@ -90,14 +97,22 @@ static tenmap_dtype choose_dtype(const convert_settings *set, rule *rules, size_
                : TENMAP_AS_STORED;
 }
 
+static void plan_tensor(const convert_settings *set, plan *p, const tenmap_tensor *t,
+                        tenmap_dtype to) {
+    plan_add(p, t);
+    tenmap_source *s = &p->sources[p->count - 1];
+    s->dtype = to == t->dtype ? TENMAP_AS_STORED : to;
+    if (is_computed(t) && !s->dtype)
+        s->dtype = t->dtype; /* values are rounded to it, which may lose some */
+    s->flags = set->saturate && s->dtype ? TENMAP_CONVERT_SATURATE : 0;
+}
+
 static int plan_conversion(const convert_settings *set, plan *p, rule *rules, size_t count) {
     const tenmap_model *model = p->models[0];
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i);
-        plan_add(p, t);
-        tenmap_dtype to = choose_dtype(set, rules, count, t);
-        p->sources[i].dtype = to == t->dtype ? TENMAP_AS_STORED : to;
-        p->sources[i].flags = set->saturate && p->sources[i].dtype ? TENMAP_CONVERT_SATURATE : 0;
+        if (!is_activation_scale(model, t))
+            plan_tensor(set, p, t, choose_dtype(set, rules, count, t));
     }
     for (size_t i = 0; i < count; i++)
         if (!rules[i].used)
@@ -105,14 +120,34 @@ static int plan_conversion(const convert_settings *set, plan *p, rule *rules, si
     return EXIT_FINE;
 }
 
+static void warn_plain(const plan *p) {
+    for (size_t i = 0; i < p->count; i++)
+        if (is_computed(p->sources[i].tensor))
+            return;
+    warn("'%s' has no weight that is stored in parts, so there is nothing to dequantise",
+         tenmap_path(p->models[0]));
+}
+
+/* What was left out. */
+static void report_dequantised(const plan *p, const target *to, bool json) {
+    size_t left = p->input_tensors - p->count;
+    (void)to;
+    if (json && left)
+        json_key_uint("activation_scales_left_out", left);
+    else if (left)
+        printf("%zu scale%s of activations left out: plain weights have none\n", left,
+               left == 1 ? "" : "s");
+}
+
 static int fail_scaled(const scaled_weight *weight, const tenmap_tensor *part) {
     const tenmap_tensor *codes = weight->parts[0], *mark = weight->parts[1];
-    return fail(EXIT_FAILED,
-                "%s and %s are parts of one weight (%s; %s): converting %s would make it another; "
-                "--keep leaves parts as they are, --raw converts them",
-                shown_name(codes->name, codes->name_len), shown_name(mark->name, mark->name_len),
-                tenmap_dtype_name(codes->dtype), weight->scheme,
-                shown_name(part->name, part->name_len));
+    return fail(
+        EXIT_FAILED,
+        "%s and %s are parts of one weight (%s; %s): converting %s would make it another; "
+        "%s, --keep leaves parts as they are, --raw converts them",
+        shown_name(codes->name, codes->name_len), shown_name(mark->name, mark->name_len),
+        tenmap_dtype_name(codes->dtype), weight->scheme, shown_name(part->name, part->name_len),
+        common.dequantize ? "this scheme cannot be put together" : "--dequantize writes it plain");
 }
 
 /* Codes in another dtype lose their meaning, and scales that are rounded change all that they scale. */
@@ -135,9 +170,14 @@ static int convert_run(const invocation *call) {
     plan p = {0};
     size_t count = set->rules.count + set->keep.count;
     rule *rules = need(count, sizeof *rules);
+    config_change change = {.dequantised = true, .dtype = set->to};
+    common.dequantize = set->dequantize;
     int status = parse_rules(set, rules);
-    if (!status && !set->to && !set->rules.count)
+    if (!status && !set->to && !set->rules.count && !set->dequantize)
         status = fail(EXIT_USAGE, "say what to convert to: --to bf16, or --rule 'NAME=DTYPE'");
+    if (!status && set->dequantize && set->raw)
+        status = fail(EXIT_USAGE, "--raw leaves parts apart, --dequantize puts them together: "
+                                  "one of them");
     if (!status)
         status = plan_open(&p, "converting", call->operands, 1);
     if (!status)
@@ -145,6 +185,11 @@ static int convert_run(const invocation *call) {
     if (!status && !set->raw)
         status = refuse_scaled(set, &p, rules, count);
     p.strict = set->strict;
+    if (!status && set->dequantize) {
+        warn_plain(&p);
+        p.config = &change;
+        p.report = report_dequantised;
+    }
     if (!status)
         status = plan_write(&p, &set->out);
     plan_free(&p);
@@ -168,7 +213,9 @@ const command cmd_convert = {
                "\n"
                "Quantised weights, which are stored as codes beside their scales (FP8 with\n"
                "scales, GPTQ, AWQ, bitsandbytes, MLX, MXFP4, ...), are refused where a part of\n"
-               "one would be converted.\n\n" OUTPUT_DETAILS,
+               "one would be converted. With --dequantize each is written as one plain tensor, in\n"
+               "the dtype of --to, or the one that the model computes in; config.json is copied\n"
+               "without its quantization_config, and with the new dtype.\n\n" OUTPUT_DETAILS,
     .examples = convert_examples,
     .settings_size = sizeof(convert_settings),
     .run = convert_run,

@@ -15,7 +15,7 @@
 typedef struct diff_settings {
     texts except;
     double atol, rtol;
-    bool headers, any_dtype, any_metadata, json;
+    bool headers, any_dtype, any_metadata, json, dequantize;
     uint64_t threads, top;
 } diff_settings;
 
@@ -34,6 +34,7 @@ static const option diff_options[] = {
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
      "Use this many threads (as many as there are processors)"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
+    DEQUANTIZE_OPTION(AT(dequantize)),
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 
@@ -486,6 +487,7 @@ static int diff_run(const invocation *call) {
     bool same = false;
     if (!(set->atol >= 0) || !(set->rtol >= 0))
         return fail(EXIT_USAGE, "a tolerance is a number that is not negative");
+    common.dequantize = set->dequantize;
     int status = open_model(call->operands[0], &m.a);
     if (!status)
         status = open_model(call->operands[1], &m.b);

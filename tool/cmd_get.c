@@ -17,7 +17,7 @@ enum { SHOW_ALL_UP_TO = 1000, EDGE = 3, TEXT_BLOCK = 1 << 16 };
 typedef struct get_settings {
     const char *output;
     tenmap_dtype as;
-    bool all, raw_values, tsv, json, raw, bytes, force;
+    bool all, raw_values, tsv, json, raw, bytes, force, dequantize;
     uint64_t precision;
 } get_settings;
 
@@ -39,6 +39,7 @@ static const option get_options[] = {
     {0, "raw", NULL, OPTION_SWITCH, AT(raw),
      "Export bits to .npy: BF16 as uint16, F8 as uint8, instead of float32"},
     {'b', "bytes", NULL, OPTION_SWITCH, AT(bytes), "Export the bytes alone, little-endian"},
+    DEQUANTIZE_OPTION(AT(dequantize)),
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 
@@ -219,6 +220,7 @@ static int get_run(const invocation *call) {
     tenmap_model *model = NULL;
     const tenmap_tensor *tensor;
     slice s;
+    common.dequantize = set->dequantize;
     int status = check_settings(set);
     if (!status && set->output && outfile_is_stdout(set->output) && isatty(STDOUT_FILENO) == 1)
         status = fail(EXIT_USAGE, "binary does not go to a terminal: redirect it, or name a file");

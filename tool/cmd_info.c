@@ -8,13 +8,14 @@
 #include "json_out.h"
 #include "metadata.h"
 #include "print.h"
+#include "schemes.h"
 #include "several.h"
 #include "summary.h"
 
 enum { PIPED_COLUMNS = 200, METADATA_ROWS = 12, LABEL = 12 };
 
 typedef struct info_settings {
-    bool json;
+    bool json, dequantize;
     uint64_t top;
 } info_settings;
 
@@ -24,6 +25,7 @@ static const info_settings info_defaults = {.top = 5};
 static const option info_options[] = {
     {'n', "top", "N", OPTION_COUNT, AT(top), "Show the N largest tensors (5)"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
+    DEQUANTIZE_OPTION(AT(dequantize)),
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 
@@ -82,6 +84,19 @@ static void describe_layers(const summary *s, text *t) {
     }
 }
 
+/* Of a quantised model, what the library makes of it; where it cannot, what the names tell. */
+static void count_quantised(summary *s, schemes *known) {
+    *known = (schemes){0};
+    if (!s->quantised)
+        return;
+    schemes_find(s->model, known);
+    if (!known->weights)
+        return;
+    s->quantised = known->weights;
+    s->params = known->params;
+    s->params_least = false;
+}
+
 static void describe_params(const summary *s, text *t) {
     if (s->params_least)
         text_addf(t, "at least ");
@@ -91,9 +106,14 @@ static void describe_params(const summary *s, text *t) {
         text_add_grouped(t, s->params);
         text_addf(t, ")");
     }
-    if (s->quantised)
-        text_addf(t, ", %zu quantised weight%s (%s)", s->quantised, s->quantised == 1 ? "" : "s",
-                  s->scheme);
+}
+
+static void describe_quantised(const summary *s, const schemes *known, text *t) {
+    if (known->weights)
+        text_add_schemes(t, known);
+    else if (s->quantised)
+        text_addf(t, "%zu weight%s, by the names of tensors: %s", s->quantised,
+                  s->quantised == 1 ? "" : "s", s->scheme);
 }
 
 static void print_identity(const summary *s) {
@@ -112,7 +132,7 @@ static void print_identity(const summary *s) {
     identity_free(&id);
 }
 
-static void print_facts(const summary *s) {
+static void print_facts(const summary *s, const schemes *known) {
     text t = {0};
     print_identity(s);
     describe_size(s, &t);
@@ -123,6 +143,10 @@ static void print_facts(const summary *s) {
     text_clear(&t);
     describe_params(s, &t);
     print_line("parameters", &t);
+    text_clear(&t);
+    describe_quantised(s, known, &t);
+    if (t.len)
+        print_line("quantised", &t);
     text_clear(&t);
     describe_layers(s, &t);
     if (t.len)
@@ -212,7 +236,8 @@ static void print_metadata(const summary *s) {
 }
 
 /* Each through `say`: on the screen as a line, in JSON as a text. */
-static void tell_oddities(const summary *s, void (*say)(const char *sentence)) {
+static void tell_oddities(const summary *s, const schemes *known,
+                          void (*say)(const char *sentence)) {
     text t = {0};
     const struct {
         uint64_t count;
@@ -234,6 +259,12 @@ static void tell_oddities(const summary *s, void (*say)(const char *sentence)) {
         text_addf(&t, " %s", odd[i].count == 1 ? odd[i].one : odd[i].many);
         say(t.bytes);
     }
+    if (known->problem.len) {
+        text_clear(&t);
+        text_addf(&t, "quantised weights cannot be put together: ");
+        text_add_visible(&t, known->problem.bytes, known->problem.len);
+        say(t.bytes);
+    }
     if (s->alignment < 8)
         say("the data does not start at a multiple of 8");
     text_free(&t);
@@ -252,15 +283,15 @@ static void say_json(const char *sentence) {
     json_text(sentence, TENMAP_CSTR);
 }
 
-static void print_people(const summary *s, uint64_t top) {
+static void print_people(const summary *s, const schemes *known, uint64_t top) {
     printf("%s", paint(STYLE_BOLD));
     print_safe(stdout, tenmap_path(s->model), strlen(tenmap_path(s->model)));
     printf("%s\n", paint_end());
-    print_facts(s);
+    print_facts(s, known);
     print_dtypes(s);
     print_largest(s, top);
     print_metadata(s);
-    tell_oddities(s, say_line);
+    tell_oddities(s, known, say_line);
 }
 
 static void json_files(const summary *s) {
@@ -329,7 +360,7 @@ static void json_identity(const summary *s) {
     identity_free(&id);
 }
 
-static void print_json(const summary *s, uint64_t top) {
+static void print_json(const summary *s, const schemes *known, uint64_t top) {
     json_open('{', false);
     json_key_text("model", tenmap_path(s->model), TENMAP_CSTR);
     json_identity(s);
@@ -340,6 +371,8 @@ static void print_json(const summary *s, uint64_t top) {
     json_key_uint("params", s->params);
     json_key_uint("elements", s->all.elements);
     json_key_uint("quantised_weights", s->quantised);
+    if (known->count)
+        schemes_json(known);
     json_key_uint("misaligned", s->misaligned);
     json_key_uint("data_alignment", s->alignment);
     json_files(s);
@@ -351,7 +384,7 @@ static void print_json(const summary *s, uint64_t top) {
     json_close();
     json_key("oddities");
     json_open('[', false);
-    tell_oddities(s, say_json);
+    tell_oddities(s, known, say_json);
     json_close();
     json_close();
 }
@@ -361,19 +394,23 @@ static int info_one(const char *path, bool several, const void *settings) {
     const info_settings *set = settings;
     tenmap_model *model;
     summary s = {0};
+    common.dequantize = set->dequantize;
     int status = open_model(path, &model);
     if (status)
         return status;
     status = summarize(model, &s);
     if (!status) {
+        schemes known;
+        count_quantised(&s, &known);
         oddities_titled = false;
         if (several && !set->json && printed)
             putchar('\n');
         printed = true;
         if (set->json)
-            print_json(&s, set->top);
+            print_json(&s, &known, set->top);
         else
-            print_people(&s, set->top);
+            print_people(&s, &known, set->top);
+        schemes_free(&known);
         summary_free(&s);
     }
     tenmap_close(model);

@@ -13,7 +13,7 @@ enum { SORT_FILE, SORT_NAME, SORT_SIZE, SORT_PARAMS, SORT_DTYPE };
 
 typedef struct ls_settings {
     filter wanted;
-    bool tree, fold, long_form, reverse, json, tsv;
+    bool tree, fold, long_form, reverse, json, tsv, dequantize;
     unsigned sort;
     uint64_t depth;
 } ls_settings;
@@ -38,6 +38,7 @@ static const option ls_options[] = {
      "Take only tensors of at most this size"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
     {0, "tsv", NULL, OPTION_SWITCH, AT(tsv), "Print the answer as tab-separated values"},
+    DEQUANTIZE_OPTION(AT(dequantize)),
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 
@@ -237,6 +238,7 @@ static int ls_run(const invocation *call) {
     if (wants_tree(set) && (set->sort || set->reverse || set->long_form))
         return fail(EXIT_USAGE, "a tree has its own order and columns: leave out --sort, "
                                 "--reverse and --long");
+    common.dequantize = set->dequantize;
     int status = open_model(call->operands[0], &model);
     if (status)
         return status;

@@ -15,7 +15,7 @@ enum { ORDER_FILE, ORDER_NAME, ORDER_STD, ORDER_MAX, ORDER_NORM };
 
 typedef struct stats_settings {
     filter wanted;
-    bool hist, log, counts, json, tsv;
+    bool hist, log, counts, json, tsv, dequantize;
     unsigned sort;
     uint64_t threads, bins;
     double low, high;
@@ -47,6 +47,7 @@ static const option stats_options[] = {
     {0, "json", NULL, OPTION_SWITCH, AT(json),
      "Print the answer as JSON; with --hist, the counts too"},
     {0, "tsv", NULL, OPTION_SWITCH, AT(tsv), "Print the answer as tab-separated values"},
+    DEQUANTIZE_OPTION(AT(dequantize)),
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 
@@ -309,6 +310,7 @@ static int stats_one(const char *path, bool several, const void *settings) {
     const stats_settings *set = call->set;
     tenmap_model *model;
     selection chosen;
+    common.dequantize = set->dequantize;
     int status = open_model(path, &model);
     if (status)
         return status;

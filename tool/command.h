@@ -87,10 +87,18 @@ typedef struct command {
 
 /* Options that every command takes, parsed before it runs. */
 typedef struct common_settings {
+    bool dequantize; /* set by the commands that take DEQUANTIZE_OPTION */
     bool lenient, partial, quiet;
     unsigned color; /* auto, always, never */
     uint64_t max_header;
 } common_settings;
+
+/* For the option table of a command that shows values; `at` is a bool of its settings. */
+#define DEQUANTIZE_OPTION(at)                                                                      \
+    {                                                                                              \
+        0, "dequantize", NULL, OPTION_SWITCH, at,                                                  \
+            "Show quantised weights as what they stand for, codes and scales put together"         \
+    }
 
 extern const option common_options[];
 extern common_settings common;

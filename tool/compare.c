@@ -97,7 +97,9 @@ static tenmap_status compare_block(const comparison *all, part *work, uint64_t f
     bool same = false;
     tenmap_status status = TENMAP_OK;
     work->found.count += values;
-    if (p->a->dtype == p->b->dtype && tenmap_dtype_bits(p->a->dtype)) /* blocks: by their values */
+    bool computed = (p->a->flags | p->b->flags) & TENMAP_TENSOR_COMPUTED; /* have no bytes */
+    if (!computed && p->a->dtype == p->b->dtype &&
+        tenmap_dtype_bits(p->a->dtype)) /* blocks: by their values */
         status = same_bytes(p, first, count, &same, error);
     if (status != TENMAP_OK || same)
         return status;

@@ -69,6 +69,8 @@ void text_add_message(text *out, const char *message) {
                  {" (open it to be read, not mapped)", ""},
                  {"; open it to be read, not mapped", ""},
                  {"a higher limit for headers allows it", "--max-header raises it"},
+                 {"opened as it is stored, the model lists its parts",
+                  "without --dequantize the parts are there"},
                  {"repairing its metadata", "'tenmap meta FILE repair'"}};
     while (*message) {
         size_t i = 0, count = sizeof words / sizeof words[0];
@@ -165,7 +167,8 @@ bool interrupted(void) {
 tenmap_options open_options(void) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     options.flags = (common.lenient ? (uint32_t)TENMAP_OPEN_LENIENT : 0) |
-                    (common.partial ? (uint32_t)TENMAP_OPEN_PARTIAL : 0);
+                    (common.partial ? (uint32_t)TENMAP_OPEN_PARTIAL : 0) |
+                    (common.dequantize ? (uint32_t)TENMAP_OPEN_DEQUANTIZE : 0);
     options.max_header_bytes = common.max_header;
     return options;
 }

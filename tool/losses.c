@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "computed.h"
 #include "json_out.h"
 #include "print.h"
 #include "progress.h"
@@ -37,8 +38,10 @@ static int count_source(void *ctx, size_t i) {
     const tenmap_source *s = &p->sources[i];
     tenmap_losses *sum = &p->losses[i], lost;
     tenmap_error error;
-    if (!plan_converts(p, i))
+    if (!plan_converts(p, i) && !is_computed(s->tensor))
         return EXIT_FINE;
+    /* Of a weight in parts, what its parts stand for is rounded, not what would be read of it. */
+    tenmap_dtype from = is_computed(s->tensor) ? TENMAP_F32 : s->tensor->dtype;
     const size_t room = COUNTED_AT_ONCE * sizeof(uint64_t); /* no element is wider */
     char *stored = need(2, room), *result = stored + room;
     uint32_t flags = s->flags;
@@ -49,16 +52,16 @@ static int count_source(void *ctx, size_t i) {
          at += n) {
         uint64_t left = s->tensor->nelems - at;
         n = left < COUNTED_AT_ONCE ? left : COUNTED_AT_ONCE;
-        status = tenmap_read(s->tensor, at, n, TENMAP_AS_STORED, stored, room, 0, &error);
+        status = tenmap_read(s->tensor, at, n, from, stored, room, 0, &error);
         if (status == TENMAP_OK)
-            status = tenmap_convert_counted(s->dtype, result, room, s->tensor->dtype, stored, n,
-                                            flags, &lost, &error);
+            status = tenmap_convert_counted(s->dtype, result, room, from, stored, n, flags, &lost,
+                                            &error);
         if (status != TENMAP_OK)
             break;
         sum->overflowed += lost.overflowed;
         sum->flushed += lost.flushed;
         sum->nans += lost.nans;
-        progress_add(n * tenmap_dtype_bits(s->tensor->dtype) / 8);
+        progress_add(n * tenmap_dtype_bits(from) / 8);
     }
     free(stored);
     if (status != TENMAP_OK)
@@ -69,7 +72,9 @@ static int count_source(void *ctx, size_t i) {
 int losses_count(plan *p) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < p->count; i++)
-        bytes += plan_converts(p, i) ? p->sources[i].tensor->nbytes : 0;
+        bytes += is_computed(p->sources[i].tensor) ? p->sources[i].tensor->nelems * sizeof(float)
+                 : plan_converts(p, i)             ? p->sources[i].tensor->nbytes
+                                                   : 0;
     progress_begin("counting losses", bytes);
     int status = work_run(0, p->count, count_source, p);
     progress_end();
@@ -135,8 +140,7 @@ static void print_worst(const plan *p, size_t count) {
         const tenmap_losses *l = &p->losses[list[i].source];
         text_add_safe(table_cell(t), s->tensor->name, s->tensor->name_len);
         table_end_cell(t, STYLE_NONE);
-        table_put(t, STYLE_YELLOW, "%s → %s", tenmap_dtype_name(s->tensor->dtype),
-                  tenmap_dtype_name(s->dtype));
+        table_put(t, STYLE_YELLOW, "%s → %s", stored_as(s->tensor), tenmap_dtype_name(s->dtype));
         text_add_grouped(table_cell(t), s->tensor->nelems);
         table_end_cell(t, STYLE_NONE);
         text_add_grouped(table_cell(t), l->overflowed);

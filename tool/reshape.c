@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "beside.h"
+#include "computed.h"
 #include "json_out.h"
 #include "losses.h"
 #include "print.h"
@@ -177,6 +178,14 @@ static void drop_twin_keys(const plan *p, pairs *all, size_t from_inputs) {
     free(keys);
 }
 
+/* torchao's: how a weight is put together, under its name, and a list of all that are. */
+static bool tells_parts(const tenmap_model *model, const tenmap_metadata *pair) {
+    const tenmap_tensor *t = tenmap_find_n(model, pair->key, pair->key_len);
+    if (t)
+        return is_computed(t);
+    return common.dequantize && strcmp(pair->key, "tensor_names") == 0;
+}
+
 static int collect_metadata(const plan *p, const output_settings *out, pairs *all) {
     size_t room = out->meta.count;
     for (size_t m = 0; m < p->model_count; m++)
@@ -187,6 +196,8 @@ static int collect_metadata(const plan *p, const output_settings *out, pairs *al
             const tenmap_metadata *pair = tenmap_metadata_at(p->models[m], i);
             if (pair->type == TENMAP_VALUE_ARRAY)
                 continue; /* a vocabulary: SafeTensors has no place for it */
+            if (tells_parts(p->models[m], pair))
+                continue;
             all->items[all->count++] =
                 (tenmap_edit){pair->key, pair->key_len, pair->value, pair->value_len};
         }
@@ -238,7 +249,7 @@ static int check_sources(const plan *p) {
 
 typedef struct totals {
     uint64_t before, after;
-    size_t converted, renamed, shards;
+    size_t converted, dequantised, renamed, shards;
 } totals;
 
 /* Shards are counted by the rule of tenmap_save_sharded, which tells their number only by writing them. */
@@ -247,9 +258,10 @@ static totals sum_up(const plan *p, const target *to) {
     uint64_t used = 0;
     for (size_t i = 0; i < p->count; i++) {
         uint64_t bytes = plan_bytes(p, i);
-        sum.before += p->sources[i].tensor->nbytes;
+        sum.before += stored_bytes(p->sources[i].tensor);
         sum.after += bytes;
-        sum.converted += plan_converts(p, i);
+        sum.converted += plan_converts(p, i) && !is_computed(p->sources[i].tensor);
+        sum.dequantised += is_computed(p->sources[i].tensor);
         sum.renamed += p->sources[i].name != NULL;
         if (to->folder && used > 0 && (bytes > to->max_shard || used > to->max_shard - bytes)) {
             sum.shards++;
@@ -268,6 +280,8 @@ static void report_json(const plan *p, const output_settings *out, const target 
     json_key_uint("files", sum->shards);
     json_key_uint("tensors", p->count);
     json_key_uint("converted", sum->converted);
+    if (sum->dequantised)
+        json_key_uint("dequantised", sum->dequantised);
     json_key_uint("renamed", sum->renamed);
     json_key_uint("bytes_before", sum->before);
     json_key_uint("bytes_after", sum->after);
@@ -275,15 +289,16 @@ static void report_json(const plan *p, const output_settings *out, const target 
     json_open('[', false);
     for (size_t i = 0; i < p->count; i++) {
         const tenmap_source *s = &p->sources[i];
-        if (!plan_converts(p, i) && !s->name)
+        bool changes = plan_converts(p, i) || is_computed(s->tensor);
+        if (!changes && !s->name)
             continue;
         json_open('{', true);
         json_key_text("name", s->tensor->name, s->tensor->name_len);
         if (s->name)
             json_key_text("new_name", s->name, s->name_len);
-        if (plan_converts(p, i)) {
-            json_key_text("dtype", tenmap_dtype_name(s->tensor->dtype), TENMAP_CSTR);
-            json_key_text("new_dtype", tenmap_dtype_name(s->dtype), TENMAP_CSTR);
+        if (changes) {
+            json_key_text("dtype", stored_as(s->tensor), TENMAP_CSTR);
+            json_key_text("new_dtype", tenmap_dtype_name(plan_dtype(p, i)), TENMAP_CSTR);
             if (p->losses) {
                 json_key_uint("overflowed", p->losses[i].overflowed);
                 json_key_uint("flushed", p->losses[i].flushed);
@@ -298,6 +313,13 @@ static void report_json(const plan *p, const output_settings *out, const target 
         json_open('[', true);
         for (size_t i = 0; i < copied->count; i++)
             json_text(copied->names[i], TENMAP_CSTR);
+        json_close();
+    }
+    if (copied->config.len) {
+        json_key("config");
+        json_open('{', true);
+        json_key_bool("changed", copied->config_changed);
+        json_key_text("changes", copied->config.bytes, copied->config.len);
         json_close();
     }
     if (p->losses)
@@ -333,9 +355,9 @@ static void print_tensors(const plan *p) {
         const tenmap_source *s = &p->sources[i];
         text_add_safe(table_cell(t), s->tensor->name, s->tensor->name_len);
         table_end_cell(t, STYLE_NONE);
-        if (plan_converts(p, i))
-            table_put(t, STYLE_YELLOW, "%s → %s", tenmap_dtype_name(s->tensor->dtype),
-                      tenmap_dtype_name(s->dtype));
+        if (plan_converts(p, i) || is_computed(s->tensor))
+            table_put(t, STYLE_YELLOW, "%s → %s", stored_as(s->tensor),
+                      tenmap_dtype_name(plan_dtype(p, i)));
         else
             table_put(t, STYLE_CYAN, "%s", tenmap_dtype_text(s->tensor));
         text_add_shape(table_cell(t), s->tensor);
@@ -345,6 +367,20 @@ static void print_tensors(const plan *p) {
     }
     table_print(t);
     table_free(t);
+}
+
+/* What config.json says otherwise now, or has to. */
+static void print_config(const output_settings *out, const beside_files *copied) {
+    text line = {0};
+    if (!copied->config.len)
+        return;
+    if (copied->config_changed)
+        text_addf(&line, "%sconfig.json: ", out->dry_run ? "would change " : "");
+    else
+        text_addf(&line, "%s; the output needs one with ", copied->config_why);
+    text_add(&line, copied->config.bytes, copied->config.len);
+    print_wrapped(line.bytes, 0, print_width() ? print_width() : 100);
+    text_free(&line);
 }
 
 static void report_text(const plan *p, const output_settings *out, const target *to,
@@ -370,6 +406,8 @@ static void report_text(const plan *p, const output_settings *out, const target 
     text_addf(&line, " tensor%s", p->count == 1 && p->input_tensors <= 1 ? "" : "s");
     if (sum->converted)
         text_addf(&line, ", %zu converted", sum->converted);
+    if (sum->dequantised)
+        text_addf(&line, ", %zu dequantised", sum->dequantised);
     if (sum->renamed)
         text_addf(&line, ", %zu renamed", sum->renamed);
     text_add(&line, ", ", 2);
@@ -386,6 +424,7 @@ static void report_text(const plan *p, const output_settings *out, const target 
     }
     if (line.len)
         puts(line.bytes);
+    print_config(out, copied);
     text_free(&line);
 }
 
@@ -487,7 +526,7 @@ int plan_write(plan *p, const output_settings *out) {
         status = collect_metadata(p, out, &metadata);
     if (!status) {
         totals sum = sum_up(p, &to);
-        if (sum.converted && (!out->dry_run || p->strict))
+        if (sum.converted + sum.dequantised && (!out->dry_run || p->strict))
             p->losses = need(p->count, sizeof *p->losses);
         if (p->strict && p->losses)
             status = count_strictly(p, out);

@@ -89,6 +89,8 @@ struct plan {
     bool strict;           /* write nothing if a conversion loses values */
     tenmap_losses *losses; /* one per source where one is converted and values were read; or NULL */
     size_t input_tensors;  /* of all models */
+    const struct config_change
+        *config; /* what config.json has to say of the output; NULL: the same */
     /* What the command has to say besides: lines before the summary, or keys of its object. */
     void (*report)(const plan *p, const target *to, bool json);
 };

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "computed.h"
 #include "numbered.h"
 #include "print.h"
 #include "scaled.h"
@@ -49,7 +50,7 @@ static void count_tensors(summary *s) {
         share->tensors++;
         share->params += t->nelems;
         share->bytes += t->nbytes;
-        s->misaligned += !(t->flags & TENMAP_TENSOR_ALIGNED);
+        s->misaligned += !is_computed(t) && !(t->flags & TENMAP_TENSOR_ALIGNED);
         s->empty += t->nelems == 0;
         s->strange += strange_name(t);
     }
@@ -62,6 +63,10 @@ static void count_params(summary *s) {
     for (size_t i = 0; i < s->all.count; i++) {
         scaled_weight w;
         uint64_t values;
+        if (is_computed(s->all.tensors[i])) {
+            s->quantised++;
+            continue;
+        }
         if (!find_scaled(s->model, s->all.tensors[i], &w))
             continue;
         s->quantised++;
@@ -82,7 +87,8 @@ static void count_files(summary *s) {
         s->alignment = alignment < s->alignment ? alignment : s->alignment;
         s->unclaimed += shard->size - (shard->data_offset - shard->offset);
     }
-    s->unclaimed -= s->all.bytes;
+    for (size_t i = 0; i < s->all.count; i++)
+        s->unclaimed -= stored_bytes(s->all.tensors[i]);
 }
 
 /*

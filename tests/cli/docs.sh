@@ -1,7 +1,9 @@
-# The examples of docs/tool.md and docs/recipes.md print what the pages show.
+# The examples of docs/tool.md, docs/recipes.md and docs/quantized.md print what the pages show.
 "$tool" hash --model small.safetensors >/dev/null 2>&1 || skip "this build has no OpenSSL or no libxxhash"
 root=$(cd "$(dirname "$1")/../.." && pwd)
-for page in tool recipes; do
-    sh "$root/scripts/tool-docs.sh" "$tool" "$fixtures" <"$root/docs/$page.md" >"$page.md"
+for page in tool recipes quantized; do
+    models=$fixtures
+    [ $page = quantized ] && models=$(dirname "$fixtures")/cli_quantised
+    sh "$root/scripts/tool-docs.sh" "$tool" "$models" <"$root/docs/$page.md" >"$page.md"
     diff -u "$root/docs/$page.md" "$page.md" >difference && echo "docs/$page.md is true" || tail -n +3 difference
 done

@@ -17,7 +17,7 @@ _tenmap() {
     case ${COMP_WORDS[1]} in
     help) first="ls info inventory check stats report get diff meta convert rename extract drop merge split realign hash bench completion " ;;
     ls)
-        options="-t --tree -D --depth -f --fold -l --long -s --sort -r --reverse -d --dtype -x --except --min-size --max-size --json --tsv --lenient --partial --max-header --color -q --quiet --help"
+        options="-t --tree -D --depth -f --fold -l --long -s --sort -r --reverse -d --dtype -x --except --min-size --max-size --json --tsv --dequantize --lenient --partial --max-header --color -q --quiet --help"
         valued=" -D --depth -s --sort -d --dtype -x --except --min-size --max-size --max-header --color "
         names=yes
         case $prev in
@@ -27,7 +27,7 @@ _tenmap() {
         esac
         ;;
     info)
-        options="-n --top --json --lenient --partial --max-header --color -q --quiet --help"
+        options="-n --top --json --dequantize --lenient --partial --max-header --color -q --quiet --help"
         valued=" -n --top --max-header --color "
         case $prev in
         --color) values="auto always never" ;;
@@ -49,7 +49,7 @@ _tenmap() {
         esac
         ;;
     stats)
-        options="-H --hist --log --counts --bins --low --high -s --sort -d --dtype -x --except --min-size --max-size -j --threads --json --tsv --lenient --partial --max-header --color -q --quiet --help"
+        options="-H --hist --log --counts --bins --low --high -s --sort -d --dtype -x --except --min-size --max-size -j --threads --json --tsv --dequantize --lenient --partial --max-header --color -q --quiet --help"
         valued=" --bins --low --high -s --sort -d --dtype -x --except --min-size --max-size -j --threads --max-header --color "
         case $prev in
         -s | --sort) values="file name std max norm" ;;
@@ -67,7 +67,7 @@ _tenmap() {
         esac
         ;;
     get)
-        options="-o --output -f --force --as -a --all -p --precision --raw-values --tsv --json --raw -b --bytes --lenient --partial --max-header --color -q --quiet --help"
+        options="-o --output -f --force --as -a --all -p --precision --raw-values --tsv --json --raw -b --bytes --dequantize --lenient --partial --max-header --color -q --quiet --help"
         valued=" -o --output --as -p --precision --max-header --color "
         names=yes
         case $prev in
@@ -76,7 +76,7 @@ _tenmap() {
         esac
         ;;
     diff)
-        options="-a --atol -r --rtol -n --top --headers --any-dtype --any-metadata -x --except -j --threads --json --lenient --partial --max-header --color -q --quiet --help"
+        options="-a --atol -r --rtol -n --top --headers --any-dtype --any-metadata -x --except -j --threads --json --dequantize --lenient --partial --max-header --color -q --quiet --help"
         valued=" -a --atol -r --rtol -n --top -x --except -j --threads --max-header --color "
         case $prev in
         --color) values="auto always never" ;;
@@ -91,7 +91,7 @@ _tenmap() {
         esac
         ;;
     convert)
-        options="--to --rule --keep --min-rank --saturate --strict --raw --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
+        options="--to --rule --keep --min-rank --saturate --strict --raw --dequantize --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
         valued=" --to --rule --keep --min-rank --max-shard-size -o --output --meta --max-header --color "
         case $prev in
         --to) values="f4 f6_e2m3 f6_e3m2 f8_e5m2 f8_e4m3 f8_e8m0 f8_e4m3fnuz f8_e5m2fnuz f16 bf16 f32 f64" ;;
