@@ -220,7 +220,7 @@ typedef struct tenmap_tensor {
  */
 typedef struct tenmap_shard {
     const char *path; /* as opened; "" for a descriptor or memory */
-    int fd;           /* -1 for memory */
+    int fd;           /* -1 for memory, and after tenmap_detach */
     uint32_t flags;   /* 0 */
     const void *base; /* the model's first byte in memory (NULL with TENMAP_BACKEND_READ) */
     uint64_t size;    /* its length: the file's, unless options.offset or length chose a part */
@@ -789,6 +789,36 @@ typedef struct tenmap_load_options {
 TENMAP_API tenmap_status tenmap_load(const tenmap_model *model, const tenmap_request *requests,
                                      size_t count, const tenmap_load_options *options,
                                      tenmap_error *error);
+
+/*
+ * Detach
+ *
+ * A mapping shows the file: truncate it and its readers die of SIGBUS, overwrite it and their weights
+ * change. This reads a mapped model once into memory of this process's own, on huge pages where there
+ * are some, and puts it where the mapping was. Every view, tensor.data and shard.base stays valid, at
+ * its address, with its bytes, also while it happens, for any number of reading threads. Afterwards
+ * the file is closed and may be truncated, replaced, deleted or unmounted.
+ *
+ * It takes as much memory as the files have bytes; at any time, only what is under way, 16 MiB for each
+ * thread, is there twice. options are tenmap_load's: TENMAP_LOAD_DIRECT reads around the page cache,
+ * straight into place; progress counts bytes of the files; `done` is called on the caller's thread, by
+ * the number of the shard, when that is in memory. Callbacks must not call tenmap_detach or advise.
+ *
+ * TENMAP_ERR_IO if a file is not as it was when it was opened. After an error or a cancel
+ * (TENMAP_ERR_CANCELLED) all bytes can be read as before: some from memory, the rest from the mapping.
+ * Calling it again goes on; calling it when all is done does nothing.
+ *
+ * On what is detached, TENMAP_ADVISE_RELEASE, PREFETCH and POPULATE do nothing, tenmap_cached is 0, and
+ * TENMAP_LOAD_READ and DIRECT copy from memory; locks are taken again. Other threads' advice waits until
+ * it has ended. shard.fd becomes -1: nobody may use it meanwhile. What a device or another library has
+ * registered of the mapping must be registered again. Like tenmap_close it is for the model's owner, but
+ * others may read at the same time. A child of fork has the bytes as of the fork.
+ *
+ * TENMAP_ERR_UNSUPPORTED for models that are not mapped (TENMAP_BACKEND_READ, tenmap_io, memory), and on
+ * systems other than Linux.
+ */
+TENMAP_API tenmap_status tenmap_detach(tenmap_model *model, const tenmap_load_options *options,
+                                       tenmap_error *error);
 
 /*
  * Take

@@ -411,6 +411,13 @@ class model {
             return e;
         return {};
     }
+    // tenmap_detach. Its callbacks are C functions and must not throw.
+    result<void> try_detach(const tenmap_load_options &how = load_options()) {
+        error e;
+        if (tenmap_detach(m_.get(), &how, e.out()) != TENMAP_OK)
+            return e;
+        return {};
+    }
     // tenmap_load. Its callbacks are C functions and must not throw.
     result<void> try_load(span<const tenmap_request> requests,
                           const tenmap_load_options &how = load_options()) const {
@@ -441,6 +448,9 @@ class model {
     }
     void advise(std::uint32_t advice, tensor of = tensor()) const {
         try_advise(advice, of).value();
+    }
+    void detach(const tenmap_load_options &how = load_options()) {
+        try_detach(how).value();
     }
     void load(span<const tenmap_request> requests,
               const tenmap_load_options &how = load_options()) const {

@@ -94,6 +94,23 @@ void tmi_bytes_close(tmi_bytes *bytes) {
 
 /* Reading. */
 
+void tmi_bytes_enter(const tmi_bytes *bytes) {
+    tmi_gate_enter(&((tmi_bytes *)(uintptr_t)bytes)->gate);
+}
+
+void tmi_bytes_leave(const tmi_bytes *bytes) {
+    tmi_gate_leave(&((tmi_bytes *)(uintptr_t)bytes)->gate);
+}
+
+bool tmi_bytes_changed(const tmi_bytes *bytes, uint64_t *size_now) {
+    if (bytes->io)
+        return false; /* an object tells by itself */
+    tmi_bytes_enter(bytes);
+    bool changed = tmi_file_changed(&bytes->file, size_now);
+    tmi_bytes_leave(bytes);
+    return changed;
+}
+
 size_t tmi_bytes_step(const tmi_bytes *bytes, size_t otherwise) {
     uint64_t step = bytes->io ? bytes->io->preferred_bytes : 0;
     if (step == 0)
@@ -106,8 +123,8 @@ size_t tmi_bytes_step(const tmi_bytes *bytes, size_t otherwise) {
 tenmap_status tmi_bytes_trust(const tmi_bytes *bytes, uint64_t offset, uint64_t size,
                               const tenmap_tensor *t, tenmap_error *error) {
     uint64_t size_now = offset + size;
-    if (bytes->io || !tmi_file_changed(&bytes->file, &size_now))
-        return TENMAP_OK; /* an object tells by itself */
+    if (!tmi_bytes_changed(bytes, &size_now))
+        return TENMAP_OK;
     return tmi_fail_at(
         error, TENMAP_ERR_IO, t->shard, offset,
         "%s: cannot trust %llu bytes of tensor %s at byte %llu: another program has %s the "
@@ -148,7 +165,9 @@ tenmap_status tmi_bytes_read(const tmi_bytes *bytes, uint64_t offset, void *dst,
         if (status == TENMAP_OK)
             return status;
     } else {
+        tmi_bytes_enter(bytes);
         int failed = tmi_file_read(&bytes->file, offset, dst, size, &got);
+        tmi_bytes_leave(bytes);
         if (!failed && got == size)
             return wanted.tensor ? tmi_bytes_trust(bytes, offset, size, wanted.tensor, error)
                                  : TENMAP_OK;
@@ -262,7 +281,7 @@ static bool fill_direct(tmi_window *w, uint64_t at, size_t size, size_t want) {
         w->direct_fd = -1; /* the buffered way knows whether it is the file that is at fault */
         return false;
     }
-    if (got < at + size - begin || tmi_file_changed(&w->bytes->file, NULL))
+    if (got < at + size - begin || tmi_bytes_changed(w->bytes, NULL))
         return false;
     w->at = begin;
     w->end = begin + got;

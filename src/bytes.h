@@ -14,6 +14,7 @@ typedef struct tmi_bytes {
     const tenmap_io *io; /* the caller's, which `object` belongs to; NULL for the system's files */
     void *object;
     const char *shown; /* the path for errors, borrowed */
+    tmi_gate gate; /* inside: who uses the file; alone: who closes it when memory took its place */
 } tmi_bytes;
 
 #define TMI_NO_BYTES                                                                               \
@@ -34,6 +35,15 @@ typedef struct tmi_wanted {
 tenmap_status tmi_bytes_open(tmi_bytes *bytes, const tenmap_io *io, const char *path,
                              const char *what, tenmap_error *error);
 void tmi_bytes_close(tmi_bytes *bytes);
+
+/*
+ * Who uses bytes->file itself is inside meanwhile: its descriptor may be closed at another time, when
+ * all that was mapped is memory.
+ */
+void tmi_bytes_enter(const tmi_bytes *bytes);
+void tmi_bytes_leave(const tmi_bytes *bytes);
+/* tmi_file_changed, from inside. */
+bool tmi_bytes_changed(const tmi_bytes *bytes, uint64_t *size_now);
 
 /*
  * Reads exactly [offset, offset+size). TENMAP_ERR_IO with the numbers if it is shorter or, for a

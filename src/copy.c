@@ -76,10 +76,14 @@ static tenmap_status copy_same_dtype(copying *c) {
     const tmi_shard *shard = copied_shard(c);
     uint64_t begin = bytes_of_elements(c->first, c->to), size = bytes_of_elements(c->count, c->to);
     uint64_t done = 0;
-    if (shard->bytes.file.memory)
+    tmi_bytes_enter(&shard->bytes);
+    bool in_memory = shard->bytes.file.memory;
+    int failed = in_memory ? 0
+                           : tmi_fd_copy(shard->bytes.file.fd, c->from->file_offset + begin,
+                                         tmi_writer_fd(c->writer), c->at, size, &done);
+    tmi_bytes_leave(&shard->bytes);
+    if (in_memory)
         return put_bytes(c, (const char *)c->from->data + begin, (size_t)size);
-    int failed = tmi_fd_copy(shard->bytes.file.fd, c->from->file_offset + begin,
-                             tmi_writer_fd(c->writer), c->at, size, &done);
     if (failed && failed != EOPNOTSUPP)
         return tmi_writer_spoil(c->writer, c->id, failed, c->error);
     c->at += done;

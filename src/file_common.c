@@ -17,7 +17,7 @@ int tmi_file_read(const tmi_file *file, uint64_t offset, void *dst, size_t size,
         if (offset < file->size) {
             uint64_t left = file->size - offset;
             *got = left < size ? (size_t)left : size;
-            memcpy(dst, file->memory + offset, *got);
+            memcpy(dst, file->memory + (offset - file->memory_at), *got);
         }
         return 0;
     }

@@ -321,11 +321,13 @@ tenmap_status tmi_take_load_options(const tenmap_load_options *given, tenmap_loa
  */
 static load_file choose_way(load_job *job, const tmi_shard *shard) {
     bool asked = job->options.flags & (TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT);
+    tmi_bytes_enter(&shard->bytes);
     load_file file = {shard, !shard->view.base || (asked && !shard->bytes.file.memory), -1};
     if (file.use_window && job->options.flags & TENMAP_LOAD_DIRECT) {
         file.direct_fd = tmi_direct_open(&shard->bytes.file);
         job->direct = true;
     }
+    tmi_bytes_leave(&shard->bytes);
     return file;
 }
 

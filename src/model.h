@@ -45,17 +45,20 @@ uint64_t tmi_header_limit(const tenmap_options *options);
 /* Enough of a file's beginning to know what it is. */
 enum { TMI_START = 512 };
 
+typedef struct tmi_moved tmi_moved; /* moved.c */
+
 typedef struct tmi_shard {
     tenmap_shard view; /* what callers see */
     uint32_t number;   /* among those that the index or the set names, missing ones included */
     tmi_bytes bytes;   /* its path for errors is there */
     const tmi_container *container; /* of what kind it is, once it is parsed */
     tmi_header header;
-    char *path;       /* owned; NULL stands for "" */
-    char *name;       /* owned: as the index or the set has it; NULL for a single file */
-    uint64_t size;    /* the model's length in the file, from options.offset on */
-    bool edited_here; /* the lock of an edit is the caller's own */
-    unsigned tries;   /* how often it was found changed while it was opened */
+    char *path;                 /* owned; NULL stands for "" */
+    char *name;                 /* owned: as the index or the set has it; NULL for a single file */
+    uint64_t size;              /* the model's length in the file, from options.offset on */
+    bool edited_here;           /* the lock of an edit is the caller's own */
+    _Atomic(tmi_moved *) moved; /* which of its pieces are memory by now; NULL: none */
+    unsigned tries;             /* how often it was found changed while it was opened */
 } tmi_shard;
 
 /*
@@ -153,6 +156,20 @@ typedef struct tmi_quantized {
     char *names; /* that no part has */
 } tmi_quantized;
 
+/* A part of a shard's file, in bytes from the file's beginning. */
+typedef struct tmi_span {
+    const tmi_shard *shard;
+    uint64_t begin, end;
+} tmi_span;
+
+/* locked.c: pages that advice locked in memory. */
+typedef struct tmi_locked {
+    tmi_gate gate;
+    long process;
+    tmi_span *spans;
+    size_t count, capacity;
+} tmi_locked;
+
 struct tenmap_model {
     char *path, *folder;
     tenmap_io io; /* the caller's, as it was at open; all zeros: the system's files */
@@ -179,8 +196,10 @@ struct tenmap_model {
     uint64_t file_size;
     tmi_report *report; /* only inside tenmap_check */
     tmi_quantized quantized;
-    /* The one part that changes after opening; made when it is first wanted. */
-    _Atomic(tmi_prefetch *) prefetch;
+    /* What changes after opening. */
+    _Atomic(tmi_prefetch *) prefetch; /* made when it is first wanted */
+    tmi_gate advice; /* who advises is inside; who puts memory in the place of mappings, alone */
+    tmi_locked locked;
 };
 
 /* The shard that a tensor of an open model is in. */
@@ -247,19 +266,34 @@ static inline void tmi_check_index(const tenmap_model *model, const tmi_index *i
 }
 #endif
 
-/* prefetch.c: bringing pages in, in windows, now or on a thread of the model's own. */
+/*
+ * moved.c: a shard's mapping in pieces, each of which becomes memory of this process's own as a whole.
+ */
 
-/* A part of a shard's file, in bytes from the file's beginning. */
-typedef struct tmi_span {
-    const tmi_shard *shard;
-    uint64_t begin, end;
-} tmi_span;
+/* For the first time or again: how many pieces there are; 0 without memory. */
+size_t tmi_moved_begin(tmi_shard *shard);
+void tmi_moved_end(tmi_shard *shard);
+/* Whole pages; the last piece may end behind the file. */
+tmi_span tmi_moved_piece(const tmi_shard *shard, size_t piece);
+void tmi_moved_set(tmi_shard *shard, size_t piece);
+bool tmi_is_moved(const tmi_shard *shard, size_t piece);
+/* The next part of *rest that is still mapped, which *rest then begins behind. False: none is left. */
+bool tmi_next_unmoved(tmi_span *rest, tmi_span *run);
+
+/* locked.c. Whole pages; the record is of what advice did, and adding can be out of memory. */
+
+bool tmi_locked_add(const tenmap_model *model, tmi_span pages);
+void tmi_locked_remove(const tenmap_model *model, tmi_span pages);
+/* Locks those pages again that were locked before memory took their place. 0 or an errno. */
+int tmi_locked_again(const tenmap_model *model, tmi_span pages);
+
+/* prefetch.c: bringing pages in, in windows, now or on a thread of the model's own. */
 
 /* Whole pages: all that hold a byte of the span, or only those that hold no other tensor's. */
 tmi_span tmi_span_outward(tmi_span span);
 tmi_span tmi_span_inward(tmi_span span);
 
-/* Maps the pages that hold the span. Returns 0 or an errno, with *at where it stopped. */
+/* Maps the pages that hold the span, but for those that are memory by now. Returns 0 or an errno, with *at where it stopped. */
 int tmi_populate(tmi_span span, uint64_t *at);
 
 /*

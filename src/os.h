@@ -19,6 +19,7 @@ typedef struct tmi_file {
     int fd;                      /* -1 for memory */
     int kind;                    /* TMI_FILE_* */
     const unsigned char *memory; /* borrowed; NULL for a real file */
+    uint64_t memory_at;          /* which byte of the file its first one is */
     uint64_t size;               /* of the whole file, when it was opened */
     int64_t modified[2];         /* its time of modification then: seconds, nanoseconds */
     int64_t touched[2];          /* that of any change, its name and mode included; 0 if none */
@@ -71,6 +72,47 @@ bool tmi_file_look(tmi_file *file);
 bool tmi_file_locked(const tmi_file *file, const char *path);
 /* Takes back what tmi_file_map did, if it did. */
 void tmi_file_unmap(tmi_file *file);
+
+/*
+ * file_stage.c: memory that takes the place of a mapping, piece by piece, while others read it.
+ *
+ * A stage is as long as the mapping of its file and has the same place in a huge page, so what is put
+ * at tmi_stage_at lies as it will. It takes addresses, and memory only for what is written to it.
+ */
+typedef struct tmi_stage {
+    unsigned char *memory;
+    size_t size;
+} tmi_stage;
+
+/* These return 0 or an errno; ENOTSUP where the system cannot move pages. */
+int tmi_stage_take(tmi_stage *stage, const tmi_file *file);
+/* The place for the byte at this offset of the file. */
+unsigned char *tmi_stage_at(const tmi_stage *stage, const tmi_file *file, uint64_t offset);
+/*
+ * Puts what lies on the stage for [begin, end), whole pages, where the mapping is. A reader sees the
+ * file's bytes before and the stage's after, and nothing between. If it fails the mapping is as before.
+ */
+int tmi_stage_move(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint64_t end);
+/* Gives back the pages for [begin, end), which were not moved. */
+void tmi_stage_drop(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint64_t end);
+/* All of the mapping was replaced: from now on it is memory, and the file is closed. */
+void tmi_file_let_go(tmi_file *file);
+
+/*
+ * gate.c: a gate for many at a time, or for one alone. Who is inside may enter again. It is never
+ * locked for long, so those who wait look again every millisecond; a child of fork finds it empty,
+ * whoever was inside. All zeros to begin with, and nothing to free.
+ */
+typedef struct tmi_gate {
+    /* The process whose threads are inside, and how many they are. */
+    _Alignas(8) _Atomic uint64_t state;
+} tmi_gate;
+
+void tmi_gate_enter(tmi_gate *gate);
+void tmi_gate_leave(tmi_gate *gate);
+/* Alone: waits until all have left. */
+void tmi_gate_close(tmi_gate *gate);
+void tmi_gate_open(tmi_gate *gate);
 
 /*
  * A second descriptor of the same open file that reads around the page cache, or -1; its owner

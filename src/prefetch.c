@@ -62,17 +62,20 @@ tmi_span tmi_span_inward(tmi_span span) {
 }
 
 int tmi_populate(tmi_span span, uint64_t *at) {
-    tmi_span pages = tmi_span_outward(span);
+    tmi_span pages = tmi_span_outward(span), run;
     int failed = 0;
     *at = pages.begin;
-    while (*at < pages.end) {
-        uint64_t left = pages.end - *at;
-        uint64_t end = *at + (left < PREFETCH_WINDOW ? left : PREFETCH_WINDOW);
-        failed = tmi_map_populate(&span.shard->bytes.file, *at, end);
-        if (failed)
-            break;
-        *at = end;
-    }
+    while (!failed && tmi_next_unmoved(&pages, &run))
+        for (*at = run.begin; *at < run.end;) {
+            uint64_t left = run.end - *at;
+            uint64_t end = *at + (left < PREFETCH_WINDOW ? left : PREFETCH_WINDOW);
+            tmi_bytes_enter(&span.shard->bytes);
+            failed = tmi_map_populate(&span.shard->bytes.file, *at, end);
+            tmi_bytes_leave(&span.shard->bytes);
+            if (failed)
+                break;
+            *at = end;
+        }
     return failed;
 }
 
@@ -80,7 +83,7 @@ tenmap_status tmi_bring_in(tmi_span span, const tenmap_tensor *t, tenmap_error *
     uint64_t at, now = 0;
     if (!span.shard->bytes.file.map || tmi_populate(span, &at) != EFAULT)
         return TENMAP_OK;
-    (void)tmi_file_changed(&span.shard->bytes.file, &now);
+    (void)tmi_bytes_changed(&span.shard->bytes, &now);
     TMI_FAIL_TENSOR(error, TENMAP_ERR_IO, t,
                     "cannot bring in bytes %llu to %llu of the file, which has %llu bytes now and "
                     "had %llu when it was opened",

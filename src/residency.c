@@ -128,7 +128,7 @@ static tenmap_status fail_gone(const tenmap_model *model, const tmi_span *span, 
                                tenmap_error *error) {
     const tmi_file *file = &span->shard->bytes.file;
     uint64_t now = file->size;
-    bool truncated = tmi_file_changed(file, &now) && now < span->end;
+    bool truncated = tmi_bytes_changed(&span->shard->bytes, &now) && now < span->end;
     advice_subject about = subject_at(model, span, truncated && now > at ? now : at);
     tmi_fail_at(error, TENMAP_ERR_IO, about.shard, about.offset,
                 "%s: cannot bring in bytes %llu to %llu, stopped at byte %llu: %s (it had %llu "
@@ -146,7 +146,7 @@ static tenmap_status fail_lock(const tenmap_model *model, const tmi_span *span, 
                                tenmap_error *error) {
     const char *remedy;
     uint64_t now = 0, limit = tmi_lock_limit(&remedy);
-    if (tmi_file_changed(&span->shard->bytes.file, &now) && now < span->end)
+    if (tmi_bytes_changed(&span->shard->bytes, &now) && now < span->end)
         return fail_gone(model, span, now, error);
     if (limit == UINT64_MAX)
         return tmi_fail_os(error, os_error, "%s: cannot lock %llu bytes in memory",
@@ -176,15 +176,17 @@ static tenmap_status act_populate(const tenmap_model *model, tmi_span span, tenm
 }
 
 static tenmap_status act_prefetch(const tenmap_model *model, tmi_span span, tenmap_error *error) {
-    return tmi_prefetch_add(model, span, error);
+    tmi_span rest = span, run;
+    return tmi_next_unmoved(&rest, &run) ? tmi_prefetch_add(model, span, error) : TENMAP_OK;
 }
 
+/* Memory of this process's own is not released: its bytes would be gone. */
 static tenmap_status act_release(const tenmap_model *model, tmi_span span, tenmap_error *error) {
-    tmi_span pages = tmi_span_inward(span);
+    tmi_span pages = tmi_span_inward(span), run;
+    int failed = 0;
     tmi_prefetch_drop(model, span);
-    if (pages.begin >= pages.end)
-        return TENMAP_OK;
-    int failed = tmi_map_release(&pages.shard->bytes.file, pages.begin, pages.end);
+    while (!failed && pages.begin < pages.end && tmi_next_unmoved(&pages, &run))
+        failed = tmi_map_release(&pages.shard->bytes.file, run.begin, run.end);
     if (failed == EINVAL)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "%s: cannot release pages that are locked; TENMAP_ADVISE_UNLOCK comes "
@@ -201,6 +203,8 @@ static tenmap_status act_unlock(const tenmap_model *model, tmi_span span, tenmap
     int failed = pages.begin < pages.end
                      ? tmi_map_unlock(&pages.shard->bytes.file, pages.begin, pages.end)
                      : 0;
+    if (!failed && pages.begin < pages.end)
+        tmi_locked_remove(model, pages);
     return failed ? tmi_fail_os(error, failed, "%s: cannot unlock %llu bytes",
                                 subject_at(model, &span, 0).text, (ull)(span.end - span.begin))
                   : TENMAP_OK;
@@ -209,9 +213,13 @@ static tenmap_status act_unlock(const tenmap_model *model, tmi_span span, tenmap
 /* Locked first, so that what is over the limit is not read; then brought in. */
 static tenmap_status act_lock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span pages = tmi_span_outward(span);
+    if (!tmi_locked_add(model, pages))
+        return tmi_fail_memory(error, sizeof span, "the list of what is locked");
     int failed = tmi_map_lock(&pages.shard->bytes.file, pages.begin, pages.end);
-    if (failed)
+    if (failed) {
+        tmi_locked_remove(model, pages);
         return fail_lock(model, &span, failed, error);
+    }
     tenmap_status status = act_populate(model, span, error);
     if (status != TENMAP_OK)
         (void)act_unlock(model, span, NULL);
@@ -232,9 +240,14 @@ static tenmap_status advise(const tenmap_model *model, const tenmap_tensor *cons
                         "the advice is %u; TENMAP_ADVISE_POPULATE (1) to _UNLOCK (5) are known",
                         (unsigned)advice);
     tenmap_status status = take_spans(&list, model, tensors, count, error);
+    tmi_gate *gate = model ? &((tenmap_model *)(uintptr_t)model)->advice : NULL;
+    if (gate)
+        tmi_gate_enter(gate);
     for (size_t i = 0; status == TENMAP_OK && i < list.count; i++)
         if (list.spans[i].shard->bytes.file.map) /* else nothing of it is mapped by the library */
             status = advice_acts[advice](model, list.spans[i], error);
+    if (gate)
+        tmi_gate_leave(gate);
     free_spans(&list);
     return status;
 }
@@ -272,10 +285,19 @@ static int ask_resident(tmi_span span, uint64_t *bytes) {
 }
 
 static int ask_cached(tmi_span span, uint64_t *bytes) {
+    tmi_span run;
+    uint64_t part;
+    int failed = 0;
     *bytes = 0;
     if (span.shard->bytes.io)
         return 0; /* what it keeps is its own affair */
-    return tmi_file_cached(&span.shard->bytes.file, span.begin, span.end, bytes);
+    tmi_bytes_enter(&span.shard->bytes);
+    while (!failed && !span.shard->bytes.file.memory && tmi_next_unmoved(&span, &run)) {
+        failed = tmi_file_cached(&span.shard->bytes.file, run.begin, run.end, &part);
+        *bytes += part;
+    }
+    tmi_bytes_leave(&span.shard->bytes);
+    return failed;
 }
 
 static tenmap_status ask(span_question *question, const char *what, const tenmap_model *model,

@@ -295,6 +295,7 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
 void tmi_shard_close(tmi_shard *shard) {
     tmi_header_free(&shard->header);
     tmi_bytes_close(&shard->bytes);
+    tmi_moved_end(shard);
     free(shard->path);
     free(shard->name);
     shard->path = shard->name = NULL;

@@ -272,6 +272,7 @@ int main() {
         look(model);
         read(model);
         load(model);
+        CHECK(model.try_detach().has_value());
         take(model);
     }
     inspect(path);

@@ -1,0 +1,219 @@
+/*
+ * Bytes of this process's own in the place of a mapping. Shard by shard: each piece is read to a stage
+ * beside the mapping and moved over it, so a reader finds the same bytes at the same address whenever
+ * it looks. When all of a shard is moved, its file is closed.
+ */
+#include "values.h"
+
+#include <errno.h>
+
+enum { MOST_DETACH_THREADS = 16, LEAST_DETACH_DIRECT = 4 };
+
+typedef struct detach_job {
+    tenmap_model *model;
+    tenmap_load_options options;
+    tmi_shard *shard; /* of this pass */
+    tmi_stage stage;
+    int direct_fd;
+    tmi_job run; /* in bytes of the mappings */
+} detach_job;
+
+/* How many bytes of the file a piece has: the last page of a mapping may be longer than the file. */
+static size_t piece_bytes(tmi_span piece) {
+    uint64_t size = piece.shard->bytes.file.size;
+    return (size_t)((piece.end < size ? piece.end : size) - piece.begin);
+}
+
+static tenmap_status check_shard(const tmi_shard *shard, tenmap_error *error) {
+    const tmi_file *file = &shard->bytes.file;
+    const char *why = NULL;
+    if (shard->bytes.io)
+        why = "its bytes come from a tenmap_io and are not mapped";
+    else if (file->memory && !file->map)
+        why = "it lies in the memory of the caller";
+    else if (!file->map)
+        why = "it was opened to be read, not mapped";
+    return why ? tmi_fail(error, TENMAP_ERR_UNSUPPORTED, "%s: there is nothing to detach: %s",
+                          tmi_quote_path(shard->bytes.shown).text, why)
+               : TENMAP_OK;
+}
+
+/* Around the page cache where that works: the stage lies in its pages as the file does. */
+static int read_piece(const detach_job *job, tmi_span piece, size_t *got) {
+    const tmi_file *file = &piece.shard->bytes.file;
+    unsigned char *room = tmi_stage_at(&job->stage, file, piece.begin);
+    size_t size = piece_bytes(piece), direct = 0;
+    if (job->direct_fd >= 0) {
+        enum { DIRECT_STEP = 4 << 20 };
+        size_t whole = (size_t)(piece.end - piece.begin), n = 1;
+        while (direct < size && n > 0) {
+            size_t step = whole - direct < DIRECT_STEP ? whole - direct : DIRECT_STEP;
+            if (tmi_file_read_direct(job->direct_fd, piece.begin + direct, room + direct, step,
+                                     &n) != 0)
+                break;
+            direct += n;
+            if (n % TMI_DIRECT_ALIGN)
+                break; /* the end of the file, or all that can be had this way */
+        }
+        if (direct >= size) {
+            *got = size;
+            return 0;
+        }
+        direct -= direct % TMI_DIRECT_ALIGN;
+    }
+    int failed = tmi_file_read(file, piece.begin + direct, room + direct, size - direct, got);
+    *got += direct;
+    return failed;
+}
+
+static tenmap_status fail_piece(tmi_span piece, int failed, const char *doing,
+                                tenmap_error *error) {
+    tmi_quoted path = tmi_quote_path(piece.shard->bytes.shown);
+    if (failed == ENOMEM)
+        tmi_fail(error, TENMAP_ERR_LIMIT,
+                 "%s: cannot %s bytes %llu to %llu of the file: the memory that this process may "
+                 "have or lock (ulimit -v, ulimit -l), or the number of its mappings "
+                 "(vm.max_map_count), is used up",
+                 path.text, doing, (ull)piece.begin, (ull)piece.end);
+    else
+        tmi_fail_os(error, failed, "%s: cannot %s bytes %llu to %llu of the file", path.text, doing,
+                    (ull)piece.begin, (ull)piece.end);
+    error->os_error = failed;
+    error->shard = piece.shard->number;
+    error->offset = piece.begin;
+    return error->status;
+}
+
+/* What was read is not what was opened. */
+static tenmap_status fail_changed(tmi_span piece, size_t got, tenmap_error *error) {
+    uint64_t now = piece.shard->bytes.file.size;
+    (void)tmi_file_changed(&piece.shard->bytes.file, &now);
+    return tmi_fail_at(error, TENMAP_ERR_IO, piece.shard->number, piece.begin + got,
+                       "%s: cannot detach it: another program has %s the file, which has %llu "
+                       "bytes now; it had %llu when it was opened: open it again",
+                       tmi_quote_path(piece.shard->bytes.shown).text,
+                       now < piece.shard->bytes.file.size ? "truncated" : "modified", (ull)now,
+                       (ull)piece.shard->bytes.file.size);
+}
+
+static tenmap_status move_piece(void *ctx, void *state, size_t unit, tenmap_error *error) {
+    detach_job *job = ctx;
+    tmi_span piece = tmi_moved_piece(job->shard, unit);
+    const tmi_file *file = &job->shard->bytes.file;
+    size_t got, size = piece_bytes(piece);
+    (void)state;
+    if (tmi_is_moved(job->shard, unit))
+        return TENMAP_OK;
+    int failed = read_piece(job, piece, &got);
+    if (failed)
+        return fail_piece(piece, failed, "read", error);
+    if (got < size || tmi_file_changed(file, NULL))
+        return fail_changed(piece, got, error);
+    failed = tmi_stage_move(&job->stage, file, piece.begin, piece.end);
+    if (failed)
+        return fail_piece(piece, failed, "move memory in the place of", error);
+    tmi_moved_set(job->shard, unit);
+    tmi_job_add(&job->run, size);
+    failed = tmi_locked_again(job->model, piece);
+    return failed ? fail_piece(piece, failed, "lock again", error) : TENMAP_OK;
+}
+
+/* All of the shard is moved. */
+static void let_go(detach_job *job) {
+    tmi_shard *shard = job->shard;
+    tmi_gate_close(&shard->bytes.gate);
+    tmi_file_let_go(&shard->bytes.file);
+    tmi_gate_open(&shard->bytes.gate);
+    shard->view.fd = -1;
+    if (job->options.done)
+        job->options.done(job->options.ctx, (size_t)(shard - job->model->shards), TENMAP_OK);
+}
+
+/* Gives back the places on the stage of all pieces that are moved, or are not. */
+static void drop_stage(detach_job *job, size_t pieces, bool moved) {
+    for (size_t i = 0; i < pieces; i++) {
+        tmi_span piece = tmi_moved_piece(job->shard, i);
+        if (tmi_is_moved(job->shard, i) == moved)
+            tmi_stage_drop(&job->stage, &job->shard->bytes.file, piece.begin, piece.end);
+    }
+}
+
+static tenmap_status detach_shard(detach_job *job, tmi_shard *shard, tenmap_error *error) {
+    const tmi_file *file = &shard->bytes.file;
+    size_t pieces = tmi_moved_begin(shard);
+    if (pieces == 0)
+        return tmi_fail_memory(error, sizeof(tmi_span), "the pieces of a file");
+    int failed = tmi_stage_take(&job->stage, file);
+    if (failed == ENOTSUP)
+        return tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
+                        "%s: this system cannot put memory in the place of a mapping that others "
+                        "read; tenmap_load copies tensors to memory of your own",
+                        tmi_quote_path(shard->bytes.shown).text);
+    if (failed)
+        return tmi_fail_memory(error, file->map_size, "the bytes of the model");
+    job->shard = shard;
+    job->direct_fd = job->options.flags & TENMAP_LOAD_DIRECT ? tmi_direct_open(file) : -1;
+    drop_stage(job, pieces, true); /* the part that an earlier call got to */
+    tmi_job_run(&job->run, pieces);
+    drop_stage(job, pieces, false);
+    tmi_direct_close(job->direct_fd);
+    if (job->run.status == TENMAP_OK)
+        let_go(job);
+    return job->run.status;
+}
+
+/* What the mappings have that is not yet memory: for the progress. */
+static uint64_t bytes_left(const tenmap_model *model) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < model->shard_count; i++) {
+        const tmi_file *file = &model->shards[i].bytes.file;
+        tmi_span rest = {&model->shards[i], file->map_offset, file->map_offset + file->map_size};
+        tmi_span run;
+        while (!file->memory && tmi_next_unmoved(&rest, &run))
+            total += run.end - run.begin;
+    }
+    return total;
+}
+
+static tenmap_status detach_all(detach_job *job, tenmap_error *error) {
+    tenmap_model *model = job->model;
+    tenmap_status status = TENMAP_OK;
+    bool ran = false;
+    job->run.total = bytes_left(model);
+    for (size_t i = 0; i < model->shard_count && status == TENMAP_OK; i++) {
+        tmi_shard *shard = &model->shards[i];
+        if (shard->bytes.file.memory)
+            continue; /* by an earlier call */
+        tmi_prefetch_drop(model, (tmi_span){shard, 0, shard->bytes.file.size});
+        status = detach_shard(job, shard, error);
+        ran = job->run.status == TENMAP_OK;
+    }
+    return status == TENMAP_OK || !ran ? tmi_job_end(&job->run, error) : status;
+}
+
+tenmap_status tenmap_detach(tenmap_model *model, const tenmap_load_options *options,
+                            tenmap_error *error) {
+    detach_job job = {.model = model, .direct_fd = -1};
+    tenmap_status status = tmi_take_load_options(options, &job.options, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (!model)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the model is NULL");
+    for (size_t i = 0; i < model->shard_count && status == TENMAP_OK; i++)
+        status = check_shard(&model->shards[i], error);
+    if (status != TENMAP_OK)
+        return status;
+    bool direct = job.options.flags & TENMAP_LOAD_DIRECT;
+    job.run.threads = tmi_job_threads(job.options.threads, MOST_DETACH_THREADS);
+    if (direct && !job.options.threads && job.run.threads < LEAST_DETACH_DIRECT)
+        job.run.threads = LEAST_DETACH_DIRECT; /* they wait for the disk, not for a CPU */
+    job.run.unit = move_piece;
+    job.run.ctx = &job;
+    job.run.progress = job.options.progress;
+    job.run.progress_ctx = job.options.ctx;
+    job.run.cancelled = "detaching was cancelled by its progress function";
+    tmi_gate_close(&model->advice);
+    status = detach_all(&job, error);
+    tmi_gate_open(&model->advice);
+    return status;
+}

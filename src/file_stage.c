@@ -1,0 +1,99 @@
+/*
+ * Memory that takes the place of a mapping. Linux moves pages; elsewhere there is no way to put memory
+ * over a mapping without a moment in which readers find nothing.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#ifndef _FILE_OFFSET_BITS
+#define _FILE_OFFSET_BITS 64
+#endif
+#include "os.h"
+
+#include <errno.h>
+
+unsigned char *tmi_stage_at(const tmi_stage *stage, const tmi_file *file, uint64_t offset) {
+    return stage->memory + (offset - file->map_offset);
+}
+
+#ifdef __linux__
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { STAGE_HUGE_PAGE = 2 << 20 };
+
+/*
+ * Pages that are not yet there are not reserved: each move would reserve its own a second time, and
+ * could be refused when the mapping is gone already.
+ */
+int tmi_stage_take(tmi_stage *stage, const tmi_file *file) {
+    size_t page = tmi_page_size();
+    if (file->map_size > PTRDIFF_MAX - 2 * (size_t)STAGE_HUGE_PAGE)
+        return ENOMEM;
+    size_t size = (file->map_size + page - 1) / page * page, length = size + STAGE_HUGE_PAGE;
+    unsigned char *start = mmap(NULL, length, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED)
+        return errno;
+    size_t before = ((uintptr_t)file->map - (uintptr_t)start) % STAGE_HUGE_PAGE;
+    if (before)
+        munmap(start, before);
+    munmap(start + before + size, length - before - size);
+    stage->memory = start + before;
+    stage->size = size;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(stage->memory, size, MADV_HUGEPAGE);
+#endif
+    return 0;
+}
+
+void tmi_stage_drop(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint64_t end) {
+    munmap(tmi_stage_at(stage, file, begin), (size_t)(end - begin));
+}
+
+/*
+ * The kernel removes the mapping and moves the pages under one lock, which readers that find nothing
+ * wait for. Should it fail between the two, the file is mapped again.
+ */
+int tmi_stage_move(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint64_t end) {
+    unsigned char *from = tmi_stage_at(stage, file, begin);
+    void *to = tmi_map_address(file, begin);
+    size_t size = (size_t)(end - begin);
+    if (mprotect(from, size, PROT_READ) != 0)
+        return errno;
+    if (mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED)
+        return 0;
+    int failed = errno;
+    (void)mmap(to, size, PROT_READ, MAP_SHARED | MAP_FIXED, file->fd, (off_t)begin);
+    return failed;
+}
+
+void tmi_file_let_go(tmi_file *file) {
+    close(file->fd);
+    file->fd = -1;
+    file->memory = file->map;
+    file->memory_at = file->map_offset;
+}
+
+#else
+
+int tmi_stage_take(tmi_stage *stage, const tmi_file *file) {
+    (void)stage, (void)file;
+    return ENOTSUP;
+}
+
+void tmi_stage_drop(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint64_t end) {
+    (void)stage, (void)file, (void)begin, (void)end;
+}
+
+int tmi_stage_move(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint64_t end) {
+    (void)stage, (void)file, (void)begin, (void)end;
+    return ENOTSUP;
+}
+
+void tmi_file_let_go(tmi_file *file) {
+    (void)file;
+}
+
+#endif

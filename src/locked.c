@@ -1,0 +1,72 @@
+/*
+ * Which pages of a model are locked in memory, as far as advice did it: memory that takes the place of
+ * a mapping has none of its locks. Spans do not overlap, and are in no order.
+ */
+#include "model.h"
+
+#include <stdlib.h>
+
+/* The record, alone with it; what a parent of fork locked is not locked here. */
+static tmi_locked *take_record(const tenmap_model *model) {
+    tmi_locked *record = &((tenmap_model *)(uintptr_t)model)->locked;
+    tmi_gate_close(&record->gate);
+    if (record->process != tmi_process())
+        record->count = 0;
+    record->process = tmi_process();
+    return record;
+}
+
+static bool put_span(tmi_locked *record, tmi_span span) {
+    tmi_span *spans = tmi_grow(record->spans, record->count, &record->capacity, sizeof *spans);
+    if (!spans)
+        return false;
+    record->spans = spans;
+    spans[record->count++] = span;
+    return true;
+}
+
+/* What of a span lies before and behind the pages stays; for want of memory, all of it does. */
+static void cut_out(tmi_locked *record, tmi_span pages) {
+    for (size_t i = record->count; i-- > 0;) {
+        tmi_span span = record->spans[i];
+        if (span.shard != pages.shard || span.end <= pages.begin || span.begin >= pages.end)
+            continue;
+        tmi_span behind = {span.shard, pages.end, span.end};
+        if (span.end > pages.end && span.begin < pages.begin && !put_span(record, behind))
+            continue;
+        if (span.begin < pages.begin)
+            record->spans[i].end = pages.begin;
+        else if (span.end > pages.end)
+            record->spans[i].begin = pages.end;
+        else
+            record->spans[i] = record->spans[--record->count];
+    }
+}
+
+bool tmi_locked_add(const tenmap_model *model, tmi_span pages) {
+    tmi_locked *record = take_record(model);
+    cut_out(record, pages);
+    bool added = put_span(record, pages);
+    tmi_gate_open(&record->gate);
+    return added;
+}
+
+void tmi_locked_remove(const tenmap_model *model, tmi_span pages) {
+    tmi_locked *record = take_record(model);
+    cut_out(record, pages);
+    tmi_gate_open(&record->gate);
+}
+
+int tmi_locked_again(const tenmap_model *model, tmi_span pages) {
+    tmi_locked *record = take_record(model);
+    int failed = 0;
+    for (size_t i = 0; i < record->count && !failed; i++) {
+        tmi_span span = record->spans[i];
+        uint64_t begin = span.begin > pages.begin ? span.begin : pages.begin;
+        uint64_t end = span.end < pages.end ? span.end : pages.end;
+        if (span.shard == pages.shard && begin < end)
+            failed = tmi_map_lock(&span.shard->bytes.file, begin, end);
+    }
+    tmi_gate_open(&record->gate);
+    return failed;
+}
