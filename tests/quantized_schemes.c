@@ -27,9 +27,9 @@ static float scaled_value(const stored_weight *w, uint64_t m, uint64_t r, uint64
     return code * part_float(scales, as, g);
 }
 
-static void make_scaled(stored_weight *w, const char *label, tenmap_dtype values,
-                        const char *scale_name, tenmap_dtype scale, uint64_t rows, uint64_t columns,
-                        uint64_t group_rows, uint64_t group_columns) {
+void make_scaled(stored_weight *w, const char *label, tenmap_dtype values, const char *scale_name,
+                 tenmap_dtype scale, uint64_t rows, uint64_t columns, uint64_t group_rows,
+                 uint64_t group_columns) {
     w->label = label;
     w->name = "b.weight";
     w->value = scaled_value;
@@ -159,8 +159,8 @@ static float packed_value(const stored_weight *w, uint64_t m, uint64_t r, uint64
            part_float(scales, scales->dtype, (m * w->rows + r) * groups + group);
 }
 
-static void make_packed(stored_weight *w, const char *label, unsigned bits, uint64_t rows,
-                        uint64_t columns, uint64_t group, bool zeros, bool old) {
+void make_packed(stored_weight *w, const char *label, unsigned bits, uint64_t rows,
+                 uint64_t columns, uint64_t group, bool zeros, bool old) {
     w->label = label;
     w->name = "b.weight";
     w->value = packed_value;
@@ -237,8 +237,8 @@ static float turned_value(const stored_weight *w, uint64_t m, uint64_t r, uint64
     return (float)((int)code - (int)zero) * part_float(scales, scales->dtype, group * out + r);
 }
 
-static void make_turned(stored_weight *w, const char *label, unsigned bits, uint64_t in,
-                        uint64_t out, uint64_t group, bool awq, bool listed) {
+void make_turned(stored_weight *w, const char *label, unsigned bits, uint64_t in, uint64_t out,
+                 uint64_t group, bool awq, bool listed) {
     uint64_t groups = ceil_div(in, group);
     w->label = label;
     w->name = "b.weight";
@@ -311,9 +311,9 @@ static float pairs_value(const stored_weight *w, uint64_t m, uint64_t r, uint64_
            scale;
 }
 
-static void make_pairs(stored_weight *w, const char *label, unsigned bits, uint64_t rows,
-                       uint64_t columns, uint64_t group, const char *values, tenmap_dtype dtype,
-                       const char *scale, tenmap_dtype scale_dtype) {
+void make_pairs(stored_weight *w, const char *label, unsigned bits, uint64_t rows, uint64_t columns,
+                uint64_t group, const char *values, tenmap_dtype dtype, const char *scale,
+                tenmap_dtype scale_dtype) {
     w->label = label;
     w->name = "b.weight";
     w->value = pairs_value;
@@ -349,20 +349,24 @@ static void nvfp4_modelopt(stored_weight *w) {
                TENMAP_F8_E4M3);
     add_scales(w, "b.weight_scale_2", TENMAP_F32, 1, SHAPE(1));
 }
-static void gpt_oss(stored_weight *w) {
-    w->label = "gpt-oss";
+void make_gpt_oss(stored_weight *w, const char *label, uint64_t experts, uint64_t rows,
+                  uint64_t groups) {
+    w->label = label;
     w->name = "b.gate_up_proj";
     w->value = pairs_value;
     w->bits = 4;
-    shape_it(w, 96, 70);
+    shape_it(w, groups * 32, rows);
     w->rank = 3;
-    memcpy(w->shape, SHAPE(2, 96, 70), 3 * sizeof *w->shape);
+    memcpy(w->shape, SHAPE(experts, groups * 32, rows), 3 * sizeof *w->shape);
     w->group_rows = 2;
     w->group_columns = 32;
-    add_part(w, "b.gate_up_proj_blocks", TENMAP_U8, 4, SHAPE(2, 70, 3, 16));
-    add_scales(w, "b.gate_up_proj_scales", TENMAP_U8, 3, SHAPE(2, 70, 3));
+    add_part(w, "b.gate_up_proj_blocks", TENMAP_U8, 4, SHAPE(experts, rows, groups, 16));
+    add_scales(w, "b.gate_up_proj_scales", TENMAP_U8, 3, SHAPE(experts, rows, groups));
     w->scheme = "mxfp4";
     w->dtype = TENMAP_BF16;
+}
+static void gpt_oss(stored_weight *w) {
+    make_gpt_oss(w, "gpt-oss", 2, 70, 3);
 }
 
 /* MLX. */
@@ -376,8 +380,8 @@ static float affine_value(const stored_weight *w, uint64_t m, uint64_t r, uint64
     return product + part_float(biases, biases->dtype, group);
 }
 
-static void make_affine(stored_weight *w, const char *label, unsigned bits, uint64_t rows,
-                        uint64_t columns, uint64_t group, const char *scheme, const char *config) {
+void make_affine(stored_weight *w, const char *label, unsigned bits, uint64_t rows,
+                 uint64_t columns, uint64_t group, const char *scheme, const char *config) {
     w->label = label;
     w->name = "b.weight";
     w->value = affine_value;
@@ -437,8 +441,8 @@ static float bnb4_value(const stored_weight *w, uint64_t m, uint64_t r, uint64_t
     return part_float(map, TENMAP_F32, code) * scale;
 }
 
-static void make_bnb4(stored_weight *w, const char *label, uint64_t rows, uint64_t columns,
-                      uint64_t block, bool nested) {
+void make_bnb4(stored_weight *w, const char *label, uint64_t rows, uint64_t columns, uint64_t block,
+               bool nested, bool fp4) {
     char text[300];
     uint64_t n = rows * columns, blocks = ceil_div(n, block);
     w->label = label;
@@ -459,21 +463,23 @@ static void make_bnb4(stored_weight *w, const char *label, uint64_t rows, uint64
     }
     snprintf(
         text, sizeof text,
-        "{\"quant_type\": \"nf4\", \"blocksize\": %u, \"dtype\": \"float16\", \"shape\": [%u, %u], "
+        "{\"quant_type\": \"%s\", \"blocksize\": %u, \"dtype\": \"float16\", \"shape\": [%u, %u], "
         "\"nested_blocksize\": 4, \"nested_dtype\": \"float32\", \"nested_offset\": 1.5625e-1}",
-        (unsigned)block, (unsigned)rows, (unsigned)columns);
-    stored_part *note =
-        add_part(w, "b.weight.quant_state.bitsandbytes__nf4", TENMAP_U8, 1, SHAPE(strlen(text)));
+        fp4 ? "fp4" : "nf4", (unsigned)block, (unsigned)rows, (unsigned)columns);
+    stored_part *note = add_part(w,
+                                 fp4 ? "b.weight.quant_state.bitsandbytes__fp4"
+                                     : "b.weight.quant_state.bitsandbytes__nf4",
+                                 TENMAP_U8, 1, SHAPE(strlen(text)));
     memcpy(note->bytes, text, strlen(text));
-    w->scheme = "nf4";
+    w->scheme = fp4 ? "fp4" : "nf4";
     w->dtype = TENMAP_F16;
 }
 
 static void bnb_nf4(stored_weight *w) {
-    make_bnb4(w, "NF4", 50, 130, 64, false);
+    make_bnb4(w, "NF4", 50, 130, 64, false, false);
 }
 static void bnb_nested(stored_weight *w) {
-    make_bnb4(w, "NF4, nested", 33, 65, 64, true);
+    make_bnb4(w, "NF4, nested", 33, 65, 64, true, false);
 }
 
 static float scb_value(const stored_weight *w, uint64_t m, uint64_t r, uint64_t c) {

@@ -12,6 +12,28 @@ typedef struct broken_case {
     bool missing;         /* a part is, which a partial open takes */
 } broken_case;
 
+/* Weights of any size of each family, in the folder's words: docs/quantized.md. */
+void make_scaled(stored_weight *w, const char *label, tenmap_dtype values, const char *scale_name,
+                 tenmap_dtype scale, uint64_t rows, uint64_t columns, uint64_t group_rows,
+                 uint64_t group_columns);
+void make_packed(stored_weight *w, const char *label, unsigned bits, uint64_t rows,
+                 uint64_t columns, uint64_t group, bool zeros, bool old);
+void make_turned(stored_weight *w, const char *label, unsigned bits, uint64_t in, uint64_t out,
+                 uint64_t group, bool awq, bool listed);
+void make_pairs(stored_weight *w, const char *label, unsigned bits, uint64_t rows, uint64_t columns,
+                uint64_t group, const char *values, tenmap_dtype dtype, const char *scale,
+                tenmap_dtype scale_dtype);
+void make_gpt_oss(stored_weight *w, const char *label, uint64_t experts, uint64_t rows,
+                  uint64_t groups);
+void make_affine(stored_weight *w, const char *label, unsigned bits, uint64_t rows,
+                 uint64_t columns, uint64_t group, const char *scheme, const char *config);
+void make_bnb4(stored_weight *w, const char *label, uint64_t rows, uint64_t columns, uint64_t block,
+               bool nested, bool fp4);
+
+/* The same schemes in other shapes: quantized_shapes.c. */
+extern make_weight *const quantized_shapes[];
+extern const size_t quantized_shape_count;
+
 extern make_weight *const quantized_cases[];
 extern const size_t quantized_case_count;
 extern const broken_case broken_cases[];

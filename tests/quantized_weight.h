@@ -43,6 +43,8 @@ stored_part *add_scales(stored_weight *w, const char *name, tenmap_dtype dtype, 
 void free_weight(stored_weight *w);
 /* Writes it into the folder as model.safetensors, among plain tensors, with its config.json. */
 void write_weight(void **state, const stored_weight *w);
+/* Its parts alone, and no config.json. */
+void write_parts(void **state, const stored_weight *w);
 
 /* Element i of a part as F32, by the scalar oracle. */
 float part_float(const stored_part *p, tenmap_dtype as, uint64_t i);
