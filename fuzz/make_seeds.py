@@ -318,6 +318,75 @@ def gguf_seeds():
                     write("gguf", kind + "_" + name[5:-5].replace("-", "_"), file.read())
 
 
+def quantized(name, tensors, config=""):
+    """A model of tensors (name, dtype, shape[, bytes]) behind its config.json."""
+    at, entries, data = 0, [], b""
+    for i, (tensor, dtype, shape, *raw) in enumerate(tensors):
+        count = 1
+        for extent in shape:
+            count *= extent
+        size = count * BITS[dtype] // 8
+        entries.append(entry(tensor, dtype, list(shape), at, at + size))
+        data += raw[0] if raw else bytes((37 * k + 11 * i) % 64 + 32 for k in range(size))
+        at += size
+    text_ = ("{" + ",".join(entries) + "}").encode()
+    raw_config = config.encode()
+    write("quantized", name, struct.pack("<H", len(raw_config)) + raw_config +
+          struct.pack("<Q", len(text_)) + text_ + data)
+
+
+def quantized_seeds():
+    words = lambda *numbers: struct.pack("<%di" % len(numbers), *numbers)
+    quantized("fp8_block", [("m.weight", "F8_E4M3", (10, 14)), ("m.weight_scale_inv", "F32", (3, 4))],
+              '{"torch_dtype":"bfloat16","quantization_config":{"quant_method":"fp8",'
+              '"weight_block_size":[4,4]}}')
+    quantized("fp8_channel", [("m.weight", "F8_E4M3", (3, 40)), ("m.weight_scale", "BF16", (3, 1))])
+    quantized("mxfp8", [("m.weight", "F8_E4M3", (3, 64)), ("m.weight_scale", "U8", (3, 2))])
+    quantized("int8_scb", [("m.weight", "I8", (3, 20)), ("m.SCB", "F32", (3,))])
+    packed = [("m.weight_packed", "I32", (3, 8)), ("m.weight_scale", "BF16", (3, 2)),
+              ("m.weight_shape", "I64", (2,), struct.pack("<qq", 3, 64))]
+    quantized("packed", packed, '{"quantization_config":{"quant_method":"compressed-tensors",'
+              '"config_groups":{"g":{"weights":{"num_bits":4,"group_size":32}}}}}')
+    quantized("packed_zeros", packed + [("m.weight_zero_point", "I32", (1, 2))])
+    quantized("packed_listed", packed + [("m.weight_g_idx", "I32", (64,), words(*([0, 1] * 32)))])
+    gptq = [("m.qweight", "I32", (8, 16)), ("m.qzeros", "I32", (2, 2)), ("m.scales", "F16", (2, 16))]
+    quantized("gptq", gptq + [("m.g_idx", "I32", (64,), words(*([0] * 32 + [1] * 32)))])
+    quantized("gptq_order", gptq + [("m.g_idx", "I32", (64,), words(*([1, 0] * 32)))])
+    quantized("gptq_bad_group", gptq + [("m.g_idx", "I32", (64,), words(*([2] * 64)))])
+    quantized("gptq_v2", gptq, '{"quantization_config":{"quant_method":"gptq","bits":4,'
+              '"group_size":32,"checkpoint_format":"gptq_v2"}}')
+    quantized("awq", [("m.qweight", "I32", (64, 2)), ("m.qzeros", "I32", (2, 2)),
+                      ("m.scales", "F16", (2, 16))])
+    quantized("gpt_oss", [("m_blocks", "U8", (2, 5, 2, 16)), ("m_scales", "U8", (2, 5, 2))])
+    quantized("mxfp4", [("m.weight_packed", "U8", (3, 32)), ("m.weight_scale", "U8", (3, 2))])
+    quantized("mxfp6", [("m.weight_packed", "U8", (3, 24)), ("m.weight_scale", "U8", (3, 1))])
+    quantized("nvfp4", [("m.weight", "U8", (3, 16)), ("m.weight_scale", "F8_E4M3", (3, 2)),
+                        ("m.weight_scale_2", "F32", (1,))])
+    quantized("nvfp4_packed", [("m.weight_packed", "U8", (3, 16)), ("m.weight_scale", "F8_E4M3", (3, 2)),
+                               ("m.weight_global_scale", "F32", (1,))])
+    quantized("mxfp4_pairs", [("m.weight", "I8", (3, 32)), ("m.scale", "F8_E8M0", (3, 2))])
+    quantized("torchao", [("m._weight_qdata", "I8", (3, 32)), ("m._weight_scale", "F32", (3, 1)),
+                          ("m._weight_zero_point", "I8", (3, 1))])
+    quantized("comfy", [("m.weight", "F8_E4M3", (3, 8)), ("m.weight_scale", "F32", ()),
+                        ("m.comfy_quant", "U8", (27,), b'{"format": "float8_e4m3fn"}')])
+    quantized("mlx_mxfp4", [("m.weight", "U32", (3, 8)), ("m.scales", "U8", (3, 2))],
+              '{"quantization":{"group_size":32,"bits":4,"mode":"mxfp4"}}')
+    quantized("mlx", [("m.weight", "U32", (3, 8)), ("m.scales", "BF16", (3, 1)),
+                      ("m.biases", "BF16", (3, 1))], '{"quantization":{"group_size":64,"bits":4}}')
+    state = b'{"blocksize":64,"dtype":"float16","shape":[4,40],"nested_blocksize":2,' \
+            b'"nested_offset":0.25}'
+    nf4 = [("m.weight", "U8", (80, 1)), ("m.weight.quant_map", "F32", (16,)),
+           ("m.weight.quant_state.bitsandbytes__nf4", "U8", (len(state),), state)]
+    quantized("nf4", nf4 + [("m.weight.absmax", "F32", (3,))])
+    quantized("nf4_nested", nf4 + [("m.weight.absmax", "U8", (3,)),
+                                   ("m.weight.nested_absmax", "F32", (2,)),
+                                   ("m.weight.nested_quant_map", "F32", (256,))])
+    quantized("absmax_too_short", nf4 + [("m.weight.absmax", "F32", (2,))])
+    quantized("scales_missing", [("m.weight", "F8_E4M3", (3, 4))],
+              '{"quantization_config":{"quant_method":"fp8"}}')
+    quantized("config_no_json", [("m.weight", "F32", (1,))], "{")
+
+
 if __name__ == "__main__":
     header_seeds()
     index_seeds()
@@ -327,3 +396,4 @@ if __name__ == "__main__":
     convert_seeds()
     writer_seeds()
     gguf_seeds()
+    quantized_seeds()
