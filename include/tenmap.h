@@ -750,7 +750,8 @@ enum {
     /*
      * Likewise, around the page cache, which then keeps what it had: for models that are read once.
      * Where the file system cannot, as TENMAP_LOAD_READ. While it runs, a load holds one more
-     * descriptor per shard.
+     * descriptor per shard. A copy without conversion needs no buffer where dst and the data
+     * have the same place in a block of 4096 bytes (512 on most disks).
      */
     TENMAP_LOAD_DIRECT = 2
 };

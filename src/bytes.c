@@ -307,6 +307,69 @@ tenmap_status tmi_window_bytes(tmi_window *w, uint64_t at, size_t size, const te
     return TENMAP_OK;
 }
 
+/* The blocks in which the bytes and dst lie alike; 0 if they do in none. */
+static size_t shared_block(const tmi_window *w, uint64_t at, const void *dst) {
+    enum { FINE_BLOCK = 512 }; /* what most disks can read; those that cannot say so */
+    uint64_t apart = (uint64_t)(uintptr_t)dst - at;
+    if (w->direct_fd < 0)
+        return 0;
+    if (apart % TMI_DIRECT_ALIGN == 0)
+        return TMI_DIRECT_ALIGN;
+    return apart % FINE_BLOCK == 0 && !w->coarse ? FINE_BLOCK : 0;
+}
+
+bool tmi_window_agrees(const tmi_window *w, uint64_t at, const void *dst) {
+    return shared_block(w, at, dst) > 0;
+}
+
+/* Whole blocks straight to dst; 0 bytes if that does not work, and will not be tried again so. */
+static size_t read_straight(tmi_window *w, uint64_t at, void *dst, size_t size, size_t block) {
+    enum { STRAIGHT_STEP = 4 << 20 };
+    size_t got, want = size < STRAIGHT_STEP ? size - size % block : STRAIGHT_STEP;
+    int failed = tmi_file_read_direct(w->direct_fd, at, dst, want, &got);
+    got -= got % block;
+    if (failed && block < TMI_DIRECT_ALIGN)
+        w->coarse = true;
+    else if (failed || got == 0)
+        w->direct_fd = -1; /* the buffered way knows whether it is the file that is at fault */
+    return failed ? 0 : got;
+}
+
+/* A part through the room, without reading on: what follows comes straight, or is another's. */
+static tenmap_status copy_through(tmi_window *w, uint64_t at, void *dst, size_t size,
+                                  const tenmap_tensor *t, tenmap_error *error) {
+    const unsigned char *bytes;
+    bool ahead = w->ahead;
+    w->ahead = false;
+    tenmap_status status = tmi_window_bytes(w, at, size, t, &bytes, error);
+    w->ahead = ahead;
+    if (status == TENMAP_OK)
+        memcpy(dst, bytes, size);
+    return status;
+}
+
+tenmap_status tmi_window_copy(tmi_window *w, uint64_t at, void *dst, size_t size,
+                              const tenmap_tensor *t, tenmap_error *error) {
+    uint64_t first = at, end = at + size;
+    unsigned char *to = dst;
+    tenmap_status status = TENMAP_OK;
+    while (status == TENMAP_OK && at < end) {
+        size_t block = shared_block(w, at, to), left = (size_t)(end - at), done = 0;
+        if (block && at % block == 0 && left >= block)
+            done = read_straight(w, at, to, left, block);
+        if (done == 0) {
+            size_t fit = w->size - 2 * (size_t)TMI_DIRECT_ALIGN;
+            done = left < fit ? left : fit;
+            if (block && done > block - at % block)
+                done = block - (size_t)(at % block);
+            status = copy_through(w, at, to, done, t, error);
+        }
+        at += done;
+        to += done;
+    }
+    return status == TENMAP_OK ? tmi_bytes_trust(w->bytes, first, size, t, error) : status;
+}
+
 uint64_t tmi_window_fit(const tmi_window *w, tenmap_dtype dtype) {
     size_t room = w->size - (w->direct_fd >= 0 ? 2 * (size_t)TMI_DIRECT_ALIGN : 1);
     const tmi_block_dtype *blocks = tmi_dtype_blocks(dtype);

@@ -91,12 +91,20 @@ typedef struct tmi_window {
     uint64_t at, end;    /* which bytes the room holds */
     uint64_t last;       /* no byte at or behind this one will be wanted */
     bool ahead;          /* what lies behind the bytes that are wanted is worth reading with them */
+    bool coarse;         /* direct reads of less than TMI_DIRECT_ALIGN were refused */
 } tmi_window;
 
 /* *bytes are [at, at+size) in the room, size at most what tmi_window_fit allows. */
 tenmap_status tmi_window_bytes(tmi_window *window, uint64_t at, size_t size,
                                const tenmap_tensor *tensor, const unsigned char **bytes,
                                tenmap_error *error);
+/*
+ * Whether bytes from `at` on, read around the page cache, can come straight to dst: both lie alike in a
+ * block of the disk. tmi_window_copy then does so, but for the ends that are no whole blocks.
+ */
+bool tmi_window_agrees(const tmi_window *window, uint64_t at, const void *dst);
+tenmap_status tmi_window_copy(tmi_window *window, uint64_t at, void *dst, size_t size,
+                              const tenmap_tensor *tensor, tenmap_error *error);
 /* How many elements surely fit, wherever they start: a multiple of 8. */
 uint64_t tmi_window_fit(const tmi_window *window, tenmap_dtype dtype);
 

@@ -331,6 +331,14 @@ static tenmap_status fail_to_fit(const tmi_transfer *x, const void *at, uint64_t
     return TENMAP_ERR_RANGE;
 }
 
+/* Bytes [at, at+size) of the tensor, as they are, without a place on the way. */
+static tenmap_status copy_straight(tmi_window *w, const tenmap_tensor *t, uint64_t at,
+                                   unsigned char *dst, size_t size, tenmap_error *error) {
+    if (w->direct_fd >= 0)
+        return tmi_window_copy(w, t->file_offset + at, dst, size, t, error);
+    return tmi_bytes_read(w->bytes, t->file_offset + at, dst, size, (tmi_wanted){NULL, t}, error);
+}
+
 /* Elements [first, first+count) of the tensor, contiguous there, to elements from `to` on in dst.
  */
 static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64_t first,
@@ -344,15 +352,15 @@ static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64
         const unsigned char *bytes = NULL;
         if (w->room) {
             uint64_t length = tmi_bytes_of(x->stored, part), fit = tmi_window_fit(w, x->stored);
-            bool straight = w->direct_fd < 0 && is_plain_copy(x) && length >= COPY_STRAIGHT_FROM;
+            bool straight = is_plain_copy(x) && length >= COPY_STRAIGHT_FROM &&
+                            (w->direct_fd < 0 || tmi_window_agrees(w, t->file_offset + at, dst));
             if (!straight && part > fit)
                 part = fit;
             uint64_t end = tmi_bytes_of(x->stored, first + part);
-            tenmap_status status =
-                straight ? tmi_bytes_read(w->bytes, t->file_offset + at, dst, (size_t)length,
-                                          (tmi_wanted){NULL, t}, error)
-                         : tmi_window_bytes(w, t->file_offset + at, (size_t)(end - at), t, &bytes,
-                                            error);
+            tenmap_status status = straight
+                                       ? copy_straight(w, t, at, dst, (size_t)length, error)
+                                       : tmi_window_bytes(w, t->file_offset + at,
+                                                          (size_t)(end - at), t, &bytes, error);
             if (status != TENMAP_OK)
                 return status;
         } else {

@@ -24,6 +24,9 @@ ssize_t __wrap_pread(int fd, void *dst, size_t size, off_t offset);
 
 static atomic_int direct_error; /* what direct reads fail with; 0: they work */
 static atomic_long direct_reads, plain_reads;
+static atomic_bool coarse;               /* direct reads of less than 4096 bytes are refused */
+static atomic_uintptr_t dst_at, dst_end; /* what comes straight there is counted */
+static atomic_long straight;
 static atomic_long cut_at = -1; /* the file seems to end here; -1: where it ends */
 
 ssize_t __wrap_pread64(int fd, void *dst, size_t size, off_t offset) {
@@ -33,6 +36,12 @@ ssize_t __wrap_pread64(int fd, void *dst, size_t size, off_t offset) {
         errno = direct_error;
         return -1;
     }
+    if (direct && coarse && ((uintptr_t)dst | (uintptr_t)size | (uintptr_t)offset) % 4096) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (direct && (uintptr_t)dst >= dst_at && (uintptr_t)dst < dst_end)
+        atomic_fetch_add(&straight, (long)size);
     if (cut_at >= 0 && offset + (off_t)size > cut_at)
         size = offset < cut_at ? (size_t)(cut_at - offset) : 0;
     return __real_pread64(fd, dst, size, offset);
@@ -350,6 +359,45 @@ static void direct_reads_are_direct_where_the_file_system_has_them(void **state)
     free(block);
     if (fd >= 0)
         close(fd);
+    tenmap_close(m);
+}
+
+/* A destination that lies in a block of the disk as the data does gets it without a copy between. */
+static void direct_reads_go_straight_to_where_they_fit(void **state) {
+    NEEDS_FILES();
+    write_large(state);
+    tenmap_model *m = must_open(in_folder(state, "large.safetensors"), NULL);
+    const tenmap_tensor *t = tenmap_find(m, "bf16");
+    unsigned char *room = aligned_alloc(4096, (t->nbytes + 3 * 4096) / 4096 * 4096);
+    assert_non_null(room);
+    tenmap_request r = {.tensor = t, .dst_bytes = t->nbytes};
+    tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
+    options.flags = TENMAP_LOAD_DIRECT;
+    const struct {
+        size_t apart; /* of the places in a block */
+        bool coarse, straight;
+    } cases[] = {{0, false, true}, {512, false, true}, {512, true, false}, {2, false, false}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        r.dst = room + (t->file_offset + cases[i].apart) % 4096;
+        memset(room, 0, t->nbytes + 4096);
+        dst_at = (uintptr_t)r.dst;
+        dst_end = dst_at + t->nbytes;
+        coarse = cases[i].coarse;
+        straight = direct_reads = plain_reads = 0;
+        assert_int_equal(tenmap_load(m, &r, 1, &options, NULL), TENMAP_OK);
+        assert_memory_equal(r.dst, t->data, t->nbytes);
+        if (plain_reads > 0) {
+            print_message("           SKIPPED: no direct reads here\n");
+            break;
+        }
+        if (cases[i].straight)
+            assert_true((uint64_t)straight + 65536 > t->nbytes);
+        else
+            assert_int_equal(straight, 0);
+    }
+    coarse = false;
+    dst_at = dst_end = 0;
+    free(room);
     tenmap_close(m);
 }
 
@@ -832,6 +880,7 @@ int main(void) {
         cmocka_unit_test_setup(large_requests_are_cut_where_no_byte_is_shared, empty_folder),
         cmocka_unit_test_setup(direct_reads_are_direct_where_the_file_system_has_them,
                                empty_folder),
+        cmocka_unit_test_setup(direct_reads_go_straight_to_where_they_fit, empty_folder),
         cmocka_unit_test_setup(many_small_requests, empty_folder),
         cmocka_unit_test_setup(wrong_arguments_are_found_before_a_byte_is_written, empty_folder),
         cmocka_unit_test_setup(wrong_options, empty_folder),
