@@ -229,6 +229,7 @@ typedef struct tenmap_shard {
     size_t first_tensor;   /* this shard's tensors are [first_tensor, first_tensor+tensor_count) */
     size_t tensor_count;   /* of tenmap_at */
     uint64_t offset;       /* options.offset: where the model starts in the file */
+    const char *format;    /* "safetensors" or "gguf" */
 } tenmap_shard;
 
 /* What a value of metadata is: tenmap_metadata.type, tenmap_value.type. GGUF's own numbers. */
@@ -616,14 +617,18 @@ TENMAP_API tenmap_status tenmap_read_bytes(const tenmap_tensor *tensor, uint64_t
 
 /* How a tensor is stored; the library's, until tenmap_close. */
 typedef struct tenmap_scheme {
-    const char *name;       /* "none", "fp8-block", "int4-group", "mxfp4", ...: docs/quantized.md */
-    uint32_t bits;          /* of a stored value; 0 for "none" */
+    const char
+        *name;     /* "none", "fp8-block", "int4-group", "mxfp4", "q4_k", ...: docs/quantized.md */
+    uint32_t bits; /* of a stored value; 0 for "none" */
     uint32_t group_rows;    /* values of so many rows and columns, of the last two axes, */
     uint32_t group_columns; /* share a scale; 0: all of that axis */
     uint32_t part_count;    /* 0 for a tensor that is not computed */
 } tenmap_scheme;
 
-/* Never NULL: "none" for NULL and for a tensor that is stored as its elements. */
+/*
+ * Never NULL: "none" for NULL and for a tensor that is stored as its elements. Block dtypes have the
+ * scheme of their name in lower case, without parts: TENMAP_Q4_K is "q4_k", 4 bits, groups of 1 x 32.
+ */
 TENMAP_API const tenmap_scheme *tenmap_scheme_of(const tenmap_tensor *tensor);
 /*
  * The i-th part of a TENMAP_TENSOR_COMPUTED tensor, as it is stored, the values first; NULL if there

@@ -265,6 +265,7 @@ typedef struct tmi_block_dtype {
     uint16_t elements; /* per block */
     uint16_t bytes;    /* per block */
     uint8_t align;     /* bytes that a C struct of the block would want */
+    tenmap_scheme scheme;
 } tmi_block_dtype;
 
 enum { TMI_BLOCK_ROWS = TENMAP_Q1_0 + 1 - TENMAP_Q4_0 };
@@ -285,6 +286,16 @@ unsigned tmi_dtype_align(tenmap_dtype dtype);
 bool tmi_dtype_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes);
 /* The same where the caller knows that they fit. */
 uint64_t tmi_bytes_of(tenmap_dtype dtype, uint64_t count);
+/*
+ * Where elements must end with a byte, of dtypes without blocks: TMI_BYTES_WHOLE and their number, or
+ * what is wrong.
+ */
+enum { TMI_BYTES_WHOLE, TMI_BYTES_OVERFLOW, TMI_BYTES_PART };
+int tmi_whole_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes);
+/* How many elements fit into `room` bytes, a multiple of 8; whole blocks of those that have them. */
+uint64_t tmi_elements_in(tenmap_dtype dtype, size_t room);
+/* The bytes of one element; 0 if it is smaller than one, or lies in a block. */
+size_t tmi_dtype_width(tenmap_dtype dtype);
 /* Likewise by the width of an element, of dtypes that have one. */
 uint64_t tmi_packed_bytes(uint64_t count, unsigned bits);
 /*

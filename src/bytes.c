@@ -374,6 +374,6 @@ uint64_t tmi_window_fit(const tmi_window *w, tenmap_dtype dtype) {
     size_t room = w->size - (w->direct_fd >= 0 ? 2 * (size_t)TMI_DIRECT_ALIGN : 1);
     const tmi_block_dtype *blocks = tmi_dtype_blocks(dtype);
     if (blocks) /* the first and the last may be wanted in part */
-        return (uint64_t)(room / blocks->bytes - 1) * blocks->elements;
-    return (uint64_t)room * 8 / tenmap_dtype_bits(dtype) / 8 * 8;
+        room -= blocks->bytes;
+    return tmi_elements_in(dtype, room);
 }

@@ -142,7 +142,7 @@ static tenmap_status copy_converted(copying *c) {
             break;
         }
         if (TMI_BIG_ENDIAN)
-            to_file_order(buffer + from_room, tmi_dtypes[c->to].bits / 8, (size_t)count);
+            to_file_order(buffer + from_room, tmi_dtype_width(c->to), (size_t)count);
         status = put_bytes(c, buffer + from_room, (size_t)bytes_of_elements(count, c->to));
     }
     free(buffer);
@@ -165,7 +165,7 @@ static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char 
         (void)tenmap_convert(c->to, out, out_bytes, TENMAP_F32, made, count, flags, NULL);
     }
     if (TMI_BIG_ENDIAN)
-        to_file_order(out, tmi_dtypes[c->to].bits / 8, (size_t)count);
+        to_file_order(out, tmi_dtype_width(c->to), (size_t)count);
     return put_bytes(c, out, out_bytes);
 }
 

@@ -33,39 +33,43 @@
     [TENMAP_##id] = {#id, sizeof #id - 1, bits, align, TENMAP_KIND_##kind, infinity},
 const tmi_dtype_info tmi_dtypes[TMI_DTYPE_COUNT] = {DTYPES(DTYPE_ROW)};
 
-/* Block dtypes, each once: its name, elements and bytes per block, the block's alignment. */
+/*
+ * Block dtypes, each once: its name, and that of its scheme, bits of a value, values that share a scale;
+ * elements and bytes per block, the block's alignment. Codes that stand for several values at a time
+ * count as what each of them comes to.
+ */
 #define BLOCK_DTYPES(X)                                                                            \
-    X(Q4_0, 32, 18, 2)                                                                             \
-    X(Q4_1, 32, 20, 2)                                                                             \
-    X(Q5_0, 32, 22, 2)                                                                             \
-    X(Q5_1, 32, 24, 2)                                                                             \
-    X(Q8_0, 32, 34, 2)                                                                             \
-    X(Q8_1, 32, 36, 2)                                                                             \
-    X(Q2_K, 256, 84, 2)                                                                            \
-    X(Q3_K, 256, 110, 2)                                                                           \
-    X(Q4_K, 256, 144, 2)                                                                           \
-    X(Q5_K, 256, 176, 2)                                                                           \
-    X(Q6_K, 256, 210, 2)                                                                           \
-    X(Q8_K, 256, 292, 4)                                                                           \
-    X(IQ2_XXS, 256, 66, 2)                                                                         \
-    X(IQ2_XS, 256, 74, 2)                                                                          \
-    X(IQ3_XXS, 256, 98, 2)                                                                         \
-    X(IQ1_S, 256, 50, 2)                                                                           \
-    X(IQ4_NL, 32, 18, 2)                                                                           \
-    X(IQ3_S, 256, 110, 2)                                                                          \
-    X(IQ2_S, 256, 82, 2)                                                                           \
-    X(IQ4_XS, 256, 136, 2)                                                                         \
-    X(IQ1_M, 256, 56, 1)                                                                           \
-    X(TQ1_0, 256, 54, 2)                                                                           \
-    X(TQ2_0, 256, 66, 2)                                                                           \
-    X(MXFP4, 32, 17, 1)                                                                            \
-    X(NVFP4, 64, 36, 1)                                                                            \
-    X(Q1_0, 128, 18, 2)
+    X(Q4_0, "q4_0", 4, 32, 32, 18, 2)                                                              \
+    X(Q4_1, "q4_1", 4, 32, 32, 20, 2)                                                              \
+    X(Q5_0, "q5_0", 5, 32, 32, 22, 2)                                                              \
+    X(Q5_1, "q5_1", 5, 32, 32, 24, 2)                                                              \
+    X(Q8_0, "q8_0", 8, 32, 32, 34, 2)                                                              \
+    X(Q8_1, "q8_1", 8, 32, 32, 36, 2)                                                              \
+    X(Q2_K, "q2_k", 2, 16, 256, 84, 2)                                                             \
+    X(Q3_K, "q3_k", 3, 16, 256, 110, 2)                                                            \
+    X(Q4_K, "q4_k", 4, 32, 256, 144, 2)                                                            \
+    X(Q5_K, "q5_k", 5, 32, 256, 176, 2)                                                            \
+    X(Q6_K, "q6_k", 6, 16, 256, 210, 2)                                                            \
+    X(Q8_K, "q8_k", 8, 256, 256, 292, 4)                                                           \
+    X(IQ2_XXS, "iq2_xxs", 2, 32, 256, 66, 2)                                                       \
+    X(IQ2_XS, "iq2_xs", 2, 16, 256, 74, 2)                                                         \
+    X(IQ3_XXS, "iq3_xxs", 3, 32, 256, 98, 2)                                                       \
+    X(IQ1_S, "iq1_s", 1, 32, 256, 50, 2)                                                           \
+    X(IQ4_NL, "iq4_nl", 4, 32, 32, 18, 2)                                                          \
+    X(IQ3_S, "iq3_s", 3, 32, 256, 110, 2)                                                          \
+    X(IQ2_S, "iq2_s", 2, 16, 256, 82, 2)                                                           \
+    X(IQ4_XS, "iq4_xs", 4, 32, 256, 136, 2)                                                        \
+    X(IQ1_M, "iq1_m", 1, 16, 256, 56, 1)                                                           \
+    X(TQ1_0, "tq1_0", 2, 256, 256, 54, 2)                                                          \
+    X(TQ2_0, "tq2_0", 2, 256, 256, 66, 2)                                                          \
+    X(MXFP4, "mxfp4", 4, 32, 32, 17, 1)                                                            \
+    X(NVFP4, "nvfp4", 4, 16, 64, 36, 1)                                                            \
+    X(Q1_0, "q1_0", 1, 128, 128, 18, 2)
 
 enum { FIRST_BLOCK = TENMAP_Q4_0 };
 
-#define BLOCK_ROW(id, elements, bytes, align)                                                      \
-    [TENMAP_##id - FIRST_BLOCK] = {#id, elements, bytes, align},
+#define BLOCK_ROW(id, scheme, bits, group, elements, bytes, align)                                 \
+    [TENMAP_##id - FIRST_BLOCK] = {#id, elements, bytes, align, {scheme, bits, 1, group, 0}},
 static const tmi_block_dtype block_dtypes[TMI_BLOCK_ROWS] = {BLOCK_DTYPES(BLOCK_ROW)};
 
 const tmi_block_dtype *tmi_dtype_blocks(tenmap_dtype dtype) {
@@ -148,6 +152,25 @@ bool tmi_dtype_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes) {
         return false;
     *bytes = tmi_packed_bytes(count, bits);
     return true;
+}
+
+int tmi_whole_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes) {
+    uint64_t bits;
+    if (!tmi_multiply(count, tmi_dtypes[dtype].bits, &bits))
+        return TMI_BYTES_OVERFLOW;
+    *bytes = bits / 8;
+    return bits % 8 ? TMI_BYTES_PART : TMI_BYTES_WHOLE;
+}
+
+uint64_t tmi_elements_in(tenmap_dtype dtype, size_t room) {
+    const tmi_block_dtype *blocks = tmi_dtype_blocks(dtype);
+    if (blocks)
+        return (uint64_t)(room / blocks->bytes) * blocks->elements;
+    return (uint64_t)room * 8 / tmi_dtypes[dtype].bits / 8 * 8;
+}
+
+size_t tmi_dtype_width(tenmap_dtype dtype) {
+    return tenmap_dtype_bits(dtype) / 8;
 }
 
 uint64_t tmi_bytes_of(tenmap_dtype dtype, uint64_t count) {

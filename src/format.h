@@ -253,6 +253,7 @@ typedef struct tmi_extent {
 
 /* One format. shard.c knows no other. */
 typedef struct tmi_container {
+    const char *name; /* tenmap_shard.format */
     /* Whether a file of `size` bytes that starts so, with `len` of them at hand, is one. */
     bool (*recognise)(const unsigned char *start, size_t len, uint64_t size, uint64_t limit);
     /* Where the header is, at most `limit` bytes long; or what is wrong with the beginning. */

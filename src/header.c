@@ -478,7 +478,7 @@ static tenmap_status check_begin(parser *p, const tenmap_tensor *t, uint64_t beg
 /* Rules 7 to 9: the shape's size in bits must fit, be whole bytes, and be what the offsets say. */
 static tenmap_status check_size(parser *p, const tenmap_tensor *t, uint64_t stored,
                                 uint64_t *nelems) {
-    uint64_t elems = 1, bits = 0;
+    uint64_t elems = 1, bytes = 0;
     for (uint32_t d = 0; d < t->rank; d++)
         if (TMI_UNLIKELY(!tmi_multiply(elems, t->shape[d], &elems)))
             return FAIL_RULE(p, OVERFLOW, t,
@@ -489,17 +489,18 @@ static tenmap_status check_size(parser *p, const tenmap_tensor *t, uint64_t stor
     if (t->dtype == TENMAP_OPAQUE)
         return TENMAP_OK;
     unsigned width = tmi_dtypes[t->dtype].bits;
-    if (TMI_UNLIKELY(!tmi_multiply(elems, width, &bits)))
+    int size = tmi_whole_bytes(t->dtype, elems, &bytes);
+    if (TMI_UNLIKELY(size == TMI_BYTES_OVERFLOW))
         return FAIL_RULE(p, OVERFLOW, t, "%llu elements of %u bits overflow 64 bits", (ull)elems,
                          width);
-    if (TMI_UNLIKELY(bits % 8 != 0))
+    if (TMI_UNLIKELY(size == TMI_BYTES_PART))
         return FAIL_RULE(p, PART_OF_BYTE, t, "%s of %s, %u bits each, are not whole bytes",
                          tmi_count(elems, "element").text, tmi_dtypes[t->dtype].name, width);
-    if (TMI_UNLIKELY(bits / 8 != stored))
+    if (TMI_UNLIKELY(bytes != stored))
         return FAIL_RULE(p, SIZE, t,
                          "data_offsets span %llu bytes, but its shape of %llu elements of %s "
                          "takes %llu",
-                         (ull)stored, (ull)elems, tmi_dtypes[t->dtype].name, (ull)(bits / 8));
+                         (ull)stored, (ull)elems, tmi_dtypes[t->dtype].name, (ull)bytes);
     return TENMAP_OK;
 }
 

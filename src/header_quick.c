@@ -209,13 +209,11 @@ static bool take_shape(reader *r, kind *k) {
 /* A kind that is not at hand: dtype and shape, with rules 7 and 8. */
 static TMI_NOINLINE bool take_new_kind(reader *r, kind *k) {
     const char *start = r->at;
-    uint64_t bits;
     k->len = 0;
     if (!TAKE(r, ":{\"dtype\":\"") || !take_dtype(r, k) || !TAKE(r, ",\"shape\":[") ||
         !take_shape(r, k) || !TAKE(r, "],\"data_offsets\":[") ||
-        !tmi_multiply(k->nelems, tmi_dtypes[k->dtype].bits, &bits) || bits % 8 != 0)
+        tmi_whole_bytes(k->dtype, k->nelems, &k->nbytes) != TMI_BYTES_WHOLE)
         return false;
-    k->nbytes = bits / 8;
     k->align_mask = tmi_dtypes[k->dtype].align - 1u;
     size_t len = (size_t)(r->at - start);
     if (len <= KIND_TEXT) {

@@ -187,7 +187,7 @@ static moments moments_of_lanes(const tmi_lanes *lanes, bool is_f64) {
 static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
                              size_t count) {
     tmi_moments *kernel = tmi_cpu_kernels()->moments[dtype];
-    size_t width = tmi_dtypes[dtype].bits / 8, whole = count - count % TMI_LANES;
+    size_t width = tmi_dtype_width(dtype), whole = count - count % TMI_LANES;
     bool is_f64 = sums_as(dtype) == TENMAP_F64;
     tmi_lanes lanes;
     tmi_lanes_begin(&lanes, tmi_dtypes[dtype].bits > 16);
@@ -250,7 +250,7 @@ static void count_codes(tenmap_dtype dtype, const unsigned char *src, size_t cou
                         uint64_t codes[256]) {
     uint32_t counts[4][256] = {{0}};
     unsigned bits = tmi_dtypes[dtype].bits;
-    size_t bytes = (size_t)tmi_packed_bytes(count, bits), i = 0;
+    size_t bytes = (size_t)tmi_bytes_of(dtype, count), i = 0;
     if (bits == 6) {
         tmi_elements elements = {dtype, 0, true};
         for (; i < count; i++)
@@ -430,7 +430,7 @@ static void order_values(unsigned char *values, size_t width, size_t count) {
 static tenmap_status make_unit(measurer *m, measure_unit *unit, uint64_t codes[256],
                                const tmi_bin_range *range, tenmap_error *error) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
-    size_t width = tmi_dtypes[t->dtype].bits / 8, size = UNIT_ELEMENTS * sizeof(float);
+    size_t width = tmi_dtype_width(t->dtype), size = UNIT_ELEMENTS * sizeof(float);
     if (!m->made.bytes && !tmi_block_take_dirty(&m->made, size))
         return tmi_fail_memory(error, size, "measuring");
     tenmap_status status =

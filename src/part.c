@@ -49,9 +49,8 @@ tenmap_status tmi_source_bytes(tmi_source *s, unsigned which, uint64_t offset, s
 tenmap_status tmi_source_floats(tmi_source *s, unsigned which, tenmap_dtype as, uint64_t first,
                                 size_t count, float *out, tenmap_error *error) {
     const unsigned char *bytes = NULL;
-    unsigned bits = tmi_dtypes[as].bits;
-    tenmap_status status =
-        tmi_source_bytes(s, which, first * (bits / 8), count * (bits / 8), &bytes, error);
+    size_t width = tmi_dtype_width(as);
+    tenmap_status status = tmi_source_bytes(s, which, first * width, count * width, &bytes, error);
     if (status == TENMAP_OK)
         tmi_convert_file(TENMAP_F32, out, 0, as, bytes, 0, count, TENMAP_CONVERT_NO_STREAM);
     return status;

@@ -18,7 +18,9 @@ static const tmi_scheme_row schemes[] = {
     {"bitsandbytes, 4 bits", tmi_find_bnb4},
     {"MLX", tmi_find_mlx},
     {"8 bits beside their scales", tmi_find_scaled},
+    {"NVFP4 of GGUF", tmi_find_nvfp4_scale},
 };
+enum { SCHEME_OF_BLOCKS = sizeof schemes / sizeof *schemes - 1 };
 
 typedef struct quantized_search {
     tmi_finder finder;
@@ -33,6 +35,8 @@ typedef struct quantized_search {
 
 /* Parts that are left over: values that some scheme needs, with nothing there to be its own. */
 static bool may_hold_values(const tenmap_tensor *t) {
+    if (t->dtype == TENMAP_NVFP4)
+        return true;
     return t->dtype < TMI_DTYPE_COUNT && tmi_dtypes[t->dtype].kind != TENMAP_KIND_BOOL &&
            (tmi_dtypes[t->dtype].bits <= 8 || t->dtype == TENMAP_I32 || t->dtype == TENMAP_U32) &&
            t->dtype != TENMAP_F8_E8M0;
@@ -43,8 +47,10 @@ static void settle_scheme(tmi_computed *c, const tmi_quantized_config *config) {
     bool all_rows = r->group_rows >= r->rows, all_columns = r->group_columns >= r->columns;
     uint32_t rows = all_rows && r->group_rows != 1 ? 0 : (uint32_t)r->group_rows;
     uint32_t columns = all_columns && r->group_columns != 1 ? 0 : (uint32_t)r->group_columns;
-    c->scheme.group_rows = r->transposed ? columns : rows;
-    c->scheme.group_columns = r->transposed ? rows : columns;
+    if (!tmi_dtype_blocks(r->code_dtype)) { /* which have scales inside */
+        c->scheme.group_rows = r->transposed ? columns : rows;
+        c->scheme.group_columns = r->transposed ? rows : columns;
+    }
     c->part_bytes = 0;
     for (unsigned i = 0; i < TMI_PART_COUNT; i++) {
         c->scheme.part_count += c->parts[i] != NULL;
@@ -90,8 +96,11 @@ static bool keep_weight(quantized_search *s, const tmi_computed *c) {
     return true;
 }
 
+/* Blocks know one scheme only, and no other knows blocks. */
 static bool try_schemes(quantized_search *s, const tenmap_tensor *t) {
-    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+    size_t first = tmi_dtype_blocks(t->dtype) ? SCHEME_OF_BLOCKS : 0;
+    size_t end = first ? first + 1 : SCHEME_OF_BLOCKS;
+    for (size_t i = first; i < end; i++) {
         tmi_computed c = {.recipe = {.codes = 0}};
         if (schemes[i].find(&s->finder, t, &c))
             return keep_weight(s, &c);
@@ -174,10 +183,9 @@ static tenmap_status make_list(quantized_search *s, tenmap_error *error) {
     tmi_quantized *q = &s->model->quantized;
     size_t shown = s->model->tensor_count - s->hidden + s->count;
     size_t bytes = shown * sizeof(tenmap_tensor);
-    char *names = malloc(s->name_bytes + 1);
-    q->names = names; /* freed with the model, as the rest is */
+    q->names = tmi_calloc(s->name_bytes + 1, 1); /* freed with the model, as the rest is */
     q->numbers = tmi_calloc(shown, sizeof *q->numbers);
-    if (!names || !q->numbers || !tmi_block_take(&q->tensors, bytes) ||
+    if (!q->names || !q->numbers || !tmi_block_take(&q->tensors, bytes) ||
         !tmi_names_init(&q->finder, &s->model->key, q->tensors.bytes, sizeof(tenmap_tensor), shown))
         return tmi_fail_memory(error, bytes, "the tensors' table");
     tenmap_status status = list_tensors(s, error);
@@ -231,7 +239,10 @@ const tmi_computed *tmi_computed_of(const tenmap_tensor *t) {
 
 const tenmap_scheme *tenmap_scheme_of(const tenmap_tensor *t) {
     static const tenmap_scheme none = {"none", 0, 0, 0, 0};
-    return t && (t->flags & TENMAP_TENSOR_COMPUTED) ? &tmi_computed_of(t)->scheme : &none;
+    if (t && (t->flags & TENMAP_TENSOR_COMPUTED))
+        return &tmi_computed_of(t)->scheme;
+    const tmi_block_dtype *blocks = t ? tmi_dtype_blocks(t->dtype) : NULL;
+    return blocks ? &blocks->scheme : &none;
 }
 
 const tenmap_tensor *tenmap_part_at(const tenmap_tensor *t, uint32_t i) {

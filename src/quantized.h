@@ -174,9 +174,9 @@ typedef struct tmi_scheme_row {
 /* "int4-group": integers of so many bits; 0 for a scale per tensor, 1 per row, 2 per group. */
 const char *tmi_integer_scheme(unsigned bits, unsigned kind);
 
-/* quantized_float.c, quantized_integer.c, quantized_pairs.c, quantized_bnb.c, quantized_mlx.c */
+/* quantized_float.c, _integer.c, _pairs.c, _bnb.c, _mlx.c, _gguf.c */
 tmi_scheme_find tmi_find_scaled, tmi_find_packed, tmi_find_gptq, tmi_find_blocks, tmi_find_pairs;
-tmi_scheme_find tmi_find_bnb4, tmi_find_mlx;
+tmi_scheme_find tmi_find_bnb4, tmi_find_mlx, tmi_find_nvfp4_scale;
 
 /* quantized.c: the search, and the table of tensors that comes of it. */
 

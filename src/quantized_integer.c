@@ -181,7 +181,7 @@ static bool find_turned_parts(tmi_finder *f, const tenmap_tensor *t, turned_part
         return tmi_part_missing(f, t, cut, p->scales ? "qzeros" : "scales", "GPTQ or AWQ");
     if (p->scales->rank != 2 || p->scales->dtype >= TMI_DTYPE_COUNT ||
         tmi_dtypes[p->scales->dtype].kind != TENMAP_KIND_FLOAT ||
-        tmi_dtypes[p->scales->dtype].bits % 8 != 0)
+        tmi_dtype_width(p->scales->dtype) == 0)
         return TMI_PART_WRONG(f, t, p->scales, "floats of shape [groups, out] were expected");
     p->count = p->scales->shape[0];
     p->out = p->scales->shape[1];

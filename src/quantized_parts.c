@@ -173,7 +173,7 @@ bool tmi_take_scales(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c,
                               "was expected",
                               tmi_shape_text(t->shape, t->rank).text);
     if (as >= TMI_DTYPE_COUNT || tmi_dtypes[as].kind != TENMAP_KIND_FLOAT ||
-        tmi_dtypes[as].bits % 8 != 0)
+        tmi_dtype_width(as) == 0)
         return TMI_PART_WRONG(f, t, scales, "scales of a floating-point dtype were expected");
     r->scale_dtype = as;
     c->parts[TMI_PART_SCALES] = scales;

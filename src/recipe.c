@@ -129,19 +129,21 @@ static tenmap_status fetch_table(tmi_source *s, uint64_t matrix, uint64_t row, u
     return status;
 }
 
-/* Elements of a dtype that may be narrower than a byte. */
+/* Elements of a dtype that may be narrower than a byte, or lie in blocks. */
 static tenmap_status fetch_dtype(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                  size_t count, float *values, tenmap_error *error) {
     const tmi_recipe *r = s->recipe;
-    uint64_t bit = column * r->bits;
+    unsigned within;
+    uint64_t at = tmi_byte_of(r->code_dtype, column, &within);
+    uint64_t end = tmi_bytes_of(r->code_dtype, column + count);
     const unsigned char *bytes;
-    tenmap_status status = tmi_source_bytes(
-        s, TMI_PART_VALUES, matrix * r->matrix_bytes + row * r->row_bytes + bit / 8,
-        (size_t)((bit % 8 + count * r->bits + 7) / 8), &bytes, error);
+    tenmap_status status =
+        tmi_source_bytes(s, TMI_PART_VALUES, matrix * r->matrix_bytes + row * r->row_bytes + at,
+                         (size_t)(end - at), &bytes, error);
     if (status != TENMAP_OK)
         return status;
     tmi_elements to = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
-    tmi_elements from = {r->code_dtype, (unsigned)(bit % 8), true};
+    tmi_elements from = {r->code_dtype, within, true};
     tmi_route(to, values, from, bytes, count, TENMAP_CONVERT_NO_STREAM);
     return TENMAP_OK;
 }

@@ -69,7 +69,8 @@ static tenmap_status find_text(const tmi_place *place, const unsigned char *star
     return status;
 }
 
-const tmi_container tmi_safetensors = {.recognise = is_plausible,
+const tmi_container tmi_safetensors = {.name = "safetensors",
+                                       .recognise = is_plausible,
                                        .find_text = find_text,
                                        .quick = tmi_header_quick,
                                        .parse = tmi_header_parse};

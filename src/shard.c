@@ -130,7 +130,8 @@ static void fill_view(tmi_shard *shard, const tenmap_options *options, const uns
                                  .header_bytes = header_bytes,
                                  .data_offset = options->offset + shard->header.data_at,
                                  .tensor_count = shard->header.count,
-                                 .offset = options->offset};
+                                 .offset = options->offset,
+                                 .format = shard->container->name};
 }
 
 /* What a quick pass reads through: the file in windows, or the text of an object as a whole. */

@@ -110,7 +110,7 @@ static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_va
             place_values(x, to + i * box->columns, s->turned + i * wide, wide, flags);
         return TENMAP_OK;
     }
-    size_t bytes = tenmap_dtype_bits(x->as) / 8, line = wide * bytes;
+    size_t bytes = tmi_dtype_width(x->as), line = wide * bytes;
     tmi_elements target = {x->as, 0, !TMI_BIG_ENDIAN}, from = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
     tmi_route(target, s->placed, from, s->turned, high * wide, flags);
     for (size_t i = 0; i < high; i++)

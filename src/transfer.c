@@ -302,7 +302,7 @@ bool tmi_transfer_is_dense(const tmi_transfer *x) {
 /* Whether elements go from the file into dst as they are, byte for byte. */
 static bool is_plain_copy(const tmi_transfer *x) {
     unsigned bits = tenmap_dtype_bits(x->stored); /* 0: blocks, which are the same on every host */
-    return x->as == x->stored && bits % 8 == 0 && (!TMI_BIG_ENDIAN || bits <= 8);
+    return x->as == x->stored && (bits == 0 || bits >= 8) && (!TMI_BIG_ENDIAN || bits <= 8);
 }
 
 unsigned char *tmi_transfer_place(const tmi_transfer *x, uint64_t to, uint64_t *count,

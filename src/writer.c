@@ -246,22 +246,23 @@ static tenmap_status size_up(const tenmap_writer *writer, tmi_planned *t, tenmap
         return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, t,
                           "its dtype is %u (%s), which cannot be written", (unsigned)t->dtype,
                           tenmap_dtype_name(t->dtype));
-    uint64_t n = 1, bits = tmi_dtypes[t->dtype].bits;
+    uint64_t n = 1, bytes = 0;
     bool fits = true;
     for (uint32_t d = 0; d < t->rank; d++) {
         fits = fits && (t->shape[d] == 0 || n <= UINT64_MAX / t->shape[d]);
         n *= t->shape[d];
     }
-    if (!fits || n > UINT64_MAX / bits)
+    int size = tmi_whole_bytes(t->dtype, n, &bytes);
+    if (!fits || size == TMI_BYTES_OVERFLOW)
         return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, t,
                           "its shape of %s has more elements than 64 bits can count",
                           tmi_count(t->rank, "dimension").text);
-    if (n * bits % 8)
+    if (size == TMI_BYTES_PART)
         return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, t,
                           "%llu elements of %s are not a whole number of bytes", (ull)n,
                           tmi_dtypes[t->dtype].name);
     t->nelems = n;
-    t->nbytes = n * bits / 8;
+    t->nbytes = bytes;
     if (t->nbytes > INT64_MAX / 8 - writer->declared)
         return FAIL_WRITE(error, TENMAP_ERR_LIMIT, writer, t,
                           "with its %llu bytes the file would be too large for any system",

@@ -207,6 +207,135 @@ static void copies_into_safetensors_are_converted(void **state) {
     }
 }
 
+/* NVFP4 of experts, of one matrix, and without a scale; what is not a weight's stays listed. */
+enum { EXPERTS = 2, EXPERT = 3 * 64, ONE = 4 * 128, NVFP4_TYPE = 40 };
+
+static bytes make_nvfp4(const float *scales, uint32_t scale_type, uint64_t scale_count) {
+    gguf_file f;
+    gguf_begin(&f, 5, 0);
+    gguf_text(&f, "e.weight");
+    gguf_number(&f, 3, 4);
+    gguf_number(&f, 64, 8);
+    gguf_number(&f, 3, 8);
+    gguf_number(&f, EXPERTS, 8);
+    gguf_number(&f, NVFP4_TYPE, 4);
+    gguf_number(&f, 0, 8); /* 216 bytes */
+    gguf_text(&f, "e.scale");
+    gguf_number(&f, 1, 4);
+    gguf_number(&f, scale_count, 8);
+    gguf_number(&f, scale_type, 4);
+    gguf_number(&f, 224, 8);
+    gguf_row(&f, "o.weight", 4, 128, NVFP4_TYPE, 256); /* 288 bytes */
+    gguf_row(&f, "o.scale", 1, 1, 0, 544);
+    gguf_row(&f, "p.weight", 1, 64, NVFP4_TYPE, 576); /* 36 bytes */
+    gguf_data(&f, 576 + 36);
+    unsigned char *data = (unsigned char *)f.out.at + f.out.size - (576 + 36);
+    for (size_t i = 0; i < 3; i++) {
+        uint32_t bits;
+        memcpy(&bits, &scales[i], sizeof bits);
+        for (size_t k = 0; k < 4; k++)
+            data[(i < 2 ? 224 + 4 * i : 544) + k] = (unsigned char)(bits >> 8 * k);
+    }
+    memset(data + 216, 0, 8); /* padding */
+    memset(data + 232, 0, 24);
+    memset(data + 548, 0, 28);
+    return f.out;
+}
+
+static void check_scaled(const tenmap_tensor *t, const tenmap_tensor *plain, const float *scales,
+                         size_t matrix) {
+    float stored[ONE], values[ONE];
+    const tenmap_scheme *scheme = tenmap_scheme_of(t);
+    assert_int_equal(t->flags & TENMAP_TENSOR_COMPUTED, TENMAP_TENSOR_COMPUTED);
+    assert_int_equal(t->dtype, TENMAP_F32);
+    assert_int_equal(t->nelems, plain->nelems);
+    assert_string_equal(scheme->name, "nvfp4");
+    assert_int_equal(scheme->bits, 4);
+    assert_int_equal(scheme->group_columns, 16);
+    assert_int_equal(scheme->part_count, 2);
+    assert_int_equal(tenmap_part_at(t, 0)->dtype, TENMAP_NVFP4);
+    assert_int_equal(
+        tenmap_read(plain, 0, plain->nelems, TENMAP_F32, stored, sizeof stored, 0, NULL),
+        TENMAP_OK);
+    for (size_t first = 0; first < plain->nelems; first += 7) {
+        size_t count = (size_t)plain->nelems - first;
+        assert_int_equal(tenmap_read(t, first, count, TENMAP_F32, values, sizeof values, 0, NULL),
+                         TENMAP_OK);
+        for (size_t i = 0; i < count; i++) {
+            float wanted = stored[first + i] * scales[(first + i) / matrix];
+            assert_memory_equal(&values[i], &wanted, sizeof wanted);
+        }
+    }
+}
+
+static void nvfp4_is_multiplied_by_its_scale(void **state) {
+    static const float scales[] = {0.375f, -3.1f, 1e-3f};
+    (void)state;
+    bytes file = make_nvfp4(scales, 0, EXPERTS);
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    tenmap_model *plain = must_open_memory(file, NULL);
+    options.flags = TENMAP_OPEN_DEQUANTIZE;
+    tenmap_model *m = must_open_memory(file, &options);
+    assert_int_equal(tenmap_count(plain), 5);
+    assert_int_equal(tenmap_count(m), 3);
+    assert_null(tenmap_find(m, "e.scale"));
+    check_scaled(tenmap_find(m, "e.weight"), tenmap_find(plain, "e.weight"), scales, EXPERT);
+    check_scaled(tenmap_find(m, "o.weight"), tenmap_find(plain, "o.weight"), scales + 2, ONE);
+    const tenmap_tensor *alone = tenmap_find(m, "p.weight");
+    assert_int_equal(alone->dtype, TENMAP_NVFP4);
+    assert_string_equal(tenmap_scheme_of(alone)->name, "nvfp4");
+    assert_int_equal(tenmap_scheme_of(alone)->part_count, 0);
+    tenmap_close(m);
+    tenmap_close(plain);
+    free(file.at);
+}
+
+/* A scale that fits no matrix, or is no number, is named with what was expected. */
+static void nvfp4_scales_must_fit(void **state) {
+    static const float scales[] = {1, 1, 1};
+    static const struct {
+        uint32_t type;
+        uint64_t count;
+        const char *words;
+    } bad[] = {{0, 3, "one for each matrix"}, {26, 2, "F32, F16 or BF16"}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        bytes file = make_nvfp4(scales, bad[i].type, bad[i].count);
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        tenmap_model *m;
+        tenmap_error error;
+        options.flags = TENMAP_OPEN_DEQUANTIZE;
+        assert_int_equal(tenmap_open_memory(file.at, file.size, &options, &m, &error),
+                         TENMAP_ERR_FORMAT);
+        assert_null(m);
+        assert_non_null(strstr(error.message, bad[i].words));
+        assert_non_null(strstr(error.message, "e.weight"));
+        free(file.at);
+    }
+}
+
+/* The scheme of a block dtype is its name in lower case; its groups divide its blocks. */
+static void block_dtypes_are_schemes(void **state) {
+    (void)state;
+    for (size_t i = 0; i < COUNT(types); i++) {
+        bytes file = make_file(i);
+        tenmap_model *m = must_open_memory(file, NULL);
+        const tenmap_tensor *t = tenmap_find(m, "w");
+        const tenmap_scheme *scheme = tenmap_scheme_of(t);
+        const char *dtype = tenmap_dtype_name(t->dtype);
+        assert_int_equal(strlen(scheme->name), strlen(dtype));
+        for (size_t k = 0; dtype[k]; k++)
+            assert_int_equal(scheme->name[k] | 32, dtype[k] | 32);
+        assert_int_equal(types[i].elements % scheme->group_columns, 0);
+        assert_int_equal(scheme->group_rows, 1);
+        assert_int_equal(scheme->part_count, 0);
+        assert_true(scheme->bits * types[i].elements <= 8 * types[i].bytes);
+        assert_null(tenmap_part_at(t, 0));
+        tenmap_close(m);
+        free(file.at);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(ranges_and_slices_begin_anywhere, empty_folder),
@@ -214,6 +343,9 @@ int main(void) {
         cmocka_unit_test(bytes_are_taken_for_blocks),
         cmocka_unit_test_setup(blocks_are_measured_as_f32, empty_folder),
         cmocka_unit_test_setup(copies_into_safetensors_are_converted, empty_folder),
+        cmocka_unit_test(nvfp4_is_multiplied_by_its_scale),
+        cmocka_unit_test(nvfp4_scales_must_fit),
+        cmocka_unit_test(block_dtypes_are_schemes),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

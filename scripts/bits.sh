@@ -1,0 +1,68 @@
+#!/bin/sh
+# Sizes come from src/dtype.c alone: elsewhere the bits of a dtype may be compared, never reckoned with.
+# Block dtypes have no bits of their own (tenmap_dtype_bits is 0), so that any product or quotient of them
+# is a size that is wrong for some tensor.
+#
+#     scripts/bits.sh [SOURCE]
+#
+# Left out are files that reckon with bits and mean no size of a tensor; each has its reason below.
+set -u
+cd "${1:-$(dirname "$0")/..}" || exit 1
+
+reckon() {
+    case $1 in
+    src/dtype.c) ;;           # the one place
+    src/route.c) ;;           # places of bits inside packed runs, for kernels
+    src/convert.c) ;;         # the sign and the range of an integer
+    src/quantized_pairs.c) ;; # columns that the bytes of a row of codes hold
+    *) return 1 ;;
+    esac
+}
+
+look() {
+    awk '
+    BEGIN { bits = "(tmi_dtypes\\[[^]]*\\]\\.bits|tenmap_dtype_bits\\([^()]*\\))" }
+    FNR == 1 || /^}/ { delete names }
+    {
+        code = $0
+        gsub(/"([^"\\]|\\.)*"/, "\"\"", code)
+        sub(/\/\*.*/, "", code)
+        if (code ~ /^ *\*/) next
+        bad = code ~ (bits " *([*\/%+]|<<|>>|-[^>])") || code ~ ("([*\/%+-]|<<|>>) *" bits)
+        # Variables that hold them, until the function ends.
+        if (match(code, "[a-z_]+ = " bits " *[;,]")) {
+            name = substr(code, RSTART, RLENGTH)
+            sub(/ = .*/, "", name)
+            names[name] = 1
+        } else
+            for (name in names)
+                if (code ~ ("(^|[^a-z_.>])" name " *([*\/%+]|<<|>>|-[^>])") ||
+                    code ~ ("([*\/%+-]|<<|>>) *" name "([^a-z_(]|$)"))
+                    bad = 1
+        if (bad) printf "%s:%d: %s\n", FILENAME, FNR, $0
+    }' "$@"
+}
+
+# The look itself must see what it is for.
+probe=$(mktemp)
+trap 'rm -f "$probe"' EXIT
+cat >"$probe" <<'END'
+    uint64_t a = n * tmi_dtypes[d].bits;
+    size_t b = tenmap_dtype_bits(dtype) / 8;
+    unsigned width = tmi_dtypes[d].bits;
+    return width <= 8 ? 1 : 2;
+    return (n * width + 7) / 8;
+END
+[ "$(look "$probe" | grep -c .)" = 3 ] || { echo "scripts/bits.sh does not see its own probe" && exit 1; }
+
+files=
+for file in src/*.c src/*.h; do
+    reckon "$file" || files="$files $file"
+done
+found=$(look $files)
+if [ -n "$found" ]; then
+    echo "arithmetic on the bits of a dtype, outside of src/dtype.c:"
+    printf '%s\n' "$found"
+    exit 1
+fi
+echo "sizes come from src/dtype.c alone"
