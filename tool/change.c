@@ -17,18 +17,23 @@ int measure_changes(pair *pairs, size_t count, unsigned threads) {
     selection both = {need(2 * count, sizeof *both.tensors), 0, 0, 0};
     options.threads = threads;
     for (size_t i = 0; i < count; i++)
-        if (has_norms(&pairs[i])) {
+        if (has_norms(&pairs[i]) && !pairs[i].is_part) {
             both.tensors[both.count++] = pairs[i].a;
             both.tensors[both.count++] = pairs[i].b;
         }
     tenmap_stats *stats = need(both.count, sizeof *stats);
     int status = both.count ? measure_selection(&both, &options, stats) : 0;
     size_t next = 0;
-    for (size_t i = 0; !status && i < count; i++)
-        if (has_norms(&pairs[i])) {
-            pairs[i].norm_a = stats[next++].norm;
-            pairs[i].norm_b = stats[next++].norm;
+    for (size_t i = 0; !status && i < count; i++) {
+        pair *p = &pairs[i];
+        if (p->is_part) {
+            p->norm_a = sqrt(p->found.squares_a);
+            p->norm_b = sqrt(p->found.squares_b);
+        } else if (has_norms(p)) {
+            p->norm_a = stats[next++].norm;
+            p->norm_b = stats[next++].norm;
         }
+    }
     free(stats);
     selection_free(&both);
     return status;
@@ -51,18 +56,29 @@ double cosine_of(const pair *p) {
     return cosine > 1 ? 1 : cosine < -1 ? -1 : cosine;
 }
 
+const tenmap_tensor *pair_tensor(const pair *p) {
+    return p->is_part && p->b->nelems == p->count ? p->b : p->a;
+}
+
 /* Kinds. */
 
-static void kind_name(const tenmap_tensor *t, text *out) {
+static void kind_name(const pair *p, text *out) {
+    const tenmap_tensor *t = pair_tensor(p);
     number_place at = {0};
     size_t done = 0;
-    text_clear(out);
     while (number_find(t->name, t->name_len, at.end, &at)) {
         text_add(out, t->name + done, at.begin - done);
         text_add(out, "*", 1);
         done = at.end;
     }
     text_add(out, t->name + done, t->name_len - done);
+}
+
+static void dtypes_name(const pair *p, text *out) {
+    const char *a = tenmap_dtype_text(p->a), *b = tenmap_dtype_text(p->b);
+    text_add(out, a, strlen(a));
+    text_addf(out, " -> ");
+    text_add(out, b, strlen(b));
 }
 
 static int by_name(const void *a, const void *b) {
@@ -88,7 +104,7 @@ static void add_to(change_kind *to, const change_kind *from) {
     free(from->name);
 }
 
-change_kind *change_kinds(const pair *pairs, size_t count, size_t *kinds) {
+change_kind *change_kinds(const pair *pairs, size_t count, bool by_dtypes, size_t *kinds) {
     change_kind *list = need(count, sizeof *list);
     text name = {0};
     size_t used = 0, kept = 0;
@@ -96,7 +112,8 @@ change_kind *change_kinds(const pair *pairs, size_t count, size_t *kinds) {
         const difference *d = &pairs[i].found;
         if (!pairs[i].comparable)
             continue;
-        kind_name(pairs[i].a, &name);
+        text_clear(&name);
+        (by_dtypes ? dtypes_name : kind_name)(&pairs[i], &name);
         list[used++] = (change_kind){need_copy(name.bytes, name.len),
                                      1,
                                      d->different > 0,
@@ -109,7 +126,7 @@ change_kind *change_kinds(const pair *pairs, size_t count, size_t *kinds) {
     for (size_t at = 0, end; at < used; at = end) {
         for (end = at + 1; end < used && by_name(&list[at], &list[end]) == 0; end++)
             add_to(&list[at], &list[end]);
-        if (list[at].changed && list[at].tensors > 1)
+        if (list[at].changed && (list[at].tensors > 1 || by_dtypes))
             list[kept++] = list[at];
         else
             free(list[at].name);

@@ -12,6 +12,9 @@ double relative_change(const pair *p);
 /* Of the angle between both sides as vectors; NaN where one of them is 0. */
 double cosine_of(const pair *p);
 
+/* The tensor that a pair is called by: A's, or the one that all of is compared with a part of A's. */
+const tenmap_tensor *pair_tensor(const pair *p);
+
 /* All tensors whose names are the same but for their numbers: "layers.*.mlp.up_proj.weight". */
 typedef struct change_kind {
     char *name;
@@ -20,8 +23,11 @@ typedef struct change_kind {
     double squares, norm;      /* sums of squares, of a - b and of a */
 } change_kind;
 
-/* The kinds with more than one tensor of which one differs, the largest relative change first. */
-change_kind *change_kinds(const pair *pairs, size_t count, size_t *kinds);
+/*
+ * The kinds with more than one tensor of which one differs, the largest relative change first. With
+ * by_dtypes a kind is what tensors are stored as on both sides instead, "BF16 -> Q4_K", one or more.
+ */
+change_kind *change_kinds(const pair *pairs, size_t count, bool by_dtypes, size_t *kinds);
 double kind_change(const change_kind *kind);
 void free_kinds(change_kind *kinds, size_t count);
 

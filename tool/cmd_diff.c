@@ -8,14 +8,15 @@
 #include "command.h"
 #include "compare.h"
 #include "json_out.h"
+#include "match.h"
 #include "metadata.h"
 #include "print.h"
 #include "select.h"
 
 typedef struct diff_settings {
-    texts except;
+    texts except, rename;
     double atol, rtol;
-    bool headers, any_dtype, any_metadata, json, dequantize;
+    bool headers, any_dtype, any_metadata, map_names, json, dequantize;
     uint64_t threads, top;
 } diff_settings;
 
@@ -30,6 +31,10 @@ static const option diff_options[] = {
      "Do not count another dtype alone as a difference"},
     {0, "any-metadata", NULL, OPTION_SWITCH, AT(any_metadata),
      "Do not count other metadata as a difference"},
+    {0, "map-names", NULL, OPTION_SWITCH, AT(map_names),
+     "Match the names of transformers with those of GGUF, for Llama-like models"},
+    {0, "rename", "s/REGEX/NEW/", OPTION_LIST, AT(rename),
+     "Change names of A so before they are matched; may be given several times"},
     {'x', "except", "NAME", OPTION_LIST, AT(except), "Leave out tensors of these names"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
      "Use this many threads (as many as there are processors)"},
@@ -44,22 +49,33 @@ static const example diff_examples[] = {
     {"tenmap diff base/ tuned/ --top 100", "more of what changed, the most changed first"},
     {"tenmap diff --headers a/ b/", "names, dtypes, shapes and metadata alone"},
     {"tenmap diff a/ b/ 'model.layers.0.*'", "one layer of both"},
+    {"tenmap diff llama/ llama-Q4_K_M.gguf --map-names", "what a quantisation cost, by dtype"},
+    {"tenmap diff a/ b.gguf --rename 's/^h\\./blk./' --any-dtype --any-metadata",
+     "other names: say how they change"},
     {NULL, NULL},
 };
 
 /* What two models have and have not in common. */
 typedef struct models {
     tenmap_model *a, *b;
-    selection in_a, in_b;
-    const tenmap_tensor **only_a, **only_b;
-    size_t only_a_count, only_b_count;
+    matches found;         /* what was selected of them; the pairs are in the lists below */
     pair *dtypes, *shapes; /* that differ */
     size_t dtype_count, shape_count;
     pair *pairs; /* of one shape: those whose values can be compared */
     size_t pair_count;
     size_t metadata; /* keys that differ */
     size_t equal, different;
+    size_t turned; /* pairs whose rows are in another order on one side */
 } models;
+
+/* Across formats neither dtypes nor metadata are expected to be the same. */
+static bool any_dtype(const diff_settings *set) {
+    return set->any_dtype || set->map_names;
+}
+
+static bool any_metadata(const diff_settings *set) {
+    return set->any_metadata || set->map_names;
+}
 
 static bool same_shape(const tenmap_tensor *a, const tenmap_tensor *b) {
     return a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0;
@@ -67,35 +83,6 @@ static bool same_shape(const tenmap_tensor *a, const tenmap_tensor *b) {
 
 static bool same_dtype(const tenmap_tensor *a, const tenmap_tensor *b) {
     return a->dtype == b->dtype && strcmp(tenmap_dtype_text(a), tenmap_dtype_text(b)) == 0;
-}
-
-static void match_tensors(models *m) {
-    size_t most = m->in_a.count + 1;
-    m->only_a = need(most, sizeof *m->only_a);
-    m->only_b = need(m->in_b.count + 1, sizeof *m->only_b);
-    m->dtypes = need(most, sizeof *m->dtypes);
-    m->shapes = need(most, sizeof *m->shapes);
-    m->pairs = need(most, sizeof *m->pairs);
-    for (size_t i = 0; i < m->in_a.count; i++) {
-        const tenmap_tensor *a = m->in_a.tensors[i];
-        const tenmap_tensor *b = tenmap_find_n(m->b, a->name, a->name_len);
-        pair both = {.a = a, .b = b};
-        if (!b) {
-            m->only_a[m->only_a_count++] = a;
-            continue;
-        }
-        if (!same_dtype(a, b))
-            m->dtypes[m->dtype_count++] = both;
-        if (same_shape(a, b))
-            m->pairs[m->pair_count++] = both;
-        else
-            m->shapes[m->shape_count++] = both;
-    }
-    for (size_t i = 0; i < m->in_b.count; i++) {
-        const tenmap_tensor *b = m->in_b.tensors[i];
-        if (!tenmap_find_n(m->a, b->name, b->name_len))
-            m->only_b[m->only_b_count++] = b;
-    }
 }
 
 /* A model's metadata by key, the first shard's value of each. */
@@ -263,7 +250,8 @@ static void put_cosine(table *t, double cosine) {
 
 static void put_values(table *t, const pair *p, bool tolerant) {
     const difference *d = &p->found;
-    text_add_safe(table_cell(t), p->a->name, p->a->name_len);
+    const tenmap_tensor *named = pair_tensor(p);
+    text_add_safe(table_cell(t), named->name, named->name_len);
     table_end_cell(t, STYLE_NONE);
     put_percent(t, d->different, d->count);
     put_real(t, relative_change(p));
@@ -278,29 +266,36 @@ static void put_values(table *t, const pair *p, bool tolerant) {
         table_put(t, STYLE_NONE, "%" PRIu64, d->beyond);
 }
 
-/* Where they say more than the tensors themselves: several of a kind changed. */
-static void print_kinds(const models *m) {
+static void print_kinds(const change_kind *kinds, size_t count, const char *heading) {
     static const column columns[] = {{"KIND", false, COLUMN_SHRINKS},
                                      {"TENSORS", true, COLUMN_STAYS},
                                      {"CHANGED", true, COLUMN_STAYS},
                                      {"REL CHANGE", true, COLUMN_STAYS}};
-    size_t count;
-    change_kind *kinds = change_kinds(m->pairs, m->pair_count, &count);
-    if (m->different > count && count) {
-        table *t = table_new(columns, sizeof columns / sizeof columns[0]);
-        printf("%sby kind of layer:%s\n", paint(STYLE_BOLD), paint_end());
-        for (size_t i = 0; i < count && i < MOST_SHOWN; i++) {
-            text_add_safe(table_cell(t), kinds[i].name, strlen(kinds[i].name));
-            table_end_cell(t, STYLE_NONE);
-            table_put(t, STYLE_NONE, "%zu of %zu", kinds[i].changed, kinds[i].tensors);
-            put_percent(t, kinds[i].different, kinds[i].count);
-            put_real(t, kind_change(&kinds[i]));
-        }
-        table_print(t);
-        table_free(t);
-        if (count > MOST_SHOWN)
-            printf("and %zu more kinds\n", count - MOST_SHOWN);
+    table *t = table_new(columns, sizeof columns / sizeof columns[0]);
+    printf("%s%s:%s\n", paint(STYLE_BOLD), heading, paint_end());
+    for (size_t i = 0; i < count && i < MOST_SHOWN; i++) {
+        text_add_safe(table_cell(t), kinds[i].name, strlen(kinds[i].name));
+        table_end_cell(t, STYLE_NONE);
+        table_put(t, STYLE_NONE, "%zu of %zu", kinds[i].changed, kinds[i].tensors);
+        put_percent(t, kinds[i].different, kinds[i].count);
+        put_real(t, kind_change(&kinds[i]));
     }
+    table_print(t);
+    table_free(t);
+    if (count > MOST_SHOWN)
+        printf("and %zu more kinds\n", count - MOST_SHOWN);
+}
+
+/* Where they say more than the tensors themselves: several of a kind changed; what dtypes cost. */
+static void sum_up(const models *m, bool across) {
+    size_t count;
+    change_kind *kinds = change_kinds(m->pairs, m->pair_count, false, &count);
+    if (m->different > count && count)
+        print_kinds(kinds, count, "by kind of layer");
+    free_kinds(kinds, count);
+    kinds = change_kinds(m->pairs, m->pair_count, true, &count);
+    if (across && count)
+        print_kinds(kinds, count, "by dtype");
     free_kinds(kinds, count);
 }
 
@@ -325,16 +320,16 @@ static void print_values(const models *m, const diff_settings *set) {
     if (m->different > shown)
         printf("and %zu more that changed less (--top %zu shows all)\n", m->different - shown,
                m->different);
-    print_kinds(m);
+    sum_up(m, set->map_names);
 }
 
 static void print_diff(const models *m, const diff_settings *set, bool same) {
-    print_names("only in A", m->only_a, m->only_a_count);
-    print_names("only in B", m->only_b, m->only_b_count);
-    if (!set->any_dtype)
+    print_names("only in A", m->found.only_a, m->found.only_a_count);
+    print_names("only in B", m->found.only_b, m->found.only_b_count);
+    if (!any_dtype(set))
         print_changes("other dtypes", m->dtypes, m->dtype_count, false);
     print_changes("other shapes", m->shapes, m->shape_count, true);
-    if (m->metadata && !set->any_metadata) {
+    if (m->metadata && !any_metadata(set)) {
         printf("%sother metadata (%zu):%s\n", paint(STYLE_BOLD), m->metadata, paint_end());
         walk_metadata(m, print_key);
     }
@@ -347,8 +342,10 @@ static void print_diff(const models *m, const diff_settings *set, bool same) {
         printf("%zu of %zu tensors in both have %s values", m->equal,
                m->pair_count + m->shape_count,
                set->atol > 0 || set->rtol > 0 ? "close" : "the same");
-    if (m->only_a_count || m->only_b_count)
-        printf("; %zu only in A, %zu only in B", m->only_a_count, m->only_b_count);
+    if (m->turned)
+        printf("; %zu compared in llama.cpp's order of rows", m->turned);
+    if (m->found.only_a_count || m->found.only_b_count)
+        printf("; %zu only in A, %zu only in B", m->found.only_a_count, m->found.only_b_count);
     putchar('\n');
 }
 
@@ -391,15 +388,22 @@ static void json_changes(const char *key, const pair *list, size_t count) {
     json_close();
 }
 
+static bool same_name(const pair *p) {
+    return p->a->name_len == p->b->name_len && memcmp(p->a->name, p->b->name, p->a->name_len) == 0;
+}
+
 static void json_values(const models *m) {
     json_key("values");
     json_open('[', false);
     for (size_t i = 0; i < m->pair_count; i++) {
-        const difference *d = &m->pairs[i].found;
+        const pair *p = &m->pairs[i];
+        const difference *d = &p->found;
         if (d->different == 0)
             continue;
         json_open('{', true);
-        json_key_text("name", m->pairs[i].a->name, m->pairs[i].a->name_len);
+        json_key_text("name", p->a->name, p->a->name_len);
+        if (!same_name(p))
+            json_key_text("name_b", p->b->name, p->b->name_len);
         json_key_uint("count", d->count);
         json_key_uint("different", d->different);
         json_key_uint("beyond", d->beyond);
@@ -423,8 +427,8 @@ static void print_diff_json(const models *m, const diff_settings *set, bool same
     json_key_text("b", tenmap_path(m->b), TENMAP_CSTR);
     json_key_bool("equal", same);
     json_key_uint("in_both", m->pair_count + m->shape_count);
-    json_names("only_in_a", m->only_a, m->only_a_count);
-    json_names("only_in_b", m->only_b, m->only_b_count);
+    json_names("only_in_a", m->found.only_a, m->found.only_a_count);
+    json_names("only_in_b", m->found.only_b, m->found.only_b_count);
     json_changes("dtypes", m->dtypes, m->dtype_count);
     json_changes("shapes", m->shapes, m->shape_count);
     json_key("metadata");
@@ -443,21 +447,75 @@ static bool any_selects(const char *const *patterns, size_t count, const tenmap_
     return false;
 }
 
-static void select_side(const tenmap_model *model, const char *const *patterns, size_t count,
-                        const diff_settings *set, selection *out) {
-    out->tensors = need(tenmap_count(model), sizeof *out->tensors);
-    for (size_t i = 0; i < tenmap_count(model); i++) {
-        const tenmap_tensor *t = tenmap_at(model, i);
-        if ((count == 0 || any_selects(patterns, count, t)) &&
-            !any_selects(set->except.items, set->except.count, t))
-            out->tensors[out->count++] = t;
+typedef struct chosen {
+    const char *const *patterns;
+    size_t count;
+    const texts *except;
+} chosen;
+
+static bool is_chosen(const chosen *c, const tenmap_tensor *t) {
+    return c->count == 0 || any_selects(c->patterns, c->count, t);
+}
+
+static bool is_excepted(const chosen *c, const tenmap_tensor *t) {
+    return any_selects(c->except->items, c->except->count, t);
+}
+
+static void keep_chosen(const chosen *c, const tenmap_tensor **list, size_t *count) {
+    size_t kept = 0;
+    for (size_t i = 0; i < *count; i++)
+        if (is_chosen(c, list[i]) && !is_excepted(c, list[i]))
+            list[kept++] = list[i];
+    *count = kept;
+}
+
+/* A pair is chosen by either name. */
+static void sort_pairs(models *m, const chosen *c) {
+    size_t most = m->found.pair_count;
+    m->dtypes = need(most, sizeof *m->dtypes);
+    m->shapes = need(most, sizeof *m->shapes);
+    m->pairs = need(most, sizeof *m->pairs);
+    for (size_t i = 0; i < most; i++) {
+        const pair *p = &m->found.pairs[i];
+        if ((!is_chosen(c, p->a) && !is_chosen(c, p->b)) || is_excepted(c, p->a) ||
+            is_excepted(c, p->b))
+            continue;
+        m->turned += p->head_rows > 0;
+        if (!same_dtype(p->a, p->b))
+            m->dtypes[m->dtype_count++] = *p;
+        if (p->is_part || same_shape(p->a, p->b))
+            m->pairs[m->pair_count++] = *p;
+        else
+            m->shapes[m->shape_count++] = *p;
     }
+    free(m->found.pairs);
+    m->found.pairs = NULL;
+}
+
+/* A name may be on one side only, so both sides are asked before nothing is a mistake. */
+static int match_models(models *m, const invocation *call, const diff_settings *set) {
+    chosen c = {call->operands + 2, call->operand_count - 2, &set->except};
+    match_rules rules = {.map_names = set->map_names, .rename_count = set->rename.count};
+    substitution *renames = NULL;
+    int status = substitutions_parse(set->rename.items, set->rename.count, &renames);
+    rules.renames = renames;
+    if (!status)
+        status = match_tensors(m->a, m->b, &rules, &m->found);
+    substitutions_free(renames, set->rename.count);
+    if (status)
+        return status;
+    keep_chosen(&c, m->found.only_a, &m->found.only_a_count);
+    keep_chosen(&c, m->found.only_b, &m->found.only_b_count);
+    sort_pairs(m, &c);
+    if (c.count &&
+        m->found.only_a_count + m->found.only_b_count + m->pair_count + m->shape_count == 0)
+        return fail(EXIT_FAILED, "neither model has a tensor of that name");
+    return EXIT_FINE;
 }
 
 static int compare_models(models *m, const diff_settings *set, bool *same) {
     tolerance within = {set->atol, set->rtol};
     int status = EXIT_FINE;
-    match_tensors(m);
     m->metadata = walk_metadata(m, NULL);
     if (!set->headers)
         status = compare_pairs(m->pairs, m->pair_count, within, (unsigned)set->threads);
@@ -466,19 +524,9 @@ static int compare_models(models *m, const diff_settings *set, bool *same) {
     for (size_t i = 0; i < m->pair_count; i++)
         ++*(is_different(&m->pairs[i]) ? &m->different : &m->equal);
     qsort(m->pairs, m->pair_count, sizeof *m->pairs, by_difference);
-    *same = !m->only_a_count && !m->only_b_count && !m->shape_count && !m->different &&
-            (!m->dtype_count || set->any_dtype) && (!m->metadata || set->any_metadata);
+    *same = !m->found.only_a_count && !m->found.only_b_count && !m->shape_count && !m->different &&
+            (!m->dtype_count || any_dtype(set)) && (!m->metadata || any_metadata(set));
     return status;
-}
-
-/* A name may be on one side only, so both sides are asked before nothing is a mistake. */
-static int select_both(models *m, const invocation *call, const diff_settings *set) {
-    size_t patterns = call->operand_count - 2;
-    select_side(m->a, call->operands + 2, patterns, set, &m->in_a);
-    select_side(m->b, call->operands + 2, patterns, set, &m->in_b);
-    if (patterns && m->in_a.count + m->in_b.count == 0)
-        return fail(EXIT_FAILED, "neither model has a tensor of that name");
-    return EXIT_FINE;
 }
 
 static int diff_run(const invocation *call) {
@@ -492,17 +540,14 @@ static int diff_run(const invocation *call) {
     if (!status)
         status = open_model(call->operands[1], &m.b);
     if (!status)
-        status = select_both(&m, call, set);
+        status = match_models(&m, call, set);
     if (!status)
         status = compare_models(&m, set, &same);
     if (!status && set->json)
         print_diff_json(&m, set, same);
     else if (!status)
         print_diff(&m, set, same);
-    free(m.in_a.tensors);
-    free(m.in_b.tensors);
-    free(m.only_a);
-    free(m.only_b);
+    matches_free(&m.found);
     free(m.dtypes);
     free(m.shapes);
     free(m.pairs);
@@ -526,6 +571,10 @@ const command cmd_diff = {
         "tensor, which the order follows, COSINE that of the angle between both. Kinds are names\n"
         "that differ in numbers only. How tensors are spread over shards, and\n"
         "their order, are no difference.\n"
+        "\n"
+        "--map-names knows what llama.cpp calls the weights of Llama-like models, experts\n"
+        "included, and the order that it stores rows of query and key projections in; dtypes\n"
+        "and metadata are then no difference. Gemma's norms are one larger in GGUF.\n"
         "\n"
         "Exit: 0 equal (within the tolerance), 1 different, 2 rejected, 3 could not be read.",
     .examples = diff_examples,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "gguf.h"
 #include "identify.h"
 #include "json_out.h"
 #include "metadata.h"
@@ -121,7 +122,7 @@ static void print_identity(const summary *s) {
     text t = {0};
     identify(s->model, &id);
     if (id.kind.len) {
-        text_addf(&t, "%s%s", id.kind.bytes, id.by_names ? ", by its names" : ", says config.json");
+        text_addf(&t, "%s, %s", id.kind.bytes, id.told);
         print_line("model", &t);
     }
     if (id.adapter.len)
@@ -132,9 +133,27 @@ static void print_identity(const summary *s) {
     identity_free(&id);
 }
 
+static void print_gguf(const summary *s) {
+    gguf_facts facts;
+    if (!gguf_describe(s->model, &facts))
+        return;
+    const struct {
+        const char *name;
+        const text *said;
+    } rows[] = {{"name", &facts.name},
+                {"context", &facts.context},
+                {"tokenizer", &facts.tokenizer},
+                {"quantised", &facts.quantisation}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].said->len)
+            print_line(rows[i].name, rows[i].said);
+    gguf_facts_free(&facts);
+}
+
 static void print_facts(const summary *s, const schemes *known) {
     text t = {0};
     print_identity(s);
+    print_gguf(s);
     describe_size(s, &t);
     print_line("size", &t);
     text_clear(&t);
@@ -153,7 +172,7 @@ static void print_facts(const summary *s, const schemes *known) {
         print_line("layers", &t);
     text_clear(&t);
     text_add_bytes(&t, s->header_bytes);
-    text_addf(&t, " of JSON");
+    text_addf(&t, is_gguf(s->model) ? " of GGUF" : " of JSON");
     if (s->all.count)
         text_addf(&t, ", %" PRIu64 " bytes per tensor", s->header_bytes / s->all.count);
     print_line("header", &t);
@@ -232,7 +251,9 @@ static void print_metadata(const summary *s) {
     title("Metadata");
     metadata_range range = {0, tenmap_shard_count(s->model), width, METADATA_ROWS, "  "};
     metadata_print(s->model, &range);
-    printf("  %s'tenmap meta' shows and changes it%s\n", paint(STYLE_DIM), paint_end());
+    printf("  %s'tenmap meta' shows %s%s\n", paint(STYLE_DIM),
+           is_gguf(s->model) ? "all of it; in GGUF it cannot be changed" : "and changes it",
+           paint_end());
 }
 
 /* Each through `say`: on the screen as a line, in JSON as a text. */
@@ -360,10 +381,28 @@ static void json_identity(const summary *s) {
     identity_free(&id);
 }
 
+static void json_gguf(const summary *s) {
+    gguf_facts facts;
+    if (!gguf_describe(s->model, &facts))
+        return;
+    if (facts.name.len)
+        json_key_text("name", facts.name.bytes, facts.name.len);
+    if (facts.tokens)
+        json_key_uint("tokens", facts.tokens);
+    if (facts.context_length)
+        json_key_uint("context_length", facts.context_length);
+    if (facts.tokenizer.len)
+        json_key_text("tokenizer", facts.tokenizer.bytes, facts.tokenizer.len);
+    if (facts.quantisation.len)
+        json_key_text("quantisation", facts.quantisation.bytes, facts.quantisation.len);
+    gguf_facts_free(&facts);
+}
+
 static void print_json(const summary *s, const schemes *known, uint64_t top) {
     json_open('{', false);
     json_key_text("model", tenmap_path(s->model), TENMAP_CSTR);
     json_identity(s);
+    json_gguf(s);
     json_key_uint("bytes", tenmap_file_size(s->model));
     json_key_uint("data_bytes", s->all.bytes);
     json_key_uint("header_bytes", s->header_bytes);

@@ -34,6 +34,26 @@ static void add_difference(difference *all, const difference *more) {
     all->sum_abs += more->sum_abs;
     all->sum_rel += more->sum_rel;
     all->sum_squares += more->sum_squares;
+    all->squares_a += more->squares_a;
+    all->squares_b += more->squares_b;
+}
+
+static uint64_t elements_of(const pair *p) {
+    return p->is_part ? p->count : p->a->nelems;
+}
+
+/* For progress: what so many elements of A take, nearly. */
+static uint64_t bytes_of(const pair *p, uint64_t elements) {
+    return elements == p->a->nelems
+               ? p->a->nbytes
+               : (uint64_t)((double)elements / (double)p->a->nelems * (double)p->a->nbytes);
+}
+
+static void add_squares(difference *d, const double *a, const double *b, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        d->squares_a += isfinite(a[i]) ? a[i] * a[i] : 0;
+        d->squares_b += isfinite(b[i]) ? b[i] * b[i] : 0;
+    }
 }
 
 static void compare_values(difference *d, const double *a, const double *b, size_t count,
@@ -70,22 +90,51 @@ static tenmap_status read_block(const tenmap_tensor *t, uint64_t first, size_t c
     return status;
 }
 
-/* Whether elements [first, first+count) are the same bytes; both of one dtype. */
+/* Real numbers from `first` on, where each head's rows are taken from its two halves in turn. */
+static tenmap_status read_turned(const tenmap_tensor *t, uint64_t head_rows, uint64_t first,
+                                 size_t count, double *out, tenmap_error *error) {
+    uint64_t columns = t->shape[0] ? t->nelems / t->shape[0] : 1;
+    tenmap_status status = TENMAP_OK;
+    while (count > 0 && status == TENMAP_OK) {
+        uint64_t row = first / columns, column = first % columns, in_head = row % head_rows;
+        uint64_t from = row - in_head + in_head / 2 + in_head % 2 * (head_rows / 2);
+        size_t step = columns - column < count ? (size_t)(columns - column) : count;
+        status = tenmap_read(t, from * columns + column, step, TENMAP_F64, out, step * sizeof *out,
+                             0, error);
+        out += step;
+        first += step;
+        count -= step;
+    }
+    return status;
+}
+
+static tenmap_status read_side(const pair *p, bool b, uint64_t first, size_t count, double *out,
+                               tenmap_error *error) {
+    const tenmap_tensor *t = b ? p->b : p->a;
+    if (p->head_rows && p->turn_b == b)
+        return read_turned(t, p->head_rows, first, count, out, error);
+    return read_block(t, (b ? p->first_b : p->first_a) + first, count, out, error);
+}
+
+/* Whether elements [first, first+count) are the same bytes; both of one dtype, first at a block. */
 static tenmap_status same_bytes(const pair *p, uint64_t first, size_t count, bool *same,
                                 tenmap_error *error) {
     unsigned char a[BLOCK * 8], b[BLOCK * 8];
-    uint32_t bits = tenmap_dtype_bits(p->a->dtype);
-    uint64_t at = first / 8 * bits;
-    size_t size = (size_t)(count / 8 * bits + (count % 8 * bits + 7) / 8);
+    uint32_t elements = 1, bytes = 0;
+    tenmap_dtype_block(p->a->dtype, &elements, &bytes);
+    uint64_t at = first / elements * bytes, left = p->a->nbytes - at;
+    uint64_t size = (count / elements + (count % elements != 0)) * bytes;
+    size = size < left ? size : left; /* the last few of 4 or 6 bits are no whole block */
     if (p->a->data && p->b->data) {
-        *same = memcmp((const char *)p->a->data + at, (const char *)p->b->data + at, size) == 0;
+        *same =
+            memcmp((const char *)p->a->data + at, (const char *)p->b->data + at, (size_t)size) == 0;
         return TENMAP_OK;
     }
-    tenmap_status status = tenmap_read_bytes(p->a, at, size, a, error);
+    tenmap_status status = tenmap_read_bytes(p->a, at, (size_t)size, a, error);
     if (status != TENMAP_OK)
         return status;
-    status = tenmap_read_bytes(p->b, at, size, b, error);
-    *same = status == TENMAP_OK && memcmp(a, b, size) == 0;
+    status = tenmap_read_bytes(p->b, at, (size_t)size, b, error);
+    *same = status == TENMAP_OK && memcmp(a, b, (size_t)size) == 0;
     return status;
 }
 
@@ -98,14 +147,15 @@ static tenmap_status compare_block(const comparison *all, part *work, uint64_t f
     tenmap_status status = TENMAP_OK;
     work->found.count += values;
     bool computed = (p->a->flags | p->b->flags) & TENMAP_TENSOR_COMPUTED; /* have no bytes */
-    if (!computed && p->a->dtype == p->b->dtype &&
-        tenmap_dtype_bits(p->a->dtype)) /* blocks: by their values */
+    if (!computed && p->a->dtype == p->b->dtype && !p->is_part && !p->head_rows)
         status = same_bytes(p, first, count, &same, error);
     if (status != TENMAP_OK || same)
         return status;
-    status = read_block(p->a, first, count, a, error);
+    status = read_side(p, false, first, count, a, error);
     if (status == TENMAP_OK)
-        status = read_block(p->b, first, count, b, error);
+        status = read_side(p, true, first, count, b, error);
+    if (status == TENMAP_OK && p->is_part)
+        add_squares(&work->found, a, b, values);
     if (status == TENMAP_OK)
         compare_values(&work->found, a, b, values, all->within);
     return status;
@@ -146,7 +196,7 @@ static int compare_part(void *ctx, size_t i) {
         status =
             compare_block(all, work, work->first + at, left < BLOCK ? (size_t)left : BLOCK, &error);
     }
-    progress_add(work->count * p->a->nbytes / (p->a->nelems ? p->a->nelems : 1));
+    progress_add(bytes_of(p, work->count));
     return status == TENMAP_OK ? EXIT_FINE : fail_error(&error);
 }
 
@@ -162,12 +212,12 @@ int compare_pairs(pair *pairs, size_t count, tolerance within, unsigned threads)
     size_t most = count;
     for (size_t i = 0; i < count; i++) {
         pairs[i].comparable = has_numbers_in_common(pairs[i].a, pairs[i].b);
-        most += pairs[i].comparable ? (size_t)(pairs[i].a->nelems / PART) : 0;
+        most += pairs[i].comparable ? (size_t)(elements_of(&pairs[i]) / PART) : 0;
     }
     all.parts = need(most, sizeof *all.parts);
     for (size_t i = 0; i < count; i++) {
-        uint64_t elements = pairs[i].a->nelems, first = 0;
-        total += pairs[i].a->nbytes;
+        uint64_t elements = elements_of(&pairs[i]), first = 0;
+        total += bytes_of(&pairs[i], elements);
         while (first < elements) {
             uint64_t step =
                 pairs[i].comparable && elements - first > PART ? PART : elements - first;

@@ -18,12 +18,19 @@ typedef struct difference {
     uint64_t beyond;    /* |a - b| > atol + rtol * |a| */
     uint64_t unlike;    /* NaN or infinite on one side only, or of other signs */
     double max_abs, max_rel;
-    double sum_abs, sum_rel; /* over all elements, for means */
-    double sum_squares;      /* of a - b */
+    double sum_abs, sum_rel;     /* over all elements, for means */
+    double sum_squares;          /* of a - b */
+    double squares_a, squares_b; /* of the values themselves, for pairs of parts */
 } difference;
 
 typedef struct pair {
-    const tenmap_tensor *a, *b; /* of one shape */
+    const tenmap_tensor *a, *b; /* of one shape, but for pairs of parts */
+    bool is_part;               /* not all of both is compared, but: */
+    uint64_t first_a, first_b;  /* elements from these on, */
+    uint64_t count;             /* so many */
+    uint64_t
+        head_rows;   /* not 0: each so many rows of one side are read as 0, h/2, 1, h/2 + 1, ... */
+    bool turn_b;     /* that side is b */
     bool comparable; /* false: dtypes without values in common; only bytes were compared */
     difference found;
     double norm_a, norm_b; /* Euclidean; of pairs that differ, once change.h has measured them */

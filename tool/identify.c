@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gguf.h"
 #include "numbered.h"
 #include "select.h"
 
@@ -193,21 +194,26 @@ static void describe_tied(const tenmap_model *model, const config *c, identity *
 void identify(const tenmap_model *model, identity *out) {
     config c = {0};
     char *folder = model_folder(model);
+    const char *own = is_gguf(model) ? tenmap_metadata_get(model, "general.architecture") : NULL;
     *out = (identity){0};
     describe_lora(model, folder, out);
-    if (!out->adapter.len && config_read(folder, "config.json", &c)) {
+    if (own) {
+        text_add_safe(&out->kind, own, strlen(own));
+        out->told = "says its metadata";
+    } else if (!out->adapter.len && config_read(folder, "config.json", &c)) {
         const char *name = config_text(&c, "architectures.0");
         name = name ? name : config_text(&c, "_class_name");
         name = name ? name : config_text(&c, "model_type");
         if (name)
             text_add_safe(&out->kind, name, strlen(name));
+        out->told = "says config.json";
     }
     if (!out->adapter.len)
         describe_tied(model, &c, out);
     const char *named = out->kind.len ? NULL : named_kind(model);
     if (named) {
         text_addf(&out->kind, "%s", named);
-        out->by_names = true;
+        out->told = "by its names";
     }
     config_free(&c);
     free(folder);

@@ -12,10 +12,10 @@
 #include "print.h"
 
 typedef struct identity {
-    text kind; /* "LlamaForCausalLM (config.json)", "Llama-like (by its names)"; empty: unknown */
-    text adapter; /* "LoRA, rank 16, alpha 32, on q_proj, v_proj"; empty: it is none */
-    text tied;    /* "lm_head.weight is not stored: tied to the embedding"; empty: nothing known */
-    bool by_names;
+    text kind;        /* "LlamaForCausalLM", "Llama-like decoder", "llama"; empty: unknown */
+    const char *told; /* who says so: "says config.json"; NULL where it is unknown */
+    text adapter;     /* "LoRA, rank 16, alpha 32, on q_proj, v_proj"; empty: it is none */
+    text tied; /* "lm_head.weight is not stored: tied to the embedding"; empty: nothing known */
 } identity;
 
 /* The folder of the model's files, for what lies beside them; "." for none. To be freed. */

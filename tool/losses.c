@@ -61,7 +61,8 @@ static int count_source(void *ctx, size_t i) {
         sum->overflowed += lost.overflowed;
         sum->flushed += lost.flushed;
         sum->nans += lost.nans;
-        progress_add(n * tenmap_dtype_bits(from) / 8);
+        progress_add(
+            (uint64_t)((double)s->tensor->nbytes * ((double)n / (double)s->tensor->nelems)));
     }
     free(stored);
     if (status != TENMAP_OK)

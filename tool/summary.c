@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "computed.h"
+#include "gguf.h"
 #include "numbered.h"
 #include "print.h"
 #include "scaled.h"
@@ -89,6 +90,8 @@ static void count_files(summary *s) {
     }
     for (size_t i = 0; i < s->all.count; i++)
         s->unclaimed -= stored_bytes(s->all.tensors[i]);
+    if (is_gguf(s->model))
+        s->unclaimed = 0; /* padding is GGUF's rule */
 }
 
 /*

@@ -7,9 +7,12 @@
  *     sharded/             layers.safetensors in three shards with an index
  *     hostile.safetensors  names that a terminal or a page must not obey
  *     none.safetensors     a model without tensors
+ *     llama.safetensors    with a second argument, "gguf": a Llama-like model, and
+ *     llama.gguf           the same as llama.cpp would convert it, most of it in Q8_0
  *     truncated.safetensors, pointer.safetensors, page.safetensors, misaligned.safetensors
  */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,10 +187,195 @@ static void write_broken(void) {
               5);
 }
 
+/* A model of two layers, the second with experts, as transformers and as llama.cpp write it. */
+
+enum { EMBED = 64, HEADS = 4, KV_HEADS = 2, HEAD = 16, WIDE = 96, WORDS = 40, EXPERTS = 2 };
+enum { GGML_F32 = 0, GGML_Q8_0 = 8 };
+
+static const struct weight {
+    const char *name, *in_gguf;
+    uint64_t rows, columns;
+    unsigned heads;  /* not 0: rows that llama.cpp puts in another order */
+    unsigned expert; /* which of those that llama.cpp puts into one tensor */
+} weights[] = {
+    {"model.embed_tokens.weight", "token_embd.weight", WORDS, EMBED, 0, 0},
+    {"model.norm.weight", "output_norm.weight", EMBED, 0, 0, 0},
+    {"lm_head.weight", "output.weight", WORDS, EMBED, 0, 0},
+    {"model.layers.0.input_layernorm.weight", "blk.0.attn_norm.weight", EMBED, 0, 0, 0},
+    {"model.layers.0.self_attn.q_proj.weight", "blk.0.attn_q.weight", EMBED, EMBED, HEADS, 0},
+    {"model.layers.0.self_attn.k_proj.weight", "blk.0.attn_k.weight", KV_HEADS *HEAD, EMBED,
+     KV_HEADS, 0},
+    {"model.layers.0.self_attn.k_proj.bias", "blk.0.attn_k.bias", KV_HEADS *HEAD, 0, KV_HEADS, 0},
+    {"model.layers.0.self_attn.v_proj.weight", "blk.0.attn_v.weight", KV_HEADS *HEAD, EMBED, 0, 0},
+    {"model.layers.0.self_attn.o_proj.weight", "blk.0.attn_output.weight", EMBED, EMBED, 0, 0},
+    {"model.layers.0.post_attention_layernorm.weight", "blk.0.ffn_norm.weight", EMBED, 0, 0, 0},
+    {"model.layers.0.mlp.gate_proj.weight", "blk.0.ffn_gate.weight", WIDE, EMBED, 0, 0},
+    {"model.layers.0.mlp.up_proj.weight", "blk.0.ffn_up.weight", WIDE, EMBED, 0, 0},
+    {"model.layers.0.mlp.down_proj.weight", "blk.0.ffn_down.weight", EMBED, WIDE, 0, 0},
+    {"model.layers.1.mlp.gate.weight", "blk.1.ffn_gate_inp.weight", EXPERTS, EMBED, 0, 0},
+    {"model.layers.1.mlp.experts.0.up_proj.weight", "blk.1.ffn_up_exps.weight", WIDE, EMBED, 0, 0},
+    {"model.layers.1.mlp.experts.1.up_proj.weight", "blk.1.ffn_up_exps.weight", WIDE, EMBED, 0, 1},
+};
+enum { WEIGHTS = sizeof weights / sizeof *weights };
+
+typedef struct growing {
+    unsigned char bytes[1 << 18];
+    size_t size;
+} growing;
+
+static void grow(growing *g, const void *bytes, size_t size) {
+    if (size > sizeof g->bytes - g->size)
+        exit(1);
+    memcpy(g->bytes + g->size, bytes, size);
+    g->size += size;
+}
+
+static void grow_number(growing *g, uint64_t value, size_t width) {
+    for (size_t i = 0; i < width; i++) {
+        unsigned char byte = (unsigned char)(value >> 8 * i);
+        grow(g, &byte, 1);
+    }
+}
+
+static void grow_text(growing *g, const char *text) {
+    grow_number(g, strlen(text), 8);
+    grow(g, text, strlen(text));
+}
+
+static void grow_pair(growing *g, const char *key, const char *value, uint32_t number) {
+    grow_text(g, key);
+    grow_number(g, value ? TENMAP_VALUE_STRING : TENMAP_VALUE_U32, 4);
+    if (value)
+        grow_text(g, value);
+    else
+        grow_number(g, number, 4);
+}
+
+/* Element i of weight w: none of them alike, and small. */
+static float weight_value(size_t w, size_t i) {
+    return (float)((int)((i * 37 + w * 101 + i / 64 * 11) % 401) - 200) / 512;
+}
+
+/* The row of transformers' that row `r` of llama.cpp's is. */
+static size_t row_before(const struct weight *w, size_t r) {
+    if (!w->heads)
+        return r;
+    size_t head = (size_t)w->rows / w->heads, in = r % head;
+    return r - in + in / 2 + in % 2 * (head / 2);
+}
+
+/* Nearest of 127 steps of the largest, whose scale is a half float. */
+static void grow_q8(growing *g, const float *values) {
+    float most = 0, scale;
+    uint16_t half;
+    for (int i = 0; i < 32; i++)
+        most = fmaxf(most, fabsf(values[i]));
+    scale = most / 127;
+    must(tenmap_convert(TENMAP_F16, &half, 2, TENMAP_F32, &scale, 1, 0, &error));
+    grow_number(g, half, 2);
+    for (int i = 0; i < 32; i++)
+        grow_number(g, (uint64_t)(int)roundf(scale > 0 ? values[i] / scale : 0), 1);
+}
+
+static void grow_weight(growing *g, size_t w, bool blocks) {
+    size_t columns = weights[w].columns ? (size_t)weights[w].columns : 1;
+    for (size_t r = 0; r < weights[w].rows; r++) {
+        float row[WIDE];
+        for (size_t c = 0; c < columns; c++)
+            row[c] = weight_value(w, row_before(&weights[w], r) * columns + c);
+        for (size_t c = 0; c < columns; c += blocks ? 32 : 1) {
+            uint32_t bits;
+            memcpy(&bits, &row[c], sizeof bits);
+            if (blocks)
+                grow_q8(g, row + c);
+            else
+                grow_number(g, bits, 4);
+        }
+    }
+}
+
+static bool in_blocks(const struct weight *w) {
+    return w->columns && strcmp(w->name, "lm_head.weight") != 0 && w->rows > EXPERTS;
+}
+
+/* A row of the table, unless the weight is in the tensor of one before it. */
+static void grow_row(growing *header, const struct weight *w, uint64_t at) {
+    uint32_t experts = strstr(w->in_gguf, "exps") ? EXPERTS : 0;
+    if (w->expert)
+        return;
+    grow_text(header, w->in_gguf);
+    grow_number(header, experts ? 3 : w->columns ? 2 : 1, 4);
+    if (w->columns)
+        grow_number(header, w->columns, 8);
+    grow_number(header, w->rows, 8);
+    if (experts)
+        grow_number(header, experts, 8);
+    grow_number(header, in_blocks(w) ? GGML_Q8_0 : GGML_F32, 4);
+    grow_number(header, at, 8);
+}
+
+static void write_llama_gguf(void) {
+    static growing header, data;
+    grow(&header, "GGUF", 4);
+    grow_number(&header, 3, 4);
+    grow_number(&header, WEIGHTS - 1, 8);
+    grow_number(&header, 9, 8);
+    grow_pair(&header, "general.architecture", "llama", 0);
+    grow_pair(&header, "general.name", "Tiny", 0);
+    grow_pair(&header, "general.file_type", NULL, 7);
+    grow_pair(&header, "llama.context_length", NULL, 131072);
+    grow_pair(&header, "llama.attention.head_count", NULL, HEADS);
+    grow_pair(&header, "llama.attention.head_count_kv", NULL, KV_HEADS);
+    grow_pair(&header, "tokenizer.ggml.model", "gpt2", 0);
+    grow_pair(&header, "tokenizer.ggml.pre", "llama-bpe", 0);
+    grow_text(&header, "tokenizer.ggml.tokens");
+    grow_number(&header, TENMAP_VALUE_ARRAY, 4);
+    grow_number(&header, TENMAP_VALUE_STRING, 4);
+    grow_number(&header, WORDS, 8);
+    for (int i = 0; i < WORDS; i++)
+        grow_text(&header, i % 2 ? "a" : "\xc4\xa0the");
+    for (size_t i = 0; i < WEIGHTS; i++) {
+        while (!weights[i].expert && data.size % 32)
+            grow_number(&data, 0, 1);
+        grow_row(&header, &weights[i], data.size);
+        grow_weight(&data, i, in_blocks(&weights[i]));
+    }
+    while (header.size % 32)
+        grow_number(&header, 0, 1);
+    while (data.size % 32)
+        grow_number(&data, 0, 1);
+    grow(&header, data.bytes, data.size);
+    put_file("llama.gguf", header.bytes, header.size);
+}
+
+static void write_llama(void) {
+    tenmap_writer *writer;
+    must(tenmap_writer_create("llama.safetensors", NULL, &writer, &error));
+    for (size_t i = 0; i < WEIGHTS; i++) {
+        uint64_t shape[2] = {weights[i].rows, weights[i].columns};
+        must(tenmap_writer_add(writer, weights[i].name, TENMAP_CSTR, TENMAP_F32, shape,
+                               weights[i].columns ? 2 : 1, NULL, &error));
+    }
+    for (size_t i = 0; i < WEIGHTS; i++) {
+        float values[WIDE * EMBED];
+        size_t columns = weights[i].columns ? (size_t)weights[i].columns : 1;
+        size_t count = (size_t)weights[i].rows * columns;
+        for (size_t k = 0; k < count; k++)
+            values[k] = weight_value(i, k);
+        must(tenmap_writer_write(writer, i, 0, values, count * sizeof *values, &error));
+    }
+    must(tenmap_writer_commit(writer, &error));
+    write_llama_gguf();
+}
+
 int main(int argc, char **argv) {
-    if (argc != 2 || chdir(argv[1]) != 0) {
-        fprintf(stderr, "usage: fixtures FOLDER\n");
+    if (argc < 2 || argc > 3 || chdir(argv[1]) != 0) {
+        fprintf(stderr, "usage: fixtures FOLDER [gguf]\n");
         return 2;
+    }
+    if (argc == 3) {
+        write_llama();
+        return 0;
     }
     write_small();
     write_layers();

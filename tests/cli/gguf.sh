@@ -23,3 +23,27 @@ t diff types.gguf out.safetensors --quiet
 t diff shapes.gguf shapes.gguf
 t hash shapes.gguf
 t extract types.gguf t12 -o part.safetensors
+
+# What a file says of itself.
+"$fixtures" . gguf
+t info llama.gguf
+t info llama.gguf --json --top 0
+t info shapes.gguf
+
+# The same model in both formats: names, experts, and rows of heads in llama.cpp's order.
+t diff llama.safetensors llama.gguf --map-names
+t diff llama.gguf llama.safetensors --map-names --rtol 0.01 --atol 0.002
+t diff llama.safetensors llama.gguf --map-names 'blk.0.attn_k.bias' 'model.layers.1.*' -x blk.1.ffn_gate_inp
+t diff llama.safetensors llama.gguf --map-names --headers --json
+t diff llama.safetensors llama.gguf lm_head.weight output.weight --any-metadata
+t diff llama.safetensors llama.gguf lm_head.weight --rename 's/lm_head/output/' --any-metadata
+t diff llama.safetensors llama.gguf --rename 's/.*/output.weight/'
+t diff llama.safetensors llama.gguf --rename 's/('
+
+# A block that changed is seen, in a comparison and in a report.
+cp llama.gguf other.gguf
+size=$(wc -c <other.gguf)
+printf '\177' | dd of=other.gguf bs=1 seek=$((size - 5)) conv=notrunc 2>/dev/null
+t diff llama.gguf other.gguf
+t report -q other.gguf --compare llama.gguf -o page.html
+sed -n '/^"metadata":/p; /^"stats":/,/^"max":/p; /^"diff":/,/^"change":/p' page.html

@@ -76,8 +76,8 @@ _tenmap() {
         esac
         ;;
     diff)
-        options="-a --atol -r --rtol -n --top --headers --any-dtype --any-metadata -x --except -j --threads --json --dequantize --lenient --partial --max-header --color -q --quiet --help"
-        valued=" -a --atol -r --rtol -n --top -x --except -j --threads --max-header --color "
+        options="-a --atol -r --rtol -n --top --headers --any-dtype --any-metadata --map-names --rename -x --except -j --threads --json --dequantize --lenient --partial --max-header --color -q --quiet --help"
+        valued=" -a --atol -r --rtol -n --top --rename -x --except -j --threads --max-header --color "
         case $prev in
         --color) values="auto always never" ;;
         esac

@@ -139,6 +139,8 @@ complete -c tenmap -n '__tenmap_using diff' -s n -l top -x -d 'Show the N tensor
 complete -c tenmap -n '__tenmap_using diff' -l headers -d 'Compare headers only, no values'
 complete -c tenmap -n '__tenmap_using diff' -l any-dtype -d 'Do not count another dtype alone as a difference'
 complete -c tenmap -n '__tenmap_using diff' -l any-metadata -d 'Do not count other metadata as a difference'
+complete -c tenmap -n '__tenmap_using diff' -l map-names -d 'Match the names of transformers with those of GGUF, for Llama-like models'
+complete -c tenmap -n '__tenmap_using diff' -l rename -x -d 'Change names of A so before they are matched; may be given several times'
 complete -c tenmap -n '__tenmap_using diff' -s x -l except -x -d 'Leave out tensors of these names'
 complete -c tenmap -n '__tenmap_using diff' -s j -l threads -x -d 'Use this many threads (as many as there are processors)'
 complete -c tenmap -n '__tenmap_using diff' -l json -d 'Print the answer as JSON'

@@ -38,7 +38,7 @@ typedef struct sides {
     uint64_t broken, other; /* NaN and infinities in this one and in the other */
 } sides;
 
-/* Whether there is something to measure; what lies in blocks has no norm here. */
+/* Whether there is something to measure. */
 static bool wants_sides(const pair *p) {
     return p->comparable && p->found.different && report_measurable(p->a) &&
            report_measurable(p->b);

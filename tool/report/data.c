@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "metadata.h"
 #include "report.h"
 
 enum {
@@ -84,7 +85,7 @@ static void put_real(FILE *out, double x) {
 
 /* As many digits as give the value back: as a double where the dtype needs one, else as a float. */
 static void put_exactly(FILE *out, double x, const tenmap_tensor *t) {
-    bool narrow = tenmap_dtype_bits(t->dtype) < 32 || t->dtype == TENMAP_F32;
+    bool narrow = tenmap_dtype_bits(t->dtype) < 32 || t->dtype == TENMAP_F32; /* blocks: 0 */
     put_digits(out, x, narrow ? 9 : 17);
 }
 
@@ -135,16 +136,25 @@ static size_t put_metadata(FILE *out, const char *key, const tenmap_model *model
     fprintf(out, "\"%s\":[", key);
     for (size_t i = 0; i < tenmap_metadata_count(model); i++) {
         const tenmap_metadata *m = tenmap_metadata_at(model, i);
-        bytes += cut(m->key, m->key_len, NAME_LIMIT) + cut(m->value, m->value_len, VALUE_LIMIT);
-        left += bytes > METADATA_LIMIT || m->value_len > VALUE_LIMIT;
-        if (bytes > METADATA_LIMIT)
+        bool array = m->type == TENMAP_VALUE_ARRAY;
+        text few = {0}; /* of an array's elements */
+        if (array)
+            metadata_add_value(&few, m, 0);
+        const char *value = array ? few.bytes : m->value;
+        size_t len = array ? few.len : m->value_len;
+        bytes += cut(m->key, m->key_len, NAME_LIMIT) + cut(value, len, VALUE_LIMIT);
+        left += bytes > METADATA_LIMIT || len > VALUE_LIMIT;
+        if (bytes > METADATA_LIMIT) {
+            text_free(&few);
             continue;
+        }
         put_comma(out, written++);
         fprintf(out, "[%" PRIu32 ",", m->shard);
         put_limited(out, m->key, m->key_len, NAME_LIMIT);
         putc(',', out);
-        put_limited(out, m->value, m->value_len, VALUE_LIMIT);
+        put_limited(out, value, len, VALUE_LIMIT);
         putc(']', out);
+        text_free(&few);
     }
     fputs("],\n", out);
     return left;

@@ -111,7 +111,7 @@ static int choose_bins(const report *r, const report_wishes *wishes, bool *wants
 
 /* Neither unknown dtypes nor those whose elements lie in blocks. */
 bool report_measurable(const tenmap_tensor *t) {
-    return tenmap_dtype_bits(t->dtype) > 0;
+    return tenmap_dtype_block(t->dtype, NULL, NULL);
 }
 
 /* The tensors that want histograms, or those that do not. Complex numbers, which have no order, get none. */
