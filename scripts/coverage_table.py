@@ -4,7 +4,8 @@ import os
 import re
 import sys
 
-READERS = {"header_quick.c", "header.c", "index.c", "json.c", "safetensors.c", "shard.c"}
+READERS = {"gguf.c", "gguf_read.c", "gguf_tensors.c", "gguf_value.c", "header_quick.c", "header.c",
+           "index.c", "json.c", "safetensors.c", "shard.c", "split.c"}
 
 
 def unreached(path):
