@@ -128,8 +128,7 @@ static size_t walk_metadata(const models *m, each_key *each) {
         int order = i == a.count ? 1 : k == b.count ? -1 : compare_keys(a.items[i], b.items[k]);
         const tenmap_metadata *mine = order <= 0 ? a.items[i++] : NULL;
         const tenmap_metadata *other = order >= 0 ? b.items[k++] : NULL;
-        if (order == 0 && mine->type == other->type && mine->raw_bytes == other->raw_bytes &&
-            memcmp(mine->raw, other->raw, (size_t)mine->raw_bytes) == 0)
+        if (order == 0 && metadata_is_same(mine, other))
             continue;
         count++;
         if (each)
@@ -207,6 +206,11 @@ static void print_changes(const char *title, const pair *list, size_t count, boo
         printf("  and %zu more\n", count - MOST_SHOWN);
 }
 
+/* Of arrays only the first few elements are shown: what differs may be behind them. */
+static bool are_arrays(const tenmap_metadata *a, const tenmap_metadata *b) {
+    return a && b && a->type == TENMAP_VALUE_ARRAY && b->type == TENMAP_VALUE_ARRAY;
+}
+
 static void print_key(const tenmap_metadata *any, const tenmap_metadata *a,
                       const tenmap_metadata *b) {
     enum { COLUMNS = 40 };
@@ -218,6 +222,8 @@ static void print_key(const tenmap_metadata *any, const tenmap_metadata *a,
     text_addf(&line, "%s -> %s", a ? "" : "(none)", b ? "" : "(none)");
     if (b)
         metadata_add_value(&line, b, COLUMNS);
+    if (are_arrays(a, b))
+        text_addf(&line, " (from element %" PRIu64 " on)", metadata_first_change(a, b));
     printf("  %s\n", line.bytes);
     text_free(&line);
 }
@@ -266,13 +272,13 @@ static void put_values(table *t, const pair *p, bool tolerant) {
         table_put(t, STYLE_NONE, "%" PRIu64, d->beyond);
 }
 
-static void print_kinds(const change_kind *kinds, size_t count, const char *heading) {
-    static const column columns[] = {{"KIND", false, COLUMN_SHRINKS},
-                                     {"TENSORS", true, COLUMN_STAYS},
-                                     {"CHANGED", true, COLUMN_STAYS},
-                                     {"REL CHANGE", true, COLUMN_STAYS}};
+static void print_kinds(const change_kind *kinds, size_t count, bool by_dtype) {
+    const column columns[] = {{by_dtype ? "DTYPE" : "KIND", false, COLUMN_SHRINKS},
+                              {"TENSORS", true, COLUMN_STAYS},
+                              {"CHANGED", true, COLUMN_STAYS},
+                              {"REL CHANGE", true, COLUMN_STAYS}};
     table *t = table_new(columns, sizeof columns / sizeof columns[0]);
-    printf("%s%s:%s\n", paint(STYLE_BOLD), heading, paint_end());
+    printf("%sby %s:%s\n", paint(STYLE_BOLD), by_dtype ? "dtype" : "kind of layer", paint_end());
     for (size_t i = 0; i < count && i < MOST_SHOWN; i++) {
         text_add_safe(table_cell(t), kinds[i].name, strlen(kinds[i].name));
         table_end_cell(t, STYLE_NONE);
@@ -291,11 +297,11 @@ static void sum_up(const models *m, bool across) {
     size_t count;
     change_kind *kinds = change_kinds(m->pairs, m->pair_count, false, &count);
     if (m->different > count && count)
-        print_kinds(kinds, count, "by kind of layer");
+        print_kinds(kinds, count, false);
     free_kinds(kinds, count);
     kinds = change_kinds(m->pairs, m->pair_count, true, &count);
     if (across && count)
-        print_kinds(kinds, count, "by dtype");
+        print_kinds(kinds, count, true);
     free_kinds(kinds, count);
 }
 
@@ -359,14 +365,25 @@ static void json_names(const char *key, const tenmap_tensor *const *list, size_t
     json_close();
 }
 
+static void json_value(const char *key, const tenmap_metadata *side) {
+    text shown = {0};
+    if (side && side->type == TENMAP_VALUE_ARRAY) {
+        metadata_add_value(&shown, side, 0);
+        json_key_text(key, shown.bytes, shown.len);
+    } else if (side) {
+        json_key_text(key, side->value, side->value_len);
+    }
+    text_free(&shown);
+}
+
 static void json_key_side(const tenmap_metadata *any, const tenmap_metadata *a,
                           const tenmap_metadata *b) {
     json_open('{', true);
     json_key_text("key", any->key, any->key_len);
-    if (a)
-        json_key_text("a", a->value, a->value_len);
-    if (b)
-        json_key_text("b", b->value, b->value_len);
+    json_value("a", a);
+    json_value("b", b);
+    if (are_arrays(a, b))
+        json_key_uint("from_element", metadata_first_change(a, b));
     json_close();
 }
 

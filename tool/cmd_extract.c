@@ -8,6 +8,8 @@ static int extract_run(const invocation *call) {
 static const example extract_examples[] = {
     {"tenmap extract llama/ 'model.layers.3.*' -o layer3.safetensors", "one layer as a file"},
     {"tenmap extract model.safetensors --dtype 'f8*' -o f8.safetensors", "by dtype"},
+    {"tenmap extract model.gguf 'blk.3.*' --to bf16 -o layer3.safetensors",
+     "of a quantised GGUF file, as plain numbers"},
     {NULL, NULL},
 };
 

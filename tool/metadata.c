@@ -16,11 +16,32 @@ static int compare_bytes(const char *a, size_t n, const char *b, size_t m) {
     return order ? order : (n > m) - (n < m);
 }
 
+static int compare_values(const tenmap_metadata *x, const tenmap_metadata *y) {
+    if (x->type != y->type)
+        return x->type < y->type ? -1 : 1;
+    if (x->element_type != y->element_type)
+        return x->element_type < y->element_type ? -1 : 1;
+    return compare_bytes(x->raw, (size_t)x->raw_bytes, y->raw, (size_t)y->raw_bytes);
+}
+
 static int same_pair(const tenmap_metadata *x, const tenmap_metadata *y) {
     int order = compare_bytes(x->key, x->key_len, y->key, y->key_len);
-    if (order || x->type != y->type)
-        return order ? order : x->type < y->type ? -1 : 1;
-    return compare_bytes(x->raw, (size_t)x->raw_bytes, y->raw, (size_t)y->raw_bytes);
+    return order ? order : compare_values(x, y);
+}
+
+bool metadata_is_same(const tenmap_metadata *a, const tenmap_metadata *b) {
+    return compare_values(a, b) == 0;
+}
+
+uint64_t metadata_first_change(const tenmap_metadata *a, const tenmap_metadata *b) {
+    tenmap_value x, y, p, q;
+    uint64_t i = 0;
+    tenmap_metadata_value(a, &x);
+    tenmap_metadata_value(b, &y);
+    while (tenmap_value_next(&x, &p) && tenmap_value_next(&y, &q) && p.type == q.type &&
+           p.raw_bytes == q.raw_bytes && memcmp(p.raw, q.raw, (size_t)p.raw_bytes) == 0)
+        i++;
+    return i;
 }
 
 /* Pairs that are alike come together, that of the first shard first. */
@@ -108,7 +129,8 @@ static void add_array(text *out, const tenmap_metadata *pair) {
         size_t len = tenmap_value_text(&element, word, sizeof word);
         text_addf(out, shown++ ? ", " : "");
         if (element.type == TENMAP_VALUE_ARRAY)
-            text_addf(out, "[%llu values]", (unsigned long long)element.count);
+            text_addf(out, "[%llu value%s]", (unsigned long long)element.count,
+                      element.count == 1 ? "" : "s");
         else
             add_word(out, word, len < sizeof word ? len : sizeof word - 1, len);
     }

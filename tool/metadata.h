@@ -27,6 +27,11 @@ const metadata_entry *metadata_find(const metadata_finder *f, size_t shard, cons
                                     size_t len);
 void metadata_finder_free(metadata_finder *f);
 
+/* Whether two values are the same: type and bytes; keys are not looked at. */
+bool metadata_is_same(const tenmap_metadata *a, const tenmap_metadata *b);
+/* The first element, counted from 0, that two arrays do not have in common. */
+uint64_t metadata_first_change(const tenmap_metadata *a, const tenmap_metadata *b);
+
 /* Which pairs are shown, and how much of them. */
 typedef struct metadata_range {
     size_t first_shard, end_shard;

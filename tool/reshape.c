@@ -226,12 +226,23 @@ const char *shown_name(const char *name, size_t len) {
     return t->bytes;
 }
 
+/* SafeTensors has no dtypes of blocks. */
+static bool has_blocks(tenmap_dtype dtype) {
+    return dtype != TENMAP_OPAQUE && tenmap_dtype_bits(dtype) == 0;
+}
+
 static int check_sources(const plan *p) {
     tenmap_error error;
     for (size_t i = 0; i < p->count; i++) {
         const tenmap_source *s = &p->sources[i];
         const char *shown = NULL;
         bool known = s->tensor->dtype != TENMAP_OPAQUE;
+        if (has_blocks(plan_dtype(p, i)))
+            return fail(EXIT_FAILED,
+                        "tensor %s is in blocks of %s, which SafeTensors files cannot hold; "
+                        "convert, extract and drop write its values with --to bf16",
+                        shown_name(s->tensor->name, s->tensor->name_len),
+                        tenmap_dtype_name(plan_dtype(p, i)));
         if (known && tenmap_convert(plan_dtype(p, i), NULL, 0, s->tensor->dtype, NULL, 0, s->flags,
                                     &error) == TENMAP_OK)
             continue;

@@ -5,7 +5,7 @@
 #include "print.h"
 
 /* Which dtypes the codes may have. */
-enum { NARROW = 1, PACKED = 2, PLAIN = 4 };
+enum { NARROW = 1, PACKED = 2, PLAIN = 4, BLOCKS = 8 };
 
 typedef struct scheme {
     const char *name;
@@ -55,6 +55,7 @@ static const scheme schemes[] = {
      NARROW | PACKED,
      {"_scale", "_scales", ".scale", ".scales"},
      {"_scale_2", "_global_scale", "_zero_point", "_offset"}},
+    {"NVFP4 of GGUF", ".weight", BLOCKS, {".scale"}, {".input_scale"}},
     {"scaled",
      "weight",
      NARROW | PACKED,
@@ -69,7 +70,7 @@ static unsigned kind_of_codes(tenmap_dtype dtype) {
         [TENMAP_F8_E4M3] = NARROW, [TENMAP_F8_E4M3FNUZ] = NARROW, [TENMAP_F8_E5M2FNUZ] = NARROW,
         [TENMAP_I16] = PACKED,     [TENMAP_U16] = PACKED,         [TENMAP_I32] = PACKED,
         [TENMAP_U32] = PACKED,     [TENMAP_F16] = PLAIN,          [TENMAP_BF16] = PLAIN,
-        [TENMAP_F32] = PLAIN,
+        [TENMAP_F32] = PLAIN,      [TENMAP_NVFP4] = BLOCKS,
     };
     return dtype < sizeof kinds / sizeof kinds[0] ? kinds[dtype] : 0;
 }
@@ -167,6 +168,8 @@ bool scaled_values(const scaled_weight *w, uint64_t *out) {
     *out = codes->nelems;
     if (strcmp(w->scheme, "GPTQ or AWQ") == 0 && tenmap_dtype_bits(codes->dtype) == 32)
         return gptq_values(w, out);
+    if (kind_of_codes(codes->dtype) == BLOCKS)
+        return true;
     if (shape)
         return shape_values(shape, out);
     for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)

@@ -9,6 +9,7 @@
 typedef struct subset_settings {
     output_settings out;
     filter wanted;
+    tenmap_dtype to; /* TENMAP_AS_STORED: not given */
 } subset_settings;
 
 extern const option subset_options[];

@@ -9,6 +9,7 @@
  *     none.safetensors     a model without tensors
  *     llama.safetensors    with a second argument, "gguf": a Llama-like model, and
  *     llama.gguf           the same as llama.cpp would convert it, most of it in Q8_0
+ *     nvfp4.gguf           a weight in NVFP4 and the scale beside it
  *     truncated.safetensors, pointer.safetensors, page.safetensors, misaligned.safetensors
  */
 #include <math.h>
@@ -348,6 +349,35 @@ static void write_llama_gguf(void) {
     put_file("llama.gguf", header.bytes, header.size);
 }
 
+/* 64 values of 36 bytes, four scales first, and what all of them are multiplied by. */
+static void write_nvfp4(void) {
+    static const unsigned char none[32];
+    static growing file;
+    grow(&file, "GGUF", 4);
+    grow_number(&file, 3, 4);
+    grow_number(&file, 2, 8);
+    grow_number(&file, 0, 8);
+    grow_text(&file, "w.weight");
+    grow_number(&file, 2, 4);
+    grow_number(&file, 64, 8);
+    grow_number(&file, 1, 8);
+    grow_number(&file, 40, 4); /* NVFP4 */
+    grow_number(&file, 0, 8);
+    grow_text(&file, "w.scale");
+    grow_number(&file, 1, 4);
+    grow_number(&file, 1, 8);
+    grow_number(&file, GGML_F32, 4);
+    grow_number(&file, 64, 8);
+    while (file.size % 32)
+        grow_number(&file, 0, 1);
+    for (int i = 0; i < 36; i++)
+        grow_number(&file, i < 4 ? 0x40 : 0x21, 1); /* 2.0; codes of 0.5 and 1.0 */
+    grow(&file, none, 64 - 36);
+    grow_number(&file, 0x40400000, 4); /* 3.0 */
+    grow(&file, none, 28);
+    put_file("nvfp4.gguf", file.bytes, file.size);
+}
+
 static void write_llama(void) {
     tenmap_writer *writer;
     must(tenmap_writer_create("llama.safetensors", NULL, &writer, &error));
@@ -366,6 +396,7 @@ static void write_llama(void) {
     }
     must(tenmap_writer_commit(writer, &error));
     write_llama_gguf();
+    write_nvfp4();
 }
 
 int main(int argc, char **argv) {

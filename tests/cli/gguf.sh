@@ -23,6 +23,10 @@ t diff types.gguf out.safetensors --quiet
 t diff shapes.gguf shapes.gguf
 t hash shapes.gguf
 t extract types.gguf t12 -o part.safetensors
+t extract types.gguf t12 t24 --to f16 -o part.safetensors
+t ls part.safetensors
+t drop types.gguf 't[0-9]' 't1?' --to bf16 -o part.safetensors --force
+t split types.gguf -o parts --max-shard-size 4kb
 
 # What a file says of itself.
 "$fixtures" . gguf
@@ -47,3 +51,16 @@ printf '\177' | dd of=other.gguf bs=1 seek=$((size - 5)) conv=notrunc 2>/dev/nul
 t diff llama.gguf other.gguf
 t report -q other.gguf --compare llama.gguf -o page.html
 sed -n '/^"metadata":/p; /^"stats":/,/^"max":/p; /^"diff":/,/^"change":/p' page.html
+
+# Arrays are shown by their first elements, and compared to their last.
+LC_ALL=C sed 's/\(.*\)the/\1thy/' llama.gguf >words.gguf
+t diff llama.gguf words.gguf
+t diff llama.gguf words.gguf --json
+
+# Values in blocks that mean nothing without the scale beside them.
+t get nvfp4.gguf w.weight[0,:4]
+t convert nvfp4.gguf --to bf16 -o out.safetensors --force
+t convert nvfp4.gguf --dequantize --to bf16 -o out.safetensors --force
+t get out.safetensors w.weight[0,:4]
+t extract nvfp4.gguf w.weight --to bf16 -o out.safetensors --force
+t info nvfp4.gguf --top 0

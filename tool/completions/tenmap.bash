@@ -106,20 +106,22 @@ _tenmap() {
         esac
         ;;
     extract)
-        options="-d --dtype -x --except --min-size --max-size --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
-        valued=" -d --dtype -x --except --min-size --max-size --max-shard-size -o --output --meta --max-header --color "
+        options="-d --dtype -x --except --min-size --max-size --to --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
+        valued=" -d --dtype -x --except --min-size --max-size --to --max-shard-size -o --output --meta --max-header --color "
         names=yes
         case $prev in
         -d | --dtype) values="bool f4 f6_e2m3 f6_e3m2 u8 i8 f8_e5m2 f8_e4m3 f8_e8m0 f8_e4m3fnuz f8_e5m2fnuz i16 u16 f16 bf16 i32 u32 f32 c64 f64 i64 u64" ;;
+        --to) values="f4 f6_e2m3 f6_e3m2 f8_e5m2 f8_e4m3 f8_e8m0 f8_e4m3fnuz f8_e5m2fnuz f16 bf16 f32 f64" ;;
         --color) values="auto always never" ;;
         esac
         ;;
     drop)
-        options="-d --dtype -x --except --min-size --max-size --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
-        valued=" -d --dtype -x --except --min-size --max-size --max-shard-size -o --output --meta --max-header --color "
+        options="-d --dtype -x --except --min-size --max-size --to --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
+        valued=" -d --dtype -x --except --min-size --max-size --to --max-shard-size -o --output --meta --max-header --color "
         names=yes
         case $prev in
         -d | --dtype) values="bool f4 f6_e2m3 f6_e3m2 u8 i8 f8_e5m2 f8_e4m3 f8_e8m0 f8_e4m3fnuz f8_e5m2fnuz i16 u16 f16 bf16 i32 u32 f32 c64 f64 i64 u64" ;;
+        --to) values="f4 f6_e2m3 f6_e3m2 f8_e5m2 f8_e4m3 f8_e8m0 f8_e4m3fnuz f8_e5m2fnuz f16 bf16 f32 f64" ;;
         --color) values="auto always never" ;;
         esac
         ;;
