@@ -91,7 +91,7 @@ static int wants_order(int flags) {
 
 int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
     tpy_tensor *self = (tpy_tensor *)object;
-    const char *dtype = tenmap_dtype_text(self->tensor), *format = format_of(self->tensor->dtype);
+    const char *dtype = tenmap_dtype_text(self->tensor), *format = format_of(tpy_dtype(self));
     uint32_t rank = tpy_rank(self);
     tpy_data data;
     if (flags & PyBUF_WRITABLE)
@@ -115,7 +115,7 @@ int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
     }
     memset(view, 0, sizeof *view);
     view->buf = data.memory->data + data.offset;
-    view->itemsize = (Py_ssize_t)(tenmap_dtype_bits(self->tensor->dtype) / 8);
+    view->itemsize = (Py_ssize_t)(tenmap_dtype_bits(tpy_dtype(self)) / 8);
     view->len = (Py_ssize_t)tpy_count(self) * view->itemsize;
     view->readonly = 1;
     view->ndim = (int)rank;

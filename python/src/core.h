@@ -36,6 +36,9 @@ void tpy_drop(void *object);
 PyTypeObject *tpy_add_type(PyObject *module, PyType_Spec *spec);
 void *tpy_new_object(PyTypeObject *type);
 void tpy_free_object(void *object);
+/* item(context, 0), item(context, 1), ..., `count` of them, as a list. */
+typedef PyObject *tpy_item(void *context, size_t i);
+PyObject *tpy_list(size_t count, tpy_item *item, void *context);
 
 /* io.c: the GIL from any thread, file objects as a tenmap_io */
 
@@ -75,6 +78,8 @@ tpy_memory *tpy_memory_view(tpy_state *state, const void *data, size_t size, PyO
  * an exception where the system cannot map it: the caller copies instead.
  */
 tpy_memory *tpy_memory_private(tpy_state *state, int fd, uint64_t offset, size_t size);
+/* Owns the arena from here on, also where it fails. */
+tpy_memory *tpy_memory_arena(tpy_state *state, tenmap_arena *arena);
 PyObject *tpy_new_memory(PyObject *module, PyObject *args);
 PyObject *tpy_borrow(PyObject *module, PyObject *args);
 PyObject *tpy_assemble(PyObject *module, PyObject *args);
@@ -86,6 +91,7 @@ typedef struct tpy_handle {
     tpy_state *state;
     PyObject *module; /* keeps the state */
     Py_buffer buffer; /* of a model in memory; obj is NULL otherwise */
+    int dequantize;   /* blocks appear as the values that they stand for */
     tpy_io *io;       /* of a file object */
 } tpy_handle;
 
@@ -121,6 +127,8 @@ typedef struct tpy_tensor {
 
 tpy_tensor *tpy_tensor_new(tpy_handle *handle, const tenmap_tensor *tensor);
 PyObject *tpy_tensor_name(const tpy_tensor *self);
+/* What its elements appear as: as stored, but for blocks of a model that is dequantised, which are F32. */
+tenmap_dtype tpy_dtype(const tpy_tensor *self);
 /* The tensor as an argument: NULL and a TypeError if it is none. */
 tpy_tensor *tpy_as_tensor(tpy_state *state, PyObject *object);
 
@@ -173,6 +181,12 @@ typedef struct tpy_progress {
 int tpy_report(void *progress, uint64_t done, uint64_t total);
 PyObject *tpy_load(PyObject *module, PyObject *args);
 PyObject *tpy_measure(PyObject *module, PyObject *args);
+
+/* take.c, value.c */
+
+PyObject *tpy_take_from(tpy_handle *handle, PyObject *args);
+/* The value of a pair of metadata: str, int, float, bool, or a list of them. */
+PyObject *tpy_metadata_value(const tenmap_metadata *pair);
 
 /* writer.c, save.c, edit.c, convert.c */
 

@@ -76,7 +76,7 @@ static int find_in_place(const tpy_tensor *self, uint32_t bits, int how, tpy_dat
 
 int tpy_find_data(const tpy_tensor *self, tenmap_dtype as, int how, tpy_data *out) {
     tpy_state *state = self->handle->state;
-    tenmap_dtype dtype = as == TENMAP_AS_STORED ? self->tensor->dtype : as;
+    tenmap_dtype dtype = as == TENMAP_AS_STORED ? tpy_dtype(self) : as;
     uint32_t bits = tenmap_dtype_bits(dtype);
     uint64_t count = tpy_count(self);
     size_t bytes;
@@ -163,10 +163,10 @@ static PyObject *whole_bytes(tpy_tensor *self) {
 
 /* What is chosen of it, as a file would have it: contiguous, packed. */
 static PyObject *chosen_bytes(tpy_tensor *self) {
-    uint32_t bits = tenmap_dtype_bits(self->tensor->dtype);
+    uint32_t bits = tenmap_dtype_bits(tpy_dtype(self));
     tpy_data data;
     size_t bytes;
-    if (tpy_packed_bytes(self->tensor->dtype, tpy_count(self), &bytes) != 0)
+    if (tpy_packed_bytes(tpy_dtype(self), tpy_count(self), &bytes) != 0)
         return NULL;
     int how = is_contiguous(self) ? TPY_VIEW : TPY_COPY;
     if (tpy_find_data(self, TENMAP_AS_STORED, how, &data) != 0)
@@ -184,11 +184,12 @@ static PyObject *chosen_bytes(tpy_tensor *self) {
     return (PyObject *)packed;
 }
 
-/* A weight that is computed of parts has no bytes in the file: its values are read instead. */
+/* A weight that is computed has no bytes of its own in the file: its values are read instead. */
 PyObject *tpy_tensor_bytes(PyObject *object, void *unused) {
     tpy_tensor *self = (tpy_tensor *)object;
     (void)unused;
-    int whole = self->axes == NULL && !(self->tensor->flags & TENMAP_TENSOR_COMPUTED);
+    int whole = self->axes == NULL && !(self->tensor->flags & TENMAP_TENSOR_COMPUTED) &&
+                tpy_dtype(self) == self->tensor->dtype;
     PyObject *memory = whole ? whole_bytes(self) : chosen_bytes(self);
     PyObject *view = memory != NULL ? PyMemoryView_FromObject(memory) : NULL;
     Py_XDECREF(memory);

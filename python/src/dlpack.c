@@ -71,7 +71,7 @@ static int code_of(tenmap_dtype dtype, uint8_t *code) {
     return -1;
 }
 
-/* Whoever consumed it is done with it, on any thread. */
+/* Whoever consumed it is done with it, on any thread: of the main interpreter, as PyGILState knows. */
 static void let_go(exported *item) {
     PyGILState_STATE gil = PyGILState_Ensure();
     Py_XDECREF(item->memory);
@@ -118,7 +118,7 @@ static void describe(const tpy_tensor *self, const tpy_data *data, uint8_t code,
     tensor->device.type = DL_CPU;
     tensor->ndim = (int32_t)rank;
     tensor->dtype.code = code;
-    tensor->dtype.bits = (uint8_t)tenmap_dtype_bits(self->tensor->dtype);
+    tensor->dtype.bits = (uint8_t)tenmap_dtype_bits(tpy_dtype(self));
     tensor->dtype.lanes = 1;
     tensor->shape = shape;
     tensor->strides = strides;
@@ -154,8 +154,15 @@ PyObject *tpy_tensor_dlpack(PyObject *object, PyObject *args) {
     PyObject *copy;
     uint8_t code;
     tpy_data data;
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+        PyErr_SetString(
+            PyExc_BufferError,
+            "DLPack's capsules are let go by threads that know no sub-interpreter: take "
+            "a memoryview or .bytes here");
+        return NULL;
+    }
     if (!PyArg_ParseTuple(args, "pO:_dlpack", &versioned, &copy) ||
-        code_of(self->tensor->dtype, &code) != 0)
+        code_of(tpy_dtype(self), &code) != 0)
         return NULL;
     if (tpy_find_data(self, TENMAP_AS_STORED, copy == Py_True ? TPY_COPY : TPY_VIEW, &data) != 0)
         return NULL;

@@ -65,3 +65,15 @@ void tpy_free_object(void *object) {
     release(object);
     Py_DECREF((PyObject *)type);
 }
+
+PyObject *tpy_list(size_t count, tpy_item *item, void *context) {
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *each = item(context, i);
+        if (each == NULL || PyList_SetItem(list, (Py_ssize_t)i, each) != 0) {
+            Py_DECREF(list);
+            return NULL;
+        }
+    }
+    return list;
+}

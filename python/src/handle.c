@@ -5,7 +5,10 @@
 
 static void handle_dealloc(PyObject *self) {
     tpy_handle *handle = (tpy_handle *)self;
+    /* Unmapping many pages takes a while; nobody else has the handle any more. */
+    Py_BEGIN_ALLOW_THREADS;
     tenmap_close(handle->model);
+    Py_END_ALLOW_THREADS;
     if (handle->buffer.obj != NULL)
         PyBuffer_Release(&handle->buffer);
     tpy_io_free(handle->io);
@@ -123,6 +126,7 @@ tpy_handle *tpy_open(tpy_state *state, PyObject *source, const tpy_open_options 
         return NULL;
     handle->state = state;
     handle->module = Py_NewRef(state->module);
+    handle->dequantize = asked->dequantize;
     int opened = -1;
     switch (kind_of(source)) {
     case SOURCE_PATH:

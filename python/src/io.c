@@ -187,7 +187,7 @@ static tenmap_status file_read(void *ctx, void *file, uint64_t offset, void *dst
     return status;
 }
 
-/* Called by tenmap_close with the GIL held: the references go with tpy_io_free. */
+/* Called by tenmap_close without the GIL: the references go with tpy_io_free. */
 static void file_close(void *ctx, void *file) {
     (void)ctx;
     (void)file;

@@ -128,23 +128,23 @@ typedef struct measuring {
     const tenmap_tensor **tensors;
     tenmap_stats *stats;
     uint64_t *histogram;
+    unsigned bins;
     Py_ssize_t count;
     tpy_handle *handle;
 } measuring;
 
+static PyObject *count_at(void *context, size_t i) {
+    return PyLong_FromUnsignedLongLong(((const uint64_t *)context)[i]);
+}
+
 /* (count, zeros, subnormals, nans, infinities, min, max, mean, std, norm, histogram or None) */
-static PyObject *stats_tuple(const measuring *job, Py_ssize_t i, unsigned bins) {
+static PyObject *stats_at(void *context, size_t i) {
+    const measuring *job = context;
     const tenmap_stats *s = &job->stats[i];
-    PyObject *counts = Py_NewRef(Py_None);
-    if (bins > 0) {
-        Py_DECREF(counts);
-        counts = PyList_New((Py_ssize_t)bins);
-        for (unsigned b = 0; counts != NULL && b < bins; b++)
-            PyList_SetItem(counts, (Py_ssize_t)b,
-                           PyLong_FromUnsignedLongLong(job->histogram[(size_t)i * bins + b]));
-        if (counts == NULL)
-            return NULL;
-    }
+    PyObject *counts = job->bins > 0 ? tpy_list(job->bins, count_at, job->histogram + i * job->bins)
+                                     : Py_NewRef(Py_None);
+    if (counts == NULL)
+        return NULL;
     return Py_BuildValue("KKKKKdddddN", (unsigned long long)s->count, (unsigned long long)s->zeros,
                          (unsigned long long)s->subnormals, (unsigned long long)s->nans,
                          (unsigned long long)s->infinities, s->min, s->max, s->mean, s->std,
@@ -158,21 +158,14 @@ static PyObject *run_measuring(measuring *job, tenmap_stats_options *options, Py
     options->progress = tpy_report;
     options->ctx = &report;
     options->histogram = job->histogram;
+    job->bins = options->bins;
     report.thread = PyEval_SaveThread();
     tenmap_status status =
         tenmap_measure(job->tensors, (size_t)job->count, options, job->stats, &error);
     PyEval_RestoreThread(report.thread);
     if (status != TENMAP_OK || report.raised)
         return PyErr_Occurred() != NULL ? NULL : tpy_handle_fail(job->handle, &error, NULL);
-    PyObject *list = PyList_New(job->count);
-    for (Py_ssize_t i = 0; list != NULL && i < job->count; i++) {
-        PyObject *item = stats_tuple(job, i, options->bins);
-        if (item == NULL || PyList_SetItem(list, i, item) != 0) {
-            Py_DECREF(list);
-            return NULL;
-        }
-    }
-    return list;
+    return tpy_list((size_t)job->count, stats_at, job);
 }
 
 static int add_measured(tpy_state *state, measuring *job, PyObject *object, Py_ssize_t i) {

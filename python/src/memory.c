@@ -12,7 +12,7 @@
 #include <unistd.h>
 #endif
 
-enum { KIND_VIEW, KIND_HEAP, KIND_PAGES, KIND_MAPPING };
+enum { KIND_VIEW, KIND_HEAP, KIND_PAGES, KIND_MAPPING, KIND_ARENA };
 
 /* From here on tenmap_alloc's huge pages make the first use cheaper than malloc's. */
 #define PAGES_FROM ((size_t)1 << 20)
@@ -90,14 +90,25 @@ tpy_memory *tpy_memory_private(tpy_state *state, int fd, uint64_t offset, size_t
 #endif
 }
 
-static void memory_dealloc(PyObject *self) {
-    tpy_memory *memory = (tpy_memory *)self;
+tpy_memory *tpy_memory_arena(tpy_state *state, tenmap_arena *arena) {
+    tpy_memory *memory = new_memory(state, KIND_ARENA, NULL, 0);
+    if (memory == NULL)
+        tenmap_arena_free(arena);
+    else
+        memory->base = arena;
+    return memory;
+}
+
+static void give_back(tpy_memory *memory) {
     switch (memory->kind) {
     case KIND_HEAP:
         free(memory->base);
         break;
     case KIND_PAGES:
         tenmap_free(memory->base);
+        break;
+    case KIND_ARENA:
+        tenmap_arena_free(memory->base);
         break;
 #ifndef _WIN32
     case KIND_MAPPING:
@@ -106,6 +117,18 @@ static void memory_dealloc(PyObject *self) {
 #endif
     default:
         break;
+    }
+}
+
+/* Giving pages back to the system takes a while for a whole model: other threads may run meanwhile. */
+static void memory_dealloc(PyObject *self) {
+    tpy_memory *memory = (tpy_memory *)self;
+    if (memory->kind == KIND_VIEW || memory->kind == KIND_HEAP) {
+        give_back(memory);
+    } else {
+        Py_BEGIN_ALLOW_THREADS;
+        give_back(memory);
+        Py_END_ALLOW_THREADS;
     }
     Py_XDECREF(memory->owner);
     tpy_free_object(self);

@@ -111,38 +111,35 @@ static int model_contains(PyObject *self, PyObject *name) {
     return handle == NULL ? -1 : find(handle, name) != NULL;
 }
 
-/* Every name, or every tensor, in file order, as a list. */
-static PyObject *list_all(PyObject *self, int tensors) {
+/* Something of every tensor of an open model, in file order: item(handle, its number). */
+static PyObject *list_tensors(PyObject *self, tpy_item *item) {
     tpy_handle *handle = handle_of(self);
-    if (handle == NULL)
-        return NULL;
-    size_t n = tenmap_count(handle->model);
-    PyObject *list = PyList_New((Py_ssize_t)n);
-    for (size_t i = 0; list != NULL && i < n; i++) {
-        const tenmap_tensor *tensor = tenmap_at(handle->model, i);
-        PyObject *item = tensors ? (PyObject *)tpy_tensor_new(handle, tensor)
-                                 : PyUnicode_DecodeUTF8(tensor->name, (Py_ssize_t)tensor->name_len,
-                                                        "surrogatepass");
-        if (item == NULL || PyList_SetItem(list, (Py_ssize_t)i, item) != 0) {
-            Py_DECREF(list);
-            return NULL;
-        }
-    }
-    return list;
+    return handle == NULL ? NULL : tpy_list(tenmap_count(handle->model), item, handle);
+}
+
+static PyObject *name_at(void *context, size_t i) {
+    tpy_handle *handle = context;
+    const tenmap_tensor *tensor = tenmap_at(handle->model, i);
+    return PyUnicode_DecodeUTF8(tensor->name, (Py_ssize_t)tensor->name_len, "surrogatepass");
+}
+
+static PyObject *tensor_at(void *context, size_t i) {
+    tpy_handle *handle = context;
+    return (PyObject *)tpy_tensor_new(handle, tenmap_at(handle->model, i));
 }
 
 static PyObject *model_names(PyObject *self, PyObject *unused) {
     (void)unused;
-    return list_all(self, 0);
+    return list_tensors(self, name_at);
 }
 
 static PyObject *model_tensors(PyObject *self, PyObject *unused) {
     (void)unused;
-    return list_all(self, 1);
+    return list_tensors(self, tensor_at);
 }
 
 static PyObject *model_iter(PyObject *self) {
-    PyObject *names = list_all(self, 0);
+    PyObject *names = list_tensors(self, name_at);
     PyObject *iterator = names != NULL ? PyObject_GetIter(names) : NULL;
     Py_XDECREF(names);
     return iterator;
@@ -150,9 +147,7 @@ static PyObject *model_iter(PyObject *self) {
 
 static int add_pair(PyObject *dict, const tenmap_metadata *pair) {
     PyObject *key = PyUnicode_DecodeUTF8(pair->key, (Py_ssize_t)pair->key_len, "surrogatepass");
-    /* Strings of GGUF need not be UTF-8: what is not comes as lone surrogates, as in paths. */
-    PyObject *value =
-        PyUnicode_DecodeUTF8(pair->value, (Py_ssize_t)pair->value_len, "surrogateescape");
+    PyObject *value = tpy_metadata_value(pair);
     int failed = key == NULL || value == NULL;
     if (!failed && PyDict_Contains(dict, key) == 0)
         failed = PyDict_SetItem(dict, key, value) != 0;
@@ -184,7 +179,8 @@ static PyObject *model_metadata(PyObject *self, void *unused) {
 }
 
 /* (path, size, header_bytes, data_offset, first_tensor, tensor_count, metadata) */
-static PyObject *shard_tuple(tpy_handle *handle, size_t i) {
+static PyObject *shard_at(void *context, size_t i) {
+    tpy_handle *handle = context;
     const tenmap_shard *shard = tenmap_shard_at(handle->model, i);
     PyObject *path = tpy_decode_path(shard->path);
     PyObject *metadata = metadata_of(handle, (long)i);
@@ -202,35 +198,19 @@ static PyObject *shard_tuple(tpy_handle *handle, size_t i) {
 static PyObject *model_shards(PyObject *self, PyObject *unused) {
     (void)unused;
     tpy_handle *handle = handle_of(self);
-    if (handle == NULL)
-        return NULL;
-    size_t n = tenmap_shard_count(handle->model);
-    PyObject *list = PyList_New((Py_ssize_t)n);
-    for (size_t i = 0; list != NULL && i < n; i++) {
-        PyObject *item = shard_tuple(handle, i);
-        if (item == NULL || PyList_SetItem(list, (Py_ssize_t)i, item) != 0) {
-            Py_DECREF(list);
-            return NULL;
-        }
-    }
-    return list;
+    return handle == NULL ? NULL : tpy_list(tenmap_shard_count(handle->model), shard_at, handle);
+}
+
+static PyObject *missing_at(void *context, size_t i) {
+    tpy_handle *handle = context;
+    return tpy_decode_path(tenmap_missing_at(handle->model, i));
 }
 
 static PyObject *model_missing(PyObject *self, void *unused) {
     (void)unused;
     tpy_handle *handle = handle_of(self);
-    if (handle == NULL)
-        return NULL;
-    size_t n = tenmap_missing_count(handle->model);
-    PyObject *list = PyList_New((Py_ssize_t)n);
-    for (size_t i = 0; list != NULL && i < n; i++) {
-        PyObject *item = tpy_decode_path(tenmap_missing_at(handle->model, i));
-        if (item == NULL || PyList_SetItem(list, (Py_ssize_t)i, item) != 0) {
-            Py_DECREF(list);
-            return NULL;
-        }
-    }
-    return list;
+    return handle == NULL ? NULL
+                          : tpy_list(tenmap_missing_count(handle->model), missing_at, handle);
 }
 
 static PyObject *model_file_size(PyObject *self, void *unused) {
@@ -311,34 +291,30 @@ static PyObject *model_private(PyObject *self, PyObject *args) {
     return (PyObject *)memory;
 }
 
-/*
- * _table() -> [(name, dtype, shape, shard, place in the shard, bytes, ready), ...]: what load_file
- * needs of every tensor. ready: mapped and aligned, in this machine's byte order.
- */
+/* (name, dtype, shape, shard, place in the shard, bytes, ready) */
+static PyObject *row_at(void *context, size_t i) {
+    tpy_handle *handle = context;
+    const tenmap_tensor *tensor = tenmap_at(handle->model, i);
+    const tenmap_shard *shard = tenmap_shard_at(handle->model, tensor->shard);
+    PyObject *shape = PyTuple_New((Py_ssize_t)tensor->rank);
+    for (uint32_t d = 0; shape != NULL && d < tensor->rank; d++)
+        PyTuple_SetItem(shape, (Py_ssize_t)d, PyLong_FromUnsignedLongLong(tensor->shape[d]));
+    return Py_BuildValue("s#sNIKKO", tensor->name, (Py_ssize_t)tensor->name_len,
+                         tenmap_dtype_text(tensor), shape, tensor->shard,
+                         (unsigned long long)(tensor->file_offset - shard->offset),
+                         (unsigned long long)tensor->nbytes,
+                         tenmap_view(tensor, TENMAP_AS_STORED, NULL) != NULL ? Py_True : Py_False);
+}
+
+/* _table(): what load_file needs of every tensor. ready: mapped, aligned, in this machine's byte order. */
 static PyObject *model_table(PyObject *self, PyObject *unused) {
     (void)unused;
+    return list_tensors(self, row_at);
+}
+
+static PyObject *model_take(PyObject *self, PyObject *args) {
     tpy_handle *handle = handle_of(self);
-    if (handle == NULL)
-        return NULL;
-    size_t n = tenmap_count(handle->model);
-    PyObject *list = PyList_New((Py_ssize_t)n);
-    for (size_t i = 0; list != NULL && i < n; i++) {
-        const tenmap_tensor *tensor = tenmap_at(handle->model, i);
-        const tenmap_shard *shard = tenmap_shard_at(handle->model, tensor->shard);
-        PyObject *shape = PyTuple_New((Py_ssize_t)tensor->rank);
-        for (uint32_t d = 0; shape != NULL && d < tensor->rank; d++)
-            PyTuple_SetItem(shape, (Py_ssize_t)d, PyLong_FromUnsignedLongLong(tensor->shape[d]));
-        PyObject *item = Py_BuildValue(
-            "s#sNIKKO", tensor->name, (Py_ssize_t)tensor->name_len, tenmap_dtype_text(tensor),
-            shape, tensor->shard, (unsigned long long)(tensor->file_offset - shard->offset),
-            (unsigned long long)tensor->nbytes,
-            tenmap_view(tensor, TENMAP_AS_STORED, NULL) != NULL ? Py_True : Py_False);
-        if (item == NULL || PyList_SetItem(list, (Py_ssize_t)i, item) != 0) {
-            Py_DECREF(list);
-            return NULL;
-        }
-    }
-    return list;
+    return handle == NULL ? NULL : tpy_take_from(handle, args);
 }
 
 static PyMethodDef model_methods[] = {
@@ -353,15 +329,15 @@ static PyMethodDef model_methods[] = {
     {"_residency", model_residency, METH_NOARGS, NULL},
     {"_private", model_private, METH_VARARGS, NULL},
     {"_table", model_table, METH_NOARGS, NULL},
+    {"_take", model_take, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef model_properties[] = {
     {"closed", model_closed, NULL, "Whether close() was called.", NULL},
     {"metadata", model_metadata, NULL,
-     "The __metadata__ of the files, as a dict of strings; of several shards the first that has a "
-     "key "
-     "counts.",
+     "The metadata of the files, as a dict: of strings; of a GGUF file also of numbers, bools and "
+     "lists of them. Of several shards the first that has a key counts.",
      NULL},
     {"missing", model_missing, NULL, "The shards that partial=True found missing.", NULL},
     {"file_size", model_file_size, NULL, "Bytes of all files together.", NULL},

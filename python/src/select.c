@@ -54,9 +54,15 @@ PyObject *tpy_shape_tuple(const tpy_tensor *self) {
 int tpy_packed_bytes(tenmap_dtype dtype, uint64_t count, size_t *bytes) {
     uint64_t bits = tenmap_dtype_bits(dtype);
     if (bits == 0) {
-        PyErr_SetString(
-            PyExc_TypeError,
-            "elements of an unknown dtype have no size: only .bytes of all of them can be read");
+        uint32_t together;
+        if (tenmap_dtype_block(dtype, &together, NULL))
+            PyErr_Format(PyExc_TypeError,
+                         "elements of %s lie in blocks of %u: ask for another dtype, as in "
+                         ".numpy(dtype=\"float32\"), or for .bytes of all of them",
+                         tenmap_dtype_name(dtype), (unsigned)together);
+        else
+            PyErr_SetString(PyExc_TypeError, "elements of an unknown dtype have no size: only "
+                                             ".bytes of all of them can be read");
         return -1;
     }
     uint64_t whole = count / 8 * bits, rest = (count % 8 * bits + 7) / 8;
@@ -355,7 +361,7 @@ int tpy_read(const tpy_tensor *self, tenmap_dtype as, void *dst, size_t dst_byte
     tenmap_error error;
     memset(&error, 0, sizeof error);
     reading r = {.self = self, .as = as, .dst = dst, .error = &error};
-    r.bits = tenmap_dtype_bits(as == TENMAP_AS_STORED ? self->tensor->dtype : as);
+    r.bits = tenmap_dtype_bits(as == TENMAP_AS_STORED ? tpy_dtype(self) : as);
     r.element = r.bits < 8 ? 1 : r.bits / 8;
     if (tpy_count(self) == 0)
         return 0;

@@ -46,6 +46,16 @@ PyObject *tpy_tensor_name(const tpy_tensor *self) {
                                 "surrogatepass");
 }
 
+/* Of GGUF: so many elements share scales and lie together. */
+static int in_blocks(tenmap_dtype dtype) {
+    return tenmap_dtype_bits(dtype) == 0 && tenmap_dtype_block(dtype, NULL, NULL);
+}
+
+tenmap_dtype tpy_dtype(const tpy_tensor *self) {
+    tenmap_dtype stored = self->tensor->dtype;
+    return self->handle->dequantize && in_blocks(stored) ? TENMAP_F32 : stored;
+}
+
 static PyObject *tensor_name(PyObject *self, void *unused) {
     (void)unused;
     return tpy_tensor_name((tpy_tensor *)self);
@@ -53,13 +63,16 @@ static PyObject *tensor_name(PyObject *self, void *unused) {
 
 static PyObject *tensor_dtype(PyObject *self, void *unused) {
     (void)unused;
-    const char *text = tenmap_dtype_text(((tpy_tensor *)self)->tensor);
+    const tpy_tensor *tensor = (tpy_tensor *)self;
+    tenmap_dtype dtype = tpy_dtype(tensor);
+    const char *text = dtype != tensor->tensor->dtype ? tenmap_dtype_name(dtype)
+                                                      : tenmap_dtype_text(tensor->tensor);
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
 static PyObject *tensor_code(PyObject *self, void *unused) {
     (void)unused;
-    return PyLong_FromUnsignedLong(((tpy_tensor *)self)->tensor->dtype);
+    return PyLong_FromUnsignedLong(tpy_dtype((tpy_tensor *)self));
 }
 
 static PyObject *tensor_shape(PyObject *self, void *unused) {
@@ -81,9 +94,9 @@ static PyObject *tensor_nbytes(PyObject *self, void *unused) {
     (void)unused;
     tpy_tensor *tensor = (tpy_tensor *)self;
     size_t bytes;
-    if (tensor->axes == NULL)
+    if (tensor->axes == NULL && tpy_dtype(tensor) == tensor->tensor->dtype)
         return PyLong_FromUnsignedLongLong(tensor->tensor->nbytes);
-    if (tpy_packed_bytes(tensor->tensor->dtype, tpy_count(tensor), &bytes) != 0)
+    if (tpy_packed_bytes(tpy_dtype(tensor), tpy_count(tensor), &bytes) != 0)
         return NULL;
     return PyLong_FromSize_t(bytes);
 }
@@ -100,13 +113,16 @@ static PyObject *tensor_offset(PyObject *self, void *unused) {
 
 static PyObject *tensor_scheme(PyObject *self, void *unused) {
     (void)unused;
-    return PyUnicode_FromString(tenmap_scheme_of(((tpy_tensor *)self)->tensor)->name);
+    const tenmap_tensor *tensor = ((tpy_tensor *)self)->tensor;
+    return PyUnicode_FromString(in_blocks(tensor->dtype) ? tenmap_dtype_name(tensor->dtype)
+                                                         : tenmap_scheme_of(tensor)->name);
 }
 
 static PyObject *tensor_mapped(PyObject *self, void *unused) {
     (void)unused;
-    return PyBool_FromLong(tenmap_view(((tpy_tensor *)self)->tensor, TENMAP_AS_STORED, NULL) !=
-                           NULL);
+    const tpy_tensor *tensor = (tpy_tensor *)self;
+    return PyBool_FromLong(tpy_dtype(tensor) == tensor->tensor->dtype &&
+                           tenmap_view(tensor->tensor, TENMAP_AS_STORED, NULL) != NULL);
 }
 
 static PyObject *tensor_whole(PyObject *self, void *unused) {
@@ -169,9 +185,8 @@ static PyGetSetDef tensor_properties[] = {
      NULL},
     {"offset", tensor_offset, NULL, "Where the (whole) tensor begins in its file, in bytes.", NULL},
     {"scheme", tensor_scheme, NULL,
-     "How its values are stored where it is computed of several parts (dequantize=True), or in "
-     "blocks: "
-     "\"fp8-block\"; else \"none\".",
+     "How its values are stored where that is in several parts (dequantize=True) or in blocks: "
+     "\"fp8-block\", \"Q4_K\"; else \"none\".",
      NULL},
     {"mapped", tensor_mapped, NULL, "Whether its bytes can be used in place, without a copy.",
      NULL},

@@ -42,7 +42,7 @@ class Shard(NamedTuple):
     data_offset: int
     first_tensor: int
     tensor_count: int
-    metadata: dict[str, str]
+    metadata: dict[str, Any]
 
 class Finding(NamedTuple):
     severity: Literal["error", "warning", "note"]
@@ -113,7 +113,7 @@ class Model(Mapping[str, Tensor]):
     @property
     def path(self) -> str | None: ...
     @property
-    def metadata(self) -> dict[str, str]: ...
+    def metadata(self) -> dict[str, Any]: ...  # str; of GGUF also int, float, bool and lists
     @property
     def shards(self) -> list[Shard]: ...
     @property
@@ -138,6 +138,15 @@ class Model(Mapping[str, Tensor]):
         *,
         framework: Literal["numpy", "torch"] | None = None,
         direct: bool = False,
+    ) -> dict[str, Any]: ...
+    def take(
+        self,
+        wants: str | Iterable[str] | Mapping[str, Sequence[int | None] | None] | None = None,
+        dtype: _Dtype | Mapping[str, _Dtype] | None = None,
+        *,
+        optional: Iterable[str] = (),
+        threads: int = 0,
+        progress: _Progress | None = None,
     ) -> dict[str, Any]: ...
     def advise(
         self, advice: Literal["populate", "prefetch", "release", "lock", "unlock"], name: str | None = None
@@ -185,6 +194,7 @@ def save_file(
     path: _Path,
     metadata: Mapping[str, str] | None = None,
     *,
+    dtype: _Dtype | None = None,
     alignment: int = 0,
     slack: int = 0,
     keep_order: bool = False,
@@ -198,6 +208,7 @@ def save_sharded(
     max_shard_bytes: int = 5_000_000_000,
     metadata: Mapping[str, str] | None = None,
     *,
+    dtype: _Dtype | None = None,
     alignment: int = 0,
     slack: int = 0,
     keep_order: bool = False,

@@ -133,7 +133,8 @@ def source_of(value):
         return value
     if isinstance(value, _core.Tensor):
         if value.dtype not in TABLE:
-            raise TypeError(f"the dtype {value.dtype!r} of {value.name!r} is unknown: it cannot be written")
+            raise TypeError(f'{value.dtype!r} of {value.name!r} is no dtype of SafeTensors: blocks are written as values, '
+                            'as with save_file(..., dtype="bfloat16"), unknown ones not at all')  # fmt: skip
         return Source(value.dtype, value.shape, value if value._whole else value.bytes)
     if is_torch(value):
         return _of_torch(value)

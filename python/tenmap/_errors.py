@@ -25,8 +25,8 @@ class Error(Exception):
     """The library refused: `status` for code, `message` for people.
 
     `path`, `tensor` and `offset` (a byte of that file) say where, each None where it does not apply.
-    Those about missing files are FileNotFoundErrors too, those of the system OSErrors (with errno),
-    those about memory MemoryErrors.
+    Those about missing files are FileNotFoundErrors too, those about missing tensors KeyErrors, those
+    of the system OSErrors (with errno), those about memory MemoryErrors.
     """
 
     status: Status
@@ -60,6 +60,11 @@ class _NotFound(Error, FileNotFoundError):
     pass
 
 
+class _NoTensor(Error, KeyError):
+    def __reduce__(self):
+        return missing, (self.message, self.index, self.path, self.tensor)
+
+
 class _Denied(Error, PermissionError):
     pass
 
@@ -68,7 +73,7 @@ class _Memory(Error, MemoryError):
     pass
 
 
-for _kind in (_System, _NotFound, _Denied, _Memory):
+for _kind in (_System, _NotFound, _NoTensor, _Denied, _Memory):
     _kind.__name__ = _kind.__qualname__ = "Error"
     _kind.__module__ = "tenmap"
 Error.__module__ = Status.__module__ = "tenmap"
@@ -92,5 +97,12 @@ def make(status, message, os_error, offset, index, path, tensor):
         error.errno = os_error
     elif isinstance(error, FileNotFoundError):
         error.errno = 2
+    error.index = index
+    return error
+
+
+def missing(message, index, path, tensor):
+    """The exception for a tensor that is not there: a KeyError."""
+    error = _NoTensor(message, Status.NOT_FOUND, path, tensor)
     error.index = index
     return error

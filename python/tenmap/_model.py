@@ -7,6 +7,7 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 from . import _core
 from ._arrays import COPY, VIEW, WRITABLE, destination_of, halved, numpy_array, torch_tensor
 from ._dtypes import BITS, CODES, name_of, numpy_dtype
+from ._errors import missing
 
 Shard = namedtuple("Shard", "path size header_bytes data_offset first_tensor tensor_count metadata")
 Shard.__doc__ = "One file of a model; its tensors are [first_tensor, first_tensor + tensor_count) in order."
@@ -19,9 +20,10 @@ def open(path, dequantize=False, backend="map", lenient=False, partial=False, *,
          max_header_bytes=0, offset=0, length=0):  # fmt: skip
     """Opens a model and gives a Model, a mapping of names to Tensors. Reads the header only.
 
-    path        a .safetensors file, an index of shards or a folder (str or PathLike); the bytes of a
-                file; or a file object, which is read through seek() and read()
-    dequantize  weights that are stored quantised appear as the values that they stand for
+    path        a .safetensors or GGUF file, an index of shards or a folder (str or PathLike); the bytes
+                of a file; or a file object, which is read through seek() and read()
+    dequantize  weights that are stored quantised, in parts or in blocks, appear as the values that they
+                stand for
     backend     "map": tensors are views into the mapped file. "read": every access is a checked read,
                 for files that may shrink while they are open
     lenient     also open what is odd but harmless: holes, unknown dtypes, spare bytes at the end
@@ -149,6 +151,49 @@ class Model(_core.Model):
             _core.load(requests, threads, 2 if direct else 0, report)
         return result if out is None else out
 
+    def take(self, wants=None, dtype=None, *, optional=(), threads=0, progress=None):
+        """What a program wants of a model, in one call, as a dict of read-only arrays of numpy: those that
+        are stored as they are wanted in place, the others converted, on several threads, into one
+        allocation. Arrays outlive the model.
+
+        wants      names; or a mapping of names to the shapes that they must have, in which None stands
+                   for a dimension of any extent, and for any shape; None: all tensors
+        dtype      of all of them, or a mapping of names to dtypes; None: each as it is stored
+        optional   names that need not be there: they are left out of the result
+        threads, progress   as in load()
+
+        One Error says all that is missing or of another shape; it is a KeyError if the first is missing.
+        """
+        wants = self._names() if wants is None else [wants] if isinstance(wants, str) else wants
+        shapes = wants if isinstance(wants, Mapping) and not isinstance(wants, Model) else dict.fromkeys(wants)
+        optional, kinds, requests = set(optional), [], []
+        for name, shape in shapes.items():
+            kinds.append(self._kind(name, dtype.get(name) if isinstance(dtype, Mapping) else dtype))
+            whole_bytes = BITS.get(kinds[-1], 8) >= 8  # the others are unpacked below
+            code = CODES[kinds[-1]] if kinds[-1] is not None and whole_bytes else 0
+            requests.append((name, code, _extents(shape), 1 if name in optional else 0))
+        try:
+            with _Progress(progress) as report:
+                taken = self._take(requests, threads, report)
+        except FileNotFoundError as error:
+            raise missing(error.message, error.index, error.path, error.tensor) from None
+        result = {}
+        for name, kind, found in zip(shapes, kinds, taken):
+            if found is not None:
+                tensor, memory = found
+                unpacked = BITS[kind] < 8
+                result[name] = tensor.numpy(kind) if unpacked else numpy_array(memory, 0, kind, tensor.shape)
+        return result
+
+    def _kind(self, name, dtype):
+        """The dtype that an array of this tensor has, checked; None if there is no such tensor."""
+        tensor = self.get(name)
+        if tensor is None:
+            return None
+        kind = tensor.dtype if dtype is None else name_of(dtype)
+        numpy_dtype(kind)  # raises, before anything is read
+        return kind
+
     def advise(self, advice, name=None):
         """Says what of the model should be in memory: "populate", "prefetch" (in the background),
         "release", "lock" or "unlock", for one tensor or for all."""
@@ -188,6 +233,14 @@ class Model(_core.Model):
 Model.__module__ = "tenmap"
 open.__module__ = "tenmap"
 Mapping.register(Model)
+
+
+def _extents(shape):
+    """A shape for _take: None stands for any shape, or any extent."""
+    return None if shape is None else [_ANY_EXTENT if n is None else n for n in shape]
+
+
+_ANY_EXTENT = 2**64 - 1
 
 
 def _fresh(tensor, kind, framework):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from . import _core
 from ._arrays import Source, numpy_array, source_of, torch_tensor, is_torch
-from ._dtypes import BITS, CODES, LITTLE, code_of, name_of
+from ._dtypes import BITS, CODES, LITTLE, TABLE, code_of, name_of
 from ._model import Tensor, _Progress, open
 
 _KEEP_ORDER, _FOLLOW_LINKS = 1, 2
@@ -17,15 +17,32 @@ def _pairs(tensors):
     raise TypeError(f"a mapping of names to arrays is wanted, not {type(tensors)!r}")
 
 
-def _sources(tensors):
+def _sources(tensors, dtype=None):
     result = []
     for name, value in _pairs(tensors):
         try:
-            source = source_of(value)
+            source = _source(value, dtype)
         except (TypeError, ValueError) as refused:
             raise type(refused)(f"{name!r}: {refused}") from None
         result.append((name, source.code, source.shape, source.data))
     return result
+
+
+def _source(value, dtype):
+    """What to write for a value: floating-point ones in that dtype, if there is one."""
+    wanted = None if dtype is None else name_of(dtype)
+    if wanted is not None and isinstance(value, _core.Tensor) and _is_float(value.dtype):
+        if value._whole:  # converted while it is written
+            return Source(wanted, value.shape, value)
+        return source_of(value.numpy(wanted))
+    source = source_of(value)
+    if wanted is None or wanted == source.name or not _is_float(source.name):
+        return source
+    return source_of(convert(value, wanted))
+
+
+def _is_float(name):
+    return name not in TABLE or (name[0] in "FB" and name != "BOOL")
 
 
 def _strings(metadata):
@@ -36,9 +53,11 @@ def _strings(metadata):
     raise TypeError(f"metadata is a dict of strings, not {type(metadata)!r}")
 
 
-def save_file(tensors, path, metadata=None, *, alignment=0, slack=0, keep_order=False,
+def save_file(tensors, path, metadata=None, *, dtype=None, alignment=0, slack=0, keep_order=False,
               follow_links=False, threads=0, progress=None):  # fmt: skip
     """Writes a mapping of names to arrays (numpy, torch, Tensors, buffers) to one file.
+
+    dtype converts floating-point tensors on the way, those in blocks too; others stay as they are.
 
     The file appears whole or not at all: whatever fails, the old one stays. The layout is the
     reference's, byte for byte; alignment (of the data), slack (spare bytes for later edits of metadata)
@@ -46,15 +65,16 @@ def save_file(tensors, path, metadata=None, *, alignment=0, slack=0, keep_order=
     """
     flags = (_KEEP_ORDER if keep_order else 0) | (_FOLLOW_LINKS if follow_links else 0)
     with _Progress(progress) as report:
-        _core.save(path, _sources(tensors), _strings(metadata), (alignment, slack, flags), 0, threads, report)
+        _core.save(path, _sources(tensors, dtype), _strings(metadata), (alignment, slack, flags), 0, threads, report)
 
 
-def save_sharded(tensors, folder, max_shard_bytes=5_000_000_000, metadata=None, *, alignment=0, slack=0,
-                 keep_order=False, keep_old=False, threads=0, progress=None):  # fmt: skip
+def save_sharded(tensors, folder, max_shard_bytes=5_000_000_000, metadata=None, *, dtype=None, alignment=0,
+                 slack=0, keep_order=False, keep_old=False, threads=0, progress=None):  # fmt: skip
     """Writes a mapping of names to arrays to a folder: shards and their index, or model.safetensors if
-    all fits into one file. Over an existing model, a rename is the one moment of change."""
+    all fits into one file; dtype as in save_file. Over an existing model, a rename is the one moment of
+    change."""
     flags = (1 if keep_old else 0) | (2 if keep_order else 0)
-    sources = _sources(tensors)
+    sources = _sources(tensors, dtype)
     os.makedirs(folder, exist_ok=True)
     with _Progress(progress) as report:
         _core.save_sharded(folder, sources, _strings(metadata), max_shard_bytes,

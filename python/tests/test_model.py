@@ -187,6 +187,10 @@ def test_sub_interpreters(path):
             try: tenmap.open(b"nothing")
             except tenmap.Error: pass
             else: raise AssertionError
+            try: model["F32"].__dlpack__(max_version=(1, 0))
+            except BufferError: pass
+            else: raise AssertionError
+            assert memoryview(model["F32"]).shape == (6, 5, 8)
         class Moody:
             def seek(self, *arguments): raise ZeroDivisionError
             read = seek

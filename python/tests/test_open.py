@@ -5,7 +5,6 @@ import errno
 import io
 import os
 import pathlib
-import struct
 
 import numpy
 import pytest
@@ -138,24 +137,6 @@ def test_dequantize(tmp_path):
         assert tenmap.measure(tensor).max == values.max()
         tenmap.save_file(model, tmp_path / "plain.safetensors")
         assert same(tenmap.open(tmp_path / "plain.safetensors")["a.weight"].numpy(), values)
-
-
-def test_blocks_of_a_gguf_file_have_bytes_and_no_array_of_their_own(tmp_path):
-    codes = numpy.arange(-32, 32, dtype="int8").reshape(2, 32)
-    data = b"".join(numpy.float16(scale).tobytes() + row.tobytes() for scale, row in zip((0.5, 2.0), codes))
-    text = b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + struct.pack("<Q1sIQ2s", 1, b"k", 8, 2, b"\xff\xe9")
-    text += struct.pack("<Q1sIQQIQ", 1, b"w", 2, 32, 2, 8, 0)
-    (tmp_path / "m.gguf").write_bytes(text + bytes(-len(text) % 32) + data)
-    for backend in ("map", "read"):
-        model = tenmap.open(tmp_path / "m.gguf", backend=backend)
-        tensor = model["w"]
-        assert model.metadata["k"].encode("utf-8", "surrogateescape") == b"\xff\xe9"
-        assert tensor.dtype == "Q8_0" and tensor.shape == (2, 32) and bytes(tensor.bytes) == data
-        for use in (tensor.numpy, model.load, lambda: memoryview(tensor),
-                    lambda: tensor.__dlpack__(max_version=(1, 0)),
-                    lambda: tenmap.save_file({"w": tensor}, tmp_path / "no")):  # fmt: skip
-            with pytest.raises((TypeError, BufferError), match="Q8_0"):
-                use()
 
 
 def test_a_file_object_has_no_shards(tmp_path, arrays):

@@ -1,12 +1,13 @@
 """Writing: what is written is read back, whole or not at all."""
 
 import os
+import pickle
 
 import numpy
 import pytest
 
 import tenmap
-from conftest import needs, random_array, same
+from conftest import SUB_BYTE, needs, random_array, same
 
 
 def test_round_trip_of_every_dtype(path, arrays):
@@ -177,6 +178,55 @@ def test_load_reports_progress_and_stops(tmp_path):
         model.load(progress=interrupt)
     with pytest.raises(TypeError, match="tqdm"):
         model.load(progress=3)
+
+
+def test_floating_point_is_converted_while_it_is_saved(tmp_path, model):
+    given = {"t": model["F32"], "part": model["F32"][1:, ::2], "a": numpy.float32([1.5, 2.5]), "i": numpy.arange(3)}
+    tenmap.save_file(given, tmp_path / "m", dtype="bfloat16")
+    found = tenmap.open(tmp_path / "m")
+    assert {name: tensor.dtype for name, tensor in found.items()} == {"t": "BF16", "part": "BF16", "a": "BF16", "i": "I64"}
+    assert same(found["t"].numpy(), model["F32"].numpy("bfloat16"))
+    assert same(found["part"].numpy(), model["F32"][1:, ::2].numpy("bfloat16"))
+    assert found["a"].tolist() == [1.5, 2.5]
+    with pytest.raises(tenmap.Error, match="not supported|cannot|no conversion|UNSUPPORTED|convert"):
+        tenmap.save_file({"t": model["F32"]}, tmp_path / "n", dtype="int8")
+    assert not (tmp_path / "n").exists()
+
+
+def test_take(model, path, arrays):
+    """Views where they are stored as they are wanted, one allocation for the rest; read-only, and lasting."""
+    taken = model.take()
+    assert list(taken) == list(model)
+    for name, array in arrays.items():
+        assert same(taken[name], array) and (not taken[name].flags.writeable or name in SUB_BYTE), name
+    assert taken["F32"].ctypes.data == model["F32"].numpy().ctypes.data
+    with numpy.errstate(all="ignore"):
+        some = tenmap.open(path).take({"F32": (6, None, 8), "BF16": None}, {"F32": "float64"})
+    assert some["F32"].dtype == "float64" and same(some["BF16"], arrays["BF16"])
+    assert not some["F32"].flags.writeable
+    assert list(model.take(["absent", "I8"], optional=["absent"])) == ["I8"] and list(model.take("I8")) == ["I8"]
+    assert model.take([]) == {}
+    copies = tenmap.open(path, backend="read").take(["F32", "U8"])
+    assert same(copies["F32"], arrays["F32"]) and same(copies["U8"], arrays["U8"])
+
+
+def test_take_says_all_that_is_wrong(model):
+    with pytest.raises(KeyError) as caught:
+        model.take(["one", "two", "I8"])
+    assert isinstance(caught.value, tenmap.Error) and "one" in str(caught.value) and "two" in str(caught.value)
+    assert pickle.loads(pickle.dumps(caught.value)).message == caught.value.message
+    with pytest.raises(tenmap.Error, match="F32") as caught:
+        model.take({"F32": (6, 5, 9)})
+    assert caught.value.status == tenmap.Status.RANGE and caught.value.tensor == "F32"
+    with pytest.raises(tenmap.Error):
+        model.take(["F32"], "int8")
+    for wants, kind in (([1], TypeError), ({"F32": 3}, TypeError), ({"F32": [-1]}, (ValueError, OverflowError)),
+                        (["a\0b"], ValueError)):  # fmt: skip
+        with pytest.raises(kind):
+            model.take(wants)
+    model.close()
+    with pytest.raises(ValueError, match="closed"):
+        model.take()
 
 
 @needs("torch")
