@@ -20,6 +20,7 @@ typedef struct tpy_state {
     PyObject *tensor_class; /* what models give out: tenmap.Tensor */
     PyObject *make_error;   /* tenmap._errors.make */
     PyObject *module;       /* borrowed */
+    size_t small_pages;     /* bytes to be taken on small pages before huge ones are tried again */
 } tpy_state;
 
 /* errors.c */
