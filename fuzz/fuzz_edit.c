@@ -1,11 +1,11 @@
 /*
- * Metadata edits of any file: in place, or by a new file. Input: PROGRAM bytes, which choose options and
- * edits, then the file.
- * After an edit the tensors and all other members of the header must be what they were and the
- * metadata what a simple model of the edits says; after a refusal no byte may have changed. Nothing
- * may lie beside the file in either case.
+ * Metadata edits and renamings of any file: in place, or by a new file. Input: PROGRAM bytes, which
+ * choose options and edits, then the file.
+ * After an edit the tensors and all other members of the header must be what they were, their names
+ * and the metadata what a simple model of the edits says; after a refusal no byte may have changed.
+ * Nothing may lie beside the file in either case.
  * Some inputs plant a record of an interrupted edit first, with the file's header and one that
- * differs in a few bytes: a repair changes metadata or nothing.
+ * differs in a few bytes: a repair changes metadata, and names if the record says so, or nothing.
  */
 #if !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1 /* mkdtemp */
@@ -13,7 +13,7 @@
 #include "input.h"
 #include "scratch.h"
 
-enum { PROGRAM = 64, MOST_EDITS = 6, MOST_PAIRS = 256 };
+enum { PROGRAM = 64, MOST_EDITS = 6, MOST_PAIRS = 256, MOST_NAMES = 3, MOST_RENAMED = 256 };
 
 typedef struct pair {
     const char *key, *value;
@@ -24,12 +24,15 @@ typedef struct edited {
     input in;
     tenmap_edit edits[MOST_EDITS];
     size_t edit_count;
+    tenmap_renaming names[MOST_NAMES];
+    size_t name_count;
     tenmap_edit_options options;
     tenmap_model *before; /* of the input's own bytes; NULL: they do not open */
     pair pairs[MOST_PAIRS + MOST_EDITS];
     size_t pair_count;
     bool good;    /* every edit is valid */
     bool planted; /* a record is tried first */
+    bool renames; /* the edit is a renaming; the record says that it is one */
 } edited;
 
 static bool same_text(const char *a, size_t a_len, const char *b, size_t b_len) {
@@ -53,6 +56,7 @@ static void choose_edits(edited *e) {
     e->options.flags = flags & (TENMAP_EDIT_NO_IN_PLACE | TENMAP_EDIT_NO_CLONE |
                                 TENMAP_EDIT_FOLLOW_LINKS | TENMAP_EDIT_NO_COPY);
     e->planted = flags & 0x40;
+    e->renames = flags & 0x80;
     e->edit_count = input_below(&e->in, MOST_EDITS + 1);
     for (size_t i = 0; i < e->edit_count; i++) {
         tenmap_edit *edit = &e->edits[i];
@@ -60,6 +64,51 @@ static void choose_edits(edited *e) {
         edit->key = input_text(&e->in, &edit->key_len);
         edit->value = removes ? NULL : choose_text(&e->in, &edit->value_len);
     }
+}
+
+/* Tensors of the file, or now and then of none, and what they are to be called. */
+static void choose_names(edited *e) {
+    size_t count = tenmap_count(e->before);
+    e->name_count = count > MOST_RENAMED ? 0 : input_below(&e->in, MOST_NAMES + 1);
+    for (size_t i = 0; i < e->name_count; i++) {
+        tenmap_renaming *r = &e->names[i];
+        size_t at = input_below(&e->in, (unsigned)count + 1);
+        const tenmap_tensor *t = at < count ? tenmap_at(e->before, at) : NULL;
+        r->name = t ? t->name : "no such tensor";
+        r->name_len = t ? t->name_len : 14;
+        r->new_name = choose_text(&e->in, &r->new_name_len);
+    }
+}
+
+/* What a tensor is called afterwards. */
+static pair name_after(const edited *e, const tenmap_tensor *t) {
+    for (size_t i = 0; i < e->name_count; i++)
+        if (same_text(e->names[i].name, e->names[i].name_len, t->name, t->name_len))
+            return (pair){e->names[i].new_name, NULL, e->names[i].new_name_len, 0};
+    return (pair){t->name, NULL, t->name_len, 0};
+}
+
+/* Whether the renamings can be had, by comparing everything with everything. */
+static bool names_are_good(const edited *e) {
+    size_t count = tenmap_count(e->before);
+    for (size_t i = 0; i < e->name_count; i++) {
+        const tenmap_renaming *r = &e->names[i];
+        if (!tenmap_find_n(e->before, r->name, r->name_len) ||
+            fuzz_utf8(r->new_name, r->new_name_len) != r->new_name_len ||
+            same_text(r->new_name, r->new_name_len, "__metadata__", 12))
+            return false;
+        for (size_t k = 0; k < i; k++)
+            if (same_text(r->name, r->name_len, e->names[k].name, e->names[k].name_len))
+                return false;
+    }
+    for (size_t i = 0; e->name_count && i < count; i++)
+        for (size_t k = 0; k < i; k++) {
+            pair a = name_after(e, tenmap_at(e->before, i));
+            pair b = name_after(e, tenmap_at(e->before, k));
+            if (same_text(a.key, a.key_len, b.key, b.key_len))
+                return false;
+        }
+    return true;
 }
 
 /* What the metadata will be. */
@@ -85,14 +134,19 @@ static void apply(edited *e) {
         e->pairs[at] = (pair){edit->key, edit->value, edit->key_len, edit->value_len};
         e->pair_count += at == e->pair_count;
     }
+    if (e->renames)
+        choose_names(e);
+    e->good = e->good && names_are_good(e);
 }
 
-/* The tensors are those that were there. */
-static void check_tensors(const edited *e, const tenmap_model *after, const uint8_t *file) {
+/* The tensors are those that were there, under the names that are due. */
+static void check_tensors(const edited *e, const tenmap_model *after, const uint8_t *file,
+                          bool any_names) {
     CHECK(tenmap_count(after) == tenmap_count(e->before));
     for (size_t i = 0; i < tenmap_count(after); i++) {
         const tenmap_tensor *a = tenmap_at(e->before, i), *b = tenmap_at(after, i);
-        CHECK(same_text(a->name, a->name_len, b->name, b->name_len));
+        pair due = name_after(e, a);
+        CHECK(any_names || same_text(due.key, due.key_len, b->name, b->name_len));
         CHECK(a->dtype == b->dtype && a->rank == b->rank && a->nbytes == b->nbytes);
         for (uint32_t d = 0; d < a->rank; d++)
             CHECK(a->shape[d] == b->shape[d]);
@@ -109,7 +163,7 @@ static void check_after(const edited *e, const uint8_t *file) {
         CHECK(same_text(m->key, m->key_len, e->pairs[i].key, e->pairs[i].key_len));
         CHECK(same_text(m->value, m->value_len, e->pairs[i].value, e->pairs[i].value_len));
     }
-    check_tensors(e, after, file);
+    check_tensors(e, after, file, false);
     tenmap_close(after);
 }
 
@@ -128,7 +182,7 @@ static bool plant_record(edited *e, const char *path, const uint8_t *file, size_
         return false;
     size_t len = (size_t)n, total = 40 + 2 * len + 8;
     uint8_t *record = calloc(1, total), *text = record + 40 + len;
-    memcpy(record, "TENMAPU1", 8);
+    memcpy(record, e->renames ? "TENMAPU2" : "TENMAPU1", 8);
     put_number(record + 16, (uint64_t)st.st_ino);
     put_number(record + 24, size);
     put_number(record + 32, n);
@@ -163,7 +217,10 @@ static void repair_and_check(edited *e, const uint8_t *file, size_t size) {
     if (status == TENMAP_OK) {
         CHECK(e->before && scratch_files(false) == 1);
         CHECK(tenmap_open(scratch_path, NULL, &after, NULL) == TENMAP_OK);
-        check_tensors(e, after, file);
+        size_t names = e->name_count;
+        e->name_count = 0; /* those of the record count */
+        check_tensors(e, after, file, e->renames);
+        e->name_count = names;
         tenmap_close(after);
     } else {
         CHECK(memcmp(bytes, file, size) == 0);
@@ -180,8 +237,11 @@ static void edit_and_check(edited *e, const uint8_t *file, size_t size) {
     size_t new_size = 0;
     CHECK(stat(scratch_path, &old) == 0);
     fuzz_error_arm(&error);
-    tenmap_status status =
-        tenmap_edit_metadata(scratch_path, e->edits, e->edit_count, &e->options, &how, &error);
+    tenmap_status status = e->renames
+                               ? tenmap_rename(scratch_path, e->names, e->name_count, e->edits,
+                                               e->edit_count, &e->options, &how, &error)
+                               : tenmap_edit_metadata(scratch_path, e->edits, e->edit_count,
+                                                      &e->options, &how, &error);
     fuzz_error_check(&error, status);
     CHECK(scratch_files(false) == 1 && stat(scratch_path, &now) == 0);
     uint8_t *bytes = scratch_read(&new_size);

@@ -1100,12 +1100,33 @@ TENMAP_API tenmap_status tenmap_edit_metadata(const char *path, const tenmap_edi
                                               const tenmap_edit_options *options, uint32_t *how,
                                               tenmap_error *error);
 
+/* A tensor and what it is to be called. */
+typedef struct tenmap_renaming {
+    const char *name;
+    size_t name_len; /* or TENMAP_CSTR */
+    const char *new_name;
+    size_t new_name_len; /* or TENMAP_CSTR */
+} tenmap_renaming;
+
+/*
+ * Other names for tensors of one file, and edits of its metadata (may be none), in one step and by the
+ * ways of tenmap_edit_metadata: neither data nor the order of the tensors changes. All names or none,
+ * and all at once, so that tensors can swap theirs. Refused, with error.index: TENMAP_ERR_NOT_FOUND
+ * for a tensor that is not there; TENMAP_ERR_ARGUMENT for one that is given twice, a name that two
+ * would have, "__metadata__", and what is not UTF-8. Files that list names elsewhere are not changed,
+ * so a file whose name is that of a shard ("-00001-of-00003") is refused too: save such a model anew.
+ */
+TENMAP_API tenmap_status tenmap_rename(const char *path, const tenmap_renaming *names, size_t n,
+                                       const tenmap_edit *edits, size_t edit_count,
+                                       const tenmap_edit_options *options, uint32_t *how,
+                                       tenmap_error *error);
+
 enum { TENMAP_REPAIR_UNDO = 1 }; /* flags: back to the old header; else on to the new one */
 enum { TENMAP_REPAIR_NOTHING = 0, TENMAP_REPAIR_FINISHED = 1, TENMAP_REPAIR_UNDONE = 2 }; /* *how */
 
 /*
- * Settles an interrupted edit; refuses if the record and the file do not belong together, and writes
- * nothing but the header of the same tensors.
+ * Settles an interrupted edit or renaming; refuses if the record and the file do not belong together,
+ * and writes nothing but a header with the same dtypes, shapes and offsets.
  */
 TENMAP_API tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t *how,
                                                 tenmap_error *error);

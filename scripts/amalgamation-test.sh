@@ -16,7 +16,7 @@ cmp "$work/one/tenmap.c" "$work/two/tenmap.c"
 cmp "$work/one/tenmap.h" "$work/two/tenmap.h"
 wc -lc "$work/one/tenmap.c" "$work/one/tenmap.h"
 
-tests="dtype rules shards folder writer edit save"
+tests="dtype rules shards folder writer edit rename save"
 for test in $tests; do
     gcc -std=gnu11 -O1 -I"$work/one" -I"$root/tests/plain" -c "$root/tests/test_$test.c" -o "$work/test_$test.o"
 done

@@ -37,7 +37,7 @@ ls src/*.c src/kernels/*.c | xargs -P "$(nproc)" -I FILE sh -c \
 # First what does not depend on the kernel underneath: rules, shards, reads, numbers, files.
 for test in dtype rules golden shards folder inspect open_list open_flags sentences read requests integers take paths \
             names header_quick check measure convert \
-            kernels exact writer edit save "$@"; do
+            kernels exact writer edit rename save "$@"; do
     "$gcc" $flags -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain -Itests -static \
         -o "$out/test_$test" "tests/test_$test.c" tests/support.c "$out"/*.o -lpthread -lm
     echo "$triple test_$test:"

@@ -10,7 +10,7 @@ set -eu
 cd "$(dirname "$0")/.."
 tests=${*:-dtype rules open shards folder inspect open_list open_flags sentences
              paths read requests integers take names threads job header_quick check convert
-             kernels exact load residency writer edit save}
+             kernels exact load residency writer edit rename save}
 cc=${CC:-clang-14}
 work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-msan-XXXXXX")
 trap 'rm -rf "$work"' EXIT

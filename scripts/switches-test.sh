@@ -41,8 +41,8 @@ try() {
 
 reader="dtype rules shards folder read header_quick names"
 try no-write "$reader check" -DTENMAP_NO_WRITE
-try no-measure "read check writer edit save" -DTENMAP_NO_MEASURE
-try no-check "$reader writer edit save" -DTENMAP_NO_CHECK
+try no-measure "read check writer edit rename save" -DTENMAP_NO_MEASURE
+try no-check "$reader writer edit rename save" -DTENMAP_NO_CHECK
 try reader "$reader" -DTENMAP_NO_WRITE -DTENMAP_NO_MEASURE -DTENMAP_NO_CHECK -DTENMAP_NO_AVX2 -DTENMAP_NO_NEON
 try no-kernels "read convert" -DTENMAP_TESTING -DTENMAP_NO_AVX2 -DTENMAP_NO_NEON
 

@@ -42,7 +42,7 @@ $gcc -O2 -Iinclude -static -o "$out/show.exe" src/*.c src/kernels/*.c examples/s
 rm -f "$out"/*.o
 ls src/*.c src/kernels/*.c | xargs -P "$(nproc)" -I FILE sh -c \
     "$gcc -std=c11 -O2 $warnings $avx2 -DTENMAP_TESTING -Iinclude -c FILE -o $out/\$(basename FILE .c).o"
-tests="dtype rules shards folder read requests integers take paths names header_quick check convert kernels exact writer edit save"
+tests="dtype rules shards folder read requests integers take paths names header_quick check convert kernels exact writer edit rename save"
 for test in $tests windows; do
     file=tests/test_$test.c
     [ -f "$file" ] || file=tests/windows/test_$test.c

@@ -1,4 +1,7 @@
-/* Metadata edits: the new header's text, and which of the three ways it gets into the file. */
+/*
+ * Edits of metadata and of tensors' names: the new header's text, and which of the three ways it gets
+ * into the file.
+ */
 #include "write.h"
 
 #ifndef TENMAP_NO_WRITE
@@ -19,6 +22,8 @@ typedef struct editing_file {
     tmi_block old;   /* the header's text, with TMI_JSON_PAD zeros behind it */
     tmi_pair *pairs; /* borrowed strings */
     size_t pair_count;
+    bool naming; /* tensors are to be renamed */
+    tmi_renames renames;
     tmi_buffer text; /* the new header's */
     tenmap_error *error;
 } editing_file;
@@ -52,7 +57,7 @@ static tenmap_status edit_open(editing_file *e) {
         return FAIL_EDIT_OS(e, failed, "cannot open it");
     if (e->lock.kind == TMI_FILE_FOLDER)
         return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
-                         "it is a folder; metadata is edited one file at a time");
+                         "it is a folder; headers are edited one file at a time");
     if (e->lock.fd >= 0 && tmi_fd_lock(e->lock.fd) != 0)
         return FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "another program is editing the file right now");
     tenmap_status status = tmi_open_edited(&e->lock, e->site.shown, &options, &e->model, e->error);
@@ -60,10 +65,11 @@ static tenmap_status edit_open(editing_file *e) {
         return status;
     if (e->model->index_json)
         return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
-                         "it is an index; metadata is edited one shard at a time");
+                         "it is an index; headers are edited one file at a time");
     if (e->model->shards[0].container != &tmi_safetensors)
-        return FAIL_EDIT(e, TENMAP_ERR_UNSUPPORTED, "%s",
-                         "its metadata cannot be edited: it is no SafeTensors file");
+        return FAIL_EDIT(e, TENMAP_ERR_UNSUPPORTED,
+                         "its %s cannot be edited: it is no SafeTensors file",
+                         e->naming ? "names" : "metadata");
     if (!tmi_fd_is_at(e->lock.fd, &e->site.folder, e->site.name))
         return FAIL_EDIT_REPLACED(e);
     e->length = e->model->shards[0].view.header_bytes;
@@ -172,7 +178,8 @@ static tenmap_status edit_text(editing_file *e) {
     tmi_buffer_add(&e->text, "{", 1);
     if (e->pair_count > 0)
         tmi_layout_metadata(&e->text, e->pairs, e->pair_count);
-    bool good = tmi_layout_others(&e->text, e->old.bytes, (size_t)e->length);
+    bool good = tmi_layout_others(&e->text, e->old.bytes, (size_t)e->length,
+                                  e->renames.changes > 0 ? &e->renames : NULL);
     tmi_buffer_add(&e->text, "}", 1);
     if (e->text.failed)
         return tmi_fail_memory(e->error, e->length, "the new header");
@@ -202,7 +209,8 @@ static bool is_locked_file(const editing_file *e, const tmi_identity *identity) 
 
 /* *done stays false where the file must not or cannot be changed where it lies. */
 static tenmap_status edit_in_place(editing_file *e, bool *done) {
-    tmi_change change = {.length = e->length, .old_text = e->old.bytes};
+    tmi_change change = {
+        .length = e->length, .old_text = e->old.bytes, .renames = e->renames.changes > 0};
     int fd = -1;
     tenmap_status status = TENMAP_OK;
     *done = false;
@@ -327,7 +335,7 @@ static tenmap_status fail_fill(const editing_file *e, int failed) {
                          "it changed while it was copied; the edit replaced nothing");
     if (failed == EOPNOTSUPP)
         return FAIL_EDIT(e, TENMAP_ERR_UNSUPPORTED, "%s",
-                         "the new metadata does not fit into the header and this file system "
+                         "the new text does not fit into the header and this file system "
                          "cannot share blocks, so the data would have to be copied");
     return FAIL_EDIT_OS(e, failed, "cannot write the new file; nothing was changed");
 }
@@ -367,11 +375,33 @@ static tenmap_status drop_record(const editing_file *e) {
                   : TENMAP_OK;
 }
 
-static tenmap_status edit_run(editing_file *e, const tenmap_edit *edits, size_t n, uint32_t *way) {
+/* What the caller wants. */
+typedef struct edit_wishes {
+    const tenmap_renaming *names;
+    size_t name_count;
+    const tenmap_edit *edits;
+    size_t edit_count;
+} edit_wishes;
+
+/* A shard's index, or the reader of a set without one, would go on looking for the old names. */
+static tenmap_status refuse_shard(const editing_file *e) {
+    if (!tmi_is_numbered_name(e->site.name))
+        return TENMAP_OK;
+    return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
+                     "it is one of several files of a model, whose index lists the names; such a "
+                     "model gets other names by being saved anew");
+}
+
+static tenmap_status edit_run(editing_file *e, const edit_wishes *wishes, uint32_t *way) {
     bool done = false;
     tenmap_status status = edit_open(e);
+    if (status == TENMAP_OK && e->naming)
+        status = refuse_shard(e);
     if (status == TENMAP_OK)
-        status = apply_edits(e, edits, n);
+        status = tmi_renames_take(&e->renames, e->model, e->site.shown, wishes->names,
+                                  wishes->name_count, e->error);
+    if (status == TENMAP_OK)
+        status = apply_edits(e, wishes->edits, wishes->edit_count);
     if (status == TENMAP_OK)
         status = edit_text(e);
     if (status == TENMAP_OK)
@@ -384,30 +414,52 @@ static tenmap_status edit_run(editing_file *e, const tenmap_edit *edits, size_t 
     return edit_replace(e, way);
 }
 
-tenmap_status tenmap_edit_metadata(const char *path, const tenmap_edit *edits, size_t n,
-                                   const tenmap_edit_options *given, uint32_t *how,
-                                   tenmap_error *error) {
+static tenmap_status edit_file(const char *path, const edit_wishes *wishes,
+                               const tenmap_edit_options *given, uint32_t *how,
+                               tenmap_error *error) {
     tenmap_edit_options options;
     uint32_t way;
-    if (!path || (n && !edits))
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL", path ? "edits are" : "path is");
+    if (!path || (wishes->edit_count && !wishes->edits) || (wishes->name_count && !wishes->names))
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
+                        !path                                  ? "path is"
+                        : wishes->edit_count && !wishes->edits ? "edits are"
+                                                               : "names are");
     tenmap_status status = take_edit_options(given, &options, error);
     if (status != TENMAP_OK)
         return status;
-    editing_file e = {.flags = options.flags, .error = error, .lock = {.fd = -1}};
+    editing_file e = {.flags = options.flags,
+                      .naming = wishes->name_count > 0,
+                      .error = error,
+                      .lock = {.fd = -1}};
     int failed = tmi_site_find(&e.site, path, options.flags & TENMAP_EDIT_FOLLOW_LINKS);
     if (failed)
         return tmi_fail_os(error, failed, "%s: cannot open it", tmi_quote_path(path).text);
-    status = edit_run(&e, edits, n, &way);
+    status = edit_run(&e, wishes, &way);
     if (status == TENMAP_OK && how)
         *how = way;
     free(e.text.bytes);
     free(e.pairs);
+    tmi_renames_free(&e.renames);
     tmi_block_free(&e.old);
     tenmap_close(e.model);
     tmi_file_close(&e.lock);
     tmi_site_free(&e.site);
     return status;
+}
+
+tenmap_status tenmap_edit_metadata(const char *path, const tenmap_edit *edits, size_t n,
+                                   const tenmap_edit_options *options, uint32_t *how,
+                                   tenmap_error *error) {
+    const edit_wishes wishes = {.edits = edits, .edit_count = n};
+    return edit_file(path, &wishes, options, how, error);
+}
+
+tenmap_status tenmap_rename(const char *path, const tenmap_renaming *names, size_t n,
+                            const tenmap_edit *edits, size_t edit_count,
+                            const tenmap_edit_options *options, uint32_t *how,
+                            tenmap_error *error) {
+    const edit_wishes wishes = {names, n, edits, edit_count};
+    return edit_file(path, &wishes, options, how, error);
 }
 
 #endif

@@ -41,7 +41,7 @@ void tmi_edit_note(const tmi_shard *shard, tenmap_error *error) {
     char *record = error && path && *path ? record_path(path) : NULL;
     if (record && is_left(record, shard))
         tmi_fail_more(error,
-                      "; an edit of its metadata was interrupted and left the record %s: "
+                      "; an edit of its header was interrupted and left the record %s: "
                       "repairing its metadata finishes or undoes it",
                       tmi_quote_path(record + tmi_folder_part(record)).text);
     free(record);
@@ -53,7 +53,7 @@ void tmi_edit_check(const tmi_shard *shard, tmi_report *report, uint32_t number)
     char *record = path && *path ? record_path(path) : NULL;
     if (record && is_left(record, shard))
         TMI_REPORT(report, INTERRUPTED_EDIT, number, 0, NULL,
-                   "%s: an edit of its metadata was interrupted and left the record %s: "
+                   "%s: an edit of its header was interrupted and left the record %s: "
                    "repairing its metadata finishes or undoes it",
                    tmi_quote_path(path).text,
                    tmi_quote_path(record + tmi_folder_part(record)).text);

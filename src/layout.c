@@ -92,8 +92,26 @@ void tmi_layout_metadata(tmi_buffer *text, const tmi_pair *pairs, size_t count) 
     tmi_buffer_add(text, "}", 1);
 }
 
+/* The new text of a key, in quotes; false if it keeps the one that it has. */
+static bool layout_key(tmi_buffer *text, const tmi_renames *renames, const tmi_text *key) {
+    if (!renames)
+        return false;
+    if (renames->all_alike) {
+        tmi_buffer_add(text, "\"\"", 2);
+        return true;
+    }
+    size_t at = tmi_names_find(&renames->names, key->bytes, key->len,
+                               tmi_hash(&renames->names.key, key->bytes, key->len));
+    const tmi_rename *found = at == TMI_NONE ? NULL : &renames->items[at];
+    if (!found || (found->to_len == key->len && memcmp(found->to, key->bytes, key->len) == 0))
+        return false;
+    tmi_buffer_json(text, found->to, found->to_len);
+    return true;
+}
+
 /* The reader unescapes in place, so it walks over a copy; the members are the original's. */
-bool tmi_layout_others(tmi_buffer *text, const char *header, size_t length) {
+bool tmi_layout_others(tmi_buffer *text, const char *header, size_t length,
+                       const tmi_renames *renames) {
     tmi_block copy;
     tmi_text key = {NULL, 0};
     if (length > SIZE_MAX - TMI_JSON_PAD || !tmi_block_take(&copy, length + TMI_JSON_PAD)) {
@@ -106,13 +124,17 @@ bool tmi_layout_others(tmi_buffer *text, const char *header, size_t length) {
     if (good && !tmi_json_take(&json, '}'))
         do {
             (void)tmi_json_peek(&json);
-            size_t from = (size_t)(json.at - start);
-            good = tmi_json_string(&json, &key, "expected a key") &&
-                   tmi_json_expect(&json, ':', "expected ':'") && tmi_json_skip(&json, 1);
+            size_t from = (size_t)(json.at - start), behind = from;
+            good = tmi_json_string(&json, &key, "expected a key");
+            if (good)
+                behind = (size_t)(json.at - start);
+            good = good && tmi_json_expect(&json, ':', "expected ':'") && tmi_json_skip(&json, 1);
             if (!good || (key.len == 12 && memcmp(key.bytes, "__metadata__", 12) == 0))
                 continue;
             if (text->len > 1)
                 tmi_buffer_add(text, ",", 1);
+            if (layout_key(text, renames, &key))
+                from = behind;
             tmi_buffer_add(text, header + from, (size_t)(json.at - start) - from);
         } while (good && tmi_json_take(&json, ','));
     tmi_block_free(&copy);

@@ -2,7 +2,7 @@
  * Changing a header where it lies, and the undo record that makes this safe. The record is a file
  * beside the model; all numbers are little-endian:
  *
- *     8  "TENMAPU1"
+ *     8  "TENMAPU1" if the metadata changes, "TENMAPU2" if names of tensors do too
  *     8  device     8  inode     8  size of the file     8  N, the header's length
  *     N  old header     N  new header     8  FNV-1a of everything before
  *
@@ -22,6 +22,7 @@
 #include <string.h>
 
 static const char record_magic[8] = {'T', 'E', 'N', 'M', 'A', 'P', 'U', '1'};
+static const char rename_magic[8] = {'T', 'E', 'N', 'M', 'A', 'P', 'U', '2'};
 enum { RECORD_HEAD = 40, RECORD_TAIL = 8 };
 
 /* Making a record. */
@@ -34,7 +35,7 @@ static unsigned char *record_bytes(const tmi_change *change, size_t *size) {
     unsigned char *bytes = malloc(*size);
     if (!bytes)
         return NULL;
-    memcpy(bytes, record_magic, 8);
+    memcpy(bytes, change->renames ? rename_magic : record_magic, 8);
     tmi_layout_length(bytes + 8, change->identity.device);
     tmi_layout_length(bytes + 16, change->identity.inode);
     tmi_layout_length(bytes + 24, change->identity.size);
@@ -131,7 +132,7 @@ tenmap_status tmi_change_in_place(const tmi_site *site, int fd, const tmi_change
     failed = tmi_remove(&site->folder, record);
     if (failed)
         return tmi_fail_os(error, failed,
-                           "%s: the metadata is changed, but the record of the edit could not be "
+                           "%s: the header is changed, but the record of the edit could not be "
                            "removed",
                            tmi_quote_path(site->shown).text);
     return TENMAP_OK;
@@ -144,6 +145,7 @@ typedef struct repair {
     char record_name[TMI_NAME_ROOM]; /* in the same folder */
     unsigned char *record;
     size_t record_size;
+    bool renames;     /* the record says that it changes names too */
     int fd;           /* of the model, with its lock */
     tmi_identity now; /* of the same */
     uint64_t length;
@@ -201,8 +203,9 @@ static tenmap_status open_record(const repair *r, tmi_file *file) {
 }
 
 /* Whether these bytes are a record, and which header length it is about. */
-static bool is_record(const unsigned char *bytes, size_t size, uint64_t *length) {
-    if (size < RECORD_HEAD + RECORD_TAIL || memcmp(bytes, record_magic, 8) != 0 ||
+static bool is_record(const unsigned char *bytes, size_t size, uint64_t *length, bool *renames) {
+    *renames = size >= 8 && memcmp(bytes, rename_magic, 8) == 0;
+    if (size < RECORD_HEAD + RECORD_TAIL || (!*renames && memcmp(bytes, record_magic, 8) != 0) ||
         tmi_file_u64(bytes + size - RECORD_TAIL) != tmi_fnv(bytes, size - RECORD_TAIL))
         return false;
     size_t texts = size - RECORD_HEAD - RECORD_TAIL;
@@ -224,7 +227,7 @@ static tenmap_status read_record(repair *r, const tmi_file *file) {
     if (!r->record)
         return tmi_fail_memory(r->error, r->record_size, "the record");
     int failed = tmi_file_read(file, 0, r->record, r->record_size, &got);
-    if (failed || got != r->record_size || !is_record(r->record, got, &r->length))
+    if (failed || got != r->record_size || !is_record(r->record, got, &r->length, &r->renames))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "the record %s is damaged, or of another version of the library",
                            tmi_quote_path(r->record_name).text);
@@ -242,8 +245,12 @@ static tenmap_status repair_load(repair *r) {
     return status;
 }
 
-/* One of the texts: it must be a header of this file. *others takes its members but the metadata. */
+/*
+ * One of the texts: it must be a header of this file. *others takes its members but the metadata,
+ * without their names where those may change.
+ */
 static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_buffer *others) {
+    const tmi_renames nameless = {.all_alike = true};
     size_t n = (size_t)r->length;
     tmi_place place = {.path = r->site.shown, .size = r->now.size, .key = tmi_hash_key_new()};
     tmi_header header;
@@ -255,7 +262,7 @@ static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_
     tmi_buffer_add(others, "{", 1);
     if (status == TENMAP_OK) {
         tmi_header_free(&header);
-        (void)tmi_layout_others(others, (const char *)text, n);
+        (void)tmi_layout_others(others, (const char *)text, n, r->renames ? &nameless : NULL);
     }
     if (status == TENMAP_ERR_MEMORY || others->failed)
         return tmi_fail_memory(r->error, n, "the header");
@@ -265,7 +272,10 @@ static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_
     return TENMAP_OK;
 }
 
-/* An edit changes metadata, and nothing else is written, whatever a record says. */
+/*
+ * An edit changes metadata, a renaming names too, and nothing else is written, whatever a record
+ * says: dtypes, shapes, offsets and unknown fields are the same text in the same order.
+ */
 static tenmap_status repair_judge(const repair *r) {
     tmi_buffer before = {0}, after = {0};
     tenmap_status status = judge_text(r, r->old_text, &before);
@@ -274,9 +284,9 @@ static tenmap_status repair_judge(const repair *r) {
     if (status == TENMAP_OK &&
         (before.len != after.len ||
          (before.len > 0 && memcmp(before.bytes, after.bytes, before.len) != 0)))
-        status =
-            FAIL_REPAIR(r, TENMAP_ERR_FORMAT, "the record %s would change more than its metadata",
-                        tmi_quote_path(r->record_name).text);
+        status = FAIL_REPAIR(
+            r, TENMAP_ERR_FORMAT, "the record %s would change more than its metadata%s",
+            tmi_quote_path(r->record_name).text, r->renames ? " and the names of its tensors" : "");
     free(before.bytes);
     free(after.bytes);
     return status;

@@ -58,11 +58,31 @@ typedef struct tmi_pair {
 /* "__metadata__":{...}, with nothing before or behind it. */
 void tmi_layout_metadata(tmi_buffer *text, const tmi_pair *pairs, size_t count);
 
+/* Another name for a tensor. Begins as tmi_names wants it. All is the caller's. */
+typedef struct tmi_rename {
+    const char *name;
+    size_t name_len;
+    const char *to;
+    size_t to_len;
+} tmi_rename;
+
+/* What the tensors of a header are called in its new text. */
+typedef struct tmi_renames {
+    tmi_rename *items;
+    size_t count;
+    size_t changes;  /* items whose names differ: 0 is as good as none */
+    tmi_names names; /* over the items */
+    bool
+        all_alike; /* the items do not count: every key becomes "", to compare what is behind them */
+} tmi_renames;
+
 /*
- * Adds every member of a header but __metadata__ as it stands, behind commas; `text` begins with "{"
- * and may have a member already. False if the header is not JSON, or without memory (text->failed).
+ * Adds every member of a header but __metadata__, behind commas; `text` begins with "{" and may have
+ * a member already. But for the keys that `renames` replaces (NULL: none) their texts are as they
+ * stand. False if the header is not JSON, or without memory (text->failed).
  */
-bool tmi_layout_others(tmi_buffer *text, const char *header, size_t length);
+bool tmi_layout_others(tmi_buffer *text, const char *header, size_t length,
+                       const tmi_renames *renames);
 
 typedef struct tmi_layout {
     tmi_planned *tensors; /* their `begin` is set */
@@ -130,12 +150,23 @@ tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sourc
 tenmap_status tmi_take_copy_options(const tenmap_copy_options *given, tenmap_copy_options *out,
                                     tenmap_error *error);
 
+/* renames.c */
+
+/*
+ * Checks the names that a caller gives for tensors of an open file; they stay the caller's.
+ * tmi_renames_free in either case. Sentences begin with `shown`, the file's path.
+ */
+tenmap_status tmi_renames_take(tmi_renames *renames, const tenmap_model *model, const char *shown,
+                               const tenmap_renaming *given, size_t n, tenmap_error *error);
+void tmi_renames_free(tmi_renames *renames);
+
 /* undo.c: headers changed where they lie. */
 
 typedef struct tmi_change {
     tmi_identity identity; /* of the file, before */
     uint64_t length;       /* of both texts: the header's place does not change */
     const char *old_text, *new_text;
+    bool renames; /* tensors get other names too */
 } tmi_change;
 
 /* `fd` is open for writing, its lock is the caller's. */

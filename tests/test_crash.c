@@ -77,6 +77,46 @@ static tenmap_status edit_by_copy(const char *folder, int version, tenmap_error 
     return edit_version(folder, version, TENMAP_EDIT_NO_IN_PLACE | TENMAP_EDIT_NO_CLONE, e);
 }
 
+/*
+ * Each tensor is called by its letter and the version. What they are called before is looked up
+ * without a fault: the change begins with the call that makes it.
+ */
+static tenmap_status rename_version(const char *folder, int version, uint32_t flags,
+                                    tenmap_error *e) {
+    char path[4200], value[600], before[TENSORS][8], after[TENSORS][8];
+    tenmap_renaming names[TENSORS];
+    tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
+    bool armed = faults.armed;
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    memset(value, 'a' + version, sizeof value - 1);
+    value[sizeof value - 1] = '\0';
+    tenmap_edit edit = {"version", TENMAP_CSTR, value, TENMAP_CSTR};
+    faults.armed = false;
+    tenmap_model *m = must_open(path, NULL);
+    for (size_t i = 0; i < TENSORS; i++) {
+        snprintf(before[i], sizeof before[i], "%s", tenmap_at(m, i)->name);
+        snprintf(after[i], sizeof after[i], "%c%d", before[i][0], version);
+        names[i] = (tenmap_renaming){before[i], TENMAP_CSTR, after[i], TENMAP_CSTR};
+    }
+    tenmap_close(m);
+    faults.armed = armed;
+    options.flags = flags;
+    return tenmap_rename(path, names, TENSORS, &edit, 1, &options, NULL, e);
+}
+
+static tenmap_status rename_in_place(const char *folder, int version, tenmap_error *e) {
+    return rename_version(folder, version, 0, e);
+}
+
+static tenmap_status rename_by_copy(const char *folder, int version, tenmap_error *e) {
+    return rename_version(folder, version, TENMAP_EDIT_NO_IN_PLACE | TENMAP_EDIT_NO_CLONE, e);
+}
+
+static tenmap_status make_renamed(const char *folder, int version, tenmap_error *e) {
+    tenmap_status status = write_version(folder, OLD, e);
+    return status == TENMAP_OK ? rename_by_copy(folder, version, e) : status;
+}
+
 static tenmap_status save_version(const char *folder, int version, uint64_t most, tenmap_error *e) {
     static unsigned char data[BYTES];
     static const uint64_t shape[] = {BYTES};
@@ -119,17 +159,20 @@ static const struct scenario {
     operation *before, *change;
     bool by_metadata; /* the version is in the metadata, not in the tensors */
     size_t files;     /* afterwards */
+    bool by_names;    /* and in the names */
 } scenarios[] = {
-    {"a write over a file", write_version, write_version, false, 1},
-    {"an edit in place", make_editable, edit_in_place, true, 1},
-    {"an edit by clone (or copy, without reflinks)", make_editable, edit_by_clone, true, 1},
-    {"an edit by copy", make_editable, edit_by_copy, true, 1},
-    {"shards over as many", save_two, save_two, false, 3},
-    {"shards over fewer", save_two, save_four, false, 5},
-    {"shards over more", save_four, save_two, false, 3},
-    {"shards over a file", save_single, save_two, false, 3},
-    {"a file over shards", save_two, save_single, false, 1},
-    {"a file over a file", save_single, save_single, false, 1},
+    {"a write over a file", write_version, write_version, false, 1, false},
+    {"an edit in place", make_editable, edit_in_place, true, 1, false},
+    {"an edit by clone (or copy, without reflinks)", make_editable, edit_by_clone, true, 1, false},
+    {"an edit by copy", make_editable, edit_by_copy, true, 1, false},
+    {"shards over as many", save_two, save_two, false, 3, false},
+    {"shards over fewer", save_two, save_four, false, 5, false},
+    {"shards over more", save_four, save_two, false, 3, false},
+    {"shards over a file", save_single, save_two, false, 3, false},
+    {"a file over shards", save_two, save_single, false, 1, false},
+    {"a file over a file", save_single, save_single, false, 1, false},
+    {"a renaming in place", make_renamed, rename_in_place, true, 1, true},
+    {"a renaming by copy", make_renamed, rename_by_copy, true, 1, true},
 };
 
 /* Judging. */
@@ -146,19 +189,23 @@ static size_t count_files(const char *folder) {
 }
 
 /* The version of a whole model; a mix fails. */
-static int version_of(const tenmap_model *m, bool by_metadata) {
+static int version_of(const tenmap_model *m, const struct scenario *s) {
     assert_int_equal(tenmap_count(m), TENSORS);
     int version = ((const unsigned char *)tenmap_at(m, 0)->data)[0];
     for (size_t i = 0; i < TENSORS; i++)
         for (size_t k = 0; k < BYTES; k++)
             assert_int_equal(((const unsigned char *)tenmap_at(m, i)->data)[k], version);
-    if (!by_metadata)
+    if (!s->by_metadata)
         return version;
     const char *value = tenmap_metadata_get(m, "version");
     assert_non_null(value);
     assert_int_equal(strlen(value), 599);
     for (size_t i = 1; value[i]; i++)
         assert_int_equal(value[i], value[0]);
+    for (size_t i = 0; s->by_names && i < TENSORS; i++) {
+        const char due[] = {(char)('a' + i), (char)('0' + value[0] - 'a'), '\0'};
+        assert_string_equal(tenmap_at(m, i)->name, due);
+    }
     return value[0] - 'a';
 }
 
@@ -177,7 +224,7 @@ static int judge(const char *folder, const struct scenario *s, bool *repaired) {
         *repaired = true;
         m = must_open(folder, NULL);
     }
-    int version = version_of(m, s->by_metadata);
+    int version = version_of(m, s);
     tenmap_close(m);
     if (version != OLD && version != NEW)
         fail_msg("%s: version %d", s->what, version);
@@ -202,7 +249,7 @@ static void check_next(const char *folder, const struct scenario *s) {
     if (s->change(folder, LATER, &e) != TENMAP_OK)
         fail_msg("%s, the next time: %s", s->what, e.message);
     tenmap_model *m = must_open(folder, NULL);
-    assert_int_equal(version_of(m, s->by_metadata), LATER);
+    assert_int_equal(version_of(m, s), LATER);
     tenmap_close(m);
     if (count_files(folder) != s->files)
         fail_msg("%s: %zu files are left", s->what, count_files(folder));

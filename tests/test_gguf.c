@@ -353,6 +353,12 @@ static void metadata_cannot_be_edited(void **state) {
     assert_int_equal(tenmap_edit_metadata(path, &edit, 1, NULL, NULL, &error),
                      TENMAP_ERR_UNSUPPORTED);
     check_error(&error, TENMAP_ERR_UNSUPPORTED);
+    tenmap_model *m = must_open(path, NULL);
+    tenmap_renaming name = {tenmap_at(m, 0)->name, tenmap_at(m, 0)->name_len, "b", 1};
+    assert_int_equal(tenmap_rename(path, &name, 1, NULL, 0, NULL, NULL, &error),
+                     TENMAP_ERR_UNSUPPORTED);
+    check_error(&error, TENMAP_ERR_UNSUPPORTED);
+    tenmap_close(m);
     bytes after = read_whole(path);
     assert_int_equal(after.size, file.size);
     assert_memory_equal(after.at, file.at, file.size);

@@ -76,6 +76,15 @@ static tenmap_status edit_so(void **state, uint32_t flags, uint32_t reserved, te
                                 error);
 }
 
+static tenmap_status rename_so(void **state, uint32_t flags, uint32_t reserved,
+                               tenmap_error *error) {
+    tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
+    options.flags = flags;
+    options.reserved = reserved;
+    return tenmap_rename(in_folder(state, "tiny.safetensors"), NULL, 0, NULL, 0, &options, NULL,
+                         error);
+}
+
 static const struct {
     const char *name;
     tenmap_status (*call)(void **state, uint32_t flags, uint32_t reserved, tenmap_error *error);
@@ -94,6 +103,10 @@ static const struct {
     {"tenmap_copy_options", copy_so, 0, false},
     {"tenmap_save_options", save_so, TENMAP_SAVE_KEEP_OLD | TENMAP_SAVE_KEEP_ORDER, true},
     {"tenmap_edit_options", edit_so,
+     TENMAP_EDIT_NO_IN_PLACE | TENMAP_EDIT_NO_CLONE | TENMAP_EDIT_FOLLOW_LINKS |
+         TENMAP_EDIT_NO_COPY,
+     true},
+    {"tenmap_edit_options", rename_so,
      TENMAP_EDIT_NO_IN_PLACE | TENMAP_EDIT_NO_CLONE | TENMAP_EDIT_FOLLOW_LINKS |
          TENMAP_EDIT_NO_COPY,
      true},

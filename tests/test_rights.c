@@ -27,7 +27,15 @@ static tenmap_status write_model_at(const char *path, uint32_t flags, tenmap_err
     tenmap_writer *w = NULL;
     options.flags = flags;
     tenmap_status status = tenmap_writer_create(path, &options, &w, e);
-    return status == TENMAP_OK ? tenmap_writer_commit(w, e) : status;
+    const uint64_t shape[] = {1};
+    if (status == TENMAP_OK)
+        status = tenmap_writer_add(w, "t", TENMAP_CSTR, TENMAP_U8, shape, 1, NULL, e);
+    if (status == TENMAP_OK)
+        status = tenmap_writer_write(w, 0, 0, "x", 1, e);
+    if (status == TENMAP_OK)
+        return tenmap_writer_commit(w, e);
+    tenmap_writer_abort(w);
+    return status;
 }
 
 static tenmap_status edit_model_at(const char *path, tenmap_error *e) {
@@ -37,11 +45,27 @@ static tenmap_status edit_model_at(const char *path, tenmap_error *e) {
     return tenmap_edit_metadata(path, &edit, 1, &options, NULL, e);
 }
 
+static tenmap_status rename_model_at(const char *path, tenmap_error *e) {
+    tenmap_renaming name = {"t", TENMAP_CSTR, "u", TENMAP_CSTR};
+    tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
+    options.flags = TENMAP_EDIT_NO_IN_PLACE;
+    return tenmap_rename(path, &name, 1, NULL, 0, &options, NULL, e);
+}
+
+/* The ways to replace a file. */
+enum { BY_WRITING, BY_EDIT, BY_RENAMING, WAYS };
+
+static tenmap_status replace_at(const char *path, int way, tenmap_error *e) {
+    return way == BY_EDIT       ? edit_model_at(path, e)
+           : way == BY_RENAMING ? rename_model_at(path, e)
+                                : write_model_at(path, 0, e);
+}
+
 /*
  * Replaces m.safetensors as a user without rights or other groups; the user's status. From inside the
  * folder, since the user may not be able to reach it.
  */
-static int replace_as(const char *folder, bool by_edit) {
+static int replace_as(const char *folder, int way) {
     const char *path = "m.safetensors";
     pid_t child = fork();
     if (child == 0) {
@@ -49,7 +73,7 @@ static int replace_as(const char *folder, bool by_edit) {
         if (chdir(folder) != 0 || setgroups(0, NULL) != 0 || setgid(GROUP) != 0 ||
             setuid(USER) != 0)
             _exit(99);
-        tenmap_status status = by_edit ? edit_model_at(path, &e) : write_model_at(path, 0, &e);
+        tenmap_status status = replace_at(path, way, &e);
         if (status != TENMAP_OK)
             fprintf(stderr, "%s\n", e.message);
         _exit((int)status);
@@ -71,17 +95,17 @@ static void a_group_that_cannot_be_kept_leaves_its_rights_to_nobody(void **state
         return;
     }
     assert_int_equal(chmod(*state, 0777), 0);
-    for (size_t i = 0; i < 2 * COUNT(modes); i++) {
+    for (size_t i = 0; i < WAYS * COUNT(modes); i++) {
         struct stat st;
         assert_int_equal(write_model_at(path, 0, NULL), TENMAP_OK);
         assert_int_equal(chown(path, USER, LOST_GROUP), 0);
-        assert_int_equal(chmod(path, modes[i / 2].before), 0);
-        assert_int_equal(replace_as(*state, i % 2), TENMAP_OK);
+        assert_int_equal(chmod(path, modes[i / WAYS].before), 0);
+        assert_int_equal(replace_as(*state, (int)(i % WAYS)), TENMAP_OK);
         assert_int_equal(stat(path, &st), 0);
         assert_int_equal(st.st_uid, USER);
         assert_int_equal(st.st_gid, GROUP);
-        if ((st.st_mode & 0777) != modes[i / 2].after)
-            fail_msg("mode %o of a group that is lost became %o", (unsigned)modes[i / 2].before,
+        if ((st.st_mode & 0777) != modes[i / WAYS].after)
+            fail_msg("mode %o of a group that is lost became %o", (unsigned)modes[i / WAYS].before,
                      (unsigned)st.st_mode & 0777);
         assert_int_equal(unlink(path), 0);
     }
@@ -139,13 +163,12 @@ static void a_list_of_rights_is_kept(void **state) {
     const char *path = in_folder(state, "m.safetensors");
     acl_bytes before = acl_for_named();
     unsigned char after[sizeof before.at + 8];
-    for (int by_edit = 0; by_edit < 2; by_edit++) {
+    for (int way = 0; way < WAYS; way++) {
         assert_int_equal(write_model_at(path, 0, NULL), TENMAP_OK);
         if (!set_list(path, "system.posix_acl_access"))
             return;
         assert_int_equal(mode_at(path), 0640);
-        assert_int_equal(by_edit ? edit_model_at(path, NULL) : write_model_at(path, 0, NULL),
-                         TENMAP_OK);
+        assert_int_equal(replace_at(path, way, NULL), TENMAP_OK);
         ssize_t size = getxattr(path, "system.posix_acl_access", after, sizeof after);
         if (size != (ssize_t)before.size || memcmp(after, before.at, before.size) != 0)
             fail_msg("the list is gone, and the mode is %o", (unsigned)mode_at(path));
