@@ -200,6 +200,7 @@ const char *tpy_text(PyObject *object, const char *what, Py_ssize_t *length);
 PyObject *tpy_save(PyObject *module, PyObject *args);
 PyObject *tpy_save_sharded(PyObject *module, PyObject *args);
 PyObject *tpy_edit_metadata(PyObject *module, PyObject *args);
+PyObject *tpy_rename(PyObject *module, PyObject *args);
 PyObject *tpy_check(PyObject *module, PyObject *args);
 PyObject *tpy_convert(PyObject *module, PyObject *args);
 

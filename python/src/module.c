@@ -70,6 +70,7 @@ static PyMethodDef functions[] = {
     {"save", tpy_save, METH_VARARGS, NULL},
     {"save_sharded", tpy_save_sharded, METH_VARARGS, NULL},
     {"edit_metadata", tpy_edit_metadata, METH_VARARGS, NULL},
+    {"rename", tpy_rename, METH_VARARGS, NULL},
     {"check", tpy_check, METH_VARARGS, NULL},
     {"convert", tpy_convert, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -261,28 +261,80 @@ PyObject *tpy_save_sharded(PyObject *module, PyObject *args) {
     return result;
 }
 
-/* edit_metadata(path, {key: value or None}, flags) -> how */
-PyObject *tpy_edit_metadata(PyObject *module, PyObject *args) {
-    tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
-    PyObject *path_object, *dict, *path;
+/* {old: new}, whose texts borrow from the dict; NULL and an exception. */
+static tenmap_renaming *names_of(PyObject *dict, size_t *count) {
+    PyObject *key, *value;
+    Py_ssize_t position = 0, length;
+    size_t n = (size_t)PyDict_Size(dict);
+    tenmap_renaming *names = PyMem_Calloc(n + 1, sizeof *names);
+    *count = 0;
+    if (names == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    while (*count < n && PyDict_Next(dict, &position, &key, &value)) {
+        tenmap_renaming *name = &names[(*count)++];
+        name->name = tpy_text(key, "a name", &length);
+        name->name_len = (size_t)length;
+        if (name->name != NULL) {
+            name->new_name = tpy_text(value, "a name", &length);
+            name->new_name_len = (size_t)length;
+        }
+        if (PyErr_Occurred() != NULL) {
+            PyMem_Free(names);
+            return NULL;
+        }
+    }
+    return names;
+}
+
+/* Names (may be none) and metadata of a file in one step -> how */
+static PyObject *edit_file(PyObject *module, PyObject *path_object, PyObject *names_dict,
+                           PyObject *edits_dict, const tenmap_edit_options *options) {
+    PyObject *path;
     tenmap_error error;
     tenmap_status status;
     uint32_t how = 0;
-    size_t count;
-    if (!PyArg_ParseTuple(args, "OOI:edit_metadata", &path_object, &dict, &options.flags))
-        return NULL;
-    tenmap_edit *edits = edits_of(dict, &count);
+    size_t name_count = 0, edit_count = 0;
+    tenmap_renaming *names = names_of(names_dict, &name_count);
+    tenmap_edit *edits = names != NULL ? edits_of(edits_dict, &edit_count) : NULL;
     if (edits == NULL || !PyUnicode_FSConverter(path_object, &path)) {
+        PyMem_Free(names);
         PyMem_Free(edits);
         return NULL;
     }
     const char *text = PyBytes_AsString(path);
     Py_BEGIN_ALLOW_THREADS;
-    status = tenmap_edit_metadata(text, edits, count, &options, &how, &error);
+    status = tenmap_rename(text, names, name_count, edits, edit_count, options, &how, &error);
     Py_END_ALLOW_THREADS;
     Py_DECREF(path);
+    PyMem_Free(names);
     PyMem_Free(edits);
     if (status != TENMAP_OK)
         return tpy_fail(PyModule_GetState(module), &error, path_object, NULL);
     return PyLong_FromUnsignedLong(how);
+}
+
+/* edit_metadata(path, {key: value or None}, flags) -> how */
+PyObject *tpy_edit_metadata(PyObject *module, PyObject *args) {
+    tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
+    PyObject *path, *edits;
+    if (!PyArg_ParseTuple(args, "OOI:edit_metadata", &path, &edits, &options.flags))
+        return NULL;
+    PyObject *none = PyDict_New();
+    if (none == NULL)
+        return NULL;
+    PyObject *how = edit_file(module, path, none, edits, &options);
+    Py_DECREF(none);
+    return how;
+}
+
+/* rename(path, {old: new}, {key: value or None} or None, flags) -> how */
+PyObject *tpy_rename(PyObject *module, PyObject *args) {
+    tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
+    PyObject *path, *names, *edits;
+    if (!PyArg_ParseTuple(args, "OO!OI:rename", &path, &PyDict_Type, &names, &edits,
+                          &options.flags))
+        return NULL;
+    return edit_file(module, path, names, edits, &options);
 }

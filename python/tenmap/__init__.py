@@ -17,13 +17,13 @@ from . import _core
 from ._errors import Error, Status
 from ._inspect import Finding, Stats, check, measure
 from ._model import Model, Shard, Tensor, open
-from ._write import Writer, convert, edit_metadata, save_file, save_sharded
+from ._write import Writer, convert, edit_metadata, rename, save_file, save_sharded
 
 __version__ = _core.version
 
 __all__ = [
     "Error", "Finding", "Model", "Shard", "Stats", "Status", "Tensor", "Writer", "check", "convert",
-    "edit_metadata", "install", "measure", "open", "save_file", "save_sharded", "uninstall",
+    "edit_metadata", "install", "measure", "open", "rename", "save_file", "save_sharded", "uninstall",
 ]  # fmt: skip
 
 

@@ -225,6 +225,16 @@ def edit_metadata(
     copy: bool = True,
     follow_links: bool = False,
 ) -> Literal["unchanged", "in place", "cloned", "copied"]: ...
+def rename(
+    path: _Path,
+    names: Mapping[str, str],
+    metadata: Mapping[str, str | None] | None = None,
+    *,
+    in_place: bool = True,
+    clone: bool = True,
+    copy: bool = True,
+    follow_links: bool = False,
+) -> Literal["unchanged", "in place", "cloned", "copied"]: ...
 def check(
     path: _Path, *, lenient: bool = False, partial: bool = False, max_header_bytes: int = 0
 ) -> list[Finding]: ...

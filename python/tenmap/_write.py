@@ -84,14 +84,28 @@ def save_sharded(tensors, folder, max_shard_bytes=5_000_000_000, metadata=None, 
 _HOW = {0: "unchanged", 1: "in place", 2: "cloned", 3: "copied"}
 
 
+def _edit_flags(in_place, clone, copy, follow_links):
+    return (0 if in_place else 1) | (0 if clone else 2) | (4 if follow_links else 0) | (0 if copy else 8)
+
+
 def edit_metadata(path, changes, *, in_place=True, clone=True, copy=True, follow_links=False):
     """Sets keys of a file's metadata; None as a value removes one. All changes or none.
 
     Says how it was done: "in place" in the header, or in a new file that is "cloned" (shares its
     blocks) or "copied". in_place, clone and copy say which of them are allowed.
     """
-    flags = (0 if in_place else 1) | (0 if clone else 2) | (4 if follow_links else 0) | (0 if copy else 8)
+    flags = _edit_flags(in_place, clone, copy, follow_links)
     return _HOW[_core.edit_metadata(path, _strings(changes), flags)]
+
+
+def rename(path, names, metadata=None, *, in_place=True, clone=True, copy=True, follow_links=False):
+    """Gives tensors of a file other names, {old: new}, without rewriting their data where they fit.
+
+    All names change at once, so two can swap theirs; all or none do. `metadata` is changed in the same
+    step, as edit_metadata does it. Says how it was done, as edit_metadata does. A shard is refused.
+    """
+    flags = _edit_flags(in_place, clone, copy, follow_links)
+    return _HOW[_core.rename(path, dict(names), _strings(metadata), flags)]
 
 
 class Writer(_core.Writer):
@@ -181,7 +195,7 @@ class Writer(_core.Writer):
         return f"<tenmap.Writer {os.fspath(self._path)!r}: {len(self._ids)} tensors{', ended' if self.ended else ''}>"
 
 
-for _each in (save_file, save_sharded, edit_metadata, Writer):
+for _each in (save_file, save_sharded, edit_metadata, rename, Writer):
     _each.__module__ = "tenmap"
 
 

@@ -135,6 +135,25 @@ def test_edit_metadata(tmp_path, path):
     assert tenmap.open(target).metadata["long"] == "x" * 500
 
 
+def test_rename(tmp_path, path):
+    target = tmp_path / "m"
+    tenmap.save_file(tenmap.open(path), target, {"a": "1"}, slack=200)
+    first, second, *others = list(tenmap.open(target))
+    before = {name: bytes(tensor.bytes) for name, tensor in tenmap.open(target).items()}
+    assert tenmap.rename(target, {first: second, second: first}, {"a": "2"}) == "in place"
+    after = tenmap.open(target)
+    assert bytes(after[first].bytes) == before[second] and bytes(after[second].bytes) == before[first]
+    assert after.metadata == {"a": "2"} and set(after) == set(before)
+    assert tenmap.rename(target, {first: "n" * 3000}) in ("cloned", "copied")
+    with pytest.raises(tenmap.Error, match="there is no tensor"):
+        tenmap.rename(target, {first: "x"})
+    with pytest.raises(tenmap.Error, match="would both be called"):
+        tenmap.rename(target, {second: "n" * 3000})
+    with pytest.raises(TypeError, match="str"):
+        tenmap.rename(target, {second: 1})
+    assert set(tenmap.open(target)) == {second, "n" * 3000, *others}
+
+
 def test_load(model, arrays, path):
     loaded = model.load()
     assert list(loaded) == list(model)
