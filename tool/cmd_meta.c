@@ -231,11 +231,6 @@ static void print_change(const meta_call *c, size_t shard, const tenmap_edit *e)
 }
 
 static int edit_shard(const meta_call *c, size_t shard, const tenmap_edit *edits, size_t count) {
-    static const char *const ways[] = {
-        [TENMAP_EDIT_IN_PLACE] = "changed in place",
-        [TENMAP_EDIT_CLONED] = "changed; the new file shares the data's blocks with the old one",
-        [TENMAP_EDIT_COPIED] = "changed by copying the data",
-    };
     tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
     tenmap_error error;
     uint32_t how = 0;
@@ -247,7 +242,7 @@ static int edit_shard(const meta_call *c, size_t shard, const tenmap_edit *edits
                              &error) != TENMAP_OK)
         return fail_error(&error);
     print_safe(stdout, shard_name(c, shard), strlen(shard_name(c, shard)));
-    printf(": %s\n", ways[how]);
+    printf(": %s\n", edit_way(how));
     return EXIT_FINE;
 }
 

@@ -6,6 +6,15 @@
 #include "command.h"
 #include "json_out.h"
 
+const char *edit_way(uint32_t how) {
+    static const char *const ways[] = {
+        [TENMAP_EDIT_IN_PLACE] = "changed in place",
+        [TENMAP_EDIT_CLONED] = "changed; the new file shares the data's blocks with the old one",
+        [TENMAP_EDIT_COPIED] = "changed by copying the data",
+    };
+    return how < sizeof ways / sizeof ways[0] && ways[how] ? ways[how] : "changed";
+}
+
 const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;

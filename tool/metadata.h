@@ -49,6 +49,9 @@ void metadata_add_value(text *out, const tenmap_metadata *pair, size_t columns);
 /* An object with key, value, file; of an array the first few elements, and their number. */
 void metadata_json_pair(const tenmap_model *model, const tenmap_metadata *pair);
 
+/* What is said of a file whose header was edited; `how` is what tenmap_edit_metadata gave. */
+const char *edit_way(uint32_t how);
+
 /* The last part of a path. */
 const char *base_name(const char *path);
 

@@ -186,6 +186,14 @@ static bool tells_parts(const tenmap_model *model, const tenmap_metadata *pair) 
     return common.dequantize && strcmp(pair->key, "tensor_names") == 0;
 }
 
+int take_meta(const char *given, tenmap_edit *out) {
+    const char *equals = strchr(given, '=');
+    if (!equals || equals == given)
+        return fail(EXIT_USAGE, "--meta takes KEY=VALUE, not '%s'", given);
+    *out = (tenmap_edit){given, (size_t)(equals - given), equals + 1, strlen(equals + 1)};
+    return EXIT_FINE;
+}
+
 static int collect_metadata(const plan *p, const output_settings *out, pairs *all) {
     size_t room = out->meta.count;
     for (size_t m = 0; m < p->model_count; m++)
@@ -203,11 +211,9 @@ static int collect_metadata(const plan *p, const output_settings *out, pairs *al
         }
     size_t from_inputs = all->count;
     for (size_t i = 0; i < out->meta.count; i++) {
-        const char *given = out->meta.items[i], *equals = strchr(given, '=');
-        if (!equals || equals == given)
-            return fail(EXIT_USAGE, "--meta takes KEY=VALUE, not '%s'", given);
-        all->items[all->count++] =
-            (tenmap_edit){given, (size_t)(equals - given), equals + 1, strlen(equals + 1)};
+        int status = take_meta(out->meta.items[i], &all->items[all->count++]);
+        if (status)
+            return status;
     }
     drop_twin_keys(p, all, from_inputs);
     return EXIT_FINE;
@@ -340,7 +346,7 @@ static void report_json(const plan *p, const output_settings *out, const target 
     json_close();
 }
 
-static void print_renames(const plan *p) {
+void plan_print_renames(const plan *p) {
     static const column columns[] = {{"NAME", false, true}, {"NEW NAME", false, false}};
     table *t = table_new(columns, 2);
     for (size_t i = 0; i < p->count; i++) {
@@ -398,7 +404,7 @@ static void report_text(const plan *p, const output_settings *out, const target 
                         const totals *sum, const beside_files *copied) {
     text line = {0};
     if (out->dry_run && sum->renamed)
-        print_renames(p);
+        plan_print_renames(p);
     else if (out->dry_run && p->count)
         print_tensors(p);
     if (p->report)

@@ -107,6 +107,10 @@ bool plan_converts(const plan *p, size_t source);  /* to another dtype */
 bool plan_twins(const plan *p, size_t *a, size_t *b);
 /* Where several sources have one name, keeps the first or the last of them. */
 void plan_drop_twins(plan *p, bool keep_last);
+/* A table of those that get other names. */
+void plan_print_renames(const plan *p);
+/* One KEY=VALUE of --meta, which borrows from `given`. 0 or an exit code. */
+int take_meta(const char *given, tenmap_edit *out);
 /* Checks everything, then writes and reports, or only reports with --dry-run. Exit code. */
 int plan_write(plan *p, const output_settings *out);
 void plan_free(plan *p);

@@ -24,6 +24,36 @@ t rename small.safetensors -o no.safetensors
 t rename small.safetensors --map nosuch=x -o no.safetensors
 t rename small.safetensors --map nosuch -o no.safetensors
 t rename small.safetensors 's/ids/x/' -o out.safetensors
+# In the file itself: the data stays where it is, or moves where the names do not fit.
+c() {
+    t "$@" | sed 's/changed; .*/changed by copying the data/'
+}
+cp small.safetensors place.safetensors
+t rename place.safetensors 's/^layer\.0\.//' --in-place --dry-run
+cmp small.safetensors place.safetensors && echo "the file is as it was"
+data=$(tail -c 64 place.safetensors | cksum) inode=$(ls -i place.safetensors)
+t rename place.safetensors 's/^layer\.0\.//' --in-place --meta renamed=y
+[ "$inode" = "$(ls -i place.safetensors)" ] && echo "the same file"
+[ "$data" = "$(tail -c 64 place.safetensors | cksum)" ] && echo "the same data"
+t ls place.safetensors
+t diff place.safetensors out.safetensors --any-metadata
+t meta place.safetensors get renamed
+t rename place.safetensors --map weight=bias --map bias=weight -i --json
+c rename place.safetensors 's/^/a.much.longer.prefix.that.does.not.fit.into.the.header./' -i
+t rename place.safetensors 's/^a\.much.*header\.//' -i
+t rename place.safetensors 's/nosuch/x/' -i
+t check place.safetensors
+ls -A | grep '^\.' || true
+ln -s place.safetensors link.safetensors
+t rename link.safetensors --map ids=tokens -i --follow
+t ls place.safetensors tokens
+t rename sharded 's/^/x./' -i
+t rename sharded/model-00001-of-00003.safetensors 's/^/x./' -i
+t rename small.safetensors 's/ids/x/' -i -o no.safetensors
+t rename small.safetensors 's/ids/x/' -i --meta odd
+t rename small.safetensors 's/ids/x/'
+t rename small.safetensors 's/ids/x/' --no-copy -o no.safetensors
+t rename small.safetensors --map ids=mask -i
 # Names that hold NUL stay as they are.
 header='{"a\u0000b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}'
 printf '\160\0\0\0\0\0\0\0%-112sxy' "$header" >nul.safetensors

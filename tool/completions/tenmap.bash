@@ -99,7 +99,7 @@ _tenmap() {
         esac
         ;;
     rename)
-        options="--map --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
+        options="--map -i --in-place --follow --no-copy --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config --json --lenient --partial --max-header --color -q --quiet --help"
         valued=" --map --max-shard-size -o --output --meta --max-header --color "
         case $prev in
         --color) values="auto always never" ;;
