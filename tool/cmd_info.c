@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alike.h"
 #include "command.h"
 #include "gguf.h"
 #include "identify.h"
@@ -16,7 +17,7 @@
 enum { PIPED_COLUMNS = 200, METADATA_ROWS = 12, LABEL = 12 };
 
 typedef struct info_settings {
-    bool json, dequantize;
+    bool json, duplicates, dequantize;
     uint64_t top;
 } info_settings;
 
@@ -25,6 +26,8 @@ static const info_settings info_defaults = {.top = 5};
 #define AT(field) offsetof(info_settings, field)
 static const option info_options[] = {
     {'n', "top", "N", OPTION_COUNT, AT(top), "Show the N largest tensors (5)"},
+    {0, "duplicates", NULL, OPTION_SWITCH, AT(duplicates),
+     "Look for tensors that hold the same bytes, which reads some of the data"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
     DEQUANTIZE_OPTION(AT(dequantize)),
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
@@ -33,6 +36,7 @@ static const option info_options[] = {
 static const example info_examples[] = {
     {"tenmap info model.safetensors", "size, parameters, dtypes, alignment, metadata"},
     {"tenmap info ~/models/llama", "all shards of a folder together"},
+    {"tenmap info --duplicates model.safetensors", "which tensors are stored more than once"},
     {"tenmap info --json model.safetensors | jq .params", "for scripts"},
     {NULL, NULL},
 };
@@ -256,6 +260,60 @@ static void print_metadata(const summary *s) {
            paint_end());
 }
 
+/* How many, then a name per line: together they would be wider than a terminal. */
+static void add_group(text *t, const duplicate_group *g) {
+    enum { MOST_NAMES = 4 };
+    text_addf(t, "  %zu times ", g->count);
+    text_add_bytes(t, g->tensors[0]->nbytes);
+    for (size_t i = 0; i < g->count && i < MOST_NAMES; i++) {
+        text_addf(t, "\n    ");
+        text_add_safe(t, g->tensors[i]->name, g->tensors[i]->name_len);
+    }
+    if (g->count > MOST_NAMES)
+        text_addf(t, "\n    and %zu more", g->count - MOST_NAMES);
+}
+
+static void print_duplicates(const duplicates *d) {
+    enum { MOST_GROUPS = 12 };
+    text t = {0};
+    title("Stored more than once");
+    for (size_t i = 0; i < d->count && i < MOST_GROUPS; i++) {
+        text_clear(&t);
+        add_group(&t, &d->groups[i]);
+        puts(t.bytes);
+    }
+    if (d->count > MOST_GROUPS)
+        printf("  %zu more that save less (--json lists all)\n", d->count - MOST_GROUPS);
+    text_clear(&t);
+    text_add_bytes(&t, d->bytes);
+    if (d->count)
+        printf("  %s of the data %s copies\n", t.bytes, d->bytes == 1 ? "is" : "are");
+    else
+        puts("  no tensor");
+    if (d->constant_tensors)
+        printf("  %snot counted: %zu tensors of one value only, alike as zeros and ones are%s\n",
+               paint(STYLE_DIM), d->constant_tensors, paint_end());
+    text_free(&t);
+}
+
+static void json_duplicates(const duplicates *d) {
+    json_key("duplicates");
+    json_open('[', false);
+    for (size_t i = 0; i < d->count; i++) {
+        json_open('{', true);
+        json_key_uint("bytes", d->groups[i].tensors[0]->nbytes);
+        json_key("names");
+        json_open('[', true);
+        for (size_t k = 0; k < d->groups[i].count; k++)
+            json_text(d->groups[i].tensors[k]->name, d->groups[i].tensors[k]->name_len);
+        json_close();
+        json_close();
+    }
+    json_close();
+    json_key_uint("duplicate_bytes", d->bytes);
+    json_key_uint("constant_tensors", d->constant_tensors);
+}
+
 /* Each through `say`: on the screen as a line, in JSON as a text. */
 static void tell_oddities(const summary *s, const schemes *known,
                           void (*say)(const char *sentence)) {
@@ -304,7 +362,8 @@ static void say_json(const char *sentence) {
     json_text(sentence, TENMAP_CSTR);
 }
 
-static void print_people(const summary *s, const schemes *known, uint64_t top) {
+static void print_people(const summary *s, const schemes *known, uint64_t top,
+                         const duplicates *found) {
     printf("%s", paint(STYLE_BOLD));
     print_safe(stdout, tenmap_path(s->model), strlen(tenmap_path(s->model)));
     printf("%s\n", paint_end());
@@ -312,6 +371,8 @@ static void print_people(const summary *s, const schemes *known, uint64_t top) {
     print_dtypes(s);
     print_largest(s, top);
     print_metadata(s);
+    if (found)
+        print_duplicates(found);
     tell_oddities(s, known, say_line);
 }
 
@@ -398,7 +459,8 @@ static void json_gguf(const summary *s) {
     gguf_facts_free(&facts);
 }
 
-static void print_json(const summary *s, const schemes *known, uint64_t top) {
+static void print_json(const summary *s, const schemes *known, uint64_t top,
+                       const duplicates *found) {
     json_open('{', false);
     json_key_text("model", tenmap_path(s->model), TENMAP_CSTR);
     json_identity(s);
@@ -421,6 +483,8 @@ static void print_json(const summary *s, const schemes *known, uint64_t top) {
     for (size_t i = 0; i < tenmap_metadata_count(s->model); i++)
         metadata_json_pair(s->model, tenmap_metadata_at(s->model, i));
     json_close();
+    if (found)
+        json_duplicates(found);
     json_key("oddities");
     json_open('[', false);
     tell_oddities(s, known, say_json);
@@ -433,11 +497,15 @@ static int info_one(const char *path, bool several, const void *settings) {
     const info_settings *set = settings;
     tenmap_model *model;
     summary s = {0};
+    duplicates found = {0}, *asked = set->duplicates ? &found : NULL;
     common.dequantize = set->dequantize;
     int status = open_model(path, &model);
     if (status)
         return status;
-    status = summarize(model, &s);
+    if (asked)
+        status = find_duplicates(model, asked);
+    if (!status)
+        status = summarize(model, &s);
     if (!status) {
         schemes known;
         count_quantised(&s, &known);
@@ -446,12 +514,13 @@ static int info_one(const char *path, bool several, const void *settings) {
             putchar('\n');
         printed = true;
         if (set->json)
-            print_json(&s, &known, set->top);
+            print_json(&s, &known, set->top, asked);
         else
-            print_people(&s, &known, set->top);
+            print_people(&s, &known, set->top, asked);
         schemes_free(&known);
         summary_free(&s);
     }
+    duplicates_free(&found);
     tenmap_close(model);
     return status;
 }
@@ -474,7 +543,9 @@ const command cmd_info = {
     .options = info_options,
     .details =
         "Layers are guessed from names: modules that are numbered. Alignment is that of the\n"
-        "data in the file; a misaligned tensor can be read, but not viewed in place.",
+        "data in the file; a misaligned tensor can be read, but not viewed in place.\n"
+        "--duplicates takes samples of tensors that have dtype and shape in common, and compares\n"
+        "byte for byte where they are the same.",
     .examples = info_examples,
     .settings_size = sizeof(info_settings),
     .defaults = &info_defaults,

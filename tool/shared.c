@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alike.h"
 #include "command.h"
 #include "digest.h"
 #include "inventory.h"
@@ -18,39 +19,6 @@ typedef struct candidate {
     bool telling;          /* models that share it have something in common */
     fingerprint print;
 } candidate;
-
-enum { SAMPLE = 64, SAMPLES = 4, TELLING_BYTES = 256 };
-
-/* FNV-1a. */
-static uint64_t mix(uint64_t hash, const void *bytes, size_t len) {
-    const unsigned char *b = bytes;
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ b[i]) * 0x100000001b3;
-    return hash;
-}
-
-static uint64_t kind_of(const tenmap_tensor *t) {
-    uint64_t hash = mix(0xcbf29ce484222325, &t->dtype, sizeof t->dtype);
-    hash = mix(hash, &t->nbytes, sizeof t->nbytes);
-    return t->rank ? mix(hash, t->shape, t->rank * sizeof *t->shape) : hash;
-}
-
-/*
- * A few bytes from all over the tensor. It tells nothing where it is small or all the same, as untrained
- * biases and norms are: models without anything in common have such ones in common.
- */
-static void take_sample(candidate *c) {
-    const tenmap_tensor *t = c->tensor;
-    unsigned char bytes[SAMPLES * SAMPLE];
-    size_t used = 0, size = t->nbytes < SAMPLE ? (size_t)t->nbytes : SAMPLE;
-    for (uint64_t i = 0; i < SAMPLES; i++, used += size)
-        if (tenmap_read_bytes(t, (t->nbytes - size) / (SAMPLES - 1) * i, size, bytes + used,
-                              NULL) != TENMAP_OK)
-            return;
-    size_t bits = tenmap_dtype_bits(t->dtype), width = bits >= 8 ? bits / 8 : 1;
-    c->sample = mix(1, bytes, used);
-    c->telling = t->nbytes >= TELLING_BYTES && memcmp(bytes, bytes + width, used - width) != 0;
-}
 
 static int by_kind(const void *a, const void *b) {
     const candidate *x = a, *y = b;
@@ -91,7 +59,7 @@ static candidate *list_candidates(const inventory *all, size_t *count) {
             if (!t->nbytes || !t->data)
                 continue;
             list = need_next(list, *count, sizeof *list);
-            list[(*count)++] = (candidate){.tensor = t, .model = m, .kind = kind_of(t)};
+            list[(*count)++] = (candidate){.tensor = t, .model = m, .kind = alike_kind(t)};
         }
     return list;
 }
@@ -199,7 +167,7 @@ int find_shared(inventory *all, unsigned threads) {
         qsort(list, count, sizeof *list, by_kind);
     count = keep_runs(list, count, false);
     for (size_t i = 0; i < count; i++)
-        take_sample(&list[i]);
+        list[i].sample = alike_sample(list[i].tensor, &list[i].telling);
     if (count)
         qsort(list, count, sizeof *list, by_kind);
     count = keep_runs(list, count, true);

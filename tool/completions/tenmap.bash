@@ -27,7 +27,7 @@ _tenmap() {
         esac
         ;;
     info)
-        options="-n --top --json --dequantize --lenient --partial --max-header --color -q --quiet --help"
+        options="-n --top --duplicates --json --dequantize --lenient --partial --max-header --color -q --quiet --help"
         valued=" -n --top --max-header --color "
         case $prev in
         --color) values="auto always never" ;;

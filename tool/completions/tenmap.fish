@@ -47,6 +47,7 @@ complete -c tenmap -n '__tenmap_using ls' -s q -l quiet -d 'Show no progress bar
 complete -c tenmap -f -n '__tenmap_using ls; and not __tenmap_operands 0' -a '(__tenmap_names)'
 complete -c tenmap -f -n __tenmap_first -a info -d 'Say what a model is: size, parameters, dtypes, metadata, oddities'
 complete -c tenmap -n '__tenmap_using info' -s n -l top -x -d 'Show the N largest tensors (5)'
+complete -c tenmap -n '__tenmap_using info' -l duplicates -d 'Look for tensors that hold the same bytes, which reads some of the data'
 complete -c tenmap -n '__tenmap_using info' -l json -d 'Print the answer as JSON'
 complete -c tenmap -n '__tenmap_using info' -l dequantize -d 'Show quantised weights as what they stand for, codes and scales put together'
 complete -c tenmap -n '__tenmap_using info' -l lenient -d 'Also open files with trailing bytes, holes or unknown dtypes'
