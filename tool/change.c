@@ -12,15 +12,70 @@ static bool has_norms(const pair *p) {
     return p->comparable && p->found.different && !p->found.unlike;
 }
 
+const tenmap_tensor *pair_tensor(const pair *p) {
+    return p->is_part && p->b->nelems == p->count ? p->b : p->a;
+}
+
+static void kind_name(const pair *p, text *out) {
+    const tenmap_tensor *t = pair_tensor(p);
+    number_place at = {0};
+    size_t done = 0;
+    while (number_find(t->name, t->name_len, at.end, &at)) {
+        text_add(out, t->name + done, at.begin - done);
+        text_add(out, "*", 1);
+        done = at.end;
+    }
+    text_add(out, t->name + done, t->name_len - done);
+}
+
+typedef struct kind_member {
+    char *kind;
+    size_t pair;
+} kind_member;
+
+static int by_kind(const void *a, const void *b) {
+    return strcmp(((const kind_member *)a)->kind, ((const kind_member *)b)->kind);
+}
+
+/* Marks the pairs that are as they were, but whose kind has one that changed: their norm is its too. */
+static void mark_siblings(const pair *pairs, size_t count, bool *marked) {
+    kind_member *list = need(count, sizeof *list);
+    text name = {0};
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++)
+        if (pairs[i].comparable) {
+            text_clear(&name);
+            kind_name(&pairs[i], &name);
+            list[used++] = (kind_member){need_copy(name.bytes ? name.bytes : "", name.len), i};
+        }
+    qsort(list, used, sizeof *list, by_kind);
+    for (size_t at = 0, end; at < used; at = end) {
+        bool changed = false;
+        for (end = at; end < used && by_kind(&list[at], &list[end]) == 0; end++)
+            changed = changed || has_norms(&pairs[list[end].pair]);
+        for (size_t i = at; i < end; i++)
+            marked[list[i].pair] = changed && !pairs[list[i].pair].found.different;
+    }
+    for (size_t i = 0; i < used; i++)
+        free(list[i].kind);
+    free(list);
+    text_free(&name);
+}
+
 int measure_changes(pair *pairs, size_t count, unsigned threads) {
     tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
     selection both = {need(2 * count, sizeof *both.tensors), 0, 0, 0};
+    bool *sibling = need(count, sizeof *sibling);
     options.threads = threads;
-    for (size_t i = 0; i < count; i++)
-        if (has_norms(&pairs[i]) && !pairs[i].is_part) {
+    mark_siblings(pairs, count, sibling);
+    for (size_t i = 0; i < count; i++) {
+        if (pairs[i].is_part)
+            continue; /* comparing them gave their norms */
+        if (has_norms(&pairs[i]) || sibling[i])
             both.tensors[both.count++] = pairs[i].a;
+        if (has_norms(&pairs[i]))
             both.tensors[both.count++] = pairs[i].b;
-        }
+    }
     tenmap_stats *stats = need(both.count, sizeof *stats);
     int status = both.count ? measure_selection(&both, &options, stats) : 0;
     size_t next = 0;
@@ -29,12 +84,15 @@ int measure_changes(pair *pairs, size_t count, unsigned threads) {
         if (p->is_part) {
             p->norm_a = sqrt(p->found.squares_a);
             p->norm_b = sqrt(p->found.squares_b);
-        } else if (has_norms(p)) {
-            p->norm_a = stats[next++].norm;
-            p->norm_b = stats[next++].norm;
+            continue;
         }
+        if (has_norms(p) || sibling[i])
+            p->norm_a = stats[next++].norm;
+        if (has_norms(p))
+            p->norm_b = stats[next++].norm;
     }
     free(stats);
+    free(sibling);
     selection_free(&both);
     return status;
 }
@@ -56,23 +114,7 @@ double cosine_of(const pair *p) {
     return cosine > 1 ? 1 : cosine < -1 ? -1 : cosine;
 }
 
-const tenmap_tensor *pair_tensor(const pair *p) {
-    return p->is_part && p->b->nelems == p->count ? p->b : p->a;
-}
-
 /* Kinds. */
-
-static void kind_name(const pair *p, text *out) {
-    const tenmap_tensor *t = pair_tensor(p);
-    number_place at = {0};
-    size_t done = 0;
-    while (number_find(t->name, t->name_len, at.end, &at)) {
-        text_add(out, t->name + done, at.begin - done);
-        text_add(out, "*", 1);
-        done = at.end;
-    }
-    text_add(out, t->name + done, t->name_len - done);
-}
 
 static void dtypes_name(const pair *p, text *out) {
     const char *a = tenmap_dtype_text(p->a), *b = tenmap_dtype_text(p->b);
@@ -119,7 +161,7 @@ change_kind *change_kinds(const pair *pairs, size_t count, bool by_dtypes, size_
                                      d->different > 0,
                                      d->count,
                                      d->different,
-                                     d->sum_squares,
+                                     has_norms(&pairs[i]) ? d->sum_squares : 0,
                                      pairs[i].norm_a * pairs[i].norm_a};
     }
     qsort(list, used, sizeof *list, by_name);

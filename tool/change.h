@@ -4,7 +4,11 @@
 
 #include "compare.h"
 
-/* The norms of both sides of pairs that differ. 0, or the exit code of a failure that has been told. */
+/*
+ * The norms of both sides of pairs that differ, and of the first side of those that do not, where
+ * another of their kind does: a kind's change is that over all its tensors. 0, or the exit code of a
+ * failure that has been told.
+ */
 int measure_changes(pair *pairs, size_t count, unsigned threads);
 
 /* |a - b| / |a| by Euclidean norms of the finite values; infinite where |a| is 0, NaN where not known. */
@@ -15,7 +19,10 @@ double cosine_of(const pair *p);
 /* The tensor that a pair is called by: A's, or the one that all of is compared with a part of A's. */
 const tenmap_tensor *pair_tensor(const pair *p);
 
-/* All tensors whose names are the same but for their numbers: "layers.*.mlp.up_proj.weight". */
+/*
+ * All tensors whose names are the same but for their numbers: "layers.*.mlp.up_proj.weight". Those with
+ * a NaN or an infinity on one side only count as changed, and have no norms.
+ */
 typedef struct change_kind {
     char *name;
     size_t tensors, changed;

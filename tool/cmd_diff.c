@@ -248,7 +248,8 @@ static void put_percent(table *t, uint64_t part, uint64_t all) {
 
 /* One minus it says more than a row of nines. */
 static void put_cosine(table *t, double cosine) {
-    if (cosine > 0.999 && cosine < 1)
+    if (cosine > 0.999 &&
+        1 - cosine > 1e-15) /* less is what rounding leaves of the same direction */
         table_put(t, STYLE_NONE, "1 - %.1e", 1 - cosine);
     else
         put_real(t, cosine);
@@ -586,8 +587,8 @@ const command cmd_diff = {
         "differences are |a - b| / max(|a|, |b|); means are over all elements. CHANGED is the\n"
         "share of elements that differ, REL CHANGE the norm of the difference by that of A's\n"
         "tensor, which the order follows, COSINE that of the angle between both. Kinds are names\n"
-        "that differ in numbers only. How tensors are spread over shards, and\n"
-        "their order, are no difference.\n"
+        "that differ in numbers only; their change is that over all their tensors. How tensors\n"
+        "are spread over shards, and their order, are no difference.\n"
         "\n"
         "--map-names knows what llama.cpp calls the weights of Llama-like models, experts\n"
         "included, and the order that it stores rows of query and key projections in; dtypes\n"

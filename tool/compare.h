@@ -33,7 +33,7 @@ typedef struct pair {
     bool turn_b;     /* that side is b */
     bool comparable; /* false: dtypes without values in common; only bytes were compared */
     difference found;
-    double norm_a, norm_b; /* Euclidean; of pairs that differ, once change.h has measured them */
+    double norm_a, norm_b; /* Euclidean; once change.h has measured them, where it does */
 } pair;
 
 typedef struct tolerance {

@@ -40,3 +40,12 @@ t diff layers.safetensors tuned.safetensors --any-dtype --top 4
 script -qec "stty cols 80 rows 24; $tool diff layers.safetensors tuned.safetensors --any-dtype --color never" /dev/null </dev/null | tr -d '\r'
 t diff layers.safetensors tuned.safetensors --any-dtype --json model.embed | grep cosine
 t diff layers.safetensors tuned.safetensors --any-dtype --atol 0.1 model.layers.3
+
+# A kind's relative change is over all its tensors, those that stayed the same too: two of four tensors
+# [2, 2] became [3, 3], each by half of its norm, together by 2 of sqrt(32).
+header='{"l.0.w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"l.1.w":{"dtype":"F32","shape":[2],"data_offsets":[8,16]},"l.2.w":{"dtype":"F32","shape":[2],"data_offsets":[16,24]},"l.3.w":{"dtype":"F32","shape":[2],"data_offsets":[24,32]}}'
+while [ $((${#header} % 8)) != 0 ]; do header="$header "; done
+two='\0\0\0\100\0\0\0\100' three='\0\0\100\100\0\0\100\100'
+put kind_a.safetensors "$two$two$two$two"
+put kind_b.safetensors "$two$two$three$three"
+t diff kind_a.safetensors kind_b.safetensors
