@@ -89,6 +89,28 @@ static bool is_folder_at(int fd, const struct dirent *e) {
     return fstatat(fd, e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode);
 }
 
+/*
+ * "model-00002-of-00003.gguf" beside the first, which opens all of them. One without it is
+ * listed by itself.
+ */
+static bool is_later_part(int fd, const char *name) {
+    const char *of = strstr(name, "-of-");
+    text first = {0};
+    struct stat s;
+    if (!is_part(name))
+        return false;
+    size_t end = (size_t)(of - name), begin = end;
+    while (begin && name[begin - 1] >= '0' && name[begin - 1] <= '9')
+        begin--;
+    text_add(&first, name, begin);
+    for (size_t i = begin; i + 1 < end; i++)
+        text_add(&first, "0", 1);
+    text_addf(&first, "1%s", of);
+    bool later = strcmp(first.bytes, name) != 0 && fstatat(fd, first.bytes, &s, 0) == 0;
+    text_free(&first);
+    return later;
+}
+
 /* What one folder holds. */
 typedef struct folder_count {
     size_t singles, parts, indexes;
@@ -105,6 +127,9 @@ static void look_at(walk *w, inventory *all, DIR *list, const folder_entry *at,
         n->singles += !part;
         add_found(all, at->path, e->d_name);
         all->models[all->count - 1].part = part;
+    } else if (has_end(e->d_name, ".gguf")) {
+        if (!is_later_part(dirfd(list), e->d_name))
+            add_found(all, at->path, e->d_name);
     } else if (at->depth < most && is_folder_at(dirfd(list), e)) {
         add_folder(w, at->path, e->d_name, at->depth + 1);
     }
@@ -416,8 +441,9 @@ const command cmd_inventory = {
     .max_operands = 1,
     .options = inventory_options,
     .details =
-        "A model is a .safetensors file, or an index with its shards. Links to folders and hidden\n"
-        "folders are not followed. What a model is comes from its config.json or its names.\n"
+        "A model is a .safetensors or .gguf file, or an index with its shards; parts of a GGUF\n"
+        "model count once. Links to folders and hidden folders are not followed. What a model is\n"
+        "comes from its config.json or its names.\n"
         "\n"
         "Shared tensors are told by fingerprints, whatever their names: which fine-tune still has\n"
         "the weights of which base. Only tensors of a dtype, shape and sample of bytes that\n"

@@ -33,15 +33,15 @@ static int compare_paths(const void *a, const void *b) {
     return natural_compare(x, strlen(x), y, strlen(y));
 }
 
-/* Adds the models in a folder of several; false: it is none, or one model. */
-static bool add_folder(model_paths *p, const char *folder) {
+/* Adds the models in a folder of several, by how they end; false: it is none, or one model. */
+static bool add_folder(model_paths *p, const char *folder, const char *end) {
     DIR *list = opendir(folder);
     size_t before = p->count;
     bool one = false;
     for (struct dirent *e; list && !one && (e = readdir(list));) {
         one = has_end(e->d_name, ".index.json") || strcmp(e->d_name, "model.safetensors") == 0 ||
-              (has_end(e->d_name, ".safetensors") && is_part(e->d_name));
-        if (one || e->d_name[0] == '.' || !has_end(e->d_name, ".safetensors"))
+              (has_end(e->d_name, end) && is_part(e->d_name));
+        if (one || e->d_name[0] == '.' || !has_end(e->d_name, end))
             continue;
         size_t n = strlen(folder), size = n + strlen(e->d_name) + 2;
         char *path = need(size, 1);
@@ -59,11 +59,23 @@ static bool add_folder(model_paths *p, const char *folder) {
     return false;
 }
 
+static bool holds_any(const char *folder, const char *end) {
+    DIR *list = opendir(folder);
+    bool found = false;
+    for (struct dirent *e; list && !found && (e = readdir(list));)
+        found = e->d_name[0] != '.' && has_end(e->d_name, end);
+    if (list)
+        closedir(list);
+    return found;
+}
+
 void several_models(const char *const *operands, size_t count, model_paths *out) {
     *out = (model_paths){0};
     for (size_t i = 0; i < count; i++) {
         struct stat s;
-        if (stat(operands[i], &s) != 0 || !S_ISDIR(s.st_mode) || !add_folder(out, operands[i]))
+        if (stat(operands[i], &s) != 0 || !S_ISDIR(s.st_mode) ||
+            !(add_folder(out, operands[i], ".safetensors") ||
+              (!holds_any(operands[i], ".safetensors") && add_folder(out, operands[i], ".gguf"))))
             add_path(out, need_copy(operands[i], strlen(operands[i])));
     }
 }
