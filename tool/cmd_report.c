@@ -18,22 +18,24 @@ typedef struct report_settings {
 #define AT(field) offsetof(report_settings, field)
 static const option report_options[] = {
     {'o', "output", "FILE", OPTION_TEXT, AT(output),
-     "Where the page goes; default: the model's name with .html, in the current folder; -: stdout"},
+     "Write the page to this file (the model's name with .html, in this folder); -: stdout"},
     {'f', "force", NULL, OPTION_SWITCH, AT(force), "Replace files that are there"},
     {'c', "compare", "OTHER", OPTION_TEXT, AT(compare),
      "Show what changed against this model, as a fine-tune against its base"},
-    {0, "hist", "NAME", OPTION_LIST, AT(wishes.hist), "Histograms of these tensors only"},
+    {0, "hist", "NAME", OPTION_LIST, AT(wishes.hist), "Make histograms of these tensors only"},
     {0, "hist-limit", "SIZE", OPTION_SIZE, AT(wishes.hist_limit),
-     "Without --hist: histograms of all tensors if their data is at most this much (default 8GB)"},
-    {0, "no-stats", NULL, OPTION_SWITCH, AT(no_stats), "Read headers only, no values"},
-    {0, "title", "TEXT", OPTION_TEXT, AT(title), "The heading of the page"},
-    {0, "treemap", "FILE", OPTION_TEXT, AT(treemap), "Draw the treemap, as SVG"},
-    {0, "color-by", "auto|dtype|layer|change", OPTION_CHOICE, AT(color), "What its colours show"},
-    {0, "heatmap", "FILE", OPTION_TEXT, AT(heatmap), "Draw the heat map, as SVG"},
+     "Make histograms of all tensors if their data is at most this much (8GB)"},
+    {0, "no-stats", NULL, OPTION_SWITCH, AT(no_stats), "Read headers only, and measure no values"},
+    {0, "title", "TEXT", OPTION_TEXT, AT(title), "Put this heading on the page"},
+    {0, "treemap", "FILE", OPTION_TEXT, AT(treemap), "Draw the treemap into this file, as SVG"},
+    {0, "color-by", "auto|dtype|layer|change", OPTION_CHOICE, AT(color),
+     "Colour the treemap of --treemap by this (auto: by what is known)"},
+    {0, "heatmap", "FILE", OPTION_TEXT, AT(heatmap),
+     "Draw the heat map of the layers into this file, as SVG"},
     {0, "metric", "auto|norm|max|zeros|broken|change|size", OPTION_CHOICE, AT(metric),
-     "What it shows; broken: NaN and Inf"},
+     "Show this in the heat map of --heatmap; broken counts NaN and Inf (auto: by what is known)"},
     {'j', "threads", "N", OPTION_COUNT, AT(wishes.threads),
-     "Read values on this many threads (as many as processors)"},
+     "Read values on this many threads (as many as there are processors)"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 
@@ -57,7 +59,7 @@ static const report_settings report_defaults = {.wishes = {.hist_limit = UINT64_
 
 /* "model.html" for "path/to/model.safetensors", "llama.html" for "models/llama/". */
 static char *default_output(const char *model) {
-    static const char *const endings[] = {".safetensors", ".index.json", ".json"};
+    static const char *const endings[] = {".safetensors", ".gguf", ".index.json", ".json"};
     text t = {0};
     size_t end = strlen(model);
     while (end > 1 && model[end - 1] == '/')
