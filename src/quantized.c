@@ -228,6 +228,8 @@ tenmap_status tmi_quantized_find(tenmap_model *model, const tenmap_options *opti
         status = make_list(&s, error);
     tmi_block_free(&s.owner_block);
     free(s.finder.name);
+    if (s.finder.metadata_known)
+        tmi_names_free(&s.finder.metadata);
     free(s.found);
     return status;
 }

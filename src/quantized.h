@@ -101,6 +101,7 @@ typedef struct tmi_quantized_config {
     uint64_t group;     /* columns that share a scale; likewise */
     uint64_t block[2];  /* rows and columns of an FP8 block; 0: not said */
     unsigned groups;    /* of compressed-tensors' config_groups */
+    bool varies;        /* some layers have a width and groups of their own */
 } tmi_quantized_config;
 
 /* Reads what lies beside the model. Nothing there is no error. */
@@ -113,6 +114,8 @@ bool tmi_json_members(tmi_json *json, unsigned depth, tmi_json_member *member, v
 /* A string, number or word; empty for what is none. The text of a number has no NUL behind it. */
 bool tmi_json_scalar(tmi_json *json, unsigned depth, tmi_text *text);
 bool tmi_text_is(tmi_text text, const char *word);
+/* Keeps what fits, with a NUL; a longer word is none that anybody knows. */
+void tmi_text_keep(char *out, size_t room, tmi_text text);
 /* The number, or 0 for what is no plain positive integer below 2^32. */
 uint64_t tmi_text_number(tmi_text text);
 /* "bfloat16", "torch.float16" and so on; TENMAP_AS_STORED for anything else. */
@@ -126,7 +129,9 @@ typedef struct tmi_finder {
     const tmi_quantized_config *config;
     char *name; /* room for names to look for */
     size_t name_capacity;
-    size_t notes;        /* how many tensors were read so far */
+    size_t notes;       /* how many tensors were read so far */
+    tmi_names metadata; /* the model's keys, once they were asked for */
+    bool metadata_known;
     const tenmap_io *io; /* NULL: the system's files */
     tenmap_error *error;
     tenmap_status status; /* what stopped the search */
@@ -137,6 +142,8 @@ bool tmi_ends_with(const tenmap_tensor *t, const char *ending);
 /* The tensor called as t without its last `cut` bytes and with `ending` instead; or NULL. */
 const tenmap_tensor *tmi_find_part(tmi_finder *f, const tenmap_tensor *t, size_t cut,
                                    const char *ending);
+/* That name, until the next one is made; NULL, and f->status, without memory. */
+const char *tmi_part_name(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending);
 /*
  * A weight that cannot be put together. All return false. With TENMAP_OPEN_PARTIAL a part that is
  * missing stops nothing.
@@ -177,6 +184,18 @@ const char *tmi_integer_scheme(unsigned bits, unsigned kind);
 /* quantized_float.c, _integer.c, _pairs.c, _bnb.c, _mlx.c, _gguf.c */
 tmi_scheme_find tmi_find_scaled, tmi_find_packed, tmi_find_gptq, tmi_find_blocks, tmi_find_pairs;
 tmi_scheme_find tmi_find_bnb4, tmi_find_mlx, tmi_find_nvfp4_scale;
+
+/* quantized_notes.c: what is said in JSON beside a weight. */
+
+/* One JSON object of `length` bytes, with TMI_JSON_PAD zeros behind it, and nothing else. */
+bool tmi_note_parse(tmi_block text, size_t length, tmi_json_member *member, void *ctx);
+/* Whether ComfyUI's note is about values such as t's; false with a sentence. */
+bool tmi_check_comfy(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *part);
+/*
+ * Whether torchao's metadata, where there is some, is about plain values such as t's with the scales that
+ * *c has; takes dtype and block from it. False with a sentence, or without one if it is another layout.
+ */
+bool tmi_check_torchao(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c);
 
 /* quantized.c: the search, and the table of tensors that comes of it. */
 

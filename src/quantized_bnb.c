@@ -14,6 +14,7 @@ typedef struct bnb_state {
     tenmap_dtype dtype;
     uint64_t shape[TMI_COMPUTED_RANK];
     uint32_t rank; /* TMI_COMPUTED_RANK + 1: too many */
+    char kind[8];  /* quant_type; "" where it is not said */
 } bnb_state;
 
 /*
@@ -79,6 +80,8 @@ static bool take_bnb_member(tmi_json *json, tmi_text key, void *ctx) {
         state->offset = decimal(text);
     else if (tmi_text_is(key, "dtype"))
         state->dtype = tmi_text_dtype(text);
+    else if (tmi_text_is(key, "quant_type"))
+        tmi_text_keep(state->kind, sizeof state->kind, text);
     return true;
 }
 
@@ -91,9 +94,7 @@ static bool read_bnb_state(tmi_finder *f, const tenmap_tensor *t, const tenmap_t
         return false;
     }
     bool good = tmi_part_read(f, t, note, text.bytes, length);
-    tmi_json json = {text.bytes, text.bytes, (char *)text.bytes + length, NULL};
-    if (good && (tmi_utf8_valid(text.bytes, length) != length ||
-                 !tmi_json_members(&json, 1, take_bnb_member, state)))
+    if (good && !tmi_note_parse(text, length, take_bnb_member, state))
         good = TMI_PART_WRONG(f, t, note, "JSON with blocksize and shape was expected in it");
     tmi_block_free(&text);
     return good;
@@ -162,6 +163,9 @@ bool tmi_find_bnb4(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
                tmi_part_missing(f, t, 0, absmax ? ".quant_map" : ".absmax", "4 bits");
     if (!read_bnb_state(f, t, note, &state))
         return false;
+    if (state.kind[0] && strcmp(state.kind, nf4 ? "nf4" : "fp4") != 0)
+        return TMI_PART_WRONG(f, t, note, "it says %s, which its name does not",
+                              tmi_quote(state.kind, strlen(state.kind)).text);
     if (!bnb_shape(&state, t, &elements) || state.block == 0)
         return TMI_PART_WRONG(
             f, t, note, "its shape %s and blocks of %llu do not fit %llu bytes",

@@ -65,8 +65,7 @@ bool tmi_json_scalar(tmi_json *json, unsigned depth, tmi_text *text) {
     return true;
 }
 
-/* Keeps what fits; a longer word is none that anybody knows. */
-static void keep_word(char *out, size_t room, tmi_text text) {
+void tmi_text_keep(char *out, size_t room, tmi_text text) {
     bool fits = text.len < room && !(text.len && memchr(text.bytes, '\0', text.len));
     if (fits && text.len)
         memcpy(out, text.bytes, text.len);
@@ -125,9 +124,19 @@ static bool take_group(tmi_json *json, tmi_text key, void *ctx) {
     return tmi_json_members(json, DEEP_GROUP, take_group_member, ctx);
 }
 
+/* GPTQ's "dynamic": rules for some of the layers. */
+static bool take_rule(tmi_json *json, tmi_text key, void *ctx) {
+    tmi_quantized_config *config = ctx;
+    (void)key;
+    config->varies = true;
+    return tmi_json_skip(json, DEEP_GROUPS);
+}
+
 static bool take_quantization(tmi_json *json, tmi_text key, void *ctx) {
     tmi_quantized_config *config = ctx;
     tmi_text text;
+    if (tmi_text_is(key, "dynamic"))
+        return tmi_json_members(json, DEEP_GROUPS, take_rule, ctx);
     if (tmi_text_is(key, "config_groups"))
         return tmi_json_members(json, DEEP_GROUPS, take_group, ctx);
     if (tmi_text_is(key, "weight_block_size"))
@@ -135,10 +144,10 @@ static bool take_quantization(tmi_json *json, tmi_text key, void *ctx) {
     if (!tmi_json_scalar(json, DEEP_CONFIG, &text))
         return false;
     if (tmi_text_is(key, "quant_method"))
-        keep_word(config->method, sizeof config->method, text);
+        tmi_text_keep(config->method, sizeof config->method, text);
     else if (tmi_text_is(key, "format") || tmi_text_is(key, "checkpoint_format") ||
              tmi_text_is(key, "mode"))
-        keep_word(config->format, sizeof config->format, text);
+        tmi_text_keep(config->format, sizeof config->format, text);
     else if (tmi_text_is(key, "bits"))
         config->bits = tmi_text_number(text);
     else if (tmi_text_is(key, "group_size"))
@@ -195,6 +204,8 @@ static tenmap_status parse_config(const tmi_bytes *bytes, tmi_block text, size_t
     }
     if (good && (tmi_json_peek(&json) != '\0' || json.at != json.end))
         good = tmi_json_fail(&json, "expected nothing but white space after the object");
+    if (config->varies)
+        config->bits = config->group = 0;
     uint64_t at = (uint64_t)(json.at - json.text);
     return good ? TENMAP_OK
                 : tmi_fail_at(error, TENMAP_ERR_FORMAT, 0, at, "%s: byte %llu: %s",

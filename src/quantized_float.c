@@ -56,7 +56,11 @@ static bool take_notes(tmi_finder *f, const tenmap_tensor *t, bool bitsandbytes,
         c->recipe.scale = TMI_SCALE_127;
         c->parts[TMI_PART_NOTE] = tmi_find_part(f, t, 0, "_format");
     } else if (tmi_ends_with(t, ".weight")) {
-        c->parts[TMI_PART_NOTE] = tmi_find_part(f, t, strlen(".weight"), ".comfy_quant");
+        const tenmap_tensor *note = tmi_find_part(f, t, strlen(".weight"), ".comfy_quant");
+        c->parts[TMI_PART_NOTE] = note;
+        return note ? tmi_check_comfy(f, t, note) : f->status == TENMAP_OK;
+    } else if (tmi_ends_with(t, "._weight_qdata")) {
+        return tmi_check_torchao(f, t, c);
     }
     return f->status == TENMAP_OK;
 }

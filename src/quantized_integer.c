@@ -211,6 +211,10 @@ bool tmi_find_gptq(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
         !find_turned_parts(f, t, &p))
         return false;
     bool gptq = t->shape[1] == p.out;
+    if (gptq && strcmp(f->config->format, "gptq_p") == 0)
+        return TMI_PART_WRONG(f, t, t,
+                              "config.json says \"gptq_p\", which stores the bits of a code apart "
+                              "from each other; that layout is not known here");
     if (!(gptq ? gptq_rows(f, t, r, &p) : awq_rows(t, r, &p)) || !turned_groups(f, &p, r))
         return TMI_PART_WRONG(
             f, t, p.scales,
@@ -220,6 +224,11 @@ bool tmi_find_gptq(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     if (f->config->bits && f->config->bits != r->bits)
         return TMI_PART_WRONG(f, t, p.zeros, "the shapes say %u bits, config.json says %llu",
                               (unsigned)r->bits, (ull)f->config->bits);
+    uint64_t said = f->config->group;
+    if (said && p.in / said + (p.in % said != 0) != p.count)
+        return TMI_PART_WRONG(f, t, p.scales,
+                              "config.json says groups of %llu, which are %llu for %llu inputs",
+                              (ull)said, (ull)(p.in / said + (p.in % said != 0)), (ull)p.in);
     r->rows = p.in;
     r->columns = p.out;
     r->matrix_bytes = t->nbytes;

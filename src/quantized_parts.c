@@ -30,6 +30,11 @@ static const char *part_name(tmi_finder *f, const tenmap_tensor *t, size_t cut, 
     return f->name;
 }
 
+const char *tmi_part_name(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending) {
+    size_t len;
+    return part_name(f, t, cut, ending, &len);
+}
+
 const tenmap_tensor *tmi_find_part(tmi_finder *f, const tenmap_tensor *t, size_t cut,
                                    const char *ending) {
     size_t len;
@@ -109,14 +114,20 @@ static uint64_t groups_in(uint64_t extent, uint64_t group) {
     return group ? extent / group + (extent % group != 0) : 0;
 }
 
-/* How many rows or columns share a scale where there are so many scales; 0 if nothing fits. */
-static uint64_t deduce_group(uint64_t extent, uint64_t groups, uint64_t said) {
+/*
+ * How many rows or columns share a scale where there are so many scales; 0 if nothing fits. Blocks are of 128
+ * and ragged at the edges more often than of a size that divides; groups within a row are not, where
+ * that is a size that anybody would choose.
+ */
+static uint64_t deduce_group(uint64_t extent, uint64_t groups, uint64_t said, bool within_rows) {
     if (said && groups_in(extent, said) == groups)
         return said;
     if (groups == extent)
         return 1;
     if (groups == 1)
         return extent;
+    if (within_rows && groups && extent % groups == 0 && extent / groups % 16 == 0)
+        return extent / groups;
     if (groups_in(extent, 128) == groups)
         return 128;
     if (groups && extent % groups == 0)
@@ -155,9 +166,10 @@ bool tmi_take_scales(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c,
     tmi_recipe *r = &c->recipe;
     const uint64_t *block = f->config->block;
     bool fits = scale_axes(t, scales, r), fp8 = strcmp(f->config->method, "fp8") == 0;
-    r->group_rows = fits ? deduce_group(r->rows, r->scale_rows, block[0]) : 0;
+    r->group_rows = fits ? deduce_group(r->rows, r->scale_rows, block[0], false) : 0;
     r->group_columns =
-        fits ? deduce_group(r->columns, r->scale_columns, block[1] ? block[1] : f->config->group)
+        fits ? deduce_group(r->columns, r->scale_columns, block[1] ? block[1] : f->config->group,
+                            r->group_rows == 1)
              : 0;
     if (fp8 && block[0] && block[1] && scales->nelems != 1 &&
         (groups_in(r->rows, block[0]) != r->scale_rows ||
@@ -167,6 +179,13 @@ bool tmi_take_scales(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c,
                               "for this weight",
                               (ull)block[0], (ull)block[1], (ull)groups_in(r->rows, block[0]),
                               (ull)groups_in(r->columns, block[1]));
+    bool grouped = fits && r->group_rows == 1 && r->scale_columns > 1 && f->config->groups == 1;
+    if (grouped && f->config->group && groups_in(r->columns, f->config->group) != r->scale_columns)
+        return TMI_PART_WRONG(f, t, scales,
+                              "config.json says groups of %llu columns, which are %llu scales for "
+                              "a row of %llu",
+                              (ull)f->config->group, (ull)groups_in(r->columns, f->config->group),
+                              (ull)r->columns);
     if (!r->group_rows || !r->group_columns)
         return TMI_PART_WRONG(f, t, scales,
                               "for a weight of shape %s, one scale, or one for each row or block, "

@@ -1,4 +1,4 @@
-/* Every scheme with the plainest formula for its values, and the ways in which its parts can be wrong. */
+/* Every scheme with the plainest formula for its values. */
 #include "quantized_schemes.h"
 
 static uint64_t ceil_div(uint64_t a, uint64_t b) {
@@ -10,8 +10,6 @@ static void shape_it(stored_weight *w, uint64_t rows, uint64_t columns) {
     w->shape[0] = w->rows = rows;
     w->shape[1] = w->columns = columns;
 }
-
-#define SHAPE(...) ((const uint64_t[]){__VA_ARGS__})
 
 /* FP8 and INT8 with a scale for each block, row or tensor. */
 
@@ -44,7 +42,7 @@ void make_scaled(stored_weight *w, const char *label, tenmap_dtype values, const
 static const char fp8_config[] = "{\"torch_dtype\": \"bfloat16\", \"quantization_config\": {"
                                  "\"quant_method\": \"fp8\", \"weight_block_size\": [128, 128]}}";
 
-static void fp8_block(stored_weight *w) {
+void fp8_block(stored_weight *w) {
     make_scaled(w, "fp8 block", TENMAP_F8_E4M3, "b.weight_scale_inv", TENMAP_F32, 256, 384, 128,
                 128);
     w->config = fp8_config;
@@ -130,7 +128,7 @@ static void fp8_large(stored_weight *w) {
 
 /* compressed-tensors' packed integers. */
 
-static void store_word(stored_part *p, uint64_t i, uint32_t word) {
+void store_word(stored_part *p, uint64_t i, uint32_t word) {
     for (unsigned b = 0; b < 4; b++)
         p->bytes[4 * i + b] = (unsigned char)(word >> 8 * b);
 }
@@ -182,7 +180,7 @@ void make_packed(stored_weight *w, const char *label, unsigned bits, uint64_t ro
     w->dtype = TENMAP_BF16;
 }
 
-static void packed_int4(stored_weight *w) {
+void packed_int4(stored_weight *w) {
     make_packed(w, "packed int4", 4, 65, 256, 32, false, false);
     w->config =
         "{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"config_groups\": "
@@ -204,6 +202,13 @@ static void packed_int3(stored_weight *w) {
 }
 static void packed_int3_old(stored_weight *w) {
     make_packed(w, "packed int3, ten in a word", 3, 35, 128, 64, false, true);
+}
+static void mixed_precision(stored_weight *w) {
+    make_packed(w, "mixed precision", 8, 9, 288, 96, false, false);
+    w->config =
+        "{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+        "\"mixed-precision\", \"config_groups\": {\"a\": {\"weights\": {\"num_bits\": 4, "
+        "\"group_size\": 32}}, \"b\": {\"weights\": {\"num_bits\": 8, \"group_size\": 96}}}}}";
 }
 static void packed_listed(stored_weight *w) {
     make_packed(w, "packed int4 with g_idx", 4, 20, 128, 32, false, false);
@@ -265,10 +270,10 @@ void make_turned(stored_weight *w, const char *label, unsigned bits, uint64_t in
     w->dtype = TENMAP_F16;
 }
 
-static void gptq_int4(stored_weight *w) {
+void gptq_int4(stored_weight *w) {
     make_turned(w, "GPTQ 4 bits", 4, 256, 136, 128, false, true);
 }
-static void gptq_v2(stored_weight *w) {
+void gptq_v2(stored_weight *w) {
     make_turned(w, "GPTQ v2", 4, 160, 72, 32, false, false);
     w->group_rows = 4;
     w->config = "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, "
@@ -283,6 +288,13 @@ static void gptq_int8(stored_weight *w) {
 static void gptq_int2(stored_weight *w) {
     make_turned(w, "GPTQ 2 bits", 2, 64, 48, 16, false, false);
     w->config = "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 2}}";
+}
+/* Layers that have rules of their own: the shapes tell. */
+static void gptq_dynamic(stored_weight *w) {
+    make_turned(w, "GPTQ, dynamic", 8, 96, 20, 32, false, true);
+    w->config =
+        "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": "
+        "128, \"dynamic\": {\"+:.*b\": {\"bits\": 8, \"group_size\": 32}}}}";
 }
 static void awq_int4(stored_weight *w) {
     make_turned(w, "AWQ", 4, 384, 2104, 128, true, false);
@@ -344,7 +356,7 @@ static void nvfp4_packed(stored_weight *w) {
     add_scales(w, "b.weight_global_scale", TENMAP_F32, 1, SHAPE(1));
     w->group_rows = 3;
 }
-static void nvfp4_modelopt(stored_weight *w) {
+void nvfp4_modelopt(stored_weight *w) {
     make_pairs(w, "NVFP4, ModelOpt", 4, 7, 48, 16, "b.weight", TENMAP_U8, "b.weight_scale",
                TENMAP_F8_E4M3);
     add_scales(w, "b.weight_scale_2", TENMAP_F32, 1, SHAPE(1));
@@ -365,7 +377,7 @@ void make_gpt_oss(stored_weight *w, const char *label, uint64_t experts, uint64_
     w->scheme = "mxfp4";
     w->dtype = TENMAP_BF16;
 }
-static void gpt_oss(stored_weight *w) {
+void gpt_oss(stored_weight *w) {
     make_gpt_oss(w, "gpt-oss", 2, 70, 3);
 }
 
@@ -396,7 +408,7 @@ void make_affine(stored_weight *w, const char *label, unsigned bits, uint64_t ro
     w->dtype = TENMAP_BF16;
 }
 
-static void mlx_4(stored_weight *w) {
+void mlx_4(stored_weight *w) {
     make_affine(w, "MLX 4 bits", 4, 33, 192, 64, "int4-affine",
                 "{\"quantization\": {\"group_size\": 64, \"bits\": 4}}");
 }
@@ -475,7 +487,7 @@ void make_bnb4(stored_weight *w, const char *label, uint64_t rows, uint64_t colu
     w->dtype = TENMAP_F16;
 }
 
-static void bnb_nf4(stored_weight *w) {
+void bnb_nf4(stored_weight *w) {
     make_bnb4(w, "NF4", 50, 130, 64, false, false);
 }
 static void bnb_nested(stored_weight *w) {
@@ -503,7 +515,20 @@ static void torchao_int8(stored_weight *w) {
     w->scheme = "int8-group";
 }
 
-static void comfy_fp8(stored_weight *w) {
+/* 200 rows of 300 columns in [2, 3] scales could be blocks of 128x128 too: the metadata tells. */
+void torchao_blocks(stored_weight *w) {
+    make_scaled(w, "torchao with metadata", TENMAP_F8_E4M3, "b._weight_scale", TENMAP_F32, 200, 300,
+                100, 100);
+    w->parts[0].name = "b._weight_qdata";
+    w->metadata =
+        "{\"_type\": \"Float8Tensor\", \"_data\": {\"block_size\": [100, 100], \"dtype\": "
+        "{\"_type\": \"torch.dtype\", \"_data\": \"float16\"}}, "
+        "\"_tensor_data_names\": [\"qdata\", \"scale\"]}";
+    w->scheme = "fp8-block";
+    w->dtype = TENMAP_F16;
+}
+
+void comfy_fp8(stored_weight *w) {
     make_scaled(w, "ComfyUI fp8", TENMAP_F8_E4M3, "b.weight_scale", TENMAP_F32, 9, 40, 9, 40);
     w->parts[1].rank = 0;
     add_part(w, "b.comfy_quant", TENMAP_U8, 1, SHAPE(27));
@@ -552,112 +577,9 @@ make_weight *const quantized_cases[] = {
     bnb_nested,
     bnb_int8,
     torchao_int8,
+    torchao_blocks,
     comfy_fp8,
+    gptq_dynamic,
+    mixed_precision,
 };
 const size_t quantized_case_count = COUNT(quantized_cases);
-
-/* What must be refused. */
-
-static void fp8_without_scales(stored_weight *w) {
-    fp8_block(w);
-    free(w->parts[--w->part_count].bytes);
-}
-
-static void fp8_wrong_blocks(stored_weight *w) {
-    fp8_block(w);
-    w->parts[1].shape[0] = 3;
-    w->parts[1].shape[1] = 2;
-}
-
-static void fp8_no_blocks(stored_weight *w) {
-    make_scaled(w, "", TENMAP_F8_E4M3, "b.weight_scale", TENMAP_F32, 256, 384, 128, 128);
-    w->parts[1].shape[0] = 1;
-    w->parts[1].shape[1] = 1;
-    w->parts[1].shape[2] = 6;
-    w->parts[1].rank = 3;
-}
-
-static void fp8_integer_scales(stored_weight *w) {
-    make_scaled(w, "", TENMAP_F8_E4M3, "b.weight_scale", TENMAP_F32, 256, 384, 128, 128);
-    w->parts[1].dtype = TENMAP_I32;
-}
-
-static void drop_part(stored_weight *w, size_t i) {
-    free(w->parts[i].bytes);
-    memmove(&w->parts[i], &w->parts[i + 1], (--w->part_count - i) * sizeof *w->parts);
-}
-
-static void gptq_without_zeros(stored_weight *w) {
-    gptq_v2(w);
-    drop_part(w, 2);
-}
-static void gptq_other_bits(stored_weight *w) {
-    gptq_v2(w);
-    w->config = "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 8}}";
-}
-static void packed_without_shape(stored_weight *w) {
-    packed_int4(w);
-    drop_part(w, 2);
-}
-static void packed_wrong_shape(stored_weight *w) {
-    packed_int4(w);
-    store_word(&w->parts[2], 2, 900);
-}
-static void mlx_without_biases(stored_weight *w) {
-    mlx_4(w);
-    drop_part(w, 2);
-}
-static void blocks_without_scales(stored_weight *w) {
-    gpt_oss(w);
-    drop_part(w, 1);
-}
-static void nvfp4_without_second(stored_weight *w) {
-    nvfp4_modelopt(w);
-    drop_part(w, 2);
-}
-static void bnb_short_absmax(stored_weight *w) {
-    bnb_nf4(w);
-    w->parts[1].shape[0]--;
-    w->parts[1].size -= 4;
-}
-static void bnb_not_json(stored_weight *w) {
-    bnb_nf4(w);
-    w->parts[3].bytes[0] = '[';
-}
-
-const broken_case broken_cases[] = {
-    {gptq_without_zeros, "\"b.qzeros\" is missing", true},
-    {gptq_other_bits, "config.json says 8", false},
-    {packed_without_shape, "\"b.weight_shape\" is missing", true},
-    {packed_wrong_shape, "fill no row", false},
-    {mlx_without_biases, "\"b.biases\" is missing", true},
-    {blocks_without_scales, "\"b.gate_up_proj_scales\" is missing", true},
-    {nvfp4_without_second, "\"b.weight_scale_2\" is missing", true},
-    {bnb_short_absmax, "one for each of 102 blocks", false},
-    {bnb_not_json, "was expected", false},
-    {fp8_without_scales, "\"b.weight_scale_inv\" is missing", true},
-    {fp8_wrong_blocks, "[2, 3] scales", false},
-    {fp8_no_blocks, "F32 [1, 1, 6]", false},
-    {fp8_integer_scales, "floating-point", false},
-};
-const size_t broken_case_count = COUNT(broken_cases);
-
-static void gptq_bad_group(stored_weight *w) {
-    gptq_int4(w);
-    store_word(&w->parts[3], 200, 2);
-}
-static void gptq_negative_group(stored_weight *w) {
-    gptq_int4(w);
-    store_word(&w->parts[3], 255, UINT32_MAX);
-}
-static void packed_other_rows(stored_weight *w) {
-    packed_int4(w);
-    store_word(&w->parts[2], 0, 64);
-}
-
-const broken_case late_cases[] = {
-    {gptq_bad_group, "its element 200 is 2", false},
-    {gptq_negative_group, "its element 255 is -1", false},
-    {packed_other_rows, "says 64 in dimension 0", false},
-};
-const size_t late_case_count = COUNT(late_cases);

@@ -6,6 +6,10 @@
 
 typedef void make_weight(stored_weight *w);
 
+#define SHAPE(...) ((const uint64_t[]){__VA_ARGS__})
+/* Word i of a part of 32-bit words. */
+void store_word(stored_part *p, uint64_t i, uint32_t word);
+
 typedef struct broken_case {
     make_weight *make;
     const char *fragment; /* of the error */
@@ -30,12 +34,17 @@ void make_affine(stored_weight *w, const char *label, unsigned bits, uint64_t ro
 void make_bnb4(stored_weight *w, const char *label, uint64_t rows, uint64_t columns, uint64_t block,
                bool nested, bool fp4);
 
+/* Cases that others begin with. */
+make_weight fp8_block, gptq_v2, gptq_int4, packed_int4, mlx_4, gpt_oss, nvfp4_modelopt, bnb_nf4,
+    torchao_blocks, comfy_fp8;
+
 /* The same schemes in other shapes: quantized_shapes.c. */
 extern make_weight *const quantized_shapes[];
 extern const size_t quantized_shape_count;
 
 extern make_weight *const quantized_cases[];
 extern const size_t quantized_case_count;
+/* quantized_broken.c */
 extern const broken_case broken_cases[];
 extern const size_t broken_case_count;
 extern const broken_case late_cases[]; /* that open, and are refused when they are read */

@@ -41,6 +41,7 @@ PACKED(packed4_odd, "int4-group", 4, 9, 77, 32, false, false)
 PACKED(packed4_zeros, "int4-group", 4, 17, 4352, 128, true, false)
 PACKED(packed4_channel, "int4-channel", 4, 6, 333, 333, true, false)
 PACKED(packed8_group, "int8-group", 8, 7, 2304, 64, false, false)
+PACKED(packed8_96, "int8-group", 8, 5, 288, 96, false, false) /* not 128, the last one ragged */
 PACKED(packed8_small, "int8-group", 8, 3, 48, 16, true, false)
 PACKED(packed3_long, "int3-group", 3, 33, 4224, 64, true, false)
 PACKED(packed3_small, "int3-group", 3, 2, 64, 32, false, false)
@@ -134,19 +135,20 @@ BNB4(fp4_long, 5, 4100, 64, false, true)
 BNB4(fp4_nested, 31, 129, 64, true, true)
 
 make_weight *const quantized_shapes[] = {
-    fp8_block_tiny,   fp8_block_run,    fp8_block_e5m2,  fp8_block_16,     fp8_channel_one,
-    fp8_channel_long, fp8_tensor_small, fp8_tensor_long, fp8_group,        fp8_group_long,
-    fp8_group_8,      mxfp8_one,        mxfp8_long,      int8_channel_one, int8_channel_long,
-    int8_block,       int8_group,       packed4_small,   packed4_long,     packed4_odd,
-    packed4_zeros,    packed4_channel,  packed8_group,   packed8_small,    packed3_long,
-    packed3_small,    packed3_old,      packed3_old_two, gptq4_small,      gptq4_wide,
-    gptq4_order,      gptq4_one,        gptq3_wide,      gptq3_small,      gptq8_wide,
-    gptq8_small,      gptq2_wide,       gptq2_small,     awq_small,        awq_tiles,
-    mxfp4_one,        mxfp4_long,       mxfp6_one,       mxfp6_long,       nvfp4_one,
-    nvfp4_long,       gpt_oss_one,      gpt_oss_tiles,   mlx4_one,         mlx4_long,
-    mlx4_32,          mlx2_one,         mlx2_long,       mlx2_32,          mlx3_one,
-    mlx3_32,          mlx5_one,         mlx5_long,       mlx5_32,          mlx6_long,
-    mlx6_one,         mlx8_long,        mlx8_32,         nf4_small,        nf4_long,
-    nf4_nested_long,  nf4_nested_small, fp4_small,       fp4_long,         fp4_nested,
+    fp8_block_tiny,   fp8_block_run,    fp8_block_e5m2,   fp8_block_16,     fp8_channel_one,
+    fp8_channel_long, fp8_tensor_small, fp8_tensor_long,  fp8_group,        fp8_group_long,
+    fp8_group_8,      mxfp8_one,        mxfp8_long,       int8_channel_one, int8_channel_long,
+    int8_block,       int8_group,       packed4_small,    packed4_long,     packed4_odd,
+    packed4_zeros,    packed4_channel,  packed8_group,    packed8_96,       packed8_small,
+    packed3_long,     packed3_small,    packed3_old,      packed3_old_two,  gptq4_small,
+    gptq4_wide,       gptq4_order,      gptq4_one,        gptq3_wide,       gptq3_small,
+    gptq8_wide,       gptq8_small,      gptq2_wide,       gptq2_small,      awq_small,
+    awq_tiles,        mxfp4_one,        mxfp4_long,       mxfp6_one,        mxfp6_long,
+    nvfp4_one,        nvfp4_long,       gpt_oss_one,      gpt_oss_tiles,    mlx4_one,
+    mlx4_long,        mlx4_32,          mlx2_one,         mlx2_long,        mlx2_32,
+    mlx3_one,         mlx3_32,          mlx5_one,         mlx5_long,        mlx5_32,
+    mlx6_long,        mlx6_one,         mlx8_long,        mlx8_32,          nf4_small,
+    nf4_long,         nf4_nested_long,  nf4_nested_small, fp4_small,        fp4_long,
+    fp4_nested,
 };
 const size_t quantized_shape_count = COUNT(quantized_shapes);

@@ -67,6 +67,10 @@ static void write_some(void **state, const stored_weight *w, bool norms) {
     assert_int_equal(
         tenmap_writer_create(in_folder(state, "model.safetensors"), NULL, &writer, NULL),
         TENMAP_OK);
+    if (w->metadata)
+        assert_int_equal(
+            tenmap_writer_metadata(writer, w->name, TENMAP_CSTR, w->metadata, TENMAP_CSTR, NULL),
+            TENMAP_OK);
     if (norms)
         assert_int_equal(
             tenmap_writer_add(writer, "a.norm", TENMAP_CSTR, TENMAP_F32, four, 1, &first, NULL),

@@ -17,8 +17,9 @@ typedef struct stored_part {
 
 /* One weight as a model stores it. */
 typedef struct stored_weight {
-    const char *label;  /* of the test case */
-    const char *config; /* config.json; NULL: none */
+    const char *label;    /* of the test case */
+    const char *config;   /* config.json; NULL: none */
+    const char *metadata; /* of the file, under the weight's name; NULL: none */
     const char *name, *scheme;
     tenmap_dtype dtype; /* as the weight is listed; 0: not looked at */
     uint32_t rank;

@@ -1,0 +1,201 @@
+/*
+ * What writers say in JSON about a weight: torchao in the file's metadata, ComfyUI in a tensor beside it. Parts
+ * whose names and shapes fit may still lie in an order of their own; these notes tell.
+ */
+#include "model.h"
+#include "quantized.h"
+
+#include <string.h>
+
+enum { MOST_NOTE_TEXT = 64 << 10 };
+
+bool tmi_note_parse(tmi_block text, size_t length, tmi_json_member *member, void *ctx) {
+    tmi_json json = {text.bytes, text.bytes, (char *)text.bytes + length, NULL};
+    return tmi_utf8_valid(text.bytes, length) == length && tmi_json_peek(&json) == '{' &&
+           tmi_json_members(&json, 1, member, ctx) && tmi_json_peek(&json) == '\0' &&
+           json.at == json.end;
+}
+
+/* ComfyUI: {"format": "float8_e4m3fn", ...}. */
+
+typedef struct comfy_note {
+    char format[32];
+    bool rotated; /* values of another basis than the weight's */
+} comfy_note;
+
+static bool take_comfy_member(tmi_json *json, tmi_text key, void *ctx) {
+    comfy_note *note = ctx;
+    tmi_text text;
+    if (!tmi_json_scalar(json, 1, &text))
+        return false;
+    if (tmi_text_is(key, "format"))
+        tmi_text_keep(note->format, sizeof note->format, text);
+    else if (tmi_text_is(key, "convrot"))
+        note->rotated = !tmi_text_is(text, "false");
+    return true;
+}
+
+static bool comfy_format_fits(const comfy_note *note, tenmap_dtype dtype) {
+    static const struct {
+        const char *format;
+        tenmap_dtype dtype;
+    } known[] = {{"float8_e4m3fn", TENMAP_F8_E4M3},
+                 {"float8_e5m2", TENMAP_F8_E5M2},
+                 {"int8_tensorwise", TENMAP_I8}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(note->format, known[i].format) == 0)
+            return dtype == known[i].dtype && !note->rotated;
+    return false;
+}
+
+bool tmi_check_comfy(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *part) {
+    tmi_block text = {NULL, 0};
+    comfy_note note = {.rotated = false};
+    size_t length = part->nbytes < MOST_NOTE_TEXT ? (size_t)part->nbytes : MOST_NOTE_TEXT;
+    if (!tmi_block_take(&text, length + TMI_JSON_PAD)) {
+        f->status = tmi_fail_memory(f->error, length, "a note beside a weight");
+        return false;
+    }
+    bool good = tmi_part_read(f, t, part, text.bytes, length);
+    if (good && !tmi_note_parse(text, length, take_comfy_member, &note))
+        good = TMI_PART_WRONG(f, t, part, "JSON with a format was expected in it");
+    else if (good && !comfy_format_fits(&note, t->dtype))
+        good = TMI_PART_WRONG(f, t, part,
+                              "it says the format %s%s, which is not known here for values of "
+                              "%s",
+                              tmi_quote(note.format, strlen(note.format)).text,
+                              note.rotated ? ", rotated" : "", tenmap_dtype_text(t));
+    tmi_block_free(&text);
+    return good;
+}
+
+/* torchao: {"_type": "Int8Tensor", "_data": {"block_size": [1, 32], "dtype": {...}, ...}, ...}. */
+
+typedef struct torchao_note {
+    char type[32];
+    uint64_t block[2];
+    unsigned axes; /* of the block */
+    tenmap_dtype dtype;
+} torchao_note;
+
+static bool take_torchao_dtype(tmi_json *json, tmi_text key, void *ctx) {
+    torchao_note *note = ctx;
+    tmi_text text;
+    if (!tmi_json_scalar(json, 3, &text))
+        return false;
+    if (tmi_text_is(key, "_data"))
+        note->dtype = tmi_text_dtype(text);
+    return true;
+}
+
+static bool take_torchao_block(tmi_json *json, torchao_note *note) {
+    if (!tmi_json_take(json, '['))
+        return tmi_json_skip(json, 2);
+    for (; tmi_json_peek(json) != ']'; note->axes++) {
+        tmi_text text;
+        if (!tmi_json_scalar(json, 3, &text))
+            return false;
+        if (note->axes < 2)
+            note->block[note->axes] = tmi_text_number(text);
+        if (!tmi_json_take(json, ',') && tmi_json_peek(json) != ']')
+            return tmi_json_fail(json, "expected ',' or ']'");
+    }
+    json->at++;
+    return true;
+}
+
+static bool take_torchao_data(tmi_json *json, tmi_text key, void *ctx) {
+    if (tmi_text_is(key, "block_size"))
+        return take_torchao_block(json, ctx);
+    if (tmi_text_is(key, "dtype"))
+        return tmi_json_members(json, 3, take_torchao_dtype, ctx);
+    return tmi_json_skip(json, 2);
+}
+
+static bool take_torchao_member(tmi_json *json, tmi_text key, void *ctx) {
+    torchao_note *note = ctx;
+    tmi_text text;
+    if (tmi_text_is(key, "_data"))
+        return tmi_json_members(json, 2, take_torchao_data, ctx);
+    if (!tmi_json_scalar(json, 1, &text))
+        return false;
+    if (tmi_text_is(key, "_type"))
+        tmi_text_keep(note->type, sizeof note->type, text);
+    return true;
+}
+
+/* All keys of the metadata, once: a model has a pair for each weight. */
+static bool index_metadata(tmi_finder *f) {
+    const tenmap_model *model = f->model;
+    if (f->metadata_known)
+        return true;
+    if (!tmi_names_init(&f->metadata, &model->key, model->metadata, sizeof *model->metadata,
+                        model->metadata_count)) {
+        f->status = tmi_fail_memory(f->error, model->metadata_count * sizeof *model->metadata,
+                                    "the metadata's names");
+        return false;
+    }
+    f->metadata_known = true;
+    for (size_t i = 0; i < model->metadata_count; i++)
+        tmi_names_put(&f->metadata, i,
+                      tmi_hash(&model->key, model->metadata[i].key, model->metadata[i].key_len));
+    return true;
+}
+
+/* The metadata called as the weight; NULL where there is none, or f->status says why. */
+static const tenmap_metadata *torchao_metadata(tmi_finder *f, const tenmap_tensor *t) {
+    const size_t cut = strlen("_weight_qdata");
+    size_t len = t->name_len - cut + strlen("weight");
+    const char *name = tmi_part_name(f, t, cut, "weight");
+    if (!name || !index_metadata(f))
+        return NULL;
+    size_t i = tmi_names_find(&f->metadata, name, len, tmi_hash(&f->model->key, name, len));
+    return i == TMI_NONE ? NULL : &f->model->metadata[i];
+}
+
+static bool parse_torchao(tmi_finder *f, const tenmap_tensor *t, const tenmap_metadata *pair,
+                          torchao_note *note) {
+    tmi_block text = {NULL, 0};
+    if (pair->value_len > MOST_NOTE_TEXT)
+        return TMI_PART_WRONG(f, t, t, "its metadata has %llu bytes, and at most %d were expected",
+                              (ull)pair->value_len, (int)MOST_NOTE_TEXT);
+    if (!tmi_block_take(&text, pair->value_len + TMI_JSON_PAD)) {
+        f->status = tmi_fail_memory(f->error, pair->value_len, "the metadata of a weight");
+        return false;
+    }
+    memcpy(text.bytes, pair->value, pair->value_len);
+    bool good = tmi_note_parse(text, pair->value_len, take_torchao_member, note) ||
+                TMI_PART_WRONG(f, t, t, "JSON that says its _type was expected in the metadata");
+    tmi_block_free(&text);
+    return good;
+}
+
+bool tmi_check_torchao(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+    static const char *const plain[] = {"Float8Tensor", "Int8Tensor", "IntxUnpackedToInt8Tensor"};
+    torchao_note note = {.axes = 0};
+    tmi_recipe *r = &c->recipe;
+    const tenmap_metadata *pair = torchao_metadata(f, t);
+    if (!pair)
+        return f->status == TENMAP_OK;
+    if (!parse_torchao(f, t, pair, &note))
+        return false;
+    bool known = false;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        known = known || strcmp(note.type, plain[i]) == 0;
+    if (!known)
+        return false; /* another layout is listed as it is stored */
+    c->dtype = note.dtype;
+    if (note.axes != 2 || t->rank != 2 || !note.block[0] || !note.block[1])
+        return true;
+    uint64_t rows = r->rows / note.block[0] + (r->rows % note.block[0] != 0);
+    uint64_t columns = r->columns / note.block[1] + (r->columns % note.block[1] != 0);
+    if (rows != r->scale_rows || columns != r->scale_columns)
+        return TMI_PART_WRONG(
+            f, t, c->parts[TMI_PART_SCALES],
+            "the metadata says blocks of %llux%llu, which are [%llu, %llu] scales "
+            "for this weight",
+            (ull)note.block[0], (ull)note.block[1], (ull)rows, (ull)columns);
+    r->group_rows = note.block[0];
+    r->group_columns = note.block[1];
+    return true;
+}
