@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The checks of the Python package:
-#     python/tests/check.sh wheel       wheel, abi3audit, the suite under python3 and the newest Python here
+#     python/tests/check.sh wheel       wheel, abi3audit, leaks, the stub, the suite under python3 and the newest
 #     python/tests/check.sh sanitize    the suite with the extension and the library under ASan and UBSan
 #     python/tests/check.sh reference   the suite with torch; the reference's own suite, on it and on ours;
-#                                       transformers and peft, saved by one and loaded by the other
+#                                       transformers, peft and diffusers, saved by one and loaded by the other
 # What cannot be fetched is said aloud; exit 77 where nothing is left to check.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -60,6 +60,19 @@ sys.exit(sysconfig.get_config_var('Py_GIL_DISABLED') == 1)" 2>/dev/null && echo 
         echo "$work"/pythons/cpython-3.13*/bin/python3.13
 }
 
+# The stub says what is there: mypy agrees with it, and with what the module has at run time.
+check_stub() {
+    environment stub python3 mypy numpy "$wheel" || { echo "skipped: mypy cannot be had"; return; }
+    mkdir -p "$work/stubs/tenmap"
+    cp "$root/python/tenmap/__init__.pyi" "$work/stubs/tenmap"
+    # Buffers have no method before 3.12; the submodules are untyped.
+    printf '%s\n' 'tenmap\.Tensor\.__buffer__' 'tenmap\.__main__' 'tenmap\.safetensors.*' 'tenmap\._.*' \
+        >"$work/allowed"
+    (cd "$work" && export MYPYPATH=$work/stubs &&
+        stub/bin/python -m mypy --strict "$root/python/tests/typed.py" &&
+        stub/bin/python -m mypy.stubtest tenmap --concise --allowlist allowed --ignore-unused-allowlist)
+}
+
 check_wheel() {
     build_wheel
     echo "${wheel##*/}: $(wc -c <"$wheel") bytes"
@@ -71,6 +84,8 @@ check_wheel() {
         try: tenmap.open(tenmap.__file__)
         except tenmap.Error as error: print('alone it works too:', error)
         else: raise SystemExit('a file of Python is no model')")
+    PYTHONMALLOC=malloc "$work/empty/bin/python" "$root/python/tests/leaks.py" 10000
+    check_stub
     local newest python
     newest=$(newest_python) || newest=
     [ -n "$newest" ] || echo "skipped: no Python newer than $(python3 -V) is here or can be had"
@@ -102,7 +117,8 @@ check_reference() {
     for framework in $frameworks; do
         quietly "$work/torch/bin/pip" install -q "$framework" || echo "skipped: $framework could not be fetched"
     done
-    quietly "$work/torch/bin/pip" install -q transformers peft || echo "skipped: transformers could not be fetched"
+    quietly "$work/torch/bin/pip" install -q transformers peft diffusers ||
+        echo "skipped: transformers, peft and diffusers could not be fetched"
     run_suite "$python"
     (cd "$work" && quietly torch/bin/pip download -q --no-deps --no-binary safetensors safetensors==0.8.0) ||
         skip "the sources of safetensors 0.8.0 could not be fetched"

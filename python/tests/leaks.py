@@ -1,0 +1,94 @@
+"""Opens, views and closes in a loop, until a leak would show: leaks.py [TURNS], 100,000 of them unless told.
+
+Run with PYTHONMALLOC=malloc, so that every object is a block of malloc's: what is allocated after the last
+turn must be what was allocated after the first ones, but for what Python keeps once (some 40 KB). The
+references of what the module shares, the descriptors and the mappings are counted too. A sample is 10,000 turns.
+"""
+
+import ctypes
+import gc
+import os
+import sys
+import tempfile
+
+import tenmap
+
+WARM = 500
+PER_TURN = 8  # bytes: a quarter of malloc's least block
+
+
+class Mallinfo(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in
+                "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()]  # fmt: skip
+
+
+def allocated():
+    """Bytes that malloc has given out, large blocks included."""
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = Mallinfo
+    info = mallinfo()
+    return info.uordblks + info.hblkhd
+
+
+def refused(call, *kinds):
+    try:
+        call()
+    except kinds:
+        return
+    raise SystemExit("something that is wrong was not refused")
+
+
+def turn(path, data, file):
+    with tenmap.open(path) as model:
+        tensor = model["w"]
+        memoryview(tensor), tensor.bytes, tensor[1:, ::2].bytes, tensor[0].tolist(), repr(tensor)
+        tensor.shape, tensor.name, tensor.dtype, tensor.scheme, model.metadata, model.shards, list(model.items())
+        tensor.__dlpack__(max_version=(1, 0)), model["b"]._data(tenmap._core.dtype_code("F32"), 2)
+        model._take([("w", 0, None, 0), ("b", tenmap._core.dtype_code("F64"), [4], 0), ("none", 0, None, 1)], 1, None)
+        model._table(), model.get("absent"), "w" in model
+        refused(lambda: tensor[9], IndexError)
+        refused(lambda: model["absent"], KeyError)
+        refused(lambda: tensor._data(tenmap._core.dtype_code("I8"), 2), tenmap.Error)
+        refused(lambda: model.take(["absent"]), KeyError)
+    refused(lambda: model["w"], ValueError)
+    memoryview(tensor)[0, 0]
+    tenmap.open(data)["w"][1, 2].item()
+    tenmap.open(file)["b"].tolist()
+    refused(lambda: tenmap.open(b"nothing"), tenmap.Error)
+    refused(lambda: tenmap.open(path + ".absent"), FileNotFoundError)
+
+
+def counted():
+    """What each turn must leave as it was."""
+    gc.collect()
+    shared = (tenmap.Tensor, tenmap.Model, tenmap._core.Handle, tenmap._core.Memory, tenmap._core, None, True)
+    with open("/proc/self/maps") as maps:
+        mapped = sum(1 for line in maps if "leaks.safetensors" in line)
+    return [sys.getrefcount(each) for each in shared] + [len(os.listdir("/proc/self/fd")), mapped, len(gc.get_objects())]
+
+
+def main(turns):
+    if os.environ.get("PYTHONMALLOC") != "malloc" or not hasattr(ctypes.CDLL(None), "mallinfo2"):
+        raise SystemExit("run this with PYTHONMALLOC=malloc, on glibc 2.33 or later")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "leaks.safetensors")
+        rows = memoryview(bytes(range(256)) * 4).cast("B", (4, 256))
+        tenmap.save_file({"w": rows, "b": memoryview(bytes(16)).cast("f")}, path, {"format": "np"})
+        with open(path, "rb") as file:
+            data = file.read()
+            for _ in range(WARM):
+                turn(path, data, file)
+            counts = counted()
+            before = allocated()
+            for _ in range(turns):
+                turn(path, data, file)
+            after_counts = counted()
+            after = allocated()
+    drift = [b - a for a, b in zip(counts, after_counts)]
+    print(f"{turns} turns: {after - before} bytes more are allocated; references, descriptors, mappings: {drift}")
+    if after - before > PER_TURN * turns or any(abs(each) > turns / 20 for each in drift):
+        raise SystemExit("something leaks")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
