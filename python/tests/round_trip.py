@@ -1,4 +1,4 @@
-"""Models of transformers and peft, saved by one safetensors and loaded by the other.
+"""Models of transformers, peft and diffusers, saved by one safetensors and loaded by the other.
 
     round_trip.py save FOLDER     writes tiny random models, and what they hold (expected.pt)
     round_trip.py load FOLDER     loads each of them, compares every tensor, says how many
@@ -54,6 +54,39 @@ def save(root):
                 torch.save(model.state_dict(), folder / "expected.pt")
                 cache_layout(folder)
     save_adapter(root)
+    save_diffusion(root)
+
+
+def diffusion_models():
+    """A tiny autoencoder and a tiny UNet; None where diffusers is not here."""
+    try:
+        from diffusers import AutoencoderKL, UNet2DModel
+    except ImportError:
+        return print("skipped: diffusers is not here")
+    blocks = dict(block_out_channels=(8, 16), norm_num_groups=4)
+    return {
+        "autoencoder": (AutoencoderKL, dict(down_block_types=["DownEncoderBlock2D"] * 2, up_block_types=["UpDecoderBlock2D"] * 2, **blocks)),
+        "unet": (UNet2DModel, dict(down_block_types=["DownBlock2D"] * 2, up_block_types=["UpBlock2D"] * 2, **blocks)),
+    }  # fmt: skip
+
+
+def save_diffusion(root):
+    for name, (kind, arguments) in (diffusion_models() or {}).items():
+        torch.manual_seed(1)
+        model = kind(**arguments)
+        for layout, more in (("whole", {}), ("sharded", {"max_shard_size": "40KB"})):
+            folder = root / f"diffusers-{name}-{layout}"
+            model.save_pretrained(folder, **more)
+            assert list(folder.glob("*.safetensors")), folder
+            torch.save(model.state_dict(), folder / "expected.pt")
+
+
+def load_diffusion(root):
+    count = 0
+    for folder in sorted(root.glob("diffusers-*")):
+        kind = diffusion_models()[folder.name.split("-")[1]][0]
+        count += compare(kind.from_pretrained(folder).state_dict(), torch.load(folder / "expected.pt"), str(folder))
+    return count
 
 
 def save_adapter(root):
@@ -92,7 +125,8 @@ def load(root):
 
         adapted = PeftModel.from_pretrained(MODELS["llama"][0](MODELS["llama"][1]()), root / "adapter")
         count += compare(get_peft_model_state_dict(adapted), torch.load(root / "adapter" / "expected.pt"), "adapter")
-    print(f"{count} tensors are equal")
+    diffused = load_diffusion(root)
+    print(f"{count + diffused} tensors are equal, {diffused} of them of diffusers")
 
 
 if __name__ == "__main__":
