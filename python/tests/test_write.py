@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import signal
+import threading
 
 import numpy
 import pytest
@@ -197,6 +199,29 @@ def test_load_reports_progress_and_stops(tmp_path):
         model.load(progress=interrupt)
     with pytest.raises(TypeError, match="tqdm"):
         model.load(progress=3)
+
+
+def test_ctrl_c_stops_a_load_and_the_model_goes_on(tmp_path):
+    """A signal that comes while the library works without the GIL."""
+    array = numpy.arange(4 << 20, dtype="float32")
+    tenmap.save_file({"w": array}, tmp_path / "m")
+    model, begun = tenmap.open(tmp_path / "m"), threading.Event()
+
+    def interrupt():
+        begun.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # programs in the background ignore it
+    killer = threading.Thread(target=interrupt)
+    killer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(1000):
+                model.load(dtype="float64", progress=lambda done, total: begun.set())
+    finally:
+        killer.join()
+        signal.signal(signal.SIGINT, before)
+    assert same(model["w"].numpy(), array)
 
 
 def test_floating_point_is_converted_while_it_is_saved(tmp_path, model):
