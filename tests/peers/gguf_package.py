@@ -32,7 +32,7 @@ except ImportError as error:
 np.seterr(all="ignore")
 TYPES = gguf.GGMLQuantizationType
 PLAIN = {0: 18, 1: 14, 24: 6, 25: 12, 26: 16, 27: 21, 28: 20, 30: 15}  # ggml's number: the dtype here
-F32 = 18
+F32, Q8_1 = 18, 9
 LIB = ctypes.CDLL(sys.argv[1])
 CASES = int(sys.argv[2]) if len(sys.argv) > 2 else 20000
 TIME_LIMIT = 0.2  # seconds of the processor, so that a busy machine is no verdict, for a few hundred bytes
@@ -161,10 +161,15 @@ def package_field(field):
     return kind, [number for i in field.data for number in field.parts[i].tolist()]
 
 
+def package_bytes(tensor):
+    """Blocks of Q8_1 have 40 bytes in the package, 36 in ggml, which is what counts."""
+    return int(tensor.n_bytes) // 40 * 36 if int(tensor.tensor_type) == Q8_1 else int(tensor.n_bytes)
+
+
 def package_sees(path):
     reader = gguf.GGUFReader(path)
     tensors = sorted((t.name, int(t.tensor_type), tuple(int(d) for d in reversed(t.shape.tolist())),
-                      int(t.data_offset), int(t.n_bytes)) for t in reader.tensors)
+                      int(t.data_offset), package_bytes(t)) for t in reader.tensors)
     fields = {name: package_field(f) for name, f in reader.fields.items() if not name.startswith("GGUF.")}
     return tensors, fields
 
