@@ -7,10 +7,18 @@
 #include <stdlib.h>
 #include <time.h>
 
-uint64_t now_ns(void) {
+static uint64_t read_clock(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+uint64_t now_ns(void) {
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t spent_ns(void) {
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
 bool samples_add(samples *s, uint64_t ns) {

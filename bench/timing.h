@@ -8,6 +8,8 @@
 
 /* A clock that only goes forward. */
 uint64_t now_ns(void);
+/* The processor time of this thread: what others run on the machine does not count. */
+uint64_t spent_ns(void);
 
 /* A growing list of times; starts zeroed. */
 typedef struct samples {

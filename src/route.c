@@ -352,6 +352,15 @@ static tmi_unpack *find_unpack(tenmap_dtype from) {
     return unpack;
 }
 
+/* NULL where kernels cannot go around the cache themselves. */
+static tmi_unpack *find_around(tenmap_dtype from) {
+    return tmi_cpu_kernels()->unpack_around[from - TENMAP_Q4_0];
+}
+
+static bool same_elements(const tmi_elements *a, const tmi_elements *b) {
+    return a->dtype == b->dtype && a->bit == b->bit && a->little_endian == b->little_endian;
+}
+
 static void route_blocks(tmi_elements to, void *dst, tmi_elements from, const void *src,
                          uint64_t count, uint32_t flags) {
     enum { VALUES_AT_ONCE = 2048 };
@@ -365,7 +374,16 @@ static void route_blocks(tmi_elements to, void *dst, tmi_elements from, const vo
     flags = (flags & TENMAP_CONVERT_SATURATE) |
             (around ? TENMAP_CONVERT_STREAM : TENMAP_CONVERT_NO_STREAM);
     tmi_elements middle = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
+    tmi_unpack *straight = around && same_elements(&to, &middle) ? find_around(from.dtype) : NULL;
     while (count > 0) {
+        size_t whole = (size_t)(count / blocks->elements);
+        if (straight && whole > 0 && skip == 0 && (uintptr_t)d % 32 == 0) {
+            straight((float *)(void *)d, s, whole);
+            d += whole * blocks->elements * sizeof(float);
+            s += whole * blocks->bytes;
+            count -= (uint64_t)whole * blocks->elements;
+            continue;
+        }
         size_t wanted = count < VALUES_AT_ONCE - skip ? (size_t)count : VALUES_AT_ONCE - skip;
         size_t n = (wanted + skip + blocks->elements - 1) / blocks->elements;
         unpack(values, s, n);

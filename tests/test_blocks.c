@@ -245,6 +245,28 @@ static void blocks_convert_to_every_float(void **state) {
     }
 }
 
+/* Around the cache or not, from any element on, to any place: the same bits, and not one behind them. */
+static void results_around_the_cache_are_the_same(void **state) {
+    static _Alignas(64) unsigned char room[sizeof got + 64];
+    static const size_t skips[] = {0, 3, 32}, places[] = {0, 4, 32};
+    (void)state;
+    for (tenmap_dtype from = TENMAP_Q4_0; from <= TENMAP_Q1_0; from++)
+        for (size_t i = 0; tmi_dtype_blocks(from) && i < 9; i++) {
+            const tmi_block_dtype *type = tmi_dtype_blocks(from);
+            size_t skip = skips[i / 3] % type->elements, place = places[i % 3];
+            size_t count = (size_t)BLOCKS * type->elements - skip - 5;
+            tmi_elements to = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
+            tmi_elements blocks = {from, (unsigned)skip, true};
+            fill_source((unsigned)(from * 10 + i));
+            memset(room, 0x55, sizeof room);
+            tmi_route(to, got, blocks, source + 1, count, TENMAP_CONVERT_NO_STREAM);
+            tmi_route(to, room + place, blocks, source + 1, count, TENMAP_CONVERT_STREAM);
+            if (memcmp(got, room + place, count * sizeof *got) != 0)
+                fail_msg("%s from element %zu to byte %zu differs", type->name, skip, place);
+            assert_int_equal(room[place + count * sizeof *got], 0x55);
+        }
+}
+
 static void nothing_converts_into_blocks(void **state) {
     (void)state;
     tenmap_error error;
@@ -270,6 +292,7 @@ int main(void) {
         cmocka_unit_test(every_element_is_what_the_format_says),
         cmocka_unit_test(every_instruction_set_agrees),
         cmocka_unit_test(blocks_convert_to_every_float),
+        cmocka_unit_test(results_around_the_cache_are_the_same),
         cmocka_unit_test(nothing_converts_into_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,6 +77,7 @@ typedef struct tmi_kernels {
     tmi_grouped *times, *minus, *plus;
     /* By block dtype, counted from TENMAP_Q4_0 on. */
     tmi_unpack *unpack[TMI_BLOCK_ROWS];
+    tmi_unpack *unpack_around[TMI_BLOCK_ROWS]; /* past the cache, to multiples of 32 bytes */
     tmi_nibbles *nibbles;
 } tmi_kernels;
 

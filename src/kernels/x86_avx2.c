@@ -93,6 +93,16 @@ const tmi_kernels tmi_kernels_avx2 = {
             [TENMAP_IQ4_NL - TENMAP_Q4_0] = tmi_avx2_unpack_iq4_nl,
             [TENMAP_MXFP4 - TENMAP_Q4_0] = tmi_avx2_unpack_mxfp4,
         },
+    .unpack_around =
+        {
+            [TENMAP_Q4_0 - TENMAP_Q4_0] = tmi_avx2_around_q4_0,
+            [TENMAP_Q8_0 - TENMAP_Q4_0] = tmi_avx2_around_q8_0,
+            [TENMAP_Q4_K - TENMAP_Q4_0] = tmi_avx2_around_q4_k,
+            [TENMAP_Q5_K - TENMAP_Q4_0] = tmi_avx2_around_q5_k,
+            [TENMAP_Q6_K - TENMAP_Q4_0] = tmi_avx2_around_q6_k,
+            [TENMAP_IQ4_NL - TENMAP_Q4_0] = tmi_avx2_around_iq4_nl,
+            [TENMAP_MXFP4 - TENMAP_Q4_0] = tmi_avx2_around_mxfp4,
+        },
     .times = tmi_avx2_grouped_times,
     .minus = tmi_avx2_grouped_minus,
     .plus = tmi_avx2_grouped_plus,
