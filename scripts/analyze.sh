@@ -16,6 +16,7 @@ flags="-std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itool -Ihttp"
 has() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
 ! has openssl/evp.h || flags="$flags -DTOOL_HAVE_CRYPTO"
 ! has xxhash.h || flags="$flags -DTOOL_HAVE_XXHASH"
+! has curl/curl.h || flags="$flags -DTOOL_HAVE_HTTP"
 
 need() { # need COMMAND PACKAGE
     command -v "$1" >/dev/null && return

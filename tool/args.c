@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "print.h"
+#include "remote.h"
 #include "suggest.h"
 
 common_settings common;
@@ -22,6 +23,12 @@ const option common_options[] = {
      "Accept headers up to this size (100MB)"},
     {0, "color", "auto|always|never", OPTION_CHOICE, COMMON(color),
      "Use colours: always, never, or on a terminal (auto); NO_COLOR is respected"},
+    {0, "token", "TOKEN", OPTION_TEXT, COMMON(token),
+     "Send this token to the hosts of addresses; better kept in HF_TOKEN"},
+    {0, "revision", "REVISION", OPTION_TEXT, COMMON(revision),
+     "The branch, tag or commit of hf:// addresses (main)"},
+    {0, "traffic", NULL, OPTION_SWITCH, COMMON(traffic),
+     "Say in the end how many bytes and requests addresses took"},
     {'q', "quiet", NULL, OPTION_SWITCH, COMMON(quiet), "Show no progress bar"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
@@ -326,9 +333,12 @@ int run_command(const command *self, int argc, char **argv) {
     if (!status && (n < self->min_operands || n > self->max_operands))
         status =
             fail(EXIT_USAGE, "usage: tenmap %s %s; --help says more", self->name, self->operands);
+    if (!status)
+        status = remote_prepare(self->options, s.settings, s.call.operands, n);
     if (!status) {
         print_setup();
         status = self->run(&s.call);
+        remote_end();
     }
     for (const option *o = self->options; o && o->name; o++)
         if (o->kind == OPTION_LIST)
@@ -394,7 +404,8 @@ void print_help(const command *self) {
 void print_overview(void) {
     printf("Usage: tenmap COMMAND [OPTION...] MODEL...\n\n"
            "Looks into, checks, compares, converts and rewrites model files in the\n"
-           "SafeTensors format. MODEL is a file, an index or a folder.\n\nCommands:\n");
+           "SafeTensors format. MODEL is a file, an index, a folder, or the address of one.\n"
+           "\nCommands:\n");
     for (const command *const *c = commands; *c; c++)
         if (!(*c)->hidden)
             printf("  %-11s %s\n", (*c)->name, (*c)->summary);

@@ -11,8 +11,10 @@
 #include "config_edit.h"
 #include "identify.h"
 #include "infile.h"
+#include "needed.h"
 #include "outfile.h"
 #include "print.h"
+#include "remote.h"
 #include "select.h"
 
 /* Names as programs look for them; indexes and weights are none of these. */
@@ -40,25 +42,58 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static void list_beside(const char *folder, beside_files *out) {
-    DIR *list = opendir(folder);
+static int take_name(void *ctx, const char *name) {
+    beside_files *out = ctx;
+    if (belongs(name)) {
+        out->names = need_next(out->names, out->count, sizeof *out->names);
+        out->names[out->count++] = need_copy(name, strlen(name));
+    }
+    return 0;
+}
+
+static int list_beside(const char *folder, beside_files *out) {
+    bool far = is_address(folder);
+    int status = far ? remote_list(folder, take_name, out) : EXIT_FINE;
+    DIR *list = far ? NULL : opendir(folder);
     for (struct dirent *e; list && (e = readdir(list));) {
         struct stat s;
-        if (!belongs(e->d_name) || fstatat(dirfd(list), e->d_name, &s, 0) != 0 ||
-            !S_ISREG(s.st_mode))
-            continue;
-        out->names = need_next(out->names, out->count, sizeof *out->names);
-        out->names[out->count++] = need_copy(e->d_name, strlen(e->d_name));
+        if (fstatat(dirfd(list), e->d_name, &s, 0) == 0 && S_ISREG(s.st_mode))
+            take_name(out, e->d_name);
     }
     if (list)
         closedir(list);
     if (out->count)
         qsort(out->names, out->count, sizeof *out->names, compare_names);
+    return status;
+}
+
+/* Files of a tokenizer, the largest of them, have some ten megabytes. */
+static int fetch_file(const char *from, const char *to, bool force) {
+    enum { LARGEST_FETCHED = 256 << 20 };
+    outfile out;
+    char *bytes;
+    size_t len;
+    remote_read(from, LARGEST_FETCHED, &bytes, &len);
+    if (!bytes)
+        return interrupted() ? EXIT_INTERRUPTED
+                             : fail(EXIT_FAILED, "'%s' cannot be fetched", shown_path(from));
+    int status = outfile_open(&out, to, force);
+    if (!status) {
+        status = outfile_write(&out, bytes, len);
+        if (status)
+            outfile_abort(&out);
+        else
+            status = outfile_commit(&out);
+    }
+    free(bytes);
+    return status;
 }
 
 static int copy_file(const char *from, const char *to, bool force) {
     enum { BLOCK = 1 << 16 };
     outfile out;
+    if (is_address(from))
+        return fetch_file(from, to, force);
     int fd, status = open_regular(from, &fd);
     if (status)
         return status;
@@ -93,9 +128,19 @@ static bool same_folder(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* By the ending, since a file of a model has one of these. */
+static bool is_far_folder(const char *path) {
+    size_t len = strlen(path);
+    return !(len > 12 && strcmp(path + len - 12, ".safetensors") == 0) &&
+           !(len > 5 && strcmp(path + len - 5, ".json") == 0) &&
+           !(len > 5 && strcmp(path + len - 5, ".gguf") == 0) && !strchr(path, '?');
+}
+
 static bool is_wanted(const plan *p, const output_settings *out, const target *to) {
     struct stat s;
-    bool folder = stat(tenmap_path(p->models[0]), &s) == 0 && S_ISDIR(s.st_mode);
+    const char *path = whole_path(p->models[0]);
+    bool folder =
+        is_address(path) ? is_far_folder(path) : stat(path, &s) == 0 && S_ISDIR(s.st_mode);
     return !out->no_config && (out->copy_config || (folder && to->folder));
 }
 
@@ -105,7 +150,14 @@ enum { LARGEST_CONFIG = 4 << 20 };
 
 /* False where there is none, or none that can be changed. */
 static bool read_config(const char *path, text *out) {
-    char block[4096];
+    char block[4096], *far;
+    size_t len;
+    if (is_address(path)) {
+        remote_read(path, LARGEST_CONFIG, &far, &len);
+        text_add(out, far ? far : "", len);
+        free(far);
+        return out->len && config_is_object(out);
+    }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat s;
     bool good = fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size <= LARGEST_CONFIG;
@@ -143,7 +195,7 @@ static bool took_place(const plan *p, const target *to) {
 /* Files that told how the input was quantised, where the output has its place. */
 static void name_leftovers(const char *folder, text *said) {
     beside_files found = {0};
-    list_beside(folder, &found);
+    (void)list_beside(folder, &found); /* a folder that is here */
     for (size_t i = 0; i < found.count; i++)
         if (tells_quantisation(found.names[i]))
             text_addf(said, "%s%s no longer holds", said->len ? "; " : "", found.names[i]);
@@ -188,9 +240,8 @@ static void add_copied(beside_files *copied, const char *name) {
 
 static int copy_beside(const plan *p, const output_settings *out, const char *from,
                        const char *into, beside_files *copied) {
-    int status = EXIT_FINE;
     beside_files found = {0};
-    list_beside(from, &found);
+    int status = list_beside(from, &found);
     for (size_t i = 0; !status && i < found.count; i++) {
         char *source = path_in(from, found.names[i]), *place = path_in(into, found.names[i]);
         struct stat s;

@@ -7,6 +7,7 @@
 #include "json_out.h"
 #include "measure.h"
 #include "print.h"
+#include "remote.h"
 #include "progress.h"
 #include "work.h"
 
@@ -260,6 +261,8 @@ static int bench_run(const invocation *call) {
     filter everything = {0};
     if (b.set->rounds == 0)
         return fail(EXIT_USAGE, "--rounds must be at least 1");
+    if (is_address(b.path))
+        return fail(EXIT_USAGE, "bench measures what memory and disks give: download the model");
     int status = open_model(b.path, &b.model);
     if (status)
         return status;

@@ -10,6 +10,7 @@
 #include "metadata.h"
 #include "numbered.h"
 #include "print.h"
+#include "remote.h"
 #include "several.h"
 
 enum { LEVEL_NOTE, LEVEL_WARNING, LEVEL_ERROR };
@@ -122,8 +123,8 @@ static void judge_values(findings *list, const tenmap_tensor *t, const tenmap_st
         if (!counts[i])
             continue;
         text_addf(&message, "\"");
-        text_add_safe(&message, tenmap_shard_at(t->model, t->shard)->path,
-                      strlen(tenmap_shard_at(t->model, t->shard)->path));
+        const char *file = shown_path(tenmap_shard_at(t->model, t->shard)->path);
+        text_add_safe(&message, file, strlen(file));
         text_addf(&message, "\": tensor \"");
         text_add_safe(&message, t->name, t->name_len);
         if (counts[i] == s->count)
@@ -252,7 +253,7 @@ static void print_verdict(const char *path, const findings *list) {
                     [EXIT_REJECTED] = {STYLE_RED, "rejected"}};
     int verdict = verdict_of(list);
     const char *before = ": ";
-    print_safe(stdout, path, strlen(path));
+    print_safe(stdout, shown_path(path), strlen(shown_path(path)));
     printf(": %s%s%s", paint(verdicts[verdict].shown), verdicts[verdict].said, paint_end());
     for (uint32_t severity = TENMAP_FINDING_ERROR; severity >= TENMAP_FINDING_NOTE; severity--) {
         size_t count = list->of[severity];
@@ -267,7 +268,7 @@ static void print_verdict(const char *path, const findings *list) {
 static void print_check_json(const char *path, const findings *list, const check_settings *set) {
     static const char *const verdicts[] = {"fine", "warnings", "rejected"};
     json_open('{', false);
-    json_key_text("model", path, TENMAP_CSTR);
+    json_key_text("model", shown_path(path), TENMAP_CSTR);
     json_key_text("verdict", verdicts[verdict_of(list)], TENMAP_CSTR);
     json_key_uint("errors", list->of[TENMAP_FINDING_ERROR]);
     json_key_uint("warnings", list->of[TENMAP_FINDING_WARNING]);
@@ -300,8 +301,8 @@ static int check_one(const char *path, bool several, const void *settings) {
     findings list = {0};
     tenmap_options options = open_options();
     tenmap_error error;
-    int status = EXIT_FINE;
-    if (tenmap_check(path, &options, take_finding, &list, &error) != TENMAP_OK)
+    int status = remote_options(path, &options);
+    if (!status && tenmap_check(path, &options, take_finding, &list, &error) != TENMAP_OK)
         status = fail_error(&error);
     if (!status && !list.of[TENMAP_FINDING_ERROR])
         status = check_model(path, set, &list);

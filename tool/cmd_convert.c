@@ -7,6 +7,7 @@
 #include "computed.h"
 #include "config_edit.h"
 #include "json_out.h"
+#include "remote.h"
 #include "reshape.h"
 #include "scaled.h"
 #include "select.h"
@@ -125,7 +126,7 @@ static void warn_plain(const plan *p) {
         if (is_computed(p->sources[i].tensor))
             return;
     warn("'%s' has no weight that is stored in parts, so there is nothing to dequantise",
-         tenmap_path(p->models[0]));
+         shown_path(tenmap_path(p->models[0])));
 }
 
 /* What was left out. */

@@ -10,6 +10,7 @@
 #include "json_out.h"
 #include "match.h"
 #include "metadata.h"
+#include "needed.h"
 #include "print.h"
 #include "select.h"
 
@@ -441,8 +442,8 @@ static void json_values(const models *m) {
 
 static void print_diff_json(const models *m, const diff_settings *set, bool same) {
     json_open('{', false);
-    json_key_text("a", tenmap_path(m->a), TENMAP_CSTR);
-    json_key_text("b", tenmap_path(m->b), TENMAP_CSTR);
+    json_key_text("a", shown_model(m->a), TENMAP_CSTR);
+    json_key_text("b", shown_model(m->b), TENMAP_CSTR);
     json_key_bool("equal", same);
     json_key_uint("in_both", m->pair_count + m->shape_count);
     json_names("only_in_a", m->found.only_a, m->found.only_a_count);

@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "json_out.h"
+#include "needed.h"
 #include "npy.h"
 #include "outfile.h"
 #include "print.h"
@@ -18,7 +19,7 @@ typedef struct get_settings {
     const char *output;
     tenmap_dtype as;
     bool all, raw_values, tsv, json, raw, bytes, force, dequantize;
-    uint64_t precision;
+    uint64_t precision, threads;
 } get_settings;
 
 static const get_settings get_defaults = {.precision = 6};
@@ -38,6 +39,8 @@ static const option get_options[] = {
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print JSON: the shape, and the values in one list"},
     {0, "raw", NULL, OPTION_SWITCH, AT(raw),
      "Export bits to .npy: BF16 as uint16, F8 as uint8, instead of float32"},
+    {'j', "threads", "N", OPTION_COUNT, AT(threads),
+     "Use this many connections for an address (8)"},
     {'b', "bytes", NULL, OPTION_SWITCH, AT(bytes), "Export the bytes alone, little-endian"},
     DEQUANTIZE_OPTION(AT(dequantize)),
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
@@ -213,6 +216,18 @@ static char *split_slice(const tenmap_model *model, const char *name, const char
     return NULL;
 }
 
+/* Of NAME[0:2], a tensor of that name and one of the name before the bracket may be meant. */
+static int open_for(const char *path, const char *name, tenmap_model **out) {
+    const char *bracket = strrchr(name, '['), *names[2] = {name, NULL};
+    size_t count = 1;
+    char *stem = NULL;
+    if (bracket && bracket > name && name[strlen(name) - 1] == ']')
+        names[count++] = stem = need_copy(name, (size_t)(bracket - name));
+    int status = open_needed(path, names, count, true, out);
+    free(stem);
+    return status;
+}
+
 static int get_run(const invocation *call) {
     const get_settings *set = call->settings;
     const char *given = call->operand_count > 2 ? call->operands[2] : NULL;
@@ -225,7 +240,7 @@ static int get_run(const invocation *call) {
     if (!status && set->output && outfile_is_stdout(set->output) && isatty(STDOUT_FILENO) == 1)
         status = fail(EXIT_USAGE, "binary does not go to a terminal: redirect it, or name a file");
     if (!status)
-        status = open_model(call->operands[0], &model);
+        status = open_for(call->operands[0], call->operands[1], &model);
     if (!status && !given)
         stem = split_slice(model, call->operands[1], &given);
     if (!status)

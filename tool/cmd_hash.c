@@ -12,6 +12,7 @@
 #include "json_out.h"
 #include "pointer.h"
 #include "print.h"
+#include "remote.h"
 #include "several.h"
 #include "progress.h"
 #include "select.h"
@@ -75,6 +76,11 @@ static int add_operand(file_list *list, const char *path) {
     tenmap_model *model;
     struct stat s;
     size_t len = strlen(path);
+    if (is_address(path))
+        return fail(EXIT_FAILED,
+                    "'%s' is not here, and the SHA-256 of a file wants all of it; --model and "
+                    "--tensors take addresses",
+                    shown_path(path));
     bool index = len > 5 && strcmp(path + len - 5, ".json") == 0;
     if (!index && (stat(path, &s) != 0 || !S_ISDIR(s.st_mode)))
         return add_file(list, path);
@@ -258,7 +264,7 @@ static void print_fingerprints(const printed *list, size_t count, const char *al
 static void print_fingerprints_json(const char *path, const printed *list, size_t count,
                                     const char *all) {
     json_open('{', false);
-    json_key_text("model", path, TENMAP_CSTR);
+    json_key_text("model", shown_path(path), TENMAP_CSTR);
     json_key_text("fingerprint", all, TENMAP_CSTR);
     json_key("tensors");
     json_open('[', false);
@@ -304,11 +310,11 @@ static int fingerprint_one(const char *path, const hash_settings *set) {
             report_fingerprints(path, model, set, prints, digits);
         } else if (set->json) {
             json_open('{', true);
-            json_key_text("model", path, TENMAP_CSTR);
+            json_key_text("model", shown_path(path), TENMAP_CSTR);
             json_key_text("fingerprint", digits, TENMAP_CSTR);
             json_close();
         } else {
-            print_sum(digits, path);
+            print_sum(digits, shown_path(path));
         }
     }
     free(prints);

@@ -9,6 +9,7 @@
 #include "identify.h"
 #include "json_out.h"
 #include "metadata.h"
+#include "needed.h"
 #include "print.h"
 #include "schemes.h"
 #include "several.h"
@@ -18,7 +19,7 @@ enum { PIPED_COLUMNS = 200, METADATA_ROWS = 12, LABEL = 12 };
 
 typedef struct info_settings {
     bool json, duplicates, dequantize;
-    uint64_t top;
+    uint64_t top, threads;
 } info_settings;
 
 static const info_settings info_defaults = {.top = 5};
@@ -28,6 +29,8 @@ static const option info_options[] = {
     {'n', "top", "N", OPTION_COUNT, AT(top), "Show the N largest tensors (5)"},
     {0, "duplicates", NULL, OPTION_SWITCH, AT(duplicates),
      "Look for tensors that hold the same bytes, which reads some of the data"},
+    {'j', "threads", "N", OPTION_COUNT, AT(threads),
+     "Use this many connections for an address (8)"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
     DEQUANTIZE_OPTION(AT(dequantize)),
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
@@ -365,7 +368,7 @@ static void say_json(const char *sentence) {
 static void print_people(const summary *s, const schemes *known, uint64_t top,
                          const duplicates *found) {
     printf("%s", paint(STYLE_BOLD));
-    print_safe(stdout, tenmap_path(s->model), strlen(tenmap_path(s->model)));
+    print_safe(stdout, shown_model(s->model), strlen(shown_model(s->model)));
     printf("%s\n", paint_end());
     print_facts(s, known);
     print_dtypes(s);
@@ -462,7 +465,7 @@ static void json_gguf(const summary *s) {
 static void print_json(const summary *s, const schemes *known, uint64_t top,
                        const duplicates *found) {
     json_open('{', false);
-    json_key_text("model", tenmap_path(s->model), TENMAP_CSTR);
+    json_key_text("model", shown_model(s->model), TENMAP_CSTR);
     json_identity(s);
     json_gguf(s);
     json_key_uint("bytes", tenmap_file_size(s->model));

@@ -13,6 +13,7 @@
 #include "inventory.h"
 #include "json_out.h"
 #include "print.h"
+#include "remote.h"
 #include "summary.h"
 
 typedef struct inventory_settings {
@@ -410,6 +411,10 @@ static int inventory_run(const invocation *call) {
     const inventory_settings *set = call->settings;
     inventory all = {.top = call->operands[0]};
     struct stat s;
+    if (is_address(all.top))
+        return fail(EXIT_USAGE,
+                    "inventory looks through a folder that is here; 'tenmap info' takes "
+                    "an address");
     if (stat(all.top, &s) != 0)
         return fail(EXIT_FAILED, "'%s': %s", all.top, os_words(errno));
     if (!S_ISDIR(s.st_mode))

@@ -5,6 +5,7 @@
 #include "command.h"
 #include "json_out.h"
 #include "metadata.h"
+#include "needed.h"
 #include "print.h"
 #include "select.h"
 #include "tree.h"
@@ -15,7 +16,7 @@ typedef struct ls_settings {
     filter wanted;
     bool tree, fold, long_form, reverse, json, tsv, dequantize;
     unsigned sort;
-    uint64_t depth;
+    uint64_t depth, threads;
 } ls_settings;
 
 #define AT(field) offsetof(ls_settings, field)
@@ -36,6 +37,8 @@ static const option ls_options[] = {
      "Take only tensors of at least this size"},
     {0, "max-size", "SIZE", OPTION_SIZE, AT(wanted.max_bytes),
      "Take only tensors of at most this size"},
+    {'j', "threads", "N", OPTION_COUNT, AT(threads),
+     "Use this many connections for an address (8)"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
     {0, "tsv", NULL, OPTION_SWITCH, AT(tsv), "Print the answer as tab-separated values"},
     DEQUANTIZE_OPTION(AT(dequantize)),
@@ -123,13 +126,13 @@ static void print_table(const tenmap_model *model, const selection *s, bool long
                                   {"SHAPE", false, false}, {"SIZE", true, false},
                                   {"OFFSET", true, false}, {"ALIGN", true, COLUMN_SPARE},
                                   {"SHARD", true, false}};
-    bool sharded = tenmap_shard_count(model) > 1;
+    bool sharded = whole_shards(model) > 1;
     size_t count = (long_form ? sizeof full : sizeof brief) / sizeof(column) - !sharded;
     table *t = table_new(long_form ? full : brief, count);
     for (size_t i = 0; i < s->count; i++) {
         add_tensor(t, s->tensors[i], long_form);
         if (sharded) {
-            text_add_number(table_cell(t), s->tensors[i]->shard + 1);
+            text_add_number(table_cell(t), whole_shard(s->tensors[i]));
             table_end_cell(t, STYLE_NONE);
         }
     }
@@ -140,16 +143,16 @@ static void print_table(const tenmap_model *model, const selection *s, bool long
 static void print_totals(const tenmap_model *model, const selection *s) {
     text t = {0};
     text_add_grouped(&t, s->count);
-    if (s->count < tenmap_count(model)) {
+    if (s->count < whole_tensors(model)) {
         text_addf(&t, " of ");
-        text_add_grouped(&t, tenmap_count(model));
+        text_add_grouped(&t, whole_tensors(model));
     }
-    text_addf(&t, tenmap_count(model) == 1 ? " tensor, " : " tensors, ");
+    text_addf(&t, whole_tensors(model) == 1 ? " tensor, " : " tensors, ");
     text_add_count(&t, s->elements);
     text_addf(&t, s->elements == 1 ? " parameter, " : " parameters, ");
     text_add_bytes(&t, s->bytes);
-    if (tenmap_shard_count(model) > 1)
-        text_addf(&t, " in %zu shards", tenmap_shard_count(model));
+    if (whole_shards(model) > 1)
+        text_addf(&t, " in %zu shards", whole_shards(model));
     if (tenmap_missing_count(model))
         text_addf(&t, " (%zu more missing)", tenmap_missing_count(model));
     printf("%s%s%s\n", paint(STYLE_BOLD), t.bytes, paint_end());
@@ -158,7 +161,7 @@ static void print_totals(const tenmap_model *model, const selection *s) {
 
 static void print_json(const tenmap_model *model, const selection *s) {
     json_open('{', false);
-    json_key_text("model", tenmap_path(model), TENMAP_CSTR);
+    json_key_text("model", shown_model(model), TENMAP_CSTR);
     json_key_uint("count", s->count);
     json_key_uint("params", s->elements);
     json_key_uint("bytes", s->bytes);
@@ -239,7 +242,8 @@ static int ls_run(const invocation *call) {
         return fail(EXIT_USAGE, "a tree has its own order and columns: leave out --sort, "
                                 "--reverse and --long");
     common.dequantize = set->dequantize;
-    int status = open_model(call->operands[0], &model);
+    int status =
+        open_needed(call->operands[0], wanted.patterns, wanted.pattern_count, false, &model);
     if (status)
         return status;
     status = select_tensors(model, &wanted, &chosen);

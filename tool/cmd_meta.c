@@ -9,6 +9,7 @@
 #include "json_out.h"
 #include "metadata.h"
 #include "print.h"
+#include "remote.h"
 #include "suggest.h"
 
 typedef struct meta_settings {
@@ -435,6 +436,11 @@ static int meta_run(const invocation *call) {
                     call->operands[1]);
     if (c.word_count < action->least || c.word_count > action->most)
         return fail(EXIT_USAGE, "it is: tenmap meta MODEL %s", action->usage);
+    if (is_address(c.path) && action != &list_action && action->run != get)
+        return fail(EXIT_USAGE,
+                    "'%s' is not here, so its metadata cannot be changed; 'tenmap "
+                    "extract' and 'convert' write a model that is",
+                    shown_path(c.path));
     if (!action->opens)
         return action->run(&c);
     status = open_model(c.path, &c.model);

@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "print.h"
+#include "remote.h"
 #include "report/report.h"
 
 typedef struct report_settings {
@@ -61,6 +62,7 @@ static const report_settings report_defaults = {.wishes = {.hist_limit = UINT64_
 static char *default_output(const char *model) {
     static const char *const endings[] = {".safetensors", ".gguf", ".index.json", ".json"};
     text t = {0};
+    model = shown_path(model);
     size_t end = strlen(model);
     while (end > 1 && model[end - 1] == '/')
         end--;

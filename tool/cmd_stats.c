@@ -8,6 +8,7 @@
 #include "histogram.h"
 #include "json_out.h"
 #include "measure.h"
+#include "needed.h"
 #include "print.h"
 #include "several.h"
 
@@ -182,7 +183,7 @@ static void print_histograms(const measured *list, size_t count, const stats_set
 static void print_stats_json(const tenmap_model *model, const measured *list, size_t count,
                              const stats_settings *set, uint32_t bins) {
     json_open('{', false);
-    json_key_text("model", tenmap_path(model), TENMAP_CSTR);
+    json_key_text("model", shown_model(model), TENMAP_CSTR);
     json_key("tensors");
     json_open('[', false);
     for (size_t i = 0; i < count; i++) {
@@ -321,7 +322,7 @@ static int stats_one(const char *path, bool several, const void *settings) {
             selection_sort_natural(&chosen);
         if (several && !set->json) {
             printf("%s", paint(STYLE_BOLD));
-            print_safe(stdout, path, strlen(path));
+            print_safe(stdout, shown_model(model), strlen(shown_model(model)));
             printf("%s\n", paint_end());
         }
         status = measure_and_print(model, &chosen, set);

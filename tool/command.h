@@ -91,6 +91,9 @@ typedef struct common_settings {
     bool lenient, partial, quiet;
     unsigned color; /* auto, always, never */
     uint64_t max_header;
+    const char *token, *revision; /* of addresses; NULL: not given */
+    bool traffic;
+    uint64_t threads; /* the command's own --threads; 0: not given */
 } common_settings;
 
 /* For the option table of a command that shows values; `at` is a bool of its settings. */
@@ -136,9 +139,9 @@ const char *os_words(int code);
 struct text;
 void text_add_message(struct text *out, const char *message);
 
-/* What the common options mean to the library. */
+/* What the common options mean to the library; remote_options adds what an address needs. */
 tenmap_options open_options(void);
-/* Opens with the common options. 0, or the exit code of a failure that has been told. */
+/* Opens a path or an address with the common options. 0, or the exit code of a failure that has been told. */
 int open_model(const char *path, tenmap_model **out);
 
 /*

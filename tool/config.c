@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "remote.h"
 
 enum { LARGEST = 4 << 20, DEEPEST = 16 };
 
@@ -124,11 +125,27 @@ static bool parse_config(const char *bytes, size_t len, config *out) {
     return good;
 }
 
+static bool read_far(const char *address, config *out) {
+    char *bytes;
+    size_t len;
+    remote_read(address, LARGEST, &bytes, &len);
+    bool good = bytes && parse_config(bytes, len, out);
+    free(bytes);
+    if (!good)
+        config_free(out);
+    return good;
+}
+
 bool config_read(const char *folder, const char *name, config *out) {
     text path = {0};
     struct stat s;
     *out = (config){0};
     text_addf(&path, "%s%s%s", folder, *folder ? "/" : "", name);
+    if (is_address(path.bytes)) {
+        bool read = read_far(path.bytes, out);
+        text_free(&path);
+        return read;
+    }
     int fd = open(path.bytes, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     text_free(&path);
     if (fd < 0)

@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "print.h"
+#include "remote.h"
 #include "progress.h"
 
 static const char *command_name;
@@ -176,7 +177,9 @@ tenmap_options open_options(void) {
 int open_model(const char *path, tenmap_model **out) {
     tenmap_options options = open_options();
     tenmap_error error;
-    if (tenmap_open(path, &options, out, &error) == TENMAP_OK)
-        return EXIT_FINE;
-    return fail_error(&error);
+    *out = NULL;
+    int status = remote_options(path, &options);
+    if (!status && tenmap_open(path, &options, out, &error) != TENMAP_OK)
+        status = fail_error(&error);
+    return status;
 }

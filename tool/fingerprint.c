@@ -70,18 +70,38 @@ static void let_go(const char *bytes, size_t size) {
         (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
+static int print_mapped(const tenmap_tensor *t, uint64_t begin, size_t size, fingerprint *out) {
+    const char *bytes = (const char *)t->data + begin;
+    int status = bring_in(t, bytes, size);
+    if (status)
+        return status;
+    *out = digest(bytes, size);
+    let_go(bytes, size);
+    return EXIT_FINE;
+}
+
+static int print_read(const tenmap_tensor *t, uint64_t begin, size_t size, fingerprint *out) {
+    tenmap_error error;
+    int status = EXIT_FINE;
+    char *bytes = need(size, 1);
+    if (tenmap_read_bytes(t, begin, size, bytes, &error) == TENMAP_OK)
+        *out = digest(bytes, size);
+    else
+        status = fail_error(&error);
+    free(bytes);
+    return status;
+}
+
 static int print_part(void *ctx, size_t i) {
     const printing *all = ctx;
     const tenmap_tensor *t = tenmap_at(all->model, all->parts[i].tensor);
     uint64_t begin = (uint64_t)all->parts[i].number * FINGERPRINT_PART;
     uint64_t left = t->nbytes - begin;
     size_t size = left < FINGERPRINT_PART ? (size_t)left : FINGERPRINT_PART;
-    const char *bytes = (const char *)t->data + begin;
-    int status = bring_in(t, bytes, size);
+    int status = t->data ? print_mapped(t, begin, size, &all->digests[i])
+                         : print_read(t, begin, size, &all->digests[i]);
     if (status)
         return status;
-    all->digests[i] = digest(bytes, size);
-    let_go(bytes, size);
     progress_add(size);
     return EXIT_FINE;
 }

@@ -6,6 +6,7 @@
 #include "command.h"
 #include "gguf.h"
 #include "name_map.h"
+#include "remote.h"
 
 /* A tensor under the name that it is looked for by. */
 typedef struct named {
@@ -86,7 +87,7 @@ static int refuse_twins(const tenmap_model *model, const named *sorted, size_t c
             text_add_safe(&both, y->name, y->name_len);
             text_addf(&both, " would both be called ");
             text_add_safe(&both, sorted[i].name, sorted[i].len);
-            fail(EXIT_FAILED, "%s: %s", tenmap_path(model), both.bytes);
+            fail(EXIT_FAILED, "%s: %s", shown_path(tenmap_path(model)), both.bytes);
             text_free(&both);
             return EXIT_FAILED;
         }

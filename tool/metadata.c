@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "json_out.h"
+#include "remote.h"
 
 const char *edit_way(uint32_t how) {
     static const char *const ways[] = {
@@ -16,8 +17,8 @@ const char *edit_way(uint32_t how) {
 }
 
 const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    const char *shown = shown_path(path), *slash = strrchr(shown, '/');
+    return slash ? slash + 1 : shown;
 }
 
 static int compare_bytes(const char *a, size_t n, const char *b, size_t m) {

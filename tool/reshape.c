@@ -9,8 +9,10 @@
 #include "computed.h"
 #include "json_out.h"
 #include "losses.h"
+#include "needed.h"
 #include "print.h"
 #include "progress.h"
+#include "remote.h"
 
 /* Making a plan. */
 
@@ -29,6 +31,24 @@ int plan_open(plan *p, const char *label, const char *const *paths, size_t count
                  paths[p->model_count], tenmap_missing_count(model));
     }
     return EXIT_FINE;
+}
+
+int plan_open_needed(plan *p, const char *label, const char *path, const char *const *patterns,
+                     size_t count) {
+    if (!is_address(path))
+        return plan_open(p, label, &path, 1);
+    *p = (plan){.label = label};
+    p->models = need(1, sizeof *p->models);
+    catch_interrupts();
+    int status = open_needed(path, patterns, count, false, &p->models[0]);
+    if (status)
+        return status;
+    p->model_count = 1;
+    p->input_tensors = whole_tensors(p->models[0]);
+    if (tenmap_missing_count(p->models[0]))
+        warn("'%s' lacks shards (%zu); their tensors will not be in the output", shown_path(path),
+             tenmap_missing_count(p->models[0]));
+    return status;
 }
 
 void plan_add(plan *p, const tenmap_tensor *tensor) {
@@ -503,11 +523,13 @@ static tenmap_status write_folder(const plan *p, const target *to, const pairs *
     return tenmap_save_sharded(to->path, p->sources, p->count, &options, error);
 }
 
-static int write_target(const plan *p, target *to, const pairs *metadata, uint64_t bytes) {
+static int write_target(const plan *p, const output_settings *out, target *to,
+                        const pairs *metadata, uint64_t bytes) {
     tenmap_copy_options copy = TENMAP_COPY_OPTIONS_INIT;
     tenmap_error error;
     copy.progress = on_progress;
     copy.losses = p->losses;
+    copy.threads = (uint32_t)(out->threads < 64 ? out->threads : 64);
     int code = make_target(to);
     if (code)
         return code;
@@ -549,7 +571,7 @@ int plan_write(plan *p, const output_settings *out) {
             status = count_strictly(p, out);
         beside_files copied = {0};
         if (!status && !out->dry_run)
-            status = write_target(p, &to, &metadata, sum.before);
+            status = write_target(p, out, &to, &metadata, sum.before);
         if (!status)
             status = beside_copy(p, out, &to, &copied);
         if (!status && out->json)

@@ -21,6 +21,7 @@ typedef struct output_settings {
     texts meta;                  /* KEY=VALUE */
     bool single;
     uint64_t max_shard; /* bytes of tensors; 0: not given */
+    uint64_t threads;
 } output_settings;
 
 /* For the option table of a command whose settings have an output_settings at the offset `at`. */
@@ -50,6 +51,12 @@ typedef struct output_settings {
          OPTION_SWITCH,                                                                            \
          OUT_AT(at, no_config),                                                                    \
          "Leave config.json and the like where they are"},                                         \
+        {'j',                                                                                      \
+         "threads",                                                                                \
+         "N",                                                                                      \
+         OPTION_COUNT,                                                                             \
+         OUT_AT(at, threads),                                                                      \
+         "Copy on this many threads, and of an address over this many connections"},               \
     {                                                                                              \
         0, "json", NULL, OPTION_SWITCH, OUT_AT(at, json), "Report as JSON"                         \
     }
@@ -97,6 +104,9 @@ struct plan {
 
 /* Opens the models; from here on SIGINT cancels. 0 or an exit code; plan_free in either case. */
 int plan_open(plan *p, const char *label, const char *const *paths, size_t count);
+/* Likewise, for one model of which only what the patterns select is needed (needed.h). */
+int plan_open_needed(plan *p, const char *label, const char *path, const char *const *patterns,
+                     size_t count);
 void plan_add(plan *p, const tenmap_tensor *tensor);
 /* Takes over `name`, which malloc gave. */
 void plan_rename(plan *p, size_t source, char *name, size_t len);

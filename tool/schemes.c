@@ -7,6 +7,7 @@
 #include "command.h"
 #include "computed.h"
 #include "json_out.h"
+#include "remote.h"
 
 static scheme_share *share_of_scheme(schemes *s, const tenmap_scheme *scheme) {
     for (size_t i = 0; i < s->count; i++) {
@@ -43,6 +44,8 @@ void schemes_find(const tenmap_model *model, schemes *out) {
         tenmap_options options = open_options();
         tenmap_error error;
         options.flags |= TENMAP_OPEN_DEQUANTIZE;
+        if (remote_options(tenmap_path(model), &options))
+            return;
         if (tenmap_open(tenmap_path(model), &options, &out->model, &error) != TENMAP_OK) {
             text_add_message(&out->problem, error.message);
             return;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "json_out.h"
+#include "remote.h"
 #include "select.h"
 
 static bool has_end(const char *name, const char *end) {
@@ -90,7 +91,7 @@ void several_free(model_paths *p) {
 size_t several_leading(const char *const *operands, size_t count) {
     struct stat s;
     size_t n = count ? 1 : 0;
-    while (n < count && stat(operands[n], &s) == 0)
+    while (n < count && (stat(operands[n], &s) == 0 || is_address(operands[n])))
         n++;
     return n;
 }

@@ -73,7 +73,11 @@ int run_subset(const invocation *call, bool keep) {
     if (!wanted.pattern_count && !wanted.dtypes.count && !wanted.except.count &&
         !wanted.min_bytes && !wanted.max_bytes)
         return fail(EXIT_USAGE, "say which tensors: names, --dtype, --min-size or --max-size");
-    int status = plan_open(&p, keep ? "extracting" : "copying", call->operands, 1);
+    /* With --to, the other parts of a weight are looked at, wherever they are. */
+    bool few = keep && set->to == TENMAP_AS_STORED;
+    int status = few ? plan_open_needed(&p, "extracting", call->operands[0], wanted.patterns,
+                                        wanted.pattern_count)
+                     : plan_open(&p, "copying", call->operands, 1);
     if (!status)
         status = select_tensors(p.models[0], &wanted, &chosen);
     if (!status)

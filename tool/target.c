@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "infile.h"
+#include "needed.h"
 #include "reshape.h"
 
 static bool ends_with(const char *text, const char *end) {
@@ -23,7 +24,7 @@ static uint64_t input_shard_size(const plan *p) {
     uint64_t largest = 0;
     for (size_t m = 0; m < p->model_count; m++) {
         size_t shards = tenmap_shard_count(p->models[m]);
-        for (size_t i = 0; shards > 1 && i < shards; i++) {
+        for (size_t i = 0; whole_shards(p->models[m]) > 1 && i < shards; i++) {
             const tenmap_shard *s = tenmap_shard_at(p->models[m], i);
             uint64_t bytes = s->size - (s->data_offset - s->offset);
             largest = bytes > largest ? bytes : largest;

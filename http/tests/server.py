@@ -250,7 +250,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def case_long(self, parts):
         wanted = self.part(body=False, extra={"Transfer-Encoding": "chunked"})
-        self.chunked(wanted + b"more")
+        if wanted is not None:
+            self.chunked(wanted + b"more")
 
     def case_long_length(self, parts):
         first, last = self.asked()

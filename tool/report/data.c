@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "metadata.h"
+#include "remote.h"
 #include "report.h"
 
 enum {
@@ -96,14 +97,14 @@ static void put_comma(FILE *out, size_t i) {
 
 static void put_file(FILE *out, const char *key, const tenmap_model *model) {
     fprintf(out, "\"%s\":{\"path\":", key);
-    put_string(out, tenmap_path(model), strlen(tenmap_path(model)));
+    put_string(out, shown_path(tenmap_path(model)), strlen(shown_path(tenmap_path(model))));
     fprintf(out, ",\"size\":%" PRIu64 "},\n", tenmap_file_size(model));
 }
 
 /* The last part of a path: the folder is said once, with the model. */
 static const char *last_part(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
+    const char *shown = shown_path(path), *slash = strrchr(shown, '/');
+    return slash && slash[1] ? slash + 1 : shown;
 }
 
 static void put_shards(FILE *out, const tenmap_model *model) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "progress.h"
+#include "remote.h"
 #include "report.h"
 #include "select.h"
 
@@ -192,6 +193,9 @@ static int check(report *r) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     tenmap_error error;
     options.max_header_bytes = common.max_header;
+    int status = remote_options(tenmap_path(r->model), &options);
+    if (status)
+        return status;
     if (tenmap_check(tenmap_path(r->model), &options, keep_finding, r, &error) != TENMAP_OK)
         return fail_error(&error);
     r->checked = true;

@@ -1,6 +1,7 @@
 /* The page: the template of page/page.html with its gaps filled. */
 #include <string.h>
 
+#include "remote.h"
 #include "report.h"
 #include "assets.h"
 
@@ -38,7 +39,7 @@ static void fill_generator(const report *r, FILE *out) {
 }
 
 static void fill_title(const report *r, FILE *out) {
-    const char *title = r->title ? r->title : tenmap_path(r->model);
+    const char *title = r->title ? r->title : shown_path(tenmap_path(r->model));
     size_t len = strlen(title), from = 0;
     while (!r->title && len > 1 && title[len - 1] == '/')
         len--;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "numbered.h"
+#include "remote.h"
 #include "report.h"
 #include "select.h"
 
@@ -393,7 +394,7 @@ void report_write_treemap(const report *r, report_color color, FILE *out) {
     find_layers(&m);
     if (color == COLOR_AUTO)
         m.color = choose_color(&m);
-    svg_begin(out, WIDTH, HEIGHT + LEGEND, r->title ? r->title : tenmap_path(r->model));
+    svg_begin(out, WIDTH, HEIGHT + LEGEND, r->title ? r->title : shown_path(tenmap_path(r->model)));
     item whole = {.to = r->count, .bytes = m.before[r->count]};
     item *items = items_of(&m, &whole, &count);
     count = join_small(items, count, whole.bytes, (double)WIDTH * HEIGHT);

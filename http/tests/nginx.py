@@ -1,0 +1,335 @@
+"""The tool on models that nginx serves, as it serves them in the world:
+
+    nginx.py TENMAP
+
+Plain, by TLS with a certificate of our own authority and HTTP/2, and behind a front that mimics a hub: it answers
+with 302, the linked headers and an address on another host, with another certificate, that expires after a while.
+What comes is compared with the same model here, for every dtype; how many bytes and requests it took is taken
+from nginx's own log. Then a sparse model of 100 GB in 200 shards. Exits with 77, saying why, without nginx.
+"""
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+TOOL = os.path.realpath(sys.argv[1])
+WORK = tempfile.mkdtemp()
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+DTYPES = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "I16": 16, "I8": 8, "U64": 64,
+          "U32": 32, "U16": 16, "U8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "C64": 64,
+          "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
+GB = 10 ** 9
+
+
+def skip(why):
+    print("SKIPPED:", why)
+    shutil.rmtree(WORK)
+    sys.exit(77)
+
+
+def free_ports(count):
+    holders = [socket.socket() for _ in range(count)]
+    for s in holders:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in holders]
+    for s in holders:
+        s.close()
+    return ports
+
+
+# Models.
+
+def header(tensors):
+    """Length field and text of a header for [(name, dtype, shape, bytes)], padded to 8."""
+    entries, at = {}, 0
+    for name, dtype, shape, size in tensors:
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text, at
+
+
+def write_index(folder, owners):
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "model.safetensors.index.json"), "w", encoding="utf-8") as out:
+        json.dump({"metadata": {}, "weight_map": owners}, out)
+
+
+def write_small(folder):
+    """A tensor of each dtype, in three shards, some of them longer than what the first read takes."""
+    dice, owners = random.Random(1), {}
+    names = list(DTYPES)
+    os.makedirs(folder)
+    for shard in range(3):
+        tensors = []
+        for dtype in names[shard::3]:
+            rows = dice.choice([8, 64, 3000])
+            tensors.append((f"w.{dtype}", dtype, [rows, 40], rows * 40 * DTYPES[dtype] // 8))
+        file = f"model-0000{shard + 1}-of-00003.safetensors"
+        with open(os.path.join(folder, file), "wb") as out:
+            out.write(header(tensors)[0])
+            for _, dtype, _, length in tensors:
+                data = dice.randbytes(length)
+                out.write(bytes(b & 1 for b in data) if dtype == "BOOL" else data)
+        owners.update({t[0]: file for t in tensors})
+    write_index(folder, owners)
+
+
+def write_sparse(folder, shards, total):
+    """Headers of real length, and nothing but holes behind them but for one tensor at the end of each."""
+    owners = {}
+    os.makedirs(folder)
+    for shard in range(shards):
+        count = 60
+        each = total // shards // count // 4096 * 4096
+        tensors = [(f"model.layers.{shard}.mlp.experts.{i}.down_proj.weight", "BF16", [each // 4096, 2048], each)
+                   for i in range(count)]
+        tensors.append((f"model.layers.{shard}.norm.weight", "F32", [256], 1024))
+        head, size = header(tensors)
+        file = f"model-{shard + 1:05}-of-{shards:05}.safetensors"
+        with open(os.path.join(folder, file), "wb") as out:
+            out.write(head)
+            out.truncate(len(head) + size)
+            out.seek(len(head) + size - 1024)
+            out.write(random.Random(shard).randbytes(1024))
+        owners.update({t[0]: file for t in tensors})
+    write_index(folder, owners)
+
+
+# Certificates: an authority, and one for each of two hosts.
+
+def openssl(*words):
+    subprocess.run(["openssl", *words], cwd=WORK, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def make_certificates():
+    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-days", "2",
+            "-subj", "/CN=tenmap test authority")
+    for name, alt in (("hub", "DNS:localhost"), ("cdn", "IP:127.0.0.1"), ("wrong", "DNS:elsewhere.test")):
+        with open(os.path.join(WORK, name + ".ext"), "w", encoding="utf-8") as out:
+            out.write(f"subjectAltName={alt}\n")
+        openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", name + ".key", "-out", name + ".csr", "-subj",
+                "/CN=" + name)
+        openssl("x509", "-req", "-in", name + ".csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out",
+                name + ".pem", "-days", "2", "-extfile", name + ".ext")
+
+
+CONFIG = """
+daemon off; master_process off; worker_processes 1; pid {work}/pid; error_log {work}/error.log;
+{user}
+events {{ worker_connections 256; }}
+http {{
+    log_format counted '$server_port $server_protocol $status $body_bytes_sent $request_method "$http_range" $uri';
+    access_log {work}/access.log counted;
+    client_body_temp_path {work}/t1; proxy_temp_path {work}/t2; fastcgi_temp_path {work}/t3;
+    uwsgi_temp_path {work}/t4; scgi_temp_path {work}/t5;
+    sendfile on; keepalive_requests 100000; root {work}/served;
+    # A ticket is good for the ten seconds in which it was given: that is the signature that expires.
+    map $time_iso8601 $now {{ "~T(?<h>..):(?<m>..):(?<s>.)" $h$m$s; }}
+    server {{ listen 127.0.0.1:{plain}; }}
+    server {{ listen 127.0.0.1:{tls} ssl http2; ssl_certificate {work}/hub.pem; ssl_certificate_key {work}/hub.key; }}
+    server {{ listen 127.0.0.1:{wrong} ssl; ssl_certificate {work}/wrong.pem; ssl_certificate_key {work}/wrong.key; }}
+    server {{
+        listen 127.0.0.1:{hub} ssl http2; ssl_certificate {work}/hub.pem; ssl_certificate_key {work}/hub.key;
+        location ~ ^/org/(?<model>[^/]+)/resolve/(?<revision>[^/]+)/(?<name>[^/]+)$ {{
+            if ($http_authorization != "Bearer hunter2") {{ return 401; }}
+            if (!-f {work}/served/$model/$name) {{ return 404; }}
+            add_header X-Linked-ETag '"sha-$name"'; add_header X-Repo-Commit {commit};
+            return 302 https://127.0.0.1:{cdn}/$now/$model/$name?Signature=hunter2;
+        }}
+        location ~ ^/api/models/org/(?<model>[^/]+)/tree/ {{
+            if ($http_authorization != "Bearer hunter2") {{ return 401; }}
+            default_type application/json;
+            try_files /$model.tree.json =404;
+        }}
+    }}
+    server {{
+        listen 127.0.0.1:{cdn} ssl http2; ssl_certificate {work}/cdn.pem; ssl_certificate_key {work}/cdn.key;
+        location ~ ^/(?<ticket>[0-9]+)/(?<rest>.+)$ {{
+            if ($http_authorization) {{ return 400; }}
+            if ($arg_signature != hunter2) {{ return 403; }}
+            if ($ticket != $now) {{ return 403; }}
+            rewrite ^ /$rest break;
+        }}
+    }}
+}}
+"""
+
+
+class Nginx:
+    def __init__(self):
+        program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/sbin")
+        if not program or not shutil.which("openssl"):
+            skip("nginx or openssl is not here (Debian: nginx-light, openssl)")
+        make_certificates()
+        names = ("plain", "tls", "wrong", "hub", "cdn")
+        self.ports = dict(zip(names, free_ports(len(names))))
+        with open(os.path.join(WORK, "nginx.conf"), "w", encoding="utf-8") as out:
+            out.write(CONFIG.format(work=WORK, commit=COMMIT, user="user root;" if os.getuid() == 0 else "",
+                                    **self.ports))
+        with open(os.path.join(WORK, "said"), "w", encoding="utf-8") as said:
+            self.process = subprocess.Popen([program, "-p", WORK, "-c", os.path.join(WORK, "nginx.conf")],
+                                            stderr=said)
+        for _ in range(200):
+            try:
+                socket.create_connection(("127.0.0.1", self.ports["plain"]), 1).close()
+                break
+            except OSError:
+                if self.process.poll() is not None:
+                    with open(os.path.join(WORK, "said"), encoding="utf-8") as log:
+                        sys.exit("nginx does not start: " + log.read())
+                time.sleep(0.05)
+        self.read = 0
+
+    def requests(self):
+        """What was logged since the last call: (protocol, status, bytes, method, range) of each."""
+        time.sleep(0.3)
+        with open(os.path.join(WORK, "access.log"), encoding="utf-8") as log:
+            log.seek(self.read)
+            lines = log.read().splitlines()
+            self.read = log.tell()
+        found = []
+        for line in lines:
+            m = re.match(r'\d+ (\S+) (\d+) (\d+) (\S+) "(.*?)"', line)
+            if m and m[4] != "-":
+                found.append((m[1], int(m[2]), int(m[3]), m[4], m[5]))
+        return found
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def run(*words, code=0):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "HF_")) and
+                   not k.lower().endswith("_proxy")}
+    environment.update(CURL_CA_BUNDLE=os.path.join(WORK, "ca.pem"), HF_TOKEN="hunter2", HF_ENDPOINT=HUB,
+                       HF_HOME="/nonexistent")
+    done = subprocess.run([TOOL, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, errors="replace", check=False, timeout=600)
+    if done.returncode != code or "hunter2" in done.stdout + done.stderr:
+        sys.exit(f"{words}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout, done.stderr
+
+
+def moved(said):
+    m = re.search(r"moved (\d+) bytes in (\d+) requests", said)
+    return int(m[1]), int(m[2])
+
+
+def check(condition, what):
+    if not condition:
+        sys.exit("FAILED: " + what)
+
+
+def small_models(nginx):
+    here = os.path.join(WORK, "served", "small")
+    index = "small/model.safetensors.index.json"
+    places = {"plain": f"http://127.0.0.1:{nginx.ports['plain']}/{index}",
+              "TLS, HTTP/2": f"https://localhost:{nginx.ports['tls']}/{index}",
+              "hub": "hf://org/small"}
+    wanted = run("hash", "--tensors", here)[0]
+    nginx.requests()
+    for name, address in places.items():
+        check(run("hash", "--tensors", address)[0] == wanted, f"{name}: fingerprints differ")
+        seen = nginx.requests()
+        check(all(r[3] == "GET" for r in seen), f"{name}: other methods than GET")
+        check(all(r[1] in (206, 302) or r[4] == "-" for r in seen), f"{name}: {seen}")
+        if name != "plain":
+            check(all(r[0] == "HTTP/2.0" for r in seen), f"{name}: not HTTP/2: {seen}")
+        print(f"{name}: fingerprints of {len(DTYPES)} dtypes are the same; {len(seen)} requests")
+        for dtype in DTYPES:
+            for words in ([f"w.{dtype}", "[2:5, 3:37]"], [f"w.{dtype}", "[-1]"]) if DTYPES[dtype] >= 8 else ():
+                line = ["get", None, *words, "--raw-values"]
+                line[1] = here
+                a = run(*line)[0]
+                line[1] = address
+                check(run(*line)[0] == a, f"{name}: {words}")
+        nginx.requests()
+    print("slices of all of them are the same")
+
+
+def certificates(nginx):
+    said = run("info", f"https://localhost:{nginx.ports['wrong']}/small/x", code=3)[1]
+    check("certificate is not to be trusted" in said, said)
+    os.rename(os.path.join(WORK, "ca.pem"), os.path.join(WORK, "ca.kept"))
+    shutil.copy(os.path.join(WORK, "wrong.pem"), os.path.join(WORK, "ca.pem"))
+    said = run("info", f"https://localhost:{nginx.ports['tls']}/small/x", code=3)[1]
+    check("certificate is not to be trusted" in said, said)
+    os.rename(os.path.join(WORK, "ca.kept"), os.path.join(WORK, "ca.pem"))
+    print("a certificate of another host, and one of an unknown authority, are refused")
+
+
+def expiring():
+    """Reading for longer than a ticket lives: it is asked for again, and nothing is noticed."""
+    local, far = os.path.join(WORK, "served", "small"), "hf://org/small"
+    wanted = run("hash", "--model", local)[0].split()[0]
+    end, rounds = time.time() + 12, 0
+    while time.time() < end:
+        check(run("hash", "--model", far)[0].split()[0] == wanted, "behind an expiring address")
+        rounds += 1
+    print(f"{rounds} rounds through addresses that expire")
+
+
+def sparse(nginx):
+    shards, total = 200, 100 * GB
+    folder = os.path.join(WORK, "served", "sparse")
+    write_sparse(folder, shards, total)
+    write_tree("sparse")
+    size = sum(os.path.getsize(os.path.join(folder, f)) for f in os.listdir(folder))
+    index = os.path.getsize(os.path.join(folder, "model.safetensors.index.json"))
+    name = "model.layers.123.norm.weight"
+    here = run("get", folder, name, "--raw-values")[0]
+    nginx.requests()
+    for place, address, each in (("plain", f"http://127.0.0.1:{nginx.ports['plain']}/sparse/"
+                                  "model.safetensors.index.json", 1), ("hub", "hf://org/sparse", 2)):
+        begun = time.time()
+        said = run("info", "--traffic", address)[1]
+        seconds = time.time() - begun
+        bytes_moved, requests = moved(said)
+        logged = nginx.requests()
+        print(f"{place}: info of {size / GB:.1f} GB in {shards} shards: {bytes_moved} bytes "
+              f"({bytes_moved / size * 1000:.3f} promille), {requests} requests, {seconds:.1f} s")
+        check(len(logged) == requests, f"nginx logged {len(logged)} requests")
+        check(bytes_moved < size / 2000, "more than half a promille")
+        check(requests <= each * (shards + 1) + 16, "more requests than one per shard and hop")
+        out, said = run("get", "--traffic", address, name, "--raw-values")
+        bytes_moved, requests = moved(said)
+        logged = nginx.requests()
+        print(f"{place}: get of {name}: {bytes_moved} bytes, {requests} requests; the index has {index}, the tensor "
+              "1024, a first read 131072")
+        check(out == here, "other values")
+        check(bytes_moved <= index + 1024 + 2 * 131072 + 20000, "more than index, header and tensor")
+        check(requests <= 12, "too many requests")
+
+
+def write_tree(model):
+    folder = os.path.join(WORK, "served", model)
+    with open(folder + ".tree.json", "w", encoding="utf-8") as out:
+        json.dump([{"type": "file", "path": name} for name in sorted(os.listdir(folder))], out)
+
+
+def main():
+    nginx = Nginx()
+    try:
+        write_small(os.path.join(WORK, "served", "small"))
+        write_tree("small")
+        globals()["HUB"] = f"https://localhost:{nginx.ports['hub']}"
+        small_models(nginx)
+        certificates(nginx)
+        expiring()
+        sparse(nginx)
+    finally:
+        nginx.stop()
+        shutil.rmtree(WORK, ignore_errors=True)
+
+
+main()

@@ -1,0 +1,137 @@
+"""The tool on an S3 server that verifies signatures:
+
+    s3.py TENMAP
+
+The server is versitygw (go install github.com/versity/versitygw/cmd/versitygw@latest), found in PATH or by
+TENMAP_VERSITYGW; exits with 77, saying so, without it.
+"""
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+TOOL = os.path.realpath(sys.argv[1])
+WORK = tempfile.mkdtemp()
+KEYS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "hunter2+/secret", "AWS_REGION": "eu-test-7"}
+ODD = "a b+c=d&e;f'g(h)~é%20#!/x y"
+
+
+def skip(why):
+    print("SKIPPED:", why)
+    shutil.rmtree(WORK)
+    sys.exit(77)
+
+
+def write_model(path, names, seed):
+    at, entries, data = 0, {}, b""
+    for name in names:
+        entries[name] = {"dtype": "F32", "shape": [10000], "data_offsets": [at, at + 40000]}
+        data += bytes((i * seed + at) % 251 for i in range(40000))
+        at += 40000
+    head = json.dumps(entries).encode()
+    head += b" " * (-len(head) % 8)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as out:
+        out.write(struct.pack("<Q", len(head)) + head + data)
+
+
+def write_bucket(bucket):
+    owners = {}
+    for i in range(3):
+        file = f"model-0000{i + 1}-of-00003.safetensors"
+        write_model(os.path.join(bucket, "models/llama", file), [f"a{i}", f"b{i}"], i + 1)
+        owners.update({f"a{i}": file, f"b{i}": file})
+    with open(os.path.join(bucket, "models/llama/model.safetensors.index.json"), "w", encoding="utf-8") as out:
+        json.dump({"metadata": {}, "weight_map": owners}, out)
+    write_model(os.path.join(bucket, ODD, "m.safetensors"), ["w"], 7)
+    for i in range(1200):  # more than a page of a listing
+        os.makedirs(os.path.join(bucket, "many"), exist_ok=True)
+        with open(os.path.join(bucket, "many", f"{i:05}.txt"), "w", encoding="utf-8"):
+            pass
+    write_model(os.path.join(bucket, "many", "z.safetensors"), ["w"], 9)
+
+
+def run(port, *words, code=0, **more):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_") and
+                   not k.lower().endswith("_proxy")}
+    environment.update(KEYS, AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}")
+    for name, value in more.items():
+        environment.pop(name) if value is None else environment.update({name: value})
+    done = subprocess.run([TOOL, *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, check=False, timeout=120)
+    said = done.stdout + done.stderr
+    if done.returncode != code or "hunter2" in said:
+        sys.exit(f"{words}: exit {done.returncode}\n{said}")
+    return said
+
+
+def check(condition, what):
+    if not condition:
+        sys.exit("FAILED: " + what)
+
+
+def start(program, port):
+    served = os.path.join(WORK, "served")
+    os.makedirs(os.path.join(served, "bucket.one"))
+    write_bucket(os.path.join(served, "bucket.one"))
+    with open(os.path.join(WORK, "log"), "w", encoding="utf-8") as log:
+        server = subprocess.Popen([program, "--access", KEYS["AWS_ACCESS_KEY_ID"], "--secret",
+                                   KEYS["AWS_SECRET_ACCESS_KEY"], "--region", KEYS["AWS_REGION"], "--port",
+                                   f"127.0.0.1:{port}", "posix", served], stdout=log, stderr=log)
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return server
+        except OSError:
+            if server.poll() is not None:
+                with open(os.path.join(WORK, "log"), encoding="utf-8") as log:
+                    skip("versitygw does not start here: " + log.read()[-500:])
+            time.sleep(0.1)
+    return server
+
+
+def same(port, address, local):
+    here = subprocess.run([TOOL, "hash", "--model", local], stdout=subprocess.PIPE, text=True, check=True).stdout
+    check(run(port, "hash", "--model", address).split()[0] == here.split()[0], address)
+    print(address, "is the same as here")
+
+
+def main():
+    program = os.environ.get("TENMAP_VERSITYGW") or shutil.which("versitygw")
+    if not program:
+        skip("versitygw is not here (go install github.com/versity/versitygw/cmd/versitygw@latest)")
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    server = start(program, port)
+    bucket = os.path.join(WORK, "served", "bucket.one")
+    try:
+        same(port, "s3://bucket.one/models/llama", os.path.join(bucket, "models/llama"))
+        same(port, "s3://bucket.one/models/llama/", os.path.join(bucket, "models/llama"))
+        same(port, "s3://bucket.one/models/llama/model.safetensors.index.json", os.path.join(bucket, "models/llama"))
+        same(port, f"s3://bucket.one/{ODD}/m.safetensors", os.path.join(bucket, ODD, "m.safetensors"))
+        same(port, "s3://bucket.one/many", os.path.join(bucket, "many"))
+        address = "s3://bucket.one/models/llama"
+        said = run(port, "info", address, code=64, AWS_SECRET_ACCESS_KEY="hunter2 another")
+        check("cannot be sent" in said, said)
+        said = run(port, "info", address, code=3, AWS_SECRET_ACCESS_KEY="hunter2another")
+        check("no permission" in said and "SignatureDoesNotMatch" in said, said)
+        said = run(port, "info", address, code=3, AWS_ACCESS_KEY_ID=None)
+        check("no permission" in said and "not signed" in said, said)
+        said = run(port, "info", "s3://bucket.one/none.safetensors", code=3)
+        check("no such file" in said or "nothing is there" in said, said)
+        said = run(port, "info", "s3://no-such-bucket/x", code=3)
+        check("no such bucket" in said, said)
+        print("wrong keys, no keys, no such key, no such bucket: each is said")
+    finally:
+        server.terminate()
+        server.wait()
+        shutil.rmtree(WORK, ignore_errors=True)
+
+
+main()

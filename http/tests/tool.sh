@@ -1,0 +1,123 @@
+#!/bin/sh
+# The tool on addresses: what it prints and writes is what it does with the same model here.
+#
+#     server.py tool.sh TENMAP FIXTURES
+#
+# server.py puts its address and the folder that it serves in front of these.
+set -eu
+base=$1 served=$2 tool=$(realpath "$3") fixtures=$(realpath "$4")
+export HF_ENDPOINT="$base" LC_ALL=C.UTF-8 NO_COLOR=1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+"$fixtures" .
+cp sharded/* small.safetensors layers.safetensors other.safetensors "$served"
+echo '{"architectures":["LlamaForCausalLM"],"model_type":"llama"}' >"$served/config.json"
+cp "$served/config.json" sharded/
+hub=hf://demo/model
+failed=0
+wrong() {
+    echo "FAILED: $*"
+    failed=$((failed + 1))
+}
+
+# run FILE ARGUMENT...: stdout, stderr and the exit code into FILE.
+run() {
+    out=$1
+    shift
+    status=0
+    "$tool" "$@" >"$out" 2>&1 || status=$?
+    echo "exit $status" >>"$out"
+}
+# same HERE THERE COMMAND...: the word MODEL in the command stands for the model; both outputs are equal but
+# for its name, which is shown without a query.
+same() {
+    here=$1 there=$2
+    shift 2
+    for place in "$here" "$there"; do
+        line=
+        for word; do line="$line '$(printf %s "$word" | sed "s,MODEL,$place,")'"; done
+        eval "run $([ "$place" = "$here" ] && echo here || echo there) $line"
+    done
+    sed "s,${there%%[?]*},$here,g" there >renamed
+    diff -u here renamed || wrong "$there: $*"
+}
+
+for there in "$base/files/small.safetensors?Signature=hunter2" "$hub/small.safetensors"; do
+    for line in 'ls -l MODEL' 'check --values MODEL' 'stats MODEL' 'hash --model MODEL' 'meta MODEL' \
+        'ls --json MODEL' 'diff MODEL other.safetensors' 'diff --json other.safetensors MODEL'; do
+        same small.safetensors "$there" $line
+    done
+done
+rm "$served/config.json"
+same layers.safetensors "$base/files/layers.safetensors" info MODEL
+cp sharded/config.json "$served"
+
+# An index, and the folder of a hub.
+for line in 'ls MODEL' 'info MODEL' 'info --json MODEL' 'check MODEL' 'stats MODEL' 'hash --model MODEL'; do
+    same sharded "$hub" $line
+done
+same sharded "$hub@main" info MODEL
+there=$base/files/model.safetensors.index.json
+for name in $("$tool" ls --tsv sharded | tail -n +2 | cut -f1); do
+    same sharded/model.safetensors.index.json "$there" get MODEL "$name" --raw-values
+done
+same sharded/model.safetensors.index.json "$there" ls MODEL "$name"
+same sharded/model.safetensors.index.json "$there" ls --json MODEL "$name"
+
+# What is written is the same file, and one tensor opens one shard.
+name=$("$tool" ls --tsv sharded | tail -1 | cut -f1)
+for line in "extract MODEL $name -o OUT/" "convert MODEL --to f16 -o OUT/ -j 3" \
+    "extract MODEL -d f32 -o OUT.safetensors" "get MODEL $name -o OUT.npy"; do
+    run said $(printf %s "$line" | sed "s,MODEL,sharded,; s,OUT,a,")
+    run said $(printf %s "$line" | sed "s,MODEL,$hub,; s,OUT,b,")
+    tail -1 said | grep -q 'exit 0' || { cat said; wrong "$line"; }
+    for made in a*; do
+        diff -r "$made" "b${made#a}" || wrong "$line"
+    done
+    rm -rf a a.* b b.*
+done
+run said get --traffic "$base/files/model.safetensors.index.json" "$name" --raw-values
+grep -q 'moved [0-9]* bytes in 2 requests' said || { cat said; wrong "one tensor: index and shard"; }
+
+# says CODE SENTENCE COMMAND...: the exit code, and a part of what is said.
+says() {
+    code=$1 sentence=$2
+    shift 2
+    run said "$@"
+    { grep -qF -- "$sentence" said && grep -q "^exit $code\$" said; } || { cat said; wrong "$*"; }
+    ! grep -q hunter2 said || { cat said; wrong "a secret: $*"; }
+}
+says 3 'no such file on the server' info "$base/files/none.safetensors"
+says 3 'may not hold a user name' info "http://user:hunter2@127.0.0.1/x"
+says 3 'this is no address that can be opened' info ftp://h/x
+says 3 'this is no address that can be opened' info file:///etc/passwd
+says 3 'names no host' ls http:///x
+says 3 'no connection can be made' info http://127.0.0.1:1/x
+says 3 'with the token that was given' info --token hunter2 "$base/forbidden/x"
+says 3 'not here' hash "$base/files/small.safetensors"
+says 64 'cannot be changed' meta "$base/files/small.safetensors" set a b
+says 64 'bench measures' bench "$base/files/small.safetensors"
+says 64 'looks through a folder that is here' inventory "$hub"
+says 64 'has a revision' info "$hub@main" --revision main
+says 64 'for addresses on a hub' info small.safetensors --revision main
+says 64 'cannot be sent' info --token 'hunter2 x' "$base/plain/x"
+says 3 'no tensor matches' get "$hub" nosuchtensor
+says 0 "$hub@a%2Fb" info "$hub" --revision a/b
+says 2 'web page' info "$base/page/x"
+says 3 'this is a folder' info "$base/files/"
+says 3 'not a SafeTensors file' info "$base/guarded/x" --token hunter2
+
+# An interrupt ends what waits for a silent server, and leaves nothing behind.
+(cd "$work" && exec "$tool" extract "$base/stall-ever/x" a -o left.safetensors) >said 2>&1 &
+pid=$!
+sleep 1
+kill -INT $pid
+begun=$(date +%s)
+wait $pid && code=0 || code=$?
+[ $code = 130 ] || { cat said; wrong "an interrupted extract ends with $code"; }
+[ $(($(date +%s) - begun)) -lt 8 ] || wrong "an interrupt took $(($(date +%s) - begun)) s"
+ls .left* left* 2>/dev/null && wrong "an interrupted extract left something"
+
+echo "$failed failed"
+[ $failed = 0 ]
