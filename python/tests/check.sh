@@ -110,6 +110,8 @@ check_sanitize() {
 
 check_reference() {
     build_wheel
+    # Where the environment with torch is to stay for others.
+    [ -z "${TENMAP_TORCH_VENV-}" ] || { mkdir -p "$TENMAP_TORCH_VENV" && ln -s "$TENMAP_TORCH_VENV" "$work/torch"; }
     environment torch python3 torch numpy ml_dtypes pytest fsspec safetensors==0.8.0 "$wheel" ||
         skip "torch, numpy and safetensors 0.8.0 could not be fetched"
     local python=$work/torch/bin/python folder

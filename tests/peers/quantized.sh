@@ -1,0 +1,38 @@
+#!/bin/sh
+# Weights in parts against the libraries of PyPI that write them, and tiny models through the tool:
+#     tests/peers/quantized.sh LIBTENMAP.so TENMAP
+# TENMAP_TORCH_VENV names an environment that has torch already, as python/tests/check.sh reference leaves it;
+# without one it is made here, and torch alone takes three minutes. What cannot be fetched is said aloud; exit 77
+# where torch cannot.
+set -eu
+[ $# -eq 2 ] || { echo "usage: quantized.sh LIBTENMAP.so TENMAP"; exit 64; }
+library=$(realpath "$1") tenmap=$(realpath "$2")
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
+
+venv=${TENMAP_TORCH_VENV:-}
+if [ -z "$venv" ] || ! "$venv/bin/python" -c 'import torch, safetensors' 2>/dev/null; then
+    venv=$work/venv
+    if ! { python3 -m venv "$venv" && "$venv/bin/python" -m pip install -q torch numpy safetensors; } >"$work/log" 2>&1; then
+        tail -2 "$work/log"
+        echo "skipped: torch and safetensors could not be fetched"
+        exit 77
+    fi
+fi
+for package in setuptools transformers accelerate compressed-tensors bitsandbytes 'mlx[cpu]' torchao; do
+    "$venv/bin/python" -m pip install -q "$package" >"$work/log" 2>&1 || echo "skipped: $package could not be fetched"
+done
+# Their packages are built for a GPU; the files with their formulas are read from the sources.
+for package in gptqmodel autoawq; do
+    BUILD_CUDA_EXT=0 "$venv/bin/python" -m pip download -q --no-deps --no-build-isolation -d "$work/sources" "$package" \
+        >"$work/log" 2>&1 || echo "skipped: the sources of $package could not be fetched"
+done
+for archive in "$work"/sources/*.tar.gz; do
+    [ ! -f "$archive" ] || tar -xf "$archive" -C "$work/sources"
+done
+"$venv/bin/python" "$here/quantized.py" "$library" "$work/sources"
+status=0
+"$venv/bin/python" "$here/quantized_models.py" "$tenmap" || status=$?
+[ "$status" -eq 77 ] || exit "$status"

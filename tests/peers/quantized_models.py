@@ -1,0 +1,173 @@
+"""A tiny Llama, quantised by each library and dequantised by the tool: quantized_models.py TENMAP
+
+Random weights are quantised and saved as the library does it; `tenmap convert --dequantize` makes a plain model of
+that folder, transformers loads it, and its logits must be those of the library's own dequantised model. What is not
+installed is skipped aloud. Exits with 77 where nothing is left.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import warnings
+
+SKIP = 77
+OTHER = os.environ.pop("TENMAP_PEERS_PYTHON", None)
+if OTHER:
+    os.execv(OTHER, [OTHER] + sys.argv)
+try:
+    import torch
+    import transformers
+    from safetensors.torch import save_file
+    from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+except ImportError as error:
+    print(f"skipped: {error}; pip install torch transformers safetensors, or set TENMAP_PEERS_PYTHON")
+    sys.exit(SKIP)
+
+warnings.filterwarnings("ignore")
+transformers.logging.set_verbosity_error()
+TOOL = os.path.abspath(sys.argv[1])
+F32 = torch.float32
+torch.manual_seed(1)
+CONFIG = LlamaConfig(vocab_size=320, hidden_size=128, intermediate_size=256, num_hidden_layers=2,
+                     num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False, dtype=F32)
+MODEL = LlamaForCausalLM(CONFIG).eval()
+TOKENS = torch.arange(24).reshape(2, 12) * 13 % 320
+
+
+def logits(model):
+    with torch.no_grad():
+        return model.eval()(TOKENS).logits.float()
+
+
+def linears(model):
+    return [name + ".weight" for name, module in model.named_modules()
+            if isinstance(module, torch.nn.Linear) and name != "lm_head"]
+
+
+def compare(label, folder, wanted, tolerance=0.0):
+    """What the tool makes of the folder, loaded by transformers, has these logits."""
+    with tempfile.TemporaryDirectory() as work:
+        subprocess.run([TOOL, "convert", folder, "--dequantize", "--copy-config", "-o",
+                        os.path.join(work, "model.safetensors")], check=True, stdout=subprocess.DEVNULL)
+        model, info = AutoModelForCausalLM.from_pretrained(work, output_loading_info=True)
+        if info["missing_keys"] or info["unexpected_keys"] or getattr(model.config, "quantization_config", None):
+            sys.exit(f"{label}: the plain model is not whole: {info}")
+        got = logits(model)
+    apart = (got - wanted).abs().max().item()
+    if not apart <= tolerance:
+        sys.exit(f"{label}: logits are up to {apart} apart")
+    if apart == 0 and torch.equal(wanted, logits(MODEL)):
+        sys.exit(f"{label}: nothing was quantised")
+    print(f"{label}: the same logits" if apart == 0 else f"{label}: logits within {apart:.1e}", flush=True)
+
+
+def by_weight(label, quantise, config):
+    """quantise(weight) gives the parts that the library stores, by their endings, and what it makes of them."""
+    state, plain = {}, LlamaForCausalLM(CONFIG)
+    plain.load_state_dict(MODEL.state_dict())
+    chosen = set(linears(MODEL))
+    for name, value in MODEL.state_dict().items():
+        if name not in chosen:
+            state[name] = value
+            continue
+        parts, dequantised = quantise(value)
+        state.update({name[:-len("weight")] + ending: part for ending, part in parts.items()})
+        plain.get_parameter(name).data.copy_(dequantised)
+    with tempfile.TemporaryDirectory() as folder:
+        saved = LlamaConfig(**CONFIG.to_dict())
+        saved.quantization_config = config
+        saved.architectures = ["LlamaForCausalLM"]
+        saved.save_pretrained(folder)
+        save_file({k: v.detach().contiguous() for k, v in state.items()},
+                  os.path.join(folder, "model.safetensors"), {"format": "pt"})
+        compare(label, folder, logits(plain))
+
+
+def compressed_tensors():
+    from compressed_tensors.compressors import BaseCompressor
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+    from compressed_tensors.quantization.utils import calculate_qparams
+    for kind, settings in (
+            ("pack-quantized", dict(num_bits=4, type="int", strategy="group", group_size=32, symmetric=True)),
+            ("pack-quantized", dict(num_bits=4, type="int", strategy="group", group_size=32, symmetric=False)),
+            ("float-quantized", dict(num_bits=8, type="float", strategy="channel", symmetric=True)),
+            ("mxfp4-pack-quantized", dict(num_bits=4, type="float", strategy="group", group_size=32,
+                                          symmetric=True, scale_dtype=torch.uint8))):
+        args = QuantizationArgs(**settings)
+        scheme = QuantizationScheme(targets=["Linear"], weights=args)
+        compressor = BaseCompressor.get_value_from_registry(kind)
+
+        def quantise(w):
+            groups = w.reshape(w.shape[0], -1, args.group_size or w.shape[1])
+            scale, zero = calculate_qparams(groups.amin(-1), groups.amax(-1), args)
+            state = {"weight": w, "weight_scale": scale, "weight_zero_point": zero}
+            stored = compressor.compress(state, scheme)
+            return stored, compressor.decompress(stored, scheme)["weight"]
+
+        by_weight(f"compressed-tensors {kind} {'symmetric' if args.symmetric else 'with zero points'}", quantise,
+                  {"quant_method": "compressed-tensors", "format": kind, "ignore": ["lm_head"],
+                   "config_groups": {"group_0": {"targets": ["Linear"], "weights": args.model_dump(mode="json")}}})
+
+
+def bitsandbytes():
+    """Quantised, saved and dequantised by transformers with bitsandbytes."""
+    import bitsandbytes
+    from transformers import BitsAndBytesConfig
+    configs = {"nf4, nested": BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
+                                                 bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=F32),
+               "fp4": BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="fp4", bnb_4bit_compute_dtype=F32),
+               "int8": BitsAndBytesConfig(load_in_8bit=True)}
+    with tempfile.TemporaryDirectory() as plain:
+        MODEL.save_pretrained(plain)
+        for label, config in configs.items():
+            with tempfile.TemporaryDirectory() as folder:
+                model = AutoModelForCausalLM.from_pretrained(plain, quantization_config=config, dtype=F32)
+                model.save_pretrained(folder)
+                # Its int8 multiplies in another order than the one that its backward pass has.
+                compare(f"bitsandbytes {label} {bitsandbytes.__version__}", folder, logits(model.dequantize(dtype=F32)),
+                        1e-5 if label == "int8" else 0.0)
+
+
+def transformers_fp8():
+    """Fine-grained FP8, which transformers quantises and dequantises itself."""
+    from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+    op = Fp8Dequantize(None)
+
+    def quantise(w):
+        blocks = w.reshape(w.shape[0] // 64, 64, w.shape[1] // 64, 64)
+        scale = blocks.abs().amax((1, 3)) / 448
+        codes = (blocks / scale[:, None, :, None]).reshape(w.shape).to(torch.float8_e4m3fn)
+        return {"weight": codes, "weight_scale_inv": scale}, op._dequantize_one(codes, scale, F32)
+
+    by_weight("transformers fp8", quantise,
+              {"quant_method": "fp8", "weight_block_size": [64, 64], "activation_scheme": "dynamic"})
+
+
+def mlx():
+    import mlx.core as mx
+    import numpy as np
+    mx.set_default_device(mx.cpu)
+    to_torch = lambda a: torch.from_numpy(np.array(a)).clone()
+
+    def quantise(w):
+        parts = mx.quantize(mx.array(w.detach().numpy()), group_size=64, bits=4)
+        values = mx.dequantize(*parts, group_size=64, bits=4)
+        return dict(zip(("weight", "scales", "biases"), map(to_torch, parts))), to_torch(values)
+
+    by_weight("mlx 4 bits", quantise, {"group_size": 64, "bits": 4, "mode": "affine"})
+
+
+def main():
+    ran = skipped = 0
+    for peer in (compressed_tensors, bitsandbytes, transformers_fp8, mlx):
+        try:
+            peer()
+            ran += 1
+        except ImportError as error:
+            print(f"{peer.__name__}: skipped: {error}", flush=True)
+            skipped += 1
+    print(f"{ran} libraries, {skipped} skipped")
+    sys.exit(0 if ran else SKIP)
+
+
+main()
