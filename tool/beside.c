@@ -209,6 +209,8 @@ static int change_config(const plan *p, const output_settings *out, const target
     text json = {0};
     struct stat s;
     bool same = same_folder(from, into), there = lstat(place, &s) == 0;
+    if (p->config->quantization && to->folder && !out->no_config)
+        wanted = true; /* nobody could read the model without it */
     bool may = same ? !out->no_config && took_place(p, to) : wanted && (!there || out->force);
     int status = EXIT_FINE;
     bool found = read_config(source, &json);

@@ -143,6 +143,7 @@ static void add_to(change_kind *to, const change_kind *from) {
     to->different += from->different;
     to->squares += from->squares;
     to->norm += from->norm;
+    to->max_abs = fmax(to->max_abs, from->max_abs);
     free(from->name);
 }
 
@@ -162,7 +163,8 @@ change_kind *change_kinds(const pair *pairs, size_t count, bool by_dtypes, size_
                                      d->count,
                                      d->different,
                                      has_norms(&pairs[i]) ? d->sum_squares : 0,
-                                     pairs[i].norm_a * pairs[i].norm_a};
+                                     pairs[i].norm_a * pairs[i].norm_a,
+                                     d->max_abs};
     }
     qsort(list, used, sizeof *list, by_name);
     for (size_t at = 0, end; at < used; at = end) {

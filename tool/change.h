@@ -28,6 +28,7 @@ typedef struct change_kind {
     size_t tensors, changed;
     uint64_t count, different; /* elements */
     double squares, norm;      /* sums of squares, of a - b and of a */
+    double max_abs;            /* of a - b */
 } change_kind;
 
 /*

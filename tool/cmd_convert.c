@@ -1,4 +1,5 @@
 /* convert: tensors in another dtype. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -7,6 +8,7 @@
 #include "computed.h"
 #include "config_edit.h"
 #include "json_out.h"
+#include "quantise_plan.h"
 #include "remote.h"
 #include "reshape.h"
 #include "scaled.h"
@@ -18,6 +20,7 @@ typedef struct convert_settings {
     texts rules, keep;
     uint64_t min_rank;
     bool saturate, strict, raw, dequantize;
+    unsigned quantise; /* quantise_scheme */
 } convert_settings;
 
 static const option convert_options[] = {
@@ -35,6 +38,9 @@ static const option convert_options[] = {
      "Count first, and write nothing if a value would overflow or become zero (exit 1)"},
     {0, "raw", NULL, OPTION_SWITCH, offsetof(convert_settings, raw),
      "Convert the parts of quantised weights as if they were plain numbers"},
+    {0, "quantize", QUANTISE_WORDS, OPTION_CHOICE, offsetof(convert_settings, quantise),
+     "Write weights of two dimensions as codes and scales, but for embeddings, norms, lm_head and "
+     "--keep"},
     {0, "dequantize", NULL, OPTION_SWITCH, offsetof(convert_settings, dequantize),
      "Write quantised weights as plain tensors, codes and scales put together"},
     SHARD_OPTIONS(offsetof(convert_settings, out)),
@@ -48,10 +54,14 @@ static const example convert_examples[] = {
      "by name: the head in BF16, the norms as they are, all else in 8 bits"},
     {"tenmap convert DeepSeek-V3/ --dequantize --to bf16 -o DeepSeek-V3-bf16",
      "a quantised model as a plain one"},
+    {"tenmap convert llama/ --quantize fp8-block -o llama-fp8/", "8 bits with scales"},
     {"tenmap convert model.safetensors --rule 'mask=f32' -o out.safetensors -n",
      "what a rule would do"},
     {NULL, NULL},
 };
+
+/* As the dtype of a rule: what --quantize says. */
+#define BY_QUANTIZE ((tenmap_dtype)-1)
 
 typedef struct rule {
     char *pattern;
@@ -60,8 +70,9 @@ typedef struct rule {
 } rule;
 
 static bool dtype_of(const char *given, tenmap_dtype *out) {
-    *out = TENMAP_AS_STORED;
-    return strcasecmp(given, "keep") == 0 || parse_dtype(given, out);
+    bool quantised = strcasecmp(given, "quantize") == 0;
+    *out = quantised ? BY_QUANTIZE : TENMAP_AS_STORED;
+    return quantised || strcasecmp(given, "keep") == 0 || parse_dtype(given, out);
 }
 
 /* Rules are --keep first, then --rule, in their order. */
@@ -80,6 +91,9 @@ static int parse_rules(const convert_settings *set, rule *rules) {
         if (!whole || !dtype_of(equals + 1, &to))
             return fail(EXIT_USAGE, "--rule takes NAME=DTYPE, such as 'lm_head.*=bf16', not '%s'",
                         given);
+        if (to == BY_QUANTIZE && !set->quantise)
+            return fail(EXIT_USAGE, "--rule '%s' wants to know how: --quantize fp8-block, ...",
+                        given);
         rules[n++] = (rule){need_copy(given, (size_t)(equals - given)), to, false};
     }
     return EXIT_FINE;
@@ -92,6 +106,9 @@ static tenmap_dtype choose_dtype(const convert_settings *set, rule *rules, size_
             rules[i].used = true;
             return rules[i].to;
         }
+    if (set->quantise && t->name_len > 7 && !memcmp(t->name + t->name_len - 7, ".weight", 7) &&
+        !stays_by_default(t) && !quantise_obstacle((quantise_scheme)set->quantise, t))
+        return BY_QUANTIZE;
     /* Without a rule, --to is for numbers that are floating-point already. */
     return tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT && t->rank >= set->min_rank
                ? set->to
@@ -108,6 +125,12 @@ static void plan_tensor(const convert_settings *set, plan *p, const tenmap_tenso
     s->flags = set->saturate && s->dtype ? TENMAP_CONVERT_SATURATE : 0;
 }
 
+static void warn_unused(const rule *rules, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!rules[i].used)
+            warn("'%s' matches no tensor that an earlier rule has not taken", rules[i].pattern);
+}
+
 static int plan_conversion(const convert_settings *set, plan *p, rule *rules, size_t count) {
     const tenmap_model *model = p->models[0];
     for (size_t i = 0; i < tenmap_count(model); i++) {
@@ -115,10 +138,81 @@ static int plan_conversion(const convert_settings *set, plan *p, rule *rules, si
         if (!is_activation_scale(model, t))
             plan_tensor(set, p, t, choose_dtype(set, rules, count, t));
     }
-    for (size_t i = 0; i < count; i++)
-        if (!rules[i].used)
-            warn("'%s' matches no tensor that an earlier rule has not taken", rules[i].pattern);
+    warn_unused(rules, count);
     return EXIT_FINE;
+}
+
+/* Weights that are to be quantised, measured; a model that is quantised already is not to be. */
+static int find_quantised(const convert_settings *set, const tenmap_model *model, rule *rules,
+                          size_t count, quantiser *q) {
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        scaled_weight weight;
+        if (!is_computed(t) && find_scaled(model, t, &weight))
+            return fail(EXIT_FAILED,
+                        "%s is quantised already (%s); --dequantize too quantises it anew",
+                        shown_name(t->name, t->name_len), weight.scheme);
+        if (choose_dtype(set, rules, count, t) != BY_QUANTIZE)
+            continue;
+        const char *obstacle = quantise_obstacle(q->scheme, t);
+        if (obstacle)
+            return fail(EXIT_FAILED, "%s cannot become %s: %s", shown_name(t->name, t->name_len),
+                        quantise_name(q->scheme), obstacle);
+        quantiser_add(q, t);
+    }
+    if (!q->count)
+        return fail(EXIT_FAILED,
+                    "'%s' has no weight to quantise: names that end in .weight, two "
+                    "dimensions, F64, F32, F16 or BF16; --rule 'NAME=quantize' "
+                    "names others",
+                    tenmap_path(model));
+    int status = quantiser_measure(q);
+    return status ? status : quantiser_open(q);
+}
+
+static int plan_quantisation(const convert_settings *set, plan *p, rule *rules, size_t count,
+                             quantiser *q) {
+    const tenmap_model *model = p->models[0];
+    size_t next = 0;
+    int status = find_quantised(set, model, rules, count, q);
+    if (status)
+        return status;
+    plan_take_made(p, q);
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        if (next < q->count && q->weights[next].from == t)
+            plan_add_parts(p, q, next++);
+        else if (!is_activation_scale(model, t))
+            plan_tensor(set, p, t, choose_dtype(set, rules, count, t));
+    }
+    warn_unused(rules, count);
+    return EXIT_FINE;
+}
+
+static void report_quantised(const plan *p, const target *to, bool json) {
+    const quantiser *q = p->report_ctx;
+    const char *why = "";
+    size_t unfit = count_unfit(p, q->scheme, &why);
+    (void)to;
+    if (json) {
+        quantise_json(q);
+        return;
+    }
+    quantise_print(q);
+    if (unfit)
+        printf("%zu weight%s as %s: %s\n", unfit, unfit == 1 ? " stays" : "s stay",
+               unfit == 1 ? "it is" : "they are", why);
+}
+
+/* With --strict nothing is written that would be lost. */
+static int check_strict(const convert_settings *set, const quantiser *q) {
+    uint64_t lost = q->lost.overflowed + q->lost.flushed;
+    if (!set->strict || !lost)
+        return EXIT_FINE;
+    if (!set->out.json)
+        quantise_print(q);
+    return fail(EXIT_DIFFERENT, "%" PRIu64 " elements would be lost, so --strict wrote nothing",
+                lost);
 }
 
 static void warn_plain(const plan *p) {
@@ -166,34 +260,59 @@ static int refuse_scaled(const convert_settings *set, const plan *p, rule *rules
     return EXIT_FINE;
 }
 
-static int convert_run(const invocation *call) {
+static int check_convert(const convert_settings *set) {
+    if (!set->to && !set->rules.count && !set->dequantize && !set->quantise)
+        return fail(EXIT_USAGE, "say what to convert to: --to bf16, or --rule 'NAME=DTYPE'");
+    if (set->raw && (set->dequantize || set->quantise))
+        return fail(EXIT_USAGE, "--raw takes parts as they are, --%s does not: one of them",
+                    set->dequantize ? "dequantize" : "quantize");
+    return EXIT_FINE;
+}
+
+static int run_convert(const invocation *call, rule *rules, size_t count) {
     const convert_settings *set = call->settings;
+    config_change change = {.dequantised = set->dequantize, .dtype = set->to};
+    quantiser q = {.scheme = (quantise_scheme)set->quantise};
+    text config = {0};
     plan p = {0};
-    size_t count = set->rules.count + set->keep.count;
-    rule *rules = need(count, sizeof *rules);
-    config_change change = {.dequantised = true, .dtype = set->to};
-    common.dequantize = set->dequantize;
-    int status = parse_rules(set, rules);
-    if (!status && !set->to && !set->rules.count && !set->dequantize)
-        status = fail(EXIT_USAGE, "say what to convert to: --to bf16, or --rule 'NAME=DTYPE'");
-    if (!status && set->dequantize && set->raw)
-        status = fail(EXIT_USAGE, "--raw leaves parts apart, --dequantize puts them together: "
-                                  "one of them");
+    int status = plan_open(&p, set->quantise ? "quantising" : "converting", call->operands, 1);
     if (!status)
-        status = plan_open(&p, "converting", call->operands, 1);
-    if (!status)
-        status = plan_conversion(set, &p, rules, count);
-    if (!status && !set->raw)
+        status = set->quantise ? plan_quantisation(set, &p, rules, count, &q)
+                               : plan_conversion(set, &p, rules, count);
+    if (!status && set->quantise) {
+        status = check_strict(set, &q);
+        plan_quantise_config(&p, &q, &config);
+        change.quantization = config.bytes;
+        p.report_ctx = &q;
+    } else if (!status && !set->raw) {
         status = refuse_scaled(set, &p, rules, count);
-    p.strict = set->strict;
-    if (!status && set->dequantize) {
-        warn_plain(&p);
-        p.config = &change;
-        p.report = report_dequantised;
+        if (!status && set->dequantize)
+            warn_plain(&p);
     }
+    if (set->quantise || set->dequantize) {
+        p.config = &change;
+        p.report = set->quantise ? report_quantised : report_dequantised;
+    }
+    p.strict = set->strict;
     if (!status)
         status = plan_write(&p, &set->out);
-    plan_free(&p);
+    plan_free(&p); /* before what its parts are made of */
+    quantiser_free(&q);
+    text_free(&config);
+    return status;
+}
+
+static int convert_run(const invocation *call) {
+    const convert_settings *set = call->settings;
+    size_t count = set->rules.count + set->keep.count;
+    rule *rules = need(count, sizeof *rules);
+    common.dequantize = set->dequantize;
+    common.unmapped = set->quantise; /* values are read, twice: pages that were would stay */
+    int status = check_convert(set);
+    if (!status)
+        status = parse_rules(set, rules);
+    if (!status)
+        status = run_convert(call, rules, count);
     for (size_t i = 0; i < count; i++)
         free(rules[i].pattern);
     free(rules);
@@ -207,16 +326,24 @@ const command cmd_convert = {
     .min_operands = 1,
     .max_operands = 1,
     .options = convert_options,
-    .details = "Integers and BOOL stay as they are unless a rule names them. Numbers are rounded\n"
-               "once, to nearest. How many overflowed or became zero is printed, with the\n"
-               "tensors that lose most. No scales are made for 8-bit and smaller floats: what\n"
-               "is beyond their range (448 in F8_E4M3) is lost.\n"
-               "\n"
-               "Quantised weights, which are stored as codes beside their scales (FP8 with\n"
-               "scales, GPTQ, AWQ, bitsandbytes, MLX, MXFP4, ...), are refused where a part of\n"
-               "one would be converted. With --dequantize each is written as one plain tensor, in\n"
-               "the dtype of --to, or the one that the model computes in; config.json is copied\n"
-               "without its quantization_config, and with the new dtype.\n\n" OUTPUT_DETAILS,
+    .details =
+        "Integers and BOOL stay as they are unless a rule names them. Numbers are rounded\n"
+        "once, to nearest. How many overflowed or became zero is printed, with the\n"
+        "tensors that lose most. No scales are made for 8-bit and smaller floats: what\n"
+        "is beyond their range (448 in F8_E4M3) is lost.\n"
+        "\n"
+        "Quantised weights, which are stored as codes beside their scales (FP8 with\n"
+        "scales, GPTQ, AWQ, bitsandbytes, MLX, MXFP4, ...), are refused where a part of\n"
+        "one would be converted. With --dequantize each is written as one plain tensor, in\n"
+        "the dtype of --to, or the one that the model computes in; config.json is copied\n"
+        "without its quantization_config, and with the new dtype.\n"
+        "\n"
+        "--quantize rounds to nearest: fp8-block is DeepSeek's FP8 with a scale for each\n"
+        "128x128; fp8-channel and int8-channel, with one for each row, and mxfp4, with one\n"
+        "for each 32 values, are compressed-tensors'. Weights are names that end in .weight;\n"
+        "embeddings, norms, lm_head and routers of experts stay, and so does --keep;\n"
+        "--rule 'NAME=quantize' takes more. What is lost is printed, and config.json gets the\n"
+        "quantization_config.\n\n" OUTPUT_DETAILS,
     .examples = convert_examples,
     .settings_size = sizeof(convert_settings),
     .run = convert_run,

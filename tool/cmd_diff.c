@@ -7,6 +7,7 @@
 #include "change.h"
 #include "command.h"
 #include "compare.h"
+#include "cost.h"
 #include "json_out.h"
 #include "match.h"
 #include "metadata.h"
@@ -48,6 +49,7 @@ static const example diff_examples[] = {
     {"tenmap diff base.safetensors tuned.safetensors", "which tensors changed, and how much"},
     {"tenmap diff f32/ bf16/ --any-dtype --rtol 0.004", "whether a conversion kept the values"},
     {"tenmap diff base/ tuned/ --top 100", "more of what changed, the most changed first"},
+    {"tenmap diff base/ base-fp8/ --dequantize", "what quantisation cost, by tensor and layer"},
     {"tenmap diff --headers a/ b/", "names, dtypes, shapes and metadata alone"},
     {"tenmap diff a/ b/ 'model.layers.0.*'", "one layer of both"},
     {"tenmap diff llama/ llama-Q4_K_M.gguf --map-names", "what a quantisation cost, by dtype"},
@@ -315,20 +317,22 @@ static void print_values(const models *m, const diff_settings *set) {
         {"MAX REL", true, COLUMN_SPARE},    {"BEYOND", true, COLUMN_STAYS}};
     bool tolerant = set->atol > 0 || set->rtol > 0;
     size_t shown = 0, most = set->top ? (size_t)set->top : MOST_SHOWN;
-    if (m->different == 0)
+    size_t costs = set->headers ? 0 : print_cost(m->pairs, m->pair_count, most);
+    if (m->different == costs)
         return;
     table *t = table_new(columns, sizeof columns / sizeof columns[0] - !tolerant);
     for (size_t i = 0; i < m->pair_count && shown < most; i++)
-        if (is_different(&m->pairs[i])) {
+        if (is_different(&m->pairs[i]) && !is_cost(&m->pairs[i])) {
             put_values(t, &m->pairs[i], tolerant);
             shown++;
         }
     table_print(t);
     table_free(t);
-    if (m->different > shown)
-        printf("and %zu more that changed less (--top %zu shows all)\n", m->different - shown,
-               m->different);
-    sum_up(m, set->map_names);
+    if (m->different - costs > shown)
+        printf("and %zu more that changed less (--top %zu shows all)\n",
+               m->different - costs - shown, m->different);
+    if (!costs)
+        sum_up(m, set->map_names);
 }
 
 static void print_diff(const models *m, const diff_settings *set, bool same) {
@@ -454,8 +458,10 @@ static void print_diff_json(const models *m, const diff_settings *set, bool same
     json_open('[', false);
     walk_metadata(m, json_key_side);
     json_close();
-    if (!set->headers)
+    if (!set->headers) {
         json_values(m);
+        cost_json(m->pairs, m->pair_count);
+    }
     json_close();
 }
 
@@ -589,7 +595,9 @@ const command cmd_diff = {
         "share of elements that differ, REL CHANGE the norm of the difference by that of A's\n"
         "tensor, which the order follows, COSINE that of the angle between both. Kinds are names\n"
         "that differ in numbers only; their change is that over all their tensors. How tensors\n"
-        "are spread over shards, and their order, are no difference.\n"
+        "are spread over shards, and their order, are no difference. With --dequantize, of\n"
+        "weights that one side has quantised: REL ERROR is the norm of the difference by that of\n"
+        "A's, SNR the same in dB.\n"
         "\n"
         "--map-names knows what llama.cpp calls the weights of Llama-like models, experts\n"
         "included, and the order that it stores rows of query and key projections in; dtypes\n"

@@ -20,7 +20,7 @@
 
 typedef struct hash_settings {
     const char *verify;
-    bool tensors, whole, json;
+    bool tensors, whole, json, dequantize;
     uint64_t threads;
 } hash_settings;
 
@@ -36,6 +36,8 @@ static const option hash_options[] = {
     {'j', "threads", "N", OPTION_COUNT, offsetof(hash_settings, threads),
      "Use this many threads (as many as there are processors)"},
     {0, "json", NULL, OPTION_SWITCH, offsetof(hash_settings, json), "Print the answer as JSON"},
+    {0, "dequantize", NULL, OPTION_SWITCH, offsetof(hash_settings, dequantize),
+     "Take quantised weights by their values, as convert --dequantize would write them"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 
@@ -344,6 +346,9 @@ static int hash_all(const invocation *call) {
     bool prints = set->tensors || set->whole;
     if (prints && set->verify)
         return fail(EXIT_USAGE, "--verify is about files; it goes without --tensors and --model");
+    if (!prints && set->dequantize)
+        return fail(EXIT_USAGE, "--dequantize is about values; it goes with --tensors or --model");
+    common.dequantize = set->dequantize;
     return prints ? run_fingerprints(call, set) : run_files(call, set);
 }
 

@@ -88,6 +88,7 @@ typedef struct command {
 /* Options that every command takes, parsed before it runs. */
 typedef struct common_settings {
     bool dequantize; /* set by the commands that take DEQUANTIZE_OPTION */
+    bool unmapped;   /* set by those that read a whole model and must stay small */
     bool lenient, partial, quiet;
     unsigned color; /* auto, always, never */
     uint64_t max_header;

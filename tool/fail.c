@@ -171,6 +171,7 @@ tenmap_options open_options(void) {
                     (common.partial ? (uint32_t)TENMAP_OPEN_PARTIAL : 0) |
                     (common.dequantize ? (uint32_t)TENMAP_OPEN_DEQUANTIZE : 0);
     options.max_header_bytes = common.max_header;
+    options.backend = common.unmapped ? TENMAP_BACKEND_READ : TENMAP_BACKEND_MAP;
     return options;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "computed.h"
 #include "print.h"
 #include "progress.h"
 #include "reshape.h"
@@ -92,14 +93,35 @@ static int print_read(const tenmap_tensor *t, uint64_t begin, size_t size, finge
     return status;
 }
 
+/* Of a weight in parts: what a plain tensor of its dtype would hold, in the order of files. */
+static int print_computed(const tenmap_tensor *t, uint64_t begin, size_t size, fingerprint *out) {
+    const uint16_t one = 1;
+    size_t width = (size_t)(t->nbytes / t->nelems); /* F32, F16 or BF16: 4 or 2 */
+    char *bytes = need(size, 1);
+    tenmap_error error;
+    tenmap_status status =
+        tenmap_read(t, begin / width, size / width, TENMAP_AS_STORED, bytes, size, 0, &error);
+    for (size_t i = 0; !*(const char *)&one && i < size; i += width)
+        for (size_t k = 0; k < width / 2; k++) {
+            char kept = bytes[i + k];
+            bytes[i + k] = bytes[i + width - 1 - k];
+            bytes[i + width - 1 - k] = kept;
+        }
+    if (status == TENMAP_OK)
+        *out = digest(bytes, size);
+    free(bytes);
+    return status == TENMAP_OK ? EXIT_FINE : fail_error(&error);
+}
+
 static int print_part(void *ctx, size_t i) {
     const printing *all = ctx;
     const tenmap_tensor *t = tenmap_at(all->model, all->parts[i].tensor);
     uint64_t begin = (uint64_t)all->parts[i].number * FINGERPRINT_PART;
     uint64_t left = t->nbytes - begin;
     size_t size = left < FINGERPRINT_PART ? (size_t)left : FINGERPRINT_PART;
-    int status = t->data ? print_mapped(t, begin, size, &all->digests[i])
-                         : print_read(t, begin, size, &all->digests[i]);
+    int status = is_computed(t) ? print_computed(t, begin, size, &all->digests[i])
+                 : t->data      ? print_mapped(t, begin, size, &all->digests[i])
+                                : print_read(t, begin, size, &all->digests[i]);
     if (status)
         return status;
     progress_add(size);

@@ -78,6 +78,7 @@ void plan_free(plan *p) {
     free(p->names);
     free(p->sources);
     free(p->losses);
+    free(p->origins);
     *p = (plan){0};
 }
 
@@ -103,6 +104,15 @@ uint64_t plan_bytes(const plan *p, size_t source) {
 
 bool plan_converts(const plan *p, size_t source) {
     return plan_dtype(p, source) != p->sources[source].tensor->dtype;
+}
+
+bool plan_is_made(const plan *p, size_t source) {
+    return p->made && p->sources[source].tensor->model == p->made;
+}
+
+/* What the source was in the input, for people; NULL: scales that are new. */
+static const tenmap_tensor *origin_of(const plan *p, size_t source) {
+    return plan_is_made(p, source) ? p->origins[source] : p->sources[source].tensor;
 }
 
 /* Names that are there twice. */
@@ -286,7 +296,8 @@ static int check_sources(const plan *p) {
 
 typedef struct totals {
     uint64_t before, after;
-    size_t converted, dequantised, renamed, shards;
+    uint64_t read; /* of the sources: what progress counts */
+    size_t converted, dequantised, quantised, renamed, shards;
 } totals;
 
 /* Shards are counted by the rule of tenmap_save_sharded, which tells their number only by writing them. */
@@ -295,11 +306,14 @@ static totals sum_up(const plan *p, const target *to) {
     uint64_t used = 0;
     for (size_t i = 0; i < p->count; i++) {
         uint64_t bytes = plan_bytes(p, i);
-        sum.before += stored_bytes(p->sources[i].tensor);
+        const tenmap_tensor *origin = origin_of(p, i);
+        sum.before += origin ? stored_bytes(origin) : 0;
+        sum.read += stored_bytes(p->sources[i].tensor);
         sum.after += bytes;
         sum.converted += plan_converts(p, i) && !is_computed(p->sources[i].tensor);
         sum.dequantised += is_computed(p->sources[i].tensor);
-        sum.renamed += p->sources[i].name != NULL;
+        sum.quantised += plan_is_made(p, i) && origin;
+        sum.renamed += p->sources[i].name != NULL && !plan_is_made(p, i);
         if (to->folder && used > 0 && (bytes > to->max_shard || used > to->max_shard - bytes)) {
             sum.shards++;
             used = 0;
@@ -319,6 +333,8 @@ static void report_json(const plan *p, const output_settings *out, const target 
     json_key_uint("converted", sum->converted);
     if (sum->dequantised)
         json_key_uint("dequantised", sum->dequantised);
+    if (sum->quantised)
+        json_key_uint("quantised_weights", sum->quantised);
     json_key_uint("renamed", sum->renamed);
     json_key_uint("bytes_before", sum->before);
     json_key_uint("bytes_after", sum->after);
@@ -327,7 +343,7 @@ static void report_json(const plan *p, const output_settings *out, const target 
     for (size_t i = 0; i < p->count; i++) {
         const tenmap_source *s = &p->sources[i];
         bool changes = plan_converts(p, i) || is_computed(s->tensor);
-        if (!changes && !s->name)
+        if ((!changes && !s->name) || plan_is_made(p, i))
             continue;
         json_open('{', true);
         json_key_text("name", s->tensor->name, s->tensor->name_len);
@@ -390,9 +406,14 @@ static void print_tensors(const plan *p) {
     table *t = table_new(columns, 4);
     for (size_t i = 0; i < p->count; i++) {
         const tenmap_source *s = &p->sources[i];
-        text_add_safe(table_cell(t), s->tensor->name, s->tensor->name_len);
+        const tenmap_tensor *origin = origin_of(p, i);
+        size_t len;
+        const char *name = plan_name(p, i, &len);
+        text_add_safe(table_cell(t), name, len);
         table_end_cell(t, STYLE_NONE);
-        if (plan_converts(p, i) || is_computed(s->tensor))
+        if (plan_is_made(p, i) && origin)
+            table_put(t, STYLE_YELLOW, "%s → %s", stored_as(origin), p->made_as);
+        else if (plan_converts(p, i) || is_computed(s->tensor))
             table_put(t, STYLE_YELLOW, "%s → %s", stored_as(s->tensor),
                       tenmap_dtype_name(plan_dtype(p, i)));
         else
@@ -445,6 +466,8 @@ static void report_text(const plan *p, const output_settings *out, const target 
         text_addf(&line, ", %zu converted", sum->converted);
     if (sum->dequantised)
         text_addf(&line, ", %zu dequantised", sum->dequantised);
+    if (sum->quantised)
+        text_addf(&line, ", %zu quantised", sum->quantised);
     if (sum->renamed)
         text_addf(&line, ", %zu renamed", sum->renamed);
     text_add(&line, ", ", 2);
@@ -571,7 +594,7 @@ int plan_write(plan *p, const output_settings *out) {
             status = count_strictly(p, out);
         beside_files copied = {0};
         if (!status && !out->dry_run)
-            status = write_target(p, out, &to, &metadata, sum.before);
+            status = write_target(p, out, &to, &metadata, sum.read);
         if (!status)
             status = beside_copy(p, out, &to, &copied);
         if (!status && out->json)

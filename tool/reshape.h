@@ -96,10 +96,18 @@ struct plan {
     bool strict;           /* write nothing if a conversion loses values */
     tenmap_losses *losses; /* one per source where one is converted and values were read; or NULL */
     size_t input_tensors;  /* of all models */
+    /*
+     * Weights that are quantised: the model of their parts, which the plan closes, and by source what a
+     * part was made of, NULL for scales; as long as it was when the last of them was added.
+     */
+    const tenmap_model *made;
+    const char *made_as; /* "fp8-block" */
+    const tenmap_tensor **origins;
     const struct config_change
         *config; /* what config.json has to say of the output; NULL: the same */
     /* What the command has to say besides: lines before the summary, or keys of its object. */
     void (*report)(const plan *p, const target *to, bool json);
+    const void *report_ctx;
 };
 
 /* Opens the models; from here on SIGINT cancels. 0 or an exit code; plan_free in either case. */
@@ -113,6 +121,7 @@ void plan_rename(plan *p, size_t source, char *name, size_t len);
 const char *plan_name(const plan *p, size_t source, size_t *len);
 uint64_t plan_bytes(const plan *p, size_t source); /* in the output */
 bool plan_converts(const plan *p, size_t source);  /* to another dtype */
+bool plan_is_made(const plan *p, size_t source);   /* a part of a weight that is quantised */
 /* Two sources of the same name in the output, the first such pair by name; false if none. */
 bool plan_twins(const plan *p, size_t *a, size_t *b);
 /* Where several sources have one name, keeps the first or the last of them. */

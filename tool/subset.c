@@ -1,6 +1,8 @@
 /* extract, drop: some of the tensors of a model. */
 #include "subset.h"
 
+#include "computed.h"
+#include "config_edit.h"
 #include "scaled.h"
 
 const option subset_options[] = {
@@ -14,6 +16,8 @@ const option subset_options[] = {
      "Take only tensors of at most this size"},
     {0, "to", "DTYPE", OPTION_DTYPE, offsetof(subset_settings, to),
      "The dtype that floating-point tensors get, as convert has it; GGUF's blocks need one"},
+    {0, "dequantize", NULL, OPTION_SWITCH, offsetof(subset_settings, dequantize),
+     "Write quantised weights as plain tensors, codes and scales put together"},
     SHARD_OPTIONS(offsetof(subset_settings, out)),
     OUTPUT_OPTIONS(offsetof(subset_settings, out)),
     END_OF_OPTIONS,
@@ -38,6 +42,8 @@ static int plan_subset(plan *p, const selection *chosen, bool keep, tenmap_dtype
         plan_add(p, t);
         if (becomes(t, to))
             p->sources[p->count - 1].dtype = to;
+        else if (is_computed(t))
+            p->sources[p->count - 1].dtype = t->dtype;
     }
     if (p->count == 0 && tenmap_count(model))
         return fail(EXIT_FAILED, "that would leave no tensor");
@@ -73,17 +79,20 @@ int run_subset(const invocation *call, bool keep) {
     if (!wanted.pattern_count && !wanted.dtypes.count && !wanted.except.count &&
         !wanted.min_bytes && !wanted.max_bytes)
         return fail(EXIT_USAGE, "say which tensors: names, --dtype, --min-size or --max-size");
-    /* With --to, the other parts of a weight are looked at, wherever they are. */
-    bool few = keep && set->to == TENMAP_AS_STORED;
+    config_change change = {.dequantised = true, .dtype = set->to};
+    common.dequantize = set->dequantize;
+    /* With --to or --dequantize, the other parts of a weight are needed, wherever they are. */
+    bool few = keep && set->to == TENMAP_AS_STORED && !set->dequantize;
     int status = few ? plan_open_needed(&p, "extracting", call->operands[0], wanted.patterns,
                                         wanted.pattern_count)
-                     : plan_open(&p, "copying", call->operands, 1);
+                     : plan_open(&p, keep ? "extracting" : "copying", call->operands, 1);
     if (!status)
         status = select_tensors(p.models[0], &wanted, &chosen);
     if (!status)
         status = plan_subset(&p, &chosen, keep, set->to);
     if (!status)
         status = refuse_parts(&p, set->to);
+    p.config = set->dequantize ? &change : NULL;
     if (!status)
         status = plan_write(&p, &set->out);
     selection_free(&chosen);

@@ -139,23 +139,23 @@ static void write_folder(const char *path, const part *parts, size_t count, uint
 
 static void write_plain(void) {
     static const part parts[] = {
-        {"model.embed_tokens.weight", TENMAP_BF16, 64, 128, NUMBERS, 1},
-        {"model.layers.0.input_layernorm.weight", TENMAP_BF16, 128, 0, CONSTANT, 1},
-        {"model.layers.0.mlp.down_proj.weight", TENMAP_BF16, 128, 200, NUMBERS, 0.5F},
-        {"model.layers.0.mlp.up_proj.weight", TENMAP_BF16, 200, 128, NUMBERS, 0.25F},
-        {"model.layers.0.self_attn.q_proj.bias", TENMAP_BF16, 128, 0, NUMBERS, 1},
-        {"model.layers.0.self_attn.q_proj.weight", TENMAP_BF16, 128, 128, NUMBERS, 1},
-        {"model.layers.1.mlp.down_proj.weight", TENMAP_BF16, 128, 200, NUMBERS, 2},
-        {"model.layers.1.mlp.gate.weight", TENMAP_BF16, 8, 128, NUMBERS, 1},
-        {"model.layers.1.mlp.up_proj.weight", TENMAP_BF16, 200, 128, NUMBERS, 1},
-        {"lm_head.weight", TENMAP_BF16, 64, 128, NUMBERS, 1},
+        {"model.embed_tokens.weight", TENMAP_BF16, 64, 160, NUMBERS, 1},
+        {"model.layers.0.input_layernorm.weight", TENMAP_BF16, 160, 0, CONSTANT, 1},
+        {"model.layers.0.mlp.down_proj.weight", TENMAP_BF16, 160, 200, NUMBERS, 0.5F},
+        {"model.layers.0.mlp.up_proj.weight", TENMAP_BF16, 200, 160, NUMBERS, 0.25F},
+        {"model.layers.0.self_attn.q_proj.bias", TENMAP_BF16, 160, 0, NUMBERS, 1},
+        {"model.layers.0.self_attn.q_proj.weight", TENMAP_BF16, 160, 160, NUMBERS, 1},
+        {"model.layers.1.mlp.down_proj.weight", TENMAP_BF16, 160, 200, NUMBERS, 2},
+        {"model.layers.1.mlp.gate.weight", TENMAP_BF16, 8, 160, NUMBERS, 1},
+        {"model.layers.1.mlp.up_proj.weight", TENMAP_BF16, 200, 160, NUMBERS, 1},
+        {"lm_head.weight", TENMAP_BF16, 64, 160, NUMBERS, 1},
     };
     random_state = 1;
     make_folder("plain");
     write_file("plain/model.safetensors", parts, COUNT(parts));
     put_text("plain/config.json", "{\n"
                                   "  \"architectures\": [\"LlamaForCausalLM\"],\n"
-                                  "  \"hidden_size\": 128,\n"
+                                  "  \"hidden_size\": 160,\n"
                                   "  \"torch_dtype\": \"bfloat16\"\n"
                                   "}\n");
     put_text("plain/generation_config.json", "{}\n");

@@ -49,6 +49,15 @@ t convert mixed.safetensors --dequantize --to f4 --saturate -o lost.safetensors
 t convert mixed.safetensors --dequantize --rule 'b.weight=f8_e5m2' --to f32 -o ruled.safetensors
 t ls ruled.safetensors
 
+# extract and hash: the values, as a plain model has them.
+t extract gptq q_proj --dequantize -o one.safetensors
+t ls one.safetensors
+if "$tool" hash --model gptq.safetensors >plain.hash 2>/dev/null; then # not in a build without libxxhash
+    "$tool" hash --model gptq --dequantize | cut -d' ' -f1 >parts.hash
+    cut -d' ' -f1 plain.hash | cmp - parts.hash || echo "the plain model has another fingerprint"
+fi
+t hash gptq --dequantize
+
 # What only looks quantised opens as it is, and with the option says what is missing.
 t ls looks.safetensors
 t ls looks.safetensors --dequantize

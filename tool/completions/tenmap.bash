@@ -91,10 +91,11 @@ _tenmap() {
         esac
         ;;
     convert)
-        options="--to --rule --keep --min-rank --saturate --strict --raw --dequantize --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config -j --threads --json --lenient --partial --max-header --color --token --revision --traffic -q --quiet --help"
-        valued=" --to --rule --keep --min-rank --max-shard-size -o --output --meta -j --threads --max-header --color --token --revision "
+        options="--to --rule --keep --min-rank --saturate --strict --raw --quantize --dequantize --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config -j --threads --json --lenient --partial --max-header --color --token --revision --traffic -q --quiet --help"
+        valued=" --to --rule --keep --min-rank --quantize --max-shard-size -o --output --meta -j --threads --max-header --color --token --revision "
         case $prev in
         --to) values="f4 f6_e2m3 f6_e3m2 f8_e5m2 f8_e4m3 f8_e8m0 f8_e4m3fnuz f8_e5m2fnuz f16 bf16 f32 f64" ;;
+        --quantize) values="none fp8-block fp8-channel int8-channel mxfp4" ;;
         --color) values="auto always never" ;;
         esac
         ;;
@@ -106,7 +107,7 @@ _tenmap() {
         esac
         ;;
     extract)
-        options="-d --dtype -x --except --min-size --max-size --to --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config -j --threads --json --lenient --partial --max-header --color --token --revision --traffic -q --quiet --help"
+        options="-d --dtype -x --except --min-size --max-size --to --dequantize --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config -j --threads --json --lenient --partial --max-header --color --token --revision --traffic -q --quiet --help"
         valued=" -d --dtype -x --except --min-size --max-size --to --max-shard-size -o --output --meta -j --threads --max-header --color --token --revision "
         names=yes
         case $prev in
@@ -116,7 +117,7 @@ _tenmap() {
         esac
         ;;
     drop)
-        options="-d --dtype -x --except --min-size --max-size --to --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config -j --threads --json --lenient --partial --max-header --color --token --revision --traffic -q --quiet --help"
+        options="-d --dtype -x --except --min-size --max-size --to --dequantize --max-shard-size --single -o --output -f --force -n --dry-run --meta --copy-config --no-config -j --threads --json --lenient --partial --max-header --color --token --revision --traffic -q --quiet --help"
         valued=" -d --dtype -x --except --min-size --max-size --to --max-shard-size -o --output --meta -j --threads --max-header --color --token --revision "
         names=yes
         case $prev in
@@ -148,7 +149,7 @@ _tenmap() {
         esac
         ;;
     hash)
-        options="--verify -t --tensors -m --model -j --threads --json --lenient --partial --max-header --color --token --revision --traffic -q --quiet --help"
+        options="--verify -t --tensors -m --model -j --threads --json --dequantize --lenient --partial --max-header --color --token --revision --traffic -q --quiet --help"
         valued=" --verify -j --threads --max-header --color --token --revision "
         case $prev in
         --color) values="auto always never" ;;
