@@ -8,11 +8,10 @@
 #include <string.h>
 
 /*
- * A tile of a matrix that is stored the other way round: as many stored rows as fill cache lines of the
- * destination, and as many of their columns as fill those of the file. Where parts are read, it is long
- * along the stored rows, so that reads are.
+ * A tile of a matrix that is stored the other way round, where parts are read: long along the stored rows,
+ * so that reads are.
  */
-enum { TILE_WIDE = 64, TILE_HIGH = 64, TILE_READ = TMI_SOURCE_RUN, TILE_FLAT = 8 };
+enum { TILE_READ = TMI_SOURCE_RUN, TILE_FLAT = 8 };
 
 /* Turns a thread's source to the tensor, unless it is there already. */
 static tenmap_status turn_to(tmi_source *s, const tmi_transfer *x, const tmi_window *w,
@@ -67,20 +66,80 @@ static void place_values(const tmi_transfer *x, uint64_t to, const float *values
     }
 }
 
+/* Whether results of a dtype may be made in one pass. */
+static bool may_go_straight(const tmi_transfer *x) {
+    return x->as == TENMAP_F32 || x->as == TENMAP_BF16 || x->as == TENMAP_F16;
+}
+
+/*
+ * Up to *count values of a row in one pass; *count becomes how many those were, 0 where there is no such
+ * way. Kernels stream to aligned vectors only, so other destinations get a copy around the cache.
+ */
+static tenmap_status place_straight(tmi_source *s, const tmi_transfer *x, uint64_t matrix,
+                                    uint64_t row, uint64_t column, uint64_t to, uint64_t *count,
+                                    tenmap_error *error) {
+    enum { STRAIGHT_COPIED = 4096 };
+    tmi_kernel *around = tmi_cpu_kernels()->stream_copy;
+    unsigned bit;
+    uint64_t part = *count;
+    unsigned char *dst = tmi_transfer_place(x, to, &part, &bit);
+    tmi_into target = {.as = x->as, .dst = dst, .flags = x->flags};
+    bool copied = around && (x->flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 != 0;
+    if (copied) {
+        target.dst = s->placed;
+        target.flags = x->flags & TENMAP_CONVERT_SATURATE;
+    }
+    uint64_t most = copied ? STRAIGHT_COPIED : TMI_STRAIGHT_RUN;
+    size_t n = (size_t)(part < most ? part : most);
+    tenmap_status status = s->maker->straight(s, matrix, row, column, n, &target, error);
+    *count = target.done ? n : 0;
+    if (target.done && copied)
+        around(dst, s->placed, n * tmi_dtype_width(x->as), 0);
+    return status;
+}
+
 /* A box that lies as it is stored: row after row. */
 static tenmap_status run_rows(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
                               tenmap_error *error) {
-    for (uint64_t i = 0; i < box->rows; i++)
-        for (uint64_t j = 0; j < box->columns; j += TMI_SOURCE_RUN) {
-            uint64_t left = box->columns - j;
-            size_t count = left < TMI_SOURCE_RUN ? (size_t)left : TMI_SOURCE_RUN;
-            tenmap_status status = s->maker->row(s, box->matrix, box->row + i, box->column + j,
-                                                 count, s->stored, error);
+    bool straight = s->maker->straight && may_go_straight(x);
+    bool joined = s->joined && box->columns == s->columns;
+    uint64_t rows = joined ? 1 : box->rows,
+             columns = joined ? box->rows * s->columns : box->columns;
+    for (uint64_t i = 0; i < rows; i++)
+        for (uint64_t j = 0, count; j < columns; j += count) {
+            uint64_t row = box->row + i, column = box->column + j;
+            uint64_t to = box->to + i * columns + j, left = columns - j;
+            tenmap_status status = TENMAP_OK;
+            count = straight ? left : 0;
+            if (straight)
+                status = place_straight(s, x, box->matrix, row, column, to, &count, error);
+            if (status == TENMAP_OK && count == 0) {
+                count = left < TMI_SOURCE_RUN ? left : TMI_SOURCE_RUN;
+                status =
+                    s->maker->row(s, box->matrix, row, column, (size_t)count, s->stored, error);
+                if (status == TENMAP_OK)
+                    place_values(x, to, s->stored, count, x->flags);
+            }
             if (status != TENMAP_OK)
                 return status;
-            place_values(x, box->to + i * box->columns + j, s->stored, count, x->flags);
         }
     return TENMAP_OK;
+}
+
+/* The rows of a tile whose codes are turned, from number `to` of the transfer on. */
+static void place_turned(tmi_source *s, const tmi_transfer *x, uint64_t to, uint64_t line) {
+    uint32_t flags = (x->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
+    size_t wide = s->at.wide;
+    for (size_t i = 0; i < s->at.high; i++, to += line) {
+        float values[TMI_SOURCE_RUN];
+        unsigned bit;
+        uint64_t part = wide;
+        tmi_into target = {.as = x->as, .flags = x->flags};
+        target.dst = tmi_transfer_place(x, to, &part, &bit);
+        s->maker->turned(s, i, values, may_go_straight(x) && part == wide ? &target : NULL);
+        if (!target.done)
+            place_values(x, to, values, wide, flags);
+    }
 }
 
 static void turn_tile(float *to, const float *from, size_t rows, size_t columns) {
@@ -92,10 +151,32 @@ static void turn_tile(float *to, const float *from, size_t rows, size_t columns)
                     to[k * rows + i] = from[i * columns + k];
 }
 
-/* `high` rows and `wide` columns of the box, as the tensor has them, from (row, column) on. */
-static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
-                              uint64_t row, uint64_t column, size_t high, size_t wide,
-                              tenmap_error *error) {
+/* A tile whose elements are turned as they are, where it can be made so. */
+static tenmap_status place_lines(tmi_source *s, const tmi_transfer *x, uint64_t matrix, uint64_t to,
+                                 uint64_t line, tmi_tile *tile, bool *done, tenmap_error *error) {
+    const tmi_kernels *k = tmi_cpu_kernels(), *plain = &tmi_kernels_scalar;
+    size_t bytes = tmi_dtype_width(x->as);
+    tmi_into target = {.as = x->as, .dst = s->placed, .flags = x->flags};
+    tile->line =
+        tile->high * bytes + 64; /* lines of one column are then in many sets of the cache */
+    if (!s->maker->lines || !may_go_straight(x) || x->row_stride ||
+        tile->wide * tile->line > sizeof s->placed)
+        return TENMAP_OK;
+    tenmap_status status = s->maker->lines(s, matrix, tile, &target, error);
+    tmi_turn *turn = bytes == 2 ? k->turn16 : k->turn32;
+    if (!turn)
+        turn = bytes == 2 ? plain->turn16 : plain->turn32;
+    *done = status == TENMAP_OK && target.done;
+    if (*done)
+        turn(x->dst + to * bytes, (size_t)line * bytes, s->placed, tile->line, tile->wide,
+             tile->high, (x->flags & TENMAP_CONVERT_STREAM) != 0);
+    return status;
+}
+
+/* A tile of F32, value by value. */
+static tenmap_status place_tile(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
+                                uint64_t row, uint64_t column, size_t high, size_t wide,
+                                tenmap_error *error) {
     for (size_t k = 0; k < wide; k++) {
         tenmap_status status = s->maker->row(s, box->matrix, box->column + column + k,
                                              box->row + row, high, s->stored + k * high, error);
@@ -118,11 +199,38 @@ static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_va
     return TENMAP_OK;
 }
 
+/* `high` rows and `wide` columns of the box, as the tensor has them, from (row, column) on. */
+static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
+                              uint64_t row, uint64_t column, size_t high, size_t wide,
+                              tenmap_error *error) {
+    bool done = false;
+    uint64_t to = box->to + row * box->columns + column;
+    tmi_tile tile = {
+        .row = box->column + column, .column = box->row + row, .wide = wide, .high = high};
+    tenmap_status status = place_lines(s, x, box->matrix, to, box->columns, &tile, &done, error);
+    if (status != TENMAP_OK || done)
+        return status;
+    if (s->maker->turn)
+        status = s->maker->turn(s, box->matrix, &tile, &done, error);
+    if (status == TENMAP_OK && done)
+        place_turned(s, x, to, box->columns);
+    if (status != TENMAP_OK || done)
+        return status;
+    if (wide * high <= TMI_TILE_VALUES)
+        return place_tile(s, x, box, row, column, high, wide, error);
+    size_t left = wide > high ? wide / 2 : wide, top = wide > high ? high : high / 2;
+    status = run_tile(s, x, box, row, column, top, left, error);
+    if (status == TENMAP_OK && left < wide)
+        return run_tile(s, x, box, row, column + left, high, wide - left, error);
+    return status == TENMAP_OK ? run_tile(s, x, box, row + top, column, high - top, wide, error)
+                               : status;
+}
+
 /* A box whose columns are stored rows. Elements of less than a byte go in order, row by row. */
 static tenmap_status run_turned(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
                                 tenmap_error *error) {
-    size_t high = tenmap_dtype_bits(x->as) < 8 ? 1 : s->parts[0].base ? TILE_HIGH : TILE_READ;
-    size_t wide = s->parts[0].base ? TILE_WIDE : TILE_FLAT;
+    size_t high = tenmap_dtype_bits(x->as) < 8 ? 1 : s->parts[0].base ? s->high : TILE_READ;
+    size_t wide = s->parts[0].base ? s->wide : TILE_FLAT;
     bool rows_first = s->parts[0].base || high == 1;
     uint64_t rows = (box->rows + high - 1) / high, columns = (box->columns + wide - 1) / wide;
     for (uint64_t i = 0; i < rows * columns; i++) {
@@ -190,6 +298,8 @@ static tenmap_status make_values(const tmi_transfer *x, const tmi_window *w, tmi
         first += box.rows * box.columns;
         count -= box.rows * box.columns;
     }
+    if ((x->flags & TENMAP_CONVERT_STREAM) && tmi_cpu_kernels()->fence)
+        tmi_cpu_kernels()->fence();
     return status;
 }
 

@@ -10,8 +10,16 @@
 #include "quantized.h"
 #include "values.h"
 
-/* The most values that are asked for at once. */
-enum { TMI_SOURCE_RUN = 2048 };
+/*
+ * The most values that are asked for at once, straight into the destination, in a tile of F32, and in one
+ * of codes or of elements that are turned as they are.
+ */
+enum {
+    TMI_SOURCE_RUN = 2048,
+    TMI_STRAIGHT_RUN = 16384,
+    TMI_TILE_VALUES = TMI_SOURCE_RUN * 8,
+    TMI_TURNED_VALUES = TMI_TILE_VALUES * 4
+};
 
 /* One part of a tensor, on its way into memory. */
 typedef struct tmi_part {
@@ -20,6 +28,24 @@ typedef struct tmi_part {
     tmi_window window;
     tmi_block room;
 } tmi_part;
+
+/* Where values go that are made in one pass: F32, BF16 or F16, and TENMAP_CONVERT_* flags. */
+typedef struct tmi_into {
+    tenmap_dtype as;
+    unsigned char *dst;
+    uint32_t flags;
+    bool done; /* set where they were made */
+} tmi_into;
+
+/* A tile of a tensor that is stored the other way round: what of it is in s->tile. */
+typedef struct tmi_tile {
+    uint64_t row, column; /* of what is stored */
+    size_t wide, high;    /* stored rows and columns: columns and rows of the tensor */
+    size_t line;          /* bytes from one line of s->tile to the next */
+    unsigned skip;        /* codes before the first in a line */
+    size_t runs;          /* groups along a row of the tensor, each with a scale */
+    size_t first, group;  /* values of the first, and of the others */
+} tmi_tile;
 
 /*
  * How one kind of tensors is made. `row` gives `count` values, at most TMI_SOURCE_RUN, of row `row` of
@@ -30,6 +56,23 @@ typedef struct tmi_maker {
     tenmap_status (*begin)(tmi_source *source, tenmap_error *error);
     tenmap_status (*row)(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t column,
                          size_t count, float *values, tenmap_error *error);
+    /* The same in one pass, at most TMI_STRAIGHT_RUN of them, where target->done says so. */
+    tenmap_status (*straight)(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t column,
+                              size_t count, tmi_into *target, tenmap_error *error);
+    /*
+     * Makes s->tile that of `wide` stored rows and `high` of their columns, from (row, column) on, at most
+     * TMI_TURNED_VALUES in all; *done says whether it can. Then `turned` gives row `i` of the tensor's, as
+     * F32, or to the target where that is not NULL and its `done` is set.
+     */
+    tenmap_status (*turn)(tmi_source *source, uint64_t matrix, const tmi_tile *tile, bool *done,
+                          tenmap_error *error);
+    void (*turned)(tmi_source *source, size_t i, float *values, tmi_into *target);
+    /*
+     * Makes the stored rows of such a tile, each tile->line bytes from the other, at target->dst, in one
+     * pass, where target->done says so.
+     */
+    tenmap_status (*lines)(tmi_source *source, uint64_t matrix, const tmi_tile *tile,
+                           tmi_into *target, tenmap_error *error);
 } tmi_maker;
 
 /* A part of a matrix of the tensor, and where it goes: rows one behind the other, from `to` on. */
@@ -51,6 +94,8 @@ struct tmi_source {
     const tmi_recipe *recipe; /* of a TENMAP_TENSOR_COMPUTED one; else NULL */
     uint64_t rows, columns;   /* of a stored matrix */
     bool transposed;
+    size_t wide, high; /* of tiles, where parts are in memory and the tensor is transposed */
+    bool joined;  /* rows follow one another in every part: columns past the last are of the next */
     bool reading; /* no part is taken from memory */
     tmi_part parts[TMI_PART_COUNT];
     /* What makers keep. */
@@ -61,7 +106,10 @@ struct tmi_source {
     uint32_t groups[TMI_SOURCE_RUN];
     /* A tile as it is stored, the same as it is wanted, and that in its dtype. */
     float stored[TMI_SOURCE_RUN * 8], turned[TMI_SOURCE_RUN * 8];
-    unsigned char placed[TMI_SOURCE_RUN * 8 * 8];
+    unsigned char placed[TMI_TURNED_VALUES * 5];
+    /* Codes of a tile, turned; their scales and zeros are in `stored` and `turned`. */
+    tmi_tile at;
+    unsigned char tile[TMI_TURNED_VALUES + TMI_TILE_VALUES];
 };
 
 /* *bytes are [offset, offset+size) of a part, at most 16 KiB, until the next call about it. */
@@ -73,5 +121,39 @@ tenmap_status tmi_source_floats(tmi_source *source, unsigned part, tenmap_dtype 
 
 /* recipe.c: weights in parts. */
 extern const tmi_maker tmi_recipe_maker;
+
+/* Files are little-endian. */
+static inline uint32_t tmi_word_at(const unsigned char *bytes) {
+    return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+/* recipe_fields.c: `count` fields of `bits` bits, from field `at` of a stream on, in whose byte `bytes` begins. */
+void tmi_unpack_stream(const unsigned char *bytes, uint64_t at, size_t count, unsigned bits,
+                       uint8_t *fields);
+void tmi_unpack_mixed(const unsigned char *words, uint64_t at, size_t count, uint8_t *fields);
+/* Fields of row `row` of a part that go down the columns of a matrix, whose rows of words are `stride` long. */
+tenmap_status tmi_fetch_down(tmi_source *source, unsigned part, uint64_t matrix_at, uint64_t stride,
+                             uint64_t row, uint64_t column, size_t count, uint8_t *fields,
+                             tenmap_error *error);
+
+/* recipe_scales.c */
+/* Makes s->kept those of scales [first, first+count) of row `row` of a matrix's scales. */
+tenmap_status tmi_keep_scales(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t first,
+                              size_t count, tenmap_error *error);
+/* Makes s->groups those of rows or columns [first, first+count), each below `groups`. */
+tenmap_status tmi_listed_groups(tmi_source *source, uint64_t first, size_t count, uint64_t groups,
+                                tenmap_error *error);
+/* Values of codes: a scale and a zero for each group, of which the first has `first` of them. */
+void tmi_apply_scales(const tmi_recipe *r, const float *scales, const float *zeros, float *values,
+                      size_t count, size_t first, size_t group);
+
+/* recipe_turned.c: those that are stored the other way round, a tile at a time. */
+tenmap_status tmi_turn_tile(tmi_source *source, uint64_t matrix, const tmi_tile *tile, bool *done,
+                            tenmap_error *error);
+void tmi_turned_row(tmi_source *source, size_t i, float *values, tmi_into *target);
+tenmap_status tmi_lines_of_tile(tmi_source *source, uint64_t matrix, const tmi_tile *tile,
+                                tmi_into *target, tenmap_error *error);
+/* The tile that suits a recipe. */
+void tmi_suit_tile(tmi_source *source);
 
 #endif

@@ -422,6 +422,7 @@ const tmi_kernels tmi_kernels_neon = {
     .minus = tmi_neon_grouped_minus,
     .plus = tmi_neon_grouped_plus,
     .nibbles = tmi_neon_nibbles,
+    .coded4 = tmi_neon_coded4,
 };
 
 #endif

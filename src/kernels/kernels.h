@@ -58,6 +58,45 @@ typedef void tmi_grouped(float *values, size_t count, const float *by, size_t fi
  */
 typedef void tmi_unpack(float *dst, const unsigned char *src, size_t blocks);
 
+/* What a table of 16 has: anything, the numbers of E2M1, or each code less 8. */
+typedef enum tmi_code_kind { TMI_KIND_ANY, TMI_KIND_E2M1, TMI_KIND_CENTRED } tmi_code_kind;
+
+/*
+ * A run of values of a weight in parts, from its codes on. Codes of 4 bits are numbers of a table, whose
+ * entries take the steps instead of the values: there are fewer of them. The steps are (code - zero) *
+ * scale, or code * scale + zero where zeros are added, each rounded to F32.
+ */
+typedef struct tmi_coded_run {
+    const unsigned char *codes; /* from a whole byte on */
+    size_t count;
+    const float *table;          /* of 16, for codes of 4 bits */
+    bool high_first;             /* the high half of a byte is the first of its two codes */
+    tmi_code_kind kind;          /* of codes of 4 bits; zeros apart */
+    bool added;                  /* zeros are */
+    const float *scales, *zeros; /* of each group; zeros may be NULL */
+    size_t first, group;         /* values of the first group, at least one, and of the others */
+} tmi_coded_run;
+
+/*
+ * Makes all of a run, as F32, BF16 or F16 at any address, with the flags of a tmi_kernel. False if it
+ * leaves the run to others, whatever it has written by then. Who asks for stores around the cache calls
+ * `fence` after the last of them.
+ */
+typedef bool tmi_coded(void *dst, tenmap_dtype as, const tmi_coded_run *run, uint32_t flags);
+
+/*
+ * Eight rows of words, `stride` bytes apart, each with eight codes of 4 bits of eight columns, in the order
+ * that AWQ has: the eight codes of each column, the first in the lowest bits, `line` bytes apart.
+ */
+typedef void tmi_unmix(unsigned char *to, size_t line, const unsigned char *rows, size_t stride,
+                       size_t words);
+/*
+ * A matrix the other way round: row i of `from` becomes column i of `to`, whose rows are `to_stride` bytes
+ * apart. With `stream` stores may go around the cache, and the caller calls `fence`.
+ */
+typedef void tmi_turn(unsigned char *to, size_t to_stride, const unsigned char *from,
+                      size_t from_stride, size_t rows, size_t columns, bool stream);
+
 /* `count` codes of 4 bits, the low half of a byte first, each less a number. */
 typedef void tmi_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t less);
 
@@ -71,6 +110,8 @@ typedef struct tmi_kernels {
     tmi_kernel *packed_f4[TMI_DTYPE_COUNT];
     /* A copy of `count` bytes around the cache; NULL: this instruction set does not stream. */
     tmi_kernel *stream_copy;
+    /* Stores around the cache that a tmi_coded has made come before all that follow; where it streams. */
+    void (*fence)(void);
     /* For measuring; where NULL, elements become F32 or F64 and plain C does it. */
     tmi_moments *moments[TMI_DTYPE_COUNT];
     /* For weights in parts. */
@@ -79,14 +120,24 @@ typedef struct tmi_kernels {
     tmi_unpack *unpack[TMI_BLOCK_ROWS];
     tmi_unpack *unpack_around[TMI_BLOCK_ROWS]; /* past the cache, to multiples of 32 bytes */
     tmi_nibbles *nibbles;
+    tmi_coded *coded4, *coded_e4m3,
+        *coded_i8; /* where NULL, values take one step after the other */
+    tmi_unmix *unmix;
+    tmi_turn *turn16, *turn32; /* of elements of 2 and of 4 bytes */
 } tmi_kernels;
 
 /* grouped.c: in plain C. */
 tmi_grouped tmi_grouped_times, tmi_grouped_minus, tmi_grouped_plus;
 tmi_nibbles tmi_plain_nibbles;
+/* turned.c: likewise; where the eight codes of AWQ's words are. */
+tmi_unmix tmi_plain_unmix;
+tmi_turn tmi_plain_turn16, tmi_plain_turn32;
+extern const uint8_t tmi_mixed_order[8];
 #if TMI_NEON /* arm_neon_grouped.c */
 tmi_grouped tmi_neon_grouped_times, tmi_neon_grouped_minus, tmi_neon_grouped_plus;
 tmi_nibbles tmi_neon_nibbles;
+/* arm_neon_coded.c */
+tmi_coded tmi_neon_coded4;
 #endif
 
 extern const tmi_kernels tmi_kernels_scalar; /* plain C, for every CPU */

@@ -20,6 +20,7 @@
     static inline void set_##name(void *dst, size_t i, name##_t value) {                           \
         memcpy((char *)dst + i * sizeof value, &value, sizeof value);                              \
     }
+PLAIN_GET(uint8)
 PLAIN_GET(uint16)
 PLAIN_GET(uint32)
 PLAIN_GET(uint64)
@@ -262,6 +263,11 @@ static inline uint8_t e8m0_from_f32(uint32_t bits, bool saturate) {
     return (uint8_t)(saturate && code > 0xfe ? 0xfe : code);
 }
 
+/* Powers of two: the smallest is subnormal, and the last code is NaN. */
+static inline uint32_t f32_from_e8m0(uint32_t code) {
+    return code == 0xff ? 0x7fc00000 : code == 0 ? 0x00400000 : code << 23;
+}
+
 /* A kernel from an expression in `v`, the source element, and `saturate`. */
 #define PLAIN_KERNEL(kernel, out, in, expression)                                                  \
     static void kernel(void *dst, const void *src, size_t count, uint32_t flags) {                 \
@@ -275,6 +281,7 @@ static inline uint8_t e8m0_from_f32(uint32_t bits, bool saturate) {
 
 PLAIN_KERNEL(plain_bf16_to_f32, uint32, uint16, f32_from_bf16(v))
 PLAIN_KERNEL(plain_f16_to_f32, uint32, uint16, f32_from_f16(v))
+PLAIN_KERNEL(plain_e8m0_to_f32, uint32, uint8, f32_from_e8m0(v))
 PLAIN_KERNEL(plain_i16_to_f32, uint32, uint16, f32_from_i16(v))
 PLAIN_KERNEL(plain_u16_to_f32, uint32, uint16, f32_from_u16(v))
 PLAIN_KERNEL(plain_i32_to_f32, uint32, uint32, f32_from_i32(v))
@@ -313,6 +320,7 @@ const tmi_kernels tmi_kernels_scalar = {
                 {
                     [TENMAP_BF16] = plain_bf16_to_f32,
                     [TENMAP_F16] = plain_f16_to_f32,
+                    [TENMAP_F8_E8M0] = plain_e8m0_to_f32,
                     [TENMAP_I16] = plain_i16_to_f32,
                     [TENMAP_U16] = plain_u16_to_f32,
                     [TENMAP_I32] = plain_i32_to_f32,
@@ -381,4 +389,7 @@ const tmi_kernels tmi_kernels_scalar = {
             [TENMAP_Q1_0 - TENMAP_Q4_0] = tmi_unpack_q1_0,
         },
     .nibbles = tmi_plain_nibbles,
+    .unmix = tmi_plain_unmix,
+    .turn16 = tmi_plain_turn16,
+    .turn32 = tmi_plain_turn32,
 };

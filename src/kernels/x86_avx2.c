@@ -27,6 +27,10 @@ AVX2_TARGET static void stream_copy_avx2(void *dst, const void *src, size_t coun
     memcpy(d, s, count);
 }
 
+static void fence_avx2(void) {
+    _mm_sfence();
+}
+
 const tmi_kernels tmi_kernels_avx2 = {
     .name = "avx2",
     .pair =
@@ -75,6 +79,7 @@ const tmi_kernels tmi_kernels_avx2 = {
             [TENMAP_F16] = tmi_avx2_f4_to_f16,
         },
     .stream_copy = stream_copy_avx2,
+    .fence = fence_avx2,
 #ifndef TENMAP_NO_MEASURE
     .moments =
         {
@@ -107,6 +112,12 @@ const tmi_kernels tmi_kernels_avx2 = {
     .minus = tmi_avx2_grouped_minus,
     .plus = tmi_avx2_grouped_plus,
     .nibbles = tmi_avx2_nibbles,
+    .coded4 = tmi_avx2_coded4,
+    .coded_e4m3 = tmi_avx2_coded_e4m3,
+    .coded_i8 = tmi_avx2_coded_i8,
+    .unmix = tmi_avx2_unmix,
+    .turn16 = tmi_avx2_turn16,
+    .turn32 = tmi_avx2_turn32,
 };
 
 #endif

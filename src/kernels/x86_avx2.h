@@ -60,6 +60,65 @@ AVX2_INLINE bool avx2_any_nan(__m256i a, __m256i b) {
     return !_mm256_testz_si256(mask, mask);
 }
 
+/*
+ * F32 magnitudes above `limit` become it; NaN stays. The sign is apart. Saturation is done before
+ * rounding: what lies above the largest finite value rounds to at least that.
+ */
+AVX2_INLINE __m256i clamp_not_nan(__m256i bits, int limit) {
+    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+    __m256i is_nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
+    __m256i clamped = _mm256_min_epu32(magnitude, _mm256_set1_epi32(limit));
+    __m256i sign = _mm256_xor_si256(bits, magnitude);
+    return _mm256_or_si256(sign, _mm256_blendv_epi8(clamped, magnitude, is_nan));
+}
+
+/* Eight F32 to BF16 in the low halves of 32-bit lanes; for NaN only if `nans`. */
+AVX2_INLINE __m256i bf16_from_f32_avx2(__m256i bits, bool nans) {
+    __m256i high = _mm256_srli_epi32(bits, 16);
+    __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
+    __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    __m256i rounded = _mm256_srli_epi32(sum, 16);
+    if (!nans)
+        return rounded;
+    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+    __m256i is_nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
+    __m256i quiet = _mm256_or_si256(high, _mm256_set1_epi32(0x0040));
+    return _mm256_blendv_epi8(rounded, quiet, is_nan);
+}
+
+/* VCVTPS2PH with its rounding in the instruction depends on no mode. */
+AVX2_INLINE __m128i f16_from_f32_avx2(__m256i bits, bool saturate) {
+    if (saturate)
+        bits = clamp_not_nan(bits, 0x477fe000);
+    return _mm256_cvtps_ph(_mm256_castsi256_ps(bits), _MM_FROUND_TO_NEAREST_INT);
+}
+
+/* Two vectors of 16-bit results in 32-bit lanes as one, in order. */
+AVX2_INLINE __m256i join_16(__m256i a, __m256i b) {
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), _MM_SHUFFLE(3, 1, 2, 0));
+}
+
+/* Sixteen F32 to BF16. Weights hold no NaN, so the work for them is behind a branch. */
+AVX2_INLINE __m256i bf16_from_two(__m256i a, __m256i b, bool saturate) {
+    if (saturate) {
+        a = clamp_not_nan(a, 0x7f7f0000);
+        b = clamp_not_nan(b, 0x7f7f0000);
+    }
+    if (TMI_UNLIKELY(avx2_any_nan(a, b)))
+        return join_16(bf16_from_f32_avx2(a, true), bf16_from_f32_avx2(b, true));
+    return join_16(bf16_from_f32_avx2(a, false), bf16_from_f32_avx2(b, false));
+}
+
+/*
+ * Eight E4M3 but for NaN. Their bits, moved to where F16 has them, are 2^-8 of their value, also
+ * where they are subnormal; in F32 all of them are normal, so the product is exact in every mode.
+ */
+AVX2_INLINE __m256 e4m3_to_f32(__m128i eight) {
+    __m128i lanes = _mm_slli_epi16(_mm_cvtepi8_epi16(eight), 7);
+    lanes = _mm_and_si128(lanes, _mm_set1_epi16((short)0xbfff));
+    return _mm256_mul_ps(_mm256_cvtph_ps(lanes), _mm256_set1_ps(256.0f));
+}
+
 /* Fewer elements than a step. */
 AVX2_INLINE void avx2_part(unsigned char *d, const unsigned char *s, size_t count, avx2_step *step,
                            bool saturate, size_t src_bits, size_t dst_bytes) {
@@ -138,6 +197,12 @@ tmi_kernel tmi_avx2_f32_to_e4m3, tmi_avx2_f32_to_e4m3fnuz, tmi_avx2_f32_to_e5m2f
 /* x86_avx2_grouped.c */
 tmi_grouped tmi_avx2_grouped_times, tmi_avx2_grouped_minus, tmi_avx2_grouped_plus;
 tmi_nibbles tmi_avx2_nibbles;
+
+/* x86_avx2_coded.c and x86_avx2_coded8.c */
+tmi_coded tmi_avx2_coded4, tmi_avx2_coded_e4m3, tmi_avx2_coded_i8;
+/* x86_avx2_turned.c */
+tmi_unmix tmi_avx2_unmix;
+tmi_turn tmi_avx2_turn16, tmi_avx2_turn32;
 
 #ifndef TENMAP_NO_MEASURE
 /* x86_avx2_moments.c */

@@ -92,16 +92,6 @@ AVX2_INLINE __m256i e5m2_to_bf16(__m256i codes) {
     return _mm256_or_si256(v, sign);
 }
 
-/*
- * Eight E4M3 but for NaN. Their bits, moved to where F16 has them, are 2^-8 of their value, also
- * where they are subnormal; in F32 all of them are normal, so the product is exact in every mode.
- */
-AVX2_INLINE __m256 e4m3_to_f32(__m128i eight) {
-    __m128i lanes = _mm_slli_epi16(_mm_cvtepi8_epi16(eight), 7);
-    lanes = _mm_and_si128(lanes, _mm_set1_epi16((short)0xbfff));
-    return _mm256_mul_ps(_mm256_cvtph_ps(lanes), _mm256_set1_ps(256.0f));
-}
-
 AVX2_INLINE void step_e4m3_to_f32(unsigned char *d, const unsigned char *s, bool stream,
                                   bool saturate) {
     (void)saturate;

@@ -1,0 +1,35 @@
+/* Matrices that are stored the other way round, in plain C. */
+#include "kernels.h"
+
+#include <string.h>
+
+const uint8_t tmi_mixed_order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+
+void tmi_plain_unmix(unsigned char *to, size_t line, const unsigned char *rows, size_t stride,
+                     size_t words) {
+    for (size_t w = 0; w < words; w++)
+        for (size_t p = 0; p < 8; p++, to += line) {
+            const unsigned char *from = rows + 4 * w + tmi_mixed_order[p] / 2;
+            unsigned low = tmi_mixed_order[p] % 2 * 4u;
+            for (size_t i = 0; i < 8; i += 2)
+                to[i / 2] = (unsigned char)((from[i * stride] >> low & 15) |
+                                            (from[(i + 1) * stride] >> low & 15) << 4);
+        }
+}
+
+/* A square of them at a time: whole cache lines are read, and written. */
+#define TURN(name, width)                                                                          \
+    void name(unsigned char *to, size_t to_stride, const unsigned char *from, size_t from_stride,  \
+              size_t rows, size_t columns, bool stream) {                                          \
+        enum { SQUARE = 16 };                                                                      \
+        (void)stream;                                                                              \
+        for (size_t r = 0; r < rows; r += SQUARE)                                                  \
+            for (size_t c = 0; c < columns; c += SQUARE)                                           \
+                for (size_t k = c; k < columns && k < c + SQUARE; k++)                             \
+                    for (size_t i = r; i < rows && i < r + SQUARE; i++)                            \
+                        memcpy(to + k * to_stride + i * (width),                                   \
+                               from + i * from_stride + k * (width), width);                       \
+    }
+
+TURN(tmi_plain_turn16, 2)
+TURN(tmi_plain_turn32, 4)

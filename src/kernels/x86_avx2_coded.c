@@ -1,0 +1,308 @@
+/*
+ * AVX2 kernels that make the values of weights in parts in one pass from codes of 4 bits: codes, scales
+ * and zero points in, F32, BF16 or F16 out. The steps are taken, and rounded, for the 16 codes that there
+ * are, and each value is looked up. The target has no fused multiply-add, so no product and sum can be
+ * joined.
+ */
+#include "x86_avx2_coded.h"
+
+#if TMI_AVX2
+
+/* The values of a group's codes, in F32 and, where results have 16 bits, as those. */
+typedef struct coded_table {
+    __m256 low, high;
+    coded_bytes bytes;
+} coded_table;
+
+AVX2_INLINE coded_table group_table(const tmi_coded_run *run, size_t g, tenmap_dtype as,
+                                    bool saturate) {
+    coded_table t;
+    bool zeros = run->zeros != NULL;
+    __m256 scale = _mm256_broadcast_ss(run->scales + g);
+    __m256 zero = zeros ? _mm256_broadcast_ss(run->zeros + g) : scale;
+    t.low = coded_steps(_mm256_loadu_ps(run->table), scale, zero, zeros, run->added);
+    t.high = coded_steps(_mm256_loadu_ps(run->table + 8), scale, zero, zeros, run->added);
+    if (as == TENMAP_F32)
+        t.bytes.low = t.bytes.high = _mm256_setzero_si256();
+    else
+        t.bytes = coded_split(t.low, t.high, as, saturate);
+    return t;
+}
+
+/* Eight codes, one in each of the low eight bytes, as their values. */
+AVX2_INLINE __m256 look_up_eight(__m128i codes, __m256 low, __m256 high) {
+    __m256i index = _mm256_cvtepu8_epi32(codes);
+    __m256 a = _mm256_permutevar8x32_ps(low, index), b = _mm256_permutevar8x32_ps(high, index);
+    return _mm256_blendv_ps(a, b, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
+}
+
+/* Sixteen codes in order, one in each byte, to where their values go. */
+AVX2_INLINE void put_sixteen(unsigned char *d, __m128i codes, const coded_table *t, tenmap_dtype as,
+                             bool stream) {
+    if (as == TENMAP_F32) {
+        __m256 a = look_up_eight(codes, t->low, t->high);
+        __m256 b = look_up_eight(_mm_srli_si128(codes, 8), t->low, t->high);
+        avx2_store(d, 0, _mm256_castps_si256(a), stream);
+        avx2_store(d, 1, _mm256_castps_si256(b), stream);
+        return;
+    }
+    __m128i low = _mm_shuffle_epi8(_mm256_castsi256_si128(t->bytes.low), codes);
+    __m128i high = _mm_shuffle_epi8(_mm256_castsi256_si128(t->bytes.high), codes);
+    avx2_store(d, 0, _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high)),
+               stream);
+}
+
+/* Sixteen codes of 4 bits in the low eight bytes, one to a byte. */
+AVX2_INLINE __m128i split_halves(__m128i both, bool high_first) {
+    const __m128i nibble = _mm_set1_epi8(15);
+    __m128i low = _mm_and_si128(both, nibble);
+    __m128i high = _mm_and_si128(_mm_srli_epi16(both, 4), nibble);
+    return high_first ? _mm_unpacklo_epi8(high, low) : _mm_unpacklo_epi8(low, high);
+}
+
+/* Thirty-two codes in 16 bytes, one to a byte. */
+AVX2_INLINE __m256i split_in_order(const unsigned char *s, bool high_first) {
+    const __m256i nibble = _mm256_set1_epi8(15);
+    __m256i both = _mm256_castsi128_si256(avx2_load_half(s, 0));
+    both = _mm256_permute4x64_epi64(both, _MM_SHUFFLE(1, 1, 0, 0));
+    __m256i low = _mm256_and_si256(both, nibble);
+    __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), nibble);
+    return high_first ? _mm256_unpacklo_epi8(high, low) : _mm256_unpacklo_epi8(low, high);
+}
+
+/*
+ * The same with those from 8 to 15 and from 16 to 23 in each other's place: so unpacking what is looked
+ * up, within 128-bit halves, leaves it in order.
+ */
+AVX2_INLINE __m256i split_thirty_two(const unsigned char *s, bool high_first) {
+    return _mm256_permute4x64_epi64(split_in_order(s, high_first), _MM_SHUFFLE(3, 1, 2, 0));
+}
+
+AVX2_INLINE void put_thirty_two(unsigned char *d, __m256i codes, const coded_bytes *t,
+                                bool stream) {
+    __m256i lows = _mm256_shuffle_epi8(t->low, codes), highs = _mm256_shuffle_epi8(t->high, codes);
+    avx2_store(d, 0, _mm256_unpacklo_epi8(lows, highs), stream);
+    avx2_store(d, 1, _mm256_unpackhi_epi8(lows, highs), stream);
+}
+
+AVX2_INLINE void prefetch_codes(const unsigned char *s, bool stream) {
+    if (stream)
+        _mm_prefetch((const char *)s + AVX2_PREFETCH, _MM_HINT_T0);
+}
+
+/* The values of one group that begin at a whole byte. */
+AVX2_INLINE void put_group(unsigned char *d, const unsigned char *s, size_t count,
+                           const coded_table *t, tenmap_dtype as, bool stream, bool high_first) {
+    const size_t width = as == TENMAP_F32 ? 4 : 2;
+    size_t i = 0;
+    prefetch_codes(s, stream);
+    for (; width == 2 && i + 32 <= count; i += 32)
+        put_thirty_two(d + i * 2, split_thirty_two(s + i / 2, high_first), &t->bytes, stream);
+    for (; i + 16 <= count; i += 16) {
+        __m128i both = _mm_loadl_epi64((const __m128i *)(const void *)(s + i / 2));
+        put_sixteen(d + i * width, split_halves(both, high_first), t, as, stream);
+    }
+    if (i < count) {
+        unsigned char in[16] = {0}, out[64];
+        memcpy(in, s + i / 2, (count - i + 1) / 2);
+        put_sixteen(out, split_halves(avx2_load_half(in, 0), high_first), t, as, false);
+        memcpy(d + i * width, out, (count - i) * width);
+    }
+}
+
+/* Groups [g, end) of a run, the first of which begins with value `at`; returns where the last ends. */
+AVX2_INLINE size_t put_groups(unsigned char *d, const tmi_coded_run *run, size_t at, size_t g,
+                              size_t end, tenmap_dtype as, bool stream, bool saturate,
+                              bool high_first) {
+    const size_t width = as == TENMAP_F32 ? 4 : 2;
+    for (; g < end; g++) {
+        size_t n = g ? run->group : run->first;
+        n = n < run->count - at ? n : run->count - at;
+        coded_table t = group_table(run, g, as, saturate);
+        put_group(d + at * width, run->codes + at / 2, n, &t, as, stream, high_first);
+        at += n;
+    }
+    return at;
+}
+
+/*
+ * Codes whose values to BF16 need few products with their scale: the others are halves, quarters and
+ * eighths of those, or have the other sign, as long as none is so small or so large that it has fewer
+ * digits. The magnitudes of E2M1 are such parts of 4 and 6; those of codes less 8 of 8, 6, 5 and 7.
+ * The products of a group are together in an element of 64 bits, twice where there are two.
+ */
+
+/* The 16 bits that a product is rounded to, in the low half of lanes; what they had there is gone. */
+AVX2_INLINE __m256i product_low(__m256 scales, float by) {
+    return _mm256_srli_epi32(coded_round(_mm256_mul_ps(scales, _mm256_set1_ps(by)), false), 16);
+}
+
+/* Two products in each lane. */
+AVX2_INLINE __m256i product_pair(__m256 scales, float low, float high) {
+    __m256i upper = coded_round(_mm256_mul_ps(scales, _mm256_set1_ps(high)), false);
+    return _mm256_blend_epi16(product_low(scales, low), upper, 0xaa);
+}
+
+/* The products of groups of one kind; false where a scale does not suit. */
+AVX2_INLINE bool pack_products(uint64_t *products, const float *scales, size_t count,
+                               tmi_code_kind kind) {
+    const __m256i least = _mm256_set1_epi32(27 << 23), most = _mm256_set1_epi32(227 << 23);
+    __m256i unsuited = _mm256_setzero_si256();
+    for (size_t g = 0; g < count; g += 8) {
+        float eight[8] = {0};
+        const float *from = scales + g;
+        if (count - g < 8)
+            from = memcpy(eight, from, (count - g) * 4);
+        __m256 scale = _mm256_loadu_ps(from);
+        __m256i bits = _mm256_castps_si256(scale);
+        __m256i small = _mm256_andnot_si256(_mm256_cmpeq_epi32(bits, _mm256_setzero_si256()),
+                                            _mm256_cmpgt_epi32(least, bits));
+        unsuited =
+            _mm256_or_si256(unsuited, _mm256_or_si256(small, _mm256_cmpgt_epi32(bits, most)));
+        bool e2m1 = kind == TMI_KIND_E2M1;
+        __m256i a = e2m1 ? product_pair(scale, 4, 6) : product_pair(scale, 8, 6);
+        __m256i b = e2m1 ? a : product_pair(scale, 5, 7);
+        __m256i low = _mm256_unpacklo_epi32(a, b), high = _mm256_unpackhi_epi32(a, b);
+        unsigned char *to = (unsigned char *)(products + g);
+        avx2_store(to, 0, _mm256_permute2x128_si256(low, high, 0x20), false);
+        avx2_store(to, 1, _mm256_permute2x128_si256(low, high, 0x31), false);
+    }
+    return _mm256_testz_si256(unsuited, unsuited);
+}
+
+/* Bytes of 16 bits, those at even places first, in each half. */
+AVX2_INLINE __m256i bytes_apart(__m256i values) {
+    return _mm256_shuffle_epi8(values, _mm256_broadcastsi128_si256(_mm_setr_epi8(
+                                           0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
+}
+
+/* The table of E2M1 in each half, by the products that are there. A scale of 0 leaves zeros. */
+AVX2_INLINE coded_bytes e2m1_table(__m256i products) {
+    const __m256i which = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(-1, -1, 0, 1, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3));
+    const __m256i halved =
+        _mm256_broadcastsi128_si256(_mm_setr_epi16(0, 0x180, 0x100, 0x100, 0x80, 0x80, 0, 0));
+    const __m256i signs =
+        _mm256_broadcastsi128_si256(_mm_setr_epi32(0, 0, (int)0x80808080, (int)0x80808080));
+    __m256i values = _mm256_subs_epu16(_mm256_shuffle_epi8(products, which), halved);
+    __m256i split = bytes_apart(values);
+    coded_bytes t = {_mm256_unpacklo_epi64(split, split),
+                     _mm256_xor_si256(_mm256_unpackhi_epi64(split, split), signs)};
+    return t;
+}
+
+/* That of codes less 8: -8 to -1 are in the low half, 0 to 7 in the high half. */
+AVX2_INLINE coded_bytes centred_table(__m256i products) {
+    const __m256i which = _mm256_setr_epi8(0, 1, 6, 7, 2, 3, 4, 5, 0, 1, 2, 3, 0, 1, 0, 1, -1, -1,
+                                           0, 1, 0, 1, 2, 3, 0, 1, 4, 5, 2, 3, 6, 7);
+    const __m256i halved = _mm256_setr_epi16(0, 0, 0, 0, 0x80, 0x80, 0x100, 0x180, 0, 0x180, 0x100,
+                                             0x80, 0x80, 0, 0, 0);
+    const __m256i signs =
+        _mm256_inserti128_si256(_mm256_set1_epi16((short)0x8000), _mm_setzero_si128(), 1);
+    __m256i values = _mm256_subs_epu16(_mm256_shuffle_epi8(products, which), halved);
+    __m256i split = bytes_apart(_mm256_or_si256(values, signs));
+    coded_bytes t = {_mm256_permute4x64_epi64(split, _MM_SHUFFLE(2, 0, 2, 0)),
+                     _mm256_permute4x64_epi64(split, _MM_SHUFFLE(3, 1, 3, 1))};
+    return t;
+}
+
+/* Groups of 16 of E2M1, two at a time. */
+AVX2_INLINE void put_sixteens(unsigned char *d, const unsigned char *s, size_t pairs,
+                              const uint64_t *products, bool stream) {
+    for (; pairs; pairs--, products += 2, s += 16, d += 64) {
+        __m256i two = _mm256_castsi128_si256(avx2_load_half((const unsigned char *)products, 0));
+        coded_bytes t = e2m1_table(_mm256_permute4x64_epi64(two, _MM_SHUFFLE(1, 1, 0, 0)));
+        __m256i codes = split_in_order(s, false);
+        __m256i low = _mm256_shuffle_epi8(t.low, codes), high = _mm256_shuffle_epi8(t.high, codes);
+        __m256i a = _mm256_unpacklo_epi8(low, high), b = _mm256_unpackhi_epi8(low, high);
+        prefetch_codes(s, stream);
+        avx2_store(d, 0, _mm256_permute2x128_si256(a, b, 0x20), stream);
+        avx2_store(d, 1, _mm256_permute2x128_si256(a, b, 0x31), stream);
+    }
+}
+
+/* Groups of whole 32s. */
+AVX2_INLINE void put_thirty_twos(unsigned char *d, const unsigned char *s, size_t groups,
+                                 size_t group, const uint64_t *products, tmi_code_kind kind,
+                                 bool stream) {
+    for (; groups; groups--, products++) {
+        __m256i all = _mm256_set1_epi64x((long long)*products);
+        coded_bytes t = kind == TMI_KIND_E2M1 ? e2m1_table(all) : centred_table(all);
+        prefetch_codes(s, stream);
+        for (size_t i = 0; i < group; i += 32, s += 16, d += 64)
+            put_thirty_two(d, split_thirty_two(s, false), &t, stream);
+    }
+}
+
+/* The whole groups of a run from value `at` of group g on; returns how many of them it did. */
+AVX2_INLINE size_t put_kind(unsigned char *d, const tmi_coded_run *run, size_t at, size_t g,
+                            tmi_code_kind kind, bool stream) {
+    enum { PACKED = 128 };
+    uint64_t products[PACKED];
+    const size_t group = run->group, groups = (run->count - at) / group & ~(size_t)1;
+    for (size_t done = 0, n; done < groups; done += n) {
+        n = groups - done < PACKED ? groups - done : PACKED;
+        if (!pack_products(products, run->scales + g + done, n, kind))
+            return done;
+        const unsigned char *s = run->codes + (at + done * group) / 2;
+        unsigned char *to = d + (at + done * group) * 2;
+        if (group == 16)
+            put_sixteens(to, s, n / 2, products, stream);
+        else
+            put_thirty_twos(to, s, n, group, products, kind, stream);
+    }
+    return groups;
+}
+
+/* Where the first group ends, at value `at`: how many groups more are done so. */
+AVX2_INLINE size_t put_known(unsigned char *d, const tmi_coded_run *run, size_t at, size_t g,
+                             bool stream) {
+    bool whole = at % 2 == 0 && !run->zeros && run->group % 16 == 0;
+    if (whole && run->kind == TMI_KIND_E2M1 && (run->group == 16 || run->group % 32 == 0))
+        return put_kind(d, run, at, g, TMI_KIND_E2M1, stream);
+    if (whole && run->kind == TMI_KIND_CENTRED && run->group % 32 == 0)
+        return put_kind(d, run, at, g, TMI_KIND_CENTRED, stream);
+    return 0;
+}
+
+AVX2_INLINE void run_coded4(unsigned char *d, const tmi_coded_run *run, tenmap_dtype as,
+                            bool stream, bool saturate, bool high_first) {
+    size_t groups = coded_groups(run), g = run->first == run->group ? 0 : 1;
+    size_t at = put_groups(d, run, 0, 0, g, as, stream, saturate, high_first);
+    if (as == TENMAP_BF16 && !high_first) {
+        size_t done = put_known(d, run, at, g, stream);
+        at += done * run->group;
+        g += done;
+    }
+    put_groups(d, run, at, g, groups, as, stream, saturate, high_first);
+}
+
+AVX2_TARGET bool tmi_avx2_coded4(void *dst, tenmap_dtype as, const tmi_coded_run *run,
+                                 uint32_t flags) {
+    bool stream = coded_streams(dst, run, flags), saturate = flags & TENMAP_CONVERT_SATURATE;
+    bool bytes = run->count <= run->first || (run->first % 2 == 0 && run->group % 2 == 0);
+    size_t groups = coded_groups(run);
+    if (!bytes || (saturate && as == TENMAP_F32))
+        return false;
+    if (as == TENMAP_F32) {
+        if (stream)
+            run_coded4(dst, run, TENMAP_F32, true, false, run->high_first);
+        else
+            run_coded4(dst, run, TENMAP_F32, false, false, run->high_first);
+        return true;
+    }
+    if (!coded_finite(run->scales, groups) || !coded_finite(run->table, 16) ||
+        (run->zeros && !coded_finite(run->zeros, groups)))
+        return false;
+    if (as == TENMAP_BF16 && stream && !saturate && !run->high_first)
+        run_coded4(dst, run, TENMAP_BF16, true, false, false);
+    else if (as == TENMAP_BF16 && stream && !saturate)
+        run_coded4(dst, run, TENMAP_BF16, true, false, true);
+    else if (as == TENMAP_BF16)
+        run_coded4(dst, run, TENMAP_BF16, false, saturate, run->high_first);
+    else if (as == TENMAP_F16)
+        run_coded4(dst, run, TENMAP_F16, stream, saturate, run->high_first);
+    return as == TENMAP_BF16 || as == TENMAP_F16;
+}
+
+#endif

@@ -1,0 +1,93 @@
+/* What the AVX2 kernels for weights in parts share. */
+#ifndef TENMAP_X86_AVX2_CODED_H
+#define TENMAP_X86_AVX2_CODED_H
+
+#include "x86_avx2.h"
+
+#if TMI_AVX2
+
+/* Whether every vector of the destination lies in one step of 16 values, and all of them are aligned. */
+AVX2_INLINE bool coded_streams(const void *dst, const tmi_coded_run *run, uint32_t flags) {
+    bool whole = run->count <= run->first || (run->first % 16 == 0 && run->group % 16 == 0);
+    return (flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 == 0 && whole;
+}
+
+/*
+ * The steps of a group: (code - zero) * scale, or code * scale + zero. Between them compilers see nothing
+ * that they could join, also where other instructions are allowed and -ffast-math is.
+ */
+AVX2_INLINE __m256 coded_steps(__m256 codes, __m256 scale, __m256 zero, bool zeros, bool added) {
+    if (zeros && !added) {
+        codes = _mm256_sub_ps(codes, zero);
+        __asm__("" : "+x"(codes));
+    }
+    codes = _mm256_mul_ps(codes, scale);
+    if (!zeros || !added)
+        return codes;
+    __asm__("" : "+x"(codes));
+    return _mm256_add_ps(codes, zero);
+}
+
+/* The low bytes of 16 results of 16 bits, and their high bytes, each in both halves. */
+typedef struct coded_bytes {
+    __m256i low, high;
+} coded_bytes;
+
+/* F32 that are no NaN, rounded to BF16, in the high half of their lanes; the low half is of no use. */
+AVX2_INLINE __m256i coded_round(__m256 values, bool saturate) {
+    __m256i bits = _mm256_castps_si256(values);
+    if (saturate)
+        bits = clamp_not_nan(bits, 0x7f7f0000);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    return _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+}
+
+/* Sixteen F32 that are no NaN, as BF16 or F16. */
+AVX2_INLINE coded_bytes coded_split(__m256 a, __m256 b, tenmap_dtype as, bool saturate) {
+    coded_bytes t;
+    if (as == TENMAP_BF16) {
+        const __m256i second_third = _mm256_broadcastsi128_si256(
+            _mm_setr_epi8(2, 6, 10, 14, 3, 7, 11, 15, 2, 6, 10, 14, 3, 7, 11, 15));
+        __m256i x = _mm256_shuffle_epi8(coded_round(a, saturate), second_third);
+        __m256i y = _mm256_shuffle_epi8(coded_round(b, saturate), second_third);
+        __m256i both = _mm256_blend_epi32(x, y, 0xcc);
+        t.low = _mm256_permutevar8x32_epi32(both, _mm256_setr_epi32(0, 4, 2, 6, 0, 4, 2, 6));
+        t.high = _mm256_permutevar8x32_epi32(both, _mm256_setr_epi32(1, 5, 3, 7, 1, 5, 3, 7));
+        return t;
+    }
+    const __m256i first_second = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+    __m128i x = f16_from_f32_avx2(_mm256_castps_si256(a), saturate);
+    __m128i y = f16_from_f32_avx2(_mm256_castps_si256(b), saturate);
+    __m256i both = _mm256_shuffle_epi8(_mm256_set_m128i(y, x), first_second);
+    t.low = _mm256_permute4x64_epi64(both, _MM_SHUFFLE(2, 0, 2, 0));
+    t.high = _mm256_permute4x64_epi64(both, _MM_SHUFFLE(3, 1, 3, 1));
+    return t;
+}
+
+/* Whether none of them is an infinity or a NaN; with integers, whatever -ffast-math promises. */
+AVX2_INLINE bool coded_finite(const float *values, size_t count) {
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    __m256i most = _mm256_setzero_si256();
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        __m256i bits = avx2_load((const unsigned char *)(values + i), 0);
+        most = _mm256_max_epi32(most, _mm256_and_si256(bits, magnitude));
+    }
+    bool finite = !_mm256_movemask_epi8(_mm256_cmpgt_epi32(most, _mm256_set1_epi32(0x7f7fffff)));
+    for (; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, values + i, 4);
+        finite = finite && (bits & 0x7fffffff) < 0x7f800000;
+    }
+    return finite;
+}
+
+/* How many groups a run has. */
+AVX2_INLINE size_t coded_groups(const tmi_coded_run *run) {
+    return run->count <= run->first ? 1
+                                    : 1 + (run->count - run->first + run->group - 1) / run->group;
+}
+
+#endif
+#endif

@@ -1,0 +1,218 @@
+/*
+ * AVX2 kernels that make the values of weights in parts in one pass from codes of 8 bits. The target has
+ * no fused multiply-add, so no product and sum can be joined.
+ */
+#include "x86_avx2_coded.h"
+
+#if TMI_AVX2
+
+/* Sixteen values to where they go. `as`, `stream` and `saturate` are constants where it is inlined. */
+AVX2_INLINE void store_values(unsigned char *d, __m256 a, __m256 b, tenmap_dtype as, bool stream,
+                              bool saturate) {
+    __m256i x = _mm256_castps_si256(a), y = _mm256_castps_si256(b);
+    if (as == TENMAP_F32) {
+        avx2_store(d, 0, x, stream);
+        avx2_store(d, 1, y, stream);
+    } else if (as == TENMAP_BF16) {
+        avx2_store(d, 0, bf16_from_two(x, y, saturate), stream);
+    } else {
+        __m128i low = f16_from_f32_avx2(x, saturate), high = f16_from_f32_avx2(y, saturate);
+        avx2_store(d, 0, _mm256_set_m128i(high, low), stream);
+    }
+}
+
+typedef bool avx2_decode(__m128i codes, __m256 *a, __m256 *b);
+
+/* 2^-8 of them, see e4m3_to_f32; false where one is NaN. */
+AVX2_INLINE bool decode_e4m3(__m128i codes, __m256 *a, __m256 *b) {
+    __m256i lanes = _mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7);
+    lanes = _mm256_and_si256(lanes, _mm256_set1_epi16((short)0xbfff));
+    __m128i without_sign = _mm_or_si128(codes, _mm_set1_epi8((char)0x80));
+    *a = _mm256_cvtph_ps(_mm256_castsi256_si128(lanes));
+    *b = _mm256_cvtph_ps(_mm256_extracti128_si256(lanes, 1));
+    return !_mm_movemask_epi8(_mm_cmpeq_epi8(without_sign, _mm_set1_epi8(-1)));
+}
+
+AVX2_INLINE bool decode_i8(__m128i codes, __m256 *a, __m256 *b) {
+    *a = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes));
+    *b = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(codes, 8)));
+    return true;
+}
+
+/* The values of one group; false at a code that is left to others. */
+AVX2_INLINE bool scale_group(unsigned char *d, const unsigned char *s, size_t count, __m256 scale,
+                             __m256 zero, bool zeros, bool added, avx2_decode *decode,
+                             tenmap_dtype as, bool stream, bool saturate) {
+    const size_t width = as == TENMAP_F32 ? 4 : 2;
+    __m256 a, b;
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        if (stream)
+            _mm_prefetch((const char *)s + i + AVX2_PREFETCH, _MM_HINT_T0);
+        if (TMI_UNLIKELY(!decode(avx2_load_half(s + i, 0), &a, &b)))
+            return false;
+        store_values(d + i * width, coded_steps(a, scale, zero, zeros, added),
+                     coded_steps(b, scale, zero, zeros, added), as, stream, saturate);
+    }
+    if (i < count) {
+        unsigned char in[16] = {0}, out[64];
+        memcpy(in, s + i, count - i);
+        if (!decode(avx2_load_half(in, 0), &a, &b))
+            return false;
+        store_values(out, coded_steps(a, scale, zero, zeros, added),
+                     coded_steps(b, scale, zero, zeros, added), as, false, saturate);
+        memcpy(d + i * width, out, (count - i) * width);
+    }
+    return true;
+}
+
+/*
+ * E4M3 to BF16. Codes below 16 are so many times 2^-9. From 8 on only the last three bits decide how a
+ * product is rounded, and the others add to its exponent, as long as no product is so small or so large
+ * that it has fewer digits: those of the first 16 codes are looked up.
+ */
+
+/* Scales whose products with E4M3 are far from what F32 and BF16 cannot hold. */
+AVX2_INLINE bool suits_e4m3(const float *scales, size_t count) {
+    bool suits = true;
+    for (size_t g = 0; g < count; g++) {
+        uint32_t bits;
+        memcpy(&bits, scales + g, 4);
+        suits = suits && (bits >> 23 & 0xff) - 27 <= 200;
+    }
+    return suits;
+}
+
+/* For each scale the low bytes of the products, and then the high ones. */
+AVX2_INLINE void e4m3_tables(unsigned char *tables, const float *scales, size_t count) {
+    const __m256 eight =
+        _mm256_setr_ps(0, 0x1p-9f, 0x2p-9f, 0x3p-9f, 0x4p-9f, 0x5p-9f, 0x6p-9f, 0x7p-9f);
+    const __m256 more = _mm256_add_ps(eight, _mm256_set1_ps(0x8p-9f));
+    for (size_t g = 0; g < count; g++) {
+        __m256 by = _mm256_broadcast_ss(scales + g);
+        coded_bytes t =
+            coded_split(_mm256_mul_ps(eight, by), _mm256_mul_ps(more, by), TENMAP_BF16, false);
+        avx2_store(tables, g, _mm256_blend_epi32(t.low, t.high, 0xf0), false);
+    }
+}
+
+/* 32 codes; returns the largest so far, without its sign. */
+AVX2_INLINE __m256i put_e4m3(unsigned char *d, __m256i codes, const coded_bytes *t, __m256i most,
+                             bool stream) {
+    const __m256i seven_bits = _mm256_set1_epi8(0x7f), nothing = _mm256_setzero_si256();
+    codes = _mm256_permute4x64_epi64(codes, _MM_SHUFFLE(3, 1, 2, 0));
+    __m256i without_sign = _mm256_and_si256(codes, seven_bits);
+    __m256i index = _mm256_and_si256(codes, _mm256_set1_epi8(7));
+    index = _mm256_min_epu8(_mm256_or_si256(index, _mm256_set1_epi8(8)), without_sign);
+    __m256i exponent = _mm256_sub_epi8(without_sign, index);
+    __m256i low = _mm256_shuffle_epi8(t->low, index), high = _mm256_shuffle_epi8(t->high, index);
+    high = _mm256_xor_si256(high, _mm256_xor_si256(codes, without_sign));
+    __m256i a = _mm256_srli_epi16(_mm256_unpacklo_epi8(nothing, exponent), 4);
+    __m256i b = _mm256_srli_epi16(_mm256_unpackhi_epi8(nothing, exponent), 4);
+    avx2_store(d, 0, _mm256_add_epi16(a, _mm256_unpacklo_epi8(low, high)), stream);
+    avx2_store(d, 1, _mm256_add_epi16(b, _mm256_unpackhi_epi8(low, high)), stream);
+    return _mm256_max_epu8(most, without_sign);
+}
+
+/* The values of one group; returns the largest code so far. */
+AVX2_INLINE __m256i e4m3_group(unsigned char *d, const unsigned char *s, size_t count,
+                               const coded_bytes *t, __m256i most, bool stream) {
+    size_t i = 0;
+    for (; i + 64 <= count; i += 64) {
+        if (stream)
+            _mm_prefetch((const char *)s + i + AVX2_PREFETCH, _MM_HINT_T0);
+        most = put_e4m3(d + i * 2, avx2_load(s + i, 0), t, most, stream);
+        most = put_e4m3(d + i * 2 + 64, avx2_load(s + i, 1), t, most, stream);
+    }
+    for (; i + 32 <= count; i += 32)
+        most = put_e4m3(d + i * 2, avx2_load(s + i, 0), t, most, stream);
+    if (i < count) {
+        unsigned char in[32] = {0}, out[64];
+        memcpy(in, s + i, count - i);
+        most = put_e4m3(out, avx2_load(in, 0), t, most, false);
+        memcpy(d + i * 2, out, (count - i) * 2);
+    }
+    return most;
+}
+
+/* All of a run whose scales suit; false where a code is NaN. */
+AVX2_INLINE bool run_e4m3(unsigned char *d, const tmi_coded_run *run, bool stream) {
+    enum { TABLES = 64 };
+    unsigned char tables[TABLES * 32];
+    const size_t groups = coded_groups(run);
+    size_t at = 0;
+    __m256i most = _mm256_setzero_si256();
+    for (size_t g = 0; g < groups; g++) {
+        if (g % TABLES == 0)
+            e4m3_tables(tables, run->scales + g, groups - g < TABLES ? groups - g : TABLES);
+        const unsigned char *table = tables + g % TABLES * 32;
+        coded_bytes t = {_mm256_broadcastsi128_si256(avx2_load_half(table, 0)),
+                         _mm256_broadcastsi128_si256(avx2_load_half(table, 1))};
+        size_t n = g ? run->group : run->first, left = run->count - at;
+        n = n < left ? n : left;
+        most = e4m3_group(d + at * 2, run->codes + at, n, &t, most, stream);
+        at += n;
+    }
+    return !_mm256_movemask_epi8(_mm256_cmpeq_epi8(most, _mm256_set1_epi8(0x7f)));
+}
+
+AVX2_INLINE bool run_coded8(unsigned char *d, const tmi_coded_run *run, avx2_decode *decode,
+                            float factor, tenmap_dtype as, bool zeros, bool stream, bool saturate) {
+    const size_t width = as == TENMAP_F32 ? 4 : 2;
+    const unsigned char *s = run->codes;
+    size_t left = run->count, end = run->first;
+    for (size_t g = 0; left > 0; g++, end = run->group) {
+        size_t n = end < left ? end : left;
+        __m256 scale = _mm256_set1_ps(run->scales[g] * factor);
+        __m256 zero = zeros ? _mm256_set1_ps(run->zeros[g]) : scale;
+        /* Under -ffast-math the factor must not be joined with the codes. */
+        __asm__("" : "+x"(scale));
+        if (!scale_group(d, s, n, scale, zero, zeros, run->added, decode, as, stream, saturate))
+            return false;
+        d += n * width;
+        s += n;
+        left -= n;
+    }
+    return true;
+}
+
+/* Saturation and F16 have one loop that asks at every step. */
+AVX2_INLINE bool pick_coded8(void *dst, tenmap_dtype as, const tmi_coded_run *run, uint32_t flags,
+                             avx2_decode *decode, float factor, bool zeros) {
+    bool stream = coded_streams(dst, run, flags), saturate = flags & TENMAP_CONVERT_SATURATE;
+    if (as == TENMAP_BF16 && !saturate)
+        return stream ? run_coded8(dst, run, decode, factor, TENMAP_BF16, zeros, true, false)
+                      : run_coded8(dst, run, decode, factor, TENMAP_BF16, zeros, false, false);
+    if (as == TENMAP_F32 && !saturate)
+        return stream ? run_coded8(dst, run, decode, factor, TENMAP_F32, zeros, true, false)
+                      : run_coded8(dst, run, decode, factor, TENMAP_F32, zeros, false, false);
+    if (as == TENMAP_BF16)
+        return run_coded8(dst, run, decode, factor, TENMAP_BF16, zeros, false, true);
+    return as == TENMAP_F16 &&
+           run_coded8(dst, run, decode, factor, TENMAP_F16, zeros, stream, saturate);
+}
+
+/* 2^8 times a scale must be a number, which is so but for scales that no model has. */
+AVX2_TARGET bool tmi_avx2_coded_e4m3(void *dst, tenmap_dtype as, const tmi_coded_run *run,
+                                     uint32_t flags) {
+    for (size_t g = coded_groups(run); g-- > 0;) {
+        uint32_t bits;
+        memcpy(&bits, run->scales + g, 4);
+        if ((bits >> 23 & 0xff) >= 246)
+            return false;
+    }
+    if (run->zeros)
+        return false;
+    if (as == TENMAP_BF16 && suits_e4m3(run->scales, coded_groups(run)))
+        return coded_streams(dst, run, flags) ? run_e4m3(dst, run, true)
+                                              : run_e4m3(dst, run, false);
+    return pick_coded8(dst, as, run, flags, decode_e4m3, 256, false);
+}
+
+AVX2_TARGET bool tmi_avx2_coded_i8(void *dst, tenmap_dtype as, const tmi_coded_run *run,
+                                   uint32_t flags) {
+    return run->zeros ? pick_coded8(dst, as, run, flags, decode_i8, 1, true)
+                      : pick_coded8(dst, as, run, flags, decode_i8, 1, false);
+}
+
+#endif

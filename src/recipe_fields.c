@@ -1,0 +1,59 @@
+/* Fields of a few bits in words: the codes and the zero points of weights in parts. */
+#include "values.h"
+#include "source.h"
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+/* `count` fields of `bits` bits, from field `at` of a stream on. */
+void tmi_unpack_stream(const unsigned char *bytes, uint64_t at, size_t count, unsigned bits,
+                       uint8_t *fields) {
+    unsigned bit = (unsigned)(at * bits % 8), mask = (1u << bits) - 1;
+    for (size_t i = 0; i < count; i++, bit += bits) {
+        const unsigned char *b = bytes + bit / 8;
+        unsigned low = bit % 8, two = b[0] | (low + bits > 8 ? (unsigned)b[1] << 8 : 0);
+        fields[i] = (uint8_t)(two >> low & mask);
+    }
+}
+
+void tmi_unpack_mixed(const unsigned char *words, uint64_t at, size_t count, uint8_t *fields) {
+    unsigned place = (unsigned)(at % 8);
+    for (size_t i = 0; i < count; i++) {
+        fields[i] = (uint8_t)(tmi_word_at(words) >> tmi_mixed_order[place] * 4 & 15);
+        if (++place == 8) {
+            place = 0;
+            words += 4;
+        }
+    }
+}
+
+/* The same field of each word of a row, whose other bits may be in the words of the next row. */
+static void unpack_down(const unsigned char *words, const unsigned char *next, size_t count,
+                        unsigned low, unsigned bits, uint8_t *fields) {
+    unsigned mask = (1u << bits) - 1;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t field = tmi_word_at(words + 4 * i) >> low;
+        if (low + bits > 32)
+            field |= tmi_word_at(next + 4 * i) << (32 - low);
+        fields[i] = (uint8_t)(field & mask);
+    }
+}
+
+/* Codes that go down the columns: the fields of row `row` are in one or two rows of words. */
+tenmap_status tmi_fetch_down(tmi_source *s, unsigned part, uint64_t matrix_at, uint64_t stride,
+                             uint64_t row, uint64_t column, size_t count, uint8_t *fields,
+                             tenmap_error *error) {
+    unsigned bits = s->recipe->bits, low = (unsigned)(row * bits % 32);
+    uint64_t at = matrix_at + row * bits / 32 * stride + column * 4;
+    unsigned char held[TMI_SOURCE_RUN * 4];
+    const unsigned char *words, *next = NULL;
+    tenmap_status status = tmi_source_bytes(s, part, at, count * 4, &words, error);
+    if (status == TENMAP_OK && low + bits > 32) {
+        memcpy(held, words, count * 4); /* the window moves on */
+        words = held;
+        status = tmi_source_bytes(s, part, at + stride, count * 4, &next, error);
+    }
+    if (status == TENMAP_OK)
+        unpack_down(words, next, count, low, bits, fields);
+    return status;
+}

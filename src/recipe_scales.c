@@ -1,0 +1,168 @@
+/*
+ * The scales and zero points of weights in parts, and what they make of codes. Each step is one operation
+ * in F32; docs/quantized.md has the formulas.
+ */
+#include "values.h"
+#include "source.h"
+#include "kernels/kernels.h"
+
+/* The number of the group that a row or a column is in, where the model lists them. */
+tenmap_status tmi_listed_groups(tmi_source *s, uint64_t first, size_t count, uint64_t groups,
+                                tenmap_error *error) {
+    const unsigned char *bytes;
+    tenmap_status status =
+        tmi_source_bytes(s, TMI_PART_GROUPS, first * 4, count * 4, &bytes, error);
+    for (size_t i = 0; status == TENMAP_OK && i < count; i++) {
+        s->groups[i] = tmi_word_at(bytes + 4 * i);
+        if (s->groups[i] >= groups)
+            return TMI_FAIL_TENSOR(error, TENMAP_ERR_FORMAT, s->parts[TMI_PART_GROUPS].tensor,
+                                   "its element %llu is %lld, but there are only %llu groups of "
+                                   "scales",
+                                   (ull)(first + i), (long long)(int32_t)s->groups[i], (ull)groups);
+    }
+    return status;
+}
+
+/* Scales that are quantised themselves: table[code] * nested + offset, each operation rounded. */
+static tenmap_status nested_scales(tmi_source *s, uint64_t first, size_t count, float *out,
+                                   tenmap_error *error) {
+    const tmi_recipe *r = s->recipe;
+    float *nested = s->kept.zeros; /* such schemes have no zero points */
+    const unsigned char *codes;
+    uint64_t block = first / r->nested_block;
+    size_t blocks = (size_t)((first + count - 1) / r->nested_block - block + 1);
+    tenmap_status status =
+        tmi_source_floats(s, TMI_PART_NESTED_SCALES, TENMAP_F32, block, blocks, nested, error);
+    if (status == TENMAP_OK)
+        status = tmi_source_bytes(s, TMI_PART_SCALES, first, count, &codes, error);
+    if (status != TENMAP_OK)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        out[i] = s->nested_table[codes[i]];
+    tmi_grouped_times(out, count, nested, (size_t)(r->nested_block - first % r->nested_block),
+                      (size_t)r->nested_block);
+    tmi_grouped_plus(out, count, &r->offset, count, count);
+    return TENMAP_OK;
+}
+
+/* The scale of the scales; of each matrix its own where there is one for each. */
+static tenmap_status take_second(tmi_source *s, uint64_t matrix, tenmap_error *error) {
+    const tenmap_tensor *second = s->parts[TMI_PART_SECOND].tensor;
+    uint64_t which = second->nelems == 1 ? 0 : matrix;
+    if (s->second_of == which)
+        return TENMAP_OK;
+    s->second_of = which;
+    return tmi_source_floats(s, TMI_PART_SECOND, second->dtype, which, 1, &s->second, error);
+}
+
+/* One division each: a divisor that might change keeps -ffast-math from multiplying by 1/by. */
+static TMI_NOINLINE void divide_all(float *values, size_t count, float by) {
+    volatile float divisor = by;
+    for (size_t i = 0; i < count; i++)
+        values[i] = values[i] / divisor;
+}
+
+/* Scales [first, first+count) of all, as the values are multiplied with them. */
+static tenmap_status take_scales(tmi_source *s, uint64_t matrix, uint64_t first, size_t count,
+                                 float *out, tenmap_error *error) {
+    static const float over_127 = 1.0f / 127.0f;
+    const tmi_recipe *r = s->recipe;
+    if (r->scale == TMI_SCALE_NESTED)
+        return nested_scales(s, first, count, out, error);
+    tenmap_status status =
+        tmi_source_floats(s, TMI_PART_SCALES, r->scale_dtype, first, count, out, error);
+    if (status == TENMAP_OK && (r->scale == TMI_SCALE_TIMES || r->scale == TMI_SCALE_OVER))
+        status = take_second(s, matrix, error);
+    if (status != TENMAP_OK)
+        return status;
+    const tmi_kernels *k = tmi_cpu_kernels();
+    if (r->scale == TMI_SCALE_TIMES)
+        (k->times ? k->times : tmi_grouped_times)(out, count, &s->second, count, count);
+    else if (r->scale == TMI_SCALE_OVER)
+        divide_all(out, count, s->second);
+    else if (r->scale == TMI_SCALE_127)
+        tmi_grouped_times(out, count, &over_127, count, count);
+    return TENMAP_OK;
+}
+
+/* Packed zero points along a row of scales, as the codes of a row are packed. */
+static tenmap_status zeros_along(tmi_source *s, uint64_t row, uint64_t column, size_t count,
+                                 uint8_t *fields, tenmap_error *error) {
+    const tmi_recipe *r = s->recipe;
+    bool mixed = r->codes == TMI_CODES_MIXED;
+    uint64_t row_bytes = (r->scale_columns * r->bits + 31) / 32 * 4, first = 0;
+    uint64_t last = (column + count) * r->bits;
+    const unsigned char *bytes;
+    first = mixed ? column / 8 * 4 : column * r->bits / 8;
+    uint64_t end = mixed ? (column + count + 7) / 8 * 4 : (last + 7) / 8;
+    tenmap_status status = tmi_source_bytes(s, TMI_PART_ZEROS, row * row_bytes + first,
+                                            (size_t)(end - first), &bytes, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (mixed)
+        tmi_unpack_mixed(bytes, column, count, fields);
+    else
+        tmi_unpack_stream(bytes, column, count, r->bits, fields);
+    for (size_t i = 0; r->zero_plus_one && i < count; i++)
+        fields[i] = (uint8_t)((fields[i] + 1u) & ((1u << r->bits) - 1));
+    return TENMAP_OK;
+}
+
+/* The zero points, or what is added, of scales [column, column+count) of row `row` of them. */
+static tenmap_status take_zero_points(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
+                                      size_t count, tenmap_error *error) {
+    const tmi_recipe *r = s->recipe;
+    uint8_t fields[TMI_SOURCE_RUN + 1];
+    uint64_t at =
+        ((r->scale_shared ? 0 : matrix * r->scale_rows) + row) * r->scale_columns + column;
+    float *zeros = s->kept.zeros;
+    if (r->zeros == TMI_ZEROS_DTYPE || r->zeros == TMI_ZEROS_ADDED)
+        return tmi_source_floats(s, TMI_PART_ZEROS, s->parts[TMI_PART_ZEROS].tensor->dtype, at,
+                                 count, zeros, error);
+    tenmap_status status;
+    if (r->zeros == TMI_ZEROS_ALONG) {
+        status = zeros_along(s, matrix * r->scale_rows + row, column, count, fields, error);
+    } else {
+        uint64_t words = (r->scale_rows * r->bits + 31) / 32, stride = r->scale_columns * 4;
+        status = tmi_fetch_down(s, TMI_PART_ZEROS, matrix * words * stride, stride, row, column,
+                                count, fields, error);
+    }
+    for (size_t i = 0; status == TENMAP_OK && i < count; i++)
+        zeros[i] = (float)((int32_t)fields[i] - r->less);
+    return status;
+}
+
+/* Makes s->kept those of scales [first, first+count) of row `row`. */
+tenmap_status tmi_keep_scales(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t first,
+                              size_t count, tenmap_error *error) {
+    const tmi_recipe *r = s->recipe;
+    tmi_scales *kept = &s->kept;
+    uint64_t all_rows = matrix * r->scale_rows + row;
+    uint64_t at = (r->scale_shared ? row : all_rows) * r->scale_columns + first;
+    if (kept->count && kept->row == all_rows && kept->first == first && kept->count >= count)
+        return TENMAP_OK;
+    kept->count = 0;
+    tenmap_status status = take_scales(s, matrix, at, count, kept->scales, error);
+    if (status == TENMAP_OK && r->zeros != TMI_ZEROS_NONE)
+        status = take_zero_points(s, matrix, row, first, count, error);
+    if (status != TENMAP_OK)
+        return status;
+    kept->row = all_rows;
+    kept->first = first;
+    kept->count = count;
+    return TENMAP_OK;
+}
+
+void tmi_apply_scales(const tmi_recipe *r, const float *scales, const float *zeros, float *values,
+                      size_t count, size_t first, size_t group) {
+    const tmi_kernels *k = tmi_cpu_kernels(), *plain = &tmi_kernels_scalar;
+    tmi_grouped *times = k->times ? k->times : plain->times;
+    if (r->zeros == TMI_ZEROS_ADDED) {
+        times(values, count, scales, first, group);
+        (k->plus ? k->plus : plain->plus)(values, count, zeros, first, group);
+        return;
+    }
+    if (r->zeros != TMI_ZEROS_NONE)
+        (k->minus ? k->minus : plain->minus)(values, count, zeros, first, group);
+    times(values, count, scales, first, group);
+}

@@ -1,0 +1,269 @@
+/*
+ * Weights that are stored the other way round: GPTQ's words go down the rows of the stored matrix, so
+ * a word is several values of one row of the tensor; of AWQ's words each field belongs to another row. The
+ * codes of a tile are turned, which are smaller than values, and each row of the tensor is then made as if
+ * it were stored so. gpt-oss has scales along the stored rows: these are made, and turned as they are.
+ */
+#include "values.h"
+#include "source.h"
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+/* The next rows of a matrix on their way into the cache: those that are far apart come late else. */
+static void prefetch_rows(const unsigned char *rows, size_t stride, size_t count, size_t bytes) {
+#if defined(__GNUC__)
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < bytes; k += 64)
+            __builtin_prefetch((const void *)((uintptr_t)rows + i * stride + k));
+#else
+    (void)rows, (void)stride, (void)count, (void)bytes;
+#endif
+}
+
+/* Columns of words: line i of the tile has the words of the tensor's row i, a stream of bits. */
+static tenmap_status turn_down(tmi_source *s, uint64_t matrix, tenmap_error *error) {
+    const tmi_recipe *r = s->recipe;
+    const tmi_tile *t = &s->at;
+    const tmi_kernels *k = tmi_cpu_kernels();
+    tmi_turn *turn = k->turn32 ? k->turn32 : tmi_plain_turn32;
+    uint64_t word = (t->row - t->skip) * r->bits / 32;
+    uint64_t at = matrix * r->matrix_bytes + word * r->row_bytes + t->column * 4;
+    const unsigned char *base = s->parts[TMI_PART_VALUES].base, *bytes;
+    size_t words = t->line / 4, stride = (size_t)r->row_bytes;
+    for (size_t w = 0, n; w < words; w += n, at += n * r->row_bytes) {
+        n = base ? words - w < 8 ? words - w : 8 : 1;
+        if (base) {
+            bytes = base + at;
+            prefetch_rows(bytes + 8 * stride, stride, 8, t->high * 4);
+        } else {
+            tenmap_status status =
+                tmi_source_bytes(s, TMI_PART_VALUES, at, t->high * 4, &bytes, error);
+            if (status != TENMAP_OK)
+                return status;
+        }
+        turn(s->tile + w * 4, t->line, bytes, stride, n, t->high, false);
+    }
+    return TENMAP_OK;
+}
+
+/* Rows of words, eight at a time: line i of the tile has the codes of the tensor's row i. */
+static tenmap_status turn_mixed(tmi_source *s, uint64_t matrix, tenmap_error *error) {
+    enum { MOST_WORDS = TMI_SOURCE_RUN / 8 + 1 };
+    const tmi_recipe *r = s->recipe;
+    const tmi_tile *t = &s->at;
+    const tmi_kernels *k = tmi_cpu_kernels();
+    tmi_unmix *unmix = k->unmix ? k->unmix : tmi_plain_unmix;
+    unsigned char held[8 * MOST_WORDS * 4];
+    size_t words = (t->skip + t->high + 7) / 8, bytes = words * 4;
+    uint64_t at = matrix * r->matrix_bytes + t->row * r->row_bytes + t->column / 8 * 4;
+    for (size_t i = 0; i < t->wide; i += 8, at += 8 * r->row_bytes) {
+        const unsigned char *rows = s->parts[TMI_PART_VALUES].base;
+        if (rows && i + 8 <= t->wide) {
+            prefetch_rows(rows + at + 32 * r->row_bytes, (size_t)r->row_bytes, 8, bytes);
+            unmix(s->tile + i / 2, t->line, rows + at, (size_t)r->row_bytes, words);
+            continue;
+        }
+        memset(held, 0, 8 * bytes);
+        for (size_t j = 0; j < 8 && i + j < t->wide; j++) {
+            tenmap_status status =
+                tmi_source_bytes(s, TMI_PART_VALUES, at + j * r->row_bytes, bytes, &rows, error);
+            if (status != TENMAP_OK)
+                return status;
+            memcpy(held + j * bytes, rows, bytes);
+        }
+        unmix(s->tile + i / 2, t->line, held, bytes, words);
+    }
+    return TENMAP_OK;
+}
+
+/* Scales of the stored rows' groups. */
+
+/* Whether the listed groups are runs of one length, of which the first and the last may be shorter. */
+static bool groups_are_even(tmi_source *s, tmi_tile *t) {
+    size_t first = 1;
+    while (first < t->wide && s->groups[first] == s->groups[0])
+        first++;
+    size_t group = 1;
+    while (first + group < t->wide && s->groups[first + group] == s->groups[first])
+        group++;
+    t->first = first;
+    t->group = group < first ? first : group;
+    t->runs = 1;
+    for (size_t i = first; i < t->wide; i += t->group, t->runs++)
+        for (size_t k = i + 1; k < t->wide && k < i + t->group; k++)
+            if (s->groups[k] != s->groups[i])
+                return false;
+    return true;
+}
+
+/* The groups of the tile's stored rows: how many, and how long. */
+static tenmap_status find_runs(tmi_source *s, tenmap_error *error) {
+    const tmi_recipe *r = s->recipe;
+    tmi_tile *t = &s->at;
+    if (!s->parts[TMI_PART_GROUPS].tensor) {
+        uint64_t head = r->group_rows - t->row % r->group_rows;
+        t->first = head < t->wide ? (size_t)head : t->wide;
+        t->group = r->group_rows < t->wide ? (size_t)r->group_rows : t->wide;
+        t->runs = 1 + (t->wide - t->first + t->group - 1) / t->group;
+        return TENMAP_OK;
+    }
+    tenmap_status status = tmi_listed_groups(s, t->row, t->wide, r->scale_rows, error);
+    if (status == TENMAP_OK && !groups_are_even(s, t)) {
+        t->first = t->group = 1;
+        t->runs = t->wide;
+    }
+    return status;
+}
+
+/* For each row of the tensor, the scales and zeros of its groups, one behind the other. */
+static tenmap_status turn_scales(tmi_source *s, uint64_t matrix, tenmap_error *error) {
+    const tmi_recipe *r = s->recipe;
+    const tmi_tile *t = &s->at;
+    bool listed = s->parts[TMI_PART_GROUPS].tensor != NULL, zeros = r->zeros != TMI_ZEROS_NONE;
+    tenmap_status status = TENMAP_OK;
+    for (size_t k = 0, i = 0; status == TENMAP_OK && k < t->runs; k++) {
+        uint64_t group = listed ? s->groups[i] : (t->row + i) / r->group_rows;
+        status = tmi_keep_scales(s, matrix, group, t->column, t->high, error);
+        for (size_t n = 0; status == TENMAP_OK && n < t->high; n++)
+            s->stored[n * t->runs + k] = s->kept.scales[n];
+        for (size_t n = 0; status == TENMAP_OK && zeros && n < t->high; n++)
+            s->turned[n * t->runs + k] = s->kept.zeros[n];
+        i += k ? t->group : t->first;
+    }
+    return status;
+}
+
+/* Which of them are made as they are stored, and turned then. */
+static bool turns_as_lines(const tmi_source *s) {
+    const tmi_recipe *r = s->recipe;
+    return r->codes == TMI_CODES_DTYPE && r->code_dtype == TENMAP_F4 && r->group_rows == 1 &&
+           r->zeros == TMI_ZEROS_NONE && r->scale == TMI_SCALE_ALONE && !r->scale_shared &&
+           tenmap_dtype_bits(r->scale_dtype) == 8;
+}
+
+static bool turns_as_words(const tmi_source *s) {
+    const tmi_recipe *r = s->recipe;
+    return (r->codes == TMI_CODES_DOWN || (r->codes == TMI_CODES_MIXED && r->less == 0)) &&
+           r->group_columns == 1 && r->zeros != TMI_ZEROS_ADDED;
+}
+
+/* How words lie in a tile: the bytes that they take in all. */
+static size_t lay_out_words(const tmi_recipe *r, tmi_tile *t) {
+    if (r->codes == TMI_CODES_MIXED) {
+        t->skip = (unsigned)(t->column % 8);
+        t->line = (t->wide + 7) / 8 * 4;
+        return (t->skip + t->high + 7) / 8 * 8 * t->line;
+    }
+    /* From the word on in which the first code begins; where codes cross words, 32 are whole ones. */
+    unsigned each = 32 % r->bits == 0 ? 32u / r->bits : 32;
+    t->skip = (unsigned)(t->row % each);
+    t->line = ((t->skip + t->wide) * r->bits + 31) / 32 * 4;
+    return t->high * t->line;
+}
+
+tenmap_status tmi_turn_tile(tmi_source *s, uint64_t matrix, const tmi_tile *tile, bool *done,
+                            tenmap_error *error) {
+    s->at = *tile;
+    *done = false;
+    if (!turns_as_words(s) || tile->wide > TMI_SOURCE_RUN || tile->high > TMI_SOURCE_RUN)
+        return TENMAP_OK;
+    tenmap_status status = find_runs(s, error);
+    if (status != TENMAP_OK || s->at.runs * tile->high > TMI_TILE_VALUES ||
+        lay_out_words(s->recipe, &s->at) > sizeof s->tile)
+        return status;
+    *done = true;
+    status = turn_scales(s, matrix, error);
+    if (status != TENMAP_OK)
+        return status;
+    return s->recipe->codes == TMI_CODES_DOWN ? turn_down(s, matrix, error)
+                                              : turn_mixed(s, matrix, error);
+}
+
+/* A row of the tensor is a stream of bits; AWQ's begins with its tile, GPTQ's in a word. */
+void tmi_turned_row(tmi_source *s, size_t i, float *values, tmi_into *target) {
+    const tmi_recipe *r = s->recipe;
+    const tmi_tile *t = &s->at;
+    bool mixed = r->codes == TMI_CODES_MIXED;
+    size_t skip = mixed ? 0 : t->skip;
+    const unsigned char *line = s->tile + (mixed ? t->skip + i : i) * t->line + skip * r->bits / 8;
+    const float *scales = s->stored + i * t->runs, *zeros = s->turned + i * t->runs;
+    tmi_coded *coded = tmi_cpu_kernels()->coded4;
+    uint8_t fields[TMI_SOURCE_RUN];
+    if (target && coded && r->bits == 4 && skip % 2 == 0) {
+        tmi_coded_run run = {.codes = line,
+                             .count = t->wide,
+                             .table = s->table,
+                             .scales = scales,
+                             .zeros = r->zeros == TMI_ZEROS_NONE ? NULL : zeros,
+                             .first = t->first,
+                             .group = t->group};
+        target->done = coded(target->dst, target->as, &run, target->flags);
+        if (target->done)
+            return;
+    }
+    tmi_unpack_stream(line, skip, t->wide, r->bits, fields);
+    for (size_t k = 0; k < t->wide; k++)
+        values[k] = (float)((int32_t)fields[k] - r->less);
+    tmi_apply_scales(r, scales, zeros, values, t->wide, t->first, t->group);
+}
+
+/* The scales of a tile's lines: *groups for each, of which the first is that of the first column. */
+static tenmap_status take_line_scales(tmi_source *s, uint64_t matrix, const tmi_tile *t,
+                                      size_t *groups, tenmap_error *error) {
+    const tmi_recipe *r = s->recipe;
+    uint64_t first = t->column / r->group_columns;
+    *groups = (size_t)((t->column + t->high - 1) / r->group_columns - first + 1);
+    if (t->wide * *groups > TMI_TILE_VALUES) {
+        *groups = 0;
+        return TENMAP_OK;
+    }
+    for (size_t i = 0; i < t->wide; i++) {
+        uint64_t at = (matrix * r->scale_rows + t->row + i) * r->scale_columns + first;
+        const unsigned char *bytes;
+        tenmap_status status = tmi_source_bytes(s, TMI_PART_SCALES, at, *groups, &bytes, error);
+        if (status != TENMAP_OK)
+            return status;
+        memcpy(s->tile + i * *groups, bytes, *groups);
+    }
+    tmi_convert_file(TENMAP_F32, s->stored, 0, r->scale_dtype, s->tile, 0, *groups * t->wide,
+                     TENMAP_CONVERT_NO_STREAM);
+    return TENMAP_OK;
+}
+
+tenmap_status tmi_lines_of_tile(tmi_source *s, uint64_t matrix, const tmi_tile *t, tmi_into *target,
+                                tenmap_error *error) {
+    const tmi_recipe *r = s->recipe;
+    tmi_coded *coded = tmi_cpu_kernels()->coded4;
+    size_t groups = 0;
+    if (!coded || !turns_as_lines(s) || t->column % 2)
+        return TENMAP_OK;
+    tenmap_status status = take_line_scales(s, matrix, t, &groups, error);
+    uint64_t head = r->group_columns - t->column % r->group_columns;
+    tmi_coded_run run = {.count = t->high,
+                         .table = s->table,
+                         .kind = TMI_KIND_E2M1,
+                         .first = head < t->high ? (size_t)head : t->high,
+                         .group = (size_t)r->group_columns};
+    target->done = status == TENMAP_OK && groups > 0;
+    for (size_t i = 0; target->done && i < t->wide; i++) {
+        uint64_t at = matrix * r->matrix_bytes + (t->row + i) * r->row_bytes + t->column / 2;
+        status = tmi_source_bytes(s, TMI_PART_VALUES, at, (t->high + 1) / 2, &run.codes, error);
+        if (status == TENMAP_OK && s->parts[TMI_PART_VALUES].base)
+            prefetch_rows(run.codes + 8 * r->row_bytes, (size_t)r->row_bytes, 1, t->high / 2);
+        run.scales = s->stored + i * groups;
+        target->done = status == TENMAP_OK && coded(target->dst + i * t->line, target->as, &run,
+                                                    target->flags & TENMAP_CONVERT_SATURATE);
+    }
+    return status;
+}
+
+/*
+ * As many stored rows as fill lines of the destination, and as many of their columns as fill those of the
+ * file; where rows of what is stored are made whole, longer ones of those.
+ */
+void tmi_suit_tile(tmi_source *s) {
+    bool words = turns_as_words(s), lines = turns_as_lines(s);
+    s->wide = words && s->recipe->codes == TMI_CODES_DOWN ? 512 : 256;
+    s->high = lines ? 512 : !words ? 64 : s->wide == 512 ? 128 : 256;
+}
