@@ -8,7 +8,8 @@ set -eu
 analyser=${1:?usage: analyze.sh clang-tidy|cppcheck|gcc [FILE...]}
 shift
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- src/*.c src/kernels/*.c tool/*.c tool/report/*.c http/src/*.c examples/*.c
+[ $# -gt 0 ] || set -- src/*.c src/kernels/*.c tool/*.c tool/report/*.c http/src/*.c examples/*.c \
+    examples/llama/*.c
 files=$*
 flags="-std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itool -Ihttp"
 

@@ -1,0 +1,345 @@
+/*
+ * The arithmetic. Products of rows are what an engine spends its time with; they are written once for
+ * each instruction set and kind of element, in the same shape: two sums of eight lanes for each vector,
+ * so that every way adds the same products in the same order, and four vectors share one pass over
+ * the row.
+ */
+#include "llama.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* GCC for Windows moves 32-byte vectors as if the stack were aligned for them, which it is not. */
+#if defined(__x86_64__) && (!defined(_WIN32) || defined(__clang__))
+#define LLAMA_AVX2 1
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#define LLAMA_NEON 1
+#include <arm_neon.h>
+#endif
+
+static float from_bf16(const void *element) {
+    uint16_t half;
+    float value;
+    memcpy(&half, element, sizeof half);
+    uint32_t bits = (uint32_t)half << 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Exact: subnormals are so many 2^-24, others get the exponent's other bias, infinities and NaN keep. */
+static float from_f16(const void *element) {
+    uint16_t half;
+    float value;
+    memcpy(&half, element, sizeof half);
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fff;
+    if (rest < 0x400) {
+        value = (float)rest * 0x1p-24f;
+        return sign ? -value : value;
+    }
+    uint32_t bits = sign | ((rest << 13) + (rest < 0x7c00 ? 112u << 23 : 224u << 23));
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float from_f32(const void *element) {
+    float value;
+    memcpy(&value, element, sizeof value);
+    return value;
+}
+
+void widen(float *y, const void *from, tenmap_dtype dtype, size_t n) {
+    const char *bytes = from;
+    for (size_t i = 0; i < n; i++)
+        y[i] = dtype == TENMAP_BF16  ? from_bf16(bytes + 2 * i)
+               : dtype == TENMAP_F16 ? from_f16(bytes + 2 * i)
+                                     : from_f32(bytes + 4 * i);
+}
+
+/*
+ * y[t * y_stride] = the product of a row of n elements with x[t * n ...], for t below count. What it
+ * gives for one t does not depend on the others.
+ */
+typedef void row_product(float *y, size_t y_stride, const void *row, const float *x, size_t n,
+                         size_t count);
+enum { LANES = 8, SUMS = 2, STEP = LANES * SUMS, TOGETHER = 4 };
+
+/*
+ * What is left of a row behind the last whole step, added to a sum of the lanes, the same on all ways.
+ */
+#define DEFINE_REST(name, element_bytes, from)                                                     \
+    static float rest_##name(const float *lanes, const char *row, const float *x, size_t i,        \
+                             size_t n) {                                                           \
+        float sum = 0;                                                                             \
+        for (size_t k = 0; k < LANES; k++)                                                         \
+            sum += lanes[k];                                                                       \
+        for (; i < n; i++)                                                                         \
+            sum += from(row + i * (element_bytes)) * x[i];                                         \
+        return sum;                                                                                \
+    }
+DEFINE_REST(bf16, 2, from_bf16)
+DEFINE_REST(f16, 2, from_f16)
+DEFINE_REST(f32, 4, from_f32)
+
+/* The vectors by fours, then one by one: `some` takes the number of them, a constant, as its last. */
+#define DEFINE_PRODUCT(name, some)                                                                 \
+    static void name(float *y, size_t y_stride, const void *row, const float *x, size_t n,         \
+                     size_t count) {                                                               \
+        size_t t = 0;                                                                              \
+        for (; t + TOGETHER <= count; t += TOGETHER)                                               \
+            some(y + t * y_stride, y_stride, row, x + t * n, n, TOGETHER);                         \
+        for (; t < count; t++)                                                                     \
+            some(y + t * y_stride, y_stride, row, x + t * n, n, 1);                                \
+    }
+
+#define DEFINE_PORTABLE(name, element_bytes)                                                       \
+    static inline void some_##name(float *y, size_t y_stride, const char *row, const float *x,     \
+                                   size_t n, size_t count) {                                       \
+        for (size_t t = 0; t < count; t++, x += n) {                                               \
+            float sums[STEP] = {0};                                                                \
+            size_t i = 0;                                                                          \
+            for (; i + STEP <= n; i += STEP)                                                       \
+                for (size_t k = 0; k < STEP; k++)                                                  \
+                    sums[k] += from_##name(row + (i + k) * (element_bytes)) * x[i + k];            \
+            for (size_t k = 0; k < LANES; k++)                                                     \
+                sums[k] += sums[k + LANES];                                                        \
+            y[t * y_stride] = rest_##name(sums, row, x, i, n);                                     \
+        }                                                                                          \
+    }                                                                                              \
+    DEFINE_PRODUCT(portable_##name, some_##name)
+DEFINE_PORTABLE(bf16, 2)
+DEFINE_PORTABLE(f16, 2)
+DEFINE_PORTABLE(f32, 4)
+
+#ifdef LLAMA_AVX2
+#define AVX2 __attribute__((target("avx2,fma,f16c")))
+#define ALWAYS AVX2 __attribute__((always_inline)) inline
+
+static ALWAYS __m256 lanes_bf16(const char *p) {
+    __m128i raw = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(raw), 16));
+}
+static ALWAYS __m256 lanes_f16(const char *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+static ALWAYS __m256 lanes_f32(const char *p) {
+    return _mm256_loadu_ps((const float *)(const void *)p);
+}
+
+#define DEFINE_AVX2(name, element_bytes)                                                           \
+    static ALWAYS void fast_##name(float *y, size_t y_stride, const char *row, const float *x,     \
+                                   size_t n, size_t count) {                                       \
+        __m256 a[TOGETHER], b[TOGETHER];                                                           \
+        size_t i = 0;                                                                              \
+        for (size_t t = 0; t < count; t++)                                                         \
+            a[t] = b[t] = _mm256_setzero_ps();                                                     \
+        for (; i + STEP <= n; i += STEP) {                                                         \
+            __m256 low = lanes_##name(row + i * (element_bytes));                                  \
+            __m256 high = lanes_##name(row + (i + LANES) * (element_bytes));                       \
+            for (size_t t = 0; t < count; t++) {                                                   \
+                a[t] = _mm256_fmadd_ps(low, _mm256_loadu_ps(x + t * n + i), a[t]);                 \
+                b[t] = _mm256_fmadd_ps(high, _mm256_loadu_ps(x + t * n + i + LANES), b[t]);        \
+            }                                                                                      \
+        }                                                                                          \
+        for (size_t t = 0; t < count; t++) {                                                       \
+            float lanes[LANES];                                                                    \
+            _mm256_storeu_ps(lanes, _mm256_add_ps(a[t], b[t]));                                    \
+            y[t * y_stride] = rest_##name(lanes, row, x + t * n, i, n);                            \
+        }                                                                                          \
+    }                                                                                              \
+    AVX2 DEFINE_PRODUCT(avx2_##name, fast_##name)
+DEFINE_AVX2(bf16, 2)
+DEFINE_AVX2(f16, 2)
+DEFINE_AVX2(f32, 4)
+
+/* F16C is older than AVX2: every processor with the latter has it. */
+static int has_fast(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#define FAST(name) avx2_##name
+#endif
+
+#ifdef LLAMA_NEON
+static inline float32x4_t lanes_bf16(const char *p) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16((const uint16_t *)(const void *)p), 16));
+}
+static inline float32x4_t lanes_f16(const char *p) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(const void *)p)));
+}
+static inline float32x4_t lanes_f32(const char *p) {
+    return vld1q_f32((const float *)(const void *)p);
+}
+
+#define DEFINE_NEON(name, element_bytes)                                                           \
+    static inline void fast_##name(float *y, size_t y_stride, const char *row, const float *x,     \
+                                   size_t n, size_t count) {                                       \
+        float32x4_t s[TOGETHER][4];                                                                \
+        size_t i = 0;                                                                              \
+        for (size_t t = 0; t < count; t++)                                                         \
+            for (size_t k = 0; k < 4; k++)                                                         \
+                s[t][k] = vdupq_n_f32(0);                                                          \
+        for (; i + STEP <= n; i += STEP)                                                           \
+            for (size_t k = 0; k < 4; k++) {                                                       \
+                float32x4_t w = lanes_##name(row + (i + 4 * k) * (element_bytes));                 \
+                for (size_t t = 0; t < count; t++)                                                 \
+                    s[t][k] = vfmaq_f32(s[t][k], w, vld1q_f32(x + t * n + i + 4 * k));             \
+            }                                                                                      \
+        for (size_t t = 0; t < count; t++) {                                                       \
+            float lanes[LANES];                                                                    \
+            vst1q_f32(lanes, vaddq_f32(s[t][0], s[t][2]));                                         \
+            vst1q_f32(lanes + 4, vaddq_f32(s[t][1], s[t][3]));                                     \
+            y[t * y_stride] = rest_##name(lanes, row, x + t * n, i, n);                            \
+        }                                                                                          \
+    }                                                                                              \
+    DEFINE_PRODUCT(neon_##name, fast_##name)
+DEFINE_NEON(bf16, 2)
+DEFINE_NEON(f16, 2)
+DEFINE_NEON(f32, 4)
+
+static int has_fast(void) {
+    return 1;
+}
+#define FAST(name) neon_##name
+#endif
+
+#if !defined(LLAMA_AVX2) && !defined(LLAMA_NEON)
+static int has_fast(void) {
+    return 0;
+}
+#define FAST(name) portable_##name
+#endif
+
+static row_product *row_product_for(tenmap_dtype dtype) {
+    int fast = has_fast();
+    if (dtype == TENMAP_BF16)
+        return fast ? FAST(bf16) : portable_bf16;
+    if (dtype == TENMAP_F16)
+        return fast ? FAST(f16) : portable_f16;
+    return fast ? FAST(f32) : portable_f32;
+}
+
+/* Several products of the same count, cut into blocks of rows that the threads take in turn. */
+typedef struct products {
+    const product *list;
+    size_t n, count;
+    atomic_size_t next;
+} products;
+
+static size_t row_bytes(const llama_weight *w) {
+    return w->columns * (w->dtype == TENMAP_F32 ? 4 : 2);
+}
+
+static size_t rows_of_block(const llama_weight *w) {
+    enum { BYTES = 1 << 18 };
+    size_t rows = BYTES / row_bytes(w);
+    return rows ? rows : 1;
+}
+
+static void multiply_block(const product *p, size_t first, size_t count) {
+    const llama_weight *w = p->weight;
+    row_product *dot = row_product_for(w->dtype);
+    size_t last = first + rows_of_block(w);
+    for (size_t r = first; r < w->rows && r < last; r++) {
+        dot(p->y + r, w->rows, (const char *)w->data + r * row_bytes(w), p->x, w->columns, count);
+        for (size_t t = 0; p->bias && t < count; t++)
+            p->y[t * w->rows + r] += p->bias[r];
+    }
+}
+
+static void multiply_some(void *ctx, unsigned thread) {
+    products *all = ctx;
+    (void)thread;
+    for (;;) {
+        size_t block = atomic_fetch_add(&all->next, 1), i = 0;
+        for (; i < all->n; i++) {
+            size_t rows = rows_of_block(all->list[i].weight);
+            size_t blocks = (all->list[i].weight->rows + rows - 1) / rows;
+            if (block < blocks) {
+                multiply_block(&all->list[i], block * rows, all->count);
+                break;
+            }
+            block -= blocks;
+        }
+        if (i == all->n)
+            return;
+    }
+}
+
+void multiply(pool *threads, size_t count, size_t n, const product *list) {
+    enum { ALONE = 1 << 14 }; /* weights that are sooner done than told to others */
+    products all = {.list = list, .n = n, .count = count};
+    size_t size = 0;
+    for (size_t i = 0; i < n; i++)
+        size += list[i].weight->rows * list[i].weight->columns;
+    if (size * count < ALONE)
+        multiply_some(&all, 0);
+    else
+        pool_run(threads, multiply_some, &all);
+}
+
+void rms_norm(float *y, const float *x, const float *gain, size_t n, float epsilon) {
+    float sum;
+    row_product_for(TENMAP_F32)(&sum, 1, x, x, n, 1);
+    float scale = 1 / sqrtf(sum / (float)n + epsilon);
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] * scale * gain[i];
+}
+
+void add_scaled(float *y, const float *x, float a, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        y[i] += a * x[i];
+}
+
+/* x = exp(x - max) / sum */
+static void softmax(float *x, size_t n) {
+    float most = -INFINITY, sum = 0;
+    for (size_t i = 0; i < n; i++)
+        most = x[i] > most ? x[i] : most;
+    for (size_t i = 0; i < n; i++)
+        sum += x[i] = expf(x[i] - most);
+    for (size_t i = 0; i < n; i++)
+        x[i] /= sum;
+}
+
+void attend(float *out, const float *q, const float *keys, const float *values, size_t n,
+            size_t stride, size_t size, float *scores) {
+    row_product *dot = row_product_for(TENMAP_F32);
+    for (size_t i = 0; i < n; i++) {
+        dot(&scores[i], 1, keys + i * stride, q, size, 1);
+        scores[i] /= sqrtf((float)size);
+    }
+    softmax(scores, n);
+    memset(out, 0, size * sizeof *out);
+    for (size_t i = 0; i < n; i++)
+        add_scaled(out, values + i * stride, scores[i], size);
+}
+
+void swiglu(float *gate, const float *up, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        gate[i] = gate[i] / (1 + expf(-gate[i])) * up[i];
+}
+
+void rotate(float *x, const float *cosines, const float *sines, size_t n) {
+    size_t half = n / 2;
+    for (size_t i = 0; i < half; i++) {
+        float a = x[i], b = x[i + half];
+        x[i] = a * cosines[i] - b * sines[i];
+        x[i + half] = b * cosines[i] + a * sines[i];
+    }
+}
+
+/* Radians per position of each pair; llama3 slows slow pairs down, and leaves fast ones. */
+void fill_frequencies(float *out, const llama_config *c) {
+    for (size_t i = 0; i < c->head_size / 2; i++) {
+        float f = 1 / powf(c->theta, (float)(2 * i) / (float)c->head_size);
+        float turns = c->original_positions * f / 6.2831853f; /* over the original positions */
+        if (c->rope == ROPE_LINEAR || (c->rope == ROPE_LLAMA3 && turns < c->low_factor)) {
+            f /= c->factor;
+        } else if (c->rope == ROPE_LLAMA3 && turns <= c->high_factor) {
+            float smooth = (turns - c->low_factor) / (c->high_factor - c->low_factor);
+            f = (1 - smooth) * f / c->factor + smooth * f;
+        }
+        out[i] = f;
+    }
+}

@@ -1,0 +1,25 @@
+#!/bin/sh
+# The engine on the public API (examples/llama) against transformers on torch, in F32 on the processor, with
+# tiny random models that save_pretrained writes:
+#     tests/peers/llama.sh LLAMA
+# TENMAP_TORCH_PYTHON may name a Python that has both already. Exits with 77, saying why, where they
+# cannot be had.
+set -eu
+[ $# -eq 1 ] || { echo "usage: llama.sh LLAMA"; exit 64; }
+llama=$(realpath "$1")
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+
+python=${TENMAP_TORCH_PYTHON-}
+if [ -z "$python" ]; then
+    if ! { python3 -m venv "$work/venv" && "$work/venv/bin/pip" install -q torch transformers; } >"$work/log" 2>&1; then
+        tail -2 "$work/log"
+        echo "skipped: torch and transformers could not be fetched"
+        exit 77
+    fi
+    python=$work/venv/bin/python
+fi
+mkdir "$work/models"
+HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 "$python" "$here/llama.py" "$llama" "$work/models"
