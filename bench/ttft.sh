@@ -1,21 +1,31 @@
 #!/bin/sh
 # From opening a model to its last weight used, and bulk loads: tenmap beside the same work by hand
-# and beside the Python package, on one BF16 model of 3 GB, in the same run. Prints one table.
+# and beside the Python package, on one BF16 model of 3 GB, in the same run. Then the first token of a
+# language model of 3 GB, from the start of the process: examples/llama beside transformers on torch and
+# llama-cpp-python. Prints one table for each.
 #
-#     bench/ttft.sh [ROUNDS]
+#     bench/ttft.sh [ROUNDS [engines]]
 #
-# The figures are the least of all rounds. What cannot run here is skipped with a note. Everything is
-# built in build/bench; the model is written to TMPDIR (or /tmp) and gone afterwards. Needs 3.1 GB of
-# disk and 12 GB of memory.
+# `engines` leaves the first table out. The figures are the least of all rounds. What cannot run here is
+# skipped with a note; TENMAP_TORCH_PYTHON may name a Python that has torch and transformers already, and
+# llama-cpp-python, which is built from its sources otherwise, in at most TENMAP_LLAMA_CPP_SECONDS (1200).
+# Everything is built in build/bench; the models are written to TMPDIR (or /tmp) and gone afterwards.
+# Needs 6.5 GB of disk, 6 GB more for torch, and 12 GB of memory.
 set -eu
 
 rounds=${1:-7}
 tensors=90
+only=${2-}
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$root/build/bench
+usage() {
+    echo "usage: bench/ttft.sh [ROUNDS [engines]]" >&2
+    exit 2
+}
 case $rounds in
-*[!0-9]*) echo "usage: bench/ttft.sh [ROUNDS]" >&2 && exit 2 ;;
+*[!0-9]*) usage ;;
 esac
+[ -z "$only" ] || [ "$only" = engines ] || usage
 
 mkdir -p "$build"
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-bench-XXXXXX")
@@ -29,8 +39,9 @@ note() {
 
 build_tenmap() {
     cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF \
-        -DTENMAP_EXAMPLES=OFF -DTENMAP_SHARED=OFF >"$folder/log" 2>&1 &&
-        cmake --build "$build" --target bench_ttft bench_load >>"$folder/log" 2>&1 && return
+        -DTENMAP_EXAMPLES=ON -DTENMAP_SHARED=OFF >"$folder/log" 2>&1 &&
+        cmake --build "$build" --target bench_ttft bench_load example_llama example_random \
+            >>"$folder/log" 2>&1 && return
     cat "$folder/log" >&2
     exit 1
 }
@@ -51,25 +62,103 @@ build_python() {
         note "python without torch: NumPy has no BF16, so its model says U16 (same bytes)"
 }
 
+weights_alone() {
+    python=no
+    build_python && python=yes
+    note "writing the model"
+    model=$folder/model.safetensors
+    "$build/bench/bench_load" make "$model" "$tensors" BF16
+    note "open to last weight used, $rounds rounds"
+    "$build/bench/bench_ttft" "$model" "$rounds" >"$folder/lines"
+    note "loads"
+    "$build/bench/bench_load" run "$model" "$rounds" >>"$folder/lines"
+    if [ "$python" = yes ]; then
+        note "python"
+        "$build/venv/bin/python" -c 'import torch' 2>/dev/null ||
+            "$build/bench/bench_load" make "$model" "$tensors" U16
+        cat "$model" >/dev/null
+        "$build/venv/bin/python" "$root/bench/peers/load_python.py" "$model" 3 >>"$folder/lines" ||
+            note "python skipped: it could not load the model"
+    fi
+    awk -f "$root/bench/ttft_table.awk" "$folder/lines"
+    rm "$model"
+}
+
+# A Python with torch and transformers, in $torch; says why there is none, and then returns 1.
+get_torch() {
+    torch=${TENMAP_TORCH_PYTHON-}
+    [ -z "$torch" ] || return 0
+    torch=$build/torch/bin/python
+    "$torch" -c 'import torch, transformers' 2>/dev/null && return
+    note "fetching torch and transformers"
+    python3 -m venv "$build/torch" >"$folder/log" 2>&1 &&
+        "$torch" -m pip install -q torch transformers >"$folder/log" 2>&1 && return
+    note "transformers skipped: pip could not get it: $(tail -n 1 "$folder/log")"
+    return 1
+}
+
+# Likewise llama-cpp-python, in $cpp, and the model as GGUF.
+get_llama_cpp() {
+    cpp=${TENMAP_TORCH_PYTHON:-$build/cpp/bin/python}
+    [ -x "$cpp" ] || python3 -m venv "$build/cpp" >"$folder/log" 2>&1 || return 1
+    if ! "$cpp" -c 'import llama_cpp, gguf' 2>/dev/null; then
+        note "building llama-cpp-python from its sources"
+        timeout "${TENMAP_LLAMA_CPP_SECONDS:-1200}" "$cpp" -m pip install -q gguf \
+            --no-binary llama-cpp-python llama-cpp-python >"$folder/log" 2>&1 || {
+            note "llama-cpp-python skipped: not built, or not in time: $(tail -n 1 "$folder/log")"
+            return 1
+        }
+    fi
+    "$cpp" "$root/bench/peers/llama_gguf.py" "$folder/hub" "$folder/model.gguf" >"$folder/log" 2>&1 && return
+    note "llama-cpp-python skipped: the model could not be written: $(tail -n 1 "$folder/log")"
+    return 1
+}
+
+# least NAME ROUNDS COMMAND...: runs it that often; it prints milliseconds to the first token, those of the
+# second, and the ids. Keeps the least of both, and the ids, as "NAME FIRST SECOND ID ID".
+least() {
+    name=$1 times=$2
+    shift 2
+    for round in $(seq "$times"); do
+        "$@" || return 1
+    done | awk -v name="$name" 'NR == 1 || $1 < first { first = $1 } NR == 1 || $2 < second { second = $2 }
+        { a = $3; b = $4 } END { if (!NR) exit 1; print name, first, second, a, b }' >>"$folder/engines"
+}
+
+llama() {
+    "$build/examples/llama" "$folder/hub" --ids 1 -n 2 --threads "$1" --time 2>"$folder/time" >"$folder/ids" &&
+        awk '/^first/ { first = $3 } /^then/ { second = 1000 / $2 } END { printf "%s %.1f ", first, second }' \
+            "$folder/time" && cat "$folder/ids"
+}
+
+peer() {
+    name=$1
+    shift
+    note "$name"
+    least "$name" "$@" 2>"$folder/log" || note "$name skipped: $(tail -n 1 "$folder/log")"
+}
+
+engines() {
+    note "writing the language model"
+    mkdir "$folder/hub"
+    "$build/examples/random" "$folder/hub" 28 1536 8960 12 2 151936
+    sync
+    cat "$folder/hub/model.safetensors" >/dev/null
+    note "examples/llama, $rounds rounds"
+    least llama-2 "$rounds" llama 2
+    least llama-1 "$rounds" llama 1
+    if get_torch; then
+        peer transformers-bf16 2 "$torch" "$root/bench/peers/llama_transformers.py" "$folder/hub" 2 bfloat16
+        peer transformers-f32 2 "$torch" "$root/bench/peers/llama_transformers.py" "$folder/hub" 2 float32
+    fi
+    if get_llama_cpp; then
+        cat "$folder/model.gguf" >/dev/null
+        peer llama-cpp-python 3 "$cpp" "$root/bench/peers/llama_cpp_python.py" "$folder/model.gguf" 2
+    fi
+    awk -f "$root/bench/engines_table.awk" "$folder/engines"
+}
+
 note "building"
 build_tenmap
-python=no
-build_python && python=yes
-
-note "writing the model"
-model=$folder/model.safetensors
-"$build/bench/bench_load" make "$model" "$tensors" BF16
-note "open to last weight used, $rounds rounds"
-"$build/bench/bench_ttft" "$model" "$rounds" >"$folder/lines"
-note "loads"
-"$build/bench/bench_load" run "$model" "$rounds" >>"$folder/lines"
-if [ "$python" = yes ]; then
-    note "python"
-    "$build/venv/bin/python" -c 'import torch' 2>/dev/null ||
-        "$build/bench/bench_load" make "$model" "$tensors" U16
-    cat "$model" >/dev/null
-    "$build/venv/bin/python" "$root/bench/peers/load_python.py" "$model" 3 >>"$folder/lines" ||
-        note "python skipped: it could not load the model"
-fi
-
-awk -f "$root/bench/ttft_table.awk" "$folder/lines"
+[ -n "$only" ] || weights_alone
+engines
