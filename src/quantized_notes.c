@@ -125,7 +125,7 @@ static bool take_torchao_member(tmi_json *json, tmi_text key, void *ctx) {
 }
 
 /* All keys of the metadata, once: a model has a pair for each weight. */
-static bool index_metadata(tmi_finder *f) {
+static bool index_notes(tmi_finder *f) {
     const tenmap_model *model = f->model;
     if (f->metadata_known)
         return true;
@@ -147,7 +147,7 @@ static const tenmap_metadata *torchao_metadata(tmi_finder *f, const tenmap_tenso
     const size_t cut = strlen("_weight_qdata");
     size_t len = t->name_len - cut + strlen("weight");
     const char *name = tmi_part_name(f, t, cut, "weight");
-    if (!name || !index_metadata(f))
+    if (!name || !index_notes(f))
         return NULL;
     size_t i = tmi_names_find(&f->metadata, name, len, tmi_hash(&f->model->key, name, len));
     return i == TMI_NONE ? NULL : &f->model->metadata[i];

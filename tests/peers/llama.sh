@@ -2,7 +2,7 @@
 # The engine on the public API (examples/llama) against transformers on torch, in F32 on the processor, with
 # tiny random models that save_pretrained writes:
 #     tests/peers/llama.sh LLAMA
-# TENMAP_TORCH_PYTHON may name a Python that has both already. Exits with 77, saying why, where they
+# TENMAP_TORCH_VENV names an environment that has both already. Exits with 77, saying why, where they
 # cannot be had.
 set -eu
 [ $# -eq 1 ] || { echo "usage: llama.sh LLAMA"; exit 64; }
@@ -12,8 +12,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 
-python=${TENMAP_TORCH_PYTHON-}
-if [ -z "$python" ]; then
+python=${TENMAP_TORCH_VENV-}/bin/python
+if ! "$python" -c 'import torch, transformers' 2>/dev/null; then
     if ! { python3 -m venv "$work/venv" && "$work/venv/bin/pip" install -q torch transformers; } >"$work/log" 2>&1; then
         tail -2 "$work/log"
         echo "skipped: torch and transformers could not be fetched"

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Weights in parts against the libraries of PyPI that write them, and tiny models through the tool:
-#     tests/peers/quantized.sh LIBTENMAP.so TENMAP
+#     tests/peers/quantized.sh LIBTENMAP.so TENMAP CLI_QUANTISED
 # TENMAP_TORCH_VENV names an environment that has torch already, as python/tests/check.sh reference leaves it;
 # without one it is made here, and torch alone takes three minutes. What cannot be fetched is said aloud; exit 77
 # where torch cannot.
 set -eu
-[ $# -eq 2 ] || { echo "usage: quantized.sh LIBTENMAP.so TENMAP"; exit 64; }
-library=$(realpath "$1") tenmap=$(realpath "$2")
+[ $# -eq 3 ] || { echo "usage: quantized.sh LIBTENMAP.so TENMAP CLI_QUANTISED"; exit 64; }
+library=$(realpath "$1") tenmap=$(realpath "$2") models=$(realpath "$3")
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -33,6 +33,8 @@ for archive in "$work"/sources/*.tar.gz; do
     [ ! -f "$archive" ] || tar -xf "$archive" -C "$work/sources"
 done
 "$venv/bin/python" "$here/quantized.py" "$library" "$work/sources"
-status=0
-"$venv/bin/python" "$here/quantized_models.py" "$tenmap" || status=$?
-[ "$status" -eq 77 ] || exit "$status"
+for peer in "quantized_models.py $tenmap" "quantize_out.py $tenmap $models"; do
+    status=0
+    "$venv/bin/python" "$here"/$peer || status=$?
+    [ "$status" -eq 0 ] || [ "$status" -eq 77 ] || exit "$status"
+done
