@@ -10,7 +10,7 @@
 
 typedef struct report_settings {
     const char *output, *title, *compare, *treemap, *heatmap;
-    bool no_stats, force;
+    bool no_stats, force, dequantize;
     report_wishes wishes;
     unsigned color,
         metric; /* a report_color; 0: chosen by what is known, else a report_metric + 1 */
@@ -27,6 +27,7 @@ static const option report_options[] = {
     {0, "hist-limit", "SIZE", OPTION_SIZE, AT(wishes.hist_limit),
      "Make histograms of all tensors if their data is at most this much (8GB)"},
     {0, "no-stats", NULL, OPTION_SWITCH, AT(no_stats), "Read headers only, and measure no values"},
+    DEQUANTIZE_OPTION(AT(dequantize)),
     {0, "title", "TEXT", OPTION_TEXT, AT(title), "Put this heading on the page"},
     {0, "treemap", "FILE", OPTION_TEXT, AT(treemap), "Draw the treemap into this file, as SVG"},
     {0, "color-by", "auto|dtype|layer|change", OPTION_CHOICE, AT(color),
@@ -44,6 +45,8 @@ static const example report_examples[] = {
     {"tenmap report model.safetensors", "writes model.html, to be opened in a browser"},
     {"tenmap report llama/ -o llama.html --no-stats", "at once, from the headers alone"},
     {"tenmap report tuned/ --compare base/ -o tuned.html", "what a fine-tune changed"},
+    {"tenmap report base-fp8/ --compare base/ --dequantize -o cost.html",
+     "what quantisation changed"},
     {"tenmap report model.safetensors --treemap map.svg --heatmap heat.svg",
      "pictures for a paper or a bug report"},
     {NULL, NULL},
@@ -54,7 +57,9 @@ static const char report_details[] =
     "parameters are, element types and shapes, a heat map of the layers, a table of\n"
     "all tensors with search and histograms, the files, the metadata, and every\n"
     "finding of 'tenmap check'. Values are read to measure them; --no-stats does\n"
-    "without. With --treemap or --heatmap, the page is written only if -o is given.";
+    "without. With --dequantize, quantised weights are one tensor each, sizes are those\n"
+    "of their values, and --compare shows what quantisation changed. With --treemap or\n"
+    "--heatmap, the page is written only if -o is given.";
 
 static const report_settings report_defaults = {.wishes = {.hist_limit = UINT64_C(8000000000)}};
 
@@ -206,6 +211,7 @@ static int report_run(const invocation *call) {
     char *named = default_output(call->operands[0]);
     const char *page = set->output ? set->output : pictures_only ? NULL : named;
     int status = wrong_choices(set);
+    common.dequantize = set->dequantize;
     if (!status)
         status = open_model(call->operands[0], &model);
     if (!status && set->compare)

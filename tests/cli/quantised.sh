@@ -67,6 +67,9 @@ t stats unsure.safetensors --dequantize
 t convert plain --dequantize --to f32 -o wide/
 grep dtype wide/config.json
 t convert gptq --dequantize --raw -o raw.safetensors
+# Pages and pictures have the weights, not their parts.
+t report fp8 --dequantize --treemap map.svg -q
+grep -o 'up_proj\.[a-z_]*, [^<]*' map.svg
 # A scheme that nobody here can put together.
 hqq='{"m.W_q":{"dtype":"U8","shape":[8],"data_offsets":[8,16]},"m.scale":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  '
 { printf "\\$(printf %03o ${#hqq})\\0\\0\\0\\0\\0\\0\\0%s" "$hqq"; printf '0123456789abcdef'; } >hqq.safetensors

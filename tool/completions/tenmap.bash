@@ -58,7 +58,7 @@ _tenmap() {
         esac
         ;;
     report)
-        options="-o --output -f --force -c --compare --hist --hist-limit --no-stats --title --treemap --color-by --heatmap --metric -j --threads --lenient --partial --max-header --color --token --revision --traffic -q --quiet --help"
+        options="-o --output -f --force -c --compare --hist --hist-limit --no-stats --dequantize --title --treemap --color-by --heatmap --metric -j --threads --lenient --partial --max-header --color --token --revision --traffic -q --quiet --help"
         valued=" -o --output -c --compare --hist --hist-limit --title --treemap --color-by --heatmap --metric -j --threads --max-header --color --token --revision "
         case $prev in
         --color-by) values="auto dtype layer change" ;;

@@ -121,6 +121,7 @@ complete -c tenmap -n '__tenmap_using report' -s c -l compare -x -d 'Show what c
 complete -c tenmap -n '__tenmap_using report' -l hist -x -d 'Make histograms of these tensors only'
 complete -c tenmap -n '__tenmap_using report' -l hist-limit -x -d 'Make histograms of all tensors if their data is at most this much (8GB)'
 complete -c tenmap -n '__tenmap_using report' -l no-stats -d 'Read headers only, and measure no values'
+complete -c tenmap -n '__tenmap_using report' -l dequantize -d 'Show quantised weights as what they stand for, codes and scales put together'
 complete -c tenmap -n '__tenmap_using report' -l title -x -d 'Put this heading on the page'
 complete -c tenmap -n '__tenmap_using report' -l treemap -r -F -d 'Draw the treemap into this file, as SVG'
 complete -c tenmap -n '__tenmap_using report' -l color-by -x -a 'auto dtype layer change' -d 'Colour the treemap of --treemap by this (auto: by what is known)'
