@@ -15,7 +15,7 @@ static void prefetch_rows(const unsigned char *rows, size_t stride, size_t count
 #if defined(__GNUC__)
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < bytes; k += 64)
-            __builtin_prefetch((const void *)((uintptr_t)rows + i * stride + k));
+            __builtin_prefetch((const void *)((uintptr_t)rows + i * stride + k), 0, 1);
 #else
     (void)rows, (void)stride, (void)count, (void)bytes;
 #endif
@@ -47,32 +47,33 @@ static tenmap_status turn_down(tmi_source *s, uint64_t matrix, tenmap_error *err
     return TENMAP_OK;
 }
 
-/* Rows of words, eight at a time: line i of the tile has the codes of the tensor's row i. */
+/*
+ * Rows of words, up to 32 at a time: line i of the tile has the codes of the tensor's row i. They are brought
+ * together first, since rows that are a power of two apart would push one another out of the cache.
+ */
 static tenmap_status turn_mixed(tmi_source *s, uint64_t matrix, tenmap_error *error) {
-    enum { MOST_WORDS = TMI_SOURCE_RUN / 8 + 1 };
+    enum { MOST_WORDS = TMI_SOURCE_RUN / 8 + 1, AT_ONCE = 32 };
     const tmi_recipe *r = s->recipe;
     const tmi_tile *t = &s->at;
     const tmi_kernels *k = tmi_cpu_kernels();
     tmi_unmix *unmix = k->unmix ? k->unmix : tmi_plain_unmix;
     unsigned char held[8 * MOST_WORDS * 4];
-    size_t words = (t->skip + t->high + 7) / 8, bytes = words * 4;
+    size_t words = (t->skip + t->high + 7) / 8, bytes = words * 4, stride = (size_t)r->row_bytes;
+    size_t most = bytes * AT_ONCE <= sizeof held ? AT_ONCE : 8;
     uint64_t at = matrix * r->matrix_bytes + t->row * r->row_bytes + t->column / 8 * 4;
-    for (size_t i = 0; i < t->wide; i += 8, at += 8 * r->row_bytes) {
-        const unsigned char *rows = s->parts[TMI_PART_VALUES].base;
-        if (rows && i + 8 <= t->wide) {
-            prefetch_rows(rows + at + 32 * r->row_bytes, (size_t)r->row_bytes, 8, bytes);
-            unmix(s->tile + i / 2, t->line, rows + at, (size_t)r->row_bytes, words);
-            continue;
-        }
-        memset(held, 0, 8 * bytes);
-        for (size_t j = 0; j < 8 && i + j < t->wide; j++) {
-            tenmap_status status =
-                tmi_source_bytes(s, TMI_PART_VALUES, at + j * r->row_bytes, bytes, &rows, error);
+    for (size_t i = 0; i < t->wide; i += most) {
+        const unsigned char *base = s->parts[TMI_PART_VALUES].base, *row;
+        size_t n = t->wide - i < most ? t->wide - i : most;
+        if (base)
+            prefetch_rows(base + at + most * stride, stride, most, bytes);
+        memset(held + n * bytes, 0, (most - n) * bytes); /* what is no multiple of eight */
+        for (size_t j = 0; j < n; j++, at += r->row_bytes) {
+            tenmap_status status = tmi_source_bytes(s, TMI_PART_VALUES, at, bytes, &row, error);
             if (status != TENMAP_OK)
                 return status;
-            memcpy(held + j * bytes, rows, bytes);
+            memcpy(held + j * bytes, row, bytes);
         }
-        unmix(s->tile + i / 2, t->line, held, bytes, words);
+        unmix(s->tile + i / 2, t->line, held, bytes, (n + 7) & ~(size_t)7, words);
     }
     return TENMAP_OK;
 }

@@ -85,11 +85,12 @@ typedef struct tmi_coded_run {
 typedef bool tmi_coded(void *dst, tenmap_dtype as, const tmi_coded_run *run, uint32_t flags);
 
 /*
- * Eight rows of words, `stride` bytes apart, each with eight codes of 4 bits of eight columns, in the order
- * that AWQ has: the eight codes of each column, the first in the lowest bits, `line` bytes apart.
+ * `count` rows of words, a multiple of eight, `stride` bytes apart; each word has codes of 4 bits of eight
+ * columns, in the order that AWQ has. The codes of each column, the first in the lowest bits, `line` bytes
+ * apart.
  */
 typedef void tmi_unmix(unsigned char *to, size_t line, const unsigned char *rows, size_t stride,
-                       size_t words);
+                       size_t count, size_t words);
 /*
  * A matrix the other way round: row i of `from` becomes column i of `to`, whose rows are `to_stride` bytes
  * apart. With `stream` stores may go around the cache, and the caller calls `fence`.

@@ -122,42 +122,66 @@ AVX2_TARGET void tmi_avx2_turn32(unsigned char *to, size_t to_stride, const unsi
     turn_rest(to, to_stride, from, from_stride, rows, columns, 4);
 }
 
-/* Eight words, each with codes of eight rows: the eight codes of each row, in the rows' order. */
-AVX2_INLINE void unmix_eight(unsigned char *to, size_t line, __m256i words) {
-    const __m256i nibble = _mm256_set1_epi8(15), two = _mm256_set1_epi16(0x1001);
-    const __m256i by_byte = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
-    const __m256i by_half = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    /* Which row each word of the result belongs to: fields 0 2 1 3 4 6 5 7, see tmi_mixed_order. */
-    static const unsigned char row[8] = {0, 4, 2, 6, 1, 5, 3, 7};
-    uint32_t out[8];
-    __m256i low = _mm256_and_si256(words, nibble);
-    __m256i high = _mm256_and_si256(_mm256_srli_epi16(words, 4), nibble);
-    low = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(low, by_byte), by_half);
-    high = _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(high, by_byte), by_half);
-    __m256i packed =
-        _mm256_packus_epi16(_mm256_maddubs_epi16(low, two), _mm256_maddubs_epi16(high, two));
-    avx2_store((unsigned char *)out, 0, packed, false);
+/* Bytes of the first eight vectors between those of the last eight, in each half of 128 bits. */
+AVX2_INLINE void mingle(__m256i *to, const __m256i *from) {
     AVX2_UNROLL
-    for (size_t i = 0; i < 8; i++)
-        memcpy(to + row[i] * line, &out[i], 4);
+    for (size_t i = 0; i < 8; i++) {
+        to[2 * i] = _mm256_unpacklo_epi8(from[i], from[i + 8]);
+        to[2 * i + 1] = _mm256_unpackhi_epi8(from[i], from[i + 8]);
+    }
+}
+
+/* Sixteen vectors of bytes: byte i of each becomes vector i, in each half. */
+AVX2_INLINE void turn_bytes(__m256i *v) {
+    __m256i other[16];
+    mingle(other, v);
+    mingle(v, other);
+    mingle(other, v);
+    mingle(v, other);
+}
+
+/*
+ * Eight words of 32 rows: the lower or the higher codes of their bytes, those of two rows in a byte, turned.
+ */
+AVX2_INLINE void unmix_part(unsigned char *to, size_t line, const unsigned char *rows,
+                            size_t stride, bool high) {
+    const __m256i nibble = _mm256_set1_epi8(15);
+    __m256i v[16];
+    AVX2_UNROLL
+    for (size_t i = 0; i < 16; i++) {
+        __m256i first = avx2_load(rows + 2 * i * stride, 0);
+        __m256i second = avx2_load(rows + (2 * i + 1) * stride, 0);
+        if (high)
+            first = _mm256_srli_epi16(first, 4);
+        else
+            second = _mm256_slli_epi16(second, 4);
+        v[i] =
+            _mm256_or_si256(_mm256_and_si256(first, nibble), _mm256_andnot_si256(nibble, second));
+    }
+    turn_bytes(v);
+    AVX2_UNROLL
+    for (size_t i = 0; i < 16; i++) {
+        /* Where the codes of byte i of four words go: fields 0, 2, 4, 6, or 1, 3, 5, 7 of a word. */
+        static const unsigned char row[2][4] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
+        unsigned char *at = to + (i / 4 * 8 + row[high][i % 4]) * line;
+        _mm_storeu_si128((__m128i *)(void *)at, _mm256_castsi256_si128(v[i]));
+        _mm_storeu_si128((__m128i *)(void *)(at + 32 * line), _mm256_extracti128_si256(v[i], 1));
+    }
 }
 
 AVX2_TARGET void tmi_avx2_unmix(unsigned char *to, size_t line, const unsigned char *rows,
-                                size_t stride, size_t words) {
-    size_t w = 0;
-    for (; w + 8 <= words; w += 8) {
-        __m256i v[8];
-        AVX2_UNROLL
-        for (size_t i = 0; i < 8; i++)
-            v[i] = avx2_load(rows + i * stride + w * 4, 0);
-        turn_eight(v);
-        AVX2_UNROLL
-        for (size_t i = 0; i < 8; i++)
-            unmix_eight(to + (w + i) * 8 * line, line, v[i]);
-    }
-    if (w < words)
-        tmi_plain_unmix(to + w * 8 * line, line, rows + w * 4, stride, words - w);
+                                size_t stride, size_t count, size_t words) {
+    size_t whole = words & ~(size_t)7, i = 0;
+    for (; i + 32 <= count; i += 32)
+        for (size_t w = 0; w < whole; w += 8) {
+            unmix_part(to + w * 8 * line + i / 2, line, rows + i * stride + w * 4, stride, false);
+            unmix_part(to + w * 8 * line + i / 2, line, rows + i * stride + w * 4, stride, true);
+        }
+    if (i < count)
+        tmi_plain_unmix(to + i / 2, line, rows + i * stride, stride, count - i, whole);
+    if (whole < words)
+        tmi_plain_unmix(to + whole * 8 * line, line, rows + whole * 4, stride, count,
+                        words - whole);
 }
 
 #endif
