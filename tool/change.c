@@ -28,6 +28,13 @@ static void kind_name(const pair *p, text *out) {
     text_add(out, t->name + done, t->name_len - done);
 }
 
+static void dtypes_name(const pair *p, text *out) {
+    const char *a = tenmap_dtype_text(p->a), *b = tenmap_dtype_text(p->b);
+    text_add(out, a, strlen(a));
+    text_addf(out, " -> ");
+    text_add(out, b, strlen(b));
+}
+
 typedef struct kind_member {
     char *kind;
     size_t pair;
@@ -38,14 +45,15 @@ static int by_kind(const void *a, const void *b) {
 }
 
 /* Marks the pairs that are as they were, but whose kind has one that changed: their norm is its too. */
-static void mark_siblings(const pair *pairs, size_t count, bool *marked) {
+static void mark_siblings(const pair *pairs, size_t count, void (*name_of)(const pair *, text *),
+                          bool *marked) {
     kind_member *list = need(count, sizeof *list);
     text name = {0};
     size_t used = 0;
     for (size_t i = 0; i < count; i++)
         if (pairs[i].comparable) {
             text_clear(&name);
-            kind_name(&pairs[i], &name);
+            name_of(&pairs[i], &name);
             list[used++] = (kind_member){need_copy(name.bytes ? name.bytes : "", name.len), i};
         }
     qsort(list, used, sizeof *list, by_kind);
@@ -54,7 +62,7 @@ static void mark_siblings(const pair *pairs, size_t count, bool *marked) {
         for (end = at; end < used && by_kind(&list[at], &list[end]) == 0; end++)
             changed = changed || has_norms(&pairs[list[end].pair]);
         for (size_t i = at; i < end; i++)
-            marked[list[i].pair] = changed && !pairs[list[i].pair].found.different;
+            marked[list[i].pair] |= changed && !pairs[list[i].pair].found.different;
     }
     for (size_t i = 0; i < used; i++)
         free(list[i].kind);
@@ -62,12 +70,14 @@ static void mark_siblings(const pair *pairs, size_t count, bool *marked) {
     text_free(&name);
 }
 
-int measure_changes(pair *pairs, size_t count, unsigned threads) {
+int measure_changes(pair *pairs, size_t count, bool across, unsigned threads) {
     tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
     selection both = {need(2 * count, sizeof *both.tensors), 0, 0, 0};
     bool *sibling = need(count, sizeof *sibling);
     options.threads = threads;
-    mark_siblings(pairs, count, sibling);
+    mark_siblings(pairs, count, kind_name, sibling);
+    if (across)
+        mark_siblings(pairs, count, dtypes_name, sibling);
     for (size_t i = 0; i < count; i++) {
         if (pairs[i].is_part)
             continue; /* comparing them gave their norms */
@@ -115,13 +125,6 @@ double cosine_of(const pair *p) {
 }
 
 /* Kinds. */
-
-static void dtypes_name(const pair *p, text *out) {
-    const char *a = tenmap_dtype_text(p->a), *b = tenmap_dtype_text(p->b);
-    text_add(out, a, strlen(a));
-    text_addf(out, " -> ");
-    text_add(out, b, strlen(b));
-}
 
 static int by_name(const void *a, const void *b) {
     return strcmp(((const change_kind *)a)->name, ((const change_kind *)b)->name);

@@ -6,10 +6,10 @@
 
 /*
  * The norms of both sides of pairs that differ, and of the first side of those that do not, where
- * another of their kind does: a kind's change is that over all its tensors. 0, or the exit code of a
- * failure that has been told.
+ * another of their kind does, or with `across` another of the same dtypes: a kind's change is that over
+ * all its tensors. 0, or the exit code of a failure that has been told.
  */
-int measure_changes(pair *pairs, size_t count, unsigned threads);
+int measure_changes(pair *pairs, size_t count, bool across, unsigned threads);
 
 /* |a - b| / |a| by Euclidean norms of the finite values; infinite where |a| is 0, NaN where not known. */
 double relative_change(const pair *p);

@@ -545,7 +545,7 @@ static int compare_models(models *m, const diff_settings *set, bool *same) {
     if (!set->headers)
         status = compare_pairs(m->pairs, m->pair_count, within, (unsigned)set->threads);
     if (!set->headers && !status)
-        status = measure_changes(m->pairs, m->pair_count, (unsigned)set->threads);
+        status = measure_changes(m->pairs, m->pair_count, set->map_names, (unsigned)set->threads);
     for (size_t i = 0; i < m->pair_count; i++)
         ++*(is_different(&m->pairs[i]) ? &m->different : &m->equal);
     qsort(m->pairs, m->pair_count, sizeof *m->pairs, by_difference);

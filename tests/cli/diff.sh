@@ -49,3 +49,10 @@ two='\0\0\0\100\0\0\0\100' three='\0\0\100\100\0\0\100\100'
 put kind_a.safetensors "$two$two$two$two"
 put kind_b.safetensors "$two$two$three$three"
 t diff kind_a.safetensors kind_b.safetensors
+# So is that of tensors of the same dtypes, of whatever kind: v, w and x are [2, 2], and x became [3, 3], which
+# is sqrt(2) of sqrt(24).
+header='{"v":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{"dtype":"F32","shape":[2],"data_offsets":[8,16]},"x":{"dtype":"F32","shape":[2],"data_offsets":[16,24]}}'
+while [ $((${#header} % 8)) != 0 ]; do header="$header "; done
+put dtype_a.safetensors "$two$two$two"
+put dtype_b.safetensors "$two$two$three"
+t diff dtype_a.safetensors dtype_b.safetensors --map-names
