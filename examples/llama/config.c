@@ -170,7 +170,7 @@ static void read_sizes(reader *r, llama_config *c, const architecture *a) {
     c->layers = read_size(r, "num_hidden_layers", 0);
     c->heads = read_size(r, "num_attention_heads", 0);
     c->kv_heads = read_size(r, "num_key_value_heads", c->heads);
-    if (!r->good)
+    if (!r->good || !c->heads || !c->kv_heads) /* all are from 1 on where they are good */
         return;
     size_t usual = a->head_size ? a->head_size : c->width / c->heads;
     c->head_size = usual ? read_size(r, "head_dim", usual) : 0;
