@@ -29,6 +29,23 @@ build_tests() {
         cmake --build $build -j "$jobs" >/dev/null
 }
 
+# sanitized SANITIZER TEST [ARGUMENT...]: one test in a build of its own.
+sanitized() {
+    local folder=build/long-$1 test=$2
+    cmake -S . -B "$folder" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" -DTENMAP_SHARED=OFF \
+        -DTENMAP_SANITIZE="$1" >/dev/null && cmake --build "$folder" -j "$jobs" --target "$test" >/dev/null || return 1
+    shift 2
+    "$folder/tests/$test" "$@"
+}
+
+gguf_package() {
+    python3 -m venv $build/venv && $build/venv/bin/pip install -q numpy gguf || {
+        echo "skipped: numpy and gguf could not be fetched"
+        return 77
+    }
+    $build/venv/bin/python tests/peers/gguf_package.py $build/libtenmap.so 100000
+}
+
 # Every target for its share of the time, one after the other.
 fuzz_all() {
     command -v clang-14 >/dev/null || { echo "skipped: clang-14 is not here"; return 77; }
@@ -44,6 +61,8 @@ fuzz_all() {
 
 check "build" build_tests
 check "crash: 5,000 kills of each change" env TENMAP_KILLS=5000 $build/tests/test_crash
+check "crash, AddressSanitizer" sanitized address,undefined test_crash
+check "detach: 1,000 runs beside readers, ThreadSanitizer" sanitized thread test_detach 1000
 check "100,000 opens that race edits in place" $build/tests/race_edit 100000 4800
 check "linear time and memory, at the limits" sh scripts/linear.sh
 check "valgrind memcheck, the slow tests" sh scripts/memcheck.sh $build load residency
@@ -51,6 +70,7 @@ check "all 2^32 F32 inputs" ctest --test-dir $build -C Long -L long --output-on-
 if [ -f tests/peers/differential.sh ]; then
     check "differential: the reference, 1,000,000 cases" sh tests/peers/differential.sh 1000000
 fi
+check "differential: the gguf package, 100,000 cases" gguf_package
 check "fuzzing, $fuzz_seconds s in all" fuzz_all
 
 printf '\n=== summary: %d checks, %d failed, %d skipped\n' ${#results[@]} $failed $skipped
