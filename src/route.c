@@ -354,7 +354,8 @@ static tmi_unpack *find_unpack(tenmap_dtype from) {
 
 /* NULL where kernels cannot go around the cache themselves. */
 static tmi_unpack *find_around(tenmap_dtype from) {
-    return tmi_cpu_kernels()->unpack_around[from - TENMAP_Q4_0];
+    tmi_unpack *around = tmi_cpu_kernels()->unpack_around[from - TENMAP_Q4_0];
+    return around;
 }
 
 static bool same_elements(const tmi_elements *a, const tmi_elements *b) {

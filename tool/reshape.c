@@ -48,7 +48,7 @@ int plan_open_needed(plan *p, const char *label, const char *path, const char *c
     if (tenmap_missing_count(p->models[0]))
         warn("'%s' lacks shards (%zu); their tensors will not be in the output", shown_path(path),
              tenmap_missing_count(p->models[0]));
-    return status;
+    return EXIT_FINE;
 }
 
 void plan_add(plan *p, const tenmap_tensor *tensor) {
