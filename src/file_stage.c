@@ -52,6 +52,11 @@ void tmi_stage_drop(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint
     munmap(tmi_stage_at(stage, file, begin), (size_t)(end - begin));
 }
 
+/* Whether a part of these pages is not mapped. */
+static bool has_gap(void *pages, size_t size) {
+    return msync(pages, size, MS_ASYNC) != 0 && errno == ENOMEM;
+}
+
 /*
  * The kernel removes the mapping and moves the pages under one lock, which readers that find nothing
  * wait for. Should it fail between the two, the file is mapped again.
@@ -65,7 +70,8 @@ int tmi_stage_move(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint6
     if (mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED)
         return 0;
     int failed = errno;
-    (void)mmap(to, size, PROT_READ, MAP_SHARED | MAP_FIXED, file->fd, (off_t)begin);
+    if (has_gap(to, size))
+        (void)mmap(to, size, PROT_READ, MAP_SHARED | MAP_FIXED, file->fd, (off_t)begin);
     return failed;
 }
 
