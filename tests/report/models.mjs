@@ -231,7 +231,7 @@ export function wrongTune(path, tuned) {
     write(path, list);
 }
 
-// A GGUF file: 4-bit blocks, which are not measured, and norms, which are.
+// A GGUF file: 4-bit blocks and norms.
 export function gguf(path) {
     values.seed = 31;
     const u32 = (n) => Buffer.from(Uint32Array.of(n).buffer);

@@ -292,14 +292,14 @@ export const truths = ({ at, tenmap, open, rows }) => ({
         page.quiet();
     },
 
-    async "dtypes that cannot be measured, or that a file made up, have a page too"() {
+    async "blocks are measured, and dtypes that a file made up have a page too"() {
         models.gguf(at("blocks.gguf"));
         tenmap("blocks.gguf", "-o", at("blocks.html"), "--heatmap", at("picture.svg"));
         const page = await open(at("blocks.html"));
         assert.match(await page.locator("#dtypes").innerText(), /Q4_0\s+8\s/);
         await page.locator("#search").fill("attn_q");
         await rows(page).first().click();
-        assert.match(await page.locator("#detail").innerText(), /not measured/);
+        assert.match(await page.locator("#detail").innerText(), /Every finite value is/);
         page.quiet();
         const dtype = (name, begin) =>
             `{"dtype":"${name}","shape":[1],"data_offsets":[${begin},${begin + 1}]}`;
