@@ -238,8 +238,9 @@ typedef struct tmh_pins {
 /* What was learnt of a repository or a bucket, for all its files. Guarded by tmh_lock. */
 typedef struct tmh_learnt {
     struct tmh_learnt *next;
-    char *what;  /* "ORG/MODEL@REVISION", the bucket */
-    char *value; /* the commit, the region */
+    const char *what;  /* "ORG/MODEL@REVISION", the bucket */
+    const char *value; /* the commit, the region */
+    char text[];       /* both of them */
 } tmh_learnt;
 
 /* The whole io. */

@@ -282,8 +282,6 @@ static tenmap_status list_folder(void *ctx, const char *path,
 static void free_learnt(tmh_learnt *list) {
     while (list) {
         tmh_learnt *next = list->next;
-        free(list->what);
-        free(list->value);
         free(list);
         list = next;
     }

@@ -22,17 +22,12 @@ char *tmh_learnt_copy(tmh_io *io, tmh_learnt **list, const char *what) {
 
 /* What is known already stays; only regions are put anew. Without memory nothing is learnt. */
 void tmh_learnt_put(tmh_io *io, tmh_learnt **list, const char *what, const char *value) {
-    tmh_learnt *l = calloc(1, sizeof *l);
+    size_t what_size = strlen(what) + 1, value_size = strlen(value) + 1;
+    tmh_learnt *l = malloc(sizeof *l + what_size + value_size);
     if (!l)
         return;
-    l->what = tmh_copy(what, strlen(what));
-    l->value = tmh_copy(value, strlen(value));
-    if (!l->what || !l->value) {
-        free(l->what);
-        free(l->value);
-        free(l);
-        return;
-    }
+    l->what = memcpy(l->text, what, what_size);
+    l->value = memcpy(l->text + what_size, value, value_size);
     tmh_lock(io->client);
     l->next = *list;
     *list = l; /* the newest is found first */
@@ -70,6 +65,7 @@ bool tmh_learn(tmh_file *file, const tmh_answer *answer) {
             tmh_learnt_put(file->io, &file->io->learnt, what, answer->commit);
         free(known);
         free(what);
+        return false;
     }
     if (file->address.scheme != TMH_S3 || !answer->region[0] ||
         (answer->status != 301 && answer->status != 307 && answer->status != 400))

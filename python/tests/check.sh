@@ -27,9 +27,13 @@ quietly() {
     "$@" >"$work/log" 2>&1 || { tail -30 "$work/log" && return 1; }
 }
 
-# environment NAME PYTHON PACKAGE...: a fresh one in $work/NAME.
+# environment NAME PYTHON PACKAGE...: a fresh one in $work/NAME, or that with torch where it is to stay for others.
 environment() {
     local folder=$work/$1 python=$2
+    if [ "$1" = torch ] && [ -n "${TENMAP_TORCH_VENV-}" ]; then
+        ln -s "$TENMAP_TORCH_VENV" "$folder"
+        folder=$TENMAP_TORCH_VENV
+    fi
     shift 2
     quietly "$python" -m venv "$folder" && quietly "$folder/bin/pip" install -q "$@"
 }
@@ -110,8 +114,6 @@ check_sanitize() {
 
 check_reference() {
     build_wheel
-    # Where the environment with torch is to stay for others.
-    [ -z "${TENMAP_TORCH_VENV-}" ] || { mkdir -p "$TENMAP_TORCH_VENV" && ln -s "$TENMAP_TORCH_VENV" "$work/torch"; }
     environment torch python3 torch numpy ml_dtypes pytest fsspec safetensors==0.8.0 "$wheel" ||
         skip "torch, numpy and safetensors 0.8.0 could not be fetched"
     local python=$work/torch/bin/python folder
