@@ -41,7 +41,6 @@ int tmi_stage_take(tmi_stage *stage, const tmi_file *file) {
         munmap(start, before);
     munmap(start + before + size, length - before - size);
     stage->memory = start + before;
-    stage->size = size;
 #ifdef MADV_HUGEPAGE
     (void)madvise(stage->memory, size, MADV_HUGEPAGE);
 #endif

@@ -81,7 +81,6 @@ void tmi_file_unmap(tmi_file *file);
  */
 typedef struct tmi_stage {
     unsigned char *memory;
-    size_t size;
 } tmi_stage;
 
 /* These return 0 or an errno; ENOTSUP where the system cannot move pages. */

@@ -116,6 +116,18 @@ void write_model(const char *path, const char *json, size_t data) {
     free(file.at);
 }
 
+void write_model_slack(const char *path, const char *json, size_t slack, size_t data) {
+    size_t len = strlen(json);
+    char *text = malloc(len + slack);
+    assert_non_null(text);
+    memcpy(text, json, len);
+    memset(text + len, ' ', slack);
+    bytes file = make_model_n(text, len + slack, data);
+    write_file(path, file.at, file.size);
+    free(file.at);
+    free(text);
+}
+
 void write_text(const char *path, const char *text) {
     write_file(path, text, strlen(text));
 }
@@ -153,6 +165,15 @@ void check_error(const tenmap_error *error, tenmap_status status) {
     assert_int_equal(error->reserved, 0);
     if (status != TENMAP_ERR_ARGUMENT && strstr(error->message, "TENMAP_"))
         fail_msg("a sentence for users names a macro: %s", error->message);
+}
+
+void check_refused(tenmap_status got, const tenmap_error *error, tenmap_status status,
+                   const char *fragment) {
+    if (got == TENMAP_OK || !strstr(error->message, fragment))
+        fail_msg("got %s %s\nbut due was: %s", tenmap_status_name(got), got ? error->message : "",
+                 fragment);
+    assert_int_equal(got, status);
+    check_error(error, status);
 }
 
 static void failed_so(tenmap_status got, const tenmap_error *error, const tenmap_model *model,

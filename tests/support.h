@@ -47,6 +47,8 @@ const char *in_folder(void **state, const char *name);
 void write_file(const char *path, const void *data, size_t size);
 /* A model file from its JSON. */
 void write_model(const char *path, const char *json, size_t data);
+/* The same with `slack` spaces behind the JSON. */
+void write_model_slack(const char *path, const char *json, size_t slack, size_t data);
 void write_text(const char *path, const char *text);
 bytes read_whole(const char *path);
 /* What another program does that writes into a file where it lies: its last byte, and its time. */
@@ -61,6 +63,9 @@ void must_fail(const char *path, const tenmap_options *options, tenmap_status st
                const char *fragment);
 void must_fail_memory(bytes file, const tenmap_options *options, tenmap_status status,
                       const char *fragment);
+/* A call that must have failed so: this status, this fragment in the message, a clean error. */
+void check_refused(tenmap_status got, const tenmap_error *error, tenmap_status status,
+                   const char *fragment);
 /* tenmap_check must say of the path what tenmap_open said. */
 void check_agrees(const char *path, const tenmap_options *options, tenmap_status opened,
                   const tenmap_error *error);

@@ -7,18 +7,9 @@ t info --json --top 0 layers.safetensors | grep -c duplicate || true
 # The same samples are not enough; one value only, as in untrained norms, is no copy of anything; tensors of
 # another dtype or shape are other tensors.
 tensors() { # FILE NAME DTYPE SHAPE BYTES...
-    file=$1 entries='' at=0
+    file=$1
     shift
-    while [ $# -gt 0 ]; do
-        entries="$entries${entries:+,}\"$1\":{\"dtype\":\"$2\",\"shape\":$3,\"data_offsets\":[$at,$((at + $4))]}"
-        at=$((at + $4))
-        shift 4
-    done
-    entries="{$entries}"
-    while [ $((${#entries} % 8)) != 0 ]; do entries="$entries "; done
-    n=${#entries}
-    { printf "\\$(printf %03o $((n % 256)))\\$(printf %03o $((n / 256)))\0\0\0\0\0\0%s" "$entries"
-      cat; } >"$file"
+    { header_of "$@"; cat; } >"$file"
 }
 {
     seq 1000 1999 | head -c 4000                                  # tied: the first

@@ -25,18 +25,9 @@ t check --config llama
 
 # By names; adapters, with their rank, alpha and targets.
 tensors() { # FILE NAME DTYPE SHAPE BYTES...
-    file=$1 entries='' at=0
+    file=$1
     shift
-    while [ $# -gt 0 ]; do
-        entries="$entries${entries:+,}\"$1\":{\"dtype\":\"$2\",\"shape\":$3,\"data_offsets\":[$at,$((at + $4))]}"
-        at=$((at + $4))
-        shift 4
-    done
-    entries="{$entries}"
-    while [ $((${#entries} % 8)) != 0 ]; do entries="$entries "; done
-    n=${#entries}
-    { printf "\\$(printf %03o $((n % 256)))\\$(printf %03o $((n / 256)))\0\0\0\0\0\0%s" "$entries"
-      head -c "$at" /dev/zero | tr '\0' '\100'; } >"$file"
+    { header_of "$@"; head -c "$data_bytes" /dev/zero | tr '\0' '\100'; } >"$file"
 }
 who() { "$tool" info --top 0 "$1" | sed -n '2,/size/p'; }
 tensors gpt.safetensors h.0.attn.c_attn.weight F32 [2,6] 48 && who gpt.safetensors

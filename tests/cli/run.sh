@@ -31,6 +31,18 @@ t() {
     "$tool" "$@" 2>&1 || status=$?
     [ $status = 0 ] || echo "exit $status"
 }
+# header_of NAME DTYPE SHAPE BYTES...: that of a file of these tensors, whose data has $data_bytes bytes.
+header_of() {
+    entries='' data_bytes=0
+    while [ $# -gt 0 ]; do
+        entries="$entries${entries:+,}\"$1\":{\"dtype\":\"$2\",\"shape\":$3,\"data_offsets\":[$data_bytes,$((data_bytes + $4))]}"
+        data_bytes=$((data_bytes + $4))
+        shift 4
+    done
+    entries="{$entries}"
+    while [ $((${#entries} % 8)) != 0 ]; do entries="$entries "; done
+    printf "\\$(printf %03o $((${#entries} % 256)))\\$(printf %03o $((${#entries} / 256)))\0\0\0\0\0\0%s" "$entries"
+}
 skip() {
     echo "$*" >../skipped
     exit 0

@@ -2,18 +2,10 @@
 # would make a wrong model without a word, so it is refused unless --raw asks for it.
 # make FILE, then NAME DTYPE SHAPE BYTES of each tensor: all zero.
 make() {
-    file=$1 entries='' at=0
+    file=$1
     shift
-    while [ $# -gt 0 ]; do
-        entries="$entries${entries:+,}\"$1\":{\"dtype\":\"$2\",\"shape\":$3,\"data_offsets\":[$at,$((at + $4))]}"
-        at=$((at + $4))
-        shift 4
-    done
-    entries="{$entries}"
-    while [ $((${#entries} % 8)) != 0 ]; do entries="$entries "; done
-    n=${#entries}
-    printf "\\$(printf %03o $((n % 256)))\\$(printf %03o $((n / 256)))\0\0\0\0\0\0%s" "$entries" >$file
-    truncate -s $((8 + n + at)) $file
+    header_of "$@" >"$file"
+    truncate -s +"$data_bytes" "$file"
 }
 refused() {
     make scaled.safetensors "$@"

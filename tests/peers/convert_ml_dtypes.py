@@ -4,20 +4,17 @@ All inputs of 8 and 16 bits and a sample of F32 and F64, between every pair of d
 NaN compares as NaN only. Exits with 77, saying why, where numpy or ml_dtypes is missing.
 """
 import ctypes
-import os
 import sys
 
-SKIP = 77
-# A virtual environment made by scripts or by hand may hold the packages.
-OTHER = os.environ.pop("TENMAP_PEERS_PYTHON", None)
-if OTHER:
-    os.execv(OTHER, [OTHER] + sys.argv)
+import peer
+
+peer.hand_over()
 try:
     import ml_dtypes
     import numpy as np
 except ImportError as error:
     print(f"skipped: {error}; pip install numpy ml_dtypes, or set TENMAP_PEERS_PYTHON")
-    sys.exit(SKIP)
+    sys.exit(peer.SKIP)
 
 np.seterr(all="ignore")  # casting signalling NaNs is what this is about
 

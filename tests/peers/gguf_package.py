@@ -16,10 +16,9 @@ import struct
 import sys
 import tempfile
 
-SKIP = 77
-OTHER = os.environ.pop("TENMAP_PEERS_PYTHON", None)
-if OTHER:
-    os.execv(OTHER, [OTHER] + sys.argv)
+import peer
+
+peer.hand_over()
 try:
     import gguf
     import numpy as np
@@ -27,7 +26,7 @@ try:
     from gguf.quants import dequantize
 except ImportError as error:
     print(f"skipped: {error}; pip install gguf, or set TENMAP_PEERS_PYTHON")
-    sys.exit(SKIP)
+    sys.exit(peer.SKIP)
 
 np.seterr(all="ignore")
 TYPES = gguf.GGMLQuantizationType

@@ -8,19 +8,16 @@ saying why, where numpy is missing.
 import ctypes
 import json
 import math
-import os
 import sys
 
-SKIP = 77
-# A virtual environment made by scripts or by hand may hold the packages.
-OTHER = os.environ.pop("TENMAP_PEERS_PYTHON", None)
-if OTHER:
-    os.execv(OTHER, [OTHER] + sys.argv)
+import peer
+
+peer.hand_over()
 try:
     import numpy as np
 except ImportError as error:
     print(f"skipped: {error}; pip install numpy, or set TENMAP_PEERS_PYTHON")
-    sys.exit(SKIP)
+    sys.exit(peer.SKIP)
 
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 3
 DIGITS = 1e-12  # what the header promises

@@ -17,16 +17,15 @@ import tempfile
 import types
 import warnings
 
-SKIP = 77
-OTHER = os.environ.pop("TENMAP_PEERS_PYTHON", None)
-if OTHER:
-    os.execv(OTHER, [OTHER] + sys.argv)
+import peer
+
+peer.hand_over()
 try:
     import torch
     from safetensors.torch import save_file
 except ImportError as error:
     print(f"skipped: {error}; pip install torch safetensors, or set TENMAP_PEERS_PYTHON")
-    sys.exit(SKIP)
+    sys.exit(peer.SKIP)
 
 warnings.filterwarnings("ignore")
 DEQUANTIZE = 4
@@ -362,7 +361,7 @@ def main():
             print(f"{peer.__name__}: skipped: {error}", flush=True)
             skipped += 1
     print(f"{ran} libraries, {skipped} skipped")
-    sys.exit(0 if ran else SKIP)
+    sys.exit(0 if ran else peer.SKIP)
 
 
 main()

@@ -10,10 +10,9 @@ import sys
 import tempfile
 import warnings
 
-SKIP = 77
-OTHER = os.environ.pop("TENMAP_PEERS_PYTHON", None)
-if OTHER:
-    os.execv(OTHER, [OTHER] + sys.argv)
+import peer
+
+peer.hand_over()
 try:
     import torch
     import transformers
@@ -21,7 +20,7 @@ try:
     from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 except ImportError as error:
     print(f"skipped: {error}; pip install torch transformers safetensors, or set TENMAP_PEERS_PYTHON")
-    sys.exit(SKIP)
+    sys.exit(peer.SKIP)
 
 warnings.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
@@ -167,7 +166,7 @@ def main():
             print(f"{peer.__name__}: skipped: {error}", flush=True)
             skipped += 1
     print(f"{ran} libraries, {skipped} skipped")
-    sys.exit(0 if ran else SKIP)
+    sys.exit(0 if ran else peer.SKIP)
 
 
 main()

@@ -15,16 +15,15 @@ import struct
 import sys
 import tempfile
 
-# A virtual environment made by scripts or by hand may hold the packages.
-OTHER = os.environ.pop("TENMAP_PEERS_PYTHON", None)
-if OTHER:
-    os.execv(OTHER, [OTHER] + sys.argv)
+import peer
+
+peer.hand_over()
 try:
     import ml_dtypes
     import numpy
 except ImportError as missing:
     print("skipped: %s; pip install numpy ml_dtypes, or set TENMAP_PEERS_PYTHON" % missing)
-    sys.exit(77)
+    sys.exit(peer.SKIP)
 
 c = ctypes
 NAMES = ["AS_STORED", "BOOL", "F4", "F6_E2M3", "F6_E3M2", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0",

@@ -11,19 +11,17 @@ import random
 import sys
 import tempfile
 
-SKIP = 77
+import peer
+
 MODELS = 400
-# A virtual environment made by scripts or by hand may hold the packages.
-OTHER = os.environ.pop("TENMAP_PEERS_PYTHON", None)
-if OTHER:
-    os.execv(OTHER, [OTHER] + sys.argv)
+peer.hand_over()
 try:
     import numpy as np
     import safetensors
     from safetensors.numpy import save
 except ImportError as error:
     print(f"skipped: {error}; pip install numpy safetensors, or set TENMAP_PEERS_PYTHON")
-    sys.exit(SKIP)
+    sys.exit(peer.SKIP)
 
 IDS = {name: i for i, name in enumerate(
     "AS_STORED BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ "
