@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The checks of the Python package:
 #     python/tests/check.sh wheel       wheel, abi3audit, leaks, the stub, the suite under python3 and the newest
-#     python/tests/check.sh sanitize    the suite with the extension and the library under ASan and UBSan
+#     python/tests/check.sh sanitize    the suite with the extension and the library under ASan and UBSan; a Python
+#                                       without the GIL is refused
 #     python/tests/check.sh reference   the suite with torch; the reference's own suite, on it and on ours;
 #                                       transformers, peft and diffusers, saved by one and loaded by the other
 # What cannot be fetched is said aloud; exit 77 where nothing is left to check.
@@ -101,9 +102,23 @@ check_wheel() {
     done
 }
 
+# A Python without the GIL is refused in a sentence that says which one to use. None can be had from a
+# registry, so one that says it is one stands in.
+check_refusal() {
+    mkdir "$work/free-threaded"
+    echo "import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1" >"$work/free-threaded/sitecustomize.py"
+    ! PYTHONPATH=$work/free-threaded "$work/asan/bin/cmake" -S "$root/python" -B "$work/free-threaded/build" \
+        -DPython_EXECUTABLE="$work/asan/bin/python" >"$work/log" 2>&1 &&
+        grep -q 'This is a free-threaded Python' "$work/log" && return
+    tail -30 "$work/log"
+    echo "a free-threaded Python was not refused as it should be"
+    return 1
+}
+
 check_sanitize() {
     environment asan python3 scikit-build-core cmake ninja numpy ml_dtypes pytest ||
         skip "pip could not fetch what builds the extension"
+    check_refusal
     quietly "$work/asan/bin/pip" install -q --no-build-isolation -Ccmake.build-type=Debug \
         -Ccmake.define.TENMAP_SANITIZE=address,undefined "$root/python"
     # Python itself does not free all at exit, and numpy maps more than ASan likes to see.
