@@ -339,7 +339,9 @@ enum {
  * Bytes that are not files of this system: an archive, a network, an engine's own VFS. All four
  * functions may be called from any thread, several at a time. Paths are the path given to
  * tenmap_open, or that path with what follows the last '/' before any '?' replaced by the name of a
- * shard; what stands from the '?' on is kept.
+ * shard; what stands from the '?' on is kept. Two kinds of addresses differ: in one that begins with
+ * http:// or https:// a '%', '?' or '#' in the name is percent-encoded, and behind hf:// and s3:// a
+ * '?' is a character like any other.
  *
  * `error` is never NULL and starts empty: a function that fails puts its own sentence there, which
  * reaches the caller as it is, and returns a TENMAP_ERR_*.

@@ -1,6 +1,7 @@
 /* Where bytes come from, and the window that moves over them. */
 #include "bytes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,13 +212,24 @@ tenmap_status tmi_bytes_list(const tenmap_io *io, const char *path,
     return status == TENMAP_OK ? status : fail_object(error, &said, status, path, "list it");
 }
 
-/* How much of a path is its own, without what an address has from a '?' on. */
-static size_t own_part(const tenmap_io *io, const char *path) {
-    return io ? strcspn(path, "?") : strlen(path);
+/* Paths. With a tenmap_io they may be addresses, which have rules of their own. */
+
+static bool has_scheme(const char *path, const char *scheme) {
+    for (; *scheme; path++, scheme++)
+        if (*path != *scheme && !(*path >= 'A' && *path <= 'Z' && *path - 'A' + 'a' == *scheme))
+            return false;
+    return true;
+}
+
+size_t tmi_own_part(const tenmap_io *io, const char *path) {
+    /* What a hub and S3 call their objects is taken as it is there: a '?' is one of its letters. */
+    if (!io || has_scheme(path, "hf://") || has_scheme(path, "s3://"))
+        return strlen(path);
+    return strcspn(path, "?");
 }
 
 static size_t folder_part(const tenmap_io *io, const char *path) {
-    size_t len = own_part(io, path);
+    size_t len = tmi_own_part(io, path);
     if (!io)
         return tmi_folder_part(path);
     while (len > 0 && path[len - 1] != '/')
@@ -228,7 +240,7 @@ static size_t folder_part(const tenmap_io *io, const char *path) {
 /* path[0, len), the name, and what the path has behind its own part. */
 static char *with_name(const tenmap_io *io, const char *path, size_t len, const char *name,
                        size_t name_len) {
-    const char *tail = path + own_part(io, path);
+    const char *tail = path + tmi_own_part(io, path);
     char *joined = tmi_join_path(path, len, name, name_len);
     if (!joined || !*tail)
         return joined;
@@ -241,12 +253,41 @@ static char *with_name(const tenmap_io *io, const char *path, size_t len, const 
     return whole;
 }
 
-char *tmi_beside(const tenmap_io *io, const char *path, const char *name, size_t name_len) {
+/*
+ * The name as the path is written: in an address of the web a '%', a '?' and a '#' mean something
+ * else than themselves. NULL without memory.
+ */
+static char *written_name(const tenmap_io *io, const char *path, const char *name, size_t *len) {
+    bool web = io && (has_scheme(path, "http://") || has_scheme(path, "https://"));
+    size_t used = 0;
+    char *out = *len < SIZE_MAX / 3 ? tmi_calloc(3 * *len + 1, 1) : NULL;
+    for (size_t i = 0; out && i < *len; i++) {
+        if (web && name[i] && strchr("%?#", name[i]))
+            used += (size_t)snprintf(out + used, 4, "%%%02X", (unsigned)(unsigned char)name[i]);
+        else
+            out[used++] = name[i];
+    }
+    *len = used;
+    return out;
+}
+
+char *tmi_renamed(const tenmap_io *io, const char *path, const char *name, size_t name_len) {
     return with_name(io, path, folder_part(io, path), name, name_len);
 }
 
+char *tmi_beside(const tenmap_io *io, const char *path, const char *name, size_t name_len) {
+    char *written = written_name(io, path, name, &name_len);
+    char *joined = written ? tmi_renamed(io, path, written, name_len) : NULL;
+    free(written);
+    return joined;
+}
+
 char *tmi_inside(const tenmap_io *io, const char *folder, const char *name, size_t name_len) {
-    return with_name(io, folder, own_part(io, folder), name, name_len);
+    char *written = written_name(io, folder, name, &name_len);
+    char *joined =
+        written ? with_name(io, folder, tmi_own_part(io, folder), written, name_len) : NULL;
+    free(written);
+    return joined;
 }
 
 char *tmi_around(const tenmap_io *io, const char *path) {
@@ -258,7 +299,7 @@ static bool ends_in_separator(const tenmap_io *io, const char *path, size_t len)
 }
 
 char *tmi_config_folder(const tenmap_io *io, const char *path, bool is_folder) {
-    size_t len = is_folder ? own_part(io, path) : folder_part(io, path), used = len;
+    size_t len = is_folder ? tmi_own_part(io, path) : folder_part(io, path), used = len;
     while (used > 1 && ends_in_separator(io, path, used))
         used--;
     if (!io && used > 0 && used < len && path[used - 1] == ':')

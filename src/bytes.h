@@ -69,10 +69,14 @@ tenmap_status tmi_bytes_list(const tenmap_io *io, const char *path,
                              tenmap_error *error);
 /*
  * The paths of files beside another and in a folder; NULL without memory. For a tenmap_io what
- * stands from a '?' on stays behind the name.
+ * stands from a '?' on stays behind the name, and an address of the web has the name encoded.
  */
 char *tmi_beside(const tenmap_io *io, const char *path, const char *name, size_t name_len);
 char *tmi_inside(const tenmap_io *io, const char *folder, const char *name, size_t name_len);
+/* Likewise beside another, where the name was taken from the path and is written as it is there. */
+char *tmi_renamed(const tenmap_io *io, const char *path, const char *name, size_t name_len);
+/* How much of a path is its own, without what an address has from a '?' on. */
+size_t tmi_own_part(const tenmap_io *io, const char *path);
 /* The folder that `path` is in, the current one where it names none; NULL without memory. */
 char *tmi_around(const tenmap_io *io, const char *path);
 

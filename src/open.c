@@ -216,14 +216,23 @@ static tenmap_status report_shard(shard_jobs *all, size_t i, tmi_report *report,
     return TENMAP_OK;
 }
 
-/* A check: all of it in the order of judge_shards, on one thread, and no end at the first. */
-static tenmap_status report_shards(shard_jobs *all, tmi_report *report, tenmap_error *error) {
+/* Whether it is there. */
+static void seek_shard(void *ctx, size_t i) {
+    shard_jobs *all = ctx;
+    open_shard_file(all, i);
+    tmi_bytes_close(&all->jobs[i].shard.bytes);
+}
+
+/*
+ * A check: all of it in the order of judge_shards, on one thread, and no end at the first. Only whether
+ * objects of a tenmap_io are there, which may be far, is asked for several at a time.
+ */
+static tenmap_status report_shards(shard_jobs *all, unsigned threads, tmi_report *report,
+                                   tenmap_error *error) {
     bool any = false;
-    for (size_t i = 0; i < all->count; i++) {
-        open_shard_file(all, i);
-        tmi_bytes_close(&all->jobs[i].shard.bytes);
+    tmi_parallel(all->options->io ? threads : 1, all->count, seek_shard, all);
+    for (size_t i = 0; i < all->count; i++)
         any = any || is_missing(&all->jobs[i]);
-    }
     if (any) {
         fail_missing(all, error);
         tmi_report_failure(report, TENMAP_FOUND_MISSING_SHARD, TENMAP_NO_SHARD, NULL, error);
@@ -269,7 +278,7 @@ static tenmap_status open_shards(tenmap_model *model, shard_jobs *all, tmi_index
     unsigned threads = all->options->threads ? all->options->threads : tmi_open_threads(all->count);
     tenmap_status status;
     if (TMI_REPORTS(model->report)) {
-        status = report_shards(all, model->report, error);
+        status = report_shards(all, threads, model->report, error);
     } else {
         tmi_parallel(threads, all->count, open_shard_job, all);
         status = judge_shards(all, error);
@@ -290,7 +299,7 @@ typedef struct shard_names {
     tmi_index *index;
     char *const *names;
     const char *path; /* of the index, or of the folder of the set */
-    bool beside;      /* the path is that of one of them */
+    bool beside;      /* the path is that of one of them, and the names are written as there */
 } shard_names;
 
 static bool name_shard(tmi_shard *shard, const shard_names *from, size_t i, const tenmap_io *io) {
@@ -299,8 +308,9 @@ static bool name_shard(tmi_shard *shard, const shard_names *from, size_t i, cons
     shard->bytes = (tmi_bytes)TMI_NO_BYTES;
     shard->number = (uint32_t)i;
     shard->name = tmi_copy_text(name, len);
-    shard->path = from->index || from->beside ? tmi_beside(io, from->path, name, len)
-                                              : tmi_inside(io, from->path, name, len);
+    shard->path = from->index    ? tmi_beside(io, from->path, name, len)
+                  : from->beside ? tmi_renamed(io, from->path, name, len)
+                                 : tmi_inside(io, from->path, name, len);
     return shard->name && shard->path;
 }
 

@@ -14,7 +14,7 @@ static void split_tail(char out[SPLIT_TAIL + 1], uint64_t number, uint64_t count
 
 /* Where the name begins in a path, and its length: of an object, before any '?'. */
 static size_t name_in_path(const tenmap_io *io, const char *path, size_t *len) {
-    size_t end = io ? strcspn(path, "?") : strlen(path), at = end;
+    size_t end = tmi_own_part(io, path), at = end;
     while (at > 0 && (io ? path[at - 1] != '/' : !tmi_is_separator(path[at - 1])))
         at--;
     *len = end - at;

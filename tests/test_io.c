@@ -317,6 +317,78 @@ static void errors_do_not_show_the_query_of_an_address(void **state) {
     must_fail("a?b", &options, TENMAP_ERR_FORMAT, "\"a?b\"");
 }
 
+/* An index of one shard, and nothing else: which path the shard is asked by. */
+typedef struct lone_index {
+    const char *path, *shard;
+    char text[256], asked[256];
+} lone_index;
+
+static tenmap_status open_lone(void *ctx, const char *path, void **file, uint64_t *size,
+                               tenmap_error *error) {
+    lone_index *index = ctx;
+    if (strcmp(path, index->path) != 0) {
+        snprintf(index->asked, sizeof index->asked, "%s", path);
+        snprintf(error->message, sizeof error->message, "there is no such object");
+        return TENMAP_ERR_NOT_FOUND;
+    }
+    snprintf(index->text, sizeof index->text, "{\"weight_map\":{\"a\":\"%s\"}}", index->shard);
+    *file = index->text;
+    *size = strlen(index->text);
+    return TENMAP_OK;
+}
+
+static tenmap_status read_lone(void *ctx, void *file, uint64_t offset, void *dst, size_t count,
+                               tenmap_error *error) {
+    (void)ctx, (void)error;
+    memcpy(dst, (const char *)file + offset, count);
+    return TENMAP_OK;
+}
+
+/* What means something else in an address of the web is encoded there, and only there. */
+static void names_beside_an_address_are_written_as_addresses_are(void **state) {
+    (void)state;
+    static const struct {
+        const char *index, *shard, *asked;
+    } rows[] = {
+        {"http://h/d/i.json", "a b.safetensors", "http://h/d/a b.safetensors"},
+        {"http://h/d/i.json", "a%20b?c#d.safetensors", "http://h/d/a%2520b%3Fc%23d.safetensors"},
+        {"HTTPS://h/i.json?k=/1", "50%.safetensors", "HTTPS://h/50%25.safetensors?k=/1"},
+        {"hf://o/m/i.json", "a%20b?c#d.safetensors", "hf://o/m/a%20b?c#d.safetensors"},
+        {"s3://b/why?/i.json", "a.safetensors", "s3://b/why?/a.safetensors"},
+        {"d/i.json?k", "a%?.safetensors", "d/a%?.safetensors?k"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        lone_index index = {.path = rows[i].index, .shard = rows[i].shard};
+        tenmap_io io = TENMAP_IO_INIT;
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        io.open = open_lone;
+        io.read = read_lone;
+        io.close = close_zeros;
+        io.ctx = &index;
+        options.io = &io;
+        must_fail(rows[i].index, &options, TENMAP_ERR_NOT_FOUND, "1 of 1 shards are missing");
+        assert_string_equal(index.asked, rows[i].asked);
+    }
+}
+
+static void ignore_finding(void *ctx, const tenmap_finding *finding) {
+    (void)ctx, (void)finding;
+}
+
+/* A check closes what it opens, however many threads look whether shards are there. */
+static void a_check_closes_what_it_opens(void **state) {
+    io_files files = {0};
+    tenmap_io io;
+    tenmap_options options = through(&files, &io);
+    tenmap_error error;
+    options.threads = 2;
+    if (tenmap_check(in_folder(state, "model.safetensors.index.json"), &options, ignore_finding,
+                     NULL, &error) != TENMAP_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(files.opened, 5); /* the index, and each shard twice */
+    assert_int_equal(files.closed, 5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_an_index_and_a_folder_open),
@@ -332,6 +404,8 @@ int main(void) {
         cmocka_unit_test(missing_shards_are_named),
         cmocka_unit_test(opening_takes_few_reads),
         cmocka_unit_test(errors_do_not_show_the_query_of_an_address),
+        cmocka_unit_test(names_beside_an_address_are_written_as_addresses_are),
+        cmocka_unit_test(a_check_closes_what_it_opens),
     };
     return cmocka_run_group_tests(tests, make_models, remove_folder);
 }
