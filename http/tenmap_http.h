@@ -71,8 +71,8 @@ typedef struct tenmap_http_options {
     uint32_t retries;       /* of one request, without progress; 0: 5 */
     /*
      * How long a connection may take to be made, and then be silent; 0: 30,000. One request is given
-     * twice that, and a second for each 4 KiB; one call what retries + 1 requests are given. The
-     * pauses between retries begin at a fiftieth of it, at most 200 ms.
+     * twice that, and a second for each 4 KiB; one call, redirects included, what retries + 1
+     * requests are given. The pauses between retries begin at a fiftieth of it, at most 200 ms.
      */
     uint32_t timeout_ms;
     uint32_t flags; /* 0 */

@@ -151,6 +151,8 @@ static void read_field(tmh_answer *answer, span name, span value) {
         answer->bad_range = !answer->has_range;
     } else if (span_is(name, "content-length")) {
         answer->has_length = whole_number(value, &answer->length);
+    } else if (span_is(name, "transfer-encoding")) {
+        answer->framed = true; /* curl knows chunks, and no other */
     } else if (span_is(name, "content-encoding")) {
         answer->encoded = answer->encoded || (value.len && !span_is(value, "identity"));
     } else if (span_is(name, "content-type")) {
@@ -185,6 +187,7 @@ void tmh_answer_line(tmh_answer *answer, const char *line, size_t len) {
     span s = trim((span){line, len});
     if (s.len >= 9 && memcmp(s.at, "HTTP/", 5) == 0) { /* an interim answer may have been before */
         tmh_answer_free(answer);
+        answer->framed = s.at[5] >= '2'; /* HTTP/2, HTTP/3 */
         const char *blank = memchr(s.at, ' ', s.len);
         span code = {blank ? blank + 1 : s.at, 0};
         code.len = blank ? s.len - (size_t)(code.at - s.at) : 0;
@@ -204,4 +207,8 @@ void tmh_answer_free(tmh_answer *answer) {
     free(answer->location);
     free(answer->next);
     *answer = (tmh_answer){.status = 0};
+}
+
+void tmh_answer_region(tmh_answer *answer, const char *region) {
+    copy_word(answer->region, sizeof answer->region, (span){region, strlen(region)});
 }

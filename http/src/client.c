@@ -311,7 +311,10 @@ static struct curl_slist *list_headers(const char *const *headers, bool *fine) {
 static void run(tmh_client *client, handle *h, transfer *t) {
     tmh_request *r = t->request;
     uint64_t limit = 2 * (uint64_t)client->settings->timeout_ms + r->expected / 4;
+    uint64_t now = tmh_now(), left = r->deadline > now ? r->deadline - now : 1;
     quiet q;
+    if (r->deadline && left < limit)
+        limit = left;
     h->problem[0] = '\0';
     curl_easy_setopt(h->easy, CURLOPT_TIMEOUT_MS, limit < INT32_MAX ? (long)limit : INT32_MAX);
     curl_easy_setopt(h->easy, CURLOPT_HEADERDATA, t);

@@ -35,6 +35,11 @@ tenmap_status tmh_fail_wrong(const tmh_file *file, const tmh_request *request, t
                         "%s: the server's answer is longer or shorter than the bytes %llu to %llu "
                         "that it says it is",
                         shown.text, (ull)a->first, (ull)a->last);
+    case TMH_OPEN_ENDED:
+        return tmh_fail(error, TENMAP_ERR_IO,
+                        "%s: the server answers with the whole file and does not say how long it "
+                        "is, so that a part of it could be taken for all of it",
+                        shown.text);
     default:
         return tmh_fail(error, TENMAP_ERR_IO,
                         "%s: the file has changed on the server since it was opened: open it again",

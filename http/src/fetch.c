@@ -25,8 +25,9 @@ typedef struct errand {
     uint64_t first;
     size_t count, done; /* bytes; done: of them, in dst */
     unsigned char *dst;
-    tmh_text *text; /* a listing; then there is no range */
-    const char *list_url;
+    tmh_text *text;        /* a listing; then there is no range */
+    const char *list_next; /* of it: what the page before said, or NULL */
+    uint64_t deadline;     /* of all attempts */
     bool opening;
     tmh_pins pins; /* as they were when this attempt began */
     /* Of this attempt. */
@@ -77,6 +78,8 @@ static tmh_wrong judge_part(const errand *e, const tmh_answer *a) {
 static tmh_wrong judge_whole(const errand *e, const tmh_answer *a) {
     if (!e->opening || e->pins.set || (a->has_length && a->length > e->count))
         return TMH_WHOLE;
+    if (!a->has_length && !a->framed)
+        return TMH_OPEN_ENDED; /* a connection that broke would make it a shorter file */
     return a->encoded ? TMH_COMPRESSED : TMH_FINE;
 }
 
@@ -110,8 +113,8 @@ static void set_pins(errand *e, uint64_t size) {
         e->pins.linked_tag = e->linked_tag;
     }
     tmh_lock(file->io->client);
-    file->pins = e->pins;
-    if (!e->cached) {
+    if (!e->cached) { /* a target that was known has its pins; another thread may have found a new one */
+        file->pins = e->pins;
         before = file->target;
         file->target = target;
         file->redirects = e->hops > 0;
@@ -172,6 +175,7 @@ static bool ask(errand *e) {
     e->request.url = e->url;
     e->request.headers = (const char *const *)headers.lines;
     e->request.expected = e->text ? 0 : e->count - e->done;
+    e->request.deadline = e->deadline;
     e->request.dst = e->text ? NULL : e->dst + e->done;
     e->request.text = e->text;
     e->request.look = look_at;
@@ -225,14 +229,26 @@ static bool is_page(const errand *e) {
     return e->request.answer.is_page && at < e->done && e->dst[at] == '<';
 }
 
+/* Some servers name the bucket's region in what they say only. */
+static void take_region(tmh_request *request) {
+    tmh_answer *a = &request->answer;
+    char *region = a->status == 400 && !a->region[0] && request->said.bytes
+                       ? tmh_xml_text(request->said.bytes, request->said.len, "Region")
+                       : NULL;
+    if (region)
+        tmh_answer_region(a, region);
+    free(region);
+}
+
 static outcome judge_status(errand *e) {
     const tmh_answer *a = &e->request.answer;
     bool sent = tmh_same_origin(e->first_hop, e->url), redirected = e->cached || e->hops > 0;
     if (e->opening && a->status == 416 && (!a->has_range || a->total == 0))
         return finish_whole(e, 0);
+    take_region(&e->request);
+    tmh_fail_status(e->file, &e->request, sent, e->error);
     if (tmh_learn(e->file, a))
         return RESOLVE_AGAIN;
-    tmh_fail_status(e->file, &e->request, sent, e->error);
     if (a->status == 408 || a->status == 429 ||
         (a->status >= 500 && a->status != 501 && a->status != 505)) {
         e->wait_ms = a->has_retry_after && a->retry_after < 86400 ? a->retry_after * 1000
@@ -300,7 +316,7 @@ static bool begin_attempt(errand *e) {
     tmh_file *file = e->file;
     free(e->first_hop);
     free(e->url);
-    e->first_hop = e->list_url ? tmh_copy(e->list_url, strlen(e->list_url)) : tmh_first_hop(file);
+    e->first_hop = e->text ? tmh_list_hop(file, e->list_next) : tmh_first_hop(file);
     e->hops = 0;
     e->wait_ms = 0;
     e->linked_tag.len = 0;
@@ -320,8 +336,11 @@ static outcome follow(errand *e) {
     const tmh_answer *a = &e->request.answer;
     if (!take_link(e))
         return stop(e, tmh_fail_wrong(e->file, &e->request, TMH_CHANGED, e->error));
-    if (tmh_learn(e->file, a))
+    if (tmh_learn(e->file, a)) {
+        tmh_fail(e->error, TENMAP_ERR_IO, "%s: the server says that the bucket is in region %s",
+                 tmh_show(e->file->given).text, a->region);
         return RESOLVE_AGAIN;
+    }
     if (++e->hops > MOST_HOPS)
         return stop(e,
                     tmh_fail(e->error, TENMAP_ERR_IO, "%s: the server redirects more than %d times",
@@ -356,6 +375,9 @@ static outcome attempt(errand *e) {
         if (!e->request.headed || !is_redirect(e->request.answer.status))
             return judge_answer(e);
         if (e->cached) { /* a target that redirects is not the one that it was */
+            tmh_fail(e->error, TENMAP_ERR_IO,
+                     "%s: where the server redirected to redirects further",
+                     tmh_show(e->file->given).text);
             forget_target(e);
             return RESOLVE_AGAIN;
         }
@@ -392,7 +414,15 @@ static uint64_t pause_after(const errand *e, unsigned failures, bool progressed)
     return e->wait_ms > pause ? e->wait_ms : pause;
 }
 
+/* What did not succeed never ends without a sentence: bytes that did not come would be taken for some. */
+static tenmap_status end_failed(errand *e) {
+    if (e->error->status == TENMAP_OK)
+        tmh_fail(e->error, TENMAP_ERR_IO, "%s: the request failed", tmh_show(e->file->given).text);
+    return e->error->status;
+}
+
 static tenmap_status give_up(errand *e, unsigned failures) {
+    end_failed(e);
     size_t used = strlen(e->error->message), left = sizeof e->error->message - used;
     static const char more[] = "; it was tried again in vain";
     if (failures > 1 && left > sizeof more)
@@ -409,20 +439,20 @@ static bool has_progressed(const errand *e, size_t before) {
 static tenmap_status run_errand(errand *e) {
     const tmh_settings *s = &e->file->io->settings;
     uint64_t each = 2 * (uint64_t)s->timeout_ms + e->count / 4;
-    uint64_t deadline = tmh_now() + each * (s->retries + 1);
     unsigned failures = 0, expired = 0;
+    e->deadline = tmh_now() + each * (s->retries + 1);
     for (;;) {
         size_t before = e->done;
         outcome o = attempt(e);
         if (o == DONE)
             return TENMAP_OK;
         if (o == FAILED)
-            return e->error->status;
+            return end_failed(e);
         bool progressed = has_progressed(e, before);
         if (progressed)
             failures = expired = 0;
         if (o == RESOLVE_AGAIN) {
-            if (++expired > MOST_EXPIRED)
+            if (++expired > MOST_EXPIRED || tmh_now() >= e->deadline)
                 return give_up(e, expired);
             tmh_count(e->file->io->client, TMH_RETRY);
             continue;
@@ -432,7 +462,7 @@ static tenmap_status run_errand(errand *e) {
         if (failures > 1)
             forget_target(e); /* perhaps it is that host which is out of order */
         uint64_t wait = pause_after(e, failures, progressed);
-        if (tmh_now() + wait >= deadline)
+        if (tmh_now() + wait >= e->deadline)
             return give_up(e, failures);
         pause_for(e->file->io->client, wait);
         tmh_count(e->file->io->client, TMH_RETRY);
@@ -462,15 +492,31 @@ tenmap_status tmh_fetch(tmh_file *file, uint64_t first, size_t count, unsigned c
     return status;
 }
 
-tenmap_status tmh_fetch_text(tmh_file *file, const char *url, tmh_text *text, char **next,
-                             tenmap_error *error) {
-    errand e = {.file = file, .text = text, .list_url = url, .error = error};
-    tenmap_status status = run_errand(&e);
+/* Where the next page is: the hub's own affair, since what is asked there goes with a token. */
+static tenmap_status take_next(errand *e, char **next) {
+    const char *link = e->request.answer.next;
     *next = NULL;
-    if (status == TENMAP_OK && e.request.answer.next) {
-        *next = e.request.answer.next;
-        e.request.answer.next = NULL;
+    if (!link || e->file->address.scheme != TMH_HF)
+        return TENMAP_OK;
+    tenmap_status status = tmh_redirect(e->file, e->url, link, next, e->error);
+    if (status == TENMAP_OK && !tmh_same_origin(*next, e->file->io->settings.hub)) {
+        free(*next);
+        *next = NULL;
+        status =
+            tmh_fail(e->error, TENMAP_ERR_IO,
+                     "%s: the listing says that it goes on at another host, which is not asked",
+                     tmh_show(e->file->given).text);
     }
+    return status;
+}
+
+tenmap_status tmh_fetch_text(tmh_file *file, const char *from, tmh_text *text, char **next,
+                             tenmap_error *error) {
+    errand e = {.file = file, .text = text, .list_next = from, .error = error};
+    *next = NULL;
+    tenmap_status status = run_errand(&e);
+    if (status == TENMAP_OK)
+        status = take_next(&e, next);
     end_errand(&e);
     return status;
 }

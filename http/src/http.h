@@ -105,6 +105,7 @@ typedef struct tmh_answer {
     char *next;          /* Link with rel="next"; owned */
     bool has_retry_after;
     uint64_t retry_after; /* seconds */
+    bool framed;          /* a body that breaks off is told from one that ends: chunks, or HTTP/2 */
     bool encoded;         /* Content-Encoding is not identity */
     bool is_page;         /* Content-Type is text/html */
     bool out_of_memory;
@@ -113,6 +114,8 @@ typedef struct tmh_answer {
 /* One line, with or without its line end. A status line begins a new answer. */
 void tmh_answer_line(tmh_answer *answer, const char *line, size_t len);
 void tmh_answer_free(tmh_answer *answer);
+/* Takes it if it can be a part of a host's name. */
+void tmh_answer_region(tmh_answer *answer, const char *region);
 /* A strong tag that can be sent as it came. */
 bool tmh_tag_is_strong(const tmh_tag *tag);
 bool tmh_tag_equal(const tmh_tag *a, const tmh_tag *b);
@@ -190,6 +193,7 @@ typedef struct tmh_request {
     const char *url;
     const char *const *headers; /* "Name: value", NULL at the end */
     uint64_t expected;          /* bytes, for the time limit */
+    uint64_t deadline;          /* of tmh_now, whatever else is allowed; 0: none */
     tmh_verdict (*look)(void *ctx, const tmh_answer *answer);
     void *ctx;
     /* Where the body goes: room in memory, or text that grows up to `room`. */
@@ -300,6 +304,7 @@ typedef enum tmh_wrong {
     TMH_COMPRESSED,   /* though nothing but identity was asked for */
     TMH_OTHER_RANGE,  /* no range, or not the one that was asked for */
     TMH_OTHER_LENGTH, /* a body that is longer or shorter than its range */
+    TMH_OPEN_ENDED,   /* a body of no known length, that ends with the connection */
     TMH_CHANGED       /* another object than the one that was opened */
 } tmh_wrong;
 
@@ -326,8 +331,11 @@ tenmap_status tmh_redirect(const tmh_file *file, const char *url, const char *lo
  */
 tenmap_status tmh_fetch(tmh_file *file, uint64_t first, size_t count, unsigned char *dst,
                         size_t *got, tenmap_error *error);
-/* A page of a listing; *next is the address of the one behind it, or NULL. */
-tenmap_status tmh_fetch_text(tmh_file *file, const char *url, tmh_text *text, char **next,
+/*
+ * A page of a listing, the first or the one that `from` names as in tmh_list_hop. *next is the address
+ * that a hub says is behind it, to be freed, or NULL.
+ */
+tenmap_status tmh_fetch_text(tmh_file *file, const char *from, tmh_text *text, char **next,
                              tenmap_error *error);
 
 #endif

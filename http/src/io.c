@@ -221,12 +221,11 @@ static char *key_prefix(const char *key) {
 static tenmap_status list_page(tmh_file *file, listing *l, char **next, bool *stopped,
                                tenmap_error *error) {
     tmh_text text = {.bytes = NULL};
-    char *url = tmh_list_hop(file, *next), *link = NULL, *token = NULL;
+    char *link = NULL, *token = NULL;
     bool hub = file->address.scheme == TMH_HF, read = false;
+    tenmap_status status = tmh_fetch_text(file, *next, &text, &link, error);
     free(*next);
     *next = NULL;
-    tenmap_status status =
-        url ? tmh_fetch_text(file, url, &text, &link, error) : tmh_fail_memory(error, "a listing");
     if (status == TENMAP_OK && hub) {
         read = tmh_hub_names(text.bytes ? text.bytes : "", text.len, file->address.path,
                              count_entry, l, stopped);
@@ -244,7 +243,6 @@ static tenmap_status list_page(tmh_file *file, listing *l, char **next, bool *st
                           "%s: the server's listing of the folder cannot be understood",
                           tmh_show(file->given).text);
     free(link);
-    free(url);
     free(text.bytes);
     return status;
 }
@@ -252,7 +250,7 @@ static tenmap_status list_page(tmh_file *file, listing *l, char **next, bool *st
 static tenmap_status list_folder(void *ctx, const char *path,
                                  int (*entry)(void *entry_ctx, const char *name), void *entry_ctx,
                                  tenmap_error *error) {
-    enum { MOST_PAGES = 10000 };
+    enum { MOST_PAGES = 1000 };
     listing l = {entry, entry_ctx, 0};
     tmh_file *file = new_file(ctx, path, error);
     char *next = NULL;

@@ -97,10 +97,11 @@ static void add_bucket(tmh_file *file, tmh_text *url) {
     } else if (file->io->settings.s3) {
         tmh_adds(url, file->io->settings.s3);
         tmh_addf(url, "/%s", bucket);
-    } else if (is_label(bucket)) {
-        tmh_addf(url, "https://%s.s3.%s.amazonaws.com", bucket, region);
     } else {
-        tmh_addf(url, "https://s3.%s.amazonaws.com/%s", region, bucket);
+        const char *end = strncmp(region, "cn-", 3) == 0 ? ".amazonaws.com.cn" : ".amazonaws.com";
+        bool label = is_label(bucket);
+        tmh_addf(url, "https://%s%ss3.%s%s", label ? bucket : "", label ? "." : "", region, end);
+        tmh_addf(url, "%s%s", label ? "" : "/", label ? "" : bucket);
     }
     free(region);
 }
@@ -145,12 +146,8 @@ static char *hub_list_hop(tmh_file *file, const char *next) {
     size_t len = strlen(file->address.path);
     while (len && file->address.path[len - 1] == '/')
         len--;
-    if (next) {
-        if (next[0] == '/')
-            tmh_adds(&url, file->io->settings.hub);
-        tmh_adds(&url, next);
-        return tmh_take(&url);
-    }
+    if (next)
+        return tmh_copy(next, strlen(next));
     add_repository(file, "/api/models/", "/tree/", &url);
     if (len) {
         tmh_adds(&url, "/");
@@ -261,7 +258,9 @@ void tmh_add_credentials(tmh_file *file, tmh_headers *headers, const char *first
 const char *tmh_credentials_said(const tmh_file *file, bool sent) {
     const tmh_settings *s = &file->io->settings;
     if (file->address.scheme == TMH_S3)
-        return s->keys.id ? "signed with the key of AWS_ACCESS_KEY_ID" : "not signed";
+        return !s->keys.id ? "not signed"
+               : sent      ? "signed with the key of AWS_ACCESS_KEY_ID"
+                           : "without a signature, which goes to the first host only";
     if (!sent)
         return "without a token, which goes to the first host only";
     if (file->address.scheme == TMH_HF || !s->token)

@@ -75,8 +75,10 @@ static bool add_entity(tmh_text *text, slice entity) {
 
 static char *plain_text(slice xml) {
     tmh_text text = {.bytes = NULL};
+    enum { LONGEST_ENTITY = 12 }; /* so that a row of '&' is not looked through again and again */
     for (size_t i = 0; i < xml.len; i++) {
-        const char *end = xml.at[i] == '&' ? memchr(xml.at + i, ';', xml.len - i) : NULL;
+        size_t near = xml.len - i < LONGEST_ENTITY ? xml.len - i : LONGEST_ENTITY;
+        const char *end = xml.at[i] == '&' ? memchr(xml.at + i, ';', near) : NULL;
         size_t len = end ? (size_t)(end - (xml.at + i)) : 0;
         if (end && add_entity(&text, (slice){xml.at + i + 1, len - 1}))
             i += len;
@@ -126,8 +128,8 @@ bool tmh_s3_names(const char *xml, size_t len, const char *prefix,
     naming n = {prefix, entry, ctx, stopped};
     *stopped = false;
     *next = NULL;
-    if (!find(all, "<ListBucketResult"))
-        return false;
+    if (!find(all, "<ListBucketResult") || !find(all, "</ListBucketResult"))
+        return false; /* without its end, names may be missing */
     if (!say_names(&n, all, "Contents", "Key") || !say_names(&n, all, "CommonPrefixes", "Prefix"))
         return false;
     if (!*stopped)

@@ -7,9 +7,12 @@ empty folder whose files are served at /files/NAME and as hf://demo/model; its e
 part of a path names a case below, so that each test has state of its own. The bytes of all other files are
 those of pattern(), which the program computes as well.
 """
+import hashlib
+import hmac
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import struct
@@ -19,12 +22,13 @@ import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 SIZE = 1_000_003
 DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-LATER = "ffffffffffffffffffffffffffffffffffffffff"
+ODD_KEY = "a b+c=d&e?f#g%20é~'(x)"
+SESSION = "hunter2/session+token=="
 
 
 def pattern(size):
@@ -33,6 +37,10 @@ def pattern(size):
 
 DATA = pattern(SIZE)
 SERVED = tempfile.mkdtemp()
+EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J"
+EVIL_TOKENIZER = "tokenizer\x1b[31m.json"
+EVIL_NAMES = ["model.safetensors", "config.json", EVIL_TOKENIZER, "\x1b[2J.safetensors.txt", "../x.safetensors",
+              "a\nb", "tokenizer" + "y" * 5000]
 counts, lock = {}, threading.Lock()
 
 
@@ -123,7 +131,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         parts = self.path.split("?")[0].strip("/").split("/")
         case = getattr(self, "case_" + parts[0].replace("-", "_"), None)
-        wanted = ("Range" in self.headers or parts[0] in ("api",))
+        wanted = "Range" in self.headers or parts[0] == "api" or "list-type=2" in self.path
         if "If-Range" in self.headers or self.headers["Accept-Encoding"] != "identity" or not wanted:
             return self.empty(400)
         if not case:
@@ -172,6 +180,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def case_empty_bare(self, parts):
         self.empty(416)
+
+    def case_open_ended(self, parts):
+        """The connection's end is that of the file, or it broke."""
+        self.head(200, {"Connection": "close"}, None)
+        self.wfile.write(DATA[:1000])
+        self.close_connection = True
 
     # Faults that pass.
 
@@ -317,6 +331,13 @@ class Handler(BaseHTTPRequestHandler):
     def case_relative(self, parts):
         self.go("../plain/x", 307)
 
+    def case_moving_on(self, parts):
+        """Where it leads works once, and leads on ever after."""
+        self.go(f"{self.other()}/moved-on/{count('moving-on')}")
+
+    def case_moved_on(self, parts):
+        self.part() if count("moved-on" + parts[1]) == 0 else self.go("/nothing-here/x")
+
     def bearer(self):
         return self.headers["Authorization"] == "Bearer hunter2"
 
@@ -359,15 +380,23 @@ class Handler(BaseHTTPRequestHandler):
         """Each resolving leads to another tag, and each address works three times."""
         if "Authorization" in self.headers or self.headers["If-Match"] in ('"sha"', '"hub"'):
             return self.empty(400)
-        self.part(tag=f'"cdn{parts[1]}"') if count("cdn" + parts[1]) < 3 else self.empty(403)
+        most = 30 if parts[1].startswith("shared") else 3
+        self.part(tag=f'"cdn{parts[1]}"') if count("cdn" + parts[1]) < most else self.empty(403)
 
     def case_api(self, parts):
         if parts[2] == "demo":
             names = [] if len(parts) > 6 else sorted(os.listdir(SERVED))
             listing = [{"type": "file", "path": name} for name in names]
             return self.say(200, json.dumps(listing).encode()) if names else self.empty(404)
+        if parts[2] == "evil":
+            return self.say(200, json.dumps([{"type": "file", "path": name} for name in EVIL_NAMES]).encode())
         if not self.bearer() or parts[1] != "models" or parts[4] != "tree":
             return self.empty(401)
+        if parts[3] == "leaky":  # the rest is said to be at another host
+            return self.say(200, b"[]", {"Link": f'<{self.other()}{self.path}?cursor=2>; rel="next"'})
+        if parts[3] == "relative" and "cursor=2" not in self.path:
+            return self.say(200, b'[{"path":"a"}]', {"Link": '</api/models/org/relative/tree/main?cursor=2>; '
+                                                     'rel="next"'})
         folder = "/".join(parts[6:])
         if folder not in ("", "sub"):
             return self.empty(404, {"X-Error-Code": "EntryNotFound"})
@@ -380,6 +409,95 @@ class Handler(BaseHTTPRequestHandler):
 
     def headers_url(self):
         return f"http://127.0.0.1:{self.server.server_port}" + self.path
+
+    # S3, by buckets: what is signed is verified by the rules that Amazon publishes.
+
+    def scope(self):
+        """The region that the signature is for; None if there is none."""
+        m = re.match(r"AWS4-HMAC-SHA256 Credential=tester/\d{8}/([^/]+)/s3/aws4_request,", self.headers["Authorization"]
+                     or "")
+        return m and m[1]
+
+    def is_signed(self, region, session=None):
+        m = re.fullmatch(r"AWS4-HMAC-SHA256 Credential=tester/(\d{8})/([^/]+)/s3/aws4_request,"
+                         r"SignedHeaders=([a-z0-9;-]+),Signature=([0-9a-f]{64})", self.headers["Authorization"] or "")
+        if not m or m[2] != region or self.headers["x-amz-security-token"] != session:
+            return False
+        names, (path, _, query) = m[3].split(";"), self.path.partition("?")
+        must = {"host", "x-amz-content-sha256", "x-amz-date"} | ({"x-amz-security-token"} if session else set())
+        lines = ["GET", path, "&".join(sorted(query.split("&"))), *(f"{n}:{self.headers[n]}" for n in names), "",
+                 m[3], self.headers["x-amz-content-sha256"]]
+        digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        text = "\n".join(["AWS4-HMAC-SHA256", self.headers["x-amz-date"], f"{m[1]}/{region}/s3/aws4_request", digest])
+        key = b"AWS4hunter2+/secret"
+        for step in (m[1], region, "s3", "aws4_request", text):
+            key = hmac.new(key, step.encode(), hashlib.sha256).digest()
+        return must <= set(names) and key.hex() == m[4]
+
+    def object(self):
+        if "list-type=2" not in self.path:
+            return self.part() if self.path.endswith(quote(ODD_KEY, safe="/~")) else self.empty(404)
+        self.say(200, b"<ListBucketResult><Contents><Key>m/a</Key></Contents></ListBucketResult>")
+
+    def case_s3_session(self, parts):
+        self.object() if self.is_signed("eu-test-1", SESSION) else self.empty(403)
+
+    def case_s3_public(self, parts):
+        self.empty(400) if "Authorization" in self.headers else self.object()
+
+    def far(self, status, headers, body=b""):
+        """A bucket of another region, which says so until it is asked with a signature for that."""
+        if self.scope() != "eu-far-9":
+            return self.say(status, body, headers)
+        self.object() if self.is_signed("eu-far-9") else self.empty(403)
+
+    def case_s3_far_301(self, parts):
+        self.far(301, {"x-amz-bucket-region": "eu-far-9"}, b"<Error><Code>PermanentRedirect</Code></Error>")
+
+    def case_s3_far_307(self, parts):
+        self.far(307, {"x-amz-bucket-region": "eu-far-9", "Location": self.other() + "/s3-public/x"})
+
+    def case_s3_far_400(self, parts):
+        self.far(400, {}, b"<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-far-9</Region></Error>")
+
+    def case_s3_wandering(self, parts):
+        """Each answer names another region."""
+        self.empty(301, {"x-amz-bucket-region": f"eu-far-{count('wandering')}"})
+
+    def case_s3_away(self, parts):
+        """To another host, which is no bucket and must not get a signature."""
+        self.go(self.other() + "/s3-nobody/x", 307)
+
+    def case_s3_nobody(self, parts):
+        self.empty(400 if "Authorization" in self.headers or "x-amz-date" in self.headers else 403)
+
+    def case_s3_broken(self, parts):
+        self.say(200, b"<ListBucketResult><Contents><Key>m/a</Key></Contents>")
+
+    # What is meant for a terminal: in header values, bodies, addresses and names.
+
+    def case_evil_error(self, parts):
+        self.say(403, f"<Error><Code>{EVIL}</Code></Error>".encode(), {"X-Error-Code": EVIL, "ETag": EVIL})
+
+    def case_evil_status(self, parts):
+        self.say(418, EVIL.encode(), {"Retry-After": EVIL, "Content-Type": EVIL})
+
+    def case_evil_redirect(self, parts):
+        self.go(f"http://127.0.0.1:1/{EVIL}")
+
+    def case_evil_host(self, parts):
+        self.go(f"http://{EVIL}.invalid/x")
+
+    def case_evil_range(self, parts):
+        self.say(206, DATA[:10], {"Content-Range": f"bytes 0-9/{EVIL}"})
+
+    def case_evil(self, parts):
+        """The one file of the hub's model that is there."""
+        name = unquote("/".join(parts[4:]))
+        if name in ("model.safetensors", "config.json", EVIL_TOKENIZER):
+            with open(os.path.join(SERVED, "small.safetensors"), "rb") as file:
+                return self.part(data=file.read() if name == "model.safetensors" else b"{}")
+        self.empty(404, {"X-Error-Code": EVIL})
 
     # Real files, by themselves and behind a hub.
 

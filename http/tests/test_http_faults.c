@@ -213,6 +213,7 @@ static void test_wrong_answers(void **state) {
     must_not_open(NULL, "long-length", TENMAP_ERR_IO, "longer or shorter");
     must_not_open(NULL, "gzip", TENMAP_ERR_IO, "compresses");
     must_not_open(NULL, "page", TENMAP_ERR_FORMAT, "web page");
+    must_not_open(NULL, "open-ended", TENMAP_ERR_IO, "taken for all of it");
     must_not_open(NULL, "nothing-here", TENMAP_ERR_NOT_FOUND, "no such file");
     must_not_open(NULL, "plain/", TENMAP_ERR_NOT_FOUND, "folder");
 }
@@ -232,6 +233,7 @@ static void test_redirects(void **state) {
     must_be_right("guarded", SIZE);
     must_be_right("away", SIZE); /* the other host refuses the token, if it gets it */
     must_be_right("expiring", SIZE);
+    must_be_right("moving-on", SIZE);
     must_not_open(NULL, "loop", TENMAP_ERR_IO, "more than 10 times");
     must_not_open(NULL, "endless", TENMAP_ERR_IO, "more than 10 times");
     must_not_open(NULL, "nowhere", TENMAP_ERR_IO, "where to");
@@ -279,6 +281,75 @@ static int add_name(void *ctx, const char *name) {
     return 0;
 }
 
+static void must_list(const char *path, const char *expected, const char *fragment) {
+    tenmap_io io = must_create("hunter2", LONG);
+    tenmap_error error = {.status = 0};
+    char names[100] = "";
+    tenmap_status status = io.list(io.ctx, path, add_name, names, &error);
+    if ((status == TENMAP_OK) != (expected != NULL))
+        fail_msg("%s: %s", path, error.message);
+    if (expected)
+        assert_string_equal(names, expected);
+    else if (!strstr(error.message, fragment))
+        fail_msg("%s: %s", path, error.message);
+    tenmap_http_destroy(&io);
+}
+
+/* Keys and a region, as the environment has them; no session without one. */
+static void set_keys(const char *session) {
+    setenv("AWS_ACCESS_KEY_ID", "tester", 1);
+    setenv("AWS_SECRET_ACCESS_KEY", "hunter2+/secret", 1);
+    setenv("AWS_REGION", "eu-test-1", 1);
+    if (session)
+        setenv("AWS_SESSION_TOKEN", session, 1);
+}
+
+static void unset_keys(void) {
+    static const char *const names[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION",
+                                        "AWS_SESSION_TOKEN"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        unsetenv(names[i]);
+}
+
+#define ODD_KEY "m/a b+c=d&e?f#g%20\xc3\xa9~'(x)"
+
+/* Signatures are verified by the server, with session tokens and in the region that a bucket names. */
+static void test_s3(void **state) {
+    (void)state;
+    static const char *const far[] = {"s3-far-301", "s3-far-307", "s3-far-400"};
+    char path[128];
+    set_keys("hunter2/session+token==");
+    must_be_right("s3://s3-session/" ODD_KEY, SIZE);
+    must_list("s3://s3-session/m", "a|", NULL);
+    unset_keys();
+    set_keys(NULL);
+    must_not_open(NULL, "s3://s3-session/" ODD_KEY, TENMAP_ERR_IO,
+                  "signed with the key of AWS_ACCESS_KEY_ID");
+    for (size_t i = 0; i < sizeof far / sizeof far[0]; i++) {
+        snprintf(path, sizeof path, "s3://%s/%s", far[i], ODD_KEY);
+        must_be_right(path, SIZE);
+        snprintf(path, sizeof path, "s3://%s/m", far[i]);
+        must_list(path, "a|", NULL);
+    }
+    must_not_open(NULL, "s3://s3-wandering/x", TENMAP_ERR_IO, "in vain");
+    must_not_open(NULL, "s3://s3-away/x", TENMAP_ERR_IO, "without a signature");
+    must_list("s3://s3-broken/m", NULL, "cannot be understood");
+    unset_keys();
+    must_be_right("s3://s3-public/" ODD_KEY, SIZE);
+    must_list("s3://s3-public/m", "a|", NULL);
+    must_not_open(NULL, "s3://s3-session/" ODD_KEY, TENMAP_ERR_IO, "not signed");
+}
+
+/* What a server says for a terminal to obey does not get there. */
+static void test_evil(void **state) {
+    (void)state;
+    must_not_open(NULL, "evil-error", TENMAP_ERR_IO, "answered 403");
+    must_not_open(NULL, "evil-status", TENMAP_ERR_IO, "answered 418");
+    must_not_open(NULL, "evil-redirect", TENMAP_ERR_IO, "");
+    must_not_open(NULL, "evil-host", TENMAP_ERR_IO, "");
+    must_not_open(NULL, "evil-range", TENMAP_ERR_IO, "does not say which bytes");
+}
+
 static void test_hub(void **state) {
     (void)state;
     tenmap_io io = must_create("hunter2", LONG);
@@ -308,6 +379,8 @@ static void test_hub(void **state) {
     assert_int_equal(io.open(io.ctx, "hf://org/model/no.bin", &file, &size, &error),
                      TENMAP_ERR_NOT_FOUND);
     tenmap_http_destroy(&io);
+    must_list("hf://org/relative", "a|sub|", NULL); /* the second page by a path */
+    must_list("hf://org/leaky", NULL, "at another host, which is not asked");
     must_break("hf://org/moving/a.bin", "has changed");
     must_not_open("hunter2", "hf://org/lying/a.bin", TENMAP_ERR_IO, "has changed");
     must_not_open("", "hf://org/model/a.bin", TENMAP_ERR_IO, "private");
@@ -334,9 +407,9 @@ static void *work(void *ctx) {
 static void test_threads(void **state) {
     (void)state;
     enum { THREADS = 12 };
-    static const char *const names[] = {"plain", "reset", "expiring"};
+    static const char *const names[] = {"plain", "reset", "hf://org/shared/a.bin", "expiring"};
     for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
-        tenmap_io io = must_create(NULL, LONG);
+        tenmap_io io = must_create("hunter2", LONG);
         tenmap_error error = {.status = 0};
         pthread_t threads[THREADS];
         worker workers[THREADS];
@@ -349,7 +422,7 @@ static void test_threads(void **state) {
         }
         for (unsigned i = 0; i < THREADS; i++) {
             pthread_join(threads[i], NULL);
-            if (n < 2) /* an address that works twice may run out for many at once */
+            if (n < 3) /* an address that works twice may run out for many at once */
                 assert_int_equal(workers[i].status, TENMAP_OK);
         }
         io.close(io.ctx, file);
@@ -478,6 +551,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_signed_siblings),
         cmocka_unit_test(test_hub),
+        cmocka_unit_test(test_s3),
+        cmocka_unit_test(test_evil),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_stopping),

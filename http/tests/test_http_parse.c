@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -379,8 +380,61 @@ static void test_s3_listing(void **state) {
     free(next);
     assert_false(tmh_s3_names("<html>", 6, "", add_name, &n, &stopped, &next));
     assert_null(next);
-    static const char broken[] = "<ListBucketResult><Contents><Key>x</Contents>";
+    static const char broken[] = "<ListBucketResult><Contents><Key>x</Contents></ListBucketResult>";
     assert_false(tmh_s3_names(broken, sizeof broken - 1, "", add_name, &n, &stopped, &next));
+    static const char cut[] = "<ListBucketResult><Contents><Key>x</Key></Contents>";
+    assert_false(tmh_s3_names(cut, sizeof cut - 1, "", add_name, &n, &stopped, &next));
+}
+
+/* A listing of 8 MiB that consists of '&' takes no longer than another. */
+static void test_hostile_listing(void **state) {
+    (void)state;
+    enum { LENGTH = 8 << 20 };
+    char *xml = malloc(LENGTH + 1);
+    memset(xml, '&', LENGTH);
+    xml[LENGTH] = '\0';
+    memcpy(xml, "<Code>", 6);
+    memcpy(xml + LENGTH - 7, "</Code>", 7);
+    clock_t begun = clock();
+    char *text = tmh_xml_text(xml, LENGTH, "Code");
+    assert_int_equal(strlen(text), LENGTH - 13);
+    assert_true(clock() - begun < 10 * CLOCKS_PER_SEC);
+    free(text);
+    free(xml);
+}
+
+static void must_lead(tenmap_io *io, const char *text, const char *region, const char *object,
+                      const char *listing) {
+    tmh_file file = {.io = io->ctx, .address = must_read(text)};
+    if (region)
+        tmh_learnt_put(file.io, &file.io->learnt, file.address.host, region);
+    char *url = tmh_first_hop(&file), *list = tmh_list_hop(&file, NULL);
+    assert_string_equal(url, object);
+    assert_string_equal(list, listing);
+    free(url);
+    free(list);
+    tmh_address_free(&file.address);
+}
+
+/* Where Amazon has buckets: by the region that one said it is in, its listing too. */
+static void test_s3_places(void **state) {
+    (void)state;
+    tenmap_io io;
+    tenmap_error error;
+    unsetenv("AWS_ENDPOINT_URL");
+    unsetenv("AWS_ENDPOINT_URL_S3");
+    setenv("AWS_REGION", "us-west-2", 1);
+    assert_int_equal(tenmap_http_create(NULL, &io, &error), TENMAP_OK);
+    must_lead(&io, "s3://one/a b?", NULL, "https://one.s3.us-west-2.amazonaws.com/a%20b%3F",
+              "https://one.s3.us-west-2.amazonaws.com/"
+              "?delimiter=%2F&list-type=2&prefix=a%20b%3F%2F");
+    must_lead(&io, "s3://one/a", "eu-west-1", "https://one.s3.eu-west-1.amazonaws.com/a",
+              "https://one.s3.eu-west-1.amazonaws.com/?delimiter=%2F&list-type=2&prefix=a%2F");
+    must_lead(&io, "s3://t.wo/a", "cn-north-1", "https://s3.cn-north-1.amazonaws.com.cn/t.wo/a",
+              "https://s3.cn-north-1.amazonaws.com.cn/t.wo/"
+              "?delimiter=%2F&list-type=2&prefix=a%2F");
+    tenmap_http_destroy(&io);
+    unsetenv("AWS_REGION");
 }
 
 /* The examples that Amazon publishes for GET requests to S3. */
@@ -420,12 +474,13 @@ static void test_signatures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_web_addresses), cmocka_unit_test(test_hub_addresses),
-        cmocka_unit_test(test_s3_addresses),  cmocka_unit_test(test_bad_addresses),
-        cmocka_unit_test(test_shown),         cmocka_unit_test(test_origins),
-        cmocka_unit_test(test_redirect),      cmocka_unit_test(test_answer),
-        cmocka_unit_test(test_ranges),        cmocka_unit_test(test_hostile_lines),
-        cmocka_unit_test(test_hub_listing),   cmocka_unit_test(test_s3_listing),
+        cmocka_unit_test(test_web_addresses),   cmocka_unit_test(test_hub_addresses),
+        cmocka_unit_test(test_s3_addresses),    cmocka_unit_test(test_bad_addresses),
+        cmocka_unit_test(test_shown),           cmocka_unit_test(test_origins),
+        cmocka_unit_test(test_redirect),        cmocka_unit_test(test_answer),
+        cmocka_unit_test(test_ranges),          cmocka_unit_test(test_hostile_lines),
+        cmocka_unit_test(test_hub_listing),     cmocka_unit_test(test_s3_listing),
+        cmocka_unit_test(test_hostile_listing), cmocka_unit_test(test_s3_places),
         cmocka_unit_test(test_signatures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
