@@ -34,7 +34,7 @@ static bool belongs(const char *name) {
 
 static char *path_in(const char *folder, const char *name) {
     text path = {0};
-    text_addf(&path, "%s/%s", folder, name);
+    text_add_named(&path, folder, name);
     return path.bytes;
 }
 
@@ -42,9 +42,18 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* A server's names become those of files here: without control characters, and no longer than one may be. */
+static bool is_plain(const char *name) {
+    enum { LONGEST = 255 };
+    for (const char *c = name; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            return false;
+    return strlen(name) <= LONGEST;
+}
+
 static int take_name(void *ctx, const char *name) {
     beside_files *out = ctx;
-    if (belongs(name)) {
+    if (belongs(name) && is_plain(name)) {
         out->names = need_next(out->names, out->count, sizeof *out->names);
         out->names[out->count++] = need_copy(name, strlen(name));
     }
@@ -133,7 +142,7 @@ static bool is_far_folder(const char *path) {
     size_t len = strlen(path);
     return !(len > 12 && strcmp(path + len - 12, ".safetensors") == 0) &&
            !(len > 5 && strcmp(path + len - 5, ".json") == 0) &&
-           !(len > 5 && strcmp(path + len - 5, ".gguf") == 0) && !strchr(path, '?');
+           !(len > 5 && strcmp(path + len - 5, ".gguf") == 0) && !*address_query(path);
 }
 
 static bool is_wanted(const plan *p, const output_settings *out, const target *to) {

@@ -304,6 +304,7 @@ static int check_one(const char *path, bool several, const void *settings) {
     int status = remote_options(path, &options);
     if (!status && tenmap_check(path, &options, take_finding, &list, &error) != TENMAP_OK)
         status = fail_error(&error);
+    remote_opened();
     if (!status && !list.of[TENMAP_FINDING_ERROR])
         status = check_model(path, set, &list);
     if (!status) {

@@ -250,7 +250,8 @@ static int get_run(const invocation *call) {
     if (!status)
         status = slice_parse(given, tensor, &s);
     if (!status) {
-        const export_form form = {set->as, set->raw, set->bytes, set->force};
+        const export_form form = {set->as, set->raw, set->bytes, set->force,
+                                  (unsigned)(set->threads < 64 ? set->threads : 64)};
         status = set->output ? export_tensor(model, tensor, &s, &form, set->output)
                              : show(tensor, &s, given, set);
         slice_free(&s);

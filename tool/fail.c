@@ -182,5 +182,6 @@ int open_model(const char *path, tenmap_model **out) {
     int status = remote_options(path, &options);
     if (!status && tenmap_open(path, &options, out, &error) != TENMAP_OK)
         status = fail_error(&error);
+    remote_opened();
     return status;
 }

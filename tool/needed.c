@@ -89,9 +89,9 @@ static int check_used(const tenmap_model *index, const char *const *patterns, si
 
 /* Where a file of the index lies: beside it, with the query of its address. */
 static char *address_of(const tenmap_model *index, const char *file) {
-    const char *query = strchr(tenmap_path(index), '?');
     text address = {0};
-    text_addf(&address, "%s/%s%s", tenmap_folder(index), file, query ? query : "");
+    text_add_named(&address, tenmap_folder(index), file);
+    text_addf(&address, "%s", address_query(tenmap_path(index)));
     return address.bytes;
 }
 
@@ -116,6 +116,7 @@ static int open_files(const tenmap_model *index, const char *path, const char **
         paths[i] = address_of(index, files[i]);
     if (!status && tenmap_open_list((const char *const *)paths, count, &options, out, &error))
         status = fail_error(&error);
+    remote_opened();
     for (size_t i = 0; i < count; i++)
         free(paths[i]);
     free(paths);
@@ -153,6 +154,7 @@ int open_needed(const char *path, const char *const *patterns, size_t count, boo
     options.flags |= TENMAP_OPEN_INDEX_ONLY;
     if (!status && tenmap_open(path, &options, &index, &error) != TENMAP_OK)
         status = fail_error(&error);
+    remote_opened();
     if (status)
         return status;
     if (!tenmap_index_json(index, NULL)) {
@@ -184,10 +186,13 @@ size_t whole_shard(const tenmap_tensor *tensor) {
     if (tensor->model != part.model)
         return (size_t)tensor->shard + 1;
     const char *path = tenmap_shard_at(tensor->model, tensor->shard)->path;
-    size_t folder = strlen(tenmap_folder(tensor->model)) + 1;
-    size_t len = folder < strlen(path) ? strcspn(path + folder, "?") : 0;
-    for (size_t i = 0; i < part.file_count; i++)
-        if (strlen(part.files[i]) == len && memcmp(part.files[i], path + folder, len) == 0)
-            return i + 1;
-    return (size_t)tensor->shard + 1;
+    size_t len = (size_t)(address_query(path) - path), found = (size_t)tensor->shard;
+    for (size_t i = 0; i < part.file_count; i++) {
+        text named = {0};
+        text_add_named(&named, tenmap_folder(tensor->model), part.files[i]);
+        if (named.len == len && memcmp(named.bytes, path, len) == 0)
+            found = i;
+        text_free(&named);
+    }
+    return found + 1;
 }

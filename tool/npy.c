@@ -8,8 +8,12 @@
 #include "outfile.h"
 #include "print.h"
 #include "progress.h"
+#include "remote.h"
+#include "work.h"
 
 enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_BYTES = BLOCK_ELEMENTS * 8, HEADER_ALIGN = 64 };
+/* Of a model that is not here: what one request brings, and what the threads bring together. */
+enum { FAR_PIECE = 4 << 20, FAR_BLOCK = 32 << 20 };
 
 /* numpy's letter and size for each dtype that it has; narrower floats become F32 before. */
 static const char *const npy_types[] = {
@@ -65,46 +69,99 @@ static size_t swapped_size(tenmap_dtype dtype) {
     return dtype == TENMAP_C64 ? 4 : tenmap_dtype_bits(dtype) / 8;
 }
 
+/* How a tensor is read: in blocks of this many bytes, each by so many threads. */
+typedef struct reading {
+    const tenmap_tensor *tensor;
+    unsigned threads;
+    size_t block_bytes;
+    unsigned char *block;
+    /* Of the bytes that are read now. */
+    uint64_t at;
+    size_t size;
+    tenmap_error *errors; /* a piece each */
+} reading;
+
+static reading begin_reading(const tenmap_tensor *tensor, const export_form *form) {
+    reading r = {.tensor = tensor, .threads = 1, .block_bytes = BLOCK_BYTES};
+    if (is_address(tenmap_path(tensor->model)) && form->threads > 1) {
+        r.threads = form->threads;
+        r.block_bytes = FAR_BLOCK;
+    }
+    r.block = need(r.block_bytes, 1);
+    r.errors = need(r.block_bytes / FAR_PIECE, sizeof *r.errors);
+    return r;
+}
+
+static void end_reading(reading *r) {
+    free(r->block);
+    free(r->errors);
+}
+
+static tenmap_status read_elements(const reading *r, const slice_walk *walk, tenmap_dtype dtype,
+                                   tenmap_error *error) {
+    tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
+    tenmap_request request = {.tensor = r->tensor, .begin = walk->begin, .end = walk->end};
+    if (r->threads == 1)
+        return tenmap_read_slice(r->tensor, walk->begin, walk->end, dtype, r->block, r->block_bytes,
+                                 0, error);
+    options.threads = r->threads;
+    request.as = dtype;
+    request.dst = r->block;
+    request.dst_bytes = r->block_bytes;
+    return tenmap_load(r->tensor->model, &request, 1, &options, error);
+}
+
 /* Blocks of elements, converted. Sub-byte elements come in whole bytes but for the last block. */
-static int write_elements(outfile *f, const tenmap_tensor *tensor, const slice *s,
-                          tenmap_dtype dtype, bool file_order) {
+static int write_elements(outfile *f, reading *r, const slice *s, tenmap_dtype dtype,
+                          bool file_order) {
     tenmap_error error;
     slice_walk walk;
     int status = EXIT_FINE;
-    void *block = need(BLOCK_BYTES, 1);
-    slice_walk_begin(&walk, s, BLOCK_ELEMENTS);
+    slice_walk_begin(&walk, s, r->block_bytes / 8);
     while (!status && slice_walk_next(&walk)) {
         size_t bytes = ((size_t)walk.count * tenmap_dtype_bits(dtype) + 7) / 8;
-        if (tenmap_read_slice(tensor, walk.begin, walk.end, dtype, block, BLOCK_BYTES, 0, &error) !=
-            TENMAP_OK) {
+        if (read_elements(r, &walk, dtype, &error) != TENMAP_OK) {
             status = fail_error(&error);
             break;
         }
         if (file_order && !little_endian())
-            swap_elements(block, bytes, swapped_size(dtype));
-        status = outfile_write(f, block, bytes);
+            swap_elements(r->block, bytes, swapped_size(dtype));
+        status = outfile_write(f, r->block, bytes);
         progress_add(walk.count);
     }
     slice_walk_end(&walk);
-    free(block);
     return status;
 }
 
-static int write_bytes(outfile *f, const tenmap_tensor *tensor) {
-    tenmap_error error;
+/* One piece of the block, on any thread. */
+static int read_piece(void *ctx, size_t i) {
+    reading *r = ctx;
+    size_t at = i * FAR_PIECE, left = r->size - at, size = left < FAR_PIECE ? left : FAR_PIECE;
+    r->errors[i].status = TENMAP_OK;
+    progress_add(size);
+    return tenmap_read_bytes(r->tensor, r->at + at, size, r->block + at, &r->errors[i]) !=
+           TENMAP_OK;
+}
+
+static int fail_piece(const reading *r, size_t pieces) {
+    for (size_t i = 0; i < pieces; i++)
+        if (r->errors[i].status != TENMAP_OK)
+            return fail_error(&r->errors[i]);
+    return EXIT_FAILED;
+}
+
+static int write_bytes(outfile *f, reading *r) {
     int status = EXIT_FINE;
-    void *block = need(BLOCK_BYTES, 1);
-    for (uint64_t at = 0; at < tensor->nbytes && !status;) {
-        uint64_t left = tensor->nbytes - at;
-        size_t n = left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES;
-        if (tenmap_read_bytes(tensor, at, n, block, &error) != TENMAP_OK)
-            status = fail_error(&error);
+    for (r->at = 0; r->at < r->tensor->nbytes && !status; r->at += r->size) {
+        uint64_t left = r->tensor->nbytes - r->at;
+        r->size = left < r->block_bytes ? (size_t)left : r->block_bytes;
+        size_t pieces = (r->size - 1) / FAR_PIECE + 1;
+        memset(r->errors, 0, pieces * sizeof *r->errors);
+        if (work_run(r->threads, pieces, read_piece, r))
+            status = fail_piece(r, pieces);
         else
-            status = outfile_write(f, block, n);
-        progress_add(n);
-        at += n;
+            status = outfile_write(f, r->block, r->size);
     }
-    free(block);
     return status;
 }
 
@@ -176,9 +233,11 @@ int export_tensor(const tenmap_model *model, const tenmap_tensor *tensor, const 
         add_npy_header(&header, type, s);
         status = outfile_write(&f, header.bytes, header.len);
     }
-    if (!status)
-        status = as_they_are ? write_bytes(&f, tensor)
-                             : write_elements(&f, tensor, s, dtype, form->bytes);
+    if (!status) {
+        reading r = begin_reading(tensor, form);
+        status = as_they_are ? write_bytes(&f, &r) : write_elements(&f, &r, s, dtype, form->bytes);
+        end_reading(&r);
+    }
     progress_end();
     text_free(&header);
     if (!status)

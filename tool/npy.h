@@ -9,6 +9,8 @@ typedef struct export_form {
     bool raw;        /* .npy of bit patterns: BF16 as uint16, F8 as uint8 */
     bool bytes;      /* no .npy header, file order */
     bool force;      /* a file that is there is replaced */
+    /* Of a model that is not here, so many parts of the tensor are read at a time. */
+    unsigned threads;
 } export_form;
 
 /*

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "command.h"
+#include "kept.h"
 #include "print.h"
 
 #ifdef TOOL_HAVE_HTTP
@@ -47,10 +48,26 @@ static const char *keep_text(text *made) {
     return *place;
 }
 
+const char *address_query(const char *address) {
+    bool has = !has_scheme(address, "hf://") && !has_scheme(address, "s3://");
+    return address + (has ? strcspn(address, "?") : strlen(address));
+}
+
+void text_add_named(text *out, const char *folder, const char *name) {
+    bool web = has_scheme(folder, "http://") || has_scheme(folder, "https://");
+    text_addf(out, "%s/", folder);
+    for (const char *c = name; *c; c++) {
+        if (web && strchr("%?#", *c))
+            text_addf(out, "%%%02X", (unsigned)*c);
+        else
+            text_add(out, c, 1);
+    }
+}
+
 const char *shown_path(const char *path) {
-    const char *query = is_address(path) ? strchr(path, '?') : NULL;
+    const char *query = is_address(path) ? address_query(path) : "";
     text shown = {0};
-    if (!query)
+    if (!*query)
         return path;
     text_add(&shown, path, (size_t)(query - path));
     return keep_text(&shown);
@@ -119,7 +136,7 @@ int remote_prepare(const option *options, void *settings, const char **operands,
 
 #ifdef TOOL_HAVE_HTTP
 
-static tenmap_io network; /* zeroed until the first address */
+static tenmap_io network, kept; /* zeroed until the first address; kept is over the other */
 
 static int stops(void *ctx) {
     (void)ctx;
@@ -134,8 +151,10 @@ static int start_network(void) {
     options.token = common.token;
     options.connections = (uint32_t)(common.threads < 64 ? common.threads : 64);
     options.stop = stops;
-    if (tenmap_http_create(&options, &network, &error) == TENMAP_OK)
+    if (tenmap_http_create(&options, &network, &error) == TENMAP_OK) {
+        kept = kept_io(&network);
         return EXIT_FINE;
+    }
     fail_error(&error);
     return error.status == TENMAP_ERR_ARGUMENT ? EXIT_USAGE : EXIT_FAILED;
 }
@@ -144,9 +163,17 @@ int remote_options(const char *path, tenmap_options *options) {
     if (!is_address(path))
         return EXIT_FINE;
     int status = start_network();
-    options->io = &network;
+    if (status)
+        return status;
+    kept_reads(&kept, true);
+    options->io = &kept;
     options->threads = common.threads ? (uint32_t)common.threads : REMOTE_THREADS;
-    return status;
+    return EXIT_FINE;
+}
+
+void remote_opened(void) {
+    if (kept.ctx)
+        kept_reads(&kept, false);
 }
 
 void remote_read(const char *address, size_t most, char **out, size_t *len) {
@@ -155,23 +182,23 @@ void remote_read(const char *address, size_t most, char **out, size_t *len) {
     tenmap_error error = {.status = TENMAP_OK};
     *out = NULL;
     *len = 0;
-    if (!network.ctx || network.open(network.ctx, address, &file, &size, &error) != TENMAP_OK)
+    if (!kept.ctx || kept.open(kept.ctx, address, &file, &size, &error) != TENMAP_OK)
         return;
     if (size && size <= most) {
         *out = need((size_t)size, 1);
         *len = (size_t)size;
-        if (network.read(network.ctx, file, 0, *out, *len, &error) != TENMAP_OK) {
+        if (kept.read(kept.ctx, file, 0, *out, *len, &error) != TENMAP_OK) {
             free(*out);
             *out = NULL;
         }
     }
-    network.close(network.ctx, file);
+    kept.close(kept.ctx, file);
 }
 
 int remote_list(const char *folder, int (*entry)(void *ctx, const char *name), void *ctx) {
     tenmap_error error = {.status = TENMAP_OK};
     int status = start_network();
-    if (!status && network.list(network.ctx, folder, entry, ctx, &error) != TENMAP_OK)
+    if (!status && kept.list(kept.ctx, folder, entry, ctx, &error) != TENMAP_OK)
         status = fail_error(&error);
     return status;
 }
@@ -183,6 +210,7 @@ void remote_end(void) {
     if (common.traffic)
         fprintf(stderr, "moved %" PRIu64 " bytes in %" PRIu64 " requests\n", moved.bytes,
                 moved.requests);
+    kept_free(&kept);
     tenmap_http_destroy(&network);
 }
 
@@ -195,6 +223,8 @@ int remote_options(const char *path, tenmap_options *options) {
     return fail(EXIT_FAILED, "this build opens no addresses; install libcurl4-openssl-dev (Debian) "
                              "or libcurl-devel (Fedora) and build tenmap again");
 }
+
+void remote_opened(void) {}
 
 void remote_read(const char *address, size_t most, char **out, size_t *len) {
     (void)address, (void)most;

@@ -11,6 +11,7 @@
 #include <tenmap.h>
 
 #include "command.h"
+#include "print.h"
 
 /* Threads that a command uses for a remote model without -j: they wait, they do not compute. */
 enum { REMOTE_THREADS = 8 };
@@ -20,6 +21,8 @@ bool is_address(const char *path);
 
 /* Sets options->io if the path is an address. 0, or an exit code, and it has told. */
 int remote_options(const char *path, tenmap_options *options);
+/* After what was opened with these: what is read from now on is not for another look at headers. */
+void remote_opened(void);
 
 /*
  * What the options of a command line mean to addresses on it, before the command runs: --token is hidden
@@ -28,6 +31,11 @@ int remote_options(const char *path, tenmap_options *options);
  * code.
  */
 int remote_prepare(const option *options, void *settings, const char **operands, size_t count);
+
+/* Where the query of an address begins, with its '?'; its end if it has none. */
+const char *address_query(const char *address);
+/* Adds the path of a file in a folder, which may be an address: the name is written as it is there. */
+void text_add_named(text *out, const char *folder, const char *name);
 
 /*
  * The path as it is shown: an address without its query, where signatures are. The path itself, or one

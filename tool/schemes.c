@@ -46,7 +46,9 @@ void schemes_find(const tenmap_model *model, schemes *out) {
         options.flags |= TENMAP_OPEN_DEQUANTIZE;
         if (remote_options(tenmap_path(model), &options))
             return;
-        if (tenmap_open(tenmap_path(model), &options, &out->model, &error) != TENMAP_OK) {
+        tenmap_status opened = tenmap_open(tenmap_path(model), &options, &out->model, &error);
+        remote_opened();
+        if (opened != TENMAP_OK) {
             text_add_message(&out->problem, error.message);
             return;
         }

@@ -104,6 +104,18 @@ def write_sparse(folder, shards, total):
     write_index(folder, owners)
 
 
+def write_odd(folder):
+    """Shards with names that mean something else in an address."""
+    owners = {}
+    os.makedirs(folder)
+    for i, file in enumerate(["we ird?.%41#é.safetensors", "b%2Fc+d&e;f.safetensors"]):
+        head, size = header([(f"odd{i}", "U8", [200000], 200000)])
+        with open(os.path.join(folder, file), "wb") as out:
+            out.write(head + random.Random(i).randbytes(size))
+        owners[f"odd{i}"] = file
+    write_index(folder, owners)
+
+
 # Certificates: an authority, and one for each of two hosts.
 
 def openssl(*words):
@@ -257,6 +269,19 @@ def small_models(nginx):
     print("slices of all of them are the same")
 
 
+def odd_names(nginx):
+    here = os.path.join(WORK, "served", "odd")
+    write_odd(here)
+    for address in (f"http://127.0.0.1:{nginx.ports['plain']}/odd/", f"https://localhost:{nginx.ports['tls']}/odd/"):
+        address += "model.safetensors.index.json"
+        check(run("hash", "--tensors", address)[0] == run("hash", "--tensors", here)[0], "names that are odd")
+        for name in ("odd0", "odd1"):
+            a, b = (run("get", place, name, "[-9:]", "--raw-values")[0] for place in (here, address))
+            check(a == b, f"{name} of a shard whose name is odd")
+    nginx.requests()
+    print("shards whose names hold ? % # & are found")
+
+
 def certificates(nginx):
     said = run("info", f"https://localhost:{nginx.ports['wrong']}/small/x", code=3)[1]
     check("certificate is not to be trusted" in said, said)
@@ -307,8 +332,34 @@ def sparse(nginx):
         print(f"{place}: get of {name}: {bytes_moved} bytes, {requests} requests; the index has {index}, the tensor "
               "1024, a first read 131072")
         check(out == here, "other values")
+        for words in (["check"], ["report", "--no-stats", "-f", "-o", os.path.join(WORK, "page.html")]):
+            begun = time.time()
+            asked = moved(run(words[0], "--traffic", address, *words[1:])[1])[1]
+            print(f"{place}: {words[0]}: {asked} requests, {time.time() - begun:.1f} s")
+            check(asked <= each * (shards + 1) + 16, "more requests than one per shard and hop")
+        nginx.requests()
         check(bytes_moved <= index + 1024 + 2 * 131072 + 20000, "more than index, header and tensor")
         check(requests <= 12, "too many requests")
+
+
+def large_tensor(nginx):
+    """One that is exported comes in several ranges at a time, and is the same."""
+    name, files = "w.large", [os.path.join(WORK, n) for n in ("a", "b")]
+    folder = os.path.join(WORK, "served", "large")
+    os.makedirs(folder)
+    head, size = header([(name, "BF16", [10000, 3000], 60000000)])
+    with open(os.path.join(folder, "model.safetensors"), "wb") as out:
+        out.write(head + random.Random(5).randbytes(size))
+    places = folder, f"http://127.0.0.1:{nginx.ports['plain']}/large/model.safetensors"
+    for words in (["--bytes"], ["--bytes", "--as", "f32"]):
+        nginx.requests()
+        for place, file in zip(places, files):
+            run("get", place, name, *words, "-f", "-o", file)
+        with open(files[0], "rb") as a, open(files[1], "rb") as b:
+            check(a.read() == b.read(), f"{words} of a large tensor")
+        seen = [r[2] for r in nginx.requests()]
+        check(max(seen) <= 5 << 20 and sum(seen) < 61000000, f"{words}: {seen}")
+        print(f"get -o {' '.join(words)} of 60 MB: {len(seen)} requests")
 
 
 def write_tree(model):
@@ -324,6 +375,8 @@ def main():
         write_tree("small")
         globals()["HUB"] = f"https://localhost:{nginx.ports['hub']}"
         small_models(nginx)
+        odd_names(nginx)
+        large_tensor(nginx)
         certificates(nginx)
         expiring()
         sparse(nginx)

@@ -12,6 +12,21 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 "$fixtures" .
 cp sharded/* small.safetensors layers.safetensors other.safetensors "$served"
+# A header of 300 KB, which the first read does not hold.
+awk 'BEGIN { text = "{"
+    for (i = 0; i < 4000; i++)
+        text = text sprintf("%s\"layers.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}", \
+                            i ? "," : "", i, i, i + 1)
+    text = text "}"
+    while (length(text) % 8) text = text " "
+    printf "%s", text }' >header
+{
+    size=$(wc -c <header)
+    for shift in 1 256 65536 16777216; do printf "\\$(printf %o $((size / shift % 256)))"; done
+    printf '\0\0\0\0'
+    cat header
+    head -c 4000 /dev/zero
+} >longer.safetensors
 echo '{"architectures":["LlamaForCausalLM"],"model_type":"llama"}' >"$served/config.json"
 cp "$served/config.json" sharded/
 hub=hf://demo/model
@@ -107,6 +122,61 @@ says 0 "$hub@a%2Fb" info "$hub" --revision a/b
 says 2 'web page' info "$base/page/x"
 says 3 'this is a folder' info "$base/files/"
 says 3 'not a SafeTensors file' info "$base/guarded/x" --token hunter2
+
+# What a command looks at twice is asked for once: the index, three shards and config.json, and
+# the header of a file where it is longer than the first read.
+asks() {
+    count=$1
+    shift
+    run said "$@" --traffic
+    grep -q "moved [0-9]* bytes in $count requests" said || { cat said; wrong "$*: not $count requests"; }
+}
+asks 5 info "$there"
+asks 4 check "$there"
+asks 5 check --config "$there"
+asks 4 report --no-stats "$there" -f -o page.html
+cp longer.safetensors "$served"
+asks 2 check "$base/files/longer.safetensors"
+asks 3 info "$base/files/longer.safetensors"
+
+# Shards whose names mean something else in an address, beside a web address and on a hub.
+odd='a?b%20c#d e&%.safetensors'
+mkdir odd
+cp small.safetensors "odd/$odd"
+"$tool" ls --tsv small.safetensors | tail -n +2 | cut -f1 |
+    awk -v file="$odd" 'BEGIN { printf "{\"weight_map\":{" }
+        { printf "%s\"%s\":\"%s\"", (NR > 1 ? "," : ""), $0, file } END { print "}}" }' >odd/odd.safetensors.index.json
+cp odd/* "$served"
+first=$("$tool" ls --tsv small.safetensors | sed -n 2p | cut -f1)
+for there in "$base/files/odd.safetensors.index.json" "$hub/odd.safetensors.index.json"; do
+    for line in 'hash --model MODEL' 'info MODEL' "get MODEL $first --raw-values" "ls -l MODEL $first"; do
+        rm -f "$served/config.json"
+        same odd/odd.safetensors.index.json "$there" $line
+    done
+done
+cp sharded/config.json "$served"
+
+# A report of an address, and what a server says for a terminal to obey: printed, or made a name of a file, it is
+# neither. Bytes above 0x7f are those of UTF-8, in the table of a model.
+clean() {
+    run said "$@"
+    ! LC_ALL=C grep -q "$(printf '[\001-\010\013-\037\177]')" said || { cat -v said; wrong "control characters: $*"; }
+}
+run said report "$hub/small.safetensors" -f -o page.html
+tail -1 said | grep -q 'exit 0' && grep -q "$hub/small.safetensors" page.html || { cat said; wrong "report of an address"; }
+for case in evil-error evil-status evil-redirect evil-host evil-range; do
+    for command in info check ls stats 'hash --model' 'report -f -o page.html'; do
+        clean $command "$base/$case/x"
+        tail -1 said | grep -q 'exit [23]' || { cat said; wrong "$case: $command"; }
+    done
+done
+for command in info check ls stats 'report -f -o page.html'; do
+    clean $command hf://evil/model
+done
+clean extract hf://evil/model '*' -o evil/
+tail -1 said | grep -q 'exit 0' && ls evil | grep -q config.json || { cat said; wrong "extract of a hub's folder"; }
+ls -b evil | grep -q '\\' && { ls -b evil; wrong "a file whose name holds control characters"; }
+! LC_ALL=C grep -q "$(printf '[\001-\010\013-\037\177]')" page.html || wrong "control characters in the page"
 
 # An interrupt ends what waits for a silent server, and leaves nothing behind.
 (cd "$work" && exec "$tool" extract "$base/stall-ever/x" a -o left.safetensors) >said 2>&1 &

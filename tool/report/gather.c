@@ -196,7 +196,9 @@ static int check(report *r) {
     int status = remote_options(tenmap_path(r->model), &options);
     if (status)
         return status;
-    if (tenmap_check(tenmap_path(r->model), &options, keep_finding, r, &error) != TENMAP_OK)
+    tenmap_status checked = tenmap_check(tenmap_path(r->model), &options, keep_finding, r, &error);
+    remote_opened();
+    if (checked != TENMAP_OK)
         return fail_error(&error);
     r->checked = true;
     return 0;
