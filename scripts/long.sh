@@ -38,6 +38,27 @@ sanitized() {
     "$folder/tests/$test" "$@"
 }
 
+# 1,000 random schedules of faults of a server, none of which may end in a wrong byte.
+http_faults() {
+    local folder=build/long-$1
+    cmake -S . -B "$folder" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" -DTENMAP_SHARED=OFF \
+        -DTENMAP_SANITIZE="$1" >/dev/null || return 1
+    [ -f "$folder/http/tests/Makefile" ] || { echo "skipped: libcurl is not here"; return 77; }
+    cmake --build "$folder" -j "$jobs" --target test_http_faults >/dev/null &&
+        python3 http/tests/server.py "$folder/http/tests/test_http_faults" 1000
+}
+
+# An S3 server that verifies signatures: building it takes Go and some minutes.
+s3_server() {
+    command -v go >/dev/null || { echo "skipped: go is not here"; return 77; }
+    local gobin=$PWD/$build/go
+    [ -x "$gobin/versitygw" ] || GOBIN=$gobin go install github.com/versity/versitygw/cmd/versitygw@latest || {
+        echo "skipped: versitygw could not be fetched"
+        return 77
+    }
+    TENMAP_VERSITYGW=$gobin/versitygw python3 http/tests/s3.py $build/tool/tenmap
+}
+
 gguf_package() {
     python3 -m venv $build/venv && $build/venv/bin/pip install -q numpy gguf || {
         echo "skipped: numpy and gguf could not be fetched"
@@ -63,6 +84,9 @@ check "build" build_tests
 check "crash: 5,000 kills of each change" env TENMAP_KILLS=5000 $build/tests/test_crash
 check "crash, AddressSanitizer" sanitized address,undefined test_crash
 check "detach: 1,000 runs beside readers, ThreadSanitizer" sanitized thread test_detach 1000
+check "S3: signatures, by versitygw" s3_server
+check "1,000 schedules of network faults, AddressSanitizer" http_faults address,undefined
+check "1,000 schedules of network faults, ThreadSanitizer" http_faults thread
 check "100,000 opens that race edits in place" $build/tests/race_edit 100000 4800
 check "linear time and memory, at the limits" sh scripts/linear.sh
 check "valgrind memcheck, the slow tests" sh scripts/memcheck.sh $build load residency
