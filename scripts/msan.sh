@@ -10,7 +10,7 @@ set -eu
 cd "$(dirname "$0")/.."
 tests=${*:-dtype rules open shards folder inspect open_list open_flags sentences
              paths read requests integers take names threads job header_quick check convert
-             kernels exact load residency writer edit rename save}
+             kernels exact coded quantized load residency writer edit rename save}
 cc=${CC:-clang-14}
 work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-msan-XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -36,7 +36,9 @@ for test in $tests; do
     [ "$test" = residency ] && wrap="$wrap -Wl,--wrap=madvise -Wl,--wrap=realloc"
     [ "$test" = job ] && wrap="$wrap -Wl,--wrap=calloc -Wl,--wrap=pthread_create"
     [ "$test" = load ] && wrap="$wrap -Wl,--wrap=pread -Wl,--wrap=pread64"
-    "$cc" $flags $wrap -o "$work/test_$test" "tests/test_$test.c" "$work"/*.o -lpthread -lm
+    more=
+    [ "$test" = quantized ] && more=$(ls tests/quantized_*.c tests/io_files.c)
+    "$cc" $flags $wrap -o "$work/test_$test" "tests/test_$test.c" $more "$work"/*.o -lpthread -lm
     started=$(date +%s)
     "$work/test_$test" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
     echo "msan $test: $(tail -n 1 "$work/log"), $(($(date +%s) - started)) s"

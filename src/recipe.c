@@ -222,6 +222,8 @@ static tenmap_status make_straight(tmi_source *s, uint64_t matrix, uint64_t row,
         return status;
     run.scales = s->kept.scales + at;
     run.zeros = r->zeros == TMI_ZEROS_NONE ? NULL : s->kept.zeros + at;
+    run.tables = &s->tables;
+    run.place = at;
     target->done = coded(target->dst, target->as, &run, target->flags);
     return TENMAP_OK;
 }

@@ -30,12 +30,13 @@ static tenmap_status turn_down(tmi_source *s, uint64_t matrix, tenmap_error *err
     uint64_t word = (t->row - t->skip) * r->bits / 32;
     uint64_t at = matrix * r->matrix_bytes + word * r->row_bytes + t->column * 4;
     const unsigned char *base = s->parts[TMI_PART_VALUES].base, *bytes;
-    size_t words = t->line / 4, stride = (size_t)r->row_bytes;
+    size_t words = ((t->skip + t->wide) * r->bits + 31) / 32, stride = (size_t)r->row_bytes;
     for (size_t w = 0, n; w < words; w += n, at += n * r->row_bytes) {
         n = base ? words - w < 8 ? words - w : 8 : 1;
         if (base) {
             bytes = base + at;
-            prefetch_rows(bytes + 8 * stride, stride, 8, t->high * 4);
+            prefetch_rows(w + 8 < words ? bytes + 8 * stride : bytes - w * stride + t->high * 4,
+                          stride, 8, t->high * 4);
         } else {
             tenmap_status status =
                 tmi_source_bytes(s, TMI_PART_VALUES, at, t->high * 4, &bytes, error);
@@ -48,32 +49,36 @@ static tenmap_status turn_down(tmi_source *s, uint64_t matrix, tenmap_error *err
 }
 
 /*
- * Rows of words, up to 32 at a time: line i of the tile has the codes of the tensor's row i. They are brought
+ * Rows of words, up to 128 at a time: line i of the tile has the codes of the tensor's row i. They are brought
  * together first, since rows that are a power of two apart would push one another out of the cache.
  */
 static tenmap_status turn_mixed(tmi_source *s, uint64_t matrix, tenmap_error *error) {
-    enum { MOST_WORDS = TMI_SOURCE_RUN / 8 + 1, AT_ONCE = 32 };
+    enum { MOST_WORDS = TMI_SOURCE_RUN / 8 + 1, AT_ONCE = 128, AHEAD = 32 };
     const tmi_recipe *r = s->recipe;
     const tmi_tile *t = &s->at;
     const tmi_kernels *k = tmi_cpu_kernels();
     tmi_unmix *unmix = k->unmix ? k->unmix : tmi_plain_unmix;
-    unsigned char held[8 * MOST_WORDS * 4];
+    unsigned char held[32 * MOST_WORDS * 4];
     size_t words = (t->skip + t->high + 7) / 8, bytes = words * 4, stride = (size_t)r->row_bytes;
-    size_t most = bytes * AT_ONCE <= sizeof held ? AT_ONCE : 8;
+    size_t most = bytes * AT_ONCE <= sizeof held ? AT_ONCE : AHEAD;
     uint64_t at = matrix * r->matrix_bytes + t->row * r->row_bytes + t->column / 8 * 4;
     for (size_t i = 0; i < t->wide; i += most) {
         const unsigned char *base = s->parts[TMI_PART_VALUES].base, *row;
         size_t n = t->wide - i < most ? t->wide - i : most;
-        if (base)
-            prefetch_rows(base + at + most * stride, stride, most, bytes);
-        memset(held + n * bytes, 0, (most - n) * bytes); /* what is no multiple of eight */
+        memset(held + n * bytes, 0, ((0 - n) & 7) * bytes); /* what is no multiple of eight */
         for (size_t j = 0; j < n; j++, at += r->row_bytes) {
             tenmap_status status = tmi_source_bytes(s, TMI_PART_VALUES, at, bytes, &row, error);
             if (status != TENMAP_OK)
                 return status;
+            if (base)
+                prefetch_rows(i + j + AHEAD < t->wide
+                                  ? row + AHEAD * stride
+                                  : row + AHEAD * stride - t->wide * stride + bytes,
+                              stride, 1, bytes);
             memcpy(held + j * bytes, row, bytes);
         }
-        unmix(s->tile + i / 2, t->line, held, bytes, (n + 7) & ~(size_t)7, words);
+        unmix(s->tile + i / 2, t->line, held, bytes, (n + 7) & ~(size_t)7, words,
+              r->codes == TMI_CODES_MIXED);
     }
     return TENMAP_OK;
 }
@@ -143,31 +148,92 @@ static bool turns_as_lines(const tmi_source *s) {
            tenmap_dtype_bits(r->scale_dtype) == 8;
 }
 
+/* Of those, which are turned as codes before: each value of a row then has a scale of its own. */
+static bool turns_across(const tmi_source *s) {
+    return turns_as_lines(s) && tmi_cpu_kernels()->across &&
+           s->recipe->scale_dtype == TENMAP_F8_E8M0 && s->recipe->columns % 8 == 0;
+}
+
 static bool turns_as_words(const tmi_source *s) {
     const tmi_recipe *r = s->recipe;
     return (r->codes == TMI_CODES_DOWN || (r->codes == TMI_CODES_MIXED && r->less == 0)) &&
            r->group_columns == 1 && r->zeros != TMI_ZEROS_ADDED;
 }
 
+/* Lines that are no power of two apart are in many sets of the cache. */
+static size_t space_lines(size_t bytes) {
+    return bytes % 256 ? bytes : bytes + 64;
+}
+
 /* How words lie in a tile: the bytes that they take in all. */
 static size_t lay_out_words(const tmi_recipe *r, tmi_tile *t) {
-    if (r->codes == TMI_CODES_MIXED) {
+    if (r->codes != TMI_CODES_DOWN) {
         t->skip = (unsigned)(t->column % 8);
-        t->line = (t->wide + 7) / 8 * 4;
+        t->line = space_lines((t->wide + 7) / 8 * 4);
         return (t->skip + t->high + 7) / 8 * 8 * t->line;
     }
     /* From the word on in which the first code begins; where codes cross words, 32 are whole ones. */
     unsigned each = 32 % r->bits == 0 ? 32u / r->bits : 32;
     t->skip = (unsigned)(t->row % each);
-    t->line = ((t->skip + t->wide) * r->bits + 31) / 32 * 4;
+    t->line = space_lines(((t->skip + t->wide) * r->bits + 31) / 32 * 4);
     return t->high * t->line;
+}
+
+/*
+ * The scales of a tile that is turned as codes, as BF16: for each group along the stored rows one of each of
+ * those. *done says whether all of them suit.
+ */
+static tenmap_status turn_powers(tmi_source *s, uint64_t matrix, bool *done, tenmap_error *error) {
+    const tmi_recipe *r = s->recipe;
+    const tmi_tile *t = &s->at;
+    enum { AT_ONCE = 32, MOST_GROUPS = 64 };
+    uint64_t first = t->column / r->group_columns;
+    size_t groups = (size_t)((t->column + t->high - 1) / r->group_columns - first + 1);
+    unsigned beyond = 0;
+    unsigned char held[AT_ONCE * MOST_GROUPS] = {0};
+    uint16_t line[AT_ONCE];
+    if (groups > MOST_GROUPS || groups * t->wide * 2 > sizeof s->beside)
+        return TENMAP_OK;
+    for (size_t i = 0, n; i < t->wide; i += n) {
+        n = t->wide - i < AT_ONCE ? t->wide - i : AT_ONCE;
+        for (size_t k = 0; k < n; k++) {
+            uint64_t at = (matrix * r->scale_rows + t->row + i + k) * r->scale_columns + first;
+            const unsigned char *bytes;
+            tenmap_status status = tmi_source_bytes(s, TMI_PART_SCALES, at, groups, &bytes, error);
+            if (status != TENMAP_OK)
+                return status;
+            if (s->parts[TMI_PART_SCALES].base)
+                prefetch_rows(bytes + AT_ONCE * r->scale_columns, 0, 1, groups);
+            memcpy(held + k * groups, bytes, groups);
+        }
+        for (size_t k = 0; k < n * groups; k++)
+            beyond |= (unsigned char)(held[k] - 2) > 250;
+        for (size_t g = 0; g < groups; g++) {
+            for (size_t k = 0; k < AT_ONCE; k++)
+                line[k] = (uint16_t)(held[k * groups + g] << 7);
+            if (n == AT_ONCE)
+                memcpy(s->beside + (g * t->wide + i) * 2, line, sizeof line);
+            else
+                memcpy(s->beside + (g * t->wide + i) * 2, line, n * 2);
+        }
+    }
+    *done = !beyond;
+    return TENMAP_OK;
 }
 
 tenmap_status tmi_turn_tile(tmi_source *s, uint64_t matrix, const tmi_tile *tile, bool *done,
                             tenmap_error *error) {
+    enum { LEAST_ACROSS = 32 }; /* shorter rows are better turned as they are */
     s->at = *tile;
     *done = false;
-    if (!turns_as_words(s) || tile->wide > TMI_SOURCE_RUN || tile->high > TMI_SOURCE_RUN)
+    if (tile->wide > TMI_SOURCE_RUN || tile->high > TMI_SOURCE_RUN)
+        return TENMAP_OK;
+    if (turns_across(s) && tile->wide >= LEAST_ACROSS &&
+        lay_out_words(s->recipe, &s->at) <= sizeof s->tile) {
+        tenmap_status status = turn_powers(s, matrix, done, error);
+        return status == TENMAP_OK && *done ? turn_mixed(s, matrix, error) : status;
+    }
+    if (!turns_as_words(s))
         return TENMAP_OK;
     tenmap_status status = find_runs(s, error);
     if (status != TENMAP_OK || s->at.runs * tile->high > TMI_TILE_VALUES ||
@@ -181,10 +247,27 @@ tenmap_status tmi_turn_tile(tmi_source *s, uint64_t matrix, const tmi_tile *tile
                                               : turn_mixed(s, matrix, error);
 }
 
+/* A row of the tensor whose values have a scale each. */
+static void row_across(tmi_source *s, size_t i, float *values, tmi_into *target) {
+    const tmi_tile *t = &s->at;
+    uint64_t columns = s->recipe->group_columns;
+    size_t group = (size_t)((t->column + i) / columns - t->column / columns);
+    const unsigned char *line = s->tile + (t->skip + i) * t->line;
+    tmi_cpu_kernels()->across(target ? (void *)target->dst : values,
+                              target ? target->as : TENMAP_F32, line,
+                              s->beside + group * t->wide * 2, t->wide, target ? target->flags : 0);
+    if (target)
+        target->done = true;
+}
+
 /* A row of the tensor is a stream of bits; AWQ's begins with its tile, GPTQ's in a word. */
 void tmi_turned_row(tmi_source *s, size_t i, float *values, tmi_into *target) {
     const tmi_recipe *r = s->recipe;
     const tmi_tile *t = &s->at;
+    if (r->codes == TMI_CODES_DTYPE) {
+        row_across(s, i, values, target);
+        return;
+    }
     bool mixed = r->codes == TMI_CODES_MIXED;
     size_t skip = mixed ? 0 : t->skip;
     const unsigned char *line = s->tile + (mixed ? t->skip + i : i) * t->line + skip * r->bits / 8;
@@ -225,9 +308,9 @@ static tenmap_status take_line_scales(tmi_source *s, uint64_t matrix, const tmi_
         tenmap_status status = tmi_source_bytes(s, TMI_PART_SCALES, at, *groups, &bytes, error);
         if (status != TENMAP_OK)
             return status;
-        memcpy(s->tile + i * *groups, bytes, *groups);
+        memcpy(s->beside + i * *groups, bytes, *groups);
     }
-    tmi_convert_file(TENMAP_F32, s->stored, 0, r->scale_dtype, s->tile, 0, *groups * t->wide,
+    tmi_convert_file(TENMAP_F32, s->stored, 0, r->scale_dtype, s->beside, 0, *groups * t->wide,
                      TENMAP_CONVERT_NO_STREAM);
     return TENMAP_OK;
 }
@@ -260,11 +343,12 @@ tenmap_status tmi_lines_of_tile(tmi_source *s, uint64_t matrix, const tmi_tile *
 }
 
 /*
- * As many stored rows as fill lines of the destination, and as many of their columns as fill those of the
- * file; where rows of what is stored are made whole, longer ones of those.
+ * Long rows of the destination, written in one piece each, and as much of each stored row as the tile has room
+ * for: stored rows may each be in a page of their own, and a line of the cache from each costs as much time as
+ * four do. Where rows of what is stored are made whole, longer ones of those.
  */
 void tmi_suit_tile(tmi_source *s) {
-    bool words = turns_as_words(s), lines = turns_as_lines(s);
-    s->wide = words && s->recipe->codes == TMI_CODES_DOWN ? 512 : 256;
-    s->high = lines ? 512 : !words ? 64 : s->wide == 512 ? 128 : 256;
+    bool words = turns_as_words(s) || turns_across(s), lines = turns_as_lines(s);
+    s->wide = words ? 1024 : 256;
+    s->high = words || lines ? 512 : 64;
 }

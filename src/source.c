@@ -86,7 +86,7 @@ static tenmap_status place_straight(tmi_source *s, const tmi_transfer *x, uint64
     tmi_into target = {.as = x->as, .dst = dst, .flags = x->flags};
     bool copied = around && (x->flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 != 0;
     if (copied) {
-        target.dst = s->placed;
+        target.dst = s->tile;
         target.flags = x->flags & TENMAP_CONVERT_SATURATE;
     }
     uint64_t most = copied ? STRAIGHT_COPIED : TMI_STRAIGHT_RUN;
@@ -94,7 +94,7 @@ static tenmap_status place_straight(tmi_source *s, const tmi_transfer *x, uint64
     tenmap_status status = s->maker->straight(s, matrix, row, column, n, &target, error);
     *count = target.done ? n : 0;
     if (target.done && copied)
-        around(dst, s->placed, n * tmi_dtype_width(x->as), 0);
+        around(dst, s->tile, n * tmi_dtype_width(x->as), 0);
     return status;
 }
 
@@ -156,11 +156,11 @@ static tenmap_status place_lines(tmi_source *s, const tmi_transfer *x, uint64_t 
                                  uint64_t line, tmi_tile *tile, bool *done, tenmap_error *error) {
     const tmi_kernels *k = tmi_cpu_kernels(), *plain = &tmi_kernels_scalar;
     size_t bytes = tmi_dtype_width(x->as);
-    tmi_into target = {.as = x->as, .dst = s->placed, .flags = x->flags};
+    tmi_into target = {.as = x->as, .dst = s->tile, .flags = x->flags};
     tile->line =
         tile->high * bytes + 64; /* lines of one column are then in many sets of the cache */
     if (!s->maker->lines || !may_go_straight(x) || x->row_stride ||
-        tile->wide * tile->line > sizeof s->placed)
+        tile->wide * tile->line > sizeof s->tile)
         return TENMAP_OK;
     tenmap_status status = s->maker->lines(s, matrix, tile, &target, error);
     tmi_turn *turn = bytes == 2 ? k->turn16 : k->turn32;
@@ -168,8 +168,8 @@ static tenmap_status place_lines(tmi_source *s, const tmi_transfer *x, uint64_t 
         turn = bytes == 2 ? plain->turn16 : plain->turn32;
     *done = status == TENMAP_OK && target.done;
     if (*done)
-        turn(x->dst + to * bytes, (size_t)line * bytes, s->placed, tile->line, tile->wide,
-             tile->high, (x->flags & TENMAP_CONVERT_STREAM) != 0);
+        turn(x->dst + to * bytes, (size_t)line * bytes, s->tile, tile->line, tile->wide, tile->high,
+             (x->flags & TENMAP_CONVERT_STREAM) != 0);
     return status;
 }
 
@@ -193,9 +193,9 @@ static tenmap_status place_tile(tmi_source *s, const tmi_transfer *x, const tmi_
     }
     size_t bytes = tmi_dtype_width(x->as), line = wide * bytes;
     tmi_elements target = {x->as, 0, !TMI_BIG_ENDIAN}, from = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
-    tmi_route(target, s->placed, from, s->turned, high * wide, flags);
+    tmi_route(target, s->tile, from, s->turned, high * wide, flags);
     for (size_t i = 0; i < high; i++)
-        memcpy(x->dst + (to + i * box->columns) * bytes, s->placed + i * line, line);
+        memcpy(x->dst + (to + i * box->columns) * bytes, s->tile + i * line, line);
     return TENMAP_OK;
 }
 
@@ -207,13 +207,13 @@ static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_va
     uint64_t to = box->to + row * box->columns + column;
     tmi_tile tile = {
         .row = box->column + column, .column = box->row + row, .wide = wide, .high = high};
-    tenmap_status status = place_lines(s, x, box->matrix, to, box->columns, &tile, &done, error);
-    if (status != TENMAP_OK || done)
-        return status;
+    tenmap_status status = TENMAP_OK;
     if (s->maker->turn)
         status = s->maker->turn(s, box->matrix, &tile, &done, error);
     if (status == TENMAP_OK && done)
         place_turned(s, x, to, box->columns);
+    if (status == TENMAP_OK && !done)
+        status = place_lines(s, x, box->matrix, to, box->columns, &tile, &done, error);
     if (status != TENMAP_OK || done)
         return status;
     if (wide * high <= TMI_TILE_VALUES)
@@ -226,12 +226,15 @@ static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_va
                                : status;
 }
 
-/* A box whose columns are stored rows. Elements of less than a byte go in order, row by row. */
+/*
+ * A box whose columns are stored rows, down the tensor's rows first: pages of the parts are then met once, not
+ * again for every few rows. Elements of less than a byte go in order, row by row.
+ */
 static tenmap_status run_turned(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
                                 tenmap_error *error) {
     size_t high = tenmap_dtype_bits(x->as) < 8 ? 1 : s->parts[0].base ? s->high : TILE_READ;
     size_t wide = s->parts[0].base ? s->wide : TILE_FLAT;
-    bool rows_first = s->parts[0].base || high == 1;
+    bool rows_first = high == 1;
     uint64_t rows = (box->rows + high - 1) / high, columns = (box->columns + wide - 1) / wide;
     for (uint64_t i = 0; i < rows * columns; i++) {
         uint64_t row = (rows_first ? i / columns : i % rows) * high;
@@ -279,6 +282,7 @@ static tmi_source *new_source(tenmap_error *error) {
         return NULL;
     }
     memset(s, 0, offsetof(tmi_source, kept)); /* the rest is written before it is read */
+    memset(s->tables.of, 0xff, sizeof s->tables.of);
     return s;
 }
 

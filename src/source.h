@@ -7,18 +7,19 @@
 #ifndef TENMAP_SOURCE_H
 #define TENMAP_SOURCE_H
 
+#include "kernels/kernels.h"
 #include "quantized.h"
 #include "values.h"
 
 /*
- * The most values that are asked for at once, straight into the destination, in a tile of F32, and in one
- * of codes or of elements that are turned as they are.
+ * The most values that are asked for at once, straight into the destination, and in a tile of F32; and the
+ * bytes of a tile of codes or of elements that are turned as they are.
  */
 enum {
     TMI_SOURCE_RUN = 2048,
     TMI_STRAIGHT_RUN = 16384,
     TMI_TILE_VALUES = TMI_SOURCE_RUN * 8,
-    TMI_TURNED_VALUES = TMI_TILE_VALUES * 4
+    TMI_TILE_BYTES = TMI_TILE_VALUES * 20
 };
 
 /* One part of a tensor, on its way into memory. */
@@ -60,8 +61,8 @@ typedef struct tmi_maker {
     tenmap_status (*straight)(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t column,
                               size_t count, tmi_into *target, tenmap_error *error);
     /*
-     * Makes s->tile that of `wide` stored rows and `high` of their columns, from (row, column) on, at most
-     * TMI_TURNED_VALUES in all; *done says whether it can. Then `turned` gives row `i` of the tensor's, as
+     * Makes s->tile the codes of `wide` stored rows and `high` of their columns, from (row, column) on;
+     * *done says whether it can, and they fit. Then `turned` gives row `i` of the tensor's, as
      * F32, or to the target where that is not NULL and its `done` is set.
      */
     tenmap_status (*turn)(tmi_source *source, uint64_t matrix, const tmi_tile *tile, bool *done,
@@ -100,16 +101,17 @@ struct tmi_source {
     tmi_part parts[TMI_PART_COUNT];
     /* What makers keep. */
     tmi_scales kept;
+    tmi_tables tables;
     float table[16], nested_table[256];
     float second;
     uint64_t second_of; /* which matrix's it is */
     uint32_t groups[TMI_SOURCE_RUN];
     /* A tile as it is stored, the same as it is wanted, and that in its dtype. */
-    float stored[TMI_SOURCE_RUN * 8], turned[TMI_SOURCE_RUN * 8];
-    unsigned char placed[TMI_TURNED_VALUES * 5];
-    /* Codes of a tile, turned; their scales and zeros are in `stored` and `turned`. */
+    float stored[TMI_TILE_VALUES], turned[TMI_TILE_VALUES];
+    unsigned char tile[TMI_TILE_BYTES];
+    /* Or `tile` has codes, turned; their scales and zeros are in `stored` and `turned`, or `beside` it. */
     tmi_tile at;
-    unsigned char tile[TMI_TURNED_VALUES + TMI_TILE_VALUES];
+    unsigned char beside[TMI_TILE_VALUES * 4];
 };
 
 /* *bytes are [offset, offset+size) of a part, at most 16 KiB, until the next call about it. */

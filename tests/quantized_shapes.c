@@ -62,6 +62,8 @@ TURNED(gptq2_wide, "int2-group", 2, 1088, 80, 64, false, true)
 TURNED(gptq2_small, "int2-group", 2, 32, 16, 16, false, true)
 TURNED(awq_small, "int4-group", 4, 64, 8, 32, true, false)
 TURNED(awq_tiles, "int4-group", 4, 160, 1096, 32, true, false)
+TURNED(awq_two_tiles, "int4-group", 4, 1058, 520, 46, true, false)
+TURNED(gptq4_two_tiles, "int4-group", 4, 1120, 517, 32, false, false)
 
 #define PAIRS(name, scheme_name, ...) SHAPED(name, make_pairs, scheme_name, __VA_ARGS__)
 #define PACKED_U8 "b.weight_packed", TENMAP_U8, "b.weight_scale"
@@ -84,6 +86,15 @@ static void gpt_oss_one(stored_weight *w) {
 }
 static void gpt_oss_tiles(stored_weight *w) {
     make_gpt_oss(w, "gpt-oss, tiles", 2, 613, 5);
+}
+static void gpt_oss_two_tiles(stored_weight *w) {
+    make_gpt_oss(w, "gpt-oss, two tiles", 1, 1061, 17);
+}
+/* Powers of two that are too large or too small for values of less digits. */
+static void gpt_oss_wild(stored_weight *w) {
+    make_gpt_oss(w, "gpt-oss, wild scales", 1, 75, 3);
+    for (size_t i = 0; i < w->parts[1].size; i += 7)
+        w->parts[1].bytes[i] = (unsigned char)(i % 2 ? i % 3 : 252 + i % 3);
 }
 
 #define AFFINE(name, ...)                                                                          \
@@ -135,20 +146,20 @@ BNB4(fp4_long, 5, 4100, 64, false, true)
 BNB4(fp4_nested, 31, 129, 64, true, true)
 
 make_weight *const quantized_shapes[] = {
-    fp8_block_tiny,   fp8_block_run,    fp8_block_e5m2,   fp8_block_16,     fp8_channel_one,
-    fp8_channel_long, fp8_tensor_small, fp8_tensor_long,  fp8_group,        fp8_group_long,
-    fp8_group_8,      mxfp8_one,        mxfp8_long,       int8_channel_one, int8_channel_long,
-    int8_block,       int8_group,       packed4_small,    packed4_long,     packed4_odd,
-    packed4_zeros,    packed4_channel,  packed8_group,    packed8_96,       packed8_small,
-    packed3_long,     packed3_small,    packed3_old,      packed3_old_two,  gptq4_small,
-    gptq4_wide,       gptq4_order,      gptq4_one,        gptq3_wide,       gptq3_small,
-    gptq8_wide,       gptq8_small,      gptq2_wide,       gptq2_small,      awq_small,
-    awq_tiles,        mxfp4_one,        mxfp4_long,       mxfp6_one,        mxfp6_long,
-    nvfp4_one,        nvfp4_long,       gpt_oss_one,      gpt_oss_tiles,    mlx4_one,
-    mlx4_long,        mlx4_32,          mlx2_one,         mlx2_long,        mlx2_32,
-    mlx3_one,         mlx3_32,          mlx5_one,         mlx5_long,        mlx5_32,
-    mlx6_long,        mlx6_one,         mlx8_long,        mlx8_32,          nf4_small,
-    nf4_long,         nf4_nested_long,  nf4_nested_small, fp4_small,        fp4_long,
-    fp4_nested,
+    fp8_block_tiny,   fp8_block_run,     fp8_block_e5m2,  fp8_block_16,     fp8_channel_one,
+    fp8_channel_long, fp8_tensor_small,  fp8_tensor_long, fp8_group,        fp8_group_long,
+    fp8_group_8,      mxfp8_one,         mxfp8_long,      int8_channel_one, int8_channel_long,
+    int8_block,       int8_group,        packed4_small,   packed4_long,     packed4_odd,
+    packed4_zeros,    packed4_channel,   packed8_group,   packed8_96,       packed8_small,
+    packed3_long,     packed3_small,     packed3_old,     packed3_old_two,  gptq4_small,
+    gptq4_wide,       gptq4_order,       gptq4_one,       gptq3_wide,       gptq3_small,
+    gptq8_wide,       gptq8_small,       gptq2_wide,      gptq2_small,      awq_small,
+    awq_tiles,        awq_two_tiles,     gptq4_two_tiles, mxfp4_one,        mxfp4_long,
+    mxfp6_one,        mxfp6_long,        nvfp4_one,       nvfp4_long,       gpt_oss_one,
+    gpt_oss_tiles,    gpt_oss_two_tiles, gpt_oss_wild,    mlx4_one,         mlx4_long,
+    mlx4_32,          mlx2_one,          mlx2_long,       mlx2_32,          mlx3_one,
+    mlx3_32,          mlx5_one,          mlx5_long,       mlx5_32,          mlx6_long,
+    mlx6_one,         mlx8_long,         mlx8_32,         nf4_small,        nf4_long,
+    nf4_nested_long,  nf4_nested_small,  fp4_small,       fp4_long,         fp4_nested,
 };
 const size_t quantized_shape_count = COUNT(quantized_shapes);

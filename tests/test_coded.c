@@ -151,10 +151,16 @@ static bool try_run(tmi_coded *coded, const coded_case *c, tenmap_dtype as, uint
     return done;
 }
 
+/* Tables are kept from one run to the next, of whatever scales they are. */
+static tmi_tables kept_tables;
+
 static void check_kernel(const tmi_kernels *k, tmi_coded *coded, tenmap_dtype codes) {
     static const tenmap_dtype results[] = {TENMAP_F32, TENMAP_BF16, TENMAP_F16};
     static const uint32_t flags[] = {0, TENMAP_CONVERT_STREAM, TENMAP_CONVERT_SATURATE};
     static coded_case c;
+    static float before[MOST];
+    bool wild_before = false;
+    memset(kept_tables.of, 0xff, sizeof kept_tables.of);
     size_t done = 0, wanted = 0;
     for (int round = 0; coded && round < ROUNDS; round++) {
         tenmap_dtype as = results[next_random() % 3];
@@ -166,6 +172,12 @@ static void check_kernel(const tmi_kernels *k, tmi_coded *coded, tenmap_dtype co
         assert_non_null(exact);
         memcpy(exact, c.bytes, size);
         c.run.codes = exact;
+        c.run.tables = next_random() % 4 ? &kept_tables : NULL;
+        c.run.place = next_random() % 300;
+        if (next_random() % 2 && round && c.wild == wild_before)
+            memcpy(c.scales, before, sizeof before);
+        memcpy(before, c.scales, sizeof before);
+        wild_before = c.wild;
         bool did = try_run(coded, &c, as, flag, k->fence);
         bool whole = c.run.first % 2 == 0 && c.run.group % 2 == 0 && !c.wild && !c.run.zeros;
         if (whole && codes != TENMAP_F8_E4M3 && !(as == TENMAP_F32 && flag)) {
@@ -190,7 +202,80 @@ static void runs_of_codes(void **state) {
     }
 }
 
+/* Values of E2M1 with a power of two each, against the oracle. */
+static void check_across(const tmi_kernels *k, tenmap_dtype as, uint32_t flags) {
+    static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    unsigned char codes[MOST / 2 + 1], powers[MOST * 2], *room = tenmap_alloc(MOST * 4 + 2 * FIXED);
+    size_t count = 1 + next_random() % MOST, width = as == TENMAP_F32 ? 4 : 2;
+    bool narrow = next_random() % 2;
+    unsigned char *dst = room + FIXED + (next_random() % 3 ? 0 : 4);
+    assert_non_null(room);
+    memset(room, 0x5a, MOST * 4 + 2 * FIXED);
+    for (size_t i = 0; i < sizeof codes; i++)
+        codes[i] = (unsigned char)next_random();
+    for (size_t i = 0; i < count; i++) {
+        uint32_t exponent = narrow ? 110 + next_random() % 40 : 2 + next_random() % 251;
+        uint16_t power = (uint16_t)(exponent << 7);
+        memcpy(powers + 2 * i, &power, 2);
+    }
+    k->across(dst, as, codes, powers, count, flags);
+    if (k->fence)
+        k->fence();
+    for (size_t i = 0; i < count; i++) {
+        unsigned code = codes[i / 2] >> i % 2 * 4 & 15;
+        volatile float value = code < 8 ? e2m1[code] : -e2m1[code - 8];
+        value = value * float_of(element(powers + 2 * i, 2) << 16);
+        float made = value;
+        uint32_t bits;
+        memcpy(&bits, &made, 4);
+        uint32_t wanted =
+            as == TENMAP_F32
+                ? bits
+                : (uint32_t)tmi_scalar_one(as, TENMAP_F32, bits, flags & TENMAP_CONVERT_SATURATE);
+        assert_int_equal(element(dst + i * width, width), wanted);
+    }
+    for (size_t i = 0; i < FIXED - 4; i++)
+        assert_true(room[i] == 0x5a && dst[count * width + i] == 0x5a);
+    tenmap_free(room);
+}
+
+static void powers_across(void **state) {
+    static const tenmap_dtype results[] = {TENMAP_F32, TENMAP_BF16, TENMAP_F16};
+    static const uint32_t flags[] = {0, TENMAP_CONVERT_STREAM, TENMAP_CONVERT_SATURATE};
+    const tmi_kernels *k = tmi_cpu_find("avx2");
+    (void)state;
+    for (int round = 0; k && round < ROUNDS; round++)
+        check_across(k, results[round % 3], flags[next_random() % 3]);
+}
+
+/* Codes that are turned: vectors against plain C, whose order is written down. */
+static void codes_turned(void **state) {
+    enum { ROWS = 168, WORDS = 27, LINE = ROWS / 2 + 5, STRIDE = WORDS * 4 + 3 };
+    static unsigned char rows[ROWS * STRIDE], a[WORDS * 8 * LINE], b[sizeof a];
+    const tmi_kernels *k = tmi_cpu_find("avx2");
+    (void)state;
+    for (int round = 0; k && round < 200; round++) {
+        size_t count = (1 + next_random() % (ROWS / 8)) * 8, words = 1 + next_random() % WORDS;
+        bool mixed = round % 2;
+        for (size_t i = 0; i < sizeof rows; i++)
+            rows[i] = (unsigned char)next_random();
+        memset(a, 0, sizeof a);
+        memset(b, 0, sizeof b);
+        k->unmix(a, LINE, rows, STRIDE, count, words, mixed);
+        tmi_plain_unmix(b, LINE, rows, STRIDE, count, words, mixed);
+        assert_memory_equal(a, b, sizeof a);
+        for (size_t c = 0; c < words * 8; c++) {
+            size_t r = next_random() % count;
+            size_t field = mixed ? tmi_mixed_order[c % 8] : c % 8;
+            unsigned code = rows[r * STRIDE + c / 8 * 4 + field / 2] >> field % 2 * 4 & 15;
+            assert_int_equal(a[c * LINE + r / 2] >> r % 2 * 4 & 15, code);
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(runs_of_codes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(runs_of_codes),
+                                       cmocka_unit_test(powers_across),
+                                       cmocka_unit_test(codes_turned)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,6 +62,16 @@ typedef void tmi_unpack(float *dst, const unsigned char *src, size_t blocks);
 typedef enum tmi_code_kind { TMI_KIND_ANY, TMI_KIND_E2M1, TMI_KIND_CENTRED } tmi_code_kind;
 
 /*
+ * What a kernel makes of scales, kept for the next run: the rows of a block have the same ones. Each place
+ * has the bits of the scale that it is of; at first all of them set, which is a NaN.
+ */
+enum { TMI_TABLES = 256, TMI_TABLE_BYTES = 32 };
+typedef struct tmi_tables {
+    uint32_t of[TMI_TABLES];
+    unsigned char bytes[TMI_TABLES * TMI_TABLE_BYTES];
+} tmi_tables;
+
+/*
  * A run of values of a weight in parts, from its codes on. Codes of 4 bits are numbers of a table, whose
  * entries take the steps instead of the values: there are fewer of them. The steps are (code - zero) *
  * scale, or code * scale + zero where zeros are added, each rounded to F32.
@@ -75,6 +85,8 @@ typedef struct tmi_coded_run {
     bool added;                  /* zeros are */
     const float *scales, *zeros; /* of each group; zeros may be NULL */
     size_t first, group;         /* values of the first group, at least one, and of the others */
+    tmi_tables *tables;          /* NULL: nothing is kept */
+    size_t place;                /* of the first group in the tables; the next are behind it */
 } tmi_coded_run;
 
 /*
@@ -86,11 +98,18 @@ typedef bool tmi_coded(void *dst, tenmap_dtype as, const tmi_coded_run *run, uin
 
 /*
  * `count` rows of words, a multiple of eight, `stride` bytes apart; each word has codes of 4 bits of eight
- * columns, in the order that AWQ has. The codes of each column, the first in the lowest bits, `line` bytes
- * apart.
+ * columns, the lowest bits first, or mixed, in the order that AWQ has. The codes of each column, the first in
+ * the lowest bits, `line` bytes apart.
  */
 typedef void tmi_unmix(unsigned char *to, size_t line, const unsigned char *rows, size_t stride,
-                       size_t count, size_t words);
+                       size_t count, size_t words, bool mixed);
+/*
+ * `count` values of E2M1, the low half of a byte first, each times a power of two of its own, from 2^-125 to
+ * 2^125, which is there as BF16: as F32, BF16 or F16, at any address, with the flags of a tmi_kernel. After
+ * stores around the cache the caller calls `fence`.
+ */
+typedef void tmi_across(void *dst, tenmap_dtype as, const unsigned char *codes,
+                        const unsigned char *powers, size_t count, uint32_t flags);
 /*
  * A matrix the other way round: row i of `from` becomes column i of `to`, whose rows are `to_stride` bytes
  * apart. With `stream` stores may go around the cache, and the caller calls `fence`.
@@ -124,6 +143,7 @@ typedef struct tmi_kernels {
     tmi_coded *coded4, *coded_e4m3,
         *coded_i8; /* where NULL, values take one step after the other */
     tmi_unmix *unmix;
+    tmi_across *across;        /* where NULL, others make such values */
     tmi_turn *turn16, *turn32; /* of elements of 2 and of 4 bytes */
 } tmi_kernels;
 

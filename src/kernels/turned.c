@@ -6,11 +6,12 @@
 const uint8_t tmi_mixed_order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 void tmi_plain_unmix(unsigned char *to, size_t line, const unsigned char *rows, size_t stride,
-                     size_t count, size_t words) {
+                     size_t count, size_t words, bool mixed) {
     for (size_t w = 0; w < words; w++)
         for (size_t p = 0; p < 8; p++, to += line) {
-            const unsigned char *from = rows + 4 * w + tmi_mixed_order[p] / 2;
-            unsigned low = tmi_mixed_order[p] % 2 * 4u;
+            size_t field = mixed ? tmi_mixed_order[p] : p;
+            const unsigned char *from = rows + 4 * w + field / 2;
+            unsigned low = (unsigned)(field % 2 * 4);
             for (size_t i = 0; i < count; i += 2)
                 to[i / 2] = (unsigned char)((from[i * stride] >> low & 15) |
                                             (from[(i + 1) * stride] >> low & 15) << 4);

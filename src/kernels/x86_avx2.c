@@ -116,6 +116,7 @@ const tmi_kernels tmi_kernels_avx2 = {
     .coded_e4m3 = tmi_avx2_coded_e4m3,
     .coded_i8 = tmi_avx2_coded_i8,
     .unmix = tmi_avx2_unmix,
+    .across = tmi_avx2_across,
     .turn16 = tmi_avx2_turn16,
     .turn32 = tmi_avx2_turn32,
 };

@@ -202,6 +202,7 @@ tmi_nibbles tmi_avx2_nibbles;
 tmi_coded tmi_avx2_coded4, tmi_avx2_coded_e4m3, tmi_avx2_coded_i8;
 /* x86_avx2_turned.c */
 tmi_unmix tmi_avx2_unmix;
+tmi_across tmi_avx2_across;
 tmi_turn tmi_avx2_turn16, tmi_avx2_turn32;
 
 #ifndef TENMAP_NO_MEASURE

@@ -72,28 +72,36 @@ AVX2_INLINE bool scale_group(unsigned char *d, const unsigned char *s, size_t co
  * that it has fewer digits: those of the first 16 codes are looked up.
  */
 
-/* Scales whose products with E4M3 are far from what F32 and BF16 cannot hold. */
-AVX2_INLINE bool suits_e4m3(const float *scales, size_t count) {
-    bool suits = true;
-    for (size_t g = 0; g < count; g++) {
-        uint32_t bits;
-        memcpy(&bits, scales + g, 4);
-        suits = suits && (bits >> 23 & 0xff) - 27 <= 200;
-    }
-    return suits;
-}
-
-/* For each scale the low bytes of the products, and then the high ones. */
-AVX2_INLINE void e4m3_tables(unsigned char *tables, const float *scales, size_t count) {
+/* The low bytes of the products with a scale, and then the high ones. */
+AVX2_INLINE void fill_e4m3_table(unsigned char *table, const float *scale) {
     const __m256 eight =
         _mm256_setr_ps(0, 0x1p-9f, 0x2p-9f, 0x3p-9f, 0x4p-9f, 0x5p-9f, 0x6p-9f, 0x7p-9f);
     const __m256 more = _mm256_add_ps(eight, _mm256_set1_ps(0x8p-9f));
-    for (size_t g = 0; g < count; g++) {
-        __m256 by = _mm256_broadcast_ss(scales + g);
-        coded_bytes t =
-            coded_split(_mm256_mul_ps(eight, by), _mm256_mul_ps(more, by), TENMAP_BF16, false);
-        avx2_store(tables, g, _mm256_blend_epi32(t.low, t.high, 0xf0), false);
-    }
+    __m256 by = _mm256_broadcast_ss(scale);
+    coded_bytes t =
+        coded_split(_mm256_mul_ps(eight, by), _mm256_mul_ps(more, by), TENMAP_BF16, false);
+    avx2_store(table, 0, _mm256_blend_epi32(t.low, t.high, 0xf0), false);
+}
+
+/*
+ * The table of group g, kept or made in `room`; NULL where products with its scale are not far from what F32
+ * and BF16 cannot hold. A table costs as much as some 50 values: made for each row, a fifth of all.
+ */
+AVX2_INLINE const unsigned char *find_e4m3_table(const tmi_coded_run *run, size_t g,
+                                                 unsigned char *room) {
+    size_t place = (run->place + g) % TMI_TABLES;
+    uint32_t bits;
+    memcpy(&bits, run->scales + g, 4);
+    if (run->tables)
+        room = run->tables->bytes + place * TMI_TABLE_BYTES;
+    if (run->tables && run->tables->of[place] == bits)
+        return room;
+    if ((bits >> 23 & 0xff) - 27 > 200)
+        return NULL;
+    fill_e4m3_table(room, run->scales + g);
+    if (run->tables)
+        run->tables->of[place] = bits;
+    return room;
 }
 
 /* 32 codes; returns the largest so far, without its sign. */
@@ -135,17 +143,16 @@ AVX2_INLINE __m256i e4m3_group(unsigned char *d, const unsigned char *s, size_t 
     return most;
 }
 
-/* All of a run whose scales suit; false where a code is NaN. */
+/* All of a run; false where a scale does not suit, or a code is NaN. */
 AVX2_INLINE bool run_e4m3(unsigned char *d, const tmi_coded_run *run, bool stream) {
-    enum { TABLES = 64 };
-    unsigned char tables[TABLES * 32];
+    unsigned char room[TMI_TABLE_BYTES];
     const size_t groups = coded_groups(run);
     size_t at = 0;
     __m256i most = _mm256_setzero_si256();
     for (size_t g = 0; g < groups; g++) {
-        if (g % TABLES == 0)
-            e4m3_tables(tables, run->scales + g, groups - g < TABLES ? groups - g : TABLES);
-        const unsigned char *table = tables + g % TABLES * 32;
+        const unsigned char *table = find_e4m3_table(run, g, room);
+        if (TMI_UNLIKELY(!table))
+            return false;
         coded_bytes t = {_mm256_broadcastsi128_si256(avx2_load_half(table, 0)),
                          _mm256_broadcastsi128_si256(avx2_load_half(table, 1))};
         size_t n = g ? run->group : run->first, left = run->count - at;
@@ -195,17 +202,17 @@ AVX2_INLINE bool pick_coded8(void *dst, tenmap_dtype as, const tmi_coded_run *ru
 /* 2^8 times a scale must be a number, which is so but for scales that no model has. */
 AVX2_TARGET bool tmi_avx2_coded_e4m3(void *dst, tenmap_dtype as, const tmi_coded_run *run,
                                      uint32_t flags) {
+    if (run->zeros)
+        return false;
+    if (as == TENMAP_BF16 &&
+        (coded_streams(dst, run, flags) ? run_e4m3(dst, run, true) : run_e4m3(dst, run, false)))
+        return true;
     for (size_t g = coded_groups(run); g-- > 0;) {
         uint32_t bits;
         memcpy(&bits, run->scales + g, 4);
         if ((bits >> 23 & 0xff) >= 246)
             return false;
     }
-    if (run->zeros)
-        return false;
-    if (as == TENMAP_BF16 && suits_e4m3(run->scales, coded_groups(run)))
-        return coded_streams(dst, run, flags) ? run_e4m3(dst, run, true)
-                                              : run_e4m3(dst, run, false);
     return pick_coded8(dst, as, run, flags, decode_e4m3, 256, false);
 }
 

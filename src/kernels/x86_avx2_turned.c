@@ -3,6 +3,13 @@
 
 #if TMI_AVX2
 
+/* Sixteen vectors stay in registers only where loops over them are unrolled to the last. */
+#if defined(__clang__)
+#define AVX2_UNROLL_16 AVX2_UNROLL
+#else
+#define AVX2_UNROLL_16 _Pragma("GCC unroll 16")
+#endif
+
 /* Eight vectors of eight words: word i of each becomes vector i. */
 AVX2_INLINE void turn_eight(__m256i *v) {
     __m256i a[8], b[8];
@@ -99,8 +106,28 @@ AVX2_TARGET void tmi_avx2_turn16(unsigned char *to, size_t to_stride, const unsi
     turn_rest(to, to_stride, from, from_stride, rows, columns, 2);
 }
 
+/* Eight rows, straight to where they go. */
+AVX2_INLINE void turn_eight_rows(unsigned char *to, size_t to_stride, const unsigned char *from,
+                                 size_t from_stride, size_t columns) {
+    for (size_t c = 0; c + 8 <= columns; c += 8) {
+        __m256i v[8];
+        AVX2_UNROLL
+        for (size_t i = 0; i < 8; i++)
+            v[i] = avx2_load(from + i * from_stride + c * 4, 0);
+        turn_eight(v);
+        AVX2_UNROLL
+        for (size_t i = 0; i < 8; i++)
+            avx2_store(to + (c + i) * to_stride, 0, v[i], false);
+    }
+}
+
 AVX2_TARGET void tmi_avx2_turn32(unsigned char *to, size_t to_stride, const unsigned char *from,
                                  size_t from_stride, size_t rows, size_t columns, bool stream) {
+    if (rows == 8) {
+        turn_eight_rows(to, to_stride, from, from_stride, columns);
+        turn_rest(to, to_stride, from, from_stride, rows, columns, 4);
+        return;
+    }
     unsigned char lines[8 * TURNED_ROWS * 4];
     for (size_t at = 0; at < (rows & ~(size_t)7); at += TURNED_ROWS)
         for (size_t c = 0; c + 8 <= columns; c += 8) {
@@ -144,10 +171,10 @@ AVX2_INLINE void turn_bytes(__m256i *v) {
  * Eight words of 32 rows: the lower or the higher codes of their bytes, those of two rows in a byte, turned.
  */
 AVX2_INLINE void unmix_part(unsigned char *to, size_t line, const unsigned char *rows,
-                            size_t stride, bool high) {
+                            size_t stride, bool high, bool mixed) {
     const __m256i nibble = _mm256_set1_epi8(15);
     __m256i v[16];
-    AVX2_UNROLL
+    AVX2_UNROLL_16
     for (size_t i = 0; i < 16; i++) {
         __m256i first = avx2_load(rows + 2 * i * stride, 0);
         __m256i second = avx2_load(rows + (2 * i + 1) * stride, 0);
@@ -159,29 +186,145 @@ AVX2_INLINE void unmix_part(unsigned char *to, size_t line, const unsigned char 
             _mm256_or_si256(_mm256_and_si256(first, nibble), _mm256_andnot_si256(nibble, second));
     }
     turn_bytes(v);
-    AVX2_UNROLL
+    AVX2_UNROLL_16
     for (size_t i = 0; i < 16; i++) {
         /* Where the codes of byte i of four words go: fields 0, 2, 4, 6, or 1, 3, 5, 7 of a word. */
         static const unsigned char row[2][4] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
-        unsigned char *at = to + (i / 4 * 8 + row[high][i % 4]) * line;
+        size_t field = mixed ? row[high][i % 4] : i % 4 * 2 + high;
+        unsigned char *at = to + (i / 4 * 8 + field) * line;
         _mm_storeu_si128((__m128i *)(void *)at, _mm256_castsi256_si128(v[i]));
         _mm_storeu_si128((__m128i *)(void *)(at + 32 * line), _mm256_extracti128_si256(v[i], 1));
     }
 }
 
-AVX2_TARGET void tmi_avx2_unmix(unsigned char *to, size_t line, const unsigned char *rows,
-                                size_t stride, size_t count, size_t words) {
-    size_t whole = words & ~(size_t)7, i = 0;
-    for (; i + 32 <= count; i += 32)
-        for (size_t w = 0; w < whole; w += 8) {
-            unmix_part(to + w * 8 * line + i / 2, line, rows + i * stride + w * 4, stride, false);
-            unmix_part(to + w * 8 * line + i / 2, line, rows + i * stride + w * 4, stride, true);
+AVX2_INLINE void unmix_all(unsigned char *to, size_t line, const unsigned char *rows, size_t stride,
+                           size_t count, size_t words, bool mixed) {
+    size_t whole = words & ~(size_t)7, i = count & ~(size_t)31;
+    for (size_t w = 0; w < whole; w += 8)
+        for (size_t k = 0; k < i; k += 32) {
+            unsigned char *at = to + w * 8 * line + k / 2;
+            const unsigned char *from = rows + k * stride + w * 4;
+            unmix_part(at, line, from, stride, false, mixed);
+            unmix_part(at, line, from, stride, true, mixed);
         }
     if (i < count)
-        tmi_plain_unmix(to + i / 2, line, rows + i * stride, stride, count - i, whole);
+        tmi_plain_unmix(to + i / 2, line, rows + i * stride, stride, count - i, whole, mixed);
     if (whole < words)
-        tmi_plain_unmix(to + whole * 8 * line, line, rows + whole * 4, stride, count,
-                        words - whole);
+        tmi_plain_unmix(to + whole * 8 * line, line, rows + whole * 4, stride, count, words - whole,
+                        mixed);
+}
+
+AVX2_TARGET void tmi_avx2_unmix(unsigned char *to, size_t line, const unsigned char *rows,
+                                size_t stride, size_t count, size_t words, bool mixed) {
+    if (mixed)
+        unmix_all(to, line, rows, stride, count, words, true);
+    else
+        unmix_all(to, line, rows, stride, count, words, false);
+}
+
+/*
+ * 32 codes in 16 bytes, one to a byte, those from 8 to 15 and from 16 to 23 in each other's place: so unpacking
+ * what is looked up leaves it in order.
+ */
+AVX2_INLINE __m256i split_across(const unsigned char *s) {
+    __m128i bytes = _mm_shuffle_epi32(avx2_load_half(s, 0), _MM_SHUFFLE(3, 1, 2, 0));
+    __m256i both = _mm256_cvtepu8_epi16(bytes);
+    both = _mm256_or_si256(both, _mm256_slli_epi16(both, 4));
+    return _mm256_and_si256(both, _mm256_set1_epi8(15));
+}
+
+AVX2_INLINE __m256i in_both_halves(__m128i half) {
+    return _mm256_broadcastsi128_si256(half);
+}
+
+/* 32 values as BF16: the bits of each over 1.0, to which those of its power are added, but for zeros. */
+AVX2_INLINE void across_bf16(unsigned char *d, const unsigned char *s, const unsigned char *powers,
+                             bool stream) {
+    const __m256i low =
+        in_both_halves(_mm_setr_epi8(0, (char)0x80, 0, 0x40, (char)0x80, (char)0xc0, 0, 0x40, 0,
+                                     (char)0x80, 0, 0x40, (char)0x80, (char)0xc0, 0, 0x40));
+    const __m256i high =
+        in_both_halves(_mm_setr_epi8(0, -1, 0, 0, 0, 0, 1, 1, (char)0x80, 0x7f, (char)0x80,
+                                     (char)0x80, (char)0x80, (char)0x80, (char)0x81, (char)0x81));
+    const __m256i counts =
+        in_both_halves(_mm_setr_epi8(0, -1, -1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1));
+    __m256i codes = split_across(s), mask = _mm256_shuffle_epi8(counts, codes);
+    __m256i x = _mm256_shuffle_epi8(low, codes), y = _mm256_shuffle_epi8(high, codes);
+    __m256i a = _mm256_and_si256(_mm256_unpacklo_epi8(mask, mask), avx2_load(powers, 0));
+    __m256i b = _mm256_and_si256(_mm256_unpackhi_epi8(mask, mask), avx2_load(powers, 1));
+    avx2_store(d, 0, _mm256_add_epi16(a, _mm256_unpacklo_epi8(x, y)), stream);
+    avx2_store(d, 1, _mm256_add_epi16(b, _mm256_unpackhi_epi8(x, y)), stream);
+}
+
+/* Eight values, whose codes are in the low halves of lanes; the sign is the highest bit of a code. */
+AVX2_INLINE __m256i across_eight(__m256i codes, __m128i powers) {
+    const __m256 magnitudes = _mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6);
+    __m256i scale = _mm256_slli_epi32(_mm256_cvtepu16_epi32(powers), 16);
+    __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(codes, 3), 31);
+    __m256 v = _mm256_permutevar8x32_ps(magnitudes, codes);
+    v = _mm256_mul_ps(v, _mm256_castsi256_ps(scale));
+    return _mm256_or_si256(_mm256_castps_si256(v), sign);
+}
+
+/* 32 values as F32 or F16. */
+AVX2_INLINE void across_floats(unsigned char *d, const unsigned char *s,
+                               const unsigned char *powers, tenmap_dtype as, bool stream,
+                               bool saturate) {
+    const __m128i nibble = _mm_set1_epi8(15);
+    __m128i both = avx2_load_half(s, 0), low = _mm_and_si128(both, nibble);
+    __m128i high = _mm_and_si128(_mm_srli_epi16(both, 4), nibble);
+    AVX2_UNROLL
+    for (size_t i = 0; i < 2; i++) {
+        __m128i codes = i ? _mm_unpackhi_epi8(low, high) : _mm_unpacklo_epi8(low, high);
+        __m256i a = across_eight(_mm256_cvtepu8_epi32(codes), avx2_load_half(powers, 2 * i));
+        __m256i b = across_eight(_mm256_cvtepu8_epi32(_mm_srli_si128(codes, 8)),
+                                 avx2_load_half(powers, 2 * i + 1));
+        if (as == TENMAP_F32) {
+            avx2_store(d, 2 * i, a, stream);
+            avx2_store(d, 2 * i + 1, b, stream);
+        } else {
+            avx2_store(
+                d, i,
+                _mm256_set_m128i(f16_from_f32_avx2(b, saturate), f16_from_f32_avx2(a, saturate)),
+                stream);
+        }
+    }
+}
+
+AVX2_INLINE void run_across(unsigned char *d, const unsigned char *s, const unsigned char *powers,
+                            size_t count, tenmap_dtype as, bool stream, bool saturate) {
+    const size_t width = as == TENMAP_F32 ? 4 : 2;
+    unsigned char in[16] = {0}, by[64] = {0}, out[128];
+    for (; count >= 32; count -= 32, s += 16, powers += 64, d += 32 * width)
+        if (as == TENMAP_BF16)
+            across_bf16(d, s, powers, stream);
+        else
+            across_floats(d, s, powers, as, stream, saturate);
+    if (!count)
+        return;
+    memcpy(in, s, (count + 1) / 2);
+    memcpy(by, powers, count * 2);
+    if (as == TENMAP_BF16)
+        across_bf16(out, in, by, false);
+    else
+        across_floats(out, in, by, as, false, saturate);
+    memcpy(d, out, count * width);
+}
+
+AVX2_TARGET void tmi_avx2_across(void *dst, tenmap_dtype as, const unsigned char *codes,
+                                 const unsigned char *powers, size_t count, uint32_t flags) {
+    bool stream = (flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 == 0;
+    if (as == TENMAP_BF16 && stream)
+        run_across(dst, codes, powers, count, TENMAP_BF16, true, false);
+    else if (as == TENMAP_BF16)
+        run_across(dst, codes, powers, count, TENMAP_BF16, false, false);
+    else if (as == TENMAP_F32 && stream)
+        run_across(dst, codes, powers, count, TENMAP_F32, true, false);
+    else if (as == TENMAP_F32)
+        run_across(dst, codes, powers, count, TENMAP_F32, false, false);
+    else
+        run_across(dst, codes, powers, count, TENMAP_F16, stream,
+                   (flags & TENMAP_CONVERT_SATURATE) != 0);
 }
 
 #endif
