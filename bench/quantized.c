@@ -3,6 +3,7 @@
  * write the same memory, and plain FP8 beside FP8 with scales.
  *
  *     bench_quantized [ROWS COLUMNS [SCHEME]]     8192 and 8192, and every scheme, unless told
+ *     bench_quantized --keep PATH BYTES           a model of FP8 in blocks, of about so many bytes
  *
  * Codes and scales are in memory: the file was just written, and is mapped. Times are those of the thread,
  * taken in turns, the least of each.
@@ -144,7 +145,46 @@ static void time_scheme(const char *path, const bench_scheme *scheme, void *dst)
     tenmap_close(raw);
 }
 
+/* Weights of 64 MiB, each with its scales. */
+static int write_model(const char *path, uint64_t bytes) {
+    enum { SIDE = 8192, BLOCKS = SIDE / 128, MOST_WEIGHTS = 256 };
+    static const uint64_t shape[2] = {SIDE, SIDE}, blocks[2] = {BLOCKS, BLOCKS};
+    static unsigned char codes[SIDE * SIDE];
+    static float scales[BLOCKS * BLOCKS];
+    size_t ids[MOST_WEIGHTS][2], count = (size_t)(bytes / sizeof codes);
+    tenmap_writer *writer;
+    tenmap_error error;
+    uint64_t state = 1;
+    count = count < 1 ? 1 : count > MOST_WEIGHTS ? MOST_WEIGHTS : count;
+    for (size_t i = 0; i < sizeof codes; i++)
+        codes[i] = (unsigned char)(shuffle_next(&state) % 0x7f);
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
+        scales[i] = (float)(1 + shuffle_next(&state) % 1000) / 65536;
+    if (tenmap_writer_create(path, NULL, &writer, &error) != TENMAP_OK)
+        fail_with(&error);
+    for (size_t i = 0; i < count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "model.layers.%zu.weight", i);
+        if (tenmap_writer_add(writer, name, TENMAP_CSTR, TENMAP_F8_E4M3, shape, 2, &ids[i][0],
+                              &error) != TENMAP_OK)
+            fail_with(&error);
+        snprintf(name, sizeof name, "model.layers.%zu.weight_scale_inv", i);
+        if (tenmap_writer_add(writer, name, TENMAP_CSTR, TENMAP_F32, blocks, 2, &ids[i][1],
+                              &error) != TENMAP_OK)
+            fail_with(&error);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (tenmap_writer_write(writer, ids[i][0], 0, codes, sizeof codes, &error) != TENMAP_OK ||
+            tenmap_writer_write(writer, ids[i][1], 0, scales, sizeof scales, &error) != TENMAP_OK)
+            fail_with(&error);
+    if (tenmap_writer_commit(writer, &error) != TENMAP_OK)
+        fail_with(&error);
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "--keep") == 0)
+        return write_model(argv[2], strtoull(argv[3], NULL, 10));
     const uint64_t r = argc > 2 ? strtoull(argv[1], NULL, 10) : 8192;
     const uint64_t c = argc > 2 ? strtoull(argv[2], NULL, 10) : 8192;
     if (r % 128 || c % 128 || !r || !c) {

@@ -2,9 +2,10 @@
  * The tool against what the machine can do with as many bytes in the same run. Rounds alternate, so
  * that a slow moment hits all; the least time of each counts. Lines: name, bytes, nanoseconds on the
  * clock, nanoseconds of processor time, peak resident bytes.
- *     bench_tool TOOL MODEL FOLDER ROUNDS hash|convert
+ *     bench_tool TOOL MODEL FOLDER ROUNDS hash|convert|dequantize
  * hash: two threads that read the mapped MODEL, fingerprints, SHA-256 on one thread. convert: cp of
- * MODEL and its conversion to BF16, both into FOLDER, both synced.
+ * MODEL, of F32, and its conversion to BF16, both into FOLDER, both synced. dequantize: the same for a
+ * MODEL of FP8 with scales, which takes twice as many bytes then.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -144,17 +145,20 @@ static void bench_hash(char *tool, char *model, size_t size, unsigned rounds) {
     close(fd);
 }
 
-static void bench_convert(char *tool, char *model, const char *folder, size_t size,
-                          unsigned rounds) {
+static void bench_convert(char *tool, char *model, const char *folder, size_t size, unsigned rounds,
+                          bool dequantises) {
     char copy[512], out[512];
     snprintf(copy, sizeof copy, "%s/copy", folder);
     snprintf(out, sizeof out, "%s/out.safetensors", folder);
     char *cp[] = {"cp", model, copy, NULL};
-    char *convert[] = {tool, "convert", model, "--to", "bf16", "-o", out, NULL};
+    char *convert[] = {tool, "convert", model, "--to", "bf16", "-o", out, NULL, NULL};
+    if (dequantises)
+        convert[7] = "--dequantize";
     for (unsigned i = 0; i < rounds; i++) {
         run(COPY, "cp", 2 * size, cp, copy);
         unlink(copy);
-        run(CONVERT, "convert", size + size / 2, convert, NULL);
+        run(CONVERT, dequantises ? "dequantize" : "convert",
+            size + (dequantises ? 2 * size : size / 2), convert, NULL);
         unlink(out);
     }
 }
@@ -162,7 +166,7 @@ static void bench_convert(char *tool, char *model, const char *folder, size_t si
 int main(int argc, char **argv) {
     struct stat s;
     if (argc != 6) {
-        fprintf(stderr, "usage: bench_tool TOOL MODEL FOLDER ROUNDS hash|convert\n");
+        fprintf(stderr, "usage: bench_tool TOOL MODEL FOLDER ROUNDS hash|convert|dequantize\n");
         return 2;
     }
     check(stat(argv[2], &s) == 0, argv[2]);
@@ -170,7 +174,8 @@ int main(int argc, char **argv) {
     if (strcmp(argv[5], "hash") == 0)
         bench_hash(argv[1], argv[2], (size_t)s.st_size, rounds);
     else
-        bench_convert(argv[1], argv[2], argv[3], (size_t)s.st_size, rounds);
+        bench_convert(argv[1], argv[2], argv[3], (size_t)s.st_size, rounds,
+                      strcmp(argv[5], "dequantize") == 0);
     for (size_t i = 0; i < KINDS; i++)
         if (results[i].name)
             printf("%s\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n", results[i].name,

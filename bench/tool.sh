@@ -1,14 +1,14 @@
 #!/bin/sh
-# One table: the tool's convert and hash against cp, memory and openssl.
+# One table: the tool's convert, of plain and of quantised models, and hash against cp, memory and openssl.
 #     bench/tool.sh [--quick]
-# Works in TMPDIR, or /tmp (9 GB of room), and in /dev/shm where that has as much: there nothing waits
+# Works in TMPDIR, or /tmp (12 GB of room), and in /dev/shm where that has as much: there nothing waits
 # for a disk. Both cp and convert are synced. Rates are of bytes read and written.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$root/build/bench
 mkdir -p "$build"
 cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTENMAP_TESTS=OFF >/dev/null
-cmake --build "$build" --target bench_write bench_tool tenmap_tool -j2 >/dev/null
+cmake --build "$build" --target bench_write bench_quantized bench_tool tenmap_tool -j2 >/dev/null
 bytes=3221225472 rounds=${ROUNDS:-8}
 [ "${1:-}" = --quick ] && bytes=536870912 rounds=3
 tool=$build/tool/tenmap
@@ -25,13 +25,21 @@ cat "$work/model.safetensors" >/dev/null
 "$build/bench/bench_tool" "$tool" "$work/model.safetensors" "$work" "$rounds" hash >"$work/hash"
 "$build/bench/bench_tool" "$tool" "$work/model.safetensors" "$work" $(((rounds + 1) / 2)) convert |
     sed 's/^/disk /' >"$work/convert"
+"$build/bench/bench_quantized" --keep "$work/fp8.safetensors" "$bytes"
+sync "$work/fp8.safetensors"
+"$build/bench/bench_tool" "$tool" "$work/fp8.safetensors" "$work" $(((rounds + 1) / 2)) dequantize |
+    sed 's/^/disk fp8 /' >>"$work/convert"
 room=$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)
 free=$(awk '/MemAvailable/ {print $2}' /proc/meminfo)
-if [ "${room:-0}" -gt $((bytes / 1024 * 3)) ] && [ "$free" -gt $((bytes / 1024 * 3)) ]; then
+if [ "${room:-0}" -gt $((bytes / 1024 * 4)) ] && [ "$free" -gt $((bytes / 1024 * 4)) ]; then
     shm=$(mktemp -d /dev/shm/tenmap-bench-XXXXXX)
     mv "$work/model.safetensors" "$shm/model.safetensors"
     "$build/bench/bench_tool" "$tool" "$shm/model.safetensors" "$shm" "$rounds" convert |
         sed 's/^/memory /' >>"$work/convert"
+    rm "$shm/model.safetensors"
+    mv "$work/fp8.safetensors" "$shm/fp8.safetensors"
+    "$build/bench/bench_tool" "$tool" "$shm/fp8.safetensors" "$shm" "$rounds" dequantize |
+        sed 's/^/memory fp8 /' >>"$work/convert"
 else
     echo "skipped: convert in memory (/dev/shm is too small)"
 fi
@@ -52,6 +60,11 @@ awk -F '\t' -v openssl="$openssl" '
         row("cp, in memory", "memory cp", "")
         row("convert F32 to BF16, in memory", "memory convert", "memory cp")
         printf "%-34s %7.1f MB\n", "  its peak RSS, mappings included", peak["disk convert"] / 1e6
+        row("cp of FP8, fsync, on the disk", "disk fp8 cp", "")
+        row("convert --dequantize, on the disk", "disk fp8 dequantize", "disk fp8 cp")
+        row("cp of FP8, in memory", "memory fp8 cp", "")
+        row("convert --dequantize, in memory", "memory fp8 dequantize", "memory fp8 cp")
+        printf "%-34s %7.1f MB\n", "  its peak RSS", peak["disk fp8 dequantize"] / 1e6
         row("reading memory, 2 threads", "read memory", "")
         row("hash --model, 2 threads", "fingerprints", "read memory")
         printf "%-34s %7.2f GB/s  %.2f of the above\n", "  by processor time", bytes["fingerprints"] / cpu["fingerprints"], bytes["fingerprints"] / cpu["fingerprints"] / (bytes["read memory"] / cpu["read memory"])

@@ -149,18 +149,28 @@ static tenmap_status copy_converted(copying *c) {
     return status;
 }
 
-/* A part of a tensor whose values are made: as F32 first where what is lost is to be counted. */
+/*
+ * A part of a tensor whose values are made. Where what is lost is to be counted, and something might be, they are
+ * made as F32 first.
+ */
 static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char *made, char *out) {
     uint32_t flags = (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
     size_t out_bytes = (size_t)bytes_of_elements(count, c->to);
-    tenmap_dtype as = c->lost ? TENMAP_F32 : c->to;
+    bool counts = c->lost != NULL;
     tenmap_error why;
-    tenmap_status status =
-        tmi_values_read(c->from, c->source, first, count, as, flags, c->lost ? made : out,
-                        c->lost ? (size_t)count * 4 : out_bytes, true, &why);
+    tenmap_status status = TENMAP_OK;
+    if (!counts || tmi_values_may_be_tame(c->from, c->to)) {
+        (void)tmi_values_were_tame(*c->source);
+        status = tmi_values_read(c->from, c->source, first, count, c->to, flags, out, out_bytes,
+                                 true, &why);
+        counts = counts && !tmi_values_were_tame(*c->source);
+    }
+    if (status == TENMAP_OK && counts)
+        status = tmi_values_read(c->from, c->source, first, count, TENMAP_F32, flags, made,
+                                 (size_t)count * 4, true, &why);
     if (status != TENMAP_OK)
         return tmi_writer_spoil_with(c->writer, &why, c->error);
-    if (c->lost) {
+    if (counts) {
         tmi_losses_add(c->to, TENMAP_F32, !TMI_BIG_ENDIAN, made, count, c->flags, c->lost);
         (void)tenmap_convert(c->to, out, out_bytes, TENMAP_F32, made, count, flags, NULL);
     }
@@ -169,11 +179,12 @@ static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char 
     return put_bytes(c, out, out_bytes);
 }
 
-/* Many rows at a time: some are stored the other way round. */
+/* As much as stays in the cache until it is written; many rows of what is stored the other way round. */
 static tenmap_status copy_made(copying *c) {
-    enum { MADE_ELEMENTS = 512 << 10 };
+    enum { MADE_IN_ROWS = 128 << 10, MADE_TURNED = 512 << 10 };
     tenmap_status status = TENMAP_OK;
-    uint64_t most = c->count < MADE_ELEMENTS ? c->count : MADE_ELEMENTS, end = c->first + c->count;
+    uint64_t step = tmi_values_in_rows(c->from) ? MADE_IN_ROWS : MADE_TURNED;
+    uint64_t most = c->count < step ? c->count : step, end = c->first + c->count;
     size_t made_room = c->lost ? (size_t)most * 4 : 0;
     size_t out_room = (size_t)bytes_of_elements(most, c->to);
     char *buffer = malloc(made_room + out_room);
@@ -182,7 +193,7 @@ static tenmap_status copy_made(copying *c) {
         tmi_fail_memory(&why, made_room + out_room, "converting");
         return tmi_writer_spoil_with(c->writer, &why, c->error);
     }
-    for (uint64_t first = c->first; status == TENMAP_OK && first < end; first += MADE_ELEMENTS) {
+    for (uint64_t first = c->first; status == TENMAP_OK && first < end; first += step) {
         uint64_t count = end - first < most ? end - first : most;
         status = make_part(c, first, count, buffer, buffer + made_room);
     }

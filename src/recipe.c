@@ -196,6 +196,21 @@ static tmi_code_kind code_kind(const tmi_recipe *r) {
     return r->codes == TMI_CODES_DTYPE && r->code_dtype == TENMAP_F4 ? TMI_KIND_E2M1 : TMI_KIND_ANY;
 }
 
+/*
+ * Whether scales are 0 or from 2^-100 to 2^100. Codes are 0 or from 2^-9 to 448, so no product is too large or too
+ * small for BF16.
+ */
+static bool scales_are_tame(const float *scales, size_t count) {
+    unsigned beyond = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, scales + i, 4);
+        bits &= 0x7fffffff;
+        beyond |= bits != 0 && bits - (27u << 23) > 200u << 23;
+    }
+    return !beyond;
+}
+
 /* The same straight into the destination, where a kernel does it all. */
 static tenmap_status make_straight(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                    size_t count, tmi_into *target, tenmap_error *error) {
@@ -225,6 +240,8 @@ static tenmap_status make_straight(tmi_source *s, uint64_t matrix, uint64_t row,
     run.tables = &s->tables;
     run.place = at;
     target->done = coded(target->dst, target->as, &run, target->flags);
+    size_t groups = count <= run.first ? 1 : 1 + (count - run.first + run.group - 1) / run.group;
+    s->tame = s->tame && scales_are_tame(run.scales, groups);
     return TENMAP_OK;
 }
 

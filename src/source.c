@@ -115,6 +115,7 @@ static tenmap_status run_rows(tmi_source *s, const tmi_transfer *x, const tmi_va
                 status = place_straight(s, x, box->matrix, row, column, to, &count, error);
             if (status == TENMAP_OK && count == 0) {
                 count = left < TMI_SOURCE_RUN ? left : TMI_SOURCE_RUN;
+                s->tame = false;
                 status =
                     s->maker->row(s, box->matrix, row, column, (size_t)count, s->stored, error);
                 if (status == TENMAP_OK)
@@ -236,6 +237,7 @@ static tenmap_status run_turned(tmi_source *s, const tmi_transfer *x, const tmi_
     size_t wide = s->parts[0].base ? s->wide : TILE_FLAT;
     bool rows_first = high == 1;
     uint64_t rows = (box->rows + high - 1) / high, columns = (box->columns + wide - 1) / wide;
+    s->tame = false;
     for (uint64_t i = 0; i < rows * columns; i++) {
         uint64_t row = (rows_first ? i / columns : i % rows) * high;
         uint64_t column = (rows_first ? i % columns : i / rows) * wide;
@@ -283,6 +285,7 @@ static tmi_source *new_source(tenmap_error *error) {
     }
     memset(s, 0, offsetof(tmi_source, kept)); /* the rest is written before it is read */
     memset(s->tables.of, 0xff, sizeof s->tables.of);
+    s->tame = true;
     return s;
 }
 
@@ -332,6 +335,25 @@ uint64_t tmi_stored_bytes(const tenmap_tensor *t, uint64_t first, uint64_t count
         return bytes;
     }
     return bytes_before(t, first + count) - bytes_before(t, first);
+}
+
+bool tmi_values_in_rows(const tenmap_tensor *t) {
+    return !tmi_computed_of(t)->recipe.transposed;
+}
+
+/* Codes that are integers or floats of few bits, less integers: what they are by themselves is known. */
+bool tmi_values_may_be_tame(const tenmap_tensor *t, tenmap_dtype as) {
+    const tmi_recipe *r = &tmi_computed_of(t)->recipe;
+    return (as == TENMAP_F32 || as == TENMAP_BF16) && !r->transposed &&
+           r->codes != TMI_CODES_TABLE && r->zeros != TMI_ZEROS_ADDED &&
+           r->zeros != TMI_ZEROS_DTYPE;
+}
+
+bool tmi_values_were_tame(tmi_source *source) {
+    bool tame = !source || source->tame;
+    if (source)
+        source->tame = true;
+    return tame;
 }
 
 tenmap_status tmi_values_read(const tenmap_tensor *t, tmi_source **source, uint64_t first,

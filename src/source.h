@@ -98,6 +98,7 @@ struct tmi_source {
     size_t wide, high; /* of tiles, where parts are in memory and the tensor is transposed */
     bool joined;  /* rows follow one another in every part: columns past the last are of the next */
     bool reading; /* no part is taken from memory */
+    bool tame;    /* see tmi_values_were_tame */
     tmi_part parts[TMI_PART_COUNT];
     /* What makers keep. */
     tmi_scales kept;

@@ -107,6 +107,15 @@ tenmap_status tmi_values_run(const tmi_transfer *x, tmi_window *window, tmi_sour
 tenmap_status tmi_values_read(const tenmap_tensor *t, tmi_source **source, uint64_t first,
                               uint64_t count, tenmap_dtype as, uint32_t flags, void *dst,
                               size_t dst_bytes, bool checked, tenmap_error *error);
+/*
+ * Whether values of a tensor that is made can be told to lose nothing in a dtype but by rounding, and those that
+ * were made since the last call, as far as that is known: each is 0 or of a magnitude that F32 and BF16 have
+ * in full. No source: none were.
+ */
+bool tmi_values_may_be_tame(const tenmap_tensor *t, tenmap_dtype as);
+bool tmi_values_were_tame(tmi_source *source);
+/* Whether its rows are stored as such: a few of them may then be asked for at a time. */
+bool tmi_values_in_rows(const tenmap_tensor *t);
 /* How many bytes of files elements [first, first+count) of any tensor stand for; they add up. */
 uint64_t tmi_stored_bytes(const tenmap_tensor *t, uint64_t first, uint64_t count);
 

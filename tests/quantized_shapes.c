@@ -33,6 +33,19 @@ SCALED(int8_channel_long, "int8-channel", TENMAP_I8, "b.weight_scale", TENMAP_F1
 SCALED(int8_block, "int8-block", TENMAP_I8, "b.weight_scale", TENMAP_F32, 130, 300, 128, 128)
 SCALED(int8_group, "int8-group", TENMAP_I8, "b.weight_scale", TENMAP_F32, 4, 4160, 1, 32)
 
+/* Numbers alone, of which nothing is lost in BF16, and scales of which most is. */
+static void fp8_numbers(stored_weight *w) {
+    fp8_block(w);
+    for (size_t i = 0; i < w->parts[0].size; i++)
+        w->parts[0].bytes[i] ^= (w->parts[0].bytes[i] & 0x7f) == 0x7f;
+}
+static void fp8_wild_scales(stored_weight *w) {
+    static const float wild[] = {0x1p-140f, 0x1p-126f, 0x1.8p119f, 0x1p126f, 0};
+    fp8_numbers(w);
+    for (size_t i = 0; i * 4 < w->parts[1].size; i++)
+        memcpy(w->parts[1].bytes + 4 * i, &wild[i % COUNT(wild)], 4);
+}
+
 #define PACKED(name, scheme_name, ...) SHAPED(name, make_packed, scheme_name, __VA_ARGS__)
 
 PACKED(packed4_small, "int4-group", 4, 3, 64, 16, false, false)
@@ -146,20 +159,21 @@ BNB4(fp4_long, 5, 4100, 64, false, true)
 BNB4(fp4_nested, 31, 129, 64, true, true)
 
 make_weight *const quantized_shapes[] = {
-    fp8_block_tiny,   fp8_block_run,     fp8_block_e5m2,  fp8_block_16,     fp8_channel_one,
-    fp8_channel_long, fp8_tensor_small,  fp8_tensor_long, fp8_group,        fp8_group_long,
-    fp8_group_8,      mxfp8_one,         mxfp8_long,      int8_channel_one, int8_channel_long,
-    int8_block,       int8_group,        packed4_small,   packed4_long,     packed4_odd,
-    packed4_zeros,    packed4_channel,   packed8_group,   packed8_96,       packed8_small,
-    packed3_long,     packed3_small,     packed3_old,     packed3_old_two,  gptq4_small,
-    gptq4_wide,       gptq4_order,       gptq4_one,       gptq3_wide,       gptq3_small,
-    gptq8_wide,       gptq8_small,       gptq2_wide,      gptq2_small,      awq_small,
-    awq_tiles,        awq_two_tiles,     gptq4_two_tiles, mxfp4_one,        mxfp4_long,
-    mxfp6_one,        mxfp6_long,        nvfp4_one,       nvfp4_long,       gpt_oss_one,
-    gpt_oss_tiles,    gpt_oss_two_tiles, gpt_oss_wild,    mlx4_one,         mlx4_long,
-    mlx4_32,          mlx2_one,          mlx2_long,       mlx2_32,          mlx3_one,
-    mlx3_32,          mlx5_one,          mlx5_long,       mlx5_32,          mlx6_long,
-    mlx6_one,         mlx8_long,         mlx8_32,         nf4_small,        nf4_long,
-    nf4_nested_long,  nf4_nested_small,  fp4_small,       fp4_long,         fp4_nested,
+    fp8_numbers,      fp8_wild_scales,   fp8_block_tiny,   fp8_block_run,     fp8_block_e5m2,
+    fp8_block_16,     fp8_channel_one,   fp8_channel_long, fp8_tensor_small,  fp8_tensor_long,
+    fp8_group,        fp8_group_long,    fp8_group_8,      mxfp8_one,         mxfp8_long,
+    int8_channel_one, int8_channel_long, int8_block,       int8_group,        packed4_small,
+    packed4_long,     packed4_odd,       packed4_zeros,    packed4_channel,   packed8_group,
+    packed8_96,       packed8_small,     packed3_long,     packed3_small,     packed3_old,
+    packed3_old_two,  gptq4_small,       gptq4_wide,       gptq4_order,       gptq4_one,
+    gptq3_wide,       gptq3_small,       gptq8_wide,       gptq8_small,       gptq2_wide,
+    gptq2_small,      awq_small,         awq_tiles,        awq_two_tiles,     gptq4_two_tiles,
+    mxfp4_one,        mxfp4_long,        mxfp6_one,        mxfp6_long,        nvfp4_one,
+    nvfp4_long,       gpt_oss_one,       gpt_oss_tiles,    gpt_oss_two_tiles, gpt_oss_wild,
+    mlx4_one,         mlx4_long,         mlx4_32,          mlx2_one,          mlx2_long,
+    mlx2_32,          mlx3_one,          mlx3_32,          mlx5_one,          mlx5_long,
+    mlx5_32,          mlx6_long,         mlx6_one,         mlx8_long,         mlx8_32,
+    nf4_small,        nf4_long,          nf4_nested_long,  nf4_nested_small,  fp4_small,
+    fp4_long,         fp4_nested,
 };
 const size_t quantized_shape_count = COUNT(quantized_shapes);
