@@ -329,16 +329,39 @@ static bool fill_direct(tmi_window *w, uint64_t at, size_t size, size_t want) {
     return true;
 }
 
+/* How many bytes from `at` on the room holds; of reads of whole blocks, none are kept. */
+static size_t held_from(const tmi_window *w, uint64_t at) {
+    return w->direct_fd < 0 && at >= w->at && at < w->end ? (size_t)(w->end - at) : 0;
+}
+
+/* Moves the window to `at`. What it holds from there on is not read again: that may cost a request. */
+static size_t move_window(tmi_window *w, uint64_t at) {
+    size_t held = held_from(w, at);
+    if (held)
+        memmove(w->room, w->room + (at - w->at), held);
+    w->at = at;
+    w->end = at + held;
+    return held;
+}
+
+size_t tmi_window_take(const tmi_window *w, uint64_t at, void *dst, size_t size) {
+    size_t held = held_from(w, at);
+    held = held < size ? held : size;
+    if (held)
+        memcpy(dst, w->room + (at - w->at), held);
+    return held;
+}
+
 tenmap_status tmi_window_bytes(tmi_window *w, uint64_t at, size_t size, const tenmap_tensor *t,
                                const unsigned char **bytes, tenmap_error *error) {
     if (at < w->at || at + size > w->end) {
         uint64_t left = w->last - at;
-        size_t most = w->ahead ? w->size : size;
+        size_t most = w->ahead ? w->size : size, held = move_window(w, at);
         size_t want = left < most ? (size_t)left : most;
-        w->at = w->end = at;
         if (w->direct_fd < 0 || !fill_direct(w, at, size, want)) {
             tmi_wanted wanted = {NULL, t};
-            tenmap_status status = tmi_bytes_read(w->bytes, at, w->room, want, wanted, error);
+            tenmap_status status =
+                tmi_bytes_read(w->bytes, at + held, w->room + held, want - held, wanted, error);
             if (status != TENMAP_OK)
                 return status;
             w->end = at + want;

@@ -102,6 +102,8 @@ typedef struct tmi_window {
 tenmap_status tmi_window_bytes(tmi_window *window, uint64_t at, size_t size,
                                const tenmap_tensor *tensor, const unsigned char **bytes,
                                tenmap_error *error);
+/* Copies the first of [at, at+size), those that the room holds already, to dst; returns how many. */
+size_t tmi_window_take(const tmi_window *window, uint64_t at, void *dst, size_t size);
 /*
  * Whether bytes from `at` on, read around the page cache, can come straight to dst: both lie alike in a
  * block of the disk. tmi_window_copy then does so, but for the ends that are no whole blocks.

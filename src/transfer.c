@@ -334,9 +334,14 @@ static tenmap_status fail_to_fit(const tmi_transfer *x, const void *at, uint64_t
 /* Bytes [at, at+size) of the tensor, as they are, without a place on the way. */
 static tenmap_status copy_straight(tmi_window *w, const tenmap_tensor *t, uint64_t at,
                                    unsigned char *dst, size_t size, tenmap_error *error) {
+    at += t->file_offset;
     if (w->direct_fd >= 0)
-        return tmi_window_copy(w, t->file_offset + at, dst, size, t, error);
-    return tmi_bytes_read(w->bytes, t->file_offset + at, dst, size, (tmi_wanted){NULL, t}, error);
+        return tmi_window_copy(w, at, dst, size, t, error);
+    size_t held = tmi_window_take(w, at, dst, size);
+    if (held == size)
+        return TENMAP_OK;
+    return tmi_bytes_read(w->bytes, at + held, dst + held, size - held, (tmi_wanted){NULL, t},
+                          error);
 }
 
 /* Elements [first, first+count) of the tensor, contiguous there, to elements from `to` on in dst.

@@ -232,6 +232,46 @@ static void many_threads_read_at_once(void **state) {
     tenmap_close(m);
 }
 
+/* Small ones, which are read with what follows them, between large ones, which come straight. */
+static void a_load_reads_no_byte_twice(void **state) {
+    enum { PAIRS = 12, SMALL = 100, LARGE = 100000, TENSORS = 2 * PAIRS };
+    static char json[8192];
+    static unsigned char dst[TENSORS][2 * LARGE];
+    size_t len = 0, at = 0;
+    for (int i = 0; i < TENSORS; i++) {
+        size_t size = i % 2 ? LARGE : SMALL;
+        len += (size_t)snprintf(json + len, sizeof json - len,
+                                "%c\"t%02d\":{\"dtype\":\"F16\",\"shape\":[%zu],"
+                                "\"data_offsets\":[%zu,%zu]}",
+                                i ? ',' : '{', i, size / 2, at, at + size);
+        at += size;
+    }
+    snprintf(json + len, sizeof json - len, "}");
+    write_model(in_folder(state, "mixed.safetensors"), json, at);
+    for (int converted = 0; converted < 3; converted++) {
+        io_files files = {0};
+        tenmap_io io;
+        tenmap_options options = through(&files, &io);
+        tenmap_model *m = must_open(in_folder(state, "mixed.safetensors"), &options);
+        tenmap_request requests[TENSORS] = {{0}};
+        tenmap_error error;
+        uint64_t before = files.bytes;
+        for (size_t i = 0; i < TENSORS; i++)
+            requests[i] = (tenmap_request){.tensor = tenmap_at(m, i),
+                                           .as = converted > (int)(i % 3) ? TENMAP_F32 : 0,
+                                           .dst = dst[i],
+                                           .dst_bytes = sizeof dst[i]};
+        assert_int_equal(tenmap_load(m, requests, TENSORS, NULL, &error), TENMAP_OK);
+        assert_int_equal(files.bytes - before, at);
+        for (size_t i = 0; i < TENSORS && !converted; i++)
+            for (size_t b = 0; b < requests[i].tensor->nbytes; b++)
+                assert_int_equal(dst[i][b], pattern_byte((size_t)(requests[i].tensor->file_offset -
+                                                                  tenmap_at(m, 0)->file_offset) +
+                                                         b));
+        tenmap_close(m);
+    }
+}
+
 static void arguments_are_checked(void **state) {
     io_files files = {0};
     tenmap_io io, whole = io_files_io(&files);
@@ -400,6 +440,7 @@ int main(void) {
         cmocka_unit_test(a_short_answer_is_an_error),
         cmocka_unit_test(reads_have_the_size_that_is_preferred),
         cmocka_unit_test(many_threads_read_at_once),
+        cmocka_unit_test(a_load_reads_no_byte_twice),
         cmocka_unit_test(arguments_are_checked),
         cmocka_unit_test(missing_shards_are_named),
         cmocka_unit_test(opening_takes_few_reads),
