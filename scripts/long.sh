@@ -67,6 +67,19 @@ gguf_package() {
     $build/venv/bin/python tests/peers/gguf_package.py $build/libtenmap.so 100000
 }
 
+# The random loads and faults of tenmap_mpi, all of them; then a sample of each with AddressSanitizer and valgrind.
+many_hosts() {
+    local library=build/long-mpi/libtenmap.a
+    sh mpi/tests/run.sh $build/libtenmap.a long || return
+    cmake -S . -B build/long-mpi -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTENMAP_SHARED=OFF \
+        -DTENMAP_SANITIZE=address,undefined >/dev/null &&
+        cmake --build build/long-mpi -j "$jobs" --target tenmap_static >/dev/null || return
+    LSAN_OPTIONS=suppressions=$PWD/mpi/tests/lsan.txt MPI_TEST_FLAGS="-fsanitize=address,undefined -fno-sanitize-recover=all" \
+        sh mpi/tests/run.sh $library sample || return
+    MPI_TEST_PREFIX="valgrind -q --error-exitcode=9 --suppressions=$PWD/mpi/tests/valgrind.txt" \
+        sh mpi/tests/run.sh $build/libtenmap.a sample
+}
+
 # Every target for its share of the time, one after the other.
 fuzz_all() {
     command -v clang-14 >/dev/null || { echo "skipped: clang-14 is not here"; return 77; }
@@ -88,6 +101,7 @@ check "S3: signatures, by versitygw" s3_server
 check "1,000 schedules of network faults, AddressSanitizer" http_faults address,undefined
 check "1,000 schedules of network faults, ThreadSanitizer" http_faults thread
 check "100,000 opens that race edits in place" $build/tests/race_edit 100000 4800
+check "MPI: 200 schedules of faults, every allocation; sanitizers, valgrind" many_hosts
 check "linear time and memory, at the limits" sh scripts/linear.sh
 check "valgrind memcheck, the slow tests" sh scripts/memcheck.sh $build load residency
 check "all 2^32 F32 inputs" ctest --test-dir $build -C Long -L long --output-on-failure

@@ -50,6 +50,11 @@ for kind in shared static; do
     find_it "find-static-of-$kind" "$kind" tenmap::tenmap_static
     needs "$work/find-static-of-$kind/consumer" no
     echo "find_package, $kind tree, both targets: ok"
+    if [ -x "$work/find-$kind/consumer_mpi" ]; then
+        echo "find_package, $kind tree, the component mpi: ok"
+    else
+        echo "SKIPPED: no MPI is here for the component mpi"
+    fi
 
     if [ -x "$work/$kind/bin/tenmap" ]; then
         "$work/$kind/bin/tenmap" --version >/dev/null

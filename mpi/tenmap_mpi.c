@@ -1,0 +1,2011 @@
+/*
+ * tenmap over MPI: see tenmap_mpi.h for what it promises, tenmap_mpi_plan.h for who reads what.
+ *
+ * The order of things: every rank looks at its own arguments; all agree; request lists are exchanged, and
+ * each rank makes the plan; a walk through it without data says how much memory it takes, which is
+ * taken; all agree; then chunk after chunk is read and delivered. From there on nothing is allocated
+ * here, so that no rank can drop out: one that fails goes on with the schedule, its chunks marked bad,
+ * until all have heard of it. A last agreement says whose error it was.
+ */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include "tenmap_mpi.h"
+#include "tenmap_mpi_plan.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+enum {
+    FLIGHTS = 4,       /* chunks that a rank has under way, its own among them */
+    OWN_CHUNKS = 2,    /* one that is sent, one that is read */
+    VOTES = 2,         /* steps that one that failed is heard of later */
+    TAGS_IN_TURN = 16, /* more than FLIGHTS: no message is taken for one of a later chunk */
+    DEFAULT_READERS = 4,
+    BATCH = 16,          /* requests to the library at a time */
+    PIECE = 1024,        /* elements that are converted by way of the stack */
+    MOST_TOGETHER = 256, /* elements of a block */
+    LEAST_CHUNK = 4 << 10,
+    BATCH_PLACE = 64 /* bytes that places in a shared window begin at multiples of */
+};
+#define SMALL_CHUNK ((uint64_t)1 << 20)
+#define LARGE_CHUNK ((uint64_t)16 << 20)
+#define MOST_CHUNK ((uint64_t)1 << 30)
+#define NOT_A_MESSAGE UINT32_MAX
+
+/* What a rank wants of a tensor, as lists have it. */
+typedef struct want {
+    const tenmap_tensor *tensor;
+    uint64_t id;                 /* see tensor_of */
+    tenmap_dtype stored, as;     /* neither is TENMAP_AS_STORED */
+    uint32_t flags;              /* of the request */
+    const uint64_t *begin, *end; /* NULL: all of it */
+} want;
+
+/* A tensor of the model and its number. */
+typedef struct known {
+    const tenmap_tensor *tensor;
+    uint64_t id;
+} known;
+
+/* A request of this rank, ready to be written to. */
+typedef struct taker {
+    size_t stream, request;
+    tenmap_dtype as;
+    uint32_t outer;                 /* axes before those that lie together */
+    uint64_t inner, run, run_begin; /* elements of those, and which of them are wanted */
+    uint64_t row;                   /* elements of a row in the destination */
+    uint64_t first, last;           /* elements of the tensor from first to last */
+} taker;
+
+/* A chunk that this rank reads: the thread's from when it is asked for until it is done. */
+typedef struct own_chunk {
+    bool held; /* until it is packed or sent: others may land before it */
+    plan_chunk chunk;
+    unsigned char *raw;
+    tenmap_status status; /* once one read has failed, nothing more is read */
+    tenmap_error error;
+} own_chunk;
+
+/* A chunk under way. */
+typedef struct flight {
+    bool busy, bad;
+    int reader;
+    own_chunk *own; /* that it is sent from, as it lies there; else NULL */
+    uint64_t step;
+    plan_chunk chunk;
+    unsigned char *room, *base; /* base: room, or the chunk as it was read */
+    uint64_t *at;               /* of each message, from base on */
+    MPI_Request *requests;
+    uint32_t *about; /* the message that a request receives; NOT_A_MESSAGE: it sends */
+    int *finished;   /* for MPI_Testsome, as are these: */
+    MPI_Status *statuses;
+    int request_count, pending;
+    uint32_t tag;
+} flight;
+
+/* Those of this rank, read ahead on a thread of their own where that is allowed. */
+typedef struct reading {
+    bool threaded;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t turn;
+    bool stop;
+    uint64_t asked, done; /* chunks */
+    own_chunk own[OWN_CHUNKS];
+    plan_place at, end;
+    plan_walk walk;
+} reading;
+
+/* The largest of everything: what the walk without data found. */
+typedef struct survey {
+    plan_chunk chunk;
+    uint64_t room, raw, steps;
+    size_t messages;
+    int requests;
+} survey;
+
+typedef struct loading {
+    MPI_Comm comm;
+    int rank, size;
+    bool mpi_failed; /* then nothing can be agreed on, and buffers may still be MPI's */
+    tenmap_status status;
+    tenmap_error error;
+    uint64_t when; /* the step that failed */
+    const tenmap_model *model;
+    const tenmap_request *requests;
+    size_t count;
+    tenmap_mpi_options options;
+    tenmap_mpi_counts counts;
+    known *known;
+    size_t known_count;
+    uint64_t *list, *lists; /* this rank's requests; those of all, each list once */
+    size_t list_words, list_room, lists_words;
+    uint64_t *heads; /* of each rank's list: a digest and its words */
+    int *counts_of, *places_of, *host_of, *taker_of, *scratch;
+    int takers;
+    want *wants;
+    int *want_taker;
+    size_t want_count;
+    taker *mine;
+    size_t mine_count;
+    plan plan;
+    plan_place *at, *end; /* of each reader */
+    plan_walk walk;
+    survey most;
+    flight flights[FLIGHTS];
+    reading reading;
+    uint64_t delivered; /* bits */
+    int vote_in[VOTES], vote_out[VOTES];
+    MPI_Request vote[VOTES];
+} loading;
+
+/*
+ * Errors that all ranks share
+ */
+
+#if defined(__GNUC__)
+__attribute__((format(printf, 3, 4)))
+#endif
+static void
+fail_here(loading *l, tenmap_status status, const char *format, ...) {
+    va_list args;
+    if (l->status != TENMAP_OK)
+        return; /* the first one counts */
+    l->status = status;
+    memset(&l->error, 0, sizeof l->error);
+    l->error.status = status;
+    va_start(args, format);
+    vsnprintf(l->error.message, sizeof l->error.message, format, args);
+    va_end(args);
+}
+
+static void fail_with(loading *l, tenmap_status status, const tenmap_error *error) {
+    if (l->status != TENMAP_OK)
+        return;
+    l->status = status;
+    l->error = *error;
+    l->error.status = status;
+}
+
+static void *take_memory(loading *l, size_t count, size_t size, const char *what) {
+    void *memory = calloc(count ? count : 1, size);
+    if (!memory)
+        fail_here(l, TENMAP_ERR_MEMORY, "out of memory: %llu bytes for %s",
+                  (unsigned long long)count * size, what);
+    return memory;
+}
+
+/* Whether a call of MPI went well. After one that did not, nothing more is said to other ranks. */
+static bool went_well(loading *l, int code) {
+    char text[MPI_MAX_ERROR_STRING + 1] = "";
+    int len = 0;
+    if (code == MPI_SUCCESS)
+        return true;
+    MPI_Error_string(code, text, &len);
+    l->status = TENMAP_OK; /* this is what the caller must know */
+    fail_here(l, TENMAP_ERR_IO, "rank %d: MPI: %.400s", l->rank, text);
+    l->mpi_failed = true;
+    return false;
+}
+
+/*
+ * True if no rank has failed so far. Else every rank has the status and the sentence of the one that
+ * failed first: in the earliest step, and there the lowest.
+ */
+static bool agree(loading *l) {
+    /* Signed: MPICH 4.0 takes the least of unsigned numbers for that of signed ones. */
+    int64_t ranks = l->size, mine = INT64_MAX, first;
+    tenmap_error told = l->error;
+    if (l->status != TENMAP_OK)
+        mine = (int64_t)l->when * ranks + l->rank;
+    if (l->mpi_failed ||
+        !went_well(l, MPI_Allreduce(&mine, &first, 1, MPI_INT64_T, MPI_MIN, l->comm)))
+        return false;
+    if (first == INT64_MAX)
+        return true;
+    if (first == mine)
+        snprintf(told.message, sizeof told.message, "rank %d: %.460s", l->rank, l->error.message);
+    if (went_well(l, MPI_Bcast(&told, (int)sizeof told, MPI_BYTE, (int)(first % ranks), l->comm))) {
+        l->error = told;
+        l->status = told.status;
+    }
+    return false;
+}
+
+/* A private communicator: nobody else's messages, and errors that come back. */
+static bool begin_party(loading *l, MPI_Comm comm) {
+    memset(l, 0, sizeof *l);
+    l->comm = MPI_COMM_NULL;
+    for (int i = 0; i < VOTES; i++)
+        l->vote[i] = MPI_REQUEST_NULL;
+    if (comm == MPI_COMM_NULL) {
+        fail_here(l, TENMAP_ERR_ARGUMENT, "the communicator is MPI_COMM_NULL");
+        return false;
+    }
+    if (!went_well(l, MPI_Comm_dup(comm, &l->comm)) ||
+        !went_well(l, MPI_Comm_set_errhandler(l->comm, MPI_ERRORS_RETURN)) ||
+        !went_well(l, MPI_Comm_rank(l->comm, &l->rank)))
+        return false;
+    return went_well(l, MPI_Comm_size(l->comm, &l->size));
+}
+
+static tenmap_status end_party(loading *l, tenmap_error *error) {
+    if (l->comm != MPI_COMM_NULL && !l->mpi_failed)
+        (void)MPI_Comm_free(&l->comm);
+    if (l->status != TENMAP_OK && error)
+        *error = l->error;
+    return l->status;
+}
+
+/*
+ * The same model everywhere
+ */
+
+typedef struct digest {
+    uint64_t a, b;
+} digest;
+
+static void digest_add(digest *d, const void *bytes, size_t n) {
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < n; i++) {
+        d->a = (d->a ^ at[i]) * 0x100000001b3u;
+        d->b = (d->b + at[i] + 1) * 0x9e3779b97f4a7c15u;
+        d->b ^= d->b >> 29;
+    }
+}
+
+static void digest_number(digest *d, uint64_t number) {
+    digest_add(d, &number, sizeof number);
+}
+
+/* Of all that headers say, and of the sizes of the files. */
+static digest digest_model(const tenmap_model *model) {
+    digest d = {0xcbf29ce484222325u, 1};
+    for (size_t i = 0; i < tenmap_shard_count(model); i++) {
+        const tenmap_shard *s = tenmap_shard_at(model, i);
+        digest_number(&d, s->size);
+        digest_number(&d, s->header_bytes);
+    }
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        digest_number(&d, t->name_len);
+        digest_add(&d, t->name, t->name_len);
+        digest_number(&d, (uint64_t)t->dtype << 32 | (t->flags & TENMAP_TENSOR_COMPUTED));
+        digest_number(&d, (uint64_t)t->shard << 32 | t->rank);
+        digest_number(&d, t->file_offset);
+        digest_add(&d, t->shape, t->rank * sizeof *t->shape);
+    }
+    for (size_t i = 0; i < tenmap_metadata_count(model); i++) {
+        const tenmap_metadata *m = tenmap_metadata_at(model, i);
+        digest_add(&d, m->key, m->key_len);
+        digest_add(&d, m->raw, (size_t)m->raw_bytes);
+    }
+    return d;
+}
+
+/* What must be the same on all ranks, held against rank 0's. */
+static void compare_ranks(loading *l) {
+    digest d = digest_model(l->model);
+    uint64_t mine[] = {tenmap_shard_count(l->model),
+                       tenmap_file_size(l->model),
+                       tenmap_count(l->model),
+                       d.a,
+                       d.b,
+                       l->options.chunk_bytes,
+                       l->options.flags,
+                       l->options.ranks_per_host};
+    static const char *const fields[] = {"chunk_bytes", "flags", "ranks_per_host"};
+    enum { NUMBERS = sizeof mine / sizeof mine[0], OF_MODEL = 5 };
+    uint64_t first[NUMBERS];
+    memcpy(first, mine, sizeof mine);
+    if (!went_well(l, MPI_Bcast(first, NUMBERS, MPI_UINT64_T, 0, l->comm)))
+        return;
+    if (memcmp(first, mine, 3 * sizeof *mine) != 0)
+        fail_here(l, TENMAP_ERR_FORMAT,
+                  "%.200s is not the model that rank 0 has: %llu tensors in %llu files of %llu "
+                  "bytes, there %llu in %llu of %llu",
+                  tenmap_path(l->model), (unsigned long long)mine[2], (unsigned long long)mine[0],
+                  (unsigned long long)mine[1], (unsigned long long)first[2],
+                  (unsigned long long)first[0], (unsigned long long)first[1]);
+    if (memcmp(first, mine, OF_MODEL * sizeof *mine) != 0)
+        fail_here(l, TENMAP_ERR_FORMAT,
+                  "%.200s is not the model that rank 0 has: it is as large, but its header says "
+                  "something else",
+                  tenmap_path(l->model));
+    for (int i = OF_MODEL; i < NUMBERS; i++)
+        if (first[i] != mine[i])
+            fail_here(l, TENMAP_ERR_ARGUMENT,
+                      "tenmap_mpi_options: %s is %llu here and %llu on rank 0; all ranks must give "
+                      "the same",
+                      fields[i - OF_MODEL], (unsigned long long)mine[i],
+                      (unsigned long long)first[i]);
+}
+
+tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_options *options,
+                              tenmap_model **out, tenmap_error *error) {
+    loading l;
+    tenmap_model *model = NULL;
+    tenmap_error why = {0};
+    if (begin_party(&l, comm)) {
+        tenmap_status status = out ? tenmap_open(path, options, &model, &why) : TENMAP_OK;
+        if (!out)
+            fail_here(&l, TENMAP_ERR_ARGUMENT, "the place for the model is NULL");
+        if (status != TENMAP_OK)
+            fail_with(&l, status, &why);
+        if (agree(&l)) {
+            l.model = model;
+            compare_ranks(&l);
+            (void)agree(&l);
+        }
+    }
+    if (l.status != TENMAP_OK) {
+        tenmap_close(model);
+        model = NULL;
+    }
+    if (out)
+        *out = model;
+    return end_party(&l, error);
+}
+
+/*
+ * Arguments
+ */
+
+static void take_options(loading *l, const tenmap_mpi_options *given) {
+    static const tenmap_mpi_options defaults = TENMAP_MPI_OPTIONS_INIT;
+    const size_t least = offsetof(tenmap_mpi_options, counts);
+    tenmap_mpi_options *o = &l->options;
+    *o = defaults;
+    if (given && (given->struct_size < least || given->struct_size > sizeof *o)) {
+        fail_here(l, TENMAP_ERR_ARGUMENT,
+                  "tenmap_mpi_options: struct_size is %llu; start from TENMAP_MPI_OPTIONS_INIT",
+                  (unsigned long long)given->struct_size);
+        return;
+    }
+    if (given)
+        memcpy(o, given, given->struct_size);
+    if (o->flags & ~(uint32_t)(TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT))
+        fail_here(l, TENMAP_ERR_ARGUMENT, "tenmap_mpi_options: flags is %u: unknown bits",
+                  (unsigned)o->flags);
+    if (o->chunk_bytes && (o->chunk_bytes < LEAST_CHUNK || o->chunk_bytes > MOST_CHUNK))
+        fail_here(l, TENMAP_ERR_ARGUMENT,
+                  "tenmap_mpi_options: chunk_bytes is %llu; it must be 0 or from 4 KiB to 1 GiB",
+                  (unsigned long long)o->chunk_bytes);
+}
+
+static int stop_at_once(void *ctx, uint64_t done, uint64_t total) {
+    (void)ctx;
+    (void)done;
+    (void)total;
+    return 1;
+}
+
+/* The library's own check of the requests: a load that is cancelled before its first byte. */
+static void check_requests(loading *l, const tenmap_request *requests, size_t count) {
+    tenmap_load_options check = TENMAP_LOAD_OPTIONS_INIT;
+    tenmap_error why = {0};
+    check.threads = 1;
+    check.progress = stop_at_once;
+    if (!l->model) {
+        fail_here(l, TENMAP_ERR_ARGUMENT, "the model is NULL: it could not be opened here?");
+        return;
+    }
+    tenmap_status status = tenmap_load(l->model, requests, count, &check, &why);
+    if (status != TENMAP_OK && status != TENMAP_ERR_CANCELLED)
+        fail_with(l, status, &why);
+}
+
+/*
+ * Lists of wants
+ */
+
+static int compare_known(const void *left, const void *right) {
+    uintptr_t a = (uintptr_t)((const known *)left)->tensor;
+    uintptr_t b = (uintptr_t)((const known *)right)->tensor;
+    return a < b ? -1 : a > b;
+}
+
+/* Tensors by their numbers: that of tenmap_at, and in the last 8 bits 0, or 1 + that of a part. */
+static const tenmap_tensor *tensor_of(const tenmap_model *model, uint64_t id) {
+    const tenmap_tensor *t = tenmap_at(model, (size_t)(id >> 8));
+    return id & 255 ? tenmap_part_at(t, (uint32_t)(id & 255) - 1) : t;
+}
+
+/* The numbers by tensors. */
+static bool know_tensors(loading *l) {
+    size_t tensors = tenmap_count(l->model), all = 0;
+    for (size_t i = 0; i < tensors; i++)
+        all += 1 + tenmap_scheme_of(tenmap_at(l->model, i))->part_count;
+    l->known = take_memory(l, all, sizeof *l->known, "the numbers of tensors");
+    for (size_t i = 0; i < tensors && l->known; i++) {
+        const tenmap_tensor *t = tenmap_at(l->model, i), *part;
+        l->known[l->known_count++] = (known){t, (uint64_t)i << 8};
+        for (uint32_t k = 0; (part = tenmap_part_at(t, k)) != NULL && l->known_count < all; k++)
+            l->known[l->known_count++] = (known){part, (uint64_t)i << 8 | (k + 1)};
+    }
+    if (l->known)
+        qsort(l->known, l->known_count, sizeof *l->known, compare_known);
+    return l->known;
+}
+
+/* Elements of the tensor, if its bytes are taken for this dtype; of its last axis likewise. */
+static uint64_t elements_as(const tenmap_tensor *t, tenmap_dtype stored) {
+    uint32_t together, bytes;
+    if (stored == t->dtype || !tenmap_dtype_block(stored, &together, &bytes))
+        return t->nelems;
+    return t->nbytes / bytes * together;
+}
+
+static uint64_t last_axis(const tenmap_tensor *t, tenmap_dtype stored) {
+    uint64_t rows = 1;
+    for (uint32_t d = 0; d + 1 < t->rank; d++)
+        rows *= t->shape[d];
+    return rows ? elements_as(t, stored) / rows : 0;
+}
+
+static uint64_t axis_of(const tenmap_tensor *t, uint32_t d, uint64_t last) {
+    return d + 1 >= t->rank ? last : t->shape[d];
+}
+
+static want want_of(const tenmap_request *r) {
+    want w = {r->tensor, 0, r->stored_as, r->as, r->flags, r->begin, r->end};
+    if (w.stored == TENMAP_AS_STORED)
+        w.stored = r->tensor->dtype;
+    if (w.as == TENMAP_AS_STORED)
+        w.as = w.stored;
+    if (r->tensor->rank == 0)
+        w.begin = w.end = NULL;
+    return w;
+}
+
+static bool wants_nothing(const want *w) {
+    for (uint32_t d = 0; w->begin && d < w->tensor->rank; d++)
+        if (w->begin[d] == w->end[d])
+            return true;
+    return elements_as(w->tensor, w->stored) == 0;
+}
+
+/* In words: the id; dtypes, flags and whether it is all of the tensor; else begin and end. */
+static bool add_words(loading *l, const uint64_t *words, size_t n) {
+    while (l->list_room - l->list_words < n) {
+        size_t more = l->list_room ? l->list_room * 2 : 256;
+        uint64_t *list = realloc(l->list, more * sizeof *list);
+        if (!list) {
+            fail_here(l, TENMAP_ERR_MEMORY, "out of memory: %llu bytes for the list of requests",
+                      (unsigned long long)more * sizeof *list);
+            return false;
+        }
+        l->list = list;
+        l->list_room = more;
+    }
+    if (n)
+        memcpy(l->list + l->list_words, words, n * sizeof *words);
+    l->list_words += n;
+    return true;
+}
+
+static bool write_want(loading *l, const want *w) {
+    known key = {w->tensor, 0};
+    const known *found = bsearch(&key, l->known, l->known_count, sizeof key, compare_known);
+    if (!found) {
+        fail_here(l, TENMAP_ERR_ARGUMENT, "a request's tensor is none of the model's");
+        return false;
+    }
+    uint64_t head[2] = {found->id, (uint64_t)w->as | (uint64_t)w->stored << 16 |
+                                       (uint64_t)(w->flags & 0x7fff) << 32 |
+                                       (uint64_t)!w->begin << 63};
+    size_t rank = w->begin ? w->tensor->rank : 0;
+    return add_words(l, head, 2) && add_words(l, w->begin, rank) && add_words(l, w->end, rank);
+}
+
+/* The words of the next want; returns those behind them. */
+static const uint64_t *read_want(const tenmap_model *model, const uint64_t *words, want *w) {
+    w->id = words[0];
+    w->tensor = tensor_of(model, words[0]);
+    w->as = words[1] & 0xffff;
+    w->stored = words[1] >> 16 & 0xffff;
+    w->flags = words[1] >> 32 & 0x7fff;
+    w->begin = w->end = NULL;
+    words += 2;
+    if (words[-1] >> 63)
+        return words;
+    w->begin = words;
+    w->end = words + w->tensor->rank;
+    return words + 2 * (size_t)w->tensor->rank;
+}
+
+static void write_list(loading *l) {
+    if (!know_tensors(l))
+        return;
+    for (size_t i = 0; i < l->count; i++) {
+        want w = want_of(&l->requests[i]);
+        if (!wants_nothing(&w) && !write_want(l, &w))
+            return;
+    }
+}
+
+/* Ranks with the same list become one taker: the lists are sent once each. */
+static void find_takers(loading *l) {
+    uint64_t words = 0;
+    for (int r = 0; r < l->size; r++) {
+        const uint64_t *head = l->heads + 3 * (size_t)r;
+        int same = 0;
+        while (same < r && memcmp(head, l->heads + 3 * (size_t)same, 3 * sizeof *head) != 0)
+            same++;
+        l->taker_of[r] = same < r ? l->taker_of[same] : l->takers++;
+        l->places_of[r] = (int)words;
+        l->counts_of[r] = same < r ? 0 : (int)head[2];
+        if (same == r)
+            words += head[2];
+        if (head[2] > INT32_MAX / 2 || words > INT32_MAX / 2) {
+            fail_here(l, TENMAP_ERR_LIMIT, "the requests of all ranks take more than 8 GiB");
+            return;
+        }
+    }
+    l->lists_words = (size_t)words;
+    l->lists = take_memory(l, l->lists_words, sizeof *l->lists, "the requests of all ranks");
+}
+
+static bool exchange_lists(loading *l) {
+    digest d = {0xcbf29ce484222325u, 1};
+    if (l->status == TENMAP_OK)
+        write_list(l);
+    l->heads = take_memory(l, 3 * (size_t)l->size, sizeof *l->heads, "the ranks");
+    l->counts_of = take_memory(l, 5 * (size_t)l->size + 1, sizeof *l->counts_of, "the ranks");
+    if (!agree(l))
+        return false;
+    l->places_of = l->counts_of + l->size;
+    l->host_of = l->places_of + l->size;
+    l->taker_of = l->host_of + l->size;
+    l->scratch = l->taker_of + l->size;
+    digest_add(&d, l->list, l->list_words * sizeof *l->list);
+    uint64_t head[3] = {d.a, d.b, l->list_words};
+    if (!went_well(l, MPI_Allgather(head, 3, MPI_UINT64_T, l->heads, 3, MPI_UINT64_T, l->comm)))
+        return false;
+    find_takers(l);
+    return agree(l) &&
+           went_well(l, MPI_Allgatherv(l->list, l->counts_of[l->rank], MPI_UINT64_T, l->lists,
+                                       l->counts_of, l->places_of, MPI_UINT64_T, l->comm));
+}
+
+/* Which host each rank is on: as told, or as MPI tells. */
+static bool find_hosts(loading *l) {
+    MPI_Comm host = MPI_COMM_NULL;
+    int first = l->rank, lowest = 0, hosts = 0;
+    uint32_t together = l->options.ranks_per_host;
+    for (int r = 0; r < l->size && together; r++)
+        l->host_of[r] = (int)((uint32_t)r / together);
+    if (together)
+        return true;
+    bool good = went_well(l, MPI_Comm_split_type(l->comm, MPI_COMM_TYPE_SHARED, l->rank,
+                                                 MPI_INFO_NULL, &host)) &&
+                went_well(l, MPI_Allreduce(&first, &lowest, 1, MPI_INT, MPI_MIN, host)) &&
+                went_well(l, MPI_Allgather(&lowest, 1, MPI_INT, l->host_of, 1, MPI_INT, l->comm));
+    for (int r = 0; r < l->size && good; r++) /* the lowest of a host comes before the others */
+        l->host_of[r] = l->host_of[r] == r ? hosts++ : l->host_of[l->host_of[r]];
+    if (host != MPI_COMM_NULL)
+        (void)MPI_Comm_free(&host);
+    return good;
+}
+
+/*
+ * Streams
+ */
+
+/* File order, then by what the bytes are taken for: the order of streams. */
+static int compare_order(const tenmap_tensor *s, uint64_t s_id, tenmap_dtype s_dtype,
+                         const tenmap_tensor *t, uint64_t t_id, tenmap_dtype t_dtype) {
+    if (s->shard != t->shard)
+        return s->shard < t->shard ? -1 : 1;
+    if (s->file_offset != t->file_offset)
+        return s->file_offset < t->file_offset ? -1 : 1;
+    if (s_id != t_id)
+        return s_id < t_id ? -1 : 1;
+    return s_dtype < t_dtype ? -1 : s_dtype > t_dtype;
+}
+
+/* A want of somebody. */
+typedef struct entry {
+    want w;
+    uint32_t taker;
+} entry;
+
+static int compare_entries(const void *left, const void *right) {
+    const entry *a = left, *b = right;
+    int order = compare_order(a->w.tensor, a->w.id, a->w.stored, b->w.tensor, b->w.id, b->w.stored);
+    return order ? order : a->taker < b->taker ? -1 : a->taker > b->taker;
+}
+
+/* Elements of a unit: those of a block, else one. */
+static uint32_t unit_elements(tenmap_dtype dtype) {
+    uint32_t together = 1, bytes;
+    if (tenmap_dtype_bits(dtype) == 0)
+        (void)tenmap_dtype_block(dtype, &together, &bytes);
+    return together;
+}
+
+static uint32_t unit_bits(tenmap_dtype dtype) {
+    uint32_t together, bytes = 0;
+    if (tenmap_dtype_bits(dtype))
+        return tenmap_dtype_bits(dtype);
+    (void)tenmap_dtype_block(dtype, &together, &bytes);
+    return bytes * 8;
+}
+
+/* Whether elements of 4 and 6 bits begin and end at bytes: none beside them are converted with them. */
+static bool in_whole_bytes(const want *w) {
+    uint32_t d = w->tensor->rank - 1;
+    uint64_t last = last_axis(w->tensor, w->stored);
+    return !w->begin || (last % 4 == 0 && w->begin[d] % 4 == 0 && w->end[d] % 4 == 0);
+}
+
+/* What messages hold: as little as does for all who want something of the tensor. */
+static void choose_wire(plan_stream *s, const entry *entries, size_t n) {
+    const want *w = &entries[0].w;
+    uint32_t as_bits = tenmap_dtype_bits(w->as), bits = tenmap_dtype_bits(w->stored);
+    bool computed = w->tensor->flags & TENMAP_TENSOR_COMPUTED, alike = as_bits != 0;
+    for (size_t i = 0; i < n && alike; i++)
+        alike = entries[i].w.as == w->as &&
+                !((entries[i].w.flags ^ w->flags) & TENMAP_CONVERT_SATURATE) &&
+                (as_bits % 8 == 0 || in_whole_bytes(&entries[i].w));
+    s->wire = w->stored;
+    if (computed)
+        s->wire = alike ? w->as : TENMAP_F32; /* which every other is made of anyway */
+    else if (alike && as_bits < bits)
+        s->wire = w->as;
+    s->flags = alike ? w->flags & TENMAP_CONVERT_SATURATE : 0;
+    s->wire_bits = unit_bits(s->wire);
+    s->read_bits = unit_bits(w->stored);
+    if (computed) {
+        uint64_t bytes = 0;
+        const tenmap_tensor *part;
+        for (uint32_t k = 0; (part = tenmap_part_at(w->tensor, k)) != NULL; k++)
+            bytes += part->nbytes;
+        uint64_t each = bytes / (w->tensor->nelems / 8 + 1);
+        s->read_bits = each < 1 ? 1 : each > 512 ? 512 : (uint32_t)each;
+    }
+}
+
+static void make_stream(const loading *l, plan_stream *s, const entry *entries, size_t n) {
+    const want *w = &entries[0].w;
+    const tenmap_tensor *t = w->tensor;
+    uint64_t last = last_axis(t, w->stored), together = unit_elements(w->stored);
+    s->id = w->id;
+    s->dtype = w->stored;
+    choose_wire(s, entries, n);
+    s->axes = t->rank ? t->rank : 1;
+    if (s->axes > PLAN_AXES || last % together != 0) {
+        s->axes = 1;
+        s->dims[0] = elements_as(t, w->stored) / together;
+    } else {
+        for (uint32_t d = 0; d < s->axes; d++)
+            s->dims[d] = axis_of(t, d, d + 1 == s->axes ? last / together : last);
+    }
+    s->step = s->wire_bits % 8 || s->read_bits % 8 ? 8 : 1;
+    uint64_t least = l->options.chunk_bytes ? l->options.chunk_bytes : SMALL_CHUNK;
+    if (t->flags & TENMAP_TENSOR_COMPUTED && last % 8 == 0 && last * s->wire_bits / 8 <= least)
+        s->step = last; /* whole rows: no scale is asked for twice */
+}
+
+/* The want in units of its stream. */
+static void make_box(const plan_stream *s, const want *w, plan_box *box) {
+    const tenmap_tensor *t = w->tensor;
+    uint64_t last = last_axis(t, w->stored), together = unit_elements(w->stored);
+    uint64_t first_at = 0, last_at = 0;
+    bool flat = s->axes != (t->rank ? t->rank : 1) || last % together != 0;
+    memset(box, 0, sizeof *box);
+    for (uint32_t d = 0; d < s->axes && (!flat || !w->begin); d++) {
+        box->begin[d] = w->begin ? w->begin[d] : 0;
+        box->end[d] = w->begin ? w->end[d] : s->dims[d];
+    }
+    if (!w->begin)
+        return;
+    if (!flat) {
+        uint32_t d = s->axes - 1;
+        box->begin[d] /= together;
+        box->end[d] = (box->end[d] + together - 1) / together;
+        return;
+    }
+    for (uint32_t d = 0; d < t->rank; d++) {
+        first_at = first_at * axis_of(t, d, last) + w->begin[d];
+        last_at = last_at * axis_of(t, d, last) + w->end[d] - 1;
+    }
+    box->begin[0] = first_at / together;
+    box->end[0] = last_at / together + 1;
+}
+
+/* All lists as one, in the order of the files. */
+static entry *gather_entries(loading *l, size_t *count) {
+    size_t n = 0;
+    want w;
+    const uint64_t *end = l->lists + l->lists_words;
+    for (const uint64_t *at = l->lists; at < end; n++)
+        at = read_want(l->model, at, &w);
+    entry *entries = take_memory(l, n, sizeof *entries, "the requests of all ranks");
+    n = 0;
+    for (int r = 0; r < l->size && entries; r++) {
+        const uint64_t *at = l->lists + l->places_of[r], *last = at + l->counts_of[r];
+        while (at < last) {
+            at = read_want(l->model, at, &entries[n].w);
+            entries[n++].taker = (uint32_t)l->taker_of[r];
+        }
+    }
+    if (entries)
+        qsort(entries, n, sizeof *entries, compare_entries);
+    *count = n;
+    return entries;
+}
+
+static bool same_stream(const entry *a, const entry *b) {
+    return a->w.id == b->w.id && a->w.stored == b->w.stored;
+}
+
+static bool make_plan(loading *l) {
+    plan *p = &l->plan;
+    size_t n, first = 0;
+    entry *entries = gather_entries(l, &n);
+    plan_want *wants = entries ? take_memory(l, n, sizeof *wants, "the plan") : NULL;
+    p->streams = wants ? take_memory(l, n, sizeof *p->streams, "the plan") : NULL;
+    bool good = p->streams;
+    for (size_t i = 0; i < n && good; i++) {
+        if (i + 1 < n && same_stream(&entries[i], &entries[i + 1]))
+            continue;
+        plan_stream *s = &p->streams[p->stream_count];
+        make_stream(l, s, entries + first, i + 1 - first);
+        for (; first <= i; first++) {
+            wants[first].stream = p->stream_count;
+            wants[first].taker = entries[first].taker;
+            make_box(s, &entries[first].w, &wants[first].box);
+        }
+        p->stream_count++;
+    }
+    uint64_t asked = l->options.chunk_bytes;
+    p->ranks = l->size;
+    p->takers = l->takers;
+    p->host_of = l->host_of;
+    p->taker_of = l->taker_of;
+    if (good && !plan_make(p, wants, n, asked && asked < SMALL_CHUNK ? asked : SMALL_CHUNK)) {
+        fail_here(l, TENMAP_ERR_MEMORY, "out of memory: the plan of %llu requests",
+                  (unsigned long long)n);
+        good = false;
+    }
+    if (good) { /* eight chunks each keep reading and sending side by side */
+        uint64_t part = p->total / 8 / (uint64_t)p->readers / 8;
+        part = part < SMALL_CHUNK ? SMALL_CHUNK : part > LARGE_CHUNK ? LARGE_CHUNK : part;
+        p->chunk = asked ? asked : part;
+    }
+    free(entries);
+    free(wants);
+    return good;
+}
+
+/*
+ * Destinations
+ */
+
+/* Copies bits, which need not begin at bytes; what is around them stays. */
+static void copy_bits(unsigned char *dst, uint64_t to, const unsigned char *src, uint64_t from,
+                      uint64_t bits) {
+    if (to % 8 == 0 && from % 8 == 0) {
+        memcpy(dst + to / 8, src + from / 8, (size_t)(bits / 8));
+        to += bits / 8 * 8;
+        from += bits / 8 * 8;
+        bits %= 8;
+    }
+    while (bits > 0) {
+        unsigned room = 8 - (unsigned)(to % 8), left = 8 - (unsigned)(from % 8);
+        unsigned n = room < left ? room : left;
+        n = bits < n ? (unsigned)bits : n;
+        unsigned mask = (1u << n) - 1, value = src[from / 8] >> (from % 8) & mask;
+        unsigned old = dst[to / 8] & ~(mask << (to % 8));
+        dst[to / 8] = (unsigned char)(old | value << (to % 8));
+        to += n;
+        from += n;
+        bits -= n;
+    }
+}
+
+static uint64_t bits_of(tenmap_dtype dtype, uint64_t elements) {
+    return elements / unit_elements(dtype) * unit_bits(dtype);
+}
+
+/* n elements, from element `from` behind src on, become elements at bit `to` behind dst. */
+static tenmap_status convert_elements(unsigned char *dst, uint64_t to, tenmap_dtype as,
+                                      const unsigned char *src, uint64_t from, tenmap_dtype wire,
+                                      uint64_t n, uint32_t flags, tenmap_error *error) {
+    unsigned char in[PIECE * 8], out[(PIECE + MOST_TOGETHER) * 8];
+    uint32_t together = unit_elements(wire), wire_bits = unit_bits(wire),
+             as_bits = tenmap_dtype_bits(as);
+    while (n > 0) {
+        uint64_t skip = from % together, at = (from - skip) / together * wire_bits, m = n;
+        bool stage_in = at % 8 != 0;
+        bool stage_out = skip || to % 8 != 0 || (n * as_bits) % 8 != 0;
+        if (stage_in || stage_out)
+            m = n < PIECE ? n : PIECE;
+        const unsigned char *source = src + at / 8;
+        if (stage_in) {
+            copy_bits(in, 0, src, at, m * wire_bits);
+            source = in;
+        }
+        void *target = stage_out ? out : dst + to / 8;
+        size_t room = stage_out ? sizeof out : (size_t)((m * as_bits + 7) / 8);
+        tenmap_status status =
+            tenmap_convert(as, target, room, wire, source, skip + m, flags, error);
+        if (status != TENMAP_OK)
+            return status;
+        if (stage_out)
+            copy_bits(dst, to, out, skip * as_bits, m * as_bits);
+        to += m * as_bits;
+        from += m;
+        n -= m;
+    }
+    return TENMAP_OK;
+}
+
+/* Elements [first, first+n) of a request's destination, which are at element `from` behind src. */
+static tenmap_status put_elements(const tenmap_request *r, const taker *t, uint64_t first,
+                                  uint64_t n, const unsigned char *src, uint64_t from,
+                                  tenmap_dtype wire, tenmap_error *error) {
+    unsigned char *dst = r->dst;
+    while (n > 0) {
+        uint64_t m = n, to = bits_of(t->as, first);
+        if (r->dst_stride) {
+            uint64_t left = t->row - first % t->row;
+            m = n < left ? n : left;
+            to = first / t->row * r->dst_stride * 8 + bits_of(t->as, first % t->row);
+        }
+        if (wire == t->as) {
+            copy_bits(dst, to, src, bits_of(wire, from), bits_of(wire, m));
+        } else {
+            tenmap_status status =
+                convert_elements(dst, to, t->as, src, from, wire, m, r->flags, error);
+            if (status != TENMAP_OK)
+                return status;
+        }
+        first += m;
+        from += m;
+        n -= m;
+    }
+    return TENMAP_OK;
+}
+
+/* Which of the request's runs elements of this place outside of them are; false: of none. */
+static bool run_number(const tenmap_request *r, const taker *t, uint64_t outer, uint64_t *number) {
+    uint64_t scale = 1;
+    *number = 0;
+    for (uint32_t d = t->outer; d-- > 0;) {
+        uint64_t at = outer % r->tensor->shape[d];
+        outer /= r->tensor->shape[d];
+        if (at < r->begin[d] || at >= r->end[d])
+            return false;
+        *number += (at - r->begin[d]) * scale;
+        scale *= r->end[d] - r->begin[d];
+    }
+    return true;
+}
+
+/* What a request wants of elements [at, at+n) of its tensor, which are at bit `bit` behind src. */
+static tenmap_status place_run(const tenmap_request *r, const taker *t, uint64_t at, uint64_t n,
+                               const unsigned char *src, uint64_t from, tenmap_dtype wire,
+                               tenmap_error *error) {
+    while (n > 0 && at < t->last) {
+        uint64_t within = at % t->inner, m = t->inner - within, number;
+        m = n < m ? n : m;
+        uint64_t low = within > t->run_begin ? within : t->run_begin;
+        uint64_t high = t->run_begin + t->run;
+        high = within + m < high ? within + m : high;
+        if (low < high && run_number(r, t, at / t->inner, &number)) {
+            tenmap_status status = put_elements(r, t, number * t->run + low - t->run_begin,
+                                                high - low, src, from + low - within, wire, error);
+            if (status != TENMAP_OK)
+                return status;
+        }
+        at += m;
+        from += m;
+        n -= m;
+    }
+    return TENMAP_OK;
+}
+
+/* The first of this rank's requests of a stream. */
+static size_t first_taker(const loading *l, size_t stream) {
+    size_t low = 0, high = l->mine_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (l->mine[middle].stream < stream)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* One run of a cell: into each request that wants of it. `bit` behind src is where it lies. */
+static bool place_in_all(loading *l, size_t stream, uint64_t begin, uint64_t end,
+                         const unsigned char *src, uint64_t bit) {
+    const plan_stream *s = &l->plan.streams[stream];
+    uint64_t together = unit_elements(s->dtype);
+    tenmap_dtype wire = s->wire;
+    /* convert_elements counts elements from a byte on: a run that begins inside one is moved back. */
+    uint64_t from = s->wire_bits % 8 ? bit / s->wire_bits : 0;
+    src += s->wire_bits % 8 ? 0 : bit / 8;
+    for (size_t i = first_taker(l, stream); i < l->mine_count && l->mine[i].stream == stream; i++) {
+        const taker *t = &l->mine[i];
+        const tenmap_request *r = &l->requests[t->request];
+        tenmap_error why = {0};
+        if (end * together <= t->first || begin * together >= t->last)
+            continue;
+        tenmap_status status =
+            place_run(r, t, begin * together, (end - begin) * together, src, from, wire, &why);
+        if (status != TENMAP_OK) {
+            why.index = t->request;
+            fail_with(l, status, &why);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* All pieces of a message that has arrived. */
+static void place_message(loading *l, const flight *f, uint32_t message) {
+    const plan_chunk *c = &f->chunk;
+    const unsigned char *base = f->base + f->at[message];
+    for (size_t i = 0; i < c->piece_count && l->status == TENMAP_OK; i++) {
+        const plan_piece *piece = &c->pieces[i];
+        const plan_segment *seg = &c->segments[piece->segment];
+        const plan_stream *s = &l->plan.streams[seg->stream];
+        uint64_t begin, end, bit = 0;
+        if (piece->message != message)
+            continue;
+        for (uint64_t at = seg->begin;
+             plan_run(s, &l->plan.cells[piece->cell].box, at, &begin, &end) && begin < seg->end;
+             at = end) {
+            end = end < seg->end ? end : seg->end;
+            if (!place_in_all(l, seg->stream, begin, end, base + piece->at, bit))
+                return;
+            bit += (end - begin) * s->wire_bits;
+        }
+    }
+}
+
+static size_t find_stream(const loading *l, const want *w) {
+    size_t low = 0, high = l->plan.stream_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const plan_stream *s = &l->plan.streams[middle];
+        if (compare_order(tensor_of(l->model, s->id), s->id, s->dtype, w->tensor, w->id,
+                          w->stored) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int compare_takers(const void *left, const void *right) {
+    const taker *a = left, *b = right;
+    if (a->stream != b->stream)
+        return a->stream < b->stream ? -1 : 1;
+    return a->request < b->request ? -1 : a->request > b->request;
+}
+
+/* How a request's elements lie in its tensor. */
+static void measure_taker(const want *w, taker *t) {
+    const tenmap_tensor *tensor = w->tensor;
+    uint64_t last = last_axis(tensor, w->stored);
+    uint32_t d = tensor->rank ? tensor->rank - 1 : 0;
+    t->outer = 0;
+    t->inner = t->run = t->last = elements_as(tensor, w->stored);
+    t->row = last;
+    if (!w->begin)
+        return;
+    t->row = w->end[d] - w->begin[d];
+    uint64_t behind = 1;
+    while (d > 0 && w->begin[d] == 0 && w->end[d] == axis_of(tensor, d, last))
+        behind *= axis_of(tensor, d--, last);
+    t->outer = d;
+    t->inner = behind * axis_of(tensor, d, last);
+    t->run_begin = behind * w->begin[d];
+    t->run = behind * (w->end[d] - w->begin[d]);
+    t->first = t->last = 0;
+    for (uint32_t e = 0; e < tensor->rank; e++) {
+        t->first = t->first * axis_of(tensor, e, last) + w->begin[e];
+        t->last = t->last * axis_of(tensor, e, last) + w->end[e] - 1;
+    }
+    t->last++;
+}
+
+static bool find_mine(loading *l) {
+    l->mine = take_memory(l, l->count, sizeof *l->mine, "the requests");
+    for (size_t i = 0; i < l->count && l->mine; i++) {
+        const tenmap_request *r = &l->requests[i];
+        want w = want_of(r);
+        known key = {w.tensor, 0};
+        if (wants_nothing(&w))
+            continue;
+        const known *found = bsearch(&key, l->known, l->known_count, sizeof key, compare_known);
+        w.id = found ? found->id : 0;
+        taker *t = &l->mine[l->mine_count++];
+        t->request = i;
+        t->as = w.as;
+        t->stream = find_stream(l, &w);
+        measure_taker(&w, t);
+    }
+    if (l->mine)
+        qsort(l->mine, l->mine_count, sizeof *l->mine, compare_takers);
+    return l->mine;
+}
+
+/* Spare bits behind the last element are 0; bits around those that arrive are kept. */
+static void clear_spare_bits(const loading *l) {
+    for (size_t i = 0; i < l->mine_count; i++) {
+        const taker *t = &l->mine[i];
+        const tenmap_request *r = &l->requests[t->request];
+        uint64_t n = t->run;
+        for (uint32_t d = 0; d < t->outer; d++)
+            n *= r->end[d] - r->begin[d];
+        uint64_t bits = bits_of(t->as, n);
+        if (bits % 8 && !r->dst_stride)
+            ((unsigned char *)r->dst)[bits / 8] = 0;
+    }
+}
+
+/*
+ * Reading
+ */
+
+/* Requests to the library for one chunk: those that follow each other in a file go together. */
+typedef struct batch {
+    const loading *l;
+    tenmap_request requests[BATCH];
+    uint64_t begin[BATCH][PLAN_AXES], end[BATCH][PLAN_AXES];
+    size_t count;
+    uint32_t shard;
+    uint64_t behind; /* the byte of the file behind the last */
+    tenmap_error *error;
+} batch;
+
+static tenmap_status read_batch(batch *b) {
+    tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
+    size_t count = b->count;
+    uint32_t asked = b->l->options.threads;
+    options.flags = b->l->options.flags ? b->l->options.flags : (uint32_t)TENMAP_LOAD_READ;
+    options.threads = !b->l->reading.threaded ? 1 : asked ? asked : DEFAULT_READERS;
+    b->count = 0;
+    return count ? tenmap_load(b->l->model, b->requests, count, &options, b->error) : TENMAP_OK;
+}
+
+/* One block of a tensor; a computed one goes by itself. */
+static tenmap_status add_to_batch(batch *b, tenmap_request r, const uint64_t *begin,
+                                  const uint64_t *end, uint64_t file_begin, uint64_t file_end) {
+    const tenmap_tensor *t = r.tensor;
+    bool computed = t->flags & TENMAP_TENSOR_COMPUTED;
+    tenmap_status status = TENMAP_OK;
+    if (b->count == BATCH || computed || b->shard != t->shard || b->behind != file_begin)
+        status = read_batch(b);
+    memcpy(b->begin[b->count], begin, t->rank * sizeof *begin);
+    memcpy(b->end[b->count], end, t->rank * sizeof *end);
+    r.begin = b->begin[b->count];
+    r.end = b->end[b->count];
+    b->requests[b->count++] = r;
+    b->shard = t->shard;
+    b->behind = computed ? UINT64_MAX : file_end;
+    return status;
+}
+
+/* Elements [first, last) of a tensor as blocks: rows that are not whole, then whole ones, and so on. */
+static tenmap_status read_blocks(batch *b, const plan_stream *s, uint64_t first, uint64_t last,
+                                 unsigned char *dst) {
+    const tenmap_tensor *t = tensor_of(b->l->model, s->id);
+    uint64_t end_axis = last_axis(t, s->dtype), begin[PLAN_AXES] = {0}, end[PLAN_AXES] = {0};
+    tenmap_status status = TENMAP_OK;
+    while (first < last && status == TENMAP_OK) {
+        uint64_t inner = 1, rest = first;
+        uint32_t axis = t->rank ? t->rank - 1 : 0;
+        for (uint32_t d = axis + 1; d-- > 0;) {
+            uint64_t extent = axis_of(t, d, end_axis);
+            begin[d] = extent ? rest % extent : 0; /* none is 0: there are elements to read */
+            rest = extent ? rest / extent : 0;
+        }
+        while (axis > 0 && begin[axis] == 0 && last - first >= inner * axis_of(t, axis, end_axis)) {
+            end[axis] = axis_of(t, axis, end_axis);
+            inner *= end[axis--];
+        }
+        uint64_t rows = (last - first) / inner, left = axis_of(t, axis, end_axis) - begin[axis];
+        rows = rows < left ? rows : left;
+        end[axis] = begin[axis] + rows;
+        for (uint32_t d = 0; d < axis; d++)
+            end[d] = begin[d] + 1;
+        tenmap_request r = {.tensor = t, .as = s->wire, .flags = s->flags, .dst = dst};
+        r.stored_as = s->dtype == t->dtype ? TENMAP_AS_STORED : s->dtype;
+        r.dst_bytes = (size_t)(bits_of(s->wire, rows * inner) / 8);
+        uint64_t at = t->file_offset + bits_of(s->dtype, first) / 8;
+        status = add_to_batch(b, r, begin, end, at, at + bits_of(s->dtype, rows * inner) / 8);
+        dst += r.dst_bytes;
+        first += rows * inner;
+    }
+    return status;
+}
+
+/* Units [begin, end) of a segment into their place in the chunk. */
+static tenmap_status read_run(batch *b, const plan_segment *seg, uint64_t begin, uint64_t end,
+                              unsigned char *raw) {
+    const plan_stream *s = &b->l->plan.streams[seg->stream];
+    const tenmap_tensor *t = tensor_of(b->l->model, s->id);
+    uint64_t together = unit_elements(s->dtype);
+    bool packed = s->wire_bits % 8 || tenmap_dtype_bits(s->dtype) % 8;
+    if (!packed && t->rank <= PLAN_AXES)
+        return read_blocks(b, s, begin * together, end * together,
+                           raw + seg->at + (begin - seg->begin) * s->wire_bits / 8);
+    if (packed) { /* whole bytes of both */
+        uint32_t stored_bits = tenmap_dtype_bits(s->dtype);
+        uint64_t whole = s->wire_bits % 4 || stored_bits % 4 ? 4 : 2;
+        begin -= begin % whole;
+        end += end % whole ? whole - end % whole : 0;
+        end = end < s->units ? end : s->units;
+    }
+    uint64_t bits = (end - begin) * s->wire_bits;
+    return tenmap_read_as(t, s->dtype, begin * together, (end - begin) * together, s->wire,
+                          raw + seg->at + (begin - seg->begin) * s->wire_bits / 8,
+                          (size_t)((bits + 7) / 8), s->flags, b->error);
+}
+
+static tenmap_status read_chunk(const loading *l, const plan_chunk *c, unsigned char *raw,
+                                tenmap_error *error) {
+    batch b = {.l = l, .error = error, .behind = UINT64_MAX};
+    tenmap_status status = TENMAP_OK;
+    for (size_t i = 0; i < c->segment_count && status == TENMAP_OK; i++) {
+        const plan_segment *seg = &c->segments[i];
+        const plan_stream *s = &l->plan.streams[seg->stream];
+        uint64_t begin, end, at = seg->begin;
+        while (status == TENMAP_OK && plan_wanted_run(&l->plan, s, at, &begin, &end) &&
+               begin < seg->end) {
+            end = end < seg->end ? end : seg->end;
+            status = read_run(&b, seg, begin, end, raw);
+            at = end;
+        }
+    }
+    return status == TENMAP_OK ? read_batch(&b) : status;
+}
+
+/* Reads the next chunk that was asked for. Only one thread does. */
+static void read_one(loading *l, uint64_t number) {
+    own_chunk *own = &l->reading.own[number % OWN_CHUNKS];
+    const own_chunk *last = &l->reading.own[(number + OWN_CHUNKS - 1) % OWN_CHUNKS];
+    memset(&own->error, 0, sizeof own->error);
+    own->status = last->status; /* with its sentence, which has been told */
+    if (own->status == TENMAP_OK)
+        own->status = read_chunk(l, &own->chunk, own->raw, &own->error);
+    own->error.index = 0; /* no request of anybody's */
+}
+
+static void *read_ahead(void *ctx) {
+    loading *l = ctx;
+    reading *r = &l->reading;
+    pthread_mutex_lock(&r->lock);
+    while (!r->stop) {
+        if (r->done == r->asked) {
+            pthread_cond_wait(&r->turn, &r->lock);
+            continue;
+        }
+        uint64_t number = r->done;
+        pthread_mutex_unlock(&r->lock);
+        read_one(l, number);
+        pthread_mutex_lock(&r->lock);
+        r->done++;
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+/* As many chunks of this rank as there are buffers are asked for. */
+static void ask_ahead(loading *l) {
+    reading *r = &l->reading;
+    bool more = true;
+    for (;;) {
+        own_chunk *own = &r->own[r->asked % OWN_CHUNKS];
+        /* Cannot fail: the walk without data has made room for every chunk. */
+        if (own->held || !plan_next(&l->plan, &r->walk, &r->at, r->end, &own->chunk, &more) ||
+            !more)
+            return;
+        own->held = true;
+        if (r->threaded)
+            pthread_mutex_lock(&r->lock);
+        r->asked++;
+        if (r->threaded) {
+            pthread_cond_signal(&r->turn);
+            pthread_mutex_unlock(&r->lock);
+        }
+    }
+}
+
+static bool is_read(loading *l, uint64_t number) {
+    reading *r = &l->reading;
+    if (!r->threaded) {
+        if (r->done < r->asked)
+            read_one(l, r->done++);
+        return r->done > number;
+    }
+    pthread_mutex_lock(&r->lock);
+    bool done = r->done > number;
+    pthread_mutex_unlock(&r->lock);
+    return done;
+}
+
+static void begin_reading(loading *l) {
+    reading *r = &l->reading;
+    int level = MPI_THREAD_SINGLE;
+    (void)MPI_Query_thread(&level);
+    if (level < MPI_THREAD_FUNNELED || pthread_mutex_init(&r->lock, NULL) != 0)
+        return;
+    if (pthread_cond_init(&r->turn, NULL) != 0) {
+        pthread_mutex_destroy(&r->lock);
+        return;
+    }
+    r->threaded = true; /* before the thread looks */
+    if (pthread_create(&r->thread, NULL, read_ahead, l) != 0) {
+        r->threaded = false; /* then this thread reads */
+        pthread_cond_destroy(&r->turn);
+        pthread_mutex_destroy(&r->lock);
+    }
+}
+
+static void end_reading(loading *l) {
+    reading *r = &l->reading;
+    if (!r->threaded)
+        return;
+    pthread_mutex_lock(&r->lock);
+    r->stop = true;
+    pthread_cond_signal(&r->turn);
+    pthread_mutex_unlock(&r->lock);
+    pthread_join(r->thread, NULL);
+    pthread_cond_destroy(&r->turn);
+    pthread_mutex_destroy(&r->lock);
+    r->threaded = false;
+}
+
+/*
+ * Chunks under way
+ */
+
+static bool for_all(const loading *l, uint32_t group) {
+    return l->plan.groups[group].members == (size_t)l->size;
+}
+
+static bool is_member(const loading *l, uint32_t group) {
+    return plan_has(l->plan.sets + group * l->plan.words, l->taker_of[l->rank]);
+}
+
+static void report_progress(loading *l) {
+    uint64_t done = l->delivered / 8, total = l->plan.total / 8;
+    if (l->options.progress && done < total && l->status == TENMAP_OK &&
+        l->options.progress(l->options.ctx, done, total) != 0)
+        fail_here(l, TENMAP_ERR_CANCELLED, "the load was cancelled by its progress function");
+}
+
+/* One more call of MPI that this chunk waits for. */
+static MPI_Request *next_request(flight *f, uint32_t about) {
+    f->about[f->request_count] = about;
+    f->pending++;
+    return &f->requests[f->request_count++];
+}
+
+/* Sends a message to those below this rank. */
+static bool send_on(loading *l, flight *f, uint32_t m, const plan_route *route) {
+    const plan_message *message = &f->chunk.messages[m];
+    for (int i = 0; i < route->children; i++) {
+        if (!went_well(l,
+                       MPI_Isend(f->base + f->at[m], (int)message->bytes, MPI_BYTE, route->child[i],
+                                 (int)(f->tag + m), l->comm, next_request(f, NOT_A_MESSAGE))))
+            return false;
+        l->counts.sent += message->bytes;
+    }
+    return true;
+}
+
+/* A message is here: on to others, then into this rank's destinations, unless it is marked bad. */
+static bool arrived(loading *l, flight *f, uint32_t m) {
+    const plan_message *message = &f->chunk.messages[m];
+    plan_route route;
+    l->counts.received += message->bytes;
+    if (!for_all(l, message->group)) {
+        plan_find_route(&l->plan, message->group, f->reader, l->rank, l->scratch, &route);
+        if (!send_on(l, f, m, &route))
+            return false;
+    }
+    if (f->base[f->at[m] + message->bytes - 1] == 0 && l->status == TENMAP_OK) {
+        uint64_t now = l->when;
+        l->when = f->step;
+        place_message(l, f, m);
+        l->when = l->status == TENMAP_OK ? now : f->step;
+    }
+    return true;
+}
+
+static void land(loading *l, flight *f) {
+    f->busy = false;
+    l->delivered += f->chunk.read;
+    if (f->own) {
+        f->own->held = false;
+        ask_ahead(l);
+    }
+    report_progress(l);
+}
+
+/* Looks once at all that is under way; *moved if something happened. */
+static bool look(loading *l, bool *moved) {
+    for (int i = 0; i < FLIGHTS; i++) {
+        flight *f = &l->flights[i];
+        int n = 0;
+        if (!f->busy)
+            continue;
+        if (f->pending && !went_well(l, MPI_Testsome(f->request_count, f->requests, &n, f->finished,
+                                                     f->statuses)))
+            return false;
+        n = n == MPI_UNDEFINED ? 0 : n;
+        for (int k = 0; k < n; k++) {
+            uint32_t m = f->about[f->finished[k]];
+            f->pending--;
+            *moved = true;
+            if (m != NOT_A_MESSAGE && !arrived(l, f, m))
+                return false;
+        }
+        if (f->pending == 0) {
+            land(l, f);
+            *moved = true;
+        }
+    }
+    return true;
+}
+
+/* Nothing happens: lets others have the processor, for longer the longer it lasts. */
+static void rest(unsigned *idle) {
+    struct timespec pause = {0, *idle < 20 ? 0 : *idle < 200 ? 20000 : 100000};
+    ++*idle;
+    nanosleep(&pause, NULL);
+}
+
+static bool wait_for_flight(loading *l, const flight *f) {
+    unsigned idle = 0;
+    while (f->busy) {
+        bool moved = false;
+        if (!look(l, &moved))
+            return false;
+        if (!moved)
+            rest(&idle);
+        else
+            idle = 0;
+    }
+    return true;
+}
+
+static bool wait_for_read(loading *l, uint64_t number) {
+    unsigned idle = 0;
+    while (!is_read(l, number)) {
+        bool moved = false;
+        if (!look(l, &moved))
+            return false;
+        if (!moved)
+            rest(&idle);
+        else
+            idle = 0;
+    }
+    return true;
+}
+
+/* Messages out of the chunk as it was read: each cell's runs one after the other. */
+static void pack(const loading *l, flight *f, const unsigned char *raw) {
+    const plan_chunk *c = &f->chunk;
+    for (size_t i = 0; i < c->piece_count; i++) {
+        const plan_piece *piece = &c->pieces[i];
+        const plan_segment *seg = &c->segments[piece->segment];
+        const plan_stream *s = &l->plan.streams[seg->stream];
+        unsigned char *dst = f->base + f->at[piece->message] + piece->at;
+        uint64_t begin, end, bit = 0;
+        for (uint64_t at = seg->begin;
+             plan_run(s, &l->plan.cells[piece->cell].box, at, &begin, &end) && begin < seg->end;
+             at = end) {
+            end = end < seg->end ? end : seg->end;
+            copy_bits(dst, bit, raw + seg->at, (begin - seg->begin) * s->wire_bits,
+                      (end - begin) * s->wire_bits);
+            bit += (end - begin) * s->wire_bits;
+        }
+    }
+}
+
+/* Its own messages to those who get them, and what this rank wants of them into place. */
+static bool send_all(loading *l, flight *f) {
+    plan_route route;
+    for (uint32_t m = 0; m < f->chunk.message_count; m++) {
+        const plan_message *message = &f->chunk.messages[m];
+        f->base[f->at[m] + message->bytes - 1] = f->bad;
+        if (for_all(l, message->group)) {
+            if (!went_well(l, MPI_Ibcast(f->base + f->at[m], (int)message->bytes, MPI_BYTE, l->rank,
+                                         l->comm, next_request(f, NOT_A_MESSAGE))))
+                return false;
+        } else {
+            plan_find_route(&l->plan, message->group, l->rank, l->rank, l->scratch, &route);
+            if (!send_on(l, f, m, &route))
+                return false;
+        }
+        if (!f->bad && is_member(l, message->group))
+            place_message(l, f, m);
+    }
+    return true;
+}
+
+/* This rank has read it: all of its messages set out. */
+static bool set_out(loading *l, flight *f, uint64_t number) {
+    own_chunk *own = &l->reading.own[number % OWN_CHUNKS];
+    uint64_t at = 0;
+    if (!wait_for_read(l, number))
+        return false;
+    l->when = l->status == TENMAP_OK ? f->step : l->when;
+    if (own->status != TENMAP_OK)
+        fail_with(l, own->status, &own->error);
+    f->bad = l->status != TENMAP_OK;
+    f->own = f->chunk.as_it_lies ? own : NULL;
+    f->base = f->own ? own->raw : f->room;
+    for (size_t m = 0; m < f->chunk.message_count; m++) {
+        uint64_t bytes = f->chunk.messages[m].bytes;
+        f->at[m] = at;
+        at += (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+    }
+    if (!f->own) {
+        if (!f->bad)
+            pack(l, f, own->raw);
+        own->held = false;
+        ask_ahead(l);
+    }
+    l->counts.read += f->chunk.read;
+    return send_all(l, f);
+}
+
+/* Another rank reads it: this one waits for what it wants of it. */
+static bool await(loading *l, flight *f) {
+    uint64_t at = 0;
+    plan_route route;
+    f->base = f->room;
+    for (uint32_t m = 0; m < f->chunk.message_count; m++) {
+        const plan_message *message = &f->chunk.messages[m];
+        int bytes = (int)message->bytes, code;
+        if (!is_member(l, message->group))
+            continue;
+        f->at[m] = at;
+        at += (message->bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+        if (for_all(l, message->group)) {
+            code = MPI_Ibcast(f->base + f->at[m], bytes, MPI_BYTE, f->reader, l->comm,
+                              next_request(f, m));
+        } else {
+            plan_find_route(&l->plan, message->group, f->reader, l->rank, l->scratch, &route);
+            code = MPI_Irecv(f->base + f->at[m], bytes, MPI_BYTE, route.parent, (int)(f->tag + m),
+                             l->comm, next_request(f, m));
+        }
+        if (!went_well(l, code))
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Whether some rank has failed, as all ranks hear it in the same step: what was said VOTES steps ago. And
+ * what this one has to say now.
+ */
+static bool vote(loading *l, uint64_t step, bool last, bool *stop) {
+    int i = (int)(step % VOTES), done = 0;
+    unsigned idle = 0;
+    if (step >= VOTES || last) {
+        while (!done) {
+            bool moved = false;
+            if (!went_well(l, MPI_Test(&l->vote[i], &done, MPI_STATUS_IGNORE)) || !look(l, &moved))
+                return false;
+            if (!done && !moved)
+                rest(&idle);
+        }
+        *stop = *stop || l->vote_out[i];
+    }
+    if (last || *stop)
+        return true;
+    l->vote_in[i] = l->status != TENMAP_OK;
+    return went_well(l, MPI_Iallreduce(&l->vote_in[i], &l->vote_out[i], 1, MPI_INT, MPI_MAX,
+                                       l->comm, &l->vote[i]));
+}
+
+/* The next chunk of a reader sets out, once there is room for it. */
+static bool take_off(loading *l, int k, uint64_t item, uint64_t step, uint64_t *own) {
+    flight *f = &l->flights[item % FLIGHTS];
+    bool more;
+    if (!wait_for_flight(l, f))
+        return false;
+    (void)plan_next(&l->plan, &l->walk, &l->at[k], l->end[k], &f->chunk, &more);
+    if (!more)
+        return true; /* nobody wants anything of what was left: no rank has a chunk here */
+    f->reader = l->plan.reader[k];
+    f->step = step;
+    f->bad = false;
+    f->own = NULL;
+    f->request_count = f->pending = 0;
+    f->tag = (uint32_t)(item % TAGS_IN_TURN) * PLAN_MESSAGES;
+    bool moved;
+    if (!(f->reader == l->rank ? set_out(l, f, (*own)++) : await(l, f)))
+        return false;
+    f->busy = true;
+    return look(l, &moved);
+}
+
+/* The schedule: in each step one chunk of each reader. Returns when nothing is under way any more. */
+static bool deliver(loading *l) {
+    uint64_t item = 0, own = 0, step;
+    bool stop = false;
+    report_progress(l);
+    ask_ahead(l);
+    for (step = 0; step < l->most.steps && !stop; step++) {
+        if (!vote(l, step, false, &stop))
+            return false;
+        for (int k = 0; k < l->plan.readers && !stop; k++)
+            if (plan_place_before(l->at[k], l->end[k]) && !take_off(l, k, item++, step, &own))
+                return false;
+    }
+    for (int i = 0; i < FLIGHTS; i++)
+        if (!wait_for_flight(l, &l->flights[i]))
+            return false;
+    for (int i = 0; i < VOTES; i++)
+        if (!vote(l, step + (uint64_t)i, true, &stop))
+            return false;
+    return true;
+}
+
+/*
+ * Memory for all of it
+ */
+
+/* What this rank has to do with a chunk: its calls of MPI, and the room of its messages. */
+static void survey_chunk(loading *l, const plan_chunk *c, int reader) {
+    survey *most = &l->most;
+    uint64_t room = 0;
+    int requests = 0;
+    plan_route route;
+    for (size_t m = 0; m < c->message_count; m++) {
+        const plan_message *message = &c->messages[m];
+        if (reader != l->rank && !is_member(l, message->group))
+            continue;
+        room += (message->bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
+        requests++;
+        if (!for_all(l, message->group)) {
+            plan_find_route(&l->plan, message->group, reader, l->rank, l->scratch, &route);
+            requests += route.children;
+        }
+    }
+    if (reader == l->rank && c->bytes + PLAN_ALIGN > most->raw)
+        most->raw = c->bytes + PLAN_ALIGN;
+    if (!(reader == l->rank && c->as_it_lies) && room > most->room)
+        most->room = room;
+    most->requests = requests > most->requests ? requests : most->requests;
+    most->messages = c->message_count > most->messages ? c->message_count : most->messages;
+}
+
+/* The schedule without data. */
+static bool look_ahead(loading *l) {
+    for (int k = 0; k < l->plan.readers; k++) {
+        plan_place at = l->at[k];
+        uint64_t steps = 0;
+        bool more = true;
+        while (plan_place_before(at, l->end[k])) {
+            if (!plan_next(&l->plan, &l->walk, &at, l->end[k], &l->most.chunk, &more)) {
+                fail_here(l, TENMAP_ERR_MEMORY, "out of memory: the messages of a chunk");
+                return false;
+            }
+            survey_chunk(l, &l->most.chunk, l->plan.reader[k]);
+            steps++;
+        }
+        l->most.steps = steps > l->most.steps ? steps : l->most.steps;
+    }
+    return true;
+}
+
+static bool reserve_chunk(loading *l, plan_chunk *c) {
+    *c = l->most.chunk;
+    c->segments = take_memory(l, c->segment_room, sizeof *c->segments, "chunks");
+    c->pieces = take_memory(l, c->piece_room, sizeof *c->pieces, "chunks");
+    c->messages = take_memory(l, c->message_room, sizeof *c->messages, "chunks");
+    return c->segments && c->pieces && c->messages;
+}
+
+static void reserve_flight(loading *l, flight *f) {
+    size_t requests = (size_t)l->most.requests;
+    if (!reserve_chunk(l, &f->chunk))
+        return;
+    f->room = take_memory(l, (size_t)l->most.room, 1, "chunks");
+    f->at = take_memory(l, l->most.messages, sizeof *f->at, "messages");
+    f->requests = take_memory(l, requests, sizeof *f->requests, "messages");
+    f->about = take_memory(l, requests, sizeof *f->about, "messages");
+    f->finished = take_memory(l, requests, sizeof *f->finished, "messages");
+    f->statuses = take_memory(l, requests, sizeof *f->statuses, "messages");
+}
+
+static void take_buffers(loading *l) {
+    size_t readers = (size_t)l->plan.readers;
+    l->at = take_memory(l, 2 * readers, sizeof *l->at, "the readers");
+    if (!l->at || !plan_walk_begin(&l->walk, &l->plan) ||
+        !plan_walk_begin(&l->reading.walk, &l->plan)) {
+        fail_here(l, TENMAP_ERR_MEMORY, "out of memory: the messages of a chunk");
+        return;
+    }
+    l->end = l->at + readers;
+    for (int k = 0; k < l->plan.readers; k++) {
+        l->at[k] = plan_border(&l->plan, k);
+        l->end[k] = plan_border(&l->plan, k + 1);
+        if (l->plan.reader[k] == l->rank) {
+            l->reading.at = l->at[k];
+            l->reading.end = l->end[k];
+        }
+    }
+    if (!look_ahead(l))
+        return;
+    for (int i = 0; i < FLIGHTS; i++)
+        reserve_flight(l, &l->flights[i]);
+    for (int i = 0; i < OWN_CHUNKS && l->status == TENMAP_OK; i++) {
+        own_chunk *own = &l->reading.own[i];
+        own->raw = take_memory(l, (size_t)l->most.raw, 1, "chunks");
+        if (own->raw)
+            (void)reserve_chunk(l, &own->chunk);
+    }
+    l->counts.buffers = OWN_CHUNKS * l->most.raw + FLIGHTS * l->most.room;
+    l->counts.plan = plan_bytes(&l->plan) + l->lists_words * sizeof *l->lists;
+}
+
+/* Not after an error of MPI: it may still write into what it was given. */
+static void free_buffers(loading *l) {
+    if (l->mpi_failed)
+        return;
+    for (int i = 0; i < FLIGHTS; i++) {
+        flight *f = &l->flights[i];
+        plan_chunk_free(&f->chunk);
+        free(f->room);
+        free(f->at);
+        free(f->requests);
+        free(f->about);
+        free(f->finished);
+        free(f->statuses);
+    }
+    for (int i = 0; i < OWN_CHUNKS; i++) {
+        plan_chunk_free(&l->reading.own[i].chunk);
+        free(l->reading.own[i].raw);
+    }
+    plan_chunk_free(&l->most.chunk);
+    plan_walk_free(&l->reading.walk);
+    plan_walk_free(&l->walk);
+    plan_free(&l->plan);
+    free(l->at);
+    free(l->mine);
+    free(l->known);
+    free(l->list);
+    free(l->lists);
+    free(l->heads);
+    free(l->counts_of);
+}
+
+/*
+ * The load
+ */
+
+/* All that comes before the first byte. */
+static bool prepare(loading *l) {
+    check_requests(l, l->requests, l->count);
+    if (!agree(l))
+        return false;
+    compare_ranks(l);
+    if (!agree(l) || !exchange_lists(l) || !find_hosts(l))
+        return false;
+    if (make_plan(l) && find_mine(l))
+        take_buffers(l);
+    return agree(l);
+}
+
+static void load_all(loading *l) {
+    if (!prepare(l))
+        return;
+    clear_spare_bits(l);
+    begin_reading(l);
+    (void)deliver(l);
+    end_reading(l);
+    if (!agree(l))
+        return;
+    l->counts.read /= 8;
+    l->counts.wanted = l->plan.total / 8;
+    if (l->options.counts)
+        *l->options.counts = l->counts;
+    if (l->options.progress)
+        (void)l->options.progress(l->options.ctx, l->plan.total / 8, l->plan.total / 8);
+}
+
+tenmap_status tenmap_mpi_load(MPI_Comm comm, const tenmap_model *model,
+                              const tenmap_request *requests, size_t count,
+                              const tenmap_mpi_options *options, tenmap_error *error) {
+    loading l;
+    if (begin_party(&l, comm)) {
+        l.model = model;
+        l.requests = requests;
+        l.count = count;
+        take_options(&l, options);
+        load_all(&l);
+        free_buffers(&l);
+    }
+    return end_party(&l, error);
+}
+
+/*
+ * One copy per host
+ */
+
+struct tenmap_mpi_shared {
+    MPI_Comm host;
+    MPI_Win window;
+};
+
+/* A request that some rank of the host has made; those that are the same are one place. */
+typedef struct shared_want {
+    const uint64_t *words;
+    size_t count;
+    want w;
+    uint64_t bytes, place;
+    size_t request; /* of this rank, or SIZE_MAX */
+} shared_want;
+
+typedef struct sharing {
+    loading l;
+    tenmap_mpi_shared *shared;
+    int rank, ranks; /* on the host */
+    uint64_t *words; /* of all ranks of the host */
+    int *counts, *places;
+    int total;
+    shared_want *wants;
+    size_t want_count;
+    uint64_t bytes;      /* of all places */
+    tenmap_request *own; /* those that this rank loads for its host */
+    size_t own_count;
+    unsigned char *base;
+} sharing;
+
+static int compare_shared(const void *left, const void *right) {
+    const shared_want *a = left, *b = right;
+    if (a->count != b->count)
+        return a->count < b->count ? -1 : 1;
+    return memcmp(a->words, b->words, a->count * sizeof *a->words);
+}
+
+static uint64_t want_bytes(const want *w) {
+    uint64_t n = elements_as(w->tensor, w->stored);
+    if (w->begin) {
+        n = 1;
+        for (uint32_t d = 0; d < w->tensor->rank; d++)
+            n *= w->end[d] - w->begin[d];
+    }
+    return (bits_of(w->as, n) + 7) / 8;
+}
+
+/* The requests are those of a load, but for the destinations, which they do not have yet. */
+static void check_shared(sharing *x, tenmap_request *requests, size_t count) {
+    tenmap_request *copy = take_memory(&x->l, count, sizeof *copy, "the list of requests");
+    bool strided = false;
+    for (size_t i = 0; i < count && copy && requests; i++) {
+        copy[i] = requests[i];
+        copy[i].dst = copy;
+        copy[i].dst_bytes = SIZE_MAX;
+        strided = strided || requests[i].dst_stride;
+    }
+    if (strided)
+        fail_here(&x->l, TENMAP_ERR_ARGUMENT, "the dst_stride of a shared request must be 0");
+    if (copy)
+        check_requests(&x->l, requests ? copy : NULL, count);
+    free(copy);
+    if (x->l.status == TENMAP_OK)
+        write_list(&x->l);
+}
+
+/* The ranks that have memory in common: as MPI tells, and no more than the options say. */
+static bool find_host_party(sharing *x) {
+    loading *l = &x->l;
+    MPI_Comm node = MPI_COMM_NULL;
+    uint32_t together = l->options.ranks_per_host;
+    int colour = together ? (int)((uint32_t)l->rank / together) : 0;
+    bool good = went_well(l, MPI_Comm_split_type(l->comm, MPI_COMM_TYPE_SHARED, l->rank,
+                                                 MPI_INFO_NULL, &node)) &&
+                went_well(l, MPI_Comm_split(node, colour, l->rank, &x->shared->host)) &&
+                went_well(l, MPI_Comm_set_errhandler(x->shared->host, MPI_ERRORS_RETURN)) &&
+                went_well(l, MPI_Comm_rank(x->shared->host, &x->rank)) &&
+                went_well(l, MPI_Comm_size(x->shared->host, &x->ranks));
+    if (node != MPI_COMM_NULL)
+        (void)MPI_Comm_free(&node);
+    return good;
+}
+
+/* Every rank of the host knows what all of them want. */
+static bool gather_shared(sharing *x) {
+    loading *l = &x->l;
+    int words = (int)l->list_words;
+    if (l->list_words > INT32_MAX / 2)
+        fail_here(l, TENMAP_ERR_LIMIT, "the requests take more than 8 GiB");
+    x->counts = take_memory(l, 2 * (size_t)x->ranks, sizeof *x->counts, "the ranks");
+    if (!agree(l) ||
+        !went_well(l, MPI_Allgather(&words, 1, MPI_INT, x->counts, 1, MPI_INT, x->shared->host)))
+        return false;
+    x->places = x->counts + x->ranks;
+    for (int r = 0; r < x->ranks; r++) {
+        x->places[r] = x->total;
+        if (x->counts[r] > INT32_MAX / 2 - x->total)
+            fail_here(l, TENMAP_ERR_LIMIT, "the requests of a host take more than 8 GiB");
+        else
+            x->total += x->counts[r];
+    }
+    x->words = take_memory(l, (size_t)x->total, sizeof *x->words, "the requests of a host");
+    return agree(l) &&
+           went_well(l, MPI_Allgatherv(l->list, words, MPI_UINT64_T, x->words, x->counts, x->places,
+                                       MPI_UINT64_T, x->shared->host));
+}
+
+/* Where everything goes, and which rank of the host loads it: as many bytes each. */
+static void place_shared(sharing *x) {
+    loading *l = &x->l;
+    const uint64_t *end = x->words + x->total;
+    size_t n = 0;
+    want w;
+    for (const uint64_t *at = x->words; at < end; n++)
+        at = read_want(l->model, at, &w);
+    x->wants = take_memory(l, n, sizeof *x->wants, "the requests of a host");
+    x->own = take_memory(l, n, sizeof *x->own, "the requests of a host");
+    if (l->status != TENMAP_OK)
+        return;
+    for (const uint64_t *at = x->words; at < end;) {
+        shared_want *s = &x->wants[x->want_count++];
+        s->words = at;
+        at = read_want(l->model, at, &s->w);
+        s->count = (size_t)(at - s->words);
+    }
+    qsort(x->wants, n, sizeof *x->wants, compare_shared);
+    for (size_t i = 0; i < n; i++) {
+        shared_want *s = &x->wants[i];
+        s->bytes = want_bytes(&s->w);
+        bool same = i > 0 && compare_shared(s - 1, s) == 0;
+        s->place = same ? s[-1].place : x->bytes;
+        if (!same)
+            x->bytes += (s->bytes + BATCH_PLACE - 1) / BATCH_PLACE * BATCH_PLACE;
+    }
+}
+
+/* This rank's share of the loading. */
+static void choose_own(sharing *x) {
+    for (size_t i = 0; i < x->want_count; i++) {
+        const shared_want *s = &x->wants[i];
+        uint64_t share = x->bytes / (uint64_t)x->ranks + 1;
+        if ((i > 0 && s[-1].place == s->place) || s->place / share != (uint64_t)x->rank)
+            continue;
+        x->own[x->own_count++] = (tenmap_request){
+            .tensor = s->w.tensor,
+            .begin = s->w.begin,
+            .end = s->w.end,
+            .as = s->w.as,
+            .flags = s->w.flags,
+            .dst = x->base + s->place,
+            .dst_bytes = (size_t)s->bytes,
+            .stored_as = s->w.stored == s->w.tensor->dtype ? TENMAP_AS_STORED : s->w.stored};
+    }
+}
+
+static bool open_window(sharing *x) {
+    loading *l = &x->l;
+    MPI_Aint bytes = x->rank == 0 ? (MPI_Aint)x->bytes + BATCH_PLACE : 0, size = 0;
+    void *own = NULL, *first = NULL;
+    int unit = 1;
+    int code =
+        MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, x->shared->host, &own, &x->shared->window);
+    if (code != MPI_SUCCESS) {
+        x->shared->window = MPI_WIN_NULL;
+        fail_here(l, TENMAP_ERR_MEMORY,
+                  "out of memory: MPI has no shared window of %llu bytes (where /dev/shm is small, "
+                  "it may be made larger)",
+                  (unsigned long long)x->bytes);
+    } else if (went_well(l, MPI_Win_set_errhandler(x->shared->window, MPI_ERRORS_RETURN)) &&
+               went_well(l, MPI_Win_shared_query(x->shared->window, 0, &size, &unit, &first)) &&
+               went_well(l, MPI_Win_lock_all(MPI_MODE_NOCHECK, x->shared->window))) {
+        uintptr_t place = (uintptr_t)first % BATCH_PLACE;
+        x->base = (unsigned char *)first + (place ? BATCH_PLACE - place : 0);
+    }
+    return agree(l);
+}
+
+/* The addresses on this rank, in the order of its requests. */
+static void tell_places(sharing *x, tenmap_request *requests, size_t count) {
+    loading *l = &x->l;
+    const uint64_t *at = l->list;
+    for (size_t i = 0; i < count; i++) {
+        want w = want_of(&requests[i]);
+        requests[i].dst = x->base;
+        requests[i].dst_bytes = 0;
+        if (wants_nothing(&w))
+            continue;
+        shared_want key = {.words = at};
+        at = read_want(l->model, at, &key.w);
+        key.count = (size_t)(at - key.words);
+        const shared_want *found =
+            bsearch(&key, x->wants, x->want_count, sizeof key, compare_shared);
+        requests[i].dst = x->base + (found ? found->place : 0);
+        requests[i].dst_bytes = found ? (size_t)found->bytes : 0;
+    }
+}
+
+void tenmap_mpi_shared_free(tenmap_mpi_shared *shared) {
+    if (!shared)
+        return;
+    if (shared->window != MPI_WIN_NULL) {
+        (void)MPI_Win_unlock_all(shared->window);
+        (void)MPI_Win_free(&shared->window);
+    }
+    if (shared->host != MPI_COMM_NULL)
+        (void)MPI_Comm_free(&shared->host);
+    free(shared);
+}
+
+/* Everything up to the load itself; true if all ranks are there. */
+static bool prepare_shared(sharing *x, tenmap_request *requests, size_t count) {
+    loading *l = &x->l;
+    check_shared(x, requests, count);
+    x->shared = take_memory(l, 1, sizeof *x->shared, "a shared window");
+    if (x->shared) {
+        x->shared->host = MPI_COMM_NULL;
+        x->shared->window = MPI_WIN_NULL;
+    }
+    if (!agree(l))
+        return false;
+    compare_ranks(l); /* before numbers of tensors are taken for each other's */
+    if (!agree(l) || !find_host_party(x) || !gather_shared(x))
+        return false;
+    place_shared(x);
+    if (!agree(l) || !open_window(x))
+        return false;
+    choose_own(x);
+    return true;
+}
+
+tenmap_status tenmap_mpi_load_shared(MPI_Comm comm, const tenmap_model *model,
+                                     tenmap_request *requests, size_t count,
+                                     const tenmap_mpi_options *options, tenmap_mpi_shared **out,
+                                     tenmap_error *error) {
+    sharing x = {.shared = NULL};
+    loading *l = &x.l;
+    if (out)
+        *out = NULL;
+    if (begin_party(l, comm)) {
+        l->model = model;
+        l->requests = requests;
+        l->count = count;
+        take_options(l, options);
+        if (!out)
+            fail_here(l, TENMAP_ERR_ARGUMENT, "the place for the shared tensors is NULL");
+        if (prepare_shared(&x, requests, count)) {
+            tenmap_error why = {0};
+            tenmap_status status =
+                tenmap_mpi_load(l->comm, model, x.own, x.own_count, &l->options, &why);
+            if (status != TENMAP_OK) /* the same on all ranks already */
+                fail_with(l, status, &why);
+            else if (went_well(l, MPI_Win_sync(x.shared->window)) &&
+                     went_well(l, MPI_Barrier(x.shared->host)))
+                (void)went_well(l, MPI_Win_sync(x.shared->window));
+        }
+        if (l->status == TENMAP_OK && out) {
+            tell_places(&x, requests, count);
+            *out = x.shared;
+        } else if (!l->mpi_failed) {
+            tenmap_mpi_shared_free(x.shared);
+        }
+        free_buffers(l);
+    }
+    free(x.words);
+    free(x.counts);
+    free(x.wants);
+    free(x.own);
+    return end_party(l, error);
+}

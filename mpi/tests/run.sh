@@ -1,0 +1,120 @@
+#!/bin/sh
+# tenmap_mpi with each MPI that is here (Debian's openmpi-bin and mpich), on this machine's processors:
+#     mpi/tests/run.sh LIBTENMAP_A [sample | long]
+# 2, 4 and 8 ranks as 1, 2 and 4 hosts; faults; a throttled source; namespaces as hosts; the example; the
+# plan on paper. A sample takes about two minutes. Exits with 77, saying why, where there is no MPI.
+#     MPI_TEST_FLAGS    for the compiler, as -fsanitize=address with a library that was made so
+#     MPI_TEST_PREFIX   before each program, as valgrind; then nothing is measured
+set -eu
+library=$1 amount=${2:-sample}
+case $amount in
+sample) rounds_of_2=12 rounds_of_4=8 rounds_of_8=3 schedules=12 every=9 ;;
+long) rounds_of_2=100 rounds_of_4=60 rounds_of_8=30 schedules=200 every=1 ;;
+*) echo "usage: $0 LIBTENMAP_A [sample | long]" >&2 && exit 2 ;;
+esac
+source=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes
+          -Wundef -Wvla -Werror"
+include="-I$source/include -I$source/mpi -I$source/tests"
+keep= # under sanitizers, what MPI loads
+case ${MPI_TEST_FLAGS-} in *-fsanitize*) keep="$source/mpi/tests/keep_loaded.c -rdynamic" ;; esac
+# Ranks that are more than processors wait for each other's turns: before other work, where that is allowed.
+first=
+nice -n -10 true 2>/dev/null && [ "$(nice -n -10 nice 2>/dev/null)" = -10 ] && first="nice -n -10"
+
+# run MPI RANKS PROGRAM [ARGUMENT...], in a folder that is its first argument.
+run() {
+    kind=$1 count=$2 program=$3
+    shift 3
+    rm -rf "$work/models"
+    mkdir "$work/models"
+    # A yield in each call that finds nothing costs more than it gives: the library sleeps by itself.
+    case $kind in
+    # shellcheck disable=SC2086
+    openmpi) OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 900 \
+        mpirun.openmpi --oversubscribe --mca mpi_yield_when_idle 0 -n "$count" $first \
+        ${MPI_TEST_PREFIX-} "$work/$program-$kind" "$work/models" "$@" ;;
+    # shellcheck disable=SC2086
+    mpich) timeout 900 mpiexec.mpich -n "$count" $first ${MPI_TEST_PREFIX-} \
+        "$work/$program-$kind" "$work/models" "$@" ;;
+    esac
+}
+
+# build MPI PROGRAM FILE [FLAG...]
+build() {
+    kind=$1 program=$2 file=$3
+    shift 3
+    # shellcheck disable=SC2086
+    mpicc.$kind -std=c11 -O1 -g ${MPI_TEST_FLAGS-} $warnings $include "$source/mpi/tenmap_mpi.c" \
+        "$source/mpi/tests/mpi_model.c" "$source/$file" "$source/tests/io_files.c" $keep "$@" \
+        "$library" -lpthread -o "$work/$program-$kind"
+}
+
+build_all() {
+    build "$1" equal mpi/tests/test_equal.c
+    build "$1" faults mpi/tests/test_faults.c -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
+    build "$1" speed mpi/tests/test_speed.c
+    build "$1" example mpi/example/tensor_parallel.c
+}
+
+# Every byte as a plain load's, each read once.
+test_equal() {
+    for n in 2 4 8; do
+        eval "rounds=\$rounds_of_$n"
+        for hosts in 1 2 4; do
+            [ $hosts -gt $n ] || run "$1" $n equal $((n / hosts)) "$rounds"
+        done
+    done
+    TEST_MPI_SINGLE=1 run "$1" 2 equal 1 5 1000 # without threads
+}
+
+# All ranks fail alike.
+test_faults() {
+    run "$1" 2 faults 1 "$schedules" "$every"
+    run "$1" 4 faults 2 "$schedules" "$every"
+    [ $amount = sample ] || run "$1" 8 faults 4 "$schedules" 11
+}
+
+# The example's table: all that is wanted is read, by everybody about as much.
+test_example() {
+    cp "$work/models/llama.safetensors" "$work/llama.safetensors"
+    cat >"$work/show-$1" <<END
+#!/bin/sh
+exec "$work/example-$1" "$work/llama.safetensors"
+END
+    chmod +x "$work/show-$1"
+    run "$1" 4 show >"$work/table"
+    cat "$work/table"
+    awk '/of .* MB wanted/ { wanted = $(NF - 2) } /^ *[0-9]/ { read += $2; ranks++ }
+         END { exit !(ranks == 4 && read > wanted * 0.9 && read < wanted * 1.1 + 0.2) }' "$work/table"
+}
+
+test_namespaces() {
+    mkdir -p "$work/there"
+    sh "$source/mpi/tests/namespaces.sh" 2 2 "$work/equal-openmpi" "$work/there" 0 "$rounds_of_4" ||
+        [ $? = 77 ] # which was said aloud
+}
+
+"${CC:-cc}" -O2 -std=c11 -o "$work/plan" "$source/bench/mpi_plan.c"
+"$work/plan"
+tested=0
+for kind in openmpi mpich; do
+    if ! command -v mpicc.$kind >/dev/null || ! command -v mpirun.$kind >/dev/null; then
+        echo "SKIPPED: $kind is not here"
+        continue
+    fi
+    echo "$kind:"
+    build_all $kind
+    test_equal $kind
+    test_faults $kind
+    test_example $kind
+    if [ -z "${MPI_TEST_PREFIX-}${MPI_TEST_FLAGS-}" ]; then
+        run $kind 4 speed 3.5
+        [ $kind != openmpi ] || test_namespaces
+    fi
+    tested=$((tested + 1))
+done
+[ $tested -gt 0 ] || { echo "skipped: neither Open MPI nor MPICH is here"; exit 77; }
