@@ -392,6 +392,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.say(200, json.dumps([{"type": "file", "path": name} for name in EVIL_NAMES]).encode())
         if not self.bearer() or parts[1] != "models" or parts[4] != "tree":
             return self.empty(401)
+        if parts[3] == "slow":  # each hop is within its time, all of them together are not
+            time.sleep(1.5)
+            return self.go(self.path + "/on")
         if parts[3] == "leaky":  # the rest is said to be at another host
             return self.say(200, b"[]", {"Link": f'<{self.other()}{self.path}?cursor=2>; rel="next"'})
         if parts[3] == "relative" and "cursor=2" not in self.path:
