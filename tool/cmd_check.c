@@ -296,12 +296,25 @@ static void print_check_json(const char *path, const findings *list, const check
 
 static size_t counted[EXIT_FAILED + 1]; /* of several models, by exit code */
 
+/*
+ * A check looks at one shard after the other, an open reads the headers of several at a time: of an
+ * address they are known then, and the check waits for none of them. What is wrong it says itself.
+ */
+static void fetch_headers(const char *path, const tenmap_options *options) {
+    tenmap_model *model = NULL;
+    if (is_address(path))
+        (void)tenmap_open(path, options, &model, NULL);
+    tenmap_close(model);
+}
+
 static int check_one(const char *path, bool several, const void *settings) {
     const check_settings *set = settings;
     findings list = {0};
     tenmap_options options = open_options();
     tenmap_error error;
     int status = remote_options(path, &options);
+    if (!status)
+        fetch_headers(path, &options);
     if (!status && tenmap_check(path, &options, take_finding, &list, &error) != TENMAP_OK)
         status = fail_error(&error);
     remote_opened();

@@ -48,8 +48,9 @@ typedef struct keeper {
     bool keeps_reads;
 } keeper;
 
+/* What failed was tried again and again already. */
 static bool is_lasting(tenmap_status status) {
-    return status == TENMAP_OK || status == TENMAP_ERR_NOT_FOUND;
+    return status == TENMAP_OK || status == TENMAP_ERR_NOT_FOUND || status == TENMAP_ERR_IO;
 }
 
 /* Files. */
