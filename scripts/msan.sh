@@ -4,13 +4,13 @@
 # MemorySanitizer wants all code instrumented but the C library, so tests/plain stands in for cmocka.
 # Left out: memory and crash put functions of their own in place of the system's, which hides from the
 # sanitizer what those write; stream, because the limit on memory that it runs in is for the plain
-# program.
+# program; quantized, because it takes minutes: scripts/long.sh has it.
 # Exits with 77, saying why, where clang or its runtime is missing.
 set -eu
 cd "$(dirname "$0")/.."
 tests=${*:-dtype rules open shards folder inspect open_list open_flags sentences
              paths read requests integers take names threads job header_quick check convert
-             kernels exact coded quantized load residency writer edit rename save}
+             kernels exact coded load residency writer edit rename save}
 cc=${CC:-clang-14}
 work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-msan-XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -142,6 +142,31 @@ def transformers_fp8():
               {"quant_method": "fp8", "weight_block_size": [64, 64], "activation_scheme": "dynamic"})
 
 
+def torchao():
+    """Quantised, flattened for safetensors and dequantised by torchao."""
+    from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+    from torchao.quantization import (Float8WeightOnlyConfig, Int8WeightOnlyConfig, IntxWeightOnlyConfig, PerGroup,
+                                      quantize_)
+    for label, config in {"int8": Int8WeightOnlyConfig(version=2), "float8": Float8WeightOnlyConfig(),
+                          "intx 4 bits": IntxWeightOnlyConfig(weight_dtype=torch.int4,
+                                                              granularity=PerGroup(32))}.items():
+        quantised, plain = LlamaForCausalLM(CONFIG), LlamaForCausalLM(CONFIG)
+        for model in (quantised, plain):
+            model.load_state_dict(MODEL.state_dict())
+        quantize_(quantised.model, config)
+        for name in linears(MODEL):
+            plain.get_parameter(name).data.copy_(quantised.get_parameter(name).dequantize())
+        state, metadata = flatten_tensor_state_dict({k: v.data for k, v in quantised.state_dict().items()})
+        with tempfile.TemporaryDirectory() as folder:
+            saved = LlamaConfig(**CONFIG.to_dict())
+            saved.quantization_config = {"quant_method": "torchao"}
+            saved.architectures = ["LlamaForCausalLM"]
+            saved.save_pretrained(folder)
+            save_file({k: v.detach().contiguous() for k, v in state.items()},
+                      os.path.join(folder, "model.safetensors"), {"format": "pt", **metadata})
+            compare(f"torchao {label}", folder, logits(plain))
+
+
 def mlx():
     import mlx.core as mx
     import numpy as np
@@ -158,7 +183,7 @@ def mlx():
 
 def main():
     ran = skipped = 0
-    for peer in (compressed_tensors, bitsandbytes, transformers_fp8, mlx):
+    for peer in (compressed_tensors, bitsandbytes, transformers_fp8, mlx, torchao):
         try:
             peer()
             ran += 1
