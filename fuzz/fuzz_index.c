@@ -65,6 +65,34 @@ static void check_index(const tmi_index *index, size_t size, bool lenient) {
     free(used);
 }
 
+/* The quick pass takes nothing that is refused, but for names that are listed twice. */
+static void check_quick(const uint8_t *data, size_t size, const tmi_index *full, bool opens) {
+    tmi_place place = {.path = "i.json", .size = size, .key = index_key};
+    tmi_outline outline;
+    bool done, twice = false;
+    char *text = calloc(size + TMI_JSON_PAD, 1);
+    if (!text)
+        abort();
+    memcpy(text, data, size);
+    CHECK(tmi_index_quick(&outline, &place, text, size, &done, NULL) == TENMAP_OK);
+    CHECK(memcmp(text, data, size) == 0);
+    for (size_t i = 0; done && !opens && i < outline.count && !twice; i++)
+        for (size_t k = 0; k < i && !twice; k++)
+            twice = outline.lines[i].name_len == outline.lines[k].name_len &&
+                    memcmp(outline.lines[i].name, outline.lines[k].name,
+                           outline.lines[k].name_len) == 0;
+    CHECK(!done || opens || twice);
+    CHECK(!done || !opens || outline.count == full->listing_count);
+    for (size_t i = 0; done && opens && i < outline.count; i++) {
+        const tmi_line *line = &outline.lines[i];
+        CHECK(line->name_len == full->listings[i].name_len);
+        CHECK(memcmp(line->name, full->listings[i].name, line->name_len) == 0);
+        CHECK(outline.place_of[line->file] == full->listings[i].file);
+    }
+    tmi_outline_free(&outline);
+    free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tmi_index strict, lenient, paired;
     bool strict_opens = parse(&strict, data, size, 0);
@@ -73,6 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     CHECK(parse(&paired, data, size, TENMAP_OPEN_ALIASES) == strict_opens); /* keeps more */
     if (strict_opens)
         tmi_index_free(&paired);
+    check_quick(data, size, &strict, strict_opens);
     if (strict_opens) {
         check_index(&strict, size, false);
         CHECK(tmi_index_recognise(data, size < TMI_START ? size : TMI_START, size) ||

@@ -387,8 +387,12 @@ typedef struct tenmap_options {
     size_t struct_size; /* sizeof(tenmap_options): lets the struct grow */
     uint32_t backend;   /* TENMAP_BACKEND_* */
     uint32_t flags;     /* TENMAP_OPEN_* */
-    uint32_t threads;   /* for opening many shards; 0: the library decides; at most 64 are used */
-    uint32_t reserved;  /* 0 */
+    /*
+     * For opening many shards; 0: the library decides, by the CPUs, or with `io` up to 8, since they
+     * wait more than they work. At most 64 are used.
+     */
+    uint32_t threads;
+    uint32_t reserved;         /* 0 */
     uint64_t max_header_bytes; /* 0: 100,000,000, as the reference; also the index's limit */
     uint64_t offset, length;   /* a model inside a larger file; length 0: to the end of the file.
                                   For single files, descriptors and memory only. */

@@ -5,7 +5,7 @@ import re
 import sys
 
 READERS = {"gguf.c", "gguf_read.c", "gguf_tensors.c", "gguf_value.c", "header_quick.c", "header.c",
-           "index.c", "json.c", "safetensors.c", "shard.c", "split.c"}
+           "index.c", "index_quick.c", "json.c", "safetensors.c", "shard.c", "split.c"}
 
 
 def unreached(path):

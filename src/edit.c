@@ -63,7 +63,7 @@ static tenmap_status edit_open(editing_file *e) {
     tenmap_status status = tmi_open_edited(&e->lock, e->site.shown, &options, &e->model, e->error);
     if (status != TENMAP_OK)
         return status;
-    if (e->model->index_json)
+    if (e->model->index_text.bytes)
         return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
                          "it is an index; headers are edited one file at a time");
     if (e->model->shards[0].container != &tmi_safetensors)

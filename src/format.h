@@ -100,6 +100,25 @@ static inline void tmi_report_failure(tmi_report *report, uint32_t code, uint32_
 
 /* header.c: the bytes before the tensors. No I/O. */
 
+/* A part of a table that several headers fill, each with as many tensors as are expected of it. */
+typedef struct tmi_room {
+    tenmap_tensor *tensors;
+    uint64_t *hashes; /* of their names */
+    size_t count;
+} tmi_room;
+
+/* What a thread that parses many headers quickly keeps from one to the next; starts zeroed. */
+typedef struct tmi_scratch {
+    char *window;
+    tmi_block names; /* a block for the names of headers; it begins with the one before it */
+    size_t used, block_bytes;
+    size_t least_bytes; /* of a block: what all names may need */
+} tmi_scratch;
+
+/* Frees the window; the names are the headers'. */
+void tmi_scratch_end(tmi_scratch *scratch);
+void tmi_scratch_free(tmi_scratch *scratch);
+
 /* What a header is parsed for: where it lies, for errors and for the addresses of its tensors. */
 typedef struct tmi_place {
     const char *path; /* as shown in errors */
@@ -111,6 +130,9 @@ typedef struct tmi_place {
     const tenmap_model *model;
     tmi_hash_key key;
     tmi_report *report; /* a check: takes the rules that are broken, and the parse goes on */
+    /* For the tensors and names of a quick pass, if it finds no more than expected; or NULL, both. */
+    const tmi_room *room;
+    tmi_scratch *scratch;
 } tmi_place;
 
 enum { TMI_DIM_BLOCKS = 40 };
@@ -133,7 +155,8 @@ typedef struct tmi_header {
     tmi_block text;    /* names and metadata: the JSON, unescaped in place, or those alone */
     tmi_block tensors; /* tenmap_tensor[count], in file order */
     size_t count;
-    tmi_names names;                /* over the tensors */
+    tmi_names names;                /* over the tensors, unless they are in a room */
+    bool in_room;                   /* the tensors are not the header's own */
     tmi_block dims[TMI_DIM_BLOCKS]; /* what the tensors' shapes point to */
     unsigned dim_blocks;
     tenmap_metadata *metadata;
@@ -187,6 +210,8 @@ tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_b
                                size_t length, tenmap_error *error);
 /* The text of a TENMAP_OPAQUE tensor's dtype. */
 const char *tmi_header_opaque(const tmi_header *header, const tenmap_tensor *t);
+/* Frees the tensors, where they are the header's own, and the names over them. */
+void tmi_header_drop_tensors(tmi_header *header);
 void tmi_header_free(tmi_header *header);
 
 /* oddities.c: what is allowed in a header, and seldom meant. For place->report. */
@@ -227,6 +252,9 @@ typedef bool tmi_refill(void *ctx, uint64_t offset, void *dst, size_t size);
  * Reads the `length` bytes of a header through `refill`. If it is written in the usual way and
  * breaks no rule, *done is true and the header is as tmi_header_parse makes it; else the header is
  * empty and tmi_header_parse has to judge it. Fails for want of memory only.
+ *
+ * Tensors that go to place->room are not compared by name: who fills it looks for names that are
+ * there twice.
  */
 tenmap_status tmi_header_quick(tmi_header *header, const tmi_place *place, size_t length,
                                tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
@@ -303,6 +331,11 @@ typedef struct tmi_index {
     tmi_listed_file *files; /* the distinct shards, by file name */
     size_t file_count;
     tmi_names names; /* over the listings */
+    /*
+     * Where the listings and the model's tensors are the same: of each listing, the number of its
+     * tensor. The listings, files and names above are not there then.
+     */
+    uint32_t *tensors;
     /* The strings of its metadata, with TENMAP_OPEN_ALIASES. */
     tenmap_metadata *pairs;
     size_t pair_count, pair_capacity;
@@ -316,5 +349,41 @@ bool tmi_index_recognise(const unsigned char *start, size_t len, uint64_t size);
 tenmap_status tmi_index_parse(tmi_index *index, const tmi_place *place, tmi_block text,
                               size_t length, tenmap_error *error);
 void tmi_index_free(tmi_index *index);
+/* Whether a file of this name lies beside the index, or inside its folder where the flags allow it. */
+bool tmi_index_safe_name(const char *name, size_t len, uint32_t flags);
+/* For qsort and bsearch, of records that begin with a tmi_listed_file. */
+int tmi_by_file_name(const void *a, const void *b);
+
+/* index_quick.c: the lines of an index that is written as most are, as they stand in its text. */
+
+typedef struct tmi_line {
+    const char *name; /* no NUL behind it */
+    uint32_t name_len;
+    uint32_t file; /* in the order in which they are first named: place_of has its place */
+} tmi_line;
+
+typedef struct tmi_outlined_file {
+    tmi_listed_file listed; /* no NUL behind its name */
+    size_t lines;           /* that name it */
+    uint32_t number;        /* in the order in which they are first named */
+} tmi_outlined_file;
+
+typedef struct tmi_outline {
+    tmi_block block; /* of the lines */
+    tmi_line *lines;
+    size_t count;
+    tmi_outlined_file *files; /* the distinct shards, by file name */
+    size_t file_count;
+    uint32_t *place_of; /* of each file by its number: which of `files` it is */
+} tmi_outline;
+
+/*
+ * If the index is written in the usual way and breaks no rule but perhaps that a name is listed once,
+ * *done is true; else the outline is empty and tmi_index_parse has to judge it. `text` has
+ * TMI_JSON_PAD zero bytes behind it, and must outlive the outline. Fails for want of memory only.
+ */
+tenmap_status tmi_index_quick(tmi_outline *outline, const tmi_place *place, const char *text,
+                              size_t length, bool *done, tenmap_error *error);
+void tmi_outline_free(tmi_outline *outline);
 
 #endif

@@ -649,9 +649,15 @@ const char *tmi_header_opaque(const tmi_header *header, const tenmap_tensor *t) 
                                                                    : "";
 }
 
-void tmi_header_free(tmi_header *header) {
+void tmi_header_drop_tensors(tmi_header *header) {
     tmi_names_free(&header->names);
-    tmi_block_free(&header->tensors);
+    if (!header->in_room)
+        tmi_block_free(&header->tensors);
+    header->tensors = (tmi_block){NULL, 0};
+}
+
+void tmi_header_free(tmi_header *header) {
+    tmi_header_drop_tensors(header);
     for (unsigned i = 0; i < header->dim_blocks; i++)
         tmi_block_free(&header->dims[i]);
     free(header->metadata);

@@ -52,6 +52,8 @@ typedef struct reader {
     uint64_t *dim, *dims_end;
     tenmap_tensor *tensors;
     size_t count, indexed;
+    const tmi_room *room; /* where they are, unless in the header's own table */
+    bool too_many;        /* for the room */
     uint64_t hashes[NAMES_AHEAD];
     uint64_t expected; /* where the next tensor's data begins */
     uint64_t expected_text[2], expected_mask[2];
@@ -322,11 +324,16 @@ static bool index_rest(reader *r) {
 static bool take_entry(reader *r) {
     tenmap_tensor *t = &r->tensors[r->count];
     const char *name = r->at + 1;
+    if (r->room && TMI_UNLIKELY(r->count == r->room->count)) {
+        r->too_many = true;
+        return false;
+    }
     if (!TAKE(r, "\"") || !take_string(r, &t->name, &t->name_len))
         return false;
     /* From the window, not from the copy: bytes that were just written are slow to read back. */
     uint64_t hash = tmi_hash_inline(&r->place->key, name, t->name_len);
-    tmi_names_prefetch(&r->header->names, hash);
+    if (!r->room)
+        tmi_names_prefetch(&r->header->names, hash);
     const kind *k = take_kind(r);
     if (!k || !take_offsets(r, k))
         return false;
@@ -334,6 +341,10 @@ static bool take_entry(reader *r) {
         return false;
     settle(r, t, k);
     t->header_position = r->count;
+    if (r->room) {
+        r->room->hashes[r->count++] = hash;
+        return true;
+    }
     if (r->count - r->indexed == NAMES_AHEAD && !index_next(r))
         return false;
     r->hashes[r->count % NAMES_AHEAD] = hash;
@@ -390,18 +401,63 @@ static size_t guess_count(const reader *r, size_t length) {
     return (size_t)((double)length / (double)(last - first) * (double)(braces - 1)) + 1;
 }
 
+/* Where a block of many headers' names begins: with the one before it. */
+enum { NAMES_AT = sizeof(tmi_block) };
+
+static bool take_name_room(reader *r, size_t size) {
+    tmi_scratch *s = r->room ? r->place->scratch : NULL;
+    tmi_block block;
+    if (!s) {
+        bool taken = tmi_block_take_dirty(&r->header->text, size);
+        r->name = r->header->text.bytes;
+        return taken;
+    }
+    if (!s->names.bytes || s->block_bytes - s->used < size) {
+        size_t most = size > s->least_bytes ? size : s->least_bytes;
+        if (most > SIZE_MAX - NAMES_AT || !tmi_block_take_dirty(&block, most + NAMES_AT))
+            return false;
+        memcpy(block.bytes, &s->names, sizeof s->names);
+        s->names = block;
+        s->used = NAMES_AT;
+        s->block_bytes = most + NAMES_AT;
+    }
+    r->name = (char *)s->names.bytes + s->used;
+    return true;
+}
+
+void tmi_scratch_end(tmi_scratch *scratch) {
+    free(scratch->window);
+    scratch->window = NULL;
+    if (scratch->names.bytes)
+        tmi_block_trim_pages(&scratch->names, scratch->used);
+}
+
+void tmi_scratch_free(tmi_scratch *scratch) {
+    tmi_scratch_end(scratch);
+    while (scratch->names.bytes) {
+        tmi_block last = scratch->names;
+        memcpy(&scratch->names, last.bytes, sizeof last);
+        tmi_block_free(&last);
+    }
+}
+
 /* Room for tensors and names. */
 static bool take_tables(reader *r, size_t length) {
     tmi_header *h = r->header;
     size_t most = length / ENTRY_AT_LEAST + 1, guess = guess_count(r, length);
-    if (most > SIZE_MAX / sizeof *r->tensors || length > SIZE_MAX - WINDOW_PAD ||
+    if (length > SIZE_MAX - WINDOW_PAD || !take_name_room(r, length + WINDOW_PAD))
+        return lacks_memory(r);
+    if (r->room) {
+        h->tensors.bytes = r->tensors = r->room->tensors;
+        h->in_room = true;
+        return true;
+    }
+    if (most > SIZE_MAX / sizeof *r->tensors ||
         !tmi_block_take_dirty(&h->tensors, most * sizeof *r->tensors) ||
-        !tmi_block_take_dirty(&h->text, length + WINDOW_PAD) ||
         !tmi_names_init(&h->names, &r->place->key, h->tensors.bytes, sizeof *r->tensors,
                         guess < most ? guess : most))
         return lacks_memory(r);
     r->tensors = h->tensors.bytes;
-    r->name = h->text.bytes;
     return true;
 }
 
@@ -418,7 +474,20 @@ static bool take_all(reader *r, size_t length) {
         if (!want_entry(r) || !take_entry(r))
             return false;
     while (TAKE(r, ","));
-    return TAKE(r, "}") && take_padding(r) && r->expected == r->data_size && index_rest(r);
+    return TAKE(r, "}") && take_padding(r) && r->expected == r->data_size &&
+           (r->room || index_rest(r));
+}
+
+/* Of the place's scratch, which keeps it, or to be freed. */
+static char *take_header_window(const reader *r, size_t length) {
+    tmi_scratch *s = r->place->scratch;
+    size_t size = length < WINDOW && !s ? length : WINDOW;
+    if (s && s->window)
+        return s->window;
+    char *window = malloc(size + ENTRY_AT_MOST + (size_t)2 * PAGE + WINDOW_PAD);
+    if (s)
+        s->window = window;
+    return window;
 }
 
 tenmap_status tmi_header_quick(tmi_header *header, const tmi_place *place, size_t length,
@@ -430,25 +499,34 @@ tenmap_status tmi_header_quick(tmi_header *header, const tmi_place *place, size_
                 .left = length,
                 .header = header,
                 .place = place,
+                .room = place->room,
                 .header_end = TMI_LENGTH_FIELD + (uint64_t)length,
                 .data_size = place->size - TMI_LENGTH_FIELD - length};
     *header = (tmi_header){.data_at = r.header_end};
-    char *room =
-        malloc((length < WINDOW ? length : WINDOW) + ENTRY_AT_MOST + (size_t)2 * PAGE + WINDOW_PAD);
-    if (room) {
-        r.pages = room + ENTRY_AT_MOST;
+    char *window = take_header_window(&r, length);
+    if (window) {
+        r.pages = window + ENTRY_AT_MOST;
         r.pages += (PAGE - (uintptr_t)r.pages % PAGE) % PAGE;
         r.at = r.end = r.pages;
         (void)expect_begin(&r, zero, zero + 1);
     }
-    *done = room ? take_all(&r, length) : lacks_memory(&r);
-    free(room);
+    *done = window ? take_all(&r, length) : lacks_memory(&r);
+    if (!place->scratch)
+        free(window);
     if (!*done) {
         tmi_header_free(header);
+        if (r.too_many) {
+            tmi_place alone = *place;
+            alone.room = NULL;
+            return tmi_header_quick(header, &alone, length, refill, ctx, done, error);
+        }
         return r.out_of_memory ? tmi_fail_memory(error, length, "the header") : TENMAP_OK;
     }
     header->count = r.count;
     tmi_block_trim_pages(&header->tensors, r.count * sizeof *r.tensors);
-    tmi_block_trim_pages(&header->text, (size_t)(r.name - (char *)header->text.bytes));
+    if (r.room && place->scratch)
+        place->scratch->used = (size_t)(r.name - (char *)place->scratch->names.bytes);
+    else
+        tmi_block_trim_pages(&header->text, (size_t)(r.name - (char *)header->text.bytes));
     return TENMAP_OK;
 }

@@ -70,14 +70,15 @@ static bool is_plain_part(const char *part, size_t len) {
 }
 
 /* A shard's name must not lead out of the index's folder, on any system. */
-static bool is_safe_name(tmi_text name, bool subfolders) {
+bool tmi_index_safe_name(const char *name, size_t len, uint32_t flags) {
+    bool subfolders = tmi_allows(flags, TENMAP_OPEN_SUBFOLDERS);
     size_t start = 0;
-    for (size_t i = 0; i <= name.len; i++) {
-        char c = i < name.len ? name.bytes[i] : '/';
-        if (c == '\0' || c == '\\' || (c == '/' && i < name.len && !subfolders))
+    for (size_t i = 0; i <= len; i++) {
+        char c = i < len ? name[i] : '/';
+        if (c == '\0' || c == '\\' || (c == '/' && i < len && !subfolders))
             return false;
         if (c == '/') {
-            if (!is_plain_part(name.bytes + start, i - start))
+            if (!is_plain_part(name + start, i - start))
                 return false;
             start = i + 1;
         }
@@ -94,7 +95,7 @@ static bool parse_listing(index_parser *p) {
     char *file_at = (tmi_json_peek(&p->json), p->json.at);
     if (!tmi_json_string(&p->json, &file, "expected the file of a tensor as a string"))
         return fail_index(p, NULL);
-    if (!is_safe_name(file, tmi_allows(p->place->flags, TENMAP_OPEN_SUBFOLDERS))) {
+    if (!tmi_index_safe_name(file.bytes, file.len, p->place->flags)) {
         uint64_t offset = (uint64_t)(file_at - p->json.text);
         p->failed =
             tmi_fail_at(p->error, TENMAP_ERR_FORMAT, 0, offset,
@@ -271,7 +272,7 @@ static bool index_listings(index_parser *p) {
     return true;
 }
 
-static int by_file_name(const void *a, const void *b) {
+int tmi_by_file_name(const void *a, const void *b) {
     const tmi_listed_file *x = a, *y = b;
     size_t shorter = x->name_len < y->name_len ? x->name_len : y->name_len;
     int order = memcmp(x->name, y->name, shorter);
@@ -301,15 +302,15 @@ static bool number_files(index_parser *p) {
                              (int)TMI_MOST_SHARDS);
         return false;
     }
-    qsort(index->files, index->file_count, sizeof *index->files, by_file_name);
+    qsort(index->files, index->file_count, sizeof *index->files, tmi_by_file_name);
     for (size_t i = 0; i < index->listing_count; i++) {
         tmi_listed_file key = {p->files[i].bytes, p->files[i].len};
-        if (i > 0 && by_file_name(&key, &index->files[index->listings[i - 1].file]) == 0) {
+        if (i > 0 && tmi_by_file_name(&key, &index->files[index->listings[i - 1].file]) == 0) {
             index->listings[i].file = index->listings[i - 1].file;
             continue;
         }
         const tmi_listed_file *found =
-            bsearch(&key, index->files, index->file_count, sizeof key, by_file_name);
+            bsearch(&key, index->files, index->file_count, sizeof key, tmi_by_file_name);
         index->listings[i].file = (size_t)(found - index->files);
     }
     return true;
@@ -343,6 +344,7 @@ void tmi_index_free(tmi_index *index) {
     tmi_names_free(&index->names);
     free(index->listings);
     free(index->files);
+    free(index->tensors);
     free(index->pairs);
     tmi_block_free(&index->text);
     *index = (tmi_index){.listing_count = 0};

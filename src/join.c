@@ -108,7 +108,7 @@ static tenmap_status check_listings(const joining *j) {
     return TENMAP_OK;
 }
 
-static tenmap_status join_metadata(tenmap_model *model, tenmap_error *error) {
+tenmap_status tmi_join_metadata(tenmap_model *model, tenmap_error *error) {
     size_t total = 0, used = 0;
     for (size_t s = 0; s < model->shard_count; s++)
         total += model->shards[s].header.metadata_count;
@@ -130,8 +130,7 @@ static tenmap_status join_metadata(tenmap_model *model, tenmap_error *error) {
 void tmi_join_drop(tenmap_model *model) {
     for (size_t s = 0; s < model->shard_count; s++) {
         tmi_header *header = &model->shards[s].header;
-        tmi_names_free(&header->names);
-        tmi_block_free(&header->tensors);
+        tmi_header_drop_tensors(header);
         free(header->metadata);
         header->metadata = NULL;
         header->metadata_count = 0;
@@ -158,7 +157,7 @@ tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file
     if (status == TENMAP_OK)
         status = check_listings(&j);
     if (status == TENMAP_OK)
-        status = join_metadata(model, error);
+        status = tmi_join_metadata(model, error);
     if (status == TENMAP_OK)
         tmi_join_drop(model);
     return status;

@@ -28,7 +28,10 @@ void tenmap_close(tenmap_model *model) {
     for (size_t i = 0; i < model->index_count; i++)
         tmi_index_free(&model->indexes[i]);
     free(model->indexes);
-    free(model->index_json);
+    tmi_block_free(&model->index_text);
+    for (size_t i = 0; i < model->scratch_count; i++)
+        tmi_scratch_free(&model->scratches[i]);
+    free(model->scratches);
     free(model->folder);
     free(model->path);
     free(model);
@@ -92,14 +95,20 @@ const char *tenmap_missing_at(const tenmap_model *model, size_t i) {
     return model && i < model->missing_count ? model->missing[i] : NULL;
 }
 
+/* Of those that several shards have together, before any are put together (quantized.c). */
+static const tenmap_tensor *joined_tensor(const tenmap_model *model, size_t i) {
+    return (const tenmap_tensor *)model->tensor_block.bytes + i;
+}
+
 const char *tenmap_shard_listed(const tenmap_model *model, const char *name) {
     for (size_t i = model && name ? model->index_count : 0; i-- > 0;) { /* the later one wins */
         const tmi_index *index = &model->indexes[i];
+        const tmi_names *names = index->tensors ? &model->names : &index->names;
         size_t len = strlen(name);
-        size_t at =
-            tmi_names_find(&index->names, name, len, tmi_hash(&index->names.key, name, len));
+        size_t at = tmi_names_find(names, name, len, tmi_hash(&names->key, name, len));
         if (at != TMI_NONE)
-            return index->files[index->listings[at].file].name;
+            return index->tensors ? model->shards[joined_tensor(model, at)->shard].name
+                                  : index->files[index->listings[at].file].name;
     }
     return NULL;
 }
@@ -115,7 +124,8 @@ const char *tenmap_listed_at(const tenmap_model *model, size_t i) {
     for (size_t k = 0; model && k < model->index_count; k++) {
         const tmi_index *index = &model->indexes[k];
         if (i < index->listing_count)
-            return index->listings[i].name;
+            return index->tensors ? joined_tensor(model, index->tensors[i])->name
+                                  : index->listings[i].name;
         i -= index->listing_count;
     }
     return NULL;
@@ -141,8 +151,8 @@ const char *tenmap_metadata_get(const tenmap_model *model, const char *key) {
 
 const char *tenmap_index_json(const tenmap_model *model, size_t *len) {
     if (len)
-        *len = model && model->index_json ? model->index_len : 0;
-    return model ? model->index_json : NULL;
+        *len = model && model->index_text.bytes ? model->index_len : 0;
+    return model ? model->index_text.bytes : NULL;
 }
 
 const char *tenmap_dtype_text(const tenmap_tensor *tensor) {

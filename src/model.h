@@ -73,8 +73,9 @@ tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, u
  * parsed has been read in one piece: another program's changes in the middle start it anew.
  */
 tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
-                              const tenmap_model *model, uint32_t number,
-                              const unsigned char *start, size_t len, tenmap_error *error);
+                              const tenmap_model *model, uint32_t number, const tmi_room *room,
+                              tmi_scratch *scratch, const unsigned char *start, size_t len,
+                              tenmap_error *error);
 /*
  * What was read is in pieces, since the file changed meanwhile: waits a little and looks at it anew
  * for another try. TENMAP_ERR_IO if there were enough of them.
@@ -134,8 +135,36 @@ tenmap_status tmi_open_end(tenmap_model *model, const tenmap_options *options, t
                            tenmap_model **out, tenmap_error *error);
 /* An empty model with room for one shard; NULL without memory. */
 tenmap_model *tmi_model_new(void);
-/* How many threads so many files are worth. */
-unsigned tmi_open_threads(size_t files);
+
+/* open_index.c: the index of a model with several files. */
+
+/* The text of the file, of one piece, into model->index_text. */
+tenmap_status tmi_open_index_read(tenmap_model *model, tmi_shard *file,
+                                  const tenmap_options *options, tenmap_error *error);
+/* Its lines, if they are all that is wanted and can be had quickly; none otherwise. */
+tenmap_status tmi_open_index_outline(const tenmap_model *model, const char *path,
+                                     const tenmap_options *options, tmi_outline *outline,
+                                     tenmap_error *error);
+/* All of it, by all rules, into model->indexes. */
+tenmap_status tmi_open_index_parse(tenmap_model *model, const char *path,
+                                   const tenmap_options *options, tenmap_error *error);
+
+/* open_shards.c: the files of a model that has several. */
+
+/* The names of the shards, and what they lie beside or in. */
+typedef struct tmi_shard_names {
+    size_t count;
+    char *const *names;         /* of a numbered set; NULL: those of the index */
+    const tmi_outline *outline; /* of the index; NULL: it is in model->indexes */
+    const char *path;           /* of the index, or of the folder of the set */
+    bool beside; /* the path is that of one of the set, and the names are written as there */
+} tmi_shard_names;
+
+tenmap_status tmi_open_shards(tenmap_model *model, const tmi_shard_names *from,
+                              const tenmap_options *options, tenmap_error *error);
+enum { TMI_OPEN_THREADS = 8 }; /* the most that are not asked for */
+/* How many threads so many files are worth: of the system, or behind an io. */
+unsigned tmi_open_threads(size_t files, const tenmap_io *io);
 
 typedef struct tmi_prefetch tmi_prefetch; /* prefetch.c */
 
@@ -184,8 +213,11 @@ struct tenmap_model {
     size_t metadata_count;
     bool owns_metadata; /* likewise */
     tmi_hash_key key;
-    char *index_json;
+    tmi_block index_text; /* as read; of several indexes the first one's */
     size_t index_len;
+    tmi_scratch *scratches; /* where names are of shards that an index lists; of each thread one */
+    size_t scratch_count;
+    bool in_list;       /* a part of a list: its index will stand beside others */
     tmi_index *indexes; /* by path, for tenmap_shard_listed */
     size_t index_count;
     uint32_t *written; /* which tensor is written i-th; NULL: the i-th */
@@ -222,8 +254,28 @@ static inline const tmi_shard *tmi_shard_of(const tenmap_tensor *t) {
  */
 tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file_shard,
                        uint32_t flags, tenmap_error *error);
+/* A part of it: the metadata. */
+tenmap_status tmi_join_metadata(tenmap_model *model, tenmap_error *error);
 /* Frees what only joining needed of each shard's header. */
 void tmi_join_drop(tenmap_model *model);
+
+/* join_listed.c: the same where the shards have what the index lists, and nothing else. */
+
+/* One table for the tensors of all shards: of each, as many as the index lists in it. */
+typedef struct tmi_rooms {
+    tmi_block tensors, hashes;
+    tmi_room *rooms; /* NULL: there are none */
+} tmi_rooms;
+
+tenmap_status tmi_rooms_take(tmi_rooms *rooms, const tmi_outline *outline, tenmap_error *error);
+void tmi_rooms_free(tmi_rooms *rooms);
+/*
+ * Makes the tensors in the rooms, which are full, the model's, if each line of the index has found
+ * one of its own in the shard that it names: *joined. Else nothing is changed. The shards are not the
+ * model's yet.
+ */
+tenmap_status tmi_join_listed(tenmap_model *model, const tmi_outline *outline, tmi_rooms *rooms,
+                              unsigned threads, bool *joined, tenmap_error *error);
 
 /* lookup.c: ways to a tensor that are made when all are known. */
 

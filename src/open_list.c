@@ -25,6 +25,8 @@ static void open_part(void *ctx, size_t i) {
     part_list *list = ctx;
     part *p = &list->parts[i];
     p->model = tmi_model_new();
+    if (p->model)
+        p->model->in_list = true;
     p->status = p->model
                     ? tmi_open_path(p->model, list->paths[i], &list->options, &p->absent, &p->error)
                     : tmi_fail_memory(&p->error, sizeof *p->model, "the model");
@@ -36,11 +38,12 @@ static bool goes_without(const part_list *list, size_t i) {
 }
 
 static tenmap_status open_list_parts(part_list *list, tenmap_error *error) {
-    unsigned most = list->options.threads, threads = tmi_open_threads(list->count);
+    const tenmap_io *io = list->options.io;
+    unsigned most = list->options.threads, threads = tmi_open_threads(list->count, io);
     if (most && threads > most)
         threads = most;
-    if (threads > 1)
-        list->options.threads = 1; /* for the shards of each */
+    if (threads > 1) /* for the shards of each */
+        list->options.threads = io ? (most ? most : TMI_OPEN_THREADS) / threads : 1;
     tmi_parallel(threads, list->count, open_part, list);
     for (size_t i = 0; i < list->count; i++) {
         const part *p = &list->parts[i];
@@ -121,10 +124,10 @@ static void move_part(tenmap_model *model, tenmap_model *from) {
         model->missing[model->missing_count++] = from->missing[i];
     from->shard_count = from->index_count = from->missing_count = 0;
     model->file_size += from->file_size;
-    if (!model->index_json) {
-        model->index_json = from->index_json;
+    if (!model->index_text.bytes) {
+        model->index_text = from->index_text;
         model->index_len = from->index_len;
-        from->index_json = NULL;
+        from->index_text = (tmi_block){NULL, 0};
     }
 }
 

@@ -1,8 +1,12 @@
 /* Models whose bytes come from the caller's tenmap_io. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "io_files.h"
 #include "support.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #define ONE "\"a\":{\"dtype\":\"F32\",\"shape\":[8,4],\"data_offsets\":[0,128]}"
 #define TWO "\"b\":{\"dtype\":\"BF16\",\"shape\":[16],\"data_offsets\":[0,32]}"
@@ -272,6 +276,83 @@ static void a_load_reads_no_byte_twice(void **state) {
     }
 }
 
+/* An io whose opens of shards wait for each other, so that it is seen how many there are at once. */
+typedef struct meeting {
+    tenmap_io io; /* which opens */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int inside, most, expected;
+} meeting;
+
+static tenmap_status open_together(void *ctx, const char *path, void **file, uint64_t *size,
+                                   tenmap_error *error) {
+    meeting *m = ctx;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    pthread_mutex_lock(&m->lock);
+    m->inside++;
+    m->most = m->inside > m->most ? m->inside : m->most;
+    pthread_cond_broadcast(&m->changed);
+    while (strstr(path, "-of-") && m->most < m->expected &&
+           pthread_cond_timedwait(&m->changed, &m->lock, &until) == 0)
+        ;
+    m->inside--;
+    pthread_mutex_unlock(&m->lock);
+    return m->io.open(m->io.ctx, path, file, size, error);
+}
+
+static tenmap_status read_alone(void *ctx, void *file, uint64_t offset, void *dst, size_t size,
+                                tenmap_error *error) {
+    meeting *m = ctx;
+    return m->io.read(m->io.ctx, file, offset, dst, size, error);
+}
+
+static void close_alone(void *ctx, void *file) {
+    meeting *m = ctx;
+    m->io.close(m->io.ctx, file);
+}
+
+/* Each waits for its answer, whatever the number of CPUs; but no more of them than are asked for. */
+static void shards_are_opened_at_once(void **state) {
+    enum { SHARDS = 24 };
+    static const struct {
+        uint32_t threads;
+        int expected;
+    } cases[] = {{0, 8}, {3, 3}, {1, 1}};
+    char json[4096] = "{\"weight_map\":{", name[64], header[128];
+    for (int i = 0; i < SHARDS; i++) {
+        snprintf(name, sizeof name, "y-%05d-of-%05d.safetensors", i + 1, (int)SHARDS);
+        snprintf(header, sizeof header,
+                 "{\"t%d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", i);
+        write_model(in_folder(state, name), header, 1);
+        sprintf(json + strlen(json), "%s\"t%d\":\"%s\"", i ? "," : "", i, name);
+    }
+    strcat(json, "}}");
+    write_text(in_folder(state, "y.json"), json);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        io_files files = {0};
+        meeting m = {.io = io_files_io(&files), .expected = cases[i].expected};
+        tenmap_io io = m.io;
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        pthread_mutex_init(&m.lock, NULL);
+        pthread_cond_init(&m.changed, NULL);
+        io.open = open_together;
+        io.read = read_alone;
+        io.close = close_alone;
+        io.list = NULL;
+        io.ctx = &m;
+        options.io = &io;
+        options.threads = cases[i].threads;
+        tenmap_model *model = must_open(in_folder(state, "y.json"), &options);
+        assert_int_equal(tenmap_count(model), SHARDS);
+        tenmap_close(model);
+        assert_int_equal(m.most, cases[i].expected);
+        pthread_cond_destroy(&m.changed);
+        pthread_mutex_destroy(&m.lock);
+    }
+}
+
 static void arguments_are_checked(void **state) {
     io_files files = {0};
     tenmap_io io, whole = io_files_io(&files);
@@ -441,6 +522,7 @@ int main(void) {
         cmocka_unit_test(reads_have_the_size_that_is_preferred),
         cmocka_unit_test(many_threads_read_at_once),
         cmocka_unit_test(a_load_reads_no_byte_twice),
+        cmocka_unit_test(shards_are_opened_at_once),
         cmocka_unit_test(arguments_are_checked),
         cmocka_unit_test(missing_shards_are_named),
         cmocka_unit_test(opening_takes_few_reads),

@@ -1,0 +1,182 @@
+/*
+ * Several shards as one model, where they have exactly what the index lists: the tensors are in one
+ * table by now, their names are hashed, and all that is left is to enter them and to show that lines
+ * and tensors are the same. Neither needs a second table of names.
+ */
+#include "model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Lines on the way to their tensors, in parts that threads take. */
+typedef struct listed {
+    const tenmap_model *model;
+    const tmi_outline *outline;
+    const tmi_rooms *rooms;
+    const tmi_names *names;
+    uint32_t *found; /* of each line, the number of its tensor */
+    size_t parts;
+    atomic_bool differs, out_of_memory;
+} listed;
+
+tenmap_status tmi_rooms_take(tmi_rooms *rooms, const tmi_outline *outline, tenmap_error *error) {
+    size_t count = outline->count, first = 0;
+    rooms->rooms = tmi_calloc(outline->file_count, sizeof *rooms->rooms);
+    if (!rooms->rooms || count > SIZE_MAX / sizeof(tenmap_tensor) ||
+        !tmi_block_take_dirty(&rooms->tensors, count * sizeof(tenmap_tensor)) ||
+        !tmi_block_take_dirty(&rooms->hashes, count * sizeof(uint64_t)))
+        return tmi_fail_memory(error, (uint64_t)count * sizeof(tenmap_tensor),
+                               "the tensors' table");
+    for (size_t i = 0; i < outline->file_count; i++) {
+        rooms->rooms[i] =
+            (tmi_room){(tenmap_tensor *)rooms->tensors.bytes + first,
+                       (uint64_t *)rooms->hashes.bytes + first, outline->files[i].lines};
+        first += outline->files[i].lines;
+    }
+    return TENMAP_OK;
+}
+
+void tmi_rooms_free(tmi_rooms *rooms) {
+    tmi_block_free(&rooms->tensors);
+    tmi_block_free(&rooms->hashes);
+    free(rooms->rooms);
+    rooms->rooms = NULL;
+}
+
+/* False if a name is there twice. */
+static bool enter_listed(tmi_names *names, const tmi_rooms *rooms, size_t count) {
+    enum { AHEAD = 16 };
+    const tenmap_tensor *tensors = rooms->tensors.bytes;
+    const uint64_t *hashes = rooms->hashes.bytes;
+    for (size_t i = 0; i < count; i++) {
+        const tenmap_tensor *t = &tensors[i];
+        if (i + AHEAD < count)
+            tmi_names_prefetch(names, hashes[i + AHEAD]);
+        if (TMI_UNLIKELY(!tmi_names_put_first(names, i, hashes[i], t->name, t->name_len)) &&
+            tmi_names_put(names, i, hashes[i]) != TMI_NONE)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * Where the next lines of a shard may find their tensors: behind those that lines before them found.
+ * Names are sorted in most indexes, and in headers among tensors of one dtype, so a shard has a few
+ * such places; what is at none of them is looked up by name.
+ */
+enum { CURSORS = 4 };
+
+typedef struct cursors {
+    uint32_t next[CURSORS];
+} cursors;
+
+static TMI_INLINE bool is_line(const tenmap_tensor *t, const tmi_line *line) {
+    return t->name_len == line->name_len && memcmp(t->name, line->name, line->name_len) == 0;
+}
+
+/* The number of the line's tensor in its room, or TMI_NONE. */
+static size_t look_up_line(const listed *l, const tmi_room *room, const tmi_line *line) {
+    const tenmap_tensor *all = l->rooms->tensors.bytes;
+    uint64_t hash = tmi_hash(&l->model->key, line->name, line->name_len);
+    size_t at = tmi_names_find(l->names, line->name, line->name_len, hash);
+    size_t first = (size_t)(room->tensors - all);
+    return at != TMI_NONE && at >= first && at - first < room->count ? at - first : TMI_NONE;
+}
+
+static size_t find_line(const listed *l, const tmi_room *room, cursors *c, const tmi_line *line) {
+    for (unsigned k = 0; k < CURSORS; k++)
+        if (c->next[k] < room->count && is_line(&room->tensors[c->next[k]], line))
+            return c->next[k]++;
+    size_t at = look_up_line(l, room, line);
+    if (at != TMI_NONE) {
+        memmove(&c->next[1], &c->next[0], (CURSORS - 1) * sizeof c->next[0]);
+        c->next[0] = (uint32_t)at + 1;
+    }
+    return at;
+}
+
+static void find_lines(void *ctx, size_t part) {
+    listed *l = ctx;
+    const tmi_outline *o = l->outline;
+    size_t share = o->count / l->parts, first = part * share;
+    size_t behind = part + 1 == l->parts ? o->count : first + share;
+    cursors *all = tmi_calloc(o->file_count, sizeof *all);
+    if (!all) {
+        atomic_store(&l->out_of_memory, true);
+        return;
+    }
+    for (size_t i = first; i < behind; i++) {
+        uint32_t file = o->place_of[o->lines[i].file];
+        const tmi_room *room = &l->rooms->rooms[file];
+        size_t at = find_line(l, room, &all[file], &o->lines[i]);
+        if (at == TMI_NONE) {
+            atomic_store(&l->differs, true);
+            break;
+        }
+        l->found[i] =
+            (uint32_t)((size_t)(room->tensors - (const tenmap_tensor *)l->rooms->tensors.bytes) +
+                       at);
+    }
+    free(all);
+}
+
+/* Whether no two lines found the same tensor: then, being as many, they found all. */
+static bool are_all_found(const listed *l, bool *out_of_memory) {
+    size_t count = l->outline->count;
+    bool *seen = tmi_calloc(count, sizeof *seen), once = true;
+    *out_of_memory = !seen;
+    for (size_t i = 0; seen && i < count && once; i++) {
+        once = !seen[l->found[i]];
+        seen[l->found[i]] = true;
+    }
+    free(seen);
+    return once;
+}
+
+/* The tables become the model's. */
+static void keep_listed(tenmap_model *model, const listed *l, tmi_rooms *rooms,
+                        const tmi_names *names) {
+    model->tensor_block = rooms->tensors;
+    rooms->tensors = (tmi_block){NULL, 0};
+    model->tensors = model->tensor_block.bytes;
+    model->tensor_count = l->outline->count;
+    model->names = *names;
+    model->finder = &model->names;
+    model->indexes[0] = (tmi_index){.listing_count = l->outline->count, .tensors = l->found};
+    model->index_count = 1;
+}
+
+tenmap_status tmi_join_listed(tenmap_model *model, const tmi_outline *outline, tmi_rooms *rooms,
+                              unsigned threads, bool *joined, tenmap_error *error) {
+    enum { LINES_PER_PART = 4096 };
+    size_t count = outline->count, worth = count / LINES_PER_PART + 1;
+    tmi_names names = {.slots = NULL};
+    bool out_of_memory = false;
+    listed l = {.model = model,
+                .outline = outline,
+                .rooms = rooms,
+                .names = &names,
+                .found = tmi_calloc(count, sizeof *l.found),
+                .parts = threads < worth ? (threads ? threads : 1) : worth};
+    tmi_index *index = tmi_calloc(1, sizeof *index);
+    *joined = false;
+    if (!index || !l.found ||
+        !tmi_names_init(&names, &model->key, rooms->tensors.bytes, sizeof(tenmap_tensor), count)) {
+        out_of_memory = true;
+    } else if (enter_listed(&names, rooms, count)) {
+        tmi_parallel((unsigned)l.parts, l.parts, find_lines, &l);
+        out_of_memory = l.out_of_memory;
+        if (!out_of_memory && !l.differs)
+            *joined = are_all_found(&l, &out_of_memory) && !out_of_memory;
+    }
+    if (*joined) {
+        model->indexes = index;
+        keep_listed(model, &l, rooms, &names);
+        return TENMAP_OK;
+    }
+    tmi_names_free(&names);
+    free(index);
+    free(l.found);
+    return out_of_memory ? tmi_fail_memory(error, (uint64_t)count * 16, "the index of names")
+                         : TENMAP_OK;
+}
