@@ -19,6 +19,7 @@ typedef struct entry {
     unsigned width; /* bytes per element */
     uint64_t shape[2];
     unsigned rank;
+    size_t shard; /* of a model in several files */
 } entry;
 
 /* DeepSeek-V3: routed experts start in layer 3, 256 in each layer, scales for blocks of 128x128. */
@@ -74,12 +75,15 @@ static int in_file_order(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
+static int by_entry_name(const void *left, const void *right) {
+    return strcmp(((const entry *)left)->name, ((const entry *)right)->name);
+}
+
+/* In the order of the layers. */
 static entry *make_entries(enum model_family family, size_t tensors) {
     entry *entries = calloc(tensors ? tensors : 1, sizeof *entries);
     for (size_t i = 0; entries && i < tensors; i++)
         (family == MODEL_LLAMA3_8B ? llama_entry : deepseek_entry)(&entries[i], i);
-    if (entries)
-        qsort(entries, tensors, sizeof *entries, in_file_order);
     return entries;
 }
 
@@ -115,10 +119,10 @@ static bool write_model(FILE *out, const entry *entries, size_t tensors, uint64_
            ftruncate(fileno(out), data + (off_t)end) == 0;
 }
 
-bool model_file_write(const char *path, enum model_family family, size_t tensors,
-                      uint64_t *header_bytes) {
-    entry *entries = make_entries(family, tensors);
-    FILE *out = entries ? fopen(path, "wb") : NULL;
+static bool write_entries(const char *path, entry *entries, size_t tensors,
+                          uint64_t *header_bytes) {
+    FILE *out = fopen(path, "wb");
+    qsort(entries, tensors, sizeof *entries, in_file_order);
     bool good = out && write_model(out, entries, tensors, header_bytes);
     if (!good)
         perror(path);
@@ -128,6 +132,62 @@ bool model_file_write(const char *path, enum model_family family, size_t tensors
     }
     if (out && !good)
         unlink(path);
+    return good;
+}
+
+bool model_file_write(const char *path, enum model_family family, size_t tensors,
+                      uint64_t *header_bytes) {
+    entry *entries = make_entries(family, tensors);
+    bool good = entries && write_entries(path, entries, tensors, header_bytes);
+    free(entries);
+    return good;
+}
+
+void model_shard_name(char out[MODEL_SHARD_NAME], const char *index, size_t shard, size_t shards) {
+    snprintf(out, MODEL_SHARD_NAME, "%.*s-%05zu-of-%06zu.safetensors", (int)strcspn(index, "."),
+             index, shard + 1, shards);
+}
+
+static bool write_index(const char *path, entry *entries, size_t tensors, size_t shards,
+                        uint64_t *bytes) {
+    char file[MODEL_SHARD_NAME];
+    const char *name = strrchr(path, '/') + 1;
+    FILE *out = fopen(path, "wb");
+    if (!out) {
+        perror(path);
+        return false;
+    }
+    qsort(entries, tensors, sizeof *entries, by_entry_name);
+    fputs("{\n  \"metadata\": {\n    \"total_size\": 0\n  },\n  \"weight_map\": {\n", out);
+    for (size_t i = 0; i < tensors; i++) {
+        model_shard_name(file, name, entries[i].shard, shards);
+        fprintf(out, "    \"%s\": \"%s\"%s\n", entries[i].name, file, i + 1 < tensors ? "," : "");
+    }
+    fputs("  }\n}\n", out);
+    *bytes = (uint64_t)ftello(out);
+    return fclose(out) == 0;
+}
+
+bool model_set_write(const char *path, enum model_family family, size_t tensors, size_t shards,
+                     uint64_t *header_bytes) {
+    const char *slash = strrchr(path, '/');
+    int folder = slash ? (int)(slash - path) : 0;
+    char name[MODEL_SHARD_NAME], shard_path[1024];
+    uint64_t bytes, total = 0;
+    entry *entries = make_entries(family, tensors);
+    bool good = entries && slash;
+    for (size_t s = 0; s < shards && good; s++) {
+        size_t first = tensors * s / shards, behind = tensors * (s + 1) / shards;
+        for (size_t i = first; i < behind; i++)
+            entries[i].shard = s;
+        model_shard_name(name, slash + 1, s, shards);
+        int len = snprintf(shard_path, sizeof shard_path, "%.*s/%s", folder, path, name);
+        good = len > 0 && (size_t)len < sizeof shard_path &&
+               write_entries(shard_path, entries + first, behind - first, &bytes);
+        total += bytes;
+    }
+    good = good && write_index(path, entries, tensors, shards, &bytes);
+    *header_bytes = total + bytes;
     free(entries);
     return good;
 }

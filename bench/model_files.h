@@ -22,5 +22,15 @@ enum { MODEL_LLAMA3_8B_TENSORS = 291 };
  */
 bool model_file_write(const char *path, enum model_family family, size_t tensors,
                       uint64_t *header_bytes);
+/*
+ * The same model in so many shards, with their index at `path`, as transformers writes it (sorted,
+ * indented); the shards lie beside it under the names of model_shard_name. *header_bytes is the length
+ * of all headers and the index. Files that were written are left where they are on failure.
+ */
+bool model_set_write(const char *path, enum model_family family, size_t tensors, size_t shards,
+                     uint64_t *header_bytes);
+/* The name of the shard, from 0 on, of an index of this name. */
+enum { MODEL_SHARD_NAME = 64 };
+void model_shard_name(char out[MODEL_SHARD_NAME], const char *index, size_t shard, size_t shards);
 
 #endif

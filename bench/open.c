@@ -7,7 +7,7 @@
  *     bench_open time FILE MILLISECONDS  measures one file for that long
  *     bench_open memory FILE WARM_FILE   opens one file once, in this process
  *
- * The last two print the lines that bench/open.sh collects from this program and its peers:
+ * A model in several files is named by its index. The last two print the lines that bench/open.sh collects from this program and its peers:
  *
  *     tenmap FILE time REPEATS and, for each of open, find, close and all, MIN_NS MEDIAN_NS
  *     tenmap FILE memory RESIDENT_BYTES PEAK_BYTES (added by the open)
@@ -28,20 +28,32 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { REPEATS_AT_LEAST = 5, FILE_COUNT = 5 };
+enum { REPEATS_AT_LEAST = 5, FILE_COUNT = 8 };
 enum { STEP_OPEN, STEP_FIND, STEP_CLOSE, STEP_ALL, STEPS };
 
 static const struct {
     const char *name;
     enum model_family family;
     size_t tensors;
+    size_t shards; /* 0: one file; else the name is that of the index */
 } model_files[FILE_COUNT] = {
-    {"1.safetensors", MODEL_DEEPSEEK, 1},
-    {"291.safetensors", MODEL_LLAMA3_8B, MODEL_LLAMA3_8B_TENSORS},
-    {"1000.safetensors", MODEL_DEEPSEEK, 1000},
-    {"10000.safetensors", MODEL_DEEPSEEK, 10000},
-    {"100000.safetensors", MODEL_DEEPSEEK, 100000},
+    {"1.safetensors", MODEL_DEEPSEEK, 1, 0},
+    {"291.safetensors", MODEL_LLAMA3_8B, MODEL_LLAMA3_8B_TENSORS, 0},
+    {"1000.safetensors", MODEL_DEEPSEEK, 1000, 0},
+    {"10000.safetensors", MODEL_DEEPSEEK, 10000, 0},
+    {"93696.safetensors", MODEL_DEEPSEEK, 93696, 0},
+    {"100000.safetensors", MODEL_DEEPSEEK, 100000, 0},
+    {"93696.safetensors.index.json", MODEL_DEEPSEEK, 93696, 163}, /* as DeepSeek-V3 has */
+    {"500000.safetensors.index.json", MODEL_DEEPSEEK, 500000,
+     163}, /* as the largest indexes list */
 };
+
+static bool write_model_file(size_t i, const char *path, uint64_t *header_bytes) {
+    enum model_family family = model_files[i].family;
+    size_t tensors = model_files[i].tensors, shards = model_files[i].shards;
+    return shards ? model_set_write(path, family, tensors, shards, header_bytes)
+                  : model_file_write(path, family, tensors, header_bytes);
+}
 
 static tenmap_model *open_model(const char *path) {
     tenmap_model *model;
@@ -247,8 +259,7 @@ static bool make_files(const char *folder) {
     uint64_t header_bytes;
     for (size_t i = 0; i < FILE_COUNT; i++) {
         int len = snprintf(path, sizeof path, "%s/%s", folder, model_files[i].name);
-        if (len < 0 || (size_t)len >= sizeof path ||
-            !model_file_write(path, model_files[i].family, model_files[i].tensors, &header_bytes))
+        if (len < 0 || (size_t)len >= sizeof path || !write_model_file(i, path, &header_bytes))
             return false;
         printf("%s %zu %" PRIu64 "\n", path, model_files[i].tensors, header_bytes);
     }
@@ -267,6 +278,16 @@ static void print_row(size_t tensors, uint64_t header_bytes, const result *r, ui
     }
 }
 
+static bool register_shards(size_t i) {
+    char name[MODEL_SHARD_NAME];
+    bool good = true;
+    for (size_t s = 0; s < model_files[i].shards && good; s++) {
+        model_shard_name(name, model_files[i].name, s, model_files[i].shards);
+        good = temp_folder_file(name) != NULL;
+    }
+    return good;
+}
+
 /* Everything, in files that are gone afterwards. */
 static bool measure_all(void) {
     enum { MILLISECONDS = 1000 };
@@ -279,8 +300,7 @@ static bool measure_all(void) {
         const char *path = temp_folder_file(model_files[i].name);
         uint64_t header_bytes;
         result r;
-        if (!path ||
-            !model_file_write(path, model_files[i].family, model_files[i].tensors, &header_bytes) ||
+        if (!path || !register_shards(i) || !write_model_file(i, path, &header_bytes) ||
             !time_file(path, MILLISECONDS, &r))
             return false;
         if (!warm_path)

@@ -18,6 +18,8 @@ function duration(ns) {
 function time(peer, path, step) {
     if ((peer, path, step) in best)
         return duration(best[peer, path, step])
+    if (path ~ /json$/ && peer == "reference")
+        return "-"
     return step == "open" || peer == "python" ? "skipped" : "-"
 }
 
@@ -25,6 +27,23 @@ function ratio(peer, path, step) {
     if (!((peer, path, step) in best))
         return "-"
     return sprintf("%.1fx", best[peer, path, step] / best["tenmap", path, step])
+}
+
+# A model in shards beside the one file with as many tensors, or the most, and the package's open.
+function shards(path,   i, p, single) {
+    for (i = 1; i <= count; i++) {
+        p = paths[i]
+        if (p !~ /json$/ && (single == "" || tensors[p] > tensors[single]) &&
+            tensors[p] <= tensors[path])
+            single = p
+    }
+    printf "%d in shards with an index: open %s, %.0f ns per tensor; in one file %.0f ns (%.2fx); python %s (%s)\n",
+        tensors[path], time("tenmap", path, "open"),
+        best["tenmap", path, "open"] / tensors[path],
+        best["tenmap", single, "open"] / tensors[single],
+        best["tenmap", path, "open"] / tensors[path] /
+            (best["tenmap", single, "open"] / tensors[single]),
+        time("python", path, "open"), ratio("python", path, "open")
 }
 
 # Memory comes in pages: below a hundred thousand bytes of header it says nothing about the header.
@@ -71,4 +90,7 @@ END {
             ratio("python", p, "all"), memory("tenmap", p), memory("reference", p),
             memory("python", p)
     }
+    for (i = 1; i <= count; i++)
+        if (paths[i] ~ /json$/)
+            shards(paths[i])
 }

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { PATH_ROOM = 512, FILES_AT_MOST = 32 };
+enum { PATH_ROOM = 512, FILES_AT_MOST = 512 };
 
 /* Fixed room, so that a signal handler can use it at any moment. */
 static char folder[PATH_ROOM];

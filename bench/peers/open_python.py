@@ -4,10 +4,13 @@
     open_python.py memory FILE WARM_FILE
 
 prints the same lines, which begin with `python` here. get_slice is the lookup that reads the
-header's entry and no data.
+header's entry and no data. Of a model in several files the index is parsed and each shard opened in
+turn, as its users do.
 """
 
 import gc
+import json
+import os
 import sys
 import time
 
@@ -16,10 +19,47 @@ from safetensors import safe_open
 REPEATS_AT_LEAST = 3
 
 
+class Model:
+    """A file, or the shards of an index, open."""
+
+    def __init__(self, path):
+        self.shards = {}
+        if path.endswith(".json"):
+            with open(path) as index:
+                self.files = json.load(index)["weight_map"]
+            for file in set(self.files.values()):
+                self.shards[file] = self.open_file(os.path.join(os.path.dirname(path), file))
+        else:
+            self.files = None
+            self.only = self.shards[""] = self.open_file(path)
+
+    @staticmethod
+    def open_file(path):
+        shard = safe_open(path, framework="np")
+        shard.__enter__()
+        return shard
+
+    def keys(self):
+        return self.only.keys() if self.files is None else self.files.keys()
+
+    def find(self, names):
+        if self.files is None:
+            for name in names:
+                self.only.get_slice(name)
+        else:
+            for name in names:
+                self.shards[self.files[name]].get_slice(name)
+
+    def close(self):
+        for shard in self.shards.values():
+            shard.__exit__(None, None, None)
+
+
 def shuffled_names(path):
     """All names, in the order that bench/timing.c shuffles them into."""
-    with safe_open(path, framework="np") as model:
-        names = sorted(model.keys())
+    model = Model(path)
+    names = sorted(model.keys())
+    model.close()
     state = 1
     for i in range(len(names), 1, -1):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
@@ -32,13 +72,11 @@ def shuffled_names(path):
 def time_once(path, names):
     """One round: the nanoseconds of open, find, close and all."""
     start = time.perf_counter_ns()
-    model = safe_open(path, framework="np")
-    model.__enter__()
+    model = Model(path)
     opened = time.perf_counter_ns()
-    for name in names:
-        model.get_slice(name)
+    model.find(names)
     looked = time.perf_counter_ns()
-    model.__exit__(None, None, None)
+    model.close()
     del model
     closed = time.perf_counter_ns()
     return opened - start, looked - opened, closed - looked, closed - start
@@ -78,12 +116,13 @@ def reset_peak():
 
 def print_memory(path, warm_path):
     """A small model is opened first, so that the program's own pages are not counted."""
-    with safe_open(warm_path, framework="np"):
-        status_bytes("VmRSS")
+    Model(warm_path).close()
+    status_bytes("VmRSS")
     reset_peak()
     before = status_bytes("VmRSS")
-    with safe_open(path, framework="np"):
-        after, peak = status_bytes("VmRSS"), status_bytes("VmHWM")
+    model = Model(path)
+    after, peak = status_bytes("VmRSS"), status_bytes("VmHWM")
+    model.close()
     print("python", path, "memory", max(0, after - before), max(0, peak - before))
 
 
