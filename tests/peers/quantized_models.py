@@ -43,12 +43,12 @@ def linears(model):
             if isinstance(module, torch.nn.Linear) and name != "lm_head"]
 
 
-def compare(label, folder, wanted, tolerance=0.0):
+def compare(label, folder, wanted, tolerance=0.0, options=()):
     """What the tool makes of the folder, loaded by transformers, has these logits."""
     with tempfile.TemporaryDirectory() as work:
-        subprocess.run([TOOL, "convert", folder, "--dequantize", "--copy-config", "-o",
+        subprocess.run([TOOL, "convert", folder, "--dequantize", *options, "--copy-config", "-o",
                         os.path.join(work, "model.safetensors")], check=True, stdout=subprocess.DEVNULL)
-        model, info = AutoModelForCausalLM.from_pretrained(work, output_loading_info=True)
+        model, info = AutoModelForCausalLM.from_pretrained(work, output_loading_info=True, dtype=F32)
         if info["missing_keys"] or info["unexpected_keys"] or getattr(model.config, "quantization_config", None):
             sys.exit(f"{label}: the plain model is not whole: {info}")
         got = logits(model)
@@ -60,8 +60,9 @@ def compare(label, folder, wanted, tolerance=0.0):
     print(f"{label}: the same logits" if apart == 0 else f"{label}: logits within {apart:.1e}", flush=True)
 
 
-def by_weight(label, quantise, config):
-    """quantise(weight) gives the parts that the library stores, by their endings, and what it makes of them."""
+def by_weight(label, quantise, config, narrow=False):
+    """quantise(weight) gives the parts that the library stores, by their endings, and what it makes of them; narrow:
+    in BF16, which all weights become then."""
     state, plain = {}, LlamaForCausalLM(CONFIG)
     plain.load_state_dict(MODEL.state_dict())
     chosen = set(linears(MODEL))
@@ -79,33 +80,41 @@ def by_weight(label, quantise, config):
         saved.save_pretrained(folder)
         save_file({k: v.detach().contiguous() for k, v in state.items()},
                   os.path.join(folder, "model.safetensors"), {"format": "pt"})
-        compare(label, folder, logits(plain))
+        for parameter in plain.parameters() if narrow else ():
+            parameter.data = parameter.data.bfloat16().float()
+        compare(label, folder, logits(plain), options=("--to", "bf16") if narrow else ())
 
 
 def compressed_tensors():
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
-    from compressed_tensors.quantization.utils import calculate_qparams
+    from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
     for kind, settings in (
             ("pack-quantized", dict(num_bits=4, type="int", strategy="group", group_size=32, symmetric=True)),
             ("pack-quantized", dict(num_bits=4, type="int", strategy="group", group_size=32, symmetric=False)),
             ("float-quantized", dict(num_bits=8, type="float", strategy="channel", symmetric=True)),
             ("mxfp4-pack-quantized", dict(num_bits=4, type="float", strategy="group", group_size=32,
-                                          symmetric=True, scale_dtype=torch.uint8))):
+                                          symmetric=True, scale_dtype=torch.uint8)),
+            ("nvfp4-pack-quantized", dict(num_bits=4, type="float", strategy="tensor_group", group_size=16,
+                                          symmetric=True, scale_dtype=torch.float8_e4m3fn))):
         args = QuantizationArgs(**settings)
         scheme = QuantizationScheme(targets=["Linear"], weights=args)
         compressor = BaseCompressor.get_value_from_registry(kind)
 
         def quantise(w):
             groups = w.reshape(w.shape[0], -1, args.group_size or w.shape[1])
-            scale, zero = calculate_qparams(groups.amin(-1), groups.amax(-1), args)
+            total = generate_gparam(w.amin(), w.amax()) if kind.startswith("nvfp4") else None
+            scale, zero = calculate_qparams(groups.amin(-1), groups.amax(-1), args, global_scale=total)
             state = {"weight": w, "weight_scale": scale, "weight_zero_point": zero}
+            if total is not None:
+                state["weight_global_scale"] = total.reshape(1)
             stored = compressor.compress(state, scheme)
             return stored, compressor.decompress(stored, scheme)["weight"]
 
         by_weight(f"compressed-tensors {kind} {'symmetric' if args.symmetric else 'with zero points'}", quantise,
                   {"quant_method": "compressed-tensors", "format": kind, "ignore": ["lm_head"],
-                   "config_groups": {"group_0": {"targets": ["Linear"], "weights": args.model_dump(mode="json")}}})
+                   "config_groups": {"group_0": {"targets": ["Linear"], "weights": args.model_dump(mode="json")}}},
+                  narrow=kind.startswith("nvfp4"))  # whose decompressor gives BF16
 
 
 def bitsandbytes():
