@@ -1,9 +1,14 @@
 /*
  * How fast tensors are measured, beside the fastest that their bytes can be read: the sum of 64-bit
  * words over the same mapping, in the same run. Warm, best of several rounds, on one and on two
- * threads. The ratio of the times that the processors spent is the one to trust on a busy machine.
+ * threads. The times that the processors spent are those to trust on a busy machine, on one that is busier
+ * still with so few MiB that a round is over before another program takes the processor.
  *
- *     bench_measure [MiB] [rounds]
+ * What histograms cost depends on the values: so there are rows of numbers as random bits have them,
+ * from 1 to 2 in magnitude where they have 16 bits, and of weights as models have them, with a spread
+ * of 0.02 (F8: 100).
+ *
+ *     bench_measure [MiB] [rounds] [threads]
  */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1
@@ -18,13 +23,42 @@
 #include <string.h>
 #include <time.h>
 
-static const char *const dtypes[] = {"BF16", "F16", "F32", "F8_E4M3"};
-enum { DTYPES = sizeof dtypes / sizeof dtypes[0], BINS = 64 };
+typedef struct row {
+    tenmap_dtype dtype;
+    float spread; /* of weights; 0: random bits */
+    double range; /* of the histogram, to both sides */
+} row;
 
-/* The same bytes as one tensor of each dtype: the header is all that differs. */
-static bool write_model(const char *path, const char *dtype, size_t bytes) {
+static const row rows[] = {{TENMAP_BF16, 0, 2},       {TENMAP_F16, 0, 2},
+                           {TENMAP_F32, 0, 2},        {TENMAP_F8_E4M3, 0, 2},
+                           {TENMAP_F8_E5M2, 0, 2},    {TENMAP_I8, 0, 128},
+                           {TENMAP_BF16, 0.02f, 0.1}, {TENMAP_F16, 0.02f, 0.1},
+                           {TENMAP_F32, 0.02f, 0.1},  {TENMAP_F8_E4M3, 100, 448}};
+enum { ROWS = sizeof rows / sizeof rows[0], BINS = 64, BLOCK = 4096 };
+
+/* The bytes of a block: the same ones for every dtype, or weights. */
+static void fill_block(const row *r, unsigned char *block, size_t bytes, uint64_t *state) {
+    for (size_t i = 0; r->spread == 0 && i < bytes; i += 2) {
+        uint16_t bits = (uint16_t)(0x3c00 | (shuffle_next(state) & 0x83ff));
+        memcpy(block + i, &bits, sizeof bits);
+    }
+    float weights[BLOCK];
+    size_t count = bytes * 8 / tenmap_dtype_bits(r->dtype);
+    if (r->spread == 0)
+        return;
+    for (size_t i = 0; i < count; i++) { /* the sum of four numbers is nearly normal */
+        int32_t sum = 0;
+        for (unsigned k = 0; k < 4; k++)
+            sum += (int32_t)(shuffle_next(state) & 0xffff) - 0x8000;
+        weights[i] = r->spread * (float)sum / 37837;
+    }
+    tenmap_convert(r->dtype, block, bytes, TENMAP_F32, weights, count, 0, NULL);
+}
+
+static bool write_model(const char *path, const row *r, size_t bytes) {
     char json[256];
-    size_t width = (size_t)atoi(dtype[0] == 'B' ? dtype + 2 : dtype + 1) / 8;
+    const char *dtype = tenmap_dtype_name(r->dtype);
+    size_t width = tenmap_dtype_bits(r->dtype) / 8;
     int len = snprintf(json, sizeof json,
                        "{\"w\":{\"dtype\":\"%s\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}", dtype,
                        bytes / width, bytes);
@@ -37,12 +71,9 @@ static bool write_model(const char *path, const char *dtype, size_t bytes) {
         fputc((len >> (8 * i % 32)) & (i < 4 ? 0xff : 0), f);
     fwrite(json, 1, (size_t)len, f);
     uint64_t state = 1;
-    uint16_t block[4096];
+    unsigned char block[BLOCK];
     for (size_t at = 0; at < bytes; at += sizeof block) {
-        for (size_t i = 0; i < sizeof block / 2; i++) { /* about 1 to 2 in magnitude, as 16 bits */
-            uint64_t r = shuffle_next(&state);
-            block[i] = (uint16_t)(0x3c00 | (r & 0x83ff));
-        }
+        fill_block(r, block, sizeof block, &state);
         fwrite(block, 1, sizeof block, f);
     }
     return fclose(f) == 0;
@@ -98,18 +129,19 @@ static best_time time_reading(const tenmap_tensor *t, unsigned threads, unsigned
     return best;
 }
 
+/* With a histogram of that range to both sides, or with none for 0. */
 static best_time time_measuring(const tenmap_tensor *t, unsigned threads, unsigned rounds,
-                                bool bins) {
+                                double range) {
     tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
     static uint64_t histogram[BINS];
     best_time best = {0, 0, 0, 0};
     tenmap_stats stats;
     tenmap_error error;
     options.threads = threads;
-    if (bins) {
+    if (range > 0) {
         options.bins = BINS;
-        options.low = -2;
-        options.high = 2;
+        options.low = -range;
+        options.high = range;
         options.histogram = histogram;
     }
     for (unsigned i = 0; i < rounds; i++) {
@@ -123,40 +155,44 @@ static best_time time_measuring(const tenmap_tensor *t, unsigned threads, unsign
     return best;
 }
 
-static void print_line(const char *dtype, unsigned threads, const tenmap_tensor *t,
-                       unsigned rounds) {
+static void print_line(const row *r, unsigned threads, const tenmap_tensor *t, unsigned rounds) {
     best_time read = time_reading(t, threads, rounds);
-    best_time measured = time_measuring(t, threads, rounds, false);
-    best_time binned = time_measuring(t, threads, rounds, true);
+    best_time measured = time_measuring(t, threads, rounds, 0);
+    best_time binned = time_measuring(t, threads, rounds, r->range);
     double bytes = (double)t->nbytes;
-    printf("%-8s %7u %8.2f %9.2f %6.2f %6.2f %10.2f %6.2f\n", dtype, threads,
-           bytes / (double)read.wall, bytes / (double)measured.wall,
+    printf("%-8s %-7s %7u %6.2f %8.2f %6.2f %6.2f %6.2f %9.2f %6.2f %6.2f\n",
+           tenmap_dtype_name(r->dtype), r->spread > 0 ? "weights" : "bits", threads,
+           bytes / (double)read.wall, bytes / (double)measured.wall, bytes / (double)measured.cpu,
            (double)read.wall / (double)measured.wall, (double)read.cpu / (double)measured.cpu,
-           bytes / (double)binned.wall, (double)read.cpu / (double)binned.cpu);
+           bytes / (double)binned.wall, bytes / (double)binned.cpu,
+           (double)read.cpu / (double)binned.cpu);
 }
 
 int main(int argc, char **argv) {
     size_t bytes = (argc > 1 ? (size_t)atoi(argv[1]) : 256) << 20;
     unsigned rounds = argc > 2 ? (unsigned)atoi(argv[2]) : 7;
+    unsigned most = argc > 3 ? (unsigned)atoi(argv[3]) : 2;
     if (!temp_folder_make())
         return 1;
-    printf("GB/s on %s, best of %u; ratios to reading the same bytes: time, and CPU time\n",
-           tenmap_cpu_path(), rounds);
-    printf("%-8s %7s %8s %9s %6s %6s %10s %6s\n", "dtype", "threads", "read", "measure", "ratio",
-           "cpu", "histogram", "cpu");
-    for (size_t d = 0; d < DTYPES; d++) {
+    printf("GB/s on %s, best of %u: by the clock, and per second of processor time; ratios to "
+           "reading\n"
+           "the same bytes: by the clock, and by processor time; then the same with %d bins\n",
+           tenmap_cpu_path(), rounds, (int)BINS);
+    printf("%-8s %-7s %7s %6s %8s %6s %6s %6s %9s %6s %6s\n", "dtype", "values", "threads", "read",
+           "measure", "cpu", "ratio", "cpu", "histogram", "cpu", "ratio");
+    for (size_t k = 0; k < ROWS; k++) {
         tenmap_model *model;
         tenmap_error error;
-        const char *path = temp_folder_file(dtypes[d]);
-        if (!path || !write_model(path, dtypes[d], bytes) ||
+        const char *path = temp_folder_file(tenmap_dtype_name(rows[k].dtype));
+        if (!path || !write_model(path, &rows[k], bytes) ||
             tenmap_open(path, NULL, &model, &error) != TENMAP_OK) {
-            fprintf(stderr, "a model of %s cannot be made\n", dtypes[d]);
+            fprintf(stderr, "a model of %s cannot be made\n", tenmap_dtype_name(rows[k].dtype));
             return 1;
         }
         tenmap_advise(model, NULL, TENMAP_ADVISE_POPULATE, NULL);
         const tenmap_tensor *t = tenmap_at(model, 0);
-        for (unsigned threads = 1; threads <= 2; threads++)
-            print_line(dtypes[d], threads, t, rounds);
+        for (unsigned threads = 1; threads <= most; threads++)
+            print_line(&rows[k], threads, t, rounds);
         tenmap_close(model);
         remove(path);
     }

@@ -1,7 +1,6 @@
-/* The edges of a histogram's bins. */
+/* The edges of a histogram's bins, and which of them values are between. */
 #include "values.h"
 #include "histogram.h"
-#include "kernels/moments.h"
 
 #ifndef TENMAP_NO_MEASURE
 
@@ -50,20 +49,100 @@ static void make_edges(tmi_bin_range *range, double *edges) {
     range->edges = edges;
 }
 
-void tmi_make_range(tmi_bin_range *range, double *edges) {
+/* The key of the first F32 that is not less: where the F32 of a bin begin. Beyond F32 is not asked. */
+static int32_t key_from(double edge) {
+    double magnitude = edge < 0 ? -edge : edge;
+    if (magnitude < 0x1p-126) { /* whatever the caller set for denormals */
+        double units = edge * 0x1p149;
+        int32_t whole = (int32_t)units;
+        whole += (double)whole < units;
+        return whole > 0 ? whole : whole - 1; /* 0 is -0, which no edge parts from it */
+    }
+    float narrow = (float)edge;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    int64_t key = tmi_key_of_f32(bits);
+    return (int32_t)(key + (tmi_key_f32(key) < edge));
+}
+
+/* The last one that is not greater: before what is, or equal to it. */
+static int32_t key_up_to(double edge) {
+    int32_t key = key_from(edge);
+    if (edge == 0)
+        return 0;
+    return tmi_key_f32(key) > edge ? key - 1 : key;
+}
+
+/* Few enough bins, and wide enough for F32 to find them, or the one before. */
+static void make_f32_bins(tmi_bin_range *range, double half, double most, int32_t *keys) {
+    double slack = range->bins * 0x1p-20 * (1 + most / half);
+    range->has_f32 = slack < 0.125 && half > 0x1p-100 && most < 0x1p100;
+    if (!range->has_f32)
+        return;
+    for (uint32_t b = 0; b < range->bins; b++)
+        keys[b] = key_from(range->edges[b]);
+    keys[range->bins] = INT32_MAX;
+    double scale = 0.5 * range->bins / half;
+    range->f32 = (tmi_f32_bins){.scale = (float)scale,
+                                .offset = (float)(range->low * scale + slack),
+                                .near_next = (float)(1 - 2 * slack),
+                                .bins = range->bins,
+                                .low = key_from(range->low),
+                                .high = key_up_to(range->high),
+                                .edges = keys};
+}
+
+void tmi_make_range(tmi_bin_range *range, double *edges, int32_t *keys) {
     const uint64_t infinity = UINT64_C(0x7ff0000000000000);
     double width = range->high * 0.5 - range->low * 0.5; /* half of it */
     double most = -range->low > range->high ? -range->low : range->high;
     make_edges(range, edges);
     memcpy(&edges[range->bins], &infinity, sizeof infinity);
+    range->has_f32 = false;
     range->search = !(width > 0x1p-900 && width < 0x1p900);
     if (range->search)
         return;
+    make_f32_bins(range, width, most, keys);
     /* Places and edges are a few roundings off, those of the ends among them: by less than slack. */
     double slack = range->bins * 0x1p-50 * (1 + most / width);
     range->scale = 0.5 * range->bins / width;
     range->offset = range->low * range->scale + slack;
     range->search = !(slack < 0.25);
+}
+
+static void places_of_f64(const tmi_bin_range *range, uint32_t *places, const unsigned char *values,
+                          size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits;
+        double x;
+        memcpy(&bits, values + i * sizeof bits, sizeof bits);
+        bool finite = (bits & INT64_MAX) < UINT64_C(0x7ff0000000000000);
+        bits = finite ? bits : 0;
+        memcpy(&x, &bits, sizeof x);
+        places[i] = tmi_bin_or_outside(range, x, finite);
+    }
+}
+
+void tmi_bin_places(const tmi_bin_range *wanted, uint32_t *places, const unsigned char *values,
+                    size_t count, bool is_f64) {
+    const tmi_bin_range held = *wanted, *range = &held; /* which no store below can change */
+    tmi_f32_places *kernel = range->has_f32 ? tmi_cpu_kernels()->places : NULL;
+    size_t i = 0;
+    if (is_f64) {
+        places_of_f64(range, places, values, count);
+        return;
+    }
+    if (kernel) {
+        i = count - count % 8;
+        kernel(places, values, i, &range->f32);
+    }
+    for (; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, values + i * sizeof bits, sizeof bits);
+        bool finite = (bits & 0x7fffffff) < 0x7f800000;
+        double x = tmi_widen_f32(finite ? bits : 0);
+        places[i] = tmi_bin_or_outside(range, x, finite);
+    }
 }
 
 #endif

@@ -5,7 +5,8 @@
  * tensor alone, so the numbers do not depend on who works on what. A block whose sums lost digits is
  * added once more, about its mean.
  *
- * Elements of 8 bits and fewer are counted by their codes: there are at most 256 of them.
+ * Elements of 8 bits and fewer are counted by their codes: there are at most 256 of them. So are those
+ * of 16 bits, for a histogram.
  */
 #include "values.h"
 #include "histogram.h"
@@ -20,6 +21,10 @@
 enum { UNIT_ELEMENTS = 256 * TMI_MEASURE_BLOCK };
 /* Read at once where there is no mapping, in blocks. */
 enum { WINDOW_BLOCKS = 32 };
+/* From so many elements of a unit on, a table of 65,536 counts pays. */
+enum { LEAST_COUNTED = 1 << 16 };
+/* Each bin is counted in so many places: equal neighbours do not wait for each other. */
+enum { BIN_PARTS = 4 };
 enum { MOST_MEASURE_THREADS = 16 };
 
 /* What is known of a part. */
@@ -57,8 +62,12 @@ typedef struct measurer {
     tmi_block room;
     tmi_source *source; /* for values that are made, which go into `made` */
     tmi_block made;
-    /* This unit's, in two parts, each with one more for what is outside; then the edges. */
-    uint64_t *bins;
+    /* This unit's, in BIN_PARTS, each with one more for what is outside, and where they begin. */
+    uint32_t *bins;
+    double *edges;
+    int32_t *edge_keys;
+    tmi_block counts;                   /* by codes of 16 bits, zero between units, */
+    uint32_t *counted;                  /* and where they are, in a unit that is counted so */
     float unpacked[TMI_MEASURE_BLOCK];  /* a block of a block dtype */
     double values[TMI_MEASURE_BLOCK];   /* a block as F64, or as F32 */
     uint32_t places[TMI_MEASURE_BLOCK]; /* and in which bins it goes */
@@ -125,7 +134,7 @@ static void add_values(tmi_lanes *lanes, const unsigned char *values, size_t cou
     tmi_moments *kernel = is_f64 || TMI_BIG_ENDIAN ? NULL : tmi_cpu_kernels()->moments[TENMAP_F32];
     size_t whole = kernel ? count - count % TMI_LANES : 0;
     tmi_lanes begun = *lanes;
-    if (whole && !kernel(lanes, values, whole)) {
+    if (whole && !kernel(lanes, values, whole, NULL)) {
         whole = 0;
         *lanes = begun;
     }
@@ -184,8 +193,9 @@ static moments moments_of_lanes(const tmi_lanes *lanes, bool is_f64) {
     return m;
 }
 
+/* With `counted` its codes are counted too. */
 static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
-                             size_t count) {
+                             size_t count, uint32_t *counted) {
     tmi_moments *kernel = tmi_cpu_kernels()->moments[dtype];
     size_t width = tmi_dtype_width(dtype), whole = count - count % TMI_LANES;
     bool is_f64 = sums_as(dtype) == TENMAP_F64;
@@ -193,11 +203,13 @@ static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned cha
     tmi_lanes_begin(&lanes, tmi_dtypes[dtype].bits > 16);
     if (!kernel || TMI_BIG_ENDIAN || whole == 0)
         whole = 0;
-    else if (!kernel(&lanes, src, whole)) {
+    else if (!kernel(&lanes, src, whole, counted)) {
         whole = 0;
         tmi_lanes_begin(&lanes, tmi_dtypes[dtype].bits > 16);
     }
     const unsigned char *rest = src + whole * width;
+    if (counted)
+        tmi_count_words(counted, rest, count - whole);
     if (is_f64)
         tmi_lanes_f64(&lanes, widen_block(m, dtype, rest, count - whole), whole, count - whole);
     else
@@ -214,68 +226,35 @@ static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned cha
 
 /* The bins of a block's elements first, then the counting: what is outside goes to a bin of its own. */
 static void bin_block(measurer *m, tenmap_dtype dtype, const unsigned char *src, size_t count,
-                      const tmi_bin_range *wanted) {
-    const tmi_bin_range held = *wanted, *range = &held; /* which no store below can change */
+                      const tmi_bin_range *range) {
     const unsigned char *values = widen_block(m, dtype, src, count);
-    bool is_f64 = sums_as(dtype) == TENMAP_F64;
-    uint32_t bins = m->job->options.bins;
-    for (size_t i = 0; i < count && is_f64; i++) {
-        uint64_t bits;
-        double x;
-        memcpy(&bits, values + i * sizeof bits, sizeof bits);
-        bool finite = (bits & INT64_MAX) < UINT64_C(0x7ff0000000000000);
-        bits = finite ? bits : 0;
-        memcpy(&x, &bits, sizeof x);
-        m->places[i] = tmi_bin_or_outside(range, x, finite);
-    }
-    for (size_t i = 0; i < count && !is_f64; i++) {
-        uint32_t bits;
-        memcpy(&bits, values + i * sizeof bits, sizeof bits);
-        bool finite = (bits & 0x7fffffff) < 0x7f800000;
-        double x = tmi_widen_f32(finite ? bits : 0);
-        m->places[i] = tmi_bin_or_outside(range, x, finite);
-    }
-    size_t i = 0;
-    for (; i + 2 <= count; i += 2) { /* equal neighbours do not wait for each other */
+    size_t part = (size_t)range->bins + 1, i = 0;
+    tmi_bin_places(range, m->places, values, count, sums_as(dtype) == TENMAP_F64);
+    for (; i + BIN_PARTS <= count; i += BIN_PARTS)
+        for (size_t k = 0; k < BIN_PARTS; k++)
+            m->bins[k * part + m->places[i + k]]++;
+    for (; i < count; i++)
         m->bins[m->places[i]]++;
-        m->bins[bins + 1 + m->places[i + 1]]++;
+}
+
+/* Elements of 16 bits, when all of the unit are counted: 256 codes at a time, as if they were a block. */
+static void bin_counted(measurer *m, tenmap_dtype dtype, const tmi_bin_range *range) {
+    unsigned char codes[256 * 2];
+    uint32_t times[256];
+    for (unsigned row = 0; row < TMI_WORD_CODES / 256; row++) {
+        if (!tmi_take_counts(m->counted + (size_t)256 * row, times))
+            continue;
+        for (size_t i = 0; i < 256; i++) { /* in the order of files */
+            codes[2 * i] = (unsigned char)i;
+            codes[2 * i + 1] = (unsigned char)row;
+        }
+        tmi_bin_places(range, m->places, widen_block(m, dtype, codes, 256), 256, false);
+        for (unsigned i = 0; i < 256; i++)
+            m->bins[m->places[i]] += times[i];
     }
-    if (i < count)
-        m->bins[m->places[i]]++;
 }
 
 /* Elements of at most 8 bits, by their codes. */
-
-static void count_codes(tenmap_dtype dtype, const unsigned char *src, size_t count,
-                        uint64_t codes[256]) {
-    uint32_t counts[4][256] = {{0}};
-    unsigned bits = tmi_dtypes[dtype].bits;
-    size_t bytes = (size_t)tmi_bytes_of(dtype, count), i = 0;
-    if (bits == 6) {
-        tmi_elements elements = {dtype, 0, true};
-        for (; i < count; i++)
-            codes[tmi_scalar_load(&elements, src, i)]++;
-        return;
-    }
-    for (; i + 8 <= bytes; i += 8) { /* equal neighbours do not wait for each other */
-        uint64_t eight;
-        memcpy(&eight, src + i, sizeof eight);
-        for (unsigned k = 0; k < 8; k++)
-            counts[k % 4][eight >> (8 * k) & 0xff]++;
-    }
-    for (; i < bytes; i++)
-        counts[0][src[i]]++;
-    for (unsigned code = 0; code < 256; code++) {
-        uint64_t times =
-            (uint64_t)counts[0][code] + counts[1][code] + counts[2][code] + counts[3][code];
-        if (bits == 4) {
-            codes[code & 15] += times;
-            codes[code >> 4] += times;
-        } else {
-            codes[code] += times;
-        }
-    }
-}
 
 /* The number that a code stands for; false, with what it is counted as, if it is not finite. */
 static bool code_value(tenmap_dtype dtype, unsigned code, double *value, bool *is_nan) {
@@ -314,7 +293,8 @@ static void bin_codes(measurer *m, tenmap_dtype dtype, const uint64_t codes[256]
         if (codes[code] == 0)
             continue;
         bool finite = code_value(dtype, code, &value, &is_nan);
-        m->bins[tmi_bin_or_outside(range, finite ? value : range->low, finite)] += codes[code];
+        m->bins[tmi_bin_or_outside(range, finite ? value : range->low, finite)] +=
+            (uint32_t)codes[code];
     }
 }
 
@@ -360,7 +340,7 @@ static bool choose_range(const measurer *m, const measure_unit *unit, tmi_bin_ra
     range->low = own ? stats->min : job->options.low;
     range->high = own ? stats->max : job->options.high;
     range->bins = job->options.bins;
-    tmi_make_range(range, (double *)(void *)(m->bins + 2 * ((size_t)range->bins + 1)));
+    tmi_make_range(range, m->edges, m->edge_keys);
     return true;
 }
 
@@ -370,7 +350,7 @@ static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes,
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
     tenmap_dtype dtype = dtype_of(t), stored = stored_dtype(t);
     if (tmi_dtypes[dtype].bits <= 8) {
-        count_codes(dtype, bytes, count, codes);
+        tmi_count_codes(dtype, codes, m->counted, bytes, count);
         return;
     }
     for (size_t i = 0; i < count; i += TMI_MEASURE_BLOCK) {
@@ -379,10 +359,12 @@ static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes,
         if (stored != dtype)
             at = unpack_block(m, stored, at, block);
         if (!m->job->binning || m->job->both) {
-            moments part = measure_block(m, dtype, at, block);
+            moments part = measure_block(m, dtype, at, block, m->counted);
             merge_moments(&unit->result, &part);
+        } else if (m->counted) {
+            tmi_count_words(m->counted, at, block);
         }
-        if (m->bins)
+        if (m->bins && !m->counted)
             bin_block(m, dtype, at, block, range);
     }
 }
@@ -474,13 +456,28 @@ static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[2
     return status;
 }
 
+/* Whether the unit's elements are counted by codes of 16 bits, those of bytes in pairs. */
+static tenmap_status choose_counting(measurer *m, const measure_unit *unit, tenmap_error *error) {
+    unsigned bits = tmi_dtypes[dtype_of(m->job->tensors[unit->tensor])].bits;
+    size_t size = TMI_WORD_CODES * sizeof *m->counted;
+    bool counts = bits == 16 ? m->bins != NULL : bits == 8 || bits == 4;
+    m->counted = NULL;
+    if (!counts || unit->count < LEAST_COUNTED)
+        return TENMAP_OK;
+    if (!m->counts.bytes && !tmi_block_take(&m->counts, size))
+        return tmi_fail_memory(error, size, "counting");
+    m->counted = m->counts.bytes;
+    return TENMAP_OK;
+}
+
 static void keep_bins(measurer *m, size_t tensor) {
     measure_job *job = m->job;
-    uint32_t bins = job->options.bins;
+    size_t bins = job->options.bins;
     uint64_t *total = job->options.histogram + tensor * bins;
     pthread_mutex_lock(&job->lock);
-    for (uint32_t b = 0; b < bins; b++)
-        total[b] += m->bins[b] + m->bins[bins + 1 + b];
+    for (size_t k = 0; k < BIN_PARTS; k++)
+        for (size_t b = 0; b < bins; b++)
+            total[b] += m->bins[k * (bins + 1) + b];
     pthread_mutex_unlock(&job->lock);
 }
 
@@ -491,18 +488,23 @@ static tenmap_status measure_one_unit(measurer *m, measure_unit *unit, tenmap_er
     tmi_bin_range range = {0};
     bool binning = m->bins;
     if (binning) {
-        memset(m->bins, 0, 2 * ((size_t)m->job->options.bins + 1) * sizeof *m->bins);
+        memset(m->bins, 0, BIN_PARTS * ((size_t)m->job->options.bins + 1) * sizeof *m->bins);
         if (!choose_range(m, unit, &range))
             return TENMAP_OK;
     }
-    tenmap_status status = walk_unit(m, unit, codes, &range, error);
+    tenmap_status status = choose_counting(m, unit, error);
+    if (status == TENMAP_OK)
+        status = walk_unit(m, unit, codes, &range, error);
     if (status != TENMAP_OK)
         return status;
     if (tmi_dtypes[dtype].bits <= 8) {
+        tmi_end_codes(dtype, codes, m->counted);
         if (!m->job->binning || m->job->both)
             unit->result = moments_of_codes(dtype, codes);
         if (binning)
             bin_codes(m, dtype, codes, &range);
+    } else if (m->counted) {
+        bin_counted(m, dtype, &range);
     }
     if (binning)
         keep_bins(m, unit->tensor);
@@ -512,15 +514,21 @@ static tenmap_status measure_one_unit(measurer *m, measure_unit *unit, tenmap_er
 /* The job: what threads do with the units, and what comes of it. */
 
 static size_t bins_of_a_thread(const measure_job *job) {
-    return job->binning ? 3 * ((size_t)job->options.bins + 1) : 0; /* two parts, and the edges */
+    return job->binning ? (size_t)job->options.bins + 1 : 0; /* with what is outside */
 }
+
+/* In bytes: the counts, and twice where they begin. */
+enum { BIN_BYTES = BIN_PARTS * sizeof(uint32_t) + sizeof(double) + sizeof(int32_t) };
 
 static tenmap_status run_measure_unit(void *ctx, void *state, size_t number, tenmap_error *error) {
     measure_job *job = ctx;
     measurer *m = state;
     measure_unit *unit = &job->units[number];
     m->job = job;
-    m->bins = bins_of_a_thread(job) ? (uint64_t *)(void *)(m + 1) : NULL;
+    size_t bins = bins_of_a_thread(job);
+    m->edges = (double *)(void *)(m + 1);
+    m->bins = bins ? (uint32_t *)(void *)(m->edges + bins) : NULL;
+    m->edge_keys = (int32_t *)(void *)((uint32_t *)(void *)(m->edges + bins) + BIN_PARTS * bins);
     tenmap_status status = measure_one_unit(m, unit, error);
     if (status != TENMAP_OK) {
         error->index = unit->tensor;
@@ -537,6 +545,7 @@ static void free_measurer(void *state) {
     measurer *m = state;
     tmi_block_free(&m->room);
     tmi_block_free(&m->made);
+    tmi_block_free(&m->counts);
     tmi_source_free(m->source);
 }
 
@@ -564,7 +573,7 @@ static void finish_stats(measure_job *job) {
 static void run_pass(measure_job *job, bool binning, bool both) {
     job->binning = binning;
     job->both = both;
-    job->run.state_bytes = sizeof(measurer) + bins_of_a_thread(job) * sizeof(uint64_t);
+    job->run.state_bytes = sizeof(measurer) + bins_of_a_thread(job) * BIN_BYTES;
     tmi_job_run(&job->run, job->unit_count);
     if (job->run.status == TENMAP_OK && (!binning || both))
         finish_stats(job);
@@ -671,8 +680,8 @@ tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, size_t n,
     if (n && (!tensors || !out))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the list of %s is NULL",
                         tensors ? "results" : "tensors");
-    uint64_t bins = job.options.bins; /* a thread has three numbers for each */
-    if (bins && (n > SIZE_MAX / sizeof(uint64_t) / bins || 4 * bins > SIZE_MAX / sizeof(uint64_t)))
+    uint64_t bins = job.options.bins; /* of which a thread has one more, and other things */
+    if (bins && (n > SIZE_MAX / sizeof(uint64_t) / bins || bins > SIZE_MAX / 2 / BIN_BYTES))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%llu histograms of %u bins fit no memory",
                         (ull)n, (unsigned)job.options.bins);
     status = plan_measuring(&job, error);

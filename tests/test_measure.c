@@ -534,6 +534,102 @@ static void values_on_edges_are_in_the_bin_that_begins_there(void **state) {
         }
 }
 
+/* Enough elements to be counted by their codes, those of bytes in pairs: the last one has no other. */
+static void histograms_of_many_elements(void **state) {
+    (void)state;
+    enum { BINS = 13 };
+    unsigned char *data = malloc((size_t)MOST * 8);
+    uint64_t seed = 17, bins[BINS], want[BINS];
+    assert_non_null(data);
+    for (tenmap_dtype dtype = TENMAP_BOOL; dtype < TMI_DTYPE_COUNT; dtype++) {
+        if (dtype == TENMAP_C64 || tmi_dtypes[dtype].bits > 32)
+            continue;
+        size_t count = tmi_dtypes[dtype].bits < 8 ? MOST / 4 * 4 : MOST;
+        fill_values(dtype, data, count, &seed, true);
+        for (int k = 0; k < 4; k++) {
+            memory_model m = make(dtype, data, count, k < 2 ? 1 : 8,
+                                  k < 2 ? TENMAP_BACKEND_MAP : TENMAP_BACKEND_READ);
+            tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+            tenmap_stats alone = measure(m.t, NULL);
+            options.bins = BINS;
+            options.histogram = bins;
+            options.low = k % 2 ? 0 : -0.75;
+            options.high = k % 2 ? 0 : 1.5;
+            double low = k % 2 ? alone.min : -0.75, high = k % 2 ? alone.max : 1.5;
+            memset(want, 0, sizeof want);
+            for (size_t i = 0; i < count; i++) {
+                double x = element(dtype, data, i);
+                if (is_finite(x) && x >= low && x <= high)
+                    want[bin_by_edges(x, low, high, BINS)]++;
+            }
+            FOR_EACH_ISA(isa) {
+                tenmap_stats both = measure(m.t, &options);
+                assert_memory_equal(&both, &alone, sizeof both);
+                if (memcmp(bins, want, sizeof want) != 0)
+                    fail_msg("a histogram of %s on %s is wrong", tmi_dtypes[dtype].name, isa);
+            }
+            drop(&m);
+        }
+    }
+    free(data);
+}
+
+/* F32 has bins of its own: every edge, its neighbours, and what is no number, with any modes. */
+static void f32_on_edges_are_in_the_bin_that_begins_there(void **state) {
+    (void)state;
+    enum { MOST_EDGES = 200 };
+    static const double ranges[][2] = {
+        {-2, 2},         {0, 1},         {-1, 0},       {0.1, 0.7},           {1e9, 1e9 + 1},
+        {-1e-30, 1e-30}, {-0x1p-120, 1}, {-3e38, 3e38}, {0x1p-140, 0x1p-130}, {-0x1p-99, 0x1p-99},
+        {1000, 1001}};
+    static const uint32_t numbers[] = {1, 2, 3, 7, 64, MOST_EDGES};
+    static float x[3 * MOST_EDGES + 16];
+    static unsigned char data[sizeof x];
+    tmi_elements host = {TENMAP_F32, 0, !TMI_BIG_ENDIAN}, file = {TENMAP_F32, 0, true};
+    for (size_t r = 0; r < sizeof ranges / sizeof ranges[0] * 6; r++) {
+        double low = ranges[r / 6][0], high = ranges[r / 6][1];
+        uint32_t bins = numbers[r % 6];
+        uint64_t got[MOST_EDGES], want[MOST_EDGES] = {0};
+        static const uint32_t others[] = {0,          0x80000000u, 1,          0x80000001u,
+                                          0x7f800000, 0xff800000u, 0x7fc00000, 0xffffffffu};
+        size_t count = sizeof others / sizeof others[0];
+        memcpy(x, others, sizeof others);
+        for (uint32_t b = 0; b <= bins; b++) {
+            volatile double width = high - low, step = width / bins, far = b * step;
+            volatile float edge = (float)(low + far);
+            x[count++] = nextafterf(edge, -INFINITY);
+            x[count++] = edge;
+            x[count++] = nextafterf(edge, INFINITY);
+        }
+        tmi_scalar_convert(file, data, host, x, count, 0);
+        for (size_t i = 0; i < count; i++) {
+            double value = element(TENMAP_F32, data, i);
+            if (is_finite(value) && value >= low && value <= high)
+                want[bin_by_edges(value, low, high, bins)]++;
+        }
+        FOR_EACH_ISA(isa) {
+            for (int flush = 0; flush < 2; flush++) {
+                memory_model m = make(TENMAP_F32, data, count, 0, TENMAP_BACKEND_MAP);
+                tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
+                tenmap_stats s;
+                options.bins = bins;
+                options.histogram = got;
+                options.low = low;
+                options.high = high;
+                options.threads = 1; /* whose modes are set */
+                bool set = flush && set_flush_modes(1);
+                tenmap_status status = tenmap_measure(&m.t, 1, &options, &s, NULL);
+                if (set)
+                    set_flush_modes(0);
+                assert_int_equal(status, TENMAP_OK);
+                if (memcmp(got, want, bins * sizeof *got) != 0)
+                    fail_msg("%u bins from %g to %g are wrong on %s", bins, low, high, isa);
+                drop(&m);
+            }
+        }
+    }
+}
+
 /* From the least to the greatest number, which are farther apart than any number is large. */
 static void a_range_may_be_wider_than_f64(void **state) {
     (void)state;
@@ -654,6 +750,8 @@ int main(void) {
         cmocka_unit_test(complex_numbers_count_as_their_parts),
         cmocka_unit_test(histograms_count_every_finite_value),
         cmocka_unit_test(values_on_edges_are_in_the_bin_that_begins_there),
+        cmocka_unit_test(histograms_of_many_elements),
+        cmocka_unit_test(f32_on_edges_are_in_the_bin_that_begins_there),
         cmocka_unit_test(a_range_may_be_wider_than_f64),
         cmocka_unit_test(progress_counts_bytes_and_cancels),
         cmocka_unit_test(arguments_are_checked),

@@ -40,11 +40,17 @@ typedef void tmi_kernel(void *dst, const void *src, size_t count, uint32_t flags
 
 /*
  * Sums over a block of `count` host-order elements, a multiple of 16 and at least one, into lanes
- * that have just begun (moments.h), those of 16 bits about 0. False, and the lanes of no value, if
- * there is an element among them that it leaves to plain C.
+ * that have just begun (moments.h), those of 16 bits about 0. Unless `codes` is NULL, which it is but
+ * for elements of 16 bits, each of them is counted there too, at the place that its code says. False,
+ * the lanes of no value and nothing counted, if there is an element that it leaves to plain C.
  */
 typedef struct tmi_lanes tmi_lanes;
-typedef bool tmi_moments(tmi_lanes *lanes, const void *src, size_t count);
+typedef bool tmi_moments(tmi_lanes *lanes, const void *src, size_t count, uint32_t *codes);
+
+/* The bins of `count` host-order F32, a multiple of 8 (moments.h). */
+typedef struct tmi_f32_bins tmi_f32_bins;
+typedef void tmi_f32_places(uint32_t *places, const void *src, size_t count,
+                            const tmi_f32_bins *bins);
 
 /*
  * Each of `count` values with the number of its group: by[0] for the first `first` of them, at least
@@ -134,6 +140,7 @@ typedef struct tmi_kernels {
     void (*fence)(void);
     /* For measuring; where NULL, elements become F32 or F64 and plain C does it. */
     tmi_moments *moments[TMI_DTYPE_COUNT];
+    tmi_f32_places *places;
     /* For weights in parts. */
     tmi_grouped *times, *minus, *plus;
     /* By block dtype, counted from TENMAP_Q4_0 on. */

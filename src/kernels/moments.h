@@ -82,6 +82,18 @@ void tmi_spread_merge(tmi_spread *a, const tmi_spread *b);
 /* The results of at least one value, scaled back. */
 void tmi_spread_results(const tmi_spread *spread, double *mean, double *std, double *norm);
 
+/*
+ * A histogram's bins as F32 see them. Keys are those of tmi_key_of_f32: what is in which bin is a
+ * matter of integers, so that neither roundings nor modes are, and NaN and infinities are outside.
+ */
+struct tmi_f32_bins {
+    float scale, offset;  /* a value times scale, less offset, is its bin or little too low: */
+    float near_next;      /* it may be the next, where the fraction of that is at least this */
+    uint32_t bins;        /* and the place of what is outside */
+    int32_t low, high;    /* the first key and the last that are inside */
+    const int32_t *edges; /* the first key of each bin, then INT32_MAX */
+};
+
 /* Exact whatever the caller set for denormals: an F32 subnormal is an integer times 2^-149. */
 static inline double tmi_widen_f32(uint32_t bits) {
     uint32_t magnitude = bits & 0x7fffffff;

@@ -208,6 +208,7 @@ tmi_turn tmi_avx2_turn16, tmi_avx2_turn32;
 #ifndef TENMAP_NO_MEASURE
 /* x86_avx2_moments.c */
 tmi_moments tmi_avx2_moments_bf16, tmi_avx2_moments_f16, tmi_avx2_moments_f32;
+tmi_f32_places tmi_avx2_f32_places;
 #endif
 
 #endif

@@ -2,6 +2,9 @@
  * Sums over BF16, F16 and F32 with AVX2: four vectors of four doubles are the sixteen lanes. What
  * the elements are is counted on their integer bits. A block with an infinity, a NaN or a number
  * that is subnormal in F32 is left to plain C: this code may then be as wrong as it likes.
+ *
+ * Elements of 16 bits are counted by their codes, where that is wanted, while they are added: the one
+ * waits for stores, of which one goes to memory per clock, the other for arithmetic.
  */
 #include "moments.h"
 #include "x86_avx2.h"
@@ -167,13 +170,28 @@ static bool avx2_is_finite(const avx2_range *r, uint32_t sign, uint32_t infinity
            (avx2_least(r, sign) & ~sign) < infinity;
 }
 
-AVX2_FMA bool tmi_avx2_moments_bf16(tmi_lanes *lanes, const void *src, size_t count) {
-    const unsigned char *at = src;
+/* Sixteen codes, in two halves of which neither waits for the other's shifts. */
+static inline __attribute__((always_inline)) void avx2_count_codes(uint32_t *codes,
+                                                                   const unsigned char *at) {
+    AVX2_UNROLL
+    for (size_t half = 0; half < 2; half++) {
+        uint64_t a, b;
+        memcpy(&a, at + 16 * half, sizeof a);
+        memcpy(&b, at + 16 * half + 8, sizeof b);
+        AVX2_UNROLL
+        for (unsigned k = 0; k < 4; k++) {
+            codes[a & 0xffff]++;
+            codes[b & 0xffff]++;
+            a >>= 16;
+            b >>= 16;
+        }
+    }
+}
+
+/* `codes` is NULL or not wherever this is inlined. */
+AVX2_FMA static inline __attribute__((always_inline)) avx2_sums
+avx2_sums_bf16(const unsigned char *at, size_t count, uint32_t *codes) {
     const __m256i zero = _mm256_setzero_si256();
-    avx2_range r = avx2_look_16(at, count, 0x0080);
-    uint32_t zeros = r.small ? avx2_zeros_16(at, count) : 0;
-    if (!avx2_is_finite(&r, 0x8000, 0x7f80) || r.small != zeros)
-        return false;
     avx2_sums s = avx2_sums_begin();
     for (size_t i = 0; i < count; i += TMI_LANES, at += (size_t)2 * TMI_LANES) {
         __m256i v = avx2_load(at, 0);
@@ -181,7 +199,20 @@ AVX2_FMA bool tmi_avx2_moments_bf16(tmi_lanes *lanes, const void *src, size_t co
         /* Unpacking works in halves: elements 0-3 and 8-11, then 4-7 and 12-15. */
         avx2_add_both(&s, 0, 2, _mm256_unpacklo_epi16(zero, v));
         avx2_add_both(&s, 1, 3, _mm256_unpackhi_epi16(zero, v));
+        if (codes)
+            avx2_count_codes(codes, at);
     }
+    return s;
+}
+
+AVX2_FMA bool tmi_avx2_moments_bf16(tmi_lanes *lanes, const void *src, size_t count,
+                                    uint32_t *codes) {
+    const unsigned char *at = src;
+    avx2_range r = avx2_look_16(at, count, 0x0080);
+    uint32_t zeros = r.small ? avx2_zeros_16(at, count) : 0;
+    if (!avx2_is_finite(&r, 0x8000, 0x7f80) || r.small != zeros)
+        return false;
+    avx2_sums s = codes ? avx2_sums_bf16(at, count, codes) : avx2_sums_bf16(at, count, NULL);
     avx2_sums_end(&s, lanes, count);
     lanes->zeros = zeros;
     lanes->least = tmi_key_of_f32(avx2_least(&r, 0x8000) << 16);
@@ -194,18 +225,27 @@ AVX2_TARGET static uint32_t avx2_widen_f16(uint32_t code) {
     return (uint32_t)_mm_cvtsi128_si32(_mm_castps_si128(f32));
 }
 
-AVX2_FMA bool tmi_avx2_moments_f16(tmi_lanes *lanes, const void *src, size_t count) {
-    const unsigned char *at = src;
-    avx2_range r = avx2_look_16(at, count, 0x0400);
-    uint32_t zeros = r.small ? avx2_zeros_16(at, count) : 0;
-    if (!avx2_is_finite(&r, 0x8000, 0x7c00))
-        return false;
+AVX2_FMA static inline __attribute__((always_inline)) avx2_sums
+avx2_sums_f16(const unsigned char *at, size_t count, uint32_t *codes) {
     avx2_sums s = avx2_sums_begin();
     for (size_t i = 0; i < count; i += TMI_LANES, at += (size_t)2 * TMI_LANES) {
         _mm_prefetch((const char *)at + (size_t)2 * TMI_MEASURE_BLOCK, _MM_HINT_T0);
         avx2_add_both(&s, 0, 1, _mm256_castps_si256(_mm256_cvtph_ps(avx2_load_half(at, 0))));
         avx2_add_both(&s, 2, 3, _mm256_castps_si256(_mm256_cvtph_ps(avx2_load_half(at, 1))));
+        if (codes)
+            avx2_count_codes(codes, at);
     }
+    return s;
+}
+
+AVX2_FMA bool tmi_avx2_moments_f16(tmi_lanes *lanes, const void *src, size_t count,
+                                   uint32_t *codes) {
+    const unsigned char *at = src;
+    avx2_range r = avx2_look_16(at, count, 0x0400);
+    uint32_t zeros = r.small ? avx2_zeros_16(at, count) : 0;
+    if (!avx2_is_finite(&r, 0x8000, 0x7c00))
+        return false;
+    avx2_sums s = codes ? avx2_sums_f16(at, count, codes) : avx2_sums_f16(at, count, NULL);
     avx2_sums_end(&s, lanes, count);
     lanes->zeros = zeros;
     lanes->subnormals = r.small - zeros;
@@ -214,8 +254,10 @@ AVX2_FMA bool tmi_avx2_moments_f16(tmi_lanes *lanes, const void *src, size_t cou
     return true;
 }
 
-AVX2_TARGET bool tmi_avx2_moments_f32(tmi_lanes *lanes, const void *src, size_t count) {
+AVX2_TARGET bool tmi_avx2_moments_f32(tmi_lanes *lanes, const void *src, size_t count,
+                                      uint32_t *codes) {
     const unsigned char *at = src;
+    (void)codes;
     const uint32_t sign = 0x80000000u;
     avx2_range r = avx2_look_32(at, count);
     uint32_t zeros = r.small ? avx2_zeros_32(at, count) : 0;
@@ -240,6 +282,32 @@ AVX2_TARGET bool tmi_avx2_moments_f32(tmi_lanes *lanes, const void *src, size_t 
     lanes->least = tmi_key_of_f32(avx2_least(&r, sign));
     lanes->greatest = tmi_key_of_f32(avx2_greatest(&r, sign));
     return true;
+}
+
+AVX2_TARGET void tmi_avx2_f32_places(uint32_t *places, const void *src, size_t count,
+                                     const tmi_f32_bins *bins) {
+    const unsigned char *at = src;
+    const __m256 scale = _mm256_set1_ps(bins->scale), offset = _mm256_set1_ps(bins->offset);
+    const __m256 near_next = _mm256_set1_ps(bins->near_next);
+    const __m256i low = _mm256_set1_epi32(bins->low), high = _mm256_set1_epi32(bins->high);
+    const __m256i none = _mm256_set1_epi32((int)bins->bins);
+    for (size_t i = 0; i < count; i += 8, at += 32) {
+        __m256i v = avx2_load(at, 0);
+        __m256i key = _mm256_xor_si256(v, _mm256_srli_epi32(_mm256_srai_epi32(v, 31), 1));
+        __m256i outside =
+            _mm256_or_si256(_mm256_cmpgt_epi32(low, key), _mm256_cmpgt_epi32(key, high));
+        __m256 place = _mm256_sub_ps(_mm256_mul_ps(_mm256_castsi256_ps(v), scale), offset);
+        __m256i bin = _mm256_andnot_si256(outside, _mm256_cvttps_epi32(place));
+        __m256 fraction = _mm256_sub_ps(place, _mm256_cvtepi32_ps(bin));
+        __m256i next = _mm256_castps_si256(_mm256_cmp_ps(fraction, near_next, _CMP_GE_OQ));
+        if (!_mm256_testc_si256(outside, next)) { /* one that is inside is near an edge */
+            __m256i edge = _mm256_i32gather_epi32(bins->edges + 1, bin, 4);
+            bin = _mm256_add_epi32(bin, _mm256_set1_epi32(1));
+            bin = _mm256_add_epi32(bin, _mm256_cmpgt_epi32(edge, key));
+        }
+        bin = _mm256_blendv_epi8(bin, none, outside);
+        avx2_store((unsigned char *)(places + i), 0, bin, false);
+    }
 }
 
 #endif
