@@ -2,10 +2,11 @@
  * The tool against what the machine can do with as many bytes in the same run. Rounds alternate, so
  * that a slow moment hits all; the least time of each counts. Lines: name, bytes, nanoseconds on the
  * clock, nanoseconds of processor time, peak resident bytes.
- *     bench_tool TOOL MODEL FOLDER ROUNDS hash|convert|dequantize
+ *     bench_tool TOOL MODEL FOLDER ROUNDS hash|convert|dequantize|diff
  * hash: two threads that read the mapped MODEL, fingerprints, SHA-256 on one thread. convert: cp of
  * MODEL, of F32, and its conversion to BF16, both into FOLDER, both synced. dequantize: the same for a
- * MODEL of FP8 with scales, which takes twice as many bytes then.
+ * MODEL of FP8 with scales, which takes twice as many bytes then. diff: on one thread, of as many F16 and
+ * F8 as MODEL has bytes, each converted from the same weights and from others near them, in FOLDER.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -13,6 +14,7 @@
 #ifndef _FILE_OFFSET_BITS
 #define _FILE_OFFSET_BITS 64
 #endif
+#include "tenmap.h"
 #include "timing.h"
 
 #include <fcntl.h>
@@ -35,7 +37,7 @@ typedef struct measured {
     uint64_t bytes, wall, cpu, peak;
 } measured;
 
-enum { READ, PRINTS, SHA256, COPY, CONVERT, KINDS };
+enum { READ, PRINTS, SHA256, COPY, CONVERT, DIFF_F16, DIFF_F8, KINDS };
 static measured results[KINDS];
 
 static void check(bool good, const char *what) {
@@ -63,7 +65,10 @@ static uint64_t cpu_ns(const struct rusage *used) {
            ((uint64_t)used->ru_utime.tv_usec + (uint64_t)used->ru_stime.tv_usec) * 1000u;
 }
 
-/* Runs a program to its end, with its output thrown away, and syncs `made` unless it is NULL. */
+/*
+ * Runs a program to its end, with its output thrown away, and syncs `made` unless it is NULL. Models that
+ * are compared differ, which is an exit code of 1.
+ */
 static void run(int kind, const char *name, uint64_t bytes, char *const *arguments,
                 const char *made) {
     posix_spawn_file_actions_t actions;
@@ -83,7 +88,7 @@ static void run(int kind, const char *name, uint64_t bytes, char *const *argumen
     }
     uint64_t wall = now_ns() - start;
     posix_spawn_file_actions_destroy(&actions);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != (kind == DIFF_F16 || kind == DIFF_F8)) {
         fprintf(stderr, "%s failed\n", arguments[0]);
         exit(1);
     }
@@ -163,16 +168,68 @@ static void bench_convert(char *tool, char *model, const char *folder, size_t si
     }
 }
 
+/* Weights with a spread of 1, those of `b` a little off, as one tensor of a dtype. */
+static void write_weights(const char *path, tenmap_dtype dtype, size_t count, bool b) {
+    enum { PART = 1 << 16 };
+    static float weights[PART];
+    static unsigned char stored[PART * 2];
+    size_t width = tenmap_dtype_bits(dtype) / 8;
+    char json[256];
+    int len = snprintf(json, sizeof json,
+                       "{\"w\":{\"dtype\":\"%s\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}",
+                       tenmap_dtype_name(dtype), count, count * width);
+    while (len % 8)
+        json[len++] = ' ';
+    uint64_t state = 1;
+    FILE *f = fopen(path, "wb");
+    check(f != NULL, path);
+    for (unsigned i = 0; i < 8; i++)
+        fputc(i < 2 ? len >> (8 * i) & 0xff : 0, f);
+    fwrite(json, 1, (size_t)len, f);
+    for (size_t at = 0; at < count; at += PART) {
+        for (size_t i = 0; i < PART; i++) {
+            float sum = (float)(shuffle_next(&state) & 0xffff);
+            sum += (float)(shuffle_next(&state) & 0xffff) - 0xffff;
+            float off = (float)(shuffle_next(&state) & 0xffff) * 0x1p-20f;
+            weights[i] = sum * 0x1p-15f + (b ? off : 0);
+        }
+        check(tenmap_convert(dtype, stored, sizeof stored, TENMAP_F32, weights, PART, 0, NULL) == 0,
+              "tenmap_convert");
+        fwrite(stored, width, PART, f);
+    }
+    check(fclose(f) == 0, path);
+}
+
+static void bench_diff(char *tool, const char *folder, size_t size, unsigned rounds) {
+    char paths[4][512];
+    size_t count = size >> 16 << 16;
+    for (unsigned i = 0; i < 4; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/diff-%u.safetensors", folder, i);
+        write_weights(paths[i], i < 2 ? TENMAP_F16 : TENMAP_F8_E4M3, count, i % 2);
+    }
+    char *f16[] = {tool, "diff", "-j", "1", paths[0], paths[1], NULL};
+    char *f8[] = {tool, "diff", "-j", "1", paths[2], paths[3], NULL};
+    for (unsigned i = 0; i < rounds; i++) {
+        run(DIFF_F16, "diff F16", count, f16, NULL);
+        run(DIFF_F8, "diff F8", count, f8, NULL);
+    }
+    for (unsigned i = 0; i < 4; i++)
+        unlink(paths[i]);
+}
+
 int main(int argc, char **argv) {
     struct stat s;
     if (argc != 6) {
-        fprintf(stderr, "usage: bench_tool TOOL MODEL FOLDER ROUNDS hash|convert|dequantize\n");
+        fprintf(stderr,
+                "usage: bench_tool TOOL MODEL FOLDER ROUNDS hash|convert|dequantize|diff\n");
         return 2;
     }
     check(stat(argv[2], &s) == 0, argv[2]);
     unsigned rounds = (unsigned)atoi(argv[4]);
     if (strcmp(argv[5], "hash") == 0)
         bench_hash(argv[1], argv[2], (size_t)s.st_size, rounds);
+    else if (strcmp(argv[5], "diff") == 0)
+        bench_diff(argv[1], argv[3], (size_t)s.st_size, rounds);
     else
         bench_convert(argv[1], argv[2], argv[3], (size_t)s.st_size, rounds,
                       strcmp(argv[5], "dequantize") == 0);

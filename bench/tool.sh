@@ -1,5 +1,6 @@
 #!/bin/sh
-# One table: the tool's convert, of plain and of quantised models, and hash against cp, memory and openssl.
+# One table: the tool's convert, of plain and of quantised models, and hash against cp, memory and openssl;
+# its diff of F8 beside F16.
 #     bench/tool.sh [--quick]
 # Works in TMPDIR, or /tmp (12 GB of room), and in /dev/shm where that has as much: there nothing waits
 # for a disk. Both cp and convert are synced. Rates are of bytes read and written.
@@ -29,6 +30,9 @@ cat "$work/model.safetensors" >/dev/null
 sync "$work/fp8.safetensors"
 "$build/bench/bench_tool" "$tool" "$work/fp8.safetensors" "$work" $(((rounds + 1) / 2)) dequantize |
     sed 's/^/disk fp8 /' >>"$work/convert"
+head -c $((bytes / 16)) "$work/model.safetensors" >"$work/size"
+"$build/bench/bench_tool" "$tool" "$work/size" "$work" "$rounds" diff >"$work/diff"
+rm "$work/size"
 room=$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)
 free=$(awk '/MemAvailable/ {print $2}' /proc/meminfo)
 if [ "${room:-0}" -gt $((bytes / 1024 * 4)) ] && [ "$free" -gt $((bytes / 1024 * 4)) ]; then
@@ -73,4 +77,6 @@ awk -F '\t' -v openssl="$openssl" '
         printf "%-34s %7.2f GB/s", "hash, by processor time", bytes["sha256"] / cpu["sha256"]
         if (openssl > 0) printf "  %.2f of openssl speed", bytes["sha256"] / cpu["sha256"] * 1e9 / openssl
         printf "\n"
-    }' "$work/hash" "$work/convert"
+        for (dtype = 8; dtype <= 16; dtype += 8)
+            printf "%-34s %7.0f million a second%s\n", "diff of F" dtype ", by processor time", bytes["diff F" dtype] / cpu["diff F" dtype] * 1e3, dtype == 8 ? sprintf("  %.2f of the time of F16", cpu["diff F8"] / cpu["diff F16"]) : ""
+    }' "$work/hash" "$work/convert" "$work/diff"

@@ -4,7 +4,7 @@
  * steps:
  *
  *     fetch   swap bytes (big-endian hosts), or unpack 4- and 6-bit elements to one per byte
- *     map     a table for sources of at most 8 bits; else a kernel, or two with F32 between them
+ *     map     a kernel, or two with F32 between them; a table for most sources of at most 8 bits
  *     clamp   infinity to the largest finite F32 or F64, where the caller wants saturation
  *     place   pack 4- and 6-bit elements, or copy around the cache
  *
@@ -166,6 +166,20 @@ static void clamp_infinities(unsigned char *dst, size_t count, unsigned bits) {
     }
 }
 
+/*
+ * From at most 8 bits where no kernel does the pair: a table; to F64 two kernels, since F32 holds all of
+ * them, and tables are made anew for every call. They know nothing of saturation.
+ */
+static void plan_narrow(route_plan *plan) {
+    bool clamps = (plan->flags & TENMAP_CONVERT_SATURATE) && tmi_dtypes[plan->from].infinity;
+    tmi_kernel *widen =
+        plan->to == TENMAP_F64 && !clamps ? find_pair(TENMAP_F32, plan->from) : NULL;
+    plan->second = widen ? find_pair(TENMAP_F64, TENMAP_F32) : NULL;
+    plan->first = plan->second ? widen : NULL;
+    plan->use_table = !plan->first;
+    plan->clamp = false;
+}
+
 static void plan_kernels(route_plan *plan, unsigned from_bit) {
     bool saturate = plan->flags & TENMAP_CONVERT_SATURATE;
     if (plan->to == plan->from || tmi_route_is_integer(plan->to, plan->from))
@@ -183,8 +197,7 @@ static void plan_kernels(route_plan *plan, unsigned from_bit) {
     if (plan->first)
         return;
     if (plan->from_bits <= 8) {
-        plan->use_table = true;
-        plan->clamp = false;
+        plan_narrow(plan);
         return;
     }
     bool exact = plan->from_bits < 32;
