@@ -477,6 +477,48 @@ static void a_mapping_that_was_lost_comes_back(void **state) {
     leaves_gap = false;
 }
 
+/* KiB of huge pages in the memory between the two addresses. */
+static unsigned long huge_kib(const char *begin, const char *end) {
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    char line[1024], dash, space;
+    unsigned long first, behind, kib, sum = 0;
+    bool inside = false;
+    while (smaps && fgets(line, sizeof line, smaps)) {
+        if (sscanf(line, "%lx%c%lx%c", &first, &dash, &behind, &space) == 4 && dash == '-')
+            inside = first < (uintptr_t)end && behind > (uintptr_t)begin;
+        else if (inside && sscanf(line, "AnonHugePages: %lu", &kib) == 1)
+            sum += kib;
+    }
+    if (smaps)
+        fclose(smaps);
+    return sum;
+}
+
+/* What the system gave in huge pages is in huge pages still when it lies where the mapping was. */
+static void huge_pages_stay_whole(void **state) {
+    enum { BYTES = 16 << 20, MOST_LOST = 4 << 10 };
+    char json[128];
+    snprintf(json, sizeof json, "{\"a\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[0,%d]}}",
+             (int)BYTES, (int)BYTES);
+    write_model(in_folder(state, "large.safetensors"), json, BYTES);
+    char *given = tenmap_alloc(BYTES);
+    assert_non_null(given);
+    memset(given, 1, BYTES);
+    unsigned long possible = huge_kib(given, given + BYTES);
+    tenmap_free(given);
+    if (possible < BYTES >> 10) {
+        print_message("SKIPPED: of 16 MiB this system gave %lu KiB in huge pages\n", possible);
+        skip();
+    }
+    tenmap_model *m = must_open(in_folder(state, "large.safetensors"), NULL);
+    const tenmap_tensor *t = tenmap_at(m, 0);
+    must_detach(m, 0, 1);
+    unsigned long seen = huge_kib(t->data, (const char *)t->data + BYTES);
+    print_message("           %lu of %d KiB in huge pages\n", seen, BYTES >> 10);
+    assert_true(seen + MOST_LOST >= BYTES >> 10); /* the ends of the file are in none */
+    tenmap_close(m);
+}
+
 static size_t runs = 3;
 
 static void readers_see_no_wrong_byte(void **state) {
@@ -662,6 +704,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(what_reads_the_model_works_as_before, empty_folder),
         cmocka_unit_test_setup(advice_leaves_the_bytes_alone, empty_folder),
         cmocka_unit_test_setup(memory_is_counted_once, empty_folder),
+        cmocka_unit_test_setup(huge_pages_stay_whole, empty_folder),
         cmocka_unit_test_setup(locks_are_taken_again, empty_folder),
         cmocka_unit_test_setup(a_cancel_keeps_what_was_moved, empty_folder),
         cmocka_unit_test_setup(progress_ends_at_the_total, empty_folder),
