@@ -142,6 +142,35 @@ NEON_INLINE uint16x8_t e5m2_to_bf16_neon(uint16x8_t codes) {
     return vorrq_u16(v, sign);
 }
 
+/*
+ * FNUZ has no infinity, and its NaN where others have -0. `rule` has the results of magnitudes that are
+ * not subnormal, which those under `below` are.
+ */
+NEON_INLINE uint16x8_t fnuz_to_bf16_neon(uint16x8_t codes, const uint8_t *bytes, uint16_t below,
+                                         uint16x8_t rule) {
+    uint16x8_t magnitude = vandq_u16(codes, vdupq_n_u16(0x7f));
+    uint16x8_t sign = vshlq_n_u16(vshrq_n_u16(codes, 7), 15);
+    uint16x8_t is_small = vcltq_u16(magnitude, vdupq_n_u16(below));
+    uint16x8_t v = vorrq_u16(vbslq_u16(is_small, neon_subnormals(magnitude, bytes), rule), sign);
+    return vbslq_u16(vceqq_u16(codes, vdupq_n_u16(0x80)), vdupq_n_u16(0x7fc0), v);
+}
+
+NEON_INLINE uint16x8_t e4m3fnuz_to_bf16_neon(uint16x8_t codes) {
+    static const uint8_t bytes[16] = {0, 0x80, 0,    0x40, 0x80, 0xa0, 0xc0, 0xe0,
+                                      0, 0x3a, 0x3b, 0x3b, 0x3b, 0x3b, 0x3b, 0x3b};
+    uint16x8_t magnitude = vandq_u16(codes, vdupq_n_u16(0x7f));
+    uint16x8_t rule = vaddq_u16(vshlq_n_u16(magnitude, 4), vdupq_n_u16(119 << 7));
+    return fnuz_to_bf16_neon(codes, bytes, 8, rule);
+}
+
+NEON_INLINE uint16x8_t e5m2fnuz_to_bf16_neon(uint16x8_t codes) {
+    static const uint8_t bytes[16] = {0, 0,    0x80, 0xc0, 0, 0, 0, 0,
+                                      0, 0x37, 0x37, 0x37, 0, 0, 0, 0};
+    uint16x8_t magnitude = vandq_u16(codes, vdupq_n_u16(0x7f));
+    uint16x8_t rule = vaddq_u16(vshlq_n_u16(magnitude, 5), vdupq_n_u16(111 << 7));
+    return fnuz_to_bf16_neon(codes, bytes, 4, rule);
+}
+
 NEON_INLINE uint16x8_t e5m2_to_f16_neon(uint16x8_t codes) {
     return vshlq_n_u16(codes, 8);
 }
@@ -158,6 +187,10 @@ NEON_INLINE uint16x8_t e5m2_to_f16_neon(uint16x8_t codes) {
     }
 NEON_STEP_8(step_e4m3_to_f32_neon, neon_store_bf16_as_f32, 2, e4m3_to_bf16_neon)
 NEON_STEP_8(step_e5m2_to_f32_neon, neon_store_bf16_as_f32, 2, e5m2_to_bf16_neon)
+NEON_STEP_8(step_e4m3fnuz_to_f32_neon, neon_store_bf16_as_f32, 2, e4m3fnuz_to_bf16_neon)
+NEON_STEP_8(step_e5m2fnuz_to_f32_neon, neon_store_bf16_as_f32, 2, e5m2fnuz_to_bf16_neon)
+NEON_STEP_8(step_e4m3fnuz_to_bf16_neon, neon_store_16, 1, e4m3fnuz_to_bf16_neon)
+NEON_STEP_8(step_e5m2fnuz_to_bf16_neon, neon_store_16, 1, e5m2fnuz_to_bf16_neon)
 NEON_STEP_8(step_e4m3_to_bf16_neon, neon_store_16, 1, e4m3_to_bf16_neon)
 NEON_STEP_8(step_e5m2_to_bf16_neon, neon_store_16, 1, e5m2_to_bf16_neon)
 NEON_STEP_8(step_e4m3_to_f16_neon, neon_store_16, 1, e4m3_to_f16_neon)
@@ -344,10 +377,28 @@ NEON_STEP_SMALL(step_f32_to_e5m2fnuz_neon, TMI_NARROW_F8_E5M2FNUZ)
 NEON_STEP_SMALL(step_f32_to_e4m3fnuz_neon, TMI_NARROW_F8_E4M3FNUZ)
 NEON_STEP_SMALL(step_f32_to_f4_neon, TMI_NARROW_F4)
 
+#define NEON_STEP_16_TO_SMALL(name, widen, format)                                                 \
+    NEON_INLINE void name(unsigned char *d, const unsigned char *s, bool saturate) {               \
+        for (size_t i = 0; i < 4; i++) {                                                           \
+            uint16x8_t h = neon_load_16(s, i);                                                     \
+            uint16x4_t a = small_from_f32_neon(widen(vget_low_u16(h)), saturate, format);          \
+            uint16x4_t b = small_from_f32_neon(widen(vget_high_u16(h)), saturate, format);         \
+            vst1_u8(d + i * 8, vmovn_u16(vcombine_u16(a, b)));                                     \
+        }                                                                                          \
+    }
+NEON_STEP_16_TO_SMALL(step_bf16_to_e5m2_neon, neon_f32_of_bf16, TMI_NARROW_F8_E5M2)
+NEON_STEP_16_TO_SMALL(step_bf16_to_e4m3_neon, neon_f32_of_bf16, TMI_NARROW_F8_E4M3)
+NEON_STEP_16_TO_SMALL(step_f16_to_e5m2_neon, neon_f32_of_f16, TMI_NARROW_F8_E5M2)
+NEON_STEP_16_TO_SMALL(step_f16_to_e4m3_neon, neon_f32_of_f16, TMI_NARROW_F8_E4M3)
+
 NEON_KERNEL(bf16_to_f32_neon, step_bf16_to_f32_neon, 16, 4)
 NEON_KERNEL(f16_to_f32_neon, step_f16_to_f32_neon, 16, 4)
 NEON_KERNEL(e4m3_to_f32_neon, step_e4m3_to_f32_neon, 8, 4)
 NEON_KERNEL(e5m2_to_f32_neon, step_e5m2_to_f32_neon, 8, 4)
+NEON_KERNEL(e4m3fnuz_to_f32_neon, step_e4m3fnuz_to_f32_neon, 8, 4)
+NEON_KERNEL(e5m2fnuz_to_f32_neon, step_e5m2fnuz_to_f32_neon, 8, 4)
+NEON_KERNEL(e4m3fnuz_to_bf16_kernel_neon, step_e4m3fnuz_to_bf16_neon, 8, 2)
+NEON_KERNEL(e5m2fnuz_to_bf16_kernel_neon, step_e5m2fnuz_to_bf16_neon, 8, 2)
 NEON_KERNEL(i8_to_f32_neon, step_i8_to_f32_neon, 8, 4)
 NEON_KERNEL(u8_to_f32_neon, step_u8_to_f32_neon, 8, 4)
 NEON_KERNEL(f64_to_f32_neon, step_f64_to_f32_neon, 64, 4)
@@ -367,6 +418,10 @@ NEON_KERNEL(f32_to_e4m3_neon, step_f32_to_e4m3_neon, 32, 1)
 NEON_KERNEL(f32_to_e5m2fnuz_neon, step_f32_to_e5m2fnuz_neon, 32, 1)
 NEON_KERNEL(f32_to_e4m3fnuz_neon, step_f32_to_e4m3fnuz_neon, 32, 1)
 NEON_KERNEL(f32_to_f4_neon, step_f32_to_f4_neon, 32, 1)
+NEON_KERNEL(bf16_to_e5m2_neon, step_bf16_to_e5m2_neon, 16, 1)
+NEON_KERNEL(bf16_to_e4m3_neon, step_bf16_to_e4m3_neon, 16, 1)
+NEON_KERNEL(f16_to_e5m2_neon, step_f16_to_e5m2_neon, 16, 1)
+NEON_KERNEL(f16_to_e4m3_neon, step_f16_to_e4m3_neon, 16, 1)
 
 const tmi_kernels tmi_kernels_neon = {
     .name = "neon",
@@ -378,6 +433,8 @@ const tmi_kernels tmi_kernels_neon = {
                     [TENMAP_F16] = f16_to_f32_neon,
                     [TENMAP_F8_E4M3] = e4m3_to_f32_neon,
                     [TENMAP_F8_E5M2] = e5m2_to_f32_neon,
+                    [TENMAP_F8_E4M3FNUZ] = e4m3fnuz_to_f32_neon,
+                    [TENMAP_F8_E5M2FNUZ] = e5m2fnuz_to_f32_neon,
                     [TENMAP_I8] = i8_to_f32_neon,
                     [TENMAP_U8] = u8_to_f32_neon,
                     [TENMAP_F64] = f64_to_f32_neon,
@@ -388,6 +445,8 @@ const tmi_kernels tmi_kernels_neon = {
                     [TENMAP_F16] = f16_to_bf16_neon,
                     [TENMAP_F8_E4M3] = e4m3_to_bf16_kernel_neon,
                     [TENMAP_F8_E5M2] = e5m2_to_bf16_kernel_neon,
+                    [TENMAP_F8_E4M3FNUZ] = e4m3fnuz_to_bf16_kernel_neon,
+                    [TENMAP_F8_E5M2FNUZ] = e5m2fnuz_to_bf16_kernel_neon,
                 },
             [TENMAP_F16] =
                 {
@@ -396,8 +455,18 @@ const tmi_kernels tmi_kernels_neon = {
                     [TENMAP_F8_E4M3] = e4m3_to_f16_kernel_neon,
                     [TENMAP_F8_E5M2] = e5m2_to_f16_kernel_neon,
                 },
-            [TENMAP_F8_E5M2][TENMAP_F32] = f32_to_e5m2_neon,
-            [TENMAP_F8_E4M3][TENMAP_F32] = f32_to_e4m3_neon,
+            [TENMAP_F8_E5M2] =
+                {
+                    [TENMAP_F32] = f32_to_e5m2_neon,
+                    [TENMAP_BF16] = bf16_to_e5m2_neon,
+                    [TENMAP_F16] = f16_to_e5m2_neon,
+                },
+            [TENMAP_F8_E4M3] =
+                {
+                    [TENMAP_F32] = f32_to_e4m3_neon,
+                    [TENMAP_BF16] = bf16_to_e4m3_neon,
+                    [TENMAP_F16] = f16_to_e4m3_neon,
+                },
             [TENMAP_F8_E5M2FNUZ][TENMAP_F32] = f32_to_e5m2fnuz_neon,
             [TENMAP_F8_E4M3FNUZ][TENMAP_F32] = f32_to_e4m3fnuz_neon,
             [TENMAP_F4][TENMAP_F32] = f32_to_f4_neon,

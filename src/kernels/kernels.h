@@ -32,7 +32,7 @@
 /*
  * Converts `count` elements in the host's byte order, both ends byte-aligned and of any alignment
  * beyond that. 4- and 6-bit elements come one per byte unless the table says packed. The flags are
- * TENMAP_CONVERT_SATURATE, which kernels from F32, F16 and BF16 to something narrower than F32 must
+ * TENMAP_CONVERT_SATURATE, which kernels from F64, F32, F16 and BF16 to something narrower than F32 must
  * honour and no other kernel is given, and TENMAP_CONVERT_STREAM, which asks for stores that go
  * around the cache and may be ignored.
  */

@@ -41,6 +41,8 @@ const tmi_kernels tmi_kernels_avx2 = {
                     [TENMAP_F16] = tmi_avx2_f16_to_f32,
                     [TENMAP_F8_E4M3] = tmi_avx2_e4m3_to_f32,
                     [TENMAP_F8_E5M2] = tmi_avx2_e5m2_to_f32,
+                    [TENMAP_F8_E4M3FNUZ] = tmi_avx2_e4m3fnuz_to_f32,
+                    [TENMAP_F8_E5M2FNUZ] = tmi_avx2_e5m2fnuz_to_f32,
                     [TENMAP_I8] = tmi_avx2_i8_to_f32,
                     [TENMAP_U8] = tmi_avx2_u8_to_f32,
                     [TENMAP_I16] = tmi_avx2_i16_to_f32,
@@ -55,6 +57,9 @@ const tmi_kernels tmi_kernels_avx2 = {
                     [TENMAP_F16] = tmi_avx2_f16_to_bf16,
                     [TENMAP_F8_E4M3] = tmi_avx2_e4m3_to_bf16,
                     [TENMAP_F8_E5M2] = tmi_avx2_e5m2_to_bf16,
+                    [TENMAP_F8_E4M3FNUZ] = tmi_avx2_e4m3fnuz_to_bf16,
+                    [TENMAP_F8_E5M2FNUZ] = tmi_avx2_e5m2fnuz_to_bf16,
+                    [TENMAP_F64] = tmi_avx2_f64_to_bf16,
                 },
             [TENMAP_F16] =
                 {
@@ -62,11 +67,34 @@ const tmi_kernels tmi_kernels_avx2 = {
                     [TENMAP_BF16] = tmi_avx2_bf16_to_f16,
                     [TENMAP_F8_E4M3] = tmi_avx2_e4m3_to_f16,
                     [TENMAP_F8_E5M2] = tmi_avx2_e5m2_to_f16,
+                    [TENMAP_F8_E4M3FNUZ] = tmi_avx2_e4m3fnuz_to_f16,
+                    [TENMAP_F8_E5M2FNUZ] = tmi_avx2_e5m2fnuz_to_f16,
+                    [TENMAP_F64] = tmi_avx2_f64_to_f16,
                 },
-            [TENMAP_F8_E5M2][TENMAP_F32] = tmi_avx2_f32_to_e5m2,
-            [TENMAP_F8_E4M3][TENMAP_F32] = tmi_avx2_f32_to_e4m3,
-            [TENMAP_F8_E5M2FNUZ][TENMAP_F32] = tmi_avx2_f32_to_e5m2fnuz,
-            [TENMAP_F8_E4M3FNUZ][TENMAP_F32] = tmi_avx2_f32_to_e4m3fnuz,
+            [TENMAP_F8_E5M2] =
+                {
+                    [TENMAP_F32] = tmi_avx2_f32_to_e5m2,
+                    [TENMAP_BF16] = tmi_avx2_bf16_to_e5m2,
+                    [TENMAP_F16] = tmi_avx2_f16_to_e5m2,
+                },
+            [TENMAP_F8_E4M3] =
+                {
+                    [TENMAP_F32] = tmi_avx2_f32_to_e4m3,
+                    [TENMAP_BF16] = tmi_avx2_bf16_to_e4m3,
+                    [TENMAP_F16] = tmi_avx2_f16_to_e4m3,
+                },
+            [TENMAP_F8_E5M2FNUZ] =
+                {
+                    [TENMAP_F32] = tmi_avx2_f32_to_e5m2fnuz,
+                    [TENMAP_BF16] = tmi_avx2_bf16_to_e5m2fnuz,
+                    [TENMAP_F16] = tmi_avx2_f16_to_e5m2fnuz,
+                },
+            [TENMAP_F8_E4M3FNUZ] =
+                {
+                    [TENMAP_F32] = tmi_avx2_f32_to_e4m3fnuz,
+                    [TENMAP_BF16] = tmi_avx2_bf16_to_e4m3fnuz,
+                    [TENMAP_F16] = tmi_avx2_f16_to_e4m3fnuz,
+                },
             [TENMAP_F6_E2M3][TENMAP_F32] = tmi_avx2_f32_to_e2m3,
             [TENMAP_F6_E3M2][TENMAP_F32] = tmi_avx2_f32_to_e3m2,
             [TENMAP_F4][TENMAP_F32] = tmi_avx2_f32_to_f4,

@@ -109,16 +109,6 @@ AVX2_INLINE __m256i bf16_from_two(__m256i a, __m256i b, bool saturate) {
     return join_16(bf16_from_f32_avx2(a, false), bf16_from_f32_avx2(b, false));
 }
 
-/*
- * Eight E4M3 but for NaN. Their bits, moved to where F16 has them, are 2^-8 of their value, also
- * where they are subnormal; in F32 all of them are normal, so the product is exact in every mode.
- */
-AVX2_INLINE __m256 e4m3_to_f32(__m128i eight) {
-    __m128i lanes = _mm_slli_epi16(_mm_cvtepi8_epi16(eight), 7);
-    lanes = _mm_and_si128(lanes, _mm_set1_epi16((short)0xbfff));
-    return _mm256_mul_ps(_mm256_cvtph_ps(lanes), _mm256_set1_ps(256.0f));
-}
-
 /* Fewer elements than a step. */
 AVX2_INLINE void avx2_part(unsigned char *d, const unsigned char *s, size_t count, avx2_step *step,
                            bool saturate, size_t src_bits, size_t dst_bytes) {
@@ -183,16 +173,22 @@ AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step 
 tmi_kernel tmi_avx2_bf16_to_f32, tmi_avx2_f16_to_f32, tmi_avx2_e4m3_to_f32, tmi_avx2_e5m2_to_f32;
 tmi_kernel tmi_avx2_e4m3_to_bf16, tmi_avx2_e5m2_to_bf16, tmi_avx2_e4m3_to_f16;
 tmi_kernel tmi_avx2_e5m2_to_f16, tmi_avx2_f4_to_f32, tmi_avx2_f4_to_bf16, tmi_avx2_f4_to_f16;
+tmi_kernel tmi_avx2_e4m3fnuz_to_f32, tmi_avx2_e4m3fnuz_to_bf16, tmi_avx2_e4m3fnuz_to_f16;
+tmi_kernel tmi_avx2_e5m2fnuz_to_f32, tmi_avx2_e5m2fnuz_to_bf16, tmi_avx2_e5m2fnuz_to_f16;
 tmi_kernel tmi_avx2_i8_to_f32, tmi_avx2_u8_to_f32, tmi_avx2_i16_to_f32, tmi_avx2_u16_to_f32;
 tmi_kernel tmi_avx2_i32_to_f32;
 
 /* x86_avx2_wide.c: to and from F64. */
 tmi_kernel tmi_avx2_f32_to_f64, tmi_avx2_f64_to_f32, tmi_avx2_f64_to_odd;
+tmi_kernel tmi_avx2_f64_to_bf16, tmi_avx2_f64_to_f16;
 
 /* x86_avx2_narrow.c */
 tmi_kernel tmi_avx2_f32_to_bf16, tmi_avx2_f32_to_f16, tmi_avx2_bf16_to_f16, tmi_avx2_f16_to_bf16;
 tmi_kernel tmi_avx2_f32_to_f4, tmi_avx2_f32_to_e2m3, tmi_avx2_f32_to_e3m2, tmi_avx2_f32_to_e5m2;
 tmi_kernel tmi_avx2_f32_to_e4m3, tmi_avx2_f32_to_e4m3fnuz, tmi_avx2_f32_to_e5m2fnuz;
+tmi_kernel tmi_avx2_bf16_to_e5m2, tmi_avx2_bf16_to_e4m3, tmi_avx2_bf16_to_e4m3fnuz;
+tmi_kernel tmi_avx2_bf16_to_e5m2fnuz, tmi_avx2_f16_to_e5m2, tmi_avx2_f16_to_e4m3;
+tmi_kernel tmi_avx2_f16_to_e4m3fnuz, tmi_avx2_f16_to_e5m2fnuz;
 
 /* x86_avx2_grouped.c */
 tmi_grouped tmi_avx2_grouped_times, tmi_avx2_grouped_minus, tmi_avx2_grouped_plus;

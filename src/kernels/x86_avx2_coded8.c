@@ -23,7 +23,10 @@ AVX2_INLINE void store_values(unsigned char *d, __m256 a, __m256 b, tenmap_dtype
 
 typedef bool avx2_decode(__m128i codes, __m256 *a, __m256 *b);
 
-/* 2^-8 of them, see e4m3_to_f32; false where one is NaN. */
+/*
+ * 2^-8 of them, which is what their bits mean where F16 has its own, also where they are subnormal;
+ * in F32 all of them are normal. False where one is NaN.
+ */
 AVX2_INLINE bool decode_e4m3(__m128i codes, __m256 *a, __m256 *b) {
     __m256i lanes = _mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7);
     lanes = _mm256_and_si256(lanes, _mm256_set1_epi16((short)0xbfff));

@@ -51,99 +51,135 @@ AVX2_INLINE void step_bf16_to_f16(unsigned char *d, const unsigned char *s, bool
 }
 
 /*
- * Eight F32 to codes of at most 8 bits in 32-bit lanes, without signs and wrong for NaN; all are
- * too large by SMALL_EXCESS. Adding the power of two whose last bit is worth the result's last bit
- * rounds the fraction, and leaves it with its hidden bit in the low bits of the sum; for subnormal
- * results that power stays the same. Sources that a mode may take for zero are far below half of
- * the smallest result.
+ * Eight F32 to codes of at most 8 bits in 32-bit lanes, `small_shift` bits up, without signs. Adding
+ * the power of two whose last bit is worth the result's last bit rounds the fraction, and leaves it
+ * with its hidden bit in the low bits of the sum, below the power's exponent; for subnormal results
+ * that power stays the same. One multiplication of 16-bit halves puts exponent and fraction
+ * together; the exponents' excess is taken off in the low bits of the power, where it is even and
+ * so changes no rounding.
+ *
+ * What is too large, infinity and NaN have powers that are NaN, and codes over 127 then. The
+ * addition is in assembly because of two NaN the processor keeps the first, and compilers may turn
+ * a sum round. Sources that a mode may take for zero are far below half of the smallest result.
  */
-#define SMALL_EXCESS(f) ((150 - (f).fraction_bits + 1 - (f).bias) << (f).fraction_bits)
-
-AVX2_INLINE __m256i small_from_f32_avx2(__m256i bits, bool saturate, const tmi_narrow_format f) {
-    const unsigned shift = 23 - f.fraction_bits;
-    const uint32_t top = saturate || f.always_clamps ? f.largest : f.largest + 1;
-    const __m256i limit = _mm256_set1_epi32((int)TMI_NARROW_AS_F32(f, top));
-    const __m256i least = _mm256_set1_epi32((int)((128 - f.bias) << 23));
-    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
-    __m256i clamped = _mm256_min_epu32(magnitude, limit);
-    __m256i exponent = _mm256_and_si256(clamped, _mm256_set1_epi32(0x7f800000));
-    __m256i power =
-        _mm256_add_epi32(_mm256_max_epu32(exponent, least), _mm256_set1_epi32((int)(shift << 23)));
-    __m256 sum = _mm256_add_ps(_mm256_castsi256_ps(clamped), _mm256_castsi256_ps(power));
-    __m256i fraction = _mm256_sub_epi32(_mm256_castps_si256(sum), power);
-    return _mm256_add_epi32(fraction, _mm256_srli_epi32(power, (int)shift));
+AVX2_INLINE int small_shift(const tmi_narrow_format f) {
+    return (int)(7 - f.fraction_bits);
 }
 
-/* 32 such codes as bytes, right now; the lanes come out in the order of `order_bytes`. */
+AVX2_INLINE __m256i small_from_f32_avx2(__m256i bits, const tmi_narrow_format f) {
+    const unsigned shift = 23 - f.fraction_bits;
+    const uint32_t excess = (shift + 128 - f.bias) << f.fraction_bits;
+    const __m256i least = _mm256_set1_epi32((int)((128 - f.bias) << 23));
+    const __m256i up = _mm256_set1_epi32((int)(shift << 23 | (0x10000 - excess)));
+    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+    __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7f800000));
+    __m256i power = _mm256_adds_epi16(_mm256_max_epi32(exponent, least), up);
+    __m256i sum;
+    __asm__("vaddps %2, %1, %0" : "=x"(sum) : "x"(power), "x"(magnitude));
+    return _mm256_madd_epi16(sum, _mm256_set1_epi32(1 << 16 | 1 << small_shift(f)));
+}
+
+/* 32 such codes as bytes; over 127 only what is too large or NaN. */
 AVX2_INLINE __m256i join_codes(const __m256i *v, const tmi_narrow_format f) {
-    const __m256i excess = _mm256_set1_epi16((short)SMALL_EXCESS(f));
-    __m256i low = _mm256_sub_epi16(_mm256_packus_epi32(v[0], v[1]), excess);
-    __m256i high = _mm256_sub_epi16(_mm256_packus_epi32(v[2], v[3]), excess);
+    __m256i low = _mm256_srli_epi16(_mm256_packus_epi32(v[0], v[1]), small_shift(f));
+    __m256i high = _mm256_srli_epi16(_mm256_packus_epi32(v[2], v[3]), small_shift(f));
     return _mm256_packus_epi16(low, high);
 }
 
-/* The sign of each as 0x80 or 0: packing with signed saturation keeps signs. */
-AVX2_INLINE __m256i join_signs(const __m256i *v) {
-    __m256i bytes =
-        _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
-    return _mm256_and_si256(bytes, _mm256_set1_epi8((char)0x80));
-}
-
-/* 0xff where one of 32 F32 is a NaN. Loads them again, so that the usual case keeps nothing for it.
- */
-AVX2_INLINE __m256i join_nans(const unsigned char *s) {
-    __m256i v[4];
-    AVX2_UNROLL
-    for (size_t i = 0; i < 4; i++) {
-        __m256i magnitude = _mm256_and_si256(avx2_load(s, i), _mm256_set1_epi32(0x7fffffff));
-        v[i] = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
-    }
+/* 32 lanes as bytes, in the same order: packing with signed saturation keeps signs. */
+AVX2_INLINE __m256i join_signed(const __m256i *v) {
     return _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
 }
 
-AVX2_INLINE __m256i order_bytes(__m256i bytes) {
-    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+/* 0xff where one of 32 F32 is a NaN. */
+AVX2_INLINE __m256i join_nans(const __m256i *x) {
+    __m256i v[4];
+    AVX2_UNROLL
+    for (size_t i = 0; i < 4; i++) {
+        __m256i magnitude = _mm256_and_si256(x[i], _mm256_set1_epi32(0x7fffffff));
+        v[i] = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
+    }
+    return join_signed(v);
+}
+
+/* 32 F32 to codes, as join_codes has them; the sign of each is the top bit of a byte of `signs`. */
+AVX2_INLINE __m256i small_from_four(const __m256i *x, __m256i signs, bool saturate,
+                                    const tmi_narrow_format f) {
+    const uint32_t top = saturate || f.always_clamps ? f.largest : f.largest + 1;
+    __m256i v[4];
+    AVX2_UNROLL
+    for (size_t i = 0; i < 4; i++)
+        v[i] = small_from_f32_avx2(x[i], f);
+    __m256i codes = join_codes(v, f);
+    bool rare = _mm256_movemask_epi8(codes) != 0;
+    if (top < 0x7f || rare) /* up to 127 is what all the others are */
+        codes = _mm256_min_epu8(codes, _mm256_set1_epi8((char)top));
+    if (TMI_UNLIKELY(rare))
+        codes = _mm256_blendv_epi8(codes, _mm256_set1_epi8((char)f.nan), join_nans(x));
+    signs = _mm256_and_si256(signs, _mm256_set1_epi8((char)0x80));
+    signs = _mm256_srli_epi16(signs, (int)(7 - f.sign_at));
+    if (f.unsigned_zero)
+        signs = _mm256_andnot_si256(_mm256_cmpeq_epi8(codes, _mm256_setzero_si256()), signs);
+    return _mm256_or_si256(codes, signs);
 }
 
 AVX2_INLINE void step_f32_to_small(unsigned char *d, const unsigned char *s, bool stream,
                                    bool saturate, const tmi_narrow_format f) {
-    __m256i x[4], v[4];
+    __m256i x[4];
     AVX2_UNROLL
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++)
         x[i] = avx2_load(s, i);
-        v[i] = small_from_f32_avx2(x[i], saturate, f);
-    }
-    __m256i codes = join_codes(v, f);
-    if (TMI_UNLIKELY(avx2_any_nan(x[0], x[1]) || avx2_any_nan(x[2], x[3])))
-        codes = _mm256_blendv_epi8(codes, _mm256_set1_epi8((char)f.nan), join_nans(s));
-    __m256i signs = _mm256_srli_epi16(join_signs(x), (int)(7 - f.sign_at));
-    if (f.unsigned_zero)
-        signs = _mm256_andnot_si256(_mm256_cmpeq_epi8(codes, _mm256_setzero_si256()), signs);
-    avx2_store(d, 0, order_bytes(_mm256_or_si256(codes, signs)), stream);
+    __m256i codes = small_from_four(x, join_signed(x), saturate, f);
+    codes = _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    avx2_store(d, 0, codes, stream);
 }
 
-#define AVX2_STEP_SMALL(name, format)                                                              \
-    AVX2_INLINE void name(unsigned char *d, const unsigned char *s, bool stream, bool saturate) {  \
-        step_f32_to_small(d, s, stream, saturate, format);                                         \
-    }
-AVX2_STEP_SMALL(step_f32_to_f4, TMI_NARROW_F4)
-AVX2_STEP_SMALL(step_f32_to_e2m3, TMI_NARROW_F6_E2M3)
-AVX2_STEP_SMALL(step_f32_to_e3m2, TMI_NARROW_F6_E3M2)
-AVX2_STEP_SMALL(step_f32_to_e5m2, TMI_NARROW_F8_E5M2)
-AVX2_STEP_SMALL(step_f32_to_e4m3, TMI_NARROW_F8_E4M3)
-AVX2_STEP_SMALL(step_f32_to_e4m3fnuz, TMI_NARROW_F8_E4M3FNUZ)
-AVX2_STEP_SMALL(step_f32_to_e5m2fnuz, TMI_NARROW_F8_E5M2FNUZ)
+AVX2_INLINE void step_bf16_to_small(unsigned char *d, const unsigned char *s, bool stream,
+                                    bool saturate, const tmi_narrow_format f) {
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i a = avx2_load(s, 0), b = avx2_load(s, 1);
+    __m256i x[4] = {_mm256_unpacklo_epi16(zero, a), _mm256_unpackhi_epi16(zero, a),
+                    _mm256_unpacklo_epi16(zero, b), _mm256_unpackhi_epi16(zero, b)};
+    __m256i codes = small_from_four(x, _mm256_packs_epi16(a, b), saturate, f);
+    avx2_store(d, 0, _mm256_permute4x64_epi64(codes, _MM_SHUFFLE(3, 1, 2, 0)), stream);
+}
+
+AVX2_INLINE void step_f16_to_small(unsigned char *d, const unsigned char *s, bool stream,
+                                   bool saturate, const tmi_narrow_format f) {
+    __m256i x[4];
+    AVX2_UNROLL
+    for (size_t i = 0; i < 4; i++)
+        x[i] = _mm256_castps_si256(_mm256_cvtph_ps(avx2_load_half(s, i)));
+    __m256i codes = small_from_four(x, join_signed(x), saturate, f);
+    codes = _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    avx2_store(d, 0, codes, stream);
+}
 
 AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_bf16, step_f32_to_bf16, 32, 2, AVX2_FAR)
 AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_f16, step_f32_to_f16, 32, 2, AVX2_NEAR)
 AVX2_SATURATING_KERNEL(tmi_avx2_bf16_to_f16, step_bf16_to_f16, 16, 2, AVX2_PREFETCH)
 AVX2_SATURATING_KERNEL(tmi_avx2_f16_to_bf16, step_f16_to_bf16, 16, 2, AVX2_PREFETCH)
-AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_f4, step_f32_to_f4, 32, 1, AVX2_FAR)
-AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_e2m3, step_f32_to_e2m3, 32, 1, AVX2_FAR)
-AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_e3m2, step_f32_to_e3m2, 32, 1, AVX2_FAR)
-AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_e5m2, step_f32_to_e5m2, 32, 1, AVX2_FAR)
-AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_e4m3, step_f32_to_e4m3, 32, 1, AVX2_FAR)
-AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_e4m3fnuz, step_f32_to_e4m3fnuz, 32, 1, AVX2_FAR)
-AVX2_SATURATING_KERNEL(tmi_avx2_f32_to_e5m2fnuz, step_f32_to_e5m2fnuz, 32, 1, AVX2_FAR)
+
+#define AVX2_SMALL_KERNEL(from, from_bits, to, format)                                             \
+    AVX2_INLINE void step_##from##_to_##to(unsigned char *d, const unsigned char *s, bool stream,  \
+                                           bool saturate) {                                        \
+        step_##from##_to_small(d, s, stream, saturate, format);                                    \
+    }                                                                                              \
+    AVX2_SATURATING_KERNEL(tmi_avx2_##from##_to_##to, step_##from##_to_##to, from_bits, 1, AVX2_FAR)
+AVX2_SMALL_KERNEL(f32, 32, f4, TMI_NARROW_F4)
+AVX2_SMALL_KERNEL(f32, 32, e2m3, TMI_NARROW_F6_E2M3)
+AVX2_SMALL_KERNEL(f32, 32, e3m2, TMI_NARROW_F6_E3M2)
+AVX2_SMALL_KERNEL(f32, 32, e5m2, TMI_NARROW_F8_E5M2)
+AVX2_SMALL_KERNEL(f32, 32, e4m3, TMI_NARROW_F8_E4M3)
+AVX2_SMALL_KERNEL(f32, 32, e4m3fnuz, TMI_NARROW_F8_E4M3FNUZ)
+AVX2_SMALL_KERNEL(f32, 32, e5m2fnuz, TMI_NARROW_F8_E5M2FNUZ)
+AVX2_SMALL_KERNEL(bf16, 16, e5m2, TMI_NARROW_F8_E5M2)
+AVX2_SMALL_KERNEL(bf16, 16, e4m3, TMI_NARROW_F8_E4M3)
+AVX2_SMALL_KERNEL(bf16, 16, e4m3fnuz, TMI_NARROW_F8_E4M3FNUZ)
+AVX2_SMALL_KERNEL(bf16, 16, e5m2fnuz, TMI_NARROW_F8_E5M2FNUZ)
+AVX2_SMALL_KERNEL(f16, 16, e5m2, TMI_NARROW_F8_E5M2)
+AVX2_SMALL_KERNEL(f16, 16, e4m3, TMI_NARROW_F8_E4M3)
+AVX2_SMALL_KERNEL(f16, 16, e4m3fnuz, TMI_NARROW_F8_E4M3FNUZ)
+AVX2_SMALL_KERNEL(f16, 16, e5m2fnuz, TMI_NARROW_F8_E5M2FNUZ)
 
 #endif

@@ -126,8 +126,34 @@ AVX2_INLINE void step_f64_to_odd(unsigned char *d, const unsigned char *s, bool 
                    stream);
 }
 
+/* One pass and two roundings, of which the first is to odd: as if it were one. */
+AVX2_INLINE void step_f64_to_bf16(unsigned char *d, const unsigned char *s, bool stream,
+                                  bool saturate) {
+    AVX2_UNROLL
+    for (size_t i = 0; i < 2; i++) {
+        const unsigned char *at = s + i * 128;
+        __m256i a = f32_odd_from_f64_avx2(avx2_load(at, 0), avx2_load(at, 1));
+        __m256i b = f32_odd_from_f64_avx2(avx2_load(at, 2), avx2_load(at, 3));
+        avx2_store(d, i, bf16_from_two(a, b, saturate), stream);
+    }
+}
+
+AVX2_INLINE void step_f64_to_f16(unsigned char *d, const unsigned char *s, bool stream,
+                                 bool saturate) {
+    AVX2_UNROLL
+    for (size_t i = 0; i < 2; i++) {
+        const unsigned char *at = s + i * 128;
+        __m256i a = f32_odd_from_f64_avx2(avx2_load(at, 0), avx2_load(at, 1));
+        __m256i b = f32_odd_from_f64_avx2(avx2_load(at, 2), avx2_load(at, 3));
+        __m128i low = f16_from_f32_avx2(a, saturate), high = f16_from_f32_avx2(b, saturate);
+        avx2_store(d, i, _mm256_set_m128i(high, low), stream);
+    }
+}
+
 AVX2_KERNEL(tmi_avx2_f32_to_f64, step_f32_to_f64, 32, 8)
 AVX2_KERNEL(tmi_avx2_f64_to_f32, step_f64_to_f32, 64, 4)
 AVX2_KERNEL(tmi_avx2_f64_to_odd, step_f64_to_odd, 64, 4)
+AVX2_SATURATING_KERNEL(tmi_avx2_f64_to_bf16, step_f64_to_bf16, 64, 2, AVX2_FAR)
+AVX2_SATURATING_KERNEL(tmi_avx2_f64_to_f16, step_f64_to_f16, 64, 2, AVX2_FAR)
 
 #endif

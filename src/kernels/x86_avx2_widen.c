@@ -16,9 +16,9 @@ AVX2_INLINE void store_bf16_as_f32(unsigned char *d, size_t vector, __m256i spli
     avx2_store(d, vector + 1, _mm256_unpackhi_epi16(zero, split), stream);
 }
 
-/* 16 bytes as 16-bit lanes in the order that store_bf16_as_f32 wants. */
-AVX2_INLINE __m256i spread_split(__m128i bytes) {
-    return _mm256_cvtepu8_epi16(_mm_shuffle_epi32(bytes, _MM_SHUFFLE(3, 1, 2, 0)));
+/* 32 bytes in an order in which byte unpacks leave their lanes as store_bf16_as_f32 wants them. */
+AVX2_INLINE __m256i split_codes(__m256i codes) {
+    return _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
 }
 
 #define AVX2_LOAD_8 _mm_loadl_epi64((const __m128i *)(const void *)(s + i * 8))
@@ -43,70 +43,141 @@ AVX2_INLINE void step_f16_to_f32(unsigned char *d, const unsigned char *s, bool 
     }
 }
 
-/* The subnormal codes of an 8-bit float as 16-bit results: low bytes, then high bytes. */
-AVX2_INLINE __m256i lookup_subnormals(__m256i magnitude, __m128i bytes) {
-    __m256i table = _mm256_broadcastsi128_si256(bytes);
-    __m256i twice = _mm256_or_si256(magnitude, _mm256_slli_epi16(magnitude, 8));
-    return _mm256_shuffle_epi8(table, _mm256_add_epi16(twice, _mm256_set1_epi16(0x0800)));
+/*
+ * 8-bit floats to 16 bits, byte by byte. Nearly all magnitudes follow a rule, (code << shift) + base:
+ * each byte of the result is a sum of what the two halves of the code give, and a shuffle looks that
+ * up. At most 16 codes in a row are subnormal, infinite or NaN, some from 128 - turn up to 127, and
+ * on from 0: there another shuffle finds what is to change in the rule's result. What is looked up by
+ * the low half is turned as well, so that one index does for both.
+ */
+typedef struct byte_tables {
+    uint8_t turn;
+    uint8_t upper_high[16];               /* by the high half: of the upper byte, with the sign */
+    uint8_t upper_low[16], lower_low[16]; /* by the low half */
+    uint8_t upper_change[16], lower_change[16]; /* by the code, both turned */
+} byte_tables;
+
+/* (code << 4) + 0x3c00 */
+static const byte_tables e4m3_bf16_bytes = {
+    1,
+    {0x3c, 0x3d, 0x3e, 0x3f, 0x40, 0x41, 0x42, 0x43, 0xbc, 0xbd, 0xbe, 0xbf, 0xc0, 0xc1, 0xc2,
+     0xc3},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {0xf0, 0, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0},
+    {0x3c, 0x3c, 7, 7, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {0x30, 0, 0x10, 0xa0, 0xf0, 0x40, 0x70, 0x20, 0x10, 0, 0, 0, 0, 0, 0, 0}};
+/* (code << 7) + 0x2000 */
+static const byte_tables e4m3_f16_bytes = {
+    1,
+    {0x20, 0x28, 0x30, 0x38, 0x40, 0x48, 0x50, 0x58, 0xa0, 0xa8, 0xb0, 0xb8, 0xc0, 0xc8, 0xd0,
+     0xd8},
+    {7, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7},
+    {0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0},
+    {0x21, 0x20, 0x38, 0x3d, 0x3f, 2, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0},
+    {0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0, 0, 0, 0, 0, 0}};
+/* (code << 5) + 0x3800 */
+static const byte_tables e5m2_bf16_bytes = {
+    4,
+    {0x38, 0x3a, 0x3c, 0x3e, 0x40, 0x42, 0x44, 0x46, 0xb8, 0xba, 0xbc, 0xbe, 0xc0, 0xc2, 0xc4,
+     0xc6},
+    {1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1},
+    {0x80, 0xa0, 0xc0, 0xe0, 0, 0x20, 0x40, 0x60, 0x80, 0xa0, 0xc0, 0xe0, 0, 0x20, 0x40, 0x60},
+    {0x38, 0x38, 0x38, 0x38, 0x38, 0xf, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {0, 0x40, 0, 0, 0, 0xa0, 0x40, 0x20, 0, 0, 0, 0, 0, 0, 0, 0}};
+/* (code << 4) + 0x3b80 */
+static const byte_tables e4m3fnuz_bf16_bytes = {
+    0,
+    {0x3b, 0x3c, 0x3d, 0x3e, 0x3f, 0x40, 0x41, 0x42, 0xbb, 0xbc, 0xbd, 0xbe, 0xbf, 0xc0, 0xc1,
+     0xc2},
+    {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1},
+    {0x80, 0x90, 0xa0, 0xb0, 0xc0, 0xd0, 0xe0, 0xf0, 0, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70},
+    {0x3b, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {0x80, 0x10, 0xa0, 0xf0, 0x40, 0x70, 0x20, 0x10, 0, 0, 0, 0, 0, 0, 0, 0}};
+/* (code << 7) + 0x1c00 */
+static const byte_tables e4m3fnuz_f16_bytes = {
+    0,
+    {0x1c, 0x24, 0x2c, 0x34, 0x3c, 0x44, 0x4c, 0x54, 0x9c, 0xa4, 0xac, 0xb4, 0xbc, 0xc4, 0xcc,
+     0xd4},
+    {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7},
+    {0, 0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0x80},
+    {0x1c, 8, 5, 7, 2, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {0, 0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0}};
+/* (code << 5) + 0x3780 */
+static const byte_tables e5m2fnuz_bf16_bytes = {
+    0,
+    {0x37, 0x39, 0x3b, 0x3d, 0x3f, 0x41, 0x43, 0x45, 0xb7, 0xb9, 0xbb, 0xbd, 0xbf, 0xc1, 0xc3,
+     0xc5},
+    {0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2},
+    {0x80, 0xa0, 0xc0, 0xe0, 0, 0x20, 0x40, 0x60, 0x80, 0xa0, 0xc0, 0xe0, 0, 0x20, 0x40, 0x60},
+    {0x37, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {0x80, 0xa0, 0x40, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
+/* (code << 8) - 0x0400 */
+static const byte_tables e5m2fnuz_f16_bytes = {
+    0,
+    {0xfc, 0xc, 0x1c, 0x2c, 0x3c, 0x4c, 0x5c, 0x6c, 0x7c, 0x8c, 0x9c, 0xac, 0xbc, 0xcc, 0xdc, 0xec},
+    {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0xa, 0xb, 0xc, 0xd, 0xe, 0xf},
+    {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {0xfc, 0xfd, 0xff, 0xfe, 2, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {0, 0x80, 0, 0x80, 0, 0x80, 0, 0x80, 0, 0, 0, 0, 0, 0, 0, 0}};
+
+AVX2_INLINE __m256i byte_lookup(const uint8_t *table, __m256i index) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(avx2_load_half(table, 0)), index);
 }
 
-AVX2_INLINE __m256i e4m3_to_bf16(__m256i codes) {
-    const __m128i subnormals = _mm_setr_epi8(0, 0, (char)0x80, (char)0xc0, 0, 0x20, 0x40, 0x60, 0,
-                                             0x3b, 0x3b, 0x3b, 0x3c, 0x3c, 0x3c, 0x3c);
-    __m256i magnitude = _mm256_and_si256(codes, _mm256_set1_epi16(0x7f));
-    __m256i sign = _mm256_slli_epi16(_mm256_srli_epi16(codes, 7), 15);
-    __m256i v = _mm256_add_epi16(_mm256_slli_epi16(magnitude, 4), _mm256_set1_epi16(120 << 7));
-    __m256i is_small = _mm256_cmpgt_epi16(_mm256_set1_epi16(8), magnitude);
-    v = _mm256_blendv_epi8(v, lookup_subnormals(magnitude, subnormals), is_small);
-    __m256i is_nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f));
-    v = _mm256_blendv_epi8(v, _mm256_set1_epi16(0x7fc0), is_nan);
-    return _mm256_or_si256(v, sign);
+/* 32 codes as two vectors of 16-bit lanes, those from within the lower and the upper halves of the
+ * two 128-bit lanes. */
+AVX2_INLINE void widen_bytes(__m256i *v, __m256i codes, const byte_tables *t) {
+    const __m256i half = _mm256_set1_epi8(0x0f), magnitude = _mm256_set1_epi8(0x7f);
+    __m256i high = _mm256_and_si256(_mm256_srli_epi16(codes, 4), half);
+    __m256i turned = _mm256_add_epi8(codes, _mm256_set1_epi8((char)t->turn));
+    turned = _mm256_and_si256(turned, magnitude);
+    /* Beyond the first 16 the top bit is set, and a shuffle gives 0. */
+    __m256i first = _mm256_add_epi8(turned, _mm256_set1_epi8(0x70));
+    __m256i upper =
+        _mm256_add_epi8(byte_lookup(t->upper_high, high), byte_lookup(t->upper_low, turned));
+    upper = _mm256_xor_si256(upper, byte_lookup(t->upper_change, first));
+    __m256i lower =
+        _mm256_xor_si256(byte_lookup(t->lower_low, turned), byte_lookup(t->lower_change, first));
+    v[0] = _mm256_unpacklo_epi8(lower, upper);
+    v[1] = _mm256_unpackhi_epi8(lower, upper);
 }
 
-AVX2_INLINE __m256i e4m3_to_f16(__m256i codes) {
-    const __m128i subnormals =
-        _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 0, 0x18, 0x1c, 0x1e, 0x20, 0x21, 0x22, 0x23);
-    __m256i magnitude = _mm256_and_si256(codes, _mm256_set1_epi16(0x7f));
-    __m256i sign = _mm256_slli_epi16(_mm256_srli_epi16(codes, 7), 15);
-    __m256i v = _mm256_add_epi16(_mm256_slli_epi16(magnitude, 7), _mm256_set1_epi16(8 << 10));
-    __m256i is_small = _mm256_cmpgt_epi16(_mm256_set1_epi16(8), magnitude);
-    v = _mm256_blendv_epi8(v, lookup_subnormals(magnitude, subnormals), is_small);
-    __m256i is_nan = _mm256_cmpeq_epi16(magnitude, _mm256_set1_epi16(0x7f));
-    v = _mm256_blendv_epi8(v, _mm256_set1_epi16(0x7e00), is_nan);
-    return _mm256_or_si256(v, sign);
+/* FNUZ's NaN is where others have -0, and has come out as that. */
+AVX2_INLINE void widen_fnuz(__m256i *v, __m256i codes, const byte_tables *t, uint16_t nan) {
+    widen_bytes(v, codes, t);
+    __m256i is_nan = _mm256_cmpeq_epi8(codes, _mm256_set1_epi8((char)0x80));
+    __m256i change = _mm256_set1_epi16((short)(nan ^ 0x8000));
+    v[0] = _mm256_xor_si256(v[0], _mm256_and_si256(_mm256_unpacklo_epi8(is_nan, is_nan), change));
+    v[1] = _mm256_xor_si256(v[1], _mm256_and_si256(_mm256_unpackhi_epi8(is_nan, is_nan), change));
 }
 
-AVX2_INLINE __m256i e5m2_to_bf16(__m256i codes) {
-    const __m128i subnormals =
-        _mm_setr_epi8(0, (char)0x80, 0, 0x40, 0, 0, 0, 0, 0, 0x37, 0x38, 0x38, 0, 0, 0, 0);
-    __m256i magnitude = _mm256_and_si256(codes, _mm256_set1_epi16(0x7f));
-    __m256i sign = _mm256_slli_epi16(_mm256_srli_epi16(codes, 7), 15);
-    __m256i v = _mm256_add_epi16(_mm256_slli_epi16(magnitude, 5), _mm256_set1_epi16(112 << 7));
-    __m256i is_small = _mm256_cmpgt_epi16(_mm256_set1_epi16(4), magnitude);
-    v = _mm256_blendv_epi8(v, lookup_subnormals(magnitude, subnormals), is_small);
-    /* Infinity and NaN: an all-ones exponent, and the quiet bit for NaN. */
-    __m256i is_special = _mm256_cmpgt_epi16(magnitude, _mm256_set1_epi16(0x7b));
-    __m256i is_nan = _mm256_cmpgt_epi16(magnitude, _mm256_set1_epi16(0x7c));
-    v = _mm256_or_si256(v, _mm256_and_si256(is_special, _mm256_set1_epi16(0x7f80)));
-    v = _mm256_or_si256(v, _mm256_and_si256(is_nan, _mm256_set1_epi16(0x0040)));
-    return _mm256_or_si256(v, sign);
-}
-
-AVX2_INLINE void step_e4m3_to_f32(unsigned char *d, const unsigned char *s, bool stream,
-                                  bool saturate) {
-    (void)saturate;
-    const __m256i ones = _mm256_set1_epi8(-1);
-    __m256i without_sign = _mm256_or_si256(avx2_load(s, 0), _mm256_set1_epi8((char)0x80));
-    if (TMI_UNLIKELY(_mm256_movemask_epi8(_mm256_cmpeq_epi8(without_sign, ones)))) {
-        AVX2_UNROLL
-        for (size_t i = 0; i < 2; i++)
-            store_bf16_as_f32(d, i * 2, e4m3_to_bf16(spread_split(avx2_load_half(s, i))), stream);
-        return;
+/* Steps from 32 codes of 8 bits to 32 results of 16 bits, and through BF16 to F32. */
+#define AVX2_STEP_8_TO_16(name, widening)                                                          \
+    AVX2_INLINE void name(unsigned char *d, const unsigned char *s, bool stream, bool saturate) {  \
+        __m256i v[2], codes = _mm256_permute4x64_epi64(avx2_load(s, 0), _MM_SHUFFLE(3, 1, 2, 0));  \
+        (void)saturate;                                                                            \
+        widening;                                                                                  \
+        avx2_store(d, 0, v[0], stream);                                                            \
+        avx2_store(d, 1, v[1], stream);                                                            \
     }
-    AVX2_UNROLL
-    for (size_t i = 0; i < 4; i++)
-        avx2_store(d, i, _mm256_castps_si256(e4m3_to_f32(AVX2_LOAD_8)), stream);
-}
+#define AVX2_STEP_8_TO_32(name, widening)                                                          \
+    AVX2_INLINE void name(unsigned char *d, const unsigned char *s, bool stream, bool saturate) {  \
+        __m256i v[2], codes = split_codes(avx2_load(s, 0));                                        \
+        (void)saturate;                                                                            \
+        widening;                                                                                  \
+        store_bf16_as_f32(d, 0, v[0], stream);                                                     \
+        store_bf16_as_f32(d, 2, v[1], stream);                                                     \
+    }
+AVX2_STEP_8_TO_16(step_e4m3_to_bf16, widen_bytes(v, codes, &e4m3_bf16_bytes))
+AVX2_STEP_8_TO_16(step_e5m2_to_bf16, widen_bytes(v, codes, &e5m2_bf16_bytes))
+AVX2_STEP_8_TO_16(step_e4m3fnuz_to_bf16, widen_fnuz(v, codes, &e4m3fnuz_bf16_bytes, 0x7fc0))
+AVX2_STEP_8_TO_16(step_e5m2fnuz_to_bf16, widen_fnuz(v, codes, &e5m2fnuz_bf16_bytes, 0x7fc0))
+AVX2_STEP_8_TO_16(step_e4m3_to_f16, widen_bytes(v, codes, &e4m3_f16_bytes))
+AVX2_STEP_8_TO_16(step_e4m3fnuz_to_f16, widen_fnuz(v, codes, &e4m3fnuz_f16_bytes, 0x7e00))
+AVX2_STEP_8_TO_16(step_e5m2fnuz_to_f16, widen_fnuz(v, codes, &e5m2fnuz_f16_bytes, 0x7e00))
+AVX2_STEP_8_TO_32(step_e4m3_to_f32, widen_bytes(v, codes, &e4m3_bf16_bytes))
+AVX2_STEP_8_TO_32(step_e4m3fnuz_to_f32, widen_fnuz(v, codes, &e4m3fnuz_bf16_bytes, 0x7fc0))
+AVX2_STEP_8_TO_32(step_e5m2fnuz_to_f32, widen_fnuz(v, codes, &e5m2fnuz_bf16_bytes, 0x7fc0))
 
 /* E5M2 is the upper half of F16. */
 AVX2_INLINE void step_e5m2_to_f32(unsigned char *d, const unsigned char *s, bool stream,
@@ -119,20 +190,15 @@ AVX2_INLINE void step_e5m2_to_f32(unsigned char *d, const unsigned char *s, bool
     }
 }
 
-/* Steps from 32 codes of 8 bits to 32 results of 16 bits. */
-#define AVX2_STEP_8_TO_16(name, expression)                                                        \
-    AVX2_INLINE void name(unsigned char *d, const unsigned char *s, bool stream, bool saturate) {  \
-        (void)saturate;                                                                            \
-        AVX2_UNROLL                                                                                \
-        for (size_t i = 0; i < 2; i++) {                                                           \
-            __m256i codes = _mm256_cvtepu8_epi16(avx2_load_half(s, i));                            \
-            avx2_store(d, i, expression, stream);                                                  \
-        }                                                                                          \
+AVX2_INLINE void step_e5m2_to_f16(unsigned char *d, const unsigned char *s, bool stream,
+                                  bool saturate) {
+    (void)saturate;
+    AVX2_UNROLL
+    for (size_t i = 0; i < 2; i++) {
+        __m256i codes = _mm256_cvtepu8_epi16(avx2_load_half(s, i));
+        avx2_store(d, i, _mm256_slli_epi16(codes, 8), stream);
     }
-AVX2_STEP_8_TO_16(step_e4m3_to_bf16, e4m3_to_bf16(codes))
-AVX2_STEP_8_TO_16(step_e5m2_to_bf16, e5m2_to_bf16(codes))
-AVX2_STEP_8_TO_16(step_e4m3_to_f16, e4m3_to_f16(codes))
-AVX2_STEP_8_TO_16(step_e5m2_to_f16, _mm256_slli_epi16(codes, 8))
+}
 
 /* 16 bytes of packed F4 as 32 codes in order. */
 AVX2_INLINE __m256i unpack_f4(const unsigned char *s) {
@@ -188,9 +254,7 @@ AVX2_INLINE void step_f4_to_f16(unsigned char *d, const unsigned char *s, bool s
 AVX2_INLINE void step_f4_to_f32(unsigned char *d, const unsigned char *s, bool stream,
                                 bool saturate) {
     (void)saturate;
-    __m256i codes = unpack_f4(s);
-    /* In this order the byte unpacks leave their lanes as store_bf16_as_f32 wants them. */
-    codes = _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+    __m256i codes = split_codes(unpack_f4(s));
     __m256i low = f4_bf16_low(codes), high = f4_bf16_high(codes);
     store_bf16_as_f32(d, 0, _mm256_unpacklo_epi8(low, high), stream);
     store_bf16_as_f32(d, 2, _mm256_unpackhi_epi8(low, high), stream);
@@ -220,6 +284,12 @@ AVX2_KERNEL(tmi_avx2_e4m3_to_bf16, step_e4m3_to_bf16, 8, 2)
 AVX2_KERNEL(tmi_avx2_e5m2_to_bf16, step_e5m2_to_bf16, 8, 2)
 AVX2_KERNEL(tmi_avx2_e4m3_to_f16, step_e4m3_to_f16, 8, 2)
 AVX2_KERNEL(tmi_avx2_e5m2_to_f16, step_e5m2_to_f16, 8, 2)
+AVX2_KERNEL(tmi_avx2_e4m3fnuz_to_f32, step_e4m3fnuz_to_f32, 8, 4)
+AVX2_KERNEL(tmi_avx2_e5m2fnuz_to_f32, step_e5m2fnuz_to_f32, 8, 4)
+AVX2_KERNEL(tmi_avx2_e4m3fnuz_to_bf16, step_e4m3fnuz_to_bf16, 8, 2)
+AVX2_KERNEL(tmi_avx2_e5m2fnuz_to_bf16, step_e5m2fnuz_to_bf16, 8, 2)
+AVX2_KERNEL(tmi_avx2_e4m3fnuz_to_f16, step_e4m3fnuz_to_f16, 8, 2)
+AVX2_KERNEL(tmi_avx2_e5m2fnuz_to_f16, step_e5m2fnuz_to_f16, 8, 2)
 AVX2_KERNEL(tmi_avx2_f4_to_f32, step_f4_to_f32, 4, 4)
 AVX2_KERNEL(tmi_avx2_f4_to_bf16, step_f4_to_bf16, 4, 2)
 AVX2_KERNEL(tmi_avx2_f4_to_f16, step_f4_to_f16, 4, 2)
