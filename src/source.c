@@ -285,7 +285,6 @@ static tmi_source *new_source(tenmap_error *error) {
     }
     memset(s, 0, offsetof(tmi_source, kept)); /* the rest is written before it is read */
     memset(s->tables.of, 0xff, sizeof s->tables.of);
-    s->tame = true;
     return s;
 }
 

@@ -110,7 +110,8 @@ tenmap_status tmi_values_read(const tenmap_tensor *t, tmi_source **source, uint6
 /*
  * Whether values of a tensor that is made can be told to lose nothing in a dtype but by rounding, and those that
  * were made since the last call, as far as that is known: each is 0 or of a magnitude that F32 and BF16 have
- * in full. No source: none were.
+ * in full. No source: none were. Of what was made before the first call it is not known: who never asks does
+ * not pay for it.
  */
 bool tmi_values_may_be_tame(const tenmap_tensor *t, tenmap_dtype as);
 bool tmi_values_were_tame(tmi_source *source);
