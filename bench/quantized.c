@@ -27,6 +27,7 @@ typedef struct bench_part {
     uint64_t shape[4];
     uint32_t rank;
     unsigned char low, high; /* what its bytes are between */
+    const char *text;        /* what it holds instead; NULL: such bytes */
 } bench_part;
 
 typedef struct bench_scheme {
@@ -70,6 +71,8 @@ static void write_scheme(const char *path, const bench_scheme *scheme) {
             int32_t shape[2] = {(int32_t)packed->shape[0], (int32_t)packed->shape[1] * 8};
             memcpy(room, shape, sizeof shape);
         }
+        if (room && p->text)
+            memcpy(room, p->text, (size_t)bytes);
         if (!room || tenmap_writer_write(writer, ids[i], 0, room, (size_t)bytes, &error))
             fail_with(&error);
         free(room);
@@ -191,52 +194,64 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: bench_quantized [ROWS COLUMNS], both multiples of 128\n");
         return 2;
     }
+    char nf4[128];
+    snprintf(nf4, sizeof nf4,
+             "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": \"bfloat16\", \"shape\": "
+             "[%llu, %llu]}",
+             (unsigned long long)r, (unsigned long long)c);
     const bench_scheme schemes[] = {
         {"FP8 block",
          "m.weight",
          true,
-         {{"m.weight", TENMAP_F8_E4M3, {r, c}, 2, 0, 0x7e},
-          {"m.weight_scale_inv", TENMAP_F32, {r / 128, c / 128}, 2, 0, 255}}},
+         {{"m.weight", TENMAP_F8_E4M3, {r, c}, 2, 0, 0x7e, NULL},
+          {"m.weight_scale_inv", TENMAP_F32, {r / 128, c / 128}, 2, 0, 255, NULL}}},
         {"INT4 group",
          "m.weight",
          false,
-         {{"m.weight_packed", TENMAP_I32, {r, c / 8}, 2, 0, 255},
-          {"m.weight_scale", TENMAP_BF16, {r, c / 32}, 2, 0, 255},
-          {"m.weight_shape", TENMAP_I32, {2}, 1, 0, 0}}},
+         {{"m.weight_packed", TENMAP_I32, {r, c / 8}, 2, 0, 255, NULL},
+          {"m.weight_scale", TENMAP_BF16, {r, c / 32}, 2, 0, 255, NULL},
+          {"m.weight_shape", TENMAP_I32, {2}, 1, 0, 0, NULL}}},
         {"MXFP4",
          "m.weight",
          false,
-         {{"m.weight_packed", TENMAP_U8, {r, c / 2}, 2, 0, 255},
-          {"m.weight_scale", TENMAP_U8, {r, c / 32}, 2, 110, 140}}},
+         {{"m.weight_packed", TENMAP_U8, {r, c / 2}, 2, 0, 255, NULL},
+          {"m.weight_scale", TENMAP_U8, {r, c / 32}, 2, 110, 140, NULL}}},
         {"NVFP4",
          "m.weight",
          false,
-         {{"m.weight", TENMAP_U8, {r, c / 2}, 2, 0, 255},
-          {"m.weight_scale", TENMAP_F8_E4M3, {r, c / 16}, 2, 8, 0x7e},
-          {"m.weight_scale_2", TENMAP_F32, {1}, 1, 0, 255}}},
+         {{"m.weight", TENMAP_U8, {r, c / 2}, 2, 0, 255, NULL},
+          {"m.weight_scale", TENMAP_F8_E4M3, {r, c / 16}, 2, 8, 0x7e, NULL},
+          {"m.weight_scale_2", TENMAP_F32, {1}, 1, 0, 255, NULL}}},
+        {"NF4",
+         "m.weight",
+         false,
+         {{"m.weight", TENMAP_U8, {r * c / 2, 1}, 2, 0, 255, NULL},
+          {"m.weight.absmax", TENMAP_F32, {r * c / 64}, 1, 0, 255, NULL},
+          {"m.weight.quant_map", TENMAP_F32, {16}, 1, 0, 255, NULL},
+          {"m.weight.quant_state.bitsandbytes__nf4", TENMAP_U8, {strlen(nf4)}, 1, 0, 255, nf4}}},
         {"MLX 4 bits",
          "m.weight",
          false,
-         {{"m.weight", TENMAP_U32, {r, c / 8}, 2, 0, 255},
-          {"m.scales", TENMAP_BF16, {r, c / 64}, 2, 0, 255},
-          {"m.biases", TENMAP_BF16, {r, c / 64}, 2, 0, 255}}},
+         {{"m.weight", TENMAP_U32, {r, c / 8}, 2, 0, 255, NULL},
+          {"m.scales", TENMAP_BF16, {r, c / 64}, 2, 0, 255, NULL},
+          {"m.biases", TENMAP_BF16, {r, c / 64}, 2, 0, 255, NULL}}},
         {"GPTQ (transposed)",
          "m.weight",
          false,
-         {{"m.qweight", TENMAP_I32, {c / 8, r}, 2, 0, 255},
-          {"m.qzeros", TENMAP_I32, {c / 128, r / 8}, 2, 0, 255},
-          {"m.scales", TENMAP_F16, {c / 128, r}, 2, 0, 255}}},
+         {{"m.qweight", TENMAP_I32, {c / 8, r}, 2, 0, 255, NULL},
+          {"m.qzeros", TENMAP_I32, {c / 128, r / 8}, 2, 0, 255, NULL},
+          {"m.scales", TENMAP_F16, {c / 128, r}, 2, 0, 255, NULL}}},
         {"AWQ (transposed)",
          "m.weight",
          false,
-         {{"m.qweight", TENMAP_I32, {c, r / 8}, 2, 0, 255},
-          {"m.qzeros", TENMAP_I32, {c / 128, r / 8}, 2, 0, 255},
-          {"m.scales", TENMAP_F16, {c / 128, r}, 2, 0, 255}}},
+         {{"m.qweight", TENMAP_I32, {c, r / 8}, 2, 0, 255, NULL},
+          {"m.qzeros", TENMAP_I32, {c / 128, r / 8}, 2, 0, 255, NULL},
+          {"m.scales", TENMAP_F16, {c / 128, r}, 2, 0, 255, NULL}}},
         {"gpt-oss (transposed)",
          "m",
          false,
-         {{"m_blocks", TENMAP_U8, {1, r, c / 32, 16}, 4, 0, 255},
-          {"m_scales", TENMAP_U8, {1, r, c / 32}, 3, 110, 140}}},
+         {{"m_blocks", TENMAP_U8, {1, r, c / 32, 16}, 4, 0, 255, NULL},
+          {"m_scales", TENMAP_U8, {1, r, c / 32}, 3, 110, 140, NULL}}},
     };
     void *dst = tenmap_alloc((size_t)(r * c * 4));
     if (!dst || !temp_folder_make())
