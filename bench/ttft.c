@@ -283,6 +283,29 @@ static bool warm_round(const char *path) {
     return good && note("prefetch-2", open_and_multiply(path, 2, TENMAP_ADVISE_PREFETCH));
 }
 
+/* The same products on the mapping and, of another handle, on memory of its own, in turns. */
+static bool detached_rounds(const char *path, int rounds) {
+    tenmap_model *mapped = NULL, *own = NULL;
+    bool good = tenmap_open(path, NULL, &mapped, NULL) == TENMAP_OK &&
+                tenmap_open(path, NULL, &own, NULL) == TENMAP_OK &&
+                tenmap_advise(mapped, NULL, TENMAP_ADVISE_POPULATE, NULL) == TENMAP_OK;
+    uint64_t start = now_ns();
+    if (good && tenmap_detach(own, NULL, NULL) != TENMAP_OK) {
+        fprintf(stderr, "bench_ttft: no figures of detached memory: not here, or too little\n");
+        rounds = 0;
+    } else if (good) {
+        good = note("detach", now_ns() - start);
+    }
+    for (int round = 0; good && round < rounds; round++)
+        good = note("mapped-1", multiply_mapped(mapped, 1)) &&
+               note("detached-1", multiply_mapped(own, 1)) &&
+               note("mapped-2", multiply_mapped(mapped, 2)) &&
+               note("detached-2", multiply_mapped(own, 2));
+    tenmap_close(mapped);
+    tenmap_close(own);
+    return good;
+}
+
 /* Each way is the first of a round in its turn, after the file was in the page cache until then. */
 static bool cold_round(const char *path, size_t round) {
     static const struct {
@@ -328,6 +351,8 @@ int main(int argc, char **argv) {
     for (int round = 0; round < rounds; round++)
         if (!warm_round(argv[1]))
             return 1;
+    if (!detached_rounds(argv[1], rounds))
+        return 1;
     for (size_t i = 0; i < LINES_AT_MOST && lines[i].name; i++)
         printf("%s %llu\n", lines[i].name, (unsigned long long)samples_min(&lines[i].times));
     return 0;

@@ -35,6 +35,8 @@ END {
     row("warm, 2 threads: open, touch", "touch-2", "compute on mapped memory", "compute-2")
     row("warm, 2 threads: open, POPULATE", "populate-2", "the same", "compute-2")
     row("warm, 2 threads: open, PREFETCH, POPULATE each", "prefetch-2", "the same", "compute-2")
+    row("compute on detached memory, 1 thread", "detached-1", "on the mapping", "mapped-1")
+    row("compute on detached memory, 2 threads", "detached-2", "the same", "mapped-2")
     row("cold, 1 thread: open, PREFETCH, POPULATE each", "cold-prefetch-1",
         "best direct read (" direct ")", direct)
     row("cold, 2 threads: open, PREFETCH, POPULATE each", "cold-prefetch-2", "the same", direct)
