@@ -20,13 +20,14 @@ build=build/coverage
 flags="-O1 -g -fprofile-instr-generate -fcoverage-mapping"
 cmake -S . -B $build -DCMAKE_C_COMPILER="$clang" -DCMAKE_BUILD_TYPE=Debug \
     -DCMAKE_C_FLAGS_DEBUG="$flags" -DTENMAP_SHARED=OFF -DTENMAP_BENCH=OFF -DTENMAP_TOOL=OFF \
-    -DTENMAP_EXAMPLES=OFF >/dev/null
+    -DTENMAP_EXAMPLES=OFF -DTENMAP_HTTP=OFF >/dev/null
 cmake --build $build -j "$(nproc)" >$build/log 2>&1 || { tail -30 $build/log && exit 1; }
 rm -rf $build/profiles
 mkdir -p $build/profiles
 export LLVM_PROFILE_FILE=$PWD/$build/profiles/%p-%m.profraw
-# The conversions are measured by their own tests, against a library of their own.
-sh scripts/run-tests.sh "$build" -E '^(convert|kernels|exact)' >$build/log 2>&1 || {
+# The conversions are measured by their own tests, against a library of their own; what is killed, or runs on
+# unusual file systems, reaches nothing more of the readers.
+sh scripts/run-tests.sh "$build" -E '^(convert|kernels|exact|crash|hosts_)' >$build/log 2>&1 || {
     tail -30 $build/log
     exit 1
 }
