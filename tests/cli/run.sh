@@ -49,22 +49,41 @@ skip() {
 }
 END
 
-failed=0 skipped=0
-for name; do
-    rm -rf "$folder/work" "$folder/skipped"
-    mkdir "$folder/work"
-    "$fixtures" "$folder/work"
-    (cd "$folder/work" && sh -eu -c '. ../prelude; . "$1"' sh "$here/$name.sh") >"$folder/got" 2>&1 ||
-        echo "the script itself failed" >>"$folder/got"
-    if [ -f "$folder/skipped" ]; then
-        echo "SKIPPED: $name: $(cat "$folder/skipped")"
-        skipped=$((skipped + 1))
+# one NAME: runs a script in $mine/work, and adds a letter for how it went to $mine/results.
+one() {
+    rm -rf "$mine/work" "$mine/skipped"
+    mkdir "$mine/work"
+    "$fixtures" "$mine/work"
+    (cd "$mine/work" && sh -eu -c '. ../../prelude; . "$1"' sh "$here/$1.sh") >"$mine/got" 2>&1 ||
+        echo "the script itself failed" >>"$mine/got"
+    if [ -f "$mine/skipped" ]; then
+        echo "SKIPPED: $1: $(cat "$mine/skipped")"
+        printf s >>"$mine/results"
     elif [ $update = yes ]; then
-        cp "$folder/got" "$here/$name.out"
-    elif ! diff -u "$here/$name.out" "$folder/got"; then
-        echo "FAILED: $name (run with --update if the new output is right)"
-        failed=$((failed + 1))
+        cp "$mine/got" "$here/$1.out"
+    elif ! diff -u "$here/$1.out" "$mine/got"; then
+        echo "FAILED: $1 (run with --update if the new output is right)"
+        printf f >>"$mine/results"
     fi
+    printf d >>"$mine/results"
+}
+
+# As many at a time as there are processors; what they say comes when all are done.
+jobs=$(nproc 2>/dev/null || echo 1)
+for job in $(seq "$jobs"); do
+    mine=$folder/$job
+    mkdir "$mine"
+    (
+        i=0
+        for name; do
+            i=$((i % jobs + 1))
+            [ $i != "$job" ] || one "$name"
+        done
+    ) >"$mine/said" 2>&1 &
 done
-echo "$# scripts, $failed failed, $skipped skipped"
-[ $failed = 0 ]
+wait
+cat "$folder"/*/said
+count() { cat "$folder"/*/results 2>/dev/null | tr -cd "$1" | wc -c; }
+[ "$(count d)" = $# ] || { echo "only $(count d) of $# scripts came to their end" && exit 1; }
+echo "$# scripts, $(count f) failed, $(count s) skipped"
+[ "$(count f)" = 0 ]
