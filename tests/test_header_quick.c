@@ -3,6 +3,7 @@
  * tensors. Headers are made in the usual way, most are then damaged a little, and both judge them.
  */
 #include "cmocka_all.h"
+#include "damage.h"
 #include "model.h"
 #include "json.h"
 
@@ -12,15 +13,7 @@
 
 enum { HEADERS = 20000, TEXT = 1 << 18, MANY = 1200 };
 
-static uint64_t state;
 static char text[TEXT];
-
-static size_t pick(size_t below) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return (size_t)(state % below);
-}
 
 static size_t print_shape(char *to, uint64_t *elems) {
     uint64_t a = pick(8) ? pick(5) * 8 : pick(3), b = pick(300);
@@ -61,27 +54,6 @@ static size_t print_header(size_t tensors, uint64_t *data_size) {
     while (used % 8 != 0);
     *data_size = begin;
     return used;
-}
-
-/* One byte changed, removed or put in, or a piece copied over another. */
-static size_t damage(size_t length) {
-    size_t at = pick(length - 1), from = pick(length - 1), size = pick(100);
-    switch (pick(4)) {
-    case 0:
-        text[at] = (char)pick(256);
-        break;
-    case 1:
-        memmove(text + at, text + at + 1, length - at - 1);
-        return length - 1;
-    case 2:
-        memmove(text + at + 1, text + at, length - at);
-        text[at] = "0 1\"]}\\,"[pick(8)];
-        return length + 1;
-    default:
-        if (at + size < length && from + size < length)
-            memmove(text + at, text + from, size);
-    }
-    return length;
 }
 
 static void assert_same_tensor(const tenmap_tensor *a, const tenmap_tensor *b) {
@@ -150,7 +122,7 @@ static bool compare(size_t length, uint64_t data_size) {
 static void usual_headers_take_the_quick_way(void **unused) {
     uint64_t data_size;
     (void)unused;
-    state = 1;
+    random_state = 1;
     text[0] = '\0';
     for (int i = 0; i < 200; i++) {
         size_t length = print_header(i % 20 ? 1 + pick(12) : MANY, &data_size);
@@ -165,11 +137,11 @@ static void usual_headers_take_the_quick_way(void **unused) {
 static void damaged_headers_are_left_to_the_full_reader(void **unused) {
     uint64_t data_size;
     (void)unused;
-    state = 2;
+    random_state = 2;
     for (int i = 0; i < HEADERS; i++) {
         size_t length = print_header(i % 50 ? 1 + pick(12) : 1 + pick(MANY), &data_size);
         for (size_t left = 1 + pick(3); left > 0; left--)
-            length = damage(length);
+            length = damage(text, length, 100, "0 1\"]}\\,");
         compare(length, data_size + (pick(16) ? 0 : pick(3)));
     }
 }
@@ -194,7 +166,7 @@ static size_t print_misleading_header(size_t tensors, const char *last) {
 
 static void a_table_that_was_guessed_too_small_grows(void **unused) {
     (void)unused;
-    state = 3;
+    random_state = 3;
     assert_true(compare(print_misleading_header(2500, NULL), 2500));
     /* The full reader has the words for a name that is there twice. */
     assert_false(compare(print_misleading_header(2500, "100"), 2500));

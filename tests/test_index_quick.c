@@ -3,21 +3,14 @@
  * and models that are opened by way of it are what they are otherwise, those that do not open with
  * the same words. Both are made in the usual way, most are then damaged a little, and both judge them.
  */
+#include "damage.h"
 #include "model.h"
 #include "json.h"
 #include "support.h"
 
 enum { INDEXES = 20000, MODELS = 400, TEXT = 1 << 16, SHARDS = 5, TENSORS = 40 };
 
-static uint64_t random_state;
 static char text[TEXT];
-
-static size_t pick(size_t below) {
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (size_t)(random_state % below);
-}
 
 static const char *blanks(void) {
     static const char *const some[] = {"", "", " ", "\n    ", "\t\r\n"};
@@ -38,27 +31,6 @@ static size_t print_index(size_t lines) {
                                 blanks(), pick(4));
     used += (size_t)sprintf(text + used, "%s}%s}\n", before, before);
     return used;
-}
-
-/* One byte changed, removed or put in, or a piece copied over another. */
-static size_t damage(size_t length) {
-    size_t at = pick(length - 1), from = pick(length - 1), size = pick(60);
-    switch (pick(4)) {
-    case 0:
-        text[at] = (char)pick(256);
-        break;
-    case 1:
-        memmove(text + at, text + at + 1, length - at - 1);
-        return length - 1;
-    case 2:
-        memmove(text + at + 1, text + at, length - at);
-        text[at] = "0 1\"]}\\,/"[pick(9)];
-        return length + 1;
-    default:
-        if (at + size < length && from + size < length)
-            memmove(text + at, text + from, size);
-    }
-    return length;
 }
 
 static void assert_same_index(const tmi_outline *quick, const tmi_index *full) {
@@ -114,7 +86,7 @@ static void quick_and_full_agree_about_damaged_indexes(void **state) {
     for (size_t i = 0; i < INDEXES; i++) {
         size_t length = print_index(1 + pick(12));
         for (size_t times = pick(3); times > 0; times--)
-            length = damage(length);
+            length = damage(text, length, 60, "0 1\"]}\\,/");
         taken += judge(length, pick(2) ? TENMAP_OPEN_LENIENT : 0);
     }
     print_message("           %zu of %d were taken quickly\n", taken, (int)INDEXES);
