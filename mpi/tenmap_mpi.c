@@ -1368,31 +1368,31 @@ static void rest(unsigned *idle) {
     nanosleep(&pause, NULL);
 }
 
+/* Something may happen meanwhile. `idle` counts how often nothing did. */
+static bool wait_a_little(loading *l, unsigned *idle) {
+    bool moved = false;
+    if (!look(l, &moved))
+        return false;
+    if (moved)
+        *idle = 0;
+    else
+        rest(idle);
+    return true;
+}
+
 static bool wait_for_flight(loading *l, const flight *f) {
     unsigned idle = 0;
-    while (f->busy) {
-        bool moved = false;
-        if (!look(l, &moved))
+    while (f->busy)
+        if (!wait_a_little(l, &idle))
             return false;
-        if (!moved)
-            rest(&idle);
-        else
-            idle = 0;
-    }
     return true;
 }
 
 static bool wait_for_read(loading *l, uint64_t number) {
     unsigned idle = 0;
-    while (!is_read(l, number)) {
-        bool moved = false;
-        if (!look(l, &moved))
+    while (!is_read(l, number))
+        if (!wait_a_little(l, &idle))
             return false;
-        if (!moved)
-            rest(&idle);
-        else
-            idle = 0;
-    }
     return true;
 }
 
