@@ -235,10 +235,13 @@ static void print_row(const run *r, const char *pair, result best) {
             printf("%s\t%s\t%llu\t%.9f\t%.9f\n", all[i].name, pair,
                    (unsigned long long)r->dst_bytes, all[i].seconds, traffic);
     } else {
-        printf("%-16s %6s %7.1f %8.2f %8.2f %9.2f %7.1f %7.1f %5.2f\n", pair,
-               size_name(r->dst_bytes), traffic / best.one, best.copy / best.one,
-               best.around / best.one, best.write / best.one, traffic / best.fresh,
-               traffic / best.two, best.one / best.two);
+        printf("%-16s %6s %7.1f %8.2f %8.2f %9.2f", pair, size_name(r->dst_bytes),
+               traffic / best.one, best.copy / best.one, best.around / best.one,
+               best.write / best.one);
+        if (!option.in_cache)
+            printf(" %7.1f %7.1f %5.2f", traffic / best.fresh, traffic / best.two,
+                   best.one / best.two);
+        printf("\n");
     }
     fflush(stdout);
 }
@@ -265,8 +268,11 @@ int main(int argc, char **argv) {
     memset(arena_dst, 1, arena_dst_bytes);
     if (!option.tsv) {
         printf("kernels: %s\n", tenmap_cpu_path());
-        printf("%-16s %6s %7s %8s %8s %9s %7s %7s %5s\n", "pair", "result", "GB/s", "/memcpy",
-               "/NTcopy", "/NTwrite", "fresh", "2 thr.", "/one");
+        printf("%-16s %6s %7s %8s %8s %9s", "pair", "result", "GB/s", "/memcpy", "/NTcopy",
+               "/NTwrite");
+        if (!option.in_cache)
+            printf(" %7s %7s %5s", "fresh", "2 thr.", "/one");
+        printf("\n");
     }
     for (size_t p = 0; p < PAIR_COUNT; p++) {
         char pair[64];
