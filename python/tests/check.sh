@@ -127,15 +127,39 @@ check_sanitize() {
         TENMAP_TEST_SANITIZED=1 run_suite "$work/asan/bin/python"
 }
 
+# compare_on PYTHON FOLDER ARGUMENT...: the reference's suite in FOLDER, on the reference and on ours.
+compare_on() {
+    local python=$1 folder=$2
+    shift 2
+    rm -f "$work/reference.xml" "$work/ours.xml"
+    (cd "$folder" && nice "$python" -m pytest -q -p no:cacheprovider --junitxml="$work/reference.xml" \
+        "$@") >"$work/reference.log" 2>&1 || tail -5 "$work/reference.log"
+    (cd "$folder" && nice "$python" -m tenmap.safetensors -m pytest -q -p no:cacheprovider \
+        --junitxml="$work/ours.xml" "$@") >"$work/ours.log" 2>&1 || tail -40 "$work/ours.log"
+    "$python" "$root/python/tests/compare_suites.py" "$work/reference.xml" "$work/ours.xml" ${may_end:+--may-end}
+}
+
+# check_alone FOLDER: tensorflow and paddle end a process that has both, so each is alone in one.
+check_alone() {
+    local folder=$1 name packages may_end=yes # the reference ends in paddle's slices
+    environment alone python3 numpy ml_dtypes pytest fsspec safetensors==0.8.0 "$wheel"
+    while read -r name packages; do
+        # shellcheck disable=SC2086
+        if quietly "$work/alone/bin/pip" install -q $packages </dev/null; then
+            compare_on "$work/alone/bin/python" "$folder" "tests/test_${name}_comparison.py" </dev/null
+        else
+            echo "skipped: $name could not be fetched"
+        fi
+    done <<<"tf tensorflow-cpu h5py
+paddle paddlepaddle"
+}
+
 check_reference() {
     build_wheel
     environment torch python3 torch numpy ml_dtypes pytest fsspec safetensors==0.8.0 "$wheel" ||
         skip "torch, numpy and safetensors 0.8.0 could not be fetched"
     local python=$work/torch/bin/python folder
-    local frameworks=${TENMAP_FRAMEWORKS-flax}
-    for framework in $frameworks; do
-        quietly "$work/torch/bin/pip" install -q "$framework" || echo "skipped: $framework could not be fetched"
-    done
+    quietly "$work/torch/bin/pip" install -q flax || echo "skipped: flax could not be fetched"
     quietly "$work/torch/bin/pip" install -q transformers peft diffusers ||
         echo "skipped: transformers, peft and diffusers could not be fetched"
     run_suite "$python"
@@ -143,16 +167,10 @@ check_reference() {
         skip "the sources of safetensors 0.8.0 could not be fetched"
     tar -xf "$work"/safetensors-0.8.0.tar.gz -C "$work"
     folder=$work/safetensors-0.8.0/bindings/python
-    local left=()
+    local left=(--ignore=tests/test_tf_comparison.py --ignore=tests/test_paddle_comparison.py)
     "$python" -c 'import flax' 2>/dev/null || left+=(--ignore=tests/test_flax_comparison.py)
-    "$python" -c 'import tensorflow, h5py' 2>/dev/null || left+=(--ignore=tests/test_tf_comparison.py)
-    "$python" -c 'import paddle' 2>/dev/null || left+=(--ignore=tests/test_paddle_comparison.py)
-    [ ${#left[@]} -eq 0 ] || echo "left out, its framework is not here: ${left[*]#--ignore=}"
-    (cd "$folder" && nice "$python" -m pytest -q -p no:cacheprovider --junitxml="$work/reference.xml" \
-        "${left[@]}" tests) >"$work/reference.log" 2>&1 || tail -5 "$work/reference.log"
-    (cd "$folder" && nice "$python" -m tenmap.safetensors -m pytest -q -p no:cacheprovider \
-        --junitxml="$work/ours.xml" "${left[@]}" tests) >"$work/ours.log" 2>&1 || tail -40 "$work/ours.log"
-    "$python" "$root/python/tests/compare_suites.py" "$work/reference.xml" "$work/ours.xml"
+    compare_on "$python" "$folder" "${left[@]}" tests
+    check_alone "$folder"
     "$python" -c 'import transformers' 2>/dev/null || { echo "skipped: transformers is not here" && return; }
     local script=$root/python/tests/round_trip.py
     "$python" "$script" save "$work/by-reference"
