@@ -28,9 +28,10 @@ same() {
 
 run "$model" --ids 1,2,3 -n 40 >"$work/first"
 grep -qE '^[0-9]+( [0-9]+){39}$' "$work/first" || fail "40 ids on one line: $(cat "$work/first")"
-for threads in 1 2 3; do
+for threads in 1 2 3 4; do
     same "$threads threads" "$model" --ids 1,2,3 -n 40 --threads $threads
 done
+same "a folder with a slash at its end" "$model/" --ids 1,2,3 -n 40
 same "the file instead of its folder" "$model/model.safetensors" --ids 1,2,3 -n 40
 same "other orders of options" -n 40 --ids 1,2,3 --temperature 0 "$model" --seed 7
 
@@ -54,6 +55,8 @@ run "$model" --ids 5 -n 64 --temperature 1 --seed 2 | cmp -s - "$work/one" && fa
 run "$model" --ids 5 -n 2 --time 2>"$work/time" >/dev/null
 grep -qE '^first token: [0-9.]+ ms after the process started$' "$work/time" || fail "--time: $(cat "$work/time")"
 grep -qE '^then: [0-9.]+ tokens per second$' "$work/time" || fail "--time: $(cat "$work/time")"
+
+[ "$(run "$model" --ids 5 -n 0 --time 2>&1)" = "" ] || fail "-n 0 has no first token to time"
 
 if [ -n "$tenmap" ]; then
     mkdir "$work/shards" "$work/f32" "$work/f16"
@@ -88,9 +91,13 @@ refused() {
 refused 2 'usage: llama FOLDER --ids' "$model"
 refused 2 'not understood: "--ids"' "$model" --ids 1,,2
 refused 2 'not understood: "--ids"' "$model" --ids 1,-2
+refused 2 'not understood: "--ids"' "$model" --ids '1, 2'
+refused 2 'not understood: "--ids"' "$model" --ids ''
 refused 2 'not understood: "-n"' "$model" --ids 1 -n many
 refused 2 'not understood: "--temperature"' "$model" --ids 1 --temperature -1
 refused 1 'id 256 is not in the vocabulary, which has ids from 0 to 255' "$model" --ids 1,256
+refused 1 'id 4294967297 is not in the vocabulary' "$model" --ids 4294967297
+refused 1 'out of memory for the keys and values' "$model" --ids 1 -n 9000000000000000000
 refused 1 'no such file or folder' "$work/none" --ids 1
 mkdir "$work/empty" "$work/bad"
 refused 1 'empty' "$work/empty" --ids 1
@@ -108,6 +115,7 @@ edited '"hidden_size" is missing or not a whole number' 's/"hidden_size": [0-9]*
 edited '"hidden_size" is missing or not a whole number' 's/"hidden_size": [0-9]*/"hidden_size": 6.4e1/'
 edited '"vocab_size" is missing or not a whole number' 's/"vocab_size": [0-9]*/"vocab_size": 99999999999/'
 edited '"num_key_value_heads" is missing or not a divisor' 's/"num_key_value_heads": 2/"num_key_value_heads": 3/'
+edited '"head_dim" is missing or not an even number' 's/"hidden_act"/"head_dim": 15, &/'
 edited '"rms_norm_eps" is missing or not a positive number' 's/1e-06/"small"/'
 edited '"hidden_act" is missing or not "silu"' 's/"silu"/"gelu"/'
 edited '"tie_word_embeddings" is missing or not true or false' 's/"tie_word_embeddings": true/"tie_word_embeddings": 1/'

@@ -7,7 +7,6 @@
 #include "llama.h"
 
 #include <math.h>
-#include <stdatomic.h>
 #include <string.h>
 
 /* GCC for Windows moves 32-byte vectors as if the stack were aligned for them, which it is not. */
@@ -49,12 +48,16 @@ static float from_f32(const void *element) {
     return value;
 }
 
-void widen(float *y, const void *from, tenmap_dtype dtype, size_t n) {
-    const char *bytes = from;
-    for (size_t i = 0; i < n; i++)
-        y[i] = dtype == TENMAP_BF16  ? from_bf16(bytes + 2 * i)
-               : dtype == TENMAP_F16 ? from_f16(bytes + 2 * i)
-                                     : from_f32(bytes + 4 * i);
+static size_t row_bytes(const llama_matrix *m) {
+    return m->columns * (m->dtype == TENMAP_F32 ? 4 : 2);
+}
+
+void widen(float *y, const llama_matrix *m, size_t row) {
+    const char *from = (const char *)m->data + row * row_bytes(m);
+    for (size_t i = 0; i < m->columns; i++)
+        y[i] = m->dtype == TENMAP_BF16  ? from_bf16(from + 2 * i)
+               : m->dtype == TENMAP_F16 ? from_f16(from + 2 * i)
+                                        : from_f32(from + 4 * i);
 }
 
 /*
@@ -222,68 +225,59 @@ static row_product *row_product_for(tenmap_dtype dtype) {
 /* Several products of the same count, cut into blocks of rows that the threads take in turn. */
 typedef struct products {
     const product *list;
-    size_t n, count;
-    atomic_size_t next;
+    size_t count;
 } products;
 
-static size_t row_bytes(const llama_weight *w) {
-    return w->columns * (w->dtype == TENMAP_F32 ? 4 : 2);
-}
-
-static size_t rows_of_block(const llama_weight *w) {
+static size_t rows_of_block(const llama_matrix *m) {
     enum { BYTES = 1 << 18 };
-    size_t rows = BYTES / row_bytes(w);
+    size_t rows = BYTES / row_bytes(m);
     return rows ? rows : 1;
 }
 
-static void multiply_block(const product *p, size_t first, size_t count) {
-    const llama_weight *w = p->weight;
-    row_product *dot = row_product_for(w->dtype);
-    size_t last = first + rows_of_block(w);
-    for (size_t r = first; r < w->rows && r < last; r++) {
-        dot(p->y + r, w->rows, (const char *)w->data + r * row_bytes(w), p->x, w->columns, count);
-        for (size_t t = 0; p->bias && t < count; t++)
-            p->y[t * w->rows + r] += p->bias[r];
-    }
+static size_t blocks_of(const llama_matrix *m) {
+    return (m->rows + rows_of_block(m) - 1) / rows_of_block(m);
 }
 
-static void multiply_some(void *ctx, unsigned thread) {
-    products *all = ctx;
-    (void)thread;
-    for (;;) {
-        size_t block = atomic_fetch_add(&all->next, 1), i = 0;
-        for (; i < all->n; i++) {
-            size_t rows = rows_of_block(all->list[i].weight);
-            size_t blocks = (all->list[i].weight->rows + rows - 1) / rows;
-            if (block < blocks) {
-                multiply_block(&all->list[i], block * rows, all->count);
-                break;
-            }
-            block -= blocks;
-        }
-        if (i == all->n)
-            return;
+static void multiply_block(void *ctx, size_t block) {
+    const products *all = ctx;
+    const product *p = all->list;
+    for (; block >= blocks_of(p->matrix); p++)
+        block -= blocks_of(p->matrix);
+    const llama_matrix *m = p->matrix;
+    const float *bias = m->bias;
+    row_product *dot = row_product_for(m->dtype);
+    size_t first = block * rows_of_block(m), last = first + rows_of_block(m);
+    for (size_t r = first; r < m->rows && r < last; r++) {
+        dot(p->y + r, m->rows, (const char *)m->data + r * row_bytes(m), p->x, m->columns,
+            all->count);
+        for (size_t t = 0; bias && t < all->count; t++)
+            p->y[t * m->rows + r] += bias[r];
     }
 }
 
 void multiply(pool *threads, size_t count, size_t n, const product *list) {
-    enum { ALONE = 1 << 14 }; /* weights that are sooner done than told to others */
-    products all = {.list = list, .n = n, .count = count};
-    size_t size = 0;
-    for (size_t i = 0; i < n; i++)
-        size += list[i].weight->rows * list[i].weight->columns;
-    if (size * count < ALONE)
-        multiply_some(&all, 0);
-    else
-        pool_run(threads, multiply_some, &all);
+    products all = {list, count};
+    size_t blocks = 0, size = 0;
+    for (size_t i = 0; i < n; i++) {
+        blocks += blocks_of(list[i].matrix);
+        size += list[i].matrix->rows * list[i].matrix->columns;
+    }
+    pool_run(threads, blocks, size * count, multiply_block, &all);
 }
 
-void rms_norm(float *y, const float *x, const float *gain, size_t n, float epsilon) {
-    float sum;
-    row_product_for(TENMAP_F32)(&sum, 1, x, x, n, 1);
-    float scale = 1 / sqrtf(sum / (float)n + epsilon);
+void rms_norm(float *y, const float *x, const float *gain, size_t n, size_t count, float epsilon) {
+    for (size_t t = 0; t < count; t++, x += n, y += n) {
+        float sum;
+        row_product_for(TENMAP_F32)(&sum, 1, x, x, n, 1);
+        float factor = 1 / sqrtf(sum / (float)n + epsilon);
+        for (size_t i = 0; i < n; i++)
+            y[i] = x[i] * factor * gain[i];
+    }
+}
+
+static void scale(float *x, float a, size_t n) {
     for (size_t i = 0; i < n; i++)
-        y[i] = x[i] * scale * gain[i];
+        x[i] *= a;
 }
 
 void add_scaled(float *y, const float *x, float a, size_t n) {
@@ -291,28 +285,24 @@ void add_scaled(float *y, const float *x, float a, size_t n) {
         y[i] += a * x[i];
 }
 
-/* x = exp(x - max) / sum */
-static void softmax(float *x, size_t n) {
-    float most = -INFINITY, sum = 0;
-    for (size_t i = 0; i < n; i++)
-        most = x[i] > most ? x[i] : most;
-    for (size_t i = 0; i < n; i++)
-        sum += x[i] = expf(x[i] - most);
-    for (size_t i = 0; i < n; i++)
-        x[i] /= sum;
-}
-
+/* In one pass: what came before a larger score than all is made smaller then. */
 void attend(float *out, const float *q, const float *keys, const float *values, size_t n,
-            size_t stride, size_t size, float *scores) {
+            size_t stride, size_t size) {
     row_product *dot = row_product_for(TENMAP_F32);
-    for (size_t i = 0; i < n; i++) {
-        dot(&scores[i], 1, keys + i * stride, q, size, 1);
-        scores[i] /= sqrtf((float)size);
-    }
-    softmax(scores, n);
+    float most = -INFINITY, sum = 0, score;
     memset(out, 0, size * sizeof *out);
-    for (size_t i = 0; i < n; i++)
-        add_scaled(out, values + i * stride, scores[i], size);
+    for (size_t i = 0; i < n; i++) {
+        dot(&score, 1, keys + i * stride, q, size, 1);
+        score /= sqrtf((float)size);
+        if (score > most) {
+            scale(out, expf(most - score), size);
+            sum *= expf(most - score);
+            most = score;
+        }
+        sum += expf(score - most);
+        add_scaled(out, values + i * stride, expf(score - most), size);
+    }
+    scale(out, 1 / sum, size);
 }
 
 void swiglu(float *gate, const float *up, size_t n) {
@@ -320,26 +310,30 @@ void swiglu(float *gate, const float *up, size_t n) {
         gate[i] = gate[i] / (1 + expf(-gate[i])) * up[i];
 }
 
-void rotate(float *x, const float *cosines, const float *sines, size_t n) {
+void rotate(float *x, const float *angles, size_t n, size_t count) {
     size_t half = n / 2;
-    for (size_t i = 0; i < half; i++) {
-        float a = x[i], b = x[i + half];
-        x[i] = a * cosines[i] - b * sines[i];
-        x[i + half] = b * cosines[i] + a * sines[i];
-    }
+    const float *cosines = angles, *sines = angles + half;
+    for (size_t t = 0; t < count; t++, x += n)
+        for (size_t i = 0; i < half; i++) {
+            float a = x[i], b = x[i + half];
+            x[i] = a * cosines[i] - b * sines[i];
+            x[i + half] = b * cosines[i] + a * sines[i];
+        }
 }
 
-/* Radians per position of each pair; llama3 slows slow pairs down, and leaves fast ones. */
-void fill_frequencies(float *out, const llama_config *c) {
-    for (size_t i = 0; i < c->head_size / 2; i++) {
+/* llama3 slows pairs down that are slow over the original positions, and leaves fast ones. */
+void fill_angles(float *angles, size_t position, const llama_config *c) {
+    size_t half = c->head_size / 2;
+    for (size_t i = 0; i < half; i++) {
         float f = 1 / powf(c->theta, (float)(2 * i) / (float)c->head_size);
-        float turns = c->original_positions * f / 6.2831853f; /* over the original positions */
+        float turns = c->original_positions * f / 6.2831853f;
         if (c->rope == ROPE_LINEAR || (c->rope == ROPE_LLAMA3 && turns < c->low_factor)) {
             f /= c->factor;
         } else if (c->rope == ROPE_LLAMA3 && turns <= c->high_factor) {
             float smooth = (turns - c->low_factor) / (c->high_factor - c->low_factor);
             f = (1 - smooth) * f / c->factor + smooth * f;
         }
-        out[i] = f;
+        angles[i] = cosf((float)position * f);
+        angles[half + i] = sinf((float)position * f);
     }
 }

@@ -13,8 +13,8 @@
 #ifndef LLAMA_H
 #define LLAMA_H
 
-#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <tenmap.h>
 
 /* config.c */
@@ -29,96 +29,102 @@ typedef struct llama_config {
     float epsilon;                            /* of the norms */
     int rope;                                 /* ROPE_* */
     float theta, factor, low_factor, high_factor, original_positions;
-    size_t window; /* how many positions, its own included, a token sees; 0: all */
-    unsigned char sliding[LAYERS_AT_MOST]; /* the layers that the window counts for */
+    size_t window[LAYERS_AT_MOST]; /* positions that a token sees, its own included; 0: all */
 } llama_config;
 
-/* Reads FOLDER/config.json. */
 int config_read(llama_config *config, const char *folder, tenmap_error *error);
 /* Puts a sentence into the error and returns 0. */
 int fail(tenmap_error *error, const char *format, ...);
 
 /* weights.c */
 
-enum { EMBEDDING, HEAD, FINAL_NORM, OUTSIDE }; /* of the layers */
-/* Each matrix is followed by its bias. */
-enum { Q, Q_BIAS, K, K_BIAS, V, V_BIAS, O, O_BIAS, GATE, GATE_BIAS, UP, UP_BIAS, DOWN, DOWN_BIAS };
-enum { INPUT_NORM = DOWN_BIAS + 1, INNER_NORM, Q_NORM, K_NORM, PARTS };
-
-typedef struct llama_weight {
-    const void *data;   /* row-major; NULL: this model has none */
-    tenmap_dtype dtype; /* BF16, F16 or F32; vectors are F32 */
+typedef struct llama_matrix {
+    const void *data;   /* row-major */
+    const void *bias;   /* F32, one for each row; NULL: none */
+    tenmap_dtype dtype; /* BF16, F16 or F32 */
     size_t rows, columns;
-    const tenmap_tensor *tensor; /* where it came from */
-} llama_weight;
+} llama_matrix;
+
+typedef struct llama_layer {
+    llama_matrix q, k, v, o, gate, up, down;
+    const void *input_norm, *inner_norm, *q_norm, *k_norm; /* F32; NULL: none */
+} llama_layer;
 
 typedef struct llama_model {
     llama_config config;
+    llama_matrix embedding, head;
+    llama_layer *layers;
+    const void *final_norm; /* F32 */
     tenmap_model *file;
-    tenmap_arena *arena;   /* what had to be converted */
-    llama_weight *weights; /* OUTSIDE, then PARTS of each layer */
+    tenmap_arena *arena; /* what had to be converted */
+    tenmap_want *wants;  /* what each layer has, head, embedding, final norm */
+    struct wish *wishes; /* of each of them */
+    size_t of_layer;     /* how many a layer has */
+    size_t awaited;      /* layers, and the head behind the last, that have come in */
 } llama_model;
 
 int model_load(llama_model *model, const char *folder, unsigned threads, tenmap_error *error);
 void model_unload(llama_model *model);
-/* How one of the outer weights, or of a layer's, is reached. */
-const llama_weight *outer_weight(const llama_model *model, unsigned which);
-const llama_weight *layer_weight(const llama_model *model, size_t layer, unsigned part);
-/*
- * If most of the model is not in the page cache: begins to bring it in, in the order of use, on a
- * thread of the library, and returns 1. Then each layer is waited for before it is used the first time;
- * layer `layers` is the head.
- */
-int model_prefetch(const llama_model *model);
-void model_await(const llama_model *model, size_t layer);
+/* Before a layer, or with `layers` the head, is used the first time: returns when it has come in. */
+void model_await(llama_model *model, size_t layer);
 
 /* threads.c */
 
 typedef struct pool pool;
-/* Of so many threads, the caller's among them; NULL if memory or threads are out. */
+/* Of so many threads, the caller's among them; NULL if memory is out. */
 pool *pool_create(unsigned threads);
 void pool_free(pool *p);
-unsigned pool_size(const pool *p);
-/* Calls work(ctx, i) for each i below pool_size, at once, and returns when all have. */
-void pool_run(pool *p, void (*work)(void *ctx, unsigned i), void *ctx);
 unsigned processors(void);
+/* Calls work(ctx, i) for each i below n, on all threads, or here if all takes but few products. */
+void pool_run(pool *p, size_t n, size_t products, void (*work)(void *ctx, size_t i), void *ctx);
 
 /* forward.c */
 
-typedef struct session session;
+typedef struct session {
+    llama_model *model;
+    pool *threads;
+    size_t room, filled;  /* positions that the cache has room for, and has */
+    size_t layer;         /* that is being run */
+    float *memory;        /* of all that follows */
+    float *keys, *values; /* [layers][room][kv_heads * head_size] */
+    float *x, *normed;    /* [batch][width] */
+    float *q, *mixed;     /* [batch][heads * head_size] */
+    float *gate, *up;     /* [batch][inner] */
+    float *angles;        /* [batch][head_size] */
+    float *logits;        /* [vocabulary] */
+} session;
+
 /* With room for so many positions. */
-session *session_create(const llama_model *model, pool *threads, size_t room, tenmap_error *error);
-void session_free(session *s);
+int session_begin(session *s, llama_model *model, unsigned threads, uint64_t room,
+                  tenmap_error *error);
+void session_end(session *s);
 /* Takes the next tokens in; the logits of what follows the last, until the next call. */
-const float *session_feed(session *s, const uint32_t *ids, size_t count);
+const float *session_feed(session *s, const uint64_t *ids, size_t count);
 
 /* kernels.c */
 
-/* y[count][rows] = x[count][columns] * weight + bias, which may be NULL */
+/* y[count][rows] = x[count][columns] * matrix + its bias */
 typedef struct product {
-    const llama_weight *weight;
-    const float *bias, *x;
+    const llama_matrix *matrix;
+    const float *x;
     float *y;
 } product;
 /* All n of them at once: none needs another's result. */
 void multiply(pool *threads, size_t count, size_t n, const product *list);
-/*
- * One head of one token: out is the sum of n values, weighted by how their keys agree with q. Keys and
- * values lie `stride` elements apart; scores has room for n.
- */
+/* out = the mean of n values, `stride` elements apart, weighted by how their keys agree with q */
 void attend(float *out, const float *q, const float *keys, const float *values, size_t n,
-            size_t stride, size_t size, float *scores);
-/* n elements of BF16, F16 or F32 as F32. */
-void widen(float *y, const void *from, tenmap_dtype dtype, size_t n);
-/* y = x / rms(x) * gain */
-void rms_norm(float *y, const float *x, const float *gain, size_t n, float epsilon);
+            size_t stride, size_t size);
+/* y = a row of the matrix */
+void widen(float *y, const llama_matrix *matrix, size_t row);
+/* y = x / rms(x) * gain, of `count` rows of n elements each */
+void rms_norm(float *y, const float *x, const float *gain, size_t n, size_t count, float epsilon);
 /* y += a * x */
 void add_scaled(float *y, const float *x, float a, size_t n);
 /* gate = silu(gate) * up */
 void swiglu(float *gate, const float *up, size_t n);
-/* Turns the pairs (x[i], x[i + n / 2]) of one head by angles with these cosines and sines. */
-void rotate(float *x, const float *cosines, const float *sines, size_t n);
-/* Radians per position of each of the head_size / 2 pairs. */
-void fill_frequencies(float *out, const llama_config *config);
+/* By which angles pairs of a head of n elements turn at a position: n / 2 cosines, then the sines. */
+void fill_angles(float *angles, size_t position, const llama_config *config);
+/* Turns the pairs (x[i], x[i + n / 2]) of each of `count` heads. */
+void rotate(float *x, const float *angles, size_t n, size_t count);
 
 #endif

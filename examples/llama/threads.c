@@ -3,9 +3,7 @@
  * needing the one before: who waits looks for the next one for some microseconds before it sleeps, since
  * to be woken takes as long as many a piece.
  */
-#ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
-#endif
 #include "llama.h"
 
 #include <pthread.h>
@@ -17,27 +15,27 @@ enum { THREADS_AT_MOST = 64, LOOKS = 2000 };
 
 struct pool {
     pthread_mutex_t lock;
-    pthread_cond_t news; /* of round and of busy */
-    atomic_uint round;   /* goes up when there is work */
-    atomic_uint busy;    /* workers that have not finished it */
-    atomic_uint numbered;
-    void (*work)(void *ctx, unsigned i); /* NULL: no more of it */
+    pthread_cond_t news;               /* of round and of busy */
+    atomic_uint round;                 /* goes up when there is work */
+    atomic_uint busy;                  /* workers that have not finished it */
+    void (*work)(void *ctx, size_t i); /* NULL: no more of it */
     void *ctx;
-    unsigned started; /* workers, without the caller */
+    size_t n;
+    atomic_size_t next; /* of the n */
+    unsigned started;   /* workers, without the caller */
     pthread_t workers[THREADS_AT_MOST];
 };
 
-/* Returns when *number is `value` (yes = 1), or is no longer (0). */
-static void wait_for(pool *p, atomic_uint *number, unsigned value, int yes) {
+static void wait_for(pool *p, atomic_uint *number, unsigned value) {
     for (unsigned looks = 0; looks < LOOKS; looks++) {
-        if ((atomic_load(number) == value) == yes)
+        if (atomic_load(number) == value)
             return;
 #if defined(__x86_64__) || defined(__i386__)
         __builtin_ia32_pause();
 #endif
     }
     pthread_mutex_lock(&p->lock);
-    while ((atomic_load(number) == value) != yes)
+    while (atomic_load(number) != value)
         pthread_cond_wait(&p->news, &p->lock);
     pthread_mutex_unlock(&p->lock);
 }
@@ -50,25 +48,46 @@ static void change(pool *p, atomic_uint *number, unsigned by) {
     pthread_mutex_unlock(&p->lock);
 }
 
+static void work_on(pool *p) {
+    size_t i;
+    while ((i = atomic_fetch_add(&p->next, 1)) < p->n)
+        p->work(p->ctx, i);
+}
+
+/* No round begins before all have finished the one before. */
 static void *worker_main(void *ctx) {
     pool *p = ctx;
-    unsigned number = atomic_fetch_add(&p->numbered, 1) + 1;
-    for (unsigned round = 0;; round++) {
-        wait_for(p, &p->round, round, 0);
+    for (unsigned round = 1;; round++) {
+        wait_for(p, &p->round, round);
         if (!p->work)
             return NULL;
-        p->work(p->ctx, number);
+        work_on(p);
         change(p, &p->busy, (unsigned)-1);
     }
 }
 
-void pool_run(pool *p, void (*work)(void *ctx, unsigned i), void *ctx) {
+void pool_run(pool *p, size_t n, size_t products, void (*work)(void *ctx, size_t i), void *ctx) {
+    enum { FEW = 1 << 14 }; /* are sooner done than told to others */
     p->work = work;
     p->ctx = ctx;
-    atomic_store(&p->busy, p->started);
-    change(p, &p->round, 1);
-    work(ctx, 0);
-    wait_for(p, &p->busy, 0, 1);
+    p->n = n;
+    atomic_store(&p->next, 0);
+    if (products >= FEW) {
+        atomic_store(&p->busy, p->started);
+        change(p, &p->round, 1);
+    }
+    work_on(p);
+    wait_for(p, &p->busy, 0);
+}
+
+unsigned processors(void) {
+#ifdef _WIN32
+    const char *text = getenv("NUMBER_OF_PROCESSORS");
+    long n = text ? strtol(text, NULL, 10) : 1;
+#else
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+#endif
+    return n < 1 ? 1 : (unsigned)n;
 }
 
 pool *pool_create(unsigned threads) {
@@ -77,8 +96,7 @@ pool *pool_create(unsigned threads) {
         return NULL;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->news, NULL);
-    threads = threads > THREADS_AT_MOST ? THREADS_AT_MOST : threads;
-    while (p->started + 1 < threads && /* fewer do as well */
+    while (p->started + 1 < threads && p->started < THREADS_AT_MOST && /* fewer do as well */
            pthread_create(&p->workers[p->started], NULL, worker_main, p) == 0)
         p->started++;
     return p;
@@ -94,18 +112,4 @@ void pool_free(pool *p) {
     pthread_cond_destroy(&p->news);
     pthread_mutex_destroy(&p->lock);
     free(p);
-}
-
-unsigned pool_size(const pool *p) {
-    return p->started + 1;
-}
-
-unsigned processors(void) {
-#ifdef _WIN32
-    const char *text = getenv("NUMBER_OF_PROCESSORS");
-    long n = text ? strtol(text, NULL, 10) : 1;
-#else
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-#endif
-    return n < 1 ? 1 : n > THREADS_AT_MOST ? THREADS_AT_MOST : (unsigned)n;
 }
