@@ -95,6 +95,8 @@ typedef struct reading {
     bool stop;
     uint64_t asked, done; /* chunks */
     own_chunk own[OWN_CHUNKS];
+    uint64_t *corners; /* begin and end of the block at hand, of so many axes each */
+    size_t axes;
     plan_place at, end;
     plan_walk walk;
 } reading;
@@ -1078,29 +1080,32 @@ static tenmap_status read_batch(batch *b) {
     return count ? tenmap_load(b->l->model, b->requests, count, &options, b->error) : TENMAP_OK;
 }
 
-/* One block of a tensor; a computed one goes by itself. */
+/* One block of a tensor; a computed one goes by itself, as does one of more axes than there is room for. */
 static tenmap_status add_to_batch(batch *b, tenmap_request r, const uint64_t *begin,
                                   const uint64_t *end, uint64_t file_begin, uint64_t file_end) {
     const tenmap_tensor *t = r.tensor;
-    bool computed = t->flags & TENMAP_TENSOR_COMPUTED;
+    bool computed = t->flags & TENMAP_TENSOR_COMPUTED, deep = t->rank > PLAN_AXES;
     tenmap_status status = TENMAP_OK;
-    if (b->count == BATCH || computed || b->shard != t->shard || b->behind != file_begin)
+    if (b->count == BATCH || computed || deep || b->shard != t->shard || b->behind != file_begin)
         status = read_batch(b);
-    memcpy(b->begin[b->count], begin, t->rank * sizeof *begin);
-    memcpy(b->end[b->count], end, t->rank * sizeof *end);
-    r.begin = b->begin[b->count];
-    r.end = b->end[b->count];
+    r.begin = deep ? begin : b->begin[b->count];
+    r.end = deep ? end : b->end[b->count];
+    if (!deep) {
+        memcpy(b->begin[b->count], begin, t->rank * sizeof *begin);
+        memcpy(b->end[b->count], end, t->rank * sizeof *end);
+    }
     b->requests[b->count++] = r;
     b->shard = t->shard;
     b->behind = computed ? UINT64_MAX : file_end;
-    return status;
+    return deep && status == TENMAP_OK ? read_batch(b) : status;
 }
 
 /* Elements [first, last) of a tensor as blocks: rows that are not whole, then whole ones, and so on. */
 static tenmap_status read_blocks(batch *b, const plan_stream *s, uint64_t first, uint64_t last,
                                  unsigned char *dst) {
     const tenmap_tensor *t = tensor_of(b->l->model, s->id);
-    uint64_t end_axis = last_axis(t, s->dtype), begin[PLAN_AXES] = {0}, end[PLAN_AXES] = {0};
+    uint64_t *begin = b->l->reading.corners, *end = begin + b->l->reading.axes;
+    uint64_t end_axis = last_axis(t, s->dtype);
     tenmap_status status = TENMAP_OK;
     while (first < last && status == TENMAP_OK) {
         uint64_t inner = 1, rest = first;
@@ -1121,7 +1126,7 @@ static tenmap_status read_blocks(batch *b, const plan_stream *s, uint64_t first,
             end[d] = begin[d] + 1;
         tenmap_request r = {.tensor = t, .as = s->wire, .flags = s->flags, .dst = dst};
         r.stored_as = s->dtype == t->dtype ? TENMAP_AS_STORED : s->dtype;
-        r.dst_bytes = (size_t)(bits_of(s->wire, rows * inner) / 8);
+        r.dst_bytes = (size_t)((bits_of(s->wire, rows * inner) + 7) / 8);
         uint64_t at = t->file_offset + bits_of(s->dtype, first) / 8;
         status = add_to_batch(b, r, begin, end, at, at + bits_of(s->dtype, rows * inner) / 8);
         dst += r.dst_bytes;
@@ -1130,27 +1135,46 @@ static tenmap_status read_blocks(batch *b, const plan_stream *s, uint64_t first,
     return status;
 }
 
-/* Units [begin, end) of a segment into their place in the chunk. */
+/* Rows of 4 or 6 bits that are no whole bytes: piece by piece, each bit to its place. */
+static tenmap_status read_odd_rows(batch *b, const plan_segment *seg, uint64_t begin, uint64_t end,
+                                   unsigned char *raw) {
+    const plan_stream *s = &b->l->plan.streams[seg->stream];
+    uint64_t row = last_axis(tensor_of(b->l->model, s->id), s->dtype);
+    unsigned char piece[PIECE];
+    tenmap_status status = TENMAP_OK;
+    while (begin < end && status == TENMAP_OK) {
+        uint64_t n = row - begin % row;
+        n = n < end - begin ? n : end - begin;
+        n = n < PIECE ? n : PIECE;
+        status = read_blocks(b, s, begin, begin + n, piece);
+        if (status == TENMAP_OK)
+            status = read_batch(b);
+        copy_bits(raw + seg->at, (begin - seg->begin) * s->wire_bits, piece, 0, n * s->wire_bits);
+        begin += n;
+    }
+    return status;
+}
+
+/*
+ * Units [begin, end) of a segment into their place in the chunk. Always by tenmap_load, which checks its
+ * reads: a plain read of a mapped model looks into the mapping, and dies where the file was cut.
+ */
 static tenmap_status read_run(batch *b, const plan_segment *seg, uint64_t begin, uint64_t end,
                               unsigned char *raw) {
     const plan_stream *s = &b->l->plan.streams[seg->stream];
-    const tenmap_tensor *t = tensor_of(b->l->model, s->id);
-    uint64_t together = unit_elements(s->dtype);
-    bool packed = s->wire_bits % 8 || tenmap_dtype_bits(s->dtype) % 8;
-    if (!packed && t->rank <= PLAN_AXES)
-        return read_blocks(b, s, begin * together, end * together,
-                           raw + seg->at + (begin - seg->begin) * s->wire_bits / 8);
-    if (packed) { /* whole bytes of both */
-        uint32_t stored_bits = tenmap_dtype_bits(s->dtype);
-        uint64_t whole = s->wire_bits % 4 || stored_bits % 4 ? 4 : 2;
-        begin -= begin % whole;
-        end += end % whole ? whole - end % whole : 0;
-        end = end < s->units ? end : s->units;
+    uint32_t stored_bits = tenmap_dtype_bits(s->dtype);
+    uint64_t together = unit_elements(s->dtype),
+             whole = 1; /* units that are whole bytes, as both */
+    if (s->wire_bits % 8 || stored_bits % 8)
+        whole = s->wire_bits % 4 || stored_bits % 4 ? 4 : 2;
+    if (last_axis(tensor_of(b->l->model, s->id), s->dtype) % whole != 0) {
+        tenmap_status status = read_batch(b); /* it has a batch for itself */
+        return status == TENMAP_OK ? read_odd_rows(b, seg, begin, end, raw) : status;
     }
-    uint64_t bits = (end - begin) * s->wire_bits;
-    return tenmap_read_as(t, s->dtype, begin * together, (end - begin) * together, s->wire,
-                          raw + seg->at + (begin - seg->begin) * s->wire_bits / 8,
-                          (size_t)((bits + 7) / 8), s->flags, b->error);
+    begin -= begin % whole;
+    end += end % whole ? whole - end % whole : 0;
+    return read_blocks(b, s, begin * together, end * together,
+                       raw + seg->at + (begin - seg->begin) * s->wire_bits / 8);
 }
 
 static tenmap_status read_chunk(const loading *l, const plan_chunk *c, unsigned char *raw,
@@ -1626,8 +1650,22 @@ static void reserve_flight(loading *l, flight *f) {
     f->statuses = take_memory(l, requests, sizeof *f->statuses, "messages");
 }
 
+/* Room for the corners of blocks, whichever tensor they are of. */
+static bool reserve_corners(loading *l) {
+    reading *r = &l->reading;
+    r->axes = PLAN_AXES;
+    for (size_t i = 0; i < l->plan.stream_count; i++) {
+        uint32_t rank = tensor_of(l->model, l->plan.streams[i].id)->rank;
+        r->axes = rank > r->axes ? rank : r->axes;
+    }
+    r->corners = take_memory(l, 2 * r->axes, sizeof *r->corners, "the axes of a tensor");
+    return r->corners;
+}
+
 static void take_buffers(loading *l) {
     size_t readers = (size_t)l->plan.readers;
+    if (!reserve_corners(l))
+        return;
     l->at = take_memory(l, 2 * readers, sizeof *l->at, "the readers");
     if (!l->at || !plan_walk_begin(&l->walk, &l->plan) ||
         !plan_walk_begin(&l->reading.walk, &l->plan)) {
@@ -1675,6 +1713,7 @@ static void free_buffers(loading *l) {
         plan_chunk_free(&l->reading.own[i].chunk);
         free(l->reading.own[i].raw);
     }
+    free(l->reading.corners);
     plan_chunk_free(&l->most.chunk);
     plan_walk_free(&l->reading.walk);
     plan_walk_free(&l->walk);

@@ -95,8 +95,9 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
  * get them; the results are tenmap_load's, bit for bit. error.index is the request on the rank that failed,
  * where it was one.
  *
- * Bytes between those that are wanted are not read, but for pages and such that the system reads itself.
- * Three things are read more often than once: tensors of which one request takes the bytes for another
+ * Bytes between those that are wanted are not read, but for pages and such that the system reads itself,
+ * and but for tensors of more than eight axes, or that the requests cut into more than 65,536 boxes: those
+ * are read, and sent, from the first element that is wanted to the last. Three things are read more often than once: tensors of which one request takes the bytes for another
  * dtype than another request does (once each); parts of quantised weights that
  * several chunks need (scales); the byte around elements of 4 and 6 bits at the edge of a chunk.
  */

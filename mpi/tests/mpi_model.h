@@ -21,12 +21,12 @@ enum { ONE_FILE, PARTS, CODED, BLOCKS, MODELS };
 /* Where it is; the options get the flags that it is opened with. */
 const char *model_path(const char *folder, uint32_t model, tenmap_options *options);
 
-enum { MOST_REQUESTS = 320, MOST_DRAWN = 24 };
+enum { MOST_REQUESTS = 320, MOST_DRAWN = 24, MOST_AXES = 9 };
 
 /* Requests with destinations of their own; what a plain load makes of them is in `expected`. */
 typedef struct load_case {
     tenmap_request requests[MOST_REQUESTS];
-    uint64_t begin[MOST_REQUESTS][8], end[MOST_REQUESTS][8];
+    uint64_t begin[MOST_REQUESTS][MOST_AXES], end[MOST_REQUESTS][MOST_AXES];
     unsigned char *dst[MOST_REQUESTS], *expected[MOST_REQUESTS];
     size_t room[MOST_REQUESTS], count;
 } load_case;
@@ -35,6 +35,8 @@ typedef struct load_case {
 void draw_case(load_case *c, const tenmap_model *model);
 /* All tensors as they are stored, or those that can be as `as`. */
 void whole_case(load_case *c, const tenmap_model *model, tenmap_dtype as);
+/* Of a whole case, only the requests for such tensors. */
+void keep_requests(load_case *c, bool (*keep)(const tenmap_tensor *));
 /* The number of the first request that differs, or -1. */
 long compare_case(const load_case *c);
 void free_case(load_case *c);

@@ -225,17 +225,31 @@ static void test_cancel(const char *folder) {
     tenmap_close(model);
 }
 
-/* A copy of the model that only rank 1 has open; it is cut, or changed, while that is so. */
-static void test_changed(const char *folder, bool cut) {
+static bool is_any(const tenmap_tensor *t) {
+    return t != NULL;
+}
+
+static bool is_packed(const tenmap_tensor *t) {
+    return tenmap_dtype_bits(t->dtype) % 8 != 0;
+}
+
+static bool is_deep(const tenmap_tensor *t) {
+    return t->rank > 8;
+}
+
+/* A copy of the model that only rank 1 has open, mapped; it is cut, or changed, while that is so. */
+static void test_changed(const char *folder, const char *name, bool cut,
+                         bool (*which)(const tenmap_tensor *)) {
     char path[4096], copy[4096];
     tenmap_mpi_options options = plain_options();
     tenmap_error error;
-    snprintf(path, sizeof path, "%s/blocks.gguf", folder);
-    snprintf(copy, sizeof copy, "%s/changing.gguf", folder);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(copy, sizeof copy, "%s/changing-%s", folder, name);
     copy_file(path, copy, NULL, NULL);
     tenmap_model *model = open_own(rank == 1 ? copy : path, TENMAP_BACKEND_MAP);
     seed_rolls(3);
     whole_case(&c, model, TENMAP_AS_STORED);
+    keep_requests(&c, which);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0 && cut && truncate(copy, 100000) != 0)
         MPI_Abort(MPI_COMM_WORLD, 3);
@@ -246,7 +260,7 @@ static void test_changed(const char *folder, bool cut) {
             MPI_Abort(MPI_COMM_WORLD, 3);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    options.chunk_bytes = 32768;
+    options.chunk_bytes = which == is_any ? 32768 : 8192;
     tenmap_status status = load_it(model, &options, &error);
     expect_same(status, &error, TENMAP_ERR_IO, "rank 1: ",
                 cut ? "a file that is cut on one rank" : "a file that changes on one rank");
@@ -448,8 +462,10 @@ int main(int argc, char **argv) {
     test_open(argv[1]);
     test_arguments(argv[1]);
     test_cancel(argv[1]);
-    test_changed(argv[1], true);
-    test_changed(argv[1], false);
+    test_changed(argv[1], "blocks.gguf", true, is_any);
+    test_changed(argv[1], "blocks.gguf", false, is_any);
+    test_changed(argv[1], "model.safetensors", true, is_packed);
+    test_changed(argv[1], "model.safetensors", true, is_deep);
     test_shared(argv[1], ONE_FILE, true);
     test_shared(argv[1], CODED, true);
     test_shared(argv[1], PARTS, false);
