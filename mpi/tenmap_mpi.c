@@ -148,6 +148,32 @@ typedef struct loading {
  * Errors that all ranks share
  */
 
+/* Bytes of the character here, as Unicode defines them; 0: it is none. */
+static size_t character_bytes(const unsigned char *s) {
+    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f) || s[0] > 0xf4)
+        return 0;
+    return n;
+}
+
+/*
+ * Sentences are UTF-8 without control characters. Paths need not be, MPI speaks in several lines, and what
+ * is too long was cut anywhere.
+ */
+static void tidy(char *sentence) {
+    for (unsigned char *s = (unsigned char *)sentence; *s;) {
+        size_t n = character_bytes(s);
+        bool control = s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && n == 2 && s[1] < 0xa0);
+        if (n == 0 || control)
+            memset(s, control ? ' ' : '?', n ? n : 1);
+        s += n ? n : 1;
+    }
+}
+
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
@@ -162,6 +188,7 @@ fail_here(loading *l, tenmap_status status, const char *format, ...) {
     va_start(args, format);
     vsnprintf(l->error.message, sizeof l->error.message, format, args);
     va_end(args);
+    tidy(l->error.message);
 }
 
 static void fail_with(loading *l, tenmap_status status, const tenmap_error *error) {
@@ -208,13 +235,30 @@ static bool agree(loading *l) {
         return false;
     if (first == INT64_MAX)
         return true;
-    if (first == mine)
+    if (first == mine) {
         snprintf(told.message, sizeof told.message, "rank %d: %.460s", l->rank, l->error.message);
+        tidy(told.message);
+    }
     if (went_well(l, MPI_Bcast(&told, (int)sizeof told, MPI_BYTE, (int)(first % ranks), l->comm))) {
         l->error = told;
         l->status = told.status;
     }
     return false;
+}
+
+/* Whether this is a communicator that ranks can agree on; the same on all of them. */
+static bool check_communicator(loading *l, MPI_Comm comm) {
+    int started = 0, ended = 0, between = 0;
+    if (MPI_Initialized(&started) != MPI_SUCCESS || !started ||
+        MPI_Finalized(&ended) != MPI_SUCCESS || ended)
+        fail_here(l, TENMAP_ERR_ARGUMENT, "MPI is not initialised, or is finalised already");
+    else if (comm == MPI_COMM_NULL)
+        fail_here(l, TENMAP_ERR_ARGUMENT, "the communicator is MPI_COMM_NULL");
+    else if (went_well(l, MPI_Comm_test_inter(comm, &between)) && between)
+        fail_here(l, TENMAP_ERR_ARGUMENT,
+                  "the communicator is an intercommunicator; MPI_Intercomm_merge makes one of both "
+                  "its sides");
+    return l->status == TENMAP_OK;
 }
 
 /* A private communicator: nobody else's messages, and errors that come back. */
@@ -223,10 +267,8 @@ static bool begin_party(loading *l, MPI_Comm comm) {
     l->comm = MPI_COMM_NULL;
     for (int i = 0; i < VOTES; i++)
         l->vote[i] = MPI_REQUEST_NULL;
-    if (comm == MPI_COMM_NULL) {
-        fail_here(l, TENMAP_ERR_ARGUMENT, "the communicator is MPI_COMM_NULL");
+    if (!check_communicator(l, comm))
         return false;
-    }
     if (!went_well(l, MPI_Comm_dup(comm, &l->comm)) ||
         !went_well(l, MPI_Comm_set_errhandler(l->comm, MPI_ERRORS_RETURN)) ||
         !went_well(l, MPI_Comm_rank(l->comm, &l->rank)))
@@ -814,13 +856,17 @@ static uint64_t bits_of(tenmap_dtype dtype, uint64_t elements) {
     return elements / unit_elements(dtype) * unit_bits(dtype);
 }
 
-/* n elements, from element `from` behind src on, become elements at bit `to` behind dst. */
+/*
+ * n elements, from element `from` behind src on, become elements at bit `to` behind dst. Of one that does
+ * not fit, error->index is its number among them.
+ */
 static tenmap_status convert_elements(unsigned char *dst, uint64_t to, tenmap_dtype as,
                                       const unsigned char *src, uint64_t from, tenmap_dtype wire,
                                       uint64_t n, uint32_t flags, tenmap_error *error) {
     unsigned char in[PIECE * 8], out[(PIECE + MOST_TOGETHER) * 8];
     uint32_t together = unit_elements(wire), wire_bits = unit_bits(wire),
              as_bits = tenmap_dtype_bits(as);
+    uint64_t begun = from;
     while (n > 0) {
         uint64_t skip = from % together, at = (from - skip) / together * wire_bits, m = n;
         bool stage_in = at % 8 != 0;
@@ -836,8 +882,10 @@ static tenmap_status convert_elements(unsigned char *dst, uint64_t to, tenmap_dt
         size_t room = stage_out ? sizeof out : (size_t)((m * as_bits + 7) / 8);
         tenmap_status status =
             tenmap_convert(as, target, room, wire, source, skip + m, flags, error);
-        if (status != TENMAP_OK)
+        if (status != TENMAP_OK) {
+            error->index += from - begun;
             return status;
+        }
         if (stage_out)
             copy_bits(dst, to, out, skip * as_bits, m * as_bits);
         to += m * as_bits;
@@ -852,6 +900,7 @@ static tenmap_status put_elements(const tenmap_request *r, const taker *t, uint6
                                   uint64_t n, const unsigned char *src, uint64_t from,
                                   tenmap_dtype wire, tenmap_error *error) {
     unsigned char *dst = r->dst;
+    uint64_t begun = from;
     while (n > 0) {
         uint64_t m = n, to = bits_of(t->as, first);
         if (r->dst_stride) {
@@ -864,8 +913,10 @@ static tenmap_status put_elements(const tenmap_request *r, const taker *t, uint6
         } else {
             tenmap_status status =
                 convert_elements(dst, to, t->as, src, from, wire, m, r->flags, error);
-            if (status != TENMAP_OK)
+            if (status != TENMAP_OK) {
+                error->index += from - begun;
                 return status;
+            }
         }
         first += m;
         from += m;
@@ -889,7 +940,10 @@ static bool run_number(const tenmap_request *r, const taker *t, uint64_t outer, 
     return true;
 }
 
-/* What a request wants of elements [at, at+n) of its tensor, which are at bit `bit` behind src. */
+/*
+ * What a request wants of elements [at, at+n) of its tensor, which are at element `from` behind src. Of one
+ * that does not fit, error->index is its number in the tensor.
+ */
 static tenmap_status place_run(const tenmap_request *r, const taker *t, uint64_t at, uint64_t n,
                                const unsigned char *src, uint64_t from, tenmap_dtype wire,
                                tenmap_error *error) {
@@ -902,8 +956,10 @@ static tenmap_status place_run(const tenmap_request *r, const taker *t, uint64_t
         if (low < high && run_number(r, t, at / t->inner, &number)) {
             tenmap_status status = put_elements(r, t, number * t->run + low - t->run_begin,
                                                 high - low, src, from + low - within, wire, error);
-            if (status != TENMAP_OK)
+            if (status != TENMAP_OK) {
+                error->index += at + low - within;
                 return status;
+            }
         }
         at += m;
         from += m;
@@ -925,6 +981,21 @@ static size_t first_taker(const loading *l, size_t stream) {
     return low;
 }
 
+/* What a conversion says of an element, with its tensor and its number there, as a plain load says it. */
+static void fail_to_place(loading *l, size_t request, tenmap_status status, tenmap_error *why) {
+    const tenmap_tensor *t = l->requests[request].tensor;
+    const char *rest = strstr(why->message, " is ");
+    char words[sizeof why->message];
+    snprintf(words, sizeof words, "%s", why->message);
+    if (status == TENMAP_ERR_RANGE && rest)
+        snprintf(words, sizeof words, "element %llu%.200s", (unsigned long long)why->index, rest);
+    snprintf(why->message, sizeof why->message, "\"%.120s\": tensor \"%.100s\": %.230s",
+             tenmap_shard_at(l->model, t->shard)->path, t->name, words);
+    tidy(why->message);
+    why->index = request;
+    fail_with(l, status, why);
+}
+
 /* One run of a cell: into each request that wants of it. `bit` behind src is where it lies. */
 static bool place_in_all(loading *l, size_t stream, uint64_t begin, uint64_t end,
                          const unsigned char *src, uint64_t bit) {
@@ -943,8 +1014,7 @@ static bool place_in_all(loading *l, size_t stream, uint64_t begin, uint64_t end
         tenmap_status status =
             place_run(r, t, begin * together, (end - begin) * together, src, from, wire, &why);
         if (status != TENMAP_OK) {
-            why.index = t->request;
-            fail_with(l, status, &why);
+            fail_to_place(l, t->request, status, &why);
             return false;
         }
     }

@@ -10,7 +10,8 @@
  * and link it with tenmap. tenmap_mpi_plan.h lies beside it and is a part of it.
  *
  * All functions here are collective over the communicator: every rank of it calls them, in the same order
- * as its other collective calls on it. Messages travel on a private duplicate of the communicator. MPI is
+ * as its other collective calls on it. An intercommunicator is refused (TENMAP_ERR_ARGUMENT), as are
+ * MPI_COMM_NULL and calls before MPI is initialised or after it is finalised. Messages travel on a private duplicate of the communicator. MPI is
  * called from the calling thread only. Hosts must be of one kind: messages hold elements in the byte
  * order of the host.
  *
@@ -97,9 +98,10 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
  *
  * Bytes between those that are wanted are not read, but for pages and such that the system reads itself,
  * and but for tensors of more than eight axes, or that the requests cut into more than 65,536 boxes: those
- * are read, and sent, from the first element that is wanted to the last. Three things are read more often than once: tensors of which one request takes the bytes for another
- * dtype than another request does (once each); parts of quantised weights that
- * several chunks need (scales); the byte around elements of 4 and 6 bits at the edge of a chunk.
+ * are read, and sent, from the first element that is wanted to the last. Three things are read more often
+ * than once: tensors of which one request takes the bytes for another dtype than another request does (once
+ * each); parts of quantised weights that several chunks need (scales); the byte around elements of 4 and 6
+ * bits at the edge of a chunk.
  */
 tenmap_status tenmap_mpi_load(MPI_Comm comm, const tenmap_model *model,
                               const tenmap_request *requests, size_t count,

@@ -56,6 +56,7 @@ build() {
 build_all() {
     build "$1" equal mpi/tests/test_equal.c
     build "$1" faults mpi/tests/test_faults.c -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
+    build "$1" contract mpi/tests/test_contract.c
     build "$1" speed mpi/tests/test_speed.c
     build "$1" example mpi/example/tensor_parallel.c
 }
@@ -76,6 +77,12 @@ test_faults() {
     run "$1" 2 faults 1 "$schedules" "$every"
     run "$1" 4 faults 2 "$schedules" "$every"
     [ $amount = sample ] || run "$1" 8 faults 4 "$schedules" 11
+}
+
+# Arguments and sentences; an odd number of ranks for once.
+test_contract() {
+    run "$1" 2 contract
+    run "$1" 3 contract
 }
 
 # The example's table: all that is wanted is read, by everybody about as much.
@@ -109,6 +116,7 @@ for kind in openmpi mpich; do
     echo "$kind:"
     build_all $kind
     test_equal $kind
+    test_contract $kind
     test_faults $kind
     test_example $kind
     if [ -z "${MPI_TEST_PREFIX-}${MPI_TEST_FLAGS-}" ]; then

@@ -1,0 +1,155 @@
+/*
+ * What tenmap_mpi.h says about its arguments and its sentences: communicators that are none, paths that no
+ * terminal should see, integers that do not fit.
+ *     mpirun -n N test_contract FOLDER
+ */
+#define _POSIX_C_SOURCE 200809L
+#include "mpi_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, size, failures;
+static const char *folder;
+
+static void expect(bool good, const char *rule) {
+    if (good)
+        return;
+    fprintf(stderr, "rank %d: FAILED: %s\n", rank, rule);
+    failures++;
+}
+
+static void expect_error(tenmap_status status, const tenmap_error *error, tenmap_status expected,
+                         const char *fragment, const char *rule) {
+    bool good = status == expected && error->status == expected && strstr(error->message, fragment);
+    if (!good)
+        fprintf(stderr, "rank %d: %s: %s\n", rank, tenmap_status_name(status), error->message);
+    expect(good, rule);
+}
+
+/* All three calls refuse the communicator, without a word to other ranks. */
+static void expect_refused(MPI_Comm comm, const char *fragment, const char *rule) {
+    char path[4096];
+    tenmap_model *model;
+    tenmap_mpi_shared *shared;
+    tenmap_error error = {0};
+    snprintf(path, sizeof path, "%s/blocks.gguf", folder);
+    tenmap_status status = tenmap_mpi_open(comm, path, NULL, &model, &error);
+    expect_error(status, &error, TENMAP_ERR_ARGUMENT, fragment, rule);
+    expect(model == NULL, "no model then");
+    status = tenmap_mpi_load(comm, NULL, NULL, 0, NULL, &error);
+    expect_error(status, &error, TENMAP_ERR_ARGUMENT, fragment, rule);
+    status = tenmap_mpi_load_shared(comm, NULL, NULL, 0, NULL, &shared, &error);
+    expect_error(status, &error, TENMAP_ERR_ARGUMENT, fragment, rule);
+    expect(shared == NULL, "nothing shared then");
+}
+
+static void test_communicators(void) {
+    MPI_Comm half, between;
+    expect_refused(MPI_COMM_NULL, "MPI_COMM_NULL", "no communicator");
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+    MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 1, &between);
+    expect_refused(between, "intercommunicator", "an intercommunicator");
+    MPI_Comm_free(&between);
+    MPI_Comm_free(&half);
+}
+
+/* Rank 0 writes a file of one tensor of I64, the last of which does not fit into I32. */
+static void write_integers(const char *path, uint64_t rows) {
+    uint64_t shape[] = {rows, 100};
+    int64_t *values = calloc((size_t)rows * 100, sizeof *values);
+    tenmap_writer *writer;
+    values[rows * 100 - 1] = (int64_t)1 << 40;
+    if (tenmap_writer_create(path, NULL, &writer, NULL) != TENMAP_OK ||
+        tenmap_writer_add(writer, "t", 1, TENMAP_I64, shape, 2, NULL, NULL) != TENMAP_OK ||
+        tenmap_writer_write(writer, 0, 0, values, (size_t)rows * 100 * sizeof *values, NULL) !=
+            TENMAP_OK ||
+        tenmap_writer_commit(writer, NULL) != TENMAP_OK)
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    free(values);
+}
+
+/* Whether it is UTF-8 without control characters; for texts of characters of one and three bytes. */
+static bool is_fit_to_print(const char *text) {
+    const unsigned char *s = (const unsigned char *)text;
+    for (; *s; s += *s < 0x80 ? 1 : 3)
+        if (*s < 0x20 || *s == 0x7f || (*s >= 0x80 && (*s < 0xe1 || s[1] < 0x80 || s[2] < 0x80)))
+            return false;
+    return true;
+}
+
+static void test_sentences(void) {
+    char path[4096];
+    tenmap_model *model;
+    tenmap_error error = {0};
+    size_t len = (size_t)snprintf(path, sizeof path, "%s/\n\033[7m", folder);
+    for (int i = 0; i < 80; i++) /* the euro sign, 240 bytes */
+        len += (size_t)snprintf(path + len, sizeof path - len, "\xe2\x82\xac");
+    snprintf(path + len, sizeof path - len, rank == 1 ? "b" : "a");
+    if (rank < 2)
+        write_integers(path, rank == 1 ? 3 : 2);
+    MPI_Barrier(MPI_COMM_WORLD);
+    tenmap_status status = tenmap_mpi_open(MPI_COMM_WORLD, path, NULL, &model, &error);
+    expect_error(status, &error, TENMAP_ERR_FORMAT, "rank 1: ", "different files");
+    expect(is_fit_to_print(error.message), "sentences are UTF-8 without control characters");
+}
+
+/* Of integers that do not fit, whoever converts them: the tensor, and the element's number in it. */
+static void test_misfits(void) {
+    enum { ROWS = 60, LAST = ROWS * 100 - 1 };
+    static int64_t wide[ROWS * 100];
+    static int32_t narrow[ROWS * 100], other[64];
+    char path[4096];
+    tenmap_model *model;
+    tenmap_error error = {0};
+    tenmap_mpi_options options = TENMAP_MPI_OPTIONS_INIT;
+    snprintf(path, sizeof path, "%s/integers.safetensors", folder);
+    if (rank == 0)
+        write_integers(path, ROWS);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (tenmap_mpi_open(MPI_COMM_WORLD, path, NULL, &model, &error) != TENMAP_OK)
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    const tenmap_tensor *t = tenmap_at(model, 0);
+    uint64_t begin[] = {0, 0}, end[] = {1, 8};
+    tenmap_request requests[] = {
+        {.tensor = t, .begin = begin, .end = end, .as = TENMAP_I32, .dst = other, .dst_bytes = 256},
+        {.tensor = t, .as = TENMAP_I32, .dst = narrow, .dst_bytes = sizeof narrow}};
+    options.chunk_bytes = 4096;
+    for (int by_receiver = 0; by_receiver < 2; by_receiver++) {
+        if (by_receiver && rank != 1) {
+            requests[1].as = TENMAP_I64;
+            requests[1].dst = wide;
+            requests[1].dst_bytes = sizeof wide;
+        }
+        tenmap_status status =
+            tenmap_mpi_load(MPI_COMM_WORLD, model, requests, 2, &options, &error);
+        expect_error(status, &error, TENMAP_ERR_RANGE,
+                     "integers.safetensors\": tensor \"t\": element 5999 is 1099511627776",
+                     "an integer that does not fit");
+        expect(error.index == (by_receiver ? 1 : 0), "the request of the rank that failed");
+    }
+    tenmap_close(model);
+}
+
+int main(int argc, char **argv) {
+    int level, all;
+    if (argc < 2)
+        return 2;
+    folder = argv[1];
+    expect_refused(MPI_COMM_WORLD, "not initialised", "before MPI begins");
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (rank == 0)
+        write_models(folder);
+    MPI_Barrier(MPI_COMM_WORLD);
+    test_communicators();
+    test_sentences();
+    test_misfits();
+    MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0)
+        printf("%d ranks: the contract: %d failures\n", size, all);
+    MPI_Finalize();
+    return all != 0;
+}
