@@ -305,6 +305,16 @@ static void digest_number(digest *d, uint64_t number) {
     digest_add(d, &number, sizeof number);
 }
 
+/* A tensor as its header has it. */
+static void digest_tensor(digest *d, const tenmap_tensor *t) {
+    digest_number(d, t->name_len);
+    digest_add(d, t->name, t->name_len);
+    digest_number(d, t->dtype);
+    digest_number(d, (uint64_t)t->shard << 32 | t->rank);
+    digest_number(d, t->file_offset);
+    digest_add(d, t->shape, t->rank * sizeof *t->shape);
+}
+
 /* Of all that headers say, and of the sizes of the files. */
 static digest digest_model(const tenmap_model *model) {
     digest d = {0xcbf29ce484222325u, 1};
@@ -314,13 +324,11 @@ static digest digest_model(const tenmap_model *model) {
         digest_number(&d, s->header_bytes);
     }
     for (size_t i = 0; i < tenmap_count(model); i++) {
-        const tenmap_tensor *t = tenmap_at(model, i);
-        digest_number(&d, t->name_len);
-        digest_add(&d, t->name, t->name_len);
-        digest_number(&d, (uint64_t)t->dtype << 32 | (t->flags & TENMAP_TENSOR_COMPUTED));
-        digest_number(&d, (uint64_t)t->shard << 32 | t->rank);
-        digest_number(&d, t->file_offset);
-        digest_add(&d, t->shape, t->rank * sizeof *t->shape);
+        const tenmap_tensor *t = tenmap_at(model, i), *part;
+        if (!(t->flags & TENMAP_TENSOR_COMPUTED))
+            digest_tensor(&d, t);
+        for (uint32_t k = 0; (part = tenmap_part_at(t, k)) != NULL; k++)
+            digest_tensor(&d, part);
     }
     for (size_t i = 0; i < tenmap_metadata_count(model); i++) {
         const tenmap_metadata *m = tenmap_metadata_at(model, i);
@@ -330,19 +338,40 @@ static digest digest_model(const tenmap_model *model) {
     return d;
 }
 
+/*
+ * Of what weights in parts are taken for, on which config.json beside the model has a say: they are computed
+ * by whoever reads them. Not all that it says can be seen here: what zero points are counted from cannot.
+ */
+static digest digest_schemes(const tenmap_model *model) {
+    digest d = {0xcbf29ce484222325u, 1};
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        const tenmap_scheme *scheme = tenmap_scheme_of(t);
+        if (!(t->flags & TENMAP_TENSOR_COMPUTED))
+            continue;
+        digest_tensor(&d, t);
+        digest_add(&d, scheme->name, strlen(scheme->name));
+        digest_number(&d, (uint64_t)scheme->bits << 32 | scheme->part_count);
+        digest_number(&d, (uint64_t)scheme->group_rows << 32 | scheme->group_columns);
+    }
+    return d;
+}
+
 /* What must be the same on all ranks, held against rank 0's. */
 static void compare_ranks(loading *l) {
-    digest d = digest_model(l->model);
+    digest d = digest_model(l->model), schemes = digest_schemes(l->model);
     uint64_t mine[] = {tenmap_shard_count(l->model),
                        tenmap_file_size(l->model),
                        tenmap_count(l->model),
                        d.a,
                        d.b,
+                       schemes.a,
+                       schemes.b,
                        l->options.chunk_bytes,
                        l->options.flags,
                        l->options.ranks_per_host};
     static const char *const fields[] = {"chunk_bytes", "flags", "ranks_per_host"};
-    enum { NUMBERS = sizeof mine / sizeof mine[0], OF_MODEL = 5 };
+    enum { NUMBERS = sizeof mine / sizeof mine[0], OF_HEADERS = 5, OF_MODEL = 7 };
     uint64_t first[NUMBERS];
     memcpy(first, mine, sizeof mine);
     if (!went_well(l, MPI_Bcast(first, NUMBERS, MPI_UINT64_T, 0, l->comm)))
@@ -354,10 +383,15 @@ static void compare_ranks(loading *l) {
                   tenmap_path(l->model), (unsigned long long)mine[2], (unsigned long long)mine[0],
                   (unsigned long long)mine[1], (unsigned long long)first[2],
                   (unsigned long long)first[0], (unsigned long long)first[1]);
-    if (memcmp(first, mine, OF_MODEL * sizeof *mine) != 0)
+    if (memcmp(first, mine, OF_HEADERS * sizeof *mine) != 0)
         fail_here(l, TENMAP_ERR_FORMAT,
                   "%.200s is not the model that rank 0 has: it is as large, but its header says "
                   "something else",
+                  tenmap_path(l->model));
+    if (memcmp(first, mine, OF_MODEL * sizeof *mine) != 0)
+        fail_here(l, TENMAP_ERR_FORMAT,
+                  "%.200s is not the model that rank 0 has: the file is as there, but config.json "
+                  "says something else about its quantised weights",
                   tenmap_path(l->model));
     for (int i = OF_MODEL; i < NUMBERS; i++)
         if (first[i] != mine[i])

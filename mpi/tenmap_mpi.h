@@ -88,7 +88,8 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
  * Like tenmap_load, on all ranks at once. Every rank brings its own model, opened in whichever way from the
  * same files, and its own requests; a rank that wants nothing brings none (NULL, 0). A rank that could not
  * open its model calls this with NULL, and all ranks return TENMAP_ERR_ARGUMENT. Which files are the same
- * is seen by their headers and sizes; that a file was changed since a rank opened it is seen where that
+ * is seen by their headers and sizes, of quantised weights also by what config.json makes of them (shapes,
+ * dtypes, widths and groups: hosts whose config.json differs in something else are not told apart); that a file was changed since a rank opened it is seen where that
  * rank reads it (TENMAP_ERR_IO).
  *
  * All that can be said before a byte is read is agreed on first: arguments, options, models, memory.

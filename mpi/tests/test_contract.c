@@ -1,6 +1,6 @@
 /*
  * What tenmap_mpi.h says about its arguments and its sentences: communicators that are none, paths that no
- * terminal should see, integers that do not fit.
+ * terminal should see, integers that do not fit, one file with two configurations.
  *     mpirun -n N test_contract FOLDER
  */
 #define _POSIX_C_SOURCE 200809L
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int rank, size, failures;
 static const char *folder;
@@ -132,6 +133,49 @@ static void test_misfits(void) {
     tenmap_close(model);
 }
 
+static void copy_bytes(const char *from, const char *to) {
+    char path[4096];
+    int c;
+    snprintf(path, sizeof path, "%s/%s", folder, from);
+    FILE *in = fopen(path, "rb");
+    snprintf(path, sizeof path, "%s/%s", folder, to);
+    FILE *out = fopen(path, "wb");
+    if (!in || !out)
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    while ((c = getc(in)) != EOF)
+        putc(c, out);
+    fclose(in);
+    if (fclose(out) != 0)
+        MPI_Abort(MPI_COMM_WORLD, 3);
+}
+
+/* The same file, a scale for 128 columns by one and for 140 by the other: as many scales. */
+static void test_configurations(void) {
+    char path[4096];
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    tenmap_model *model;
+    tenmap_error error = {0};
+    options.flags = TENMAP_OPEN_DEQUANTIZE;
+    snprintf(path, sizeof path, "%s/recoded", folder);
+    if (rank == 0) {
+        if (mkdir(path, 0777) != 0)
+            MPI_Abort(MPI_COMM_WORLD, 3);
+        copy_bytes("coded/model.safetensors", "recoded/model.safetensors");
+        snprintf(path, sizeof path, "%s/recoded/config.json", folder);
+        FILE *f = fopen(path, "w");
+        fputs("{\"torch_dtype\":\"bfloat16\",\"quantization_config\":{\"quant_method\":\"fp8\","
+              "\"weight_block_size\":[128,140]}}",
+              f);
+        fclose(f);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    snprintf(path, sizeof path, "%s/%s", folder, rank == 1 ? "recoded" : "coded");
+    tenmap_status status = tenmap_mpi_open(MPI_COMM_WORLD, path, &options, &model, &error);
+    expect_error(status, &error, TENMAP_ERR_FORMAT, "config.json says something else",
+                 "one file with two configurations");
+    tenmap_close(model);
+}
+
 int main(int argc, char **argv) {
     int level, all;
     if (argc < 2)
@@ -147,6 +191,7 @@ int main(int argc, char **argv) {
     test_communicators();
     test_sentences();
     test_misfits();
+    test_configurations();
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0)
         printf("%d ranks: the contract: %d failures\n", size, all);
