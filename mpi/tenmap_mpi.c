@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 enum {
@@ -33,6 +34,8 @@ enum {
 #define SMALL_CHUNK ((uint64_t)1 << 20)
 #define LARGE_CHUNK ((uint64_t)16 << 20)
 #define MOST_CHUNK ((uint64_t)1 << 30)
+/* Bytes of a shared window, in whole places: what can be addressed, with room to move its start. */
+#define MOST_SHARED (((uint64_t)PTRDIFF_MAX / BATCH_PLACE - 1) * BATCH_PLACE)
 #define NOT_A_MESSAGE UINT32_MAX
 
 /* What a rank wants of a tensor, as lists have it. */
@@ -1920,6 +1923,7 @@ static int compare_shared(const void *left, const void *right) {
     return memcmp(a->words, b->words, a->count * sizeof *a->words);
 }
 
+/* What it takes in memory. Does not overflow: a load of so many bits would have been refused. */
 static uint64_t want_bytes(const want *w) {
     uint64_t n = elements_as(w->tensor, w->stored);
     if (w->begin) {
@@ -2014,6 +2018,11 @@ static void place_shared(sharing *x) {
         s->bytes = want_bytes(&s->w);
         bool same = i > 0 && compare_shared(s - 1, s) == 0;
         s->place = same ? s[-1].place : x->bytes;
+        if (!same && s->bytes > MOST_SHARED - x->bytes) {
+            fail_here(l, TENMAP_ERR_MEMORY,
+                      "out of memory: the tensors of a host take more bytes than it can address");
+            return;
+        }
         if (!same)
             x->bytes += (s->bytes + BATCH_PLACE - 1) / BATCH_PLACE * BATCH_PLACE;
     }
@@ -2038,19 +2047,36 @@ static void choose_own(sharing *x) {
     }
 }
 
+/*
+ * Whether the host has room for its window, where MPI keeps them in the usual place. Short of it, Open MPI
+ * 4.1 waits for ever, and with MPICH 4.0 whoever touches the window first dies.
+ */
+static void check_room(sharing *x) {
+    struct statvfs shm;
+    if (x->rank != 0 || x->ranks == 1 || statvfs("/dev/shm", &shm) != 0 || shm.f_blocks == 0)
+        return; /* by itself a rank needs none; without blocks there is no limit */
+    uint64_t left = (uint64_t)shm.f_bavail * shm.f_frsize;
+    if (x->bytes + BATCH_PLACE > left)
+        fail_here(&x->l, TENMAP_ERR_MEMORY,
+                  "out of memory: a shared window of %llu bytes, where /dev/shm has %llu left; it "
+                  "may be made larger",
+                  (unsigned long long)x->bytes, (unsigned long long)left);
+}
+
 static bool open_window(sharing *x) {
     loading *l = &x->l;
     MPI_Aint bytes = x->rank == 0 ? (MPI_Aint)x->bytes + BATCH_PLACE : 0, size = 0;
     void *own = NULL, *first = NULL;
-    int unit = 1;
-    int code =
-        MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, x->shared->host, &own, &x->shared->window);
-    if (code != MPI_SUCCESS) {
-        x->shared->window = MPI_WIN_NULL;
-        fail_here(l, TENMAP_ERR_MEMORY,
-                  "out of memory: MPI has no shared window of %llu bytes (where /dev/shm is small, "
-                  "it may be made larger)",
+    int unit = 1, good, all = 0;
+    good = MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, x->shared->host, &own,
+                                   &x->shared->window) == MPI_SUCCESS;
+    if (!good)
+        fail_here(l, TENMAP_ERR_MEMORY, "out of memory: MPI has no shared window of %llu bytes",
                   (unsigned long long)x->bytes);
+    if (!went_well(l, MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, x->shared->host)))
+        return false;
+    if (!all) { /* freeing it is collective: one that others do not have is left to MPI_Finalize */
+        x->shared->window = MPI_WIN_NULL;
     } else if (went_well(l, MPI_Win_set_errhandler(x->shared->window, MPI_ERRORS_RETURN)) &&
                went_well(l, MPI_Win_shared_query(x->shared->window, 0, &size, &unit, &first)) &&
                went_well(l, MPI_Win_lock_all(MPI_MODE_NOCHECK, x->shared->window))) {
@@ -2107,6 +2133,7 @@ static bool prepare_shared(sharing *x, tenmap_request *requests, size_t count) {
     if (!agree(l) || !find_host_party(x) || !gather_shared(x))
         return false;
     place_shared(x);
+    check_room(x);
     if (!agree(l) || !open_window(x))
         return false;
     choose_own(x);
@@ -2132,6 +2159,7 @@ tenmap_status tenmap_mpi_load_shared(MPI_Comm comm, const tenmap_model *model,
             tenmap_error why = {0};
             tenmap_status status =
                 tenmap_mpi_load(l->comm, model, x.own, x.own_count, &l->options, &why);
+            why.index = 0;           /* which was among those that the rank loads for its host */
             if (status != TENMAP_OK) /* the same on all ranks already */
                 fail_with(l, status, &why);
             else if (went_well(l, MPI_Win_sync(x.shared->window)) &&

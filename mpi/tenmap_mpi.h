@@ -115,9 +115,11 @@ typedef struct tenmap_mpi_shared tenmap_mpi_shared;
  * Likewise, once for each host, into memory that its ranks share: request i is at requests[i].dst when it
  * returns, to be read and not written, until tenmap_mpi_shared_free. Ranks of a host that want the same
  * (tensor, block, dtypes, flags) get the same memory, at addresses of their own. dst and dst_bytes are not
- * looked at, dst_stride must be 0; places begin at multiples of 64 bytes. The model may be closed
- * afterwards. For what needs no conversion a mapped model is shared by the ranks of a host anyway, in the page cache.
- * On failure *out is NULL, and what is in dst is as before.
+ * looked at but set, dst_stride must be 0; places begin at multiples of 64 bytes. The model may be closed
+ * afterwards. For what needs no conversion a mapped model is shared by the ranks of a host anyway, in the
+ * page cache. On failure *out is NULL, and dst and dst_bytes are as before; error.index is 0 where a load
+ * that had begun failed. The memory is MPI's, on Linux mostly in /dev/shm, which is 64 MB in many containers:
+ * TENMAP_ERR_MEMORY if it has not the room when it is asked, for a host of several ranks.
  */
 tenmap_status tenmap_mpi_load_shared(MPI_Comm comm, const tenmap_model *model,
                                      tenmap_request *requests, size_t count,

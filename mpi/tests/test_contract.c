@@ -1,6 +1,7 @@
 /*
  * What tenmap_mpi.h says about its arguments and its sentences: communicators that are none, paths that no
- * terminal should see, integers that do not fit, one file with two configurations.
+ * terminal should see, integers that do not fit, one file with two configurations; shared windows
+ * that the host has no room for, or that one rank does not get. All communicators are freed.
  *     mpirun -n N test_contract FOLDER
  */
 #define _POSIX_C_SOURCE 200809L
@@ -10,9 +11,36 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 static int rank, size, failures;
 static const char *folder;
+static int communicators;     /* that were made and not freed */
+static bool lacks_the_window; /* this rank, of the next one */
+
+/* MPI lets every call of it be caught. */
+int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out) {
+    communicators++;
+    return PMPI_Comm_dup(comm, out);
+}
+int MPI_Comm_split(MPI_Comm comm, int colour, int key, MPI_Comm *out) {
+    communicators++;
+    return PMPI_Comm_split(comm, colour, key, out);
+}
+int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out) {
+    communicators++;
+    return PMPI_Comm_split_type(comm, type, key, info, out);
+}
+int MPI_Comm_free(MPI_Comm *comm) {
+    communicators--;
+    return PMPI_Comm_free(comm);
+}
+int MPI_Win_allocate_shared(MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm comm, void *base,
+                            MPI_Win *out) {
+    int code = PMPI_Win_allocate_shared(bytes, unit, info, comm, base, out);
+    return lacks_the_window ? MPI_ERR_NO_MEM : code;
+}
 
 static void expect(bool good, const char *rule) {
     if (good)
@@ -52,7 +80,7 @@ static void test_communicators(void) {
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
     MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - rank % 2, 1, &between);
     expect_refused(between, "intercommunicator", "an intercommunicator");
-    MPI_Comm_free(&between);
+    PMPI_Comm_free(&between); /* not one of those that are counted */
     MPI_Comm_free(&half);
 }
 
@@ -130,6 +158,71 @@ static void test_misfits(void) {
                      "an integer that does not fit");
         expect(error.index == (by_receiver ? 1 : 0), "the request of the rank that failed");
     }
+    tenmap_mpi_shared *shared;
+    tenmap_request pair[] = {{.tensor = t, .as = TENMAP_I32},
+                             {.tensor = t, .as = TENMAP_I16, .flags = TENMAP_CONVERT_SATURATE}};
+    options.ranks_per_host = 1;
+    tenmap_status status =
+        tenmap_mpi_load_shared(MPI_COMM_WORLD, model, pair, 2, &options, &shared, &error);
+    expect_error(status, &error, TENMAP_ERR_RANGE, "element 5999 is", "likewise in a shared load");
+    expect(error.index == 0, "no number among the requests that a rank has for its host");
+    expect(!shared && !pair[0].dst && !pair[1].dst_bytes, "a shared load that fails sets nothing");
+    tenmap_close(model);
+}
+
+/* Rank 0 writes a file of 256 GiB that is a hole but for its header; false if the system has none such. */
+static bool write_hole(const char *path) {
+    static const char header[] = "{\"t\":{\"dtype\":\"U8\",\"shape\":[274877906944],"
+                                 "\"data_offsets\":[0,274877906944]}}";
+    int good = 1;
+    if (rank == 0) {
+        FILE *f = fopen(path, "wb");
+        good = f && fputc(sizeof header - 1, f) != EOF && fwrite("\0\0\0\0\0\0", 7, 1, f) == 1 &&
+               fputs(header, f) != EOF && fclose(f) == 0 &&
+               truncate(path, 8 + (off_t)sizeof header - 1 + 274877906944) == 0;
+    }
+    MPI_Bcast(&good, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return good;
+}
+
+/* A shared window of 2 TiB is refused before MPI is asked for it. */
+static void test_room(void) {
+    char path[4096];
+    struct statvfs shm;
+    tenmap_model *model;
+    tenmap_error error = {0};
+    tenmap_mpi_shared *shared;
+    snprintf(path, sizeof path, "%s/hole.safetensors", folder);
+    if (statvfs("/dev/shm", &shm) != 0 || shm.f_blocks == 0 || !write_hole(path)) {
+        printf("SKIPPED: no /dev/shm, or no files with holes\n");
+        return;
+    }
+    if (tenmap_mpi_open(MPI_COMM_WORLD, path, NULL, &model, &error) != TENMAP_OK)
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    tenmap_request request = {.tensor = tenmap_at(model, 0), .as = TENMAP_F64};
+    tenmap_status status =
+        tenmap_mpi_load_shared(MPI_COMM_WORLD, model, &request, 1, NULL, &shared, &error);
+    expect_error(status, &error, TENMAP_ERR_MEMORY, "rank 0: out of memory: a shared window of",
+                 "a window that the host has no room for");
+    tenmap_close(model);
+}
+
+/* MPI has no window for one rank: none waits for it. */
+static void test_window(void) {
+    char path[4096];
+    tenmap_model *model;
+    tenmap_error error = {0};
+    tenmap_mpi_shared *shared;
+    snprintf(path, sizeof path, "%s/blocks.gguf", folder);
+    if (tenmap_mpi_open(MPI_COMM_WORLD, path, NULL, &model, &error) != TENMAP_OK)
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    tenmap_request request = {.tensor = tenmap_at(model, 0), .as = TENMAP_BF16};
+    lacks_the_window = rank == 1;
+    tenmap_status status =
+        tenmap_mpi_load_shared(MPI_COMM_WORLD, model, &request, 1, NULL, &shared, &error);
+    lacks_the_window = false;
+    expect_error(status, &error, TENMAP_ERR_MEMORY, "rank 1: out of memory: MPI has no",
+                 "a window that one rank lacks");
     tenmap_close(model);
 }
 
@@ -192,6 +285,9 @@ int main(int argc, char **argv) {
     test_sentences();
     test_misfits();
     test_configurations();
+    test_room();
+    test_window();
+    expect(communicators == 0, "all communicators are freed");
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0)
         printf("%d ranks: the contract: %d failures\n", size, all);
