@@ -61,6 +61,7 @@ typedef struct taker {
     uint64_t inner, run, run_begin; /* elements of those, and which of them are wanted */
     uint64_t row;                   /* elements of a row in the destination */
     uint64_t first, last;           /* elements of the tensor from first to last */
+    uint64_t reach;                 /* the largest `last` of those of its stream up to this one */
 } taker;
 
 /* A chunk that this rank reads: the thread's from when it is asked for until it is done. */
@@ -1005,12 +1006,13 @@ static tenmap_status place_run(const tenmap_request *r, const taker *t, uint64_t
     return TENMAP_OK;
 }
 
-/* The first of this rank's requests of a stream. */
-static size_t first_taker(const loading *l, size_t stream) {
+/* The first of this rank's requests of a stream that may want elements from `at` on. */
+static size_t first_taker(const loading *l, size_t stream, uint64_t at) {
     size_t low = 0, high = l->mine_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (l->mine[middle].stream < stream)
+        const taker *t = &l->mine[middle];
+        if (t->stream < stream || (t->stream == stream && t->reach <= at))
             low = middle + 1;
         else
             high = middle;
@@ -1042,11 +1044,13 @@ static bool place_in_all(loading *l, size_t stream, uint64_t begin, uint64_t end
     /* convert_elements counts elements from a byte on: a run that begins inside one is moved back. */
     uint64_t from = s->wire_bits % 8 ? bit / s->wire_bits : 0;
     src += s->wire_bits % 8 ? 0 : bit / 8;
-    for (size_t i = first_taker(l, stream); i < l->mine_count && l->mine[i].stream == stream; i++) {
+    for (size_t i = first_taker(l, stream, begin * together); i < l->mine_count; i++) {
         const taker *t = &l->mine[i];
         const tenmap_request *r = &l->requests[t->request];
         tenmap_error why = {0};
-        if (end * together <= t->first || begin * together >= t->last)
+        if (t->stream != stream || t->first >= end * together)
+            break;
+        if (begin * together >= t->last)
             continue;
         tenmap_status status =
             place_run(r, t, begin * together, (end - begin) * together, src, from, wire, &why);
@@ -1098,6 +1102,8 @@ static int compare_takers(const void *left, const void *right) {
     const taker *a = left, *b = right;
     if (a->stream != b->stream)
         return a->stream < b->stream ? -1 : 1;
+    if (a->first != b->first)
+        return a->first < b->first ? -1 : 1;
     return a->request < b->request ? -1 : a->request > b->request;
 }
 
@@ -1145,6 +1151,11 @@ static bool find_mine(loading *l) {
     }
     if (l->mine)
         qsort(l->mine, l->mine_count, sizeof *l->mine, compare_takers);
+    for (size_t i = 0; i < l->mine_count; i++) {
+        taker *t = &l->mine[i];
+        bool follows = i > 0 && t[-1].stream == t->stream;
+        t->reach = follows && t[-1].reach > t->last ? t[-1].reach : t->last;
+    }
     return l->mine;
 }
 

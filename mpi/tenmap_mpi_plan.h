@@ -59,6 +59,7 @@ typedef struct plan_stream {
     uint64_t units, wanted;
     uint64_t before; /* bits to read of all streams before this one */
     size_t cell, cells;
+    bool in_order; /* each cell is one run, so that they are in the order of their units */
 } plan_stream;
 
 /* A set of classes, and the ranks in it, host after host. */
@@ -273,6 +274,42 @@ static bool plan_run(const plan_stream *s, const plan_box *box, uint64_t at, uin
     return true;
 }
 
+/* Whether the units of the box lie together. */
+static bool plan_is_one_run(const plan_stream *s, const plan_box *box) {
+    uint32_t d = 0;
+    while (d < s->axes && box->end[d] - box->begin[d] == 1)
+        d++;
+    for (d++; d < s->axes; d++)
+        if (box->begin[d] != 0 || box->end[d] != s->dims[d])
+            return false;
+    return true;
+}
+
+/* Of a box that is one run: where that begins. */
+static uint64_t plan_run_begin(const plan_stream *s, const plan_box *box) {
+    uint64_t begin = 0;
+    for (uint32_t d = 0; d < s->axes; d++)
+        begin = begin * s->dims[d] + box->begin[d];
+    return begin;
+}
+
+static uint64_t plan_run_end(const plan_stream *s, const plan_box *box) {
+    return plan_run_begin(s, box) + plan_volume(s, box);
+}
+
+/* Of cells in order: the first that ends behind unit `at`, or the number behind the last. */
+static size_t plan_first_cell(const plan *p, const plan_stream *s, uint64_t at) {
+    size_t low = s->cell, high = s->cell + s->cells;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (plan_run_end(s, &p->cells[middle].box) <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static bool plan_is_dense(const plan_stream *s) {
     return s->wanted == s->units;
 }
@@ -286,6 +323,39 @@ static uint64_t plan_wanted_below(const plan *p, const plan_stream *s, uint64_t 
     return below;
 }
 
+/* The last unit of a stream that has no more than so many wanted ones before it; behind it, if none has. */
+static uint64_t plan_unit_after(const plan *p, const plan_stream *s, uint64_t wanted) {
+    uint64_t first = 0, last = s->units;
+    for (size_t i = s->cell; s->in_order && i < s->cell + s->cells; i++) {
+        uint64_t volume = plan_volume(s, &p->cells[i].box);
+        if (volume > wanted)
+            return plan_run_begin(s, &p->cells[i].box) + wanted;
+        wanted -= volume;
+    }
+    while (first < last && !s->in_order) {
+        uint64_t middle = last - (last - first) / 2;
+        if (plan_wanted_below(p, s, middle) <= wanted)
+            first = middle;
+        else
+            last = middle - 1;
+    }
+    return last;
+}
+
+/* Likewise of cells in order: a search, and those that follow the one it finds. */
+static bool plan_ordered_run(const plan *p, const plan_stream *s, uint64_t at, uint64_t *begin,
+                             uint64_t *end) {
+    size_t i = plan_first_cell(p, s, at), last = s->cell + s->cells;
+    if (i == last)
+        return false;
+    *begin = plan_run_begin(s, &p->cells[i].box);
+    *begin = *begin < at ? at : *begin;
+    *end = plan_run_end(s, &p->cells[i].box);
+    while (++i < last && plan_run_begin(s, &p->cells[i].box) == *end)
+        *end = plan_run_end(s, &p->cells[i].box);
+    return true;
+}
+
 /* The first wanted units from `at` on that lie together, of whichever cells. */
 static bool plan_wanted_run(const plan *p, const plan_stream *s, uint64_t at, uint64_t *begin,
                             uint64_t *end) {
@@ -295,6 +365,8 @@ static bool plan_wanted_run(const plan *p, const plan_stream *s, uint64_t at, ui
         *begin = at;
         return at < s->units;
     }
+    if (s->in_order)
+        return plan_ordered_run(p, s, at, begin, end);
     for (size_t i = 0; i < s->cells; i++)
         if (plan_run(s, &p->cells[s->cell + i].box, at, &b, &e) && b < *begin) {
             *begin = b;
@@ -429,6 +501,7 @@ static bool plan_add_cell(plan *p, plan_stream *s, const plan_box *box, const ui
     if (!plan_group_of(p, set, &group) || !PLAN_GROW(p->cells, p->cell_count, p->cell_room))
         return false;
     p->cells[p->cell_count++] = (plan_cell){*box, group};
+    s->in_order = (s->cells == 0 || s->in_order) && plan_is_one_run(s, box);
     s->cells++;
     s->wanted += plan_volume(s, box);
     return true;
@@ -659,14 +732,7 @@ static plan_place plan_border(const plan *p, int k) {
         n -= half;
     }
     const plan_stream *s = &p->streams[low];
-    uint64_t units = (bits - s->before) / s->read_bits, first = 0, last = s->units;
-    while (first < last) { /* the last unit that has no more than these before it */
-        uint64_t middle = last - (last - first) / 2;
-        if (plan_wanted_below(p, s, middle) <= units)
-            first = middle;
-        else
-            last = middle - 1;
-    }
+    uint64_t first = plan_unit_after(p, s, (bits - s->before) / s->read_bits);
     return (plan_place){low, first - first % s->step};
 }
 
@@ -711,10 +777,13 @@ static bool plan_add_segment(const plan *p, plan_walk *w, plan_chunk *c, plan_se
     size_t before = c->piece_count;
     if (!PLAN_GROW(c->segments, c->segment_count, c->segment_room))
         return false;
-    for (size_t i = s->cell; i < s->cell + s->cells; i++) {
+    size_t i = s->in_order ? plan_first_cell(p, s, segment.begin) : s->cell;
+    for (; i < s->cell + s->cells; i++) {
         const plan_box *box = &p->cells[i].box;
         uint64_t units = plan_below(s, box, segment.end) - plan_below(s, box, segment.begin);
         uint32_t message;
+        if (units == 0 && s->in_order)
+            break; /* all that follow are behind the segment */
         if (units == 0)
             continue;
         if (!plan_message_of(w, c, p->cells[i].group, &message) ||

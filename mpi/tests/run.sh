@@ -2,14 +2,14 @@
 # tenmap_mpi with each MPI that is here (Debian's openmpi-bin and mpich), on this machine's processors:
 #     mpi/tests/run.sh LIBTENMAP_A [sample | long]
 # 2, 4 and 8 ranks as 1, 2 and 4 hosts; faults; a throttled source; namespaces as hosts; the example; the
-# plan on paper. A sample takes about two minutes. Exits with 77, saying why, where there is no MPI.
+# plan on paper, and for random jobs. A sample takes about two minutes. Exits with 77, saying why, where there is no MPI.
 #     MPI_TEST_FLAGS    for the compiler, as -fsanitize=address with a library that was made so
 #     MPI_TEST_PREFIX   before each program, as valgrind; then nothing is measured
 set -eu
 library=$1 amount=${2:-sample}
 case $amount in
-sample) rounds_of_2=12 rounds_of_4=8 rounds_of_8=3 schedules=12 every=9 ;;
-long) rounds_of_2=100 rounds_of_4=60 rounds_of_8=30 schedules=200 every=1 ;;
+sample) rounds_of_2=12 rounds_of_4=8 rounds_of_8=3 schedules=12 every=9 jobs=200 ;;
+long) rounds_of_2=100 rounds_of_4=60 rounds_of_8=30 schedules=200 every=1 jobs=3000 ;;
 *) echo "usage: $0 LIBTENMAP_A [sample | long]" >&2 && exit 2 ;;
 esac
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -107,6 +107,9 @@ test_namespaces() {
 
 "${CC:-cc}" -O2 -std=c11 -o "$work/plan" "$source/bench/mpi_plan.c"
 "$work/plan"
+# shellcheck disable=SC2086
+"${CC:-cc}" -O2 -std=c11 $warnings ${MPI_TEST_FLAGS-} $include -o "$work/jobs" "$source/mpi/tests/test_plan.c"
+"$work/jobs" $jobs
 tested=0
 for kind in openmpi mpich; do
     if ! command -v mpicc.$kind >/dev/null || ! command -v mpirun.$kind >/dev/null; then
