@@ -13,6 +13,7 @@
 #include "tenmap_mpi.h"
 #include "tenmap_mpi_plan.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -406,13 +407,33 @@ static void compare_ranks(loading *l) {
                       (unsigned long long)first[i]);
 }
 
+/* Whether there may be threads that do not call MPI. */
+static bool may_have_threads(void) {
+    int level = MPI_THREAD_SINGLE;
+    return MPI_Query_thread(&level) == MPI_SUCCESS && level >= MPI_THREAD_FUNNELED;
+}
+
+/* tenmap_open, which opens many shards on several threads where there may be some. */
+static tenmap_status open_here(const char *path, const tenmap_options *options, tenmap_model **out,
+                               tenmap_error *error) {
+    tenmap_options alone = TENMAP_OPTIONS_INIT;
+    const size_t least = offsetof(tenmap_options, threads) + sizeof alone.threads;
+    if (may_have_threads() ||
+        (options && (options->struct_size < least || options->struct_size > sizeof alone)))
+        return tenmap_open(path, options, out, error);
+    if (options)
+        memcpy(&alone, options, options->struct_size);
+    alone.threads = 1;
+    return tenmap_open(path, &alone, out, error);
+}
+
 tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_options *options,
                               tenmap_model **out, tenmap_error *error) {
     loading l;
     tenmap_model *model = NULL;
     tenmap_error why = {0};
     if (begin_party(&l, comm)) {
-        tenmap_status status = out ? tenmap_open(path, options, &model, &why) : TENMAP_OK;
+        tenmap_status status = out ? open_here(path, options, &model, &why) : TENMAP_OK;
         if (!out)
             fail_here(&l, TENMAP_ERR_ARGUMENT, "the place for the model is NULL");
         if (status != TENMAP_OK)
@@ -881,7 +902,7 @@ static void copy_bits(unsigned char *dst, uint64_t to, const unsigned char *src,
         unsigned room = 8 - (unsigned)(to % 8), left = 8 - (unsigned)(from % 8);
         unsigned n = room < left ? room : left;
         n = bits < n ? (unsigned)bits : n;
-        unsigned mask = (1u << n) - 1, value = src[from / 8] >> (from % 8) & mask;
+        unsigned mask = (1u << n) - 1, value = (unsigned)src[from / 8] >> (from % 8) & mask;
         unsigned old = dst[to / 8] & ~(mask << (to % 8));
         dst[to / 8] = (unsigned char)(old | value << (to % 8));
         to += n;
@@ -1379,9 +1400,7 @@ static bool is_read(loading *l, uint64_t number) {
 
 static void begin_reading(loading *l) {
     reading *r = &l->reading;
-    int level = MPI_THREAD_SINGLE;
-    (void)MPI_Query_thread(&level);
-    if (level < MPI_THREAD_FUNNELED || pthread_mutex_init(&r->lock, NULL) != 0)
+    if (!may_have_threads() || pthread_mutex_init(&r->lock, NULL) != 0)
         return;
     if (pthread_cond_init(&r->turn, NULL) != 0) {
         pthread_mutex_destroy(&r->lock);
@@ -1712,6 +1731,10 @@ static void survey_chunk(loading *l, const plan_chunk *c, int reader) {
     plan_route route;
     for (size_t m = 0; m < c->message_count; m++) {
         const plan_message *message = &c->messages[m];
+        if (message->bytes > INT_MAX) /* all ranks see it; MPI counts in int */
+            fail_here(l, TENMAP_ERR_LIMIT,
+                      "a message of %llu bytes, of many small pieces; give a smaller chunk_bytes",
+                      (unsigned long long)message->bytes);
         if (reader != l->rank && !is_member(l, message->group))
             continue;
         room += (message->bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
@@ -1741,6 +1764,8 @@ static bool look_ahead(loading *l) {
                 return false;
             }
             survey_chunk(l, &l->most.chunk, l->plan.reader[k]);
+            if (l->status != TENMAP_OK)
+                return false;
             steps++;
         }
         l->most.steps = steps > l->most.steps ? steps : l->most.steps;

@@ -79,7 +79,7 @@ typedef struct tenmap_mpi_options {
 /*
  * Opens the model on every rank, or on none: if a rank cannot, or has another file than the others (by its
  * header and its sizes), *out is NULL everywhere and the error is the same. `path` and `options` are each
- * rank's own, as for tenmap_open.
+ * rank's own, as for tenmap_open; with MPI_THREAD_SINGLE all shards are opened on the calling thread.
  */
 tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_options *options,
                               tenmap_model **out, tenmap_error *error);

@@ -8,6 +8,7 @@
 #include "io_files.h"
 #include "mpi_model.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,22 @@ enum { MAPPED, READ, COUNTED, WAYS };
 
 static int rank, failures;
 static uint64_t total_read, total_once;
+
+/* The linker sends the threads that the library and tenmap_mpi.c start through this. */
+int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int __wrap_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+static int threads;
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *ctx) {
+    __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+    return __real_pthread_create(thread, attributes, run, ctx);
+}
+
+/* Whether there are as many as before, where MPI was told that there are none. */
+static bool thread_rule_holds(int before) {
+    return !getenv("TEST_MPI_SINGLE") || threads == before;
+}
 
 static void expect(bool good, const char *rule, uint64_t round) {
     if (good)
@@ -61,10 +78,12 @@ static tenmap_model *open_model(const char *folder, uint32_t which, uint32_t way
     const char *path = model_path(folder, which, &open);
     open.backend = way == READ ? TENMAP_BACKEND_READ : TENMAP_BACKEND_MAP;
     open.io = way == COUNTED ? &io : NULL;
+    int before = threads;
     if (tenmap_mpi_open(MPI_COMM_WORLD, path, &open, &model, &error) != TENMAP_OK) {
         fprintf(stderr, "rank %d: %s\n", rank, error.message);
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
+    expect(thread_rule_holds(before), "no thread opens where MPI allows none", which);
     return model;
 }
 
@@ -92,10 +111,12 @@ static void one_round(const char *folder, uint32_t ranks_per_host, uint64_t roun
     bool counted = way == COUNTED && which != CODED; /* whose parts no request names */
     uint64_t once = counted ? bytes_wanted_once(MPI_COMM_WORLD, model, &c) : 0;
     uint64_t read = files.bytes;
+    int before = threads;
     tenmap_status status =
         tenmap_mpi_load(MPI_COMM_WORLD, model, c.requests, c.count, &options, &error);
     read = files.bytes - read;
     expect(status == TENMAP_OK, error.message, round);
+    expect(thread_rule_holds(before), "no thread reads where MPI allows none", round);
     expect_equal(&c, round);
     if (counted)
         expect_read_once(&c, once, read, round);
