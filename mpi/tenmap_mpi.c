@@ -362,6 +362,11 @@ static digest digest_schemes(const tenmap_model *model) {
     return d;
 }
 
+static void fail_as_another(loading *l, const char *why) {
+    fail_here(l, TENMAP_ERR_FORMAT, "%.200s is not the model that rank 0 has: %s",
+              tenmap_path(l->model), why);
+}
+
 /* What must be the same on all ranks, held against rank 0's. */
 static void compare_ranks(loading *l) {
     digest d = digest_model(l->model), schemes = digest_schemes(l->model);
@@ -389,15 +394,10 @@ static void compare_ranks(loading *l) {
                   (unsigned long long)mine[1], (unsigned long long)first[2],
                   (unsigned long long)first[0], (unsigned long long)first[1]);
     if (memcmp(first, mine, OF_HEADERS * sizeof *mine) != 0)
-        fail_here(l, TENMAP_ERR_FORMAT,
-                  "%.200s is not the model that rank 0 has: it is as large, but its header says "
-                  "something else",
-                  tenmap_path(l->model));
+        fail_as_another(l, "it is as large, but its header says something else");
     if (memcmp(first, mine, OF_MODEL * sizeof *mine) != 0)
-        fail_here(l, TENMAP_ERR_FORMAT,
-                  "%.200s is not the model that rank 0 has: the file is as there, but config.json "
-                  "says something else about its quantised weights",
-                  tenmap_path(l->model));
+        fail_as_another(l, "the file is as there, but config.json says something else about its "
+                           "quantised weights");
     for (int i = OF_MODEL; i < NUMBERS; i++)
         if (first[i] != mine[i])
             fail_here(l, TENMAP_ERR_ARGUMENT,
