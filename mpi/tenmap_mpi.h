@@ -9,11 +9,11 @@
  * There is no common binary interface of MPI: compile tenmap_mpi.c with your own mpicc (MPI 3.0 or later)
  * and link it with tenmap. tenmap_mpi_plan.h lies beside it and is a part of it.
  *
- * All functions here are collective over the communicator: every rank of it calls them, in the same order
- * as its other collective calls on it. An intercommunicator is refused (TENMAP_ERR_ARGUMENT), as are
- * MPI_COMM_NULL and calls before MPI is initialised or after it is finalised. Messages travel on a private duplicate of the communicator. MPI is
- * called from the calling thread only. Hosts must be of one kind: messages hold elements in the byte
- * order of the host.
+ * All functions here are collective over the communicator: every rank of it calls them, in the same
+ * order as its other collective calls on it. An intercommunicator is refused (TENMAP_ERR_ARGUMENT), as
+ * are MPI_COMM_NULL and calls before MPI is initialised or after it is finalised. Messages travel on a
+ * private duplicate of the communicator. MPI is called from the calling thread only. Hosts must be of
+ * one kind: messages hold elements in the byte order of the host.
  *
  * Errors are collective too: if one rank fails, all return the same status and the same sentence, which
  * begins with the rank ("rank 3: ..."). What is already in the destinations is not defined then. A rank
@@ -85,12 +85,13 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
                               tenmap_model **out, tenmap_error *error);
 
 /*
- * Like tenmap_load, on all ranks at once. Every rank brings its own model, opened in whichever way from the
- * same files, and its own requests; a rank that wants nothing brings none (NULL, 0). A rank that could not
- * open its model calls this with NULL, and all ranks return TENMAP_ERR_ARGUMENT. Which files are the same
- * is seen by their headers and sizes, of quantised weights also by what config.json makes of them (shapes,
- * dtypes, widths and groups: hosts whose config.json differs in something else are not told apart); that a file was changed since a rank opened it is seen where that
- * rank reads it (TENMAP_ERR_IO).
+ * Like tenmap_load, on all ranks at once. Every rank brings its own model, opened in whichever way from
+ * the same files, by the same TENMAP_OPEN_* flags, and its own requests; a rank that wants nothing
+ * brings none (NULL, 0). A rank that could not open its model calls this with NULL, and all ranks return
+ * TENMAP_ERR_ARGUMENT. Which files are the same is seen by their headers and sizes, of quantised weights
+ * also by what config.json makes of them (shapes, dtypes, widths and groups: hosts whose config.json
+ * differs in something else are not told apart); that a file was changed since a rank opened it is seen
+ * where that rank reads it (TENMAP_ERR_IO).
  *
  * All that can be said before a byte is read is agreed on first: arguments, options, models, memory.
  * Elements are converted before they are sent where all want the same and that is less, else by those who
@@ -98,11 +99,11 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
  * where it was one.
  *
  * Bytes between those that are wanted are not read, but for pages and such that the system reads itself,
- * and but for tensors of more than eight axes, or that the requests cut into more than 65,536 boxes: those
- * are read, and sent, from the first element that is wanted to the last. Three things are read more often
- * than once: tensors of which one request takes the bytes for another dtype than another request does (once
- * each); parts of quantised weights that several chunks need (scales); the byte around elements of 4 and 6
- * bits at the edge of a chunk.
+ * and but for tensors of more than eight axes, or that the requests cut into more than 65,536 boxes or
+ * for more than 1,024 sets of ranks: those are read, and sent, from the first element that is wanted to
+ * the last. Three things are read more often than once: tensors of which one request takes the bytes for
+ * another dtype than another request does (once each); parts of quantised weights that several chunks
+ * need (scales); the byte around elements of 4 and 6 bits at the edge of a chunk.
  */
 tenmap_status tenmap_mpi_load(MPI_Comm comm, const tenmap_model *model,
                               const tenmap_request *requests, size_t count,
