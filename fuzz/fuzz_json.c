@@ -177,7 +177,7 @@ static tmi_json json_over(tmi_block *text, const uint8_t *data, size_t size) {
         abort();
     memcpy(text->bytes, data, size);
     char *bytes = text->bytes;
-    return (tmi_json){bytes, bytes, bytes + size, NULL};
+    return (tmi_json){bytes, bytes, bytes + size, NULL, false};
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -108,7 +108,7 @@ static bool resume(parser *p, uint32_t code, const char *value) {
         return false;
     char *text = p->untouched;
     size_t length = (size_t)(p->json.end - p->json.text);
-    tmi_json again = {text, text + (value - p->json.text), text + length, NULL};
+    tmi_json again = {text, text + (value - p->json.text), text + length, NULL, false};
     unsigned depth = p->in_metadata ? 2 : 1;
     if (!tmi_json_skip(&again, depth))
         return false;

@@ -174,9 +174,20 @@ static bool take_exponent(tmi_json *json, number *n) {
     return true;
 }
 
+static bool skip_word(tmi_json *json, const char *word, size_t len) {
+    for (size_t i = 0; i < len; i++, json->at++)
+        if (*json->at != word[i])
+            return tmi_json_fail(json, "expected a value");
+    return true;
+}
+
 static bool skip_number(tmi_json *json) {
     number n = {0, false, 0};
     char *start = json->at, *at = start + (*start == '-');
+    if (json->python && *at == 'I') {
+        json->at = at;
+        return skip_word(json, "Infinity", 8);
+    }
     if (!is_digit(*at)) {
         json->at = at;
         return tmi_json_fail(json, "expected a digit after the minus sign");
@@ -200,17 +211,10 @@ static bool skip_number(tmi_json *json) {
     json->at = at;
     if ((*at == 'e' || *at == 'E') && !take_exponent(json, &n))
         return false;
-    if (number_overflows(&n)) {
+    if (number_overflows(&n) && !json->python) {
         json->at = start;
         return tmi_json_fail(json, "a number is too large for a double");
     }
-    return true;
-}
-
-static bool skip_word(tmi_json *json, const char *word, size_t len) {
-    for (size_t i = 0; i < len; i++, json->at++)
-        if (*json->at != word[i])
-            return tmi_json_fail(json, "expected a value");
     return true;
 }
 
@@ -226,8 +230,10 @@ static bool skip_scalar(tmi_json *json, char first) {
         return skip_word(json, "false", 5);
     case 'n':
         return skip_word(json, "null", 4);
+    case 'N':
+        return json->python ? skip_word(json, "NaN", 3) : tmi_json_fail(json, "expected a value");
     default:
-        if (first == '-' || is_digit(first))
+        if (first == '-' || is_digit(first) || (json->python && first == 'I'))
             return skip_number(json);
         return tmi_json_fail(json, "expected a value");
     }

@@ -119,7 +119,7 @@ bool tmi_layout_others(tmi_buffer *text, const char *header, size_t length,
         return false;
     }
     char *start = memcpy(copy.bytes, header, length);
-    tmi_json json = {start, start, start + length, NULL};
+    tmi_json json = {start, start, start + length, NULL, false};
     bool good = tmi_json_expect(&json, '{', "expected an object");
     if (good && !tmi_json_take(&json, '}'))
         do {

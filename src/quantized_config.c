@@ -189,9 +189,10 @@ static bool take_config(tmi_json *json, tmi_text key, void *ctx) {
     return true;
 }
 
+/* Python wrote it, which has words for what JSON has no numbers for: "time_step_limit": [0.0, Infinity]. */
 static tenmap_status parse_config(const tmi_bytes *bytes, tmi_block text, size_t length,
                                   tmi_quantized_config *config, tenmap_error *error) {
-    tmi_json json = {text.bytes, text.bytes, (char *)text.bytes + length, NULL};
+    tmi_json json = {text.bytes, text.bytes, (char *)text.bytes + length, NULL, true};
     size_t valid = tmi_utf8_valid(text.bytes, length);
     bool good = valid == length || tmi_json_fail(&json, "the text is not UTF-8");
     if (!good)

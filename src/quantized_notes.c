@@ -10,7 +10,7 @@
 enum { MOST_NOTE_TEXT = 64 << 10 };
 
 bool tmi_note_parse(tmi_block text, size_t length, tmi_json_member *member, void *ctx) {
-    tmi_json json = {text.bytes, text.bytes, (char *)text.bytes + length, NULL};
+    tmi_json json = {text.bytes, text.bytes, (char *)text.bytes + length, NULL, false};
     return tmi_utf8_valid(text.bytes, length) == length && tmi_json_peek(&json) == '{' &&
            tmi_json_members(&json, 1, member, ctx) && tmi_json_peek(&json) == '\0' &&
            json.at == json.end;

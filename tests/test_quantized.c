@@ -514,6 +514,26 @@ static void hostile_configs_are_refused(void **state) {
     free_weight(&w);
 }
 
+/* Limits that are infinite, as configurations of models with states have them; such words are no JSON. */
+static void what_python_writes_in_configs_is_taken(void **state) {
+    tenmap_options options = dequantize(0);
+    stored_weight w = {.label = NULL};
+    quantized_cases[0](&w);
+    w.config = "{\"time_step_limit\": [0.0, Infinity], \"a\": -Infinity, \"b\": NaN, \"c\": 1e999, "
+               "\"quantization_config\": {\"quant_method\": \"fp8\", \"scale\": Infinity}}";
+    write_weight(state, &w);
+    tenmap_close(must_open(in_folder(state, "model.safetensors"), &options));
+    static const char *const none[] = {"{\"a\": Infinite}", "{\"a\": -NaN}", "{\"a\": -",
+                                       "{\"a\": Inf", "{\"a\": Nan}"};
+    for (size_t i = 0; i < COUNT(none); i++) {
+        w.config = none[i];
+        write_weight(state, &w);
+        must_fail(in_folder(state, "model.safetensors"), &options, TENMAP_ERR_FORMAT,
+                  "config.json");
+    }
+    free_weight(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_scheme_on_every_path),
@@ -524,6 +544,7 @@ int main(void) {
         cmocka_unit_test(wrong_parts_are_named),
         cmocka_unit_test(parts_are_checked_at_first_use),
         cmocka_unit_test(hostile_configs_are_refused),
+        cmocka_unit_test(what_python_writes_in_configs_is_taken),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
