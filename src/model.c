@@ -100,17 +100,20 @@ static const tenmap_tensor *joined_tensor(const tenmap_model *model, size_t i) {
     return (const tenmap_tensor *)model->tensor_block.bytes + i;
 }
 
-const char *tenmap_shard_listed(const tenmap_model *model, const char *name) {
-    for (size_t i = model && name ? model->index_count : 0; i-- > 0;) { /* the later one wins */
+const char *tmi_shard_listed(const tenmap_model *model, const char *name, size_t len) {
+    for (size_t i = model->index_count; i-- > 0;) { /* the later one wins */
         const tmi_index *index = &model->indexes[i];
         const tmi_names *names = index->tensors ? &model->names : &index->names;
-        size_t len = strlen(name);
         size_t at = tmi_names_find(names, name, len, tmi_hash(&names->key, name, len));
         if (at != TMI_NONE)
             return index->tensors ? model->shards[joined_tensor(model, at)->shard].name
                                   : index->files[index->listings[at].file].name;
     }
     return NULL;
+}
+
+const char *tenmap_shard_listed(const tenmap_model *model, const char *name) {
+    return model && name ? tmi_shard_listed(model, name, strlen(name)) : NULL;
 }
 
 size_t tenmap_listed_count(const tenmap_model *model) {

@@ -288,6 +288,9 @@ void tmi_lookup_free(tenmap_model *model);
 /* The tensor that this name, which is the name of none, stands for; or TMI_NONE. */
 size_t tmi_alias_find(const tenmap_model *model, const char *name, size_t len, uint64_t hash);
 
+/* model.c: as tenmap_shard_listed, of names that may hold NUL. */
+const char *tmi_shard_listed(const tenmap_model *model, const char *name, size_t len);
+
 /* split.c: whether the shards of a joined model say that they are its parts, if they say anything. */
 tenmap_status tmi_split_check(const tenmap_model *model, tenmap_error *error);
 

@@ -100,12 +100,16 @@ static bool keep_weight(quantized_search *s, const tmi_computed *c) {
 static bool try_schemes(quantized_search *s, const tenmap_tensor *t) {
     size_t first = tmi_dtype_blocks(t->dtype) ? SCHEME_OF_BLOCKS : 0;
     size_t end = first ? first + 1 : SCHEME_OF_BLOCKS;
+    s->finder.incomplete = false;
     for (size_t i = first; i < end; i++) {
         tmi_computed c = {.recipe = {.codes = 0}};
-        if (schemes[i].find(&s->finder, t, &c))
-            return keep_weight(s, &c);
+        bool found = schemes[i].find(&s->finder, t, &c);
         if (s->finder.status != TENMAP_OK)
             return false;
+        if (s->finder.incomplete) /* what is left of it may look like another scheme's */
+            return true;
+        if (found)
+            return keep_weight(s, &c);
     }
     return true;
 }

@@ -136,17 +136,21 @@ typedef struct tmi_finder {
     tenmap_error *error;
     tenmap_status status; /* what stopped the search */
     tenmap_error why;     /* room for a part of its sentence */
+    bool incomplete;      /* the tensor that is looked at lacks a part, and may */
 } tmi_finder;
 
 bool tmi_ends_with(const tenmap_tensor *t, const char *ending);
-/* The tensor called as t without its last `cut` bytes and with `ending` instead; or NULL. */
+/*
+ * The tensor called as t without its last `cut` bytes and with `ending` instead; or NULL. What the index lists
+ * and no shard has is missing, whether or not weights do without such a part.
+ */
 const tenmap_tensor *tmi_find_part(tmi_finder *f, const tenmap_tensor *t, size_t cut,
                                    const char *ending);
 /* That name, until the next one is made; NULL, and f->status, without memory. */
 const char *tmi_part_name(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending);
 /*
  * A weight that cannot be put together. All return false. With TENMAP_OPEN_PARTIAL a part that is
- * missing stops nothing.
+ * missing stops nothing, and leaves its weight as it is stored.
  */
 bool tmi_part_missing(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending,
                       const char *scheme);

@@ -39,13 +39,18 @@ const tenmap_tensor *tmi_find_part(tmi_finder *f, const tenmap_tensor *t, size_t
                                    const char *ending) {
     size_t len;
     const char *name = part_name(f, t, cut, ending, &len);
-    return name ? tenmap_find_n(f->model, name, len) : NULL;
+    const tenmap_tensor *part = name ? tenmap_find_n(f->model, name, len) : NULL;
+    bool may_lack = f->model->missing_count || tmi_allows(f->flags, TENMAP_OPEN_STALE_INDEX);
+    if (name && !part && may_lack && tmi_shard_listed(f->model, name, len))
+        (void)tmi_part_missing(f, t, cut, ending, "says the index");
+    return part;
 }
 
 bool tmi_part_missing(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending,
                       const char *scheme) {
     size_t len;
     const char *name = part_name(f, t, cut, ending, &len);
+    f->incomplete = true;
     if (!name || (f->flags & TENMAP_OPEN_PARTIAL))
         return false;
     f->status = TMI_FAIL_TENSOR(f->error, TENMAP_ERR_FORMAT, t,

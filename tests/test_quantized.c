@@ -421,6 +421,63 @@ static void parts_in_two_files_are_one_weight(void **state) {
     }
 }
 
+/* model.safetensors without part `gone` of the weight, which an index lists there or in a shard of its own. */
+static void write_without(void **state, const stored_weight *w, size_t gone, const char *shard) {
+    stored_weight rest = *w;
+    char index[4096];
+    int used = snprintf(index, sizeof index, "{\"weight_map\": {\"a.norm\": \"model.safetensors\"");
+    for (size_t i = 0; i < w->part_count; i++)
+        used += snprintf(index + used, sizeof index - (size_t)used, ",\n\"%s\": \"%s\"",
+                         w->parts[i].name, i == gone ? shard : "model.safetensors");
+    snprintf(index + used, sizeof index - (size_t)used, "}}");
+    write_text(in_folder(state, "parts.index.json"), index);
+    memmove(rest.parts + gone, rest.parts + gone + 1,
+            (--rest.part_count - gone) * sizeof *rest.parts);
+    write_weight(state, &rest);
+}
+
+/*
+ * What an index lists is a part of the weight, one that others do without too: values without its zero points or
+ * groups would be wrong ones.
+ */
+static void parts_that_the_index_lists_are_missed(void **state) {
+    tenmap_options partial = dequantize(0), lenient = dequantize(0);
+    partial.flags |= TENMAP_OPEN_PARTIAL;
+    lenient.flags |= TENMAP_OPEN_LENIENT;
+    for (size_t k = 0; k < quantized_case_count; k++) {
+        stored_weight w = {.label = NULL};
+        seed_random((uint32_t)k + 1);
+        quantized_cases[k](&w);
+        for (size_t gone = 1; gone < w.part_count; gone++) {
+            write_without(state, &w, gone, "missing.safetensors");
+            tenmap_model *m = must_open(in_folder(state, "parts.index.json"), &partial);
+            assert_int_equal(tenmap_count(m), 2 + w.part_count - 1);
+            for (size_t i = 0; i < tenmap_count(m); i++)
+                assert_false(tenmap_at(m, i)->flags & TENMAP_TENSOR_COMPUTED);
+            tenmap_close(m);
+            write_without(state, &w, gone, "model.safetensors");
+            must_fail(in_folder(state, "parts.index.json"), &lenient, TENMAP_ERR_FORMAT,
+                      "is missing");
+        }
+        free_weight(&w);
+    }
+}
+
+/* With a part missing, what is left is no weight of another scheme. */
+static void what_is_left_of_a_weight_is_listed_as_it_is(void **state) {
+    tenmap_options partial = dequantize(0);
+    stored_weight w = {.label = NULL};
+    partial.flags |= TENMAP_OPEN_PARTIAL;
+    add_part(&w, "b.weight", TENMAP_I8, 2, SHAPE(4, 32)); /* two codes in each, or one */
+    add_part(&w, "b.weight_scale", TENMAP_F8_E4M3, 2, SHAPE(4, 4));
+    write_weight(state, &w);
+    tenmap_model *m = must_open(in_folder(state, "model.safetensors"), &partial);
+    assert_int_equal(tenmap_count(m), 4);
+    assert_string_equal(tenmap_scheme_of(tenmap_find(m, "b.weight"))->name, "none");
+    tenmap_close(m);
+    free_weight(&w);
+}
+
 /* Without the flag nothing changes, and no config.json is looked at. */
 static void without_the_flag_parts_are_tensors(void **state) {
     stored_weight w = {.label = NULL};
@@ -540,6 +597,8 @@ int main(void) {
         cmocka_unit_test(every_shape_on_every_path),
         cmocka_unit_test(config_comes_through_the_callers_io),
         cmocka_unit_test(parts_in_two_files_are_one_weight),
+        cmocka_unit_test(parts_that_the_index_lists_are_missed),
+        cmocka_unit_test(what_is_left_of_a_weight_is_listed_as_it_is),
         cmocka_unit_test(without_the_flag_parts_are_tensors),
         cmocka_unit_test(wrong_parts_are_named),
         cmocka_unit_test(parts_are_checked_at_first_use),
