@@ -229,12 +229,32 @@ static tenmap_status read_config(const tmi_bytes *bytes, uint64_t limit,
     return status;
 }
 
+/*
+ * The path of a file beside the model's first, or beside the index where that names a file in a folder inside its
+ * own: "parts/model.safetensors".
+ */
+static char *path_beside(const tenmap_io *io, const tmi_shard *shard, const char *name) {
+    char *path = tmi_copy_text(shard->path, strlen(shard->path));
+    for (const char *in = shard->name; path && in && (in = strchr(in, '/')) != NULL; in++) {
+        size_t last = tmi_own_part(io, path);
+        while (last > 0 && path[last - 1] != '/')
+            last--;
+        size_t up = last > 0 ? last - 1 : 0;
+        while (up > 0 && path[up - 1] != '/' && (io || !tmi_is_separator(path[up - 1])))
+            up--;
+        memmove(path + up, path + last, strlen(path + last) + 1);
+    }
+    char *beside = path ? tmi_beside(io, path, name, strlen(name)) : NULL;
+    free(path);
+    return beside;
+}
+
 /* One of the files that may lie beside the model; none there is fine. */
 static tenmap_status try_config(const tenmap_model *model, const tenmap_options *options,
                                 const char *name, tmi_quantized_config *config,
                                 tenmap_error *error) {
     tmi_bytes bytes = TMI_NO_BYTES;
-    char *path = tmi_beside(options->io, model->shards[0].path, name, strlen(name));
+    char *path = path_beside(options->io, &model->shards[0], name);
     if (!path)
         return tmi_fail_memory(error, strlen(name), "the path of a configuration");
     tenmap_status status = tmi_bytes_open(&bytes, options->io, path, "it", error);

@@ -7,6 +7,8 @@
 
 #include "io_files.h"
 
+#include <sys/stat.h>
+
 static tenmap_options dequantize(uint32_t backend) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     options.flags = TENMAP_OPEN_DEQUANTIZE;
@@ -463,6 +465,37 @@ static void parts_that_the_index_lists_are_missed(void **state) {
     }
 }
 
+/* config.json lies beside the index, wherever that finds its shards. */
+static void config_lies_beside_the_index(void **state) {
+    tenmap_options options = dequantize(0);
+    options.flags |= TENMAP_OPEN_SUBFOLDERS;
+    stored_weight w = {.label = NULL};
+    char from[300], index[4096];
+    gptq_v2(&w); /* without config.json its zero points are one less */
+    write_weight(state, &w);
+    snprintf(from, sizeof from, "%s", in_folder(state, "model.safetensors"));
+    assert_int_equal(mkdir(in_folder(state, "deep"), 0777), 0);
+    assert_int_equal(mkdir(in_folder(state, "deep/er"), 0777), 0);
+    assert_int_equal(rename(from, in_folder(state, "deep/er/model.safetensors")), 0);
+    snprintf(index, sizeof index, "{\"weight_map\": {\"%s\": \"deep/er/model.safetensors\"}}",
+             w.parts[0].name);
+    write_text(in_folder(state, "deep.index.json"), index);
+    tenmap_model *m = must_open(in_folder(state, "deep.index.json"), &options);
+    const tenmap_tensor *t = check_listing(&w, m);
+    float *wanted = all_values(&w), *got = malloc((size_t)t->nelems * 4);
+    assert_int_equal(tenmap_read(t, 0, t->nelems, TENMAP_F32, got, (size_t)t->nelems * 4, 0, NULL),
+                     TENMAP_OK);
+    same_floats(&w, got, wanted, t->nelems);
+    tenmap_close(m);
+    free(wanted);
+    free(got);
+    free_weight(&w);
+    (void)remove(in_folder(state, "deep/er/model.safetensors"));
+    (void)remove(in_folder(state, "deep/er"));
+    (void)remove(in_folder(state, "deep"));
+    (void)remove(in_folder(state, "deep.index.json"));
+}
+
 /* With a part missing, what is left is no weight of another scheme. */
 static void what_is_left_of_a_weight_is_listed_as_it_is(void **state) {
     tenmap_options partial = dequantize(0);
@@ -598,6 +631,7 @@ int main(void) {
         cmocka_unit_test(config_comes_through_the_callers_io),
         cmocka_unit_test(parts_in_two_files_are_one_weight),
         cmocka_unit_test(parts_that_the_index_lists_are_missed),
+        cmocka_unit_test(config_lies_beside_the_index),
         cmocka_unit_test(what_is_left_of_a_weight_is_listed_as_it_is),
         cmocka_unit_test(without_the_flag_parts_are_tensors),
         cmocka_unit_test(wrong_parts_are_named),
