@@ -11,6 +11,7 @@
 typedef struct bnb_state {
     uint64_t block, nested_block;
     double offset;
+    bool offset_wrong; /* it is no number */
     tenmap_dtype dtype;
     uint64_t shape[TMI_COMPUTED_RANK];
     uint32_t rank; /* TMI_COMPUTED_RANK + 1: too many */
@@ -18,40 +19,46 @@ typedef struct bnb_state {
 } bnb_state;
 
 /*
- * A number of JSON. It was a float before it was written, so the few last bits of a double that this may
- * be off by are rounded away.
+ * A number of JSON, or a word that is none. It was a float before it was written, so the few last bits of a double
+ * that this may be off by are rounded away; beyond 10^300 either way it is 0 or infinite as a float.
  */
-static double decimal(tmi_text text) {
-    double value = 0, scale = 1;
-    int exponent = 0, sign = 1;
-    size_t i = 0;
+static bool decimal(tmi_text text, double *value) {
+    enum { MOST_POWER = 10000 };
+    int exponent = 0, power = 0, sign = 1;
+    double scale = 1;
     bool negative = text.len && text.bytes[0] == '-', behind = false;
-    for (i = negative; i < text.len && text.bytes[i] != 'e' && text.bytes[i] != 'E'; i++) {
-        if (text.bytes[i] == '.') {
-            behind = true;
-            continue;
+    size_t i = negative;
+    for (*value = 0; i < text.len && text.bytes[i] != 'e' && text.bytes[i] != 'E'; i++) {
+        unsigned digit = (unsigned char)text.bytes[i] - (unsigned)'0';
+        if (digit > 9 && (text.bytes[i] != '.' || behind))
+            return false;
+        behind = behind || digit > 9;
+        if (digit <= 9) {
+            *value = *value * 10 + digit;
+            exponent -= behind;
         }
-        value = value * 10 + (text.bytes[i] - '0');
-        exponent -= behind;
     }
-    int power = 0;
-    for (i++; i < text.len && power < 1000; i++) {
+    for (i++; i < text.len; i++) {
+        unsigned digit = (unsigned char)text.bytes[i] - (unsigned)'0';
         if (text.bytes[i] == '-')
             sign = -1;
-        else if (text.bytes[i] != '+')
-            power = power * 10 + (text.bytes[i] - '0');
+        else if (text.bytes[i] != '+' && digit > 9)
+            return false;
+        else if (digit <= 9 && power < MOST_POWER)
+            power = power * 10 + (int)digit;
     }
     exponent += sign * power;
-    for (int n = exponent < 0 ? -exponent : exponent; n > 0 && n < 1000; n--)
+    for (int n = exponent < 0 ? -exponent : exponent; n > 0 && scale < 1e300; n--)
         scale *= 10;
-    value = exponent < 0 ? value / scale : value * scale;
-    return negative ? -value : value;
+    *value = exponent < 0 ? *value / scale : *value * scale;
+    *value = negative ? -*value : *value;
+    return text.len > (size_t)negative;
 }
 
 static bool take_bnb_shape(tmi_json *json, bnb_state *state) {
     if (!tmi_json_take(json, '['))
         return tmi_json_skip(json, 1);
-    for (; tmi_json_peek(json) != ']';) {
+    for (state->rank = 0; tmi_json_peek(json) != ']';) {
         tmi_text text;
         if (!tmi_json_scalar(json, 2, &text))
             return false;
@@ -77,7 +84,7 @@ static bool take_bnb_member(tmi_json *json, tmi_text key, void *ctx) {
     else if (tmi_text_is(key, "nested_blocksize"))
         state->nested_block = tmi_text_number(text);
     else if (tmi_text_is(key, "nested_offset"))
-        state->offset = decimal(text);
+        state->offset_wrong = !decimal(text, &state->offset);
     else if (tmi_text_is(key, "dtype"))
         state->dtype = tmi_text_dtype(text);
     else if (tmi_text_is(key, "quant_type"))
@@ -122,6 +129,9 @@ static bool take_absmax(tmi_finder *f, const tenmap_tensor *t, const bnb_state *
     if (!nested || !table)
         return tmi_part_missing(f, t, 0, nested ? ".nested_quant_map" : ".nested_absmax", "4 bits");
     uint64_t step = state->nested_block;
+    if (state->offset_wrong)
+        return TMI_PART_WRONG(f, t, c->parts[TMI_PART_NOTE],
+                              "a number was expected as its nested_offset");
     if (!step || nested->dtype != TENMAP_F32 ||
         nested->nelems != blocks / step + (blocks % step != 0))
         return TMI_PART_WRONG(f, t, nested, "one F32 for every %llu of %llu was expected",

@@ -76,6 +76,21 @@ static void bnb_other_kind(stored_weight *w) {
     make_bnb4(w, "", 50, 130, 64, false, false);
     memcpy(strstr((char *)w->parts[3].bytes, "nf4"), "fp4", 3);
 }
+/* The end of its note, where nested_offset is. */
+static void bnb_other_end(stored_weight *w, const char *text) {
+    static const char usual[] = "\"nested_dtype\": \"float32\", \"nested_offset\": 1.5625e-1}";
+    char end[sizeof usual];
+    make_bnb4(w, "", 50, 130, 64, true, false);
+    stored_part *note = &w->parts[w->part_count - 1];
+    snprintf(end, sizeof end, "%-*s}", (int)sizeof usual - 2, text);
+    memcpy(note->bytes + note->size - strlen(end), end, strlen(end));
+}
+static void bnb_word_as_offset(stored_weight *w) {
+    bnb_other_end(w, "\"nested_offset\": null");
+}
+static void bnb_text_as_offset(stored_weight *w) {
+    bnb_other_end(w, "\"nested_offset\": \"1e                    \"");
+}
 static void packed_other_group(stored_weight *w) {
     packed_int4(w);
     w->config =
@@ -122,6 +137,8 @@ static void comfy_rotated(stored_weight *w) {
 const broken_case broken_cases[] = {
     {bnb_more_json, "JSON with blocksize and shape was expected", false},
     {bnb_other_kind, "it says \"fp4\"", false},
+    {bnb_word_as_offset, "a number was expected as its nested_offset", false},
+    {bnb_text_as_offset, "a number was expected as its nested_offset", false},
     {packed_other_group, "config.json says groups of 128 columns, which are 2 scales", false},
     {gptq_other_group, "config.json says groups of 128, which are 2 for 160 inputs", false},
     {gptq_planar, "\"gptq_p\"", false},
