@@ -46,6 +46,27 @@ static bool take_zeros(tmi_finder *f, const tenmap_tensor *t, size_t cut, tmi_co
     return true;
 }
 
+/*
+ * bitsandbytes says in which order rows and columns lie: 0 is row after row. The others (col32, col_turing,
+ * col_ampere) are those of GPUs, which it reads no more either.
+ */
+static bool take_row_format(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+    const tenmap_tensor *format = tmi_find_part(f, t, 0, "_format");
+    unsigned char order[8] = {0};
+    if (!format)
+        return f->status == TENMAP_OK;
+    if (format->nelems != 1 || format->nbytes > sizeof order)
+        return TMI_PART_WRONG(f, t, format, "one number was expected there");
+    if (!tmi_part_read(f, t, format, order, (size_t)format->nbytes))
+        return false;
+    if (tmi_file_u64(order) != 0)
+        return TMI_PART_WRONG(f, t, format,
+                              "it says the order %llu, where 0, row after row, was expected",
+                              (ull)tmi_file_u64(order));
+    c->parts[TMI_PART_NOTE] = format;
+    return true;
+}
+
 /* What some writers put beside a weight: bitsandbytes the order of its rows, ComfyUI its format. */
 static bool take_notes(tmi_finder *f, const tenmap_tensor *t, bool bitsandbytes, tmi_computed *c) {
     if (bitsandbytes) {
@@ -54,7 +75,7 @@ static bool take_notes(tmi_finder *f, const tenmap_tensor *t, bool bitsandbytes,
                                   "one was expected for each of the %llu rows of an I8 weight",
                                   (ull)c->recipe.rows);
         c->recipe.scale = TMI_SCALE_127;
-        c->parts[TMI_PART_NOTE] = tmi_find_part(f, t, 0, "_format");
+        return take_row_format(f, t, c);
     } else if (tmi_ends_with(t, ".weight")) {
         const tenmap_tensor *note = tmi_find_part(f, t, strlen(".weight"), ".comfy_quant");
         c->parts[TMI_PART_NOTE] = note;

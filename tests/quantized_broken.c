@@ -91,6 +91,16 @@ static void bnb_word_as_offset(stored_weight *w) {
 static void bnb_text_as_offset(stored_weight *w) {
     bnb_other_end(w, "\"nested_offset\": \"1e                    \"");
 }
+static void scb_other_order(stored_weight *w) {
+    make_scaled(w, "", TENMAP_I8, "b.SCB", TENMAP_F32, 31, 65, 1, 65);
+    w->parts[1].rank = 1;
+    *add_part(w, "b.weight_format", TENMAP_U8, 0, NULL)->bytes = 2;
+}
+static void scb_several_orders(stored_weight *w) {
+    make_scaled(w, "", TENMAP_I8, "b.SCB", TENMAP_F32, 31, 65, 1, 65);
+    w->parts[1].rank = 1;
+    add_part(w, "b.weight_format", TENMAP_U8, 1, SHAPE(2));
+}
 static void packed_other_group(stored_weight *w) {
     packed_int4(w);
     w->config =
@@ -139,6 +149,8 @@ const broken_case broken_cases[] = {
     {bnb_other_kind, "it says \"fp4\"", false},
     {bnb_word_as_offset, "a number was expected as its nested_offset", false},
     {bnb_text_as_offset, "a number was expected as its nested_offset", false},
+    {scb_other_order, "it says the order 2, where 0", false},
+    {scb_several_orders, "\"b.weight_format\" is U8 [2]; one number", false},
     {packed_other_group, "config.json says groups of 128 columns, which are 2 scales", false},
     {gptq_other_group, "config.json says groups of 128, which are 2 for 160 inputs", false},
     {gptq_planar, "\"gptq_p\"", false},

@@ -503,7 +503,7 @@ static float scb_value(const stored_weight *w, uint64_t m, uint64_t r, uint64_t 
 static void bnb_int8(stored_weight *w) {
     make_scaled(w, "bitsandbytes int8", TENMAP_I8, "b.SCB", TENMAP_F32, 31, 65, 1, 65);
     w->parts[1].rank = 1;
-    add_part(w, "b.weight_format", TENMAP_U8, 0, NULL);
+    *add_part(w, "b.weight_format", TENMAP_U8, 0, NULL)->bytes = 0;
     w->value = scb_value;
     w->scheme = "int8-channel";
 }
