@@ -13,10 +13,9 @@ static bool is_e8m0(const tenmap_tensor *scales) {
     return scales->dtype == TENMAP_U8 || scales->dtype == TENMAP_F8_E8M0;
 }
 
-/* What scales in groups of columns must be: all axes of the values but the last, then the groups. */
-static bool groups_fit(const tenmap_tensor *t, uint32_t rank, const tenmap_tensor *scales,
-                       uint64_t groups) {
-    if (scales->rank != rank || scales->shape[rank - 1] != groups)
+/* Whether scales have all axes of the values but the last, which is that of the groups. */
+static bool axes_fit(const tenmap_tensor *t, uint32_t rank, const tenmap_tensor *scales) {
+    if (scales->rank != rank)
         return false;
     for (uint32_t d = 0; d + 1 < rank; d++)
         if (scales->shape[d] != t->shape[d])
@@ -52,7 +51,7 @@ bool tmi_find_blocks(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     if (!scales)
         return f->status == TENMAP_OK && tmi_part_missing(f, t, cut, "_scales", "MXFP4");
     uint64_t rows = t->shape[rank - 3], groups = t->shape[rank - 2];
-    if (!is_e8m0(scales) || !groups_fit(t, rank - 1, scales, groups))
+    if (!is_e8m0(scales) || !axes_fit(t, rank - 1, scales) || scales->shape[rank - 2] != groups)
         return TMI_PART_WRONG(f, t, scales, "U8 %s was expected",
                               tmi_shape_text(t->shape, rank - 1).text);
     take_pairs(c, TENMAP_F4, rows, groups * (MX_GROUP / 2), MX_GROUP);
@@ -118,7 +117,7 @@ bool tmi_find_pairs(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
                tmi_part_missing(f, t, cut, "_scale", "MXFP4 or NVFP4");
     tenmap_dtype dtype = pair_dtype(t, scales, packed);
     bool nvfp4 = scales->dtype == TENMAP_F8_E4M3;
-    if (dtype == TENMAP_AS_STORED || !groups_fit(t, t->rank, scales, scales->shape[t->rank - 1]))
+    if (dtype == TENMAP_AS_STORED || !axes_fit(t, t->rank, scales))
         return packed && TMI_PART_WRONG(f, t, scales,
                                         "for values %s a scale for every 32 (U8) or 16 (F8_E4M3) "
                                         "elements was expected",

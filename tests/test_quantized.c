@@ -511,6 +511,19 @@ static void what_is_left_of_a_weight_is_listed_as_it_is(void **state) {
     free_weight(&w);
 }
 
+/* Scales of fewer axes than values that they fit otherwise are none of FP4. */
+static void scales_of_fewer_axes_are_no_part(void **state) {
+    tenmap_options options = dequantize(0);
+    stored_weight w = {.label = NULL};
+    add_part(&w, "b.weight", TENMAP_U8, 4, SHAPE(1, 2, 4, 16));
+    add_part(&w, "b.weight_scale", TENMAP_U8, 1, SHAPE(1));
+    write_weight(state, &w);
+    tenmap_model *m = must_open(in_folder(state, "model.safetensors"), &options);
+    assert_int_equal(tenmap_count(m), 4);
+    tenmap_close(m);
+    free_weight(&w);
+}
+
 /* Without the flag nothing changes, and no config.json is looked at. */
 static void without_the_flag_parts_are_tensors(void **state) {
     stored_weight w = {.label = NULL};
@@ -633,6 +646,7 @@ int main(void) {
         cmocka_unit_test(parts_that_the_index_lists_are_missed),
         cmocka_unit_test(config_lies_beside_the_index),
         cmocka_unit_test(what_is_left_of_a_weight_is_listed_as_it_is),
+        cmocka_unit_test(scales_of_fewer_axes_are_no_part),
         cmocka_unit_test(without_the_flag_parts_are_tensors),
         cmocka_unit_test(wrong_parts_are_named),
         cmocka_unit_test(parts_are_checked_at_first_use),
