@@ -130,7 +130,7 @@ static uint64_t deduce_group(uint64_t extent, uint64_t groups, uint64_t said, bo
     if (groups == extent)
         return 1;
     if (groups == 1)
-        return extent;
+        return extent ? extent : 1;
     if (within_rows && groups && extent % groups == 0 && extent / groups % 16 == 0)
         return extent / groups;
     if (groups_in(extent, 128) == groups)

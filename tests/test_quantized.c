@@ -524,6 +524,26 @@ static void scales_of_fewer_axes_are_no_part(void **state) {
     free_weight(&w);
 }
 
+/* One scale for each row, or for all, is right for rows that are empty and where there are none. */
+static void empty_weights_have_scales_too(void **state) {
+    static const uint64_t shapes[][4] = {
+        {0, 64, 1, 1}, {64, 0, 64, 1}, {0, 0, 1, 1}, {64, 0, 1, 1}, {0, 64, 0, 1}};
+    tenmap_options options = dequantize(0);
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        stored_weight w = {.label = NULL};
+        add_part(&w, "b.weight", TENMAP_F8_E4M3, 2, shapes[i]);
+        add_scales(&w, "b.weight_scale", TENMAP_F32, 2, shapes[i] + 2);
+        write_weight(state, &w);
+        tenmap_model *m = must_open(in_folder(state, "model.safetensors"), &options);
+        const tenmap_tensor *t = tenmap_find(m, "b.weight");
+        assert_int_equal(t->flags, TENMAP_TENSOR_COMPUTED);
+        assert_int_equal(t->nbytes, 0);
+        assert_int_equal(tenmap_read(t, 0, 0, TENMAP_F32, NULL, 0, 0, NULL), TENMAP_OK);
+        tenmap_close(m);
+        free_weight(&w);
+    }
+}
+
 /* Without the flag nothing changes, and no config.json is looked at. */
 static void without_the_flag_parts_are_tensors(void **state) {
     stored_weight w = {.label = NULL};
@@ -647,6 +667,7 @@ int main(void) {
         cmocka_unit_test(config_lies_beside_the_index),
         cmocka_unit_test(what_is_left_of_a_weight_is_listed_as_it_is),
         cmocka_unit_test(scales_of_fewer_axes_are_no_part),
+        cmocka_unit_test(empty_weights_have_scales_too),
         cmocka_unit_test(without_the_flag_parts_are_tensors),
         cmocka_unit_test(wrong_parts_are_named),
         cmocka_unit_test(parts_are_checked_at_first_use),
