@@ -67,11 +67,12 @@ static bool packed_zeros(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c,
     const tenmap_tensor *zeros = tmi_find_part(f, t, cut, "_zero_point");
     if (!zeros)
         return f->status == TENMAP_OK;
-    uint64_t words = words_of(r->scale_rows, r->bits);
-    bool fits = zeros->dtype == TENMAP_I32 && zeros->rank == t->rank && !r->scale_shared &&
+    uint64_t words = words_of(r->scale_rows, r->bits), matrices = tmi_matrices(t->shape, t->rank);
+    bool own = !r->scale_shared || matrices == 1; /* each matrix has zero points of its own */
+    bool fits = zeros->dtype == TENMAP_I32 && zeros->rank == t->rank && own &&
                 zeros->shape[t->rank - 2] == words &&
                 zeros->shape[t->rank - 1] == r->scale_columns &&
-                zeros->nelems == tmi_matrices(t->shape, t->rank) * words * r->scale_columns &&
+                zeros->nelems == matrices * words * r->scale_columns &&
                 (r->codes == TMI_CODES_STREAM || 32 % r->bits == 0);
     if (!fits)
         return TMI_PART_WRONG(f, t, zeros, "I32 [%llu, %llu], of %u bits each, was expected",

@@ -190,6 +190,10 @@ void packed_int4(stored_weight *w) {
 static void packed_int4_ragged(stored_weight *w) {
     make_packed(w, "packed int4, ragged, zero points", 4, 37, 2500, 128, true, false);
 }
+static void packed_one_row(stored_weight *w) {
+    make_packed(w, "packed int4, one row, zero point", 4, 1, 64, 64, true, false);
+    w->scheme = "int4-tensor";
+}
 static void packed_int8(stored_weight *w) {
     make_packed(w, "packed int8", 8, 9, 130, 130, true, false);
     w->scheme = "int8-channel";
@@ -550,6 +554,7 @@ make_weight *const quantized_cases[] = {
     fp8_large,
     packed_int4,
     packed_int4_ragged,
+    packed_one_row,
     packed_int8,
     packed_int3,
     packed_int3_old,
