@@ -14,11 +14,14 @@ tenmap_status tmi_listed_groups(tmi_source *s, uint64_t first, size_t count, uin
         tmi_source_bytes(s, TMI_PART_GROUPS, first * 4, count * 4, &bytes, error);
     for (size_t i = 0; status == TENMAP_OK && i < count; i++) {
         s->groups[i] = tmi_word_at(bytes + 4 * i);
-        if (s->groups[i] >= groups)
-            return TMI_FAIL_TENSOR(error, TENMAP_ERR_FORMAT, s->parts[TMI_PART_GROUPS].tensor,
-                                   "its element %llu is %lld, but there are only %llu groups of "
-                                   "scales",
-                                   (ull)(first + i), (long long)(int32_t)s->groups[i], (ull)groups);
+        if (s->groups[i] >= groups) {
+            const tenmap_tensor *list = s->parts[TMI_PART_GROUPS].tensor;
+            return TMI_FAIL_TENSOR(error, TENMAP_ERR_FORMAT, s->tensor,
+                                   "element %llu of its part %s is %lld, but there are only %llu "
+                                   "groups of scales",
+                                   (ull)(first + i), tmi_quote(list->name, list->name_len).text,
+                                   (long long)(int32_t)s->groups[i], (ull)groups);
+        }
     }
     return status;
 }

@@ -189,8 +189,8 @@ static void packed_other_rows(stored_weight *w) {
 }
 
 const broken_case late_cases[] = {
-    {gptq_bad_group, "its element 200 is 2", false},
-    {gptq_negative_group, "its element 255 is -1", false},
+    {gptq_bad_group, "\"b.weight\": element 200 of its part \"b.g_idx\" is 2", false},
+    {gptq_negative_group, "\"b.weight\": element 255 of its part \"b.g_idx\" is -1", false},
     {packed_other_rows, "says 64 in dimension 0", false},
 };
 const size_t late_case_count = COUNT(late_cases);
