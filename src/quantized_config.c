@@ -172,8 +172,9 @@ static bool take_config(tmi_json *json, tmi_text key, void *ctx) {
     bool mlx = tmi_text_is(key, "quantization");
     if (tmi_text_is(key, "quantization_config") || (mlx && !config->method[0])) {
         /* MLX writes the same twice: the second says no more, and has no method either. */
+        bool said = tmi_json_peek(json) == '{';
         bool good = tmi_json_members(json, DEEP_CONFIG, take_quantization, ctx);
-        if (good && mlx && !config->method[0])
+        if (good && mlx && said && !config->method[0])
             memcpy(config->method, "mlx", sizeof "mlx");
         return good;
     }

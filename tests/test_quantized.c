@@ -496,6 +496,20 @@ static void config_lies_beside_the_index(void **state) {
     (void)remove(in_folder(state, "deep.index.json"));
 }
 
+/* "quantization": null is what a plain model says, whose words of 32 bits are no values of MLX. */
+static void no_quantization_is_not_mlx(void **state) {
+    tenmap_options options = dequantize(0);
+    stored_weight w = {.config = "{\"quantization\": null}"};
+    add_part(&w, "b.weight", TENMAP_U32, 2, SHAPE(4, 8));
+    write_weight(state, &w);
+    tenmap_close(must_open(in_folder(state, "model.safetensors"), &options));
+    w.config = "{\"quantization\": {\"bits\": 4}}";
+    write_weight(state, &w);
+    must_fail(in_folder(state, "model.safetensors"), &options, TENMAP_ERR_FORMAT,
+              "\"b.scales\" is missing");
+    free_weight(&w);
+}
+
 /* With a part missing, what is left is no weight of another scheme. */
 static void what_is_left_of_a_weight_is_listed_as_it_is(void **state) {
     tenmap_options partial = dequantize(0);
@@ -665,6 +679,7 @@ int main(void) {
         cmocka_unit_test(parts_in_two_files_are_one_weight),
         cmocka_unit_test(parts_that_the_index_lists_are_missed),
         cmocka_unit_test(config_lies_beside_the_index),
+        cmocka_unit_test(no_quantization_is_not_mlx),
         cmocka_unit_test(what_is_left_of_a_weight_is_listed_as_it_is),
         cmocka_unit_test(scales_of_fewer_axes_are_no_part),
         cmocka_unit_test(empty_weights_have_scales_too),
