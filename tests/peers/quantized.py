@@ -3,7 +3,7 @@
 Each library quantises random weights of several shapes and says itself what they are; the tensors are
 written as that library stores them, opened with TENMAP_OPEN_DEQUANTIZE, and compared bit by bit: the whole in
 F32 where the library computes in F32, else in the dtype that it computes in, and random slices. SOURCES is a folder with the unpacked
-sources of gptqmodel and autoawq, whose packages want a GPU to be built; the files with their formulas do not.
+sources of gptqmodel and autoawq, of which only the files with their formulas are loaded; quantized_models.py has the packages.
 What is not there is skipped aloud. Exits with 77 where nothing is left.
 """
 import ctypes
@@ -303,7 +303,7 @@ def words(*shape):
 
 
 def gptqmodel():
-    """The functions of its utils/model_dequant.py, loaded without the package that wants a GPU."""
+    """The functions of its utils/model_dequant.py, loaded without the package and its dependencies."""
     for name in ("gptqmodel", "gptqmodel.utils", "gptqmodel.quantization"):
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__path__ = []

@@ -24,7 +24,7 @@ fi
 for package in setuptools transformers accelerate compressed-tensors bitsandbytes 'mlx[cpu]' torchao; do
     "$venv/bin/python" -m pip install -q "$package" >"$work/log" 2>&1 || echo "skipped: $package could not be fetched"
 done
-# Their packages are built for a GPU; the files with their formulas are read from the sources.
+# The files with their formulas are read from the sources, which need not be installed for that.
 for package in gptqmodel autoawq; do
     BUILD_CUDA_EXT=0 "$venv/bin/python" -m pip download -q --no-deps --no-build-isolation -d "$work/sources" "$package" \
         >"$work/log" 2>&1 || echo "skipped: the sources of $package could not be fetched"
@@ -32,6 +32,31 @@ done
 for archive in "$work"/sources/*.tar.gz; do
     [ ! -f "$archive" ] || tar -xf "$archive" -C "$work/sources"
 done
+
+# layered NAME REQUIREMENT...: an environment of its own for a library whose dependencies are not those of the others,
+# on top of the one that has torch.
+layered() {
+    folder=$work/$1
+    shift
+    { python3 -m venv --without-pip "$folder" &&
+        "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+            >"$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth" &&
+        BUILD_CUDA_EXT=0 timeout 300 "$folder/bin/python" -m pip install -q --no-build-isolation "$@"; } >"$work/log" 2>&1
+}
+if layered gptqmodel gptqmodel; then
+    export TENMAP_GPTQMODEL_PYTHON="$work/gptqmodel/bin/python"
+else
+    tail -2 "$work/log"
+    echo "skipped: gptqmodel could not be installed"
+fi
+# It is no longer maintained; this is the last transformers that it was tested with.
+if layered autoawq autoawq transformers==4.51.3; then
+    export TENMAP_AUTOAWQ_PYTHON="$work/autoawq/bin/python"
+else
+    tail -2 "$work/log"
+    echo "skipped: autoawq could not be installed"
+fi
+
 "$venv/bin/python" "$here/quantized.py" "$library" "$work/sources"
 for peer in "quantized_models.py $tenmap" "quantize_out.py $tenmap $models"; do
     status=0

@@ -1,8 +1,9 @@
 """A tiny Llama, quantised by each library and dequantised by the tool: quantized_models.py TENMAP
 
 Random weights are quantised and saved as the library does it; `tenmap convert --dequantize` makes a plain model of
-that folder, transformers loads it, and its logits must be those of the library's own dequantised model. What is not
-installed is skipped aloud. Exits with 77 where nothing is left.
+that folder, transformers loads it, and its logits must be those of the library's own dequantised model. gptqmodel and
+autoawq have environments of their own, whose interpreters TENMAP_GPTQMODEL_PYTHON and TENMAP_AUTOAWQ_PYTHON name. What
+is not installed, or cannot quantise here, is skipped aloud. Exits with 77 where nothing is left.
 """
 import os
 import subprocess
@@ -31,6 +32,8 @@ CONFIG = LlamaConfig(vocab_size=320, hidden_size=128, intermediate_size=256, num
                      num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False, dtype=F32)
 MODEL = LlamaForCausalLM(CONFIG).eval()
 TOKENS = torch.arange(24).reshape(2, 12) * 13 % 320
+NEAR = {"f16": 2e-3, "bf16": 2e-2}  # logits of a model in these, from those in F32
+ELSEWHERE_SECONDS = 300  # after which a library in its own environment counts as one that cannot quantise here
 
 
 def logits(model):
@@ -44,7 +47,7 @@ def linears(model):
 
 
 def compare(label, folder, wanted, tolerance=0.0, options=()):
-    """What the tool makes of the folder, loaded by transformers, has these logits."""
+    """What the tool makes of the folder, loaded by transformers, has these logits, and they are returned."""
     with tempfile.TemporaryDirectory() as work:
         subprocess.run([TOOL, "convert", folder, "--dequantize", *options, "--copy-config", "-o",
                         os.path.join(work, "model.safetensors")], check=True, stdout=subprocess.DEVNULL)
@@ -58,6 +61,7 @@ def compare(label, folder, wanted, tolerance=0.0, options=()):
     if apart == 0 and torch.equal(wanted, logits(MODEL)):
         sys.exit(f"{label}: nothing was quantised")
     print(f"{label}: the same logits" if apart == 0 else f"{label}: logits within {apart:.1e}", flush=True)
+    return got
 
 
 def by_weight(label, quantise, config, narrow=False):
@@ -190,9 +194,48 @@ def mlx():
     by_weight("mlx 4 bits", quantise, {"group_size": 64, "bits": 4, "mode": "affine"})
 
 
+def elsewhere(library):
+    """quantize_llama.py quantises MODEL in the library's environment. The weights that its own layers make of that are
+    those of the tool, bit for bit; what it computes with them in 16 bits is near, and what MODEL computes is not."""
+    variable = f"TENMAP_{library.upper()}_PYTHON"
+    python = os.environ.get(variable)
+    if not python:
+        raise ImportError(f"{variable} names no interpreter that has it")
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "quantize_llama.py")
+    with tempfile.TemporaryDirectory() as work:
+        plain, tokens, out = (os.path.join(work, name) for name in ("plain", "tokens.pt", "out"))
+        MODEL.save_pretrained(plain)
+        torch.save(TOKENS, tokens)
+        os.mkdir(out)
+        try:
+            subprocess.run([python, script, library, plain, tokens, out], check=True, timeout=ELSEWHERE_SECONDS,
+                           cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        except (OSError, subprocess.SubprocessError) as error:  # nothing of the tool has run by then
+            print((getattr(error, "output", None) or b"").decode(errors="replace")[-2000:])
+            raise ImportError(f"it cannot quantise here: {error}") from error
+        for own in sorted(name for name in os.listdir(out) if name.endswith(".pt")):
+            own = torch.load(os.path.join(out, own))
+            label = f"{library} {own['label']}"
+            model = LlamaForCausalLM(CONFIG)
+            model.load_state_dict(own["weights"])
+            got = compare(label, os.path.join(out, own["label"]), logits(model), options=("--to", own["dtype"]))
+            near, far = ((other - got).abs().max().item() for other in (own["logits"], logits(MODEL)))
+            if not near <= NEAR[own["dtype"]] < far:
+                sys.exit(f"{label}: {near} from what it computes itself, {far} from the original")
+            print(f"{label}: {near:.1e} from what it computes itself, {far:.1e} from the original", flush=True)
+
+
+def gptqmodel():
+    elsewhere("gptqmodel")
+
+
+def autoawq():
+    elsewhere("autoawq")
+
+
 def main():
     ran = skipped = 0
-    for peer in (compressed_tensors, bitsandbytes, transformers_fp8, mlx, torchao):
+    for peer in (compressed_tensors, bitsandbytes, transformers_fp8, mlx, torchao, gptqmodel, autoawq):
         try:
             peer()
             ran += 1
