@@ -104,6 +104,8 @@ check "100,000 opens that race edits in place" $build/tests/race_edit 100000 480
 check "MPI: 200 schedules of faults, every allocation; sanitizers, valgrind" many_hosts
 check "linear time and memory, at the limits" sh scripts/linear.sh
 check "valgrind memcheck, the slow tests" sh scripts/memcheck.sh $build load residency
+check "quantised weights, with gptqmodel and AutoAWQ" env TENMAP_LONG=1 sh tests/peers/quantized.sh \
+    $build/libtenmap.so $build/tool/tenmap $build/tests/cli_quantised
 check "MemorySanitizer, weights in parts" sh scripts/msan.sh quantized
 check "all 2^32 F32 inputs" ctest --test-dir $build -C Long -L long --output-on-failure
 if [ -f tests/peers/differential.sh ]; then

@@ -2,8 +2,8 @@
 # Weights in parts against the libraries of PyPI that write them, and tiny models through the tool:
 #     tests/peers/quantized.sh LIBTENMAP.so TENMAP CLI_QUANTISED
 # TENMAP_TORCH_VENV names an environment that has torch already, as python/tests/check.sh reference leaves it;
-# without one it is made here, and torch alone takes three minutes. What cannot be fetched is said aloud; exit 77
-# where torch cannot.
+# without one it is made here, and torch alone takes three minutes. TENMAP_LONG has gptqmodel and AutoAWQ quantise too.
+# What cannot be fetched is said aloud; exit 77 where torch cannot.
 set -eu
 [ $# -eq 3 ] || { echo "usage: quantized.sh LIBTENMAP.so TENMAP CLI_QUANTISED"; exit 64; }
 library=$(realpath "$1") tenmap=$(realpath "$2") models=$(realpath "$3")
@@ -43,14 +43,18 @@ layered() {
             >"$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth" &&
         BUILD_CUDA_EXT=0 timeout 300 "$folder/bin/python" -m pip install -q --no-build-isolation "$@"; } >"$work/log" 2>&1
 }
-if layered gptqmodel gptqmodel; then
+if [ -z "${TENMAP_LONG-}" ]; then # it takes four minutes more
+    echo "skipped: gptqmodel and AutoAWQ quantise their Llamas in make long"
+elif layered gptqmodel gptqmodel; then
     export TENMAP_GPTQMODEL_PYTHON="$work/gptqmodel/bin/python"
 else
     tail -2 "$work/log"
     echo "skipped: gptqmodel could not be installed"
 fi
 # It is no longer maintained; this is the last transformers that it was tested with.
-if layered autoawq autoawq transformers==4.51.3; then
+if [ -z "${TENMAP_LONG-}" ]; then
+    :
+elif layered autoawq autoawq transformers==4.51.3; then
     export TENMAP_AUTOAWQ_PYTHON="$work/autoawq/bin/python"
 else
     tail -2 "$work/log"
