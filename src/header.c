@@ -609,7 +609,7 @@ static tenmap_status parse_all(parser *p) {
 tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_block text,
                                size_t length, tenmap_error *error) {
     char *bytes = text.bytes;
-    parser p = {.json = {bytes, bytes, bytes + length, NULL},
+    parser p = {.json = {bytes, bytes, bytes + length, NULL, false},
                 .header = header,
                 .place = place,
                 .error = error,

@@ -319,7 +319,7 @@ static bool number_files(index_parser *p) {
 tenmap_status tmi_index_parse(tmi_index *index, const tmi_place *place, tmi_block text,
                               size_t length, tenmap_error *error) {
     char *bytes = text.bytes;
-    index_parser p = {.json = {bytes, bytes, bytes + length, NULL},
+    index_parser p = {.json = {bytes, bytes, bytes + length, NULL, false},
                       .index = index,
                       .place = place,
                       .error = error,
