@@ -118,18 +118,29 @@ void model_await(llama_model *m, size_t layer) {
         advise(m, m->awaited, TENMAP_ADVISE_POPULATE);
 }
 
+/* Whether the page cache has most of it, by one weight of each layer: to ask for all takes as long as a layer. */
+static int is_cached(const llama_model *m) {
+    uint64_t size = 0, cached = 0, here;
+    for (size_t layer = 0; layer < m->config.layers; layer++) {
+        const tenmap_tensor *t = m->wants[layer * m->of_layer].tensor;
+        if (tenmap_cached(m->file, t, &here, NULL) != TENMAP_OK)
+            return 1;
+        size += t->nbytes;
+        cached += here;
+    }
+    return cached >= size / 10 * 9;
+}
+
 int model_load(llama_model *m, const char *folder, unsigned threads, tenmap_error *error) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
-    uint64_t cached = 0;
     options.flags = TENMAP_OPEN_DEQUANTIZE; /* changes nothing where nothing is quantised */
     *m = (llama_model){.file = NULL};
     if (tenmap_open(folder, &options, &m->file, error) != TENMAP_OK ||
         !config_read(&m->config, tenmap_folder(m->file), error) || !take(m, threads, error))
         return 0;
-    /* Unless most of it is in the page cache, it begins to come in, in the order of use. */
-    if (tenmap_cached(m->file, NULL, &cached, NULL) != TENMAP_OK ||
-        cached >= tenmap_file_size(m->file) / 10 * 9)
+    if (is_cached(m))
         m->awaited = m->config.layers + 1;
+    /* What is not begins to come in, in the order of use. */
     for (size_t layer = m->awaited; layer <= m->config.layers; layer++)
         advise(m, layer, TENMAP_ADVISE_PREFETCH);
     return 1;
