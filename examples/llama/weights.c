@@ -123,7 +123,7 @@ static int is_cached(const llama_model *m) {
     uint64_t size = 0, cached = 0, here;
     for (size_t layer = 0; layer < m->config.layers; layer++) {
         const tenmap_tensor *t = m->wants[layer * m->of_layer].tensor;
-        if (tenmap_cached(m->file, t, &here, NULL) != TENMAP_OK)
+        if (!t || tenmap_cached(m->file, t, &here, NULL) != TENMAP_OK)
             return 1;
         size += t->nbytes;
         cached += here;
