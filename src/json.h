@@ -28,7 +28,8 @@ typedef struct tmi_json {
     char *at;   /* the next byte to read */
     char *end;  /* the first zero byte behind the text */
     const char *problem;
-    bool python; /* what Python writes and JSON has not is taken too: NaN, Infinity and -Infinity */
+    /* What Python takes and JSON has not: NaN, Infinity, -Infinity, numbers too large for a double. */
+    bool python;
 } tmi_json;
 
 typedef struct tmi_text {

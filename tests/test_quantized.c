@@ -352,6 +352,17 @@ static void every_shape_on_every_path(void **state) {
     check_cases(state, quantized_shapes, quantized_shape_count);
 }
 
+/* The weight is there, and read in one go it has the values that its formula gives. */
+static void check_all_values(const stored_weight *w, const tenmap_model *m) {
+    const tenmap_tensor *t = check_listing(w, m);
+    float *wanted = all_values(w), *got = malloc((size_t)t->nelems * 4);
+    assert_int_equal(tenmap_read(t, 0, t->nelems, TENMAP_F32, got, (size_t)t->nelems * 4, 0, NULL),
+                     TENMAP_OK);
+    same_floats(w, got, wanted, t->nelems);
+    free(wanted);
+    free(got);
+}
+
 /* config.json is asked for beside the object, behind the caller's functions as on a disk. */
 static void config_comes_through_the_callers_io(void **state) {
     io_files files = {.fail_at = 0};
@@ -364,11 +375,7 @@ static void config_comes_through_the_callers_io(void **state) {
     options.io = &io;
     snprintf(path, sizeof path, "%s", in_folder(state, "model.safetensors"));
     tenmap_model *m = must_open(path, &options);
-    const tenmap_tensor *t = check_listing(&w, m);
-    float *wanted = all_values(&w), *got = malloc((size_t)t->nelems * 4);
-    assert_int_equal(tenmap_read(t, 0, t->nelems, TENMAP_F32, got, (size_t)t->nelems * 4, 0, NULL),
-                     TENMAP_OK);
-    same_floats(&w, got, wanted, t->nelems);
+    check_all_values(&w, m);
     tenmap_close(m);
     assert_int_equal(files.opened, 2); /* the model and its config.json */
     assert_int_equal(files.opened, files.closed);
@@ -378,8 +385,6 @@ static void config_comes_through_the_callers_io(void **state) {
     m = must_open(path, &options); /* none is no error: then the scales say it */
     assert_int_equal(tenmap_find(m, w.name)->dtype, TENMAP_F32);
     tenmap_close(m);
-    free(wanted);
-    free(got);
     free_weight(&w);
 }
 
@@ -481,14 +486,8 @@ static void config_lies_beside_the_index(void **state) {
              w.parts[0].name);
     write_text(in_folder(state, "deep.index.json"), index);
     tenmap_model *m = must_open(in_folder(state, "deep.index.json"), &options);
-    const tenmap_tensor *t = check_listing(&w, m);
-    float *wanted = all_values(&w), *got = malloc((size_t)t->nelems * 4);
-    assert_int_equal(tenmap_read(t, 0, t->nelems, TENMAP_F32, got, (size_t)t->nelems * 4, 0, NULL),
-                     TENMAP_OK);
-    same_floats(&w, got, wanted, t->nelems);
+    check_all_values(&w, m);
     tenmap_close(m);
-    free(wanted);
-    free(got);
     free_weight(&w);
     (void)remove(in_folder(state, "deep/er/model.safetensors"));
     (void)remove(in_folder(state, "deep/er"));
