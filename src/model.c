@@ -112,6 +112,10 @@ const char *tmi_shard_listed(const tenmap_model *model, const char *name, size_t
     return NULL;
 }
 
+bool tmi_lacks_unknown(const tenmap_model *model) {
+    return model->unlisted || (model->missing_count && !model->index_count);
+}
+
 const char *tenmap_shard_listed(const tenmap_model *model, const char *name) {
     return model && name ? tmi_shard_listed(model, name, strlen(name)) : NULL;
 }

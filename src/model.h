@@ -225,6 +225,7 @@ struct tenmap_model {
     tmi_names alias_names; /* over them */
     char **missing;
     size_t missing_count;
+    size_t unlisted; /* of a list of paths: how many of them no index tells anything of */
     uint64_t file_size;
     tmi_report *report; /* only inside tenmap_check */
     tmi_quantized quantized;
@@ -290,6 +291,8 @@ size_t tmi_alias_find(const tenmap_model *model, const char *name, size_t len, u
 
 /* model.c: as tenmap_shard_listed, of names that may hold NUL. */
 const char *tmi_shard_listed(const tenmap_model *model, const char *name, size_t len);
+/* Whether files are missing of which no index tells what is in them. */
+bool tmi_lacks_unknown(const tenmap_model *model);
 
 /* split.c: whether the shards of a joined model say that they are its parts, if they say anything. */
 tenmap_status tmi_split_check(const tenmap_model *model, tenmap_error *error);

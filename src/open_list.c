@@ -122,6 +122,7 @@ static void move_part(tenmap_model *model, tenmap_model *from) {
         model->indexes[model->index_count++] = from->indexes[i];
     for (size_t i = 0; i < from->missing_count; i++)
         model->missing[model->missing_count++] = from->missing[i];
+    model->unlisted += from->index_count ? 0 : from->missing_count;
     from->shard_count = from->index_count = from->missing_count = 0;
     model->file_size += from->file_size;
     if (!model->index_text.bytes) {
@@ -142,6 +143,7 @@ static tenmap_status move_parts(tenmap_model *model, const part_list *list, tenm
         if (!copy)
             return tmi_fail_memory(error, strlen(path), "the name of a missing file");
         model->missing[model->missing_count++] = copy;
+        model->unlisted++;
     }
     tenmap_model *named = list->parts[0].model; /* the first: whose path and folder it has */
     model->path = named->path;

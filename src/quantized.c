@@ -21,6 +21,7 @@ static const tmi_scheme_row schemes[] = {
     {"NVFP4 of GGUF", tmi_find_nvfp4_scale},
 };
 enum { SCHEME_OF_BLOCKS = sizeof schemes / sizeof *schemes - 1 };
+#define ABSENT UINT32_MAX /* the owner of codes that nobody may take for values */
 
 typedef struct quantized_search {
     tmi_finder finder;
@@ -28,7 +29,8 @@ typedef struct quantized_search {
     tenmap_model *model;
     tmi_computed *found;
     size_t count, capacity;
-    uint32_t *owners; /* of each stored tensor: the number + 1 of the weight that it is a part of */
+    /* Of each stored tensor: the number + 1 of the weight that it is a part of, or ABSENT. */
+    uint32_t *owners;
     tmi_block owner_block;
     size_t hidden, name_bytes;
 } quantized_search;
@@ -40,6 +42,17 @@ static bool may_hold_values(const tenmap_tensor *t) {
     return t->dtype < TMI_DTYPE_COUNT && tmi_dtypes[t->dtype].kind != TENMAP_KIND_BOOL &&
            (tmi_dtypes[t->dtype].bits <= 8 || t->dtype == TENMAP_I32 || t->dtype == TENMAP_U32) &&
            t->dtype != TENMAP_F8_E8M0;
+}
+
+/*
+ * Whether a tensor without scales may be the codes of a weight of its name, whose scales are in a file that is
+ * missing.
+ */
+static bool may_be_codes(const tenmap_tensor *t) {
+    bool integer = t->dtype == TENMAP_I8 || t->dtype == TENMAP_U8 || t->dtype == TENMAP_U32;
+    bool float8 = !integer && t->dtype < TMI_DTYPE_COUNT && tmi_dtypes[t->dtype].bits == 8;
+    return integer ? tmi_ends_with(t, ".weight")
+                   : float8 && !tmi_ends_with(t, "_scale") && !tmi_ends_with(t, "_qdata");
 }
 
 static void settle_scheme(tmi_computed *c, const tmi_quantized_config *config) {
@@ -96,22 +109,29 @@ static bool keep_weight(quantized_search *s, const tmi_computed *c) {
     return true;
 }
 
+/* A weight that cannot be made has no tensor of its name: its codes would be taken for its values. */
+static bool leave_out(quantized_search *s, const tenmap_tensor *t) {
+    s->owners[t - s->model->tensors] = ABSENT;
+    s->hidden++;
+    return true;
+}
+
 /* Blocks know one scheme only, and no other knows blocks. */
 static bool try_schemes(quantized_search *s, const tenmap_tensor *t) {
     size_t first = tmi_dtype_blocks(t->dtype) ? SCHEME_OF_BLOCKS : 0;
     size_t end = first ? first + 1 : SCHEME_OF_BLOCKS;
     s->finder.incomplete = false;
     for (size_t i = first; i < end; i++) {
-        tmi_computed c = {.recipe = {.codes = 0}};
+        tmi_computed c = {.ending = ""};
         bool found = schemes[i].find(&s->finder, t, &c);
         if (s->finder.status != TENMAP_OK)
             return false;
         if (s->finder.incomplete) /* what is left of it may look like another scheme's */
-            return true;
+            return c.cut || c.ending[0] || leave_out(s, t);
         if (found)
             return keep_weight(s, &c);
     }
-    return true;
+    return !tmi_lacks_unknown(s->model) || !may_be_codes(t) || leave_out(s, t);
 }
 
 /* Names that were made, one after the other, each with a NUL behind it. */
@@ -165,6 +185,8 @@ static tenmap_status list_tensors(quantized_search *s, tenmap_error *error) {
         const tenmap_tensor *stored = &model->tensors[i];
         tenmap_tensor *t = &((tenmap_tensor *)q->tensors.bytes)[shown];
         uint32_t owner = s->owners[i];
+        if (owner == ABSENT)
+            continue;
         tmi_computed *c = owner ? &s->found[owner - 1] : NULL;
         if (c && c->parts[TMI_PART_VALUES] != stored)
             continue;
@@ -228,7 +250,7 @@ tenmap_status tmi_quantized_find(tenmap_model *model, const tenmap_options *opti
                             .io = options->io,
                             .error = error};
     status = search_weights(&s);
-    if (status == TENMAP_OK && s.count > 0)
+    if (status == TENMAP_OK && s.hidden > 0)
         status = make_list(&s, error);
     tmi_block_free(&s.owner_block);
     free(s.finder.name);

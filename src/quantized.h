@@ -150,7 +150,7 @@ const tenmap_tensor *tmi_find_part(tmi_finder *f, const tenmap_tensor *t, size_t
 const char *tmi_part_name(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending);
 /*
  * A weight that cannot be put together. All return false. With TENMAP_OPEN_PARTIAL a part that is
- * missing stops nothing, and leaves its weight as it is stored.
+ * missing stops nothing: the weight is absent.
  */
 bool tmi_part_missing(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending,
                       const char *scheme);
@@ -173,7 +173,8 @@ uint64_t tmi_matrices(const uint64_t *shape, uint32_t rank);
 
 /*
  * A scheme: looks at a tensor that may be the values of a weight. True if *c is filled; false if it
- * is none of this scheme's, or f->status says what is wrong.
+ * is none of this scheme's, or f->status says what is wrong. Where the values have another name than
+ * the weight, *c says so before a part is looked for.
  */
 typedef bool tmi_scheme_find(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c);
 

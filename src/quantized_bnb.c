@@ -200,7 +200,6 @@ bool tmi_find_bnb4(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     c->dtype = state.dtype;
     c->rank = state.rank;
     memcpy(c->shape, state.shape, sizeof c->shape);
-    c->ending = "";
     c->scheme = (tenmap_scheme){nf4 ? "nf4" : "fp4", 4, 0, 0, 0};
     return true;
 }

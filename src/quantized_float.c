@@ -105,6 +105,8 @@ bool tmi_find_scaled(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     if ((!fp8 && t->dtype != TENMAP_I8) || t->rank == 0)
         return false;
     bool torchao = tmi_ends_with(t, "._weight_qdata");
+    c->cut = torchao ? strlen("_weight_qdata") : 0;
+    c->ending = torchao ? "weight" : "";
     const tenmap_tensor *scales =
         torchao ? tmi_find_part(f, t, strlen("_qdata"), "_scale") : find_scales(f, t, &which);
     if (!scales) {
@@ -125,8 +127,6 @@ bool tmi_find_scaled(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
         return false;
     c->rank = t->rank;
     c->same_shape = t->shape;
-    c->cut = torchao ? strlen("_weight_qdata") : 0;
-    c->ending = torchao ? "weight" : "";
     if (!take_notes(f, t, which == ENDING_SCB, c))
         return false;
     c->scheme = (tenmap_scheme){name_of_scheme(t, r), 8, 0, 0, 0};

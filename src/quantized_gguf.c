@@ -37,7 +37,6 @@ bool tmi_find_nvfp4_scale(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c
     c->parts[TMI_PART_SCALES] = scale;
     c->rank = t->rank;
     c->same_shape = t->shape;
-    c->ending = "";
     c->scheme = tmi_dtype_blocks(t->dtype)->scheme;
     return true;
 }

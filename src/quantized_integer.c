@@ -104,6 +104,7 @@ bool tmi_find_packed(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     if (t->dtype != TENMAP_I32 || !tmi_ends_with(t, "_packed") || t->rank < 2 ||
         t->rank > TMI_COMPUTED_RANK)
         return false;
+    c->cut = cut;
     const tenmap_tensor *scales = tmi_find_part(f, t, cut, "_scale");
     const tenmap_tensor *shape = tmi_find_part(f, t, cut, "_shape");
     if (f->status != TENMAP_OK)
@@ -127,8 +128,6 @@ bool tmi_find_packed(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
         !listed_columns(f, t, c, cut))
         return false;
     take_packed_shape(t, c);
-    c->cut = cut;
-    c->ending = "";
     unsigned kind = r->scale_columns > 1 ? 2 : r->scale_rows > 1;
     c->scheme = (tenmap_scheme){tmi_integer_scheme(r->bits, kind), r->bits, 0, 0, 0};
     return true;
@@ -208,8 +207,11 @@ static bool turned_groups(tmi_finder *f, const turned_parts *p, tmi_recipe *r) {
 bool tmi_find_gptq(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     tmi_recipe *r = &c->recipe;
     turned_parts p = {.in = 0};
-    if (t->dtype != TENMAP_I32 || !tmi_ends_with(t, "qweight") || t->rank != 2 ||
-        !find_turned_parts(f, t, &p))
+    if (t->dtype != TENMAP_I32 || !tmi_ends_with(t, "qweight") || t->rank != 2)
+        return false;
+    c->cut = strlen("qweight");
+    c->ending = "weight";
+    if (!find_turned_parts(f, t, &p))
         return false;
     bool gptq = t->shape[1] == p.out;
     if (gptq && strcmp(f->config->format, "gptq_p") == 0)
@@ -246,8 +248,6 @@ bool tmi_find_gptq(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     c->rank = 2;
     c->shape[0] = p.out;
     c->shape[1] = p.in;
-    c->cut = strlen("qweight");
-    c->ending = "weight";
     c->scheme = (tenmap_scheme){tmi_integer_scheme(r->bits, p.count > 1 ? 2 : 1), r->bits, 0, 0, 0};
     return true;
 }

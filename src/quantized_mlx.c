@@ -104,7 +104,5 @@ bool tmi_find_mlx(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     c->rank = t->rank;
     memcpy(c->shape, t->shape, t->rank * sizeof *c->shape);
     c->shape[t->rank - 1] = r->columns;
-    c->cut = 0;
-    c->ending = "";
     return true;
 }

@@ -47,6 +47,7 @@ bool tmi_find_blocks(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     if (t->dtype != TENMAP_U8 || !tmi_ends_with(t, "_blocks") || rank < 3 ||
         rank > TMI_COMPUTED_RANK + 1 || t->shape[rank - 1] != MX_GROUP / 2)
         return false;
+    c->cut = cut;
     const tenmap_tensor *scales = tmi_find_part(f, t, cut, "_scales");
     if (!scales)
         return f->status == TENMAP_OK && tmi_part_missing(f, t, cut, "_scales", "MXFP4");
@@ -62,8 +63,6 @@ bool tmi_find_blocks(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     memcpy(c->shape, t->shape, (rank - 3) * sizeof *c->shape);
     c->shape[rank - 3] = groups * MX_GROUP;
     c->shape[rank - 2] = rows;
-    c->cut = cut;
-    c->ending = "";
     c->scheme = (tenmap_scheme){"mxfp4", 4, 0, 0, 0};
     return true;
 }
@@ -111,6 +110,7 @@ bool tmi_find_pairs(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     if ((t->dtype != TENMAP_U8 && (packed || t->dtype != TENMAP_I8)) || t->rank < 2 ||
         t->rank > TMI_COMPUTED_RANK)
         return false;
+    c->cut = cut;
     const tenmap_tensor *scales = pair_scales(f, t, cut);
     if (!scales)
         return packed && f->status == TENMAP_OK &&
@@ -135,8 +135,6 @@ bool tmi_find_pairs(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     c->rank = t->rank;
     memcpy(c->shape, t->shape, t->rank * sizeof *c->shape);
     c->shape[t->rank - 1] = c->recipe.columns;
-    c->cut = cut;
-    c->ending = "";
     c->scheme = (tenmap_scheme){nvfp4                ? "nvfp4"
                                 : dtype == TENMAP_F4 ? "mxfp4"
                                                      : "mxfp6",

@@ -1,0 +1,105 @@
+/* Weights in parts of which a file is missing, or whose lists are made to be slow. */
+#include "quantized_weight.h"
+
+#include "quantized_schemes.h"
+
+#include "io_files.h"
+
+static void shard_name(char *out, size_t room, size_t i, size_t count) {
+    snprintf(out, room, "model-%05u-of-%05u.safetensors", (unsigned)i + 1, (unsigned)count);
+}
+
+/* Each part in a file of its own but for one, which is not there; and an index of all, or none. */
+static void write_shards(void **state, const stored_weight *w, size_t gone, bool indexed) {
+    char index[4096], name[64], from[300];
+    int used = snprintf(index, sizeof index, "{\"weight_map\": {");
+    snprintf(from, sizeof from, "%s", in_folder(state, "model.safetensors"));
+    for (size_t i = 0; i < w->part_count; i++) {
+        stored_weight one = *w;
+        one.parts[0] = w->parts[i];
+        one.part_count = 1;
+        shard_name(name, sizeof name, i, w->part_count);
+        used += snprintf(index + used, sizeof index - (size_t)used, "%s\"%s\": \"%s\"",
+                         i ? ", " : "", w->parts[i].name, name);
+        if (i == gone)
+            continue;
+        write_parts(state, &one);
+        assert_int_equal(rename(from, in_folder(state, name)), 0);
+    }
+    snprintf(index + used, sizeof index - (size_t)used, "}}");
+    if (indexed)
+        write_text(in_folder(state, "model.safetensors.index.json"), index);
+    if (w->config)
+        write_text(in_folder(state, "config.json"), w->config);
+}
+
+static void remove_shards(void **state, const stored_weight *w) {
+    char name[64];
+    for (size_t i = 0; i < w->part_count; i++) {
+        shard_name(name, sizeof name, i, w->part_count);
+        (void)remove(in_folder(state, name));
+    }
+    (void)remove(in_folder(state, "model.safetensors.index.json"));
+    (void)remove(in_folder(state, "config.json"));
+}
+
+/* The weight is not there, and its other parts are as they are stored. */
+static void check_absent(const stored_weight *w, size_t gone, const tenmap_model *m) {
+    size_t listed = 0;
+    for (size_t i = 0; i < w->part_count; i++) {
+        const tenmap_tensor *t = tenmap_find(m, w->parts[i].name);
+        bool own = strcmp(w->parts[i].name, w->name) == 0;
+        if (i != gone && !own &&
+            (!t || t->dtype != w->parts[i].dtype || t->flags & TENMAP_TENSOR_COMPUTED))
+            fail_msg("%s without %s: %s is not as it is stored", w->label, w->parts[gone].name,
+                     w->parts[i].name);
+        listed += i != gone && !own;
+    }
+    assert_null(tenmap_find(m, w->name));
+    assert_int_equal(tenmap_count(m), listed);
+}
+
+static void check_without(void **state, const stored_weight *w, size_t gone, bool indexed) {
+    char folder[300];
+    snprintf(folder, sizeof folder, "%s", in_folder(state, ""));
+    write_shards(state, w, gone, indexed);
+    for (uint32_t backend = 0; backend <= TENMAP_BACKEND_READ; backend++) {
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        options.flags = TENMAP_OPEN_DEQUANTIZE | TENMAP_OPEN_PARTIAL;
+        options.backend = backend;
+        tenmap_model *m = must_open(folder, &options);
+        const tenmap_tensor *t = tenmap_find(m, w->name);
+        if (t && (indexed || !(t->flags & TENMAP_TENSOR_COMPUTED)))
+            fail_msg("%s without %s: %s is there, %s of %s", w->label, w->parts[gone].name, w->name,
+                     tenmap_scheme_of(t)->name, tenmap_dtype_name(t->dtype));
+        if (!t)
+            check_absent(w, gone, m);
+        assert_int_equal(tenmap_missing_count(m), 1);
+        tenmap_close(m);
+    }
+    remove_shards(state, w);
+}
+
+/*
+ * Codes that have the weight's name are no values of it. Of missing files that no index tells of, parts that a
+ * scheme may do without are not known to be missing, but codes without their scales are no weight either.
+ */
+static void a_weight_whose_part_is_missing_is_never_its_codes(void **state) {
+    for (size_t k = 0; k < quantized_case_count; k++) {
+        stored_weight w = {.label = NULL};
+        seed_random((uint32_t)k + 1);
+        quantized_cases[k](&w);
+        for (size_t gone = 0; gone < w.part_count; gone++) {
+            check_without(state, &w, gone, true);
+            check_without(state, &w, gone, false);
+        }
+        free_weight(&w);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_weight_whose_part_is_missing_is_never_its_codes, empty_folder),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
