@@ -3,7 +3,8 @@
     nginx.py TENMAP
 
 Plain, by TLS with a certificate of our own authority and HTTP/2, and behind a front that mimics a hub: it answers
-with 302, the linked headers and an address on another host, with another certificate, that expires after a while.
+with 302, the linked headers and an address on another host, with another certificate, that expires after a while:
+after so many requests, and not after so many seconds, so that what is seen is the same however busy the machine is.
 What comes is compared with the same model here, for every dtype; how many bytes and requests it took is taken
 from nginx's own log. Then a sparse model of 100 GB in 200 shards. Exits with 77, saying why, without nginx.
 """
@@ -26,6 +27,8 @@ DTYPES = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "I1
           "U32": 32, "U16": 16, "U8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "C64": 64,
           "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 GB = 10 ** 9
+USES = 3        # requests for which a ticket that expires is good
+PATIENCE = 120  # seconds for what takes none: longer is a hang
 
 
 def skip(why):
@@ -34,14 +37,13 @@ def skip(why):
     sys.exit(77)
 
 
-def free_ports(count):
+def hold_ports(count):
+    """Sockets that are bound and do not listen: nginx shares their ports, and nobody else is given them."""
     holders = [socket.socket() for _ in range(count)]
     for s in holders:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in holders]
-    for s in holders:
-        s.close()
-    return ports
+    return holders
 
 
 # Models.
@@ -139,23 +141,30 @@ daemon off; master_process off; worker_processes 1; pid {work}/pid; error_log {w
 {user}
 events {{ worker_connections 256; }}
 http {{
-    log_format counted '$server_port $server_protocol $status $body_bytes_sent $request_method "$http_range" $uri';
+    log_format counted '$server_port $server_protocol $status $body_bytes_sent $request_method "$http_range" '
+                       '$request_uri';
     access_log {work}/access.log counted;
     client_body_temp_path {work}/t1; proxy_temp_path {work}/t2; fastcgi_temp_path {work}/t3;
     uwsgi_temp_path {work}/t4; scgi_temp_path {work}/t5;
     sendfile on; keepalive_requests 100000; root {work}/served;
-    # A ticket is good for the ten seconds in which it was given: that is the signature that expires.
-    map $time_iso8601 $now {{ "~T(?<h>..):(?<m>..):(?<s>.)" $h$m$s; }}
-    server {{ listen 127.0.0.1:{plain}; }}
-    server {{ listen 127.0.0.1:{tls} ssl http2; ssl_certificate {work}/hub.pem; ssl_certificate_key {work}/hub.key; }}
-    server {{ listen 127.0.0.1:{wrong} ssl; ssl_certificate {work}/wrong.pem; ssl_certificate_key {work}/wrong.key; }}
+    # Every answer of the hub has a ticket of its own. One for the model "expiring" is good for {uses} requests and
+    # one more in every minute: that is the signature that expires.
+    map $request_uri $counted {{ "~^/(?<given>[0-9a-f]+)/expiring/" $given; }}
+    limit_req_zone $counted zone=tickets:1m rate=1r/m; limit_req_status 403; limit_req_log_level info;
+    server {{ listen 127.0.0.1:{plain} reuseport; }}
     server {{
-        listen 127.0.0.1:{hub} ssl http2; ssl_certificate {work}/hub.pem; ssl_certificate_key {work}/hub.key;
+        listen 127.0.0.1:{tls} reuseport ssl http2; ssl_certificate {work}/hub.pem; ssl_certificate_key {work}/hub.key;
+    }}
+    server {{
+        listen 127.0.0.1:{wrong} reuseport ssl; ssl_certificate {work}/wrong.pem; ssl_certificate_key {work}/wrong.key;
+    }}
+    server {{
+        listen 127.0.0.1:{hub} reuseport ssl http2; ssl_certificate {work}/hub.pem; ssl_certificate_key {work}/hub.key;
         location ~ ^/org/(?<model>[^/]+)/resolve/(?<revision>[^/]+)/(?<name>[^/]+)$ {{
             if ($http_authorization != "Bearer hunter2") {{ return 401; }}
             if (!-f {work}/served/$model/$name) {{ return 404; }}
             add_header X-Linked-ETag '"sha-$name"'; add_header X-Repo-Commit {commit};
-            return 302 https://127.0.0.1:{cdn}/$now/$model/$name?Signature=hunter2;
+            return 302 https://127.0.0.1:{cdn}/$request_id/$model/$name?Signature=hunter2;
         }}
         location ~ ^/api/models/org/(?<model>[^/]+)/tree/ {{
             if ($http_authorization != "Bearer hunter2") {{ return 401; }}
@@ -164,11 +173,11 @@ http {{
         }}
     }}
     server {{
-        listen 127.0.0.1:{cdn} ssl http2; ssl_certificate {work}/cdn.pem; ssl_certificate_key {work}/cdn.key;
-        location ~ ^/(?<ticket>[0-9]+)/(?<rest>.+)$ {{
+        listen 127.0.0.1:{cdn} reuseport ssl http2; ssl_certificate {work}/cdn.pem; ssl_certificate_key {work}/cdn.key;
+        location ~ ^/[0-9a-f]+/(?<rest>.+)$ {{
             if ($http_authorization) {{ return 400; }}
-            if ($arg_signature != hunter2) {{ return 403; }}
-            if ($ticket != $now) {{ return 403; }}
+            if ($arg_signature != hunter2) {{ return 400; }}
+            limit_req zone=tickets burst={burst} nodelay;
             rewrite ^ /$rest break;
         }}
     }}
@@ -183,41 +192,60 @@ class Nginx:
             skip("nginx or openssl is not here (Debian: nginx-light, openssl)")
         make_certificates()
         names = ("plain", "tls", "wrong", "hub", "cdn")
-        self.ports = dict(zip(names, free_ports(len(names))))
+        self.holders = hold_ports(len(names))
+        self.ports = dict(zip(names, (s.getsockname()[1] for s in self.holders)))
         with open(os.path.join(WORK, "nginx.conf"), "w", encoding="utf-8") as out:
             out.write(CONFIG.format(work=WORK, commit=COMMIT, user="user root;" if os.getuid() == 0 else "",
-                                    **self.ports))
+                                    uses=USES, burst=USES - 1, **self.ports))
         with open(os.path.join(WORK, "said"), "w", encoding="utf-8") as said:
             self.process = subprocess.Popen([program, "-p", WORK, "-c", os.path.join(WORK, "nginx.conf")],
                                             stderr=said)
-        for _ in range(200):
+        self.marks = self.read = 0
+        self.await_start()
+
+    def await_start(self):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
             try:
-                socket.create_connection(("127.0.0.1", self.ports["plain"]), 1).close()
-                break
+                return self.mark()
             except OSError:
                 if self.process.poll() is not None:
                     with open(os.path.join(WORK, "said"), encoding="utf-8") as log:
                         sys.exit("nginx does not start: " + log.read())
                 time.sleep(0.05)
-        self.read = 0
+        return sys.exit("nginx does not answer")
+
+    def mark(self):
+        """A request of our own. The one worker logs what it has answered before it looks at this one."""
+        self.marks += 1
+        with socket.create_connection(("127.0.0.1", self.ports["plain"]), PATIENCE) as s:
+            s.sendall(f"GET /mark-{self.marks} HTTP/1.0\r\n\r\n".encode())
+            while s.recv(4096):
+                pass
+        return f"/mark-{self.marks}\n"
 
     def requests(self):
-        """What was logged since the last call: (protocol, status, bytes, method, range) of each."""
-        time.sleep(0.3)
-        with open(os.path.join(WORK, "access.log"), encoding="utf-8") as log:
-            log.seek(self.read)
-            lines = log.read().splitlines()
-            self.read = log.tell()
+        """What was logged since the last call: (protocol, status, bytes, method, range, address) of each."""
+        mark, end, text = self.mark(), time.monotonic() + PATIENCE, ""
+        while not text.endswith(mark):
+            check(time.monotonic() < end, "nginx does not log")
+            with open(os.path.join(WORK, "access.log"), encoding="utf-8") as log:
+                log.seek(self.read)
+                text = log.read()
+            time.sleep(0.01)
+        self.read += len(text.encode())
         found = []
-        for line in lines:
-            m = re.match(r'\d+ (\S+) (\d+) (\d+) (\S+) "(.*?)"', line)
-            if m and m[4] != "-":
-                found.append((m[1], int(m[2]), int(m[3]), m[4], m[5]))
+        for line in text.splitlines():
+            m = re.match(r'\d+ (\S+) (\d+) (\d+) (\S+) "(.*?)" (.*)', line)
+            if m and m[4] != "-" and not m[6].startswith("/mark-"):
+                found.append((m[1], int(m[2]), int(m[3]), m[4], m[5], m[6]))
         return found
 
     def stop(self):
         self.process.terminate()
         self.process.wait()
+        for s in self.holders:
+            s.close()
 
 
 def run(*words, code=0):
@@ -293,15 +321,24 @@ def certificates(nginx):
     print("a certificate of another host, and one of an unknown authority, are refused")
 
 
-def expiring():
+def expiring(nginx):
     """Reading for longer than a ticket lives: it is asked for again, and nothing is noticed."""
-    local, far = os.path.join(WORK, "served", "small"), "hf://org/small"
-    wanted = run("hash", "--model", local)[0].split()[0]
-    end, rounds = time.time() + 12, 0
-    while time.time() < end:
-        check(run("hash", "--model", far)[0].split()[0] == wanted, "behind an expiring address")
-        rounds += 1
-    print(f"{rounds} rounds through addresses that expire")
+    local, far = os.path.join(WORK, "served", "small"), "hf://org/expiring"
+    os.symlink("small", os.path.join(WORK, "served", "expiring"))
+    write_tree("expiring")
+    nginx.requests()
+    lines = [run("hash", "--tensors", "-j", "1", place)[0] for place in (far, local)]  # threads share tickets
+    check(lines[0] == lines[1], "behind an expiring address")
+    refused, served = {}, set()
+    for _, status, _, method, asked, address in nginx.requests():
+        ticket, file = address.split("?")[0].split("/")[1], address.split("?")[0].split("/")[-1]
+        check(method == "GET" and status in (200, 206, 302, 403), f"{status} to {method} {address}")
+        if status == 403:
+            refused[file, asked] = ticket
+        elif status == 206 and refused.get((file, asked), ticket) != ticket:
+            served.add((file, asked))
+    check(refused and served == set(refused), f"expired: {refused}, and asked for anew: {served}")
+    print(f"{len(refused)} addresses expired, and were asked for anew")
 
 
 def sparse(nginx):
@@ -378,7 +415,7 @@ def main():
         odd_names(nginx)
         large_tensor(nginx)
         certificates(nginx)
-        expiring()
+        expiring(nginx)
         sparse(nginx)
     finally:
         nginx.stop()
