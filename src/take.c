@@ -265,8 +265,10 @@ static tenmap_status find_want(take_job *job, size_t i, misfits *m, tenmap_error
     return TENMAP_OK;
 }
 
+/* A descriptor or memory has no path. */
 static const char *model_shown(const tenmap_model *model) {
-    return model->path[0] || !model->shard_count ? model->path : model->shards[0].bytes.shown;
+    const char *path = tenmap_path(model);
+    return *path || !model->shard_count ? path : model->shards[0].bytes.shown;
 }
 
 static tenmap_status find_wants(take_job *job, tenmap_error *error) {

@@ -280,6 +280,21 @@ static void of_many_that_are_missing_the_first_are_named_and_the_rest_counted(vo
     tenmap_close(m);
 }
 
+/* It has no path to be named by. */
+static void what_is_missing_in_memory_is_named(void **state) {
+    (void)state;
+    bytes file = make_model("{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1);
+    tenmap_model *m = must_open_memory(file, NULL);
+    tenmap_want want = {.name = "gone"};
+    tenmap_arena *arena;
+    tenmap_error error;
+    check_refused(tenmap_take(m, &want, 1, NULL, &arena, &error), &error, TENMAP_ERR_NOT_FOUND,
+                  "\"memory\": 1 of 1 weights are missing or do not fit: \"gone\" is missing");
+    must_be_cleared(&want, 1, arena);
+    tenmap_close(m);
+    free(file.at);
+}
+
 static void the_arena_outlives_the_model(void **state) {
     tenmap_model *m = open_take(state, TENMAP_BACKEND_MAP);
     unsigned char expected[96];
@@ -354,6 +369,7 @@ int main(void) {
         cmocka_unit_test_setup(wrong_wants_are_found_before_the_model_is_looked_at, empty_folder),
         cmocka_unit_test_setup(of_many_that_are_missing_the_first_are_named_and_the_rest_counted,
                                empty_folder),
+        cmocka_unit_test(what_is_missing_in_memory_is_named),
         cmocka_unit_test_setup(the_arena_outlives_the_model, empty_folder),
         cmocka_unit_test_setup(unknown_dtypes_are_taken_as_bytes, empty_folder),
         cmocka_unit_test_setup(what_ends_the_load_ends_the_take, empty_folder),
