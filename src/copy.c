@@ -82,7 +82,7 @@ static tenmap_status copy_same_dtype(copying *c) {
                            : tmi_fd_copy(shard->bytes.file.fd, c->from->file_offset + begin,
                                          tmi_writer_fd(c->writer), c->at, size, &done);
     tmi_bytes_leave(&shard->bytes);
-    if (in_memory)
+    if (in_memory && c->from->data)
         return put_bytes(c, (const char *)c->from->data + begin, (size_t)size);
     if (failed && failed != EOPNOTSUPP)
         return tmi_writer_spoil(c->writer, c->id, failed, c->error);

@@ -567,6 +567,26 @@ static void copies_come_from_memory_and_are_refused(void **state) {
     free(file.at);
 }
 
+/* Memory that is to be read has no data to point at. */
+static void memory_that_is_read_is_copied(void **state) {
+    NEEDS_FILES();
+    bytes file = make_model("{\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8);
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.backend = TENMAP_BACKEND_READ;
+    tenmap_model *m = must_open_memory(file, &options);
+    tenmap_error e = {0};
+    tenmap_writer *w = must_create(in_folder(state, "m.safetensors"), NULL);
+    size_t id = must_add(w, "t", TENMAP_F32, 2);
+    assert_null(tenmap_at(m, 0)->data);
+    assert_int_equal(tenmap_writer_copy(w, id, tenmap_at(m, 0), 0, &e), TENMAP_OK);
+    must_commit(w);
+    tenmap_close(m);
+    m = must_open(in_folder(state, "m.safetensors"), NULL);
+    assert_memory_equal(tenmap_at(m, 0)->data, file.at + file.size - 8, 8);
+    tenmap_close(m);
+    free(file.at);
+}
+
 static void a_source_that_shrinks_spoils_the_writer(void **state) {
     NEEDS_FILES();
     const char *path = in_folder(state, "m.safetensors"), *out = in_folder(state, "o.safetensors");
@@ -793,6 +813,7 @@ int main(void) {
         cmocka_unit_test_setup(corpus_files_survive_a_round_trip, empty_folder),
         cmocka_unit_test_setup(copies_convert_in_parts, empty_folder),
         cmocka_unit_test_setup(copies_come_from_memory_and_are_refused, empty_folder),
+        cmocka_unit_test_setup(memory_that_is_read_is_copied, empty_folder),
         cmocka_unit_test_setup(a_source_that_shrinks_spoils_the_writer, empty_folder),
         cmocka_unit_test_setup(a_source_that_is_modified_spoils_the_writer, empty_folder),
         cmocka_unit_test_setup(lists_are_copied_on_threads, empty_folder),
