@@ -18,7 +18,8 @@ tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, 
     if (!given)
         return TENMAP_OK;
     memcpy(&size, given, sizeof size); /* struct_size comes first in all of them */
-    if (size < kind->first_size || size > LARGEST_SIZE)
+    /* Every version ends where a field does: a part of a pointer is none. */
+    if (size < kind->first_size || size > LARGEST_SIZE || size % sizeof size != 0)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "options.struct_size is %llu; start from %s, which sets it to sizeof(%s), "
                         "here %llu",

@@ -405,7 +405,7 @@ tenmap_status tenmap_take(const tenmap_model *model, tenmap_want *wants, size_t 
                                  : "the list of wants is");
     }
     job.next = model->tensors;
-    job.behind = model->tensors + model->tensor_count;
+    job.behind = model->tensor_count ? model->tensors + model->tensor_count : job.next;
     tenmap_status status = tmi_take_load_options(options, &job.given, error);
     if (status == TENMAP_OK)
         status = find_wants(&job, error);

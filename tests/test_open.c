@@ -243,6 +243,18 @@ static void memory_is_borrowed_and_its_header_copied(void **state) {
     free(file.at);
 }
 
+/* Half of a pointer would be taken for a whole one. */
+static void a_struct_size_inside_of_a_field_is_refused(void **state) {
+    (void)state;
+    bytes file = make_model("{}", 0);
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    for (size_t size = sizeof options - 1; size % sizeof(size_t); size--) {
+        options.struct_size = size;
+        must_fail_memory(file, &options, TENMAP_ERR_ARGUMENT, "struct_size is");
+    }
+    free(file.at);
+}
+
 static void options_grow_by_struct_size(void **state) {
     (void)state;
     struct {
@@ -494,6 +506,7 @@ int main(void) {
         cmocka_unit_test_setup(one_close_on_exec_descriptor_per_shard_until_close, empty_folder),
         cmocka_unit_test_setup(a_path_is_never_opened_twice, empty_folder),
         cmocka_unit_test(memory_is_borrowed_and_its_header_copied),
+        cmocka_unit_test(a_struct_size_inside_of_a_field_is_refused),
         cmocka_unit_test(options_grow_by_struct_size),
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(null_models_are_empty),
