@@ -363,9 +363,9 @@ typedef struct tenmap_io {
     /* Once for each open that succeeded, when no read of it is under way. */
     void (*close)(void *ctx, void *file);
     /*
-     * May be NULL: then no folder can be opened. Calls `entry` with each name in the folder `path`,
-     * and ends early, successfully, if that returns anything but 0. TENMAP_ERR_NOT_FOUND if it is no
-     * folder. Asked when open did not find the path.
+     * May be NULL: then no folder can be opened. Calls `entry` with each name in the folder `path`, of
+     * at most 1,024 bytes, and ends early, successfully, if that returns anything but 0.
+     * TENMAP_ERR_NOT_FOUND if it is no folder. Asked when open did not find the path.
      */
     tenmap_status (*list)(void *ctx, const char *path,
                           int (*entry)(void *entry_ctx, const char *name), void *entry_ctx,

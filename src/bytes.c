@@ -183,20 +183,28 @@ tenmap_status tmi_bytes_read(const tmi_bytes *bytes, uint64_t offset, void *dst,
 
 /* Folders and paths. */
 
+/* File systems have 255 characters at most, and buckets 1,024 bytes with all folders. */
+enum { LONGEST_NAME = 1024 };
+
 typedef struct listing_call {
     bool (*entry)(void *ctx, const char *name);
     void *ctx;
+    size_t too_long; /* the length of a name that no file has; 0: there was none */
 } listing_call;
 
+/* A long name is not handed on: names of shards that are missing are made of one that is there. */
 static int list_entry(void *ctx, const char *name) {
-    const listing_call *call = ctx;
-    return call->entry(call->ctx, name) ? 0 : 1;
+    listing_call *call = ctx;
+    size_t len = strlen(name);
+    if (len > LONGEST_NAME)
+        call->too_long = len;
+    return !call->too_long && call->entry(call->ctx, name) ? 0 : 1;
 }
 
 tenmap_status tmi_bytes_list(const tenmap_io *io, const char *path,
                              bool (*entry)(void *ctx, const char *name), void *ctx,
                              tenmap_error *error) {
-    listing_call call = {entry, ctx};
+    listing_call call = {entry, ctx, 0};
     tenmap_error said = {.status = TENMAP_OK};
     if (!io) {
         int failed = tmi_folder_list(path, entry, ctx);
@@ -209,6 +217,11 @@ tenmap_status tmi_bytes_list(const tenmap_io *io, const char *path,
                         "%s: its tenmap_io has no list, so its folders cannot be looked into",
                         tmi_quote_path(path).text);
     tenmap_status status = io->list(io->ctx, path, list_entry, &call, &said);
+    if (call.too_long)
+        return tmi_fail(error, TENMAP_ERR_LIMIT,
+                        "%s: its tenmap_io lists a name of %llu bytes; names of files have %d at "
+                        "most: open a file by its own path",
+                        tmi_quote_path(path).text, (ull)call.too_long, (int)LONGEST_NAME);
     return status == TENMAP_OK ? status : fail_object(error, &said, status, path, "list it");
 }
 

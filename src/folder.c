@@ -24,7 +24,7 @@ typedef struct candidates {
     size_t numbered_count;
     const tenmap_io *io; /* that lists the folder; NULL: the system */
     const char *folder;
-    bool out_of_memory;
+    bool out_of_memory, too_many;
     bool other_index; /* a PyTorch or Flax index was seen */
 } candidates;
 
@@ -133,6 +133,9 @@ static bool is_folder_in(const char *folder, const char *name) {
 
 static bool add_candidate(void *ctx, const char *name) {
     candidates *list = ctx;
+    list->too_many = list->count == TMI_MOST_LISTED;
+    if (list->too_many)
+        return false;
     candidate c = {.name = tmi_copy_text(name, strlen(name))};
     if (!c.name) {
         list->out_of_memory = true;
@@ -405,6 +408,11 @@ tenmap_status tmi_folder_choose(tmi_choice *choice, const tenmap_io *io, const c
         qsort(list.items, list.count, sizeof *list.items, by_candidate_name);
     if (list.out_of_memory || !sort_numbered(&list)) {
         status = tmi_fail_memory(error, list.count, "the names in a folder");
+    } else if (list.too_many) {
+        status = tmi_fail(error, TENMAP_ERR_LIMIT,
+                          "%s: more than %d files in this folder look like parts of a model; open "
+                          "one of them by its own path",
+                          tmi_quote_path(path).text, (int)TMI_MOST_LISTED);
     } else if (status == TENMAP_OK) {
         status = choose(choice, &list, error);
     }

@@ -311,6 +311,8 @@ const tmi_container *tmi_container_for_errors(void);
 
 /* More shards than this are an attack on memory, not a model: each costs about 1.5 KB to try. */
 enum { TMI_MOST_SHARDS = 100000 };
+/* Nor is a folder with more names that are kept: two full sets of shards. */
+enum { TMI_MOST_LISTED = 2 * TMI_MOST_SHARDS };
 
 typedef struct tmi_listing { /* one line of weight_map */
     const char *name;

@@ -23,13 +23,16 @@ typedef struct snapshot_list {
     const char *folder; /* that of snapshots */
     char **names;
     size_t count, capacity;
-    bool out_of_memory;
+    bool out_of_memory, too_many;
 } snapshot_list;
 
 static bool add_snapshot(void *ctx, const char *name) {
     snapshot_list *list = ctx;
     if (name[0] == '.')
         return true;
+    list->too_many = list->count == TMI_MOST_LISTED;
+    if (list->too_many)
+        return false;
     char *path = tmi_inside(list->io, list->folder, name, strlen(name));
     bool is = path && (list->io || tmi_is_folder(path)); /* objects are what their names say */
     list->out_of_memory = !path;
@@ -108,6 +111,11 @@ static tenmap_status find_snapshot(snapshot_list *list, char **snapshot, const c
                                    tenmap_error *error) {
     if (tmi_bytes_list(list->io, list->folder, add_snapshot, list, NULL) != TENMAP_OK)
         return TENMAP_ERR_NOT_FOUND;
+    if (list->too_many)
+        return tmi_fail(error, TENMAP_ERR_LIMIT,
+                        "%s: this is where a hub's cache keeps a model, in more than %d snapshots; "
+                        "open one of those in its folder snapshots",
+                        tmi_quote_path(folder).text, (int)TMI_MOST_LISTED);
     if (list->count)
         qsort(list->names, list->count, sizeof *list->names, by_snapshot_name);
     size_t chosen = list->out_of_memory ? TMI_NONE : choose_snapshot(list, folder);

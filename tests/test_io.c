@@ -510,6 +510,70 @@ static void a_check_closes_what_it_opens(void **state) {
     assert_int_equal(files.closed, 5);
 }
 
+/* A folder whose names somebody chose who wants the memory of those that open it. */
+typedef struct long_listing {
+    const char
+        *of; /* how the path ends that has them; other paths have refs, blobs and snapshots */
+    size_t names, length;
+} long_listing;
+
+static tenmap_status open_nothing(void *ctx, const char *path, void **file, uint64_t *size,
+                                  tenmap_error *error) {
+    (void)ctx, (void)path, (void)file, (void)size, (void)error;
+    return TENMAP_ERR_NOT_FOUND;
+}
+
+static tenmap_status list_long(void *ctx, const char *path,
+                               int (*entry)(void *entry_ctx, const char *name), void *entry_ctx,
+                               tenmap_error *error) {
+    const long_listing *l = ctx;
+    static const char *const hub[] = {"refs", "blobs", "snapshots"};
+    char *name = malloc(l->length + 1);
+    (void)error;
+    assert_non_null(name);
+    bool here = strcmp(path + strlen(path) - strlen(l->of), l->of) == 0;
+    for (size_t i = 0; !here && i < COUNT(hub); i++)
+        (void)entry(entry_ctx, hub[i]);
+    memset(name, 'a', l->length);
+    memcpy(name + l->length - 27, "-00001-of-99999.safetensors", 28);
+    for (size_t i = 0; here && i < l->names; i++) {
+        for (size_t k = 0, n = i; k < 8; k++, n /= 10)
+            name[k] = (char)('0' + n % 10);
+        (void)entry(entry_ctx, name); /* also after it was told to stop */
+    }
+    free(name);
+    return TENMAP_OK;
+}
+
+static void listings_are_bounded(void **state) {
+    static const struct {
+        long_listing listing;
+        tenmap_status status;
+        const char *says;
+    } rows[] = {
+        {{"", 1, 1024}, TENMAP_ERR_IO, "it is a folder where a file is expected"},
+        {{"", 1, 1025}, TENMAP_ERR_LIMIT, "lists a name of 1025 bytes; names of files have 1024"},
+        {{"", 200001, 40}, TENMAP_ERR_LIMIT, "more than 200000 files"},
+        {{"/snapshots", 200001, 40}, TENMAP_ERR_LIMIT, "more than 200000 snapshots"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        long_listing listing = rows[i].listing;
+        tenmap_io io = TENMAP_IO_INIT;
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        tenmap_model *m;
+        tenmap_error error;
+        io.open = open_nothing;
+        io.read = read_zeros;
+        io.close = close_zeros;
+        io.list = list_long;
+        io.ctx = &listing;
+        options.io = &io;
+        check_refused(tenmap_open("folder", &options, &m, &error), &error, rows[i].status,
+                      rows[i].says);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_an_index_and_a_folder_open),
@@ -529,6 +593,7 @@ int main(void) {
         cmocka_unit_test(errors_do_not_show_the_query_of_an_address),
         cmocka_unit_test(names_beside_an_address_are_written_as_addresses_are),
         cmocka_unit_test(a_check_closes_what_it_opens),
+        cmocka_unit_test(listings_are_bounded),
     };
     return cmocka_run_group_tests(tests, make_models, remove_folder);
 }
