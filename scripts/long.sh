@@ -101,6 +101,8 @@ check "S3: signatures, by versitygw" s3_server
 check "1,000 schedules of network faults, AddressSanitizer" http_faults address,undefined
 check "1,000 schedules of network faults, ThreadSanitizer" http_faults thread
 check "100,000 opens that race edits in place" $build/tests/race_edit 100000 4800
+check "300,000 random calls, AddressSanitizer" sanitized address,undefined random_calls 300000
+check "100,000 random calls, ThreadSanitizer" sanitized thread random_calls 100000
 check "MPI: 200 schedules of faults, every allocation; sanitizers, valgrind" many_hosts
 check "linear time and memory, at the limits" sh scripts/linear.sh
 check "valgrind memcheck, the slow tests" sh scripts/memcheck.sh $build load residency
