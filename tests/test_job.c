@@ -25,6 +25,7 @@ enum { PARTS = 1000 };
 typedef struct tally {
     atomic_int times[PARTS];
     pthread_t caller;
+    bool wait_for_others; /* the caller holds its first part until another thread ran one */
     atomic_int on_others, on_others_unblocked;
 } tally;
 
@@ -37,6 +38,9 @@ static void count_part(void *ctx, size_t part) {
         atomic_fetch_add(&t->on_others, 1);
         if (!sigismember(&mask, SIGINT) || !sigismember(&mask, SIGPROF))
             atomic_fetch_add(&t->on_others_unblocked, 1);
+    } else {
+        while (t->wait_for_others && t->on_others == 0)
+            usleep(100);
     }
     if (part % 100 == 0)
         usleep(1000); /* lets the others take some */
@@ -63,7 +67,10 @@ static void threads_block_all_signals_and_the_callers_mask_stays(void **state) {
     sigset_t before, after;
     pthread_sigmask(SIG_SETMASK, NULL, &before);
     t.caller = pthread_self();
+    t.wait_for_others = true;
+    alarm(120); /* a wait without end is a failure */
     tmi_parallel(4, PARTS, count_part, &t);
+    alarm(0);
     pthread_sigmask(SIG_SETMASK, NULL, &after);
     assert_true(atomic_load(&t.on_others) > 0);
     assert_int_equal(atomic_load(&t.on_others_unblocked), 0);
