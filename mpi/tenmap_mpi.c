@@ -54,9 +54,17 @@ typedef struct known {
     uint64_t id;
 } known;
 
-/* A request of this rank, ready to be written to. */
+/*
+ * A request of this rank, ready to be written to. All of it is the rank's own: the caller's progress function
+ * may do to the requests what it likes.
+ */
 typedef struct taker {
     size_t stream, request;
+    const tenmap_tensor *tensor;
+    const uint64_t *begin, *end; /* in the list of wants */
+    unsigned char *dst;
+    size_t stride; /* dst_stride */
+    uint32_t flags;
     tenmap_dtype as;
     uint32_t outer;                 /* axes before those that lie together */
     uint64_t inner, run, run_begin; /* elements of those, and which of them are wanted */
@@ -114,9 +122,13 @@ typedef struct survey {
     int requests;
 } survey;
 
+/* What all ranks must call alike. */
+typedef enum collective { CALL_OPEN, CALL_LOAD, CALL_LOAD_SHARED } collective;
+
 typedef struct loading {
     MPI_Comm comm;
     int rank, size;
+    collective call;
     bool mpi_failed; /* then nothing can be agreed on, and buffers may still be MPI's */
     tenmap_status status;
     tenmap_error error;
@@ -144,8 +156,8 @@ typedef struct loading {
     survey most;
     flight flights[FLIGHTS];
     reading reading;
-    uint64_t delivered; /* bits */
-    int vote_in[VOTES], vote_out[VOTES];
+    uint64_t delivered;      /* bits */
+    int *vote_in, *vote_out; /* not in this struct: after an error MPI may still write to them */
     MPI_Request vote[VOTES];
 } loading;
 
@@ -267,9 +279,10 @@ static bool check_communicator(loading *l, MPI_Comm comm) {
 }
 
 /* A private communicator: nobody else's messages, and errors that come back. */
-static bool begin_party(loading *l, MPI_Comm comm) {
+static bool begin_party(loading *l, MPI_Comm comm, collective call) {
     memset(l, 0, sizeof *l);
     l->comm = MPI_COMM_NULL;
+    l->call = call;
     for (int i = 0; i < VOTES; i++)
         l->vote[i] = MPI_REQUEST_NULL;
     if (!check_communicator(l, comm))
@@ -367,6 +380,15 @@ static void fail_as_another(loading *l, const char *why) {
               tenmap_path(l->model), why);
 }
 
+/* Other calls exchange other things after this: a rank would wait for what nobody sends. */
+static void fail_as_another_call(loading *l, uint64_t first) {
+    static const char *const calls[] = {"tenmap_mpi_open", "tenmap_mpi_load",
+                                        "tenmap_mpi_load_shared"};
+    fail_here(l, TENMAP_ERR_ARGUMENT,
+              "this rank calls %s and rank 0 calls %s; all ranks must make the same call",
+              calls[l->call], calls[first]);
+}
+
 /* What must be the same on all ranks, held against rank 0's. */
 static void compare_ranks(loading *l) {
     digest d = digest_model(l->model), schemes = digest_schemes(l->model);
@@ -379,13 +401,16 @@ static void compare_ranks(loading *l) {
                        schemes.b,
                        l->options.chunk_bytes,
                        l->options.flags,
-                       l->options.ranks_per_host};
+                       l->options.ranks_per_host,
+                       l->call};
     static const char *const fields[] = {"chunk_bytes", "flags", "ranks_per_host"};
-    enum { NUMBERS = sizeof mine / sizeof mine[0], OF_HEADERS = 5, OF_MODEL = 7 };
+    enum { NUMBERS = sizeof mine / sizeof mine[0], OF_HEADERS = 5, OF_MODEL = 7, CALL = 10 };
     uint64_t first[NUMBERS];
     memcpy(first, mine, sizeof mine);
     if (!went_well(l, MPI_Bcast(first, NUMBERS, MPI_UINT64_T, 0, l->comm)))
         return;
+    if (first[CALL] != mine[CALL])
+        fail_as_another_call(l, first[CALL]);
     if (memcmp(first, mine, 3 * sizeof *mine) != 0)
         fail_here(l, TENMAP_ERR_FORMAT,
                   "%.200s is not the model that rank 0 has: %llu tensors in %llu files of %llu "
@@ -398,7 +423,7 @@ static void compare_ranks(loading *l) {
     if (memcmp(first, mine, OF_MODEL * sizeof *mine) != 0)
         fail_as_another(l, "the file is as there, but config.json says something else about its "
                            "quantised weights");
-    for (int i = OF_MODEL; i < NUMBERS; i++)
+    for (int i = OF_MODEL; i < CALL; i++)
         if (first[i] != mine[i])
             fail_here(l, TENMAP_ERR_ARGUMENT,
                       "tenmap_mpi_options: %s is %llu here and %llu on rank 0; all ranks must give "
@@ -432,7 +457,7 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
     loading l;
     tenmap_model *model = NULL;
     tenmap_error why = {0};
-    if (begin_party(&l, comm)) {
+    if (begin_party(&l, comm, CALL_OPEN)) {
         tenmap_status status = out ? open_here(path, options, &model, &why) : TENMAP_OK;
         if (!out)
             fail_here(&l, TENMAP_ERR_ARGUMENT, "the place for the model is NULL");
@@ -657,13 +682,16 @@ static bool exchange_lists(loading *l) {
     if (l->status == TENMAP_OK)
         write_list(l);
     l->heads = take_memory(l, 3 * (size_t)l->size, sizeof *l->heads, "the ranks");
-    l->counts_of = take_memory(l, 5 * (size_t)l->size + 1, sizeof *l->counts_of, "the ranks");
+    l->counts_of =
+        take_memory(l, 5 * (size_t)l->size + 1 + 2 * VOTES, sizeof *l->counts_of, "the ranks");
     if (!agree(l))
         return false;
     l->places_of = l->counts_of + l->size;
     l->host_of = l->places_of + l->size;
     l->taker_of = l->host_of + l->size;
     l->scratch = l->taker_of + l->size;
+    l->vote_in = l->scratch + l->size + 1;
+    l->vote_out = l->vote_in + VOTES;
     digest_add(&d, l->list, l->list_words * sizeof *l->list);
     uint64_t head[3] = {d.a, d.b, l->list_words};
     if (!went_well(l, MPI_Allgather(head, 3, MPI_UINT64_T, l->heads, 3, MPI_UINT64_T, l->comm)))
@@ -955,23 +983,22 @@ static tenmap_status convert_elements(unsigned char *dst, uint64_t to, tenmap_dt
 }
 
 /* Elements [first, first+n) of a request's destination, which are at element `from` behind src. */
-static tenmap_status put_elements(const tenmap_request *r, const taker *t, uint64_t first,
-                                  uint64_t n, const unsigned char *src, uint64_t from,
-                                  tenmap_dtype wire, tenmap_error *error) {
-    unsigned char *dst = r->dst;
+static tenmap_status put_elements(const taker *t, uint64_t first, uint64_t n,
+                                  const unsigned char *src, uint64_t from, tenmap_dtype wire,
+                                  tenmap_error *error) {
     uint64_t begun = from;
     while (n > 0) {
         uint64_t m = n, to = bits_of(t->as, first);
-        if (r->dst_stride) {
+        if (t->stride) {
             uint64_t left = t->row - first % t->row;
             m = n < left ? n : left;
-            to = first / t->row * r->dst_stride * 8 + bits_of(t->as, first % t->row);
+            to = first / t->row * t->stride * 8 + bits_of(t->as, first % t->row);
         }
         if (wire == t->as) {
-            copy_bits(dst, to, src, bits_of(wire, from), bits_of(wire, m));
+            copy_bits(t->dst, to, src, bits_of(wire, from), bits_of(wire, m));
         } else {
             tenmap_status status =
-                convert_elements(dst, to, t->as, src, from, wire, m, r->flags, error);
+                convert_elements(t->dst, to, t->as, src, from, wire, m, t->flags, error);
             if (status != TENMAP_OK) {
                 error->index += from - begun;
                 return status;
@@ -985,16 +1012,16 @@ static tenmap_status put_elements(const tenmap_request *r, const taker *t, uint6
 }
 
 /* Which of the request's runs elements of this place outside of them are; false: of none. */
-static bool run_number(const tenmap_request *r, const taker *t, uint64_t outer, uint64_t *number) {
+static bool run_number(const taker *t, uint64_t outer, uint64_t *number) {
     uint64_t scale = 1;
     *number = 0;
     for (uint32_t d = t->outer; d-- > 0;) {
-        uint64_t at = outer % r->tensor->shape[d];
-        outer /= r->tensor->shape[d];
-        if (at < r->begin[d] || at >= r->end[d])
+        uint64_t at = outer % t->tensor->shape[d];
+        outer /= t->tensor->shape[d];
+        if (at < t->begin[d] || at >= t->end[d])
             return false;
-        *number += (at - r->begin[d]) * scale;
-        scale *= r->end[d] - r->begin[d];
+        *number += (at - t->begin[d]) * scale;
+        scale *= t->end[d] - t->begin[d];
     }
     return true;
 }
@@ -1003,18 +1030,17 @@ static bool run_number(const tenmap_request *r, const taker *t, uint64_t outer, 
  * What a request wants of elements [at, at+n) of its tensor, which are at element `from` behind src. Of one
  * that does not fit, error->index is its number in the tensor.
  */
-static tenmap_status place_run(const tenmap_request *r, const taker *t, uint64_t at, uint64_t n,
-                               const unsigned char *src, uint64_t from, tenmap_dtype wire,
-                               tenmap_error *error) {
+static tenmap_status place_run(const taker *t, uint64_t at, uint64_t n, const unsigned char *src,
+                               uint64_t from, tenmap_dtype wire, tenmap_error *error) {
     while (n > 0 && at < t->last) {
         uint64_t within = at % t->inner, m = t->inner - within, number;
         m = n < m ? n : m;
         uint64_t low = within > t->run_begin ? within : t->run_begin;
         uint64_t high = t->run_begin + t->run;
         high = within + m < high ? within + m : high;
-        if (low < high && run_number(r, t, at / t->inner, &number)) {
-            tenmap_status status = put_elements(r, t, number * t->run + low - t->run_begin,
-                                                high - low, src, from + low - within, wire, error);
+        if (low < high && run_number(t, at / t->inner, &number)) {
+            tenmap_status status = put_elements(t, number * t->run + low - t->run_begin, high - low,
+                                                src, from + low - within, wire, error);
             if (status != TENMAP_OK) {
                 error->index += at + low - within;
                 return status;
@@ -1042,8 +1068,8 @@ static size_t first_taker(const loading *l, size_t stream, uint64_t at) {
 }
 
 /* What a conversion says of an element, with its tensor and its number there, as a plain load says it. */
-static void fail_to_place(loading *l, size_t request, tenmap_status status, tenmap_error *why) {
-    const tenmap_tensor *t = l->requests[request].tensor;
+static void fail_to_place(loading *l, const taker *whose, tenmap_status status, tenmap_error *why) {
+    const tenmap_tensor *t = whose->tensor;
     const char *rest = strstr(why->message, " is ");
     char words[sizeof why->message];
     snprintf(words, sizeof words, "%s", why->message);
@@ -1052,7 +1078,7 @@ static void fail_to_place(loading *l, size_t request, tenmap_status status, tenm
     snprintf(why->message, sizeof why->message, "\"%.120s\": tensor \"%.100s\": %.230s",
              tenmap_shard_at(l->model, t->shard)->path, t->name, words);
     tidy(why->message);
-    why->index = request;
+    why->index = whose->request;
     fail_with(l, status, why);
 }
 
@@ -1067,16 +1093,15 @@ static bool place_in_all(loading *l, size_t stream, uint64_t begin, uint64_t end
     src += s->wire_bits % 8 ? 0 : bit / 8;
     for (size_t i = first_taker(l, stream, begin * together); i < l->mine_count; i++) {
         const taker *t = &l->mine[i];
-        const tenmap_request *r = &l->requests[t->request];
         tenmap_error why = {0};
         if (t->stream != stream || t->first >= end * together)
             break;
         if (begin * together >= t->last)
             continue;
         tenmap_status status =
-            place_run(r, t, begin * together, (end - begin) * together, src, from, wire, &why);
+            place_run(t, begin * together, (end - begin) * together, src, from, wire, &why);
         if (status != TENMAP_OK) {
-            fail_to_place(l, t->request, status, &why);
+            fail_to_place(l, t, status, &why);
             return false;
         }
     }
@@ -1155,19 +1180,24 @@ static void measure_taker(const want *w, taker *t) {
 }
 
 static bool find_mine(loading *l) {
+    const uint64_t *at = l->list;
     l->mine = take_memory(l, l->count, sizeof *l->mine, "the requests");
     for (size_t i = 0; i < l->count && l->mine; i++) {
         const tenmap_request *r = &l->requests[i];
         want w = want_of(r);
-        known key = {w.tensor, 0};
         if (wants_nothing(&w))
             continue;
-        const known *found = bsearch(&key, l->known, l->known_count, sizeof key, compare_known);
-        w.id = found ? found->id : 0;
+        at = read_want(l->model, at, &w);
         taker *t = &l->mine[l->mine_count++];
-        t->request = i;
-        t->as = w.as;
-        t->stream = find_stream(l, &w);
+        *t = (taker){.stream = find_stream(l, &w),
+                     .request = i,
+                     .tensor = w.tensor,
+                     .begin = w.begin,
+                     .end = w.end,
+                     .dst = r->dst,
+                     .stride = r->dst_stride,
+                     .flags = r->flags,
+                     .as = w.as};
         measure_taker(&w, t);
     }
     if (l->mine)
@@ -1184,13 +1214,12 @@ static bool find_mine(loading *l) {
 static void clear_spare_bits(const loading *l) {
     for (size_t i = 0; i < l->mine_count; i++) {
         const taker *t = &l->mine[i];
-        const tenmap_request *r = &l->requests[t->request];
         uint64_t n = t->run;
         for (uint32_t d = 0; d < t->outer; d++)
-            n *= r->end[d] - r->begin[d];
+            n *= t->end[d] - t->begin[d];
         uint64_t bits = bits_of(t->as, n);
-        if (bits % 8 && !r->dst_stride)
-            ((unsigned char *)r->dst)[bits / 8] = 0;
+        if (bits % 8 && !t->stride)
+            t->dst[bits / 8] = 0;
     }
 }
 
@@ -1908,7 +1937,7 @@ tenmap_status tenmap_mpi_load(MPI_Comm comm, const tenmap_model *model,
                               const tenmap_request *requests, size_t count,
                               const tenmap_mpi_options *options, tenmap_error *error) {
     loading l;
-    if (begin_party(&l, comm)) {
+    if (begin_party(&l, comm, CALL_LOAD)) {
         l.model = model;
         l.requests = requests;
         l.count = count;
@@ -1934,12 +1963,17 @@ typedef struct shared_want {
     size_t count;
     want w;
     uint64_t bytes, place;
-    size_t request; /* of this rank, or SIZE_MAX */
 } shared_want;
+
+/* Where a request of this rank is. */
+typedef struct shared_place {
+    uint64_t place, bytes;
+} shared_place;
 
 typedef struct sharing {
     loading l;
     tenmap_mpi_shared *shared;
+    MPI_Comm node;   /* the ranks that are on one machine, of several parties perhaps */
     int rank, ranks; /* on the host */
     uint64_t *words; /* of all ranks of the host */
     int *counts, *places;
@@ -1947,6 +1981,7 @@ typedef struct sharing {
     shared_want *wants;
     size_t want_count;
     uint64_t bytes;      /* of all places */
+    shared_place *told;  /* of this rank's requests */
     tenmap_request *own; /* those that this rank loads for its host */
     size_t own_count;
     unsigned char *base;
@@ -1992,18 +2027,15 @@ static void check_shared(sharing *x, tenmap_request *requests, size_t count) {
 /* The ranks that have memory in common: as MPI tells, and no more than the options say. */
 static bool find_host_party(sharing *x) {
     loading *l = &x->l;
-    MPI_Comm node = MPI_COMM_NULL;
     uint32_t together = l->options.ranks_per_host;
     int colour = together ? (int)((uint32_t)l->rank / together) : 0;
-    bool good = went_well(l, MPI_Comm_split_type(l->comm, MPI_COMM_TYPE_SHARED, l->rank,
-                                                 MPI_INFO_NULL, &node)) &&
-                went_well(l, MPI_Comm_split(node, colour, l->rank, &x->shared->host)) &&
-                went_well(l, MPI_Comm_set_errhandler(x->shared->host, MPI_ERRORS_RETURN)) &&
-                went_well(l, MPI_Comm_rank(x->shared->host, &x->rank)) &&
-                went_well(l, MPI_Comm_size(x->shared->host, &x->ranks));
-    if (node != MPI_COMM_NULL)
-        (void)MPI_Comm_free(&node);
-    return good;
+    return went_well(l, MPI_Comm_split_type(l->comm, MPI_COMM_TYPE_SHARED, l->rank, MPI_INFO_NULL,
+                                            &x->node)) &&
+           went_well(l, MPI_Comm_set_errhandler(x->node, MPI_ERRORS_RETURN)) &&
+           went_well(l, MPI_Comm_split(x->node, colour, l->rank, &x->shared->host)) &&
+           went_well(l, MPI_Comm_set_errhandler(x->shared->host, MPI_ERRORS_RETURN)) &&
+           went_well(l, MPI_Comm_rank(x->shared->host, &x->rank)) &&
+           went_well(l, MPI_Comm_size(x->shared->host, &x->ranks));
 }
 
 /* Every rank of the host knows what all of them want. */
@@ -2084,19 +2116,25 @@ static void choose_own(sharing *x) {
 }
 
 /*
- * Whether the host has room for its window, where MPI keeps them in the usual place. Short of it, Open MPI
- * 4.1 waits for ever, and with MPICH 4.0 whoever touches the window first dies.
+ * Whether a machine has room for the windows of all parties on it, where MPI keeps them in the usual place.
+ * Short of it, Open MPI 4.1 waits for ever, and with MPICH 4.0 whoever touches the window first dies.
  */
 static void check_room(sharing *x) {
     struct statvfs shm;
-    if (x->rank != 0 || x->ranks == 1 || statvfs("/dev/shm", &shm) != 0 || shm.f_blocks == 0)
-        return; /* by itself a rank needs none; without blocks there is no limit */
-    uint64_t left = (uint64_t)shm.f_bavail * shm.f_frsize;
-    if (x->bytes + BATCH_PLACE > left)
-        fail_here(&x->l, TENMAP_ERR_MEMORY,
-                  "out of memory: a shared window of %llu bytes, where /dev/shm has %llu left; it "
-                  "may be made larger",
-                  (unsigned long long)x->bytes, (unsigned long long)left);
+    /* By itself a rank needs none. The sum of all cannot be more than a double holds. */
+    double mine = x->rank == 0 && x->ranks > 1 ? (double)x->bytes + BATCH_PLACE : 0, all = 0;
+    int rank = 0;
+    if (!went_well(&x->l, MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, x->node)) ||
+        !went_well(&x->l, MPI_Comm_rank(x->node, &rank)) || rank != 0 || all <= 0 ||
+        statvfs("/dev/shm", &shm) != 0 || shm.f_blocks == 0) /* without blocks: no limit */
+        return;
+    double left = (double)shm.f_bavail * (double)shm.f_frsize;
+    if (all > left)
+        fail_here(
+            &x->l, TENMAP_ERR_MEMORY,
+            "out of memory: shared windows of %.0f bytes on this host, where /dev/shm has %.0f "
+            "left; it may be made larger",
+            all, left);
 }
 
 static bool open_window(sharing *x) {
@@ -2122,14 +2160,13 @@ static bool open_window(sharing *x) {
     return agree(l);
 }
 
-/* The addresses on this rank, in the order of its requests. */
-static void tell_places(sharing *x, tenmap_request *requests, size_t count) {
+/* Where this rank's requests are, found before the load: the caller's progress function may change them. */
+static void find_places(sharing *x) {
     loading *l = &x->l;
     const uint64_t *at = l->list;
-    for (size_t i = 0; i < count; i++) {
-        want w = want_of(&requests[i]);
-        requests[i].dst = x->base;
-        requests[i].dst_bytes = 0;
+    x->told = take_memory(l, l->count, sizeof *x->told, "the places of requests");
+    for (size_t i = 0; i < l->count && x->told; i++) {
+        want w = want_of(&l->requests[i]);
         if (wants_nothing(&w))
             continue;
         shared_want key = {.words = at};
@@ -2137,8 +2174,16 @@ static void tell_places(sharing *x, tenmap_request *requests, size_t count) {
         key.count = (size_t)(at - key.words);
         const shared_want *found =
             bsearch(&key, x->wants, x->want_count, sizeof key, compare_shared);
-        requests[i].dst = x->base + (found ? found->place : 0);
-        requests[i].dst_bytes = found ? (size_t)found->bytes : 0;
+        if (found)
+            x->told[i] = (shared_place){found->place, found->bytes};
+    }
+}
+
+/* The addresses on this rank, in the order of its requests. */
+static void tell_places(const sharing *x, tenmap_request *requests, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        requests[i].dst = x->base + x->told[i].place;
+        requests[i].dst_bytes = (size_t)x->told[i].bytes;
     }
 }
 
@@ -2169,6 +2214,8 @@ static bool prepare_shared(sharing *x, tenmap_request *requests, size_t count) {
     if (!agree(l) || !find_host_party(x) || !gather_shared(x))
         return false;
     place_shared(x);
+    if (l->status == TENMAP_OK)
+        find_places(x);
     check_room(x);
     if (!agree(l) || !open_window(x))
         return false;
@@ -2180,11 +2227,11 @@ tenmap_status tenmap_mpi_load_shared(MPI_Comm comm, const tenmap_model *model,
                                      tenmap_request *requests, size_t count,
                                      const tenmap_mpi_options *options, tenmap_mpi_shared **out,
                                      tenmap_error *error) {
-    sharing x = {.shared = NULL};
+    sharing x = {.node = MPI_COMM_NULL};
     loading *l = &x.l;
     if (out)
         *out = NULL;
-    if (begin_party(l, comm)) {
+    if (begin_party(l, comm, CALL_LOAD_SHARED)) {
         l->model = model;
         l->requests = requests;
         l->count = count;
@@ -2208,11 +2255,14 @@ tenmap_status tenmap_mpi_load_shared(MPI_Comm comm, const tenmap_model *model,
         } else if (!l->mpi_failed) {
             tenmap_mpi_shared_free(x.shared);
         }
+        if (x.node != MPI_COMM_NULL && !l->mpi_failed)
+            (void)MPI_Comm_free(&x.node);
         free_buffers(l);
     }
     free(x.words);
     free(x.counts);
     free(x.wants);
     free(x.own);
+    free(x.told);
     return end_party(l, error);
 }

@@ -10,7 +10,8 @@
  * and link it with tenmap. tenmap_mpi_plan.h lies beside it and is a part of it.
  *
  * All functions here are collective over the communicator: every rank of it calls them, in the same
- * order as its other collective calls on it. An intercommunicator is refused (TENMAP_ERR_ARGUMENT), as
+ * order as its other collective calls on it. If ranks call different ones of tenmap_mpi_open, _load and
+ * _load_shared, all return TENMAP_ERR_ARGUMENT. An intercommunicator is refused (TENMAP_ERR_ARGUMENT), as
  * are MPI_COMM_NULL and calls before MPI is initialised or after it is finalised. Messages travel on a
  * private duplicate of the communicator. MPI is called from the calling thread only. Hosts must be of
  * one kind: messages hold elements in the byte order of the host.
@@ -95,7 +96,8 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
  *
  * All that can be said before a byte is read is agreed on first: arguments, options, models, memory.
  * Elements are converted before they are sent where all want the same and that is less, else by those who
- * get them; the results are tenmap_load's, bit for bit. error.index is the request on the rank that failed,
+ * get them; the results are tenmap_load's, bit for bit. Requests, and what their begin and end point to, are
+ * not looked at again once progress has been called. error.index is the request on the rank that failed,
  * where it was one.
  *
  * Bytes between those that are wanted are not read, but for pages and such that the system reads itself,
@@ -120,7 +122,8 @@ typedef struct tenmap_mpi_shared tenmap_mpi_shared;
  * afterwards. For what needs no conversion a mapped model is shared by the ranks of a host anyway, in the
  * page cache. On failure *out is NULL, and dst and dst_bytes are as before; error.index is 0 where a load
  * that had begun failed. The memory is MPI's, on Linux mostly in /dev/shm, which is 64 MB in many containers:
- * TENMAP_ERR_MEMORY if it has not the room when it is asked, for a host of several ranks.
+ * TENMAP_ERR_MEMORY if it has not the room when it is asked, for all that a host's ranks share, by however
+ * many of them (ranks_per_host); a rank by itself needs none.
  */
 tenmap_status tenmap_mpi_load_shared(MPI_Comm comm, const tenmap_model *model,
                                      tenmap_request *requests, size_t count,

@@ -57,7 +57,7 @@ build() {
 build_all() {
     build "$1" equal mpi/tests/test_equal.c -Wl,--wrap=pthread_create
     build "$1" faults mpi/tests/test_faults.c -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
-    build "$1" contract mpi/tests/test_contract.c
+    build "$1" contract mpi/tests/test_contract.c -Wl,--wrap=statvfs
     build "$1" speed mpi/tests/test_speed.c
     build "$1" example mpi/example/tensor_parallel.c
 }
@@ -80,10 +80,10 @@ test_faults() {
     [ $amount = sample ] || run "$1" 8 faults 4 "$schedules" 11
 }
 
-# Arguments and sentences; an odd number of ranks for once.
+# Arguments and sentences; an odd number of ranks for once, and two parties on one host.
 test_contract() {
-    run "$1" 2 contract
     run "$1" 3 contract
+    run "$1" 4 contract
 }
 
 # The example's table: all that is wanted is read, by everybody about as much.

@@ -1,7 +1,8 @@
 /*
  * What tenmap_mpi.h says about its arguments and its sentences: communicators that are none, paths that no
- * terminal should see, integers that do not fit, one file with two configurations; shared windows
- * that the host has no room for, or that one rank does not get. All communicators are freed.
+ * terminal should see, integers that do not fit, one file with two configurations; ranks that make different
+ * calls, requests that change under way; shared windows that the host has no room for, or that one rank
+ * does not get; MPI that fails. All communicators are freed.
  *     mpirun -n N test_contract FOLDER
  */
 #define _POSIX_C_SOURCE 200809L
@@ -18,6 +19,24 @@ static int rank, size, failures;
 static const char *folder;
 static int communicators;     /* that were made and not freed */
 static bool lacks_the_window; /* this rank, of the next one */
+static bool mpi_fails;        /* the next time that anything is waited for */
+static const void *vote;      /* where MPI was last told to write one, */
+static MPI_Request voting;    /* which it is doing, */
+static MPI_Request *left;     /* and what else it was doing when it failed */
+static int left_count;
+static uint64_t room_left; /* of /dev/shm, if it is not 0 */
+
+/* The linker sends the question for room through this. */
+int __real_statvfs(const char *path, struct statvfs *out);
+int __wrap_statvfs(const char *path, struct statvfs *out);
+int __wrap_statvfs(const char *path, struct statvfs *out) {
+    int code = __real_statvfs(path, out);
+    if (room_left) {
+        out->f_frsize = 1;
+        out->f_bavail = (fsblkcnt_t)room_left;
+    }
+    return code;
+}
 
 /* MPI lets every call of it be caught. */
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out) {
@@ -40,6 +59,21 @@ int MPI_Win_allocate_shared(MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm co
                             MPI_Win *out) {
     int code = PMPI_Win_allocate_shared(bytes, unit, info, comm, base, out);
     return lacks_the_window ? MPI_ERR_NO_MEM : code;
+}
+
+int MPI_Iallreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
+                   MPI_Comm comm, MPI_Request *request) {
+    int code = PMPI_Iallreduce(in, out, count, type, op, comm, request);
+    vote = out;
+    voting = *request;
+    return code;
+}
+int MPI_Testsome(int count, MPI_Request *requests, int *done, int *which, MPI_Status *statuses) {
+    left = requests;
+    left_count = count;
+    if (mpi_fails)
+        return MPI_ERR_OTHER;
+    return PMPI_Testsome(count, requests, done, which, statuses);
 }
 
 static void expect(bool good, const char *rule) {
@@ -211,20 +245,138 @@ static void test_room(void) {
     tenmap_request request = {.tensor = tenmap_at(model, 0), .as = TENMAP_F64};
     tenmap_status status =
         tenmap_mpi_load_shared(MPI_COMM_WORLD, model, &request, 1, NULL, &shared, &error);
-    expect_error(status, &error, TENMAP_ERR_MEMORY, "rank 0: out of memory: a shared window of",
+    expect_error(status, &error, TENMAP_ERR_MEMORY, "rank 0: out of memory: shared windows of",
                  "a window that the host has no room for");
+    tenmap_close(model);
+}
+
+static tenmap_model *open_blocks(void) {
+    char path[4096];
+    tenmap_model *model;
+    snprintf(path, sizeof path, "%s/blocks.gguf", folder);
+    if (tenmap_mpi_open(MPI_COMM_WORLD, path, NULL, &model, NULL) != TENMAP_OK)
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    return model;
+}
+
+/* Windows of several parties on one host: each has room by itself, together they have not. */
+static void test_room_together(void) {
+    tenmap_model *model = open_blocks();
+    tenmap_mpi_options options = TENMAP_MPI_OPTIONS_INIT;
+    tenmap_error error = {0};
+    tenmap_mpi_shared *shared;
+    tenmap_request request = {.tensor = tenmap_at(model, 0), .as = TENMAP_F32};
+    options.ranks_per_host = 2;
+    room_left = 3 * tenmap_at(model, 0)->nbytes / 2;
+    tenmap_status status =
+        tenmap_mpi_load_shared(MPI_COMM_WORLD, model, &request, 1, &options, &shared, &error);
+    room_left = 0;
+    if (size >= 4)
+        expect_error(status, &error, TENMAP_ERR_MEMORY, "rank 0: out of memory: shared windows",
+                     "windows that the host has no room for together");
+    else
+        expect(status == TENMAP_OK, "a rank by itself needs no room in /dev/shm");
+    tenmap_mpi_shared_free(shared);
+    tenmap_close(model);
+}
+
+/* One rank makes another call than the others: none waits. */
+static void test_calls(void) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/blocks.gguf", folder);
+    for (int others = 0; others < 3; others++)
+        for (int one = 0; one < 3; one++) {
+            tenmap_model *model = open_blocks(), *again = NULL;
+            tenmap_mpi_shared *shared = NULL;
+            tenmap_error error = {0};
+            int call = rank == 1 ? one : others;
+            if (one == others) {
+                tenmap_close(model);
+                continue;
+            }
+            tenmap_status status =
+                call == 0 ? tenmap_mpi_open(MPI_COMM_WORLD, path, NULL, &again, &error)
+                : call == 1
+                    ? tenmap_mpi_load(MPI_COMM_WORLD, model, NULL, 0, NULL, &error)
+                    : tenmap_mpi_load_shared(MPI_COMM_WORLD, model, NULL, 0, NULL, &shared, &error);
+            expect_error(status, &error, TENMAP_ERR_ARGUMENT, "rank 1: this rank calls tenmap_mpi_",
+                         "all ranks make the same call");
+            expect(!again && !shared, "nobody has anything of it then");
+            tenmap_close(model);
+        }
+}
+
+/* Requests as the caller has them, of columns that some other rank reads. */
+typedef struct caller {
+    tenmap_request request;
+    uint64_t begin[2], end[2];
+} caller;
+
+static int spoil_requests(void *ctx, uint64_t done, uint64_t total) {
+    (void)done;
+    (void)total;
+    memset(ctx, 0x77, sizeof(caller));
+    return 0;
+}
+
+/* What the caller's progress function does to the requests reaches nothing. */
+static void test_requests_are_kept(void) {
+    enum { ROWS = 96, COLUMNS = 8 };
+    static float loaded[ROWS * COLUMNS], expected[ROWS * COLUMNS];
+    tenmap_model *model = open_blocks();
+    tenmap_mpi_options options = TENMAP_MPI_OPTIONS_INIT;
+    caller own = {.begin = {0, 16}, .end = {ROWS, 16 + COLUMNS}};
+    tenmap_error error = {0};
+    own.request = (tenmap_request){.tensor = tenmap_at(model, 0), .as = TENMAP_F32};
+    own.request.begin = own.begin;
+    own.request.end = own.end;
+    own.request.dst = expected;
+    own.request.dst_bytes = sizeof expected;
+    expect(tenmap_load(model, &own.request, 1, NULL, NULL) == TENMAP_OK, "a plain load");
+    own.request.dst = loaded;
+    options.progress = spoil_requests;
+    options.ctx = &own;
+    expect(tenmap_mpi_load(MPI_COMM_WORLD, model, &own.request, 1, &options, &error) == TENMAP_OK,
+           "a load whose requests change under way");
+    expect(memcmp(loaded, expected, sizeof loaded) == 0, "requests are what they were at first");
+    tenmap_close(model);
+}
+
+/* Memory that is left to MPI after an error of it is no leak. */
+void __lsan_disable(void) __attribute__((weak));
+void __lsan_enable(void) __attribute__((weak));
+
+/* MPI fails with votes under way: what it may still write to is not on a stack that has been left. */
+static void test_mpi_fails(void) {
+    tenmap_model *model = open_blocks();
+    static float all[96 * 1024];
+    tenmap_error error = {0};
+    tenmap_request request = {
+        .tensor = tenmap_at(model, 0), .as = TENMAP_F32, .dst = all, .dst_bytes = sizeof all};
+    if (__lsan_disable)
+        __lsan_disable();
+    mpi_fails = true;
+    tenmap_status status = tenmap_mpi_load(MPI_COMM_WORLD, model, &request, 1, NULL, &error);
+    mpi_fails = false;
+    if (__lsan_enable)
+        __lsan_enable();
+    communicators--; /* its own is left to MPI, too */
+    expect_error(status, &error, TENMAP_ERR_IO, ": MPI: ", "MPI fails");
+    uintptr_t here = (uintptr_t)&status, there = (uintptr_t)vote;
+    expect(vote && here - there > 1 << 20, "nothing on the stack is left to MPI");
+    if (vote && here - there > 1 << 20) { /* MPI ends what it had begun */
+        PMPI_Wait(&voting, MPI_STATUS_IGNORE);
+        for (int i = 0; i < left_count; i++)
+            PMPI_Wait(&left[i], MPI_STATUS_IGNORE);
+    }
     tenmap_close(model);
 }
 
 /* MPI has no window for one rank: none waits for it. */
 static void test_window(void) {
-    char path[4096];
-    tenmap_model *model;
+    tenmap_model *model = open_blocks();
     tenmap_error error = {0};
     tenmap_mpi_shared *shared;
-    snprintf(path, sizeof path, "%s/blocks.gguf", folder);
-    if (tenmap_mpi_open(MPI_COMM_WORLD, path, NULL, &model, &error) != TENMAP_OK)
-        MPI_Abort(MPI_COMM_WORLD, 3);
     tenmap_request request = {.tensor = tenmap_at(model, 0), .as = TENMAP_BF16};
     lacks_the_window = rank == 1;
     tenmap_status status =
@@ -295,7 +447,11 @@ int main(int argc, char **argv) {
     test_misfits();
     test_configurations();
     test_room();
+    test_room_together();
     test_window();
+    test_calls();
+    test_requests_are_kept();
+    test_mpi_fails();
     expect(communicators == 0, "all communicators are freed");
     MPI_Allreduce(&failures, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0)
