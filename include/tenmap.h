@@ -309,8 +309,8 @@ enum {
      * config.json beside the model, where there is one, and a few small tensors that describe shapes.
      * A part that is missing or does not fit is TENMAP_ERR_FORMAT, which TENMAP_OPEN_LENIENT does not
      * excuse; with TENMAP_OPEN_PARTIAL a weight with a missing part is absent, and its other parts are
-     * listed as they are, but for codes that have the weight's own name. docs/quantized.md has the schemes, their formulas, and how they are
-     * recognised.
+     * listed as they are, but for codes that have the weight's own name. docs/quantized.md has the
+     * schemes, their formulas, and how they are recognised.
      */
     TENMAP_OPEN_DEQUANTIZE = 4,
     /*

@@ -5,11 +5,21 @@
 
 /* Windows on what is not in memory: the values come in order, the others are small or come again. */
 enum { VALUES_WINDOW = 256 << 10, SMALL_WINDOW = 32 << 10, DIRECT_ROOM = 4 << 20 };
+/* Where groups are listed, rows of scales come in any order: up to this size they are read once, all of them. */
+enum { LISTED_WINDOW = 1 << 20 };
 
-static tenmap_status open_part_bytes(tmi_part *part, bool values, tenmap_error *error) {
+static size_t window_size(const tmi_source *s, unsigned which, const tmi_bytes *bytes) {
+    uint64_t all = s->parts[which].tensor->nbytes;
+    if (which == TMI_PART_VALUES)
+        return tmi_bytes_step(bytes, VALUES_WINDOW);
+    return s->parts[TMI_PART_GROUPS].tensor && all <= LISTED_WINDOW ? (size_t)all : SMALL_WINDOW;
+}
+
+static tenmap_status open_part_bytes(tmi_source *s, unsigned which, tenmap_error *error) {
+    tmi_part *part = &s->parts[which];
     const tenmap_tensor *t = part->tensor;
     const tmi_bytes *bytes = &tmi_shard_of(t)->bytes;
-    size_t wanted = values ? tmi_bytes_step(bytes, VALUES_WINDOW) : SMALL_WINDOW;
+    size_t wanted = window_size(s, which, bytes);
     size_t size = wanted < SMALL_WINDOW ? SMALL_WINDOW : wanted;
     if (part->window.direct_fd >= 0)
         size = DIRECT_ROOM; /* whole pages, as such reads want them */
@@ -23,7 +33,10 @@ static tenmap_status open_part_bytes(tmi_part *part, bool values, tenmap_error *
     part->window.room = part->room.bytes;
     part->window.at = part->window.end = 0;
     part->window.last = t->file_offset + t->nbytes;
-    return TENMAP_OK;
+    if (which == TMI_PART_VALUES || size < t->nbytes || !t->nbytes)
+        return TENMAP_OK;
+    const unsigned char *first; /* from the beginning on, so that no byte of it is read again */
+    return tmi_window_bytes(&part->window, t->file_offset, (size_t)t->nbytes, t, &first, error);
 }
 
 tenmap_status tmi_source_bytes(tmi_source *s, unsigned which, uint64_t offset, size_t size,
@@ -40,7 +53,7 @@ tenmap_status tmi_source_bytes(tmi_source *s, unsigned which, uint64_t offset, s
     }
     tenmap_status status = TENMAP_OK;
     if (!part->window.bytes)
-        status = open_part_bytes(part, which == TMI_PART_VALUES, error);
+        status = open_part_bytes(s, which, error);
     if (status == TENMAP_OK)
         status = tmi_window_bytes(&part->window, t->file_offset + offset, size, t, bytes, error);
     return status;

@@ -82,6 +82,15 @@ static bool packed_zeros(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c,
     return true;
 }
 
+/* Rows of scales that are used in any order are kept, so there must be few. */
+static bool few_enough(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *list,
+                       uint64_t groups) {
+    return groups <= TMI_MOST_LISTED ||
+           TMI_PART_WRONG(f, t, list,
+                          "it lists %llu groups of scales, and at most %d were expected",
+                          (ull)groups, (int)TMI_MOST_LISTED);
+}
+
 static bool listed_columns(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c, size_t cut) {
     const tenmap_tensor *groups = tmi_find_part(f, t, cut, "_g_idx");
     if (!groups)
@@ -89,7 +98,7 @@ static bool listed_columns(tmi_finder *f, const tenmap_tensor *t, tmi_computed *
     if (groups->dtype != TENMAP_I32 || groups->nelems != c->recipe.columns)
         return TMI_PART_WRONG(f, t, groups, "I32 [%llu] was expected", (ull)c->recipe.columns);
     c->parts[TMI_PART_GROUPS] = groups;
-    return true;
+    return few_enough(f, t, groups, c->recipe.scale_columns);
 }
 
 static void take_packed_shape(const tenmap_tensor *t, tmi_computed *c) {
@@ -232,6 +241,8 @@ bool tmi_find_gptq(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
         return TMI_PART_WRONG(f, t, p.scales,
                               "config.json says groups of %llu, which are %llu for %llu inputs",
                               (ull)said, (ull)(p.in / said + (p.in % said != 0)), (ull)p.in);
+    if (gptq && p.groups && !few_enough(f, t, p.groups, p.count))
+        return false;
     r->rows = p.in;
     r->columns = p.out;
     r->matrix_bytes = t->nbytes;

@@ -123,14 +123,13 @@ static tenmap_status scale_listed(tmi_source *s, uint64_t matrix, uint64_t row, 
                                   size_t count, float *values, tenmap_error *error) {
     const tmi_recipe *r = s->recipe;
     tenmap_status status = tmi_listed_groups(s, column, count, r->scale_columns, error);
-    for (size_t i = 0; status == TENMAP_OK && i < count; i++) {
-        size_t same = 1;
-        while (i + same < count && s->groups[i + same] == s->groups[i])
+    if (status == TENMAP_OK)
+        status = tmi_keep_listed(s, matrix, row / r->group_rows, count, error);
+    for (size_t i = 0, same; status == TENMAP_OK && i < count; i += same) {
+        size_t at = (size_t)(s->groups[i] - s->kept.first);
+        for (same = 1; i + same < count && s->groups[i + same] == s->groups[i];)
             same++;
-        status = tmi_keep_scales(s, matrix, row / r->group_rows, s->groups[i], 1, error);
-        if (status == TENMAP_OK)
-            tmi_apply_scales(r, s->kept.scales, s->kept.zeros, values + i, same, same, same);
-        i += same - 1;
+        tmi_apply_scales(r, s->kept.scales + at, s->kept.zeros + at, values + i, same, same, same);
     }
     return status;
 }

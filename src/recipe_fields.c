@@ -45,7 +45,7 @@ tenmap_status tmi_fetch_down(tmi_source *s, unsigned part, uint64_t matrix_at, u
                              tenmap_error *error) {
     unsigned bits = s->recipe->bits, low = (unsigned)(row * bits % 32);
     uint64_t at = matrix_at + row * bits / 32 * stride + column * 4;
-    unsigned char held[TMI_SOURCE_RUN * 4];
+    unsigned char held[TMI_MOST_SCALES * 4];
     const unsigned char *words, *next = NULL;
     tenmap_status status = tmi_source_bytes(s, part, at, count * 4, &words, error);
     if (status == TENMAP_OK && low + bits > 32) {

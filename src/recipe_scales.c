@@ -6,24 +6,35 @@
 #include "source.h"
 #include "kernels/kernels.h"
 
+static tenmap_status fail_listed(const tmi_source *s, uint64_t first, size_t count, uint64_t groups,
+                                 tenmap_error *error) {
+    const tenmap_tensor *list = s->parts[TMI_PART_GROUPS].tensor;
+    size_t i = 0;
+    while (i + 1 < count && s->groups[i] < groups)
+        i++;
+    return TMI_FAIL_TENSOR(error, TENMAP_ERR_FORMAT, s->tensor,
+                           "element %llu of its part %s is %lld, but there are only %llu groups of "
+                           "scales",
+                           (ull)(first + i), tmi_quote(list->name, list->name_len).text,
+                           (long long)(int32_t)s->groups[i], (ull)groups);
+}
+
 /* The number of the group that a row or a column is in, where the model lists them. */
 tenmap_status tmi_listed_groups(tmi_source *s, uint64_t first, size_t count, uint64_t groups,
                                 tenmap_error *error) {
     const unsigned char *bytes;
+    uint32_t least = UINT32_MAX, most = 0;
     tenmap_status status =
         tmi_source_bytes(s, TMI_PART_GROUPS, first * 4, count * 4, &bytes, error);
     for (size_t i = 0; status == TENMAP_OK && i < count; i++) {
-        s->groups[i] = tmi_word_at(bytes + 4 * i);
-        if (s->groups[i] >= groups) {
-            const tenmap_tensor *list = s->parts[TMI_PART_GROUPS].tensor;
-            return TMI_FAIL_TENSOR(error, TENMAP_ERR_FORMAT, s->tensor,
-                                   "element %llu of its part %s is %lld, but there are only %llu "
-                                   "groups of scales",
-                                   (ull)(first + i), tmi_quote(list->name, list->name_len).text,
-                                   (long long)(int32_t)s->groups[i], (ull)groups);
-        }
+        uint32_t group = s->groups[i] = tmi_word_at(bytes + 4 * i);
+        least = group < least ? group : least;
+        most = group > most ? group : most;
     }
-    return status;
+    s->least_group = least;
+    s->most_group = most;
+    return status == TENMAP_OK && most >= groups ? fail_listed(s, first, count, groups, error)
+                                                 : status;
 }
 
 /* Scales that are quantised themselves: table[code] * nested + offset, each operation rounded. */
@@ -115,7 +126,7 @@ static tenmap_status zeros_along(tmi_source *s, uint64_t row, uint64_t column, s
 static tenmap_status take_zero_points(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                       size_t count, tenmap_error *error) {
     const tmi_recipe *r = s->recipe;
-    uint8_t fields[TMI_SOURCE_RUN + 1];
+    uint8_t fields[TMI_MOST_SCALES];
     uint64_t at =
         ((r->scale_shared ? 0 : matrix * r->scale_rows) + row) * r->scale_columns + column;
     float *zeros = s->kept.zeros;
@@ -154,6 +165,24 @@ tenmap_status tmi_keep_scales(tmi_source *s, uint64_t matrix, uint64_t row, uint
     kept->first = first;
     kept->count = count;
     return TENMAP_OK;
+}
+
+/*
+ * Lists may name groups in any order, so what a run of values needs is taken at once: the whole row of scales where
+ * many values are wanted, else from the first group that is named to the last.
+ */
+tenmap_status tmi_keep_listed(tmi_source *s, uint64_t matrix, uint64_t row, size_t count,
+                              tenmap_error *error) {
+    enum { FEW = 8 }; /* scales cost less than values do */
+    const tmi_recipe *r = s->recipe;
+    const tmi_scales *kept = &s->kept;
+    uint64_t first = s->least_group, last = s->most_group;
+    if (kept->count && kept->row == matrix * r->scale_rows + row && kept->first <= first &&
+        last < kept->first + kept->count)
+        return TENMAP_OK;
+    bool whole = r->scale_columns <= FEW * (uint64_t)count;
+    return tmi_keep_scales(s, matrix, row, whole ? 0 : first,
+                           (size_t)(whole ? r->scale_columns : last - first + 1), error);
 }
 
 void tmi_apply_scales(const tmi_recipe *r, const float *scales, const float *zeros, float *values,

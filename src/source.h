@@ -81,11 +81,12 @@ typedef struct tmi_values_box {
     uint64_t matrix, row, column, rows, columns, to;
 } tmi_values_box;
 
-/* A scale for each value at most, and those that were used last. */
+/* A scale for each value at most, or for each group that is listed; and those that were used last. */
+enum { TMI_MOST_SCALES = TMI_MOST_LISTED + 1 }; /* the former are fewer */
 typedef struct tmi_scales {
     uint64_t row, first; /* which are here: those of a row of scales, from `first` on */
     size_t count;        /* 0: none */
-    float scales[TMI_SOURCE_RUN + 1], zeros[TMI_SOURCE_RUN + 1];
+    float scales[TMI_MOST_SCALES], zeros[TMI_MOST_SCALES];
 } tmi_scales;
 
 /* One thread's work on one tensor after the other. */
@@ -106,7 +107,7 @@ struct tmi_source {
     float table[16], nested_table[256];
     float second;
     uint64_t second_of; /* which matrix's it is */
-    uint32_t groups[TMI_SOURCE_RUN];
+    uint32_t groups[TMI_SOURCE_RUN], least_group, most_group;
     /* A tile as it is stored, the same as it is wanted, and that in its dtype. */
     float stored[TMI_TILE_VALUES], turned[TMI_TILE_VALUES];
     unsigned char tile[TMI_TILE_BYTES];
@@ -115,7 +116,7 @@ struct tmi_source {
     unsigned char beside[TMI_TILE_VALUES * 4];
 };
 
-/* *bytes are [offset, offset+size) of a part, at most 16 KiB, until the next call about it. */
+/* *bytes are [offset, offset+size) of a part, at most 32 KiB, until the next call about it. */
 tenmap_status tmi_source_bytes(tmi_source *source, unsigned part, uint64_t offset, size_t size,
                                const unsigned char **bytes, tenmap_error *error);
 /* Elements of a part as F32: from the `first`-th on, of the dtype that its bytes are taken for. */
@@ -143,6 +144,9 @@ tenmap_status tmi_fetch_down(tmi_source *source, unsigned part, uint64_t matrix_
 /* Makes s->kept those of scales [first, first+count) of row `row` of a matrix's scales. */
 tenmap_status tmi_keep_scales(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t first,
                               size_t count, tenmap_error *error);
+/* Makes s->kept hold the scales of s->groups, which are of `count` values, from number s->kept.first of the row on. */
+tenmap_status tmi_keep_listed(tmi_source *source, uint64_t matrix, uint64_t row, size_t count,
+                              tenmap_error *error);
 /* Makes s->groups those of rows or columns [first, first+count), each below `groups`. */
 tenmap_status tmi_listed_groups(tmi_source *source, uint64_t first, size_t count, uint64_t groups,
                                 tenmap_error *error);

@@ -278,6 +278,34 @@ static uint64_t truncated(FILE *f, size_t n) {
     return as_usual(f, n) - 1;
 }
 
+/* A weight of n columns whose groups are listed in no order: make_listed writes the list. */
+enum { LISTED_ROWS = 16, LISTED_GROUP = 32, LISTED_SHAPE = 16 };
+
+static uint64_t listed_columns(size_t n) {
+    return (n + LISTED_GROUP - 1) / LISTED_GROUP * LISTED_GROUP;
+}
+
+static uint64_t listed_groups(FILE *f, size_t n) {
+    uint64_t columns = listed_columns(n), at = 0;
+    const struct {
+        const char *name, *dtype;
+        uint64_t shape[2], bytes;
+    } parts[] = {{"b.weight_packed", "I32", {LISTED_ROWS, columns / 8}, LISTED_ROWS * columns / 2},
+                 {"b.weight_scale", "F16", {LISTED_ROWS, columns / LISTED_GROUP}, columns},
+                 {"b.weight_shape", "I64", {2, 0}, LISTED_SHAPE},
+                 {"b.weight_g_idx", "I32", {columns, 0}, 4 * columns}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char second[32] = "";
+        if (parts[i].shape[1])
+            snprintf(second, sizeof second, ",%llu", (unsigned long long)parts[i].shape[1]);
+        fprintf(f, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%llu%s],\"data_offsets\":[%llu,%llu]}",
+                i ? "," : "", parts[i].name, parts[i].dtype, (unsigned long long)parts[i].shape[0],
+                second, (unsigned long long)at, (unsigned long long)(at + parts[i].bytes));
+        at += parts[i].bytes;
+    }
+    return at;
+}
+
 /* GGUF: these write the whole file but its data. */
 
 static void put_little(FILE *f, uint64_t value, int width) {
@@ -368,7 +396,7 @@ static uint64_t gguf_backwards(FILE *f, size_t n) {
 }
 
 /* What else lies beside model.safetensors, or instead of it. */
-enum { ALONE, INDEX, INDEX_LISTS_MORE, FOLDER, GGUF };
+enum { ALONE, LISTED, INDEX, INDEX_LISTS_MORE, FOLDER, GGUF };
 
 enum { PIPE, TERMINAL };
 
@@ -412,6 +440,7 @@ static const struct linear_case {
     {"index", as_usual, 200000, 2.2, 0, INDEX, TENMAP_OK},
     {"index-lists-more", as_usual, 200000, 2.2, 0, INDEX_LISTS_MORE, TENMAP_ERR_FORMAT},
     {"folder", NULL, 10000, 2.3, 0, FOLDER, TENMAP_ERR_NOT_FOUND},
+    {"groups-in-no-order", listed_groups, 60000, 2.2, TENMAP_OPEN_DEQUANTIZE, LISTED, TENMAP_OK},
 #define ON(where, code, command) 0, ALONE, TENMAP_OK, where, code, command " model.safetensors"
     {"ls-accents", accents, 400000, 2.2, ON(TERMINAL, 0, "ls")},
     {"ls-wide-row", one_wide_row, 50000, 2.2, ON(TERMINAL, 0, "ls --lenient")},
@@ -471,6 +500,22 @@ static void make_file(const struct linear_case *c, size_t n, const char *folder,
         die("cannot write a file");
 }
 
+/* Behind the zeros of make_file's: the shape, and groups that are far from each other. */
+static void make_listed(size_t n, const char *folder) {
+    char path[4096];
+    uint64_t columns = listed_columns(n), groups = columns / LISTED_GROUP;
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    FILE *f = fopen(path, "r+b");
+    if (!f || fseeko(f, -(off_t)(LISTED_SHAPE + 4 * columns), SEEK_END) != 0)
+        die("cannot write a list");
+    put_little(f, LISTED_ROWS, 8);
+    put_little(f, columns, 8);
+    for (uint64_t i = 0; i < columns; i++)
+        put_little(f, i * 2654435761u % groups, 4);
+    if (fclose(f) != 0)
+        die("cannot write a list");
+}
+
 static void make_gguf(const struct linear_case *c, size_t n, const char *folder) {
     FILE *f = create(folder, "model.gguf");
     uint64_t data = c->write(f, n), end = (uint64_t)ftello(f);
@@ -505,7 +550,9 @@ static void make(const struct linear_case *c, size_t n, const char *folder) {
     else if (c->beside == GGUF)
         make_gguf(c, n, folder);
     else
-        make_file(c, n, folder, c->beside == ALONE ? "model.safetensors" : "one.safetensors");
+        make_file(c, n, folder, c->beside <= LISTED ? "model.safetensors" : "one.safetensors");
+    if (c->beside == LISTED)
+        make_listed(n, folder);
     if (c->beside == INDEX || c->beside == INDEX_LISTS_MORE)
         make_index(n, c->beside == INDEX ? n : 2 * n, folder);
 }
@@ -517,6 +564,21 @@ static long peak_memory(void) {
     return usage.ru_maxrss;
 }
 
+/* All values of weights in parts. */
+static void read_weights(const tenmap_model *model) {
+    tenmap_error error;
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        float *values = malloc((size_t)t->nelems * sizeof *values);
+        if (!values)
+            die("no memory");
+        if (tenmap_read(t, 0, t->nelems, TENMAP_F32, values, (size_t)t->nelems * sizeof *values, 0,
+                        &error) != TENMAP_OK)
+            die(error.message);
+        free(values);
+    }
+}
+
 static void open_one(const struct linear_case *c, const char *folder) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     tenmap_model *model;
@@ -525,6 +587,8 @@ static void open_one(const struct linear_case *c, const char *folder) {
     options.flags = c->flags;
     options.max_header_bytes = UINT32_MAX;
     options.threads = 1;
+    if (c->beside == LISTED)
+        options.backend = TENMAP_BACKEND_READ;
     tenmap_status status = tenmap_open(folder, &options, &model, &error);
     if (status != c->status) {
         fprintf(stderr, "linear: %s: expected %s, got %s: %s\n", c->name,
@@ -534,6 +598,8 @@ static void open_one(const struct linear_case *c, const char *folder) {
     }
     if (status != TENMAP_OK)
         fprintf(stderr, "%s\n", error.message);
+    else if (c->beside == LISTED)
+        read_weights(model);
     printf("%ld\n", peak_memory() - before);
     tenmap_close(model);
 }

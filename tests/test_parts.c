@@ -97,9 +97,104 @@ static void a_weight_whose_part_is_missing_is_never_its_codes(void **state) {
     }
 }
 
+/* Groups in an order that no writer has: each value may be of another. */
+static void scatter_groups(stored_part *list, uint64_t groups) {
+    for (uint64_t i = 0; i < list->size / 4; i++)
+        store_word(list, i,
+                   i % 2 ? (uint32_t)(groups - 1 - i / 2 % groups)
+                         : next_random() % (uint32_t)groups);
+}
+
+static void scattered_packed(stored_weight *w) {
+    make_packed(w, "packed int4, groups scattered", 4, 48, 16384, 4, false, false);
+    scatter_groups(add_part(w, "b.weight_g_idx", TENMAP_I32, 1, SHAPE(16384)), 4096);
+    w->group_rows = 3;
+}
+static void scattered_small(stored_weight *w) {
+    make_turned(w, "GPTQ of 8 rows, groups scattered", 4, 65536, 8, 16, false, true);
+    scatter_groups(&w->parts[3], 4096);
+}
+static void scattered_wide(stored_weight *w) {
+    make_turned(w, "GPTQ, groups scattered", 4, 1024, 2048, 32, false, true);
+    scatter_groups(&w->parts[3], 32);
+}
+/* Too large for all of its scales to be kept: the rows of the tile have a request each. */
+static void scattered_large(stored_weight *w) {
+    make_turned(w, "GPTQ, groups scattered, large", 4, 1024, 2304, 2, false, true);
+    scatter_groups(&w->parts[3], 512);
+}
+
+/* How many requests it takes to read the weight, whose values must be right. */
+static long requests_of(void **state, const stored_weight *w) {
+    io_files files = {.fail_at = 0};
+    tenmap_io io = io_files_io(&files);
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.flags = TENMAP_OPEN_DEQUANTIZE;
+    options.io = &io;
+    write_weight(state, w);
+    tenmap_model *m = must_open(in_folder(state, "model.safetensors"), &options);
+    const tenmap_tensor *t = tenmap_find(m, w->name);
+    assert_non_null(t);
+    float *got = malloc((size_t)t->nelems * 4);
+    assert_non_null(got);
+    long before = files.reads;
+    assert_int_equal(tenmap_read(t, 0, t->nelems, TENMAP_F32, got, (size_t)t->nelems * 4, 0, NULL),
+                     TENMAP_OK);
+    long reads = files.reads - before;
+    for (uint64_t i = 0; i < t->nelems; i += 1 + next_random() % 61)
+        assert_true(got[i] == w->value(w, 0, i / w->columns, i % w->columns));
+    free(got);
+    tenmap_close(m);
+    return reads;
+}
+
+static void the_order_of_listed_groups_costs_no_requests(void **state) {
+    static const struct {
+        make_weight *make;
+        uint64_t less; /* bytes for each request, on the average: at least so many */
+    } cases[] = {{scattered_packed, 64 << 10},
+                 {scattered_small, 64 << 10},
+                 {scattered_wide, 64 << 10},
+                 {scattered_large, 1 << 10}};
+    for (size_t k = 0; k < COUNT(cases); k++) {
+        stored_weight w = {.label = NULL};
+        uint64_t bytes = 0;
+        seed_random((uint32_t)k + 1);
+        cases[k].make(&w);
+        for (size_t i = 0; i < w.part_count; i++)
+            bytes += w.parts[i].size;
+        long reads = requests_of(state, &w), most = (long)(bytes / cases[k].less) + 8;
+        if (reads > most)
+            fail_msg("%s: %ld requests for %llu bytes, and at most %ld were expected", w.label,
+                     reads, (unsigned long long)bytes, most);
+        free_weight(&w);
+    }
+}
+
+/* A row of scales that are used in any order is kept. */
+static void too_many_listed_groups_are_refused(void **state) {
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.flags = TENMAP_OPEN_DEQUANTIZE;
+    for (int k = 0; k < 2; k++) {
+        stored_weight w = {.label = NULL};
+        if (k == 0) {
+            make_packed(&w, "", 4, 2, 8194, 2, false, false);
+            scatter_groups(add_part(&w, "b.weight_g_idx", TENMAP_I32, 1, SHAPE(8194)), 4097);
+        } else {
+            make_turned(&w, "", 4, 4097 * 8, 8, 8, false, true);
+        }
+        write_weight(state, &w);
+        must_fail(in_folder(state, "model.safetensors"), &options, TENMAP_ERR_FORMAT,
+                  "it lists 4097 groups of scales, and at most 4096 were expected");
+        free_weight(&w);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_weight_whose_part_is_missing_is_never_its_codes, empty_folder),
+        cmocka_unit_test_setup(the_order_of_listed_groups_costs_no_requests, empty_folder),
+        cmocka_unit_test_setup(too_many_listed_groups_are_refused, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
