@@ -79,7 +79,7 @@ enum { TMI_COMPUTED_RANK = 4 };
  * The most groups that a list (g_idx) may name: a row of their scales is kept while values of the row are made, since
  * the list may name them in any order.
  */
-enum { TMI_MOST_LISTED = 4096 };
+enum { TMI_MOST_GROUPS = 4096 };
 
 /* One tensor that is computed from parts. */
 typedef struct tmi_computed {

@@ -85,10 +85,10 @@ static bool packed_zeros(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c,
 /* Rows of scales that are used in any order are kept, so there must be few. */
 static bool few_enough(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *list,
                        uint64_t groups) {
-    return groups <= TMI_MOST_LISTED ||
+    return groups <= TMI_MOST_GROUPS ||
            TMI_PART_WRONG(f, t, list,
                           "it lists %llu groups of scales, and at most %d were expected",
-                          (ull)groups, (int)TMI_MOST_LISTED);
+                          (ull)groups, (int)TMI_MOST_GROUPS);
 }
 
 static bool listed_columns(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c, size_t cut) {

@@ -82,7 +82,7 @@ typedef struct tmi_values_box {
 } tmi_values_box;
 
 /* A scale for each value at most, or for each group that is listed; and those that were used last. */
-enum { TMI_MOST_SCALES = TMI_MOST_LISTED + 1 }; /* the former are fewer */
+enum { TMI_MOST_SCALES = TMI_MOST_GROUPS + 1 }; /* the former are fewer */
 typedef struct tmi_scales {
     uint64_t row, first; /* which are here: those of a row of scales, from `first` on */
     size_t count;        /* 0: none */
