@@ -48,6 +48,12 @@ http_faults() {
         python3 http/tests/server.py "$folder/http/tests/test_http_faults" 1000
 }
 
+# A file that is replaced at any request: never bytes of two versions.
+http_versions() {
+    [ -f $build/http/tests/http_versions ] || { echo "skipped: libcurl or Python is not here"; return 77; }
+    python3 http/tests/versions.py $build/http/tests/http_versions 10000
+}
+
 # An S3 server that verifies signatures: building it takes Go and some minutes.
 s3_server() {
     command -v go >/dev/null || { echo "skipped: go is not here"; return 77; }
@@ -98,6 +104,7 @@ check "crash: 5,000 kills of each change" env TENMAP_KILLS=5000 $build/tests/tes
 check "crash, AddressSanitizer" sanitized address,undefined test_crash
 check "detach: 1,000 runs beside readers, ThreadSanitizer" sanitized thread test_detach 1000
 check "S3: signatures, by versitygw" s3_server
+check "10,000 schedules of files that change on the server" http_versions
 check "1,000 schedules of network faults, AddressSanitizer" http_faults address,undefined
 check "1,000 schedules of network faults, ThreadSanitizer" http_faults thread
 check "100,000 opens that race edits in place" $build/tests/race_edit 100000 4800

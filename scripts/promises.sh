@@ -15,8 +15,8 @@ for name in $named; do
     case $name in
     */*) [ -e "$name" ] && continue ;;
     *)
-        grep -qE "cmocka_unit_test[a-z_]*\($name[,)]" tests/test_*.c tests/*/test_*.c && continue
-        grep -qE "^place_$name\(\)|NAME $name |tenmap_test\($name\)" tests/hosts/run.sh tests/CMakeLists.txt &&
+        grep -qE "cmocka_unit_test[a-z_]*\($name[,)]" tests/test_*.c tests/*/test_*.c http/tests/test_*.c && continue
+        grep -qE "^place_$name\(\)|NAME $name |tenmap_test\($name\)" tests/hosts/run.sh tests/CMakeLists.txt http/tests/CMakeLists.txt &&
             continue
         ;;
     esac

@@ -3,6 +3,7 @@
 
 #include <curl/curl.h>
 #include <ctype.h>
+#include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -90,22 +91,35 @@ static void copy_word(char *to, size_t room, span s) {
     copy_short(to, room, s);
 }
 
-/* A tag with a byte that no header may hold is none. */
-static void copy_tag(tmh_tag *tag, span s) {
-    for (size_t i = 0; i < s.len; i++)
-        if ((unsigned char)s.at[i] < ' ' || s.at[i] == 0x7f)
-            return;
-    copy_short(tag->text, sizeof tag->text, s);
-    tag->len = s.len;
+/* A plain name: it can be a part of an address, and is neither "." nor "..". */
+static void copy_name(char *to, size_t room, span s) {
+    copy_word(to, room, s);
+    if (!isalnum((unsigned char)to[0]))
+        to[0] = '\0';
+}
+
+bool tmh_tag_set(tmh_tag *tag, const char *bytes, size_t len) {
+    bool sent = len < sizeof tag->text;
+    *tag = (tmh_tag){.len = len};
+    for (size_t i = 0; sent && i < len; i++)
+        sent = (unsigned char)bytes[i] >= ' ' && bytes[i] != 0x7f;
+    if (!sent)
+        return EVP_Digest(bytes, len, tag->digest, NULL, EVP_sha256(), NULL) == 1;
+    copy_short(tag->text, sizeof tag->text, (span){bytes, len});
+    return true;
+}
+
+static void copy_tag(tmh_answer *answer, tmh_tag *tag, span s) {
+    answer->out_of_memory = !tmh_tag_set(tag, s.at, s.len) || answer->out_of_memory;
 }
 
 bool tmh_tag_is_strong(const tmh_tag *tag) {
-    return tag->len >= 2 && tag->len < sizeof tag->text && tag->text[0] == '"' &&
-           tag->text[tag->len - 1] == '"';
+    return tag->len >= 2 && tag->text[0] == '"' && tag->text[tag->len - 1] == '"';
 }
 
 bool tmh_tag_equal(const tmh_tag *a, const tmh_tag *b) {
-    return a->len == b->len && strcmp(a->text, b->text) == 0;
+    return a->len == b->len && strcmp(a->text, b->text) == 0 &&
+           memcmp(a->digest, b->digest, sizeof a->digest) == 0;
 }
 
 static void keep_text(tmh_answer *answer, char **to, span s) {
@@ -158,12 +172,9 @@ static void read_field(tmh_answer *answer, span name, span value) {
     } else if (span_is(name, "content-type")) {
         answer->is_page = value.len >= 9 && span_is((span){value.at, 9}, "text/html");
     } else if (span_is(name, "etag")) {
-        copy_tag(&answer->tag, value);
+        copy_tag(answer, &answer->tag, value);
     } else if (span_is(name, "last-modified")) {
-        copy_short(answer->modified, sizeof answer->modified, value);
-        for (char *c = answer->modified; *c; c++)
-            if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
-                *c = '?';
+        copy_tag(answer, &answer->modified, value);
     } else if (span_is(name, "location")) {
         keep_text(answer, &answer->location, value);
     } else if (span_is(name, "link")) {
@@ -171,11 +182,11 @@ static void read_field(tmh_answer *answer, span name, span value) {
     } else if (span_is(name, "retry-after")) {
         read_retry(answer, value);
     } else if (span_is(name, "x-linked-etag")) {
-        copy_tag(&answer->linked_tag, value);
+        copy_tag(answer, &answer->linked_tag, value);
     } else if (span_is(name, "x-linked-size")) {
         answer->has_linked_size = whole_number(value, &answer->linked_size);
     } else if (span_is(name, "x-repo-commit")) {
-        copy_word(answer->commit, sizeof answer->commit, value);
+        copy_name(answer->commit, sizeof answer->commit, value);
     } else if (span_is(name, "x-error-code")) {
         copy_word(answer->error_code, sizeof answer->error_code, value);
     } else if (span_is(name, "x-amz-bucket-region")) {

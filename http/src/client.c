@@ -47,7 +47,7 @@ typedef struct transfer {
     tmh_request *request;
     tmh_verdict verdict;
     bool decided, failed;
-    size_t said;
+    size_t said, head; /* bytes: of a failure's body, of header lines */
 } transfer;
 
 /* Fork: what is inherited belongs to the parent. */
@@ -144,6 +144,11 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx) {
     size_t len = size * count;
     tmh_answer *answer = &t->request->answer;
     bool ends = len == 0 || line[0] == '\r' || line[0] == '\n';
+    t->head += len;
+    if (t->head > TMH_LONGEST_HEAD) { /* libcurl keeps them all, some versions without a limit */
+        t->request->long_head = true;
+        return 0;
+    }
     if (t->decided)
         return len; /* trailers */
     if (!ends) {
@@ -335,7 +340,7 @@ bool tmh_perform(tmh_client *client, tmh_request *request) {
     tmh_answer_free(&request->answer);
     request->got = 0;
     request->said.len = 0;
-    request->overflow = request->cut = request->headed = false;
+    request->overflow = request->cut = request->headed = request->long_head = false;
     memset(request->problem, 0, sizeof request->problem);
     if (fine) {
         handle *h = borrow(client);

@@ -35,6 +35,12 @@ tenmap_status tmh_fail_wrong(const tmh_file *file, const tmh_request *request, t
                         "%s: the server's answer is longer or shorter than the bytes %llu to %llu "
                         "that it says it is",
                         shown.text, (ull)a->first, (ull)a->last);
+    case TMH_LONG_PAGE:
+        return tmh_fail(
+            error, TENMAP_ERR_LIMIT,
+            "%s: a page of the listing has more than %d bytes, the most that is read of "
+            "one; open a file of the folder by its name",
+            shown.text, (int)TMH_LONGEST_PAGE);
     case TMH_OPEN_ENDED:
         return tmh_fail(error, TENMAP_ERR_IO,
                         "%s: the server answers with the whole file and does not say how long it "
@@ -113,6 +119,22 @@ tenmap_status tmh_fail_status(const tmh_file *file, const tmh_request *request, 
                     a->status >= 500 ? " of its own: try again later" : "");
 }
 
+/* What curl says of a line that is too long is that memory is out; mostly it is not. */
+static bool fail_head(const tmh_file *file, const tmh_request *request, tenmap_error *error) {
+    tmh_shown shown = tmh_show(file->given);
+    if (request->long_head)
+        tmh_fail(error, TENMAP_ERR_IO,
+                 "%s: the server answers with more header lines than %d bytes, which is no answer "
+                 "of a file's server: ask those who run it",
+                 shown.text, (int)TMH_LONGEST_HEAD);
+    else if (request->code == CURLE_OUT_OF_MEMORY && !request->headed)
+        tmh_fail(error, TENMAP_ERR_IO,
+                 "%s: a line in front of the server's answer is longer than 100 KB, or memory is "
+                 "out; is this a server of HTTP?",
+                 shown.text);
+    return error->status != TENMAP_OK;
+}
+
 tenmap_status tmh_fail_transfer(const tmh_file *file, const tmh_request *request,
                                 tenmap_error *error) {
     static const struct {
@@ -127,6 +149,8 @@ tenmap_status tmh_fail_transfer(const tmh_file *file, const tmh_request *request
         {CURLE_PARTIAL_FILE, ECONNRESET, "the connection ended in the middle of an answer"},
         {CURLE_RECV_ERROR, ECONNRESET, "the connection broke"},
         {CURLE_SEND_ERROR, ECONNRESET, "the connection broke"},
+        {CURLE_UNSUPPORTED_PROTOCOL, 0, "what the server answers is not HTTP"},
+        {CURLE_WEIRD_SERVER_REPLY, 0, "the server's answer cannot be understood"},
         {CURLE_GOT_NOTHING, ECONNRESET, "the server closed the connection without an answer"},
         {CURLE_PEER_FAILED_VERIFICATION, 0, "the server's certificate is not to be trusted"},
         {CURLE_SSL_CACERT_BADFILE, 0, "the file of trusted certificates cannot be read"},
@@ -135,6 +159,9 @@ tenmap_status tmh_fail_transfer(const tmh_file *file, const tmh_request *request
     };
     const char *text = "the request failed";
     int os_error = 0;
+    memset(error, 0, sizeof *error);
+    if (fail_head(file, request, error))
+        return error->status;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if ((int)known[i].code == request->code) {
             text = known[i].text;

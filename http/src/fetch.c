@@ -15,8 +15,7 @@
 
 enum { MOST_HOPS = 10, MOST_EXPIRED = 2 };
 enum { LONGEST_PAUSE = 10000, FIRST_PAUSE = 200 }; /* milliseconds */
-enum { PROGRESS = 16 << 10 };        /* bytes, that let the count of failures begin anew */
-enum { LONGEST_LISTING = 64 << 20 }; /* one page */
+enum { PROGRESS = 16 << 10 }; /* bytes, that let the count of failures begin anew */
 
 typedef enum outcome { DONE, TRY_AGAIN, RESOLVE_AGAIN, FAILED } outcome;
 
@@ -29,13 +28,14 @@ typedef struct errand {
     const char *list_next; /* of it: what the page before said, or NULL */
     uint64_t deadline;     /* of all attempts */
     bool opening;
+    bool linked;   /* the hub has said in one of the attempts which object it is */
     tmh_pins pins; /* as they were when this attempt began */
     /* Of this attempt. */
     char *first_hop, *url;
     bool redirects; /* the first hop is known to lead elsewhere */
     bool cached;    /* the target of an earlier attempt is asked first */
     unsigned hops;
-    tmh_tag linked_tag;
+    tmh_tag linked_tag, place; /* place: of the url, behind redirects */
     bool has_linked_size;
     uint64_t linked_size;
     tmh_request request;
@@ -46,16 +46,39 @@ typedef struct errand {
 
 /* Looking at an answer's headers. */
 
-/* Whether the answer is of the object that was pinned. A hub's link has proved a new target. */
+/*
+ * A hub says of which object it speaks: in one attempt of one only, and of the one that was pinned. What
+ * other hosts on the way say of it does not count.
+ */
+static bool take_link(errand *e, const tmh_answer *a) {
+    if (!a->linked_tag.len || !tmh_same_origin(e->first_hop, e->url))
+        return true;
+    if (e->linked_tag.len && !tmh_tag_equal(&e->linked_tag, &a->linked_tag))
+        return false;
+    e->linked = true;
+    e->linked_tag = a->linked_tag;
+    e->has_linked_size = a->has_linked_size;
+    e->linked_size = a->linked_size;
+    return !e->pins.linked || tmh_tag_equal(&e->pins.linked_tag, &a->linked_tag);
+}
+
+/*
+ * Whether the answer is of the object that was pinned. The hub's word proves a place that is new, where
+ * tags may differ. A word that comes or goes proves nothing: then there must be a tag or a date.
+ */
 static bool is_same(const errand *e, const tmh_answer *a) {
     const tmh_pins *p = &e->pins;
     if (!p->set)
         return true;
     if (a->total != p->size)
         return false;
-    if (p->linked && !e->cached && e->hops > 0)
-        return true;
-    return tmh_tag_equal(&p->tag, &a->tag) && strcmp(p->modified, a->modified) == 0;
+    bool marked = tmh_tag_equal(&p->tag, &a->tag) && tmh_tag_equal(&p->modified, &a->modified);
+    bool said = e->linked_tag.len > 0;
+    if (e->cached)
+        return marked;
+    if (said != p->linked)
+        return marked && (a->tag.len || a->modified.len);
+    return marked || (said && e->hops > 0 && !tmh_tag_equal(&p->place, &e->place));
 }
 
 static tmh_wrong judge_part(const errand *e, const tmh_answer *a) {
@@ -76,6 +99,8 @@ static tmh_wrong judge_part(const errand *e, const tmh_answer *a) {
 }
 
 static tmh_wrong judge_whole(const errand *e, const tmh_answer *a) {
+    if (e->has_linked_size && a->has_length && e->linked_size != a->length)
+        return TMH_CHANGED;
     if (!e->opening || e->pins.set || (a->has_length && a->length > e->count))
         return TMH_WHOLE;
     if (!a->has_length && !a->framed)
@@ -85,12 +110,16 @@ static tmh_wrong judge_whole(const errand *e, const tmh_answer *a) {
 
 static tmh_verdict look_at(void *ctx, const tmh_answer *a) {
     errand *e = ctx;
-    e->request.room = e->text ? LONGEST_LISTING : e->count - e->done;
-    if (e->text && a->status == 200)
-        return TMH_BODY;
+    e->request.room = e->text ? TMH_LONGEST_PAGE : e->count - e->done;
+    if (e->text && a->status == 200) {
+        e->wrong = tmh_learn_commit(e->file, e->url, a) ? TMH_FINE : TMH_CHANGED;
+        return e->wrong == TMH_FINE ? TMH_BODY : TMH_CUT_OFF;
+    }
     if (e->text || (a->status != 200 && a->status != 206))
         return TMH_SAID;
-    e->wrong = a->status == 206 ? judge_part(e, a) : judge_whole(e, a);
+    e->wrong = !take_link(e, a) || !tmh_learn_commit(e->file, e->url, a) ? TMH_CHANGED
+               : a->status == 206                                        ? judge_part(e, a)
+                                                                         : judge_whole(e, a);
     if (e->wrong != TMH_FINE)
         return TMH_CUT_OFF;
     if (a->status == 206)
@@ -104,14 +133,15 @@ static void set_pins(errand *e, uint64_t size) {
     const tmh_answer *a = &e->request.answer;
     tmh_file *file = e->file;
     char *target = e->hops > 0 ? tmh_copy(e->url, strlen(e->url)) : NULL, *before = NULL;
+    if (e->linked_tag.len || !e->pins.set) { /* one that is not there now is never the same again */
+        e->pins.linked = e->linked || e->pins.linked;
+        e->pins.linked_tag = e->linked_tag;
+    }
     e->pins.set = true;
     e->pins.size = size;
     e->pins.tag = a->tag;
-    memcpy(e->pins.modified, a->modified, sizeof e->pins.modified);
-    if (e->linked_tag.len) {
-        e->pins.linked = true;
-        e->pins.linked_tag = e->linked_tag;
-    }
+    e->pins.modified = a->modified;
+    e->pins.place = e->place;
     tmh_lock(file->io->client);
     if (!e->cached) { /* a target that was known has its pins; another thread may have found a new one */
         file->pins = e->pins;
@@ -151,8 +181,8 @@ static void add_validators(const errand *e, tmh_headers *headers) {
         return;
     if (tmh_tag_is_strong(&p->tag))
         tmh_header_add(headers, "If-Match: %s", p->tag.text);
-    else if (p->modified[0])
-        tmh_header_add(headers, "If-Unmodified-Since: %s", p->modified);
+    else if (p->modified.text[0])
+        tmh_header_add(headers, "If-Unmodified-Since: %s", p->modified.text);
 }
 
 static bool ask(errand *e) {
@@ -195,17 +225,6 @@ static outcome stop(errand *e, tenmap_status status) {
     return FAILED;
 }
 
-/* A hub says of which object it speaks; another one than before is a change. */
-static bool take_link(errand *e) {
-    const tmh_answer *a = &e->request.answer;
-    if (!a->linked_tag.len || e->cached)
-        return true;
-    e->linked_tag = a->linked_tag;
-    e->has_linked_size = a->has_linked_size;
-    e->linked_size = a->linked_size;
-    return !e->pins.linked || tmh_tag_equal(&e->pins.linked_tag, &a->linked_tag);
-}
-
 static outcome finish_part(errand *e) {
     const tmh_request *r = &e->request;
     set_pins(e, r->answer.total);
@@ -217,6 +236,8 @@ static outcome finish_part(errand *e) {
 
 /* The whole of a short file came instead of a range of it, or nothing of an empty one. */
 static outcome finish_whole(errand *e, size_t size) {
+    if (e->has_linked_size && e->linked_size != size)
+        return stop(e, tmh_fail_wrong(e->file, &e->request, TMH_CHANGED, e->error));
     set_pins(e, size);
     e->count = e->done = size;
     return DONE;
@@ -243,11 +264,12 @@ static void take_region(tmh_request *request) {
 static outcome judge_status(errand *e) {
     const tmh_answer *a = &e->request.answer;
     bool sent = tmh_same_origin(e->first_hop, e->url), redirected = e->cached || e->hops > 0;
-    if (e->opening && a->status == 416 && (!a->has_range || a->total == 0))
+    if (e->opening && !e->pins.set && a->status == 416 && (!a->has_range || a->total == 0))
         return finish_whole(e, 0);
     take_region(&e->request);
     tmh_fail_status(e->file, &e->request, sent, e->error);
-    if (tmh_learn(e->file, a))
+    tmh_learn_commit(e->file, e->url, a);
+    if (tmh_learn_region(e->file, e->first_hop, e->url, a))
         return RESOLVE_AGAIN;
     if (a->status == 408 || a->status == 429 ||
         (a->status >= 500 && a->status != 501 && a->status != 505)) {
@@ -293,13 +315,12 @@ static outcome judge_answer(errand *e) {
         return stop(e, tmh_fail_wrong(e->file, r, e->wrong, e->error));
     if (r->overflow)
         return stop(e, tmh_fail_wrong(e->file, r,
-                                      e->text || status == 200 ? TMH_WHOLE : TMH_OTHER_LENGTH,
+                                      e->text         ? TMH_LONG_PAGE
+                                      : status == 200 ? TMH_WHOLE
+                                                      : TMH_OTHER_LENGTH,
                                       e->error));
     if (r->headed && status != 200 && status != 206)
         return judge_status(e);
-    if (!take_link(e))
-        return stop(e, tmh_fail_wrong(e->file, r, TMH_CHANGED, e->error));
-    tmh_learn(e->file, &r->answer);
     if (r->headed && status == 206 && !e->text && finish_part(e) == DONE)
         return DONE;
     tmh_fail_transfer(e->file, r, e->error);
@@ -319,7 +340,7 @@ static bool begin_attempt(errand *e) {
     e->first_hop = e->text ? tmh_list_hop(file, e->list_next) : tmh_first_hop(file);
     e->hops = 0;
     e->wait_ms = 0;
-    e->linked_tag.len = 0;
+    e->linked_tag = e->place = (tmh_tag){.len = 0};
     e->has_linked_size = false;
     tmh_lock(file->io->client);
     e->pins = file->pins;
@@ -334,9 +355,9 @@ static bool begin_attempt(errand *e) {
 static outcome follow(errand *e) {
     char *next;
     const tmh_answer *a = &e->request.answer;
-    if (!take_link(e))
+    if (!take_link(e, a) || !tmh_learn_commit(e->file, e->url, a))
         return stop(e, tmh_fail_wrong(e->file, &e->request, TMH_CHANGED, e->error));
-    if (tmh_learn(e->file, a)) {
+    if (tmh_learn_region(e->file, e->first_hop, e->url, a)) {
         tmh_fail(e->error, TENMAP_ERR_IO, "%s: the server says that the bucket is in region %s",
                  tmh_show(e->file->given).text, a->region);
         return RESOLVE_AGAIN;
@@ -353,6 +374,8 @@ static outcome follow(errand *e) {
         return FAILED;
     free(e->url);
     e->url = next;
+    if (!tmh_tag_set(&e->place, next, strcspn(next, "?")))
+        return stop(e, tmh_fail_memory(e->error, "a request"));
     tmh_count(e->file->io->client, TMH_REDIRECT);
     return DONE;
 }
@@ -436,11 +459,14 @@ static bool has_progressed(const errand *e, size_t before) {
     return came >= PROGRESS || (came > 0 && came >= left / 4);
 }
 
-static tenmap_status run_errand(errand *e) {
+uint64_t tmh_deadline(const tmh_io *io, uint64_t bytes) {
+    uint64_t each = 2 * (uint64_t)io->settings.timeout_ms + bytes / 4;
+    return tmh_now() + each * (io->settings.retries + 1);
+}
+
+static tenmap_status make_attempts(errand *e) {
     const tmh_settings *s = &e->file->io->settings;
-    uint64_t each = 2 * (uint64_t)s->timeout_ms + e->count / 4;
     unsigned failures = 0, expired = 0;
-    e->deadline = tmh_now() + each * (s->retries + 1);
     for (;;) {
         size_t before = e->done;
         outcome o = attempt(e);
@@ -469,6 +495,17 @@ static tenmap_status run_errand(errand *e) {
     }
 }
 
+/* What failed on the way and was made good is not the caller's to see. */
+static tenmap_status run_errand(errand *e) {
+    tenmap_error *shown = e->error, own = {.status = TENMAP_OK};
+    e->error = &own;
+    tenmap_status status = make_attempts(e);
+    e->error = shown;
+    if (status != TENMAP_OK)
+        *shown = own;
+    return status;
+}
+
 static void end_errand(errand *e) {
     free(e->first_hop);
     free(e->url);
@@ -480,6 +517,7 @@ tenmap_status tmh_fetch(tmh_file *file, uint64_t first, size_t count, unsigned c
                         size_t *got, tenmap_error *error) {
     errand e = {.file = file, .first = first, .count = count, .dst = dst, .error = error};
     e.opening = got != NULL;
+    e.deadline = tmh_deadline(file->io, count);
     tenmap_status status = run_errand(&e);
     if (status == TENMAP_OK && e.opening && is_page(&e))
         status = tmh_fail(error, TENMAP_ERR_FORMAT,
@@ -510,9 +548,10 @@ static tenmap_status take_next(errand *e, char **next) {
     return status;
 }
 
-tenmap_status tmh_fetch_text(tmh_file *file, const char *from, tmh_text *text, char **next,
-                             tenmap_error *error) {
-    errand e = {.file = file, .text = text, .list_next = from, .error = error};
+tenmap_status tmh_fetch_text(tmh_file *file, const char *from, uint64_t deadline, tmh_text *text,
+                             char **next, tenmap_error *error) {
+    errand e = {
+        .file = file, .text = text, .list_next = from, .deadline = deadline, .error = error};
     *next = NULL;
     tenmap_status status = run_errand(&e);
     if (status == TENMAP_OK)

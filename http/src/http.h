@@ -81,9 +81,11 @@ size_t tmh_web_scheme(const char *text);
 
 /* answer.c: what a server's header lines say. */
 
+/* What tells versions apart: a tag, a date. What is too long or cannot be sent has a digest only. */
 typedef struct tmh_tag {
-    char text[256]; /* with its quotes, and W/ if it is weak; "" if there is none */
-    size_t len;     /* of all of it: longer ones are kept in part, and not sent */
+    char text[256];           /* of a tag with its quotes, and W/ if it is weak */
+    size_t len;               /* of all of it; 0 if there is none */
+    unsigned char digest[32]; /* SHA-256 of all of it where `text` is "" */
 } tmh_tag;
 
 typedef struct tmh_answer {
@@ -94,7 +96,7 @@ typedef struct tmh_answer {
     bool has_length;
     uint64_t length;
     tmh_tag tag;
-    char modified[64]; /* Last-Modified, as it came */
+    tmh_tag modified; /* Last-Modified, as it came */
     tmh_tag linked_tag;
     bool has_linked_size;
     uint64_t linked_size;
@@ -116,8 +118,11 @@ void tmh_answer_line(tmh_answer *answer, const char *line, size_t len);
 void tmh_answer_free(tmh_answer *answer);
 /* Takes it if it can be a part of a host's name. */
 void tmh_answer_region(tmh_answer *answer, const char *region);
+/* False without memory. */
+bool tmh_tag_set(tmh_tag *tag, const char *bytes, size_t len);
 /* A strong tag that can be sent as it came. */
 bool tmh_tag_is_strong(const tmh_tag *tag);
+/* Whether they are the same, however long. */
 bool tmh_tag_equal(const tmh_tag *a, const tmh_tag *b);
 
 /* hub_json.c: the listing of a folder on a hub. */
@@ -182,6 +187,14 @@ void tmh_settings_free(tmh_settings *settings);
 
 typedef struct tmh_client tmh_client;
 
+/* Bytes of all header lines of a request's answers, interim ones included. */
+enum { TMH_LONGEST_HEAD = 256 << 10 };
+/* What a listing may have: bytes of a page, of all pages, of what says where it goes on; pages; names. */
+enum { TMH_LONGEST_PAGE = 64 << 20, TMH_LONGEST_LISTING = 128 << 20, TMH_LONGEST_NEXT = 8 << 10 };
+enum { TMH_MOST_PAGES = 1000, TMH_MOST_NAMES = 1000000 };
+/* Bytes of a name, as tenmap_io.list allows them. */
+enum { TMH_LONGEST_NAME = 1024 };
+
 /* Said when the header lines are there, before any byte of a body is taken. */
 typedef enum tmh_verdict {
     TMH_BODY,   /* into dst: at most `room` bytes */
@@ -205,6 +218,7 @@ typedef struct tmh_request {
     tmh_text said;     /* to be freed; at most 8 KiB */
     size_t got;        /* bytes of the body that were taken */
     bool overflow;     /* the body was longer than the room */
+    bool long_head;    /* the header lines were longer than TMH_LONGEST_HEAD, all together */
     bool cut;          /* by TMH_CUT_OFF */
     bool headed;       /* all header lines came */
     int code;          /* a CURLcode */
@@ -233,10 +247,10 @@ tenmap_http_traffic tmh_traffic(tmh_client *client);
 typedef struct tmh_pins {
     bool set;
     uint64_t size;
-    tmh_tag tag;
-    char modified[64];
-    tmh_tag linked_tag; /* of a hub's first hop */
-    bool linked;        /* the first hop has said which object it is */
+    tmh_tag tag, modified;
+    tmh_tag place;      /* the address that redirects led to, without its query */
+    tmh_tag linked_tag; /* of a hub's own hops */
+    bool linked;        /* they have said which object it is */
 } tmh_pins;
 
 /* What was learnt of a repository or a bucket, for all its files. Guarded by tmh_lock. */
@@ -287,13 +301,20 @@ void tmh_headers_free(tmh_headers *headers);
 /* Adds credentials if `url` is on the host that `first` is on. `range` is its value, or NULL. */
 void tmh_add_credentials(tmh_file *file, tmh_headers *headers, const char *first, const char *url,
                          const char *range);
-/* Takes what the answer says about the whole repository or bucket; true if that asks to try again. */
-bool tmh_learn(tmh_file *file, const tmh_answer *answer);
+/* Takes a hub's word for the commit; false if it is another one than all before, or without memory. */
+bool tmh_learn_commit(tmh_file *file, const char *url, const tmh_answer *answer);
+/* Takes the word of an S3 server for the bucket's region; true if that asks to try again. */
+bool tmh_learn_region(tmh_file *file, const char *first, const char *url, const tmh_answer *answer);
 /* Which credentials were used, for a sentence: "with the token of HF_TOKEN". */
 const char *tmh_credentials_said(const tmh_file *file, bool sent);
 /* The value that was learnt, copied; NULL if there is none, or no memory. */
 char *tmh_learnt_copy(tmh_io *io, tmh_learnt **list, const char *what);
-void tmh_learnt_put(tmh_io *io, tmh_learnt **list, const char *what, const char *value);
+/*
+ * Puts it where nothing is known yet, or in the place of what is. False if another value is known and
+ * stays, or without memory.
+ */
+bool tmh_learnt_put(tmh_io *io, tmh_learnt **list, const char *what, const char *value,
+                    bool instead);
 
 /* fail.c: sentences for what is not an answer. */
 
@@ -305,6 +326,7 @@ typedef enum tmh_wrong {
     TMH_OTHER_RANGE,  /* no range, or not the one that was asked for */
     TMH_OTHER_LENGTH, /* a body that is longer or shorter than its range */
     TMH_OPEN_ENDED,   /* a body of no known length, that ends with the connection */
+    TMH_LONG_PAGE,    /* of a listing */
     TMH_CHANGED       /* another object than the one that was opened */
 } tmh_wrong;
 
@@ -331,11 +353,13 @@ tenmap_status tmh_redirect(const tmh_file *file, const char *url, const char *lo
  */
 tenmap_status tmh_fetch(tmh_file *file, uint64_t first, size_t count, unsigned char *dst,
                         size_t *got, tenmap_error *error);
+/* When a call that begins now and reads `bytes` ends at the latest, as tmh_now counts. */
+uint64_t tmh_deadline(const tmh_io *io, uint64_t bytes);
 /*
  * A page of a listing, the first or the one that `from` names as in tmh_list_hop. *next is the address
  * that a hub says is behind it, to be freed, or NULL.
  */
-tenmap_status tmh_fetch_text(tmh_file *file, const char *from, tmh_text *text, char **next,
-                             tenmap_error *error);
+tenmap_status tmh_fetch_text(tmh_file *file, const char *from, uint64_t deadline, tmh_text *text,
+                             char **next, tenmap_error *error);
 
 #endif

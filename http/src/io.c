@@ -66,7 +66,7 @@ static tenmap_status check_signature(tmh_file *file, tenmap_error *error) {
     char *owner = tmh_learnt_copy(file->io, &file->io->signed_for, a->query);
     bool other = owner && strcmp(owner, a->path) != 0;
     if (!owner)
-        tmh_learnt_put(file->io, &file->io->signed_for, a->query, a->path);
+        tmh_learnt_put(file->io, &file->io->signed_for, a->query, a->path, false);
     free(owner);
     if (!other)
         return TENMAP_OK;
@@ -199,13 +199,38 @@ static tenmap_status read_file(void *ctx, void *opened, uint64_t offset, void *t
 typedef struct listing {
     int (*entry)(void *ctx, const char *name);
     void *ctx;
-    size_t count;
+    size_t count, pages;
+    uint64_t bytes, deadline; /* of all pages */
 } listing;
 
+/* A name that no file has is left out, as are those that are not of this folder. */
 static int count_entry(void *ctx, const char *name) {
     listing *l = ctx;
-    l->count++;
-    return l->entry(l->ctx, name);
+    if (strlen(name) > TMH_LONGEST_NAME)
+        return 0;
+    return ++l->count > TMH_MOST_NAMES || l->entry(l->ctx, name);
+}
+
+static tenmap_status fail_listing(const tmh_file *file, long most, const char *what,
+                                  tenmap_error *error) {
+    return tmh_fail(error, TENMAP_ERR_LIMIT,
+                    "%s: the server's listing of the folder has more than %ld %s, the most that is "
+                    "read; open a file of the folder by its name",
+                    tmh_show(file->given).text, most, what);
+}
+
+/* Whether it may go on, or end here. */
+static tenmap_status check_listing(const tmh_file *file, const listing *l, const char *next,
+                                   tenmap_error *error) {
+    if (l->count > TMH_MOST_NAMES)
+        return fail_listing(file, TMH_MOST_NAMES, "names", error);
+    if (next && l->bytes > TMH_LONGEST_LISTING)
+        return fail_listing(file, TMH_LONGEST_LISTING, "bytes", error);
+    if (next && l->pages == TMH_MOST_PAGES)
+        return fail_listing(file, TMH_MOST_PAGES, "pages", error);
+    if (next && strlen(next) > TMH_LONGEST_NEXT)
+        return fail_listing(file, TMH_LONGEST_NEXT, "bytes in what says where it goes on", error);
+    return TENMAP_OK;
 }
 
 /* The prefix that keys in the folder have; to be freed. */
@@ -223,7 +248,7 @@ static tenmap_status list_page(tmh_file *file, listing *l, char **next, bool *st
     tmh_text text = {.bytes = NULL};
     char *link = NULL, *token = NULL;
     bool hub = file->address.scheme == TMH_HF, read = false;
-    tenmap_status status = tmh_fetch_text(file, *next, &text, &link, error);
+    tenmap_status status = tmh_fetch_text(file, *next, l->deadline, &text, &link, error);
     free(*next);
     *next = NULL;
     if (status == TENMAP_OK && hub) {
@@ -242,16 +267,17 @@ static tenmap_status list_page(tmh_file *file, listing *l, char **next, bool *st
         status = tmh_fail(error, TENMAP_ERR_IO,
                           "%s: the server's listing of the folder cannot be understood",
                           tmh_show(file->given).text);
+    l->pages++;
+    l->bytes += text.len;
     free(link);
     free(text.bytes);
-    return status;
+    return status == TENMAP_OK ? check_listing(file, l, *stopped ? NULL : *next, error) : status;
 }
 
 static tenmap_status list_folder(void *ctx, const char *path,
                                  int (*entry)(void *entry_ctx, const char *name), void *entry_ctx,
                                  tenmap_error *error) {
-    enum { MOST_PAGES = 1000 };
-    listing l = {entry, entry_ctx, 0};
+    listing l = {.entry = entry, .ctx = entry_ctx};
     tmh_file *file = new_file(ctx, path, error);
     char *next = NULL;
     bool stopped = false;
@@ -260,13 +286,10 @@ static tenmap_status list_folder(void *ctx, const char *path,
         return error->status;
     if (file->address.scheme != TMH_HF && file->address.scheme != TMH_S3)
         status = fail_folder(file, error);
-    int pages = 0;
+    l.deadline = tmh_deadline(file->io, 0);
     do {
         if (status == TENMAP_OK)
             status = list_page(file, &l, &next, &stopped, error);
-        if (status == TENMAP_OK && ++pages == MOST_PAGES)
-            status = tmh_fail(error, TENMAP_ERR_LIMIT, "%s: the listing does not end",
-                              tmh_show(path).text);
     } while (status == TENMAP_OK && next && !stopped);
     if (status == TENMAP_OK && l.count == 0)
         status = tmh_fail(error, TENMAP_ERR_NOT_FOUND, "%s: nothing is there", tmh_show(path).text);

@@ -20,18 +20,26 @@ char *tmh_learnt_copy(tmh_io *io, tmh_learnt **list, const char *what) {
     return value;
 }
 
-/* What is known already stays; only regions are put anew. Without memory nothing is learnt. */
-void tmh_learnt_put(tmh_io *io, tmh_learnt **list, const char *what, const char *value) {
+bool tmh_learnt_put(tmh_io *io, tmh_learnt **list, const char *what, const char *value,
+                    bool instead) {
     size_t what_size = strlen(what) + 1, value_size = strlen(value) + 1;
-    tmh_learnt *l = malloc(sizeof *l + what_size + value_size);
+    tmh_learnt *l = malloc(sizeof *l + what_size + value_size), *unused = l, **at = list;
     if (!l)
-        return;
+        return false;
     l->what = memcpy(l->text, what, what_size);
     l->value = memcpy(l->text + what_size, value, value_size);
     tmh_lock(io->client);
-    l->next = *list;
-    *list = l; /* the newest is found first */
+    while (*at && strcmp((*at)->what, what) != 0)
+        at = &(*at)->next;
+    bool same = !*at || strcmp((*at)->value, value) == 0;
+    if (!*at || instead) {
+        unused = *at;
+        l->next = unused ? unused->next : NULL;
+        *at = l;
+    }
     tmh_unlock(io->client);
+    free(unused);
+    return same || instead;
 }
 
 static char *repository(const tmh_file *file) {
@@ -57,23 +65,25 @@ static char *region_now(tmh_file *file) {
     return known ? known : tmh_copy(given, strlen(given));
 }
 
-bool tmh_learn(tmh_file *file, const tmh_answer *answer) {
-    if (file->address.scheme == TMH_HF && answer->commit[0]) {
-        char *what = repository(file);
-        char *known = what ? tmh_learnt_copy(file->io, &file->io->learnt, what) : NULL;
-        if (what && !known)
-            tmh_learnt_put(file->io, &file->io->learnt, what, answer->commit);
-        free(known);
-        free(what);
-        return false;
-    }
-    if (file->address.scheme != TMH_S3 || !answer->region[0] ||
+bool tmh_learn_commit(tmh_file *file, const char *url, const tmh_answer *answer) {
+    if (file->address.scheme != TMH_HF || !answer->commit[0] ||
+        !tmh_same_origin(url, file->io->settings.hub))
+        return true; /* no other host knows what the hub's branches are at */
+    char *what = repository(file);
+    bool same = what && tmh_learnt_put(file->io, &file->io->learnt, what, answer->commit, false);
+    free(what);
+    return same;
+}
+
+bool tmh_learn_region(tmh_file *file, const char *first, const char *url,
+                      const tmh_answer *answer) {
+    if (file->address.scheme != TMH_S3 || !answer->region[0] || !tmh_same_origin(first, url) ||
         (answer->status != 301 && answer->status != 307 && answer->status != 400))
         return false;
     char *used = region_now(file);
-    bool other = used && strcmp(used, answer->region) != 0;
-    if (other)
-        tmh_learnt_put(file->io, &file->io->learnt, file->address.host, answer->region);
+    bool other =
+        used && strcmp(used, answer->region) != 0 &&
+        tmh_learnt_put(file->io, &file->io->learnt, file->address.host, answer->region, true);
     free(used);
     return other;
 }

@@ -36,8 +36,10 @@ static void header_lines(const char *text, size_t size) {
     CHECK(a.status >= 0 && a.status < 1000);
     CHECK(!(a.has_range && a.bad_range));
     CHECK(!a.has_range || a.unsatisfied || (a.first <= a.last && a.last < a.total));
-    CHECK(is_printable(a.tag.text) && is_printable(a.linked_tag.text) && is_printable(a.modified));
-    CHECK(strspn(a.commit, "/ \t") == 0 && !strchr(a.commit, '/') && !strchr(a.region, '/'));
+    CHECK(is_printable(a.tag.text) && is_printable(a.linked_tag.text) &&
+          is_printable(a.modified.text));
+    CHECK(strspn(a.commit, "/ \t") == 0 && !strchr(a.commit, '/') && a.commit[0] != '.' &&
+          !strchr(a.region, '/'));
     tmh_answer_free(&a);
 }
 

@@ -41,6 +41,10 @@ EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J"
 EVIL_TOKENIZER = "tokenizer\x1b[31m.json"
 EVIL_NAMES = ["model.safetensors", "config.json", EVIL_TOKENIZER, "\x1b[2J.safetensors.txt", "../x.safetensors",
               "a\nb", "tokenizer" + "y" * 5000]
+# Listings of a hub: names on a page, a name, pages, seconds for each.
+LISTINGS = {"crowd": (1_100_000, "a", 1, 0), "bulky": (900_000, "a" * 70, 1, 0), "heavy": (100_000, "b" * 500, 9, 0),
+            "endless-pages": (0, "", 2000, 0), "slow-pages": (0, "", 60, .15), "full": (150_000, "x.txt", 6, 0),
+            "shards": (250_000, "c.safetensors", 1, 0)}
 counts, lock = {}, threading.Lock()
 
 
@@ -395,6 +399,8 @@ class Handler(BaseHTTPRequestHandler):
         if parts[3] == "slow":  # each hop is within its time, all of them together are not
             time.sleep(1.5)
             return self.go(self.path + "/on")
+        if parts[3] in LISTINGS:
+            return self.listing(parts[3])
         if parts[3] == "leaky":  # the rest is said to be at another host
             return self.say(200, b"[]", {"Link": f'<{self.other()}{self.path}?cursor=2>; rel="next"'})
         if parts[3] == "relative" and "cursor=2" not in self.path:
@@ -409,6 +415,19 @@ class Handler(BaseHTTPRequestHandler):
             return self.say(200, b'[{"type":"directory","path":"sub"}]')
         self.say(200, b'[{"type":"file","path":"a.bin","size":1000003}]',
                  {"Link": f'<{self.headers_url()}?cursor=2>; rel="next"', "X-Repo-Commit": COMMIT})
+
+    def listing(self, kind):
+        """Folders that are too much: names, bytes, pages, time."""
+        page, (count_of, path, pages, pause) = int(self.path.partition("cursor=")[2] or 0), LISTINGS[kind]
+        time.sleep(pause)
+        more = {"Link": f'<{self.path.partition("?")[0]}?cursor={page + 1}>; rel="next"'} if page + 1 < pages else {}
+        self.head(200, {"Transfer-Encoding": "chunked", **more}, None)
+        self.wfile.write(b"1\r\n[\r\n")
+        many = b",".join([b'{"path":"%s"}' % path.encode()] * 1000) + b","
+        for _ in range(count_of // 1000):
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(many), many))
+        last = b'{"path":"z"}]'
+        self.wfile.write(b"%x\r\n%s\r\n0\r\n\r\n" % (len(last), last))
 
     def headers_url(self):
         return f"http://127.0.0.1:{self.server.server_port}" + self.path
@@ -476,6 +495,45 @@ class Handler(BaseHTTPRequestHandler):
 
     def case_s3_broken(self, parts):
         self.say(200, b"<ListBucketResult><Contents><Key>m/a</Key></Contents>")
+
+    def case_s3_token(self, parts):
+        """A continuation token that is longer than a request may be."""
+        self.say(200, b"<ListBucketResult><Contents><Key>m/a</Key></Contents><NextContinuationToken>"
+                 + b"t" * 100_000 + b"</NextContinuationToken></ListBucketResult>")
+
+    # What is not HTTP, or too much of it.
+
+    def raw(self, answer):
+        self.wfile.write(answer)
+        self.close_connection = True
+
+    def case_no_http(self, parts):
+        self.raw(b"hello, this is another protocol\r\n" * 10)
+
+    def case_long_line(self, parts):
+        self.raw(b"HTTP/1.1 200 OK\r\nX-Filler: " + b"y" * 300_000)
+
+    def case_many_lines(self, parts):
+        self.raw(b"HTTP/1.1 200 OK\r\n" + b"X-Filler: %s\r\n" % (b"y" * 1000) * 280)
+
+    def case_no_number(self, parts):
+        self.raw(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nx")
+
+    # What a hub says of commits.
+
+    def case_odd(self, parts):
+        """hf://odd/CASE: the first file says a commit, and the second is asked for by it."""
+        case, revision, name = parts[1], parts[3], parts[4]
+        if name == "b.bin":
+            return self.part() if revision == ("main" if case in ("dots", "foreign") else COMMIT) else self.empty(400)
+        if case == "foreign":
+            return self.go(f"{self.other()}/odd-target/x")
+        said = ".." if case == "dots" else "f" * 40 if case == "other" and count("odd other") else COMMIT
+        return self.part(extra={"X-Repo-Commit": said})
+
+    def case_odd_target(self, parts):
+        """Not the hub, which alone knows."""
+        self.part(extra={"X-Repo-Commit": "f" * 40})
 
     # What is meant for a terminal: in header values, bodies, addresses and names.
 
@@ -561,8 +619,8 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, address)
 
 
-def main():
-    server = Server(("127.0.0.1", 0), Handler)
+def main(handler=Handler):
+    server = Server(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     environment = {k: v for k, v in os.environ.items()
                    if not k.startswith(("HF_", "HUGGING_", "AWS_")) and not k.lower().endswith("_proxy")}
@@ -573,4 +631,5 @@ def main():
     os._exit(done.returncode if 0 <= done.returncode < 256 else 1)
 
 
-main()
+if __name__ == "__main__":
+    main()

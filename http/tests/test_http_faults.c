@@ -387,6 +387,98 @@ static void test_hub(void **state) {
     must_not_open("", "hf://org/model/a.bin", TENMAP_ERR_IO, "private");
 }
 
+static int count_name(void *ctx, const char *name) {
+    (void)name;
+    ++*(size_t *)ctx;
+    return 0;
+}
+
+/* A listing ends at one of its bounds, and says at which. */
+static void must_not_list(const char *path, uint32_t timeout_ms, tenmap_status expected,
+                          const char *fragment) {
+    tenmap_io io = must_create("hunter2", timeout_ms);
+    tenmap_error error = {.status = 0};
+    size_t count = 0;
+    double begun = now();
+    tenmap_status status = io.list(io.ctx, path, count_name, &count, &error);
+    if (status != expected || !strstr(error.message, fragment))
+        fail_msg("%s: %d after %.1f s: %s", path, (int)status, now() - begun, error.message);
+    check_sentence(&error, status);
+    tenmap_http_destroy(&io);
+}
+
+static void listings_have_bounds(void **state) {
+    (void)state;
+    must_not_list("hf://org/crowd", LONG, TENMAP_ERR_LIMIT, "more than 1000000 names");
+    must_not_list("hf://org/bulky", LONG, TENMAP_ERR_LIMIT, "page of the listing has more than");
+    must_not_list("hf://org/heavy", LONG, TENMAP_ERR_LIMIT, "more than 134217728 bytes");
+    must_not_list("hf://org/endless-pages", LONG, TENMAP_ERR_LIMIT, "more than 1000 pages");
+    set_keys(NULL);
+    must_not_list("s3://s3-token/m", LONG, TENMAP_ERR_LIMIT, "goes on");
+    unset_keys();
+}
+
+/* 60 pages, each within its time: together they are not within that of the call. */
+static void a_listing_ends_in_the_time_of_one_call(void **state) {
+    (void)state;
+    double begun = now();
+    must_not_list("hf://org/slow-pages", 200, TENMAP_ERR_IO, "too long");
+    assert_true(now() - begun < 6);
+}
+
+static void a_call_that_succeeds_leaves_no_error(void **state) {
+    (void)state;
+    tenmap_io io = must_create("hunter2", LONG);
+    tenmap_error error = {.status = TENMAP_OK};
+    size_t count = 0;
+    void *file = NULL;
+    uint64_t size;
+    assert_int_equal(io.list(io.ctx, "hf://org/relative", count_name, &count, &error), TENMAP_OK);
+    assert_int_equal(error.status, TENMAP_OK);
+    assert_string_equal(error.message, "");
+    assert_int_equal(io.open(io.ctx, address_of("failing"), &file, &size, &error), TENMAP_OK);
+    assert_string_equal(error.message, ""); /* though it was tried again */
+    io.close(io.ctx, file);
+    tenmap_http_destroy(&io);
+}
+
+static void what_is_not_http_is_named(void **state) {
+    (void)state;
+    must_not_open(NULL, "no-http", TENMAP_ERR_IO, "is not HTTP");
+    must_not_open(NULL, "long-line", TENMAP_ERR_IO, "longer than");
+    must_not_open(NULL, "many-lines", TENMAP_ERR_IO, "more header lines than");
+    must_not_open(NULL, "no-number", TENMAP_ERR_IO, "cannot be understood");
+}
+
+/* Opens both, the second by what the hub said of the first; returns the status of the second. */
+static tenmap_status open_two(const char *model, const char *second, tenmap_error *error) {
+    char path[64];
+    tenmap_io io = must_create("hunter2", LONG);
+    void *file = NULL;
+    uint64_t size;
+    snprintf(path, sizeof path, "hf://odd/%s/a.bin", model);
+    if (io.open(io.ctx, path, &file, &size, error) != TENMAP_OK)
+        fail_msg("%s: %s", path, error->message);
+    io.close(io.ctx, file);
+    snprintf(path, sizeof path, "hf://odd/%s/%s", model, second);
+    tenmap_status status = io.open(io.ctx, path, &file, &size, error);
+    if (status == TENMAP_OK)
+        io.close(io.ctx, file);
+    tenmap_http_destroy(&io);
+    return status;
+}
+
+static void a_commit_is_the_hubs_own_word(void **state) {
+    (void)state;
+    static const char *const models[] = {"plain", "dots", "foreign"};
+    tenmap_error error;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        if (open_two(models[i], "b.bin", &error) != TENMAP_OK)
+            fail_msg("%s: %s", models[i], error.message);
+    assert_int_equal(open_two("other", "a.bin", &error), TENMAP_ERR_IO);
+    assert_non_null(strstr(error.message, "has changed"));
+}
+
 typedef struct worker {
     const tenmap_io *io;
     void *file;
@@ -552,6 +644,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_signed_siblings),
         cmocka_unit_test(test_hub),
+        cmocka_unit_test(listings_have_bounds),
+        cmocka_unit_test(a_listing_ends_in_the_time_of_one_call),
+        cmocka_unit_test(a_call_that_succeeds_leaves_no_error),
+        cmocka_unit_test(what_is_not_http_is_named),
+        cmocka_unit_test(a_commit_is_the_hubs_own_word),
         cmocka_unit_test(test_s3),
         cmocka_unit_test(test_evil),
         cmocka_unit_test(test_threads),

@@ -219,7 +219,7 @@ static void test_answer(void **state) {
     assert_string_equal(a.tag.text, "\"abc\"");
     assert_true(tmh_tag_is_strong(&a.tag));
     assert_false(tmh_tag_is_strong(&a.linked_tag));
-    assert_string_equal(a.modified, "Wed, 21 Oct 2015 07:28:00 GMT");
+    assert_string_equal(a.modified.text, "Wed, 21 Oct 2015 07:28:00 GMT");
     assert_true(a.has_linked_size && a.linked_size == 123);
     assert_string_equal(a.commit, "0123abc");
     assert_true(a.has_retry_after && a.retry_after == 7);
@@ -288,7 +288,7 @@ static void test_hostile_lines(void **state) {
                                  NULL};
     tmh_answer a = answer_of(lines);
     assert_int_equal(a.tag.len, 502);
-    assert_false(tmh_tag_is_strong(&a.tag)); /* cut, so compared and not sent */
+    assert_false(tmh_tag_is_strong(&a.tag)); /* compared, and not sent */
     assert_string_equal(a.commit, "");
     assert_string_equal(a.error_code, "");
     assert_null(a.next);
@@ -296,8 +296,49 @@ static void test_hostile_lines(void **state) {
     tmh_answer_free(&a);
     static const char *const control[] = {"HTTP/1.1 200 OK", "ETag: \"a\rb\"", NULL};
     a = answer_of(control);
-    assert_int_equal(a.tag.len, 0);
+    assert_int_equal(a.tag.len, 5); /* compared, and not sent */
+    assert_string_equal(a.tag.text, "");
     tmh_answer_free(&a);
+}
+
+/* However long they are, and whatever they hold. */
+static void tags_and_dates_are_compared_whole(void **state) {
+    (void)state;
+    static const size_t lengths[] = {1, 2, 63, 64, 254, 255, 256, 257, 300, 5000};
+    static const char *const fields[] = {"ETag: ", "X-Linked-ETag: ", "Last-Modified: "};
+    char line[6000];
+    for (size_t f = 0; f < 3; f++)
+        for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+            for (size_t odd = 0; odd < 2; odd++) {
+                tmh_tag tags[2];
+                size_t at = strlen(fields[f]), len = lengths[i] + odd;
+                strcpy(line, fields[f]);
+                memset(line + at, odd ? 1 : 'x', len);
+                for (size_t v = 0; v < 2; v++) {
+                    tmh_answer a = {.status = 0};
+                    line[at + len - 1] = (char)('1' + v);
+                    tmh_answer_line(&a, line, at + len);
+                    tags[v] = f == 0 ? a.tag : f == 1 ? a.linked_tag : a.modified;
+                    assert_int_equal(tags[v].len, len);
+                    assert_true(tmh_tag_equal(&tags[v], &tags[v]));
+                    tmh_answer_free(&a);
+                }
+                assert_false(tmh_tag_equal(&tags[0], &tags[1]));
+            }
+}
+
+static void a_commit_is_a_plain_name(void **state) {
+    (void)state;
+    static const char *const bad[] = {"..", ".", "-x", "a/b", "", "a b", "_"};
+    char line[64];
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        tmh_answer a = {.status = 0};
+        strcpy(line, "X-Repo-Commit: ");
+        strcat(line, bad[i]);
+        tmh_answer_line(&a, line, strlen(line));
+        assert_string_equal(a.commit, "");
+        tmh_answer_free(&a);
+    }
 }
 
 typedef struct names {
@@ -407,7 +448,7 @@ static void must_lead(tenmap_io *io, const char *text, const char *region, const
                       const char *listing) {
     tmh_file file = {.io = io->ctx, .address = must_read(text)};
     if (region)
-        tmh_learnt_put(file.io, &file.io->learnt, file.address.host, region);
+        tmh_learnt_put(file.io, &file.io->learnt, file.address.host, region, true);
     char *url = tmh_first_hop(&file), *list = tmh_list_hop(&file, NULL);
     assert_string_equal(url, object);
     assert_string_equal(list, listing);
@@ -474,14 +515,23 @@ static void test_signatures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_web_addresses),   cmocka_unit_test(test_hub_addresses),
-        cmocka_unit_test(test_s3_addresses),    cmocka_unit_test(test_bad_addresses),
-        cmocka_unit_test(test_shown),           cmocka_unit_test(test_origins),
-        cmocka_unit_test(test_redirect),        cmocka_unit_test(test_answer),
-        cmocka_unit_test(test_ranges),          cmocka_unit_test(test_hostile_lines),
-        cmocka_unit_test(test_hub_listing),     cmocka_unit_test(test_s3_listing),
-        cmocka_unit_test(test_hostile_listing), cmocka_unit_test(test_s3_places),
+        cmocka_unit_test(test_web_addresses),
+        cmocka_unit_test(test_hub_addresses),
+        cmocka_unit_test(test_s3_addresses),
+        cmocka_unit_test(test_bad_addresses),
+        cmocka_unit_test(test_shown),
+        cmocka_unit_test(test_origins),
+        cmocka_unit_test(test_redirect),
+        cmocka_unit_test(test_answer),
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_hostile_lines),
+        cmocka_unit_test(test_hub_listing),
+        cmocka_unit_test(test_s3_listing),
+        cmocka_unit_test(test_hostile_listing),
+        cmocka_unit_test(test_s3_places),
         cmocka_unit_test(test_signatures),
+        cmocka_unit_test(tags_and_dates_are_compared_whole),
+        cmocka_unit_test(a_commit_is_a_plain_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
