@@ -261,6 +261,8 @@ tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id, const tenmap_
 /* Many, in parts that threads take one after the other, in the order of the sources. */
 
 enum { COPY_PART_BYTES = 8 << 20, MOST_COPY_THREADS = 8 };
+/* From here on parts are larger: what a file says of its size takes no memory. */
+enum { MOST_PARTS = 1 << 18 };
 
 /* Elements of a source, or of the bytes that it gives. */
 typedef struct copy_unit {
@@ -275,9 +277,27 @@ typedef struct copy_job {
     const tenmap_source *sources;
     copy_unit *units;
     size_t unit_count, unit_capacity;
-    bool counts; /* what conversions lose */
-    tmi_job run; /* in bytes of the sources; those of other calls of the same save included */
+    uint64_t part; /* bytes of a unit, about */
+    bool counts;   /* what conversions lose */
+    tmi_job run;   /* in bytes of the sources; those of other calls of the same save included */
 } copy_job;
+
+static uint64_t bytes_of_source(const copy_job *job, size_t i) {
+    const tenmap_tensor *t = job->sources[i].tensor;
+    tmi_planned planned;
+    if (t)
+        return tmi_stored_bytes(t, 0, t->nelems);
+    return tmi_writer_tensor(job->writer, i, &planned) ? planned.nbytes : 0;
+}
+
+static void choose_part(copy_job *job, size_t n) {
+    uint64_t parts = 0;
+    job->part = COPY_PART_BYTES;
+    for (size_t i = 0; i < n; i++)
+        parts += bytes_of_source(job, i) / COPY_PART_BYTES;
+    for (; parts > MOST_PARTS; parts /= 2)
+        job->part *= 2;
+}
 
 static bool cut_source(copy_job *job, size_t i, uint64_t *total) {
     const tenmap_source *source = &job->sources[i];
@@ -286,7 +306,7 @@ static bool cut_source(copy_job *job, size_t i, uint64_t *total) {
     tenmap_dtype dtype = source->tensor ? source->tensor->dtype : planned.dtype;
     uint32_t together, size;
     (void)tenmap_dtype_block(dtype, &together, &size);
-    uint64_t most = (uint64_t)COPY_PART_BYTES / size * together / 256 * 256;
+    uint64_t most = job->part / size * together / 256 * 256;
     uint64_t first = 0;
     do { /* one of no elements is a part too */
         uint64_t left = planned.nelems - first, count = left < most ? left : most;
@@ -381,6 +401,7 @@ tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sourc
     copy_job job = {.writer = writer, .sources = sources, .counts = options->losses};
     tenmap_status status = TENMAP_OK;
     uint64_t bytes = 0;
+    choose_part(&job, n);
     for (size_t i = 0; i < n && status == TENMAP_OK; i++)
         if (!cut_source(&job, i, &bytes))
             status = tmi_fail_memory(error, job.unit_capacity * 2 * sizeof *job.units,

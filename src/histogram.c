@@ -6,6 +6,33 @@
 
 #include <string.h>
 
+tenmap_status tmi_take_stats_options(const tenmap_stats_options *given, tenmap_stats_options *out,
+                                     tenmap_error *error) {
+    static const tmi_options_kind kind = {"tenmap_stats_options",
+                                          "TENMAP_STATS_OPTIONS_INIT",
+                                          sizeof(tenmap_stats_options),
+                                          offsetof(tenmap_stats_options, ctx) + sizeof(void *),
+                                          offsetof(tenmap_stats_options, flags),
+                                          0,
+                                          offsetof(tenmap_stats_options, reserved)};
+    tenmap_status status = tmi_options_take(&kind, given, out, error);
+    if (status != TENMAP_OK)
+        return status;
+    if (out->histogram && out->bins == 0)
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "a histogram is asked for, of 0 bins");
+    if (!out->histogram)
+        out->bins = 0;
+    double width = out->high * 0.5 - out->low * 0.5;
+    uint64_t bits;
+    memcpy(&bits, &width, sizeof bits);
+    bool is_number = (bits & INT64_MAX) < UINT64_C(0x7ff0000000000000);
+    if (!is_number || out->low > out->high)
+        return tmi_fail(
+            error, TENMAP_ERR_ARGUMENT,
+            "the histogram's range is not from a finite low to a high that is not less");
+    return TENMAP_OK;
+}
+
 uint32_t tmi_search_bin(const tmi_bin_range *range, double x) {
     uint32_t first = 0, behind = range->low < range->high ? range->bins : 1;
     while (behind - first > 1) {

@@ -10,6 +10,10 @@
 
 #ifndef TENMAP_NO_MEASURE
 
+/* What the caller wants of a measurement, its histogram's bins and range checked. */
+tenmap_status tmi_take_stats_options(const tenmap_stats_options *given, tenmap_stats_options *out,
+                                     tenmap_error *error);
+
 /* A histogram's range, and what brings its values to their bins. */
 typedef struct tmi_bin_range {
     double low, high;

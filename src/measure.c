@@ -19,6 +19,8 @@
 
 /* Elements per unit: whole blocks, and 2 MiB of BF16. */
 enum { UNIT_ELEMENTS = 256 * TMI_MEASURE_BLOCK };
+/* Planned at a time: what a file says of its size takes no memory. */
+enum { MOST_UNITS = 1 << 16 };
 /* Read at once where there is no mapping, in blocks. */
 enum { WINDOW_BLOCKS = 32 };
 /* From so many elements of a unit on, a table of 65,536 counts pays. */
@@ -47,7 +49,11 @@ typedef struct measure_job {
     tenmap_stats *out;
     tmi_block unit_block;
     measure_unit *units; /* those of a tensor in order, one tensor after the other */
-    size_t unit_count;
+    size_t unit_count, most_units;
+    size_t planned;       /* the tensor that the next unit is of, */
+    uint64_t first;       /* and its first element */
+    size_t settled;       /* tensors whose results are in `out`, */
+    moments sum;          /* and what is known of the next */
     bool binning;         /* this pass fills the histogram, and measures nothing */
     bool both;            /* this pass does both */
     pthread_mutex_t lock; /* of the histogram */
@@ -549,24 +555,46 @@ static void free_measurer(void *state) {
     tmi_source_free(m->source);
 }
 
-static void finish_stats(measure_job *job) {
-    size_t unit = 0;
-    for (size_t i = 0; i < job->count; i++) {
-        tenmap_stats *s = &job->out[i];
-        moments m = no_moments();
-        for (; unit < job->unit_count && job->units[unit].tensor == i; unit++)
-            merge_moments(&m, &job->units[unit].result);
-        *s = (tenmap_stats){.count = elements_of(job->tensors[i]),
-                            .zeros = m.zeros,
-                            .subnormals = m.subnormals,
-                            .nans = m.nans,
-                            .infinities = m.infinities,
-                            .min = m.min,
-                            .max = m.max,
-                            .mean = quiet_nan(),
-                            .std = quiet_nan()};
-        if (m.spread.count)
-            tmi_spread_results(&m.spread, &s->mean, &s->std, &s->norm);
+/* The next tensor's units have all come in. */
+static void settle_tensor(measure_job *job) {
+    const moments *m = &job->sum;
+    tenmap_stats *s = &job->out[job->settled];
+    *s = (tenmap_stats){.count = elements_of(job->tensors[job->settled]),
+                        .zeros = m->zeros,
+                        .subnormals = m->subnormals,
+                        .nans = m->nans,
+                        .infinities = m->infinities,
+                        .min = m->min,
+                        .max = m->max,
+                        .mean = quiet_nan(),
+                        .std = quiet_nan()};
+    if (m->spread.count)
+        tmi_spread_results(&m->spread, &s->mean, &s->std, &s->norm);
+    job->settled++;
+    job->sum = no_moments();
+}
+
+static void settle_units(measure_job *job) {
+    for (size_t i = 0; i < job->unit_count; i++) {
+        while (job->settled < job->units[i].tensor)
+            settle_tensor(job);
+        merge_moments(&job->sum, &job->units[i].result);
+    }
+}
+
+/* The next units of this pass; none if there are no more. */
+static void plan_units(measure_job *job) {
+    for (job->unit_count = 0; job->unit_count < job->most_units && job->planned < job->count;) {
+        uint64_t rest = elements_of(job->tensors[job->planned]) - job->first;
+        uint64_t count = rest < UNIT_ELEMENTS ? rest : UNIT_ELEMENTS;
+        if (count)
+            job->units[job->unit_count++] =
+                (measure_unit){job->planned, job->first, count, no_moments()};
+        job->first += count;
+        if (count == rest) {
+            job->planned++;
+            job->first = 0;
+        }
     }
 }
 
@@ -574,36 +602,18 @@ static void run_pass(measure_job *job, bool binning, bool both) {
     job->binning = binning;
     job->both = both;
     job->run.state_bytes = sizeof(measurer) + bins_of_a_thread(job) * BIN_BYTES;
-    tmi_job_run(&job->run, job->unit_count);
-    if (job->run.status == TENMAP_OK && (!binning || both))
-        finish_stats(job);
-}
-
-static tenmap_status take_stats_options(const tenmap_stats_options *given,
-                                        tenmap_stats_options *out, tenmap_error *error) {
-    static const tmi_options_kind kind = {"tenmap_stats_options",
-                                          "TENMAP_STATS_OPTIONS_INIT",
-                                          sizeof(tenmap_stats_options),
-                                          offsetof(tenmap_stats_options, ctx) + sizeof(void *),
-                                          offsetof(tenmap_stats_options, flags),
-                                          0,
-                                          offsetof(tenmap_stats_options, reserved)};
-    tenmap_status status = tmi_options_take(&kind, given, out, error);
-    if (status != TENMAP_OK)
-        return status;
-    if (out->histogram && out->bins == 0)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "a histogram is asked for, of 0 bins");
-    if (!out->histogram)
-        out->bins = 0;
-    double width = out->high * 0.5 - out->low * 0.5;
-    uint64_t bits;
-    memcpy(&bits, &width, sizeof bits);
-    bool is_number = (bits & INT64_MAX) < UINT64_C(0x7ff0000000000000);
-    if (!is_number || out->low > out->high)
-        return tmi_fail(
-            error, TENMAP_ERR_ARGUMENT,
-            "the histogram's range is not from a finite low to a high that is not less");
-    return TENMAP_OK;
+    job->planned = job->settled = 0;
+    job->first = 0;
+    job->sum = no_moments();
+    bool settles = !binning || both;
+    do {
+        plan_units(job);
+        tmi_job_run(&job->run, job->unit_count);
+        if (settles && job->run.status == TENMAP_OK)
+            settle_units(job);
+    } while (job->planned < job->count && job->run.status == TENMAP_OK);
+    while (settles && job->run.status == TENMAP_OK && job->settled < job->count)
+        settle_tensor(job);
 }
 
 static tenmap_status plan_measuring(measure_job *job, tenmap_error *error) {
@@ -625,23 +635,15 @@ static tenmap_status plan_measuring(measure_job *job, tenmap_error *error) {
                 error->index = i;
             return status;
         }
-        units += elements_of(t) / UNIT_ELEMENTS + (elements_of(t) % UNIT_ELEMENTS != 0);
+        units += elements_of(t) / UNIT_ELEMENTS + 1;
         job->run.total +=
             t->flags & TENMAP_TENSOR_COMPUTED ? tmi_stored_bytes(t, 0, t->nelems) : t->nbytes;
     }
-    if (units > SIZE_MAX / sizeof *job->units ||
-        !tmi_block_take(&job->unit_block, (size_t)units * sizeof *job->units))
-        return tmi_fail_memory(error, units * sizeof *job->units, "the parts of a measurement");
+    job->most_units = units < MOST_UNITS ? (size_t)units : MOST_UNITS;
+    if (!tmi_block_take(&job->unit_block, job->most_units * sizeof *job->units))
+        return tmi_fail_memory(error, job->most_units * sizeof *job->units,
+                               "the parts of a measurement");
     job->units = job->unit_block.bytes;
-    for (size_t i = 0; i < job->count; i++) {
-        uint64_t all = elements_of(job->tensors[i]);
-        for (uint64_t first = 0; first < all; first += UNIT_ELEMENTS) {
-            uint64_t rest = all - first;
-            measure_unit unit = {i, first, rest < UNIT_ELEMENTS ? rest : UNIT_ELEMENTS,
-                                 no_moments()};
-            job->units[job->unit_count++] = unit;
-        }
-    }
     return TENMAP_OK;
 }
 
@@ -674,7 +676,7 @@ tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, size_t n,
                              const tenmap_stats_options *options, tenmap_stats *out,
                              tenmap_error *error) {
     measure_job job = {.tensors = tensors, .count = n, .out = out};
-    tenmap_status status = take_stats_options(options, &job.options, error);
+    tenmap_status status = tmi_take_stats_options(options, &job.options, error);
     if (status != TENMAP_OK)
         return status;
     if (n && (!tensors || !out))

@@ -6,6 +6,7 @@
 #include "support.h"
 
 #include <pthread.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #define ONE "\"a\":{\"dtype\":\"F32\",\"shape\":[8,4],\"data_offsets\":[0,128]}"
@@ -574,6 +575,61 @@ static void listings_are_bounded(void **state) {
     }
 }
 
+/* A store that says it has a tensor of 2^55 bytes, and has them, all zero. */
+static const char vast_json[] = "{\"t\":{\"dtype\":\"U8\",\"shape\":[36028797018963968],"
+                                "\"data_offsets\":[0,36028797018963968]}}";
+
+static tenmap_status open_vast(void *ctx, const char *path, void **file, uint64_t *size,
+                               tenmap_error *error) {
+    (void)ctx, (void)path, (void)error;
+    *file = NULL;
+    *size = 8 + (sizeof vast_json - 1) + (UINT64_C(1) << 55);
+    return TENMAP_OK;
+}
+
+static tenmap_status read_vast(void *ctx, void *file, uint64_t offset, void *dst, size_t size,
+                               tenmap_error *error) {
+    static const unsigned char length[8] = {sizeof vast_json - 1};
+    (void)ctx, (void)file, (void)error;
+    for (size_t i = 0; i < size; i++, offset++)
+        ((char *)dst)[i] = offset < 8                          ? (char)length[offset]
+                           : offset < 8 + sizeof vast_json - 1 ? vast_json[offset - 8]
+                                                               : 0;
+    return TENMAP_OK;
+}
+
+static int cancel_at_once(void *ctx, uint64_t so_far, uint64_t total) {
+    (void)ctx, (void)so_far, (void)total;
+    return 1;
+}
+
+/* How long it would take is the caller's to know; memory is wanted for what is under way only. */
+static void a_vast_tensor_is_begun_in_little_memory(void **state) {
+    tenmap_io io = TENMAP_IO_INIT;
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    tenmap_stats_options measuring = TENMAP_STATS_OPTIONS_INIT;
+    tenmap_copy_options copying = TENMAP_COPY_OPTIONS_INIT;
+    tenmap_save_options saving = TENMAP_SAVE_OPTIONS_INIT;
+    tenmap_stats stats;
+    tenmap_error error;
+    io.open = open_vast;
+    io.read = read_vast;
+    io.close = close_zeros;
+    options.io = &io;
+    measuring.progress = copying.progress = cancel_at_once;
+    saving.copy = &copying;
+    tenmap_model *m = must_open("vast", &options);
+    const tenmap_tensor *t = tenmap_at(m, 0);
+    check_refused(tenmap_measure(&t, 1, &measuring, &stats, &error), &error, TENMAP_ERR_CANCELLED,
+                  "measuring was cancelled");
+    tenmap_source source = {.tensor = t};
+    const char *folder = in_folder(state, "vast");
+    assert_int_equal(mkdir(folder, 0700), 0);
+    check_refused(tenmap_save_sharded(folder, &source, 1, &saving, &error), &error,
+                  TENMAP_ERR_CANCELLED, "cancelled by the progress function");
+    tenmap_close(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_an_index_and_a_folder_open),
@@ -594,6 +650,7 @@ int main(void) {
         cmocka_unit_test(names_beside_an_address_are_written_as_addresses_are),
         cmocka_unit_test(a_check_closes_what_it_opens),
         cmocka_unit_test(listings_are_bounded),
+        cmocka_unit_test(a_vast_tensor_is_begun_in_little_memory),
     };
     return cmocka_run_group_tests(tests, make_models, remove_folder);
 }
