@@ -1353,7 +1353,7 @@ static tenmap_status read_chunk(const loading *l, const plan_chunk *c, unsigned 
         const plan_segment *seg = &c->segments[i];
         const plan_stream *s = &l->plan.streams[seg->stream];
         uint64_t begin, end, at = seg->begin;
-        while (status == TENMAP_OK && plan_wanted_run(&l->plan, s, at, &begin, &end) &&
+        while (status == TENMAP_OK && plan_wanted_run(&l->plan, s, at, seg->end, &begin, &end) &&
                begin < seg->end) {
             end = end < seg->end ? end : seg->end;
             status = read_run(&b, seg, begin, end, raw);

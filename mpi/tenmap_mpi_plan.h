@@ -40,8 +40,10 @@ typedef struct plan_want {
     plan_box box;
 } plan_want;
 
+/* Those of a stream are in the order of their first indexes; no two have a unit in common. */
 typedef struct plan_cell {
     plan_box box;
+    uint64_t before; /* units of the stream's cells before this one */
     uint32_t group;
 } plan_cell;
 
@@ -59,7 +61,6 @@ typedef struct plan_stream {
     uint64_t units, wanted;
     uint64_t before; /* bits to read of all streams before this one */
     size_t cell, cells;
-    bool in_order; /* each cell is one run, so that they are in the order of their units */
 } plan_stream;
 
 /* A set of classes, and the ranks in it, host after host. */
@@ -274,65 +275,128 @@ static bool plan_run(const plan_stream *s, const plan_box *box, uint64_t at, uin
     return true;
 }
 
-/* Whether the units of the box lie together. */
-static bool plan_is_one_run(const plan_stream *s, const plan_box *box) {
-    uint32_t d = 0;
-    while (d < s->axes && box->end[d] - box->begin[d] == 1)
-        d++;
-    for (d++; d < s->axes; d++)
-        if (box->begin[d] != 0 || box->end[d] != s->dims[d])
-            return false;
-    return true;
-}
+/*
+ * Cells of a stream: they are cut from a grid, so that those that share their place along the first axes are
+ * a row in which the places along the next one follow each other. Searches go down axis by axis.
+ */
 
-/* Of a box that is one run: where that begins. */
-static uint64_t plan_run_begin(const plan_stream *s, const plan_box *box) {
-    uint64_t begin = 0;
-    for (uint32_t d = 0; d < s->axes; d++)
-        begin = begin * s->dims[d] + box->begin[d];
-    return begin;
-}
-
-static uint64_t plan_run_end(const plan_stream *s, const plan_box *box) {
-    return plan_run_begin(s, box) + plan_volume(s, box);
-}
-
-/* Of cells in order: the first that ends behind unit `at`, or the number behind the last. */
-static size_t plan_first_cell(const plan *p, const plan_stream *s, uint64_t at) {
-    size_t low = s->cell, high = s->cell + s->cells;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (plan_run_end(s, &p->cells[middle].box) <= at)
-            low = middle + 1;
+/* Of such a row: the first cell that ends behind index i of axis d, or `last`. */
+static size_t plan_first_behind(const plan *p, size_t first, size_t last, uint32_t d, uint64_t i) {
+    while (first < last) {
+        size_t middle = first + (last - first) / 2;
+        if (p->cells[middle].box.end[d] <= i)
+            first = middle + 1;
         else
-            high = middle;
+            last = middle;
     }
-    return low;
+    return first;
+}
+
+/* Of such a row: the first cell that begins behind index i of axis d, or `last`. */
+static size_t plan_first_after(const plan *p, size_t first, size_t last, uint32_t d, uint64_t i) {
+    while (first < last) {
+        size_t middle = first + (last - first) / 2;
+        if (p->cells[middle].box.begin[d] <= i)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    return first;
+}
+
+/* The cells that may have something of units [begin, end). */
+static void plan_cells_of(const plan *p, const plan_stream *s, uint64_t begin, uint64_t end,
+                          size_t *first, size_t *last) {
+    uint64_t low[PLAN_AXES], high[PLAN_AXES];
+    plan_indexes(s, s->axes, begin, low);
+    plan_indexes(s, s->axes, end - 1, high);
+    *first = s->cell;
+    *last = s->cell + s->cells;
+    for (uint32_t d = 0; d < s->axes; d++) {
+        *first = plan_first_behind(p, *first, *last, d, low[d]);
+        *last = plan_first_after(p, *first, *last, d, high[d]);
+        if (low[d] != high[d])
+            return;
+    }
+}
+
+/* Where the row of cells goes on behind those of axis d that were searched: true with its first index. */
+static bool plan_step_up(const plan *p, const size_t *first, const size_t *last, uint32_t d,
+                         uint64_t *index, size_t *cell, uint32_t *axis) {
+    while (d-- > 0) {
+        *cell = first[d + 1];
+        *axis = d + 1;
+        if (++index[d] < p->cells[*cell].box.end[d])
+            return true; /* the same cells, one further along this axis */
+        *cell = last[d + 1];
+        *axis = d;
+        if (*cell < last[d])
+            return true;
+    }
+    return false;
+}
+
+/* The first wanted unit from `at` on, and its cell; false if there is none. */
+static bool plan_next_wanted(const plan *p, const plan_stream *s, uint64_t at, uint64_t *unit,
+                             size_t *cell) {
+    uint64_t index[PLAN_AXES];
+    size_t first[PLAN_AXES + 1] = {s->cell}, last[PLAN_AXES + 1] = {s->cell + s->cells};
+    uint32_t d, from = s->axes; /* the axes from here on begin where the cell does */
+    if (at >= s->units)
+        return false;
+    plan_indexes(s, s->axes, at, index);
+    for (d = 0; d < s->axes; d++) {
+        *cell = plan_first_behind(p, first[d], last[d], d, index[d]);
+        bool behind = *cell == last[d]; /* all of them: others follow, or none */
+        if (behind && !plan_step_up(p, first, last, d, index, cell, &from))
+            return false;
+        if (!behind && p->cells[*cell].box.begin[d] > index[d])
+            from = d;
+        if (from < s->axes)
+            break;
+        first[d + 1] = *cell;
+        last[d + 1] = plan_first_after(p, *cell, last[d], d, index[d]);
+    }
+    for (*unit = 0, d = 0; d < s->axes; d++)
+        *unit = *unit * s->dims[d] + (d < from ? index[d] : p->cells[*cell].box.begin[d]);
+    return true;
 }
 
 static bool plan_is_dense(const plan_stream *s) {
     return s->wanted == s->units;
 }
 
+/* Units of the stream's cells before this one, or of all of them. */
+static uint64_t plan_before(const plan *p, const plan_stream *s, size_t cell) {
+    return cell < s->cell + s->cells ? p->cells[cell].before : s->wanted;
+}
+
 static uint64_t plan_wanted_below(const plan *p, const plan_stream *s, uint64_t at) {
-    uint64_t below = 0;
-    if (plan_is_dense(s))
-        return at;
-    for (size_t i = 0; i < s->cells; i++)
-        below += plan_below(s, &p->cells[s->cell + i].box, at);
+    uint64_t index[PLAN_AXES], below = 0,
+                               copies = 1; /* of each row: what the axes before it span */
+    size_t first = s->cell, last = s->cell + s->cells;
+    if (plan_is_dense(s) || at >= s->units)
+        return at >= s->units ? s->wanted : at;
+    plan_indexes(s, s->axes, at, index);
+    for (uint32_t d = 0; d < s->axes; d++) {
+        size_t cell = plan_first_behind(p, first, last, d, index[d]);
+        below += (plan_before(p, s, cell) - plan_before(p, s, first)) / copies;
+        if (cell == last || p->cells[cell].box.begin[d] > index[d])
+            return below;
+        const plan_box *box = &p->cells[cell].box;
+        first = cell;
+        last = plan_first_after(p, cell, last, d, index[d]);
+        copies *= box->end[d] - box->begin[d];
+        below += (plan_before(p, s, last) - plan_before(p, s, first)) / copies *
+                 (index[d] - box->begin[d]);
+    }
     return below;
 }
 
 /* The last unit of a stream that has no more than so many wanted ones before it; behind it, if none has. */
 static uint64_t plan_unit_after(const plan *p, const plan_stream *s, uint64_t wanted) {
     uint64_t first = 0, last = s->units;
-    for (size_t i = s->cell; s->in_order && i < s->cell + s->cells; i++) {
-        uint64_t volume = plan_volume(s, &p->cells[i].box);
-        if (volume > wanted)
-            return plan_run_begin(s, &p->cells[i].box) + wanted;
-        wanted -= volume;
-    }
-    while (first < last && !s->in_order) {
+    while (first < last) {
         uint64_t middle = last - (last - first) / 2;
         if (plan_wanted_below(p, s, middle) <= wanted)
             first = middle;
@@ -342,45 +406,26 @@ static uint64_t plan_unit_after(const plan *p, const plan_stream *s, uint64_t wa
     return last;
 }
 
-/* Likewise of cells in order: a search, and those that follow the one it finds. */
-static bool plan_ordered_run(const plan *p, const plan_stream *s, uint64_t at, uint64_t *begin,
-                             uint64_t *end) {
-    size_t i = plan_first_cell(p, s, at), last = s->cell + s->cells;
-    if (i == last)
-        return false;
-    *begin = plan_run_begin(s, &p->cells[i].box);
-    *begin = *begin < at ? at : *begin;
-    *end = plan_run_end(s, &p->cells[i].box);
-    while (++i < last && plan_run_begin(s, &p->cells[i].box) == *end)
-        *end = plan_run_end(s, &p->cells[i].box);
-    return true;
-}
-
-/* The first wanted units from `at` on that lie together, of whichever cells. */
-static bool plan_wanted_run(const plan *p, const plan_stream *s, uint64_t at, uint64_t *begin,
-                            uint64_t *end) {
-    uint64_t b, e;
-    *begin = *end = s->units;
-    if (plan_is_dense(s)) {
-        *begin = at;
+/*
+ * The first wanted units from `at` on that lie together, of whichever cells. Nobody asks how far they go
+ * behind `limit`.
+ */
+static bool plan_wanted_run(const plan *p, const plan_stream *s, uint64_t at, uint64_t limit,
+                            uint64_t *begin, uint64_t *end) {
+    uint64_t next;
+    size_t cell;
+    bool longer = true;
+    *begin = at;
+    *end = s->units;
+    if (plan_is_dense(s))
         return at < s->units;
+    if (!plan_next_wanted(p, s, at, begin, &cell))
+        return false;
+    for (next = *begin; longer;) {
+        (void)plan_run(s, &p->cells[cell].box, next, &next, end);
+        longer = *end < limit && plan_next_wanted(p, s, *end, &next, &cell) && next == *end;
     }
-    if (s->in_order)
-        return plan_ordered_run(p, s, at, begin, end);
-    for (size_t i = 0; i < s->cells; i++)
-        if (plan_run(s, &p->cells[s->cell + i].box, at, &b, &e) && b < *begin) {
-            *begin = b;
-            *end = e;
-        }
-    for (bool longer = *begin < s->units; longer;) { /* those that begin where it ends */
-        longer = false;
-        for (size_t i = 0; i < s->cells; i++)
-            if (plan_run(s, &p->cells[s->cell + i].box, *end, &b, &e) && b == *end) {
-                *end = e;
-                longer = true;
-            }
-    }
-    return *begin < s->units;
+    return true;
 }
 
 /*
@@ -500,8 +545,7 @@ static bool plan_add_cell(plan *p, plan_stream *s, const plan_box *box, const ui
     uint32_t group;
     if (!plan_group_of(p, set, &group) || !PLAN_GROW(p->cells, p->cell_count, p->cell_room))
         return false;
-    p->cells[p->cell_count++] = (plan_cell){*box, group};
-    s->in_order = (s->cells == 0 || s->in_order) && plan_is_one_run(s, box);
+    p->cells[p->cell_count++] = (plan_cell){*box, s->wanted, group};
     s->cells++;
     s->wanted += plan_volume(s, box);
     return true;
@@ -662,10 +706,23 @@ static bool plan_cut_stream(plan *p, plan_stream *s, plan_want *wants, size_t n,
  * The plan
  */
 
+/* Sorts ranks by numbers that are less than how many they are; of equal ones, the order stays. */
+static void plan_sort_ranks(const int *number_of, const int *ranks, int n, int *place, int *out) {
+    memset(place, 0, (size_t)n * sizeof *place);
+    for (int r = 0; r < n; r++)
+        place[number_of[r]]++;
+    for (int i = 0, before = 0; i < n; i++) {
+        int count = place[i];
+        place[i] = before;
+        before += count;
+    }
+    for (int i = 0; i < n; i++)
+        out[place[number_of[ranks[i]]]++] = ranks[i];
+}
+
 /* All ranks, host after host, and those that read, hosts taking turns. */
 static bool plan_order_ranks(plan *p) {
     size_t n = (size_t)p->ranks;
-    int hosts = 0, count = 0;
     p->by_host = malloc(n * sizeof *p->by_host);
     p->reader = malloc(n * sizeof *p->reader);
     int *turn = calloc(2 * n, sizeof *turn); /* of each rank on its host; how many hosts have had */
@@ -674,18 +731,11 @@ static bool plan_order_ranks(plan *p) {
         return false;
     }
     for (int r = 0; r < p->ranks; r++) {
-        hosts = p->host_of[r] >= hosts ? p->host_of[r] + 1 : hosts;
+        p->reader[r] = r;
         turn[r] = turn[p->ranks + p->host_of[r]]++;
     }
-    for (int h = 0; h < hosts; h++)
-        for (int r = 0; r < p->ranks; r++)
-            if (p->host_of[r] == h)
-                p->by_host[count++] = r;
-    count = 0;
-    for (int t = 0; count < p->ranks; t++)
-        for (int i = 0; i < p->ranks; i++)
-            if (turn[p->by_host[i]] == t)
-                p->reader[count++] = p->by_host[i];
+    plan_sort_ranks(p->host_of, p->reader, p->ranks, turn + n, p->by_host);
+    plan_sort_ranks(turn, p->by_host, p->ranks, turn + n, p->reader);
     free(turn);
     return true;
 }
@@ -777,13 +827,12 @@ static bool plan_add_segment(const plan *p, plan_walk *w, plan_chunk *c, plan_se
     size_t before = c->piece_count;
     if (!PLAN_GROW(c->segments, c->segment_count, c->segment_room))
         return false;
-    size_t i = s->in_order ? plan_first_cell(p, s, segment.begin) : s->cell;
-    for (; i < s->cell + s->cells; i++) {
+    size_t i, last;
+    plan_cells_of(p, s, segment.begin, segment.end, &i, &last);
+    for (; i < last; i++) {
         const plan_box *box = &p->cells[i].box;
         uint64_t units = plan_below(s, box, segment.end) - plan_below(s, box, segment.begin);
         uint32_t message;
-        if (units == 0 && s->in_order)
-            break; /* all that follow are behind the segment */
         if (units == 0)
             continue;
         if (!plan_message_of(w, c, p->cells[i].group, &message) ||
@@ -813,7 +862,7 @@ static bool plan_next(const plan *p, plan_walk *w, plan_place *at, plan_place en
            c->message_count < PLAN_GROUPS && c->bytes < p->chunk) {
         const plan_stream *s = &p->streams[at->stream];
         uint64_t begin, last, border = at->stream == end.stream ? end.unit : s->units;
-        if (!plan_wanted_run(p, s, at->unit, &begin, &last) || begin >= border) {
+        if (!plan_wanted_run(p, s, at->unit, 0, &begin, &last) || begin >= border) {
             *at = at->stream == end.stream ? end : (plan_place){at->stream + 1, 0};
             continue;
         }

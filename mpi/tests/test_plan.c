@@ -2,12 +2,14 @@
  * The plan by itself, for random jobs, held against counting unit by unit: each unit that somebody wants is
  * read once, by one rank; each rank is sent each unit that it wants once, and no other, unless the stream was
  * cut from its first unit to its last; messages and chunks have the sizes that they are said to have.
+ * And jobs whose plan must not take time with the square of anything.
  *     test_plan [ROUNDS [FIRST]]
  * No MPI, no files.
  */
 #include "tenmap_mpi_plan.h"
 
 #include <stdio.h>
+#include <time.h>
 
 static uint64_t state;
 static uint64_t round_number;
@@ -147,8 +149,8 @@ static void check_segment(job *j, const plan_chunk *c, const plan_segment *seg) 
     const plan_stream *s = &j->p.streams[seg->stream];
     uint64_t begin, end;
     expect(seg->at + plan_room(s, seg->end - seg->begin) <= c->bytes, "a segment is in its chunk");
-    for (uint64_t at = seg->begin; plan_wanted_run(&j->p, s, at, &begin, &end) && begin < seg->end;
-         at = end) {
+    for (uint64_t at = seg->begin;
+         plan_wanted_run(&j->p, s, at, seg->end, &begin, &end) && begin < seg->end; at = end) {
         end = end < seg->end ? end : seg->end;
         for (uint64_t u = begin; u < end; u++)
             expect(j->read[seg->stream][u]++ == 0, "no unit is read twice");
@@ -228,12 +230,82 @@ static void one_round(job *j) {
     plan_free(&j->p);
 }
 
+enum { EXPERTS = 256, SLICES = 8, MOST_SECONDS = 10 };
+
+/* So many seconds of a processor, whatever else it has to do: a square of anything here takes minutes. */
+static void expect_in_time(clock_t began, const char *rule) {
+    expect(clock() - began < MOST_SECONDS * CLOCKS_PER_SEC, rule);
+}
+
+/* Who wants half of the columns of each expert, one by one: many cells, and of each row a run in each. */
+static void test_columns_of_experts(void) {
+    enum { ROWS = 512, COLUMNS = 512, TAKEN = COLUMNS / SLICES / 2 };
+    static plan_want wants[EXPERTS * SLICES];
+    int host_of[SLICES], taker_of[SLICES];
+    plan p = {.ranks = SLICES, .takers = SLICES, .host_of = host_of, .taker_of = taker_of};
+    plan_chunk c = {0};
+    plan_walk walk;
+    bool more;
+    uint64_t begin, end, runs = 0;
+    clock_t began = clock();
+    p.streams = calloc(1, sizeof *p.streams);
+    expect(p.streams, "memory");
+    p.stream_count = 1;
+    p.streams[0] = (plan_stream){.axes = 4,
+                                 .dims = {1, EXPERTS, ROWS, COLUMNS},
+                                 .wire_bits = 16,
+                                 .read_bits = 16,
+                                 .step = 1};
+    for (uint32_t i = 0; i < EXPERTS * SLICES; i++) {
+        uint64_t expert = i / SLICES, column = i % SLICES * 2 * TAKEN;
+        host_of[i % SLICES] = taker_of[i % SLICES] = (int)(i % SLICES);
+        wants[i] =
+            (plan_want){.taker = i % SLICES,
+                        .box = {{0, expert, 0, column}, {1, expert + 1, ROWS, column + TAKEN}}};
+    }
+    expect(plan_make(&p, wants, EXPERTS * SLICES, 1 << 20) && plan_walk_begin(&walk, &p), "memory");
+    p.chunk = 1 << 20;
+    for (int k = 0; k < p.readers; k++)
+        for (plan_place at = plan_border(&p, k), last = plan_border(&p, k + 1);
+             plan_place_before(at, last);) {
+            expect(plan_next(&p, &walk, &at, last, &c, &more), "memory");
+            const plan_segment *seg = &c.segments[0];
+            for (uint64_t u = seg->begin;
+                 plan_wanted_run(&p, p.streams, u, seg->end, &begin, &end) && begin < seg->end;
+                 u = end, runs++)
+                expect_in_time(began, "a run is found without a look at all cells");
+        }
+    expect(runs == EXPERTS * ROWS * SLICES, "each row has a run of each slice");
+    plan_chunk_free(&c);
+    plan_walk_free(&walk);
+    plan_free(&p);
+}
+
+/* As many hosts as ranks, and each rank wants something else. */
+static void test_many_ranks(void) {
+    enum { RANKS = 100000 };
+    int *numbers = malloc(RANKS * sizeof *numbers);
+    plan p = {.ranks = RANKS, .takers = 1, .host_of = numbers};
+    clock_t began = clock();
+    expect(numbers, "memory");
+    for (int r = 0; r < RANKS; r++)
+        numbers[r] = RANKS - 1 - r;
+    expect(plan_order_ranks(&p), "memory");
+    for (int r = 0; r < RANKS; r++)
+        expect(p.reader[r] == RANKS - 1 - r && p.by_host[r] == RANKS - 1 - r, "hosts in order");
+    expect_in_time(began, "ranks are ordered by hosts without a look at all for each");
+    plan_free(&p);
+    free(numbers);
+}
+
 int main(int argc, char **argv) {
     static job j;
     uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : 2000;
     uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
     for (round_number = first; round_number < first + rounds; round_number++)
         one_round(&j);
+    test_columns_of_experts();
+    test_many_ranks();
     printf("the plan: %llu random jobs, each unit read once and sent once\n",
            (unsigned long long)rounds);
     return 0;
