@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every test that the table of promises in SECURITY.md names is there: `name` is a function that a test
-# program runs, `path` a file of this tree, `name` of the ctest list otherwise. And the table is not empty.
+# program or the suite of the Python package runs, `path` a file of this tree, `name` of the ctest list otherwise. And the table is not empty.
 #
 #     scripts/promises.sh [SOURCE]
 set -u
@@ -16,6 +16,7 @@ for name in $named; do
     */*) [ -e "$name" ] && continue ;;
     *)
         grep -qE "cmocka_unit_test[a-z_]*\($name[,)]" tests/test_*.c tests/*/test_*.c http/tests/test_*.c && continue
+        grep -qE "^def $name\(" python/tests/test_*.py && continue
         grep -qE "^place_$name\(\)|NAME $name |tenmap_test\($name\)" tests/hosts/run.sh tests/CMakeLists.txt http/tests/CMakeLists.txt &&
             continue
         ;;

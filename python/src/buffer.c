@@ -55,13 +55,9 @@ static int fill_shape(const tpy_tensor *self, const tpy_data *data, Py_buffer *v
         if (axis.kept)
             view->shape[at++] = (Py_ssize_t)axis.count;
     }
-    if (!data->contiguous)
-        tpy_strides(self, strides);
-    Py_ssize_t stride = view->itemsize;
-    for (int d = rank; d-- > 0;) {
-        view->strides[d] = data->contiguous ? stride : (Py_ssize_t)strides[d] * view->itemsize;
-        stride *= view->shape[d];
-    }
+    tpy_strides(self, data, strides);
+    for (int d = 0; d < rank; d++)
+        view->strides[d] = (Py_ssize_t)strides[d] * view->itemsize;
     PyMem_Free(strides);
     return 0;
 }

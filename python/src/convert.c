@@ -3,35 +3,45 @@
 
 #include <string.h>
 
-/* convert(buffer, from, to, count, flags) -> Memory; elements of 4 and 6 bits are packed. */
+/* `count` elements in memory of their own; NULL and an exception. */
+static tpy_memory *converted(tpy_state *state, tenmap_dtype from, tenmap_dtype to, uint64_t count,
+                             uint32_t flags, const void *source) {
+    tenmap_error error;
+    tenmap_status status;
+    size_t bytes;
+    tpy_memory *memory =
+        tpy_packed_bytes(to, count, &bytes) == 0 ? tpy_memory_new(state, bytes) : NULL;
+    if (memory == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tenmap_convert(to, memory->data, bytes, from, source, count, flags, &error);
+    Py_END_ALLOW_THREADS;
+    if (status == TENMAP_OK)
+        return memory;
+    Py_DECREF((PyObject *)memory);
+    tpy_fail(state, &error, NULL, NULL);
+    return NULL;
+}
+
+/* convert(from, to, count, flags, buffer) -> Memory; elements of 4 and 6 bits are packed. */
 PyObject *tpy_convert(PyObject *module, PyObject *args) {
     tpy_state *state = PyModule_GetState(module);
     Py_buffer source;
-    unsigned from, to, flags;
-    unsigned long long count;
-    size_t from_bytes, to_bytes;
-    tenmap_error error;
-    tenmap_status status;
+    tpy_number from = TPY_U32("from"), to = TPY_U32("to"), count = TPY_U64("count"),
+               flags = TPY_U32("flags");
+    size_t bytes;
     tpy_memory *memory = NULL;
-    if (!PyArg_ParseTuple(args, "y*IIKI:convert", &source, &from, &to, &count, &flags))
+    if (!PyArg_ParseTuple(args, "O&O&O&O&y*:convert", tpy_number_of, &from, tpy_number_of, &to,
+                          tpy_number_of, &count, tpy_number_of, &flags, &source))
         return NULL;
-    if (tpy_packed_bytes(from, count, &from_bytes) == 0 &&
-        tpy_packed_bytes(to, count, &to_bytes) == 0) {
-        if (from_bytes != (size_t)source.len)
-            PyErr_Format(PyExc_ValueError, "%llu elements of %s take %zu bytes, not %zd", count,
-                         tenmap_dtype_name(from), from_bytes, source.len);
+    if (tpy_packed_bytes((tenmap_dtype)from.value, count.value, &bytes) == 0) {
+        if (bytes != (size_t)source.len)
+            PyErr_Format(PyExc_ValueError, "%llu elements of %s take %zu bytes, not %zd",
+                         (unsigned long long)count.value,
+                         tenmap_dtype_name((tenmap_dtype)from.value), bytes, source.len);
         else
-            memory = tpy_memory_new(state, to_bytes);
-    }
-    if (memory != NULL) {
-        Py_BEGIN_ALLOW_THREADS;
-        status = tenmap_convert(to, memory->data, to_bytes, from, source.buf, count, flags, &error);
-        Py_END_ALLOW_THREADS;
-        if (status != TENMAP_OK) {
-            Py_DECREF((PyObject *)memory);
-            memory = NULL;
-            tpy_fail(state, &error, NULL, NULL);
-        }
+            memory = converted(state, (tenmap_dtype)from.value, (tenmap_dtype)to.value, count.value,
+                               (uint32_t)flags.value, source.buf);
     }
     PyBuffer_Release(&source);
     return (PyObject *)memory;
@@ -79,13 +89,15 @@ static void found(void *context, const tenmap_finding *finding) {
 PyObject *tpy_check(PyObject *module, PyObject *args) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     PyObject *path_object, *path;
-    unsigned long long limit;
+    tpy_number flags = TPY_U32("flags"), limit = TPY_U64("max_header_bytes");
     tenmap_error error;
     checking job = {NULL, NULL, 0};
-    if (!PyArg_ParseTuple(args, "OIK:check", &path_object, &options.flags, &limit) ||
+    if (!PyArg_ParseTuple(args, "OO&O&:check", &path_object, tpy_number_of, &flags, tpy_number_of,
+                          &limit) ||
         !PyUnicode_FSConverter(path_object, &path))
         return NULL;
-    options.max_header_bytes = limit;
+    options.flags = (uint32_t)flags.value;
+    options.max_header_bytes = limit.value;
     job.findings = PyList_New(0);
     if (job.findings == NULL) {
         Py_DECREF(path);

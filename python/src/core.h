@@ -5,7 +5,10 @@
  * Memory of views hold the Handle too. Closing a Model only lets go of its Handle, so the mapping goes
  * with the last view, and tenmap_close always has the exclusivity that it needs.
  *
- * The GIL is released around everything that opens, reads, converts, writes or measures.
+ * The GIL is released around everything that opens, reads, converts, writes or measures. Code of the caller's
+ * runs meanwhile, in callbacks, in finalizers of a garbage collection, and wherever an argument is looked at.
+ * So a function takes its references first, then parses, then checks, and then uses, and no code of the
+ * caller's runs between the last two.
  */
 #ifndef TENMAP_PYTHON_CORE_H
 #define TENMAP_PYTHON_CORE_H
@@ -41,6 +44,28 @@ void tpy_free_object(void *object);
 typedef PyObject *tpy_item(void *context, size_t i);
 PyObject *tpy_list(size_t count, tpy_item *item, void *context);
 
+/* args.c: what callers give; their code runs meanwhile */
+
+/* An integer argument: what it is called, and the most that it may be. */
+typedef struct tpy_number {
+    const char *name;
+    uint64_t most, value;
+} tpy_number;
+#define TPY_U32(name)                                                                              \
+    { (name), UINT32_MAX, 0 }
+#define TPY_U64(name)                                                                              \
+    { (name), UINT64_MAX, 0 }
+/* For "O&": a tpy_number's value; 0 and an exception that names it where the object is none. */
+int tpy_number_of(PyObject *object, void *number);
+/* The items of a list, as a tuple that nobody else changes. */
+PyObject *tpy_items(PyObject *list);
+/* A copy of a dict, empty for None: what its strings are stays, whatever becomes of the caller's dict. */
+PyObject *tpy_pairs(PyObject *dict);
+/* UTF-8 of a str; NULL and an exception that says what it was meant for. */
+const char *tpy_text(PyObject *object, const char *what, Py_ssize_t *length);
+/* An object with numbers, as a shape: PyMem_Malloc'ed, NULL and an exception where it is none. */
+uint64_t *tpy_parse_shape(PyObject *shape, uint32_t *rank);
+
 /* io.c: the GIL from any thread, file objects as a tenmap_io */
 
 typedef struct tpy_gil {
@@ -69,6 +94,7 @@ typedef struct tpy_memory {
     void *base; /* what is freed or unmapped */
     size_t base_size;
     PyObject *owner; /* of a view */
+    int lent; /* the owner says where its bytes are, which may change: a storage of torch's */
 } tpy_memory;
 
 extern PyType_Spec tpy_memory_spec;
@@ -81,6 +107,8 @@ tpy_memory *tpy_memory_view(tpy_state *state, const void *data, size_t size, PyO
 tpy_memory *tpy_memory_private(tpy_state *state, int fd, uint64_t offset, size_t size);
 /* Owns the arena from here on, also where it fails. */
 tpy_memory *tpy_memory_arena(tpy_state *state, tenmap_arena *arena);
+/* 0, or -1 and a BufferError, if memory that one of these stands on was lent and has moved since. */
+int tpy_still_lent(const tpy_state *state, const Py_buffer *buffers, Py_ssize_t count);
 PyObject *tpy_new_memory(PyObject *module, PyObject *args);
 PyObject *tpy_borrow(PyObject *module, PyObject *args);
 PyObject *tpy_assemble(PyObject *module, PyObject *args);
@@ -155,13 +183,13 @@ enum { TPY_VIEW = 0, TPY_WRITABLE = 1, TPY_COPY = 2 };
 typedef struct tpy_data {
     tpy_memory *memory; /* a new reference */
     size_t offset;      /* of the first element */
-    int contiguous;     /* else: the strides of tpy_strides */
+    int contiguous;     /* in one run, in their order */
     int copied;
 } tpy_data;
 /* 0, or -1 with an exception. */
 int tpy_find_data(const tpy_tensor *self, tenmap_dtype as, int how, tpy_data *out);
-/* Of the kept dimensions, in elements, of a view: tpy_rank numbers. */
-void tpy_strides(const tpy_tensor *self, int64_t *strides);
+/* Of the kept dimensions, in elements: tpy_rank numbers. */
+void tpy_strides(const tpy_tensor *self, const tpy_data *data, int64_t *strides);
 PyObject *tpy_tensor_bytes(PyObject *self, void *unused);
 PyObject *tpy_tensor_data(PyObject *self, PyObject *args);
 PyObject *tpy_private_shard(PyObject *self, PyObject *args);
@@ -185,6 +213,7 @@ PyObject *tpy_measure(PyObject *module, PyObject *args);
 
 /* take.c, value.c */
 
+/* The caller holds the handle, and the arguments. */
 PyObject *tpy_take_from(tpy_handle *handle, PyObject *args);
 /* The value of a pair of metadata: str, int, float, bool, or a list of them. */
 PyObject *tpy_metadata_value(const tenmap_metadata *pair);
@@ -192,14 +221,12 @@ PyObject *tpy_metadata_value(const tenmap_metadata *pair);
 /* writer.c, save.c, edit.c, convert.c */
 
 extern PyType_Spec tpy_writer_spec;
-/* An object with numbers, as a shape: PyMem_Malloc'ed, NULL and an exception where it is none. */
-uint64_t *tpy_parse_shape(PyObject *shape, uint32_t *rank);
+/* Of a dict that is the extension's own. */
 int tpy_add_metadata(tpy_state *state, tenmap_writer *writer, PyObject *metadata);
-/* UTF-8 of a str; NULL and an exception that says what it was meant for. */
-const char *tpy_text(PyObject *object, const char *what, Py_ssize_t *length);
+/* A dict of strings as edits, which borrow from it; None as a value removes a key. */
+tenmap_edit *tpy_edits(PyObject *dict, size_t *count);
 PyObject *tpy_save(PyObject *module, PyObject *args);
 PyObject *tpy_save_sharded(PyObject *module, PyObject *args);
-PyObject *tpy_edit_metadata(PyObject *module, PyObject *args);
 PyObject *tpy_rename(PyObject *module, PyObject *args);
 PyObject *tpy_check(PyObject *module, PyObject *args);
 PyObject *tpy_convert(PyObject *module, PyObject *args);

@@ -9,14 +9,14 @@
 /* A mapping of its own costs some microseconds and a whole page: below this, a copy is better. */
 #define MAP_FROM ((uint64_t)128 << 10)
 
-void tpy_strides(const tpy_tensor *self, int64_t *strides) {
+void tpy_strides(const tpy_tensor *self, const tpy_data *data, int64_t *strides) {
     uint32_t rank = self->tensor->rank, at = tpy_rank(self);
-    int64_t stride = 1;
+    int64_t stride = tpy_count(self) > 0 ? 1 : 0; /* without elements, extents may be of any size */
     for (uint32_t d = rank; d-- > 0;) {
         tpy_axis axis = tpy_axis_of(self, d);
         if (axis.kept)
-            strides[--at] = stride * axis.step;
-        stride *= (int64_t)self->tensor->shape[d];
+            strides[--at] = data->contiguous ? stride : stride * axis.step;
+        stride *= (int64_t)(data->contiguous ? axis.count : self->tensor->shape[d]);
     }
 }
 
@@ -111,7 +111,7 @@ static PyObject *strides_tuple(const tpy_tensor *self, const tpy_data *data) {
     int64_t *strides = PyMem_Calloc((size_t)rank + 1, sizeof *strides);
     if (strides == NULL)
         return PyErr_NoMemory();
-    tpy_strides(self, strides);
+    tpy_strides(self, data, strides);
     PyObject *tuple = PyTuple_New((Py_ssize_t)rank);
     for (uint32_t d = 0; tuple != NULL && d < rank; d++)
         PyTuple_SetItem(tuple, (Py_ssize_t)d, PyLong_FromLongLong(strides[d]));
@@ -122,10 +122,10 @@ static PyObject *strides_tuple(const tpy_tensor *self, const tpy_data *data) {
 /* _data(dtype, how) -> (Memory, offset in bytes, strides in elements or None) */
 PyObject *tpy_tensor_data(PyObject *object, PyObject *args) {
     tpy_tensor *self = (tpy_tensor *)object;
-    unsigned as;
-    int how;
+    tpy_number as = TPY_U32("dtype"), how = {"how", TPY_COPY, 0};
     tpy_data data;
-    if (!PyArg_ParseTuple(args, "Ii:_data", &as, &how) || tpy_find_data(self, as, how, &data) != 0)
+    if (!PyArg_ParseTuple(args, "O&O&:_data", tpy_number_of, &as, tpy_number_of, &how) ||
+        tpy_find_data(self, (tenmap_dtype)as.value, (int)how.value, &data) != 0)
         return NULL;
     PyObject *strides = strides_tuple(self, &data);
     if (strides == NULL) {

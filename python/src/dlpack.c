@@ -106,13 +106,7 @@ static void describe(const tpy_tensor *self, const tpy_data *data, uint8_t code,
         if (axis.kept)
             shape[at++] = (int64_t)axis.count;
     }
-    if (!data->contiguous)
-        tpy_strides(self, strides);
-    int64_t stride = 1;
-    for (uint32_t d = rank; data->contiguous && d-- > 0;) {
-        strides[d] = stride;
-        stride *= shape[d];
-    }
+    tpy_strides(self, data, strides);
     dl_tensor *tensor = &item->versioned.tensor;
     tensor->data = data->memory->data + data->offset;
     tensor->device.type = DL_CPU;

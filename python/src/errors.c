@@ -67,13 +67,13 @@ void tpy_free_object(void *object) {
 }
 
 PyObject *tpy_list(size_t count, tpy_item *item, void *context) {
-    PyObject *list = PyList_New((Py_ssize_t)count);
+    /* A collection on the way shows the list to the caller's code: it must have no empty places. */
+    PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < count; i++) {
         PyObject *each = item(context, i);
-        if (each == NULL || PyList_SetItem(list, (Py_ssize_t)i, each) != 0) {
-            Py_DECREF(list);
-            return NULL;
-        }
+        if (each == NULL || PyList_Append(list, each) != 0)
+            Py_CLEAR(list);
+        Py_XDECREF(each);
     }
     return list;
 }

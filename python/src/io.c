@@ -14,9 +14,13 @@ struct tpy_io {
     PyInterpreterState *interpreter;
     PyObject *file;
     PyObject *lock;       /* threading.Lock: seek and read are one step */
-    PyObject *exceptions; /* number to exception */
+    PyObject *exceptions; /* number to exception, the latest of them */
     unsigned long long last_number;
+    unsigned long reader; /* the thread that has the lock, 0 if none */
 };
+
+/* Of many threads that fail at once, the library tells of one: the others' exceptions are kept no longer. */
+#define KEPT_EXCEPTIONS 64
 
 #define RAISED "the file object raised an exception, number "
 
@@ -45,6 +49,13 @@ void tpy_gil_give(tpy_gil gil) {
     PyThreadState_Delete(gil.own);
 }
 
+static void forget_exception(tpy_io *io, unsigned long long number) {
+    PyObject *key = PyLong_FromUnsignedLongLong(number);
+    if (key == NULL || PyDict_DelItem(io->exceptions, key) != 0)
+        PyErr_Clear();
+    Py_XDECREF(key);
+}
+
 /* Keeps the exception that is set, and writes the sentence that leads to it. */
 static tenmap_status keep_exception(tpy_io *io, tenmap_error *error) {
     PyObject *type, *value, *traceback;
@@ -52,16 +63,18 @@ static tenmap_status keep_exception(tpy_io *io, tenmap_error *error) {
     PyErr_NormalizeException(&type, &value, &traceback);
     if (traceback != NULL)
         PyException_SetTraceback(value, traceback);
-    io->last_number++;
-    PyObject *number = PyLong_FromUnsignedLongLong(io->last_number);
+    unsigned long long last = ++io->last_number; /* finalizers below may read, and fail, too */
+    PyObject *number = PyLong_FromUnsignedLongLong(last);
     if (number == NULL || PyDict_SetItem(io->exceptions, number, value) != 0)
         PyErr_Clear();
     Py_XDECREF(number);
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);
+    if (last > KEPT_EXCEPTIONS)
+        forget_exception(io, last - KEPT_EXCEPTIONS);
     error->status = TENMAP_ERR_IO;
-    snprintf(error->message, sizeof error->message, RAISED "%llu", io->last_number);
+    snprintf(error->message, sizeof error->message, RAISED "%llu", last);
     return TENMAP_ERR_IO;
 }
 
@@ -79,8 +92,7 @@ int tpy_io_raise(tpy_io *io, const char *message) {
         PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
-        if (PyDict_DelItem(io->exceptions, key) != 0)
-            PyErr_Clear();
+        forget_exception(io, number);
         PyErr_Restore(type, value, traceback);
     }
     Py_DECREF(key);
@@ -137,7 +149,7 @@ static Py_ssize_t read_some(tpy_io *io, char *dst, size_t bytes) {
         PyErr_Format(PyExc_ValueError, "read(%zu) of the file object gave %zd bytes", bytes,
                      length);
         length = -1;
-    } else {
+    } else if (length > 0) {
         memcpy(dst, view.buf, (size_t)length);
     }
     PyBuffer_Release(&view);
@@ -165,23 +177,40 @@ static int read_all(tpy_io *io, uint64_t offset, char *dst, size_t bytes) {
     return 0;
 }
 
+/* A read() that reads from its own model would wait for itself: that is an exception instead. */
+static int lock_file(tpy_io *io) {
+    if (io->reader == PyThread_get_thread_ident()) {
+        PyErr_SetString(PyExc_RuntimeError, "the file object reads from the model that is being "
+                                            "read from it: its read() must not");
+        return -1;
+    }
+    PyObject *locked = PyObject_CallMethod(io->lock, "acquire", NULL);
+    Py_XDECREF(locked);
+    if (locked != NULL)
+        io->reader = PyThread_get_thread_ident();
+    return locked != NULL ? 0 : -1;
+}
+
+static void unlock_file(tpy_io *io) {
+    io->reader = 0;
+    PyObject *released = PyObject_CallMethod(io->lock, "release", NULL);
+    if (released == NULL)
+        PyErr_Clear();
+    Py_XDECREF(released);
+}
+
 static tenmap_status file_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
                                tenmap_error *error) {
     tpy_io *io = ctx;
     (void)file;
     tenmap_status status = TENMAP_OK;
     tpy_gil gil = tpy_gil_take(io->interpreter);
-    PyObject *locked = PyObject_CallMethod(io->lock, "acquire", NULL);
-    if (locked == NULL) {
+    if (lock_file(io) != 0) {
         status = keep_exception(io, error);
     } else {
         if (read_all(io, offset, dst, bytes) != 0)
             status = keep_exception(io, error);
-        PyObject *released = PyObject_CallMethod(io->lock, "release", NULL);
-        if (released == NULL)
-            PyErr_Clear();
-        Py_XDECREF(released);
-        Py_DECREF(locked);
+        unlock_file(io);
     }
     tpy_gil_give(gil);
     return status;

@@ -6,6 +6,8 @@
 /* On the thread that called, which gave the GIL away for the time. */
 int tpy_report(void *context, uint64_t done, uint64_t total) {
     tpy_progress *progress = context;
+    if (progress->raised) /* an exception waits to be seen: no other code may run before */
+        return 1;
     PyEval_RestoreThread(progress->thread);
     int stop = PyErr_CheckSignals() != 0;
     if (!stop && progress->callable != NULL) {
@@ -20,10 +22,11 @@ int tpy_report(void *context, uint64_t done, uint64_t total) {
 }
 
 typedef struct loading {
+    PyObject *items; /* keeps the tensors, and they the handle */
     tenmap_request *requests;
     Py_buffer *buffers;
     Py_ssize_t count, held;
-    tpy_handle *handle; /* borrowed from the first tensor */
+    tpy_handle *handle;
 } loading;
 
 static void end_loading(loading *job) {
@@ -31,13 +34,21 @@ static void end_loading(loading *job) {
         PyBuffer_Release(&job->buffers[i]);
     PyMem_Free(job->buffers);
     PyMem_Free(job->requests);
+    Py_XDECREF(job->items);
+}
+
+/* Whether a destination lies in the bytes of a model in memory, which are read meanwhile. */
+static int is_in_model(const tpy_handle *handle, const Py_buffer *into) {
+    const char *begin = handle->buffer.buf, *dst = into->buf;
+    return handle->buffer.obj != NULL && into->len > 0 && dst < begin + handle->buffer.len &&
+           begin < dst + into->len;
 }
 
 /* One (tensor, dtype, destination). */
 static int add_request(tpy_state *state, loading *job, PyObject *item, Py_ssize_t i) {
     PyObject *object, *destination;
-    unsigned as;
-    if (!PyArg_ParseTuple(item, "OIO", &object, &as, &destination))
+    tpy_number as = TPY_U32("dtype");
+    if (!PyArg_ParseTuple(item, "OO&O", &object, tpy_number_of, &as, &destination))
         return -1;
     tpy_tensor *tensor = tpy_as_tensor(state, object);
     if (tensor == NULL)
@@ -49,9 +60,14 @@ static int add_request(tpy_state *state, loading *job, PyObject *item, Py_ssize_
     if (PyObject_GetBuffer(destination, &job->buffers[i], PyBUF_WRITABLE) != 0)
         return -1;
     job->held = i + 1;
+    if (is_in_model(tensor->handle, &job->buffers[i])) {
+        PyErr_SetString(PyExc_ValueError, "an array to be filled lies in the bytes that the model "
+                                          "was opened from: give memory of its own");
+        return -1;
+    }
     job->handle = tensor->handle;
     job->requests[i].tensor = tensor->tensor;
-    job->requests[i].as = as;
+    job->requests[i].as = (tenmap_dtype)as.value;
     job->requests[i].dst = job->buffers[i].buf;
     job->requests[i].dst_bytes = (size_t)job->buffers[i].len;
     return 0;
@@ -79,52 +95,52 @@ static PyObject *run_loading(loading *job, unsigned threads, unsigned flags, PyO
     options.flags = flags;
     options.progress = tpy_report;
     options.ctx = &report;
-    tpy_handle *handle = job->handle;
-    Py_INCREF((PyObject *)handle);
     report.thread = PyEval_SaveThread();
     tenmap_status status =
-        tenmap_load(handle->model, job->requests, (size_t)job->count, &options, &error);
+        tenmap_load(job->handle->model, job->requests, (size_t)job->count, &options, &error);
     PyEval_RestoreThread(report.thread);
     if (status != TENMAP_OK || report.raised)
-        load_error(job, &error);
-    Py_DECREF((PyObject *)handle);
-    if (PyErr_Occurred() != NULL)
-        return NULL;
+        return load_error(job, &error);
     Py_RETURN_NONE;
+}
+
+/* All requests, from the items; -1 and an exception. */
+static int begin_loading(tpy_state *state, loading *job) {
+    job->count = PyTuple_Size(job->items);
+    job->requests = PyMem_Calloc((size_t)job->count + 1, sizeof *job->requests);
+    job->buffers = PyMem_Calloc((size_t)job->count + 1, sizeof *job->buffers);
+    if (job->requests == NULL || job->buffers == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < job->count; i++)
+        if (add_request(state, job, PyTuple_GetItem(job->items, i), i) != 0)
+            return -1;
+    return tpy_still_lent(state, job->buffers, job->count);
 }
 
 /* load([(tensor, dtype, destination), ...], threads, flags, progress) */
 PyObject *tpy_load(PyObject *module, PyObject *args) {
     tpy_state *state = PyModule_GetState(module);
     PyObject *list, *progress;
-    unsigned threads, flags;
+    tpy_number threads = TPY_U32("threads"), flags = TPY_U32("flags");
     loading job;
     memset(&job, 0, sizeof job);
-    if (!PyArg_ParseTuple(args, "OIIO:load", &list, &threads, &flags, &progress))
+    if (!PyArg_ParseTuple(args, "OO&O&O:load", &list, tpy_number_of, &threads, tpy_number_of,
+                          &flags, &progress))
         return NULL;
-    job.count = PyList_Size(list);
-    if (job.count <= 0) {
-        if (job.count < 0)
-            return NULL;
-        Py_RETURN_NONE;
-    }
-    job.requests = PyMem_Calloc((size_t)job.count, sizeof *job.requests);
-    job.buffers = PyMem_Calloc((size_t)job.count, sizeof *job.buffers);
     PyObject *result = NULL;
-    if (job.requests == NULL || job.buffers == NULL) {
-        PyErr_NoMemory();
-    } else {
-        Py_ssize_t i = 0;
-        while (i < job.count && add_request(state, &job, PyList_GetItem(list, i), i) == 0)
-            i++;
-        if (i == job.count)
-            result = run_loading(&job, threads, flags, progress);
-    }
+    job.items = tpy_items(list);
+    if (job.items != NULL && begin_loading(state, &job) == 0)
+        result = job.count == 0
+                     ? Py_NewRef(Py_None)
+                     : run_loading(&job, (unsigned)threads.value, (unsigned)flags.value, progress);
     end_loading(&job);
     return result;
 }
 
 typedef struct measuring {
+    PyObject *items; /* keeps the tensors */
     const tenmap_tensor **tensors;
     tenmap_stats *stats;
     uint64_t *histogram;
@@ -157,7 +173,7 @@ static PyObject *run_measuring(measuring *job, tenmap_stats_options *options, Py
     memset(&error, 0, sizeof error);
     options->progress = tpy_report;
     options->ctx = &report;
-    options->histogram = job->histogram;
+    options->histogram = options->bins > 0 ? job->histogram : NULL;
     job->bins = options->bins;
     report.thread = PyEval_SaveThread();
     tenmap_status status =
@@ -181,34 +197,40 @@ static int add_measured(tpy_state *state, measuring *job, PyObject *object, Py_s
     return 0;
 }
 
-/* measure([tensor, ...], bins, low, high, threads, progress): the list is the caller's, and stays. */
+static int begin_measuring(tpy_state *state, measuring *job, uint32_t bins) {
+    job->count = PyTuple_Size(job->items);
+    job->tensors = PyMem_Calloc((size_t)job->count + 1, sizeof *job->tensors);
+    job->stats = PyMem_Calloc((size_t)job->count + 1, sizeof *job->stats);
+    if ((size_t)job->count <= SIZE_MAX / ((size_t)bins + 1))
+        job->histogram = PyMem_Calloc((size_t)job->count * bins + 1, sizeof *job->histogram);
+    if (job->tensors == NULL || job->stats == NULL || job->histogram == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < job->count; i++)
+        if (add_measured(state, job, PyTuple_GetItem(job->items, i), i) != 0)
+            return -1;
+    return 0;
+}
+
+/* measure([tensor, ...], bins, low, high, threads, progress) */
 PyObject *tpy_measure(PyObject *module, PyObject *args) {
-    tpy_state *state = PyModule_GetState(module);
     tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
     PyObject *list, *progress, *result = NULL;
+    tpy_number bins = TPY_U32("bins"), threads = TPY_U32("threads");
     measuring job;
     memset(&job, 0, sizeof job);
-    if (!PyArg_ParseTuple(args, "OIddIO:measure", &list, &options.bins, &options.low, &options.high,
-                          &options.threads, &progress))
+    if (!PyArg_ParseTuple(args, "OO&ddO&O:measure", &list, tpy_number_of, &bins, &options.low,
+                          &options.high, tpy_number_of, &threads, &progress))
         return NULL;
-    job.count = PyList_Size(list);
-    if (job.count <= 0)
-        return job.count < 0 ? NULL : PyList_New(0);
-    job.tensors = PyMem_Calloc((size_t)job.count, sizeof *job.tensors);
-    job.stats = PyMem_Calloc((size_t)job.count, sizeof *job.stats);
-    if (options.bins > 0)
-        job.histogram = PyMem_Calloc((size_t)job.count * options.bins, sizeof *job.histogram);
-    if (job.tensors == NULL || job.stats == NULL || (options.bins > 0 && job.histogram == NULL)) {
-        PyErr_NoMemory();
-    } else {
-        Py_ssize_t i = 0;
-        while (i < job.count && add_measured(state, &job, PyList_GetItem(list, i), i) == 0)
-            i++;
-        if (i == job.count)
-            result = run_measuring(&job, &options, progress);
-    }
+    options.bins = (uint32_t)bins.value;
+    options.threads = (unsigned)threads.value;
+    job.items = tpy_items(list);
+    if (job.items != NULL && begin_measuring(PyModule_GetState(module), &job, options.bins) == 0)
+        result = job.count == 0 ? PyList_New(0) : run_measuring(&job, &options, progress);
     PyMem_Free(job.tensors);
     PyMem_Free(job.stats);
     PyMem_Free(job.histogram);
+    Py_XDECREF(job.items);
     return result;
 }

@@ -176,8 +176,49 @@ static void memory_dealloc(PyObject *self) {
     tpy_free_object(self);
 }
 
+/* What a method of the owner's says, as an address or a size. */
+static int ask(PyObject *owner, const char *method, uint64_t *value) {
+    tpy_number number = TPY_U64(method);
+    PyObject *answer = PyObject_CallMethod(owner, method, NULL);
+    int known = answer != NULL && tpy_number_of(answer, &number);
+    Py_XDECREF(answer);
+    *value = number.value;
+    return known ? 0 : -1;
+}
+
+/*
+ * A storage of torch's has no lock: resizing it gives its memory back, whoever has the address. So it is asked
+ * where it is, whenever its bytes are about to be used. 0, or -1 and a BufferError where they are elsewhere.
+ */
+static int check_lent(const tpy_memory *memory) {
+    uint64_t begin, bytes, data = (uint64_t)(uintptr_t)memory->data;
+    if (!memory->lent || memory->size == 0)
+        return 0;
+    if (ask(memory->owner, "data_ptr", &begin) != 0 || ask(memory->owner, "nbytes", &bytes) != 0)
+        return -1;
+    if (data >= begin && bytes >= memory->size && data - begin <= bytes - memory->size)
+        return 0;
+    PyErr_Format(
+        PyExc_BufferError,
+        "the storage of a torch tensor was resized or moved after it was given, and does not have "
+        "its %zu bytes any more: give the tensor again",
+        memory->size);
+    return -1;
+}
+
+int tpy_still_lent(const tpy_state *state, const Py_buffer *buffers, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (buffers[i].obj != NULL && Py_TYPE(buffers[i].obj) == state->memory_type &&
+            check_lent((const tpy_memory *)buffers[i].obj) != 0)
+            return -1;
+    return 0;
+}
+
 static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags) {
     tpy_memory *memory = (tpy_memory *)self;
+    view->obj = NULL;
+    if (check_lent(memory) != 0)
+        return -1;
     return PyBuffer_FillInfo(view, self, memory->data, (Py_ssize_t)memory->size, memory->readonly,
                              flags);
 }
@@ -225,59 +266,62 @@ PyType_Spec tpy_memory_spec = {"tenmap._core.Memory", sizeof(tpy_memory), 0,
 
 /* memory(size): fresh and writable. */
 PyObject *tpy_new_memory(PyObject *module, PyObject *args) {
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "n:memory", &size))
+    tpy_number size = {"size", PY_SSIZE_T_MAX, 0};
+    if (!PyArg_ParseTuple(args, "O&:memory", tpy_number_of, &size))
         return NULL;
-    if (size < 0) {
-        PyErr_SetString(PyExc_ValueError, "a size cannot be negative");
-        return NULL;
-    }
-    return (PyObject *)tpy_memory_new(PyModule_GetState(module), (size_t)size);
+    return (PyObject *)tpy_memory_new(PyModule_GetState(module), (size_t)size.value);
 }
 
-/* borrow(address, size, owner, writable=False): somebody else's bytes, such as a torch tensor's. */
+/*
+ * borrow(address, size, owner, writable=False, lent=False): somebody else's bytes. lent: the owner has
+ * data_ptr() and nbytes(), as torch's storages have, and is asked again before each use.
+ */
 PyObject *tpy_borrow(PyObject *module, PyObject *args) {
-    unsigned long long address;
-    Py_ssize_t size;
+    tpy_number address = {"address", UINTPTR_MAX, 0}, size = {"size", PY_SSIZE_T_MAX, 0};
     PyObject *owner;
-    int writable = 0;
-    if (!PyArg_ParseTuple(args, "KnO|p:borrow", &address, &size, &owner, &writable))
+    int writable = 0, lent = 0;
+    if (!PyArg_ParseTuple(args, "O&O&O|pp:borrow", tpy_number_of, &address, tpy_number_of, &size,
+                          &owner, &writable, &lent))
         return NULL;
-    if (size < 0 || (size > 0 && address == 0)) {
-        PyErr_SetString(PyExc_ValueError, "an address of 0 has no bytes");
+    if (size.value > 0 && (address.value == 0 || size.value > UINTPTR_MAX - address.value)) {
+        PyErr_Format(PyExc_ValueError, "an address of %llu has no %llu bytes behind it",
+                     (unsigned long long)address.value, (unsigned long long)size.value);
         return NULL;
     }
-    tpy_memory *memory =
-        tpy_memory_view(PyModule_GetState(module), (void *)(uintptr_t)address, (size_t)size, owner);
-    if (memory != NULL)
-        memory->readonly = !writable;
+    tpy_memory *memory = tpy_memory_view(
+        PyModule_GetState(module), (void *)(uintptr_t)address.value, (size_t)size.value, owner);
+    if (memory == NULL)
+        return NULL;
+    memory->readonly = !writable;
+    memory->lent = lent;
+    if (check_lent(memory) != 0) {
+        Py_DECREF((PyObject *)memory);
+        return NULL;
+    }
     return (PyObject *)memory;
 }
 
-typedef struct part {
-    Py_buffer view;
-} part;
-
-static PyObject *assemble_parts(PyObject *parts, part *views, Py_ssize_t n, Py_ssize_t *held) {
+static PyObject *assemble_parts(const tpy_state *state, PyObject *parts, Py_buffer *views,
+                                Py_ssize_t n) {
     size_t total = 0;
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *object = PyList_GetItem(parts, i);
-        if (object == NULL || PyObject_GetBuffer(object, &views[i].view, PyBUF_SIMPLE) != 0)
+        if (PyObject_GetBuffer(PyTuple_GetItem(parts, i), &views[i], PyBUF_SIMPLE) != 0)
             return NULL;
-        *held = i + 1;
-        total += (size_t)views[i].view.len;
+        total += (size_t)views[i].len;
         if (total > (size_t)PY_SSIZE_T_MAX)
             return PyErr_NoMemory();
     }
     PyObject *result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
     char *dst = result != NULL ? PyBytes_AsString(result) : NULL;
-    if (dst == NULL)
+    if (dst == NULL || tpy_still_lent(state, views, n) != 0) {
+        Py_XDECREF(result);
         return NULL;
+    }
     Py_BEGIN_ALLOW_THREADS;
     for (Py_ssize_t i = 0; i < n; i++) {
-        if (views[i].view.len > 0)
-            memcpy(dst, views[i].view.buf, (size_t)views[i].view.len);
-        dst += views[i].view.len;
+        if (views[i].len > 0)
+            memcpy(dst, views[i].buf, (size_t)views[i].len);
+        dst += views[i].len;
     }
     Py_END_ALLOW_THREADS;
     return result;
@@ -285,19 +329,21 @@ static PyObject *assemble_parts(PyObject *parts, part *views, Py_ssize_t n, Py_s
 
 /* assemble([buffer, ...]) -> bytes, one after the other. */
 PyObject *tpy_assemble(PyObject *module, PyObject *args) {
-    PyObject *parts;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "O:assemble", &parts))
+    PyObject *list, *result = NULL;
+    if (!PyArg_ParseTuple(args, "O:assemble", &list))
         return NULL;
-    Py_ssize_t n = PyList_Size(parts), held = 0;
-    if (n < 0)
+    PyObject *parts = tpy_items(list);
+    if (parts == NULL)
         return NULL;
-    part *views = PyMem_Calloc((size_t)n + 1, sizeof *views);
+    Py_ssize_t n = PyTuple_Size(parts);
+    Py_buffer *views = PyMem_Calloc((size_t)n + 1, sizeof *views);
     if (views == NULL)
-        return PyErr_NoMemory();
-    PyObject *result = assemble_parts(parts, views, n, &held);
-    for (Py_ssize_t i = 0; i < held; i++)
-        PyBuffer_Release(&views[i].view);
+        PyErr_NoMemory();
+    else
+        result = assemble_parts(PyModule_GetState(module), parts, views, n);
+    for (Py_ssize_t i = 0; views != NULL && i < n; i++)
+        PyBuffer_Release(&views[i]); /* one that was not got has nothing to release */
     PyMem_Free(views);
+    Py_DECREF(parts);
     return result;
 }

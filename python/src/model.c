@@ -17,15 +17,37 @@ static void model_dealloc(PyObject *self) {
     tpy_free_object(self);
 }
 
-/* The handle, or NULL and a ValueError, as closed files raise it. */
-static tpy_handle *handle_of(PyObject *self) {
+/*
+ * A reference to the handle, for tpy_drop; NULL and a ValueError, as closed files raise it. Any code of the
+ * caller's may close the model, and every allocation may collect garbage, which runs such code.
+ */
+static tpy_handle *hold(PyObject *self) {
     tpy_handle *handle = ((tpy_model *)self)->handle;
     if (handle == NULL)
         PyErr_SetString(PyExc_ValueError, "the model is closed");
+    Py_XINCREF((PyObject *)handle);
     return handle;
 }
 
-/* _open(module, source, dequantize, read, lenient, partial, threads, max_header_bytes, offset, length) */
+/* What the flags and numbers of _open say; -1 and an exception where they are none. */
+static int parse_options(PyObject *const *args, tpy_open_options *options) {
+    tpy_number threads = TPY_U32("threads"), limit = TPY_U64("max_header_bytes"),
+               offset = TPY_U64("offset"), length = TPY_U64("length");
+    int *flags[] = {&options->dequantize, &options->read, &options->lenient, &options->partial};
+    for (int i = 0; i < 4; i++)
+        if ((*flags[i] = PyObject_IsTrue(args[i])) < 0)
+            return -1;
+    if (!tpy_number_of(args[4], &threads) || !tpy_number_of(args[5], &limit) ||
+        !tpy_number_of(args[6], &offset) || !tpy_number_of(args[7], &length))
+        return -1;
+    options->threads = (unsigned)threads.value;
+    options->max_header_bytes = limit.value;
+    options->offset = offset.value;
+    options->length = length.value;
+    return 0;
+}
+
+/* _open(source, dequantize, read, lenient, partial, threads, max_header_bytes, offset, length) */
 static PyObject *model_open(PyObject *self, PyTypeObject *defining, PyObject *const *args,
                             Py_ssize_t count, PyObject *names) {
     tpy_model *model = (tpy_model *)self;
@@ -38,15 +60,7 @@ static PyObject *model_open(PyObject *self, PyTypeObject *defining, PyObject *co
         PyErr_SetString(PyExc_TypeError, "_open takes 9 arguments");
         return NULL;
     }
-    options.dequantize = PyObject_IsTrue(args[1]);
-    options.read = PyObject_IsTrue(args[2]);
-    options.lenient = PyObject_IsTrue(args[3]);
-    options.partial = PyObject_IsTrue(args[4]);
-    options.threads = (unsigned)PyLong_AsUnsignedLong(args[5]);
-    options.max_header_bytes = PyLong_AsUnsignedLongLong(args[6]);
-    options.offset = PyLong_AsUnsignedLongLong(args[7]);
-    options.length = PyLong_AsUnsignedLongLong(args[8]);
-    if (PyErr_Occurred() != NULL)
+    if (parse_options(args + 1, &options) != 0)
         return NULL;
     tpy_handle *handle = tpy_open(state, args[0], &options);
     if (handle == NULL)
@@ -72,8 +86,10 @@ static PyObject *model_closed(PyObject *self, void *unused) {
 }
 
 static Py_ssize_t model_length(PyObject *self) {
-    tpy_handle *handle = handle_of(self);
-    return handle == NULL ? -1 : (Py_ssize_t)tenmap_count(handle->model);
+    tpy_handle *handle = hold(self);
+    Py_ssize_t length = handle == NULL ? -1 : (Py_ssize_t)tenmap_count(handle->model);
+    tpy_drop(handle);
+    return length;
 }
 
 /* The tensor of that name; NULL without an exception if there is none. */
@@ -90,31 +106,35 @@ static const tenmap_tensor *find(tpy_handle *handle, PyObject *name) {
 }
 
 static PyObject *model_subscript(PyObject *self, PyObject *name) {
-    tpy_handle *handle = handle_of(self);
+    tpy_handle *handle = hold(self);
     if (handle == NULL)
         return NULL;
-    if (!PyUnicode_Check(name)) {
+    const tenmap_tensor *tensor = find(handle, name);
+    PyObject *found = NULL;
+    if (tensor != NULL)
+        found = (PyObject *)tpy_tensor_new(handle, tensor);
+    else if (PyUnicode_Check(name))
+        PyErr_SetObject(PyExc_KeyError, name);
+    else
         PyErr_Format(PyExc_TypeError, "tensors are found by name, a str, not by %R",
                      (PyObject *)Py_TYPE(name));
-        return NULL;
-    }
-    const tenmap_tensor *tensor = find(handle, name);
-    if (tensor == NULL) {
-        PyErr_SetObject(PyExc_KeyError, name);
-        return NULL;
-    }
-    return (PyObject *)tpy_tensor_new(handle, tensor);
+    tpy_drop(handle);
+    return found;
 }
 
 static int model_contains(PyObject *self, PyObject *name) {
-    tpy_handle *handle = handle_of(self);
-    return handle == NULL ? -1 : find(handle, name) != NULL;
+    tpy_handle *handle = hold(self);
+    int contains = handle == NULL ? -1 : find(handle, name) != NULL;
+    tpy_drop(handle);
+    return contains;
 }
 
 /* Something of every tensor of an open model, in file order: item(handle, its number). */
 static PyObject *list_tensors(PyObject *self, tpy_item *item) {
-    tpy_handle *handle = handle_of(self);
-    return handle == NULL ? NULL : tpy_list(tenmap_count(handle->model), item, handle);
+    tpy_handle *handle = hold(self);
+    PyObject *list = handle == NULL ? NULL : tpy_list(tenmap_count(handle->model), item, handle);
+    tpy_drop(handle);
+    return list;
 }
 
 static PyObject *name_at(void *context, size_t i) {
@@ -156,14 +176,14 @@ static int add_pair(PyObject *dict, const tenmap_metadata *pair) {
     return failed || PyErr_Occurred() != NULL ? -1 : 0;
 }
 
-/* metadata of one shard, or of all together: the first shard that has a key counts (shard < 0). */
-static PyObject *metadata_of(tpy_handle *handle, long shard) {
+/* Pairs from *next on, as long as they are of shards up to this one: the first that has a key counts. */
+static PyObject *metadata_until(tpy_handle *handle, uint32_t shard, size_t *next) {
     PyObject *dict = PyDict_New();
     size_t n = tenmap_metadata_count(handle->model);
-    for (size_t i = 0; dict != NULL && i < n; i++) {
-        const tenmap_metadata *pair = tenmap_metadata_at(handle->model, i);
-        if (shard >= 0 && pair->shard != (uint32_t)shard)
-            continue;
+    for (; dict != NULL && *next < n; ++*next) {
+        const tenmap_metadata *pair = tenmap_metadata_at(handle->model, *next);
+        if (pair->shard > shard)
+            break;
         if (add_pair(dict, pair) != 0) {
             Py_DECREF(dict);
             return NULL;
@@ -174,16 +194,25 @@ static PyObject *metadata_of(tpy_handle *handle, long shard) {
 
 static PyObject *model_metadata(PyObject *self, void *unused) {
     (void)unused;
-    tpy_handle *handle = handle_of(self);
-    return handle == NULL ? NULL : metadata_of(handle, -1);
+    size_t next = 0;
+    tpy_handle *handle = hold(self);
+    PyObject *dict = handle == NULL ? NULL : metadata_until(handle, UINT32_MAX, &next);
+    tpy_drop(handle);
+    return dict;
 }
+
+/* The pairs are in the order of the shards: one walk gives each its own. */
+typedef struct shard_walk {
+    tpy_handle *handle;
+    size_t next_pair;
+} shard_walk;
 
 /* (path, size, header_bytes, data_offset, first_tensor, tensor_count, metadata) */
 static PyObject *shard_at(void *context, size_t i) {
-    tpy_handle *handle = context;
-    const tenmap_shard *shard = tenmap_shard_at(handle->model, i);
+    shard_walk *walk = context;
+    const tenmap_shard *shard = tenmap_shard_at(walk->handle->model, i);
     PyObject *path = tpy_decode_path(shard->path);
-    PyObject *metadata = metadata_of(handle, (long)i);
+    PyObject *metadata = metadata_until(walk->handle, (uint32_t)i, &walk->next_pair);
     if (path == NULL || metadata == NULL) {
         Py_XDECREF(path);
         Py_XDECREF(metadata);
@@ -197,8 +226,20 @@ static PyObject *shard_at(void *context, size_t i) {
 
 static PyObject *model_shards(PyObject *self, PyObject *unused) {
     (void)unused;
-    tpy_handle *handle = handle_of(self);
-    return handle == NULL ? NULL : tpy_list(tenmap_shard_count(handle->model), shard_at, handle);
+    shard_walk walk = {hold(self), 0};
+    PyObject *list = NULL;
+    if (walk.handle != NULL)
+        list = tpy_list(tenmap_shard_count(walk.handle->model), shard_at, &walk);
+    tpy_drop(walk.handle);
+    return list;
+}
+
+static PyObject *model_shard_count(PyObject *self, void *unused) {
+    (void)unused;
+    tpy_handle *handle = hold(self);
+    PyObject *count = handle == NULL ? NULL : PyLong_FromSize_t(tenmap_shard_count(handle->model));
+    tpy_drop(handle);
+    return count;
 }
 
 static PyObject *missing_at(void *context, size_t i) {
@@ -208,56 +249,59 @@ static PyObject *missing_at(void *context, size_t i) {
 
 static PyObject *model_missing(PyObject *self, void *unused) {
     (void)unused;
-    tpy_handle *handle = handle_of(self);
-    return handle == NULL ? NULL
-                          : tpy_list(tenmap_missing_count(handle->model), missing_at, handle);
+    tpy_handle *handle = hold(self);
+    PyObject *list =
+        handle == NULL ? NULL : tpy_list(tenmap_missing_count(handle->model), missing_at, handle);
+    tpy_drop(handle);
+    return list;
 }
 
 static PyObject *model_file_size(PyObject *self, void *unused) {
     (void)unused;
-    tpy_handle *handle = handle_of(self);
-    return handle == NULL ? NULL : PyLong_FromUnsignedLongLong(tenmap_file_size(handle->model));
+    tpy_handle *handle = hold(self);
+    PyObject *size =
+        handle == NULL ? NULL : PyLong_FromUnsignedLongLong(tenmap_file_size(handle->model));
+    tpy_drop(handle);
+    return size;
 }
 
-/* advise(what, tensors or None): populate, prefetch, release, lock, unlock. */
-static PyObject *model_advise(PyObject *self, PyObject *args) {
-    tpy_handle *handle = handle_of(self);
-    unsigned advice;
-    PyObject *object;
+/* populate, prefetch, release, lock, unlock: a tensor by name, or all for None. */
+static PyObject *advise(tpy_handle *handle, uint32_t advice, PyObject *name) {
+    const tenmap_tensor *tensor = name != Py_None ? find(handle, name) : NULL;
     tenmap_error error;
     tenmap_status status;
-    if (handle == NULL || !PyArg_ParseTuple(args, "IO:_advise", &advice, &object))
+    if (name != Py_None && tensor == NULL) {
+        PyErr_SetObject(PyExc_KeyError, name);
         return NULL;
-    const tenmap_tensor *tensor = NULL;
-    if (object != Py_None) {
-        tensor = find(handle, object);
-        if (tensor == NULL) {
-            PyErr_SetObject(PyExc_KeyError, object);
-            return NULL;
-        }
     }
-    Py_INCREF((PyObject *)handle);
     Py_BEGIN_ALLOW_THREADS;
     status = tenmap_advise(handle->model, tensor, advice, &error);
     Py_END_ALLOW_THREADS;
     if (status != TENMAP_OK)
-        tpy_handle_fail(handle, &error, NULL);
-    Py_DECREF((PyObject *)handle);
-    if (status != TENMAP_OK)
-        return NULL;
+        return tpy_handle_fail(handle, &error, NULL);
     Py_RETURN_NONE;
+}
+
+/* _advise(advice, name or None) */
+static PyObject *model_advise(PyObject *self, PyObject *args) {
+    tpy_number advice = TPY_U32("advice");
+    PyObject *name, *result = NULL;
+    tpy_handle *handle = hold(self);
+    if (handle != NULL && PyArg_ParseTuple(args, "O&O:_advise", tpy_number_of, &advice, &name))
+        result = advise(handle, (uint32_t)advice.value, name);
+    tpy_drop(handle);
+    return result;
 }
 
 /* (resident, cached) bytes of all tensors. */
 static PyObject *model_residency(PyObject *self, PyObject *unused) {
     (void)unused;
-    tpy_handle *handle = handle_of(self);
+    tpy_handle *handle = hold(self);
     uint64_t resident = 0, cached = 0;
     tenmap_error error;
     tenmap_status status;
     if (handle == NULL)
         return NULL;
-    Py_INCREF((PyObject *)handle);
     Py_BEGIN_ALLOW_THREADS;
     status = tenmap_resident(handle->model, NULL, &resident, &error);
     if (status == TENMAP_OK)
@@ -265,19 +309,15 @@ static PyObject *model_residency(PyObject *self, PyObject *unused) {
     Py_END_ALLOW_THREADS;
     if (status != TENMAP_OK)
         tpy_handle_fail(handle, &error, NULL);
-    Py_DECREF((PyObject *)handle);
+    tpy_drop(handle);
     if (status != TENMAP_OK)
         return NULL;
     return Py_BuildValue("KK", (unsigned long long)resident, (unsigned long long)cached);
 }
 
-/* _private(shard) -> Memory: the whole shard, copy-on-write; None where it cannot be mapped. */
-static PyObject *model_private(PyObject *self, PyObject *args) {
-    tpy_handle *handle = handle_of(self);
-    Py_ssize_t i;
-    if (handle == NULL || !PyArg_ParseTuple(args, "n:_private", &i))
-        return NULL;
-    const tenmap_shard *shard = tenmap_shard_at(handle->model, (size_t)i);
+/* The whole shard, copy-on-write; None where it cannot be mapped. */
+static PyObject *private_shard(tpy_handle *handle, size_t i) {
+    const tenmap_shard *shard = tenmap_shard_at(handle->model, i);
     if (shard == NULL) {
         PyErr_SetString(PyExc_IndexError, "no shard of that number");
         return NULL;
@@ -289,6 +329,17 @@ static PyObject *model_private(PyObject *self, PyObject *args) {
     if (memory == NULL && PyErr_Occurred() == NULL)
         Py_RETURN_NONE;
     return (PyObject *)memory;
+}
+
+/* _private(shard) -> Memory or None */
+static PyObject *model_private(PyObject *self, PyObject *args) {
+    tpy_number shard = TPY_U32("shard");
+    PyObject *memory = NULL;
+    tpy_handle *handle = hold(self);
+    if (handle != NULL && PyArg_ParseTuple(args, "O&:_private", tpy_number_of, &shard))
+        memory = private_shard(handle, (size_t)shard.value);
+    tpy_drop(handle);
+    return memory;
 }
 
 /* (name, dtype, shape, shard, place in the shard, bytes, ready) */
@@ -313,8 +364,10 @@ static PyObject *model_table(PyObject *self, PyObject *unused) {
 }
 
 static PyObject *model_take(PyObject *self, PyObject *args) {
-    tpy_handle *handle = handle_of(self);
-    return handle == NULL ? NULL : tpy_take_from(handle, args);
+    tpy_handle *handle = hold(self);
+    PyObject *taken = handle == NULL ? NULL : tpy_take_from(handle, args);
+    tpy_drop(handle);
+    return taken;
 }
 
 static PyMethodDef model_methods[] = {
@@ -341,6 +394,7 @@ static PyGetSetDef model_properties[] = {
      NULL},
     {"missing", model_missing, NULL, "The shards that partial=True found missing.", NULL},
     {"file_size", model_file_size, NULL, "Bytes of all files together.", NULL},
+    {"_shard_count", model_shard_count, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

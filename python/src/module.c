@@ -7,8 +7,9 @@ static PyObject *set_tensor_class(PyObject *module, PyObject *type) {
         PyErr_SetString(PyExc_TypeError, "a subclass of _core.Tensor is wanted");
         return NULL;
     }
-    Py_XDECREF(state->tensor_class);
+    PyObject *before = state->tensor_class;
     state->tensor_class = Py_NewRef(type);
+    Py_XDECREF(before);
     Py_RETURN_NONE;
 }
 
@@ -22,29 +23,30 @@ static PyObject *dtype_code(PyObject *module, PyObject *name) {
     return PyLong_FromUnsignedLong(tenmap_dtype_from_name(text, &dtype) ? dtype : 0);
 }
 
-static PyObject *dtype_name(PyObject *module, PyObject *args) {
-    unsigned dtype;
+static PyObject *dtype_name(PyObject *module, PyObject *code) {
+    tpy_number dtype = TPY_U32("dtype");
     (void)module;
-    if (!PyArg_ParseTuple(args, "I:dtype_name", &dtype))
+    if (!tpy_number_of(code, &dtype))
         return NULL;
-    return PyUnicode_FromString(tenmap_dtype_name(dtype));
+    return PyUnicode_FromString(tenmap_dtype_name((tenmap_dtype)dtype.value));
 }
 
-static PyObject *dtype_bits(PyObject *module, PyObject *args) {
-    unsigned dtype;
+static PyObject *dtype_bits(PyObject *module, PyObject *code) {
+    tpy_number dtype = TPY_U32("dtype");
     (void)module;
-    if (!PyArg_ParseTuple(args, "I:dtype_bits", &dtype))
+    if (!tpy_number_of(code, &dtype))
         return NULL;
-    return PyLong_FromUnsignedLong(tenmap_dtype_bits(dtype));
+    return PyLong_FromUnsignedLong(tenmap_dtype_bits((tenmap_dtype)dtype.value));
 }
 
 static PyObject *pack(PyObject *module, PyObject *args) {
     Py_buffer source;
-    unsigned bits;
+    tpy_number wanted = {"bits", 6, 0};
     (void)module;
-    if (!PyArg_ParseTuple(args, "Iy*:pack", &bits, &source))
+    if (!PyArg_ParseTuple(args, "O&y*:pack", tpy_number_of, &wanted, &source))
         return NULL;
     PyObject *result = NULL;
+    uint32_t bits = (uint32_t)wanted.value;
     if (bits != 4 && bits != 6)
         PyErr_SetString(PyExc_ValueError, "elements of 4 or 6 bits are packed");
     else
@@ -59,8 +61,8 @@ static PyObject *pack(PyObject *module, PyObject *args) {
 static PyMethodDef functions[] = {
     {"set_tensor_class", set_tensor_class, METH_O, NULL},
     {"dtype_code", dtype_code, METH_O, NULL},
-    {"dtype_name", dtype_name, METH_VARARGS, NULL},
-    {"dtype_bits", dtype_bits, METH_VARARGS, NULL},
+    {"dtype_name", dtype_name, METH_O, NULL},
+    {"dtype_bits", dtype_bits, METH_O, NULL},
     {"pack", pack, METH_VARARGS, NULL},
     {"memory", tpy_new_memory, METH_VARARGS, NULL},
     {"borrow", tpy_borrow, METH_VARARGS, NULL},
@@ -69,7 +71,6 @@ static PyMethodDef functions[] = {
     {"measure", tpy_measure, METH_VARARGS, NULL},
     {"save", tpy_save, METH_VARARGS, NULL},
     {"save_sharded", tpy_save_sharded, METH_VARARGS, NULL},
-    {"edit_metadata", tpy_edit_metadata, METH_VARARGS, NULL},
     {"rename", tpy_rename, METH_VARARGS, NULL},
     {"check", tpy_check, METH_VARARGS, NULL},
     {"convert", tpy_convert, METH_VARARGS, NULL},

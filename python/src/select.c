@@ -337,7 +337,7 @@ static tenmap_status carry_out(reading *r, size_t dst_bytes) {
                                ? load_whole(r, dst_bytes, &progress)
                                : walk(r, 0);
     PyEval_RestoreThread(progress.thread);
-    return status;
+    return progress.raised && status == TENMAP_OK ? TENMAP_ERR_CANCELLED : status;
 }
 
 static int get_scratch(reading *r) {

@@ -5,6 +5,7 @@
 
 typedef struct taking {
     tpy_handle *handle;
+    PyObject *items; /* what the names stand in */
     tenmap_want *wants;
     uint64_t **shapes;
     Py_ssize_t count;
@@ -16,15 +17,17 @@ static void end_taking(taking *job) {
         PyMem_Free(job->shapes[i]);
     PyMem_Free(job->wants);
     PyMem_Free(job->shapes);
+    Py_XDECREF(job->items);
 }
 
-/* (name, dtype, shape or None, flags); the strings are the caller's list's. */
+/* (name, dtype, shape or None, flags) */
 static int add_want(taking *job, PyObject *item, Py_ssize_t i) {
     tenmap_want *want = &job->wants[i];
     PyObject *name, *shape;
     Py_ssize_t length;
-    unsigned dtype, flags;
-    if (!PyArg_ParseTuple(item, "OIOI", &name, &dtype, &shape, &flags))
+    tpy_number dtype = TPY_U32("dtype"), flags = TPY_U32("flags");
+    if (!PyArg_ParseTuple(item, "OO&OO&", &name, tpy_number_of, &dtype, &shape, tpy_number_of,
+                          &flags))
         return -1;
     want->name = tpy_text(name, "the name of a tensor", &length);
     if (want->name == NULL)
@@ -40,8 +43,8 @@ static int add_want(taking *job, PyObject *item, Py_ssize_t i) {
             return -1;
         want->shape = job->shapes[i];
     }
-    want->as = dtype;
-    want->flags = flags;
+    want->as = (tenmap_dtype)dtype.value;
+    want->flags = (uint32_t)flags.value;
     return 0;
 }
 
@@ -96,30 +99,32 @@ static PyObject *run_taking(taking *job, unsigned threads, PyObject *progress) {
     return list;
 }
 
+/* All wants, from the items; -1 and an exception. */
+static int begin_taking(taking *job) {
+    Py_ssize_t count = PyTuple_Size(job->items);
+    job->wants = PyMem_Calloc((size_t)count + 1, sizeof *job->wants);
+    job->shapes = PyMem_Calloc((size_t)count + 1, sizeof *job->shapes);
+    if (job->wants == NULL || job->shapes == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    job->count = count;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (add_want(job, PyTuple_GetItem(job->items, i), i) != 0)
+            return -1;
+    return 0;
+}
+
 /* _take([(name, dtype, shape or None, flags), ...], threads, progress) -> [(tensor, memory), ...] */
 PyObject *tpy_take_from(tpy_handle *handle, PyObject *args) {
     PyObject *list, *progress, *result = NULL;
-    unsigned threads;
-    taking job = {handle, NULL, NULL, 0, NULL};
-    if (!PyArg_ParseTuple(args, "OIO:_take", &list, &threads, &progress))
+    tpy_number threads = TPY_U32("threads");
+    taking job = {handle, NULL, NULL, NULL, 0, NULL};
+    if (!PyArg_ParseTuple(args, "OO&O:_take", &list, tpy_number_of, &threads, &progress))
         return NULL;
-    Py_ssize_t count = PyList_Size(list);
-    if (count < 0)
-        return NULL;
-    job.wants = PyMem_Calloc((size_t)count + 1, sizeof *job.wants);
-    job.shapes = PyMem_Calloc((size_t)count + 1, sizeof *job.shapes);
-    if (job.wants == NULL || job.shapes == NULL) {
-        PyErr_NoMemory();
-    } else {
-        job.count = count;
-        Py_ssize_t i = 0;
-        while (i < count && add_want(&job, PyList_GetItem(list, i), i) == 0)
-            i++;
-        Py_INCREF((PyObject *)handle); /* another thread may close the model meanwhile */
-        if (i == count)
-            result = run_taking(&job, threads, progress);
-        Py_DECREF((PyObject *)handle);
-    }
+    job.items = tpy_items(list);
+    if (job.items != NULL && begin_taking(&job) == 0)
+        result = run_taking(&job, (unsigned)threads.value, progress);
     end_taking(&job);
     return result;
 }

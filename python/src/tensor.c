@@ -17,7 +17,10 @@ tpy_tensor *tpy_tensor_new(tpy_handle *handle, const tenmap_tensor *tensor) {
     tpy_state *state = handle->state;
     PyTypeObject *type =
         state->tensor_class != NULL ? (PyTypeObject *)state->tensor_class : state->tensor_type;
-    return tensor_of(type, handle, tensor);
+    Py_INCREF((PyObject *)type); /* which set_tensor_class may replace meanwhile */
+    tpy_tensor *self = tensor_of(type, handle, tensor);
+    Py_DECREF((PyObject *)type);
+    return self;
 }
 
 static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {

@@ -10,38 +10,6 @@ typedef struct tpy_writer {
     int busy;         /* calls that run without the GIL: nothing ends under them */
 } tpy_writer;
 
-const char *tpy_text(PyObject *object, const char *what, Py_ssize_t *length) {
-    if (!PyUnicode_Check(object)) {
-        PyErr_Format(PyExc_TypeError, "%s must be a str, not %R", what,
-                     (PyObject *)Py_TYPE(object));
-        return NULL;
-    }
-    return PyUnicode_AsUTF8AndSize(object, length);
-}
-
-uint64_t *tpy_parse_shape(PyObject *shape, uint32_t *rank) {
-    PyObject *tuple = PySequence_Tuple(shape);
-    if (tuple == NULL)
-        return NULL;
-    Py_ssize_t n = PyTuple_Size(tuple);
-    uint64_t *numbers = n <= UINT32_MAX ? PyMem_Calloc((size_t)n + 1, sizeof *numbers) : NULL;
-    if (numbers == NULL)
-        PyErr_NoMemory();
-    for (Py_ssize_t i = 0; numbers != NULL && i < n; i++) {
-        PyObject *number = PyNumber_Index(PyTuple_GetItem(tuple, i));
-        if (number != NULL)
-            numbers[i] = PyLong_AsUnsignedLongLong(number);
-        Py_XDECREF(number);
-        if (PyErr_Occurred() != NULL) {
-            PyMem_Free(numbers);
-            numbers = NULL;
-        }
-    }
-    Py_DECREF(tuple);
-    *rank = (uint32_t)n;
-    return numbers;
-}
-
 static int add_pair(tpy_state *state, tenmap_writer *writer, PyObject *key, PyObject *value) {
     Py_ssize_t key_length, value_length;
     tenmap_error error;
@@ -60,13 +28,6 @@ static int add_pair(tpy_state *state, tenmap_writer *writer, PyObject *key, PyOb
 int tpy_add_metadata(tpy_state *state, tenmap_writer *writer, PyObject *metadata) {
     PyObject *key, *value;
     Py_ssize_t position = 0;
-    if (metadata == Py_None)
-        return 0;
-    if (!PyDict_Check(metadata)) {
-        PyErr_Format(PyExc_TypeError, "metadata is a dict of strings, not %R",
-                     (PyObject *)Py_TYPE(metadata));
-        return -1;
-    }
     while (PyDict_Next(metadata, &position, &key, &value))
         if (add_pair(state, writer, key, value) != 0)
             return -1;
@@ -100,62 +61,83 @@ static PyObject *answer(tpy_writer *writer, tenmap_status status, const tenmap_e
     Py_RETURN_NONE;
 }
 
+/* A writer of the library's to that path; NULL and an exception. */
+static tenmap_writer *create(tpy_state *state, PyObject *path, const tenmap_writer_options *options,
+                             PyObject *shown) {
+    const char *text = PyBytes_AsString(path);
+    tenmap_writer *created = NULL;
+    tenmap_error error;
+    tenmap_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tenmap_writer_create(text, options, &created, &error);
+    Py_END_ALLOW_THREADS;
+    if (status != TENMAP_OK)
+        tpy_fail(state, &error, shown, NULL);
+    return status == TENMAP_OK ? created : NULL;
+}
+
 /* _create(path, alignment, slack, flags) */
 static PyObject *writer_create(PyObject *self, PyTypeObject *defining, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
+    tpy_state *state = PyType_GetModuleState(defining);
     tpy_writer *writer = (tpy_writer *)self;
     tenmap_writer_options options = TENMAP_WRITER_OPTIONS_INIT;
+    tpy_number alignment = TPY_U32("alignment"), slack = TPY_U32("slack"), flags = TPY_U32("flags");
     PyObject *path;
-    tenmap_error error;
-    tenmap_status status;
-    if (count != 4 || names != NULL || writer->writer != NULL) {
-        PyErr_SetString(PyExc_TypeError, "_create takes 4 arguments, once");
+    if (count != 4 || names != NULL) {
+        PyErr_SetString(PyExc_TypeError, "_create takes 4 arguments");
         return NULL;
     }
-    writer->state = PyType_GetModuleState(defining);
-    if (writer->module == NULL)
-        writer->module = Py_NewRef(writer->state->module);
-    options.data_alignment = (uint32_t)PyLong_AsUnsignedLong(args[1]);
-    options.header_slack = (uint32_t)PyLong_AsUnsignedLong(args[2]);
-    options.flags = (uint32_t)PyLong_AsUnsignedLong(args[3]);
-    if (PyErr_Occurred() != NULL || !PyUnicode_FSConverter(args[0], &path))
+    if (!tpy_number_of(args[1], &alignment) || !tpy_number_of(args[2], &slack) ||
+        !tpy_number_of(args[3], &flags) || !PyUnicode_FSConverter(args[0], &path))
         return NULL;
-    const char *text = PyBytes_AsString(path);
-    Py_BEGIN_ALLOW_THREADS;
-    status = tenmap_writer_create(text, &options, &writer->writer, &error);
-    Py_END_ALLOW_THREADS;
-    if (status != TENMAP_OK)
-        tpy_fail(writer->state, &error, args[0], NULL);
+    options.data_alignment = (uint32_t)alignment.value;
+    options.header_slack = (uint32_t)slack.value;
+    options.flags = (uint32_t)flags.value;
+    tenmap_writer *created = create(state, path, &options, args[0]);
     Py_DECREF(path);
-    if (status != TENMAP_OK)
+    if (created == NULL)
         return NULL;
+    if (writer->module != NULL) { /* only here it is known: another call may have run meanwhile */
+        tenmap_writer_abort(created);
+        PyErr_SetString(PyExc_TypeError, "a writer is created once");
+        return NULL;
+    }
+    writer->state = state;
+    writer->module = Py_NewRef(state->module);
+    writer->writer = created;
     Py_RETURN_NONE;
 }
 
 static PyObject *writer_metadata(PyObject *self, PyObject *metadata) {
-    tpy_writer *writer = open_writer(self);
-    if (writer == NULL || tpy_add_metadata(writer->state, writer->writer, metadata) != 0)
+    PyObject *pairs = tpy_pairs(metadata);
+    tpy_writer *writer = pairs != NULL ? open_writer(self) : NULL;
+    int failed = writer == NULL || tpy_add_metadata(writer->state, writer->writer, pairs) != 0;
+    Py_XDECREF(pairs);
+    if (failed)
         return NULL;
     Py_RETURN_NONE;
 }
 
 /* _add(name, dtype, shape) -> id */
 static PyObject *writer_add(PyObject *self, PyObject *args) {
-    tpy_writer *writer = open_writer(self);
     PyObject *name, *shape_object;
-    unsigned dtype;
+    tpy_number dtype = TPY_U32("dtype");
     uint32_t rank;
     size_t id;
     Py_ssize_t length;
     tenmap_error error;
-    if (writer == NULL || !PyArg_ParseTuple(args, "OIO:_add", &name, &dtype, &shape_object))
+    if (!PyArg_ParseTuple(args, "OO&O:_add", &name, tpy_number_of, &dtype, &shape_object))
         return NULL;
     const char *text = tpy_text(name, "the name of a tensor", &length);
     uint64_t *shape = text != NULL ? tpy_parse_shape(shape_object, &rank) : NULL;
-    if (shape == NULL)
+    tpy_writer *writer = shape != NULL ? open_writer(self) : NULL;
+    if (writer == NULL) {
+        PyMem_Free(shape);
         return NULL;
-    tenmap_status status =
-        tenmap_writer_add(writer->writer, text, (size_t)length, dtype, shape, rank, &id, &error);
+    }
+    tenmap_status status = tenmap_writer_add(writer->writer, text, (size_t)length,
+                                             (tenmap_dtype)dtype.value, shape, rank, &id, &error);
     PyMem_Free(shape);
     if (status != TENMAP_OK)
         return tpy_fail(writer->state, &error, NULL, name);
@@ -164,17 +146,21 @@ static PyObject *writer_add(PyObject *self, PyObject *args) {
 
 /* _write(id, offset, buffer): bytes as the file shall have them. */
 static PyObject *writer_write(PyObject *self, PyObject *args) {
-    tpy_writer *writer = open_writer(self);
-    unsigned long long id, offset;
+    tpy_number id = {"id", SIZE_MAX, 0}, offset = TPY_U64("offset");
     Py_buffer data;
     tenmap_error error;
     tenmap_status status;
-    if (writer == NULL || !PyArg_ParseTuple(args, "KKy*:_write", &id, &offset, &data))
+    if (!PyArg_ParseTuple(args, "O&O&y*:_write", tpy_number_of, &id, tpy_number_of, &offset, &data))
         return NULL;
+    tpy_writer *writer = open_writer(self);
+    if (writer == NULL) {
+        PyBuffer_Release(&data);
+        return NULL;
+    }
     writer->busy++;
     Py_BEGIN_ALLOW_THREADS;
-    status =
-        tenmap_writer_write(writer->writer, (size_t)id, offset, data.buf, (size_t)data.len, &error);
+    status = tenmap_writer_write(writer->writer, (size_t)id.value, offset.value, data.buf,
+                                 (size_t)data.len, &error);
     Py_END_ALLOW_THREADS;
     writer->busy--;
     PyBuffer_Release(&data);
@@ -183,20 +169,20 @@ static PyObject *writer_write(PyObject *self, PyObject *args) {
 
 /* _copy(id, tensor, flags): of an open model, converted if the dtypes differ. */
 static PyObject *writer_copy(PyObject *self, PyObject *args) {
-    tpy_writer *writer = open_writer(self);
-    unsigned long long id;
-    unsigned flags;
+    tpy_number id = {"id", SIZE_MAX, 0}, flags = TPY_U32("flags");
     PyObject *object;
     tenmap_error error;
     tenmap_status status;
-    if (writer == NULL || !PyArg_ParseTuple(args, "KOI:_copy", &id, &object, &flags))
+    if (!PyArg_ParseTuple(args, "O&OO&:_copy", tpy_number_of, &id, &object, tpy_number_of, &flags))
         return NULL;
-    tpy_tensor *tensor = tpy_as_tensor(writer->state, object);
+    tpy_writer *writer = open_writer(self);
+    tpy_tensor *tensor = writer != NULL ? tpy_as_tensor(writer->state, object) : NULL;
     if (tensor == NULL)
         return NULL;
     writer->busy++;
     Py_BEGIN_ALLOW_THREADS;
-    status = tenmap_writer_copy(writer->writer, (size_t)id, tensor->tensor, flags, &error);
+    status = tenmap_writer_copy(writer->writer, (size_t)id.value, tensor->tensor,
+                                (uint32_t)flags.value, &error);
     Py_END_ALLOW_THREADS;
     writer->busy--;
     return answer(writer, status, &error);

@@ -74,6 +74,13 @@ class Source:
         return CODES[self.name]
 
 
+def _torch_memory(value, writable=False):
+    """The bytes of a contiguous tensor on the CPU. Its storage is kept, and asked before each use whether
+    they are still there."""
+    size = value.numel() * value.element_size()
+    return _core.borrow(value.data_ptr() if size else 0, size, value.untyped_storage(), writable, True)
+
+
 def _of_torch(value):
     import torch
 
@@ -93,8 +100,7 @@ def _of_torch(value):
         shape = (*shape[:-1], 2 * shape[-1])
     if not LITTLE and value.element_size() > 1:
         raise ValueError("torch tensors are stored on little-endian machines only: pass .numpy()")
-    size = value.numel() * value.element_size()
-    return Source(name, shape, _core.borrow(value.data_ptr() if size else 0, size, value))
+    return Source(name, shape, _torch_memory(value))
 
 
 def _of_numpy(value):
@@ -161,8 +167,7 @@ def destination_of(value, name, shape):
             raise ValueError(f"{wanted} is wanted, not {name_of(value.dtype)} of shape {tuple(value.shape)}")
         if not value.is_contiguous() or value.device.type != "cpu":
             raise ValueError(f"{wanted} is wanted: this one is not contiguous, or not on the CPU")
-        size = value.numel() * value.element_size()
-        return _core.borrow(value.data_ptr() if size else 0, size, value, True)
+        return _torch_memory(value, True)
     import numpy
 
     if not isinstance(value, numpy.ndarray):

@@ -36,11 +36,9 @@ def measure(what, *, bins=0, range=None, threads=0, progress=None):
     what   a Tensor or an array: gives Stats. A Model: a dict of Stats by name. A list of Tensors: a list.
     bins   of a histogram, over `range` (low, high) or each tensor's own
     """
-    if bins < 0:
-        raise ValueError("a histogram has at least one bin")
     low, high = range if range is not None else (0.0, 0.0)
     if isinstance(what, Model):
-        tensors = list(what.values())
+        names, tensors = zip(*what.items()) if len(what) else ((), ())
     elif isinstance(what, Tensor):
         tensors = [what]
     elif isinstance(what, (list, tuple)):
@@ -53,7 +51,7 @@ def measure(what, *, bins=0, range=None, threads=0, progress=None):
     with _Progress(progress) as report:
         found = [Stats(*each) for each in _core.measure(tensors, bins, low, high, threads, report)]
     if isinstance(what, Model):
-        return dict(zip(what, found))
+        return dict(zip(names, found))
     return found if isinstance(what, (list, tuple)) else found[0]
 
 

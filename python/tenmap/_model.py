@@ -139,7 +139,6 @@ class Model(_core.Model):
         for name, tensor in zip(names, tensors):
             kind = tensor.dtype if dtype is None else name_of(dtype)
             if out is not None:
-                result[name] = out[name]
                 into = destination_of(out[name], kind, tensor.shape)
             elif BITS.get(kind, 8) < 8:
                 result[name] = tensor.numpy(kind, writable=True) if framework == "numpy" else tensor.torch(kind)
@@ -167,6 +166,7 @@ class Model(_core.Model):
         wants = self._names() if wants is None else [wants] if isinstance(wants, str) else wants
         shapes = wants if isinstance(wants, Mapping) and not isinstance(wants, Model) else dict.fromkeys(wants)
         optional, kinds, requests = set(optional), [], []
+        shapes = dict(shapes)  # the caller's may change while it is asked, or while it is loaded
         for name, shape in shapes.items():
             kinds.append(self._kind(name, dtype.get(name) if isinstance(dtype, Mapping) else dtype))
             whole_bytes = BITS.get(kinds[-1], 8) >= 8  # the others are unpacked below
@@ -218,7 +218,7 @@ class Model(_core.Model):
         what = repr(self.path) if self.path is not None else f"of {type(self._source).__name__}"
         if self.closed:
             return f"<tenmap.Model {what}, closed>"
-        shards = len(self._shards())
+        shards = self._shard_count
         files = f" in {shards} files" if shards != 1 else ""
         return f"<tenmap.Model {what}: {len(self)} tensors, {_bytes_text(self.file_size)}{files}>"
 

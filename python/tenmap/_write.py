@@ -46,6 +46,7 @@ def _is_float(name):
 
 
 def _strings(metadata):
+    """A dict of the caller's (the extension copies it before it runs anything), or one of a mapping."""
     if metadata is None or isinstance(metadata, dict):
         return metadata
     if isinstance(metadata, Mapping):
@@ -95,7 +96,7 @@ def edit_metadata(path, changes, *, in_place=True, clone=True, copy=True, follow
     blocks) or "copied". in_place, clone and copy say which of them are allowed.
     """
     flags = _edit_flags(in_place, clone, copy, follow_links)
-    return _HOW[_core.edit_metadata(path, _strings(changes), flags)]
+    return _HOW[_core.rename(path, None, _strings(changes), flags)]
 
 
 def rename(path, names, metadata=None, *, in_place=True, clone=True, copy=True, follow_links=False):
@@ -241,7 +242,7 @@ def convert(array, dtype, *, saturate=False):
     count = 1
     for n in source.shape:
         count *= n
-    memory = _core.convert(data, source.code, CODES[name], count, 1 if saturate else 0)
+    memory = _core.convert(source.code, CODES[name], count, 1 if saturate else 0, data)
     if is_torch(array):
         return torch_tensor(memory, 0, name, source.shape)
     if BITS[name] < 8:

@@ -30,7 +30,7 @@ def _typed(value, kind, argument):
 class TensorSpec:
     """A tensor to be written, by address: the memory is the caller's, and must stay until it is."""
 
-    __slots__ = ("_dtype", "_shape", "_data_ptr", "_data_len")
+    __slots__ = ("_dtype", "_shape", "_data_ptr", "_data_len", "_data")
 
     def __init__(self, *, dtype, shape, data_ptr, data_len):
         name = _BY_NAME.get(_typed(dtype, str, "dtype"))
@@ -44,6 +44,7 @@ class TensorSpec:
             self._shape[-1] *= 2
         self._data_ptr = data_ptr.__index__()
         self._data_len = data_len.__index__()
+        self._data = None
 
     @property
     def dtype(self):
@@ -75,36 +76,48 @@ class TensorSpec:
             bits *= n
         return bits
 
+    @classmethod
+    def _of(cls, dtype, shape, data, address, size):
+        """One whose bytes have an object that keeps them, and refuses if they have gone."""
+        spec = cls(dtype=dtype, shape=shape, data_ptr=address, data_len=size)
+        spec._data = data
+        return spec
+
     def _memory(self):
         if self._bits() != 8 * self._data_len:
             raise SafetensorError(
                 f"Error while serializing: {self._dtype} of shape {self._shape} takes {self._bits() / 8:g} bytes, "
                 f"but data_len is {self._data_len}"
             )
+        if self._data is not None:
+            return self._data
         return _core.borrow(self._data_ptr if self._data_len else 0, self._data_len, self)
 
 
 TensorSpec.__module__ = "tenmap.safetensors"
 
 
-def _entries(tensor_dict, metadata):
-    for name, spec in _typed(tensor_dict, dict, "tensor_dict").items():
+def _copies(tensor_dict, metadata):
+    """Both dicts, checked, in copies: the caller's may change at any time."""
+    tensor_dict = dict(_typed(tensor_dict, dict, "tensor_dict"))
+    for name, spec in tensor_dict.items():
         _typed(name, str, "tensor_dict")
         _typed(spec, TensorSpec, "tensor_dict")
     if metadata is not None:
-        for key, value in _typed(metadata, dict, "metadata").items():
+        metadata = dict(_typed(metadata, dict, "metadata"))
+        for key, value in metadata.items():
             _typed(key, str, "metadata")
             _typed(value, str, "metadata")
-    return [(name, spec.dtype, spec.shape, spec.data_len) for name, spec in tensor_dict.items()]
+    return tensor_dict, metadata
 
 
 def serialize(tensor_dict, metadata=None):
     """The bytes of a file with these {name: TensorSpec}."""
-    entries = _entries(tensor_dict, metadata)
-    specs = list(tensor_dict.values())
+    tensor_dict, metadata = _copies(tensor_dict, metadata)
+    entries = [(name, spec.dtype, spec.shape, spec.data_len) for name, spec in tensor_dict.items()]
     if "__metadata__" in tensor_dict:
         raise SafetensorError("Error while serializing: no tensor is called __metadata__")
-    memories = [spec._memory() for spec in specs]
+    memories = [spec._memory() for spec in tensor_dict.values()]
     try:
         text, order = header(entries, metadata)
     except UnicodeEncodeError as error:
@@ -114,9 +127,8 @@ def serialize(tensor_dict, metadata=None):
 
 def serialize_file(tensor_dict, filename, metadata=None):
     """Writes a file with these {name: TensorSpec}: it appears whole, or not at all."""
-    entries = _entries(tensor_dict, metadata)
-    specs = tensor_dict.values()
-    sources = [(name, CODES[dtype], shape, spec._memory()) for (name, dtype, shape, _), spec in zip(entries, specs)]
+    tensor_dict, metadata = _copies(tensor_dict, metadata)
+    sources = [(name, CODES[spec.dtype], spec.shape, spec._memory()) for name, spec in tensor_dict.items()]
     try:
         _core.save(os.fspath(filename), sources, metadata, (0, 0, 0), 0, 0, None)
     except (Error, UnicodeError) as error:

@@ -32,9 +32,7 @@ def _flatten(tensor_dict, keep_alive_buffer):
         TensorSpec(dtype=dtype.name, shape=[], data_ptr=0, data_len=0)  # raises, by its name
         data = source_of(np.asarray(tensor)).data
         keep_alive_buffer.append(data)
-        specs[name] = TensorSpec(
-            dtype=dtype.name, shape=np.shape(tensor), data_ptr=data.ctypes.data, data_len=data.nbytes
-        )
+        specs[name] = TensorSpec._of(dtype.name, np.shape(tensor), data, data.ctypes.data, data.nbytes)
     return specs
 
 

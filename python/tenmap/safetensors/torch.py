@@ -141,12 +141,8 @@ def _flatten_as_ptr(tensors, keep_alive_buffer):
         if tensor.device.type != "cpu":
             tensor = tensor.to("cpu")  # says what is wrong with a tensor on the meta device
         keep_alive_buffer.append((tensor, source_of(tensor).data))
-        specs[name] = TensorSpec(
-            dtype=str(tensor.dtype).rpartition(".")[2],
-            shape=tensor.shape,
-            data_ptr=keep_alive_buffer[-1][1].address,
-            data_len=len(keep_alive_buffer[-1][1]),
-        )
+        data = keep_alive_buffer[-1][1]
+        specs[name] = TensorSpec._of(str(tensor.dtype).rpartition(".")[2], tensor.shape, data, data.address, len(data))
     return specs
 
 
