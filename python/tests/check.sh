@@ -2,7 +2,8 @@
 # The checks of the Python package:
 #     python/tests/check.sh wheel       wheel, abi3audit, leaks, the stub, the suite under python3 and the newest
 #     python/tests/check.sh sanitize    the suite with the extension and the library under ASan and UBSan; a Python
-#                                       without the GIL is refused
+#                                       without the GIL is refused; random calls by hostile callers
+#     python/tests/check.sh hostile N   N of these calls, under the same sanitizers
 #     python/tests/check.sh reference   the suite with torch; the reference's own suite, on it and on ours;
 #                                       transformers, peft and diffusers, saved by one and loaded by the other
 # What cannot be fetched is said aloud; exit 77 where nothing is left to check.
@@ -115,16 +116,38 @@ check_refusal() {
     return 1
 }
 
-check_sanitize() {
+build_sanitized() {
     environment asan python3 scikit-build-core cmake ninja numpy ml_dtypes pytest ||
         skip "pip could not fetch what builds the extension"
-    check_refusal
     quietly "$work/asan/bin/pip" install -q --no-build-isolation -Ccmake.build-type=Debug \
         -Ccmake.define.TENMAP_SANITIZE=address,undefined "$root/python"
-    # Python itself does not free all at exit, and numpy maps more than ASan likes to see.
-    ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc \
-        LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" \
-        TENMAP_TEST_SANITIZED=1 run_suite "$work/asan/bin/python"
+}
+
+# sanitized COMMAND...: Python itself does not free all at exit, and numpy maps more than ASan likes to see.
+sanitized() {
+    ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc TENMAP_TEST_SANITIZED=1 \
+        LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" "$@"
+}
+
+# random_calls N: by hostile callers, 20,000 of each seed.
+random_calls() {
+    local left=$1 seed=1
+    for (( ; left > 0; left -= 20000, seed++)); do
+        sanitized "$work/asan/bin/python" "$root/python/tests/hostile_random.py" \
+            $((left < 20000 ? left : 20000)) $seed
+    done
+}
+
+check_sanitize() {
+    build_sanitized
+    check_refusal
+    sanitized run_suite "$work/asan/bin/python"
+    random_calls 5000
+}
+
+check_hostile() {
+    build_sanitized
+    random_calls "$1"
 }
 
 # compare_on PYTHON FOLDER ARGUMENT...: the reference's suite in FOLDER, on the reference and on ours.
@@ -182,6 +205,7 @@ check_reference() {
 case ${1-} in
 wheel) check_wheel ;;
 sanitize) check_sanitize ;;
+hostile) check_hostile "${2:?how many calls}" ;;
 reference) check_reference ;;
-*) echo "usage: python/tests/check.sh wheel|sanitize|reference" >&2 && exit 2 ;;
+*) echo "usage: python/tests/check.sh wheel|sanitize|hostile N|reference" >&2 && exit 2 ;;
 esac
