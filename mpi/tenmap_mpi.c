@@ -30,6 +30,8 @@ enum {
     PIECE = 1024,        /* elements that are converted by way of the stack */
     MOST_TOGETHER = 256, /* elements of a block */
     LEAST_CHUNK = 4 << 10,
+    SAMPLES = 16, /* of a model's tensors, */
+    SAMPLE_BYTES = 512,
     BATCH_PLACE = 64 /* bytes that places in a shared window begin at multiples of */
 };
 #define SMALL_CHUNK ((uint64_t)1 << 20)
@@ -432,6 +434,64 @@ static void compare_ranks(loading *l) {
                       (unsigned long long)first[i]);
 }
 
+/* Bytes from the middle of a tensor. */
+typedef struct sample {
+    uint64_t begin[PLAN_AXES], end[PLAN_AXES];
+    unsigned char bytes[SAMPLE_BYTES];
+} sample;
+
+/* The request for them; false for a tensor that has none, or none that is easy to ask for. */
+static bool ask_for_sample(const tenmap_tensor *t, sample *s, tenmap_request *r) {
+    uint32_t together, bytes, last;
+    if (t->flags & TENMAP_TENSOR_COMPUTED)
+        t = tenmap_part_at(t, 0); /* the values; the others are scales and such */
+    if (!t || t->nelems == 0 || t->rank == 0 || t->rank > PLAN_AXES ||
+        !tenmap_dtype_block(t->dtype, &together, &bytes) || bytes > SAMPLE_BYTES)
+        return false;
+    for (uint32_t d = 0; d < t->rank; d++) {
+        s->begin[d] = t->shape[d] / 2;
+        s->end[d] = s->begin[d] + 1;
+    }
+    last = t->rank - 1;
+    uint64_t blocks = t->shape[last] / together, taken = SAMPLE_BYTES / bytes;
+    taken = taken < blocks ? taken : blocks;
+    if (t->shape[last] % together != 0)
+        return false;
+    s->begin[last] = (blocks - taken) / 2 * together;
+    s->end[last] = s->begin[last] + taken * together;
+    *r = (tenmap_request){.tensor = t, .begin = s->begin, .end = s->end, .dst = s->bytes};
+    r->dst_bytes = (size_t)(taken * bytes);
+    return true;
+}
+
+/*
+ * Two versions of a model have the same header and other weights: each rank would read a part of its own,
+ * and all would compute with a mixture. A few bytes of some tensors tell them apart.
+ */
+static void compare_samples(loading *l, uint32_t threads) {
+    tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
+    tenmap_request requests[SAMPLES];
+    sample samples[SAMPLES];
+    tenmap_error why = {0};
+    size_t tensors = tenmap_count(l->model), asked = 0;
+    uint64_t step = tensors / SAMPLES + 1;
+    digest d = {0xcbf29ce484222325u, 1};
+    for (uint64_t i = 0; i < tensors; i += step)
+        asked += ask_for_sample(tenmap_at(l->model, (size_t)i), &samples[asked], &requests[asked]);
+    options.threads = threads;
+    options.flags = TENMAP_LOAD_READ; /* checked, also of a mapped file that was cut meanwhile */
+    tenmap_status status = tenmap_load(l->model, requests, asked, &options, &why);
+    why.index = 0;
+    if (status != TENMAP_OK)
+        fail_with(l, status, &why);
+    for (size_t i = 0; i < asked && status == TENMAP_OK; i++)
+        digest_add(&d, samples[i].bytes, requests[i].dst_bytes);
+    digest first = d;
+    if (went_well(l, MPI_Bcast(&first, 2, MPI_UINT64_T, 0, l->comm)) &&
+        (first.a != d.a || first.b != d.b))
+        fail_as_another(l, "its header is as there, but weights in it are others");
+}
+
 /* Whether there may be threads that do not call MPI. */
 static bool may_have_threads(void) {
     int level = MPI_THREAD_SINGLE;
@@ -466,7 +526,10 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
         if (agree(&l)) {
             l.model = model;
             compare_ranks(&l);
-            (void)agree(&l);
+            if (agree(&l)) {
+                compare_samples(&l, may_have_threads() ? 0 : 1);
+                (void)agree(&l);
+            }
         }
     }
     if (l.status != TENMAP_OK) {

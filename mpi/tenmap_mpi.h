@@ -79,7 +79,8 @@ typedef struct tenmap_mpi_options {
 
 /*
  * Opens the model on every rank, or on none: if a rank cannot, or has another file than the others (by its
- * header and its sizes), *out is NULL everywhere and the error is the same. `path` and `options` are each
+ * header, its sizes, and up to 512 bytes from the middle of each of up to 16 tensors, which every rank
+ * reads: another version of a model has the same header), *out is NULL everywhere and the error is the same. `path` and `options` are each
  * rank's own, as for tenmap_open; with MPI_THREAD_SINGLE all shards are opened on the calling thread.
  */
 tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_options *options,
@@ -89,10 +90,10 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
  * Like tenmap_load, on all ranks at once. Every rank brings its own model, opened in whichever way from
  * the same files, by the same TENMAP_OPEN_* flags, and its own requests; a rank that wants nothing
  * brings none (NULL, 0). A rank that could not open its model calls this with NULL, and all ranks return
- * TENMAP_ERR_ARGUMENT. Which files are the same is seen by their headers and sizes, of quantised weights
- * also by what config.json makes of them (shapes, dtypes, widths and groups: hosts whose config.json
- * differs in something else are not told apart); that a file was changed since a rank opened it is seen
- * where that rank reads it (TENMAP_ERR_IO).
+ * TENMAP_ERR_ARGUMENT. Which files are the same is seen by their headers and sizes; only tenmap_mpi_open looks
+ * at weights. Of quantised weights it is also seen by what config.json makes of them (shapes, dtypes, widths
+ * and groups: hosts whose config.json differs in something else are not told apart). That a file was
+ * changed since a rank opened it is seen where that rank reads it (TENMAP_ERR_IO).
  *
  * All that can be said before a byte is read is agreed on first: arguments, options, models, memory.
  * Elements are converted before they are sent where all want the same and that is less, else by those who

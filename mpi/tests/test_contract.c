@@ -8,6 +8,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "mpi_model.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -387,7 +388,8 @@ static void test_window(void) {
     tenmap_close(model);
 }
 
-static void copy_bytes(const char *from, const char *to) {
+/* From byte `changes` on all of them become others. */
+static void copy_bytes(const char *from, const char *to, long changes) {
     char path[4096];
     int c;
     snprintf(path, sizeof path, "%s/%s", folder, from);
@@ -396,8 +398,8 @@ static void copy_bytes(const char *from, const char *to) {
     FILE *out = fopen(path, "wb");
     if (!in || !out)
         MPI_Abort(MPI_COMM_WORLD, 3);
-    while ((c = getc(in)) != EOF)
-        putc(c, out);
+    for (long at = 0; (c = getc(in)) != EOF; at++)
+        putc(at < changes ? c : c ^ 1, out);
     fclose(in);
     if (fclose(out) != 0)
         MPI_Abort(MPI_COMM_WORLD, 3);
@@ -414,7 +416,7 @@ static void test_configurations(void) {
     if (rank == 0) {
         if (mkdir(path, 0777) != 0)
             MPI_Abort(MPI_COMM_WORLD, 3);
-        copy_bytes("coded/model.safetensors", "recoded/model.safetensors");
+        copy_bytes("coded/model.safetensors", "recoded/model.safetensors", LONG_MAX);
         snprintf(path, sizeof path, "%s/recoded/config.json", folder);
         FILE *f = fopen(path, "w");
         fputs("{\"torch_dtype\":\"bfloat16\",\"quantization_config\":{\"quant_method\":\"fp8\","
@@ -428,6 +430,33 @@ static void test_configurations(void) {
     expect_error(status, &error, TENMAP_ERR_FORMAT, "config.json says something else",
                  "one file with two configurations");
     tenmap_close(model);
+}
+
+/* The same header and size, other weights: a later version of the model, on one rank. */
+static void test_versions(void) {
+    static const struct {
+        const char *path, *copy;
+        uint32_t flags;
+    } models[] = {
+        {"blocks.gguf", "later.gguf", 0},
+        {"llama.safetensors", "later.safetensors", 0},
+        {"recoded/model.safetensors", "recoded/later.safetensors", TENMAP_OPEN_DEQUANTIZE}};
+    char path[4096];
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        tenmap_options options = TENMAP_OPTIONS_INIT;
+        tenmap_model *model;
+        tenmap_error error = {0};
+        if (rank == 0)
+            copy_bytes(models[i].path, models[i].copy, 4096); /* which headers are shorter than */
+        MPI_Barrier(MPI_COMM_WORLD);
+        options.flags = models[i].flags;
+        snprintf(path, sizeof path, "%s/%s", folder, rank == 1 ? models[i].copy : models[i].path);
+        tenmap_status status = tenmap_mpi_open(MPI_COMM_WORLD, path, &options, &model, &error);
+        expect_error(status, &error, TENMAP_ERR_FORMAT,
+                     "its header is as there, but weights in it are others",
+                     "two versions of a file");
+        tenmap_close(model);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -446,6 +475,7 @@ int main(int argc, char **argv) {
     test_sentences();
     test_misfits();
     test_configurations();
+    test_versions();
     test_room();
     test_room_together();
     test_window();
