@@ -236,15 +236,17 @@ static tenmap_status read_config(const tmi_bytes *bytes, uint64_t limit,
  */
 static char *path_beside(const tenmap_io *io, const tmi_shard *shard, const char *name) {
     char *path = tmi_copy_text(shard->path, strlen(shard->path));
+    size_t last = path ? tmi_own_part(io, path) : 0;
+    while (last > 0 && path[last - 1] != '/')
+        last--;
+    size_t up = last;
     for (const char *in = shard->name; path && in && (in = strchr(in, '/')) != NULL; in++) {
-        size_t last = tmi_own_part(io, path);
-        while (last > 0 && path[last - 1] != '/')
-            last--;
-        size_t up = last > 0 ? last - 1 : 0;
+        up -= up > 0;
         while (up > 0 && path[up - 1] != '/' && (io || !tmi_is_separator(path[up - 1])))
             up--;
-        memmove(path + up, path + last, strlen(path + last) + 1);
     }
+    if (up < last)
+        memmove(path + up, path + last, strlen(path + last) + 1);
     char *beside = path ? tmi_beside(io, path, name, strlen(name)) : NULL;
     free(path);
     return beside;

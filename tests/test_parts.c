@@ -5,6 +5,8 @@
 
 #include "io_files.h"
 
+#include <time.h>
+
 static void shard_name(char *out, size_t room, size_t i, size_t count) {
     snprintf(out, room, "model-%05u-of-%05u.safetensors", (unsigned)i + 1, (unsigned)count);
 }
@@ -190,10 +192,73 @@ static void too_many_listed_groups_are_refused(void **state) {
     }
 }
 
+/* A store that has the file of the last name of every path. */
+typedef struct flat_store {
+    io_files files;
+    tenmap_io inner;
+    char folder[300];
+} flat_store;
+
+static tenmap_status flat_open(void *ctx, const char *path, void **file, uint64_t *size,
+                               tenmap_error *error) {
+    flat_store *store = ctx;
+    char flat[400];
+    snprintf(flat, sizeof flat, "%s/%.64s", store->folder, strrchr(path, '/') + 1);
+    return store->inner.open(&store->files, flat, file, size, error);
+}
+
+static tenmap_status flat_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
+                               tenmap_error *error) {
+    flat_store *store = ctx;
+    return store->inner.read(&store->files, file, offset, dst, bytes, error);
+}
+
+static void flat_close(void *ctx, void *file) {
+    flat_store *store = ctx;
+    store->inner.close(&store->files, file);
+}
+
+/* config.json is looked for beside the index, as many folders up as the name of the shard goes down. */
+static void a_shard_name_of_a_million_folders_costs_its_length(void **state) {
+    enum { DEEP = 1000000 };
+    static const char tail[] = "model.safetensors\"}}";
+    stored_weight w = {.label = NULL};
+    char *index = malloc(2 * DEEP + 200);
+    assert_non_null(index);
+    fp8_block(&w);
+    write_weight(state, &w);
+    int used = sprintf(index, "{\"weight_map\": {\"b.weight\": \"");
+    for (size_t i = 0; i < DEEP; i++)
+        memcpy(index + used + 2 * i, "a/", 2);
+    memcpy(index + used + 2 * DEEP, tail, sizeof tail);
+    write_text(in_folder(state, "deep.index.json"), index);
+    free(index);
+    flat_store store = {.files = {.fail_at = 0}};
+    store.inner = io_files_io(&store.files);
+    snprintf(store.folder, sizeof store.folder, "%s", in_folder(state, ""));
+    tenmap_io io = {.struct_size = sizeof io,
+                    .open = flat_open,
+                    .read = flat_read,
+                    .close = flat_close,
+                    .ctx = &store};
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.flags = TENMAP_OPEN_DEQUANTIZE | TENMAP_OPEN_SUBFOLDERS;
+    options.io = &io;
+    clock_t begin = clock();
+    tenmap_model *m = must_open("store/deep.index.json", &options);
+    double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    assert_int_equal(tenmap_find(m, "b.weight")->dtype, TENMAP_BF16); /* says config.json */
+    tenmap_close(m);
+    free_weight(&w);
+    if (seconds > 5)
+        fail_msg("it took %.1f s", seconds);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_weight_whose_part_is_missing_is_never_its_codes, empty_folder),
         cmocka_unit_test_setup(the_order_of_listed_groups_costs_no_requests, empty_folder),
+        cmocka_unit_test_setup(a_shard_name_of_a_million_folders_costs_its_length, empty_folder),
         cmocka_unit_test_setup(too_many_listed_groups_are_refused, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
