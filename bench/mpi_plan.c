@@ -195,14 +195,17 @@ static bool one_row(const shape_of_model *m, int ranks, enum division division, 
     j.takers = division == ALL ? 1 : division == TENSOR8 ? RANKS_PER_HOST : ranks;
     j.host_of = calloc((size_t)ranks, sizeof *j.host_of);
     j.taker_of = calloc((size_t)ranks, sizeof *j.taker_of);
-    if (!j.host_of || !j.taker_of) {
+    uint64_t *lists = calloc((size_t)ranks, sizeof *lists); /* the number of each rank's */
+    for (int i = 0; i < ranks && j.host_of && lists; i++) {
+        j.host_of[i] = i / RANKS_PER_HOST;
+        lists[i] = (uint64_t)(i % j.takers);
+    }
+    bool ready = j.host_of && j.taker_of && lists && plan_first_alike(lists, 1, ranks, j.taker_of);
+    free(lists);
+    if (!ready) {
         free(j.host_of);
         free(j.taker_of);
         return false;
-    }
-    for (int i = 0; i < ranks; i++) {
-        j.host_of[i] = i / RANKS_PER_HOST;
-        j.taker_of[i] = i % j.takers;
     }
     add_model(&j, m);
     j.plan.ranks = ranks;

@@ -721,11 +721,13 @@ static void write_list(loading *l) {
 /* Ranks with the same list become one taker: the lists are sent once each. */
 static void find_takers(loading *l) {
     uint64_t words = 0;
+    if (!plan_first_alike(l->heads, 3, l->size, l->scratch)) {
+        fail_here(l, TENMAP_ERR_MEMORY, "out of memory: the lists of %d ranks", l->size);
+        return;
+    }
     for (int r = 0; r < l->size; r++) {
         const uint64_t *head = l->heads + 3 * (size_t)r;
-        int same = 0;
-        while (same < r && memcmp(head, l->heads + 3 * (size_t)same, 3 * sizeof *head) != 0)
-            same++;
+        int same = l->scratch[r];
         l->taker_of[r] = same < r ? l->taker_of[same] : l->takers++;
         l->places_of[r] = (int)words;
         l->counts_of[r] = same < r ? 0 : (int)head[2];

@@ -740,6 +740,27 @@ static bool plan_order_ranks(plan *p) {
     return true;
 }
 
+/* Of each rank, the first one whose head is the same, of so many words; false if memory is out. */
+static bool plan_first_alike(const uint64_t *heads, size_t words, int ranks, int *first) {
+    size_t room = 64;
+    while (room < 2 * (size_t)ranks)
+        room *= 2;
+    int *table = calloc(room, sizeof *table); /* a rank + 1 */
+    for (int r = 0; r < ranks && table; r++) {
+        const uint64_t *head = heads + words * (size_t)r;
+        size_t at = (size_t)plan_hash(head, words) & (room - 1);
+        while (table[at] &&
+               memcmp(heads + words * (size_t)(table[at] - 1), head, words * sizeof *head) != 0)
+            at = (at + 1) & (room - 1);
+        if (!table[at])
+            table[at] = r + 1;
+        first[r] = table[at] - 1;
+    }
+    bool good = table;
+    free(table);
+    return good;
+}
+
 /*
  * Cuts the streams by the wants, which are in the order of streams, and finds who reads. p->ranks, takers,
  * host_of, taker_of, streams and chunk are set. False if memory is out; the caller frees in any case. The

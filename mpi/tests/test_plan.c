@@ -295,6 +295,15 @@ static void test_many_ranks(void) {
         expect(p.reader[r] == RANKS - 1 - r && p.by_host[r] == RANKS - 1 - r, "hosts in order");
     expect_in_time(began, "ranks are ordered by hosts without a look at all for each");
     plan_free(&p);
+    uint64_t *heads = calloc(3 * (size_t)RANKS, sizeof *heads);
+    expect(heads, "memory");
+    for (size_t r = 0; r < RANKS; r++)
+        heads[3 * r + 2] = r % (RANKS - 5);
+    expect(plan_first_alike(heads, 3, RANKS, numbers), "memory");
+    for (int r = 0; r < RANKS; r++)
+        expect(numbers[r] == r % (RANKS - 5), "the first rank that has the same list");
+    expect_in_time(began, "lists are compared without a look at all for each");
+    free(heads);
     free(numbers);
 }
 
