@@ -160,15 +160,15 @@ static void the_order_of_listed_groups_costs_no_requests(void **state) {
                  {scattered_large, 1 << 10}};
     for (size_t k = 0; k < COUNT(cases); k++) {
         stored_weight w = {.label = NULL};
-        uint64_t bytes = 0;
+        uint64_t size = 0;
         seed_random((uint32_t)k + 1);
         cases[k].make(&w);
         for (size_t i = 0; i < w.part_count; i++)
-            bytes += w.parts[i].size;
-        long reads = requests_of(state, &w), most = (long)(bytes / cases[k].less) + 8;
+            size += w.parts[i].size;
+        long reads = requests_of(state, &w), most = (long)(size / cases[k].less) + 8;
         if (reads > most)
             fail_msg("%s: %ld requests for %llu bytes, and at most %ld were expected", w.label,
-                     reads, (unsigned long long)bytes, most);
+                     reads, (unsigned long long)size, most);
         free_weight(&w);
     }
 }
