@@ -81,6 +81,11 @@ typedef struct tpy_io tpy_io;
 tpy_io *tpy_io_new(PyObject *file);
 void tpy_io_free(tpy_io *io);
 const tenmap_io *tpy_io_functions(tpy_io *io);
+/*
+ * Before a call that reads from a model: -1 and an exception if this thread is inside read() of its file (NULL: it
+ * has none). It has the lock, which the call, or threads that the call starts, would wait for.
+ */
+int tpy_io_enter(const tpy_io *io);
 /* 1 and the exception set if `message` is that of an exception that this file raised. */
 int tpy_io_raise(tpy_io *io, const char *message);
 

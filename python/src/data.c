@@ -142,9 +142,10 @@ static PyObject *whole_bytes(tpy_tensor *self) {
     if (tensor->data != NULL)
         return (PyObject *)tpy_memory_view(state, tensor->data, (size_t)tensor->nbytes,
                                            (PyObject *)self->handle);
-    tpy_memory *memory = tpy_memory_new(state, (size_t)tensor->nbytes);
     tenmap_error error;
     tenmap_status status;
+    tpy_memory *memory =
+        tpy_io_enter(self->handle->io) == 0 ? tpy_memory_new(state, (size_t)tensor->nbytes) : NULL;
     if (memory == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS;

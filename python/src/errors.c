@@ -10,10 +10,13 @@ PyObject *tpy_fail(tpy_state *state, const tenmap_error *error, PyObject *path, 
         PyObject *module = PyImport_ImportModule("tenmap._errors");
         if (module == NULL)
             return NULL;
-        state->make_error = PyObject_GetAttrString(module, "make");
+        PyObject *make = PyObject_GetAttrString(module, "make");
         Py_DECREF(module);
-        if (state->make_error == NULL)
+        if (make == NULL)
             return NULL;
+        PyObject *before = state->make_error; /* another failure may have come first */
+        state->make_error = make;
+        Py_XDECREF(before);
     }
     PyObject *text =
         PyUnicode_DecodeUTF8(error->message, (Py_ssize_t)strlen(error->message), "replace");

@@ -177,13 +177,17 @@ static int read_all(tpy_io *io, uint64_t offset, char *dst, size_t bytes) {
     return 0;
 }
 
-/* A read() that reads from its own model would wait for itself: that is an exception instead. */
+int tpy_io_enter(const tpy_io *io) {
+    if (io == NULL || io->reader != PyThread_get_thread_ident())
+        return 0;
+    PyErr_SetString(PyExc_RuntimeError, "the file object reads from the model that is being read "
+                                        "from it: its read() must not");
+    return -1;
+}
+
 static int lock_file(tpy_io *io) {
-    if (io->reader == PyThread_get_thread_ident()) {
-        PyErr_SetString(PyExc_RuntimeError, "the file object reads from the model that is being "
-                                            "read from it: its read() must not");
+    if (tpy_io_enter(io) != 0)
         return -1;
-    }
     PyObject *locked = PyObject_CallMethod(io->lock, "acquire", NULL);
     Py_XDECREF(locked);
     if (locked != NULL)

@@ -57,6 +57,8 @@ static int add_request(tpy_state *state, loading *job, PyObject *item, Py_ssize_
         PyErr_SetString(PyExc_ValueError, "whole tensors of one model are loaded at a time");
         return -1;
     }
+    if (tpy_io_enter(tensor->handle->io) != 0)
+        return -1;
     if (PyObject_GetBuffer(destination, &job->buffers[i], PyBUF_WRITABLE) != 0)
         return -1;
     job->held = i + 1;
@@ -194,7 +196,7 @@ static int add_measured(tpy_state *state, measuring *job, PyObject *object, Py_s
     }
     job->tensors[i] = tensor->tensor;
     job->handle = tensor->handle;
-    return 0;
+    return tpy_io_enter(tensor->handle->io);
 }
 
 static int begin_measuring(tpy_state *state, measuring *job, uint32_t bins) {

@@ -274,6 +274,8 @@ static PyObject *advise(tpy_handle *handle, uint32_t advice, PyObject *name) {
         PyErr_SetObject(PyExc_KeyError, name);
         return NULL;
     }
+    if (tpy_io_enter(handle->io) != 0)
+        return NULL;
     Py_BEGIN_ALLOW_THREADS;
     status = tenmap_advise(handle->model, tensor, advice, &error);
     Py_END_ALLOW_THREADS;

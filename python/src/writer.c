@@ -177,7 +177,7 @@ static PyObject *writer_copy(PyObject *self, PyObject *args) {
         return NULL;
     tpy_writer *writer = open_writer(self);
     tpy_tensor *tensor = writer != NULL ? tpy_as_tensor(writer->state, object) : NULL;
-    if (tensor == NULL)
+    if (tensor == NULL || tpy_io_enter(tensor->handle->io) != 0)
         return NULL;
     writer->busy++;
     Py_BEGIN_ALLOW_THREADS;

@@ -23,7 +23,8 @@ def _sources(tensors, dtype=None):
         try:
             source = _source(value, dtype)
         except (TypeError, ValueError) as refused:
-            raise type(refused)(f"{name!r}: {refused}") from None
+            kind = TypeError if isinstance(refused, TypeError) else ValueError  # its own may want other arguments
+            raise kind(f"{name!r}: {refused}") from None
         result.append((name, source.code, source.shape, source.data))
     return result
 

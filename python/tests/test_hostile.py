@@ -166,7 +166,7 @@ def test_a_buffer_that_ends_what_it_is_given_to(opened, file, tmp_path):
     requests = [(opened["w0"], 0, hostile.Buffer(bytearray(256), lambda: requests.clear()))] * 2
     tenmap._core.load(requests, 1, 0, None)
     model = None
-    buffer = hostile.Buffer(file.read_bytes(), lambda: model and model.close())
+    buffer = hostile.Buffer(file.read_bytes(), lambda: model is not None and model.close())
     model = tenmap.open(buffer)
     assert model["w0"].shape == (8, 8)
     model.close()
@@ -322,7 +322,7 @@ def test_a_storage_that_was_resized_is_not_written_to(opened, tensors):
 
 def test_a_file_that_closes_the_model(file, tensors):
     model = None
-    source = hostile.File(file.read_bytes(), lambda place, size: model and model.close())
+    source = hostile.File(file.read_bytes(), lambda place, size: model is not None and model.close())
     model = tenmap.open(source)
     loaded = model.load()
     assert model.closed and all(numpy.array_equal(loaded[name], tensors[name]) for name in tensors)
@@ -336,6 +336,28 @@ def test_a_file_that_reads_from_its_own_model(file):
         model["w0"].tolist()
     with pytest.raises(RuntimeError, match=r"its read\(\) must not"):
         model.load(dtype="float64")
+
+
+READS = {
+    "load": lambda model, path: model.load(threads=4),
+    "take": lambda model, path: model.take(threads=4),
+    "measure": lambda model, path: tenmap.measure(model, threads=4),
+    "save": lambda model, path: tenmap.save_file(model, path, threads=4),
+    "save_sharded": lambda model, path: tenmap.save_sharded(model, path, 1000, threads=4),
+    "bytes": lambda model, path: model["w1"].bytes,
+    "numpy": lambda model, path: model["w1"][::2].numpy(),
+    "advise": lambda model, path: model.advise("populate"),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_file_that_reads_on_other_threads(file, tmp_path, name):
+    """They would wait for the lock that the file's own thread has, and it for them."""
+    model = None
+    source = hostile.File(file.read_bytes(), lambda *asked: READS[name](model, tmp_path / "o") and None if model else None)
+    model = tenmap.open(source)
+    with pytest.raises(RuntimeError, match=r"its read\(\) must not"):
+        model["w0"].tolist()
 
 
 def test_a_file_that_raises_on_many_threads_keeps_few_exceptions(file):
