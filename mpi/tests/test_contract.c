@@ -31,12 +31,12 @@ static uint64_t room_left; /* of /dev/shm, if it is not 0 */
 int __real_statvfs(const char *path, struct statvfs *out);
 int __wrap_statvfs(const char *path, struct statvfs *out);
 int __wrap_statvfs(const char *path, struct statvfs *out) {
-    int code = __real_statvfs(path, out);
-    if (room_left) {
-        out->f_frsize = 1;
-        out->f_bavail = (fsblkcnt_t)room_left;
-    }
-    return code;
+    if (!room_left)
+        return __real_statvfs(path, out);
+    memset(out, 0, sizeof *out);
+    out->f_blocks = out->f_frsize = 1;
+    out->f_bavail = (fsblkcnt_t)room_left;
+    return 0;
 }
 
 /* MPI lets every call of it be caught. */
