@@ -226,6 +226,15 @@ static void *take_memory(loading *l, size_t count, size_t size, const char *what
     return memory;
 }
 
+/* Likewise of so many bytes, which need not be what this system can address. */
+static void *take_bytes(loading *l, uint64_t bytes, const char *what) {
+    if ((size_t)bytes == bytes)
+        return take_memory(l, (size_t)bytes, 1, what);
+    fail_here(l, TENMAP_ERR_MEMORY, "out of memory: %llu bytes for %s", (unsigned long long)bytes,
+              what);
+    return NULL;
+}
+
 /* Whether a call of MPI went well. After one that did not, nothing more is said to other ranks. */
 static bool went_well(loading *l, int code) {
     char text[MPI_MAX_ERROR_STRING + 1] = "";
@@ -1879,7 +1888,7 @@ static void reserve_flight(loading *l, flight *f) {
     size_t requests = (size_t)l->most.requests;
     if (!reserve_chunk(l, &f->chunk))
         return;
-    f->room = take_memory(l, (size_t)l->most.room, 1, "chunks");
+    f->room = take_bytes(l, l->most.room, "chunks");
     f->at = take_memory(l, l->most.messages, sizeof *f->at, "messages");
     f->requests = take_memory(l, requests, sizeof *f->requests, "messages");
     f->about = take_memory(l, requests, sizeof *f->about, "messages");
@@ -1924,7 +1933,7 @@ static void take_buffers(loading *l) {
         reserve_flight(l, &l->flights[i]);
     for (int i = 0; i < OWN_CHUNKS && l->status == TENMAP_OK; i++) {
         own_chunk *own = &l->reading.own[i];
-        own->raw = take_memory(l, (size_t)l->most.raw, 1, "chunks");
+        own->raw = take_bytes(l, l->most.raw, "chunks");
         if (own->raw)
             (void)reserve_chunk(l, &own->chunk);
     }
