@@ -8,19 +8,21 @@ enum { VALUES_WINDOW = 256 << 10, SMALL_WINDOW = 32 << 10, DIRECT_ROOM = 4 << 20
 /* Where groups are listed, rows of scales come in any order: up to this size they are read once, all of them. */
 enum { LISTED_WINDOW = 1 << 20 };
 
-static size_t window_size(const tmi_source *s, unsigned which, const tmi_bytes *bytes) {
-    uint64_t all = s->parts[which].tensor->nbytes;
+size_t tmi_source_window(const tmi_source *s, unsigned which) {
+    const tenmap_tensor *t = s->parts[which].tensor;
+    size_t wanted = SMALL_WINDOW;
     if (which == TMI_PART_VALUES)
-        return tmi_bytes_step(bytes, VALUES_WINDOW);
-    return s->parts[TMI_PART_GROUPS].tensor && all <= LISTED_WINDOW ? (size_t)all : SMALL_WINDOW;
+        wanted = tmi_bytes_step(&tmi_shard_of(t)->bytes, VALUES_WINDOW);
+    else if (s->parts[TMI_PART_GROUPS].tensor && t->nbytes <= LISTED_WINDOW)
+        wanted = (size_t)t->nbytes;
+    return wanted < SMALL_WINDOW ? SMALL_WINDOW : wanted;
 }
 
 static tenmap_status open_part_bytes(tmi_source *s, unsigned which, tenmap_error *error) {
     tmi_part *part = &s->parts[which];
     const tenmap_tensor *t = part->tensor;
     const tmi_bytes *bytes = &tmi_shard_of(t)->bytes;
-    size_t wanted = window_size(s, which, bytes);
-    size_t size = wanted < SMALL_WINDOW ? SMALL_WINDOW : wanted;
+    size_t size = tmi_source_window(s, which);
     if (part->window.direct_fd >= 0)
         size = DIRECT_ROOM; /* whole pages, as such reads want them */
     if (!part->room.bytes || part->window.size < size) {

@@ -343,6 +343,23 @@ tenmap_status tmi_lines_of_tile(tmi_source *s, uint64_t matrix, const tmi_tile *
 }
 
 /*
+ * How many stored rows of a tile are in the windows of all parts that have rows of their own, so that the next columns
+ * of the first are still there after the last. One at least: its columns come in order.
+ */
+static size_t rows_in_windows(const tmi_source *s) {
+    enum { MOST_ROWS = 8 };
+    const tmi_recipe *r = s->recipe;
+    uint64_t fit = r->row_bytes ? tmi_source_window(s, TMI_PART_VALUES) / r->row_bytes : MOST_ROWS;
+    fit = fit ? fit : 1;
+    if (r->codes == TMI_CODES_DOWN) /* a row of words has several */
+        fit *= 32 / r->bits;
+    uint64_t scales = r->scale_columns * tmi_dtype_width(r->scale_dtype);
+    if (r->group_rows == 1 && scales && fit > tmi_source_window(s, TMI_PART_SCALES) / scales)
+        fit = tmi_source_window(s, TMI_PART_SCALES) / scales;
+    return fit > MOST_ROWS ? MOST_ROWS : fit ? (size_t)fit : 1;
+}
+
+/*
  * Long rows of the destination, written in one piece each, and as much of each stored row as the tile has room
  * for: stored rows may each be in a page of their own, and a line of the cache from each costs as much time as
  * four do. Where rows of what is stored are made whole, longer ones of those.
@@ -351,4 +368,5 @@ void tmi_suit_tile(tmi_source *s) {
     bool words = turns_as_words(s) || turns_across(s), lines = turns_as_lines(s);
     s->wide = words ? 1024 : 256;
     s->high = words || lines ? 512 : 64;
+    s->flat = s->transposed ? rows_in_windows(s) : 1;
 }

@@ -8,10 +8,10 @@
 #include <string.h>
 
 /*
- * A tile of a matrix that is stored the other way round, where parts are read: long along the stored rows,
- * so that reads are.
+ * The columns of a tile of a matrix that is stored the other way round, where parts are read: long along the stored
+ * rows, so that reads are.
  */
-enum { TILE_READ = TMI_SOURCE_RUN, TILE_FLAT = 8 };
+enum { TILE_READ = TMI_SOURCE_RUN };
 
 /* Turns a thread's source to the tensor, unless it is there already. */
 static tenmap_status turn_to(tmi_source *s, const tmi_transfer *x, const tmi_window *w,
@@ -234,7 +234,7 @@ static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_va
 static tenmap_status run_turned(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
                                 tenmap_error *error) {
     size_t high = tenmap_dtype_bits(x->as) < 8 ? 1 : s->parts[0].base ? s->high : TILE_READ;
-    size_t wide = s->parts[0].base ? s->wide : TILE_FLAT;
+    size_t wide = s->parts[0].base ? s->wide : s->flat;
     bool rows_first = high == 1;
     uint64_t rows = (box->rows + high - 1) / high, columns = (box->columns + wide - 1) / wide;
     s->tame = false;

@@ -97,6 +97,7 @@ struct tmi_source {
     uint64_t rows, columns;   /* of a stored matrix */
     bool transposed;
     size_t wide, high; /* of tiles, where parts are in memory and the tensor is transposed */
+    size_t flat;  /* stored rows of a tile, where parts are read: their windows hold them all */
     bool joined;  /* rows follow one another in every part: columns past the last are of the next */
     bool reading; /* no part is taken from memory */
     bool tame;    /* see tmi_values_were_tame */
@@ -119,6 +120,8 @@ struct tmi_source {
 /* *bytes are [offset, offset+size) of a part, at most 32 KiB, until the next call about it. */
 tenmap_status tmi_source_bytes(tmi_source *source, unsigned part, uint64_t offset, size_t size,
                                const unsigned char **bytes, tenmap_error *error);
+/* How many bytes of a part, which is not in memory, are held at a time. */
+size_t tmi_source_window(const tmi_source *source, unsigned part);
 /* Elements of a part as F32: from the `first`-th on, of the dtype that its bytes are taken for. */
 tenmap_status tmi_source_floats(tmi_source *source, unsigned part, tenmap_dtype as, uint64_t first,
                                 size_t count, float *out, tenmap_error *error);

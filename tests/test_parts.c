@@ -150,27 +150,51 @@ static long requests_of(void **state, const stored_weight *w) {
     return reads;
 }
 
-static void the_order_of_listed_groups_costs_no_requests(void **state) {
-    static const struct {
-        make_weight *make;
-        uint64_t less; /* bytes for each request, on the average: at least so many */
-    } cases[] = {{scattered_packed, 64 << 10},
-                 {scattered_small, 64 << 10},
-                 {scattered_wide, 64 << 10},
-                 {scattered_large, 1 << 10}};
-    for (size_t k = 0; k < COUNT(cases); k++) {
+/* A case, and how many bytes of its parts there are for each request at least, on the average. */
+typedef struct request_case {
+    make_weight *make;
+    uint64_t bytes;
+} request_case;
+
+static void check_requests(void **state, const request_case *cases, size_t count) {
+    for (size_t k = 0; k < count; k++) {
         stored_weight w = {.label = NULL};
-        uint64_t size = 0;
+        uint64_t all = 0;
         seed_random((uint32_t)k + 1);
         cases[k].make(&w);
         for (size_t i = 0; i < w.part_count; i++)
-            size += w.parts[i].size;
-        long reads = requests_of(state, &w), most = (long)(size / cases[k].less) + 8;
+            all += w.parts[i].size;
+        long reads = requests_of(state, &w), most = (long)(all / cases[k].bytes) + 8;
         if (reads > most)
             fail_msg("%s: %ld requests for %llu bytes, and at most %ld were expected", w.label,
-                     reads, (unsigned long long)size, most);
+                     reads, (unsigned long long)all, most);
         free_weight(&w);
     }
+}
+
+static void the_order_of_listed_groups_costs_no_requests(void **state) {
+    static const request_case cases[] = {{scattered_packed, 64 << 10},
+                                         {scattered_small, 64 << 10},
+                                         {scattered_wide, 64 << 10},
+                                         {scattered_large, 1 << 10}};
+    check_requests(state, cases, COUNT(cases));
+}
+
+/* Stored the other way round, in rows of which a window holds few or none. */
+static void long_gptq8(stored_weight *w) {
+    make_turned(w, "GPTQ 8 bits, long rows", 8, 32, 65536, 32, false, false);
+}
+static void long_awq(stored_weight *w) {
+    make_turned(w, "AWQ, long rows", 4, 16, 262144, 16, true, false);
+}
+static void long_gpt_oss(stored_weight *w) {
+    make_gpt_oss(w, "gpt-oss, long rows", 1, 16, 8192);
+}
+
+static void long_rows_that_are_turned_are_read_once(void **state) {
+    static const request_case cases[] = {
+        {long_gptq8, 32 << 10}, {long_awq, 16 << 10}, {long_gpt_oss, 32 << 10}};
+    check_requests(state, cases, COUNT(cases));
 }
 
 /* A row of scales that are used in any order is kept. */
@@ -207,10 +231,10 @@ static tenmap_status flat_open(void *ctx, const char *path, void **file, uint64_
     return store->inner.open(&store->files, flat, file, size, error);
 }
 
-static tenmap_status flat_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
+static tenmap_status flat_read(void *ctx, void *file, uint64_t offset, void *dst, size_t size,
                                tenmap_error *error) {
     flat_store *store = ctx;
-    return store->inner.read(&store->files, file, offset, dst, bytes, error);
+    return store->inner.read(&store->files, file, offset, dst, size, error);
 }
 
 static void flat_close(void *ctx, void *file) {
@@ -227,7 +251,7 @@ static void a_shard_name_of_a_million_folders_costs_its_length(void **state) {
     assert_non_null(index);
     fp8_block(&w);
     write_weight(state, &w);
-    int used = sprintf(index, "{\"weight_map\": {\"b.weight\": \"");
+    int used = snprintf(index, 200, "{\"weight_map\": {\"b.weight\": \"");
     for (size_t i = 0; i < DEEP; i++)
         memcpy(index + used + 2 * i, "a/", 2);
     memcpy(index + used + 2 * DEEP, tail, sizeof tail);
@@ -259,6 +283,7 @@ int main(void) {
         cmocka_unit_test_setup(a_weight_whose_part_is_missing_is_never_its_codes, empty_folder),
         cmocka_unit_test_setup(the_order_of_listed_groups_costs_no_requests, empty_folder),
         cmocka_unit_test_setup(a_shard_name_of_a_million_folders_costs_its_length, empty_folder),
+        cmocka_unit_test_setup(long_rows_that_are_turned_are_read_once, empty_folder),
         cmocka_unit_test_setup(too_many_listed_groups_are_refused, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
