@@ -233,6 +233,12 @@ class Handler(BaseHTTPRequestHandler):
         time.sleep(4)
         self.close_connection = True
 
+    def case_silent(self, parts):
+        """Never answers; a file beside those that are served tells that it was asked."""
+        with open(os.path.join(SERVED, "asked"), "w", encoding="utf-8"):
+            pass
+        time.sleep(3600)
+
     def case_busy(self, parts):
         if count("busy") == 1:
             return self.empty(429, {"Retry-After": "1"})
@@ -603,7 +609,7 @@ class Handler(BaseHTTPRequestHandler):
         elif kind == "nothing":
             self.reset()
         elif kind == "stall":
-            time.sleep(1.5)
+            time.sleep(8)
             self.close_connection = True
         else:
             self.part()
