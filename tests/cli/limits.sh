@@ -38,7 +38,7 @@ mkfifo fifo fifo.json
 at_once() {
     printf '$ tenmap %s\n' "$*"
     status=0
-    timeout 10 "$tool" "$@" 2>&1 || status=$?
+    timeout 300 "$tool" "$@" 2>&1 || status=$?
     echo "exit $status"
 }
 for command in "info" "hash --model" "check" "diff small.safetensors" "report --compare fifo" "merge small.safetensors -o x"; do

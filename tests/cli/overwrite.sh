@@ -57,7 +57,7 @@ kept
 
 # What is neither a file nor free stays what it is, --force or not; stdout may be anything. (The device
 # is behind a link, so that a tool that is wrong here costs the machine nothing.)
-printf '#!/bin/sh\nexec timeout 20 "%s" "$@"\n' "$tool" >impatient
+printf '#!/bin/sh\nexec timeout 300 "%s" "$@"\n' "$tool" >impatient
 chmod +x impatient
 tool=./impatient
 mkfifo fifo.npy

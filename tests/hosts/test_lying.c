@@ -451,7 +451,7 @@ static void model_is_whole(const struct family *f, tenmap_status status, const t
         if (status == TENMAP_OK || (f->run != repair && !strstr(e->message, "epair")))
             fail_msg("%s: \"%s\" and then \"%s\"", what, status ? e->message : "", why.message);
         /* The server lets go of its locks a little later. */
-        for (int tries = 0; tries < 200; tries++, usleep(5000))
+        for (int tries = 0; tries < 12000; tries++, usleep(5000))
             if (tenmap_repair_metadata(at(back, "model.safetensors"), 0, NULL, &why) == TENMAP_OK)
                 break;
         m = must_open(back, NULL);
@@ -470,7 +470,7 @@ static bool try_family(const struct family *f, const char *lie) {
     char what[200];
     size_t descriptors = count_descriptors();
     snprintf(what, sizeof what, "%s, %s", f->name, lie);
-    alarm(60); /* a hang ends the program */
+    alarm(300); /* a hang ends the program */
     tenmap_status status = f->run(&e);
     alarm(0);
     bool cannot_remove = lies->call[LIE_UNLINK].error != 0 ||
@@ -808,7 +808,7 @@ static int start_server(const char *program, const char *folder) {
         execl(program, program, seen, back, control, (char *)NULL);
         _exit(77);
     }
-    for (int tries = 0; tries < 1000; tries++) {
+    for (int tries = 0; tries < 12000; tries++) {
         struct statfs now;
         int ended;
         if (statfs(seen, &now) == 0 && now.f_type == 0x65735546) /* FUSE_SUPER_MAGIC */
