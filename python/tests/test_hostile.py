@@ -322,7 +322,7 @@ def test_a_storage_that_was_resized_is_not_written_to(opened, tensors):
 
 def test_a_file_that_closes_the_model(file, tensors):
     model = None
-    source = hostile.File(file.read_bytes(), lambda place, size: model is not None and model.close())
+    source = hostile.File(file.read_bytes(), lambda *asked: model.close() if model is not None else None)
     model = tenmap.open(source)
     loaded = model.load()
     assert model.closed and all(numpy.array_equal(loaded[name], tensors[name]) for name in tensors)
