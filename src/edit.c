@@ -366,11 +366,17 @@ static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
     return failed ? fail_commit(e, failed, replaced) : TENMAP_OK;
 }
 
-/* A file that opens needs no record: one that lies there belongs to an edit that is settled. */
+/*
+ * A file that opens needs no record: one that lies there belongs to an edit that is settled; or to a file
+ * that has come in the place of this one.
+ */
 static tenmap_status drop_record(const editing_file *e) {
     char record[TMI_NAME_ROOM];
     tmi_record_name(record, e->site.name);
-    int failed = tmi_is_absent(&e->site.folder, record) ? 0 : tmi_remove(&e->site.folder, record);
+    bool absent = tmi_is_absent(&e->site.folder, record);
+    if (!absent && !tmi_fd_is_at(e->lock.fd, &e->site.folder, e->site.name))
+        return FAIL_EDIT_REPLACED(e);
+    int failed = absent ? 0 : tmi_remove(&e->site.folder, record);
     return failed ? FAIL_EDIT_OS(e, failed, "cannot remove the record of an earlier edit")
                   : TENMAP_OK;
 }

@@ -46,9 +46,12 @@ static unsigned char *record_bytes(const tmi_change *change, size_t *size) {
     return bytes;
 }
 
-/* The record in place and synced, or not there. It tells no more people than the model does. */
+/*
+ * The record in place and synced, or not there. It tells no more people than the model does. *own is
+ * open on it, so that it is known again; if no descriptor can be had, on nothing.
+ */
 static int record_write(const tmi_folder *folder, const char *name, int model,
-                        const tmi_change *change) {
+                        const tmi_change *change, tmi_file *own) {
     tmi_target target;
     bool replaced;
     size_t size;
@@ -66,10 +69,21 @@ static int record_write(const tmi_folder *folder, const char *name, int model,
         tmi_target_discard(&target);
         return failed;
     }
+    (void)tmi_file_dup(own, target.fd);
     failed = tmi_target_commit(&target, &replaced);
     if (failed && replaced)
         (void)tmi_remove(folder, name);
     return failed;
+}
+
+/*
+ * Where another program has replaced the file meanwhile, the record there may be that of an edit of
+ * the new one: it stays. Closes `own`.
+ */
+static int record_remove(const tmi_folder *folder, const char *name, tmi_file *own) {
+    bool anothers = own->fd >= 0 && !tmi_fd_is_at(own->fd, folder, name);
+    tmi_file_close(own);
+    return anothers ? 0 : tmi_remove(folder, name);
 }
 
 /* Changing the header. */
@@ -113,12 +127,15 @@ static int put_header(int fd, const char *text, uint64_t length) {
 tenmap_status tmi_change_in_place(const tmi_site *site, int fd, const tmi_change *change,
                                   tenmap_error *error) {
     char record[TMI_NAME_ROOM];
+    tmi_file own = {.fd = -1};
     tmi_record_name(record, site->name);
-    int failed = record_write(&site->folder, record, fd, change);
-    if (failed)
+    int failed = record_write(&site->folder, record, fd, change, &own);
+    if (failed) {
+        tmi_file_close(&own);
         return tmi_fail_os(error, failed,
                            "%s: cannot write the record of the edit; nothing was changed",
                            tmi_quote_path(site->shown).text);
+    }
     failed = put_header(fd, change->new_text, change->length);
     if (failed) {
         bool undone = put_header(fd, change->old_text, change->length) == 0;
@@ -126,10 +143,11 @@ tenmap_status tmi_change_in_place(const tmi_site *site, int fd, const tmi_change
             error, failed, "%s: cannot write the header%s", tmi_quote_path(site->shown).text,
             undone ? "; it is as it was" : " (repairing its metadata can finish or undo it)");
         if (undone)
-            (void)tmi_remove(&site->folder, record);
+            (void)record_remove(&site->folder, record, &own);
+        tmi_file_close(&own);
         return status;
     }
-    failed = tmi_remove(&site->folder, record);
+    failed = record_remove(&site->folder, record, &own);
     if (failed)
         return tmi_fail_os(error, failed,
                            "%s: the header is changed, but the record of the edit could not be "
@@ -143,6 +161,7 @@ tenmap_status tmi_change_in_place(const tmi_site *site, int fd, const tmi_change
 typedef struct repair {
     tmi_site site;                   /* of the model, links followed */
     char record_name[TMI_NAME_ROOM]; /* in the same folder */
+    tmi_file record_file;            /* which is open until it is removed */
     unsigned char *record;
     size_t record_size;
     bool renames;     /* the record says that it changes names too */
@@ -181,10 +200,13 @@ static tenmap_status repair_open(repair *r) {
  * The record as a file: what else lies under its name is not looked into. In a folder that others
  * can write anyone can put one there, so it counts only from those who may change the model anyway.
  */
-static tenmap_status open_record(const repair *r, tmi_file *file) {
+static tenmap_status open_record(repair *r, bool *absent) {
     int fd = -1, failed = tmi_fd_open_read(&r->site.folder, r->record_name, &fd);
+    tmi_file *file = &r->record_file;
     uint64_t owner = 0;
-    *file = (tmi_file){.fd = -1};
+    *absent = failed == ENOENT; /* the edit that had it has ended since */
+    if (*absent)
+        return TENMAP_OK;
     if (!failed)
         failed = tmi_file_dup(file, fd);
     tmi_fd_close(fd);
@@ -213,7 +235,8 @@ static bool is_record(const unsigned char *bytes, size_t size, uint64_t *length,
     return texts % 2 == 0 && texts / 2 == *length;
 }
 
-static tenmap_status read_record(repair *r, const tmi_file *file) {
+static tenmap_status read_record(repair *r) {
+    const tmi_file *file = &r->record_file;
     uint64_t most = r->now.size < 8 ? 0 : r->now.size - 8;
     size_t got = 0;
     if (most > TMI_WRITTEN_HEADER_LIMIT)
@@ -234,15 +257,6 @@ static tenmap_status read_record(repair *r, const tmi_file *file) {
     r->old_text = r->record + RECORD_HEAD;
     r->new_text = r->old_text + r->length;
     return TENMAP_OK;
-}
-
-static tenmap_status repair_load(repair *r) {
-    tmi_file file;
-    tenmap_status status = open_record(r, &file);
-    if (status == TENMAP_OK)
-        status = read_record(r, &file);
-    tmi_file_close(&file);
-    return status;
 }
 
 /*
@@ -337,7 +351,7 @@ static tenmap_status repair_settle(repair *r, uint32_t flags, uint32_t *how) {
     if (undo ? !is_old : !is_new)
         failed = put_header(r->fd, (const char *)(undo ? r->old_text : r->new_text), r->length);
     if (!failed)
-        failed = tmi_remove(&r->site.folder, r->record_name);
+        failed = record_remove(&r->site.folder, r->record_name, &r->record_file);
     if (failed)
         return tmi_fail_os(r->error, failed, "%s: cannot repair the header",
                            tmi_quote_path(r->site.shown).text);
@@ -346,13 +360,29 @@ static tenmap_status repair_settle(repair *r, uint32_t flags, uint32_t *how) {
     return TENMAP_OK;
 }
 
+/* A record was there a moment ago. */
+static tenmap_status repair_run(repair *r, uint32_t flags, uint32_t *how) {
+    bool absent;
+    tenmap_status status = repair_open(r);
+    if (status == TENMAP_OK)
+        status = open_record(r, &absent);
+    if (status != TENMAP_OK || absent)
+        return status;
+    status = read_record(r);
+    if (status == TENMAP_OK)
+        status = repair_match(r);
+    if (status == TENMAP_OK)
+        status = repair_judge(r);
+    return status == TENMAP_OK ? repair_settle(r, flags, how) : status;
+}
+
 tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t *how,
                                      tenmap_error *error) {
     if (how)
         *how = TENMAP_REPAIR_NOTHING;
     if (!path || (flags & ~(uint32_t)TENMAP_REPAIR_UNDO))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, path ? "unknown flags" : "the path is NULL");
-    repair r = {.site = TMI_NO_SITE, .fd = -1, .error = error};
+    repair r = {.site = TMI_NO_SITE, .fd = -1, .record_file = {.fd = -1}, .error = error};
     tenmap_status status = TENMAP_OK;
     int failed = tmi_site_find(&r.site, path, true);
     if (!failed && tmi_is_absent(&r.site.folder, r.site.name))
@@ -362,16 +392,9 @@ tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t 
     if (failed) {
         status = tmi_fail_os(error, failed, "%s: cannot be repaired", tmi_quote_path(path).text);
     } else if (!tmi_is_absent(&r.site.folder, r.record_name)) {
-        status = repair_open(&r);
-        if (status == TENMAP_OK)
-            status = repair_load(&r);
-        if (status == TENMAP_OK)
-            status = repair_match(&r);
-        if (status == TENMAP_OK)
-            status = repair_judge(&r);
-        if (status == TENMAP_OK)
-            status = repair_settle(&r, flags, how);
+        status = repair_run(&r, flags, how);
     }
+    tmi_file_close(&r.record_file);
     tmi_fd_close(r.fd);
     free(r.found);
     free(r.record);

@@ -779,6 +779,73 @@ static void an_edit_by_copy_notices_a_changed_source(void **state) {
     check_changed_source(*state, &scenarios[3]);
 }
 
+/* Another program replaces the file, and a second edit, of the new one, is under way. */
+
+static const char record_name[] = ".model.safetensors.tenmap-undo";
+
+static void replace_the_model_and_edit_it(void) {
+    char record[sizeof meanwhile_path + sizeof record_name];
+    size_t folder = strlen(meanwhile_path) - strlen("model.safetensors");
+    snprintf(record, sizeof record, "%.*s%s", (int)folder, meanwhile_path, record_name);
+    replace_the_model();
+    assert_int_equal(unlink(record), 0); /* as an edit does that finds one */
+    write_text(record, "of the second edit");
+}
+
+/* The calls of an edit in place that come while its record is there: [*first, *behind). */
+static void calls_with_a_record(const char *folder, long *first, long *behind) {
+    prepare_meanwhile(folder, &scenarios[1]);
+    faults_reset();
+    faults.recording = faults.armed = true;
+    assert_int_equal(edit_in_place(folder, NEW, NULL), TENMAP_OK);
+    faults.armed = false;
+    *first = *behind = 0;
+    for (size_t i = 0; i < faults.event_count; i++) {
+        if (faults.events[i].call == FAULT_RENAME && strcmp(faults.events[i].to, record_name) == 0)
+            *first = (long)i + 1;
+        if (faults.events[i].call == FAULT_UNLINK &&
+            strcmp(faults.events[i].name, record_name) == 0)
+            *behind = (long)i;
+    }
+    faults_reset();
+}
+
+/* Without it, nobody could repair the file that the second edit may leave behind. */
+static void the_record_of_another_edit_stays(void **state) {
+    long first, behind;
+    calls_with_a_record(*state, &first, &behind);
+    assert_true(first > 0 && behind > first + 3);
+    for (long at = first; at < behind; at++) {
+        meanwhile_result got;
+        long call = at;
+        assert_true(act_at(*state, &scenarios[1], replace_the_model_and_edit_it, &call, -1, &got));
+        if (access(in_folder(state, record_name), F_OK) != 0)
+            fail_msg("call %ld: the record of the second edit is gone", at);
+    }
+}
+
+static char ended_record[4300];
+
+static void end_the_edit(bool before) {
+    if (before)
+        (void)unlink(ended_record);
+}
+
+/* The record that it saw is gone when it has the lock. */
+static void a_repair_that_comes_too_late_does_nothing(void **state) {
+    tenmap_error error = {0};
+    uint32_t how = TENMAP_REPAIR_UNDONE;
+    prepare_meanwhile(*state, &scenarios[1]);
+    snprintf(ended_record, sizeof ended_record, "%s", in_folder(state, record_name));
+    write_text(ended_record, "of an edit that ends now");
+    faults.opening = end_the_edit;
+    tenmap_status status = tenmap_repair_metadata(meanwhile_path, 0, &how, &error);
+    faults_reset();
+    if (status != TENMAP_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(how, TENMAP_REPAIR_NOTHING);
+}
+
 /* Renames another file to the model's path for as long as the opening takes. */
 static void swap_for_a_moment(bool before) {
     char away[4300];
@@ -959,6 +1026,8 @@ int main(void) {
         cmocka_unit_test_setup(a_newer_file_is_not_replaced_by_an_edit, empty_folder),
         cmocka_unit_test_setup(an_edit_by_copy_notices_a_changed_source, empty_folder),
         cmocka_unit_test_setup(an_edit_in_place_changes_the_file_it_locked, empty_folder),
+        cmocka_unit_test_setup(the_record_of_another_edit_stays, empty_folder),
+        cmocka_unit_test_setup(a_repair_that_comes_too_late_does_nothing, empty_folder),
         cmocka_unit_test_setup(an_edit_keeps_a_secret_model_secret, empty_folder),
         cmocka_unit_test_setup(a_small_disk_fills_up, empty_folder),
         cmocka_unit_test_setup(a_kill_on_a_file_system_with_reflinks, empty_folder),
