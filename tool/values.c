@@ -263,7 +263,12 @@ static tenmap_status put_dimension(layout_run *r, uint32_t out) {
     return status;
 }
 
+/* Without elements it is [], as numpy has it: dimensions beside one of 0 may be as large as they like. */
 static tenmap_status put_all(layout_run *r) {
+    if (!r->of->count) {
+        printf(r->measuring ? "" : "[]");
+        return TENMAP_OK;
+    }
     memcpy(r->begin, r->of->begin, r->of->rank * sizeof *r->begin);
     memcpy(r->end, r->of->end, r->of->rank * sizeof *r->end);
     if (r->of->out_rank)

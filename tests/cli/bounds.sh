@@ -1,0 +1,28 @@
+# What a file only declares costs nothing, whatever the command: each ends within seconds.
+within() {
+    status=0
+    timeout -k 1 10 "$tool" "$@" 2>&1 || status=$?
+    [ $status = 0 ] || echo "exit $status"
+}
+
+# A dimension of 2^40, and no elements.
+header_of e F32 '[1099511627776,0]' 0 f U8 '[2,0,3]' 0 >empty.safetensors
+within get empty.safetensors e
+within get empty.safetensors e '[5:, :]'
+within get empty.safetensors e -1
+within get empty.safetensors f
+within get empty.safetensors f '[:, 0:0, 1]'
+within get small.safetensors embed.weight '[:, 3:3]'
+within get empty.safetensors e --all
+within get empty.safetensors e --tsv
+within get empty.safetensors e --raw-values
+within get empty.safetensors e --json | tail -n 4
+within get empty.safetensors e -o e.npy
+head -c 128 e.npy | tail -c 118 | tr -s ' \n'
+within get empty.safetensors e --bytes -o e.bin
+for command in ls info 'info --duplicates' stats 'stats --hist' check 'check --values' 'hash --model' 'report --no-stats -o -' \
+    'report -o -' 'diff empty.safetensors' 'diff --map-names empty.safetensors' 'convert --to f16 -n -o c' \
+    'convert --to f16 -o c' 'convert --quantize int8-channel -o q' 'split -o s' 'merge -o m' 'report --heatmap -' 'report --treemap -'; do
+    printf '%s: ' "$command"
+    within $command empty.safetensors >said && echo "$(grep -x 'exit .*' said || echo fine)"
+done
