@@ -1,6 +1,9 @@
 #include "config_edit.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "command.h"
 
 /* A pair of an object: "key": value. */
 typedef struct member {
@@ -80,67 +83,105 @@ bool config_is_object(const text *j) {
     return at < j->len && j->bytes[at] == '}' && after_space(j, at + 1) == j->len;
 }
 
-static void replace(text *j, size_t begin, size_t end, const char *with) {
+/*
+ * What is to be changed, from the front to the back, so that all of it takes one pass. A file may say a
+ * key as often as it likes.
+ */
+typedef struct splice {
+    size_t begin, end; /* of what goes */
+    const char *with;
+} splice;
+
+typedef struct splices {
+    splice *items;
+    size_t count;
+} splices;
+
+static void add_splice(splices *list, size_t begin, size_t end, const char *with) {
+    list->items = need_next(list->items, list->count, sizeof *list->items);
+    list->items[list->count++] = (splice){begin, end, with};
+}
+
+/* Makes the changes and frees the list; whether there were any. */
+static bool apply_splices(text *j, splices *list) {
     text made = {0};
-    text_add(&made, j->bytes, begin);
-    text_add(&made, with, strlen(with));
-    text_add(&made, j->bytes + end, j->len - end);
-    text_free(j);
-    *j = made;
-}
-
-/* With the comma that parts it from the next, or of the last one, from the one before. */
-static void cut_member(text *j, const member *m) {
-    size_t begin = m->begin, end = after_space(j, m->end);
-    if (end < j->len && j->bytes[end] == ',') {
-        end = after_space(j, end + 1);
-    } else {
-        end = m->end;
-        for (size_t at = begin; at > 0 && strchr(" \t\r\n,", j->bytes[at - 1]);)
-            if (j->bytes[--at] == ',') {
-                begin = at;
-                break;
-            }
+    size_t at = 0;
+    bool any = list->count > 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const splice *s = &list->items[i];
+        text_add(&made, j->bytes + at, s->begin - at);
+        text_add(&made, s->with, strlen(s->with));
+        at = s->end;
     }
-    replace(j, begin, end, "");
+    if (any) {
+        text_add(&made, j->bytes + at, j->len - at);
+        text_free(j);
+        *j = made;
+    }
+    free(list->items);
+    *list = (splices){0};
+    return any;
 }
 
-static bool remove_inside(text *j, size_t at, const char *key) {
-    member m;
-    while (next_member(j, &at, &m))
+/* The comma behind a pair; 0: there is none. */
+static size_t comma_behind(const text *j, const member *m) {
+    size_t at = after_space(j, m->end);
+    return at < j->len && j->bytes[at] == ',' ? at : 0;
+}
+
+/*
+ * With the comma that parts it from the next; of the last one, with the comma behind the last pair that
+ * stays, and all that was cut since.
+ */
+static void cut_member(const text *j, const member *m, size_t comma_before, splices *list) {
+    size_t comma = comma_behind(j, m), begin = m->begin;
+    if (!comma && comma_before) {
+        begin = comma_before;
+        while (list->count && list->items[list->count - 1].begin > begin)
+            list->count--;
+    }
+    add_splice(list, begin, comma ? after_space(j, comma + 1) : m->end, "");
+}
+
+/* At `at`, which is inside an object; with `below`, in the objects of that object too. */
+static void cut_inside(const text *j, size_t at, const char *key, bool below, splices *list) {
+    size_t comma_before = 0;
+    for (member m; next_member(j, &at, &m);) {
         if (is_called(j, &m, key)) {
-            cut_member(j, &m);
-            return true;
+            cut_member(j, &m, comma_before, list);
+            continue;
         }
-    return false;
+        if (below && j->bytes[m.value] == '{')
+            cut_inside(j, m.value + 1, key, false, list);
+        comma_before = comma_behind(j, &m);
+    }
 }
 
 bool config_remove(text *j, const char *key) {
-    member m;
-    bool found = false;
-    while (remove_inside(j, inside(j), key))
-        found = true;
-    for (size_t at = inside(j); at && next_member(j, &at, &m);)
-        if (j->bytes[m.value] == '{' && remove_inside(j, m.value + 1, key)) {
-            found = true;
-            at = inside(j);
-        }
-    return found;
+    splices list = {0};
+    if (inside(j))
+        cut_inside(j, inside(j), key, true, &list);
+    return apply_splices(j, &list);
 }
 
-/* 1: set to another value; 0: it has that one already; -1: it is not there. */
-static int set_inside(text *j, size_t at, const char *key, const char *value) {
-    member m;
-    while (next_member(j, &at, &m)) {
-        if (!is_called(j, &m, key))
-            continue;
-        if (m.end - m.value == strlen(value) &&
-            memcmp(j->bytes + m.value, value, m.end - m.value) == 0)
-            return 0;
-        replace(j, m.value, m.end, value);
-        return 1;
+/* The first one that is called so gets the value, if it has another. Whether there is one at `at`. */
+static bool set_inside(const text *j, size_t at, const char *key, const char *value, bool below,
+                       splices *list) {
+    bool found = false;
+    for (member m; next_member(j, &at, &m);) {
+        size_t len = m.end - m.value;
+        bool same = len == strlen(value) && memcmp(j->bytes + m.value, value, len) == 0;
+        if (!found && is_called(j, &m, key)) {
+            found = true;
+            if (!same)
+                add_splice(list, m.value, m.end, value);
+        } else if (below && j->bytes[m.value] == '{') {
+            (void)set_inside(j, m.value + 1, key, value, false, list);
+        } else if (found && !below) {
+            break;
+        }
     }
-    return -1;
+    return found;
 }
 
 /* Behind the last pair, spaced as the first one is. */
@@ -148,6 +189,7 @@ static void add_member(text *j, const char *key, const char *value) {
     size_t first = inside(j), at = first, end = first;
     member m;
     text added = {0};
+    splices list = {0};
     while (next_member(j, &at, &m))
         end = m.end;
     size_t space = after_space(j, first) - first;
@@ -158,24 +200,20 @@ static void add_member(text *j, const char *key, const char *value) {
     else
         text_addf(&added, end > first ? " " : "\n  ");
     text_addf(&added, "\"%s\": %s%s", key, value, end > first ? "" : "\n");
-    replace(j, end, end > first ? end : after_space(j, end), added.bytes);
+    add_splice(&list, end, end > first ? end : after_space(j, end), added.bytes);
+    apply_splices(j, &list);
     text_free(&added);
 }
 
 bool config_set(text *j, const char *key, const char *value, bool add) {
-    member m;
-    int top = set_inside(j, inside(j), key, value);
-    bool changed = top > 0;
-    for (size_t at = inside(j); at && next_member(j, &at, &m);)
-        if (j->bytes[m.value] == '{' && set_inside(j, m.value + 1, key, value) > 0) {
-            changed = true;
-            at = inside(j);
-        }
-    if (top < 0 && !changed && add && inside(j)) {
-        add_member(j, key, value);
-        changed = true;
-    }
-    return changed;
+    splices list = {0};
+    bool object = inside(j) > 0;
+    bool top = object && set_inside(j, inside(j), key, value, true, &list);
+    bool changed = apply_splices(j, &list);
+    if (!object || top || changed || !add)
+        return changed;
+    add_member(j, key, value);
+    return true;
 }
 
 /* What a model needs said. */

@@ -26,3 +26,21 @@ for command in ls info 'info --duplicates' stats 'stats --hist' check 'check --v
     printf '%s: ' "$command"
     within $command empty.safetensors >said && echo "$(grep -x 'exit .*' said || echo fine)"
 done
+
+# config.json is edited in one pass, however often it says the same.
+"$(dirname "$fixtures")/cli_quantised" .
+# edit HEAD EACH TAIL: a file with 40,000 times EACH, which begins with a key.
+edit() {
+    awk -v head="$1" -v each="$2" -v tail="$3" \
+        'BEGIN { printf("%s", head); for (i = 0; i < 40000; i++) printf("%s", each); print tail }' >fp8/config.json
+    rm -rf edited
+    within convert fp8 --dequantize --to f16 -o edited/ >said
+    grep -x 'exit .*' said || grep config said
+    [ ! -e edited/config.json ] || sed 's/, "k/,\n"k/g' edited/config.json | uniq -c
+}
+edit '{"a": 1' ', "quantization_config": {"bits": 8}' '}'
+edit '{"quantization_config": 1, "a": 1' ', "quantization_config": 2, "k": "float32"' ', "quantization": 2}'
+edit '{"a": 1' ', "k": {"dtype": "float32", "c": 1}' ', "z": {"torch_dtype": "x"}}'
+edit '{"a": 1' ', "k": {"c": 1, "dtype": "float32"}' '}'
+edit '{"a": 1' ', "k": {"c": 1, "quantization_config": {}}' '}'
+edit '{"k": {' '"quantization_config": 0,' '"quantization": 0, "dtype": 1}}'
