@@ -24,8 +24,13 @@ mkdir "$work/objects"
 (cd "$work/objects" && cc -O2 -g -I"$root/include" -c "$root"/src/*.c "$root"/src/kernels/*.c)
 cc -O2 -g -Iinclude -o "$work/linear" tests/linear.c "$work"/objects/*.o -lpthread
 cmake -DSOURCE="$root/tool/report/page" -DOUTPUT="$work/report_assets.c" -P cmake/embed_report.cmake >/dev/null
+# With fingerprints, where the tool would be built with them.
+echo '#include <xxhash.h>
+int main(void) { return XXH3_128bits(0, 0).low64 == 0; }' >"$work/probe.c"
+xxhash=
+! cc -o "$work/probe" "$work/probe.c" -lxxhash 2>"$work/said" || xxhash='-DTOOL_HAVE_XXHASH -lxxhash'
 cc -O2 -g -Iinclude -Itool -D_GNU_SOURCE -o "$work/tenmap" tool/*.c tool/report/*.c "$work/report_assets.c" \
-    "$work"/objects/*.o -lpthread -lm
+    "$work"/objects/*.o -lpthread -lm $xxhash
 cc -O2 -o "$work/on_terminal" tests/cli/on_terminal.c
 # What `meta edit` calls: every value becomes another one.
 EDITOR="sed -i 's/\": \"/&new /'" && export EDITOR

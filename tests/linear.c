@@ -256,6 +256,28 @@ static uint64_t long_chain(FILE *f, size_t n) {
     return 2;
 }
 
+/* A dimension of a million times n, and no elements. */
+static uint64_t empty_shape(FILE *f, size_t n) {
+    fprintf(f, "\"t\":{\"dtype\":\"U8\",\"shape\":[%zu000000,0],\"data_offsets\":[0,0]}", n);
+    return 0;
+}
+
+static uint64_t one_matrix(FILE *f, size_t n) {
+    (void)n;
+    fputs("\"m.weight\":{\"dtype\":\"F32\",\"shape\":[32,32],\"data_offsets\":[0,4096]}", f);
+    return 4096;
+}
+
+/* n links are made to it: tensors that are told apart by their sizes. */
+static uint64_t linked(FILE *f, size_t n) {
+    enum { TENSORS = 300 };
+    uint64_t at = 0;
+    (void)n;
+    for (size_t i = 1; i <= TENSORS; at += i++)
+        put_tensor(f, i == 1, at, i, "t%zu", i);
+    return at;
+}
+
 /* One dtype and one shape, and as many sizes as there are tensors. */
 static uint64_t unknown_sizes(FILE *f, size_t n) {
     uint64_t at = 0;
@@ -396,7 +418,7 @@ static uint64_t gguf_backwards(FILE *f, size_t n) {
 }
 
 /* What else lies beside model.safetensors, or instead of it. */
-enum { ALONE, LISTED, INDEX, INDEX_LISTS_MORE, FOLDER, GGUF };
+enum { ALONE, LISTED, CONFIG, LINKS, INDEX, INDEX_LISTS_MORE, FOLDER, GGUF };
 
 enum { PIPE, TERMINAL };
 
@@ -454,6 +476,7 @@ static const struct linear_case {
     {"info-metadata", metadata_keys, 100000, 2.3, ON(TERMINAL, 0, "info")},
     {"get-hint", as_usual, 50000, 2.2, ON(PIPE, 3, "get") " model.layers.0.expert.0.weight"},
     {"get-dims", one_shape, 500000, 2.2, ON(PIPE, 0, "get --raw-values") " t"},
+    {"get-empty", empty_shape, 1000000, 2.2, ON(PIPE, 0, "get") " t"},
     {"check-values", as_usual, 20000, 2.3, ON(TERMINAL, 0, "check --values --threads 1")},
     {"check-lenient", unknown_sizes, 20000, 2.3, ON(TERMINAL, 1, "check --lenient")},
     {"stats", as_usual, 10000, 2.3, ON(TERMINAL, 0, "stats -s name --threads 1")},
@@ -475,6 +498,9 @@ static const struct linear_case {
     {"merge-metadata", metadata_keys, 50000, 2.3,
      ON(PIPE, 0, "merge -o out.safetensors --prefer last model.safetensors")},
 #undef ON
+    {"config-edit", one_matrix, 50000, 2.2, 0, CONFIG, TENMAP_OK, PIPE, 0,
+     "convert . --quantize int8-channel --threads 1 --force -o out/"},
+    {"inventory-links", linked, 1200, 2.3, 0, LINKS, TENMAP_OK, PIPE, 0, "inventory . --threads 1"},
 };
 
 static FILE *create(const char *folder, const char *name) {
@@ -544,15 +570,42 @@ static void make_folder(size_t n, const char *folder) {
     }
 }
 
+/* Keys that are removed, at the top and below it, and one that is set. */
+static void make_config(size_t n, const char *folder) {
+    FILE *f = create(folder, "config.json");
+    fputs("{\"a\": 1", f);
+    for (size_t i = 0; i < n; i++)
+        fputs(i % 2 ? ", \"quantization_config\": {}" : ", \"b\": {\"quantization_config\": {}}",
+              f);
+    fputs("}\n", f);
+    if (fclose(f) != 0)
+        die("cannot write config.json");
+}
+
+static void make_links(size_t n, const char *folder) {
+    char from[4096], to[4096];
+    snprintf(from, sizeof from, "%s/model.safetensors", folder);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(to, sizeof to, "%s/l%zu.safetensors", folder, i);
+        unlink(to);
+        if (link(from, to) != 0)
+            die("cannot make a link");
+    }
+}
+
 static void make(const struct linear_case *c, size_t n, const char *folder) {
     if (c->beside == FOLDER)
         make_folder(n, folder);
     else if (c->beside == GGUF)
         make_gguf(c, n, folder);
     else
-        make_file(c, n, folder, c->beside <= LISTED ? "model.safetensors" : "one.safetensors");
+        make_file(c, n, folder, c->beside <= LINKS ? "model.safetensors" : "one.safetensors");
     if (c->beside == LISTED)
         make_listed(n, folder);
+    if (c->beside == CONFIG)
+        make_config(n, folder);
+    if (c->beside == LINKS)
+        make_links(n, folder);
     if (c->beside == INDEX || c->beside == INDEX_LISTS_MORE)
         make_index(n, c->beside == INDEX ? n : 2 * n, folder);
 }

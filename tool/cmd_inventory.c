@@ -218,33 +218,76 @@ static void describe(inventory_model *m) {
     summary_free(&s);
 }
 
-/*
- * Models stay open to be compared, each with a descriptor for every shard, as far as the limit of the
- * process goes; those beyond it are not compared. Whether one is broken.
- */
-static bool describe_all(inventory *all) {
+static void close_model(inventory_model *m) {
+    tenmap_close(m->model);
+    m->model = NULL;
+}
+
+static char *copy_text(const char *said) {
+    return said ? need_copy(said, strlen(said)) : NULL;
+}
+
+/* What was found of the same file in the same folder. */
+static void describe_alike(inventory_model *m, const inventory_model *first) {
+    m->what = copy_text(first->what);
+    m->dtype = copy_text(first->dtype);
+    m->mixed = first->mixed;
+    m->bytes = first->bytes;
+    m->params = first->params;
+    m->tensors = first->tensors;
+}
+
+/* Of models that are the same files, the first alone stays open. */
+static void describe_one(inventory *all, seen_files *seen, size_t i) {
+    inventory_model *m = &all->models[i];
+    size_t first = seen_before(seen, all, m);
+    m->first = i;
+    if (first != SIZE_MAX) {
+        describe_alike(m, &all->models[first]);
+    } else {
+        describe(m);
+        first = m->model ? seen_before(seen, all, m) : SIZE_MAX;
+        if (first != SIZE_MAX)
+            close_model(m);
+    }
+    m->first = first != SIZE_MAX ? first : i;
+}
+
+/* As many files as the limit of the process lets it have open, less some. */
+static size_t most_open(void) {
     struct rlimit limit = {0};
-    size_t open_files = 0, most = 256;
-    bool broken = false;
+    size_t most = 256;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &limit);
         if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
             most = limit.rlim_cur < SIZE_MAX ? (size_t)limit.rlim_cur : SIZE_MAX;
     }
-    most = most > 128 ? most - 64 : 64;
+    return most > 128 ? most - 64 : 64;
+}
+
+/*
+ * Models stay open to be compared, each with a descriptor for every shard, as far as the limit of the
+ * process goes; those beyond it are not compared. Whether one is broken.
+ */
+static bool describe_all(inventory *all) {
+    size_t open_files = 0, most = most_open();
+    bool broken = false;
+    seen_files *seen = seen_new();
     for (size_t i = 0; i < all->count && !interrupted(); i++) {
         inventory_model *m = &all->models[i];
-        describe(m);
+        describe_one(all, seen, i);
         broken = broken || m->broken;
-        open_files += m->model ? tenmap_shard_count(m->model) : 0;
-        if (m->model && open_files > most) {
-            open_files -= tenmap_shard_count(m->model);
-            tenmap_close(m->model);
-            m->model = NULL;
+        size_t files = m->model ? tenmap_shard_count(m->model) : 0;
+        if (m->model && open_files + files > most) {
+            close_model(m);
             all->not_compared++;
+        } else if (m->model) {
+            open_files += files;
+            seen_add(seen, m, i);
         }
     }
+    seen_free(seen);
     return broken;
 }
 
@@ -354,6 +397,8 @@ static void print_inventory(const inventory *all, const inventory_settings *set)
         text_addf(&line, "; %zu broken", broken);
     if (all->not_compared)
         text_addf(&line, "; %zu not compared (more than this process may open)", all->not_compared);
+    if (all->abridged)
+        text_addf(&line, "; not every pair that shares tensors is told");
     if (all->unreadable)
         text_addf(&line, "; %zu folders could not be read", all->unreadable);
     puts(line.bytes);
@@ -392,6 +437,10 @@ static void print_inventory_json(const inventory *all) {
         json_close();
     }
     json_close();
+    if (all->abridged) {
+        json_key("shared_abridged");
+        json_bool(true);
+    }
     json_close();
 }
 

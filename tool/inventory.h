@@ -18,6 +18,8 @@ typedef struct inventory_model {
     bool part;           /* its name is that of a shard */
     uint64_t bytes, params;
     size_t tensors;
+    size_t
+        first; /* the first model that is the same files, by links; its own place if there is none */
 } inventory_model;
 
 /* Two models that have tensors in common. */
@@ -34,7 +36,19 @@ typedef struct inventory {
     size_t folders, unreadable, not_compared;
     inventory_share *shares; /* the most bytes first */
     size_t share_count;
+    bool abridged; /* there are more pairs than are told */
 } inventory;
+
+/* links.c: which models are the same files, so that these are read once. */
+typedef struct seen_files seen_files;
+seen_files *seen_new(void);
+/*
+ * A model before, that is still open, of the same files as this one, or as the file at its path in the
+ * same folder; SIZE_MAX: there is none. One that is open is remembered with `place`.
+ */
+size_t seen_before(const seen_files *seen, const inventory *all, const inventory_model *m);
+void seen_add(seen_files *seen, const inventory_model *m, size_t place);
+void seen_free(seen_files *seen);
 
 /* shared.c: fills shares. 0, or the exit code of a failure that has been told. */
 int find_shared(inventory *all, unsigned threads);

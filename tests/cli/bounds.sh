@@ -44,3 +44,20 @@ edit '{"a": 1' ', "k": {"dtype": "float32", "c": 1}' ', "z": {"torch_dtype": "x"
 edit '{"a": 1' ', "k": {"c": 1, "dtype": "float32"}' '}'
 edit '{"a": 1' ', "k": {"c": 1, "quantization_config": {}}' '}'
 edit '{"k": {' '"quantization_config": 0,' '"quantization": 0, "dtype": 1}}'
+
+# Links to one file are one file to `inventory`, and copies of it make no squares of all their tensors.
+mkdir links links/copies
+awk 'BEGIN { for (i = 0; i < 20000; i++) printf("%08d", i) }' >data
+set --
+for i in $(seq 400); do set -- "$@" "t$i" U8 '[400]' 400; done
+header_of "$@" >links/0.safetensors
+cat data >>links/0.safetensors
+for i in $(seq 249); do
+    ln links/0.safetensors links/$i.safetensors
+done
+for i in $(seq 100); do cp links/0.safetensors links/copies/$i.safetensors; done
+within inventory links -j 1 | sed -n '/Shared/,$p' | sed -n '1,5p; $p'
+# Many pairs are told, but no squares of thousands.
+for i in $(seq 250 1500); do ln links/0.safetensors links/$i.safetensors; done
+within inventory links -j 1 | tail -n 1
+within inventory links -j 1 --json | tail -n 4
