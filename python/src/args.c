@@ -1,8 +1,9 @@
 /*
  * What callers give: integers, lists, dicts, texts, shapes, paths.
  *
- * Code of the caller's runs here (__index__, __iter__, __fspath__), and again whenever the GIL is away. So
- * what is used later is a copy, or has a reference of ours, from the moment on that it was looked at.
+ * Code of the caller's runs here (__index__, __iter__, __fspath__), and again whenever the GIL is
+ * away. So what is used later is a copy, or has a reference of ours, from the moment on that it was
+ * looked at.
  */
 #include "core.h"
 

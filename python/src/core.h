@@ -2,13 +2,13 @@
  * tenmap._core: what its files share. Each file has one subject; module.c puts them together.
  *
  * Objects and who keeps whom: a Model holds a Handle, which owns the tenmap_model; Tensors and the
- * Memory of views hold the Handle too. Closing a Model only lets go of its Handle, so the mapping goes
- * with the last view, and tenmap_close always has the exclusivity that it needs.
+ * Memory of views hold the Handle too. Closing a Model only lets go of its Handle, so the mapping
+ * goes with the last view, and tenmap_close always has the exclusivity that it needs.
  *
- * The GIL is released around everything that opens, reads, converts, writes or measures. Code of the caller's
- * runs meanwhile, in callbacks, in finalizers of a garbage collection, and wherever an argument is looked at.
- * So a function takes its references first, then parses, then checks, and then uses, and no code of the
- * caller's runs between the last two.
+ * The GIL is released around everything that opens, reads, converts, writes or measures. Code of
+ * the caller's runs meanwhile, in callbacks, in finalizers of a garbage collection, and wherever an
+ * argument is looked at. So a function takes its references first, then parses, then checks, and
+ * then uses, and no code of the caller's runs between the last two.
  */
 #ifndef TENMAP_PYTHON_CORE_H
 #define TENMAP_PYTHON_CORE_H
@@ -59,7 +59,10 @@ typedef struct tpy_number {
 int tpy_number_of(PyObject *object, void *number);
 /* The items of a list, as a tuple that nobody else changes. */
 PyObject *tpy_items(PyObject *list);
-/* A copy of a dict, empty for None: what its strings are stays, whatever becomes of the caller's dict. */
+/*
+ * A copy of a dict, empty for None: what its strings are stays, whatever becomes of the caller's
+ * dict.
+ */
 PyObject *tpy_pairs(PyObject *dict);
 /* UTF-8 of a str; NULL and an exception that says what it was meant for. */
 const char *tpy_text(PyObject *object, const char *what, Py_ssize_t *length);
@@ -82,8 +85,9 @@ tpy_io *tpy_io_new(PyObject *file);
 void tpy_io_free(tpy_io *io);
 const tenmap_io *tpy_io_functions(tpy_io *io);
 /*
- * Before a call that reads from a model: -1 and an exception if this thread is inside read() of its file (NULL: it
- * has none). It has the lock, which the call, or threads that the call starts, would wait for.
+ * Before a call that reads from a model: -1 and an exception if this thread is inside read() of its
+ * file (NULL: it has none). It has the lock, which the call, or threads that the call starts, would
+ * wait for.
  */
 int tpy_io_enter(const tpy_io *io);
 /* 1 and the exception set if `message` is that of an exception that this file raised. */
@@ -106,13 +110,15 @@ extern PyType_Spec tpy_memory_spec;
 tpy_memory *tpy_memory_new(tpy_state *state, size_t size); /* writable, its bytes undefined */
 tpy_memory *tpy_memory_view(tpy_state *state, const void *data, size_t size, PyObject *owner);
 /*
- * [offset, offset + size) of a file, copy-on-write: writable, and the file never changes. NULL without
- * an exception where the system cannot map it: the caller copies instead.
+ * [offset, offset + size) of a file, copy-on-write: writable, and the file never changes. NULL
+ * without an exception where the system cannot map it: the caller copies instead.
  */
 tpy_memory *tpy_memory_private(tpy_state *state, int fd, uint64_t offset, size_t size);
 /* Owns the arena from here on, also where it fails. */
 tpy_memory *tpy_memory_arena(tpy_state *state, tenmap_arena *arena);
-/* 0, or -1 and a BufferError, if memory that one of these stands on was lent and has moved since. */
+/*
+ * 0, or -1 and a BufferError, if memory that one of these stands on was lent and has moved since.
+ */
 int tpy_still_lent(const tpy_state *state, const Py_buffer *buffers, Py_ssize_t count);
 PyObject *tpy_new_memory(PyObject *module, PyObject *args);
 PyObject *tpy_borrow(PyObject *module, PyObject *args);
@@ -145,7 +151,10 @@ PyObject *tpy_decode_path(const char *path);
 
 extern PyType_Spec tpy_model_spec, tpy_tensor_spec;
 
-/* Elements start, start + step, ...: `count` of them; a dimension that an integer chose is not kept. */
+/*
+ * Elements start, start + step, ...: `count` of them; a dimension that an integer chose is not
+ * kept.
+ */
 typedef struct tpy_axis {
     uint64_t start;
     int64_t step;
@@ -161,7 +170,10 @@ typedef struct tpy_tensor {
 
 tpy_tensor *tpy_tensor_new(tpy_handle *handle, const tenmap_tensor *tensor);
 PyObject *tpy_tensor_name(const tpy_tensor *self);
-/* What its elements appear as: as stored, but for blocks of a model that is dequantised, which are F32. */
+/*
+ * What its elements appear as: as stored, but for blocks of a model that is dequantised, which are
+ * F32.
+ */
 tenmap_dtype tpy_dtype(const tpy_tensor *self);
 /* The tensor as an argument: NULL and a TypeError if it is none. */
 tpy_tensor *tpy_as_tensor(tpy_state *state, PyObject *object);

@@ -1,8 +1,8 @@
 /*
  * A Python file object as a tenmap_io: seek and read under a lock, from any thread, with the GIL.
  *
- * An exception of the file is kept with a number, which stands in the sentence that the library hands
- * through; whoever gets the sentence raises the exception itself.
+ * An exception of the file is kept with a number, which stands in the sentence that the library
+ * hands through; whoever gets the sentence raises the exception itself.
  */
 #include "core.h"
 
@@ -19,14 +19,17 @@ struct tpy_io {
     unsigned long reader; /* the thread that has the lock, 0 if none */
 };
 
-/* Of many threads that fail at once, the library tells of one: the others' exceptions are kept no longer. */
+/*
+ * Of many threads that fail at once, the library tells of one: the others' exceptions are kept no
+ * longer.
+ */
 #define KEPT_EXCEPTIONS 64
 
 #define RAISED "the file object raised an exception, number "
 
 /*
- * In the main interpreter PyGILState knows this thread; in another one a thread state is made for the
- * moment, since PyGILState would take the main one.
+ * In the main interpreter PyGILState knows this thread; in another one a thread state is made for
+ * the moment, since PyGILState would take the main one.
  */
 tpy_gil tpy_gil_take(PyInterpreterState *interpreter) {
     tpy_gil gil = {PyGILState_LOCKED, NULL};

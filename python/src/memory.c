@@ -1,6 +1,6 @@
 /*
- * Memory: bytes with an owner, as a buffer of bytes. Arrays of numpy and torch are made on top of it:
- * views of a model's mapping (read-only), copy-on-write mappings, and memory of our own.
+ * Memory: bytes with an owner, as a buffer of bytes. Arrays of numpy and torch are made on top of
+ * it: views of a model's mapping (read-only), copy-on-write mappings, and memory of our own.
  */
 #include "core.h"
 
@@ -51,10 +51,11 @@ static int64_t touch(volatile char *byte) {
 }
 
 /*
- * A virtual machine that lends its free memory to its host lends it in whole huge pages, and gets it
- * back 4 KiB at a time: there a huge page takes 5 ms to clear instead of 0.2, while smaller pieces of
- * free memory, which were never lent, are as cheap as ever. So the first huge page of an allocation is
- * timed; if it was dear, small pages are used for a while, as everybody's malloc does.
+ * A virtual machine that lends its free memory to its host lends it in whole huge pages, and gets
+ * it back 4 KiB at a time: there a huge page takes 5 ms to clear instead of 0.2, while smaller
+ * pieces of free memory, which were never lent, are as cheap as ever. So the first huge page of an
+ * allocation is timed; if it was dear, small pages are used for a while, as everybody's malloc
+ * does.
  */
 static void choose_pages(tpy_state *state, char *data, size_t size) {
     if (size < HUGE_PAGE)
@@ -162,7 +163,9 @@ static void give_back(tpy_memory *memory) {
     }
 }
 
-/* Giving pages back to the system takes a while for a whole model: other threads may run meanwhile. */
+/*
+ * Giving pages back to the system takes a while for a whole model: other threads may run meanwhile.
+ */
 static void memory_dealloc(PyObject *self) {
     tpy_memory *memory = (tpy_memory *)self;
     if (memory->kind == KIND_VIEW || memory->kind == KIND_HEAP) {
@@ -187,8 +190,9 @@ static int ask(PyObject *owner, const char *method, uint64_t *value) {
 }
 
 /*
- * A storage of torch's has no lock: resizing it gives its memory back, whoever has the address. So it is asked
- * where it is, whenever its bytes are about to be used. 0, or -1 and a BufferError where they are elsewhere.
+ * A storage of torch's has no lock: resizing it gives its memory back, whoever has the address. So
+ * it is asked where it is, whenever its bytes are about to be used. 0, or -1 and a BufferError
+ * where they are elsewhere.
  */
 static int check_lent(const tpy_memory *memory) {
     uint64_t begin, bytes, data = (uint64_t)(uintptr_t)memory->data;
@@ -273,8 +277,8 @@ PyObject *tpy_new_memory(PyObject *module, PyObject *args) {
 }
 
 /*
- * borrow(address, size, owner, writable=False, lent=False): somebody else's bytes. lent: the owner has
- * data_ptr() and nbytes(), as torch's storages have, and is asked again before each use.
+ * borrow(address, size, owner, writable=False, lent=False): somebody else's bytes. lent: the owner
+ * has data_ptr() and nbytes(), as torch's storages have, and is asked again before each use.
  */
 PyObject *tpy_borrow(PyObject *module, PyObject *args) {
     tpy_number address = {"address", UINTPTR_MAX, 0}, size = {"size", PY_SSIZE_T_MAX, 0};

@@ -18,8 +18,9 @@ static void model_dealloc(PyObject *self) {
 }
 
 /*
- * A reference to the handle, for tpy_drop; NULL and a ValueError, as closed files raise it. Any code of the
- * caller's may close the model, and every allocation may collect garbage, which runs such code.
+ * A reference to the handle, for tpy_drop; NULL and a ValueError, as closed files raise it. Any
+ * code of the caller's may close the model, and every allocation may collect garbage, which runs
+ * such code.
  */
 static tpy_handle *hold(PyObject *self) {
     tpy_handle *handle = ((tpy_model *)self)->handle;
@@ -176,7 +177,10 @@ static int add_pair(PyObject *dict, const tenmap_metadata *pair) {
     return failed || PyErr_Occurred() != NULL ? -1 : 0;
 }
 
-/* Pairs from *next on, as long as they are of shards up to this one: the first that has a key counts. */
+/*
+ * Pairs from *next on, as long as they are of shards up to this one: the first that has a key
+ * counts.
+ */
 static PyObject *metadata_until(tpy_handle *handle, uint32_t shard, size_t *next) {
     PyObject *dict = PyDict_New();
     size_t n = tenmap_metadata_count(handle->model);
@@ -359,7 +363,10 @@ static PyObject *row_at(void *context, size_t i) {
                          tenmap_view(tensor, TENMAP_AS_STORED, NULL) != NULL ? Py_True : Py_False);
 }
 
-/* _table(): what load_file needs of every tensor. ready: mapped, aligned, in this machine's byte order. */
+/*
+ * _table(): what load_file needs of every tensor. ready: mapped, aligned, in this machine's byte
+ * order.
+ */
 static PyObject *model_table(PyObject *self, PyObject *unused) {
     (void)unused;
     return list_tensors(self, row_at);

@@ -87,8 +87,8 @@ static int add_source(saving *job, PyObject *item, Py_ssize_t i) {
 }
 
 /*
- * Looks at all that the caller gave, in an order that leaves nothing of it to be looked at later: the path, the
- * metadata and the items first, then the buffers.
+ * Looks at all that the caller gave, in an order that leaves nothing of it to be looked at later:
+ * the path, the metadata and the items first, then the buffers.
  */
 static int begin_saving(saving *job, PyObject *module, PyObject *list, PyObject *metadata) {
     job->state = PyModule_GetState(module);
@@ -195,8 +195,10 @@ static void start_job(saving *job, const save_numbers *numbers, PyObject *path,
     job->report.callable = progress != Py_None ? progress : NULL;
 }
 
-/* save(path, [(name, dtype, shape, source), ...], metadata, (alignment, slack, flags), convert flags,
-   threads, progress) */
+/*
+ * save(path, [(name, dtype, shape, source), ...], metadata, (alignment, slack, flags), convert
+ * flags, threads, progress)
+ */
 PyObject *tpy_save(PyObject *module, PyObject *args) {
     tenmap_writer_options options = TENMAP_WRITER_OPTIONS_INIT;
     save_numbers n = save_defaults;
@@ -237,8 +239,10 @@ static PyObject *write_folder(saving *job, tenmap_save_options *options) {
     Py_RETURN_NONE;
 }
 
-/* save_sharded(folder, sources, metadata, max_shard_bytes, (alignment, slack, flags), convert flags,
-   threads, progress) */
+/*
+ * save_sharded(folder, sources, metadata, max_shard_bytes, (alignment, slack, flags), convert
+ * flags, threads, progress)
+ */
 PyObject *tpy_save_sharded(PyObject *module, PyObject *args) {
     tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
     save_numbers n = save_defaults;

@@ -75,8 +75,8 @@ class Source:
 
 
 def _torch_memory(value, writable=False):
-    """The bytes of a contiguous tensor on the CPU. Its storage is kept, and asked before each use whether
-    they are still there."""
+    """The bytes of a contiguous tensor on the CPU. Its storage is kept, and asked before each use
+    whether they are still there."""
     size = value.numel() * value.element_size()
     return _core.borrow(value.data_ptr() if size else 0, size, value.untyped_storage(), writable, True)
 

@@ -23,7 +23,8 @@ def _sources(tensors, dtype=None):
         try:
             source = _source(value, dtype)
         except (TypeError, ValueError) as refused:
-            kind = TypeError if isinstance(refused, TypeError) else ValueError  # its own may want other arguments
+            # Not its own kind, which may want other arguments than a sentence.
+            kind = TypeError if isinstance(refused, TypeError) else ValueError
             raise kind(f"{name!r}: {refused}") from None
         result.append((name, source.code, source.shape, source.data))
     return result
@@ -47,7 +48,7 @@ def _is_float(name):
 
 
 def _strings(metadata):
-    """A dict of the caller's (the extension copies it before it runs anything), or one of a mapping."""
+    """A dict of the caller's, which the extension copies before it runs anything, or a mapping's."""
     if metadata is None or isinstance(metadata, dict):
         return metadata
     if isinstance(metadata, Mapping):
