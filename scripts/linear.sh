@@ -82,15 +82,8 @@ measure() {
     rm -rf "$work/files"
 }
 
-"$work/linear" list "$divisor" >"$work/cases"
-failed=0
-set -f # patterns of the cases are the tool's
-printf '%-22s %9s %12s %12s %5s %8s %8s %5s\n' case n instructions "at 2n" ratio KiB "at 2n" ratio
-while read -r case size allowed command; do
-    [ $# -eq 0 ] || case " $* " in *" $case "*) ;; *) continue ;; esac
-    measure "$case" "$size" $command
-    first=$instructions first_kib=$kib
-    measure "$case" $((2 * size)) $command
+# Says whether what was measured, of n in first and first_kib, is linear.
+judge() {
     # Memory is judged from a few megabytes on; below, pages and tables of fixed size outweigh.
     awk -v name="$case" -v n="$size" -v a="$first" -v b="$instructions" -v x="$first_kib" -v y="$kib" \
         -v most="$allowed" 'BEGIN {
@@ -101,5 +94,49 @@ while read -r case size allowed command; do
                    memory, bad ? "NOT LINEAR" : "linear")
             exit bad
         }' || failed=1
+}
+
+# Listings of servers, by the tool: KIND N MODEL.
+measure_listing() {
+    kib=$(python3 http/tests/listing.py "$1" "$2" "$work/linear" spend 3 "$work/tenmap-http" ls "$3" 2>"$work/said") ||
+        { cat "$work/said" >&2; exit 1; }
+    python3 http/tests/listing.py "$1" "$2" valgrind --tool=callgrind --callgrind-out-file=/dev/null \
+        --log-file="$work/log" "$work/tenmap-http" ls "$3" >"$work/said" 2>&1 || [ $? = 3 ] ||
+        { tail -n 3 "$work/said" >&2; exit 1; }
+    instructions=$(awk '/Collected/ { print $NF }' "$work/log")
+}
+
+"$work/linear" list "$divisor" >"$work/cases"
+failed=0
+set -f # patterns of the cases are the tool's
+printf '%-22s %9s %12s %12s %5s %8s %8s %5s\n' case n instructions "at 2n" ratio KiB "at 2n" ratio
+while read -r case size allowed command; do
+    [ $# -eq 0 ] || case " $* " in *" $case "*) ;; *) continue ;; esac
+    measure "$case" "$size" $command
+    first=$instructions first_kib=$kib
+    measure "$case" $((2 * size)) $command
+    judge
 done <"$work/cases"
+
+# With libcurl: the names of a folder on a hub or in a bucket, up to the limits of a listing and of a folder.
+set +f
+if cc -O2 -g -Iinclude -Itool -Ihttp -D_GNU_SOURCE -DTOOL_HAVE_HTTP -o "$work/tenmap-http" tool/*.c tool/report/*.c \
+    http/src/*.c "$work/report_assets.c" "$work"/objects/*.o -lcurl -lcrypto -lpthread -lm 2>"$work/said" &&
+    command -v python3 >/dev/null; then
+    while read -r case kind size allowed model; do
+        [ $# -eq 0 ] || case " $* " in *" $case "*) ;; *) continue ;; esac
+        size=$((size / divisor))
+        measure_listing "$kind" "$size" "$model"
+        first=$instructions first_kib=$kib
+        measure_listing "$kind" $((2 * size)) "$model"
+        judge
+    done <<END
+listing-hub hub 450000 2.2 hf://a/b
+listing-pages pages 50000 2.3 hf://a/b
+listing-shards shards 45000 2.3 hf://a/b
+listing-s3 s3 450000 2.2 s3://a/b
+END
+else
+    echo "skipped: listings of servers, without libcurl or Python"
+fi
 exit "$failed"

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,9 +52,15 @@ static bool is_plain(const char *name) {
     return strlen(name) <= LONGEST;
 }
 
+/* Models have about ten of these; a server, or whoever filled a folder, may have any number. */
+enum { MOST_BESIDE = 256, MOST_FETCHED = 256 << 20 }; /* files; bytes of all that are fetched */
+
 static int take_name(void *ctx, const char *name) {
     beside_files *out = ctx;
     if (belongs(name) && is_plain(name)) {
+        out->too_many = out->count == MOST_BESIDE;
+        if (out->too_many)
+            return 1;
         out->names = need_next(out->names, out->count, sizeof *out->names);
         out->names[out->count++] = need_copy(name, strlen(name));
     }
@@ -64,7 +71,7 @@ static int list_beside(const char *folder, beside_files *out) {
     bool far = is_address(folder);
     int status = far ? remote_list(folder, take_name, out) : EXIT_FINE;
     DIR *list = far ? NULL : opendir(folder);
-    for (struct dirent *e; list && (e = readdir(list));) {
+    for (struct dirent *e; list && !out->too_many && (e = readdir(list));) {
         struct stat s;
         if (fstatat(dirfd(list), e->d_name, &s, 0) == 0 && S_ISREG(s.st_mode))
             take_name(out, e->d_name);
@@ -76,16 +83,27 @@ static int list_beside(const char *folder, beside_files *out) {
     return status;
 }
 
-/* Files of a tokenizer, the largest of them, have some ten megabytes. */
-static int fetch_file(const char *from, const char *to, bool force) {
-    enum { LARGEST_FETCHED = 256 << 20 };
+static int fail_fetch(const char *from, uint64_t size, uint64_t left) {
+    if (interrupted())
+        return EXIT_INTERRUPTED;
+    if (size > left && size != UINT64_MAX)
+        return fail(EXIT_FAILED,
+                    "'%s' has %" PRIu64
+                    " bytes; of all files beside a model at most %d are fetched, "
+                    "and %" PRIu64 " are left: --no-config leaves such files where they are",
+                    from, size, (int)MOST_FETCHED, left);
+    return fail(EXIT_FAILED, "'%s' cannot be fetched", from);
+}
+
+/* Files of a tokenizer, the largest of them, have some ten megabytes. *left: what may still come. */
+static int fetch_file(const char *from, const char *to, bool force, uint64_t *left) {
     outfile out;
     char *bytes;
     size_t len;
-    remote_read(from, LARGEST_FETCHED, &bytes, &len);
+    uint64_t size = remote_read(from, (size_t)*left, &bytes, &len);
     if (!bytes)
-        return interrupted() ? EXIT_INTERRUPTED
-                             : fail(EXIT_FAILED, "'%s' cannot be fetched", shown_path(from));
+        return fail_fetch(from, size, *left);
+    *left -= len;
     int status = outfile_open(&out, to, force);
     if (!status) {
         status = outfile_write(&out, bytes, len);
@@ -98,11 +116,11 @@ static int fetch_file(const char *from, const char *to, bool force) {
     return status;
 }
 
-static int copy_file(const char *from, const char *to, bool force) {
+static int copy_file(const char *from, const char *to, bool force, uint64_t *left) {
     enum { BLOCK = 1 << 16 };
     outfile out;
     if (is_address(from))
-        return fetch_file(from, to, force);
+        return fetch_file(from, to, force, left);
     int fd, status = open_regular(from, &fd);
     if (status)
         return status;
@@ -157,13 +175,13 @@ static bool is_wanted(const plan *p, const output_settings *out, const target *t
 
 enum { LARGEST_CONFIG = 4 << 20 };
 
-/* False where there is none, or none that can be changed. */
+/* False where there is none, or none that can be changed; then *out is not empty. */
 static bool read_config(const char *path, text *out) {
     char block[4096], *far;
     size_t len;
     if (is_address(path)) {
-        remote_read(path, LARGEST_CONFIG, &far, &len);
-        text_add(out, far ? far : "", len);
+        uint64_t size = remote_read(path, LARGEST_CONFIG, &far, &len);
+        text_add(out, far ? far : "?", far ? len : size > 0);
         free(far);
         return out->len && config_is_object(out);
     }
@@ -252,7 +270,14 @@ static void add_copied(beside_files *copied, const char *name) {
 static int copy_beside(const plan *p, const output_settings *out, const char *from,
                        const char *into, beside_files *copied) {
     beside_files found = {0};
+    uint64_t left = MOST_FETCHED;
     int status = list_beside(from, &found);
+    if (!status && found.too_many)
+        status =
+            fail(EXIT_FAILED,
+                 "'%s' has more than %d files that belong beside a model (tokenizer* and such), "
+                 "the most that are copied: --no-config leaves them where they are",
+                 from, (int)MOST_BESIDE);
     for (size_t i = 0; !status && i < found.count; i++) {
         char *source = path_in(from, found.names[i]), *place = path_in(into, found.names[i]);
         struct stat s;
@@ -261,7 +286,7 @@ static int copy_beside(const plan *p, const output_settings *out, const char *fr
         bool other = p->config &&
                      (tells_quantisation(found.names[i]) || (is_config && copied->config_changed));
         if (!there && !out->dry_run && !other)
-            status = copy_file(source, place, out->force);
+            status = copy_file(source, place, out->force, &left);
         if (!status && !there && !other)
             add_copied(copied, found.names[i]);
         free(source);

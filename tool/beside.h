@@ -8,6 +8,7 @@
 typedef struct beside_files {
     char **names;
     size_t count;
+    bool too_many;          /* more than are taken */
     text config;            /* how config.json was changed, or has to be; empty: not at all */
     bool config_changed;    /* it was, or would be */
     const char *config_why; /* why it was not */

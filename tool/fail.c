@@ -17,17 +17,19 @@ void set_command_name(const char *name) {
     command_name = name;
 }
 
-/* A sentence may hold names from files and from the command line: nothing in it is obeyed. */
+/* A sentence may hold names from files and from the command line: nothing in it is obeyed, or secret. */
 static void tell(const char *format, va_list list) {
     char sentence[2048];
-    text safe = {0};
+    text shown = {0}, safe = {0};
     int n = vsnprintf(sentence, sizeof sentence, format, list);
     size_t len = n < 0 ? 0 : (size_t)n < sizeof sentence ? (size_t)n : sizeof sentence - 1;
-    text_add_visible(&safe, sentence, len);
+    text_add_shown(&shown, sentence, len);
+    text_add_visible(&safe, shown.bytes ? shown.bytes : "", shown.len);
     progress_clear();
     fflush(stdout);
     fprintf(stderr, "tenmap%s%s: %s\n", command_name ? " " : "", command_name ? command_name : "",
-            safe.bytes);
+            safe.bytes ? safe.bytes : "");
+    text_free(&shown);
     text_free(&safe);
 }
 

@@ -1,14 +1,18 @@
 #include "kept.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
 #include "print.h"
+#include "remote.h"
 
 /* An open file has its first 128 KiB in memory; these are 64 MiB each. */
 enum { MOST_FILES = 512, MOST_READ = 64 << 20 };
+/* Of all folders that one command lists. */
+enum { MOST_NAMES = 1000000, MOST_NAME_BYTES = 64 << 20 };
 
 /* Bytes of a file that were read. */
 typedef struct kept_piece {
@@ -34,7 +38,7 @@ typedef struct kept_list {
     struct kept_list *next;
     char *path;
     char **names;
-    size_t count;
+    size_t count, bytes, most, most_bytes; /* of the names */
     tenmap_status status;
     tenmap_error error;
 } kept_list;
@@ -44,7 +48,7 @@ typedef struct keeper {
     pthread_mutex_t lock;
     kept_file *files;
     kept_list *lists;
-    size_t file_count, read_bytes;
+    size_t file_count, read_bytes, name_count, name_bytes;
     bool keeps_reads;
 } keeper;
 
@@ -169,8 +173,19 @@ static tenmap_status kept_read(void *ctx, void *file, uint64_t offset, void *dst
 
 static int take_name(void *ctx, const char *name) {
     kept_list *l = ctx;
+    size_t len = strlen(name);
+    if (l->count == l->most || len >= l->most_bytes - l->bytes) {
+        snprintf(l->error.message, sizeof l->error.message,
+                 "'%.200s': the listing has more than %d %s, the most that is kept; name a file of "
+                 "the folder",
+                 shown_path(l->path), l->count == l->most ? (int)MOST_NAMES : (int)MOST_NAME_BYTES,
+                 l->count == l->most ? "names" : "bytes in names");
+        l->error.status = TENMAP_ERR_LIMIT;
+        return 1;
+    }
     l->names = need_next(l->names, l->count, sizeof *l->names);
-    l->names[l->count++] = need_copy(name, strlen(name));
+    l->names[l->count++] = need_copy(name, len);
+    l->bytes += len + 1;
     return 0;
 }
 
@@ -192,10 +207,16 @@ static kept_list *list_of(keeper *k, const char *path) {
     if (l)
         return l;
     l = need(1, sizeof *l);
-    *l = (kept_list){.path = need_copy(path, strlen(path))};
+    *l = (kept_list){.path = need_copy(path, strlen(path)),
+                     .most = k->name_count < MOST_NAMES ? MOST_NAMES - k->name_count : 0};
+    l->most_bytes = k->name_bytes < MOST_NAME_BYTES ? MOST_NAME_BYTES - k->name_bytes : 0;
     l->status = k->under->list(k->under->ctx, path, take_name, l, &l->error);
+    if (l->status == TENMAP_OK)
+        l->status = l->error.status; /* it had more names than are kept */
     if (is_lasting(l->status)) {
         pthread_mutex_lock(&k->lock);
+        k->name_count += l->count;
+        k->name_bytes += l->bytes;
         l->next = k->lists;
         k->lists = l;
         pthread_mutex_unlock(&k->lock);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "command.h"
@@ -71,6 +72,28 @@ const char *shown_path(const char *path) {
         return path;
     text_add(&shown, path, (size_t)(query - path));
     return keep_text(&shown);
+}
+
+/* Whether a word of a sentence ends here: at a blank, or at a quote that closes. */
+static bool ends_word(const char *at, const char *end) {
+    if (*at != '\'' && *at != '"')
+        return strchr(" \t\n", *at) != NULL;
+    return end - at < 2 || strchr(" \t\n,;:.?!)", at[1]);
+}
+
+void text_add_shown(text *out, const char *sentence, size_t len) {
+    const char *at = sentence, *end = sentence + len;
+    while (at < end) {
+        bool web = (size_t)(end - at) >= strlen("https://") &&
+                   (strncasecmp(at, "http://", 7) == 0 || strncasecmp(at, "https://", 8) == 0);
+        const char *word = at++;
+        while (web && at < end && *at != '?' && !ends_word(at, end))
+            at++;
+        text_add(out, word, (size_t)(at - word));
+        while (web && at < end && *at == '?' && !ends_word(at, end)) /* the query */
+            for (at++; at < end && *at != '?' && !ends_word(at, end);)
+                at++;
+    }
 }
 
 /* Puts --revision into an address on a hub. */
@@ -176,23 +199,25 @@ void remote_opened(void) {
         kept_reads(&kept, false);
 }
 
-void remote_read(const char *address, size_t most, char **out, size_t *len) {
+uint64_t remote_read(const char *address, size_t most, char **out, size_t *len) {
     void *file;
-    uint64_t size;
+    uint64_t size = 0;
     tenmap_error error = {.status = TENMAP_OK};
     *out = NULL;
     *len = 0;
     if (!kept.ctx || kept.open(kept.ctx, address, &file, &size, &error) != TENMAP_OK)
-        return;
+        return error.status == TENMAP_ERR_NOT_FOUND ? 0 : UINT64_MAX;
     if (size && size <= most) {
         *out = need((size_t)size, 1);
         *len = (size_t)size;
         if (kept.read(kept.ctx, file, 0, *out, *len, &error) != TENMAP_OK) {
             free(*out);
             *out = NULL;
+            *len = 0;
         }
     }
     kept.close(kept.ctx, file);
+    return size;
 }
 
 int remote_list(const char *folder, int (*entry)(void *ctx, const char *name), void *ctx) {
@@ -226,10 +251,11 @@ int remote_options(const char *path, tenmap_options *options) {
 
 void remote_opened(void) {}
 
-void remote_read(const char *address, size_t most, char **out, size_t *len) {
+uint64_t remote_read(const char *address, size_t most, char **out, size_t *len) {
     (void)address, (void)most;
     *out = NULL;
     *len = 0;
+    return 0;
 }
 
 int remote_list(const char *folder, int (*entry)(void *ctx, const char *name), void *ctx) {

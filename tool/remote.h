@@ -42,12 +42,15 @@ void text_add_named(text *out, const char *folder, const char *name);
  * of the last eight of these. Not for threads.
  */
 const char *shown_path(const char *path);
+/* Adds a sentence, in which no address has a query. */
+void text_add_shown(text *out, const char *sentence, size_t len);
 
 /*
- * A small file, to be freed: at most `most` bytes. Says nothing: *out is NULL where it is not there, or
- * larger, or cannot be read.
+ * A small file, to be freed: at most `most` bytes. Says nothing: *out is NULL, and *len 0, where it is not
+ * there, or larger, or cannot be read. Returns the size that it has: 0 if it is not there, UINT64_MAX if that
+ * cannot be told.
  */
-void remote_read(const char *address, size_t most, char **out, size_t *len);
+uint64_t remote_read(const char *address, size_t most, char **out, size_t *len);
 
 /* Calls with each name in a folder, in no order. 0 or an exit code. */
 int remote_list(const char *folder, int (*entry)(void *ctx, const char *name), void *ctx);

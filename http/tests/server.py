@@ -43,7 +43,7 @@ EVIL_NAMES = ["model.safetensors", "config.json", EVIL_TOKENIZER, "\x1b[2J.safet
               "a\nb", "tokenizer" + "y" * 5000]
 # Listings of a hub: names on a page, a name, pages, seconds for each.
 LISTINGS = {"crowd": (1_100_000, "a", 1, 0), "bulky": (900_000, "a" * 70, 1, 0), "heavy": (100_000, "b" * 500, 9, 0),
-            "endless-pages": (0, "", 2000, 0), "slow-pages": (0, "", 60, .15), "full": (150_000, "x.txt", 6, 0),
+            "endless-pages": (0, "", 2000, 0), "slow-pages": (0, "", 60, .15), "wide": (40_000, "w" * 1000, 2, 0),
             "shards": (250_000, "c.safetensors", 1, 0)}
 counts, lock = {}, threading.Lock()
 
@@ -569,6 +569,10 @@ class Handler(BaseHTTPRequestHandler):
     # Real files, by themselves and behind a hub.
 
     def case_files(self, parts):
+        if parts[1] == "tokenizer_huge.json":
+            return self.part(total=256 << 20)
+        if parts[1] == "config.json" and os.path.exists(os.path.join(SERVED, "break")):  # once its beginning is there
+            return self.part(data=b"{" + b" " * 300_000 + b"}") if self.asked(300_000)[0] == 0 else self.empty(404)
         try:
             with open(os.path.join(SERVED, unquote(parts[1])), "rb") as file:
                 self.part(data=file.read())
@@ -579,9 +583,10 @@ class Handler(BaseHTTPRequestHandler):
         name = "/".join(parts[4:])
         if not os.path.exists(os.path.join(SERVED, unquote(name))):
             return self.empty(404, {"X-Error-Code": "EntryNotFound"})
+        size = os.path.getsize(os.path.join(SERVED, unquote(name)))
         self.go(f"{self.other()}/files/{name}", 302,
                 {"X-Linked-ETag": '"sha"', "X-Repo-Commit": COMMIT,
-                 "X-Linked-Size": str(os.path.getsize(os.path.join(SERVED, unquote(name))))})
+                 **({} if name in ("tokenizer_huge.json", "config.json") else {"X-Linked-Size": str(size)})})
 
     # Faults by a schedule that the seed in the path decides.
 

@@ -178,6 +178,48 @@ tail -1 said | grep -q 'exit 0' && ls evil | grep -q config.json || { cat said; 
 ls -b evil | grep -q '\\' && { ls -b evil; wrong "a file whose name holds control characters"; }
 ! LC_ALL=C grep -q "$(printf '[\001-\010\013-\037\177]')" page.html || wrong "control characters in the page"
 
+# What a server chooses the number and the size of is bounded, with the bound in the sentence.
+for i in $(seq 300); do echo x >"$served/tokenizer.$i.txt"; done
+says 3 'more than 256 files that belong beside a model' extract "$hub" '*' -o many/
+says 0 '' extract "$hub" '*' -o many/ -f --no-config
+rm -rf many "$served"/tokenizer.*.txt
+echo '{}' >"$served/tokenizer.json"
+echo claimed >"$served/tokenizer_huge.json"
+says 3 'has 268435456 bytes; of all files beside a model at most 268435456 are fetched, and 26843' \
+    extract "$hub" '*' -o large/
+rm -rf large "$served"/tokenizer*
+# A config.json whose rest cannot be read is told, and not taken for one that is not there.
+touch "$served/break"
+says 3 'no config.json' check --config "$hub"
+says 3 'config.json'"'"' cannot be fetched' convert "$hub" --quantize fp8-block -o large/
+rm -rf large "$served/break"
+says 3 'more than 1000000 names' ls hf://org/crowd --token hunter2
+says 3 'more than 67108864 bytes in names' ls hf://org/wide --token hunter2
+says 3 'more than 200000 files' ls hf://org/shards --token hunter2
+
+# No error shows the query of an address, wherever the address stands; nor does what is printed or written.
+signed=$base/files/small.safetensors?X-Amz-Signature=hunter2
+quiet() {
+    run said "$@"
+    ! grep -qr hunter2 said kept.* 2>/dev/null || { cat said; wrong "a secret: $*"; }
+    rm -rf kept.*
+}
+for form in '' --json --tsv; do
+    for command in info ls check stats meta 'hash --model' 'hash --tensors' hash 'diff small.safetensors' get; do
+        quiet $command $form "$signed"
+        quiet $command $form "$base/files/none.safetensors?X-Amz-Signature=hunter2"
+    done
+done
+quiet merge "$signed" small.safetensors -o kept.safetensors
+quiet convert "$base/files/longer.safetensors?X-Amz-Signature=hunter2" --quantize fp8-block -o kept.safetensors
+quiet rename "$signed" 's/^/x/' --in-place
+quiet report "$signed" -o kept.html
+for line in "MODEL" "get small.safetensors MODEL" "meta small.safetensors MODEL" "completion MODEL" "hash --verify MODEL x" \
+    "convert small.safetensors --rule MODEL -o kept.safetensors" "extract small.safetensors -o MODEL" "bench MODEL" \
+    "inventory MODEL" "info --revision x MODEL" "ls --nosuch=MODEL" "extract MODEL nosuch -o kept.safetensors"; do
+    quiet $(printf %s "$line" | sed "s,MODEL,$signed,")
+done
+
 # An interrupt ends what waits for a silent server, minutes before it would give up, and leaves nothing behind.
 (cd "$work" && exec "$tool" extract "$base/silent/x" a -o left.safetensors) >said 2>&1 &
 pid=$!
