@@ -22,7 +22,7 @@
 enum { MIB = 1 << 20, LAYERS = 16, TENSORS = 2, TENSOR = 16 * MIB, LAYER = TENSORS * TENSOR };
 enum { LIMIT = 100 * MIB, MODEL_OVER_LIMIT = LAYERS * LAYER / LIMIT };
 
-static char folder[64] = "/tmp/tenmap-stream-XXXXXX", model[128], group[256];
+static char folder[4000], model[4096], group[256];
 
 static void clean(void) {
     if (model[0])
@@ -121,6 +121,8 @@ static uint64_t run(const char *program, int limited, char *said, size_t room) {
 
 int main(int argc, char **argv) {
     char limited[512] = "", free_run[512];
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/tenmap-stream-XXXXXX", base && *base ? base : "/tmp");
     if (argc != 2 || !mkdtemp(folder))
         return give_up("usage: stream_limited PATH-OF-STREAM");
     atexit(clean);
