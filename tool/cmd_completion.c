@@ -163,7 +163,7 @@ static void complete_bash(void) {
            "            [[ $valued == *\" $word \"* ]] && ((i++))\n"
            "            continue\n"
            "        fi\n"
-           "        ((operands++ == 0)) && model=${word/#\\~\\//$HOME/}\n"
+           "        ((operands++ == 0)) && model=${word/#\\~\\//${HOME-}/}\n"
            "    done\n"
            "    if ((operands == 0)) && [[ -n $first ]]; then\n"
            "        COMPREPLY=($(compgen -W \"$first\" -- \"$cur\"))\n"

@@ -1,5 +1,6 @@
-# bash, asked as it asks when one presses Tab after these words.
+# bash, asked as it asks when one presses Tab after these words; there need not be a home.
 command -v bash >/dev/null || skip "there is no bash"
+unset HOME
 PATH=$(dirname "$tool"):$PATH bash -eu -s <<'END'
 eval "$(tenmap completion bash)"
 press() {

@@ -186,7 +186,7 @@ _tenmap() {
             [[ $valued == *" $word "* ]] && ((i++))
             continue
         fi
-        ((operands++ == 0)) && model=${word/#\~\//$HOME/}
+        ((operands++ == 0)) && model=${word/#\~\//${HOME-}/}
     done
     if ((operands == 0)) && [[ -n $first ]]; then
         COMPREPLY=($(compgen -W "$first" -- "$cur"))
