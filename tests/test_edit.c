@@ -473,6 +473,7 @@ static void check_owners(void **state, uid_t record_owner, uid_t caller, bool be
     assert_int_equal(chown(path, ALICE, ALICE), 0);
     assert_int_equal(chmod(path, 0666), 0);
     assert_int_equal(chown(record, record_owner, record_owner), 0);
+    assert_int_equal(chmod(record, 0644), 0); /* whatever the umask is */
     bytes model = read_whole(path);
     tenmap_status status = repair_as(caller, path, &e);
     if (believed && status != TENMAP_OK)
