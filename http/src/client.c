@@ -280,20 +280,44 @@ static bool start_handle(tmh_client *client, handle *h) {
     return code == CURLE_OK;
 }
 
-static handle *borrow(tmh_client *client) {
-    enter(client);
-    pthread_mutex_lock(&client->lock);
-    for (;;) {
-        for (uint32_t i = 0; i < client->settings->connections; i++) {
-            handle *h = &client->handles[i];
-            if (!h->busy) {
-                h->busy = true;
-                pthread_mutex_unlock(&client->lock);
-                return h;
-            }
+/* With the lock: one that is free, or NULL. */
+static handle *take_free(tmh_client *client) {
+    for (uint32_t i = 0; i < client->settings->connections; i++)
+        if (!client->handles[i].busy) {
+            client->handles[i].busy = true;
+            return &client->handles[i];
         }
-        pthread_cond_wait(&client->freed, &client->lock);
+    return NULL;
+}
+
+/* A tenth of a second, or until one is free. With the lock. */
+static void wait_a_little(tmh_client *client) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 100000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&client->freed, &client->lock, &until);
+}
+
+/* NULL once the request's time is over, or the caller wants it to end: its code says which. */
+static handle *borrow(tmh_client *client, tmh_request *request) {
+    enter(client);
+    request->code = CURLE_OK;
+    pthread_mutex_lock(&client->lock);
+    handle *h = take_free(client);
+    while (!h && request->code == CURLE_OK) {
+        wait_a_little(client);
+        h = take_free(client);
+        if (!h && request->deadline && tmh_now() >= request->deadline)
+            request->code = CURLE_OPERATION_TIMEDOUT;
+        pthread_mutex_unlock(&client->lock); /* no lock is held while the caller's function runs */
+        if (!h && tmh_stops(client))
+            request->code = CURLE_ABORTED_BY_CALLBACK;
+        pthread_mutex_lock(&client->lock);
     }
+    pthread_mutex_unlock(&client->lock);
+    return h;
 }
 
 static void give_back(tmh_client *client, handle *h) {
@@ -342,8 +366,10 @@ bool tmh_perform(tmh_client *client, tmh_request *request) {
     request->said.len = 0;
     request->overflow = request->cut = request->headed = request->long_head = false;
     memset(request->problem, 0, sizeof request->problem);
-    if (fine) {
-        handle *h = borrow(client);
+    handle *h = fine ? borrow(client, request) : NULL;
+    if (fine && !h)
+        snprintf(request->problem, sizeof request->problem, "all connections were in use");
+    if (h) {
         fine = start_handle(client, h) &&
                curl_easy_setopt(h->easy, CURLOPT_URL, request->url) == CURLE_OK &&
                curl_easy_setopt(h->easy, CURLOPT_HTTPHEADER, headers) == CURLE_OK;

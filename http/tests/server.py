@@ -239,6 +239,14 @@ class Handler(BaseHTTPRequestHandler):
             pass
         time.sleep(3600)
 
+    def case_dribble(self, parts):
+        """A byte now and then, for 12 seconds."""
+        wanted = self.part(body=False) or b""
+        for at in range(min(60, len(wanted))):
+            self.wfile.write(wanted[at:at + 1])
+            time.sleep(.2)
+        self.wfile.write(wanted[60:])
+
     def case_busy(self, parts):
         if count("busy") == 1:
             return self.empty(429, {"Retry-After": "1"})

@@ -523,6 +523,45 @@ static void test_threads(void **state) {
     }
 }
 
+static void *open_slowly(void *ctx) {
+    worker *w = ctx;
+    tenmap_error error = {.status = 0};
+    void *file = NULL;
+    uint64_t size;
+    w->status = w->io->open(w->io->ctx, address_of("dribble"), &file, &size, &error);
+    if (w->status == TENMAP_OK)
+        w->io->close(w->io->ctx, file);
+    return NULL;
+}
+
+/* A call that may take long has the only connection; one that may not does not wait for its end. */
+static void waiting_for_a_connection_is_part_of_the_call(void **state) {
+    (void)state;
+    tenmap_http_options options = TENMAP_HTTP_OPTIONS_INIT;
+    tenmap_error error = {.status = 0};
+    tenmap_io io;
+    pthread_t thread;
+    size_t count = 0;
+    options.token = "hunter2";
+    options.endpoint = base;
+    options.connections = 1;
+    options.retries = 1;
+    options.timeout_ms = 1000; /* 4 s for a listing, a minute for the first bytes of a file */
+    assert_int_equal(tenmap_http_create(&options, &io, &error), TENMAP_OK);
+    worker slow = {&io, NULL, 0, TENMAP_OK};
+    assert_int_equal(pthread_create(&thread, NULL, open_slowly, &slow), 0);
+    while (tenmap_http_moved(&io).bytes == 0)
+        usleep(10000);
+    double begun = now();
+    tenmap_status status = io.list(io.ctx, "hf://org/relative", count_name, &count, &error);
+    double took = now() - begun;
+    pthread_join(thread, NULL);
+    if (status != TENMAP_ERR_IO || took > 9)
+        fail_msg("%d after %.1f s: %s", (int)status, took, error.message);
+    assert_non_null(strstr(error.message, "all connections were in use"));
+    tenmap_http_destroy(&io);
+}
+
 /* A child makes connections of its own; the parent's go on. */
 static void test_fork(void **state) {
     (void)state;
@@ -652,6 +691,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_s3),
         cmocka_unit_test(test_evil),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(waiting_for_a_connection_is_part_of_the_call),
         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_stopping),
         cmocka_unit_test(test_schedules),
