@@ -93,6 +93,15 @@ void tmi_bytes_close(tmi_bytes *bytes) {
     bytes->shown = shown;
 }
 
+tenmap_status tmi_bytes_expect_file(const tmi_bytes *bytes, tenmap_error *error) {
+    if (bytes->file.kind == TMI_FILE_REGULAR)
+        return TENMAP_OK;
+    return tmi_fail(error, TENMAP_ERR_IO, "%s: %s", tmi_quote_path(bytes->shown).text,
+                    bytes->file.kind == TMI_FILE_FOLDER
+                        ? "it is a folder where a file is expected"
+                        : "not a regular file but a pipe, a socket or a device");
+}
+
 /* Reading. */
 
 void tmi_bytes_enter(const tmi_bytes *bytes) {

@@ -35,6 +35,8 @@ typedef struct tmi_wanted {
 tenmap_status tmi_bytes_open(tmi_bytes *bytes, const tenmap_io *io, const char *path,
                              const char *what, tenmap_error *error);
 void tmi_bytes_close(tmi_bytes *bytes);
+/* Refuses what is open but no file: a folder, a pipe, a socket, a device. */
+tenmap_status tmi_bytes_expect_file(const tmi_bytes *bytes, tenmap_error *error);
 
 /*
  * Who uses bytes->file itself is inside meanwhile: its descriptor may be closed at another time, when

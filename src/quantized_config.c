@@ -262,6 +262,8 @@ static tenmap_status try_config(const tenmap_model *model, const tenmap_options 
         return tmi_fail_memory(error, strlen(name), "the path of a configuration");
     tenmap_status status = tmi_bytes_open(&bytes, options->io, path, "it", error);
     if (status == TENMAP_OK && bytes.file.kind != TMI_FILE_FOLDER)
+        status = tmi_bytes_expect_file(&bytes, error);
+    if (status == TENMAP_OK && bytes.file.kind != TMI_FILE_FOLDER)
         status = read_config(&bytes, tmi_header_limit(options), config, error);
     tmi_bytes_close(&bytes);
     free(path);

@@ -89,13 +89,10 @@ static tenmap_status read_start(tmi_shard *shard, const tenmap_options *options,
 
 tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, unsigned char *start,
                               size_t *len, tenmap_error *error) {
-    if (shard->bytes.file.kind != TMI_FILE_REGULAR)
-        return tmi_fail(error, TENMAP_ERR_IO, "%s: %s", tmi_quote_path(shard->bytes.shown).text,
-                        shard->bytes.file.kind == TMI_FILE_FOLDER
-                            ? "it is a folder where a file is expected"
-                            : "not a regular file but a pipe, a socket or a device");
     bool edited = true; /* while it is closed; one look after the edit tells whether it still is */
-    tenmap_status status = read_start(shard, options, start, len, error);
+    tenmap_status status = tmi_bytes_expect_file(&shard->bytes, error);
+    if (status == TENMAP_OK)
+        status = read_start(shard, options, start, len, error);
     while (status == TENMAP_OK && tmi_edit_closed(start, *len) && edited) {
         edited = !shard->edited_here && tmi_file_locked(&shard->bytes.file, shard->path);
         if (edited)

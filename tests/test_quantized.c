@@ -669,6 +669,31 @@ static void hostile_configs_are_refused(void **state) {
     free_weight(&w);
 }
 
+/* A pipe reads as an empty text, which would be called bad JSON. */
+static void a_config_that_is_no_file_is_named(void **state) {
+#ifndef _WIN32
+    tenmap_options options = dequantize(0);
+    stored_weight w = {.label = NULL};
+    quantized_cases[0](&w);
+    w.config = "{}";
+    write_weight(state, &w);
+    tenmap_model *model;
+    tenmap_error error;
+    char config[4096];
+    snprintf(config, sizeof config, "%s", in_folder(state, "config.json"));
+    assert_int_equal(remove(config), 0);
+    assert_int_equal(mkfifo(config, 0600), 0);
+    tenmap_status status =
+        tenmap_open(in_folder(state, "model.safetensors"), &options, &model, &error);
+    assert_int_equal(remove(config), 0); /* in any case: another test would wait for it */
+    assert_int_equal(status, TENMAP_ERR_IO);
+    assert_non_null(strstr(error.message, "not a regular file but a pipe"));
+    free_weight(&w);
+#else
+    (void)state;
+#endif
+}
+
 /* Limits that are infinite, as configurations of models with states have them; such words are no JSON. */
 static void what_python_writes_in_configs_is_taken(void **state) {
     tenmap_options options = dequantize(0);
@@ -705,6 +730,7 @@ int main(void) {
         cmocka_unit_test(wrong_parts_are_named),
         cmocka_unit_test(parts_are_checked_at_first_use),
         cmocka_unit_test(hostile_configs_are_refused),
+        cmocka_unit_test(a_config_that_is_no_file_is_named),
         cmocka_unit_test(what_python_writes_in_configs_is_taken),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
