@@ -1,9 +1,12 @@
 #include "outfile.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,18 +62,98 @@ static void take_mode(const outfile *f) {
     fchmod(f->fd, 0666 & ~mask);
 }
 
-static int open_beside(outfile *f) {
-    const char *slash = strrchr(f->path, '/');
-    size_t folder = slash ? (size_t)(slash - f->path) + 1 : 0;
-    text name = {0};
-    text_add(&name, f->path, folder);
-    text_addf(&name, ".%s.XXXXXX", f->path + folder);
-    f->fd = mkstemp(name.bytes);
-    if (f->fd < 0) {
-        text_free(&name);
-        return fail_errno(f->path, "could not be created");
+/*
+ * Temporaries are called .NAME.tenmap-XXXXXX.tmp, of a long NAME only its beginning. The one who writes it
+ * holds its lock for as long as it lives, so that one without a lock was left by a command that was killed.
+ */
+static const char temporary_mark[] = ".tenmap-", temporary_end[] = ".tmp";
+enum { LONGEST_STEM = 200, TEMPORARY_RANDOM = 6 };
+
+static bool is_temporary(const char *name) {
+    const size_t tail = sizeof temporary_mark + TEMPORARY_RANDOM + sizeof temporary_end - 2;
+    size_t len = strlen(name);
+    if (name[0] != '.' || len <= tail)
+        return false;
+    const char *at = name + len - tail;
+    return strncmp(at, temporary_mark, sizeof temporary_mark - 1) == 0 &&
+           strcmp(name + len - (sizeof temporary_end - 1), temporary_end) == 0 &&
+           !memchr(at + sizeof temporary_mark - 1, '.', TEMPORARY_RANDOM);
+}
+
+/* Whether the open file has this name in the folder, and is a file. */
+static bool is_named(int folder, const char *name, int fd) {
+    struct stat named, own;
+    return fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &own) == 0 &&
+           S_ISREG(own.st_mode) && named.st_dev == own.st_dev && named.st_ino == own.st_ino;
+}
+
+static void remove_if_left(int folder, const char *name) {
+    int fd = openat(folder, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_named(folder, name, fd))
+        (void)unlinkat(folder, name, 0);
+    close(fd);
+}
+
+/* Once for each folder, since a command may write many files into one. */
+static void remove_leftovers(const char *folder) {
+    static dev_t last_device;
+    static ino_t last_inode;
+    struct stat s;
+    DIR *list = opendir(folder);
+    if (list && fstat(dirfd(list), &s) == 0 &&
+        (s.st_dev != last_device || s.st_ino != last_inode)) {
+        last_device = s.st_dev;
+        last_inode = s.st_ino;
+        for (struct dirent *e; !interrupted() && (e = readdir(list));)
+            if (is_temporary(e->d_name))
+                remove_if_left(dirfd(list), e->d_name);
     }
-    f->temporary = name.bytes;
+    if (list)
+        closedir(list);
+}
+
+/* Another command may find it before it is locked, and remove it: then the next one is tried. */
+static int create_locked(const text *pattern, char **name) {
+    for (int tries = 0; tries < 100; tries++) {
+        *name = need_copy(pattern->bytes, pattern->len);
+        int fd = mkostemps(*name, sizeof temporary_end - 1, O_CLOEXEC);
+        if (fd < 0) {
+            int failed = errno;
+            free(*name);
+            *name = NULL;
+            errno = failed;
+            return -1;
+        }
+        bool taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (!taken && is_named(AT_FDCWD, *name, fd))
+            return fd;
+        unlink(*name);
+        close(fd);
+        free(*name);
+    }
+    *name = NULL;
+    errno = EBUSY;
+    return -1;
+}
+
+static int open_beside(outfile *f) {
+    const char *slash = strrchr(f->path, '/'), *own = slash ? slash + 1 : f->path;
+    size_t stem = strlen(own);
+    text name = {0};
+    if (stem > LONGEST_STEM)
+        for (stem = LONGEST_STEM; stem && ((unsigned char)own[stem] & 0xc0) == 0x80;)
+            stem--;
+    text_add(&name, f->path, (size_t)(own - f->path));
+    text_add(&name, ".", 1);
+    remove_leftovers(name.bytes); /* "folder/." */
+    text_add(&name, own, stem);
+    text_addf(&name, "%sXXXXXX%s", temporary_mark, temporary_end);
+    f->fd = create_locked(&name, &f->temporary);
+    text_free(&name);
+    if (f->fd < 0)
+        return fail_errno(f->path, "could not be created");
     take_mode(f);
     return EXIT_FINE;
 }

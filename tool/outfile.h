@@ -1,5 +1,6 @@
 /*
  * A file that appears whole or not at all: written beside its place under another name, then renamed.
+ * What a command that was killed left under such a name goes when the next file is written there.
  * "-" and /dev/stdout are stdout, whatever that is; all else is a regular file or absent. All return 0
  * or an exit code, and have told.
  */
