@@ -43,13 +43,20 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* A server's names become those of files here: without control characters, and no longer than one may be. */
+/*
+ * Names from a folder or a server become those of files here: UTF-8 without what a terminal would obey or
+ * not show, and no longer than one may be.
+ */
 static bool is_plain(const char *name) {
     enum { LONGEST = 255 };
-    for (const char *c = name; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
+    size_t len = strlen(name), n;
+    uint32_t point;
+    for (size_t at = 0; at < len; at += n) {
+        n = decode_point((const unsigned char *)name + at, len - at, &point);
+        if (!n || unsafe_point(point))
             return false;
-    return strlen(name) <= LONGEST;
+    }
+    return len <= LONGEST;
 }
 
 /* Models have about ten of these; a server, or whoever filled a folder, may have any number. */
@@ -175,28 +182,38 @@ static bool is_wanted(const plan *p, const output_settings *out, const target *t
 
 enum { LARGEST_CONFIG = 4 << 20 };
 
-/* False where there is none, or none that can be changed; then *out is not empty. */
-static bool read_config(const char *path, text *out) {
+/* Why what was read cannot be changed; NULL: it can. */
+static const char *unfit_config(const text *json) {
+    if (json->len > LARGEST_CONFIG)
+        return "is larger than 4 MiB";
+    return json->len && config_is_object(json) ? NULL : "is no JSON object";
+}
+
+/* Why it cannot be changed; NULL: it can, or there is none, and nothing in `out`. */
+static const char *read_config(const char *path, text *out) {
     char block[4096], *far;
     size_t len;
+    struct stat s;
+    ssize_t n = 1;
     if (is_address(path)) {
         uint64_t size = remote_read(path, LARGEST_CONFIG, &far, &len);
-        text_add(out, far ? far : "?", far ? len : size > 0);
+        text_add(out, far ? far : "", len);
         free(far);
-        return out->len && config_is_object(out);
+        return out->len ? unfit_config(out)
+               : size   ? "cannot be fetched, or is larger than 4 MiB"
+                        : NULL;
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    struct stat s;
-    bool good = fd >= 0 && fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size <= LARGEST_CONFIG;
-    ssize_t n = good ? 1 : 0;
-    while (n > 0 && out->len <= LARGEST_CONFIG) {
+    if (fd < 0)
+        return errno == ENOENT ? NULL : "cannot be opened";
+    bool regular = fstat(fd, &s) == 0 && S_ISREG(s.st_mode);
+    while (regular && n > 0 && out->len <= LARGEST_CONFIG) {
         n = read(fd, block, sizeof block);
         if (n > 0)
             text_add(out, block, (size_t)n);
     }
-    if (fd >= 0)
-        close(fd);
-    return good && n == 0 && out->len && config_is_object(out);
+    close(fd);
+    return !regular ? "is no file" : n < 0 ? "cannot be read" : unfit_config(out);
 }
 
 static int write_config(const char *path, const text *json, bool force) {
@@ -240,12 +257,16 @@ static int change_config(const plan *p, const output_settings *out, const target
         wanted = true; /* nobody could read the model without it */
     bool may = same ? !out->no_config && took_place(p, to) : wanted && (!there || out->force);
     int status = EXIT_FINE;
-    bool found = read_config(source, &json);
-    if (!found && p->config->quantization && json.len == 0) {
-        text_addf(&json, "{}\n");
-        found = true;
+    const char *unfit = read_config(source, &json);
+    bool anew = p->config->quantization && !(unfit && same); /* what is in the way is not lost */
+    if (unfit) {
+        warn("'%s' %s, so it cannot be changed%s", shown_path(source), unfit,
+             anew ? "; the output needs a new one" : "");
+        text_clear(&json);
     }
-    if (found)
+    if (json.len == 0 && anew)
+        text_addf(&json, "{}\n");
+    if (json.len)
         config_apply(&json, p->config, &copied->config);
     copied->config_changed = may && copied->config.len;
     copied->config_why = same              ? "config.json stays the input's"

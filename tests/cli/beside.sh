@@ -22,6 +22,24 @@ t convert sharded --to f16 -o kept --force
 cat kept/config.json
 t convert sharded --to f16 -o sharded --force
 
+# No file here gets a name that a terminal would obey or not show, or that is no UTF-8.
+cp -r sharded odd
+for name in '\302\2335m' '\177' '\033[7m' '\342\200\256' '\342\200\213' '\233' '\303\251'; do
+    echo '{}' >"odd/tokenizer$(printf "$name").json"
+done
+t convert odd --to f16 -o plain >/dev/null
+ls plain | grep tokenizer
+
+# A config.json that is no file, or no JSON, is told, and the new one has what the model needs.
+rm odd/config.json && mkfifo odd/config.json
+t convert odd --quantize fp8-channel -o new | grep -e 'cannot be changed' -e 'quantization_config'
+head -n 2 new/config.json
+rm -rf new odd/config.json && echo '[1]' >odd/config.json
+t convert odd --quantize fp8-channel -o new | grep -e 'cannot be changed' -e 'quantization_config'
+# One that stands where the output goes is not lost.
+t convert odd --quantize fp8-channel --force -o odd | grep -e 'cannot be changed' -e 'quantization_config'
+cat odd/config.json
+
 # --min-rank.
 t convert layers.safetensors --to f16 --min-rank 2 -o matrices.safetensors
 t ls matrices.safetensors model.norm model.embed layers.0.
