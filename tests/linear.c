@@ -418,7 +418,7 @@ static uint64_t gguf_backwards(FILE *f, size_t n) {
 }
 
 /* What else lies beside model.safetensors, or instead of it. */
-enum { ALONE, LISTED, CONFIG, LINKS, INDEX, INDEX_LISTS_MORE, FOLDER, GGUF };
+enum { ALONE, LISTED, CONFIG, LONG_KEY, LINKS, INDEX, INDEX_LISTS_MORE, FOLDER, GGUF };
 
 enum { PIPE, TERMINAL };
 
@@ -500,6 +500,7 @@ static const struct linear_case {
 #undef ON
     {"config-edit", one_matrix, 50000, 2.2, 0, CONFIG, TENMAP_OK, PIPE, 0,
      "convert . --quantize int8-channel --threads 1 --force -o out/"},
+    {"info-config", one_matrix, 100000, 2.2, 0, LONG_KEY, TENMAP_OK, PIPE, 0, "info ."},
     {"inventory-links", linked, 1200, 2.3, 0, LINKS, TENMAP_OK, PIPE, 0, "inventory . --threads 1"},
 };
 
@@ -582,6 +583,20 @@ static void make_config(size_t n, const char *folder) {
         die("cannot write config.json");
 }
 
+/* A key of n bytes, and n values below it. */
+static void make_long_key(size_t n, const char *folder) {
+    FILE *f = create(folder, "config.json");
+    fputs("{\"", f);
+    for (size_t i = 0; i < n; i++)
+        fputc('k', f);
+    fputs("\": [0", f);
+    for (size_t i = 1; i < n; i++)
+        fputs(",1", f);
+    fputs("], \"model_type\": \"x\"}\n", f);
+    if (fclose(f) != 0)
+        die("cannot write config.json");
+}
+
 static void make_links(size_t n, const char *folder) {
     char from[4096], to[4096];
     snprintf(from, sizeof from, "%s/model.safetensors", folder);
@@ -604,6 +619,8 @@ static void make(const struct linear_case *c, size_t n, const char *folder) {
         make_listed(n, folder);
     if (c->beside == CONFIG)
         make_config(n, folder);
+    if (c->beside == LONG_KEY)
+        make_long_key(n, folder);
     if (c->beside == LINKS)
         make_links(n, folder);
     if (c->beside == INDEX || c->beside == INDEX_LISTS_MORE)

@@ -79,8 +79,22 @@ static bool open_level(config_reader *r, char bracket) {
     return true;
 }
 
+/*
+ * Paths that nobody asks for are not kept: long ones, each of which would be copied for every value
+ * below its key, and what follows in an array.
+ */
+static bool is_asked_for(const config_reader *r) {
+    enum { LONGEST_PATH = 256 };
+    for (size_t i = 0; i < r->depth; i++)
+        if (r->levels[i].array && r->levels[i].element > 1)
+            return false;
+    return r->path.len <= LONGEST_PATH;
+}
+
 static void keep_value(config_reader *r) {
     config *c = r->out;
+    if (!is_asked_for(r))
+        return;
     c->items = need_next(c->items, c->count, sizeof *c->items);
     c->items[c->count++] =
         (config_entry){need_copy(r->path.bytes, r->path.len),

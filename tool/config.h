@@ -1,4 +1,7 @@
-/* config.json and its like: what lies in one, as a flat list of scalars with their paths. */
+/*
+ * config.json and its like: what lies in one, as a flat list of scalars with their paths; of an array the
+ * first element.
+ */
 #ifndef TOOL_CONFIG_H
 #define TOOL_CONFIG_H
 
