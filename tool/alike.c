@@ -59,6 +59,15 @@ static int by_signs(const void *a, const void *b) {
     return 0;
 }
 
+/* As memcmp, in pieces, so that SIGINT is heeded within a tensor; what it says is not looked at then. */
+static int compare_long(const char *a, const char *b, uint64_t size) {
+    const uint64_t piece = 64 << 20;
+    int order = 0;
+    for (uint64_t at = 0; at < size && !order && !interrupted(); at += piece)
+        order = memcmp(a + at, b + at, (size_t)(size - at < piece ? size - at : piece));
+    return order;
+}
+
 /*
  * Hashes may be equal by design, so dtypes and shapes are compared too. Tensors that differ do so early
  * as a rule; at worst each is read as often as sorting compares it.
@@ -72,7 +81,7 @@ static int compare_bytes(const alike_tensor *x, const alike_tensor *y) {
     int order = a->rank ? memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) : 0;
     if (!order && a->nbytes != b->nbytes)
         order = a->nbytes < b->nbytes ? -1 : 1;
-    return order ? order : memcmp(a->data, b->data, (size_t)a->nbytes);
+    return order ? order : compare_long(a->data, b->data, a->nbytes);
 }
 
 static int by_bytes(const void *a, const void *b) {
@@ -103,7 +112,7 @@ static size_t keep_alike(alike_tensor *list, size_t count) {
 static bool is_constant(const tenmap_tensor *t) {
     const char *bytes = t->data;
     size_t width = element_width(t), size = (size_t)t->nbytes;
-    return size <= width || memcmp(bytes, bytes + width, size - width) == 0;
+    return size <= width || compare_long(bytes, bytes + width, size - width) == 0;
 }
 
 static uint64_t saved_by(const duplicate_group *g) {
@@ -122,7 +131,7 @@ static void group_alike(const alike_tensor *list, size_t count, duplicates *out)
     size_t used = 0;
     out->tensors = need(count, sizeof *out->tensors);
     out->groups = need(count, sizeof *out->groups);
-    for (size_t at = 0, end; at < count; at = end) {
+    for (size_t at = 0, end; at < count && !interrupted(); at = end) {
         for (end = at + 1; end < count && by_signs(&list[at], &list[end]) == 0 &&
                            compare_bytes(&list[at], &list[end]) == 0;)
             end++;

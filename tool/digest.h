@@ -38,7 +38,7 @@ typedef struct fingerprint {
 bool fingerprint_there(void); /* false: built without libxxhash */
 /* out[i] of tenmap_at(i), on `threads` threads (0: as many as processors). 0 or an exit code. */
 int fingerprint_tensors(const tenmap_model *model, unsigned threads, fingerprint *out);
-/* Of one tensor that is mapped, on this thread. */
+/* Of one tensor that is mapped, on this thread; once interrupted() says so, of some of it. */
 void fingerprint_tensor(const tenmap_tensor *tensor, fingerprint *out);
 void fingerprint_model(const tenmap_model *model, const fingerprint *tensors, fingerprint *out);
 

@@ -158,7 +158,7 @@ void fingerprint_tensor(const tenmap_tensor *t, fingerprint *out) {
     size_t count = parts_of(t);
     fingerprint *parts = need(count, sizeof *parts);
     text room = {0};
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && !interrupted(); i++) {
         uint64_t begin = (uint64_t)i * FINGERPRINT_PART, left = t->nbytes - begin;
         size_t size = left < FINGERPRINT_PART ? (size_t)left : FINGERPRINT_PART;
         parts[i] = digest((const char *)t->data + begin, size);

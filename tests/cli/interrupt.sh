@@ -22,3 +22,25 @@ for signal in INT TERM HUP; do
         find room -mindepth 1
     done
 done
+
+# One that only reads stops within a tensor, too: these are holes of 400 GB, and equal. It ends at once, or
+# is told to have gone on.
+mkdir holes
+size=400000000000
+header="{\"a\":{\"dtype\":\"U8\",\"shape\":[$size],\"data_offsets\":[0,$size]},\"b\":{\"dtype\":\"U8\",\"shape\":[$size],\"data_offsets\":[$size,$((2 * size))]}}"
+for name in a b; do
+    printf '\240\0\0\0\0\0\0\0%-160s' "$header" >holes/$name.safetensors
+    truncate -s $((2 * size + 168)) holes/$name.safetensors
+done
+for command in 'info --duplicates holes/a.safetensors' 'inventory holes -j 1'; do
+    "$tool" $command >said 2>&1 &
+    job=$!
+    sleep 1
+    kill -INT $job
+    (sleep 20 && kill -KILL $job 2>/dev/null) &
+    late=$!
+    status=0
+    wait $job || status=$?
+    kill $late 2>/dev/null || true
+    echo "${command%% *}: exit $status, $(cat said)"
+done
