@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sizes come from src/dtype.c alone: elsewhere the bits of a dtype may be compared, never reckoned with.
+# Sizes come from src/base/dtype.c alone: elsewhere the bits of a dtype may be compared, never reckoned with.
 # Block dtypes have no bits of their own (tenmap_dtype_bits is 0), so that any product or quotient of them
 # is a size that is wrong for some tensor.
 #
@@ -11,7 +11,7 @@ cd "${1:-$(dirname "$0")/..}" || exit 1
 
 reckon() {
     case $1 in
-    src/dtype.c) ;;           # the one place
+    src/base/dtype.c) ;;           # the one place
     src/route.c) ;;           # places of bits inside packed runs, for kernels
     src/convert.c) ;;         # the sign and the range of an integer
     src/quantized_pairs.c) ;; # columns that the bytes of a row of codes hold
@@ -61,8 +61,8 @@ for file in src/*.c src/*.h; do
 done
 found=$(look $files)
 if [ -n "$found" ]; then
-    echo "arithmetic on the bits of a dtype, outside of src/dtype.c:"
+    echo "arithmetic on the bits of a dtype, outside of src/base/dtype.c:"
     printf '%s\n' "$found"
     exit 1
 fi
-echo "sizes come from src/dtype.c alone"
+echo "sizes come from src/base/dtype.c alone"

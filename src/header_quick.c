@@ -9,7 +9,7 @@
  * entry only the name is kept. All rules are checked in this one pass: a header that is read to its
  * end this way has broken none.
  */
-#include "hash.h"
+#include "base/hash.h"
 #include "format.h"
 #include "json.h"
 

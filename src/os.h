@@ -5,7 +5,7 @@
 #ifndef TENMAP_OS_H
 #define TENMAP_OS_H
 
-#include "base.h"
+#include "base/base.h"
 
 /*
  * file.c, or file_win32.c: the operating system. The file*.c alone know which one it is; what does

@@ -1,5 +1,5 @@
 /* The index over names: found in O(1), whatever the names are. */
-#include "base.h"
+#include "base/base.h"
 #include "support.h"
 
 /* A model of many tensors of one byte; the caller frees both. */

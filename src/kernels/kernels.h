@@ -5,7 +5,7 @@
 #ifndef TENMAP_KERNELS_H
 #define TENMAP_KERNELS_H
 
-#include "../base.h"
+#include "../base/base.h"
 
 /*
  * The instruction sets of this build. -DTENMAP_NO_AVX2 or -DTENMAP_NO_NEON leaves one out. Kernels

@@ -18,7 +18,7 @@
 #error "tenmap's sources are C11: compile them with -std=c11 or -std=gnu11 (tenmap.h alone is C99)"
 #endif
 
-#include "../include/tenmap.h"
+#include "../../include/tenmap.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
