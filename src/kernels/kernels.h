@@ -154,17 +154,17 @@ typedef struct tmi_kernels {
     tmi_turn *turn16, *turn32; /* of elements of 2 and of 4 bytes */
 } tmi_kernels;
 
-/* grouped.c: in plain C. */
+/* group_ops.c: in plain C. */
 tmi_grouped tmi_grouped_times, tmi_grouped_minus, tmi_grouped_plus;
 tmi_nibbles tmi_plain_nibbles;
-/* turned.c: likewise; where the eight codes of AWQ's words are. */
+/* transpose.c: likewise; where the eight codes of AWQ's words are. */
 tmi_unmix tmi_plain_unmix;
 tmi_turn tmi_plain_turn16, tmi_plain_turn32;
 extern const uint8_t tmi_mixed_order[8];
-#if TMI_NEON /* arm_neon_grouped.c */
+#if TMI_NEON /* arm_neon_group_ops.c */
 tmi_grouped tmi_neon_grouped_times, tmi_neon_grouped_minus, tmi_neon_grouped_plus;
 tmi_nibbles tmi_neon_nibbles;
-/* arm_neon_coded.c */
+/* arm_neon_dequant_fused.c */
 tmi_coded tmi_neon_coded4;
 #endif
 

@@ -2,7 +2,7 @@
  * What measure.c and the kernels know of each other: sums over one block of at most
  * TMI_MEASURE_BLOCK elements. Element i goes to lane i modulo TMI_LANES, and each lane adds its
  * elements in order, in double, one rounding per operation: so every path gives the same bits.
- * spread.c makes mean and deviation of them, and brings those of blocks together.
+ * merge_moments.c makes mean and deviation of them, and brings those of blocks together.
  */
 #ifndef TENMAP_MOMENTS_H
 #define TENMAP_MOMENTS_H

@@ -178,7 +178,7 @@ tmi_kernel tmi_avx2_e5m2fnuz_to_f32, tmi_avx2_e5m2fnuz_to_bf16, tmi_avx2_e5m2fnu
 tmi_kernel tmi_avx2_i8_to_f32, tmi_avx2_u8_to_f32, tmi_avx2_i16_to_f32, tmi_avx2_u16_to_f32;
 tmi_kernel tmi_avx2_i32_to_f32;
 
-/* x86_avx2_wide.c: to and from F64. */
+/* x86_avx2_f64.c: to and from F64. */
 tmi_kernel tmi_avx2_f32_to_f64, tmi_avx2_f64_to_f32, tmi_avx2_f64_to_odd;
 tmi_kernel tmi_avx2_f64_to_bf16, tmi_avx2_f64_to_f16;
 
@@ -190,13 +190,13 @@ tmi_kernel tmi_avx2_bf16_to_e5m2, tmi_avx2_bf16_to_e4m3, tmi_avx2_bf16_to_e4m3fn
 tmi_kernel tmi_avx2_bf16_to_e5m2fnuz, tmi_avx2_f16_to_e5m2, tmi_avx2_f16_to_e4m3;
 tmi_kernel tmi_avx2_f16_to_e4m3fnuz, tmi_avx2_f16_to_e5m2fnuz;
 
-/* x86_avx2_grouped.c */
+/* x86_avx2_group_ops.c */
 tmi_grouped tmi_avx2_grouped_times, tmi_avx2_grouped_minus, tmi_avx2_grouped_plus;
 tmi_nibbles tmi_avx2_nibbles;
 
-/* x86_avx2_coded.c and x86_avx2_coded8.c */
+/* x86_avx2_dequant_fused.c and x86_avx2_dequant_fused8.c */
 tmi_coded tmi_avx2_coded4, tmi_avx2_coded_e4m3, tmi_avx2_coded_i8;
-/* x86_avx2_turned.c */
+/* x86_avx2_transpose.c */
 tmi_unmix tmi_avx2_unmix;
 tmi_across tmi_avx2_across;
 tmi_turn tmi_avx2_turn16, tmi_avx2_turn32;

@@ -2,7 +2,7 @@
  * AVX2 kernels that make the values of weights in parts in one pass from codes of 8 bits. The target has
  * no fused multiply-add, so no product and sum can be joined.
  */
-#include "x86_avx2_coded.h"
+#include "x86_avx2_dequant_fused.h"
 
 #if TMI_AVX2
 

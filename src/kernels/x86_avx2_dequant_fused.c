@@ -4,7 +4,7 @@
  * are, and each value is looked up. The target has no fused multiply-add, so no product and sum can be
  * joined.
  */
-#include "x86_avx2_coded.h"
+#include "x86_avx2_dequant_fused.h"
 
 #if TMI_AVX2
 
