@@ -1,5 +1,5 @@
 /* Paths and names of files, and what systems say of them, on every system. */
-#include "os.h"
+#include "os/os.h"
 #include "support.h"
 
 #include <errno.h>

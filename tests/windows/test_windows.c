@@ -1,7 +1,7 @@
 /* What is Windows's own: handles behind descriptors, sharing, long paths, views, pages, locks. */
-#include "os.h"
+#include "os/os.h"
 #include "support.h"
-#include "win32.h"
+#include "os/win32.h"
 
 #include <errno.h>
 

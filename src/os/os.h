@@ -5,7 +5,7 @@
 #ifndef TENMAP_OS_H
 #define TENMAP_OS_H
 
-#include "base/base.h"
+#include "../base/base.h"
 
 /*
  * file.c, or file_win32.c: the operating system. The file*.c alone know which one it is; what does
@@ -74,7 +74,7 @@ bool tmi_file_locked(const tmi_file *file, const char *path);
 void tmi_file_unmap(tmi_file *file);
 
 /*
- * file_stage.c: memory that takes the place of a mapping, piece by piece, while others read it.
+ * replace_mapping.c: memory that takes the place of a mapping, piece by piece, while others read it.
  *
  * A stage is as long as the mapping of its file and has the same place in a huge page, so what is put
  * at tmi_stage_at lies as it will. It takes addresses, and memory only for what is written to it.
@@ -98,7 +98,7 @@ void tmi_stage_drop(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint
 void tmi_file_let_go(tmi_file *file);
 
 /*
- * gate.c: a gate for many at a time, or for one alone. Who is inside may enter again. It is never
+ * fork_rwlock.c: a gate for many at a time, or for one alone. Who is inside may enter again. It is never
  * locked for long, so those who wait look again every millisecond; a child of fork finds it empty,
  * whoever was inside. All zeros to begin with, and nothing to free.
  */
