@@ -4,7 +4,7 @@
 #ifndef TENMAP_FORMAT_H
 #define TENMAP_FORMAT_H
 
-#include "bytes.h"
+#include "io/bytes.h"
 
 /* foreign.c: files that are something else. */
 

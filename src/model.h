@@ -5,7 +5,7 @@
 #define TENMAP_MODEL_H
 
 #include "format.h"
-#include "job.h"
+#include "io/job.h"
 
 /* folder.c: which model is in a folder. */
 

@@ -7,7 +7,7 @@
 #define _DEFAULT_SOURCE 1 /* usleep */
 #endif
 #include "cmocka_all.h"
-#include "job.h"
+#include "io/job.h"
 
 #include <errno.h>
 #include <pthread.h>

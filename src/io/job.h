@@ -5,7 +5,7 @@
 #ifndef TENMAP_JOB_H
 #define TENMAP_JOB_H
 
-#include "os/os.h"
+#include "../os/os.h"
 
 enum { TMI_MOST_THREADS = 64 };
 

@@ -6,7 +6,7 @@
 #ifndef TENMAP_BYTES_H
 #define TENMAP_BYTES_H
 
-#include "os/os.h"
+#include "../os/os.h"
 
 /* One thing that can be read. Starts as TMI_NO_BYTES; end it with tmi_bytes_close. */
 typedef struct tmi_bytes {
