@@ -1,6 +1,6 @@
 /* The index of a sharded model: any bytes, strict and lenient. */
 #include "fuzz.h"
-#include "json.h"
+#include "format/json.h"
 
 static const tmi_hash_key index_key = {
     {UINT64_C(0x9e3779b97f4a7c15), UINT64_C(0xd1b54a32d192ed03)}};

@@ -3,7 +3,7 @@
  * both must take and refuse the same texts, and stop at the same byte.
  */
 #include "fuzz.h"
-#include "json.h"
+#include "format/json.h"
 
 /* The slow reader. It may recurse: the depth is bounded by the rule itself. */
 typedef struct plain {

@@ -2,7 +2,7 @@
  * Every departure from the format and every oddity. A check is an open that does not end at the
  * first broken rule: it goes the same way through the same code, which hands what it finds to a
  * report. So the two agree, and the first error is the one that tenmap_open gives. What concerns
- * single headers is in header.c and oddities.c; check_index.c has the index with
+ * single headers is in safetensors_header.c and lint_header.c; check_index.c has the index with
  * its shards; here is the whole.
  */
 #include "model.h"

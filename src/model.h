@@ -4,7 +4,7 @@
 #ifndef TENMAP_MODEL_H
 #define TENMAP_MODEL_H
 
-#include "format.h"
+#include "format/format.h"
 #include "io/job.h"
 
 /* folder.c: which model is in a folder. */

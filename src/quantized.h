@@ -6,7 +6,7 @@
 #ifndef TENMAP_QUANTIZED_H
 #define TENMAP_QUANTIZED_H
 
-#include "json.h"
+#include "format/json.h"
 #include "model.h"
 
 /* What a part is for. The values come first, so that they are part 0 for callers too. */

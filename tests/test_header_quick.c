@@ -1,11 +1,11 @@
 /*
- * The quick pass over usual headers accepts a part of what header.c accepts and gives the same
+ * The quick pass over usual headers accepts a part of what safetensors_header.c accepts and gives the same
  * tensors. Headers are made in the usual way, most are then damaged a little, and both judge them.
  */
 #include "cmocka_all.h"
 #include "damage.h"
 #include "model.h"
-#include "json.h"
+#include "format/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

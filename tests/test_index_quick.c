@@ -1,11 +1,11 @@
 /*
- * The quick pass over usual indexes accepts a part of what index.c accepts and gives the same lines;
+ * The quick pass over usual indexes accepts a part of what shard_index.c accepts and gives the same lines;
  * and models that are opened by way of it are what they are otherwise, those that do not open with
  * the same words. Both are made in the usual way, most are then damaged a little, and both judge them.
  */
 #include "damage.h"
 #include "model.h"
-#include "json.h"
+#include "format/json.h"
 #include "support.h"
 
 enum { INDEXES = 20000, MODELS = 400, TEXT = 1 << 16, SHARDS = 5, TENSORS = 40 };

@@ -6,7 +6,7 @@
  *
  * and the tensors' bytes, one after the other. The header says its length nowhere.
  */
-#include "format.h"
+#include "format/format.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
  * What is allowed in a header, and seldom meant: found by a check, never by opening. Takes what
- * header.c has parsed, does no I/O.
+ * safetensors_header.c has parsed, does no I/O.
  */
 #include "format.h"
 #include "json.h"

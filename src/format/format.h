@@ -4,9 +4,9 @@
 #ifndef TENMAP_FORMAT_H
 #define TENMAP_FORMAT_H
 
-#include "io/bytes.h"
+#include "../io/bytes.h"
 
-/* foreign.c: files that are something else. */
+/* other_formats.c: files that are something else. */
 
 /* Bytes of a file's beginning. */
 typedef struct tmi_shown {
@@ -98,7 +98,7 @@ static inline void tmi_report_failure(tmi_report *report, uint32_t code, uint32_
 
 #endif
 
-/* header.c: the bytes before the tensors. No I/O. */
+/* safetensors_header.c: the bytes before the tensors. No I/O. */
 
 /* A part of a table that several headers fill, each with as many tensors as are expected of it. */
 typedef struct tmi_room {
@@ -214,7 +214,7 @@ const char *tmi_header_opaque(const tmi_header *header, const tenmap_tensor *t);
 void tmi_header_drop_tensors(tmi_header *header);
 void tmi_header_free(tmi_header *header);
 
-/* oddities.c: what is allowed in a header, and seldom meant. For place->report. */
+/* lint_header.c: what is allowed in a header, and seldom meant. For place->report. */
 
 /* White space outside of strings: in front of the JSON, inside it, behind it. */
 typedef struct tmi_blanks {
@@ -243,7 +243,7 @@ static inline void tmi_check_header(const tmi_place *place, const tmi_header *he
 }
 #endif
 
-/* header_quick.c: the header of a file that is written as most are, in one quick pass. */
+/* safetensors_quick.c: the header of a file that is written as most are, in one quick pass. */
 
 /* Puts [offset, offset+size) of the file at dst; false, without a word, if it cannot be had. */
 typedef bool tmi_refill(void *ctx, uint64_t offset, void *dst, size_t size);
@@ -307,7 +307,7 @@ const tmi_container *tmi_container_of(const unsigned char *start, size_t len, ui
 /* The one that says what is wrong with a file that nobody recognises. */
 const tmi_container *tmi_container_for_errors(void);
 
-/* index.c: model.safetensors.index.json. */
+/* shard_index.c: model.safetensors.index.json. */
 
 /* More shards than this are an attack on memory, not a model: each costs about 1.5 KB to try. */
 enum { TMI_MOST_SHARDS = 100000 };
@@ -356,7 +356,7 @@ bool tmi_index_safe_name(const char *name, size_t len, uint32_t flags);
 /* For qsort and bsearch, of records that begin with a tmi_listed_file. */
 int tmi_by_file_name(const void *a, const void *b);
 
-/* index_quick.c: the lines of an index that is written as most are, as they stand in its text. */
+/* shard_index_quick.c: the lines of an index that is written as most are, as they stand in its text. */
 
 typedef struct tmi_line {
     const char *name; /* no NUL behind it */

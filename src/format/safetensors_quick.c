@@ -1,15 +1,15 @@
 /*
  * The quick way through a header that is written as almost all are: compact ASCII JSON without
  * escapes, the fields of each entry in the order dtype, shape, data_offsets, the entries in file
- * order, padded with spaces. It accepts a part of what header.c accepts and judges nothing: at the
- * first byte, number or name that is not as expected it gives up, and header.c, which knows all the
+ * order, padded with spaces. It accepts a part of what safetensors_header.c accepts and judges nothing: at the
+ * first byte, number or name that is not as expected it gives up, and safetensors_header.c, which knows all the
  * rules and has the words for what breaks them, starts from the beginning.
  *
  * The text goes through a small window that stays in the cache, one read after the other; of each
  * entry only the name is kept. All rules are checked in this one pass: a header that is read to its
  * end this way has broken none.
  */
-#include "base/hash.h"
+#include "../base/hash.h"
 #include "format.h"
 #include "json.h"
 
@@ -17,7 +17,7 @@
 #include <string.h>
 
 enum { WINDOW = 1 << 16, WINDOW_PAD = 32, PAGE = 4096 };
-/* An entry that is longer is left to header.c; so is one of a higher rank. */
+/* An entry that is longer is left to safetensors_header.c; so is one of a higher rank. */
 enum { ENTRY_AT_MOST = 4096, RANK_AT_MOST = 32, METADATA_AT_MOST = 16 };
 /* The names' slots are asked for this many entries before they are used. */
 enum { NAMES_AHEAD = 16 };
@@ -352,7 +352,7 @@ static bool take_entry(reader *r) {
     return true;
 }
 
-/* A few pairs of short strings, from behind the opening brace; repeats are left to header.c. */
+/* A few pairs of short strings, from behind the opening brace; repeats are left to safetensors_header.c. */
 static bool take_metadata(reader *r) {
     tmi_header *h = r->header;
     h->metadata = tmi_calloc(METADATA_AT_MOST, sizeof *h->metadata);

@@ -1,8 +1,8 @@
 /*
  * The quick way through an index that is written as almost all are: ASCII JSON without escapes, the
  * values of its metadata plain strings and integers, nothing beside metadata and weight_map. It
- * accepts a part of what index.c accepts and judges nothing: at the first byte that is not as
- * expected it gives up, and index.c, which knows all the rules and has the words for what breaks
+ * accepts a part of what shard_index.c accepts and judges nothing: at the first byte that is not as
+ * expected it gives up, and shard_index.c, which knows all the rules and has the words for what breaks
  * them, starts from the beginning.
  *
  * The text stays as it is, and no table of names is made: that no name is listed twice is known when
@@ -191,7 +191,7 @@ static bool take_outline(skimmer *s, size_t length) {
     return true;
 }
 
-/* The files by name, as index.c has them; and where each went. */
+/* The files by name, as shard_index.c has them; and where each went. */
 static bool order_files(skimmer *s) {
     tmi_outline *o = s->outline;
     if (o->file_count > TMI_MOST_SHARDS)
