@@ -14,7 +14,7 @@ reckon() {
     src/base/dtype.c) ;;           # the one place
     src/route.c) ;;           # places of bits inside packed runs, for kernels
     src/convert.c) ;;         # the sign and the range of an integer
-    src/quantized_pairs.c) ;; # columns that the bytes of a row of codes hold
+    src/model/quantized_fp4.c) ;; # columns that the bytes of a row of codes hold
     *) return 1 ;;
     esac
 }

@@ -8,7 +8,7 @@
 #define TENMAP_SOURCE_H
 
 #include "kernels/kernels.h"
-#include "quantized.h"
+#include "model/quantized.h"
 #include "values.h"
 
 /*

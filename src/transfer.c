@@ -1,5 +1,5 @@
 /* Elements of a tensor on their way: which ones, through which window, into which dtype. */
-#include "quantized.h"
+#include "model/quantized.h"
 #include "values.h"
 #include "kernels/kernels.h"
 

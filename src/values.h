@@ -4,7 +4,7 @@
 #ifndef TENMAP_VALUES_H
 #define TENMAP_VALUES_H
 
-#include "model.h"
+#include "model/model.h"
 
 /* transfer.c: elements of a tensor, selected, converted and put where the caller wants them. */
 

@@ -4,7 +4,7 @@
  */
 #include "cmocka_all.h"
 #include "damage.h"
-#include "model.h"
+#include "model/model.h"
 #include "format/json.h"
 
 #include <stdio.h>

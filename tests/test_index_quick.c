@@ -4,7 +4,7 @@
  * the same words. Both are made in the usual way, most are then damaged a little, and both judge them.
  */
 #include "damage.h"
-#include "model.h"
+#include "model/model.h"
 #include "format/json.h"
 #include "support.h"
 

@@ -2,7 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "model.h"
+#include "model/model.h"
 #include "support.h"
 
 #include <unistd.h>

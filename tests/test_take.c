@@ -2,7 +2,7 @@
  * Taking weights: views where dtype, shape, alignment and backend allow, the rest in one arena, and
  * everything that is wrong in one error. Each mix of what can be wanted is tried, on every backend.
  */
-#include "model.h"
+#include "model/model.h"
 #include "support.h"
 
 #include <stdatomic.h>

@@ -6,7 +6,7 @@
  * them, starts from the beginning.
  *
  * The text stays as it is, and no table of names is made: that no name is listed twice is known when
- * each line has found a tensor of its own (join_listed.c).
+ * each line has found a tensor of its own (combine_listed.c).
  */
 #include "format.h"
 #include "json.h"

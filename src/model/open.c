@@ -1,6 +1,6 @@
 /* Opening what a path, a descriptor or memory holds. */
 #include "model.h"
-#include "format/json.h"
+#include "../format/json.h"
 #include "quantized.h"
 
 #include <errno.h>

@@ -4,8 +4,8 @@
 #ifndef TENMAP_MODEL_H
 #define TENMAP_MODEL_H
 
-#include "format/format.h"
-#include "io/job.h"
+#include "../format/format.h"
+#include "../io/job.h"
 
 /* folder.c: which model is in a folder. */
 
@@ -19,7 +19,7 @@ tenmap_status tmi_folder_choose(tmi_choice *choice, const tenmap_io *io, const c
                                 tenmap_error *error);
 void tmi_choice_free(tmi_choice *choice);
 /*
- * snapshot.c: the folder that a hub's cache keeps a model in, with blobs, refs and snapshots.
+ * hub_cache.c: the folder that a hub's cache keeps a model in, with blobs, refs and snapshots.
  *
  * If `folder` is one, *snapshot is the path, to be freed, of the snapshot that refs/main names, or
  * of the only one; TENMAP_ERR_NOT_FOUND with a sentence if that does not tell which. Else it is
@@ -30,7 +30,7 @@ tenmap_status tmi_snapshot_choose(char **snapshot, const tenmap_io *io, const ch
 /* Whether this is the name of a part of a numbered set: name-00001-of-00005.safetensors. */
 bool tmi_is_numbered_name(const char *name);
 
-/* split.c: a model in several GGUF files. */
+/* gguf_split_set.c: a model in several GGUF files. */
 
 /* Whether a file with these keys is the first of several, which are opened with it. */
 bool tmi_split_is_first(const tmi_split *split);
@@ -45,7 +45,7 @@ uint64_t tmi_header_limit(const tenmap_options *options);
 /* Enough of a file's beginning to know what it is. */
 enum { TMI_START = 512 };
 
-typedef struct tmi_moved tmi_moved; /* moved.c */
+typedef struct tmi_moved tmi_moved; /* detached_chunks.c */
 
 typedef struct tmi_shard {
     tenmap_shard view; /* what callers see */
@@ -86,7 +86,7 @@ tenmap_status tmi_read_text(const tmi_bytes *bytes, uint64_t offset, uint64_t le
                             const char *what, tmi_block *text, tenmap_error *error);
 void tmi_shard_close(tmi_shard *shard);
 
-/* edit_trace.c: what an edit of the metadata, under way or interrupted, leaves for readers. */
+/* interrupted_edit.c: what an edit of the metadata, under way or interrupted, leaves for readers. */
 
 /* The name, beside a file of this name, of its undo record. */
 void tmi_record_name(char out[TMI_NAME_ROOM], const char *file);
@@ -191,7 +191,7 @@ typedef struct tmi_span {
     uint64_t begin, end;
 } tmi_span;
 
-/* locked.c: pages that advice locked in memory. */
+/* mlock_spans.c: pages that advice locked in memory. */
 typedef struct tmi_locked {
     tmi_gate gate;
     long process;
@@ -246,7 +246,7 @@ static inline const tmi_shard *tmi_shard_of(const tenmap_tensor *t) {
                 tmi_quote_path(tmi_shard_of(t)->bytes.shown).text,                                 \
                 tmi_quote((t)->name, (t)->name_len).text, __VA_ARGS__)
 
-/* join.c: several shards as one model. */
+/* combine_shards.c: several shards as one model. */
 
 /*
  * Brings the tensors, names and metadata of model->shards together; `index` (or NULL for a numbered
@@ -260,7 +260,7 @@ tenmap_status tmi_join_metadata(tenmap_model *model, tenmap_error *error);
 /* Frees what only joining needed of each shard's header. */
 void tmi_join_drop(tenmap_model *model);
 
-/* join_listed.c: the same where the shards have what the index lists, and nothing else. */
+/* combine_listed.c: the same where the shards have what the index lists, and nothing else. */
 
 /* One table for the tensors of all shards: of each, as many as the index lists in it. */
 typedef struct tmi_rooms {
@@ -294,7 +294,7 @@ const char *tmi_shard_listed(const tenmap_model *model, const char *name, size_t
 /* Whether files are missing of which no index tells what is in them. */
 bool tmi_lacks_unknown(const tenmap_model *model);
 
-/* split.c: whether the shards of a joined model say that they are its parts, if they say anything. */
+/* gguf_split_set.c: whether the shards of a joined model say that they are its parts, if they say anything. */
 tenmap_status tmi_split_check(const tenmap_model *model, tenmap_error *error);
 
 /* check_index.c: where the index and its shards do not agree. For model->report. */
@@ -325,7 +325,7 @@ static inline void tmi_check_index(const tenmap_model *model, const tmi_index *i
 #endif
 
 /*
- * moved.c: a shard's mapping in pieces, each of which becomes memory of this process's own as a whole.
+ * detached_chunks.c: a shard's mapping in pieces, each of which becomes memory of this process's own as a whole.
  */
 
 /* For the first time or again: how many pieces there are; 0 without memory. */
@@ -338,7 +338,7 @@ bool tmi_is_moved(const tmi_shard *shard, size_t piece);
 /* The next part of *rest that is still mapped, which *rest then begins behind. False: none is left. */
 bool tmi_next_unmoved(tmi_span *rest, tmi_span *run);
 
-/* locked.c. Whole pages; the record is of what advice did, and adding can be out of memory. */
+/* mlock_spans.c. Whole pages; the record is of what advice did, and adding can be out of memory. */
 
 bool tmi_locked_add(const tenmap_model *model, tmi_span pages);
 void tmi_locked_remove(const tenmap_model *model, tmi_span pages);

@@ -6,7 +6,7 @@
 #ifndef TENMAP_QUANTIZED_H
 #define TENMAP_QUANTIZED_H
 
-#include "format/json.h"
+#include "../format/json.h"
 #include "model.h"
 
 /* What a part is for. The values come first, so that they are part 0 for callers too. */
@@ -126,7 +126,7 @@ uint64_t tmi_text_number(tmi_text text);
 /* "bfloat16", "torch.float16" and so on; TENMAP_AS_STORED for anything else. */
 tenmap_dtype tmi_text_dtype(tmi_text text);
 
-/* quantized_parts.c: looking for parts, and saying what is wrong with them. */
+/* quantized_find_parts.c: looking for parts, and saying what is wrong with them. */
 
 typedef struct tmi_finder {
     const tenmap_model *model; /* its tables are those of what is stored */
@@ -191,11 +191,11 @@ typedef struct tmi_scheme_row {
 /* "int4-group": integers of so many bits; 0 for a scale per tensor, 1 per row, 2 per group. */
 const char *tmi_integer_scheme(unsigned bits, unsigned kind);
 
-/* quantized_float.c, _integer.c, _pairs.c, _bnb.c, _mlx.c, _gguf.c */
+/* quantized_8bit.c, _integer.c, _pairs.c, _bnb.c, _mlx.c, _gguf.c */
 tmi_scheme_find tmi_find_scaled, tmi_find_packed, tmi_find_gptq, tmi_find_blocks, tmi_find_pairs;
 tmi_scheme_find tmi_find_bnb4, tmi_find_mlx, tmi_find_nvfp4_scale;
 
-/* quantized_notes.c: what is said in JSON beside a weight. */
+/* quantized_annotations.c: what is said in JSON beside a weight. */
 
 /* One JSON object of `length` bytes, with TMI_JSON_PAD zeros behind it, and nothing else. */
 bool tmi_note_parse(tmi_block text, size_t length, tmi_json_member *member, void *ctx);

@@ -1,6 +1,6 @@
 /* One file of a model: reading, mapping, parsing its header. */
 #include "model.h"
-#include "format/json.h"
+#include "../format/json.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -310,7 +310,7 @@ typedef struct subfolders {
 
 static bool note_subfolder(void *ctx, const char *name) {
     subfolders *found = ctx;
-    bool has_model = starts_with(name, "models--"); /* in a hub's cache: snapshot.c */
+    bool has_model = starts_with(name, "models--"); /* in a hub's cache: hub_cache.c */
     if (name[0] == '.' || !is_folder_in(found->folder, name))
         return true;
     char *path = tmi_join_path(found->folder, strlen(found->folder), name, strlen(name));

@@ -3,8 +3,8 @@
  *
  * If an index lists them, and it is written as most are, each shard is expected to have the tensors
  * that are listed in it: they are parsed straight into their places in the model's table. Where that
- * comes out, join_listed.c has little left to do. Where it does not, the index is parsed in full, and
- * join.c finds out what is taken from where, or what is wrong.
+ * comes out, combine_listed.c has little left to do. Where it does not, the index is parsed in full, and
+ * combine_shards.c finds out what is taken from where, or what is wrong.
  */
 #include "model.h"
 

@@ -1,6 +1,6 @@
 /* The index of a model with several files: its text, and what it lists. */
 #include "model.h"
-#include "format/json.h"
+#include "../format/json.h"
 
 #include <stdlib.h>
 #include <string.h>
