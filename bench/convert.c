@@ -16,7 +16,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* MADV_HUGEPAGE, clock_gettime */
 #endif
-#include "values.h"
+#include "values/values.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #ifndef TENMAP_FUZZ_H
 #define TENMAP_FUZZ_H
 
-#include "values.h"
+#include "values/values.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  */
 #include "input.h"
 #include "kernels/kernels.h"
-#include "values.h"
+#include "values/values.h"
 
 enum { MOST_SOURCE = 9 << 10, GUARD = 64 };
 

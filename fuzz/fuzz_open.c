@@ -5,7 +5,7 @@
  */
 #include "input.h"
 #include "kernels/kernels.h"
-#include "values.h"
+#include "values/values.h"
 
 enum { PROGRAM = 16, MOST_TENSORS = 12, MOST_ELEMENTS = 512, MOST_RANK = 16 };
 

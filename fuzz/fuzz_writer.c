@@ -9,7 +9,7 @@
 #endif
 #include "input.h"
 #include "kernels/kernels.h"
-#include "values.h"
+#include "values/values.h"
 #include "scratch.h"
 
 enum { MOST_TENSORS = 12, MOST_PAIRS = 6, MOST_RANK = 4, MOST_BYTES = 2048, MOST_CALLS = 64 };

@@ -12,8 +12,8 @@ cd "${1:-$(dirname "$0")/..}" || exit 1
 reckon() {
     case $1 in
     src/base/dtype.c) ;;           # the one place
-    src/route.c) ;;           # places of bits inside packed runs, for kernels
-    src/convert.c) ;;         # the sign and the range of an integer
+    src/values/conversion_route.c) ;;           # places of bits inside packed runs, for kernels
+    src/values/convert.c) ;;         # the sign and the range of an integer
     src/model/quantized_fp4.c) ;; # columns that the bytes of a row of codes hold
     *) return 1 ;;
     esac

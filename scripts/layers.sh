@@ -25,7 +25,7 @@ win32.h os
 json.h format
 gguf.h format
 quantized.h model
-source.h values
+value_source.h values
 histogram.h values
 PARTS
 

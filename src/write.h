@@ -4,7 +4,7 @@
 #ifndef TENMAP_WRITE_H
 #define TENMAP_WRITE_H
 
-#include "values.h"
+#include "values/values.h"
 
 /* Nothing of this is in a build without writing. */
 #ifndef TENMAP_NO_WRITE

@@ -4,7 +4,7 @@
 
 #include "cmocka_all.h"
 #include "kernels/kernels.h"
-#include "values.h"
+#include "values/values.h"
 
 #include <stdio.h>
 #include <string.h>

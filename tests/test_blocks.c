@@ -3,7 +3,7 @@
  * against values worked out here a second time, element by element, in F64.
  */
 #include "kernels/blocks.h"
-#include "values.h"
+#include "values/values.h"
 
 #include "cmocka_all.h"
 

@@ -5,7 +5,7 @@
  */
 #include "kernels/kernels.h"
 #include "support.h"
-#include "values.h"
+#include "values/values.h"
 
 /* What each dtype holds: magnitudes below zero, and from it. */
 static const struct limits {

@@ -1,5 +1,5 @@
 /*
- * What route.c and the kernels know of each other. Kernels know nothing of models or errors: they
+ * What conversion_route.c and the kernels know of each other. Kernels know nothing of models or errors: they
  * take arguments that convert.c has checked.
  */
 #ifndef TENMAP_KERNELS_H
@@ -264,7 +264,7 @@ const tmi_kernels *tmi_cpu_find(const char *name);
 void tmi_cpu_use(const tmi_kernels *kernels);
 #endif
 
-/* route.c: from any allowed dtype to any other, by way of the kernels. */
+/* conversion_route.c: from any allowed dtype to any other, by way of the kernels. */
 
 /*
  * Returns `count`, or less where an integer does not fit into an integer dtype: the number of the first

@@ -1,7 +1,7 @@
 /* The parts of a tensor that is made: their bytes, from memory or through a window for each. */
 #include "values.h"
-#include "source.h"
-#include "kernels/kernels.h"
+#include "value_source.h"
+#include "../kernels/kernels.h"
 
 /* Windows on what is not in memory: the values come in order, the others are small or come again. */
 enum { VALUES_WINDOW = 256 << 10, SMALL_WINDOW = 32 << 10, DIRECT_ROOM = 4 << 20 };

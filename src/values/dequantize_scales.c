@@ -3,8 +3,8 @@
  * in F32; docs/quantized.md has the formulas.
  */
 #include "values.h"
-#include "source.h"
-#include "kernels/kernels.h"
+#include "value_source.h"
+#include "../kernels/kernels.h"
 
 static tenmap_status fail_listed(const tmi_source *s, uint64_t first, size_t count, uint64_t groups,
                                  tenmap_error *error) {

@@ -5,8 +5,8 @@
  * it were stored so. gpt-oss has scales along the stored rows: these are made, and turned as they are.
  */
 #include "values.h"
-#include "source.h"
-#include "kernels/kernels.h"
+#include "value_source.h"
+#include "../kernels/kernels.h"
 
 #include <string.h>
 

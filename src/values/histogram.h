@@ -6,7 +6,7 @@
 #define TENMAP_HISTOGRAM_H
 
 #include "values.h"
-#include "kernels/moments.h"
+#include "../kernels/moments.h"
 
 #ifndef TENMAP_NO_MEASURE
 
@@ -49,7 +49,7 @@ static inline uint32_t tmi_bin_or_outside(const tmi_bin_range *range, double x, 
 void tmi_bin_places(const tmi_bin_range *range, uint32_t *places, const unsigned char *values,
                     size_t count, bool is_f64);
 
-/* counts.c. Less than 2^32 elements are counted at a time, by codes in the order of files. */
+/* code_histogram.c. Less than 2^32 elements are counted at a time, by codes in the order of files. */
 
 enum { TMI_WORD_CODES = 65536 };
 

@@ -1,7 +1,7 @@
 /* Values that are made: a transfer's boxes, in the tiles that their source likes. */
 #include "values.h"
-#include "source.h"
-#include "kernels/kernels.h"
+#include "value_source.h"
+#include "../kernels/kernels.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* What this machine's CPU can do: the kernels to use, and when results go around the cache. */
 #include "values.h"
-#include "kernels/kernels.h"
+#include "../kernels/kernels.h"
 
 #include <stdatomic.h>
 #include <string.h>

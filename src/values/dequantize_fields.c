@@ -1,7 +1,7 @@
 /* Fields of a few bits in words: the codes and the zero points of weights in parts. */
 #include "values.h"
-#include "source.h"
-#include "kernels/kernels.h"
+#include "value_source.h"
+#include "../kernels/kernels.h"
 
 #include <string.h>
 

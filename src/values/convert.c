@@ -1,6 +1,6 @@
-/* Numbers from one dtype to another: what is allowed. The way there is in route.c. */
+/* Numbers from one dtype to another: what is allowed. The way there is in conversion_route.c. */
 #include "values.h"
-#include "kernels/kernels.h"
+#include "../kernels/kernels.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
  * What an engine wants of a model, in one call: each weight found and looked at, those that can be used
  * where they lie as views, the others converted into one allocation by tenmap_load.
  */
-#include "base/hash.h"
+#include "../base/hash.h"
 #include "values.h"
 
 #include <stdio.h>

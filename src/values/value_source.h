@@ -1,14 +1,14 @@
 /*
  * A source of values: what a tensor's elements are made of where they are not simply there. It gives
- * them as F32, a row of the stored matrix at a time, and says which way its rows lie; source.c walks the
+ * them as F32, a row of the stored matrix at a time, and says which way its rows lie; value_source.c walks the
  * boxes that a transfer asks for in tiles that suit it, and puts them where they belong, in the dtype
- * that is wanted. Plain tensors have none: their bytes go straight through the kernels of route.c.
+ * that is wanted. Plain tensors have none: their bytes go straight through the kernels of conversion_route.c.
  */
 #ifndef TENMAP_SOURCE_H
 #define TENMAP_SOURCE_H
 
-#include "kernels/kernels.h"
-#include "model/quantized.h"
+#include "../kernels/kernels.h"
+#include "../model/quantized.h"
 #include "values.h"
 
 /*
@@ -126,7 +126,7 @@ size_t tmi_source_window(const tmi_source *source, unsigned part);
 tenmap_status tmi_source_floats(tmi_source *source, unsigned part, tenmap_dtype as, uint64_t first,
                                 size_t count, float *out, tenmap_error *error);
 
-/* recipe.c: weights in parts. */
+/* dequantize.c: weights in parts. */
 extern const tmi_maker tmi_recipe_maker;
 
 /* Files are little-endian. */
@@ -134,7 +134,7 @@ static inline uint32_t tmi_word_at(const unsigned char *bytes) {
     return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-/* recipe_fields.c: `count` fields of `bits` bits, from field `at` of a stream on, in whose byte `bytes` begins. */
+/* dequantize_fields.c: `count` fields of `bits` bits, from field `at` of a stream on, in whose byte `bytes` begins. */
 void tmi_unpack_stream(const unsigned char *bytes, uint64_t at, size_t count, unsigned bits,
                        uint8_t *fields);
 void tmi_unpack_mixed(const unsigned char *words, uint64_t at, size_t count, uint8_t *fields);
@@ -143,7 +143,7 @@ tenmap_status tmi_fetch_down(tmi_source *source, unsigned part, uint64_t matrix_
                              uint64_t row, uint64_t column, size_t count, uint8_t *fields,
                              tenmap_error *error);
 
-/* recipe_scales.c */
+/* dequantize_scales.c */
 /* Makes s->kept those of scales [first, first+count) of row `row` of a matrix's scales. */
 tenmap_status tmi_keep_scales(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t first,
                               size_t count, tenmap_error *error);
@@ -157,7 +157,7 @@ tenmap_status tmi_listed_groups(tmi_source *source, uint64_t first, size_t count
 void tmi_apply_scales(const tmi_recipe *r, const float *scales, const float *zeros, float *values,
                       size_t count, size_t first, size_t group);
 
-/* recipe_turned.c: those that are stored the other way round, a tile at a time. */
+/* dequantize_transposed.c: those that are stored the other way round, a tile at a time. */
 tenmap_status tmi_turn_tile(tmi_source *source, uint64_t matrix, const tmi_tile *tile, bool *done,
                             tenmap_error *error);
 void tmi_turned_row(tmi_source *source, size_t i, float *values, tmi_into *target);

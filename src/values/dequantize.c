@@ -3,8 +3,8 @@
  * their scheme says, and each step is one operation in F32. docs/quantized.md has the formulas.
  */
 #include "values.h"
-#include "source.h"
-#include "kernels/kernels.h"
+#include "value_source.h"
+#include "../kernels/kernels.h"
 
 #include <string.h>
 

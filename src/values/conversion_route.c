@@ -12,7 +12,7 @@
  * is rounded twice.
  */
 #include "values.h"
-#include "kernels/kernels.h"
+#include "../kernels/kernels.h"
 
 #include <string.h>
 

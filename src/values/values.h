@@ -4,7 +4,7 @@
 #ifndef TENMAP_VALUES_H
 #define TENMAP_VALUES_H
 
-#include "model/model.h"
+#include "../model/model.h"
 
 /* transfer.c: elements of a tensor, selected, converted and put where the caller wants them. */
 
@@ -26,7 +26,7 @@ typedef struct tmi_walk {
 typedef struct tmi_transfer {
     const tenmap_tensor *tensor;
     tenmap_dtype stored; /* what its bytes are taken for: its own dtype, or the caller's word */
-    bool made;           /* it has a source of values (source.h) instead of bytes of its dtype */
+    bool made;           /* it has a source of values (value_source.h) instead of bytes of its dtype */
     tenmap_dtype as;
     uint32_t flags;    /* TENMAP_CONVERT_* */
     uint64_t elements; /* of `stored` that the tensor has */
@@ -91,7 +91,7 @@ tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_window *window, uint64
 void tmi_transfer_first_misfit(const tmi_transfer *x, tmi_window *window, uint64_t first,
                                tenmap_error *error);
 
-/* source.c: values that are made (source.h), and the way to both kinds. */
+/* value_source.c: values that are made (value_source.h), and the way to both kinds. */
 
 /* What one thread needs to make values; large, and made when it is first wanted. */
 typedef struct tmi_source tmi_source;

@@ -1,7 +1,7 @@
 /* Elements of a tensor on their way: which ones, through which window, into which dtype. */
-#include "model/quantized.h"
+#include "../model/quantized.h"
 #include "values.h"
-#include "kernels/kernels.h"
+#include "../kernels/kernels.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
  * changes.
  */
 #include "values.h"
-#include "kernels/kernels.h"
+#include "../kernels/kernels.h"
 
 /* Elements of a block, which stays in the first-level cache, and of a stride, which is one vector loop. */
 enum { LOSSES_BLOCK = 1024, LOSSES_STRIDE = 64 };

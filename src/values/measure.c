@@ -10,7 +10,7 @@
  */
 #include "values.h"
 #include "histogram.h"
-#include "kernels/moments.h"
+#include "../kernels/moments.h"
 
 #ifndef TENMAP_NO_MEASURE
 
