@@ -1,5 +1,5 @@
 /*
- * What an edit of the metadata leaves for readers: the record that makes it safe (undo.c) lies beside
+ * What an edit of the metadata leaves for readers: the record that makes it safe (header_journal.c) lies beside
  * the file until all is done, and while the header's text changes its length field is 2^64-1.
  */
 #include "model.h"

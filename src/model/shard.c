@@ -38,7 +38,7 @@ uint64_t tmi_header_limit(const tenmap_options *options) {
 }
 
 /*
- * Headers that change while they are read. An edit in place (undo.c) closes the header first: its
+ * Headers that change while they are read. An edit in place (header_journal.c) closes the header first: its
  * length field is 2^64-1 until the text is whole again, and the file's times are others then. So
  * what was read between two equal length fields, with the same times before and after, is of one
  * piece; anything else is read anew.

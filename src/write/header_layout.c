@@ -1,5 +1,5 @@
 /* The text of a header, as the reference writes it. Takes and gives bytes, does no I/O. */
-#include "format/json.h"
+#include "../format/json.h"
 #include "write.h"
 
 #ifndef TENMAP_NO_WRITE

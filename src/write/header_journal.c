@@ -12,7 +12,7 @@
  * that a reader who began before and ended after sees that it has a mix. Each step is synced before
  * the next.
  */
-#include "format/json.h"
+#include "../format/json.h"
 #include "write.h"
 
 #ifndef TENMAP_NO_WRITE

@@ -2,7 +2,7 @@
  * A model in shards, saved so that the folder holds one whole model at every moment: new shards
  * under names that nobody uses, then the index (or the only file) by rename, then the old files go.
  */
-#include "format/json.h"
+#include "../format/json.h"
 #include "write.h"
 
 #ifndef TENMAP_NO_WRITE

@@ -4,7 +4,7 @@
 #ifndef TENMAP_WRITE_H
 #define TENMAP_WRITE_H
 
-#include "values/values.h"
+#include "../values/values.h"
 
 /* Nothing of this is in a build without writing. */
 #ifndef TENMAP_NO_WRITE
@@ -12,7 +12,7 @@
 /* The longest header that readers accept by default: no longer one is written. */
 enum { TMI_WRITTEN_HEADER_LIMIT = 100000000 };
 
-/* layout.c: the text of a header. No I/O. */
+/* header_layout.c: the text of a header. No I/O. */
 
 /* Text that grows. Starts zeroed; free bytes with free(). */
 typedef struct tmi_buffer {
@@ -160,7 +160,7 @@ tenmap_status tmi_renames_take(tmi_renames *renames, const tenmap_model *model, 
                                const tenmap_renaming *given, size_t n, tenmap_error *error);
 void tmi_renames_free(tmi_renames *renames);
 
-/* undo.c: headers changed where they lie. */
+/* header_journal.c: headers changed where they lie. */
 
 typedef struct tmi_change {
     tmi_identity identity; /* of the file, before */
