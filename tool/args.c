@@ -7,8 +7,8 @@
 #include <strings.h>
 
 #include "command.h"
-#include "print.h"
-#include "remote.h"
+#include "view/print.h"
+#include "remote/remote.h"
 #include "suggest.h"
 
 common_settings common;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "infile.h"
+#include "model/model_files.h"
 
 static const char *editor_command(void) {
     const char *const from[] = {getenv("VISUAL"), getenv("EDITOR")};

@@ -2,7 +2,7 @@
 #ifndef TOOL_EDITOR_H
 #define TOOL_EDITOR_H
 
-#include "print.h"
+#include "view/print.h"
 
 /*
  * Writes the text to a temporary file, runs $VISUAL, $EDITOR or vi on it, and reads it back into the

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "command.h"
-#include "print.h"
-#include "remote.h"
-#include "progress.h"
+#include "view/print.h"
+#include "remote/remote.h"
+#include "view/progress.h"
 
 static const char *command_name;
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "command.h"
-#include "json_out.h"
-#include "remote.h"
+#include "view/json_out.h"
+#include "remote/remote.h"
 
 const char *edit_way(uint32_t how) {
     static const char *const ways[] = {

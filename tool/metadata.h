@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "print.h"
+#include "view/print.h"
 
 typedef struct metadata_entry {
     const tenmap_metadata *pair; /* as the first shard that has it holds it */

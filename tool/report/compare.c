@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare.h"
-#include "measure.h"
+#include "compare/compare_values.h"
+#include "view/measure_progress.h"
 #include "report.h"
 
 static bool same_shape(const tenmap_tensor *a, const tenmap_tensor *b) {

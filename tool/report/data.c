@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "metadata.h"
-#include "remote.h"
+#include "remote/remote.h"
 #include "report.h"
 
 enum {

@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "progress.h"
-#include "remote.h"
+#include "view/progress.h"
+#include "remote/remote.h"
 #include "report.h"
-#include "select.h"
+#include "tensor_patterns.h"
 
 enum {
     FINDING_LIMIT = 2000, /* findings that are kept */

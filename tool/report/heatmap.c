@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "numbered.h"
+#include "model/module_numbers.h"
 #include "report.h"
 
 enum { MOST_DOWN = 120, MOST_ACROSS = 400, CELL_HEIGHT = 20, LEFT = 300, TOP = 34, BOTTOM = 58 };

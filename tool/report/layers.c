@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "numbered.h"
+#include "model/module_numbers.h"
 #include "report.h"
 
 enum {

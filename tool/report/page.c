@@ -1,7 +1,7 @@
 /* The page: the template of page/page.html with its gaps filled. */
 #include <string.h>
 
-#include "remote.h"
+#include "remote/remote.h"
 #include "report.h"
 #include "assets.h"
 

@@ -1,6 +1,6 @@
 /*
  * tenmap report: what is known about a model (gather.c), how it becomes the data of a page (data.c), the
- * page (page.c, whose parts are in page/), and pictures (svg.c, treemap.c, heatmap.c). cmd_report.c
+ * page (page.c, whose parts are in page/), and pictures (svg.c, treemap.c, heatmap.c). report.c
  * decides what is made. docs/report.md describes the formats.
  */
 #ifndef TOOL_REPORT_H
@@ -14,8 +14,8 @@
 #include <tenmap.h>
 
 #include "command.h"
-#include "outfile.h"
-#include "print.h"
+#include "output/atomic_file.h"
+#include "view/print.h"
 
 /* What was measured of a tensor; min to norm are of its finite values, NaN where it has none. */
 typedef struct report_stats {
@@ -78,7 +78,7 @@ int report_gather(report *r, const tenmap_model *model, const tenmap_model *base
 void report_free(report *r);
 bool report_measurable(const tenmap_tensor *t); /* whether tenmap_measure knows the dtype */
 
-/* compare.c: fills changes of the tensors that both models have. */
+/* compare_values.c: fills changes of the tensors that both models have. */
 int report_compare(report *r, unsigned threads);
 
 /*

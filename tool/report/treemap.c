@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "numbered.h"
-#include "remote.h"
+#include "model/module_numbers.h"
+#include "remote/remote.h"
 #include "report.h"
-#include "select.h"
+#include "tensor_patterns.h"
 
 enum {
     WIDTH = 1200,

@@ -210,7 +210,7 @@ function brokenCount(m, i) {
     return (m.diff && m.diff.gained.get(i)) || 0;
 }
 
-// Numbers in names, and the parts that names have, as tool/numbered.h describes them: a number has a
+// Numbers in names, and the parts that names have, as tool/model/module_numbers.h describes them: a number has a
 // separator or an end of the name on both sides; parts end at . and /, and at a _ or - before or behind
 // a number.
 const MAX_PARTS = 48; // deeper paths end in one leaf

@@ -1,0 +1,350 @@
+/* convert: tensors in another dtype. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "command.h"
+#include "model/dequantized_weights.h"
+#include "output/config_edit.h"
+#include "view/json_out.h"
+#include "quantize/quantize_plan.h"
+#include "remote/remote.h"
+#include "output/output_plan.h"
+#include "model/detect_quantized.h"
+#include "tensor_patterns.h"
+
+typedef struct convert_settings {
+    output_settings out;
+    tenmap_dtype to; /* TENMAP_AS_STORED: not given */
+    texts rules, keep;
+    uint64_t min_rank;
+    bool saturate, strict, raw, dequantize;
+    unsigned quantise; /* quantise_scheme */
+} convert_settings;
+
+static const option convert_options[] = {
+    {0, "to", "DTYPE", OPTION_DTYPE, offsetof(convert_settings, to),
+     "The dtype that floating-point tensors get: bf16, f16, f8_e4m3 (without scales), ..."},
+    {0, "rule", "NAME=DTYPE", OPTION_LIST, offsetof(convert_settings, rules),
+     "Another dtype for these names ('keep': as they are); the first rule that matches counts"},
+    {0, "keep", "NAME", OPTION_LIST, offsetof(convert_settings, keep),
+     "Leave these names as they are, whatever the rules"},
+    {0, "min-rank", "N", OPTION_COUNT, offsetof(convert_settings, min_rank),
+     "Leave tensors of fewer dimensions to the rules: 2 keeps norms and biases as they are"},
+    {0, "saturate", NULL, OPTION_SWITCH, offsetof(convert_settings, saturate),
+     "Overflow becomes the largest finite value instead of infinity or NaN"},
+    {0, "strict", NULL, OPTION_SWITCH, offsetof(convert_settings, strict),
+     "Count first, and write nothing if a value would overflow or become zero (exit 1)"},
+    {0, "raw", NULL, OPTION_SWITCH, offsetof(convert_settings, raw),
+     "Convert the parts of quantised weights as if they were plain numbers"},
+    {0, "quantize", QUANTISE_WORDS, OPTION_CHOICE, offsetof(convert_settings, quantise),
+     "Write weights of two dimensions as codes and scales, but for embeddings, norms, lm_head and "
+     "--keep"},
+    {0, "dequantize", NULL, OPTION_SWITCH, offsetof(convert_settings, dequantize),
+     "Write quantised weights as plain tensors, codes and scales put together"},
+    SHARD_OPTIONS(offsetof(convert_settings, out)),
+    OUTPUT_OPTIONS(offsetof(convert_settings, out)),
+    END_OF_OPTIONS,
+};
+
+static const example convert_examples[] = {
+    {"tenmap convert model.safetensors --to bf16 -o small.safetensors", "halve an F32 model"},
+    {"tenmap convert llama/ --to f8_e4m3 --keep norm --rule 'lm_head.*=bf16' -o llama-f8",
+     "by name: the head in BF16, the norms as they are, all else in 8 bits"},
+    {"tenmap convert DeepSeek-V3/ --dequantize --to bf16 -o DeepSeek-V3-bf16",
+     "a quantised model as a plain one"},
+    {"tenmap convert llama/ --quantize fp8-block -o llama-fp8/", "8 bits with scales"},
+    {"tenmap convert model.safetensors --rule 'mask=f32' -o out.safetensors -n",
+     "what a rule would do"},
+    {NULL, NULL},
+};
+
+/* As the dtype of a rule: what --quantize says. */
+#define BY_QUANTIZE ((tenmap_dtype)-1)
+
+typedef struct rule {
+    char *pattern;
+    tenmap_dtype to; /* TENMAP_AS_STORED: keep */
+    bool used;
+} rule;
+
+static bool dtype_of(const char *given, tenmap_dtype *out) {
+    bool quantised = strcasecmp(given, "quantize") == 0;
+    *out = quantised ? BY_QUANTIZE : TENMAP_AS_STORED;
+    return quantised || strcasecmp(given, "keep") == 0 || parse_dtype(given, out);
+}
+
+/* Rules are --keep first, then --rule, in their order. */
+static int parse_rules(const convert_settings *set, rule *rules) {
+    size_t n = 0;
+    for (size_t i = 0; i < set->keep.count; i++)
+        rules[n++] = (rule){need_copy(set->keep.items[i], strlen(set->keep.items[i])),
+                            TENMAP_AS_STORED, false};
+    for (size_t i = 0; i < set->rules.count; i++) {
+        const char *given = set->rules.items[i], *equals = strrchr(given, '=');
+        tenmap_dtype to;
+        bool whole = equals && equals > given;
+        if (whole && !dtype_of(equals + 1, &to) && dtype_hint(equals + 1))
+            return fail(EXIT_USAGE, "--rule '%s': '%s' is no dtype; did you mean %s?", given,
+                        equals + 1, dtype_hint(equals + 1));
+        if (!whole || !dtype_of(equals + 1, &to))
+            return fail(EXIT_USAGE, "--rule takes NAME=DTYPE, such as 'lm_head.*=bf16', not '%s'",
+                        given);
+        if (to == BY_QUANTIZE && !set->quantise)
+            return fail(EXIT_USAGE, "--rule '%s' wants to know how: --quantize fp8-block, ...",
+                        given);
+        rules[n++] = (rule){need_copy(given, (size_t)(equals - given)), to, false};
+    }
+    return EXIT_FINE;
+}
+
+static tenmap_dtype choose_dtype(const convert_settings *set, rule *rules, size_t count,
+                                 const tenmap_tensor *t) {
+    for (size_t i = 0; i < count; i++)
+        if (pattern_selects(rules[i].pattern, t)) {
+            rules[i].used = true;
+            return rules[i].to;
+        }
+    if (set->quantise && t->name_len > 7 && !memcmp(t->name + t->name_len - 7, ".weight", 7) &&
+        !stays_by_default(t) && !quantise_obstacle((quantise_scheme)set->quantise, t))
+        return BY_QUANTIZE;
+    /* Without a rule, --to is for numbers that are floating-point already. */
+    return tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT && t->rank >= set->min_rank
+               ? set->to
+               : TENMAP_AS_STORED;
+}
+
+static void plan_tensor(const convert_settings *set, plan *p, const tenmap_tensor *t,
+                        tenmap_dtype to) {
+    plan_add(p, t);
+    tenmap_source *s = &p->sources[p->count - 1];
+    s->dtype = to == t->dtype ? TENMAP_AS_STORED : to;
+    if (is_computed(t) && !s->dtype)
+        s->dtype = t->dtype; /* values are rounded to it, which may lose some */
+    s->flags = set->saturate && s->dtype ? TENMAP_CONVERT_SATURATE : 0;
+}
+
+static void warn_unused(const rule *rules, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!rules[i].used)
+            warn("'%s' matches no tensor that an earlier rule has not taken", rules[i].pattern);
+}
+
+static int plan_conversion(const convert_settings *set, plan *p, rule *rules, size_t count) {
+    const tenmap_model *model = p->models[0];
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        if (!is_activation_scale(model, t))
+            plan_tensor(set, p, t, choose_dtype(set, rules, count, t));
+    }
+    warn_unused(rules, count);
+    return EXIT_FINE;
+}
+
+/* Weights that are to be quantised, measured; a model that is quantised already is not to be. */
+static int find_quantised(const convert_settings *set, const tenmap_model *model, rule *rules,
+                          size_t count, quantiser *q) {
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        scaled_weight weight;
+        if (!is_computed(t) && find_scaled(model, t, &weight))
+            return fail(EXIT_FAILED,
+                        "%s is quantised already (%s); --dequantize too quantises it anew",
+                        shown_name(t->name, t->name_len), weight.scheme);
+        if (choose_dtype(set, rules, count, t) != BY_QUANTIZE)
+            continue;
+        const char *obstacle = quantise_obstacle(q->scheme, t);
+        if (obstacle)
+            return fail(EXIT_FAILED, "%s cannot become %s: %s", shown_name(t->name, t->name_len),
+                        quantise_name(q->scheme), obstacle);
+        quantiser_add(q, t);
+    }
+    if (!q->count)
+        return fail(EXIT_FAILED,
+                    "'%s' has no weight to quantise: names that end in .weight, two "
+                    "dimensions, F64, F32, F16 or BF16; --rule 'NAME=quantize' "
+                    "names others",
+                    tenmap_path(model));
+    int status = quantiser_measure(q);
+    return status ? status : quantiser_open(q);
+}
+
+static int plan_quantisation(const convert_settings *set, plan *p, rule *rules, size_t count,
+                             quantiser *q) {
+    const tenmap_model *model = p->models[0];
+    size_t next = 0;
+    int status = find_quantised(set, model, rules, count, q);
+    if (status)
+        return status;
+    plan_take_made(p, q);
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        if (next < q->count && q->weights[next].from == t)
+            plan_add_parts(p, q, next++);
+        else if (!is_activation_scale(model, t))
+            plan_tensor(set, p, t, choose_dtype(set, rules, count, t));
+    }
+    warn_unused(rules, count);
+    return EXIT_FINE;
+}
+
+static void report_quantised(const plan *p, const target *to, bool json) {
+    const quantiser *q = p->report_ctx;
+    const char *why = "";
+    size_t unfit = count_unfit(p, q->scheme, &why);
+    (void)to;
+    if (json) {
+        quantise_json(q);
+        return;
+    }
+    quantise_print(q);
+    if (unfit)
+        printf("%zu weight%s as %s: %s\n", unfit, unfit == 1 ? " stays" : "s stay",
+               unfit == 1 ? "it is" : "they are", why);
+}
+
+/* With --strict nothing is written that would be lost. */
+static int check_strict(const convert_settings *set, const quantiser *q) {
+    uint64_t lost = q->lost.overflowed + q->lost.flushed;
+    if (!set->strict || !lost)
+        return EXIT_FINE;
+    if (!set->out.json)
+        quantise_print(q);
+    return fail(EXIT_DIFFERENT, "%" PRIu64 " elements would be lost, so --strict wrote nothing",
+                lost);
+}
+
+static void warn_plain(const plan *p) {
+    for (size_t i = 0; i < p->count; i++)
+        if (is_computed(p->sources[i].tensor))
+            return;
+    warn("'%s' has no weight that is stored in parts, so there is nothing to dequantise",
+         shown_path(tenmap_path(p->models[0])));
+}
+
+/* What was left out. */
+static void report_dequantised(const plan *p, const target *to, bool json) {
+    size_t left = p->input_tensors - p->count;
+    (void)to;
+    if (json && left)
+        json_key_uint("activation_scales_left_out", left);
+    else if (left)
+        printf("%zu scale%s of activations left out: plain weights have none\n", left,
+               left == 1 ? "" : "s");
+}
+
+static int fail_scaled(const scaled_weight *weight, const tenmap_tensor *part) {
+    const tenmap_tensor *codes = weight->parts[0], *mark = weight->parts[1];
+    return fail(
+        EXIT_FAILED,
+        "%s and %s are parts of one weight (%s; %s): converting %s would make it another; "
+        "%s, --keep leaves parts as they are, --raw converts them",
+        shown_name(codes->name, codes->name_len), shown_name(mark->name, mark->name_len),
+        tenmap_dtype_name(codes->dtype), weight->scheme, shown_name(part->name, part->name_len),
+        common.dequantize ? "this scheme cannot be put together" : "--dequantize writes it plain");
+}
+
+/* Codes in another dtype lose their meaning, and scales that are rounded change all that they scale. */
+static int refuse_scaled(const convert_settings *set, const plan *p, rule *rules, size_t count) {
+    for (size_t i = 0; i < p->count; i++) {
+        scaled_weight weight;
+        if (!find_scaled(p->models[0], p->sources[i].tensor, &weight))
+            continue;
+        for (size_t k = 0; k < weight.count; k++) {
+            tenmap_dtype to = choose_dtype(set, rules, count, weight.parts[k]);
+            if (to != TENMAP_AS_STORED && to != weight.parts[k]->dtype)
+                return fail_scaled(&weight, weight.parts[k]);
+        }
+    }
+    return EXIT_FINE;
+}
+
+static int check_convert(const convert_settings *set) {
+    if (!set->to && !set->rules.count && !set->dequantize && !set->quantise)
+        return fail(EXIT_USAGE, "say what to convert to: --to bf16, or --rule 'NAME=DTYPE'");
+    if (set->raw && (set->dequantize || set->quantise))
+        return fail(EXIT_USAGE, "--raw takes parts as they are, --%s does not: one of them",
+                    set->dequantize ? "dequantize" : "quantize");
+    return EXIT_FINE;
+}
+
+static int run_convert(const invocation *call, rule *rules, size_t count) {
+    const convert_settings *set = call->settings;
+    config_change change = {.dequantised = set->dequantize, .dtype = set->to};
+    quantiser q = {.scheme = (quantise_scheme)set->quantise};
+    text config = {0};
+    plan p = {0};
+    int status = plan_open(&p, set->quantise ? "quantising" : "converting", call->operands, 1);
+    if (!status)
+        status = set->quantise ? plan_quantisation(set, &p, rules, count, &q)
+                               : plan_conversion(set, &p, rules, count);
+    if (!status && set->quantise) {
+        status = check_strict(set, &q);
+        plan_quantise_config(&p, &q, &config);
+        change.quantization = config.bytes;
+        p.report_ctx = &q;
+    } else if (!status && !set->raw) {
+        status = refuse_scaled(set, &p, rules, count);
+        if (!status && set->dequantize)
+            warn_plain(&p);
+    }
+    if (set->quantise || set->dequantize) {
+        p.config = &change;
+        p.report = set->quantise ? report_quantised : report_dequantised;
+    }
+    p.strict = set->strict;
+    if (!status)
+        status = plan_write(&p, &set->out);
+    plan_free(&p); /* before what its parts are made of */
+    quantiser_free(&q);
+    text_free(&config);
+    return status;
+}
+
+static int convert_run(const invocation *call) {
+    const convert_settings *set = call->settings;
+    size_t count = set->rules.count + set->keep.count;
+    rule *rules = need(count, sizeof *rules);
+    common.dequantize = set->dequantize;
+    common.unmapped = set->quantise; /* values are read, twice: pages that were would stay */
+    int status = check_convert(set);
+    if (!status)
+        status = parse_rules(set, rules);
+    if (!status)
+        status = run_convert(call, rules, count);
+    for (size_t i = 0; i < count; i++)
+        free(rules[i].pattern);
+    free(rules);
+    return status;
+}
+
+const command cmd_convert = {
+    .name = "convert",
+    .summary = "Convert tensors to another dtype",
+    .operands = "MODEL",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = convert_options,
+    .details =
+        "Integers and BOOL stay as they are unless a rule names them. Numbers are rounded\n"
+        "once, to nearest. How many overflowed or became zero is printed, with the\n"
+        "tensors that lose most. No scales are made for 8-bit and smaller floats: what\n"
+        "is beyond their range (448 in F8_E4M3) is lost.\n"
+        "\n"
+        "Quantised weights, which are stored as codes beside their scales (FP8 with\n"
+        "scales, GPTQ, AWQ, bitsandbytes, MLX, MXFP4, ...), are refused where a part of\n"
+        "one would be converted. With --dequantize each is written as one plain tensor, in\n"
+        "the dtype of --to, or the one that the model computes in; config.json is copied\n"
+        "without its quantization_config, and with the new dtype.\n"
+        "\n"
+        "--quantize rounds to nearest: fp8-block is DeepSeek's FP8 with a scale for each\n"
+        "128x128; fp8-channel and int8-channel, with one for each row, and mxfp4, with one\n"
+        "for each 32 values, are compressed-tensors'. Weights are names that end in .weight;\n"
+        "embeddings, norms, lm_head and routers of experts stay, and so does --keep;\n"
+        "--rule 'NAME=quantize' takes more. What is lost is printed, and config.json gets the\n"
+        "quantization_config.\n\n" OUTPUT_DETAILS,
+    .examples = convert_examples,
+    .settings_size = sizeof(convert_settings),
+    .run = convert_run,
+};

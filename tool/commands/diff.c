@@ -1,0 +1,610 @@
+/* diff: two models, by their names, dtypes, shapes, metadata and values. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compare/relative_change.h"
+#include "command.h"
+#include "compare/compare_values.h"
+#include "compare/quant_error.h"
+#include "view/json_out.h"
+#include "compare/match_tensors.h"
+#include "metadata.h"
+#include "remote/partial_remote_open.h"
+#include "view/print.h"
+#include "tensor_patterns.h"
+
+typedef struct diff_settings {
+    texts except, rename;
+    double atol, rtol;
+    bool headers, any_dtype, any_metadata, map_names, json, dequantize;
+    uint64_t threads, top;
+} diff_settings;
+
+#define AT(field) offsetof(diff_settings, field)
+static const option diff_options[] = {
+    {'a', "atol", "X", OPTION_REAL, AT(atol), "Values of A and B may be X apart (0)"},
+    {'r', "rtol", "X", OPTION_REAL, AT(rtol),
+     "Values may also be X times the magnitude of A's apart (0)"},
+    {'n', "top", "N", OPTION_COUNT, AT(top), "Show the N tensors that changed most (20)"},
+    {0, "headers", NULL, OPTION_SWITCH, AT(headers), "Compare headers only, no values"},
+    {0, "any-dtype", NULL, OPTION_SWITCH, AT(any_dtype),
+     "Do not count another dtype alone as a difference"},
+    {0, "any-metadata", NULL, OPTION_SWITCH, AT(any_metadata),
+     "Do not count other metadata as a difference"},
+    {0, "map-names", NULL, OPTION_SWITCH, AT(map_names),
+     "Match the names of transformers with those of GGUF, for Llama-like models"},
+    {0, "rename", "s/REGEX/NEW/", OPTION_LIST, AT(rename),
+     "Change names of A so before they are matched; may be given several times"},
+    {'x', "except", "NAME", OPTION_LIST, AT(except), "Leave out tensors of these names"},
+    {'j', "threads", "N", OPTION_COUNT, AT(threads),
+     "Use this many threads (as many as there are processors)"},
+    {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
+    DEQUANTIZE_OPTION(AT(dequantize)),
+    {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
+};
+
+static const example diff_examples[] = {
+    {"tenmap diff base.safetensors tuned.safetensors", "which tensors changed, and how much"},
+    {"tenmap diff f32/ bf16/ --any-dtype --rtol 0.004", "whether a conversion kept the values"},
+    {"tenmap diff base/ tuned/ --top 100", "more of what changed, the most changed first"},
+    {"tenmap diff base/ base-fp8/ --dequantize", "what quantisation cost, by tensor and layer"},
+    {"tenmap diff --headers a/ b/", "names, dtypes, shapes and metadata alone"},
+    {"tenmap diff a/ b/ 'model.layers.0.*'", "one layer of both"},
+    {"tenmap diff llama/ llama-Q4_K_M.gguf --map-names", "what a quantisation cost, by dtype"},
+    {"tenmap diff a/ b.gguf --rename 's/^h\\./blk./' --any-dtype --any-metadata",
+     "other names: say how they change"},
+    {NULL, NULL},
+};
+
+/* What two models have and have not in common. */
+typedef struct models {
+    tenmap_model *a, *b;
+    matches found;         /* what was selected of them; the pairs are in the lists below */
+    pair *dtypes, *shapes; /* that differ */
+    size_t dtype_count, shape_count;
+    pair *pairs; /* of one shape: those whose values can be compared */
+    size_t pair_count;
+    size_t metadata; /* keys that differ */
+    size_t equal, different;
+    size_t turned; /* pairs whose rows are in another order on one side */
+} models;
+
+/* Across formats neither dtypes nor metadata are expected to be the same. */
+static bool any_dtype(const diff_settings *set) {
+    return set->any_dtype || set->map_names;
+}
+
+static bool any_metadata(const diff_settings *set) {
+    return set->any_metadata || set->map_names;
+}
+
+static bool same_shape(const tenmap_tensor *a, const tenmap_tensor *b) {
+    return a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0;
+}
+
+static bool same_dtype(const tenmap_tensor *a, const tenmap_tensor *b) {
+    return a->dtype == b->dtype && strcmp(tenmap_dtype_text(a), tenmap_dtype_text(b)) == 0;
+}
+
+/* A model's metadata by key, the first shard's value of each. */
+typedef struct key_list {
+    const tenmap_metadata **items;
+    size_t count;
+} key_list;
+
+static int compare_keys(const tenmap_metadata *a, const tenmap_metadata *b) {
+    size_t shorter = a->key_len < b->key_len ? a->key_len : b->key_len;
+    int order = memcmp(a->key, b->key, shorter);
+    return order ? order : (a->key_len > b->key_len) - (a->key_len < b->key_len);
+}
+
+static int by_key(const void *left, const void *right) {
+    const tenmap_metadata *a = *(const tenmap_metadata *const *)left;
+    const tenmap_metadata *b = *(const tenmap_metadata *const *)right;
+    int order = compare_keys(a, b);
+    return order ? order : (a > b) - (a < b); /* in the order of the shards */
+}
+
+static key_list list_keys(const tenmap_model *model) {
+    size_t all = tenmap_metadata_count(model);
+    key_list list = {need(all, sizeof *list.items), 0};
+    for (size_t i = 0; i < all; i++)
+        list.items[i] = tenmap_metadata_at(model, i);
+    qsort(list.items, all, sizeof *list.items, by_key);
+    for (size_t i = 0; i < all; i++)
+        if (list.count == 0 || compare_keys(list.items[list.count - 1], list.items[i]) != 0)
+            list.items[list.count++] = list.items[i];
+    return list;
+}
+
+/* A key that differs: a side that has it, and both sides, NULL where one has none. */
+typedef void each_key(const tenmap_metadata *any, const tenmap_metadata *a,
+                      const tenmap_metadata *b);
+
+/* Calls with each key that differs; returns how many there are. */
+static size_t walk_metadata(const models *m, each_key *each) {
+    key_list a = list_keys(m->a), b = list_keys(m->b);
+    size_t i = 0, k = 0, count = 0;
+    while (i < a.count || k < b.count) {
+        int order = i == a.count ? 1 : k == b.count ? -1 : compare_keys(a.items[i], b.items[k]);
+        const tenmap_metadata *mine = order <= 0 ? a.items[i++] : NULL;
+        const tenmap_metadata *other = order >= 0 ? b.items[k++] : NULL;
+        if (order == 0 && metadata_is_same(mine, other))
+            continue;
+        count++;
+        if (each)
+            each(order <= 0 ? mine : other, mine, other);
+    }
+    free(a.items);
+    free(b.items);
+    return count;
+}
+
+static bool is_different(const pair *p) {
+    return p->found.beyond > 0;
+}
+
+/* By the relative change, those with values that cannot be subtracted first. */
+static int by_difference(const void *left, const void *right) {
+    const pair *x = left, *y = right;
+    const difference *a = &x->found, *b = &y->found;
+    if ((a->unlike > 0) != (b->unlike > 0))
+        return a->unlike > 0 ? -1 : 1;
+    double change = relative_change(x), other = relative_change(y);
+    if (isnan(change) != isnan(other))
+        return isnan(change) ? 1 : -1;
+    if (change != other && !isnan(change))
+        return change > other ? -1 : 1;
+    if (a->max_abs != b->max_abs)
+        return a->max_abs > b->max_abs ? -1 : 1;
+    return (a->beyond < b->beyond) - (a->beyond > b->beyond);
+}
+
+/* For people: lists of what only one has, or has otherwise, end after so many. */
+
+enum { MOST_SHOWN = 20 };
+
+static void add_side(text *line, const tenmap_tensor *t, bool shapes) {
+    if (shapes)
+        text_add_shape(line, t);
+    else
+        text_add_safe(line, tenmap_dtype_text(t), strlen(tenmap_dtype_text(t)));
+}
+
+static void print_names(const char *title, const tenmap_tensor *const *list, size_t count) {
+    if (count == 0)
+        return;
+    printf("%s%s (%zu):%s\n", paint(STYLE_BOLD), title, count, paint_end());
+    for (size_t i = 0; i < count && i < MOST_SHOWN; i++) {
+        text line = {0};
+        text_add_safe(&line, list[i]->name, list[i]->name_len);
+        text_addf(&line, "  ");
+        add_side(&line, list[i], false);
+        text_addf(&line, " ");
+        add_side(&line, list[i], true);
+        printf("  %s\n", line.bytes);
+        text_free(&line);
+    }
+    if (count > MOST_SHOWN)
+        printf("  and %zu more\n", count - MOST_SHOWN);
+}
+
+static void print_changes(const char *title, const pair *list, size_t count, bool shapes) {
+    if (count == 0)
+        return;
+    printf("%s%s (%zu):%s\n", paint(STYLE_BOLD), title, count, paint_end());
+    for (size_t i = 0; i < count && i < MOST_SHOWN; i++) {
+        text line = {0};
+        text_add_safe(&line, list[i].a->name, list[i].a->name_len);
+        text_addf(&line, "  ");
+        add_side(&line, list[i].a, shapes);
+        text_addf(&line, " -> ");
+        add_side(&line, list[i].b, shapes);
+        printf("  %s\n", line.bytes);
+        text_free(&line);
+    }
+    if (count > MOST_SHOWN)
+        printf("  and %zu more\n", count - MOST_SHOWN);
+}
+
+/* Of arrays only the first few elements are shown: what differs may be behind them. */
+static bool are_arrays(const tenmap_metadata *a, const tenmap_metadata *b) {
+    return a && b && a->type == TENMAP_VALUE_ARRAY && b->type == TENMAP_VALUE_ARRAY;
+}
+
+static void print_key(const tenmap_metadata *any, const tenmap_metadata *a,
+                      const tenmap_metadata *b) {
+    enum { COLUMNS = 40 };
+    text line = {0};
+    text_add_safe(&line, any->key, any->key_len);
+    text_addf(&line, ": ");
+    if (a)
+        metadata_add_value(&line, a, COLUMNS);
+    text_addf(&line, "%s -> %s", a ? "" : "(none)", b ? "" : "(none)");
+    if (b)
+        metadata_add_value(&line, b, COLUMNS);
+    if (are_arrays(a, b))
+        text_addf(&line, " (from element %" PRIu64 " on)", metadata_first_change(a, b));
+    printf("  %s\n", line.bytes);
+    text_free(&line);
+}
+
+static void put_real(table *t, double x) {
+    if (isnan(x))
+        table_put(t, STYLE_DIM, "-");
+    else
+        table_put(t, STYLE_NONE, "%.4g", x);
+}
+
+/* "100%", and something for the least and for almost all of them. */
+static void put_percent(table *t, uint64_t part, uint64_t all) {
+    double percent = all ? 100 * (double)part / (double)all : 0;
+    if (part && percent < 0.1)
+        table_put(t, STYLE_NONE, "<0.1%%");
+    else if (part < all && percent > 99.9)
+        table_put(t, STYLE_NONE, ">99.9%%");
+    else
+        table_put(t, STYLE_NONE, percent < 10 && part ? "%.1f%%" : "%.0f%%", percent);
+}
+
+/* One minus it says more than a row of nines. */
+static void put_cosine(table *t, double cosine) {
+    if (cosine > 0.999 &&
+        1 - cosine > 1e-15) /* less is what rounding leaves of the same direction */
+        table_put(t, STYLE_NONE, "1 - %.1e", 1 - cosine);
+    else
+        put_real(t, cosine);
+}
+
+static void put_values(table *t, const pair *p, bool tolerant) {
+    const difference *d = &p->found;
+    const tenmap_tensor *named = pair_tensor(p);
+    text_add_safe(table_cell(t), named->name, named->name_len);
+    table_end_cell(t, STYLE_NONE);
+    put_percent(t, d->different, d->count);
+    put_real(t, relative_change(p));
+    put_cosine(t, cosine_of(p));
+    if (d->unlike || !p->comparable)
+        table_put(t, STYLE_RED, "%s", d->unlike ? "NaN/Inf" : "bytes");
+    else
+        table_put(t, STYLE_NONE, "%.4g", d->max_abs);
+    put_real(t, p->comparable && d->count ? d->sum_abs / (double)d->count : (double)NAN);
+    put_real(t, p->comparable ? d->max_rel : (double)NAN);
+    if (tolerant)
+        table_put(t, STYLE_NONE, "%" PRIu64, d->beyond);
+}
+
+static void print_kinds(const change_kind *kinds, size_t count, bool by_dtype) {
+    const column columns[] = {{by_dtype ? "DTYPE" : "KIND", false, COLUMN_SHRINKS},
+                              {"TENSORS", true, COLUMN_STAYS},
+                              {"CHANGED", true, COLUMN_STAYS},
+                              {"REL CHANGE", true, COLUMN_STAYS}};
+    table *t = table_new(columns, sizeof columns / sizeof columns[0]);
+    printf("%sby %s:%s\n", paint(STYLE_BOLD), by_dtype ? "dtype" : "kind of layer", paint_end());
+    for (size_t i = 0; i < count && i < MOST_SHOWN; i++) {
+        text_add_safe(table_cell(t), kinds[i].name, strlen(kinds[i].name));
+        table_end_cell(t, STYLE_NONE);
+        table_put(t, STYLE_NONE, "%zu of %zu", kinds[i].changed, kinds[i].tensors);
+        put_percent(t, kinds[i].different, kinds[i].count);
+        put_real(t, kind_change(&kinds[i]));
+    }
+    table_print(t);
+    table_free(t);
+    if (count > MOST_SHOWN)
+        printf("and %zu more kinds\n", count - MOST_SHOWN);
+}
+
+/* Where they say more than the tensors themselves: several of a kind changed; what dtypes cost. */
+static void sum_up(const models *m, bool across) {
+    size_t count;
+    change_kind *kinds = change_kinds(m->pairs, m->pair_count, false, &count);
+    if (m->different > count && count)
+        print_kinds(kinds, count, false);
+    free_kinds(kinds, count);
+    kinds = change_kinds(m->pairs, m->pair_count, true, &count);
+    if (across && count)
+        print_kinds(kinds, count, true);
+    free_kinds(kinds, count);
+}
+
+static void print_values(const models *m, const diff_settings *set) {
+    static const column columns[] = {
+        {"NAME", false, COLUMN_SHRINKS},    {"CHANGED", true, COLUMN_STAYS},
+        {"REL CHANGE", true, COLUMN_STAYS}, {"COSINE", true, COLUMN_STAYS},
+        {"MAX ABS", true, COLUMN_STAYS},    {"MEAN ABS", true, COLUMN_SPARE},
+        {"MAX REL", true, COLUMN_SPARE},    {"BEYOND", true, COLUMN_STAYS}};
+    bool tolerant = set->atol > 0 || set->rtol > 0;
+    size_t shown = 0, most = set->top ? (size_t)set->top : MOST_SHOWN;
+    size_t costs = set->headers ? 0 : print_cost(m->pairs, m->pair_count, most);
+    if (m->different == costs)
+        return;
+    table *t = table_new(columns, sizeof columns / sizeof columns[0] - !tolerant);
+    for (size_t i = 0; i < m->pair_count && shown < most; i++)
+        if (is_different(&m->pairs[i]) && !is_cost(&m->pairs[i])) {
+            put_values(t, &m->pairs[i], tolerant);
+            shown++;
+        }
+    table_print(t);
+    table_free(t);
+    if (m->different - costs > shown)
+        printf("and %zu more that changed less (--top %zu shows all)\n",
+               m->different - costs - shown, m->different);
+    if (!costs)
+        sum_up(m, set->map_names);
+}
+
+static void print_diff(const models *m, const diff_settings *set, bool same) {
+    print_names("only in A", m->found.only_a, m->found.only_a_count);
+    print_names("only in B", m->found.only_b, m->found.only_b_count);
+    if (!any_dtype(set))
+        print_changes("other dtypes", m->dtypes, m->dtype_count, false);
+    print_changes("other shapes", m->shapes, m->shape_count, true);
+    if (m->metadata && !any_metadata(set)) {
+        printf("%sother metadata (%zu):%s\n", paint(STYLE_BOLD), m->metadata, paint_end());
+        walk_metadata(m, print_key);
+    }
+    print_values(m, set);
+    printf("%s%s%s: ", paint(same ? STYLE_GREEN : STYLE_YELLOW), same ? "equal" : "different",
+           paint_end());
+    if (set->headers)
+        printf("%zu tensors in both, values not compared", m->pair_count + m->shape_count);
+    else
+        printf("%zu of %zu tensors in both have %s values", m->equal,
+               m->pair_count + m->shape_count,
+               set->atol > 0 || set->rtol > 0 ? "close" : "the same");
+    if (m->turned)
+        printf("; %zu compared in llama.cpp's order of rows", m->turned);
+    if (m->found.only_a_count || m->found.only_b_count)
+        printf("; %zu only in A, %zu only in B", m->found.only_a_count, m->found.only_b_count);
+    putchar('\n');
+}
+
+/* For programs. */
+
+static void json_names(const char *key, const tenmap_tensor *const *list, size_t count) {
+    json_key(key);
+    json_open('[', false);
+    for (size_t i = 0; i < count; i++)
+        json_text(list[i]->name, list[i]->name_len);
+    json_close();
+}
+
+static void json_value(const char *key, const tenmap_metadata *side) {
+    text shown = {0};
+    if (side && side->type == TENMAP_VALUE_ARRAY) {
+        metadata_add_value(&shown, side, 0);
+        json_key_text(key, shown.bytes, shown.len);
+    } else if (side) {
+        json_key_text(key, side->value, side->value_len);
+    }
+    text_free(&shown);
+}
+
+static void json_key_side(const tenmap_metadata *any, const tenmap_metadata *a,
+                          const tenmap_metadata *b) {
+    json_open('{', true);
+    json_key_text("key", any->key, any->key_len);
+    json_value("a", a);
+    json_value("b", b);
+    if (are_arrays(a, b))
+        json_key_uint("from_element", metadata_first_change(a, b));
+    json_close();
+}
+
+static void json_changes(const char *key, const pair *list, size_t count) {
+    json_key(key);
+    json_open('[', false);
+    for (size_t i = 0; i < count; i++) {
+        json_open('{', true);
+        json_key("a");
+        json_open('{', true);
+        json_tensor_fields(list[i].a);
+        json_close();
+        json_key("b");
+        json_open('{', true);
+        json_tensor_fields(list[i].b);
+        json_close();
+        json_close();
+    }
+    json_close();
+}
+
+static bool same_name(const pair *p) {
+    return p->a->name_len == p->b->name_len && memcmp(p->a->name, p->b->name, p->a->name_len) == 0;
+}
+
+static void json_values(const models *m) {
+    json_key("values");
+    json_open('[', false);
+    for (size_t i = 0; i < m->pair_count; i++) {
+        const pair *p = &m->pairs[i];
+        const difference *d = &p->found;
+        if (d->different == 0)
+            continue;
+        json_open('{', true);
+        json_key_text("name", p->a->name, p->a->name_len);
+        if (!same_name(p))
+            json_key_text("name_b", p->b->name, p->b->name_len);
+        json_key_uint("count", d->count);
+        json_key_uint("different", d->different);
+        json_key_uint("beyond", d->beyond);
+        json_key_uint("unlike", d->unlike);
+        if (m->pairs[i].comparable) {
+            json_key_real("max_abs", d->max_abs);
+            json_key_real("mean_abs", d->sum_abs / (double)d->count);
+            json_key_real("max_rel", d->max_rel);
+            json_key_real("mean_rel", d->sum_rel / (double)d->count);
+            json_key_real("relative_change", relative_change(&m->pairs[i]));
+            json_key_real("cosine", cosine_of(&m->pairs[i]));
+        }
+        json_close();
+    }
+    json_close();
+}
+
+static void print_diff_json(const models *m, const diff_settings *set, bool same) {
+    json_open('{', false);
+    json_key_text("a", shown_model(m->a), TENMAP_CSTR);
+    json_key_text("b", shown_model(m->b), TENMAP_CSTR);
+    json_key_bool("equal", same);
+    json_key_uint("in_both", m->pair_count + m->shape_count);
+    json_names("only_in_a", m->found.only_a, m->found.only_a_count);
+    json_names("only_in_b", m->found.only_b, m->found.only_b_count);
+    json_changes("dtypes", m->dtypes, m->dtype_count);
+    json_changes("shapes", m->shapes, m->shape_count);
+    json_key("metadata");
+    json_open('[', false);
+    walk_metadata(m, json_key_side);
+    json_close();
+    if (!set->headers) {
+        json_values(m);
+        cost_json(m->pairs, m->pair_count);
+    }
+    json_close();
+}
+
+static bool any_selects(const char *const *patterns, size_t count, const tenmap_tensor *t) {
+    for (size_t i = 0; i < count; i++)
+        if (pattern_selects(patterns[i], t))
+            return true;
+    return false;
+}
+
+typedef struct chosen {
+    const char *const *patterns;
+    size_t count;
+    const texts *except;
+} chosen;
+
+static bool is_chosen(const chosen *c, const tenmap_tensor *t) {
+    return c->count == 0 || any_selects(c->patterns, c->count, t);
+}
+
+static bool is_excepted(const chosen *c, const tenmap_tensor *t) {
+    return any_selects(c->except->items, c->except->count, t);
+}
+
+static void keep_chosen(const chosen *c, const tenmap_tensor **list, size_t *count) {
+    size_t kept = 0;
+    for (size_t i = 0; i < *count; i++)
+        if (is_chosen(c, list[i]) && !is_excepted(c, list[i]))
+            list[kept++] = list[i];
+    *count = kept;
+}
+
+/* A pair is chosen by either name. */
+static void sort_pairs(models *m, const chosen *c) {
+    size_t most = m->found.pair_count;
+    m->dtypes = need(most, sizeof *m->dtypes);
+    m->shapes = need(most, sizeof *m->shapes);
+    m->pairs = need(most, sizeof *m->pairs);
+    for (size_t i = 0; i < most; i++) {
+        const pair *p = &m->found.pairs[i];
+        if ((!is_chosen(c, p->a) && !is_chosen(c, p->b)) || is_excepted(c, p->a) ||
+            is_excepted(c, p->b))
+            continue;
+        m->turned += p->head_rows > 0;
+        if (!same_dtype(p->a, p->b))
+            m->dtypes[m->dtype_count++] = *p;
+        if (p->is_part || same_shape(p->a, p->b))
+            m->pairs[m->pair_count++] = *p;
+        else
+            m->shapes[m->shape_count++] = *p;
+    }
+    free(m->found.pairs);
+    m->found.pairs = NULL;
+}
+
+/* A name may be on one side only, so both sides are asked before nothing is a mistake. */
+static int match_models(models *m, const invocation *call, const diff_settings *set) {
+    chosen c = {call->operands + 2, call->operand_count - 2, &set->except};
+    match_rules rules = {.map_names = set->map_names, .rename_count = set->rename.count};
+    substitution *renames = NULL;
+    int status = substitutions_parse(set->rename.items, set->rename.count, &renames);
+    rules.renames = renames;
+    if (!status)
+        status = match_tensors(m->a, m->b, &rules, &m->found);
+    substitutions_free(renames, set->rename.count);
+    if (status)
+        return status;
+    keep_chosen(&c, m->found.only_a, &m->found.only_a_count);
+    keep_chosen(&c, m->found.only_b, &m->found.only_b_count);
+    sort_pairs(m, &c);
+    if (c.count &&
+        m->found.only_a_count + m->found.only_b_count + m->pair_count + m->shape_count == 0)
+        return fail(EXIT_FAILED, "neither model has a tensor of that name");
+    return EXIT_FINE;
+}
+
+static int compare_models(models *m, const diff_settings *set, bool *same) {
+    tolerance within = {set->atol, set->rtol};
+    int status = EXIT_FINE;
+    m->metadata = walk_metadata(m, NULL);
+    if (!set->headers)
+        status = compare_pairs(m->pairs, m->pair_count, within, (unsigned)set->threads);
+    if (!set->headers && !status)
+        status = measure_changes(m->pairs, m->pair_count, set->map_names, (unsigned)set->threads);
+    for (size_t i = 0; i < m->pair_count; i++)
+        ++*(is_different(&m->pairs[i]) ? &m->different : &m->equal);
+    qsort(m->pairs, m->pair_count, sizeof *m->pairs, by_difference);
+    *same = !m->found.only_a_count && !m->found.only_b_count && !m->shape_count && !m->different &&
+            (!m->dtype_count || any_dtype(set)) && (!m->metadata || any_metadata(set));
+    return status;
+}
+
+static int diff_run(const invocation *call) {
+    const diff_settings *set = call->settings;
+    models m = {0};
+    bool same = false;
+    if (!(set->atol >= 0) || !(set->rtol >= 0))
+        return fail(EXIT_USAGE, "a tolerance is a number that is not negative");
+    common.dequantize = set->dequantize;
+    int status = open_model(call->operands[0], &m.a);
+    if (!status)
+        status = open_model(call->operands[1], &m.b);
+    if (!status)
+        status = match_models(&m, call, set);
+    if (!status)
+        status = compare_models(&m, set, &same);
+    if (!status && set->json)
+        print_diff_json(&m, set, same);
+    else if (!status)
+        print_diff(&m, set, same);
+    matches_free(&m.found);
+    free(m.dtypes);
+    free(m.shapes);
+    free(m.pairs);
+    tenmap_close(m.a);
+    tenmap_close(m.b);
+    return status ? status : same ? EXIT_FINE : EXIT_DIFFERENT;
+}
+
+const command cmd_diff = {
+    .name = "diff",
+    .summary = "Compare two models, headers and values",
+    .operands = "A B [NAME...]",
+    .min_operands = 2,
+    .max_operands = SIZE_MAX,
+    .options = diff_options,
+    .details =
+        "Values are compared as real numbers, whatever their dtypes: NaN equals NaN. One is\n"
+        "beyond the tolerance if it is further from A's than atol + rtol * |A's|. Relative\n"
+        "differences are |a - b| / max(|a|, |b|); means are over all elements. CHANGED is the\n"
+        "share of elements that differ, REL CHANGE the norm of the difference by that of A's\n"
+        "tensor, which the order follows, COSINE that of the angle between both. Kinds are names\n"
+        "that differ in numbers only; their change is that over all their tensors. How tensors\n"
+        "are spread over shards, and their order, are no difference. With --dequantize, of\n"
+        "weights that one side has quantised: REL ERROR is the norm of the difference by that of\n"
+        "A's, SNR the same in dB.\n"
+        "\n"
+        "--map-names knows what llama.cpp calls the weights of Llama-like models, experts\n"
+        "included, and the order that it stores rows of query and key projections in; dtypes\n"
+        "and metadata are then no difference. Gemma's norms are one larger in GGUF.\n"
+        "\n"
+        "Exit: 0 equal (within the tolerance), 1 different, 2 rejected, 3 could not be read.",
+    .examples = diff_examples,
+    .settings_size = sizeof(diff_settings),
+    .run = diff_run,
+};

@@ -1,0 +1,26 @@
+/* drop: a model without some of its tensors. */
+#include "output/subset.h"
+
+static int drop_run(const invocation *call) {
+    return run_subset(call, false);
+}
+
+static const example drop_examples[] = {
+    {"tenmap drop model.safetensors 'vision_tower.*' -o text.safetensors",
+     "a model without a part"},
+    {"tenmap drop model.safetensors '*' --dtype i64 -o out.safetensors", "by dtype"},
+    {NULL, NULL},
+};
+
+const command cmd_drop = {
+    .name = "drop",
+    .summary = "Write a model without some of the tensors",
+    .operands = "MODEL [NAME...]",
+    .min_operands = 1,
+    .max_operands = SIZE_MAX,
+    .options = subset_options,
+    .details = "The names and filters select what is left out.\n\n" OUTPUT_DETAILS,
+    .examples = drop_examples,
+    .settings_size = sizeof(subset_settings),
+    .run = drop_run,
+};

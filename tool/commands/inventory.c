@@ -1,0 +1,509 @@
+/* inventory: all models below a folder: what they are, which are broken, what they share. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "model/identify_model.h"
+#include "commands/inventory.h"
+#include "view/json_out.h"
+#include "view/print.h"
+#include "remote/remote.h"
+#include "model/model_summary.h"
+
+typedef struct inventory_settings {
+    bool no_shared, json;
+    uint64_t depth, threads;
+} inventory_settings;
+
+static const inventory_settings inventory_defaults = {.depth = 8};
+
+#define AT(field) offsetof(inventory_settings, field)
+static const option inventory_options[] = {
+    {0, "no-shared", NULL, OPTION_SWITCH, AT(no_shared),
+     "Do not look for tensors that several models share, which reads them"},
+    {'D', "depth", "N", OPTION_COUNT, AT(depth), "Look into folders N levels deep (8)"},
+    {'j', "threads", "N", OPTION_COUNT, AT(threads),
+     "Read on this many threads (as many as there are processors)"},
+    {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
+    {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
+};
+
+static const example inventory_examples[] = {
+    {"tenmap inventory ~/models", "what is there, what is broken, what shares weights"},
+    {"tenmap inventory --no-shared /data", "without reading any tensor"},
+    {"tenmap inventory --json ~/models | jq '.models[].path'", "for scripts"},
+    {NULL, NULL},
+};
+
+/* Finding them. */
+
+static bool has_end(const char *name, const char *end) {
+    size_t n = strlen(name), m = strlen(end);
+    return n > m && strcmp(name + n - m, end) == 0;
+}
+
+/* "model-00001-of-00003.safetensors" belongs to an index, or to a model that has lost it. */
+static bool is_part(const char *name) {
+    const char *of = strstr(name, "-of-");
+    return of && of > name && of[-1] >= '0' && of[-1] <= '9' && of[4] >= '0' && of[4] <= '9';
+}
+
+static void add_found(inventory *all, const char *folder, const char *name) {
+    text path = {0};
+    text_addf(&path, "%s%s%s", folder, *name ? "/" : "", name);
+    if (all->count == all->room) {
+        all->room = all->room ? 2 * all->room : 64;
+        all->models = need_more(all->models, all->room, sizeof *all->models);
+    }
+    all->models[all->count++] = (inventory_model){.path = path.bytes};
+}
+
+typedef struct folder_entry {
+    char *path;
+    uint64_t depth;
+} folder_entry;
+
+typedef struct walk {
+    folder_entry *folders;
+    size_t count;
+} walk;
+
+static void add_folder(walk *w, const char *folder, const char *name, uint64_t depth) {
+    text path = {0};
+    text_addf(&path, "%s%s%s", folder, *name ? "/" : "", name);
+    w->folders = need_next(w->folders, w->count, sizeof *w->folders);
+    w->folders[w->count++] = (folder_entry){path.bytes, depth};
+}
+
+static bool is_folder_at(int fd, const struct dirent *e) {
+    struct stat s;
+#ifdef DT_DIR
+    if (e->d_type != DT_UNKNOWN)
+        return e->d_type == DT_DIR; /* links are not followed: they may lead in circles */
+#endif
+    return fstatat(fd, e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode);
+}
+
+/*
+ * "model-00002-of-00003.gguf" beside the first, which opens all of them. One without it is
+ * listed by itself.
+ */
+static bool is_later_part(int fd, const char *name) {
+    const char *of = strstr(name, "-of-");
+    text first = {0};
+    struct stat s;
+    if (!is_part(name))
+        return false;
+    size_t end = (size_t)(of - name), begin = end;
+    while (begin && name[begin - 1] >= '0' && name[begin - 1] <= '9')
+        begin--;
+    text_add(&first, name, begin);
+    for (size_t i = begin; i + 1 < end; i++)
+        text_add(&first, "0", 1);
+    text_addf(&first, "1%s", of);
+    bool later = strcmp(first.bytes, name) != 0 && fstatat(fd, first.bytes, &s, 0) == 0;
+    text_free(&first);
+    return later;
+}
+
+/* What one folder holds. */
+typedef struct folder_count {
+    size_t singles, parts, indexes;
+} folder_count;
+
+static void look_at(walk *w, inventory *all, DIR *list, const folder_entry *at,
+                    const struct dirent *e, uint64_t most, folder_count *n) {
+    if (has_end(e->d_name, ".safetensors.index.json")) {
+        n->indexes++;
+        add_found(all, at->path, e->d_name);
+    } else if (has_end(e->d_name, ".safetensors")) {
+        bool part = is_part(e->d_name);
+        n->parts += part;
+        n->singles += !part;
+        add_found(all, at->path, e->d_name);
+        all->models[all->count - 1].part = part;
+    } else if (has_end(e->d_name, ".gguf")) {
+        if (!is_later_part(dirfd(list), e->d_name))
+            add_found(all, at->path, e->d_name);
+    } else if (at->depth < most && is_folder_at(dirfd(list), e)) {
+        add_folder(w, at->path, e->d_name, at->depth + 1);
+    }
+}
+
+/* Models of one folder; its folders are kept for later. */
+static void look_into(walk *w, inventory *all, size_t which, uint64_t most) {
+    folder_entry at = w->folders[which]; /* the list may move */
+    DIR *list = opendir(at.path);
+    size_t before = all->count, kept = before;
+    folder_count n = {0};
+    if (!list) {
+        all->unreadable++;
+        return;
+    }
+    for (struct dirent *e; !interrupted() && (e = readdir(list));)
+        if (e->d_name[0] != '.')
+            look_at(w, all, list, &at, e, most, &n);
+    closedir(list);
+    /* Shards stand for the index beside them, or for the folder that holds nothing else. */
+    bool alone = n.parts && !n.indexes && !n.singles;
+    for (size_t i = before; i < all->count; i++)
+        if (all->models[i].part && (n.indexes || alone))
+            free(all->models[i].path);
+        else
+            all->models[kept++] = all->models[i];
+    all->count = kept;
+    if (alone) {
+        add_found(all, at.path, "");
+    } else if (n.indexes == 1 && !n.singles && kept == before + 1) {
+        all->models[before].path[strlen(at.path)] = '\0'; /* the folder is shorter to say */
+    }
+}
+
+static int by_path(const void *a, const void *b) {
+    const inventory_model *x = a, *y = b;
+    return natural_compare(x->path, strlen(x->path), y->path, strlen(y->path));
+}
+
+static void find_models(const char *top, uint64_t depth, inventory *all) {
+    walk w = {0};
+    size_t len = strlen(top);
+    char *root = need_copy(top, len);
+    while (len > 1 && root[len - 1] == '/')
+        root[--len] = '\0';
+    add_folder(&w, root, "", 0);
+    for (size_t i = 0; i < w.count && !interrupted(); i++)
+        look_into(&w, all, i, depth);
+    for (size_t i = 0; i < w.count; i++)
+        free(w.folders[i].path);
+    all->folders = w.count;
+    free(w.folders);
+    free(root);
+    if (all->count)
+        qsort(all->models, all->count, sizeof *all->models, by_path);
+}
+
+/* Describing them. */
+
+static void describe(inventory_model *m) {
+    tenmap_options options = open_options();
+    tenmap_error error;
+    summary s;
+    identity id;
+    text t = {0};
+    if (tenmap_open(m->path, &options, &m->model, &error) != TENMAP_OK) {
+        text_add_message(&t, error.message);
+        m->broken = t.bytes;
+        return;
+    }
+    if (summarize(m->model, &s) != EXIT_FINE)
+        return;
+    m->bytes = tenmap_file_size(m->model);
+    m->params = s.params;
+    m->tensors = s.all.count;
+    if (s.dtype_count)
+        m->dtype = need_copy(s.dtypes[0].name, strlen(s.dtypes[0].name));
+    m->mixed = s.dtype_count > 1;
+    identify(m->model, &id);
+    text_add_identity(&t, &id);
+    if (s.scheme)
+        text_addf(&t, ", quantised");
+    m->what = t.bytes;
+    identity_free(&id);
+    summary_free(&s);
+}
+
+static void close_model(inventory_model *m) {
+    tenmap_close(m->model);
+    m->model = NULL;
+}
+
+static char *copy_text(const char *said) {
+    return said ? need_copy(said, strlen(said)) : NULL;
+}
+
+/* What was found of the same file in the same folder. */
+static void describe_alike(inventory_model *m, const inventory_model *first) {
+    m->what = copy_text(first->what);
+    m->dtype = copy_text(first->dtype);
+    m->mixed = first->mixed;
+    m->bytes = first->bytes;
+    m->params = first->params;
+    m->tensors = first->tensors;
+}
+
+/* Of models that are the same files, the first alone stays open. */
+static void describe_one(inventory *all, seen_files *seen, size_t i) {
+    inventory_model *m = &all->models[i];
+    size_t first = seen_before(seen, all, m);
+    m->first = i;
+    if (first != SIZE_MAX) {
+        describe_alike(m, &all->models[first]);
+    } else {
+        describe(m);
+        first = m->model ? seen_before(seen, all, m) : SIZE_MAX;
+        if (first != SIZE_MAX)
+            close_model(m);
+    }
+    m->first = first != SIZE_MAX ? first : i;
+}
+
+/* As many files as the limit of the process lets it have open, less some. */
+static size_t most_open(void) {
+    struct rlimit limit = {0};
+    size_t most = 256;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+        if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+            most = limit.rlim_cur < SIZE_MAX ? (size_t)limit.rlim_cur : SIZE_MAX;
+    }
+    return most > 128 ? most - 64 : 64;
+}
+
+/*
+ * Models stay open to be compared, each with a descriptor for every shard, as far as the limit of the
+ * process goes; those beyond it are not compared. Whether one is broken.
+ */
+static bool describe_all(inventory *all) {
+    size_t open_files = 0, most = most_open();
+    bool broken = false;
+    seen_files *seen = seen_new();
+    for (size_t i = 0; i < all->count && !interrupted(); i++) {
+        inventory_model *m = &all->models[i];
+        describe_one(all, seen, i);
+        broken = broken || m->broken;
+        size_t files = m->model ? tenmap_shard_count(m->model) : 0;
+        if (m->model && open_files + files > most) {
+            close_model(m);
+            all->not_compared++;
+        } else if (m->model) {
+            open_files += files;
+            seen_add(seen, m, i);
+        }
+    }
+    seen_free(seen);
+    return broken;
+}
+
+/* Telling. */
+
+static const char *below(const inventory *all, const inventory_model *m) {
+    size_t n = strlen(all->top);
+    const char *rest = strncmp(m->path, all->top, n) == 0 ? m->path + n : m->path;
+    while (*rest == '/')
+        rest++;
+    return *rest ? rest : m->path;
+}
+
+static void print_models(const inventory *all) {
+    static const column columns[] = {{"PATH", false, COLUMN_SHRINKS},
+                                     {"WHAT", false, COLUMN_STAYS},
+                                     {"DTYPE", false, COLUMN_STAYS},
+                                     {"PARAMS", true, COLUMN_SPARE},
+                                     {"SIZE", true, COLUMN_STAYS}};
+    table *t = table_new(columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < all->count; i++) {
+        const inventory_model *m = &all->models[i];
+        if (m->broken)
+            continue;
+        text_add_safe(table_cell(t), below(all, m), strlen(below(all, m)));
+        table_end_cell(t, STYLE_NONE);
+        table_put(t, m->what && strcmp(m->what, "?") == 0 ? STYLE_DIM : STYLE_NONE, "%s",
+                  m->what ? m->what : "?");
+        text_add_safe(table_cell(t), m->dtype ? m->dtype : "-", strlen(m->dtype ? m->dtype : "-"));
+        text_addf(table_cell(t), m->mixed ? " +" : "");
+        table_end_cell(t, STYLE_CYAN);
+        text_add_count(table_cell(t), m->params);
+        table_end_cell(t, STYLE_NONE);
+        text_add_bytes(table_cell(t), m->bytes);
+        table_end_cell(t, STYLE_NONE);
+    }
+    table_print(t);
+    table_free(t);
+}
+
+/* The library's sentence begins with the path in quotes, which is said already. */
+static void print_broken(const inventory *all) {
+    bool titled = false;
+    for (size_t i = 0; i < all->count; i++) {
+        const inventory_model *m = &all->models[i];
+        if (!m->broken)
+            continue;
+        const char *why = strstr(m->broken, "\": ");
+        if (!titled)
+            printf("\n%sBroken%s\n", paint(STYLE_BOLD), paint_end());
+        titled = true;
+        printf("  %s✗%s ", paint(STYLE_RED), paint_end());
+        print_safe(stdout, below(all, m), strlen(below(all, m)));
+        printf("\n    ");
+        if (print_width() > 20)
+            print_wrapped(why ? why + 3 : m->broken, 4, print_width());
+        else
+            printf("%s\n", why ? why + 3 : m->broken);
+    }
+}
+
+static void print_shared(const inventory *all) {
+    enum { MOST_SHOWN = 40 };
+    text line = {0};
+    if (all->share_count)
+        printf("\n%sShared tensors%s\n", paint(STYLE_BOLD), paint_end());
+    for (size_t i = 0; i < all->share_count && i < MOST_SHOWN; i++) {
+        const inventory_share *s = &all->shares[i];
+        const inventory_model *a = &all->models[s->a], *b = &all->models[s->b];
+        bool whole = s->tensors == a->tensors && s->tensors == b->tensors;
+        text_clear(&line);
+        text_addf(&line, "  ");
+        text_add_safe(&line, below(all, a), strlen(below(all, a)));
+        text_addf(&line, whole ? "\n    = " : "\n    ~ ");
+        text_add_safe(&line, below(all, b), strlen(below(all, b)));
+        text_addf(&line, ": ");
+        if (whole)
+            text_addf(&line, "the same %zu tensor%s", s->tensors, s->tensors == 1 ? "" : "s");
+        else
+            text_addf(&line, "%zu of %zu and of %zu tensors", s->tensors, a->tensors, b->tensors);
+        text_addf(&line, ", ");
+        text_add_bytes(&line, s->bytes);
+        puts(line.bytes);
+    }
+    if (all->share_count > MOST_SHOWN)
+        printf("  and %zu more pairs\n", all->share_count - MOST_SHOWN);
+    text_free(&line);
+}
+
+static void print_inventory(const inventory *all, const inventory_settings *set) {
+    size_t broken = 0;
+    uint64_t bytes = 0;
+    text line = {0};
+    for (size_t i = 0; i < all->count; i++) {
+        broken += all->models[i].broken != NULL;
+        bytes += all->models[i].bytes;
+    }
+    if (all->count > broken)
+        print_models(all);
+    print_broken(all);
+    if (!set->no_shared)
+        print_shared(all);
+    text_addf(&line, "%s%zu model%s, ", all->count ? "\n" : "", all->count,
+              all->count == 1 ? "" : "s");
+    text_add_bytes(&line, bytes);
+    if (broken)
+        text_addf(&line, "; %zu broken", broken);
+    if (all->not_compared)
+        text_addf(&line, "; %zu not compared (more than this process may open)", all->not_compared);
+    if (all->abridged)
+        text_addf(&line, "; not every pair that shares tensors is told");
+    if (all->unreadable)
+        text_addf(&line, "; %zu folders could not be read", all->unreadable);
+    puts(line.bytes);
+    text_free(&line);
+}
+
+static void print_inventory_json(const inventory *all) {
+    json_open('{', false);
+    json_key_text("folder", all->top, TENMAP_CSTR);
+    json_key("models");
+    json_open('[', false);
+    for (size_t i = 0; i < all->count; i++) {
+        const inventory_model *m = &all->models[i];
+        json_open('{', true);
+        json_key_text("path", m->path, TENMAP_CSTR);
+        if (m->broken) {
+            json_key_text("broken", m->broken, TENMAP_CSTR);
+        } else {
+            json_key_text("what", m->what ? m->what : "?", TENMAP_CSTR);
+            json_key_text("dtype", m->dtype ? m->dtype : "-", TENMAP_CSTR);
+            json_key_uint("params", m->params);
+            json_key_uint("tensors", m->tensors);
+            json_key_uint("bytes", m->bytes);
+        }
+        json_close();
+    }
+    json_close();
+    json_key("shared");
+    json_open('[', false);
+    for (size_t i = 0; i < all->share_count; i++) {
+        json_open('{', true);
+        json_key_text("a", all->models[all->shares[i].a].path, TENMAP_CSTR);
+        json_key_text("b", all->models[all->shares[i].b].path, TENMAP_CSTR);
+        json_key_uint("tensors", all->shares[i].tensors);
+        json_key_uint("bytes", all->shares[i].bytes);
+        json_close();
+    }
+    json_close();
+    if (all->abridged) {
+        json_key("shared_abridged");
+        json_bool(true);
+    }
+    json_close();
+}
+
+static void inventory_free(inventory *all) {
+    for (size_t i = 0; i < all->count; i++) {
+        tenmap_close(all->models[i].model);
+        free(all->models[i].path);
+        free(all->models[i].broken);
+        free(all->models[i].what);
+        free(all->models[i].dtype);
+    }
+    free(all->models);
+    free(all->shares);
+}
+
+static int inventory_run(const invocation *call) {
+    const inventory_settings *set = call->settings;
+    inventory all = {.top = call->operands[0]};
+    struct stat s;
+    if (is_address(all.top))
+        return fail(EXIT_USAGE,
+                    "inventory looks through a folder that is here; 'tenmap info' takes "
+                    "an address");
+    if (stat(all.top, &s) != 0)
+        return fail(EXIT_FAILED, "'%s': %s", all.top, os_words(errno));
+    if (!S_ISDIR(s.st_mode))
+        return fail(EXIT_FAILED, "'%s' is no folder; 'tenmap info' is about one model", all.top);
+    catch_interrupts();
+    find_models(all.top, set->depth, &all);
+    bool broken = describe_all(&all);
+    int status = EXIT_FINE;
+    if (!set->no_shared && !interrupted())
+        status = find_shared(&all, (unsigned)set->threads);
+    if (interrupted())
+        status = fail(EXIT_INTERRUPTED, "interrupted");
+    if (!status) {
+        if (set->json)
+            print_inventory_json(&all);
+        else
+            print_inventory(&all, set);
+        status = broken ? EXIT_DIFFERENT : EXIT_FINE;
+    }
+    inventory_free(&all);
+    return status;
+}
+
+const command cmd_inventory = {
+    .name = "inventory",
+    .summary = "List all models below a folder, the broken ones, and what they share",
+    .operands = "FOLDER",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = inventory_options,
+    .details =
+        "A model is a .safetensors or .gguf file, or an index with its shards; parts of a GGUF\n"
+        "model count once. Links to folders and hidden folders are not followed. What a model is\n"
+        "comes from its config.json or its names.\n"
+        "\n"
+        "Shared tensors are told by fingerprints, whatever their names: which fine-tune still has\n"
+        "the weights of which base. Only tensors of a dtype, shape and sample of bytes that\n"
+        "another model has too are read whole. Exit: 1 if a model is broken.",
+    .examples = inventory_examples,
+    .settings_size = sizeof(inventory_settings),
+    .defaults = &inventory_defaults,
+    .run = inventory_run,
+};

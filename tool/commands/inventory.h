@@ -1,0 +1,56 @@
+/* All models below a folder. */
+#ifndef TOOL_INVENTORY_H
+#define TOOL_INVENTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenmap.h>
+
+typedef struct inventory_model {
+    char *path;
+    char *broken;        /* why it does not open; NULL: it does */
+    tenmap_model *model; /* NULL where it is broken */
+    char *what;          /* "LoRA rank 16" */
+    char *dtype;         /* that most of its bytes have */
+    bool mixed;          /* there are others */
+    bool part;           /* its name is that of a shard */
+    uint64_t bytes, params;
+    size_t tensors;
+    size_t
+        first; /* the first model that is the same files, by links; its own place if there is none */
+} inventory_model;
+
+/* Two models that have tensors in common. */
+typedef struct inventory_share {
+    size_t a, b; /* places in models */
+    size_t tensors;
+    uint64_t bytes;
+} inventory_share;
+
+typedef struct inventory {
+    const char *top;
+    inventory_model *models;
+    size_t count, room;
+    size_t folders, unreadable, not_compared;
+    inventory_share *shares; /* the most bytes first */
+    size_t share_count;
+    bool abridged; /* there are more pairs than are told */
+} inventory;
+
+/* same_files.c: which models are the same files, so that these are read once. */
+typedef struct seen_files seen_files;
+seen_files *seen_new(void);
+/*
+ * A model before, that is still open, of the same files as this one, or as the file at its path in the
+ * same folder; SIZE_MAX: there is none. One that is open is remembered with `place`.
+ */
+size_t seen_before(const seen_files *seen, const inventory *all, const inventory_model *m);
+void seen_add(seen_files *seen, const inventory_model *m, size_t place);
+void seen_free(seen_files *seen);
+
+/* cross_model_duplicates.c: fills shares. 0, or the exit code of a failure that has been told. */
+int find_shared(inventory *all, unsigned threads);
+
+#endif

@@ -1,0 +1,271 @@
+/* ls: the tensors of a model, as a table, a tree, JSON or tab-separated values. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "view/json_out.h"
+#include "metadata.h"
+#include "remote/partial_remote_open.h"
+#include "view/print.h"
+#include "tensor_patterns.h"
+#include "view/tree.h"
+
+enum { SORT_FILE, SORT_NAME, SORT_SIZE, SORT_PARAMS, SORT_DTYPE };
+
+typedef struct ls_settings {
+    filter wanted;
+    bool tree, fold, long_form, reverse, json, tsv, dequantize;
+    unsigned sort;
+    uint64_t depth, threads;
+} ls_settings;
+
+#define AT(field) offsetof(ls_settings, field)
+static const option ls_options[] = {
+    {'t', "tree", NULL, OPTION_SWITCH, AT(tree), "Show a tree of modules, with sums for each"},
+    {'D', "depth", "N", OPTION_COUNT, AT(depth), "Show N levels of the tree; implies --tree"},
+    {'f', "fold", NULL, OPTION_SWITCH, AT(fold),
+     "Show numbered modules that hold the same once; implies --tree"},
+    {'l', "long", NULL, OPTION_SWITCH, AT(long_form),
+     "Show offsets in the file too, and what they are aligned to"},
+    {'s', "sort", "file|name|size|params|dtype", OPTION_CHOICE, AT(sort),
+     "Sort by this: names with their numbers as numbers, size and params with the largest first"},
+    {'r', "reverse", NULL, OPTION_SWITCH, AT(reverse), "Reverse the order"},
+    {'d', "dtype", "DTYPE", OPTION_LIST, AT(wanted.dtypes),
+     "Take only tensors of these dtypes: bf16, 'f8*'"},
+    {'x', "except", "NAME", OPTION_LIST, AT(wanted.except), "Leave out tensors of these names"},
+    {0, "min-size", "SIZE", OPTION_SIZE, AT(wanted.min_bytes),
+     "Take only tensors of at least this size"},
+    {0, "max-size", "SIZE", OPTION_SIZE, AT(wanted.max_bytes),
+     "Take only tensors of at most this size"},
+    {'j', "threads", "N", OPTION_COUNT, AT(threads),
+     "Use this many connections for an address (8)"},
+    {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
+    {0, "tsv", NULL, OPTION_SWITCH, AT(tsv), "Print the answer as tab-separated values"},
+    DEQUANTIZE_OPTION(AT(dequantize)),
+    {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
+};
+
+static const example ls_examples[] = {
+    {"tenmap ls model.safetensors", "all tensors, in the order of the file"},
+    {"tenmap ls --fold llama/", "a sharded model's modules, with all layers as one"},
+    {"tenmap ls llama/ 'model.layers.3.*'", "one layer of it"},
+    {"tenmap ls -s size -d f32 llama/", "what is still F32, the largest first"},
+    {"tenmap ls --tsv llama/ | cut -f1", "just the names"},
+    {NULL, NULL},
+};
+
+static const char *file_name(const tenmap_tensor *t) {
+    return base_name(tenmap_shard_at(t->model, t->shard)->path);
+}
+
+static int by_size(const void *a, const void *b) {
+    const tenmap_tensor *x = *(const tenmap_tensor *const *)a;
+    const tenmap_tensor *y = *(const tenmap_tensor *const *)b;
+    if (x->nbytes != y->nbytes)
+        return x->nbytes > y->nbytes ? -1 : 1;
+    return natural_compare(x->name, x->name_len, y->name, y->name_len);
+}
+
+static int by_params(const void *a, const void *b) {
+    const tenmap_tensor *x = *(const tenmap_tensor *const *)a;
+    const tenmap_tensor *y = *(const tenmap_tensor *const *)b;
+    if (x->nelems != y->nelems)
+        return x->nelems > y->nelems ? -1 : 1;
+    return natural_compare(x->name, x->name_len, y->name, y->name_len);
+}
+
+static int by_dtype(const void *a, const void *b) {
+    const tenmap_tensor *x = *(const tenmap_tensor *const *)a;
+    const tenmap_tensor *y = *(const tenmap_tensor *const *)b;
+    int order = strcmp(tenmap_dtype_text(x), tenmap_dtype_text(y));
+    return order ? order : natural_compare(x->name, x->name_len, y->name, y->name_len);
+}
+
+static void sort_selection(selection *s, const ls_settings *set) {
+    static int (*const orders[])(const void *, const void *) = {
+        [SORT_SIZE] = by_size, [SORT_PARAMS] = by_params, [SORT_DTYPE] = by_dtype};
+    if (set->sort == SORT_NAME)
+        selection_sort_natural(s);
+    else if (set->sort != SORT_FILE)
+        qsort(s->tensors, s->count, sizeof *s->tensors, orders[set->sort]);
+    for (size_t i = 0; set->reverse && i < s->count / 2; i++) {
+        const tenmap_tensor *swapped = s->tensors[i];
+        s->tensors[i] = s->tensors[s->count - 1 - i];
+        s->tensors[s->count - 1 - i] = swapped;
+    }
+}
+
+/* In the long form, the shape has to say how many parameters there are: names need the room. */
+static void add_tensor(table *t, const tenmap_tensor *tensor, bool long_form) {
+    const char *dtype = tenmap_dtype_text(tensor);
+    text_add_safe(table_cell(t), tensor->name, tensor->name_len);
+    table_end_cell(t, STYLE_NONE);
+    text_add_safe(table_cell(t), dtype, strlen(dtype));
+    table_end_cell(t, STYLE_CYAN);
+    text_add_shape(table_cell(t), tensor);
+    table_end_cell(t, STYLE_NONE);
+    if (!long_form) {
+        text_add_count(table_cell(t), tensor->nelems);
+        table_end_cell(t, STYLE_NONE);
+    }
+    text_add_bytes(table_cell(t), tensor->nbytes);
+    table_end_cell(t, STYLE_NONE);
+    if (!long_form)
+        return;
+    text_add_number(table_cell(t), tensor->file_offset);
+    table_end_cell(t, STYLE_NONE);
+    text_add_number(table_cell(t), alignment_of(tensor->file_offset));
+    table_end_cell(t, tensor->flags & TENMAP_TENSOR_ALIGNED ? STYLE_NONE : STYLE_YELLOW);
+}
+
+static void print_table(const tenmap_model *model, const selection *s, bool long_form) {
+    static const column brief[] = {{"NAME", false, true},   {"DTYPE", false, false},
+                                   {"SHAPE", false, false}, {"PARAMS", true, COLUMN_SPARE},
+                                   {"SIZE", true, false},   {"SHARD", true, false}};
+    static const column full[] = {{"NAME", false, true},   {"DTYPE", false, false},
+                                  {"SHAPE", false, false}, {"SIZE", true, false},
+                                  {"OFFSET", true, false}, {"ALIGN", true, COLUMN_SPARE},
+                                  {"SHARD", true, false}};
+    bool sharded = whole_shards(model) > 1;
+    size_t count = (long_form ? sizeof full : sizeof brief) / sizeof(column) - !sharded;
+    table *t = table_new(long_form ? full : brief, count);
+    for (size_t i = 0; i < s->count; i++) {
+        add_tensor(t, s->tensors[i], long_form);
+        if (sharded) {
+            text_add_number(table_cell(t), whole_shard(s->tensors[i]));
+            table_end_cell(t, STYLE_NONE);
+        }
+    }
+    table_print(t);
+    table_free(t);
+}
+
+static void print_totals(const tenmap_model *model, const selection *s) {
+    text t = {0};
+    text_add_grouped(&t, s->count);
+    if (s->count < whole_tensors(model)) {
+        text_addf(&t, " of ");
+        text_add_grouped(&t, whole_tensors(model));
+    }
+    text_addf(&t, whole_tensors(model) == 1 ? " tensor, " : " tensors, ");
+    text_add_count(&t, s->elements);
+    text_addf(&t, s->elements == 1 ? " parameter, " : " parameters, ");
+    text_add_bytes(&t, s->bytes);
+    if (whole_shards(model) > 1)
+        text_addf(&t, " in %zu shards", whole_shards(model));
+    if (tenmap_missing_count(model))
+        text_addf(&t, " (%zu more missing)", tenmap_missing_count(model));
+    printf("%s%s%s\n", paint(STYLE_BOLD), t.bytes, paint_end());
+    text_free(&t);
+}
+
+static void print_json(const tenmap_model *model, const selection *s) {
+    json_open('{', false);
+    json_key_text("model", shown_model(model), TENMAP_CSTR);
+    json_key_uint("count", s->count);
+    json_key_uint("params", s->elements);
+    json_key_uint("bytes", s->bytes);
+    json_key("tensors");
+    json_open('[', false);
+    for (size_t i = 0; i < s->count; i++) {
+        const tenmap_tensor *t = s->tensors[i];
+        json_open('{', true);
+        json_tensor_fields(t);
+        json_key_uint("params", t->nelems);
+        json_key_uint("bytes", t->nbytes);
+        json_key_uint("offset", t->file_offset);
+        json_key_bool("aligned", t->flags & TENMAP_TENSOR_ALIGNED);
+        json_key_text("file", file_name(t), TENMAP_CSTR);
+        json_close();
+    }
+    json_close();
+    json_close();
+}
+
+static void print_tsv(const selection *s) {
+    text line = {0};
+    puts("name\tdtype\tshape\tparams\tbytes\toffset\taligned\tfile");
+    for (size_t i = 0; i < s->count; i++) {
+        const tenmap_tensor *t = s->tensors[i];
+        const char *dtype = tenmap_dtype_text(t);
+        const uint64_t numbers[] = {t->nelems, t->nbytes, t->file_offset,
+                                    (t->flags & TENMAP_TENSOR_ALIGNED) != 0};
+        text_add_field(&line, t->name, t->name_len);
+        text_add(&line, "\t", 1);
+        text_add_field(&line, dtype, strlen(dtype));
+        text_add(&line, "\t", 1);
+        text_add_dims(&line, t);
+        for (size_t k = 0; k < sizeof numbers / sizeof numbers[0]; k++) {
+            text_add(&line, "\t", 1);
+            text_add_number(&line, numbers[k]);
+        }
+        text_add(&line, "\t", 1);
+        text_add_field(&line, file_name(t), strlen(file_name(t)));
+        text_add(&line, "\n", 1);
+        fwrite(line.bytes, 1, line.len, stdout);
+        text_clear(&line);
+    }
+    text_free(&line);
+}
+
+static bool wants_tree(const ls_settings *set) {
+    return set->tree || set->fold || set->depth;
+}
+
+static void print_selection(const tenmap_model *model, selection *s, const ls_settings *set) {
+    bool tree = wants_tree(set);
+    if (!tree)
+        sort_selection(s, set);
+    if (set->json) {
+        print_json(model, s);
+    } else if (set->tsv) {
+        print_tsv(s);
+    } else {
+        if (tree)
+            tree_print(s, set->depth, set->fold);
+        else
+            print_table(model, s, set->long_form);
+        print_totals(model, s);
+    }
+}
+
+static int ls_run(const invocation *call) {
+    const ls_settings *set = call->settings;
+    tenmap_model *model;
+    selection chosen;
+    filter wanted = set->wanted;
+    wanted.patterns = call->operands + 1;
+    wanted.pattern_count = call->operand_count - 1;
+    if (set->json + set->tsv + wants_tree(set) > 1)
+        return fail(EXIT_USAGE, "--tree, --json and --tsv are three answers: choose one");
+    if (wants_tree(set) && (set->sort || set->reverse || set->long_form))
+        return fail(EXIT_USAGE, "a tree has its own order and columns: leave out --sort, "
+                                "--reverse and --long");
+    common.dequantize = set->dequantize;
+    int status =
+        open_needed(call->operands[0], wanted.patterns, wanted.pattern_count, false, &model);
+    if (status)
+        return status;
+    status = select_tensors(model, &wanted, &chosen);
+    if (!status) {
+        print_selection(model, &chosen, set);
+        selection_free(&chosen);
+    }
+    tenmap_close(model);
+    return status;
+}
+
+const command cmd_ls = {
+    .name = "ls",
+    .summary = "List tensors as a table or a tree",
+    .operands = "MODEL [NAME...]",
+    .min_operands = 1,
+    .max_operands = SIZE_MAX,
+    .options = ls_options,
+    .details = "A NAME with *, ? or [...] is a glob over whole names, where * crosses dots. One\n"
+               "without selects the tensor of that name or, where there is none, all tensors\n"
+               "whose names contain it. Sizes count in powers of 1000.",
+    .examples = ls_examples,
+    .settings_size = sizeof(ls_settings),
+    .run = ls_run,
+};

@@ -1,0 +1,479 @@
+/* meta: a model's metadata, shown and changed; the data stays where it is if that can be. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "editor.h"
+#include "json_strings.h"
+#include "view/json_out.h"
+#include "metadata.h"
+#include "view/print.h"
+#include "remote/remote.h"
+#include "suggest.h"
+
+typedef struct meta_settings {
+    const char *shard;
+    bool json, tsv, dry_run, follow, no_copy, undo;
+} meta_settings;
+
+#define AT(field) offsetof(meta_settings, field)
+static const option meta_options[] = {
+    {'s', "shard", "N", OPTION_TEXT, AT(shard),
+     "Change only this shard: its number from 1, or its file name"},
+    {'n', "dry-run", NULL, OPTION_SWITCH, AT(dry_run), "Say what would change, and change nothing"},
+    {0, "follow", NULL, OPTION_SWITCH, AT(follow),
+     "Where MODEL is a symbolic link, change the file that it leads to"},
+    {0, "no-copy", NULL, OPTION_SWITCH, AT(no_copy), "Fail rather than copy the model's data"},
+    {0, "undo", NULL, OPTION_SWITCH, AT(undo),
+     "With repair: go back to what the file was before the edit"},
+    {0, "json", NULL, OPTION_SWITCH, AT(json), "List as JSON"},
+    {0, "tsv", NULL, OPTION_SWITCH, AT(tsv), "List as tab-separated values"},
+    {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
+};
+
+static const example meta_examples[] = {
+    {"tenmap meta model.safetensors", "all pairs"},
+    {"tenmap meta model.safetensors get format", "one value, as it is"},
+    {"tenmap meta model.safetensors set format pt license mit", "two pairs at once"},
+    {"tenmap meta model.safetensors rm ss_output_name", "without that key"},
+    {"tenmap meta model.safetensors edit", "all of it in $EDITOR, as JSON"},
+    {"tenmap meta model.safetensors repair", "after a crash in the middle of a change"},
+    {NULL, NULL},
+};
+
+typedef struct meta_call {
+    const meta_settings *set;
+    const char *path;
+    const char **words; /* behind the action */
+    size_t word_count;
+    tenmap_model *model;
+    metadata_finder pairs;
+    size_t first, end; /* the shards that --shard leaves */
+} meta_call;
+
+static const char *shard_name(const meta_call *c, size_t shard) {
+    return base_name(tenmap_shard_at(c->model, shard)->path);
+}
+
+static int choose_shards(meta_call *c) {
+    size_t count = tenmap_shard_count(c->model);
+    c->first = 0;
+    c->end = count;
+    if (!c->set->shard)
+        return EXIT_FINE;
+    char *rest;
+    unsigned long number = strtoul(c->set->shard, &rest, 10);
+    for (size_t i = 0; i < count; i++) {
+        if ((!*rest && number == i + 1) || strcmp(shard_name(c, i), c->set->shard) == 0) {
+            c->first = i;
+            c->end = i + 1;
+            return EXIT_FINE;
+        }
+    }
+    return fail(EXIT_FAILED, "there is no shard '%s'; they are 1 to %zu", c->set->shard, count);
+}
+
+static const tenmap_metadata *find_pair(const meta_call *c, size_t shard, const char *key,
+                                        size_t len) {
+    const metadata_entry *found = metadata_find(&c->pairs, shard, key, len);
+    return found ? found->pair : NULL;
+}
+
+static bool in_shards(const meta_call *c, const tenmap_metadata *pair) {
+    return pair->shard >= c->first && pair->shard < c->end;
+}
+
+static int list_tsv(const meta_call *c) {
+    text line = {0};
+    puts("key\tvalue\tfile");
+    for (size_t i = 0; i < tenmap_metadata_count(c->model); i++) {
+        const tenmap_metadata *pair = tenmap_metadata_at(c->model, i);
+        const char *file = shard_name(c, pair->shard);
+        if (!in_shards(c, pair))
+            continue;
+        text_clear(&line);
+        text_add_field(&line, pair->key, pair->key_len);
+        text_add(&line, "\t", 1);
+        if (pair->type == TENMAP_VALUE_ARRAY)
+            metadata_add_value(&line, pair, 0);
+        else
+            text_add_field(&line, pair->value, pair->value_len);
+        text_add(&line, "\t", 1);
+        text_add_field(&line, file, strlen(file));
+        puts(line.bytes);
+    }
+    text_free(&line);
+    return EXIT_FINE;
+}
+
+static int list_json(const meta_call *c) {
+    json_open('[', false);
+    for (size_t i = 0; i < tenmap_metadata_count(c->model); i++) {
+        const tenmap_metadata *pair = tenmap_metadata_at(c->model, i);
+        if (in_shards(c, pair))
+            metadata_json_pair(c->model, pair);
+    }
+    json_close();
+    return EXIT_FINE;
+}
+
+static int list(meta_call *c) {
+    size_t width = print_width();
+    if (c->set->json)
+        return list_json(c);
+    if (c->set->tsv)
+        return list_tsv(c);
+    metadata_range range = {c->first, c->end, width ? (width > 60 ? width - 40 : 30) : 0, 0, ""};
+    if (metadata_print(c->model, &range) == 0)
+        puts("no metadata");
+    return EXIT_FINE;
+}
+
+static int no_such_key(const meta_call *c, const char *key) {
+    suggestion best = {0};
+    text word = {0};
+    for (size_t i = 0; i < tenmap_metadata_count(c->model); i++) {
+        const tenmap_metadata *pair = tenmap_metadata_at(c->model, i);
+        suggest(&best, key, strlen(key), pair->key, pair->key_len);
+    }
+    text_add_safe(&word, best.word ? best.word : "", best.len);
+    int status = best.word
+                     ? fail(EXIT_FAILED, "there is no key '%s'; did you mean %s?", key, word.bytes)
+                     : fail(EXIT_FAILED, "there is no key '%s'", key);
+    text_free(&word);
+    return status;
+}
+
+/* All elements, one on a line, each escaped so that it is one. */
+static void print_array(const tenmap_metadata *pair) {
+    tenmap_value array, element;
+    text line = {0};
+    tenmap_metadata_value(pair, &array);
+    while (tenmap_value_next(&array, &element)) {
+        text_clear(&line);
+        if (element.type == TENMAP_VALUE_STRING) {
+            text_add_safe(&line, element.raw, (size_t)element.raw_bytes);
+        } else if (element.type == TENMAP_VALUE_ARRAY) {
+            text_addf(&line, "[%llu values]", (unsigned long long)element.count);
+        } else {
+            char number[40];
+            text_add(&line, number, tenmap_value_text(&element, number, sizeof number));
+        }
+        puts(line.len ? line.bytes : "");
+    }
+    text_free(&line);
+}
+
+/* A terminal gets lines and tabs, and nothing that it could obey; a pipe gets what is there. */
+static void print_value(const tenmap_metadata *pair) {
+    if (pair->type == TENMAP_VALUE_ARRAY) {
+        print_array(pair);
+        return;
+    }
+    if (!print_width()) {
+        fwrite(pair->value, 1, pair->value_len, stdout);
+    } else {
+        text safe = {0};
+        for (size_t i = 0, n; i < pair->value_len; i += n + 1) {
+            const char *at = pair->value + i;
+            for (n = 0; i + n < pair->value_len && at[n] != '\n' && at[n] != '\t';)
+                n++;
+            text_add_visible(&safe, at, n);
+            text_add(&safe, at + n, i + n < pair->value_len);
+        }
+        fwrite(safe.bytes ? safe.bytes : "", 1, safe.len, stdout);
+        text_free(&safe);
+    }
+    putchar('\n');
+}
+
+static int get(meta_call *c) {
+    const char *key = c->words[0];
+    for (size_t shard = c->first; shard < c->end; shard++) {
+        const tenmap_metadata *pair = find_pair(c, shard, key, strlen(key));
+        if (pair) {
+            print_value(pair);
+            return EXIT_FINE;
+        }
+    }
+    return no_such_key(c, key);
+}
+
+/* Whether the edit changes anything in that shard. */
+static bool changes(const meta_call *c, size_t shard, const tenmap_edit *e) {
+    const tenmap_metadata *old = find_pair(c, shard, e->key, e->key_len);
+    if (!e->value || !old)
+        return (e->value != NULL) != (old != NULL);
+    return old->value_len != e->value_len || memcmp(old->value, e->value, e->value_len) != 0;
+}
+
+static void print_change(const meta_call *c, size_t shard, const tenmap_edit *e) {
+    const tenmap_metadata *old = find_pair(c, shard, e->key, e->key_len);
+    size_t columns = print_width() ? 30 : 0;
+    text t = {0};
+    text_addf(&t, "  %s%c%s ",
+              paint(!old       ? STYLE_GREEN
+                    : e->value ? STYLE_YELLOW
+                               : STYLE_RED),
+              !old       ? '+'
+              : e->value ? '~'
+                         : '-',
+              paint_end());
+    text_add_short(&t, e->key, e->key_len, columns);
+    text_addf(&t, ": ");
+    if (old)
+        text_add_short(&t, old->value, old->value_len, columns);
+    text_addf(&t, old && e->value ? " → " : "");
+    if (e->value)
+        text_add_short(&t, e->value, e->value_len, columns);
+    puts(t.bytes);
+    text_free(&t);
+}
+
+static int edit_shard(const meta_call *c, size_t shard, const tenmap_edit *edits, size_t count) {
+    tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;
+    tenmap_error error;
+    uint32_t how = 0;
+    options.flags = (c->set->follow ? (uint32_t)TENMAP_EDIT_FOLLOW_LINKS : 0) |
+                    (c->set->no_copy ? (uint32_t)TENMAP_EDIT_NO_COPY : 0);
+    if (interrupted())
+        return fail(EXIT_INTERRUPTED, "interrupted before %s", shard_name(c, shard));
+    if (tenmap_edit_metadata(tenmap_shard_at(c->model, shard)->path, edits, count, &options, &how,
+                             &error) != TENMAP_OK)
+        return fail_error(&error);
+    print_safe(stdout, shard_name(c, shard), strlen(shard_name(c, shard)));
+    printf(": %s\n", edit_way(how));
+    return EXIT_FINE;
+}
+
+/* All edits to all chosen shards; those that have nothing to change are left alone. */
+static int apply(const meta_call *c, const tenmap_edit *edits, size_t count) {
+    tenmap_edit *needed = need(count, sizeof *needed);
+    int status = EXIT_FINE;
+    bool any = false;
+    catch_interrupts();
+    for (size_t shard = c->first; shard < c->end && !status; shard++) {
+        size_t n = 0;
+        for (size_t i = 0; i < count; i++)
+            if (changes(c, shard, &edits[i]))
+                needed[n++] = edits[i];
+        if (!n)
+            continue;
+        any = true;
+        if (!c->set->dry_run) {
+            status = edit_shard(c, shard, needed, n);
+            continue;
+        }
+        print_safe(stdout, shard_name(c, shard), strlen(shard_name(c, shard)));
+        puts(":");
+        for (size_t i = 0; i < n; i++)
+            print_change(c, shard, &needed[i]);
+    }
+    if (!any || c->set->dry_run)
+        puts(any ? "dry run: nothing was changed" : "nothing to change");
+    free(needed);
+    return status;
+}
+
+static int set_pairs(meta_call *c) {
+    if (c->word_count % 2)
+        return fail(EXIT_USAGE, "set takes pairs, and '%s' has no value",
+                    c->words[c->word_count - 1]);
+    size_t count = c->word_count / 2;
+    tenmap_edit *edits = need(count, sizeof *edits);
+    for (size_t i = 0; i < count; i++)
+        edits[i] = (tenmap_edit){c->words[2 * i], strlen(c->words[2 * i]), c->words[2 * i + 1],
+                                 strlen(c->words[2 * i + 1])};
+    int status = apply(c, edits, count);
+    free(edits);
+    return status;
+}
+
+static int remove_keys(meta_call *c) {
+    tenmap_edit *edits = need(c->word_count, sizeof *edits);
+    int status = EXIT_FINE;
+    for (size_t i = 0; i < c->word_count && !status; i++) {
+        edits[i] = (tenmap_edit){c->words[i], strlen(c->words[i]), NULL, 0};
+        bool there = false;
+        for (size_t shard = c->first; shard < c->end && !there; shard++)
+            there = find_pair(c, shard, edits[i].key, edits[i].key_len) != NULL;
+        if (!there)
+            status = no_such_key(c, c->words[i]);
+    }
+    if (!status)
+        status = apply(c, edits, c->word_count);
+    free(edits);
+    return status;
+}
+
+static void as_json(const meta_call *c, text *out) {
+    const char *between = "";
+    text_addf(out, "{");
+    for (size_t i = 0; i < tenmap_metadata_count(c->model); i++) {
+        const tenmap_metadata *pair = tenmap_metadata_at(c->model, i);
+        if (pair->shard != c->first)
+            continue;
+        text_addf(out, "%s\n  ", between);
+        text_add_json(out, pair->key, pair->key_len);
+        text_addf(out, ": ");
+        text_add_json(out, pair->value, pair->value_len);
+        between = ",";
+    }
+    text_addf(out, "\n}\n");
+}
+
+/* What leads from the shard's pairs to those that came back. */
+static int apply_pairs(const meta_call *c, const json_pairs *pairs) {
+    size_t old = tenmap_metadata_count(c->model), count = 0;
+    tenmap_edit *edits = need(old + pairs->count, sizeof *edits);
+    bool *stays = need(old, sizeof *stays);
+    for (size_t i = 0; i < pairs->count; i++) {
+        const json_pair *p = &pairs->items[i];
+        tenmap_edit e = {p->key, p->key_len, p->value, p->value_len};
+        const metadata_entry *found = metadata_find(&c->pairs, c->first, p->key, p->key_len);
+        if (found)
+            stays[found->place] = true;
+        if (changes(c, c->first, &e))
+            edits[count++] = e;
+    }
+    for (size_t i = 0; i < old; i++) {
+        const tenmap_metadata *pair = tenmap_metadata_at(c->model, i);
+        if (pair->shard == c->first && !stays[i])
+            edits[count++] = (tenmap_edit){pair->key, pair->key_len, NULL, 0};
+    }
+    int status = apply(c, edits, count);
+    free(stays);
+    free(edits);
+    return status;
+}
+
+static bool shards_agree(const meta_call *c) {
+    metadata_entry *entries;
+    size_t count = metadata_entries(c->model, c->first, c->end, &entries);
+    bool agree = true;
+    for (size_t i = 0; i < count; i++)
+        agree = agree && entries[i].shards == tenmap_shard_count(c->model);
+    free(entries);
+    return agree;
+}
+
+static int edit(meta_call *c) {
+    text json = {0}, why = {0};
+    json_pairs pairs = {0};
+    char *path;
+    if (c->end - c->first > 1 && !shards_agree(c))
+        return fail(EXIT_FAILED,
+                    "the shards differ in metadata: edit one at a time with --shard N");
+    as_json(c, &json);
+    int status = editor_run(&json, &path);
+    if (!status) {
+        bool good = json_read_pairs(json.bytes ? json.bytes : "", json.len, &pairs, &why);
+        if (good)
+            status = apply_pairs(c, &pairs);
+        else
+            status = fail(EXIT_FAILED, "%s; nothing was changed, and your text is in %s", why.bytes,
+                          path);
+        editor_done(path, !good);
+    }
+    json_free_pairs(&pairs);
+    text_free(&json);
+    text_free(&why);
+    return status;
+}
+
+static int repair(meta_call *c) {
+    static const char *const said[] = {
+        [TENMAP_REPAIR_NOTHING] = "nothing to repair",
+        [TENMAP_REPAIR_FINISHED] = "repaired: the change was finished",
+        [TENMAP_REPAIR_UNDONE] = "repaired: the change was undone",
+    };
+    tenmap_error error;
+    uint32_t how = 0;
+    if (c->set->dry_run)
+        return fail(EXIT_USAGE,
+                    "repair has no --dry-run: it changes only what a crash left half done");
+    if (tenmap_repair_metadata(c->path, c->set->undo ? TENMAP_REPAIR_UNDO : 0, &how, &error) !=
+        TENMAP_OK)
+        return fail_error(&error);
+    print_safe(stdout, base_name(c->path), strlen(base_name(c->path)));
+    printf(": %s\n", said[how]);
+    return EXIT_FINE;
+}
+
+static const struct action {
+    const char *name, *usage;
+    size_t least, most; /* words */
+    bool opens;
+    int (*run)(meta_call *);
+} actions[] = {
+    {"get", "get KEY", 1, 1, true, get},
+    {"set", "set KEY VALUE...", 2, SIZE_MAX, true, set_pairs},
+    {"rm", "rm KEY...", 1, SIZE_MAX, true, remove_keys},
+    {"edit", "edit", 0, 0, true, edit},
+    {"repair", "repair", 0, 0, false, repair},
+};
+static const struct action list_action = {"", "", 0, 0, true, list};
+
+static const struct action *find_action(const char *name) {
+    for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++)
+        if (strcmp(actions[i].name, name) == 0)
+            return &actions[i];
+    return NULL;
+}
+
+static int meta_run(const invocation *call) {
+    meta_call c = {.set = call->settings, .path = call->operands[0]};
+    const struct action *action = &list_action;
+    int status = EXIT_FINE;
+    if (call->operand_count > 1) {
+        action = find_action(call->operands[1]);
+        c.words = call->operands + 2;
+        c.word_count = call->operand_count - 2;
+    }
+    if (!action)
+        return fail(EXIT_USAGE, "'%s' is no action; they are get, set, rm, edit and repair",
+                    call->operands[1]);
+    if (c.word_count < action->least || c.word_count > action->most)
+        return fail(EXIT_USAGE, "it is: tenmap meta MODEL %s", action->usage);
+    if (is_address(c.path) && action != &list_action && action->run != get)
+        return fail(EXIT_USAGE,
+                    "'%s' is not here, so its metadata cannot be changed; 'tenmap "
+                    "extract' and 'convert' write a model that is",
+                    shown_path(c.path));
+    if (!action->opens)
+        return action->run(&c);
+    status = open_model(c.path, &c.model);
+    if (!status)
+        status = choose_shards(&c);
+    if (!status) {
+        metadata_finder_init(&c.pairs, c.model);
+        status = action->run(&c);
+        metadata_finder_free(&c.pairs);
+    }
+    tenmap_close(c.model);
+    return status;
+}
+
+const command cmd_meta = {
+    .name = "meta",
+    .summary = "Show and change metadata, without rewriting the data where it can",
+    .operands = "MODEL [ACTION [WORD...]]",
+    .min_operands = 1,
+    .max_operands = SIZE_MAX,
+    .options = meta_options,
+    .details = "Without an action, all pairs are listed. The actions:\n\n"
+               "  get KEY           print one value, as it is\n"
+               "  set KEY VALUE...  add or replace pairs\n"
+               "  rm KEY...         remove pairs\n"
+               "  edit              all of it in $VISUAL or $EDITOR, as JSON\n"
+               "  repair            settle a change that a crash left half done\n\n"
+               "A change goes in place if the new header fits into the old one; else a new file\n"
+               "shares the data's blocks with the old one, where the file system can; else the\n"
+               "data is copied. Each file changes whole or not at all. Of a sharded model all\n"
+               "shards are changed, unless --shard chooses one.",
+    .examples = meta_examples,
+    .settings_size = sizeof(meta_settings),
+    .run = meta_run,
+    .second_words = "get|set|rm|edit|repair",
+};

@@ -1,0 +1,239 @@
+/* report: a page that shows what is inside a model, and pictures of it. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "command.h"
+#include "view/print.h"
+#include "remote/remote.h"
+#include "report/report.h"
+
+typedef struct report_settings {
+    const char *output, *title, *compare, *treemap, *heatmap;
+    bool no_stats, force, dequantize;
+    report_wishes wishes;
+    unsigned color,
+        metric; /* a report_color; 0: chosen by what is known, else a report_metric + 1 */
+} report_settings;
+
+#define AT(field) offsetof(report_settings, field)
+static const option report_options[] = {
+    {'o', "output", "FILE", OPTION_TEXT, AT(output),
+     "Write the page to this file (the model's name with .html, in this folder); -: stdout"},
+    {'f', "force", NULL, OPTION_SWITCH, AT(force), "Replace files that are there"},
+    {'c', "compare", "OTHER", OPTION_TEXT, AT(compare),
+     "Show what changed against this model, as a fine-tune against its base"},
+    {0, "hist", "NAME", OPTION_LIST, AT(wishes.hist), "Make histograms of these tensors only"},
+    {0, "hist-limit", "SIZE", OPTION_SIZE, AT(wishes.hist_limit),
+     "Make histograms of all tensors if their data is at most this much (8GB)"},
+    {0, "no-stats", NULL, OPTION_SWITCH, AT(no_stats), "Read headers only, and measure no values"},
+    DEQUANTIZE_OPTION(AT(dequantize)),
+    {0, "title", "TEXT", OPTION_TEXT, AT(title), "Put this heading on the page"},
+    {0, "treemap", "FILE", OPTION_TEXT, AT(treemap), "Draw the treemap into this file, as SVG"},
+    {0, "color-by", "auto|dtype|layer|change", OPTION_CHOICE, AT(color),
+     "Colour the treemap of --treemap by this (auto: by what is known)"},
+    {0, "heatmap", "FILE", OPTION_TEXT, AT(heatmap),
+     "Draw the heat map of the layers into this file, as SVG"},
+    {0, "metric", "auto|norm|max|zeros|broken|change|size", OPTION_CHOICE, AT(metric),
+     "Show this in the heat map of --heatmap; broken counts NaN and Inf (auto: by what is known)"},
+    {'j', "threads", "N", OPTION_COUNT, AT(wishes.threads),
+     "Read values on this many threads (as many as there are processors)"},
+    {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
+};
+
+static const example report_examples[] = {
+    {"tenmap report model.safetensors", "writes model.html, to be opened in a browser"},
+    {"tenmap report llama/ -o llama.html --no-stats", "at once, from the headers alone"},
+    {"tenmap report tuned/ --compare base/ -o tuned.html", "what a fine-tune changed"},
+    {"tenmap report base-fp8/ --compare base/ --dequantize -o cost.html",
+     "what quantisation changed"},
+    {"tenmap report model.safetensors --treemap map.svg --heatmap heat.svg",
+     "pictures for a paper or a bug report"},
+    {NULL, NULL},
+};
+
+static const char report_details[] =
+    "Writes one HTML page that needs no network: a treemap of where the bytes and\n"
+    "parameters are, element types and shapes, a heat map of the layers, a table of\n"
+    "all tensors with search and histograms, the files, the metadata, and every\n"
+    "finding of 'tenmap check'. Values are read to measure them; --no-stats does\n"
+    "without. With --dequantize, quantised weights are one tensor each, sizes are those\n"
+    "of their values, and --compare shows what quantisation changed. With --treemap or\n"
+    "--heatmap, the page is written only if -o is given.";
+
+static const report_settings report_defaults = {.wishes = {.hist_limit = UINT64_C(8000000000)}};
+
+/* "model.html" for "path/to/model.safetensors", "llama.html" for "models/llama/". */
+static char *default_output(const char *model) {
+    static const char *const endings[] = {".safetensors", ".gguf", ".index.json", ".json"};
+    text t = {0};
+    model = shown_path(model);
+    size_t end = strlen(model);
+    while (end > 1 && model[end - 1] == '/')
+        end--;
+    size_t start = end;
+    while (start && model[start - 1] != '/')
+        start--;
+    text_add(&t, model + start, end - start);
+    if (strcmp(t.bytes, ".") == 0 || strcmp(t.bytes, "..") == 0 || strcmp(t.bytes, "/") == 0) {
+        text_clear(&t);
+        text_add(&t, "model", 5);
+    }
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        size_t n = strlen(endings[i]);
+        if (t.len > n && strcmp(t.bytes + t.len - n, endings[i]) == 0) {
+            t.len -= n;
+            t.bytes[t.len] = '\0';
+        }
+    }
+    text_add(&t, ".html", 5);
+    return t.bytes;
+}
+
+static int wrong_choices(const report_settings *set) {
+    bool wants_values = set->metric >= 1 + METRIC_NORM && set->metric <= 1 + METRIC_BROKEN;
+    if (set->no_stats && set->wishes.hist.count)
+        return fail(EXIT_USAGE, "--hist wants values, --no-stats reads none: leave out one");
+    if (set->no_stats && wants_values)
+        return fail(EXIT_USAGE, "this --metric wants values, --no-stats reads none");
+    if (!set->compare && (set->color == COLOR_CHANGE || set->metric == 1 + METRIC_CHANGE))
+        return fail(EXIT_USAGE, "'change' wants a second model: --compare OTHER");
+    return 0;
+}
+
+static report_metric metric_of(const report_settings *set) {
+    if (set->metric)
+        return (report_metric)(set->metric - 1);
+    return set->compare ? METRIC_CHANGE : set->no_stats ? METRIC_SIZE : METRIC_NORM;
+}
+
+typedef struct outputs {
+    report_file page, treemap, heatmap;
+} outputs;
+
+/* The folder's part of a path, with something behind it that has no other meaning. */
+static bool stat_folder(const char *path, size_t len, struct stat *out) {
+    text folder = {0};
+    text_add(&folder, path, len);
+    text_add(&folder, ".", 1);
+    bool found = stat(folder.bytes, out) == 0;
+    text_free(&folder);
+    return found;
+}
+
+/* Two outputs under one name would be one of them. */
+static int apart(const char *a, const char *b) {
+    if (!a || !b)
+        return 0;
+    const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
+    size_t at_a = slash_a ? (size_t)(slash_a - a) + 1 : 0;
+    size_t at_b = slash_b ? (size_t)(slash_b - b) + 1 : 0;
+    struct stat in_a, in_b;
+    bool same = outfile_is_stdout(a) && outfile_is_stdout(b);
+    if (!same && strcmp(a + at_a, b + at_b) == 0 && stat_folder(a, at_a, &in_a) &&
+        stat_folder(b, at_b, &in_b))
+        same = in_a.st_dev == in_b.st_dev && in_a.st_ino == in_b.st_ino;
+    return same ? fail(EXIT_USAGE, "'%s' and '%s' are one file: each output wants its own", a, b)
+                : 0;
+}
+
+static int begin_outputs(const report_settings *set, const char *page, const report *r,
+                         outputs *out) {
+    int status = apart(page, set->treemap);
+    if (!status)
+        status = apart(page, set->heatmap);
+    if (!status)
+        status = apart(set->treemap, set->heatmap);
+    if (!status && page)
+        status = report_file_begin(&out->page, page, set->force, r);
+    if (!status && set->treemap)
+        status = report_file_begin(&out->treemap, set->treemap, set->force, r);
+    if (!status && set->heatmap)
+        status = report_file_begin(&out->heatmap, set->heatmap, set->force, r);
+    return status;
+}
+
+static int commit(report_file *f) {
+    text line = {0};
+    uint64_t bytes = 0;
+    if (!f->out)
+        return 0;
+    bool named = f->file.temporary != NULL;
+    int status = report_file_commit(f, &bytes);
+    if (!status && named && !common.quiet) {
+        text_addf(&line, "wrote ");
+        text_add_safe(&line, f->file.path, strlen(f->file.path));
+        text_addf(&line, " (");
+        text_add_bytes(&line, bytes);
+        fprintf(stderr, "%s)\n", line.bytes);
+        text_free(&line);
+    }
+    return status;
+}
+
+static int write_outputs(const report_settings *set, const report *r, outputs *out) {
+    if (out->page.out)
+        report_write_page(r, out->page.out);
+    if (out->treemap.out)
+        report_write_treemap(r, (report_color)set->color, out->treemap.out);
+    if (out->heatmap.out)
+        report_write_heatmap(r, metric_of(set), out->heatmap.out);
+    int status = commit(&out->page);
+    if (!status)
+        status = commit(&out->treemap);
+    if (!status)
+        status = commit(&out->heatmap);
+    return status;
+}
+
+static int make_report(const report_settings *set, const char *page, const tenmap_model *model,
+                       const tenmap_model *base) {
+    report r = {.title = set->title, .model = model, .base = base};
+    report_wishes wishes = set->wishes;
+    outputs out = {0};
+    wishes.stats = !set->no_stats;
+    int status = begin_outputs(set, page, &r, &out);
+    if (!status)
+        status = report_gather(&r, model, base, &wishes);
+    if (!status)
+        status = write_outputs(set, &r, &out);
+    report_file_abort(&out.page);
+    report_file_abort(&out.treemap);
+    report_file_abort(&out.heatmap);
+    report_free(&r);
+    return status;
+}
+
+static int report_run(const invocation *call) {
+    const report_settings *set = call->settings;
+    tenmap_model *model = NULL, *base = NULL;
+    bool pictures_only = !set->output && (set->treemap || set->heatmap);
+    char *named = default_output(call->operands[0]);
+    const char *page = set->output ? set->output : pictures_only ? NULL : named;
+    int status = wrong_choices(set);
+    common.dequantize = set->dequantize;
+    if (!status)
+        status = open_model(call->operands[0], &model);
+    if (!status && set->compare)
+        status = open_model(set->compare, &base);
+    if (!status)
+        status = make_report(set, page, model, base);
+    tenmap_close(base);
+    tenmap_close(model);
+    free(named);
+    return status;
+}
+
+const command cmd_report = {
+    .name = "report",
+    .summary = "Write a page that shows what is inside a model",
+    .operands = "MODEL",
+    .min_operands = 1,
+    .max_operands = 1,
+    .options = report_options,
+    .details = report_details,
+    .examples = report_examples,
+    .settings_size = sizeof(report_settings),
+    .defaults = &report_defaults,
+    .run = report_run,
+};

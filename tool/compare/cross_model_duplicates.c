@@ -1,0 +1,325 @@
+/*
+ * Tensors that several models have in common, by their bytes. What has the dtype, the shape and some
+ * samples of another model's tensor is a candidate; candidates are fingerprinted whole. Models that are
+ * the same files are one here, until pairs are made. Time and memory are n log n in the tensors there are.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compare/duplicate_tensors.h"
+#include "command.h"
+#include "compare/digest.h"
+#include "commands/inventory.h"
+#include "view/progress.h"
+#include "parallel_for.h"
+
+typedef struct candidate {
+    const tenmap_tensor *tensor;
+    size_t model;
+    uint64_t kind, sample; /* hashes: of dtype and shape, of some bytes */
+    bool telling;          /* models that share it have something in common */
+    fingerprint print;
+} candidate;
+
+static int by_kind(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    if (x->sample != y->sample)
+        return x->sample < y->sample ? -1 : 1;
+    return (x->model > y->model) - (x->model < y->model);
+}
+
+static int by_print(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    int order = memcmp(x->print.bytes, y->print.bytes, sizeof x->print.bytes);
+    return order ? order : (x->model > y->model) - (x->model < y->model);
+}
+
+/* The models that are the files of model m: members[begin[m]] up to members[begin[m + 1]]. */
+typedef struct namesakes {
+    size_t *begin, *members;
+} namesakes;
+
+static namesakes list_namesakes(const inventory *all) {
+    namesakes n = {need(all->count + 2, sizeof *n.begin), need(all->count, sizeof *n.members)};
+    size_t *next = n.begin + 1; /* begin of the next model, while they are put in */
+    for (size_t i = 0; i < all->count; i++)
+        next[all->models[i].first + 1]++;
+    for (size_t i = 0; i < all->count; i++)
+        next[i + 1] += next[i];
+    for (size_t i = 0; i < all->count; i++)
+        n.members[next[all->models[i].first]++] = i;
+    return n;
+}
+
+static size_t name_count(const namesakes *n, size_t model) {
+    return n->begin[model + 1] - n->begin[model];
+}
+
+/* Keeps what is in a run of equal kind (and sample) that spans more than one model. */
+static size_t keep_runs(candidate *list, size_t count, bool samples, const namesakes *names) {
+    size_t kept = 0;
+    for (size_t at = 0, end; at < count; at = end) {
+        bool several = name_count(names, list[at].model) > 1;
+        for (end = at + 1; end < count && list[end].kind == list[at].kind &&
+                           (!samples || list[end].sample == list[at].sample);
+             end++)
+            several = several || list[end].model != list[at].model ||
+                      name_count(names, list[end].model) > 1;
+        for (size_t i = at; several && i < end; i++)
+            list[kept++] = list[i];
+    }
+    return kept;
+}
+
+static candidate *list_candidates(const inventory *all, size_t *count) {
+    candidate *list = NULL;
+    *count = 0;
+    for (size_t m = 0; m < all->count; m++)
+        for (size_t i = 0; all->models[m].model && i < tenmap_count(all->models[m].model); i++) {
+            const tenmap_tensor *t = tenmap_at(all->models[m].model, i);
+            if (!t->nbytes || !t->data)
+                continue;
+            list = need_next(list, *count, sizeof *list);
+            list[(*count)++] = (candidate){.tensor = t, .model = m, .kind = alike_kind(t)};
+        }
+    return list;
+}
+
+static int print_candidate(void *ctx, size_t i) {
+    candidate *c = (candidate *)ctx + i;
+    if (interrupted())
+        return EXIT_INTERRUPTED;
+    fingerprint_tensor(c->tensor, &c->print);
+    progress_add(c->tensor->nbytes);
+    return EXIT_FINE;
+}
+
+/* A tensor that two models share, or several of them. */
+typedef struct shared_tensor {
+    size_t a, b;
+    size_t count; /* within a model too */
+    uint64_t bytes;
+    bool telling;
+} shared_tensor;
+
+typedef struct shared_list {
+    shared_tensor *items;
+    size_t count;
+    size_t left; /* pairs that may still be made of more than the least there is */
+    bool abridged;
+} shared_list;
+
+/* A model that has a tensor `count` times. */
+typedef struct holder {
+    size_t model, count;
+} holder;
+
+/* Tensors that the same models hold, each equally often. */
+typedef struct holder_set {
+    size_t at, len; /* in the list of holders */
+    size_t tensors;
+    uint64_t bytes; /* of one of each */
+    bool telling;
+} holder_set;
+
+typedef struct holder_sets {
+    holder *holders;
+    size_t holder_count;
+    holder_set *items;
+    size_t count;
+} holder_sets;
+
+/* A run of equal prints. */
+static void add_set(holder_sets *sets, const candidate *run, size_t count) {
+    holder_set set = {sets->holder_count, 0, 1, run->tensor->nbytes, run->telling};
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || run[i].model != run[i - 1].model)
+            sets->holders[set.at + set.len++] = (holder){run[i].model, 0};
+        sets->holders[set.at + set.len - 1].count++;
+    }
+    sets->holder_count += set.len;
+    sets->items[sets->count++] = set;
+}
+
+/* qsort has no context. */
+static const holder *all_holders;
+
+static int compare_holders(const holder_set *x, const holder_set *y) {
+    if (x->len != y->len)
+        return x->len < y->len ? -1 : 1;
+    return memcmp(all_holders + x->at, all_holders + y->at, x->len * sizeof *all_holders);
+}
+
+static int by_holders(const void *a, const void *b) {
+    const holder_set *x = a, *y = b;
+    int order = compare_holders(x, y);
+    return order ? order : (x->at > y->at) - (x->at < y->at);
+}
+
+static int larger_set(const void *a, const void *b) {
+    const holder_set *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+/* Sets of the same holders become one; the largest come first. */
+static void join_sets(holder_sets *sets) {
+    size_t kept = 0;
+    all_holders = sets->holders;
+    if (sets->count)
+        qsort(sets->items, sets->count, sizeof *sets->items, by_holders);
+    for (size_t i = 0; i < sets->count; i++) {
+        const holder_set *from = &sets->items[i];
+        if (!kept || compare_holders(&sets->items[kept - 1], from) != 0) {
+            sets->items[kept++] = *from;
+            continue;
+        }
+        holder_set *into = &sets->items[kept - 1];
+        into->tensors += from->tensors;
+        into->bytes += from->bytes;
+        into->telling = into->telling || from->telling;
+    }
+    sets->count = kept;
+    if (kept)
+        qsort(sets->items, kept, sizeof *sets->items, larger_set);
+}
+
+static int by_model(const void *a, const void *b) {
+    const holder *x = a, *y = b;
+    return (x->model > y->model) - (x->model < y->model);
+}
+
+/* Every two of `len` holders, or each with the first only; as many tensors as both have. */
+static void add_pairs(shared_list *list, const holder_set *set, const holder *of, size_t len,
+                      bool every) {
+    for (size_t i = 0; i < len && (i == 0 || every); i++)
+        for (size_t k = i + 1; k < len; k++) {
+            size_t both = of[i].count < of[k].count ? of[i].count : of[k].count;
+            list->items = need_next(list->items, list->count, sizeof *list->items);
+            list->items[list->count++] = (shared_tensor){
+                of[i].model, of[k].model, set->tensors * both, set->bytes * both, set->telling};
+        }
+}
+
+/*
+ * All pairs of models that hold a set, or where these are too many, each model only with the first of
+ * them, so that pairs do not grow with the square; or at least each that is files of its own.
+ */
+static void add_pairs_of(shared_list *list, const holder *holders, const holder_set *set,
+                         const namesakes *names) {
+    size_t all = 0, len = 0;
+    for (size_t i = 0; i < set->len; i++)
+        all += name_count(names, holders[set->at + i].model);
+    bool every = all / 2 + 1 <= list->left / all, each = all <= list->left;
+    list->abridged = list->abridged || (!every && (all > 2 || all > set->len));
+    if (!each && !every) {
+        add_pairs(list, set, holders + set->at, set->len, false);
+        return;
+    }
+    list->left -= every ? all * (all - 1) / 2 : all;
+    holder *members = need(all, sizeof *members);
+    for (size_t i = 0; i < set->len; i++) {
+        const holder *h = &holders[set->at + i];
+        for (size_t k = names->begin[h->model]; k < names->begin[h->model + 1]; k++)
+            members[len++] = (holder){names->members[k], h->count};
+    }
+    qsort(members, len, sizeof *members, by_model);
+    add_pairs(list, set, members, len, every);
+    free(members);
+}
+
+static int by_pair(const void *a, const void *b) {
+    const shared_tensor *x = a, *y = b;
+    return x->a != y->a ? (x->a > y->a) - (x->a < y->a) : (x->b > y->b) - (x->b < y->b);
+}
+
+/* Those of two models together, if one of them tells something. */
+static void sum_shares(inventory *all, shared_list *list) {
+    if (list->count)
+        qsort(list->items, list->count, sizeof *list->items, by_pair);
+    for (size_t at = 0, end; at < list->count; at = end) {
+        inventory_share sum = {list->items[at].a, list->items[at].b, 0, 0};
+        bool telling = false;
+        for (end = at; end < list->count && by_pair(&list->items[at], &list->items[end]) == 0;
+             end++) {
+            sum.tensors += list->items[end].count;
+            sum.bytes += list->items[end].bytes;
+            telling = telling || list->items[end].telling;
+        }
+        if (!telling)
+            continue;
+        all->shares = need_next(all->shares, all->share_count, sizeof *all->shares);
+        all->shares[all->share_count++] = sum;
+    }
+}
+
+static void add_runs(inventory *all, const candidate *list, size_t count, const namesakes *names) {
+    enum { ALWAYS_LEFT = 1 << 16, LEFT_EACH = 8 };
+    shared_list found = {.left = ALWAYS_LEFT + LEFT_EACH * count};
+    holder_sets sets = {.holders = need(count, sizeof *sets.holders),
+                        .items = need(count, sizeof *sets.items)};
+    for (size_t at = 0, end; at < count; at = end) {
+        for (end = at + 1;
+             end < count && memcmp(&list[end].print, &list[at].print, sizeof list[at].print) == 0;)
+            end++;
+        add_set(&sets, list + at, end - at);
+    }
+    join_sets(&sets);
+    for (size_t i = 0; i < sets.count; i++)
+        add_pairs_of(&found, sets.holders, &sets.items[i], names);
+    sum_shares(all, &found);
+    all->abridged = found.abridged;
+    free(sets.holders);
+    free(sets.items);
+    free(found.items);
+}
+
+static int larger_share(const void *a, const void *b) {
+    const inventory_share *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return x->a != y->a ? (x->a > y->a) - (x->a < y->a) : (x->b > y->b) - (x->b < y->b);
+}
+
+/* Those whose dtype, shape and samples another model has too. */
+static candidate *find_candidates(const inventory *all, const namesakes *names, size_t *count) {
+    candidate *list = list_candidates(all, count);
+    if (*count)
+        qsort(list, *count, sizeof *list, by_kind);
+    *count = keep_runs(list, *count, false, names);
+    for (size_t i = 0; i < *count && !interrupted(); i++)
+        list[i].sample = alike_sample(list[i].tensor, &list[i].telling);
+    if (*count)
+        qsort(list, *count, sizeof *list, by_kind);
+    *count = keep_runs(list, *count, true, names);
+    return list;
+}
+
+int find_shared(inventory *all, unsigned threads) {
+    size_t count;
+    uint64_t bytes = 0;
+    int status = EXIT_FINE;
+    if (!fingerprint_there())
+        return EXIT_FINE;
+    namesakes names = list_namesakes(all);
+    candidate *list = find_candidates(all, &names, &count);
+    for (size_t i = 0; i < count; i++)
+        bytes += list[i].tensor->nbytes;
+    if (count) {
+        progress_begin("fingerprints", bytes);
+        status = work_run(threads, count, print_candidate, list);
+        progress_end();
+        qsort(list, count, sizeof *list, by_print);
+    }
+    if (!status)
+        add_runs(all, list, count, &names);
+    if (all->share_count)
+        qsort(all->shares, all->share_count, sizeof *all->shares, larger_share);
+    free(list);
+    free(names.begin);
+    free(names.members);
+    return status;
+}

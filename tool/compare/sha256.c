@@ -1,0 +1,123 @@
+/* SHA-256 by OpenSSL, over mapped windows of a file: nothing is copied. */
+#include "compare/digest.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "model/model_files.h"
+#include "view/progress.h"
+
+void hex_digits(const unsigned char *bytes, size_t count, char *out) {
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < count; i++) {
+        *out++ = digits[bytes[i] >> 4];
+        *out++ = digits[bytes[i] & 15];
+    }
+    *out = '\0';
+}
+
+#ifdef TOOL_HAVE_CRYPTO
+#include <openssl/evp.h>
+
+enum { MAP_WINDOW = 16 << 20, READ_WINDOW = 256 << 10, UPDATE_BYTES = 1 << 20 };
+
+bool sha256_there(void) {
+    return true;
+}
+
+static bool update(EVP_MD_CTX *state, const unsigned char *bytes, size_t size) {
+    bool good = true;
+    for (size_t at = 0; good && at < size; at += UPDATE_BYTES) {
+        size_t n = size - at < UPDATE_BYTES ? size - at : UPDATE_BYTES;
+        good = EVP_DigestUpdate(state, bytes + at, n) == 1;
+        progress_add(n);
+    }
+    return good;
+}
+
+/*
+ * One window by mapping, if the system can bring it in: then its bytes are there, and a file that
+ * another program truncates is an error here rather than a signal. 0, or an errno.
+ */
+static int hash_mapped(EVP_MD_CTX *state, int fd, off_t at, size_t size) {
+#ifdef MADV_POPULATE_READ
+    void *window = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, at);
+    if (window == MAP_FAILED)
+        return errno;
+    int failed = madvise(window, size, MADV_POPULATE_READ) == 0 ? 0 : errno;
+    if (!failed && !update(state, window, size))
+        failed = EIO;
+    munmap(window, size);
+    return failed;
+#else
+    (void)state, (void)fd, (void)at, (void)size;
+    return EINVAL;
+#endif
+}
+
+/* From `at` to the end, wherever that is. */
+static int hash_read(EVP_MD_CTX *state, int fd, off_t at) {
+    unsigned char *buffer = need(READ_WINDOW, 1);
+    int failed = 0;
+    for (ssize_t n = 1; !failed && n > 0; at += n) {
+        n = pread(fd, buffer, READ_WINDOW, at);
+        if (n < 0)
+            failed = errno;
+        else if (!update(state, buffer, (size_t)n))
+            failed = EIO;
+    }
+    free(buffer);
+    return failed;
+}
+
+static int hash_open_file(EVP_MD_CTX *state, int fd) {
+    struct stat s;
+    off_t at = 0;
+    int failed = fstat(fd, &s) == 0 ? 0 : errno;
+    while (!failed && at < s.st_size) {
+        off_t left = s.st_size - at;
+        size_t size = left < MAP_WINDOW ? (size_t)left : MAP_WINDOW;
+        failed = hash_mapped(state, fd, at, size);
+        at += failed ? 0 : (off_t)size;
+    }
+    if (failed == EFAULT)
+        return EIO;
+    return at < s.st_size || !failed ? hash_read(state, fd, at) : failed;
+}
+
+int sha256_file(const char *path, unsigned char out[SHA256_BYTES]) {
+    unsigned length = 0;
+    int fd, failed = 0;
+    int status = open_regular(path, &fd);
+    if (status)
+        return status;
+    EVP_MD_CTX *state = EVP_MD_CTX_new();
+    if (!state || EVP_DigestInit_ex(state, EVP_sha256(), NULL) != 1)
+        failed = ENOMEM;
+    if (!failed)
+        failed = hash_open_file(state, fd);
+    if (!failed && EVP_DigestFinal_ex(state, out, &length) != 1)
+        failed = EIO;
+    EVP_MD_CTX_free(state);
+    close(fd);
+    return failed ? fail(EXIT_FAILED, "'%s': cannot read it: %s", path, os_words(failed))
+                  : EXIT_FINE;
+}
+
+#else
+
+bool sha256_there(void) {
+    return false;
+}
+
+int sha256_file(const char *path, unsigned char out[SHA256_BYTES]) {
+    (void)path, (void)out;
+    return EXIT_FAILED;
+}
+
+#endif

@@ -1,0 +1,211 @@
+#include "model/config_json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "remote/remote.h"
+
+enum { LARGEST = 4 << 20, DEEPEST = 16 };
+
+typedef struct level {
+    size_t path_len; /* of the path before this level's key */
+    size_t element;  /* of an array */
+    bool array;
+} level;
+
+typedef struct config_reader {
+    const char *at, *end;
+    text path, value;
+    level levels[DEEPEST];
+    size_t depth;
+    config *out;
+} config_reader;
+
+static void skip_space(config_reader *r) {
+    while (r->at < r->end && strchr(" \t\r\n", *r->at) && *r->at)
+        r->at++;
+}
+
+/* Escapes stay as they are but for the common ones: these texts are shown, not obeyed. */
+static bool take_string(config_reader *r, text *into) {
+    for (r->at++; r->at < r->end && *r->at != '"'; r->at++) {
+        bool escaped = *r->at == '\\' && r->at + 1 < r->end;
+        r->at += escaped && strchr("\"\\/", r->at[1]);
+        text_add(into, r->at, 1);
+    }
+    return r->at < r->end && *r->at++ == '"';
+}
+
+static bool take_word(config_reader *r) {
+    const char *begin = r->at;
+    while (r->at < r->end && *r->at && !strchr(",]} \t\r\n", *r->at))
+        r->at++;
+    text_add(&r->value, begin, (size_t)(r->at - begin));
+    return r->at > begin;
+}
+
+static void cut_path(config_reader *r, size_t len) {
+    r->path.len = len;
+    if (r->path.bytes)
+        r->path.bytes[len] = '\0';
+}
+
+/* The path of what comes next: behind that of its object or array. */
+static bool take_key(config_reader *r) {
+    level *l = &r->levels[r->depth - 1];
+    cut_path(r, l->path_len);
+    if (r->path.len)
+        text_add(&r->path, ".", 1);
+    if (l->array) {
+        text_addf(&r->path, "%zu", l->element++);
+        return true;
+    }
+    if (r->at == r->end || *r->at != '"' || !take_string(r, &r->path))
+        return false;
+    skip_space(r);
+    return r->at < r->end && *r->at++ == ':';
+}
+
+static bool open_level(config_reader *r, char bracket) {
+    if (r->depth == DEEPEST)
+        return false;
+    r->levels[r->depth++] = (level){r->path.len, 0, bracket == '['};
+    r->at++;
+    return true;
+}
+
+/*
+ * Paths that nobody asks for are not kept: long ones, each of which would be copied for every value
+ * below its key, and what follows in an array.
+ */
+static bool is_asked_for(const config_reader *r) {
+    enum { LONGEST_PATH = 256 };
+    for (size_t i = 0; i < r->depth; i++)
+        if (r->levels[i].array && r->levels[i].element > 1)
+            return false;
+    return r->path.len <= LONGEST_PATH;
+}
+
+static void keep_value(config_reader *r) {
+    config *c = r->out;
+    if (!is_asked_for(r))
+        return;
+    c->items = need_next(c->items, c->count, sizeof *c->items);
+    c->items[c->count++] =
+        (config_entry){need_copy(r->path.bytes, r->path.len),
+                       need_copy(r->value.bytes ? r->value.bytes : "", r->value.len)};
+}
+
+/* One step: a value, or the end of an object or array. */
+static bool take_step(config_reader *r) {
+    skip_space(r);
+    if (r->at == r->end)
+        return false;
+    if (*r->at == ']' || *r->at == '}') {
+        r->at++;
+        r->depth--;
+    } else if (!take_key(r)) {
+        return false;
+    } else {
+        skip_space(r);
+        if (r->at == r->end)
+            return false;
+        if (*r->at == '{' || *r->at == '[')
+            return open_level(r, *r->at);
+        text_clear(&r->value);
+        if (!(*r->at == '"' ? take_string(r, &r->value) : take_word(r)))
+            return false;
+        keep_value(r);
+    }
+    skip_space(r);
+    if (r->at < r->end && *r->at == ',')
+        r->at++;
+    return true;
+}
+
+static bool parse_config(const char *bytes, size_t len, config *out) {
+    config_reader r = {.at = bytes, .end = bytes + len, .out = out};
+    skip_space(&r);
+    bool good = r.at < r.end && *r.at == '{' && open_level(&r, '{');
+    while (good && r.depth)
+        good = take_step(&r);
+    text_free(&r.path);
+    text_free(&r.value);
+    return good;
+}
+
+static bool read_far(const char *address, config *out) {
+    char *bytes;
+    size_t len;
+    remote_read(address, LARGEST, &bytes, &len);
+    bool good = bytes && parse_config(bytes, len, out);
+    free(bytes);
+    if (!good)
+        config_free(out);
+    return good;
+}
+
+bool config_read(const char *folder, const char *name, config *out) {
+    text path = {0};
+    struct stat s;
+    *out = (config){0};
+    text_addf(&path, "%s%s%s", folder, *folder ? "/" : "", name);
+    if (is_address(path.bytes)) {
+        bool read = read_far(path.bytes, out);
+        text_free(&path);
+        return read;
+    }
+    int fd = open(path.bytes, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    text_free(&path);
+    if (fd < 0)
+        return false;
+    bool good = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_size > 0 && s.st_size <= LARGEST;
+    char *bytes = good ? need((size_t)s.st_size, 1) : NULL;
+    good = good && read(fd, bytes, (size_t)s.st_size) == s.st_size &&
+           parse_config(bytes, (size_t)s.st_size, out);
+    free(bytes);
+    close(fd);
+    if (!good)
+        config_free(out);
+    return good;
+}
+
+void config_free(config *c) {
+    for (size_t i = 0; i < c->count; i++) {
+        free(c->items[i].path);
+        free(c->items[i].value);
+    }
+    free(c->items);
+    *c = (config){0};
+}
+
+static const char *value_at(const config *c, const char *before, const char *key) {
+    size_t n = strlen(before);
+    for (size_t i = 0; i < c->count; i++)
+        if (strncmp(c->items[i].path, before, n) == 0 && strcmp(c->items[i].path + n, key) == 0)
+            return c->items[i].value;
+    return NULL;
+}
+
+const char *config_text(const config *c, const char *key) {
+    static const char *const places[] = {"", "text_config.", "llm_config."};
+    const char *found = NULL;
+    for (size_t i = 0; !found && i < sizeof places / sizeof places[0]; i++)
+        found = value_at(c, places[i], key);
+    return found && strcmp(found, "null") != 0 ? found : NULL;
+}
+
+bool config_uint(const config *c, const char *key, uint64_t *out) {
+    const char *found = config_text(c, key);
+    char *end;
+    if (!found || *found < '0' || *found > '9')
+        return false;
+    errno = 0;
+    *out = strtoull(found, &end, 10);
+    return !errno && !*end;
+}

@@ -1,0 +1,157 @@
+#include "model/gguf_metadata.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+
+bool is_gguf(const tenmap_model *model) {
+    const tenmap_shard *first = tenmap_shard_at(model, 0);
+    return first && strcmp(first->format, "gguf") == 0;
+}
+
+const tenmap_metadata *gguf_pair(const tenmap_model *model, const char *key) {
+    size_t len = strlen(key);
+    for (size_t i = 0; i < tenmap_metadata_count(model); i++) {
+        const tenmap_metadata *pair = tenmap_metadata_at(model, i);
+        if (pair->key_len == len && memcmp(pair->key, key, len) == 0)
+            return pair;
+    }
+    return NULL;
+}
+
+const tenmap_metadata *gguf_own_pair(const tenmap_model *model, const char *key) {
+    const tenmap_metadata *architecture = gguf_pair(model, "general.architecture");
+    text whole = {0};
+    if (!architecture)
+        return NULL;
+    text_addf(&whole, "%s.%s", architecture->value, key);
+    const tenmap_metadata *pair = gguf_pair(model, whole.bytes);
+    text_free(&whole);
+    return pair;
+}
+
+static bool read_count(const char *digits, uint64_t *out) {
+    char *end;
+    if (*digits < '0' || *digits > '9')
+        return false;
+    *out = strtoull(digits, &end, 10);
+    return *end == '\0';
+}
+
+/* Bytes of an integer; 0 of what is none. */
+static size_t integer_width(uint32_t type) {
+    switch (type) {
+    case TENMAP_VALUE_U8:
+    case TENMAP_VALUE_I8:
+        return 1;
+    case TENMAP_VALUE_U16:
+    case TENMAP_VALUE_I16:
+        return 2;
+    case TENMAP_VALUE_U32:
+    case TENMAP_VALUE_I32:
+        return 4;
+    case TENMAP_VALUE_U64:
+    case TENMAP_VALUE_I64:
+        return 8;
+    default:
+        return 0;
+    }
+}
+
+/* An element of an array by its place, since walking to each of many would take too long. */
+bool gguf_count(const tenmap_metadata *pair, uint64_t i, uint64_t *out) {
+    char digits[32];
+    if (!pair || pair->type == TENMAP_VALUE_STRING)
+        return false;
+    if (pair->type != TENMAP_VALUE_ARRAY)
+        return read_count(pair->value, out);
+    size_t width = integer_width(pair->element_type);
+    if (width == 0 || i >= pair->count)
+        return false;
+    tenmap_value element = {.type = pair->element_type,
+                            .element_type = pair->element_type,
+                            .count = 1,
+                            .raw = (const char *)pair->raw + i * width,
+                            .raw_bytes = width};
+    tenmap_value_text(&element, digits, sizeof digits);
+    return read_count(digits, out);
+}
+
+static void add_text(text *out, const tenmap_model *model, const char *key) {
+    const tenmap_metadata *pair = gguf_pair(model, key);
+    if (pair && pair->type == TENMAP_VALUE_STRING)
+        text_add_safe(out, pair->value, pair->value_len);
+}
+
+static void describe_context(const tenmap_model *model, gguf_facts *out) {
+    if (!gguf_count(gguf_own_pair(model, "context_length"), 0, &out->context_length))
+        return;
+    text_add_grouped(&out->context, out->context_length);
+    text_addf(&out->context, out->context_length == 1 ? " token" : " tokens");
+}
+
+/* The kind, how text is cut before it, and how many words there are. */
+static void describe_tokenizer(const tenmap_model *model, gguf_facts *out) {
+    const tenmap_metadata *tokens = gguf_pair(model, "tokenizer.ggml.tokens");
+    text cut = {0};
+    add_text(&out->tokenizer, model, "tokenizer.ggml.model");
+    add_text(&cut, model, "tokenizer.ggml.pre");
+    if (out->tokenizer.len && cut.len)
+        text_addf(&out->tokenizer, " (%s)", cut.bytes);
+    text_free(&cut);
+    if (!tokens || tokens->type != TENMAP_VALUE_ARRAY)
+        return;
+    out->tokens = tokens->count;
+    text_addf(&out->tokenizer, out->tokenizer.len ? ", " : "");
+    text_add_grouped(&out->tokenizer, out->tokens);
+    text_addf(&out->tokenizer, out->tokens == 1 ? " token" : " tokens");
+}
+
+/* What general.file_type calls a mix of dtypes, by its number. */
+static const char *const file_types[] = {
+    "F32",   "F16",     "Q4_0",      "Q4_1",   NULL,     NULL,      NULL,     "Q8_0",   "Q5_0",
+    "Q5_1",  "Q2_K",    "Q3_K_S",    "Q3_K_M", "Q3_K_L", "Q4_K_S",  "Q4_K_M", "Q5_K_S", "Q5_K_M",
+    "Q6_K",  "IQ2_XXS", "IQ2_XS",    "Q2_K_S", "IQ3_XS", "IQ3_XXS", "IQ1_S",  "IQ4_NL", "IQ3_S",
+    "IQ3_M", "IQ2_S",   "IQ2_M",     "IQ4_XS", "IQ1_M",  "BF16",    NULL,     NULL,     NULL,
+    "TQ1_0", "TQ2_0",   "MXFP4_MOE", "NVFP4",  "Q1_0"};
+
+enum { GUESSED = 1024 }; /* added by programs that were not told, and looked at the tensors */
+
+static void describe_quantisation(const tenmap_model *model, gguf_facts *out) {
+    uint64_t type, bytes = 0, elements = 0;
+    if (gguf_count(gguf_pair(model, "general.file_type"), 0, &type)) {
+        type &= ~(uint64_t)GUESSED;
+        const char *name =
+            type < sizeof file_types / sizeof file_types[0] ? file_types[type] : NULL;
+        if (name)
+            text_addf(&out->quantisation, "%s", name);
+        else
+            text_addf(&out->quantisation, "file type %llu", (unsigned long long)type);
+    }
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        bytes += tenmap_at(model, i)->nbytes;
+        elements += tenmap_at(model, i)->nelems;
+    }
+    if (elements)
+        text_addf(&out->quantisation, "%s%.2f bits per weight", out->quantisation.len ? ", " : "",
+                  8 * (double)bytes / (double)elements);
+}
+
+bool gguf_describe(const tenmap_model *model, gguf_facts *out) {
+    *out = (gguf_facts){0};
+    if (!is_gguf(model))
+        return false;
+    add_text(&out->name, model, "general.name");
+    describe_context(model, out);
+    describe_tokenizer(model, out);
+    describe_quantisation(model, out);
+    return true;
+}
+
+void gguf_facts_free(gguf_facts *facts) {
+    text_free(&facts->name);
+    text_free(&facts->context);
+    text_free(&facts->tokenizer);
+    text_free(&facts->quantisation);
+}

@@ -1,0 +1,30 @@
+/* What a model is: told by its names, its config.json and its metadata, not by its values. */
+#ifndef TOOL_IDENTIFY_H
+#define TOOL_IDENTIFY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenmap.h>
+
+#include "model/config_json.h"
+#include "view/print.h"
+
+typedef struct identity {
+    text kind;        /* "LlamaForCausalLM", "Llama-like decoder", "llama"; empty: unknown */
+    const char *told; /* who says so: "says config.json"; NULL where it is unknown */
+    text adapter;     /* "LoRA, rank 16, alpha 32, on q_proj, v_proj"; empty: it is none */
+    text tied; /* "lm_head.weight is not stored: tied to the embedding"; empty: nothing known */
+} identity;
+
+/* The folder of the model's files, for what lies beside them; "." for none. To be freed. */
+char *model_folder(const tenmap_model *model);
+
+void identify(const tenmap_model *model, identity *out);
+void identity_free(identity *id);
+
+/* In a few words, for a table: "LoRA r16", "LlamaForCausalLM", "?". */
+void text_add_identity(text *t, const identity *id);
+
+#endif

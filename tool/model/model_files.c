@@ -1,0 +1,65 @@
+#include "model/model_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "command.h"
+
+const char *irregular_kind(const struct stat *found) {
+    if (S_ISREG(found->st_mode))
+        return NULL;
+    return S_ISDIR(found->st_mode)    ? "a folder"
+           : S_ISFIFO(found->st_mode) ? "a FIFO"
+           : S_ISSOCK(found->st_mode) ? "a socket"
+                                      : "a device";
+}
+
+int open_regular(const char *path, int *fd) {
+    struct stat found;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd < 0 || fstat(*fd, &found) != 0) {
+        int failed = errno;
+        if (*fd >= 0)
+            close(*fd);
+        return fail(EXIT_FAILED, "'%s': %s", path, os_words(failed));
+    }
+    const char *kind = irregular_kind(&found);
+    if (!kind)
+        return EXIT_FINE;
+    close(*fd);
+    return fail(EXIT_FAILED, "'%s' is %s, not a file", path, kind);
+}
+
+static bool same_file(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Which of a folder's indexes was read is the library's choice, so each counts. */
+static bool is_index_in(const char *folder, const struct stat *found) {
+    DIR *list = opendir(folder);
+    bool is = false;
+    for (struct dirent *e; list && !is && (e = readdir(list));) {
+        struct stat entry;
+        size_t len = strlen(e->d_name);
+        is = len > 5 && strcmp(e->d_name + len - 5, ".json") == 0 && strstr(e->d_name, ".index") &&
+             fstatat(dirfd(list), e->d_name, &entry, 0) == 0 && same_file(&entry, found);
+    }
+    if (list)
+        closedir(list);
+    return is;
+}
+
+bool is_file_of(const tenmap_model *model, const struct stat *found) {
+    struct stat part;
+    for (size_t i = 0; model && i < tenmap_shard_count(model); i++) {
+        int fd = tenmap_shard_at(model, i)->fd;
+        if (fd >= 0 && fstat(fd, &part) == 0 && same_file(&part, found))
+            return true;
+    }
+    if (!model || !tenmap_index_json(model, NULL) || stat(tenmap_path(model), &part) != 0)
+        return false;
+    return S_ISDIR(part.st_mode) ? is_index_in(tenmap_path(model), found) : same_file(&part, found);
+}

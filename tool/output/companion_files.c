@@ -1,0 +1,342 @@
+#include "output/companion_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "output/config_edit.h"
+#include "model/identify_model.h"
+#include "model/model_files.h"
+#include "remote/partial_remote_open.h"
+#include "output/atomic_file.h"
+#include "view/print.h"
+#include "remote/remote.h"
+#include "tensor_patterns.h"
+
+/* Names as programs look for them; indexes and weights are none of these. */
+static bool belongs(const char *name) {
+    static const char *const patterns[] = {
+        "config.json",       "*_config.json", "generation_config.json",
+        "tokenizer*",        "vocab.json",    "vocab.txt",
+        "merges.txt",        "*.tiktoken",    "special_tokens_map.json",
+        "added_tokens.json", "spiece.model",  "sentencepiece*.model",
+        "chat_template.*",
+    };
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
+        if (glob_match(patterns[i], name, strlen(name)))
+            return true;
+    return false;
+}
+
+static char *path_in(const char *folder, const char *name) {
+    text path = {0};
+    text_add_named(&path, folder, name);
+    return path.bytes;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/*
+ * Names from a folder or a server become those of files here: UTF-8 without what a terminal would obey or
+ * not show, and no longer than one may be.
+ */
+static bool is_plain(const char *name) {
+    enum { LONGEST = 255 };
+    size_t len = strlen(name), n;
+    uint32_t point;
+    for (size_t at = 0; at < len; at += n) {
+        n = decode_point((const unsigned char *)name + at, len - at, &point);
+        if (!n || unsafe_point(point))
+            return false;
+    }
+    return len <= LONGEST;
+}
+
+/* Models have about ten of these; a server, or whoever filled a folder, may have any number. */
+enum { MOST_BESIDE = 256, MOST_FETCHED = 256 << 20 }; /* files; bytes of all that are fetched */
+
+static int take_name(void *ctx, const char *name) {
+    beside_files *out = ctx;
+    if (belongs(name) && is_plain(name)) {
+        out->too_many = out->count == MOST_BESIDE;
+        if (out->too_many)
+            return 1;
+        out->names = need_next(out->names, out->count, sizeof *out->names);
+        out->names[out->count++] = need_copy(name, strlen(name));
+    }
+    return 0;
+}
+
+static int list_beside(const char *folder, beside_files *out) {
+    bool far = is_address(folder);
+    int status = far ? remote_list(folder, take_name, out) : EXIT_FINE;
+    DIR *list = far ? NULL : opendir(folder);
+    for (struct dirent *e; list && !out->too_many && (e = readdir(list));) {
+        struct stat s;
+        if (fstatat(dirfd(list), e->d_name, &s, 0) == 0 && S_ISREG(s.st_mode))
+            take_name(out, e->d_name);
+    }
+    if (list)
+        closedir(list);
+    if (out->count)
+        qsort(out->names, out->count, sizeof *out->names, compare_names);
+    return status;
+}
+
+static int fail_fetch(const char *from, uint64_t size, uint64_t left) {
+    if (interrupted())
+        return EXIT_INTERRUPTED;
+    if (size > left && size != UINT64_MAX)
+        return fail(EXIT_FAILED,
+                    "'%s' has %" PRIu64
+                    " bytes; of all files beside a model at most %d are fetched, "
+                    "and %" PRIu64 " are left: --no-config leaves such files where they are",
+                    from, size, (int)MOST_FETCHED, left);
+    return fail(EXIT_FAILED, "'%s' cannot be fetched", from);
+}
+
+/* Files of a tokenizer, the largest of them, have some ten megabytes. *left: what may still come. */
+static int fetch_file(const char *from, const char *to, bool force, uint64_t *left) {
+    outfile out;
+    char *bytes;
+    size_t len;
+    uint64_t size = remote_read(from, (size_t)*left, &bytes, &len);
+    if (!bytes)
+        return fail_fetch(from, size, *left);
+    *left -= len;
+    int status = outfile_open(&out, to, force);
+    if (!status) {
+        status = outfile_write(&out, bytes, len);
+        if (status)
+            outfile_abort(&out);
+        else
+            status = outfile_commit(&out);
+    }
+    free(bytes);
+    return status;
+}
+
+static int copy_file(const char *from, const char *to, bool force, uint64_t *left) {
+    enum { BLOCK = 1 << 16 };
+    outfile out;
+    if (is_address(from))
+        return fetch_file(from, to, force, left);
+    int fd, status = open_regular(from, &fd);
+    if (status)
+        return status;
+    char *block = need(BLOCK, 1);
+    status = outfile_open(&out, to, force);
+    for (ssize_t n = 1; !status && n > 0;) {
+        n = read(fd, block, BLOCK);
+        if (n < 0)
+            status = fail(EXIT_FAILED, "'%s': %s", from, os_words(errno));
+        else
+            status = outfile_write(&out, block, (size_t)n);
+        if (status)
+            outfile_abort(&out);
+        else if (n == 0)
+            status = outfile_commit(&out);
+    }
+    free(block);
+    close(fd);
+    return status;
+}
+
+/* The folder that the output lies in; to be freed. */
+static char *target_folder(const target *to) {
+    const char *slash = strrchr(to->path, '/');
+    if (to->folder)
+        return need_copy(to->path, strlen(to->path));
+    return slash ? need_copy(to->path, (size_t)(slash - to->path)) : need_copy(".", 1);
+}
+
+static bool same_folder(const char *a, const char *b) {
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* By the ending, since a file of a model has one of these. */
+static bool is_far_folder(const char *path) {
+    size_t len = strlen(path);
+    return !(len > 12 && strcmp(path + len - 12, ".safetensors") == 0) &&
+           !(len > 5 && strcmp(path + len - 5, ".json") == 0) &&
+           !(len > 5 && strcmp(path + len - 5, ".gguf") == 0) && !*address_query(path);
+}
+
+static bool is_wanted(const plan *p, const output_settings *out, const target *to) {
+    struct stat s;
+    const char *path = whole_path(p->models[0]);
+    bool folder =
+        is_address(path) ? is_far_folder(path) : stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+    return !out->no_config && (out->copy_config || (folder && to->folder));
+}
+
+/* config.json. */
+
+enum { LARGEST_CONFIG = 4 << 20 };
+
+/* Why what was read cannot be changed; NULL: it can. */
+static const char *unfit_config(const text *json) {
+    if (json->len > LARGEST_CONFIG)
+        return "is larger than 4 MiB";
+    return json->len && config_is_object(json) ? NULL : "is no JSON object";
+}
+
+/* Why it cannot be changed; NULL: it can, or there is none, and nothing in `out`. */
+static const char *read_config(const char *path, text *out) {
+    char block[4096], *far;
+    size_t len;
+    struct stat s;
+    ssize_t n = 1;
+    if (is_address(path)) {
+        uint64_t size = remote_read(path, LARGEST_CONFIG, &far, &len);
+        text_add(out, far ? far : "", len);
+        free(far);
+        return out->len ? unfit_config(out)
+               : size   ? "cannot be fetched, or is larger than 4 MiB"
+                        : NULL;
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return errno == ENOENT ? NULL : "cannot be opened";
+    bool regular = fstat(fd, &s) == 0 && S_ISREG(s.st_mode);
+    while (regular && n > 0 && out->len <= LARGEST_CONFIG) {
+        n = read(fd, block, sizeof block);
+        if (n > 0)
+            text_add(out, block, (size_t)n);
+    }
+    close(fd);
+    return !regular ? "is no file" : n < 0 ? "cannot be read" : unfit_config(out);
+}
+
+static int write_config(const char *path, const text *json, bool force) {
+    outfile out;
+    int status = outfile_open(&out, path, force);
+    if (status)
+        return status;
+    status = outfile_write(&out, json->bytes, json->len);
+    if (!status)
+        return outfile_commit(&out);
+    outfile_abort(&out);
+    return status;
+}
+
+/* Whether the output took the place of the input, so that what lies beside it is the output's now. */
+static bool took_place(const plan *p, const target *to) {
+    const char *input =
+        tenmap_shard_count(p->models[0]) ? tenmap_shard_at(p->models[0], 0)->path : "";
+    const char *slash = strrchr(input, '/'), *out = strrchr(to->path, '/');
+    return to->folder || strcmp(slash ? slash + 1 : input, out ? out + 1 : to->path) == 0;
+}
+
+/* Files that told how the input was quantised, where the output has its place. */
+static void name_leftovers(const char *folder, text *said) {
+    beside_files found = {0};
+    (void)list_beside(folder, &found); /* a folder that is here */
+    for (size_t i = 0; i < found.count; i++)
+        if (tells_quantisation(found.names[i]))
+            text_addf(said, "%s%s no longer holds", said->len ? "; " : "", found.names[i]);
+    beside_free(&found);
+}
+
+/* Writes it changed into the output's folder if it may, else only says what has to be changed. */
+static int change_config(const plan *p, const output_settings *out, const target *to,
+                         const char *from, const char *into, bool wanted, beside_files *copied) {
+    char *source = path_in(from, "config.json"), *place = path_in(into, "config.json");
+    text json = {0};
+    struct stat s;
+    bool same = same_folder(from, into), there = lstat(place, &s) == 0;
+    if (p->config->quantization && to->folder && !out->no_config)
+        wanted = true; /* nobody could read the model without it */
+    bool may = same ? !out->no_config && took_place(p, to) : wanted && (!there || out->force);
+    int status = EXIT_FINE;
+    const char *unfit = read_config(source, &json);
+    bool anew = p->config->quantization && !(unfit && same); /* what is in the way is not lost */
+    if (unfit) {
+        warn("'%s' %s, so it cannot be changed%s", shown_path(source), unfit,
+             anew ? "; the output needs a new one" : "");
+        text_clear(&json);
+    }
+    if (json.len == 0 && anew)
+        text_addf(&json, "{}\n");
+    if (json.len)
+        config_apply(&json, p->config, &copied->config);
+    copied->config_changed = may && copied->config.len;
+    copied->config_why = same              ? "config.json stays the input's"
+                         : there && wanted ? "config.json is there and stays (--force replaces it)"
+                         : out->no_config  ? "config.json is left where it is"
+                                           : "config.json is not copied (--copy-config does it)";
+    if (same && may)
+        name_leftovers(from, &copied->config);
+    if (copied->config_changed && !out->dry_run)
+        status = write_config(place, &json, out->force || same);
+    free(source);
+    free(place);
+    text_free(&json);
+    return status;
+}
+
+static void add_copied(beside_files *copied, const char *name) {
+    copied->names = need_next(copied->names, copied->count, sizeof *copied->names);
+    copied->names[copied->count++] = need_copy(name, strlen(name));
+}
+
+static int copy_beside(const plan *p, const output_settings *out, const char *from,
+                       const char *into, beside_files *copied) {
+    beside_files found = {0};
+    uint64_t left = MOST_FETCHED;
+    int status = list_beside(from, &found);
+    if (!status && found.too_many)
+        status =
+            fail(EXIT_FAILED,
+                 "'%s' has more than %d files that belong beside a model (tokenizer* and such), "
+                 "the most that are copied: --no-config leaves them where they are",
+                 from, (int)MOST_BESIDE);
+    for (size_t i = 0; !status && i < found.count; i++) {
+        char *source = path_in(from, found.names[i]), *place = path_in(into, found.names[i]);
+        struct stat s;
+        bool there = lstat(place, &s) == 0 && !out->force;
+        bool is_config = strcmp(found.names[i], "config.json") == 0;
+        bool other = p->config &&
+                     (tells_quantisation(found.names[i]) || (is_config && copied->config_changed));
+        if (!there && !out->dry_run && !other)
+            status = copy_file(source, place, out->force, &left);
+        if (!status && !there && !other)
+            add_copied(copied, found.names[i]);
+        free(source);
+        free(place);
+    }
+    beside_free(&found);
+    return status;
+}
+
+int beside_copy(const plan *p, const output_settings *out, const target *to, beside_files *copied) {
+    int status = EXIT_FINE;
+    *copied = (beside_files){0};
+    if (!p->model_count)
+        return status;
+    bool wanted = is_wanted(p, out, to);
+    char *from = model_folder(p->models[0]), *into = target_folder(to);
+    if (p->config)
+        status = change_config(p, out, to, from, into, wanted, copied);
+    if (!status && wanted && !same_folder(from, into))
+        status = copy_beside(p, out, from, into, copied);
+    free(from);
+    free(into);
+    return status;
+}
+
+void beside_free(beside_files *files) {
+    for (size_t i = 0; i < files->count; i++)
+        free(files->names[i]);
+    free(files->names);
+    text_free(&files->config);
+    *files = (beside_files){0};
+}

@@ -1,0 +1,269 @@
+#include "output/config_edit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+
+/* A pair of an object: "key": value. */
+typedef struct member {
+    size_t begin, key_end; /* of the key, with its quotes */
+    size_t value, end;     /* of the value */
+} member;
+
+static size_t after_space(const text *j, size_t at) {
+    while (at < j->len && strchr(" \t\r\n", j->bytes[at]) && j->bytes[at])
+        at++;
+    return at;
+}
+
+/* Behind the string that begins at `at`; the length of the text if it does not end. */
+static size_t after_string(const text *j, size_t at) {
+    for (at++; at < j->len && j->bytes[at] != '"'; at++)
+        at += j->bytes[at] == '\\';
+    return at < j->len ? at + 1 : j->len;
+}
+
+static size_t after_value(const text *j, size_t at) {
+    size_t depth = 0, begin = at;
+    for (; at < j->len; at++) {
+        char c = j->bytes[at];
+        if (c == '"')
+            at = after_string(j, at) - 1;
+        else if (c == '{' || c == '[')
+            depth++;
+        else if ((c == '}' || c == ']') && depth)
+            depth--;
+        else if (depth == 0 && strchr(",}] \t\r\n", c))
+            break;
+        if (depth == 0 && (c == '"' || c == '}' || c == ']'))
+            return at + 1;
+    }
+    return at > begin ? at : begin;
+}
+
+/* The pair at *at, which is inside an object; *at goes on to the next one. False at the end of it. */
+static bool next_member(const text *j, size_t *at, member *m) {
+    m->begin = after_space(j, *at);
+    if (m->begin >= j->len || j->bytes[m->begin] != '"')
+        return false;
+    m->key_end = after_string(j, m->begin);
+    size_t colon = after_space(j, m->key_end);
+    if (colon >= j->len || j->bytes[colon] != ':')
+        return false;
+    m->value = after_space(j, colon + 1);
+    m->end = after_value(j, m->value);
+    if (m->end == m->value || m->end > j->len)
+        return false;
+    *at = after_space(j, m->end);
+    if (*at < j->len && j->bytes[*at] == ',')
+        ++*at;
+    return true;
+}
+
+static bool is_called(const text *j, const member *m, const char *key) {
+    size_t len = strlen(key);
+    return m->key_end - m->begin == len + 2 && memcmp(j->bytes + m->begin + 1, key, len) == 0;
+}
+
+/* Where the inside of the top object begins; 0: it is none. */
+static size_t inside(const text *j) {
+    size_t at = after_space(j, 0);
+    return at < j->len && j->bytes[at] == '{' ? at + 1 : 0;
+}
+
+bool config_is_object(const text *j) {
+    size_t at = inside(j);
+    member m;
+    if (!at)
+        return false;
+    while (next_member(j, &at, &m))
+        continue;
+    at = after_space(j, at);
+    return at < j->len && j->bytes[at] == '}' && after_space(j, at + 1) == j->len;
+}
+
+/*
+ * What is to be changed, from the front to the back, so that all of it takes one pass. A file may say a
+ * key as often as it likes.
+ */
+typedef struct splice {
+    size_t begin, end; /* of what goes */
+    const char *with;
+} splice;
+
+typedef struct splices {
+    splice *items;
+    size_t count;
+} splices;
+
+static void add_splice(splices *list, size_t begin, size_t end, const char *with) {
+    list->items = need_next(list->items, list->count, sizeof *list->items);
+    list->items[list->count++] = (splice){begin, end, with};
+}
+
+/* Makes the changes and frees the list; whether there were any. */
+static bool apply_splices(text *j, splices *list) {
+    text made = {0};
+    size_t at = 0;
+    bool any = list->count > 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const splice *s = &list->items[i];
+        text_add(&made, j->bytes + at, s->begin - at);
+        text_add(&made, s->with, strlen(s->with));
+        at = s->end;
+    }
+    if (any) {
+        text_add(&made, j->bytes + at, j->len - at);
+        text_free(j);
+        *j = made;
+    }
+    free(list->items);
+    *list = (splices){0};
+    return any;
+}
+
+/* The comma behind a pair; 0: there is none. */
+static size_t comma_behind(const text *j, const member *m) {
+    size_t at = after_space(j, m->end);
+    return at < j->len && j->bytes[at] == ',' ? at : 0;
+}
+
+/*
+ * With the comma that parts it from the next; of the last one, with the comma behind the last pair that
+ * stays, and all that was cut since.
+ */
+static void cut_member(const text *j, const member *m, size_t comma_before, splices *list) {
+    size_t comma = comma_behind(j, m), begin = m->begin;
+    if (!comma && comma_before) {
+        begin = comma_before;
+        while (list->count && list->items[list->count - 1].begin > begin)
+            list->count--;
+    }
+    add_splice(list, begin, comma ? after_space(j, comma + 1) : m->end, "");
+}
+
+/* At `at`, which is inside an object; with `below`, in the objects of that object too. */
+static void cut_inside(const text *j, size_t at, const char *key, bool below, splices *list) {
+    size_t comma_before = 0;
+    for (member m; next_member(j, &at, &m);) {
+        if (is_called(j, &m, key)) {
+            cut_member(j, &m, comma_before, list);
+            continue;
+        }
+        if (below && j->bytes[m.value] == '{')
+            cut_inside(j, m.value + 1, key, false, list);
+        comma_before = comma_behind(j, &m);
+    }
+}
+
+bool config_remove(text *j, const char *key) {
+    splices list = {0};
+    if (inside(j))
+        cut_inside(j, inside(j), key, true, &list);
+    return apply_splices(j, &list);
+}
+
+/* The first one that is called so gets the value, if it has another. Whether there is one at `at`. */
+static bool set_inside(const text *j, size_t at, const char *key, const char *value, bool below,
+                       splices *list) {
+    bool found = false;
+    for (member m; next_member(j, &at, &m);) {
+        size_t len = m.end - m.value;
+        bool same = len == strlen(value) && memcmp(j->bytes + m.value, value, len) == 0;
+        if (!found && is_called(j, &m, key)) {
+            found = true;
+            if (!same)
+                add_splice(list, m.value, m.end, value);
+        } else if (below && j->bytes[m.value] == '{') {
+            (void)set_inside(j, m.value + 1, key, value, false, list);
+        } else if (found && !below) {
+            break;
+        }
+    }
+    return found;
+}
+
+/* Behind the last pair, spaced as the first one is. */
+static void add_member(text *j, const char *key, const char *value) {
+    size_t first = inside(j), at = first, end = first;
+    member m;
+    text added = {0};
+    splices list = {0};
+    while (next_member(j, &at, &m))
+        end = m.end;
+    size_t space = after_space(j, first) - first;
+    if (end > first)
+        text_add(&added, ",", 1);
+    if (end > first && space)
+        text_add(&added, j->bytes + first, space);
+    else
+        text_addf(&added, end > first ? " " : "\n  ");
+    text_addf(&added, "\"%s\": %s%s", key, value, end > first ? "" : "\n");
+    add_splice(&list, end, end > first ? end : after_space(j, end), added.bytes);
+    apply_splices(j, &list);
+    text_free(&added);
+}
+
+bool config_set(text *j, const char *key, const char *value, bool add) {
+    splices list = {0};
+    bool object = inside(j) > 0;
+    bool top = object && set_inside(j, inside(j), key, value, true, &list);
+    bool changed = apply_splices(j, &list);
+    if (!object || top || changed || !add)
+        return changed;
+    add_member(j, key, value);
+    return true;
+}
+
+/* What a model needs said. */
+
+static const char *torch_name(tenmap_dtype dtype) {
+    switch (dtype) {
+    case TENMAP_BF16:
+        return "\"bfloat16\"";
+    case TENMAP_F16:
+        return "\"float16\"";
+    case TENMAP_F32:
+        return "\"float32\"";
+    case TENMAP_F64:
+        return "\"float64\"";
+    default:
+        return NULL;
+    }
+}
+
+static void say(text *said, const char *key, const char *what) {
+    text_addf(said, "%s%s %s", said->len ? ", " : "", key, what);
+}
+
+void config_apply(text *json, const config_change *change, text *said) {
+    static const char *const telling[] = {"quantization_config", "quantization",
+                                          "compression_config"};
+    static const char *const dtypes[] = {"torch_dtype", "dtype"};
+    const char *name = torch_name(change->dtype);
+    bool had[sizeof telling / sizeof telling[0]] = {false};
+    for (size_t i = 0; i < sizeof telling / sizeof telling[0]; i++) {
+        had[i] = (change->dequantised || change->quantization) && config_remove(json, telling[i]);
+        if (had[i] && (i > 0 || !change->quantization))
+            say(said, telling[i], "removed");
+    }
+    for (size_t i = 0; name && i < sizeof dtypes / sizeof dtypes[0]; i++)
+        if (config_set(json, dtypes[i], name, false)) {
+            text what = {0};
+            text_addf(&what, "set to %s", name);
+            say(said, dtypes[i], what.bytes);
+            text_free(&what);
+        }
+    if (change->quantization && config_set(json, telling[0], change->quantization, true))
+        say(said, telling[0], had[0] ? "replaced" : "added");
+}
+
+bool tells_quantisation(const char *name) {
+    static const char *const names[] = {"hf_quant_config.json", "quantize_config.json",
+                                        "quant_config.json", "quantization_config.json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}

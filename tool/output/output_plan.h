@@ -1,0 +1,161 @@
+/*
+ * What the commands that write models share: where the output goes, the plan of what goes into it, and
+ * the one way in which it gets there. Outputs appear whole or not at all; memory stays at a few MiB.
+ */
+#ifndef TOOL_RESHAPE_H
+#define TOOL_RESHAPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenmap.h>
+
+#include "command.h"
+
+/* The settings of every command that writes; its option table starts with OUTPUT_OPTIONS. */
+typedef struct output_settings {
+    const char *path;
+    bool force, dry_run, json;
+    bool copy_config, no_config; /* files beside the model */
+    texts meta;                  /* KEY=VALUE */
+    bool single;
+    uint64_t max_shard; /* bytes of tensors; 0: not given */
+    uint64_t threads;
+} output_settings;
+
+/* For the option table of a command whose settings have an output_settings at the offset `at`. */
+#define OUT_AT(at, field) ((at) + offsetof(output_settings, field))
+#define OUTPUT_OPTIONS(at)                                                                         \
+    {'o', "output", "OUT", OPTION_TEXT, OUT_AT(at, path), "The file or folder to write"},          \
+        {'f',                                                                                      \
+         "force",                                                                                  \
+         NULL,                                                                                     \
+         OPTION_SWITCH,                                                                            \
+         OUT_AT(at, force),                                                                        \
+         "Replace what is there, in one step, once the new one is whole"},                         \
+        {'n',           "dry-run",           NULL,                                                 \
+         OPTION_SWITCH, OUT_AT(at, dry_run), "Only say what would be written"},                    \
+        {0,           "meta",           "KEY=VALUE",                                               \
+         OPTION_LIST, OUT_AT(at, meta), "Set this metadata in the output; the rest is kept"},      \
+        {0,                                                                                        \
+         "copy-config",                                                                            \
+         NULL,                                                                                     \
+         OPTION_SWITCH,                                                                            \
+         OUT_AT(at, copy_config),                                                                  \
+         "Copy config.json, tokenizer and generation files too, as is done from folder to "        \
+         "folder"},                                                                                \
+        {0,                                                                                        \
+         "no-config",                                                                              \
+         NULL,                                                                                     \
+         OPTION_SWITCH,                                                                            \
+         OUT_AT(at, no_config),                                                                    \
+         "Leave config.json and the like where they are"},                                         \
+        {'j',                                                                                      \
+         "threads",                                                                                \
+         "N",                                                                                      \
+         OPTION_COUNT,                                                                             \
+         OUT_AT(at, threads),                                                                      \
+         "Copy on this many threads, and of an address over this many connections"},               \
+    {                                                                                              \
+        0, "json", NULL, OPTION_SWITCH, OUT_AT(at, json), "Report as JSON"                         \
+    }
+#define SHARD_OPTIONS(at)                                                                          \
+    {0,           "max-shard-size",      "SIZE",                                                   \
+     OPTION_SIZE, OUT_AT(at, max_shard), "Write shards of at most this size, and their index"},    \
+    {                                                                                              \
+        0, "single", NULL, OPTION_SWITCH, OUT_AT(at, single),                                      \
+            "Write one file even if the input has shards"                                          \
+    }
+#define END_OF_OPTIONS                                                                             \
+    { 0, NULL, NULL, OPTION_SWITCH, 0, NULL }
+
+/* For the details of --help. */
+#define OUTPUT_DETAILS                                                                             \
+    "The output has shards if the input has, each no larger than the input's largest;\n"           \
+    "OUT is a folder then. A name that ends in .safetensors is always one file. With\n"            \
+    "--force OUT may be the input: it is replaced when the new model is whole, in one\n"           \
+    "rename. Interrupting leaves nothing behind. From a folder to a folder, config.json and\n"     \
+    "the files of the tokenizer and of generation are copied along, if they are not there."
+
+typedef struct plan plan;
+typedef struct target target;
+
+/* The tensors of the output in their order, and how the output is laid out. */
+struct plan {
+    const char *label; /* for the progress bar: "converting" */
+    tenmap_model **models;
+    size_t model_count;
+    tenmap_source *sources; /* all have a tensor */
+    size_t count, room;
+    char **names; /* new names, owned */
+    size_t name_count, name_room;
+    uint32_t alignment; /* where the data starts; 0: the default */
+    bool keep_order;
+    bool last_wins;        /* where inputs disagree about metadata */
+    bool strict;           /* write nothing if a conversion loses values */
+    tenmap_losses *losses; /* one per source where one is converted and values were read; or NULL */
+    size_t input_tensors;  /* of all models */
+    /*
+     * Weights that are quantised: the model of their parts, which the plan closes, and by source what a
+     * part was made of, NULL for scales; as long as it was when the last of them was added.
+     */
+    const tenmap_model *made;
+    const char *made_as; /* "fp8-block" */
+    const tenmap_tensor **origins;
+    const struct config_change
+        *config; /* what config.json has to say of the output; NULL: the same */
+    /* What the command has to say besides: lines before the summary, or keys of its object. */
+    void (*report)(const plan *p, const target *to, bool json);
+    const void *report_ctx;
+};
+
+/* Opens the models; from here on SIGINT cancels. 0 or an exit code; plan_free in either case. */
+int plan_open(plan *p, const char *label, const char *const *paths, size_t count);
+/* Likewise, for one model of which only what the patterns select is needed (partial_remote_open.h). */
+int plan_open_needed(plan *p, const char *label, const char *path, const char *const *patterns,
+                     size_t count);
+void plan_add(plan *p, const tenmap_tensor *tensor);
+/* Takes over `name`, which malloc gave. */
+void plan_rename(plan *p, size_t source, char *name, size_t len);
+const char *plan_name(const plan *p, size_t source, size_t *len);
+uint64_t plan_bytes(const plan *p, size_t source); /* in the output */
+bool plan_converts(const plan *p, size_t source);  /* to another dtype */
+bool plan_is_made(const plan *p, size_t source);   /* a part of a weight that is quantised */
+/* Two sources of the same name in the output, the first such pair by name; false if none. */
+bool plan_twins(const plan *p, size_t *a, size_t *b);
+/* Where several sources have one name, keeps the first or the last of them. */
+void plan_drop_twins(plan *p, bool keep_last);
+/* A table of those that get other names. */
+void plan_print_renames(const plan *p);
+/* One KEY=VALUE of --meta, which borrows from `given`. 0 or an exit code. */
+int take_meta(const char *given, tenmap_edit *out);
+/* Checks everything, then writes and reports, or only reports with --dry-run. Exit code. */
+int plan_write(plan *p, const output_settings *out);
+void plan_free(plan *p);
+
+/* A name from a model for an error sentence, quoted and safe. The last four stay; not for threads. */
+const char *shown_name(const char *name, size_t len);
+
+/* output_target.c: where the output goes. */
+struct target {
+    const char *path;
+    bool folder;
+    bool made;          /* the folder is new, and goes if nothing comes of it */
+    uint64_t max_shard; /* of a folder */
+};
+
+/* Refuses to overwrite without --force, and to destroy an input ever. 0 or an exit code. */
+int choose_target(const plan *p, const output_settings *out, target *to);
+int make_target(target *to);
+void unmake_target(const target *to);
+
+/* A list of names with the place of each, for finding equal ones. */
+typedef struct named {
+    const char *name;
+    size_t len, at;
+} named;
+void sort_named(named *list, size_t count); /* by name, then place */
+bool same_named(const named *a, const named *b);
+
+#endif

@@ -1,0 +1,109 @@
+/* Where the output of a command goes: one file or a folder of shards, and what must not be lost. */
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "model/model_files.h"
+#include "remote/partial_remote_open.h"
+#include "output/output_plan.h"
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static bool is_folder(const char *path) {
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+/* The largest shard of the inputs, in bytes of tensors; 0 if none of them has several. */
+static uint64_t input_shard_size(const plan *p) {
+    uint64_t largest = 0;
+    for (size_t m = 0; m < p->model_count; m++) {
+        size_t shards = tenmap_shard_count(p->models[m]);
+        for (size_t i = 0; whole_shards(p->models[m]) > 1 && i < shards; i++) {
+            const tenmap_shard *s = tenmap_shard_at(p->models[m], i);
+            uint64_t bytes = s->size - (s->data_offset - s->offset);
+            largest = bytes > largest ? bytes : largest;
+        }
+    }
+    return largest;
+}
+
+/* Whether the folder holds a model, or a part of one, that a new one would replace or hide. */
+static bool holds_model(const char *folder) {
+    DIR *list = opendir(folder);
+    bool found = false;
+    for (struct dirent *e; list && !found && (e = readdir(list));)
+        found = e->d_name[0] != '.' && (ends_with(e->d_name, ".safetensors") ||
+                                        ends_with(e->d_name, ".safetensors.index.json"));
+    if (list)
+        closedir(list);
+    return found;
+}
+
+/* Replacing one file of a model that has several would leave the rest of it broken. */
+static bool is_part_of_input(const plan *p, const struct stat *there) {
+    for (size_t m = 0; m < p->model_count; m++) {
+        const tenmap_model *model = p->models[m];
+        bool several = tenmap_shard_count(model) > 1 || tenmap_index_json(model, NULL);
+        if (several && is_file_of(model, there))
+            return true;
+    }
+    return false;
+}
+
+static int check_free(const plan *p, const output_settings *out, const target *to) {
+    struct stat s;
+    bool there = lstat(to->path, &s) == 0, leads = stat(to->path, &s) == 0;
+    const char *kind = leads ? irregular_kind(&s) : NULL;
+    if (kind && !S_ISDIR(s.st_mode))
+        return fail(EXIT_FAILED, "'%s' is %s, and a model wants a file or a folder", to->path,
+                    kind);
+    if (!to->folder && leads && is_part_of_input(p, &s))
+        return fail(EXIT_FAILED, "'%s' is a part of the input; choose another output", to->path);
+    if (to->folder && there && !is_folder(to->path))
+        return fail(EXIT_FAILED, "'%s' is a file; shards want a folder", to->path);
+    if (out->force || !there)
+        return EXIT_FINE;
+    if (!to->folder)
+        return fail(EXIT_FAILED, "'%s' is there already; --force replaces it", to->path);
+    if (holds_model(to->path))
+        return fail(EXIT_FAILED, "there is a model in '%s' already; --force replaces it", to->path);
+    return EXIT_FINE;
+}
+
+int choose_target(const plan *p, const output_settings *out, target *to) {
+    if (!out->path || !*out->path)
+        return fail(EXIT_USAGE, "say where to write: -o OUT");
+    if (out->single && out->max_shard)
+        return fail(EXIT_USAGE, "--single and --max-shard-size exclude each other");
+    uint64_t inherited = out->single ? 0 : input_shard_size(p);
+    bool folder = ends_with(out->path, "/") || is_folder(out->path);
+    bool file = !folder && ends_with(out->path, ".safetensors");
+    if (out->max_shard && file)
+        return fail(EXIT_USAGE, "shards go into a folder, and '%s' is the name of a file",
+                    out->path);
+    if (!folder && ends_with(out->path, ".index.json"))
+        return fail(EXIT_USAGE, "'%s' is the name of an index; give a folder for one", out->path);
+    *to = (target){out->path, folder || out->max_shard || (inherited && !file), false, 0};
+    to->max_shard = out->max_shard ? out->max_shard : inherited ? inherited : UINT64_MAX / 2;
+    return check_free(p, out, to);
+}
+
+int make_target(target *to) {
+    if (!to->folder || is_folder(to->path))
+        return EXIT_FINE;
+    if (mkdir(to->path, 0777) != 0)
+        return fail(EXIT_FAILED, "cannot make the folder '%s': %s", to->path, os_words(errno));
+    to->made = true;
+    return EXIT_FINE;
+}
+
+void unmake_target(const target *to) {
+    if (to->made)
+        (void)rmdir(to->path);
+}

@@ -1,0 +1,101 @@
+/* extract, drop: some of the tensors of a model. */
+#include "output/subset.h"
+
+#include "model/dequantized_weights.h"
+#include "output/config_edit.h"
+#include "model/detect_quantized.h"
+
+const option subset_options[] = {
+    {'d', "dtype", "DTYPE", OPTION_LIST, offsetof(subset_settings, wanted.dtypes),
+     "Take only tensors of these dtypes: bf16, 'f8*'"},
+    {'x', "except", "NAME", OPTION_LIST, offsetof(subset_settings, wanted.except),
+     "Leave out tensors of these names"},
+    {0, "min-size", "SIZE", OPTION_SIZE, offsetof(subset_settings, wanted.min_bytes),
+     "Take only tensors of at least this size"},
+    {0, "max-size", "SIZE", OPTION_SIZE, offsetof(subset_settings, wanted.max_bytes),
+     "Take only tensors of at most this size"},
+    {0, "to", "DTYPE", OPTION_DTYPE, offsetof(subset_settings, to),
+     "The dtype that floating-point tensors get, as convert has it; GGUF's blocks need one"},
+    {0, "dequantize", NULL, OPTION_SWITCH, offsetof(subset_settings, dequantize),
+     "Write quantised weights as plain tensors, codes and scales put together"},
+    SHARD_OPTIONS(offsetof(subset_settings, out)),
+    OUTPUT_OPTIONS(offsetof(subset_settings, out)),
+    END_OF_OPTIONS,
+};
+
+/* Whether --to is for this tensor: floating-point numbers that are not of that dtype yet. */
+static bool becomes(const tenmap_tensor *t, tenmap_dtype to) {
+    return to != TENMAP_AS_STORED && to != t->dtype &&
+           tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT;
+}
+
+/* Both lists are in file order, so one walk tells which tensors are in the selection. */
+static int plan_subset(plan *p, const selection *chosen, bool keep, tenmap_dtype to) {
+    const tenmap_model *model = p->models[0];
+    size_t next = 0;
+    for (size_t i = 0; i < tenmap_count(model); i++) {
+        const tenmap_tensor *t = tenmap_at(model, i);
+        bool selected = next < chosen->count && chosen->tensors[next] == t;
+        next += selected;
+        if (selected != keep)
+            continue;
+        plan_add(p, t);
+        if (becomes(t, to))
+            p->sources[p->count - 1].dtype = to;
+        else if (is_computed(t))
+            p->sources[p->count - 1].dtype = t->dtype;
+    }
+    if (p->count == 0 && tenmap_count(model))
+        return fail(EXIT_FAILED, "that would leave no tensor");
+    return EXIT_FINE;
+}
+
+/* Codes in another dtype lose their meaning, and scales that are rounded change all that they scale. */
+static int refuse_parts(const plan *p, tenmap_dtype to) {
+    for (size_t i = 0; i < p->count; i++) {
+        scaled_weight weight;
+        if (!find_scaled(p->models[0], p->sources[i].tensor, &weight))
+            continue;
+        for (size_t k = 0; k < weight.count; k++)
+            if (becomes(weight.parts[k], to))
+                return fail(EXIT_FAILED,
+                            "%s and %s are parts of one weight (%s; %s): --to %s would make it "
+                            "another; convert --dequantize writes it plain",
+                            shown_name(weight.parts[0]->name, weight.parts[0]->name_len),
+                            shown_name(weight.parts[1]->name, weight.parts[1]->name_len),
+                            tenmap_dtype_name(weight.parts[0]->dtype), weight.scheme,
+                            tenmap_dtype_name(to));
+    }
+    return EXIT_FINE;
+}
+
+int run_subset(const invocation *call, bool keep) {
+    const subset_settings *set = call->settings;
+    plan p = {0};
+    selection chosen = {0};
+    filter wanted = set->wanted;
+    wanted.patterns = call->operands + 1;
+    wanted.pattern_count = call->operand_count - 1;
+    if (!wanted.pattern_count && !wanted.dtypes.count && !wanted.except.count &&
+        !wanted.min_bytes && !wanted.max_bytes)
+        return fail(EXIT_USAGE, "say which tensors: names, --dtype, --min-size or --max-size");
+    config_change change = {.dequantised = true, .dtype = set->to};
+    common.dequantize = set->dequantize;
+    /* With --to or --dequantize, the other parts of a weight are needed, wherever they are. */
+    bool few = keep && set->to == TENMAP_AS_STORED && !set->dequantize;
+    int status = few ? plan_open_needed(&p, "extracting", call->operands[0], wanted.patterns,
+                                        wanted.pattern_count)
+                     : plan_open(&p, keep ? "extracting" : "copying", call->operands, 1);
+    if (!status)
+        status = select_tensors(p.models[0], &wanted, &chosen);
+    if (!status)
+        status = plan_subset(&p, &chosen, keep, set->to);
+    if (!status)
+        status = refuse_parts(&p, set->to);
+    p.config = set->dequantize ? &change : NULL;
+    if (!status)
+        status = plan_write(&p, &set->out);
+    selection_free(&chosen);
+    plan_free(&p);
+    return status;
+}

@@ -1,0 +1,388 @@
+#include "quantize/quantize.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "view/progress.h"
+#include "parallel_for.h"
+
+/* Elements that are worked on together: whole groups, in a second-level cache. */
+enum { AT_ONCE = 16384, MOST_MEASURERS = 8 };
+
+static const struct layout {
+    const char *name;
+    tenmap_dtype codes;          /* what values are rounded to */
+    float largest;               /* of them */
+    const char *values, *scales; /* endings behind the weight's name */
+} layouts[] = {
+    [QUANTISE_NONE] = {"none", TENMAP_AS_STORED, 0, "", ""},
+    [QUANTISE_FP8_BLOCK] = {"fp8-block", TENMAP_F8_E4M3, 448, "", "_scale_inv"},
+    [QUANTISE_FP8_CHANNEL] = {"fp8-channel", TENMAP_F8_E4M3, 448, "", "_scale"},
+    [QUANTISE_INT8_CHANNEL] = {"int8-channel", TENMAP_I8, 127, "", "_scale"},
+    [QUANTISE_MXFP4] = {"mxfp4", TENMAP_F4, 6, "_packed", "_scale"},
+};
+
+const char *quantise_name(quantise_scheme scheme) {
+    return layouts[scheme].name;
+}
+
+tenmap_dtype quantise_values_dtype(quantise_scheme scheme) {
+    return scheme == QUANTISE_MXFP4 ? TENMAP_U8 : layouts[scheme].codes;
+}
+
+size_t quantise_scale_width(quantise_scheme scheme) {
+    return scheme == QUANTISE_MXFP4 ? 1 : sizeof(float);
+}
+
+static uint64_t blocks_of(uint64_t extent) {
+    return extent / QUANTISE_BLOCK + (extent % QUANTISE_BLOCK != 0);
+}
+
+uint64_t quantise_scale_count(quantise_scheme scheme, uint64_t rows, uint64_t columns) {
+    return scheme == QUANTISE_FP8_BLOCK ? blocks_of(rows) * blocks_of(columns)
+           : scheme == QUANTISE_MXFP4   ? rows * (columns / QUANTISE_GROUP)
+                                        : rows;
+}
+
+const char *quantise_obstacle(quantise_scheme scheme, const tenmap_tensor *t) {
+    if (t->rank != 2)
+        return "other than two dimensions";
+    if (t->dtype != TENMAP_F64 && t->dtype != TENMAP_F32 && t->dtype != TENMAP_F16 &&
+        t->dtype != TENMAP_BF16)
+        return "a dtype other than F64, F32, F16 and BF16";
+    if (t->nelems == 0)
+        return "no elements";
+    if (scheme == QUANTISE_MXFP4 && t->shape[1] % QUANTISE_GROUP)
+        return "rows that are no multiple of 32";
+    return NULL;
+}
+
+void quantiser_add(quantiser *q, const tenmap_tensor *t) {
+    q->weights = need_next(q->weights, q->count, sizeof *q->weights);
+    q->weights[q->count++] =
+        (quantised_weight){.from = t, .rows = t->shape[0], .columns = t->shape[1]};
+}
+
+char *quantiser_part_name(const quantiser *q, size_t weight, unsigned part, size_t *len) {
+    const tenmap_tensor *t = q->weights[weight].from;
+    const char *end = part ? layouts[q->scheme].scales : layouts[q->scheme].values;
+    char *name = need(t->name_len + strlen(end) + 1, 1);
+    memcpy(name, t->name, t->name_len);
+    memcpy(name + t->name_len, end, strlen(end) + 1);
+    *len = t->name_len + strlen(end);
+    return name;
+}
+
+/* Scales. */
+
+/* Of finite values. */
+static float largest_of(const float *values, size_t count, float largest) {
+    for (size_t i = 0; i < count; i++) {
+        float magnitude = fabsf(values[i]);
+        if (magnitude > largest && magnitude <= FLT_MAX)
+            largest = magnitude;
+    }
+    return largest;
+}
+
+/* So that the largest value becomes the largest code. */
+static float scale_for(quantise_scheme scheme, float largest) {
+    float scale = largest / layouts[scheme].largest;
+    return largest == 0 ? 1 : scale < FLT_MIN ? FLT_MIN : scale;
+}
+
+/*
+ * The exponent of a group's scale, E8M0: that of the largest value, rounded to the one bit of
+ * mantissa that E2M1 has, less that of 4, the power of two in its largest value.
+ */
+static unsigned char group_exponent(const float *values) {
+    float largest = largest_of(values, QUANTISE_GROUP, 0);
+    uint32_t bits;
+    memcpy(&bits, &largest, sizeof bits);
+    uint32_t exponent = (bits + 0x200000) >> 23;
+    return (unsigned char)(largest == 0 ? 127 : exponent < 2 ? 0 : exponent - 2);
+}
+
+static float exponent_value(unsigned char exponent) {
+    return ldexpf(1, (int)exponent - 127);
+}
+
+/* The scale of element `at` of the weight, and how many elements from there on have it too. */
+static float scale_at(const quantiser *q, const quantised_weight *w, uint64_t at, size_t *run) {
+    uint64_t row = at / w->columns, place = at % w->columns;
+    if (q->scheme != QUANTISE_FP8_BLOCK) {
+        *run = (size_t)(w->columns - place);
+        return w->scales[row];
+    }
+    uint64_t end = (place / QUANTISE_BLOCK + 1) * QUANTISE_BLOCK;
+    *run = (size_t)((end < w->columns ? end : w->columns) - place);
+    return w->scales[row / QUANTISE_BLOCK * blocks_of(w->columns) + place / QUANTISE_BLOCK];
+}
+
+/* Codes of values, from element `first` on; the values are changed to what codes are rounded from. */
+
+static void divide(float *values, size_t count, float scale) {
+    for (size_t i = 0; i < count; i++)
+        values[i] /= scale;
+}
+
+/* To nearest, ties to even: at this size a float has no bits behind the point. */
+static void round_to_bytes(const float *values, size_t count, unsigned char *codes) {
+    const float whole = 0x1.8p23F;
+    for (size_t i = 0; i < count; i++) {
+        float kept = values[i] > 127 ? 127 : values[i] < -127 ? -127 : values[i];
+        float rounded = (kept + whole) - whole;
+        codes[i] = (unsigned char)(isnan(kept) ? 0 : (int)rounded); /* NaN has no code */
+    }
+}
+
+/* `scales`, one for each value, may be NULL. */
+static void encode(const quantiser *q, const quantised_weight *w, uint64_t first, size_t count,
+                   float *values, unsigned char *codes, float *scales) {
+    for (size_t at = 0, run; at < count; at += run) {
+        float scale;
+        if (q->scheme == QUANTISE_MXFP4) {
+            run = QUANTISE_GROUP;
+            scale = exponent_value(group_exponent(values + at));
+        } else {
+            scale = scale_at(q, w, first + at, &run);
+        }
+        run = run < count - at ? run : count - at;
+        divide(values + at, run, scale);
+        for (size_t i = 0; scales && i < run; i++)
+            scales[at + i] = scale;
+    }
+    if (q->scheme == QUANTISE_INT8_CHANNEL)
+        round_to_bytes(values, count, codes);
+    else
+        (void)tenmap_convert(layouts[q->scheme].codes, codes, count, TENMAP_F32, values, count,
+                             TENMAP_CONVERT_SATURATE | TENMAP_CONVERT_NO_STREAM, NULL);
+}
+
+static void decode(const quantiser *q, const unsigned char *codes, size_t count, float *out) {
+    if (q->scheme == QUANTISE_INT8_CHANNEL)
+        for (size_t i = 0; i < count; i++)
+            out[i] = (float)(codes[i] < 128 ? (int)codes[i] : (int)codes[i] - 256);
+    else
+        (void)tenmap_convert(TENMAP_F32, out, count * sizeof *out, layouts[q->scheme].codes, codes,
+                             count, TENMAP_CONVERT_NO_STREAM, NULL);
+}
+
+static tenmap_status read_values(const quantised_weight *w, uint64_t first, size_t count,
+                                 float *values, tenmap_error *error) {
+    return tenmap_read(w->from, first, count, TENMAP_F32, values, count * sizeof *values,
+                       TENMAP_CONVERT_NO_STREAM, error);
+}
+
+tenmap_status quantise_codes(const quantiser *q, const quantised_weight *w, uint64_t first,
+                             size_t count, unsigned char *codes, tenmap_error *error) {
+    float *values = need(AT_ONCE, sizeof *values);
+    tenmap_status status = TENMAP_OK;
+    size_t per_byte = q->scheme == QUANTISE_MXFP4 ? 2 : 1;
+    for (size_t at = 0, n; status == TENMAP_OK && at < count; at += n) {
+        n = count - at < AT_ONCE ? count - at : AT_ONCE;
+        status = read_values(w, first + at, n, values, error);
+        if (status == TENMAP_OK)
+            encode(q, w, first + at, n, values, codes + at / per_byte, NULL);
+    }
+    free(values);
+    return status;
+}
+
+tenmap_status quantise_scales(const quantiser *q, const quantised_weight *w, uint64_t first,
+                              size_t count, unsigned char *bytes, tenmap_error *error) {
+    tenmap_status status = TENMAP_OK;
+    if (q->scheme != QUANTISE_MXFP4) {
+        for (size_t i = 0; i < count; i++) {
+            uint32_t bits;
+            memcpy(&bits, &w->scales[first + i], sizeof bits);
+            for (unsigned k = 0; k < 4; k++)
+                bytes[4 * i + k] = (unsigned char)(bits >> (8 * k));
+        }
+        return status;
+    }
+    enum { GROUPS = AT_ONCE / QUANTISE_GROUP };
+    float *values = need(AT_ONCE, sizeof *values);
+    for (size_t at = 0, n; status == TENMAP_OK && at < count; at += n) {
+        n = count - at < GROUPS ? count - at : GROUPS;
+        status = read_values(w, (first + at) * QUANTISE_GROUP, n * QUANTISE_GROUP, values, error);
+        for (size_t i = 0; status == TENMAP_OK && i < n; i++)
+            bytes[at + i] = group_exponent(values + i * QUANTISE_GROUP);
+    }
+    free(values);
+    return status;
+}
+
+/* Measuring: strips of 128 rows, which have all that a block's scale depends on. */
+
+typedef struct strips {
+    quantiser *q;
+    quantise_loss *lost; /* of each */
+    size_t count;
+} strips;
+
+/* Memory of one strip under way. */
+typedef struct bench {
+    float *values, *scaled, *back, *scales;
+    unsigned char *codes;
+} bench;
+
+/* Of values, of which b->back are the codes as numbers, and b->scales their scales. */
+static void add_losses(quantise_loss *lost, const bench *b, size_t count) {
+    double squares = 0, norm = 0, largest = lost->largest;
+    for (size_t i = 0; i < count; i++) {
+        float value = b->values[i];
+        if (!(fabsf(value) <= FLT_MAX)) {
+            *(isnan(value) ? &lost->nans : &lost->overflowed) += 1;
+            continue;
+        }
+        double error = fabs((double)value - (double)(b->back[i] * b->scales[i]));
+        lost->flushed += b->back[i] == 0 && value != 0;
+        squares += error * error;
+        norm += (double)value * (double)value;
+        largest = error > largest ? error : largest;
+    }
+    lost->squares += squares;
+    lost->norm += norm;
+    lost->largest = largest;
+}
+
+static void add_up(quantise_loss *to, const quantise_loss *from) {
+    to->overflowed += from->overflowed;
+    to->flushed += from->flushed;
+    to->nans += from->nans;
+    to->squares += from->squares;
+    to->norm += from->norm;
+    to->largest = fmax(to->largest, from->largest);
+}
+
+/* Elements [first, first + count), whose scales are known. */
+static tenmap_status measure_range(const quantiser *q, const quantised_weight *w, uint64_t first,
+                                   uint64_t count, bench *b, quantise_loss *lost,
+                                   tenmap_error *error) {
+    tenmap_status status = TENMAP_OK;
+    for (uint64_t at = 0; status == TENMAP_OK && at < count && !interrupted(); at += AT_ONCE) {
+        size_t n = count - at < AT_ONCE ? (size_t)(count - at) : AT_ONCE;
+        status = read_values(w, first + at, n, b->values, error);
+        if (status != TENMAP_OK)
+            break;
+        memcpy(b->scaled, b->values, n * sizeof *b->scaled);
+        encode(q, w, first + at, n, b->scaled, b->codes, b->scales);
+        decode(q, b->codes, n, b->back);
+        add_losses(lost, b, n);
+    }
+    return status;
+}
+
+static tenmap_status row_scale(const quantiser *q, quantised_weight *w, uint64_t row, bench *b,
+                               tenmap_error *error) {
+    float largest = 0;
+    tenmap_status status = TENMAP_OK;
+    for (uint64_t at = 0; status == TENMAP_OK && at < w->columns; at += AT_ONCE) {
+        size_t n = w->columns - at < AT_ONCE ? (size_t)(w->columns - at) : AT_ONCE;
+        status = read_values(w, row * w->columns + at, n, b->values, error);
+        if (status == TENMAP_OK)
+            largest = largest_of(b->values, n, largest);
+    }
+    w->scales[row] = scale_for(q->scheme, largest);
+    return status;
+}
+
+/* The scales of all blocks of a strip, whose rows are read as they lie: first each block's largest. */
+static tenmap_status block_scales(const quantiser *q, quantised_weight *w, uint64_t row,
+                                  uint64_t end, bench *b, tenmap_error *error) {
+    tenmap_status status = TENMAP_OK;
+    uint64_t across = blocks_of(w->columns);
+    float *scales = w->scales + row / QUANTISE_BLOCK * across;
+    for (uint64_t at = row * w->columns; at < end * w->columns;) {
+        uint64_t left = end * w->columns - at;
+        size_t n = left < AT_ONCE ? (size_t)left : AT_ONCE;
+        status = read_values(w, at, n, b->values, error);
+        if (status != TENMAP_OK)
+            return status;
+        for (size_t i = 0, run; i < n; i += run) {
+            uint64_t block = (at + i) % w->columns / QUANTISE_BLOCK;
+            (void)scale_at(q, w, at + i, &run);
+            run = run < n - i ? run : n - i;
+            scales[block] = largest_of(b->values + i, run, scales[block]);
+        }
+        at += n;
+    }
+    for (uint64_t i = 0; i < across; i++)
+        scales[i] = scale_for(q->scheme, scales[i]);
+    return status;
+}
+
+static quantised_weight *weight_of_strip(const quantiser *q, size_t strip) {
+    size_t low = 0, high = q->count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        *(q->weights[middle].first_strip <= strip ? &low : &high) = middle;
+    }
+    return &q->weights[low];
+}
+
+static int measure_strip(void *ctx, size_t i) {
+    strips *all = ctx;
+    quantiser *q = all->q;
+    quantised_weight *w = weight_of_strip(q, i);
+    uint64_t row = (i - w->first_strip) * (uint64_t)QUANTISE_BLOCK;
+    uint64_t end = row + QUANTISE_BLOCK < w->rows ? row + QUANTISE_BLOCK : w->rows;
+    tenmap_error error;
+    tenmap_status status = TENMAP_OK;
+    if (interrupted())
+        return fail(EXIT_INTERRUPTED, "interrupted");
+    float *room = need((size_t)4 * AT_ONCE, sizeof *room);
+    bench b = {room, room + AT_ONCE, NULL, NULL, need(AT_ONCE, 1)};
+    b.back = b.scaled + AT_ONCE;
+    b.scales = b.back + AT_ONCE;
+    bool by_row = q->scheme != QUANTISE_FP8_BLOCK && q->scheme != QUANTISE_MXFP4;
+    if (q->scheme == QUANTISE_FP8_BLOCK)
+        status = block_scales(q, w, row, end, &b, &error);
+    for (uint64_t r = row; by_row && status == TENMAP_OK && r < end; r++)
+        status = row_scale(q, w, r, &b, &error);
+    if (status == TENMAP_OK)
+        status = measure_range(q, w, row * w->columns, (end - row) * w->columns, &b, &all->lost[i],
+                               &error);
+    free(room);
+    free(b.codes);
+    progress_add((end - row) * w->columns * sizeof(float));
+    return status == TENMAP_OK ? EXIT_FINE : fail_error(&error);
+}
+
+int quantiser_measure(quantiser *q) {
+    strips all = {.q = q};
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < q->count; i++) {
+        quantised_weight *w = &q->weights[i];
+        uint64_t scales = quantise_scale_count(q->scheme, w->rows, w->columns);
+        if (q->scheme != QUANTISE_MXFP4)
+            w->scales = need((size_t)scales, sizeof *w->scales);
+        w->first_strip = all.count;
+        all.count += (size_t)blocks_of(w->rows);
+        bytes += w->from->nelems * sizeof(float);
+    }
+    all.lost = need(all.count, sizeof *all.lost);
+    unsigned threads = work_threads();
+    progress_begin("measuring", bytes);
+    int status = work_run(threads < MOST_MEASURERS ? threads : MOST_MEASURERS, all.count,
+                          measure_strip, &all);
+    progress_end();
+    for (size_t i = 0; !status && i < all.count; i++) {
+        add_up(&weight_of_strip(q, i)->lost, &all.lost[i]);
+        add_up(&q->lost, &all.lost[i]);
+    }
+    free(all.lost);
+    return status ? status : interrupted() ? EXIT_INTERRUPTED : EXIT_FINE;
+}
+
+void quantiser_free(quantiser *q) {
+    for (size_t i = 0; i < q->count; i++)
+        free(q->weights[i].scales);
+    free(q->weights);
+    text_free(&q->header);
+    *q = (quantiser){0};
+}

@@ -1,0 +1,84 @@
+/*
+ * The way out: weights as codes of 8 or 4 bits beside their scales, in the layouts that others read,
+ * rounded to nearest. Values are read twice, once for scales and losses, once to be written; memory
+ * stays at a few MiB, and the scales of rows and blocks.
+ */
+#ifndef TOOL_QUANTISE_H
+#define TOOL_QUANTISE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tenmap.h>
+
+#include "view/print.h"
+
+/* In the order of the words of --quantize. */
+typedef enum quantise_scheme {
+    QUANTISE_NONE,
+    QUANTISE_FP8_BLOCK,    /* DeepSeek's: F8_E4M3, weight_scale_inv F32 for each 128x128 */
+    QUANTISE_FP8_CHANNEL,  /* compressed-tensors' float-quantized: weight_scale F32 [rows, 1] */
+    QUANTISE_INT8_CHANNEL, /* its int-quantized: I8, weight_scale F32 [rows, 1] */
+    QUANTISE_MXFP4 /* its mxfp4-pack-quantized: weight_packed, weight_scale U8 for each 32 */
+} quantise_scheme;
+#define QUANTISE_WORDS "none|fp8-block|fp8-channel|int8-channel|mxfp4"
+
+enum { QUANTISE_BLOCK = 128, QUANTISE_GROUP = 32 };
+
+/* What quantisation made of values. */
+typedef struct quantise_loss {
+    uint64_t overflowed, flushed, nans; /* flushed: became zero though they were not */
+    double squares, norm;               /* sums of squares: of the errors, of the values */
+    double largest;                     /* error */
+} quantise_loss;
+
+typedef struct quantised_weight {
+    const tenmap_tensor *from; /* of two dimensions */
+    uint64_t rows, columns;
+    float *scales; /* one for each row or block; NULL with MXFP4, whose scales are found anew */
+    uint64_t values_at, scales_at, end; /* in the file that the parts are read from */
+    size_t first_strip;
+    quantise_loss lost;
+} quantised_weight;
+
+typedef struct quantiser {
+    quantise_scheme scheme;
+    quantised_weight *weights;
+    size_t count;
+    text header;         /* of that file */
+    tenmap_model *model; /* the parts as tensors; NULL until quantiser_open */
+    quantise_loss lost;  /* all together */
+} quantiser;
+
+const char *quantise_name(quantise_scheme scheme);
+/* Whether it can be quantised so: floats of two dimensions; NULL, or what stands against it. */
+const char *quantise_obstacle(quantise_scheme scheme, const tenmap_tensor *tensor);
+
+void quantiser_add(quantiser *q, const tenmap_tensor *tensor);
+/* Finds the scales and what is lost. 0 or an exit code. */
+int quantiser_measure(quantiser *q);
+/* Opens the parts as a model: codes are made when they are read. 0 or an exit code. */
+int quantiser_open(quantiser *q);
+/* Part 0 holds the values, part 1 the scales; the name that it gets, which is to be freed. */
+const tenmap_tensor *quantiser_part(const quantiser *q, size_t weight, unsigned part);
+char *quantiser_part_name(const quantiser *q, size_t weight, unsigned part, size_t *len);
+void quantiser_free(quantiser *q);
+
+/*
+ * For quantize_io.c, from any thread. Codes of `count` elements from `first` on, which begins and
+ * ends at a group of MXFP4; scales likewise, from index `first` on, as bytes of the file.
+ */
+tenmap_status quantise_codes(const quantiser *q, const quantised_weight *w, uint64_t first,
+                             size_t count, unsigned char *codes, tenmap_error *error);
+tenmap_status quantise_scales(const quantiser *q, const quantised_weight *w, uint64_t first,
+                              size_t count, unsigned char *bytes, tenmap_error *error);
+uint64_t quantise_scale_count(quantise_scheme scheme, uint64_t rows, uint64_t columns);
+size_t quantise_scale_width(quantise_scheme scheme); /* bytes */
+tenmap_dtype quantise_values_dtype(quantise_scheme scheme);
+
+/* The value of "quantization_config": `kept` are the modules that are not quantised. */
+void quantise_config(quantise_scheme scheme, const char *const *kept, const size_t *lens,
+                     size_t count, text *out);
+
+#endif

@@ -1,0 +1,188 @@
+#include "quantize/quantize_plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "compare/quant_error.h"
+#include "view/json_out.h"
+#include "tensor_patterns.h"
+
+static bool ends_weight(const char *name, size_t len) {
+    return len > 7 && memcmp(name + len - 7, ".weight", 7) == 0;
+}
+
+bool stays_by_default(const tenmap_tensor *t) {
+    static const char *const patterns[] = {
+        "*embed*",
+        "*norm*",
+        "*ln_*",
+        "*wte.*",
+        "*wpe.*",
+        "lm_head.*",
+        "*.lm_head.*",
+        "output.weight",
+        "*router*",
+        "*.gate.weight",
+        "*shared_expert_gate*",
+    };
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
+        if (glob_match(patterns[i], t->name, t->name_len))
+            return true;
+    return false;
+}
+
+size_t count_unfit(const plan *p, quantise_scheme scheme, const char **why) {
+    size_t count = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        const tenmap_tensor *t = p->sources[i].tensor;
+        size_t len;
+        const char *name = plan_name(p, i, &len);
+        if (plan_is_made(p, i) || t->rank < 2 || stays_by_default(t) || !ends_weight(name, len))
+            continue;
+        const char *obstacle = quantise_obstacle(scheme, t);
+        if (obstacle && !count)
+            *why = obstacle;
+        count += obstacle != NULL;
+    }
+    return count;
+}
+
+void plan_take_made(plan *p, const quantiser *q) {
+    p->models = need_more(p->models, p->model_count + 1, sizeof *p->models);
+    p->models[p->model_count++] = q->model;
+    p->made = q->model;
+    p->made_as = quantise_name(q->scheme);
+}
+
+void plan_add_parts(plan *p, const quantiser *q, size_t weight) {
+    for (unsigned part = 0; part < 2; part++) {
+        size_t len;
+        char *name = quantiser_part_name(q, weight, part, &len);
+        plan_add(p, quantiser_part(q, weight, part));
+        plan_rename(p, p->count - 1, name, len);
+        p->origins = need_more(p->origins, p->count, sizeof *p->origins);
+        p->origins[p->count - 1] = part ? NULL : q->weights[weight].from;
+    }
+}
+
+/* config.json. */
+
+void plan_quantise_config(const plan *p, const quantiser *q, text *out) {
+    static const char head[] = "lm_head";
+    const char **kept = need(p->count + 1, sizeof *kept);
+    size_t *lens = need(p->count + 1, sizeof *lens), count = 0;
+    bool head_known = false;
+    for (size_t i = 0; i < p->count; i++) {
+        size_t len;
+        const char *name = plan_name(p, i, &len);
+        bool made = plan_is_made(p, i);
+        size_t stem = strlen(head);
+        bool is_head = len > stem && memcmp(name, head, stem) == 0 && name[stem] == '.';
+        head_known = head_known || is_head;
+        if (!made && p->sources[i].tensor->rank == 2 && ends_weight(name, len) &&
+            !glob_match("*embed*", name, len) && !glob_match("*norm*", name, len)) {
+            kept[count] = name;
+            lens[count++] = len - 7;
+        }
+    }
+    if (!head_known) { /* it is tied to the embedding, but still a layer */
+        kept[count] = head;
+        lens[count++] = strlen(head);
+    }
+    quantise_config(q->scheme, kept, lens, count, out);
+    free(kept);
+    free(lens);
+}
+
+/* Telling. */
+
+static double error_of(const quantise_loss *l) {
+    return l->norm > 0 ? sqrt(l->squares / l->norm) : 0;
+}
+
+static int by_error(const void *a, const void *b) {
+    const quantised_weight *const *x = a, *const *y = b;
+    double left = error_of(&(*x)->lost), right = error_of(&(*y)->lost);
+    if (left != right)
+        return left > right ? -1 : 1;
+    return (*x > *y) - (*x < *y);
+}
+
+static void put_weight(table *t, const quantised_weight *w) {
+    const quantise_loss *l = &w->lost;
+    text_add_safe(table_cell(t), w->from->name, w->from->name_len);
+    table_end_cell(t, STYLE_NONE);
+    table_put(t, STYLE_NONE, "%.4g", error_of(l));
+    text_add_snr(table_cell(t), error_of(l));
+    table_end_cell(t, STYLE_NONE);
+    table_put(t, STYLE_NONE, "%.4g", l->largest);
+    text_add_grouped(table_cell(t), l->overflowed);
+    table_end_cell(t, l->overflowed ? STYLE_RED : STYLE_DIM);
+    text_add_grouped(table_cell(t), l->flushed);
+    table_end_cell(t, STYLE_NONE);
+}
+
+void quantise_print(const quantiser *q) {
+    enum { MOST_SHOWN = 5 };
+    static const column columns[] = {
+        {"NAME", false, COLUMN_SHRINKS},    {"REL ERROR", true, COLUMN_STAYS},
+        {"SNR", true, COLUMN_STAYS},        {"LARGEST", true, COLUMN_STAYS},
+        {"OVERFLOWED", true, COLUMN_STAYS}, {"TO ZERO", true, COLUMN_STAYS}};
+    const quantised_weight **list = need(q->count, sizeof *list);
+    text line = {0};
+    for (size_t i = 0; i < q->count; i++)
+        list[i] = &q->weights[i];
+    qsort(list, q->count, sizeof *list, by_error);
+    table *t = table_new(columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < q->count && i < MOST_SHOWN; i++)
+        put_weight(t, list[i]);
+    table_print(t);
+    table_free(t);
+    free(list);
+    if (q->count > MOST_SHOWN)
+        printf("and %zu more that lose less\n", q->count - MOST_SHOWN);
+    text_addf(&line, "%zu weight%s in %s: relative error %.4g, SNR ", q->count,
+              q->count == 1 ? "" : "s", quantise_name(q->scheme), error_of(&q->lost));
+    text_add_snr(&line, error_of(&q->lost));
+    text_addf(&line, ", largest error %.4g; ", q->lost.largest);
+    text_add_grouped(&line, q->lost.overflowed);
+    text_addf(&line, " overflowed, ");
+    text_add_grouped(&line, q->lost.flushed);
+    text_addf(&line, " became zero");
+    if (q->lost.nans) {
+        text_addf(&line, ", ");
+        text_add_grouped(&line, q->lost.nans);
+        text_addf(&line, q->lost.nans == 1 ? " was NaN" : " were NaN");
+    }
+    print_wrapped(line.bytes, 0, print_width() ? print_width() : 100);
+    text_free(&line);
+}
+
+static void json_loss(const quantise_loss *l) {
+    json_key_real("relative_error", error_of(l));
+    json_key_real("snr_db", snr_of(error_of(l)));
+    json_key_real("max_abs", l->largest);
+    json_key_uint("overflowed", l->overflowed);
+    json_key_uint("flushed", l->flushed);
+    json_key_uint("nans", l->nans);
+}
+
+void quantise_json(const quantiser *q) {
+    json_key("quantised");
+    json_open('{', false);
+    json_key_text("scheme", quantise_name(q->scheme), TENMAP_CSTR);
+    json_loss(&q->lost);
+    json_key("weights");
+    json_open('[', false);
+    for (size_t i = 0; i < q->count; i++) {
+        json_open('{', true);
+        json_key_text("name", q->weights[i].from->name, q->weights[i].from->name_len);
+        json_loss(&q->weights[i].lost);
+        json_close();
+    }
+    json_close();
+    json_close();
+}

@@ -1,0 +1,282 @@
+#include "remote/caching_io.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "view/print.h"
+#include "remote/remote.h"
+
+/* An open file has its first 128 KiB in memory; these are 64 MiB each. */
+enum { MOST_FILES = 512, MOST_READ = 64 << 20 };
+/* Of all folders that one command lists. */
+enum { MOST_NAMES = 1000000, MOST_NAME_BYTES = 64 << 20 };
+
+/* Bytes of a file that were read. */
+typedef struct kept_piece {
+    struct kept_piece *next;
+    uint64_t at;
+    size_t size;
+    unsigned char bytes[];
+} kept_piece;
+
+/* What a path is: a file that is open below, or nothing, and then the error says so. */
+typedef struct kept_file {
+    struct kept_file *next;
+    char *path;
+    void *file;
+    uint64_t size;
+    tenmap_status status;
+    tenmap_error error;
+    kept_piece *pieces;
+    bool listed; /* in `files`, until the end; others are closed as they are */
+} kept_file;
+
+typedef struct kept_list {
+    struct kept_list *next;
+    char *path;
+    char **names;
+    size_t count, bytes, most, most_bytes; /* of the names */
+    tenmap_status status;
+    tenmap_error error;
+} kept_list;
+
+typedef struct keeper {
+    const tenmap_io *under;
+    pthread_mutex_t lock;
+    kept_file *files;
+    kept_list *lists;
+    size_t file_count, read_bytes, name_count, name_bytes;
+    bool keeps_reads;
+} keeper;
+
+/* What failed was tried again and again already. */
+static bool is_lasting(tenmap_status status) {
+    return status == TENMAP_OK || status == TENMAP_ERR_NOT_FOUND || status == TENMAP_ERR_IO;
+}
+
+/* Files. */
+
+/* With the lock. */
+static kept_file *find_file(const keeper *k, const char *path) {
+    kept_file *f = k->files;
+    while (f && strcmp(f->path, path) != 0)
+        f = f->next;
+    return f;
+}
+
+static void free_file(const keeper *k, kept_file *f) {
+    while (f->pieces) {
+        kept_piece *next = f->pieces->next;
+        free(f->pieces);
+        f->pieces = next;
+    }
+    if (f->status == TENMAP_OK)
+        k->under->close(k->under->ctx, f->file);
+    free(f->path);
+    free(f);
+}
+
+/* The file that is known by this path from now on: this one, or that of a thread which was faster. */
+static kept_file *add_file(keeper *k, kept_file *f) {
+    pthread_mutex_lock(&k->lock);
+    kept_file *known = find_file(k, f->path);
+    if (!known && k->file_count < MOST_FILES) {
+        f->listed = true;
+        f->next = k->files;
+        k->files = f;
+        k->file_count++;
+    }
+    pthread_mutex_unlock(&k->lock);
+    if (!known)
+        return f;
+    free_file(k, f);
+    return known;
+}
+
+static tenmap_status kept_open(void *ctx, const char *path, void **file, uint64_t *size,
+                               tenmap_error *error) {
+    keeper *k = ctx;
+    pthread_mutex_lock(&k->lock);
+    kept_file *f = find_file(k, path);
+    pthread_mutex_unlock(&k->lock);
+    if (!f) {
+        f = need(1, sizeof *f);
+        *f = (kept_file){.path = need_copy(path, strlen(path))};
+        f->status = k->under->open(k->under->ctx, path, &f->file, &f->size, &f->error);
+        if (is_lasting(f->status))
+            f = add_file(k, f);
+    }
+    tenmap_status status = f->status;
+    *file = f;
+    *size = f->size;
+    if (status != TENMAP_OK) {
+        *error = f->error;
+        if (!f->listed)
+            free_file(k, f);
+    }
+    return status;
+}
+
+static void kept_close(void *ctx, void *file) {
+    kept_file *f = file;
+    if (!f->listed)
+        free_file(ctx, f);
+}
+
+static bool serve_piece(keeper *k, const kept_file *f, uint64_t offset, void *dst, size_t bytes) {
+    bool found = false;
+    pthread_mutex_lock(&k->lock);
+    for (const kept_piece *p = f->pieces; p && !found; p = p->next)
+        if (offset >= p->at && offset - p->at <= p->size && bytes <= p->size - (offset - p->at)) {
+            memcpy(dst, p->bytes + (offset - p->at), bytes);
+            found = true;
+        }
+    pthread_mutex_unlock(&k->lock);
+    return found;
+}
+
+static void keep_piece(keeper *k, kept_file *f, uint64_t offset, const void *src, size_t bytes) {
+    pthread_mutex_lock(&k->lock);
+    bool keep = k->keeps_reads && bytes <= MOST_READ - k->read_bytes;
+    k->read_bytes += keep ? bytes : 0;
+    pthread_mutex_unlock(&k->lock);
+    kept_piece *p = keep ? malloc(sizeof *p + bytes) : NULL;
+    if (!p)
+        return;
+    p->at = offset;
+    p->size = bytes;
+    memcpy(p->bytes, src, bytes);
+    pthread_mutex_lock(&k->lock);
+    p->next = f->pieces;
+    f->pieces = p;
+    pthread_mutex_unlock(&k->lock);
+}
+
+static tenmap_status kept_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
+                               tenmap_error *error) {
+    enum { FIRST_READ = 128 << 10 }; /* which the file has in memory itself */
+    keeper *k = ctx;
+    kept_file *f = file;
+    bool is_far = bytes && (offset > FIRST_READ || bytes > FIRST_READ - offset);
+    if (is_far && serve_piece(k, f, offset, dst, bytes))
+        return TENMAP_OK;
+    tenmap_status status = k->under->read(k->under->ctx, f->file, offset, dst, bytes, error);
+    if (status == TENMAP_OK && is_far)
+        keep_piece(k, f, offset, dst, bytes);
+    return status;
+}
+
+/* Folders. */
+
+static int take_name(void *ctx, const char *name) {
+    kept_list *l = ctx;
+    size_t len = strlen(name);
+    if (l->count == l->most || len >= l->most_bytes - l->bytes) {
+        snprintf(l->error.message, sizeof l->error.message,
+                 "'%.200s': the listing has more than %d %s, the most that is kept; name a file of "
+                 "the folder",
+                 shown_path(l->path), l->count == l->most ? (int)MOST_NAMES : (int)MOST_NAME_BYTES,
+                 l->count == l->most ? "names" : "bytes in names");
+        l->error.status = TENMAP_ERR_LIMIT;
+        return 1;
+    }
+    l->names = need_next(l->names, l->count, sizeof *l->names);
+    l->names[l->count++] = need_copy(name, len);
+    l->bytes += len + 1;
+    return 0;
+}
+
+static void free_list(kept_list *l) {
+    for (size_t i = 0; i < l->count; i++)
+        free(l->names[i]);
+    free(l->names);
+    free(l->path);
+    free(l);
+}
+
+/* Two threads that list the same folder both ask: nothing does so. */
+static kept_list *list_of(keeper *k, const char *path) {
+    pthread_mutex_lock(&k->lock);
+    kept_list *l = k->lists;
+    while (l && strcmp(l->path, path) != 0)
+        l = l->next;
+    pthread_mutex_unlock(&k->lock);
+    if (l)
+        return l;
+    l = need(1, sizeof *l);
+    *l = (kept_list){.path = need_copy(path, strlen(path)),
+                     .most = k->name_count < MOST_NAMES ? MOST_NAMES - k->name_count : 0};
+    l->most_bytes = k->name_bytes < MOST_NAME_BYTES ? MOST_NAME_BYTES - k->name_bytes : 0;
+    l->status = k->under->list(k->under->ctx, path, take_name, l, &l->error);
+    if (l->status == TENMAP_OK)
+        l->status = l->error.status; /* it had more names than are kept */
+    if (is_lasting(l->status)) {
+        pthread_mutex_lock(&k->lock);
+        k->name_count += l->count;
+        k->name_bytes += l->bytes;
+        l->next = k->lists;
+        k->lists = l;
+        pthread_mutex_unlock(&k->lock);
+    }
+    return l;
+}
+
+static tenmap_status kept_names(void *ctx, const char *path,
+                                int (*entry)(void *entry_ctx, const char *name), void *entry_ctx,
+                                tenmap_error *error) {
+    kept_list *l = list_of(ctx, path);
+    tenmap_status status = l->status;
+    for (size_t i = 0; status == TENMAP_OK && i < l->count; i++)
+        if (entry(entry_ctx, l->names[i]))
+            break;
+    if (status != TENMAP_OK)
+        *error = l->error;
+    if (!is_lasting(status))
+        free_list(l);
+    return status;
+}
+
+/* The io itself. */
+
+tenmap_io kept_io(const tenmap_io *under) {
+    tenmap_io io = TENMAP_IO_INIT;
+    keeper *k = need(1, sizeof *k);
+    *k = (keeper){.under = under};
+    pthread_mutex_init(&k->lock, NULL);
+    io.open = kept_open;
+    io.read = kept_read;
+    io.close = kept_close;
+    io.list = kept_names;
+    io.ctx = k;
+    io.preferred_bytes = under->preferred_bytes;
+    return io;
+}
+
+void kept_free(tenmap_io *io) {
+    keeper *k = io->ctx;
+    if (!k)
+        return;
+    while (k->files) {
+        kept_file *next = k->files->next;
+        free_file(k, k->files);
+        k->files = next;
+    }
+    while (k->lists) {
+        kept_list *next = k->lists->next;
+        free_list(k->lists);
+        k->lists = next;
+    }
+    pthread_mutex_destroy(&k->lock);
+    free(k);
+    memset(io, 0, sizeof *io);
+}
+
+void kept_reads(const tenmap_io *io, bool keep) {
+    keeper *k = io->ctx;
+    pthread_mutex_lock(&k->lock);
+    k->keeps_reads = keep;
+    pthread_mutex_unlock(&k->lock);
+}

@@ -1,0 +1,268 @@
+#include "remote/remote.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "command.h"
+#include "remote/caching_io.h"
+#include "view/print.h"
+
+#ifdef TOOL_HAVE_HTTP
+#include <tenmap_http.h>
+#endif
+
+/* Length of "scheme://" at the beginning; 0 if there is none. */
+static size_t scheme_length(const char *path) {
+    size_t n = 0;
+    while ((path[n] >= 'a' && path[n] <= 'z') || (path[n] >= 'A' && path[n] <= 'Z') ||
+           (n && ((path[n] >= '0' && path[n] <= '9') || path[n] == '+')))
+        n++;
+    return n && strncmp(path + n, "://", 3) == 0 ? n + 3 : 0;
+}
+
+static bool has_scheme(const char *path, const char *scheme) {
+    size_t n = scheme_length(path);
+    if (n != strlen(scheme))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if ((path[i] | ' ') != (scheme[i] | ' '))
+            return false;
+    return true;
+}
+
+bool is_address(const char *path) {
+    struct stat s;
+    return scheme_length(path) > 0 && stat(path, &s) != 0;
+}
+
+/* Takes what is the last eight's, so that one sentence can hold several. */
+static const char *keep_text(text *made) {
+    static char *kept[8];
+    static size_t next;
+    char **place = &kept[next++ % (sizeof kept / sizeof kept[0])];
+    free(*place);
+    *place = made->bytes;
+    return *place;
+}
+
+const char *address_query(const char *address) {
+    bool has = !has_scheme(address, "hf://") && !has_scheme(address, "s3://");
+    return address + (has ? strcspn(address, "?") : strlen(address));
+}
+
+void text_add_named(text *out, const char *folder, const char *name) {
+    bool web = has_scheme(folder, "http://") || has_scheme(folder, "https://");
+    text_addf(out, "%s/", folder);
+    for (const char *c = name; *c; c++) {
+        if (web && strchr("%?#", *c))
+            text_addf(out, "%%%02X", (unsigned)*c);
+        else
+            text_add(out, c, 1);
+    }
+}
+
+const char *shown_path(const char *path) {
+    const char *query = is_address(path) ? address_query(path) : "";
+    text shown = {0};
+    if (!*query)
+        return path;
+    text_add(&shown, path, (size_t)(query - path));
+    return keep_text(&shown);
+}
+
+/* Whether a word of a sentence ends here: at a blank, or at a quote that closes. */
+static bool ends_word(const char *at, const char *end) {
+    if (*at != '\'' && *at != '"')
+        return strchr(" \t\n", *at) != NULL;
+    return end - at < 2 || strchr(" \t\n,;:.?!)", at[1]);
+}
+
+void text_add_shown(text *out, const char *sentence, size_t len) {
+    const char *at = sentence, *end = sentence + len;
+    while (at < end) {
+        bool web = (size_t)(end - at) >= strlen("https://") &&
+                   (strncasecmp(at, "http://", 7) == 0 || strncasecmp(at, "https://", 8) == 0);
+        const char *word = at++;
+        while (web && at < end && *at != '?' && !ends_word(at, end))
+            at++;
+        text_add(out, word, (size_t)(at - word));
+        while (web && at < end && *at == '?' && !ends_word(at, end)) /* the query */
+            for (at++; at < end && *at != '?' && !ends_word(at, end);)
+                at++;
+    }
+}
+
+/* Puts --revision into an address on a hub. */
+static int add_revision(const char **operand) {
+    const char *path = *operand;
+    text all = {0};
+    size_t org = strlen("hf://") + strcspn(path + strlen("hf://"), "/");
+    size_t end = path[org] ? org + 1 + strcspn(path + org + 1, "/@") : org;
+    if (path[end] == '@')
+        return fail(EXIT_USAGE, "'%s' has a revision, and --revision names another", path);
+    text_add(&all, path, end);
+    text_add(&all, "@", 1);
+    for (const char *c = common.revision; *c; c++) { /* the library takes it apart again */
+        if (*c == '/' || *c == '%')
+            text_addf(&all, *c == '/' ? "%%2F" : "%%25");
+        else
+            text_add(&all, c, 1);
+    }
+    text_add(&all, path + end, strlen(path + end));
+    *operand = keep_text(&all);
+    return EXIT_FINE;
+}
+
+static int add_revisions(const char **operands, size_t count) {
+    size_t used = 0;
+    int status = EXIT_FINE;
+    if (!*common.revision)
+        return fail(EXIT_USAGE, "--revision takes a branch, a tag or a commit");
+    for (size_t i = 0; !status && i < count; i++)
+        if (has_scheme(operands[i], "hf://")) {
+            status = add_revision(&operands[i]);
+            used++;
+        }
+    if (!status && !used)
+        status = fail(EXIT_USAGE, "--revision is for addresses on a hub: hf://ORG/MODEL");
+    return status;
+}
+
+/* A command line can be read by everyone on this machine. */
+static void hide_token(void) {
+    char *given = (char *)(uintptr_t)common.token; /* of argv, which may be written to */
+    common.token = need_copy(given, strlen(given));
+    memset(given, 'x', strlen(given));
+}
+
+int remote_prepare(const option *options, void *settings, const char **operands, size_t count) {
+    bool remote = false;
+    int status = EXIT_FINE;
+    if (common.token)
+        hide_token();
+    if (common.revision)
+        status = add_revisions(operands, count);
+    for (size_t i = 0; i < count; i++)
+        remote = remote || is_address(operands[i]);
+    for (const option *o = options; o && o->name; o++)
+        if (o->kind == OPTION_COUNT && strcmp(o->name, "threads") == 0) {
+            uint64_t *threads = (uint64_t *)(void *)((char *)settings + o->at);
+            common.threads = *threads;
+            *threads = remote && !*threads ? REMOTE_THREADS : *threads;
+        }
+    return status;
+}
+
+#ifdef TOOL_HAVE_HTTP
+
+static tenmap_io network, kept; /* zeroed until the first address; kept is over the other */
+
+static int stops(void *ctx) {
+    (void)ctx;
+    return interrupted();
+}
+
+static int start_network(void) {
+    tenmap_http_options options = TENMAP_HTTP_OPTIONS_INIT;
+    tenmap_error error;
+    if (network.ctx)
+        return EXIT_FINE;
+    options.token = common.token;
+    options.connections = (uint32_t)(common.threads < 64 ? common.threads : 64);
+    options.stop = stops;
+    if (tenmap_http_create(&options, &network, &error) == TENMAP_OK) {
+        kept = kept_io(&network);
+        return EXIT_FINE;
+    }
+    fail_error(&error);
+    return error.status == TENMAP_ERR_ARGUMENT ? EXIT_USAGE : EXIT_FAILED;
+}
+
+int remote_options(const char *path, tenmap_options *options) {
+    if (!is_address(path))
+        return EXIT_FINE;
+    int status = start_network();
+    if (status)
+        return status;
+    kept_reads(&kept, true);
+    options->io = &kept;
+    options->threads = common.threads ? (uint32_t)common.threads : REMOTE_THREADS;
+    return EXIT_FINE;
+}
+
+void remote_opened(void) {
+    if (kept.ctx)
+        kept_reads(&kept, false);
+}
+
+uint64_t remote_read(const char *address, size_t most, char **out, size_t *len) {
+    void *file;
+    uint64_t size = 0;
+    tenmap_error error = {.status = TENMAP_OK};
+    *out = NULL;
+    *len = 0;
+    if (!kept.ctx || kept.open(kept.ctx, address, &file, &size, &error) != TENMAP_OK)
+        return error.status == TENMAP_ERR_NOT_FOUND ? 0 : UINT64_MAX;
+    if (size && size <= most) {
+        *out = need((size_t)size, 1);
+        *len = (size_t)size;
+        if (kept.read(kept.ctx, file, 0, *out, *len, &error) != TENMAP_OK) {
+            free(*out);
+            *out = NULL;
+            *len = 0;
+        }
+    }
+    kept.close(kept.ctx, file);
+    return size;
+}
+
+int remote_list(const char *folder, int (*entry)(void *ctx, const char *name), void *ctx) {
+    tenmap_error error = {.status = TENMAP_OK};
+    int status = start_network();
+    if (!status && kept.list(kept.ctx, folder, entry, ctx, &error) != TENMAP_OK)
+        status = fail_error(&error);
+    return status;
+}
+
+void remote_end(void) {
+    if (!network.ctx)
+        return;
+    tenmap_http_traffic moved = tenmap_http_moved(&network);
+    if (common.traffic)
+        fprintf(stderr, "moved %" PRIu64 " bytes in %" PRIu64 " requests\n", moved.bytes,
+                moved.requests);
+    kept_free(&kept);
+    tenmap_http_destroy(&network);
+}
+
+#else
+
+int remote_options(const char *path, tenmap_options *options) {
+    (void)options;
+    if (!is_address(path))
+        return EXIT_FINE;
+    return fail(EXIT_FAILED, "this build opens no addresses; install libcurl4-openssl-dev (Debian) "
+                             "or libcurl-devel (Fedora) and build tenmap again");
+}
+
+void remote_opened(void) {}
+
+uint64_t remote_read(const char *address, size_t most, char **out, size_t *len) {
+    (void)address, (void)most;
+    *out = NULL;
+    *len = 0;
+    return 0;
+}
+
+int remote_list(const char *folder, int (*entry)(void *ctx, const char *name), void *ctx) {
+    (void)folder, (void)entry, (void)ctx;
+    return EXIT_FAILED;
+}
+
+void remote_end(void) {}
+
+#endif
