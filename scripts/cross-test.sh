@@ -39,7 +39,7 @@ for test in dtype rules golden shards folder inspect open_list open_flags senten
             names header_quick check measure convert \
             kernels exact writer edit rename save "$@"; do
     "$gcc" $flags -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain -Itests -static \
-        -o "$out/test_$test" "tests/test_$test.c" tests/support.c "$out"/*.o -lpthread -lm
+        -o "$out/test_$test" "tests/test_$test.c" tests/support/support.c "$out"/*.o -lpthread -lm
     echo "$triple test_$test:"
     "$runner" "$out/test_$test"
 done

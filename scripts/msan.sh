@@ -24,7 +24,7 @@ if ! echo 'int main(void) { return 0; }' | "$cc" -fsanitize=memory -x c - -o "$w
 fi
 
 # The library once, then each test against it.
-for file in src/*.c src/kernels/*.c tests/support.c tests/plain/msan.c; do
+for file in src/*.c src/kernels/*.c tests/support/support.c tests/plain/msan.c; do
     echo "$file"
 done | xargs -P "$(nproc 2>/dev/null || echo 2)" -I{} sh -c \
     "$cc $(echo $flags) -c {} -o $work/\$(echo {} | tr / _).o"
@@ -37,7 +37,7 @@ for test in $tests; do
     [ "$test" = job ] && wrap="$wrap -Wl,--wrap=calloc -Wl,--wrap=pthread_create"
     [ "$test" = load ] && wrap="$wrap -Wl,--wrap=pread -Wl,--wrap=pread64"
     more=
-    [ "$test" = quantized ] && more=$(ls tests/quantized_*.c tests/io_files.c)
+    [ "$test" = quantized ] && more=$(ls tests/quantized_*.c tests/support/io_files.c)
     "$cc" $flags $wrap -o "$work/test_$test" "tests/test_$test.c" $more "$work"/*.o -lpthread -lm
     started=$(date +%s)
     "$work/test_$test" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }

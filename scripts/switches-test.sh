@@ -31,7 +31,7 @@ try() {
     declared "$@" >"$work/declared"
     diff "$work/declared" "$work/exported" || { echo "$name: declared (<) and exported (>) names differ"; exit 1; }
     for test in $tests; do
-        $cc -std=gnu11 -O1 "$@" -Iinclude -Isrc -Itests/plain -Itests "tests/test_$test.c" tests/support.c \
+        $cc -std=gnu11 -O1 "$@" -Iinclude -Isrc -Itests/plain -Itests "tests/test_$test.c" tests/support/support.c \
             "$work/$name"/*.o -lpthread -lm -o "$work/test"
         "$work/test" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
         echo "$name: $(wc -l <"$work/exported") functions, test_$test: $(tail -1 "$work/log")"

@@ -48,7 +48,7 @@ for test in $tests windows; do
     [ -f "$file" ] || file=tests/windows/test_$test.c
     $gcc -std=c11 -O2 $warnings -Wno-float-conversion $avx2 -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain \
         -Itests -Itests/windows -include tests/windows/posix.h -static -o "$out/test_$test.exe" "$file" \
-        tests/support.c tests/windows/posix.c "$out"/*.o -lpthread
+        tests/support/support.c tests/windows/posix.c "$out"/*.o -lpthread
 done
 
 # The DLL and its import library, as CMake makes them.

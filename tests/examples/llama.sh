@@ -1,7 +1,7 @@
 #!/bin/sh
 # The engine of examples/llama on a small random model: its command line, what must not change its ids, and a
 # sentence for every bad input; its logits, against plain Python. tests/peers/llama.sh has transformers.
-#     tests/llama.sh EXAMPLES [TENMAP]
+#     tests/examples/llama.sh EXAMPLES [TENMAP]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 examples=$1 tenmap=${2-}
