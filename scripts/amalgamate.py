@@ -63,7 +63,10 @@ TAIL = """
 
 def sources():
     """All of them by name, Windows's last: its headers define words that the others use."""
-    files = sorted(ROOT.glob("src/*.c")) + sorted(ROOT.glob("src/kernels/*.c"))
+    files = sorted(ROOT.glob("src/*/*.c"))
+    if not files:
+        sys.exit("no sources of the library: src/*/*.c")
+    print(f"{len(files)} sources of the library", file=sys.stderr)
     return sorted(files, key=lambda file: "win32" in file.name)
 
 

@@ -9,6 +9,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export TMPDIR="$work"
+cd "$root"
+. scripts/sources.sh
 
 python3 "$root/scripts/amalgamate.py" "$work/one"
 (cd / && umask 077 && LC_ALL=C python3 "$root/scripts/amalgamate.py" "$work/two")
@@ -18,9 +20,9 @@ wc -lc "$work/one/tenmap.c" "$work/one/tenmap.h"
 
 tests="dtype rules shards folder writer edit rename save"
 for test in $tests; do
-    gcc -std=gnu11 -O1 -I"$work/one" -I"$root/tests/plain" -c "$root/tests/test_$test.c" -o "$work/test_$test.o"
+    gcc -std=gnu11 -O1 -I"$work/one" -Itests/plain -Itests/support -c "$(unit_test "$test")" -o "$work/test_$test.o"
 done
-gcc -std=gnu11 -O1 -I"$work/one" -I"$root/tests/plain" -c "$root/tests/support.c" -o "$work/support.o"
+gcc -std=gnu11 -O1 -I"$work/one" -Itests/plain -Itests/support -c tests/support/support.c -o "$work/support.o"
 for compiler in "$@"; do
     command -v "$compiler" >/dev/null || { echo "SKIPPED: $compiler is not here"; continue; }
     "$compiler" -O2 -fPIC -Wall -Wextra -Wpedantic -Werror -c "$work/one/tenmap.c" -o "$work/tenmap.o"

@@ -8,9 +8,14 @@ set -eu
 analyser=${1:?usage: analyze.sh clang-tidy|cppcheck|gcc [FILE...]}
 shift
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- src/*.c src/kernels/*.c tool/*.c tool/report/*.c http/src/*.c examples/*.c \
-    examples/llama/*.c
+. scripts/sources.sh
 files=$*
+if [ -z "$files" ]; then
+    library=$(library_sources)
+    tool=$(tool_sources)
+    others=$(list_sources "other sources" http/src/*.c examples/*.c examples/llama/*.c)
+    files="$library $tool $others"
+fi
 flags="-std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itool -Ihttp"
 
 # What the tool has only with other libraries is looked at where these are.

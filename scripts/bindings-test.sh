@@ -26,8 +26,10 @@ tries() {
     grep 'no tensor "none"' "$work/said"
 }
 
+. scripts/sources.sh
+library_sources >/dev/null
 mkdir "$work/objects" "$work/go"
-(cd "$work/objects" && cc -O1 -I"$root/include" -c "$root"/src/*.c "$root"/src/kernels/*.c)
+(cd "$work/objects" && cc -O1 -I"$root/include" -c "$root"/src/*/*.c)
 ar rcs "$work/libtenmap.a" "$work/objects"/*.o
 cc -Iinclude examples/demo.c -o "$work/demo"
 "$work/demo" "$work/demo.safetensors"

@@ -11,10 +11,11 @@ cd "${1:-$(dirname "$0")/..}" || exit 1
 
 reckon() {
     case $1 in
-    src/base/dtype.c) ;;           # the one place
-    src/values/conversion_route.c) ;;           # places of bits inside packed runs, for kernels
-    src/values/convert.c) ;;         # the sign and the range of an integer
-    src/model/quantized_fp4.c) ;; # columns that the bytes of a row of codes hold
+    src/base/dtype.c) ;;              # the one place
+    src/values/conversion_route.c) ;; # places of bits inside packed runs, for kernels
+    src/values/convert.c) ;;          # the sign and the range of an integer
+    src/model/quantized_fp4.c) ;;     # columns that the bytes of a row of codes hold
+    src/kernels/*) ;;                 # bits inside elements, which is what kernels are about
     *) return 1 ;;
     esac
 }
@@ -56,7 +57,9 @@ END
 [ "$(look "$probe" | grep -c .)" = 3 ] || { echo "scripts/bits.sh does not see its own probe" && exit 1; }
 
 files=
-for file in src/*.c src/*.h; do
+. scripts/sources.sh
+all=$(library_files) || exit 1
+for file in $all; do
     reckon "$file" || files="$files $file"
 done
 found=$(look $files)

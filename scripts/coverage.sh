@@ -3,7 +3,7 @@
 #
 #     scripts/coverage.sh [LEAST]
 #
-# Prints one line per file of src/, and for the readers (header_quick, header, index, json, safetensors, shard) every
+# Prints one line per file of src/, and for the readers (all of src/format, and the shards and split sets of src/model) every
 # line that is not reached. Fails if one of those is below LEAST percent of its lines (95). Exits with
 # 77, saying so, without clang and its tools. CLANG names the compiler (clang-14), TENMAP_FUZZ_CORPUS
 # a folder with more inputs, as fuzz/run.sh keeps them.

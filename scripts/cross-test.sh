@@ -26,20 +26,22 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 out=$root/build/cross/$triple
 mkdir -p "$out"
 cd "$root"
+. scripts/sources.sh
+sources=$(library_sources)
 flags="-std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wvla -Werror"
 
 # Once as a user would build it: no flags, no definitions.
-"$gcc" -O2 -Iinclude -shared -fPIC -o "$out/libtenmap.so" src/*.c src/kernels/*.c -lpthread
+"$gcc" -O2 -Iinclude -shared -fPIC -o "$out/libtenmap.so" $sources -lpthread
 
 rm -f "$out"/*.o
-ls src/*.c src/kernels/*.c | xargs -P "$(nproc)" -I FILE sh -c \
+echo "$sources" | xargs -P "$(nproc)" -I FILE sh -c \
     "$gcc $flags -DTENMAP_TESTING -Iinclude -c FILE -o $out/\$(basename FILE .c).o"
 # First what does not depend on the kernel underneath: rules, shards, reads, numbers, files.
-for test in dtype rules golden shards folder inspect open_list open_flags sentences read requests integers take paths \
-            names header_quick check measure convert \
+for test in dtype rules golden shards folder inspect open_list open_flags error_messages read requests integers take paths \
+            names safetensors_quick check measure convert \
             kernels exact writer edit rename save "$@"; do
-    "$gcc" $flags -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain -Itests -static \
-        -o "$out/test_$test" "tests/test_$test.c" tests/support/support.c "$out"/*.o -lpthread -lm
+    "$gcc" $flags -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain -Itests/support -static \
+        -o "$out/test_$test" "$(unit_test "$test")" tests/support/support.c "$out"/*.o -lpthread -lm
     echo "$triple test_$test:"
     "$runner" "$out/test_$test"
 done

@@ -1,74 +1,45 @@
 #!/bin/sh
 # The layers of the library, as docs/architecture.md shows them, proved twice: from what each file
-# includes, and from what its object file needs. Prints the house, and every door that leads upwards.
+# includes, and from what its object file needs. Prints the files of each layer, and every dependency
+# that points the wrong way.
 #
 #     scripts/layers.sh
 #
-# A header includes only those of layers before its own; a .c file includes the header of its own
-# layer, and with it belongs there; no object needs a name that a later layer defines, and inside a layer
-# no two files need each other. The kernels see the base alone; the values see the kernels, and what
-# measures them does.
+# A folder of src/ is a layer. A file includes only headers of its own layer and of layers before it in
+# the list below; no object needs a name that a later layer defines; inside a layer no two files need
+# each other. Kernels see the base only, and only the values see kernels.
 set -eu
 cd "$(dirname "$0")/.."
+. scripts/sources.sh
 cc=${CC:-cc}
 command -v "$cc" >/dev/null || { echo "skipped: no compiler ($cc)"; exit 77; }
 command -v nm >/dev/null || { echo "skipped: nm is not here"; exit 77; }
-layers="base kernels os job bytes format model values write"
+layers="base kernels os io format model values write"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
-
-# Headers that are a part of a layer beside its own header.
-cat >"$work/parts" <<'PARTS'
-hash.h base
-win32.h os
-json.h format
-gguf.h format
-quantized.h model
-value_source.h values
-histogram.h values
-PARTS
+files=$(library_files)
+sources=$(library_sources)
 
 # Which layer each file belongs to: "file layer".
-belongs() {
-    for file in src/*.h; do
-        name=${file#src/} layer=
-        case " $layers " in
-        *" ${name%.h} "*) layer=${name%.h} ;;
-        *) layer=$(awk -v name="$name" '$1 == name { print $2 }' "$work/parts") ;;
-        esac
-        echo "$file ${layer:-none}"
-    done
-    for file in src/kernels/*.[ch]; do
-        echo "$file kernels"
-    done
-    for file in src/*.c; do
-        layer=$(sed -n 's/^#include "\([a-z]*\)\.h"$/\1/p' "$file" | while read -r name; do
-            case " $layers " in *" $name "*) echo "$name" ;; esac
-        done | sort -u | tr '\n' ' ')
-        case $layer in
-        *" "?*) layer="several:$(echo $layer | tr ' ' ,)" ;;
-        '') layer=none ;;
-        esac
-        echo "$file" $layer
-    done
-}
-belongs >"$work/files"
+for file in $files; do
+    layer=${file#src/}
+    echo "$file ${layer%%/*}"
+done >"$work/files"
 
 # Edges by inclusion: "from-file to-file", both with their folders.
-for file in src/*.[ch] src/kernels/*.[ch]; do
-    folder=${file%/*}
+for file in $files; do
     sed -n 's/^#include "\([^"]*\)".*/\1/p' "$file" | while read -r name; do
         case $name in
-        ../include/*) ;;
+        ../../include/*) ;;
         ../*) echo "$file src/${name#../}" ;;
-        *) echo "$file $folder/$name" ;;
+        *) echo "$file ${file%/*}/$name" ;;
         esac
     done
 done >"$work/edges"
 
 # Edges by names: the object that needs one, the object that defines it.
-for file in src/*.c src/kernels/*.c; do
+for file in $sources; do
     object=$work/$(echo "$file" | tr '/' '_').o
     $cc -O0 -c -Iinclude "$file" -o "$object"
     nm -g "$object" | awk -v file="$file" '$(NF-1) == "U" { print "needs", $NF, file; next }
@@ -87,15 +58,15 @@ awk -v layers="$layers" -v files="$work/files" -v needs="$work/needs" '
         while ((getline line < files) > 0) {
             split(line, f, " ")
             layer[f[1]] = f[2]
-            if (!(f[2] in height)) { print f[1] ": of which layer? (" f[2] ")"; bad = 1 }
-            else if (f[1] ~ /\.c$/) { name = f[1]; sub(/^src\/(kernels\/)?/, "", name); sub(/\.c$/, "", name)
+            if (!(f[2] in height)) { print f[1] ": no such layer: " f[2]; bad = 1 }
+            else if (f[1] ~ /\.c$/) { name = f[1]; sub(/^src\/[a-z]*\//, "", name); sub(/\.c$/, "", name)
                                       house[f[2]] = house[f[2]] " " name }
         }
     }
     function allowed(from, to) {
         if (from == to) return 1
         if (from == "kernels") return to == "base"
-        if (to == "kernels") return from == "values" || from == "job"
+        if (to == "kernels") return from == "values"
         return height[to] < height[from]
     }
     # Two files of a layer that need each other, directly or by way of others.
@@ -112,7 +83,8 @@ awk -v layers="$layers" -v files="$work/files" -v needs="$work/needs" '
     }
     {
         edges++
-        if (!allowed(layer[$1], layer[$2])) {
+        if (!($2 in layer)) { print $1 " includes " $2 ", which is not there"; bad = 1 }
+        else if (!allowed(layer[$1], layer[$2])) {
             print $1 " (" layer[$1] ") includes " $2 " (" layer[$2] ")"; bad = 1
         }
     }

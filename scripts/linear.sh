@@ -20,8 +20,11 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-linear-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 cd "$root"
+. scripts/sources.sh
+library_sources >/dev/null
+tool=$(tool_sources)
 mkdir "$work/objects"
-(cd "$work/objects" && cc -O2 -g -I"$root/include" -c "$root"/src/*.c "$root"/src/kernels/*.c)
+(cd "$work/objects" && cc -O2 -g -I"$root/include" -c "$root"/src/*/*.c)
 cc -O2 -g -Iinclude -o "$work/linear" tests/linear.c "$work"/objects/*.o -lpthread
 cmake -DSOURCE="$root/tool/report/page" -DOUTPUT="$work/report_assets.c" -P cmake/embed_report.cmake >/dev/null
 # With fingerprints, where the tool would be built with them.
@@ -29,7 +32,7 @@ echo '#include <xxhash.h>
 int main(void) { return XXH3_128bits(0, 0).low64 == 0; }' >"$work/probe.c"
 xxhash=
 ! cc -o "$work/probe" "$work/probe.c" -lxxhash 2>"$work/said" || xxhash='-DTOOL_HAVE_XXHASH -lxxhash'
-cc -O2 -g -Iinclude -Itool -D_GNU_SOURCE -o "$work/tenmap" tool/*.c tool/report/*.c "$work/report_assets.c" \
+cc -O2 -g -Iinclude -Itool -D_GNU_SOURCE -o "$work/tenmap" $tool "$work/report_assets.c" \
     "$work"/objects/*.o -lpthread -lm $xxhash
 cc -O2 -o "$work/on_terminal" tests/cli/on_terminal.c
 # What `meta edit` calls: every value becomes another one.
@@ -120,7 +123,7 @@ done <"$work/cases"
 
 # With libcurl: the names of a folder on a hub or in a bucket, up to the limits of a listing and of a folder.
 set +f
-if cc -O2 -g -Iinclude -Itool -Ihttp -D_GNU_SOURCE -DTOOL_HAVE_HTTP -o "$work/tenmap-http" tool/*.c tool/report/*.c \
+if cc -O2 -g -Iinclude -Itool -Ihttp -D_GNU_SOURCE -DTOOL_HAVE_HTTP -o "$work/tenmap-http" $tool \
     http/src/*.c "$work/report_assets.c" "$work"/objects/*.o -lcurl -lcrypto -lpthread -lm 2>"$work/said" &&
     command -v python3 >/dev/null; then
     while read -r case kind size allowed model; do

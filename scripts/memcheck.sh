@@ -9,8 +9,8 @@
 set -eu
 build=${1:?usage: memcheck.sh BUILD [TEST...]}
 shift
-tests=${*:-dtype rules open shards folder inspect open_list open_flags sentences
-             read requests integers take memory names threads header_quick check convert writer edit rename save
+tests=${*:-dtype rules open shards folder inspect open_list open_flags error_messages
+             read requests integers take memory names threads safetensors_quick check convert writer edit rename save
              api_table}
 if ! command -v valgrind >/dev/null; then
     echo "skipped: valgrind is not here"

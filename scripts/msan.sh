@@ -8,23 +8,25 @@
 # Exits with 77, saying why, where clang or its runtime is missing.
 set -eu
 cd "$(dirname "$0")/.."
-tests=${*:-dtype rules open shards folder inspect open_list open_flags sentences
-             paths read requests integers take names threads job header_quick check convert
-             kernels exact coded load residency writer edit rename save}
+. scripts/sources.sh
+tests=${*:-dtype rules open shards folder inspect open_list open_flags error_messages
+             paths read requests integers take names threads job safetensors_quick check convert
+             kernels exact dequant_fused load residency writer edit rename save}
 cc=${CC:-clang-14}
 work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-msan-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 # Tests leave out what a sanitizer's memory makes impossible where gcc's name for one is defined.
 flags="-std=c11 -D__SANITIZE_ADDRESS__ -O1 -g -fsanitize=memory -fsanitize-memory-track-origins -fno-omit-frame-pointer
-       -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain -Itests"
+       -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain -Itests/support"
 if ! echo 'int main(void) { return 0; }' | "$cc" -fsanitize=memory -x c - -o "$work/try" 2>/dev/null; then
     echo "skipped: $cc with MemorySanitizer is not here (Debian: clang-14 libclang-rt-14-dev)"
     exit 77
 fi
 
 # The library once, then each test against it.
-for file in src/*.c src/kernels/*.c tests/support/support.c tests/plain/msan.c; do
+sources=$(library_sources)
+for file in $sources tests/support/support.c tests/plain/msan.c; do
     echo "$file"
 done | xargs -P "$(nproc 2>/dev/null || echo 2)" -I{} sh -c \
     "$cc $(echo $flags) -c {} -o $work/\$(echo {} | tr / _).o"
@@ -37,8 +39,8 @@ for test in $tests; do
     [ "$test" = job ] && wrap="$wrap -Wl,--wrap=calloc -Wl,--wrap=pthread_create"
     [ "$test" = load ] && wrap="$wrap -Wl,--wrap=pread -Wl,--wrap=pread64"
     more=
-    [ "$test" = quantized ] && more=$(ls tests/quantized_*.c tests/support/io_files.c)
-    "$cc" $flags $wrap -o "$work/test_$test" "tests/test_$test.c" $more "$work"/*.o -lpthread -lm
+    [ "$test" = quantized ] && more=$(ls tests/unit/model/quantized_*.c tests/support/io_files.c)
+    "$cc" $flags $wrap -o "$work/test_$test" "$(unit_test "$test")" $more "$work"/*.o -lpthread -lm
     started=$(date +%s)
     "$work/test_$test" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
     echo "msan $test: $(tail -n 1 "$work/log"), $(($(date +%s) - started)) s"

@@ -6,6 +6,8 @@
 set -u
 cd "${1:-$(dirname "$0")/..}" || exit 1
 
+. scripts/sources.sh
+tests=$(unit_tests) || exit 1
 table=$(sed -n '/^| Promise | Test |$/,/^$/p' SECURITY.md)
 named=$(printf '%s\n' "$table" | sed '1,2d' | awk -F'|' 'NF > 3 { print $(NF - 1) }' |
     grep -o '`[^`]*`' | tr -d '`' | sort -u)
@@ -15,7 +17,7 @@ for name in $named; do
     case $name in
     */*) [ -e "$name" ] && continue ;;
     *)
-        grep -qE "cmocka_unit_test[a-z_]*\($name[,)]" tests/test_*.c tests/*/test_*.c http/tests/test_*.c && continue
+        grep -qE "cmocka_unit_test[a-z_]*\($name[,)]" $tests tests/hosts/test_*.c http/tests/test_*.c && continue
         grep -qE "^def $name\(" python/tests/test_*.py && continue
         grep -qE "^place_$name\(\)|NAME $name |tenmap_test\($name\)" tests/hosts/run.sh tests/CMakeLists.txt http/tests/CMakeLists.txt &&
             continue

@@ -8,6 +8,9 @@
 set -u
 cd "${1:-$(dirname "$0")/..}" || exit 1
 
+. scripts/sources.sh
+files=$(library_sources) || exit 1
+
 # Each statement of C on one line, without comments, with the number of its first line; @TENMAP_ is one that
 # stands in a string.
 statements() {
@@ -40,7 +43,7 @@ statements() {
     }' "$@"
 }
 
-found=$(statements src/*.c src/kernels/*.c | grep '@TENMAP_' |
+found=$(statements $files | grep '@TENMAP_' |
     grep -v '[^@]TENMAP_ERR_ARGUMENT' |
     grep -vE '"@TENMAP_([A-Z]*_)?(OPTIONS|IO)_INIT"' |
     grep -vE '"@TENMAP_" #name|return "@TENMAP_ERR_UNKNOWN"|getenv\("@TENMAP_')
@@ -53,7 +56,7 @@ fi
 # The first column of the table of remedies: words in quotes that some sentence has.
 rows=$(sed -n '/^| The sentence says |/,/^$/p' docs/errors.md | sed '1,2d' | grep -o '^| "[^"]*"' | sed 's/^| //')
 [ -n "$rows" ] || { echo "docs/errors.md: the table of remedies is not there"; exit 1; }
-all=$(cat src/*.c | tr -d '\n' | sed 's/" *"//g')
+all=$(cat $files | tr -d '\n' | sed 's/" *"//g')
 printf '%s\n' "$rows" | tr -d '"' | while IFS= read -r words; do
     case $all in
     *"$words"*) ;;

@@ -6,6 +6,8 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
+. scripts/sources.sh
+sources=$(library_sources)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
@@ -24,14 +26,14 @@ try() {
     name=$1 tests=$2
     shift 2
     mkdir "$work/$name"
-    ls src/*.c src/kernels/*.c | xargs -P "$(nproc)" -I FILE sh -c \
+    echo "$sources" | xargs -P "$(nproc)" -I FILE sh -c \
         "$cc $flags $* -Iinclude -c FILE -o $work/$name/\$(echo FILE | tr / _).o"
     $cc -shared "$work/$name"/*.o -lpthread -o "$work/$name.so"
     nm -D --defined-only "$work/$name.so" | awk '{ print $3 }' | LC_ALL=C sort >"$work/exported"
     declared "$@" >"$work/declared"
     diff "$work/declared" "$work/exported" || { echo "$name: declared (<) and exported (>) names differ"; exit 1; }
     for test in $tests; do
-        $cc -std=gnu11 -O1 "$@" -Iinclude -Isrc -Itests/plain -Itests "tests/test_$test.c" tests/support/support.c \
+        $cc -std=gnu11 -O1 "$@" -Iinclude -Isrc -Itests/plain -Itests/support "$(unit_test "$test")" tests/support/support.c \
             "$work/$name"/*.o -lpthread -lm -o "$work/test"
         "$work/test" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
         echo "$name: $(wc -l <"$work/exported") functions, test_$test: $(tail -1 "$work/log")"
@@ -39,7 +41,7 @@ try() {
     rm -r "$work/$name"
 }
 
-reader="dtype rules shards folder read header_quick names"
+reader="dtype rules shards folder read safetensors_quick names"
 try no-write "$reader check" -DTENMAP_NO_WRITE
 try no-measure "read check writer edit rename save" -DTENMAP_NO_MEASURE
 try no-check "$reader writer edit rename save" -DTENMAP_NO_CHECK

@@ -8,6 +8,8 @@ set -eu
 gcc=x86_64-w64-mingw32-gcc
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
+. scripts/sources.sh
+sources=$(library_sources)
 if ! echo '#include <pthread.h>' | $gcc -x c -fsyntax-only - 2>/dev/null; then
     echo "skipped: $gcc is not installed (apt: gcc-mingw-w64-x86-64-posix)"
     exit 77
@@ -36,18 +38,18 @@ avx2="-DTENMAP_AVX2 -Wa,-muse-unaligned-vector-move"
 echo 'int x;' | $gcc $avx2 -x c -c - -o "$work/x.o" 2>/dev/null || avx2=
 
 # Once as a user would build it: no definitions, and no flags but for winpthreads inside.
-$gcc -O2 -Iinclude -static -o "$out/show.exe" src/*.c src/kernels/*.c examples/show.c -lpthread
+$gcc -O2 -Iinclude -static -o "$out/show.exe" $sources examples/show.c -lpthread
 
 # The library once; the tests without float warnings, since math.h here has macros that give them.
 rm -f "$out"/*.o
-ls src/*.c src/kernels/*.c | xargs -P "$(nproc)" -I FILE sh -c \
+echo "$sources" | xargs -P "$(nproc)" -I FILE sh -c \
     "$gcc -std=c11 -O2 $warnings $avx2 -DTENMAP_TESTING -Iinclude -c FILE -o $out/\$(basename FILE .c).o"
-tests="dtype rules shards folder read requests integers take paths names header_quick check convert kernels exact writer edit rename save"
+tests="dtype rules shards folder read requests integers take paths names safetensors_quick check convert kernels exact writer edit rename save"
 for test in $tests windows; do
-    file=tests/test_$test.c
-    [ -f "$file" ] || file=tests/windows/test_$test.c
+    file=tests/windows/test_$test.c
+    [ -f "$file" ] || file=$(unit_test "$test")
     $gcc -std=c11 -O2 $warnings -Wno-float-conversion $avx2 -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain \
-        -Itests -Itests/windows -include tests/windows/posix.h -static -o "$out/test_$test.exe" "$file" \
+        -Itests/support -Itests/windows -include tests/windows/posix.h -static -o "$out/test_$test.exe" "$file" \
         tests/support/support.c tests/windows/posix.c "$out"/*.o -lpthread
 done
 

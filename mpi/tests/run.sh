@@ -20,7 +20,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes
           -Wundef -Wvla -Werror"
-include="-I$source/include -I$source/mpi -I$source/tests"
+include="-I$source/include -I$source/mpi -I$source/tests/support"
 keep= # under sanitizers, what MPI loads
 case ${MPI_TEST_FLAGS-} in *-fsanitize*) keep="$source/mpi/tests/keep_loaded.c -rdynamic" ;; esac
 # Ranks that are more than processors wait for each other's turns: before other work, where that is allowed.
@@ -51,7 +51,7 @@ build() {
     shift 3
     # shellcheck disable=SC2086
     mpicc.$kind -std=c11 -O1 -g ${MPI_TEST_FLAGS-} $warnings $include "$source/mpi/tenmap_mpi.c" \
-        "$source/mpi/tests/mpi_model.c" "$source/$file" "$source/tests/io_files.c" $keep "$@" \
+        "$source/mpi/tests/mpi_model.c" "$source/$file" "$source/tests/support/io_files.c" $keep "$@" \
         "$library" -lpthread -o "$work/$program-$kind"
 }
 

@@ -26,7 +26,7 @@ typedef struct tmi_walk {
 typedef struct tmi_transfer {
     const tenmap_tensor *tensor;
     tenmap_dtype stored; /* what its bytes are taken for: its own dtype, or the caller's word */
-    bool made;           /* it has a source of values (value_source.h) instead of bytes of its dtype */
+    bool made; /* it has a source of values (value_source.h) instead of bytes of its dtype */
     tenmap_dtype as;
     uint32_t flags;    /* TENMAP_CONVERT_* */
     uint64_t elements; /* of `stored` that the tensor has */

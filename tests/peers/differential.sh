@@ -32,7 +32,7 @@ CARGO_TARGET_DIR=$build/cargo cargo build --release --manifest-path "$here/refer
 }
 cp "$build/cargo/release/differential-reference" "$build/reference"
 "${CC:-cc}" -O2 -std=c11 -Wall -Wextra "$here/generate.c" -o "$build/generate"
-"${CC:-cc}" -O2 -I"$root/include" "$root"/src/*.c "$root"/src/kernels/*.c \
+"${CC:-cc}" -O2 -I"$root/include" "$root"/src/*/*.c \
     "$here/judge.c" -lpthread -o "$build/judge"
 
 python=${TENMAP_PEERS_PYTHON:-$build/venv/bin/python}

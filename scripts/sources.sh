@@ -1,0 +1,31 @@
+# Which files belong to what, in one place for all scripts. Source this from the root of the tree:
+#     . scripts/sources.sh
+#     files=$(library_sources) || exit 1
+# Each function prints its files, one per line, and their number on stderr. It fails where there are
+# none, so that no check passes because it saw nothing.
+
+# list_sources WHAT FILE...
+list_sources() {
+    listed_what=$1
+    shift
+    [ -e "$1" ] || {
+        echo "no $listed_what: $1" >&2
+        return 1
+    }
+    echo "$# $listed_what" >&2
+    printf '%s\n' "$@"
+}
+
+library_sources() { list_sources "sources of the library" src/*/*.c; }
+library_files() { list_sources "sources and headers of the library" src/*/*.c src/*/*.h; }
+tool_sources() { list_sources "sources of the tool" tool/*.c tool/*/*.c; }
+unit_tests() { list_sources "unit tests" tests/unit/*/test_*.c; }
+
+# unit_test NAME: the path of tests/unit/LAYER/test_NAME.c.
+unit_test() {
+    for unit_test_path in tests/unit/*/"test_$1.c"; do
+        [ -f "$unit_test_path" ] && echo "$unit_test_path" && return
+    done
+    echo "no unit test of that name: $1" >&2
+    return 1
+}
