@@ -76,14 +76,33 @@ static int record_write(const tmi_folder *folder, const char *name, int model,
     return failed;
 }
 
+/* Whether the name is surely not that of the open record any more. 0, or an errno where nobody can tell. */
+static int is_anothers(const tmi_folder *folder, const char *name, int own, bool *anothers) {
+    tmi_identity mine, there;
+    int fd = -1, failed = tmi_fd_identity(own, &mine);
+    if (!failed)
+        failed = tmi_fd_open_read(folder, name, &fd);
+    *anothers = failed == ENOENT;
+    if (*anothers)
+        return 0;
+    if (!failed)
+        failed = tmi_fd_identity(fd, &there);
+    *anothers = !failed && (mine.device != there.device || mine.inode != there.inode);
+    tmi_fd_close(fd);
+    return failed;
+}
+
 /*
  * Where another program has replaced the file meanwhile, the record there may be that of an edit of
  * the new one: it stays. Closes `own`.
  */
 static int record_remove(const tmi_folder *folder, const char *name, tmi_file *own) {
-    bool anothers = own->fd >= 0 && !tmi_fd_is_at(own->fd, folder, name);
+    bool anothers = false;
+    int failed = own->fd >= 0 && !tmi_fd_is_at(own->fd, folder, name)
+                     ? is_anothers(folder, name, own->fd, &anothers)
+                     : 0;
     tmi_file_close(own);
-    return anothers ? 0 : tmi_remove(folder, name);
+    return failed || anothers ? failed : tmi_remove(folder, name);
 }
 
 /* Changing the header. */

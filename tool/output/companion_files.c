@@ -189,6 +189,9 @@ static const char *unfit_config(const text *json) {
     return json->len && config_is_object(json) ? NULL : "is no JSON object";
 }
 
+/* A config.json that exists but did not arrive. Another try may get it, so it is not replaced. */
+static const char not_fetched[] = "cannot be fetched, or is larger than 4 MiB";
+
 /* Why it cannot be changed; NULL: it can, or there is none, and nothing in `out`. */
 static const char *read_config(const char *path, text *out) {
     char block[4096], *far;
@@ -199,9 +202,7 @@ static const char *read_config(const char *path, text *out) {
         uint64_t size = remote_read(path, LARGEST_CONFIG, &far, &len);
         text_add(out, far ? far : "", len);
         free(far);
-        return out->len ? unfit_config(out)
-               : size   ? "cannot be fetched, or is larger than 4 MiB"
-                        : NULL;
+        return out->len ? unfit_config(out) : size ? not_fetched : NULL;
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
@@ -259,11 +260,15 @@ static int change_config(const plan *p, const output_settings *out, const target
     int status = EXIT_FINE;
     const char *unfit = read_config(source, &json);
     bool anew = p->config->quantization && !(unfit && same); /* what is in the way is not lost */
-    if (unfit) {
+    if (unfit == not_fetched) {
+        status = fail(EXIT_FAILED, "'%s' %s", shown_path(source), unfit);
+        anew = false;
+    } else if (unfit) {
         warn("'%s' %s, so it cannot be changed%s", shown_path(source), unfit,
              anew ? "; the output needs a new one" : "");
-        text_clear(&json);
     }
+    if (unfit)
+        text_clear(&json);
     if (json.len == 0 && anew)
         text_addf(&json, "{}\n");
     if (json.len)
@@ -275,7 +280,7 @@ static int change_config(const plan *p, const output_settings *out, const target
                                            : "config.json is not copied (--copy-config does it)";
     if (same && may)
         name_leftovers(from, &copied->config);
-    if (copied->config_changed && !out->dry_run)
+    if (!status && copied->config_changed && !out->dry_run)
         status = write_config(place, &json, out->force || same);
     free(source);
     free(place);
