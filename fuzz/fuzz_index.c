@@ -10,7 +10,7 @@ static bool parse(tmi_index *index, const uint8_t *data, size_t size, uint32_t f
         .path = "folder/m\x1b\xff.json", .flags = flags, .size = size, .key = index_key};
     tmi_block text;
     tenmap_error error;
-    if (!tmi_block_take(&text, size + TMI_JSON_PAD))
+    if (!tmi_block_alloc(&text, size + TMI_JSON_PAD))
         abort();
     memcpy(text.bytes, data, size);
     fuzz_error_arm(&error);

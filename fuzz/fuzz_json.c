@@ -173,7 +173,7 @@ static bool plain_u64(plain *p, uint64_t *out) {
 }
 
 static tmi_json json_over(tmi_block *text, const uint8_t *data, size_t size) {
-    if (!tmi_block_take(text, size + TMI_JSON_PAD))
+    if (!tmi_block_alloc(text, size + TMI_JSON_PAD))
         abort();
     memcpy(text->bytes, data, size);
     char *bytes = text->bytes;

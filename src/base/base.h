@@ -137,11 +137,11 @@ tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, 
 
 size_t tmi_page_size(void);
 /* Zeroed pages from the system, on huge pages where it has them; NULL if it refuses. */
-void *tmi_pages_take(size_t size);
-void tmi_pages_give(void *pages, size_t size);
-/* Likewise, aligned to 2 MiB, and with its size noted in front of it for tmi_aligned_give. */
-void *tmi_aligned_take(size_t size);
-void tmi_aligned_give(void *pages);
+void *tmi_pages_alloc(size_t size);
+void tmi_pages_free(void *pages, size_t size);
+/* Likewise, aligned to 2 MiB, and with its size noted in front of it for tmi_aligned_free. */
+void *tmi_aligned_alloc(size_t size);
+void tmi_aligned_free(void *pages);
 /* Gives back the whole pages behind the first `used` bytes and lowers *size to what is left. */
 void tmi_pages_trim(void *pages, size_t *size, size_t used);
 void tmi_random(void *dst, size_t size);
@@ -164,9 +164,9 @@ typedef struct tmi_block {
     size_t mapped; /* the length to give back to the system; 0: malloc's */
 } tmi_block;
 
-bool tmi_block_take(tmi_block *block, size_t size);
+bool tmi_block_alloc(tmi_block *block, size_t size);
 /* The same, not zeroed. */
-bool tmi_block_take_dirty(tmi_block *block, size_t size);
+bool tmi_block_alloc_dirty(tmi_block *block, size_t size);
 /* Gives back what lies behind the first `used` bytes, where that can be done. */
 void tmi_block_trim(tmi_block *block, size_t used);
 /* The same, for a block that must stay where it is. */

@@ -41,18 +41,18 @@ static bool take_bytes(tmi_block *block, size_t size, bool zeroed) {
     if (size < BLOCK_MAP_FROM) {
         block->bytes = zeroed ? calloc(1, size ? size : 1) : malloc(size ? size : 1);
     } else {
-        block->bytes = tmi_pages_take(size);
+        block->bytes = tmi_pages_alloc(size);
         if (block->bytes)
             block->mapped = size;
     }
     return block->bytes != NULL;
 }
 
-bool tmi_block_take(tmi_block *block, size_t size) {
+bool tmi_block_alloc(tmi_block *block, size_t size) {
     return take_bytes(block, size, true);
 }
 
-bool tmi_block_take_dirty(tmi_block *block, size_t size) {
+bool tmi_block_alloc_dirty(tmi_block *block, size_t size) {
     return take_bytes(block, size, false);
 }
 
@@ -73,17 +73,17 @@ void tmi_block_trim(tmi_block *block, size_t used) {
 
 void tmi_block_free(tmi_block *block) {
     if (block->mapped)
-        tmi_pages_give(block->bytes, block->mapped);
+        tmi_pages_free(block->bytes, block->mapped);
     else
         free(block->bytes);
     *block = (tmi_block){NULL, 0};
 }
 
 void *tenmap_alloc(size_t bytes) {
-    return tmi_aligned_take(bytes);
+    return tmi_aligned_alloc(bytes);
 }
 
 void tenmap_free(void *memory) {
     if (memory)
-        tmi_aligned_give(memory);
+        tmi_aligned_free(memory);
 }

@@ -39,7 +39,7 @@ bool tmi_names_init(tmi_names *names, const tmi_hash_key *key, const void *recor
     while (capacity < count * 2)
         capacity *= 2;
     *names = (tmi_names){.records = records, .stride = stride, .key = *key, .mask = capacity - 1};
-    if (!tmi_block_take(&names->block, capacity * sizeof *names->slots))
+    if (!tmi_block_alloc(&names->block, capacity * sizeof *names->slots))
         return false;
     names->slots = names->block.bytes;
     return true;

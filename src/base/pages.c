@@ -21,7 +21,7 @@ size_t tmi_page_size(void) {
 }
 
 /* Aligned to a huge page, since the kernel uses one only for a whole aligned range. */
-void *tmi_pages_take(size_t size) {
+void *tmi_pages_alloc(size_t size) {
     if (size > PTRDIFF_MAX - 2 * (size_t)HUGE_PAGE)
         return NULL;
     size_t length = size + HUGE_PAGE;
@@ -41,17 +41,17 @@ void *tmi_pages_take(size_t size) {
     return start + before;
 }
 
-void tmi_pages_give(void *pages, size_t size) {
+void tmi_pages_free(void *pages, size_t size) {
     munmap(pages, size);
 }
 
 /* A page of its own in front holds the size; it is too short for a huge page, so it costs 4 KiB. */
-void *tmi_aligned_take(size_t size) {
+void *tmi_aligned_alloc(size_t size) {
     size_t page = tmi_page_size();
     if (size > PTRDIFF_MAX - 4 * (size_t)HUGE_PAGE)
         return NULL;
     size = (size + page - 1) / page * page + (size ? 0 : page);
-    char *pages = tmi_pages_take(size + HUGE_PAGE);
+    char *pages = tmi_pages_alloc(size + HUGE_PAGE);
     if (!pages)
         return NULL;
     munmap(pages, HUGE_PAGE - page);
@@ -59,7 +59,7 @@ void *tmi_aligned_take(size_t size) {
     return pages + HUGE_PAGE;
 }
 
-void tmi_aligned_give(void *pages) {
+void tmi_aligned_free(void *pages) {
     size_t size, page = tmi_page_size();
     char *start = (char *)pages - page;
     memcpy(&size, start, sizeof size);

@@ -21,11 +21,11 @@ size_t tmi_page_size(void) {
     return system.dwPageSize;
 }
 
-void *tmi_pages_take(size_t size) {
+void *tmi_pages_alloc(size_t size) {
     return VirtualAlloc(NULL, size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
 }
 
-void tmi_pages_give(void *pages, size_t size) {
+void tmi_pages_free(void *pages, size_t size) {
     (void)size;
     VirtualFree(pages, 0, MEM_RELEASE);
 }
@@ -38,7 +38,7 @@ void tmi_pages_trim(void *pages, size_t *size, size_t used) {
 }
 
 /* More addresses are reserved than used; the page in front holds where the reservation begins. */
-void *tmi_aligned_take(size_t size) {
+void *tmi_aligned_alloc(size_t size) {
     size_t page = tmi_page_size(), align = WIN32_HUGE_PAGE;
     if (size > PTRDIFF_MAX - 4 * align)
         return NULL;
@@ -55,7 +55,7 @@ void *tmi_aligned_take(size_t size) {
     return memory;
 }
 
-void tmi_aligned_give(void *pages) {
+void tmi_aligned_free(void *pages) {
     void *start;
     memcpy(&start, (char *)pages - tmi_page_size(), sizeof start);
     VirtualFree(start, 0, MEM_RELEASE);

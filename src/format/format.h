@@ -18,7 +18,8 @@ typedef struct tmi_shown {
  * is a Git LFS pointer ..."); NULL if its first bytes are not known. `size` is the whole file's.
  * *shown is the part of it that a reader would want to see; of length 0 if there is none.
  */
-const char *tmi_foreign(const unsigned char *start, size_t len, uint64_t size, tmi_shown *shown);
+const char *tmi_other_format(const unsigned char *start, size_t len, uint64_t size,
+                             tmi_shown *shown);
 
 /* Such parts of sentences for an index, which is known by its JSON. */
 #define TMI_SERVER_ERROR                                                                           \
@@ -256,8 +257,8 @@ typedef bool tmi_refill(void *ctx, uint64_t offset, void *dst, size_t size);
  * Tensors that go to place->room are not compared by name: who fills it looks for names that are
  * there twice.
  */
-tenmap_status tmi_header_quick(tmi_header *header, const tmi_place *place, size_t length,
-                               tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
+tenmap_status tmi_safetensors_quick(tmi_header *header, const tmi_place *place, size_t length,
+                                    tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
 
 /* tensor_order.c */
 
@@ -287,7 +288,7 @@ typedef struct tmi_container {
     /* Where the header is, at most `limit` bytes long; or what is wrong with the beginning. */
     tenmap_status (*find_text)(const tmi_place *place, const unsigned char *start, size_t len,
                                uint64_t limit, tmi_extent *text, tenmap_error *error);
-    /* May be NULL. As tmi_header_quick. */
+    /* May be NULL. As tmi_safetensors_quick. */
     tenmap_status (*quick)(tmi_header *header, const tmi_place *place, size_t length,
                            tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
     /* As tmi_header_parse: takes over `text`, which has TMI_JSON_PAD zero bytes behind it. */

@@ -148,7 +148,7 @@ static tenmap_status take_gguf_pairs(gguf_parser *p) {
     tmi_header *h = p->header;
     size_t pairs = (size_t)p->reader.pairs; /* all of them are in the text */
     h->metadata = tmi_calloc(pairs, sizeof *h->metadata);
-    if (!h->metadata || !tmi_block_take(&h->numbers, pairs * TMI_NUMBER_ROOM + 1))
+    if (!h->metadata || !tmi_block_alloc(&h->numbers, pairs * TMI_NUMBER_ROOM + 1))
         return tmi_fail_memory(p->reader.error, (uint64_t)pairs * sizeof *h->metadata,
                                "the header's metadata");
     tenmap_status status = TENMAP_OK;
@@ -268,8 +268,8 @@ static tenmap_status take_tensors(gguf_parser *p) {
     enum { MOST_DIMS_OF_A_ROW = 4 };
     size_t rows = (size_t)p->reader.tensors;
     if (rows > SIZE_MAX / 2 / sizeof *p->tensors ||
-        !tmi_block_take(&h->tensors, rows * sizeof *p->tensors) ||
-        !tmi_block_take(&h->dims[0], rows * MOST_DIMS_OF_A_ROW * sizeof(uint64_t)))
+        !tmi_block_alloc(&h->tensors, rows * sizeof *p->tensors) ||
+        !tmi_block_alloc(&h->dims[0], rows * MOST_DIMS_OF_A_ROW * sizeof(uint64_t)))
         return tmi_fail_memory(p->reader.error, (uint64_t)rows * sizeof *p->tensors,
                                "the tensors' table");
     h->dim_blocks = 1;

@@ -205,7 +205,8 @@ static const char *text_kind(const unsigned char *start, size_t len, uint64_t si
     return NULL;
 }
 
-const char *tmi_foreign(const unsigned char *start, size_t len, uint64_t size, tmi_shown *shown) {
+const char *tmi_other_format(const unsigned char *start, size_t len, uint64_t size,
+                             tmi_shown *shown) {
     *shown = (tmi_shown){0, 0};
     if (size == 0)
         return "the file is empty: the download did not begin, or nothing was written";

@@ -24,7 +24,7 @@ static tenmap_status read_length(const tmi_place *place, const unsigned char *st
      * spells. */
     bool cut = !too_short && n <= limit && len > 8 && start[8] == '{';
     tmi_shown shown = {0, 0};
-    const char *foreign = cut ? NULL : tmi_foreign(start, len, place->size, &shown);
+    const char *foreign = cut ? NULL : tmi_other_format(start, len, place->size, &shown);
     *code = foreign     ? TENMAP_FOUND_FOREIGN
             : n > limit ? TENMAP_FOUND_LIMIT
                         : TENMAP_FOUND_TRUNCATED;
@@ -72,5 +72,5 @@ static tenmap_status find_text(const tmi_place *place, const unsigned char *star
 const tmi_container tmi_safetensors = {.name = "safetensors",
                                        .recognise = is_plausible,
                                        .find_text = find_text,
-                                       .quick = tmi_header_quick,
+                                       .quick = tmi_safetensors_quick,
                                        .parse = tmi_header_parse};

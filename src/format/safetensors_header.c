@@ -143,7 +143,7 @@ static TMI_NOINLINE bool grow_dims(parser *p, uint64_t **first) {
     if (size < 2 * used + 8)
         size = 2 * used + 8;
     if (h->dim_blocks == TMI_DIM_BLOCKS || size > SIZE_MAX / sizeof *p->dim / 2 ||
-        !tmi_block_take(&h->dims[h->dim_blocks], size * sizeof *p->dim))
+        !tmi_block_alloc(&h->dims[h->dim_blocks], size * sizeof *p->dim))
         return fail_memory(p, (uint64_t)size * sizeof *p->dim);
     uint64_t *room = h->dims[h->dim_blocks++].bytes;
     if (used)
@@ -562,7 +562,7 @@ static tenmap_status check_tensors(parser *p) {
 /* What a check does besides: a copy of the text before the parse, the oddities after it. */
 static tenmap_status begin_report(parser *p, tmi_block *copy, tmi_blanks *blanks) {
     size_t length = (size_t)(p->json.end - p->json.text);
-    if (!tmi_block_take(copy, length + TMI_JSON_PAD))
+    if (!tmi_block_alloc(copy, length + TMI_JSON_PAD))
         return tmi_fail_memory(p->error, length, "a copy of the header");
     memcpy(copy->bytes, p->json.text, length);
     p->untouched = copy->bytes;
@@ -589,7 +589,7 @@ static tenmap_status parse_all(parser *p) {
     }
     size_t most = length / SHORTEST_ENTRY + 1;
     if (most > SIZE_MAX / sizeof *p->tensors ||
-        !tmi_block_take(&p->header->tensors, most * sizeof *p->tensors))
+        !tmi_block_alloc(&p->header->tensors, most * sizeof *p->tensors))
         return tmi_fail_memory(p->error, (uint64_t)most * sizeof *p->tensors, "the tensors' table");
     p->tensors = p->header->tensors.bytes;
     if (!parse_top(p) || !order_tensors(p))

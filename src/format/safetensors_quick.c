@@ -179,7 +179,7 @@ static bool want_dims(reader *r) {
         return true;
     if (h->dim_blocks == TMI_DIM_BLOCKS)
         return false;
-    if (!tmi_block_take_dirty(&h->dims[h->dim_blocks], count * sizeof *r->dim))
+    if (!tmi_block_alloc_dirty(&h->dims[h->dim_blocks], count * sizeof *r->dim))
         return lacks_memory(r);
     r->dim = h->dims[h->dim_blocks++].bytes;
     r->dims_end = r->dim + count;
@@ -408,13 +408,13 @@ static bool take_name_room(reader *r, size_t size) {
     tmi_scratch *s = r->room ? r->place->scratch : NULL;
     tmi_block block;
     if (!s) {
-        bool taken = tmi_block_take_dirty(&r->header->text, size);
+        bool taken = tmi_block_alloc_dirty(&r->header->text, size);
         r->name = r->header->text.bytes;
         return taken;
     }
     if (!s->names.bytes || s->block_bytes - s->used < size) {
         size_t most = size > s->least_bytes ? size : s->least_bytes;
-        if (most > SIZE_MAX - NAMES_AT || !tmi_block_take_dirty(&block, most + NAMES_AT))
+        if (most > SIZE_MAX - NAMES_AT || !tmi_block_alloc_dirty(&block, most + NAMES_AT))
             return false;
         memcpy(block.bytes, &s->names, sizeof s->names);
         s->names = block;
@@ -453,7 +453,7 @@ static bool take_tables(reader *r, size_t length) {
         return true;
     }
     if (most > SIZE_MAX / sizeof *r->tensors ||
-        !tmi_block_take_dirty(&h->tensors, most * sizeof *r->tensors) ||
+        !tmi_block_alloc_dirty(&h->tensors, most * sizeof *r->tensors) ||
         !tmi_names_init(&h->names, &r->place->key, h->tensors.bytes, sizeof *r->tensors,
                         guess < most ? guess : most))
         return lacks_memory(r);
@@ -490,8 +490,9 @@ static char *take_header_window(const reader *r, size_t length) {
     return window;
 }
 
-tenmap_status tmi_header_quick(tmi_header *header, const tmi_place *place, size_t length,
-                               tmi_refill *refill, void *ctx, bool *done, tenmap_error *error) {
+tenmap_status tmi_safetensors_quick(tmi_header *header, const tmi_place *place, size_t length,
+                                    tmi_refill *refill, void *ctx, bool *done,
+                                    tenmap_error *error) {
     static const char zero[16] = "0";
     reader r = {.refill = refill,
                 .refill_ctx = ctx,
@@ -518,7 +519,7 @@ tenmap_status tmi_header_quick(tmi_header *header, const tmi_place *place, size_
         if (r.too_many) {
             tmi_place alone = *place;
             alone.room = NULL;
-            return tmi_header_quick(header, &alone, length, refill, ctx, done, error);
+            return tmi_safetensors_quick(header, &alone, length, refill, ctx, done, error);
         }
         return r.out_of_memory ? tmi_fail_memory(error, length, "the header") : TENMAP_OK;
     }

@@ -182,7 +182,7 @@ static bool take_outline(skimmer *s, size_t length) {
     size_t most = length / LINE_AT_LEAST + 1;
     s->most_files = most < TMI_MOST_SHARDS ? most + 1 : TMI_MOST_SHARDS + 1;
     if (most > SIZE_MAX / sizeof *o->lines ||
-        !tmi_block_take_dirty(&o->block, most * sizeof *o->lines))
+        !tmi_block_alloc_dirty(&o->block, most * sizeof *o->lines))
         return skimmer_lacks_memory(s);
     o->lines = o->block.bytes;
     o->files = tmi_calloc(s->most_files, sizeof *o->files);

@@ -37,9 +37,9 @@ static sort_key *sort_keys(sort_key *keys, sort_key *scratch, size_t count) {
 bool tmi_order_tensors(tmi_block *tensors, size_t count) {
     tmi_block keys_block, sorted_block;
     if (count > SIZE_MAX / 2 / sizeof(sort_key) ||
-        !tmi_block_take(&keys_block, 2 * count * sizeof(sort_key)))
+        !tmi_block_alloc(&keys_block, 2 * count * sizeof(sort_key)))
         return false;
-    if (!tmi_block_take(&sorted_block, count * sizeof(tenmap_tensor))) {
+    if (!tmi_block_alloc(&sorted_block, count * sizeof(tenmap_tensor))) {
         tmi_block_free(&keys_block);
         return false;
     }

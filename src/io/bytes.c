@@ -56,7 +56,7 @@ static tenmap_status open_object(tmi_bytes *bytes, const tenmap_io *io, const ch
 static tenmap_status read_object(const tmi_bytes *bytes, uint64_t offset, void *dst, size_t size,
                                  size_t *got, tenmap_error *error) {
     const tenmap_io *io = bytes->io;
-    size_t most = tmi_bytes_step(bytes, OBJECT_READ_MOST);
+    size_t most = tmi_bytes_window_size(bytes, OBJECT_READ_MOST);
     for (*got = 0; *got < size;) {
         tenmap_error said = {.status = TENMAP_OK};
         size_t part = size - *got < most ? size - *got : most;
@@ -105,11 +105,11 @@ tenmap_status tmi_bytes_expect_file(const tmi_bytes *bytes, tenmap_error *error)
 /* Reading. */
 
 void tmi_bytes_enter(const tmi_bytes *bytes) {
-    tmi_gate_enter(&((tmi_bytes *)(uintptr_t)bytes)->gate);
+    tmi_rwlock_read(&((tmi_bytes *)(uintptr_t)bytes)->gate);
 }
 
 void tmi_bytes_leave(const tmi_bytes *bytes) {
-    tmi_gate_leave(&((tmi_bytes *)(uintptr_t)bytes)->gate);
+    tmi_rwlock_read_end(&((tmi_bytes *)(uintptr_t)bytes)->gate);
 }
 
 bool tmi_bytes_changed(const tmi_bytes *bytes, uint64_t *size_now) {
@@ -121,7 +121,7 @@ bool tmi_bytes_changed(const tmi_bytes *bytes, uint64_t *size_now) {
     return changed;
 }
 
-size_t tmi_bytes_step(const tmi_bytes *bytes, size_t otherwise) {
+size_t tmi_bytes_window_size(const tmi_bytes *bytes, size_t otherwise) {
     uint64_t step = bytes->io ? bytes->io->preferred_bytes : 0;
     if (step == 0)
         return otherwise;
@@ -130,8 +130,8 @@ size_t tmi_bytes_step(const tmi_bytes *bytes, size_t otherwise) {
     return step < OBJECT_READ_MOST ? (size_t)step : OBJECT_READ_MOST;
 }
 
-tenmap_status tmi_bytes_trust(const tmi_bytes *bytes, uint64_t offset, uint64_t size,
-                              const tenmap_tensor *t, tenmap_error *error) {
+tenmap_status tmi_bytes_check_unchanged(const tmi_bytes *bytes, uint64_t offset, uint64_t size,
+                                        const tenmap_tensor *t, tenmap_error *error) {
     uint64_t size_now = offset + size;
     if (!tmi_bytes_changed(bytes, &size_now))
         return TENMAP_OK;
@@ -179,8 +179,9 @@ tenmap_status tmi_bytes_read(const tmi_bytes *bytes, uint64_t offset, void *dst,
         int failed = tmi_file_read(&bytes->file, offset, dst, size, &got);
         tmi_bytes_leave(bytes);
         if (!failed && got == size)
-            return wanted.tensor ? tmi_bytes_trust(bytes, offset, size, wanted.tensor, error)
-                                 : TENMAP_OK;
+            return wanted.tensor
+                       ? tmi_bytes_check_unchanged(bytes, offset, size, wanted.tensor, error)
+                       : TENMAP_OK;
         fail_read(bytes, offset, size, got, failed, wanted, error);
     }
     if (error) {
@@ -243,7 +244,7 @@ static bool has_scheme(const char *path, const char *scheme) {
     return true;
 }
 
-size_t tmi_own_part(const tenmap_io *io, const char *path) {
+size_t tmi_path_without_query(const tenmap_io *io, const char *path) {
     /* What a hub and S3 call their objects is taken as it is there: a '?' is one of its letters. */
     if (!io || has_scheme(path, "hf://") || has_scheme(path, "s3://"))
         return strlen(path);
@@ -251,7 +252,7 @@ size_t tmi_own_part(const tenmap_io *io, const char *path) {
 }
 
 static size_t folder_part(const tenmap_io *io, const char *path) {
-    size_t len = tmi_own_part(io, path);
+    size_t len = tmi_path_without_query(io, path);
     if (!io)
         return tmi_folder_part(path);
     while (len > 0 && path[len - 1] != '/')
@@ -262,7 +263,7 @@ static size_t folder_part(const tenmap_io *io, const char *path) {
 /* path[0, len), the name, and what the path has behind its own part. */
 static char *with_name(const tenmap_io *io, const char *path, size_t len, const char *name,
                        size_t name_len) {
-    const char *tail = path + tmi_own_part(io, path);
+    const char *tail = path + tmi_path_without_query(io, path);
     char *joined = tmi_join_path(path, len, name, name_len);
     if (!joined || !*tail)
         return joined;
@@ -293,26 +294,27 @@ static char *written_name(const tenmap_io *io, const char *path, const char *nam
     return out;
 }
 
-char *tmi_renamed(const tenmap_io *io, const char *path, const char *name, size_t name_len) {
+char *tmi_path_renamed(const tenmap_io *io, const char *path, const char *name, size_t name_len) {
     return with_name(io, path, folder_part(io, path), name, name_len);
 }
 
-char *tmi_beside(const tenmap_io *io, const char *path, const char *name, size_t name_len) {
+char *tmi_path_beside(const tenmap_io *io, const char *path, const char *name, size_t name_len) {
     char *written = written_name(io, path, name, &name_len);
-    char *joined = written ? tmi_renamed(io, path, written, name_len) : NULL;
+    char *joined = written ? tmi_path_renamed(io, path, written, name_len) : NULL;
     free(written);
     return joined;
 }
 
-char *tmi_inside(const tenmap_io *io, const char *folder, const char *name, size_t name_len) {
+char *tmi_path_inside(const tenmap_io *io, const char *folder, const char *name, size_t name_len) {
     char *written = written_name(io, folder, name, &name_len);
     char *joined =
-        written ? with_name(io, folder, tmi_own_part(io, folder), written, name_len) : NULL;
+        written ? with_name(io, folder, tmi_path_without_query(io, folder), written, name_len)
+                : NULL;
     free(written);
     return joined;
 }
 
-char *tmi_around(const tenmap_io *io, const char *path) {
+char *tmi_path_folder(const tenmap_io *io, const char *path) {
     return io ? tmi_copy_text(path, folder_part(io, path)) : tmi_folder_of(path);
 }
 
@@ -321,7 +323,7 @@ static bool ends_in_separator(const tenmap_io *io, const char *path, size_t len)
 }
 
 char *tmi_config_folder(const tenmap_io *io, const char *path, bool is_folder) {
-    size_t len = is_folder ? tmi_own_part(io, path) : folder_part(io, path), used = len;
+    size_t len = is_folder ? tmi_path_without_query(io, path) : folder_part(io, path), used = len;
     while (used > 1 && ends_in_separator(io, path, used))
         used--;
     if (!io && used > 0 && used < len && path[used - 1] == ':')
@@ -453,7 +455,8 @@ tenmap_status tmi_window_copy(tmi_window *w, uint64_t at, void *dst, size_t size
         at += done;
         to += done;
     }
-    return status == TENMAP_OK ? tmi_bytes_trust(w->bytes, first, size, t, error) : status;
+    return status == TENMAP_OK ? tmi_bytes_check_unchanged(w->bytes, first, size, t, error)
+                               : status;
 }
 
 uint64_t tmi_window_fit(const tmi_window *w, tenmap_dtype dtype) {

@@ -14,7 +14,8 @@ typedef struct tmi_bytes {
     const tenmap_io *io; /* the caller's, which `object` belongs to; NULL for the system's files */
     void *object;
     const char *shown; /* the path for errors, borrowed */
-    tmi_gate gate; /* inside: who uses the file; alone: who closes it when memory took its place */
+    tmi_rwlock
+        gate; /* inside: who uses the file; alone: who closes it when memory took its place */
 } tmi_bytes;
 
 #define TMI_NO_BYTES                                                                               \
@@ -57,10 +58,10 @@ tenmap_status tmi_bytes_read(const tmi_bytes *bytes, uint64_t offset, void *dst,
  * Whether these bytes of a tensor, which were read in another way before this call, are those that
  * were opened: TENMAP_ERR_IO if the file has changed since.
  */
-tenmap_status tmi_bytes_trust(const tmi_bytes *bytes, uint64_t offset, uint64_t size,
-                              const tenmap_tensor *tensor, tenmap_error *error);
+tenmap_status tmi_bytes_check_unchanged(const tmi_bytes *bytes, uint64_t offset, uint64_t size,
+                                        const tenmap_tensor *tensor, tenmap_error *error);
 /* A good size for windows on these bytes: what the caller's tenmap_io prefers, else `otherwise`. */
-size_t tmi_bytes_step(const tmi_bytes *bytes, size_t otherwise);
+size_t tmi_bytes_window_size(const tmi_bytes *bytes, size_t otherwise);
 
 /*
  * Calls `entry` with each name in the folder; stops early if it returns false. NOT_FOUND if it is no
@@ -73,14 +74,14 @@ tenmap_status tmi_bytes_list(const tenmap_io *io, const char *path,
  * The paths of files beside another and in a folder; NULL without memory. For a tenmap_io what
  * stands from a '?' on stays behind the name, and an address of the web has the name encoded.
  */
-char *tmi_beside(const tenmap_io *io, const char *path, const char *name, size_t name_len);
-char *tmi_inside(const tenmap_io *io, const char *folder, const char *name, size_t name_len);
+char *tmi_path_beside(const tenmap_io *io, const char *path, const char *name, size_t name_len);
+char *tmi_path_inside(const tenmap_io *io, const char *folder, const char *name, size_t name_len);
 /* Likewise beside another, where the name was taken from the path and is written as it is there. */
-char *tmi_renamed(const tenmap_io *io, const char *path, const char *name, size_t name_len);
+char *tmi_path_renamed(const tenmap_io *io, const char *path, const char *name, size_t name_len);
 /* How much of a path is its own, without what an address has from a '?' on. */
-size_t tmi_own_part(const tenmap_io *io, const char *path);
+size_t tmi_path_without_query(const tenmap_io *io, const char *path);
 /* The folder that `path` is in, the current one where it names none; NULL without memory. */
-char *tmi_around(const tenmap_io *io, const char *path);
+char *tmi_path_folder(const tenmap_io *io, const char *path);
 
 /*
  * The folder where what belongs to a model lies, as callers see it: without a '/' at its end, and

@@ -487,11 +487,11 @@ const tmi_kernels tmi_kernels_neon = {
             [TENMAP_IQ4_NL - TENMAP_Q4_0] = tmi_neon_unpack_iq4_nl,
             [TENMAP_MXFP4 - TENMAP_Q4_0] = tmi_neon_unpack_mxfp4,
         },
-    .times = tmi_neon_grouped_times,
-    .minus = tmi_neon_grouped_minus,
-    .plus = tmi_neon_grouped_plus,
+    .times = tmi_neon_group_times,
+    .minus = tmi_neon_group_minus,
+    .plus = tmi_neon_group_plus,
     .nibbles = tmi_neon_nibbles,
-    .coded4 = tmi_neon_coded4,
+    .fused4 = tmi_neon_fused4,
 };
 
 #endif

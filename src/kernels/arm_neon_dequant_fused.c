@@ -48,16 +48,16 @@ static inline bool neon_table_to_bf16(unsigned char *to, const float *values) {
 }
 
 /* The table of group g, rounded, in planes of bytes. */
-static uint8x16x4_t neon_group_planes(const tmi_coded_run *run, size_t g, tenmap_dtype as,
+static uint8x16x4_t neon_group_planes(const tmi_fused_run *run, size_t g, tenmap_dtype as,
                                       uint32_t flags) {
     float values[16];
     unsigned char narrow[32];
     memcpy(values, run->table, sizeof values);
     if (run->zeros && !run->added)
-        tmi_grouped_minus(values, 16, &run->zeros[g], 16, 16);
-    tmi_grouped_times(values, 16, &run->scales[g], 16, 16);
+        tmi_group_minus(values, 16, &run->zeros[g], 16, 16);
+    tmi_group_times(values, 16, &run->scales[g], 16, 16);
     if (run->zeros && run->added)
-        tmi_grouped_plus(values, 16, &run->zeros[g], 16, 16);
+        tmi_group_plus(values, 16, &run->zeros[g], 16, 16);
     if (as == TENMAP_F32)
         return vld4q_u8((const unsigned char *)values);
     if (as != TENMAP_BF16 || flags || !neon_table_to_bf16(narrow, values))
@@ -67,7 +67,7 @@ static uint8x16x4_t neon_group_planes(const tmi_coded_run *run, size_t g, tenmap
     return planes;
 }
 
-bool tmi_neon_coded4(void *dst, tenmap_dtype as, const tmi_coded_run *run, uint32_t flags) {
+bool tmi_neon_fused4(void *dst, tenmap_dtype as, const tmi_fused_run *run, uint32_t flags) {
     bool bytes = run->count <= run->first || (run->first % 2 == 0 && run->group % 2 == 0);
     size_t width = as == TENMAP_F32 ? 4 : 2, left = run->count, end = run->first;
     const unsigned char *s = run->codes;

@@ -22,9 +22,9 @@
         }                                                                                          \
     }
 
-NEON_GROUPED(tmi_neon_grouped_times, vmulq_f32, tmi_grouped_times)
-NEON_GROUPED(tmi_neon_grouped_minus, vsubq_f32, tmi_grouped_minus)
-NEON_GROUPED(tmi_neon_grouped_plus, vaddq_f32, tmi_grouped_plus)
+NEON_GROUPED(tmi_neon_group_times, vmulq_f32, tmi_group_times)
+NEON_GROUPED(tmi_neon_group_minus, vsubq_f32, tmi_group_minus)
+NEON_GROUPED(tmi_neon_group_plus, vaddq_f32, tmi_group_plus)
 
 /* 8 bytes are 16 halves, the low one first. */
 void tmi_neon_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t less) {
@@ -42,7 +42,7 @@ void tmi_neon_nibbles(float *values, const unsigned char *bytes, size_t count, i
         }
     }
     if (i < count)
-        tmi_plain_nibbles(values + i, bytes, count - i, less);
+        tmi_scalar_nibbles(values + i, bytes, count - i, less);
 }
 
 #endif

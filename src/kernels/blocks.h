@@ -78,8 +78,8 @@ extern const uint16_t tmi_grid_iq3_xxs[256], tmi_grid_iq3_s[512], tmi_grid_iq1[2
 #if TMI_AVX2 /* x86_avx2_blocks.c */
 tmi_unpack tmi_avx2_unpack_q4_0, tmi_avx2_unpack_q8_0, tmi_avx2_unpack_q4_k, tmi_avx2_unpack_q5_k;
 tmi_unpack tmi_avx2_unpack_q6_k, tmi_avx2_unpack_iq4_nl, tmi_avx2_unpack_mxfp4;
-tmi_unpack tmi_avx2_around_q4_0, tmi_avx2_around_q8_0, tmi_avx2_around_q4_k, tmi_avx2_around_q5_k;
-tmi_unpack tmi_avx2_around_q6_k, tmi_avx2_around_iq4_nl, tmi_avx2_around_mxfp4;
+tmi_unpack tmi_avx2_nt_q4_0, tmi_avx2_nt_q8_0, tmi_avx2_nt_q4_k, tmi_avx2_nt_q5_k;
+tmi_unpack tmi_avx2_nt_q6_k, tmi_avx2_nt_iq4_nl, tmi_avx2_nt_mxfp4;
 #endif
 #if TMI_NEON /* arm_neon_blocks.c */
 tmi_unpack tmi_neon_unpack_q4_0, tmi_neon_unpack_q8_0, tmi_neon_unpack_q4_k, tmi_neon_unpack_q5_k;

@@ -19,13 +19,13 @@
         }                                                                                          \
     }
 
-void tmi_plain_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t less) {
+void tmi_scalar_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t less) {
     for (size_t i = 0; i < count; i++) {
         int32_t both = bytes[i / 2];
         values[i] = (float)((i % 2 ? both >> 4 : both & 15) - less);
     }
 }
 
-GROUPED(tmi_grouped_times, *)
-GROUPED(tmi_grouped_minus, -)
-GROUPED(tmi_grouped_plus, +)
+GROUPED(tmi_group_times, *)
+GROUPED(tmi_group_minus, -)
+GROUPED(tmi_group_plus, +)

@@ -56,7 +56,7 @@ typedef void tmi_f32_places(uint32_t *places, const void *src, size_t count,
  * Each of `count` values with the number of its group: by[0] for the first `first` of them, at least
  * one, then the next for each `group` more. One operation, rounded once.
  */
-typedef void tmi_grouped(float *values, size_t count, const float *by, size_t first, size_t group);
+typedef void tmi_group_op(float *values, size_t count, const float *by, size_t first, size_t group);
 
 /*
  * Unpacks whole blocks of a block dtype, as files have them, into F32 in the host's order: so many
@@ -82,7 +82,7 @@ typedef struct tmi_tables {
  * entries take the steps instead of the values: there are fewer of them. The steps are (code - zero) *
  * scale, or code * scale + zero where zeros are added, each rounded to F32.
  */
-typedef struct tmi_coded_run {
+typedef struct tmi_fused_run {
     const unsigned char *codes; /* from a whole byte on */
     size_t count;
     const float *table;          /* of 16, for codes of 4 bits */
@@ -93,35 +93,36 @@ typedef struct tmi_coded_run {
     size_t first, group;         /* values of the first group, at least one, and of the others */
     tmi_tables *tables;          /* NULL: nothing is kept */
     size_t place;                /* of the first group in the tables; the next are behind it */
-} tmi_coded_run;
+} tmi_fused_run;
 
 /*
  * Makes all of a run, as F32, BF16 or F16 at any address, with the flags of a tmi_kernel. False if it
  * leaves the run to others, whatever it has written by then. Who asks for stores around the cache calls
  * `fence` after the last of them.
  */
-typedef bool tmi_coded(void *dst, tenmap_dtype as, const tmi_coded_run *run, uint32_t flags);
+typedef bool tmi_dequant_fused(void *dst, tenmap_dtype as, const tmi_fused_run *run,
+                               uint32_t flags);
 
 /*
  * `count` rows of words, a multiple of eight, `stride` bytes apart; each word has codes of 4 bits of eight
  * columns, the lowest bits first, or mixed, in the order that AWQ has. The codes of each column, the first in
  * the lowest bits, `line` bytes apart.
  */
-typedef void tmi_unmix(unsigned char *to, size_t line, const unsigned char *rows, size_t stride,
-                       size_t count, size_t words, bool mixed);
+typedef void tmi_split_columns(unsigned char *to, size_t line, const unsigned char *rows,
+                               size_t stride, size_t count, size_t words, bool mixed);
 /*
  * `count` values of E2M1, the low half of a byte first, each times a power of two of its own, from 2^-125 to
  * 2^125, which is there as BF16: as F32, BF16 or F16, at any address, with the flags of a tmi_kernel. After
  * stores around the cache the caller calls `fence`.
  */
-typedef void tmi_across(void *dst, tenmap_dtype as, const unsigned char *codes,
-                        const unsigned char *powers, size_t count, uint32_t flags);
+typedef void tmi_scale_by_powers(void *dst, tenmap_dtype as, const unsigned char *codes,
+                                 const unsigned char *powers, size_t count, uint32_t flags);
 /*
  * A matrix the other way round: row i of `from` becomes column i of `to`, whose rows are `to_stride` bytes
  * apart. With `stream` stores may go around the cache, and the caller calls `fence`.
  */
-typedef void tmi_turn(unsigned char *to, size_t to_stride, const unsigned char *from,
-                      size_t from_stride, size_t rows, size_t columns, bool stream);
+typedef void tmi_transpose(unsigned char *to, size_t to_stride, const unsigned char *from,
+                           size_t from_stride, size_t rows, size_t columns, bool stream);
 
 /* `count` codes of 4 bits, the low half of a byte first, each less a number. */
 typedef void tmi_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t less);
@@ -136,36 +137,36 @@ typedef struct tmi_kernels {
     tmi_kernel *packed_f4[TMI_DTYPE_COUNT];
     /* A copy of `count` bytes around the cache; NULL: this instruction set does not stream. */
     tmi_kernel *stream_copy;
-    /* Stores around the cache that a tmi_coded has made come before all that follow; where it streams. */
+    /* Stores around the cache that a tmi_dequant_fused has made come before all that follow; where it streams. */
     void (*fence)(void);
     /* For measuring; where NULL, elements become F32 or F64 and plain C does it. */
     tmi_moments *moments[TMI_DTYPE_COUNT];
     tmi_f32_places *places;
     /* For weights in parts. */
-    tmi_grouped *times, *minus, *plus;
+    tmi_group_op *times, *minus, *plus;
     /* By block dtype, counted from TENMAP_Q4_0 on. */
     tmi_unpack *unpack[TMI_BLOCK_ROWS];
-    tmi_unpack *unpack_around[TMI_BLOCK_ROWS]; /* past the cache, to multiples of 32 bytes */
+    tmi_unpack *unpack_nt[TMI_BLOCK_ROWS]; /* past the cache, to multiples of 32 bytes */
     tmi_nibbles *nibbles;
-    tmi_coded *coded4, *coded_e4m3,
-        *coded_i8; /* where NULL, values take one step after the other */
-    tmi_unmix *unmix;
-    tmi_across *across;        /* where NULL, others make such values */
-    tmi_turn *turn16, *turn32; /* of elements of 2 and of 4 bytes */
+    tmi_dequant_fused *fused4, *fused_e4m3,
+        *fused_i8; /* where NULL, values take one step after the other */
+    tmi_split_columns *split_columns;
+    tmi_scale_by_powers *scale_by_powers;     /* where NULL, others make such values */
+    tmi_transpose *transpose16, *transpose32; /* of elements of 2 and of 4 bytes */
 } tmi_kernels;
 
 /* group_ops.c: in plain C. */
-tmi_grouped tmi_grouped_times, tmi_grouped_minus, tmi_grouped_plus;
-tmi_nibbles tmi_plain_nibbles;
+tmi_group_op tmi_group_times, tmi_group_minus, tmi_group_plus;
+tmi_nibbles tmi_scalar_nibbles;
 /* transpose.c: likewise; where the eight codes of AWQ's words are. */
-tmi_unmix tmi_plain_unmix;
-tmi_turn tmi_plain_turn16, tmi_plain_turn32;
-extern const uint8_t tmi_mixed_order[8];
+tmi_split_columns tmi_scalar_split_columns;
+tmi_transpose tmi_scalar_transpose16, tmi_scalar_transpose32;
+extern const uint8_t tmi_awq_order[8];
 #if TMI_NEON /* arm_neon_group_ops.c */
-tmi_grouped tmi_neon_grouped_times, tmi_neon_grouped_minus, tmi_neon_grouped_plus;
+tmi_group_op tmi_neon_group_times, tmi_neon_group_minus, tmi_neon_group_plus;
 tmi_nibbles tmi_neon_nibbles;
 /* arm_neon_dequant_fused.c */
-tmi_coded tmi_neon_coded4;
+tmi_dequant_fused tmi_neon_fused4;
 #endif
 
 extern const tmi_kernels tmi_kernels_scalar; /* plain C, for every CPU */

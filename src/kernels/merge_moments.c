@@ -79,7 +79,7 @@ static double square_root(double x) {
 }
 
 /* Zero has the least scale, since it says nothing of the others'. */
-int tmi_spread_scale(double min, double max) {
+int tmi_mean_squares_scale(double min, double max) {
     uint64_t bits[2];
     memcpy(&bits[0], &min, sizeof min);
     memcpy(&bits[1], &max, sizeof max);
@@ -88,19 +88,20 @@ int tmi_spread_scale(double min, double max) {
     return exponent > SCALE_FROM ? SCALE_STEP : exponent < -SCALE_FROM ? -SCALE_STEP : 0;
 }
 
-double tmi_spread_factor(int scale) {
+double tmi_mean_squares_factor(int scale) {
     return scale > 0 ? 0x1p-700 : scale < 0 ? 0x1p700 : 1;
 }
 
-tmi_spread tmi_spread_same(double value, uint64_t count, int scale) {
-    return (tmi_spread){.count = count,
-                        .mean = value == 0 ? 0 : product_of(value, tmi_spread_factor(scale)),
-                        .scale = scale};
+tmi_mean_squares tmi_mean_squares_same(double value, uint64_t count, int scale) {
+    return (tmi_mean_squares){
+        .count = count,
+        .mean = value == 0 ? 0 : product_of(value, tmi_mean_squares_factor(scale)),
+        .scale = scale};
 }
 
-bool tmi_spread_of_lanes(tmi_spread *spread, const tmi_lanes *lanes, int scale) {
+bool tmi_mean_squares_of_lanes(tmi_mean_squares *spread, const tmi_lanes *lanes, int scale) {
     double sum = 0, square = 0;
-    *spread = (tmi_spread){.count = lanes->finite, .scale = scale};
+    *spread = (tmi_mean_squares){.count = lanes->finite, .scale = scale};
     for (size_t i = 0; i < TMI_LANES; i++) {
         sum = sum_of(sum, lanes->sum[i]);
         square = sum_of(square, lanes->square[i]);
@@ -114,7 +115,7 @@ bool tmi_spread_of_lanes(tmi_spread *spread, const tmi_lanes *lanes, int scale) 
 }
 
 /* A larger scale, where another part has larger values: what becomes 0 could not be seen beside them. */
-static void scale_spread_up(tmi_spread *spread, int scale) {
+static void scale_spread_up(tmi_mean_squares *spread, int scale) {
     for (; spread->scale < scale; spread->scale += SCALE_STEP) {
         spread->mean = product_of(spread->mean, 0x1p-700);
         spread->mean_rest = product_of(spread->mean_rest, 0x1p-700);
@@ -123,8 +124,8 @@ static void scale_spread_up(tmi_spread *spread, int scale) {
     }
 }
 
-void tmi_spread_merge(tmi_spread *a, const tmi_spread *b) {
-    tmi_spread other = *b;
+void tmi_mean_squares_merge(tmi_mean_squares *a, const tmi_mean_squares *b) {
+    tmi_mean_squares other = *b;
     if (a->count == 0 || other.count == 0) {
         *a = a->count ? *a : other;
         return;
@@ -151,7 +152,8 @@ static double within_f64(double x, int scale) {
     return x > most ? most : x < -most ? -most : x;
 }
 
-void tmi_spread_results(const tmi_spread *spread, double *mean, double *std, double *norm) {
+void tmi_mean_squares_results(const tmi_mean_squares *spread, double *mean, double *std,
+                              double *norm) {
     double back = spread->scale > 0 ? 0x1p700 : spread->scale < 0 ? 0x1p-700 : 1;
     double count = (double)spread->count, middle = sum_of(spread->mean, spread->mean_rest);
     double squares = sum_of(spread->squares, spread->squares_rest);

@@ -59,28 +59,29 @@ double tmi_key_f64(int64_t key);
  * and brings it near 1, so that no square overflows, and none underflows that could be seen in the
  * sum: numbers that differ do so in their 53rd digit at the latest.
  */
-typedef struct tmi_spread {
+typedef struct tmi_mean_squares {
     uint64_t count;
     double mean, mean_rest;
     double squares, squares_rest;
     int scale;
-} tmi_spread;
+} tmi_mean_squares;
 
 /* For F64 from `min` to `max`. All narrower floats and the integers do with 0. */
-int tmi_spread_scale(double min, double max);
+int tmi_mean_squares_scale(double min, double max);
 /* What values are multiplied by for a scale; a power of two. */
-double tmi_spread_factor(int scale);
+double tmi_mean_squares_factor(int scale);
 /* Of values that all are the same. */
-tmi_spread tmi_spread_same(double value, uint64_t count, int scale);
+tmi_mean_squares tmi_mean_squares_same(double value, uint64_t count, int scale);
 /*
  * Of a block, whose values were scaled before they were added. False if the shift is so far from the
  * mean, which is right, that the squares lost digits: the block is to be added about the mean.
  */
-bool tmi_spread_of_lanes(tmi_spread *spread, const tmi_lanes *lanes, int scale);
+bool tmi_mean_squares_of_lanes(tmi_mean_squares *spread, const tmi_lanes *lanes, int scale);
 /* Brings two parts together, `b` behind `a`. */
-void tmi_spread_merge(tmi_spread *a, const tmi_spread *b);
+void tmi_mean_squares_merge(tmi_mean_squares *a, const tmi_mean_squares *b);
 /* The results of at least one value, scaled back. */
-void tmi_spread_results(const tmi_spread *spread, double *mean, double *std, double *norm);
+void tmi_mean_squares_results(const tmi_mean_squares *spread, double *mean, double *std,
+                              double *norm);
 
 /*
  * A histogram's bins as F32 see them. Keys are those of tmi_key_of_f32: what is in which bin is a

@@ -356,9 +356,9 @@ const tmi_kernels tmi_kernels_scalar = {
             [TENMAP_U64] = plain_u64_to_odd,
             [TENMAP_F64] = plain_f64_to_odd,
         },
-    .times = tmi_grouped_times,
-    .minus = tmi_grouped_minus,
-    .plus = tmi_grouped_plus,
+    .times = tmi_group_times,
+    .minus = tmi_group_minus,
+    .plus = tmi_group_plus,
     .unpack =
         {
             [TENMAP_Q4_0 - TENMAP_Q4_0] = tmi_unpack_q4_0,
@@ -388,8 +388,8 @@ const tmi_kernels tmi_kernels_scalar = {
             [TENMAP_NVFP4 - TENMAP_Q4_0] = tmi_unpack_nvfp4,
             [TENMAP_Q1_0 - TENMAP_Q4_0] = tmi_unpack_q1_0,
         },
-    .nibbles = tmi_plain_nibbles,
-    .unmix = tmi_plain_unmix,
-    .turn16 = tmi_plain_turn16,
-    .turn32 = tmi_plain_turn32,
+    .nibbles = tmi_scalar_nibbles,
+    .split_columns = tmi_scalar_split_columns,
+    .transpose16 = tmi_scalar_transpose16,
+    .transpose32 = tmi_scalar_transpose32,
 };

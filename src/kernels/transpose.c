@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-const uint8_t tmi_mixed_order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+const uint8_t tmi_awq_order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
-void tmi_plain_unmix(unsigned char *to, size_t line, const unsigned char *rows, size_t stride,
-                     size_t count, size_t words, bool mixed) {
+void tmi_scalar_split_columns(unsigned char *to, size_t line, const unsigned char *rows,
+                              size_t stride, size_t count, size_t words, bool mixed) {
     for (size_t w = 0; w < words; w++)
         for (size_t p = 0; p < 8; p++, to += line) {
-            size_t field = mixed ? tmi_mixed_order[p] : p;
+            size_t field = mixed ? tmi_awq_order[p] : p;
             const unsigned char *from = rows + 4 * w + field / 2;
             unsigned low = (unsigned)(field % 2 * 4);
             for (size_t i = 0; i < count; i += 2)
@@ -32,5 +32,5 @@ void tmi_plain_unmix(unsigned char *to, size_t line, const unsigned char *rows, 
                                from + i * from_stride + k * (width), width);                       \
     }
 
-TURN(tmi_plain_turn16, 2)
-TURN(tmi_plain_turn32, 4)
+TURN(tmi_scalar_transpose16, 2)
+TURN(tmi_scalar_transpose32, 4)

@@ -191,15 +191,15 @@ tmi_kernel tmi_avx2_bf16_to_e5m2fnuz, tmi_avx2_f16_to_e5m2, tmi_avx2_f16_to_e4m3
 tmi_kernel tmi_avx2_f16_to_e4m3fnuz, tmi_avx2_f16_to_e5m2fnuz;
 
 /* x86_avx2_group_ops.c */
-tmi_grouped tmi_avx2_grouped_times, tmi_avx2_grouped_minus, tmi_avx2_grouped_plus;
+tmi_group_op tmi_avx2_group_times, tmi_avx2_group_minus, tmi_avx2_group_plus;
 tmi_nibbles tmi_avx2_nibbles;
 
 /* x86_avx2_dequant_fused.c and x86_avx2_dequant_fused8.c */
-tmi_coded tmi_avx2_coded4, tmi_avx2_coded_e4m3, tmi_avx2_coded_i8;
+tmi_dequant_fused tmi_avx2_fused4, tmi_avx2_fused_e4m3, tmi_avx2_fused_i8;
 /* x86_avx2_transpose.c */
-tmi_unmix tmi_avx2_unmix;
-tmi_across tmi_avx2_across;
-tmi_turn tmi_avx2_turn16, tmi_avx2_turn32;
+tmi_split_columns tmi_avx2_split_columns;
+tmi_scale_by_powers tmi_avx2_scale_by_powers;
+tmi_transpose tmi_avx2_transpose16, tmi_avx2_transpose32;
 
 #ifndef TENMAP_NO_MEASURE
 /* x86_avx2_moments.c */

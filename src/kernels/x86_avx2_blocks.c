@@ -207,7 +207,7 @@ AVX2_INLINE void avx2_unpack_q6_k(float *dst, const unsigned char *src, size_t b
     AVX2_TARGET void tmi_avx2_unpack_##name(float *dst, const unsigned char *src, size_t blocks) { \
         avx2_unpack_##name(dst, src, blocks, false);                                               \
     }                                                                                              \
-    AVX2_TARGET void tmi_avx2_around_##name(float *dst, const unsigned char *src, size_t blocks) { \
+    AVX2_TARGET void tmi_avx2_nt_##name(float *dst, const unsigned char *src, size_t blocks) {     \
         avx2_unpack_##name(dst, src, blocks, true);                                                \
         _mm_sfence();                                                                              \
     }

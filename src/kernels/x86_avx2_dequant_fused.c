@@ -14,7 +14,7 @@ typedef struct coded_table {
     coded_bytes bytes;
 } coded_table;
 
-AVX2_INLINE coded_table group_table(const tmi_coded_run *run, size_t g, tenmap_dtype as,
+AVX2_INLINE coded_table group_table(const tmi_fused_run *run, size_t g, tenmap_dtype as,
                                     bool saturate) {
     coded_table t;
     bool zeros = run->zeros != NULL;
@@ -111,7 +111,7 @@ AVX2_INLINE void put_group(unsigned char *d, const unsigned char *s, size_t coun
 }
 
 /* Groups [g, end) of a run, the first of which begins with value `at`; returns where the last ends. */
-AVX2_INLINE size_t put_groups(unsigned char *d, const tmi_coded_run *run, size_t at, size_t g,
+AVX2_INLINE size_t put_groups(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
                               size_t end, tenmap_dtype as, bool stream, bool saturate,
                               bool high_first) {
     const size_t width = as == TENMAP_F32 ? 4 : 2;
@@ -235,7 +235,7 @@ AVX2_INLINE void put_thirty_twos(unsigned char *d, const unsigned char *s, size_
 }
 
 /* The whole groups of a run from value `at` of group g on; returns how many of them it did. */
-AVX2_INLINE size_t put_kind(unsigned char *d, const tmi_coded_run *run, size_t at, size_t g,
+AVX2_INLINE size_t put_kind(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
                             tmi_code_kind kind, bool stream) {
     enum { PACKED = 128 };
     uint64_t products[PACKED];
@@ -255,7 +255,7 @@ AVX2_INLINE size_t put_kind(unsigned char *d, const tmi_coded_run *run, size_t a
 }
 
 /* Where the first group ends, at value `at`: how many groups more are done so. */
-AVX2_INLINE size_t put_known(unsigned char *d, const tmi_coded_run *run, size_t at, size_t g,
+AVX2_INLINE size_t put_known(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
                              bool stream) {
     bool whole = at % 2 == 0 && !run->zeros && run->group % 16 == 0;
     if (whole && run->kind == TMI_KIND_E2M1 && (run->group == 16 || run->group % 32 == 0))
@@ -265,7 +265,7 @@ AVX2_INLINE size_t put_known(unsigned char *d, const tmi_coded_run *run, size_t 
     return 0;
 }
 
-AVX2_INLINE void run_coded4(unsigned char *d, const tmi_coded_run *run, tenmap_dtype as,
+AVX2_INLINE void run_coded4(unsigned char *d, const tmi_fused_run *run, tenmap_dtype as,
                             bool stream, bool saturate, bool high_first) {
     size_t groups = coded_groups(run), g = run->first == run->group ? 0 : 1;
     size_t at = put_groups(d, run, 0, 0, g, as, stream, saturate, high_first);
@@ -277,7 +277,7 @@ AVX2_INLINE void run_coded4(unsigned char *d, const tmi_coded_run *run, tenmap_d
     put_groups(d, run, at, g, groups, as, stream, saturate, high_first);
 }
 
-AVX2_TARGET bool tmi_avx2_coded4(void *dst, tenmap_dtype as, const tmi_coded_run *run,
+AVX2_TARGET bool tmi_avx2_fused4(void *dst, tenmap_dtype as, const tmi_fused_run *run,
                                  uint32_t flags) {
     bool stream = coded_streams(dst, run, flags), saturate = flags & TENMAP_CONVERT_SATURATE;
     bool bytes = run->count <= run->first || (run->first % 2 == 0 && run->group % 2 == 0);

@@ -7,7 +7,7 @@
 #if TMI_AVX2
 
 /* Whether every vector of the destination lies in one step of 16 values, and all of them are aligned. */
-AVX2_INLINE bool coded_streams(const void *dst, const tmi_coded_run *run, uint32_t flags) {
+AVX2_INLINE bool coded_streams(const void *dst, const tmi_fused_run *run, uint32_t flags) {
     bool whole = run->count <= run->first || (run->first % 16 == 0 && run->group % 16 == 0);
     return (flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 == 0 && whole;
 }
@@ -84,7 +84,7 @@ AVX2_INLINE bool coded_finite(const float *values, size_t count) {
 }
 
 /* How many groups a run has. */
-AVX2_INLINE size_t coded_groups(const tmi_coded_run *run) {
+AVX2_INLINE size_t coded_groups(const tmi_fused_run *run) {
     return run->count <= run->first ? 1
                                     : 1 + (run->count - run->first + run->group - 1) / run->group;
 }

@@ -90,7 +90,7 @@ AVX2_INLINE void fill_e4m3_table(unsigned char *table, const float *scale) {
  * The table of group g, kept or made in `room`; NULL where products with its scale are not far from what F32
  * and BF16 cannot hold. A table costs as much as some 50 values: made for each row, a fifth of all.
  */
-AVX2_INLINE const unsigned char *find_e4m3_table(const tmi_coded_run *run, size_t g,
+AVX2_INLINE const unsigned char *find_e4m3_table(const tmi_fused_run *run, size_t g,
                                                  unsigned char *room) {
     size_t place = (run->place + g) % TMI_TABLES;
     uint32_t bits;
@@ -147,7 +147,7 @@ AVX2_INLINE __m256i e4m3_group(unsigned char *d, const unsigned char *s, size_t 
 }
 
 /* All of a run; false where a scale does not suit, or a code is NaN. */
-AVX2_INLINE bool run_e4m3(unsigned char *d, const tmi_coded_run *run, bool stream) {
+AVX2_INLINE bool run_e4m3(unsigned char *d, const tmi_fused_run *run, bool stream) {
     unsigned char room[TMI_TABLE_BYTES];
     const size_t groups = coded_groups(run);
     size_t at = 0;
@@ -166,7 +166,7 @@ AVX2_INLINE bool run_e4m3(unsigned char *d, const tmi_coded_run *run, bool strea
     return !_mm256_movemask_epi8(_mm256_cmpeq_epi8(most, _mm256_set1_epi8(0x7f)));
 }
 
-AVX2_INLINE bool run_coded8(unsigned char *d, const tmi_coded_run *run, avx2_decode *decode,
+AVX2_INLINE bool run_coded8(unsigned char *d, const tmi_fused_run *run, avx2_decode *decode,
                             float factor, tenmap_dtype as, bool zeros, bool stream, bool saturate) {
     const size_t width = as == TENMAP_F32 ? 4 : 2;
     const unsigned char *s = run->codes;
@@ -187,7 +187,7 @@ AVX2_INLINE bool run_coded8(unsigned char *d, const tmi_coded_run *run, avx2_dec
 }
 
 /* Saturation and F16 have one loop that asks at every step. */
-AVX2_INLINE bool pick_coded8(void *dst, tenmap_dtype as, const tmi_coded_run *run, uint32_t flags,
+AVX2_INLINE bool pick_coded8(void *dst, tenmap_dtype as, const tmi_fused_run *run, uint32_t flags,
                              avx2_decode *decode, float factor, bool zeros) {
     bool stream = coded_streams(dst, run, flags), saturate = flags & TENMAP_CONVERT_SATURATE;
     if (as == TENMAP_BF16 && !saturate)
@@ -203,7 +203,7 @@ AVX2_INLINE bool pick_coded8(void *dst, tenmap_dtype as, const tmi_coded_run *ru
 }
 
 /* 2^8 times a scale must be a number, which is so but for scales that no model has. */
-AVX2_TARGET bool tmi_avx2_coded_e4m3(void *dst, tenmap_dtype as, const tmi_coded_run *run,
+AVX2_TARGET bool tmi_avx2_fused_e4m3(void *dst, tenmap_dtype as, const tmi_fused_run *run,
                                      uint32_t flags) {
     if (run->zeros)
         return false;
@@ -219,7 +219,7 @@ AVX2_TARGET bool tmi_avx2_coded_e4m3(void *dst, tenmap_dtype as, const tmi_coded
     return pick_coded8(dst, as, run, flags, decode_e4m3, 256, false);
 }
 
-AVX2_TARGET bool tmi_avx2_coded_i8(void *dst, tenmap_dtype as, const tmi_coded_run *run,
+AVX2_TARGET bool tmi_avx2_fused_i8(void *dst, tenmap_dtype as, const tmi_fused_run *run,
                                    uint32_t flags) {
     return run->zeros ? pick_coded8(dst, as, run, flags, decode_i8, 1, true)
                       : pick_coded8(dst, as, run, flags, decode_i8, 1, false);

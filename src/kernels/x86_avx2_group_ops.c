@@ -35,7 +35,7 @@ AVX2_INLINE size_t group_vectors(float *values, size_t count, float shared,
 }
 
 AVX2_INLINE void run_groups(float *values, size_t count, const float *by, size_t first,
-                            size_t group, avx2_operation *operation, tmi_grouped *plain) {
+                            size_t group, avx2_operation *operation, tmi_group_op *plain) {
     if (group == 1 && first == 1) { /* each has its own */
         size_t i = 0;
         for (; i + 8 <= count; i += 8)
@@ -55,19 +55,19 @@ AVX2_INLINE void run_groups(float *values, size_t count, const float *by, size_t
     }
 }
 
-AVX2_TARGET void tmi_avx2_grouped_times(float *values, size_t count, const float *by, size_t first,
-                                        size_t group) {
-    run_groups(values, count, by, first, group, avx2_times, tmi_grouped_times);
+AVX2_TARGET void tmi_avx2_group_times(float *values, size_t count, const float *by, size_t first,
+                                      size_t group) {
+    run_groups(values, count, by, first, group, avx2_times, tmi_group_times);
 }
 
-AVX2_TARGET void tmi_avx2_grouped_minus(float *values, size_t count, const float *by, size_t first,
-                                        size_t group) {
-    run_groups(values, count, by, first, group, avx2_minus, tmi_grouped_minus);
+AVX2_TARGET void tmi_avx2_group_minus(float *values, size_t count, const float *by, size_t first,
+                                      size_t group) {
+    run_groups(values, count, by, first, group, avx2_minus, tmi_group_minus);
 }
 
-AVX2_TARGET void tmi_avx2_grouped_plus(float *values, size_t count, const float *by, size_t first,
-                                       size_t group) {
-    run_groups(values, count, by, first, group, avx2_plus, tmi_grouped_plus);
+AVX2_TARGET void tmi_avx2_group_plus(float *values, size_t count, const float *by, size_t first,
+                                     size_t group) {
+    run_groups(values, count, by, first, group, avx2_plus, tmi_group_plus);
 }
 
 /* 16 bytes are 32 halves, the low one first. */
@@ -90,7 +90,7 @@ AVX2_TARGET void tmi_avx2_nibbles(float *values, const unsigned char *bytes, siz
         }
     }
     if (i < count)
-        tmi_plain_nibbles(values + i, bytes, count - i, less);
+        tmi_scalar_nibbles(values + i, bytes, count - i, less);
 }
 
 #endif

@@ -59,7 +59,7 @@ AVX2_INLINE void turn_rest(unsigned char *to, size_t to_stride, const unsigned c
                            size_t from_stride, size_t rows, size_t columns, size_t width) {
     size_t whole_rows = rows & ~(size_t)7, whole = columns & ~(size_t)7;
     void (*plain)(unsigned char *, size_t, const unsigned char *, size_t, size_t, size_t, bool) =
-        width == 2 ? tmi_plain_turn16 : tmi_plain_turn32;
+        width == 2 ? tmi_scalar_transpose16 : tmi_scalar_transpose32;
     if (whole < columns)
         plain(to + whole * to_stride, to_stride, from + whole * width, from_stride, rows,
               columns - whole, false);
@@ -83,8 +83,9 @@ AVX2_INLINE void place_eight(unsigned char *to, size_t to_stride, const unsigned
     }
 }
 
-AVX2_TARGET void tmi_avx2_turn16(unsigned char *to, size_t to_stride, const unsigned char *from,
-                                 size_t from_stride, size_t rows, size_t columns, bool stream) {
+AVX2_TARGET void tmi_avx2_transpose16(unsigned char *to, size_t to_stride,
+                                      const unsigned char *from, size_t from_stride, size_t rows,
+                                      size_t columns, bool stream) {
     unsigned char lines[8 * TURNED_ROWS * 2];
     for (size_t at = 0; at < (rows & ~(size_t)7); at += TURNED_ROWS)
         for (size_t c = 0; c + 8 <= columns; c += 8) {
@@ -121,8 +122,9 @@ AVX2_INLINE void turn_eight_rows(unsigned char *to, size_t to_stride, const unsi
     }
 }
 
-AVX2_TARGET void tmi_avx2_turn32(unsigned char *to, size_t to_stride, const unsigned char *from,
-                                 size_t from_stride, size_t rows, size_t columns, bool stream) {
+AVX2_TARGET void tmi_avx2_transpose32(unsigned char *to, size_t to_stride,
+                                      const unsigned char *from, size_t from_stride, size_t rows,
+                                      size_t columns, bool stream) {
     if (rows == 8) {
         turn_eight_rows(to, to_stride, from, from_stride, columns);
         turn_rest(to, to_stride, from, from_stride, rows, columns, 4);
@@ -208,14 +210,15 @@ AVX2_INLINE void unmix_all(unsigned char *to, size_t line, const unsigned char *
             unmix_part(at, line, from, stride, true, mixed);
         }
     if (i < count)
-        tmi_plain_unmix(to + i / 2, line, rows + i * stride, stride, count - i, whole, mixed);
+        tmi_scalar_split_columns(to + i / 2, line, rows + i * stride, stride, count - i, whole,
+                                 mixed);
     if (whole < words)
-        tmi_plain_unmix(to + whole * 8 * line, line, rows + whole * 4, stride, count, words - whole,
-                        mixed);
+        tmi_scalar_split_columns(to + whole * 8 * line, line, rows + whole * 4, stride, count,
+                                 words - whole, mixed);
 }
 
-AVX2_TARGET void tmi_avx2_unmix(unsigned char *to, size_t line, const unsigned char *rows,
-                                size_t stride, size_t count, size_t words, bool mixed) {
+AVX2_TARGET void tmi_avx2_split_columns(unsigned char *to, size_t line, const unsigned char *rows,
+                                        size_t stride, size_t count, size_t words, bool mixed) {
     if (mixed)
         unmix_all(to, line, rows, stride, count, words, true);
     else
@@ -311,8 +314,9 @@ AVX2_INLINE void run_across(unsigned char *d, const unsigned char *s, const unsi
     memcpy(d, out, count * width);
 }
 
-AVX2_TARGET void tmi_avx2_across(void *dst, tenmap_dtype as, const unsigned char *codes,
-                                 const unsigned char *powers, size_t count, uint32_t flags) {
+AVX2_TARGET void tmi_avx2_scale_by_powers(void *dst, tenmap_dtype as, const unsigned char *codes,
+                                          const unsigned char *powers, size_t count,
+                                          uint32_t flags) {
     bool stream = (flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 == 0;
     if (as == TENMAP_BF16 && stream)
         run_across(dst, codes, powers, count, TENMAP_BF16, true, false);

@@ -11,8 +11,8 @@ static uint64_t listing_offset(const tmi_index *index, const tmi_listing *listin
     return (uint64_t)(listing->name - (const char *)index->text.bytes) - 1;
 }
 
-void tmi_check_joined(const tenmap_model *model, const tmi_index *index, const size_t *file_shard,
-                      size_t shard, const tenmap_tensor *t, uint64_t hash) {
+void tmi_check_combined(const tenmap_model *model, const tmi_index *index, const size_t *file_shard,
+                        size_t shard, const tenmap_tensor *t, uint64_t hash) {
     tmi_report *r = model->report;
     const tmi_shard *here = &model->shards[shard];
     tmi_quoted path = tmi_quote_path(model->path);
@@ -100,7 +100,7 @@ static bool check_beside(void *ctx, const char *name) {
 void tmi_check_index(const tenmap_model *model, const tmi_index *index, const tenmap_io *io,
                      const char *path) {
     beside b = {model, index, path};
-    char *folder = tmi_around(io, path);
+    char *folder = tmi_path_folder(io, path);
     check_total_size(model, index, path);
     if (folder)
         (void)tmi_bytes_list(io, folder, check_beside, &b, NULL);

@@ -19,12 +19,12 @@ typedef struct listed {
     atomic_bool differs, out_of_memory;
 } listed;
 
-tenmap_status tmi_rooms_take(tmi_rooms *rooms, const tmi_outline *outline, tenmap_error *error) {
+tenmap_status tmi_rooms_alloc(tmi_rooms *rooms, const tmi_outline *outline, tenmap_error *error) {
     size_t count = outline->count, first = 0;
     rooms->rooms = tmi_calloc(outline->file_count, sizeof *rooms->rooms);
     if (!rooms->rooms || count > SIZE_MAX / sizeof(tenmap_tensor) ||
-        !tmi_block_take_dirty(&rooms->tensors, count * sizeof(tenmap_tensor)) ||
-        !tmi_block_take_dirty(&rooms->hashes, count * sizeof(uint64_t)))
+        !tmi_block_alloc_dirty(&rooms->tensors, count * sizeof(tenmap_tensor)) ||
+        !tmi_block_alloc_dirty(&rooms->hashes, count * sizeof(uint64_t)))
         return tmi_fail_memory(error, (uint64_t)count * sizeof(tenmap_tensor),
                                "the tensors' table");
     for (size_t i = 0; i < outline->file_count; i++) {
@@ -146,8 +146,8 @@ static void keep_listed(tenmap_model *model, const listed *l, tmi_rooms *rooms,
     model->index_count = 1;
 }
 
-tenmap_status tmi_join_listed(tenmap_model *model, const tmi_outline *outline, tmi_rooms *rooms,
-                              unsigned threads, bool *joined, tenmap_error *error) {
+tenmap_status tmi_combine_listed(tenmap_model *model, const tmi_outline *outline, tmi_rooms *rooms,
+                                 unsigned threads, bool *joined, tenmap_error *error) {
     enum { LINES_PER_PART = 4096 };
     size_t count = outline->count, worth = count / LINES_PER_PART + 1;
     tmi_names names = {.slots = NULL};

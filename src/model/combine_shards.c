@@ -56,7 +56,7 @@ static tenmap_status join_shard(joining *j, size_t shard) {
     for (size_t i = 0; i < from->header.count; i++) {
         uint64_t hash = tmi_hash(&model->key, tensors[i].name, tensors[i].name_len);
         if (TMI_REPORTS(model->report) && j->index)
-            tmi_check_joined(model, j->index, j->file_shard, shard, &tensors[i], hash);
+            tmi_check_combined(model, j->index, j->file_shard, shard, &tensors[i], hash);
         if (!is_taken(j, shard, &tensors[i], hash))
             continue;
         tenmap_tensor *t = &model->tensors[model->tensor_count];
@@ -108,7 +108,7 @@ static tenmap_status check_listings(const joining *j) {
     return TENMAP_OK;
 }
 
-tenmap_status tmi_join_metadata(tenmap_model *model, tenmap_error *error) {
+tenmap_status tmi_combine_metadata(tenmap_model *model, tenmap_error *error) {
     size_t total = 0, used = 0;
     for (size_t s = 0; s < model->shard_count; s++)
         total += model->shards[s].header.metadata_count;
@@ -127,7 +127,7 @@ tenmap_status tmi_join_metadata(tenmap_model *model, tenmap_error *error) {
     return TENMAP_OK;
 }
 
-void tmi_join_drop(tenmap_model *model) {
+void tmi_combine_drop(tenmap_model *model) {
     for (size_t s = 0; s < model->shard_count; s++) {
         tmi_header *header = &model->shards[s].header;
         tmi_header_drop_tensors(header);
@@ -137,14 +137,14 @@ void tmi_join_drop(tenmap_model *model) {
     }
 }
 
-tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file_shard,
-                       uint32_t flags, tenmap_error *error) {
+tenmap_status tmi_combine_shards(tenmap_model *model, tmi_index *index, const size_t *file_shard,
+                                 uint32_t flags, tenmap_error *error) {
     joining j = {model, index, file_shard, flags, error};
     size_t total = 0;
     for (size_t s = 0; s < model->shard_count; s++)
         total += model->shards[s].header.count;
     if (total > SIZE_MAX / sizeof *model->tensors ||
-        !tmi_block_take(&model->tensor_block, total * sizeof *model->tensors))
+        !tmi_block_alloc(&model->tensor_block, total * sizeof *model->tensors))
         return tmi_fail_memory(error, (uint64_t)total * sizeof *model->tensors,
                                "the tensors' table");
     model->tensors = model->tensor_block.bytes;
@@ -157,8 +157,8 @@ tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file
     if (status == TENMAP_OK)
         status = check_listings(&j);
     if (status == TENMAP_OK)
-        status = tmi_join_metadata(model, error);
+        status = tmi_combine_metadata(model, error);
     if (status == TENMAP_OK)
-        tmi_join_drop(model);
+        tmi_combine_drop(model);
     return status;
 }

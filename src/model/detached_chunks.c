@@ -6,7 +6,7 @@
 /* Pieces end at multiples of this address, so huge pages are never cut. */
 enum { MOVED_PIECE = 16 << 20 };
 
-struct tmi_moved {
+struct tmi_detached {
     size_t pieces;
     atomic_bool moved[];
 };
@@ -25,8 +25,8 @@ static size_t piece_at(const tmi_file *file, uint64_t offset) {
     return (size_t)((first + (offset - file->map_offset)) / MOVED_PIECE - first / MOVED_PIECE);
 }
 
-size_t tmi_moved_begin(tmi_shard *shard) {
-    tmi_moved *moved = atomic_load(&shard->moved);
+size_t tmi_detached_begin(tmi_shard *shard) {
+    tmi_detached *moved = atomic_load(&shard->moved);
     size_t pieces = piece_count(&shard->bytes.file);
     if (moved)
         return moved->pieces;
@@ -40,11 +40,11 @@ size_t tmi_moved_begin(tmi_shard *shard) {
     return pieces;
 }
 
-void tmi_moved_end(tmi_shard *shard) {
+void tmi_detached_end(tmi_shard *shard) {
     free(atomic_exchange(&shard->moved, NULL));
 }
 
-tmi_span tmi_moved_piece(const tmi_shard *shard, size_t piece) {
+tmi_span tmi_detached_chunk(const tmi_shard *shard, size_t piece) {
     const tmi_file *file = &shard->bytes.file;
     uint64_t first = first_address(file), page = tmi_page_size();
     uint64_t before = first % MOVED_PIECE, last = file->map_offset + file->map_size;
@@ -58,16 +58,16 @@ tmi_span tmi_moved_piece(const tmi_shard *shard, size_t piece) {
     return span;
 }
 
-void tmi_moved_set(tmi_shard *shard, size_t piece) {
+void tmi_detached_set(tmi_shard *shard, size_t piece) {
     atomic_store(&atomic_load(&shard->moved)->moved[piece], true);
 }
 
-bool tmi_is_moved(const tmi_shard *shard, size_t piece) {
-    const tmi_moved *moved = atomic_load(&((tmi_shard *)(uintptr_t)shard)->moved);
-    return moved && atomic_load(&((tmi_moved *)(uintptr_t)moved)->moved[piece]);
+bool tmi_is_detached(const tmi_shard *shard, size_t piece) {
+    const tmi_detached *moved = atomic_load(&((tmi_shard *)(uintptr_t)shard)->moved);
+    return moved && atomic_load(&((tmi_detached *)(uintptr_t)moved)->moved[piece]);
 }
 
-bool tmi_next_unmoved(tmi_span *rest, tmi_span *run) {
+bool tmi_next_mapped(tmi_span *rest, tmi_span *run) {
     const tmi_shard *shard = rest->shard;
     *run = *rest;
     if (!atomic_load(&((tmi_shard *)(uintptr_t)shard)->moved)) {
@@ -75,12 +75,12 @@ bool tmi_next_unmoved(tmi_span *rest, tmi_span *run) {
         return run->begin < run->end;
     }
     while (rest->begin < rest->end &&
-           tmi_is_moved(shard, piece_at(&shard->bytes.file, rest->begin)))
-        rest->begin = tmi_moved_piece(shard, piece_at(&shard->bytes.file, rest->begin)).end;
+           tmi_is_detached(shard, piece_at(&shard->bytes.file, rest->begin)))
+        rest->begin = tmi_detached_chunk(shard, piece_at(&shard->bytes.file, rest->begin)).end;
     run->begin = rest->begin;
     while (rest->begin < rest->end &&
-           !tmi_is_moved(shard, piece_at(&shard->bytes.file, rest->begin)))
-        rest->begin = tmi_moved_piece(shard, piece_at(&shard->bytes.file, rest->begin)).end;
+           !tmi_is_detached(shard, piece_at(&shard->bytes.file, rest->begin)))
+        rest->begin = tmi_detached_chunk(shard, piece_at(&shard->bytes.file, rest->begin)).end;
     run->end = rest->begin < rest->end ? rest->begin : rest->end;
     return run->begin < run->end;
 }

@@ -234,14 +234,14 @@ static numbered_set set_at(const candidates *list, size_t at) {
     return set;
 }
 
-static tenmap_status choose_one(tmi_choice *choice, const char *name, tenmap_error *error) {
+static tenmap_status choose_one(tmi_folder_choice *choice, const char *name, tenmap_error *error) {
     choice->names = tmi_calloc(1, sizeof *choice->names);
     if (choice->names)
         choice->names[0] = tmi_copy_text(name, strlen(name));
     choice->count = 1;
     if (choice->names && choice->names[0])
         return TENMAP_OK;
-    tmi_choice_free(choice);
+    tmi_folder_choice_free(choice);
     return tmi_fail_memory(error, strlen(name), "a file name");
 }
 
@@ -256,7 +256,7 @@ static char *name_missing(const candidate *like, unsigned number) {
 }
 
 /* One name for each number: as it is in the folder, or as it would be called. */
-static tenmap_status choose_set(tmi_choice *choice, numbered_set set, tenmap_error *error) {
+static tenmap_status choose_set(tmi_folder_choice *choice, numbered_set set, tenmap_error *error) {
     const candidate *first = set.members[0];
     unsigned total = first->total, number = first->number ? 1 : 0;
     size_t at = 0;
@@ -276,7 +276,7 @@ static tenmap_status choose_set(tmi_choice *choice, numbered_set set, tenmap_err
         qsort(choice->names, total, sizeof *choice->names, by_text);
         return TENMAP_OK;
     }
-    tmi_choice_free(choice);
+    tmi_folder_choice_free(choice);
     return tmi_fail_memory(error, total, "file names");
 }
 
@@ -345,8 +345,8 @@ static tenmap_status fail_nothing(const candidates *list, tenmap_error *error) {
 }
 
 /* The choice among the files of one rank: those that come first, or those of second choice. */
-static tenmap_status choose_among(tmi_choice *choice, const candidates *list, bool second_choice,
-                                  bool *any, tenmap_error *error) {
+static tenmap_status choose_among(tmi_folder_choice *choice, const candidates *list,
+                                  bool second_choice, bool *any, tenmap_error *error) {
     const candidate *index = NULL, *single = NULL;
     numbered_set complete = {NULL, 0, false}, broken = complete;
     size_t indexes = 0, singles = 0, completes = 0, brokens = 0;
@@ -383,7 +383,8 @@ static tenmap_status choose_among(tmi_choice *choice, const candidates *list, bo
     return *any ? fail_ambiguous(list, error) : TENMAP_OK;
 }
 
-static tenmap_status choose(tmi_choice *choice, const candidates *list, tenmap_error *error) {
+static tenmap_status choose(tmi_folder_choice *choice, const candidates *list,
+                            tenmap_error *error) {
     static const char *const preferred[] = {"model.safetensors", "model.safetensors.index.json",
                                             "diffusion_pytorch_model.safetensors",
                                             "diffusion_pytorch_model.safetensors.index.json"};
@@ -398,10 +399,10 @@ static tenmap_status choose(tmi_choice *choice, const candidates *list, tenmap_e
     return any ? status : fail_nothing(list, error);
 }
 
-tenmap_status tmi_folder_choose(tmi_choice *choice, const tenmap_io *io, const char *path,
+tenmap_status tmi_folder_choose(tmi_folder_choice *choice, const tenmap_io *io, const char *path,
                                 tenmap_error *error) {
     candidates list = {.folder = path, .io = io};
-    *choice = (tmi_choice){.count = 0};
+    *choice = (tmi_folder_choice){.count = 0};
     tenmap_status status = tmi_bytes_list(io, path, add_candidate, &list, error);
     prefer_safetensors(&list);
     if (list.count)
@@ -420,11 +421,11 @@ tenmap_status tmi_folder_choose(tmi_choice *choice, const tenmap_io *io, const c
     return status;
 }
 
-void tmi_choice_free(tmi_choice *choice) {
+void tmi_folder_choice_free(tmi_folder_choice *choice) {
     for (size_t i = 0; i < choice->count && choice->names; i++)
         free(choice->names[i]);
     free(choice->names);
-    *choice = (tmi_choice){.count = 0};
+    *choice = (tmi_folder_choice){.count = 0};
 }
 
 bool tmi_is_numbered_name(const char *name) {

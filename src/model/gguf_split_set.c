@@ -14,7 +14,7 @@ static void split_tail(char out[SPLIT_TAIL + 1], uint64_t number, uint64_t count
 
 /* Where the name begins in a path, and its length: of an object, before any '?'. */
 static size_t name_in_path(const tenmap_io *io, const char *path, size_t *len) {
-    size_t end = tmi_own_part(io, path), at = end;
+    size_t end = tmi_path_without_query(io, path), at = end;
     while (at > 0 && (io ? path[at - 1] != '/' : !tmi_is_separator(path[at - 1])))
         at--;
     *len = end - at;
@@ -25,9 +25,9 @@ bool tmi_split_is_first(const tmi_split *split) {
     return split->count > 1 && split->number == 0;
 }
 
-tenmap_status tmi_split_names(tmi_choice *choice, const tenmap_io *io, const char *path,
+tenmap_status tmi_split_names(tmi_folder_choice *choice, const tenmap_io *io, const char *path,
                               const tmi_split *split, tenmap_error *error) {
-    *choice = (tmi_choice){.is_set = true};
+    *choice = (tmi_folder_choice){.is_set = true};
     if (split->count >= TMI_MOST_SHARDS)
         return tmi_fail(error, TENMAP_ERR_LIMIT,
                         "%s: it says that the model has %llu parts (split.count); %d are the limit",
@@ -52,7 +52,7 @@ tenmap_status tmi_split_names(tmi_choice *choice, const tenmap_io *io, const cha
     }
     if (choice->names && choice->count == split->count)
         return TENMAP_OK;
-    tmi_choice_free(choice);
+    tmi_folder_choice_free(choice);
     return tmi_fail_memory(error, split->count, "the names of parts");
 }
 

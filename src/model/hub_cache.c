@@ -33,7 +33,7 @@ static bool add_snapshot(void *ctx, const char *name) {
     list->too_many = list->count == TMI_MOST_LISTED;
     if (list->too_many)
         return false;
-    char *path = tmi_inside(list->io, list->folder, name, strlen(name));
+    char *path = tmi_path_inside(list->io, list->folder, name, strlen(name));
     bool is = path && (list->io || tmi_is_folder(path)); /* objects are what their names say */
     list->out_of_memory = !path;
     free(path);
@@ -61,7 +61,7 @@ static int by_snapshot_name(const void *a, const void *b) {
  */
 static bool read_main(const tenmap_io *io, const char *folder, char *text, size_t room) {
     tmi_bytes bytes = TMI_NO_BYTES;
-    char *path = tmi_inside(io, folder, "refs/main", strlen("refs/main"));
+    char *path = tmi_path_inside(io, folder, "refs/main", strlen("refs/main"));
     size_t len = 0;
     if (path && tmi_bytes_open(&bytes, io, path, "it", NULL) == TENMAP_OK) {
         bool fits = bytes.file.kind == TMI_FILE_REGULAR && bytes.file.size < room;
@@ -123,19 +123,19 @@ static tenmap_status find_snapshot(snapshot_list *list, char **snapshot, const c
         return fail_snapshots(list, folder, error);
     if (chosen != TMI_NONE) {
         const char *name = list->names[chosen];
-        *snapshot = tmi_inside(list->io, list->folder, name, strlen(name));
+        *snapshot = tmi_path_inside(list->io, list->folder, name, strlen(name));
     }
     return *snapshot ? TENMAP_OK : tmi_fail_memory(error, strlen(folder), "the names in a folder");
 }
 
-tenmap_status tmi_snapshot_choose(char **snapshot, const tenmap_io *io, const char *folder,
-                                  tenmap_error *error) {
+tenmap_status tmi_hub_cache_choose(char **snapshot, const tenmap_io *io, const char *folder,
+                                   tenmap_error *error) {
     hub_names seen = {false, false};
     *snapshot = NULL;
     if (tmi_bytes_list(io, folder, note_hub_name, &seen, NULL) != TENMAP_OK || !seen.snapshots ||
         !seen.others)
         return TENMAP_ERR_NOT_FOUND;
-    char *inside = tmi_inside(io, folder, "snapshots", strlen("snapshots"));
+    char *inside = tmi_path_inside(io, folder, "snapshots", strlen("snapshots"));
     if (!inside)
         return tmi_fail_memory(error, strlen(folder), "the path");
     snapshot_list list = {.io = io, .folder = inside};

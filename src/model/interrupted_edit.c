@@ -13,7 +13,7 @@ bool tmi_edit_closed(const unsigned char *start, size_t len) {
     return len >= 8 && tmi_file_u64(start) == UINT64_MAX;
 }
 
-void tmi_record_name(char out[TMI_NAME_ROOM], const char *file) {
+void tmi_journal_name(char out[TMI_NAME_ROOM], const char *file) {
     tmi_sibling_name(out, TMI_NAME_ROOM, file, record_suffix);
 }
 
@@ -36,7 +36,7 @@ static bool is_left(const char *record, const tmi_shard *shard) {
            (!tmi_file_locked(&shard->bytes.file, shard->path) && tmi_exists(record));
 }
 
-void tmi_edit_note(const tmi_shard *shard, tenmap_error *error) {
+void tmi_edit_explain(const tmi_shard *shard, tenmap_error *error) {
     const char *path = shard->path;
     char *record = error && path && *path ? record_path(path) : NULL;
     if (record && is_left(record, shard))

@@ -7,16 +7,16 @@
 #include <stdlib.h>
 
 /* The record, alone with it; what a parent of fork locked is not locked here. */
-static tmi_locked *take_record(const tenmap_model *model) {
-    tmi_locked *record = &((tenmap_model *)(uintptr_t)model)->locked;
-    tmi_gate_close(&record->gate);
+static tmi_mlock_spans *take_record(const tenmap_model *model) {
+    tmi_mlock_spans *record = &((tenmap_model *)(uintptr_t)model)->locked;
+    tmi_rwlock_write(&record->gate);
     if (record->process != tmi_process())
         record->count = 0;
     record->process = tmi_process();
     return record;
 }
 
-static bool put_span(tmi_locked *record, tmi_span span) {
+static bool put_span(tmi_mlock_spans *record, tmi_span span) {
     tmi_span *spans = tmi_grow(record->spans, record->count, &record->capacity, sizeof *spans);
     if (!spans)
         return false;
@@ -26,7 +26,7 @@ static bool put_span(tmi_locked *record, tmi_span span) {
 }
 
 /* What of a span lies before and behind the pages stays; for want of memory, all of it does. */
-static void cut_out(tmi_locked *record, tmi_span pages) {
+static void cut_out(tmi_mlock_spans *record, tmi_span pages) {
     for (size_t i = record->count; i-- > 0;) {
         tmi_span span = record->spans[i];
         if (span.shard != pages.shard || span.end <= pages.begin || span.begin >= pages.end)
@@ -43,22 +43,22 @@ static void cut_out(tmi_locked *record, tmi_span pages) {
     }
 }
 
-bool tmi_locked_add(const tenmap_model *model, tmi_span pages) {
-    tmi_locked *record = take_record(model);
+bool tmi_mlock_spans_add(const tenmap_model *model, tmi_span pages) {
+    tmi_mlock_spans *record = take_record(model);
     cut_out(record, pages);
     bool added = put_span(record, pages);
-    tmi_gate_open(&record->gate);
+    tmi_rwlock_write_end(&record->gate);
     return added;
 }
 
-void tmi_locked_remove(const tenmap_model *model, tmi_span pages) {
-    tmi_locked *record = take_record(model);
+void tmi_mlock_spans_remove(const tenmap_model *model, tmi_span pages) {
+    tmi_mlock_spans *record = take_record(model);
     cut_out(record, pages);
-    tmi_gate_open(&record->gate);
+    tmi_rwlock_write_end(&record->gate);
 }
 
-int tmi_locked_again(const tenmap_model *model, tmi_span pages) {
-    tmi_locked *record = take_record(model);
+int tmi_mlock_spans_relock(const tenmap_model *model, tmi_span pages) {
+    tmi_mlock_spans *record = take_record(model);
     int failed = 0;
     for (size_t i = 0; i < record->count && !failed; i++) {
         tmi_span span = record->spans[i];
@@ -67,6 +67,6 @@ int tmi_locked_again(const tenmap_model *model, tmi_span pages) {
         if (span.shard == pages.shard && begin < end)
             failed = tmi_map_lock(&span.shard->bytes.file, begin, end);
     }
-    tmi_gate_open(&record->gate);
+    tmi_rwlock_write_end(&record->gate);
     return failed;
 }

@@ -9,15 +9,15 @@
 
 /* folder.c: which model is in a folder. */
 
-typedef struct tmi_choice {
+typedef struct tmi_folder_choice {
     char **names; /* a model or an index, or all files of a numbered set, those missing included */
     size_t count;
     bool is_set;
-} tmi_choice;
+} tmi_folder_choice;
 
-tenmap_status tmi_folder_choose(tmi_choice *choice, const tenmap_io *io, const char *path,
+tenmap_status tmi_folder_choose(tmi_folder_choice *choice, const tenmap_io *io, const char *path,
                                 tenmap_error *error);
-void tmi_choice_free(tmi_choice *choice);
+void tmi_folder_choice_free(tmi_folder_choice *choice);
 /*
  * hub_cache.c: the folder that a hub's cache keeps a model in, with blobs, refs and snapshots.
  *
@@ -25,8 +25,8 @@ void tmi_choice_free(tmi_choice *choice);
  * of the only one; TENMAP_ERR_NOT_FOUND with a sentence if that does not tell which. Else it is
  * TENMAP_ERR_NOT_FOUND and *error as it was.
  */
-tenmap_status tmi_snapshot_choose(char **snapshot, const tenmap_io *io, const char *folder,
-                                  tenmap_error *error);
+tenmap_status tmi_hub_cache_choose(char **snapshot, const tenmap_io *io, const char *folder,
+                                   tenmap_error *error);
 /* Whether this is the name of a part of a numbered set: name-00001-of-00005.safetensors. */
 bool tmi_is_numbered_name(const char *name);
 
@@ -35,7 +35,7 @@ bool tmi_is_numbered_name(const char *name);
 /* Whether a file with these keys is the first of several, which are opened with it. */
 bool tmi_split_is_first(const tmi_split *split);
 /* The names of all parts, by that of the first. */
-tenmap_status tmi_split_names(tmi_choice *choice, const tenmap_io *io, const char *path,
+tenmap_status tmi_split_names(tmi_folder_choice *choice, const tenmap_io *io, const char *path,
                               const tmi_split *split, tenmap_error *error);
 
 /* shard.c: one file of a model. */
@@ -45,7 +45,7 @@ uint64_t tmi_header_limit(const tenmap_options *options);
 /* Enough of a file's beginning to know what it is. */
 enum { TMI_START = 512 };
 
-typedef struct tmi_moved tmi_moved; /* detached_chunks.c */
+typedef struct tmi_detached tmi_detached; /* detached_chunks.c */
 
 typedef struct tmi_shard {
     tenmap_shard view; /* what callers see */
@@ -53,12 +53,12 @@ typedef struct tmi_shard {
     tmi_bytes bytes;   /* its path for errors is there */
     const tmi_container *container; /* of what kind it is, once it is parsed */
     tmi_header header;
-    char *path;                 /* owned; NULL stands for "" */
-    char *name;                 /* owned: as the index or the set has it; NULL for a single file */
-    uint64_t size;              /* the model's length in the file, from options.offset on */
-    bool edited_here;           /* the lock of an edit is the caller's own */
-    _Atomic(tmi_moved *) moved; /* which of its pieces are memory by now; NULL: none */
-    unsigned tries;             /* how often it was found changed while it was opened */
+    char *path;       /* owned; NULL stands for "" */
+    char *name;       /* owned: as the index or the set has it; NULL for a single file */
+    uint64_t size;    /* the model's length in the file, from options.offset on */
+    bool edited_here; /* the lock of an edit is the caller's own */
+    _Atomic(tmi_detached *) moved; /* which of its pieces are memory by now; NULL: none */
+    unsigned tries;                /* how often it was found changed while it was opened */
 } tmi_shard;
 
 /*
@@ -89,14 +89,14 @@ void tmi_shard_close(tmi_shard *shard);
 /* interrupted_edit.c: what an edit of the metadata, under way or interrupted, leaves for readers. */
 
 /* The name, beside a file of this name, of its undo record. */
-void tmi_record_name(char out[TMI_NAME_ROOM], const char *file);
+void tmi_journal_name(char out[TMI_NAME_ROOM], const char *file);
 /* Whether the first bytes are those of a header that an edit in place has closed. */
 bool tmi_edit_closed(const unsigned char *start, size_t len);
 /*
  * Adds to the error of a file that does not open if the record of an edit lies beside it, unless
  * that edit is still under way.
  */
-void tmi_edit_note(const tmi_shard *shard, tenmap_error *error);
+void tmi_edit_explain(const tmi_shard *shard, tenmap_error *error);
 #ifndef TENMAP_NO_CHECK
 /* For a check: whether one lies beside the file, opened or not. */
 void tmi_edit_check(const tmi_shard *shard, tmi_report *report, uint32_t number);
@@ -192,12 +192,12 @@ typedef struct tmi_span {
 } tmi_span;
 
 /* mlock_spans.c: pages that advice locked in memory. */
-typedef struct tmi_locked {
-    tmi_gate gate;
+typedef struct tmi_mlock_spans {
+    tmi_rwlock gate;
     long process;
     tmi_span *spans;
     size_t count, capacity;
-} tmi_locked;
+} tmi_mlock_spans;
 
 struct tenmap_model {
     char *path, *folder;
@@ -231,8 +231,8 @@ struct tenmap_model {
     tmi_quantized quantized;
     /* What changes after opening. */
     _Atomic(tmi_prefetch *) prefetch; /* made when it is first wanted */
-    tmi_gate advice; /* who advises is inside; who puts memory in the place of mappings, alone */
-    tmi_locked locked;
+    tmi_rwlock advice; /* who advises is inside; who puts memory in the place of mappings, alone */
+    tmi_mlock_spans locked;
 };
 
 /* The shard that a tensor of an open model is in. */
@@ -253,12 +253,12 @@ static inline const tmi_shard *tmi_shard_of(const tenmap_tensor *t) {
  * set) says which shard a tensor is taken from, `file_shard` where each of its files is among the
  * shards, TMI_NONE for one that is missing.
  */
-tenmap_status tmi_join(tenmap_model *model, tmi_index *index, const size_t *file_shard,
-                       uint32_t flags, tenmap_error *error);
+tenmap_status tmi_combine_shards(tenmap_model *model, tmi_index *index, const size_t *file_shard,
+                                 uint32_t flags, tenmap_error *error);
 /* A part of it: the metadata. */
-tenmap_status tmi_join_metadata(tenmap_model *model, tenmap_error *error);
+tenmap_status tmi_combine_metadata(tenmap_model *model, tenmap_error *error);
 /* Frees what only joining needed of each shard's header. */
-void tmi_join_drop(tenmap_model *model);
+void tmi_combine_drop(tenmap_model *model);
 
 /* combine_listed.c: the same where the shards have what the index lists, and nothing else. */
 
@@ -268,15 +268,15 @@ typedef struct tmi_rooms {
     tmi_room *rooms; /* NULL: there are none */
 } tmi_rooms;
 
-tenmap_status tmi_rooms_take(tmi_rooms *rooms, const tmi_outline *outline, tenmap_error *error);
+tenmap_status tmi_rooms_alloc(tmi_rooms *rooms, const tmi_outline *outline, tenmap_error *error);
 void tmi_rooms_free(tmi_rooms *rooms);
 /*
  * Makes the tensors in the rooms, which are full, the model's, if each line of the index has found
  * one of its own in the shard that it names: *joined. Else nothing is changed. The shards are not the
  * model's yet.
  */
-tenmap_status tmi_join_listed(tenmap_model *model, const tmi_outline *outline, tmi_rooms *rooms,
-                              unsigned threads, bool *joined, tenmap_error *error);
+tenmap_status tmi_combine_listed(tenmap_model *model, const tmi_outline *outline, tmi_rooms *rooms,
+                                 unsigned threads, bool *joined, tenmap_error *error);
 
 /* lookup.c: ways to a tensor that are made when all are known. */
 
@@ -301,17 +301,17 @@ tenmap_status tmi_split_check(const tenmap_model *model, tenmap_error *error);
 
 #ifndef TENMAP_NO_CHECK
 /* A tensor of model->shards[shard], as it is joined. */
-void tmi_check_joined(const tenmap_model *model, const tmi_index *index, const size_t *file_shard,
-                      size_t shard, const tenmap_tensor *t, uint64_t hash);
+void tmi_check_combined(const tenmap_model *model, const tmi_index *index, const size_t *file_shard,
+                        size_t shard, const tenmap_tensor *t, uint64_t hash);
 /* When all shards are joined. */
 void tmi_check_listings(const tenmap_model *model, const tmi_index *index,
                         const size_t *file_shard);
 void tmi_check_index(const tenmap_model *model, const tmi_index *index, const tenmap_io *io,
                      const char *path);
 #else
-static inline void tmi_check_joined(const tenmap_model *model, const tmi_index *index,
-                                    const size_t *file_shard, size_t shard, const tenmap_tensor *t,
-                                    uint64_t hash) {
+static inline void tmi_check_combined(const tenmap_model *model, const tmi_index *index,
+                                      const size_t *file_shard, size_t shard,
+                                      const tenmap_tensor *t, uint64_t hash) {
     (void)model, (void)index, (void)file_shard, (void)shard, (void)t, (void)hash;
 }
 static inline void tmi_check_listings(const tenmap_model *model, const tmi_index *index,
@@ -329,21 +329,21 @@ static inline void tmi_check_index(const tenmap_model *model, const tmi_index *i
  */
 
 /* For the first time or again: how many pieces there are; 0 without memory. */
-size_t tmi_moved_begin(tmi_shard *shard);
-void tmi_moved_end(tmi_shard *shard);
+size_t tmi_detached_begin(tmi_shard *shard);
+void tmi_detached_end(tmi_shard *shard);
 /* Whole pages; the last piece may end behind the file. */
-tmi_span tmi_moved_piece(const tmi_shard *shard, size_t piece);
-void tmi_moved_set(tmi_shard *shard, size_t piece);
-bool tmi_is_moved(const tmi_shard *shard, size_t piece);
+tmi_span tmi_detached_chunk(const tmi_shard *shard, size_t piece);
+void tmi_detached_set(tmi_shard *shard, size_t piece);
+bool tmi_is_detached(const tmi_shard *shard, size_t piece);
 /* The next part of *rest that is still mapped, which *rest then begins behind. False: none is left. */
-bool tmi_next_unmoved(tmi_span *rest, tmi_span *run);
+bool tmi_next_mapped(tmi_span *rest, tmi_span *run);
 
 /* mlock_spans.c. Whole pages; the record is of what advice did, and adding can be out of memory. */
 
-bool tmi_locked_add(const tenmap_model *model, tmi_span pages);
-void tmi_locked_remove(const tenmap_model *model, tmi_span pages);
+bool tmi_mlock_spans_add(const tenmap_model *model, tmi_span pages);
+void tmi_mlock_spans_remove(const tenmap_model *model, tmi_span pages);
 /* Locks those pages again that were locked before memory took their place. 0 or an errno. */
-int tmi_locked_again(const tenmap_model *model, tmi_span pages);
+int tmi_mlock_spans_relock(const tenmap_model *model, tmi_span pages);
 
 /* prefetch.c: bringing pages in, in windows, now or on a thread of the model's own. */
 
@@ -359,7 +359,7 @@ int tmi_populate(tmi_span span, uint64_t *at);
  * in the page cache, and reads of megabytes when it is not. A file that was truncated is an error
  * about the tensor here and not a signal later. Refusals of another kind leave it to the faults.
  */
-tenmap_status tmi_bring_in(tmi_span span, const tenmap_tensor *t, tenmap_error *error);
+tenmap_status tmi_populate_span(tmi_span span, const tenmap_tensor *t, tenmap_error *error);
 
 /* Puts the span behind those that wait, and starts the thread if there is none. */
 tenmap_status tmi_prefetch_add(const tenmap_model *model, tmi_span span, tenmap_error *error);

@@ -117,7 +117,7 @@ static tenmap_status open_index(tenmap_model *model, const char *path,
 static tenmap_status open_parts(tenmap_model *model, const char *path,
                                 const tenmap_options *options, tenmap_error *error) {
     tmi_split split = model->shards[0].header.split;
-    tmi_choice choice;
+    tmi_folder_choice choice;
     tenmap_status status = tmi_split_names(&choice, options->io, path, &split, error);
     if (status != TENMAP_OK && (options->flags & TENMAP_OPEN_PARTIAL))
         return status == TENMAP_ERR_NOT_FOUND ? TENMAP_OK : status;
@@ -130,7 +130,7 @@ static tenmap_status open_parts(tenmap_model *model, const char *path,
     tmi_shard_names from = {
         .count = choice.count, .names = choice.names, .path = path, .beside = true};
     status = tmi_open_shards(model, &from, options, error);
-    tmi_choice_free(&choice);
+    tmi_folder_choice_free(&choice);
     return status;
 }
 
@@ -162,7 +162,7 @@ static tenmap_status open_file(tenmap_model *model, const char *path, const tenm
 
 static tenmap_status open_in_folder(tenmap_model *model, const char *folder, const char *name,
                                     const tenmap_options *options, tenmap_error *error) {
-    char *file = tmi_inside(options->io, folder, name, strlen(name));
+    char *file = tmi_path_inside(options->io, folder, name, strlen(name));
     if (!file)
         return tmi_fail_memory(error, strlen(folder), "the path");
     tenmap_status status =
@@ -175,7 +175,7 @@ static tenmap_status open_in_folder(tenmap_model *model, const char *folder, con
 
 static tenmap_status open_folder(tenmap_model *model, const char *path,
                                  const tenmap_options *options, tenmap_error *error) {
-    tmi_choice choice;
+    tmi_folder_choice choice;
     char *snapshot = NULL;
     if (options->offset || options->length)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
@@ -183,7 +183,7 @@ static tenmap_status open_folder(tenmap_model *model, const char *path,
                         tmi_quote_path(path).text);
     tenmap_status status = tmi_folder_choose(&choice, options->io, path, error);
     if (status == TENMAP_ERR_NOT_FOUND)
-        status = tmi_snapshot_choose(&snapshot, options->io, path, error);
+        status = tmi_hub_cache_choose(&snapshot, options->io, path, error);
     if (snapshot)
         status = tmi_folder_choose(&choice, options->io, snapshot, error);
     path = snapshot ? snapshot : path;
@@ -192,14 +192,14 @@ static tenmap_status open_folder(tenmap_model *model, const char *path,
     if (status == TENMAP_OK && !model->folder)
         status = tmi_fail_memory(error, strlen(path), "the path");
     if (status != TENMAP_OK) {
-        tmi_choice_free(&choice);
+        tmi_folder_choice_free(&choice);
         free(snapshot);
         return status;
     }
     tmi_shard_names from = {.count = choice.count, .names = choice.names, .path = path};
     status = choice.is_set ? tmi_open_shards(model, &from, options, error)
                            : open_in_folder(model, path, choice.names[0], options, error);
-    tmi_choice_free(&choice);
+    tmi_folder_choice_free(&choice);
     free(snapshot);
     return status;
 }

@@ -58,7 +58,7 @@ tenmap_status tmi_open_index_parse(tenmap_model *model, const char *path,
     tmi_block copy; /* which is unescaped in place */
     size_t length = model->index_len;
     model->indexes = tmi_calloc(1, sizeof *model->indexes);
-    if (!model->indexes || !tmi_block_take_dirty(&copy, length + TMI_JSON_PAD))
+    if (!model->indexes || !tmi_block_alloc_dirty(&copy, length + TMI_JSON_PAD))
         return tmi_fail_memory(error, length, "the index");
     memcpy(copy.bytes, model->index_text.bytes, length + TMI_JSON_PAD);
     tenmap_status status = tmi_index_parse(model->indexes, &place, copy, length, error);

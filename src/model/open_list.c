@@ -92,7 +92,7 @@ static tenmap_status take_room(tenmap_model *model, part_sums sums, tenmap_error
     }
     if (!shards || !model->metadata || !model->indexes || !model->missing ||
         sums.tensors > SIZE_MAX / sizeof *model->tensors ||
-        !tmi_block_take(&model->tensor_block, sums.tensors * sizeof *model->tensors) ||
+        !tmi_block_alloc(&model->tensor_block, sums.tensors * sizeof *model->tensors) ||
         !tmi_names_init(&model->names, &model->key, model->tensor_block.bytes,
                         sizeof *model->tensors, sums.tensors))
         return tmi_fail_memory(error, (uint64_t)sums.tensors * sizeof *model->tensors,
@@ -151,7 +151,7 @@ static tenmap_status move_parts(tenmap_model *model, const part_list *list, tenm
     named->path = named->folder = NULL;
     if (!model->folder) /* it is one of those missing */
         model->folder = tmi_config_folder(list->options.io, model->path, false);
-    tmi_join_drop(model);
+    tmi_combine_drop(model);
     return model->folder ? TENMAP_OK : tmi_fail_memory(error, strlen(model->path), "the path");
 }
 

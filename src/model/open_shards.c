@@ -281,13 +281,13 @@ static tenmap_status join_outlined(tenmap_model *model, shard_jobs *all, const t
     if (!fill_rooms(all))
         return TENMAP_OK;
     tenmap_status status =
-        tmi_join_listed(model, outline, &all->rooms, all->threads, joined, error);
+        tmi_combine_listed(model, outline, &all->rooms, all->threads, joined, error);
     if (status == TENMAP_OK && *joined)
         status = keep_shards(model, all, place, error);
     if (status == TENMAP_OK && *joined)
-        status = tmi_join_metadata(model, error);
+        status = tmi_combine_metadata(model, error);
     if (status == TENMAP_OK && *joined)
-        tmi_join_drop(model);
+        tmi_combine_drop(model);
     return status;
 }
 /* Opens the shards of jobs whose paths are set, and makes one model of them. */
@@ -312,7 +312,7 @@ static tenmap_status open_jobs(tenmap_model *model, shard_jobs *all, const tmi_o
     if (status == TENMAP_OK && !joined)
         status = keep_shards(model, all, place, error);
     if (status == TENMAP_OK && !joined)
-        status = tmi_join(model, model->indexes, place, all->options->flags, error);
+        status = tmi_combine_shards(model, model->indexes, place, all->options->flags, error);
     if (status == TENMAP_OK)
         status = tmi_split_check(model, error);
     free(place);
@@ -327,9 +327,9 @@ static bool name_shard(tmi_shard *shard, const tmi_shard_names *from, size_t i,
     shard->bytes = (tmi_bytes)TMI_NO_BYTES;
     shard->number = (uint32_t)i;
     shard->name = tmi_copy_text(file.name, file.name_len);
-    shard->path = !from->names   ? tmi_beside(io, from->path, file.name, file.name_len)
-                  : from->beside ? tmi_renamed(io, from->path, file.name, file.name_len)
-                                 : tmi_inside(io, from->path, file.name, file.name_len);
+    shard->path = !from->names   ? tmi_path_beside(io, from->path, file.name, file.name_len)
+                  : from->beside ? tmi_path_renamed(io, from->path, file.name, file.name_len)
+                                 : tmi_path_inside(io, from->path, file.name, file.name_len);
     return shard->name && shard->path;
 }
 
@@ -379,7 +379,7 @@ tenmap_status tmi_open_shards(tenmap_model *model, const tmi_shard_names *from,
     if (status == TENMAP_OK && from->outline)
         status = take_scratches(model, all.threads, error);
     if (status == TENMAP_OK && from->outline)
-        status = tmi_rooms_take(&all.rooms, from->outline, error);
+        status = tmi_rooms_alloc(&all.rooms, from->outline, error);
     if (status == TENMAP_OK)
         status = open_jobs(model, &all, from->outline, error);
     for (size_t i = 0; i < all.count; i++)

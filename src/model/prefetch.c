@@ -65,7 +65,7 @@ int tmi_populate(tmi_span span, uint64_t *at) {
     tmi_span pages = tmi_span_outward(span), run;
     int failed = 0;
     *at = pages.begin;
-    while (!failed && tmi_next_unmoved(&pages, &run))
+    while (!failed && tmi_next_mapped(&pages, &run))
         for (*at = run.begin; *at < run.end;) {
             uint64_t left = run.end - *at;
             uint64_t end = *at + (left < PREFETCH_WINDOW ? left : PREFETCH_WINDOW);
@@ -79,7 +79,7 @@ int tmi_populate(tmi_span span, uint64_t *at) {
     return failed;
 }
 
-tenmap_status tmi_bring_in(tmi_span span, const tenmap_tensor *t, tenmap_error *error) {
+tenmap_status tmi_populate_span(tmi_span span, const tenmap_tensor *t, tenmap_error *error) {
     uint64_t at, now = 0;
     if (!span.shard->bytes.file.map || tmi_populate(span, &at) != EFAULT)
         return TENMAP_OK;

@@ -24,7 +24,7 @@ enum { SCHEME_OF_BLOCKS = sizeof schemes / sizeof *schemes - 1 };
 #define ABSENT UINT32_MAX /* the owner of codes that nobody may take for values */
 
 typedef struct quantized_search {
-    tmi_finder finder;
+    tmi_part_finder finder;
     tmi_quantized_config config;
     tenmap_model *model;
     tmi_computed *found;
@@ -56,7 +56,7 @@ static bool may_be_codes(const tenmap_tensor *t) {
 }
 
 static void settle_scheme(tmi_computed *c, const tmi_quantized_config *config) {
-    const tmi_recipe *r = &c->recipe;
+    const tmi_quant_layout *r = &c->layout;
     bool all_rows = r->group_rows >= r->rows, all_columns = r->group_columns >= r->columns;
     uint32_t rows = all_rows && r->group_rows != 1 ? 0 : (uint32_t)r->group_rows;
     uint32_t columns = all_columns && r->group_columns != 1 ? 0 : (uint32_t)r->group_columns;
@@ -211,7 +211,7 @@ static tenmap_status make_list(quantized_search *s, tenmap_error *error) {
     size_t bytes = shown * sizeof(tenmap_tensor);
     q->names = tmi_calloc(s->name_bytes + 1, 1); /* freed with the model, as the rest is */
     q->numbers = tmi_calloc(shown, sizeof *q->numbers);
-    if (!q->names || !q->numbers || !tmi_block_take(&q->tensors, bytes) ||
+    if (!q->names || !q->numbers || !tmi_block_alloc(&q->tensors, bytes) ||
         !tmi_names_init(&q->finder, &s->model->key, q->tensors.bytes, sizeof(tenmap_tensor), shown))
         return tmi_fail_memory(error, bytes, "the tensors' table");
     tenmap_status status = list_tensors(s, error);
@@ -228,7 +228,7 @@ static tenmap_status make_list(quantized_search *s, tenmap_error *error) {
 static tenmap_status search_weights(quantized_search *s) {
     const tenmap_model *model = s->model;
     size_t bytes = model->tensor_count * sizeof *s->owners;
-    if (!tmi_block_take(&s->owner_block, bytes))
+    if (!tmi_block_alloc(&s->owner_block, bytes))
         return tmi_fail_memory(s->finder.error, bytes, "the weights in parts");
     s->owners = s->owner_block.bytes;
     for (size_t i = 0; i < model->tensor_count; i++)
@@ -244,11 +244,11 @@ tenmap_status tmi_quantized_find(tenmap_model *model, const tenmap_options *opti
     tenmap_status status = tmi_quantized_config_read(model, options, &s.config, error);
     if (status != TENMAP_OK)
         return status;
-    s.finder = (tmi_finder){.model = model,
-                            .flags = options->flags,
-                            .config = &s.config,
-                            .io = options->io,
-                            .error = error};
+    s.finder = (tmi_part_finder){.model = model,
+                                 .flags = options->flags,
+                                 .config = &s.config,
+                                 .io = options->io,
+                                 .error = error};
     status = search_weights(&s);
     if (status == TENMAP_OK && s.hidden > 0)
         status = make_list(&s, error);

@@ -14,13 +14,13 @@ enum {
     TMI_PART_VALUES,
     TMI_PART_SCALES,
     TMI_PART_ZEROS,         /* zero points, or what is added */
-    TMI_PART_SECOND,        /* a scale of the scales */
-    TMI_PART_GROUPS,        /* the group of each row or column: g_idx */
+    TMI_PART_GLOBAL_SCALE,  /* a scale of the scales */
+    TMI_PART_GROUP_INDEX,   /* the group of each row or column: g_idx */
     TMI_PART_TABLE,         /* what each code stands for */
     TMI_PART_NESTED_SCALES, /* where the scales are quantised too */
     TMI_PART_NESTED_TABLE,
-    TMI_PART_SHAPE, /* the shape as a tensor */
-    TMI_PART_NOTE,  /* JSON in a tensor */
+    TMI_PART_SHAPE,      /* the shape as a tensor */
+    TMI_PART_ANNOTATION, /* JSON in a tensor */
     TMI_PART_COUNT
 };
 
@@ -30,7 +30,7 @@ enum {
     TMI_CODES_STREAM, /* unsigned, a stream of bits from the lowest on, each row whole bytes */
     TMI_CODES_WORDS,  /* unsigned, as many as fit whole into each word of 32 bits */
     TMI_CODES_DOWN,   /* unsigned, a stream down each column of words */
-    TMI_CODES_MIXED,  /* 4 bits, eight in a word, in the order 0 4 1 5 2 6 3 7 */
+    TMI_CODES_AWQ,    /* 4 bits, eight in a word, in the order 0 4 1 5 2 6 3 7 */
     TMI_CODES_TABLE   /* 4 bits, the high half of a byte first, numbers of a table */
 };
 
@@ -46,10 +46,10 @@ enum {
 /* Where a scale comes from: each is one operation, rounded to F32. */
 enum {
     TMI_SCALE_ALONE,
-    TMI_SCALE_TIMES, /* scale * second */
-    TMI_SCALE_OVER,  /* scale / second */
-    TMI_SCALE_127,   /* scale * (1/127) */
-    TMI_SCALE_NESTED /* table[code] * nested scale + offset */
+    TMI_SCALE_TIMES,   /* scale * second */
+    TMI_SCALE_DIVIDED, /* scale / second */
+    TMI_SCALE_127,     /* scale * (1/127) */
+    TMI_SCALE_NESTED   /* table[code] * nested scale + offset */
 };
 
 /*
@@ -57,7 +57,7 @@ enum {
  * `transposed` says that the tensor's last two axes are its columns and rows. Leading axes count
  * matrices.
  */
-typedef struct tmi_recipe {
+typedef struct tmi_quant_layout {
     uint8_t codes, bits, zeros, scale; /* TMI_CODES_*, TMI_ZEROS_*, TMI_SCALE_* */
     bool transposed;
     bool zero_plus_one;                 /* zeros are stored less one, in as many bits */
@@ -72,7 +72,7 @@ typedef struct tmi_recipe {
     bool scale_shared;                  /* all matrices have the same scales */
     uint64_t nested_block;              /* scales per nested scale */
     float offset;                       /* added to nested scales */
-} tmi_recipe;
+} tmi_quant_layout;
 
 enum { TMI_COMPUTED_RANK = 4 };
 /*
@@ -84,7 +84,7 @@ enum { TMI_MOST_GROUPS = 4096 };
 /* One tensor that is computed from parts. */
 typedef struct tmi_computed {
     tenmap_scheme scheme; /* what callers see */
-    tmi_recipe recipe;
+    tmi_quant_layout layout;
     const tenmap_tensor *parts[TMI_PART_COUNT]; /* NULL where the scheme has none */
     uint64_t part_bytes;                        /* of all of them */
     tenmap_dtype dtype;
@@ -128,7 +128,7 @@ tenmap_dtype tmi_text_dtype(tmi_text text);
 
 /* quantized_find_parts.c: looking for parts, and saying what is wrong with them. */
 
-typedef struct tmi_finder {
+typedef struct tmi_part_finder {
     const tenmap_model *model; /* its tables are those of what is stored */
     uint32_t flags;            /* TENMAP_OPEN_* */
     const tmi_quantized_config *config;
@@ -142,36 +142,37 @@ typedef struct tmi_finder {
     tenmap_status status; /* what stopped the search */
     tenmap_error why;     /* room for a part of its sentence */
     bool incomplete;      /* the tensor that is looked at lacks a part, and may */
-} tmi_finder;
+} tmi_part_finder;
 
 bool tmi_ends_with(const tenmap_tensor *t, const char *ending);
 /*
  * The tensor called as t without its last `cut` bytes and with `ending` instead; or NULL. What the index lists
  * and no shard has is missing, whether or not weights do without such a part.
  */
-const tenmap_tensor *tmi_find_part(tmi_finder *f, const tenmap_tensor *t, size_t cut,
+const tenmap_tensor *tmi_find_part(tmi_part_finder *f, const tenmap_tensor *t, size_t cut,
                                    const char *ending);
 /* That name, until the next one is made; NULL, and f->status, without memory. */
-const char *tmi_part_name(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending);
+const char *tmi_part_name(tmi_part_finder *f, const tenmap_tensor *t, size_t cut,
+                          const char *ending);
 /*
  * A weight that cannot be put together. All return false. With TENMAP_OPEN_PARTIAL a part that is
  * missing stops nothing: the weight is absent.
  */
-bool tmi_part_missing(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending,
+bool tmi_part_missing(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, const char *ending,
                       const char *scheme);
-bool tmi_part_refuse(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *part);
+bool tmi_part_refuse(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *part);
 #define TMI_PART_WRONG(f, t, part, ...)                                                            \
     (tmi_fail(&(f)->why, TENMAP_OK, __VA_ARGS__), tmi_part_refuse(f, t, part))
 /* A shape for a sentence: [4096, 128]. */
 tmi_quoted tmi_shape_text(const uint64_t *shape, uint32_t rank);
 /* Up to `size` first bytes of a small tensor, as they are in the file. */
-bool tmi_part_read(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *part, void *dst,
+bool tmi_part_read(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *part, void *dst,
                    size_t size);
 /*
  * Where a scale for each group of rows x columns is expected: part must be of `rank` with the
  * leading axes of the weight. Fills the recipe's scale fields; false with a sentence.
  */
-bool tmi_take_scales(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c,
+bool tmi_take_scales(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
                      const tenmap_tensor *scales, tenmap_dtype as);
 /* Product of all axes but the last two. */
 uint64_t tmi_matrices(const uint64_t *shape, uint32_t rank);
@@ -181,7 +182,7 @@ uint64_t tmi_matrices(const uint64_t *shape, uint32_t rank);
  * is none of this scheme's, or f->status says what is wrong. Where the values have another name than
  * the weight, *c says so before a part is looked for.
  */
-typedef bool tmi_scheme_find(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c);
+typedef bool tmi_scheme_find(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c);
 
 typedef struct tmi_scheme_row {
     const char *family; /* as docs/quantized.md has it */
@@ -198,14 +199,14 @@ tmi_scheme_find tmi_find_bnb4, tmi_find_mlx, tmi_find_nvfp4_scale;
 /* quantized_annotations.c: what is said in JSON beside a weight. */
 
 /* One JSON object of `length` bytes, with TMI_JSON_PAD zeros behind it, and nothing else. */
-bool tmi_note_parse(tmi_block text, size_t length, tmi_json_member *member, void *ctx);
+bool tmi_annotation_parse(tmi_block text, size_t length, tmi_json_member *member, void *ctx);
 /* Whether ComfyUI's note is about values such as t's; false with a sentence. */
-bool tmi_check_comfy(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *part);
+bool tmi_check_comfy(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *part);
 /*
  * Whether torchao's metadata, where there is some, is about plain values such as t's with the scales that
  * *c has; takes dtype and block from it. False with a sentence, or without one if it is another layout.
  */
-bool tmi_check_torchao(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c);
+bool tmi_check_torchao(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c);
 
 /* quantized.c: the search, and the table of tensors that comes of it. */
 

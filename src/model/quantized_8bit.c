@@ -17,7 +17,7 @@ static bool is_float8(tenmap_dtype dtype) {
            dtype == TENMAP_F8_E5M2FNUZ;
 }
 
-static const tenmap_tensor *find_scales(tmi_finder *f, const tenmap_tensor *t, size_t *which) {
+static const tenmap_tensor *find_scales(tmi_part_finder *f, const tenmap_tensor *t, size_t *which) {
     bool is_weight = tmi_ends_with(t, ".weight");
     for (size_t i = 0; i < sizeof scale_endings / sizeof *scale_endings; i++) {
         bool of_module = scale_endings[i][0] == '.';
@@ -34,7 +34,7 @@ static const tenmap_tensor *find_scales(tmi_finder *f, const tenmap_tensor *t, s
 }
 
 /* Signed codes minus zero points that lie beside the scales. */
-static bool take_zeros(tmi_finder *f, const tenmap_tensor *t, size_t cut, tmi_computed *c) {
+static bool take_zeros(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, tmi_computed *c) {
     const tenmap_tensor *zeros = tmi_find_part(f, t, cut, "_zero_point");
     if (!zeros)
         return f->status == TENMAP_OK;
@@ -42,7 +42,7 @@ static bool take_zeros(tmi_finder *f, const tenmap_tensor *t, size_t cut, tmi_co
         (zeros->dtype != TENMAP_I8 && zeros->dtype != TENMAP_U8))
         return TMI_PART_WRONG(f, t, zeros, "one zero point of 8 bits was expected for each scale");
     c->parts[TMI_PART_ZEROS] = zeros;
-    c->recipe.zeros = TMI_ZEROS_DTYPE;
+    c->layout.zeros = TMI_ZEROS_DTYPE;
     return true;
 }
 
@@ -50,7 +50,7 @@ static bool take_zeros(tmi_finder *f, const tenmap_tensor *t, size_t cut, tmi_co
  * bitsandbytes says in which order rows and columns lie: 0 is row after row. The others (col32, col_turing,
  * col_ampere) are those of GPUs, which it reads no more either.
  */
-static bool take_row_format(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+static bool take_row_format(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     const tenmap_tensor *format = tmi_find_part(f, t, 0, "_format");
     unsigned char order[8] = {0};
     if (!format)
@@ -63,22 +63,23 @@ static bool take_row_format(tmi_finder *f, const tenmap_tensor *t, tmi_computed 
         return TMI_PART_WRONG(f, t, format,
                               "it says the order %llu, where 0, row after row, was expected",
                               (ull)tmi_file_u64(order));
-    c->parts[TMI_PART_NOTE] = format;
+    c->parts[TMI_PART_ANNOTATION] = format;
     return true;
 }
 
 /* What some writers put beside a weight: bitsandbytes the order of its rows, ComfyUI its format. */
-static bool take_notes(tmi_finder *f, const tenmap_tensor *t, bool bitsandbytes, tmi_computed *c) {
+static bool take_notes(tmi_part_finder *f, const tenmap_tensor *t, bool bitsandbytes,
+                       tmi_computed *c) {
     if (bitsandbytes) {
-        if (t->dtype != TENMAP_I8 || c->recipe.scale_rows != c->recipe.rows)
+        if (t->dtype != TENMAP_I8 || c->layout.scale_rows != c->layout.rows)
             return TMI_PART_WRONG(f, t, c->parts[TMI_PART_SCALES],
                                   "one was expected for each of the %llu rows of an I8 weight",
-                                  (ull)c->recipe.rows);
-        c->recipe.scale = TMI_SCALE_127;
+                                  (ull)c->layout.rows);
+        c->layout.scale = TMI_SCALE_127;
         return take_row_format(f, t, c);
     } else if (tmi_ends_with(t, ".weight")) {
         const tenmap_tensor *note = tmi_find_part(f, t, strlen(".weight"), ".comfy_quant");
-        c->parts[TMI_PART_NOTE] = note;
+        c->parts[TMI_PART_ANNOTATION] = note;
         return note ? tmi_check_comfy(f, t, note) : f->status == TENMAP_OK;
     } else if (tmi_ends_with(t, "._weight_qdata")) {
         return tmi_check_torchao(f, t, c);
@@ -86,7 +87,7 @@ static bool take_notes(tmi_finder *f, const tenmap_tensor *t, bool bitsandbytes,
     return f->status == TENMAP_OK;
 }
 
-static const char *name_of_scheme(const tenmap_tensor *t, const tmi_recipe *r) {
+static const char *name_of_scheme(const tenmap_tensor *t, const tmi_quant_layout *r) {
     bool fp8 = is_float8(t->dtype);
     if (r->scale_dtype == TENMAP_F8_E8M0 && fp8 && r->group_rows == 1)
         return "mxfp8";
@@ -99,7 +100,7 @@ static const char *name_of_scheme(const tenmap_tensor *t, const tmi_recipe *r) {
     return fp8 ? "fp8-block" : "int8-block";
 }
 
-bool tmi_find_scaled(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_scaled(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     bool fp8 = is_float8(t->dtype);
     size_t which = 0;
     if ((!fp8 && t->dtype != TENMAP_I8) || t->rank == 0)
@@ -113,7 +114,7 @@ bool tmi_find_scaled(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
         bool said = strcmp(f->config->method, "fp8") == 0 && fp8 && tmi_ends_with(t, ".weight");
         return said && f->status == TENMAP_OK && tmi_part_missing(f, t, 0, "_scale_inv", "FP8");
     }
-    tmi_recipe *r = &c->recipe;
+    tmi_quant_layout *r = &c->layout;
     r->codes = TMI_CODES_DTYPE;
     r->code_dtype = t->dtype;
     r->bits = 8;

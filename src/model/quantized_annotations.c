@@ -9,7 +9,7 @@
 
 enum { MOST_NOTE_TEXT = 64 << 10 };
 
-bool tmi_note_parse(tmi_block text, size_t length, tmi_json_member *member, void *ctx) {
+bool tmi_annotation_parse(tmi_block text, size_t length, tmi_json_member *member, void *ctx) {
     tmi_json json = {text.bytes, text.bytes, (char *)text.bytes + length, NULL, false};
     return tmi_utf8_valid(text.bytes, length) == length && tmi_json_peek(&json) == '{' &&
            tmi_json_members(&json, 1, member, ctx) && tmi_json_peek(&json) == '\0' &&
@@ -48,16 +48,16 @@ static bool comfy_format_fits(const comfy_note *note, tenmap_dtype dtype) {
     return false;
 }
 
-bool tmi_check_comfy(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *part) {
+bool tmi_check_comfy(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *part) {
     tmi_block text = {NULL, 0};
     comfy_note note = {.rotated = false};
     size_t length = part->nbytes < MOST_NOTE_TEXT ? (size_t)part->nbytes : MOST_NOTE_TEXT;
-    if (!tmi_block_take(&text, length + TMI_JSON_PAD)) {
+    if (!tmi_block_alloc(&text, length + TMI_JSON_PAD)) {
         f->status = tmi_fail_memory(f->error, length, "a note beside a weight");
         return false;
     }
     bool good = tmi_part_read(f, t, part, text.bytes, length);
-    if (good && !tmi_note_parse(text, length, take_comfy_member, &note))
+    if (good && !tmi_annotation_parse(text, length, take_comfy_member, &note))
         good = TMI_PART_WRONG(f, t, part, "JSON with a format was expected in it");
     else if (good && !comfy_format_fits(&note, t->dtype))
         good = TMI_PART_WRONG(f, t, part,
@@ -125,7 +125,7 @@ static bool take_torchao_member(tmi_json *json, tmi_text key, void *ctx) {
 }
 
 /* All keys of the metadata, once: a model has a pair for each weight. */
-static bool index_notes(tmi_finder *f) {
+static bool index_notes(tmi_part_finder *f) {
     const tenmap_model *model = f->model;
     if (f->metadata_known)
         return true;
@@ -143,7 +143,7 @@ static bool index_notes(tmi_finder *f) {
 }
 
 /* The metadata called as the weight; NULL where there is none, or f->status says why. */
-static const tenmap_metadata *torchao_metadata(tmi_finder *f, const tenmap_tensor *t) {
+static const tenmap_metadata *torchao_metadata(tmi_part_finder *f, const tenmap_tensor *t) {
     const size_t cut = strlen("_weight_qdata");
     size_t len = t->name_len - cut + strlen("weight");
     const char *name = tmi_part_name(f, t, cut, "weight");
@@ -153,27 +153,27 @@ static const tenmap_metadata *torchao_metadata(tmi_finder *f, const tenmap_tenso
     return i == TMI_NONE ? NULL : &f->model->metadata[i];
 }
 
-static bool parse_torchao(tmi_finder *f, const tenmap_tensor *t, const tenmap_metadata *pair,
+static bool parse_torchao(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_metadata *pair,
                           torchao_note *note) {
     tmi_block text = {NULL, 0};
     if (pair->value_len > MOST_NOTE_TEXT)
         return TMI_PART_WRONG(f, t, t, "its metadata has %llu bytes, and at most %d were expected",
                               (ull)pair->value_len, (int)MOST_NOTE_TEXT);
-    if (!tmi_block_take(&text, pair->value_len + TMI_JSON_PAD)) {
+    if (!tmi_block_alloc(&text, pair->value_len + TMI_JSON_PAD)) {
         f->status = tmi_fail_memory(f->error, pair->value_len, "the metadata of a weight");
         return false;
     }
     memcpy(text.bytes, pair->value, pair->value_len);
-    bool good = tmi_note_parse(text, pair->value_len, take_torchao_member, note) ||
+    bool good = tmi_annotation_parse(text, pair->value_len, take_torchao_member, note) ||
                 TMI_PART_WRONG(f, t, t, "JSON that says its _type was expected in the metadata");
     tmi_block_free(&text);
     return good;
 }
 
-bool tmi_check_torchao(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_check_torchao(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     static const char *const plain[] = {"Float8Tensor", "Int8Tensor", "IntxUnpackedToInt8Tensor"};
     torchao_note note = {.axes = 0};
-    tmi_recipe *r = &c->recipe;
+    tmi_quant_layout *r = &c->layout;
     const tenmap_metadata *pair = torchao_metadata(f, t);
     if (!pair)
         return f->status == TENMAP_OK;

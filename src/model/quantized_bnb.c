@@ -92,16 +92,16 @@ static bool take_bnb_member(tmi_json *json, tmi_text key, void *ctx) {
     return true;
 }
 
-static bool read_bnb_state(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *note,
+static bool read_bnb_state(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *note,
                            bnb_state *state) {
     tmi_block text = {NULL, 0};
     size_t length = note->nbytes < 65536 ? (size_t)note->nbytes : 65536;
-    if (!tmi_block_take(&text, length + TMI_JSON_PAD)) {
+    if (!tmi_block_alloc(&text, length + TMI_JSON_PAD)) {
         f->status = tmi_fail_memory(f->error, length, "the state of a weight");
         return false;
     }
     bool good = tmi_part_read(f, t, note, text.bytes, length);
-    if (good && !tmi_note_parse(text, length, take_bnb_member, state))
+    if (good && !tmi_annotation_parse(text, length, take_bnb_member, state))
         good = TMI_PART_WRONG(f, t, note, "JSON with blocksize and shape was expected in it");
     tmi_block_free(&text);
     return good;
@@ -112,7 +112,7 @@ static bool is_table(const tenmap_tensor *t, uint64_t entries) {
 }
 
 /* The scales of blocks, which may be codes themselves. */
-static bool take_absmax(tmi_finder *f, const tenmap_tensor *t, const bnb_state *state,
+static bool take_absmax(tmi_part_finder *f, const tenmap_tensor *t, const bnb_state *state,
                         uint64_t blocks, tmi_computed *c) {
     const tenmap_tensor *absmax = c->parts[TMI_PART_SCALES];
     const tenmap_tensor *nested = tmi_find_part(f, t, 0, ".nested_absmax");
@@ -123,14 +123,14 @@ static bool take_absmax(tmi_finder *f, const tenmap_tensor *t, const bnb_state *
     if (absmax->nelems != blocks || (!codes && absmax->dtype != TENMAP_F32))
         return TMI_PART_WRONG(f, t, absmax, "one for each of %llu blocks was expected",
                               (ull)blocks);
-    c->recipe.scale_dtype = TENMAP_F32;
+    c->layout.scale_dtype = TENMAP_F32;
     if (!codes)
         return true;
     if (!nested || !table)
         return tmi_part_missing(f, t, 0, nested ? ".nested_quant_map" : ".nested_absmax", "4 bits");
     uint64_t step = state->nested_block;
     if (state->offset_wrong)
-        return TMI_PART_WRONG(f, t, c->parts[TMI_PART_NOTE],
+        return TMI_PART_WRONG(f, t, c->parts[TMI_PART_ANNOTATION],
                               "a number was expected as its nested_offset");
     if (!step || nested->dtype != TENMAP_F32 ||
         nested->nelems != blocks / step + (blocks % step != 0))
@@ -140,9 +140,9 @@ static bool take_absmax(tmi_finder *f, const tenmap_tensor *t, const bnb_state *
         return TMI_PART_WRONG(f, t, table, "F32 [256] was expected");
     c->parts[TMI_PART_NESTED_SCALES] = nested;
     c->parts[TMI_PART_NESTED_TABLE] = table;
-    c->recipe.scale = TMI_SCALE_NESTED;
-    c->recipe.nested_block = step;
-    c->recipe.offset = (float)state->offset;
+    c->layout.scale = TMI_SCALE_NESTED;
+    c->layout.nested_block = step;
+    c->layout.offset = (float)state->offset;
     return true;
 }
 
@@ -155,8 +155,8 @@ static bool bnb_shape(const bnb_state *state, const tenmap_tensor *t, uint64_t *
            t->nelems == *elements / 2 + *elements % 2;
 }
 
-bool tmi_find_bnb4(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
-    tmi_recipe *r = &c->recipe;
+bool tmi_find_bnb4(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+    tmi_quant_layout *r = &c->layout;
     bnb_state state = {.rank = 0};
     uint64_t elements;
     if (t->dtype != TENMAP_U8)
@@ -186,7 +186,7 @@ bool tmi_find_bnb4(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     c->parts[TMI_PART_VALUES] = t;
     c->parts[TMI_PART_SCALES] = absmax;
     c->parts[TMI_PART_TABLE] = table;
-    c->parts[TMI_PART_NOTE] = note;
+    c->parts[TMI_PART_ANNOTATION] = note;
     uint64_t blocks = elements / state.block + (elements % state.block != 0);
     if (!take_absmax(f, t, &state, blocks, c))
         return false;

@@ -236,7 +236,7 @@ static tenmap_status read_config(const tmi_bytes *bytes, uint64_t limit,
  */
 static char *path_beside(const tenmap_io *io, const tmi_shard *shard, const char *name) {
     char *path = tmi_copy_text(shard->path, strlen(shard->path));
-    size_t last = path ? tmi_own_part(io, path) : 0;
+    size_t last = path ? tmi_path_without_query(io, path) : 0;
     while (last > 0 && path[last - 1] != '/')
         last--;
     size_t up = last;
@@ -247,7 +247,7 @@ static char *path_beside(const tenmap_io *io, const tmi_shard *shard, const char
     }
     if (up < last)
         memmove(path + up, path + last, strlen(path + last) + 1);
-    char *beside = path ? tmi_beside(io, path, name, strlen(name)) : NULL;
+    char *beside = path ? tmi_path_beside(io, path, name, strlen(name)) : NULL;
     free(path);
     return beside;
 }

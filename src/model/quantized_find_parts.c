@@ -12,8 +12,8 @@ bool tmi_ends_with(const tenmap_tensor *t, const char *ending) {
 }
 
 /* The name in f->name; NULL, and f->status, without memory. */
-static const char *part_name(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending,
-                             size_t *len) {
+static const char *part_name(tmi_part_finder *f, const tenmap_tensor *t, size_t cut,
+                             const char *ending, size_t *len) {
     size_t kept = t->name_len - cut, more = strlen(ending);
     *len = kept + more;
     if (*len + 1 > f->name_capacity) {
@@ -30,12 +30,13 @@ static const char *part_name(tmi_finder *f, const tenmap_tensor *t, size_t cut, 
     return f->name;
 }
 
-const char *tmi_part_name(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending) {
+const char *tmi_part_name(tmi_part_finder *f, const tenmap_tensor *t, size_t cut,
+                          const char *ending) {
     size_t len;
     return part_name(f, t, cut, ending, &len);
 }
 
-const tenmap_tensor *tmi_find_part(tmi_finder *f, const tenmap_tensor *t, size_t cut,
+const tenmap_tensor *tmi_find_part(tmi_part_finder *f, const tenmap_tensor *t, size_t cut,
                                    const char *ending) {
     size_t len;
     const char *name = part_name(f, t, cut, ending, &len);
@@ -46,7 +47,7 @@ const tenmap_tensor *tmi_find_part(tmi_finder *f, const tenmap_tensor *t, size_t
     return part;
 }
 
-bool tmi_part_missing(tmi_finder *f, const tenmap_tensor *t, size_t cut, const char *ending,
+bool tmi_part_missing(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, const char *ending,
                       const char *scheme) {
     size_t len;
     const char *name = part_name(f, t, cut, ending, &len);
@@ -60,7 +61,7 @@ bool tmi_part_missing(tmi_finder *f, const tenmap_tensor *t, size_t cut, const c
     return false;
 }
 
-bool tmi_part_refuse(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *part) {
+bool tmi_part_refuse(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *part) {
     f->status = TMI_FAIL_TENSOR(f->error, TENMAP_ERR_FORMAT, t, "its part %s is %s %s; %s",
                                 tmi_quote(part->name, part->name_len).text, tenmap_dtype_text(part),
                                 tmi_shape_text(part->shape, part->rank).text, f->why.message);
@@ -77,7 +78,7 @@ tmi_quoted tmi_shape_text(const uint64_t *shape, uint32_t rank) {
     return out;
 }
 
-bool tmi_part_read(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *part, void *dst,
+bool tmi_part_read(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *part, void *dst,
                    size_t size) {
     enum { MOST_NOTE_BYTES = 64 << 10 };
     if (part->nbytes > MOST_NOTE_BYTES || size > part->nbytes)
@@ -144,7 +145,7 @@ static uint64_t deduce_group(uint64_t extent, uint64_t groups, uint64_t said, bo
 }
 
 /* The last two axes of the scales, as rows and columns; false if the leading ones are not the weight's. */
-static bool scale_axes(const tenmap_tensor *t, const tenmap_tensor *scales, tmi_recipe *r) {
+static bool scale_axes(const tenmap_tensor *t, const tenmap_tensor *scales, tmi_quant_layout *r) {
     r->scale_shared = false;
     if (scales->nelems == 1 && scales->rank <= t->rank) {
         r->scale_rows = r->scale_columns = 1;
@@ -166,9 +167,9 @@ static bool scale_axes(const tenmap_tensor *t, const tenmap_tensor *scales, tmi_
     return true;
 }
 
-bool tmi_take_scales(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c,
+bool tmi_take_scales(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
                      const tenmap_tensor *scales, tenmap_dtype as) {
-    tmi_recipe *r = &c->recipe;
+    tmi_quant_layout *r = &c->layout;
     const uint64_t *block = f->config->block;
     bool fits = scale_axes(t, scales, r), fp8 = strcmp(f->config->method, "fp8") == 0;
     r->group_rows = fits ? deduce_group(r->rows, r->scale_rows, block[0], false) : 0;

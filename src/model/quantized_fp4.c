@@ -26,7 +26,7 @@ static bool axes_fit(const tenmap_tensor *t, uint32_t rank, const tenmap_tensor 
 /* Elements of a dtype of less than a byte, in rows of so many bytes, with a scale for each group. */
 static void take_pairs(tmi_computed *c, tenmap_dtype dtype, uint64_t rows, uint64_t row_bytes,
                        uint64_t group) {
-    tmi_recipe *r = &c->recipe;
+    tmi_quant_layout *r = &c->layout;
     r->codes = TMI_CODES_DTYPE;
     r->code_dtype = dtype;
     r->bits = tmi_dtypes[dtype].bits;
@@ -41,7 +41,7 @@ static void take_pairs(tmi_computed *c, tenmap_dtype dtype, uint64_t rows, uint6
 }
 
 /* gpt-oss: N_blocks [..., R, G, 16] and N_scales [..., R, G] are N [..., G * 32, R]. */
-bool tmi_find_blocks(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_blocks(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     const size_t cut = strlen("_blocks");
     uint32_t rank = t->rank;
     if (t->dtype != TENMAP_U8 || !tmi_ends_with(t, "_blocks") || rank < 3 ||
@@ -56,7 +56,7 @@ bool tmi_find_blocks(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
         return TMI_PART_WRONG(f, t, scales, "U8 %s was expected",
                               tmi_shape_text(t->shape, rank - 1).text);
     take_pairs(c, TENMAP_F4, rows, groups * (MX_GROUP / 2), MX_GROUP);
-    c->recipe.transposed = true;
+    c->layout.transposed = true;
     c->parts[TMI_PART_VALUES] = t;
     c->parts[TMI_PART_SCALES] = scales;
     c->rank = rank - 1;
@@ -68,7 +68,7 @@ bool tmi_find_blocks(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
 }
 
 /* NVFP4's second scale: one for all, or one for each matrix. */
-static bool take_second_scale(tmi_finder *f, const tenmap_tensor *t, size_t cut, bool packed,
+static bool take_second_scale(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, bool packed,
                               tmi_computed *c) {
     const char *ending = packed ? "_global_scale" : "_scale_2";
     const tenmap_tensor *second = tmi_find_part(f, t, cut, ending);
@@ -77,12 +77,12 @@ static bool take_second_scale(tmi_finder *f, const tenmap_tensor *t, size_t cut,
     if (second->dtype != TENMAP_F32 ||
         (second->nelems != 1 && second->nelems != tmi_matrices(t->shape, t->rank)))
         return TMI_PART_WRONG(f, t, second, "one F32 was expected");
-    c->parts[TMI_PART_SECOND] = second;
-    c->recipe.scale = packed ? TMI_SCALE_OVER : TMI_SCALE_TIMES;
+    c->parts[TMI_PART_GLOBAL_SCALE] = second;
+    c->layout.scale = packed ? TMI_SCALE_DIVIDED : TMI_SCALE_TIMES;
     return true;
 }
 
-static const tenmap_tensor *pair_scales(tmi_finder *f, const tenmap_tensor *t, size_t cut) {
+static const tenmap_tensor *pair_scales(tmi_part_finder *f, const tenmap_tensor *t, size_t cut) {
     const tenmap_tensor *scales = tmi_find_part(f, t, cut, "_scale");
     if (!scales && !cut && tmi_ends_with(t, ".weight"))
         scales = tmi_find_part(f, t, strlen(".weight"), ".scale");
@@ -104,7 +104,7 @@ static tenmap_dtype pair_dtype(const tenmap_tensor *t, const tenmap_tensor *scal
     return packed && bytes * 4 == groups * MX_GROUP * 3 ? TENMAP_F6_E2M3 : TENMAP_AS_STORED;
 }
 
-bool tmi_find_pairs(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_pairs(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     bool packed = tmi_ends_with(t, "_packed");
     size_t cut = packed ? strlen("_packed") : 0;
     if ((t->dtype != TENMAP_U8 && (packed || t->dtype != TENMAP_I8)) || t->rank < 2 ||
@@ -134,10 +134,10 @@ bool tmi_find_pairs(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
         return false;
     c->rank = t->rank;
     memcpy(c->shape, t->shape, t->rank * sizeof *c->shape);
-    c->shape[t->rank - 1] = c->recipe.columns;
+    c->shape[t->rank - 1] = c->layout.columns;
     c->scheme = (tenmap_scheme){nvfp4                ? "nvfp4"
                                 : dtype == TENMAP_F4 ? "mxfp4"
                                                      : "mxfp6",
-                                c->recipe.bits, 0, 0, 0};
+                                c->layout.bits, 0, 0, 0};
     return true;
 }

@@ -7,13 +7,13 @@
 
 #include <string.h>
 
-bool tmi_find_nvfp4_scale(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_nvfp4_scale(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     if (t->dtype != TENMAP_NVFP4 || t->rank == 0 || !tmi_ends_with(t, ".weight"))
         return false;
     const tenmap_tensor *scale = tmi_find_part(f, t, strlen(".weight"), ".scale");
     if (!scale)
         return false;
-    tmi_recipe *r = &c->recipe;
+    tmi_quant_layout *r = &c->layout;
     r->codes = TMI_CODES_DTYPE;
     r->code_dtype = t->dtype;
     r->bits = 4; /* nearly; sizes come from the dtype */

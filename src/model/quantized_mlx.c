@@ -18,7 +18,7 @@ static bool take_width(const tmi_quantized_config *config, uint64_t product, uin
 }
 
 /* The modes without biases: floats of 4 or 8 bits. */
-static bool take_mode(uint64_t product, tmi_recipe *r, const char **name) {
+static bool take_mode(uint64_t product, tmi_quant_layout *r, const char **name) {
     enum { NVFP4 = 4 * 16, MXFP4 = 4 * 32, MXFP8 = 8 * 32 };
     bool nvfp4 = product == NVFP4, mxfp8 = product == MXFP8;
     if (!nvfp4 && !mxfp8 && product != MXFP4)
@@ -32,7 +32,7 @@ static bool take_mode(uint64_t product, tmi_recipe *r, const char **name) {
     return true;
 }
 
-static bool take_affine(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *scales,
+static bool take_affine(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *scales,
                         uint64_t product, tmi_computed *c) {
     static const char *const names[9] = {
         "", "",           "int2-affine", "int3-affine", "int4-affine", "int5-affine", "int6-affine",
@@ -47,11 +47,11 @@ static bool take_affine(tmi_finder *f, const tenmap_tensor *t, const tenmap_tens
                               tenmap_dtype_text(scales));
     if (!take_width(f->config, product, &bits, &group))
         return TMI_PART_WRONG(f, t, scales, "no width of 2 to 8 bits makes so many groups");
-    c->recipe.codes = TMI_CODES_STREAM;
-    c->recipe.bits = (uint8_t)bits;
-    c->recipe.group_columns = group;
-    c->recipe.scale_dtype = scales->dtype;
-    c->recipe.zeros = TMI_ZEROS_ADDED;
+    c->layout.codes = TMI_CODES_STREAM;
+    c->layout.bits = (uint8_t)bits;
+    c->layout.group_columns = group;
+    c->layout.scale_dtype = scales->dtype;
+    c->layout.zeros = TMI_ZEROS_ADDED;
     c->parts[TMI_PART_ZEROS] = biases;
     c->scheme = (tenmap_scheme){names[bits], (uint32_t)bits, 0, 0, 0};
     return true;
@@ -67,8 +67,8 @@ static bool same_rows(const tenmap_tensor *t, const tenmap_tensor *scales) {
     return true;
 }
 
-bool tmi_find_mlx(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
-    tmi_recipe *r = &c->recipe;
+bool tmi_find_mlx(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+    tmi_quant_layout *r = &c->layout;
     if (t->dtype != TENMAP_U32 || !tmi_ends_with(t, ".weight") || t->rank < 2 ||
         t->rank > TMI_COMPUTED_RANK)
         return false;

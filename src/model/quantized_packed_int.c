@@ -18,7 +18,7 @@ static uint64_t whole_words_of(uint64_t count, uint64_t bits) {
 }
 
 /* Sets bits and packing from how many words a row of so many columns takes. */
-static bool packing_of(tmi_recipe *r, uint64_t words, uint64_t said) {
+static bool packing_of(tmi_quant_layout *r, uint64_t words, uint64_t said) {
     static const uint8_t usual[] = {4, 8, 2, 3, 6, 5, 7, 1};
     for (unsigned old = 0; old < 2; old++)
         for (size_t i = 0; i < sizeof usual; i++) {
@@ -34,7 +34,7 @@ static bool packing_of(tmi_recipe *r, uint64_t words, uint64_t said) {
 }
 
 /* The last dimension of the weight, which its own tensor tells; else what bits and groups make it. */
-static bool packed_columns(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *shape,
+static bool packed_columns(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *shape,
                            const tenmap_tensor *scales, uint64_t *columns) {
     enum { MOST_READ = 4096 }; /* of large models the shapes follow from what config.json says */
     unsigned char bytes[64];
@@ -62,8 +62,8 @@ static bool packed_columns(tmi_finder *f, const tenmap_tensor *t, const tenmap_t
 }
 
 /* Zero points lie down the rows, as the codes do along them. */
-static bool packed_zeros(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c, size_t cut) {
-    tmi_recipe *r = &c->recipe;
+static bool packed_zeros(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c, size_t cut) {
+    tmi_quant_layout *r = &c->layout;
     const tenmap_tensor *zeros = tmi_find_part(f, t, cut, "_zero_point");
     if (!zeros)
         return f->status == TENMAP_OK;
@@ -83,7 +83,7 @@ static bool packed_zeros(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c,
 }
 
 /* Rows of scales that are used in any order are kept, so there must be few. */
-static bool few_enough(tmi_finder *f, const tenmap_tensor *t, const tenmap_tensor *list,
+static bool few_enough(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *list,
                        uint64_t groups) {
     return groups <= TMI_MOST_GROUPS ||
            TMI_PART_WRONG(f, t, list,
@@ -91,25 +91,26 @@ static bool few_enough(tmi_finder *f, const tenmap_tensor *t, const tenmap_tenso
                           (ull)groups, (int)TMI_MOST_GROUPS);
 }
 
-static bool listed_columns(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c, size_t cut) {
+static bool listed_columns(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
+                           size_t cut) {
     const tenmap_tensor *groups = tmi_find_part(f, t, cut, "_g_idx");
     if (!groups)
         return f->status == TENMAP_OK;
-    if (groups->dtype != TENMAP_I32 || groups->nelems != c->recipe.columns)
-        return TMI_PART_WRONG(f, t, groups, "I32 [%llu] was expected", (ull)c->recipe.columns);
-    c->parts[TMI_PART_GROUPS] = groups;
-    return few_enough(f, t, groups, c->recipe.scale_columns);
+    if (groups->dtype != TENMAP_I32 || groups->nelems != c->layout.columns)
+        return TMI_PART_WRONG(f, t, groups, "I32 [%llu] was expected", (ull)c->layout.columns);
+    c->parts[TMI_PART_GROUP_INDEX] = groups;
+    return few_enough(f, t, groups, c->layout.scale_columns);
 }
 
 static void take_packed_shape(const tenmap_tensor *t, tmi_computed *c) {
     c->rank = t->rank;
     memcpy(c->shape, t->shape, t->rank * sizeof *t->shape);
-    c->shape[t->rank - 1] = c->recipe.columns;
+    c->shape[t->rank - 1] = c->layout.columns;
 }
 
-bool tmi_find_packed(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_packed(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     const size_t cut = strlen("_packed");
-    tmi_recipe *r = &c->recipe;
+    tmi_quant_layout *r = &c->layout;
     if (t->dtype != TENMAP_I32 || !tmi_ends_with(t, "_packed") || t->rank < 2 ||
         t->rank > TMI_COMPUTED_RANK)
         return false;
@@ -150,7 +151,8 @@ typedef struct turned_parts {
 } turned_parts;
 
 /* The rows of the words, of which there are `in` * bits / 32. */
-static bool gptq_rows(tmi_finder *f, const tenmap_tensor *t, tmi_recipe *r, turned_parts *p) {
+static bool gptq_rows(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_layout *r,
+                      turned_parts *p) {
     uint64_t words = t->shape[0], zero_words = p->zeros->shape[1];
     uint64_t bits = f->config->bits;
     if (words > UINT64_MAX / 32 || p->out > UINT64_MAX / 32)
@@ -171,15 +173,15 @@ static bool gptq_rows(tmi_finder *f, const tenmap_tensor *t, tmi_recipe *r, turn
     return words_of(p->in, bits) == words && words_of(p->out, bits) == zero_words;
 }
 
-static bool awq_rows(const tenmap_tensor *t, tmi_recipe *r, turned_parts *p) {
+static bool awq_rows(const tenmap_tensor *t, tmi_quant_layout *r, turned_parts *p) {
     p->in = t->shape[0];
     r->bits = 4;
-    r->codes = TMI_CODES_MIXED;
+    r->codes = TMI_CODES_AWQ;
     r->row_bytes = t->shape[1] * 4;
     return p->out % 8 == 0 && t->shape[1] == p->out / 8 && p->zeros->shape[1] == p->out / 8;
 }
 
-static bool find_turned_parts(tmi_finder *f, const tenmap_tensor *t, turned_parts *p) {
+static bool find_turned_parts(tmi_part_finder *f, const tenmap_tensor *t, turned_parts *p) {
     const size_t cut = strlen("qweight");
     p->scales = tmi_find_part(f, t, cut, "scales");
     p->zeros = tmi_find_part(f, t, cut, "qzeros");
@@ -203,7 +205,7 @@ static bool find_turned_parts(tmi_finder *f, const tenmap_tensor *t, turned_part
 }
 
 /* Rows share a scale in order, unless they are listed: then it is only for people. */
-static bool turned_groups(tmi_finder *f, const turned_parts *p, tmi_recipe *r) {
+static bool turned_groups(tmi_part_finder *f, const turned_parts *p, tmi_quant_layout *r) {
     uint64_t said = f->config->group;
     r->group_rows = p->count == 1 ? p->in : 0;
     if (!r->group_rows && said && p->in / said + (p->in % said != 0) == p->count)
@@ -213,8 +215,8 @@ static bool turned_groups(tmi_finder *f, const turned_parts *p, tmi_recipe *r) {
     return r->group_rows != 0;
 }
 
-bool tmi_find_gptq(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
-    tmi_recipe *r = &c->recipe;
+bool tmi_find_gptq(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+    tmi_quant_layout *r = &c->layout;
     turned_parts p = {.in = 0};
     if (t->dtype != TENMAP_I32 || !tmi_ends_with(t, "qweight") || t->rank != 2)
         return false;
@@ -255,7 +257,7 @@ bool tmi_find_gptq(tmi_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     c->parts[TMI_PART_VALUES] = t;
     c->parts[TMI_PART_SCALES] = p.scales;
     c->parts[TMI_PART_ZEROS] = p.zeros;
-    c->parts[TMI_PART_GROUPS] = gptq ? p.groups : NULL;
+    c->parts[TMI_PART_GROUP_INDEX] = gptq ? p.groups : NULL;
     c->rank = 2;
     c->shape[0] = p.out;
     c->shape[1] = p.in;

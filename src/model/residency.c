@@ -177,7 +177,7 @@ static tenmap_status act_populate(const tenmap_model *model, tmi_span span, tenm
 
 static tenmap_status act_prefetch(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span rest = span, run;
-    return tmi_next_unmoved(&rest, &run) ? tmi_prefetch_add(model, span, error) : TENMAP_OK;
+    return tmi_next_mapped(&rest, &run) ? tmi_prefetch_add(model, span, error) : TENMAP_OK;
 }
 
 /* Memory of this process's own is not released: its bytes would be gone. */
@@ -185,7 +185,7 @@ static tenmap_status act_release(const tenmap_model *model, tmi_span span, tenma
     tmi_span pages = tmi_span_inward(span), run;
     int failed = 0;
     tmi_prefetch_drop(model, span);
-    while (!failed && pages.begin < pages.end && tmi_next_unmoved(&pages, &run))
+    while (!failed && pages.begin < pages.end && tmi_next_mapped(&pages, &run))
         failed = tmi_map_release(&pages.shard->bytes.file, run.begin, run.end);
     if (failed == EINVAL)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
@@ -204,7 +204,7 @@ static tenmap_status act_unlock(const tenmap_model *model, tmi_span span, tenmap
                      ? tmi_map_unlock(&pages.shard->bytes.file, pages.begin, pages.end)
                      : 0;
     if (!failed && pages.begin < pages.end)
-        tmi_locked_remove(model, pages);
+        tmi_mlock_spans_remove(model, pages);
     return failed ? tmi_fail_os(error, failed, "%s: cannot unlock %llu bytes",
                                 subject_at(model, &span, 0).text, (ull)(span.end - span.begin))
                   : TENMAP_OK;
@@ -213,11 +213,11 @@ static tenmap_status act_unlock(const tenmap_model *model, tmi_span span, tenmap
 /* Locked first, so that what is over the limit is not read; then brought in. */
 static tenmap_status act_lock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span pages = tmi_span_outward(span);
-    if (!tmi_locked_add(model, pages))
+    if (!tmi_mlock_spans_add(model, pages))
         return tmi_fail_memory(error, sizeof span, "the list of what is locked");
     int failed = tmi_map_lock(&pages.shard->bytes.file, pages.begin, pages.end);
     if (failed) {
-        tmi_locked_remove(model, pages);
+        tmi_mlock_spans_remove(model, pages);
         return fail_lock(model, &span, failed, error);
     }
     tenmap_status status = act_populate(model, span, error);
@@ -240,14 +240,14 @@ static tenmap_status advise(const tenmap_model *model, const tenmap_tensor *cons
                         "the advice is %u; TENMAP_ADVISE_POPULATE (1) to _UNLOCK (5) are known",
                         (unsigned)advice);
     tenmap_status status = take_spans(&list, model, tensors, count, error);
-    tmi_gate *gate = model ? &((tenmap_model *)(uintptr_t)model)->advice : NULL;
+    tmi_rwlock *gate = model ? &((tenmap_model *)(uintptr_t)model)->advice : NULL;
     if (gate)
-        tmi_gate_enter(gate);
+        tmi_rwlock_read(gate);
     for (size_t i = 0; status == TENMAP_OK && i < list.count; i++)
         if (list.spans[i].shard->bytes.file.map) /* else nothing of it is mapped by the library */
             status = advice_acts[advice](model, list.spans[i], error);
     if (gate)
-        tmi_gate_leave(gate);
+        tmi_rwlock_read_end(gate);
     free_spans(&list);
     return status;
 }
@@ -292,7 +292,7 @@ static int ask_cached(tmi_span span, uint64_t *bytes) {
     if (span.shard->bytes.io)
         return 0; /* what it keeps is its own affair */
     tmi_bytes_enter(&span.shard->bytes);
-    while (!failed && !span.shard->bytes.file.memory && tmi_next_unmoved(&span, &run)) {
+    while (!failed && !span.shard->bytes.file.memory && tmi_next_mapped(&span, &run)) {
         failed = tmi_file_cached(&span.shard->bytes.file, run.begin, run.end, &part);
         *bytes += part;
     }

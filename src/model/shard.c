@@ -23,7 +23,7 @@ static tenmap_status fail_map(const tmi_shard *shard, int os_error, tenmap_error
 
 tenmap_status tmi_read_text(const tmi_bytes *bytes, uint64_t offset, uint64_t length,
                             const char *what, tmi_block *text, tenmap_error *error) {
-    if (length > SIZE_MAX - TMI_JSON_PAD || !tmi_block_take(text, (size_t)length + TMI_JSON_PAD))
+    if (length > SIZE_MAX - TMI_JSON_PAD || !tmi_block_alloc(text, (size_t)length + TMI_JSON_PAD))
         return tmi_fail_memory(error, length, what);
     tenmap_status status =
         tmi_bytes_read(bytes, offset, text->bytes, (size_t)length, (tmi_wanted){what, NULL}, error);
@@ -49,7 +49,7 @@ enum { MOST_TRIES = 16, LONGEST_NAP = 32 }; /* milliseconds; less than half a se
 tenmap_status tmi_shard_again(tmi_shard *shard, tenmap_error *error) {
     if (shard->tries < MOST_TRIES) {
         unsigned nap = 1u << shard->tries++;
-        tmi_nap(nap < LONGEST_NAP ? nap : LONGEST_NAP);
+        tmi_sleep_ms(nap < LONGEST_NAP ? nap : LONGEST_NAP);
         (void)tmi_file_look(&shard->bytes.file);
         return TENMAP_OK;
     }
@@ -189,7 +189,7 @@ static tenmap_status read_on(const tmi_shard *shard, const tenmap_options *optio
                              tmi_block *text, size_t *have, tenmap_error *error) {
     tmi_block longer;
     if (want > SIZE_MAX - TMI_JSON_PAD ||
-        !tmi_block_take_dirty(&longer, (size_t)want + TMI_JSON_PAD))
+        !tmi_block_alloc_dirty(&longer, (size_t)want + TMI_JSON_PAD))
         return tmi_fail_memory(error, want, "the header");
     if (*have)
         memcpy(longer.bytes, text->bytes, *have);
@@ -243,7 +243,7 @@ static tenmap_status parse_once(tmi_shard *shard, const tenmap_options *options,
     tenmap_status status =
         find_header(shard, options, container, place, start, len, &extent, &text, error);
     if (status != TENMAP_OK) {
-        tmi_edit_note(shard, error);
+        tmi_edit_explain(shard, error);
         return status;
     }
     if (options->backend == TENMAP_BACKEND_MAP && !shard->bytes.io) {
@@ -258,7 +258,7 @@ static tenmap_status parse_once(tmi_shard *shard, const tenmap_options *options,
     if (status == TENMAP_OK && *settled)
         fill_view(shard, options, place->base, extent.length);
     else if (status == TENMAP_ERR_FORMAT)
-        tmi_edit_note(shard, error);
+        tmi_edit_explain(shard, error);
     return status;
 }
 
@@ -296,7 +296,7 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
 void tmi_shard_close(tmi_shard *shard) {
     tmi_header_free(&shard->header);
     tmi_bytes_close(&shard->bytes);
-    tmi_moved_end(shard);
+    tmi_detached_end(shard);
     free(shard->path);
     free(shard->name);
     shard->path = shard->name = NULL;

@@ -397,7 +397,7 @@ long tmi_process(void) {
     return (long)getpid();
 }
 
-void tmi_nap(unsigned milliseconds) {
+void tmi_sleep_ms(unsigned milliseconds) {
     struct timespec left = {.tv_sec = (time_t)(milliseconds / 1000),
                             .tv_nsec = (long)(milliseconds % 1000) * 1000000};
     while (nanosleep(&left, &left) != 0 && errno == EINTR)

@@ -449,7 +449,7 @@ long tmi_process(void) {
     return (long)GetCurrentProcessId();
 }
 
-void tmi_nap(unsigned milliseconds) {
+void tmi_sleep_ms(unsigned milliseconds) {
     Sleep(milliseconds);
 }
 

@@ -73,8 +73,8 @@ void tmi_folder_close(tmi_folder *folder) {
 }
 
 /* The site of a path that is spelled like this. */
-static int find_spelled(tmi_site *site, char *spelled) {
-    *site = TMI_NO_SITE;
+static int find_spelled(tmi_location *site, char *spelled) {
+    *site = TMI_NO_LOCATION;
     site->shown = spelled;
     char *folder = spelled ? tmi_folder_of(spelled) : NULL;
     const char *name = folder ? spelled + tmi_folder_part(spelled) : "";
@@ -82,12 +82,12 @@ static int find_spelled(tmi_site *site, char *spelled) {
     int failed = site->name ? tmi_folder_open(&site->folder, folder) : ENOMEM;
     free(folder);
     if (failed)
-        tmi_site_free(site);
+        tmi_location_free(site);
     return failed;
 }
 
-int tmi_site_find(tmi_site *site, const char *path, bool follow) {
-    *site = TMI_NO_SITE;
+int tmi_location_find(tmi_location *site, const char *path, bool follow) {
+    *site = TMI_NO_LOCATION;
     if (!*path)
         return ENOENT;
     int failed = follow ? find_spelled(site, tmi_resolve(path)) : EACCES;
@@ -99,11 +99,11 @@ int tmi_site_find(tmi_site *site, const char *path, bool follow) {
     return failed;
 }
 
-void tmi_site_free(tmi_site *site) {
+void tmi_location_free(tmi_location *site) {
     tmi_folder_close(&site->folder);
     free(site->name);
     free(site->shown);
-    *site = TMI_NO_SITE;
+    *site = TMI_NO_LOCATION;
 }
 
 /* Temporary files. */
@@ -134,7 +134,7 @@ void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
  * remove it: then it has lost its name, and the next try gets another. So it does if somebody else
  * who may read it has locked it, or if the file system does not know it again; it is not left there.
  */
-static int create_temporary(tmi_target *target, mode_t mode) {
+static int create_temporary(tmi_atomic_file *target, mode_t mode) {
     int failed = 0, folder = target->site.folder.fd;
     for (int tries = 0; tries < 100; tries++) {
         tmi_temp_name(target->temp, sizeof target->temp, target->site.name);
@@ -228,7 +228,7 @@ bool tmi_is_special(const tmi_folder *folder, const char *name) {
 }
 
 /* Whether a file can come to be there. What a link leads to is looked at, though the link goes. */
-static int check_site(const tmi_site *site, struct stat *old, bool *replaces) {
+static int check_site(const tmi_location *site, struct stat *old, bool *replaces) {
     struct stat named;
     *replaces = false;
     if (fstatat(site->folder.fd, site->name, &named, AT_SYMLINK_NOFOLLOW) != 0)
@@ -242,8 +242,8 @@ static int check_site(const tmi_site *site, struct stat *old, bool *replaces) {
 }
 
 /* The site is found: clears the folder of what dead writers left, and takes a place in it. */
-static int target_start(tmi_target *target, int like) {
-    const tmi_site *site = &target->site;
+static int target_start(tmi_atomic_file *target, int like) {
+    const tmi_location *site = &target->site;
     struct stat old;
     bool replaces;
     int own = -1, failed = check_site(site, &old, &replaces);
@@ -263,19 +263,19 @@ static int target_start(tmi_target *target, int like) {
     return failed;
 }
 
-int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
-    *target = TMI_NO_TARGET;
-    int failed = tmi_site_find(&target->site, path, follow);
+int tmi_atomic_file_begin(tmi_atomic_file *target, const char *path, bool follow) {
+    *target = TMI_NO_ATOMIC_FILE;
+    int failed = tmi_location_find(&target->site, path, follow);
     if (!failed)
         failed = target_start(target, -1);
     if (failed)
-        tmi_target_discard(target);
+        tmi_atomic_file_discard(target);
     return failed;
 }
 
-int tmi_target_begin_in(tmi_target *target, const tmi_folder *folder, const char *name,
-                        const char *shown, int like) {
-    *target = TMI_NO_TARGET;
+int tmi_atomic_file_begin_in(tmi_atomic_file *target, const tmi_folder *folder, const char *name,
+                             const char *shown, int like) {
+    *target = TMI_NO_ATOMIC_FILE;
     target->site.name = tmi_copy_text(name, strlen(name));
     target->site.shown = tmi_copy_text(shown, strlen(shown));
     target->site.folder.fd = fcntl(folder->fd, F_DUPFD_CLOEXEC, 0);
@@ -285,19 +285,19 @@ int tmi_target_begin_in(tmi_target *target, const tmi_folder *folder, const char
     if (!failed)
         failed = target_start(target, like);
     if (failed)
-        tmi_target_discard(target);
+        tmi_atomic_file_discard(target);
     return failed;
 }
 
-static void target_close(tmi_target *target) {
+static void target_close(tmi_atomic_file *target) {
     if (target->fd >= 0)
         close(target->fd);
-    tmi_site_free(&target->site);
-    *target = TMI_NO_TARGET;
+    tmi_location_free(&target->site);
+    *target = TMI_NO_ATOMIC_FILE;
 }
 
-int tmi_target_commit(tmi_target *target, bool *replaced) {
-    const tmi_site *site = &target->site;
+int tmi_atomic_file_commit(tmi_atomic_file *target, bool *replaced) {
+    const tmi_location *site = &target->site;
     int failed = tmi_fd_sync(target->fd);
     *replaced = false;
     if (!failed && target->over &&
@@ -307,7 +307,7 @@ int tmi_target_commit(tmi_target *target, bool *replaced) {
     if (!failed && renameat(site->folder.fd, target->temp, site->folder.fd, site->name) != 0)
         failed = errno;
     if (failed) {
-        tmi_target_discard(target);
+        tmi_atomic_file_discard(target);
         return failed;
     }
     *replaced = true;
@@ -316,7 +316,7 @@ int tmi_target_commit(tmi_target *target, bool *replaced) {
     return failed;
 }
 
-void tmi_target_discard(tmi_target *target) {
+void tmi_atomic_file_discard(tmi_atomic_file *target) {
     struct stat named, own;
     int folder = target->site.folder.fd;
     bool anothers = target->fd >= 0 &&

@@ -160,8 +160,8 @@ void tmi_folder_close(tmi_folder *folder) {
 }
 
 /* The full path is taken apart, not the given one: "C:name" and ".." are names of other folders. */
-int tmi_site_find(tmi_site *site, const char *path, bool follow) {
-    *site = TMI_NO_SITE;
+int tmi_location_find(tmi_location *site, const char *path, bool follow) {
+    *site = TMI_NO_LOCATION;
     if (!*path)
         return ENOENT;
     site->shown = follow ? tmi_resolve(path) : tmi_copy_text(path, strlen(path));
@@ -172,15 +172,15 @@ int tmi_site_find(tmi_site *site, const char *path, bool follow) {
     free(full);
     if (site->folder.path && site->name)
         return 0;
-    tmi_site_free(site);
+    tmi_location_free(site);
     return ENOMEM;
 }
 
-void tmi_site_free(tmi_site *site) {
+void tmi_location_free(tmi_location *site) {
     tmi_folder_close(&site->folder);
     free(site->name);
     free(site->shown);
-    *site = TMI_NO_SITE;
+    *site = TMI_NO_LOCATION;
 }
 
 /* Temporary files. */
@@ -217,7 +217,7 @@ void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
 }
 
 /* The handle can rename its file: DELETE is the right to do so. */
-static int create_one(tmi_target *target) {
+static int create_one(tmi_atomic_file *target) {
     int failed = ENOMEM;
     tmi_temp_name(target->temp, sizeof target->temp, target->site.name);
     char *path = path_in(&target->site.folder, target->temp);
@@ -254,8 +254,8 @@ static bool is_name_too_long(const char *name) {
 }
 
 /* The site is found: clears the folder of what dead writers left, and takes a place in it. */
-static int start_target(tmi_target *target) {
-    const tmi_site *site = &target->site;
+static int start_target(tmi_atomic_file *target) {
+    const tmi_location *site = &target->site;
     char *path = path_in(&site->folder, site->name);
     int failed = !path ? ENOMEM : tmi_is_folder(path) ? EISDIR : 0;
     if (!failed && is_name_too_long(site->name))
@@ -271,36 +271,36 @@ static int start_target(tmi_target *target) {
     return failed;
 }
 
-int tmi_target_begin(tmi_target *target, const char *path, bool follow) {
-    *target = TMI_NO_TARGET;
-    int failed = tmi_site_find(&target->site, path, follow);
+int tmi_atomic_file_begin(tmi_atomic_file *target, const char *path, bool follow) {
+    *target = TMI_NO_ATOMIC_FILE;
+    int failed = tmi_location_find(&target->site, path, follow);
     if (!failed)
         failed = start_target(target);
     if (failed)
-        tmi_target_discard(target);
+        tmi_atomic_file_discard(target);
     return failed;
 }
 
 /* A new file gets the rights that its folder gives, as the other one did. */
-int tmi_target_begin_in(tmi_target *target, const tmi_folder *folder, const char *name,
-                        const char *shown, int like) {
-    tmi_site *site = &target->site;
+int tmi_atomic_file_begin_in(tmi_atomic_file *target, const tmi_folder *folder, const char *name,
+                             const char *shown, int like) {
+    tmi_location *site = &target->site;
     (void)like;
-    *target = TMI_NO_TARGET;
+    *target = TMI_NO_ATOMIC_FILE;
     site->folder.path = tmi_copy_text(folder->path, strlen(folder->path));
     site->name = tmi_copy_text(name, strlen(name));
     site->shown = tmi_copy_text(shown, strlen(shown));
     int failed = site->folder.path && site->name && site->shown ? start_target(target) : ENOMEM;
     if (failed)
-        tmi_target_discard(target);
+        tmi_atomic_file_discard(target);
     return failed;
 }
 
-static void end_target(tmi_target *target) {
+static void end_target(tmi_atomic_file *target) {
     if (target->fd >= 0)
         _close(target->fd);
-    tmi_site_free(&target->site);
-    *target = TMI_NO_TARGET;
+    tmi_location_free(&target->site);
+    *target = TMI_NO_ATOMIC_FILE;
 }
 
 /*
@@ -369,7 +369,7 @@ static int rename_over(HANDLE handle, const char *from, const char *to) {
 }
 
 /* Flushing the file after the rename brings the rename to the disk with it. */
-int tmi_target_commit(tmi_target *target, bool *replaced) {
+int tmi_atomic_file_commit(tmi_atomic_file *target, bool *replaced) {
     char *from = path_in(&target->site.folder, target->temp);
     char *to = path_in(&target->site.folder, target->site.name);
     int failed = from && to ? tmi_fd_sync(target->fd) : ENOMEM;
@@ -383,7 +383,7 @@ int tmi_target_commit(tmi_target *target, bool *replaced) {
     free(from);
     free(to);
     if (failed) {
-        tmi_target_discard(target);
+        tmi_atomic_file_discard(target);
         return failed;
     }
     *replaced = true;
@@ -392,7 +392,7 @@ int tmi_target_commit(tmi_target *target, bool *replaced) {
     return failed;
 }
 
-void tmi_target_discard(tmi_target *target) {
+void tmi_atomic_file_discard(tmi_atomic_file *target) {
     if (target->fd >= 0 && !is_removed(tmi_handle_of(target->fd))) {
         char *path = path_in(&target->site.folder, target->temp);
         if (path)

@@ -12,12 +12,12 @@ static uint64_t inside_of(uint64_t state, uint64_t process) {
     return (state & ~gate_count) == process ? state & gate_count : 0;
 }
 
-void tmi_gate_enter(tmi_gate *gate) {
+void tmi_rwlock_read(tmi_rwlock *gate) {
     uint64_t process = gate_process(), seen = atomic_load(&gate->state);
     for (;;) {
         uint64_t inside = inside_of(seen, process);
         if (inside & gate_alone) {
-            tmi_nap(1);
+            tmi_sleep_ms(1);
             seen = atomic_load(&gate->state);
         } else if (atomic_compare_exchange_weak(&gate->state, &seen, process | (inside + 1))) {
             return;
@@ -25,15 +25,15 @@ void tmi_gate_enter(tmi_gate *gate) {
     }
 }
 
-void tmi_gate_leave(tmi_gate *gate) {
+void tmi_rwlock_read_end(tmi_rwlock *gate) {
     atomic_fetch_sub(&gate->state, 1);
 }
 
-void tmi_gate_close(tmi_gate *gate) {
+void tmi_rwlock_write(tmi_rwlock *gate) {
     uint64_t process = gate_process(), seen = atomic_load(&gate->state);
     for (;;) {
         if (inside_of(seen, process)) {
-            tmi_nap(1);
+            tmi_sleep_ms(1);
             seen = atomic_load(&gate->state);
         } else if (atomic_compare_exchange_weak(&gate->state, &seen, process | gate_alone)) {
             return;
@@ -41,6 +41,6 @@ void tmi_gate_close(tmi_gate *gate) {
     }
 }
 
-void tmi_gate_open(tmi_gate *gate) {
+void tmi_rwlock_write_end(tmi_rwlock *gate) {
     atomic_store(&gate->state, gate_process());
 }

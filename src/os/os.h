@@ -77,41 +77,44 @@ void tmi_file_unmap(tmi_file *file);
  * replace_mapping.c: memory that takes the place of a mapping, piece by piece, while others read it.
  *
  * A stage is as long as the mapping of its file and has the same place in a huge page, so what is put
- * at tmi_stage_at lies as it will. It takes addresses, and memory only for what is written to it.
+ * at tmi_replacement_at lies as it will. It takes addresses, and memory only for what is written to it.
  */
-typedef struct tmi_stage {
+typedef struct tmi_replacement {
     unsigned char *memory;
-} tmi_stage;
+} tmi_replacement;
 
 /* These return 0 or an errno; ENOTSUP where the system cannot move pages. */
-int tmi_stage_take(tmi_stage *stage, const tmi_file *file);
+int tmi_replacement_reserve(tmi_replacement *stage, const tmi_file *file);
 /* The place for the byte at this offset of the file. */
-unsigned char *tmi_stage_at(const tmi_stage *stage, const tmi_file *file, uint64_t offset);
+unsigned char *tmi_replacement_at(const tmi_replacement *stage, const tmi_file *file,
+                                  uint64_t offset);
 /*
  * Puts what lies on the stage for [begin, end), whole pages, where the mapping is. A reader sees the
  * file's bytes before and the stage's after, and nothing between. If it fails the mapping is as before.
  */
-int tmi_stage_move(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint64_t end);
+int tmi_replacement_install(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
+                            uint64_t end);
 /* Gives back the pages for [begin, end), which were not moved. */
-void tmi_stage_drop(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint64_t end);
+void tmi_replacement_discard(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
+                             uint64_t end);
 /* All of the mapping was replaced: from now on it is memory, and the file is closed. */
-void tmi_file_let_go(tmi_file *file);
+void tmi_file_become_memory(tmi_file *file);
 
 /*
  * fork_rwlock.c: a gate for many at a time, or for one alone. Who is inside may enter again. It is never
  * locked for long, so those who wait look again every millisecond; a child of fork finds it empty,
  * whoever was inside. All zeros to begin with, and nothing to free.
  */
-typedef struct tmi_gate {
+typedef struct tmi_rwlock {
     /* The process whose threads are inside, and how many they are. */
     _Alignas(8) _Atomic uint64_t state;
-} tmi_gate;
+} tmi_rwlock;
 
-void tmi_gate_enter(tmi_gate *gate);
-void tmi_gate_leave(tmi_gate *gate);
+void tmi_rwlock_read(tmi_rwlock *gate);
+void tmi_rwlock_read_end(tmi_rwlock *gate);
 /* Alone: waits until all have left. */
-void tmi_gate_close(tmi_gate *gate);
-void tmi_gate_open(tmi_gate *gate);
+void tmi_rwlock_write(tmi_rwlock *gate);
+void tmi_rwlock_write_end(tmi_rwlock *gate);
 
 /*
  * A second descriptor of the same open file that reads around the page cache, or -1; its owner
@@ -162,7 +165,7 @@ unsigned tmi_cpu_count(void);
 
 /* Which process this is: another one after fork. */
 long tmi_process(void);
-void tmi_nap(unsigned milliseconds);
+void tmi_sleep_ms(unsigned milliseconds);
 
 /*
  * A thread of the library: it blocks all signals but those that it can raise by what it does, as
@@ -207,30 +210,30 @@ int tmi_folder_sync(const tmi_folder *folder);
 void tmi_folder_close(tmi_folder *folder);
 
 /* Where a path led when it was first used. Nothing looks the path up again afterwards. */
-typedef struct tmi_site {
+typedef struct tmi_location {
     tmi_folder folder;
     char *name;  /* in the folder; "." for a path that ends in a separator */
     char *shown; /* the path, for sentences */
-} tmi_site;
+} tmi_location;
 
-#define TMI_NO_SITE ((tmi_site){{NULL, -1}, NULL, NULL})
+#define TMI_NO_LOCATION ((tmi_location){{NULL, -1}, NULL, NULL})
 
 /* `follow`: where the path is a symbolic link to something, the site of that. */
-int tmi_site_find(tmi_site *site, const char *path, bool follow);
-void tmi_site_free(tmi_site *site);
+int tmi_location_find(tmi_location *site, const char *path, bool follow);
+void tmi_location_free(tmi_location *site);
 
 /*
  * A file that is to appear at its site whole or not at all. Until then it has a name of its own in
  * the same folder, and a lock that says that its writer lives.
  */
-typedef struct tmi_target {
-    tmi_site site;
+typedef struct tmi_atomic_file {
+    tmi_location site;
     char temp[TMI_NAME_ROOM];
     int fd;
     const tmi_file *over; /* the file that must be at the site, as it was opened; NULL: any */
-} tmi_target;
+} tmi_atomic_file;
 
-#define TMI_NO_TARGET ((tmi_target){.site = {{NULL, -1}, NULL, NULL}, .fd = -1})
+#define TMI_NO_ATOMIC_FILE ((tmi_atomic_file){.site = {{NULL, -1}, NULL, NULL}, .fd = -1})
 
 /* What beginning returns if a device, a pipe or a socket is there. */
 enum { TMI_NOT_A_FILE = -2 };
@@ -243,19 +246,19 @@ enum { TMI_NOT_AS_OPENED = -1 };
  * plain creation makes it. What is no file is not replaced. Removes temporary files that dead writers
  * of the same path left.
  */
-int tmi_target_begin(tmi_target *target, const char *path, bool follow);
+int tmi_atomic_file_begin(tmi_atomic_file *target, const char *path, bool follow);
 /*
  * The same for a name in a folder, which stays the caller's. `shown` is for sentences. `like` is open
  * on the file whose mode and owner the new one gets; -1: the one that it will replace.
  */
-int tmi_target_begin_in(tmi_target *target, const tmi_folder *folder, const char *name,
-                        const char *shown, int like);
+int tmi_atomic_file_begin_in(tmi_atomic_file *target, const tmi_folder *folder, const char *name,
+                             const char *shown, int like);
 /*
  * *replaced says whether the path leads to the new file, though 0 alone means that it will last. The
  * last look at target->over is right before the rename, after the sync, which takes its time.
  */
-int tmi_target_commit(tmi_target *target, bool *replaced);
-void tmi_target_discard(tmi_target *target);
+int tmi_atomic_file_commit(tmi_atomic_file *target, bool *replaced);
+void tmi_atomic_file_discard(tmi_atomic_file *target);
 
 /* Removes a temporary file if its writer is dead. */
 void tmi_remove_if_stale(const tmi_folder *folder, const char *name);

@@ -12,7 +12,8 @@
 
 #include <errno.h>
 
-unsigned char *tmi_stage_at(const tmi_stage *stage, const tmi_file *file, uint64_t offset) {
+unsigned char *tmi_replacement_at(const tmi_replacement *stage, const tmi_file *file,
+                                  uint64_t offset) {
     return stage->memory + (offset - file->map_offset);
 }
 
@@ -27,7 +28,7 @@ enum { STAGE_HUGE_PAGE = 2 << 20 };
  * Pages that are not yet there are not reserved: each move would reserve its own a second time, and
  * could be refused when the mapping is gone already.
  */
-int tmi_stage_take(tmi_stage *stage, const tmi_file *file) {
+int tmi_replacement_reserve(tmi_replacement *stage, const tmi_file *file) {
     size_t page = tmi_page_size();
     if (file->map_size > PTRDIFF_MAX - 2 * (size_t)STAGE_HUGE_PAGE)
         return ENOMEM;
@@ -47,8 +48,9 @@ int tmi_stage_take(tmi_stage *stage, const tmi_file *file) {
     return 0;
 }
 
-void tmi_stage_drop(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint64_t end) {
-    munmap(tmi_stage_at(stage, file, begin), (size_t)(end - begin));
+void tmi_replacement_discard(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
+                             uint64_t end) {
+    munmap(tmi_replacement_at(stage, file, begin), (size_t)(end - begin));
 }
 
 /* Whether a part of these pages is not mapped. */
@@ -60,8 +62,9 @@ static bool has_gap(void *pages, size_t size) {
  * The kernel removes the mapping and moves the pages under one lock, which readers that find nothing
  * wait for. Should it fail between the two, the file is mapped again.
  */
-int tmi_stage_move(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint64_t end) {
-    unsigned char *from = tmi_stage_at(stage, file, begin);
+int tmi_replacement_install(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
+                            uint64_t end) {
+    unsigned char *from = tmi_replacement_at(stage, file, begin);
     void *to = tmi_map_address(file, begin);
     size_t size = (size_t)(end - begin);
     if (mprotect(from, size, PROT_READ) != 0)
@@ -74,7 +77,7 @@ int tmi_stage_move(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint6
     return failed;
 }
 
-void tmi_file_let_go(tmi_file *file) {
+void tmi_file_become_memory(tmi_file *file) {
     close(file->fd);
     file->fd = -1;
     file->memory = file->map;
@@ -83,21 +86,23 @@ void tmi_file_let_go(tmi_file *file) {
 
 #else
 
-int tmi_stage_take(tmi_stage *stage, const tmi_file *file) {
+int tmi_replacement_reserve(tmi_replacement *stage, const tmi_file *file) {
     (void)stage, (void)file;
     return ENOTSUP;
 }
 
-void tmi_stage_drop(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint64_t end) {
+void tmi_replacement_discard(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
+                             uint64_t end) {
     (void)stage, (void)file, (void)begin, (void)end;
 }
 
-int tmi_stage_move(tmi_stage *stage, const tmi_file *file, uint64_t begin, uint64_t end) {
+int tmi_replacement_install(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
+                            uint64_t end) {
     (void)stage, (void)file, (void)begin, (void)end;
     return ENOTSUP;
 }
 
-void tmi_file_let_go(tmi_file *file) {
+void tmi_file_become_memory(tmi_file *file) {
     (void)file;
 }
 

@@ -367,7 +367,7 @@ static tmi_unpack *find_unpack(tenmap_dtype from) {
 
 /* NULL where kernels cannot go around the cache themselves. */
 static tmi_unpack *find_around(tenmap_dtype from) {
-    tmi_unpack *around = tmi_cpu_kernels()->unpack_around[from - TENMAP_Q4_0];
+    tmi_unpack *around = tmi_cpu_kernels()->unpack_nt[from - TENMAP_Q4_0];
     return around;
 }
 

@@ -21,7 +21,7 @@ static void unpack_words(const unsigned char *words, uint64_t at, size_t count, 
 }
 
 /* Which bytes of the row hold fields [at, at+count): the first, and how many. */
-static size_t field_bytes(const tmi_recipe *r, uint64_t at, size_t count, uint64_t *first) {
+static size_t field_bytes(const tmi_quant_layout *r, uint64_t at, size_t count, uint64_t *first) {
     unsigned each = 32 / r->bits;
     if (r->codes == TMI_CODES_STREAM) {
         *first = at * r->bits / 8;
@@ -34,12 +34,12 @@ static size_t field_bytes(const tmi_recipe *r, uint64_t at, size_t count, uint64
 /* Unsigned codes of a row. */
 static tenmap_status fetch_fields(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                   size_t count, uint8_t *fields, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     uint64_t at = matrix * r->matrix_bytes, first;
     const unsigned char *bytes;
     if (r->codes == TMI_CODES_DOWN)
-        return tmi_fetch_down(s, TMI_PART_VALUES, at, r->row_bytes, row, column, count, fields,
-                              error);
+        return tmi_read_down(s, TMI_PART_VALUES, at, r->row_bytes, row, column, count, fields,
+                             error);
     size_t size = field_bytes(r, column, count, &first);
     tenmap_status status =
         tmi_source_bytes(s, TMI_PART_VALUES, at + row * r->row_bytes + first, size, &bytes, error);
@@ -50,13 +50,13 @@ static tenmap_status fetch_fields(tmi_source *s, uint64_t matrix, uint64_t row, 
     else if (r->codes == TMI_CODES_WORDS)
         unpack_words(bytes, column, count, r->bits, fields);
     else
-        tmi_unpack_mixed(bytes, column, count, fields);
+        tmi_unpack_awq(bytes, column, count, fields);
     return TENMAP_OK;
 }
 
 static tenmap_status fetch_table(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                  size_t count, float *values, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     const unsigned char *bytes;
     uint64_t at = matrix * r->matrix_bytes + row * r->row_bytes + column / 2;
     size_t odd = (size_t)(column % 2);
@@ -72,7 +72,7 @@ static tenmap_status fetch_table(tmi_source *s, uint64_t matrix, uint64_t row, u
 /* Elements of a dtype that may be narrower than a byte, or lie in blocks. */
 static tenmap_status fetch_dtype(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                  size_t count, float *values, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     unsigned within;
     uint64_t at = tmi_byte_of(r->code_dtype, column, &within);
     uint64_t end = tmi_bytes_of(r->code_dtype, column + count);
@@ -91,20 +91,20 @@ static tenmap_status fetch_dtype(tmi_source *s, uint64_t matrix, uint64_t row, u
 /* Codes of 4 bits that begin at a byte. */
 static tenmap_status fetch_nibbles(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                    size_t count, float *values, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     const tmi_kernels *k = tmi_cpu_kernels();
     const unsigned char *bytes = NULL;
     tenmap_status status = tmi_source_bytes(
         s, TMI_PART_VALUES, matrix * r->matrix_bytes + row * r->row_bytes + column / 2,
         (count + 1) / 2, &bytes, error);
     if (status == TENMAP_OK)
-        (k->nibbles ? k->nibbles : tmi_plain_nibbles)(values, bytes, count, r->less);
+        (k->nibbles ? k->nibbles : tmi_scalar_nibbles)(values, bytes, count, r->less);
     return status;
 }
 
 static tenmap_status fetch_codes(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                  size_t count, float *values, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     uint8_t fields[TMI_SOURCE_RUN];
     if (r->codes == TMI_CODES_DTYPE)
         return fetch_dtype(s, matrix, row, column, count, values, error);
@@ -121,8 +121,8 @@ static tenmap_status fetch_codes(tmi_source *s, uint64_t matrix, uint64_t row, u
 /* Columns whose groups are listed: each value has a scale of its own. */
 static tenmap_status scale_listed(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                   size_t count, float *values, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
-    tenmap_status status = tmi_listed_groups(s, column, count, r->scale_columns, error);
+    const tmi_quant_layout *r = s->layout;
+    tenmap_status status = tmi_read_groups(s, column, count, r->scale_columns, error);
     if (status == TENMAP_OK)
         status = tmi_keep_listed(s, matrix, row / r->group_rows, count, error);
     for (size_t i = 0, same; status == TENMAP_OK && i < count; i += same) {
@@ -141,31 +141,31 @@ static tenmap_status scale_listed(tmi_source *s, uint64_t matrix, uint64_t row, 
 static tenmap_status keep_row_scales(tmi_source *s, uint64_t matrix, uint64_t scale_row,
                                      uint64_t column, size_t count, size_t *at,
                                      tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     uint64_t first = column / r->group_columns, last = (column + count - 1) / r->group_columns;
     bool whole = r->group_rows > 1 && r->scale_columns <= TMI_SOURCE_RUN;
     *at = whole ? (size_t)first : 0;
-    return tmi_keep_scales(s, matrix, scale_row, whole ? 0 : first,
-                           (size_t)(whole ? r->scale_columns : last - first + 1), error);
+    return tmi_cache_scales(s, matrix, scale_row, whole ? 0 : first,
+                            (size_t)(whole ? r->scale_columns : last - first + 1), error);
 }
 
 /* How many of `count` values the first of their groups has, and the others, where there are more. */
-static size_t values_in_group(const tmi_recipe *r, uint64_t column, size_t count) {
+static size_t values_in_group(const tmi_quant_layout *r, uint64_t column, size_t count) {
     uint64_t head = r->group_columns - column % r->group_columns;
     return head < count ? (size_t)head : count;
 }
 
 static tenmap_status make_row(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                               size_t count, float *values, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
-    bool listed = s->parts[TMI_PART_GROUPS].tensor != NULL;
+    const tmi_quant_layout *r = s->layout;
+    bool listed = s->parts[TMI_PART_GROUP_INDEX].tensor != NULL;
     tenmap_status status = fetch_codes(s, matrix, row, column, count, values, error);
     if (status == TENMAP_OK && listed && !r->transposed)
         return scale_listed(s, matrix, row, column, count, values, error);
     uint64_t scale_row = row / r->group_rows;
     size_t at;
     if (status == TENMAP_OK && listed) {
-        status = tmi_listed_groups(s, row, 1, r->scale_rows, error);
+        status = tmi_read_groups(s, row, 1, r->scale_rows, error);
         scale_row = s->groups[0];
     }
     if (status == TENMAP_OK)
@@ -177,19 +177,19 @@ static tenmap_status make_row(tmi_source *s, uint64_t matrix, uint64_t row, uint
 }
 
 /* The kernel that makes values in one pass from the codes at a column on; NULL: none does. */
-static tmi_coded *find_coded(const tmi_recipe *r, uint64_t column) {
+static tmi_dequant_fused *find_coded(const tmi_quant_layout *r, uint64_t column) {
     const tmi_kernels *k = tmi_cpu_kernels();
     if (r->codes == TMI_CODES_DTYPE && r->bits == 8)
-        return r->code_dtype == TENMAP_F8_E4M3 ? k->coded_e4m3
-               : r->code_dtype == TENMAP_I8    ? k->coded_i8
+        return r->code_dtype == TENMAP_F8_E4M3 ? k->fused_e4m3
+               : r->code_dtype == TENMAP_I8    ? k->fused_i8
                                                : NULL;
     bool four = r->codes == TMI_CODES_DTYPE
                     ? r->code_dtype == TENMAP_F4
                     : r->bits == 4 && (r->codes == TMI_CODES_STREAM || r->codes == TMI_CODES_TABLE);
-    return four && column % 2 == 0 ? k->coded4 : NULL;
+    return four && column % 2 == 0 ? k->fused4 : NULL;
 }
 
-static tmi_code_kind code_kind(const tmi_recipe *r) {
+static tmi_code_kind code_kind(const tmi_quant_layout *r) {
     if (r->codes == TMI_CODES_STREAM && r->bits == 4 && r->less == 8)
         return TMI_KIND_CENTRED;
     return r->codes == TMI_CODES_DTYPE && r->code_dtype == TENMAP_F4 ? TMI_KIND_E2M1 : TMI_KIND_ANY;
@@ -212,13 +212,14 @@ static bool scales_are_tame(const float *scales, size_t count) {
 
 /* The same straight into the destination, where a kernel does it all. */
 static tenmap_status make_straight(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
-                                   size_t count, tmi_into *target, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
-    tmi_coded *coded = find_coded(r, column);
+                                   size_t count, tmi_destination *target, tenmap_error *error) {
+    const tmi_quant_layout *r = s->layout;
+    tmi_dequant_fused *coded = find_coded(r, column);
     size_t at;
-    if (!coded || s->parts[TMI_PART_GROUPS].tensor || count / r->group_columns + 2 > TMI_SOURCE_RUN)
+    if (!coded || s->parts[TMI_PART_GROUP_INDEX].tensor ||
+        count / r->group_columns + 2 > TMI_SOURCE_RUN)
         return TENMAP_OK;
-    tmi_coded_run run = {.count = count,
+    tmi_fused_run run = {.count = count,
                          .table = s->table,
                          .high_first = r->codes == TMI_CODES_TABLE,
                          .kind = code_kind(r),
@@ -268,16 +269,16 @@ static tenmap_status check_shape(tmi_source *s, tenmap_error *error) {
 static void fill_code_table(tmi_source *s) {
     static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     for (int i = 0; i < 16; i++)
-        s->table[i] = s->recipe->codes != TMI_CODES_DTYPE ? (float)(i - s->recipe->less)
+        s->table[i] = s->layout->codes != TMI_CODES_DTYPE ? (float)(i - s->layout->less)
                       : i < 8                             ? e2m1[i]
                                                           : -e2m1[i - 8];
 }
 
 /* Whether a row's codes, scales and zero points end where those of the next begin. */
 static bool rows_join(const tmi_source *s) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     return !r->transposed && r->group_rows == 1 && r->columns % r->group_columns == 0 &&
-           r->row_bytes * 8 == r->columns * r->bits && !s->parts[TMI_PART_GROUPS].tensor &&
+           r->row_bytes * 8 == r->columns * r->bits && !s->parts[TMI_PART_GROUP_INDEX].tensor &&
            r->zeros != TMI_ZEROS_ALONG && r->zeros != TMI_ZEROS_DOWN;
 }
 
@@ -286,12 +287,12 @@ static tenmap_status begin_recipe(tmi_source *s, tenmap_error *error) {
     s->kept.count = 0;
     s->second_of = UINT64_MAX;
     s->joined = rows_join(s);
-    tmi_suit_tile(s);
+    tmi_choose_tile(s);
     if (s->parts[TMI_PART_SHAPE].tensor)
         status = check_shape(s, error);
     if (status == TENMAP_OK && s->parts[TMI_PART_TABLE].tensor)
         status = tmi_source_floats(s, TMI_PART_TABLE, TENMAP_F32, 0, 16, s->table, error);
-    else if (status == TENMAP_OK && s->recipe->bits == 4)
+    else if (status == TENMAP_OK && s->layout->bits == 4)
         fill_code_table(s);
     if (status == TENMAP_OK && s->parts[TMI_PART_NESTED_TABLE].tensor)
         status =
@@ -299,5 +300,5 @@ static tenmap_status begin_recipe(tmi_source *s, tenmap_error *error) {
     return status;
 }
 
-const tmi_maker tmi_recipe_maker = {begin_recipe,  make_row,       make_straight,
-                                    tmi_turn_tile, tmi_turned_row, tmi_lines_of_tile};
+const tmi_maker tmi_dequantizer = {begin_recipe,       make_row,           make_straight,
+                                   tmi_transpose_tile, tmi_transposed_row, tmi_tile_rows};

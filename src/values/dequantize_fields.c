@@ -16,10 +16,10 @@ void tmi_unpack_stream(const unsigned char *bytes, uint64_t at, size_t count, un
     }
 }
 
-void tmi_unpack_mixed(const unsigned char *words, uint64_t at, size_t count, uint8_t *fields) {
+void tmi_unpack_awq(const unsigned char *words, uint64_t at, size_t count, uint8_t *fields) {
     unsigned place = (unsigned)(at % 8);
     for (size_t i = 0; i < count; i++) {
-        fields[i] = (uint8_t)(tmi_word_at(words) >> tmi_mixed_order[place] * 4 & 15);
+        fields[i] = (uint8_t)(tmi_word_at(words) >> tmi_awq_order[place] * 4 & 15);
         if (++place == 8) {
             place = 0;
             words += 4;
@@ -40,10 +40,10 @@ static void unpack_down(const unsigned char *words, const unsigned char *next, s
 }
 
 /* Codes that go down the columns: the fields of row `row` are in one or two rows of words. */
-tenmap_status tmi_fetch_down(tmi_source *s, unsigned part, uint64_t matrix_at, uint64_t stride,
-                             uint64_t row, uint64_t column, size_t count, uint8_t *fields,
-                             tenmap_error *error) {
-    unsigned bits = s->recipe->bits, low = (unsigned)(row * bits % 32);
+tenmap_status tmi_read_down(tmi_source *s, unsigned part, uint64_t matrix_at, uint64_t stride,
+                            uint64_t row, uint64_t column, size_t count, uint8_t *fields,
+                            tenmap_error *error) {
+    unsigned bits = s->layout->bits, low = (unsigned)(row * bits % 32);
     uint64_t at = matrix_at + row * bits / 32 * stride + column * 4;
     unsigned char held[TMI_MOST_SCALES * 4];
     const unsigned char *words, *next = NULL;

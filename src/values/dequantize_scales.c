@@ -8,7 +8,7 @@
 
 static tenmap_status fail_listed(const tmi_source *s, uint64_t first, size_t count, uint64_t groups,
                                  tenmap_error *error) {
-    const tenmap_tensor *list = s->parts[TMI_PART_GROUPS].tensor;
+    const tenmap_tensor *list = s->parts[TMI_PART_GROUP_INDEX].tensor;
     size_t i = 0;
     while (i + 1 < count && s->groups[i] < groups)
         i++;
@@ -20,12 +20,12 @@ static tenmap_status fail_listed(const tmi_source *s, uint64_t first, size_t cou
 }
 
 /* The number of the group that a row or a column is in, where the model lists them. */
-tenmap_status tmi_listed_groups(tmi_source *s, uint64_t first, size_t count, uint64_t groups,
-                                tenmap_error *error) {
+tenmap_status tmi_read_groups(tmi_source *s, uint64_t first, size_t count, uint64_t groups,
+                              tenmap_error *error) {
     const unsigned char *bytes;
     uint32_t least = UINT32_MAX, most = 0;
     tenmap_status status =
-        tmi_source_bytes(s, TMI_PART_GROUPS, first * 4, count * 4, &bytes, error);
+        tmi_source_bytes(s, TMI_PART_GROUP_INDEX, first * 4, count * 4, &bytes, error);
     for (size_t i = 0; status == TENMAP_OK && i < count; i++) {
         uint32_t group = s->groups[i] = tmi_word_at(bytes + 4 * i);
         least = group < least ? group : least;
@@ -40,7 +40,7 @@ tenmap_status tmi_listed_groups(tmi_source *s, uint64_t first, size_t count, uin
 /* Scales that are quantised themselves: table[code] * nested + offset, each operation rounded. */
 static tenmap_status nested_scales(tmi_source *s, uint64_t first, size_t count, float *out,
                                    tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     float *nested = s->kept.zeros; /* such schemes have no zero points */
     const unsigned char *codes;
     uint64_t block = first / r->nested_block;
@@ -53,20 +53,20 @@ static tenmap_status nested_scales(tmi_source *s, uint64_t first, size_t count, 
         return status;
     for (size_t i = 0; i < count; i++)
         out[i] = s->nested_table[codes[i]];
-    tmi_grouped_times(out, count, nested, (size_t)(r->nested_block - first % r->nested_block),
-                      (size_t)r->nested_block);
-    tmi_grouped_plus(out, count, &r->offset, count, count);
+    tmi_group_times(out, count, nested, (size_t)(r->nested_block - first % r->nested_block),
+                    (size_t)r->nested_block);
+    tmi_group_plus(out, count, &r->offset, count, count);
     return TENMAP_OK;
 }
 
 /* The scale of the scales; of each matrix its own where there is one for each. */
 static tenmap_status take_second(tmi_source *s, uint64_t matrix, tenmap_error *error) {
-    const tenmap_tensor *second = s->parts[TMI_PART_SECOND].tensor;
+    const tenmap_tensor *second = s->parts[TMI_PART_GLOBAL_SCALE].tensor;
     uint64_t which = second->nelems == 1 ? 0 : matrix;
     if (s->second_of == which)
         return TENMAP_OK;
     s->second_of = which;
-    return tmi_source_floats(s, TMI_PART_SECOND, second->dtype, which, 1, &s->second, error);
+    return tmi_source_floats(s, TMI_PART_GLOBAL_SCALE, second->dtype, which, 1, &s->second, error);
 }
 
 /* One division each: a divisor that might change keeps -ffast-math from multiplying by 1/by. */
@@ -80,30 +80,30 @@ static TMI_NOINLINE void divide_all(float *values, size_t count, float by) {
 static tenmap_status take_scales(tmi_source *s, uint64_t matrix, uint64_t first, size_t count,
                                  float *out, tenmap_error *error) {
     static const float over_127 = 1.0f / 127.0f;
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     if (r->scale == TMI_SCALE_NESTED)
         return nested_scales(s, first, count, out, error);
     tenmap_status status =
         tmi_source_floats(s, TMI_PART_SCALES, r->scale_dtype, first, count, out, error);
-    if (status == TENMAP_OK && (r->scale == TMI_SCALE_TIMES || r->scale == TMI_SCALE_OVER))
+    if (status == TENMAP_OK && (r->scale == TMI_SCALE_TIMES || r->scale == TMI_SCALE_DIVIDED))
         status = take_second(s, matrix, error);
     if (status != TENMAP_OK)
         return status;
     const tmi_kernels *k = tmi_cpu_kernels();
     if (r->scale == TMI_SCALE_TIMES)
-        (k->times ? k->times : tmi_grouped_times)(out, count, &s->second, count, count);
-    else if (r->scale == TMI_SCALE_OVER)
+        (k->times ? k->times : tmi_group_times)(out, count, &s->second, count, count);
+    else if (r->scale == TMI_SCALE_DIVIDED)
         divide_all(out, count, s->second);
     else if (r->scale == TMI_SCALE_127)
-        tmi_grouped_times(out, count, &over_127, count, count);
+        tmi_group_times(out, count, &over_127, count, count);
     return TENMAP_OK;
 }
 
 /* Packed zero points along a row of scales, as the codes of a row are packed. */
 static tenmap_status zeros_along(tmi_source *s, uint64_t row, uint64_t column, size_t count,
                                  uint8_t *fields, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
-    bool mixed = r->codes == TMI_CODES_MIXED;
+    const tmi_quant_layout *r = s->layout;
+    bool mixed = r->codes == TMI_CODES_AWQ;
     uint64_t row_bytes = (r->scale_columns * r->bits + 31) / 32 * 4, first = 0;
     uint64_t last = (column + count) * r->bits;
     const unsigned char *bytes;
@@ -114,7 +114,7 @@ static tenmap_status zeros_along(tmi_source *s, uint64_t row, uint64_t column, s
     if (status != TENMAP_OK)
         return status;
     if (mixed)
-        tmi_unpack_mixed(bytes, column, count, fields);
+        tmi_unpack_awq(bytes, column, count, fields);
     else
         tmi_unpack_stream(bytes, column, count, r->bits, fields);
     for (size_t i = 0; r->zero_plus_one && i < count; i++)
@@ -125,7 +125,7 @@ static tenmap_status zeros_along(tmi_source *s, uint64_t row, uint64_t column, s
 /* The zero points, or what is added, of scales [column, column+count) of row `row` of them. */
 static tenmap_status take_zero_points(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                       size_t count, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     uint8_t fields[TMI_MOST_SCALES];
     uint64_t at =
         ((r->scale_shared ? 0 : matrix * r->scale_rows) + row) * r->scale_columns + column;
@@ -138,8 +138,8 @@ static tenmap_status take_zero_points(tmi_source *s, uint64_t matrix, uint64_t r
         status = zeros_along(s, matrix * r->scale_rows + row, column, count, fields, error);
     } else {
         uint64_t words = (r->scale_rows * r->bits + 31) / 32, stride = r->scale_columns * 4;
-        status = tmi_fetch_down(s, TMI_PART_ZEROS, matrix * words * stride, stride, row, column,
-                                count, fields, error);
+        status = tmi_read_down(s, TMI_PART_ZEROS, matrix * words * stride, stride, row, column,
+                               count, fields, error);
     }
     for (size_t i = 0; status == TENMAP_OK && i < count; i++)
         zeros[i] = (float)((int32_t)fields[i] - r->less);
@@ -147,9 +147,9 @@ static tenmap_status take_zero_points(tmi_source *s, uint64_t matrix, uint64_t r
 }
 
 /* Makes s->kept those of scales [first, first+count) of row `row`. */
-tenmap_status tmi_keep_scales(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t first,
-                              size_t count, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+tenmap_status tmi_cache_scales(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t first,
+                               size_t count, tenmap_error *error) {
+    const tmi_quant_layout *r = s->layout;
     tmi_scales *kept = &s->kept;
     uint64_t all_rows = matrix * r->scale_rows + row;
     uint64_t at = (r->scale_shared ? row : all_rows) * r->scale_columns + first;
@@ -174,21 +174,21 @@ tenmap_status tmi_keep_scales(tmi_source *s, uint64_t matrix, uint64_t row, uint
 tenmap_status tmi_keep_listed(tmi_source *s, uint64_t matrix, uint64_t row, size_t count,
                               tenmap_error *error) {
     enum { FEW = 8 }; /* scales cost less than values do */
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     const tmi_scales *kept = &s->kept;
     uint64_t first = s->least_group, last = s->most_group;
     if (kept->count && kept->row == matrix * r->scale_rows + row && kept->first <= first &&
         last < kept->first + kept->count)
         return TENMAP_OK;
     bool whole = r->scale_columns <= FEW * (uint64_t)count;
-    return tmi_keep_scales(s, matrix, row, whole ? 0 : first,
-                           (size_t)(whole ? r->scale_columns : last - first + 1), error);
+    return tmi_cache_scales(s, matrix, row, whole ? 0 : first,
+                            (size_t)(whole ? r->scale_columns : last - first + 1), error);
 }
 
-void tmi_apply_scales(const tmi_recipe *r, const float *scales, const float *zeros, float *values,
-                      size_t count, size_t first, size_t group) {
+void tmi_apply_scales(const tmi_quant_layout *r, const float *scales, const float *zeros,
+                      float *values, size_t count, size_t first, size_t group) {
     const tmi_kernels *k = tmi_cpu_kernels(), *plain = &tmi_kernels_scalar;
-    tmi_grouped *times = k->times ? k->times : plain->times;
+    tmi_group_op *times = k->times ? k->times : plain->times;
     if (r->zeros == TMI_ZEROS_ADDED) {
         times(values, count, scales, first, group);
         (k->plus ? k->plus : plain->plus)(values, count, zeros, first, group);

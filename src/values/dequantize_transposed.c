@@ -23,10 +23,10 @@ static void prefetch_rows(const unsigned char *rows, size_t stride, size_t count
 
 /* Columns of words: line i of the tile has the words of the tensor's row i, a stream of bits. */
 static tenmap_status turn_down(tmi_source *s, uint64_t matrix, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
     const tmi_kernels *k = tmi_cpu_kernels();
-    tmi_turn *turn = k->turn32 ? k->turn32 : tmi_plain_turn32;
+    tmi_transpose *turn = k->transpose32 ? k->transpose32 : tmi_scalar_transpose32;
     uint64_t word = (t->row - t->skip) * r->bits / 32;
     uint64_t at = matrix * r->matrix_bytes + word * r->row_bytes + t->column * 4;
     const unsigned char *base = s->parts[TMI_PART_VALUES].base, *bytes;
@@ -54,10 +54,11 @@ static tenmap_status turn_down(tmi_source *s, uint64_t matrix, tenmap_error *err
  */
 static tenmap_status turn_mixed(tmi_source *s, uint64_t matrix, tenmap_error *error) {
     enum { MOST_WORDS = TMI_SOURCE_RUN / 8 + 1, AT_ONCE = 128, AHEAD = 32 };
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
     const tmi_kernels *k = tmi_cpu_kernels();
-    tmi_unmix *unmix = k->unmix ? k->unmix : tmi_plain_unmix;
+    tmi_split_columns *split_columns =
+        k->split_columns ? k->split_columns : tmi_scalar_split_columns;
     unsigned char held[32 * MOST_WORDS * 4];
     size_t words = (t->skip + t->high + 7) / 8, bytes = words * 4, stride = (size_t)r->row_bytes;
     size_t most = bytes * AT_ONCE <= sizeof held ? AT_ONCE : AHEAD;
@@ -77,8 +78,8 @@ static tenmap_status turn_mixed(tmi_source *s, uint64_t matrix, tenmap_error *er
                               stride, 1, bytes);
             memcpy(held + j * bytes, row, bytes);
         }
-        unmix(s->tile + i / 2, t->line, held, bytes, (n + 7) & ~(size_t)7, words,
-              r->codes == TMI_CODES_MIXED);
+        split_columns(s->tile + i / 2, t->line, held, bytes, (n + 7) & ~(size_t)7, words,
+                      r->codes == TMI_CODES_AWQ);
     }
     return TENMAP_OK;
 }
@@ -105,16 +106,16 @@ static bool groups_are_even(tmi_source *s, tmi_tile *t) {
 
 /* The groups of the tile's stored rows: how many, and how long. */
 static tenmap_status find_runs(tmi_source *s, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     tmi_tile *t = &s->at;
-    if (!s->parts[TMI_PART_GROUPS].tensor) {
+    if (!s->parts[TMI_PART_GROUP_INDEX].tensor) {
         uint64_t head = r->group_rows - t->row % r->group_rows;
         t->first = head < t->wide ? (size_t)head : t->wide;
         t->group = r->group_rows < t->wide ? (size_t)r->group_rows : t->wide;
         t->runs = 1 + (t->wide - t->first + t->group - 1) / t->group;
         return TENMAP_OK;
     }
-    tenmap_status status = tmi_listed_groups(s, t->row, t->wide, r->scale_rows, error);
+    tenmap_status status = tmi_read_groups(s, t->row, t->wide, r->scale_rows, error);
     if (status == TENMAP_OK && !groups_are_even(s, t)) {
         t->first = t->group = 1;
         t->runs = t->wide;
@@ -124,13 +125,13 @@ static tenmap_status find_runs(tmi_source *s, tenmap_error *error) {
 
 /* For each row of the tensor, the scales and zeros of its groups, one behind the other. */
 static tenmap_status turn_scales(tmi_source *s, uint64_t matrix, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
-    bool listed = s->parts[TMI_PART_GROUPS].tensor != NULL, zeros = r->zeros != TMI_ZEROS_NONE;
+    bool listed = s->parts[TMI_PART_GROUP_INDEX].tensor != NULL, zeros = r->zeros != TMI_ZEROS_NONE;
     tenmap_status status = TENMAP_OK;
     for (size_t k = 0, i = 0; status == TENMAP_OK && k < t->runs; k++) {
         uint64_t group = listed ? s->groups[i] : (t->row + i) / r->group_rows;
-        status = tmi_keep_scales(s, matrix, group, t->column, t->high, error);
+        status = tmi_cache_scales(s, matrix, group, t->column, t->high, error);
         for (size_t n = 0; status == TENMAP_OK && n < t->high; n++)
             s->stored[n * t->runs + k] = s->kept.scales[n];
         for (size_t n = 0; status == TENMAP_OK && zeros && n < t->high; n++)
@@ -142,7 +143,7 @@ static tenmap_status turn_scales(tmi_source *s, uint64_t matrix, tenmap_error *e
 
 /* Which of them are made as they are stored, and turned then. */
 static bool turns_as_lines(const tmi_source *s) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     return r->codes == TMI_CODES_DTYPE && r->code_dtype == TENMAP_F4 && r->group_rows == 1 &&
            r->zeros == TMI_ZEROS_NONE && r->scale == TMI_SCALE_ALONE && !r->scale_shared &&
            tenmap_dtype_bits(r->scale_dtype) == 8;
@@ -150,13 +151,13 @@ static bool turns_as_lines(const tmi_source *s) {
 
 /* Of those, which are turned as codes before: each value of a row then has a scale of its own. */
 static bool turns_across(const tmi_source *s) {
-    return turns_as_lines(s) && tmi_cpu_kernels()->across &&
-           s->recipe->scale_dtype == TENMAP_F8_E8M0 && s->recipe->columns % 8 == 0;
+    return turns_as_lines(s) && tmi_cpu_kernels()->scale_by_powers &&
+           s->layout->scale_dtype == TENMAP_F8_E8M0 && s->layout->columns % 8 == 0;
 }
 
 static bool turns_as_words(const tmi_source *s) {
-    const tmi_recipe *r = s->recipe;
-    return (r->codes == TMI_CODES_DOWN || (r->codes == TMI_CODES_MIXED && r->less == 0)) &&
+    const tmi_quant_layout *r = s->layout;
+    return (r->codes == TMI_CODES_DOWN || (r->codes == TMI_CODES_AWQ && r->less == 0)) &&
            r->group_columns == 1 && r->zeros != TMI_ZEROS_ADDED;
 }
 
@@ -166,7 +167,7 @@ static size_t space_lines(size_t bytes) {
 }
 
 /* How words lie in a tile: the bytes that they take in all. */
-static size_t lay_out_words(const tmi_recipe *r, tmi_tile *t) {
+static size_t lay_out_words(const tmi_quant_layout *r, tmi_tile *t) {
     if (r->codes != TMI_CODES_DOWN) {
         t->skip = (unsigned)(t->column % 8);
         t->line = space_lines((t->wide + 7) / 8 * 4);
@@ -184,7 +185,7 @@ static size_t lay_out_words(const tmi_recipe *r, tmi_tile *t) {
  * those. *done says whether all of them suit.
  */
 static tenmap_status turn_powers(tmi_source *s, uint64_t matrix, bool *done, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
     enum { AT_ONCE = 32, MOST_GROUPS = 64 };
     uint64_t first = t->column / r->group_columns;
@@ -221,15 +222,15 @@ static tenmap_status turn_powers(tmi_source *s, uint64_t matrix, bool *done, ten
     return TENMAP_OK;
 }
 
-tenmap_status tmi_turn_tile(tmi_source *s, uint64_t matrix, const tmi_tile *tile, bool *done,
-                            tenmap_error *error) {
+tenmap_status tmi_transpose_tile(tmi_source *s, uint64_t matrix, const tmi_tile *tile, bool *done,
+                                 tenmap_error *error) {
     enum { LEAST_ACROSS = 32 }; /* shorter rows are better turned as they are */
     s->at = *tile;
     *done = false;
     if (tile->wide > TMI_SOURCE_RUN || tile->high > TMI_SOURCE_RUN)
         return TENMAP_OK;
     if (turns_across(s) && tile->wide >= LEAST_ACROSS &&
-        lay_out_words(s->recipe, &s->at) <= sizeof s->tile) {
+        lay_out_words(s->layout, &s->at) <= sizeof s->tile) {
         tenmap_status status = turn_powers(s, matrix, done, error);
         return status == TENMAP_OK && *done ? turn_mixed(s, matrix, error) : status;
     }
@@ -237,45 +238,45 @@ tenmap_status tmi_turn_tile(tmi_source *s, uint64_t matrix, const tmi_tile *tile
         return TENMAP_OK;
     tenmap_status status = find_runs(s, error);
     if (status != TENMAP_OK || s->at.runs * tile->high > TMI_TILE_VALUES ||
-        lay_out_words(s->recipe, &s->at) > sizeof s->tile)
+        lay_out_words(s->layout, &s->at) > sizeof s->tile)
         return status;
     *done = true;
     status = turn_scales(s, matrix, error);
     if (status != TENMAP_OK)
         return status;
-    return s->recipe->codes == TMI_CODES_DOWN ? turn_down(s, matrix, error)
+    return s->layout->codes == TMI_CODES_DOWN ? turn_down(s, matrix, error)
                                               : turn_mixed(s, matrix, error);
 }
 
 /* A row of the tensor whose values have a scale each. */
-static void row_across(tmi_source *s, size_t i, float *values, tmi_into *target) {
+static void row_across(tmi_source *s, size_t i, float *values, tmi_destination *target) {
     const tmi_tile *t = &s->at;
-    uint64_t columns = s->recipe->group_columns;
+    uint64_t columns = s->layout->group_columns;
     size_t group = (size_t)((t->column + i) / columns - t->column / columns);
     const unsigned char *line = s->tile + (t->skip + i) * t->line;
-    tmi_cpu_kernels()->across(target ? (void *)target->dst : values,
-                              target ? target->as : TENMAP_F32, line,
-                              s->beside + group * t->wide * 2, t->wide, target ? target->flags : 0);
+    tmi_cpu_kernels()->scale_by_powers(
+        target ? (void *)target->dst : values, target ? target->as : TENMAP_F32, line,
+        s->beside + group * t->wide * 2, t->wide, target ? target->flags : 0);
     if (target)
         target->done = true;
 }
 
 /* A row of the tensor is a stream of bits; AWQ's begins with its tile, GPTQ's in a word. */
-void tmi_turned_row(tmi_source *s, size_t i, float *values, tmi_into *target) {
-    const tmi_recipe *r = s->recipe;
+void tmi_transposed_row(tmi_source *s, size_t i, float *values, tmi_destination *target) {
+    const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
     if (r->codes == TMI_CODES_DTYPE) {
         row_across(s, i, values, target);
         return;
     }
-    bool mixed = r->codes == TMI_CODES_MIXED;
+    bool mixed = r->codes == TMI_CODES_AWQ;
     size_t skip = mixed ? 0 : t->skip;
     const unsigned char *line = s->tile + (mixed ? t->skip + i : i) * t->line + skip * r->bits / 8;
     const float *scales = s->stored + i * t->runs, *zeros = s->turned + i * t->runs;
-    tmi_coded *coded = tmi_cpu_kernels()->coded4;
+    tmi_dequant_fused *coded = tmi_cpu_kernels()->fused4;
     uint8_t fields[TMI_SOURCE_RUN];
     if (target && coded && r->bits == 4 && skip % 2 == 0) {
-        tmi_coded_run run = {.codes = line,
+        tmi_fused_run run = {.codes = line,
                              .count = t->wide,
                              .table = s->table,
                              .scales = scales,
@@ -295,7 +296,7 @@ void tmi_turned_row(tmi_source *s, size_t i, float *values, tmi_into *target) {
 /* The scales of a tile's lines: *groups for each, of which the first is that of the first column. */
 static tenmap_status take_line_scales(tmi_source *s, uint64_t matrix, const tmi_tile *t,
                                       size_t *groups, tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     uint64_t first = t->column / r->group_columns;
     *groups = (size_t)((t->column + t->high - 1) / r->group_columns - first + 1);
     if (t->wide * *groups > TMI_TILE_VALUES) {
@@ -315,16 +316,16 @@ static tenmap_status take_line_scales(tmi_source *s, uint64_t matrix, const tmi_
     return TENMAP_OK;
 }
 
-tenmap_status tmi_lines_of_tile(tmi_source *s, uint64_t matrix, const tmi_tile *t, tmi_into *target,
-                                tenmap_error *error) {
-    const tmi_recipe *r = s->recipe;
-    tmi_coded *coded = tmi_cpu_kernels()->coded4;
+tenmap_status tmi_tile_rows(tmi_source *s, uint64_t matrix, const tmi_tile *t,
+                            tmi_destination *target, tenmap_error *error) {
+    const tmi_quant_layout *r = s->layout;
+    tmi_dequant_fused *coded = tmi_cpu_kernels()->fused4;
     size_t groups = 0;
     if (!coded || !turns_as_lines(s) || t->column % 2)
         return TENMAP_OK;
     tenmap_status status = take_line_scales(s, matrix, t, &groups, error);
     uint64_t head = r->group_columns - t->column % r->group_columns;
-    tmi_coded_run run = {.count = t->high,
+    tmi_fused_run run = {.count = t->high,
                          .table = s->table,
                          .kind = TMI_KIND_E2M1,
                          .first = head < t->high ? (size_t)head : t->high,
@@ -348,7 +349,7 @@ tenmap_status tmi_lines_of_tile(tmi_source *s, uint64_t matrix, const tmi_tile *
  */
 static size_t rows_in_windows(const tmi_source *s) {
     enum { MOST_ROWS = 8 };
-    const tmi_recipe *r = s->recipe;
+    const tmi_quant_layout *r = s->layout;
     uint64_t fit = r->row_bytes ? tmi_source_window(s, TMI_PART_VALUES) / r->row_bytes : MOST_ROWS;
     fit = fit ? fit : 1;
     if (r->codes == TMI_CODES_DOWN) /* a row of words has several */
@@ -364,7 +365,7 @@ static size_t rows_in_windows(const tmi_source *s) {
  * for: stored rows may each be in a page of their own, and a line of the cache from each costs as much time as
  * four do. Where rows of what is stored are made whole, longer ones of those.
  */
-void tmi_suit_tile(tmi_source *s) {
+void tmi_choose_tile(tmi_source *s) {
     bool words = turns_as_words(s) || turns_across(s), lines = turns_as_lines(s);
     s->wide = words ? 1024 : 256;
     s->high = words || lines ? 512 : 64;

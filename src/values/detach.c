@@ -13,7 +13,7 @@ typedef struct detach_job {
     tenmap_model *model;
     tenmap_load_options options;
     tmi_shard *shard; /* of this pass */
-    tmi_stage stage;
+    tmi_replacement stage;
     int direct_fd;
     tmi_job run; /* in bytes of the mappings */
 } detach_job;
@@ -41,7 +41,7 @@ static tenmap_status check_shard(const tmi_shard *shard, tenmap_error *error) {
 /* Around the page cache where that works: the stage lies in its pages as the file does. */
 static int read_piece(const detach_job *job, tmi_span piece, size_t *got) {
     const tmi_file *file = &piece.shard->bytes.file;
-    unsigned char *room = tmi_stage_at(&job->stage, file, piece.begin);
+    unsigned char *room = tmi_replacement_at(&job->stage, file, piece.begin);
     size_t size = piece_bytes(piece), direct = 0;
     if (job->direct_fd >= 0) {
         enum { DIRECT_STEP = 4 << 20 };
@@ -98,32 +98,32 @@ static tenmap_status fail_changed(tmi_span piece, size_t got, tenmap_error *erro
 
 static tenmap_status move_piece(void *ctx, void *state, size_t unit, tenmap_error *error) {
     detach_job *job = ctx;
-    tmi_span piece = tmi_moved_piece(job->shard, unit);
+    tmi_span piece = tmi_detached_chunk(job->shard, unit);
     const tmi_file *file = &job->shard->bytes.file;
     size_t got, size = piece_bytes(piece);
     (void)state;
-    if (tmi_is_moved(job->shard, unit))
+    if (tmi_is_detached(job->shard, unit))
         return TENMAP_OK;
     int failed = read_piece(job, piece, &got);
     if (failed)
         return fail_piece(piece, failed, "read", error);
     if (got < size || tmi_file_changed(file, NULL))
         return fail_changed(piece, got, error);
-    failed = tmi_stage_move(&job->stage, file, piece.begin, piece.end);
+    failed = tmi_replacement_install(&job->stage, file, piece.begin, piece.end);
     if (failed)
         return fail_piece(piece, failed, "move memory in the place of", error);
-    tmi_moved_set(job->shard, unit);
+    tmi_detached_set(job->shard, unit);
     tmi_job_add(&job->run, size);
-    failed = tmi_locked_again(job->model, piece);
+    failed = tmi_mlock_spans_relock(job->model, piece);
     return failed ? fail_piece(piece, failed, "lock again", error) : TENMAP_OK;
 }
 
 /* All of the shard is moved. */
 static void let_go(detach_job *job) {
     tmi_shard *shard = job->shard;
-    tmi_gate_close(&shard->bytes.gate);
-    tmi_file_let_go(&shard->bytes.file);
-    tmi_gate_open(&shard->bytes.gate);
+    tmi_rwlock_write(&shard->bytes.gate);
+    tmi_file_become_memory(&shard->bytes.file);
+    tmi_rwlock_write_end(&shard->bytes.gate);
     shard->view.fd = -1;
     if (job->options.done)
         job->options.done(job->options.ctx, (size_t)(shard - job->model->shards), TENMAP_OK);
@@ -132,18 +132,18 @@ static void let_go(detach_job *job) {
 /* Gives back the places on the stage of all pieces that are moved, or are not. */
 static void drop_stage(detach_job *job, size_t pieces, bool moved) {
     for (size_t i = 0; i < pieces; i++) {
-        tmi_span piece = tmi_moved_piece(job->shard, i);
-        if (tmi_is_moved(job->shard, i) == moved)
-            tmi_stage_drop(&job->stage, &job->shard->bytes.file, piece.begin, piece.end);
+        tmi_span piece = tmi_detached_chunk(job->shard, i);
+        if (tmi_is_detached(job->shard, i) == moved)
+            tmi_replacement_discard(&job->stage, &job->shard->bytes.file, piece.begin, piece.end);
     }
 }
 
 static tenmap_status detach_shard(detach_job *job, tmi_shard *shard, tenmap_error *error) {
     const tmi_file *file = &shard->bytes.file;
-    size_t pieces = tmi_moved_begin(shard);
+    size_t pieces = tmi_detached_begin(shard);
     if (pieces == 0)
         return tmi_fail_memory(error, sizeof(tmi_span), "the pieces of a file");
-    int failed = tmi_stage_take(&job->stage, file);
+    int failed = tmi_replacement_reserve(&job->stage, file);
     if (failed == ENOTSUP)
         return tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
                         "%s: this system cannot put memory in the place of a mapping that others "
@@ -169,7 +169,7 @@ static uint64_t bytes_left(const tenmap_model *model) {
         const tmi_file *file = &model->shards[i].bytes.file;
         tmi_span rest = {&model->shards[i], file->map_offset, file->map_offset + file->map_size};
         tmi_span run;
-        while (!file->memory && tmi_next_unmoved(&rest, &run))
+        while (!file->memory && tmi_next_mapped(&rest, &run))
             total += run.end - run.begin;
     }
     return total;
@@ -212,8 +212,8 @@ tenmap_status tenmap_detach(tenmap_model *model, const tenmap_load_options *opti
     job.run.progress = job.options.progress;
     job.run.progress_ctx = job.options.ctx;
     job.run.cancelled = "detaching was cancelled by its progress function";
-    tmi_gate_close(&model->advice);
+    tmi_rwlock_write(&model->advice);
     status = detach_all(&job, error);
-    tmi_gate_open(&model->advice);
+    tmi_rwlock_write_end(&model->advice);
     return status;
 }

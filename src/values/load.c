@@ -230,14 +230,14 @@ static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *
 static tenmap_status take_load_window(const load_job *job, const load_file *file, loader *own,
                                       tenmap_error *error) {
     size_t by_default = job->direct ? DIRECT_WINDOW : READ_WINDOW;
-    size_t size = tmi_bytes_step(&file->shard->bytes, by_default);
+    size_t size = tmi_bytes_window_size(&file->shard->bytes, by_default);
     own->window.room = NULL;
     if (!file->use_window)
         return TENMAP_OK;
     if (own->window.size < size) {
         tmi_block_free(&own->room);
         own->window.size = 0;
-        if (!tmi_block_take(&own->room, size)) /* large ones come page-aligned */
+        if (!tmi_block_alloc(&own->room, size)) /* large ones come page-aligned */
             return tmi_fail_memory(error, size, "reading");
         own->window.size = size;
     }
@@ -264,7 +264,7 @@ static tenmap_status begin_unit(const load_job *job, const load_unit *unit, load
     window->at = window->end = 0; /* what it held was another unit's */
     window->last = span.end;
     if (status == TENMAP_OK && !window->room && span.end - span.begin <= 2 * wanted)
-        status = tmi_bring_in(span, item->transfer.tensor, error);
+        status = tmi_populate_span(span, item->transfer.tensor, error);
     return status;
 }
 
@@ -364,7 +364,7 @@ static tenmap_status plan_load(load_job *job, tenmap_error *error) {
     size_t size = job->item_count > SIZE_MAX / sizeof *job->items
                       ? SIZE_MAX
                       : job->item_count * sizeof *job->items;
-    if (size == SIZE_MAX || !tmi_block_take(&job->item_block, size))
+    if (size == SIZE_MAX || !tmi_block_alloc(&job->item_block, size))
         return tmi_fail_memory(error, size, "the list of requests");
     job->items = job->item_block.bytes;
     tenmap_status status = take_items(job, error);

@@ -32,8 +32,8 @@ enum { MOST_MEASURE_THREADS = 16 };
 /* What is known of a part. */
 typedef struct moments {
     uint64_t zeros, subnormals, nans, infinities;
-    double min, max;   /* of the finite values */
-    tmi_spread spread; /* likewise */
+    double min, max;         /* of the finite values */
+    tmi_mean_squares spread; /* likewise */
 } moments;
 
 typedef struct measure_unit {
@@ -103,7 +103,7 @@ static void merge_moments(moments *a, const moments *b) {
     bool first = a->spread.count == 0;
     a->min = first || b->min < a->min ? b->min : a->min;
     a->max = first || b->max > a->max ? b->max : a->max;
-    tmi_spread_merge(&a->spread, &b->spread);
+    tmi_mean_squares_merge(&a->spread, &b->spread);
 }
 
 /* Which dtype a block's elements are summed as: F32 where that holds them exactly. */
@@ -152,7 +152,7 @@ static void add_values(tmi_lanes *lanes, const unsigned char *values, size_t cou
 
 /* F64 into the buffer, where they may be already, each times a power of two. */
 static void scale_block(measurer *m, const unsigned char *values, size_t count, int scale) {
-    double factor = tmi_spread_factor(scale);
+    double factor = tmi_mean_squares_factor(scale);
     for (size_t i = 0; i < count; i++) {
         double x;
         memcpy(&x, values + i * sizeof x, sizeof x);
@@ -161,14 +161,14 @@ static void scale_block(measurer *m, const unsigned char *values, size_t count, 
 }
 
 /* Mean and squares of a block that was added: by its sums if these are good, else once more. */
-static tmi_spread spread_of_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
-                                  size_t count, tmi_lanes *lanes, double min, double max) {
+static tmi_mean_squares spread_of_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
+                                        size_t count, tmi_lanes *lanes, double min, double max) {
     bool is_f64 = sums_as(dtype) == TENMAP_F64;
-    int scale = is_f64 ? tmi_spread_scale(min, max) : 0;
-    tmi_spread spread;
+    int scale = is_f64 ? tmi_mean_squares_scale(min, max) : 0;
+    tmi_mean_squares spread;
     if (min == max)
-        return tmi_spread_same(min, lanes->finite, scale);
-    if (scale == 0 && tmi_spread_of_lanes(&spread, lanes, 0))
+        return tmi_mean_squares_same(min, lanes->finite, scale);
+    if (scale == 0 && tmi_mean_squares_of_lanes(&spread, lanes, 0))
         return spread;
     const unsigned char *values = widen_block(m, dtype, src, count);
     if (scale) {
@@ -176,13 +176,13 @@ static tmi_spread spread_of_block(measurer *m, tenmap_dtype dtype, const unsigne
         values = (const unsigned char *)m->values;
         tmi_lanes_begin(lanes, true);
         add_values(lanes, values, count, is_f64);
-        if (tmi_spread_of_lanes(&spread, lanes, scale))
+        if (tmi_mean_squares_of_lanes(&spread, lanes, scale))
             return spread;
     }
     tmi_lanes_begin(lanes, false);
     lanes->shift = spread.mean;
     add_values(lanes, values, count, is_f64);
-    (void)tmi_spread_of_lanes(&spread, lanes, scale);
+    (void)tmi_mean_squares_of_lanes(&spread, lanes, scale);
     return spread;
 }
 
@@ -283,7 +283,8 @@ static moments moments_of_codes(tenmap_dtype dtype, const uint64_t codes[256]) {
             *(is_nan ? &m.nans : &m.infinities) += times;
             continue;
         }
-        moments same = {.min = value, .max = value, .spread = tmi_spread_same(value, times, 0)};
+        moments same = {
+            .min = value, .max = value, .spread = tmi_mean_squares_same(value, times, 0)};
         same.zeros = value == 0 ? times : 0;
         same.subnormals = tmi_scalar_is_subnormal(dtype, code) ? times : 0;
         merge_moments(&m, &same);
@@ -379,7 +380,7 @@ static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes,
 static tenmap_status open_window(measurer *m, const tmi_shard *shard, uint64_t begin, uint64_t end,
                                  tenmap_error *error) {
     size_t size = (size_t)WINDOW_BLOCKS * TMI_MEASURE_BLOCK * 8;
-    if (!m->room.bytes && !tmi_block_take_dirty(&m->room, size))
+    if (!m->room.bytes && !tmi_block_alloc_dirty(&m->room, size))
         return tmi_fail_memory(error, size, "reading");
     m->window = (tmi_window){.bytes = &shard->bytes,
                              .direct_fd = -1,
@@ -401,7 +402,7 @@ static tenmap_status bring_unit_in(tmi_span span, const tenmap_tensor *t, tenmap
     if (tmi_file_cached(&span.shard->bytes.file, span.begin, span.end, &cached) == 0 &&
         cached == span.end - span.begin)
         return TENMAP_OK;
-    return tmi_bring_in(span, t, error);
+    return tmi_populate_span(span, t, error);
 }
 
 /* Results are in the host's order, and what is measured in the file's. */
@@ -419,7 +420,7 @@ static tenmap_status make_unit(measurer *m, measure_unit *unit, uint64_t codes[2
                                const tmi_bin_range *range, tenmap_error *error) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
     size_t width = tmi_dtype_width(t->dtype), size = UNIT_ELEMENTS * sizeof(float);
-    if (!m->made.bytes && !tmi_block_take_dirty(&m->made, size))
+    if (!m->made.bytes && !tmi_block_alloc_dirty(&m->made, size))
         return tmi_fail_memory(error, size, "measuring");
     tenmap_status status =
         tmi_values_read(t, &m->source, unit->first, unit->count, TENMAP_AS_STORED,
@@ -470,7 +471,7 @@ static tenmap_status choose_counting(measurer *m, const measure_unit *unit, tenm
     m->counted = NULL;
     if (!counts || unit->count < LEAST_COUNTED)
         return TENMAP_OK;
-    if (!m->counts.bytes && !tmi_block_take(&m->counts, size))
+    if (!m->counts.bytes && !tmi_block_alloc(&m->counts, size))
         return tmi_fail_memory(error, size, "counting");
     m->counted = m->counts.bytes;
     return TENMAP_OK;
@@ -569,7 +570,7 @@ static void settle_tensor(measure_job *job) {
                         .mean = quiet_nan(),
                         .std = quiet_nan()};
     if (m->spread.count)
-        tmi_spread_results(&m->spread, &s->mean, &s->std, &s->norm);
+        tmi_mean_squares_results(&m->spread, &s->mean, &s->std, &s->norm);
     job->settled++;
     job->sum = no_moments();
 }
@@ -640,7 +641,7 @@ static tenmap_status plan_measuring(measure_job *job, tenmap_error *error) {
             t->flags & TENMAP_TENSOR_COMPUTED ? tmi_stored_bytes(t, 0, t->nelems) : t->nbytes;
     }
     job->most_units = units < MOST_UNITS ? (size_t)units : MOST_UNITS;
-    if (!tmi_block_take(&job->unit_block, job->most_units * sizeof *job->units))
+    if (!tmi_block_alloc(&job->unit_block, job->most_units * sizeof *job->units))
         return tmi_fail_memory(error, job->most_units * sizeof *job->units,
                                "the parts of a measurement");
     job->units = job->unit_block.bytes;

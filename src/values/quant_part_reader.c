@@ -12,14 +12,14 @@ size_t tmi_source_window(const tmi_source *s, unsigned which) {
     const tenmap_tensor *t = s->parts[which].tensor;
     size_t wanted = SMALL_WINDOW;
     if (which == TMI_PART_VALUES)
-        wanted = tmi_bytes_step(&tmi_shard_of(t)->bytes, VALUES_WINDOW);
-    else if (s->parts[TMI_PART_GROUPS].tensor && t->nbytes <= LISTED_WINDOW)
+        wanted = tmi_bytes_window_size(&tmi_shard_of(t)->bytes, VALUES_WINDOW);
+    else if (s->parts[TMI_PART_GROUP_INDEX].tensor && t->nbytes <= LISTED_WINDOW)
         wanted = (size_t)t->nbytes;
     return wanted < SMALL_WINDOW ? SMALL_WINDOW : wanted;
 }
 
 static tenmap_status open_part_bytes(tmi_source *s, unsigned which, tenmap_error *error) {
-    tmi_part *part = &s->parts[which];
+    tmi_part_reader *part = &s->parts[which];
     const tenmap_tensor *t = part->tensor;
     const tmi_bytes *bytes = &tmi_shard_of(t)->bytes;
     size_t size = tmi_source_window(s, which);
@@ -27,7 +27,7 @@ static tenmap_status open_part_bytes(tmi_source *s, unsigned which, tenmap_error
         size = DIRECT_ROOM; /* whole pages, as such reads want them */
     if (!part->room.bytes || part->window.size < size) {
         tmi_block_free(&part->room);
-        if (!tmi_block_take_dirty(&part->room, size))
+        if (!tmi_block_alloc_dirty(&part->room, size))
             return tmi_fail_memory(error, size, "reading");
         part->window.size = size;
     }
@@ -43,7 +43,7 @@ static tenmap_status open_part_bytes(tmi_source *s, unsigned which, tenmap_error
 
 tenmap_status tmi_source_bytes(tmi_source *s, unsigned which, uint64_t offset, size_t size,
                                const unsigned char **bytes, tenmap_error *error) {
-    tmi_part *part = &s->parts[which];
+    tmi_part_reader *part = &s->parts[which];
     const tenmap_tensor *t = part->tensor;
     if (offset > t->nbytes || size > t->nbytes - offset)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_FORMAT, t,

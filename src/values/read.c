@@ -107,7 +107,7 @@ static tenmap_status run_alone(const tmi_transfer *x, tenmap_error *error) {
     window.room = small;
     window.size = sizeof small;
     if (window.last - first > sizeof small) {
-        window.size = tmi_bytes_step(window.bytes, HEAP_WINDOW);
+        window.size = tmi_bytes_window_size(window.bytes, HEAP_WINDOW);
         window.room = malloc(window.size);
         if (!window.room)
             return tmi_fail_memory(error, window.size, "reading");

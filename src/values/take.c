@@ -324,7 +324,7 @@ static bool place_want(take_job *job, size_t i, tenmap_request *r) {
 static tenmap_status plan_copies(take_job *job, unsigned char **memory, tenmap_error *error) {
     size_t each = sizeof *job->requests + sizeof *job->want_of, n = 0;
     size_t size = job->copies > SIZE_MAX / each ? SIZE_MAX : job->copies * each;
-    if (size == SIZE_MAX || !tmi_block_take(&job->block, size))
+    if (size == SIZE_MAX || !tmi_block_alloc(&job->block, size))
         return tmi_fail_memory(error, size, "the list of weights");
     job->requests = job->block.bytes;
     job->want_of = (size_t *)(void *)(job->requests + job->copies);
@@ -336,7 +336,7 @@ static tenmap_status plan_copies(take_job *job, unsigned char **memory, tenmap_e
         if (!place_want(job, i, &job->requests[n++]))
             return tmi_fail_memory(error, UINT64_MAX, "weights");
     }
-    *memory = tmi_aligned_take((size_t)job->bytes);
+    *memory = tmi_aligned_alloc((size_t)job->bytes);
     if (!*memory)
         return tmi_fail_memory(error, job->bytes, "weights");
     for (size_t k = 0; k < n; k++) {
@@ -420,11 +420,11 @@ tenmap_status tenmap_take(const tenmap_model *model, tenmap_want *wants, size_t 
     }
     clear_wants(wants, n);
     if (memory)
-        tmi_aligned_give(memory);
+        tmi_aligned_free(memory);
     return status;
 }
 
 void tenmap_arena_free(tenmap_arena *arena) {
     if (arena)
-        tmi_aligned_give(arena);
+        tmi_aligned_free(arena);
 }

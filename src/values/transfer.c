@@ -263,7 +263,7 @@ uint64_t tmi_transfer_position(const tmi_transfer *x, uint64_t i) {
 /* The same of the part that holds the values, in whole rows; all of a matrix that lies otherwise. */
 static void made_extent(const tmi_transfer *x, uint64_t first, uint64_t last, uint64_t *begin,
                         uint64_t *end) {
-    const tmi_recipe *r = &tmi_computed_of(x->tensor)->recipe;
+    const tmi_quant_layout *r = &tmi_computed_of(x->tensor)->layout;
     uint64_t each = r->transposed ? r->rows * r->columns : r->columns;
     uint64_t bytes = r->transposed ? r->matrix_bytes : r->row_bytes;
     if (r->rows == 1) { /* one long row */
@@ -294,7 +294,7 @@ bool tmi_transfer_is_dense(const tmi_transfer *x) {
     if (x->walked == 0)
         return true;
     uint64_t stride = x->walk[0].stride;
-    uint64_t bytes = x->made ? tmi_packed_bytes(stride, tmi_computed_of(x->tensor)->recipe.bits)
+    uint64_t bytes = x->made ? tmi_packed_bytes(stride, tmi_computed_of(x->tensor)->layout.bits)
                              : tmi_bytes_of(x->stored, stride);
     return bytes <= READ_THROUGH || x->run >= stride / 2;
 }

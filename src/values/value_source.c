@@ -22,14 +22,14 @@ static tenmap_status turn_to(tmi_source *s, const tmi_transfer *x, const tmi_win
     if (s->tensor != t || s->reading != reading) {
         const tmi_computed *c = tmi_computed_of(t);
         s->tensor = NULL;
-        s->maker = &tmi_recipe_maker;
-        s->recipe = &c->recipe;
-        s->rows = c->recipe.rows;
-        s->columns = c->recipe.columns;
-        s->transposed = c->recipe.transposed;
+        s->maker = &tmi_dequantizer;
+        s->layout = &c->layout;
+        s->rows = c->layout.rows;
+        s->columns = c->layout.columns;
+        s->transposed = c->layout.transposed;
         s->reading = reading;
         for (unsigned i = 0; i < TMI_PART_COUNT; i++) {
-            tmi_part *part = &s->parts[i];
+            tmi_part_reader *part = &s->parts[i];
             part->tensor = c->parts[i];
             part->base = part->tensor && !reading ? part->tensor->data : NULL;
             part->window.bytes = NULL;
@@ -83,13 +83,13 @@ static tenmap_status place_straight(tmi_source *s, const tmi_transfer *x, uint64
     unsigned bit;
     uint64_t part = *count;
     unsigned char *dst = tmi_transfer_place(x, to, &part, &bit);
-    tmi_into target = {.as = x->as, .dst = dst, .flags = x->flags};
+    tmi_destination target = {.as = x->as, .dst = dst, .flags = x->flags};
     bool copied = around && (x->flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 != 0;
     if (copied) {
         target.dst = s->tile;
         target.flags = x->flags & TENMAP_CONVERT_SATURATE;
     }
-    uint64_t most = copied ? STRAIGHT_COPIED : TMI_STRAIGHT_RUN;
+    uint64_t most = copied ? STRAIGHT_COPIED : TMI_FUSED_RUN;
     size_t n = (size_t)(part < most ? part : most);
     tenmap_status status = s->maker->straight(s, matrix, row, column, n, &target, error);
     *count = target.done ? n : 0;
@@ -135,7 +135,7 @@ static void place_turned(tmi_source *s, const tmi_transfer *x, uint64_t to, uint
         float values[TMI_SOURCE_RUN];
         unsigned bit;
         uint64_t part = wide;
-        tmi_into target = {.as = x->as, .flags = x->flags};
+        tmi_destination target = {.as = x->as, .flags = x->flags};
         target.dst = tmi_transfer_place(x, to, &part, &bit);
         s->maker->turned(s, i, values, may_go_straight(x) && part == wide ? &target : NULL);
         if (!target.done)
@@ -157,16 +157,16 @@ static tenmap_status place_lines(tmi_source *s, const tmi_transfer *x, uint64_t 
                                  uint64_t line, tmi_tile *tile, bool *done, tenmap_error *error) {
     const tmi_kernels *k = tmi_cpu_kernels(), *plain = &tmi_kernels_scalar;
     size_t bytes = tmi_dtype_width(x->as);
-    tmi_into target = {.as = x->as, .dst = s->tile, .flags = x->flags};
+    tmi_destination target = {.as = x->as, .dst = s->tile, .flags = x->flags};
     tile->line =
         tile->high * bytes + 64; /* lines of one column are then in many sets of the cache */
     if (!s->maker->lines || !may_go_straight(x) || x->row_stride ||
         tile->wide * tile->line > sizeof s->tile)
         return TENMAP_OK;
     tenmap_status status = s->maker->lines(s, matrix, tile, &target, error);
-    tmi_turn *turn = bytes == 2 ? k->turn16 : k->turn32;
+    tmi_transpose *turn = bytes == 2 ? k->transpose16 : k->transpose32;
     if (!turn)
-        turn = bytes == 2 ? plain->turn16 : plain->turn32;
+        turn = bytes == 2 ? plain->transpose16 : plain->transpose32;
     *done = status == TENMAP_OK && target.done;
     if (*done)
         turn(x->dst + to * bytes, (size_t)line * bytes, s->tile, tile->line, tile->wide, tile->high,
@@ -337,12 +337,12 @@ uint64_t tmi_stored_bytes(const tenmap_tensor *t, uint64_t first, uint64_t count
 }
 
 bool tmi_values_in_rows(const tenmap_tensor *t) {
-    return !tmi_computed_of(t)->recipe.transposed;
+    return !tmi_computed_of(t)->layout.transposed;
 }
 
 /* Codes that are integers or floats of few bits, less integers: what they are by themselves is known. */
 bool tmi_values_may_be_tame(const tenmap_tensor *t, tenmap_dtype as) {
-    const tmi_recipe *r = &tmi_computed_of(t)->recipe;
+    const tmi_quant_layout *r = &tmi_computed_of(t)->layout;
     return (as == TENMAP_F32 || as == TENMAP_BF16) && !r->transposed &&
            r->codes != TMI_CODES_TABLE && r->zeros != TMI_ZEROS_ADDED &&
            r->zeros != TMI_ZEROS_DTYPE;

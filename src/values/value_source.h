@@ -17,26 +17,26 @@
  */
 enum {
     TMI_SOURCE_RUN = 2048,
-    TMI_STRAIGHT_RUN = 16384,
+    TMI_FUSED_RUN = 16384,
     TMI_TILE_VALUES = TMI_SOURCE_RUN * 8,
     TMI_TILE_BYTES = TMI_TILE_VALUES * 20
 };
 
 /* One part of a tensor, on its way into memory. */
-typedef struct tmi_part {
+typedef struct tmi_part_reader {
     const tenmap_tensor *tensor; /* NULL: there is none */
     const unsigned char *base;   /* where it is in memory; else it is read through the window */
     tmi_window window;
     tmi_block room;
-} tmi_part;
+} tmi_part_reader;
 
 /* Where values go that are made in one pass: F32, BF16 or F16, and TENMAP_CONVERT_* flags. */
-typedef struct tmi_into {
+typedef struct tmi_destination {
     tenmap_dtype as;
     unsigned char *dst;
     uint32_t flags;
     bool done; /* set where they were made */
-} tmi_into;
+} tmi_destination;
 
 /* A tile of a tensor that is stored the other way round: what of it is in s->tile. */
 typedef struct tmi_tile {
@@ -57,9 +57,9 @@ typedef struct tmi_maker {
     tenmap_status (*begin)(tmi_source *source, tenmap_error *error);
     tenmap_status (*row)(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t column,
                          size_t count, float *values, tenmap_error *error);
-    /* The same in one pass, at most TMI_STRAIGHT_RUN of them, where target->done says so. */
+    /* The same in one pass, at most TMI_FUSED_RUN of them, where target->done says so. */
     tenmap_status (*straight)(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t column,
-                              size_t count, tmi_into *target, tenmap_error *error);
+                              size_t count, tmi_destination *target, tenmap_error *error);
     /*
      * Makes s->tile the codes of `wide` stored rows and `high` of their columns, from (row, column) on;
      * *done says whether it can, and they fit. Then `turned` gives row `i` of the tensor's, as
@@ -67,13 +67,13 @@ typedef struct tmi_maker {
      */
     tenmap_status (*turn)(tmi_source *source, uint64_t matrix, const tmi_tile *tile, bool *done,
                           tenmap_error *error);
-    void (*turned)(tmi_source *source, size_t i, float *values, tmi_into *target);
+    void (*turned)(tmi_source *source, size_t i, float *values, tmi_destination *target);
     /*
      * Makes the stored rows of such a tile, each tile->line bytes from the other, at target->dst, in one
      * pass, where target->done says so.
      */
     tenmap_status (*lines)(tmi_source *source, uint64_t matrix, const tmi_tile *tile,
-                           tmi_into *target, tenmap_error *error);
+                           tmi_destination *target, tenmap_error *error);
 } tmi_maker;
 
 /* A part of a matrix of the tensor, and where it goes: rows one behind the other, from `to` on. */
@@ -93,15 +93,15 @@ typedef struct tmi_scales {
 struct tmi_source {
     const tenmap_tensor *tensor; /* that it is turned to */
     const tmi_maker *maker;
-    const tmi_recipe *recipe; /* of a TENMAP_TENSOR_COMPUTED one; else NULL */
-    uint64_t rows, columns;   /* of a stored matrix */
+    const tmi_quant_layout *layout; /* of a TENMAP_TENSOR_COMPUTED one; else NULL */
+    uint64_t rows, columns;         /* of a stored matrix */
     bool transposed;
     size_t wide, high; /* of tiles, where parts are in memory and the tensor is transposed */
     size_t flat;  /* stored rows of a tile, where parts are read: their windows hold them all */
     bool joined;  /* rows follow one another in every part: columns past the last are of the next */
     bool reading; /* no part is taken from memory */
     bool tame;    /* see tmi_values_were_tame */
-    tmi_part parts[TMI_PART_COUNT];
+    tmi_part_reader parts[TMI_PART_COUNT];
     /* What makers keep. */
     tmi_scales kept;
     tmi_tables tables;
@@ -127,7 +127,7 @@ tenmap_status tmi_source_floats(tmi_source *source, unsigned part, tenmap_dtype 
                                 size_t count, float *out, tenmap_error *error);
 
 /* dequantize.c: weights in parts. */
-extern const tmi_maker tmi_recipe_maker;
+extern const tmi_maker tmi_dequantizer;
 
 /* Files are little-endian. */
 static inline uint32_t tmi_word_at(const unsigned char *bytes) {
@@ -137,33 +137,33 @@ static inline uint32_t tmi_word_at(const unsigned char *bytes) {
 /* dequantize_fields.c: `count` fields of `bits` bits, from field `at` of a stream on, in whose byte `bytes` begins. */
 void tmi_unpack_stream(const unsigned char *bytes, uint64_t at, size_t count, unsigned bits,
                        uint8_t *fields);
-void tmi_unpack_mixed(const unsigned char *words, uint64_t at, size_t count, uint8_t *fields);
+void tmi_unpack_awq(const unsigned char *words, uint64_t at, size_t count, uint8_t *fields);
 /* Fields of row `row` of a part that go down the columns of a matrix, whose rows of words are `stride` long. */
-tenmap_status tmi_fetch_down(tmi_source *source, unsigned part, uint64_t matrix_at, uint64_t stride,
-                             uint64_t row, uint64_t column, size_t count, uint8_t *fields,
-                             tenmap_error *error);
+tenmap_status tmi_read_down(tmi_source *source, unsigned part, uint64_t matrix_at, uint64_t stride,
+                            uint64_t row, uint64_t column, size_t count, uint8_t *fields,
+                            tenmap_error *error);
 
 /* dequantize_scales.c */
 /* Makes s->kept those of scales [first, first+count) of row `row` of a matrix's scales. */
-tenmap_status tmi_keep_scales(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t first,
-                              size_t count, tenmap_error *error);
+tenmap_status tmi_cache_scales(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t first,
+                               size_t count, tenmap_error *error);
 /* Makes s->kept hold the scales of s->groups, which are of `count` values, from number s->kept.first of the row on. */
 tenmap_status tmi_keep_listed(tmi_source *source, uint64_t matrix, uint64_t row, size_t count,
                               tenmap_error *error);
 /* Makes s->groups those of rows or columns [first, first+count), each below `groups`. */
-tenmap_status tmi_listed_groups(tmi_source *source, uint64_t first, size_t count, uint64_t groups,
-                                tenmap_error *error);
+tenmap_status tmi_read_groups(tmi_source *source, uint64_t first, size_t count, uint64_t groups,
+                              tenmap_error *error);
 /* Values of codes: a scale and a zero for each group, of which the first has `first` of them. */
-void tmi_apply_scales(const tmi_recipe *r, const float *scales, const float *zeros, float *values,
-                      size_t count, size_t first, size_t group);
+void tmi_apply_scales(const tmi_quant_layout *r, const float *scales, const float *zeros,
+                      float *values, size_t count, size_t first, size_t group);
 
 /* dequantize_transposed.c: those that are stored the other way round, a tile at a time. */
-tenmap_status tmi_turn_tile(tmi_source *source, uint64_t matrix, const tmi_tile *tile, bool *done,
-                            tenmap_error *error);
-void tmi_turned_row(tmi_source *source, size_t i, float *values, tmi_into *target);
-tenmap_status tmi_lines_of_tile(tmi_source *source, uint64_t matrix, const tmi_tile *tile,
-                                tmi_into *target, tenmap_error *error);
+tenmap_status tmi_transpose_tile(tmi_source *source, uint64_t matrix, const tmi_tile *tile,
+                                 bool *done, tenmap_error *error);
+void tmi_transposed_row(tmi_source *source, size_t i, float *values, tmi_destination *target);
+tenmap_status tmi_tile_rows(tmi_source *source, uint64_t matrix, const tmi_tile *tile,
+                            tmi_destination *target, tenmap_error *error);
 /* The tile that suits a recipe. */
-void tmi_suit_tile(tmi_source *source);
+void tmi_choose_tile(tmi_source *source);
 
 #endif

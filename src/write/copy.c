@@ -89,7 +89,7 @@ static tenmap_status copy_same_dtype(copying *c) {
     c->at += done;
     tenmap_error why;
     if (done > 0 &&
-        tmi_bytes_trust(&shard->bytes, c->from->file_offset + begin, done, c->from, &why))
+        tmi_bytes_check_unchanged(&shard->bytes, c->from->file_offset + begin, done, c->from, &why))
         return tmi_writer_spoil_with(c->writer, &why, c->error);
     return done == size ? TENMAP_OK : copy_buffered(c, begin + done, begin + size);
 }

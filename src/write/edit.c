@@ -14,7 +14,7 @@
 enum { EDIT_SLACK = 1024, EDIT_BUFFER = 1 << 20, WIDEST_ALIGNMENT = 4096 };
 
 typedef struct editing_file {
-    tmi_site site; /* of the file that is to be changed or replaced */
+    tmi_location site; /* of the file that is to be changed or replaced */
     uint32_t flags;
     tmi_file lock; /* holds the lock for as long as the edit takes */
     tenmap_model *model;
@@ -349,9 +349,10 @@ static tenmap_status fail_commit(const editing_file *e, int failed, bool replace
 }
 
 static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
-    tmi_target target;
+    tmi_atomic_file target;
     bool replaced = false;
-    int failed = tmi_target_begin_in(&target, &e->site.folder, e->site.name, e->site.shown, -1);
+    int failed =
+        tmi_atomic_file_begin_in(&target, &e->site.folder, e->site.name, e->site.shown, -1);
     if (failed == TMI_NOT_A_FILE)
         return FAIL_EDIT_REPLACED(e);
     if (failed)
@@ -359,10 +360,10 @@ static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
     target.over = &e->model->shards[0].bytes.file;
     failed = edit_fill(e, target.fd, way);
     if (failed || source_changed(e)) {
-        tmi_target_discard(&target);
+        tmi_atomic_file_discard(&target);
         return fail_fill(e, failed);
     }
-    failed = tmi_target_commit(&target, &replaced);
+    failed = tmi_atomic_file_commit(&target, &replaced);
     return failed ? fail_commit(e, failed, replaced) : TENMAP_OK;
 }
 
@@ -372,7 +373,7 @@ static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
  */
 static tenmap_status drop_record(const editing_file *e) {
     char record[TMI_NAME_ROOM];
-    tmi_record_name(record, e->site.name);
+    tmi_journal_name(record, e->site.name);
     bool absent = tmi_is_absent(&e->site.folder, record);
     if (!absent && !tmi_fd_is_at(e->lock.fd, &e->site.folder, e->site.name))
         return FAIL_EDIT_REPLACED(e);
@@ -437,7 +438,7 @@ static tenmap_status edit_file(const char *path, const edit_wishes *wishes,
                       .naming = wishes->name_count > 0,
                       .error = error,
                       .lock = {.fd = -1}};
-    int failed = tmi_site_find(&e.site, path, options.flags & TENMAP_EDIT_FOLLOW_LINKS);
+    int failed = tmi_location_find(&e.site, path, options.flags & TENMAP_EDIT_FOLLOW_LINKS);
     if (failed)
         return tmi_fail_os(error, failed, "%s: cannot open it", tmi_quote_path(path).text);
     status = edit_run(&e, wishes, &way);
@@ -449,7 +450,7 @@ static tenmap_status edit_file(const char *path, const edit_wishes *wishes,
     tmi_block_free(&e.old);
     tenmap_close(e.model);
     tmi_file_close(&e.lock);
-    tmi_site_free(&e.site);
+    tmi_location_free(&e.site);
     return status;
 }
 

@@ -52,13 +52,13 @@ static unsigned char *record_bytes(const tmi_change *change, size_t *size) {
  */
 static int record_write(const tmi_folder *folder, const char *name, int model,
                         const tmi_change *change, tmi_file *own) {
-    tmi_target target;
+    tmi_atomic_file target;
     bool replaced;
     size_t size;
     unsigned char *bytes = record_bytes(change, &size);
     if (!bytes)
         return ENOMEM;
-    int failed = tmi_target_begin_in(&target, folder, name, name, model);
+    int failed = tmi_atomic_file_begin_in(&target, folder, name, name, model);
     if (failed) {
         free(bytes);
         return failed;
@@ -66,11 +66,11 @@ static int record_write(const tmi_folder *folder, const char *name, int model,
     failed = tmi_fd_write(target.fd, 0, bytes, size);
     free(bytes);
     if (failed) {
-        tmi_target_discard(&target);
+        tmi_atomic_file_discard(&target);
         return failed;
     }
     (void)tmi_file_dup(own, target.fd);
-    failed = tmi_target_commit(&target, &replaced);
+    failed = tmi_atomic_file_commit(&target, &replaced);
     if (failed && replaced)
         (void)tmi_remove(folder, name);
     return failed;
@@ -123,7 +123,7 @@ static int outlast_clock(int fd, tmi_file *closed) {
     enum { LONGEST_STEP = 1024 }; /* 2 seconds in all, the coarsest that there is */
     int failed = 0;
     for (unsigned nap = 1; nap <= LONGEST_STEP && !failed && tmi_file_look(closed); nap *= 2) {
-        tmi_nap(nap);
+        tmi_sleep_ms(nap);
         failed = put_length(fd, UINT64_MAX);
     }
     return failed;
@@ -143,11 +143,11 @@ static int put_header(int fd, const char *text, uint64_t length) {
     return failed ? failed : put_length(fd, length);
 }
 
-tenmap_status tmi_change_in_place(const tmi_site *site, int fd, const tmi_change *change,
+tenmap_status tmi_change_in_place(const tmi_location *site, int fd, const tmi_change *change,
                                   tenmap_error *error) {
     char record[TMI_NAME_ROOM];
     tmi_file own = {.fd = -1};
-    tmi_record_name(record, site->name);
+    tmi_journal_name(record, site->name);
     int failed = record_write(&site->folder, record, fd, change, &own);
     if (failed) {
         tmi_file_close(&own);
@@ -178,7 +178,7 @@ tenmap_status tmi_change_in_place(const tmi_site *site, int fd, const tmi_change
 /* Repairing. */
 
 typedef struct repair {
-    tmi_site site;                   /* of the model, links followed */
+    tmi_location site;               /* of the model, links followed */
     char record_name[TMI_NAME_ROOM]; /* in the same folder */
     tmi_file record_file;            /* which is open until it is removed */
     unsigned char *record;
@@ -288,7 +288,7 @@ static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_
     tmi_place place = {.path = r->site.shown, .size = r->now.size, .key = tmi_hash_key_new()};
     tmi_header header;
     tmi_block copy;
-    if (!tmi_block_take(&copy, n + TMI_JSON_PAD))
+    if (!tmi_block_alloc(&copy, n + TMI_JSON_PAD))
         return tmi_fail_memory(r->error, n, "the header");
     memcpy(copy.bytes, text, n);
     tenmap_status status = tmi_header_parse(&header, &place, copy, n, NULL);
@@ -401,13 +401,13 @@ tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t 
         *how = TENMAP_REPAIR_NOTHING;
     if (!path || (flags & ~(uint32_t)TENMAP_REPAIR_UNDO))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, path ? "unknown flags" : "the path is NULL");
-    repair r = {.site = TMI_NO_SITE, .fd = -1, .record_file = {.fd = -1}, .error = error};
+    repair r = {.site = TMI_NO_LOCATION, .fd = -1, .record_file = {.fd = -1}, .error = error};
     tenmap_status status = TENMAP_OK;
-    int failed = tmi_site_find(&r.site, path, true);
+    int failed = tmi_location_find(&r.site, path, true);
     if (!failed && tmi_is_absent(&r.site.folder, r.site.name))
         failed = ENOENT;
     if (!failed)
-        tmi_record_name(r.record_name, r.site.name);
+        tmi_journal_name(r.record_name, r.site.name);
     if (failed) {
         status = tmi_fail_os(error, failed, "%s: cannot be repaired", tmi_quote_path(path).text);
     } else if (!tmi_is_absent(&r.site.folder, r.record_name)) {
@@ -417,7 +417,7 @@ tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t 
     tmi_fd_close(r.fd);
     free(r.found);
     free(r.record);
-    tmi_site_free(&r.site);
+    tmi_location_free(&r.site);
     return status;
 }
 

@@ -114,7 +114,7 @@ bool tmi_layout_others(tmi_buffer *text, const char *header, size_t length,
                        const tmi_renames *renames) {
     tmi_block copy;
     tmi_text key = {NULL, 0};
-    if (length > SIZE_MAX - TMI_JSON_PAD || !tmi_block_take(&copy, length + TMI_JSON_PAD)) {
+    if (length > SIZE_MAX - TMI_JSON_PAD || !tmi_block_alloc(&copy, length + TMI_JSON_PAD)) {
         text->failed = true;
         return false;
     }

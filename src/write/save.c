@@ -392,14 +392,14 @@ static tenmap_status save_shards(saving *s) {
 
 /* The commit point of a model with several shards. */
 static tenmap_status save_index(const saving *s, bool *replaced) {
-    tmi_target target;
-    int failed = tmi_target_begin_in(&target, &s->folder, index_name, index_name, -1);
+    tmi_atomic_file target;
+    int failed = tmi_atomic_file_begin_in(&target, &s->folder, index_name, index_name, -1);
     if (!failed) {
         failed = tmi_fd_write(target.fd, 0, s->index.bytes, s->index.len);
         if (failed)
-            tmi_target_discard(&target);
+            tmi_atomic_file_discard(&target);
         else
-            failed = tmi_target_commit(&target, replaced);
+            failed = tmi_atomic_file_commit(&target, replaced);
     }
     if (!failed)
         return TENMAP_OK;

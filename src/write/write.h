@@ -170,7 +170,7 @@ typedef struct tmi_change {
 } tmi_change;
 
 /* `fd` is open for writing, its lock is the caller's. */
-tenmap_status tmi_change_in_place(const tmi_site *site, int fd, const tmi_change *change,
+tenmap_status tmi_change_in_place(const tmi_location *site, int fd, const tmi_change *change,
                                   tenmap_error *error);
 
 #endif

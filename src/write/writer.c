@@ -14,7 +14,7 @@ enum { LARGEST_ALIGNMENT = 2 << 20 };
 
 struct tenmap_writer {
     pthread_mutex_t lock; /* over all that follows but the file's bytes */
-    tmi_target target;
+    tmi_atomic_file target;
     tenmap_writer_options options;
     tmi_hash_key key;
     tmi_planned *tensors;
@@ -88,7 +88,7 @@ static tenmap_writer *new_writer(const tenmap_writer_options *options) {
     if (!writer)
         return NULL;
     pthread_mutex_init(&writer->lock, NULL);
-    writer->target = TMI_NO_TARGET;
+    writer->target = TMI_NO_ATOMIC_FILE;
     writer->options = *options;
     writer->key = tmi_hash_key_new();
     return writer;
@@ -121,8 +121,8 @@ static tenmap_status create_writer(const tmi_folder *folder, const char *name, c
     if (!writer)
         return tmi_fail_memory(error, sizeof *writer, "the writer");
     bool follow = options.flags & TENMAP_WRITER_FOLLOW_LINKS;
-    int failed = folder ? tmi_target_begin_in(&writer->target, folder, name, path, -1)
-                        : tmi_target_begin(&writer->target, path, follow);
+    int failed = folder ? tmi_atomic_file_begin_in(&writer->target, folder, name, path, -1)
+                        : tmi_atomic_file_begin(&writer->target, path, follow);
     if (failed) {
         writer_free(writer);
         if (failed == TMI_NOT_A_FILE)
@@ -156,7 +156,7 @@ tenmap_status tmi_writer_create_in(const tmi_folder *folder, const char *name, c
 void tenmap_writer_abort(tenmap_writer *writer) {
     if (!writer)
         return;
-    tmi_target_discard(&writer->target);
+    tmi_atomic_file_discard(&writer->target);
     writer_free(writer);
 }
 
@@ -584,7 +584,7 @@ tenmap_status tmi_writer_commit(tenmap_writer *writer, bool *replaced, tenmap_er
         return status;
     }
     tmi_quoted path = tmi_quote_path(writer->target.site.shown);
-    int failed = tmi_target_commit(&writer->target, replaced);
+    int failed = tmi_atomic_file_commit(&writer->target, replaced);
     writer_free(writer);
     if (!failed)
         return TENMAP_OK;

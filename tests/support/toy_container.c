@@ -53,8 +53,8 @@ static tenmap_status find_toy_text(const tmi_place *place, const unsigned char *
 static bool take_toy_tables(tmi_header *header, const tmi_place *place, uint32_t count,
                             size_t length) {
     header->dim_blocks = 1;
-    return tmi_block_take(&header->tensors, (count + 1) * sizeof(tenmap_tensor)) &&
-           tmi_block_take(&header->dims[0], length) &&
+    return tmi_block_alloc(&header->tensors, (count + 1) * sizeof(tenmap_tensor)) &&
+           tmi_block_alloc(&header->dims[0], length) &&
            tmi_names_init(&header->names, &place->key, header->tensors.bytes, sizeof(tenmap_tensor),
                           count);
 }

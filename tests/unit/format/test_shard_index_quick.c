@@ -60,8 +60,8 @@ static bool judge(size_t length, uint32_t flags) {
     tmi_index full;
     tenmap_error error;
     bool done;
-    assert_true(tmi_block_take(&as_read, length + TMI_JSON_PAD));
-    assert_true(tmi_block_take(&copy, length + TMI_JSON_PAD));
+    assert_true(tmi_block_alloc(&as_read, length + TMI_JSON_PAD));
+    assert_true(tmi_block_alloc(&copy, length + TMI_JSON_PAD));
     memcpy(as_read.bytes, text, length);
     memcpy(copy.bytes, text, length);
     assert_int_equal(tmi_index_quick(&quick, &place, as_read.bytes, length, &done, NULL),

@@ -36,7 +36,7 @@ static float random_scale(bool wild) {
 }
 
 typedef struct coded_case {
-    tmi_coded_run run;
+    tmi_fused_run run;
     tenmap_dtype codes; /* F4 for any code of 4 bits */
     bool wild;
     unsigned char bytes[MOST + 64];
@@ -133,7 +133,7 @@ static void check_values(const coded_case *c, const unsigned char *got, tenmap_d
 }
 
 /* Whether it did the run; what it does is right, and not a byte beyond it is touched. */
-static bool try_run(tmi_coded *coded, const coded_case *c, tenmap_dtype as, uint32_t flags,
+static bool try_run(tmi_dequant_fused *coded, const coded_case *c, tenmap_dtype as, uint32_t flags,
                     void (*fence)(void)) {
     size_t size = c->run.count * (as == TENMAP_F32 ? 4 : 2), shift = next_random() % 3 ? 0 : 4;
     unsigned char *room = tenmap_alloc(MOST * 4 + 2 * FIXED);
@@ -154,7 +154,7 @@ static bool try_run(tmi_coded *coded, const coded_case *c, tenmap_dtype as, uint
 /* Tables are kept from one run to the next, of whatever scales they are. */
 static tmi_tables kept_tables;
 
-static void check_kernel(const tmi_kernels *k, tmi_coded *coded, tenmap_dtype codes) {
+static void check_kernel(const tmi_kernels *k, tmi_dequant_fused *coded, tenmap_dtype codes) {
     static const tenmap_dtype results[] = {TENMAP_F32, TENMAP_BF16, TENMAP_F16};
     static const uint32_t flags[] = {0, TENMAP_CONVERT_STREAM, TENMAP_CONVERT_SATURATE};
     static coded_case c;
@@ -196,9 +196,9 @@ static void runs_of_codes(void **state) {
         const tmi_kernels *k = tmi_cpu_find(names[i]);
         if (!k)
             continue;
-        check_kernel(k, k->coded4, TENMAP_F4);
-        check_kernel(k, k->coded_e4m3, TENMAP_F8_E4M3);
-        check_kernel(k, k->coded_i8, TENMAP_I8);
+        check_kernel(k, k->fused4, TENMAP_F4);
+        check_kernel(k, k->fused_e4m3, TENMAP_F8_E4M3);
+        check_kernel(k, k->fused_i8, TENMAP_I8);
     }
 }
 
@@ -218,7 +218,7 @@ static void check_across(const tmi_kernels *k, tenmap_dtype as, uint32_t flags) 
         uint16_t power = (uint16_t)(exponent << 7);
         memcpy(powers + 2 * i, &power, 2);
     }
-    k->across(dst, as, codes, powers, count, flags);
+    k->scale_by_powers(dst, as, codes, powers, count, flags);
     if (k->fence)
         k->fence();
     for (size_t i = 0; i < count; i++) {
@@ -261,12 +261,12 @@ static void codes_turned(void **state) {
             rows[i] = (unsigned char)next_random();
         memset(a, 0, sizeof a);
         memset(b, 0, sizeof b);
-        k->unmix(a, LINE, rows, STRIDE, count, words, mixed);
-        tmi_plain_unmix(b, LINE, rows, STRIDE, count, words, mixed);
+        k->split_columns(a, LINE, rows, STRIDE, count, words, mixed);
+        tmi_scalar_split_columns(b, LINE, rows, STRIDE, count, words, mixed);
         assert_memory_equal(a, b, sizeof a);
         for (size_t c = 0; c < words * 8; c++) {
             size_t r = next_random() % count;
-            size_t field = mixed ? tmi_mixed_order[c % 8] : c % 8;
+            size_t field = mixed ? tmi_awq_order[c % 8] : c % 8;
             unsigned code = rows[r * STRIDE + c / 8 * 4 + field / 2] >> field % 2 * 4 & 15;
             assert_int_equal(a[c * LINE + r / 2] >> r % 2 * 4 & 15, code);
         }
