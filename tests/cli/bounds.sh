@@ -62,3 +62,11 @@ within inventory links -j 1 | sed -n '/Shared/,$p' | sed -n '1,5p; $p'
 for i in $(seq 250 1500); do ln links/0.safetensors links/$i.safetensors; done
 within inventory links -j 1 | tail -n 1
 within inventory links -j 1 --json | tail -n 4
+# Nor is it read again in another folder, whose config.json may call it something else.
+mkdir apart
+for i in 1 2; do
+    mkdir apart/$i
+    ln layers.safetensors apart/$i/model.safetensors
+done
+echo '{"architectures": ["Other"]}' >apart/2/config.json
+within inventory apart --no-shared

@@ -211,6 +211,8 @@ static void describe(inventory_model *m) {
     m->mixed = s.dtype_count > 1;
     identify(m->model, &id);
     text_add_identity(&t, &id);
+    m->by_itself = id.by_itself;
+    m->quantised = s.scheme != NULL;
     if (s.scheme)
         text_addf(&t, ", quantised");
     m->what = t.bytes;
@@ -227,9 +229,34 @@ static char *copy_text(const char *said) {
     return said ? need_copy(said, strlen(said)) : NULL;
 }
 
-/* What was found of the same file in the same folder. */
-static void describe_alike(inventory_model *m, const inventory_model *first) {
-    m->what = copy_text(first->what);
+static size_t folder_len(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash - path) : 0;
+}
+
+/* What the same file is in another folder, whose config.json may call it something else. */
+static char *what_beside(const inventory_model *m, inventory_model *first) {
+    size_t len = folder_len(m->path);
+    text t = {0};
+    if (first->by_itself ||
+        (len == folder_len(first->path) && memcmp(m->path, first->path, len) == 0))
+        return copy_text(first->what);
+    char *folder = need_copy(m->path, len);
+    kind_by_config(folder, &t);
+    free(folder);
+    if (!t.len && !first->named) {
+        first->by_names = kind_by_names(first->model);
+        first->named = true;
+    }
+    if (!t.len)
+        text_addf(&t, "%s", first->by_names ? first->by_names : "?");
+    if (first->quantised)
+        text_addf(&t, ", quantised");
+    return t.bytes;
+}
+
+static void describe_alike(inventory_model *m, inventory_model *first) {
+    m->what = what_beside(m, first);
     m->dtype = copy_text(first->dtype);
     m->mixed = first->mixed;
     m->bytes = first->bytes;
@@ -240,13 +267,13 @@ static void describe_alike(inventory_model *m, const inventory_model *first) {
 /* Of models that are the same files, the first alone stays open. */
 static void describe_one(inventory *all, seen_files *seen, size_t i) {
     inventory_model *m = &all->models[i];
-    size_t first = seen_before(seen, all, m);
+    size_t first = seen_before(seen, m);
     m->first = i;
     if (first != SIZE_MAX) {
         describe_alike(m, &all->models[first]);
     } else {
         describe(m);
-        first = m->model ? seen_before(seen, all, m) : SIZE_MAX;
+        first = m->model ? seen_before(seen, m) : SIZE_MAX;
         if (first != SIZE_MAX)
             close_model(m);
     }

@@ -10,12 +10,15 @@
 
 typedef struct inventory_model {
     char *path;
-    char *broken;        /* why it does not open; NULL: it does */
-    tenmap_model *model; /* NULL where it is broken */
-    char *what;          /* "LoRA rank 16" */
-    char *dtype;         /* that most of its bytes have */
-    bool mixed;          /* there are others */
-    bool part;           /* its name is that of a shard */
+    char *broken;          /* why it does not open; NULL: it does */
+    tenmap_model *model;   /* NULL where it is broken */
+    char *what;            /* "LoRA rank 16" */
+    char *dtype;           /* that most of its bytes have */
+    bool mixed;            /* there are others */
+    bool part;             /* its name is that of a shard */
+    bool by_itself;        /* `what` does not depend on the folder */
+    bool quantised, named; /* `named`: by_names is known, if only as NULL */
+    const char *by_names;
     uint64_t bytes, params;
     size_t tensors;
     size_t
@@ -43,10 +46,10 @@ typedef struct inventory {
 typedef struct seen_files seen_files;
 seen_files *seen_new(void);
 /*
- * A model before, that is still open, of the same files as this one, or as the file at its path in the
- * same folder; SIZE_MAX: there is none. One that is open is remembered with `place`.
+ * The place of a model before, that is still open, of the same files as this one; as the file at its path
+ * where this one is not open. SIZE_MAX: there is none.
  */
-size_t seen_before(const seen_files *seen, const inventory *all, const inventory_model *m);
+size_t seen_before(const seen_files *seen, const inventory_model *m);
 void seen_add(seen_files *seen, const inventory_model *m, size_t place);
 void seen_free(seen_files *seen);
 

@@ -52,7 +52,7 @@ static bool some_matches(const tenmap_model *model, const char *pattern) {
     return false;
 }
 
-static const char *named_kind(const tenmap_model *model) {
+const char *kind_by_names(const tenmap_model *model) {
     for (size_t i = 0; i < sizeof namings / sizeof namings[0]; i++)
         if (some_matches(model, namings[i].patterns[0]) &&
             (!namings[i].patterns[1] || some_matches(model, namings[i].patterns[1])))
@@ -191,6 +191,21 @@ static void describe_tied(const tenmap_model *model, const config *c, identity *
                   "lm_head.weight is stored though config.json ties it to the embedding");
 }
 
+static void add_config_kind(text *out, const config *c) {
+    const char *name = config_text(c, "architectures.0");
+    name = name ? name : config_text(c, "_class_name");
+    name = name ? name : config_text(c, "model_type");
+    if (name)
+        text_add_safe(out, name, strlen(name));
+}
+
+void kind_by_config(const char *folder, text *out) {
+    config c;
+    if (config_read(folder, "config.json", &c))
+        add_config_kind(out, &c);
+    config_free(&c);
+}
+
 void identify(const tenmap_model *model, identity *out) {
     config c = {0};
     char *folder = model_folder(model);
@@ -200,17 +215,15 @@ void identify(const tenmap_model *model, identity *out) {
     if (own) {
         text_add_safe(&out->kind, own, strlen(own));
         out->told = "says its metadata";
+        out->by_itself = true;
     } else if (!out->adapter.len && config_read(folder, "config.json", &c)) {
-        const char *name = config_text(&c, "architectures.0");
-        name = name ? name : config_text(&c, "_class_name");
-        name = name ? name : config_text(&c, "model_type");
-        if (name)
-            text_add_safe(&out->kind, name, strlen(name));
+        add_config_kind(&out->kind, &c);
         out->told = "says config.json";
     }
+    out->by_itself = out->by_itself || out->adapter.len > 0;
     if (!out->adapter.len)
         describe_tied(model, &c, out);
-    const char *named = out->kind.len ? NULL : named_kind(model);
+    const char *named = out->kind.len ? NULL : kind_by_names(model);
     if (named) {
         text_addf(&out->kind, "%s", named);
         out->told = "by its names";

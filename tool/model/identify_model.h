@@ -16,6 +16,7 @@ typedef struct identity {
     const char *told; /* who says so: "says config.json"; NULL where it is unknown */
     text adapter;     /* "LoRA, rank 16, alpha 32, on q_proj, v_proj"; empty: it is none */
     text tied; /* "lm_head.weight is not stored: tied to the embedding"; empty: nothing known */
+    bool by_itself; /* what it is, in a few words, does not depend on what lies beside it */
 } identity;
 
 /* The folder of the model's files, for what lies beside them; "." for none. To be freed. */
@@ -23,6 +24,11 @@ char *model_folder(const tenmap_model *model);
 
 void identify(const tenmap_model *model, identity *out);
 void identity_free(identity *id);
+
+/* What config.json in a folder calls the model; adds nothing where it does not say. */
+void kind_by_config(const char *folder, text *out);
+/* NULL: names do not tell. */
+const char *kind_by_names(const tenmap_model *model);
 
 /* In a few words, for a table: "LoRA r16", "LlamaForCausalLM", "?". */
 void text_add_identity(text *t, const identity *id);

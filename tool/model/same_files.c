@@ -80,23 +80,13 @@ static seen_model *find_slot(const seen_files *seen, const seen_model *wanted) {
     return &seen->slots[at];
 }
 
-static bool same_folder(const char *a, const char *b) {
-    const char *x = strrchr(a, '/'), *y = strrchr(b, '/');
-    size_t n = x ? (size_t)(x - a) : 0, m = y ? (size_t)(y - b) : 0;
-    return n == m && memcmp(a, b, n) == 0;
-}
-
-size_t seen_before(const seen_files *seen, const inventory *all, const inventory_model *m) {
+size_t seen_before(const seen_files *seen, const inventory_model *m) {
     seen_model wanted;
-    size_t found = SIZE_MAX;
     if (!seen->count || !find_files(m, &wanted))
         return SIZE_MAX;
-    const seen_model *s = find_slot(seen, &wanted);
-    /* What a model is also comes from what lies beside it. */
-    if (s->files && (m->model || same_folder(m->path, all->models[s->place].path)))
-        found = s->place;
+    const seen_model *found = find_slot(seen, &wanted);
     free(wanted.files);
-    return found;
+    return found->files ? found->place : SIZE_MAX;
 }
 
 static void grow(seen_files *seen) {
