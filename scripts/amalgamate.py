@@ -88,9 +88,27 @@ def expand(file, seen, out):
             out.append(local(line, file.suffix == ".h"))
             continue
         header = (file.parent / include.group(1)).resolve()
-        if header.name != "tenmap.h" and header not in seen:
+        if header != ROOT / "include/tenmap.h" and header not in seen:
             seen.add(header)
             expand(header, seen, out)
+
+
+def public_header():
+    """tenmap.h with the headers that it includes, each once, in its place: the only header that is needed."""
+    seen = set()
+
+    def lines(file):
+        for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
+            include = INCLUDE.match(line)
+            if not include:
+                yield line
+                continue
+            header = (file.parent / include.group(1)).resolve()
+            if header not in seen:
+                seen.add(header)
+                yield from lines(header)
+
+    return "".join(lines(ROOT / "include/tenmap.h"))
 
 
 def main():
@@ -98,7 +116,7 @@ def main():
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    header = (ROOT / "include/tenmap.h").read_text(encoding="utf-8")
+    header = public_header()
     version = ".".join(re.findall(r"#define TENMAP_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header))
     licence = (ROOT / "LICENSE").read_text(encoding="utf-8").rstrip().splitlines()
     text = "\n".join((" * " + line).rstrip() for line in licence)
