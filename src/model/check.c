@@ -1,9 +1,9 @@
 /*
- * Every departure from the format and every oddity. A check is an open that does not end at the
- * first broken rule: it goes the same way through the same code, which hands what it finds to a
- * report. So the two agree, and the first error is the one that tenmap_open gives. What concerns
- * single headers is in safetensors_header.c and lint_header.c; check_index.c has the index with
- * its shards; here is the whole.
+ * tenmap_check: reports every violation of the format and every oddity. A check is an open that
+ * does not stop at the first broken rule: it runs the same code, which passes what it finds to a
+ * report. So the two agree, and the first error of a check is the one that tenmap_open gives.
+ * safetensors_header.c and lint_header.c check single headers, check_index.c compares the index
+ * with its shards, and this file runs the whole check.
  */
 #include "model.h"
 

@@ -1,4 +1,6 @@
-/* Where an index and its shards do not agree: for tenmap_check, as they are joined. */
+/*
+ * For tenmap_check: reports where an index and its shards disagree, while the shards are combined.
+ */
 #include "model.h"
 
 #ifndef TENMAP_NO_CHECK
@@ -6,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the index lists the tensor, in the text that it was read from. */
+/* Position of the tensor's name in the text of the index. */
 static uint64_t listing_offset(const tmi_index *index, const tmi_listing *listing) {
     return (uint64_t)(listing->name - (const char *)index->text.bytes) - 1;
 }
@@ -67,7 +69,7 @@ static void check_total_size(const tenmap_model *model, const tmi_index *index, 
         return;
     }
     if (model->report->errors || model->missing_count)
-        return; /* what is there is not what the index speaks of */
+        return; /* the tensors at hand are not those that the index describes */
     for (size_t i = 0; i < model->tensor_count; i++)
         total += model->tensors[i].nbytes;
     if (total != index->total_size)

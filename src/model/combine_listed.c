@@ -1,20 +1,21 @@
 /*
- * Several shards as one model, where they have exactly what the index lists: the tensors are in one
- * table by now, their names are hashed, and all that is left is to enter them and to show that lines
- * and tensors are the same. Neither needs a second table of names.
+ * Combines several shards into one model if they have exactly the tensors that the index lists. By
+ * then the tensors are in one table and their names are hashed. This file enters them into the
+ * index of names and proves that lines and tensors match one to one, without a second index of
+ * names.
  */
 #include "model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Lines on the way to their tensors, in parts that threads take. */
+/* Matches the lines of the index to tensors, in parts that threads take. */
 typedef struct listed {
     const tenmap_model *model;
     const tmi_outline *outline;
     const tmi_rooms *rooms;
     const tmi_names *names;
-    uint32_t *found; /* of each line, the number of its tensor */
+    uint32_t *found; /* the tensor number of each line */
     size_t parts;
     atomic_bool differs, out_of_memory;
 } listed;
@@ -43,7 +44,7 @@ void tmi_rooms_free(tmi_rooms *rooms) {
     rooms->rooms = NULL;
 }
 
-/* False if a name is there twice. */
+/* False if a name occurs twice. */
 static bool enter_listed(tmi_names *names, const tmi_rooms *rooms, size_t count) {
     enum { AHEAD = 16 };
     const tenmap_tensor *tensors = rooms->tensors.bytes;
@@ -60,9 +61,10 @@ static bool enter_listed(tmi_names *names, const tmi_rooms *rooms, size_t count)
 }
 
 /*
- * Where the next lines of a shard may find their tensors: behind those that lines before them found.
- * Names are sorted in most indexes, and in headers among tensors of one dtype, so a shard has a few
- * such places; what is at none of them is looked up by name.
+ * Where the next lines of a shard are likely to find their tensors: right after the tensors that
+ * earlier lines found. Most indexes are sorted by name, and so are headers among tensors of one
+ * dtype, so a few positions per shard are enough. A tensor that is at none of them is looked up by
+ * name.
  */
 enum { CURSORS = 4 };
 
@@ -120,7 +122,10 @@ static void find_lines(void *ctx, size_t part) {
     free(all);
 }
 
-/* Whether no two lines found the same tensor: then, being as many, they found all. */
+/*
+ * Whether all lines found different tensors. There are as many lines as tensors, so then every
+ * tensor was found.
+ */
 static bool are_all_found(const listed *l, bool *out_of_memory) {
     size_t count = l->outline->count;
     bool *seen = tmi_calloc(count, sizeof *seen), once = true;
@@ -133,7 +138,7 @@ static bool are_all_found(const listed *l, bool *out_of_memory) {
     return once;
 }
 
-/* The tables become the model's. */
+/* Gives the tables to the model. */
 static void keep_listed(tenmap_model *model, const listed *l, tmi_rooms *rooms,
                         const tmi_names *names) {
     model->tensor_block = rooms->tensors;

@@ -1,4 +1,4 @@
-/* Several shards as one model: which tensor is taken from which file. */
+/* Combines several shards into one model: decides which tensor is taken from which file. */
 #include "model.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 typedef struct joining {
     tenmap_model *model;
     tmi_index *index;         /* NULL for a numbered set */
-    const size_t *file_shard; /* where the index's files are among the shards */
+    const size_t *file_shard; /* the shard of each file of the index */
     uint32_t flags;
     tenmap_error *error;
 } joining;
@@ -21,8 +21,9 @@ static bool shard_has(const joining *j, size_t shard, const tenmap_tensor *t, ui
 }
 
 /*
- * Whether the model takes this tensor from this shard. A tensor that the index lists is taken from
- * the shard that it names and from no other; a lenient open looks elsewhere if that one lacks it.
+ * Whether the model takes this tensor from this shard. A tensor that the index lists is taken only
+ * from the shard that the index names. If the flags allow a stale index and that shard is there but
+ * lacks the tensor, another shard may provide it.
  */
 static bool is_taken(const joining *j, size_t shard, const tenmap_tensor *t, uint64_t hash) {
     if (!j->index)
@@ -77,7 +78,7 @@ static tenmap_status join_shard(joining *j, size_t shard) {
     return TENMAP_OK;
 }
 
-/* Every name listed must be in the shard that the index names, if that shard is there. */
+/* Every listed name must be in the shard that the index names, unless that shard is missing. */
 static tenmap_status check_listings(const joining *j) {
     const tmi_listing *first = NULL;
     tmi_list lacking = {.used = 0};

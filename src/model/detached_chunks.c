@@ -1,9 +1,9 @@
-/* Which pieces of a shard's mapping are memory of this process's own by now. */
+/* Records which chunks of a shard's mapping have been replaced with the process's own memory. */
 #include "model.h"
 
 #include <stdlib.h>
 
-/* Pieces end at multiples of this address, so huge pages are never cut. */
+/* Chunks end at addresses that are multiples of this, so that no huge page is split. */
 enum { MOVED_PIECE = 16 << 20 };
 
 struct tmi_detached {

@@ -1,4 +1,4 @@
-/* Which model is in a folder. The order of preference is that of docs/format.md. */
+/* Chooses the model in a folder, in the order of preference that docs/format.md gives. */
 #include "model.h"
 
 #include <stdio.h>
@@ -10,19 +10,19 @@ enum { CANDIDATE_INDEX, CANDIDATE_NUMBERED, CANDIDATE_SINGLE };
 typedef struct candidate {
     char *name;
     int kind;
-    bool is_gguf;       /* taken only where no SafeTensors file and no index is */
-    bool second_choice; /* consolidated, adapter, a variant: only when nothing else is there */
-    /* Of name-00002-of-00005.safetensors: where the digits are, and what they say. */
-    size_t digits_at, digits_len, tail_at, rest_at; /* tail: from "-of-" on; rest: behind N */
+    bool is_gguf;       /* taken only if there is no SafeTensors file and no index */
+    bool second_choice; /* consolidated, adapter or variant: taken only if nothing else is there */
+    /* For name-00002-of-00005.safetensors: the positions of the digits, and their values. */
+    size_t digits_at, digits_len, tail_at, rest_at; /* tail: from "-of-" on; rest: after N */
     unsigned number, total;
 } candidate;
 
 typedef struct candidates {
-    candidate *items; /* by name */
+    candidate *items; /* sorted by name */
     size_t count, capacity;
-    const candidate **numbered; /* the numbered ones: set after set, each by number */
+    const candidate **numbered; /* the numbered files, set by set, each sorted by number */
     size_t numbered_count;
-    const tenmap_io *io; /* that lists the folder; NULL: the system */
+    const tenmap_io *io; /* lists the folder; NULL: the system does */
     const char *folder;
     bool out_of_memory, too_many;
     bool other_index; /* a PyTorch or Flax index was seen */
@@ -41,7 +41,10 @@ static bool is_number(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* "fp16", "bf16", "fp8_e4m3fn", "int8", "ema", "non_ema": how hubs mark a variant of a model. */
+/*
+ * Words with which hubs mark a variant of a model: "fp16", "bf16", "fp8_e4m3fn", "int8", "ema",
+ * "non_ema".
+ */
 static bool is_variant_word(const char *word) {
     if (starts_with(word, "ema.") || starts_with(word, "non_ema."))
         return true;
@@ -60,7 +63,10 @@ static bool is_second_choice(const char *name) {
     return false;
 }
 
-/* The digits [at, end) as a number, or false if there are none or too many. */
+/*
+ * Reads the digits [at, end) as a number. False if there are none or the number is over
+ * TMI_MOST_SHARDS.
+ */
 static bool read_number(const char *name, size_t at, size_t end, unsigned *out) {
     unsigned value = 0;
     if (at >= end)
@@ -74,7 +80,7 @@ static bool read_number(const char *name, size_t at, size_t end, unsigned *out) 
     return true;
 }
 
-/* PREFIX-i-of-N.safetensors or PREFIX-i-of-N.variant.safetensors, any digit widths. */
+/* PREFIX-i-of-N.safetensors or PREFIX-i-of-N.variant.safetensors, with any number of digits. */
 static bool parse_numbered(candidate *c) {
     const char *of = NULL;
     for (const char *at = strstr(c->name, "-of-"); at; at = strstr(at + 1, "-of-"))
@@ -98,7 +104,7 @@ static bool parse_numbered(candidate *c) {
            c->number <= c->total;
 }
 
-/* Whether a name looks like a part of a model, and as what. */
+/* Whether the name looks like a file of a model, and of which kind. */
 static bool classify_name(candidate *c, bool *other_index) {
     const char *name = c->name;
     if (name[0] == '.')
@@ -115,7 +121,7 @@ static bool classify_name(candidate *c, bool *other_index) {
         return true;
     }
     c->is_gguf = ends_with(name, ".gguf");
-    if (c->is_gguf && strstr(name, "mmproj")) /* what sees for a model, beside the model */
+    if (c->is_gguf && strstr(name, "mmproj")) /* a vision projector that accompanies the model */
         c->second_choice = true;
     if (!c->is_gguf && !ends_with(name, ".safetensors"))
         return false;
@@ -123,7 +129,7 @@ static bool classify_name(candidate *c, bool *other_index) {
     return true;
 }
 
-/* For the system's folders: the objects of a tenmap_io are what their names say. */
+/* Only for folders of the system: objects of a tenmap_io are judged by their names. */
 static bool is_folder_in(const char *folder, const char *name) {
     char *path = tmi_join_path(folder, strlen(folder), name, strlen(name));
     bool is = path && tmi_is_folder(path);
@@ -171,9 +177,9 @@ static void free_candidates(candidates *list) {
     free(list->numbered);
 }
 
-/* Numbered sets. Sorting brings the members of each together, whatever their digit widths. */
+/* Numbered sets. Sorting brings the files of each set together, however many digits they have. */
 
-/* 0 if both are of one set: only the digits of the number differ. */
+/* 0 if both belong to one set: only the digits of the number differ. */
 static int by_set(const candidate *a, const candidate *b) {
     if (a->digits_at != b->digits_at)
         return a->digits_at < b->digits_at ? -1 : 1;
@@ -191,7 +197,7 @@ static int by_member(const void *a, const void *b) {
     return order ? order : strcmp(x->name, y->name);
 }
 
-/* Leaves GGUF files out if there is anything else. */
+/* Drops GGUF files if there is any other candidate. */
 static void prefer_safetensors(candidates *list) {
     size_t kept = 0, others = 0;
     for (size_t i = 0; i < list->count; i++)
@@ -217,7 +223,7 @@ static bool sort_numbered(candidates *list) {
 }
 
 typedef struct numbered_set {
-    const candidate *const *members; /* by number; NULL: none */
+    const candidate *const *members; /* sorted by number; NULL: no set */
     size_t count;
     bool complete;
 } numbered_set;
@@ -245,7 +251,7 @@ static tenmap_status choose_one(tmi_folder_choice *choice, const char *name, ten
     return tmi_fail_memory(error, strlen(name), "a file name");
 }
 
-/* What the member with this number would be called. */
+/* The name that the missing file with this number would have. */
 static char *name_missing(const candidate *like, unsigned number) {
     size_t room = strlen(like->name) + 16;
     char *name = malloc(room);
@@ -255,7 +261,7 @@ static char *name_missing(const candidate *like, unsigned number) {
     return name;
 }
 
-/* One name for each number: as it is in the folder, or as it would be called. */
+/* One name for each number: the name of the file in the folder, or the name that it would have. */
 static tenmap_status choose_set(tmi_folder_choice *choice, numbered_set set, tenmap_error *error) {
     const candidate *first = set.members[0];
     unsigned total = first->total, number = first->number ? 1 : 0;
@@ -280,7 +286,7 @@ static tenmap_status choose_set(tmi_folder_choice *choice, numbered_set set, ten
     return tmi_fail_memory(error, total, "file names");
 }
 
-/* Errors: what is there instead of one model. */
+/* Errors for folders that do not hold exactly one model. */
 
 static tenmap_status fail_ambiguous(const candidates *list, tenmap_error *error) {
     tmi_list names = {.used = 0};
@@ -344,7 +350,7 @@ static tenmap_status fail_nothing(const candidates *list, tenmap_error *error) {
                         : "");
 }
 
-/* The choice among the files of one rank: those that come first, or those of second choice. */
+/* Chooses among the candidates of one rank: the preferred ones, or those of second choice. */
 static tenmap_status choose_among(tmi_folder_choice *choice, const candidates *list,
                                   bool second_choice, bool *any, tenmap_error *error) {
     const candidate *index = NULL, *single = NULL;
@@ -377,7 +383,7 @@ static tenmap_status choose_among(tmi_folder_choice *choice, const candidates *l
         return choose_set(choice, complete, error);
     if (indexes == 0 && completes == 0 && brokens == 1 && singles == 0 &&
         broken.count < broken.members[0]->total)
-        return choose_set(choice, broken, error); /* opening it says what is missing */
+        return choose_set(choice, broken, error); /* opening it reports what is missing */
     if (indexes == 0 && completes == 0 && brokens == 0 && singles == 1)
         return choose_one(choice, single->name, error);
     return *any ? fail_ambiguous(list, error) : TENMAP_OK;

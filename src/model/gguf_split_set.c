@@ -1,18 +1,18 @@
-/* A model in several GGUF files, which say of themselves which part they are. */
+/* A model that is split into several GGUF files, each of which stores its own part number. */
 #include "model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* name-00001-of-00003.gguf: what stands behind the name. */
+/* Length of the end of such a file name: -00001-of-00003.gguf. */
 enum { SPLIT_TAIL = 20 };
 
 static void split_tail(char out[SPLIT_TAIL + 1], uint64_t number, uint64_t count) {
     snprintf(out, SPLIT_TAIL + 1, "-%05u-of-%05u.gguf", (unsigned)number + 1, (unsigned)count);
 }
 
-/* Where the name begins in a path, and its length: of an object, before any '?'. */
+/* Position and length of the file name in a path. For a tenmap_io, the name ends before any '?'. */
 static size_t name_in_path(const tenmap_io *io, const char *path, size_t *len) {
     size_t end = tmi_path_without_query(io, path), at = end;
     while (at > 0 && (io ? path[at - 1] != '/' : !tmi_is_separator(path[at - 1])))
@@ -56,7 +56,7 @@ tenmap_status tmi_split_names(tmi_folder_choice *choice, const tenmap_io *io, co
     return tmi_fail_memory(error, split->count, "the names of parts");
 }
 
-/* What the parts say of themselves, against what they were opened as. */
+/* Compares what a part says about itself with the number under which it was opened. */
 static tenmap_status check_part(const tmi_shard *shard, size_t shards, tenmap_error *error) {
     const tmi_split *split = &shard->header.split;
     if (split->count == 0 || (split->number == shard->number && split->count == shards))

@@ -1,6 +1,7 @@
 /*
- * The folder that a hub's cache keeps a model in: models--ORG--NAME with the files' bytes in blobs,
- * a folder for each revision in snapshots, and in refs which of them a branch is at.
+ * Chooses a snapshot in the folder that a hub's cache keeps for a model. The folder
+ * models--ORG--NAME has the bytes of files in blobs, a folder for each revision in snapshots, and
+ * the revision of each branch in refs.
  */
 #include "model.h"
 
@@ -8,7 +9,7 @@
 #include <string.h>
 
 typedef struct hub_names {
-    bool snapshots, others; /* in the folder itself; others: refs or blobs */
+    bool snapshots, others; /* seen in the folder itself; others: refs or blobs */
 } hub_names;
 
 static bool note_hub_name(void *ctx, const char *name) {
@@ -20,7 +21,7 @@ static bool note_hub_name(void *ctx, const char *name) {
 
 typedef struct snapshot_list {
     const tenmap_io *io;
-    const char *folder; /* that of snapshots */
+    const char *folder; /* the folder "snapshots" */
     char **names;
     size_t count, capacity;
     bool out_of_memory, too_many;
@@ -34,7 +35,7 @@ static bool add_snapshot(void *ctx, const char *name) {
     if (list->too_many)
         return false;
     char *path = tmi_path_inside(list->io, list->folder, name, strlen(name));
-    bool is = path && (list->io || tmi_is_folder(path)); /* objects are what their names say */
+    bool is = path && (list->io || tmi_is_folder(path)); /* objects are judged by name */
     list->out_of_memory = !path;
     free(path);
     if (!is)
@@ -55,10 +56,7 @@ static int by_snapshot_name(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/*
- * What refs/main holds, without what white space is behind it; "" if that is not to be had. False
- * without memory.
- */
+/* Reads refs/main without trailing white space; "" if it cannot be read. False if out of memory. */
 static bool read_main(const tenmap_io *io, const char *folder, char *text, size_t room) {
     tmi_bytes bytes = TMI_NO_BYTES;
     char *path = tmi_path_inside(io, folder, "refs/main", strlen("refs/main"));
@@ -78,7 +76,10 @@ static bool read_main(const tenmap_io *io, const char *folder, char *text, size_
     return had_memory;
 }
 
-/* Its number, or TMI_NONE. Only a name that was listed is taken, so that no ref leads elsewhere. */
+/*
+ * The number of the snapshot, or TMI_NONE. Only listed names are accepted, so no ref can lead
+ * elsewhere.
+ */
 static size_t choose_snapshot(snapshot_list *list, const char *folder) {
     char branch[256];
     if (list->count == 1)

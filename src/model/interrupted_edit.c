@@ -1,6 +1,7 @@
 /*
- * What an edit of the metadata leaves for readers: the record that makes it safe (header_journal.c) lies beside
- * the file until all is done, and while the header's text changes its length field is 2^64-1.
+ * How readers notice an edit of the metadata. The undo record that makes the edit safe
+ * (header_journal.c) lies beside the file until the edit is complete. While the header's text
+ * changes, its length field is 2^64-1.
  */
 #include "model.h"
 
@@ -17,7 +18,7 @@ void tmi_journal_name(char out[TMI_NAME_ROOM], const char *file) {
     tmi_sibling_name(out, TMI_NAME_ROOM, file, record_suffix);
 }
 
-/* Where the record of a file lies, links followed; NULL without memory. */
+/* The path of a file's undo record, with links resolved; NULL if out of memory. */
 static char *record_path(const char *path) {
     char *real = tmi_resolve(path);
     char *record = real ? tmi_sibling_path(real, record_suffix) : NULL;
@@ -26,8 +27,8 @@ static char *record_path(const char *path) {
 }
 
 /*
- * Whether a record was left behind, and is not that of an edit under way: an editor has the lock
- * for as long as its record is there.
+ * Whether an undo record was left behind by an interrupted edit. The record of an edit in progress
+ * does not count: an editor holds the lock for as long as its record exists.
  */
 static bool is_left(const char *record, const tmi_shard *shard) {
     if (!tmi_exists(record))

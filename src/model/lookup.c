@@ -1,13 +1,14 @@
-/* Ways to a tensor besides its number and its name: the order of writing, and other names. */
+/* Lookup tables besides number and name: the order in which tensors are written, and aliases. */
 #include "model.h"
 
 #include <stdlib.h>
 
-/* The order of writing. */
+/* The order in which tensors are written. */
 
 /*
- * The tensors of one shard: its positions are below header.count, and some may be missing, since an
- * index may take a tensor from another file. `room` has header.count zeros, and gets them back.
+ * Orders the tensors of one shard. Their positions are below header.count; some positions may be
+ * unused, since an index may take a tensor from another file. `room` holds header.count zeros on
+ * entry and on return.
  */
 static void order_shard(tenmap_model *model, const tmi_shard *shard, uint32_t *room) {
     size_t first = shard->view.first_tensor, behind = first + shard->view.tensor_count;
@@ -46,13 +47,16 @@ static tenmap_status order_as_written(tenmap_model *model, tenmap_error *error) 
     return TENMAP_OK;
 }
 
-/* Other names. */
+/* Aliases. */
 
 static size_t find_name(const tenmap_model *model, const char *name, size_t len) {
     return tmi_names_find(model->finder, name, len, tmi_hash(&model->key, name, len));
 }
 
-/* Takes the pair if it is another name for a tensor; the first that says what a name stands for. */
+/*
+ * Adds the pair if it is an alias: its value is the name of a tensor and its key is not. If several
+ * pairs define the same alias, the first wins.
+ */
 static void add_alias(tenmap_model *model, size_t *count, const tenmap_metadata *pair) {
     size_t tensor = find_name(model, pair->value, pair->value_len);
     if (tensor == TMI_NONE || find_name(model, pair->key, pair->key_len) != TMI_NONE)

@@ -1,12 +1,15 @@
 /*
- * Which pages of a model are locked in memory, as far as advice did it: memory that takes the place of
- * a mapping has none of its locks. Spans do not overlap, and are in no order.
+ * Records which pages of a model tenmap_advise locked in memory, because memory that replaces a
+ * mapping does not inherit its locks. Spans do not overlap and are not sorted.
  */
 #include "model.h"
 
 #include <stdlib.h>
 
-/* The record, alone with it; what a parent of fork locked is not locked here. */
+/*
+ * Returns the record with its lock held for writing. Clears it in a child of fork, which does not
+ * inherit the parent's locked pages.
+ */
 static tmi_mlock_spans *take_record(const tenmap_model *model) {
     tmi_mlock_spans *record = &((tenmap_model *)(uintptr_t)model)->locked;
     tmi_rwlock_write(&record->gate);
@@ -25,7 +28,10 @@ static bool put_span(tmi_mlock_spans *record, tmi_span span) {
     return true;
 }
 
-/* What of a span lies before and behind the pages stays; for want of memory, all of it does. */
+/*
+ * Removes the pages from all spans; what lies before and after them stays. If out of memory, a span
+ * that would have to be split stays whole.
+ */
 static void cut_out(tmi_mlock_spans *record, tmi_span pages) {
     for (size_t i = record->count; i-- > 0;) {
         tmi_span span = record->spans[i];

@@ -1,4 +1,4 @@
-/* The handle: closing it, and looking into it. */
+/* The handle: closing it, and the functions that look up what it holds. */
 #include "model.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 void tenmap_close(tenmap_model *model) {
     if (!model)
         return;
-    tmi_prefetch_end(model); /* while what it reads is still mapped */
+    tmi_prefetch_end(model); /* its thread reads mapped bytes */
     if (model->owns_metadata)
         free(model->metadata);
     free(model->quantized.names);
@@ -95,7 +95,7 @@ const char *tenmap_missing_at(const tenmap_model *model, size_t i) {
     return model && i < model->missing_count ? model->missing[i] : NULL;
 }
 
-/* Of those that several shards have together, before any are put together (quantized.c). */
+/* From the combined table of several shards, as it was before quantized.c replaced it. */
 static const tenmap_tensor *joined_tensor(const tenmap_model *model, size_t i) {
     return (const tenmap_tensor *)model->tensor_block.bytes + i;
 }

@@ -1,4 +1,4 @@
-/* Opening what a path, a descriptor or memory holds. */
+/* Opens a model from a path, a descriptor or memory. */
 #include "model.h"
 #include "../format/json.h"
 #include "quantized.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The caller's functions, as many as this version knows. */
+/* Copies the members of the caller's tenmap_io that this version knows. */
 static tenmap_status take_io(const tenmap_io *given, tenmap_io *out, tenmap_error *error) {
     static const tmi_options_kind kind = {.name = "tenmap_io",
                                           .init = "TENMAP_IO_INIT",
@@ -62,7 +62,7 @@ tenmap_model *tmi_model_new(void) {
     return model;
 }
 
-/* A model of one shard uses what its header already has. */
+/* A model of one shard uses the tables of its header. */
 static void adopt_only_shard(tenmap_model *model) {
     const tmi_header *header = &model->shards[0].header;
     model->tensors = header->tensors.bytes;
@@ -73,7 +73,7 @@ static void adopt_only_shard(tenmap_model *model) {
     model->file_size = model->shards[0].size;
 }
 
-/* The shard's file is open; `start` is what tmi_shard_start read of it. */
+/* The shard's file is open; `start` holds the bytes that tmi_shard_start read. */
 static tenmap_status open_single(tenmap_model *model, const tenmap_options *options,
                                  const unsigned char *start, size_t len, tenmap_error *error) {
     tenmap_status status =
@@ -101,7 +101,7 @@ static tenmap_status open_index(tenmap_model *model, const char *path,
     tmi_shard_close(&model->shards[0]);
     if (options->flags & TENMAP_OPEN_INDEX_ONLY) {
         model->shard_count = 0;
-        model->finder = &model->names; /* of nothing */
+        model->finder = &model->names; /* empty */
         return TENMAP_OK;
     }
     tmi_shard_names from = {.path = path, .outline = outline.count ? &outline : NULL};
@@ -134,7 +134,7 @@ static tenmap_status open_parts(tenmap_model *model, const char *path,
     return status;
 }
 
-/* What a path, a file or a folder, holds. */
+/* Opening a path: a file or a folder. */
 
 static tenmap_status open_file(tenmap_model *model, const char *path, const tenmap_options *options,
                                tenmap_error *error) {
@@ -219,7 +219,10 @@ tenmap_status tmi_open_path(tenmap_model *model, const char *path, const tenmap_
     return open_file(model, path, options, error);
 }
 
-/* A descriptor or memory, already in shards[0]: one file, since there is no folder around it. */
+/*
+ * Opens a descriptor or memory that is already in shards[0]. It is a single file, since it has no
+ * folder.
+ */
 static tenmap_status open_bare(tenmap_model *model, const char *shown,
                                const tenmap_options *options, tenmap_error *error) {
     tmi_shard *shard = &model->shards[0];
@@ -256,7 +259,7 @@ tenmap_status tmi_open_begin(const tenmap_options *given, tenmap_options *option
     return status;
 }
 
-/* A descriptor and memory are what they are. */
+/* A tenmap_io opens paths, so it does not apply to a descriptor or memory. */
 static tenmap_status refuse_io(const tenmap_options *options, tenmap_error *error) {
     return options->io ? tmi_fail(error, TENMAP_ERR_ARGUMENT,
                                   "options.io is for models that are opened by a path")
