@@ -1,4 +1,4 @@
-/* The index of a model with several files: its text, and what it lists. */
+/* Reads and parses the index of a model in several files. */
 #include "model.h"
 #include "../format/json.h"
 
@@ -37,8 +37,9 @@ static tmi_place place_of_index(const tenmap_model *model, const char *path,
 }
 
 /*
- * Nothing is wanted of it but which tensor is in which file: no metadata for other names, no words
- * for a check, no lines without their tensors.
+ * The outline says only which tensor is in which file. It is not enough for aliases, which need the
+ * metadata; for a check; for a model in a list; or for an open of the index alone, which has no
+ * tensors.
  */
 tenmap_status tmi_open_index_outline(const tenmap_model *model, const char *path,
                                      const tenmap_options *options, tmi_outline *outline,
@@ -55,7 +56,7 @@ tenmap_status tmi_open_index_outline(const tenmap_model *model, const char *path
 tenmap_status tmi_open_index_parse(tenmap_model *model, const char *path,
                                    const tenmap_options *options, tenmap_error *error) {
     tmi_place place = place_of_index(model, path, options);
-    tmi_block copy; /* which is unescaped in place */
+    tmi_block copy; /* it is unescaped in place */
     size_t length = model->index_len;
     model->indexes = tmi_calloc(1, sizeof *model->indexes);
     if (!model->indexes || !tmi_block_alloc_dirty(&copy, length + TMI_JSON_PAD))

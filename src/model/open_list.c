@@ -1,6 +1,6 @@
 /*
- * Several paths as one model. Each is opened by itself, as tenmap_open does it; then its shards, and
- * what it has of tensors, metadata and listings, move into one model behind those of the others.
+ * Opens several paths as one model. Each path is opened by itself, as tenmap_open does it; then its
+ * shards, tensors, metadata and listings are appended to those of one model.
  */
 #include "model.h"
 
@@ -10,7 +10,7 @@
 typedef struct part {
     tenmap_model *model;
     tenmap_status status;
-    bool absent; /* nothing is at the path */
+    bool absent; /* nothing exists at the path */
     tenmap_error error;
 } part;
 
@@ -18,7 +18,7 @@ typedef struct part_list {
     part *parts;
     size_t count;
     const char *const *paths;
-    tenmap_options options; /* io is the one model's, which the parts' bytes go on using */
+    tenmap_options options; /* io is that of the combined model; the parts' bytes keep using it */
 } part_list;
 
 static void open_part(void *ctx, size_t i) {
@@ -32,7 +32,7 @@ static void open_part(void *ctx, size_t i) {
                     : tmi_fail_memory(&p->error, sizeof *p->model, "the model");
 }
 
-/* Whether the list goes without this part. */
+/* Whether the list is opened without this part. */
 static bool goes_without(const part_list *list, size_t i) {
     return list->parts[i].absent && (list->options.flags & TENMAP_OPEN_PARTIAL);
 }
@@ -42,7 +42,7 @@ static tenmap_status open_list_parts(part_list *list, tenmap_error *error) {
     unsigned most = list->options.threads, threads = tmi_open_threads(list->count, io);
     if (most && threads > most)
         threads = most;
-    if (threads > 1) /* for the shards of each */
+    if (threads > 1) /* threads for the shards of each part */
         list->options.threads = io ? (most ? most : TMI_OPEN_THREADS) / threads : 1;
     tmi_parallel(threads, list->count, open_part, list);
     for (size_t i = 0; i < list->count; i++) {
@@ -58,7 +58,7 @@ static tenmap_status open_list_parts(part_list *list, tenmap_error *error) {
     return TENMAP_OK;
 }
 
-/* Moving into one. */
+/* Moving the parts into one model. */
 
 typedef struct part_sums {
     size_t shards, tensors, metadata, indexes, missing;
@@ -102,7 +102,7 @@ static tenmap_status take_room(tenmap_model *model, part_sums sums, tenmap_error
     return TENMAP_OK;
 }
 
-/* All that a part has; what is left of it can be closed. */
+/* Moves everything out of a part, which can then be closed. */
 static void move_part(tenmap_model *model, tenmap_model *from) {
     uint32_t first = (uint32_t)model->shard_count;
     for (size_t i = 0; i < from->tensor_count; i++) {
@@ -145,11 +145,11 @@ static tenmap_status move_parts(tenmap_model *model, const part_list *list, tenm
         model->missing[model->missing_count++] = copy;
         model->unlisted++;
     }
-    tenmap_model *named = list->parts[0].model; /* the first: whose path and folder it has */
+    tenmap_model *named = list->parts[0].model; /* the first part gives its path and folder */
     model->path = named->path;
     model->folder = named->folder;
     named->path = named->folder = NULL;
-    if (!model->folder) /* it is one of those missing */
+    if (!model->folder) /* the first part is missing */
         model->folder = tmi_config_folder(list->options.io, model->path, false);
     tmi_combine_drop(model);
     return model->folder ? TENMAP_OK : tmi_fail_memory(error, strlen(model->path), "the path");
@@ -171,7 +171,7 @@ static tenmap_status fail_both(const tenmap_model *model, size_t a, size_t b, te
                        tmi_quote_path(tmi_shard_of(y)->bytes.shown).text);
 }
 
-/* Enters all names; a name that is there twice is an error. */
+/* Enters all names; a duplicate name is an error. */
 static tenmap_status enter_names(tenmap_model *model, tenmap_error *error) {
     for (size_t i = 0; i < model->tensor_count; i++) {
         size_t twin = tmi_names_put(&model->names, i, hash_of(model, i));
@@ -181,7 +181,7 @@ static tenmap_status enter_names(tenmap_model *model, tenmap_error *error) {
     return TENMAP_OK;
 }
 
-/* Takes out of the table what a later part has too: the names are entered from behind. */
+/* Removes the tensors that a later part has too, by entering the names from last to first. */
 static tenmap_status drop_earlier(tenmap_model *model, tenmap_error *error) {
     size_t kept = 0, count = model->tensor_count;
     for (size_t i = count; i-- > 0;)

@@ -1,10 +1,11 @@
 /*
- * The files of a model that has several: opened on threads, judged in order, made one model.
+ * Opens the files of a model that has several: on threads, judging the results in order, and
+ * combining them into one model.
  *
- * If an index lists them, and it is written as most are, each shard is expected to have the tensors
- * that are listed in it: they are parsed straight into their places in the model's table. Where that
- * comes out, combine_listed.c has little left to do. Where it does not, the index is parsed in full, and
- * combine_shards.c finds out what is taken from where, or what is wrong.
+ * If an index lists the files and is written as most are, each shard is expected to have exactly
+ * the tensors that the index lists in it. They are parsed straight into their places in the model's
+ * table. If this succeeds, combine_listed.c has little left to do. If not, the index is parsed in
+ * full, and combine_shards.c decides which tensor is taken from where, or what is wrong.
  */
 #include "model.h"
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One shard to open, and how it went: opening may run on several threads. */
+/* One shard to open, and the result. Shards may be opened on several threads. */
 typedef struct shard_job {
     tmi_shard shard;
     tenmap_status status;
@@ -26,11 +27,11 @@ typedef struct shard_jobs {
     const tenmap_model *model;
     const char *asked_by; /* the index, or the folder of a numbered set */
     unsigned threads;
-    tmi_rooms rooms; /* of each shard, where an index says how many tensors it has */
+    tmi_rooms rooms; /* one per shard, if an index says how many tensors each has */
     atomic_size_t next;
 } shard_jobs;
 
-/* What no quick pass put there, if it fits. */
+/* Moves tensors that the quick parser did not put into the room, if their number matches. */
 static void move_into_room(tmi_header *header, const tmi_room *room, const tmi_hash_key *key) {
     if (header->in_room || header->count != room->count)
         return;
@@ -69,7 +70,7 @@ static void open_shard(shard_jobs *all, size_t i, tmi_scratch *scratch) {
         parse_shard_file(all, i, room, scratch);
 }
 
-/* One thread's share: shards until there are none. */
+/* The work of one thread: opens shards until none are left. */
 static void open_next_shards(void *ctx, size_t thread) {
     shard_jobs *all = ctx;
     tmi_scratch *scratch = all->model->scratches ? &all->model->scratches[thread] : NULL;
@@ -83,10 +84,10 @@ static void open_next_shards(void *ctx, size_t thread) {
         tmi_scratch_end(scratch);
 }
 
-/* Starting one costs about as much as opening a small shard: a few are worth one each. */
+/* Starting a thread costs about as much as opening a small shard, so each gets a few shards. */
 unsigned tmi_open_threads(size_t shards, const tenmap_io *io) {
     enum { SHARDS_PER_THREAD = 4 };
-    if (io) /* which waits more than it works, so one CPU is enough for many */
+    if (io) /* it waits more than it computes, so one CPU serves many threads */
         return shards < TMI_OPEN_THREADS ? (unsigned)shards : TMI_OPEN_THREADS;
     size_t most = tmi_cpu_count() < TMI_OPEN_THREADS ? tmi_cpu_count() : TMI_OPEN_THREADS;
     size_t worth = shards / SHARDS_PER_THREAD;
@@ -115,7 +116,7 @@ static tenmap_status fail_missing(const shard_jobs *all, tenmap_error *error) {
     return TENMAP_ERR_NOT_FOUND;
 }
 
-/* A shard keeps its descriptor while the model is open, so the process must be allowed as many. */
+/* A shard keeps its descriptor while the model is open, so the process needs one for each. */
 static tenmap_status fail_descriptors(const shard_jobs *all, size_t first, tenmap_error *error) {
     size_t opened = 0, refused = 0;
     for (size_t i = 0; i < all->count; i++) {
@@ -134,7 +135,7 @@ static tenmap_status fail_descriptors(const shard_jobs *all, size_t first, tenma
     return TENMAP_ERR_LIMIT;
 }
 
-/* Missing shards first, all of them at once; then the first shard that did not open. */
+/* Reports all missing shards at once, unless they are allowed; then the first that did not open. */
 static tenmap_status judge_shards(const shard_jobs *all, tenmap_error *error) {
     for (size_t i = 0; i < all->count; i++)
         if (is_missing(&all->jobs[i]) && !(all->options->flags & TENMAP_OPEN_PARTIAL))
@@ -150,15 +151,15 @@ static tenmap_status judge_shards(const shard_jobs *all, tenmap_error *error) {
     return TENMAP_OK;
 }
 
-/* A limit of the process, or its memory, says nothing about the model. */
+/* Running out of memory or reaching a limit of the process says nothing about the model. */
 static bool is_of_process(const shard_job *job) {
     return job->status == TENMAP_ERR_MEMORY ||
            (job->status == TENMAP_ERR_LIMIT && job->error.os_error != 0);
 }
 
 /*
- * Looks at one shard and closes its file again: what a check needs of it is in its header, and so
- * no number of shards is too large for the descriptors of the process.
+ * Examines one shard and closes its file again. A check needs only its header, so the process's
+ * limit on descriptors does not limit the number of shards.
  */
 static tenmap_status report_shard(shard_jobs *all, size_t i, tmi_report *report,
                                   tenmap_error *error) {
@@ -178,7 +179,7 @@ static tenmap_status report_shard(shard_jobs *all, size_t i, tmi_report *report,
     return TENMAP_OK;
 }
 
-/* Whether it is there. */
+/* Tests whether the file exists. */
 static void seek_shard(void *ctx, size_t i) {
     shard_jobs *all = ctx;
     open_shard_file(all, i);
@@ -186,8 +187,9 @@ static void seek_shard(void *ctx, size_t i) {
 }
 
 /*
- * A check: all of it in the order of judge_shards, on one thread, and no end at the first. Only whether
- * objects of a tenmap_io are there, which may be far, is asked for several at a time.
+ * A check examines all shards in the order of judge_shards, on one thread, and does not stop at the
+ * first failure. Only the existence of objects of a tenmap_io, which may be remote, is tested on
+ * several threads.
  */
 static tenmap_status report_shards(shard_jobs *all, tmi_report *report, tenmap_error *error) {
     bool any = false;
@@ -204,7 +206,7 @@ static tenmap_status report_shards(shard_jobs *all, tmi_report *report, tenmap_e
     return status;
 }
 
-/* Moves the shards that opened into the model, in order, and notes the names of those missing. */
+/* Moves the shards that opened into the model, in order, and records the names of missing ones. */
 static tenmap_status keep_shards(tenmap_model *model, shard_jobs *all, size_t *place,
                                  tenmap_error *error) {
     model->missing = tmi_calloc(all->count, sizeof *model->missing);
@@ -214,7 +216,7 @@ static tenmap_status keep_shards(tenmap_model *model, shard_jobs *all, size_t *p
     for (size_t i = 0; i < all->count; i++) {
         shard_job *job = &all->jobs[i];
         place[i] = TMI_NONE;
-        if (job->status != TENMAP_OK) { /* missing, or reported */
+        if (job->status != TENMAP_OK) { /* missing, or already reported */
             const char *name = job->shard.name;
             char *copy = tmi_copy_text(name, strlen(name));
             if (!copy)
@@ -230,7 +232,7 @@ static tenmap_status keep_shards(tenmap_model *model, shard_jobs *all, size_t *p
     return TENMAP_OK;
 }
 
-/* Names over the tensors of a shard that are in a room; false if one is there twice. */
+/* Enters the names of a shard's tensors that are in a room; false if a name occurs twice. */
 static bool name_tensors(tmi_header *header, const tmi_room *room, const tmi_hash_key *key,
                          bool *out_of_memory) {
     *out_of_memory =
@@ -242,9 +244,9 @@ static bool name_tensors(tmi_header *header, const tmi_room *room, const tmi_has
 }
 
 /*
- * The shards do not have what the index lists, or something else is not as it should be: the index is
- * parsed in full, and each shard gets what it has when it is opened without a room. One with a name
- * that is there twice is parsed again, for the words about it.
+ * Falls back if the shards do not have what the index lists, or if anything else is wrong. Parses
+ * the index in full and gives each shard the names that it has when it is opened without a room. A
+ * shard with a duplicate name is parsed again, for its error message.
  */
 static tenmap_status leave_rooms(tenmap_model *model, shard_jobs *all, tenmap_error *error) {
     tenmap_status status = tmi_open_index_parse(model, all->asked_by, all->options, error);
@@ -265,7 +267,7 @@ static tenmap_status leave_rooms(tenmap_model *model, shard_jobs *all, tenmap_er
     return status;
 }
 
-/* Whether each shard is there and has as many tensors as the index lists in it. */
+/* Whether every shard is there and has as many tensors as the index lists in it. */
 static bool fill_rooms(const shard_jobs *all) {
     for (size_t i = 0; i < all->count; i++)
         if (all->jobs[i].status != TENMAP_OK || !all->jobs[i].shard.header.in_room ||
@@ -274,7 +276,9 @@ static bool fill_rooms(const shard_jobs *all) {
     return true;
 }
 
-/* Makes one model of shards that are as their outline says; *joined is false if they are not. */
+/*
+ * Combines shards that match their outline into one model; *joined is false if they do not match.
+ */
 static tenmap_status join_outlined(tenmap_model *model, shard_jobs *all, const tmi_outline *outline,
                                    size_t *place, bool *joined, tenmap_error *error) {
     *joined = false;
@@ -290,7 +294,7 @@ static tenmap_status join_outlined(tenmap_model *model, shard_jobs *all, const t
         tmi_combine_drop(model);
     return status;
 }
-/* Opens the shards of jobs whose paths are set, and makes one model of them. */
+/* Opens the shards of jobs whose paths are set, and combines them into one model. */
 static tenmap_status open_jobs(tenmap_model *model, shard_jobs *all, const tmi_outline *outline,
                                tenmap_error *error) {
     tenmap_status status = TENMAP_OK;
@@ -342,7 +346,7 @@ static unsigned threads_for(const tenmap_options *options, size_t shards) {
     return most ? most : 1;
 }
 
-/* All names are in the index too, so its length is enough for those of one thread. */
+/* The index contains all names too, so its length is enough for the names of any one thread. */
 static tenmap_status take_scratches(tenmap_model *model, unsigned threads, tenmap_error *error) {
     enum { BLOCK_AT_MOST = 4 << 20 };
     model->scratches = tmi_calloc(threads, sizeof *model->scratches);

@@ -1,13 +1,14 @@
 /*
- * Bringing pages in. MADV_POPULATE_READ is what prefetches: WILLNEED and readahead() stop after one
- * window, or leave the page cache in pieces so small that every later mapping costs ten times more.
+ * Populates pages. MADV_POPULATE_READ does the prefetching: WILLNEED and readahead() stop after one
+ * window, or fill the page cache with pieces so small that every later mapping costs ten times
+ * more.
  *
- * Whoever needs bytes now that are prefetched anyway lets the thread do them first, and waits: two
- * threads would read the same bytes at different places of one file.
+ * A caller that needs bytes that are queued for prefetching lets the thread read them next, and
+ * waits. Otherwise two threads would read the same bytes at different places of one file.
  *
  * In the background, one thread per model takes spans from a queue. After fork the child has the
- * queue but not the thread, and perhaps a lock that nobody will release: so a queue belongs to the
- * process that made it, and another process makes its own.
+ * queue but not the thread, and possibly a lock that nobody will release. So a queue belongs to the
+ * process that created it, and another process creates its own.
  */
 #include "model.h"
 
@@ -16,24 +17,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Large enough for the disk, small enough for those who wait for the one under way. */
+/* Large enough for the disk, small enough for callers that wait for the window in progress. */
 enum { PREFETCH_WINDOW = 16 << 20 };
 
 typedef struct waiting_span {
     tmi_span span;
-    bool *finished; /* where somebody waits for it; NULL: nobody does */
+    bool *finished; /* set to true for the caller that waits; NULL: nobody waits */
 } waiting_span;
 
 struct tmi_prefetch {
     long process;
-    tmi_prefetch *inherited; /* of the process that forked this one: memory to free, no more */
+    tmi_prefetch *inherited; /* from the parent of fork; only its memory is freed */
     pthread_mutex_t lock;
-    pthread_cond_t more, progress; /* for the thread, for those who wait for it */
+    pthread_cond_t more, progress; /* wake the thread, and those who wait for it */
     pthread_t thread;
     bool running, stopping;
-    waiting_span *spans; /* [first, count) wait */
+    waiting_span *spans; /* [first, count) are queued */
     size_t first, count, capacity;
-    tmi_span window; /* under way; of no shard if none is */
+    tmi_span window; /* in progress; its shard is NULL if there is none */
 };
 
 tmi_span tmi_span_outward(tmi_span span) {
@@ -44,8 +45,8 @@ tmi_span tmi_span_outward(tmi_span span) {
 }
 
 /*
- * The header is nobody's neighbour, since it is not read through the mapping, and behind the end of
- * the model there is none.
+ * The header does not count as a neighbor, since it is not read through the mapping. Nothing
+ * follows the end of the model.
  */
 tmi_span tmi_span_inward(tmi_span span) {
     uint64_t page = tmi_page_size();
@@ -93,7 +94,10 @@ tenmap_status tmi_populate_span(tmi_span span, const tenmap_tensor *t, tenmap_er
     return TENMAP_ERR_IO;
 }
 
-/* The next window of what waits becomes the one under way. False if there is none. */
+/*
+ * Takes the next window from the queue and makes it the one in progress. False if the queue is
+ * empty.
+ */
 static bool take_window(tmi_prefetch *p, bool **finished) {
     if (p->first == p->count)
         return false;
@@ -111,7 +115,7 @@ static bool take_window(tmi_prefetch *p, bool **finished) {
     return true;
 }
 
-/* A window that cannot be had is left out: whoever uses those bytes will be told why. */
+/* A window that fails is skipped: whoever uses those bytes gets the error. */
 static void *run_prefetch(void *ctx) {
     tmi_prefetch *p = ctx;
     bool *finished;
@@ -173,7 +177,9 @@ static tmi_prefetch *own_prefetch(const tenmap_model *model) {
     return p && p->process == tmi_process() ? p : NULL;
 }
 
-/* This process's queue, made if need be; NULL if memory is out. Threads may race to make it. */
+/*
+ * This process's queue, created if necessary; NULL if out of memory. Threads may race to create it.
+ */
 static tmi_prefetch *need_prefetch(const tenmap_model *model) {
     _Atomic(tmi_prefetch *) *place = &((tenmap_model *)(uintptr_t)model)->prefetch;
     tmi_prefetch *found = atomic_load(place);
@@ -187,9 +193,9 @@ static tmi_prefetch *need_prefetch(const tenmap_model *model) {
 }
 
 /*
- * Room for one more behind those that wait. What the thread has taken from the front is used again
- * once it is half of the array: each span is moved about once then, and a queue that never empties
- * has no more room than twice what waited in it. NULL if memory is out.
+ * Room for one more span at the end of the queue, or NULL if out of memory. The space at the front,
+ * from which the thread has taken spans, is reused once it is half of the array. So each span is
+ * moved about once, and a queue that never empties takes at most twice the room of what was queued.
  */
 static waiting_span *queue_room(tmi_prefetch *p) {
     if (p->count == p->capacity && p->first > 0 && p->first >= p->capacity / 2) {
@@ -248,7 +254,7 @@ static bool spans_meet(const tmi_span *a, const tmi_span *b) {
     return a->shard == b->shard && a->begin < b->end && b->begin < a->end;
 }
 
-/* Puts the span before all that waits. False if memory is out. */
+/* Puts the span at the front of the queue. False if out of memory. */
 static bool put_first(tmi_prefetch *p, tmi_span span, bool *finished) {
     if (p->first == 0) {
         waiting_span *room = tmi_grow(p->spans, p->count, &p->capacity, sizeof *room);
@@ -292,7 +298,7 @@ void tmi_prefetch_end(tenmap_model *model) {
         free_prefetch(p);
         p = inherited;
     }
-    while (p) { /* unlocked at the moment of the fork, and so in order; else its memory is left */
+    while (p) { /* safe to free if it was unlocked at the fork; else its memory is leaked */
         tmi_prefetch *inherited = p->inherited;
         if (pthread_mutex_trylock(&p->lock) == 0) {
             free(p->spans);

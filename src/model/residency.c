@@ -1,13 +1,16 @@
-/* What is in memory: advice about it, and questions. */
+/*
+ * tenmap_advise, tenmap_resident and tenmap_cached: control and query which bytes of a model are in
+ * memory.
+ */
 #include "model.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Which bytes a call is about: the whole model, or a list of tensors as merged spans. */
+/* The bytes that a call is about, as merged spans: the whole model, or a list of tensors. */
 typedef struct span_list {
-    tmi_span one; /* where a single tensor needs no allocation */
+    tmi_span one; /* avoids an allocation for a single span */
     tmi_span *spans;
     size_t count;
 } span_list;
@@ -16,7 +19,7 @@ static tmi_span tensor_span(const tenmap_tensor *t) {
     return (tmi_span){tmi_shard_of(t), t->file_offset, t->file_offset + t->nbytes};
 }
 
-/* A weight that is stored in parts is in memory as far as they are. */
+/* The bytes of a quantized weight are those of its parts. */
 static uint32_t parts_of(const tenmap_tensor *t) {
     return t->flags & TENMAP_TENSOR_COMPUTED ? tenmap_scheme_of(t)->part_count : 1;
 }
@@ -38,7 +41,7 @@ static int compare_spans(const void *left, const void *right) {
     return a->end < b->end ? -1 : a->end > b->end;
 }
 
-/* Joins spans that touch, so that a page which two neighbours of the list share is inside. */
+/* Merges spans that touch, so that a page shared by two neighbors in the list is included. */
 static void merge_spans(span_list *list) {
     size_t kept = 0;
     qsort(list->spans, list->count, sizeof *list->spans, compare_spans);
@@ -68,7 +71,7 @@ static tenmap_status check_tensor(const tenmap_model *model, const tenmap_tensor
     return status;
 }
 
-/* tensors NULL: the whole model. Ended with free_spans in either case. */
+/* If `tensors` is NULL, takes the whole model. Call free_spans whether or not it succeeds. */
 static tenmap_status take_spans(span_list *list, const tenmap_model *model,
                                 const tenmap_tensor *const *tensors, size_t count,
                                 tenmap_error *error) {
@@ -100,7 +103,9 @@ static void free_spans(span_list *list) {
         free(list->spans);
 }
 
-/* What an error is about: "path": tensor "name", the one that holds byte `at` of the file. */
+/*
+ * The subject of an error: "path": tensor "name", for the tensor that holds byte `at` of the file.
+ */
 typedef struct advice_subject {
     char text[2 * sizeof(tmi_quoted) + 16];
     uint32_t shard;
@@ -123,7 +128,7 @@ static advice_subject subject_at(const tenmap_model *model, const tmi_span *span
     return out;
 }
 
-/* The file is shorter than the mapping, or its storage does not answer. */
+/* The file is now shorter than the mapping, or its storage cannot be read. */
 static tenmap_status fail_gone(const tenmap_model *model, const tmi_span *span, uint64_t at,
                                tenmap_error *error) {
     const tmi_file *file = &span->shard->bytes.file;
@@ -160,7 +165,7 @@ static tenmap_status fail_lock(const tenmap_model *model, const tmi_span *span, 
     return TENMAP_ERR_LIMIT;
 }
 
-/* One span, mapped. */
+/* Applies the advice to one mapped span. */
 typedef tenmap_status advice_act(const tenmap_model *model, tmi_span span, tenmap_error *error);
 
 static tenmap_status act_populate(const tenmap_model *model, tmi_span span, tenmap_error *error) {
@@ -180,7 +185,7 @@ static tenmap_status act_prefetch(const tenmap_model *model, tmi_span span, tenm
     return tmi_next_mapped(&rest, &run) ? tmi_prefetch_add(model, span, error) : TENMAP_OK;
 }
 
-/* Memory of this process's own is not released: its bytes would be gone. */
+/* Detached chunks are not released: their bytes would be lost. */
 static tenmap_status act_release(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span pages = tmi_span_inward(span), run;
     int failed = 0;
@@ -210,7 +215,7 @@ static tenmap_status act_unlock(const tenmap_model *model, tmi_span span, tenmap
                   : TENMAP_OK;
 }
 
-/* Locked first, so that what is over the limit is not read; then brought in. */
+/* Locks before populating, so that nothing is read if the span is over the limit. */
 static tenmap_status act_lock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span pages = tmi_span_outward(span);
     if (!tmi_mlock_spans_add(model, pages))
@@ -244,7 +249,7 @@ static tenmap_status advise(const tenmap_model *model, const tenmap_tensor *cons
     if (gate)
         tmi_rwlock_read(gate);
     for (size_t i = 0; status == TENMAP_OK && i < list.count; i++)
-        if (list.spans[i].shard->bytes.file.map) /* else nothing of it is mapped by the library */
+        if (list.spans[i].shard->bytes.file.map) /* otherwise the library maps nothing of it */
             status = advice_acts[advice](model, list.spans[i], error);
     if (gate)
         tmi_rwlock_read_end(gate);
@@ -272,7 +277,7 @@ tenmap_status tenmap_advise_list(const tenmap_model *model, const tenmap_tensor 
                                : advise(model, count ? tensors : none, count, advice, error);
 }
 
-/* How many bytes of a span are somewhere. Returns 0 or an errno. */
+/* Counts the bytes of a span that are resident or cached. Returns 0 or an errno. */
 typedef int span_question(tmi_span span, uint64_t *bytes);
 
 static int ask_resident(tmi_span span, uint64_t *bytes) {
@@ -290,7 +295,7 @@ static int ask_cached(tmi_span span, uint64_t *bytes) {
     int failed = 0;
     *bytes = 0;
     if (span.shard->bytes.io)
-        return 0; /* what it keeps is its own affair */
+        return 0; /* its caching is not known here */
     tmi_bytes_enter(&span.shard->bytes);
     while (!failed && !span.shard->bytes.file.memory && tmi_next_mapped(&span, &run)) {
         failed = tmi_file_cached(&span.shard->bytes.file, run.begin, run.end, &part);

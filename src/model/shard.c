@@ -1,4 +1,4 @@
-/* One file of a model: reading, mapping, parsing its header. */
+/* Opens one file of a model: reads, maps and parses its header. */
 #include "model.h"
 #include "../format/json.h"
 
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The refusal of the system to map, with the way out. */
+/* Reports that the system refused to map the file, and what to do instead. */
 static tenmap_status fail_map(const tmi_shard *shard, int os_error, tenmap_error *error) {
     if (os_error != ENOMEM)
         return tmi_fail_os(error, os_error,
@@ -38,13 +38,13 @@ uint64_t tmi_header_limit(const tenmap_options *options) {
 }
 
 /*
- * Headers that change while they are read. An edit in place (header_journal.c) closes the header first: its
- * length field is 2^64-1 until the text is whole again, and the file's times are others then. So
- * what was read between two equal length fields, with the same times before and after, is of one
- * piece; anything else is read anew.
+ * Headers that change while they are read. An in-place edit (header_journal.c) closes the header
+ * first: its length field is 2^64-1 until the text is complete again, and the file's times differ
+ * after that. So bytes that were read between two equal length fields, with the same file times
+ * before and after, are consistent. Anything else is read again.
  */
 enum { LEAST_START = 8 };
-enum { MOST_TRIES = 16, LONGEST_NAP = 32 }; /* milliseconds; less than half a second in all */
+enum { MOST_TRIES = 16, LONGEST_NAP = 32 }; /* nap in ms; less than half a second in total */
 
 tenmap_status tmi_shard_again(tmi_shard *shard, tenmap_error *error) {
     if (shard->tries < MOST_TRIES) {
@@ -65,7 +65,7 @@ static const tmi_container *container_of(const tmi_shard *shard, const tenmap_op
     return tmi_container_of(start, len, shard->size, tmi_header_limit(options));
 }
 
-/* The first bytes as they are now. */
+/* Reads the first bytes as they are now. */
 static tenmap_status read_start(tmi_shard *shard, const tenmap_options *options,
                                 unsigned char *start, size_t *len, tenmap_error *error) {
     const tmi_file *file = &shard->bytes.file;
@@ -76,7 +76,10 @@ static tenmap_status read_start(tmi_shard *shard, const tenmap_options *options,
                         tmi_quote_path(shard->bytes.shown).text, (ull)file->size,
                         (ull)options->offset, (ull)options->length);
     shard->size = options->length ? options->length : file->size - options->offset;
-    /* The least that a format is known by; if it is by none, more, to tell what it is instead. */
+    /*
+     * First reads the fewest bytes by which a format is recognized. If none is, reads more, to tell
+     * what the file is instead.
+     */
     *len = shard->size < LEAST_START ? (size_t)shard->size : LEAST_START;
     tmi_wanted wanted = {"the header", NULL};
     tenmap_status status =
@@ -89,7 +92,7 @@ static tenmap_status read_start(tmi_shard *shard, const tenmap_options *options,
 
 tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, unsigned char *start,
                               size_t *len, tenmap_error *error) {
-    bool edited = true; /* while it is closed; one look after the edit tells whether it still is */
+    bool edited = true; /* an editor holds the lock; once it does not, one more read decides */
     tenmap_status status = tmi_bytes_expect_file(&shard->bytes, error);
     if (status == TENMAP_OK)
         status = read_start(shard, options, start, len, error);
@@ -105,17 +108,19 @@ tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, u
     return status;
 }
 
-/* Whether all that was read since tmi_shard_start is of one piece; if not, it can start again. */
+/*
+ * Whether all bytes read since tmi_shard_start are consistent. If not, the caller can start over.
+ */
 static bool is_settled(tmi_shard *shard, const tenmap_options *options,
                        const unsigned char *start) {
     unsigned char now[LEAST_START];
     size_t len = shard->size < LEAST_START ? (size_t)shard->size : LEAST_START;
     if (shard->bytes.io)
-        return true; /* which tells by itself that an object has changed */
+        return true; /* it detects changed objects by itself */
     bool same = tmi_bytes_read(&shard->bytes, options->offset, now, len, (tmi_wanted){"", NULL},
                                NULL) == TENMAP_OK &&
                 memcmp(now, start, len) == 0;
-    return tmi_file_look(&shard->bytes.file) && same; /* in this order */
+    return tmi_file_look(&shard->bytes.file) && same; /* the read must come first */
 }
 
 static void fill_view(tmi_shard *shard, const tenmap_options *options, const unsigned char *base,
@@ -131,7 +136,7 @@ static void fill_view(tmi_shard *shard, const tenmap_options *options, const uns
                                  .format = shard->container->name};
 }
 
-/* What a quick pass reads through: the file in windows, or the text of an object as a whole. */
+/* Sources for the quick parser: the file in windows, or the whole text of an object. */
 static bool refill_from_file(void *ctx, uint64_t offset, void *dst, size_t size) {
     return tmi_bytes_read(ctx, offset, dst, size, (tmi_wanted){"", NULL}, NULL) == TENMAP_OK;
 }
@@ -147,7 +152,10 @@ static bool refill_from_text(void *ctx, uint64_t offset, void *dst, size_t size)
     return true;
 }
 
-/* The quick pass, if the container has one and no check wants to know more than it looks at. */
+/*
+ * Runs the quick parser, if the container has one and this is not a check, which needs to know
+ * more.
+ */
 static tenmap_status parse_quickly(tmi_shard *shard, const tmi_container *container,
                                    const tmi_place *place, const tmi_extent *extent,
                                    const tmi_block *text, bool *done, tenmap_error *error) {
@@ -161,7 +169,10 @@ static tenmap_status parse_quickly(tmi_shard *shard, const tmi_container *contai
                             &shard->bytes, done, error);
 }
 
-/* The header's text, parsed. Nothing is made of it if it is not settled. `text` may hold it already. */
+/*
+ * Parses the header's text. Discards the result if the file changed meanwhile (*settled is false).
+ * `text` may already hold the header.
+ */
 static tenmap_status parse_text(tmi_shard *shard, const tenmap_options *options,
                                 const tmi_container *container, const tmi_place *place,
                                 const tmi_extent *extent, tmi_block text,
@@ -169,7 +180,7 @@ static tenmap_status parse_text(tmi_shard *shard, const tenmap_options *options,
     tenmap_status status = TENMAP_OK;
     bool done = false;
     uint64_t at = options->offset + extent->at;
-    if (shard->bytes.io && !text.bytes) /* each read of an object may be a journey: one, of all */
+    if (shard->bytes.io && !text.bytes) /* a read may be a network round trip: make it one */
         status = tmi_read_text(&shard->bytes, at, extent->length, "the header", &text, error);
     if (status == TENMAP_OK)
         status = parse_quickly(shard, container, place, extent, &text, &done, error);
@@ -184,7 +195,7 @@ static tenmap_status parse_text(tmi_shard *shard, const tenmap_options *options,
     return status;
 }
 
-/* The model's first `want` bytes, of which *have are in *text; the rest is read. */
+/* Extends *text, which holds the model's first *have bytes, to `want` bytes by reading the rest. */
 static tenmap_status read_on(const tmi_shard *shard, const tenmap_options *options, uint64_t want,
                              tmi_block *text, size_t *have, tenmap_error *error) {
     tmi_block longer;
@@ -201,7 +212,7 @@ static tenmap_status read_on(const tmi_shard *shard, const tenmap_options *optio
                           (size_t)want - had, (tmi_wanted){"the header", NULL}, error);
 }
 
-/* Where the header is, which some formats tell only to those who read on: *text is what was read. */
+/* Finds the header. Some formats reveal its length only as more is read; *text is what was read. */
 static tenmap_status find_header(tmi_shard *shard, const tenmap_options *options,
                                  const tmi_container *container, const tmi_place *place,
                                  const unsigned char *start, size_t len, tmi_extent *extent,
@@ -228,7 +239,7 @@ static tenmap_status find_header(tmi_shard *shard, const tenmap_options *options
     return TENMAP_OK;
 }
 
-/* One try; *settled is false if the file changed under it. */
+/* One attempt; *settled is false if the file changed during it. */
 static tenmap_status parse_once(tmi_shard *shard, const tenmap_options *options, tmi_place *place,
                                 const unsigned char *start, size_t len, bool *settled,
                                 tenmap_error *error) {
