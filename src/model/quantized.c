@@ -1,7 +1,7 @@
 /*
- * Weights put together: every tensor that may hold values is shown to each scheme; what a scheme takes
- * becomes one tensor, and its parts are listed no more. One pass over the names, and a few look-ups for
- * each weight.
+ * Finds quantized weights. Every tensor that may hold values is offered to each scheme. A weight
+ * that a scheme recognizes becomes one tensor, and its parts are no longer listed. This takes one
+ * pass over the names and a few lookups per weight.
  */
 #include "model.h"
 #include "quantized.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first that finds its parts takes the weight. */
+/* The first scheme that finds its parts takes the weight. */
 static const tmi_scheme_row schemes[] = {
     {"compressed-tensors, packed", tmi_find_packed},
     {"GPTQ and AWQ", tmi_find_gptq},
@@ -21,7 +21,7 @@ static const tmi_scheme_row schemes[] = {
     {"NVFP4 of GGUF", tmi_find_nvfp4_scale},
 };
 enum { SCHEME_OF_BLOCKS = sizeof schemes / sizeof *schemes - 1 };
-#define ABSENT UINT32_MAX /* the owner of codes that nobody may take for values */
+#define ABSENT UINT32_MAX /* the owner of codes that must not be taken for values */
 
 typedef struct quantized_search {
     tmi_part_finder finder;
@@ -29,13 +29,16 @@ typedef struct quantized_search {
     tenmap_model *model;
     tmi_computed *found;
     size_t count, capacity;
-    /* Of each stored tensor: the number + 1 of the weight that it is a part of, or ABSENT. */
+    /*
+     * For each stored tensor: the number + 1 of the weight that it is a part of, or ABSENT; 0 if
+     * neither.
+     */
     uint32_t *owners;
     tmi_block owner_block;
     size_t hidden, name_bytes;
 } quantized_search;
 
-/* Parts that are left over: values that some scheme needs, with nothing there to be its own. */
+/* Whether some scheme stores values in this dtype. */
 static bool may_hold_values(const tenmap_tensor *t) {
     if (t->dtype == TENMAP_NVFP4)
         return true;
@@ -45,8 +48,8 @@ static bool may_hold_values(const tenmap_tensor *t) {
 }
 
 /*
- * Whether a tensor without scales may be the codes of a weight of its name, whose scales are in a file that is
- * missing.
+ * Whether a tensor without scales may be the codes of a weight of the same name, whose scales are
+ * in a missing file.
  */
 static bool may_be_codes(const tenmap_tensor *t) {
     bool integer = t->dtype == TENMAP_I8 || t->dtype == TENMAP_U8 || t->dtype == TENMAP_U32;
@@ -60,7 +63,7 @@ static void settle_scheme(tmi_computed *c, const tmi_quantized_config *config) {
     bool all_rows = r->group_rows >= r->rows, all_columns = r->group_columns >= r->columns;
     uint32_t rows = all_rows && r->group_rows != 1 ? 0 : (uint32_t)r->group_rows;
     uint32_t columns = all_columns && r->group_columns != 1 ? 0 : (uint32_t)r->group_columns;
-    if (!tmi_dtype_blocks(r->code_dtype)) { /* which have scales inside */
+    if (!tmi_dtype_blocks(r->code_dtype)) { /* blocks contain their scales */
         c->scheme.group_rows = r->transposed ? columns : rows;
         c->scheme.group_columns = r->transposed ? rows : columns;
     }
@@ -75,7 +78,7 @@ static void settle_scheme(tmi_computed *c, const tmi_quantized_config *config) {
         c->dtype = config->dtype != TENMAP_AS_STORED ? config->dtype : usual ? scales : TENMAP_BF16;
 }
 
-/* A stored tensor belongs to one weight only. */
+/* Marks the parts as owned. A stored tensor may belong to only one weight. */
 static bool claim_parts(quantized_search *s, const tmi_computed *c) {
     for (unsigned i = 0; i < TMI_PART_COUNT; i++) {
         const tenmap_tensor *part = c->parts[i];
@@ -109,14 +112,17 @@ static bool keep_weight(quantized_search *s, const tmi_computed *c) {
     return true;
 }
 
-/* A weight that cannot be made has no tensor of its name: its codes would be taken for its values. */
+/*
+ * Hides the codes of a weight that cannot be dequantized. No tensor of its name is listed, since
+ * its codes would be taken for its values.
+ */
 static bool leave_out(quantized_search *s, const tenmap_tensor *t) {
     s->owners[t - s->model->tensors] = ABSENT;
     s->hidden++;
     return true;
 }
 
-/* Blocks know one scheme only, and no other knows blocks. */
+/* Block dtypes have a single scheme, and no other scheme accepts them. */
 static bool try_schemes(quantized_search *s, const tenmap_tensor *t) {
     size_t first = tmi_dtype_blocks(t->dtype) ? SCHEME_OF_BLOCKS : 0;
     size_t end = first ? first + 1 : SCHEME_OF_BLOCKS;
@@ -126,7 +132,7 @@ static bool try_schemes(quantized_search *s, const tenmap_tensor *t) {
         bool found = schemes[i].find(&s->finder, t, &c);
         if (s->finder.status != TENMAP_OK)
             return false;
-        if (s->finder.incomplete) /* what is left of it may look like another scheme's */
+        if (s->finder.incomplete) /* the remaining parts may look like those of another scheme */
             return c.cut || c.ending[0] || leave_out(s, t);
         if (found)
             return keep_weight(s, &c);
@@ -134,7 +140,7 @@ static bool try_schemes(quantized_search *s, const tenmap_tensor *t) {
     return !tmi_lacks_unknown(s->model) || !may_be_codes(t) || leave_out(s, t);
 }
 
-/* Names that were made, one after the other, each with a NUL behind it. */
+/* Names that differ from those of stored tensors are built one after the other, each with a NUL. */
 static char *make_name(tmi_computed *c, char *room) {
     const tenmap_tensor *values = c->parts[TMI_PART_VALUES];
     if (!c->cut && !c->ending[0]) {
@@ -148,7 +154,10 @@ static char *make_name(tmi_computed *c, char *room) {
     return room + kept + more + 1;
 }
 
-/* The weight as callers see it, in the place of its values. False if its size fits no 64 bits. */
+/*
+ * Builds the weight as callers see it, in the place of its values. False if its size does not fit
+ * into 64 bits.
+ */
 static bool make_tensor(tmi_computed *c, tenmap_tensor *t) {
     const tenmap_tensor *values = c->parts[TMI_PART_VALUES];
     *t = *values;
@@ -171,7 +180,7 @@ static tenmap_status fail_twin(const tenmap_tensor *t, tenmap_error *error) {
                            "the weight that its parts make has the name of another tensor");
 }
 
-/* What is listed from now on: plain tensors, and each weight where its values are. */
+/* Builds the listed tensors: plain tensors, and each weight in the place of its values. */
 static tenmap_status list_tensors(quantized_search *s, tenmap_error *error) {
     tenmap_model *model = s->model;
     tmi_quantized *q = &model->quantized;
@@ -209,7 +218,7 @@ static tenmap_status make_list(quantized_search *s, tenmap_error *error) {
     tmi_quantized *q = &s->model->quantized;
     size_t shown = s->model->tensor_count - s->hidden + s->count;
     size_t bytes = shown * sizeof(tenmap_tensor);
-    q->names = tmi_calloc(s->name_bytes + 1, 1); /* freed with the model, as the rest is */
+    q->names = tmi_calloc(s->name_bytes + 1, 1); /* freed with the model, like the rest */
     q->numbers = tmi_calloc(shown, sizeof *q->numbers);
     if (!q->names || !q->numbers || !tmi_block_alloc(&q->tensors, bytes) ||
         !tmi_names_init(&q->finder, &s->model->key, q->tensors.bytes, sizeof(tenmap_tensor), shown))

@@ -1,13 +1,13 @@
 /*
- * Weights of 8 bits a value beside their scales: FP8 in blocks (DeepSeek, Qwen), by row and by tensor
- * (compressed-tensors, ComfyUI), INT8 likewise.
+ * Weights of 8 bits per value with scales beside them: FP8 in blocks (DeepSeek, Qwen), per row and
+ * per tensor (compressed-tensors, ComfyUI), and INT8 likewise.
  */
 #include "model.h"
 #include "quantized.h"
 
 #include <string.h>
 
-/* Names of scales, as endings of the weight's own name or, with a dot, of its module's. */
+/* Names of scales: appended to the weight's name, or, with a dot, to its module's name. */
 static const char *const scale_endings[] = {"_scale_inv", "_scale", ".scale", ".scale_weight",
                                             ".SCB"};
 enum { ENDING_SCB = 4 };
@@ -33,7 +33,7 @@ static const tenmap_tensor *find_scales(tmi_part_finder *f, const tenmap_tensor 
     return NULL;
 }
 
-/* Signed codes minus zero points that lie beside the scales. */
+/* Zero points, one per scale, that are subtracted from the signed codes. */
 static bool take_zeros(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, tmi_computed *c) {
     const tenmap_tensor *zeros = tmi_find_part(f, t, cut, "_zero_point");
     if (!zeros)
@@ -47,8 +47,8 @@ static bool take_zeros(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, t
 }
 
 /*
- * bitsandbytes says in which order rows and columns lie: 0 is row after row. The others (col32, col_turing,
- * col_ampere) are those of GPUs, which it reads no more either.
+ * bitsandbytes stores the order of the elements: 0 is row-major. The others (col32, col_turing,
+ * col_ampere) are layouts for GPUs, which bitsandbytes no longer reads either.
  */
 static bool take_row_format(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     const tenmap_tensor *format = tmi_find_part(f, t, 0, "_format");
@@ -67,7 +67,10 @@ static bool take_row_format(tmi_part_finder *f, const tenmap_tensor *t, tmi_comp
     return true;
 }
 
-/* What some writers put beside a weight: bitsandbytes the order of its rows, ComfyUI its format. */
+/*
+ * Annotations that some writers put beside a weight: bitsandbytes the order of its elements,
+ * ComfyUI its format, torchao its type.
+ */
 static bool take_notes(tmi_part_finder *f, const tenmap_tensor *t, bool bitsandbytes,
                        tmi_computed *c) {
     if (bitsandbytes) {
@@ -122,7 +125,7 @@ bool tmi_find_scaled(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c
     r->columns = r->row_bytes = t->shape[t->rank - 1];
     r->matrix_bytes = r->rows * r->columns;
     c->parts[TMI_PART_VALUES] = t;
-    /* E8M0 has been written as U8 since before there was a name for it. */
+    /* E8M0 was stored as U8 before there was a name for it. */
     tenmap_dtype as = scales->dtype == TENMAP_U8 ? TENMAP_F8_E8M0 : scales->dtype;
     if (!tmi_take_scales(f, t, c, scales, as) || !take_zeros(f, t, torchao ? 6 : 0, c))
         return false;

@@ -1,6 +1,7 @@
 /*
- * What writers say in JSON about a weight: torchao in the file's metadata, ComfyUI in a tensor beside it. Parts
- * whose names and shapes fit may still lie in an order of their own; these notes tell.
+ * JSON annotations of a weight: torchao's are in the file's metadata, ComfyUI's in a tensor beside
+ * the weight. Parts whose names and shapes fit may still be stored in a different order; these
+ * annotations say so.
  */
 #include "model.h"
 #include "quantized.h"
@@ -20,7 +21,7 @@ bool tmi_annotation_parse(tmi_block text, size_t length, tmi_json_member *member
 
 typedef struct comfy_note {
     char format[32];
-    bool rotated; /* values of another basis than the weight's */
+    bool rotated; /* the values are in a different basis from the weight */
 } comfy_note;
 
 static bool take_comfy_member(tmi_json *json, tmi_text key, void *ctx) {
@@ -74,7 +75,7 @@ bool tmi_check_comfy(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_te
 typedef struct torchao_note {
     char type[32];
     uint64_t block[2];
-    unsigned axes; /* of the block */
+    unsigned axes; /* number of axes of the block */
     tenmap_dtype dtype;
 } torchao_note;
 
@@ -124,7 +125,7 @@ static bool take_torchao_member(tmi_json *json, tmi_text key, void *ctx) {
     return true;
 }
 
-/* All keys of the metadata, once: a model has a pair for each weight. */
+/* Indexes all metadata keys, once: a model has a pair for each weight. */
 static bool index_notes(tmi_part_finder *f) {
     const tenmap_model *model = f->model;
     if (f->metadata_known)
@@ -142,7 +143,9 @@ static bool index_notes(tmi_part_finder *f) {
     return true;
 }
 
-/* The metadata called as the weight; NULL where there is none, or f->status says why. */
+/*
+ * The metadata whose key is the weight's name. NULL if there is none, or if f->status is an error.
+ */
 static const tenmap_metadata *torchao_metadata(tmi_part_finder *f, const tenmap_tensor *t) {
     const size_t cut = strlen("_weight_qdata");
     size_t len = t->name_len - cut + strlen("weight");
@@ -183,7 +186,7 @@ bool tmi_check_torchao(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed 
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         known = known || strcmp(note.type, plain[i]) == 0;
     if (!known)
-        return false; /* another layout is listed as it is stored */
+        return false; /* another layout: list the tensors as stored */
     c->dtype = note.dtype;
     if (note.axes != 2 || t->rank != 2 || !note.block[0] || !note.block[1])
         return true;

@@ -1,6 +1,7 @@
 /*
- * bitsandbytes' NF4 and FP4: two codes in a byte, the high half first, over all elements of the weight one
- * after the other; what they stand for is in a table, and how they lie in a tensor that holds JSON.
+ * NF4 and FP4 of bitsandbytes: two codes per byte, the high half first, over all elements of the
+ * weight in order. A table gives the value of each code, and a tensor that holds JSON describes the
+ * layout.
  */
 #include "model.h"
 #include "quantized.h"
@@ -11,16 +12,17 @@
 typedef struct bnb_state {
     uint64_t block, nested_block;
     double offset;
-    bool offset_wrong; /* it is no number */
+    bool offset_wrong; /* it is not a number */
     tenmap_dtype dtype;
     uint64_t shape[TMI_COMPUTED_RANK];
-    uint32_t rank; /* TMI_COMPUTED_RANK + 1: too many */
-    char kind[8];  /* quant_type; "" where it is not said */
+    uint32_t rank; /* TMI_COMPUTED_RANK + 1: too many axes */
+    char kind[8];  /* quant_type; "" if not given */
 } bnb_state;
 
 /*
- * A number of JSON, or a word that is none. It was a float before it was written, so the few last bits of a double
- * that this may be off by are rounded away; beyond 10^300 either way it is 0 or infinite as a float.
+ * Parses a JSON number; false if the text is not one. The number was a float before it was written,
+ * so errors in the last bits of the double are rounded away. Beyond 10^300 in either direction the
+ * result is 0 or infinite as a float.
  */
 static bool decimal(tmi_text text, double *value) {
     enum { MOST_POWER = 10000 };
@@ -111,7 +113,7 @@ static bool is_table(const tenmap_tensor *t, uint64_t entries) {
     return t->dtype == TENMAP_F32 && t->nelems == entries;
 }
 
-/* The scales of blocks, which may be codes themselves. */
+/* The scales of blocks, which may be quantized themselves. */
 static bool take_absmax(tmi_part_finder *f, const tenmap_tensor *t, const bnb_state *state,
                         uint64_t blocks, tmi_computed *c) {
     const tenmap_tensor *absmax = c->parts[TMI_PART_SCALES];

@@ -1,4 +1,4 @@
-/* What config.json beside a model says about how its weights are quantised. */
+/* Reads from config.json beside a model how its weights are quantized. */
 #include "model.h"
 #include "quantized.h"
 
@@ -72,10 +72,13 @@ void tmi_text_keep(char *out, size_t room, tmi_text text) {
     out[fits ? text.len : 0] = '\0';
 }
 
-/* How deep the objects lie that are looked into: the file, its configuration, groups, one, weights. */
+/*
+ * Depths of the nested objects that are read: the file, its configuration, groups, one group,
+ * weights.
+ */
 enum { DEEP_FILE = 1, DEEP_CONFIG, DEEP_GROUPS, DEEP_GROUP, DEEP_WEIGHTS };
 
-/* Where groups of weights differ, only the shapes tell. */
+/* If groups of weights differ, the value is 0 and is deduced from the shapes instead. */
 static void agree_on(uint64_t *value, uint64_t next, unsigned groups) {
     *value = groups <= 1 || *value == next ? next : 0;
 }
@@ -171,7 +174,10 @@ static bool take_config(tmi_json *json, tmi_text key, void *ctx) {
     tmi_quantized_config *config = ctx;
     bool mlx = tmi_text_is(key, "quantization");
     if (tmi_text_is(key, "quantization_config") || (mlx && !config->method[0])) {
-        /* MLX writes the same twice: the second says no more, and has no method either. */
+        /*
+         * MLX writes the same settings under both keys. The second adds nothing, and has no method
+         * either.
+         */
         bool said = tmi_json_peek(json) == '{';
         bool good = tmi_json_members(json, DEEP_CONFIG, take_quantization, ctx);
         if (good && mlx && said && !config->method[0])
@@ -190,7 +196,10 @@ static bool take_config(tmi_json *json, tmi_text key, void *ctx) {
     return true;
 }
 
-/* Python wrote it, which has words for what JSON has no numbers for: "time_step_limit": [0.0, Infinity]. */
+/*
+ * The file was written by Python, which writes words for values that JSON numbers cannot express:
+ * "time_step_limit": [0.0, Infinity].
+ */
 static tenmap_status parse_config(const tmi_bytes *bytes, tmi_block text, size_t length,
                                   tmi_quantized_config *config, tenmap_error *error) {
     tmi_json json = {text.bytes, text.bytes, (char *)text.bytes + length, NULL, true};
@@ -231,8 +240,8 @@ static tenmap_status read_config(const tmi_bytes *bytes, uint64_t limit,
 }
 
 /*
- * The path of a file beside the model's first, or beside the index where that names a file in a folder inside its
- * own: "parts/model.safetensors".
+ * The path of a file beside the model's first file. If the index names that file in a subfolder,
+ * such as "parts/model.safetensors", the path is beside the index instead.
  */
 static char *path_beside(const tenmap_io *io, const tmi_shard *shard, const char *name) {
     char *path = tmi_copy_text(shard->path, strlen(shard->path));
@@ -252,7 +261,9 @@ static char *path_beside(const tenmap_io *io, const tmi_shard *shard, const char
     return beside;
 }
 
-/* One of the files that may lie beside the model; none there is fine. */
+/*
+ * Reads one of the files that may lie beside the model; TENMAP_ERR_NOT_FOUND if it does not exist.
+ */
 static tenmap_status try_config(const tenmap_model *model, const tenmap_options *options,
                                 const char *name, tmi_quantized_config *config,
                                 tenmap_error *error) {
@@ -275,7 +286,7 @@ tenmap_status tmi_quantized_config_read(const tenmap_model *model, const tenmap_
     *config = (tmi_quantized_config){.groups = 0};
     if (model->shard_count == 0 || !model->shards[0].path)
         return TENMAP_OK;
-    /* ModelOpt has a file of its own beside it, from before it wrote its part into config.json. */
+    /* ModelOpt used a file of its own before it wrote its settings into config.json. */
     static const char *const names[] = {"config.json", "hf_quant_config.json"};
     tenmap_error why;
     tenmap_status status = TENMAP_OK;

@@ -1,4 +1,4 @@
-/* Looking for the parts of a weight, and saying what is wrong with them. */
+/* Finds the parts of a weight and explains what is wrong with them. */
 #include "model.h"
 #include "quantized.h"
 
@@ -11,7 +11,7 @@ bool tmi_ends_with(const tenmap_tensor *t, const char *ending) {
     return t->name_len > len && memcmp(t->name + t->name_len - len, ending, len) == 0;
 }
 
-/* The name in f->name; NULL, and f->status, without memory. */
+/* Builds the name in f->name. NULL, and f->status is set, if out of memory. */
 static const char *part_name(tmi_part_finder *f, const tenmap_tensor *t, size_t cut,
                              const char *ending, size_t *len) {
     size_t kept = t->name_len - cut, more = strlen(ending);
@@ -87,7 +87,7 @@ bool tmi_part_read(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tens
     const tmi_shard *shard = tmi_shard_of(part);
     tmi_bytes again = TMI_NO_BYTES;
     tenmap_status status = TENMAP_OK;
-    if (f->model->report) /* a check has closed its shards */
+    if (f->model->report) /* a check has closed its shards, so open this one again */
         status = tmi_bytes_open(&again, f->io, shard->path, "the shard", f->error);
     if (status == TENMAP_OK)
         status = tmi_bytes_read(f->model->report ? &again : &shard->bytes, part->file_offset, dst,
@@ -121,9 +121,10 @@ static uint64_t groups_in(uint64_t extent, uint64_t group) {
 }
 
 /*
- * How many rows or columns share a scale where there are so many scales; 0 if nothing fits. Blocks are of 128
- * and ragged at the edges more often than of a size that divides; groups within a row are not, where
- * that is a size that anybody would choose.
+ * Deduces how many rows or columns share a scale from the number of scales; 0 if nothing fits.
+ * Blocks are more often of 128, with a ragged edge, than of a size that divides the extent, so 128
+ * is tried first. Groups within a row are not: for them a size that divides the row is tried first
+ * if it is a multiple of 16.
  */
 static uint64_t deduce_group(uint64_t extent, uint64_t groups, uint64_t said, bool within_rows) {
     if (said && groups_in(extent, said) == groups)
@@ -144,7 +145,10 @@ static uint64_t deduce_group(uint64_t extent, uint64_t groups, uint64_t said, bo
     return 0;
 }
 
-/* The last two axes of the scales, as rows and columns; false if the leading ones are not the weight's. */
+/*
+ * Takes the last two axes of the scales as rows and columns. False if the leading axes are not the
+ * weight's.
+ */
 static bool scale_axes(const tenmap_tensor *t, const tenmap_tensor *scales, tmi_quant_layout *r) {
     r->scale_shared = false;
     if (scales->nelems == 1 && scales->rank <= t->rank) {

@@ -1,6 +1,6 @@
 /*
- * FP4 and FP6 in bytes: MXFP4 and NVFP4 of gpt-oss, compressed-tensors, ModelOpt and DeepSeek, and
- * compressed-tensors' MXFP6.
+ * FP4 and FP6 packed in bytes: MXFP4 and NVFP4 of gpt-oss, compressed-tensors, ModelOpt and
+ * DeepSeek, and MXFP6 of compressed-tensors.
  */
 #include "model.h"
 #include "quantized.h"
@@ -13,7 +13,10 @@ static bool is_e8m0(const tenmap_tensor *scales) {
     return scales->dtype == TENMAP_U8 || scales->dtype == TENMAP_F8_E8M0;
 }
 
-/* Whether scales have all axes of the values but the last, which is that of the groups. */
+/*
+ * Whether the scales have the same axes as the values, except for the last one, which counts
+ * groups.
+ */
 static bool axes_fit(const tenmap_tensor *t, uint32_t rank, const tenmap_tensor *scales) {
     if (scales->rank != rank)
         return false;
@@ -23,7 +26,7 @@ static bool axes_fit(const tenmap_tensor *t, uint32_t rank, const tenmap_tensor 
     return true;
 }
 
-/* Elements of a dtype of less than a byte, in rows of so many bytes, with a scale for each group. */
+/* Elements of a sub-byte dtype, in rows of `row_bytes` bytes, with a scale for each group. */
 static void take_pairs(tmi_computed *c, tenmap_dtype dtype, uint64_t rows, uint64_t row_bytes,
                        uint64_t group) {
     tmi_quant_layout *r = &c->layout;
@@ -40,7 +43,7 @@ static void take_pairs(tmi_computed *c, tenmap_dtype dtype, uint64_t rows, uint6
     r->scale_dtype = group == NV_GROUP ? TENMAP_F8_E4M3 : TENMAP_F8_E8M0;
 }
 
-/* gpt-oss: N_blocks [..., R, G, 16] and N_scales [..., R, G] are N [..., G * 32, R]. */
+/* gpt-oss: N_blocks [..., R, G, 16] and N_scales [..., R, G] form the weight N [..., G * 32, R]. */
 bool tmi_find_blocks(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     const size_t cut = strlen("_blocks");
     uint32_t rank = t->rank;
@@ -67,7 +70,7 @@ bool tmi_find_blocks(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c
     return true;
 }
 
-/* NVFP4's second scale: one for all, or one for each matrix. */
+/* NVFP4's second scale: one for the whole weight, or one for each matrix. */
 static bool take_second_scale(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, bool packed,
                               tmi_computed *c) {
     const char *ending = packed ? "_global_scale" : "_scale_2";
@@ -89,7 +92,7 @@ static const tenmap_tensor *pair_scales(tmi_part_finder *f, const tenmap_tensor 
     return f->status == TENMAP_OK ? scales : NULL;
 }
 
-/* Which dtype of less than a byte the values are of, by how many scales a row has. */
+/* The sub-byte dtype of the values, deduced from the number of scales in a row. */
 static tenmap_dtype pair_dtype(const tenmap_tensor *t, const tenmap_tensor *scales, bool packed) {
     uint64_t bytes = t->shape[t->rank - 1];
     uint64_t groups = scales->rank ? scales->shape[scales->rank - 1] : 0;

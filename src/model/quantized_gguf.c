@@ -1,6 +1,7 @@
 /*
- * NVFP4 of GGUF: its blocks have scales of 16 values each, and beside a weight may lie what they were
- * divided by, one number or one for each expert: blk.0.ffn_up.scale for blk.0.ffn_up.weight.
+ * NVFP4 of GGUF. Its blocks contain a scale for every 16 values. The number that they were divided
+ * by may lie beside the weight, one for all or one for each expert: blk.0.ffn_up.scale for
+ * blk.0.ffn_up.weight.
  */
 #include "model.h"
 #include "quantized.h"
@@ -16,7 +17,7 @@ bool tmi_find_nvfp4_scale(tmi_part_finder *f, const tenmap_tensor *t, tmi_comput
     tmi_quant_layout *r = &c->layout;
     r->codes = TMI_CODES_DTYPE;
     r->code_dtype = t->dtype;
-    r->bits = 4; /* nearly; sizes come from the dtype */
+    r->bits = 4; /* not counting scales; sizes come from the dtype */
     r->rows = t->rank > 1 ? t->shape[t->rank - 2] : 1;
     r->columns = t->shape[t->rank - 1];
     r->row_bytes = tmi_bytes_of(t->dtype, r->columns);

@@ -1,10 +1,10 @@
-/* MLX: codes in words of U32 along the rows, scales, and biases that are added. */
+/* MLX weights: codes in U32 words along the rows, scales, and biases that are added. */
 #include "model.h"
 #include "quantized.h"
 
 #include <string.h>
 
-/* Bits and columns per group, whose product is what the shapes tell. */
+/* Chooses the bits and the columns per group. The shapes give only their product. */
 static bool take_width(const tmi_quantized_config *config, uint64_t product, uint64_t *bits,
                        uint64_t *group) {
     const uint64_t groups[] = {config->group, 64, 32, 128, 16};
@@ -57,7 +57,7 @@ static bool take_affine(tmi_part_finder *f, const tenmap_tensor *t, const tenmap
     return true;
 }
 
-/* The axes of values and scales but the last are the same. */
+/* Whether all axes of the values and the scales are equal, except for the last. */
 static bool same_rows(const tenmap_tensor *t, const tenmap_tensor *scales) {
     if (scales->rank != t->rank || scales->shape[t->rank - 1] == 0)
         return false;

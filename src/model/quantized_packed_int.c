@@ -1,6 +1,6 @@
 /*
- * Integers packed in words of 32 bits: compressed-tensors (pack-quantized), which packs along the rows,
- * and GPTQ and AWQ, which store the weight the other way round.
+ * Integers packed in 32-bit words: compressed-tensors (pack-quantized), which packs along the rows,
+ * and GPTQ and AWQ, which store the weight transposed.
  */
 #include "model.h"
 #include "quantized.h"
@@ -11,13 +11,13 @@ static uint64_t words_of(uint64_t count, uint64_t bits) {
     return count / 32 * bits + (count % 32 * bits + 31) / 32;
 }
 
-/* The number of words that a row takes in older files: fields do not cross from one to the next. */
+/* The number of words in a row of older files, where no field crosses a word boundary. */
 static uint64_t whole_words_of(uint64_t count, uint64_t bits) {
     uint64_t each = 32 / bits;
     return count / each + (count % each != 0);
 }
 
-/* Sets bits and packing from how many words a row of so many columns takes. */
+/* Deduces bits and packing from the number of words that a row of r->columns columns takes. */
 static bool packing_of(tmi_quant_layout *r, uint64_t words, uint64_t said) {
     static const uint8_t usual[] = {4, 8, 2, 3, 6, 5, 7, 1};
     for (unsigned old = 0; old < 2; old++)
@@ -33,10 +33,13 @@ static bool packing_of(tmi_quant_layout *r, uint64_t words, uint64_t said) {
     return false;
 }
 
-/* The last dimension of the weight, which its own tensor tells; else what bits and groups make it. */
+/*
+ * The last dimension of the weight. Its shape tensor gives it; after many such reads it is computed
+ * from config.json's bits and group size instead.
+ */
 static bool packed_columns(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *shape,
                            const tenmap_tensor *scales, uint64_t *columns) {
-    enum { MOST_READ = 4096 }; /* of large models the shapes follow from what config.json says */
+    enum { MOST_READ = 4096 }; /* beyond that, config.json gives the shapes */
     unsigned char bytes[64];
     uint64_t words = t->shape[t->rank - 1], group = f->config->group, bits = f->config->bits;
     size_t width = shape->dtype == TENMAP_I64 ? 8 : 4;
@@ -61,7 +64,7 @@ static bool packed_columns(tmi_part_finder *f, const tenmap_tensor *t, const ten
     return true;
 }
 
-/* Zero points lie down the rows, as the codes do along them. */
+/* Zero points are packed down the columns, while codes are packed along the rows. */
 static bool packed_zeros(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c, size_t cut) {
     tmi_quant_layout *r = &c->layout;
     const tenmap_tensor *zeros = tmi_find_part(f, t, cut, "_zero_point");
@@ -82,7 +85,7 @@ static bool packed_zeros(tmi_part_finder *f, const tenmap_tensor *t, tmi_compute
     return true;
 }
 
-/* Rows of scales that are used in any order are kept, so there must be few. */
+/* A row of scales that are used in any order is kept in memory, so there must be few. */
 static bool few_enough(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *list,
                        uint64_t groups) {
     return groups <= TMI_MOST_GROUPS ||
@@ -143,14 +146,17 @@ bool tmi_find_packed(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c
     return true;
 }
 
-/* GPTQ and AWQ: qweight, qzeros, scales, and with GPTQ g_idx, which lists the group of each row. */
+/*
+ * GPTQ and AWQ have qweight, qzeros and scales. GPTQ may have g_idx, which lists the group of each
+ * row.
+ */
 
 typedef struct turned_parts {
     const tenmap_tensor *scales, *zeros, *groups;
-    uint64_t in, out, count; /* of the weight, and groups */
+    uint64_t in, out, count; /* inputs, outputs and number of groups */
 } turned_parts;
 
-/* The rows of the words, of which there are `in` * bits / 32. */
+/* Deduces the bits and the inputs of GPTQ weights. There are `in` * bits / 32 rows of words. */
 static bool gptq_rows(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_layout *r,
                       turned_parts *p) {
     uint64_t words = t->shape[0], zero_words = p->zeros->shape[1];
@@ -204,7 +210,10 @@ static bool find_turned_parts(tmi_part_finder *f, const tenmap_tensor *t, turned
     return true;
 }
 
-/* Rows share a scale in order, unless they are listed: then it is only for people. */
+/*
+ * Rows share a scale in order, unless g_idx lists their groups. In that case the group size is only
+ * informative.
+ */
 static bool turned_groups(tmi_part_finder *f, const turned_parts *p, tmi_quant_layout *r) {
     uint64_t said = f->config->group;
     r->group_rows = p->count == 1 ? p->in : 0;
