@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Position of the tensor's name in the text of the index. */
+/* Offset of the listed name, from its opening quote, in the text of the index. */
 static uint64_t listing_offset(const tmi_index *index, const tmi_listing *listing) {
     return (uint64_t)(listing->name - (const char *)index->text.bytes) - 1;
 }

@@ -219,7 +219,7 @@ struct tenmap_model {
     size_t tensor_count;
     tmi_block tensor_block;  /* only with several shards; else the shard's header owns them */
     tmi_names names;         /* likewise */
-    const tmi_names *finder; /* where tenmap_find looks: `names`, or the only shard's */
+    const tmi_names *finder; /* for tenmap_find: `names`, the only shard's, or quantized.finder */
     tenmap_metadata *metadata;
     size_t metadata_count;
     bool owns_metadata; /* false: the only shard's header owns it */

@@ -20,7 +20,7 @@ enum {
     TMI_PART_NESTED_SCALES, /* if the scales are quantized too */
     TMI_PART_NESTED_TABLE,
     TMI_PART_SHAPE,      /* the weight's shape, stored as a tensor */
-    TMI_PART_ANNOTATION, /* JSON in a tensor */
+    TMI_PART_ANNOTATION, /* a tensor that describes the weight, often in JSON */
     TMI_PART_COUNT
 };
 
@@ -91,7 +91,7 @@ typedef struct tmi_computed {
     uint64_t part_bytes;                        /* of all parts together */
     tenmap_dtype dtype;
     uint32_t rank;
-    const uint64_t *same_shape;        /* the part's own shape if it is the weight's; else NULL: */
+    const uint64_t *same_shape;        /* the part's own shape if that fits; NULL: use `shape` */
     uint64_t shape[TMI_COMPUTED_RANK]; /* the weight's shape */
     const char *name;                  /* set when the search is over */
     size_t cut;                        /* bytes to remove from the end of the values part's name, */

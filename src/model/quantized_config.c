@@ -197,7 +197,7 @@ static bool take_config(tmi_json *json, tmi_text key, void *ctx) {
 }
 
 /*
- * The file was written by Python, which writes words for values that JSON numbers cannot express:
+ * Python writes words for values that JSON numbers cannot express, and this parser accepts them:
  * "time_step_limit": [0.0, Infinity].
  */
 static tenmap_status parse_config(const tmi_bytes *bytes, tmi_block text, size_t length,
