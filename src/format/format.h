@@ -1,77 +1,79 @@
 /*
- * From the bytes of a header to a table of tensors. No I/O: what is read comes from the layers around.
+ * Parses the bytes of a file header into a table of tensors. Nothing here does I/O: callers pass in
+ * the bytes.
  */
 #ifndef TENMAP_FORMAT_H
 #define TENMAP_FORMAT_H
 
 #include "../io/bytes.h"
 
-/* other_formats.c: files that are something else. */
+/* other_formats.c: recognizes files of other formats. */
 
-/* Bytes of a file's beginning. */
+/* A range of bytes at the start of a file. */
 typedef struct tmi_shown {
     size_t at, len;
 } tmi_shown;
 
 /*
- * What a file that is not SafeTensors is, and what to do about it, as a part of a sentence ("this
- * is a Git LFS pointer ..."); NULL if its first bytes are not known. `size` is the whole file's.
- * *shown is the part of it that a reader would want to see; of length 0 if there is none.
+ * Says what a file that is not SafeTensors is and what to do about it, as a clause of an error
+ * message ("this is a Git LFS pointer ..."). Returns NULL if the first bytes are not recognized.
+ * `size` is the size of the whole file. *shown is the range that is worth showing to the user; its
+ * length is 0 if there is none.
  */
 const char *tmi_other_format(const unsigned char *start, size_t len, uint64_t size,
                              tmi_shown *shown);
 
-/* Such parts of sentences for an index, which is known by its JSON. */
+/* Clauses of the same kind for an index, which is recognized by its JSON. */
 #define TMI_SERVER_ERROR                                                                           \
     "this is the error message of a server, saved in place of the file: fetch the file again"
 #define TMI_ONLY_BLANKS                                                                            \
     "the file holds nothing but line ends and spaces: the download brought an empty answer, or "   \
     "nothing was written"
 
-/* Whether options.flags allow this: by its own flag, or by the one that stands for all of them. */
+/* Whether options.flags allow this relaxation, by its own flag or by TENMAP_OPEN_LENIENT. */
 static inline bool tmi_allows(uint32_t flags, uint32_t relaxation) {
     return flags & (relaxation | TENMAP_OPEN_LENIENT);
 }
 
-/* findings.c: what a check finds. */
+/* findings.c: collects what a check finds. */
 
 enum { TMI_FOUND_COUNT = TENMAP_FOUND_PARTS + 1, TMI_SEVERITY_COUNT = 4 };
 
 /*
- * Findings on their way to the caller of tenmap_check: so many of a kind as they are, the rest
- * counted. For one thread.
+ * Passes findings on to the caller of tenmap_check: a limited number of each kind one by one, the
+ * rest only as a count. For one thread.
  */
 typedef struct tmi_report {
     void (*found)(void *ctx, const tenmap_finding *finding);
     void *ctx;
-    uint32_t flags;  /* TENMAP_OPEN_*: what a lenient or partial open allows is no error */
+    uint32_t flags;  /* TENMAP_OPEN_*: what a lenient or partial open allows is not an error */
     uint64_t errors; /* so far */
     uint64_t counts[TMI_SEVERITY_COUNT][TMI_FOUND_COUNT];
 } tmi_report;
 
 #ifndef TENMAP_NO_CHECK
 
-/* Whether a check wants to know. In a build without tenmap_check that is known before it runs. */
+/* Whether a check is running. In a build without tenmap_check this is false at compile time. */
 #define TMI_REPORTS(report) ((report) != NULL)
-/* Whether there were enough of this kind before this one, which is then counted. */
+/* Whether enough findings of this kind have been reported already; if so, this one is counted. */
 bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code);
-/* Hands on one finding; the sentence and the offset are those of *said. */
+/* Passes on one finding; its message and offset come from *said. */
 void tmi_report_say(tmi_report *report, uint32_t severity, uint32_t code, uint32_t shard,
                     const char *tensor, const tenmap_error *said);
-/* A failure that keeps a model from being opened, unless report->flags allow it. */
+/* Reports a failure that keeps a model from being opened, unless report->flags allow it. */
 void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard, const char *tensor,
                         const tenmap_error *error);
-/* Says how many more there were of each kind. */
+/* Reports how many more findings of each kind there were. */
 void tmi_report_end(tmi_report *report);
 
-/* What a finding of this kind is where nothing else is said: TENMAP_FINDING_*. */
+/* The default severity of a finding of this kind: TENMAP_FINDING_*. */
 uint32_t tmi_found_severity(uint32_t code);
 
-/* An oddity: a sentence of its own, made only if it is wanted. */
+/* Reports an oddity with its own message, which is formatted only if it will be reported. */
 #define TMI_REPORT(report, code, shard, offset, tensor, ...)                                       \
     TMI_REPORT_AS(report, tmi_found_severity(TENMAP_FOUND_##code), code, shard, offset, tensor,    \
                   __VA_ARGS__)
-/* One that is more or less here than as a rule. */
+/* The same, with a severity other than the default. */
 #define TMI_REPORT_AS(report, severity, code, shard, offset, tensor, ...)                          \
     do {                                                                                           \
         tenmap_error said_;                                                                        \
@@ -99,28 +101,31 @@ static inline void tmi_report_failure(tmi_report *report, uint32_t code, uint32_
 
 #endif
 
-/* safetensors_header.c: the bytes before the tensors. No I/O. */
+/* safetensors_header.c: parses the bytes before the tensors. No I/O. */
 
-/* A part of a table that several headers fill, each with as many tensors as are expected of it. */
+/* A header's slice of a table that several headers fill, sized for the tensors it should have. */
 typedef struct tmi_room {
     tenmap_tensor *tensors;
     uint64_t *hashes; /* of their names */
     size_t count;
 } tmi_room;
 
-/* What a thread that parses many headers quickly keeps from one to the next; starts zeroed. */
+/* State that a thread keeps between headers while it parses many of them quickly; starts zeroed. */
 typedef struct tmi_scratch {
     char *window;
-    tmi_block names; /* a block for the names of headers; it begins with the one before it */
+    /*
+     * the current block for the names of headers; it begins with the tmi_block of the previous one
+     */
+    tmi_block names;
     size_t used, block_bytes;
-    size_t least_bytes; /* of a block: what all names may need */
+    size_t least_bytes; /* the least size of a new block: room for the names of many headers */
 } tmi_scratch;
 
-/* Frees the window; the names are the headers'. */
+/* Frees the window and keeps the names, which belong to the headers. */
 void tmi_scratch_end(tmi_scratch *scratch);
 void tmi_scratch_free(tmi_scratch *scratch);
 
-/* What a header is parsed for: where it lies, for errors and for the addresses of its tensors. */
+/* Where a header lies and how to parse it: for errors and for the addresses of its tensors. */
 typedef struct tmi_place {
     const char *path; /* as shown in errors */
     uint32_t shard;
@@ -130,47 +135,50 @@ typedef struct tmi_place {
     const unsigned char *base; /* the model's first byte in memory, or NULL */
     const tenmap_model *model;
     tmi_hash_key key;
-    tmi_report *report; /* a check: takes the rules that are broken, and the parse goes on */
-    /* For the tensors and names of a quick pass, if it finds no more than expected; or NULL, both. */
+    tmi_report *report; /* not NULL in a check: receives the broken rules, and the parse goes on */
+    /*
+     * Where a quick pass puts tensors and names, if it finds no more than expected; or both NULL.
+     */
     const tmi_room *room;
     tmi_scratch *scratch;
 } tmi_place;
 
 enum { TMI_DIM_BLOCKS = 40 };
 
-/* A dtype that is unknown here, as its header writes it. */
+/* A dtype that this library does not know, as the header spells it. */
 typedef struct tmi_opaque {
-    const char *name; /* the very pointer that its tensor has */
+    const char *name; /* the same pointer as its tensor's name */
     const char *text;
 } tmi_opaque;
 
-/* What a file says of itself as a part of a model in several files; all 0: it is none. */
+/* What a file says about its place in a model of several files; all 0 if it says nothing. */
 typedef struct tmi_split {
-    uint64_t number; /* from 0 on */
+    uint64_t number; /* counted from 0 */
     uint64_t count;
     bool counts_tensors;
-    uint64_t tensors; /* of all parts together, where it counts them */
+    uint64_t tensors; /* in all parts together, if counts_tensors */
 } tmi_split;
 
 typedef struct tmi_header {
-    tmi_block text;    /* names and metadata: the JSON, unescaped in place, or those alone */
+    /* names and metadata: the whole JSON, unescaped in place, or only those strings */
+    tmi_block text;
     tmi_block tensors; /* tenmap_tensor[count], in file order */
     size_t count;
     tmi_names names;                /* over the tensors, unless they are in a room */
-    bool in_room;                   /* the tensors are not the header's own */
+    bool in_room;                   /* the tensors do not belong to the header */
     tmi_block dims[TMI_DIM_BLOCKS]; /* what the tensors' shapes point to */
     unsigned dim_blocks;
     tenmap_metadata *metadata;
     size_t metadata_count, metadata_capacity;
-    tmi_opaque *opaque; /* by the addresses of the names */
+    tmi_opaque *opaque; /* sorted by the address of `name` */
     size_t opaque_count, opaque_capacity;
-    tmi_block numbers; /* the texts of metadata that is not text in the file */
+    tmi_block numbers; /* the texts of metadata values that are not strings in the file */
     tmi_split split;
-    uint64_t data_at; /* where tensors may begin, from the model's first byte on */
-    bool reordered;   /* the tensors are not written in file order */
+    uint64_t data_at; /* where tensor data may begin, counted from the model's first byte */
+    bool reordered;   /* the header did not list the tensors in file order */
 } tmi_header;
 
-/* A pair of strings, as all of SafeTensors' are. */
+/* A pair of strings; all SafeTensors metadata is of this form. */
 static inline tenmap_metadata tmi_metadata_text(const tmi_place *place, const char *key,
                                                 size_t key_len, const char *value,
                                                 size_t value_len) {
@@ -187,8 +195,8 @@ static inline tenmap_metadata tmi_metadata_text(const tmi_place *place, const ch
 }
 
 /*
- * What every parser does last with a tensor: where it lies, from the model's first byte on. Its
- * header_position it has before tensors are put in order.
+ * The last step of every parser for a tensor: sets its location, `within` bytes from the model's
+ * first byte. header_position is set earlier, before the tensors are sorted.
  */
 static TMI_INLINE void tmi_tensor_settle(tenmap_tensor *t, const tmi_place *place, uint64_t within,
                                          bool there, uintptr_t align_mask) {
@@ -200,34 +208,34 @@ static TMI_INLINE void tmi_tensor_settle(tenmap_tensor *t, const tmi_place *plac
     t->model = place->model;
 }
 
-/* Bytes before the text of a SafeTensors header, which say how long it is. */
+/* The length field in front of a SafeTensors header's text, in bytes. */
 enum { TMI_LENGTH_FIELD = 8 };
 
 /*
- * Rules 4 to 10. `text` holds `length` bytes of JSON and at least TMI_JSON_PAD zero bytes behind
- * them; the header takes it over in either case. On failure the header is empty.
+ * Checks rules 4 to 10. `text` holds `length` bytes of JSON followed by at least TMI_JSON_PAD zero
+ * bytes; the header takes ownership of it, also on failure. On failure the header is empty.
  */
 tenmap_status tmi_header_parse(tmi_header *header, const tmi_place *place, tmi_block text,
                                size_t length, tenmap_error *error);
-/* The text of a TENMAP_OPAQUE tensor's dtype. */
+/* The spelling of a TENMAP_OPAQUE tensor's dtype. */
 const char *tmi_header_opaque(const tmi_header *header, const tenmap_tensor *t);
-/* Frees the tensors, where they are the header's own, and the names over them. */
+/* Frees the tensors, if they belong to the header, and the index of their names. */
 void tmi_header_drop_tensors(tmi_header *header);
 void tmi_header_free(tmi_header *header);
 
-/* lint_header.c: what is allowed in a header, and seldom meant. For place->report. */
+/* lint_header.c: reports what a header may contain but rarely should. For place->report. */
 
-/* White space outside of strings: in front of the JSON, inside it, behind it. */
+/* White space outside of strings: before, inside and after the JSON. */
 typedef struct tmi_blanks {
     size_t before, inside, behind;
-    bool other_than_spaces; /* behind it: the format pads with spaces */
+    bool other_than_spaces; /* after the JSON, where the format pads with spaces */
 } tmi_blanks;
 
 #ifndef TENMAP_NO_CHECK
 tmi_blanks tmi_check_blanks(const char *text, size_t length);
 void tmi_check_field(const tmi_place *place, const tenmap_tensor *t, const char *key,
                      size_t key_len, uint64_t offset);
-/* A header of `length` bytes whose JSON is good; the tensors have their final fields. */
+/* For a header of `length` bytes with valid JSON; the tensors have their final fields. */
 void tmi_check_header(const tmi_place *place, const tmi_header *header, size_t length,
                       const tmi_blanks *blanks, bool in_order);
 #else
@@ -244,18 +252,20 @@ static inline void tmi_check_header(const tmi_place *place, const tmi_header *he
 }
 #endif
 
-/* safetensors_quick.c: the header of a file that is written as most are, in one quick pass. */
+/* safetensors_quick.c: parses a header that is written in the usual way, in one fast pass. */
 
-/* Puts [offset, offset+size) of the file at dst; false, without a word, if it cannot be had. */
+/*
+ * Copies [offset, offset+size) of the file to dst; returns false, without an error, if it cannot.
+ */
 typedef bool tmi_refill(void *ctx, uint64_t offset, void *dst, size_t size);
 
 /*
  * Reads the `length` bytes of a header through `refill`. If it is written in the usual way and
- * breaks no rule, *done is true and the header is as tmi_header_parse makes it; else the header is
- * empty and tmi_header_parse has to judge it. Fails for want of memory only.
+ * breaks no rule, *done is true and the header is the same as from tmi_header_parse. Otherwise the
+ * header is empty and tmi_header_parse has to decide. Fails only if memory runs out.
  *
- * Tensors that go to place->room are not compared by name: who fills it looks for names that are
- * there twice.
+ * The names of tensors in place->room are not checked for duplicates: whoever fills the room does
+ * that.
  */
 tenmap_status tmi_safetensors_quick(tmi_header *header, const tmi_place *place, size_t length,
                                     tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
@@ -263,35 +273,39 @@ tenmap_status tmi_safetensors_quick(tmi_header *header, const tmi_place *place, 
 /* tensor_order.c */
 
 /*
- * Sorts by file_offset, then nbytes, whatever they mean at that moment; equal ones keep their order.
- * False, and nothing changed, without memory.
+ * Sorts by file_offset, then nbytes, whatever those fields hold at the moment; the sort is stable.
+ * Returns false and changes nothing if memory runs out.
  */
 bool tmi_order_tensors(tmi_block *tensors, size_t count);
 
-/* container.c: formats of files. */
+/* container.c: the file formats. */
 
-/* Where the text of a header lies, from the model's first byte on. */
+/* Where the text of a header lies, counted from the model's first byte. */
 typedef struct tmi_extent {
     uint64_t at, length;
     /*
-     * Where only the text itself tells its length: so many of the model's first bytes are wanted to
-     * say it, and find_text is asked again with them. 0: it is said.
+     * If only the text itself tells its length: how many of the model's first bytes find_text needs
+     * to find it; find_text is then called again with them. 0 if the length is known.
      */
     uint64_t more;
 } tmi_extent;
 
-/* One format. shard.c knows no other. */
+/* One file format. shard.c knows formats only through this table. */
 typedef struct tmi_container {
     const char *name; /* tenmap_shard.format */
-    /* Whether a file of `size` bytes that starts so, with `len` of them at hand, is one. */
+    /* Whether a file of `size` bytes, whose first `len` bytes are at `start`, has this format. */
     bool (*recognise)(const unsigned char *start, size_t len, uint64_t size, uint64_t limit);
-    /* Where the header is, at most `limit` bytes long; or what is wrong with the beginning. */
+    /*
+     * Finds the header, at most `limit` bytes long, or reports what is wrong with the file's start.
+     */
     tenmap_status (*find_text)(const tmi_place *place, const unsigned char *start, size_t len,
                                uint64_t limit, tmi_extent *text, tenmap_error *error);
-    /* May be NULL. As tmi_safetensors_quick. */
+    /* Optional (may be NULL). Behaves as tmi_safetensors_quick. */
     tenmap_status (*quick)(tmi_header *header, const tmi_place *place, size_t length,
                            tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
-    /* As tmi_header_parse: takes over `text`, which has TMI_JSON_PAD zero bytes behind it. */
+    /*
+     * As tmi_header_parse: takes ownership of `text`, which is followed by TMI_JSON_PAD zero bytes.
+     */
     tenmap_status (*parse)(tmi_header *header, const tmi_place *place, tmi_block text,
                            size_t length, tenmap_error *error);
 } tmi_container;
@@ -302,23 +316,23 @@ extern const tmi_container tmi_gguf; /* gguf.c */
 extern const tmi_container tmi_toy_container;
 #endif
 
-/* The first that recognises the file, or NULL. */
+/* The first container that recognizes the file, or NULL. */
 const tmi_container *tmi_container_of(const unsigned char *start, size_t len, uint64_t size,
                                       uint64_t limit);
-/* The one that says what is wrong with a file that nobody recognises. */
+/* The container that explains what is wrong with a file that none recognizes. */
 const tmi_container *tmi_container_for_errors(void);
 
 /* shard_index.c: model.safetensors.index.json. */
 
-/* More shards than this are an attack on memory, not a model: each costs about 1.5 KB to try. */
+/* More shards than this are an attack on memory, not a model: opening each costs about 1.5 KB. */
 enum { TMI_MOST_SHARDS = 100000 };
-/* Nor is a folder with more names that are kept: two full sets of shards. */
+/* The same limit for the names kept from a folder: two full sets of shards. */
 enum { TMI_MOST_LISTED = 2 * TMI_MOST_SHARDS };
 
-typedef struct tmi_listing { /* one line of weight_map */
+typedef struct tmi_listing { /* one entry of weight_map */
     const char *name;
     size_t name_len;
-    size_t file; /* which of the index's files */
+    size_t file; /* index into tmi_index.files */
     bool seen;
 } tmi_listing;
 
@@ -328,62 +342,64 @@ typedef struct tmi_listed_file {
 } tmi_listed_file;
 
 typedef struct tmi_index {
-    tmi_block text; /* its own copy of the JSON, unescaped in place */
+    tmi_block text; /* the index's own copy of the JSON, unescaped in place */
     tmi_listing *listings;
     size_t listing_count, listing_capacity;
-    tmi_listed_file *files; /* the distinct shards, by file name */
+    tmi_listed_file *files; /* the distinct shards, sorted by file name */
     size_t file_count;
     tmi_names names; /* over the listings */
     /*
-     * Where the listings and the model's tensors are the same: of each listing, the number of its
-     * tensor. The listings, files and names above are not there then.
+     * Set if the listings and the model's tensors are the same: the number of each listing's
+     * tensor. The listings, files and names above are then absent.
      */
     uint32_t *tensors;
-    /* The strings of its metadata, with TENMAP_OPEN_ALIASES. */
+    /* The string pairs of its metadata, kept with TENMAP_OPEN_ALIASES. */
     tenmap_metadata *pairs;
     size_t pair_count, pair_capacity;
     bool has_total_size;
-    uint64_t total_size; /* as metadata says it, where that is a plain integer */
+    uint64_t total_size; /* as metadata states it, if that is a plain integer */
 } tmi_index;
 
-/* Whether a file of `size` bytes that starts so is JSON text, and so can only be an index. */
+/* Whether a file of `size` bytes with this start is JSON text, which can only be an index. */
 bool tmi_index_recognise(const unsigned char *start, size_t len, uint64_t size);
-/* As tmi_header_parse; place->path is the index's. */
+/* As tmi_header_parse; place->path is the index's path. */
 tenmap_status tmi_index_parse(tmi_index *index, const tmi_place *place, tmi_block text,
                               size_t length, tenmap_error *error);
 void tmi_index_free(tmi_index *index);
-/* Whether a file of this name lies beside the index, or inside its folder where the flags allow it. */
+/* Whether the name stays in the index's folder; subfolders only if the flags allow them. */
 bool tmi_index_safe_name(const char *name, size_t len, uint32_t flags);
-/* For qsort and bsearch, of records that begin with a tmi_listed_file. */
+/* For qsort and bsearch over records that begin with a tmi_listed_file. */
 int tmi_by_file_name(const void *a, const void *b);
 
-/* shard_index_quick.c: the lines of an index that is written as most are, as they stand in its text. */
+/*
+ * shard_index_quick.c: the entries of an index written in the usual way, as they stand in its text.
+ */
 
 typedef struct tmi_line {
-    const char *name; /* no NUL behind it */
+    const char *name; /* not NUL-terminated */
     uint32_t name_len;
-    uint32_t file; /* in the order in which they are first named: place_of has its place */
+    uint32_t file; /* in order of first mention; place_of maps it to its place in `files` */
 } tmi_line;
 
 typedef struct tmi_outlined_file {
-    tmi_listed_file listed; /* no NUL behind its name */
-    size_t lines;           /* that name it */
-    uint32_t number;        /* in the order in which they are first named */
+    tmi_listed_file listed; /* its name is not NUL-terminated */
+    size_t lines;           /* how many lines name it */
+    uint32_t number;        /* in order of first mention */
 } tmi_outlined_file;
 
 typedef struct tmi_outline {
-    tmi_block block; /* of the lines */
+    tmi_block block; /* holds the lines */
     tmi_line *lines;
     size_t count;
-    tmi_outlined_file *files; /* the distinct shards, by file name */
+    tmi_outlined_file *files; /* the distinct shards, sorted by file name */
     size_t file_count;
-    uint32_t *place_of; /* of each file by its number: which of `files` it is */
+    uint32_t *place_of; /* by a file's number: its place in `files` */
 } tmi_outline;
 
 /*
- * If the index is written in the usual way and breaks no rule but perhaps that a name is listed once,
- * *done is true; else the outline is empty and tmi_index_parse has to judge it. `text` has
- * TMI_JSON_PAD zero bytes behind it, and must outlive the outline. Fails for want of memory only.
+ * If the index is written in the usual way and breaks no rule, except that a name may be listed
+ * twice, *done is true. Otherwise the outline is empty and tmi_index_parse has to decide. `text` is
+ * followed by TMI_JSON_PAD zero bytes and must outlive the outline. Fails only if memory runs out.
  */
 tenmap_status tmi_index_quick(tmi_outline *outline, const tmi_place *place, const char *text,
                               size_t length, bool *done, tenmap_error *error);

@@ -20,15 +20,18 @@
 #endif
 
 enum { TMI_JSON_PAD = 32 };
-/* Containers inside each other, the outermost included. */
+/* How deep containers may be nested, the outermost included. */
 enum { TMI_JSON_DEPTH = 127 };
 
 typedef struct tmi_json {
     char *text; /* the first byte */
     char *at;   /* the next byte to read */
-    char *end;  /* the first zero byte behind the text */
+    char *end;  /* the first zero byte after the text */
     const char *problem;
-    /* What Python takes and JSON has not: NaN, Infinity, -Infinity, numbers too large for a double. */
+    /*
+     * Accept what Python accepts beyond JSON: NaN, Infinity, -Infinity, numbers above a double's
+     * range.
+     */
     bool python;
 } tmi_json;
 
@@ -37,25 +40,25 @@ typedef struct tmi_text {
     size_t len;
 } tmi_text;
 
-/* The rest of a string that holds an escape or a fault at `at`; see tmi_json_string. */
+/* Reads the rest of a string that has an escape or an error at `at`; see tmi_json_string. */
 bool tmi_json_string_slow(tmi_json *json, char *start, char *at, tmi_text *out);
-/* Reads over one value of any type; `depth` containers are open around it. */
+/* Skips one value of any type; `depth` containers are open around it. */
 bool tmi_json_skip(tmi_json *json, unsigned depth);
-/* Sets the problem; always false. */
+/* Sets the problem, unless one is set already; always returns false. */
 bool tmi_json_fail(tmi_json *json, const char *problem);
 
 static inline bool tmi_json_is_space(char c) {
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* The next byte that is not white space, not taken. */
+/* Skips white space and returns the next byte without consuming it. */
 static inline char tmi_json_peek(tmi_json *json) {
     while (tmi_json_is_space(*json->at))
         json->at++;
     return *json->at;
 }
 
-/* Takes `c` if it comes next. */
+/* Consumes `c` if it comes next after white space. */
 static inline bool tmi_json_take(tmi_json *json, char c) {
     if (tmi_json_peek(json) != c)
         return false;
@@ -67,8 +70,10 @@ static inline bool tmi_json_expect(tmi_json *json, char c, const char *problem) 
     return TMI_LIKELY(tmi_json_take(json, c)) ? true : tmi_json_fail(json, problem);
 }
 
-/* The first byte at or behind `at` that ends a run of plain string bytes: quote, backslash,
- * control. */
+/*
+ * The first byte at or after `at` that is not a plain string byte: a quote, backslash or control
+ * character.
+ */
 static inline char *tmi_json_string_end(char *at) {
 #if defined(__SSE2__)
     for (;; at += 16) {
@@ -87,7 +92,7 @@ static inline char *tmi_json_string_end(char *at) {
 #endif
 }
 
-/* Takes a string: its bytes after unescaping, with a NUL behind them. */
+/* Reads a string: its unescaped bytes, NUL-terminated in place. */
 static inline bool tmi_json_string(tmi_json *json, tmi_text *out, const char *problem) {
     if (TMI_UNLIKELY(tmi_json_peek(json) != '"'))
         return tmi_json_fail(json, problem);
@@ -102,9 +107,9 @@ static inline bool tmi_json_string(tmi_json *json, tmi_text *out, const char *pr
 }
 
 /*
- * The number that up to eight digits at `at` make, and how many there are (0 to 8). The bytes are
- * taken as one little-endian word, digit values in place of characters; what follows the last digit
- * is shifted out, which leaves zeros in front.
+ * Reads up to eight digits at `at` as a number and returns how many there are (0 to 8). The bytes
+ * are loaded as one little-endian word and turned into digit values; what follows the last digit is
+ * shifted out, which leaves zeros in front.
  */
 static inline unsigned tmi_json_digits(const char *at, uint64_t *value) {
 #if TMI_BIG_ENDIAN || !defined(__GNUC__)
@@ -129,7 +134,7 @@ static inline unsigned tmi_json_digits(const char *at, uint64_t *value) {
 #endif
 }
 
-/* Takes a plain non-negative integer up to 2^64-1: no sign, fraction, exponent or leading zero. */
+/* Reads a plain non-negative integer up to 2^64-1: no sign, fraction, exponent or leading zero. */
 static inline bool tmi_json_u64(tmi_json *json, uint64_t *out) {
     char *at = (tmi_json_peek(json), json->at), *start = at;
     uint64_t value;
