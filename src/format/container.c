@@ -1,11 +1,13 @@
-/* Formats of files: which of them a file is, by its first bytes. */
+/* The list of file formats; finds a file's format by its first bytes. */
 #include "format.h"
 
-/* In the order in which they are asked: what begins with a name of its own comes first. */
+/* In the order in which they are tried: formats with a magic number come first. */
 static const tmi_container *const containers[] = {
-    &tmi_gguf, &tmi_safetensors,
+    &tmi_gguf,
+    &tmi_safetensors,
 #ifdef TENMAP_TOY_CONTAINER
-    &tmi_toy_container, /* of the tests, so that nothing but this list knows how many there are */
+    /* Used by the tests, to prove that only this list knows how many formats there are. */
+    &tmi_toy_container,
 #endif
 };
 

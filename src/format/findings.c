@@ -1,14 +1,14 @@
-/* What a check finds, on its way to the caller: in order, and bounded. */
+/* Passes the findings of a check on to the caller, in order and limited in number. */
 #include "format.h"
 
 #ifndef TENMAP_NO_CHECK
 
-/* Of each kind and severity so many are handed on as they are; what follows is counted. */
+/* How many findings of each kind and severity are passed on; further ones are only counted. */
 enum { MOST_OF_A_KIND = 32 };
 
 /*
- * Each once: its name for machines, its severity where nothing else is said, and the flag of
- * tenmap_open, or those, with which a model is odd by it and not broken.
+ * One row for each kind: its machine-readable name, its default severity, and the flags of
+ * tenmap_open that turn it from an error into a warning.
  */
 #define LENIENT_OR(flag) (TENMAP_OPEN_LENIENT | TENMAP_OPEN_##flag)
 #define FINDINGS(X)                                                                                \

@@ -113,9 +113,7 @@ typedef struct tmi_room {
 /* State that a thread keeps between headers while it parses many of them quickly; starts zeroed. */
 typedef struct tmi_scratch {
     char *window;
-    /*
-     * the current block for the names of headers; it begins with the tmi_block of the previous one
-     */
+    /* The current block for names of headers; it begins with the tmi_block of the previous one. */
     tmi_block names;
     size_t used, block_bytes;
     size_t least_bytes; /* the least size of a new block: room for the names of many headers */
@@ -136,9 +134,7 @@ typedef struct tmi_place {
     const tenmap_model *model;
     tmi_hash_key key;
     tmi_report *report; /* not NULL in a check: receives the broken rules, and the parse goes on */
-    /*
-     * Where a quick pass puts tensors and names, if it finds no more than expected; or both NULL.
-     */
+    /* Where a quick pass puts tensors and names, if there are no more than expected; or NULL. */
     const tmi_room *room;
     tmi_scratch *scratch;
 } tmi_place;
@@ -160,7 +156,7 @@ typedef struct tmi_split {
 } tmi_split;
 
 typedef struct tmi_header {
-    /* names and metadata: the whole JSON, unescaped in place, or only those strings */
+    /* Names and metadata: the whole JSON, unescaped in place, or only those strings. */
     tmi_block text;
     tmi_block tensors; /* tenmap_tensor[count], in file order */
     size_t count;

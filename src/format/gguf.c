@@ -1,14 +1,14 @@
 /*
- * GGUF as a container: magic, version, counts, then the metadata, then a row for each tensor, then
- * their bytes. The header says its length nowhere, so it is walked once to find its end, and once
- * more to take it in (gguf_tensors.c).
+ * GGUF as a container: magic, version and counts, then the metadata, then a row for each tensor,
+ * then the tensor data. The header does not state its length, so it is walked once to find its end
+ * and once more to parse it (gguf_tensors.c).
  */
 #include "format.h"
 #include "gguf.h"
 
 #include <string.h>
 
-/* As much of a file as most headers without a vocabulary are. */
+/* The first read: most headers without a vocabulary fit into it. */
 enum { FIRST_READ = 64 << 10 };
 
 static bool is_gguf(const unsigned char *start, size_t len, uint64_t size, uint64_t limit) {
@@ -16,7 +16,7 @@ static bool is_gguf(const unsigned char *start, size_t len, uint64_t size, uint6
     return len >= 4 && memcmp(start, "GGUF", 4) == 0;
 }
 
-/* Whether all items of the header are at hand; else the problem says why not. */
+/* Whether all items of the header are in memory; if not, the problem says why. */
 static bool walk_items(tmi_gguf_reader *r) {
     const char *key;
     size_t key_len;
@@ -53,7 +53,7 @@ static tenmap_status find_gguf_text(const tmi_place *place, const unsigned char 
             tmi_report_failure(place->report, TENMAP_FOUND_LIMIT, place->shard, NULL, error);
         return TENMAP_ERR_LIMIT;
     }
-    /* Twice as much each time, so that all walks together cost as much as two. */
+    /* Each read doubles the size, so all walks together cost about as much as two full ones. */
     uint64_t more = len < FIRST_READ / 2 ? FIRST_READ : (uint64_t)len * 2;
     text->more = more > r.walk.number ? more : r.walk.number;
     return TENMAP_OK;

@@ -1,4 +1,4 @@
-/* The JSON reader's slow paths: escapes, numbers that nobody uses, values that are skipped. */
+/* The slow paths of the JSON reader: escapes, numbers in unknown fields, skipped values. */
 #include "format.h"
 #include "json.h"
 
@@ -26,7 +26,7 @@ static int32_t hex4(const char *at) {
         else if (c >= 'A' && c <= 'F')
             digit = c - 'A' + 10;
         else
-            return -1; /* a zero byte lands here too, so nothing behind the end is read */
+            return -1; /* a zero byte ends up here too, so nothing after the end is read */
         value = value << 4 | digit;
     }
     return value;
@@ -51,7 +51,7 @@ static char *put_utf8(char *to, uint32_t c) {
     return to;
 }
 
-/* The character of a \u escape whose `u` is at *at; moves *at behind it. */
+/* Decodes a \u escape whose `u` is at *at; moves *at past it. */
 static bool unicode_escape(tmi_json *json, char **at, uint32_t *out) {
     int32_t first = hex4(*at + 1);
     if (first < 0)
@@ -74,7 +74,9 @@ static bool unicode_escape(tmi_json *json, char **at, uint32_t *out) {
     return true;
 }
 
-/* One escape whose backslash is at *at, written to *to. Never longer than its source. */
+/*
+ * Writes the escape whose backslash is at *at to *to. The result is never longer than the escape.
+ */
 static bool take_escape(tmi_json *json, char **at, char **to) {
     static const char from_letters[] = "\"\\/bfnrt", to_bytes[] = "\"\\/\b\f\n\r\t";
     char letter = (*at)[1];
@@ -117,14 +119,13 @@ bool tmi_json_string_slow(tmi_json *json, char *start, char *at, tmi_text *out) 
 }
 
 /*
- * Numbers in unknown fields are parsed only to be refused where the reference refuses them: when
- * the value overflows a double in the way that it computes it, the significand times a power of
- * ten.
+ * Numbers in unknown fields are parsed only to reject those that the reference rejects: values that
+ * overflow a double when computed as the reference does, as the significand times a power of ten.
  */
 typedef struct number {
     uint64_t significand;
     bool full;     /* the next digit would not fit */
-    int64_t scale; /* of ten */
+    int64_t scale; /* exponent of ten */
 } number;
 
 static bool is_digit(char c) {
@@ -143,7 +144,7 @@ static bool add_digit(number *n, char c) {
 }
 
 static bool number_overflows(const number *n) {
-    /* Only these can matter: 2^64 * 10^288 is still finite, and above 10^308 all is refused. */
+    /* Only these matter: 2^64 * 10^288 is still finite, and every scale above 308 is rejected. */
     static const double tens[] = {1e289, 1e290, 1e291, 1e292, 1e293, 1e294, 1e295,
                                   1e296, 1e297, 1e298, 1e299, 1e300, 1e301, 1e302,
                                   1e303, 1e304, 1e305, 1e306, 1e307, 1e308};
@@ -153,7 +154,7 @@ static bool number_overflows(const number *n) {
         return true;
     double value = (double)n->significand * tens[n->scale - 289];
     uint64_t bits;
-    memcpy(&bits, &value, sizeof bits); /* isinf is folded away by -ffast-math */
+    memcpy(&bits, &value, sizeof bits); /* -ffast-math would fold isinf away */
     return bits >> 52 == 0x7ff;
 }
 
@@ -203,7 +204,7 @@ static bool skip_number(tmi_json *json) {
         json->at = ++at;
         if (!is_digit(*at))
             return tmi_json_fail(json, "expected a digit after the decimal point");
-        n.full = false; /* the reference tries fraction digits even behind dropped ones */
+        n.full = false; /* the reference tries fraction digits even after dropped integer digits */
         for (; is_digit(*at); at++)
             if (add_digit(&n, *at))
                 n.scale--;
@@ -255,7 +256,7 @@ static bool in_object(const skip_stack *s) {
     return s->bits[s->depth / 64] >> (s->depth % 64) & 1;
 }
 
-/* Enters the container that starts at `at`; *closed if it is empty. */
+/* Enters the container that starts at `at`; sets *closed if it is empty. */
 static bool enter(tmi_json *json, skip_stack *s, char first, bool *closed) {
     if (s->depth == TMI_JSON_DEPTH)
         return tmi_json_fail(json, "containers are nested more than 127 deep");
@@ -270,7 +271,7 @@ static bool enter(tmi_json *json, skip_stack *s, char first, bool *closed) {
     return *closed || first == '[' || skip_key(json);
 }
 
-/* After a value: leaves the containers that end here; *more if another value follows. */
+/* After a value: leaves the containers that end here; sets *more if another value follows. */
 static bool leave(tmi_json *json, skip_stack *s, bool *more) {
     *more = false;
     while (s->depth > s->floor) {

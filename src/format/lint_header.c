@@ -1,6 +1,6 @@
 /*
- * What is allowed in a header, and seldom meant: found by a check, never by opening. Takes what
- * safetensors_header.c has parsed, does no I/O.
+ * Reports what a header may contain but rarely should. Only a check does this, never an open. Works
+ * on what safetensors_header.c has parsed; does no I/O.
  */
 #include "format.h"
 #include "json.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Padding to a multiple of 8, as the reference writes it, takes no more than this. */
+/* The reference implementation pads to a multiple of 8, which takes at most this many bytes. */
 enum { MOST_PADDING = 7 };
 
 tmi_blanks tmi_check_blanks(const char *text, size_t length) {
@@ -67,7 +67,7 @@ void tmi_check_field(const tmi_place *place, const tenmap_tensor *t, const char 
                tmi_quote(key, key_len).text);
 }
 
-/* What is odd about a name; NULL if nothing is. */
+/* Says what is odd about a name; NULL if nothing is. */
 static const char *odd_name(const char *name, size_t len) {
     enum { LONG_NAME = 1024 };
     if (len == 0)
@@ -120,7 +120,7 @@ static void odd_tensor(const tmi_place *place, const tmi_header *header, size_t 
                    (ull)(begin >= data ? 0 : data - begin), (ull)t->nbytes);
 }
 
-/* The reference's libraries say which framework wrote a file; some loaders insist on it. */
+/* The reference libraries record which framework wrote a file; some loaders require it. */
 static void odd_metadata(const tmi_place *place, const tmi_header *header) {
     tmi_report *r = place->report;
     for (size_t i = 0; i < header->metadata_count; i++)

@@ -1,4 +1,7 @@
-/* SafeTensors as a container: the length field, rules 1 to 3, and who parses what follows it. */
+/*
+ * SafeTensors as a container: checks the length field (rules 1 to 3) and names the parsers of the
+ * rest.
+ */
 #include "format.h"
 
 #include <string.h>
@@ -20,8 +23,10 @@ static tenmap_status read_length(const tmi_place *place, const unsigned char *st
         *length = n;
         return TENMAP_OK;
     }
-    /* A length that could be, and a brace behind it: a file that was cut, whatever the length
-     * spells. */
+    /*
+     * A plausible length followed by a brace is a truncated file, even if the length's bytes also
+     * match another format.
+     */
     bool cut = !too_short && n <= limit && len > 8 && start[8] == '{';
     tmi_shown shown = {0, 0};
     const char *foreign = cut ? NULL : tmi_other_format(start, len, place->size, &shown);
@@ -55,7 +60,7 @@ static tenmap_status read_length(const tmi_place *place, const unsigned char *st
                            "%llu follow it: the file is truncated by at least %s",
                            tmi_quote_path(path).text, (ull)n, (ull)(place->size - 8),
                            tmi_count(n - (place->size - 8), "byte").text);
-    *length = n; /* no header at all: the JSON rules have the words for it */
+    *length = n; /* also for an empty header: the JSON rules have the error message for it */
     return TENMAP_OK;
 }
 

@@ -1,13 +1,13 @@
 /*
- * The quick way through a header that is written as almost all are: compact ASCII JSON without
+ * A fast path for a header that is written the way almost all are: compact ASCII JSON without
  * escapes, the fields of each entry in the order dtype, shape, data_offsets, the entries in file
- * order, padded with spaces. It accepts a part of what safetensors_header.c accepts and judges nothing: at the
- * first byte, number or name that is not as expected it gives up, and safetensors_header.c, which knows all the
- * rules and has the words for what breaks them, starts from the beginning.
+ * order, padded with spaces. It accepts a subset of what safetensors_header.c accepts and reports
+ * no errors: at the first unexpected byte, number or name it gives up, and safetensors_header.c,
+ * which knows all the rules and has the error messages, starts over.
  *
- * The text goes through a small window that stays in the cache, one read after the other; of each
- * entry only the name is kept. All rules are checked in this one pass: a header that is read to its
- * end this way has broken none.
+ * The text passes through a small window that stays in the cache, one read after the other; only
+ * the name of each entry is kept. This one pass checks all rules: a header that it reads to the end
+ * breaks none.
  */
 #include "../base/hash.h"
 #include "format.h"
@@ -17,16 +17,16 @@
 #include <string.h>
 
 enum { WINDOW = 1 << 16, WINDOW_PAD = 32, PAGE = 4096 };
-/* An entry that is longer is left to safetensors_header.c; so is one of a higher rank. */
+/* Longer entries and higher ranks are left to safetensors_header.c. */
 enum { ENTRY_AT_MOST = 4096, RANK_AT_MOST = 32, METADATA_AT_MOST = 16 };
-/* The names' slots are asked for this many entries before they are used. */
+/* A name's slot is prefetched this many entries before it is used. */
 enum { NAMES_AHEAD = 16 };
 /* The shortest entry: "":{"dtype":"F4","shape":[],"data_offsets":[0,0]}, */
 enum { ENTRY_AT_LEAST = 48 };
 
 /*
- * What stands between an entry's name and its offsets, :{"dtype":...,"data_offsets":[ as written,
- * and what it means. Models repeat a handful of them, and tensors may share a shape's memory.
+ * The text between an entry's name and its offsets, :{"dtype":...,"data_offsets":[ as written, and
+ * what it means. Models repeat a handful of these, and tensors may share a shape's memory.
  */
 enum { KIND_TEXT = 96, KIND_AT_LEAST = 40, KINDS = 32 };
 
@@ -44,20 +44,21 @@ typedef struct reader {
     tmi_refill *refill;
     void *refill_ctx;
     uint64_t next, left;  /* what has not been read into the window yet */
-    char *pages;          /* the window, on a page's boundary, with ENTRY_AT_MOST bytes before it */
-    const char *at, *end; /* WINDOW_PAD zero bytes stand at the end */
+    char *pages;          /* the page-aligned window, with ENTRY_AT_MOST bytes before it */
+    const char *at, *end; /* WINDOW_PAD zero bytes follow `end` */
     tmi_header *header;
     const tmi_place *place;
-    char *name; /* free room for names */
+    char *name; /* where the next name goes */
     uint64_t *dim, *dims_end;
     tenmap_tensor *tensors;
     size_t count, indexed;
-    const tmi_room *room; /* where they are, unless in the header's own table */
-    bool too_many;        /* for the room */
+    const tmi_room *room; /* holds the tensors, unless they are in the header's own table */
+    bool too_many;        /* more tensors than the room holds */
     uint64_t hashes[NAMES_AHEAD];
     uint64_t expected; /* where the next tensor's data begins */
     uint64_t expected_text[2], expected_mask[2];
-    unsigned expected_len; /* and how that is written */
+    /* The length of that number as text; the two fields above hold the text. */
+    unsigned expected_len;
     uint64_t header_end, data_size;
     bool out_of_memory;
     kind kinds[KINDS];
@@ -69,9 +70,9 @@ static bool lacks_memory(reader *r) {
 }
 
 /*
- * Reads on, with what is left of the text moved right before it: less than ENTRY_AT_MOST bytes. The
- * copy in the kernel is several times slower when the destination's place in its page is a few
- * bytes behind the source's, so both are given the same place.
+ * Reads the next bytes and moves the unread rest of the text, less than ENTRY_AT_MOST bytes, right
+ * before them. The copy in the kernel is several times slower if the destination's offset in its
+ * page is a few bytes beyond the source's, so both get the same offset.
  */
 static bool fill_window(reader *r) {
     size_t kept = (size_t)(r->end - r->at);
@@ -88,12 +89,14 @@ static bool fill_window(reader *r) {
     return true;
 }
 
-/* Brings a whole entry into the window, unless it is longer than it may be. */
+/* Makes sure that a whole entry is in the window, unless it is longer than ENTRY_AT_MOST. */
 static bool want_entry(reader *r) {
     return r->end - r->at >= ENTRY_AT_MOST || r->left == 0 || fill_window(r);
 }
 
-/* Takes bytes that must be there as they are. For literals: the compiler makes it a few words. */
+/*
+ * Consumes exactly these bytes. Used with literals, so compilers reduce it to a few word compares.
+ */
 #define TAKE(r, literal)                                                                           \
     (memcmp((r)->at, (literal), sizeof(literal) - 1) == 0 ? ((r)->at += sizeof(literal) - 1, true) \
                                                           : false)
@@ -105,9 +108,9 @@ static TMI_INLINE __m128i load_sixteen(const char *at) {
 #endif
 
 /*
- * Copies a string's plain bytes from behind its opening quote to the names and returns the closing
- * quote, or NULL if a byte is not plain. Sixteen bytes at a time: the room behind the names and the
- * zero bytes behind the window are there for that.
+ * Copies the plain bytes of a string, from after its opening quote, to the names and returns the
+ * closing quote, or NULL if a byte is not plain. It copies sixteen bytes at a time, so it relies on
+ * the room after the names and on the zero bytes after the window.
  */
 static TMI_INLINE const char *copy_string(const char *from, char *to) {
 #if defined(__SSE2__)
@@ -115,7 +118,7 @@ static TMI_INLINE const char *copy_string(const char *from, char *to) {
         __m128i bytes = load_sixteen(from);
         __m128i stop = _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
                                     _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
-        /* As signed numbers, control characters and all but ASCII are below the space. */
+        /* As signed numbers, control characters and non-ASCII bytes are below the space. */
         stop = _mm_or_si128(stop, _mm_cmplt_epi8(bytes, _mm_set1_epi8(' ')));
         unsigned found = (unsigned)_mm_movemask_epi8(stop);
         _mm_storeu_si128((__m128i *)(void *)to, bytes);
@@ -131,7 +134,7 @@ static TMI_INLINE const char *copy_string(const char *from, char *to) {
     return *from == '"' ? from : NULL;
 }
 
-/* The same for a string that is kept: its text and length. */
+/* The same for a string that is kept; sets its text and length. */
 static TMI_INLINE bool take_string(reader *r, const char **text, size_t *len) {
     const char *end = copy_string(r->at, r->name);
     if (TMI_UNLIKELY(!end))
@@ -186,7 +189,7 @@ static bool want_dims(reader *r) {
     return true;
 }
 
-/* The shape from behind its bracket, and the number of elements. */
+/* Reads a shape, from after its bracket, and computes the number of elements. */
 static bool take_shape(reader *r, kind *k) {
     k->nelems = 1;
     if (!want_dims(r))
@@ -208,7 +211,7 @@ static bool take_shape(reader *r, kind *k) {
     return true;
 }
 
-/* A kind that is not at hand: dtype and shape, with rules 7 and 8. */
+/* Parses a kind that is not cached: dtype and shape, with rules 7 and 8. */
 static TMI_NOINLINE bool take_new_kind(reader *r, kind *k) {
     const char *start = r->at;
     k->len = 0;
@@ -225,11 +228,11 @@ static TMI_NOINLINE bool take_new_kind(reader *r, kind *k) {
     return true;
 }
 
-/* Whether a kind's text stands at `at`, where at least KIND_TEXT bytes can be read. */
+/* Whether a kind's text is at `at`, where at least KIND_TEXT bytes are readable. */
 static TMI_INLINE bool is_kind(const kind *k, const char *at) {
 #if defined(__SSE2__)
     __m128i differ = _mm_setzero_si128();
-    size_t last = k->len - 16; /* the last step may overlap the one before it */
+    size_t last = k->len - 16; /* the last step may overlap the previous one */
     if (k->len < KIND_AT_LEAST)
         return false;
     for (size_t i = 0; i <= last; i += 16)
@@ -243,12 +246,12 @@ static TMI_INLINE bool is_kind(const kind *k, const char *at) {
 #endif
 }
 
-/* The kind that stands next; NULL if it is not as expected. */
+/* Reads the kind that comes next; NULL if it is not as expected. */
 static TMI_INLINE kind *take_kind(reader *r) {
     uint64_t a, b;
     if (TMI_UNLIKELY(r->end - r->at < KIND_TEXT))
         return take_new_kind(r, &r->kinds[0]) ? &r->kinds[0] : NULL;
-    memcpy(&a, r->at + 22, 8); /* where dtype and shape differ */
+    memcpy(&a, r->at + 22, 8); /* the bytes where dtype and shape differ */
     memcpy(&b, r->at + 30, 8);
     kind *k = &r->kinds[((a ^ (b << 24 | b >> 40)) * UINT64_C(0x9e3779b97f4a7c15) >> 32) % KINDS];
     if (TMI_LIKELY(is_kind(k, r->at))) {
@@ -258,7 +261,7 @@ static TMI_INLINE kind *take_kind(reader *r) {
     return take_new_kind(r, k) ? k : NULL;
 }
 
-/* Remembers how the number that ends at `at` is written, since the next tensor begins there. */
+/* Remembers the text of the number that ends at `at`, since the next tensor begins there. */
 static TMI_INLINE bool expect_begin(reader *r, const char *start, const char *at) {
     unsigned char mask[16] = {0};
     size_t len = (size_t)(at - start);
@@ -273,7 +276,7 @@ static TMI_INLINE bool expect_begin(reader *r, const char *start, const char *at
     return true;
 }
 
-/* data_offsets from behind the bracket: rules 6, 9 and, so far, 10. */
+/* Reads data_offsets, from after the bracket: rules 6 and 9, and rule 10 for the tensors so far. */
 static TMI_INLINE bool take_offsets(reader *r, const kind *k) {
     uint64_t text[2], end;
     memcpy(text, r->at, 16);
@@ -288,7 +291,7 @@ static TMI_INLINE bool take_offsets(reader *r, const kind *k) {
            end <= r->data_size && expect_begin(r, start, r->at) && TAKE(r, "]}");
 }
 
-/* The fields that follow from a tensor's kind and place. */
+/* Sets the fields that follow from a tensor's kind and location. */
 static TMI_INLINE void settle(reader *r, tenmap_tensor *t, const kind *k) {
     t->dtype = k->dtype;
     t->rank = k->rank;
@@ -299,7 +302,7 @@ static TMI_INLINE void settle(reader *r, tenmap_tensor *t, const kind *k) {
     r->expected += k->nbytes;
 }
 
-/* Enters the next name that waits; false if it is there twice. */
+/* Adds the next waiting name to the index; false if it is a duplicate. */
 static TMI_INLINE bool index_next(reader *r) {
     tmi_names *names = &r->header->names;
     uint64_t hash = r->hashes[r->indexed % NAMES_AHEAD];
@@ -320,7 +323,7 @@ static bool index_rest(reader *r) {
     return true;
 }
 
-/* One tensor, from its opening quote to behind its closing brace. */
+/* Reads one tensor, from its opening quote to after its closing brace. */
 static bool take_entry(reader *r) {
     tenmap_tensor *t = &r->tensors[r->count];
     const char *name = r->at + 1;
@@ -330,7 +333,7 @@ static bool take_entry(reader *r) {
     }
     if (!TAKE(r, "\"") || !take_string(r, &t->name, &t->name_len))
         return false;
-    /* From the window, not from the copy: bytes that were just written are slow to read back. */
+    /* Hash the window, not the copy: bytes that were just written are slow to read back. */
     uint64_t hash = tmi_hash_inline(&r->place->key, name, t->name_len);
     if (!r->room)
         tmi_names_prefetch(&r->header->names, hash);
@@ -352,7 +355,10 @@ static bool take_entry(reader *r) {
     return true;
 }
 
-/* A few pairs of short strings, from behind the opening brace; repeats are left to safetensors_header.c. */
+/*
+ * Reads a few pairs of short strings, from after the opening brace; duplicate keys are left to
+ * safetensors_header.c.
+ */
 static bool take_metadata(reader *r) {
     tmi_header *h = r->header;
     h->metadata = tmi_calloc(METADATA_AT_MOST, sizeof *h->metadata);
@@ -386,7 +392,7 @@ static bool take_padding(reader *r) {
     }
 }
 
-/* How many tensors there will be, guessed from how far apart the first ones' braces are. */
+/* Guesses the number of tensors from the distance between the first entries' braces. */
 static size_t guess_count(const reader *r, size_t length) {
     enum { SAMPLE = 4096 };
     size_t sample = r->end - r->at < SAMPLE ? (size_t)(r->end - r->at) : SAMPLE, braces = 0;
@@ -401,7 +407,10 @@ static size_t guess_count(const reader *r, size_t length) {
     return (size_t)((double)length / (double)(last - first) * (double)(braces - 1)) + 1;
 }
 
-/* Where a block of many headers' names begins: with the one before it. */
+/*
+ * Where the names begin in a block shared by several headers: after the tmi_block of the previous
+ * one.
+ */
 enum { NAMES_AT = sizeof(tmi_block) };
 
 static bool take_name_room(reader *r, size_t size) {
@@ -441,7 +450,7 @@ void tmi_scratch_free(tmi_scratch *scratch) {
     }
 }
 
-/* Room for tensors and names. */
+/* Allocates the tables of tensors and names. */
 static bool take_tables(reader *r, size_t length) {
     tmi_header *h = r->header;
     size_t most = length / ENTRY_AT_LEAST + 1, guess = guess_count(r, length);
@@ -478,7 +487,7 @@ static bool take_all(reader *r, size_t length) {
            (r->room || index_rest(r));
 }
 
-/* Of the place's scratch, which keeps it, or to be freed. */
+/* Returns the window of the place's scratch, which keeps it, or one that the caller must free. */
 static char *take_header_window(const reader *r, size_t length) {
     tmi_scratch *s = r->place->scratch;
     size_t size = length < WINDOW && !s ? length : WINDOW;

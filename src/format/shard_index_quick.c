@@ -1,12 +1,12 @@
 /*
- * The quick way through an index that is written as almost all are: ASCII JSON without escapes, the
- * values of its metadata plain strings and integers, nothing beside metadata and weight_map. It
- * accepts a part of what shard_index.c accepts and judges nothing: at the first byte that is not as
- * expected it gives up, and shard_index.c, which knows all the rules and has the words for what breaks
- * them, starts from the beginning.
+ * A fast path for an index that is written the way almost all are: ASCII JSON without escapes,
+ * whose metadata values are plain strings and integers, with no fields other than metadata and
+ * weight_map. It accepts a subset of what shard_index.c accepts and reports no errors: at the first
+ * unexpected byte it gives up, and shard_index.c, which knows all the rules and has the error
+ * messages, starts over.
  *
- * The text stays as it is, and no table of names is made: that no name is listed twice is known when
- * each line has found a tensor of its own (combine_listed.c).
+ * The text is not modified, and no table of names is built: combine_listed.c finds out whether a
+ * name is listed twice when it matches each line with a tensor of its own.
  */
 #include "format.h"
 #include "json.h"
@@ -15,12 +15,12 @@
 #include <string.h>
 
 typedef struct skimmer {
-    const char *at, *end; /* TMI_JSON_PAD zero bytes stand at the end */
+    const char *at, *end; /* TMI_JSON_PAD zero bytes follow `end` */
     tmi_outline *outline;
     const tmi_place *place;
     tmi_names files; /* over outline->files */
     size_t most_files;
-    const char *file; /* of the line before */
+    const char *file; /* of the previous line */
     size_t file_len;
     uint32_t file_number;
     bool out_of_memory;
@@ -47,14 +47,17 @@ static TMI_INLINE bool skim(skimmer *s, char c) {
     return true;
 }
 
-/* The first byte at or behind `at` that is no plain ASCII inside a string: the closing quote, mostly. */
+/*
+ * The first byte at or after `at` that is not plain ASCII inside a string; mostly the closing
+ * quote.
+ */
 static TMI_INLINE const char *plain_end(const char *at) {
 #if defined(__SSE2__)
     for (;; at += 16) {
         __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)at);
         __m128i stop = _mm_or_si128(_mm_cmpeq_epi8(bytes, _mm_set1_epi8('"')),
                                     _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
-        /* As signed numbers, control characters and all but ASCII are below the space. */
+        /* As signed numbers, control characters and non-ASCII bytes are below the space. */
         stop = _mm_or_si128(stop, _mm_cmplt_epi8(bytes, _mm_set1_epi8(' ')));
         unsigned found = (unsigned)_mm_movemask_epi8(stop);
         if (found)
@@ -77,7 +80,7 @@ static TMI_INLINE bool skim_string(skimmer *s, const char **text, size_t *len) {
     return *end == '"';
 }
 
-/* The number of a file that is not the one of the line before. */
+/* Finds or adds a file that differs from the previous line's, and sets its number. */
 static TMI_NOINLINE bool skim_file(skimmer *s) {
     tmi_outline *o = s->outline;
     const char *name;
@@ -129,7 +132,7 @@ static bool skim_weight_map(skimmer *s) {
     return skim(s, '}');
 }
 
-/* A plain string, or an integer that nobody has to look at twice. */
+/* A plain string, or an integer of at most 18 digits. */
 static bool skim_value(skimmer *s) {
     const char *text;
     size_t len;
@@ -191,7 +194,7 @@ static bool take_outline(skimmer *s, size_t length) {
     return true;
 }
 
-/* The files by name, as shard_index.c has them; and where each went. */
+/* Sorts the files by name, as shard_index.c does, and records where each one went. */
 static bool order_files(skimmer *s) {
     tmi_outline *o = s->outline;
     if (o->file_count > TMI_MOST_SHARDS)
@@ -212,7 +215,7 @@ tenmap_status tmi_index_quick(tmi_outline *outline, const tmi_place *place, cons
                  .outline = outline,
                  .place = place,
                  .file = text,
-                 .file_len = length}; /* longer than any can be: no line is before the first */
+                 .file_len = length}; /* longer than any name: the first line has no previous one */
     *outline = (tmi_outline){.count = 0};
     *done = length < UINT32_MAX && take_outline(&s, length) && skim_all(&s) && order_files(&s);
     tmi_names_free(&s.files);

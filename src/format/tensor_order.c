@@ -1,4 +1,4 @@
-/* Tensors in file order: by begin, then end, then header order. */
+/* Sorts tensors into file order: by begin, then end, then header order. */
 #include "format.h"
 
 typedef struct sort_key {
@@ -19,7 +19,7 @@ static void merge(const sort_key *keys, sort_key *out, size_t first, size_t midd
     }
 }
 
-/* A merge sort: n log n whatever the order is. Returns the array that holds the result. */
+/* A merge sort: O(n log n) for any input. Returns the array that holds the result. */
 static sort_key *sort_keys(sort_key *keys, sort_key *scratch, size_t count) {
     for (size_t width = 1; width < count; width *= 2) {
         for (size_t first = 0; first < count; first += 2 * width) {
