@@ -1,11 +1,11 @@
-/* The items of a GGUF header, one after the other, and the sentences for what is none. */
+/* Reads the items of a GGUF header one by one and writes the error messages for invalid ones. */
 #include "format.h"
 #include "gguf.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The fewest bytes of a pair (an empty key, a type, a byte) and of a tensor's row. */
+/* The least size of a pair (an empty key, a type, one byte) and of a tensor's row. */
 enum { FIXED_PART = 24, LEAST_PAIR = 8 + 4 + 1, LEAST_ROW = 8 + 4 + 4 + 8, MOST_DIMS = 4 };
 
 static bool stop_reading(tmi_gguf_reader *r, int problem, uint64_t number, uint64_t at) {
@@ -36,13 +36,13 @@ bool tmi_gguf_begin(tmi_gguf_reader *r) {
     return true;
 }
 
-/* A key or a tensor's name, which errors speak of from now on. */
+/* Reads a key or a tensor's name; error messages mention it from now on. */
 static bool take_name(tmi_gguf_reader *r, const char **name, size_t *len) {
     uint64_t begin = r->walk.at, length;
     r->item = NULL;
     if (!tmi_gguf_string(&r->walk, name, &length))
         return false;
-    *len = (size_t)length; /* in memory, so it fits */
+    *len = (size_t)length; /* it is in memory, so it fits */
     size_t valid = tmi_utf8_valid(*name, *len);
     if (valid != *len)
         return stop_reading(r, TMI_GGUF_UTF8, (unsigned char)(*name)[valid], begin + 8 + valid);
@@ -71,7 +71,9 @@ bool tmi_gguf_take_row(tmi_gguf_reader *r, tmi_gguf_row *row) {
     return tmi_gguf_u32(w, &row->type) && tmi_gguf_u64(w, &row->offset);
 }
 
-/* What is wrong, as the end of a sentence that names the file, the byte and the item. */
+/*
+ * Describes the problem, as the end of an error message that names the file, the byte and the item.
+ */
 static void describe_problem(const tmi_gguf_reader *r, char *out, size_t room) {
     const tmi_gguf_walk *w = &r->walk;
     ull number = (ull)w->number, left = (ull)(w->size - w->at);
@@ -112,7 +114,7 @@ static void describe_problem(const tmi_gguf_reader *r, char *out, size_t room) {
     }
 }
 
-/* Files that are GGUF, and of another kind. */
+/* GGUF files of a kind that is not supported. */
 static const char *other_kind(uint64_t version) {
     if (version == 1)
         return "it is GGUF version 1, which nobody has written since August 2023: convert the "

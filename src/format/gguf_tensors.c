@@ -1,7 +1,7 @@
 /*
- * A GGUF header taken in: metadata and tensors with their final fields, or the rule that is broken.
- * Strings stay where they are in the text; the byte behind each, the first of what follows it, is
- * set to 0 once that has been read.
+ * Parses a GGUF header: metadata and tensors with their final fields, or an error for the rule that
+ * is broken. Strings stay in place in the text. The byte after each string, which is the first byte
+ * of the next item, is set to 0 once that item has been read.
  */
 #include "format.h"
 #include "gguf.h"
@@ -17,16 +17,17 @@ typedef struct gguf_parser {
     tenmap_tensor *tensors;
     size_t count;
     uint64_t alignment;
-    char *end_of_value; /* where a string value ends and what follows has not been read; or NULL */
+    /* The end of a string value whose next byte has not been read yet; or NULL. */
+    char *end_of_value;
     bool in_order;
-    bool skipped; /* a row was reported and left out: what looks like a hole may be it */
+    bool skipped; /* a row was reported and skipped, so an apparent hole may be its data */
 } gguf_parser;
 
 static uint64_t text_offset(const gguf_parser *p, const void *at) {
     return p->reader.place->offset + (uint64_t)((const unsigned char *)at - p->reader.walk.bytes);
 }
 
-/* A rule is broken, and the error says how: the end of an opening, a finding of a check. */
+/* A rule is broken, and the error says how: an open fails, a check reports a finding. */
 static tenmap_status tell_gguf(gguf_parser *p, uint32_t code, const char *tensor) {
     const tmi_place *place = p->reader.place;
     if (!TMI_REPORTS(place->report))
@@ -40,7 +41,7 @@ static bool told_enough_of(const gguf_parser *p, uint32_t code) {
     return report && tmi_report_full(report, TENMAP_FINDING_ERROR, code);
 }
 
-/* A tensor breaks a rule: the end of the sentence. Names are preceded by their 8 bytes of length. */
+/* A tensor breaks a rule: takes the end of the error message. A name follows its 8-byte length. */
 #define FAIL_ROW(p, code, t, format, ...)                                                          \
     (told_enough_of(p, TENMAP_FOUND_##code)                                                        \
          ? TENMAP_OK                                                                               \
@@ -52,7 +53,7 @@ static bool told_enough_of(const gguf_parser *p, uint32_t code) {
                         (ull)text_offset(p, (t)->name) - 8, __VA_ARGS__),                          \
             tell_gguf(p, TENMAP_FOUND_##code, (t)->name)))
 
-/* Likewise a key. */
+/* The same for a key. */
 #define FAIL_KEY(p, code, m, format, ...)                                                          \
     (tmi_fail_at((p)->reader.error, TENMAP_ERR_FORMAT, (p)->reader.place->shard,                   \
                  text_offset(p, (m)->key) - 8, "%s: key %s (header, byte %llu): " format,          \
@@ -61,7 +62,9 @@ static bool told_enough_of(const gguf_parser *p, uint32_t code) {
                  __VA_ARGS__),                                                                     \
      tell_gguf(p, TENMAP_FOUND_##code, NULL))
 
-/* Ends the string value before this item, whose first byte has been read. */
+/*
+ * Terminates the previous string value, now that the first byte of the item after it has been read.
+ */
 static void end_value(gguf_parser *p, char *next) {
     if (p->end_of_value)
         *p->end_of_value = '\0';
@@ -88,7 +91,7 @@ static tenmap_status take_alignment(gguf_parser *p, const tenmap_metadata *m) {
     return TENMAP_OK;
 }
 
-/* A whole number that is not negative, of any type; false if it is none. */
+/* Reads a non-negative integer of any integer type; false if the value is not one. */
 static bool whole_number(const tenmap_metadata *m, uint64_t *out) {
     static const uint32_t whole = 1u << TENMAP_VALUE_U8 | 1u << TENMAP_VALUE_I8 |
                                   1u << TENMAP_VALUE_U16 | 1u << TENMAP_VALUE_I16 |
@@ -102,7 +105,7 @@ static bool whole_number(const tenmap_metadata *m, uint64_t *out) {
     return true;
 }
 
-/* The keys that say how the rest is to be read. */
+/* Handles the keys that say how to read the rest. */
 static tenmap_status heed_pair(gguf_parser *p, const tenmap_metadata *m) {
     tmi_split *split = &p->header->split;
     if (key_is(m, "general.alignment"))
@@ -132,7 +135,7 @@ static void keep_gguf_pair(gguf_parser *p, tenmap_metadata *m, const tenmap_valu
     char *number = (char *)p->header->numbers.bytes + i * TMI_NUMBER_ROOM;
     char *key_end = text + (m->key - text) + m->key_len;
     end_value(p, NULL);
-    *key_end = '\0'; /* where the type was */
+    *key_end = '\0'; /* overwrites the type */
     if (v->type == TENMAP_VALUE_STRING) {
         m->value = v->raw;
         m->value_len = (size_t)v->raw_bytes;
@@ -146,7 +149,7 @@ static void keep_gguf_pair(gguf_parser *p, tenmap_metadata *m, const tenmap_valu
 
 static tenmap_status take_gguf_pairs(gguf_parser *p) {
     tmi_header *h = p->header;
-    size_t pairs = (size_t)p->reader.pairs; /* all of them are in the text */
+    size_t pairs = (size_t)p->reader.pairs; /* the text holds all of them, so the count fits */
     h->metadata = tmi_calloc(pairs, sizeof *h->metadata);
     if (!h->metadata || !tmi_block_alloc(&h->numbers, pairs * TMI_NUMBER_ROOM + 1))
         return tmi_fail_memory(p->reader.error, (uint64_t)pairs * sizeof *h->metadata,
@@ -187,7 +190,7 @@ static tenmap_status check_keys(gguf_parser *p) {
 
 /* Tensors. */
 
-/* TENMAP_AS_STORED if there is no such type. */
+/* Returns TENMAP_AS_STORED if there is no such type. */
 static tenmap_dtype dtype_of_type(uint32_t type) {
     static const uint8_t plain[] = {
         [0] = TENMAP_F32,  [1] = TENMAP_F16,  [24] = TENMAP_I8,  [25] = TENMAP_I16,
@@ -198,7 +201,7 @@ static tenmap_dtype dtype_of_type(uint32_t type) {
     return tmi_dtype_blocks(dtype) ? dtype : TENMAP_AS_STORED;
 }
 
-/* The size that the shape and the type make; *good is false if there is none. */
+/* Computes the size from shape and type; *good is false if that fails. */
 static tenmap_status size_row(gguf_parser *p, tenmap_tensor *t, uint32_t type, bool *good) {
     uint64_t innermost = t->rank ? t->shape[t->rank - 1] : 1;
     *good = false;
@@ -226,13 +229,15 @@ static tenmap_status size_row(gguf_parser *p, tenmap_tensor *t, uint32_t type, b
     return TENMAP_OK;
 }
 
-/* As tmi_order_tensors would have it. */
+/* The order of tmi_order_tensors. */
 static bool goes_behind(const tenmap_tensor *t, const tenmap_tensor *next) {
     return t->file_offset > next->file_offset ||
            (t->file_offset == next->file_offset && t->nbytes > next->nbytes);
 }
 
-/* One row of the table; left out, by a check that has told what is wrong with it, if it has no size. */
+/*
+ * Reads one row of the table. A check that has reported a row without a valid size leaves it out.
+ */
 static tenmap_status take_tensor(gguf_parser *p, uint64_t *dims) {
     tenmap_tensor *t = &p->tensors[p->count];
     tmi_gguf_row row;
@@ -242,7 +247,7 @@ static tenmap_status take_tensor(gguf_parser *p, uint64_t *dims) {
     end_value(p, NULL);
     ((char *)p->header->text
          .bytes)[row.name - (const char *)p->header->text.bytes + (ptrdiff_t)row.name_len] =
-        '\0'; /* where the rank was */
+        '\0'; /* overwrites the rank */
     for (uint32_t d = 0; d < row.rank; d++)
         dims[d] = row.dims[row.rank - 1 - d];
     *t = (tenmap_tensor){.name = row.name,
@@ -308,13 +313,13 @@ static tenmap_status check_names(gguf_parser *p) {
     return status;
 }
 
-/* Where what follows `end` begins; UINT64_MAX if nothing can. */
+/* Where data after `end` begins; UINT64_MAX on overflow. */
 static uint64_t align_up(const gguf_parser *p, uint64_t end) {
     uint64_t spare = -end & (p->alignment - 1);
     return end > UINT64_MAX - spare ? UINT64_MAX : end + spare;
 }
 
-/* A lenient open allows holes, never overlap. */
+/* A lenient open allows holes but never overlap. */
 static tenmap_status check_offset(gguf_parser *p, const tenmap_tensor *t, uint64_t expected) {
     const tmi_place *place = p->reader.place;
     bool allowed = tmi_allows(place->flags, TENMAP_OPEN_HOLES) && !place->report;
@@ -343,7 +348,7 @@ static tenmap_status check_file_end(gguf_parser *p, uint64_t last_end, const ten
                     (ull)size, (ull)wanted, tmi_quote(cut->name, cut->name_len).text);
         return tell_gguf(p, TENMAP_FOUND_TRUNCATED, NULL);
     }
-    uint64_t behind = align_up(p, begins + last_end); /* the last tensor may be padded or not */
+    uint64_t behind = align_up(p, begins + last_end); /* the last tensor may or may not be padded */
     if (size > behind && !allowed && !p->skipped) {
         uint64_t from = place->offset + behind;
         tmi_fail_at(p->reader.error, TENMAP_ERR_FORMAT, place->shard, from,
@@ -357,7 +362,7 @@ static tenmap_status check_file_end(gguf_parser *p, uint64_t last_end, const ten
     return TENMAP_OK;
 }
 
-/* Gives each tensor its final fields, or says which rule it breaks. */
+/* Gives each tensor its final fields, or reports which rule it breaks. */
 static tenmap_status place_tensors(gguf_parser *p, uint64_t length) {
     const tmi_place *place = p->reader.place;
     uint64_t begins = align_up(p, length), expected = 0, last_end = 0;
@@ -385,7 +390,7 @@ static tenmap_status place_tensors(gguf_parser *p, uint64_t length) {
     return check_file_end(p, last_end, cut);
 }
 
-/* What is allowed, and seldom meant. */
+/* Reports what a header may contain but rarely should. */
 static void note_oddities(const gguf_parser *p) {
     const tmi_place *place = p->reader.place;
     if (p->count == 0)

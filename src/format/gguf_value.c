@@ -1,4 +1,4 @@
-/* The values of GGUF metadata: how far each one reaches, its elements, and its text. */
+/* The values of GGUF metadata: their extent, their elements and their text. */
 #include "format.h"
 #include "gguf.h"
 
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of each type of value; 0 for those that say it themselves. */
+/* Bytes of each value type; 0 for types that store their own length. */
 static const uint8_t value_widths[] = {
     [TENMAP_VALUE_U8] = 1,  [TENMAP_VALUE_I8] = 1,  [TENMAP_VALUE_U16] = 2, [TENMAP_VALUE_I16] = 2,
     [TENMAP_VALUE_U32] = 4, [TENMAP_VALUE_I32] = 4, [TENMAP_VALUE_F32] = 4, [TENMAP_VALUE_BOOL] = 1,
@@ -14,7 +14,7 @@ static const uint8_t value_widths[] = {
 enum { VALUE_TYPES = TENMAP_VALUE_F64 + 1 };
 enum { STRING_HEAD = 8, ARRAY_HEAD = 12 };
 
-/* The fewest bytes that a value of a type takes. */
+/* The least number of bytes that a value of a type takes. */
 static uint64_t least_bytes(uint32_t type) {
     return type == TENMAP_VALUE_STRING  ? STRING_HEAD
            : type == TENMAP_VALUE_ARRAY ? ARRAY_HEAD
@@ -72,7 +72,10 @@ bool tmi_gguf_string(tmi_gguf_walk *w, const char **text, uint64_t *len) {
     return true;
 }
 
-/* The head of an array whose elements' type is known and which may fit into the file. */
+/*
+ * Reads the head of an array; its element type must be known and its elements may not exceed the
+ * file.
+ */
 static bool take_array(tmi_gguf_walk *w, uint32_t *type, uint64_t *count) {
     if (!tmi_gguf_want(w, ARRAY_HEAD))
         return false;
@@ -95,7 +98,7 @@ static bool skip_strings(tmi_gguf_walk *w, uint64_t count) {
     return true;
 }
 
-/* `count` values of one width; those of BOOL are 0 or 1. */
+/* Skips `count` values of one width; BOOL values must be 0 or 1. */
 static bool skip_numbers(tmi_gguf_walk *w, uint32_t type, uint64_t count) {
     uint64_t bytes = count * value_widths[type];
     if (!tmi_gguf_want(w, bytes))
@@ -109,7 +112,7 @@ static bool skip_numbers(tmi_gguf_walk *w, uint32_t type, uint64_t count) {
     return true;
 }
 
-/* `count` values of a type that is known, arrays in arrays included. */
+/* Skips `count` values of a known type, nested arrays included. */
 static bool skip_values(tmi_gguf_walk *w, uint32_t type, uint64_t count) {
     struct {
         uint32_t type;
@@ -161,7 +164,7 @@ bool tmi_gguf_value(tmi_gguf_walk *w, uint32_t type, tenmap_value *out) {
     return true;
 }
 
-/* What callers see of a value. */
+/* The public functions for values. */
 
 void tenmap_metadata_value(const tenmap_metadata *m, tenmap_value *out) {
     *out = (tenmap_value){m->type, m->element_type, m->count, m->raw, m->raw_bytes};
@@ -172,14 +175,14 @@ int tenmap_value_next(tenmap_value *array, tenmap_value *element) {
         return 0;
     tmi_gguf_walk w = {.bytes = array->raw, .have = array->raw_bytes, .size = array->raw_bytes};
     if (!tmi_gguf_value(&w, array->element_type, element))
-        return 0; /* never for a value of an open model */
+        return 0; /* never happens for a value of an open model */
     array->raw = w.bytes + w.at;
     array->raw_bytes -= w.at;
     array->count--;
     return 1;
 }
 
-/* In whatever way the locale writes the point, as a point. */
+/* Replaces the locale's decimal separator with a point. */
 static void make_point(char *text) {
     char *to = text;
     bool inside = false;
@@ -195,7 +198,7 @@ static void make_point(char *text) {
     *to = '\0';
 }
 
-/* As few digits as bring the number back, of those that are tried. */
+/* Writes the fewest digits that read back as the same number, within the range that is tried. */
 static void float_text(char *out, double value, bool is_f32) {
     int digits = is_f32 ? 6 : 15, most = is_f32 ? 9 : 17;
     for (;; digits++) {
@@ -204,7 +207,7 @@ static void float_text(char *out, double value, bool is_f32) {
         if (digits == most || (is_f32 ? (float)back == (float)value : back == value))
             break;
     }
-    if (strstr(out, "nan")) /* whatever its sign */
+    if (strstr(out, "nan")) /* of either sign */
         memcpy(out, "nan", 4);
     make_point(out);
 }
@@ -232,7 +235,7 @@ size_t tmi_number_text(char out[TMI_NUMBER_ROOM], uint32_t type, const void *raw
     case TENMAP_VALUE_I16:
     case TENMAP_VALUE_I32:
     case TENMAP_VALUE_I64:
-        if (bits & sign) /* negative: its magnitude, by two's complement */
+        if (bits & sign) /* negative: print its two's-complement magnitude */
             snprintf(out, TMI_NUMBER_ROOM, "-%llu", (ull)sign + (ull)(sign - bits));
         else
             snprintf(out, TMI_NUMBER_ROOM, "%llu", (ull)bits);

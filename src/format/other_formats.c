@@ -1,4 +1,4 @@
-/* Files that are something else: recognised by their first bytes, named with what to do. */
+/* Recognizes files of other formats by their first bytes and says what to do about them. */
 #include "format.h"
 
 #include <string.h>
@@ -43,7 +43,7 @@ static const char html_text[] =
     "this is an HTML page, most likely a login or error page saved by the download: fetch the file "
     "again";
 
-/* How a server's answer in plain text begins, in lower case: a hub's, a proxy's, a storage's. */
+/* How plain-text responses of hubs, proxies and storage servers begin, in lower case. */
 static const char *const server_texts[] = {
     "entry not found",
     "repository not found",
@@ -83,7 +83,7 @@ static const char *const server_texts[] = {
     "the requested url",
 };
 
-/* Where it is, or len. */
+/* The position of `what`, or len if it is not there. */
 static size_t find_text_in(const unsigned char *bytes, size_t len, const char *what) {
     size_t size = strlen(what);
     for (size_t i = 0; i + size <= len; i++)
@@ -96,7 +96,7 @@ static bool contains(const unsigned char *bytes, size_t len, const char *what) {
     return find_text_in(bytes, len, what) < len;
 }
 
-/* Whether the text starts so, after white space, in either case (`what` is lower case). */
+/* Whether the text starts with `what` after white space, ignoring case (`what` is lower case). */
 static bool starts_as(const unsigned char *bytes, size_t len, const char *what) {
     size_t at = 0;
     while (at < len && (bytes[at] == ' ' || (bytes[at] >= '\t' && bytes[at] <= '\r')))
@@ -113,7 +113,7 @@ static bool starts_as(const unsigned char *bytes, size_t len, const char *what) 
     return true;
 }
 
-/* A pickle of protocol 2 to 5, as far as its first opcodes tell. */
+/* A pickle of protocol 2 to 5, judging by its first opcodes. */
 static bool is_pickle(const unsigned char *bytes, size_t len) {
     return len > 2 && bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5 &&
            (bytes[2] == 0x8a || bytes[2] == '}' || bytes[2] == ']' || bytes[2] == '(' ||
@@ -135,7 +135,7 @@ static bool all_zero(const unsigned char *bytes, size_t len) {
     return true;
 }
 
-/* What was read may end inside a character. */
+/* The bytes read so far may end inside a character. */
 static bool all_text(const unsigned char *bytes, size_t len) {
     if (tmi_utf8_valid((const char *)bytes, len) + 4 <= len)
         return false;
@@ -152,7 +152,7 @@ static bool all_blank(const unsigned char *bytes, size_t len) {
     return true;
 }
 
-/* JSON begins with a brace or a bracket, and a bracket with a value: "[PAD]" is a word of a list. */
+/* JSON begins with a brace, or with a bracket and a value: "[PAD]" is a word of a vocabulary. */
 static bool is_json(const unsigned char *bytes, size_t len) {
     static const char *const values[] = {"[\"", "[{", "[[", "[]", "[-", "[true", "[false", "[null"};
     unsigned char squeezed[8];
@@ -168,7 +168,7 @@ static bool is_json(const unsigned char *bytes, size_t len) {
     return used > 1 && squeezed[0] == '[' && squeezed[1] >= '0' && squeezed[1] <= '9';
 }
 
-/* What a server sends when it does not send the file is short. */
+/* What a server sends instead of the file is short. */
 static bool is_server_text(const unsigned char *bytes, size_t len, uint64_t size) {
     enum { LONGEST = 2048 };
     if (size > LONGEST || !all_text(bytes, len))
@@ -179,7 +179,7 @@ static bool is_server_text(const unsigned char *bytes, size_t len, uint64_t size
     return starts_as(bytes, len, "{\"error\"") || starts_as(bytes, len, "{\"detail\"");
 }
 
-/* Storage servers answer with <Error><Code>AccessDenied</Code>: the code is what to show. */
+/* Storage servers reply <Error><Code>AccessDenied</Code>: the code is what to show. */
 static const char *xml_kind(const unsigned char *bytes, size_t len, tmi_shown *shown) {
     size_t code = find_text_in(bytes, len, "<Code>"), end = find_text_in(bytes, len, "</Code>");
     if (!contains(bytes, len, "<Error") || code > end || end == len)
@@ -190,7 +190,7 @@ static const char *xml_kind(const unsigned char *bytes, size_t len, tmi_shown *s
            "fetch the file again";
 }
 
-/* Text: what kind, and how it begins. */
+/* Says what kind of text it is, and shows how it begins. */
 static const char *text_kind(const unsigned char *start, size_t len, uint64_t size,
                              tmi_shown *shown) {
     enum { SHOWN_AT_MOST = 60 };

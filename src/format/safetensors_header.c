@@ -1,10 +1,12 @@
 /*
- * The header of a SafeTensors file: eight bytes of length, then JSON. Every rule of acceptance is
- * here, in the order of docs/format.md; nothing is checked later. Takes bytes, does no I/O.
+ * Parses the header of a SafeTensors file: eight bytes of length, then JSON. All rules of
+ * acceptance are checked here, in the order of docs/format.md; nothing is checked later. Works on
+ * bytes in memory and does no I/O.
  *
- * A parse goes over the tensors four times: read the JSON, bring them into file order (most files
- * are), enter the names into the index, check the offsets. Between the first step and the last,
- * four fields of a tenmap_tensor carry other things, so that no second array is needed:
+ * A parse passes over the tensors four times: it reads the JSON, sorts the tensors into file order
+ * (most files are already in it), adds the names to the index, and checks the offsets. Between the
+ * first pass and the last, four fields of a tenmap_tensor hold other data, so that no second array
+ * is needed:
  *
  *     file_offset  data_offsets[0]      nbytes  data_offsets[1]
  *     nelems       hash of the name     flags   unused
@@ -23,31 +25,32 @@ typedef struct parser {
     tmi_header *header;
     const tmi_place *place;
     tenmap_error *error;
-    tenmap_status failed; /* what a parsing function that returned false means */
+    tenmap_status failed; /* the status behind a parsing function's false */
     tenmap_tensor *tensors;
     size_t count;
-    bool in_order;            /* so far, the tensors came in file order */
-    bool has_metadata;        /* __metadata__ was there, null or not */
-    bool in_metadata;         /* for the words of errors */
-    const tenmap_tensor *in;  /* the tensor whose entry is being read, for errors, or NULL */
-    uint64_t *dim, *dims_end; /* free room for dimensions */
-    tmi_text dtype_text;      /* the last tensor's, most often the next one's too */
+    bool in_order;     /* so far, the tensors came in file order */
+    bool has_metadata; /* __metadata__ was present, null or not */
+    bool in_metadata;  /* for error messages */
+    /* The tensor whose entry is being read, for error messages; or NULL. */
+    const tenmap_tensor *in;
+    uint64_t *dim, *dims_end; /* free space for dimensions */
+    tmi_text dtype_text;      /* of the last tensor; most often the next one has the same */
     tenmap_dtype dtype;
-    char *untouched; /* the text as it was, padded, where a report is wanted; else NULL */
-    tmi_text field;  /* the last field's key that is none of the three */
-    bool skipped;    /* an entry was reported and left out: what looks like a hole may be it */
+    char *untouched; /* a padded copy of the original text, if there is a report; else NULL */
+    tmi_text field;  /* the key of the last field other than dtype, shape and data_offsets */
+    bool skipped;    /* an entry was reported and skipped, so an apparent hole may be its data */
 } parser;
 
-/* What a scalar's shape points to, and where a parse starts: a place with no room. */
+/* What a scalar's shape points to, and where a parse starts: a place without free space. */
 static uint64_t no_dims[1];
 
-/* Errors. Offsets are those of the file, so that they can be looked up in a hex editor. */
+/* Errors. Their offsets are file offsets, so that users can look them up in a hex editor. */
 
 static uint64_t file_position(const parser *p, const char *at) {
     return p->place->offset + TMI_LENGTH_FIELD + (uint64_t)(at - p->json.text);
 }
 
-/* The byte at `at`, as a reader of the error would write it. */
+/* The byte at `at`, quoted for an error message. */
 static tmi_quoted found_at(const parser *p, const char *at) {
     if (at >= p->json.end) {
         tmi_quoted out = {"the end of the header"};
@@ -56,7 +59,7 @@ static tmi_quoted found_at(const parser *p, const char *at) {
     return tmi_quote(at, tmi_utf8_char((const unsigned char *)at, (size_t)(p->json.end - at)));
 }
 
-/* Something in the text is not as it must be: the reader's own problem, or ours. Always false. */
+/* Fails on bad text, with `problem` or else the JSON reader's own problem. Always returns false. */
 static bool fail_json(parser *p, const char *problem) {
     const char *at = p->json.at;
     uint64_t offset = file_position(p, at);
@@ -83,8 +86,8 @@ static bool fail_memory(parser *p, uint64_t bytes) {
 }
 
 /*
- * A rule is broken, and p->error says how. Opening ends with the status; a check takes a note of it
- * and goes on.
+ * A rule is broken, and p->error says how. An open fails with the status; a check reports it and
+ * goes on.
  */
 static tenmap_status tell(parser *p, uint32_t code, const tenmap_tensor *t, tenmap_status status) {
     if (!TMI_REPORTS(p->place->report) || status != TENMAP_ERR_FORMAT)
@@ -93,15 +96,17 @@ static tenmap_status tell(parser *p, uint32_t code, const tenmap_tensor *t, tenm
     return TENMAP_OK;
 }
 
-/* Whether there are enough findings of this kind already: it is counted, and needs no sentence. */
+/*
+ * Whether enough findings of this kind were reported: this one is then counted, without a message.
+ */
 static bool told_enough(const parser *p, uint32_t code) {
     return TMI_REPORTS(p->place->report) &&
            tmi_report_full(p->place->report, TENMAP_FINDING_ERROR, code);
 }
 
 /*
- * The value that begins at `value` is not what it must be. If it is JSON all the same, a check goes
- * on behind it.
+ * The value that begins at `value` is not what it must be. If it is still valid JSON, a check
+ * reports the error and goes on after the value.
  */
 static bool resume(parser *p, uint32_t code, const char *value) {
     if (!TMI_REPORTS(p->place->report) || p->failed != TENMAP_ERR_FORMAT)
@@ -120,13 +125,13 @@ static bool resume(parser *p, uint32_t code, const char *value) {
     return true;
 }
 
-/* A rule that one tensor breaks: the rest of the sentence, and its arguments. */
+/* One tensor breaks a rule: takes the rest of the error message and its arguments. */
 #define FAIL_TENSOR(p, t, format, ...)                                                             \
     tmi_fail_at((p)->error, TENMAP_ERR_FORMAT, (p)->place->shard, file_position(p, (t)->name) - 1, \
                 "%s: tensor %s (header, byte %llu): " format,                                      \
                 tmi_quote_path((p)->place->path).text, tmi_quote((t)->name, (t)->name_len).text,   \
                 (ull)file_position(p, (t)->name) - 1, __VA_ARGS__)
-/* The same, as one of TENMAP_FOUND_*; TENMAP_OK where a check has noted it. */
+/* The same as a finding TENMAP_FOUND_*; TENMAP_OK if a check has reported it. */
 #define FAIL_RULE(p, code, t, ...)                                                                 \
     (told_enough(p, TENMAP_FOUND_##code)                                                           \
          ? TENMAP_OK                                                                               \
@@ -134,7 +139,7 @@ static bool resume(parser *p, uint32_t code, const char *value) {
 
 /* Rule 5: JSON and types. */
 
-/* Room for one more dimension; moves the shape that is under way if its block is full. */
+/* Makes room for one more dimension; moves the unfinished shape if its block is full. */
 static TMI_NOINLINE bool grow_dims(parser *p, uint64_t **first) {
     tmi_header *h = p->header;
     size_t used = (size_t)(p->dim - *first);
@@ -187,7 +192,7 @@ static bool parse_offsets(parser *p, tenmap_tensor *t) {
     return TMI_LIKELY(good) ? true : fail_json(p, NULL);
 }
 
-/* Entries come in the order of their names in the text, which is how they are found again. */
+/* Entries are added in the order of their names in the text; lookups rely on that order. */
 static bool keep_opaque(parser *p, const tenmap_tensor *t, const char *text) {
     tmi_header *h = p->header;
     tmi_opaque *room = tmi_grow(h->opaque, h->opaque_count, &h->opaque_capacity, sizeof *room);
@@ -227,7 +232,10 @@ static bool parse_dtype(parser *p, tenmap_tensor *t) {
 
 enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4, FIELD_OTHER = 0, FIELD_NONE = -1 };
 
-/* The key of an entry's next field. The three that matter are known by their bytes, unparsed. */
+/*
+ * Reads the key of an entry's next field. The three known keys are matched by their bytes,
+ * unparsed.
+ */
 static int parse_field_key(parser *p) {
     tmi_json *json = &p->json;
     char *at = (tmi_json_peek(json), json->at);
@@ -402,7 +410,7 @@ static bool parse_top(parser *p) {
     return true;
 }
 
-/* Duplicates: two readers of one file must not find two different tensors under one name. */
+/* Duplicates: two readers of one file must not find different tensors under the same name. */
 
 static tenmap_status index_tensors(parser *p) {
     enum { AHEAD = 16 };
@@ -456,7 +464,7 @@ static tenmap_status index_metadata(parser *p) {
 
 /* Rules 6 to 10: offsets and sizes. */
 
-/* Rule 6. A lenient open allows holes, never overlap. */
+/* Rule 6. A lenient open allows holes but never overlap. */
 static tenmap_status check_begin(parser *p, const tenmap_tensor *t, uint64_t begin, uint64_t end,
                                  uint64_t expected) {
     bool allowed = tmi_allows(p->place->flags, TENMAP_OPEN_HOLES);
@@ -475,7 +483,10 @@ static tenmap_status check_begin(parser *p, const tenmap_tensor *t, uint64_t beg
     return TENMAP_OK;
 }
 
-/* Rules 7 to 9: the shape's size in bits must fit, be whole bytes, and be what the offsets say. */
+/*
+ * Rules 7 to 9: the shape's size in bits must not overflow, must be whole bytes, and must match the
+ * offsets.
+ */
 static tenmap_status check_size(parser *p, const tenmap_tensor *t, uint64_t stored,
                                 uint64_t *nelems) {
     uint64_t elems = 1, bytes = 0;
@@ -504,7 +515,10 @@ static tenmap_status check_size(parser *p, const tenmap_tensor *t, uint64_t stor
     return TENMAP_OK;
 }
 
-/* Rule 10, with the two cases that users meet told apart. */
+/*
+ * Rule 10. The two cases that users meet, truncated files and trailing bytes, have their own
+ * messages.
+ */
 static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end) {
     uint64_t expected = file_position(p, p->json.end) + last_end;
     bool allowed = tmi_allows(p->place->flags, TENMAP_OPEN_TRAILING);
@@ -532,7 +546,7 @@ static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end)
     return TENMAP_OK;
 }
 
-/* Gives each tensor its final fields, or says which rule it breaks. */
+/* Gives each tensor its final fields, or reports which rule it breaks. */
 static tenmap_status check_tensors(parser *p) {
     const tmi_place *place = p->place;
     uint64_t header_end = p->header->data_at;
@@ -550,7 +564,8 @@ static tenmap_status check_tensors(parser *p) {
                 p->error->index = i;
             return status;
         }
-        t->nbytes = end < begin ? 0 : end - begin; /* a check meets what no open lets through */
+        /* A check gets here with offsets that an open rejects. */
+        t->nbytes = end < begin ? 0 : end - begin;
         t->nelems = nelems;
         tmi_tensor_settle(t, place, header_end + begin, end <= data_size,
                           tmi_dtype_align(t->dtype) - 1u);
@@ -559,7 +574,7 @@ static tenmap_status check_tensors(parser *p) {
     return check_end(p, data_size, expected);
 }
 
-/* What a check does besides: a copy of the text before the parse, the oddities after it. */
+/* The additional work of a check: a copy of the text before the parse, the oddities after it. */
 static tenmap_status begin_report(parser *p, tmi_block *copy, tmi_blanks *blanks) {
     size_t length = (size_t)(p->json.end - p->json.text);
     if (!tmi_block_alloc(copy, length + TMI_JSON_PAD))

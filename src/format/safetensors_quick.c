@@ -57,7 +57,7 @@ typedef struct reader {
     uint64_t hashes[NAMES_AHEAD];
     uint64_t expected; /* where the next tensor's data begins */
     uint64_t expected_text[2], expected_mask[2];
-    /* The length of that number as text; the two fields above hold the text. */
+    /* The length of that number as text; the two fields above hold the text and its mask. */
     unsigned expected_len;
     uint64_t header_end, data_size;
     bool out_of_memory;

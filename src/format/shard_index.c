@@ -1,6 +1,7 @@
 /*
- * The index of a sharded model: {"metadata": {...}, "weight_map": {tensor name: file name}}. Which
- * tensor is in which file, and nothing else; unknown fields are skipped. Takes bytes, does no I/O.
+ * Parses the index of a sharded model: {"metadata": {...}, "weight_map": {tensor name: file name}}.
+ * It records which tensor is in which file; unknown fields are skipped. Works on bytes in memory
+ * and does no I/O.
  */
 #include "format.h"
 #include "json.h"
@@ -14,15 +15,16 @@ typedef struct index_parser {
     const tmi_place *place;
     tenmap_error *error;
     tenmap_status failed;
-    bool has_map, left_out; /* left_out: a listing was reported and not taken */
-    tmi_text said;          /* what a server says that did not give the file; NULL: nothing */
-    tmi_text *files;        /* of each listing, until they have numbers */
+    bool has_map, left_out; /* left_out: a listing was reported and not added */
+    /* A server's error message in place of the index; bytes is NULL if there is none. */
+    tmi_text said;
+    tmi_text *files; /* of each listing, until files are numbered */
     size_t file_capacity;
 } index_parser;
 
 /*
- * JSON text begins with a brace and holds no zero byte. The length field of a SafeTensors file that
- * could be opened always does: eight bytes without one are more than 2^56.
+ * JSON text begins with a brace and contains no zero byte. The length field of any SafeTensors file
+ * that can be opened contains one: eight bytes without a zero make a number above 2^56.
  */
 bool tmi_index_recognise(const unsigned char *start, size_t len, uint64_t size) {
     size_t at = 0;
@@ -30,10 +32,10 @@ bool tmi_index_recognise(const unsigned char *start, size_t len, uint64_t size) 
         return false;
     while (at < len && tmi_json_is_space((char)start[at]))
         at++;
-    return at == len ? len < size : start[at] == '{'; /* or nothing but white space so far */
+    return at == len ? len < size : start[at] == '{'; /* or only white space so far */
 }
 
-/* What is wrong at json.at; `problem` where the reader has none of its own. Always false. */
+/* Reports what is wrong at json.at, as `problem` or else the reader's own problem. Always false. */
 static bool fail_index(index_parser *p, const char *problem) {
     const char *at = p->json.at;
     uint64_t offset = (uint64_t)(at - p->json.text);
@@ -55,7 +57,7 @@ static bool fail_index_memory(index_parser *p, uint64_t bytes) {
     return false;
 }
 
-/* A rule of the index is broken, but its JSON is good: a check takes a note and goes on. */
+/* A rule of the index is broken, but its JSON is valid: a check reports it and goes on. */
 static bool tell_index(index_parser *p, uint32_t code, const char *tensor) {
     if (!TMI_REPORTS(p->place->report))
         return false;
@@ -63,13 +65,15 @@ static bool tell_index(index_parser *p, uint32_t code, const char *tensor) {
     return true;
 }
 
-/* One part of a path: not empty, not "." or "..", and not a device or the like of this system. */
+/*
+ * One component of a path: not empty, not "." or "..", and not a device or the like on this system.
+ */
 static bool is_plain_part(const char *part, size_t len) {
     return len > 0 && !(len == 1 && part[0] == '.') &&
            !(len == 2 && part[0] == '.' && part[1] == '.') && tmi_names_a_file(part, len);
 }
 
-/* A shard's name must not lead out of the index's folder, on any system. */
+/* A shard's name must not lead out of the index's folder on any system. */
 bool tmi_index_safe_name(const char *name, size_t len, uint32_t flags) {
     bool subfolders = tmi_allows(flags, TENMAP_OPEN_SUBFOLDERS);
     size_t start = 0;
@@ -137,7 +141,7 @@ static bool parse_weight_map(index_parser *p) {
                : fail_index(p, NULL);
 }
 
-/* A pair of strings in the index's metadata: another name for a tensor, perhaps. */
+/* Keeps a pair of strings from the index's metadata: it may be an alias of a tensor. */
 static bool keep_pair(index_parser *p, tmi_text key) {
     tmi_index *index = p->index;
     tmi_text value;
@@ -153,7 +157,9 @@ static bool keep_pair(index_parser *p, tmi_text key) {
     return true;
 }
 
-/* metadata.total_size, if it is there and a plain integer; everything else is skipped. */
+/*
+ * Reads metadata.total_size, if it is a plain integer; skips the rest, except pairs that are kept.
+ */
 static bool parse_index_metadata(index_parser *p) {
     bool keep = p->place->flags & TENMAP_OPEN_ALIASES;
     tmi_json *json = &p->json;
@@ -183,7 +189,7 @@ static bool parse_index_metadata(index_parser *p) {
     return tmi_json_expect(json, '}', "expected ',' or '}'") ? true : fail_index(p, NULL);
 }
 
-/* Whether a server's answer has its error under this key. */
+/* Whether a server's error response has its message under this key. */
 static bool is_error_key(tmi_text key) {
     static const char *const keys[] = {"error", "errors", "message", "detail"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
@@ -207,7 +213,7 @@ static bool parse_index_member(index_parser *p) {
     return tmi_json_skip(&p->json, 1) ? true : fail_index(p, NULL);
 }
 
-/* JSON text that is good and no index. Always false. */
+/* The text is valid JSON but not an index. Always false. */
 static bool fail_no_index(index_parser *p) {
     tmi_quoted path = tmi_quote_path(p->place->path);
     if (p->has_map)
@@ -247,7 +253,7 @@ static bool parse_index_top(index_parser *p) {
     return p->has_map && p->index->listing_count > 0 ? true : fail_no_index(p);
 }
 
-/* Two lines for one tensor could name two files: refused. */
+/* Rejects two lines for one tensor: they could name two files. */
 static bool index_listings(index_parser *p) {
     tmi_index *index = p->index;
     if (!tmi_names_init(&index->names, &p->place->key, index->listings, sizeof *index->listings,
@@ -279,7 +285,7 @@ int tmi_by_file_name(const void *a, const void *b) {
     return order ? order : (x->name_len > y->name_len) - (x->name_len < y->name_len);
 }
 
-/* The distinct files, by name, and each listing's number among them. */
+/* Builds the list of distinct files, sorted by name, and each listing's number in it. */
 static bool number_files(index_parser *p) {
     tmi_index *index = p->index;
     tmi_names seen = {.slots = NULL};
