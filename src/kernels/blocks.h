@@ -1,4 +1,4 @@
-/* Kernels that unpack block dtypes, and what those of one kind share. */
+/* Kernels that unpack block dtypes, and helpers that they share. */
 #ifndef TENMAP_BLOCKS_H
 #define TENMAP_BLOCKS_H
 
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Levels that 4-bit codes stand for. */
+/* The levels of 4-bit codes. */
 extern const int8_t tmi_levels_iq4[16];
 extern const int8_t tmi_levels_e2m1[16]; /* twice the value, 0 for both zeros */
 
@@ -24,12 +24,12 @@ static inline float tmi_float_of(uint32_t bits) {
     return value;
 }
 
-/* Whether the F16 at these bytes is infinite or a NaN: only then can an element of a block be one. */
+/* Whether the F16 at these bytes is infinite or NaN: only then can an element of its block be. */
 static inline bool tmi_half_is_odd(const unsigned char *b) {
     return (b[1] & 0x7c) == 0x7c;
 }
 
-/* An F16 as F32, exact, by integers and one multiplication of normal numbers. */
+/* Converts an F16 to F32 exactly, with integers and one multiplication of normal numbers. */
 static inline float tmi_half(const unsigned char *b) {
     uint32_t bits = tmi_block_u16(b), sign = (bits & 0x8000) << 16, rest = bits & 0x7fff;
     if (rest >= 0x7c00)
@@ -40,10 +40,12 @@ static inline float tmi_half(const unsigned char *b) {
     return sign ? -value : value;
 }
 
-/* Makes every NaN of a block the same one, on every host: 0x7fc00000. */
+/* Replaces every NaN of a block by 0x7fc00000, so that all hosts give the same bits. */
 void tmi_one_nan(float *values, size_t count);
 
-/* The 6-bit scale and minimum number i of the eight that Q4_K and Q5_K keep in 12 bytes. */
+/*
+ * Scale and minimum number i, of 6 bits each, of the eight that Q4_K and Q5_K pack into 12 bytes.
+ */
 static inline void tmi_scale_and_min(const unsigned char *packed, size_t i, unsigned *scale,
                                      unsigned *min) {
     if (i < 4) {
@@ -55,9 +57,9 @@ static inline void tmi_scale_and_min(const unsigned char *packed, size_t i, unsi
     }
 }
 
-/* The F32 of each E2M1 level times 2^(exponent - 128), which is MXFP4's: by integers alone. */
+/* The F32 of each E2M1 level times 2^(exponent - 128), as in MXFP4; integer operations only. */
 void tmi_mxfp4_levels(float out[16], unsigned exponent);
-/* Half of an unsigned E4M3 number, as NVFP4 has its scales; codes 0 and 0x7f are 0. */
+/* Half the value of an unsigned E4M3 number, NVFP4's scale format; codes 0 and 0x7f give 0. */
 float tmi_nvfp4_scale(unsigned code);
 
 /* blocks.c */
@@ -71,7 +73,9 @@ tmi_unpack tmi_unpack_q8_k, tmi_unpack_iq4_xs;
 tmi_unpack tmi_unpack_iq2_xxs, tmi_unpack_iq2_xs, tmi_unpack_iq2_s, tmi_unpack_iq3_xxs;
 tmi_unpack tmi_unpack_iq3_s, tmi_unpack_iq1_s, tmi_unpack_iq1_m;
 
-/* block_grids.c: points of the IQ types. Eight of 2 bits, or four of 3 bits, the first lowest. */
+/*
+ * block_grids.c: grid points of the IQ types: eight 2-bit or four 3-bit levels, the first lowest.
+ */
 extern const uint16_t tmi_grid_iq2_xxs[256], tmi_grid_iq2_xs[512], tmi_grid_iq2_s[1024];
 extern const uint16_t tmi_grid_iq3_xxs[256], tmi_grid_iq3_s[512], tmi_grid_iq1[2048];
 

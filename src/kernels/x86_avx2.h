@@ -1,6 +1,6 @@
 /*
- * The frame that all AVX2 kernels share. A kernel is a step, which converts exactly AVX2_STEP
- * elements between addresses of any alignment, and avx2_drive, which runs it over a range: a short
+ * The framework of all AVX2 kernels. A kernel is a step, which converts exactly AVX2_STEP elements
+ * between addresses of any alignment, and avx2_drive, which runs the step over a range: a short
  * head until the destination is aligned, whole steps, and a short tail. Head and tail go through
  * buffers on the stack, so a step never touches a byte outside the range.
  */
@@ -17,7 +17,7 @@
 #define AVX2_TARGET __attribute__((target("avx2,f16c")))
 #define AVX2_INLINE static inline __attribute__((target("avx2,f16c"), always_inline))
 
-/* GCC leaves even loops of two rounds as they are at -O2. */
+/* At -O2, GCC does not unroll even loops of two iterations by itself. */
 #if defined(__clang__)
 #define AVX2_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -25,9 +25,10 @@
 #endif
 
 /*
- * Streaming loops prefetch their source, so many bytes ahead. Widening kernels are flat from 512 to
- * 2048. Narrowing ones read most and gain most: a loop with little to compute runs ahead of the
- * loads by itself and wants them near, one with much to compute wants them far.
+ * How many bytes ahead streaming loops prefetch their source. Widening kernels perform the same
+ * from 512 to 2048. Narrowing kernels read the most and gain the most: a loop with little
+ * computation runs ahead of the loads by itself and wants a short distance, one with much
+ * computation a long one.
  */
 enum { AVX2_STEP = 32, AVX2_NEAR = 512, AVX2_PREFETCH = 1024, AVX2_FAR = 2048 };
 
@@ -51,8 +52,8 @@ AVX2_INLINE void avx2_store(unsigned char *d, size_t vector, __m256i value, bool
 }
 
 /*
- * Whether one of 16 F32 is a NaN. In assembly because compilers may take a comparison for a promise
- * that there is none, under -ffast-math.
+ * Whether one of 16 F32 is a NaN. In assembly because under -ffast-math compilers may assume that a
+ * comparison never sees a NaN.
  */
 AVX2_INLINE bool avx2_any_nan(__m256i a, __m256i b) {
     __m256i mask;
@@ -61,8 +62,8 @@ AVX2_INLINE bool avx2_any_nan(__m256i a, __m256i b) {
 }
 
 /*
- * F32 magnitudes above `limit` become it; NaN stays. The sign is apart. Saturation is done before
- * rounding: what lies above the largest finite value rounds to at least that.
+ * Clamps F32 magnitudes to `limit` and keeps NaN and signs. Saturation comes before rounding:
+ * values above the largest finite one round to at least that.
  */
 AVX2_INLINE __m256i clamp_not_nan(__m256i bits, int limit) {
     __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
@@ -72,7 +73,7 @@ AVX2_INLINE __m256i clamp_not_nan(__m256i bits, int limit) {
     return _mm256_or_si256(sign, _mm256_blendv_epi8(clamped, magnitude, is_nan));
 }
 
-/* Eight F32 to BF16 in the low halves of 32-bit lanes; for NaN only if `nans`. */
+/* Eight F32 to BF16 in the low halves of 32-bit lanes; handles NaN only if `nans`. */
 AVX2_INLINE __m256i bf16_from_f32_avx2(__m256i bits, bool nans) {
     __m256i high = _mm256_srli_epi32(bits, 16);
     __m256i odd = _mm256_and_si256(high, _mm256_set1_epi32(1));
@@ -86,19 +87,19 @@ AVX2_INLINE __m256i bf16_from_f32_avx2(__m256i bits, bool nans) {
     return _mm256_blendv_epi8(rounded, quiet, is_nan);
 }
 
-/* VCVTPS2PH with its rounding in the instruction depends on no mode. */
+/* VCVTPS2PH with its rounding mode in the instruction does not depend on the caller's mode. */
 AVX2_INLINE __m128i f16_from_f32_avx2(__m256i bits, bool saturate) {
     if (saturate)
         bits = clamp_not_nan(bits, 0x477fe000);
     return _mm256_cvtps_ph(_mm256_castsi256_ps(bits), _MM_FROUND_TO_NEAREST_INT);
 }
 
-/* Two vectors of 16-bit results in 32-bit lanes as one, in order. */
+/* Packs two vectors of 16-bit results in 32-bit lanes into one, in order. */
 AVX2_INLINE __m256i join_16(__m256i a, __m256i b) {
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), _MM_SHUFFLE(3, 1, 2, 0));
 }
 
-/* Sixteen F32 to BF16. Weights hold no NaN, so the work for them is behind a branch. */
+/* Sixteen F32 to BF16. Weights rarely contain NaN, so the code for NaN is behind a branch. */
 AVX2_INLINE __m256i bf16_from_two(__m256i a, __m256i b, bool saturate) {
     if (saturate) {
         a = clamp_not_nan(a, 0x7f7f0000);
@@ -109,7 +110,7 @@ AVX2_INLINE __m256i bf16_from_two(__m256i a, __m256i b, bool saturate) {
     return join_16(bf16_from_f32_avx2(a, false), bf16_from_f32_avx2(b, false));
 }
 
-/* Fewer elements than a step. */
+/* Converts fewer elements than a step. */
 AVX2_INLINE void avx2_part(unsigned char *d, const unsigned char *s, size_t count, avx2_step *step,
                            bool saturate, size_t src_bits, size_t dst_bytes) {
     unsigned char in[AVX2_STEP * 8], out[AVX2_STEP * 8];
@@ -152,14 +153,14 @@ AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step 
         avx2_part(d, s, tail, step, saturate, src_bits, dst_bytes);
 }
 
-/* A kernel of the table from a step that knows nothing of saturation. */
+/* Defines a kernel from a step that ignores saturation. */
 #define AVX2_KERNEL(kernel, step, src_bits, dst_bytes)                                             \
     AVX2_TARGET void kernel(void *dst, const void *src, size_t count, uint32_t flags) {            \
         bool stream = flags & TENMAP_CONVERT_STREAM;                                               \
         avx2_drive(dst, src, count, step, stream, false, src_bits, dst_bytes, AVX2_PREFETCH);      \
     }
 
-/* And from one that does: two copies, so that neither asks at every step. */
+/* The same for a step that saturates: two copies, so that neither tests the flag at every step. */
 #define AVX2_SATURATING_KERNEL(kernel, step, src_bits, dst_bytes, prefetch)                        \
     AVX2_TARGET void kernel(void *dst, const void *src, size_t count, uint32_t flags) {            \
         bool stream = flags & TENMAP_CONVERT_STREAM;                                               \
@@ -169,7 +170,7 @@ AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step 
             avx2_drive(dst, src, count, step, stream, false, src_bits, dst_bytes, prefetch);       \
     }
 
-/* x86_avx2_widen.c: exact results, apart from F64 to F32. */
+/* x86_avx2_widen.c: exact results, except for I32 to F32. */
 tmi_kernel tmi_avx2_bf16_to_f32, tmi_avx2_f16_to_f32, tmi_avx2_e4m3_to_f32, tmi_avx2_e5m2_to_f32;
 tmi_kernel tmi_avx2_e4m3_to_bf16, tmi_avx2_e5m2_to_bf16, tmi_avx2_e4m3_to_f16;
 tmi_kernel tmi_avx2_e5m2_to_f16, tmi_avx2_f4_to_f32, tmi_avx2_f4_to_bf16, tmi_avx2_f4_to_f16;

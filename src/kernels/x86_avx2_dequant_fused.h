@@ -1,4 +1,4 @@
-/* What the AVX2 kernels for weights in parts share. */
+/* Helpers shared by the AVX2 kernels that dequantize weights in one pass. */
 #ifndef TENMAP_X86_AVX2_CODED_H
 #define TENMAP_X86_AVX2_CODED_H
 
@@ -6,15 +6,18 @@
 
 #if TMI_AVX2
 
-/* Whether every vector of the destination lies in one step of 16 values, and all of them are aligned. */
+/*
+ * Whether non-temporal stores can be used: every destination vector lies within one step of 16
+ * values, and all of them are aligned.
+ */
 AVX2_INLINE bool coded_streams(const void *dst, const tmi_fused_run *run, uint32_t flags) {
     bool whole = run->count <= run->first || (run->first % 16 == 0 && run->group % 16 == 0);
     return (flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 == 0 && whole;
 }
 
 /*
- * The steps of a group: (code - zero) * scale, or code * scale + zero. Between them compilers see nothing
- * that they could join, also where other instructions are allowed and -ffast-math is.
+ * The steps of a group: (code - zero) * scale, or code * scale + zero. The assembly keeps compilers
+ * from fusing the operations, even if other instruction sets are enabled or -ffast-math is given.
  */
 AVX2_INLINE __m256 coded_steps(__m256 codes, __m256 scale, __m256 zero, bool zeros, bool added) {
     if (zeros && !added) {
@@ -28,12 +31,14 @@ AVX2_INLINE __m256 coded_steps(__m256 codes, __m256 scale, __m256 zero, bool zer
     return _mm256_add_ps(codes, zero);
 }
 
-/* The low bytes of 16 results of 16 bits, and their high bytes, each in both halves. */
+/* The low bytes of 16 results of 16 bits, and their high bytes, each in both 128-bit halves. */
 typedef struct coded_bytes {
     __m256i low, high;
 } coded_bytes;
 
-/* F32 that are no NaN, rounded to BF16, in the high half of their lanes; the low half is of no use. */
+/*
+ * Rounds F32 that are not NaN to BF16, in the high half of their lanes; the low half is undefined.
+ */
 AVX2_INLINE __m256i coded_round(__m256 values, bool saturate) {
     __m256i bits = _mm256_castps_si256(values);
     if (saturate)
@@ -42,7 +47,7 @@ AVX2_INLINE __m256i coded_round(__m256 values, bool saturate) {
     return _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
 }
 
-/* Sixteen F32 that are no NaN, as BF16 or F16. */
+/* Converts sixteen F32 that are not NaN to BF16 or F16. */
 AVX2_INLINE coded_bytes coded_split(__m256 a, __m256 b, tenmap_dtype as, bool saturate) {
     coded_bytes t;
     if (as == TENMAP_BF16) {
@@ -65,7 +70,7 @@ AVX2_INLINE coded_bytes coded_split(__m256 a, __m256 b, tenmap_dtype as, bool sa
     return t;
 }
 
-/* Whether none of them is an infinity or a NaN; with integers, whatever -ffast-math promises. */
+/* Whether no value is infinite or NaN; tested on integers, so -ffast-math has no influence. */
 AVX2_INLINE bool coded_finite(const float *values, size_t count) {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     __m256i most = _mm256_setzero_si256();
@@ -83,7 +88,7 @@ AVX2_INLINE bool coded_finite(const float *values, size_t count) {
     return finite;
 }
 
-/* How many groups a run has. */
+/* The number of groups of a run. */
 AVX2_INLINE size_t coded_groups(const tmi_fused_run *run) {
     return run->count <= run->first ? 1
                                     : 1 + (run->count - run->first + run->group - 1) / run->group;
