@@ -1,8 +1,8 @@
 /*
- * The points of the IQ types' grids: constants of the GGUF format, which other programs write into
- * files by their numbers. Each point is eight levels of 2 bits (IQ2, IQ1) or four of 3 bits (IQ3), the
- * first element's lowest; blocks_iq.c has the levels. What they stand for is compared with another
- * implementation, point by point, in tests/peers/gguf_values.py.
+ * The grid points of the IQ types: constants of the GGUF format, which files refer to by number.
+ * Each point is eight 2-bit levels (IQ2, IQ1) or four 3-bit levels (IQ3), the first element in the
+ * lowest bits; blocks_iq.c has the values of the levels. tests/peers/gguf_values.py compares the
+ * values of every point with another implementation.
  */
 #include "blocks.h"
 

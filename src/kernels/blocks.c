@@ -1,9 +1,10 @@
 /*
- * Block dtypes of one scale, unpacked by plain C.
+ * Unpacks block dtypes with one scale, in plain C.
  *
- * The formulas are those of ggml's dequantisation in F32, operation by operation. In all of them what
- * is added to is an exact product: a scale has 11 bits, what it is multiplied with at most 13. So it
- * makes no difference whether a compiler fuses the two, or computes with more bits than F32 has.
+ * The formulas are those of ggml's dequantization in F32, operation by operation. Wherever
+ * something is added to a product, the product is exact: a scale has 11 bits, and what it is
+ * multiplied by has at most 13. So the result is the same whether or not a compiler fuses the two
+ * operations or computes with more bits than F32 has.
  */
 #include "blocks.h"
 
@@ -46,7 +47,7 @@ void tmi_unpack_q4_1(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* The fifth bits are in a word of their own: bit i of it is element i's. */
+/* The fifth bits are in a separate word: bit i belongs to element i. */
 void tmi_unpack_q5_0(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 22, dst += 32) {
         float d = tmi_half(src);
@@ -77,7 +78,10 @@ void tmi_unpack_q5_1(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* 32 signed bytes from `head` bytes into the block on, under the scale that it begins with. */
+/*
+ * 32 signed bytes, which start `head` bytes into the block, times the scale that the block begins
+ * with.
+ */
 static void unpack_bytes(float *dst, const unsigned char *src, size_t blocks, size_t head) {
     for (; blocks > 0; blocks--, src += head + 32, dst += 32) {
         float d = tmi_half(src);
@@ -92,7 +96,7 @@ void tmi_unpack_q8_0(float *dst, const unsigned char *src, size_t blocks) {
     unpack_bytes(dst, src, blocks, 2);
 }
 
-/* Behind the scale is the scaled sum of the block, which nobody needs here. */
+/* The scaled sum of the block follows the scale; it is not needed here. */
 void tmi_unpack_q8_1(float *dst, const unsigned char *src, size_t blocks) {
     unpack_bytes(dst, src, blocks, 4);
 }
@@ -110,8 +114,9 @@ void tmi_unpack_iq4_nl(float *dst, const unsigned char *src, size_t blocks) {
 }
 
 /*
- * Level k is (1 or 1.5) * 2^a, so the number's exponent field is a + exponent - 1: 0 and below are
- * subnormal, 255 and above overflow. No arithmetic, so that no mode of the caller's can flush it.
+ * Level k is (1 or 1.5) * 2^a, so the exponent field of the result is a + exponent - 1: 0 and below
+ * are subnormal, 255 and above overflow. Integers only, so that no flush-to-zero mode of the caller
+ * matters.
  */
 void tmi_mxfp4_levels(float out[16], unsigned exponent) {
     static const int8_t powers[8] = {0, 0, 1, 1, 2, 2, 3, 3};
@@ -153,7 +158,10 @@ float tmi_nvfp4_scale(unsigned code) {
     return tmi_float_of((exponent + 127 - 7 - 1) << 23 | fraction << 20);
 }
 
-/* Four groups of 16, each with a scale; of each byte the low half is in the group's first eight. */
+/*
+ * Four groups of 16, each with its own scale; the low halves of the bytes are the first eight of a
+ * group.
+ */
 void tmi_unpack_nvfp4(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 36, dst += 64)
         for (size_t group = 0; group < 4; group++) {
@@ -176,7 +184,10 @@ void tmi_unpack_q1_0(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* Of `count` bytes the digit of a base-3 fraction: every byte holds five (or four) of them. */
+/*
+ * Unpacks base-3 digits, one digit of all `count` bytes at a time: every byte is a base-3 fraction
+ * of five (or four) digits.
+ */
 static float *unpack_trits(float *dst, const unsigned char *bytes, int count, int digits, float d) {
     unsigned power = 1;
     for (int digit = 0; digit < digits; digit++, power *= 3)

@@ -1,18 +1,18 @@
-/* Block dtypes whose elements are points of a grid (IQ1, IQ2, IQ3), unpacked by plain C. */
+/* Unpacks block dtypes whose elements are points of a grid (IQ1, IQ2, IQ3), in plain C. */
 #include "blocks.h"
 
 static const float levels_iq2[4] = {8, 25, 43, 0}, levels_iq1[4] = {-1, 0, 1, 0};
 static const float levels_iq3_xxs[8] = {4, 12, 20, 28, 36, 44, 52, 62};
 static const float levels_iq3_s[8] = {1, 3, 5, 7, 9, 11, 13, 15};
 
-/* Seven signs of eight are kept: the eighth makes the number of minuses even. */
+/* Only seven of eight signs are stored: the eighth makes the number of minus signs even. */
 static unsigned eight_signs(unsigned seven) {
     unsigned parity = seven ^ seven >> 4;
     parity ^= parity >> 2;
     return seven | ((parity ^ parity >> 1) & 1) << 7;
 }
 
-/* Eight elements: a point of eight levels, under a scale, with signs. */
+/* Writes eight elements: a point of eight levels, times a scale, with signs. */
 static void put_point(float *dst, unsigned point, unsigned signs, float scale) {
     for (int i = 0; i < 8; i++) {
         float value = scale * levels_iq2[point >> 2 * i & 3];
@@ -20,7 +20,7 @@ static void put_point(float *dst, unsigned point, unsigned signs, float scale) {
     }
 }
 
-/* Eight elements of IQ3: two points of four. */
+/* Writes eight elements of IQ3: two points of four levels. */
 static void put_points(float *dst, unsigned first, unsigned second, const float *levels,
                        unsigned signs, float scale) {
     for (int i = 0; i < 8; i++) {
@@ -30,7 +30,7 @@ static void put_points(float *dst, unsigned first, unsigned second, const float 
     }
 }
 
-/* Eight parts of 32: four points, then four times seven signs and a scale of 4 bits. */
+/* Eight parts of 32: four points, then four times seven signs, and a 4-bit scale. */
 void tmi_unpack_iq2_xxs(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 66) {
         float d = tmi_half(src), *begin = dst;
@@ -46,7 +46,7 @@ void tmi_unpack_iq2_xxs(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* 32 words: a point of 9 bits and seven signs; then a scale of 4 bits for every two of them. */
+/* 32 words, each a 9-bit point and seven signs; then a 4-bit scale for every two words. */
 void tmi_unpack_iq2_xs(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 74) {
         float d = tmi_half(src), *begin = dst;
@@ -61,7 +61,7 @@ void tmi_unpack_iq2_xs(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* 32 points of 10 bits, two of them elsewhere; 32 bytes of signs; scales as above. */
+/* 32 points of 10 bits, two of which are stored separately; 32 bytes of signs; scales as above. */
 void tmi_unpack_iq2_s(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 82) {
         float d = tmi_half(src), *begin = dst;
@@ -76,7 +76,7 @@ void tmi_unpack_iq2_s(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* 64 points of four; then for every 32 elements four times seven signs and a scale of 4 bits. */
+/* 64 points of four levels; then for every 32 elements four times seven signs and a 4-bit scale. */
 void tmi_unpack_iq3_xxs(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 98) {
         float d = tmi_half(src), *begin = dst;
@@ -92,7 +92,10 @@ void tmi_unpack_iq3_xxs(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* 64 points of 9 bits, the ninth elsewhere; 32 bytes of signs; a scale for every 32 elements. */
+/*
+ * 64 points of 9 bits, the ninth stored separately; 32 bytes of signs; a scale for every 32
+ * elements.
+ */
 void tmi_unpack_iq3_s(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 110) {
         float d = tmi_half(src), *begin = dst;
@@ -110,13 +113,13 @@ void tmi_unpack_iq3_s(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* Eight elements of IQ1: levels that are all moved by an eighth, up or down. */
+/* Writes eight elements of IQ1: all levels are shifted by an eighth, up or down. */
 static void put_shifted(float *dst, unsigned point, bool down, float scale) {
     for (int i = 0; i < 8; i++)
         dst[i] = scale * (levels_iq1[point >> 2 * i & 3] + (down ? -0.125f : 0.125f));
 }
 
-/* 32 points of 11 bits; a word for every four has their high bits, a scale and the shift. */
+/* 32 points of 11 bits; one word for every four holds their high bits, a scale and the shift. */
 void tmi_unpack_iq1_s(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 50) {
         float d = tmi_half(src), *begin = dst;
@@ -131,7 +134,9 @@ void tmi_unpack_iq1_s(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* The block's scale is in the high quarters of four words, whose other bits are 16 scales of 3. */
+/*
+ * The block's scale is in the high 4 bits of four words; their other bits are 16 scales of 3 bits.
+ */
 void tmi_unpack_iq1_m(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 56) {
         unsigned char half[2];

@@ -1,7 +1,9 @@
-/* Block dtypes of 256 elements with scales of parts (the K types and IQ4_XS), unpacked by plain C. */
+/* Unpacks block dtypes of 256 elements with scaled parts (the K types and IQ4_XS), in plain C. */
 #include "blocks.h"
 
-/* 16 parts: a byte with scale and minimum, 4 bits each. Four elements to a byte, 32 apart. */
+/*
+ * 16 parts, each with a byte for scale and minimum, 4 bits each. Four elements per byte, 32 apart.
+ */
 void tmi_unpack_q2_k(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 84, dst += 256) {
         float d = tmi_half(src + 80), min = tmi_half(src + 82);
@@ -16,13 +18,13 @@ void tmi_unpack_q2_k(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* The 6-bit scale number i of the 16 that Q3_K keeps in 12 bytes, less 32. */
+/* Scale number i of the 16 that Q3_K packs into 12 bytes with 6 bits each, minus 32. */
 static int q3_scale(const unsigned char *packed, size_t i) {
     int low = packed[i % 8] >> i / 8 * 4 & 15, high = packed[8 + i % 4] >> i / 4 * 2 & 3;
     return (low | high << 4) - 32;
 }
 
-/* A third bit of each element is in the first 32 bytes; where it is 0, the element is 4 less. */
+/* The third bit of each element is in the first 32 bytes; if it is 0, the element is 4 less. */
 void tmi_unpack_q3_k(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 110, dst += 256) {
         float d = tmi_half(src + 108);
@@ -40,7 +42,10 @@ void tmi_unpack_q3_k(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* Eight parts of 32; two of them share 32 bytes, one in the low halves and one in the high. */
+/*
+ * Eight parts of 32; pairs of parts share 32 bytes, one in the low halves and one in the high
+ * halves.
+ */
 void tmi_unpack_q4_k(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 144, dst += 256) {
         float d = tmi_half(src), min = tmi_half(src + 2);
@@ -57,7 +62,7 @@ void tmi_unpack_q4_k(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* As Q4_K, with a fifth bit: part p's are bit p of the 32 bytes before the others. */
+/* As Q4_K, with a fifth bit: that of part p is bit p of the 32 bytes before the others. */
 void tmi_unpack_q5_k(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 176, dst += 256) {
         float d = tmi_half(src), min = tmi_half(src + 2);
@@ -76,7 +81,9 @@ void tmi_unpack_q5_k(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* Two halves of 128. In each, four rows of 32: of 64 bytes of low bits and 32 of high ones. */
+/*
+ * Two halves of 128, each of four rows of 32 from 64 bytes of low bits and 32 bytes of high bits.
+ */
 void tmi_unpack_q6_k(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 210, dst += 256) {
         float d = tmi_half(src + 208);
@@ -94,7 +101,10 @@ void tmi_unpack_q6_k(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* A scale in F32, which may be subnormal: one element at a time, whatever the caller flushes. */
+/*
+ * The scale is an F32, which may be subnormal: one element at a time, so that no flush-to-zero mode
+ * of the caller matters.
+ */
 void tmi_unpack_q8_k(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 292, dst += 256) {
         uint64_t wide = tmi_scalar_one(TENMAP_F64, TENMAP_F32, tmi_block_u32(src), 0);
@@ -110,7 +120,7 @@ void tmi_unpack_q8_k(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* Eight parts of 32 under 6-bit scales, four bits of each here and two there. */
+/* Eight parts of 32 with 6-bit scales, of which four bits and two bits are stored separately. */
 void tmi_unpack_iq4_xs(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 136, dst += 256) {
         float d = tmi_half(src);

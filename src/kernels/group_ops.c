@@ -1,11 +1,11 @@
 /*
- * Values that share a number with their neighbours: the steps that quantised weights are made in, one
- * operation each. A step is a function of its own, so that no compiler joins a product and a sum into
- * one operation that rounds once where the formulas round twice.
+ * Operations between values and a number that their group shares: the steps of dequantization, one
+ * operation each. Each step is a separate function, so that no compiler fuses a product and a sum
+ * into one operation that rounds once where the formulas round twice.
  */
 #include "kernels.h"
 
-/* One loop for each operation, over groups of which the first may be shorter. */
+/* One loop per operation, over groups of which the first may be shorter. */
 #define GROUPED(name, operation)                                                                   \
     TMI_NOINLINE void name(float *values, size_t count, const float *by, size_t first,             \
                            size_t group) {                                                         \

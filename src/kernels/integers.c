@@ -1,6 +1,7 @@
 /*
- * Integers and BOOL into other such dtypes: 64 at a time by way of 64 bits, where one comparison tells
- * what does not fit. Loops of a fixed length, which compilers turn into vectors.
+ * Converts integers and BOOL to other such dtypes. It widens 64 elements at a time to 64 bits,
+ * where one comparison finds values that do not fit. The loops have a fixed length, so compilers
+ * vectorize them.
  */
 #include "kernels.h"
 
@@ -8,13 +9,13 @@
 
 enum { INTEGER_STRIDE = 64 };
 
-/* What fits: values v with v - low <= span, in the arithmetic of 64 bits that wraps. */
+/* The values v that fit: v - low <= span, in wrapping 64-bit arithmetic. */
 typedef struct integer_range {
     uint64_t low, span;
-    bool is_signed; /* the source is, so that what does not fit may lie below */
+    bool is_signed; /* the source is signed, so values that do not fit may lie below */
 } integer_range;
 
-/* Bits of the largest value: of BOOL one, of I8 seven. */
+/* Bits of the largest value: one for BOOL, seven for I8. */
 static unsigned value_bits(tenmap_dtype dtype) {
     unsigned kind = tmi_dtypes[dtype].kind, bits = tmi_dtypes[dtype].bits;
     return kind == TENMAP_KIND_BOOL ? 1 : kind == TENMAP_KIND_INT ? bits - 1 : bits;
@@ -38,7 +39,7 @@ static integer_range range_of(tenmap_dtype to, tenmap_dtype from) {
     return (integer_range){low, high - low, has_sign(from)};
 }
 
-/* The bodies of the switches below, whose `n` the compiler knows where a stride is whole. */
+/* Bodies of the switches below. In whole strides `n` is a compile-time constant. */
 #define INTEGER_LOOP(type, expression)                                                             \
     for (size_t i = 0; i < n; i++) {                                                               \
         type x;                                                                                    \
@@ -112,7 +113,7 @@ static void clamp_integers(uint64_t *v, const integer_range *range, size_t n) {
         }
 }
 
-/* One stride of at most INTEGER_STRIDE; how many do not fit. */
+/* Converts one stride of at most INTEGER_STRIDE elements; returns how many do not fit. */
 static TMI_INLINE size_t integer_stride(tenmap_dtype to, unsigned char *dst, tenmap_dtype from,
                                         const unsigned char *src, size_t n,
                                         const integer_range *range, uint64_t *v, bool clamp) {

@@ -1,14 +1,17 @@
 /*
- * Mean and deviation of parts, and how parts come together. Every operation is rounded on its own,
- * so that all hosts and builds compute the same.
+ * Computes mean and deviation of parts and merges parts. Every operation is rounded on its own, so
+ * all hosts and builds compute the same bits.
  */
 #include "moments.h"
 
 #ifndef TENMAP_NO_MEASURE
 
-/* The values of scales other than 0 are beyond 2^SCALE_FROM, or below 2^-SCALE_FROM. */
+/* Scales other than 0 are for values above 2^SCALE_FROM or below 2^-SCALE_FROM. */
 enum { SCALE_FROM = 350, SCALE_STEP = 700 };
-/* How many times the squares about the mean those about the shift may be: digits are lost with it. */
+/*
+ * How many times the squares about the mean those about the shift may be; more loses too many
+ * digits.
+ */
 enum { MOST_LOSS = 17 };
 
 static double sum_of(double a, double b) {
@@ -25,20 +28,20 @@ static double product_of(double a, double b) {
 
 static double quotient_of(double a, double b) {
     double quotient;
-    TMI_ROUNDED(b); /* no compiler takes the reciprocal for several */
+    TMI_ROUNDED(b); /* keeps compilers from sharing one reciprocal among several divisions */
     quotient = a / b;
     TMI_ROUNDED(quotient);
     return quotient;
 }
 
-/* a + b, and exactly what rounding took from it (Knuth). */
+/* a + b, and in *rest exactly what rounding removed from it (Knuth). */
 static double sum_and_rest(double a, double b, double *rest) {
     double sum = sum_of(a, b), b_part = sum_of(sum, -a), a_part = sum_of(sum, -b_part);
     *rest = sum_of(sum_of(a, -a_part), sum_of(b, -b_part));
     return sum;
 }
 
-/* Adds to a sum of two doubles. */
+/* Adds x to a sum of two doubles. */
 static void add_to_sum(double *sum, double *rest, double x) {
     double lost;
     *sum = sum_and_rest(*sum, x, &lost);
@@ -46,8 +49,8 @@ static void add_to_sum(double *sum, double *rest, double x) {
 }
 
 /*
- * The square root, rounded correctly: digit by digit on integers, since the C library's is in a
- * library of its own, and since all hosts should say the same.
+ * The correctly rounded square root, computed digit by digit on integers: the C library's is in a
+ * separate library (libm), and all hosts must give the same result.
  */
 static double square_root(double x) {
     uint64_t bits, root = 0, rest = 0;
@@ -60,7 +63,10 @@ static double square_root(double x) {
         significand <<= 1;
         exponent--;
     }
-    /* 54 digits of the root of significand * 2^54, which has at most 108: one to round with. */
+    /*
+     * 54 digits of the root of significand * 2^54, which has at most 108: one more than needed, to
+     * round.
+     */
     for (int i = 0; i < 54; i++) {
         unsigned shift = 106 - 2 * (unsigned)i;
         uint64_t pair = shift >= 54 ? significand >> (shift - 54) & 3 : 0;
@@ -72,13 +78,13 @@ static double square_root(double x) {
         }
     }
     root = (root >> 1) + (root & 1 && (rest || root & 2));
-    /* A carry out of the fraction counts up the exponent, as it should. */
+    /* A carry out of the fraction increments the exponent, as it should. */
     bits = ((uint64_t)(exponent / 2 + 1022) << 52) + root;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-/* Zero has the least scale, since it says nothing of the others'. */
+/* Zero has the smallest scale, since it says nothing about the scale of the others. */
 int tmi_mean_squares_scale(double min, double max) {
     uint64_t bits[2];
     memcpy(&bits[0], &min, sizeof min);
@@ -114,7 +120,9 @@ bool tmi_mean_squares_of_lanes(tmi_mean_squares *spread, const tmi_lanes *lanes,
     return square <= MOST_LOSS * spread->squares;
 }
 
-/* A larger scale, where another part has larger values: what becomes 0 could not be seen beside them. */
+/*
+ * Raises the scale to that of a part with larger values: what becomes 0 is negligible beside them.
+ */
 static void scale_spread_up(tmi_mean_squares *spread, int scale) {
     for (; spread->scale < scale; spread->scale += SCALE_STEP) {
         spread->mean = product_of(spread->mean, 0x1p-700);
@@ -144,9 +152,9 @@ void tmi_mean_squares_merge(tmi_mean_squares *a, const tmi_mean_squares *b) {
     a->squares_rest = sum_of(a->squares_rest, other.squares_rest);
 }
 
-/* Neither a mean nor a deviation is beyond the largest F64, though rounding may bring it there. */
+/* Mean and deviation cannot exceed the largest F64, but rounding could take them there. */
 static double within_f64(double x, int scale) {
-    const double most = 0x1.fffffffffffffp323; /* of what is at the largest scale, 2^700 */
+    const double most = 0x1.fffffffffffffp323; /* the largest F64 at the largest scale, 2^700 */
     if (scale <= 0)
         return x;
     return x > most ? most : x < -most ? -most : x;

@@ -1,4 +1,4 @@
-/* The plain C of measuring, and the definition of what the kernels compute. */
+/* Measures in plain C; this defines what the vector kernels must compute. */
 #include "moments.h"
 
 #ifndef TENMAP_NO_MEASURE
@@ -7,7 +7,10 @@ void tmi_lanes_begin(tmi_lanes *lanes, bool shifts) {
     *lanes = (tmi_lanes){.shifts = shifts, .least = INT64_MAX, .greatest = INT64_MIN};
 }
 
-/* The magnitude's bits are in order already; those of negative numbers run backwards. */
+/*
+ * The bits of positive numbers are already in order; those of negative numbers are in reverse
+ * order.
+ */
 int64_t tmi_key_of_f32(uint32_t bits) {
     return bits >> 31 ? -(int64_t)(bits & 0x7fffffff) - 1 : (int64_t)bits;
 }

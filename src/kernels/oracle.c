@@ -1,14 +1,14 @@
 /*
- * The oracle. Every element is taken apart into sign, exponent and significand and put together
- * again in the destination's format, with one rounding, on integers only: nothing here depends on
- * the floating-point unit, its modes or the compiler's floating-point flags. All other kernels are
+ * The oracle. It splits every element into sign, exponent and significand and assembles them again
+ * in the destination's format, with one rounding, on integers only: nothing here depends on the
+ * floating-point unit, its modes or the compiler's floating-point flags. All other kernels are
  * tested against this file, bit for bit.
  */
 #include "kernels.h"
 
 #include <string.h>
 
-/* How a format spends its codes on infinity and NaN. */
+/* How a format encodes infinity and NaN. */
 enum {
     SPECIALS_IEEE,  /* all-ones exponent: infinity, and NaN with a non-zero fraction */
     SPECIALS_ONE,   /* no infinity; NaN is the all-ones code of either sign (E4M3) */
@@ -21,8 +21,8 @@ typedef struct float_format {
     uint8_t exponent_bits, fraction_bits, specials;
     int16_t bias;
     uint64_t largest;  /* the code of the largest finite value */
-    uint64_t overflow; /* the code for what is larger, without SATURATE */
-    uint64_t nan;      /* the code of NaN where it has no payload; else 0 */
+    uint64_t overflow; /* the code for larger values, without SATURATE */
+    uint64_t nan;      /* the code of NaN if it has no payload; else 0 */
 } float_format;
 
 static const float_format float_formats[TMI_DTYPE_COUNT] = {
@@ -126,13 +126,13 @@ static uint64_t shift_right_nearest(uint64_t value, unsigned shift) {
     return quotient + (rest > half || (rest == half && (quotient & 1)));
 }
 
-/* The code of a finite magnitude as if the exponent field had no upper end. */
+/* The code of a finite magnitude as if the exponent field had no upper limit. */
 static uint64_t round_finite(const float_format *f, const real *r) {
     int field = r->exponent + f->bias;
     unsigned shift = 63u - f->fraction_bits;
     if (field < 1)
         return shift_right_nearest(r->significand, shift + (unsigned)(1 - field));
-    /* The quotient brings its hidden bit, which counts as one in the exponent field. */
+    /* The quotient includes its hidden bit, which adds one to the exponent field. */
     return ((uint64_t)(field - 1) << f->fraction_bits) + shift_right_nearest(r->significand, shift);
 }
 
@@ -177,7 +177,7 @@ static uint64_t pack_float(tenmap_dtype dtype, const real *r, bool saturate) {
     return sign | magnitude;
 }
 
-/* Integers from integers only; what does not fit becomes the nearest that does. */
+/* Integers come only from integers; values that do not fit become the nearest that does. */
 static uint64_t pack_integer(tenmap_dtype dtype, const real *r) {
     unsigned kind = tmi_dtypes[dtype].kind, bits = tmi_dtypes[dtype].bits;
     uint64_t ones = bits == 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1;
@@ -218,14 +218,17 @@ void tmi_scalar_limits(tenmap_dtype to, tenmap_dtype middle, uint64_t *over, uin
     *under = 0;
     if (tmi_dtypes[to].bits >= tmi_dtypes[middle].bits)
         return;
-    /* Half a step above the largest, whose last bit says where the tie goes; E8M0's goes up. */
+    /*
+     * Half a step above the largest value, whose last bit decides where a tie goes; E8M0's ties go
+     * up.
+     */
     uint64_t half_step = (uint64_t)1
                          << (float_formats[middle].fraction_bits - f->fraction_bits - 1);
     *over = tmi_scalar_one(middle, to, f->largest, 0) + half_step;
     if (f->specials == SPECIALS_POWER)
         return;
     *over += !(f->largest & 1);
-    /* Half of the least number, and a tie goes to zero, which is even. */
+    /* Half of the smallest number; a tie goes to zero, which is even. */
     uint64_t exponent = (uint64_t)(1023 - f->bias - f->fraction_bits);
     *under = tmi_scalar_one(middle, TENMAP_F64, exponent << 52, 0);
 }
@@ -248,7 +251,7 @@ uint64_t tmi_scalar_load(const tmi_elements *e, const void *start, size_t i) {
     return value;
 }
 
-/* Storing in order, each element clears the bits above it in its last byte. */
+/* Elements are stored in order: each one clears the bits above it in its last byte. */
 static void store_element(const tmi_elements *e, unsigned char *base, size_t i, uint64_t value) {
     unsigned width = tmi_dtypes[e->dtype].bits;
     if (width < 8) {

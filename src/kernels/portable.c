@@ -1,15 +1,15 @@
 /*
- * Kernels in plain C, for CPUs without vector kernels and for the pairs that those leave out. Each
- * is a loop over one inline function. They compute on integers; where a conversion from an integer
- * or a product appears, its operands and its result are normal numbers, so that flush-to-zero modes
- * and -ffast-math cannot change it.
+ * Kernels in plain C, for CPUs without vector kernels and for the pairs that vector kernels leave
+ * out. Each is a loop over one inline function. They compute on integers. Where they convert an
+ * integer or multiply, the operands and the result are normal numbers, so that flush-to-zero modes
+ * and -ffast-math cannot change the result.
  */
 #include "blocks.h"
 #include "kernels.h"
 
 #include <string.h>
 
-/* Loads and stores that do not mind alignment; compilers make them single instructions. */
+/* Loads and stores of any alignment; compilers turn them into single instructions. */
 #define PLAIN_GET(name)                                                                            \
     static inline name##_t get_##name(const void *src, size_t i) {                                 \
         name##_t value;                                                                            \
@@ -81,8 +81,8 @@ static inline uint32_t f32_from_u16(uint16_t v) {
 }
 
 /*
- * An integer to F32: the magnitude's top 24 bits, rounded to nearest, or with the last bit set if
- * anything was lost.
+ * An integer to F32: the top 24 bits of the magnitude, rounded to nearest or, if `odd`, with the
+ * last bit set if any bit was lost.
  */
 static inline uint32_t f32_from_magnitude(uint64_t magnitude, uint32_t sign, bool odd) {
     if (magnitude == 0)
@@ -91,12 +91,12 @@ static inline uint32_t f32_from_magnitude(uint64_t magnitude, uint32_t sign, boo
     uint64_t left = magnitude << zeros;
     uint64_t kept = left >> 40, rest = left & (((uint64_t)1 << 40) - 1);
     uint64_t half = (uint64_t)1 << 39;
-    /* Without branches: the bits of weights are a coin toss each. */
+    /* No branches: the bits of weights are as random as coin tosses. */
     if (odd)
         kept |= rest != 0;
     else
         kept += (rest | (kept & 1)) > half;
-    /* The hidden bit counts as one in the exponent field. */
+    /* The hidden bit adds one to the exponent field. */
     return sign | (((uint32_t)(126 + 63 - zeros) << 23) + (uint32_t)kept);
 }
 
@@ -131,7 +131,9 @@ static inline uint32_t f32_odd_from_u64(uint64_t v) {
     return f32_from_magnitude(v, 0, true);
 }
 
-/* The magnitude of an F64 as F32 bits without rounding, and in *rest what was cut off, from bit 63.
+/*
+ * The magnitude of an F64 as F32 bits without rounding; *rest is what was cut off, from bit 63
+ * down.
  */
 static inline uint32_t f32_cut_from_f64(uint64_t magnitude, uint64_t *rest) {
     unsigned field = (unsigned)(magnitude >> 52);
@@ -141,7 +143,7 @@ static inline uint32_t f32_cut_from_f64(uint64_t magnitude, uint64_t *rest) {
     }
     uint64_t significand = (magnitude & 0x000fffffffffffff) | 0x0010000000000000;
     unsigned shift = 29 + 897 - field;
-    if (shift > 63) { /* far below half of the smallest; a zero is the only one without a rest */
+    if (shift > 63) { /* far below half of the smallest; only zero has no rest */
         *rest = magnitude != 0;
         return 0;
     }
@@ -219,7 +221,9 @@ static inline uint16_t bf16_from_f32(uint32_t bits, bool saturate) {
     return (uint16_t)(sign | code);
 }
 
-/* A positive finite or infinite F32 to the code of a narrow format, its exponent unbounded above.
+/*
+ * A positive finite or infinite F32 to the code of a narrow format with no upper limit on the
+ * exponent.
  */
 static inline uint32_t narrow_magnitude(uint32_t magnitude, unsigned fraction_bits, unsigned bias) {
     unsigned field = magnitude >> 23, lowest = 128 - bias, shift = 23 - fraction_bits;
@@ -258,7 +262,7 @@ static inline uint8_t e8m0_from_f32(uint32_t bits, bool saturate) {
         return 0xff;
     if (bits == 0 || bits >> 31)
         return saturate ? 0x00 : 0xff;
-    /* Rounding at the top fraction bit, half up; below 2^-126 that bit stands for 2^-127. */
+    /* Rounds half up at the top fraction bit; below 2^-126 that bit stands for 2^-127. */
     uint32_t code = bits < 0x00800000 ? bits >= 0x00600000 : (bits + 0x00400000) >> 23;
     return (uint8_t)(saturate && code > 0xfe ? 0xfe : code);
 }
@@ -268,7 +272,7 @@ static inline uint32_t f32_from_e8m0(uint32_t code) {
     return code == 0xff ? 0x7fc00000 : code == 0 ? 0x00400000 : code << 23;
 }
 
-/* A kernel from an expression in `v`, the source element, and `saturate`. */
+/* Defines a kernel from an expression in `v`, the source element, and `saturate`. */
 #define PLAIN_KERNEL(kernel, out, in, expression)                                                  \
     static void kernel(void *dst, const void *src, size_t count, uint32_t flags) {                 \
         const bool saturate = flags & TENMAP_CONVERT_SATURATE;                                     \

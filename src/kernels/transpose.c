@@ -1,4 +1,4 @@
-/* Matrices that are stored the other way round, in plain C. */
+/* Transposes matrices in plain C. */
 #include "kernels.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ void tmi_scalar_split_columns(unsigned char *to, size_t line, const unsigned cha
         }
 }
 
-/* A square of them at a time: whole cache lines are read, and written. */
+/* One square at a time, so that whole cache lines are read and written. */
 #define TURN(name, width)                                                                          \
     void name(unsigned char *to, size_t to_stride, const unsigned char *from, size_t from_stride,  \
               size_t rows, size_t columns, bool stream) {                                          \
