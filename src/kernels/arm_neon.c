@@ -1,8 +1,8 @@
 /*
- * NEON kernels for 64-bit ARM. Half-precision conversions of the hardware depend on modes of the
- * caller (AHP, DN, FZ), so F16 is taken apart and put together on integers. As with AVX2, a kernel
- * is a step of NEON_STEP elements and neon_drive around it. There are no stores around the cache:
- * these CPUs recognise a stream of full lines by themselves.
+ * NEON kernels for 64-bit ARM. The hardware's half-precision conversions depend on modes of the
+ * caller (AHP, DN, FZ), so F16 is decoded and encoded on integers. As with AVX2, a kernel is a step
+ * of NEON_STEP elements that neon_drive runs over a range. There are no non-temporal stores: these
+ * CPUs detect a stream of full cache lines by themselves.
  */
 #include "blocks.h"
 #include "kernels.h"
@@ -18,7 +18,7 @@ enum { NEON_STEP = 32 };
 
 typedef void neon_step(unsigned char *d, const unsigned char *s, bool saturate);
 
-/* Loads and stores by bytes: these have no alignment to respect. */
+/* Loads and stores by bytes: these require no alignment. */
 NEON_INLINE uint8x16_t neon_load(const unsigned char *s, size_t vector) {
     return vld1q_u8(s + vector * 16);
 }
@@ -35,7 +35,7 @@ NEON_INLINE void neon_store_32(unsigned char *d, size_t vector, uint32x4_t v) {
     vst1q_u8(d + vector * 16, vreinterpretq_u8_u32(v));
 }
 
-/* Fewer elements than a step go through buffers, so that no step leaves the range. */
+/* Fewer elements than a step go through buffers, so that a step never leaves the range. */
 NEON_INLINE void neon_drive(void *dst, const void *src, size_t count, neon_step *step,
                             bool saturate, size_t src_bits, size_t dst_bytes) {
     unsigned char *d = dst;
@@ -99,7 +99,10 @@ NEON_INLINE void step_f16_to_f32_neon(unsigned char *d, const unsigned char *s, 
     }
 }
 
-/* Results of 16 bits for the subnormal codes of an 8-bit float: low bytes, then high bytes. */
+/*
+ * 16-bit results for the subnormal codes of an 8-bit float; the table has low bytes, then high
+ * bytes.
+ */
 NEON_INLINE uint16x8_t neon_subnormals(uint16x8_t magnitude, const uint8_t *bytes) {
     uint16x8_t twice = vorrq_u16(magnitude, vshlq_n_u16(magnitude, 8));
     uint16x8_t index = vaddq_u16(twice, vdupq_n_u16(0x0800));
@@ -143,8 +146,8 @@ NEON_INLINE uint16x8_t e5m2_to_bf16_neon(uint16x8_t codes) {
 }
 
 /*
- * FNUZ has no infinity, and its NaN where others have -0. `rule` has the results of magnitudes that are
- * not subnormal, which those under `below` are.
+ * FNUZ has no infinity, and its NaN is where other formats have -0. `rule` holds the results of
+ * normal magnitudes; those below `below` are subnormal.
  */
 NEON_INLINE uint16x8_t fnuz_to_bf16_neon(uint16x8_t codes, const uint8_t *bytes, uint16_t below,
                                          uint16x8_t rule) {
@@ -175,7 +178,7 @@ NEON_INLINE uint16x8_t e5m2_to_f16_neon(uint16x8_t codes) {
     return vshlq_n_u16(codes, 8);
 }
 
-/* A step from 32 codes of 8 bits: to 16 bits, and by way of BF16 to F32. */
+/* A step from 32 codes of 8 bits to 16 bits, or by way of BF16 to F32. */
 #define NEON_STEP_8(name, store, width, function)                                                  \
     NEON_INLINE void name(unsigned char *d, const unsigned char *s, bool saturate) {               \
         (void)saturate;                                                                            \
@@ -196,7 +199,7 @@ NEON_STEP_8(step_e5m2_to_bf16_neon, neon_store_16, 1, e5m2_to_bf16_neon)
 NEON_STEP_8(step_e4m3_to_f16_neon, neon_store_16, 1, e4m3_to_f16_neon)
 NEON_STEP_8(step_e5m2_to_f16_neon, neon_store_16, 1, e5m2_to_f16_neon)
 
-/* 16 bytes of packed F4 as four vectors of 16-bit results, from tables of their bytes. */
+/* Widens 16 bytes of packed F4 to four vectors of 16-bit results, from tables of their bytes. */
 NEON_INLINE void widen_f4_neon(uint16x8_t *out, const unsigned char *s, const uint8_t *low_bytes,
                                const uint8_t *high_bytes) {
     uint8x16_t both = neon_load(s, 0), low_table = vld1q_u8(low_bytes);
@@ -255,7 +258,10 @@ NEON_INLINE void step_u8_to_f32_neon(unsigned char *d, const unsigned char *s, b
     }
 }
 
-/* Two F64; the hardware does what no mode can change, plain C the tiny ones and NaN. */
+/*
+ * Converts two F64. The hardware does those that no mode can change; plain C does tiny ones and
+ * NaN.
+ */
 NEON_INLINE uint32x2_t f32_from_f64_neon(const unsigned char *s) {
     uint64x2_t bits = vreinterpretq_u64_u8(vld1q_u8(s));
     uint64x2_t magnitude = vandq_u64(bits, vdupq_n_u64(INT64_MAX));
@@ -298,8 +304,8 @@ NEON_INLINE uint16x4_t bf16_from_f32_neon(uint32x4_t bits, bool saturate) {
 }
 
 /*
- * Four F32 to codes of a format with at most 10 fraction bits, without signs and wrong for NaN. The
- * addition of a power of two rounds; x86_avx2_narrow.c says why no mode can change it.
+ * Converts four F32 to codes of a format with at most 10 fraction bits, without signs; wrong for
+ * NaN. The addition of a power of two rounds; x86_avx2_narrow.c explains why no mode can change it.
  */
 NEON_INLINE uint32x4_t neon_round(uint32x4_t bits, uint32_t limit, unsigned fraction_bits,
                                   unsigned bias) {

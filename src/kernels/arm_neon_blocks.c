@@ -1,4 +1,7 @@
-/* Block dtypes unpacked with NEON: the operations of blocks.c, in its order and with its bits. */
+/*
+ * Unpacks block dtypes with NEON: the same operations as blocks.c, in the same order, with the same
+ * bits.
+ */
 #include "blocks.h"
 
 #if TMI_NEON
@@ -21,7 +24,9 @@ static inline void neon_put_16(float *dst, int8x16_t bytes, float scale) {
         vst1q_f32(dst + 4 * i, vmulq_n_f32(values[i], scale));
 }
 
-/* Times a scale, less a minimum. The product is exact, so fusing the two would change nothing. */
+/*
+ * Multiplies by a scale and subtracts a minimum. The product is exact, so fusing changes nothing.
+ */
 static inline void neon_put_16_less(float *dst, uint8x16_t bytes, float scale, float less) {
     float32x4_t values[4], minimum = vdupq_n_f32(less);
     neon_floats(vreinterpretq_s8_u8(bytes), values);
@@ -71,7 +76,10 @@ void tmi_neon_unpack_iq4_nl(float *dst, const unsigned char *src, size_t blocks)
     }
 }
 
-/* Scales of 2^-126 and above are multiplied with; smaller ones, and what they make, are subnormal. */
+/*
+ * Scales of 2^-126 and above are multiplied; smaller ones and their results are subnormal, and
+ * plain C handles them.
+ */
 void tmi_neon_unpack_mxfp4(float *dst, const unsigned char *src, size_t blocks) {
     const int8x16_t levels = vld1q_s8(tmi_levels_e2m1);
     for (; blocks > 0; blocks--, src += 17, dst += 32) {
@@ -125,7 +133,9 @@ void tmi_neon_unpack_q5_k(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/* 16 of Q6_K: row `row` of a half of the block, low bits from one place and high from another. */
+/*
+ * 16 elements of Q6_K from one row of half a block: the low bits and the high bits come separately.
+ */
 static inline void neon_put_sixth(float *dst, uint8x16_t low, uint8x16_t high, float scale) {
     uint8x16_t q = vorrq_u8(low, vandq_u8(high, vdupq_n_u8(0x30)));
     neon_put_16(dst, vsubq_s8(vreinterpretq_s8_u8(q), vdupq_n_s8(32)), scale);
@@ -134,7 +144,7 @@ static inline void neon_put_sixth(float *dst, uint8x16_t low, uint8x16_t high, f
 void tmi_neon_unpack_q6_k(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 210, dst += 256) {
         float d = tmi_half(src + 208);
-        for (unsigned i = 0; i < 4; i++) { /* 16 columns of a half of the block */
+        for (unsigned i = 0; i < 4; i++) { /* 16 columns of half a block */
             const unsigned char *low = src + i / 2 * 64 + i % 2 * 16;
             uint8x16_t a = vld1q_u8(low), b = vld1q_u8(low + 32);
             uint8x16_t h = vld1q_u8(src + 128 + 16 * i);

@@ -1,6 +1,6 @@
 /*
- * NEON kernels that make the values of weights in parts from codes of 4 bits. The table of a group is
- * made in plain C, one operation at a time, and rounded; its bytes are then looked up, a plane of them for
+ * NEON kernels that dequantize weights with 4-bit codes in one pass. Plain C computes the table of
+ * a group, one operation at a time, and rounds it. Its bytes are then looked up, in one plane for
  * each byte of a result.
  */
 #include "kernels.h"
@@ -26,14 +26,16 @@ static inline void neon_put_codes(unsigned char *d, uint8x16_t codes, const uint
     vst4q_u8(d, four);
 }
 
-/* 16 codes in 8 bytes, one to a byte. */
+/* Splits 8 bytes into 16 codes, one per byte. */
 static inline uint8x16_t neon_split_halves(const unsigned char *s, bool high_first) {
     uint8x8_t both = vld1_u8(s), low = vand_u8(both, vdup_n_u8(15)), high = vshr_n_u8(both, 4);
     uint8x8x2_t codes = high_first ? vzip_u8(high, low) : vzip_u8(low, high);
     return vcombine_u8(codes.val[0], codes.val[1]);
 }
 
-/* Sixteen F32 to BF16; false, and nothing of use, if there is a NaN among them. */
+/*
+ * Converts sixteen F32 to BF16; returns false, with an undefined result, if one of them is a NaN.
+ */
 static inline bool neon_table_to_bf16(unsigned char *to, const float *values) {
     uint32x4_t nans = vdupq_n_u32(0);
     for (size_t i = 0; i < 16; i += 4) {

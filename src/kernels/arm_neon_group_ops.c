@@ -1,6 +1,6 @@
 /*
- * NEON kernels for weights in parts: one operation each, so that there is no product and sum for a
- * compiler to join.
+ * NEON kernels for quantized weights: one operation each, so that a compiler has no product and sum
+ * to fuse.
  */
 #include "kernels.h"
 
@@ -26,7 +26,7 @@ NEON_GROUPED(tmi_neon_group_times, vmulq_f32, tmi_group_times)
 NEON_GROUPED(tmi_neon_group_minus, vsubq_f32, tmi_group_minus)
 NEON_GROUPED(tmi_neon_group_plus, vaddq_f32, tmi_group_plus)
 
-/* 8 bytes are 16 halves, the low one first. */
+/* 8 bytes hold 16 codes, the low half of a byte first. */
 void tmi_neon_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t less) {
     const int32x4_t by = vdupq_n_s32(less);
     size_t i = 0;

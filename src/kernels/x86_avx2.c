@@ -1,4 +1,4 @@
-/* The table of AVX2 kernels, and the copy that goes around the cache. */
+/* The table of AVX2 kernels, and the copy with non-temporal stores. */
 #include "blocks.h"
 #include "x86_avx2.h"
 

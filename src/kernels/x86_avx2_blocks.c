@@ -1,14 +1,14 @@
 /*
- * Block dtypes unpacked with AVX2. One multiplication and at most one subtraction per element, in the
- * order of blocks.c and with the same bits: no FMA, and NaN goes the same way. Each of them once for results
- * that stay in the cache, and once for those that go around it, which lie at multiples of 32 bytes.
+ * Unpacks block dtypes with AVX2. One multiplication and at most one subtraction per element, in
+ * the order of blocks.c and with the same bits: no FMA, and NaN comes out the same. Each kernel
+ * exists twice: with ordinary stores, and with non-temporal stores to multiples of 32 bytes.
  */
 #include "blocks.h"
 #include "x86_avx2.h"
 
 #if TMI_AVX2
 
-/* Eight signed or unsigned bytes, from byte 8 * eighth on, as F32. */
+/* Converts the low eight signed bytes to F32. */
 AVX2_INLINE __m256 avx2_signed_floats(__m128i bytes) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
 }
@@ -31,7 +31,7 @@ AVX2_INLINE void avx2_put_16(float *dst, __m128i bytes, __m256 scale, bool strea
     avx2_put_8(dst + 8, _mm256_mul_ps(high, scale), stream);
 }
 
-/* 32 bytes below 128 times a scale, less a minimum. */
+/* 32 bytes below 128 times a scale, minus a minimum. */
 AVX2_INLINE void avx2_put_32_less(float *dst, __m256i bytes, __m256 scale, __m256 less,
                                   bool stream) {
     __m128i halves[2] = {_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)};
@@ -93,7 +93,10 @@ AVX2_INLINE void avx2_unpack_iq4_nl(float *dst, const unsigned char *src, size_t
     }
 }
 
-/* Scales of 2^-126 and above are multiplied with; smaller ones, and what they make, are subnormal. */
+/*
+ * Scales of 2^-126 and above are multiplied; smaller ones and their results are subnormal, and
+ * plain C handles them.
+ */
 AVX2_INLINE void avx2_unpack_mxfp4(float *dst, const unsigned char *src, size_t blocks,
                                    bool stream) {
     const __m128i levels = _mm_loadu_si128((const __m128i *)(const void *)tmi_levels_e2m1);
@@ -137,7 +140,7 @@ AVX2_INLINE void avx2_unpack_q4_k(float *dst, const unsigned char *src, size_t b
     }
 }
 
-/* The fifth bits of a part: 16 where its bit is set in a byte. */
+/* The fifth bits of a part: 16 where the part's bit is set in a byte. */
 AVX2_INLINE __m256i avx2_fifth_bits(__m256i high, size_t part) {
     __m256i bit = _mm256_set1_epi8((char)(1u << part));
     __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(high, bit), bit);
@@ -166,7 +169,7 @@ AVX2_INLINE void avx2_unpack_q5_k(float *dst, const unsigned char *src, size_t b
     }
 }
 
-/* A row of 32 of Q6_K: low bits, and two high bits in place, under two scales. */
+/* Writes a row of 32 elements of Q6_K: low bits, two high bits already in place, and two scales. */
 AVX2_INLINE void avx2_put_row(float *dst, __m256i low, __m256i high, const unsigned char *scales,
                               __m256 d, bool stream) {
     __m256i q = _mm256_sub_epi8(_mm256_or_si256(low, high), _mm256_set1_epi8(32));

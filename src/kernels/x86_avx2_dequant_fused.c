@@ -1,14 +1,14 @@
 /*
- * AVX2 kernels that make the values of weights in parts in one pass from codes of 4 bits: codes, scales
- * and zero points in, F32, BF16 or F16 out. The steps are taken, and rounded, for the 16 codes that there
- * are, and each value is looked up. The target has no fused multiply-add, so no product and sum can be
- * joined.
+ * AVX2 kernels that dequantize weights with 4-bit codes in one pass: codes, scales and zero points
+ * in, F32, BF16 or F16 out. The steps are computed, and rounded, for the 16 possible codes, and
+ * each value is looked up. The target has no fused multiply-add, so no product and sum can be
+ * fused.
  */
 #include "x86_avx2_dequant_fused.h"
 
 #if TMI_AVX2
 
-/* The values of a group's codes, in F32 and, where results have 16 bits, as those. */
+/* The values of a group's codes, in F32 and, if results have 16 bits, in that format too. */
 typedef struct coded_table {
     __m256 low, high;
     coded_bytes bytes;
@@ -29,14 +29,14 @@ AVX2_INLINE coded_table group_table(const tmi_fused_run *run, size_t g, tenmap_d
     return t;
 }
 
-/* Eight codes, one in each of the low eight bytes, as their values. */
+/* Looks up the values of eight codes, one in each of the low eight bytes. */
 AVX2_INLINE __m256 look_up_eight(__m128i codes, __m256 low, __m256 high) {
     __m256i index = _mm256_cvtepu8_epi32(codes);
     __m256 a = _mm256_permutevar8x32_ps(low, index), b = _mm256_permutevar8x32_ps(high, index);
     return _mm256_blendv_ps(a, b, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
 }
 
-/* Sixteen codes in order, one in each byte, to where their values go. */
+/* Stores the values of sixteen codes, which are in order, one in each byte. */
 AVX2_INLINE void put_sixteen(unsigned char *d, __m128i codes, const coded_table *t, tenmap_dtype as,
                              bool stream) {
     if (as == TENMAP_F32) {
@@ -52,7 +52,7 @@ AVX2_INLINE void put_sixteen(unsigned char *d, __m128i codes, const coded_table 
                stream);
 }
 
-/* Sixteen codes of 4 bits in the low eight bytes, one to a byte. */
+/* Splits the low eight bytes into sixteen 4-bit codes, one per byte. */
 AVX2_INLINE __m128i split_halves(__m128i both, bool high_first) {
     const __m128i nibble = _mm_set1_epi8(15);
     __m128i low = _mm_and_si128(both, nibble);
@@ -60,7 +60,7 @@ AVX2_INLINE __m128i split_halves(__m128i both, bool high_first) {
     return high_first ? _mm_unpacklo_epi8(high, low) : _mm_unpacklo_epi8(low, high);
 }
 
-/* Thirty-two codes in 16 bytes, one to a byte. */
+/* Splits 16 bytes into 32 codes, one per byte. */
 AVX2_INLINE __m256i split_in_order(const unsigned char *s, bool high_first) {
     const __m256i nibble = _mm256_set1_epi8(15);
     __m256i both = _mm256_castsi128_si256(avx2_load_half(s, 0));
@@ -71,8 +71,8 @@ AVX2_INLINE __m256i split_in_order(const unsigned char *s, bool high_first) {
 }
 
 /*
- * The same with those from 8 to 15 and from 16 to 23 in each other's place: so unpacking what is looked
- * up, within 128-bit halves, leaves it in order.
+ * The same with codes 8 to 15 and 16 to 23 swapped, so that unpacking the looked-up bytes within
+ * 128-bit halves leaves them in order.
  */
 AVX2_INLINE __m256i split_thirty_two(const unsigned char *s, bool high_first) {
     return _mm256_permute4x64_epi64(split_in_order(s, high_first), _MM_SHUFFLE(3, 1, 2, 0));
@@ -90,7 +90,7 @@ AVX2_INLINE void prefetch_codes(const unsigned char *s, bool stream) {
         _mm_prefetch((const char *)s + AVX2_PREFETCH, _MM_HINT_T0);
 }
 
-/* The values of one group that begin at a whole byte. */
+/* Writes the values of one group, whose codes begin at a whole byte. */
 AVX2_INLINE void put_group(unsigned char *d, const unsigned char *s, size_t count,
                            const coded_table *t, tenmap_dtype as, bool stream, bool high_first) {
     const size_t width = as == TENMAP_F32 ? 4 : 2;
@@ -110,7 +110,10 @@ AVX2_INLINE void put_group(unsigned char *d, const unsigned char *s, size_t coun
     }
 }
 
-/* Groups [g, end) of a run, the first of which begins with value `at`; returns where the last ends. */
+/*
+ * Writes groups [g, end) of a run, the first of which begins at value `at`; returns where the last
+ * ends.
+ */
 AVX2_INLINE size_t put_groups(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
                               size_t end, tenmap_dtype as, bool stream, bool saturate,
                               bool high_first) {
@@ -126,13 +129,14 @@ AVX2_INLINE size_t put_groups(unsigned char *d, const tmi_fused_run *run, size_t
 }
 
 /*
- * Codes whose values to BF16 need few products with their scale: the others are halves, quarters and
- * eighths of those, or have the other sign, as long as none is so small or so large that it has fewer
- * digits. The magnitudes of E2M1 are such parts of 4 and 6; those of codes less 8 of 8, 6, 5 and 7.
- * The products of a group are together in an element of 64 bits, twice where there are two.
+ * Kinds of codes whose BF16 values need only a few products with the scale. The other values are
+ * halves, quarters and eighths of those, or have the opposite sign, as long as none is so small or
+ * so large that it has fewer digits. The magnitudes of E2M1 derive from 4 and 6 this way; those of
+ * codes minus 8 derive from 8, 6, 5 and 7. The products of a group share one 64-bit element; if
+ * there are two, they are in it twice.
  */
 
-/* The 16 bits that a product is rounded to, in the low half of lanes; what they had there is gone. */
+/* The 16 bits that a product is rounded to, in the low half of each lane; the high half is 0. */
 AVX2_INLINE __m256i product_low(__m256 scales, float by) {
     return _mm256_srli_epi32(coded_round(_mm256_mul_ps(scales, _mm256_set1_ps(by)), false), 16);
 }
@@ -143,7 +147,7 @@ AVX2_INLINE __m256i product_pair(__m256 scales, float low, float high) {
     return _mm256_blend_epi16(product_low(scales, low), upper, 0xaa);
 }
 
-/* The products of groups of one kind; false where a scale does not suit. */
+/* Packs the products of groups of one kind; false if a scale is not suitable. */
 AVX2_INLINE bool pack_products(uint64_t *products, const float *scales, size_t count,
                                tmi_code_kind kind) {
     const __m256i least = _mm256_set1_epi32(27 << 23), most = _mm256_set1_epi32(227 << 23);
@@ -170,13 +174,13 @@ AVX2_INLINE bool pack_products(uint64_t *products, const float *scales, size_t c
     return _mm256_testz_si256(unsuited, unsuited);
 }
 
-/* Bytes of 16 bits, those at even places first, in each half. */
+/* Separates the bytes of 16-bit elements: those at even positions first, in each 128-bit half. */
 AVX2_INLINE __m256i bytes_apart(__m256i values) {
     return _mm256_shuffle_epi8(values, _mm256_broadcastsi128_si256(_mm_setr_epi8(
                                            0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
 }
 
-/* The table of E2M1 in each half, by the products that are there. A scale of 0 leaves zeros. */
+/* The table of E2M1 in each half, from the products in that half. A scale of 0 gives zeros. */
 AVX2_INLINE coded_bytes e2m1_table(__m256i products) {
     const __m256i which = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(-1, -1, 0, 1, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3));
@@ -191,7 +195,7 @@ AVX2_INLINE coded_bytes e2m1_table(__m256i products) {
     return t;
 }
 
-/* That of codes less 8: -8 to -1 are in the low half, 0 to 7 in the high half. */
+/* The table of codes minus 8: -8 to -1 are in the low half, 0 to 7 in the high half. */
 AVX2_INLINE coded_bytes centred_table(__m256i products) {
     const __m256i which = _mm256_setr_epi8(0, 1, 6, 7, 2, 3, 4, 5, 0, 1, 2, 3, 0, 1, 0, 1, -1, -1,
                                            0, 1, 0, 1, 2, 3, 0, 1, 4, 5, 2, 3, 6, 7);
@@ -206,7 +210,7 @@ AVX2_INLINE coded_bytes centred_table(__m256i products) {
     return t;
 }
 
-/* Groups of 16 of E2M1, two at a time. */
+/* Writes groups of 16 E2M1 values, two groups at a time. */
 AVX2_INLINE void put_sixteens(unsigned char *d, const unsigned char *s, size_t pairs,
                               const uint64_t *products, bool stream) {
     for (; pairs; pairs--, products += 2, s += 16, d += 64) {
@@ -221,7 +225,7 @@ AVX2_INLINE void put_sixteens(unsigned char *d, const unsigned char *s, size_t p
     }
 }
 
-/* Groups of whole 32s. */
+/* Writes groups whose size is a multiple of 32. */
 AVX2_INLINE void put_thirty_twos(unsigned char *d, const unsigned char *s, size_t groups,
                                  size_t group, const uint64_t *products, tmi_code_kind kind,
                                  bool stream) {
@@ -234,7 +238,10 @@ AVX2_INLINE void put_thirty_twos(unsigned char *d, const unsigned char *s, size_
     }
 }
 
-/* The whole groups of a run from value `at` of group g on; returns how many of them it did. */
+/*
+ * Writes the whole groups of a run from group g on, which starts at value `at`; returns how many it
+ * did.
+ */
 AVX2_INLINE size_t put_kind(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
                             tmi_code_kind kind, bool stream) {
     enum { PACKED = 128 };
@@ -254,7 +261,9 @@ AVX2_INLINE size_t put_kind(unsigned char *d, const tmi_fused_run *run, size_t a
     return groups;
 }
 
-/* Where the first group ends, at value `at`: how many groups more are done so. */
+/*
+ * The first group ends at value `at`: returns how many of the following groups are done this way.
+ */
 AVX2_INLINE size_t put_known(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
                              bool stream) {
     bool whole = at % 2 == 0 && !run->zeros && run->group % 16 == 0;

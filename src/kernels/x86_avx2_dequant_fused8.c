@@ -1,12 +1,12 @@
 /*
- * AVX2 kernels that make the values of weights in parts in one pass from codes of 8 bits. The target has
- * no fused multiply-add, so no product and sum can be joined.
+ * AVX2 kernels that dequantize weights with 8-bit codes in one pass. The target has no fused
+ * multiply-add, so no product and sum can be fused.
  */
 #include "x86_avx2_dequant_fused.h"
 
 #if TMI_AVX2
 
-/* Sixteen values to where they go. `as`, `stream` and `saturate` are constants where it is inlined. */
+/* Stores sixteen values. `as`, `stream` and `saturate` are constants where this is inlined. */
 AVX2_INLINE void store_values(unsigned char *d, __m256 a, __m256 b, tenmap_dtype as, bool stream,
                               bool saturate) {
     __m256i x = _mm256_castps_si256(a), y = _mm256_castps_si256(b);
@@ -24,8 +24,8 @@ AVX2_INLINE void store_values(unsigned char *d, __m256 a, __m256 b, tenmap_dtype
 typedef bool avx2_decode(__m128i codes, __m256 *a, __m256 *b);
 
 /*
- * 2^-8 of them, which is what their bits mean where F16 has its own, also where they are subnormal;
- * in F32 all of them are normal. False where one is NaN.
+ * Decodes E4M3 to 2^-8 times its values: that is what the code's bits mean in F16's position, also
+ * for subnormals. All results are normal in F32. Returns false if a code is NaN.
  */
 AVX2_INLINE bool decode_e4m3(__m128i codes, __m256 *a, __m256 *b) {
     __m256i lanes = _mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7);
@@ -42,7 +42,7 @@ AVX2_INLINE bool decode_i8(__m128i codes, __m256 *a, __m256 *b) {
     return true;
 }
 
-/* The values of one group; false at a code that is left to others. */
+/* Computes the values of one group; false at a code that is left to other code. */
 AVX2_INLINE bool scale_group(unsigned char *d, const unsigned char *s, size_t count, __m256 scale,
                              __m256 zero, bool zeros, bool added, avx2_decode *decode,
                              tenmap_dtype as, bool stream, bool saturate) {
@@ -70,12 +70,12 @@ AVX2_INLINE bool scale_group(unsigned char *d, const unsigned char *s, size_t co
 }
 
 /*
- * E4M3 to BF16. Codes below 16 are so many times 2^-9. From 8 on only the last three bits decide how a
- * product is rounded, and the others add to its exponent, as long as no product is so small or so large
- * that it has fewer digits: those of the first 16 codes are looked up.
+ * E4M3 to BF16. Codes below 16 mean the code times 2^-9. From 8 on, only the last three bits decide
+ * how a product is rounded, and the other bits add to its exponent, as long as no product is so
+ * small or so large that it has fewer digits. So the products of the first 16 codes are looked up.
  */
 
-/* The low bytes of the products with a scale, and then the high ones. */
+/* The low bytes of the products with a scale, then the high bytes. */
 AVX2_INLINE void fill_e4m3_table(unsigned char *table, const float *scale) {
     const __m256 eight =
         _mm256_setr_ps(0, 0x1p-9f, 0x2p-9f, 0x3p-9f, 0x4p-9f, 0x5p-9f, 0x6p-9f, 0x7p-9f);
@@ -87,8 +87,9 @@ AVX2_INLINE void fill_e4m3_table(unsigned char *table, const float *scale) {
 }
 
 /*
- * The table of group g, kept or made in `room`; NULL where products with its scale are not far from what F32
- * and BF16 cannot hold. A table costs as much as some 50 values: made for each row, a fifth of all.
+ * The table of group g, from the cache or computed in `room`; NULL if products with its scale come
+ * close to the limits of F32 and BF16. A table costs as much as some 50 values; computing one for
+ * each row would take a fifth of the time.
  */
 AVX2_INLINE const unsigned char *find_e4m3_table(const tmi_fused_run *run, size_t g,
                                                  unsigned char *room) {
@@ -107,7 +108,7 @@ AVX2_INLINE const unsigned char *find_e4m3_table(const tmi_fused_run *run, size_
     return room;
 }
 
-/* 32 codes; returns the largest so far, without its sign. */
+/* Converts 32 codes; returns the largest code so far, without its sign. */
 AVX2_INLINE __m256i put_e4m3(unsigned char *d, __m256i codes, const coded_bytes *t, __m256i most,
                              bool stream) {
     const __m256i seven_bits = _mm256_set1_epi8(0x7f), nothing = _mm256_setzero_si256();
@@ -125,7 +126,7 @@ AVX2_INLINE __m256i put_e4m3(unsigned char *d, __m256i codes, const coded_bytes 
     return _mm256_max_epu8(most, without_sign);
 }
 
-/* The values of one group; returns the largest code so far. */
+/* Computes the values of one group; returns the largest code so far. */
 AVX2_INLINE __m256i e4m3_group(unsigned char *d, const unsigned char *s, size_t count,
                                const coded_bytes *t, __m256i most, bool stream) {
     size_t i = 0;
@@ -146,7 +147,7 @@ AVX2_INLINE __m256i e4m3_group(unsigned char *d, const unsigned char *s, size_t 
     return most;
 }
 
-/* All of a run; false where a scale does not suit, or a code is NaN. */
+/* Computes all of a run; false if a scale is not suitable or a code is NaN. */
 AVX2_INLINE bool run_e4m3(unsigned char *d, const tmi_fused_run *run, bool stream) {
     unsigned char room[TMI_TABLE_BYTES];
     const size_t groups = coded_groups(run);
@@ -175,7 +176,7 @@ AVX2_INLINE bool run_coded8(unsigned char *d, const tmi_fused_run *run, avx2_dec
         size_t n = end < left ? end : left;
         __m256 scale = _mm256_set1_ps(run->scales[g] * factor);
         __m256 zero = zeros ? _mm256_set1_ps(run->zeros[g]) : scale;
-        /* Under -ffast-math the factor must not be joined with the codes. */
+        /* Under -ffast-math the factor must not be combined with the codes. */
         __asm__("" : "+x"(scale));
         if (!scale_group(d, s, n, scale, zero, zeros, run->added, decode, as, stream, saturate))
             return false;
@@ -186,7 +187,7 @@ AVX2_INLINE bool run_coded8(unsigned char *d, const tmi_fused_run *run, avx2_dec
     return true;
 }
 
-/* Saturation and F16 have one loop that asks at every step. */
+/* Saturation and F16 share one loop that tests at every step. */
 AVX2_INLINE bool pick_coded8(void *dst, tenmap_dtype as, const tmi_fused_run *run, uint32_t flags,
                              avx2_decode *decode, float factor, bool zeros) {
     bool stream = coded_streams(dst, run, flags), saturate = flags & TENMAP_CONVERT_SATURATE;
@@ -202,7 +203,7 @@ AVX2_INLINE bool pick_coded8(void *dst, tenmap_dtype as, const tmi_fused_run *ru
            run_coded8(dst, run, decode, factor, TENMAP_F16, zeros, stream, saturate);
 }
 
-/* 2^8 times a scale must be a number, which is so but for scales that no model has. */
+/* 2^8 times a scale must be finite, which is true of all scales except ones that no model has. */
 AVX2_TARGET bool tmi_avx2_fused_e4m3(void *dst, tenmap_dtype as, const tmi_fused_run *run,
                                      uint32_t flags) {
     if (run->zeros)

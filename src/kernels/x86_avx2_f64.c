@@ -1,12 +1,14 @@
 /*
- * AVX2 kernels to and from F64. The hardware conversions depend on the flush-to-zero modes only
- * where an F32 is subnormal: those elements, rare in weights, are done on integers.
+ * AVX2 kernels to and from F64. The hardware conversions depend on the flush-to-zero modes only if
+ * an F32 is subnormal: those elements, which are rare in weights, are converted on integers.
  */
 #include "x86_avx2.h"
 
 #if TMI_AVX2
 
-/* Eight F32 whose subnormals, if any, came out as zeros or right, depending on the modes. */
+/*
+ * Converts the subnormals among four F32: depending on the modes, the hardware may make them zeros.
+ */
 AVX2_INLINE __m256d f64_from_subnormals(__m128i bits) {
     /* A subnormal is its fraction, an integer, times 2^-149: both factors are normal. */
     __m256d fraction = _mm256_cvtepi32_pd(_mm_and_si128(bits, _mm_set1_epi32(0x007fffff)));
@@ -37,7 +39,7 @@ AVX2_INLINE void step_f32_to_f64(unsigned char *d, const unsigned char *s, bool 
     }
 }
 
-/* Four F64 that plain C converts, to odd or to nearest. */
+/* Converts four F64 in plain C, rounding to odd or to nearest. */
 AVX2_TARGET static __m128i f32_from_f64_one_by_one(__m256i bits, bool odd) {
     uint64_t in[4];
     uint32_t out[4];
@@ -48,7 +50,7 @@ AVX2_TARGET static __m128i f32_from_f64_one_by_one(__m256i bits, bool odd) {
     return _mm_loadu_si128((const __m128i *)(const void *)out);
 }
 
-/* Whether one of four magnitudes is below 2^-126 without being 0. */
+/* Whether one of four magnitudes is below 2^-126 but not 0. */
 AVX2_INLINE bool any_below_f32(__m256i magnitude) {
     __m256i least = _mm256_set1_epi64x((long long)897 << 52);
     __m256i is_small = _mm256_cmpgt_epi64(least, magnitude);
@@ -56,7 +58,9 @@ AVX2_INLINE bool any_below_f32(__m256i magnitude) {
     return !_mm256_testc_si256(is_zero, is_small);
 }
 
-/* The upper or lower halves of eight F64, in the order 0 1 4 5 2 3 6 7, which shuffles cost least.
+/*
+ * The upper or lower halves of eight F64, in the order 0 1 4 5 2 3 6 7, which takes the fewest
+ * shuffles.
  */
 AVX2_INLINE __m256i upper_halves(__m256i a, __m256i b) {
     return _mm256_castps_si256(
@@ -68,7 +72,9 @@ AVX2_INLINE __m256i lower_halves(__m256i a, __m256i b) {
         _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88));
 }
 
-/* The exponents of F64 that are F32's least normal and its first beyond the last, as upper halves.
+/*
+ * F64 exponents, as upper halves: that of F32's smallest normal number, and the first one beyond
+ * F32.
  */
 enum { LEAST_NORMAL = 897 << 20, BEYOND_NORMAL = 1151 << 20 };
 
@@ -89,7 +95,7 @@ AVX2_INLINE __m256i f32_from_f64_avx2(__m256i a, __m256i b) {
     return _mm256_castps_si256(_mm256_set_m128(high, low));
 }
 
-/* Shifts of the bits within F32's normal range; anything else but zero is left to plain C. */
+/* Shifts the bits within F32's normal range; leaves everything else except zero to plain C. */
 AVX2_INLINE __m256i f32_odd_from_f64_avx2(__m256i a, __m256i b) {
     const __m256i zero = _mm256_setzero_si256();
     __m256i upper = upper_halves(a, b), lower = lower_halves(a, b);
@@ -126,7 +132,7 @@ AVX2_INLINE void step_f64_to_odd(unsigned char *d, const unsigned char *s, bool 
                    stream);
 }
 
-/* One pass and two roundings, of which the first is to odd: as if it were one. */
+/* One pass with two roundings, the first of them to odd: the result is as if rounded once. */
 AVX2_INLINE void step_f64_to_bf16(unsigned char *d, const unsigned char *s, bool stream,
                                   bool saturate) {
     AVX2_UNROLL

@@ -1,6 +1,6 @@
 /*
- * AVX2 kernels for weights in parts. The target has no fused multiply-add, so none of their products and
- * sums can be joined.
+ * AVX2 kernels for quantized weights. The target has no fused multiply-add, so no product and sum
+ * can be fused.
  */
 #include "x86_avx2.h"
 
@@ -20,7 +20,7 @@ AVX2_INLINE __m256 avx2_plus(__m256 values, __m256 by) {
     return _mm256_add_ps(values, by);
 }
 
-/* Whole vectors of values that share one number; the rest is plain C's. */
+/* Processes whole vectors of values that share one number; the rest is left to plain C. */
 AVX2_INLINE size_t group_vectors(float *values, size_t count, float shared,
                                  avx2_operation *operation) {
     const __m256 by = _mm256_set1_ps(shared);
@@ -36,7 +36,7 @@ AVX2_INLINE size_t group_vectors(float *values, size_t count, float shared,
 
 AVX2_INLINE void run_groups(float *values, size_t count, const float *by, size_t first,
                             size_t group, avx2_operation *operation, tmi_group_op *plain) {
-    if (group == 1 && first == 1) { /* each has its own */
+    if (group == 1 && first == 1) { /* each value has its own number */
         size_t i = 0;
         for (; i + 8 <= count; i += 8)
             _mm256_storeu_ps(values + i,
@@ -70,7 +70,7 @@ AVX2_TARGET void tmi_avx2_group_plus(float *values, size_t count, const float *b
     run_groups(values, count, by, first, group, avx2_plus, tmi_group_plus);
 }
 
-/* 16 bytes are 32 halves, the low one first. */
+/* 16 bytes hold 32 codes, the low half of a byte first. */
 AVX2_TARGET void tmi_avx2_nibbles(float *values, const unsigned char *bytes, size_t count,
                                   int32_t less) {
     const __m128i low = _mm_set1_epi8(15);

@@ -1,10 +1,12 @@
 /*
- * Sums over BF16, F16 and F32 with AVX2: four vectors of four doubles are the sixteen lanes. What
- * the elements are is counted on their integer bits. A block with an infinity, a NaN or a number
- * that is subnormal in F32 is left to plain C: this code may then be as wrong as it likes.
+ * Sums BF16, F16 and F32 with AVX2: four vectors of four doubles are the sixteen lanes. Zeros,
+ * subnormals, extremes, infinities and NaN are found on the integer bits. A block with an infinity,
+ * a NaN or a number that is subnormal in F32 is left to plain C, so this code need not handle them
+ * correctly.
  *
- * Elements of 16 bits are counted by their codes, where that is wanted, while they are added: the one
- * waits for stores, of which one goes to memory per clock, the other for arithmetic.
+ * If requested, 16-bit elements are counted by their codes in the same loop that adds them:
+ * counting waits for stores, of which one per clock goes to memory, and adding waits for
+ * arithmetic.
  */
 #include "moments.h"
 #include "x86_avx2.h"
@@ -15,7 +17,7 @@ typedef struct avx2_sums {
     __m256d sum[4], square[4];
 } avx2_sums;
 
-/* Four elements. The multiplication must not be fused with the addition behind it. */
+/* Adds four elements. The multiplication must not be fused with the addition after it. */
 AVX2_INLINE void avx2_add(avx2_sums *s, size_t lane, __m256d x) {
     __m256d square = _mm256_mul_pd(x, x);
     __asm__("" : "+x"(square));
@@ -24,8 +26,8 @@ AVX2_INLINE void avx2_add(avx2_sums *s, size_t lane, __m256d x) {
 }
 
 /*
- * Elements of 16 bits have at most 11 significant bits, so their squares are exact in double and a
- * fused multiplication rounds as two steps do. Only here may the compiler use one.
+ * 16-bit elements have at most 11 significant bits, so their squares are exact in double, and a
+ * fused multiply-add rounds like two separate steps. Only here may the compiler use one.
  */
 #define AVX2_FMA __attribute__((target("avx2,f16c,fma")))
 
@@ -61,9 +63,9 @@ AVX2_INLINE void avx2_sums_end(const avx2_sums *s, tmi_lanes *lanes, size_t coun
 }
 
 /*
- * What a block of codes holds. Signed order is that of the positive numbers, unsigned order that of
- * the negative ones, backwards; the least unsigned one is the end of a block that has one sign only.
- * A NaN or an infinity is beyond all finite numbers in one of the two.
+ * The extremes of a block of codes. Signed order sorts positive numbers; unsigned order sorts
+ * negative ones, in reverse. The least unsigned code is the other extreme of a block whose numbers
+ * all have one sign. A NaN or an infinity is beyond all finite numbers in one of the two orders.
  */
 typedef struct avx2_range {
     uint32_t most_positive, most_negative, least_unsigned; /* codes of 16 or of 32 bits */
@@ -71,8 +73,8 @@ typedef struct avx2_range {
 } avx2_range;
 
 /*
- * Looking and adding are two loops, since one of both would have more to keep than there are
- * registers. The second finds the block in the first-level cache, and fetches the next one there.
+ * Looking and adding are separate loops, because one loop for both would need more registers than
+ * there are. The second loop finds the block in the L1 cache and prefetches the next one.
  */
 AVX2_TARGET static avx2_range avx2_look_16(const unsigned char *at, size_t count,
                                            int least_normal) {
@@ -156,7 +158,7 @@ AVX2_TARGET static uint32_t avx2_zeros_32(const unsigned char *at, size_t count)
     return all;
 }
 
-/* The codes of the least and of the greatest number. */
+/* The codes of the least and the greatest number. */
 static uint32_t avx2_least(const avx2_range *r, uint32_t sign) {
     return r->most_negative & sign ? r->most_negative : r->least_unsigned;
 }
@@ -170,7 +172,7 @@ static bool avx2_is_finite(const avx2_range *r, uint32_t sign, uint32_t infinity
            (avx2_least(r, sign) & ~sign) < infinity;
 }
 
-/* Sixteen codes, in two halves of which neither waits for the other's shifts. */
+/* Counts sixteen codes, in two halves so that neither waits for the other's shifts. */
 static inline __attribute__((always_inline)) void avx2_count_codes(uint32_t *codes,
                                                                    const unsigned char *at) {
     AVX2_UNROLL
@@ -188,7 +190,7 @@ static inline __attribute__((always_inline)) void avx2_count_codes(uint32_t *cod
     }
 }
 
-/* `codes` is NULL or not wherever this is inlined. */
+/* Whether `codes` is NULL is a compile-time constant wherever this is inlined. */
 AVX2_FMA static inline __attribute__((always_inline)) avx2_sums
 avx2_sums_bf16(const unsigned char *at, size_t count, uint32_t *codes) {
     const __m256i zero = _mm256_setzero_si256();
@@ -196,7 +198,7 @@ avx2_sums_bf16(const unsigned char *at, size_t count, uint32_t *codes) {
     for (size_t i = 0; i < count; i += TMI_LANES, at += (size_t)2 * TMI_LANES) {
         __m256i v = avx2_load(at, 0);
         _mm_prefetch((const char *)at + (size_t)2 * TMI_MEASURE_BLOCK, _MM_HINT_T0);
-        /* Unpacking works in halves: elements 0-3 and 8-11, then 4-7 and 12-15. */
+        /* Unpacking works within 128-bit halves: elements 0-3 and 8-11, then 4-7 and 12-15. */
         avx2_add_both(&s, 0, 2, _mm256_unpacklo_epi16(zero, v));
         avx2_add_both(&s, 1, 3, _mm256_unpackhi_epi16(zero, v));
         if (codes)
@@ -300,7 +302,7 @@ AVX2_TARGET void tmi_avx2_f32_places(uint32_t *places, const void *src, size_t c
         __m256i bin = _mm256_andnot_si256(outside, _mm256_cvttps_epi32(place));
         __m256 fraction = _mm256_sub_ps(place, _mm256_cvtepi32_ps(bin));
         __m256i next = _mm256_castps_si256(_mm256_cmp_ps(fraction, near_next, _CMP_GE_OQ));
-        if (!_mm256_testc_si256(outside, next)) { /* one that is inside is near an edge */
+        if (!_mm256_testc_si256(outside, next)) { /* at least one value inside is near an edge */
             __m256i edge = _mm256_i32gather_epi32(bins->edges + 1, bin, 4);
             bin = _mm256_add_epi32(bin, _mm256_set1_epi32(1));
             bin = _mm256_add_epi32(bin, _mm256_cmpgt_epi32(edge, key));

@@ -51,16 +51,17 @@ AVX2_INLINE void step_bf16_to_f16(unsigned char *d, const unsigned char *s, bool
 }
 
 /*
- * Eight F32 to codes of at most 8 bits in 32-bit lanes, `small_shift` bits up, without signs. Adding
- * the power of two whose last bit is worth the result's last bit rounds the fraction, and leaves it
- * with its hidden bit in the low bits of the sum, below the power's exponent; for subnormal results
- * that power stays the same. One multiplication of 16-bit halves puts exponent and fraction
- * together; the exponents' excess is taken off in the low bits of the power, where it is even and
- * so changes no rounding.
+ * Converts eight F32 to codes of at most 8 bits in 32-bit lanes, shifted up by `small_shift` bits,
+ * without signs. It adds the power of two whose last bit has the value of the result's last bit.
+ * That rounds the fraction and leaves it, with its hidden bit, in the low bits of the sum, below
+ * the power's exponent; for subnormal results the power stays the same. One multiplication of
+ * 16-bit halves combines exponent and fraction. The excess of the exponents is subtracted in the
+ * low bits of the power, where it is even and so changes no rounding.
  *
- * What is too large, infinity and NaN have powers that are NaN, and codes over 127 then. The
- * addition is in assembly because of two NaN the processor keeps the first, and compilers may turn
- * a sum round. Sources that a mode may take for zero are far below half of the smallest result.
+ * For values that are too large, infinity and NaN the power is a NaN, and the code is above 127.
+ * The addition is in assembly because the processor keeps the first of two NaN, and compilers may
+ * swap the operands of a sum. Sources that a mode may treat as zero are far below half of the
+ * smallest result.
  */
 AVX2_INLINE int small_shift(const tmi_narrow_format f) {
     return (int)(7 - f.fraction_bits);
@@ -79,19 +80,19 @@ AVX2_INLINE __m256i small_from_f32_avx2(__m256i bits, const tmi_narrow_format f)
     return _mm256_madd_epi16(sum, _mm256_set1_epi32(1 << 16 | 1 << small_shift(f)));
 }
 
-/* 32 such codes as bytes; over 127 only what is too large or NaN. */
+/* Packs 32 such codes into bytes; only values that are too large or NaN are above 127. */
 AVX2_INLINE __m256i join_codes(const __m256i *v, const tmi_narrow_format f) {
     __m256i low = _mm256_srli_epi16(_mm256_packus_epi32(v[0], v[1]), small_shift(f));
     __m256i high = _mm256_srli_epi16(_mm256_packus_epi32(v[2], v[3]), small_shift(f));
     return _mm256_packus_epi16(low, high);
 }
 
-/* 32 lanes as bytes, in the same order: packing with signed saturation keeps signs. */
+/* Packs 32 lanes into bytes, in the same order: packing with signed saturation keeps signs. */
 AVX2_INLINE __m256i join_signed(const __m256i *v) {
     return _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
 }
 
-/* 0xff where one of 32 F32 is a NaN. */
+/* 0xff for each of 32 F32 that is a NaN. */
 AVX2_INLINE __m256i join_nans(const __m256i *x) {
     __m256i v[4];
     AVX2_UNROLL
@@ -102,7 +103,7 @@ AVX2_INLINE __m256i join_nans(const __m256i *x) {
     return join_signed(v);
 }
 
-/* 32 F32 to codes, as join_codes has them; the sign of each is the top bit of a byte of `signs`. */
+/* Converts 32 F32 to codes in join_codes' order; the top bit of each byte of `signs` is a sign. */
 AVX2_INLINE __m256i small_from_four(const __m256i *x, __m256i signs, bool saturate,
                                     const tmi_narrow_format f) {
     const uint32_t top = saturate || f.always_clamps ? f.largest : f.largest + 1;
@@ -112,7 +113,7 @@ AVX2_INLINE __m256i small_from_four(const __m256i *x, __m256i signs, bool satura
         v[i] = small_from_f32_avx2(x[i], f);
     __m256i codes = join_codes(v, f);
     bool rare = _mm256_movemask_epi8(codes) != 0;
-    if (top < 0x7f || rare) /* up to 127 is what all the others are */
+    if (top < 0x7f || rare) /* all other codes are at most 127 */
         codes = _mm256_min_epu8(codes, _mm256_set1_epi8((char)top));
     if (TMI_UNLIKELY(rare))
         codes = _mm256_blendv_epi8(codes, _mm256_set1_epi8((char)f.nan), join_nans(x));

@@ -1,16 +1,19 @@
-/* AVX2 kernels for matrices that are stored the other way round. */
+/*
+ * AVX2 kernels for transposed matrices: transposing, splitting packed columns, and scaling E2M1 by
+ * powers of two.
+ */
 #include "x86_avx2.h"
 
 #if TMI_AVX2
 
-/* Sixteen vectors stay in registers only where loops over them are unrolled to the last. */
+/* Sixteen vectors stay in registers only if the loops over them are fully unrolled. */
 #if defined(__clang__)
 #define AVX2_UNROLL_16 AVX2_UNROLL
 #else
 #define AVX2_UNROLL_16 _Pragma("GCC unroll 16")
 #endif
 
-/* Eight vectors of eight words: word i of each becomes vector i. */
+/* Transposes eight vectors of eight 32-bit words: word i of each becomes vector i. */
 AVX2_INLINE void turn_eight(__m256i *v) {
     __m256i a[8], b[8];
     AVX2_UNROLL
@@ -32,7 +35,7 @@ AVX2_INLINE void turn_eight(__m256i *v) {
     }
 }
 
-/* The same for eight vectors of eight halves. */
+/* The same for eight vectors of eight 16-bit elements. */
 AVX2_INLINE void turn_eight_halves(__m128i *v) {
     __m128i a[8], b[8];
     AVX2_UNROLL
@@ -54,7 +57,9 @@ AVX2_INLINE void turn_eight_halves(__m128i *v) {
     }
 }
 
-/* What is left of a matrix after whole squares of eight: columns on the right, then rows below. */
+/*
+ * Transposes what is left after whole 8x8 squares: the columns on the right, then the rows below.
+ */
 AVX2_INLINE void turn_rest(unsigned char *to, size_t to_stride, const unsigned char *from,
                            size_t from_stride, size_t rows, size_t columns, size_t width) {
     size_t whole_rows = rows & ~(size_t)7, whole = columns & ~(size_t)7;
@@ -68,10 +73,13 @@ AVX2_INLINE void turn_rest(unsigned char *to, size_t to_stride, const unsigned c
               rows - whole_rows, whole, false);
 }
 
-/* How many rows are turned at once: eight columns of them stay in the cache. */
+/* How many rows are transposed at once: eight columns of them stay in the cache. */
 enum { TURNED_ROWS = 256 };
 
-/* Eight lines to where they go, each in one piece: those that are written in turns leave no whole ones. */
+/*
+ * Copies eight lines to their destination, each in one piece: alternating between them would leave
+ * cache lines only partly written.
+ */
 AVX2_INLINE void place_eight(unsigned char *to, size_t to_stride, const unsigned char *from,
                              size_t from_stride, size_t bytes, bool stream) {
     bool around = stream && (uintptr_t)to % 32 == 0 && to_stride % 32 == 0;
@@ -107,7 +115,7 @@ AVX2_TARGET void tmi_avx2_transpose16(unsigned char *to, size_t to_stride,
     turn_rest(to, to_stride, from, from_stride, rows, columns, 2);
 }
 
-/* Eight rows, straight to where they go. */
+/* Transposes eight rows straight to their destination. */
 AVX2_INLINE void turn_eight_rows(unsigned char *to, size_t to_stride, const unsigned char *from,
                                  size_t from_stride, size_t columns) {
     for (size_t c = 0; c + 8 <= columns; c += 8) {
@@ -151,7 +159,10 @@ AVX2_TARGET void tmi_avx2_transpose32(unsigned char *to, size_t to_stride,
     turn_rest(to, to_stride, from, from_stride, rows, columns, 4);
 }
 
-/* Bytes of the first eight vectors between those of the last eight, in each half of 128 bits. */
+/*
+ * Interleaves the bytes of the first eight vectors with those of the last eight, in each 128-bit
+ * half.
+ */
 AVX2_INLINE void mingle(__m256i *to, const __m256i *from) {
     AVX2_UNROLL
     for (size_t i = 0; i < 8; i++) {
@@ -160,7 +171,7 @@ AVX2_INLINE void mingle(__m256i *to, const __m256i *from) {
     }
 }
 
-/* Sixteen vectors of bytes: byte i of each becomes vector i, in each half. */
+/* Transposes sixteen vectors of bytes: byte i of each becomes vector i, in each 128-bit half. */
 AVX2_INLINE void turn_bytes(__m256i *v) {
     __m256i other[16];
     mingle(other, v);
@@ -170,7 +181,8 @@ AVX2_INLINE void turn_bytes(__m256i *v) {
 }
 
 /*
- * Eight words of 32 rows: the lower or the higher codes of their bytes, those of two rows in a byte, turned.
+ * Takes eight words of 32 rows and transposes the low or the high codes of their bytes, with the
+ * codes of two rows packed into one byte.
  */
 AVX2_INLINE void unmix_part(unsigned char *to, size_t line, const unsigned char *rows,
                             size_t stride, bool high, bool mixed) {
@@ -190,7 +202,7 @@ AVX2_INLINE void unmix_part(unsigned char *to, size_t line, const unsigned char 
     turn_bytes(v);
     AVX2_UNROLL_16
     for (size_t i = 0; i < 16; i++) {
-        /* Where the codes of byte i of four words go: fields 0, 2, 4, 6, or 1, 3, 5, 7 of a word. */
+        /* Where the codes of byte i of four words go: fields 0, 2, 4, 6 or 1, 3, 5, 7 of a word. */
         static const unsigned char row[2][4] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
         size_t field = mixed ? row[high][i % 4] : i % 4 * 2 + high;
         unsigned char *at = to + (i / 4 * 8 + field) * line;
@@ -226,8 +238,8 @@ AVX2_TARGET void tmi_avx2_split_columns(unsigned char *to, size_t line, const un
 }
 
 /*
- * 32 codes in 16 bytes, one to a byte, those from 8 to 15 and from 16 to 23 in each other's place: so unpacking
- * what is looked up leaves it in order.
+ * Splits 16 bytes into 32 codes, one per byte, with codes 8 to 15 and 16 to 23 swapped, so that
+ * unpacking the looked-up bytes leaves them in order.
  */
 AVX2_INLINE __m256i split_across(const unsigned char *s) {
     __m128i bytes = _mm_shuffle_epi32(avx2_load_half(s, 0), _MM_SHUFFLE(3, 1, 2, 0));
@@ -240,7 +252,10 @@ AVX2_INLINE __m256i in_both_halves(__m128i half) {
     return _mm256_broadcastsi128_si256(half);
 }
 
-/* 32 values as BF16: the bits of each over 1.0, to which those of its power are added, but for zeros. */
+/*
+ * 32 values as BF16: the table holds their bits relative to 1.0, and the bits of the power of two
+ * are added, except for zeros.
+ */
 AVX2_INLINE void across_bf16(unsigned char *d, const unsigned char *s, const unsigned char *powers,
                              bool stream) {
     const __m256i low =
@@ -259,7 +274,7 @@ AVX2_INLINE void across_bf16(unsigned char *d, const unsigned char *s, const uns
     avx2_store(d, 1, _mm256_add_epi16(b, _mm256_unpackhi_epi8(x, y)), stream);
 }
 
-/* Eight values, whose codes are in the low halves of lanes; the sign is the highest bit of a code. */
+/* Eight values, whose codes are in the low bits of the lanes; the top bit of a code is the sign. */
 AVX2_INLINE __m256i across_eight(__m256i codes, __m128i powers) {
     const __m256 magnitudes = _mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6);
     __m256i scale = _mm256_slli_epi32(_mm256_cvtepu16_epi32(powers), 16);

@@ -1,14 +1,15 @@
 /*
- * AVX2 kernels whose results hold every source value exactly. All sources of at most 8 bits fit
- * BF16, so they are mapped to BF16 on 16-bit integers, and to F32 by putting zeros below that.
+ * AVX2 kernels whose results hold every source value exactly, except those of I32. All sources of
+ * at most 8 bits fit into BF16, so they are mapped to BF16 on 16-bit integers, and to F32 by
+ * appending zeros below.
  */
 #include "x86_avx2.h"
 
 #if TMI_AVX2
 
 /*
- * 16 BF16 as two vectors of F32. The 16 lanes must hold elements 0-3, 8-11, 4-7, 12-15, because the
- * unpacks work within 128-bit halves.
+ * Stores 16 BF16 as two vectors of F32. The 16 lanes must hold elements 0-3, 8-11, 4-7, 12-15,
+ * because unpacking works within 128-bit halves.
  */
 AVX2_INLINE void store_bf16_as_f32(unsigned char *d, size_t vector, __m256i split, bool stream) {
     __m256i zero = _mm256_setzero_si256();
@@ -16,7 +17,7 @@ AVX2_INLINE void store_bf16_as_f32(unsigned char *d, size_t vector, __m256i spli
     avx2_store(d, vector + 1, _mm256_unpackhi_epi16(zero, split), stream);
 }
 
-/* 32 bytes in an order in which byte unpacks leave their lanes as store_bf16_as_f32 wants them. */
+/* Reorders 32 bytes so that byte unpacking leaves their lanes as store_bf16_as_f32 needs them. */
 AVX2_INLINE __m256i split_codes(__m256i codes) {
     return _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
 }
@@ -44,17 +45,19 @@ AVX2_INLINE void step_f16_to_f32(unsigned char *d, const unsigned char *s, bool 
 }
 
 /*
- * 8-bit floats to 16 bits, byte by byte. Nearly all magnitudes follow a rule, (code << shift) + base:
- * each byte of the result is a sum of what the two halves of the code give, and a shuffle looks that
- * up. At most 16 codes in a row are subnormal, infinite or NaN, some from 128 - turn up to 127, and
- * on from 0: there another shuffle finds what is to change in the rule's result. What is looked up by
- * the low half is turned as well, so that one index does for both.
+ * Converts 8-bit floats to 16 bits, byte by byte. Nearly all magnitudes follow a rule, (code <<
+ * shift) + base: each byte of the result is the sum of two contributions, one from each half of the
+ * code, which a shuffle looks up. The exceptions (subnormals, infinity, NaN) are at most 16
+ * consecutive codes modulo 128: from 128 - turn to 127, and on from 0. For those, another shuffle
+ * finds what to change in the rule's result. The tables that are indexed by the low half are
+ * rotated by `turn` as well, so that one index serves both.
  */
 typedef struct byte_tables {
     uint8_t turn;
-    uint8_t upper_high[16];               /* by the high half: of the upper byte, with the sign */
-    uint8_t upper_low[16], lower_low[16]; /* by the low half */
-    uint8_t upper_change[16], lower_change[16]; /* by the code, both turned */
+    /* By the high half: part of the upper byte, with the sign. */
+    uint8_t upper_high[16];
+    uint8_t upper_low[16], lower_low[16];       /* by the low half */
+    uint8_t upper_change[16], lower_change[16]; /* by the code; both rotated by `turn` */
 } byte_tables;
 
 /* (code << 4) + 0x3c00 */
@@ -124,14 +127,16 @@ AVX2_INLINE __m256i byte_lookup(const uint8_t *table, __m256i index) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(avx2_load_half(table, 0)), index);
 }
 
-/* 32 codes as two vectors of 16-bit lanes, those from within the lower and the upper halves of the
- * two 128-bit lanes. */
+/*
+ * Converts 32 codes to two vectors of 16-bit lanes: v[0] from the lower and v[1] from the upper
+ * halves of the two 128-bit lanes.
+ */
 AVX2_INLINE void widen_bytes(__m256i *v, __m256i codes, const byte_tables *t) {
     const __m256i half = _mm256_set1_epi8(0x0f), magnitude = _mm256_set1_epi8(0x7f);
     __m256i high = _mm256_and_si256(_mm256_srli_epi16(codes, 4), half);
     __m256i turned = _mm256_add_epi8(codes, _mm256_set1_epi8((char)t->turn));
     turned = _mm256_and_si256(turned, magnitude);
-    /* Beyond the first 16 the top bit is set, and a shuffle gives 0. */
+    /* Beyond the first 16 the top bit is set, so the shuffle gives 0. */
     __m256i first = _mm256_add_epi8(turned, _mm256_set1_epi8(0x70));
     __m256i upper =
         _mm256_add_epi8(byte_lookup(t->upper_high, high), byte_lookup(t->upper_low, turned));
@@ -142,7 +147,7 @@ AVX2_INLINE void widen_bytes(__m256i *v, __m256i codes, const byte_tables *t) {
     v[1] = _mm256_unpackhi_epi8(lower, upper);
 }
 
-/* FNUZ's NaN is where others have -0, and has come out as that. */
+/* FNUZ has its NaN where other formats have -0; widen_bytes has converted it as -0. */
 AVX2_INLINE void widen_fnuz(__m256i *v, __m256i codes, const byte_tables *t, uint16_t nan) {
     widen_bytes(v, codes, t);
     __m256i is_nan = _mm256_cmpeq_epi8(codes, _mm256_set1_epi8((char)0x80));
@@ -151,7 +156,7 @@ AVX2_INLINE void widen_fnuz(__m256i *v, __m256i codes, const byte_tables *t, uin
     v[1] = _mm256_xor_si256(v[1], _mm256_and_si256(_mm256_unpackhi_epi8(is_nan, is_nan), change));
 }
 
-/* Steps from 32 codes of 8 bits to 32 results of 16 bits, and through BF16 to F32. */
+/* Steps from 32 codes of 8 bits to 32 results of 16 bits, and by way of BF16 to F32. */
 #define AVX2_STEP_8_TO_16(name, widening)                                                          \
     AVX2_INLINE void name(unsigned char *d, const unsigned char *s, bool stream, bool saturate) {  \
         __m256i v[2], codes = _mm256_permute4x64_epi64(avx2_load(s, 0), _MM_SHUFFLE(3, 1, 2, 0));  \
@@ -200,7 +205,7 @@ AVX2_INLINE void step_e5m2_to_f16(unsigned char *d, const unsigned char *s, bool
     }
 }
 
-/* 16 bytes of packed F4 as 32 codes in order. */
+/* Splits 16 bytes of packed F4 into 32 codes, in order. */
 AVX2_INLINE __m256i unpack_f4(const unsigned char *s) {
     const __m128i nibble = _mm_set1_epi8(0x0f);
     __m128i both = avx2_load_half(s, 0);
@@ -209,7 +214,7 @@ AVX2_INLINE __m256i unpack_f4(const unsigned char *s) {
     return _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
 }
 
-/* The low and the high bytes of the 16 values of F4 in BF16, and the high ones in F16. */
+/* The low and the high bytes of the 16 F4 values in BF16, and the high bytes in F16. */
 AVX2_INLINE __m256i f4_bf16_low(__m256i codes) {
     const __m128i low =
         _mm_setr_epi8(0, 0, (char)0x80, (char)0xc0, 0, 0x40, (char)0x80, (char)0xc0, 0, 0,
@@ -231,7 +236,7 @@ AVX2_INLINE __m256i f4_f16_high(__m256i codes) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(high), codes);
 }
 
-/* Two vectors of bytes interleaved into two vectors of 16-bit lanes, in order. */
+/* Interleaves two vectors of bytes into two vectors of 16-bit lanes, in order. */
 AVX2_INLINE void store_interleaved(unsigned char *d, __m256i low, __m256i high, bool stream) {
     __m256i even = _mm256_unpacklo_epi8(low, high), odd = _mm256_unpackhi_epi8(low, high);
     avx2_store(d, 0, _mm256_permute2x128_si256(even, odd, 0x20), stream);
@@ -260,7 +265,7 @@ AVX2_INLINE void step_f4_to_f32(unsigned char *d, const unsigned char *s, bool s
     store_bf16_as_f32(d, 2, _mm256_unpackhi_epi8(low, high), stream);
 }
 
-/* Integers of at most 24 bits are exact in F32; 32 bits are rounded by the conversion, once. */
+/* Integers of at most 24 bits are exact in F32; the conversion rounds 32-bit ones, once. */
 #define AVX2_STEP_INTEGER(name, expression)                                                        \
     AVX2_INLINE void name(unsigned char *d, const unsigned char *s, bool stream, bool saturate) {  \
         (void)saturate;                                                                            \
