@@ -250,9 +250,7 @@ static inline void tmi_check_header(const tmi_place *place, const tmi_header *he
 
 /* safetensors_quick.c: parses a header that is written in the usual way, in one fast pass. */
 
-/*
- * Copies [offset, offset+size) of the file to dst; returns false, without an error, if it cannot.
- */
+/* Copies [offset, offset+size) of the file to dst; returns false, without an error, on failure. */
 typedef bool tmi_refill(void *ctx, uint64_t offset, void *dst, size_t size);
 
 /*
@@ -291,17 +289,13 @@ typedef struct tmi_container {
     const char *name; /* tenmap_shard.format */
     /* Whether a file of `size` bytes, whose first `len` bytes are at `start`, has this format. */
     bool (*recognise)(const unsigned char *start, size_t len, uint64_t size, uint64_t limit);
-    /*
-     * Finds the header, at most `limit` bytes long, or reports what is wrong with the file's start.
-     */
+    /* Finds the header, at most `limit` bytes long, or reports what is wrong with the start. */
     tenmap_status (*find_text)(const tmi_place *place, const unsigned char *start, size_t len,
                                uint64_t limit, tmi_extent *text, tenmap_error *error);
     /* Optional (may be NULL). Behaves as tmi_safetensors_quick. */
     tenmap_status (*quick)(tmi_header *header, const tmi_place *place, size_t length,
                            tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
-    /*
-     * As tmi_header_parse: takes ownership of `text`, which is followed by TMI_JSON_PAD zero bytes.
-     */
+    /* As tmi_header_parse: takes ownership of `text`; TMI_JSON_PAD zero bytes follow the text. */
     tenmap_status (*parse)(tmi_header *header, const tmi_place *place, tmi_block text,
                            size_t length, tenmap_error *error);
 } tmi_container;
@@ -368,7 +362,7 @@ bool tmi_index_safe_name(const char *name, size_t len, uint32_t flags);
 int tmi_by_file_name(const void *a, const void *b);
 
 /*
- * shard_index_quick.c: the entries of an index written in the usual way, as they stand in its text.
+ * shard_index_quick.c: the lines of an index written in the usual way, left in place in its text.
  */
 
 typedef struct tmi_line {

@@ -47,9 +47,7 @@ bool tmi_gguf_value(tmi_gguf_walk *walk, uint32_t type, tenmap_value *out);
 /* Writes the text of a number or a BOOL, NUL-terminated, and returns its length. */
 size_t tmi_number_text(char out[TMI_NUMBER_ROOM], uint32_t type, const void *raw);
 
-/*
- * gguf_read.c: reads the items of a header one by one and writes the error messages for bad ones.
- */
+/* gguf_read.c: reads the items of a header one by one, and writes error messages for bad ones. */
 
 typedef struct tmi_gguf_reader {
     tmi_gguf_walk walk;

@@ -71,9 +71,7 @@ bool tmi_gguf_take_row(tmi_gguf_reader *r, tmi_gguf_row *row) {
     return tmi_gguf_u32(w, &row->type) && tmi_gguf_u64(w, &row->offset);
 }
 
-/*
- * Describes the problem, as the end of an error message that names the file, the byte and the item.
- */
+/* Writes the end of an error message whose start names the file, the byte and the item. */
 static void describe_problem(const tmi_gguf_reader *r, char *out, size_t room) {
     const tmi_gguf_walk *w = &r->walk;
     ull number = (ull)w->number, left = (ull)(w->size - w->at);

@@ -62,9 +62,7 @@ static bool told_enough_of(const gguf_parser *p, uint32_t code) {
                  __VA_ARGS__),                                                                     \
      tell_gguf(p, TENMAP_FOUND_##code, NULL))
 
-/*
- * Terminates the previous string value, now that the first byte of the item after it has been read.
- */
+/* Terminates the previous string value: the first byte of the item after it has been read. */
 static void end_value(gguf_parser *p, char *next) {
     if (p->end_of_value)
         *p->end_of_value = '\0';
@@ -235,9 +233,7 @@ static bool goes_behind(const tenmap_tensor *t, const tenmap_tensor *next) {
            (t->file_offset == next->file_offset && t->nbytes > next->nbytes);
 }
 
-/*
- * Reads one row of the table. A check that has reported a row without a valid size leaves it out.
- */
+/* Reads one row of the table. A check reports a row without a valid size and leaves it out. */
 static tenmap_status take_tensor(gguf_parser *p, uint64_t *dims) {
     tenmap_tensor *t = &p->tensors[p->count];
     tmi_gguf_row row;

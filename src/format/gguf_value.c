@@ -73,8 +73,7 @@ bool tmi_gguf_string(tmi_gguf_walk *w, const char **text, uint64_t *len) {
 }
 
 /*
- * Reads the head of an array; its element type must be known and its elements may not exceed the
- * file.
+ * Reads the head of an array: its element type must be known, and its elements must fit the file.
  */
 static bool take_array(tmi_gguf_walk *w, uint32_t *type, uint64_t *count) {
     if (!tmi_gguf_want(w, ARRAY_HEAD))

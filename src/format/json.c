@@ -75,7 +75,7 @@ static bool unicode_escape(tmi_json *json, char **at, uint32_t *out) {
 }
 
 /*
- * Writes the escape whose backslash is at *at to *to. The result is never longer than the escape.
+ * Writes the escape whose backslash is at *at to *to. The result is never longer than its source.
  */
 static bool take_escape(tmi_json *json, char **at, char **to) {
     static const char from_letters[] = "\"\\/bfnrt", to_bytes[] = "\"\\/\b\f\n\r\t";

@@ -28,10 +28,7 @@ typedef struct tmi_json {
     char *at;   /* the next byte to read */
     char *end;  /* the first zero byte after the text */
     const char *problem;
-    /*
-     * Accept what Python accepts beyond JSON: NaN, Infinity, -Infinity, numbers above a double's
-     * range.
-     */
+    /* Accept what Python adds to JSON: NaN, Infinity, -Infinity, numbers too large for a double. */
     bool python;
 } tmi_json;
 
@@ -70,10 +67,7 @@ static inline bool tmi_json_expect(tmi_json *json, char c, const char *problem) 
     return TMI_LIKELY(tmi_json_take(json, c)) ? true : tmi_json_fail(json, problem);
 }
 
-/*
- * The first byte at or after `at` that is not a plain string byte: a quote, backslash or control
- * character.
- */
+/* The first byte at or after `at` that is a quote, a backslash or a control character. */
 static inline char *tmi_json_string_end(char *at) {
 #if defined(__SSE2__)
     for (;; at += 16) {

@@ -1,7 +1,4 @@
-/*
- * SafeTensors as a container: checks the length field (rules 1 to 3) and names the parsers of the
- * rest.
- */
+/* SafeTensors as a container: checks the length field (rules 1 to 3) and lists its parsers. */
 #include "format.h"
 
 #include <string.h>

@@ -25,7 +25,7 @@ typedef struct parser {
     tmi_header *header;
     const tmi_place *place;
     tenmap_error *error;
-    tenmap_status failed; /* the status behind a parsing function's false */
+    tenmap_status failed; /* the status that a parsing function's false stands for */
     tenmap_tensor *tensors;
     size_t count;
     bool in_order;     /* so far, the tensors came in file order */
@@ -85,10 +85,7 @@ static bool fail_memory(parser *p, uint64_t bytes) {
     return false;
 }
 
-/*
- * A rule is broken, and p->error says how. An open fails with the status; a check reports it and
- * goes on.
- */
+/* A rule is broken, and p->error says how. An open fails; a check reports it and goes on. */
 static tenmap_status tell(parser *p, uint32_t code, const tenmap_tensor *t, tenmap_status status) {
     if (!TMI_REPORTS(p->place->report) || status != TENMAP_ERR_FORMAT)
         return status;
@@ -96,9 +93,7 @@ static tenmap_status tell(parser *p, uint32_t code, const tenmap_tensor *t, tenm
     return TENMAP_OK;
 }
 
-/*
- * Whether enough findings of this kind were reported: this one is then counted, without a message.
- */
+/* Whether enough findings of this kind were reported; this one is then only counted. */
 static bool told_enough(const parser *p, uint32_t code) {
     return TMI_REPORTS(p->place->report) &&
            tmi_report_full(p->place->report, TENMAP_FINDING_ERROR, code);
@@ -232,10 +227,7 @@ static bool parse_dtype(parser *p, tenmap_tensor *t) {
 
 enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4, FIELD_OTHER = 0, FIELD_NONE = -1 };
 
-/*
- * Reads the key of an entry's next field. The three known keys are matched by their bytes,
- * unparsed.
- */
+/* Reads the key of an entry's next field. The three known keys are matched as raw bytes. */
 static int parse_field_key(parser *p) {
     tmi_json *json = &p->json;
     char *at = (tmi_json_peek(json), json->at);
@@ -483,10 +475,7 @@ static tenmap_status check_begin(parser *p, const tenmap_tensor *t, uint64_t beg
     return TENMAP_OK;
 }
 
-/*
- * Rules 7 to 9: the shape's size in bits must not overflow, must be whole bytes, and must match the
- * offsets.
- */
+/* Rules 7 to 9: the shape's size must not overflow, must be whole bytes, must match the offsets. */
 static tenmap_status check_size(parser *p, const tenmap_tensor *t, uint64_t stored,
                                 uint64_t *nelems) {
     uint64_t elems = 1, bytes = 0;
@@ -515,10 +504,7 @@ static tenmap_status check_size(parser *p, const tenmap_tensor *t, uint64_t stor
     return TENMAP_OK;
 }
 
-/*
- * Rule 10. The two cases that users meet, truncated files and trailing bytes, have their own
- * messages.
- */
+/* Rule 10. Truncated files and trailing bytes have their own messages. */
 static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end) {
     uint64_t expected = file_position(p, p->json.end) + last_end;
     bool allowed = tmi_allows(p->place->flags, TENMAP_OPEN_TRAILING);

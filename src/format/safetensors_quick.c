@@ -94,9 +94,7 @@ static bool want_entry(reader *r) {
     return r->end - r->at >= ENTRY_AT_MOST || r->left == 0 || fill_window(r);
 }
 
-/*
- * Consumes exactly these bytes. Used with literals, so compilers reduce it to a few word compares.
- */
+/* Consumes exactly these bytes. Compilers reduce a literal to a few word comparisons. */
 #define TAKE(r, literal)                                                                           \
     (memcmp((r)->at, (literal), sizeof(literal) - 1) == 0 ? ((r)->at += sizeof(literal) - 1, true) \
                                                           : false)
@@ -407,10 +405,7 @@ static size_t guess_count(const reader *r, size_t length) {
     return (size_t)((double)length / (double)(last - first) * (double)(braces - 1)) + 1;
 }
 
-/*
- * Where the names begin in a block shared by several headers: after the tmi_block of the previous
- * one.
- */
+/* Where names begin in a block of several headers: after the tmi_block of the previous block. */
 enum { NAMES_AT = sizeof(tmi_block) };
 
 static bool take_name_room(reader *r, size_t size) {

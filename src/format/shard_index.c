@@ -65,9 +65,7 @@ static bool tell_index(index_parser *p, uint32_t code, const char *tensor) {
     return true;
 }
 
-/*
- * One component of a path: not empty, not "." or "..", and not a device or the like on this system.
- */
+/* One component of a path: not empty, not "." or "..", not a device or the like of this system. */
 static bool is_plain_part(const char *part, size_t len) {
     return len > 0 && !(len == 1 && part[0] == '.') &&
            !(len == 2 && part[0] == '.' && part[1] == '.') && tmi_names_a_file(part, len);
@@ -158,7 +156,7 @@ static bool keep_pair(index_parser *p, tmi_text key) {
 }
 
 /*
- * Reads metadata.total_size, if it is a plain integer; skips the rest, except pairs that are kept.
+ * Reads metadata.total_size, if it is a plain integer, and keeps pairs if wanted; skips the rest.
  */
 static bool parse_index_metadata(index_parser *p) {
     bool keep = p->place->flags & TENMAP_OPEN_ALIASES;

@@ -47,10 +47,7 @@ static TMI_INLINE bool skim(skimmer *s, char c) {
     return true;
 }
 
-/*
- * The first byte at or after `at` that is not plain ASCII inside a string; mostly the closing
- * quote.
- */
+/* The first byte at or after `at` that is not plain ASCII; mostly the string's closing quote. */
 static TMI_INLINE const char *plain_end(const char *at) {
 #if defined(__SSE2__)
     for (;; at += 16) {

@@ -99,10 +99,7 @@ NEON_INLINE void step_f16_to_f32_neon(unsigned char *d, const unsigned char *s, 
     }
 }
 
-/*
- * 16-bit results for the subnormal codes of an 8-bit float; the table has low bytes, then high
- * bytes.
- */
+/* 16-bit results for subnormal codes of an 8-bit float; `bytes` has low bytes, then high bytes. */
 NEON_INLINE uint16x8_t neon_subnormals(uint16x8_t magnitude, const uint8_t *bytes) {
     uint16x8_t twice = vorrq_u16(magnitude, vshlq_n_u16(magnitude, 8));
     uint16x8_t index = vaddq_u16(twice, vdupq_n_u16(0x0800));
@@ -259,8 +256,7 @@ NEON_INLINE void step_u8_to_f32_neon(unsigned char *d, const unsigned char *s, b
 }
 
 /*
- * Converts two F64. The hardware does those that no mode can change; plain C does tiny ones and
- * NaN.
+ * Converts two F64 in hardware, except tiny ones and NaN, where modes matter: plain C does those.
  */
 NEON_INLINE uint32x2_t f32_from_f64_neon(const unsigned char *s) {
     uint64x2_t bits = vreinterpretq_u64_u8(vld1q_u8(s));

@@ -1,6 +1,5 @@
 /*
- * Unpacks block dtypes with NEON: the same operations as blocks.c, in the same order, with the same
- * bits.
+ * Unpacks block dtypes with NEON: the operations of blocks.c in the same order, with the same bits.
  */
 #include "blocks.h"
 
@@ -24,9 +23,7 @@ static inline void neon_put_16(float *dst, int8x16_t bytes, float scale) {
         vst1q_f32(dst + 4 * i, vmulq_n_f32(values[i], scale));
 }
 
-/*
- * Multiplies by a scale and subtracts a minimum. The product is exact, so fusing changes nothing.
- */
+/* Multiplies by a scale, subtracts a minimum. The product is exact, so fusing changes nothing. */
 static inline void neon_put_16_less(float *dst, uint8x16_t bytes, float scale, float less) {
     float32x4_t values[4], minimum = vdupq_n_f32(less);
     neon_floats(vreinterpretq_s8_u8(bytes), values);
@@ -133,9 +130,7 @@ void tmi_neon_unpack_q5_k(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/*
- * 16 elements of Q6_K from one row of half a block: the low bits and the high bits come separately.
- */
+/* 16 elements of Q6_K from one row of half a block; low bits and high bits come separately. */
 static inline void neon_put_sixth(float *dst, uint8x16_t low, uint8x16_t high, float scale) {
     uint8x16_t q = vorrq_u8(low, vandq_u8(high, vdupq_n_u8(0x30)));
     neon_put_16(dst, vsubq_s8(vreinterpretq_s8_u8(q), vdupq_n_s8(32)), scale);

@@ -33,9 +33,7 @@ static inline uint8x16_t neon_split_halves(const unsigned char *s, bool high_fir
     return vcombine_u8(codes.val[0], codes.val[1]);
 }
 
-/*
- * Converts sixteen F32 to BF16; returns false, with an undefined result, if one of them is a NaN.
- */
+/* Converts sixteen F32 to BF16; false, with an undefined result, if one of them is a NaN. */
 static inline bool neon_table_to_bf16(unsigned char *to, const float *values) {
     uint32x4_t nans = vdupq_n_u32(0);
     for (size_t i = 0; i < 16; i += 4) {

@@ -1,6 +1,5 @@
 /*
- * NEON kernels for quantized weights: one operation each, so that a compiler has no product and sum
- * to fuse.
+ * NEON kernels for quantized weights: one operation each, so that compilers have nothing to fuse.
  */
 #include "kernels.h"
 

@@ -78,10 +78,7 @@ void tmi_unpack_q5_1(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/*
- * 32 signed bytes, which start `head` bytes into the block, times the scale that the block begins
- * with.
- */
+/* 32 signed bytes, `head` bytes into the block, times the scale that the block begins with. */
 static void unpack_bytes(float *dst, const unsigned char *src, size_t blocks, size_t head) {
     for (; blocks > 0; blocks--, src += head + 32, dst += 32) {
         float d = tmi_half(src);
@@ -158,10 +155,7 @@ float tmi_nvfp4_scale(unsigned code) {
     return tmi_float_of((exponent + 127 - 7 - 1) << 23 | fraction << 20);
 }
 
-/*
- * Four groups of 16, each with its own scale; the low halves of the bytes are the first eight of a
- * group.
- */
+/* Four groups of 16, each with a scale; the low halves of its bytes are a group's first eight. */
 void tmi_unpack_nvfp4(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 36, dst += 64)
         for (size_t group = 0; group < 4; group++) {

@@ -43,9 +43,7 @@ static inline float tmi_half(const unsigned char *b) {
 /* Replaces every NaN of a block by 0x7fc00000, so that all hosts give the same bits. */
 void tmi_one_nan(float *values, size_t count);
 
-/*
- * Scale and minimum number i, of 6 bits each, of the eight that Q4_K and Q5_K pack into 12 bytes.
- */
+/* The i-th 6-bit scale and 6-bit minimum of the eight that Q4_K and Q5_K pack into 12 bytes. */
 static inline void tmi_scale_and_min(const unsigned char *packed, size_t i, unsigned *scale,
                                      unsigned *min) {
     if (i < 4) {
@@ -73,9 +71,7 @@ tmi_unpack tmi_unpack_q8_k, tmi_unpack_iq4_xs;
 tmi_unpack tmi_unpack_iq2_xxs, tmi_unpack_iq2_xs, tmi_unpack_iq2_s, tmi_unpack_iq3_xxs;
 tmi_unpack tmi_unpack_iq3_s, tmi_unpack_iq1_s, tmi_unpack_iq1_m;
 
-/*
- * block_grids.c: grid points of the IQ types: eight 2-bit or four 3-bit levels, the first lowest.
- */
+/* block_grids.c: grid points of IQ types: eight 2-bit or four 3-bit levels, the first lowest. */
 extern const uint16_t tmi_grid_iq2_xxs[256], tmi_grid_iq2_xs[512], tmi_grid_iq2_s[1024];
 extern const uint16_t tmi_grid_iq3_xxs[256], tmi_grid_iq3_s[512], tmi_grid_iq1[2048];
 

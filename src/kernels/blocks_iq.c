@@ -92,10 +92,7 @@ void tmi_unpack_iq3_xxs(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/*
- * 64 points of 9 bits, the ninth stored separately; 32 bytes of signs; a scale for every 32
- * elements.
- */
+/* 64 points of 9 bits, the ninth stored separately; 32 bytes of signs; a scale per 32 elements. */
 void tmi_unpack_iq3_s(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 110) {
         float d = tmi_half(src), *begin = dst;
@@ -134,9 +131,7 @@ void tmi_unpack_iq1_s(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/*
- * The block's scale is in the high 4 bits of four words; their other bits are 16 scales of 3 bits.
- */
+/* The block's scale is in the high 4 bits of four words; the other bits are 16 scales of 3 bits. */
 void tmi_unpack_iq1_m(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 56) {
         unsigned char half[2];

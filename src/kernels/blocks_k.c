@@ -1,9 +1,7 @@
 /* Unpacks block dtypes of 256 elements with scaled parts (the K types and IQ4_XS), in plain C. */
 #include "blocks.h"
 
-/*
- * 16 parts, each with a byte for scale and minimum, 4 bits each. Four elements per byte, 32 apart.
- */
+/* 16 parts, each with a byte for a 4-bit scale and minimum. Four elements per byte, 32 apart. */
 void tmi_unpack_q2_k(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 84, dst += 256) {
         float d = tmi_half(src + 80), min = tmi_half(src + 82);
@@ -42,10 +40,7 @@ void tmi_unpack_q3_k(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/*
- * Eight parts of 32; pairs of parts share 32 bytes, one in the low halves and one in the high
- * halves.
- */
+/* Eight parts of 32; two parts share 32 bytes, one in the low halves and one in the high halves. */
 void tmi_unpack_q4_k(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 144, dst += 256) {
         float d = tmi_half(src), min = tmi_half(src + 2);
@@ -81,9 +76,7 @@ void tmi_unpack_q5_k(float *dst, const unsigned char *src, size_t blocks) {
     }
 }
 
-/*
- * Two halves of 128, each of four rows of 32 from 64 bytes of low bits and 32 bytes of high bits.
- */
+/* Two halves of 128. Each has four rows of 32, with 64 bytes of low bits and 32 of high bits. */
 void tmi_unpack_q6_k(float *dst, const unsigned char *src, size_t blocks) {
     for (; blocks > 0; blocks--, src += 210, dst += 256) {
         float d = tmi_half(src + 208);

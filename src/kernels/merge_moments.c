@@ -8,10 +8,7 @@
 
 /* Scales other than 0 are for values above 2^SCALE_FROM or below 2^-SCALE_FROM. */
 enum { SCALE_FROM = 350, SCALE_STEP = 700 };
-/*
- * How many times the squares about the mean those about the shift may be; more loses too many
- * digits.
- */
+/* Limit on (squares about the shift) / (squares about the mean): a higher ratio loses digits. */
 enum { MOST_LOSS = 17 };
 
 static double sum_of(double a, double b) {
@@ -63,10 +60,7 @@ static double square_root(double x) {
         significand <<= 1;
         exponent--;
     }
-    /*
-     * 54 digits of the root of significand * 2^54, which has at most 108: one more than needed, to
-     * round.
-     */
+    /* 54 digits of the root of significand * 2^54, of at most 108 digits; the last one rounds. */
     for (int i = 0; i < 54; i++) {
         unsigned shift = 106 - 2 * (unsigned)i;
         uint64_t pair = shift >= 54 ? significand >> (shift - 54) & 3 : 0;
@@ -120,9 +114,7 @@ bool tmi_mean_squares_of_lanes(tmi_mean_squares *spread, const tmi_lanes *lanes,
     return square <= MOST_LOSS * spread->squares;
 }
 
-/*
- * Raises the scale to that of a part with larger values: what becomes 0 is negligible beside them.
- */
+/* Raises the scale to match a part with larger values, beside which anything lost is invisible. */
 static void scale_spread_up(tmi_mean_squares *spread, int scale) {
     for (; spread->scale < scale; spread->scale += SCALE_STEP) {
         spread->mean = product_of(spread->mean, 0x1p-700);

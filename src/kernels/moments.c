@@ -7,10 +7,7 @@ void tmi_lanes_begin(tmi_lanes *lanes, bool shifts) {
     *lanes = (tmi_lanes){.shifts = shifts, .least = INT64_MAX, .greatest = INT64_MIN};
 }
 
-/*
- * The bits of positive numbers are already in order; those of negative numbers are in reverse
- * order.
- */
+/* The bits of positive numbers are in order; those of negative numbers are in reverse order. */
 int64_t tmi_key_of_f32(uint32_t bits) {
     return bits >> 31 ? -(int64_t)(bits & 0x7fffffff) - 1 : (int64_t)bits;
 }

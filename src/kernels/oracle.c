@@ -218,10 +218,7 @@ void tmi_scalar_limits(tenmap_dtype to, tenmap_dtype middle, uint64_t *over, uin
     *under = 0;
     if (tmi_dtypes[to].bits >= tmi_dtypes[middle].bits)
         return;
-    /*
-     * Half a step above the largest value, whose last bit decides where a tie goes; E8M0's ties go
-     * up.
-     */
+    /* Half a step above the largest, whose last bit decides where a tie goes; E8M0's goes up. */
     uint64_t half_step = (uint64_t)1
                          << (float_formats[middle].fraction_bits - f->fraction_bits - 1);
     *over = tmi_scalar_one(middle, to, f->largest, 0) + half_step;

@@ -131,10 +131,7 @@ static inline uint32_t f32_odd_from_u64(uint64_t v) {
     return f32_from_magnitude(v, 0, true);
 }
 
-/*
- * The magnitude of an F64 as F32 bits without rounding; *rest is what was cut off, from bit 63
- * down.
- */
+/* The magnitude of an F64 as F32 bits, truncated; *rest is what was cut off, from bit 63 down. */
 static inline uint32_t f32_cut_from_f64(uint64_t magnitude, uint64_t *rest) {
     unsigned field = (unsigned)(magnitude >> 52);
     if (field > 896) {
@@ -221,10 +218,7 @@ static inline uint16_t bf16_from_f32(uint32_t bits, bool saturate) {
     return (uint16_t)(sign | code);
 }
 
-/*
- * A positive finite or infinite F32 to the code of a narrow format with no upper limit on the
- * exponent.
- */
+/* A positive F32 (not NaN) to the code of a narrow format, with no upper limit on the exponent. */
 static inline uint32_t narrow_magnitude(uint32_t magnitude, unsigned fraction_bits, unsigned bias) {
     unsigned field = magnitude >> 23, lowest = 128 - bias, shift = 23 - fraction_bits;
     if (field >= lowest)

@@ -110,10 +110,7 @@ AVX2_INLINE void put_group(unsigned char *d, const unsigned char *s, size_t coun
     }
 }
 
-/*
- * Writes groups [g, end) of a run, the first of which begins at value `at`; returns where the last
- * ends.
- */
+/* Writes groups [g, end) of a run; the first begins at value `at`. Returns where the last ends. */
 AVX2_INLINE size_t put_groups(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
                               size_t end, tenmap_dtype as, bool stream, bool saturate,
                               bool high_first) {
@@ -238,10 +235,7 @@ AVX2_INLINE void put_thirty_twos(unsigned char *d, const unsigned char *s, size_
     }
 }
 
-/*
- * Writes the whole groups of a run from group g on, which starts at value `at`; returns how many it
- * did.
- */
+/* Writes the whole groups of a run from group g, value `at`, on; returns how many it did. */
 AVX2_INLINE size_t put_kind(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
                             tmi_code_kind kind, bool stream) {
     enum { PACKED = 128 };
@@ -261,9 +255,7 @@ AVX2_INLINE size_t put_kind(unsigned char *d, const tmi_fused_run *run, size_t a
     return groups;
 }
 
-/*
- * The first group ends at value `at`: returns how many of the following groups are done this way.
- */
+/* The first group ends at value `at`; returns how many following groups are done this way. */
 AVX2_INLINE size_t put_known(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
                              bool stream) {
     bool whole = at % 2 == 0 && !run->zeros && run->group % 16 == 0;

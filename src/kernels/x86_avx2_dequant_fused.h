@@ -36,9 +36,7 @@ typedef struct coded_bytes {
     __m256i low, high;
 } coded_bytes;
 
-/*
- * Rounds F32 that are not NaN to BF16, in the high half of their lanes; the low half is undefined.
- */
+/* Rounds F32 that are not NaN to BF16, in the high half of each lane; the low half is undefined. */
 AVX2_INLINE __m256i coded_round(__m256 values, bool saturate) {
     __m256i bits = _mm256_castps_si256(values);
     if (saturate)

@@ -6,9 +6,7 @@
 
 #if TMI_AVX2
 
-/*
- * Converts the subnormals among four F32: depending on the modes, the hardware may make them zeros.
- */
+/* Converts the subnormals of four F32, which some modes make the hardware treat as zeros. */
 AVX2_INLINE __m256d f64_from_subnormals(__m128i bits) {
     /* A subnormal is its fraction, an integer, times 2^-149: both factors are normal. */
     __m256d fraction = _mm256_cvtepi32_pd(_mm_and_si128(bits, _mm_set1_epi32(0x007fffff)));
@@ -58,10 +56,7 @@ AVX2_INLINE bool any_below_f32(__m256i magnitude) {
     return !_mm256_testc_si256(is_zero, is_small);
 }
 
-/*
- * The upper or lower halves of eight F64, in the order 0 1 4 5 2 3 6 7, which takes the fewest
- * shuffles.
- */
+/* The upper or lower halves of eight F64, in the order 0 1 4 5 2 3 6 7: the fewest shuffles. */
 AVX2_INLINE __m256i upper_halves(__m256i a, __m256i b) {
     return _mm256_castps_si256(
         _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0xdd));
@@ -72,10 +67,7 @@ AVX2_INLINE __m256i lower_halves(__m256i a, __m256i b) {
         _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0x88));
 }
 
-/*
- * F64 exponents, as upper halves: that of F32's smallest normal number, and the first one beyond
- * F32.
- */
+/* Upper halves of F64: those of F32's smallest normal number and of the first power beyond F32. */
 enum { LEAST_NORMAL = 897 << 20, BEYOND_NORMAL = 1151 << 20 };
 
 AVX2_INLINE __m256i f32_from_f64_slowly(__m256i a, __m256i b, bool odd) {

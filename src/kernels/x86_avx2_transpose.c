@@ -57,9 +57,7 @@ AVX2_INLINE void turn_eight_halves(__m128i *v) {
     }
 }
 
-/*
- * Transposes what is left after whole 8x8 squares: the columns on the right, then the rows below.
- */
+/* Transposes what is left after whole 8x8 squares: columns on the right, then rows below. */
 AVX2_INLINE void turn_rest(unsigned char *to, size_t to_stride, const unsigned char *from,
                            size_t from_stride, size_t rows, size_t columns, size_t width) {
     size_t whole_rows = rows & ~(size_t)7, whole = columns & ~(size_t)7;
@@ -159,10 +157,7 @@ AVX2_TARGET void tmi_avx2_transpose32(unsigned char *to, size_t to_stride,
     turn_rest(to, to_stride, from, from_stride, rows, columns, 4);
 }
 
-/*
- * Interleaves the bytes of the first eight vectors with those of the last eight, in each 128-bit
- * half.
- */
+/* Interleaves bytes of the first eight vectors with those of the last eight, in 128-bit halves. */
 AVX2_INLINE void mingle(__m256i *to, const __m256i *from) {
     AVX2_UNROLL
     for (size_t i = 0; i < 8; i++) {
