@@ -1,7 +1,7 @@
 /*
- * Elements counted by their codes. A processor stores once per clock, and storing is what counting
- * waits for: so bytes are counted two at a time, as codes of 16 bits, where there are enough of them
- * to pay for so large a table.
+ * Counts elements by their codes. A processor stores once per clock, and counting is bound by its
+ * stores. So bytes are counted two at a time, as 16-bit codes, if there are enough of them to pay
+ * for so large a table.
  */
 #include "values.h"
 #include "histogram.h"
@@ -10,7 +10,10 @@
 
 #include <string.h>
 
-/* What comes next: by itself the processor looks no further than the counting that it waits for. */
+/*
+ * Prefetches the bytes that come next: the processor itself looks no further ahead than the
+ * counting that it waits for.
+ */
 static inline void fetch_ahead(const unsigned char *src) {
 #ifdef __GNUC__
     __builtin_prefetch((const void *)((uintptr_t)src + 1024));
@@ -19,7 +22,7 @@ static inline void fetch_ahead(const unsigned char *src) {
 #endif
 }
 
-/* Sixteen bytes, in two halves: neither waits for the other's shifts. */
+/* Counts sixteen bytes in two halves, so that neither waits for the other's shifts. */
 static inline void count_eight(uint32_t *counts, const unsigned char *src) {
     uint64_t a, b;
     memcpy(&a, src, sizeof a);
@@ -54,7 +57,7 @@ bool tmi_take_counts(uint32_t *counts, uint32_t out[256]) {
     return true;
 }
 
-/* Of two bytes that were counted together, each. */
+/* Adds the counts of the single bytes of all pairs to `bytes`, and clears the pairs. */
 static void split_pairs(uint32_t *pairs, uint64_t bytes[256]) {
     uint32_t row[256], columns[256] = {0};
     for (size_t second = 0; second < 256; second++) {
@@ -74,7 +77,7 @@ static void split_pairs(uint32_t *pairs, uint64_t bytes[256]) {
 static void count_few_bytes(uint64_t counts[256], const unsigned char *src, size_t count) {
     uint32_t parts[4][256] = {{0}};
     size_t i = 0;
-    for (; i + 8 <= count; i += 8) { /* equal neighbours do not wait for each other */
+    for (; i + 8 <= count; i += 8) { /* equal neighbors do not wait for each other */
         uint64_t eight;
         memcpy(&eight, src + i, sizeof eight);
         for (unsigned k = 0; k < 8; k++)

@@ -1,15 +1,15 @@
 /*
- * The way from one dtype to another. Where a kernel does the pair in one pass, it gets the whole
- * range. Everything else goes in blocks small enough for the first-level cache, through up to four
- * steps:
+ * Converts elements from one dtype to another. If a kernel converts the pair in one pass, it gets
+ * the whole range. Everything else is converted in blocks small enough for the first-level cache,
+ * in up to four steps:
  *
  *     fetch   swap bytes (big-endian hosts), or unpack 4- and 6-bit elements to one per byte
  *     map     a kernel, or two with F32 between them; a table for most sources of at most 8 bits
- *     clamp   infinity to the largest finite F32 or F64, where the caller wants saturation
- *     place   pack 4- and 6-bit elements, or copy around the cache
+ *     clamp   infinity to the largest finite F32 or F64, if the caller wants saturation
+ *     place   pack 4- and 6-bit elements, or copy with non-temporal stores
  *
- * F32 in the middle holds every narrower source exactly, and wider ones rounded to odd: no result
- * is rounded twice.
+ * F32 as the middle step holds every narrower source exactly, and wider ones rounded to odd, so no
+ * result is rounded twice.
  */
 #include "values.h"
 #include "../kernels/kernels.h"
@@ -30,8 +30,8 @@ typedef struct route_plan {
     uint32_t flags; /* for kernels */
     bool swap, clamp, stream, use_table;
     bool packed;                  /* `first` takes F4 two per byte, as it is stored */
-    tmi_kernel *first, *second;   /* second is NULL where one kernel does the pair */
-    tmi_kernel *stream_copy;      /* where stream is set */
+    tmi_kernel *first, *second;   /* second is NULL if one kernel converts the pair */
+    tmi_kernel *stream_copy;      /* used if `stream` is set */
     unsigned char table[256 * 8]; /* elements of `to` by code of `from` */
 } route_plan;
 
@@ -56,7 +56,7 @@ static void swap_elements(unsigned char *dst, const unsigned char *src, size_t c
             dst[i * width + k] = src[i * width + width - 1 - k];
 }
 
-/* Any starting bit; reads only the bytes that hold the elements. */
+/* Starts at any bit, and reads only the bytes that hold the elements. */
 static void unpack_elements(unsigned char *dst, tmi_elements from, const unsigned char *src,
                             size_t count) {
     unsigned width = tmi_dtypes[from.dtype].bits;
@@ -84,7 +84,7 @@ static void unpack_elements(unsigned char *dst, tmi_elements from, const unsigne
         dst[i] = (unsigned char)tmi_scalar_load(&from, src, i);
 }
 
-/* From bit 0. The codes after the last one must be 0 up to a multiple of 4. */
+/* Packs from bit 0 on. The codes after the last one must be 0 up to a multiple of 4. */
 static void pack_elements(unsigned char *dst, const unsigned char *codes, size_t count,
                           unsigned width) {
     if (width == 4) {
@@ -96,7 +96,7 @@ static void pack_elements(unsigned char *dst, const unsigned char *codes, size_t
     for (; i < count; i += 4) {
         uint32_t four = codes[i] | (uint32_t)codes[i + 1] << 6 | (uint32_t)codes[i + 2] << 12 |
                         (uint32_t)codes[i + 3] << 18;
-        size_t left = count - i; /* 1 to 3 elements take as many bytes */
+        size_t left = count - i; /* 1 to 3 elements take 1 to 3 bytes */
         *dst++ = (unsigned char)four;
         if (left > 1)
             *dst++ = (unsigned char)(four >> 8);
@@ -167,8 +167,9 @@ static void clamp_infinities(unsigned char *dst, size_t count, unsigned bits) {
 }
 
 /*
- * From at most 8 bits where no kernel does the pair: a table; to F64 two kernels, since F32 holds all of
- * them, and tables are made anew for every call. They know nothing of saturation.
+ * Plans a source of at most 8 bits if no kernel converts the pair: by a table, or to F64 by two
+ * kernels. F32 holds all such sources exactly, and a table would be built anew for every call.
+ * These kernels do not saturate.
  */
 static void plan_narrow(route_plan *plan) {
     bool clamps = (plan->flags & TENMAP_CONVERT_SATURATE) && tmi_dtypes[plan->from].infinity;
@@ -190,7 +191,7 @@ static void plan_kernels(route_plan *plan, unsigned from_bit) {
         plan->packed = true;
         return;
     }
-    /* Kernels that widen know nothing of saturation; from E5M2 the table is the way. */
+    /* Kernels that widen do not saturate, so E5M2 takes a table. */
     if (!(saturate && plan->from == TENMAP_F8_E5M2))
         plan->first = find_pair(plan->to, plan->from);
     plan->clamp = saturate && plan->to_bits >= 32 && tmi_dtypes[plan->from].infinity;
@@ -205,7 +206,10 @@ static void plan_kernels(route_plan *plan, unsigned from_bit) {
     plan->second = find_pair(plan->to, TENMAP_F32);
 }
 
-/* One block. `out` is the destination itself unless place_block has something to do. */
+/*
+ * Maps and clamps one block. `out` is the destination itself unless the block must still be packed,
+ * or copied with non-temporal stores.
+ */
 static void map_block(const route_plan *plan, unsigned char *out, const unsigned char *in,
                       size_t count) {
     route_buffer middle;
@@ -253,13 +257,15 @@ static void run_blocks(const route_plan *plan, unsigned char *dst, tmi_elements 
     }
 }
 
-/* The pair's kernel where one pass over the whole range will do; else NULL. */
+/* The pair's kernel if one pass over the whole range is enough; otherwise NULL. */
 static tmi_kernel *direct_kernel(const route_plan *plan, const void *dst) {
     if (plan->swap || plan->clamp || plan->second || plan->to_bits < 8)
         return NULL;
     if (plan->from_bits < 8 && !plan->packed)
         return NULL;
-    /* A destination that no whole source byte aligns cannot be streamed by the kernel itself. */
+    /*
+     * The kernel aligns dst for non-temporal stores by whole source bytes, which must be able to.
+     */
     size_t granule = plan->packed ? plan->to_bits / 4 : plan->to_bits / 8;
     if (plan->stream && (uintptr_t)dst % granule != 0)
         return NULL;
@@ -278,7 +284,10 @@ static void copy_same(const route_plan *plan, unsigned char *dst, const unsigned
         dst[bytes] = (unsigned char)(src[bytes] & ((1u << bits % 8) - 1));
 }
 
-/* How many elements bring both ends to where the rest can go fast; count if nothing does. */
+/*
+ * How many elements to convert one by one before the rest is aligned for a fast path; `count` if
+ * there is none, or if the elements are few.
+ */
 static uint64_t count_head(const tmi_elements *to, const tmi_elements *from, uint64_t count) {
     unsigned to_bits = tmi_dtypes[to->dtype].bits, from_bits = tmi_dtypes[from->dtype].bits;
     uint64_t head = 0;
@@ -288,22 +297,25 @@ static uint64_t count_head(const tmi_elements *to, const tmi_elements *from, uin
         if (head == 8)
             head = count;
     } else if (from_bits == 4 && from->bit == 4) {
-        head = 1; /* then it is byte-aligned, as kernels from packed F4 want it */
+        head = 1; /* then the source is byte-aligned, as kernels for packed F4 need it */
     }
-    /* A table costs as many conversions as it has entries. */
+    /* Building a table costs as many conversions as it has entries. */
     bool small = from_bits <= 8 && !find_pair(to->dtype, from->dtype) &&
                  !tmi_cpu_kernels()->packed_f4[to->dtype] && count < (uint64_t)1 << from_bits;
     return small || head > count ? count : head;
 }
 
-/* Whether a result is too large for the cache, or the caller says so. */
+/*
+ * Whether to use non-temporal stores: as the caller says, otherwise if the result is too large for
+ * the cache.
+ */
 static bool goes_around(uint64_t count, unsigned bits, uint32_t flags) {
     if (flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM))
         return flags & TENMAP_CONVERT_STREAM;
     return tmi_cpu_streams(count / 8 * bits);
 }
 
-/* Everything but the table, which only run_blocks needs. */
+/* Plans everything except the table, which only run_blocks needs. */
 static void make_plan(route_plan *plan, const tmi_elements *to, const tmi_elements *from,
                       uint64_t count, uint32_t flags) {
     plan->to = to->dtype;
@@ -319,7 +331,7 @@ static void make_plan(route_plan *plan, const tmi_elements *to, const tmi_elemen
     plan_kernels(plan, from->bit);
 }
 
-/* Whatever is not from integer to integer, which cannot fail. */
+/* Converts all pairs except integer to integer. This cannot fail. */
 static void route_numbers(tmi_elements to, void *dst, tmi_elements from, const void *src,
                           uint64_t count, uint32_t flags) {
     if (to.dtype == TENMAP_C64) { /* two F32 each */
@@ -356,7 +368,10 @@ static void route_numbers(tmi_elements to, void *dst, tmi_elements from, const v
     run_blocks(&plan, d, from, s, count);
 }
 
-/* Blocks: some at a time become F32, in the first-level cache, and that what is wanted. */
+/*
+ * Block dtypes: some blocks at a time become F32, in the first-level cache, and then the wanted
+ * dtype.
+ */
 
 static tmi_unpack *find_unpack(tenmap_dtype from) {
     tmi_unpack *unpack = tmi_cpu_kernels()->unpack[from - TENMAP_Q4_0];
@@ -365,7 +380,7 @@ static tmi_unpack *find_unpack(tenmap_dtype from) {
     return unpack;
 }
 
-/* NULL where kernels cannot go around the cache themselves. */
+/* The kernel that unpacks with non-temporal stores; NULL if there is none. */
 static tmi_unpack *find_around(tenmap_dtype from) {
     tmi_unpack *around = tmi_cpu_kernels()->unpack_nt[from - TENMAP_Q4_0];
     return around;

@@ -1,4 +1,7 @@
-/* Numbers from one dtype to another: what is allowed. The way there is in conversion_route.c. */
+/*
+ * Converts numbers from one dtype to another: checks what is allowed. conversion_route.c does the
+ * work.
+ */
 #include "values.h"
 #include "../kernels/kernels.h"
 
@@ -55,7 +58,7 @@ uint64_t tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_d
     return tmi_route(target, dst, source, src, count, flags);
 }
 
-/* An integer of `dtype` in digits; its bits stand at the low end. */
+/* Writes an integer of `dtype` in decimal; its bits are the low bits of `bits`. */
 static void write_integer(char text[24], tenmap_dtype dtype, uint64_t bits) {
     unsigned above = 64 - tmi_dtypes[dtype].bits;
     if (tmi_dtypes[dtype].kind == TENMAP_KIND_INT && bits << above >> 63)
@@ -84,7 +87,7 @@ tenmap_status tmi_fail_misfit(tenmap_error *error, tenmap_dtype to, tenmap_dtype
     return fail_misfit(error, to, from, tmi_scalar_load(&file, at, 0), number);
 }
 
-/* Whether all integers fit: looked at before a byte is written. */
+/* Checks that all integers fit, before a byte is written. */
 static tenmap_status check_integers(tenmap_dtype to, tenmap_dtype from, const void *src,
                                     uint64_t count, uint32_t flags, tenmap_error *error) {
     tmi_elements target = {to, 0, !TMI_BIG_ENDIAN}, source = {from, 0, !TMI_BIG_ENDIAN};
@@ -101,7 +104,7 @@ static tenmap_status check_integers(tenmap_dtype to, tenmap_dtype from, const vo
     return status;
 }
 
-/* Whether the buffers are there and hold so many elements. */
+/* Checks that the buffers are not NULL and hold `count` elements. */
 static tenmap_status check_convert_buffers(tenmap_dtype to, const void *dst, size_t dst_bytes,
                                            tenmap_dtype from, const void *src, uint64_t count,
                                            tenmap_error *error) {
@@ -124,7 +127,7 @@ static tenmap_status check_convert_buffers(tenmap_dtype to, const void *dst, siz
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "%llu elements of %s are more than an address space can hold",
                         (unsigned long long)count, tenmap_dtype_name(from));
-    const tmi_block_dtype *blocks = tmi_dtype_blocks(to); /* which is `from` too */
+    const tmi_block_dtype *blocks = tmi_dtype_blocks(to); /* `from` is the same dtype then */
     if (blocks && count % blocks->elements != 0)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "%llu elements are no whole number of blocks: %s has %u in each",
@@ -137,7 +140,7 @@ tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes, tenma
     return tenmap_convert_counted(to, dst, dst_bytes, from, src, count, flags, NULL, error);
 }
 
-/* A part at a time, so that what is counted is still in the cache. */
+/* Converts a piece at a time, so that counted elements are still in the cache. */
 static void convert_and_count(tenmap_dtype to, unsigned char *dst, tenmap_dtype from,
                               const unsigned char *src, uint64_t count, uint32_t flags,
                               tenmap_losses *lost) {

@@ -1,4 +1,4 @@
-/* What this machine's CPU can do: the kernels to use, and when results go around the cache. */
+/* What this machine's CPU can do: which kernels to use, and when to use non-temporal stores. */
 #include "values.h"
 #include "../kernels/kernels.h"
 
@@ -12,12 +12,12 @@
 #endif
 
 static const uint64_t MIB = 1 << 20;
-/* Smaller results stay in the cache, however small it is. */
+/* Smaller results use normal stores, however small the cache is. */
 enum { LEAST_STREAM = 4 << 20 };
 
 #if TMI_AVX2
 
-/* The registers that the system saves on a context switch: bits 1 and 2 are XMM and YMM. */
+/* Whether the system saves XMM and YMM registers (bits 1 and 2) on a context switch. */
 static bool saves_ymm(void) {
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -33,8 +33,7 @@ static bool has_avx2(void) {
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & avx2);
 }
 
-/* The size of the largest cache that one of the two vendors' deterministic leaves tells; 0: none.
- */
+/* The bytes of the largest cache that a vendor's deterministic cache leaf reports; 0: none. */
 static uint64_t cache_bytes(unsigned leaf) {
     uint64_t largest = 0;
     for (unsigned i = 0; i < 8; i++) {
@@ -62,7 +61,7 @@ static uint64_t last_level_cache(void) {
 
 #endif
 
-/* In test builds TENMAP_CPU_MASK names instruction sets, such as "avx2,neon", to do without. */
+/* In test builds TENMAP_CPU_MASK names instruction sets, such as "avx2,neon", that are not used. */
 static bool is_masked(const char *name) {
 #ifdef TENMAP_TESTING
     const char *mask = getenv("TENMAP_CPU_MASK");
@@ -73,7 +72,7 @@ static bool is_masked(const char *name) {
 #endif
 }
 
-/* Best first; the last one always runs. */
+/* The kernels in order, best first; the last ones run on every machine. */
 static const tmi_kernels *kernels_at(unsigned i) {
 #if TMI_AVX2
     if (i-- == 0)
@@ -88,7 +87,7 @@ static const tmi_kernels *kernels_at(unsigned i) {
 
 static _Atomic(const tmi_kernels *) chosen_kernels;
 
-/* Threads that race here choose the same. */
+/* Threads that race here choose the same kernels. */
 static TMI_NOINLINE const tmi_kernels *choose_kernels(void) {
     const tmi_kernels *best = &tmi_kernels_scalar, *candidate;
     for (unsigned i = 0; (candidate = kernels_at(i)) != NULL; i++)
@@ -100,7 +99,7 @@ static TMI_NOINLINE const tmi_kernels *choose_kernels(void) {
     return best;
 }
 
-/* The tables are constants of the program, so a relaxed pointer to one is enough. */
+/* The tables are constants of the program, so a relaxed load of the pointer is enough. */
 const tmi_kernels *tmi_cpu_kernels(void) {
     const tmi_kernels *kernels = atomic_load_explicit(&chosen_kernels, memory_order_relaxed);
     return TMI_LIKELY(kernels != NULL) ? kernels : choose_kernels();
@@ -121,9 +120,9 @@ void tmi_cpu_use(const tmi_kernels *kernels) {
 #endif
 
 /*
- * From half of the last-level cache on: a result of that size pushes out its own source while it is
- * written, so nothing of it would be found there later. Bounded because virtual machines report
- * anything.
+ * Non-temporal stores begin at half of the last-level cache: a result of that size evicts its own
+ * source while it is written, so nothing of it would be found in the cache later. The threshold is
+ * bounded because virtual machines may report any cache size.
  */
 static uint64_t stream_threshold(void) {
     static _Atomic uint64_t threshold;
@@ -138,7 +137,10 @@ static uint64_t stream_threshold(void) {
     return bytes;
 }
 
-/* Asking the CPU for its caches takes microseconds in a virtual machine: only if it matters. */
+/*
+ * Asking the CPU for its caches takes microseconds in a virtual machine, so small results do not
+ * ask.
+ */
 bool tmi_cpu_streams(uint64_t bytes) {
     return bytes >= LEAST_STREAM && bytes >= stream_threshold();
 }

@@ -1,6 +1,6 @@
 /*
- * The values of weights that are stored in parts: codes become numbers, scales and zero points what
- * their scheme says, and each step is one operation in F32. docs/quantized.md has the formulas.
+ * Dequantizes weights: codes become numbers, to which scales and zero points are applied as their
+ * scheme defines. Each step is one operation in F32. docs/quantized.md has the formulas.
  */
 #include "values.h"
 #include "value_source.h"
@@ -20,7 +20,7 @@ static void unpack_words(const unsigned char *words, uint64_t at, size_t count, 
     }
 }
 
-/* Which bytes of the row hold fields [at, at+count): the first, and how many. */
+/* The bytes of the row that hold fields [at, at+count): sets *first, and returns how many. */
 static size_t field_bytes(const tmi_quant_layout *r, uint64_t at, size_t count, uint64_t *first) {
     unsigned each = 32 / r->bits;
     if (r->codes == TMI_CODES_STREAM) {
@@ -31,7 +31,7 @@ static size_t field_bytes(const tmi_quant_layout *r, uint64_t at, size_t count, 
     return (size_t)((at + count - 1) / each * 4 + 4 - *first);
 }
 
-/* Unsigned codes of a row. */
+/* Reads unsigned codes of a row. */
 static tenmap_status fetch_fields(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                   size_t count, uint8_t *fields, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
@@ -69,7 +69,7 @@ static tenmap_status fetch_table(tmi_source *s, uint64_t matrix, uint64_t row, u
     return status;
 }
 
-/* Elements of a dtype that may be narrower than a byte, or lie in blocks. */
+/* Reads elements of a dtype that may be narrower than a byte, or stored in blocks. */
 static tenmap_status fetch_dtype(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                  size_t count, float *values, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
@@ -88,7 +88,7 @@ static tenmap_status fetch_dtype(tmi_source *s, uint64_t matrix, uint64_t row, u
     return TENMAP_OK;
 }
 
-/* Codes of 4 bits that begin at a byte. */
+/* Reads 4-bit codes that begin on a byte boundary. */
 static tenmap_status fetch_nibbles(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                    size_t count, float *values, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
@@ -118,7 +118,7 @@ static tenmap_status fetch_codes(tmi_source *s, uint64_t matrix, uint64_t row, u
     return status;
 }
 
-/* Columns whose groups are listed: each value has a scale of its own. */
+/* Scales a row whose columns have listed groups (g_idx): each value may have a scale of its own. */
 static tenmap_status scale_listed(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                   size_t count, float *values, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
@@ -135,8 +135,8 @@ static tenmap_status scale_listed(tmi_source *s, uint64_t matrix, uint64_t row, 
 }
 
 /*
- * Makes s->kept the scales of `count` values of a row, of which those of the first are number *at. What
- * several rows share is taken whole, where it fits.
+ * Makes s->kept hold the scales of `count` values of a row. The scale of the first value is number
+ * *at. A row of scales that several rows share is read whole, if it fits.
  */
 static tenmap_status keep_row_scales(tmi_source *s, uint64_t matrix, uint64_t scale_row,
                                      uint64_t column, size_t count, size_t *at,
@@ -149,7 +149,10 @@ static tenmap_status keep_row_scales(tmi_source *s, uint64_t matrix, uint64_t sc
                             (size_t)(whole ? r->scale_columns : last - first + 1), error);
 }
 
-/* How many of `count` values the first of their groups has, and the others, where there are more. */
+/*
+ * How many of `count` values, from `column` on, are in the first of their groups. With column 0
+ * this is the size of the other groups, at most `count`.
+ */
 static size_t values_in_group(const tmi_quant_layout *r, uint64_t column, size_t count) {
     uint64_t head = r->group_columns - column % r->group_columns;
     return head < count ? (size_t)head : count;
@@ -176,7 +179,7 @@ static tenmap_status make_row(tmi_source *s, uint64_t matrix, uint64_t row, uint
     return status;
 }
 
-/* The kernel that makes values in one pass from the codes at a column on; NULL: none does. */
+/* The kernel that dequantizes in one pass, from the code at a column on; NULL: there is none. */
 static tmi_dequant_fused *find_coded(const tmi_quant_layout *r, uint64_t column) {
     const tmi_kernels *k = tmi_cpu_kernels();
     if (r->codes == TMI_CODES_DTYPE && r->bits == 8)
@@ -196,8 +199,8 @@ static tmi_code_kind code_kind(const tmi_quant_layout *r) {
 }
 
 /*
- * Whether scales are 0 or from 2^-100 to 2^100. Codes are 0 or from 2^-9 to 448, so no product is too large or too
- * small for BF16.
+ * Whether all scales are 0 or from 2^-100 to 2^100. Codes are 0 or from 2^-9 to 448, so no product
+ * is too large or too small for BF16.
  */
 static bool scales_are_tame(const float *scales, size_t count) {
     unsigned beyond = 0;
@@ -210,7 +213,7 @@ static bool scales_are_tame(const float *scales, size_t count) {
     return !beyond;
 }
 
-/* The same straight into the destination, where a kernel does it all. */
+/* Dequantizes directly into the destination, if a kernel does all of it. */
 static tenmap_status make_straight(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                    size_t count, tmi_destination *target, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
@@ -245,7 +248,7 @@ static tenmap_status make_straight(tmi_source *s, uint64_t matrix, uint64_t row,
     return TENMAP_OK;
 }
 
-/* The shape that a weight's own tensor tells must be the one that its parts make. */
+/* The shape in a weight's shape part must be the one that its other parts give it. */
 static tenmap_status check_shape(tmi_source *s, tenmap_error *error) {
     const tenmap_tensor *shape = s->parts[TMI_PART_SHAPE].tensor, *t = s->tensor;
     size_t width = shape->dtype == TENMAP_I64 ? 8 : 4;
@@ -265,7 +268,7 @@ static tenmap_status check_shape(tmi_source *s, tenmap_error *error) {
     return status;
 }
 
-/* What codes of 4 bits stand for before their scale. */
+/* Fills the table of what 4-bit codes stand for before they are scaled. */
 static void fill_code_table(tmi_source *s) {
     static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     for (int i = 0; i < 16; i++)
@@ -274,7 +277,7 @@ static void fill_code_table(tmi_source *s) {
                                                           : -e2m1[i - 8];
 }
 
-/* Whether a row's codes, scales and zero points end where those of the next begin. */
+/* Whether a row's codes, scales and zero points end where those of the next row begin. */
 static bool rows_join(const tmi_source *s) {
     const tmi_quant_layout *r = s->layout;
     return !r->transposed && r->group_rows == 1 && r->columns % r->group_columns == 0 &&

@@ -1,11 +1,10 @@
-/* Fields of a few bits in words: the codes and the zero points of weights in parts. */
+/* Unpacks fields of a few bits: the codes and the zero points of quantized weights. */
 #include "values.h"
 #include "value_source.h"
 #include "../kernels/kernels.h"
 
 #include <string.h>
 
-/* `count` fields of `bits` bits, from field `at` of a stream on. */
 void tmi_unpack_stream(const unsigned char *bytes, uint64_t at, size_t count, unsigned bits,
                        uint8_t *fields) {
     unsigned bit = (unsigned)(at * bits % 8), mask = (1u << bits) - 1;
@@ -27,7 +26,9 @@ void tmi_unpack_awq(const unsigned char *words, uint64_t at, size_t count, uint8
     }
 }
 
-/* The same field of each word of a row, whose other bits may be in the words of the next row. */
+/*
+ * Unpacks the same field of each word of a row. Its high bits may be in the words of the next row.
+ */
 static void unpack_down(const unsigned char *words, const unsigned char *next, size_t count,
                         unsigned low, unsigned bits, uint8_t *fields) {
     unsigned mask = (1u << bits) - 1;
@@ -39,7 +40,7 @@ static void unpack_down(const unsigned char *words, const unsigned char *next, s
     }
 }
 
-/* Codes that go down the columns: the fields of row `row` are in one or two rows of words. */
+/* The fields of row `row` are in one row of words, or cross into the next. */
 tenmap_status tmi_read_down(tmi_source *s, unsigned part, uint64_t matrix_at, uint64_t stride,
                             uint64_t row, uint64_t column, size_t count, uint8_t *fields,
                             tenmap_error *error) {
@@ -49,7 +50,7 @@ tenmap_status tmi_read_down(tmi_source *s, unsigned part, uint64_t matrix_at, ui
     const unsigned char *words, *next = NULL;
     tenmap_status status = tmi_source_bytes(s, part, at, count * 4, &words, error);
     if (status == TENMAP_OK && low + bits > 32) {
-        memcpy(held, words, count * 4); /* the window moves on */
+        memcpy(held, words, count * 4); /* the next call may move the window */
         words = held;
         status = tmi_source_bytes(s, part, at + stride, count * 4, &next, error);
     }

@@ -1,6 +1,6 @@
 /*
- * The scales and zero points of weights in parts, and what they make of codes. Each step is one operation
- * in F32; docs/quantized.md has the formulas.
+ * Reads the scales and zero points of quantized weights, and applies them to codes. Each step is
+ * one operation in F32; docs/quantized.md has the formulas.
  */
 #include "values.h"
 #include "value_source.h"
@@ -19,7 +19,10 @@ static tenmap_status fail_listed(const tmi_source *s, uint64_t first, size_t cou
                            (long long)(int32_t)s->groups[i], (ull)groups);
 }
 
-/* The number of the group that a row or a column is in, where the model lists them. */
+/*
+ * Reads the groups that the model lists for its rows or columns (g_idx), and notes the least and
+ * the greatest.
+ */
 tenmap_status tmi_read_groups(tmi_source *s, uint64_t first, size_t count, uint64_t groups,
                               tenmap_error *error) {
     const unsigned char *bytes;
@@ -37,7 +40,7 @@ tenmap_status tmi_read_groups(tmi_source *s, uint64_t first, size_t count, uint6
                                                  : status;
 }
 
-/* Scales that are quantised themselves: table[code] * nested + offset, each operation rounded. */
+/* Scales that are quantized themselves: table[code] * nested + offset, each operation rounded. */
 static tenmap_status nested_scales(tmi_source *s, uint64_t first, size_t count, float *out,
                                    tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
@@ -59,7 +62,7 @@ static tenmap_status nested_scales(tmi_source *s, uint64_t first, size_t count, 
     return TENMAP_OK;
 }
 
-/* The scale of the scales; of each matrix its own where there is one for each. */
+/* Reads the scale of the scales: the only one, or that of the matrix if each has its own. */
 static tenmap_status take_second(tmi_source *s, uint64_t matrix, tenmap_error *error) {
     const tenmap_tensor *second = s->parts[TMI_PART_GLOBAL_SCALE].tensor;
     uint64_t which = second->nelems == 1 ? 0 : matrix;
@@ -69,14 +72,14 @@ static tenmap_status take_second(tmi_source *s, uint64_t matrix, tenmap_error *e
     return tmi_source_floats(s, TMI_PART_GLOBAL_SCALE, second->dtype, which, 1, &s->second, error);
 }
 
-/* One division each: a divisor that might change keeps -ffast-math from multiplying by 1/by. */
+/* Divides each value. The volatile divisor keeps -ffast-math from multiplying by 1/by. */
 static TMI_NOINLINE void divide_all(float *values, size_t count, float by) {
     volatile float divisor = by;
     for (size_t i = 0; i < count; i++)
         values[i] = values[i] / divisor;
 }
 
-/* Scales [first, first+count) of all, as the values are multiplied with them. */
+/* Reads scales [first, first+count) of the whole part, ready to multiply values with. */
 static tenmap_status take_scales(tmi_source *s, uint64_t matrix, uint64_t first, size_t count,
                                  float *out, tenmap_error *error) {
     static const float over_127 = 1.0f / 127.0f;
@@ -99,7 +102,7 @@ static tenmap_status take_scales(tmi_source *s, uint64_t matrix, uint64_t first,
     return TENMAP_OK;
 }
 
-/* Packed zero points along a row of scales, as the codes of a row are packed. */
+/* Reads zero points that are packed along a row of scales, as the codes of a row are packed. */
 static tenmap_status zeros_along(tmi_source *s, uint64_t row, uint64_t column, size_t count,
                                  uint8_t *fields, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
@@ -122,7 +125,7 @@ static tenmap_status zeros_along(tmi_source *s, uint64_t row, uint64_t column, s
     return TENMAP_OK;
 }
 
-/* The zero points, or what is added, of scales [column, column+count) of row `row` of them. */
+/* Reads the zero points, or the numbers to add, of scales [column, column+count) of row `row`. */
 static tenmap_status take_zero_points(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                       size_t count, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
@@ -146,7 +149,6 @@ static tenmap_status take_zero_points(tmi_source *s, uint64_t matrix, uint64_t r
     return status;
 }
 
-/* Makes s->kept those of scales [first, first+count) of row `row`. */
 tenmap_status tmi_cache_scales(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t first,
                                size_t count, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
@@ -168,12 +170,13 @@ tenmap_status tmi_cache_scales(tmi_source *s, uint64_t matrix, uint64_t row, uin
 }
 
 /*
- * Lists may name groups in any order, so what a run of values needs is taken at once: the whole row of scales where
- * many values are wanted, else from the first group that is named to the last.
+ * A list may name groups in any order, so all scales that a run of values needs are read at once:
+ * the whole row of scales if many values are wanted, otherwise from the least group that is named
+ * to the greatest.
  */
 tenmap_status tmi_keep_listed(tmi_source *s, uint64_t matrix, uint64_t row, size_t count,
                               tenmap_error *error) {
-    enum { FEW = 8 }; /* scales cost less than values do */
+    enum { FEW = 8 }; /* scales read per value: a scale costs less than a value */
     const tmi_quant_layout *r = s->layout;
     const tmi_scales *kept = &s->kept;
     uint64_t first = s->least_group, last = s->most_group;

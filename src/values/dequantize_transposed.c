@@ -1,8 +1,10 @@
 /*
- * Weights that are stored the other way round: GPTQ's words go down the rows of the stored matrix, so
- * a word is several values of one row of the tensor; of AWQ's words each field belongs to another row. The
- * codes of a tile are turned, which are smaller than values, and each row of the tensor is then made as if
- * it were stored so. gpt-oss has scales along the stored rows: these are made, and turned as they are.
+ * Dequantizes weights that are stored transposed. GPTQ's words go down the rows of the stored
+ * matrix, so a word holds several values of one row of the tensor. Each field of an AWQ word
+ * belongs to a different row of the tensor. For both, the codes of a tile are transposed, since
+ * they are smaller than values, and each row of the tensor is then dequantized as if it were stored
+ * that way. gpt-oss has scales along the stored rows: these rows are dequantized and then
+ * transposed, unless a kernel can give each value a scale of its own.
  */
 #include "values.h"
 #include "value_source.h"
@@ -10,7 +12,7 @@
 
 #include <string.h>
 
-/* The next rows of a matrix on their way into the cache: those that are far apart come late else. */
+/* Prefetches the next rows of a matrix: rows that are far apart would otherwise arrive late. */
 static void prefetch_rows(const unsigned char *rows, size_t stride, size_t count, size_t bytes) {
 #if defined(__GNUC__)
     for (size_t i = 0; i < count; i++)
@@ -21,7 +23,10 @@ static void prefetch_rows(const unsigned char *rows, size_t stride, size_t count
 #endif
 }
 
-/* Columns of words: line i of the tile has the words of the tensor's row i, a stream of bits. */
+/*
+ * Transposes columns of words: line i of the tile gets the words of the tensor's row i, a stream of
+ * bits.
+ */
 static tenmap_status turn_down(tmi_source *s, uint64_t matrix, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
@@ -49,8 +54,9 @@ static tenmap_status turn_down(tmi_source *s, uint64_t matrix, tenmap_error *err
 }
 
 /*
- * Rows of words, up to 128 at a time: line i of the tile has the codes of the tensor's row i. They are brought
- * together first, since rows that are a power of two apart would push one another out of the cache.
+ * Transposes rows of words, up to 128 at a time: line t->skip + i of the tile gets the codes of the
+ * tensor's row i. The rows are copied together first, since rows that are a power of two apart
+ * would evict one another from the cache.
  */
 static tenmap_status turn_mixed(tmi_source *s, uint64_t matrix, tenmap_error *error) {
     enum { MOST_WORDS = TMI_SOURCE_RUN / 8 + 1, AT_ONCE = 128, AHEAD = 32 };
@@ -66,7 +72,7 @@ static tenmap_status turn_mixed(tmi_source *s, uint64_t matrix, tenmap_error *er
     for (size_t i = 0; i < t->wide; i += most) {
         const unsigned char *base = s->parts[TMI_PART_VALUES].base, *row;
         size_t n = t->wide - i < most ? t->wide - i : most;
-        memset(held + n * bytes, 0, ((0 - n) & 7) * bytes); /* what is no multiple of eight */
+        memset(held + n * bytes, 0, ((0 - n) & 7) * bytes); /* up to a multiple of eight rows */
         for (size_t j = 0; j < n; j++, at += r->row_bytes) {
             tenmap_status status = tmi_source_bytes(s, TMI_PART_VALUES, at, bytes, &row, error);
             if (status != TENMAP_OK)
@@ -86,7 +92,10 @@ static tenmap_status turn_mixed(tmi_source *s, uint64_t matrix, tenmap_error *er
 
 /* Scales of the stored rows' groups. */
 
-/* Whether the listed groups are runs of one length, of which the first and the last may be shorter. */
+/*
+ * Whether the listed groups form runs of one length, of which the first and the last may be
+ * shorter. Sets the tile's runs.
+ */
 static bool groups_are_even(tmi_source *s, tmi_tile *t) {
     size_t first = 1;
     while (first < t->wide && s->groups[first] == s->groups[0])
@@ -104,7 +113,7 @@ static bool groups_are_even(tmi_source *s, tmi_tile *t) {
     return true;
 }
 
-/* The groups of the tile's stored rows: how many, and how long. */
+/* Finds the groups of the tile's stored rows: how many there are, and how long they are. */
 static tenmap_status find_runs(tmi_source *s, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     tmi_tile *t = &s->at;
@@ -123,7 +132,7 @@ static tenmap_status find_runs(tmi_source *s, tenmap_error *error) {
     return status;
 }
 
-/* For each row of the tensor, the scales and zeros of its groups, one behind the other. */
+/* Collects the scales and zeros of the groups of each row of the tensor, one after the other. */
 static tenmap_status turn_scales(tmi_source *s, uint64_t matrix, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
@@ -141,7 +150,7 @@ static tenmap_status turn_scales(tmi_source *s, uint64_t matrix, tenmap_error *e
     return status;
 }
 
-/* Which of them are made as they are stored, and turned then. */
+/* Whether rows are dequantized as they are stored, and transposed afterwards. */
 static bool turns_as_lines(const tmi_source *s) {
     const tmi_quant_layout *r = s->layout;
     return r->codes == TMI_CODES_DTYPE && r->code_dtype == TENMAP_F4 && r->group_rows == 1 &&
@@ -149,7 +158,10 @@ static bool turns_as_lines(const tmi_source *s) {
            tenmap_dtype_bits(r->scale_dtype) == 8;
 }
 
-/* Of those, which are turned as codes before: each value of a row then has a scale of its own. */
+/*
+ * Whether the codes of such rows are transposed first instead: each value of a row then has a scale
+ * of its own.
+ */
 static bool turns_across(const tmi_source *s) {
     return turns_as_lines(s) && tmi_cpu_kernels()->scale_by_powers &&
            s->layout->scale_dtype == TENMAP_F8_E8M0 && s->layout->columns % 8 == 0;
@@ -161,19 +173,22 @@ static bool turns_as_words(const tmi_source *s) {
            r->group_columns == 1 && r->zeros != TMI_ZEROS_ADDED;
 }
 
-/* Lines that are no power of two apart are in many sets of the cache. */
+/* Lines that are not a power of two apart fall into many cache sets. */
 static size_t space_lines(size_t bytes) {
     return bytes % 256 ? bytes : bytes + 64;
 }
 
-/* How words lie in a tile: the bytes that they take in all. */
+/* Lays out words in a tile, and returns the bytes that they take in all. */
 static size_t lay_out_words(const tmi_quant_layout *r, tmi_tile *t) {
     if (r->codes != TMI_CODES_DOWN) {
         t->skip = (unsigned)(t->column % 8);
         t->line = space_lines((t->wide + 7) / 8 * 4);
         return (t->skip + t->high + 7) / 8 * 8 * t->line;
     }
-    /* From the word on in which the first code begins; where codes cross words, 32 are whole ones. */
+    /*
+     * Begin with the word in which the first code begins. If codes cross words, begin at a multiple
+     * of 32 codes, which fill whole words.
+     */
     unsigned each = 32 % r->bits == 0 ? 32u / r->bits : 32;
     t->skip = (unsigned)(t->row % each);
     t->line = space_lines(((t->skip + t->wide) * r->bits + 31) / 32 * 4);
@@ -181,8 +196,8 @@ static size_t lay_out_words(const tmi_quant_layout *r, tmi_tile *t) {
 }
 
 /*
- * The scales of a tile that is turned as codes, as BF16: for each group along the stored rows one of each of
- * those. *done says whether all of them suit.
+ * Reads the scales of a tile whose codes are transposed, as BF16: for each group along the stored
+ * rows, one scale of each stored row. Sets *done if the kernel can use all of them.
  */
 static tenmap_status turn_powers(tmi_source *s, uint64_t matrix, bool *done, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
@@ -224,7 +239,7 @@ static tenmap_status turn_powers(tmi_source *s, uint64_t matrix, bool *done, ten
 
 tenmap_status tmi_transpose_tile(tmi_source *s, uint64_t matrix, const tmi_tile *tile, bool *done,
                                  tenmap_error *error) {
-    enum { LEAST_ACROSS = 32 }; /* shorter rows are better turned as they are */
+    enum { LEAST_ACROSS = 32 }; /* shorter rows are better transposed as values */
     s->at = *tile;
     *done = false;
     if (tile->wide > TMI_SOURCE_RUN || tile->high > TMI_SOURCE_RUN)
@@ -248,7 +263,7 @@ tenmap_status tmi_transpose_tile(tmi_source *s, uint64_t matrix, const tmi_tile 
                                               : turn_mixed(s, matrix, error);
 }
 
-/* A row of the tensor whose values have a scale each. */
+/* Computes a row of the tensor in which each value has a scale of its own. */
 static void row_across(tmi_source *s, size_t i, float *values, tmi_destination *target) {
     const tmi_tile *t = &s->at;
     uint64_t columns = s->layout->group_columns;
@@ -261,7 +276,10 @@ static void row_across(tmi_source *s, size_t i, float *values, tmi_destination *
         target->done = true;
 }
 
-/* A row of the tensor is a stream of bits; AWQ's begins with its tile, GPTQ's in a word. */
+/*
+ * A row of the tensor is a stream of bits. AWQ's begins with its line, GPTQ's may begin within a
+ * word.
+ */
 void tmi_transposed_row(tmi_source *s, size_t i, float *values, tmi_destination *target) {
     const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
@@ -293,7 +311,10 @@ void tmi_transposed_row(tmi_source *s, size_t i, float *values, tmi_destination 
     tmi_apply_scales(r, scales, zeros, values, t->wide, t->first, t->group);
 }
 
-/* The scales of a tile's lines: *groups for each, of which the first is that of the first column. */
+/*
+ * Reads the scales of a tile's lines: *groups for each line, of which the first is that of the
+ * first column. Sets *groups to 0 if they do not fit.
+ */
 static tenmap_status take_line_scales(tmi_source *s, uint64_t matrix, const tmi_tile *t,
                                       size_t *groups, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
@@ -344,15 +365,16 @@ tenmap_status tmi_tile_rows(tmi_source *s, uint64_t matrix, const tmi_tile *t,
 }
 
 /*
- * How many stored rows of a tile are in the windows of all parts that have rows of their own, so that the next columns
- * of the first are still there after the last. One at least: its columns come in order.
+ * How many stored rows of a tile fit into the windows of all parts that have rows of their own, so
+ * that the next columns of the first row are still there after the last row. At least one: its
+ * columns are read in order.
  */
 static size_t rows_in_windows(const tmi_source *s) {
     enum { MOST_ROWS = 8 };
     const tmi_quant_layout *r = s->layout;
     uint64_t fit = r->row_bytes ? tmi_source_window(s, TMI_PART_VALUES) / r->row_bytes : MOST_ROWS;
     fit = fit ? fit : 1;
-    if (r->codes == TMI_CODES_DOWN) /* a row of words has several */
+    if (r->codes == TMI_CODES_DOWN) /* a row of words holds several stored rows */
         fit *= 32 / r->bits;
     uint64_t scales = r->scale_columns * tmi_dtype_width(r->scale_dtype);
     if (r->group_rows == 1 && scales && fit > tmi_source_window(s, TMI_PART_SCALES) / scales)
@@ -361,9 +383,10 @@ static size_t rows_in_windows(const tmi_source *s) {
 }
 
 /*
- * Long rows of the destination, written in one piece each, and as much of each stored row as the tile has room
- * for: stored rows may each be in a page of their own, and a line of the cache from each costs as much time as
- * four do. Where rows of what is stored are made whole, longer ones of those.
+ * Tiles have long rows in the destination, each written in one piece, and take as much of each
+ * stored row as the tile has room for: each stored row may be in a page of its own, and one cache
+ * line from each takes as long as four. Tiles that are dequantized as they are stored take longer
+ * pieces of stored rows.
  */
 void tmi_choose_tile(tmi_source *s) {
     bool words = turns_as_words(s) || turns_across(s), lines = turns_as_lines(s);

@@ -1,7 +1,7 @@
 /*
- * Bytes of this process's own in the place of a mapping. Shard by shard: each piece is read to a stage
- * beside the mapping and moved over it, so a reader finds the same bytes at the same address whenever
- * it looks. When all of a shard is moved, its file is closed.
+ * Replaces mappings with memory of this process, shard by shard. Each piece is read into a stage
+ * beside the mapping and moved over it, so a reader finds the same bytes at the same address at any
+ * time. When all of a shard has been moved, its file is closed.
  */
 #include "values.h"
 
@@ -15,10 +15,10 @@ typedef struct detach_job {
     tmi_shard *shard; /* of this pass */
     tmi_replacement stage;
     int direct_fd;
-    tmi_job run; /* in bytes of the mappings */
+    tmi_job run; /* progress in bytes of the mappings */
 } detach_job;
 
-/* How many bytes of the file a piece has: the last page of a mapping may be longer than the file. */
+/* How many bytes of the file a piece has: the last page of a mapping may reach past its end. */
 static size_t piece_bytes(tmi_span piece) {
     uint64_t size = piece.shard->bytes.file.size;
     return (size_t)((piece.end < size ? piece.end : size) - piece.begin);
@@ -38,7 +38,10 @@ static tenmap_status check_shard(const tmi_shard *shard, tenmap_error *error) {
                : TENMAP_OK;
 }
 
-/* Around the page cache where that works: the stage lies in its pages as the file does. */
+/*
+ * Reads a piece, bypassing the page cache if possible: the stage has the same page offsets as the
+ * file.
+ */
 static int read_piece(const detach_job *job, tmi_span piece, size_t *got) {
     const tmi_file *file = &piece.shard->bytes.file;
     unsigned char *room = tmi_replacement_at(&job->stage, file, piece.begin);
@@ -53,7 +56,7 @@ static int read_piece(const detach_job *job, tmi_span piece, size_t *got) {
                 break;
             direct += n;
             if (n % TMI_DIRECT_ALIGN)
-                break; /* the end of the file, or all that can be had this way */
+                break; /* the end of the file, or all that can be read this way */
         }
         if (direct >= size) {
             *got = size;
@@ -84,7 +87,7 @@ static tenmap_status fail_piece(tmi_span piece, int failed, const char *doing,
     return error->status;
 }
 
-/* What was read is not what was opened. */
+/* Fails because the file has changed since it was opened. */
 static tenmap_status fail_changed(tmi_span piece, size_t got, tenmap_error *error) {
     uint64_t now = piece.shard->bytes.file.size;
     (void)tmi_file_changed(&piece.shard->bytes.file, &now);
@@ -118,7 +121,7 @@ static tenmap_status move_piece(void *ctx, void *state, size_t unit, tenmap_erro
     return failed ? fail_piece(piece, failed, "lock again", error) : TENMAP_OK;
 }
 
-/* All of the shard is moved. */
+/* Closes the file of a shard that has been moved completely, and reports the shard as done. */
 static void let_go(detach_job *job) {
     tmi_shard *shard = job->shard;
     tmi_rwlock_write(&shard->bytes.gate);
@@ -129,7 +132,7 @@ static void let_go(detach_job *job) {
         job->options.done(job->options.ctx, (size_t)(shard - job->model->shards), TENMAP_OK);
 }
 
-/* Gives back the places on the stage of all pieces that are moved, or are not. */
+/* Discards the stage of all pieces that have been moved, or of all that have not. */
 static void drop_stage(detach_job *job, size_t pieces, bool moved) {
     for (size_t i = 0; i < pieces; i++) {
         tmi_span piece = tmi_detached_chunk(job->shard, i);
@@ -153,7 +156,7 @@ static tenmap_status detach_shard(detach_job *job, tmi_shard *shard, tenmap_erro
         return tmi_fail_memory(error, file->map_size, "the bytes of the model");
     job->shard = shard;
     job->direct_fd = job->options.flags & TENMAP_LOAD_DIRECT ? tmi_direct_open(file) : -1;
-    drop_stage(job, pieces, true); /* the part that an earlier call got to */
+    drop_stage(job, pieces, true); /* those that an earlier call moved */
     tmi_job_run(&job->run, pieces);
     drop_stage(job, pieces, false);
     tmi_direct_close(job->direct_fd);
@@ -162,7 +165,7 @@ static tenmap_status detach_shard(detach_job *job, tmi_shard *shard, tenmap_erro
     return job->run.status;
 }
 
-/* What the mappings have that is not yet memory: for the progress. */
+/* The bytes of the mappings that are not memory yet, for the progress. */
 static uint64_t bytes_left(const tenmap_model *model) {
     uint64_t total = 0;
     for (size_t i = 0; i < model->shard_count; i++) {
@@ -183,7 +186,7 @@ static tenmap_status detach_all(detach_job *job, tenmap_error *error) {
     for (size_t i = 0; i < model->shard_count && status == TENMAP_OK; i++) {
         tmi_shard *shard = &model->shards[i];
         if (shard->bytes.file.memory)
-            continue; /* by an earlier call */
+            continue; /* detached by an earlier call */
         tmi_prefetch_drop(model, (tmi_span){shard, 0, shard->bytes.file.size});
         status = detach_shard(job, shard, error);
         ran = job->run.status == TENMAP_OK;

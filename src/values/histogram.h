@@ -1,6 +1,6 @@
 /*
- * A part of values.h: in which bin of a histogram a value is, exactly as numpy.histogram has it, and
- * how often codes occur.
+ * A part of values.h: finds the bin of a histogram that a value is in, exactly as numpy.histogram
+ * does, and counts how often codes occur.
  */
 #ifndef TENMAP_HISTOGRAM_H
 #define TENMAP_HISTOGRAM_H
@@ -10,28 +10,33 @@
 
 #ifndef TENMAP_NO_MEASURE
 
-/* What the caller wants of a measurement, its histogram's bins and range checked. */
+/*
+ * Copies the caller's options for a measurement, and checks the bins and the range of the
+ * histogram.
+ */
 tenmap_status tmi_take_stats_options(const tenmap_stats_options *given, tenmap_stats_options *out,
                                      tenmap_error *error);
 
-/* A histogram's range, and what brings its values to their bins. */
+/* A histogram's range, and what is needed to find the bin of a value. */
 typedef struct tmi_bin_range {
     double low, high;
-    double scale, offset; /* a value times scale, less offset, is its bin or little too low */
-    bool search;          /* but not if too little or too much is between low and high */
+    double scale, offset; /* x * scale - offset is the position of x in bins, or slightly less */
+    bool search;          /* that is not precise enough for this range: search the edges */
     uint32_t bins;
-    const double *edges; /* where each bin begins, and infinity */
-    bool has_f32;        /* the same for F32 alone, where its digits are enough */
+    const double *edges; /* the lower edge of each bin, then infinity */
+    bool has_f32;        /* F32 is precise enough to find the bins: f32 is set */
     tmi_f32_bins f32;
 } tmi_bin_range;
 
-/* Sets up what lies between low and high; `edges` and `keys` have room for one more than there are
- * bins. */
+/*
+ * Sets up the fields that follow from low, high and bins. `edges` and `keys` have room for bins + 1
+ * elements, and must live as long as the range.
+ */
 void tmi_make_range(tmi_bin_range *range, double *edges, int32_t *keys);
-/* The last bin that does not begin behind a value; the first of a range that is one value. */
+/* The last bin whose lower edge is not above x; bin 0 if the range is a single value. */
 uint32_t tmi_search_bin(const tmi_bin_range *range, double x);
 
-/* The bin of a value between low and high: its place, or the one behind, as the edge between says. */
+/* The bin of a value in [low, high]: the estimate, or the next bin if x has reached its edge. */
 static inline uint32_t tmi_bin_of(const tmi_bin_range *range, double x) {
     if (TMI_UNLIKELY(range->search))
         return tmi_search_bin(range, x);
@@ -39,28 +44,32 @@ static inline uint32_t tmi_bin_of(const tmi_bin_range *range, double x) {
     return bin + (x >= range->edges[bin + 1]);
 }
 
-/* What is outside has a bin of its own. NaN too: but a compiler may be told that there is none. */
+/*
+ * Values outside the range, NaN included, go to the extra bin number `bins`. The caller passes
+ * `finite`, since a compiler may be told to assume that there is no NaN.
+ */
 static inline uint32_t tmi_bin_or_outside(const tmi_bin_range *range, double x, bool finite) {
     bool inside = finite & (x >= range->low) & (x <= range->high);
     return inside ? tmi_bin_of(range, x) : range->bins;
 }
 
-/* The same for `count` F32 or F64 in the host's order, of any alignment. */
+/* The same for `count` F32 or F64 in host order, at any alignment. */
 void tmi_bin_places(const tmi_bin_range *range, uint32_t *places, const unsigned char *values,
                     size_t count, bool is_f64);
 
-/* code_histogram.c. Less than 2^32 elements are counted at a time, by codes in the order of files. */
+/* code_histogram.c counts elements by their codes in file order, fewer than 2^32 at a time. */
 
 enum { TMI_WORD_CODES = 65536 };
 
-/* How often each code of 16 bits occurs, added to `counts`. */
+/* Adds to `counts` how often each 16-bit code occurs. */
 void tmi_count_words(uint32_t *counts, const unsigned char *src, size_t count);
-/* Moves 256 counts to `out` and leaves zeros; false, and nothing is written, if all are zero. */
+/* Moves 256 counts to `out` and leaves zeros. If all are zero, returns false and writes nothing. */
 bool tmi_take_counts(uint32_t *counts, uint32_t out[256]);
 /*
- * Elements of at most 8 bits. Until tmi_end_codes, `codes` has counts of bytes, where a byte is two
- * elements. Unless `pairs`, of TMI_WORD_CODES, is NULL it has most of the counts until then, and zeros
- * from then on; it must be NULL for elements of 6 bits.
+ * Counts elements of at most 8 bits. Until tmi_end_codes is called, `codes` counts bytes, even if a
+ * byte holds two elements. `pairs` has TMI_WORD_CODES counts, or is NULL; it must be NULL for 6-bit
+ * elements. If it is not NULL, it holds most of the counts until tmi_end_codes, which leaves zeros
+ * in it.
  */
 void tmi_count_codes(tenmap_dtype dtype, uint64_t codes[256], uint32_t *pairs,
                      const unsigned char *src, size_t count);

@@ -1,4 +1,4 @@
-/* The edges of a histogram's bins, and which of them values are between. */
+/* Computes the edges of a histogram's bins, and finds the bins of values. */
 #include "values.h"
 #include "histogram.h"
 
@@ -46,8 +46,9 @@ uint32_t tmi_search_bin(const tmi_bin_range *range, double x) {
 }
 
 /*
- * low + b * ((high - low) / bins), each operation rounded: the edges of numpy.histogram. In halves
- * where the width overflows, and by another order of operations where a bin's width underflows.
+ * The edges of numpy.histogram: low + b * ((high - low) / bins), each operation rounded. If the
+ * width overflows, everything is computed in halves. If a bin's width underflows, the order of the
+ * operations differs.
  */
 static void make_edges(tmi_bin_range *range, double *edges) {
     double width = range->high - range->low, low = range->low, high = range->high, unit = 1;
@@ -76,14 +77,18 @@ static void make_edges(tmi_bin_range *range, double *edges) {
     range->edges = edges;
 }
 
-/* The key of the first F32 that is not less: where the F32 of a bin begin. Beyond F32 is not asked. */
+/*
+ * The key of the first F32 that is not less than the edge: where the F32 of a bin begin. The edge
+ * is within the range of F32.
+ */
 static int32_t key_from(double edge) {
     double magnitude = edge < 0 ? -edge : edge;
-    if (magnitude < 0x1p-126) { /* whatever the caller set for denormals */
+    if (magnitude < 0x1p-126) { /* exact in every mode for denormals */
         double units = edge * 0x1p149;
         int32_t whole = (int32_t)units;
         whole += (double)whole < units;
-        return whole > 0 ? whole : whole - 1; /* 0 is -0, which no edge parts from it */
+        return whole > 0 ? whole
+                         : whole - 1; /* for 0 the key of -0, which no edge separates from 0 */
     }
     float narrow = (float)edge;
     uint32_t bits;
@@ -92,7 +97,7 @@ static int32_t key_from(double edge) {
     return (int32_t)(key + (tmi_key_f32(key) < edge));
 }
 
-/* The last one that is not greater: before what is, or equal to it. */
+/* The key of the last F32 that is not greater than the edge. */
 static int32_t key_up_to(double edge) {
     int32_t key = key_from(edge);
     if (edge == 0)
@@ -100,7 +105,10 @@ static int32_t key_up_to(double edge) {
     return tmi_key_f32(key) > edge ? key - 1 : key;
 }
 
-/* Few enough bins, and wide enough for F32 to find them, or the one before. */
+/*
+ * Sets up range->f32 if the bins are few and wide enough for F32 to find the bin of a value, or the
+ * one before it.
+ */
 static void make_f32_bins(tmi_bin_range *range, double half, double most, int32_t *keys) {
     double slack = range->bins * 0x1p-20 * (1 + most / half);
     range->has_f32 = slack < 0.125 && half > 0x1p-100 && most < 0x1p100;
@@ -121,7 +129,7 @@ static void make_f32_bins(tmi_bin_range *range, double half, double most, int32_
 
 void tmi_make_range(tmi_bin_range *range, double *edges, int32_t *keys) {
     const uint64_t infinity = UINT64_C(0x7ff0000000000000);
-    double width = range->high * 0.5 - range->low * 0.5; /* half of it */
+    double width = range->high * 0.5 - range->low * 0.5; /* half of the width */
     double most = -range->low > range->high ? -range->low : range->high;
     make_edges(range, edges);
     memcpy(&edges[range->bins], &infinity, sizeof infinity);
@@ -130,7 +138,10 @@ void tmi_make_range(tmi_bin_range *range, double *edges, int32_t *keys) {
     if (range->search)
         return;
     make_f32_bins(range, width, most, keys);
-    /* Places and edges are a few roundings off, those of the ends among them: by less than slack. */
+    /*
+     * Positions and edges, those of low and high included, are off by a few roundings: by less than
+     * slack.
+     */
     double slack = range->bins * 0x1p-50 * (1 + most / width);
     range->scale = 0.5 * range->bins / width;
     range->offset = range->low * range->scale + slack;
@@ -152,7 +163,7 @@ static void places_of_f64(const tmi_bin_range *range, uint32_t *places, const un
 
 void tmi_bin_places(const tmi_bin_range *wanted, uint32_t *places, const unsigned char *values,
                     size_t count, bool is_f64) {
-    const tmi_bin_range held = *wanted, *range = &held; /* which no store below can change */
+    const tmi_bin_range held = *wanted, *range = &held; /* a copy that no store below can change */
     tmi_f32_places *kernel = range->has_f32 ? tmi_cpu_kernels()->places : NULL;
     size_t i = 0;
     if (is_f64) {

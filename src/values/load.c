@@ -1,35 +1,41 @@
 /*
- * Many requests at once. They are checked, sorted by shard and file offset, and cut into units of a
- * few MiB: a piece of a large request, or several small ones that lie together. Threads take the
- * units in order, so the files are read forward, and a thread that falls behind takes fewer.
+ * Loads many requests at once. They are checked, sorted by shard and file offset, and cut into
+ * units of a few MiB: a piece of a large request, or several small requests that lie together.
+ * Threads take the units in order, so the files are read forward, and a slow thread takes fewer
+ * units.
  */
 #include "values.h"
 
 #include <stdlib.h>
 
-/* What a unit reads or writes, whichever is more. */
+/* The bytes that a unit reads or writes, whichever is more. */
 enum { UNIT_BYTES = 8 << 20 };
-/* One read around the page cache; aligned, and used again for the next. */
+/*
+ * The size of one read, bypassing the page cache and otherwise. Its buffer is aligned, and reused
+ * for the next read.
+ */
 enum { DIRECT_WINDOW = 4 << 20, READ_WINDOW = 512 << 10 };
-/* Pieces begin at multiples of so many elements: whole bytes, and whole cache lines of dst. */
+/*
+ * Pieces begin at multiples of this many elements: at whole bytes, and at whole cache lines of dst.
+ */
 enum { PIECE_STEP = 4096 };
 enum { MOST_LOAD_THREADS = 16, LEAST_DIRECT_THREADS = 4 };
 
-/* A file that bytes are wanted of. */
+/* A file to load from. */
 typedef struct load_file {
     const tmi_shard *shard;
-    bool use_window; /* reads instead of the mapping */
-    int direct_fd;   /* for reads around the page cache, or -1 */
+    bool use_window; /* read through a window instead of the mapping */
+    int direct_fd;   /* for reads that bypass the page cache, or -1 */
 } load_file;
 
 typedef struct load_item {
     size_t request;
-    size_t file;           /* its number in the job */
+    size_t file;           /* its index in the job's files */
     uint64_t begin, end;   /* the bytes of the file from the first wanted to the last */
     tmi_transfer transfer; /* the request, checked */
-    uint64_t bytes;        /* that are wanted */
+    uint64_t bytes;        /* bytes of files that are wanted */
     uint64_t work;         /* bytes read or written, whichever is more */
-    atomic_size_t left;    /* pieces that are not done */
+    atomic_size_t left;    /* pieces that are not done yet */
 } load_item;
 
 /* Elements [first, first+count) of one item; or, with count 0, `items` whole items. */
@@ -39,7 +45,7 @@ typedef struct load_unit {
 } load_unit;
 
 typedef struct load_job {
-    const tenmap_model *model; /* that all requests must be of; NULL: any */
+    const tenmap_model *model; /* the model of all requests; NULL: any */
     const tenmap_request *requests;
     tenmap_load_options options;
     tmi_block item_block;
@@ -51,19 +57,19 @@ typedef struct load_job {
     size_t unit_count, unit_capacity;
     load_file *files; /* in the order of the items */
     size_t file_count, file_capacity;
-    bool direct;      /* at least one file is read around the page cache, or is meant to be */
-    uint64_t written; /* bytes asked for, in the destinations */
-    tmi_job run;      /* in bytes of the files */
+    bool direct;      /* at least one file is read bypassing the page cache, or should be */
+    uint64_t written; /* size of all results in the destinations */
+    tmi_job run;      /* progress in bytes of the files */
 } load_job;
 
-/* What one thread works with. */
+/* The state of one thread. */
 typedef struct loader {
     tmi_window window;
     tmi_block room;     /* of the window */
-    tmi_source *source; /* for values that are made */
+    tmi_source *source; /* for computed values */
 } loader;
 
-/* A request, checked from its tensor to its destination. */
+/* Checks a request, from its tensor to its destination. */
 static tenmap_status check_request(const load_job *job, const tenmap_request *r, tmi_transfer *x,
                                    tenmap_error *error) {
     if (!r->tensor) {
@@ -88,7 +94,7 @@ static tenmap_status check_request(const load_job *job, const tenmap_request *r,
     return status;
 }
 
-/* Moves the walk of a transfer from the room that all of them are checked in. */
+/* Copies the walk of a transfer out of the buffer in which all requests are checked. */
 static tenmap_status keep_walk(load_job *job, const tmi_transfer *x, tenmap_error *error) {
     for (unsigned d = 0; d < x->walked; d++) {
         tmi_walk *walks =
@@ -102,7 +108,7 @@ static tenmap_status keep_walk(load_job *job, const tmi_transfer *x, tenmap_erro
     return TENMAP_OK;
 }
 
-/* How many bytes of files elements [first, first+count) of a transfer stand for. */
+/* How many bytes of files elements [first, first+count) of a transfer account for. */
 static uint64_t bytes_of_part(const tmi_transfer *x, uint64_t first, uint64_t count) {
     return x->made ? tmi_stored_bytes(x->tensor, first, count) : tmi_bytes_of(x->stored, count);
 }
@@ -119,7 +125,7 @@ static void measure_item(load_job *job, load_item *item) {
     job->written += written;
 }
 
-/* Each request is looked at here and nowhere else: what becomes of it later changes no load. */
+/* Requests are read here and nowhere else, so changing them later does not affect the load. */
 static tenmap_status take_items(load_job *job, tenmap_error *error) {
     tmi_walk room[TMI_MOST_WALKED];
     for (size_t i = 0; i < job->item_count; i++) {
@@ -149,7 +155,7 @@ static tenmap_status take_items(load_job *job, tenmap_error *error) {
 static int compare_items(const void *left, const void *right) {
     const load_item *a = left, *b = right;
     const tenmap_tensor *s = a->transfer.tensor, *t = b->transfer.tensor;
-    if (s->model != t->model) /* in any order */
+    if (s->model != t->model) /* any order will do */
         return (uintptr_t)s->model < (uintptr_t)t->model ? -1 : 1;
     if (s->shard != t->shard)
         return s->shard < t->shard ? -1 : 1;
@@ -168,7 +174,7 @@ static bool add_unit(load_job *job, load_unit unit) {
     return true;
 }
 
-/* A large request becomes several units. */
+/* Splits a large request into several units. */
 static bool cut_item(load_job *job, size_t i) {
     load_item *item = &job->items[i];
     uint64_t pieces = item->work / UNIT_BYTES + 1;
@@ -183,7 +189,7 @@ static bool cut_item(load_job *job, size_t i) {
     return true;
 }
 
-/* Small ones that lie together become one; so does an empty one with whatever is there. */
+/* Makes the units. Small requests that lie together, empty ones included, share a unit. */
 static tenmap_status make_units(load_job *job, tenmap_error *error) {
     uint64_t room = 0;
     bool good = true;
@@ -209,7 +215,7 @@ static tenmap_status make_units(load_job *job, tenmap_error *error) {
                                   "the parts of a load");
 }
 
-/* The bytes of the file that a unit is about, and how many of them are wanted. */
+/* The bytes of the file that a unit spans, and how many of them are wanted. */
 static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *wanted) {
     const load_item *item = &job->items[unit->item];
     tmi_span span = {job->files[item->file].shard, item->begin, item->end};
@@ -226,7 +232,10 @@ static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *
     return span;
 }
 
-/* A thread's window, where it reads through one: as large as its files so far want it. */
+/*
+ * Sets up a thread's window if it reads through one. The window is as large as the thread's files
+ * have needed so far.
+ */
 static tenmap_status take_load_window(const load_job *job, const load_file *file, loader *own,
                                       tenmap_error *error) {
     size_t by_default = job->direct ? DIRECT_WINDOW : READ_WINDOW;
@@ -237,7 +246,7 @@ static tenmap_status take_load_window(const load_job *job, const load_file *file
     if (own->window.size < size) {
         tmi_block_free(&own->room);
         own->window.size = 0;
-        if (!tmi_block_alloc(&own->room, size)) /* large ones come page-aligned */
+        if (!tmi_block_alloc(&own->room, size)) /* large blocks are page-aligned */
             return tmi_fail_memory(error, size, "reading");
         own->window.size = size;
     }
@@ -251,7 +260,10 @@ static void free_loader(void *state) {
     tmi_source_free(own->source);
 }
 
-/* Turns the thread's window to the unit, and brings in what is mapped and mostly wanted. */
+/*
+ * Points the thread's window at the unit. Reads in mapped bytes if at least half of them are
+ * wanted.
+ */
 static tenmap_status begin_unit(const load_job *job, const load_unit *unit, loader *own,
                                 tenmap_error *error) {
     const load_item *item = &job->items[unit->item];
@@ -261,14 +273,14 @@ static tenmap_status begin_unit(const load_job *job, const load_unit *unit, load
     tenmap_status status = take_load_window(job, &job->files[item->file], own, error);
     window->bytes = &span.shard->bytes;
     window->direct_fd = job->files[item->file].direct_fd;
-    window->at = window->end = 0; /* what it held was another unit's */
+    window->at = window->end = 0; /* it held bytes of another unit */
     window->last = span.end;
     if (status == TENMAP_OK && !window->room && span.end - span.begin <= 2 * wanted)
         status = tmi_populate_span(span, item->transfer.tensor, error);
     return status;
 }
 
-/* One piece of an item, or all of it. */
+/* Runs one piece of an item, or all of it. */
 static tenmap_status run_piece(load_job *job, load_item *item, loader *own, uint64_t first,
                                uint64_t count, tenmap_error *error) {
     const tmi_transfer *x = &item->transfer;
@@ -316,8 +328,9 @@ tenmap_status tmi_take_load_options(const tenmap_load_options *given, tenmap_loa
 }
 
 /*
- * How the bytes of a file come: from memory where they are there, else through windows. A descriptor
- * around the page cache that cannot be had is done without.
+ * Chooses how the bytes of a file are read: from memory or the mapping, or through windows if there
+ * is none or the caller asks for reads. If no descriptor that bypasses the page cache can be
+ * opened, reads go through the page cache.
  */
 static load_file choose_way(load_job *job, const tmi_shard *shard) {
     bool asked = job->options.flags & (TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT);
@@ -331,7 +344,7 @@ static load_file choose_way(load_job *job, const tmi_shard *shard) {
     return file;
 }
 
-/* The items in the order of the files, and each file once. */
+/* Sorts the items in file order, and lists each file once. */
 static tenmap_status take_files(load_job *job, tenmap_error *error) {
     const tmi_shard *last = NULL;
     qsort(job->items, job->item_count, sizeof *job->items, compare_items);
@@ -359,7 +372,7 @@ static unsigned load_threads(const load_job *job) {
     return threads;
 }
 
-/* Everything up to the first byte that is written. */
+/* Does everything that comes before the first byte is written. */
 static tenmap_status plan_load(load_job *job, tenmap_error *error) {
     size_t size = job->item_count > SIZE_MAX / sizeof *job->items
                       ? SIZE_MAX
@@ -375,7 +388,10 @@ static tenmap_status plan_load(load_job *job, tenmap_error *error) {
     return status;
 }
 
-/* All threads have stopped: those that they did not get to are told of here, on the caller's. */
+/*
+ * Reports the requests that were not finished, on the caller's thread, after all threads have
+ * stopped.
+ */
 static void tell_undone(const load_job *job) {
     tenmap_status status = job->run.status;
     for (size_t i = 0; job->options.done && i < job->item_count; i++) {

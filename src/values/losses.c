@@ -1,26 +1,30 @@
 /*
- * What conversions lose beyond rounding: numbers too large for the dtype, and too small. Both are told
- * by the source alone, from two limits of the dtype it goes to, so the result is not looked at.
+ * Counts what conversions lose beyond rounding: numbers that are too large for the dtype, and
+ * numbers that are too small. Both follow from the source and two limits of the dtype that it is
+ * converted to, so the result is not looked at.
  *
- * Sources become F32, which holds all that is narrower exactly and keeps what is wider on its side of
- * every limit, or F64 where they are F64; then only integers are compared, which no mode for denormals
- * changes.
+ * Sources are converted to F32, or to F64 if they are F64. F32 holds every narrower dtype exactly,
+ * and keeps wider numbers on their side of every limit. After that only integers are compared,
+ * which no mode for denormals affects.
  */
 #include "values.h"
 #include "../kernels/kernels.h"
 
-/* Elements of a block, which stays in the first-level cache, and of a stride, which is one vector loop. */
+/*
+ * Elements of a block, which fits into the first-level cache, and of a stride, which is one vector
+ * loop.
+ */
 enum { LOSSES_BLOCK = 1024, LOSSES_STRIDE = 64 };
 
 typedef struct loss_limits {
-    uint64_t over, top; /* magnitudes from over to top are beyond the largest */
+    uint64_t over, top; /* magnitudes from over to top exceed the largest number */
     uint64_t under;     /* magnitudes from 1 to under become zero */
     bool positive_only; /* E8M0: zero and negatives are lost too */
 } loss_limits;
 
 /*
- * Zeros fill a block up to a whole stride; they count as nothing here. Magnitudes are less than 2^31,
- * and compared as signed numbers, which every vector unit can.
+ * The caller pads a block with zeros to a whole stride; zeros count as nothing here. Magnitudes are
+ * less than 2^31, and compared as signed numbers, which every vector unit supports.
  */
 static void count_f32(const uint32_t *bits, size_t count, const loss_limits *l,
                       tenmap_losses *lost) {
@@ -53,7 +57,10 @@ static void count_f64(const uint64_t *bits, size_t count, const loss_limits *l,
     }
 }
 
-/* Those that an unsigned dtype without zero cannot hold, and that are not NaN or counted already. */
+/*
+ * Counts the numbers that an unsigned dtype without zero cannot hold, except NaN and those counted
+ * already.
+ */
 static uint64_t count_unpowered(const void *block, bool wide, size_t count,
                                 const loss_limits *limits) {
     const uint32_t *narrow = block;
@@ -74,7 +81,7 @@ static loss_limits find_limits(tenmap_dtype to, tenmap_dtype middle, uint32_t fl
     bool stays = tmi_dtypes[to].infinity && !(flags & TENMAP_CONVERT_SATURATE);
     tmi_scalar_limits(to, middle, &l.over, &l.under);
     l.top = stays ? infinity - 1 : infinity;
-    if (l.over > l.top) /* nothing: a range that no magnitude is in */
+    if (l.over > l.top) /* an empty range, which no magnitude is in */
         l.over = l.top + 1;
     return l;
 }

@@ -1,12 +1,12 @@
 /*
- * What the values of tensors are like. A tensor is cut into units of UNIT_ELEMENTS, a unit into
- * blocks; the sums of a block become its mean and its squared distances from it, and these are
- * brought together in the order of the blocks and of the units. Where the cuts are depends on the
- * tensor alone, so the numbers do not depend on who works on what. A block whose sums lost digits is
- * added once more, about its mean.
+ * Measures the values of tensors. A tensor is split into units of UNIT_ELEMENTS, and a unit into
+ * blocks. The sums of a block become its mean and its squared deviations from the mean, which are
+ * merged in the order of the blocks and of the units. The splits depend on the tensor alone, so the
+ * results do not depend on which thread works on what. A block whose sums lost precision is summed
+ * once more, about its mean.
  *
- * Elements of 8 bits and fewer are counted by their codes: there are at most 256 of them. So are those
- * of 16 bits, for a histogram.
+ * Elements of at most 8 bits are counted by their codes, of which there are at most 256. Elements
+ * of 16 bits are counted by their codes too, for a histogram.
  */
 #include "values.h"
 #include "histogram.h"
@@ -19,21 +19,21 @@
 
 /* Elements per unit: whole blocks, and 2 MiB of BF16. */
 enum { UNIT_ELEMENTS = 256 * TMI_MEASURE_BLOCK };
-/* Planned at a time: what a file says of its size takes no memory. */
+/* Units planned at a time: memory does not grow with the sizes that a file claims. */
 enum { MOST_UNITS = 1 << 16 };
-/* Read at once where there is no mapping, in blocks. */
+/* Blocks read at once if there is no mapping. */
 enum { WINDOW_BLOCKS = 32 };
-/* From so many elements of a unit on, a table of 65,536 counts pays. */
+/* From this many elements of a unit on, a table of 65,536 counts pays off. */
 enum { LEAST_COUNTED = 1 << 16 };
-/* Each bin is counted in so many places: equal neighbours do not wait for each other. */
+/* Each bin has this many counters, so that equal neighbors do not wait for each other. */
 enum { BIN_PARTS = 4 };
 enum { MOST_MEASURE_THREADS = 16 };
 
-/* What is known of a part. */
+/* What is known of some elements of a tensor. */
 typedef struct moments {
     uint64_t zeros, subnormals, nans, infinities;
     double min, max;         /* of the finite values */
-    tmi_mean_squares spread; /* likewise */
+    tmi_mean_squares spread; /* of the finite values */
 } moments;
 
 typedef struct measure_unit {
@@ -48,35 +48,34 @@ typedef struct measure_job {
     tenmap_stats_options options;
     tenmap_stats *out;
     tmi_block unit_block;
-    measure_unit *units; /* those of a tensor in order, one tensor after the other */
+    measure_unit *units; /* in the order of the tensors, and in order within each tensor */
     size_t unit_count, most_units;
-    size_t planned;       /* the tensor that the next unit is of, */
-    uint64_t first;       /* and its first element */
-    size_t settled;       /* tensors whose results are in `out`, */
-    moments sum;          /* and what is known of the next */
-    bool binning;         /* this pass fills the histogram, and measures nothing */
-    bool both;            /* this pass does both */
-    pthread_mutex_t lock; /* of the histogram */
-    tmi_job run;          /* in bytes of all passes */
+    size_t planned;       /* the tensor of the next unit, */
+    uint64_t first;       /* and the unit's first element */
+    size_t settled;       /* number of tensors whose results are in `out`, */
+    moments sum;          /* and what is known of the next one */
+    bool binning;         /* this pass fills the histogram, and measures only if `both` is set */
+    bool both;            /* this pass measures, even if it fills the histogram */
+    pthread_mutex_t lock; /* guards the histogram */
+    tmi_job run;          /* progress in bytes of all passes */
 } measure_job;
 
-/* What one thread works with. */
+/* The state of one thread. */
 typedef struct measurer {
     measure_job *job;
-    tmi_window
-        window; /* on tensors that are not in memory; its room is made for the first of them */
+    tmi_window window; /* on tensors that are not in memory; its buffer is allocated on first use */
     tmi_block room;
-    tmi_source *source; /* for values that are made, which go into `made` */
+    tmi_source *source; /* for computed values, which go into `made` */
     tmi_block made;
-    /* This unit's, in BIN_PARTS, each with one more for what is outside, and where they begin. */
+    /* The unit's counters: BIN_PARTS sets, each with one more for values outside. And the edges. */
     uint32_t *bins;
     double *edges;
     int32_t *edge_keys;
-    tmi_block counts;                   /* by codes of 16 bits, zero between units, */
-    uint32_t *counted;                  /* and where they are, in a unit that is counted so */
+    tmi_block counts;  /* by 16-bit codes; zero between units, */
+    uint32_t *counted; /* and the same if this unit is counted that way, otherwise NULL */
     float unpacked[TMI_MEASURE_BLOCK];  /* a block of a block dtype */
     double values[TMI_MEASURE_BLOCK];   /* a block as F64, or as F32 */
-    uint32_t places[TMI_MEASURE_BLOCK]; /* and in which bins it goes */
+    uint32_t places[TMI_MEASURE_BLOCK]; /* and the bins of its elements */
 } measurer;
 
 /* Numbers. */
@@ -92,7 +91,7 @@ static moments no_moments(void) {
     return (moments){.min = quiet_nan(), .max = quiet_nan()};
 }
 
-/* Brings two parts together, `b` behind `a`. */
+/* Merges b, whose elements follow those of a, into a. */
 static void merge_moments(moments *a, const moments *b) {
     a->zeros += b->zeros;
     a->subnormals += b->subnormals;
@@ -106,7 +105,7 @@ static void merge_moments(moments *a, const moments *b) {
     tmi_mean_squares_merge(&a->spread, &b->spread);
 }
 
-/* Which dtype a block's elements are summed as: F32 where that holds them exactly. */
+/* The dtype that a block's elements are summed as: F32 if it holds them exactly. */
 static tenmap_dtype sums_as(tenmap_dtype dtype) {
     unsigned bits = tmi_dtypes[dtype].bits;
     if (dtype == TENMAP_F32 || dtype == TENMAP_C64 || bits <= 16)
@@ -116,7 +115,7 @@ static tenmap_dtype sums_as(tenmap_dtype dtype) {
 
 /* Elements of more than 8 bits, in blocks. */
 
-/* A part of a block as F32 or F64 in the host's order: where it lies, or in the buffer. */
+/* A part of a block as F32 or F64 in host order: in place, or converted into m->values. */
 static const void *widen_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
                                size_t count) {
     if (dtype == sums_as(dtype) && !TMI_BIG_ENDIAN)
@@ -125,7 +124,7 @@ static const void *widen_block(measurer *m, tenmap_dtype dtype, const unsigned c
     return m->values;
 }
 
-/* F16 is widened before it is looked at, and what is subnormal in it is not in F32. */
+/* Counts the subnormals of F16 before it is widened: in F32 they are normal. */
 static uint64_t count_f16_subnormals(const unsigned char *src, size_t count) {
     uint64_t subnormals = 0;
     for (size_t i = 0; i < count; i++) {
@@ -135,7 +134,7 @@ static uint64_t count_f16_subnormals(const unsigned char *src, size_t count) {
     return subnormals;
 }
 
-/* Adds host-order F32 or F64, with the kernel for F32 if there is one. */
+/* Adds F32 or F64 in host order, with the kernel for F32 if there is one. */
 static void add_values(tmi_lanes *lanes, const unsigned char *values, size_t count, bool is_f64) {
     tmi_moments *kernel = is_f64 || TMI_BIG_ENDIAN ? NULL : tmi_cpu_kernels()->moments[TENMAP_F32];
     size_t whole = kernel ? count - count % TMI_LANES : 0;
@@ -150,7 +149,7 @@ static void add_values(tmi_lanes *lanes, const unsigned char *values, size_t cou
         tmi_lanes_f32(lanes, values + whole * sizeof(float), whole, count - whole);
 }
 
-/* F64 into the buffer, where they may be already, each times a power of two. */
+/* Copies F64 into m->values, where they may be already, each times a power of two. */
 static void scale_block(measurer *m, const unsigned char *values, size_t count, int scale) {
     double factor = tmi_mean_squares_factor(scale);
     for (size_t i = 0; i < count; i++) {
@@ -160,7 +159,10 @@ static void scale_block(measurer *m, const unsigned char *values, size_t count, 
     }
 }
 
-/* Mean and squares of a block that was added: by its sums if these are good, else once more. */
+/*
+ * Mean and squares of a block that has been summed: from the sums if these are precise, otherwise
+ * by summing once more.
+ */
 static tmi_mean_squares spread_of_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
                                         size_t count, tmi_lanes *lanes, double min, double max) {
     bool is_f64 = sums_as(dtype) == TENMAP_F64;
@@ -199,7 +201,7 @@ static moments moments_of_lanes(const tmi_lanes *lanes, bool is_f64) {
     return m;
 }
 
-/* With `counted` its codes are counted too. */
+/* Measures a block. If `counted` is not NULL, its codes are counted too. */
 static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
                              size_t count, uint32_t *counted) {
     tmi_moments *kernel = tmi_cpu_kernels()->moments[dtype];
@@ -230,7 +232,10 @@ static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned cha
 
 /* Histograms. */
 
-/* The bins of a block's elements first, then the counting: what is outside goes to a bin of its own. */
+/*
+ * Finds the bins of a block's elements first, then counts them. Values outside have a bin of their
+ * own.
+ */
 static void bin_block(measurer *m, tenmap_dtype dtype, const unsigned char *src, size_t count,
                       const tmi_bin_range *range) {
     const unsigned char *values = widen_block(m, dtype, src, count);
@@ -243,14 +248,17 @@ static void bin_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
         m->bins[m->places[i]]++;
 }
 
-/* Elements of 16 bits, when all of the unit are counted: 256 codes at a time, as if they were a block. */
+/*
+ * Bins a unit of 16-bit elements after all of them are counted: 256 codes at a time, as if they
+ * were a block.
+ */
 static void bin_counted(measurer *m, tenmap_dtype dtype, const tmi_bin_range *range) {
     unsigned char codes[256 * 2];
     uint32_t times[256];
     for (unsigned row = 0; row < TMI_WORD_CODES / 256; row++) {
         if (!tmi_take_counts(m->counted + (size_t)256 * row, times))
             continue;
-        for (size_t i = 0; i < 256; i++) { /* in the order of files */
+        for (size_t i = 0; i < 256; i++) { /* in file order */
             codes[2 * i] = (unsigned char)i;
             codes[2 * i + 1] = (unsigned char)row;
         }
@@ -262,7 +270,10 @@ static void bin_counted(measurer *m, tenmap_dtype dtype, const tmi_bin_range *ra
 
 /* Elements of at most 8 bits, by their codes. */
 
-/* The number that a code stands for; false, with what it is counted as, if it is not finite. */
+/*
+ * The number that a code stands for. Returns false if it is not finite; *is_nan says which kind it
+ * is.
+ */
 static bool code_value(tenmap_dtype dtype, unsigned code, double *value, bool *is_nan) {
     uint64_t bits = tmi_scalar_one(TENMAP_F64, dtype, code, 0);
     memcpy(value, &bits, sizeof *value);
@@ -307,22 +318,22 @@ static void bin_codes(measurer *m, tenmap_dtype dtype, const uint64_t codes[256]
 
 /* Units. */
 
-/* Elements in host-independent positions: blocks count from the unit's beginning. */
+/* The elements that are measured: a C64 counts as two. */
 static uint64_t elements_of(const tenmap_tensor *t) {
     return t->dtype == TENMAP_C64 ? 2 * t->nelems : t->nelems;
 }
 
-/* What elements_of counts, as it is stored: a part of a C64 is an F32. */
+/* The stored dtype of what elements_of counts: half of a C64 is an F32. */
 static tenmap_dtype stored_dtype(const tenmap_tensor *t) {
     return t->dtype == TENMAP_C64 ? TENMAP_F32 : t->dtype;
 }
 
-/* And as it is measured: blocks are unpacked. */
+/* The dtype that is measured: block dtypes are unpacked to F32. */
 static tenmap_dtype dtype_of(const tenmap_tensor *t) {
     return tmi_dtype_blocks(t->dtype) ? TENMAP_F32 : stored_dtype(t);
 }
 
-/* Elements of whole blocks as F32, in the order of files, as everything else is measured. */
+/* Unpacks whole blocks to F32 in file order, in which everything is measured. */
 static const unsigned char *unpack_block(measurer *m, tenmap_dtype dtype, const unsigned char *at,
                                          size_t count) {
     tmi_convert_file(TENMAP_F32, m->unpacked, 0, dtype, at, 0, count, TENMAP_CONVERT_NO_STREAM);
@@ -337,7 +348,7 @@ static const unsigned char *unpack_block(measurer *m, tenmap_dtype dtype, const 
     return bytes;
 }
 
-/* The range of a tensor's histogram; false if nothing can be in it. */
+/* The range of a tensor's histogram; false if no value can be in it. */
 static bool choose_range(const measurer *m, const measure_unit *unit, tmi_bin_range *range) {
     const measure_job *job = m->job;
     bool own = !(job->options.low < job->options.high);
@@ -351,7 +362,7 @@ static bool choose_range(const measurer *m, const measure_unit *unit, tmi_bin_ra
     return true;
 }
 
-/* `count` elements that lie at `bytes`, which begin a block. */
+/* Measures, bins or counts `count` elements at `bytes`, where a block begins. */
 static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes, size_t count,
                     uint64_t codes[256], const tmi_bin_range *range) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
@@ -376,7 +387,10 @@ static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes,
     }
 }
 
-/* The thread's window, made when it is first wanted, on bytes [begin, end) of a shard. */
+/*
+ * Points the thread's window at bytes [begin, end) of a shard. Its buffer is allocated on first
+ * use.
+ */
 static tenmap_status open_window(measurer *m, const tmi_shard *shard, uint64_t begin, uint64_t end,
                                  tenmap_error *error) {
     size_t size = (size_t)WINDOW_BLOCKS * TMI_MEASURE_BLOCK * 8;
@@ -393,9 +407,9 @@ static tenmap_status open_window(measurer *m, const tmi_shard *shard, uint64_t b
 }
 
 /*
- * Has a mapped unit read in one go if the page cache lacks some of it. What is there already is left
- * to the faults, which come for many pages at once, while asking for mapped pages again takes longer
- * than measuring them.
+ * Reads a mapped unit in one go if the page cache lacks some of it. Otherwise the pages are left to
+ * page faults, which bring in many pages at once; asking for mapped pages again takes longer than
+ * measuring them.
  */
 static tenmap_status bring_unit_in(tmi_span span, const tenmap_tensor *t, tenmap_error *error) {
     uint64_t cached;
@@ -405,7 +419,7 @@ static tenmap_status bring_unit_in(tmi_span span, const tenmap_tensor *t, tenmap
     return tmi_populate_span(span, t, error);
 }
 
-/* Results are in the host's order, and what is measured in the file's. */
+/* Brings values from host order into file order, in which everything is measured. */
 static void order_values(unsigned char *values, size_t width, size_t count) {
     for (size_t i = 0; TMI_BIG_ENDIAN && i < count; i++, values += width)
         for (size_t k = 0; k < width / 2; k++) {
@@ -415,7 +429,10 @@ static void order_values(unsigned char *values, size_t width, size_t count) {
         }
 }
 
-/* A unit whose values are made, all at once: it is many rows, and some are stored the other way. */
+/*
+ * Computes the values of a unit all at once: it has many rows, and some tensors are stored
+ * transposed.
+ */
 static tenmap_status make_unit(measurer *m, measure_unit *unit, uint64_t codes[256],
                                const tmi_bin_range *range, tenmap_error *error) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
@@ -432,7 +449,7 @@ static tenmap_status make_unit(measurer *m, measure_unit *unit, uint64_t codes[2
     return TENMAP_OK;
 }
 
-/* All elements of a unit, from the mapping or through the window. */
+/* Walks all elements of a unit, in the mapping or through the window. */
 static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[256],
                                const tmi_bin_range *range, tenmap_error *error) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
@@ -463,7 +480,10 @@ static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[2
     return status;
 }
 
-/* Whether the unit's elements are counted by codes of 16 bits, those of bytes in pairs. */
+/*
+ * Decides whether the unit's elements are counted by 16-bit codes. Those in bytes are counted two
+ * bytes at a time.
+ */
 static tenmap_status choose_counting(measurer *m, const measure_unit *unit, tenmap_error *error) {
     unsigned bits = tmi_dtypes[dtype_of(m->job->tensors[unit->tensor])].bits;
     size_t size = TMI_WORD_CODES * sizeof *m->counted;
@@ -518,13 +538,13 @@ static tenmap_status measure_one_unit(measurer *m, measure_unit *unit, tenmap_er
     return TENMAP_OK;
 }
 
-/* The job: what threads do with the units, and what comes of it. */
+/* The job: runs the units on threads, and collects their results. */
 
 static size_t bins_of_a_thread(const measure_job *job) {
-    return job->binning ? (size_t)job->options.bins + 1 : 0; /* with what is outside */
+    return job->binning ? (size_t)job->options.bins + 1 : 0; /* one more for values outside */
 }
 
-/* In bytes: the counts, and twice where they begin. */
+/* The bytes of a bin in a thread: its counters, and its edge as F64 and as a key of F32. */
 enum { BIN_BYTES = BIN_PARTS * sizeof(uint32_t) + sizeof(double) + sizeof(int32_t) };
 
 static tenmap_status run_measure_unit(void *ctx, void *state, size_t number, tenmap_error *error) {
@@ -556,7 +576,7 @@ static void free_measurer(void *state) {
     tmi_source_free(m->source);
 }
 
-/* The next tensor's units have all come in. */
+/* Stores the results of the next tensor, all of whose units are merged. */
 static void settle_tensor(measure_job *job) {
     const moments *m = &job->sum;
     tenmap_stats *s = &job->out[job->settled];
@@ -583,7 +603,7 @@ static void settle_units(measure_job *job) {
     }
 }
 
-/* The next units of this pass; none if there are no more. */
+/* Plans the next units of this pass; none if there are no more. */
 static void plan_units(measure_job *job) {
     for (job->unit_count = 0; job->unit_count < job->most_units && job->planned < job->count;) {
         uint64_t rest = elements_of(job->tensors[job->planned]) - job->first;
@@ -683,7 +703,7 @@ tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, size_t n,
     if (n && (!tensors || !out))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the list of %s is NULL",
                         tensors ? "results" : "tensors");
-    uint64_t bins = job.options.bins; /* of which a thread has one more, and other things */
+    uint64_t bins = job.options.bins; /* a thread has one more, and other state */
     if (bins && (n > SIZE_MAX / sizeof(uint64_t) / bins || bins > SIZE_MAX / 2 / BIN_BYTES))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%llu histograms of %u bins fit no memory",
                         (ull)n, (unsigned)job.options.bins);

@@ -1,11 +1,17 @@
-/* The parts of a tensor that is made: their bytes, from memory or through a window for each. */
+/* Reads the parts of a quantized tensor, from memory or through a window for each part. */
 #include "values.h"
 #include "value_source.h"
 #include "../kernels/kernels.h"
 
-/* Windows on what is not in memory: the values come in order, the others are small or come again. */
+/*
+ * Windows on parts that are not in memory: the values are read in order; the others are small, or
+ * read again and again.
+ */
 enum { VALUES_WINDOW = 256 << 10, SMALL_WINDOW = 32 << 10, DIRECT_ROOM = 4 << 20 };
-/* Where groups are listed, rows of scales come in any order: up to this size they are read once, all of them. */
+/*
+ * If groups are listed (g_idx), rows of scales are needed in any order: parts up to this size are
+ * read once, as a whole.
+ */
 enum { LISTED_WINDOW = 1 << 20 };
 
 size_t tmi_source_window(const tmi_source *s, unsigned which) {
@@ -24,7 +30,7 @@ static tenmap_status open_part_bytes(tmi_source *s, unsigned which, tenmap_error
     const tmi_bytes *bytes = &tmi_shard_of(t)->bytes;
     size_t size = tmi_source_window(s, which);
     if (part->window.direct_fd >= 0)
-        size = DIRECT_ROOM; /* whole pages, as such reads want them */
+        size = DIRECT_ROOM; /* whole pages, as such reads need them */
     if (!part->room.bytes || part->window.size < size) {
         tmi_block_free(&part->room);
         if (!tmi_block_alloc_dirty(&part->room, size))
@@ -37,7 +43,7 @@ static tenmap_status open_part_bytes(tmi_source *s, unsigned which, tenmap_error
     part->window.last = t->file_offset + t->nbytes;
     if (which == TMI_PART_VALUES || size < t->nbytes || !t->nbytes)
         return TENMAP_OK;
-    const unsigned char *first; /* from the beginning on, so that no byte of it is read again */
+    const unsigned char *first; /* read from the beginning, so that no byte is read twice */
     return tmi_window_bytes(&part->window, t->file_offset, (size_t)t->nbytes, t, &first, error);
 }
 

@@ -1,4 +1,4 @@
-/* Getting at one tensor: checked views, converted ranges and blocks, raw bytes. */
+/* Reads one tensor: checked views, converted ranges and blocks, raw bytes. */
 #include "values.h"
 
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 
 /*
  * What a caller who asked for a view as another dtype can do instead. Integers of at most 16 bits
- * asked for as floats that are no wider hold the bits of those floats, as U8 does of packed F4:
- * nobody means the numbers 0 to 255 rounded to F4.
+ * that are asked for as floats no wider than themselves are taken to hold the bits of those floats,
+ * as U8 does for packed F4: nobody means the numbers 0 to 255 rounded to F4.
  */
 static const char *way_out(const tenmap_tensor *t, tenmap_dtype dtype) {
     if (t->dtype == TENMAP_OPAQUE)
@@ -83,10 +83,13 @@ tenmap_status tenmap_read_bytes(const tenmap_tensor *t, uint64_t offset, size_t 
     return TENMAP_OK;
 }
 
-/* Enough for most of a layer's small vectors, and no burden on a thread's stack. */
+/*
+ * The window on the stack is enough for most small vectors of a layer, and no burden on a thread's
+ * stack.
+ */
 enum { STACK_WINDOW = 8 << 10, HEAP_WINDOW = 256 << 10 };
 
-/* Values that are made have windows of their own. */
+/* Computed values have windows of their own. */
 static tenmap_status run_made(const tmi_transfer *x, tenmap_error *error) {
     tmi_source *source = NULL;
     tenmap_status status = tmi_values_run(x, NULL, &source, 0, x->count, error);
@@ -94,7 +97,7 @@ static tenmap_status run_made(const tmi_transfer *x, tenmap_error *error) {
     return status;
 }
 
-/* Runs the whole transfer, with a window on the file where the tensor is not in memory. */
+/* Runs the whole transfer, with a window on the file if the tensor is not in memory. */
 static tenmap_status run_alone(const tmi_transfer *x, tenmap_error *error) {
     unsigned char small[STACK_WINDOW];
     if (x->made)

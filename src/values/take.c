@@ -1,6 +1,6 @@
 /*
- * What an engine wants of a model, in one call: each weight found and looked at, those that can be used
- * where they lie as views, the others converted into one allocation by tenmap_load.
+ * Finds and checks all weights that an engine wants from a model, in one call. Weights that can be
+ * used where they lie become views; tenmap_load converts the others into one allocation.
  */
 #include "../base/hash.h"
 #include "values.h"
@@ -11,20 +11,20 @@
 
 enum {
     KNOWN_WANTS = TENMAP_WANT_OPTIONAL | TENMAP_WANT_COPY,
-    NUMBER_BITS = 12, /* of the layer from bit 8 on, of the expert from bit 20; 0: there is none */
+    NUMBER_BITS = 12, /* of a layer from bit 8 on, of an expert from bit 20 on; 0: none */
     NUMBER_MASK = (1 << NUMBER_BITS) - 1,
     LAYER_AT = 8,
     EXPERT_AT = 20,
-    ARENA_ALIGNMENT = 64,     /* at least: a line of the cache, and the widest vector */
+    ARENA_ALIGNMENT = 64,     /* at least: a cache line, and the widest vector */
     MOST_ALIGNMENT = 2 << 20, /* of the arena itself */
-    SHORT_NAME = 256,         /* longer ones take an allocation */
+    SHORT_NAME = 256,         /* longer names are allocated */
 };
 
-/* The name of a want, its numbers put in. Ends with free_name. */
+/* The name of a want with its numbers filled in. Free it with free_name. */
 typedef struct wanted_name {
     const char *text;
     size_t len;
-    char *taken; /* the allocation of a long one */
+    char *taken; /* the allocation of a long name, or NULL */
     char room[SHORT_NAME];
 } wanted_name;
 
@@ -33,7 +33,7 @@ static void free_name(wanted_name *name) {
         free(name->taken);
 }
 
-/* The numbers that stand for the first and the second %u, those that there are. */
+/* The numbers for the first and the second %u. Returns how many there are. */
 static size_t numbers_of(const tenmap_want *want, uint32_t numbers[2]) {
     size_t count = 0;
     for (unsigned at = LAYER_AT; at <= EXPERT_AT; at += NUMBER_BITS) {
@@ -51,7 +51,10 @@ static char *write_number(char *to, uint32_t number) {
     return to + 1;
 }
 
-/* False without memory. The name was checked: it has as many %u as there are numbers. */
+/*
+ * Returns false if there is no memory. The name was checked: it has as many %u as there are
+ * numbers.
+ */
 static bool make_wanted_name(const tenmap_want *want, wanted_name *name) {
     uint32_t numbers[2];
     size_t count = numbers_of(want, numbers);
@@ -78,13 +81,13 @@ static bool make_wanted_name(const tenmap_want *want, wanted_name *name) {
     return true;
 }
 
-/* Whether a look is enough to see that nothing is wrong with a want, as with most. */
+/* Whether a quick look shows that nothing is wrong with a want, as with most. */
 static inline bool is_plain_want(const tenmap_want *want) {
     return want->name && want->as < TMI_DTYPE_COUNT && want->alignment == 0 &&
            (want->flags & ~(uint32_t)KNOWN_WANTS) == 0 && !(want->reserved[0] | want->reserved[1]);
 }
 
-/* What is wrong with a want by itself. */
+/* Fails if something is wrong with a want by itself. */
 static tenmap_status check_want(const tenmap_want *want, size_t i, tenmap_error *error) {
     uint32_t numbers[2];
     size_t count = want->name ? numbers_of(want, numbers) : 0, places = 0;
@@ -127,12 +130,15 @@ static bool has_shape(const tenmap_want *want, const tenmap_tensor *t) {
     return true;
 }
 
-/* Whether only the bytes can be had: elements of an unknown dtype, or in blocks, as they are. */
+/*
+ * Whether only bytes can be copied: elements of an unknown dtype or a block dtype, wanted as
+ * stored.
+ */
 static bool takes_bytes(const tenmap_want *want, const tenmap_tensor *t) {
     return (want->as == TENMAP_AS_STORED || want->as == t->dtype) && t->dtype >= TMI_DTYPE_COUNT;
 }
 
-/* Whether it can be used where it lies. */
+/* Whether the tensor can be used where it lies. */
 static bool can_view(const tenmap_want *want, const tenmap_tensor *t) {
     return t->data && (t->flags & TENMAP_TENSOR_ALIGNED) && !(want->flags & TENMAP_WANT_COPY) &&
            (want->as == TENMAP_AS_STORED || want->as == t->dtype) &&
@@ -140,14 +146,14 @@ static bool can_view(const tenmap_want *want, const tenmap_tensor *t) {
            (want->alignment == 0 || ((uintptr_t)t->data & (want->alignment - 1)) == 0);
 }
 
-/* Whether a load would take it. */
+/* Whether tenmap_load accepts it. */
 static bool can_copy(const tenmap_want *want, const tenmap_tensor *t) {
     tmi_transfer x;
     return takes_bytes(want, t) ||
            tmi_transfer_begin(&x, t, TENMAP_AS_STORED, want->as, 0, NULL) == TENMAP_OK;
 }
 
-/* The first few that are not as they should be, and how many there are. */
+/* The first few wants that are missing or do not fit, and how many there are in all. */
 typedef struct misfits {
     size_t count, shown, first;
     tenmap_status status; /* of the first */
@@ -166,7 +172,7 @@ static void write_shape(char *text, size_t size, uint32_t rank, const uint64_t *
     snprintf(text + used, size - used, used + 28 < size ? "]" : ", ...]");
 }
 
-/* One more, in words; those that there is no room for are counted. */
+/* Adds one in words. If there is no room for it, it is only counted. */
 static void add_misfit(misfits *m, size_t i, tenmap_status status, const wanted_name *name,
                        const char *what) {
     enum { SHOWN_AT_MOST = 5, ROOM_FOR_COUNT = 32 };
@@ -210,16 +216,16 @@ typedef struct take_job {
     tenmap_want *wants;
     size_t want_count;
     tenmap_load_options given;
-    tmi_block block; /* of both: */
+    tmi_block block; /* of requests and want_of */
     tenmap_request *requests;
-    size_t *want_of;             /* each request */
-    size_t copies;               /* how many requests there are to be */
-    const tenmap_tensor *next;   /* the one behind that which was found last */
-    const tenmap_tensor *behind; /* all of the model's */
+    size_t *want_of;             /* the want of each request */
+    size_t copies;               /* how many requests there will be */
+    const tenmap_tensor *next;   /* the tensor after the one found last */
+    const tenmap_tensor *behind; /* the end of the model's tensors */
     uint64_t bytes;              /* of the arena */
 } take_job;
 
-/* For names, which are too short for a call of memcmp to pay. */
+/* For names, which are too short for a call of memcmp to pay off. */
 static inline bool same_bytes(const char *a, const char *b, size_t len) {
     if (len < 8)
         return memcmp(a, b, len) == 0;
@@ -230,8 +236,8 @@ static inline bool same_bytes(const char *a, const char *b, size_t len) {
 }
 
 /*
- * By name. Engines that list their weights in the order of the file ask for the tensor behind the last
- * one: a comparison costs a third of a lookup.
+ * Finds a tensor by name. Engines that list their weights in file order ask for the tensor after
+ * the last one: a comparison costs a third of a lookup.
  */
 static const tenmap_tensor *find_named(take_job *job, const wanted_name *name) {
     const tenmap_model *model = job->model;
@@ -243,7 +249,7 @@ static const tenmap_tensor *find_named(take_job *job, const wanted_name *name) {
     return t;
 }
 
-/* Finds one want's tensor. Its data is set if it is a view; if it is to be copied, it is counted. */
+/* Finds one want's tensor. Sets its data if it is a view; counts it if it must be copied. */
 static tenmap_status find_want(take_job *job, size_t i, misfits *m, tenmap_error *error) {
     tenmap_want *want = &job->wants[i];
     wanted_name name;
@@ -265,7 +271,7 @@ static tenmap_status find_want(take_job *job, size_t i, misfits *m, tenmap_error
     return TENMAP_OK;
 }
 
-/* A descriptor or memory has no path. */
+/* Models that were opened from a descriptor or from memory have no path. */
 static const char *model_shown(const tenmap_model *model) {
     const char *path = tenmap_path(model);
     return *path || !model->shard_count ? path : model->shards[0].bytes.shown;
@@ -296,7 +302,7 @@ static tenmap_status find_wants(take_job *job, tenmap_error *error) {
     return m.status;
 }
 
-/* A place in the arena for one that is copied. False if all are more than can be counted. */
+/* Gives a want that is copied a place in the arena. Returns false if the total overflows. */
 static bool place_want(take_job *job, size_t i, tenmap_request *r) {
     const tenmap_want *want = &job->wants[i];
     const tenmap_tensor *t = want->tensor;
@@ -316,11 +322,11 @@ static bool place_want(take_job *job, size_t i, tenmap_request *r) {
     uint64_t at = (job->bytes + alignment - 1) / alignment * alignment;
     job->bytes = at + bytes;
     r->dst_bytes = (size_t)bytes;
-    r->dst_stride = at; /* until the arena is there */
+    r->dst_stride = at; /* its offset, until the arena is allocated */
     return job->bytes <= SIZE_MAX;
 }
 
-/* The requests of all that is copied, and the memory that they go to. */
+/* Makes the requests for all wants that are copied, and allocates the arena. */
 static tenmap_status plan_copies(take_job *job, unsigned char **memory, tenmap_error *error) {
     size_t each = sizeof *job->requests + sizeof *job->want_of, n = 0;
     size_t size = job->copies > SIZE_MAX / each ? SIZE_MAX : job->copies * each;
@@ -358,7 +364,7 @@ static void pass_done(void *ctx, size_t request, tenmap_status status) {
     job->given.done(job->given.ctx, job->want_of[request], status);
 }
 
-/* Views are done as they are; the rest is a load, whose requests are told of as wants. */
+/* Reports views as done, and loads the rest. Requests of the load are reported as wants. */
 static tenmap_status run_take(take_job *job, tenmap_error *error) {
     tenmap_load_options options = job->given;
     if (options.progress)

@@ -1,16 +1,25 @@
-/* Elements of a tensor on their way: which ones, through which window, into which dtype. */
+/*
+ * Transfers elements of a tensor: selects them, reads them from memory or through a window, and
+ * converts them to a dtype.
+ */
 #include "../model/quantized.h"
 #include "values.h"
 #include "../kernels/kernels.h"
 
 #include <string.h>
 
-/* Reads shorter than this go through the window, which the next ones may use too. */
+/* Shorter reads, in bytes, go through the window, which later reads may use too. */
 enum { COPY_STRAIGHT_FROM = 8 << 10 };
-/* Runs of fewer bytes stay in the cache: stores around it pay for whole lines only. */
+/*
+ * Shorter runs, in bytes, use normal stores: non-temporal stores pay off for whole cache lines
+ * only.
+ */
 enum { STREAM_RUN_FROM = 4 << 10 };
 
-/* Runs so many bytes apart are had with one read through the gaps: a read costs as much as that. */
+/*
+ * Runs that begin at most this many bytes apart are read together with the gaps: a read costs as
+ * much as that.
+ */
 enum { READ_THROUGH = 16 << 10 };
 
 tmi_quoted tmi_stored_dtype(const tenmap_tensor *t) {
@@ -22,7 +31,7 @@ tmi_quoted tmi_stored_dtype(const tenmap_tensor *t) {
     return known;
 }
 
-/* What the bytes of the tensor are taken for, and how many elements they are then. */
+/* Sets the dtype that the tensor's bytes are interpreted as, and how many elements that makes. */
 static tenmap_status take_stored(tmi_transfer *x, tenmap_dtype stored_as, tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
     uint32_t together, bytes;
@@ -47,7 +56,7 @@ static tenmap_status take_stored(tmi_transfer *x, tenmap_dtype stored_as, tenmap
     return TENMAP_OK;
 }
 
-/* A tensor whose values are made has no bytes of its own that could be taken for something else. */
+/* A tensor whose values are computed has no bytes of its own to interpret as another dtype. */
 static tenmap_status take_made(tmi_transfer *x, tenmap_dtype stored_as, tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
     if (stored_as != TENMAP_AS_STORED && stored_as != t->dtype)
@@ -97,8 +106,9 @@ tenmap_status tmi_transfer_range(tmi_transfer *x, uint64_t first, uint64_t count
 }
 
 /*
- * The last dimension, in elements of what the bytes are taken for; a scalar counts as one row. Rows
- * must hold a whole number of them: where they do not, no block has a shape that anyone could mean.
+ * The last dimension, in elements of the dtype that the bytes are interpreted as; a scalar counts
+ * as one row. Rows must hold a whole number of them, since otherwise no block has a meaningful
+ * shape.
  */
 static tenmap_status scale_last(const tmi_transfer *x, uint64_t *last, tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
@@ -109,7 +119,7 @@ static tenmap_status scale_last(const tmi_transfer *x, uint64_t *last, tenmap_er
     *last = t->rank ? t->shape[t->rank - 1] : 1;
     if (x->stored == t->dtype)
         return TENMAP_OK;
-    if (rows == 0) { /* nothing is there, and still a block of it has a shape */
+    if (rows == 0) { /* it has no elements, but a block of it still has a shape */
         (void)tenmap_dtype_block(x->stored, &together, &size);
         if (t->dtype != TENMAP_OPAQUE && tmi_dtype_bytes(t->dtype, *last, &bytes))
             *last = bytes / size * together;
@@ -128,7 +138,7 @@ tenmap_status tmi_transfer_whole(tmi_transfer *x, bool rows, tenmap_error *error
     return status == TENMAP_OK && rows ? scale_last(x, &x->row, error) : status;
 }
 
-/* The tensor's extent in dimension d, where `last` is that of the last. */
+/* The tensor's extent in dimension d; `last` is that of the last dimension. */
 static uint64_t shape_at(const tenmap_tensor *t, uint32_t d, uint64_t last) {
     return d + 1 == t->rank ? last : t->shape[d];
 }
@@ -162,7 +172,7 @@ tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const u
     if (status != TENMAP_OK || x->count == 0)
         return status;
     uint64_t stride = 1;
-    bool contiguous = true; /* all dimensions behind this one are taken whole */
+    bool contiguous = true; /* all dimensions after this one are taken whole */
     x->start = 0;
     x->run = t->rank ? 1 : last;
     for (uint32_t d = t->rank; d-- > 0;) {
@@ -179,7 +189,7 @@ tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const u
     return TENMAP_OK;
 }
 
-/* Rows that lie apart: whole bytes each, and none reaches into the next. */
+/* Checks rows that lie apart: each has whole bytes, and none reaches into the next. */
 static tenmap_status check_rows(const tmi_transfer *x, uint64_t stride, uint64_t *need,
                                 tenmap_error *error) {
     uint64_t row = tmi_bytes_of(x->as, x->row), rows = x->count / x->row;
@@ -202,7 +212,7 @@ static tenmap_status check_rows(const tmi_transfer *x, uint64_t stride, uint64_t
     return TENMAP_OK;
 }
 
-/* Blocks are copied whole: nobody could tell what a part of one is. */
+/* Blocks are copied whole: a part of one means nothing by itself. */
 static tenmap_status check_whole_blocks(const tmi_transfer *x, tenmap_error *error) {
     const tmi_block_dtype *blocks = tmi_dtype_blocks(x->as);
     if (!blocks || x->count == 0 ||
@@ -260,7 +270,10 @@ uint64_t tmi_transfer_position(const tmi_transfer *x, uint64_t i) {
     return at;
 }
 
-/* The same of the part that holds the values, in whole rows; all of a matrix that lies otherwise. */
+/*
+ * The same for the part that holds the values: in whole rows, or in whole matrices if the tensor is
+ * transposed.
+ */
 static void made_extent(const tmi_transfer *x, uint64_t first, uint64_t last, uint64_t *begin,
                         uint64_t *end) {
     const tmi_quant_layout *r = &tmi_computed_of(x->tensor)->layout;
@@ -301,7 +314,7 @@ bool tmi_transfer_is_dense(const tmi_transfer *x) {
 
 /* Whether elements go from the file into dst as they are, byte for byte. */
 static bool is_plain_copy(const tmi_transfer *x) {
-    unsigned bits = tenmap_dtype_bits(x->stored); /* 0: blocks, which are the same on every host */
+    unsigned bits = tenmap_dtype_bits(x->stored); /* 0: a block dtype, the same on every host */
     return x->as == x->stored && (bits == 0 || bits >= 8) && (!TMI_BIG_ENDIAN || bits <= 8);
 }
 
@@ -318,7 +331,7 @@ unsigned char *tmi_transfer_place(const tmi_transfer *x, uint64_t to, uint64_t *
     return row ? row + at : NULL;
 }
 
-/* Element `number` of the tensor, an integer whose bytes are at *at, does not fit. */
+/* Fails: element `number` of the tensor, an integer whose bytes are at *at, does not fit. */
 static tenmap_status fail_to_fit(const tmi_transfer *x, const void *at, uint64_t number,
                                  tenmap_error *error) {
     tenmap_error why;
@@ -331,7 +344,7 @@ static tenmap_status fail_to_fit(const tmi_transfer *x, const void *at, uint64_t
     return TENMAP_ERR_RANGE;
 }
 
-/* Bytes [at, at+size) of the tensor, as they are, without a place on the way. */
+/* Copies bytes [at, at+size) of the tensor as they are, without an intermediate buffer. */
 static tenmap_status copy_straight(tmi_window *w, const tenmap_tensor *t, uint64_t at,
                                    unsigned char *dst, size_t size, tenmap_error *error) {
     at += t->file_offset;
@@ -344,7 +357,9 @@ static tenmap_status copy_straight(tmi_window *w, const tenmap_tensor *t, uint64
                           error);
 }
 
-/* Elements [first, first+count) of the tensor, contiguous there, to elements from `to` on in dst.
+/*
+ * Transfers elements [first, first+count) of the tensor, which are contiguous there, to dst from
+ * element `to` on.
  */
 static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64_t first,
                                     uint64_t count, uint64_t to, tenmap_error *error) {
@@ -415,7 +430,7 @@ void tmi_transfer_first_misfit(const tmi_transfer *x, tmi_window *w, uint64_t fi
     tenmap_error found;
     if (first == 0 || !tmi_route_is_integer(x->as, x->stored))
         return;
-    look.dst = NULL; /* then nothing is written */
+    look.dst = NULL; /* so that nothing is written */
     if (tmi_transfer_run(&look, w, 0, first, &found) == TENMAP_ERR_RANGE)
         *error = found;
 }

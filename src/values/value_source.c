@@ -1,4 +1,4 @@
-/* Values that are made: a transfer's boxes, in the tiles that their source likes. */
+/* Computes the values that a transfer asks for, box by box, in tiles that suit their source. */
 #include "values.h"
 #include "value_source.h"
 #include "../kernels/kernels.h"
@@ -8,12 +8,12 @@
 #include <string.h>
 
 /*
- * The columns of a tile of a matrix that is stored the other way round, where parts are read: long along the stored
- * rows, so that reads are.
+ * Stored columns of a tile of a transposed matrix whose parts are read: many, so that reads along
+ * the stored rows are long.
  */
 enum { TILE_READ = TMI_SOURCE_RUN };
 
-/* Turns a thread's source to the tensor, unless it is there already. */
+/* Switches a thread's source to the tensor, unless it is there already. */
 static tenmap_status turn_to(tmi_source *s, const tmi_transfer *x, const tmi_window *w,
                              tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
@@ -50,7 +50,7 @@ static tenmap_status turn_to(tmi_source *s, const tmi_transfer *x, const tmi_win
     return status;
 }
 
-/* Elements that belong together in the destination, from number `to` of the transfer on. */
+/* Converts values and stores them at consecutive elements of the transfer, from number `to` on. */
 static void place_values(const tmi_transfer *x, uint64_t to, const float *values, uint64_t count,
                          uint32_t flags) {
     tmi_elements from = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
@@ -66,14 +66,15 @@ static void place_values(const tmi_transfer *x, uint64_t to, const float *values
     }
 }
 
-/* Whether results of a dtype may be made in one pass. */
+/* Whether values of the destination's dtype can be computed in one pass. */
 static bool may_go_straight(const tmi_transfer *x) {
     return x->as == TENMAP_F32 || x->as == TENMAP_BF16 || x->as == TENMAP_F16;
 }
 
 /*
- * Up to *count values of a row in one pass; *count becomes how many those were, 0 where there is no such
- * way. Kernels stream to aligned vectors only, so other destinations get a copy around the cache.
+ * Computes up to *count values of a row in one pass. Sets *count to how many it computed: 0 if
+ * there is no kernel for them. Kernels use non-temporal stores to aligned vectors only, so for
+ * other destinations the values are computed into s->tile and then copied with non-temporal stores.
  */
 static tenmap_status place_straight(tmi_source *s, const tmi_transfer *x, uint64_t matrix,
                                     uint64_t row, uint64_t column, uint64_t to, uint64_t *count,
@@ -98,7 +99,7 @@ static tenmap_status place_straight(tmi_source *s, const tmi_transfer *x, uint64
     return status;
 }
 
-/* A box that lies as it is stored: row after row. */
+/* Runs a box that is not transposed: row after row. */
 static tenmap_status run_rows(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
                               tenmap_error *error) {
     bool straight = s->maker->straight && may_go_straight(x);
@@ -127,7 +128,7 @@ static tenmap_status run_rows(tmi_source *s, const tmi_transfer *x, const tmi_va
     return TENMAP_OK;
 }
 
-/* The rows of a tile whose codes are turned, from number `to` of the transfer on. */
+/* Stores the rows of a tile whose codes are transposed, from element `to` of the transfer on. */
 static void place_turned(tmi_source *s, const tmi_transfer *x, uint64_t to, uint64_t line) {
     uint32_t flags = (x->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
     size_t wide = s->at.wide;
@@ -152,14 +153,17 @@ static void turn_tile(float *to, const float *from, size_t rows, size_t columns)
                     to[k * rows + i] = from[i * columns + k];
 }
 
-/* A tile whose elements are turned as they are, where it can be made so. */
+/*
+ * Computes a tile as it is stored, in the destination's dtype, and transposes it into the
+ * destination. Sets *done if it could.
+ */
 static tenmap_status place_lines(tmi_source *s, const tmi_transfer *x, uint64_t matrix, uint64_t to,
                                  uint64_t line, tmi_tile *tile, bool *done, tenmap_error *error) {
     const tmi_kernels *k = tmi_cpu_kernels(), *plain = &tmi_kernels_scalar;
     size_t bytes = tmi_dtype_width(x->as);
     tmi_destination target = {.as = x->as, .dst = s->tile, .flags = x->flags};
     tile->line =
-        tile->high * bytes + 64; /* lines of one column are then in many sets of the cache */
+        tile->high * bytes + 64; /* the lines of one column then fall into many cache sets */
     if (!s->maker->lines || !may_go_straight(x) || x->row_stride ||
         tile->wide * tile->line > sizeof s->tile)
         return TENMAP_OK;
@@ -174,7 +178,7 @@ static tenmap_status place_lines(tmi_source *s, const tmi_transfer *x, uint64_t 
     return status;
 }
 
-/* A tile of F32, value by value. */
+/* Computes a tile as F32, transposes it and converts it. */
 static tenmap_status place_tile(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
                                 uint64_t row, uint64_t column, size_t high, size_t wide,
                                 tenmap_error *error) {
@@ -200,7 +204,10 @@ static tenmap_status place_tile(tmi_source *s, const tmi_transfer *x, const tmi_
     return TENMAP_OK;
 }
 
-/* `high` rows and `wide` columns of the box, as the tensor has them, from (row, column) on. */
+/*
+ * Runs `high` rows and `wide` columns of the box, as the tensor has them, from (row, column) on. A
+ * tile that is too large for the F32 buffers is split in two.
+ */
 static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
                               uint64_t row, uint64_t column, size_t high, size_t wide,
                               tenmap_error *error) {
@@ -228,8 +235,9 @@ static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_va
 }
 
 /*
- * A box whose columns are stored rows, down the tensor's rows first: pages of the parts are then met once, not
- * again for every few rows. Elements of less than a byte go in order, row by row.
+ * Runs a box whose columns are stored rows. Tiles go down the tensor's rows first, so that each
+ * page of the parts is visited once, not again for every few rows. Elements of less than a byte go
+ * in order, row by row.
  */
 static tenmap_status run_turned(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
                                 tenmap_error *error) {
@@ -251,7 +259,7 @@ static tenmap_status run_turned(tmi_source *s, const tmi_transfer *x, const tmi_
     return TENMAP_OK;
 }
 
-/* The largest box that elements from `first` on begin with, at most `count` of them. */
+/* The largest box of at most `count` elements that begins with element `first`. */
 static tmi_values_box next_box(const tmi_source *s, const tmi_transfer *x, uint64_t first,
                                uint64_t count) {
     uint64_t rows = s->transposed ? s->columns : s->rows;
@@ -294,7 +302,7 @@ void tmi_source_free(tmi_source *s) {
     free(s);
 }
 
-/* Elements of a tensor that has a source. */
+/* Computes elements of a tensor that has a source. */
 static tenmap_status make_values(const tmi_transfer *x, const tmi_window *w, tmi_source *s,
                                  uint64_t first, uint64_t count, tenmap_error *error) {
     tenmap_status status = turn_to(s, x, w, error);
@@ -318,7 +326,7 @@ tenmap_status tmi_values_run(const tmi_transfer *x, tmi_window *w, tmi_source **
     return *source ? make_values(x, w, *source, first, count, error) : TENMAP_ERR_MEMORY;
 }
 
-/* The bytes that elements before number `i` of a tensor's take, of all its parts together. */
+/* The bytes, of all parts together, that the elements before element `i` account for. */
 static uint64_t bytes_before(const tenmap_tensor *t, uint64_t i) {
     uint64_t all = tmi_computed_of(t)->part_bytes;
     if (i >= t->nelems)
@@ -340,7 +348,10 @@ bool tmi_values_in_rows(const tenmap_tensor *t) {
     return !tmi_computed_of(t)->layout.transposed;
 }
 
-/* Codes that are integers or floats of few bits, less integers: what they are by themselves is known. */
+/*
+ * The magnitudes of the codes must be known: small integers or small floats, less an integer at
+ * most.
+ */
 bool tmi_values_may_be_tame(const tenmap_tensor *t, tenmap_dtype as) {
     const tmi_quant_layout *r = &tmi_computed_of(t)->layout;
     return (as == TENMAP_F32 || as == TENMAP_BF16) && !r->transposed &&
@@ -358,7 +369,7 @@ bool tmi_values_were_tame(tmi_source *source) {
 tenmap_status tmi_values_read(const tenmap_tensor *t, tmi_source **source, uint64_t first,
                               uint64_t count, tenmap_dtype as, uint32_t flags, void *dst,
                               size_t dst_bytes, bool checked, tenmap_error *error) {
-    tmi_window reads = {.room = dst, .direct_fd = -1}; /* which only says that there is one */
+    tmi_window reads = {.room = dst, .direct_fd = -1}; /* only marks that parts are read */
     tmi_transfer x;
     tenmap_status status = tmi_transfer_begin(&x, t, TENMAP_AS_STORED, as, flags, error);
     if (status == TENMAP_OK)

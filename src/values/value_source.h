@@ -1,8 +1,10 @@
 /*
- * A source of values: what a tensor's elements are made of where they are not simply there. It gives
- * them as F32, a row of the stored matrix at a time, and says which way its rows lie; value_source.c walks the
- * boxes that a transfer asks for in tiles that suit it, and puts them where they belong, in the dtype
- * that is wanted. Plain tensors have none: their bytes go straight through the kernels of conversion_route.c.
+ * A source produces the values of tensors whose elements are not stored directly, such as
+ * dequantized weights. It computes them as F32, one row of the stored matrix at a time, and says
+ * whether the stored matrix is transposed. value_source.c splits the boxes that a transfer asks for
+ * into tiles that suit the source, converts the values to the wanted dtype and stores them in the
+ * destination. Tensors whose elements are stored directly have no source: their bytes go through
+ * the kernels of conversion_route.c.
  */
 #ifndef TENMAP_SOURCE_H
 #define TENMAP_SOURCE_H
@@ -12,8 +14,9 @@
 #include "values.h"
 
 /*
- * The most values that are asked for at once, straight into the destination, and in a tile of F32; and the
- * bytes of a tile of codes or of elements that are turned as they are.
+ * The most values that are asked for at once: as F32, directly into the destination, and as an F32
+ * tile; and the bytes of a tile of codes, or of elements that are transposed in the destination's
+ * dtype.
  */
 enum {
     TMI_SOURCE_RUN = 2048,
@@ -22,148 +25,189 @@ enum {
     TMI_TILE_BYTES = TMI_TILE_VALUES * 20
 };
 
-/* One part of a tensor, on its way into memory. */
+/* Reads the bytes of one part of a tensor. */
 typedef struct tmi_part_reader {
-    const tenmap_tensor *tensor; /* NULL: there is none */
-    const unsigned char *base;   /* where it is in memory; else it is read through the window */
+    const tenmap_tensor *tensor; /* NULL: the tensor has no such part */
+    const unsigned char *base;   /* its bytes in memory; NULL: it is read through the window */
     tmi_window window;
     tmi_block room;
 } tmi_part_reader;
 
-/* Where values go that are made in one pass: F32, BF16 or F16, and TENMAP_CONVERT_* flags. */
+/*
+ * The destination of values that are computed in one pass: F32, BF16 or F16, with TENMAP_CONVERT_*
+ * flags.
+ */
 typedef struct tmi_destination {
     tenmap_dtype as;
     unsigned char *dst;
     uint32_t flags;
-    bool done; /* set where they were made */
+    bool done; /* set by the function that computes the values, if it did */
 } tmi_destination;
 
-/* A tile of a tensor that is stored the other way round: what of it is in s->tile. */
+/* A tile of a transposed tensor: which part of the tensor s->tile holds. */
 typedef struct tmi_tile {
-    uint64_t row, column; /* of what is stored */
-    size_t wide, high;    /* stored rows and columns: columns and rows of the tensor */
+    uint64_t row, column; /* its first row and column in the stored matrix */
+    size_t wide, high;    /* its stored rows and columns: columns and rows of the tensor */
     size_t line;          /* bytes from one line of s->tile to the next */
-    unsigned skip;        /* codes before the first in a line */
+    unsigned skip;        /* codes before the first wanted one: tiles begin with a whole word */
     size_t runs;          /* groups along a row of the tensor, each with a scale */
-    size_t first, group;  /* values of the first, and of the others */
+    size_t first, group;  /* values of the first group, and of each other group */
 } tmi_tile;
 
 /*
- * How one kind of tensors is made. `row` gives `count` values, at most TMI_SOURCE_RUN, of row `row` of
- * matrix `matrix` from `column` on; rows, columns and matrices are those of what is stored.
+ * How the values of one kind of tensor are computed. `row` computes `count` values, at most
+ * TMI_SOURCE_RUN, of row `row` of matrix `matrix`, starting at `column`. Rows, columns and matrices
+ * are those that are stored.
  */
 typedef struct tmi_maker {
-    /* When a thread turns to the tensor; may be NULL. The parts are there. */
+    /* Called when a thread switches to the tensor, after its parts are set; may be NULL. */
     tenmap_status (*begin)(tmi_source *source, tenmap_error *error);
     tenmap_status (*row)(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t column,
                          size_t count, float *values, tenmap_error *error);
-    /* The same in one pass, at most TMI_FUSED_RUN of them, where target->done says so. */
+    /*
+     * Computes at most TMI_FUSED_RUN values in one pass, and sets target->done. If it leaves
+     * target->done unset, the caller uses `row`.
+     */
     tenmap_status (*straight)(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t column,
                               size_t count, tmi_destination *target, tenmap_error *error);
     /*
-     * Makes s->tile the codes of `wide` stored rows and `high` of their columns, from (row, column) on;
-     * *done says whether it can, and they fit. Then `turned` gives row `i` of the tensor's, as
-     * F32, or to the target where that is not NULL and its `done` is set.
+     * Fills s->tile with the codes of `wide` stored rows and `high` of their columns, starting at
+     * (row, column). Sets *done if the layout allows it and the codes fit. Then `turned` computes
+     * row `i` of the tile, as the tensor has it: into the target if that is not NULL and `turned`
+     * sets its `done`, otherwise into `values` as F32.
      */
     tenmap_status (*turn)(tmi_source *source, uint64_t matrix, const tmi_tile *tile, bool *done,
                           tenmap_error *error);
     void (*turned)(tmi_source *source, size_t i, float *values, tmi_destination *target);
     /*
-     * Makes the stored rows of such a tile, each tile->line bytes from the other, at target->dst, in one
-     * pass, where target->done says so.
+     * Computes the stored rows of such a tile in one pass, tile->line bytes apart, at target->dst.
+     * Sets target->done if it did.
      */
     tenmap_status (*lines)(tmi_source *source, uint64_t matrix, const tmi_tile *tile,
                            tmi_destination *target, tenmap_error *error);
 } tmi_maker;
 
-/* A part of a matrix of the tensor, and where it goes: rows one behind the other, from `to` on. */
+/*
+ * A part of a matrix of the tensor, and where it goes: row after row, from element `to` of the
+ * transfer on.
+ */
 typedef struct tmi_values_box {
     uint64_t matrix, row, column, rows, columns, to;
 } tmi_values_box;
 
-/* A scale for each value at most, or for each group that is listed; and those that were used last. */
-enum { TMI_MOST_SCALES = TMI_MOST_GROUPS + 1 }; /* the former are fewer */
+/*
+ * The most scales that are held at once: one for each value of a run, or one for each group that a
+ * group list (g_idx) may name.
+ */
+enum { TMI_MOST_SCALES = TMI_MOST_GROUPS + 1 }; /* the latter are more */
 typedef struct tmi_scales {
-    uint64_t row, first; /* which are here: those of a row of scales, from `first` on */
+    uint64_t row, first; /* which are held: of row `row` of scales, from number `first` on */
     size_t count;        /* 0: none */
     float scales[TMI_MOST_SCALES], zeros[TMI_MOST_SCALES];
 } tmi_scales;
 
-/* One thread's work on one tensor after the other. */
+/* What one thread needs to compute values, of one tensor after the other. */
 struct tmi_source {
-    const tenmap_tensor *tensor; /* that it is turned to */
+    const tenmap_tensor *tensor; /* the one that the thread has switched to; NULL: none */
     const tmi_maker *maker;
-    const tmi_quant_layout *layout; /* of a TENMAP_TENSOR_COMPUTED one; else NULL */
+    const tmi_quant_layout *layout; /* how its values are stored */
     uint64_t rows, columns;         /* of a stored matrix */
     bool transposed;
-    size_t wide, high; /* of tiles, where parts are in memory and the tensor is transposed */
-    size_t flat;  /* stored rows of a tile, where parts are read: their windows hold them all */
-    bool joined;  /* rows follow one another in every part: columns past the last are of the next */
-    bool reading; /* no part is taken from memory */
+    size_t wide, high; /* of a tile, if the tensor is transposed and its parts are in memory */
+    size_t flat; /* stored rows of a tile, if parts are read: the parts' windows hold all of them */
+    bool joined; /* rows follow one another in every part: a run may continue in the next row */
+    bool reading; /* parts are read, even those that are in memory */
     bool tame;    /* see tmi_values_were_tame */
     tmi_part_reader parts[TMI_PART_COUNT];
-    /* What makers keep. */
+    /* State of the maker. */
     tmi_scales kept;
     tmi_tables tables;
     float table[16], nested_table[256];
     float second;
-    uint64_t second_of; /* which matrix's it is */
+    uint64_t second_of; /* the element of the global scale part that `second` is */
     uint32_t groups[TMI_SOURCE_RUN], least_group, most_group;
-    /* A tile as it is stored, the same as it is wanted, and that in its dtype. */
+    /* A tile as F32 as it is stored, the same transposed, and that in the destination's dtype. */
     float stored[TMI_TILE_VALUES], turned[TMI_TILE_VALUES];
     unsigned char tile[TMI_TILE_BYTES];
-    /* Or `tile` has codes, turned; their scales and zeros are in `stored` and `turned`, or `beside` it. */
+    /*
+     * Or `tile` holds codes, transposed. Their scales and zeros are in `stored` and `turned`, or in
+     * `beside`.
+     */
     tmi_tile at;
     unsigned char beside[TMI_TILE_VALUES * 4];
 };
 
-/* *bytes are [offset, offset+size) of a part, at most 32 KiB, until the next call about it. */
+/*
+ * Sets *bytes to bytes [offset, offset+size) of a part; size is at most 32 KiB. They are valid
+ * until the next call for the same part.
+ */
 tenmap_status tmi_source_bytes(tmi_source *source, unsigned part, uint64_t offset, size_t size,
                                const unsigned char **bytes, tenmap_error *error);
-/* How many bytes of a part, which is not in memory, are held at a time. */
+/* The size in bytes of the window on a part that is not in memory. */
 size_t tmi_source_window(const tmi_source *source, unsigned part);
-/* Elements of a part as F32: from the `first`-th on, of the dtype that its bytes are taken for. */
+/*
+ * Converts `count` elements of a part to F32, from element `first` on. Its bytes are interpreted as
+ * dtype `as`.
+ */
 tenmap_status tmi_source_floats(tmi_source *source, unsigned part, tenmap_dtype as, uint64_t first,
                                 size_t count, float *out, tenmap_error *error);
 
-/* dequantize.c: weights in parts. */
+/* dequantize.c: quantized weights. */
 extern const tmi_maker tmi_dequantizer;
 
-/* Files are little-endian. */
+/* Reads a 32-bit word of a file, which is little-endian. */
 static inline uint32_t tmi_word_at(const unsigned char *bytes) {
     return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-/* dequantize_fields.c: `count` fields of `bits` bits, from field `at` of a stream on, in whose byte `bytes` begins. */
+/*
+ * dequantize_fields.c: unpacks `count` fields of `bits` bits, from field `at` of a bit stream on.
+ * `bytes` points to the byte in which that field begins.
+ */
 void tmi_unpack_stream(const unsigned char *bytes, uint64_t at, size_t count, unsigned bits,
                        uint8_t *fields);
 void tmi_unpack_awq(const unsigned char *words, uint64_t at, size_t count, uint8_t *fields);
-/* Fields of row `row` of a part that go down the columns of a matrix, whose rows of words are `stride` long. */
+/*
+ * Unpacks `count` fields of row `row` of a part whose fields are packed down the columns of a
+ * matrix of words. A row of words is `stride` bytes long.
+ */
 tenmap_status tmi_read_down(tmi_source *source, unsigned part, uint64_t matrix_at, uint64_t stride,
                             uint64_t row, uint64_t column, size_t count, uint8_t *fields,
                             tenmap_error *error);
 
-/* dequantize_scales.c */
-/* Makes s->kept those of scales [first, first+count) of row `row` of a matrix's scales. */
+/* dequantize_scales.c: scales and zero points. */
+/*
+ * Makes s->kept hold scales [first, first+count) of row `row` of a matrix's scales, and their
+ * zeros.
+ */
 tenmap_status tmi_cache_scales(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t first,
                                size_t count, tenmap_error *error);
-/* Makes s->kept hold the scales of s->groups, which are of `count` values, from number s->kept.first of the row on. */
+/*
+ * Makes s->kept hold the scales of all groups in s->groups, which lists the group of each of
+ * `count` values. The scale of group g is s->kept.scales[g - s->kept.first].
+ */
 tenmap_status tmi_keep_listed(tmi_source *source, uint64_t matrix, uint64_t row, size_t count,
                               tenmap_error *error);
-/* Makes s->groups those of rows or columns [first, first+count), each below `groups`. */
+/*
+ * Sets s->groups to the groups of rows or columns [first, first+count). A group that is not below
+ * `groups` is an error.
+ */
 tenmap_status tmi_read_groups(tmi_source *source, uint64_t first, size_t count, uint64_t groups,
                               tenmap_error *error);
-/* Values of codes: a scale and a zero for each group, of which the first has `first` of them. */
+/*
+ * Computes values from codes in place, with a scale and a zero for each group. The first group has
+ * `first` values, each other `group`.
+ */
 void tmi_apply_scales(const tmi_quant_layout *r, const float *scales, const float *zeros,
                       float *values, size_t count, size_t first, size_t group);
 
-/* dequantize_transposed.c: those that are stored the other way round, a tile at a time. */
+/* dequantize_transposed.c: weights that are stored transposed, a tile at a time. */
 tenmap_status tmi_transpose_tile(tmi_source *source, uint64_t matrix, const tmi_tile *tile,
                                  bool *done, tenmap_error *error);
 void tmi_transposed_row(tmi_source *source, size_t i, float *values, tmi_destination *target);
 tenmap_status tmi_tile_rows(tmi_source *source, uint64_t matrix, const tmi_tile *tile,
                             tmi_destination *target, tenmap_error *error);
-/* The tile that suits a recipe. */
+/* Sets the size of the tiles that suit the layout. */
 void tmi_choose_tile(tmi_source *source);
 
 #endif

@@ -1,21 +1,25 @@
 /*
- * Elements of a tensor into a dtype: which of them, through which window, by which kernels.
+ * Reads elements of a tensor into a dtype: selects them, reads them from memory or through a window
+ * on the file, and converts them.
  */
 #ifndef TENMAP_VALUES_H
 #define TENMAP_VALUES_H
 
 #include "../model/model.h"
 
-/* transfer.c: elements of a tensor, selected, converted and put where the caller wants them. */
+/*
+ * transfer.c: selects elements of a tensor, converts them and stores them where the caller wants
+ * them.
+ */
 
-/* The dtype as the file has it, which may be any text at all. */
+/* The name of the tensor's dtype in the file, which may be any text. */
 tmi_quoted tmi_stored_dtype(const tenmap_tensor *tensor);
 
 /*
- * A block of a tensor. The trailing dimensions that are taken whole make one contiguous run with
- * the first that is not; what is left are the dimensions to walk. Those of one index only add to
- * the start, and there are at most 63 others, since each at least doubles a count that fits in 64
- * bits. A range of elements is a block of one run.
+ * A block of a tensor. The trailing dimensions that are taken whole form one contiguous run with
+ * the last dimension that is not. The dimensions before that one are walked. A dimension of extent
+ * 1 only adds to the start; at most 63 others remain, since each at least doubles a count that fits
+ * in 64 bits. A range of elements is a block of one run.
  */
 enum { TMI_MOST_WALKED = 64 };
 
@@ -25,24 +29,25 @@ typedef struct tmi_walk {
 
 typedef struct tmi_transfer {
     const tenmap_tensor *tensor;
-    tenmap_dtype stored; /* what its bytes are taken for: its own dtype, or the caller's word */
-    bool made; /* it has a source of values (value_source.h) instead of bytes of its dtype */
+    tenmap_dtype stored; /* how its bytes are read: as its own dtype, or the caller's choice */
+    bool made; /* its values come from a source (value_source.h), not from bytes of its dtype */
     tenmap_dtype as;
     uint32_t flags;    /* TENMAP_CONVERT_* */
-    uint64_t elements; /* of `stored` that the tensor has */
+    uint64_t elements; /* of dtype `stored` in the tensor */
     unsigned char *dst;
-    uint64_t row;        /* elements of the innermost dimension of what is selected */
-    uint64_t row_stride; /* bytes from one row in dst to the next; 0: they lie together */
-    uint64_t start;      /* of the first run, in elements */
+    uint64_t row;        /* elements of the innermost dimension of the selection */
+    uint64_t row_stride; /* bytes from one row in dst to the next; 0: rows are contiguous */
+    uint64_t start;      /* first element of the first run */
     uint64_t run;        /* elements per run */
-    uint64_t count;      /* elements in all; 0: the fields above and below mean nothing */
+    uint64_t count; /* elements in all; if 0, the other fields of the selection are undefined */
     unsigned walked;
-    tmi_walk *walk; /* the caller's room for TMI_MOST_WALKED, set before a block; innermost first */
+    tmi_walk *walk; /* the caller's array of TMI_MOST_WALKED, set before _block; innermost first */
 } tmi_transfer;
 
 /*
- * Checking, in this order: the tensor and its dtypes; a range or a block, or all of it; the
- * destination. Shapes and counts are those of `stored_as`, which scales the last dimension.
+ * Checks and sets up a transfer. The calls come in this order: _begin for the tensor and its
+ * dtypes; _range, _block or _whole for the selection; _target for the destination. Shapes and
+ * counts are in elements of `stored_as`, which scales the last dimension.
  */
 tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap_dtype stored_as,
                                  tenmap_dtype as, uint32_t flags, tenmap_error *error);
@@ -50,27 +55,27 @@ tenmap_status tmi_transfer_range(tmi_transfer *x, uint64_t first, uint64_t count
                                  tenmap_error *error);
 tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const uint64_t *end,
                                  tenmap_error *error);
-/* All of it, in rows where the destination's are to lie apart. */
+/* Selects the whole tensor; `rows` says that the rows in the destination may lie apart. */
 tenmap_status tmi_transfer_whole(tmi_transfer *x, bool rows, tenmap_error *error);
 tenmap_status tmi_transfer_target(tmi_transfer *x, void *dst, size_t dst_bytes, uint64_t dst_stride,
                                   tenmap_error *error);
 /*
- * Decides, unless the caller did, whether results go around the cache; `bytes` is the size of all
- * of them together. tmi_transfer_target decides by the transfer's own size.
+ * Decides, unless the caller did, whether results are written with non-temporal stores. `bytes` is
+ * the size of all results together. tmi_transfer_target decides by the transfer's own size.
  */
 void tmi_transfer_stream(tmi_transfer *x, uint64_t bytes);
 
 /*
- * The bytes of the file from the first to the last that elements [first, first+count) of the
- * transfer, at least one, are in.
+ * Sets [*begin, *end) to the bytes of the file from the first to the last that elements [first,
+ * first+count) of the transfer occupy. `count` is at least 1.
  */
 void tmi_transfer_extent(const tmi_transfer *x, uint64_t first, uint64_t count, uint64_t *begin,
                          uint64_t *end);
-/* Where element number `i` of the transfer is in the tensor. */
+/* The position in the tensor of element `i` of the transfer. */
 uint64_t tmi_transfer_position(const tmi_transfer *x, uint64_t i);
 /*
- * The byte of dst where element `to` of the transfer goes, and the bit in it; *count is lowered to
- * what lies together from there.
+ * Returns the byte of dst where element `to` of the transfer goes, and sets *bit to the bit in that
+ * byte. Lowers *count to the elements that are contiguous from there.
  */
 unsigned char *tmi_transfer_place(const tmi_transfer *x, uint64_t to, uint64_t *count,
                                   unsigned *bit);
@@ -78,59 +83,71 @@ unsigned char *tmi_transfer_place(const tmi_transfer *x, uint64_t to, uint64_t *
 bool tmi_transfer_is_dense(const tmi_transfer *x);
 
 /*
- * Elements [first, first+count) of the transfer, to their place in dst. With 4- and 6-bit
- * destinations `first` is a multiple of 8, so that two such calls never share a byte. An integer that
- * does not fit is TENMAP_ERR_RANGE.
+ * Transfers elements [first, first+count) to their place in dst. With 4- and 6-bit destinations
+ * `first` must be a multiple of 8, so that no two calls share a byte. An integer that does not fit
+ * is TENMAP_ERR_RANGE.
  */
 tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_window *window, uint64_t first,
                                uint64_t count, tenmap_error *error);
 /*
- * After TENMAP_ERR_RANGE in a part that begins with element `first`: where there is an integer before
- * it that does not fit either, perhaps in a part that another thread has, *error names that one.
+ * Call this after TENMAP_ERR_RANGE in a piece that begins with element `first`. If an integer
+ * before `first` does not fit either, perhaps in another thread's piece, *error becomes the error
+ * of the first such integer.
  */
 void tmi_transfer_first_misfit(const tmi_transfer *x, tmi_window *window, uint64_t first,
                                tenmap_error *error);
 
-/* value_source.c: values that are made (value_source.h), and the way to both kinds. */
+/* value_source.c: computes values (value_source.h), and runs transfers of every kind of tensor. */
 
-/* What one thread needs to make values; large, and made when it is first wanted. */
+/* What one thread needs to compute values. It is large, and allocated when it is first needed. */
 typedef struct tmi_source tmi_source;
-void tmi_source_free(tmi_source *source); /* NULL is fine */
+void tmi_source_free(tmi_source *source); /* NULL is allowed */
 
-/* As tmi_transfer_run, for every tensor. *source begins as NULL, and is kept from call to call. */
+/*
+ * Same as tmi_transfer_run, for every kind of tensor. Set *source to NULL before the first call;
+ * later calls reuse it. The caller frees it.
+ */
 tenmap_status tmi_values_run(const tmi_transfer *x, tmi_window *window, tmi_source **source,
                              uint64_t first, uint64_t count, tenmap_error *error);
 /*
- * Elements of a tensor whose values are made, one after the other. With `checked` all
- * bytes are read, also those that are mapped, so that a file that has changed is an error.
+ * Reads `count` elements of a tensor whose values are computed into contiguous memory. With
+ * `checked` all bytes are read from the file, even if they are mapped, so that a changed file is an
+ * error.
  */
 tenmap_status tmi_values_read(const tenmap_tensor *t, tmi_source **source, uint64_t first,
                               uint64_t count, tenmap_dtype as, uint32_t flags, void *dst,
                               size_t dst_bytes, bool checked, tenmap_error *error);
 /*
- * Whether values of a tensor that is made can be told to lose nothing in a dtype but by rounding, and those that
- * were made since the last call, as far as that is known: each is 0 or of a magnitude that F32 and BF16 have
- * in full. No source: none were. Of what was made before the first call it is not known: who never asks does
- * not pay for it.
+ * "Tame" values lose nothing in F32 or BF16 except by rounding: each is 0 or has a magnitude that
+ * both dtypes represent in full. _may_be_tame says whether values of a tensor can be known to be
+ * tame in dtype `as`. _were_tame says whether all values computed since its last call are known to
+ * be tame; it returns true if there is no source. Values that were computed before its first call
+ * are never known to be tame, so callers that never ask do not pay for the check.
  */
 bool tmi_values_may_be_tame(const tenmap_tensor *t, tenmap_dtype as);
 bool tmi_values_were_tame(tmi_source *source);
-/* Whether its rows are stored as such: a few of them may then be asked for at a time. */
+/*
+ * Whether the tensor is stored row by row (not transposed), so that a few rows at a time can be
+ * read cheaply.
+ */
 bool tmi_values_in_rows(const tenmap_tensor *t);
-/* How many bytes of files elements [first, first+count) of any tensor stand for; they add up. */
+/*
+ * How many bytes of files elements [first, first+count) account for, in any tensor. The numbers of
+ * adjacent ranges add up.
+ */
 uint64_t tmi_stored_bytes(const tenmap_tensor *t, uint64_t first, uint64_t count);
 
-/* load.c: many at once. */
+/* load.c: loads many tensors at once. */
 
-/* The caller's, filled up with defaults. */
+/* Copies the caller's options, and fills the rest with defaults. */
 tenmap_status tmi_take_load_options(const tenmap_load_options *given, tenmap_load_options *out,
                                     tenmap_error *error);
 
-/* convert.c: numbers. */
+/* convert.c: converts numbers. */
 
 /*
- * Whether elements of `from` can become `to` under these TENMAP_CONVERT_* flags. UNSUPPORTED or
- * ARGUMENT with a sentence otherwise. Neither dtype may be TENMAP_AS_STORED.
+ * Whether elements of `from` can be converted to `to` under these TENMAP_CONVERT_* flags. Otherwise
+ * UNSUPPORTED or ARGUMENT, with an error message. Neither dtype may be TENMAP_AS_STORED.
  */
 tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t flags,
                                 tenmap_error *error);
@@ -139,21 +156,24 @@ tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t fla
  * Converts `count` elements of a pair that passed the check. The source is in file order
  * (little-endian) and starts at bit src_bit (0..7, for 4- and 6-bit dtypes) of *src; the result is
  * in host order and starts at bit dst_bit of *dst. Bits of *dst before dst_bit are kept; spare bits
- * after the last element of the last byte become 0. Any alignment; no overlap. Returns `count`, or
- * the number of the first element that is an integer which does not fit, with those before it done;
- * with dst NULL, which is for such pairs only, it just looks.
+ * after the last element of the last byte become 0. Any alignment is allowed; the buffers must not
+ * overlap. Returns `count`, or the index of the first integer that does not fit, with all elements
+ * before it converted. With dst NULL, which is for pairs of integer dtypes only, it only checks.
  */
 uint64_t tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
                           const void *src, unsigned src_bit, uint64_t count, uint32_t flags);
-/* TENMAP_ERR_RANGE: element `number`, whose value is in file order at *at, does not fit into `to`. */
+/*
+ * Fails with TENMAP_ERR_RANGE: element `number`, whose value is at *at in file order, does not fit
+ * into `to`.
+ */
 tenmap_status tmi_fail_misfit(tenmap_error *error, tenmap_dtype to, tenmap_dtype from,
                               const void *at, uint64_t number);
 
-/* losses.c: what a conversion changes that no rounding would. */
+/* losses.c: counts what a conversion loses beyond rounding. */
 
 /*
- * Adds to *lost what converting these elements does, or did: a pair that passed the check, in file
- * order or in the host's, from bit 0 on.
+ * Adds to *lost what converting these elements loses. The pair of dtypes has passed the check;
+ * elements are in file order or in host order, from bit 0 on.
  */
 void tmi_losses_add(tenmap_dtype to, tenmap_dtype from, bool file_order, const void *src,
                     uint64_t count, uint32_t flags, tenmap_losses *lost);
