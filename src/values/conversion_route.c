@@ -169,7 +169,7 @@ static void clamp_infinities(unsigned char *dst, size_t count, unsigned bits) {
 /*
  * Plans a source of at most 8 bits if no kernel converts the pair: by a table, or to F64 by two
  * kernels. F32 holds all such sources exactly, and a table would be built anew for every call.
- * These kernels do not saturate.
+ * These kernels do not saturate, so a table is used where infinities must be clamped.
  */
 static void plan_narrow(route_plan *plan) {
     bool clamps = (plan->flags & TENMAP_CONVERT_SATURATE) && tmi_dtypes[plan->from].infinity;
@@ -264,7 +264,8 @@ static tmi_kernel *direct_kernel(const route_plan *plan, const void *dst) {
     if (plan->from_bits < 8 && !plan->packed)
         return NULL;
     /*
-     * The kernel aligns dst for non-temporal stores by whole source bytes, which must be able to.
+     * Kernels align dst for non-temporal stores by converting whole source bytes first. If that
+     * cannot align dst, the kernel cannot use such stores itself.
      */
     size_t granule = plan->packed ? plan->to_bits / 4 : plan->to_bits / 8;
     if (plan->stream && (uintptr_t)dst % granule != 0)

@@ -4,7 +4,8 @@
  * belongs to a different row of the tensor. For both, the codes of a tile are transposed, since
  * they are smaller than values, and each row of the tensor is then dequantized as if it were stored
  * that way. gpt-oss has scales along the stored rows: these rows are dequantized and then
- * transposed, unless a kernel can give each value a scale of its own.
+ * transposed, unless a kernel can scale each value by its own power of two; then the codes are
+ * transposed.
  */
 #include "values.h"
 #include "value_source.h"

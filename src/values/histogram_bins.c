@@ -87,8 +87,7 @@ static int32_t key_from(double edge) {
         double units = edge * 0x1p149;
         int32_t whole = (int32_t)units;
         whole += (double)whole < units;
-        return whole > 0 ? whole
-                         : whole - 1; /* for 0 the key of -0, which no edge separates from 0 */
+        return whole > 0 ? whole : whole - 1; /* 0 becomes -0: no edge separates them */
     }
     float narrow = (float)edge;
     uint32_t bits;

@@ -45,7 +45,7 @@ typedef struct load_unit {
 } load_unit;
 
 typedef struct load_job {
-    const tenmap_model *model; /* the model of all requests; NULL: any */
+    const tenmap_model *model; /* all requests must belong to this model; NULL: to any */
     const tenmap_request *requests;
     tenmap_load_options options;
     tmi_block item_block;

@@ -67,7 +67,10 @@ typedef struct measurer {
     tmi_block room;
     tmi_source *source; /* for computed values, which go into `made` */
     tmi_block made;
-    /* The unit's counters: BIN_PARTS sets, each with one more for values outside. And the edges. */
+    /*
+     * The unit's counters: BIN_PARTS sets, each with one more for values outside; and the edges of
+     * the bins.
+     */
     uint32_t *bins;
     double *edges;
     int32_t *edge_keys;

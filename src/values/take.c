@@ -11,7 +11,7 @@
 
 enum {
     KNOWN_WANTS = TENMAP_WANT_OPTIONAL | TENMAP_WANT_COPY,
-    NUMBER_BITS = 12, /* of a layer from bit 8 on, of an expert from bit 20 on; 0: none */
+    NUMBER_BITS = 12, /* layer number from bit 8 on, expert number from bit 20 on; 0: none */
     NUMBER_MASK = (1 << NUMBER_BITS) - 1,
     LAYER_AT = 8,
     EXPERT_AT = 20,

@@ -271,8 +271,8 @@ uint64_t tmi_transfer_position(const tmi_transfer *x, uint64_t i) {
 }
 
 /*
- * The same for the part that holds the values: in whole rows, or in whole matrices if the tensor is
- * transposed.
+ * tmi_transfer_extent for computed values: covers the part that holds the codes, in whole rows, or
+ * in whole matrices if the tensor is transposed.
  */
 static void made_extent(const tmi_transfer *x, uint64_t first, uint64_t last, uint64_t *begin,
                         uint64_t *end) {

@@ -349,8 +349,8 @@ bool tmi_values_in_rows(const tenmap_tensor *t) {
 }
 
 /*
- * The magnitudes of the codes must be known: small integers or small floats, less an integer at
- * most.
+ * Codes that are integers or floats of few bits, with integer zero points or none: their magnitudes
+ * are known.
  */
 bool tmi_values_may_be_tame(const tenmap_tensor *t, tenmap_dtype as) {
     const tmi_quant_layout *r = &tmi_computed_of(t)->layout;

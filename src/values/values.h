@@ -119,16 +119,17 @@ tenmap_status tmi_values_read(const tenmap_tensor *t, tmi_source **source, uint6
                               size_t dst_bytes, bool checked, tenmap_error *error);
 /*
  * "Tame" values lose nothing in F32 or BF16 except by rounding: each is 0 or has a magnitude that
- * both dtypes represent in full. _may_be_tame says whether values of a tensor can be known to be
- * tame in dtype `as`. _were_tame says whether all values computed since its last call are known to
- * be tame; it returns true if there is no source. Values that were computed before its first call
- * are never known to be tame, so callers that never ask do not pay for the check.
+ * both dtypes represent at full precision. For a tensor whose values are computed, _may_be_tame
+ * says whether they can be known to be tame in dtype `as`. _were_tame says whether all values
+ * computed since its last call are known to be tame; it returns true if there is no source. Values
+ * that were computed before its first call are never known to be tame, so callers that never ask do
+ * not pay for the check.
  */
 bool tmi_values_may_be_tame(const tenmap_tensor *t, tenmap_dtype as);
 bool tmi_values_were_tame(tmi_source *source);
 /*
- * Whether the tensor is stored row by row (not transposed), so that a few rows at a time can be
- * read cheaply.
+ * Whether a tensor whose values are computed is stored row by row (not transposed), so that a few
+ * rows can be asked for at a time.
  */
 bool tmi_values_in_rows(const tenmap_tensor *t);
 /*
