@@ -1,4 +1,4 @@
-/* Reads a JSON object of strings: metadata as an editor leaves it. */
+/* Reads a JSON object whose values are strings: metadata that the user has edited. */
 #ifndef TOOL_JSON_IN_H
 #define TOOL_JSON_IN_H
 
@@ -8,9 +8,9 @@
 #include "view/print.h"
 
 typedef struct json_pair {
-    char *key, *value; /* NUL-terminated; may hold NUL inside */
+    char *key, *value; /* NUL-terminated; may contain NUL bytes */
     size_t key_len, value_len;
-    size_t key_end; /* bytes of the text up to the end of the key */
+    size_t key_end; /* offset in the text just after the key */
 } json_pair;
 
 typedef struct json_pairs {
@@ -18,7 +18,7 @@ typedef struct json_pairs {
     size_t count;
 } json_pairs;
 
-/* On failure `why` is a sentence with the line. The pairs are to be freed in either case. */
+/* On failure `why` is an error message with the line number. Free the pairs in either case. */
 bool json_read_pairs(const char *bytes, size_t len, json_pairs *out, text *why);
 void json_free_pairs(json_pairs *p);
 

@@ -1,15 +1,16 @@
-/* Work on several threads: items 0..count-1, each taken once, in order. */
+/* Runs a job for items 0..count-1 on several threads; each item is taken once, in order. */
 #ifndef TOOL_WORK_H
 #define TOOL_WORK_H
 
 #include <stddef.h>
 
-/* As many as there are processors, at most 64. */
+/* The number of processors, at most 64. */
 unsigned work_threads(void);
 
 /*
- * Calls job(ctx, i) for every item on up to `threads` threads (0: work_threads()), the caller's among
- * them. The first job that does not return 0 stops the others from starting; its value is returned.
+ * Calls job(ctx, i) for every item on up to `threads` threads (0: work_threads()), including the
+ * caller's. After the first job that returns nonzero no further job starts, and that value is
+ * returned.
  */
 int work_run(unsigned threads, size_t count, int (*job)(void *ctx, size_t i), void *ctx);
 

@@ -1,4 +1,7 @@
-/* A block of a tensor, written as in Python: [0:2, -1, ..., :4]. */
+/*
+ * Parses a block of a tensor, written as in Python, such as [0:2, -1, ..., :4], and walks over it
+ * in pieces.
+ */
 #ifndef TOOL_SLICE_H
 #define TOOL_SLICE_H
 
@@ -10,23 +13,24 @@
 typedef struct slice {
     uint32_t rank;         /* of the tensor */
     uint64_t *begin, *end; /* for each of its dimensions */
-    uint32_t out_rank;     /* without the dimensions that a single index takes away */
+    uint32_t out_rank;     /* without the dimensions that a single index removes */
     uint64_t *out_shape;
-    uint32_t *out_dim; /* which dimension of the tensor each of them is */
+    uint32_t *out_dim; /* which dimension of the tensor each output dimension is */
     uint64_t count;    /* elements */
-    bool whole;        /* the tensor itself */
+    bool whole;        /* the slice is the whole tensor */
 } slice;
 
-/* NULL and "" mean the whole tensor. 0, or an exit code of a failure that has been told. */
+/* NULL and "" mean the whole tensor. Returns 0, or an exit code after printing an error. */
 int slice_parse(const char *given, const tenmap_tensor *tensor, slice *out);
 void slice_free(slice *s);
 
-/* The slice in blocks of at most `most` elements, in order. */
+/* Walks a slice in blocks of at most `most` elements, in order. */
 typedef struct slice_walk {
     const slice *of;
-    uint64_t *begin, *end; /* of the block, as tenmap_read_slice takes them */
+    uint64_t *begin, *end; /* of the block, as arguments of tenmap_read_slice */
     uint64_t count;        /* its elements */
-    uint64_t step;         /* of dimension `split`, which is cut; those before go one by one */
+    /* Along dimension `split`, which is cut; earlier dimensions advance one by one. */
+    uint64_t step;
     uint32_t split;
     bool started;
 } slice_walk;

@@ -1,8 +1,9 @@
 /*
- * Which tensors a command works on.
+ * Selects the tensors that a command works on.
  *
- * A pattern with *, ? or [...] is a glob over the whole name, where * crosses dots. A pattern without
- * any selects the tensor of that name or, where there is none, every tensor whose name contains it.
+ * A pattern with *, ? or [...] is a glob over the whole name, in which * also matches dots. Any
+ * other pattern selects the tensor of that name or, if there is none, every tensor whose name
+ * contains it.
  */
 #ifndef TOOL_SELECT_H
 #define TOOL_SELECT_H
@@ -17,14 +18,14 @@
 
 bool glob_match(const char *pattern, const char *name, size_t len);
 
-/* Whether the model's tensor is one that the pattern selects. */
+/* Whether the pattern selects this tensor of its model. */
 bool pattern_selects(const char *pattern, const tenmap_tensor *tensor);
 
 typedef struct filter {
-    const char *const *patterns; /* any of these; none: all tensors */
+    const char *const *patterns; /* a tensor matches any of these; none: all tensors */
     size_t pattern_count;
-    texts except;                  /* none of these */
-    texts dtypes;                  /* "bf16", "f8*": globs, without regard to case */
+    texts except;                  /* and none of these */
+    texts dtypes;                  /* globs such as "bf16" and "f8*", case-insensitive */
     uint64_t min_bytes, max_bytes; /* max 0: no limit */
 } filter;
 
@@ -35,24 +36,24 @@ typedef struct selection {
 } selection;
 
 /*
- * 0, or an exit code: a pattern that selects nothing is a mistake worth telling, and so is a selection
- * that ends up empty, unless the model has no tensors.
+ * Returns 0, or an exit code after printing an error. A pattern that selects nothing is an error.
+ * So is an empty selection, unless the model has no tensors.
  */
 int select_tensors(const tenmap_model *model, const filter *wanted, selection *out);
 void selection_free(selection *s);
 
-/* Numbers inside names compare as numbers: layers.2 before layers.10. */
+/* Compares numbers inside names as numbers: layers.2 sorts before layers.10. */
 int natural_compare(const char *a, size_t a_len, const char *b, size_t b_len);
 void selection_sort_natural(selection *s);
 
-/* Sorting by name otherwise: `compare` gets pointers to two of these. */
+/* For sorting by name in another order: `compare` gets pointers to two of these. */
 typedef struct name_entry {
     const char *name;
     size_t len;
     const tenmap_tensor *tensor;
 } name_entry;
 void selection_sort_names(selection *s, int (*compare)(const void *, const void *));
-/* How many of the first `len` bytes are the same in both. */
+/* Length of the common prefix of both, at most `len` bytes. */
 size_t common_prefix(const char *a, const char *b, size_t len);
 
 /* The largest power of two that divides the offset, up to 4096. */

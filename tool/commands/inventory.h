@@ -1,4 +1,4 @@
-/* All models below a folder. */
+/* Declares the inventory: all models below a folder, and what they share. */
 #ifndef TOOL_INVENTORY_H
 #define TOOL_INVENTORY_H
 
@@ -22,12 +22,15 @@ typedef struct inventory_model {
     uint64_t bytes, params;
     size_t tensors;
     size_t
-        first; /* the first model that is the same files, by links; its own place if there is none */
+        /*
+         * Index of the first model with the same files, by links; its own index if there is none.
+         */
+        first;
 } inventory_model;
 
 /* Two models that have tensors in common. */
 typedef struct inventory_share {
-    size_t a, b; /* places in models */
+    size_t a, b; /* indices into models */
     size_t tensors;
     uint64_t bytes;
 } inventory_share;
@@ -37,12 +40,12 @@ typedef struct inventory {
     inventory_model *models;
     size_t count, room;
     size_t folders, unreadable, not_compared;
-    inventory_share *shares; /* the most bytes first */
+    inventory_share *shares; /* most bytes first */
     size_t share_count;
-    bool abridged; /* there are more pairs than are told */
+    bool abridged; /* there are more pairs than are listed */
 } inventory;
 
-/* same_files.c: which models are the same files, so that these are read once. */
+/* same_files.c: finds models with the same files, so that files are read only once. */
 typedef struct seen_files seen_files;
 seen_files *seen_new(void);
 /*
@@ -53,7 +56,7 @@ size_t seen_before(const seen_files *seen, const inventory_model *m);
 void seen_add(seen_files *seen, const inventory_model *m, size_t place);
 void seen_free(seen_files *seen);
 
-/* cross_model_duplicates.c: fills shares. 0, or the exit code of a failure that has been told. */
+/* cross_model_duplicates.c: fills shares. Returns 0, or an exit code after printing an error. */
 int find_shared(inventory *all, unsigned threads);
 
 #endif

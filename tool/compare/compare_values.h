@@ -1,4 +1,4 @@
-/* The values of two tensors of one shape, compared. */
+/* Compares the values of two tensors of the same shape. */
 #ifndef TOOL_COMPARE_H
 #define TOOL_COMPARE_H
 
@@ -9,31 +9,36 @@
 #include <tenmap.h>
 
 /*
- * NaN equals NaN, and each infinity itself. Relative differences are |a - b| / max(|a|, |b|). An
- * element of which one side only is NaN or infinite is beyond every tolerance and in no mean.
+ * NaN equals NaN, and each infinity equals itself. A relative difference is |a - b| / max(|a|,
+ * |b|). An element that is NaN or infinite on one side only exceeds every tolerance and enters no
+ * mean.
  */
 typedef struct difference {
-    uint64_t count;     /* elements (C64: parts) */
+    uint64_t count;     /* elements (C64: real and imaginary parts) */
     uint64_t different; /* values that are not equal */
     uint64_t beyond;    /* |a - b| > atol + rtol * |a| */
-    uint64_t unlike;    /* NaN or infinite on one side only, or of other signs */
+    uint64_t unlike;    /* NaN or infinite on one side only, or infinities of opposite sign */
     double max_abs, max_rel;
-    double sum_abs, sum_rel;     /* over all elements, for means */
+    double sum_abs, sum_rel;     /* over all elements, to compute means */
     double sum_squares;          /* of a - b */
-    double squares_a, squares_b; /* of the values themselves, for pairs of parts */
+    double squares_a, squares_b; /* of the values themselves, for partial pairs */
 } difference;
 
 typedef struct pair {
-    const tenmap_tensor *a, *b; /* of one shape, but for pairs of parts */
-    bool is_part;               /* not all of both is compared, but: */
-    uint64_t first_a, first_b;  /* elements from these on, */
-    uint64_t count;             /* so many */
+    const tenmap_tensor *a, *b; /* of the same shape, except for partial pairs */
+    bool is_part;               /* only a range of elements is compared: */
+    uint64_t first_a, first_b;  /* the first element on each side */
+    uint64_t count;             /* and how many */
     uint64_t
-        head_rows;   /* not 0: each so many rows of one side are read as 0, h/2, 1, h/2 + 1, ... */
+        /*
+         * If nonzero, each group of this many rows (h) of one side is read in the order 0, h/2, 1,
+         * h/2 + 1, ...
+         */
+        head_rows;
     bool turn_b;     /* that side is b */
-    bool comparable; /* false: dtypes without values in common; only bytes were compared */
+    bool comparable; /* false: the dtypes share no values; only bytes were compared */
     difference found;
-    double norm_a, norm_b; /* Euclidean; once relative_change.h has measured them, where it does */
+    double norm_a, norm_b; /* Euclidean norms; set for the pairs that relative_change.h measures */
 } pair;
 
 typedef struct tolerance {
@@ -41,8 +46,8 @@ typedef struct tolerance {
 } tolerance;
 
 /*
- * Compares all pairs on some threads (0: as many as processors), with a progress bar. Parts whose
- * bytes are equal are not looked at further. 0, or the exit code of a failure that has been told.
+ * Compares all pairs on `threads` threads (0: one per processor), with a progress bar. Blocks with
+ * equal bytes are not examined further. Returns 0, or an exit code after printing an error.
  */
 int compare_pairs(pair *pairs, size_t count, tolerance within, unsigned threads);
 

@@ -1,4 +1,6 @@
-/* Tensors that hold the same bytes: cheap signs of it, and the search for them inside one model. */
+/*
+ * Finds tensors with the same bytes inside one model, and provides cheap hashes for such searches.
+ */
 #ifndef TOOL_ALIKE_H
 #define TOOL_ALIKE_H
 
@@ -12,27 +14,30 @@
 uint64_t alike_kind(const tenmap_tensor *t);
 
 /*
- * A hash of a few bytes from all over the tensor; 0 where they cannot be read. *telling is false where
- * the tensor is small or its samples are all one value, as untrained biases and norms are: models
- * without anything in common have such ones in common. May be NULL.
+ * A hash of a few bytes spread over the tensor; 0 if they cannot be read. *telling is false if the
+ * tensor is small or all its samples are the same value, as in untrained biases and norms: even
+ * unrelated models share such tensors. `telling` may be NULL.
  */
 uint64_t alike_sample(const tenmap_tensor *t, bool *telling);
 
-/* Tensors of one dtype, one shape and the same bytes. */
+/* Tensors with the same dtype, shape and bytes. */
 typedef struct duplicate_group {
-    const tenmap_tensor **tensors; /* in the order of their names */
+    const tenmap_tensor **tensors; /* sorted by name */
     size_t count;
 } duplicate_group;
 
 typedef struct duplicates {
     const tenmap_tensor **tensors; /* of all groups */
-    duplicate_group *groups;       /* those that could save most first */
+    duplicate_group *groups;       /* largest possible saving first */
     size_t count;
-    uint64_t bytes;          /* that are stored more than once, the first time not counted */
-    size_t constant_tensors; /* alike because they hold one value only: in no group */
+    uint64_t bytes;          /* stored more than once, not counting the first copy */
+    size_t constant_tensors; /* equal because they hold a single value; in no group */
 } duplicates;
 
-/* Reads samples, and what is behind equal ones. 0, or the exit code of an interruption. */
+/*
+ * Reads samples, then the whole of tensors with equal samples. Returns 0, or an exit code if
+ * interrupted.
+ */
 int find_duplicates(const tenmap_model *model, duplicates *out);
 void duplicates_free(duplicates *d);
 

@@ -1,4 +1,4 @@
-/* What quantisation cost: how far weights that were put together are from those that they were made of. */
+/* Measures quantization error: how far dequantized weights are from the originals. */
 #ifndef TOOL_COST_H
 #define TOOL_COST_H
 
@@ -8,16 +8,19 @@
 #include "compare/compare_values.h"
 #include "view/print.h"
 
-/* Whether one side is a weight in parts, so that the difference is a cost of its scheme. */
+/* Whether one side is a quantized weight, so that the difference is its scheme's error. */
 bool is_cost(const pair *p);
 
-/* In dB: the norm of the original by that of the difference; infinite where they are equal. */
+/*
+ * Signal-to-noise ratio in dB: the norm of the original over that of the difference. Infinite if
+ * they are equal.
+ */
 double snr_of(double relative_error);
 void text_add_snr(text *t, double relative_error); /* "31.5 dB", "exact" */
 
 /*
- * The pairs that are a cost and differ, in their order, at most `most`, then kinds of layers, and all
- * together. Returns how many there are; nothing is printed of none.
+ * Prints the pairs with a quantization error, in their order, at most `most`, then totals by kind
+ * of layer and overall. Returns how many there are; prints nothing if there are none.
  */
 size_t print_cost(const pair *pairs, size_t count, size_t most);
 /* The key "quantisation" with all of it, into the object that is open. */

@@ -1,4 +1,4 @@
-/* Names changed by regular expressions, as sed -E does: s/REGEX/NEW/g. */
+/* Renames by regular expressions, as sed -E does: s/REGEX/NEW/g. */
 #ifndef TOOL_SUBSTITUTE_H
 #define TOOL_SUBSTITUTE_H
 
@@ -10,15 +10,15 @@
 
 typedef struct substitution {
     regex_t regex;
-    char *replacement; /* as given: \1 to \9 and & stand for what was matched */
+    char *replacement; /* as given: \1 to \9 and & refer to the match */
     bool everywhere;
 } substitution;
 
-/* All of them, or EXIT_USAGE, which has been told, and *out NULL. */
+/* Parses all of them. On failure prints an error, returns EXIT_USAGE and sets *out to NULL. */
 int substitutions_parse(const char *const *given, size_t count, substitution **out);
-void substitutions_free(substitution *list, size_t count); /* NULL is fine */
+void substitutions_free(substitution *list, size_t count); /* NULL is allowed */
 
-/* A name, which holds no NUL, after each of them in turn. */
+/* Applies each substitution in turn to a name, which contains no NUL. */
 void substitute_all(const substitution *list, size_t count, const char *name, size_t len,
                     text *out);
 

@@ -1,15 +1,15 @@
-/* What a config.json says of tensors, compared with those that are there. */
+/* Compares a model's tensors with what its config.json implies. */
 #ifndef TOOL_EXPECT_H
 #define TOOL_EXPECT_H
 
 #include <tenmap.h>
 
 /*
- * Calls with a sentence for each layer that is missing or too many and each tensor whose shape is not
- * the one that the config.json beside the model implies: for decoders as Llama, Mistral, Qwen and Gemma
- * have them, for GPT-2 and for encoders as BERT's. Weights that are stored in parts are not compared.
- * `tensor` is NULL where none applies. 0, or an exit code: there is no config.json, or one of another
- * architecture, and it has told.
+ * Calls `say` with a message for each missing or surplus layer, and for each tensor whose shape
+ * differs from the one that config.json implies. Knows decoders like Llama, Mistral, Qwen and
+ * Gemma, GPT-2, and encoders like BERT. Quantized weights are not compared. `tensor` is NULL if
+ * none applies. Returns 0, or an exit code after printing an error: there is no config.json, or it
+ * is of another architecture.
  */
 int expect_check(const tenmap_model *model,
                  void (*say)(void *ctx, const tenmap_tensor *tensor, const char *sentence),

@@ -1,6 +1,6 @@
 /*
- * config.json and its like: what lies in one, as a flat list of scalars with their paths; of an array the
- * first element.
+ * Reads config.json and similar files into a flat list of scalars with their paths. Only the first
+ * element of an array is kept.
  */
 #ifndef TOOL_CONFIG_H
 #define TOOL_CONFIG_H
@@ -13,7 +13,7 @@
 
 typedef struct config_entry {
     char *path;  /* "text_config.hidden_size", "architectures.0" */
-    char *value; /* a string's text, or the number or word as it is written */
+    char *value; /* the string's text, or the number or word as written */
 } config_entry;
 
 typedef struct config {
@@ -21,13 +21,16 @@ typedef struct config {
     size_t count;
 } config;
 
-/* Reads FOLDER/NAME. False if there is none, or none that is JSON and of a size that people write. */
+/*
+ * Reads FOLDER/NAME. Returns false if it does not exist, is not JSON, or is too large for a
+ * configuration file.
+ */
 bool config_read(const char *folder, const char *name, config *out);
 void config_free(config *c);
 
 /*
- * The value of a key at the top, or in "text_config" or "llm_config", where models with several parts
- * keep what belongs to their language model; NULL: it is in neither.
+ * The value of a key at the top level, or in "text_config" or "llm_config", where multimodal models
+ * keep the settings of their language model. NULL if it is in none of them.
  */
 const char *config_text(const config *c, const char *key);
 bool config_uint(const config *c, const char *key, uint64_t *out);

@@ -1,4 +1,7 @@
-/* Weights that the library puts together from their parts (--dequantize), and what belongs to them. */
+/*
+ * Helpers for weights that the library dequantizes (--dequantize) and for the tensors that belong
+ * to them.
+ */
 #ifndef TOOL_COMPUTED_H
 #define TOOL_COMPUTED_H
 
@@ -8,11 +11,13 @@
 #include <tenmap.h>
 
 bool is_computed(const tenmap_tensor *tensor);
-/* Its scheme; of a plain tensor its dtype. */
+/* The scheme of a quantized weight, or the dtype of a plain tensor. */
 const char *stored_as(const tenmap_tensor *tensor);
-/* In the file: of all parts. */
+/* Bytes in the file, summed over all parts. */
 uint64_t stored_bytes(const tenmap_tensor *tensor);
-/* "M.input_scale" beside an M.weight that is put together: a plain weight would have none. */
+/*
+ * Whether this is "M.input_scale" beside a dequantized M.weight; a plain weight has no such tensor.
+ */
 bool is_activation_scale(const tenmap_model *model, const tenmap_tensor *tensor);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a GGUF file says of itself in its metadata, for people. */
+/* Describes a GGUF file from its metadata, in readable form. */
 #ifndef TOOL_GGUF_H
 #define TOOL_GGUF_H
 
@@ -9,7 +9,7 @@
 
 #include "view/print.h"
 
-/* Texts are empty, and numbers 0, where the file does not say. */
+/* Texts are empty and numbers are 0 if the file does not say. */
 typedef struct gguf_facts {
     text name;         /* general.name */
     text context;      /* "131,072 tokens" */
@@ -18,17 +18,23 @@ typedef struct gguf_facts {
     uint64_t context_length, tokens;
 } gguf_facts;
 
-/* Whether the model's files are GGUF; one without files is not. */
+/* Whether the model's files are GGUF; false for a model without files. */
 bool is_gguf(const tenmap_model *model);
 
-/* False, and nothing to free, for a model of another format. */
+/* Returns false, with nothing to free, for a model of another format. */
 bool gguf_describe(const tenmap_model *model, gguf_facts *out);
 void gguf_facts_free(gguf_facts *facts);
 
-/* A pair of the metadata by its key, or NULL; `architecture` stands before the key: llama.KEY. */
+/*
+ * Finds a metadata pair by key, or returns NULL. The second form puts the architecture before the
+ * key: llama.KEY.
+ */
 const tenmap_metadata *gguf_pair(const tenmap_model *model, const char *key);
 const tenmap_metadata *gguf_own_pair(const tenmap_model *model, const char *key);
-/* What a pair holds as a count: a whole number, or number `i` of an array of them. False if neither. */
+/*
+ * Reads a pair as a count: a whole number, or element `i` of an array of whole numbers. Returns
+ * false if it is neither.
+ */
 bool gguf_count(const tenmap_metadata *pair, uint64_t i, uint64_t *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a model is: told by its names, its config.json and its metadata, not by its values. */
+/* Identifies a model from its tensor names, config.json and metadata, without reading values. */
 #ifndef TOOL_IDENTIFY_H
 #define TOOL_IDENTIFY_H
 
@@ -13,13 +13,13 @@
 
 typedef struct identity {
     text kind;        /* "LlamaForCausalLM", "Llama-like decoder", "llama"; empty: unknown */
-    const char *told; /* who says so: "says config.json"; NULL where it is unknown */
-    text adapter;     /* "LoRA, rank 16, alpha 32, on q_proj, v_proj"; empty: it is none */
+    const char *told; /* the source: "says config.json"; NULL if unknown */
+    text adapter;     /* "LoRA, rank 16, alpha 32, on q_proj, v_proj"; empty: not an adapter */
     text tied; /* "lm_head.weight is not stored: tied to the embedding"; empty: nothing known */
     bool by_itself; /* what it is, in a few words, does not depend on what lies beside it */
 } identity;
 
-/* The folder of the model's files, for what lies beside them; "." for none. To be freed. */
+/* The folder of the model's files, or "." if there is none. The caller frees it. */
 char *model_folder(const tenmap_model *model);
 
 void identify(const tenmap_model *model, identity *out);

@@ -1,4 +1,4 @@
-/* Files that the tool opens itself, without the library, and which files a model is made of. */
+/* Opens files that the tool reads without the library, and tells which files belong to a model. */
 #ifndef TOOL_INFILE_H
 #define TOOL_INFILE_H
 
@@ -8,8 +8,8 @@
 #include <tenmap.h>
 
 /*
- * Opens a regular file for reading; a FIFO or a device is refused at once, not waited for. 0 and a
- * descriptor, or an exit code, and it has told.
+ * Opens a regular file for reading. A FIFO or a device is refused at once, without blocking.
+ * Returns 0 and a descriptor, or an exit code after printing an error.
  */
 int open_regular(const char *path, int *fd);
 
@@ -17,7 +17,7 @@ int open_regular(const char *path, int *fd);
 const char *irregular_kind(const struct stat *found);
 
 /*
- * Whether this is one of the files that the model was opened from, under whatever name: a shard or the
+ * Whether this is one of the files that the model was opened from, under any name: a shard or the
  * index. `model` may be NULL.
  */
 bool is_file_of(const tenmap_model *model, const struct stat *found);

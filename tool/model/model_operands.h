@@ -1,4 +1,4 @@
-/* Several models on one command line. */
+/* Handles several models on one command line. */
 #ifndef TOOL_SEVERAL_H
 #define TOOL_SEVERAL_H
 
@@ -13,18 +13,19 @@ typedef struct model_paths {
 } model_paths;
 
 /*
- * What the operands stand for: each for itself, but a folder of single models, such as adapters, for all
- * of them, by name. A folder with an index, with one model or with the parts of one is one model.
+ * Expands the operands. Each stands for itself, except that a folder of single models, such as
+ * adapters, stands for all of them, sorted by name. A folder with an index, with one model, or with
+ * the shards of one model is one model.
  */
 void several_models(const char *const *operands, size_t count, model_paths *out);
 void several_free(model_paths *p);
 
-/* How many operands at the beginning are paths of something, the first counted in any case. */
+/* How many leading operands are existing paths or addresses. The first operand always counts. */
 size_t several_leading(const char *const *operands, size_t count);
 
 /*
- * Calls with each of them, and goes on after a failure. With `json` several answers are an array. The
- * worst exit code.
+ * Calls `one` with each model and continues after failures. With `json`, several results form an
+ * array. Returns the highest exit code.
  */
 int several_run(const model_paths *p, bool json,
                 int (*one)(const char *path, bool several, const void *settings),

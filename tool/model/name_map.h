@@ -1,6 +1,6 @@
 /*
- * Names of Llama-like models as transformers writes them, and what llama.cpp calls the same weights in
- * GGUF: model.layers.0.self_attn.q_proj.weight is blk.0.attn_q.weight.
+ * Maps the tensor names that transformers uses for Llama-like models to those of llama.cpp in GGUF:
+ * model.layers.0.self_attn.q_proj.weight is blk.0.attn_q.weight.
  */
 #ifndef TOOL_NAME_MAP_H
 #define TOOL_NAME_MAP_H
@@ -17,28 +17,31 @@
 
 typedef struct mapped_name {
     text name;       /* in GGUF */
-    uint64_t layer;  /* 0 where it belongs to none */
-    uint64_t expert; /* whose matrix it is, of those that GGUF has in one tensor; or NO_EXPERT */
-    bool query, key; /* a projection whose rows may be in another order there */
+    uint64_t layer;  /* 0 if it belongs to no layer */
+    uint64_t expert; /* index of the expert's matrix in a tensor that GGUF merges; or NO_EXPERT */
+    bool query, key; /* a projection whose rows may be permuted in GGUF */
 } mapped_name;
 
 /*
- * Fills *out, whose text is cleared first; a name that is none of those stays as it is. `model` is the
- * one that has it: some names mean one thing or another by what is beside them.
+ * Fills *out after clearing its text. An unknown name stays unchanged. `model` is the model with
+ * that name: what some names mean depends on the tensors beside them.
  */
 void map_name(const tenmap_model *model, const char *name, size_t len, mapped_name *out);
 
 /*
- * llama.cpp's converter stores the rows of query and key projections, inside each head, in the order
- * 0, h/2, 1, h/2 + 1, ... of h rows for most architectures that descend from Llama.
+ * For most architectures that descend from Llama, llama.cpp's converter permutes the rows of query
+ * and key projections: the h rows of each head are stored in the order 0, h/2, 1, h/2 + 1, ...
  */
 typedef struct head_order {
-    const tenmap_metadata *heads, *key_heads; /* how many there are; NULL: rows are as they were */
+    const tenmap_metadata *heads, *key_heads; /* numbers of heads; NULL: rows are not permuted */
 } head_order;
 
-/* What a GGUF model's metadata says of it. */
+/* Reads the head order from a GGUF model's metadata. */
 head_order find_head_order(const tenmap_model *gguf);
-/* How many rows a head of this tensor, of the other model, has if they are in that order; else 0. */
+/*
+ * The number of rows per head of this tensor, which is from the other model, if its rows are
+ * permuted in GGUF; else 0.
+ */
 uint64_t turned_head(const head_order *order, const mapped_name *of, const tenmap_tensor *t);
 
 #endif

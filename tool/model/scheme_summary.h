@@ -1,4 +1,7 @@
-/* How the weights of a model are quantised, as the library understands them, each scheme with its share. */
+/*
+ * Summarizes how a model's weights are quantized, as the library understands them: each scheme with
+ * its share.
+ */
 #ifndef TOOL_SCHEMES_H
 #define TOOL_SCHEMES_H
 
@@ -17,22 +20,22 @@ typedef struct scheme_share {
 } scheme_share;
 
 typedef struct schemes {
-    scheme_share *items; /* that of the most parameters first */
+    scheme_share *items; /* most parameters first */
     size_t count, weights;
-    uint64_t params;     /* of all tensors of the model, weights put together */
-    tenmap_model *model; /* opened for this, and still open: names are its; NULL: none was */
-    text problem;        /* why the weights cannot be put together; empty: they can */
+    uint64_t params;     /* over all tensors of the model, with weights dequantized */
+    tenmap_model *model; /* opened for this and still open, because it owns the names; NULL: none */
+    text problem;        /* why the weights cannot be dequantized; empty: they can */
 } schemes;
 
 /*
- * Of a model whose weights are put together already, or of one that is opened so for this. Reads
- * config.json and small tensors that describe others.
+ * Uses the model itself if it was opened with dequantized weights; otherwise opens it again that
+ * way. Reads config.json and small tensors that describe others.
  */
 void schemes_find(const tenmap_model *model, schemes *out);
 void schemes_free(schemes *s);
 
 /* "196 weights in fp8-block (128x128), 8.00 bits a value; 2 in int8-channel, ..." */
 void text_add_schemes(text *t, const schemes *s);
-void schemes_json(const schemes *s); /* the key "schemes", into the object that is open */
+void schemes_json(const schemes *s); /* writes the key "schemes" into the open object */
 
 #endif

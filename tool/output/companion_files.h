@@ -1,4 +1,6 @@
-/* What lies beside a model and belongs to it: configuration, tokenizer, generation settings. */
+/*
+ * Finds and copies the files that belong to a model: configuration, tokenizer, generation settings.
+ */
 #ifndef TOOL_BESIDE_H
 #define TOOL_BESIDE_H
 
@@ -8,17 +10,18 @@
 typedef struct beside_files {
     char **names;
     size_t count;
-    bool too_many;          /* more than are taken */
-    text config;            /* how config.json was changed, or has to be; empty: not at all */
-    bool config_changed;    /* it was, or would be */
-    const char *config_why; /* why it was not */
+    bool too_many;          /* there are more files than the limit */
+    text config;            /* how config.json was changed or must be changed; empty: not at all */
+    bool config_changed;    /* config.json was changed, or would be */
+    const char *config_why; /* why config.json was not changed */
 } beside_files;
 
 /*
- * Copies them from the first input's folder to the output's: where both are folders, or --copy-config
- * asks for it, and --no-config does not forbid it. What is there already stays, unless --force is given.
- * With --dry-run they are only listed. config.json is changed as the plan says, also where the output took
- * the input's place; files that only tell how the input was quantised are left out. 0, or an exit code.
+ * Copies these files from the first input's folder to the output's, if both are folders or
+ * --copy-config is given, unless --no-config is given. Existing files stay unless --force is given.
+ * --dry-run only lists the files. config.json is changed as the plan says, even when the output
+ * replaced the input. Files that only describe how the input was quantized are left out. Returns 0
+ * or an exit code.
  */
 int beside_copy(const plan *p, const output_settings *out, const target *to, beside_files *copied);
 void beside_free(beside_files *files);

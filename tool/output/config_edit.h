@@ -1,6 +1,6 @@
 /*
- * The text of config.json with some keys changed: everything else stays as it is written, byte for byte.
- * What a converted model needs said otherwise there, and what was done about it.
+ * Changes some keys in the text of config.json and leaves everything else byte for byte. Also
+ * decides which keys a converted model has to change, and describes the changes.
  */
 #ifndef TOOL_CONFIG_EDIT_H
 #define TOOL_CONFIG_EDIT_H
@@ -12,26 +12,29 @@
 
 #include "view/print.h"
 
-/* Whether the text is one JSON object, as far as this file looks at it. */
+/* Whether the text is one JSON object, as far as this parser checks. */
 bool config_is_object(const text *json);
-/* At the top, and in objects one level below it ("text_config"). Whether there was one. */
+/*
+ * Removes a key at the top level and in objects one level below it ("text_config"). Returns whether
+ * there was one.
+ */
 bool config_remove(text *json, const char *key);
 /*
- * Sets a key to a JSON value. Where there is none yet, it is added at the top if `add`. False if nothing
- * had to be changed.
+ * Sets a key to a JSON value. A missing key is added at the top level if `add` is set. Returns
+ * false if nothing had to change.
  */
 bool config_set(text *json, const char *key, const char *value, bool add);
 
-/* What a model that was written needs its config.json to say. */
+/* What config.json must say about a model that was written. */
 typedef struct config_change {
-    bool dequantised;         /* keys that tell how weights are quantised go */
-    tenmap_dtype dtype;       /* of the weights now; TENMAP_AS_STORED: as it was */
+    bool dequantised;         /* remove the keys that describe quantization */
+    tenmap_dtype dtype;       /* the weights' new dtype; TENMAP_AS_STORED: unchanged */
     const char *quantization; /* the value of "quantization_config"; NULL: none is written */
 } config_change;
 
-/* Makes the changes; what they were goes into `said`: "quantization_config removed, ...". */
+/* Applies the changes and describes them in `said`: "quantization_config removed, ...". */
 void config_apply(text *json, const config_change *change, text *said);
-/* Files that only tell how a model was quantised, as "hf_quant_config.json". */
+/* Whether the file only describes how a model was quantized, such as "hf_quant_config.json". */
 bool tells_quantisation(const char *name);
 
 #endif

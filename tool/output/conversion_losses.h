@@ -1,4 +1,4 @@
-/* What conversions lose beyond rounding: counted for a plan, and told. */
+/* Counts and reports what the conversions of a plan lose beyond rounding. */
 #ifndef TOOL_LOSSES_H
 #define TOOL_LOSSES_H
 
@@ -9,17 +9,20 @@
 /* Sums over a plan's sources. */
 typedef struct loss_sum {
     uint64_t overflowed, flushed, nans;
-    uint64_t elements; /* of the tensors that lose something */
-    size_t tensors;    /* that lose something; those that only had NaN are not among them */
+    uint64_t elements; /* of the tensors that lose values */
+    size_t tensors;    /* that lose values; tensors that only had NaN do not count */
 } loss_sum;
 loss_sum losses_sum(const plan *p);
 
-/* Counts without writing anything, into p->losses: reads what is converted. 0, or an exit code. */
+/*
+ * Counts losses into p->losses without writing anything; reads all tensors that are converted.
+ * Returns 0 or an exit code.
+ */
 int losses_count(plan *p);
 
-/* A sentence and the worst tensors; nothing where nothing is lost. */
+/* Prints a sentence and the worst tensors, or nothing if nothing is lost. */
 void losses_print(const plan *p);
-/* The key "losses" with its object, into the object that is open. */
+/* Writes the key "losses" with its object into the open object. */
 void losses_json(const plan *p);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tensors into files: .npy as numpy reads it, or the bytes alone. */
+/* Writes tensors to files: as .npy for numpy, or as bare bytes. */
 #ifndef TOOL_NPY_H
 #define TOOL_NPY_H
 
@@ -8,14 +8,14 @@ typedef struct export_form {
     tenmap_dtype as; /* TENMAP_AS_STORED: the tensor's own */
     bool raw;        /* .npy of bit patterns: BF16 as uint16, F8 as uint8 */
     bool bytes;      /* no .npy header, file order */
-    bool force;      /* a file that is there is replaced */
-    /* Of a model that is not here, so many parts of the tensor are read at a time. */
+    bool force;      /* replace an existing file */
+    /* How many pieces of a remote tensor are read at a time. */
     unsigned threads;
 } export_form;
 
 /*
- * Writes in blocks, to a path or "-", all or nothing, and never over the tensor's model. 0, or the exit
- * code of a failure it told.
+ * Writes in blocks to a path or "-", all or nothing, and never over the tensor's own model. Returns
+ * 0, or an exit code after printing an error.
  */
 int export_tensor(const tenmap_model *model, const tenmap_tensor *tensor, const slice *s,
                   const export_form *form, const char *path);

@@ -1,6 +1,6 @@
 /*
- * What the commands that write models share: where the output goes, the plan of what goes into it, and
- * the one way in which it gets there. Outputs appear whole or not at all; memory stays at a few MiB.
+ * Shared by the commands that write models: where the output goes, the plan of its contents, and
+ * the one way to write it. Outputs appear complete or not at all. Memory use stays at a few MiB.
  */
 #ifndef TOOL_RESHAPE_H
 #define TOOL_RESHAPE_H
@@ -13,18 +13,20 @@
 
 #include "command.h"
 
-/* The settings of every command that writes; its option table starts with OUTPUT_OPTIONS. */
+/* The settings that every writing command has; its option table starts with OUTPUT_OPTIONS. */
 typedef struct output_settings {
     const char *path;
     bool force, dry_run, json;
-    bool copy_config, no_config; /* files beside the model */
+    bool copy_config, no_config; /* companion files */
     texts meta;                  /* KEY=VALUE */
     bool single;
-    uint64_t max_shard; /* bytes of tensors; 0: not given */
+    uint64_t max_shard; /* bytes of tensor data; 0: not given */
     uint64_t threads;
 } output_settings;
 
-/* For the option table of a command whose settings have an output_settings at the offset `at`. */
+/*
+ * Entries for the option table of a command whose settings have an output_settings at offset `at`.
+ */
 #define OUT_AT(at, field) ((at) + offsetof(output_settings, field))
 #define OUTPUT_OPTIONS(at)                                                                         \
     {'o', "output", "OUT", OPTION_TEXT, OUT_AT(at, path), "The file or folder to write"},          \
@@ -81,81 +83,97 @@ typedef struct output_settings {
 typedef struct plan plan;
 typedef struct target target;
 
-/* The tensors of the output in their order, and how the output is laid out. */
+/* The tensors of the output in order, and the layout of the output. */
 struct plan {
     const char *label; /* for the progress bar: "converting" */
     tenmap_model **models;
     size_t model_count;
-    tenmap_source *sources; /* all have a tensor */
+    tenmap_source *sources; /* every source has a tensor */
     size_t count, room;
     char **names; /* new names, owned */
     size_t name_count, name_room;
-    uint32_t alignment; /* where the data starts; 0: the default */
+    uint32_t alignment; /* of the start of the data; 0: the default */
     bool keep_order;
-    bool last_wins;        /* where inputs disagree about metadata */
-    bool strict;           /* write nothing if a conversion loses values */
-    tenmap_losses *losses; /* one per source where one is converted and values were read; or NULL */
-    size_t input_tensors;  /* of all models */
+    bool last_wins; /* if inputs disagree about metadata, the last input wins */
+    bool strict;    /* write nothing if a conversion loses values */
+    /* One per source if any is converted and its values were read; else NULL. */
+    tenmap_losses *losses;
+    size_t input_tensors; /* of all models */
     /*
-     * Weights that are quantised: the model of their parts, which the plan closes, and by source what a
-     * part was made of, NULL for scales; as long as it was when the last of them was added.
+     * For weights being quantized: the model of their parts, which the plan closes, and for each
+     * source the tensor that the part came from (NULL for scales). `origins` is as long as
+     * `sources` was when the last part was added.
      */
     const tenmap_model *made;
     const char *made_as; /* "fp8-block" */
     const tenmap_tensor **origins;
-    const struct config_change
-        *config; /* what config.json has to say of the output; NULL: the same */
-    /* What the command has to say besides: lines before the summary, or keys of its object. */
+    const struct config_change *config; /* changes to config.json; NULL: none */
+    /* Output of the command's own: lines before the summary, or keys of the JSON object. */
     void (*report)(const plan *p, const target *to, bool json);
     const void *report_ctx;
 };
 
-/* Opens the models; from here on SIGINT cancels. 0 or an exit code; plan_free in either case. */
+/*
+ * Opens the models; from here on SIGINT cancels. Returns 0 or an exit code. Call plan_free in
+ * either case.
+ */
 int plan_open(plan *p, const char *label, const char *const *paths, size_t count);
-/* Likewise, for one model of which only what the patterns select is needed (partial_remote_open.h). */
+/*
+ * As plan_open, for one model of which only the tensors that the patterns select are needed (see
+ * partial_remote_open.h).
+ */
 int plan_open_needed(plan *p, const char *label, const char *path, const char *const *patterns,
                      size_t count);
 void plan_add(plan *p, const tenmap_tensor *tensor);
-/* Takes over `name`, which malloc gave. */
+/* Takes ownership of `name`, which was allocated with malloc. */
 void plan_rename(plan *p, size_t source, char *name, size_t len);
 const char *plan_name(const plan *p, size_t source, size_t *len);
 uint64_t plan_bytes(const plan *p, size_t source); /* in the output */
 bool plan_converts(const plan *p, size_t source);  /* to another dtype */
-bool plan_is_made(const plan *p, size_t source);   /* a part of a weight that is quantised */
-/* Two sources of the same name in the output, the first such pair by name; false if none. */
+bool plan_is_made(const plan *p, size_t source);   /* a part of a weight being quantized */
+/*
+ * Finds the first pair, by name, of sources with the same output name. Returns false if there is
+ * none.
+ */
 bool plan_twins(const plan *p, size_t *a, size_t *b);
-/* Where several sources have one name, keeps the first or the last of them. */
+/* If several sources have one name, keeps the first or the last of them. */
 void plan_drop_twins(plan *p, bool keep_last);
-/* A table of those that get other names. */
+/* Prints a table of the tensors whose names change. */
 void plan_print_renames(const plan *p);
-/* One KEY=VALUE of --meta, which borrows from `given`. 0 or an exit code. */
+/* Parses one KEY=VALUE of --meta; *out points into `given`. Returns 0 or an exit code. */
 int take_meta(const char *given, tenmap_edit *out);
-/* Checks everything, then writes and reports, or only reports with --dry-run. Exit code. */
+/* Checks everything, then writes and reports; with --dry-run only reports. Returns an exit code. */
 int plan_write(plan *p, const output_settings *out);
 void plan_free(plan *p);
 
-/* A name from a model for an error sentence, quoted and safe. The last four stay; not for threads. */
+/*
+ * A name from a model, quoted and made safe for an error message. The last four results stay valid.
+ * Not thread-safe.
+ */
 const char *shown_name(const char *name, size_t len);
 
 /* output_target.c: where the output goes. */
 struct target {
     const char *path;
     bool folder;
-    bool made;          /* the folder is new, and goes if nothing comes of it */
-    uint64_t max_shard; /* of a folder */
+    bool made;          /* the folder is new; it is removed if writing fails */
+    uint64_t max_shard; /* for a folder */
 };
 
-/* Refuses to overwrite without --force, and to destroy an input ever. 0 or an exit code. */
+/*
+ * Refuses to overwrite without --force, and always refuses to destroy an input. Returns 0 or an
+ * exit code.
+ */
 int choose_target(const plan *p, const output_settings *out, target *to);
 int make_target(target *to);
 void unmake_target(const target *to);
 
-/* A list of names with the place of each, for finding equal ones. */
+/* A name with its index, for finding equal names. */
 typedef struct named {
     const char *name;
     size_t len, at;
 } named;
-void sort_named(named *list, size_t count); /* by name, then place */
+void sort_named(named *list, size_t count); /* by name, then by index */
 bool same_named(const named *a, const named *b);
 
 #endif

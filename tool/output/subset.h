@@ -1,4 +1,4 @@
-/* What extract and drop share: some of the tensors of a model, as a model. */
+/* Shared by extract and drop: writes some of a model's tensors as a new model. */
 #ifndef TOOL_SUBSET_H
 #define TOOL_SUBSET_H
 
@@ -15,7 +15,10 @@ typedef struct subset_settings {
 
 extern const option subset_options[];
 
-/* Writes the tensors that the names and filters select, or with `keep` false all others. Exit code. */
+/*
+ * Writes the tensors that the names and filters select, or all others if `keep` is false. Returns
+ * an exit code.
+ */
 int run_subset(const invocation *call, bool keep);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * The way out: weights as codes of 8 or 4 bits beside their scales, in the layouts that others read,
- * rounded to nearest. Values are read twice, once for scales and losses, once to be written; memory
- * stays at a few MiB, and the scales of rows and blocks.
+ * Quantizes weights: 8-bit or 4-bit codes with scales, in layouts that other programs read, rounded
+ * to nearest. Values are read twice: once for scales and losses, once to be written. Memory use is
+ * a few MiB plus the scales of rows and blocks.
  */
 #ifndef TOOL_QUANTISE_H
 #define TOOL_QUANTISE_H
@@ -26,18 +26,19 @@ typedef enum quantise_scheme {
 
 enum { QUANTISE_BLOCK = 128, QUANTISE_GROUP = 32 };
 
-/* What quantisation made of values. */
+/* What quantization did to values. */
 typedef struct quantise_loss {
-    uint64_t overflowed, flushed, nans; /* flushed: became zero though they were not */
-    double squares, norm;               /* sums of squares: of the errors, of the values */
+    uint64_t overflowed, flushed, nans; /* flushed: nonzero values that became zero */
+    double squares, norm;               /* sums of squares: of the errors, and of the values */
     double largest;                     /* error */
 } quantise_loss;
 
 typedef struct quantised_weight {
-    const tenmap_tensor *from; /* of two dimensions */
+    const tenmap_tensor *from; /* with two dimensions */
     uint64_t rows, columns;
-    float *scales; /* one for each row or block; NULL with MXFP4, whose scales are found anew */
-    uint64_t values_at, scales_at, end; /* in the file that the parts are read from */
+    float *scales; /* one per row or block; NULL with MXFP4, whose scales are recomputed */
+    uint64_t values_at, scales_at,
+        end; /* offsets in the virtual file that the parts are read from */
     size_t first_strip;
     quantise_loss lost;
 } quantised_weight;
@@ -48,26 +49,33 @@ typedef struct quantiser {
     size_t count;
     text header;         /* of that file */
     tenmap_model *model; /* the parts as tensors; NULL until quantiser_open */
-    quantise_loss lost;  /* all together */
+    quantise_loss lost;  /* totals */
 } quantiser;
 
 const char *quantise_name(quantise_scheme scheme);
-/* Whether it can be quantised so: floats of two dimensions; NULL, or what stands against it. */
+/*
+ * Returns NULL if the tensor can be quantized with the scheme (floats of two dimensions), else the
+ * reason why not.
+ */
 const char *quantise_obstacle(quantise_scheme scheme, const tenmap_tensor *tensor);
 
 void quantiser_add(quantiser *q, const tenmap_tensor *tensor);
-/* Finds the scales and what is lost. 0 or an exit code. */
+/* Computes the scales and losses. Returns 0 or an exit code. */
 int quantiser_measure(quantiser *q);
-/* Opens the parts as a model: codes are made when they are read. 0 or an exit code. */
+/* Opens the parts as a model; codes are computed when they are read. Returns 0 or an exit code. */
 int quantiser_open(quantiser *q);
-/* Part 0 holds the values, part 1 the scales; the name that it gets, which is to be freed. */
+/*
+ * Part 0 holds the values, part 1 the scales. The second function returns the part's name, which
+ * the caller frees.
+ */
 const tenmap_tensor *quantiser_part(const quantiser *q, size_t weight, unsigned part);
 char *quantiser_part_name(const quantiser *q, size_t weight, unsigned part, size_t *len);
 void quantiser_free(quantiser *q);
 
 /*
- * For quantize_io.c, from any thread. Codes of `count` elements from `first` on, which begins and
- * ends at a group of MXFP4; scales likewise, from index `first` on, as bytes of the file.
+ * For quantize_io.c; may be called from any thread. Writes the codes of `count` elements from
+ * `first`; both ends lie on MXFP4 group boundaries. Likewise scales, from index `first`, as bytes
+ * of the file.
  */
 tenmap_status quantise_codes(const quantiser *q, const quantised_weight *w, uint64_t first,
                              size_t count, unsigned char *codes, tenmap_error *error);
@@ -77,7 +85,7 @@ uint64_t quantise_scale_count(quantise_scheme scheme, uint64_t rows, uint64_t co
 size_t quantise_scale_width(quantise_scheme scheme); /* bytes */
 tenmap_dtype quantise_values_dtype(quantise_scheme scheme);
 
-/* The value of "quantization_config": `kept` are the modules that are not quantised. */
+/* Writes the value of "quantization_config"; `kept` lists the modules that are not quantized. */
 void quantise_config(quantise_scheme scheme, const char *const *kept, const size_t *lens,
                      size_t count, text *out);
 

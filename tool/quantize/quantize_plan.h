@@ -1,25 +1,33 @@
-/* Which weights convert --quantize quantises, their parts in the plan of the output, what it reports. */
+/*
+ * Decides which weights convert --quantize quantizes, adds their parts to the output plan, and
+ * reports the result.
+ */
 #ifndef TOOL_QUANTISE_PLAN_H
 #define TOOL_QUANTISE_PLAN_H
 
 #include "quantize/quantize.h"
 #include "output/output_plan.h"
 
-/* Embeddings, norms, output heads and the routers of experts, by their names. */
+/* Whether the name is that of an embedding, norm, output head or expert router. */
 bool stays_by_default(const tenmap_tensor *tensor);
 
-/* Weights that would be quantised but for their shape: how many, and why the first is not. */
+/*
+ * Counts the weights that only their shape keeps from being quantized; *why is the reason for the
+ * first.
+ */
 size_t count_unfit(const plan *p, quantise_scheme scheme, const char **why);
 
-/* Both parts of a weight become sources. */
+/* Adds both parts of a weight as sources. */
 void plan_add_parts(plan *p, const quantiser *q, size_t weight);
-/* After quantiser_open: its model is the plan's from here on. */
+/* Call after quantiser_open. The plan takes ownership of the quantizer's model. */
 void plan_take_made(plan *p, const quantiser *q);
 
-/* The value of "quantization_config": modules of the model's weights that are not quantised are named. */
+/*
+ * Writes the value of "quantization_config"; it names the modules whose weights are not quantized.
+ */
 void plan_quantise_config(const plan *p, const quantiser *q, text *out);
 
-/* How much was lost, and the weights that lose most; nothing is known of it without a measurement. */
+/* Prints the losses and the weights that lose most. They are unknown unless they were measured. */
 void quantise_print(const quantiser *q);
 void quantise_json(const quantiser *q); /* the key "quantised", into the object that is open */
 

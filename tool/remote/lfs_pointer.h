@@ -1,4 +1,4 @@
-/* Git LFS pointers: what a repository has in the place of a large file. */
+/* Reads Git LFS pointers, which stand for large files in a repository. */
 #ifndef TOOL_POINTER_H
 #define TOOL_POINTER_H
 
@@ -9,7 +9,10 @@ typedef struct pointer {
     uint64_t size;
 } pointer;
 
-/* `where` is the pointer itself, or a folder with one of the file's name. 0 or an exit code. */
+/*
+ * `where` is the pointer file, or a folder that contains one with the file's name. Returns 0 or an
+ * exit code.
+ */
 int read_pointer(const char *where, const char *file, pointer *out);
 
 #endif

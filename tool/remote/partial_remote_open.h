@@ -1,6 +1,6 @@
 /*
- * A few tensors of a remote model: of an index, only the shards that have them are opened, so that one
- * tensor does not cost the headers of two hundred files. What is here is opened whole.
+ * Opens only the needed shards of a remote model: with an index, one tensor does not cost the
+ * headers of two hundred files. Local models are opened whole.
  */
 #ifndef TOOL_NEEDED_H
 #define TOOL_NEEDED_H
@@ -11,19 +11,20 @@
 #include <tenmap.h>
 
 /*
- * Opens what is needed of the model for tensors that the patterns select (see pattern_selects); all of
- * it if there are none. `any`: one pattern that selects something is enough. 0 or an exit code.
+ * Opens what is needed for the tensors that the patterns select (see pattern_selects), or
+ * everything if there are no patterns. `any`: one pattern that selects something is enough. Returns
+ * 0 or an exit code.
  */
 int open_needed(const char *path, const char *const *patterns, size_t count, bool any,
                 tenmap_model **out);
 
-/* What the whole model has, of which open_needed may have opened a part. */
+/* Counts for the whole model, of which open_needed may have opened only a part. */
 size_t whole_tensors(const tenmap_model *model);
 size_t whole_shards(const tenmap_model *model);
-/* The path as it was given; and as it is shown, see shown_path. */
+/* The path as given, and as shown (see shown_path). */
 const char *whole_path(const tenmap_model *model);
 const char *shown_model(const tenmap_model *model);
-/* Which of the whole model's shards the tensor is in, from 1 on. */
+/* The tensor's shard number in the whole model, from 1. */
 size_t whole_shard(const tenmap_tensor *tensor);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Models that are not here: addresses (https://, hf://, s3://) wherever a MODEL is taken. It needs
- * libtenmap-http, which the tool may have been built without; what opens an address says so then.
+ * Remote models: addresses (https://, hf://, s3://) are accepted wherever a MODEL is. This needs
+ * libtenmap-http, which the tool may have been built without; opening an address then reports that.
  */
 #ifndef TOOL_REMOTE_H
 #define TOOL_REMOTE_H
@@ -13,49 +13,54 @@
 #include "command.h"
 #include "view/print.h"
 
-/* Threads that a command uses for a remote model without -j: they wait, they do not compute. */
+/* Default number of threads for a remote model without -j. They mostly wait. */
 enum { REMOTE_THREADS = 8 };
 
-/* Whether it begins with a scheme, known or not ("ftp://"), and names nothing that is here. */
+/* Whether the path begins with a scheme, known or not ("ftp://"), and no such file exists. */
 bool is_address(const char *path);
 
-/* Sets options->io if the path is an address. 0, or an exit code, and it has told. */
+/*
+ * Sets options->io if the path is an address. Returns 0, or an exit code after printing an error.
+ */
 int remote_options(const char *path, tenmap_options *options);
-/* After what was opened with these: what is read from now on is not for another look at headers. */
+/* Call after opening a model with these options: later reads are no longer cached as headers. */
 void remote_opened(void);
 
 /*
- * What the options of a command line mean to addresses on it, before the command runs: --token is hidden
- * from those who list processes, --revision becomes part of the operands, and the command's --threads
- * are as many as connections, if no number was given. `settings` is what `options` fills. 0 or an exit
- * code.
+ * Applies the options to the addresses on a command line before the command runs. It hides --token
+ * from process listings, adds --revision to the operands, and sets the command's --threads to the
+ * number of connections unless a number was given. `settings` is the struct that `options` fills.
+ * Returns 0 or an exit code.
  */
 int remote_prepare(const option *options, void *settings, const char **operands, size_t count);
 
-/* Where the query of an address begins, with its '?'; its end if it has none. */
+/* Points to the query of an address, with its '?', or to the end if there is none. */
 const char *address_query(const char *address);
-/* Adds the path of a file in a folder, which may be an address: the name is written as it is there. */
+/*
+ * Adds the path of a file in a folder, which may be an address. The name is encoded as the folder's
+ * kind requires.
+ */
 void text_add_named(text *out, const char *folder, const char *name);
 
 /*
- * The path as it is shown: an address without its query, where signatures are. The path itself, or one
- * of the last eight of these. Not for threads.
+ * The path as shown to the user: an address loses its query, which may contain signatures. Returns
+ * the path itself or a new string; the last eight such strings stay valid. Not thread-safe.
  */
 const char *shown_path(const char *path);
-/* Adds a sentence, in which no address has a query. */
+/* Adds a sentence with the queries of all addresses removed. */
 void text_add_shown(text *out, const char *sentence, size_t len);
 
 /*
- * A small file, to be freed: at most `most` bytes. Says nothing: *out is NULL, and *len 0, where it is not
- * there, or larger, or cannot be read. Returns the size that it has: 0 if it is not there, UINT64_MAX if that
- * cannot be told.
+ * Reads a small file of at most `most` bytes; the caller frees it. Prints nothing: *out is NULL and
+ * *len 0 if the file does not exist, is larger, or cannot be read. Returns the file's size: 0 if it
+ * does not exist, UINT64_MAX if the size is unknown.
  */
 uint64_t remote_read(const char *address, size_t most, char **out, size_t *len);
 
-/* Calls with each name in a folder, in no order. 0 or an exit code. */
+/* Calls `entry` with each name in a folder, in no particular order. Returns 0 or an exit code. */
 int remote_list(const char *folder, int (*entry)(void *ctx, const char *name), void *ctx);
 
-/* Ends all connections, and says what was moved if --traffic asks for it. */
+/* Closes all connections, and prints the traffic if --traffic is given. */
 void remote_end(void);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * JSON on stdout. Objects and arrays nest; each element goes on a line of its own, indented, unless it
- * is inside one that was opened as compact.
+ * Writes JSON to stdout. Objects and arrays nest. Each element goes on its own indented line,
+ * unless it is inside one that was opened as compact.
  */
 #ifndef TOOL_JSON_OUT_H
 #define TOOL_JSON_OUT_H
@@ -14,16 +14,17 @@
 #include "view/print.h"
 
 void json_open(char bracket, bool compact); /* '{' or '[' */
-void json_close(void);                      /* the innermost; the last one ends the line */
+void json_close(void); /* closes the innermost; closing the outermost ends the line */
 void json_key(const char *key);
 void json_text(const char *bytes, size_t len); /* len may be TENMAP_CSTR; must be UTF-8 */
 void json_uint(uint64_t number);
 void json_int(int64_t number);
-void json_real(double number); /* shortest that reads back the same; null for NaN and infinities */
+void json_real(
+    double number); /* shortest form that reads back the same; null for NaN and infinities */
 void json_bool(bool value);
 void json_null(void);
 
-/* A string with its quotes, into a text. */
+/* Adds a quoted string to a text. */
 void text_add_json(text *t, const char *bytes, size_t len);
 
 /* Key and value in one step. */
@@ -31,7 +32,7 @@ void json_key_text(const char *key, const char *bytes, size_t len);
 void json_key_uint(const char *key, uint64_t number);
 void json_key_real(const char *key, double number);
 void json_key_bool(const char *key, bool value);
-/* "name", "dtype", "shape" into the object that is open. */
+/* Writes "name", "dtype" and "shape" into the open object. */
 void json_tensor_fields(const tenmap_tensor *tensor);
 
 #endif

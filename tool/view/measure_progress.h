@@ -1,14 +1,14 @@
-/* Measuring a selection with a progress bar. */
+/* Measures a selection of tensors with a progress bar. */
 #ifndef TOOL_MEASURE_H
 #define TOOL_MEASURE_H
 
 #include "tensor_patterns.h"
 
-/* Leaves out what has no values: tensors of unknown dtypes, in a lenient open. */
+/* Removes tensors of unknown dtypes (from a lenient open), which have no values. */
 void drop_opaque(selection *s);
 /*
- * tenmap_measure with the options given and a progress bar of its own; stats has room for all. 0, or
- * the exit code of a failure that has been told.
+ * Calls tenmap_measure with the given options and a progress bar; stats has room for all tensors.
+ * Returns 0, or an exit code after printing an error.
  */
 int measure_selection(const selection *s, const tenmap_stats_options *options, tenmap_stats *stats);
 

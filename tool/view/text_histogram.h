@@ -1,4 +1,4 @@
-/* A histogram drawn with block characters. */
+/* Draws histograms with block characters. */
 #ifndef TOOL_HISTOGRAM_H
 #define TOOL_HISTOGRAM_H
 
@@ -8,14 +8,17 @@
 typedef struct histogram {
     const uint64_t *counts;
     uint32_t bins;    /* one column each */
-    double low, high; /* of the first and the last bin; NaN where there is nothing to show */
+    double low, high; /* edges of the first and the last bin; NaN if there is nothing to show */
     bool log;         /* heights are logarithms */
 } histogram;
 
-/* Some rows of bars, the bins' edges below them where there is room, and a line that says the rest. */
+/*
+ * Draws rows of bars, the bins' edges below them if there is room, and a line with the remaining
+ * facts.
+ */
 void histogram_draw(const histogram *h);
 
-/* A line for each bin: its edges, its count, and a bar. */
+/* Prints one line per bin: its edges, its count, and a bar. */
 void histogram_list(const histogram *h);
 
 #endif

@@ -1,4 +1,4 @@
-/* Names as a tree: model.layers.0.mlp is a path of modules. */
+/* Shows tensor names as a tree: model.layers.0.mlp is a path of modules. */
 #ifndef TOOL_TREE_H
 #define TOOL_TREE_H
 
@@ -7,16 +7,16 @@
 #include "tensor_patterns.h"
 
 /*
- * Prints the tensors by the modules that their names spell, numbers in natural order, with sums for
- * each module down to `depth` levels (0: all). A module that holds nothing but one other is written
- * together with it. `folds` shows numbered modules that hold the same once, with their numbers and gaps,
- * and parts names at numbers too (module_numbers.h). Sorts the selection.
+ * Prints the tensors as a tree of the modules in their names, numbers in natural order, with sums
+ * for each module down to `depth` levels (0: all). A module that contains only one other module is
+ * joined with it. `folds` shows numbered modules with the same contents once, with their numbers
+ * and gaps, and also splits names at numbers (module_numbers.h). Sorts the selection.
  */
 void tree_print(selection *s, uint64_t depth, bool folds);
 
 /*
- * Module by module, each in natural order: what belongs to one module stands together. `numbered` takes
- * the parts of module_numbers.h for modules, else it is dots alone that part them.
+ * Sorts module by module, each in natural order, so that the tensors of a module are adjacent.
+ * `numbered` splits names as module_numbers.h does; otherwise only dots separate modules.
  */
 void tree_sort(selection *s, bool numbered);
 
