@@ -1,3 +1,4 @@
+/* Compares the values of tensor pairs on several threads. */
 #include "compare/compare_values.h"
 
 #include <float.h>
@@ -9,7 +10,7 @@
 #include "view/progress.h"
 #include "parallel_for.h"
 
-/* Elements that a thread takes at once, and those that it looks at together. */
+/* Elements per unit of work for a thread, and elements compared together. */
 enum { PART = 1 << 20, BLOCK = 4096 };
 
 typedef struct part {
@@ -43,7 +44,7 @@ static uint64_t elements_of(const pair *p) {
     return p->is_part ? p->count : p->a->nelems;
 }
 
-/* For progress: what so many elements of A take, nearly. */
+/* For progress: the approximate bytes of this many elements of A. */
 static uint64_t bytes_of(const pair *p, uint64_t elements) {
     return elements == p->a->nelems
                ? p->a->nbytes
@@ -61,7 +62,7 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
-/* Not both are finite: the same infinity, or NaN on both sides, is no difference. */
+/* Called if not both are finite. Equal infinities, or NaN on both sides, are no difference. */
 static void compare_specials(difference *d, double a, double b) {
     if (a == b || (isnan(a) && isnan(b)))
         return;
@@ -71,9 +72,9 @@ static void compare_specials(difference *d, double a, double b) {
 }
 
 /*
- * Without a branch that depends on whether two values are equal: in models of few bits half of them may
- * be, at random. Equal ones add zeros. The sums are added in order, so that they do not depend on who
- * works on what.
+ * Has no branch on whether two values are equal: in models of few bits about half may be, at
+ * random. Equal values add zeros. Sums are added in order, so that they do not depend on which
+ * thread does the work.
  */
 static void compare_values(difference *d, const double *a, const double *b, size_t count,
                            tolerance within) {
@@ -97,7 +98,7 @@ static void compare_values(difference *d, const double *a, const double *b, size
     *d = sum;
 }
 
-/* As F64, which all dtypes but C64 convert to; the parts of that one are floats. */
+/* Reads as F64, to which all dtypes except C64 convert; the parts of a C64 are floats. */
 static tenmap_status read_block(const tenmap_tensor *t, uint64_t first, size_t count, double *out,
                                 tenmap_error *error) {
     float parts[2 * BLOCK];
@@ -109,7 +110,7 @@ static tenmap_status read_block(const tenmap_tensor *t, uint64_t first, size_t c
     return status;
 }
 
-/* Real numbers from `first` on, where each head's rows are taken from its two halves in turn. */
+/* Reads real numbers from `first` on, taking each head's rows alternately from its two halves. */
 static tenmap_status read_turned(const tenmap_tensor *t, uint64_t head_rows, uint64_t first,
                                  size_t count, double *out, tenmap_error *error) {
     uint64_t columns = t->shape[0] ? t->nelems / t->shape[0] : 1;
@@ -135,7 +136,10 @@ static tenmap_status read_side(const pair *p, bool b, uint64_t first, size_t cou
     return read_block(t, (b ? p->first_b : p->first_a) + first, count, out, error);
 }
 
-/* Whether elements [first, first+count) are the same bytes; both of one dtype, first at a block. */
+/*
+ * Whether elements [first, first+count) have the same bytes. Both sides have the same dtype, and
+ * `first` is at a block boundary.
+ */
 static tenmap_status same_bytes(const pair *p, uint64_t first, size_t count, bool *same,
                                 tenmap_error *error) {
     unsigned char a[BLOCK * 8], b[BLOCK * 8];
@@ -143,7 +147,7 @@ static tenmap_status same_bytes(const pair *p, uint64_t first, size_t count, boo
     tenmap_dtype_block(p->a->dtype, &elements, &bytes);
     uint64_t at = first / elements * bytes, left = p->a->nbytes - at;
     uint64_t size = (count / elements + (count % elements != 0)) * bytes;
-    size = size < left ? size : left; /* the last few of 4 or 6 bits are no whole block */
+    size = size < left ? size : left; /* the last elements of 4 or 6 bits may not fill a block */
     if (p->a->data && p->b->data) {
         *same =
             memcmp((const char *)p->a->data + at, (const char *)p->b->data + at, (size_t)size) == 0;
@@ -165,7 +169,8 @@ static tenmap_status compare_block(const comparison *all, part *work, uint64_t f
     bool same = false;
     tenmap_status status = TENMAP_OK;
     work->found.count += values;
-    bool computed = (p->a->flags | p->b->flags) & TENMAP_TENSOR_COMPUTED; /* have no bytes */
+    bool computed = (p->a->flags | p->b->flags) &
+                    TENMAP_TENSOR_COMPUTED; /* dequantized weights have no bytes */
     if (!computed && p->a->dtype == p->b->dtype && !p->is_part && !p->head_rows)
         status = same_bytes(p, first, count, &same, error);
     if (status != TENMAP_OK || same)
@@ -180,7 +185,10 @@ static tenmap_status compare_block(const comparison *all, part *work, uint64_t f
     return status;
 }
 
-/* Tensors of a dtype that is unknown, or of a pair that has no numbers in common: bytes alone. */
+/*
+ * Compares bytes alone: for tensors of an unknown dtype, or pairs whose dtypes have no common
+ * values.
+ */
 static tenmap_status compare_opaque(const pair *p, difference *found, tenmap_error *error) {
     unsigned char a[BLOCK], b[BLOCK];
     uint64_t size = p->a->nbytes;

@@ -1,7 +1,8 @@
 /*
- * Tensors that several models have in common, by their bytes. What has the dtype, the shape and some
- * samples of another model's tensor is a candidate; candidates are fingerprinted whole. Models that are
- * the same files are one here, until pairs are made. Time and memory are n log n in the tensors there are.
+ * Finds tensors that several models share, by their bytes. Tensors whose dtype, shape and samples
+ * also occur in another model are candidates; candidates are fingerprinted in full. Models with the
+ * same files are treated as one until pairs are formed. Time and memory are O(n log n) in the
+ * number of tensors.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,8 @@
 typedef struct candidate {
     const tenmap_tensor *tensor;
     size_t model;
-    uint64_t kind, sample; /* hashes: of dtype and shape, of some bytes */
-    bool telling;          /* models that share it have something in common */
+    uint64_t kind, sample; /* hashes: of dtype and shape; of sampled bytes */
+    bool telling;          /* sharing it means that the models are related */
     fingerprint print;
 } candidate;
 
@@ -36,14 +37,14 @@ static int by_print(const void *a, const void *b) {
     return order ? order : (x->model > y->model) - (x->model < y->model);
 }
 
-/* The models that are the files of model m: members[begin[m]] up to members[begin[m + 1]]. */
+/* The models that have the same files as model m: members[begin[m]] up to members[begin[m + 1]]. */
 typedef struct namesakes {
     size_t *begin, *members;
 } namesakes;
 
 static namesakes list_namesakes(const inventory *all) {
     namesakes n = {need(all->count + 2, sizeof *n.begin), need(all->count, sizeof *n.members)};
-    size_t *next = n.begin + 1; /* begin of the next model, while they are put in */
+    size_t *next = n.begin + 1; /* while filling: where the next member of each model goes */
     for (size_t i = 0; i < all->count; i++)
         next[all->models[i].first + 1]++;
     for (size_t i = 0; i < all->count; i++)
@@ -57,7 +58,7 @@ static size_t name_count(const namesakes *n, size_t model) {
     return n->begin[model + 1] - n->begin[model];
 }
 
-/* Keeps what is in a run of equal kind (and sample) that spans more than one model. */
+/* Keeps runs of equal kind (and sample) that span more than one model. */
 static size_t keep_runs(candidate *list, size_t count, bool samples, const namesakes *names) {
     size_t kept = 0;
     for (size_t at = 0, end; at < count; at = end) {
@@ -96,10 +97,10 @@ static int print_candidate(void *ctx, size_t i) {
     return EXIT_FINE;
 }
 
-/* A tensor that two models share, or several of them. */
+/* One or more tensors that two models share. */
 typedef struct shared_tensor {
     size_t a, b;
-    size_t count; /* within a model too */
+    size_t count; /* also counts copies within a model */
     uint64_t bytes;
     bool telling;
 } shared_tensor;
@@ -107,20 +108,20 @@ typedef struct shared_tensor {
 typedef struct shared_list {
     shared_tensor *items;
     size_t count;
-    size_t left; /* pairs that may still be made of more than the least there is */
+    size_t left; /* budget for pairs beyond the minimum */
     bool abridged;
 } shared_list;
 
-/* A model that has a tensor `count` times. */
+/* A model that contains a tensor `count` times. */
 typedef struct holder {
     size_t model, count;
 } holder;
 
-/* Tensors that the same models hold, each equally often. */
+/* Tensors that the same models contain, each equally often. */
 typedef struct holder_set {
-    size_t at, len; /* in the list of holders */
+    size_t at, len; /* range in the list of holders */
     size_t tensors;
-    uint64_t bytes; /* of one of each */
+    uint64_t bytes; /* counting each tensor once */
     bool telling;
 } holder_set;
 
@@ -131,7 +132,7 @@ typedef struct holder_sets {
     size_t count;
 } holder_sets;
 
-/* A run of equal prints. */
+/* Adds a run of equal fingerprints. */
 static void add_set(holder_sets *sets, const candidate *run, size_t count) {
     holder_set set = {sets->holder_count, 0, 1, run->tensor->nbytes, run->telling};
     for (size_t i = 0; i < count; i++) {
@@ -143,7 +144,7 @@ static void add_set(holder_sets *sets, const candidate *run, size_t count) {
     sets->items[sets->count++] = set;
 }
 
-/* qsort has no context. */
+/* qsort passes no context. */
 static const holder *all_holders;
 
 static int compare_holders(const holder_set *x, const holder_set *y) {
@@ -165,7 +166,7 @@ static int larger_set(const void *a, const void *b) {
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Sets of the same holders become one; the largest come first. */
+/* Merges sets with the same holders; the largest come first. */
 static void join_sets(holder_sets *sets) {
     size_t kept = 0;
     all_holders = sets->holders;
@@ -192,7 +193,10 @@ static int by_model(const void *a, const void *b) {
     return (x->model > y->model) - (x->model < y->model);
 }
 
-/* Every two of `len` holders, or each with the first only; as many tensors as both have. */
+/*
+ * Adds every pair of `len` holders, or only pairs with the first. Counts the tensors that both
+ * have.
+ */
 static void add_pairs(shared_list *list, const holder_set *set, const holder *of, size_t len,
                       bool every) {
     for (size_t i = 0; i < len && (i == 0 || every); i++)
@@ -205,8 +209,9 @@ static void add_pairs(shared_list *list, const holder_set *set, const holder *of
 }
 
 /*
- * All pairs of models that hold a set, or where these are too many, each model only with the first of
- * them, so that pairs do not grow with the square; or at least each that is files of its own.
+ * Adds all pairs of models that hold a set. If these are too many, it pairs each model only with
+ * the first, so that the number of pairs does not grow quadratically. If even that is too many, it
+ * pairs only models with files of their own.
  */
 static void add_pairs_of(shared_list *list, const holder *holders, const holder_set *set,
                          const namesakes *names) {
@@ -236,7 +241,7 @@ static int by_pair(const void *a, const void *b) {
     return x->a != y->a ? (x->a > y->a) - (x->a < y->a) : (x->b > y->b) - (x->b < y->b);
 }
 
-/* Those of two models together, if one of them tells something. */
+/* Sums the shares of each two models, and keeps those with at least one telling tensor. */
 static void sum_shares(inventory *all, shared_list *list) {
     if (list->count)
         qsort(list->items, list->count, sizeof *list->items, by_pair);
@@ -284,7 +289,7 @@ static int larger_share(const void *a, const void *b) {
     return x->a != y->a ? (x->a > y->a) - (x->a < y->a) : (x->b > y->b) - (x->b < y->b);
 }
 
-/* Those whose dtype, shape and samples another model has too. */
+/* Finds the tensors whose dtype, shape and samples another model also has. */
 static candidate *find_candidates(const inventory *all, const namesakes *names, size_t *count) {
     candidate *list = list_candidates(all, count);
     if (*count)

@@ -1,3 +1,6 @@
+/*
+ * Finds tensors with the same bytes inside one model, by hashes first and then by comparing bytes.
+ */
 #include "compare/duplicate_tensors.h"
 
 #include <stdlib.h>
@@ -22,7 +25,7 @@ uint64_t alike_kind(const tenmap_tensor *t) {
     return t->rank ? mix(hash, t->shape, t->rank * sizeof *t->shape) : hash;
 }
 
-/* Bytes after which a constant tensor repeats itself. */
+/* The period, in bytes, of a constant tensor. */
 static size_t element_width(const tenmap_tensor *t) {
     size_t bits = tenmap_dtype_bits(t->dtype);
     return bits >= 8 ? bits / 8 : 1;
@@ -59,7 +62,10 @@ static int by_signs(const void *a, const void *b) {
     return 0;
 }
 
-/* As memcmp, in pieces, so that SIGINT is heeded within a tensor; what it says is not looked at then. */
+/*
+ * Like memcmp, but in pieces, so that SIGINT takes effect within a tensor. After an interruption
+ * the result is not used.
+ */
 static int compare_long(const char *a, const char *b, uint64_t size) {
     const uint64_t piece = 64 << 20;
     int order = 0;
@@ -69,8 +75,8 @@ static int compare_long(const char *a, const char *b, uint64_t size) {
 }
 
 /*
- * Hashes may be equal by design, so dtypes and shapes are compared too. Tensors that differ do so early
- * as a rule; at worst each is read as often as sorting compares it.
+ * Compares dtypes and shapes too, since hashes may be made to collide. Tensors that differ usually
+ * do so early; at worst each is read as often as sorting compares it.
  */
 static int compare_bytes(const alike_tensor *x, const alike_tensor *y) {
     const tenmap_tensor *a = x->tensor, *b = y->tensor;
@@ -95,7 +101,7 @@ static int by_bytes(const void *a, const void *b) {
                            y->tensor->name_len);
 }
 
-/* Keeps what has the signs of another one. */
+/* Keeps the tensors whose hashes equal those of another one. */
 static size_t keep_alike(alike_tensor *list, size_t count) {
     size_t kept = 0;
     if (count)

@@ -1,4 +1,7 @@
-/* Fingerprints by XXH3: parts of tensors on threads, then one digest over the parts. */
+/*
+ * Fingerprints with XXH3: pieces of tensors are hashed on threads, then one digest covers the
+ * pieces.
+ */
 #include "compare/digest.h"
 
 #include <errno.h>
@@ -28,7 +31,7 @@ typedef struct part {
 typedef struct printing {
     const tenmap_model *model;
     const part *parts;
-    fingerprint *digests; /* of the parts */
+    fingerprint *digests; /* one per piece */
 } printing;
 
 static fingerprint digest(const void *bytes, size_t size) {
@@ -40,8 +43,8 @@ static fingerprint digest(const void *bytes, size_t size) {
 }
 
 /*
- * Maps the pages before they are touched, which is several times cheaper than faulting them in, and
- * tells a file that was truncated since from one that is whole.
+ * Maps the pages before they are touched, which is several times cheaper than page faults. Also
+ * detects a file that was truncated since it was opened.
  */
 static int bring_in(const tenmap_tensor *t, const char *bytes, size_t size) {
 #ifdef MADV_POPULATE_READ
@@ -50,7 +53,7 @@ static int bring_in(const tenmap_tensor *t, const char *bytes, size_t size) {
     uintptr_t begin = at & ~(page - 1), end = (at + size + page - 1) & ~(page - 1);
     if (size >= WORTH_A_CALL && madvise((void *)begin, end - begin, MADV_POPULATE_READ) != 0 &&
         errno == EFAULT) {
-        text name = {0}; /* of this thread */
+        text name = {0}; /* local, since threads run this */
         text_add_safe(&name, t->name, t->name_len < 200 ? t->name_len : 200);
         int status =
             fail(EXIT_FAILED, "tensor '%s': its bytes cannot be read any more", name.bytes);
@@ -63,7 +66,7 @@ static int bring_in(const tenmap_tensor *t, const char *bytes, size_t size) {
     return EXIT_FINE;
 }
 
-/* The next part replaces this one in memory, not in the page cache. */
+/* Releases the piece from memory, not from the page cache, before the next one. */
 static void let_go(const char *bytes, size_t size) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)bytes;
     uintptr_t begin = (at + page - 1) & ~(page - 1), end = (at + size) & ~(page - 1);
@@ -93,10 +96,13 @@ static int print_read(const tenmap_tensor *t, uint64_t begin, size_t size, finge
     return status;
 }
 
-/* Of a weight in parts: what a plain tensor of its dtype would hold, in the order of files. */
+/*
+ * Fingerprints a quantized weight: the bytes that a plain tensor of its dtype would hold, in file
+ * byte order.
+ */
 static int print_computed(const tenmap_tensor *t, uint64_t begin, size_t size, fingerprint *out) {
     const uint16_t one = 1;
-    size_t width = (size_t)(t->nbytes / t->nelems); /* F32, F16 or BF16: 4 or 2 */
+    size_t width = (size_t)(t->nbytes / t->nelems); /* F32: 4; F16 or BF16: 2 */
     char *bytes = need(size, 1);
     tenmap_error error;
     tenmap_status status =

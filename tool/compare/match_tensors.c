@@ -1,3 +1,4 @@
+/* Pairs the tensors of two models by name, after renaming and mapping names. */
 #include "compare/match_tensors.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "model/name_map.h"
 #include "remote/remote.h"
 
-/* A tensor under the name that it is looked for by. */
+/* A tensor with the name that it is matched by. */
 typedef struct named {
     const tenmap_tensor *tensor;
     char *name;
@@ -23,7 +24,7 @@ static void add_pair(matches *m, pair added) {
     m->turned += added.head_rows > 0;
 }
 
-/* Names as they are: each side's own index finds them. */
+/* Matches unchanged names through each model's own index. */
 static void match_plainly(const tenmap_model *a, const tenmap_model *b, matches *m) {
     for (size_t i = 0; i < tenmap_count(a); i++) {
         const tenmap_tensor *t = tenmap_at(a, i), *other = tenmap_find_n(b, t->name, t->name_len);
@@ -39,7 +40,7 @@ static void match_plainly(const tenmap_model *a, const tenmap_model *b, matches 
     }
 }
 
-/* Regular expressions end at NUL: names that hold one stay as they are. */
+/* Regular expressions stop at NUL, so names that contain one are not renamed. */
 static named *name_all(const tenmap_model *model, const match_rules *rules, bool renamed) {
     size_t count = tenmap_count(model);
     named *list = need(count, sizeof *list);
@@ -62,7 +63,7 @@ static named *name_all(const tenmap_model *model, const match_rules *rules, bool
     return list;
 }
 
-/* By name, then those of one expert in order, and the tensor of all of them last. */
+/* Sorts by name, then by expert; the tensor that holds all experts comes last. */
 static int by_name(const void *left, const void *right) {
     const named *x = left, *y = right;
     size_t shorter = x->len < y->len ? x->len : y->len;
@@ -76,7 +77,7 @@ static bool same_name(const named *x, const named *y) {
     return x->len == y->len && memcmp(x->name, y->name, x->len) == 0;
 }
 
-/* Two of one name cannot both be meant. */
+/* Refuses two tensors of the same name, since the match would be ambiguous. */
 static int refuse_twins(const tenmap_model *model, const named *sorted, size_t count) {
     for (size_t i = 1; i < count; i++)
         if (by_name(&sorted[i - 1], &sorted[i]) == 0) {
@@ -94,16 +95,16 @@ static int refuse_twins(const tenmap_model *model, const named *sorted, size_t c
     return EXIT_FINE;
 }
 
-/* A matrix of one expert is a part of the tensor that has all of them in a row. */
+/* Whether a matrix of one expert is a slice of the tensor that holds all experts. */
 static bool is_part_of(const named *one, const tenmap_tensor *all) {
     const tenmap_tensor *t = one->tensor;
     return all->rank == t->rank + 1 && one->mapped.expert < all->shape[0] &&
            memcmp(t->shape, all->shape + 1, t->rank * sizeof *t->shape) == 0;
 }
 
-/* What is known of both models, apart from their tensors. */
+/* Facts about both models, apart from their tensors. */
 typedef struct sides {
-    bool turn_a, turn_b; /* the side whose rows are read in the order that the other has them in */
+    bool turn_a, turn_b; /* the side to read in the other side's row order */
     head_order order;
 } sides;
 
@@ -122,14 +123,14 @@ static pair make_pair(const sides *s, const named *a, const named *b) {
                   .turn_b = s->turn_b};
 }
 
-/* The one of the same name, and expert; sorted by by_name. */
+/* Finds the tensor with the same name and the given expert; the list is sorted by by_name. */
 static named *find_named(named *list, size_t count, const named *like, uint64_t expert) {
     named wanted = *like;
     wanted.mapped.expert = expert;
     return count ? bsearch(&wanted, list, count, sizeof *list, by_name) : NULL;
 }
 
-/* One tensor of all experts here, a tensor for each there. */
+/* Pairs one tensor of all experts with the other model's separate expert tensors. */
 static void match_experts(matches *m, named *all, named *list, size_t count) {
     for (size_t i = 0; i < count; i++) {
         named *one = &list[i];
@@ -146,7 +147,7 @@ static void match_experts(matches *m, named *all, named *list, size_t count) {
     }
 }
 
-/* Where those of one name begin in a sorted list, and how many there are. */
+/* Finds the run of one name in a sorted list: its length and where it begins. */
 static size_t run_of(const named *list, size_t count, const named *like, size_t *begin) {
     size_t low = 0, high = count, end;
     named first = *like;
@@ -197,7 +198,7 @@ static void free_named(named *list, size_t count) {
 static int by_place(const void *left, const void *right) {
     const tenmap_tensor *x = *(const tenmap_tensor *const *)left;
     const tenmap_tensor *y = *(const tenmap_tensor *const *)right;
-    return (x > y) - (x < y); /* of one table, in its order */
+    return (x > y) - (x < y); /* pointers into one table, so they sort in its order */
 }
 
 static int match_mapped(const tenmap_model *a, const tenmap_model *b, const match_rules *rules,

@@ -1,3 +1,4 @@
+/* Reports the quantization error of weights: relative error and signal-to-noise ratio. */
 #include "compare/quant_error.h"
 
 #include <math.h>
@@ -26,7 +27,10 @@ void text_add_snr(text *t, double relative_error) {
         text_addf(t, "exact");
 }
 
-/* Those that are a cost, whether they differ or not, in their order. To be freed. */
+/*
+ * The pairs that measure quantization error, different or not, in their order. The caller frees the
+ * list.
+ */
 static pair *cost_pairs(const pair *pairs, size_t count, size_t *found, size_t *different) {
     pair *list = need(count, sizeof *list);
     *found = *different = 0;
@@ -38,7 +42,7 @@ static pair *cost_pairs(const pair *pairs, size_t count, size_t *found, size_t *
     return list;
 }
 
-/* All of them as one kind. Those that are the same have no norm here: their errors are 0, as their share. */
+/* Sums all pairs as one kind. Equal pairs have no norm here and are left out. */
 static change_kind sum_of(const pair *pairs, size_t count) {
     change_kind all = {0};
     for (size_t i = 0; i < count; i++) {

@@ -1,3 +1,4 @@
+/* Parses sed-like substitutions, s/REGEX/NEW/g, and applies them to names. */
 #include "compare/regex_rename.h"
 
 #include <locale.h>
@@ -6,7 +7,10 @@
 
 #include "command.h"
 
-/* Copies up to an unescaped separator; an escaped one loses its backslash. NULL without one. */
+/*
+ * Copies up to an unescaped separator; an escaped one loses its backslash. Returns NULL if there is
+ * none.
+ */
 static char *take_field(const char **at, char separator) {
     char *field = need(strlen(*at) + 1, 1);
     size_t n = 0;
@@ -26,7 +30,7 @@ static char *take_field(const char **at, char separator) {
     return field;
 }
 
-/* References that the expression has no group for would silently be empty. */
+/* Rejects references to groups that the expression does not have; they would silently be empty. */
 static int check_references(const substitution *s, const char *given) {
     for (const char *p = s->replacement; *p; p++) {
         if (*p != '\\' || !p[1])
@@ -82,7 +86,10 @@ static void add_replacement(text *to, const substitution *s, const char *name,
     }
 }
 
-/* As regexec, which would count the bytes that are left each time, where the system can be told them. */
+/*
+ * Like regexec, but passes the length if the system supports it; otherwise each call would count
+ * the remaining bytes.
+ */
 static bool matches(const substitution *s, const char *name, size_t len, regmatch_t *match,
                     int flags) {
 #ifdef REG_STARTEND
@@ -94,7 +101,10 @@ static bool matches(const substitution *s, const char *name, size_t len, regmatc
     return regexec(&s->regex, name, 10, match, flags) == 0;
 }
 
-/* Applies one substitution as sed does: no empty match right behind another one. Whether it matched. */
+/*
+ * Applies one substitution as sed does: no empty match right after another match. Returns whether
+ * it matched.
+ */
 static bool substitute(const substitution *s, const text *from, text *to) {
     const char *name = from->bytes, *end = name + from->len;
     regmatch_t match[10];

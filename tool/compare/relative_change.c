@@ -1,3 +1,4 @@
+/* Measures relative change and cosine similarity between two models, per tensor and per kind. */
 #include "compare/relative_change.h"
 
 #include <math.h>
@@ -7,7 +8,10 @@
 #include "view/measure_progress.h"
 #include "model/module_numbers.h"
 
-/* Where one side has a NaN or an infinity that the other has not, no norm says how far apart they are. */
+/*
+ * False if one side has a NaN or an infinity that the other lacks: then no norm describes the
+ * distance.
+ */
 static bool has_norms(const pair *p) {
     return p->comparable && p->found.different && !p->found.unlike;
 }
@@ -44,7 +48,10 @@ static int by_kind(const void *a, const void *b) {
     return strcmp(((const kind_member *)a)->kind, ((const kind_member *)b)->kind);
 }
 
-/* Marks the pairs that are as they were, but whose kind has one that changed: their norm is its too. */
+/*
+ * Marks the unchanged pairs whose kind contains a changed one: their norm is part of the kind's
+ * norm.
+ */
 static void mark_siblings(const pair *pairs, size_t count, void (*name_of)(const pair *, text *),
                           bool *marked) {
     kind_member *list = need(count, sizeof *list);
@@ -80,7 +87,7 @@ int measure_changes(pair *pairs, size_t count, bool across, unsigned threads) {
         mark_siblings(pairs, count, dtypes_name, sibling);
     for (size_t i = 0; i < count; i++) {
         if (pairs[i].is_part)
-            continue; /* comparing them gave their norms */
+            continue; /* their norms come from the comparison */
         if (has_norms(&pairs[i]) || sibling[i])
             both.tensors[both.count++] = pairs[i].a;
         if (has_norms(&pairs[i]))
@@ -115,7 +122,7 @@ double relative_change(const pair *p) {
     return has_norms(p) ? ratio_of(sqrt(p->found.sum_squares), p->norm_a) : (double)NAN;
 }
 
-/* From both norms and that of the difference: a*b = (|a|^2 + |b|^2 - |a - b|^2) / 2. */
+/* Uses both norms and that of the difference: a*b = (|a|^2 + |b|^2 - |a - b|^2) / 2. */
 double cosine_of(const pair *p) {
     if (!has_norms(p) || !(p->norm_a > 0) || !(p->norm_b > 0))
         return (double)NAN;

@@ -1,4 +1,4 @@
-/* SHA-256 by OpenSSL, over mapped windows of a file: nothing is copied. */
+/* SHA-256 with OpenSSL over mapped windows of a file, without copying. */
 #include "compare/digest.h"
 
 #include <errno.h>
@@ -41,8 +41,9 @@ static bool update(EVP_MD_CTX *state, const unsigned char *bytes, size_t size) {
 }
 
 /*
- * One window by mapping, if the system can bring it in: then its bytes are there, and a file that
- * another program truncates is an error here rather than a signal. 0, or an errno.
+ * Hashes one window through a mapping, if the system can populate it in advance. Then the bytes are
+ * present, and a file that another program truncates causes an error instead of a signal. Returns 0
+ * or an errno.
  */
 static int hash_mapped(EVP_MD_CTX *state, int fd, off_t at, size_t size) {
 #ifdef MADV_POPULATE_READ
@@ -60,7 +61,7 @@ static int hash_mapped(EVP_MD_CTX *state, int fd, off_t at, size_t size) {
 #endif
 }
 
-/* From `at` to the end, wherever that is. */
+/* Hashes from `at` to the end of the file, wherever that is. */
 static int hash_read(EVP_MD_CTX *state, int fd, off_t at) {
     unsigned char *buffer = need(READ_WINDOW, 1);
     int failed = 0;

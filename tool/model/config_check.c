@@ -1,3 +1,4 @@
+/* Compares tensor shapes and layer counts with what config.json implies for known architectures. */
 #include "model/config_check.h"
 
 #include <inttypes.h>
@@ -11,16 +12,16 @@
 #include "model/detect_quantized.h"
 #include "tensor_patterns.h"
 
-/* Sizes that shapes are made of. */
+/* Sizes that dimensions are made of. */
 typedef enum size_kind {
     SIZE_END,
     SIZE_HIDDEN,
     SIZE_VOCABULARY,
     SIZE_INNER,
-    SIZE_QUERY,   /* heads times the size of a head */
-    SIZE_KEY,     /* the same of keys and values, which may have fewer */
-    SIZE_HEAD,    /* of one head */
-    SIZE_HIDDEN3, /* queries, keys and values in one */
+    SIZE_QUERY,   /* number of heads times head size */
+    SIZE_KEY,     /* the same for keys and values, which may have fewer heads */
+    SIZE_HEAD,    /* size of one head */
+    SIZE_HIDDEN3, /* queries, keys and values in one tensor */
     SIZE_POSITIONS,
     SIZE_COUNT
 } size_kind;
@@ -67,9 +68,9 @@ static const expectation bert_shapes[] = {
     {NULL, SIZE_END, SIZE_END},
 };
 
-/* Which keys of config.json say how large things are, and where layers are counted. */
+/* Which config.json keys give the sizes, and which stack holds the layers. */
 static const struct family {
-    const char *types; /* of model_type, with a space before and behind each */
+    const char *types; /* values of model_type, with a space before and after each */
     const expectation *shapes;
     const char *hidden, *inner, *layers, *positions;
     const char *stack; /* how the prefix of numbered layers ends */
@@ -143,7 +144,7 @@ static void compare_shape(const expected *e, const tenmap_tensor *t, const expec
     text_free(&line);
 }
 
-/* The number of the layer that a name is of, in the stack that the family counts. */
+/* The layer number in a name, within the stack of the family. */
 static bool layer_of(const expected *e, const tenmap_tensor *t, uint64_t *layer) {
     size_t n = strlen(e->family->stack);
     number_place at = {0};

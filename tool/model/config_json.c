@@ -1,3 +1,4 @@
+/* Parses config.json and similar files into a flat list of paths and scalar values. */
 #include "model/config_json.h"
 
 #include <errno.h>
@@ -13,8 +14,8 @@
 enum { LARGEST = 4 << 20, DEEPEST = 16 };
 
 typedef struct level {
-    size_t path_len; /* of the path before this level's key */
-    size_t element;  /* of an array */
+    size_t path_len; /* length of the path before this level's key */
+    size_t element;  /* index of the next array element */
     bool array;
 } level;
 
@@ -31,7 +32,7 @@ static void skip_space(config_reader *r) {
         r->at++;
 }
 
-/* Escapes stay as they are but for the common ones: these texts are shown, not obeyed. */
+/* Decodes only the common escapes and keeps others as written: these strings are only displayed. */
 static bool take_string(config_reader *r, text *into) {
     for (r->at++; r->at < r->end && *r->at != '"'; r->at++) {
         bool escaped = *r->at == '\\' && r->at + 1 < r->end;
@@ -55,7 +56,7 @@ static void cut_path(config_reader *r, size_t len) {
         r->path.bytes[len] = '\0';
 }
 
-/* The path of what comes next: behind that of its object or array. */
+/* Appends the next key or index to the path of its object or array. */
 static bool take_key(config_reader *r) {
     level *l = &r->levels[r->depth - 1];
     cut_path(r, l->path_len);
@@ -80,8 +81,8 @@ static bool open_level(config_reader *r, char bracket) {
 }
 
 /*
- * Paths that nobody asks for are not kept: long ones, each of which would be copied for every value
- * below its key, and what follows in an array.
+ * Keeps no paths that no caller asks for: long ones, each of which would be copied for every value
+ * below its key, and all array elements after the first.
  */
 static bool is_asked_for(const config_reader *r) {
     enum { LONGEST_PATH = 256 };
@@ -101,7 +102,7 @@ static void keep_value(config_reader *r) {
                        need_copy(r->value.bytes ? r->value.bytes : "", r->value.len)};
 }
 
-/* One step: a value, or the end of an object or array. */
+/* Takes one step: a value, or the end of an object or array. */
 static bool take_step(config_reader *r) {
     skip_space(r);
     if (r->at == r->end)

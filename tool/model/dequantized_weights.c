@@ -1,3 +1,4 @@
+/* Helpers for weights that the library dequantizes, and for the tensors that belong to them. */
 #include "model/dequantized_weights.h"
 
 #include <stddef.h>

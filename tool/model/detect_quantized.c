@@ -1,3 +1,4 @@
+/* Recognizes quantized weights by the names and dtypes of their parts, and counts their values. */
 #include "model/detect_quantized.h"
 
 #include <string.h>
@@ -9,14 +10,16 @@ enum { NARROW = 1, PACKED = 2, PLAIN = 4, BLOCKS = 8 };
 
 typedef struct scheme {
     const char *name;
-    const char
-        *codes;      /* how their name ends; the other parts are called the same but for the end */
-    unsigned dtypes; /* of the codes */
-    const char *marks[5]; /* one of them beside the codes tells the scheme */
-    const char *more[5];  /* these alone would not, but belong to it */
+    const char *codes;    /* suffix of the codes' name; the other parts share the rest of it */
+    unsigned dtypes;      /* of the codes */
+    const char *marks[5]; /* one of these beside the codes identifies the scheme */
+    const char *more[5];  /* parts that belong to it but do not identify it */
 } scheme;
 
-/* The first that fits counts. Codes that are PLAIN floats hold bits all the same: their marks say so. */
+/*
+ * The first match counts. PLAIN codes have a float dtype but still hold packed bits; their marks
+ * identify them.
+ */
 static const scheme schemes[] = {
     {"MXFP4, as in gpt-oss", "_blocks", NARROW, {"_scales"}, {0}},
     {"GPTQ or AWQ",
@@ -75,7 +78,7 @@ static unsigned kind_of_codes(tenmap_dtype dtype) {
     return dtype < sizeof kinds / sizeof kinds[0] ? kinds[dtype] : 0;
 }
 
-/* Adds those parts that the model has, which are called as the codes but for the end. */
+/* Adds the parts that the model has, whose names differ from the codes' only in the suffix. */
 static void add_parts(const tenmap_model *model, size_t stem, const char *const *ends, size_t count,
                       scaled_weight *out) {
     text name = {0};
@@ -114,7 +117,7 @@ bool find_scaled(const tenmap_model *model, const tenmap_tensor *codes, scaled_w
     return false;
 }
 
-/* How many numbers. */
+/* Counting values. */
 
 static const tenmap_tensor *part_called(const scaled_weight *w, const char *end) {
     size_t len = strlen(end);
@@ -126,7 +129,10 @@ static const tenmap_tensor *part_called(const scaled_weight *w, const char *end)
     return NULL;
 }
 
-/* GPTQ packs the rows of a word, AWQ its columns; what is not packed is told by another part. */
+/*
+ * GPTQ packs several rows into a word, AWQ several columns. The size of the packed dimension
+ * follows from another part.
+ */
 static bool gptq_values(const scaled_weight *w, uint64_t *out) {
     const tenmap_tensor *codes = w->parts[0], *scales = part_called(w, "scales");
     const tenmap_tensor *order = part_called(w, "g_idx"), *zeros = part_called(w, "qzeros");
@@ -181,7 +187,7 @@ bool scaled_values(const scaled_weight *w, uint64_t *out) {
         *out = codes->nbytes * 2;
         return true;
     }
-    /* Floats of 8 bits and less, and integers of 8, are a number each; words hold some. */
+    /* Floats of at most 8 bits and 8-bit integers hold one value each; wider words hold several. */
     return kind_of_codes(codes->dtype) == NARROW && strstr(w->scheme, "HQQ") == NULL &&
            strstr(w->scheme, "quanto") == NULL && strstr(w->scheme, "torchao") == NULL;
 }

@@ -1,3 +1,4 @@
+/* Reads GGUF metadata and describes the model, tokenizer and quantization in readable form. */
 #include "model/gguf_metadata.h"
 
 #include <stdlib.h>
@@ -39,7 +40,7 @@ static bool read_count(const char *digits, uint64_t *out) {
     return *end == '\0';
 }
 
-/* Bytes of an integer; 0 of what is none. */
+/* Bytes of an integer type; 0 for other types. */
 static size_t integer_width(uint32_t type) {
     switch (type) {
     case TENMAP_VALUE_U8:
@@ -59,7 +60,7 @@ static size_t integer_width(uint32_t type) {
     }
 }
 
-/* An element of an array by its place, since walking to each of many would take too long. */
+/* Reads an array element by its index; walking to each of many elements would take too long. */
 bool gguf_count(const tenmap_metadata *pair, uint64_t i, uint64_t *out) {
     char digits[32];
     if (!pair || pair->type == TENMAP_VALUE_STRING)
@@ -91,7 +92,7 @@ static void describe_context(const tenmap_model *model, gguf_facts *out) {
     text_addf(&out->context, out->context_length == 1 ? " token" : " tokens");
 }
 
-/* The kind, how text is cut before it, and how many words there are. */
+/* Describes the tokenizer: its model, its pre-tokenizer, and the number of tokens. */
 static void describe_tokenizer(const tenmap_model *model, gguf_facts *out) {
     const tenmap_metadata *tokens = gguf_pair(model, "tokenizer.ggml.tokens");
     text cut = {0};
@@ -108,7 +109,7 @@ static void describe_tokenizer(const tenmap_model *model, gguf_facts *out) {
     text_addf(&out->tokenizer, out->tokens == 1 ? " token" : " tokens");
 }
 
-/* What general.file_type calls a mix of dtypes, by its number. */
+/* The names of dtype mixes by their number in general.file_type. */
 static const char *const file_types[] = {
     "F32",   "F16",     "Q4_0",      "Q4_1",   NULL,     NULL,      NULL,     "Q8_0",   "Q5_0",
     "Q5_1",  "Q2_K",    "Q3_K_S",    "Q3_K_M", "Q3_K_L", "Q4_K_S",  "Q4_K_M", "Q5_K_S", "Q5_K_M",
@@ -116,7 +117,7 @@ static const char *const file_types[] = {
     "IQ3_M", "IQ2_S",   "IQ2_M",     "IQ4_XS", "IQ1_M",  "BF16",    NULL,     NULL,     NULL,
     "TQ1_0", "TQ2_0",   "MXFP4_MOE", "NVFP4",  "Q1_0"};
 
-enum { GUESSED = 1024 }; /* added by programs that were not told, and looked at the tensors */
+enum { GUESSED = 1024 }; /* flag: the writing program guessed the type from the tensors */
 
 static void describe_quantisation(const tenmap_model *model, gguf_facts *out) {
     uint64_t type, bytes = 0, elements = 0;

@@ -1,3 +1,7 @@
+/*
+ * Identifies a model's architecture, adapter and tied embeddings from names, config.json and
+ * metadata.
+ */
 #include "model/identify_model.h"
 
 #include <inttypes.h>
@@ -13,7 +17,7 @@ char *model_folder(const tenmap_model *model) {
     return need_copy(*folder ? folder : ".", *folder ? strlen(folder) : 1);
 }
 
-/* Architectures by names: the first row all of whose patterns some tensor matches. */
+/* Architectures by tensor names: the first row counts whose patterns all match some tensor. */
 static const struct naming {
     const char *what;
     const char *patterns[2];
@@ -60,7 +64,7 @@ const char *kind_by_names(const tenmap_model *model) {
     return NULL;
 }
 
-/* LoRA: pairs of small matrices, down to the rank and up again. */
+/* LoRA: pairs of small matrices, one down to the rank and one up again. */
 
 static const char *const down_ends[] = {".lora_A.weight",    ".lora_down.weight",
                                         ".lora.down.weight", ".lora_A.default.weight",
@@ -83,7 +87,9 @@ typedef struct target_words {
     size_t count, more;
 } target_words;
 
-/* The module that is adapted: what follows the last dot, or the last number of names without dots. */
+/*
+ * The adapted module: the text after the last dot or, in names without dots, after the last number.
+ */
 static void add_target(target_words *words, const char *name, size_t stem) {
     size_t begin = 0;
     number_place at = {0};
@@ -105,8 +111,8 @@ static void add_target(target_words *words, const char *name, size_t stem) {
 
 typedef struct lora {
     size_t pairs;
-    uint64_t least, most; /* rank */
-    double alpha;         /* NaN-free: less than 0 where it is not known */
+    uint64_t least, most; /* smallest and largest rank */
+    double alpha;         /* never NaN; negative if unknown */
     target_words targets;
 } lora;
 
@@ -130,7 +136,7 @@ static bool find_lora(const tenmap_model *model, lora *found) {
         size_t stem = down_stem(t);
         if (!stem || t->rank < 2)
             continue;
-        /* MLX multiplies from the other side: its rank comes last. */
+        /* MLX stores the factors transposed: the rank comes last. */
         uint64_t rank = t->shape[t->name[t->name_len - 1] == 'a' ? 1 : 0];
         found->pairs++;
         found->least = rank < found->least ? rank : found->least;
@@ -170,14 +176,17 @@ static void describe_lora(const tenmap_model *model, const char *folder, identit
     config_free(&adapter);
 }
 
-/* Compares until they differ, which is at once if they do; more than this is not read here. */
+/*
+ * Compares until the bytes differ, which is almost at once if they do. Reads no more than this
+ * limit.
+ */
 static bool same_bytes(const tenmap_tensor *a, const tenmap_tensor *b) {
     const uint64_t most = 1000000000;
     return a && b && a->data && b->data && a->nbytes == b->nbytes && a->nbytes <= most &&
            a->dtype == b->dtype && memcmp(a->data, b->data, (size_t)a->nbytes) == 0;
 }
 
-/* Tied embeddings: by config.json, or because the same bytes are stored twice. */
+/* Tied embeddings: declared by config.json, or detected because the same bytes are stored twice. */
 static void describe_tied(const tenmap_model *model, const config *c, identity *out) {
     const char *tie = config_text(c, "tie_word_embeddings");
     const tenmap_tensor *head = tenmap_find(model, "lm_head.weight");

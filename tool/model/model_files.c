@@ -1,3 +1,4 @@
+/* Opens files that the tool reads without the library, and tells which files belong to a model. */
 #include "model/model_files.h"
 
 #include <dirent.h>
@@ -37,7 +38,7 @@ static bool same_file(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Which of a folder's indexes was read is the library's choice, so each counts. */
+/* The library chooses which index of a folder it reads, so every index counts. */
 static bool is_index_in(const char *folder, const struct stat *found) {
     DIR *list = opendir(folder);
     bool is = false;

@@ -1,3 +1,4 @@
+/* Expands operands into model paths and runs a command on each. */
 #include "model/model_operands.h"
 
 #include <dirent.h>
@@ -15,7 +16,7 @@ static bool has_end(const char *name, const char *end) {
     return n > m && strcmp(name + n - m, end) == 0;
 }
 
-/* "model-00001-of-00003.safetensors" */
+/* Whether this is a shard's name, such as "model-00001-of-00003.safetensors". */
 static bool is_part(const char *name) {
     const char *of = strstr(name, "-of-");
     return of && of[4] >= '0' && of[4] <= '9';
@@ -34,7 +35,10 @@ static int compare_paths(const void *a, const void *b) {
     return natural_compare(x, strlen(x), y, strlen(y));
 }
 
-/* Adds the models in a folder of several, by how they end; false: it is none, or one model. */
+/*
+ * Adds the models of a folder that holds several, by extension. Returns false if it holds none, or
+ * one model.
+ */
 static bool add_folder(model_paths *p, const char *folder, const char *end) {
     DIR *list = opendir(folder);
     size_t before = p->count;

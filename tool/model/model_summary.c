@@ -1,3 +1,4 @@
+/* Summarizes a model from its headers: parameters, dtypes, layers, alignment. */
 #include "model/model_summary.h"
 
 #include <stdlib.h>
@@ -16,7 +17,8 @@ static dtype_share *share_of(summary *s, const char *name) {
     for (size_t i = 0; i < s->dtype_count; i++)
         if (strcmp(s->dtypes[i].name, name) == 0)
             return &s->dtypes[i];
-    if (s->dtype_count == MAX_DTYPES) /* a lenient open may meet any number: the rest is one */
+    if (s->dtype_count ==
+        MAX_DTYPES) /* a lenient open may meet any number of dtypes: the last entry collects the rest */
         return &s->dtypes[MAX_DTYPES - 1];
     s->dtypes[s->dtype_count] = (dtype_share){name, 0, 0, 0};
     return &s->dtypes[s->dtype_count++];
@@ -58,7 +60,7 @@ static void count_tensors(summary *s) {
     qsort(s->dtypes, s->dtype_count, sizeof *s->dtypes, compare_shares);
 }
 
-/* The parts of a quantised weight are one weight; all but its codes are no parameters. */
+/* Counts the parts of a quantized weight as one weight. Only its codes count as parameters. */
 static void count_params(summary *s) {
     s->params = s->all.elements;
     for (size_t i = 0; i < s->all.count; i++) {
@@ -91,12 +93,12 @@ static void count_files(summary *s) {
     for (size_t i = 0; i < s->all.count; i++)
         s->unclaimed -= stored_bytes(s->all.tensors[i]);
     if (is_gguf(s->model))
-        s->unclaimed = 0; /* padding is GGUF's rule */
+        s->unclaimed = 0; /* GGUF requires padding */
 }
 
 /*
- * The first number of the name that counts modules. One behind a dot that ends the name counts tensors,
- * one that begins it has nothing to be told by.
+ * Finds the first number in the name that counts modules. A number after the last dot counts
+ * tensors, and a number at the start has no prefix to identify its stack.
  */
 static bool layer_number(const tenmap_tensor *t, number_place *out) {
     for (out->end = 0; number_find(t->name, t->name_len, out->end, out);)
@@ -110,7 +112,7 @@ static void keep_layers(summary *s, const layers *l) {
         s->found[s->layers_count++] = *l;
 }
 
-/* Needs the tensors in the tree's order, parted at numbers. */
+/* Expects the tensors in tree order, with names split at numbers. */
 static void find_layers(summary *s) {
     layers now = {NULL, 0, 0};
     uint64_t number = 0;

@@ -1,3 +1,4 @@
+/* Finds module numbers in tensor names, formats ranges of numbers, and detects missing layers. */
 #include "model/module_numbers.h"
 
 #include <inttypes.h>
@@ -10,7 +11,7 @@ static bool is_separator(char c) {
     return c == '.' || c == '/' || c == '-' || c == '_';
 }
 
-/* The digits that a name begins with, if they are a number by themselves; else 0. */
+/* Length of the digits at the start of a name if they form a number; else 0. */
 static size_t leading_number(const char *name, size_t len) {
     size_t n = 0;
     while (n < len && name[n] >= '0' && name[n] <= '9')
@@ -62,14 +63,14 @@ void text_add_ranges(text *t, const uint64_t *numbers, size_t count) {
 
 /* Gaps. */
 
-/* One number of one name. */
+/* One number in one name. */
 typedef struct numbered {
     const char *name;
-    size_t prefix_len; /* up to the number, its separator included */
+    size_t prefix_len; /* bytes before the number, including the separator */
     uint64_t value, contents;
 } numbered;
 
-/* FNV-1a: what a module holds, to be summed up in any order. */
+/* FNV-1a. The hashes of a module's tensors are summed, so their order does not matter. */
 static uint64_t mix(uint64_t hash, const void *bytes, size_t len) {
     const unsigned char *b = bytes;
     for (size_t i = 0; i < len; i++)
@@ -97,7 +98,7 @@ static int by_place(const void *a, const void *b) {
 }
 
 static numbered *list_numbers(const selection *s, size_t *count) {
-    enum { MOST_PER_NAME = 4, LONGEST = 2000 }; /* longer names are none that people gave */
+    enum { MOST_PER_NAME = 4, LONGEST = 2000 }; /* nobody writes longer names */
     numbered *list = NULL;
     *count = 0;
     for (size_t i = 0; i < s->count; i++) {
@@ -115,7 +116,7 @@ static numbered *list_numbers(const selection *s, size_t *count) {
     return list;
 }
 
-/* The modules of one stack: numbers, and what each holds. */
+/* The modules of one stack: their numbers and contents. */
 typedef struct stack {
     uint64_t *numbers, *contents;
     size_t *tensors;

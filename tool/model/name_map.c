@@ -1,3 +1,4 @@
+/* Maps tensor names of transformers to those of llama.cpp, and reads GGUF's head order. */
 #include "model/name_map.h"
 
 #include <string.h>
@@ -5,7 +6,7 @@
 #include "model/gguf_metadata.h"
 #include "model/module_numbers.h"
 
-/* What a name begins with, before "layers" or one of the names outside of them. The longest first. */
+/* Prefixes before "layers" or one of the names outside the layers, longest first. */
 static const char *const prefixes[] = {"model.language_model.", "language_model.model.",
                                        "language_model.", "model."};
 
@@ -58,7 +59,7 @@ static bool begins(const char *name, size_t len, const char *with) {
     return len >= n && memcmp(name, with, n) == 0;
 }
 
-/* The row whose module the name begins with: all of it, or up to a dot. */
+/* The row whose module is the whole name or is followed by a dot in it. */
 static const name_row *find_row(const name_row *rows, size_t count, const char *name, size_t len) {
     for (size_t i = 0; i < count; i++) {
         size_t n = strlen(rows[i].from);
@@ -74,7 +75,10 @@ static void put_row(text *out, const name_row *row, const char *name, size_t len
     text_add(out, name + n, len - n);
 }
 
-/* Gemma has a norm on both sides of each half; elsewhere the one behind attention is the next half's. */
+/*
+ * Gemma has a norm before and after each half of a layer. Elsewhere the norm after attention
+ * belongs to the second half.
+ */
 static bool has_norm_before(const tenmap_model *model, const char *name, size_t layer_len) {
     text sibling = {0};
     text_add(&sibling, name, layer_len);
@@ -84,7 +88,7 @@ static bool has_norm_before(const tenmap_model *model, const char *name, size_t 
     return there;
 }
 
-/* "mlp.experts.3.up_proj.weight" */
+/* Maps "mlp.experts.3.up_proj.weight". */
 static bool map_expert(const char *rest, size_t len, mapped_name *out) {
     for (size_t i = 0; i < sizeof expert_parents / sizeof *expert_parents; i++) {
         size_t n = strlen(expert_parents[i]);
@@ -104,7 +108,7 @@ static bool map_expert(const char *rest, size_t len, mapped_name *out) {
     return false;
 }
 
-/* "layers.0.self_attn.q_proj.weight", which begins at byte `start` of the name. */
+/* Maps "layers.0.self_attn.q_proj.weight", which begins at byte `start` of the name. */
 static bool map_inside(const tenmap_model *model, const char *name, size_t len, size_t start,
                        mapped_name *out) {
     const size_t behind = start + strlen("layers.");
@@ -149,7 +153,7 @@ void map_name(const tenmap_model *model, const char *name, size_t len, mapped_na
         text_add(&out->name, name, len);
 }
 
-/* general.architecture of models whose query and key projections the converter stores so. */
+/* general.architecture of models whose query and key projections the converter permutes. */
 static const char *const turned[] = {"llama",      "mistral3",      "deci",    "baichuan",
                                      "xverse",     "minicpm",       "olmo",    "granite",
                                      "granitemoe", "granitehybrid", "smollm3", "arcee"};

@@ -1,6 +1,6 @@
 /*
- * Models that are the same files under several names: a folder may hold any number of links to one
- * large file. They are told by device and inode, and looked up in a table of hashes.
+ * Finds models that are the same files under several names, since a folder may hold any number of
+ * links to one large file. Files are identified by device and inode and looked up in a hash table.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "command.h"
 #include "commands/inventory.h"
 
-/* Of one file. */
+/* Identifies one file. */
 typedef struct file_id {
     uint64_t device, inode;
 } file_id;
@@ -18,11 +18,11 @@ typedef struct seen_model {
     file_id *files;
     size_t count;
     uint64_t hash;
-    size_t place; /* in the inventory */
+    size_t place; /* index in the inventory */
 } seen_model;
 
 struct seen_files {
-    seen_model *slots; /* files is NULL where one is free */
+    seen_model *slots; /* a slot is free if its files is NULL */
     size_t count, room;
 };
 
@@ -41,7 +41,7 @@ static file_id id_of(const struct stat *s) {
     return (file_id){(uint64_t)s->st_dev, (uint64_t)s->st_ino};
 }
 
-/* FNV-1a, by numbers. */
+/* FNV-1a over numbers. */
 static uint64_t hash_files(const file_id *files, size_t count) {
     uint64_t hash = 0xcbf29ce484222325;
     for (size_t i = 0; i < count; i++)
@@ -49,7 +49,7 @@ static uint64_t hash_files(const file_id *files, size_t count) {
     return hash ^ hash >> 32;
 }
 
-/* The files of an open model, or of one that is not open yet the file at its path. */
+/* The files of an open model, or the file at the path of a model that is not open yet. */
 static bool find_files(const inventory_model *m, seen_model *out) {
     struct stat s;
     size_t count = m->model ? tenmap_shard_count(m->model) : 1;
@@ -68,7 +68,7 @@ static bool find_files(const inventory_model *m, seen_model *out) {
     return good;
 }
 
-/* The slot of these files, or the free one where they belong. */
+/* The slot that holds these files, or the free one where they belong. */
 static seen_model *find_slot(const seen_files *seen, const seen_model *wanted) {
     size_t at = (size_t)wanted->hash & (seen->room - 1);
     for (; seen->slots[at].files; at = (at + 1) & (seen->room - 1)) {

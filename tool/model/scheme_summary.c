@@ -1,3 +1,4 @@
+/* Summarizes how a model's weights are quantized, with the share of each scheme. */
 #include "model/scheme_summary.h"
 
 #include <stdbool.h>

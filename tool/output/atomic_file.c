@@ -1,3 +1,4 @@
+/* Writes a file to a locked temporary beside its final path, then renames it into place. */
 #include "output/atomic_file.h"
 
 #include <dirent.h>
@@ -42,13 +43,13 @@ int outfile_check(const char *path, bool force, const tenmap_model *const *model
         for (size_t i = 0; i < count; i++)
             if (is_file_of(models[i], &found))
                 return fail(EXIT_USAGE, "'%s' is the model itself: choose another name", path);
-    } /* a link that leads nowhere is there as well */
+    } /* a dangling link also counts as existing */
     return direct || force || lstat(path, &found) != 0 ? EXIT_FINE : fail_there(path);
 }
 
 /*
- * The mode of the file that gives way, or what the umask leaves. Where the group cannot be kept, what
- * the old one was allowed is not for another.
+ * Takes the mode of the file being replaced, or what the umask leaves. If its group cannot be kept,
+ * the group permissions are dropped, so that another group gains no access.
  */
 static void take_mode(const outfile *f) {
     struct stat old, made;
@@ -63,8 +64,9 @@ static void take_mode(const outfile *f) {
 }
 
 /*
- * Temporaries are called .NAME.tenmap-XXXXXX.tmp, of a long NAME only its beginning. The one who writes it
- * holds its lock for as long as it lives, so that one without a lock was left by a command that was killed.
+ * Temporaries are named .NAME.tenmap-XXXXXX.tmp, with a long NAME cut short. The writer holds a
+ * lock on its temporary for as long as it exists, so one without a lock was left by a killed
+ * command.
  */
 static const char temporary_mark[] = ".tenmap-", temporary_end[] = ".tmp";
 enum { LONGEST_STEM = 200, TEMPORARY_RANDOM = 6 };
@@ -80,7 +82,7 @@ static bool is_temporary(const char *name) {
            !memchr(at + sizeof temporary_mark - 1, '.', TEMPORARY_RANDOM);
 }
 
-/* Whether the open file has this name in the folder, and is a file. */
+/* Whether the open file has this name in the folder and is a regular file. */
 static bool is_named(int folder, const char *name, int fd) {
     struct stat named, own;
     return fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &own) == 0 &&
@@ -96,7 +98,7 @@ static void remove_if_left(int folder, const char *name) {
     close(fd);
 }
 
-/* Once for each folder, since a command may write many files into one. */
+/* Scans each folder once in a row, since a command may write many files into one. */
 static void remove_leftovers(const char *folder) {
     static dev_t last_device;
     static ino_t last_inode;
@@ -114,7 +116,9 @@ static void remove_leftovers(const char *folder) {
         closedir(list);
 }
 
-/* Another command may find it before it is locked, and remove it: then the next one is tried. */
+/*
+ * Another command may find the file before it is locked and remove it; then another name is tried.
+ */
 static int create_locked(const text *pattern, char **name) {
     for (int tries = 0; tries < 100; tries++) {
         *name = need_copy(pattern->bytes, pattern->len);
@@ -193,7 +197,10 @@ void outfile_abort(outfile *f) {
     f->fd = -1;
 }
 
-/* Without force a link gives the file its name, which, unlike a rename, takes nobody else's. */
+/*
+ * Without force the file gets its name through link(), which, unlike rename(), never replaces an
+ * existing file.
+ */
 static int take_place(const outfile *f) {
     if (fsync(f->fd) != 0)
         return fail_errno(f->path, "could not be written");
@@ -203,7 +210,7 @@ static int take_place(const outfile *f) {
     }
     if (!f->force && errno == EEXIST)
         return fail_there(f->path);
-    /* Either it may be replaced, or the file system has no links. */
+    /* Either replacing is allowed, or the file system has no hard links. */
     return rename(f->temporary, f->path) == 0 ? EXIT_FINE
                                               : fail_errno(f->path, "could not be written");
 }

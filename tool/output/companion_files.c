@@ -1,3 +1,7 @@
+/*
+ * Copies a model's companion files (configuration, tokenizer, generation settings) to the output's
+ * folder, and adapts config.json.
+ */
 #include "output/companion_files.h"
 
 #include <dirent.h>
@@ -18,7 +22,7 @@
 #include "remote/remote.h"
 #include "tensor_patterns.h"
 
-/* Names as programs look for them; indexes and weights are none of these. */
+/* The file names that programs look for. Indexes and weights are not among them. */
 static bool belongs(const char *name) {
     static const char *const patterns[] = {
         "config.json",       "*_config.json", "generation_config.json",
@@ -44,8 +48,8 @@ static int compare_names(const void *a, const void *b) {
 }
 
 /*
- * Names from a folder or a server become those of files here: UTF-8 without what a terminal would obey or
- * not show, and no longer than one may be.
+ * Names from a folder or a server become local file names, so they must be UTF-8 without characters
+ * that a terminal would interpret or not show, and of a valid length.
  */
 static bool is_plain(const char *name) {
     enum { LONGEST = 255 };
@@ -59,8 +63,8 @@ static bool is_plain(const char *name) {
     return len <= LONGEST;
 }
 
-/* Models have about ten of these; a server, or whoever filled a folder, may have any number. */
-enum { MOST_BESIDE = 256, MOST_FETCHED = 256 << 20 }; /* files; bytes of all that are fetched */
+/* Models have about ten such files; a server or a folder may list any number. */
+enum { MOST_BESIDE = 256, MOST_FETCHED = 256 << 20 }; /* files; total bytes fetched */
 
 static int take_name(void *ctx, const char *name) {
     beside_files *out = ctx;
@@ -102,7 +106,10 @@ static int fail_fetch(const char *from, uint64_t size, uint64_t left) {
     return fail(EXIT_FAILED, "'%s' cannot be fetched", from);
 }
 
-/* Files of a tokenizer, the largest of them, have some ten megabytes. *left: what may still come. */
+/*
+ * Fetches one file. The largest, tokenizer files, have about ten megabytes. *left is what may still
+ * be fetched, in bytes.
+ */
 static int fetch_file(const char *from, const char *to, bool force, uint64_t *left) {
     outfile out;
     char *bytes;
@@ -149,7 +156,7 @@ static int copy_file(const char *from, const char *to, bool force, uint64_t *lef
     return status;
 }
 
-/* The folder that the output lies in; to be freed. */
+/* The output's folder; the caller frees it. */
 static char *target_folder(const target *to) {
     const char *slash = strrchr(to->path, '/');
     if (to->folder)
@@ -162,7 +169,7 @@ static bool same_folder(const char *a, const char *b) {
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* By the ending, since a file of a model has one of these. */
+/* Decides by the extension, since a model's file has one of these. */
 static bool is_far_folder(const char *path) {
     size_t len = strlen(path);
     return !(len > 12 && strcmp(path + len - 12, ".safetensors") == 0) &&
@@ -182,17 +189,23 @@ static bool is_wanted(const plan *p, const output_settings *out, const target *t
 
 enum { LARGEST_CONFIG = 4 << 20 };
 
-/* Why what was read cannot be changed; NULL: it can. */
+/* Why the text cannot be edited; NULL if it can. */
 static const char *unfit_config(const text *json) {
     if (json->len > LARGEST_CONFIG)
         return "is larger than 4 MiB";
     return json->len && config_is_object(json) ? NULL : "is no JSON object";
 }
 
-/* A config.json that exists but did not arrive. Another try may get it, so it is not replaced. */
+/*
+ * For a config.json that exists but could not be fetched. Another try may succeed, so the file is
+ * not replaced.
+ */
 static const char not_fetched[] = "cannot be fetched, or is larger than 4 MiB";
 
-/* Why it cannot be changed; NULL: it can, or there is none, and nothing in `out`. */
+/*
+ * Returns why the file cannot be edited. NULL if it can, or if it does not exist, which leaves
+ * `out` empty.
+ */
 static const char *read_config(const char *path, text *out) {
     char block[4096], *far;
     size_t len;
@@ -229,7 +242,7 @@ static int write_config(const char *path, const text *json, bool force) {
     return status;
 }
 
-/* Whether the output took the place of the input, so that what lies beside it is the output's now. */
+/* Whether the output replaced the input, so that the files beside it now belong to the output. */
 static bool took_place(const plan *p, const target *to) {
     const char *input =
         tenmap_shard_count(p->models[0]) ? tenmap_shard_at(p->models[0], 0)->path : "";
@@ -237,17 +250,22 @@ static bool took_place(const plan *p, const target *to) {
     return to->folder || strcmp(slash ? slash + 1 : input, out ? out + 1 : to->path) == 0;
 }
 
-/* Files that told how the input was quantised, where the output has its place. */
+/*
+ * Names the files that describe how the input was quantized, now that the output has replaced it.
+ */
 static void name_leftovers(const char *folder, text *said) {
     beside_files found = {0};
-    (void)list_beside(folder, &found); /* a folder that is here */
+    (void)list_beside(folder, &found); /* a local folder */
     for (size_t i = 0; i < found.count; i++)
         if (tells_quantisation(found.names[i]))
             text_addf(said, "%s%s no longer holds", said->len ? "; " : "", found.names[i]);
     beside_free(&found);
 }
 
-/* Writes it changed into the output's folder if it may, else only says what has to be changed. */
+/*
+ * Writes the edited config.json into the output's folder if allowed; otherwise only records what
+ * must be changed.
+ */
 static int change_config(const plan *p, const output_settings *out, const target *to,
                          const char *from, const char *into, bool wanted, beside_files *copied) {
     char *source = path_in(from, "config.json"), *place = path_in(into, "config.json");
@@ -255,11 +273,12 @@ static int change_config(const plan *p, const output_settings *out, const target
     struct stat s;
     bool same = same_folder(from, into), there = lstat(place, &s) == 0;
     if (p->config->quantization && to->folder && !out->no_config)
-        wanted = true; /* nobody could read the model without it */
+        wanted = true; /* without it no program could read the model */
     bool may = same ? !out->no_config && took_place(p, to) : wanted && (!there || out->force);
     int status = EXIT_FINE;
     const char *unfit = read_config(source, &json);
-    bool anew = p->config->quantization && !(unfit && same); /* what is in the way is not lost */
+    bool anew = p->config->quantization &&
+                !(unfit && same); /* an unreadable file in the same folder is not overwritten */
     if (unfit == not_fetched) {
         status = fail(EXIT_FAILED, "'%s' %s", shown_path(source), unfit);
         anew = false;

@@ -1,3 +1,6 @@
+/*
+ * Edits the text of config.json in place: removes and sets keys, and leaves all other bytes alone.
+ */
 #include "output/config_edit.h"
 
 #include <stdlib.h>
@@ -17,7 +20,10 @@ static size_t after_space(const text *j, size_t at) {
     return at;
 }
 
-/* Behind the string that begins at `at`; the length of the text if it does not end. */
+/*
+ * The offset just after the string that begins at `at`, or the length of the text if the string
+ * does not end.
+ */
 static size_t after_string(const text *j, size_t at) {
     for (at++; at < j->len && j->bytes[at] != '"'; at++)
         at += j->bytes[at] == '\\';
@@ -42,7 +48,10 @@ static size_t after_value(const text *j, size_t at) {
     return at > begin ? at : begin;
 }
 
-/* The pair at *at, which is inside an object; *at goes on to the next one. False at the end of it. */
+/*
+ * Reads the pair at *at, inside an object, and moves *at to the next one. Returns false at the end
+ * of the object.
+ */
 static bool next_member(const text *j, size_t *at, member *m) {
     m->begin = after_space(j, *at);
     if (m->begin >= j->len || j->bytes[m->begin] != '"')
@@ -66,7 +75,7 @@ static bool is_called(const text *j, const member *m, const char *key) {
     return m->key_end - m->begin == len + 2 && memcmp(j->bytes + m->begin + 1, key, len) == 0;
 }
 
-/* Where the inside of the top object begins; 0: it is none. */
+/* Offset of the first byte inside the top object; 0 if the text is not an object. */
 static size_t inside(const text *j) {
     size_t at = after_space(j, 0);
     return at < j->len && j->bytes[at] == '{' ? at + 1 : 0;
@@ -83,12 +92,9 @@ bool config_is_object(const text *j) {
     return at < j->len && j->bytes[at] == '}' && after_space(j, at + 1) == j->len;
 }
 
-/*
- * What is to be changed, from the front to the back, so that all of it takes one pass. A file may say a
- * key as often as it likes.
- */
+/* Changes from front to back, applied in one pass. A file may contain a key any number of times. */
 typedef struct splice {
-    size_t begin, end; /* of what goes */
+    size_t begin, end; /* the range to replace */
     const char *with;
 } splice;
 
@@ -102,7 +108,7 @@ static void add_splice(splices *list, size_t begin, size_t end, const char *with
     list->items[list->count++] = (splice){begin, end, with};
 }
 
-/* Makes the changes and frees the list; whether there were any. */
+/* Applies the changes and frees the list. Returns whether there were any. */
 static bool apply_splices(text *j, splices *list) {
     text made = {0};
     size_t at = 0;
@@ -123,15 +129,15 @@ static bool apply_splices(text *j, splices *list) {
     return any;
 }
 
-/* The comma behind a pair; 0: there is none. */
+/* Offset of the comma after a pair; 0 if there is none. */
 static size_t comma_behind(const text *j, const member *m) {
     size_t at = after_space(j, m->end);
     return at < j->len && j->bytes[at] == ',' ? at : 0;
 }
 
 /*
- * With the comma that parts it from the next; of the last one, with the comma behind the last pair that
- * stays, and all that was cut since.
+ * Removes a pair with the comma that separates it from the next. For the last pair, it removes from
+ * the comma after the last remaining pair, which covers everything cut since.
  */
 static void cut_member(const text *j, const member *m, size_t comma_before, splices *list) {
     size_t comma = comma_behind(j, m), begin = m->begin;
@@ -143,7 +149,10 @@ static void cut_member(const text *j, const member *m, size_t comma_before, spli
     add_splice(list, begin, comma ? after_space(j, comma + 1) : m->end, "");
 }
 
-/* At `at`, which is inside an object; with `below`, in the objects of that object too. */
+/*
+ * Starts at `at`, inside an object. With `below`, also searches the objects directly inside that
+ * object.
+ */
 static void cut_inside(const text *j, size_t at, const char *key, bool below, splices *list) {
     size_t comma_before = 0;
     for (member m; next_member(j, &at, &m);) {
@@ -164,7 +173,10 @@ bool config_remove(text *j, const char *key) {
     return apply_splices(j, &list);
 }
 
-/* The first one that is called so gets the value, if it has another. Whether there is one at `at`. */
+/*
+ * Sets the first pair with this key if its value differs. Returns whether there is one in the
+ * object at `at`.
+ */
 static bool set_inside(const text *j, size_t at, const char *key, const char *value, bool below,
                        splices *list) {
     bool found = false;
@@ -184,7 +196,7 @@ static bool set_inside(const text *j, size_t at, const char *key, const char *va
     return found;
 }
 
-/* Behind the last pair, spaced as the first one is. */
+/* Adds a pair after the last one, with the same spacing as the first. */
 static void add_member(text *j, const char *key, const char *value) {
     size_t first = inside(j), at = first, end = first;
     member m;
@@ -216,7 +228,7 @@ bool config_set(text *j, const char *key, const char *value, bool add) {
     return true;
 }
 
-/* What a model needs said. */
+/* Changes that a converted model needs. */
 
 static const char *torch_name(tenmap_dtype dtype) {
     switch (dtype) {

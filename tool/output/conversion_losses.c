@@ -1,3 +1,4 @@
+/* Counts what the conversions of a plan lose beyond rounding, and reports it as text or JSON. */
 #include "output/conversion_losses.h"
 
 #include <inttypes.h>
@@ -28,11 +29,11 @@ loss_sum losses_sum(const plan *p) {
     return sum;
 }
 
-/* Counting ahead. */
+/* Counting before writing. */
 
 enum { COUNTED_AT_ONCE = 1 << 16 };
 
-/* One source, a piece at a time: its elements as they are stored, then the conversion on them. */
+/* Counts one source a piece at a time: reads elements as stored, then converts them. */
 static int count_source(void *ctx, size_t i) {
     plan *p = ctx;
     const tenmap_source *s = &p->sources[i];
@@ -40,12 +41,13 @@ static int count_source(void *ctx, size_t i) {
     tenmap_error error;
     if (!plan_converts(p, i) && !is_computed(s->tensor))
         return EXIT_FINE;
-    /* Of a weight in parts, what its parts stand for is rounded, not what would be read of it. */
+    /* For a quantized weight, the exact F32 values are what is rounded, not its nominal dtype. */
     tenmap_dtype from = is_computed(s->tensor) ? TENMAP_F32 : s->tensor->dtype;
     const size_t room = COUNTED_AT_ONCE * sizeof(uint64_t); /* no element is wider */
     char *stored = need(2, room), *result = stored + room;
     uint32_t flags = s->flags;
-    if (tenmap_dtype_kind(s->dtype) != TENMAP_KIND_FLOAT) /* counted, where writing would end */
+    if (tenmap_dtype_kind(s->dtype) !=
+        TENMAP_KIND_FLOAT) /* saturate to count losses where writing would stop with an error */
         flags |= TENMAP_CONVERT_SATURATE;
     tenmap_status status = TENMAP_OK;
     for (uint64_t n, at = 0; status == TENMAP_OK && !interrupted() && at < s->tensor->nelems;
@@ -82,9 +84,9 @@ int losses_count(plan *p) {
     return status;
 }
 
-/* Telling. */
+/* Reporting. */
 
-/* "overflowed to infinity", by what the dtypes that lose something do. */
+/* "overflowed to infinity" and the like, depending on the dtypes that lose values. */
 static const char *overflow_words(const plan *p) {
     bool infinite = false, nan = false, largest = false;
     for (size_t i = 0; i < p->count; i++) {
@@ -104,7 +106,7 @@ static const char *overflow_words(const plan *p) {
     return infinite ? "infinity" : nan ? "NaN" : "the largest value";
 }
 
-/* The larger share of lost elements first, overflow before what became zero. */
+/* Largest share of lost elements first; overflow before flushing to zero. */
 typedef struct loser {
     size_t source;
     double overflowed, flushed;

@@ -1,3 +1,4 @@
+/* Writes a tensor or a slice of it to a file, as .npy or as bare bytes. */
 #include "output/npy.h"
 
 #include <inttypes.h>
@@ -12,10 +13,12 @@
 #include "parallel_for.h"
 
 enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_BYTES = BLOCK_ELEMENTS * 8, HEADER_ALIGN = 64 };
-/* Of a model that is not here: what one request brings, and what the threads bring together. */
+/* For remote models: bytes per request, and bytes that all threads read together. */
 enum { FAR_PIECE = 4 << 20, FAR_BLOCK = 32 << 20 };
 
-/* numpy's letter and size for each dtype that it has; narrower floats become F32 before. */
+/*
+ * numpy's letter and size for each dtype that it has; narrower floats are converted to F32 first.
+ */
 static const char *const npy_types[] = {
     [TENMAP_BOOL] = "b1", [TENMAP_U8] = "u1",  [TENMAP_I8] = "i1",  [TENMAP_I16] = "i2",
     [TENMAP_U16] = "u2",  [TENMAP_F16] = "f2", [TENMAP_I32] = "i4", [TENMAP_U32] = "u4",
@@ -32,7 +35,10 @@ static bool little_endian(void) {
     return *(const unsigned char *)&one == 1;
 }
 
-/* The magic, a length field, and a Python dict padded so that the data starts at a multiple of 64. */
+/*
+ * Writes the magic, a length field, and a Python dict padded so that the data starts at a multiple
+ * of 64.
+ */
 static void add_npy_header(text *out, const char *type, const slice *s) {
     text dict = {0};
     char order = type[1] == '1' ? '|' : little_endian() ? '<' : '>';
@@ -54,7 +60,10 @@ static void add_npy_header(text *out, const char *type, const slice *s) {
     text_free(&dict);
 }
 
-/* To little-endian, where elements of `size` bytes are big-endian. A C64 is two of four bytes. */
+/*
+ * Converts big-endian elements of `size` bytes to little-endian. A C64 is two elements of four
+ * bytes.
+ */
 static void swap_elements(unsigned char *bytes, size_t count, size_t size) {
     for (size_t i = 0; i + size <= count; i += size) {
         for (size_t k = 0; k < size / 2; k++) {
@@ -69,16 +78,16 @@ static size_t swapped_size(tenmap_dtype dtype) {
     return dtype == TENMAP_C64 ? 4 : tenmap_dtype_bits(dtype) / 8;
 }
 
-/* How a tensor is read: in blocks of this many bytes, each by so many threads. */
+/* How a tensor is read: blocks of this many bytes, each by this many threads. */
 typedef struct reading {
     const tenmap_tensor *tensor;
     unsigned threads;
     size_t block_bytes;
     unsigned char *block;
-    /* Of the bytes that are read now. */
+    /* The bytes being read now. */
     uint64_t at;
     size_t size;
-    tenmap_error *errors; /* a piece each */
+    tenmap_error *errors; /* one per piece */
 } reading;
 
 static reading begin_reading(const tenmap_tensor *tensor, const export_form *form) {
@@ -111,7 +120,10 @@ static tenmap_status read_elements(const reading *r, const slice_walk *walk, ten
     return tenmap_load(r->tensor->model, &request, 1, &options, error);
 }
 
-/* Blocks of elements, converted. Sub-byte elements come in whole bytes but for the last block. */
+/*
+ * Writes blocks of converted elements. Blocks of sub-byte elements are whole bytes, except the
+ * last.
+ */
 static int write_elements(outfile *f, reading *r, const slice *s, tenmap_dtype dtype,
                           bool file_order) {
     tenmap_error error;
@@ -133,7 +145,7 @@ static int write_elements(outfile *f, reading *r, const slice *s, tenmap_dtype d
     return status;
 }
 
-/* One piece of the block, on any thread. */
+/* Reads one piece of the block; runs on any thread. */
 static int read_piece(void *ctx, size_t i) {
     reading *r = ctx;
     size_t at = i * FAR_PIECE, left = r->size - at, size = left < FAR_PIECE ? left : FAR_PIECE;
@@ -165,7 +177,7 @@ static int write_bytes(outfile *f, reading *r) {
     return status;
 }
 
-/* What the elements are written as, and numpy's name for it; 0, or an exit code. */
+/* Chooses the dtype to write and numpy's name for it. Returns 0 or an exit code. */
 static int choose_type(const tenmap_tensor *tensor, const export_form *form, tenmap_dtype *dtype,
                        const char **type) {
     bool known = tenmap_dtype_kind(tensor->dtype) != TENMAP_KIND_NONE;
@@ -197,7 +209,10 @@ static int choose_type(const tenmap_tensor *tensor, const export_form *form, ten
     return EXIT_FINE;
 }
 
-/* Packed elements would need padding inside the file wherever a block ends within a byte. */
+/*
+ * Refuses packed elements if a block would end within a byte, since the file would need padding
+ * there.
+ */
 static int refuse_packed(const tenmap_tensor *tensor, const slice *s, const export_form *form) {
     tenmap_dtype target = form->as ? form->as : tensor->dtype;
     if (form->bytes && tenmap_dtype_bits(target) && tenmap_dtype_bits(target) < 8 &&

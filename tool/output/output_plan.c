@@ -1,4 +1,4 @@
-/* The plan of an output: its tensors and metadata, checked, written and reported. */
+/* The plan of an output: its tensors and metadata are collected, checked, written and reported. */
 #include "output/output_plan.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include "view/progress.h"
 #include "remote/remote.h"
 
-/* Making a plan. */
+/* Building a plan. */
 
 int plan_open(plan *p, const char *label, const char *const *paths, size_t count) {
     *p = (plan){.label = label};
@@ -110,12 +110,12 @@ bool plan_is_made(const plan *p, size_t source) {
     return p->made && p->sources[source].tensor->model == p->made;
 }
 
-/* What the source was in the input, for people; NULL: scales that are new. */
+/* The input tensor that the source came from, for reports; NULL for new scales. */
 static const tenmap_tensor *origin_of(const plan *p, size_t source) {
     return plan_is_made(p, source) ? p->origins[source] : p->sources[source].tensor;
 }
 
-/* Names that are there twice. */
+/* Duplicate names. */
 
 static int compare_named(const void *a, const void *b) {
     const named *x = a, *y = b;
@@ -168,7 +168,7 @@ void plan_drop_twins(plan *p, bool keep_last) {
     free(list);
 }
 
-/* Metadata: that of all inputs, each key once, and what --meta says. */
+/* Metadata: the pairs of all inputs, each key once, then those of --meta. */
 
 typedef struct pairs {
     tenmap_edit *items;
@@ -179,7 +179,7 @@ static bool same_value(const tenmap_edit *a, const tenmap_edit *b) {
     return a->value_len == b->value_len && memcmp(a->value, b->value, a->value_len) == 0;
 }
 
-/* Of each run of equal keys one stays: what --meta said, else the first or the last. */
+/* Of equal keys one remains: the one from --meta, else the first or the last. */
 static void drop_twin_keys(const plan *p, pairs *all, size_t from_inputs) {
     named *keys = need(all->count, sizeof *keys);
     for (size_t i = 0; i < all->count; i++)
@@ -193,7 +193,7 @@ static void drop_twin_keys(const plan *p, pairs *all, size_t from_inputs) {
         if (keys[i].at < from_inputs && !same_value(a, b))
             warn("the inputs disagree about the metadata %s; the %s counts",
                  shown_name(a->key, a->key_len), later ? "last" : "first");
-        if (!later) { /* the first one stays in front of the rest of its run */
+        if (!later) { /* keep the first next to the rest of its run */
             named first = keys[i - 1];
             keys[i - 1] = keys[i];
             keys[i] = first;
@@ -208,7 +208,10 @@ static void drop_twin_keys(const plan *p, pairs *all, size_t from_inputs) {
     free(keys);
 }
 
-/* torchao's: how a weight is put together, under its name, and a list of all that are. */
+/*
+ * Whether this is torchao metadata: how a weight is dequantized, under its name, or the list of
+ * such weights.
+ */
 static bool tells_parts(const tenmap_model *model, const tenmap_metadata *pair) {
     const tenmap_tensor *t = tenmap_find_n(model, pair->key, pair->key_len);
     if (t)
@@ -233,7 +236,7 @@ static int collect_metadata(const plan *p, const output_settings *out, pairs *al
         for (size_t i = 0; i < tenmap_metadata_count(p->models[m]); i++) {
             const tenmap_metadata *pair = tenmap_metadata_at(p->models[m], i);
             if (pair->type == TENMAP_VALUE_ARRAY)
-                continue; /* a vocabulary: SafeTensors has no place for it */
+                continue; /* e.g. a vocabulary: SafeTensors metadata cannot hold arrays */
             if (tells_parts(p->models[m], pair))
                 continue;
             all->items[all->count++] =
@@ -262,7 +265,7 @@ const char *shown_name(const char *name, size_t len) {
     return t->bytes;
 }
 
-/* SafeTensors has no dtypes of blocks. */
+/* SafeTensors has no block dtypes. */
 static bool has_blocks(tenmap_dtype dtype) {
     return dtype != TENMAP_OPAQUE && tenmap_dtype_bits(dtype) == 0;
 }
@@ -296,11 +299,14 @@ static int check_sources(const plan *p) {
 
 typedef struct totals {
     uint64_t before, after;
-    uint64_t read; /* of the sources: what progress counts */
+    uint64_t read; /* of the sources: the total for progress */
     size_t converted, dequantised, quantised, renamed, shards;
 } totals;
 
-/* Shards are counted by the rule of tenmap_save_sharded, which tells their number only by writing them. */
+/*
+ * Counts shards by the rule of tenmap_save_sharded, which reveals their number only by writing
+ * them.
+ */
 static totals sum_up(const plan *p, const target *to) {
     totals sum = {.shards = 1};
     uint64_t used = 0;
@@ -427,7 +433,7 @@ static void print_tensors(const plan *p) {
     table_free(t);
 }
 
-/* What config.json says otherwise now, or has to. */
+/* Prints how config.json was changed, or must be changed. */
 static void print_config(const output_settings *out, const beside_files *copied) {
     text line = {0};
     if (!copied->config.len)
@@ -566,7 +572,7 @@ static int write_target(const plan *p, const output_settings *out, target *to,
     return fail_error(&error);
 }
 
-/* With --strict values are counted first, and nothing is written where some would be lost. */
+/* With --strict, counts losses first and refuses to write if values would be lost. */
 static int count_strictly(plan *p, const output_settings *out) {
     int status = losses_count(p);
     loss_sum sum = losses_sum(p);

@@ -1,4 +1,7 @@
-/* Where the output of a command goes: one file or a folder of shards, and what must not be lost. */
+/*
+ * Decides where a command's output goes, one file or a folder of shards, and refuses to destroy
+ * existing models.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
@@ -19,7 +22,7 @@ static bool is_folder(const char *path) {
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-/* The largest shard of the inputs, in bytes of tensors; 0 if none of them has several. */
+/* The largest shard of the inputs, in bytes of tensor data; 0 if no input has several shards. */
 static uint64_t input_shard_size(const plan *p) {
     uint64_t largest = 0;
     for (size_t m = 0; m < p->model_count; m++) {
@@ -33,7 +36,7 @@ static uint64_t input_shard_size(const plan *p) {
     return largest;
 }
 
-/* Whether the folder holds a model, or a part of one, that a new one would replace or hide. */
+/* Whether the folder holds a model, or a part of one, that a new model would replace or hide. */
 static bool holds_model(const char *folder) {
     DIR *list = opendir(folder);
     bool found = false;
@@ -45,7 +48,7 @@ static bool holds_model(const char *folder) {
     return found;
 }
 
-/* Replacing one file of a model that has several would leave the rest of it broken. */
+/* Whether the file is one of several files of an input; replacing it would break that model. */
 static bool is_part_of_input(const plan *p, const struct stat *there) {
     for (size_t m = 0; m < p->model_count; m++) {
         const tenmap_model *model = p->models[m];

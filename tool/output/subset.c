@@ -1,4 +1,4 @@
-/* extract, drop: some of the tensors of a model. */
+/* Implements extract and drop: writes some of a model's tensors. */
 #include "output/subset.h"
 
 #include "model/dequantized_weights.h"
@@ -23,13 +23,13 @@ const option subset_options[] = {
     END_OF_OPTIONS,
 };
 
-/* Whether --to is for this tensor: floating-point numbers that are not of that dtype yet. */
+/* Whether --to applies to this tensor: a floating-point tensor of another dtype. */
 static bool becomes(const tenmap_tensor *t, tenmap_dtype to) {
     return to != TENMAP_AS_STORED && to != t->dtype &&
            tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT;
 }
 
-/* Both lists are in file order, so one walk tells which tensors are in the selection. */
+/* Both lists are in file order, so one pass tells which tensors are selected. */
 static int plan_subset(plan *p, const selection *chosen, bool keep, tenmap_dtype to) {
     const tenmap_model *model = p->models[0];
     size_t next = 0;
@@ -50,7 +50,10 @@ static int plan_subset(plan *p, const selection *chosen, bool keep, tenmap_dtype
     return EXIT_FINE;
 }
 
-/* Codes in another dtype lose their meaning, and scales that are rounded change all that they scale. */
+/*
+ * Refuses to convert parts of quantized weights: codes in another dtype lose their meaning, and
+ * rounding scales changes every value that they scale.
+ */
 static int refuse_parts(const plan *p, tenmap_dtype to) {
     for (size_t i = 0; i < p->count; i++) {
         scaled_weight weight;
@@ -81,7 +84,7 @@ int run_subset(const invocation *call, bool keep) {
         return fail(EXIT_USAGE, "say which tensors: names, --dtype, --min-size or --max-size");
     config_change change = {.dequantised = true, .dtype = set->to};
     common.dequantize = set->dequantize;
-    /* With --to or --dequantize, the other parts of a weight are needed, wherever they are. */
+    /* --to and --dequantize need all parts of a weight, whichever shard they are in. */
     bool few = keep && set->to == TENMAP_AS_STORED && !set->dequantize;
     int status = few ? plan_open_needed(&p, "extracting", call->operands[0], wanted.patterns,
                                         wanted.pattern_count)

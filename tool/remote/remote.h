@@ -37,8 +37,8 @@ int remote_prepare(const option *options, void *settings, const char **operands,
 /* Points to the query of an address, with its '?', or to the end if there is none. */
 const char *address_query(const char *address);
 /*
- * Adds the path of a file in a folder, which may be an address. The name is encoded as the folder's
- * kind requires.
+ * Adds the path of a file in a folder, which may be an address. In an http or https address the
+ * name's %, ? and # are percent-encoded.
  */
 void text_add_named(text *out, const char *folder, const char *name);
 
