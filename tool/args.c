@@ -1,4 +1,4 @@
-/* Command lines: options by table, operands, and the help that the same tables give. */
+/* Parses command lines by option table, and prints help from the same tables. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -70,10 +70,10 @@ static bool parse_real(const char *given, double *out) {
     return *given && !*end;
 }
 
-/* What other programs call them; where a name fits several, which ones. */
+/* What other programs call the dtypes. For an ambiguous name, the candidates. */
 static const struct dtype_alias {
     const char *name;
-    tenmap_dtype dtype; /* TENMAP_AS_STORED: not one alone */
+    tenmap_dtype dtype; /* TENMAP_AS_STORED: ambiguous */
     const char *meant;
 } dtype_aliases[] = {
     {"half", TENMAP_F16, NULL},
@@ -211,7 +211,7 @@ static const char *kind_hint(const option *o) {
     return o->kind == OPTION_CHOICE ? o->value : hints[o->kind];
 }
 
-/* The option that `given` (without its dashes, `len` bytes of it) names, and the settings it fills. */
+/* The option that `given` (`len` bytes, without dashes) names, and the settings that it fills. */
 static const option *find_option(const command *self, const char *given, size_t len, bool letter,
                                  void **settings) {
     const option *tables[] = {self->options, common_options};
@@ -238,7 +238,7 @@ typedef struct scan {
     invocation call;
 } scan;
 
-/* "; did you mean --depth?", or where they are listed. */
+/* "; did you mean --depth?", or where the options are listed. */
 static int unknown_option(const command *self, const char *given, size_t len) {
     const option *tables[] = {self->options, common_options};
     suggestion best = {0};
@@ -362,7 +362,7 @@ static void print_options(const option *o) {
     }
 }
 
-/* Paragraphs are filled anew, so that no table has to count columns; indented lines stay. */
+/* Refills paragraphs, so that no table has to count columns. Indented lines stay as they are. */
 static void print_details(const char *s) {
     text paragraph = {0};
     while (*s) {

@@ -1,3 +1,4 @@
+/* Runs the user's editor on a temporary file. */
 #include "editor.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@ static const char *editor_command(void) {
     return "vi";
 }
 
-/* The command may hold arguments of its own ("code --wait"), so a shell takes it apart. */
+/* Runs the editor through a shell, since the command may contain arguments ("code --wait"). */
 static int run_editor(const char *editor, const char *path) {
     text line = {0};
     int result = -1;
@@ -54,7 +55,7 @@ static int read_back(text *t, const char *path) {
                 : fail(EXIT_FAILED, "%s: could not be read back: %s", path, os_words(errno));
 }
 
-/* Under a name that ends in .json, so that editors know what it is. */
+/* The file's name ends in .json, so that editors recognize the format. */
 static int write_out(const text *t, char **path) {
     const char *folder = getenv("TMPDIR");
     text name = {0};

@@ -1,4 +1,7 @@
-/* How the tool fails: one sentence, one exit code; signals; memory; opening. */
+/*
+ * Reports errors, handles signals, allocates checked memory, and opens models with the common
+ * options.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,7 +20,10 @@ void set_command_name(const char *name) {
     command_name = name;
 }
 
-/* A sentence may hold names from files and from the command line: nothing in it is obeyed, or secret. */
+/*
+ * A message may contain names from files and from the command line, so control characters are
+ * escaped and the queries of addresses are removed.
+ */
 static void tell(const char *format, va_list list) {
     char sentence[2048];
     text shown = {0}, safe = {0};
@@ -98,7 +104,7 @@ int fail_error(const tenmap_error *error) {
     return code;
 }
 
-/* Says it without memory of its own. */
+/* Allocates nothing itself. */
 int fail_memory(void) {
     fputs("tenmap: out of memory\n", stderr);
     return EXIT_FAILED;
@@ -143,7 +149,7 @@ void catch_interrupts(void) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* as nohup has it */
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) /* set by nohup */
         sigaction(SIGHUP, &action, NULL);
 }
 
@@ -151,7 +157,7 @@ static void on_file_limit(int number) {
     (void)number;
 }
 
-/* A function that does nothing, since what is ignored would be so for the editor as well. */
+/* Installs an empty handler, because an ignored signal would also be ignored by the editor. */
 void survive_file_limit(void) {
 #ifdef SIGXFSZ
     struct sigaction action = {0}, before;

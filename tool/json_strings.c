@@ -1,3 +1,4 @@
+/* Parses a JSON object of strings, as the user's editor leaves it. */
 #include "json_strings.h"
 
 #include <stdint.h>
@@ -60,7 +61,7 @@ static void add_point(text *t, uint32_t point) {
     }
 }
 
-/* Behind "\u": one code unit, or the two of a pair. */
+/* Decodes what follows "\u": one code unit, or a surrogate pair. */
 static bool take_unicode(json_reader *r, text *out) {
     uint32_t point, low;
     if (!take_hex(r, &point))
@@ -134,7 +135,7 @@ static bool take_pair(json_reader *r, json_pairs *out, text *key, text *value) {
     return true;
 }
 
-/* The first key that was there before, in the order of the text, is told. */
+/* Reports the first repeated key, in the order of the text. */
 static bool check_twins(json_reader *r, const json_pairs *pairs) {
     named *keys = need(pairs->count, sizeof *keys);
     size_t first = SIZE_MAX;

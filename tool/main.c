@@ -1,4 +1,7 @@
-/* tenmap: looks into, checks, compares, converts and rewrites model files. One file per subcommand. */
+/*
+ * tenmap: inspects, checks, compares, converts and rewrites model files. Each subcommand has a file
+ * in commands/.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +30,7 @@ extern const command cmd_report;
 extern const command cmd_split;
 extern const command cmd_stats;
 
-/* In the order of help and manual: looking, changing, the tool itself. */
+/* In the order of help and manual: commands that inspect, commands that change, the tool itself. */
 /* clang-format off */
 const command *const commands[] = {
     &cmd_ls,

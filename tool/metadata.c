@@ -1,3 +1,4 @@
+/* Lists, compares and shows a model's metadata over all shards. */
 #include "metadata.h"
 
 #include <stdlib.h>
@@ -54,7 +55,7 @@ uint64_t metadata_first_change(const tenmap_metadata *a, const tenmap_metadata *
     return i;
 }
 
-/* Pairs that are alike come together, that of the first shard first. */
+/* Sorts equal pairs together, that of the first shard first. */
 static int compare_pairs(const void *a, const void *b) {
     const tenmap_metadata *x = ((const metadata_entry *)a)->pair;
     const tenmap_metadata *y = ((const metadata_entry *)b)->pair;
@@ -118,7 +119,7 @@ void metadata_finder_free(metadata_finder *f) {
     *f = (metadata_finder){0};
 }
 
-/* The first `cut` of `len` bytes: not a part of a character, and dots where there is more. */
+/* Adds the first `cut` of `len` bytes without splitting a character, and dots if there is more. */
 static void add_word(text *out, const char *word, size_t cut, size_t len) {
     while (cut < len && cut > 0 && ((unsigned char)word[cut - 1] & 0x80) != 0)
         cut--;
@@ -127,7 +128,7 @@ static void add_word(text *out, const char *word, size_t cut, size_t len) {
         text_add(out, "...", 3);
 }
 
-/* The first few elements, and how many there are: [<unk>, <s>, a, ... 32000 in all]. */
+/* Adds the first few elements and their number: [<unk>, <s>, a, ... 32000 in all]. */
 static void add_array(text *out, const tenmap_metadata *pair) {
     enum { SHOWN = 6, LONGEST = 40 };
     tenmap_value array, element;

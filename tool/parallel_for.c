@@ -1,3 +1,4 @@
+/* Runs jobs on several threads. */
 #include "parallel_for.h"
 
 #include <pthread.h>

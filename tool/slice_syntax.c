@@ -1,3 +1,4 @@
+/* Parses Python-like slices of tensors and walks over them in blocks. */
 #include "slice_syntax.h"
 
 #include <errno.h>
@@ -7,7 +8,7 @@
 #include "command.h"
 #include "view/print.h"
 
-/* One part between commas, without spaces around it. */
+/* One part between commas, without surrounding spaces. */
 typedef struct part {
     const char *at;
     size_t len;
@@ -23,7 +24,7 @@ static part trimmed(const char *at, size_t len) {
     return (part){at, len};
 }
 
-/* What is inside the brackets, which may be left out. */
+/* The text inside the brackets, which are optional. */
 static bool inside(const char *given, part *out) {
     *out = trimmed(given, strlen(given));
     bool opens = out->len && out->at[0] == '[';
@@ -33,7 +34,7 @@ static bool inside(const char *given, part *out) {
     return opens == closes;
 }
 
-/* The next part, which is taken off the rest; false at the end. */
+/* Takes the next part off the rest. Returns false at the end. */
 static bool next_part(part *rest, part *out) {
     if (!rest->at || !rest->len)
         return false;
@@ -48,7 +49,7 @@ static bool is_rest(part p) {
     return p.len == 3 && memcmp(p.at, "...", 3) == 0;
 }
 
-/* A whole number; `negative` tells whether it counts from the end. */
+/* Parses a whole number; *negative means that it counts from the end. */
 static bool parse_index(part p, uint64_t *out, bool *negative) {
     char digits[24];
     char *end;
@@ -63,7 +64,7 @@ static bool parse_index(part p, uint64_t *out, bool *negative) {
     return !*end && !errno;
 }
 
-/* A bound of a range: as Python does, one outside means the end on that side. */
+/* Parses a bound of a range. As in Python, an out-of-range bound is clamped. */
 static bool parse_bound(part p, uint64_t size, uint64_t missing, uint64_t *out) {
     bool negative;
     *out = missing;
@@ -99,7 +100,7 @@ static part_verdict parse_range(part p, const char *colon, uint64_t size, uint64
     return PART_FINE;
 }
 
-/* One dimension of the tensor; *single: it is taken away. */
+/* Parses the part for one dimension; *single: the dimension is removed. */
 static part_verdict parse_part(part p, uint64_t size, uint64_t *begin, uint64_t *end,
                                bool *single) {
     const char *colon = p.len ? memchr(p.at, ':', p.len) : NULL;
@@ -127,7 +128,7 @@ static int fail_part(part_verdict verdict, part p, uint64_t size, uint32_t dim) 
                 p.len ? p.at : "");
 }
 
-/* Parts are counted first, since ... stands for as many dimensions as are left. */
+/* Counts the parts first, since ... stands for all remaining dimensions. */
 static int count_parts(part all, uint32_t rank, uint32_t *left) {
     part p;
     size_t parts = 0, rests = 0;
@@ -177,7 +178,8 @@ int slice_parse(const char *given, const tenmap_tensor *tensor, slice *out) {
     int status = parse_parts(all, tensor, out, single);
     for (uint32_t d = 0; d < tensor->rank; d++) {
         uint64_t extent = out->end[d] - out->begin[d];
-        out->count *= extent; /* no larger than the tensor, or 0 at last */
+        /* Never more than the elements of the tensor; an empty dimension makes it 0 in the end. */
+        out->count *= extent;
         out->whole = out->whole && extent == tensor->shape[d] && !single[d];
         if (!single[d]) {
             out->out_dim[out->out_rank] = d;
@@ -199,7 +201,7 @@ void slice_free(slice *s) {
 }
 
 void slice_walk_begin(slice_walk *w, const slice *of, uint64_t most) {
-    uint64_t inner = 1; /* elements of one step of the split dimension */
+    uint64_t inner = 1; /* elements per index of the split dimension */
     *w = (slice_walk){.of = of, .step = 1};
     w->begin = need(of->rank, sizeof *w->begin);
     w->end = need(of->rank, sizeof *w->end);
@@ -217,7 +219,7 @@ void slice_walk_begin(slice_walk *w, const slice *of, uint64_t most) {
     w->step = most / inner ? most / inner : 1;
 }
 
-/* Moves the split dimension on; where that is at its end, those before count on like digits. */
+/* Advances the split dimension. At its end, the dimensions before it advance like digits. */
 static bool advance(slice_walk *w) {
     const slice *s = w->of;
     w->begin[w->split] = w->end[w->split];

@@ -1,3 +1,4 @@
+/* Finds the known word that is closest to a mistyped one, by edit distance. */
 #include "suggest.h"
 
 #include <string.h>
@@ -8,7 +9,10 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* Letters to insert, drop, replace or swap with their neighbour; both at most LONGEST long. */
+/*
+ * The number of letters to insert, delete, replace or swap with their neighbor. Both words have at
+ * most LONGEST letters.
+ */
 static size_t edit_distance(const char *a, size_t n, const char *b, size_t m) {
     size_t rows[3][LONGEST + 1];
     size_t *before = rows[0], *above = rows[1], *row = rows[2];
@@ -36,7 +40,7 @@ void suggest(suggestion *best, const char *given, size_t given_len, const char *
         return;
     size_t distance = near_enough + 1;
     if (len > given_len && given_len > 1 && memcmp(given, word, given_len) == 0)
-        distance = 1; /* the beginning of a word is the word, cut short */
+        distance = 1; /* a prefix counts as the word cut short */
     else if (gap <= near_enough)
         distance = edit_distance(given, given_len, word, len);
     if (distance > near_enough || distance >= len || (best->word && distance >= best->distance))

@@ -1,3 +1,4 @@
+/* Matches tensor names against patterns, builds selections, and sorts them. */
 #include "tensor_patterns.h"
 
 #include <stdlib.h>
@@ -6,7 +7,10 @@
 #include "view/print.h"
 #include "suggest.h"
 
-/* Whether c is in the class that begins after '['; *end is set behind its ']', or to NULL. */
+/*
+ * Whether c is in the class that begins after '['. *end is set just after its ']', or to NULL if
+ * there is none.
+ */
 static bool class_match(const char *pattern, char c, const char **end) {
     bool negated = *pattern == '!' || *pattern == '^', found = false;
     const char *p = pattern + negated;
@@ -26,7 +30,9 @@ static bool class_match(const char *pattern, char c, const char **end) {
     return found != negated;
 }
 
-/* One step of the pattern against one byte; where it goes on, or NULL. */
+/*
+ * Matches one step of the pattern against one byte. Returns where the pattern continues, or NULL.
+ */
 static const char *step_match(const char *p, char c) {
     const char *end = NULL;
     if (*p == '?')
@@ -39,7 +45,7 @@ static const char *step_match(const char *p, char c) {
     return *p == c && *p ? p + 1 : NULL;
 }
 
-/* Only the last * is ever tried again, so the time is at most pattern times name. */
+/* Only the last * is ever retried, so the time is at most the product of both lengths. */
 bool glob_match(const char *pattern, const char *name, size_t len) {
     const char *star = NULL;
     size_t i = 0, again = 0;
@@ -108,7 +114,7 @@ static bool selects(const filter *f, const tenmap_tensor *t, bool *used) {
            dtype_selected(&f->dtypes, t);
 }
 
-/* The name that was meant, as far as one can tell, or the first one to show what names look like. */
+/* Adds the name that was probably meant, or the first name as an example. */
 static void name_hint(const tenmap_model *model, const char *pattern, text *out) {
     enum { MOST_COLUMNS = 60 };
     const tenmap_tensor *first = tenmap_at(model, 0);
@@ -168,7 +174,7 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* Both at a run of digits: the longer one without its leading zeros is the larger. */
+/* Compares runs of digits: without leading zeros, the longer one is larger. */
 static int compare_numbers(const char **a, const char *a_end, const char **b, const char *b_end) {
     while (*a < a_end && **a == '0')
         ++*a;
@@ -196,7 +202,7 @@ size_t common_prefix(const char *a, const char *b, size_t len) {
 
 int natural_compare(const char *a, size_t a_len, const char *b, size_t b_len) {
     size_t shorter = a_len < b_len ? a_len : b_len, same = common_prefix(a, b, shorter);
-    while (same > 0 && is_digit(a[same - 1])) /* they may differ in the middle of a number */
+    while (same > 0 && is_digit(a[same - 1])) /* they may differ inside a number */
         same--;
     const char *x = a + same, *y = b + same, *a_end = a + a_len, *b_end = b + b_len;
     while (x < a_end && y < b_end) {
@@ -217,7 +223,7 @@ int natural_compare(const char *a, size_t a_len, const char *b, size_t b_len) {
     return order ? order : (a_len > b_len) - (a_len < b_len);
 }
 
-/* Names beside their tensors, so that a comparison need not fetch those. */
+/* Sorts names stored beside their tensors, so that comparing need not access the tensors. */
 void selection_sort_names(selection *s, int (*compare)(const void *, const void *)) {
     name_entry *entries = need(s->count, sizeof *entries);
     for (size_t i = 0; i < s->count; i++)

@@ -1,4 +1,4 @@
-/* bench: what this machine reaches on this model. */
+/* bench: measures what this machine achieves on this model. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -36,19 +36,19 @@ static const example bench_examples[] = {
     {NULL, NULL},
 };
 
-/* What the steps work on. */
+/* What the steps operate on. */
 typedef struct bench {
     const char *path;
     const bench_settings *set;
     tenmap_model *model;
-    selection some; /* the first tensors, up to the size */
+    selection some; /* the first tensors, up to the given size */
     void *buffer;   /* for one tensor in F32, or as stored */
     size_t buffer_bytes;
     tenmap_stats *stats;
     uint64_t sums[64];
 } bench;
 
-/* One thing to time; returns an exit code. */
+/* One operation to time; returns an exit code. */
 typedef int bench_step(bench *b);
 
 static int step_open(bench *b) {
@@ -69,7 +69,7 @@ static int step_populate(bench *b) {
     return EXIT_FINE;
 }
 
-/* The sum of the 64-bit words: as fast as these bytes can be had. */
+/* Sums the 64-bit words: the fastest way to touch all bytes. */
 static int sum_tensor(void *ctx, size_t i) {
     enum { AT_ONCE = 8 };
     bench *b = ctx;
@@ -95,7 +95,10 @@ static int step_read(bench *b) {
     return work_run(threads, threads, sum_tensor, b);
 }
 
-/* Tensor after tensor into one buffer, which stays in memory: what is measured is not its faults. */
+/*
+ * Loads tensor after tensor into one buffer that stays in memory, so that its page faults are not
+ * measured.
+ */
 static int load_as(bench *b, tenmap_dtype as) {
     tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
     tenmap_error error;
@@ -147,7 +150,7 @@ static double seconds_now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The best of all rounds, in seconds. */
+/* The best time of all rounds, in seconds. */
 static int time_line(bench *b, size_t i, double *best) {
     for (uint64_t round = 0; round < b->set->rounds; round++) {
         double start = seconds_now();
@@ -220,7 +223,7 @@ static void print_bench_json(const bench *b, const double *times) {
     json_close();
 }
 
-/* The first tensors up to the size, and room for the largest of them in F32. */
+/* Takes the first tensors up to the given size, and a buffer for the largest of them in F32. */
 static void choose_tensors(bench *b) {
     size_t kept = 0;
     uint64_t bytes = 0, largest = 0;

@@ -1,4 +1,4 @@
-/* check: the verdict about a model, with everything that is wrong or odd about it. */
+/* check: judges a model and lists everything that is wrong or unusual about it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,13 +48,13 @@ typedef struct finding {
     uint32_t severity, shard;
     uint64_t offset;
     const char *code;
-    char *tensor, *message; /* tensor: NULL where none applies */
+    char *tensor, *message; /* tensor: NULL if none applies */
 } finding;
 
 typedef struct findings {
     finding *items;
     size_t count;
-    size_t of[TENMAP_FINDING_ERROR + 1]; /* by severity */
+    size_t of[TENMAP_FINDING_ERROR + 1]; /* number of findings by severity */
 } findings;
 
 static const struct severity_look {
@@ -113,7 +113,7 @@ static void judge_values(findings *list, const tenmap_tensor *t, const tenmap_st
         {TENMAP_FINDING_WARNING, "all-zero", "zero"},
         {TENMAP_FINDING_NOTE, "subnormal", "subnormal"},
     };
-    /* A quarter of the codes of an 8-bit float are subnormal, and more of smaller ones. */
+    /* A quarter of the codes of an 8-bit float are subnormal, and more of smaller floats. */
     bool wide = tenmap_dtype_bits(t->dtype) > 8;
     const uint64_t counts[] = {s->nans, s->infinities,
                                s->count > 1 && s->zeros == s->count ? s->count : 0,
@@ -172,8 +172,8 @@ static void take_expected(void *ctx, const tenmap_tensor *tensor, const char *se
 }
 
 /*
- * What only an open model tells: tenmap_check keeps none, so the path is opened once more. Where shards
- * are missing, so are layers.
+ * Checks that need an open model. tenmap_check returns none, so the path is opened again. Layer
+ * gaps are not reported if shards are missing.
  */
 static int check_model(const char *path, const check_settings *set, findings *list) {
     tenmap_model *model;
@@ -195,7 +195,7 @@ static int check_model(const char *path, const check_settings *set, findings *li
     return status;
 }
 
-/* The answer. */
+/* Reporting. */
 
 static int verdict_of(const findings *list) {
     return list->of[TENMAP_FINDING_ERROR]     ? EXIT_REJECTED
@@ -208,8 +208,8 @@ static bool is_shown(const finding *f, const check_settings *set) {
 }
 
 /*
- * Sentences begin with the file in quotes. The verdict names the model, so only the files of one that
- * has several are named again, without their folder.
+ * Messages begin with the file in quotes. The verdict already names the model, so a file is named
+ * again only if the model has several, without its folder.
  */
 static const char *without_path(const char *message, const char *path, text *room) {
     const char *end = *message == '"' ? strstr(message, "\": ") : NULL;
@@ -294,11 +294,12 @@ static void print_check_json(const char *path, const findings *list, const check
     json_close();
 }
 
-static size_t counted[EXIT_FAILED + 1]; /* of several models, by exit code */
+static size_t counted[EXIT_FAILED + 1]; /* models by exit code, if there are several */
 
 /*
- * A check looks at one shard after the other, an open reads the headers of several at a time: of an
- * address they are known then, and the check waits for none of them. What is wrong it says itself.
+ * tenmap_check reads one shard after another, while an open reads several headers at a time.
+ * Opening an address first caches the headers, so the check waits for none. The check itself
+ * reports errors.
  */
 static void fetch_headers(const char *path, const tenmap_options *options) {
     tenmap_model *model = NULL;

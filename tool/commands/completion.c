@@ -1,13 +1,13 @@
 /*
- * completion: scripts for shells, from the option tables. Words that take file names are left to the
- * shell; names of tensors come from `tenmap ls --tsv` while one types.
+ * completion: generates shell scripts from the option tables. The shell completes file names
+ * itself; tensor names come from `tenmap ls --tsv` at completion time.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "command.h"
 
-/* What stands where an operand goes. */
+/* What an operand may be. */
 typedef enum { OPERAND_FILES, OPERAND_NAMES, OPERAND_WORDS } operand_sort;
 
 static operand_sort later_operands(const command *c) {
@@ -26,7 +26,7 @@ static void put_words(const char *words) {
         putchar(*words == '|' ? ' ' : *words);
 }
 
-/* What can be converted to is floating point; filters take every dtype. */
+/* Conversion targets are floating-point dtypes; filters accept every dtype. */
 static void put_dtypes(bool floats) {
     const char *between = "";
     for (tenmap_dtype d = TENMAP_BOOL; d <= TENMAP_U64; d++) {
@@ -39,7 +39,7 @@ static void put_dtypes(bool floats) {
     }
 }
 
-/* Whether there are values to choose from; if so, they are printed. */
+/* Prints the values of an option that has a fixed set. Returns whether it has one. */
 static bool put_values(const option *o) {
     if (o->kind == OPTION_CHOICE)
         put_words(o->value);
@@ -54,7 +54,7 @@ static bool has_values(const option *o) {
     return o->kind == OPTION_CHOICE || (o->value && strcmp(o->value, "DTYPE") == 0);
 }
 
-/* Calls `each` for the options of the command, then for those of every command. */
+/* Calls `each` for the command's own options, then for the common ones. */
 static void for_options(const command *c, void (*each)(const command *, const option *)) {
     const option *tables[] = {c->options, common_options};
     for (size_t t = 0; t < 2; t++)

@@ -1,4 +1,4 @@
-/* convert: tensors in another dtype. */
+/* convert: writes tensors in another dtype, quantized, or dequantized. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ typedef struct convert_settings {
     texts rules, keep;
     uint64_t min_rank;
     bool saturate, strict, raw, dequantize;
-    unsigned quantise; /* quantise_scheme */
+    unsigned quantise; /* a quantise_scheme */
 } convert_settings;
 
 static const option convert_options[] = {
@@ -60,7 +60,7 @@ static const example convert_examples[] = {
     {NULL, NULL},
 };
 
-/* As the dtype of a rule: what --quantize says. */
+/* The dtype of a rule that means: as --quantize says. */
 #define BY_QUANTIZE ((tenmap_dtype)-1)
 
 typedef struct rule {
@@ -75,7 +75,7 @@ static bool dtype_of(const char *given, tenmap_dtype *out) {
     return quantised || strcasecmp(given, "keep") == 0 || parse_dtype(given, out);
 }
 
-/* Rules are --keep first, then --rule, in their order. */
+/* The --keep rules come first, then --rule, in their order. */
 static int parse_rules(const convert_settings *set, rule *rules) {
     size_t n = 0;
     for (size_t i = 0; i < set->keep.count; i++)
@@ -109,7 +109,7 @@ static tenmap_dtype choose_dtype(const convert_settings *set, rule *rules, size_
     if (set->quantise && t->name_len > 7 && !memcmp(t->name + t->name_len - 7, ".weight", 7) &&
         !stays_by_default(t) && !quantise_obstacle((quantise_scheme)set->quantise, t))
         return BY_QUANTIZE;
-    /* Without a rule, --to is for numbers that are floating-point already. */
+    /* Without a rule, --to applies only to tensors that are already floating-point. */
     return tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT && t->rank >= set->min_rank
                ? set->to
                : TENMAP_AS_STORED;
@@ -121,7 +121,7 @@ static void plan_tensor(const convert_settings *set, plan *p, const tenmap_tenso
     tenmap_source *s = &p->sources[p->count - 1];
     s->dtype = to == t->dtype ? TENMAP_AS_STORED : to;
     if (is_computed(t) && !s->dtype)
-        s->dtype = t->dtype; /* values are rounded to it, which may lose some */
+        s->dtype = t->dtype; /* values are rounded to this dtype, which may lose some */
     s->flags = set->saturate && s->dtype ? TENMAP_CONVERT_SATURATE : 0;
 }
 
@@ -142,7 +142,7 @@ static int plan_conversion(const convert_settings *set, plan *p, rule *rules, si
     return EXIT_FINE;
 }
 
-/* Weights that are to be quantised, measured; a model that is quantised already is not to be. */
+/* Finds and measures the weights to quantize. Refuses a model that is already quantized. */
 static int find_quantised(const convert_settings *set, const tenmap_model *model, rule *rules,
                           size_t count, quantiser *q) {
     for (size_t i = 0; i < tenmap_count(model); i++) {
@@ -204,7 +204,7 @@ static void report_quantised(const plan *p, const target *to, bool json) {
                unfit == 1 ? "it is" : "they are", why);
 }
 
-/* With --strict nothing is written that would be lost. */
+/* With --strict nothing is written if values would be lost. */
 static int check_strict(const convert_settings *set, const quantiser *q) {
     uint64_t lost = q->lost.overflowed + q->lost.flushed;
     if (!set->strict || !lost)
@@ -223,7 +223,7 @@ static void warn_plain(const plan *p) {
          shown_path(tenmap_path(p->models[0])));
 }
 
-/* What was left out. */
+/* Reports the tensors that were left out. */
 static void report_dequantised(const plan *p, const target *to, bool json) {
     size_t left = p->input_tensors - p->count;
     (void)to;
@@ -245,7 +245,10 @@ static int fail_scaled(const scaled_weight *weight, const tenmap_tensor *part) {
         common.dequantize ? "this scheme cannot be put together" : "--dequantize writes it plain");
 }
 
-/* Codes in another dtype lose their meaning, and scales that are rounded change all that they scale. */
+/*
+ * Refuses to convert parts of quantized weights: codes in another dtype lose their meaning, and
+ * rounding scales changes every value that they scale.
+ */
 static int refuse_scaled(const convert_settings *set, const plan *p, rule *rules, size_t count) {
     for (size_t i = 0; i < p->count; i++) {
         scaled_weight weight;
@@ -296,7 +299,7 @@ static int run_convert(const invocation *call, rule *rules, size_t count) {
     p.strict = set->strict;
     if (!status)
         status = plan_write(&p, &set->out);
-    plan_free(&p); /* before what its parts are made of */
+    plan_free(&p); /* before the quantizer, which its parts read from */
     quantiser_free(&q);
     text_free(&config);
     return status;
@@ -307,7 +310,7 @@ static int convert_run(const invocation *call) {
     size_t count = set->rules.count + set->keep.count;
     rule *rules = need(count, sizeof *rules);
     common.dequantize = set->dequantize;
-    common.unmapped = set->quantise; /* values are read, twice: pages that were would stay */
+    common.unmapped = set->quantise; /* values are read twice; mapped pages would stay in memory */
     int status = check_convert(set);
     if (!status)
         status = parse_rules(set, rules);

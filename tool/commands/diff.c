@@ -1,4 +1,4 @@
-/* diff: two models, by their names, dtypes, shapes, metadata and values. */
+/* diff: compares two models by names, dtypes, shapes, metadata and values. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -58,20 +58,20 @@ static const example diff_examples[] = {
     {NULL, NULL},
 };
 
-/* What two models have and have not in common. */
+/* What two models have in common, and what they do not. */
 typedef struct models {
     tenmap_model *a, *b;
-    matches found;         /* what was selected of them; the pairs are in the lists below */
-    pair *dtypes, *shapes; /* that differ */
+    matches found;         /* the selected tensors; the pairs are moved to the lists below */
+    pair *dtypes, *shapes; /* pairs that differ in these */
     size_t dtype_count, shape_count;
-    pair *pairs; /* of one shape: those whose values can be compared */
+    pair *pairs; /* same shape: pairs whose values can be compared */
     size_t pair_count;
-    size_t metadata; /* keys that differ */
+    size_t metadata; /* number of keys that differ */
     size_t equal, different;
-    size_t turned; /* pairs whose rows are in another order on one side */
+    size_t turned; /* pairs whose rows are permuted on one side */
 } models;
 
-/* Across formats neither dtypes nor metadata are expected to be the same. */
+/* Across formats neither dtypes nor metadata are expected to agree. */
 static bool any_dtype(const diff_settings *set) {
     return set->any_dtype || set->map_names;
 }
@@ -88,7 +88,7 @@ static bool same_dtype(const tenmap_tensor *a, const tenmap_tensor *b) {
     return a->dtype == b->dtype && strcmp(tenmap_dtype_text(a), tenmap_dtype_text(b)) == 0;
 }
 
-/* A model's metadata by key, the first shard's value of each. */
+/* A model's metadata by key, with the value of the first shard that has it. */
 typedef struct key_list {
     const tenmap_metadata **items;
     size_t count;
@@ -119,11 +119,11 @@ static key_list list_keys(const tenmap_model *model) {
     return list;
 }
 
-/* A key that differs: a side that has it, and both sides, NULL where one has none. */
+/* A key that differs: a side that has it, then both sides, NULL for a side that lacks it. */
 typedef void each_key(const tenmap_metadata *any, const tenmap_metadata *a,
                       const tenmap_metadata *b);
 
-/* Calls with each key that differs; returns how many there are. */
+/* Calls `each` with each key that differs. Returns how many there are. */
 static size_t walk_metadata(const models *m, each_key *each) {
     key_list a = list_keys(m->a), b = list_keys(m->b);
     size_t i = 0, k = 0, count = 0;
@@ -146,7 +146,7 @@ static bool is_different(const pair *p) {
     return p->found.beyond > 0;
 }
 
-/* By the relative change, those with values that cannot be subtracted first. */
+/* Sorts by relative change. Pairs with values that cannot be subtracted come first. */
 static int by_difference(const void *left, const void *right) {
     const pair *x = left, *y = right;
     const difference *a = &x->found, *b = &y->found;
@@ -162,7 +162,7 @@ static int by_difference(const void *left, const void *right) {
     return (a->beyond < b->beyond) - (a->beyond > b->beyond);
 }
 
-/* For people: lists of what only one has, or has otherwise, end after so many. */
+/* Text output: lists of tensors that only one side has, or that differ, end after this many. */
 
 enum { MOST_SHOWN = 20 };
 
@@ -209,7 +209,7 @@ static void print_changes(const char *title, const pair *list, size_t count, boo
         printf("  and %zu more\n", count - MOST_SHOWN);
 }
 
-/* Of arrays only the first few elements are shown: what differs may be behind them. */
+/* Only the first few elements of an array are shown, so the difference may lie beyond them. */
 static bool are_arrays(const tenmap_metadata *a, const tenmap_metadata *b) {
     return a && b && a->type == TENMAP_VALUE_ARRAY && b->type == TENMAP_VALUE_ARRAY;
 }
@@ -238,7 +238,7 @@ static void put_real(table *t, double x) {
         table_put(t, STYLE_NONE, "%.4g", x);
 }
 
-/* "100%", and something for the least and for almost all of them. */
+/* "100%", with special forms for tiny shares and for almost all. */
 static void put_percent(table *t, uint64_t part, uint64_t all) {
     double percent = all ? 100 * (double)part / (double)all : 0;
     if (part && percent < 0.1)
@@ -249,10 +249,12 @@ static void put_percent(table *t, uint64_t part, uint64_t all) {
         table_put(t, STYLE_NONE, percent < 10 && part ? "%.1f%%" : "%.0f%%", percent);
 }
 
-/* One minus it says more than a row of nines. */
+/*
+ * Near 1, one minus the cosine says more than a row of nines. Differences up to 1e-15 are rounding
+ * errors of the same direction.
+ */
 static void put_cosine(table *t, double cosine) {
-    if (cosine > 0.999 &&
-        1 - cosine > 1e-15) /* less is what rounding leaves of the same direction */
+    if (cosine > 0.999 && 1 - cosine > 1e-15)
         table_put(t, STYLE_NONE, "1 - %.1e", 1 - cosine);
     else
         put_real(t, cosine);
@@ -296,7 +298,10 @@ static void print_kinds(const change_kind *kinds, size_t count, bool by_dtype) {
         printf("and %zu more kinds\n", count - MOST_SHOWN);
 }
 
-/* Where they say more than the tensors themselves: several of a kind changed; what dtypes cost. */
+/*
+ * Prints summaries where they add information: by kind if several tensors of a kind changed, and by
+ * dtypes.
+ */
 static void sum_up(const models *m, bool across) {
     size_t count;
     change_kind *kinds = change_kinds(m->pairs, m->pair_count, false, &count);
@@ -361,7 +366,7 @@ static void print_diff(const models *m, const diff_settings *set, bool same) {
     putchar('\n');
 }
 
-/* For programs. */
+/* JSON output. */
 
 static void json_names(const char *key, const tenmap_tensor *const *list, size_t count) {
     json_key(key);
@@ -494,7 +499,7 @@ static void keep_chosen(const chosen *c, const tenmap_tensor **list, size_t *cou
     *count = kept;
 }
 
-/* A pair is chosen by either name. */
+/* A pair is selected by either of its names. */
 static void sort_pairs(models *m, const chosen *c) {
     size_t most = m->found.pair_count;
     m->dtypes = need(most, sizeof *m->dtypes);
@@ -517,7 +522,7 @@ static void sort_pairs(models *m, const chosen *c) {
     m->found.pairs = NULL;
 }
 
-/* A name may be on one side only, so both sides are asked before nothing is a mistake. */
+/* A name may exist on one side only, so it is an error only if both sides lack it. */
 static int match_models(models *m, const invocation *call, const diff_settings *set) {
     chosen c = {call->operands + 2, call->operand_count - 2, &set->except};
     match_rules rules = {.map_names = set->map_names, .rename_count = set->rename.count};

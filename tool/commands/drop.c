@@ -1,4 +1,4 @@
-/* drop: a model without some of its tensors. */
+/* drop: writes a model without some of its tensors. */
 #include "output/subset.h"
 
 static int drop_run(const invocation *call) {

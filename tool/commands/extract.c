@@ -1,4 +1,4 @@
-/* extract: some of the tensors of a model. */
+/* extract: writes some of a model's tensors as a new model. */
 #include "output/subset.h"
 
 static int extract_run(const invocation *call) {

@@ -1,4 +1,4 @@
-/* get: the values of one tensor, as text or exported. */
+/* get: prints or exports the values of one tensor. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,7 +81,7 @@ static int find_one(const tenmap_model *model, const char *pattern, const tenmap
     return status;
 }
 
-/* All three plain forms, a block at a time. */
+/* Prints all three plain forms, a block at a time. */
 static int print_plain(const tenmap_tensor *tensor, const slice *s, const get_settings *set) {
     tenmap_error error;
     slice_walk walk;
@@ -190,7 +190,7 @@ static int check_settings(const get_settings *set) {
     return EXIT_FINE;
 }
 
-/* Told before anything is printed or created. */
+/* Reports an impossible conversion before anything is printed or created. */
 static int check_conversion(const tenmap_tensor *tensor, tenmap_dtype as) {
     tenmap_error error;
     if (!as || tenmap_convert(as, NULL, 0, tensor->dtype, NULL, 0, 0, &error) == TENMAP_OK)
@@ -199,8 +199,8 @@ static int check_conversion(const tenmap_tensor *tensor, tenmap_dtype as) {
 }
 
 /*
- * NAME[0:2], as one writes it in Python, where no tensor is called so: the slice is taken off. What is
- * left of the name is to be freed; NULL: there is no slice in it.
+ * Splits NAME[0:2], as written in Python, into name and slice if no tensor has the full name.
+ * Returns the name, which the caller frees, or NULL if there is no slice.
  */
 static char *split_slice(const tenmap_model *model, const char *name, const char **slice_text) {
     const char *bracket = strrchr(name, '[');
@@ -216,7 +216,7 @@ static char *split_slice(const tenmap_model *model, const char *name, const char
     return NULL;
 }
 
-/* Of NAME[0:2], a tensor of that name and one of the name before the bracket may be meant. */
+/* NAME[0:2] may mean a tensor of that name, or a slice of the tensor before the bracket. */
 static int open_for(const char *path, const char *name, tenmap_model **out) {
     const char *bracket = strrchr(name, '['), *names[2] = {name, NULL};
     size_t count = 1;

@@ -1,4 +1,4 @@
-/* hash: digests of files, tensors and models. */
+/* hash: prints and verifies digests of files, tensors and models. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ static const example hash_examples[] = {
     {NULL, NULL},
 };
 
-/* The files to hash: what was named, and for folders and indexes the shards of their models. */
+/* The files to hash: those named, and for folders and indexes the shards of their models. */
 typedef struct file_entry {
     char *path;
     uint64_t size;
@@ -111,9 +111,9 @@ static int hash_files(file_list *list, unsigned threads) {
 }
 
 /*
- * As sha256sum writes it: a name with a backslash or a line break is escaped, and the line says so. A
- * terminal gets nothing else that it could obey either; a pipe gets the name that is there, so that
- * sha256sum -c finds the file.
+ * Prints as sha256sum does: a name with a backslash or a line break is escaped, and the line begins
+ * with a backslash. On a terminal, other control characters are escaped too. A pipe gets the exact
+ * name, so that sha256sum -c finds the file.
  */
 static void print_sum(const char *digits, const char *path) {
     static const char special[] = "\\\n\r", letters[] = "\\nr";
@@ -183,7 +183,7 @@ static void report_verdict(const file_entry *entry, const pointer *want, const c
                paint_end(), digits, want->sha256);
 }
 
-/* A file of another size is not read at all. */
+/* A file of the wrong size is not read at all. */
 static int verify_files(file_list *list, const hash_settings *set) {
     pointer *wanted = need(list->count, sizeof *wanted);
     file_list right = {need(list->count, sizeof *right.items), 0};

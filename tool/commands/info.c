@@ -1,4 +1,4 @@
-/* info: what a model is, on one screen. */
+/* info: describes a model on one screen. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +92,10 @@ static void describe_layers(const summary *s, text *t) {
     }
 }
 
-/* Of a quantised model, what the library makes of it; where it cannot, what the names tell. */
+/*
+ * Describes a quantized model as the library understands it or, if the library cannot, by its
+ * names.
+ */
 static void count_quantised(summary *s, schemes *known) {
     *known = (schemes){0};
     if (!s->quantised)
@@ -263,7 +266,7 @@ static void print_metadata(const summary *s) {
            paint_end());
 }
 
-/* How many, then a name per line: together they would be wider than a terminal. */
+/* Adds the count, then one name per line: together they would exceed the width of a terminal. */
 static void add_group(text *t, const duplicate_group *g) {
     enum { MOST_NAMES = 4 };
     text_addf(t, "  %zu times ", g->count);
@@ -317,7 +320,7 @@ static void json_duplicates(const duplicates *d) {
     json_key_uint("constant_tensors", d->constant_tensors);
 }
 
-/* Each through `say`: on the screen as a line, in JSON as a text. */
+/* Calls `say` for each oddity: the text output prints a line, the JSON output adds a string. */
 static void tell_oddities(const summary *s, const schemes *known,
                           void (*say)(const char *sentence)) {
     text t = {0};

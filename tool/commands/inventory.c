@@ -1,4 +1,4 @@
-/* inventory: all models below a folder: what they are, which are broken, what they share. */
+/* inventory: lists all models below a folder: what they are, which are broken, what they share. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -41,14 +41,14 @@ static const example inventory_examples[] = {
     {NULL, NULL},
 };
 
-/* Finding them. */
+/* Finding models. */
 
 static bool has_end(const char *name, const char *end) {
     size_t n = strlen(name), m = strlen(end);
     return n > m && strcmp(name + n - m, end) == 0;
 }
 
-/* "model-00001-of-00003.safetensors" belongs to an index, or to a model that has lost it. */
+/* "model-00001-of-00003.safetensors" belongs to an index, or to a model whose index is missing. */
 static bool is_part(const char *name) {
     const char *of = strstr(name, "-of-");
     return of && of > name && of[-1] >= '0' && of[-1] <= '9' && of[4] >= '0' && of[4] <= '9';
@@ -85,14 +85,14 @@ static bool is_folder_at(int fd, const struct dirent *e) {
     struct stat s;
 #ifdef DT_DIR
     if (e->d_type != DT_UNKNOWN)
-        return e->d_type == DT_DIR; /* links are not followed: they may lead in circles */
+        return e->d_type == DT_DIR; /* links are not followed: they may form cycles */
 #endif
     return fstatat(fd, e->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode);
 }
 
 /*
- * "model-00002-of-00003.gguf" beside the first, which opens all of them. One without it is
- * listed by itself.
+ * Whether this is "model-00002-of-00003.gguf" beside the first part, which opens all of them. A
+ * part without the first is listed by itself.
  */
 static bool is_later_part(int fd, const char *name) {
     const char *of = strstr(name, "-of-");
@@ -112,7 +112,7 @@ static bool is_later_part(int fd, const char *name) {
     return later;
 }
 
-/* What one folder holds. */
+/* Counts of what one folder contains. */
 typedef struct folder_count {
     size_t singles, parts, indexes;
 } folder_count;
@@ -136,9 +136,9 @@ static void look_at(walk *w, inventory *all, DIR *list, const folder_entry *at,
     }
 }
 
-/* Models of one folder; its folders are kept for later. */
+/* Collects the models of one folder; its subfolders are visited later. */
 static void look_into(walk *w, inventory *all, size_t which, uint64_t most) {
-    folder_entry at = w->folders[which]; /* the list may move */
+    folder_entry at = w->folders[which]; /* copied, since the list may move */
     DIR *list = opendir(at.path);
     size_t before = all->count, kept = before;
     folder_count n = {0};
@@ -150,7 +150,9 @@ static void look_into(walk *w, inventory *all, size_t which, uint64_t most) {
         if (e->d_name[0] != '.')
             look_at(w, all, list, &at, e, most, &n);
     closedir(list);
-    /* Shards stand for the index beside them, or for the folder that holds nothing else. */
+    /*
+     * Shards are represented by the index beside them, or by the folder if it holds nothing else.
+     */
     bool alone = n.parts && !n.indexes && !n.singles;
     for (size_t i = before; i < all->count; i++)
         if (all->models[i].part && (n.indexes || alone))
@@ -161,7 +163,7 @@ static void look_into(walk *w, inventory *all, size_t which, uint64_t most) {
     if (alone) {
         add_found(all, at.path, "");
     } else if (n.indexes == 1 && !n.singles && kept == before + 1) {
-        all->models[before].path[strlen(at.path)] = '\0'; /* the folder is shorter to say */
+        all->models[before].path[strlen(at.path)] = '\0'; /* the folder is a shorter name */
     }
 }
 
@@ -188,7 +190,7 @@ static void find_models(const char *top, uint64_t depth, inventory *all) {
         qsort(all->models, all->count, sizeof *all->models, by_path);
 }
 
-/* Describing them. */
+/* Describing models. */
 
 static void describe(inventory_model *m) {
     tenmap_options options = open_options();
@@ -264,7 +266,7 @@ static void describe_alike(inventory_model *m, inventory_model *first) {
     m->tensors = first->tensors;
 }
 
-/* Of models that are the same files, the first alone stays open. */
+/* Of models with the same files, only the first stays open. */
 static void describe_one(inventory *all, seen_files *seen, size_t i) {
     inventory_model *m = &all->models[i];
     size_t first = seen_before(seen, m);
@@ -280,7 +282,10 @@ static void describe_one(inventory *all, seen_files *seen, size_t i) {
     m->first = first != SIZE_MAX ? first : i;
 }
 
-/* As many files as the limit of the process lets it have open, less some. */
+/*
+ * The number of files that the process may have open, minus a reserve. Raises the limit as far as
+ * possible.
+ */
 static size_t most_open(void) {
     struct rlimit limit = {0};
     size_t most = 256;
@@ -294,8 +299,8 @@ static size_t most_open(void) {
 }
 
 /*
- * Models stay open to be compared, each with a descriptor for every shard, as far as the limit of the
- * process goes; those beyond it are not compared. Whether one is broken.
+ * Models stay open to be compared, each with one descriptor per shard, up to the process's limit.
+ * Models beyond it are not compared. Returns whether any model is broken.
  */
 static bool describe_all(inventory *all) {
     size_t open_files = 0, most = most_open();
@@ -318,7 +323,7 @@ static bool describe_all(inventory *all) {
     return broken;
 }
 
-/* Telling. */
+/* Reporting. */
 
 static const char *below(const inventory *all, const inventory_model *m) {
     size_t n = strlen(all->top);
@@ -355,7 +360,7 @@ static void print_models(const inventory *all) {
     table_free(t);
 }
 
-/* The library's sentence begins with the path in quotes, which is said already. */
+/* The library's message begins with the path in quotes, which is already printed. */
 static void print_broken(const inventory *all) {
     bool titled = false;
     for (size_t i = 0; i < all->count; i++) {

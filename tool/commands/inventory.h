@@ -21,11 +21,8 @@ typedef struct inventory_model {
     const char *by_names;
     uint64_t bytes, params;
     size_t tensors;
-    size_t
-        /*
-         * Index of the first model with the same files, by links; its own index if there is none.
-         */
-        first;
+    /* Index of the first model with the same files, by links; its own index if there is none. */
+    size_t first;
 } inventory_model;
 
 /* Two models that have tensors in common. */

@@ -1,4 +1,4 @@
-/* ls: the tensors of a model, as a table, a tree, JSON or tab-separated values. */
+/* ls: lists the tensors of a model as a table, a tree, JSON or tab-separated values. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,7 +95,10 @@ static void sort_selection(selection *s, const ls_settings *set) {
     }
 }
 
-/* In the long form, the shape has to say how many parameters there are: names need the room. */
+/*
+ * The long form has no column of parameter counts, since the shape tells them and names need the
+ * room.
+ */
 static void add_tensor(table *t, const tenmap_tensor *tensor, bool long_form) {
     const char *dtype = tenmap_dtype_text(tensor);
     text_add_safe(table_cell(t), tensor->name, tensor->name_len);

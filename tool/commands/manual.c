@@ -1,4 +1,4 @@
-/* manual: the manual page; what the tables say of each command, inside a hand-written frame. */
+/* manual: writes the manual page: the option tables of each command inside a hand-written frame. */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ static const char tail[] =
     ".BR git\\-lfs (1),\n"
     ".BR sha256sum (1)\n";
 
-/* Text as it is: nothing in it is a request, an escape or a typographic quote. */
+/* Writes text literally: nothing in it becomes a request, an escape or a typographic quote. */
 static void roff(const char *s, size_t len) {
     static const struct {
         char c;
@@ -89,7 +89,7 @@ static void put_options(const option *o) {
     }
 }
 
-/* Paragraphs; lines that begin with a space keep their layout. */
+/* Writes paragraphs; lines that begin with a space keep their layout. */
 static void put_details(const char *s) {
     bool kept = false, begun = false;
     while (*s) {

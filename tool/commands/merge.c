@@ -1,4 +1,4 @@
-/* merge: several models, or the shards of one, as a single file. */
+/* merge: writes several models, or the shards of one, as a single file. */
 #include <stdlib.h>
 
 #include "command.h"

@@ -1,4 +1,4 @@
-/* meta: a model's metadata, shown and changed; the data stays where it is if that can be. */
+/* meta: shows and changes a model's metadata. The tensor data stays in place if possible. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,11 +45,11 @@ static const example meta_examples[] = {
 typedef struct meta_call {
     const meta_settings *set;
     const char *path;
-    const char **words; /* behind the action */
+    const char **words; /* operands after the action */
     size_t word_count;
     tenmap_model *model;
     metadata_finder pairs;
-    size_t first, end; /* the shards that --shard leaves */
+    size_t first, end; /* the range of shards that --shard selects */
 } meta_call;
 
 static const char *shard_name(const meta_call *c, size_t shard) {
@@ -145,7 +145,7 @@ static int no_such_key(const meta_call *c, const char *key) {
     return status;
 }
 
-/* All elements, one on a line, each escaped so that it is one. */
+/* Prints all elements, one per line, escaped so that each stays on its line. */
 static void print_array(const tenmap_metadata *pair) {
     tenmap_value array, element;
     text line = {0};
@@ -165,7 +165,10 @@ static void print_array(const tenmap_metadata *pair) {
     text_free(&line);
 }
 
-/* A terminal gets lines and tabs, and nothing that it could obey; a pipe gets what is there. */
+/*
+ * On a terminal, prints line breaks and tabs, and escapes everything else that it could interpret.
+ * A pipe gets the exact value.
+ */
 static void print_value(const tenmap_metadata *pair) {
     if (pair->type == TENMAP_VALUE_ARRAY) {
         print_array(pair);
@@ -200,7 +203,7 @@ static int get(meta_call *c) {
     return no_such_key(c, key);
 }
 
-/* Whether the edit changes anything in that shard. */
+/* Whether the edit changes anything in this shard. */
 static bool changes(const meta_call *c, size_t shard, const tenmap_edit *e) {
     const tenmap_metadata *old = find_pair(c, shard, e->key, e->key_len);
     if (!e->value || !old)
@@ -247,7 +250,7 @@ static int edit_shard(const meta_call *c, size_t shard, const tenmap_edit *edits
     return EXIT_FINE;
 }
 
-/* All edits to all chosen shards; those that have nothing to change are left alone. */
+/* Applies all edits to all selected shards; shards without changes are left alone. */
 static int apply(const meta_call *c, const tenmap_edit *edits, size_t count) {
     tenmap_edit *needed = need(count, sizeof *needed);
     int status = EXIT_FINE;
@@ -323,7 +326,7 @@ static void as_json(const meta_call *c, text *out) {
     text_addf(out, "\n}\n");
 }
 
-/* What leads from the shard's pairs to those that came back. */
+/* Applies the difference between the shard's pairs and the edited ones. */
 static int apply_pairs(const meta_call *c, const json_pairs *pairs) {
     size_t old = tenmap_metadata_count(c->model), count = 0;
     tenmap_edit *edits = need(old + pairs->count, sizeof *edits);
@@ -403,7 +406,7 @@ static int repair(meta_call *c) {
 
 static const struct action {
     const char *name, *usage;
-    size_t least, most; /* words */
+    size_t least, most; /* number of operands */
     bool opens;
     int (*run)(meta_call *);
 } actions[] = {

@@ -1,4 +1,4 @@
-/* realign: the same model with its data at a round address. */
+/* realign: writes the same model with its data at an aligned offset. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,9 @@ static const example realign_examples[] = {
     {NULL, NULL},
 };
 
-/* Largest elements first, then by name: the order of the format's reference writer. */
+/*
+ * Sorts by element size, largest first, then by name: the order of the format's reference writer.
+ */
 static int by_dtype_then_name(const tenmap_tensor *a, const tenmap_tensor *b) {
     if (a->dtype != b->dtype)
         return a->dtype < b->dtype ? 1 : -1;
@@ -41,9 +43,9 @@ static int by_dtype_then_name(const tenmap_tensor *a, const tenmap_tensor *b) {
     return order ? order : (a->name_len > b->name_len) - (a->name_len < b->name_len);
 }
 
-static uint64_t reorder_by; /* qsort has no context */
+static uint64_t reorder_by; /* qsort passes no context */
 
-/* Tensors that fill whole units of N keep what follows them aligned. */
+/* Puts tensors whose size is a multiple of N first: they keep what follows aligned. */
 static int compare_sources(const void *a, const void *b) {
     const tenmap_tensor *x = ((const tenmap_source *)a)->tensor;
     const tenmap_tensor *y = ((const tenmap_source *)b)->tensor;
@@ -71,9 +73,9 @@ static void place_shard(const plan *p, const tenmap_source **group, size_t count
 }
 
 /*
- * Where each source will start, from the start of its shard's data, as the library lays shards out:
- * sources in their order until a shard is full, in each shard by dtype and name unless the order is
- * kept.
+ * The offset at which each source will start, from the start of its shard's data, as the library
+ * lays out shards: sources in order until a shard is full, and within a shard by dtype and name
+ * unless the order is kept.
  */
 static uint64_t *place_sources(const plan *p, const target *to) {
     uint64_t *offsets = need(p->count, sizeof *offsets), used = 0;
@@ -94,7 +96,7 @@ static uint64_t *place_sources(const plan *p, const target *to) {
     return offsets;
 }
 
-/* The largest power of two, up to N, that the start of the tensor is a multiple of. */
+/* The largest power of two, up to N, that divides the tensor's start. */
 static uint64_t aligned_to(const plan *p, uint64_t offset) {
     uint64_t low = offset & (0 - offset);
     return low == 0 || low > p->alignment ? p->alignment : low;

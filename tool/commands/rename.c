@@ -1,4 +1,4 @@
-/* rename: tensors under other names, by regular expression or one by one. */
+/* rename: renames tensors, by regular expression or one by one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ static void rename_one(plan *p, size_t i, const substitution *list, size_t count
         plan_rename(p, i, now.bytes, now.len);
 }
 
-/* Both names may hold '=': the first one that ends the name of a tensor separates them. */
+/* Both names may contain '=': the first one that ends a tensor's name separates them. */
 static int apply_map(plan *p, const char *given) {
     const tenmap_tensor *t = NULL;
     const char *equals = strchr(given, '=');
@@ -91,7 +91,7 @@ static int check_names(const plan *p, bool any) {
     return EXIT_FINE;
 }
 
-/* Regular expressions end at NUL: names that hold one stay as they are. */
+/* Regular expressions stop at NUL, so names that contain one are not renamed. */
 static int plan_renames(plan *p, const rename_settings *set, const substitution *list,
                         size_t count) {
     size_t with_nul = 0;
@@ -116,9 +116,9 @@ static int plan_renames(plan *p, const rename_settings *set, const substitution 
     return check_names(p, p->name_count > 0);
 }
 
-/* In the file itself. */
+/* Renaming in place. */
 
-/* Of a model in shards the index lists the names, and several files do not change in one step. */
+/* Refuses sharded models: the index lists the names, and several files cannot change atomically. */
 static int check_in_place(const plan *p, const rename_settings *set, const char *given) {
     const output_settings *out = &set->out;
     if (out->path || out->single || out->max_shard || out->copy_config || out->no_config)

@@ -1,4 +1,4 @@
-/* report: a page that shows what is inside a model, and pictures of it. */
+/* report: writes an HTML report that shows what is inside a model, and pictures of it. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,8 +12,8 @@ typedef struct report_settings {
     const char *output, *title, *compare, *treemap, *heatmap;
     bool no_stats, force, dequantize;
     report_wishes wishes;
-    unsigned color,
-        metric; /* a report_color; 0: chosen by what is known, else a report_metric + 1 */
+    /* color is a report_color. metric is a report_metric + 1, or 0 to choose by what is known. */
+    unsigned color, metric;
 } report_settings;
 
 #define AT(field) offsetof(report_settings, field)
@@ -111,7 +111,7 @@ typedef struct outputs {
     report_file page, treemap, heatmap;
 } outputs;
 
-/* The folder's part of a path, with something behind it that has no other meaning. */
+/* Runs stat on the folder part of a path, with a "." after it. */
 static bool stat_folder(const char *path, size_t len, struct stat *out) {
     text folder = {0};
     text_add(&folder, path, len);
@@ -121,7 +121,7 @@ static bool stat_folder(const char *path, size_t len, struct stat *out) {
     return found;
 }
 
-/* Two outputs under one name would be one of them. */
+/* Refuses two outputs with the same path; one would overwrite the other. */
 static int apart(const char *a, const char *b) {
     if (!a || !b)
         return 0;

@@ -1,4 +1,4 @@
-/* split: a model in shards, with the index that hubs expect. */
+/* split: writes a model as shards, with the index that hubs expect. */
 #include <stdlib.h>
 
 #include "command.h"

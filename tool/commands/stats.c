@@ -1,4 +1,4 @@
-/* stats: what the values of tensors are like, as a table or as histograms. */
+/* stats: shows statistics of tensor values, as a table or as histograms. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static double largest_magnitude(const tenmap_stats *s) {
     return fabs(s->min) > fabs(s->max) ? fabs(s->min) : fabs(s->max);
 }
 
-/* The larger first, and NaN, which is no number, last. */
+/* Larger values first, NaN last. */
 static int by_real(double a, double b) {
     if (isnan(a) || isnan(b))
         return isnan(a) - isnan(b);
@@ -102,7 +102,7 @@ static void put_number(table *t, double x, int digits) {
         table_put(t, STYLE_NONE, "%.*g", digits, x);
 }
 
-/* "12%", and something for the least of them. */
+/* "12%", with a special form for tiny shares. */
 static void put_share(table *t, uint64_t part, uint64_t all) {
     double percent = all ? 100 * (double)part / (double)all : 0;
     if (part == 0)
@@ -126,7 +126,7 @@ static void put_specials(table *t, const tenmap_stats *s) {
     table_end_cell(t, STYLE_RED);
 }
 
-/* A narrow terminal gets fewer digits and no norm, and the last column only where it says something. */
+/* A narrow terminal gets fewer digits, no norm, and the last column only if it says something. */
 static void print_stats_table(const measured *list, size_t count) {
     enum { NARROW = 100, NUMBERS = 5 };
     static const column wide[] = {
@@ -239,7 +239,7 @@ static void print_stats_tsv(const measured *list, size_t count) {
     text_free(&line);
 }
 
-/* As many as were asked for, or as fit the terminal. */
+/* As many bins as asked for, or as fit the terminal. */
 static uint32_t choose_bins(const stats_settings *set) {
     enum { MOST_BY_DEFAULT = 64, MARGIN = 4 };
     size_t width = print_width();
@@ -300,7 +300,7 @@ static int check_settings_given(const stats_settings *set) {
     return EXIT_FINE;
 }
 
-/* The settings, and the names behind the models. */
+/* The settings, and the names after the models. */
 typedef struct stats_call {
     const stats_settings *set;
     filter wanted;

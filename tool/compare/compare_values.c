@@ -169,8 +169,8 @@ static tenmap_status compare_block(const comparison *all, part *work, uint64_t f
     bool same = false;
     tenmap_status status = TENMAP_OK;
     work->found.count += values;
-    bool computed = (p->a->flags | p->b->flags) &
-                    TENMAP_TENSOR_COMPUTED; /* dequantized weights have no bytes */
+    /* Dequantized weights have no bytes to compare. */
+    bool computed = (p->a->flags | p->b->flags) & TENMAP_TENSOR_COMPUTED;
     if (!computed && p->a->dtype == p->b->dtype && !p->is_part && !p->head_rows)
         status = same_bytes(p, first, count, &same, error);
     if (status != TENMAP_OK || same)

@@ -29,12 +29,11 @@ typedef struct pair {
     bool is_part;               /* only a range of elements is compared: */
     uint64_t first_a, first_b;  /* the first element on each side */
     uint64_t count;             /* and how many */
-    uint64_t
-        /*
-         * If nonzero, each group of this many rows (h) of one side is read in the order 0, h/2, 1,
-         * h/2 + 1, ...
-         */
-        head_rows;
+    /*
+     * If nonzero, the rows of one side are read in groups of this many rows (h), each in the order
+     * 0, h/2, 1, h/2 + 1, ...
+     */
+    uint64_t head_rows;
     bool turn_b;     /* that side is b */
     bool comparable; /* false: the dtypes share no values; only bytes were compared */
     difference found;

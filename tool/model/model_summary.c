@@ -17,8 +17,8 @@ static dtype_share *share_of(summary *s, const char *name) {
     for (size_t i = 0; i < s->dtype_count; i++)
         if (strcmp(s->dtypes[i].name, name) == 0)
             return &s->dtypes[i];
-    if (s->dtype_count ==
-        MAX_DTYPES) /* a lenient open may meet any number of dtypes: the last entry collects the rest */
+    /* A lenient open may meet any number of dtypes; the last entry collects the rest. */
+    if (s->dtype_count == MAX_DTYPES)
         return &s->dtypes[MAX_DTYPES - 1];
     s->dtypes[s->dtype_count] = (dtype_share){name, 0, 0, 0};
     return &s->dtypes[s->dtype_count++];

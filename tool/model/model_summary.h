@@ -25,12 +25,11 @@ typedef struct summary {
     size_t dtype_count;
     layers found[MAX_LAYERS];
     size_t layers_count;
-    uint64_t
-        /*
-         * Number of values in the model: packed codes count unpacked; scales and similar parts do
-         * not count.
-         */
-        params;
+    /*
+     * Number of values in the model: packed codes count unpacked; scales and similar parts do not
+     * count.
+     */
+    uint64_t params;
     bool params_least; /* params is a lower bound: for some codes the number of values is unknown */
     size_t quantised;  /* weights stored as codes and scales */
     const char *scheme; /* scheme of the first quantized weight; NULL: there is none */

@@ -277,8 +277,8 @@ static int change_config(const plan *p, const output_settings *out, const target
     bool may = same ? !out->no_config && took_place(p, to) : wanted && (!there || out->force);
     int status = EXIT_FINE;
     const char *unfit = read_config(source, &json);
-    bool anew = p->config->quantization &&
-                !(unfit && same); /* an unreadable file in the same folder is not overwritten */
+    /* An unreadable file in the same folder is not overwritten. */
+    bool anew = p->config->quantization && !(unfit && same);
     if (unfit == not_fetched) {
         status = fail(EXIT_FAILED, "'%s' %s", shown_path(source), unfit);
         anew = false;

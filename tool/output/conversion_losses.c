@@ -46,8 +46,8 @@ static int count_source(void *ctx, size_t i) {
     const size_t room = COUNTED_AT_ONCE * sizeof(uint64_t); /* no element is wider */
     char *stored = need(2, room), *result = stored + room;
     uint32_t flags = s->flags;
-    if (tenmap_dtype_kind(s->dtype) !=
-        TENMAP_KIND_FLOAT) /* saturate to count losses where writing would stop with an error */
+    /* Saturate, to count losses where writing would stop with an error. */
+    if (tenmap_dtype_kind(s->dtype) != TENMAP_KIND_FLOAT)
         flags |= TENMAP_CONVERT_SATURATE;
     tenmap_status status = TENMAP_OK;
     for (uint64_t n, at = 0; status == TENMAP_OK && !interrupted() && at < s->tensor->nelems;

@@ -1,3 +1,4 @@
+/* Computes scales and codes of quantized weights, and measures what quantization loses. */
 #include "quantize/quantize.h"
 
 #include <float.h>
@@ -9,14 +10,14 @@
 #include "view/progress.h"
 #include "parallel_for.h"
 
-/* Elements that are worked on together: whole groups, in a second-level cache. */
+/* Elements processed together: whole groups that fit in the L2 cache. */
 enum { AT_ONCE = 16384, MOST_MEASURERS = 8 };
 
 static const struct layout {
     const char *name;
-    tenmap_dtype codes;          /* what values are rounded to */
-    float largest;               /* of them */
-    const char *values, *scales; /* endings behind the weight's name */
+    tenmap_dtype codes;          /* the dtype that values are rounded to */
+    float largest;               /* largest value of that dtype */
+    const char *values, *scales; /* suffixes after the weight's name */
 } layouts[] = {
     [QUANTISE_NONE] = {"none", TENMAP_AS_STORED, 0, "", ""},
     [QUANTISE_FP8_BLOCK] = {"fp8-block", TENMAP_F8_E4M3, 448, "", "_scale_inv"},
@@ -78,7 +79,7 @@ char *quantiser_part_name(const quantiser *q, size_t weight, unsigned part, size
 
 /* Scales. */
 
-/* Of finite values. */
+/* The largest finite magnitude, at least `largest`. */
 static float largest_of(const float *values, size_t count, float largest) {
     for (size_t i = 0; i < count; i++) {
         float magnitude = fabsf(values[i]);
@@ -88,15 +89,15 @@ static float largest_of(const float *values, size_t count, float largest) {
     return largest;
 }
 
-/* So that the largest value becomes the largest code. */
+/* The scale that maps the largest value to the largest code. */
 static float scale_for(quantise_scheme scheme, float largest) {
     float scale = largest / layouts[scheme].largest;
     return largest == 0 ? 1 : scale < FLT_MIN ? FLT_MIN : scale;
 }
 
 /*
- * The exponent of a group's scale, E8M0: that of the largest value, rounded to the one bit of
- * mantissa that E2M1 has, less that of 4, the power of two in its largest value.
+ * The exponent of a group's scale (E8M0). It is the exponent of the group's largest value, rounded
+ * to E2M1's one mantissa bit, minus that of 4, the power of two in E2M1's largest value.
  */
 static unsigned char group_exponent(const float *values) {
     float largest = largest_of(values, QUANTISE_GROUP, 0);
@@ -110,7 +111,10 @@ static float exponent_value(unsigned char exponent) {
     return ldexpf(1, (int)exponent - 127);
 }
 
-/* The scale of element `at` of the weight, and how many elements from there on have it too. */
+/*
+ * The scale of element `at` of the weight; *run is the number of elements from there on with the
+ * same scale.
+ */
 static float scale_at(const quantiser *q, const quantised_weight *w, uint64_t at, size_t *run) {
     uint64_t row = at / w->columns, place = at % w->columns;
     if (q->scheme != QUANTISE_FP8_BLOCK) {
@@ -122,14 +126,17 @@ static float scale_at(const quantiser *q, const quantised_weight *w, uint64_t at
     return w->scales[row / QUANTISE_BLOCK * blocks_of(w->columns) + place / QUANTISE_BLOCK];
 }
 
-/* Codes of values, from element `first` on; the values are changed to what codes are rounded from. */
+/*
+ * Encoding: codes of values from element `first` on. The values are overwritten with their scaled
+ * form, from which codes are rounded.
+ */
 
 static void divide(float *values, size_t count, float scale) {
     for (size_t i = 0; i < count; i++)
         values[i] /= scale;
 }
 
-/* To nearest, ties to even: at this size a float has no bits behind the point. */
+/* Rounds to nearest, ties to even: a float of this size has no fractional bits. */
 static void round_to_bytes(const float *values, size_t count, unsigned char *codes) {
     const float whole = 0x1.8p23F;
     for (size_t i = 0; i < count; i++) {
@@ -139,7 +146,7 @@ static void round_to_bytes(const float *values, size_t count, unsigned char *cod
     }
 }
 
-/* `scales`, one for each value, may be NULL. */
+/* `scales` receives one scale per value; it may be NULL. */
 static void encode(const quantiser *q, const quantised_weight *w, uint64_t first, size_t count,
                    float *values, unsigned char *codes, float *scales) {
     for (size_t at = 0, run; at < count; at += run) {
@@ -216,21 +223,23 @@ tenmap_status quantise_scales(const quantiser *q, const quantised_weight *w, uin
     return status;
 }
 
-/* Measuring: strips of 128 rows, which have all that a block's scale depends on. */
+/*
+ * Measuring: works on strips of 128 rows, which contain everything that a block's scale depends on.
+ */
 
 typedef struct strips {
     quantiser *q;
-    quantise_loss *lost; /* of each */
+    quantise_loss *lost; /* one per strip */
     size_t count;
 } strips;
 
-/* Memory of one strip under way. */
+/* Buffers for measuring one strip. */
 typedef struct bench {
     float *values, *scaled, *back, *scales;
     unsigned char *codes;
 } bench;
 
-/* Of values, of which b->back are the codes as numbers, and b->scales their scales. */
+/* Adds the losses of b->values. b->back holds the decoded codes, and b->scales their scales. */
 static void add_losses(quantise_loss *lost, const bench *b, size_t count) {
     double squares = 0, norm = 0, largest = lost->largest;
     for (size_t i = 0; i < count; i++) {
@@ -259,7 +268,7 @@ static void add_up(quantise_loss *to, const quantise_loss *from) {
     to->largest = fmax(to->largest, from->largest);
 }
 
-/* Elements [first, first + count), whose scales are known. */
+/* Measures elements [first, first + count), whose scales are known. */
 static tenmap_status measure_range(const quantiser *q, const quantised_weight *w, uint64_t first,
                                    uint64_t count, bench *b, quantise_loss *lost,
                                    tenmap_error *error) {
@@ -291,7 +300,10 @@ static tenmap_status row_scale(const quantiser *q, quantised_weight *w, uint64_t
     return status;
 }
 
-/* The scales of all blocks of a strip, whose rows are read as they lie: first each block's largest. */
+/*
+ * Computes the scales of all blocks of a strip. Rows are read in storage order; `scales` first
+ * collects each block's largest magnitude.
+ */
 static tenmap_status block_scales(const quantiser *q, quantised_weight *w, uint64_t row,
                                   uint64_t end, bench *b, tenmap_error *error) {
     tenmap_status status = TENMAP_OK;

@@ -37,8 +37,8 @@ typedef struct quantised_weight {
     const tenmap_tensor *from; /* with two dimensions */
     uint64_t rows, columns;
     float *scales; /* one per row or block; NULL with MXFP4, whose scales are recomputed */
-    uint64_t values_at, scales_at,
-        end; /* offsets in the virtual file that the parts are read from */
+    /* Offsets in the virtual file that the parts are read from. */
+    uint64_t values_at, scales_at, end;
     size_t first_strip;
     quantise_loss lost;
 } quantised_weight;

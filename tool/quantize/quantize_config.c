@@ -1,4 +1,7 @@
-/* What config.json says about weights that were quantised here, in the words of those who read it. */
+/*
+ * Writes the quantization_config for weights quantized by this tool, in the form that other
+ * programs read.
+ */
 #include <string.h>
 
 #include "quantize/quantize.h"
@@ -37,7 +40,10 @@ static void add_deepseek(const char *const *kept, const size_t *lens, size_t cou
     text_addf(out, "\n  }");
 }
 
-/* Weights by row have activations that are quantised by token as they come; those of MXFP4 stay. */
+/*
+ * For weights with one scale per row, activations are quantized dynamically per token; with MXFP4
+ * they are not quantized.
+ */
 void quantise_config(quantise_scheme scheme, const char *const *kept, const size_t *lens,
                      size_t count, text *out) {
     bool mxfp4 = scheme == QUANTISE_MXFP4;

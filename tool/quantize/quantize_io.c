@@ -1,4 +1,7 @@
-/* The parts of quantised weights as a file that nobody wrote: its bytes are made when they are read. */
+/*
+ * Presents the parts of quantized weights as a virtual file whose bytes are computed when they are
+ * read.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +31,10 @@ static void add_entry(text *t, char part, size_t weight, const char *dtype, uint
               t->len > 9 ? "," : "", part, weight, dtype, rows, columns, begin, end);
 }
 
-/* Places are counted from the start of the data here, and from that of the file in the end. */
+/*
+ * Offsets count from the start of the data while the header is built, and from the start of the
+ * file afterwards.
+ */
 static void lay_out(quantiser *q) {
     text *t = &q->header;
     uint64_t at = 0;
@@ -77,8 +83,8 @@ static void made_close(void *ctx, void *file) {
 }
 
 /*
- * Some bytes of one part: `unit` elements of it make `width` bytes, and are made together. What is asked
- * for may begin and end inside of that.
+ * Computes some bytes of one part. `unit` elements form `width` bytes and are computed together;
+ * the requested range may begin and end inside a unit.
  */
 typedef tenmap_status maker(const quantiser *q, const quantised_weight *w, uint64_t first,
                             size_t count, unsigned char *bytes, tenmap_error *error);
@@ -98,7 +104,10 @@ static tenmap_status make_bytes(const quantiser *q, const quantised_weight *w, m
     return status;
 }
 
-/* Bytes of one weight from `at` on, which lies in it: up to the end of its values, or its scales. */
+/*
+ * Reads bytes of one weight from offset `at`, which lies in it, up to the end of its values or of
+ * its scales.
+ */
 static tenmap_status read_part(const quantiser *q, const quantised_weight *w, uint64_t at,
                                unsigned char *dst, size_t bytes, size_t *done,
                                tenmap_error *error) {

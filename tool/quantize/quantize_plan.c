@@ -1,3 +1,7 @@
+/*
+ * Chooses the weights to quantize, adds their parts to the plan, writes quantization_config and
+ * reports losses.
+ */
 #include "quantize/quantize_plan.h"
 
 #include <math.h>
@@ -88,7 +92,7 @@ void plan_quantise_config(const plan *p, const quantiser *q, text *out) {
             lens[count++] = len - 7;
         }
     }
-    if (!head_known) { /* it is tied to the embedding, but still a layer */
+    if (!head_known) { /* it is tied to the embedding, but still counts as a layer */
         kept[count] = head;
         lens[count++] = strlen(head);
     }
@@ -97,7 +101,7 @@ void plan_quantise_config(const plan *p, const quantiser *q, text *out) {
     free(lens);
 }
 
-/* Telling. */
+/* Reporting. */
 
 static double error_of(const quantise_loss *l) {
     return l->norm > 0 ? sqrt(l->squares / l->norm) : 0;

@@ -1,3 +1,7 @@
+/*
+ * A tenmap_io that caches what another one has opened, listed and read, so that a command sends no
+ * request twice.
+ */
 #include "remote/caching_io.h"
 
 #include <pthread.h>
@@ -9,12 +13,15 @@
 #include "view/print.h"
 #include "remote/remote.h"
 
-/* An open file has its first 128 KiB in memory; these are 64 MiB each. */
+/*
+ * Limits. An open file keeps its first 128 KiB in memory, so all files take at most 64 MiB; other
+ * cached reads take at most 64 MiB.
+ */
 enum { MOST_FILES = 512, MOST_READ = 64 << 20 };
-/* Of all folders that one command lists. */
+/* Over all folders that one command lists. */
 enum { MOST_NAMES = 1000000, MOST_NAME_BYTES = 64 << 20 };
 
-/* Bytes of a file that were read. */
+/* A cached range of a file. */
 typedef struct kept_piece {
     struct kept_piece *next;
     uint64_t at;
@@ -22,7 +29,7 @@ typedef struct kept_piece {
     unsigned char bytes[];
 } kept_piece;
 
-/* What a path is: a file that is open below, or nothing, and then the error says so. */
+/* What is known about a path: an open file of the underlying io, or an error. */
 typedef struct kept_file {
     struct kept_file *next;
     char *path;
@@ -31,14 +38,15 @@ typedef struct kept_file {
     tenmap_status status;
     tenmap_error error;
     kept_piece *pieces;
-    bool listed; /* in `files`, until the end; others are closed as they are */
+    bool listed; /* stays in `files` until the end; other files are closed by their user */
 } kept_file;
 
 typedef struct kept_list {
     struct kept_list *next;
     char *path;
     char **names;
-    size_t count, bytes, most, most_bytes; /* of the names */
+    /* Count and total length of the names, and their limits. */
+    size_t count, bytes, most, most_bytes;
     tenmap_status status;
     tenmap_error error;
 } kept_list;
@@ -52,14 +60,14 @@ typedef struct keeper {
     bool keeps_reads;
 } keeper;
 
-/* What failed was tried again and again already. */
+/* Whether a result may be cached. Operations that failed have already been retried. */
 static bool is_lasting(tenmap_status status) {
     return status == TENMAP_OK || status == TENMAP_ERR_NOT_FOUND || status == TENMAP_ERR_IO;
 }
 
 /* Files. */
 
-/* With the lock. */
+/* Requires the lock. */
 static kept_file *find_file(const keeper *k, const char *path) {
     kept_file *f = k->files;
     while (f && strcmp(f->path, path) != 0)
@@ -79,7 +87,7 @@ static void free_file(const keeper *k, kept_file *f) {
     free(f);
 }
 
-/* The file that is known by this path from now on: this one, or that of a thread which was faster. */
+/* Registers a file under its path. Returns it, or the file that a faster thread has registered. */
 static kept_file *add_file(keeper *k, kept_file *f) {
     pthread_mutex_lock(&k->lock);
     kept_file *known = find_file(k, f->path);
@@ -157,7 +165,7 @@ static void keep_piece(keeper *k, kept_file *f, uint64_t offset, const void *src
 
 static tenmap_status kept_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
                                tenmap_error *error) {
-    enum { FIRST_READ = 128 << 10 }; /* which the file has in memory itself */
+    enum { FIRST_READ = 128 << 10 }; /* the file caches this range itself */
     keeper *k = ctx;
     kept_file *f = file;
     bool is_far = bytes && (offset > FIRST_READ || bytes > FIRST_READ - offset);
@@ -197,7 +205,7 @@ static void free_list(kept_list *l) {
     free(l);
 }
 
-/* Two threads that list the same folder both ask: nothing does so. */
+/* Two threads that list the same folder at once would both send a request; no caller does this. */
 static kept_list *list_of(keeper *k, const char *path) {
     pthread_mutex_lock(&k->lock);
     kept_list *l = k->lists;
@@ -212,7 +220,7 @@ static kept_list *list_of(keeper *k, const char *path) {
     l->most_bytes = k->name_bytes < MOST_NAME_BYTES ? MOST_NAME_BYTES - k->name_bytes : 0;
     l->status = k->under->list(k->under->ctx, path, take_name, l, &l->error);
     if (l->status == TENMAP_OK)
-        l->status = l->error.status; /* it had more names than are kept */
+        l->status = l->error.status; /* the folder has more names than the limit */
     if (is_lasting(l->status)) {
         pthread_mutex_lock(&k->lock);
         k->name_count += l->count;
@@ -239,7 +247,7 @@ static tenmap_status kept_names(void *ctx, const char *path,
     return status;
 }
 
-/* The io itself. */
+/* The public functions. */
 
 tenmap_io kept_io(const tenmap_io *under) {
     tenmap_io io = TENMAP_IO_INIT;

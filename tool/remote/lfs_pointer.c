@@ -1,3 +1,4 @@
+/* Reads Git LFS pointer files. */
 #include "remote/lfs_pointer.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Opens only those shards of a remote model that contain the selected tensors. */
 #include "remote/partial_remote_open.h"
 
 #include <stdlib.h>
@@ -9,12 +10,12 @@
 #include "tensor_patterns.h"
 #include "suggest.h"
 
-/* The one model that was opened in part, and what its index says of the rest. */
+/* The one model that was opened in part, and what its index says about the rest. */
 static struct {
     const tenmap_model *model;
     char *path;
     size_t tensors;
-    char **files; /* all of the index's, sorted, each once */
+    char **files; /* all files of the index, sorted, each once */
     size_t file_count;
 } part;
 
@@ -32,7 +33,7 @@ static size_t sort_once(const char **list, size_t count) {
     return kept;
 }
 
-/* As pattern_selects, by what the index lists. */
+/* Like pattern_selects, but matches the names that the index lists. */
 static bool selects_listed(const tenmap_model *index, const char *pattern, const char *name) {
     if (strpbrk(pattern, "*?["))
         return glob_match(pattern, name, strlen(name));
@@ -40,7 +41,10 @@ static bool selects_listed(const tenmap_model *index, const char *pattern, const
                                                : strstr(name, pattern) != NULL;
 }
 
-/* The files of all listed names that the patterns select, each once; `used` says which did. */
+/*
+ * The files of all listed names that the patterns select, each once; `used` marks the patterns that
+ * matched.
+ */
 static const char **files_of(const tenmap_model *index, const char *const *patterns, size_t count,
                              bool *used, size_t *file_count) {
     size_t listed = tenmap_listed_count(index), found = 0;
@@ -87,7 +91,7 @@ static int check_used(const tenmap_model *index, const char *const *patterns, si
     return EXIT_FINE;
 }
 
-/* Where a file of the index lies: beside it, with the query of its address. */
+/* The address of a file in the index: beside the index, with the query of its address. */
 static char *address_of(const tenmap_model *index, const char *file) {
     text address = {0};
     text_add_named(&address, tenmap_folder(index), file);
@@ -145,8 +149,8 @@ int open_needed(const char *path, const char *const *patterns, size_t count, boo
     tenmap_error error;
     *out = NULL;
     /*
-     * A lenient open may find a tensor in another shard than the index says, and weights that are put
-     * together have names that it does not list.
+     * A lenient open may find a tensor in another shard than the index says, and the index does not
+     * list the names of dequantized weights.
      */
     if (!is_address(path) || !count || common.lenient || common.dequantize)
         return open_model(path, out);

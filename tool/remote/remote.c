@@ -1,3 +1,7 @@
+/*
+ * Opens models at addresses (https://, hf://, s3://) through libtenmap-http, and reads small remote
+ * files.
+ */
 #include "remote/remote.h"
 
 #include <inttypes.h>
@@ -39,7 +43,7 @@ bool is_address(const char *path) {
     return scheme_length(path) > 0 && stat(path, &s) != 0;
 }
 
-/* Takes what is the last eight's, so that one sentence can hold several. */
+/* Takes ownership of a text. The last eight stay valid, so that one message can contain several. */
 static const char *keep_text(text *made) {
     static char *kept[8];
     static size_t next;
@@ -74,7 +78,7 @@ const char *shown_path(const char *path) {
     return keep_text(&shown);
 }
 
-/* Whether a word of a sentence ends here: at a blank, or at a quote that closes. */
+/* Whether a word ends here: at white space, or at a closing quote. */
 static bool ends_word(const char *at, const char *end) {
     if (*at != '\'' && *at != '"')
         return strchr(" \t\n", *at) != NULL;
@@ -96,7 +100,7 @@ void text_add_shown(text *out, const char *sentence, size_t len) {
     }
 }
 
-/* Puts --revision into an address on a hub. */
+/* Inserts --revision into a hub address. */
 static int add_revision(const char **operand) {
     const char *path = *operand;
     text all = {0};
@@ -106,7 +110,7 @@ static int add_revision(const char **operand) {
         return fail(EXIT_USAGE, "'%s' has a revision, and --revision names another", path);
     text_add(&all, path, end);
     text_add(&all, "@", 1);
-    for (const char *c = common.revision; *c; c++) { /* the library takes it apart again */
+    for (const char *c = common.revision; *c; c++) { /* escaped, because the library decodes it */
         if (*c == '/' || *c == '%')
             text_addf(&all, *c == '/' ? "%%2F" : "%%25");
         else
@@ -132,9 +136,9 @@ static int add_revisions(const char **operands, size_t count) {
     return status;
 }
 
-/* A command line can be read by everyone on this machine. */
+/* Overwrites the token in argv, since every user of the machine can read command lines. */
 static void hide_token(void) {
-    char *given = (char *)(uintptr_t)common.token; /* of argv, which may be written to */
+    char *given = (char *)(uintptr_t)common.token; /* points into argv, which is writable */
     common.token = need_copy(given, strlen(given));
     memset(given, 'x', strlen(given));
 }
@@ -159,7 +163,7 @@ int remote_prepare(const option *options, void *settings, const char **operands,
 
 #ifdef TOOL_HAVE_HTTP
 
-static tenmap_io network, kept; /* zeroed until the first address; kept is over the other */
+static tenmap_io network, kept; /* zeroed until the first address is used; kept wraps network */
 
 static int stops(void *ctx) {
     (void)ctx;

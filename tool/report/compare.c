@@ -1,4 +1,4 @@
-/* How the tensors that two models share differ in their values. */
+/* Compares the values of the tensors that two models share. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static bool same_shape(const tenmap_tensor *a, const tenmap_tensor *b) {
     return a->rank == b->rank && memcmp(a->shape, b->shape, a->rank * sizeof a->shape[0]) == 0;
 }
 
-/* The pairs of one shape, and where their tensors are in the report. */
+/* Finds the pairs of equal shape and their tensors' indices in the report. */
 static pair *find_pairs(report *r, size_t *places, size_t *count) {
     pair *pairs = need(r->count, sizeof *pairs);
     *count = 0;
@@ -34,8 +34,8 @@ static pair *find_pairs(report *r, size_t *places, size_t *count) {
 }
 
 typedef struct sides {
-    double norm;            /* of the other */
-    uint64_t broken, other; /* NaN and infinities in this one and in the other */
+    double norm;            /* of the other model's tensor */
+    uint64_t broken, other; /* NaN and infinities in this tensor, and in the other */
 } sides;
 
 /* Whether there is something to measure. */
@@ -45,8 +45,9 @@ static bool wants_sides(const pair *p) {
 }
 
 /*
- * The norm of the other side says how large a difference is: of those that differ, it is measured. Where
- * one has a NaN or an infinity that the other has not, both are, to know which.
+ * Measures the other side's norm for pairs that differ, since it puts the difference into
+ * proportion. If one side has a NaN or an infinity that the other lacks, measures both sides to
+ * tell which.
  */
 static int measure_sides(const pair *pairs, size_t count, unsigned threads, sides *out) {
     tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
@@ -79,7 +80,7 @@ static int measure_sides(const pair *pairs, size_t count, unsigned threads, side
     return status;
 }
 
-/* Where nothing was there before, any change is all of it. */
+/* If the other norm is 0, any change counts as a relative change of 1. */
 static void fill_change(report_change *change, const pair *p, const sides *measured) {
     const difference *d = &p->found;
     double norm = measured->norm;
@@ -92,7 +93,7 @@ static void fill_change(report_change *change, const pair *p, const sides *measu
     change->largest = d->max_abs;
     change->share = d->count ? (double)d->different / (double)d->count : 0;
     change->unlike = d->unlike;
-    /* Those that came less those that went is how many more there are; together they are `unlike`. */
+    /* Broken values gained minus those lost is the increase; gained plus lost is `unlike`. */
     if (d->unlike + measured->broken > measured->other)
         change->gained = (d->unlike + measured->broken - measured->other + 1) / 2;
 }

@@ -1,4 +1,4 @@
-/* The data of a report's page: compact columns, as JSON. docs/report.md describes them. */
+/* Writes the data of the HTML report as compact columns of JSON. docs/report.md describes them. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,13 +14,13 @@ enum {
     VALUE_LIMIT = 16384,      /* of a metadata value */
     METADATA_LIMIT = 2000000, /* of all metadata */
     MISSING_LIMIT = 100,      /* missing shards that are named */
-    DTYPE_LIMIT = 256         /* dtypes; with lenient opening a file may make up its own */
+    DTYPE_LIMIT = 256         /* dtypes; in a lenient open a file may contain any number */
 };
 
 /*
- * A JSON string that holds no <, > or &, so that no text can end the script element that it stands in,
- * no line ends to a script (U+2028, U+2029), and nothing that a terminal would obey or an editor show as
- * another text than there is. A path may be no UTF-8.
+ * Writes a JSON string without <, > or &, so that no text can end its script element, and without
+ * U+2028 and U+2029, which end lines in scripts. It also escapes what a terminal would interpret or
+ * an editor would display misleadingly. A path may not be valid UTF-8.
  */
 static void put_string(FILE *out, const char *bytes, size_t len) {
     const unsigned char *s = (const unsigned char *)bytes;
@@ -41,7 +41,7 @@ static void put_string(FILE *out, const char *bytes, size_t len) {
     putc('"', out);
 }
 
-/* The longest start of a text that is at most `limit` bytes and ends between characters. */
+/* The longest prefix of a text that has at most `limit` bytes and ends between characters. */
 static size_t cut(const char *bytes, size_t len, size_t limit) {
     if (len <= limit)
         return len;
@@ -63,7 +63,10 @@ static void put_limited(FILE *out, const char *bytes, size_t len, size_t limit) 
     text_free(&t);
 }
 
-/* So many digits, without the zeros that printf puts into exponents; null for what JSON has not. */
+/*
+ * Writes this many digits without the zeros that printf puts into exponents; null if JSON has no
+ * such number.
+ */
 static void put_digits(FILE *out, double x, int count) {
     char digits[40];
     if (!isfinite(x)) {
@@ -84,9 +87,12 @@ static void put_real(FILE *out, double x) {
     put_digits(out, x, 6);
 }
 
-/* As many digits as give the value back: as a double where the dtype needs one, else as a float. */
+/*
+ * Writes enough digits to restore the value: as a double if the dtype needs one, else as a float.
+ */
 static void put_exactly(FILE *out, double x, const tenmap_tensor *t) {
-    bool narrow = tenmap_dtype_bits(t->dtype) < 32 || t->dtype == TENMAP_F32; /* blocks: 0 */
+    /* tenmap_dtype_bits is 0 for block dtypes. */
+    bool narrow = tenmap_dtype_bits(t->dtype) < 32 || t->dtype == TENMAP_F32;
     put_digits(out, x, narrow ? 9 : 17);
 }
 
@@ -101,7 +107,7 @@ static void put_file(FILE *out, const char *key, const tenmap_model *model) {
     fprintf(out, ",\"size\":%" PRIu64 "},\n", tenmap_file_size(model));
 }
 
-/* The last part of a path: the folder is said once, with the model. */
+/* The last component of a path; the model's entry gives the folder once. */
 static const char *last_part(const char *path) {
     const char *shown = shown_path(path), *slash = strrchr(shown, '/');
     return slash && slash[1] ? slash + 1 : shown;
@@ -131,14 +137,14 @@ static void put_shards(FILE *out, const tenmap_model *model) {
     fputs("],\n", out);
 }
 
-/* Returns how many pairs did not fit or were cut. */
+/* Returns how many pairs were left out or cut. */
 static size_t put_metadata(FILE *out, const char *key, const tenmap_model *model) {
     size_t left = 0, written = 0, bytes = 0;
     fprintf(out, "\"%s\":[", key);
     for (size_t i = 0; i < tenmap_metadata_count(model); i++) {
         const tenmap_metadata *m = tenmap_metadata_at(model, i);
         bool array = m->type == TENMAP_VALUE_ARRAY;
-        text few = {0}; /* of an array's elements */
+        text few = {0}; /* the first few elements of an array */
         if (array)
             metadata_add_value(&few, m, 0);
         const char *value = array ? few.bytes : m->value;
@@ -176,16 +182,16 @@ static void put_findings(FILE *out, const report *r) {
 }
 
 /*
- * A form is a dtype with a shape: a model has few. The table finds them by hash; slots hold the number
- * of a form plus one.
+ * A form is a dtype with a shape; a model has few. The hash table's slots hold a form's index plus
+ * one.
  */
 typedef struct forms {
     const tenmap_tensor **first; /* one tensor of each form */
-    uint32_t *dtypes;            /* its dtype's number */
+    uint32_t *dtypes;            /* index of its dtype */
     const char **dtype_names;
     size_t count, dtype_count, slot_count;
     uint32_t *slots;
-    uint64_t seed; /* differs from run to run, so that no file can choose shapes that collide */
+    uint64_t seed; /* random per run, so that a file cannot choose colliding shapes */
 } forms;
 
 static uint64_t hash_more(uint64_t h, uint64_t number) {
@@ -193,7 +199,9 @@ static uint64_t hash_more(uint64_t h, uint64_t number) {
     return h ^ h >> 32;
 }
 
-/* Of all that same_form compares: a file may choose the text of unknown dtypes, and their sizes. */
+/*
+ * Hashes everything that same_form compares: a file can choose the text and size of unknown dtypes.
+ */
 static uint64_t form_hash(uint64_t seed, const tenmap_tensor *t) {
     uint64_t h = hash_more(seed ^ t->dtype, t->nbytes);
     for (uint32_t d = 0; d < t->rank; d++)
@@ -248,7 +256,7 @@ static void forms_free(forms *f) {
     free(f->dtype_names);
 }
 
-/* The forms of all tensors, and in a comparison those that a tensor had before. */
+/* Writes the forms of all tensors and, in a comparison, the forms in the other model. */
 static void put_forms(FILE *out, const report *r, forms *f) {
     fputs("\"form\":[", out);
     for (size_t i = 0; i < r->count; i++) {
@@ -280,7 +288,7 @@ static void put_forms(FILE *out, const report *r, forms *f) {
     fputs("],\n", out);
 }
 
-/* Scripts count in UTF-16: characters outside the first plane are two. */
+/* Scripts count in UTF-16, where characters outside the basic plane take two units. */
 static size_t utf16_units(const char *bytes, size_t len) {
     size_t units = 0;
     for (size_t i = 0; i < len; i++) {
@@ -291,7 +299,7 @@ static size_t utf16_units(const char *bytes, size_t len) {
     return units;
 }
 
-/* How many bytes a name shares with the one before it, up to the start of a character. */
+/* Bytes that a name shares with the previous one, up to the start of a character. */
 static size_t shared_start(const tenmap_tensor *a, const tenmap_tensor *b) {
     size_t most = cut(a->name, a->name_len, NAME_LIMIT), n = 0;
     size_t other = cut(b->name, b->name_len, NAME_LIMIT);
@@ -302,7 +310,7 @@ static size_t shared_start(const tenmap_tensor *a, const tenmap_tensor *b) {
     return n;
 }
 
-/* Front-coded: how much of the name before is kept, and what follows. */
+/* Writes names front-coded: the length kept from the previous name, and the rest. */
 static void put_names(FILE *out, const report *r) {
     fputs("\"names\":{\"keep\":[", out);
     for (size_t i = 0; i < r->count; i++) {
@@ -321,7 +329,9 @@ static void put_names(FILE *out, const report *r) {
     fputs("]},\n", out);
 }
 
-/* Where data does not begin at the end of the tensor before it, as lenient opening allows. */
+/*
+ * Writes where data does not begin at the end of the previous tensor, which a lenient open allows.
+ */
 static void put_gaps(FILE *out, const tenmap_model *model) {
     size_t written = 0;
     fputs("\"gaps\":[", out);
@@ -344,7 +354,7 @@ static void put_stats(FILE *out, const report *r) {
     static const struct {
         const char *name;
         size_t at;
-        enum { EXACT, REAL, COUNT } how; /* the edges of bins follow from min and max */
+        enum { EXACT, REAL, COUNT } how; /* EXACT: bin edges are computed from min and max */
     } columns[] = {
         {"min", offsetof(report_stats, min), EXACT},
         {"max", offsetof(report_stats, max), EXACT},
@@ -375,7 +385,7 @@ static void put_stats(FILE *out, const report *r) {
     putc('}', out);
 }
 
-/* Counts that are 0 for most tensors: pairs of a tensor and its count. */
+/* Writes counts that are 0 for most tensors, as pairs of tensor and count. */
 static void put_sparse(FILE *out, const report *r, const char *name, size_t at) {
     size_t written = 0;
     fprintf(out, ",\n\"%s\":[", name);

@@ -1,4 +1,7 @@
-/* A file of a report: buffered, whole or not at all, and never the model itself. */
+/*
+ * One output file of a report: buffered, written completely or not at all, and never over the model
+ * itself.
+ */
 #include <errno.h>
 #include <unistd.h>
 

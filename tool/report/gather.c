@@ -1,4 +1,4 @@
-/* Gathers what a report shows: findings, measures, histograms, and changes. */
+/* Collects what a report shows: findings, statistics, histograms and changes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 #include "tensor_patterns.h"
 
 enum {
-    FINDING_LIMIT = 2000, /* findings that are kept */
-    BINS = 64,            /* of a histogram, and fewer where there are many: */
+    FINDING_LIMIT = 2000, /* findings kept */
+    BINS = 64,            /* per histogram; FEW_BINS if there are more than MANY */
     FEW_BINS = 24,
     MANY = 20000, /* histograms */
     BATCH = 2048,
@@ -18,7 +18,7 @@ enum {
 
 char *report_code_bins(const uint64_t *counts, size_t bins) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    enum { MOST = 13 }; /* digits of five bits for 64 */
+    enum { MOST = 13 }; /* five-bit digits for 64 bits */
     char *code = need(MOST * bins + 1, 1), *at = code;
     for (size_t i = 0; i < bins; i++) {
         uint64_t left = counts[i];
@@ -33,14 +33,14 @@ char *report_code_bins(const uint64_t *counts, size_t bins) {
 }
 
 /*
- * Tensors that are measured in one call: few enough that their histograms take a few MB, and that the
- * pages which they bring into memory can be given back before there are too many.
+ * Tensors measured in one call. The limit keeps their histograms to a few MB, and lets the pages
+ * that were read be released in time.
  */
 typedef struct batch {
     const tenmap_tensor *tensors[BATCH];
-    size_t places[BATCH]; /* in the report */
+    size_t places[BATCH]; /* indices in the report */
     size_t count;
-    uint64_t bytes, before; /* of these, and of all that were measured before them */
+    uint64_t bytes, before; /* of these, and of all tensors measured before */
 } batch;
 
 static int on_progress(void *ctx, uint64_t done, uint64_t total) {
@@ -62,7 +62,7 @@ static void keep_stats(report_stats *out, const tenmap_stats *s) {
                           .inf = s->infinities};
 }
 
-/* With histograms if bins is not 0. */
+/* Includes histograms if bins is nonzero. */
 static int measure_batch(report *r, batch *b, uint32_t bins, unsigned threads) {
     tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
     tenmap_stats *stats = need(b->count, sizeof *stats);
@@ -88,7 +88,7 @@ static int measure_batch(report *r, batch *b, uint32_t bins, unsigned threads) {
     return status == TENMAP_OK ? 0 : fail_error(&error);
 }
 
-/* Which tensors get a histogram; a pattern that selects none is told. */
+/* Chooses the tensors that get a histogram. A pattern that selects nothing is an error. */
 static int choose_bins(const report *r, const report_wishes *wishes, bool *wants, size_t *count) {
     filter wanted = {.patterns = wishes->hist.items, .pattern_count = wishes->hist.count};
     selection chosen;
@@ -101,7 +101,7 @@ static int choose_bins(const report *r, const report_wishes *wishes, bool *wants
     int status = select_tensors(r->model, &wanted, &chosen);
     if (status)
         return status;
-    /* Both are in the order of the file. */
+    /* Both lists are in file order. */
     for (size_t i = 0; i < r->count && *count < chosen.count; i++) {
         wants[i] = r->tensors[i] == chosen.tensors[*count];
         *count += wants[i];
@@ -110,12 +110,15 @@ static int choose_bins(const report *r, const report_wishes *wishes, bool *wants
     return 0;
 }
 
-/* Neither unknown dtypes nor those whose elements lie in blocks. */
+/* Excludes unknown dtypes and block dtypes. */
 bool report_measurable(const tenmap_tensor *t) {
     return tenmap_dtype_block(t->dtype, NULL, NULL);
 }
 
-/* The tensors that want histograms, or those that do not. Complex numbers, which have no order, get none. */
+/*
+ * Measures the tensors that want histograms, or those that do not. Complex tensors get none, since
+ * complex numbers have no order.
+ */
 static int measure_some(report *r, const bool *wants, bool wanted, uint32_t bins, unsigned threads,
                         batch *b) {
     int status = 0;
@@ -186,8 +189,8 @@ static void keep_finding(void *ctx, const tenmap_finding *found) {
 }
 
 /*
- * By the strict rules, whatever the model was opened with: a report shows what is there. The library checks
- * paths, not models, so that headers are read a second time.
+ * Checks by the strict rules, however the model was opened: a report shows what is in the files.
+ * The library checks paths, not open models, so headers are read a second time.
  */
 static int check(report *r) {
     tenmap_options options = TENMAP_OPTIONS_INIT;

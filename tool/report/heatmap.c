@@ -1,10 +1,10 @@
 /*
- * The heat map as a picture: tensor kinds down, layers across, of the stack with the most tensors.
- * Colour says how far a value lies from what is usual for its kind: the median over the layers, in
- * units of the median absolute deviation, of logarithms.
+ * Draws the heatmap: tensor kinds down, layers across, for the stack with the most tensors. The
+ * color shows how far a value is from what is usual for its kind: the distance from the median over
+ * the layers, in units of the median absolute deviation, of logarithms.
  *
- * Where no name has a number that counts layers, modules take their place; their names are long, so that
- * they go down and the kinds across.
+ * If no name has a number that counts layers, modules replace layers. Their names are long, so
+ * modules go down and kinds across.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,19 +15,20 @@
 
 enum { MOST_DOWN = 120, MOST_ACROSS = 400, CELL_HEIGHT = 20, LEFT = 300, TOP = 34, BOTTOM = 58 };
 
-/* One tensor's place; cells are runs of these once they are sorted. */
+/* One tensor's position; after sorting, each cell is a run of these. */
 typedef struct place {
     const char *stack;
     size_t stack_len;
     uint64_t layer;
     char *kind;
-    size_t tensor; /* in the report */
+    size_t tensor; /* index in the report */
 } place;
 
 typedef struct cell {
-    double value; /* NaN: nothing known */
+    double value; /* NaN: unknown */
     bool there, broken;
-    report_state state; /* in a comparison, of all its tensors; of several: REPORT_CHANGED */
+    /* In a comparison: the state of all its tensors; REPORT_CHANGED if they differ. */
+    report_state state;
     uint32_t color;
 } cell;
 
@@ -37,12 +38,12 @@ typedef struct heatmap {
     FILE *out;
     char **kinds;
     uint64_t *layers;
-    const place *
-        *modules; /* a tensor of each, by the number that is its layer; NULL: layers are layers */
+    /* One tensor of each module, indexed by layer number; NULL if layers are layers. */
+    const place **modules;
     size_t rows, columns;           /* kinds, and layers */
-    size_t row_total, column_total; /* with those that are too many to be drawn */
-    cell *cells;                    /* kind by kind */
-    bool removed;                   /* there are such cells */
+    size_t row_total, column_total; /* including those too many to draw */
+    cell *cells;                    /* row by row, one row per kind */
+    bool removed;                   /* some cells are REPORT_REMOVED */
 } heatmap;
 
 static const uint32_t middle_color = 0xedeff1, low_color = 0x2166ac, high_color = 0xd95f0e;
@@ -54,7 +55,7 @@ static int compare_stacks(const place *x, const place *y) {
     return order ? order : (x->stack_len > y->stack_len) - (x->stack_len < y->stack_len);
 }
 
-/* By stack, then in the order of the report. */
+/* Sorts by stack, then in the report's order. */
 static int by_stack(const void *a, const void *b) {
     const place *x = a, *y = b;
     int order = compare_stacks(x, y);
@@ -83,7 +84,7 @@ static char *copy_text(const text *t) {
     return copy;
 }
 
-/* The places of all tensors with a layer. Names with NUL inside take part up to it. */
+/* The positions of all tensors with a layer. A name with a NUL counts up to it. */
 static place *find_places(const report *r, size_t *count) {
     place *places = need(r->count, sizeof *places);
     layer_place *layers = layers_find(r);
@@ -103,7 +104,7 @@ static place *find_places(const report *r, size_t *count) {
     return places;
 }
 
-/* The longest run of one stack that has more than one layer; none: of length 0. */
+/* The longest run of one stack with more than one layer; its length is 0 if there is none. */
 static size_t largest_stack(const place *places, size_t count, size_t *length) {
     size_t best = 0;
     *length = 0;
@@ -135,7 +136,7 @@ static int by_tensor(const void *a, const void *b) {
     return (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
-/* Modules for layers, numbered in the order of their first tensors. */
+/* Treats modules as layers, numbered in the order of their first tensors. */
 static place *find_modules(const report *r, const place ***modules) {
     place *places = need(r->count, sizeof *places);
     const place **firsts = need(r->count, sizeof *firsts);
@@ -162,7 +163,9 @@ static place *find_modules(const report *r, const place ***modules) {
     return places;
 }
 
-/* What a tensor adds to its cell. Sums of squares and counts become the value in finish_cell. */
+/*
+ * Accumulates the tensors of a cell. finish_cell turns sums of squares and counts into the value.
+ */
 typedef struct parts {
     double sum, weight;
 } parts;
@@ -208,7 +211,7 @@ static size_t column_of(const heatmap *m, uint64_t layer) {
     return found ? (size_t)(found - m->layers) : SIZE_MAX;
 }
 
-/* The layers of a stack in order, each once. */
+/* Lists the layers of a stack in order, each once. */
 static void find_columns(heatmap *m, const place *places, size_t count) {
     m->layers = need(count, sizeof *m->layers);
     for (size_t i = 0; i < count; i++)
@@ -247,7 +250,7 @@ static void fill_row(heatmap *m, size_t row, const place *const *run, size_t cou
     free(unknown);
 }
 
-/* Kinds in the order of their first tensor, so that a layer reads as it is built. */
+/* Sorts kinds by their first tensor, so that rows follow the structure of a layer. */
 static int by_first(const void *a, const void *b) {
     const place *x = **(const place *const *const *)a, *y = **(const place *const *const *)b;
     return (x->tensor > y->tensor) - (x->tensor < y->tensor);
@@ -286,7 +289,10 @@ static double median(double *values, size_t count) {
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* A kind's usual value and how far its layers spread, in decades; false where nothing is known. */
+/*
+ * A kind's usual value and the spread over its layers, in decades. Returns false if nothing is
+ * known.
+ */
 static bool usual(const heatmap *m, size_t row, double *middle, double *spread) {
     double *values = need(m->columns, sizeof *values);
     size_t n = 0;
@@ -339,7 +345,7 @@ static void color_cells(heatmap *m) {
     }
 }
 
-/* Module m is the path of its tensors without the last part. */
+/* A module's name is the path of its tensors without the last part. */
 static void add_layer(text *t, const heatmap *m, size_t c) {
     const place *p = m->modules ? m->modules[m->layers[c]] : NULL;
     if (!p)
@@ -389,7 +395,7 @@ static size_t rows_drawn(const heatmap *m) {
     return m->modules ? m->columns : m->rows;
 }
 
-/* The names at the left, and below: every one for which there is room. */
+/* Draws the names at the left and below, as many as there is room for. */
 static void draw_axes(const heatmap *m, double width) {
     size_t across = m->modules ? m->rows : m->columns;
     size_t every = m->modules ? 1 : (size_t)ceil(30 / width);

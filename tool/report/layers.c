@@ -1,4 +1,4 @@
-/* Layers and kinds, read off names. */
+/* Derives layers and kinds from tensor names. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,15 +6,18 @@
 #include "report.h"
 
 enum {
-    FAR = 2000,     /* bytes: longer names are none that people gave */
-    MOST_ROUNDS = 4 /* numbers of a name that are looked at */
+    FAR = 2000,     /* bytes; nobody writes longer names */
+    MOST_ROUNDS = 4 /* numbers examined per name */
 };
 
 static size_t looked_at(const tenmap_tensor *t) {
     return t->name_len < FAR ? t->name_len : FAR;
 }
 
-/* The first number from `from` on; what reaches to where the name is cut off may be more than it seems. */
+/*
+ * Finds the first number from `from` on. A number that touches the cut-off end of a long name is
+ * rejected, since it may be incomplete.
+ */
 static bool find_number(const tenmap_tensor *t, size_t from, layer_place *out) {
     number_place n;
     size_t most = looked_at(t);
@@ -24,10 +27,10 @@ static bool find_number(const tenmap_tensor *t, size_t from, layer_place *out) {
     return true;
 }
 
-/* A tensor whose layer is not settled, with the number that is asked about. */
+/* A tensor whose layer is undecided, with the number under consideration. */
 typedef struct candidate {
     const tenmap_tensor *tensor;
-    size_t at; /* in the report */
+    size_t at; /* index in the report */
     layer_place place;
 } candidate;
 
@@ -46,8 +49,8 @@ static bool same_stack(const candidate *x, const candidate *y) {
 }
 
 /*
- * Runs of one stack with more than one layer are settled; of the others, the next number of each name is
- * asked about. Returns how many are left.
+ * Accepts the numbers of stacks with more than one layer. For the other names, moves on to the next
+ * number. Returns how many are left.
  */
 static size_t settle(candidate *list, size_t count, layer_place *out) {
     size_t left = 0;
@@ -84,7 +87,7 @@ static bool is_joint(char c) {
     return c == '_' || c == '-';
 }
 
-/* A number that no part ends in: between dots, or with _ or - behind it. */
+/* Whether no part ends in the number: it is between dots, or followed by _ or -. */
 static bool is_inner(const char *name, size_t len, const number_place *n) {
     if (n->end < len && is_joint(name[n->end]))
         return true;

@@ -1,11 +1,11 @@
-/* The page: the template of page/page.html with its gaps filled. */
+/* Writes the HTML report: the template page/page.html with its placeholders filled. */
 #include <string.h>
 
 #include "remote/remote.h"
 #include "report.h"
 #include "assets.h"
 
-/* Text inside an element or a quoted attribute. */
+/* Writes text for an element or a quoted attribute. */
 static void put_html(FILE *out, const char *bytes, size_t len) {
     text safe = {0};
     text_add_safe(&safe, bytes, len);
@@ -20,8 +20,8 @@ static void put_html(FILE *out, const char *bytes, size_t len) {
 }
 
 /*
- * Only the script and the style sheet of this tool run, known by their hashes; nothing is loaded from
- * anywhere, and nothing can be sent.
+ * Only this tool's script and style sheet may run, identified by their hashes. The report loads
+ * nothing from elsewhere and cannot send anything.
  */
 static void fill_policy(const report *r, FILE *out) {
     (void)r;
@@ -58,7 +58,9 @@ static void fill_script(const report *r, FILE *out) {
     fwrite(report_script, 1, report_script_size, out);
 }
 
-/* Fills the gap that stands at `at`, and returns where the template goes on; NULL: there is none. */
+/*
+ * Fills the placeholder at `at` and returns where the template continues, or NULL if there is none.
+ */
 static const char *fill_gap(const report *r, const char *at, const char *end, FILE *out) {
     static const struct {
         const char *name;
@@ -77,7 +79,7 @@ static const char *fill_gap(const report *r, const char *at, const char *end, FI
     return NULL;
 }
 
-/* A gap of another name is text. */
+/* A placeholder with an unknown name is copied as text. */
 void report_write_page(const report *r, FILE *out) {
     const char *at = (const char *)report_page, *end = at + report_page_size;
     while (at < end) {

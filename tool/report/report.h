@@ -162,8 +162,8 @@ typedef struct layer_place {
     size_t end; /* just after its digits */
 } layer_place;
 layer_place *layers_find(const report *r); /* one per tensor; the caller frees it */
-void layer_kind(text *kind, const tenmap_tensor *t,
-                const layer_place *place); /* replaces the text of `kind` */
+/* Replaces the text of `kind`. */
+void layer_kind(text *kind, const tenmap_tensor *t, const layer_place *place);
 
 /* What a heatmap cell or a treemap rectangle shows. */
 typedef enum report_metric {

@@ -1,4 +1,4 @@
-/* What the pictures of a report are drawn with: rectangles, text, colours; written as SVG. */
+/* Draws rectangles, text and legends as SVG, and computes colors, for the pictures of a report. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,8 @@
 #include "report.h"
 
 /*
- * Text inside an element or a quoted attribute. XML has no control characters, not even as references,
- * and neither U+FFFE nor U+FFFF; text_add_safe has taken the first away.
+ * Writes text for an element or a quoted attribute. XML allows neither control characters, even as
+ * references, nor U+FFFE and U+FFFF; text_add_safe has already replaced the control characters.
  */
 static void put_xml(FILE *out, const char *bytes, size_t len) {
     for (size_t i = 0; i < len; i++) {
@@ -53,7 +53,7 @@ void svg_rect(FILE *out, box at, uint32_t color, const text *tip) {
     fputs("</title></rect>\n", out);
 }
 
-/* Where the character begins that ends at `end`. */
+/* Start of the character that ends at `end`. */
 static size_t before(const text *t, size_t end) {
     end--;
     while (end && ((unsigned char)t->bytes[end] & 0xc0) == 0x80)
@@ -61,7 +61,7 @@ static size_t before(const text *t, size_t end) {
     return end;
 }
 
-/* The most last characters that fit into so many columns begin here. */
+/* Start of the longest suffix that fits into this many columns. */
 static size_t tail(const text *whole, size_t columns) {
     size_t at = whole->len, used = 0;
     while (at) {
@@ -75,8 +75,8 @@ static size_t tail(const text *whole, size_t columns) {
 }
 
 /*
- * As many characters as fit into so many columns, with an ellipsis for the others: the last ones where
- * the text ends in a number, as that tells it from its neighbours, or where they are asked for.
+ * Adds as many characters as fit into `columns`, with an ellipsis for the rest. Keeps the end if
+ * the text ends in a number, which distinguishes it from its neighbors, or if `last` is set.
  */
 static void shorten(text *t, const text *whole, size_t columns, bool last) {
     char end = whole->bytes[whole->len - 1];
@@ -190,7 +190,7 @@ uint32_t color_of_dtype(const char *dtype) {
         {"Q4_K", 0xe6a23c},    {"Q5_K", 0xb08968},        {"Q6_K", 0x6a994e},
         {"Q8_K", 0x386641},    {"MXFP4", 0xc78d2b},       {"NVFP4", 0x8fb339},
     };
-    /* Others get one by their letters, so that two of them are mostly told apart. */
+    /* Other dtypes get a color from their letters, so that two of them usually differ. */
     static const uint32_t more[] = {0x9b5de5, 0x00a6a6, 0xd1495b, 0x5f7a61,
                                     0x8d6a9f, 0xcc7722, 0x3f88c5, 0x8a8f98};
     uint32_t letters = 0;

@@ -1,8 +1,9 @@
 /*
- * The treemap as a picture: where a model's bytes are, by the paths of its names.
+ * Draws the treemap: where a model's bytes are, by the paths in its names.
  *
- * Names are sorted, so that everything below a path is one run of them; a group is such a run and the
- * length of its path. Rows of a squarified layout take items while their worst aspect ratio improves.
+ * Names are sorted, so that everything below a path is contiguous. A group is such a run and the
+ * length of its path. The layout is squarified: a row takes items while its worst aspect ratio
+ * improves.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,8 +18,9 @@ enum {
     WIDTH = 1200,
     HEIGHT = 620,
     LEGEND = 30,
-    STRIP = 18,      /* a group's label */
-    LEAST_AREA = 70, /* square pixels: a group of smaller parts, on the average, is drawn as one */
+    STRIP = 18, /* height of a group's label */
+    /* Square pixels. A group whose items would be smaller on average is drawn as one. */
+    LEAST_AREA = 70,
     MOST_DEPTH = 48
 };
 
@@ -27,19 +29,19 @@ typedef struct treemap {
     FILE *out;
     report_color color;
     const tenmap_tensor **sorted;
-    const size_t *place;  /* of a sorted tensor in the report */
+    const size_t *place;  /* index in the report of each sorted tensor */
     double *before;       /* bytes of all tensors before this one */
-    layer_place *layers;  /* of the report's tensors */
-    uint64_t first, last; /* of the layers */
+    layer_place *layers;  /* indexed as the report's tensors */
+    uint64_t first, last; /* layer numbers */
 } treemap;
 
-/* One group or tensor: a run of sorted names and how much of them is its path. */
+/* One group or tensor: a run of sorted names and the length of its path in them. */
 typedef struct item {
-    size_t from, to, path; /* path: bytes, with the separator behind it; all of it for a tensor */
+    size_t from, to, path; /* path: bytes including the separator; the whole name for a tensor */
     size_t label;          /* where its label begins */
     double bytes;
     bool tensor;
-    size_t rest; /* how many small items it stands for, or 0 */
+    size_t rest; /* how many small items it represents, or 0 */
     const tenmap_tensor *first;
 } item;
 
@@ -58,13 +60,16 @@ static int by_name(const void *a, const void *b) {
     return order ? order : (x->name_len > y->name_len) - (x->name_len < y->name_len);
 }
 
-/* Where the path ends that continues behind `at`; the name's length where it has no further part. */
+/* Where the path part after `at` ends; the name's length if it is the last part. */
 static size_t next_path(const tenmap_tensor *t, size_t at) {
     size_t end = at + numbered_part(t->name + at, t->name_len - at);
     return end < t->name_len ? end + 1 : t->name_len;
 }
 
-/* The run of names that begins at `from` and shares its first `path` bytes; all share those below `same`. */
+/*
+ * End of the run of names from `from` that share its first `path` bytes. All names share the first
+ * `same` bytes.
+ */
 static size_t run_end(const treemap *m, size_t from, size_t to, size_t same, size_t path) {
     const tenmap_tensor *t = m->sorted[from];
     size_t low = from + 1, high = to;
@@ -79,7 +84,10 @@ static size_t run_end(const treemap *m, size_t from, size_t to, size_t same, siz
     return low;
 }
 
-/* The next item of a group. Chains of groups with one part each become one, so does the last one. */
+/*
+ * The next item of a group. A chain of groups with one part each becomes one item, including the
+ * last.
+ */
 static item next_item(const treemap *m, size_t from, size_t to, size_t path) {
     const tenmap_tensor *t = m->sorted[from];
     item it = {.from = from, .to = from + 1, .path = next_path(t, path), .label = path, .first = t};
@@ -105,7 +113,7 @@ static int by_bytes(const void *a, const void *b) {
     return natural_compare(x->first->name, x->first->name_len, y->first->name, y->first->name_len);
 }
 
-/* Items that would be too small to see become one, so that areas stay true. */
+/* Combines items that would be too small to see into one, so that areas stay correct. */
 static size_t join_small(item *items, size_t count, double bytes, double area) {
     size_t cut = 0;
     double sum = 0;
@@ -120,7 +128,10 @@ static size_t join_small(item *items, size_t count, double bytes, double area) {
     return cut + 1;
 }
 
-/* The items of a group, largest first, without empty ones. Layers of one size come by number. */
+/*
+ * The items of a group, largest first, without empty ones. Items of equal size are in natural order
+ * of names, so layers are in order.
+ */
 static item *items_of(const treemap *m, const item *group, size_t *count) {
     size_t room = 16;
     item *items = need(room, sizeof *items);
@@ -234,7 +245,7 @@ static void draw_item(const treemap *m, const item *it, box at, int depth) {
     free(items);
 }
 
-/* How many of the items make the next row along a side, and their sum. */
+/* How many items form the next row along a side, and their sum. */
 static size_t next_row(const item *items, size_t count, double scale, double side, double *sum) {
     double worst = INFINITY;
     size_t n = 0;
@@ -343,7 +354,7 @@ static void find_layers(treemap *m) {
     }
 }
 
-/* The share of the bytes that the most common dtype has. */
+/* The most common dtype's share of the bytes. */
 static double main_share(const report *r) {
     struct {
         const char *name;
@@ -369,7 +380,7 @@ static double main_share(const report *r) {
     return all > 0 ? most / all : 0;
 }
 
-/* Where one type has nearly all the bytes, colour says more about layers, if there are any. */
+/* If one dtype has nearly all bytes, colors show layers, provided that there are any. */
 static report_color choose_color(const treemap *m) {
     if (m->r->changes)
         return COLOR_CHANGE;

@@ -1,3 +1,4 @@
+/* Writes indented JSON to stdout. */
 #include "view/json_out.h"
 
 #include <inttypes.h>
@@ -23,7 +24,7 @@ static void new_line(size_t depth) {
     printf("\n%*s", (int)(2 * depth), "");
 }
 
-/* What stands between the element before and this one. */
+/* Writes the separator between the previous element and this one. */
 static void separate(void) {
     if (json.after_key) {
         json.after_key = false;
@@ -42,7 +43,7 @@ static void separate(void) {
 void json_open(char bracket, bool compact) {
     separate();
     if (json.depth == JSON_DEPTH)
-        abort(); /* A mistake of the programmer: no output of ours nests that deep. */
+        abort(); /* A programming error: no output of this tool nests that deep. */
     bool inside = json.depth && json.levels[json.depth - 1].compact;
     json.levels[json.depth].close = bracket == '{' ? '}' : ']';
     json.levels[json.depth].compact = compact || inside;
@@ -73,7 +74,7 @@ static void add_escape(text *t, uint32_t point) {
                   0xdc00 + ((point - 0x10000) & 0x3ff));
 }
 
-/* What a terminal might obey is escaped here too: JSON is often looked at. */
+/* Also escapes what a terminal might interpret, since JSON is often viewed in one. */
 void text_add_json(text *t, const char *bytes, size_t len) {
     const unsigned char *s = (const unsigned char *)bytes;
     text_add(t, "\"", 1);

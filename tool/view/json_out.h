@@ -19,8 +19,8 @@ void json_key(const char *key);
 void json_text(const char *bytes, size_t len); /* len may be TENMAP_CSTR; must be UTF-8 */
 void json_uint(uint64_t number);
 void json_int(int64_t number);
-void json_real(
-    double number); /* shortest form that reads back the same; null for NaN and infinities */
+/* Writes the shortest form that reads back the same; null for NaN and infinities. */
+void json_real(double number);
 void json_bool(bool value);
 void json_null(void);
 

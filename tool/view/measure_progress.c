@@ -1,3 +1,4 @@
+/* Measures a selection of tensors with a progress bar. */
 #include "view/measure_progress.h"
 
 #include "view/progress.h"
@@ -16,7 +17,7 @@ void drop_opaque(selection *s) {
     s->count = kept;
 }
 
-/* The bar begins with the first call, which says how much there is to do. */
+/* The bar begins with the first call, which gives the total. */
 static int show_progress(void *ctx, uint64_t done, uint64_t total) {
     bool *begun = ctx;
     if (!*begun)

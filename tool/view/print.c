@@ -1,4 +1,4 @@
-/* Colours, width, and text that is safe and fit to read. */
+/* Colors, terminal width, and text made safe and readable. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -133,14 +133,14 @@ bool unsafe_point(uint32_t point) {
     return in_spans(spans, sizeof spans / sizeof spans[0], point);
 }
 
-/* The letter that stands for c after a backslash, in pairs of both; or 0. */
+/* The letter that follows a backslash in the escape of c, from pairs of both; or 0. */
 static char short_escape(const char *pairs, char c) {
     while (*pairs && *pairs != c)
         pairs += 2;
     return *pairs ? pairs[1] : '\0';
 }
 
-/* The one for people and the one for machines differ only in the short escapes. */
+/* The forms for people and for programs differ only in the short escapes. */
 static void add_escaped(text *t, const char *bytes, size_t len, const char *pairs) {
     const unsigned char *s = (const unsigned char *)bytes;
     size_t plain = 0;
@@ -264,11 +264,11 @@ void text_add_number(text *t, uint64_t number) {
 }
 
 /*
- * Three significant digits and a unit of a power of 1000, halves rounded up; whole numbers below 1000.
- * In integers: tables of 100,000 rows feel printf.
+ * Adds three significant digits and a unit of a power of 1000, halves rounded up, or a whole number
+ * below 1000. Uses integers, since printf is noticeably slow in tables of 100,000 rows.
  */
 static void add_scaled(text *t, uint64_t number, const char *const *units, const char *gap) {
-    uint64_t thousandth = 1, thousandths = number; /* of the unit below */
+    uint64_t thousandth = 1, thousandths = number; /* in the next smaller unit */
     size_t unit = 0;
     if (number < 1000) {
         text_add_number(t, number);

@@ -1,3 +1,4 @@
+/* Formats tensor elements as text, and prints arrays as numpy does. */
 #include "view/print_values.h"
 
 #include <inttypes.h>
@@ -8,7 +9,7 @@
 #include "command.h"
 #include "view/json_out.h"
 
-/* Deeper arrays are not laid out; one value per line still shows them. */
+/* Deeper arrays are not laid out; one value per line still works for them. */
 enum { MAX_SHOWN_RANK = 32, ROW_BLOCK = 1024, MAX_ELEMENT = 8 };
 
 tenmap_dtype shown_dtype(tenmap_dtype stored) {
@@ -59,7 +60,7 @@ static double real_of(tenmap_dtype dtype, const void *element, size_t which) {
     return (double)narrow;
 }
 
-/* Sign-extended, or as it is for the unsigned dtypes. */
+/* The element sign-extended, or zero-extended for unsigned dtypes. */
 static uint64_t integer_of(tenmap_dtype dtype, const void *element) {
     union {
         uint8_t u8;
@@ -136,8 +137,8 @@ void json_value(tenmap_dtype dtype, const void *element) {
 }
 
 /*
- * The layout goes through all that is shown twice: first to find how wide the cells are, then to print
- * them, so that memory does not depend on how much that is.
+ * The layout visits everything that is shown twice: first to measure the cells, then to print them.
+ * So memory does not depend on the number of elements.
  */
 typedef struct layout_run {
     const tenmap_tensor *tensor;
@@ -146,15 +147,15 @@ typedef struct layout_run {
     tenmap_dtype dtype;
     uint64_t *begin, *end; /* the block to read */
     bool measuring;
-    size_t before, after; /* columns left of the decimal point, and from it on */
-    size_t width, column; /* of the line, and where the next cell goes */
-    size_t gap;           /* spaces before the next cell, if it comes on this line */
+    size_t before, after; /* columns left of the decimal point, and from the point on */
+    size_t width, column; /* of the line; column of the next cell */
+    size_t gap;           /* spaces before the next cell if it is on this line */
     text cell;
     char elements[ROW_BLOCK * MAX_ELEMENT];
     tenmap_error error;
 } layout_run;
 
-/* Columns before the point of a number; words and whole numbers count as a whole. */
+/* Columns before a number's decimal point; words and whole numbers count in full. */
 static size_t point_place(const text *cell) {
     size_t n = strcspn(cell->bytes, ".");
     size_t exponent = strcspn(cell->bytes, "e");
@@ -193,7 +194,7 @@ static void put_dots(layout_run *r, size_t gap) {
     r->column += 1 + gap;
 }
 
-/* Elements [from, to) of the innermost dimension, at the place that begin and end hold. */
+/* Prints elements [from, to) of the innermost dimension, at the position in begin and end. */
 static tenmap_status put_elements(layout_run *r, uint32_t dim, uint64_t from, uint64_t to,
                                   bool last) {
     size_t size = tenmap_dtype_bits(r->dtype) / 8;
@@ -223,7 +224,9 @@ static void between_rows(layout_run *r, uint32_t out) {
     printf("%*s", (int)out + 1, "");
 }
 
-/* Items [from, to) of one dimension; all but the very last are followed by a separator. */
+/*
+ * Prints items [from, to) of one dimension; each except the very last is followed by a separator.
+ */
 static tenmap_status put_items(layout_run *r, uint32_t out, uint64_t from, uint64_t to, bool last) {
     uint32_t dim = r->of->out_dim[out];
     tenmap_status status = TENMAP_OK;
@@ -263,7 +266,10 @@ static tenmap_status put_dimension(layout_run *r, uint32_t out) {
     return status;
 }
 
-/* Without elements it is [], as numpy has it: dimensions beside one of 0 may be as large as they like. */
+/*
+ * Prints [] if there are no elements, as numpy does: dimensions beside a 0 may be arbitrarily
+ * large.
+ */
 static tenmap_status put_all(layout_run *r) {
     if (!r->of->count) {
         printf(r->measuring ? "" : "[]");

@@ -1,3 +1,4 @@
+/* Draws the progress bar on stderr. */
 #include "view/progress.h"
 
 #include <pthread.h>
@@ -11,7 +12,7 @@
 #include "view/print.h"
 
 static struct {
-    pthread_mutex_t lock; /* for drawing; the count is atomic */
+    pthread_mutex_t lock; /* guards drawing; the count is atomic */
     bool active, drawn;
     const char *label;
     uint64_t total;
@@ -50,7 +51,7 @@ static void draw(uint64_t done, double now) {
     bar.drawn = true;
 }
 
-/* Whoever finds the lock taken leaves the drawing to the one who has it. */
+/* A thread that finds the lock taken leaves the drawing to its owner. */
 static void maybe_draw(void) {
     if (!bar.active || pthread_mutex_trylock(&bar.lock) != 0)
         return;

@@ -1,4 +1,4 @@
-/* Tables: cells in one buffer, widths by what is in them. */
+/* Tables: stores all cells in one buffer and computes column widths from the contents. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +7,10 @@
 #include "view/print.h"
 
 typedef struct cell {
-    size_t end;       /* in the text of all cells */
-    uint32_t columns; /* on the terminal */
+    size_t end;       /* offset in the text of all cells */
+    uint32_t columns; /* width on the terminal */
     uint16_t style;
-    uint16_t lead; /* bytes at the beginning that are dim, whatever the style */
+    uint16_t lead; /* bytes at the beginning that are always dim */
 } cell;
 
 struct table {
@@ -19,13 +19,13 @@ struct table {
     text cells_text;
     cell *cells;
     size_t count, room;
-    size_t lead, lead_columns; /* of the cell under way */
-    /* As it is printed. */
+    size_t lead, lead_columns; /* of the current cell */
+    /* The layout when printing. */
     size_t *widths;
-    bool *gone;         /* columns that are left out */
-    const char *prefix; /* of long names, which ~ stands for; NULL: none */
+    bool *gone;         /* columns that are dropped */
+    const char *prefix; /* prefix of long names that ~ replaces; NULL: none */
     size_t prefix_len, prefix_columns;
-    size_t indent; /* spaces at its beginning, which stay */
+    size_t indent; /* leading spaces of the prefix, which are kept */
 };
 
 table *table_new(const column *columns, size_t count) {
@@ -77,7 +77,10 @@ static void fill(text *out, size_t count) {
     }
 }
 
-/* The bytes that take `columns` columns from the start, or up to the end: character by character. */
+/*
+ * The number of bytes that fill `columns` columns from the start or from the end, in whole
+ * characters.
+ */
 static size_t bytes_for(const char *bytes, size_t len, size_t columns, bool from_end) {
     size_t taken = 0, used = 0;
     while (taken < len) {
@@ -101,8 +104,8 @@ static bool is_digit(char c) {
 }
 
 /*
- * What stands between digits is cut from the left, where names are much the same, until it fits: digits
- * tell layers apart, and the end tells more than the beginning. False if only digits are left.
+ * Cuts the text between digits from the left until it fits: digits distinguish layers, and the end
+ * of a name says more than its beginning. Returns false if cutting everything else is not enough.
  */
 static bool shorten_words(text *out, const char *bytes, size_t len, size_t excess) {
     size_t at = 0;
@@ -124,7 +127,7 @@ static bool shorten_words(text *out, const char *bytes, size_t len, size_t exces
     return excess == 0;
 }
 
-/* Shortened where it does not fit on a terminal; the columns that it took. */
+/* Adds the text, shortened if it does not fit on a terminal. Returns the columns used. */
 static size_t put_text(text *out, const char *bytes, size_t len, size_t columns, size_t width) {
     size_t begin = out->len;
     if (columns <= width || !print_width()) {
@@ -174,9 +177,9 @@ static const char *cell_bytes(const table *t, size_t i, size_t *len) {
 }
 
 /*
- * One cell of a file's making may be as wide as the file is long, and every other row would be filled up
- * to it. So no column gets wider than a terminal; elsewhere, where nothing is shortened, such a cell
- * sticks out.
+ * A cell from a hostile file may be as wide as the file is long, and every other row would be
+ * padded to it. So no column is wider than the terminal. Without a terminal nothing is shortened,
+ * and such a cell sticks out.
  */
 static void measure_widths(table *t) {
     enum { WIDEST = 256 };
@@ -190,7 +193,7 @@ static void measure_widths(table *t) {
         t->widths[c] = t->widths[c] < most ? t->widths[c] : most;
 }
 
-/* How many columns of the terminal the table is too wide; 0: it fits, or there is no terminal. */
+/* By how many columns the table exceeds the terminal; 0 if it fits or there is no terminal. */
 static size_t too_wide(const table *t) {
     size_t total = 0;
     for (size_t c = 0; c < t->column_count; c++)
@@ -199,7 +202,7 @@ static size_t too_wide(const table *t) {
     return print_width() && total > print_width() ? total - print_width() : 0;
 }
 
-/* Whether the column's cells are all the same, in more than one row. */
+/* Whether all cells of the column are the same, in more than one row. */
 static bool says_nothing(const table *t, size_t c) {
     size_t len, n;
     if (t->count <= t->column_count || !*t->columns[c].title)
@@ -231,7 +234,10 @@ static bool ends_part(const char *bytes, size_t len) {
     return len && strchr(".-_/", bytes[len - 1]) && bytes[len - 1];
 }
 
-/* What all names begin with that are too long for the room that is left, up to a separator. */
+/*
+ * Finds the common prefix, up to a separator, of all names that are too long for the remaining
+ * room.
+ */
 static void find_prefix(table *t, size_t names, size_t room, text *above) {
     enum { LEAST = 6 };
     size_t len, names_seen = 0;
@@ -267,7 +273,7 @@ static void find_prefix(table *t, size_t names, size_t room, text *above) {
     text_add(above, "\n", 1);
 }
 
-/* Whether the name begins with what ~ stands for. */
+/* Whether the name begins with the prefix that ~ replaces. */
 static bool has_prefix(const table *t, size_t i) {
     size_t len;
     const char *name = cell_bytes(t, i, &len);
@@ -283,7 +289,7 @@ static void use_prefix(table *t, size_t names) {
     }
 }
 
-/* Lines that go above the table. */
+/* Makes the table fit; `above` receives the lines to print above it. */
 static void make_room(table *t, text *above) {
     enum { LEAST_NAME = 12 };
     size_t names = 0;

@@ -1,3 +1,4 @@
+/* Draws histograms with block characters. */
 #include "view/text_histogram.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 
 enum { ROWS = 8, EIGHTHS = 8 };
 
-/* In eighths of a row; what is not nothing is seen. */
+/* Height in eighths of a row; a nonzero count is always visible. */
 static unsigned height_of(const histogram *h, uint64_t count, uint64_t most) {
     double share =
         h->log ? log1p((double)count) / log1p((double)most) : (double)count / (double)most;
@@ -32,7 +33,7 @@ static void draw_row(const histogram *h, unsigned row, uint64_t most) {
     text_free(&line);
 }
 
-/* As tenmap_measure has them: each operation rounded to a double. */
+/* As tenmap_measure computes them: each operation is rounded to a double. */
 static double edge_of(const histogram *h, uint32_t b) {
     double width = h->high - h->low;
     if (b == h->bins)
@@ -60,7 +61,7 @@ static bool edges_differ(const histogram *h, int digits) {
     return true;
 }
 
-/* As many digits as tell each edge from the next, and not fewer than four. */
+/* The number of digits that distinguishes each edge from the next, at least four. */
 static int edge_digits(const histogram *h) {
     enum { FEWEST = 4, MOST = 17 };
     int digits = FEWEST;
@@ -69,7 +70,7 @@ static int edge_digits(const histogram *h) {
     return digits;
 }
 
-/* Bins from one labelled edge to the next: powers of two, so that the labels have room. */
+/* Bins between labeled edges: a power of two that leaves room for the labels. */
 static uint32_t label_step(const histogram *h, int digits) {
     char label[EDGE_ROOM];
     int widest = 0;
@@ -83,7 +84,7 @@ static uint32_t label_step(const histogram *h, int digits) {
     return step;
 }
 
-/* A ruler of which each mark is an edge with its number below it, where there is room for both ends. */
+/* Draws a ruler whose marks are edges with their values below, if there is room for both ends. */
 static void draw_edges(const histogram *h, int digits) {
     uint32_t step = label_step(h, digits);
     char label[EDGE_ROOM], end[EDGE_ROOM];
@@ -107,7 +108,7 @@ static void draw_edges(const histogram *h, int digits) {
     text_free(&labels);
 }
 
-/* False, and a word about it, where there is nothing to draw. */
+/* Finds the largest count. Returns false, after printing a remark, if there is nothing to draw. */
 static bool fullest(const histogram *h, uint64_t *most) {
     uint64_t sum = 0;
     *most = 0;

@@ -1,3 +1,4 @@
+/* Prints tensor names as a tree of modules, with sums and folded repetitions. */
 #include "view/tree.h"
 
 #include <stdlib.h>
@@ -14,13 +15,13 @@ static size_t part_length(const char *name, size_t len, bool numbered) {
 }
 
 /*
- * By parts, where natural_compare on whole names would not do: it could put layer.01 between two
- * tensors of layer.1.
+ * Compares part by part. natural_compare on whole names could put layer.01 between two tensors of
+ * layer.1.
  */
 static int compare_parts(const name_entry *x, const name_entry *y, bool numbered) {
     size_t shorter = x->len < y->len ? x->len : y->len, n, m;
     size_t i = common_prefix(x->name, y->name, shorter);
-    while (i > 0 && x->name[i - 1] != '.') /* back to the part that they differ in */
+    while (i > 0 && x->name[i - 1] != '.') /* back to the start of the part that differs */
         i--;
     for (;;) {
         n = part_length(x->name + i, x->len - i, numbered);
@@ -31,7 +32,7 @@ static int compare_parts(const name_entry *x, const name_entry *y, bool numbered
         i += n + 1;
     }
     int order = natural_compare(x->name + i, n, y->name + i, m);
-    if (!order && i + n < x->len && i + m < y->len) /* other separators behind equal parts */
+    if (!order && i + n < x->len && i + m < y->len) /* different separators after equal parts */
         order = (x->name[i + n] > y->name[i + m]) - (x->name[i + n] < y->name[i + m]);
     return order ? order : (x->len > y->len) - (x->len < y->len);
 }
@@ -49,8 +50,8 @@ void tree_sort(selection *s, bool numbered) {
 }
 
 /*
- * A module: tensors [at, end), its children's names from byte `skip` on. Folded, it stands for `alike`
- * modules that follow each other, with tensors up to all_end.
+ * A module: tensors [at, end), whose names continue with the children from byte `skip` on. A folded
+ * module stands for `alike` consecutive modules, with tensors up to all_end.
  */
 typedef struct module {
     size_t at, end, skip;
@@ -59,7 +60,7 @@ typedef struct module {
 
 typedef struct tree {
     const tenmap_tensor *const *tensors;
-    uint64_t *bytes, *params; /* sums of all tensors before */
+    uint64_t *bytes, *params; /* sums over all tensors before each one */
     table *rows;
     uint64_t max_depth;
     bool folds;
@@ -75,7 +76,7 @@ static void push(tree *t, module m) {
     t->stack[t->depth++] = m;
 }
 
-/* Whether the other's name has the part at `skip` too, `len` long, and goes on after it. */
+/* Whether the other name has the same part at `skip`, of length `len`, and continues after it. */
 static bool goes_through(const tree *tr, const tenmap_tensor *other, const tenmap_tensor *t,
                          size_t skip, size_t len) {
     return other->name_len > skip + len && other->name[skip + len] == t->name[skip + len] &&
@@ -83,7 +84,7 @@ static bool goes_through(const tree *tr, const tenmap_tensor *other, const tenma
            (!tr->folds || part_length(other->name + skip, other->name_len - skip, true) == len);
 }
 
-/* The next child: its tensors, and the bytes of their names that lead to its own children. */
+/* The next child: its tensors, and the length of the name prefix before its own children. */
 static module next_child(const tree *t, const module *parent) {
     module child = {parent->at, parent->at + 1, parent->skip, 1, 0};
     const tenmap_tensor *first = t->tensors[child.at];
@@ -109,14 +110,16 @@ static bool same_dtype(const tenmap_tensor *a, const tenmap_tensor *b) {
            (a->dtype != TENMAP_OPAQUE || strcmp(tenmap_dtype_text(a), tenmap_dtype_text(b)) == 0);
 }
 
-/* The digits that are the whole part of the name at `skip`; 0: it is no number. */
+/*
+ * Length of the digits if they are the whole part of the name at `skip`; 0 if it is not a number.
+ */
 static size_t number_length(const tenmap_tensor *t, size_t skip) {
     number_place at;
     bool there = number_find(t->name, t->name_len, skip, &at);
     return there && at.begin == skip ? at.end - skip : 0;
 }
 
-/* Whether both are the same but for the number at `skip`. */
+/* Whether both are the same except for the number at `skip`. */
 static bool alike(const tenmap_tensor *a, const tenmap_tensor *b, size_t skip, size_t a_digits,
                   size_t b_digits) {
     size_t a_rest = a->name_len - skip - a_digits, b_rest = b->name_len - skip - b_digits;
@@ -125,13 +128,16 @@ static bool alike(const tenmap_tensor *a, const tenmap_tensor *b, size_t skip, s
            (!a->rank || memcmp(a->shape, b->shape, a->rank * sizeof *a->shape) == 0);
 }
 
-/* Whether the tensor is in the module whose number, at `skip`, the other has too, or is it itself. */
+/*
+ * Whether the tensor is in the module that has the other's number at `skip`, or is that module
+ * itself.
+ */
 static bool has_number(const tenmap_tensor *t, const tenmap_tensor *other, size_t skip,
                        size_t digits) {
     return number_length(t, skip) == digits && memcmp(t->name, other->name, skip + digits) == 0;
 }
 
-/* Takes in the numbered modules behind the child that hold the same as it. */
+/* Folds the numbered modules after the child that have the same contents. */
 static void fold(const tree *t, const module *parent, module *child) {
     const tenmap_tensor *first = t->tensors[child->at];
     size_t count = child->end - child->at, digits = number_length(first, parent->skip);
@@ -183,7 +189,7 @@ static void add_kind(tree *t, const module *child) {
     table_end_cell(t->rows, count == 1 ? STYLE_NONE : STYLE_DIM);
 }
 
-/* "0…9, 11…23": the numbers of what is folded, which may have gaps. */
+/* "0…9, 11…23": the numbers of the folded modules, which may have gaps. */
 static void add_numbers(tree *t, const module *child, size_t skip) {
     uint64_t *numbers = need(child->alike, sizeof *numbers);
     size_t count = child->end - child->at;
@@ -197,7 +203,7 @@ static void add_numbers(tree *t, const module *child, size_t skip) {
     free(numbers);
 }
 
-/* "11.self_attn", or "0…11.self_attn" for what is folded. */
+/* "11.self_attn", or "0…11.self_attn" for folded modules. */
 static void add_label(tree *t, const module *child, size_t parent_skip) {
     const tenmap_tensor *first = t->tensors[child->at];
     bool leaf = child->end - child->at == 1;
@@ -221,7 +227,10 @@ static void add_row(tree *t, const module *child, size_t parent_skip) {
     table_end_cell(t->rows, STYLE_NONE);
 }
 
-/* The stack's bottom is the model itself, which has no row. Hostile names may nest without end. */
+/*
+ * Uses an explicit stack, since hostile names may nest arbitrarily deep. Its bottom is the model
+ * itself, which has no row.
+ */
 static void add_rows(tree *t, size_t count) {
     push(t, (module){0, count, 0, 1, count});
     while (t->depth) {
