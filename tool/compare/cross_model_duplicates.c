@@ -211,7 +211,7 @@ static void add_pairs(shared_list *list, const holder_set *set, const holder *of
 /*
  * Adds all pairs of models that hold a set. If these are too many, it pairs each model only with
  * the first, so that the number of pairs does not grow quadratically. If even that is too many, it
- * pairs only models with files of their own.
+ * pairs with the first only models that have files of their own.
  */
 static void add_pairs_of(shared_list *list, const holder *holders, const holder_set *set,
                          const namesakes *names) {

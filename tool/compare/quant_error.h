@@ -19,11 +19,12 @@ double snr_of(double relative_error);
 void text_add_snr(text *t, double relative_error); /* "31.5 dB", "exact" */
 
 /*
- * Prints the pairs with a quantization error, in their order, at most `most`, then totals by kind
- * of layer and overall. Returns how many there are; prints nothing if there are none.
+ * Prints the pairs with a quantization error beyond the tolerance, in their order, at most `most`,
+ * then totals by kind of layer and overall. Returns how many there are; prints nothing if there are
+ * none.
  */
 size_t print_cost(const pair *pairs, size_t count, size_t most);
-/* The key "quantisation" with all of it, into the object that is open. */
+/* Writes the key "quantisation" with all of this into the open object. */
 void cost_json(const pair *pairs, size_t count);
 
 #endif

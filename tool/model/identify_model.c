@@ -88,7 +88,8 @@ typedef struct target_words {
 } target_words;
 
 /*
- * The adapted module: the text after the last dot or, in names without dots, after the last number.
+ * The adapted module: the text after the last dot and, within that, after the last number that is
+ * followed by more text.
  */
 static void add_target(target_words *words, const char *name, size_t stem) {
     size_t begin = 0;

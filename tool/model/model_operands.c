@@ -36,8 +36,8 @@ static int compare_paths(const void *a, const void *b) {
 }
 
 /*
- * Adds the models of a folder that holds several, by extension. Returns false if it holds none, or
- * one model.
+ * Adds the models of a folder that holds several, by extension. Returns false if it holds no model,
+ * or only one.
  */
 static bool add_folder(model_paths *p, const char *folder, const char *end) {
     DIR *list = opendir(folder);

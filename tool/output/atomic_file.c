@@ -98,7 +98,7 @@ static void remove_if_left(int folder, const char *name) {
     close(fd);
 }
 
-/* Scans each folder once in a row, since a command may write many files into one. */
+/* Skips the folder that was scanned last, since a command may write many files into one. */
 static void remove_leftovers(const char *folder) {
     static dev_t last_device;
     static ino_t last_inode;

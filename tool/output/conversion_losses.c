@@ -41,7 +41,10 @@ static int count_source(void *ctx, size_t i) {
     tenmap_error error;
     if (!plan_converts(p, i) && !is_computed(s->tensor))
         return EXIT_FINE;
-    /* For a quantized weight, the exact F32 values are what is rounded, not its nominal dtype. */
+    /*
+     * For a quantized weight, its dequantized F32 values are rounded, not values of its nominal
+     * dtype.
+     */
     tenmap_dtype from = is_computed(s->tensor) ? TENMAP_F32 : s->tensor->dtype;
     const size_t room = COUNTED_AT_ONCE * sizeof(uint64_t); /* no element is wider */
     char *stored = need(2, room), *result = stored + room;

@@ -210,8 +210,8 @@ static int choose_type(const tenmap_tensor *tensor, const export_form *form, ten
 }
 
 /*
- * Refuses packed elements if a block would end within a byte, since the file would need padding
- * there.
+ * Refuses slices and conversions that packed, block and unknown dtypes do not allow. Packed
+ * elements would need padding inside the file wherever a block ends within a byte.
  */
 static int refuse_packed(const tenmap_tensor *tensor, const slice *s, const export_form *form) {
     tenmap_dtype target = form->as ? form->as : tensor->dtype;

@@ -29,6 +29,7 @@ void plan_quantise_config(const plan *p, const quantiser *q, text *out);
 
 /* Prints the losses and the weights that lose most. They are unknown unless they were measured. */
 void quantise_print(const quantiser *q);
-void quantise_json(const quantiser *q); /* the key "quantised", into the object that is open */
+/* Writes the key "quantised" into the open object. */
+void quantise_json(const quantiser *q);
 
 #endif

@@ -38,7 +38,7 @@ typedef struct kept_file {
     tenmap_status status;
     tenmap_error error;
     kept_piece *pieces;
-    bool listed; /* stays in `files` until the end; other files are closed by their user */
+    bool listed; /* stays in `files` until the end; an unlisted file is freed by kept_close */
 } kept_file;
 
 typedef struct kept_list {

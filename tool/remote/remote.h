@@ -28,9 +28,9 @@ void remote_opened(void);
 
 /*
  * Applies the options to the addresses on a command line before the command runs. It hides --token
- * from process listings, adds --revision to the operands, and sets the command's --threads to the
- * number of connections unless a number was given. `settings` is the struct that `options` fills.
- * Returns 0 or an exit code.
+ * from process listings, adds --revision to the operands, and, if an operand is an address and no
+ * number was given, sets the command's --threads to REMOTE_THREADS. `settings` is the struct that
+ * `options` fills. Returns 0 or an exit code.
  */
 int remote_prepare(const option *options, void *settings, const char **operands, size_t count);
 

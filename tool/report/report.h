@@ -130,8 +130,8 @@ void svg_rect(FILE *out, box at, uint32_t color, const text *tip);
 void svg_text(FILE *out, double x, double y, double room, double size, uint32_t color, anchor where,
               const char *bytes, size_t len);
 /*
- * Draw legend words with the baseline at y, the second with a swatch before them. Return the x
- * where the next part begins.
+ * svg_legend draws words with the baseline at y. svg_swatch draws a swatch with its top at y, and
+ * words after it. Both return the x where the next part begins.
  */
 double svg_legend(FILE *out, double x, double y, const char *words);
 double svg_swatch(FILE *out, double x, double y, uint32_t color, const char *words);
@@ -175,8 +175,8 @@ typedef enum report_metric {
     METRIC_SIZE
 } report_metric;
 /*
- * COLOR_AUTO is the report's initial choice: changes; or layers if there is only one dtype; or
- * dtypes.
+ * COLOR_AUTO is the report's initial choice: changes; or layers if one dtype has nearly all bytes;
+ * or dtypes.
  */
 typedef enum report_color { COLOR_AUTO, COLOR_DTYPE, COLOR_LAYER, COLOR_CHANGE } report_color;
 
