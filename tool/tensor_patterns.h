@@ -36,8 +36,8 @@ typedef struct selection {
 } selection;
 
 /*
- * Returns 0, or an exit code after printing an error. A pattern that selects nothing is an error.
- * So is an empty selection, unless the model has no tensors.
+ * Returns 0, or an exit code after printing an error. If the model has tensors, a pattern that
+ * selects nothing is an error, and so is an empty selection.
  */
 int select_tensors(const tenmap_model *model, const filter *wanted, selection *out);
 void selection_free(selection *s);

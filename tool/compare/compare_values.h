@@ -17,7 +17,7 @@ typedef struct difference {
     uint64_t count;     /* elements (C64: real and imaginary parts) */
     uint64_t different; /* values that are not equal */
     uint64_t beyond;    /* |a - b| > atol + rtol * |a| */
-    uint64_t unlike;    /* NaN or infinite on one side only, or infinities of opposite sign */
+    uint64_t unlike;    /* not both finite, and different (NaN equals NaN) */
     double max_abs, max_rel;
     double sum_abs, sum_rel;     /* over all elements, to compute means */
     double sum_squares;          /* of a - b */

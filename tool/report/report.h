@@ -43,8 +43,8 @@ typedef struct report_change {
     const tenmap_tensor *other; /* if the dtype or shape differs; else NULL */
     double relative;            /* norm of the difference over the other's norm; NaN: unknown */
     double largest, share;      /* largest difference; fraction of values that differ */
-    uint64_t unlike; /* values NaN or infinite in one model only, or infinities of opposite sign */
-    uint64_t gained; /* those that are NaN or infinite in this model */
+    uint64_t unlike;            /* values that differ and are not both finite */
+    uint64_t gained;            /* those that are NaN or infinite in this model */
 } report_change;
 
 typedef struct report_finding {
