@@ -1,13 +1,14 @@
 /*
- * What everything else stands on: sentences, options that grow, memory, names and their index, text,
- * element types. Of the system only memory and random numbers are asked for here (pages.c).
+ * The lowest layer: error messages, versioned option structs, memory, the name index, UTF-8 and
+ * element types. The only system services used here are memory and random numbers (pages.c).
  *
- * The library is a house of layers, one header each: base, os, job, bytes, format, model, values,
- * write. A header includes only those before it in this list, a .c file the header of its own layer,
- * and scripts/layers.sh proves both; docs/architecture.md shows the house.
+ * The library is built in layers with one header each: base, os, job, bytes, format, model, values,
+ * write. A header includes only headers that come before it in this list, and a .c file includes
+ * the header of its own layer. scripts/layers.sh checks both rules; docs/architecture.md describes
+ * the layers.
  *
  * Names with external linkage start with tmi_; everything else is static. No two files use the same
- * static name, so that they can be joined into one.
+ * static name, so that all files can be combined into one.
  */
 #ifndef TENMAP_BASE_H
 #define TENMAP_BASE_H
@@ -46,10 +47,10 @@
 #define TMI_BIG_ENDIAN 0
 #endif
 
-/* What printf's %llu takes. */
+/* The argument type of printf's %llu. */
 typedef unsigned long long ull;
 
-/* The product, or false if it overflows. */
+/* Stores the product in *out. Returns false if it overflows; *out is then not the product. */
 static TMI_INLINE bool tmi_multiply(uint64_t a, uint64_t b, uint64_t *out) {
 #if defined(__GNUC__)
     return !__builtin_mul_overflow(a, b, out);
@@ -59,7 +60,7 @@ static TMI_INLINE bool tmi_multiply(uint64_t a, uint64_t b, uint64_t *out) {
 #endif
 }
 
-/* Eight bytes of a file as a number: files are little-endian. */
+/* Reads a 64-bit number from a file's bytes: files are little-endian. */
 static inline uint64_t tmi_file_u64(const unsigned char *bytes) {
     uint64_t value = 0;
     for (int i = 7; i >= 0; i--)
@@ -67,7 +68,7 @@ static inline uint64_t tmi_file_u64(const unsigned char *bytes) {
     return value;
 }
 
-/* FNV-1a: the same on every host, and no defence against anybody. */
+/* The FNV-1a hash: the same on every host, and no protection against deliberate collisions. */
 static inline uint64_t tmi_fnv(const unsigned char *bytes, size_t len) {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < len; i++)
@@ -75,23 +76,23 @@ static inline uint64_t tmi_fnv(const unsigned char *bytes, size_t len) {
     return hash;
 }
 
-/* error.c: sentences for people. */
+/* error.c: error messages. */
 
-/* Text that came from outside, made fit to print: quoted, escaped, shortened in the middle. */
+/* Untrusted text made safe to print: quoted, escaped, and shortened in the middle. */
 typedef struct tmi_quoted {
     char text[164];
 } tmi_quoted;
 
 /*
- * Use inside the argument list of tmi_fail only: tmi_quote(name, len).text. The limit is on what is
- * shown: 96 bytes for a name, 144 for a path.
+ * Use only inside the argument list of tmi_fail: tmi_quote(name, len).text. The text shown between
+ * the quotes is limited to 96 bytes for a name and 144 for a path.
  */
 tmi_quoted tmi_quote(const char *bytes, size_t len);
 tmi_quoted tmi_quote_path(const char *path);
 /* "1 byte", "16 bytes". */
 tmi_quoted tmi_count(uint64_t n, const char *noun);
 
-/* The first few of many names, for a sentence: "a", "b" and 3 more. Starts zeroed. */
+/* The first few of many names, for an error message: "a", "b" and 3 more. Starts zeroed. */
 typedef struct tmi_list {
     char text[260];
     size_t used, shown, count;
@@ -100,35 +101,41 @@ typedef struct tmi_list {
 void tmi_list_add(tmi_list *list, const char *name, size_t len);
 const char *tmi_list_end(tmi_list *list);
 
-/* Fills *error if there is one, and returns status so that callers can `return tmi_fail(...)`. */
+/*
+ * Fills *error unless error is NULL, and returns status so that callers can `return tmi_fail(...)`.
+ */
 tenmap_status tmi_fail(tenmap_error *error, tenmap_status status, const char *format, ...)
     TMI_PRINTF(3, 4);
-/* The same, for a place in a file. */
+/* Like tmi_fail, and sets the error's shard and offset. */
 tenmap_status tmi_fail_at(tenmap_error *error, tenmap_status status, uint32_t shard,
                           uint64_t offset, const char *format, ...) TMI_PRINTF(5, 6);
-/* A refusal of the system: picks the status for os_error and appends its text. */
+/*
+ * For an error from the operating system: picks the status for os_error (an errno) and appends a
+ * description of it.
+ */
 tenmap_status tmi_fail_os(tenmap_error *error, int os_error, const char *format, ...)
     TMI_PRINTF(3, 4);
-/* TENMAP_ERR_MEMORY with what the bytes were for. */
+/* Returns TENMAP_ERR_MEMORY; `what` names what the bytes were for. */
 tenmap_status tmi_fail_memory(tenmap_error *error, uint64_t bytes, const char *what);
-/* Adds to the message of an error that was filled before; does nothing without one. */
+/* Appends to the message of an error that is already filled; does nothing if error is NULL. */
 void tmi_fail_more(tenmap_error *error, const char *format, ...) TMI_PRINTF(2, 3);
 
-/* options.c: structs of options that grow. */
+/* options.c: option structs that can gain fields in later versions. */
 
-/* One of them: a struct whose first field is size_t struct_size. */
+/* Describes one kind of option struct. The struct's first field is size_t struct_size. */
 typedef struct tmi_options_kind {
-    const char *name, *init; /* the struct and the macro that starts it */
-    size_t size;             /* as this library knows it */
-    size_t first_size;       /* as the first version had it: the least that is taken */
-    size_t flags;            /* where its uint32_t of that name is, in bytes; 0: it has none */
-    uint32_t known;          /* the flags that there are */
-    size_t reserved;         /* where a uint32_t is that must be 0; 0: it has none */
+    const char *name, *init; /* the struct, and the macro that initializes it */
+    size_t size;             /* of the struct in this version of the library */
+    size_t first_size;       /* of the first version: the smallest accepted */
+    size_t flags;            /* offset of its uint32_t flags field; 0: it has none */
+    uint32_t known;          /* all valid flags */
+    size_t reserved;         /* offset of a uint32_t that must be 0; 0: it has none */
 } tmi_options_kind;
 
 /*
- * Fills *out with what was given, zeros where it is NULL or shorter; refuses an unknown tail, unknown
- * flags, and what is reserved.
+ * Copies *given to *out. Fields are zero where `given` is NULL or shorter than this version's
+ * struct. Rejects a nonzero tail that this version does not know, unknown flags, and a nonzero
+ * reserved field.
  */
 tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, void *out,
                                tenmap_error *error);
@@ -136,40 +143,47 @@ tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, 
 /* pages.c, or pages_win32.c: memory and random numbers from the system. */
 
 size_t tmi_page_size(void);
-/* Zeroed pages from the system, on huge pages where it has them; NULL if it refuses. */
+/* Zeroed pages from the system, huge pages where available; NULL if the system refuses. */
 void *tmi_pages_alloc(size_t size);
 void tmi_pages_free(void *pages, size_t size);
-/* Likewise, aligned to 2 MiB, and with its size noted in front of it for tmi_aligned_free. */
+/*
+ * Like tmi_pages_alloc, but aligned to 2 MiB. What tmi_aligned_free needs is stored in front of it.
+ */
 void *tmi_aligned_alloc(size_t size);
 void tmi_aligned_free(void *pages);
-/* Gives back the whole pages behind the first `used` bytes and lowers *size to what is left. */
+/*
+ * Returns the whole pages after the first `used` bytes to the system and lowers *size accordingly.
+ */
 void tmi_pages_trim(void *pages, size_t *size, size_t used);
 void tmi_random(void *dst, size_t size);
 
 /* memory.c: allocation with checked sizes. */
 
-/* count * size bytes, zeroed; NULL if the product overflows or memory is out. */
+/* Allocates count * size zeroed bytes; NULL if the product overflows or memory runs out. */
 void *tmi_calloc(size_t count, size_t size);
 /*
- * Makes room for one more record in a growing array: returns it, moved if need be, with *capacity
- * raised; NULL (and the old array still valid) if memory is out.
+ * Makes room for one more record in a growing array. Returns the array, which may have moved, and
+ * raises *capacity. Returns NULL if memory runs out; the old array is then still valid.
  */
 void *tmi_grow(void *array, size_t used, size_t *capacity, size_t size);
-/* A copy of the text with a NUL behind it. */
+/* A NUL-terminated copy of the text, to be freed with free(); NULL if memory runs out. */
 char *tmi_copy_text(const char *text, size_t len);
 
-/* A large zeroed allocation: small ones from malloc, large ones straight from the system. */
+/*
+ * An allocation that may be large: small ones come from malloc, large ones directly from the
+ * system.
+ */
 typedef struct tmi_block {
-    void *bytes;   /* NULL when there is none */
-    size_t mapped; /* the length to give back to the system; 0: malloc's */
+    void *bytes;   /* NULL: nothing is allocated */
+    size_t mapped; /* the length to return to the system; 0: it came from malloc */
 } tmi_block;
 
 bool tmi_block_alloc(tmi_block *block, size_t size);
-/* The same, not zeroed. */
+/* Like tmi_block_alloc, but the bytes need not be zeroed. */
 bool tmi_block_alloc_dirty(tmi_block *block, size_t size);
-/* Gives back what lies behind the first `used` bytes, where that can be done. */
+/* Releases the memory after the first `used` bytes where possible. The block may move. */
 void tmi_block_trim(tmi_block *block, size_t used);
-/* The same, for a block that must stay where it is. */
+/* Like tmi_block_trim, but the block does not move. */
 void tmi_block_trim_pages(tmi_block *block, size_t used);
 void tmi_block_free(tmi_block *block);
 
@@ -179,11 +193,13 @@ typedef struct tmi_hash_key {
     uint64_t k[2];
 } tmi_hash_key;
 
-/* Holds what a lookup compares, so that it need not wait for the record on its way to the name. */
+/*
+ * Holds everything that a lookup compares, so that it need not load the record to reach the name.
+ */
 typedef struct tmi_slot {
-    uint32_t record; /* its number + 1; 0 is free */
-    uint16_t tag;    /* of the hash */
-    uint16_t len;    /* of the name; UINT16_MAX: that or more */
+    uint32_t record; /* the record's number + 1; 0: the slot is free */
+    uint16_t tag;    /* the upper 16 bits of the hash */
+    uint16_t len;    /* length of the name; UINT16_MAX: that long or longer */
     const char *name;
 } tmi_slot;
 
@@ -205,14 +221,16 @@ typedef struct tmi_names {
 
 tmi_hash_key tmi_hash_key_new(void);
 uint64_t tmi_hash(const tmi_hash_key *key, const char *name, size_t len);
-/* False if memory is out. At most 2^32 - 2 records. */
+/* Returns false if memory runs out or there are more than 2^32 - 3 records. */
 bool tmi_names_init(tmi_names *names, const tmi_hash_key *key, const void *records, size_t stride,
                     size_t count);
-/* Doubles the room after `count` records were entered; false, and nothing changed, without memory.
+/*
+ * Doubles the table after `count` records were entered. Returns false, with nothing changed, if
+ * memory runs out.
  */
 bool tmi_names_double(tmi_names *names, size_t count);
 void tmi_names_free(tmi_names *names);
-/* Brings the place where this hash belongs into the cache, for a put that follows soon. */
+/* Prefetches the slot of this hash, for a put that follows soon. */
 static inline void tmi_names_prefetch(const tmi_names *names, uint64_t hash) {
 #if defined(__GNUC__)
     __builtin_prefetch(&names->slots[hash & names->mask], 1);
@@ -220,11 +238,14 @@ static inline void tmi_names_prefetch(const tmi_names *names, uint64_t hash) {
     (void)names, (void)hash;
 #endif
 }
-/* Whether the table must be doubled before one more than these `count` records is entered. */
+/* Whether the table must be doubled before another record is added to these `count`. */
 static inline bool tmi_names_full(const tmi_names *names, size_t count) {
     return count > names->mask / 2;
 }
-/* Enters record i if its place is free and its name not too long; else tmi_names_put does it. */
+/*
+ * Enters record i if its first slot is free and its name is shorter than UINT16_MAX. Returns false
+ * otherwise; the caller then uses tmi_names_put.
+ */
 static inline bool tmi_names_put_first(tmi_names *names, size_t i, uint64_t hash, const char *name,
                                        size_t len) {
     tmi_slot *slot = &names->slots[hash & names->mask];
@@ -233,18 +254,21 @@ static inline bool tmi_names_put_first(tmi_names *names, size_t i, uint64_t hash
     *slot = tmi_slot_of((uint32_t)(i + 1), hash, name, len);
     return true;
 }
-/* Enters record i; returns the number of an earlier one with the same name instead, or TMI_NONE. */
+/*
+ * Enters record i and returns TMI_NONE. If an earlier record has the same name, returns that
+ * record's number and enters nothing.
+ */
 size_t tmi_names_put(tmi_names *names, size_t i, uint64_t hash);
 size_t tmi_names_find(const tmi_names *names, const char *name, size_t len, uint64_t hash);
 
 /* utf8.c */
 
-/* The length (1 to 4) of the valid character at s, or 0. */
+/* The length in bytes (1 to 4) of the valid character at s, or 0 if there is none. */
 size_t tmi_utf8_char(const unsigned char *s, size_t left);
-/* The offset of the first byte that is not valid UTF-8; len if all is. */
+/* The offset of the first byte that is not valid UTF-8; len if all bytes are valid. */
 size_t tmi_utf8_valid(const char *bytes, size_t len);
 
-/* dtype.c: the one table of element types. */
+/* dtype.c: the table of element types. */
 
 enum { TMI_DTYPE_COUNT = TENMAP_U64 + 1 };
 
@@ -252,55 +276,58 @@ typedef struct tmi_dtype_info {
     const char *name;
     uint8_t name_len;
     uint8_t bits;  /* per element; 0 for the entry of TENMAP_AS_STORED */
-    uint8_t align; /* bytes that a C object of this type wants; 1 below a byte */
+    uint8_t align; /* alignment in bytes of a C object of this type; 1 if smaller than a byte */
     uint8_t kind;  /* TENMAP_KIND_* */
-    bool infinity; /* some code of it is infinite */
+    bool infinity; /* the type can represent infinity */
 } tmi_dtype_info;
 
 extern const tmi_dtype_info tmi_dtypes[TMI_DTYPE_COUNT];
 
-/* One of the dtypes whose elements lie in blocks. They are not in tmi_dtypes. */
+/* A dtype whose elements are stored in blocks. Block dtypes are not in tmi_dtypes. */
 typedef struct tmi_block_dtype {
-    const char *name;  /* NULL for a number that is no dtype */
+    const char *name;  /* NULL: no dtype has this number */
     uint16_t elements; /* per block */
     uint16_t bytes;    /* per block */
-    uint8_t align;     /* bytes that a C struct of the block would want */
+    uint8_t align;     /* alignment in bytes of a C struct of the block */
     tenmap_scheme scheme;
 } tmi_block_dtype;
 
 enum { TMI_BLOCK_ROWS = TENMAP_Q1_0 + 1 - TENMAP_Q4_0 };
 
-/* The row of a block dtype, or NULL if it is none. */
+/* The row of a block dtype; NULL for any other dtype. */
 const tmi_block_dtype *tmi_dtype_blocks(tenmap_dtype dtype);
 
-/* The dtype of a name that SafeTensors uses, of `len` bytes, or TENMAP_AS_STORED if it is none. */
+/* The dtype with this SafeTensors name of `len` bytes, or TENMAP_AS_STORED if there is none. */
 tenmap_dtype tmi_dtype_find(const char *name, size_t len);
 
-/* The bytes that a C object of the dtype's element, or block, wants to be aligned to. */
+/* The alignment in bytes of a C object that holds one element, or one block, of the dtype. */
 unsigned tmi_dtype_align(tenmap_dtype dtype);
 
 /*
- * The bytes that `count` elements of any dtype take, whole blocks of those that have them; false, and
- * UINT64_MAX, if their bits are more than 64 bits can count.
+ * The bytes that `count` elements of any dtype take; block dtypes take whole blocks. Returns false
+ * and sets *bytes to UINT64_MAX if the size overflows: the bits of plain dtypes, or the bytes of
+ * blocks, must fit into 64 bits.
  */
 bool tmi_dtype_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes);
-/* The same where the caller knows that they fit. */
+/* Like tmi_dtype_bytes, for callers that know that the size fits. */
 uint64_t tmi_bytes_of(tenmap_dtype dtype, uint64_t count);
 /*
- * Where elements must end with a byte, of dtypes without blocks: TMI_BYTES_WHOLE and their number, or
- * what is wrong.
+ * For dtypes without blocks, where the elements must fill whole bytes. Returns TMI_BYTES_WHOLE and
+ * sets *bytes; returns TMI_BYTES_OVERFLOW if the number of bits overflows, and TMI_BYTES_PART if
+ * the last byte would be partly filled.
  */
 enum { TMI_BYTES_WHOLE, TMI_BYTES_OVERFLOW, TMI_BYTES_PART };
 int tmi_whole_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes);
-/* How many elements fit into `room` bytes, a multiple of 8; whole blocks of those that have them. */
+/* How many elements fit into `room` bytes: a multiple of 8, and whole blocks of block dtypes. */
 uint64_t tmi_elements_in(tenmap_dtype dtype, size_t room);
-/* The bytes of one element; 0 if it is smaller than one, or lies in a block. */
+/* The bytes of one element; 0 if it is smaller than a byte or stored in a block. */
 size_t tmi_dtype_width(tenmap_dtype dtype);
-/* Likewise by the width of an element, of dtypes that have one. */
+/* The bytes that `count` elements of `bits` bits each take, rounded up to whole bytes. */
 uint64_t tmi_packed_bytes(uint64_t count, unsigned bits);
 /*
- * The byte that element number `i` of many begins in, counted from the first. *within is the bit in
- * it; for block dtypes the byte is its block's first, and *within its number in the block.
+ * The byte offset of element `i`, counted from element 0. *within is the element's first bit in
+ * that byte. For block dtypes the offset is that of the block, and *within is the element's index
+ * in it.
  */
 uint64_t tmi_byte_of(tenmap_dtype dtype, uint64_t i, unsigned *within);
 

@@ -34,9 +34,9 @@
 const tmi_dtype_info tmi_dtypes[TMI_DTYPE_COUNT] = {DTYPES(DTYPE_ROW)};
 
 /*
- * Block dtypes, each once: its name, and that of its scheme, bits of a value, values that share a scale;
- * elements and bytes per block, the block's alignment. Codes that stand for several values at a time
- * count as what each of them comes to.
+ * Block dtypes, each once: its name, and that of its scheme, bits of a value, values that share a
+ * scale; elements and bytes per block, the block's alignment. Codes that stand for several values
+ * at a time count as what each of them comes to.
  */
 #define BLOCK_DTYPES(X)                                                                            \
     X(Q4_0, "q4_0", 4, 32, 32, 18, 2)                                                              \

@@ -1,7 +1,7 @@
 /*
- * The hash over names. Names come from untrusted files, so it is keyed with random bytes per model:
- * without the key nobody can choose names that collide. Inline, for the one loop that is about
- * nothing else; all others call tmi_hash.
+ * The hash function for names. Names come from untrusted files, so the hash is keyed with random
+ * bytes per model: without the key nobody can choose names that collide. It is inline for the one
+ * loop whose time it dominates; everything else calls tmi_hash.
  */
 #ifndef TENMAP_HASH_H
 #define TENMAP_HASH_H
@@ -22,7 +22,7 @@ static inline uint64_t tmi_load32(const char *p) {
     return v;
 }
 
-/* The 128-bit product of two words, its halves folded together. */
+/* The XOR of the two halves of the 128-bit product. */
 static inline uint64_t tmi_fold(uint64_t a, uint64_t b) {
 #ifdef __SIZEOF_INT128__
     __extension__ typedef unsigned __int128 wide;
@@ -38,8 +38,8 @@ static inline uint64_t tmi_fold(uint64_t a, uint64_t b) {
 }
 
 /*
- * Sixteen bytes per multiplication; the last ones may overlap those before. Byte order changes the
- * value but nothing that a caller can see.
+ * Hashes sixteen bytes per multiplication; the last sixteen may overlap earlier ones. The host's
+ * byte order changes the value, but callers cannot observe that.
  */
 static TMI_INLINE uint64_t tmi_hash_inline(const tmi_hash_key *key, const char *name, size_t len) {
     uint64_t state = key->k[0], a = 0, b = 0;

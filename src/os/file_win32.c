@@ -307,7 +307,9 @@ void tmi_direct_close(int fd) {
 
 /* Pages of a mapping. */
 
-/* The system reads ahead in large pieces if asked to; that is advice, and touching makes it true. */
+/*
+ * The system reads ahead in large pieces if asked to; that is advice, and touching makes it true.
+ */
 int tmi_map_populate_at_once(const tmi_file *file, uint64_t begin, uint64_t end) {
     uint64_t last = file->map_offset + file->map_size;
     WIN32_MEMORY_RANGE_ENTRY range = {tmi_map_address(file, begin),

@@ -132,7 +132,8 @@ void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
 /*
  * Another writer that looks for stale files may find the new one before its lock is taken, and
  * remove it: then it has lost its name, and the next try gets another. So it does if somebody else
- * who may read it has locked it, or if the file system does not know it again; it is not left there.
+ * who may read it has locked it, or if the file system does not know it again; it is not left
+ * there.
  */
 static int create_temporary(tmi_atomic_file *target, mode_t mode) {
     int failed = 0, folder = target->site.folder.fd;
@@ -208,8 +209,8 @@ static mode_t kept_mode(int fd, const struct stat *old, int list) {
 }
 
 /*
- * As the old file is, which `like` is open on, or -1 if it cannot be opened; an owner that may not be
- * given is left. The new file is its owner's alone before.
+ * As the old file is, which `like` is open on, or -1 if it cannot be opened; an owner that may not
+ * be given is left. The new file is its owner's alone before.
  */
 static int take_attributes(int fd, int like, const struct stat *old) {
     if (fchown(fd, old->st_uid, old->st_gid) != 0)
@@ -352,8 +353,9 @@ int tmi_fd_reserve(int fd, uint64_t size) {
 }
 
 /*
- * Bytes that are to be synced in the end may go to the disk at once, while the next ones are made: fsync then
- * finds little left to do. Only a hint, and only for pieces that are worth a request to the disk.
+ * Bytes that are to be synced in the end may go to the disk at once, while the next ones are made:
+ * fsync then finds little left to do. Only a hint, and only for pieces that are worth a request to
+ * the disk.
  */
 static void begin_storing(int fd, uint64_t offset, size_t size) {
 #ifdef __linux__
@@ -394,7 +396,9 @@ static int ask_at_close(int fd) {
     return errno;
 }
 
-/* On macOS fsync leaves the bytes in the drive's own cache; file systems without F_FULLFSYNC say so.
+/*
+ * On macOS fsync leaves the bytes in the drive's own cache; file systems without F_FULLFSYNC say
+ * so.
  */
 int tmi_fd_sync(int fd) {
     int failed;

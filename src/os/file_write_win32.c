@@ -331,9 +331,9 @@ static int move_file(const wchar_t *from, const wchar_t *to) {
 }
 
 /*
- * The classical call does not replace a file that somebody has open, but such a file can be renamed.
- * It goes aside, under a name that no sweep takes for a dead writer's, and is removed as soon as
- * the new one is in its place.
+ * The classical call does not replace a file that somebody has open, but such a file can be
+ * renamed. It goes aside, under a name that no sweep takes for a dead writer's, and is removed as
+ * soon as the new one is in its place.
  */
 static int move_over_open_file(const wchar_t *from, const wchar_t *to, const char *path) {
     int failed = ENOMEM;

@@ -1,6 +1,6 @@
 /*
- * Memory that takes the place of a mapping. Linux moves pages; elsewhere there is no way to put memory
- * over a mapping without a moment in which readers find nothing.
+ * Memory that takes the place of a mapping. Linux moves pages; elsewhere there is no way to put
+ * memory over a mapping without a moment in which readers find nothing.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -59,8 +59,8 @@ static bool has_gap(void *pages, size_t size) {
 }
 
 /*
- * The kernel removes the mapping and moves the pages under one lock, which readers that find nothing
- * wait for. Should it fail between the two, the file is mapped again.
+ * The kernel removes the mapping and moves the pages under one lock, which readers that find
+ * nothing wait for. Should it fail between the two, the file is mapped again.
  */
 int tmi_replacement_install(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
                             uint64_t end) {
