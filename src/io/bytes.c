@@ -358,7 +358,9 @@ static size_t held_from(const tmi_window *w, uint64_t at) {
     return w->direct_fd < 0 && at >= w->at && at < w->end ? (size_t)(w->end - at) : 0;
 }
 
-/* Moves the window to `at`. What it holds from there on is not read again: that may cost a request. */
+/*
+ * Moves the window to `at`. What it holds from there on is not read again: that may cost a request.
+ */
 static size_t move_window(tmi_window *w, uint64_t at) {
     size_t held = held_from(w, at);
     if (held)

@@ -1,21 +1,23 @@
 /*
- * Where bytes come from: memory, a file of the system, mapped or read, around its cache or through
- * it, or an object of the caller's tenmap_io; and one window that moves over all of them. Whoever
- * stands on this asks for bytes and gets them, or a sentence.
+ * Sources of bytes: memory, a file of the system (mapped, read, or read bypassing the page cache),
+ * or an object of the caller's tenmap_io. One window type moves over all of them. A caller asks for
+ * bytes and gets them, or an error message.
  */
 #ifndef TENMAP_BYTES_H
 #define TENMAP_BYTES_H
 
 #include "../os/os.h"
 
-/* One thing that can be read. Starts as TMI_NO_BYTES; end it with tmi_bytes_close. */
+/* One readable source. Starts as TMI_NO_BYTES; end it with tmi_bytes_close. */
 typedef struct tmi_bytes {
-    tmi_file file;       /* its size and kind hold for all; its descriptor is -1 but for files */
-    const tenmap_io *io; /* the caller's, which `object` belongs to; NULL for the system's files */
+    tmi_file file;       /* size and kind are always valid; fd is -1 except for files */
+    const tenmap_io *io; /* the caller's, which `object` belongs to; NULL for files of the system */
     void *object;
-    const char *shown; /* the path for errors, borrowed */
-    tmi_rwlock
-        gate; /* inside: who uses the file; alone: who closes it when memory took its place */
+    const char *shown; /* the path for error messages, borrowed */
+    /*
+     * Users of the file read-lock it; closing the file, once memory has replaced it, write-locks.
+     */
+    tmi_rwlock gate;
 } tmi_bytes;
 
 #define TMI_NO_BYTES                                                                               \
@@ -23,98 +25,110 @@ typedef struct tmi_bytes {
         .file = {.fd = -1 }                                                                        \
     }
 
-/* What bytes are wanted for, as errors say it. Those of a tensor must be as they were opened. */
+/*
+ * What the bytes are for, as error messages say it. The bytes of a tensor must be unchanged since
+ * the file was opened.
+ */
 typedef struct tmi_wanted {
-    const char *what;            /* "the header", "the index"; for a tensor it is not looked at */
+    const char *what;            /* "the header", "the index"; ignored if there is a tensor */
     const tenmap_tensor *tensor; /* or NULL */
 } tmi_wanted;
 
 /*
- * Opens what `path` names, which `what` ("it", "the shard") is in an error. A folder opens as
+ * Opens `path`; an error message calls it `what` ("it", "the shard"). A folder opens as
  * TMI_FILE_FOLDER. `path` must live as long as the bytes do.
  */
 tenmap_status tmi_bytes_open(tmi_bytes *bytes, const tenmap_io *io, const char *path,
                              const char *what, tenmap_error *error);
 void tmi_bytes_close(tmi_bytes *bytes);
-/* Refuses what is open but no file: a folder, a pipe, a socket, a device. */
+/*
+ * Returns an error unless the source is a regular file: for a folder, a pipe, a socket or a device.
+ */
 tenmap_status tmi_bytes_expect_file(const tmi_bytes *bytes, tenmap_error *error);
 
 /*
- * Who uses bytes->file itself is inside meanwhile: its descriptor may be closed at another time, when
- * all that was mapped is memory.
+ * Code that uses bytes->file directly must hold this read lock meanwhile. Otherwise another thread
+ * may close the descriptor, once memory has replaced the whole mapping.
  */
 void tmi_bytes_enter(const tmi_bytes *bytes);
 void tmi_bytes_leave(const tmi_bytes *bytes);
-/* tmi_file_changed, from inside. */
+/* Calls tmi_file_changed under this lock. Always false for an object of a tenmap_io. */
 bool tmi_bytes_changed(const tmi_bytes *bytes, uint64_t *size_now);
 
 /*
- * Reads exactly [offset, offset+size). TENMAP_ERR_IO with the numbers if it is shorter or, for a
- * tensor, has changed since it was opened. What the caller's tenmap_io says is kept as it is.
+ * Reads exactly [offset, offset+size). Returns TENMAP_ERR_IO, with the numbers in the message, if
+ * the source is shorter or, for a tensor, has changed since it was opened. An error message from
+ * the caller's tenmap_io is passed on unchanged.
  */
 tenmap_status tmi_bytes_read(const tmi_bytes *bytes, uint64_t offset, void *dst, size_t size,
                              tmi_wanted wanted, tenmap_error *error);
 /*
- * Whether these bytes of a tensor, which were read in another way before this call, are those that
- * were opened: TENMAP_ERR_IO if the file has changed since.
+ * Checks that these bytes of a tensor, which were read some other way before this call, are those
+ * of the file as it was opened. Returns TENMAP_ERR_IO if the file has changed since.
  */
 tenmap_status tmi_bytes_check_unchanged(const tmi_bytes *bytes, uint64_t offset, uint64_t size,
                                         const tenmap_tensor *tensor, tenmap_error *error);
-/* A good size for windows on these bytes: what the caller's tenmap_io prefers, else `otherwise`. */
+/*
+ * A good window size for this source: what the caller's tenmap_io prefers, otherwise `otherwise`.
+ */
 size_t tmi_bytes_window_size(const tmi_bytes *bytes, size_t otherwise);
 
 /*
- * Calls `entry` with each name in the folder; stops early if it returns false. NOT_FOUND if it is no
- * folder, or cannot be listed.
+ * Calls `entry` with each name in the folder; stops early if it returns false. Returns
+ * TENMAP_ERR_NOT_FOUND if the path is not a folder, or if the tenmap_io cannot list.
  */
 tenmap_status tmi_bytes_list(const tenmap_io *io, const char *path,
                              bool (*entry)(void *ctx, const char *name), void *ctx,
                              tenmap_error *error);
 /*
- * The paths of files beside another and in a folder; NULL without memory. For a tenmap_io what
- * stands from a '?' on stays behind the name, and an address of the web has the name encoded.
+ * The path of a file in the same folder as another, or inside a folder; NULL if memory runs out.
+ * With a tenmap_io, everything from a '?' on stays after the name, and the name is percent-encoded
+ * in http(s) addresses.
  */
 char *tmi_path_beside(const tenmap_io *io, const char *path, const char *name, size_t name_len);
 char *tmi_path_inside(const tenmap_io *io, const char *folder, const char *name, size_t name_len);
-/* Likewise beside another, where the name was taken from the path and is written as it is there. */
+/* Like tmi_path_beside, for a name taken from a path: it is not encoded again. */
 char *tmi_path_renamed(const tenmap_io *io, const char *path, const char *name, size_t name_len);
-/* How much of a path is its own, without what an address has from a '?' on. */
+/* The length of the path without its query, which is everything from a '?' on in an address. */
 size_t tmi_path_without_query(const tenmap_io *io, const char *path);
-/* The folder that `path` is in, the current one where it names none; NULL without memory. */
+/* The folder that contains `path`, the current one if it names none; NULL if memory runs out. */
 char *tmi_path_folder(const tenmap_io *io, const char *path);
 
 /*
- * The folder where what belongs to a model lies, as callers see it: without a '/' at its end, and
- * without what an address has from a '?' on. NULL without memory.
+ * The folder that holds a model's other files, as callers see it: without a trailing '/' and
+ * without a query. NULL if memory runs out.
  */
 char *tmi_config_folder(const tenmap_io *io, const char *path, bool is_folder);
 
-/* A window that moves forward over the bytes. */
+/* A window that moves forward over a source. */
 typedef struct tmi_window {
     const tmi_bytes *bytes;
-    int direct_fd;       /* reads around the page cache, where it is not -1 */
-    unsigned char *room; /* NULL: there is none, and what is in memory is used where it lies */
-    size_t size;         /* of the room */
-    uint64_t at, end;    /* which bytes the room holds */
-    uint64_t last;       /* no byte at or behind this one will be wanted */
-    bool ahead;          /* what lies behind the bytes that are wanted is worth reading with them */
-    bool coarse;         /* direct reads of less than TMI_DIRECT_ALIGN were refused */
+    int direct_fd;       /* reads through it bypass the page cache; -1: none */
+    unsigned char *room; /* NULL: there is no buffer, and bytes in memory are used in place */
+    size_t size;         /* size of the room */
+    uint64_t at, end;    /* the offsets of the bytes in the room */
+    uint64_t last;       /* no byte at or after this offset will be requested */
+    bool ahead;          /* bytes after the requested ones are worth reading too */
+    bool coarse;         /* direct reads in blocks smaller than TMI_DIRECT_ALIGN were refused */
 } tmi_window;
 
-/* *bytes are [at, at+size) in the room, size at most what tmi_window_fit allows. */
+/* *bytes points to [at, at+size) in the room. size is at most what tmi_window_fit allows. */
 tenmap_status tmi_window_bytes(tmi_window *window, uint64_t at, size_t size,
                                const tenmap_tensor *tensor, const unsigned char **bytes,
                                tenmap_error *error);
-/* Copies the first of [at, at+size), those that the room holds already, to dst; returns how many. */
+/*
+ * Copies to dst the leading bytes of [at, at+size) that the room already holds; returns how many.
+ */
 size_t tmi_window_take(const tmi_window *window, uint64_t at, void *dst, size_t size);
 /*
- * Whether bytes from `at` on, read around the page cache, can come straight to dst: both lie alike in a
- * block of the disk. tmi_window_copy then does so, but for the ends that are no whole blocks.
+ * Whether a read from `at` that bypasses the page cache can go directly to dst: the offset and the
+ * address must have the same position within a disk block. tmi_window_copy then reads directly,
+ * except for the ends that do not fill whole blocks.
  */
 bool tmi_window_agrees(const tmi_window *window, uint64_t at, const void *dst);
 tenmap_status tmi_window_copy(tmi_window *window, uint64_t at, void *dst, size_t size,
                               const tenmap_tensor *tensor, tenmap_error *error);
-/* How many elements surely fit, wherever they start: a multiple of 8. */
+/* How many elements are certain to fit, wherever they start: a multiple of 8. */
 uint64_t tmi_window_fit(const tmi_window *window, tenmap_dtype dtype);
 
 #endif

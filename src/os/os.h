@@ -59,8 +59,8 @@ int tmi_file_map(tmi_file *file, uint64_t offset, uint64_t size, const unsigned 
 
 /*
  * Whether the file's size or modification time differs from when it was opened. *size_now (may be
- * NULL) receives the current size. Writers set both before their new bytes can be read, so if this
- * returns false, all bytes read earlier are those of the file as it was opened.
+ * NULL) receives the current size. The system updates both before changed bytes can be read, so if
+ * this returns false, all bytes read earlier are those of the file as it was opened.
  */
 bool tmi_file_changed(const tmi_file *file, uint64_t *size_now);
 /*

@@ -150,8 +150,8 @@ static tenmap_status copy_converted(copying *c) {
 }
 
 /*
- * A part of a tensor whose values are made. Where what is lost is to be counted, and something might be, they are
- * made as F32 first.
+ * A part of a tensor whose values are made. Where what is lost is to be counted, and something
+ * might be, they are made as F32 first.
  */
 static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char *made, char *out) {
     uint32_t flags = (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
@@ -180,7 +180,10 @@ static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char 
     return put_bytes(c, out, out_bytes);
 }
 
-/* As much as stays in the cache until it is written; many rows of what is stored the other way round. */
+/*
+ * As much as stays in the cache until it is written; many rows of what is stored the other way
+ * round.
+ */
 static tenmap_status copy_made(copying *c) {
     enum { MADE_IN_ROWS = 128 << 10, MADE_TURNED = 512 << 10 };
     tenmap_status status = TENMAP_OK;

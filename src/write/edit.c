@@ -1,6 +1,6 @@
 /*
- * Edits of metadata and of tensors' names: the new header's text, and which of the three ways it gets
- * into the file.
+ * Edits of metadata and of tensors' names: the new header's text, and which of the three ways it
+ * gets into the file.
  */
 #include "write.h"
 
@@ -199,7 +199,9 @@ static bool source_changed(const editing_file *e) {
 
 /* In place. */
 
-/* The file behind a descriptor that was opened after the lock was taken, and before the last look. */
+/*
+ * The file behind a descriptor that was opened after the lock was taken, and before the last look.
+ */
 static bool is_locked_file(const editing_file *e, const tmi_identity *identity) {
     tmi_identity locked;
     return tmi_fd_identity(e->lock.fd, &locked) == 0 && locked.device == identity->device &&
@@ -275,8 +277,8 @@ static int copy_span(const editing_file *e, uint64_t from, int fd, uint64_t to, 
 }
 
 /*
- * Shares the whole blocks of the data, and copies what lies before the first of them. The last block
- * need not be full if it is the file's last, which it no longer is in a file that has grown.
+ * Shares the whole blocks of the data, and copies what lies before the first of them. The last
+ * block need not be full if it is the file's last, which it no longer is in a file that has grown.
  */
 static int edit_cloned(editing_file *e, int fd) {
     const tmi_shard *shard = &e->model->shards[0];
@@ -368,8 +370,8 @@ static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
 }
 
 /*
- * A file that opens needs no record: one that lies there belongs to an edit that is settled; or to a file
- * that has come in the place of this one.
+ * A file that opens needs no record: one that lies there belongs to an edit that is settled; or to
+ * a file that has come in the place of this one.
  */
 static tenmap_status drop_record(const editing_file *e) {
     char record[TMI_NAME_ROOM];

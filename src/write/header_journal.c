@@ -47,8 +47,8 @@ static unsigned char *record_bytes(const tmi_change *change, size_t *size) {
 }
 
 /*
- * The record in place and synced, or not there. It tells no more people than the model does. *own is
- * open on it, so that it is known again; if no descriptor can be had, on nothing.
+ * The record in place and synced, or not there. It tells no more people than the model does. *own
+ * is open on it, so that it is known again; if no descriptor can be had, on nothing.
  */
 static int record_write(const tmi_folder *folder, const char *name, int model,
                         const tmi_change *change, tmi_file *own) {
@@ -76,7 +76,10 @@ static int record_write(const tmi_folder *folder, const char *name, int model,
     return failed;
 }
 
-/* Whether the name is surely not that of the open record any more. 0, or an errno where nobody can tell. */
+/*
+ * Whether the name is surely not that of the open record any more. 0, or an errno where nobody can
+ * tell.
+ */
 static int is_anothers(const tmi_folder *folder, const char *name, int own, bool *anothers) {
     tmi_identity mine, there;
     int fd = -1, failed = tmi_fd_identity(own, &mine);
