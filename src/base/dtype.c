@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-/* Each once: its name, the bits and the alignment in bytes of an element, its kind, infinity. */
+/*
+ * Each row: name, bits per element, alignment of an element in bytes, kind, whether it has
+ * infinity.
+ */
 #define DTYPES(X)                                                                                  \
     X(AS_STORED, 0, 1, NONE, 0)                                                                    \
     X(BOOL, 8, 1, BOOL, 0)                                                                         \
@@ -34,9 +37,9 @@
 const tmi_dtype_info tmi_dtypes[TMI_DTYPE_COUNT] = {DTYPES(DTYPE_ROW)};
 
 /*
- * Block dtypes, each once: its name, and that of its scheme, bits of a value, values that share a
- * scale; elements and bytes per block, the block's alignment. Codes that stand for several values
- * at a time count as what each of them comes to.
+ * Block dtypes. Each row: name, name of the scheme, bits per value, values that share a scale;
+ * elements and bytes per block, alignment of the block in bytes. If one code stands for several
+ * values, the bits are those per value.
  */
 #define BLOCK_DTYPES(X)                                                                            \
     X(Q4_0, "q4_0", 4, 32, 32, 18, 2)                                                              \

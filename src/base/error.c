@@ -1,4 +1,4 @@
-/* Sentences for people: quoting, formatting and the table of status names. */
+/* Error messages: quoting, formatting, and the table of status names. */
 #include "base.h"
 
 #include <errno.h>
@@ -37,15 +37,16 @@ uint32_t tenmap_version(void) {
 }
 
 /*
- * Quoting. One character of the source becomes one piece of at most 8 bytes; a piece is never cut.
- * Control characters, invalid bytes and the characters that reorder text on a terminal are escaped.
+ * Quoting. Each source character becomes one piece of at most 8 bytes, and a piece is never cut.
+ * Control characters, invalid bytes, and characters that reorder text on a terminal are escaped.
  */
 typedef struct quote_piece {
     char text[12];
     unsigned len;
 } quote_piece;
 
-/* Decodes one character of valid UTF-8 of at most `left` bytes; 0 and *size 1 if it is not valid.
+/*
+ * Decodes one UTF-8 character of at most `left` bytes. Returns 0 with *size 1 if it is not valid.
  */
 static uint32_t decode_one(const unsigned char *s, size_t left, size_t *size) {
     size_t n = tmi_utf8_char(s, left);
@@ -130,7 +131,7 @@ static tmi_quoted quote_within(const char *bytes, size_t len, size_t limit, size
             cut_at = at;
         }
     }
-    if (at < len) { /* too long: keep the head, three dots, and as much of the end as fits */
+    if (at < len) { /* too long: keep the head, then "...", then as much of the end as fits */
         used = cut_used ? cut_used : 1;
         memcpy(out.text + used, "...", 3);
         used += 3;
@@ -159,7 +160,7 @@ tmi_quoted tmi_quote_path(const char *path) {
     const char *query = strstr(path, "://") ? strchr(path, '?') : NULL;
     if (!query)
         return quote_within(path, strlen(path), 144, 40);
-    /* What stands behind the '?' of an address may be a signature, which is nobody's to read. */
+    /* Anything after the '?' of an address may be a secret signature, so it is not shown. */
     tmi_quoted out = quote_within(path, (size_t)(query - path), 140, 40);
     memcpy(strrchr(out.text, '"'), "?...\"", sizeof "?...\"");
     return out;
@@ -192,7 +193,7 @@ const char *tmi_list_end(tmi_list *list) {
     return list->text;
 }
 
-/* Ends the message on a character boundary where snprintf had to cut it. */
+/* If snprintf truncated the message, ends it on a character boundary with "...". */
 static void end_message(tenmap_error *error, int wanted) {
     size_t size = sizeof error->message;
     if (wanted < 0) {
@@ -238,8 +239,8 @@ tenmap_status tmi_fail_at(tenmap_error *error, tenmap_status status, uint32_t sh
 }
 
 /*
- * The texts are ours: strerror is not thread-safe everywhere and speaks the locale's language.
- * Where the user can do something about it, the text says what.
+ * We use our own texts, because strerror is not thread-safe everywhere and depends on the locale.
+ * If the user can fix the cause, the text says how.
  */
 static const struct {
     int code;

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From here on a block comes straight from the system, whose huge pages make fresh memory cheap. */
+/*
+ * Blocks of this size or more come directly from the system, whose huge pages make fresh memory
+ * cheap.
+ */
 enum { BLOCK_MAP_FROM = 2 << 20 };
 
 void *tmi_calloc(size_t count, size_t size) {

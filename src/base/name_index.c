@@ -1,8 +1,8 @@
 /*
- * A hash index over names, open addressing, at most half full.
+ * A hash index over names, with open addressing and at most half full.
  *
  * Names come from untrusted files, so the hash is keyed with random bytes per model: without the
- * key nobody can choose names that collide, and opening stays linear.
+ * key nobody can choose names that collide, so opening takes linear time.
  */
 #include "base.h"
 #include "hash.h"
@@ -19,7 +19,10 @@ uint64_t tmi_hash(const tmi_hash_key *key, const char *name, size_t len) {
     return tmi_hash_inline(key, name, len);
 }
 
-/* How every record begins. Copied out: the records are of other types, so no pointer may alias. */
+/*
+ * The leading fields of every record. They are copied out because records have other types, so a
+ * pointer cast would violate the aliasing rules.
+ */
 typedef struct named {
     const char *name;
     size_t len;

@@ -1,4 +1,4 @@
-/* Structs of options as they come from callers who may know another version of them. */
+/* Reads option structs from callers that may have been compiled against another version of them. */
 #include "base.h"
 
 #include <string.h>
@@ -17,8 +17,8 @@ tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, 
     memcpy(out, &kind->size, sizeof kind->size);
     if (!given)
         return TENMAP_OK;
-    memcpy(&size, given, sizeof size); /* struct_size comes first in all of them */
-    /* Every version ends where a field does: a part of a pointer is none. */
+    memcpy(&size, given, sizeof size); /* struct_size is the first field of all of them */
+    /* Every version ends at a field boundary, so a size that cuts a pointer is invalid. */
     if (size < kind->first_size || size > LARGEST_SIZE || size % sizeof size != 0)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "options.struct_size is %llu; start from %s, which sets it to sizeof(%s), "

@@ -1,4 +1,4 @@
-/* Memory and random numbers from the system. POSIX; pages_win32.c is the same for Windows. */
+/* Memory and random numbers from the system on POSIX; pages_win32.c is the Windows version. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -45,7 +45,10 @@ void tmi_pages_free(void *pages, size_t size) {
     munmap(pages, size);
 }
 
-/* A page of its own in front holds the size; it is too short for a huge page, so it costs 4 KiB. */
+/*
+ * A separate page in front holds the size. It is too short for a huge page, so it costs only one
+ * page.
+ */
 void *tmi_aligned_alloc(size_t size) {
     size_t page = tmi_page_size();
     if (size > PTRDIFF_MAX - 4 * (size_t)HUGE_PAGE)
@@ -75,7 +78,9 @@ void tmi_pages_trim(void *pages, size_t *size, size_t used) {
         *size = kept;
 }
 
-/* Good randomness where the system has it; unlike addresses and times where it does not. */
+/*
+ * Uses the system's random numbers if it has them, otherwise ones derived from addresses and time.
+ */
 void tmi_random(void *dst, size_t size) {
     if (getentropy(dst, size) == 0)
         return;

@@ -1,4 +1,4 @@
-/* Memory and random numbers from the system: Windows. */
+/* Memory and random numbers from the system on Windows. */
 #include "base.h"
 
 #ifdef _WIN32
@@ -37,7 +37,7 @@ void tmi_pages_trim(void *pages, size_t *size, size_t used) {
         *size = kept;
 }
 
-/* More addresses are reserved than used; the page in front holds where the reservation begins. */
+/* Reserves more addresses than it uses; the page in front stores where the reservation begins. */
 void *tmi_aligned_alloc(size_t size) {
     size_t page = tmi_page_size(), align = WIN32_HUGE_PAGE;
     if (size > PTRDIFF_MAX - 4 * align)
@@ -61,7 +61,7 @@ void tmi_aligned_free(void *pages) {
     VirtualFree(start, 0, MEM_RELEASE);
 }
 
-/* RtlGenRandom by the name that advapi32 exports it under; it fails only without memory. */
+/* RtlGenRandom, under the name that advapi32 exports; it fails only if memory runs out. */
 BOOLEAN NTAPI SystemFunction036(PVOID bytes, ULONG size);
 
 void tmi_random(void *dst, size_t size) {

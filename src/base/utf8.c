@@ -29,7 +29,7 @@ size_t tmi_utf8_char(const unsigned char *s, size_t left) {
     return 4;
 }
 
-/* How many bytes at s are ASCII, counted in whole steps of 64: the common case is all of them. */
+/* How many leading bytes are ASCII, in whole steps of 64: usually all of them. */
 static size_t ascii_run(const unsigned char *s, size_t len) {
     size_t at = 0;
     for (; len - at >= 64; at += 64) {

@@ -1,6 +1,6 @@
 /*
- * The operating system: files, mappings, folders, threads. This is POSIX, with what
- * Linux and macOS have beyond it; file_win32.c is the same for Windows.
+ * Files, mappings, folders and threads on POSIX, with extensions of Linux and macOS. file_win32.c
+ * is the Windows version.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -27,7 +27,7 @@
 #endif
 
 #if defined(__linux__) && !defined(MADV_POPULATE_READ)
-#define MADV_POPULATE_READ 22 /* Linux 5.14; an older kernel says EINVAL */
+#define MADV_POPULATE_READ 22 /* Linux 5.14; older kernels return EINVAL */
 #endif
 #ifdef __APPLE__
 #define MODIFIED_AT st_mtimespec
@@ -37,7 +37,6 @@
 #define TOUCHED_AT st_ctim
 #endif
 
-/* Size and times. */
 static void note_state(tmi_file *file, const struct stat *st) {
     file->size = (uint64_t)st->st_size;
     file->modified[0] = st->MODIFIED_AT.tv_sec;
@@ -59,8 +58,8 @@ static int classify(tmi_file *file, int fd) {
 }
 
 /*
- * O_NONBLOCK keeps a pipe without a writer from hanging the open; it means nothing for the regular
- * files that are kept, and is taken back for callers who use the descriptor.
+ * O_NONBLOCK keeps a pipe without a writer from blocking the open. It has no effect on regular
+ * files, the only ones kept open, and is cleared again for callers who use the descriptor.
  */
 static int open_from(tmi_file *file, int folder, const char *path) {
     *file = (tmi_file){.fd = -1};
@@ -169,7 +168,7 @@ bool tmi_file_look(tmi_file *file) {
            memcmp(file->touched, before.touched, sizeof before.touched) == 0;
 }
 
-/* Opens a path if it leads to the very file that is open already; -1 if not. */
+/* Opens a path if it leads to the file that is already open; otherwise returns -1. */
 static int open_same(const tmi_file *file, const char *path, int flags) {
     struct stat st, other;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
@@ -183,9 +182,9 @@ static int open_same(const tmi_file *file, const char *path, int flags) {
 }
 
 /*
- * A second open file, since flags and locks belong to that and the caller of tenmap_open_fd may
- * share the one that the model has. The kernel's name for the descriptor opens the same file again,
- * wherever its path has gone since. -1 where there is none.
+ * Opens the same file a second time. Flags and locks belong to the open file description, which the
+ * model may share with the caller of tenmap_open_fd. The kernel's name for the descriptor opens the
+ * same file even if its path has changed. Returns -1 where there is no such name.
  */
 static int open_again(const tmi_file *file, int flags) {
 #ifdef __linux__
@@ -212,7 +211,7 @@ bool tmi_file_locked(const tmi_file *file, const char *path) {
     if (fd < 0)
         return false;
     bool locked = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    close(fd); /* and with it goes the lock */
+    close(fd); /* this also releases the lock */
     return locked;
 }
 
@@ -249,14 +248,14 @@ int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end) {
 }
 
 /*
- * Linux tries a page whose storage fails again and again in mlock, and never returns. So the pages
- * are only marked here, to be locked as they come in, and the caller brings them in.
+ * In mlock, Linux retries a page whose storage fails forever and never returns. So this only marks
+ * the pages to be locked when they are read in, and the caller populates them.
  */
 int tmi_map_lock(const tmi_file *file, uint64_t begin, uint64_t end) {
     void *start = tmi_map_address(file, begin);
     size_t size = (size_t)(end - begin);
 #ifdef SYS_mlock2
-    enum { LOCK_ON_FAULT = 1 }; /* MLOCK_ONFAULT, Linux 4.4; an older kernel says ENOSYS */
+    enum { LOCK_ON_FAULT = 1 }; /* MLOCK_ONFAULT, Linux 4.4; older kernels return ENOSYS */
     if (syscall(SYS_mlock2, start, size, LOCK_ON_FAULT) == 0)
         return 0;
     if (errno != ENOSYS && errno != EINVAL)
@@ -279,7 +278,7 @@ uint64_t tmi_lock_limit(const char **remedy) {
     return limit.rlim_cur;
 }
 
-/* The kernel's table of this process's pages has 8 bytes for each; bit 63 says mapped. */
+/* The kernel's pagemap of this process has 8 bytes for each page; bit 63 means mapped. */
 int tmi_memory_mapped(const void *memory, size_t size, uint64_t *bytes) {
 #ifdef __linux__
     uint64_t entries[1024], page = tmi_page_size();
@@ -307,13 +306,13 @@ int tmi_memory_mapped(const void *memory, size_t size, uint64_t *bytes) {
 #endif
 }
 
-/* Counts the pages of a mapping of the file that are in memory, whoever uses them. */
+/* Counts the bytes of the file that are in memory, whoever uses them. */
 static int count_cached(void *map, uint64_t map_offset, uint64_t begin, uint64_t end,
                         uint64_t *bytes) {
 #ifdef __linux__
     unsigned char there[4096];
 #else
-    char there[4096]; /* as the BSDs and macOS declare it */
+    char there[4096]; /* the type that the BSDs and macOS declare */
 #endif
     uint64_t page = tmi_page_size();
     for (uint64_t at = begin - begin % page; at < end;) {
@@ -334,7 +333,7 @@ int tmi_file_cached(const tmi_file *file, uint64_t begin, uint64_t end, uint64_t
         return 0;
     if (file->map)
         return count_cached(file->map, file->map_offset, begin, end, bytes);
-    tmi_file mapped = *file; /* only a mapping can be asked; making one touches nothing */
+    tmi_file mapped = *file; /* mincore needs a mapping; making one touches no pages */
     const unsigned char *base;
     mapped.map = NULL;
     int failed = tmi_file_map(&mapped, begin, end - begin, &base);
@@ -370,7 +369,7 @@ int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name)
     return list_names(opendir(path), entry, ctx);
 }
 
-/* Another descriptor than the folder's own, whose place in the list would be shared. */
+/* Opens a new descriptor: duplicates of the folder's own would share its read position. */
 int tmi_folder_list_in(const tmi_folder *folder, bool (*entry)(void *ctx, const char *name),
                        void *ctx) {
     int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -405,8 +404,8 @@ void tmi_sleep_ms(unsigned milliseconds) {
 }
 
 /*
- * A signal that a thread raises by what it does cannot wait: where it is blocked the system ends
- * the process, without the handler that the program may have for it.
+ * A blocked signal that a thread raises itself cannot stay pending: the system ends the process
+ * without calling the program's handler.
  */
 int tmi_thread_start(pthread_t *thread, void *(*run)(void *ctx), void *ctx) {
     static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS};

@@ -1,10 +1,10 @@
-/* Files and mappings: the part that is the same on every system. */
+/* Files and mappings: the portable part. */
 #include "os.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* One read moves at most this much: Linux stops a little under 2 GiB, macOS refuses more. */
+/* The most that one read requests: Linux stops a little under 2 GiB, macOS refuses more. */
 enum { READ_AT_MOST = 1 << 30 };
 
 void tmi_file_memory(tmi_file *file, const void *bytes, size_t size) {
@@ -40,7 +40,7 @@ int tmi_file_read_direct(int fd, uint64_t offset, void *dst, size_t size, size_t
     return tmi_fd_read(fd, offset, dst, size, got);
 }
 
-/* Reading first finds out whether the bytes are there: touching a page that is gone is fatal. */
+/* Reads the bytes first to find out whether they exist: touching a page that is gone is fatal. */
 static int touch_pages(const tmi_file *file, uint64_t begin, uint64_t end) {
     unsigned char scratch[16 << 10];
     uint64_t last = file->map_offset + file->map_size;

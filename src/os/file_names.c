@@ -1,6 +1,6 @@
 /*
- * Names of files: the parts of a path, files of ours beside a model, and names that mean something
- * else than a file on some system.
+ * File names: the parts of a path, the names of the library's own files beside a model, and names
+ * that some system does not treat as a plain file.
  */
 #include "os.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* File names are at most 255 bytes on the systems we know; suffixes of ours take up to 40. */
+/* File names are at most 255 bytes on all known systems; our suffixes take up to 40. */
 enum { LONGEST_STEM = 200 };
 
 static const char temp_mark[] = ".tenmap-";
@@ -53,7 +53,7 @@ char *tmi_join_path(const char *folder, size_t folder_len, const char *name, siz
     return path;
 }
 
-/* Names that Windows takes for something else than a file of that name. */
+/* Names that Windows does not treat as a plain file. */
 
 static bool equals_ignoring_case(const char *name, size_t len, const char *word) {
     if (len != strlen(word))
@@ -66,7 +66,7 @@ static bool equals_ignoring_case(const char *name, size_t len, const char *word)
     return true;
 }
 
-/* CON, NUL, COM1 and their like are devices in every folder, whatever extension they have. */
+/* CON, NUL, COM1 and similar names are devices in every folder, with any extension. */
 static bool is_device_name(const char *name, size_t len) {
     static const char *const devices[] = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$"};
     size_t stem = 0;
@@ -80,7 +80,7 @@ static bool is_device_name(const char *name, size_t len) {
     if (stem < 4 ||
         (!equals_ignoring_case(name, 3, "COM") && !equals_ignoring_case(name, 3, "LPT")))
         return false;
-    /* A digit, or one of the superscripts 1, 2, 3, which are U+00B9, U+00B2 and U+00B3. */
+    /* A digit, or superscript 1, 2 or 3: U+00B9, U+00B2, U+00B3. */
     const unsigned char *number = (const unsigned char *)name + 3;
     return (stem == 4 && number[0] >= '0' && number[0] <= '9') ||
            (stem == 5 && number[0] == 0xc2 &&
@@ -105,7 +105,7 @@ bool tmi_names_a_file(const char *name, size_t len) {
 #endif
 }
 
-/* Files of ours beside a model. */
+/* The library's own files beside a model. */
 
 void tmi_sibling_name(char *out, size_t size, const char *path, const char *suffix) {
     const char *name = path + tmi_folder_part(path);
@@ -157,7 +157,7 @@ bool tmi_is_temp_of(const char *name, bool (*is_ours)(const char *name)) {
 typedef struct temp_search {
     const tmi_folder *folder;
     void (*found)(const tmi_folder *folder, const char *name);
-    char start[TMI_NAME_ROOM]; /* how temporary files of this path begin */
+    char start[TMI_NAME_ROOM]; /* the common start of the path's temporary file names */
 } temp_search;
 
 static bool look_at_name(void *ctx, const char *name) {

@@ -1,6 +1,7 @@
 /*
- * The operating system: Windows. Descriptors are those of the C library, so that callers can use
- * them; the work is done on the handles behind them. Errors become the errno that says the same.
+ * Files, mappings, folders and threads on Windows. Descriptors are those of the C library, so that
+ * callers can use them; the work is done on the underlying handles. Windows errors become the
+ * corresponding errno.
  */
 #include "os.h"
 #include "win32.h"
@@ -66,7 +67,7 @@ int tmi_errno_of(DWORD code) {
 
 /* Paths. */
 
-/* The plain UTF-16 of a UTF-8 text. */
+/* Converts UTF-8 to UTF-16. */
 static wchar_t *widen(const char *text, int *failed) {
     int len = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, NULL, 0);
     if (len <= 0) {
@@ -82,8 +83,8 @@ static wchar_t *widen(const char *text, int *failed) {
 }
 
 /*
- * The absolute path behind the mark that lifts the limit on its length. The system itself resolves
- * dots and slashes first, since behind the mark it no longer does.
+ * The absolute path with the prefix that lifts the limit on its length. GetFullPathNameW resolves
+ * dots and slashes first, because the system does not resolve them after the prefix.
  */
 static wchar_t *widen_long(const wchar_t *wide, int *failed) {
     static const wchar_t mark[] = L"\\\\?\\", share_mark[] = L"\\\\?\\UNC";
@@ -105,7 +106,7 @@ static wchar_t *widen_long(const wchar_t *wide, int *failed) {
 }
 
 wchar_t *tmi_wide_path(const char *path, int *failed) {
-    enum { SHORT_ENOUGH = 240 }; /* folders may have fewer characters than files */
+    enum { SHORT_ENOUGH = 240 }; /* folder paths are limited to fewer characters than file paths */
     *failed = 0;
     wchar_t *wide = widen(path, failed);
     bool marked = wide && (wcsncmp(wide, L"\\\\?\\", 4) == 0 || wcsncmp(wide, L"\\\\.\\", 4) == 0);
@@ -154,7 +155,7 @@ static uint64_t joined(DWORD high, DWORD low) {
     return (uint64_t)high << 32 | low;
 }
 
-/* Size and times, and the attributes; times are kept in the units of the system. */
+/* Reads size, times and attributes; times stay in the system's units. */
 static int look_at(HANDLE handle, tmi_file *file, DWORD *attributes) {
     BY_HANDLE_FILE_INFORMATION info;
     FILE_BASIC_INFO times;
@@ -170,7 +171,7 @@ static int look_at(HANDLE handle, tmi_file *file, DWORD *attributes) {
     return 0;
 }
 
-/* Takes over the handle: it becomes the file's descriptor, or is closed. */
+/* Takes ownership of the handle: it becomes the file's descriptor, or is closed. */
 static int take_handle(tmi_file *file, HANDLE handle) {
     DWORD attributes;
     int failed = 0;
@@ -190,7 +191,7 @@ static int take_handle(tmi_file *file, HANDLE handle) {
 int tmi_file_open(tmi_file *file, const char *path) {
     int failed;
     *file = (tmi_file){.fd = -1};
-    /* Backup semantics let folders be opened, so that they can be told from files. */
+    /* Backup semantics allow folders to be opened, so that they can be told from files. */
     HANDLE handle =
         tmi_handle_open(path, GENERIC_READ, TMI_SHARE_ALL, FILE_FLAG_BACKUP_SEMANTICS, &failed);
     return handle == INVALID_HANDLE_VALUE ? failed : take_handle(file, handle);
@@ -205,8 +206,8 @@ int tmi_file_open_in(tmi_file *file, const tmi_folder *folder, const char *name)
 }
 
 /*
- * A duplicate would share the position of the caller's descriptor, which reads move here. The file
- * is opened a second time instead, by its handle, and duplicated only where that is refused.
+ * A duplicate would share the file position of the caller's descriptor, and reads here move it. So
+ * the file is opened a second time by its handle, and duplicated only if that is refused.
  */
 int tmi_file_dup(tmi_file *file, int fd) {
     *file = (tmi_file){.fd = -1};
@@ -308,7 +309,8 @@ void tmi_direct_close(int fd) {
 /* Pages of a mapping. */
 
 /*
- * The system reads ahead in large pieces if asked to; that is advice, and touching makes it true.
+ * Asks the system to read ahead in large pieces. That is only advice, so the caller must touch the
+ * pages.
  */
 int tmi_map_populate_at_once(const tmi_file *file, uint64_t begin, uint64_t end) {
     uint64_t last = file->map_offset + file->map_size;
@@ -318,7 +320,7 @@ int tmi_map_populate_at_once(const tmi_file *file, uint64_t begin, uint64_t end)
     return ENOTSUP;
 }
 
-/* What the system knows of each page of [memory, memory + size), handed out page by page. */
+/* Called for each page of [memory, memory + size) with the system's information about it. */
 typedef void page_visit(void *ctx, uint64_t at, const PSAPI_WORKING_SET_EX_BLOCK *page);
 
 static int visit_pages(const void *memory, size_t size, page_visit *visit, void *ctx) {
@@ -341,7 +343,7 @@ static void note_locked(void *ctx, uint64_t at, const PSAPI_WORKING_SET_EX_BLOCK
     *(bool *)ctx |= page->Valid && page->Locked;
 }
 
-/* Unlocking pages that are not locked takes them out of the working set: that is documented. */
+/* Unlocking pages that are not locked removes them from the working set; this is documented. */
 int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end) {
     uint64_t last = file->map_offset + file->map_size;
     void *memory = tmi_map_address(file, begin);
@@ -392,7 +394,7 @@ int tmi_memory_mapped(const void *memory, size_t size, uint64_t *bytes) {
     return failed;
 }
 
-/* The system keeps to itself what its cache holds. */
+/* Windows does not expose what its cache holds. */
 int tmi_file_cached(const tmi_file *file, uint64_t begin, uint64_t end, uint64_t *bytes) {
     *bytes = 0;
     return file->memory || begin == end ? 0 : ENOTSUP;
@@ -415,7 +417,7 @@ int tmi_folder_list(const char *path, bool (*entry)(void *ctx, const char *name)
         return code == ERROR_FILE_NOT_FOUND ? 0 : tmi_errno_of(code);
     bool more = true;
     while (more) {
-        char *name = tmi_narrow_text(found.cFileName); /* else no path of UTF-8 can reach it */
+        char *name = tmi_narrow_text(found.cFileName); /* NULL: no UTF-8 path can reach it */
         if (name && strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
             more = entry(ctx, name);
         free(name);
@@ -440,7 +442,7 @@ bool tmi_is_folder(const char *path) {
     return attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY);
 }
 
-/* The rest. */
+/* Processors, processes and threads. */
 
 unsigned tmi_cpu_count(void) {
     DWORD count = GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);
@@ -455,7 +457,7 @@ void tmi_sleep_ms(unsigned milliseconds) {
     Sleep(milliseconds);
 }
 
-/* Threads are those of winpthreads; there are no signals to block. */
+/* Threads come from winpthreads; there are no signals to block. */
 int tmi_thread_start(pthread_t *thread, void *(*run)(void *ctx), void *ctx) {
     return pthread_create(thread, NULL, run, ctx);
 }

@@ -1,6 +1,6 @@
 /*
- * The operating system, for writing: files that replace others whole or not at all, room on the
- * disk, copies inside the kernel. POSIX, as file.c is; file_write_win32.c is the same for Windows.
+ * Writing files on POSIX: atomic replacement, disk space, copies inside the kernel.
+ * file_write_win32.c is the Windows version.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -30,7 +30,7 @@
 #define PATH_MAX 4096 /* systems without a limit do not define it */
 #endif
 
-/* What readers want to know, too. */
+/* Also used by readers. */
 
 char *tmi_resolve(const char *path) {
     char real[PATH_MAX];
@@ -45,10 +45,10 @@ bool tmi_exists(const char *path) {
 
 #ifndef TENMAP_NO_WRITE
 
-/* One copy_file_range moves at most this much: Linux stops a little under 2 GiB. */
+/* The most that one copy_file_range requests: Linux stops a little under 2 GiB. */
 enum { WRITE_AT_MOST = 1 << 30 };
 
-/* Folders, and places in them. */
+/* Folders and locations. */
 
 int tmi_folder_open(tmi_folder *folder, const char *path) {
     *folder = TMI_NO_FOLDER;
@@ -72,7 +72,7 @@ void tmi_folder_close(tmi_folder *folder) {
     *folder = TMI_NO_FOLDER;
 }
 
-/* The site of a path that is spelled like this. */
+/* Finds the location of the path as spelled. Takes ownership of `spelled`, which may be NULL. */
 static int find_spelled(tmi_location *site, char *spelled) {
     *site = TMI_NO_LOCATION;
     site->shown = spelled;
@@ -92,8 +92,10 @@ int tmi_location_find(tmi_location *site, const char *path, bool follow) {
         return ENOENT;
     int failed = follow ? find_spelled(site, tmi_resolve(path)) : EACCES;
     struct stat named;
-    /* A user who may not come to the working directory from the root can still be in it: what is no
-       link is found there as the path was given. */
+    /*
+     * A user without access from the root to the working directory can still be in it, so a path
+     * that is not a link is retried as given.
+     */
     if (failed == EACCES && (!follow || lstat(path, &named) != 0 || !S_ISLNK(named.st_mode)))
         failed = find_spelled(site, tmi_copy_text(path, strlen(path)));
     return failed;
@@ -119,7 +121,7 @@ static bool still_named(int folder, const char *name, int fd) {
            fstat(fd, &open_now) == 0 && same_file(&named_now, &open_now);
 }
 
-/* A writer holds the lock of its file for as long as it lives; a free one has none. */
+/* A living writer holds the lock of its file, so an unlocked file is stale. */
 void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
     int fd = openat(folder->fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -130,10 +132,10 @@ void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
 }
 
 /*
- * Another writer that looks for stale files may find the new one before its lock is taken, and
- * remove it: then it has lost its name, and the next try gets another. So it does if somebody else
- * who may read it has locked it, or if the file system does not know it again; it is not left
- * there.
+ * Another writer's search for stale files may find and remove the new file before it is locked. It
+ * then has lost its name, and the next try uses another one. The same happens if somebody else who
+ * may read the file has locked it, or if the file system does not recognize it; then the file is
+ * removed here.
  */
 static int create_temporary(tmi_atomic_file *target, mode_t mode) {
     int failed = 0, folder = target->site.folder.fd;
@@ -141,13 +143,15 @@ static int create_temporary(tmi_atomic_file *target, mode_t mode) {
         tmi_temp_name(target->temp, sizeof target->temp, target->site.name);
         int fd = openat(folder, target->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         failed = fd < 0 ? errno : 0;
-        if (failed && failed != EEXIST) /* it may be there all the same, and is nobody else's */
+        if (failed &&
+            failed !=
+                EEXIST) /* it may have been created all the same, and nobody else uses the name */
             (void)unlinkat(folder, target->temp, 0);
         if (failed == EEXIST || failed == EINTR)
             continue;
         if (failed)
             return failed;
-        /* Where a file system has no locks, nobody can take this one either. */
+        /* On a file system without locks, nobody else can take this one either. */
         bool taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
         if (!taken && still_named(folder, target->temp, fd)) {
             target->fd = fd;
@@ -160,7 +164,7 @@ static int create_temporary(tmi_atomic_file *target, mode_t mode) {
     return failed;
 }
 
-/* Whether the file lets nobody do what this mode does not. */
+/* Whether the file grants nothing that this mode does not. */
 static bool is_no_wider(int fd, mode_t mode) {
     struct stat now;
     return fstat(fd, &now) == 0 && (now.st_mode & 0777 & ~mode) == 0;
@@ -169,9 +173,9 @@ static bool is_no_wider(int fd, mode_t mode) {
 enum { LIST_NONE, LIST_KEPT, LIST_LOST };
 
 /*
- * Gives the new file the list of rights (ACL) that the old one has, or takes away the one that its
- * folder gave it. LIST_LOST if that cannot be done, or not be known. Lists of other systems than
- * Linux, and of NFS, are left to them.
+ * Gives the new file the old file's access control list, or removes the one inherited from its
+ * folder. LIST_LOST if that cannot be done or cannot be determined. Only the POSIX lists of Linux
+ * are handled; lists of other systems and of NFS are left alone.
  */
 static int take_list(int fd, int old) {
 #ifdef __linux__
@@ -194,23 +198,29 @@ static int take_list(int fd, int old) {
 #endif
 }
 
-/* The old file's mode, without what it would give to people who had nothing from the old one. */
+/* The old file's mode, without rights for users who had none on the old file. */
 static mode_t kept_mode(int fd, const struct stat *old, int list) {
     struct stat now;
     mode_t mode = old->st_mode & 0777, both = mode & mode >> 3 & 07;
     bool group_kept = fstat(fd, &now) == 0 && now.st_gid == old->st_gid;
     if (group_kept && list != LIST_LOST)
         return mode;
-    /* With a list the group's bits are its mask, and people may be shut out by name. */
+    /*
+     * With an access control list the group bits are its mask, and the list may exclude users by
+     * name.
+     */
     if (list != LIST_NONE)
         return mode & 0700;
-    /* Who was in the old group is one of the others now, and who is in the new one was. */
+    /*
+     * Members of the old group are now "others", and members of the new group were "others" before.
+     */
     return (mode & 0700) | both << 3 | both;
 }
 
 /*
- * As the old file is, which `like` is open on, or -1 if it cannot be opened; an owner that may not
- * be given is left. The new file is its owner's alone before.
+ * Gives the new file the owner, list and mode of the old one. `like` is open on the old file, or -1
+ * if it cannot be opened. An owner that may not be set is left as it is. Before this call only the
+ * owner has access to the new file.
  */
 static int take_attributes(int fd, int like, const struct stat *old) {
     if (fchown(fd, old->st_uid, old->st_gid) != 0)
@@ -218,7 +228,7 @@ static int take_attributes(int fd, int like, const struct stat *old) {
     mode_t mode = kept_mode(fd, old, like >= 0 ? take_list(fd, like) : LIST_LOST);
     if (fchmod(fd, mode) == 0)
         return 0;
-    int failed = errno; /* a file system without modes that can be set */
+    int failed = errno; /* the file system may not support setting modes */
     return is_no_wider(fd, mode) ? 0 : failed;
 }
 
@@ -228,7 +238,10 @@ bool tmi_is_special(const tmi_folder *folder, const char *name) {
            !S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode);
 }
 
-/* Whether a file can come to be there. What a link leads to is looked at, though the link goes. */
+/*
+ * Checks whether a file can be placed there. If a link is there, its target is checked, although
+ * the link itself would be replaced.
+ */
 static int check_site(const tmi_location *site, struct stat *old, bool *replaces) {
     struct stat named;
     *replaces = false;
@@ -242,7 +255,7 @@ static int check_site(const tmi_location *site, struct stat *old, bool *replaces
     return S_ISDIR(old->st_mode) ? EISDIR : 0;
 }
 
-/* The site is found: clears the folder of what dead writers left, and takes a place in it. */
+/* Removes what dead writers left in the site's folder, then creates the temporary file there. */
 static int target_start(tmi_atomic_file *target, int like) {
     const tmi_location *site = &target->site;
     struct stat old;
@@ -323,7 +336,7 @@ void tmi_atomic_file_discard(tmi_atomic_file *target) {
     bool anothers = target->fd >= 0 &&
                     fstatat(folder, target->temp, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
                     fstat(target->fd, &own) == 0 && !same_file(&named, &own);
-    if (target->fd >= 0 && !anothers) /* where that cannot be told, the name is ours */
+    if (target->fd >= 0 && !anothers) /* if that cannot be determined, the name is ours */
         (void)unlinkat(folder, target->temp, 0);
     target_close(target);
 }
@@ -353,8 +366,8 @@ int tmi_fd_reserve(int fd, uint64_t size) {
 }
 
 /*
- * Bytes that are to be synced in the end may go to the disk at once, while the next ones are made:
- * fsync then finds little left to do. Only a hint, and only for pieces that are worth a request to
+ * Starts writing these bytes to disk while the next ones are computed, so that the final fsync has
+ * little left to do. This is only a hint, and only for pieces large enough to be worth a request to
  * the disk.
  */
 static void begin_storing(int fd, uint64_t offset, size_t size) {
@@ -386,8 +399,8 @@ int tmi_fd_write(int fd, uint64_t offset, const void *src, size_t size) {
 }
 
 /*
- * Network file systems may say only when a file is closed that they could not store it: closing a
- * second descriptor asks them, while the first still holds the lock.
+ * Network file systems may report only at close that they could not store a file. Closing a
+ * duplicate descriptor asks for that report while the original still holds the lock.
  */
 static int ask_at_close(int fd) {
     int second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -397,8 +410,8 @@ static int ask_at_close(int fd) {
 }
 
 /*
- * On macOS fsync leaves the bytes in the drive's own cache; file systems without F_FULLFSYNC say
- * so.
+ * On macOS fsync leaves the bytes in the drive's cache, so F_FULLFSYNC comes first; it fails on
+ * file systems that do not support it.
  */
 int tmi_fd_sync(int fd) {
     int failed;
@@ -437,7 +450,7 @@ int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t siz
 }
 
 #ifdef __linux__
-/* As <linux/fs.h> has it: not every C library comes with the kernel's headers. */
+/* As in <linux/fs.h>: not every C library comes with the kernel's headers. */
 typedef struct clone_range {
     int64_t src_fd;
     uint64_t src_offset, src_length, dest_offset;
@@ -461,7 +474,7 @@ uint64_t tmi_fd_block(int fd) {
     return known && (st.st_blksize & (st.st_blksize - 1)) == 0 ? (uint64_t)st.st_blksize : 65536;
 }
 
-/* Files that are changed where they lie. */
+/* Files that are changed in place. */
 
 int tmi_fd_identity(int fd, tmi_identity *identity) {
     struct stat st;
@@ -500,7 +513,7 @@ bool tmi_fd_owner_answers(int fd, int other, uint64_t *owner) {
 
 int tmi_fd_lock(int fd) {
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-        return 0; /* where a file system has no locks, editing goes without */
+        return 0; /* without locks in the file system, editing proceeds unlocked */
     return EWOULDBLOCK;
 }
 

@@ -1,6 +1,6 @@
 /*
- * The operating system, for writing: Windows. Files are found by path, since there are no folders
- * to work from as openat does; a file can be replaced and removed while others have it open.
+ * Writing files on Windows. Files are found by path, because there is no openat. A file can be
+ * replaced and removed while others have it open.
  */
 #include "os.h"
 #include "win32.h"
@@ -15,7 +15,7 @@
 
 /* Names. */
 
-/* "\\?\C:\x" as people write it; marked paths that would be too long without stay as they are. */
+/* Removes the "\\?\" prefix of a path; paths that would be too long without it stay as they are. */
 static char *unmark_path(const wchar_t *wide) {
     static const wchar_t share_mark[] = L"\\\\?\\UNC\\";
     wchar_t *kept = NULL;
@@ -64,8 +64,8 @@ bool tmi_exists(const char *path) {
 /* Locks. */
 
 /*
- * A lock here keeps others from reading what it covers. So it covers one byte that no file has, and
- * means what flock means elsewhere: only those who ask for it notice.
+ * A Windows lock keeps others from reading the bytes it covers. So it covers one byte that no file
+ * has, and acts as flock does elsewhere: only those who ask for it notice.
  */
 static int lock_handle(HANDLE handle, DWORD kind) {
     OVERLAPPED place = {.Offset = 0xfffffffe, .OffsetHigh = 0x7fffffff};
@@ -75,7 +75,7 @@ static int lock_handle(HANDLE handle, DWORD kind) {
     return code == ERROR_LOCK_VIOLATION || code == ERROR_IO_PENDING ? EWOULDBLOCK : 0;
 }
 
-/* A lock belongs to the handle here as well, and goes with it. */
+/* A lock belongs to the handle, and closing the handle releases it. */
 bool tmi_file_locked(const tmi_file *file, const char *path) {
     (void)path;
     HANDLE handle = file->fd < 0 ? INVALID_HANDLE_VALUE
@@ -90,14 +90,17 @@ bool tmi_file_locked(const tmi_file *file, const char *path) {
 
 #ifndef TENMAP_NO_WRITE
 
-/* One WriteFile moves at most this much. */
+/* The most that one WriteFile requests. */
 enum { WIN32_WRITE_AT_MOST = 1 << 30 };
 
 int tmi_fd_lock(int fd) {
     return lock_handle(tmi_handle_of(fd), LOCKFILE_EXCLUSIVE_LOCK);
 }
 
-/* Where a path leads now: what is begun by a relative one ends there, wherever the program goes. */
+/*
+ * The absolute path at this moment, so that a later change of the working directory does not
+ * matter.
+ */
 static char *absolute_path(const char *path) {
     int failed;
     wchar_t *wide = *path ? tmi_wide_path(path, &failed) : NULL;
@@ -111,7 +114,7 @@ static char *absolute_path(const char *path) {
     return out ? out : tmi_copy_text(path, strlen(path));
 }
 
-/* Folders, and places in them. */
+/* Folders and locations. */
 
 static char *path_in(const tmi_folder *folder, const char *name) {
     return tmi_join_path(folder->path, strlen(folder->path), name, strlen(name));
@@ -125,7 +128,9 @@ int tmi_folder_open(tmi_folder *folder, const char *path) {
     return folder->path ? 0 : ENOMEM;
 }
 
-/* Folders have no locks: a file that nobody else can open, and that goes with its handle, is one.
+/*
+ * Folders have no locks. A file that nobody else can open, deleted when its handle closes, acts as
+ * one.
  */
 int tmi_folder_lock(tmi_folder *folder) {
     static const char name[] = ".tenmap-lock";
@@ -146,7 +151,7 @@ int tmi_folder_lock(tmi_folder *folder) {
     return failed;
 }
 
-/* Folders cannot be synced here: what makes a change of one last is the flush of the file. */
+/* Folders cannot be synced on Windows: flushing the file makes a change in its folder durable. */
 int tmi_folder_sync(const tmi_folder *folder) {
     (void)folder;
     return 0;
@@ -159,7 +164,7 @@ void tmi_folder_close(tmi_folder *folder) {
     *folder = TMI_NO_FOLDER;
 }
 
-/* The full path is taken apart, not the given one: "C:name" and ".." are names of other folders. */
+/* Splits the full path, not the given one: "C:name" and ".." refer to other folders. */
 int tmi_location_find(tmi_location *site, const char *path, bool follow) {
     *site = TMI_NO_LOCATION;
     if (!*path)
@@ -195,7 +200,7 @@ static int unlink_path(const char *path) {
     return failed == ENOENT ? 0 : failed;
 }
 
-/* Whether somebody has removed the open file: its name goes when the last handle does. */
+/* Whether somebody has removed the open file; its name disappears when the last handle closes. */
 static bool is_removed(HANDLE handle) {
     FILE_STANDARD_INFO info;
     return GetFileInformationByHandleEx(handle, FileStandardInfo, &info, sizeof info) &&
@@ -216,7 +221,7 @@ void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
     free(path);
 }
 
-/* The handle can rename its file: DELETE is the right to do so. */
+/* The handle needs DELETE access to rename its file. */
 static int create_one(tmi_atomic_file *target) {
     int failed = ENOMEM;
     tmi_temp_name(target->temp, sizeof target->temp, target->site.name);
@@ -232,20 +237,22 @@ static int create_one(tmi_atomic_file *target) {
     if (failed)
         return failed;
     if (lock_handle(handle, LOCKFILE_EXCLUSIVE_LOCK) != 0 || is_removed(handle)) {
-        CloseHandle(handle); /* taken for a dead writer's before it could be locked */
+        CloseHandle(handle); /* another writer took it for stale before it was locked */
         return EEXIST;
     }
     target->fd = tmi_handle_adopt(handle, _O_RDWR, &failed);
     return failed;
 }
 
-/* Devices have names of their own here, in every folder. */
+/* Windows devices have reserved names in every folder, so no file in a folder is special. */
 bool tmi_is_special(const tmi_folder *folder, const char *name) {
     (void)folder, (void)name;
     return false;
 }
 
-/* In UTF-16, which is what the limit counts; the name is valid UTF-8, or no file can have it. */
+/*
+ * Counts UTF-16 units, as the limit does. The name is valid UTF-8; no file can have another name.
+ */
 static bool is_name_too_long(const char *name) {
     size_t units = 0;
     for (const unsigned char *c = (const unsigned char *)name; *c; c++)
@@ -253,7 +260,7 @@ static bool is_name_too_long(const char *name) {
     return units > 255;
 }
 
-/* The site is found: clears the folder of what dead writers left, and takes a place in it. */
+/* Removes what dead writers left in the site's folder, then creates the temporary file there. */
 static int start_target(tmi_atomic_file *target) {
     const tmi_location *site = &target->site;
     char *path = path_in(&site->folder, site->name);
@@ -281,7 +288,7 @@ int tmi_atomic_file_begin(tmi_atomic_file *target, const char *path, bool follow
     return failed;
 }
 
-/* A new file gets the rights that its folder gives, as the other one did. */
+/* `like` is ignored: a new file gets its rights from its folder, as the other file did. */
 int tmi_atomic_file_begin_in(tmi_atomic_file *target, const tmi_folder *folder, const char *name,
                              const char *shown, int like) {
     tmi_location *site = &target->site;
@@ -304,8 +311,8 @@ static void end_target(tmi_atomic_file *target) {
 }
 
 /*
- * Renames the open file over whatever is at the path. POSIX semantics, from Windows 10 on and on
- * NTFS, replace a file that others have open or mapped.
+ * Renames the open file over whatever is at the path. POSIX semantics, available from Windows 10 on
+ * with NTFS, replace a file that others have open or mapped.
  */
 static bool rename_handle(HANDLE handle, const wchar_t *to) {
     size_t bytes = wcslen(to) * sizeof *to;
@@ -331,9 +338,9 @@ static int move_file(const wchar_t *from, const wchar_t *to) {
 }
 
 /*
- * The classical call does not replace a file that somebody has open, but such a file can be
- * renamed. It goes aside, under a name that no sweep takes for a dead writer's, and is removed as
- * soon as the new one is in its place.
+ * MoveFileExW does not replace a file that somebody has open, but such a file can be renamed. So
+ * the old file is renamed, to a name that no search takes for a stale temporary file, and removed
+ * as soon as the new one is in its place.
  */
 static int move_over_open_file(const wchar_t *from, const wchar_t *to, const char *path) {
     int failed = ENOMEM;
@@ -368,7 +375,7 @@ static int rename_over(HANDLE handle, const char *from, const char *to) {
     return failed;
 }
 
-/* Flushing the file after the rename brings the rename to the disk with it. */
+/* Flushing the file after the rename also makes the rename durable. */
 int tmi_atomic_file_commit(tmi_atomic_file *target, bool *replaced) {
     char *from = path_in(&target->site.folder, target->temp);
     char *to = path_in(&target->site.folder, target->site.name);
@@ -435,7 +442,7 @@ int tmi_fd_sync(int fd) {
     return FlushFileBuffers(tmi_handle_of(fd)) ? 0 : tmi_errno_of(GetLastError());
 }
 
-/* Blocks can be shared on ReFS only, and nothing copies a range inside the system. */
+/* Only ReFS can share blocks, and Windows has no call that copies a range of a file. */
 int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size, uint64_t *done) {
     (void)from, (void)from_at, (void)to, (void)to_at, (void)size;
     *done = 0;
@@ -452,7 +459,7 @@ uint64_t tmi_fd_block(int fd) {
     return 65536;
 }
 
-/* Files that are changed where they lie. */
+/* Files that are changed in place. */
 
 static int identity_of(HANDLE handle, tmi_identity *identity) {
     BY_HANDLE_FILE_INFORMATION info;
@@ -471,7 +478,10 @@ int tmi_fd_identity(int fd, tmi_identity *identity) {
     return identity_of(tmi_handle_of(fd), identity);
 }
 
-/* A reparse point that stands for another name, unlike those of compressed or remote files. */
+/*
+ * Whether the path is a reparse point that refers to another name, unlike those of compressed or
+ * remote files.
+ */
 static bool is_link(const char *path) {
     int failed;
     FILE_ATTRIBUTE_TAG_INFO tag = {0, 0};
@@ -510,7 +520,7 @@ int tmi_fd_open_read(const tmi_folder *folder, const char *name, int *fd) {
     return open_no_link(folder, name, GENERIC_READ, _O_RDONLY, fd);
 }
 
-/* Owners are not asked for: rights come from the folder. */
+/* Owners are not checked: rights come from the folder. */
 bool tmi_fd_owner_answers(int fd, int other, uint64_t *owner) {
     (void)fd, (void)other;
     *owner = 0;

@@ -1,9 +1,12 @@
-/* A gate for many at a time, or for one alone. */
+/* A reader-writer lock that survives fork. */
 #include "os.h"
 
 static const uint64_t gate_alone = UINT64_C(1) << 31, gate_count = UINT64_C(0xffffffff);
 
-/* This process as the upper half of the state: what another one left there does not count. */
+/*
+ * This process's ID as the upper half of the state. Counts that another process left there are
+ * ignored.
+ */
 static uint64_t gate_process(void) {
     return (uint64_t)(uint32_t)tmi_process() << 32;
 }

@@ -1,6 +1,6 @@
 /*
- * Memory that takes the place of a mapping. Linux moves pages; elsewhere there is no way to put
- * memory over a mapping without a moment in which readers find nothing.
+ * Replaces a file mapping with memory. Linux can move pages; other systems cannot put memory over a
+ * mapping without a moment in which readers fault.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -25,8 +25,8 @@ unsigned char *tmi_replacement_at(const tmi_replacement *stage, const tmi_file *
 enum { STAGE_HUGE_PAGE = 2 << 20 };
 
 /*
- * Pages that are not yet there are not reserved: each move would reserve its own a second time, and
- * could be refused when the mapping is gone already.
+ * MAP_NORESERVE, because each move would account for its pages a second time and could be refused
+ * when the mapping is already gone.
  */
 int tmi_replacement_reserve(tmi_replacement *stage, const tmi_file *file) {
     size_t page = tmi_page_size();
@@ -59,8 +59,8 @@ static bool has_gap(void *pages, size_t size) {
 }
 
 /*
- * The kernel removes the mapping and moves the pages under one lock, which readers that find
- * nothing wait for. Should it fail between the two, the file is mapped again.
+ * The kernel removes the mapping and moves the pages under one lock; readers that fault meanwhile
+ * wait for it. If it fails between the two, the file is mapped again.
  */
 int tmi_replacement_install(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
                             uint64_t end) {
