@@ -1,16 +1,16 @@
-/* Where bytes come from, and the window that moves over them. */
+/* Implements the sources of bytes, and the window that moves over them. */
 #include "bytes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Objects of the caller. */
+/* Objects of the caller's tenmap_io. */
 
-/* One read of an object is no longer than this, whatever its tenmap_io prefers. */
+/* Bounds on the size of one read of an object, whatever its tenmap_io prefers. */
 enum { OBJECT_READ_LEAST = 4 << 10, OBJECT_READ_MOST = 1 << 30 };
 
-/* What a callback says when it fails: its own sentence, or that it had none. */
+/* Reports a failed callback with its own error message, or with one that says that it gave none. */
 static tenmap_status fail_object(tenmap_error *error, tenmap_error *said, tenmap_status status,
                                  const char *shown, const char *doing) {
     tenmap_status known =
@@ -35,7 +35,7 @@ static tenmap_status open_object(tmi_bytes *bytes, const tenmap_io *io, const ch
     tenmap_error said = {.status = TENMAP_OK};
     uint64_t size = 0;
     tenmap_status status = io->open(io->ctx, path, &bytes->object, &size, &said);
-    if (status == TENMAP_ERR_NOT_FOUND && io->list) { /* what is no object may be a folder */
+    if (status == TENMAP_ERR_NOT_FOUND && io->list) { /* it may be a folder */
         tenmap_error unlisted = {.status = TENMAP_OK};
         tenmap_status listed = io->list(io->ctx, path, ignore_entry, NULL, &unlisted);
         bytes->file.kind = TMI_FILE_FOLDER;
@@ -52,7 +52,7 @@ static tenmap_status open_object(tmi_bytes *bytes, const tenmap_io *io, const ch
     return TENMAP_OK;
 }
 
-/* Exactly these bytes, in reads of the size that it prefers. *got is where it failed. */
+/* Reads exactly these bytes, in reads of the preferred size. *got is where it failed. */
 static tenmap_status read_object(const tmi_bytes *bytes, uint64_t offset, void *dst, size_t size,
                                  size_t *got, tenmap_error *error) {
     const tenmap_io *io = bytes->io;
@@ -88,7 +88,7 @@ void tmi_bytes_close(tmi_bytes *bytes) {
         bytes->io->close(bytes->io->ctx, bytes->object);
     else
         tmi_file_close(&bytes->file);
-    const char *shown = bytes->shown; /* what is closed may still be spoken of */
+    const char *shown = bytes->shown; /* error messages may still name it after closing */
     *bytes = (tmi_bytes)TMI_NO_BYTES;
     bytes->shown = shown;
 }
@@ -114,7 +114,7 @@ void tmi_bytes_leave(const tmi_bytes *bytes) {
 
 bool tmi_bytes_changed(const tmi_bytes *bytes, uint64_t *size_now) {
     if (bytes->io)
-        return false; /* an object tells by itself */
+        return false; /* an object's own callbacks report changes */
     tmi_bytes_enter(bytes);
     bool changed = tmi_file_changed(&bytes->file, size_now);
     tmi_bytes_leave(bytes);
@@ -144,7 +144,7 @@ tenmap_status tmi_bytes_check_unchanged(const tmi_bytes *bytes, uint64_t offset,
         (ull)bytes->file.size);
 }
 
-/* A file that the system could not read, or that is shorter than it was. */
+/* Reports a file that the system could not read, or that is shorter than when it was opened. */
 static void fail_read(const tmi_bytes *bytes, uint64_t offset, size_t size, size_t got, int failed,
                       tmi_wanted wanted, tenmap_error *error) {
     tmi_quoted what = {""};
@@ -193,16 +193,19 @@ tenmap_status tmi_bytes_read(const tmi_bytes *bytes, uint64_t offset, void *dst,
 
 /* Folders and paths. */
 
-/* File systems have 255 characters at most, and buckets 1,024 bytes with all folders. */
+/*
+ * File systems allow names of 255 characters at most, and buckets 1,024 bytes including all
+ * folders.
+ */
 enum { LONGEST_NAME = 1024 };
 
 typedef struct listing_call {
     bool (*entry)(void *ctx, const char *name);
     void *ctx;
-    size_t too_long; /* the length of a name that no file has; 0: there was none */
+    size_t too_long; /* the length of a name that is too long for a file; 0: there was none */
 } listing_call;
 
-/* A long name is not handed on: names of shards that are missing are made of one that is there. */
+/* Does not pass on long names: the names of missing shards are derived from one that exists. */
 static int list_entry(void *ctx, const char *name) {
     listing_call *call = ctx;
     size_t len = strlen(name);
@@ -245,7 +248,7 @@ static bool has_scheme(const char *path, const char *scheme) {
 }
 
 size_t tmi_path_without_query(const tenmap_io *io, const char *path) {
-    /* What a hub and S3 call their objects is taken as it is there: a '?' is one of its letters. */
+    /* Hub and S3 object names are taken literally: a '?' is an ordinary character in them. */
     if (!io || has_scheme(path, "hf://") || has_scheme(path, "s3://"))
         return strlen(path);
     return strcspn(path, "?");
@@ -260,7 +263,7 @@ static size_t folder_part(const tenmap_io *io, const char *path) {
     return len;
 }
 
-/* path[0, len), the name, and what the path has behind its own part. */
+/* Joins path[0, len), the name, and the path's query. */
 static char *with_name(const tenmap_io *io, const char *path, size_t len, const char *name,
                        size_t name_len) {
     const char *tail = path + tmi_path_without_query(io, path);
@@ -277,8 +280,8 @@ static char *with_name(const tenmap_io *io, const char *path, size_t len, const 
 }
 
 /*
- * The name as the path is written: in an address of the web a '%', a '?' and a '#' mean something
- * else than themselves. NULL without memory.
+ * The name as it must be written in this path: in an http(s) address '%', '?' and '#' are
+ * percent-encoded. NULL if memory runs out.
  */
 static char *written_name(const tenmap_io *io, const char *path, const char *name, size_t *len) {
     bool web = io && (has_scheme(path, "http://") || has_scheme(path, "https://"));
@@ -327,15 +330,15 @@ char *tmi_config_folder(const tenmap_io *io, const char *path, bool is_folder) {
     while (used > 1 && ends_in_separator(io, path, used))
         used--;
     if (!io && used > 0 && used < len && path[used - 1] == ':')
-        used++; /* the root of a drive */
+        used++; /* the root of a drive keeps its separator */
     return used || io ? tmi_copy_text(path, used) : tmi_copy_text(".", 1);
 }
 
 /* The window. */
 
 /*
- * Fills the room around the page cache; false if that does not work here, now or ever. Both ends of
- * such a read are aligned, so the room may begin before `at`.
+ * Fills the room, bypassing the page cache. Returns false if that does not work now, or never does.
+ * Both ends of such a read are aligned, so the room may begin before `at`.
  */
 static bool fill_direct(tmi_window *w, uint64_t at, size_t size, size_t want) {
     uint64_t begin = at - at % TMI_DIRECT_ALIGN, end = at + want + TMI_DIRECT_ALIGN - 1;
@@ -353,13 +356,14 @@ static bool fill_direct(tmi_window *w, uint64_t at, size_t size, size_t want) {
     return true;
 }
 
-/* How many bytes from `at` on the room holds; of reads of whole blocks, none are kept. */
+/* How many bytes from `at` on the room holds and can keep; none while direct reads are in use. */
 static size_t held_from(const tmi_window *w, uint64_t at) {
     return w->direct_fd < 0 && at >= w->at && at < w->end ? (size_t)(w->end - at) : 0;
 }
 
 /*
- * Moves the window to `at`. What it holds from there on is not read again: that may cost a request.
+ * Moves the window to `at`. Bytes that it already holds are kept, because reading them again may
+ * cost a network request.
  */
 static size_t move_window(tmi_window *w, uint64_t at) {
     size_t held = held_from(w, at);
@@ -397,9 +401,9 @@ tenmap_status tmi_window_bytes(tmi_window *w, uint64_t at, size_t size, const te
     return TENMAP_OK;
 }
 
-/* The blocks in which the bytes and dst lie alike; 0 if they do in none. */
+/* The block size for which the offset and dst have the same alignment; 0 if there is none. */
 static size_t shared_block(const tmi_window *w, uint64_t at, const void *dst) {
-    enum { FINE_BLOCK = 512 }; /* what most disks can read; those that cannot say so */
+    enum { FINE_BLOCK = 512 }; /* most disks can read this; others refuse it */
     uint64_t apart = (uint64_t)(uintptr_t)dst - at;
     if (w->direct_fd < 0)
         return 0;
@@ -412,7 +416,10 @@ bool tmi_window_agrees(const tmi_window *w, uint64_t at, const void *dst) {
     return shared_block(w, at, dst) > 0;
 }
 
-/* Whole blocks straight to dst; 0 bytes if that does not work, and will not be tried again so. */
+/*
+ * Reads whole blocks directly to dst. Returns 0 if that does not work; it is then not tried that
+ * way again.
+ */
 static size_t read_straight(tmi_window *w, uint64_t at, void *dst, size_t size, size_t block) {
     enum { STRAIGHT_STEP = 4 << 20 };
     size_t got, want = size < STRAIGHT_STEP ? size - size % block : STRAIGHT_STEP;
@@ -425,7 +432,10 @@ static size_t read_straight(tmi_window *w, uint64_t at, void *dst, size_t size, 
     return failed ? 0 : got;
 }
 
-/* A part through the room, without reading on: what follows comes straight, or is another's. */
+/*
+ * Copies a part by way of the room, without reading ahead: what follows is read directly, or not
+ * wanted.
+ */
 static tenmap_status copy_through(tmi_window *w, uint64_t at, void *dst, size_t size,
                                   const tenmap_tensor *t, tenmap_error *error) {
     const unsigned char *bytes;
@@ -464,7 +474,7 @@ tenmap_status tmi_window_copy(tmi_window *w, uint64_t at, void *dst, size_t size
 uint64_t tmi_window_fit(const tmi_window *w, tenmap_dtype dtype) {
     size_t room = w->size - (w->direct_fd >= 0 ? 2 * (size_t)TMI_DIRECT_ALIGN : 1);
     const tmi_block_dtype *blocks = tmi_dtype_blocks(dtype);
-    if (blocks) /* the first and the last may be wanted in part */
+    if (blocks) /* the first and last block may be needed only in part */
         room -= blocks->bytes;
     return tmi_elements_in(dtype, room);
 }

@@ -1,4 +1,4 @@
-/* Work split over threads that exist only while it lasts. */
+/* Splits work over threads that exist only while the work lasts. */
 #include "job.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ void tmi_parallel(unsigned threads, size_t parts, tmi_work *work, void *ctx) {
     unsigned count = 0;
     while (count + 1 < threads && tmi_thread_start(&started[count], run_parts, &all) == 0)
         count++;
-    run_parts(&all); /* all of it, where no thread could be started */
+    run_parts(&all); /* does all of it if no thread could be started */
     for (unsigned i = 0; i < count; i++)
         pthread_join(started[i], NULL);
 }
@@ -40,7 +40,7 @@ unsigned tmi_job_threads(unsigned asked, unsigned most) {
     return asked || cpus < most ? cpus : most;
 }
 
-/* Who stops it first has the last word; the others see `stopping` before their next unit. */
+/* The first call sets the job's result; other threads see `stopping` before their next unit. */
 static void stop_job(tmi_job *job, tenmap_status status, const tenmap_error *error) {
     if (atomic_exchange(&job->stopping, true))
         return;
@@ -48,7 +48,7 @@ static void stop_job(tmi_job *job, tenmap_status status, const tenmap_error *err
     job->status = status;
 }
 
-/* Asks the caller whether to go on. */
+/* Reports progress; returns false if the caller cancelled. */
 static bool report_job(tmi_job *job, uint64_t done, bool may_cancel) {
     tenmap_error error;
     if (!job->progress(job->progress_ctx, done, job->total) || !may_cancel)
@@ -59,7 +59,10 @@ static bool report_job(tmi_job *job, uint64_t done, bool may_cancel) {
     return false;
 }
 
-/* On the way, from any thread. That all is done is said when all threads are back. */
+/*
+ * Reports progress during the work; does nothing on other threads than the caller's. Completion is
+ * reported only once all threads have been joined.
+ */
 static bool go_on(tmi_job *job) {
     uint64_t done = atomic_load(&job->done);
     if (!job->progress || done == job->total || !pthread_equal(job->caller, pthread_self()))
@@ -82,7 +85,7 @@ static bool run_job_unit(tmi_job *job, void **state, size_t unit) {
     return status == TENMAP_OK;
 }
 
-/* One thread's share: units until there are none, or until somebody stops. */
+/* One thread's work: takes units until none are left or the job is stopping. */
 static void work_on_job(void *ctx, size_t number) {
     tmi_job *job = ctx;
     void *state = NULL;

@@ -1,6 +1,6 @@
 /*
- * Tensors of an open model into a writer: inside the kernel, by way of a buffer, or converted; one,
- * or many on several threads.
+ * Copies tensors of an open model into a writer: inside the kernel, through a buffer, or converted;
+ * one tensor, or many on several threads.
  */
 #include "write.h"
 
@@ -11,10 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Buffers small enough to stay in the cache between the conversion and the write. */
+/* Buffers are small enough to stay in the cache between the conversion and the write. */
 enum { COPY_BUFFER = 1 << 20, CONVERT_ELEMENTS = 64 << 10 };
 
-/* Elements [first, first + count) of a tensor; all parts but the last are multiples of eight. */
+/*
+ * A copy of elements [first, first + count) of a tensor; every part except the last is a multiple
+ * of 8.
+ */
 typedef struct copying {
     tenmap_writer *writer;
     size_t id;
@@ -22,10 +25,10 @@ typedef struct copying {
     tenmap_dtype to;
     uint32_t flags;
     uint64_t first, count;
-    uint64_t at; /* where the next byte goes in the file */
+    uint64_t at; /* file offset of the next byte */
     tenmap_error *error;
-    tenmap_losses *lost; /* what the conversion loses is added here; NULL: not asked for */
-    tmi_source **source; /* the thread's, for values that are made */
+    tenmap_losses *lost; /* the conversion's losses are added here; NULL: not counted */
+    tmi_source **source; /* the thread's own, for dequantized values */
 } copying;
 
 static uint64_t bytes_of_elements(uint64_t count, tenmap_dtype dtype) {
@@ -36,14 +39,16 @@ static const tmi_shard *copied_shard(const copying *c) {
     return &c->from->model->shards[c->from->shard];
 }
 
-/* Writes and moves on. */
 static tenmap_status put_bytes(copying *c, const void *bytes, size_t size) {
     int failed = tmi_fd_write(tmi_writer_fd(c->writer), c->at, bytes, size);
     c->at += size;
     return failed ? tmi_writer_spoil(c->writer, c->id, failed, c->error) : TENMAP_OK;
 }
 
-/* Bytes of the source into a buffer. Checked reads, so a file that shrinks gives an error. */
+/*
+ * Reads bytes of the source into a buffer. Reads are checked, so a file that shrinks gives an
+ * error.
+ */
 static tenmap_status get_bytes(copying *c, uint64_t offset, void *dst, size_t size) {
     tenmap_error why;
     tenmap_status status = tmi_bytes_read(&copied_shard(c)->bytes, c->from->file_offset + offset,
@@ -51,7 +56,7 @@ static tenmap_status get_bytes(copying *c, uint64_t offset, void *dst, size_t si
     return status == TENMAP_OK ? status : tmi_writer_spoil_with(c->writer, &why, c->error);
 }
 
-/* Bytes [done, end) of the source. */
+/* Copies bytes [done, end) of the source. */
 static tenmap_status copy_buffered(copying *c, uint64_t done, uint64_t end) {
     char *buffer = malloc(COPY_BUFFER);
     tenmap_error why;
@@ -94,7 +99,7 @@ static tenmap_status copy_same_dtype(copying *c) {
     return done == size ? TENMAP_OK : copy_buffered(c, begin + done, begin + size);
 }
 
-/* Conversions give the host's order; the file's is little-endian. */
+/* Conversions produce the host's byte order; the file's is little-endian. */
 static void to_file_order(char *elements, size_t width, size_t count) {
     for (size_t i = 0; width > 1 && i < count; i++, elements += width)
         for (size_t k = 0; k < width / 2; k++) {
@@ -104,7 +109,7 @@ static void to_file_order(char *elements, size_t width, size_t count) {
         }
 }
 
-/* Element `number` of the source, at *at, is an integer that does not fit. */
+/* Fails because element `number` of the source, at *at, is an integer that does not fit. */
 static tenmap_status spoil_misfit(copying *c, const void *at, uint64_t number) {
     tenmap_error why, full;
     tmi_fail_misfit(&why, c->to, c->from->dtype, at, number);
@@ -112,7 +117,7 @@ static tenmap_status spoil_misfit(copying *c, const void *at, uint64_t number) {
     return tmi_writer_spoil_with(c->writer, &full, c->error);
 }
 
-/* Elements come in multiples of 256 but at the end, so every part starts on a byte, or a block. */
+/* Each step except the last is a multiple of 256 elements, so it starts on a byte or a block. */
 static tenmap_status copy_converted(copying *c) {
     tenmap_status status = TENMAP_OK;
     const tenmap_tensor *t = c->from;
@@ -150,8 +155,8 @@ static tenmap_status copy_converted(copying *c) {
 }
 
 /*
- * A part of a tensor whose values are made. Where what is lost is to be counted, and something
- * might be, they are made as F32 first.
+ * Writes a part of a dequantized tensor. If losses are to be counted and there may be some, the
+ * values are first computed as F32.
  */
 static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char *made, char *out) {
     uint32_t flags = (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
@@ -161,7 +166,7 @@ static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char 
     tenmap_status status = TENMAP_OK;
     if (!counts || tmi_values_may_be_tame(c->from, c->to)) {
         if (counts)
-            (void)tmi_values_were_tame(*c->source); /* from here on */
+            (void)tmi_values_were_tame(*c->source); /* resets what is known, to start here */
         status = tmi_values_read(c->from, c->source, first, count, c->to, flags, out, out_bytes,
                                  true, &why);
         counts = counts && !tmi_values_were_tame(*c->source);
@@ -181,8 +186,8 @@ static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char 
 }
 
 /*
- * As much as stays in the cache until it is written; many rows of what is stored the other way
- * round.
+ * Each step stays in the cache until it is written. Tensors that are stored transposed take larger
+ * steps, so that each covers many rows.
  */
 static tenmap_status copy_made(copying *c) {
     enum { MADE_IN_ROWS = 128 << 10, MADE_TURNED = 512 << 10 };
@@ -205,7 +210,7 @@ static tenmap_status copy_made(copying *c) {
     return status;
 }
 
-/* Everything that can be refused before a byte is claimed. */
+/* Checks everything that can be refused before a byte is claimed. */
 static tenmap_status check_copy(const copying *c, const tmi_planned *t) {
     if (c->from->dtype == TENMAP_OPAQUE)
         return tmi_fail(c->error, TENMAP_ERR_UNSUPPORTED,
@@ -232,7 +237,7 @@ tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tens
     return check_copy(&c, &planned);
 }
 
-/* A part of a tensor that passed the check. */
+/* Copies a part of a tensor that passed the check. */
 static tenmap_status copy_part(copying *c) {
     uint64_t begin = bytes_of_elements(c->first, c->to), bytes = bytes_of_elements(c->count, c->to);
     tenmap_status status = tmi_writer_claim(c->writer, c->id, begin, bytes, &c->at, c->error);
@@ -261,13 +266,16 @@ tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id, const tenmap_
     return status;
 }
 
-/* Many, in parts that threads take one after the other, in the order of the sources. */
+/* Copying many sources, in parts that threads take in the order of the sources. */
 
 enum { COPY_PART_BYTES = 8 << 20, MOST_COPY_THREADS = 8 };
-/* From here on parts are larger: what a file says of its size takes no memory. */
+/*
+ * Beyond this many parts, parts get larger, so that a size claimed by a file cannot make us use
+ * much memory.
+ */
 enum { MOST_PARTS = 1 << 18 };
 
-/* Elements of a source, or of the bytes that it gives. */
+/* A range of elements of a source, or of its data. */
 typedef struct copy_unit {
     size_t source;
     uint64_t first, count;
@@ -280,9 +288,9 @@ typedef struct copy_job {
     const tenmap_source *sources;
     copy_unit *units;
     size_t unit_count, unit_capacity;
-    uint64_t part; /* bytes of a unit, about */
-    bool counts;   /* what conversions lose */
-    tmi_job run;   /* in bytes of the sources; those of other calls of the same save included */
+    uint64_t part; /* approximate bytes of a unit */
+    bool counts;   /* count what conversions lose */
+    tmi_job run;   /* in bytes of the sources, including those of other calls of the same save */
 } copy_job;
 
 static uint64_t bytes_of_source(const copy_job *job, size_t i) {
@@ -311,7 +319,7 @@ static bool cut_source(copy_job *job, size_t i, uint64_t *total) {
     (void)tenmap_dtype_block(dtype, &together, &size);
     uint64_t most = job->part / size * together / 256 * 256;
     uint64_t first = 0;
-    do { /* one of no elements is a part too */
+    do { /* a tensor without elements is a part too */
         uint64_t left = planned.nelems - first, count = left < most ? left : most;
         copy_unit *units =
             tmi_grow(job->units, job->unit_count, &job->unit_capacity, sizeof *job->units);
@@ -366,7 +374,7 @@ static tenmap_status run_copies(copy_job *job, const tenmap_copy_options *option
                                 tenmap_error *error) {
     tmi_job *run = &job->run;
     char cancelled[sizeof(tmi_quoted) + 48];
-    uint64_t worth = bytes / COPY_PART_BYTES + 1; /* little is not worth a thread */
+    uint64_t worth = bytes / COPY_PART_BYTES + 1; /* small copies are not worth a thread */
     unsigned threads = tmi_job_threads(options->threads, MOST_COPY_THREADS);
     snprintf(cancelled, sizeof cancelled, "%s: cancelled by the progress function",
              tmi_writer_shown(job->writer).text);
@@ -383,11 +391,11 @@ static tenmap_status run_copies(copy_job *job, const tenmap_copy_options *option
     tmi_job_run(run, job->unit_count);
     tenmap_status status = tmi_job_end(run, error);
     if (status != TENMAP_OK)
-        (void)tmi_writer_spoil_with(job->writer, &run->error, NULL); /* whatever was written */
+        (void)tmi_writer_spoil_with(job->writer, &run->error, NULL); /* whatever has been written */
     return status;
 }
 
-/* Units are counted apart, each by its thread; a source's are together here. */
+/* Each thread counts its units separately; this adds up the units of each source. */
 static void sum_losses(const copy_job *job, tenmap_losses *losses, size_t n) {
     memset(losses, 0, n * sizeof *losses);
     for (size_t i = 0; i < job->unit_count; i++) {

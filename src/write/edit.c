@@ -1,6 +1,6 @@
 /*
- * Edits of metadata and of tensors' names: the new header's text, and which of the three ways it
- * gets into the file.
+ * Edits metadata and tensor names: builds the new header and puts it into the file in place, in a
+ * cloned file, or in a copy.
  */
 #include "write.h"
 
@@ -10,21 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room that a header gets when the file is made anew, so that the next edit fits in place. */
+/*
+ * EDIT_SLACK is the free space that a header gets in a new file, so that the next edit fits in
+ * place.
+ */
 enum { EDIT_SLACK = 1024, EDIT_BUFFER = 1 << 20, WIDEST_ALIGNMENT = 4096 };
 
 typedef struct editing_file {
-    tmi_location site; /* of the file that is to be changed or replaced */
+    tmi_location site; /* of the file to change or replace */
     uint32_t flags;
-    tmi_file lock; /* holds the lock for as long as the edit takes */
+    tmi_file lock; /* holds the lock during the edit */
     tenmap_model *model;
     uint64_t length; /* of the header */
-    tmi_block old;   /* the header's text, with TMI_JSON_PAD zeros behind it */
+    tmi_block old;   /* the header's text, followed by TMI_JSON_PAD zeros */
     tmi_pair *pairs; /* borrowed strings */
     size_t pair_count;
     bool naming; /* tensors are to be renamed */
     tmi_renames renames;
-    tmi_buffer text; /* the new header's */
+    tmi_buffer text; /* of the new header */
     tenmap_error *error;
 } editing_file;
 
@@ -48,7 +51,7 @@ static tenmap_status take_edit_options(const tenmap_edit_options *given, tenmap_
     return tmi_options_take(&kind, given, out, error);
 }
 
-/* The lock first, so that what is read behind it stays true. */
+/* Takes the lock first, so that everything read under it stays true. */
 static tenmap_status edit_open(editing_file *e) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     options.backend = TENMAP_BACKEND_READ;
@@ -78,11 +81,11 @@ static tenmap_status edit_open(editing_file *e) {
 
 /* The pairs after the edits. */
 
-/* A key of the file or of an edit, and the pair that it has so far. */
+/* A key of the file or of an edit, and its current pair. */
 typedef struct edited_key {
     const char *key;
     size_t len;
-    size_t at; /* among the pairs; TMI_NONE: it has none */
+    size_t at; /* index of the pair; TMI_NONE: it has none */
 } edited_key;
 
 typedef struct edited_keys {
@@ -110,7 +113,7 @@ static tenmap_status check_edit(const editing_file *e, size_t number, const char
     return status;
 }
 
-/* What is removed stays as a pair without a key, until all edits are done. */
+/* A removed pair stays in the list without a key until all edits are done. */
 static tenmap_status apply_edit(editing_file *e, edited_keys *keys, const tenmap_edit *edit,
                                 size_t number) {
     if (!edit->key)
@@ -173,7 +176,7 @@ static tenmap_status apply_edits(editing_file *e, const tenmap_edit *edits, size
     return status;
 }
 
-/* The new text: the metadata, then every other member as it stands. */
+/* Builds the new text: the metadata, then every other member unchanged except for renamed keys. */
 static tenmap_status edit_text(editing_file *e) {
     tmi_buffer_add(&e->text, "{", 1);
     if (e->pair_count > 0)
@@ -192,15 +195,16 @@ static tenmap_status edit_text(editing_file *e) {
     return TENMAP_OK;
 }
 
-/* Whether another program has written to the file: not by us, who would hold the lock. */
+/* Whether another program has written to the file without taking our lock. */
 static bool source_changed(const editing_file *e) {
     return tmi_file_changed(&e->model->shards[0].bytes.file, NULL);
 }
 
-/* In place. */
+/* Editing in place. */
 
 /*
- * The file behind a descriptor that was opened after the lock was taken, and before the last look.
+ * Whether the file with this identity is the locked file and still has its name. Its descriptor was
+ * opened after the lock was taken.
  */
 static bool is_locked_file(const editing_file *e, const tmi_identity *identity) {
     tmi_identity locked;
@@ -209,7 +213,7 @@ static bool is_locked_file(const editing_file *e, const tmi_identity *identity) 
            tmi_fd_is_at(e->lock.fd, &e->site.folder, e->site.name);
 }
 
-/* *done stays false where the file must not or cannot be changed where it lies. */
+/* *done stays false if the file must not or cannot be changed in place. */
 static tenmap_status edit_in_place(editing_file *e, bool *done) {
     tmi_change change = {
         .length = e->length, .old_text = e->old.bytes, .renames = e->renames.changes > 0};
@@ -238,9 +242,9 @@ static tenmap_status edit_in_place(editing_file *e, bool *done) {
     return status;
 }
 
-/* A new file. */
+/* Editing by way of a new file. */
 
-/* The first place from `least` on that is as far from a multiple of `unit` as `like` is. */
+/* The smallest offset at or above `least` that is congruent to `like` modulo `unit`. */
 static uint64_t congruent(uint64_t least, uint64_t like, uint64_t unit) {
     uint64_t at = least / unit * unit + like % unit;
     return at < least ? at + unit : at;
@@ -277,8 +281,9 @@ static int copy_span(const editing_file *e, uint64_t from, int fd, uint64_t to, 
 }
 
 /*
- * Shares the whole blocks of the data, and copies what lies before the first of them. The last
- * block need not be full if it is the file's last, which it no longer is in a file that has grown.
+ * Shares the whole blocks of the data and copies the bytes before the first one. The last shared
+ * block may be partial only at the end of both files, so the new file must not have been extended
+ * before.
  */
 static int edit_cloned(editing_file *e, int fd) {
     const tmi_shard *shard = &e->model->shards[0];
@@ -307,7 +312,7 @@ static int edit_copied(editing_file *e, int fd) {
     uint64_t start = congruent(8 + e->text.len + EDIT_SLACK, 0, alignment);
     if (start - 8 > TMI_WRITTEN_HEADER_LIMIT)
         start = congruent(8 + e->text.len, 0, 8);
-    int failed = tmi_fd_reserve(fd, 0); /* a clone that failed may have left a part */
+    int failed = tmi_fd_reserve(fd, 0); /* a failed clone may have left data */
     if (!failed)
         failed = tmi_fd_reserve(fd, start + size);
     if (!failed)
@@ -320,7 +325,10 @@ static int edit_copied(editing_file *e, int fd) {
     return done < size ? copy_span(e, old_start + done, fd, start + done, size - done) : 0;
 }
 
-/* Shared or copied into the new file; EOPNOTSUPP: it cannot be shared and must not be copied. */
+/*
+ * Shares or copies the data into the new file. EOPNOTSUPP: it cannot be shared and must not be
+ * copied.
+ */
 static int edit_fill(editing_file *e, int fd, uint32_t *way) {
     int failed = edit_cloned(e, fd);
     *way = TENMAP_EDIT_CLONED;
@@ -330,7 +338,7 @@ static int edit_fill(editing_file *e, int fd, uint32_t *way) {
     return edit_copied(e, fd);
 }
 
-/* Without an errno: its source was seen to change, though it may look as before again. */
+/* `failed` is 0 if the source was seen to change, even if it looks unchanged again now. */
 static tenmap_status fail_fill(const editing_file *e, int failed) {
     if (!failed || source_changed(e))
         return FAIL_EDIT(e, TENMAP_ERR_IO, "%s",
@@ -370,8 +378,8 @@ static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
 }
 
 /*
- * A file that opens needs no record: one that lies there belongs to an edit that is settled; or to
- * a file that has come in the place of this one.
+ * Removes an old record. A file that opens needs none: the record belongs to an edit that is
+ * settled, or to a file that has replaced this one, which is reported.
  */
 static tenmap_status drop_record(const editing_file *e) {
     char record[TMI_NAME_ROOM];
@@ -384,7 +392,7 @@ static tenmap_status drop_record(const editing_file *e) {
                   : TENMAP_OK;
 }
 
-/* What the caller wants. */
+/* The changes that the caller asks for. */
 typedef struct edit_wishes {
     const tenmap_renaming *names;
     size_t name_count;
@@ -392,7 +400,10 @@ typedef struct edit_wishes {
     size_t edit_count;
 } edit_wishes;
 
-/* A shard's index, or the reader of a set without one, would go on looking for the old names. */
+/*
+ * Refuses to rename tensors of a shard: its index, or a reader of a set without one, would still
+ * look for the old names.
+ */
 static tenmap_status refuse_shard(const editing_file *e) {
     if (!tmi_is_numbered_name(e->site.name))
         return TENMAP_OK;

@@ -1,16 +1,16 @@
 /*
- * Changing a header where it lies, and the undo record that makes this safe. The record is a file
- * beside the model; all numbers are little-endian:
+ * Changes a header in place, protected by an undo record. The record is a file beside the model.
+ * All numbers are little-endian:
  *
- *     8  "TENMAPU1" if the metadata changes, "TENMAPU2" if names of tensors do too
+ *     8  "TENMAPU1" if only metadata changes, "TENMAPU2" if tensors are renamed too
  *     8  device     8  inode     8  size of the file     8  N, the header's length
  *     N  old header     N  new header     8  FNV-1a of everything before
  *
- * It is there, whole and synced, before the first byte of the model changes. While the header's
- * body changes, the length field is 2^64-1, so that every reader refuses the file instead of seeing
- * a mix; and when it has its value again, the file's times are others than before it was closed, so
- * that a reader who began before and ended after sees that it has a mix. Each step is synced before
- * the next.
+ * The record is complete and synced before the first byte of the model changes. While the header's
+ * text changes, the length field is 2^64-1, so that every reader refuses the file instead of seeing
+ * a mix of both texts. When the length is valid again, the file's times differ from those before
+ * the change, so that a reader that started before and finished after detects the mix. Each step is
+ * synced before the next.
  */
 #include "../format/json.h"
 #include "write.h"
@@ -47,8 +47,9 @@ static unsigned char *record_bytes(const tmi_change *change, size_t *size) {
 }
 
 /*
- * The record in place and synced, or not there. It tells no more people than the model does. *own
- * is open on it, so that it is known again; if no descriptor can be had, on nothing.
+ * Writes the record: it is in place and synced, or absent. Its access rights are no wider than the
+ * model's. *own is opened on it so that it can be recognized later; own->fd is -1 if there is no
+ * free descriptor.
  */
 static int record_write(const tmi_folder *folder, const char *name, int model,
                         const tmi_change *change, tmi_file *own) {
@@ -77,8 +78,8 @@ static int record_write(const tmi_folder *folder, const char *name, int model,
 }
 
 /*
- * Whether the name is surely not that of the open record any more. 0, or an errno where nobody can
- * tell.
+ * Sets *anothers if the name certainly no longer belongs to the open record. Returns 0, or an errno
+ * if this cannot be determined.
  */
 static int is_anothers(const tmi_folder *folder, const char *name, int own, bool *anothers) {
     tmi_identity mine, there;
@@ -96,8 +97,8 @@ static int is_anothers(const tmi_folder *folder, const char *name, int own, bool
 }
 
 /*
- * Where another program has replaced the file meanwhile, the record there may be that of an edit of
- * the new one: it stays. Closes `own`.
+ * Removes the record. If another program has replaced the file meanwhile, a record there may belong
+ * to an edit of the new file, so it stays. Closes `own`.
  */
 static int record_remove(const tmi_folder *folder, const char *name, tmi_file *own) {
     bool anothers = false;
@@ -118,12 +119,12 @@ static int put_length(int fd, uint64_t length) {
 }
 
 /*
- * Keeps the header closed until the file has other times than when it was closed; clocks of file
- * systems go in steps of milliseconds, seconds on some. A reader who looked at the times before it
- * was closed then sees others once it is open again, however short the edit was.
+ * Keeps the header invalid until the file's times differ from when it was invalidated. File system
+ * clocks advance in steps of milliseconds, or seconds on some systems. A reader that looked at the
+ * times before the edit then sees other times after it, however short the edit was.
  */
 static int outlast_clock(int fd, tmi_file *closed) {
-    enum { LONGEST_STEP = 1024 }; /* 2 seconds in all, the coarsest that there is */
+    enum { LONGEST_STEP = 1024 }; /* about 2 seconds in all, the coarsest clock step */
     int failed = 0;
     for (unsigned nap = 1; nap <= LONGEST_STEP && !failed && tmi_file_look(closed); nap *= 2) {
         tmi_sleep_ms(nap);
@@ -132,7 +133,7 @@ static int outlast_clock(int fd, tmi_file *closed) {
     return failed;
 }
 
-/* Closed to readers, the text, open again. */
+/* Invalidates the header, writes the text, and makes the header valid again. */
 static int put_header(int fd, const char *text, uint64_t length) {
     tmi_file closed = {.fd = fd};
     int failed = put_length(fd, UINT64_MAX);
@@ -181,14 +182,14 @@ tenmap_status tmi_change_in_place(const tmi_location *site, int fd, const tmi_ch
 /* Repairing. */
 
 typedef struct repair {
-    tmi_location site;               /* of the model, links followed */
+    tmi_location site;               /* of the model, with links resolved */
     char record_name[TMI_NAME_ROOM]; /* in the same folder */
-    tmi_file record_file;            /* which is open until it is removed */
+    tmi_file record_file;            /* stays open until it is removed */
     unsigned char *record;
     size_t record_size;
-    bool renames;     /* the record says that it changes names too */
-    int fd;           /* of the model, with its lock */
-    tmi_identity now; /* of the same */
+    bool renames;     /* the record says that tensors are renamed too */
+    int fd;           /* of the model, locked */
+    tmi_identity now; /* of the model */
     uint64_t length;
     const unsigned char *old_text, *new_text;
     unsigned char *found; /* the file's first 8 + length bytes */
@@ -199,7 +200,7 @@ typedef struct repair {
     tmi_fail((r)->error, status, "%s: " format "; nothing was changed",                            \
              tmi_quote_path((r)->site.shown).text, __VA_ARGS__)
 
-/* The model first, so that nobody else changes it or its record. */
+/* Opens and locks the model first, so that nobody else changes it or its record. */
 static tenmap_status repair_open(repair *r) {
     int failed = tmi_fd_open_write(&r->site.folder, r->site.name, &r->fd);
     if (!failed)
@@ -219,14 +220,14 @@ static tenmap_status repair_open(repair *r) {
 }
 
 /*
- * The record as a file: what else lies under its name is not looked into. In a folder that others
- * can write anyone can put one there, so it counts only from those who may change the model anyway.
+ * Opens the record, which must be a regular file. Anyone can create one in a folder that others can
+ * write to, so it is accepted only from users who may change the model anyway.
  */
 static tenmap_status open_record(repair *r, bool *absent) {
     int fd = -1, failed = tmi_fd_open_read(&r->site.folder, r->record_name, &fd);
     tmi_file *file = &r->record_file;
     uint64_t owner = 0;
-    *absent = failed == ENOENT; /* the edit that had it has ended since */
+    *absent = failed == ENOENT; /* the edit that it belonged to has ended since */
     if (*absent)
         return TENMAP_OK;
     if (!failed)
@@ -246,7 +247,7 @@ static tenmap_status open_record(repair *r, bool *absent) {
     return TENMAP_OK;
 }
 
-/* Whether these bytes are a record, and which header length it is about. */
+/* Whether these bytes are a record, for which header length, and whether it renames tensors. */
 static bool is_record(const unsigned char *bytes, size_t size, uint64_t *length, bool *renames) {
     *renames = size >= 8 && memcmp(bytes, rename_magic, 8) == 0;
     if (size < RECORD_HEAD + RECORD_TAIL || (!*renames && memcmp(bytes, record_magic, 8) != 0) ||
@@ -282,8 +283,8 @@ static tenmap_status read_record(repair *r) {
 }
 
 /*
- * One of the texts: it must be a header of this file. *others takes its members but the metadata,
- * without their names where those may change.
+ * Checks that one of the texts is a header of this file. Appends its members except the metadata to
+ * *others, without their names if those may change.
  */
 static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_buffer *others) {
     const tmi_renames nameless = {.all_alike = true};
@@ -309,8 +310,9 @@ static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_
 }
 
 /*
- * An edit changes metadata, a renaming names too, and nothing else is written, whatever a record
- * says: dtypes, shapes, offsets and unknown fields are the same text in the same order.
+ * Checks that the record changes only metadata and, in a renaming, names: dtypes, shapes, offsets
+ * and unknown fields must be the same text in the same order. Nothing else is ever written,
+ * whatever a record says.
  */
 static tenmap_status repair_judge(const repair *r) {
     tmi_buffer before = {0}, after = {0};
@@ -328,7 +330,7 @@ static tenmap_status repair_judge(const repair *r) {
     return status;
 }
 
-/* Whether each byte is one or the other. */
+/* Whether each byte equals that of a or of b. */
 static bool is_mix(const unsigned char *found, const unsigned char *a, const unsigned char *b,
                    size_t len) {
     for (size_t i = 0; i < len; i++)
@@ -337,7 +339,10 @@ static bool is_mix(const unsigned char *found, const unsigned char *a, const uns
     return true;
 }
 
-/* The file that the record is about, in a state that the edit can have left. */
+/*
+ * Checks that the record belongs to this file, and that the file is in a state that the edit can
+ * have left.
+ */
 static tenmap_status repair_match(repair *r) {
     static const unsigned char closed[] = "\xff\xff\xff\xff\xff\xff\xff\xff";
     unsigned char length[8];
@@ -382,7 +387,7 @@ static tenmap_status repair_settle(repair *r, uint32_t flags, uint32_t *how) {
     return TENMAP_OK;
 }
 
-/* A record was there a moment ago. */
+/* Repairs a file that had a record a moment ago. */
 static tenmap_status repair_run(repair *r, uint32_t flags, uint32_t *how) {
     bool absent;
     tenmap_status status = repair_open(r);

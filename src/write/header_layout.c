@@ -1,4 +1,4 @@
-/* The text of a header, as the reference writes it. Takes and gives bytes, does no I/O. */
+/* Builds the text of a header as the reference implementation writes it. No I/O. */
 #include "../format/json.h"
 #include "write.h"
 
@@ -52,7 +52,7 @@ void tmi_buffer_pad(tmi_buffer *buffer, size_t len) {
     buffer->len = len;
 }
 
-/* The escape of one byte, or 0 for none; 'u' stands for \u00XX. */
+/* The escape character for one byte, or 0 for none; 'u' stands for \u00XX. */
 static char json_escape(unsigned char c) {
     static const char short_ones[] = "btnufr"; /* 8 to 13 */
     if (c == '"' || c == '\\')
@@ -63,7 +63,7 @@ static char json_escape(unsigned char c) {
 }
 
 void tmi_buffer_json(tmi_buffer *buffer, const char *bytes, size_t len) {
-    size_t plain = 0; /* where the run of bytes that need no escape began */
+    size_t plain = 0; /* start of the current run of bytes that need no escape */
     tmi_buffer_add(buffer, "\"", 1);
     for (size_t i = 0; i < len; i++) {
         char escape = json_escape((unsigned char)bytes[i]);
@@ -92,7 +92,7 @@ void tmi_layout_metadata(tmi_buffer *text, const tmi_pair *pairs, size_t count) 
     tmi_buffer_add(text, "}", 1);
 }
 
-/* The new text of a key, in quotes; false if it keeps the one that it has. */
+/* Appends the new text of a key, in quotes; returns false if the key keeps its text. */
 static bool layout_key(tmi_buffer *text, const tmi_renames *renames, const tmi_text *key) {
     if (!renames)
         return false;
@@ -109,7 +109,7 @@ static bool layout_key(tmi_buffer *text, const tmi_renames *renames, const tmi_t
     return true;
 }
 
-/* The reader unescapes in place, so it walks over a copy; the members are the original's. */
+/* The reader unescapes in place, so it parses a copy; the members are copied from the original. */
 bool tmi_layout_others(tmi_buffer *text, const char *header, size_t length,
                        const tmi_renames *renames) {
     tmi_block copy;
@@ -158,7 +158,9 @@ static void layout_entry(tmi_buffer *text, const tmi_planned *tensor) {
     tmi_buffer_text(text, "]}");
 }
 
-/* Wide elements first, so that all are aligned when the first one is; then by name, bytewise. */
+/*
+ * Wide elements first, so that all tensors are aligned if the first one is; then by name, bytewise.
+ */
 static int by_dtype_and_name(const void *a, const void *b) {
     const tmi_planned *x = *(tmi_planned *const *)a, *y = *(tmi_planned *const *)b;
     if (x->dtype != y->dtype)

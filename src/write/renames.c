@@ -1,4 +1,4 @@
-/* Other names for the tensors of a file: whether all of them can be had at once. No I/O. */
+/* Checks new names for the tensors of a file, alone and all together. No I/O. */
 #include "write.h"
 
 #ifndef TENMAP_NO_WRITE
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A renaming that is refused. */
+/* Reports a refused renaming. */
 #define FAIL_RENAME(c, status, number, format, ...)                                                \
     fail_rename(c, number,                                                                         \
                 tmi_fail((c)->error, status, "%s: renaming %llu: " format,                         \
@@ -25,7 +25,7 @@ static tenmap_status fail_rename(const rename_check *c, size_t number, tenmap_st
     return status;
 }
 
-/* What the new name itself must be. */
+/* Checks the new name by itself. */
 static tenmap_status check_new_name(const rename_check *c, const tmi_rename *r, size_t number) {
     size_t valid = tmi_utf8_valid(r->to, r->to_len);
     if (valid != r->to_len)
@@ -64,7 +64,7 @@ static tenmap_status take_rename(const rename_check *c, const tenmap_renaming *g
     return check_new_name(c, r, number);
 }
 
-/* What a tensor will be called. Begins as tmi_names wants it. */
+/* The future name of a tensor. Starts with the fields that tmi_names requires. */
 typedef struct later_name {
     const char *name;
     size_t len;
@@ -79,7 +79,10 @@ static later_name name_later(const tmi_renames *all, const tenmap_tensor *t) {
     return (later_name){all->items[at].to, all->items[at].to_len, at};
 }
 
-/* Of two tensors with one name at least one is renamed: the file opened, so its names differ. */
+/*
+ * Reports that two tensors would have the same name. The names in the file differ, because it
+ * opened, so at least one of the two is renamed.
+ */
 static tenmap_status fail_two_alike(const rename_check *c, const later_name *later, size_t a,
                                     size_t b) {
     const tenmap_tensor *x = tenmap_at(c->model, a), *y = tenmap_at(c->model, b);
@@ -99,7 +102,7 @@ static tenmap_status enter_later(const rename_check *c, later_name *later, tmi_n
     return TENMAP_OK;
 }
 
-/* All names together, as they will be. */
+/* Checks that all future names differ. */
 static tenmap_status check_later(const rename_check *c) {
     size_t count = tenmap_count(c->model);
     later_name *later = tmi_calloc(count, sizeof *later);
@@ -122,7 +125,10 @@ tenmap_status tmi_renames_take(tmi_renames *renames, const tenmap_model *model, 
     *renames = (tmi_renames){.items = NULL};
     if (n == 0)
         return TENMAP_OK;
-    /* One more than there are tensors is one too many, however many the caller gives. */
+    /*
+     * At most one more than the number of tensors can be needed: that one is refused, however many
+     * follow.
+     */
     size_t most = tenmap_count(model) < n ? tenmap_count(model) + 1 : n;
     renames->items = tmi_calloc(most, sizeof *renames->items);
     if (!renames->items ||

@@ -1,6 +1,7 @@
 /*
- * A model in shards, saved so that the folder holds one whole model at every moment: new shards
- * under names that nobody uses, then the index (or the only file) by rename, then the old files go.
+ * Saves a sharded model so that the folder holds one complete model at every moment: writes new
+ * shards under unused names, renames the index (or the only file) into place, then removes the old
+ * files.
  */
 #include "../format/json.h"
 #include "write.h"
@@ -17,35 +18,37 @@ static const char index_name[] = "model.safetensors.index.json";
 enum { SHARD_NAME_ROOM = 96 };
 
 typedef struct saving {
-    const char *path; /* of the folder, for sentences */
+    const char *path; /* of the folder, for error messages */
     tmi_folder folder;
     const tenmap_source *sources;
     size_t count;
     tenmap_save_options options;
     tenmap_copy_options copy;
     tenmap_writer *dry; /* knows each tensor's size */
-    size_t *shard_of;   /* of each source */
+    size_t *shard_of;   /* shard number of each source */
     size_t shard_count;
-    size_t placed;     /* shards that are there, under their names */
-    tmi_buffer index;  /* its text, of a model with several shards */
-    uint64_t total;    /* bytes of tensors */
-    uint64_t to_copy;  /* bytes of the sources, which conversion changes */
-    uint64_t copied;   /* of these */
-    char stamp[10];    /* "" or 8 hex digits and a dash, for names that are new */
-    bool over_old;     /* a model, or a part of one, is there */
-    bool single_there; /* model.safetensors is */
+    size_t placed;    /* shards already in place under their names */
+    tmi_buffer index; /* text of the index, if there are several shards */
+    uint64_t total;   /* bytes of tensors */
+    /* Bytes of the sources, before conversion; `copied` is how many of them are done. */
+    uint64_t to_copy;
+    uint64_t copied;
+    char stamp[10];    /* "" or 8 hex digits and a dash, to make names new */
+    bool over_old;     /* the folder holds a model or part of one */
+    bool single_there; /* model.safetensors exists */
     char **old;        /* files that the new model does not need */
     size_t old_count, old_capacity;
     bool lacks_room; /* memory ran out in a callback */
     char special
-        [TMI_NAME_ROOM]; /* a name that a model's file has, and is none; "" if there is none */
+        /* The name of a model file that is not a regular file; "" if there is none. */
+        [TMI_NAME_ROOM];
     tenmap_error *error;
 } saving;
 
 #define FAIL_SAVE(s, status, format, ...)                                                          \
     tmi_fail((s)->error, status, "%s: " format, tmi_quote_path((s)->path).text, __VA_ARGS__)
 
-/* For sentences. */
+/* The path of a file in the folder, for error messages. */
 static char *save_path(const saving *s, const char *name) {
     return tmi_join_path(s->path, strlen(s->path), name, strlen(name));
 }
@@ -58,7 +61,7 @@ static void name_saved_shard(const saving *s, size_t shard, char out[SHARD_NAME_
                  (ull)shard + 1, (ull)s->shard_count);
 }
 
-/* What is there. */
+/* Existing files. */
 
 static size_t digits_at(const char *text, const char *allowed) {
     return strspn(text, allowed);
@@ -116,7 +119,10 @@ static bool note_entry(void *ctx, const char *name) {
     return note_old(s, name, strlen(name));
 }
 
-/* An index may be anyone's: what it names is removed only where it is called a model's file. */
+/*
+ * Anyone may have written the index: a file that it names is removed only if it is named like a
+ * model file.
+ */
 static bool is_old_shard(const tmi_listed_file *file) {
     static const char ending[] = ".safetensors";
     const size_t len = sizeof ending - 1;
@@ -124,7 +130,7 @@ static bool is_old_shard(const tmi_listed_file *file) {
            !is_saved_name(file->name);
 }
 
-/* Files that the old index names. One that cannot be read names none. */
+/* Lists the files that the old index names; none if the index cannot be read. */
 static void note_old_index(saving *s) {
     tmi_bytes bytes = TMI_NO_BYTES;
     tmi_place place = {.path = index_name, .key = tmi_hash_key_new()};
@@ -197,7 +203,7 @@ static void writer_options(const saving *s, tenmap_writer_options *out) {
         out->flags = TENMAP_WRITER_KEEP_ORDER;
 }
 
-/* Everything that a writer would refuse, found before a byte is written. */
+/* Checks everything that a writer would refuse, before a byte is written. */
 static tenmap_status check_sources(saving *s) {
     tenmap_writer_options options;
     writer_options(s, &options);
@@ -221,7 +227,7 @@ static tenmap_status check_sources(saving *s) {
     return status;
 }
 
-/* A stamp that no file of the folder has, so that no old file is overwritten. */
+/* Chooses a stamp that no file in the folder has, so that no old file is overwritten. */
 static void choose_stamp(saving *s) {
     bool taken = true;
     while (taken) {
@@ -317,7 +323,9 @@ static size_t shard_end(const saving *s, size_t shard, size_t first) {
     return first;
 }
 
-/* What no reader would open is found out before a byte is written, let alone one removed. */
+/*
+ * Checks that readers will accept the headers and the index, before anything is written or removed.
+ */
 static tenmap_status check_sizes(saving *s) {
     tenmap_status status = TENMAP_OK;
     size_t first = 0;
@@ -341,7 +349,7 @@ static tenmap_status check_sizes(saving *s) {
 
 /* Writing. */
 
-/* Sources [first, end) as one file, whole and synced. */
+/* Writes sources [first, end) as one file, complete and synced. */
 static tenmap_status save_shard(saving *s, size_t shard, size_t first, size_t end) {
     tenmap_writer_options options;
     tenmap_writer *writer;
@@ -410,7 +418,9 @@ static tenmap_status save_index(const saving *s, bool *replaced) {
 
 /* Removing. */
 
-/* Shards that were written for a model that will not be; other files of such names are not ours. */
+/*
+ * Removes the shards that this failed save put in place; other files with such names are not ours.
+ */
 static void take_back_shards(const saving *s) {
     char name[SHARD_NAME_ROOM];
     for (size_t i = 0; s->shard_count > 1 && i < s->placed; i++) {
@@ -420,15 +430,15 @@ static void take_back_shards(const saving *s) {
 }
 
 /*
- * What leads to old shards goes first, and durably; then they themselves. The list was made before
- * the new files were, and those have names of their own.
+ * Removes durably what refers to the old shards, then the shards themselves. The list of old files
+ * was made before the new files, which have different names.
  */
 static tenmap_status remove_old(const saving *s) {
     if (!s->over_old || (s->options.flags & TENMAP_SAVE_KEEP_OLD))
         return TENMAP_OK;
     const char *name = s->shard_count > 1 ? single_name : index_name;
     int failed = tmi_remove(&s->folder, name);
-    bool hides = failed && s->shard_count > 1; /* a folder's single file comes before its index */
+    bool hides = failed && s->shard_count > 1; /* readers prefer the single file over the index */
     for (size_t i = 0; !failed && i < s->old_count; i++) {
         name = s->old[i];
         failed = tmi_unlink(&s->folder, name);

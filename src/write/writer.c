@@ -1,6 +1,6 @@
 /*
- * The writer: tensors and metadata are declared, then bytes come in any order from any thread, then
- * the file appears whole or not at all.
+ * The writer: the caller declares tensors and metadata, then supplies bytes in any order from any
+ * thread; at commit the file appears complete or not at all.
  */
 #include "write.h"
 
@@ -13,7 +13,7 @@
 enum { LARGEST_ALIGNMENT = 2 << 20 };
 
 struct tenmap_writer {
-    pthread_mutex_t lock; /* over all that follows but the file's bytes */
+    pthread_mutex_t lock; /* guards everything below except the file's bytes */
     tmi_atomic_file target;
     tenmap_writer_options options;
     tmi_hash_key key;
@@ -24,9 +24,9 @@ struct tenmap_writer {
     size_t pair_count, pair_capacity;
     tmi_names pair_names;
     uint64_t declared;   /* bytes of all tensors */
-    bool laid_out;       /* the header is written and nothing can be added */
-    uint64_t data_start; /* in the file */
-    tenmap_error failed; /* the first failure of the system, after which nothing can be saved */
+    bool laid_out;       /* the header is written and nothing more can be declared */
+    uint64_t data_start; /* file offset of the data */
+    tenmap_error failed; /* the first failed read or write; nothing can be saved after it */
 };
 
 #define SHOWN(writer) tmi_quote_path((writer)->target.site.shown).text
@@ -109,7 +109,7 @@ tenmap_writer *tmi_writer_dry(const char *path, const tenmap_writer_options *giv
     return NULL;
 }
 
-/* At a path; or, with a folder, at a name in it. */
+/* Creates it at a path or, if folder is not NULL, at a name in that folder. */
 static tenmap_status create_writer(const tmi_folder *folder, const char *name, const char *path,
                                    const tenmap_writer_options *given, tenmap_writer **out,
                                    tenmap_error *error) {
@@ -162,7 +162,10 @@ void tenmap_writer_abort(tenmap_writer *writer) {
 
 /* Declaring. */
 
-/* Enters record `i` of a growing array; *twin is an earlier one of the same name, or TMI_NONE. */
+/*
+ * Enters record `i` of a growing array. *twin is an earlier record of the same name, or TMI_NONE.
+ * Returns false if memory runs out.
+ */
 static bool enter_unique(tmi_names *names, const tmi_hash_key *key, const void *records,
                          size_t stride, size_t i, const char *name, size_t len, size_t *twin) {
     if (!names->slots && !tmi_names_init(names, key, records, stride, 64))
@@ -174,7 +177,7 @@ static bool enter_unique(tmi_names *names, const tmi_hash_key *key, const void *
     return true;
 }
 
-/* What every declared text must be; `what` begins the sentence. */
+/* Checks a declared text and sets its length; `what` names it in the error message. */
 static tenmap_status check_text(const tenmap_writer *writer, const char *what, const char *text,
                                 size_t *len, tenmap_error *error) {
     if (!text)
@@ -240,7 +243,7 @@ tenmap_status tenmap_writer_metadata(tenmap_writer *writer, const char *key, siz
     return status;
 }
 
-/* Elements and bytes of a shape, by the rules that readers will check. */
+/* Computes elements and bytes of a shape, by the rules that readers will check. */
 static tenmap_status size_up(const tenmap_writer *writer, tmi_planned *t, tenmap_error *error) {
     if (t->dtype == TENMAP_AS_STORED || t->dtype >= TMI_DTYPE_COUNT)
         return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, t,
@@ -332,7 +335,7 @@ tenmap_status tenmap_writer_add(tenmap_writer *writer, const char *name, size_t 
     return status;
 }
 
-/* Laying out: the header goes first, and with it the room for all bytes. Under the lock. */
+/* Layout: writes the header and reserves space for all bytes. These need the lock. */
 
 static tenmap_status spoil(tenmap_writer *writer, const tenmap_error *why) {
     if (writer->failed.status == TENMAP_OK)
@@ -365,7 +368,10 @@ static tenmap_status write_head(tenmap_writer *writer, const tmi_buffer *head, u
     return TENMAP_OK;
 }
 
-/* The file's bytes before the data, if its tensors are [first, first+count); free head->bytes. */
+/*
+ * Builds the file's bytes before the data if its tensors are [first, first+count). Free
+ * head->bytes.
+ */
 static tenmap_status build_head(const tenmap_writer *writer, size_t first, size_t count,
                                 tmi_buffer *head, uint64_t *data_bytes, tenmap_error *error) {
     tmi_layout layout = {.tensors = count ? writer->tensors + first : NULL,
@@ -416,9 +422,9 @@ static tenmap_status lay_out(tenmap_writer *writer, tenmap_error *error) {
     return status;
 }
 
-/* Spans: which bytes of a tensor are there. */
+/* Spans: which bytes of a tensor have been written. */
 
-/* Where a span that begins at `begin` belongs. */
+/* The position in the list for a span that begins at `begin`. */
 static size_t span_place(const tmi_planned *t, uint64_t begin) {
     size_t low = 0, high = t->span_count;
     while (low < high) {
@@ -433,7 +439,8 @@ static size_t span_place(const tmi_planned *t, uint64_t begin) {
 
 static bool span_insert(tmi_planned *t, size_t at, tmi_written span) {
     if (t->span_count == t->span_capacity) {
-        size_t wanted = t->span_capacity ? t->span_capacity * 2 : 1; /* most tensors need one */
+        size_t wanted =
+            t->span_capacity ? t->span_capacity * 2 : 1; /* most tensors need only one */
         if (wanted > SIZE_MAX / sizeof span)
             return false;
         tmi_written *moved = realloc(t->spans, wanted * sizeof span);
@@ -448,7 +455,7 @@ static bool span_insert(tmi_planned *t, size_t at, tmi_written span) {
     return true;
 }
 
-/* Notes [begin, end), which must not touch what is there but at its ends. Under the lock. */
+/* Records [begin, end), which may touch existing spans but not overlap them. Needs the lock. */
 static tenmap_status span_add(const tenmap_writer *writer, tmi_planned *t, uint64_t begin,
                               uint64_t end, tenmap_error *error) {
     size_t at = span_place(t, begin);
@@ -474,7 +481,7 @@ static tenmap_status span_add(const tenmap_writer *writer, tmi_planned *t, uint6
     return TENMAP_OK;
 }
 
-/* Under the lock. */
+/* Needs the lock. */
 static tenmap_status claim_bytes(tenmap_writer *writer, size_t id, uint64_t offset, uint64_t bytes,
                                  uint64_t *at, tenmap_error *error) {
     if (id >= writer->count)
