@@ -433,8 +433,8 @@ static size_t read_straight(tmi_window *w, uint64_t at, void *dst, size_t size, 
 }
 
 /*
- * Copies a part by way of the room, without reading ahead: what follows is read directly, or not
- * wanted.
+ * Copies a part by way of the room, without reading ahead: what follows is read directly, or
+ * belongs to another request.
  */
 static tenmap_status copy_through(tmi_window *w, uint64_t at, void *dst, size_t size,
                                   const tenmap_tensor *t, tenmap_error *error) {

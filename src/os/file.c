@@ -248,7 +248,7 @@ int tmi_map_release(const tmi_file *file, uint64_t begin, uint64_t end) {
 }
 
 /*
- * In mlock, Linux retries a page whose storage fails forever and never returns. So this only marks
+ * If a page's storage fails, mlock on Linux retries forever and never returns. So this only marks
  * the pages to be locked when they are read in, and the caller populates them.
  */
 int tmi_map_lock(const tmi_file *file, uint64_t begin, uint64_t end) {

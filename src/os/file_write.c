@@ -143,9 +143,8 @@ static int create_temporary(tmi_atomic_file *target, mode_t mode) {
         tmi_temp_name(target->temp, sizeof target->temp, target->site.name);
         int fd = openat(folder, target->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         failed = fd < 0 ? errno : 0;
-        if (failed &&
-            failed !=
-                EEXIST) /* it may have been created all the same, and nobody else uses the name */
+        /* It may have been created all the same, and nobody else uses the name. */
+        if (failed && failed != EEXIST)
             (void)unlinkat(folder, target->temp, 0);
         if (failed == EEXIST || failed == EINTR)
             continue;

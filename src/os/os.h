@@ -279,8 +279,8 @@ enum { TMI_NOT_AS_OPENED = -1 };
 /*
  * Creates the temporary file. If it will replace a file, it gets that file's mode, its access
  * control list and, where permitted, its owner; it never grants rights to users who had none.
- * Otherwise it has the attributes of any newly created file. Only regular files are replaced. Also
- * removes temporary files that dead writers of the same path left behind.
+ * Otherwise it has the attributes of any newly created file. Folders, devices, pipes and sockets
+ * are never replaced. Also removes temporary files that dead writers of the same path left there.
  */
 int tmi_atomic_file_begin(tmi_atomic_file *target, const char *path, bool follow);
 /*
@@ -333,7 +333,8 @@ int tmi_fd_open_write(const tmi_folder *folder, const char *name, int *fd);
 int tmi_fd_open_read(const tmi_folder *folder, const char *name, int *fd);
 /*
  * Whether the owner of fd's file is trusted for the file `other`: the owner of `other`, the caller
- * or the superuser. *owner is for the error message. Always true if the system has no such owners.
+ * or the superuser. *owner is for the error message. Always true on systems where owners are not
+ * checked.
  */
 bool tmi_fd_owner_answers(int fd, int other, uint64_t *owner);
 /* EWOULDBLOCK if another program holds the lock. Closing the descriptor releases it. */

@@ -166,7 +166,7 @@ static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char 
     tenmap_status status = TENMAP_OK;
     if (!counts || tmi_values_may_be_tame(c->from, c->to)) {
         if (counts)
-            (void)tmi_values_were_tame(*c->source); /* resets what is known, to start here */
+            (void)tmi_values_were_tame(*c->source); /* observe from here on */
         status = tmi_values_read(c->from, c->source, first, count, c->to, flags, out, out_bytes,
                                  true, &why);
         counts = counts && !tmi_values_were_tame(*c->source);

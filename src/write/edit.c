@@ -281,9 +281,9 @@ static int copy_span(const editing_file *e, uint64_t from, int fd, uint64_t to, 
 }
 
 /*
- * Shares the whole blocks of the data and copies the bytes before the first one. The last shared
- * block may be partial only at the end of both files, so the new file must not have been extended
- * before.
+ * Shares the whole blocks of the data and copies the bytes before the first one. The last block may
+ * be partial only if it is the last one of the source, so sharing fails if the source has grown
+ * meanwhile.
  */
 static int edit_cloned(editing_file *e, int fd) {
     const tmi_shard *shard = &e->model->shards[0];

@@ -39,9 +39,8 @@ typedef struct saving {
     char **old;        /* files that the new model does not need */
     size_t old_count, old_capacity;
     bool lacks_room; /* memory ran out in a callback */
-    char special
-        /* The name of a model file that is not a regular file; "" if there is none. */
-        [TMI_NAME_ROOM];
+    /* The name of a model file that is not a regular file; "" if there is none. */
+    char special[TMI_NAME_ROOM];
     tenmap_error *error;
 } saving;
 

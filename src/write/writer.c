@@ -26,7 +26,7 @@ struct tenmap_writer {
     uint64_t declared;   /* bytes of all tensors */
     bool laid_out;       /* the header is written and nothing more can be declared */
     uint64_t data_start; /* file offset of the data */
-    tenmap_error failed; /* the first failed read or write; nothing can be saved after it */
+    tenmap_error failed; /* the first failure that spoiled the file, which is then never saved */
 };
 
 #define SHOWN(writer) tmi_quote_path((writer)->target.site.shown).text
@@ -335,7 +335,7 @@ tenmap_status tenmap_writer_add(tenmap_writer *writer, const char *name, size_t 
     return status;
 }
 
-/* Layout: writes the header and reserves space for all bytes. These need the lock. */
+/* Layout: writes the header and reserves space for all bytes. Callers hold the lock. */
 
 static tenmap_status spoil(tenmap_writer *writer, const tenmap_error *why) {
     if (writer->failed.status == TENMAP_OK)
@@ -439,8 +439,7 @@ static size_t span_place(const tmi_planned *t, uint64_t begin) {
 
 static bool span_insert(tmi_planned *t, size_t at, tmi_written span) {
     if (t->span_count == t->span_capacity) {
-        size_t wanted =
-            t->span_capacity ? t->span_capacity * 2 : 1; /* most tensors need only one */
+        size_t wanted = t->span_capacity ? t->span_capacity * 2 : 1; /* most tensors need 1 */
         if (wanted > SIZE_MAX / sizeof span)
             return false;
         tmi_written *moved = realloc(t->spans, wanted * sizeof span);
@@ -455,7 +454,10 @@ static bool span_insert(tmi_planned *t, size_t at, tmi_written span) {
     return true;
 }
 
-/* Records [begin, end), which may touch existing spans but not overlap them. Needs the lock. */
+/*
+ * Records [begin, end), which may touch existing spans but not overlap them. The caller holds the
+ * lock.
+ */
 static tenmap_status span_add(const tenmap_writer *writer, tmi_planned *t, uint64_t begin,
                               uint64_t end, tenmap_error *error) {
     size_t at = span_place(t, begin);
@@ -481,7 +483,7 @@ static tenmap_status span_add(const tenmap_writer *writer, tmi_planned *t, uint6
     return TENMAP_OK;
 }
 
-/* Needs the lock. */
+/* The caller holds the lock. */
 static tenmap_status claim_bytes(tenmap_writer *writer, size_t id, uint64_t offset, uint64_t bytes,
                                  uint64_t *at, tenmap_error *error) {
     if (id >= writer->count)
