@@ -346,7 +346,7 @@ static bool fill_direct(tmi_window *w, uint64_t at, size_t size, size_t want) {
     if (length > w->size)
         length = w->size;
     if (tmi_file_read_direct(w->direct_fd, begin, w->room, length, &got) != 0) {
-        w->direct_fd = -1; /* the buffered way knows whether it is the file that is at fault */
+        w->direct_fd = -1; /* a buffered read will show whether the file is at fault */
         return false;
     }
     if (got < at + size - begin || tmi_bytes_changed(w->bytes, NULL))
@@ -428,7 +428,7 @@ static size_t read_straight(tmi_window *w, uint64_t at, void *dst, size_t size, 
     if (failed && block < TMI_DIRECT_ALIGN)
         w->coarse = true;
     else if (failed || got == 0)
-        w->direct_fd = -1; /* the buffered way knows whether it is the file that is at fault */
+        w->direct_fd = -1; /* a buffered read will show whether the file is at fault */
     return failed ? 0 : got;
 }
 

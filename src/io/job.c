@@ -60,8 +60,8 @@ static bool report_job(tmi_job *job, uint64_t done, bool may_cancel) {
 }
 
 /*
- * Reports progress during the work; does nothing on other threads than the caller's. Completion is
- * reported only once all threads have been joined.
+ * Reports progress during the work, on the caller's thread only. Completion is reported only once
+ * all threads have been joined.
  */
 static bool go_on(tmi_job *job) {
     uint64_t done = atomic_load(&job->done);

@@ -1,6 +1,7 @@
 /*
- * The operating system: files, mappings, folders, threads. Only the file*.c sources know which
- * system this is: names with _win32 are for Windows, the others are POSIX or portable.
+ * The operating system: files, mappings, folders, threads. Only the file*.c sources and
+ * replace_mapping.c know which system this is: names with _win32 are for Windows, the others are
+ * POSIX or portable.
  */
 #ifndef TENMAP_OS_H
 #define TENMAP_OS_H
