@@ -119,6 +119,11 @@ says 64 'for addresses on a hub' info small.safetensors --revision main
 says 64 'cannot be sent' info --token 'hunter2 x' "$base/plain/x"
 says 3 'no tensor matches' get "$hub" nosuchtensor
 says 0 "$hub@a%2Fb" info "$hub" --revision a/b
+# Operands last as long as the command: ten of them, each another.
+n=0 many=
+while [ $n -lt 10 ]; do n=$((n + 1)) many="$many hf://none/model$n"; done
+# shellcheck disable=SC2086
+says 3 'hf://none/model1@main' check $many --revision main
 says 2 'web page' info "$base/page/x"
 says 3 'this is a folder' info "$base/files/"
 says 3 'not a SafeTensors file' info "$base/guarded/x" --token hunter2

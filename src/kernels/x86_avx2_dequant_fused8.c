@@ -98,10 +98,10 @@ AVX2_INLINE const unsigned char *find_e4m3_table(const tmi_fused_run *run, size_
     memcpy(&bits, run->scales + g, 4);
     if (run->tables)
         room = run->tables->bytes + place * TMI_TABLE_BYTES;
+    if ((bits >> 23 & 0xff) - 27 > 200) /* among them the NaN that marks an empty place */
+        return NULL;
     if (run->tables && run->tables->of[place] == bits)
         return room;
-    if ((bits >> 23 & 0xff) - 27 > 200)
-        return NULL;
     fill_e4m3_table(room, run->scales + g);
     if (run->tables)
         run->tables->of[place] = bits;

@@ -68,8 +68,10 @@ static tenmap_status take_second(tmi_source *s, uint64_t matrix, tenmap_error *e
     uint64_t which = second->nelems == 1 ? 0 : matrix;
     if (s->second_of == which)
         return TENMAP_OK;
-    s->second_of = which;
-    return tmi_source_floats(s, TMI_PART_GLOBAL_SCALE, second->dtype, which, 1, &s->second, error);
+    tenmap_status status =
+        tmi_source_floats(s, TMI_PART_GLOBAL_SCALE, second->dtype, which, 1, &s->second, error);
+    s->second_of = status == TENMAP_OK ? which : UINT64_MAX; /* what was not read is not kept */
+    return status;
 }
 
 /* Divides each value. The volatile divisor keeps -ffast-math from multiplying by 1/by. */

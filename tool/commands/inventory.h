@@ -46,8 +46,8 @@ typedef struct inventory {
 typedef struct seen_files seen_files;
 seen_files *seen_new(void);
 /*
- * The place of a model before, that is still open, of the same files as this one; as the file at its path
- * where this one is not open. SIZE_MAX: there is none.
+ * Returns the index of an earlier model, still open, with the same files as `m`. If `m` is not open,
+ * the file at its path counts. SIZE_MAX if there is none.
  */
 size_t seen_before(const seen_files *seen, const inventory_model *m);
 void seen_add(seen_files *seen, const inventory_model *m, size_t place);

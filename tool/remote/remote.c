@@ -117,7 +117,11 @@ static int add_revision(const char **operand) {
             text_add(&all, c, 1);
     }
     text_add(&all, path + end, strlen(path + end));
-    *operand = keep_text(&all);
+    /* Operands are used until the command ends, however many there are. */
+    static char **owned;
+    static size_t count;
+    owned = need_next(owned, count, sizeof *owned);
+    *operand = owned[count++] = all.bytes;
     return EXIT_FINE;
 }
 

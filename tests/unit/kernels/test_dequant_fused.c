@@ -202,6 +202,25 @@ static void runs_of_codes(void **state) {
     }
 }
 
+/* No table belongs to a place that is marked as empty, whatever the bits of a scale are. */
+static void a_scale_like_the_mark_of_an_empty_place_has_no_table(void **state) {
+    static coded_case c;
+    const tmi_kernels *k = tmi_cpu_find("avx2");
+    (void)state;
+    if (!k || !k->fused_e4m3)
+        return;
+    memset(&kept_tables, 0xff, sizeof kept_tables);
+    memset(kept_tables.bytes, 0x3c, sizeof kept_tables.bytes); /* what fresh memory might hold */
+    c.codes = TENMAP_F8_E4M3;
+    c.run.codes = c.bytes;
+    c.run.count = c.run.first = c.run.group = 64;
+    c.run.scales = c.scales;
+    c.run.tables = &kept_tables;
+    memset(c.bytes, 0x38, sizeof c.bytes); /* 1.0 */
+    memset(c.scales, 0xff, sizeof c.scales);
+    (void)try_run(k->fused_e4m3, &c, TENMAP_BF16, 0, k->fence);
+}
+
 /* Values of E2M1 with a power of two each, against the oracle. */
 static void check_across(const tmi_kernels *k, tenmap_dtype as, uint32_t flags) {
     static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
@@ -274,8 +293,9 @@ static void codes_turned(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(runs_of_codes),
-                                       cmocka_unit_test(powers_across),
-                                       cmocka_unit_test(codes_turned)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_of_codes),
+        cmocka_unit_test(a_scale_like_the_mark_of_an_empty_place_has_no_table),
+        cmocka_unit_test(powers_across), cmocka_unit_test(codes_turned)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
