@@ -218,6 +218,8 @@ static void add_pairs_of(shared_list *list, const holder *holders, const holder_
     size_t all = 0, len = 0;
     for (size_t i = 0; i < set->len; i++)
         all += name_count(names, holders[set->at + i].model);
+    if (!all)
+        return;
     bool every = all / 2 + 1 <= list->left / all, each = all <= list->left;
     list->abridged = list->abridged || (!every && (all > 2 || all > set->len));
     if (!each && !every) {
