@@ -532,7 +532,8 @@ static tenmap_status list_long(void *ctx, const char *path,
     char *name = malloc(l->length + 1);
     (void)error;
     assert_non_null(name);
-    bool here = strcmp(path + strlen(path) - strlen(l->of), l->of) == 0;
+    size_t path_len = strlen(path), end_len = strlen(l->of);
+    bool here = path_len >= end_len && strcmp(path + path_len - end_len, l->of) == 0;
     for (size_t i = 0; !here && i < COUNT(hub); i++)
         (void)entry(entry_ctx, hub[i]);
     memset(name, 'a', l->length);
