@@ -77,12 +77,26 @@ static int record_write(const tmi_folder *folder, const char *name, int model,
     return failed;
 }
 
+/* Whether two open records have the same bytes: those of another edit name another file. */
+static bool same_bytes(int a, int b, uint64_t size) {
+    unsigned char left[1024], right[1024];
+    const tmi_file of_a = {.fd = a}, of_b = {.fd = b};
+    for (uint64_t at = 0; at < size; at += sizeof left) {
+        size_t n = size - at < sizeof left ? (size_t)(size - at) : sizeof left, got, got_b;
+        if (tmi_file_read(&of_a, at, left, n, &got) || got != n ||
+            tmi_file_read(&of_b, at, right, n, &got_b) || got_b != n || memcmp(left, right, n) != 0)
+            return false;
+    }
+    return true;
+}
+
 /*
- * Sets *anothers if the name certainly no longer belongs to the open record. Returns 0, or an errno
- * if this cannot be determined.
+ * Sets *anothers if the name certainly no longer belongs to the open record. Some systems replace a
+ * file by a copy, so a file with the same bytes counts as the same. Returns 0, or an errno if this
+ * cannot be determined.
  */
 static int is_anothers(const tmi_folder *folder, const char *name, int own, bool *anothers) {
-    tmi_identity mine, there;
+    tmi_identity mine = {0}, there = {0};
     int fd = -1, failed = tmi_fd_identity(own, &mine);
     if (!failed)
         failed = tmi_fd_open_read(folder, name, &fd);
@@ -91,7 +105,8 @@ static int is_anothers(const tmi_folder *folder, const char *name, int own, bool
         return 0;
     if (!failed)
         failed = tmi_fd_identity(fd, &there);
-    *anothers = !failed && (mine.device != there.device || mine.inode != there.inode);
+    *anothers = !failed && (mine.device != there.device || mine.inode != there.inode) &&
+                (mine.size != there.size || !same_bytes(own, fd, mine.size));
     tmi_fd_close(fd);
     return failed;
 }
@@ -389,7 +404,7 @@ static tenmap_status repair_settle(repair *r, uint32_t flags, uint32_t *how) {
 
 /* Repairs a file that had a record a moment ago. */
 static tenmap_status repair_run(repair *r, uint32_t flags, uint32_t *how) {
-    bool absent;
+    bool absent = false;
     tenmap_status status = repair_open(r);
     if (status == TENMAP_OK)
         status = open_record(r, &absent);

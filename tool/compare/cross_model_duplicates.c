@@ -294,8 +294,11 @@ static int larger_share(const void *a, const void *b) {
 /* Finds the tensors whose dtype, shape and samples another model also has. */
 static candidate *find_candidates(const inventory *all, const namesakes *names, size_t *count) {
     candidate *list = list_candidates(all, count);
-    if (*count)
-        qsort(list, *count, sizeof *list, by_kind);
+    if (!list) {
+        *count = 0;
+        return NULL;
+    }
+    qsort(list, *count, sizeof *list, by_kind);
     *count = keep_runs(list, *count, false, names);
     for (size_t i = 0; i < *count && !interrupted(); i++)
         list[i].sample = alike_sample(list[i].tensor, &list[i].telling);
