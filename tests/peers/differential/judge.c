@@ -6,7 +6,7 @@
  *
  * The reference's program prints lines of the same kind.
  */
-#include "dump.h"
+#include "../../support/dump.h"
 
 /* Which rule a sentence is about. The first that fits counts. */
 static int rule_of(const tenmap_error *error) {
