@@ -57,7 +57,7 @@ static double rate_of(samples *s, size_t bytes) {
     return rate;
 }
 
-/* Stores and conversion in turns, so that both meet the same neighbours. */
+/* Stores and conversion in turns, so that both meet the same neighbors. */
 static void time_dtype(tenmap_dtype dtype, float *dst, const unsigned char *src, size_t bytes) {
     samples stored = {0}, converted = {0};
     size_t count = bytes / sizeof(float);

@@ -116,7 +116,7 @@ static void *read_half(void *argument) {
     return NULL;
 }
 
-static volatile uint64_t sink; /* so that the reading is not optimised away */
+static volatile uint64_t sink; /* so that the reading is not optimized away */
 
 static void read_memory(const void *mapped, size_t size) {
     pthread_t other;
@@ -151,19 +151,19 @@ static void bench_hash(char *tool, char *model, size_t size, unsigned rounds) {
 }
 
 static void bench_convert(char *tool, char *model, const char *folder, size_t size, unsigned rounds,
-                          bool dequantises) {
+                          bool dequantizes) {
     char copy[512], out[512];
     snprintf(copy, sizeof copy, "%s/copy", folder);
     snprintf(out, sizeof out, "%s/out.safetensors", folder);
     char *cp[] = {"cp", model, copy, NULL};
     char *convert[] = {tool, "convert", model, "--to", "bf16", "-o", out, NULL, NULL};
-    if (dequantises)
+    if (dequantizes)
         convert[7] = "--dequantize";
     for (unsigned i = 0; i < rounds; i++) {
         run(COPY, "cp", 2 * size, cp, copy);
         unlink(copy);
-        run(CONVERT, dequantises ? "dequantize" : "convert",
-            size + (dequantises ? 2 * size : size / 2), convert, NULL);
+        run(CONVERT, dequantizes ? "dequantize" : "convert",
+            size + (dequantizes ? 2 * size : size / 2), convert, NULL);
         unlink(out);
     }
 }

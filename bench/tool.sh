@@ -1,5 +1,5 @@
 #!/bin/sh
-# One table: the tool's convert, of plain and of quantised models, and hash against cp, memory and openssl;
+# One table: the tool's convert, of plain and of quantized models, and hash against cp, memory and openssl;
 # its diff of F8 beside F16.
 #     bench/tool.sh [--quick]
 # Works in TMPDIR, or /tmp (12 GB of room), and in /dev/shm where that has as much: there nothing waits

@@ -104,7 +104,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     check_quick(data, size, &strict, strict_opens);
     if (strict_opens) {
         check_index(&strict, size, false);
-        CHECK(tmi_index_recognise(data, size < TMI_START ? size : TMI_START, size) ||
+        CHECK(tmi_index_recognize(data, size < TMI_START ? size : TMI_START, size) ||
               tmi_json_is_space((char)data[0]));
         CHECK(strict.listing_count == lenient.listing_count);
         CHECK(strict.file_count == lenient.file_count);

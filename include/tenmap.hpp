@@ -145,7 +145,7 @@ template <class T> class span {
 };
 
 // Dtypes that C++17 has no type for, as the bits that they are. A type of your own joins in by a
-// specialisation of tenmap::element.
+// specialization of tenmap::element.
 template <tenmap_dtype D, class Bits> struct raw {
     Bits bits;
     friend constexpr bool operator==(raw a, raw b) noexcept { return a.bits == b.bits; }

@@ -279,7 +279,7 @@ static bool check_communicator(loading *l, MPI_Comm comm) {
     int started = 0, ended = 0, between = 0;
     if (MPI_Initialized(&started) != MPI_SUCCESS || !started ||
         MPI_Finalized(&ended) != MPI_SUCCESS || ended)
-        fail_here(l, TENMAP_ERR_ARGUMENT, "MPI is not initialised, or is finalised already");
+        fail_here(l, TENMAP_ERR_ARGUMENT, "MPI is not initialized, or is finalized already");
     else if (comm == MPI_COMM_NULL)
         fail_here(l, TENMAP_ERR_ARGUMENT, "the communicator is MPI_COMM_NULL");
     else if (went_well(l, MPI_Comm_test_inter(comm, &between)) && between)
@@ -433,7 +433,7 @@ static void compare_ranks(loading *l) {
         fail_as_another(l, "it is as large, but its header says something else");
     if (memcmp(first, mine, OF_MODEL * sizeof *mine) != 0)
         fail_as_another(l, "the file is as there, but config.json says something else about its "
-                           "quantised weights");
+                           "quantized weights");
     for (int i = OF_MODEL; i < CALL; i++)
         if (first[i] != mine[i])
             fail_here(l, TENMAP_ERR_ARGUMENT,
@@ -2102,11 +2102,11 @@ static void check_shared(sharing *x, tenmap_request *requests, size_t count) {
 static bool find_host_party(sharing *x) {
     loading *l = &x->l;
     uint32_t together = l->options.ranks_per_host;
-    int colour = together ? (int)((uint32_t)l->rank / together) : 0;
+    int color = together ? (int)((uint32_t)l->rank / together) : 0;
     return went_well(l, MPI_Comm_split_type(l->comm, MPI_COMM_TYPE_SHARED, l->rank, MPI_INFO_NULL,
                                             &x->node)) &&
            went_well(l, MPI_Comm_set_errhandler(x->node, MPI_ERRORS_RETURN)) &&
-           went_well(l, MPI_Comm_split(x->node, colour, l->rank, &x->shared->host)) &&
+           went_well(l, MPI_Comm_split(x->node, color, l->rank, &x->shared->host)) &&
            went_well(l, MPI_Comm_set_errhandler(x->shared->host, MPI_ERRORS_RETURN)) &&
            went_well(l, MPI_Comm_rank(x->shared->host, &x->rank)) &&
            went_well(l, MPI_Comm_size(x->shared->host, &x->ranks));

@@ -12,7 +12,7 @@
  * All functions here are collective over the communicator: every rank of it calls them, in the same
  * order as its other collective calls on it. If ranks call different ones of tenmap_mpi_open, _load and
  * _load_shared, all return TENMAP_ERR_ARGUMENT. An intercommunicator is refused (TENMAP_ERR_ARGUMENT), as
- * are MPI_COMM_NULL and calls before MPI is initialised or after it is finalised. Messages travel on a
+ * are MPI_COMM_NULL and calls before MPI is initialized or after it is finalized. Messages travel on a
  * private duplicate of the communicator. MPI is called from the calling thread only. Hosts must be of
  * one kind: messages hold elements in the byte order of the host.
  *
@@ -47,7 +47,7 @@ typedef struct tenmap_mpi_counts {
 typedef struct tenmap_mpi_options {
     size_t struct_size; /* sizeof(tenmap_mpi_options): lets the struct grow */
     /*
-     * That read, on this rank; 0: four. They are used only where MPI was initialised with
+     * That read, on this rank; 0: four. They are used only where MPI was initialized with
      * MPI_THREAD_FUNNELED or more: with MPI_THREAD_SINGLE the caller's thread reads, and nothing is read
      * while it sends. Need not be the same on all ranks.
      */
@@ -91,7 +91,7 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
  * the same files, by the same TENMAP_OPEN_* flags, and its own requests; a rank that wants nothing
  * brings none (NULL, 0). A rank that could not open its model calls this with NULL, and all ranks return
  * TENMAP_ERR_ARGUMENT. Which files are the same is seen by their headers and sizes; only tenmap_mpi_open looks
- * at weights. Of quantised weights it is also seen by what config.json makes of them (shapes, dtypes, widths
+ * at weights. Of quantized weights it is also seen by what config.json makes of them (shapes, dtypes, widths
  * and groups: hosts whose config.json differs in something else are not told apart). That a file was
  * changed since a rank opened it is seen where that rank reads it (TENMAP_ERR_IO).
  *
@@ -105,7 +105,7 @@ tenmap_status tenmap_mpi_open(MPI_Comm comm, const char *path, const tenmap_opti
  * and but for tensors of more than eight axes, or that the requests cut into more than 65,536 boxes or
  * for more than 1,024 sets of ranks: those are read, and sent, from the first element that is wanted to
  * the last. Three things are read more often than once: tensors of which one request takes the bytes for
- * another dtype than another request does (once each); parts of quantised weights that several chunks
+ * another dtype than another request does (once each); parts of quantized weights that several chunks
  * need (scales); the byte around elements of 4 and 6 bits at the edge of a chunk.
  */
 tenmap_status tenmap_mpi_load(MPI_Comm comm, const tenmap_model *model,

@@ -35,7 +35,7 @@ HEAD = """\
  *
  * Made by scripts/amalgamate.py: changes belong into the files that it is made of.
  *
-{licence}
+{license}
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -118,9 +118,9 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     header = public_header()
     version = ".".join(re.findall(r"#define TENMAP_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header))
-    licence = (ROOT / "LICENSE").read_text(encoding="utf-8").rstrip().splitlines()
-    text = "\n".join((" * " + line).rstrip() for line in licence)
-    out = [HEAD.format(version=version, licence=text)]
+    license = (ROOT / "LICENSE").read_text(encoding="utf-8").rstrip().splitlines()
+    text = "\n".join((" * " + line).rstrip() for line in license)
+    out = [HEAD.format(version=version, license=text)]
     seen = set()
     for file in sources():
         expand(file, seen, out)

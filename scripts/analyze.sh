@@ -2,10 +2,10 @@
 # Static analysis of the library, the tool and the examples, or of other files:
 #     scripts/analyze.sh clang-tidy|cppcheck|gcc [FILE...]
 # Any finding fails. One that is wrong is answered where it arises, by code that says more to the
-# analyser, or is turned off with its reason beside it: here, or in .clang-tidy.
-# Exits with 77, saying why, where the analyser is missing.
+# analyzer, or is turned off with its reason beside it: here, or in .clang-tidy.
+# Exits with 77, saying why, where the analyzer is missing.
 set -eu
-analyser=${1:?usage: analyze.sh clang-tidy|cppcheck|gcc [FILE...]}
+analyzer=${1:?usage: analyze.sh clang-tidy|cppcheck|gcc [FILE...]}
 shift
 cd "$(dirname "$0")/.."
 . scripts/sources.sh
@@ -39,7 +39,7 @@ each() {
         sh -c "found=\$($1 2>&1) || { echo \"\$found\"; exit 1; }"
 }
 
-case $analyser in
+case $analyzer in
 clang-tidy)
     need clang-tidy-14 clang-tidy-14
     each "clang-tidy-14 --quiet --warnings-as-errors='*' {} -- $flags"
@@ -62,8 +62,8 @@ gcc)
     each "gcc $flags -O1 -fanalyzer -Werror -c {} -o /dev/null"
     ;;
 *)
-    echo "analyze.sh: unknown analyser $analyser" >&2
+    echo "analyze.sh: unknown analyzer $analyzer" >&2
     exit 1
     ;;
 esac
-echo "$analyser: no findings in $(sources | wc -l) files"
+echo "$analyzer: no findings in $(sources | wc -l) files"

@@ -16,7 +16,7 @@ for tool in "$clang" "llvm-profdata$version" "llvm-cov$version"; do
     command -v "$tool" >/dev/null || { echo "skipped: there is no $tool" && exit 77; }
 done
 build=build/coverage
-# Without optimisation a line is what the source says, and conversions at -O0 take long: -O1.
+# Without optimization a line is what the source says, and conversions at -O0 take long: -O1.
 flags="-O1 -g -fprofile-instr-generate -fcoverage-mapping"
 cmake -S . -B $build -DCMAKE_C_COMPILER="$clang" -DCMAKE_BUILD_TYPE=Debug \
     -DCMAKE_C_FLAGS_DEBUG="$flags" -DTENMAP_SHARED=OFF -DTENMAP_BENCH=OFF -DTENMAP_TOOL=OFF \

@@ -114,8 +114,8 @@ check "MPI: 200 schedules of faults, every allocation; sanitizers, valgrind" man
 check "Python: 400,000 random calls by hostile callers, AddressSanitizer" bash python/tests/check.sh hostile 400000
 check "linear time and memory, at the limits" sh scripts/linear.sh
 check "valgrind memcheck, the slow tests" sh scripts/memcheck.sh $build load residency
-check "quantised weights, with gptqmodel and AutoAWQ" env TENMAP_LONG=1 sh tests/peers/quantized.sh \
-    $build/libtenmap.so $build/tool/tenmap $build/tests/cli_quantised
+check "quantized weights, with gptqmodel and AutoAWQ" env TENMAP_LONG=1 sh tests/peers/quantized.sh \
+    $build/libtenmap.so $build/tool/tenmap $build/tests/cli_quantized
 check "MemorySanitizer, weights in parts" sh scripts/msan.sh quantized
 check "all 2^32 F32 inputs" ctest --test-dir $build -C Long -L long --output-on-failure
 if [ -f tests/peers/differential.sh ]; then

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Sentences are for whoever meets them. What an engine shows to its users names no macro: a string of the
 # library that holds TENMAP_ may stand only in an error of status TENMAP_ERR_ARGUMENT, which is the
-# programmer's own mistake, or be what such a sentence is made of: the name of a struct's initialiser. The
+# programmer's own mistake, or be what such a sentence is made of: the name of a struct's initializer. The
 # table of remedies in docs/errors.md has the macros, and every remedy there is in the words of a sentence.
 #
 #     scripts/sentences.sh [SOURCE]

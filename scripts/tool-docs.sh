@@ -4,7 +4,7 @@
 #     scripts/tool-docs.sh TENMAP FIXTURES <docs/tool.md
 #
 # In a block marked ```console, lines that begin with "$ " are run, one after the other, in a folder
-# with the models that FIXTURES makes (tests/cli/fixtures.c, or quantised.c for docs/quantized.md); what stood below them gives way to what they print.
+# with the models that FIXTURES makes (tests/cli/fixtures.c, or quantized.c for docs/quantized.md); what stood below them gives way to what they print.
 set -eu
 tool=$(realpath "$1") fixtures=$(realpath "$2")
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-docs-XXXXXX")

@@ -22,7 +22,7 @@ const option common_options[] = {
     {0, "max-header", "SIZE", OPTION_SIZE, COMMON(max_header),
      "Accept headers up to this size (100MB)"},
     {0, "color", "auto|always|never", OPTION_CHOICE, COMMON(color),
-     "Use colours: always, never, or on a terminal (auto); NO_COLOR is respected"},
+     "Use colors: always, never, or on a terminal (auto); NO_COLOR is respected"},
     {0, "token", "TOKEN", OPTION_TEXT, COMMON(token),
      "Send this token to the hosts of addresses; better kept in HF_TOKEN"},
     {0, "revision", "REVISION", OPTION_TEXT, COMMON(revision),

@@ -104,7 +104,7 @@ typedef struct common_settings {
 #define DEQUANTIZE_OPTION(at)                                                                      \
     {                                                                                              \
         0, "dequantize", NULL, OPTION_SWITCH, at,                                                  \
-            "Show quantised weights as what they stand for, codes and scales put together"         \
+            "Show quantized weights as what they stand for, codes and scales put together"         \
     }
 
 extern const option common_options[];

@@ -2,7 +2,7 @@
 
     gguf_python.py make FILE          writes a model of 1,000 tensors and a vocabulary of 256,000 strings
     gguf_python.py open FILE          the least time of three to read its header with GGUFReader
-    gguf_python.py blocks             the rate at which its dequantisation writes F32, by type
+    gguf_python.py blocks             the rate at which its dequantization writes F32, by type
 
 In processor time, as bench/gguf.c.
 """

@@ -1,7 +1,7 @@
 /*
  * The weights, by one call of tenmap_take: matrices as they are stored, where they lie in the files,
  * and vectors as F32. Weights that are stored in other ways are converted first: 8-bit floats to BF16,
- * quantised ones to what the model computes in.
+ * quantized ones to what the model computes in.
  */
 #include "llama.h"
 
@@ -133,7 +133,7 @@ static int is_cached(const llama_model *m) {
 
 int model_load(llama_model *m, const char *folder, unsigned threads, tenmap_error *error) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
-    options.flags = TENMAP_OPEN_DEQUANTIZE; /* changes nothing where nothing is quantised */
+    options.flags = TENMAP_OPEN_DEQUANTIZE; /* changes nothing where nothing is quantized */
     *m = (llama_model){.file = NULL};
     if (tenmap_open(folder, &options, &m->file, error) != TENMAP_OK ||
         !config_read(&m->config, tenmap_folder(m->file), error) || !take(m, threads, error))

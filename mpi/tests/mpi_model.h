@@ -12,7 +12,7 @@ void seed_rolls(uint64_t seed);
 
 /*
  * Writes into the folder: model.safetensors; the same tensors as two shards and their index in parts/;
- * quantised weights in coded/; blocks.gguf; llama.safetensors, for the example.
+ * quantized weights in coded/; blocks.gguf; llama.safetensors, for the example.
  */
 void write_models(const char *folder);
 

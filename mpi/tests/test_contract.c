@@ -44,9 +44,9 @@ int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out) {
     communicators++;
     return PMPI_Comm_dup(comm, out);
 }
-int MPI_Comm_split(MPI_Comm comm, int colour, int key, MPI_Comm *out) {
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *out) {
     communicators++;
-    return PMPI_Comm_split(comm, colour, key, out);
+    return PMPI_Comm_split(comm, color, key, out);
 }
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out) {
     communicators++;
@@ -464,7 +464,7 @@ int main(int argc, char **argv) {
     if (argc < 2)
         return 2;
     folder = argv[1];
-    expect_refused(MPI_COMM_WORLD, "not initialised", "before MPI begins");
+    expect_refused(MPI_COMM_WORLD, "not initialized", "before MPI begins");
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);

@@ -171,7 +171,7 @@ typedef struct tpy_tensor {
 tpy_tensor *tpy_tensor_new(tpy_handle *handle, const tenmap_tensor *tensor);
 PyObject *tpy_tensor_name(const tpy_tensor *self);
 /*
- * What its elements appear as: as stored, but for blocks of a model that is dequantised, which are
+ * What its elements appear as: as stored, but for blocks of a model that is dequantized, which are
  * F32.
  */
 tenmap_dtype tpy_dtype(const tpy_tensor *self);

@@ -22,7 +22,7 @@ def open(path, dequantize=False, backend="map", lenient=False, partial=False, *,
 
     path        a .safetensors or GGUF file, an index of shards or a folder (str or PathLike); the bytes
                 of a file; or a file object, which is read through seek() and read()
-    dequantize  weights that are stored quantised, in parts or in blocks, appear as the values that they
+    dequantize  weights that are stored quantized, in parts or in blocks, appear as the values that they
                 stand for
     backend     "map": tensors are views into the mapped file. "read": every access is a checked read,
                 for files that may shrink while they are open

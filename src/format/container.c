@@ -12,7 +12,7 @@ static const tmi_container *const containers[] = {
 const tmi_container *tmi_container_of(const unsigned char *start, size_t len, uint64_t size,
                                       uint64_t limit) {
     for (size_t i = 0; i < sizeof containers / sizeof containers[0]; i++)
-        if (containers[i]->recognise(start, len, size, limit))
+        if (containers[i]->recognize(start, len, size, limit))
             return containers[i];
     return NULL;
 }

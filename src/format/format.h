@@ -288,7 +288,7 @@ typedef struct tmi_extent {
 typedef struct tmi_container {
     const char *name; /* tenmap_shard.format */
     /* Whether a file of `size` bytes, whose first `len` bytes are at `start`, has this format. */
-    bool (*recognise)(const unsigned char *start, size_t len, uint64_t size, uint64_t limit);
+    bool (*recognize)(const unsigned char *start, size_t len, uint64_t size, uint64_t limit);
     /* Finds the header, at most `limit` bytes long, or reports what is wrong with the start. */
     tenmap_status (*find_text)(const tmi_place *place, const unsigned char *start, size_t len,
                                uint64_t limit, tmi_extent *text, tenmap_error *error);
@@ -351,7 +351,7 @@ typedef struct tmi_index {
 } tmi_index;
 
 /* Whether a file of `size` bytes with this start is JSON text, which can only be an index. */
-bool tmi_index_recognise(const unsigned char *start, size_t len, uint64_t size);
+bool tmi_index_recognize(const unsigned char *start, size_t len, uint64_t size);
 /* As tmi_header_parse; place->path is the index's path. */
 tenmap_status tmi_index_parse(tmi_index *index, const tmi_place *place, tmi_block text,
                               size_t length, tenmap_error *error);

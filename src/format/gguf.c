@@ -60,4 +60,4 @@ static tenmap_status find_gguf_text(const tmi_place *place, const unsigned char 
 }
 
 const tmi_container tmi_gguf = {
-    .name = "gguf", .recognise = is_gguf, .find_text = find_gguf_text, .parse = tmi_gguf_parse};
+    .name = "gguf", .recognize = is_gguf, .find_text = find_gguf_text, .parse = tmi_gguf_parse};

@@ -72,7 +72,7 @@ static tenmap_status find_text(const tmi_place *place, const unsigned char *star
 }
 
 const tmi_container tmi_safetensors = {.name = "safetensors",
-                                       .recognise = is_plausible,
+                                       .recognize = is_plausible,
                                        .find_text = find_text,
                                        .quick = tmi_safetensors_quick,
                                        .parse = tmi_header_parse};

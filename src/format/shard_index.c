@@ -26,7 +26,7 @@ typedef struct index_parser {
  * JSON text begins with a brace and contains no zero byte. The length field of any SafeTensors file
  * that can be opened contains one: eight bytes without a zero make a number above 2^56.
  */
-bool tmi_index_recognise(const unsigned char *start, size_t len, uint64_t size) {
+bool tmi_index_recognize(const unsigned char *start, size_t len, uint64_t size) {
     size_t at = 0;
     if (memchr(start, 0, len < 8 ? len : 8))
         return false;

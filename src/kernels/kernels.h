@@ -65,7 +65,7 @@ typedef void tmi_group_op(float *values, size_t count, const float *by, size_t f
 typedef void tmi_unpack(float *dst, const unsigned char *src, size_t blocks);
 
 /* What a table of 16 holds: any values, those of E2M1, or each code minus 8. */
-typedef enum tmi_code_kind { TMI_KIND_ANY, TMI_KIND_E2M1, TMI_KIND_CENTRED } tmi_code_kind;
+typedef enum tmi_code_kind { TMI_KIND_ANY, TMI_KIND_E2M1, TMI_KIND_CENTERED } tmi_code_kind;
 
 /*
  * Tables that a kernel computes from scales, cached for the next run: the rows of a block share

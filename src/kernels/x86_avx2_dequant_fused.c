@@ -193,7 +193,7 @@ AVX2_INLINE coded_bytes e2m1_table(__m256i products) {
 }
 
 /* The table of codes minus 8: -8 to -1 are in the low half, 0 to 7 in the high half. */
-AVX2_INLINE coded_bytes centred_table(__m256i products) {
+AVX2_INLINE coded_bytes centered_table(__m256i products) {
     const __m256i which = _mm256_setr_epi8(0, 1, 6, 7, 2, 3, 4, 5, 0, 1, 2, 3, 0, 1, 0, 1, -1, -1,
                                            0, 1, 0, 1, 2, 3, 0, 1, 4, 5, 2, 3, 6, 7);
     const __m256i halved = _mm256_setr_epi16(0, 0, 0, 0, 0x80, 0x80, 0x100, 0x180, 0, 0x180, 0x100,
@@ -228,7 +228,7 @@ AVX2_INLINE void put_thirty_twos(unsigned char *d, const unsigned char *s, size_
                                  bool stream) {
     for (; groups; groups--, products++) {
         __m256i all = _mm256_set1_epi64x((long long)*products);
-        coded_bytes t = kind == TMI_KIND_E2M1 ? e2m1_table(all) : centred_table(all);
+        coded_bytes t = kind == TMI_KIND_E2M1 ? e2m1_table(all) : centered_table(all);
         prefetch_codes(s, stream);
         for (size_t i = 0; i < group; i += 32, s += 16, d += 64)
             put_thirty_two(d, split_thirty_two(s, false), &t, stream);
@@ -261,8 +261,8 @@ AVX2_INLINE size_t put_known(unsigned char *d, const tmi_fused_run *run, size_t 
     bool whole = at % 2 == 0 && !run->zeros && run->group % 16 == 0;
     if (whole && run->kind == TMI_KIND_E2M1 && (run->group == 16 || run->group % 32 == 0))
         return put_kind(d, run, at, g, TMI_KIND_E2M1, stream);
-    if (whole && run->kind == TMI_KIND_CENTRED && run->group % 32 == 0)
-        return put_kind(d, run, at, g, TMI_KIND_CENTRED, stream);
+    if (whole && run->kind == TMI_KIND_CENTERED && run->group % 32 == 0)
+        return put_kind(d, run, at, g, TMI_KIND_CENTERED, stream);
     return 0;
 }
 

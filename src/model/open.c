@@ -151,7 +151,7 @@ static tenmap_status open_file(tenmap_model *model, const char *path, const tenm
     tenmap_status status = tmi_shard_start(shard, options, start, &len, error);
     if (status != TENMAP_OK)
         return status;
-    if (tmi_index_recognise(start, len, shard->size))
+    if (tmi_index_recognize(start, len, shard->size))
         return open_index(model, path, options, error);
     status = open_single(model, options, start, len, error);
     bool alone = options->offset || options->length;
@@ -232,7 +232,7 @@ static tenmap_status open_bare(tenmap_model *model, const char *shown,
     tenmap_status status = tmi_shard_start(shard, options, start, &len, error);
     if (status != TENMAP_OK)
         return status;
-    if (tmi_index_recognise(start, len, shard->size))
+    if (tmi_index_recognize(start, len, shard->size))
         return tmi_fail(
             error, TENMAP_ERR_FORMAT,
             "%s: this is JSON text; an index names files that lie beside it, so open it "

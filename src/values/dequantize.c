@@ -194,7 +194,7 @@ static tmi_dequant_fused *find_coded(const tmi_quant_layout *r, uint64_t column)
 
 static tmi_code_kind code_kind(const tmi_quant_layout *r) {
     if (r->codes == TMI_CODES_STREAM && r->bits == 4 && r->less == 8)
-        return TMI_KIND_CENTRED;
+        return TMI_KIND_CENTERED;
     return r->codes == TMI_CODES_DTYPE && r->code_dtype == TENMAP_F4 ? TMI_KIND_E2M1 : TMI_KIND_ANY;
 }
 

@@ -29,7 +29,7 @@ for command in ls info 'info --duplicates' stats 'stats --hist' check 'check --v
 done
 
 # config.json is edited in one pass, however often it says the same.
-"$(dirname "$fixtures")/cli_quantised" .
+"$(dirname "$fixtures")/cli_quantized" .
 # edit HEAD EACH TAIL: a file with 40,000 times EACH, which begins with a key.
 edit() {
     awk -v head="$1" -v each="$2" -v tail="$3" \

@@ -5,7 +5,7 @@ on_terminal=$(dirname "$fixtures")/on_terminal
 [ -x "$on_terminal" ] || skip "on_terminal was not built"
 EDITOR=true && export EDITOR
 
-# A title for the window, colours, a line anew, C1, bidirectional and invisible characters, a line break;
+# A title for the window, colors, a line anew, C1, bidirectional and invisible characters, a line break;
 # as a header has it, as bytes, and in a path, which may be no UTF-8 at all.
 json='\u001b]0;owned\u0007\u001b[7m\r\b\u007f\u0085\u009b5m\u202e\u2066\u200b\nFORGED'
 evil=$(printf '\033]0;owned\007\033[7m\r\b\177\302\205\302\2335m\342\200\256\342\201\246\342\200\213\nFORGED')

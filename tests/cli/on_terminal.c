@@ -7,7 +7,7 @@
  *                                                 could be obeyed, or could not be seen
  *
  * Line ends stay as the program wrote them. Of escape sequences those of the tool itself are allowed:
- * the colours of print.c and the line that a progress bar clears. Lines that begin with the word
+ * the colors of print.c and the line that a progress bar clears. Lines that begin with the word
  * FORGED are refused too: hostile text of the tests has that word behind a line break. Lines that begin
  * with == say what follows.
  */

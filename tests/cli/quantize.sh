@@ -1,5 +1,5 @@
 # convert --quantize: weights as codes and scales, in the layouts that others read; what it costs.
-"$(dirname "$fixtures")/cli_quantised" .
+"$(dirname "$fixtures")/cli_quantized" .
 for scheme in fp8-block fp8-channel int8-channel mxfp4; do
     t convert plain --quantize $scheme -o $scheme/
     t ls $scheme 'model.layers.0*' lm_head
@@ -9,8 +9,8 @@ for scheme in fp8-block fp8-channel int8-channel mxfp4; do
 done
 cat fp8-block/config.json
 cat mxfp4/config.json
-t diff plain fp8-block --dequantize --json | sed -n '/"quantisation"/,$p'
-t convert plain --quantize fp8-block -n --json -o none/ | sed -n '/"quantised"/,$p'
+t diff plain fp8-block --dequantize --json | sed -n '/"quantization"/,$p'
+t convert plain --quantize fp8-block -n --json -o none/ | sed -n '/"quantized"/,$p'
 
 # Without writing; what stays; more of them; other dtypes for the rest.
 t convert plain --quantize int8-channel --keep '*.1.*' -n -o none/
@@ -27,14 +27,14 @@ t convert plain --quantize fp8-block --max-shard-size 60KB -o shards
 t diff fp8-block shards --dequantize
 t convert plain --quantize fp8-block -o alone.safetensors
 t diff fp8-block alone.safetensors --dequantize
-# Quantised already: only by way of its values.
+# Quantized already: only by way of its values.
 t convert gptq --quantize fp8-channel -o none/
 t convert gptq --quantize fp8-channel --dequantize -o again/
 t ls again
 cat again/config.json
 t convert fp8-block --dequantize --quantize fp8-block -o same/
 t diff fp8-block same --dequantize
-# Nothing to quantise; words that are none.
+# Nothing to quantize; words that are none.
 t convert none.safetensors --quantize mxfp4 -o out.safetensors
 t convert small.safetensors --quantize fp8-block -o out.safetensors
 t convert plain --quantize fp8 -o out.safetensors

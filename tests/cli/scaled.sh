@@ -1,4 +1,4 @@
-# Weights that are stored in parts, codes and scales, as quantised models have them: converting a part
+# Weights that are stored in parts, codes and scales, as quantized models have them: converting a part
 # would make a wrong model without a word, so it is refused unless --raw asks for it.
 # make FILE, then NAME DTYPE SHAPE BYTES of each tensor: all zero.
 make() {
@@ -53,7 +53,7 @@ t convert scaled.safetensors --rule 'norm*=f16' -n -o out.safetensors
 t split scaled.safetensors --max-shard-size 16 -o pieces
 t convert pieces --to bf16 -o out.safetensors
 
-# No quantised model: a parameter that is called scale, scales or absmax beside numbers, or beside nothing.
+# No quantized model: a parameter that is called scale, scales or absmax beside numbers, or beside nothing.
 allowed norm.scale F32 [4] 16 norm.bias F32 [4] 16
 allowed norm.weight F32 [4] 16 norm.scale F32 [4] 16 norm.weight_scale F32 [4] 16
 allowed m.weight F16 [4] 8 m.scales F16 [4] 8 m.weight_scale_inv F32 [4] 16

@@ -1,4 +1,4 @@
-# On a terminal of 80 columns: colours, names cut in the middle, nothing that the terminal would obey.
+# On a terminal of 80 columns: colors, names cut in the middle, nothing that the terminal would obey.
 command -v script >/dev/null || skip "there is no script (util-linux) to make a terminal"
 on_terminal() {
     echo "on a terminal: tenmap $*"

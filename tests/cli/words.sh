@@ -30,4 +30,4 @@ t ls small.safetensors --max-header 10B
 header='{"l.qweight":{"dtype":"I32","shape":[8,8],"data_offsets":[0,256]},"l.qzeros":{"dtype":"I32","shape":[2,1],"data_offsets":[256,264]},"l.scales":{"dtype":"F16","shape":[2,8],"data_offsets":[264,296]},"norm":{"dtype":"F16","shape":[8],"data_offsets":[296,312]}}'
 { printf "\\$(printf %03o $((${#header} % 256)))\\$(printf %03o $((${#header} / 256)))\\0\\0\\0\\0\\0\\0%s" "$header"; head -c 312 /dev/zero; } >gptq.safetensors
 t info --top 0 gptq.safetensors
-t info --json --top 0 gptq.safetensors | grep -e params -e elements -e quantised
+t info --json --top 0 gptq.safetensors | grep -e params -e elements -e quantized

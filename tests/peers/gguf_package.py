@@ -1,6 +1,6 @@
 """GGUF files against the package gguf: gguf_package.py LIBTENMAP.so [CASES [SEED]]
 
-Three comparisons: the values of every type that the package dequantises, bit by bit in F32; metadata of
+Three comparisons: the values of every type that the package dequantizes, bit by bit in F32; metadata of
 every type and nesting against its GGUFReader; and CASES (20,000) headers that are mutated at random, of
 which both must see the same where both take them, and the rule is named where they differ. The package
 runs under a time limit: some files make it count to 2^63. Types that it lacks are compared with what
@@ -173,7 +173,7 @@ def package_sees(path):
     return tensors, fields
 
 
-# Types that the package does not dequantise: the format's description once more.
+# Types that the package does not dequantize: the format's description once more.
 
 def plain_q8_1(blocks):
     return blocks[:, :2].copy().view(np.float16).astype(np.float32) * blocks[:, 4:].view(np.int8).astype(np.float32)
@@ -228,8 +228,8 @@ def compare_values():
         model.close()
 
 
-def write_and_compare_quantised(folder):
-    """Files of the package's own writer, with what it quantises itself from real-looking weights."""
+def write_and_compare_quantized(folder):
+    """Files of the package's own writer, with what it quantizes itself from real-looking weights."""
     path = os.path.join(folder, "written.gguf")
     weights = np.random.default_rng(SEED).normal(0, 0.02, (16, 512)).astype(np.float32)
     writer = gguf.GGUFWriter(path, "llama")
@@ -430,6 +430,6 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as work:
         if os.environ.get("TENMAP_GGUF_HEADERS_ONLY") != "1":
             compare_values()
-            write_and_compare_quantised(work)
+            write_and_compare_quantized(work)
             compare_metadata(work)
         compare_headers(work)

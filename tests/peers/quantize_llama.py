@@ -1,8 +1,8 @@
-"""Quantises a model as a library does, for quantized_models.py: quantize_llama.py LIBRARY MODEL TOKENS OUT
+"""Quantizes a model as a library does, for quantized_models.py: quantize_llama.py LIBRARY MODEL TOKENS OUT
 
 Runs in the environment of gptqmodel or autoawq, which are not those of the other libraries; nothing here is of the
-tool. For each way to quantise, OUT gets a folder as the library saves it, and a file beside it: what the library makes
-of the weights, as its own layers dequantise them, and the logits that it computes with those.
+tool. For each way to quantize, OUT gets a folder as the library saves it, and a file beside it: what the library makes
+of the weights, as its own layers dequantize them, and the logits that it computes with those.
 """
 import os
 import sys
@@ -18,13 +18,13 @@ torch.manual_seed(1)
 CALIBRATION = torch.randint(0, VOCABULARY, (SAMPLES, LENGTH)).tolist()
 
 
-def keep(label, dtype, model, dequantise):
-    """What `model` is without its quantised layers, of which dequantise(layer) is [in, out], and what it computes."""
+def keep(label, dtype, model, dequantize):
+    """What `model` is without its quantized layers, of which dequantize(layer) is [in, out], and what it computes."""
     layers = {name: layer for name, layer in model.named_modules() if hasattr(layer, "qweight")}
     weights = {name: value for name, value in model.state_dict().items() if name.rpartition(".")[0] not in layers}
     with torch.no_grad():
         for name, layer in layers.items():
-            weights[name + ".weight"] = dequantise(layer).t().contiguous()
+            weights[name + ".weight"] = dequantize(layer).t().contiguous()
         logits = model.eval()(torch.load(TOKENS)).logits.float()
     torch.save({"label": label, "dtype": dtype, "weights": weights, "logits": logits},
                os.path.join(OUT, label + ".pt"))
@@ -40,7 +40,7 @@ def add_tokenizer():
 
 
 def gptqmodel():
-    """Its quantised layers are those of the torch backend, which loads the folder that it saved. Its
+    """Its quantized layers are those of the torch backend, which loads the folder that it saved. Its
     utils/model_dequant.py is in quantized.py; that one has one width for all layers, and of AWQ not the order."""
     from gptqmodel import BACKEND, GPTQModel, QuantizeConfig
     from gptqmodel.quantization.awq.utils.packing_utils import dequantize_gemm

@@ -1,4 +1,4 @@
-"""What `tenmap convert --quantize` writes, as others read it: python3 quantize_out.py TENMAP CLI_QUANTISED.
+"""What `tenmap convert --quantize` writes, as others read it: python3 quantize_out.py TENMAP CLI_QUANTIZED.
 
 compressed-tensors takes its own part of config.json and decompresses each weight; DeepSeek's formula is
 written out in torch. Both must give the bits that `convert --dequantize --to f32` gives. Codes must be the

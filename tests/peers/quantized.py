@@ -1,6 +1,6 @@
 """Weights in parts against the libraries that write them: quantized.py LIBTENMAP.so [SOURCES]
 
-Each library quantises random weights of several shapes and says itself what they are; the tensors are
+Each library quantizes random weights of several shapes and says itself what they are; the tensors are
 written as that library stores them, opened with TENMAP_OPEN_DEQUANTIZE, and compared bit by bit: the whole in
 F32 where the library computes in F32, else in the dtype that it computes in, and random slices. SOURCES is a folder with the unpacked
 sources of gptqmodel and autoawq, of which only the files with their formulas are loaded; quantized_models.py has the packages.
@@ -204,7 +204,7 @@ def bitsandbytes():
                     parts.update({"m.weight." + k: v for k, v in state.as_dict(packed=True).items()})
                     label = f"bitsandbytes {kind}{' nested' if nested else ''} {rows}x{columns} {dtype}"
                     # As one row: with AVX-512, 0.50 begins a block anew with each row, which it did not when it
-                    # quantised them, and then is off by more than quantising may cost.
+                    # quantized them, and then is off by more than quantizing may cost.
                     state.shape = torch.Size([rows * columns])
                     wanted = bnb.dequantize_4bit(packed, state).to(dtype).reshape(rows, columns)
                     check(label, "m.weight", parts, wanted)

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Weights in parts against the libraries of PyPI that write them, and tiny models through the tool:
-#     tests/peers/quantized.sh LIBTENMAP.so TENMAP CLI_QUANTISED
+#     tests/peers/quantized.sh LIBTENMAP.so TENMAP CLI_QUANTIZED
 # TENMAP_TORCH_VENV names an environment that has torch already, as python/tests/check.sh reference leaves it;
-# without one it is made here, and torch alone takes three minutes. TENMAP_LONG has gptqmodel and AutoAWQ quantise too.
+# without one it is made here, and torch alone takes three minutes. TENMAP_LONG has gptqmodel and AutoAWQ quantize too.
 # What cannot be fetched is said aloud; exit 77 where torch cannot.
 set -eu
-[ $# -eq 3 ] || { echo "usage: quantized.sh LIBTENMAP.so TENMAP CLI_QUANTISED"; exit 64; }
+[ $# -eq 3 ] || { echo "usage: quantized.sh LIBTENMAP.so TENMAP CLI_QUANTIZED"; exit 64; }
 library=$(realpath "$1") tenmap=$(realpath "$2") models=$(realpath "$3")
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -44,7 +44,7 @@ layered() {
         BUILD_CUDA_EXT=0 timeout 300 "$folder/bin/python" -m pip install -q --no-build-isolation "$@"; } >"$work/log" 2>&1
 }
 if [ -z "${TENMAP_LONG-}" ]; then # it takes four minutes more
-    echo "skipped: gptqmodel and AutoAWQ quantise their Llamas in make long"
+    echo "skipped: gptqmodel and AutoAWQ quantize their Llamas in make long"
 elif layered gptqmodel gptqmodel; then
     export TENMAP_GPTQMODEL_PYTHON="$work/gptqmodel/bin/python"
 else

@@ -1,9 +1,9 @@
-"""A tiny Llama, quantised by each library and dequantised by the tool: quantized_models.py TENMAP
+"""A tiny Llama, quantized by each library and dequantized by the tool: quantized_models.py TENMAP
 
-Random weights are quantised and saved as the library does it; `tenmap convert --dequantize` makes a plain model of
-that folder, transformers loads it, and its logits must be those of the library's own dequantised model. gptqmodel and
+Random weights are quantized and saved as the library does it; `tenmap convert --dequantize` makes a plain model of
+that folder, transformers loads it, and its logits must be those of the library's own dequantized model. gptqmodel and
 autoawq have environments of their own, whose interpreters TENMAP_GPTQMODEL_PYTHON and TENMAP_AUTOAWQ_PYTHON name. What
-is not installed, or cannot quantise here, is skipped aloud. Exits with 77 where nothing is left.
+is not installed, or cannot quantize here, is skipped aloud. Exits with 77 where nothing is left.
 """
 import os
 import subprocess
@@ -33,7 +33,7 @@ CONFIG = LlamaConfig(vocab_size=320, hidden_size=128, intermediate_size=256, num
 MODEL = LlamaForCausalLM(CONFIG).eval()
 TOKENS = torch.arange(24).reshape(2, 12) * 13 % 320
 NEAR = {"f16": 2e-3, "bf16": 2e-2}  # logits of a model in these, from those in F32
-ELSEWHERE_SECONDS = 300  # after which a library in its own environment counts as one that cannot quantise here
+ELSEWHERE_SECONDS = 300  # after which a library in its own environment counts as one that cannot quantize here
 
 
 def logits(model):
@@ -59,13 +59,13 @@ def compare(label, folder, wanted, tolerance=0.0, options=()):
     if not apart <= tolerance:
         sys.exit(f"{label}: logits are up to {apart} apart")
     if apart == 0 and torch.equal(wanted, logits(MODEL)):
-        sys.exit(f"{label}: nothing was quantised")
+        sys.exit(f"{label}: nothing was quantized")
     print(f"{label}: the same logits" if apart == 0 else f"{label}: logits within {apart:.1e}", flush=True)
     return got
 
 
-def by_weight(label, quantise, config, narrow=False):
-    """quantise(weight) gives the parts that the library stores, by their endings, and what it makes of them; narrow:
+def by_weight(label, quantize, config, narrow=False):
+    """quantize(weight) gives the parts that the library stores, by their endings, and what it makes of them; narrow:
     in BF16, which all weights become then."""
     state, plain = {}, LlamaForCausalLM(CONFIG)
     plain.load_state_dict(MODEL.state_dict())
@@ -74,9 +74,9 @@ def by_weight(label, quantise, config, narrow=False):
         if name not in chosen:
             state[name] = value
             continue
-        parts, dequantised = quantise(value)
+        parts, dequantized = quantize(value)
         state.update({name[:-len("weight")] + ending: part for ending, part in parts.items()})
-        plain.get_parameter(name).data.copy_(dequantised)
+        plain.get_parameter(name).data.copy_(dequantized)
     with tempfile.TemporaryDirectory() as folder:
         saved = LlamaConfig(**CONFIG.to_dict())
         saved.quantization_config = config
@@ -105,7 +105,7 @@ def compressed_tensors():
         scheme = QuantizationScheme(targets=["Linear"], weights=args)
         compressor = BaseCompressor.get_value_from_registry(kind)
 
-        def quantise(w):
+        def quantize(w):
             groups = w.reshape(w.shape[0], -1, args.group_size or w.shape[1])
             total = generate_gparam(w.amin(), w.amax()) if kind.startswith("nvfp4") else None
             scale, zero = calculate_qparams(groups.amin(-1), groups.amax(-1), args, global_scale=total)
@@ -115,14 +115,14 @@ def compressed_tensors():
             stored = compressor.compress(state, scheme)
             return stored, compressor.decompress(stored, scheme)["weight"]
 
-        by_weight(f"compressed-tensors {kind} {'symmetric' if args.symmetric else 'with zero points'}", quantise,
+        by_weight(f"compressed-tensors {kind} {'symmetric' if args.symmetric else 'with zero points'}", quantize,
                   {"quant_method": "compressed-tensors", "format": kind, "ignore": ["lm_head"],
                    "config_groups": {"group_0": {"targets": ["Linear"], "weights": args.model_dump(mode="json")}}},
                   narrow=kind.startswith("nvfp4"))  # whose decompressor gives BF16
 
 
 def bitsandbytes():
-    """Quantised, saved and dequantised by transformers with bitsandbytes."""
+    """Quantized, saved and dequantized by transformers with bitsandbytes."""
     import bitsandbytes
     from transformers import BitsAndBytesConfig
     configs = {"nf4, nested": BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
@@ -141,35 +141,35 @@ def bitsandbytes():
 
 
 def transformers_fp8():
-    """Fine-grained FP8, which transformers quantises and dequantises itself."""
+    """Fine-grained FP8, which transformers quantizes and dequantizes itself."""
     from transformers.integrations.finegrained_fp8 import Fp8Dequantize
     op = Fp8Dequantize(None)
 
-    def quantise(w):
+    def quantize(w):
         blocks = w.reshape(w.shape[0] // 64, 64, w.shape[1] // 64, 64)
         scale = blocks.abs().amax((1, 3)) / 448
         codes = (blocks / scale[:, None, :, None]).reshape(w.shape).to(torch.float8_e4m3fn)
         return {"weight": codes, "weight_scale_inv": scale}, op._dequantize_one(codes, scale, F32)
 
-    by_weight("transformers fp8", quantise,
+    by_weight("transformers fp8", quantize,
               {"quant_method": "fp8", "weight_block_size": [64, 64], "activation_scheme": "dynamic"})
 
 
 def torchao():
-    """Quantised, flattened for safetensors and dequantised by torchao."""
+    """Quantized, flattened for safetensors and dequantized by torchao."""
     from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
     from torchao.quantization import (Float8WeightOnlyConfig, Int8WeightOnlyConfig, IntxWeightOnlyConfig, PerGroup,
                                       quantize_)
     for label, config in {"int8": Int8WeightOnlyConfig(version=2), "float8": Float8WeightOnlyConfig(),
                           "intx 4 bits": IntxWeightOnlyConfig(weight_dtype=torch.int4,
                                                               granularity=PerGroup(32))}.items():
-        quantised, plain = LlamaForCausalLM(CONFIG), LlamaForCausalLM(CONFIG)
-        for model in (quantised, plain):
+        quantized, plain = LlamaForCausalLM(CONFIG), LlamaForCausalLM(CONFIG)
+        for model in (quantized, plain):
             model.load_state_dict(MODEL.state_dict())
-        quantize_(quantised.model, config)
+        quantize_(quantized.model, config)
         for name in linears(MODEL):
-            plain.get_parameter(name).data.copy_(quantised.get_parameter(name).dequantize())
-        state, metadata = flatten_tensor_state_dict({k: v.data for k, v in quantised.state_dict().items()})
+            plain.get_parameter(name).data.copy_(quantized.get_parameter(name).dequantize())
+        state, metadata = flatten_tensor_state_dict({k: v.data for k, v in quantized.state_dict().items()})
         with tempfile.TemporaryDirectory() as folder:
             saved = LlamaConfig(**CONFIG.to_dict())
             saved.quantization_config = {"quant_method": "torchao"}
@@ -186,16 +186,16 @@ def mlx():
     mx.set_default_device(mx.cpu)
     to_torch = lambda a: torch.from_numpy(np.array(a)).clone()
 
-    def quantise(w):
+    def quantize(w):
         parts = mx.quantize(mx.array(w.detach().numpy()), group_size=64, bits=4)
         values = mx.dequantize(*parts, group_size=64, bits=4)
         return dict(zip(("weight", "scales", "biases"), map(to_torch, parts))), to_torch(values)
 
-    by_weight("mlx 4 bits", quantise, {"group_size": 64, "bits": 4, "mode": "affine"})
+    by_weight("mlx 4 bits", quantize, {"group_size": 64, "bits": 4, "mode": "affine"})
 
 
 def elsewhere(library):
-    """quantize_llama.py quantises MODEL in the library's environment. The weights that its own layers make of that are
+    """quantize_llama.py quantizes MODEL in the library's environment. The weights that its own layers make of that are
     those of the tool, bit for bit; what it computes with them in 16 bits is near, and what MODEL computes is not."""
     variable = f"TENMAP_{library.upper()}_PYTHON"
     python = os.environ.get(variable)
@@ -212,7 +212,7 @@ def elsewhere(library):
                            cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         except (OSError, subprocess.SubprocessError) as error:  # nothing of the tool has run by then
             print((getattr(error, "output", None) or b"").decode(errors="replace")[-2000:])
-            raise ImportError(f"it cannot quantise here: {error}") from error
+            raise ImportError(f"it cannot quantize here: {error}") from error
         for own in sorted(name for name in os.listdir(out) if name.endswith(".pt")):
             own = torch.load(os.path.join(out, own))
             label = f"{library} {own['label']}"

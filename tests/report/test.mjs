@@ -79,7 +79,7 @@ const tests = {
         assert.ok((await page.locator("#shapes tbody tr").count()) >= 3);
         assert.ok((await page.locator("#treemap rect.leaf").count()) > 10);
         assert.ok((await page.locator("#treemap text").count()) > 5);
-        assert.ok((await coloursOf(page)) > 3, "the heat map has cells");
+        assert.ok((await colorsOf(page)) > 3, "the heat map has cells");
         assert.ok((await rows(page).count()) >= 17);
         assert.equal(await page.locator("#shards tbody tr").count(), 1);
         assert.match(await page.locator("#metadata").innerText(), /made_by\s+demo/);
@@ -164,7 +164,7 @@ const tests = {
         assert.match(odd, /layer 7 . mlp\.down_proj\.weight norm/);
         for (const value of ["max", "zeros", "broken", "norm"]) {
             await page.locator(`#heat-controls [data-value=${value}]`).click();
-            assert.ok((await coloursOf(page)) > 1, value);
+            assert.ok((await colorsOf(page)) > 1, value);
         }
         await page.locator("#filters select").last().selectOption("broken");
         assert.match(await count(page), /^1 of/);
@@ -187,7 +187,7 @@ const tests = {
         assert.match(await page.locator("#metadata").innerText(), /steps\s+120000\s+100000/);
         await page.locator("#filters select").last().selectOption("changed");
         assert.match(await count(page), /^48 of 112 tensors/);
-        assert.ok((await coloursOf(page)) > 5);
+        assert.ok((await colorsOf(page)) > 5);
         await page.locator("#search").fill("lm_head_old");
         await page.locator("#filters select").last().selectOption("removed");
         await rows(page).first().click();
@@ -283,7 +283,7 @@ const tests = {
         tenmap(demo, "--no-stats", "-o", at("headers.html"));
         const page = await open(at("headers.html"));
         assert.ok((await page.locator("#treemap rect.leaf").count()) > 10);
-        assert.ok((await coloursOf(page)) >= 1);
+        assert.ok((await colorsOf(page)) >= 1);
         await rows(page).first().click();
         assert.match(await page.locator("#detail").innerText(), /--no-stats/);
         page.quiet();
@@ -422,8 +422,8 @@ const tests = {
     },
 };
 
-// How many different colours the heat map's canvas has, its axis aside.
-function coloursOf(page) {
+// How many different colors the heat map's canvas has, its axis aside.
+function colorsOf(page) {
     return page.locator("#heatmap canvas").evaluate((canvas) => {
         const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height - 40);
         const seen = new Set();

@@ -7,7 +7,7 @@ import * as models from "./models.mjs";
 
 const gauss4 = (i) => i + 1;
 
-// The fills of the map's leaves, and a colour of the theme.
+// The fills of the map's leaves, and a color of the theme.
 const leafFills = (page) =>
     page.locator("#treemap rect.leaf").evaluateAll((all) => all.map((r) => r.getAttribute("fill")));
 const themed = (page, name) =>
@@ -61,12 +61,12 @@ export const truths = ({ at, tenmap, open, rows }) => ({
         const page = await open(at("nan.html"));
         for (const metric of ["change", "norm"]) {
             await page.locator(`#heat-controls [data-value=${metric}]`).click();
-            const colour = await page.locator("#heatmap canvas").evaluate((canvas) => {
+            const color = await page.locator("#heatmap canvas").evaluate((canvas) => {
                 const x = Math.floor((canvas.width * 11) / 12);
                 const [r, g, b] = canvas.getContext("2d").getImageData(x, 9, 1, 1).data;
                 return "#" + [r, g, b].map((v) => v.toString(16).padStart(2, "0")).join("");
             });
-            assert.equal(colour, await themed(page, "--removed"), metric);
+            assert.equal(color, await themed(page, "--removed"), metric);
             const legend = await page.locator("#heat-legend").innerText();
             assert.match(legend, /only in the other/);
             assert.doesNotMatch(legend, /not measured/);
@@ -171,7 +171,7 @@ export const truths = ({ at, tenmap, open, rows }) => ({
         page.quiet();
     },
 
-    async "pictures have the page's colours, and modules where there are no layers"() {
+    async "pictures have the page's colors, and modules where there are no layers"() {
         for (const name of ["kohya", "showcase", "dashed", "plain"]) {
             if (name === "plain") models.noLayers(at("plain.safetensors"));
             tenmap(name + ".safetensors", "-o", at(name + ".html"), "--treemap", at("map.svg"));
@@ -180,7 +180,7 @@ export const truths = ({ at, tenmap, open, rows }) => ({
             const own = new Set([...svg.matchAll(/fill="(#[0-9a-f]{6})"><title>/g)].map((m) => m[1]));
             const shown = new Set((await leafFills(page)).filter((f) => f[0] === "#"));
             const missing = [...shown].filter((f) => !own.has(f));
-            assert.deepEqual(missing, [], `${name}: colours of the page`);
+            assert.deepEqual(missing, [], `${name}: colors of the page`);
             page.quiet();
         }
         tenmap("plain.safetensors", "--heatmap", at("modules.svg"));

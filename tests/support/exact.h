@@ -69,7 +69,7 @@ static inline bool exact_decode(const exact_format *f, uint32_t code, double *va
     return true;
 }
 
-/* Values, and midpoints between neighbours: middle[i] lies between i and i+1. */
+/* Values, and midpoints between neighbors: middle[i] lies between i and i+1. */
 typedef struct exact_table {
     const exact_format *format;
     double *middle;

@@ -95,4 +95,4 @@ static tenmap_status parse_toy(tmi_header *header, const tmi_place *place, tmi_b
 
 extern const tmi_container tmi_toy_container;
 const tmi_container tmi_toy_container = {
-    .name = "toy", .recognise = is_toy, .find_text = find_toy_text, .parse = parse_toy};
+    .name = "toy", .recognize = is_toy, .find_text = find_toy_text, .parse = parse_toy};

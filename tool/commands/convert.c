@@ -20,7 +20,7 @@ typedef struct convert_settings {
     texts rules, keep;
     uint64_t min_rank;
     bool saturate, strict, raw, dequantize;
-    unsigned quantise; /* a quantise_scheme */
+    unsigned quantize; /* a quantize_scheme */
 } convert_settings;
 
 static const option convert_options[] = {
@@ -37,12 +37,12 @@ static const option convert_options[] = {
     {0, "strict", NULL, OPTION_SWITCH, offsetof(convert_settings, strict),
      "Count first, and write nothing if a value would overflow or become zero (exit 1)"},
     {0, "raw", NULL, OPTION_SWITCH, offsetof(convert_settings, raw),
-     "Convert the parts of quantised weights as if they were plain numbers"},
-    {0, "quantize", QUANTISE_WORDS, OPTION_CHOICE, offsetof(convert_settings, quantise),
+     "Convert the parts of quantized weights as if they were plain numbers"},
+    {0, "quantize", QUANTIZE_WORDS, OPTION_CHOICE, offsetof(convert_settings, quantize),
      "Write weights of two dimensions as codes and scales, but for embeddings, norms, lm_head and "
      "--keep"},
     {0, "dequantize", NULL, OPTION_SWITCH, offsetof(convert_settings, dequantize),
-     "Write quantised weights as plain tensors, codes and scales put together"},
+     "Write quantized weights as plain tensors, codes and scales put together"},
     SHARD_OPTIONS(offsetof(convert_settings, out)),
     OUTPUT_OPTIONS(offsetof(convert_settings, out)),
     END_OF_OPTIONS,
@@ -53,7 +53,7 @@ static const example convert_examples[] = {
     {"tenmap convert llama/ --to f8_e4m3 --keep norm --rule 'lm_head.*=bf16' -o llama-f8",
      "by name: the head in BF16, the norms as they are, all else in 8 bits"},
     {"tenmap convert DeepSeek-V3/ --dequantize --to bf16 -o DeepSeek-V3-bf16",
-     "a quantised model as a plain one"},
+     "a quantized model as a plain one"},
     {"tenmap convert llama/ --quantize fp8-block -o llama-fp8/", "8 bits with scales"},
     {"tenmap convert model.safetensors --rule 'mask=f32' -o out.safetensors -n",
      "what a rule would do"},
@@ -70,9 +70,9 @@ typedef struct rule {
 } rule;
 
 static bool dtype_of(const char *given, tenmap_dtype *out) {
-    bool quantised = strcasecmp(given, "quantize") == 0;
-    *out = quantised ? BY_QUANTIZE : TENMAP_AS_STORED;
-    return quantised || strcasecmp(given, "keep") == 0 || parse_dtype(given, out);
+    bool quantized = strcasecmp(given, "quantize") == 0;
+    *out = quantized ? BY_QUANTIZE : TENMAP_AS_STORED;
+    return quantized || strcasecmp(given, "keep") == 0 || parse_dtype(given, out);
 }
 
 /* The --keep rules come first, then --rule, in their order. */
@@ -91,7 +91,7 @@ static int parse_rules(const convert_settings *set, rule *rules) {
         if (!whole || !dtype_of(equals + 1, &to))
             return fail(EXIT_USAGE, "--rule takes NAME=DTYPE, such as 'lm_head.*=bf16', not '%s'",
                         given);
-        if (to == BY_QUANTIZE && !set->quantise)
+        if (to == BY_QUANTIZE && !set->quantize)
             return fail(EXIT_USAGE, "--rule '%s' wants to know how: --quantize fp8-block, ...",
                         given);
         rules[n++] = (rule){need_copy(given, (size_t)(equals - given)), to, false};
@@ -106,8 +106,8 @@ static tenmap_dtype choose_dtype(const convert_settings *set, rule *rules, size_
             rules[i].used = true;
             return rules[i].to;
         }
-    if (set->quantise && t->name_len > 7 && !memcmp(t->name + t->name_len - 7, ".weight", 7) &&
-        !stays_by_default(t) && !quantise_obstacle((quantise_scheme)set->quantise, t))
+    if (set->quantize && t->name_len > 7 && !memcmp(t->name + t->name_len - 7, ".weight", 7) &&
+        !stays_by_default(t) && !quantize_obstacle((quantize_scheme)set->quantize, t))
         return BY_QUANTIZE;
     /* Without a rule, --to applies only to tensors that are already floating-point. */
     return tenmap_dtype_kind(t->dtype) == TENMAP_KIND_FLOAT && t->rank >= set->min_rank
@@ -143,38 +143,38 @@ static int plan_conversion(const convert_settings *set, plan *p, rule *rules, si
 }
 
 /* Finds and measures the weights to quantize. Refuses a model that is already quantized. */
-static int find_quantised(const convert_settings *set, const tenmap_model *model, rule *rules,
-                          size_t count, quantiser *q) {
+static int find_quantized(const convert_settings *set, const tenmap_model *model, rule *rules,
+                          size_t count, quantizer *q) {
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i);
         scaled_weight weight;
         if (!is_computed(t) && find_scaled(model, t, &weight))
             return fail(EXIT_FAILED,
-                        "%s is quantised already (%s); --dequantize too quantises it anew",
+                        "%s is quantized already (%s); --dequantize too quantizes it anew",
                         shown_name(t->name, t->name_len), weight.scheme);
         if (choose_dtype(set, rules, count, t) != BY_QUANTIZE)
             continue;
-        const char *obstacle = quantise_obstacle(q->scheme, t);
+        const char *obstacle = quantize_obstacle(q->scheme, t);
         if (obstacle)
             return fail(EXIT_FAILED, "%s cannot become %s: %s", shown_name(t->name, t->name_len),
-                        quantise_name(q->scheme), obstacle);
-        quantiser_add(q, t);
+                        quantize_name(q->scheme), obstacle);
+        quantizer_add(q, t);
     }
     if (!q->count)
         return fail(EXIT_FAILED,
-                    "'%s' has no weight to quantise: names that end in .weight, two "
+                    "'%s' has no weight to quantize: names that end in .weight, two "
                     "dimensions, F64, F32, F16 or BF16; --rule 'NAME=quantize' "
                     "names others",
                     tenmap_path(model));
-    int status = quantiser_measure(q);
-    return status ? status : quantiser_open(q);
+    int status = quantizer_measure(q);
+    return status ? status : quantizer_open(q);
 }
 
-static int plan_quantisation(const convert_settings *set, plan *p, rule *rules, size_t count,
-                             quantiser *q) {
+static int plan_quantization(const convert_settings *set, plan *p, rule *rules, size_t count,
+                             quantizer *q) {
     const tenmap_model *model = p->models[0];
     size_t next = 0;
-    int status = find_quantised(set, model, rules, count, q);
+    int status = find_quantized(set, model, rules, count, q);
     if (status)
         return status;
     plan_take_made(p, q);
@@ -189,28 +189,28 @@ static int plan_quantisation(const convert_settings *set, plan *p, rule *rules, 
     return EXIT_FINE;
 }
 
-static void report_quantised(const plan *p, const target *to, bool json) {
-    const quantiser *q = p->report_ctx;
+static void report_quantized(const plan *p, const target *to, bool json) {
+    const quantizer *q = p->report_ctx;
     const char *why = "";
     size_t unfit = count_unfit(p, q->scheme, &why);
     (void)to;
     if (json) {
-        quantise_json(q);
+        quantize_json(q);
         return;
     }
-    quantise_print(q);
+    quantize_print(q);
     if (unfit)
         printf("%zu weight%s as %s: %s\n", unfit, unfit == 1 ? " stays" : "s stay",
                unfit == 1 ? "it is" : "they are", why);
 }
 
 /* With --strict nothing is written if values would be lost. */
-static int check_strict(const convert_settings *set, const quantiser *q) {
+static int check_strict(const convert_settings *set, const quantizer *q) {
     uint64_t lost = q->lost.overflowed + q->lost.flushed;
     if (!set->strict || !lost)
         return EXIT_FINE;
     if (!set->out.json)
-        quantise_print(q);
+        quantize_print(q);
     return fail(EXIT_DIFFERENT, "%" PRIu64 " elements would be lost, so --strict wrote nothing",
                 lost);
 }
@@ -219,12 +219,12 @@ static void warn_plain(const plan *p) {
     for (size_t i = 0; i < p->count; i++)
         if (is_computed(p->sources[i].tensor))
             return;
-    warn("'%s' has no weight that is stored in parts, so there is nothing to dequantise",
+    warn("'%s' has no weight that is stored in parts, so there is nothing to dequantize",
          shown_path(tenmap_path(p->models[0])));
 }
 
 /* Reports the tensors that were left out. */
-static void report_dequantised(const plan *p, const target *to, bool json) {
+static void report_dequantized(const plan *p, const target *to, bool json) {
     size_t left = p->input_tensors - p->count;
     (void)to;
     if (json && left)
@@ -264,9 +264,9 @@ static int refuse_scaled(const convert_settings *set, const plan *p, rule *rules
 }
 
 static int check_convert(const convert_settings *set) {
-    if (!set->to && !set->rules.count && !set->dequantize && !set->quantise)
+    if (!set->to && !set->rules.count && !set->dequantize && !set->quantize)
         return fail(EXIT_USAGE, "say what to convert to: --to bf16, or --rule 'NAME=DTYPE'");
-    if (set->raw && (set->dequantize || set->quantise))
+    if (set->raw && (set->dequantize || set->quantize))
         return fail(EXIT_USAGE, "--raw takes parts as they are, --%s does not: one of them",
                     set->dequantize ? "dequantize" : "quantize");
     return EXIT_FINE;
@@ -274,17 +274,17 @@ static int check_convert(const convert_settings *set) {
 
 static int run_convert(const invocation *call, rule *rules, size_t count) {
     const convert_settings *set = call->settings;
-    config_change change = {.dequantised = set->dequantize, .dtype = set->to};
-    quantiser q = {.scheme = (quantise_scheme)set->quantise};
+    config_change change = {.dequantized = set->dequantize, .dtype = set->to};
+    quantizer q = {.scheme = (quantize_scheme)set->quantize};
     text config = {0};
     plan p = {0};
-    int status = plan_open(&p, set->quantise ? "quantising" : "converting", call->operands, 1);
+    int status = plan_open(&p, set->quantize ? "quantizing" : "converting", call->operands, 1);
     if (!status)
-        status = set->quantise ? plan_quantisation(set, &p, rules, count, &q)
+        status = set->quantize ? plan_quantization(set, &p, rules, count, &q)
                                : plan_conversion(set, &p, rules, count);
-    if (!status && set->quantise) {
+    if (!status && set->quantize) {
         status = check_strict(set, &q);
-        plan_quantise_config(&p, &q, &config);
+        plan_quantize_config(&p, &q, &config);
         change.quantization = config.bytes;
         p.report_ctx = &q;
     } else if (!status && !set->raw) {
@@ -292,15 +292,15 @@ static int run_convert(const invocation *call, rule *rules, size_t count) {
         if (!status && set->dequantize)
             warn_plain(&p);
     }
-    if (set->quantise || set->dequantize) {
+    if (set->quantize || set->dequantize) {
         p.config = &change;
-        p.report = set->quantise ? report_quantised : report_dequantised;
+        p.report = set->quantize ? report_quantized : report_dequantized;
     }
     p.strict = set->strict;
     if (!status)
         status = plan_write(&p, &set->out);
     plan_free(&p); /* before the quantizer, which its parts read from */
-    quantiser_free(&q);
+    quantizer_free(&q);
     text_free(&config);
     return status;
 }
@@ -310,7 +310,7 @@ static int convert_run(const invocation *call) {
     size_t count = set->rules.count + set->keep.count;
     rule *rules = need(count, sizeof *rules);
     common.dequantize = set->dequantize;
-    common.unmapped = set->quantise; /* values are read twice; mapped pages would stay in memory */
+    common.unmapped = set->quantize; /* values are read twice; mapped pages would stay in memory */
     int status = check_convert(set);
     if (!status)
         status = parse_rules(set, rules);
@@ -335,7 +335,7 @@ const command cmd_convert = {
         "tensors that lose most. No scales are made for 8-bit and smaller floats: what\n"
         "is beyond their range (448 in F8_E4M3) is lost.\n"
         "\n"
-        "Quantised weights, which are stored as codes beside their scales (FP8 with\n"
+        "Quantized weights, which are stored as codes beside their scales (FP8 with\n"
         "scales, GPTQ, AWQ, bitsandbytes, MLX, MXFP4, ...), are refused where a part of\n"
         "one would be converted. With --dequantize each is written as one plain tensor, in\n"
         "the dtype of --to, or the one that the model computes in; config.json is copied\n"

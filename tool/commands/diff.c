@@ -49,10 +49,10 @@ static const example diff_examples[] = {
     {"tenmap diff base.safetensors tuned.safetensors", "which tensors changed, and how much"},
     {"tenmap diff f32/ bf16/ --any-dtype --rtol 0.004", "whether a conversion kept the values"},
     {"tenmap diff base/ tuned/ --top 100", "more of what changed, the most changed first"},
-    {"tenmap diff base/ base-fp8/ --dequantize", "what quantisation cost, by tensor and layer"},
+    {"tenmap diff base/ base-fp8/ --dequantize", "what quantization cost, by tensor and layer"},
     {"tenmap diff --headers a/ b/", "names, dtypes, shapes and metadata alone"},
     {"tenmap diff a/ b/ 'model.layers.0.*'", "one layer of both"},
-    {"tenmap diff llama/ llama-Q4_K_M.gguf --map-names", "what a quantisation cost, by dtype"},
+    {"tenmap diff llama/ llama-Q4_K_M.gguf --map-names", "what a quantization cost, by dtype"},
     {"tenmap diff a/ b.gguf --rename 's/^h\\./blk./' --any-dtype --any-metadata",
      "other names: say how they change"},
     {NULL, NULL},
@@ -601,7 +601,7 @@ const command cmd_diff = {
         "tensor, which the order follows, COSINE that of the angle between both. Kinds are names\n"
         "that differ in numbers only; their change is that over all their tensors. How tensors\n"
         "are spread over shards, and their order, are no difference. With --dequantize, of\n"
-        "weights that one side has quantised: REL ERROR is the norm of the difference by that of\n"
+        "weights that one side has quantized: REL ERROR is the norm of the difference by that of\n"
         "A's, SNR the same in dB.\n"
         "\n"
         "--map-names knows what llama.cpp calls the weights of Llama-like models, experts\n"

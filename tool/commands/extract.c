@@ -9,7 +9,7 @@ static const example extract_examples[] = {
     {"tenmap extract llama/ 'model.layers.3.*' -o layer3.safetensors", "one layer as a file"},
     {"tenmap extract model.safetensors --dtype 'f8*' -o f8.safetensors", "by dtype"},
     {"tenmap extract model.gguf 'blk.3.*' --to bf16 -o layer3.safetensors",
-     "of a quantised GGUF file, as plain numbers"},
+     "of a quantized GGUF file, as plain numbers"},
     {NULL, NULL},
 };
 

@@ -270,7 +270,7 @@ const command cmd_get = {
     .options = get_options,
     .details = "A SLICE is written as in Python, with or without brackets: '[0:2, :4]', '-1',\n"
                "'..., 0'. An index takes its dimension away, a range past the end is cut, steps\n"
-               "are not supported. More than 1000 values are summarised by the first and last\n"
+               "are not supported. More than 1000 values are summarized by the first and last\n"
                "three of each dimension, unless --all is given. NAME may be a glob that one\n"
                "tensor matches, and NAME[0:2] is NAME with its SLICE.",
     .examples = get_examples,

@@ -37,7 +37,7 @@ static const option hash_options[] = {
      "Use this many threads (as many as there are processors)"},
     {0, "json", NULL, OPTION_SWITCH, offsetof(hash_settings, json), "Print the answer as JSON"},
     {0, "dequantize", NULL, OPTION_SWITCH, offsetof(hash_settings, dequantize),
-     "Take quantised weights by their values, as convert --dequantize would write them"},
+     "Take quantized weights by their values, as convert --dequantize would write them"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 

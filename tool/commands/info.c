@@ -96,14 +96,14 @@ static void describe_layers(const summary *s, text *t) {
  * Describes a quantized model as the library understands it or, if the library cannot, by its
  * names.
  */
-static void count_quantised(summary *s, schemes *known) {
+static void count_quantized(summary *s, schemes *known) {
     *known = (schemes){0};
-    if (!s->quantised)
+    if (!s->quantized)
         return;
     schemes_find(s->model, known);
     if (!known->weights)
         return;
-    s->quantised = known->weights;
+    s->quantized = known->weights;
     s->params = known->params;
     s->params_least = false;
 }
@@ -119,12 +119,12 @@ static void describe_params(const summary *s, text *t) {
     }
 }
 
-static void describe_quantised(const summary *s, const schemes *known, text *t) {
+static void describe_quantized(const summary *s, const schemes *known, text *t) {
     if (known->weights)
         text_add_schemes(t, known);
-    else if (s->quantised)
-        text_addf(t, "%zu weight%s, by the names of tensors: %s", s->quantised,
-                  s->quantised == 1 ? "" : "s", s->scheme);
+    else if (s->quantized)
+        text_addf(t, "%zu weight%s, by the names of tensors: %s", s->quantized,
+                  s->quantized == 1 ? "" : "s", s->scheme);
 }
 
 static void print_identity(const summary *s) {
@@ -153,7 +153,7 @@ static void print_gguf(const summary *s) {
     } rows[] = {{"name", &facts.name},
                 {"context", &facts.context},
                 {"tokenizer", &facts.tokenizer},
-                {"quantised", &facts.quantisation}};
+                {"quantized", &facts.quantization}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].said->len)
             print_line(rows[i].name, rows[i].said);
@@ -173,9 +173,9 @@ static void print_facts(const summary *s, const schemes *known) {
     describe_params(s, &t);
     print_line("parameters", &t);
     text_clear(&t);
-    describe_quantised(s, known, &t);
+    describe_quantized(s, known, &t);
     if (t.len)
-        print_line("quantised", &t);
+        print_line("quantized", &t);
     text_clear(&t);
     describe_layers(s, &t);
     if (t.len)
@@ -346,7 +346,7 @@ static void tell_oddities(const summary *s, const schemes *known,
     }
     if (known->problem.len) {
         text_clear(&t);
-        text_addf(&t, "quantised weights cannot be put together: ");
+        text_addf(&t, "quantized weights cannot be put together: ");
         text_add_visible(&t, known->problem.bytes, known->problem.len);
         say(t.bytes);
     }
@@ -460,8 +460,8 @@ static void json_gguf(const summary *s) {
         json_key_uint("context_length", facts.context_length);
     if (facts.tokenizer.len)
         json_key_text("tokenizer", facts.tokenizer.bytes, facts.tokenizer.len);
-    if (facts.quantisation.len)
-        json_key_text("quantisation", facts.quantisation.bytes, facts.quantisation.len);
+    if (facts.quantization.len)
+        json_key_text("quantization", facts.quantization.bytes, facts.quantization.len);
     gguf_facts_free(&facts);
 }
 
@@ -477,7 +477,7 @@ static void print_json(const summary *s, const schemes *known, uint64_t top,
     json_key_uint("tensors", s->all.count);
     json_key_uint("params", s->params);
     json_key_uint("elements", s->all.elements);
-    json_key_uint("quantised_weights", s->quantised);
+    json_key_uint("quantized_weights", s->quantized);
     if (known->count)
         schemes_json(known);
     json_key_uint("misaligned", s->misaligned);
@@ -514,7 +514,7 @@ static int info_one(const char *path, bool several, const void *settings) {
         status = summarize(model, &s);
     if (!status) {
         schemes known;
-        count_quantised(&s, &known);
+        count_quantized(&s, &known);
         oddities_titled = false;
         if (several && !set->json && printed)
             putchar('\n');

@@ -214,9 +214,9 @@ static void describe(inventory_model *m) {
     identify(m->model, &id);
     text_add_identity(&t, &id);
     m->by_itself = id.by_itself;
-    m->quantised = s.scheme != NULL;
+    m->quantized = s.scheme != NULL;
     if (s.scheme)
-        text_addf(&t, ", quantised");
+        text_addf(&t, ", quantized");
     m->what = t.bytes;
     identity_free(&id);
     summary_free(&s);
@@ -252,8 +252,8 @@ static char *what_beside(const inventory_model *m, inventory_model *first) {
     }
     if (!t.len)
         text_addf(&t, "%s", first->by_names ? first->by_names : "?");
-    if (first->quantised)
-        text_addf(&t, ", quantised");
+    if (first->quantized)
+        text_addf(&t, ", quantized");
     return t.bytes;
 }
 

@@ -17,7 +17,7 @@ typedef struct inventory_model {
     bool mixed;            /* there are others */
     bool part;             /* its name is that of a shard */
     bool by_itself;        /* `what` does not depend on the folder */
-    bool quantised, named; /* `named`: by_names is known, if only as NULL */
+    bool quantized, named; /* `named`: by_names is known, if only as NULL */
     const char *by_names;
     uint64_t bytes, params;
     size_t tensors;

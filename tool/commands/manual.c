@@ -25,7 +25,7 @@ static const char head[] =
     "names contain it.\n"
     ".PP\n"
     "Text that comes from a file is printed so that no terminal can obey it.\n"
-    "Where the output is no terminal, there are no colours, and nothing is shortened.\n"
+    "Where the output is no terminal, there are no colors, and nothing is shortened.\n"
     "The formats of \\-\\-json and \\-\\-tsv are stable.\n";
 
 static const char tail[] =
@@ -37,7 +37,7 @@ static const char tail[] =
     ".TP\n.B 64\nThe command line makes no sense.\n"
     ".TP\n.B 130\nInterrupted; nothing was left half written.\n"
     ".SH ENVIRONMENT\n"
-    ".TP\n.B NO_COLOR\nIf it is set to anything, no colours are used unless \\-\\-color says so.\n"
+    ".TP\n.B NO_COLOR\nIf it is set to anything, no colors are used unless \\-\\-color says so.\n"
     ".TP\n.B COLUMNS\nThe width of a terminal that does not tell it.\n"
     ".TP\n.BR VISUAL , \" EDITOR\"\nThe editor of \\(oqtenmap meta MODEL edit\\(cq.\n"
     ".TP\n.B TMPDIR\nWhere the text for that editor goes; else /tmp.\n"

@@ -31,7 +31,7 @@ static const option report_options[] = {
     {0, "title", "TEXT", OPTION_TEXT, AT(title), "Put this heading on the page"},
     {0, "treemap", "FILE", OPTION_TEXT, AT(treemap), "Draw the treemap into this file, as SVG"},
     {0, "color-by", "auto|dtype|layer|change", OPTION_CHOICE, AT(color),
-     "Colour the treemap of --treemap by this (auto: by what is known)"},
+     "Color the treemap of --treemap by this (auto: by what is known)"},
     {0, "heatmap", "FILE", OPTION_TEXT, AT(heatmap),
      "Draw the heat map of the layers into this file, as SVG"},
     {0, "metric", "auto|norm|max|zeros|broken|change|size", OPTION_CHOICE, AT(metric),
@@ -46,7 +46,7 @@ static const example report_examples[] = {
     {"tenmap report llama/ -o llama.html --no-stats", "at once, from the headers alone"},
     {"tenmap report tuned/ --compare base/ -o tuned.html", "what a fine-tune changed"},
     {"tenmap report base-fp8/ --compare base/ --dequantize -o cost.html",
-     "what quantisation changed"},
+     "what quantization changed"},
     {"tenmap report model.safetensors --treemap map.svg --heatmap heat.svg",
      "pictures for a paper or a bug report"},
     {NULL, NULL},
@@ -57,8 +57,8 @@ static const char report_details[] =
     "parameters are, element types and shapes, a heat map of the layers, a table of\n"
     "all tensors with search and histograms, the files, the metadata, and every\n"
     "finding of 'tenmap check'. Values are read to measure them; --no-stats does\n"
-    "without. With --dequantize, quantised weights are one tensor each, sizes are those\n"
-    "of their values, and --compare shows what quantisation changed. With --treemap or\n"
+    "without. With --dequantize, quantized weights are one tensor each, sizes are those\n"
+    "of their values, and --compare shows what quantization changed. With --treemap or\n"
     "--heatmap, the page is written only if -o is given.";
 
 static const report_settings report_defaults = {.wishes = {.hist_limit = UINT64_C(8000000000)}};

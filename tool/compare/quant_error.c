@@ -129,7 +129,7 @@ size_t print_cost(const pair *pairs, size_t count, size_t most) {
         print_cost_kinds(list, found);
         change_kind all = sum_of(list, found);
         text line = {0};
-        text_addf(&line, "quantisation of %zu weight%s: relative error %.4g, SNR ", all.tensors,
+        text_addf(&line, "quantization of %zu weight%s: relative error %.4g, SNR ", all.tensors,
                   all.tensors == 1 ? "" : "s", kind_change(&all));
         text_add_snr(&line, kind_change(&all));
         text_addf(&line, ", largest error %.4g", all.max_abs);
@@ -154,7 +154,7 @@ void cost_json(const pair *pairs, size_t count) {
     if (different) {
         change_kind all = sum_of(list, found);
         change_kind *kinds = change_kinds(list, found, false, &kinds_count);
-        json_key("quantisation");
+        json_key("quantization");
         json_open('{', false);
         json_cost(&all);
         json_key("weights");

@@ -24,7 +24,7 @@ void text_add_snr(text *t, double relative_error); /* "31.5 dB", "exact" */
  * none.
  */
 size_t print_cost(const pair *pairs, size_t count, size_t most);
-/* Writes the key "quantisation" with all of this into the open object. */
+/* Writes the key "quantization" with all of this into the open object. */
 void cost_json(const pair *pairs, size_t count);
 
 #endif

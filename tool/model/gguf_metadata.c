@@ -119,23 +119,23 @@ static const char *const file_types[] = {
 
 enum { GUESSED = 1024 }; /* flag: the writing program guessed the type from the tensors */
 
-static void describe_quantisation(const tenmap_model *model, gguf_facts *out) {
+static void describe_quantization(const tenmap_model *model, gguf_facts *out) {
     uint64_t type, bytes = 0, elements = 0;
     if (gguf_count(gguf_pair(model, "general.file_type"), 0, &type)) {
         type &= ~(uint64_t)GUESSED;
         const char *name =
             type < sizeof file_types / sizeof file_types[0] ? file_types[type] : NULL;
         if (name)
-            text_addf(&out->quantisation, "%s", name);
+            text_addf(&out->quantization, "%s", name);
         else
-            text_addf(&out->quantisation, "file type %llu", (unsigned long long)type);
+            text_addf(&out->quantization, "file type %llu", (unsigned long long)type);
     }
     for (size_t i = 0; i < tenmap_count(model); i++) {
         bytes += tenmap_at(model, i)->nbytes;
         elements += tenmap_at(model, i)->nelems;
     }
     if (elements)
-        text_addf(&out->quantisation, "%s%.2f bits per weight", out->quantisation.len ? ", " : "",
+        text_addf(&out->quantization, "%s%.2f bits per weight", out->quantization.len ? ", " : "",
                   8 * (double)bytes / (double)elements);
 }
 
@@ -146,7 +146,7 @@ bool gguf_describe(const tenmap_model *model, gguf_facts *out) {
     add_text(&out->name, model, "general.name");
     describe_context(model, out);
     describe_tokenizer(model, out);
-    describe_quantisation(model, out);
+    describe_quantization(model, out);
     return true;
 }
 
@@ -154,5 +154,5 @@ void gguf_facts_free(gguf_facts *facts) {
     text_free(&facts->name);
     text_free(&facts->context);
     text_free(&facts->tokenizer);
-    text_free(&facts->quantisation);
+    text_free(&facts->quantization);
 }

@@ -14,7 +14,7 @@ typedef struct gguf_facts {
     text name;         /* general.name */
     text context;      /* "131,072 tokens" */
     text tokenizer;    /* "gpt2 (llama-bpe), 128,256 tokens" */
-    text quantisation; /* "Q4_K_M, 4.83 bits per weight" */
+    text quantization; /* "Q4_K_M, 4.83 bits per weight" */
     uint64_t context_length, tokens;
 } gguf_facts;
 

@@ -67,12 +67,12 @@ static void count_params(summary *s) {
         scaled_weight w;
         uint64_t values;
         if (is_computed(s->all.tensors[i])) {
-            s->quantised++;
+            s->quantized++;
             continue;
         }
         if (!find_scaled(s->model, s->all.tensors[i], &w))
             continue;
-        s->quantised++;
+        s->quantized++;
         s->scheme = s->scheme ? s->scheme : w.scheme;
         s->params_least = !scaled_values(&w, &values) || s->params_least;
         s->params += values;

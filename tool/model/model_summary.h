@@ -31,7 +31,7 @@ typedef struct summary {
      */
     uint64_t params;
     bool params_least; /* params is a lower bound: for some codes the number of values is unknown */
-    size_t quantised;  /* weights stored as codes and scales */
+    size_t quantized;  /* weights stored as codes and scales */
     const char *scheme; /* scheme of the first quantized weight; NULL: there is none */
     uint64_t header_bytes, alignment; /* alignment: of the start of the data, in all files */
     uint64_t unclaimed;               /* bytes that belong to no tensor */

@@ -257,7 +257,7 @@ static void name_leftovers(const char *folder, text *said) {
     beside_files found = {0};
     (void)list_beside(folder, &found); /* a local folder */
     for (size_t i = 0; i < found.count; i++)
-        if (tells_quantisation(found.names[i]))
+        if (tells_quantization(found.names[i]))
             text_addf(said, "%s%s no longer holds", said->len ? "; " : "", found.names[i]);
     beside_free(&found);
 }
@@ -329,7 +329,7 @@ static int copy_beside(const plan *p, const output_settings *out, const char *fr
         bool there = lstat(place, &s) == 0 && !out->force;
         bool is_config = strcmp(found.names[i], "config.json") == 0;
         bool other = p->config &&
-                     (tells_quantisation(found.names[i]) || (is_config && copied->config_changed));
+                     (tells_quantization(found.names[i]) || (is_config && copied->config_changed));
         if (!there && !out->dry_run && !other)
             status = copy_file(source, place, out->force, &left);
         if (!status && !there && !other)

@@ -256,7 +256,7 @@ void config_apply(text *json, const config_change *change, text *said) {
     const char *name = torch_name(change->dtype);
     bool had[sizeof telling / sizeof telling[0]] = {false};
     for (size_t i = 0; i < sizeof telling / sizeof telling[0]; i++) {
-        had[i] = (change->dequantised || change->quantization) && config_remove(json, telling[i]);
+        had[i] = (change->dequantized || change->quantization) && config_remove(json, telling[i]);
         if (had[i] && (i > 0 || !change->quantization))
             say(said, telling[i], "removed");
     }
@@ -271,7 +271,7 @@ void config_apply(text *json, const config_change *change, text *said) {
         say(said, telling[0], had[0] ? "replaced" : "added");
 }
 
-bool tells_quantisation(const char *name) {
+bool tells_quantization(const char *name) {
     static const char *const names[] = {"hf_quant_config.json", "quantize_config.json",
                                         "quant_config.json", "quantization_config.json"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

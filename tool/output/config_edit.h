@@ -27,7 +27,7 @@ bool config_set(text *json, const char *key, const char *value, bool add);
 
 /* What config.json must say about a model that was written. */
 typedef struct config_change {
-    bool dequantised;         /* remove the keys that describe quantization */
+    bool dequantized;         /* remove the keys that describe quantization */
     tenmap_dtype dtype;       /* the weights' new dtype; TENMAP_AS_STORED: unchanged */
     const char *quantization; /* the value of "quantization_config"; NULL: none is written */
 } config_change;
@@ -35,6 +35,6 @@ typedef struct config_change {
 /* Applies the changes and describes them in `said`: "quantization_config removed, ...". */
 void config_apply(text *json, const config_change *change, text *said);
 /* Whether the file only describes how a model was quantized, such as "hf_quant_config.json". */
-bool tells_quantisation(const char *name);
+bool tells_quantization(const char *name);
 
 #endif

@@ -300,7 +300,7 @@ static int check_sources(const plan *p) {
 typedef struct totals {
     uint64_t before, after;
     uint64_t read; /* of the sources: the total for progress */
-    size_t converted, dequantised, quantised, renamed, shards;
+    size_t converted, dequantized, quantized, renamed, shards;
 } totals;
 
 /*
@@ -317,8 +317,8 @@ static totals sum_up(const plan *p, const target *to) {
         sum.read += stored_bytes(p->sources[i].tensor);
         sum.after += bytes;
         sum.converted += plan_converts(p, i) && !is_computed(p->sources[i].tensor);
-        sum.dequantised += is_computed(p->sources[i].tensor);
-        sum.quantised += plan_is_made(p, i) && origin;
+        sum.dequantized += is_computed(p->sources[i].tensor);
+        sum.quantized += plan_is_made(p, i) && origin;
         sum.renamed += p->sources[i].name != NULL && !plan_is_made(p, i);
         if (to->folder && used > 0 && (bytes > to->max_shard || used > to->max_shard - bytes)) {
             sum.shards++;
@@ -337,10 +337,10 @@ static void report_json(const plan *p, const output_settings *out, const target 
     json_key_uint("files", sum->shards);
     json_key_uint("tensors", p->count);
     json_key_uint("converted", sum->converted);
-    if (sum->dequantised)
-        json_key_uint("dequantised", sum->dequantised);
-    if (sum->quantised)
-        json_key_uint("quantised_weights", sum->quantised);
+    if (sum->dequantized)
+        json_key_uint("dequantized", sum->dequantized);
+    if (sum->quantized)
+        json_key_uint("quantized_weights", sum->quantized);
     json_key_uint("renamed", sum->renamed);
     json_key_uint("bytes_before", sum->before);
     json_key_uint("bytes_after", sum->after);
@@ -470,10 +470,10 @@ static void report_text(const plan *p, const output_settings *out, const target 
     text_addf(&line, " tensor%s", p->count == 1 && p->input_tensors <= 1 ? "" : "s");
     if (sum->converted)
         text_addf(&line, ", %zu converted", sum->converted);
-    if (sum->dequantised)
-        text_addf(&line, ", %zu dequantised", sum->dequantised);
-    if (sum->quantised)
-        text_addf(&line, ", %zu quantised", sum->quantised);
+    if (sum->dequantized)
+        text_addf(&line, ", %zu dequantized", sum->dequantized);
+    if (sum->quantized)
+        text_addf(&line, ", %zu quantized", sum->quantized);
     if (sum->renamed)
         text_addf(&line, ", %zu renamed", sum->renamed);
     text_add(&line, ", ", 2);
@@ -594,7 +594,7 @@ int plan_write(plan *p, const output_settings *out) {
         status = collect_metadata(p, out, &metadata);
     if (!status) {
         totals sum = sum_up(p, &to);
-        if (sum.converted + sum.dequantised && (!out->dry_run || p->strict))
+        if (sum.converted + sum.dequantized && (!out->dry_run || p->strict))
             p->losses = need(p->count, sizeof *p->losses);
         if (p->strict && p->losses)
             status = count_strictly(p, out);

@@ -17,7 +17,7 @@ const option subset_options[] = {
     {0, "to", "DTYPE", OPTION_DTYPE, offsetof(subset_settings, to),
      "The dtype that floating-point tensors get, as convert has it; GGUF's blocks need one"},
     {0, "dequantize", NULL, OPTION_SWITCH, offsetof(subset_settings, dequantize),
-     "Write quantised weights as plain tensors, codes and scales put together"},
+     "Write quantized weights as plain tensors, codes and scales put together"},
     SHARD_OPTIONS(offsetof(subset_settings, out)),
     OUTPUT_OPTIONS(offsetof(subset_settings, out)),
     END_OF_OPTIONS,
@@ -82,7 +82,7 @@ int run_subset(const invocation *call, bool keep) {
     if (!wanted.pattern_count && !wanted.dtypes.count && !wanted.except.count &&
         !wanted.min_bytes && !wanted.max_bytes)
         return fail(EXIT_USAGE, "say which tensors: names, --dtype, --min-size or --max-size");
-    config_change change = {.dequantised = true, .dtype = set->to};
+    config_change change = {.dequantized = true, .dtype = set->to};
     common.dequantize = set->dequantize;
     /* --to and --dequantize need all parts of a weight, whichever shard they are in. */
     bool few = keep && set->to == TENMAP_AS_STORED && !set->dequantize;

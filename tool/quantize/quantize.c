@@ -19,36 +19,36 @@ static const struct layout {
     float largest;               /* largest value of that dtype */
     const char *values, *scales; /* suffixes after the weight's name */
 } layouts[] = {
-    [QUANTISE_NONE] = {"none", TENMAP_AS_STORED, 0, "", ""},
-    [QUANTISE_FP8_BLOCK] = {"fp8-block", TENMAP_F8_E4M3, 448, "", "_scale_inv"},
-    [QUANTISE_FP8_CHANNEL] = {"fp8-channel", TENMAP_F8_E4M3, 448, "", "_scale"},
-    [QUANTISE_INT8_CHANNEL] = {"int8-channel", TENMAP_I8, 127, "", "_scale"},
-    [QUANTISE_MXFP4] = {"mxfp4", TENMAP_F4, 6, "_packed", "_scale"},
+    [QUANTIZE_NONE] = {"none", TENMAP_AS_STORED, 0, "", ""},
+    [QUANTIZE_FP8_BLOCK] = {"fp8-block", TENMAP_F8_E4M3, 448, "", "_scale_inv"},
+    [QUANTIZE_FP8_CHANNEL] = {"fp8-channel", TENMAP_F8_E4M3, 448, "", "_scale"},
+    [QUANTIZE_INT8_CHANNEL] = {"int8-channel", TENMAP_I8, 127, "", "_scale"},
+    [QUANTIZE_MXFP4] = {"mxfp4", TENMAP_F4, 6, "_packed", "_scale"},
 };
 
-const char *quantise_name(quantise_scheme scheme) {
+const char *quantize_name(quantize_scheme scheme) {
     return layouts[scheme].name;
 }
 
-tenmap_dtype quantise_values_dtype(quantise_scheme scheme) {
-    return scheme == QUANTISE_MXFP4 ? TENMAP_U8 : layouts[scheme].codes;
+tenmap_dtype quantize_values_dtype(quantize_scheme scheme) {
+    return scheme == QUANTIZE_MXFP4 ? TENMAP_U8 : layouts[scheme].codes;
 }
 
-size_t quantise_scale_width(quantise_scheme scheme) {
-    return scheme == QUANTISE_MXFP4 ? 1 : sizeof(float);
+size_t quantize_scale_width(quantize_scheme scheme) {
+    return scheme == QUANTIZE_MXFP4 ? 1 : sizeof(float);
 }
 
 static uint64_t blocks_of(uint64_t extent) {
-    return extent / QUANTISE_BLOCK + (extent % QUANTISE_BLOCK != 0);
+    return extent / QUANTIZE_BLOCK + (extent % QUANTIZE_BLOCK != 0);
 }
 
-uint64_t quantise_scale_count(quantise_scheme scheme, uint64_t rows, uint64_t columns) {
-    return scheme == QUANTISE_FP8_BLOCK ? blocks_of(rows) * blocks_of(columns)
-           : scheme == QUANTISE_MXFP4   ? rows * (columns / QUANTISE_GROUP)
+uint64_t quantize_scale_count(quantize_scheme scheme, uint64_t rows, uint64_t columns) {
+    return scheme == QUANTIZE_FP8_BLOCK ? blocks_of(rows) * blocks_of(columns)
+           : scheme == QUANTIZE_MXFP4   ? rows * (columns / QUANTIZE_GROUP)
                                         : rows;
 }
 
-const char *quantise_obstacle(quantise_scheme scheme, const tenmap_tensor *t) {
+const char *quantize_obstacle(quantize_scheme scheme, const tenmap_tensor *t) {
     if (t->rank != 2)
         return "other than two dimensions";
     if (t->dtype != TENMAP_F64 && t->dtype != TENMAP_F32 && t->dtype != TENMAP_F16 &&
@@ -56,18 +56,18 @@ const char *quantise_obstacle(quantise_scheme scheme, const tenmap_tensor *t) {
         return "a dtype other than F64, F32, F16 and BF16";
     if (t->nelems == 0)
         return "no elements";
-    if (scheme == QUANTISE_MXFP4 && t->shape[1] % QUANTISE_GROUP)
+    if (scheme == QUANTIZE_MXFP4 && t->shape[1] % QUANTIZE_GROUP)
         return "rows that are no multiple of 32";
     return NULL;
 }
 
-void quantiser_add(quantiser *q, const tenmap_tensor *t) {
+void quantizer_add(quantizer *q, const tenmap_tensor *t) {
     q->weights = need_next(q->weights, q->count, sizeof *q->weights);
     q->weights[q->count++] =
-        (quantised_weight){.from = t, .rows = t->shape[0], .columns = t->shape[1]};
+        (quantized_weight){.from = t, .rows = t->shape[0], .columns = t->shape[1]};
 }
 
-char *quantiser_part_name(const quantiser *q, size_t weight, unsigned part, size_t *len) {
+char *quantizer_part_name(const quantizer *q, size_t weight, unsigned part, size_t *len) {
     const tenmap_tensor *t = q->weights[weight].from;
     const char *end = part ? layouts[q->scheme].scales : layouts[q->scheme].values;
     char *name = need(t->name_len + strlen(end) + 1, 1);
@@ -90,7 +90,7 @@ static float largest_of(const float *values, size_t count, float largest) {
 }
 
 /* The scale that maps the largest value to the largest code. */
-static float scale_for(quantise_scheme scheme, float largest) {
+static float scale_for(quantize_scheme scheme, float largest) {
     float scale = largest / layouts[scheme].largest;
     return largest == 0 ? 1 : scale < FLT_MIN ? FLT_MIN : scale;
 }
@@ -100,7 +100,7 @@ static float scale_for(quantise_scheme scheme, float largest) {
  * to E2M1's one mantissa bit, minus that of 4, the power of two in E2M1's largest value.
  */
 static unsigned char group_exponent(const float *values) {
-    float largest = largest_of(values, QUANTISE_GROUP, 0);
+    float largest = largest_of(values, QUANTIZE_GROUP, 0);
     uint32_t bits;
     memcpy(&bits, &largest, sizeof bits);
     uint32_t exponent = (bits + 0x200000) >> 23;
@@ -115,15 +115,15 @@ static float exponent_value(unsigned char exponent) {
  * The scale of element `at` of the weight; *run is the number of elements from there on with the
  * same scale.
  */
-static float scale_at(const quantiser *q, const quantised_weight *w, uint64_t at, size_t *run) {
+static float scale_at(const quantizer *q, const quantized_weight *w, uint64_t at, size_t *run) {
     uint64_t row = at / w->columns, place = at % w->columns;
-    if (q->scheme != QUANTISE_FP8_BLOCK) {
+    if (q->scheme != QUANTIZE_FP8_BLOCK) {
         *run = (size_t)(w->columns - place);
         return w->scales[row];
     }
-    uint64_t end = (place / QUANTISE_BLOCK + 1) * QUANTISE_BLOCK;
+    uint64_t end = (place / QUANTIZE_BLOCK + 1) * QUANTIZE_BLOCK;
     *run = (size_t)((end < w->columns ? end : w->columns) - place);
-    return w->scales[row / QUANTISE_BLOCK * blocks_of(w->columns) + place / QUANTISE_BLOCK];
+    return w->scales[row / QUANTIZE_BLOCK * blocks_of(w->columns) + place / QUANTIZE_BLOCK];
 }
 
 /*
@@ -147,12 +147,12 @@ static void round_to_bytes(const float *values, size_t count, unsigned char *cod
 }
 
 /* `scales` receives one scale per value; it may be NULL. */
-static void encode(const quantiser *q, const quantised_weight *w, uint64_t first, size_t count,
+static void encode(const quantizer *q, const quantized_weight *w, uint64_t first, size_t count,
                    float *values, unsigned char *codes, float *scales) {
     for (size_t at = 0, run; at < count; at += run) {
         float scale;
-        if (q->scheme == QUANTISE_MXFP4) {
-            run = QUANTISE_GROUP;
+        if (q->scheme == QUANTIZE_MXFP4) {
+            run = QUANTIZE_GROUP;
             scale = exponent_value(group_exponent(values + at));
         } else {
             scale = scale_at(q, w, first + at, &run);
@@ -162,15 +162,15 @@ static void encode(const quantiser *q, const quantised_weight *w, uint64_t first
         for (size_t i = 0; scales && i < run; i++)
             scales[at + i] = scale;
     }
-    if (q->scheme == QUANTISE_INT8_CHANNEL)
+    if (q->scheme == QUANTIZE_INT8_CHANNEL)
         round_to_bytes(values, count, codes);
     else
         (void)tenmap_convert(layouts[q->scheme].codes, codes, count, TENMAP_F32, values, count,
                              TENMAP_CONVERT_SATURATE | TENMAP_CONVERT_NO_STREAM, NULL);
 }
 
-static void decode(const quantiser *q, const unsigned char *codes, size_t count, float *out) {
-    if (q->scheme == QUANTISE_INT8_CHANNEL)
+static void decode(const quantizer *q, const unsigned char *codes, size_t count, float *out) {
+    if (q->scheme == QUANTIZE_INT8_CHANNEL)
         for (size_t i = 0; i < count; i++)
             out[i] = (float)(codes[i] < 128 ? (int)codes[i] : (int)codes[i] - 256);
     else
@@ -178,17 +178,17 @@ static void decode(const quantiser *q, const unsigned char *codes, size_t count,
                              count, TENMAP_CONVERT_NO_STREAM, NULL);
 }
 
-static tenmap_status read_values(const quantised_weight *w, uint64_t first, size_t count,
+static tenmap_status read_values(const quantized_weight *w, uint64_t first, size_t count,
                                  float *values, tenmap_error *error) {
     return tenmap_read(w->from, first, count, TENMAP_F32, values, count * sizeof *values,
                        TENMAP_CONVERT_NO_STREAM, error);
 }
 
-tenmap_status quantise_codes(const quantiser *q, const quantised_weight *w, uint64_t first,
+tenmap_status quantize_codes(const quantizer *q, const quantized_weight *w, uint64_t first,
                              size_t count, unsigned char *codes, tenmap_error *error) {
     float *values = need(AT_ONCE, sizeof *values);
     tenmap_status status = TENMAP_OK;
-    size_t per_byte = q->scheme == QUANTISE_MXFP4 ? 2 : 1;
+    size_t per_byte = q->scheme == QUANTIZE_MXFP4 ? 2 : 1;
     for (size_t at = 0, n; status == TENMAP_OK && at < count; at += n) {
         n = count - at < AT_ONCE ? count - at : AT_ONCE;
         status = read_values(w, first + at, n, values, error);
@@ -199,10 +199,10 @@ tenmap_status quantise_codes(const quantiser *q, const quantised_weight *w, uint
     return status;
 }
 
-tenmap_status quantise_scales(const quantiser *q, const quantised_weight *w, uint64_t first,
+tenmap_status quantize_scales(const quantizer *q, const quantized_weight *w, uint64_t first,
                               size_t count, unsigned char *bytes, tenmap_error *error) {
     tenmap_status status = TENMAP_OK;
-    if (q->scheme != QUANTISE_MXFP4) {
+    if (q->scheme != QUANTIZE_MXFP4) {
         for (size_t i = 0; i < count; i++) {
             uint32_t bits;
             memcpy(&bits, &w->scales[first + i], sizeof bits);
@@ -211,13 +211,13 @@ tenmap_status quantise_scales(const quantiser *q, const quantised_weight *w, uin
         }
         return status;
     }
-    enum { GROUPS = AT_ONCE / QUANTISE_GROUP };
+    enum { GROUPS = AT_ONCE / QUANTIZE_GROUP };
     float *values = need(AT_ONCE, sizeof *values);
     for (size_t at = 0, n; status == TENMAP_OK && at < count; at += n) {
         n = count - at < GROUPS ? count - at : GROUPS;
-        status = read_values(w, (first + at) * QUANTISE_GROUP, n * QUANTISE_GROUP, values, error);
+        status = read_values(w, (first + at) * QUANTIZE_GROUP, n * QUANTIZE_GROUP, values, error);
         for (size_t i = 0; status == TENMAP_OK && i < n; i++)
-            bytes[at + i] = group_exponent(values + i * QUANTISE_GROUP);
+            bytes[at + i] = group_exponent(values + i * QUANTIZE_GROUP);
     }
     free(values);
     return status;
@@ -228,8 +228,8 @@ tenmap_status quantise_scales(const quantiser *q, const quantised_weight *w, uin
  */
 
 typedef struct strips {
-    quantiser *q;
-    quantise_loss *lost; /* one per strip */
+    quantizer *q;
+    quantize_loss *lost; /* one per strip */
     size_t count;
 } strips;
 
@@ -240,7 +240,7 @@ typedef struct bench {
 } bench;
 
 /* Adds the losses of b->values. b->back holds the decoded codes, and b->scales their scales. */
-static void add_losses(quantise_loss *lost, const bench *b, size_t count) {
+static void add_losses(quantize_loss *lost, const bench *b, size_t count) {
     double squares = 0, norm = 0, largest = lost->largest;
     for (size_t i = 0; i < count; i++) {
         float value = b->values[i];
@@ -259,7 +259,7 @@ static void add_losses(quantise_loss *lost, const bench *b, size_t count) {
     lost->largest = largest;
 }
 
-static void add_up(quantise_loss *to, const quantise_loss *from) {
+static void add_up(quantize_loss *to, const quantize_loss *from) {
     to->overflowed += from->overflowed;
     to->flushed += from->flushed;
     to->nans += from->nans;
@@ -269,8 +269,8 @@ static void add_up(quantise_loss *to, const quantise_loss *from) {
 }
 
 /* Measures elements [first, first + count), whose scales are known. */
-static tenmap_status measure_range(const quantiser *q, const quantised_weight *w, uint64_t first,
-                                   uint64_t count, bench *b, quantise_loss *lost,
+static tenmap_status measure_range(const quantizer *q, const quantized_weight *w, uint64_t first,
+                                   uint64_t count, bench *b, quantize_loss *lost,
                                    tenmap_error *error) {
     tenmap_status status = TENMAP_OK;
     for (uint64_t at = 0; status == TENMAP_OK && at < count && !interrupted(); at += AT_ONCE) {
@@ -286,7 +286,7 @@ static tenmap_status measure_range(const quantiser *q, const quantised_weight *w
     return status;
 }
 
-static tenmap_status row_scale(const quantiser *q, quantised_weight *w, uint64_t row, bench *b,
+static tenmap_status row_scale(const quantizer *q, quantized_weight *w, uint64_t row, bench *b,
                                tenmap_error *error) {
     float largest = 0;
     tenmap_status status = TENMAP_OK;
@@ -304,11 +304,11 @@ static tenmap_status row_scale(const quantiser *q, quantised_weight *w, uint64_t
  * Computes the scales of all blocks of a strip. Rows are read in storage order; `scales` first
  * collects each block's largest magnitude.
  */
-static tenmap_status block_scales(const quantiser *q, quantised_weight *w, uint64_t row,
+static tenmap_status block_scales(const quantizer *q, quantized_weight *w, uint64_t row,
                                   uint64_t end, bench *b, tenmap_error *error) {
     tenmap_status status = TENMAP_OK;
     uint64_t across = blocks_of(w->columns);
-    float *scales = w->scales + row / QUANTISE_BLOCK * across;
+    float *scales = w->scales + row / QUANTIZE_BLOCK * across;
     for (uint64_t at = row * w->columns; at < end * w->columns;) {
         uint64_t left = end * w->columns - at;
         size_t n = left < AT_ONCE ? (size_t)left : AT_ONCE;
@@ -316,7 +316,7 @@ static tenmap_status block_scales(const quantiser *q, quantised_weight *w, uint6
         if (status != TENMAP_OK)
             return status;
         for (size_t i = 0, run; i < n; i += run) {
-            uint64_t block = (at + i) % w->columns / QUANTISE_BLOCK;
+            uint64_t block = (at + i) % w->columns / QUANTIZE_BLOCK;
             (void)scale_at(q, w, at + i, &run);
             run = run < n - i ? run : n - i;
             scales[block] = largest_of(b->values + i, run, scales[block]);
@@ -328,7 +328,7 @@ static tenmap_status block_scales(const quantiser *q, quantised_weight *w, uint6
     return status;
 }
 
-static quantised_weight *weight_of_strip(const quantiser *q, size_t strip) {
+static quantized_weight *weight_of_strip(const quantizer *q, size_t strip) {
     size_t low = 0, high = q->count;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
@@ -339,10 +339,10 @@ static quantised_weight *weight_of_strip(const quantiser *q, size_t strip) {
 
 static int measure_strip(void *ctx, size_t i) {
     strips *all = ctx;
-    quantiser *q = all->q;
-    quantised_weight *w = weight_of_strip(q, i);
-    uint64_t row = (i - w->first_strip) * (uint64_t)QUANTISE_BLOCK;
-    uint64_t end = row + QUANTISE_BLOCK < w->rows ? row + QUANTISE_BLOCK : w->rows;
+    quantizer *q = all->q;
+    quantized_weight *w = weight_of_strip(q, i);
+    uint64_t row = (i - w->first_strip) * (uint64_t)QUANTIZE_BLOCK;
+    uint64_t end = row + QUANTIZE_BLOCK < w->rows ? row + QUANTIZE_BLOCK : w->rows;
     tenmap_error error;
     tenmap_status status = TENMAP_OK;
     if (interrupted())
@@ -351,8 +351,8 @@ static int measure_strip(void *ctx, size_t i) {
     bench b = {room, room + AT_ONCE, NULL, NULL, need(AT_ONCE, 1)};
     b.back = b.scaled + AT_ONCE;
     b.scales = b.back + AT_ONCE;
-    bool by_row = q->scheme != QUANTISE_FP8_BLOCK && q->scheme != QUANTISE_MXFP4;
-    if (q->scheme == QUANTISE_FP8_BLOCK)
+    bool by_row = q->scheme != QUANTIZE_FP8_BLOCK && q->scheme != QUANTIZE_MXFP4;
+    if (q->scheme == QUANTIZE_FP8_BLOCK)
         status = block_scales(q, w, row, end, &b, &error);
     for (uint64_t r = row; by_row && status == TENMAP_OK && r < end; r++)
         status = row_scale(q, w, r, &b, &error);
@@ -365,13 +365,13 @@ static int measure_strip(void *ctx, size_t i) {
     return status == TENMAP_OK ? EXIT_FINE : fail_error(&error);
 }
 
-int quantiser_measure(quantiser *q) {
+int quantizer_measure(quantizer *q) {
     strips all = {.q = q};
     uint64_t bytes = 0;
     for (size_t i = 0; i < q->count; i++) {
-        quantised_weight *w = &q->weights[i];
-        uint64_t scales = quantise_scale_count(q->scheme, w->rows, w->columns);
-        if (q->scheme != QUANTISE_MXFP4)
+        quantized_weight *w = &q->weights[i];
+        uint64_t scales = quantize_scale_count(q->scheme, w->rows, w->columns);
+        if (q->scheme != QUANTIZE_MXFP4)
             w->scales = need((size_t)scales, sizeof *w->scales);
         w->first_strip = all.count;
         all.count += (size_t)blocks_of(w->rows);
@@ -391,10 +391,10 @@ int quantiser_measure(quantiser *q) {
     return status ? status : interrupted() ? EXIT_INTERRUPTED : EXIT_FINE;
 }
 
-void quantiser_free(quantiser *q) {
+void quantizer_free(quantizer *q) {
     for (size_t i = 0; i < q->count; i++)
         free(q->weights[i].scales);
     free(q->weights);
     text_free(&q->header);
-    *q = (quantiser){0};
+    *q = (quantizer){0};
 }

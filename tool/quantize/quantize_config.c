@@ -44,11 +44,11 @@ static void add_deepseek(const char *const *kept, const size_t *lens, size_t cou
  * For weights with one scale per row, activations are quantized dynamically per token; with MXFP4
  * they are not quantized.
  */
-void quantise_config(quantise_scheme scheme, const char *const *kept, const size_t *lens,
+void quantize_config(quantize_scheme scheme, const char *const *kept, const size_t *lens,
                      size_t count, text *out) {
-    bool mxfp4 = scheme == QUANTISE_MXFP4;
-    const char *type = scheme == QUANTISE_INT8_CHANNEL ? "int" : "float";
-    if (scheme == QUANTISE_FP8_BLOCK) {
+    bool mxfp4 = scheme == QUANTIZE_MXFP4;
+    const char *type = scheme == QUANTIZE_INT8_CHANNEL ? "int" : "float";
+    if (scheme == QUANTIZE_FP8_BLOCK) {
         add_deepseek(kept, lens, count, out);
         return;
     }
@@ -59,7 +59,7 @@ void quantise_config(quantise_scheme scheme, const char *const *kept, const size
               "        \"format\": \"%s\",\n"
               "        \"input_activations\": ",
               mxfp4                             ? "mxfp4-pack-quantized"
-              : scheme == QUANTISE_INT8_CHANNEL ? "int-quantized"
+              : scheme == QUANTIZE_INT8_CHANNEL ? "int-quantized"
                                                 : "float-quantized");
     if (mxfp4)
         text_addf(out, "null");
@@ -84,7 +84,7 @@ void quantise_config(quantise_scheme scheme, const char *const *kept, const size
               "    },\n"
               "    \"format\": \"%s\",\n",
               mxfp4                             ? "mxfp4-pack-quantized"
-              : scheme == QUANTISE_INT8_CHANNEL ? "int-quantized"
+              : scheme == QUANTIZE_INT8_CHANNEL ? "int-quantized"
                                                 : "float-quantized");
     add_modules(out, "ignore", kept, lens, count);
     text_addf(out, ",\n"

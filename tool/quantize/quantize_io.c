@@ -9,18 +9,18 @@
 #include "command.h"
 #include "quantize/quantize.h"
 
-static const char made_path[] = "quantised.safetensors";
+static const char made_path[] = "quantized.safetensors";
 
-static uint64_t values_bytes(const quantiser *q, const quantised_weight *w) {
-    return w->from->nelems / (q->scheme == QUANTISE_MXFP4 ? 2 : 1);
+static uint64_t values_bytes(const quantizer *q, const quantized_weight *w) {
+    return w->from->nelems / (q->scheme == QUANTIZE_MXFP4 ? 2 : 1);
 }
 
-static uint64_t scales_bytes(const quantiser *q, const quantised_weight *w) {
-    return quantise_scale_count(q->scheme, w->rows, w->columns) * quantise_scale_width(q->scheme);
+static uint64_t scales_bytes(const quantizer *q, const quantized_weight *w) {
+    return quantize_scale_count(q->scheme, w->rows, w->columns) * quantize_scale_width(q->scheme);
 }
 
 static uint64_t blocks_across(uint64_t extent) {
-    return extent / QUANTISE_BLOCK + (extent % QUANTISE_BLOCK != 0);
+    return extent / QUANTIZE_BLOCK + (extent % QUANTIZE_BLOCK != 0);
 }
 
 static void add_entry(text *t, char part, size_t weight, const char *dtype, uint64_t rows,
@@ -35,21 +35,21 @@ static void add_entry(text *t, char part, size_t weight, const char *dtype, uint
  * Offsets count from the start of the data while the header is built, and from the start of the
  * file afterwards.
  */
-static void lay_out(quantiser *q) {
+static void lay_out(quantizer *q) {
     text *t = &q->header;
     uint64_t at = 0;
     text_addf(t, "%8s{", "");
     for (size_t i = 0; i < q->count; i++) {
-        quantised_weight *w = &q->weights[i];
-        bool packed = q->scheme == QUANTISE_MXFP4, blocks = q->scheme == QUANTISE_FP8_BLOCK;
+        quantized_weight *w = &q->weights[i];
+        bool packed = q->scheme == QUANTIZE_MXFP4, blocks = q->scheme == QUANTIZE_FP8_BLOCK;
         w->values_at = at;
         w->scales_at = at + values_bytes(q, w);
         w->end = at = w->scales_at + scales_bytes(q, w);
-        add_entry(t, 'v', i, tenmap_dtype_name(quantise_values_dtype(q->scheme)), w->rows,
+        add_entry(t, 'v', i, tenmap_dtype_name(quantize_values_dtype(q->scheme)), w->rows,
                   packed ? w->columns / 2 : w->columns, w->values_at, w->scales_at);
         add_entry(t, 's', i, packed ? "U8" : "F32", blocks ? blocks_across(w->rows) : w->rows,
                   blocks   ? blocks_across(w->columns)
-                  : packed ? w->columns / QUANTISE_GROUP
+                  : packed ? w->columns / QUANTIZE_GROUP
                            : 1,
                   w->scales_at, w->end);
     }
@@ -67,7 +67,7 @@ static void lay_out(quantiser *q) {
 
 static tenmap_status made_open(void *ctx, const char *path, void **file, uint64_t *size,
                                tenmap_error *error) {
-    quantiser *q = ctx;
+    quantizer *q = ctx;
     if (strcmp(path, made_path) != 0) {
         *error = (tenmap_error){.status = TENMAP_ERR_NOT_FOUND, .message = "there is no such file"};
         return TENMAP_ERR_NOT_FOUND;
@@ -86,10 +86,10 @@ static void made_close(void *ctx, void *file) {
  * Computes some bytes of one part. `unit` elements form `width` bytes and are computed together;
  * the requested range may begin and end inside a unit.
  */
-typedef tenmap_status maker(const quantiser *q, const quantised_weight *w, uint64_t first,
+typedef tenmap_status maker(const quantizer *q, const quantized_weight *w, uint64_t first,
                             size_t count, unsigned char *bytes, tenmap_error *error);
 
-static tenmap_status make_bytes(const quantiser *q, const quantised_weight *w, maker *make,
+static tenmap_status make_bytes(const quantizer *q, const quantized_weight *w, maker *make,
                                 size_t unit, size_t width, uint64_t at, unsigned char *dst,
                                 size_t bytes, tenmap_error *error) {
     uint64_t first = at / width, end = (at + bytes + width - 1) / width;
@@ -108,20 +108,20 @@ static tenmap_status make_bytes(const quantiser *q, const quantised_weight *w, m
  * Reads bytes of one weight from offset `at`, which lies in it, up to the end of its values or of
  * its scales.
  */
-static tenmap_status read_part(const quantiser *q, const quantised_weight *w, uint64_t at,
+static tenmap_status read_part(const quantizer *q, const quantized_weight *w, uint64_t at,
                                unsigned char *dst, size_t bytes, size_t *done,
                                tenmap_error *error) {
-    bool values = at < w->scales_at, packed = q->scheme == QUANTISE_MXFP4;
+    bool values = at < w->scales_at, packed = q->scheme == QUANTIZE_MXFP4;
     uint64_t left = (values ? w->scales_at : w->end) - at;
     *done = left < bytes ? (size_t)left : bytes;
     if (values)
-        return make_bytes(q, w, quantise_codes, packed ? QUANTISE_GROUP : 1,
-                          packed ? QUANTISE_GROUP / 2 : 1, at - w->values_at, dst, *done, error);
-    return make_bytes(q, w, quantise_scales, 1, quantise_scale_width(q->scheme), at - w->scales_at,
+        return make_bytes(q, w, quantize_codes, packed ? QUANTIZE_GROUP : 1,
+                          packed ? QUANTIZE_GROUP / 2 : 1, at - w->values_at, dst, *done, error);
+    return make_bytes(q, w, quantize_scales, 1, quantize_scale_width(q->scheme), at - w->scales_at,
                       dst, *done, error);
 }
 
-static const quantised_weight *weight_at(const quantiser *q, uint64_t at) {
+static const quantized_weight *weight_at(const quantizer *q, uint64_t at) {
     size_t low = 0, high = q->count;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
@@ -132,7 +132,7 @@ static const quantised_weight *weight_at(const quantiser *q, uint64_t at) {
 
 static tenmap_status made_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
                                tenmap_error *error) {
-    const quantiser *q = ctx;
+    const quantizer *q = ctx;
     unsigned char *out = dst;
     tenmap_status status = TENMAP_OK;
     (void)file;
@@ -148,7 +148,7 @@ static tenmap_status made_read(void *ctx, void *file, uint64_t offset, void *dst
     return status;
 }
 
-int quantiser_open(quantiser *q) {
+int quantizer_open(quantizer *q) {
     tenmap_io io = {.struct_size = sizeof io,
                     .open = made_open,
                     .read = made_read,
@@ -165,7 +165,7 @@ int quantiser_open(quantiser *q) {
     return fail_error(&error);
 }
 
-const tenmap_tensor *quantiser_part(const quantiser *q, size_t weight, unsigned part) {
+const tenmap_tensor *quantizer_part(const quantizer *q, size_t weight, unsigned part) {
     char name[32];
     snprintf(name, sizeof name, "%c%zu", part ? 's' : 'v', weight);
     return tenmap_find(q->model, name);

@@ -38,7 +38,7 @@ bool stays_by_default(const tenmap_tensor *t) {
     return false;
 }
 
-size_t count_unfit(const plan *p, quantise_scheme scheme, const char **why) {
+size_t count_unfit(const plan *p, quantize_scheme scheme, const char **why) {
     size_t count = 0;
     for (size_t i = 0; i < p->count; i++) {
         const tenmap_tensor *t = p->sources[i].tensor;
@@ -46,7 +46,7 @@ size_t count_unfit(const plan *p, quantise_scheme scheme, const char **why) {
         const char *name = plan_name(p, i, &len);
         if (plan_is_made(p, i) || t->rank < 2 || stays_by_default(t) || !ends_weight(name, len))
             continue;
-        const char *obstacle = quantise_obstacle(scheme, t);
+        const char *obstacle = quantize_obstacle(scheme, t);
         if (obstacle && !count)
             *why = obstacle;
         count += obstacle != NULL;
@@ -54,18 +54,18 @@ size_t count_unfit(const plan *p, quantise_scheme scheme, const char **why) {
     return count;
 }
 
-void plan_take_made(plan *p, const quantiser *q) {
+void plan_take_made(plan *p, const quantizer *q) {
     p->models = need_more(p->models, p->model_count + 1, sizeof *p->models);
     p->models[p->model_count++] = q->model;
     p->made = q->model;
-    p->made_as = quantise_name(q->scheme);
+    p->made_as = quantize_name(q->scheme);
 }
 
-void plan_add_parts(plan *p, const quantiser *q, size_t weight) {
+void plan_add_parts(plan *p, const quantizer *q, size_t weight) {
     for (unsigned part = 0; part < 2; part++) {
         size_t len;
-        char *name = quantiser_part_name(q, weight, part, &len);
-        plan_add(p, quantiser_part(q, weight, part));
+        char *name = quantizer_part_name(q, weight, part, &len);
+        plan_add(p, quantizer_part(q, weight, part));
         plan_rename(p, p->count - 1, name, len);
         p->origins = need_more(p->origins, p->count, sizeof *p->origins);
         p->origins[p->count - 1] = part ? NULL : q->weights[weight].from;
@@ -74,7 +74,7 @@ void plan_add_parts(plan *p, const quantiser *q, size_t weight) {
 
 /* config.json. */
 
-void plan_quantise_config(const plan *p, const quantiser *q, text *out) {
+void plan_quantize_config(const plan *p, const quantizer *q, text *out) {
     static const char head[] = "lm_head";
     const char **kept = need(p->count + 1, sizeof *kept);
     size_t *lens = need(p->count + 1, sizeof *lens), count = 0;
@@ -96,27 +96,27 @@ void plan_quantise_config(const plan *p, const quantiser *q, text *out) {
         kept[count] = head;
         lens[count++] = strlen(head);
     }
-    quantise_config(q->scheme, kept, lens, count, out);
+    quantize_config(q->scheme, kept, lens, count, out);
     free(kept);
     free(lens);
 }
 
 /* Reporting. */
 
-static double error_of(const quantise_loss *l) {
+static double error_of(const quantize_loss *l) {
     return l->norm > 0 ? sqrt(l->squares / l->norm) : 0;
 }
 
 static int by_error(const void *a, const void *b) {
-    const quantised_weight *const *x = a, *const *y = b;
+    const quantized_weight *const *x = a, *const *y = b;
     double left = error_of(&(*x)->lost), right = error_of(&(*y)->lost);
     if (left != right)
         return left > right ? -1 : 1;
     return (*x > *y) - (*x < *y);
 }
 
-static void put_weight(table *t, const quantised_weight *w) {
-    const quantise_loss *l = &w->lost;
+static void put_weight(table *t, const quantized_weight *w) {
+    const quantize_loss *l = &w->lost;
     text_add_safe(table_cell(t), w->from->name, w->from->name_len);
     table_end_cell(t, STYLE_NONE);
     table_put(t, STYLE_NONE, "%.4g", error_of(l));
@@ -129,13 +129,13 @@ static void put_weight(table *t, const quantised_weight *w) {
     table_end_cell(t, STYLE_NONE);
 }
 
-void quantise_print(const quantiser *q) {
+void quantize_print(const quantizer *q) {
     enum { MOST_SHOWN = 5 };
     static const column columns[] = {
         {"NAME", false, COLUMN_SHRINKS},    {"REL ERROR", true, COLUMN_STAYS},
         {"SNR", true, COLUMN_STAYS},        {"LARGEST", true, COLUMN_STAYS},
         {"OVERFLOWED", true, COLUMN_STAYS}, {"TO ZERO", true, COLUMN_STAYS}};
-    const quantised_weight **list = need(q->count, sizeof *list);
+    const quantized_weight **list = need(q->count, sizeof *list);
     text line = {0};
     for (size_t i = 0; i < q->count; i++)
         list[i] = &q->weights[i];
@@ -149,7 +149,7 @@ void quantise_print(const quantiser *q) {
     if (q->count > MOST_SHOWN)
         printf("and %zu more that lose less\n", q->count - MOST_SHOWN);
     text_addf(&line, "%zu weight%s in %s: relative error %.4g, SNR ", q->count,
-              q->count == 1 ? "" : "s", quantise_name(q->scheme), error_of(&q->lost));
+              q->count == 1 ? "" : "s", quantize_name(q->scheme), error_of(&q->lost));
     text_add_snr(&line, error_of(&q->lost));
     text_addf(&line, ", largest error %.4g; ", q->lost.largest);
     text_add_grouped(&line, q->lost.overflowed);
@@ -165,7 +165,7 @@ void quantise_print(const quantiser *q) {
     text_free(&line);
 }
 
-static void json_loss(const quantise_loss *l) {
+static void json_loss(const quantize_loss *l) {
     json_key_real("relative_error", error_of(l));
     json_key_real("snr_db", snr_of(error_of(l)));
     json_key_real("max_abs", l->largest);
@@ -174,10 +174,10 @@ static void json_loss(const quantise_loss *l) {
     json_key_uint("nans", l->nans);
 }
 
-void quantise_json(const quantiser *q) {
-    json_key("quantised");
+void quantize_json(const quantizer *q) {
+    json_key("quantized");
     json_open('{', false);
-    json_key_text("scheme", quantise_name(q->scheme), TENMAP_CSTR);
+    json_key_text("scheme", quantize_name(q->scheme), TENMAP_CSTR);
     json_loss(&q->lost);
     json_key("weights");
     json_open('[', false);

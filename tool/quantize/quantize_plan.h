@@ -2,8 +2,8 @@
  * Decides which weights convert --quantize quantizes, adds their parts to the output plan, and
  * reports the result.
  */
-#ifndef TOOL_QUANTISE_PLAN_H
-#define TOOL_QUANTISE_PLAN_H
+#ifndef TOOL_QUANTIZE_PLAN_H
+#define TOOL_QUANTIZE_PLAN_H
 
 #include "quantize/quantize.h"
 #include "output/output_plan.h"
@@ -15,21 +15,21 @@ bool stays_by_default(const tenmap_tensor *tensor);
  * Counts the weights that only their shape keeps from being quantized; *why is the reason for the
  * first.
  */
-size_t count_unfit(const plan *p, quantise_scheme scheme, const char **why);
+size_t count_unfit(const plan *p, quantize_scheme scheme, const char **why);
 
 /* Adds both parts of a weight as sources. */
-void plan_add_parts(plan *p, const quantiser *q, size_t weight);
-/* Call after quantiser_open. The plan takes ownership of the quantizer's model. */
-void plan_take_made(plan *p, const quantiser *q);
+void plan_add_parts(plan *p, const quantizer *q, size_t weight);
+/* Call after quantizer_open. The plan takes ownership of the quantizer's model. */
+void plan_take_made(plan *p, const quantizer *q);
 
 /*
  * Writes the value of "quantization_config"; it names the modules whose weights are not quantized.
  */
-void plan_quantise_config(const plan *p, const quantiser *q, text *out);
+void plan_quantize_config(const plan *p, const quantizer *q, text *out);
 
 /* Prints the losses and the weights that lose most. They are unknown unless they were measured. */
-void quantise_print(const quantiser *q);
-/* Writes the key "quantised" into the open object. */
-void quantise_json(const quantiser *q);
+void quantize_print(const quantizer *q);
+/* Writes the key "quantized" into the open object. */
+void quantize_json(const quantizer *q);
 
 #endif

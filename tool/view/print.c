@@ -9,7 +9,7 @@
 #include "command.h"
 #include "view/print.h"
 
-static bool colours;
+static bool colors;
 static size_t terminal_width;
 
 void print_setup(void) {
@@ -25,7 +25,7 @@ void print_setup(void) {
         terminal_width = size.ws_col;
     else if (terminal)
         terminal_width = columns && atoi(columns) > 0 ? (size_t)atoi(columns) : 80;
-    colours = common.color == 1 || (common.color == 0 && terminal && !(no_color && *no_color));
+    colors = common.color == 1 || (common.color == 0 && terminal && !(no_color && *no_color));
 }
 
 size_t print_width(void) {
@@ -36,11 +36,11 @@ const char *paint(style which) {
     static const char *const codes[STYLE_COUNT] = {"",         "\033[1m",  "\033[2m",
                                                    "\033[31m", "\033[32m", "\033[33m",
                                                    "\033[34m", "\033[35m", "\033[36m"};
-    return colours ? codes[which] : "";
+    return colors ? codes[which] : "";
 }
 
 const char *paint_end(void) {
-    return colours ? "\033[0m" : "";
+    return colors ? "\033[0m" : "";
 }
 
 void print_wrapped(const char *words, size_t indent, size_t width) {

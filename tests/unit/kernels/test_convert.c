@@ -18,8 +18,8 @@ typedef struct number_rule {
 
 static const number_rule rules[] = {
     /* Rounded once, to nearest, ties to even; widening is exact. */
-    {"a tie goes to the even neighbour below", F(F32, BF16), 0, 0x3f808000, 0x3f80},
-    {"a tie goes to the even neighbour above", F(F32, BF16), 0, 0x3f818000, 0x3f82},
+    {"a tie goes to the even neighbor below", F(F32, BF16), 0, 0x3f808000, 0x3f80},
+    {"a tie goes to the even neighbor above", F(F32, BF16), 0, 0x3f818000, 0x3f82},
     {"just above a tie goes up", F(F32, BF16), 0, 0x3f808001, 0x3f81},
     {"a carry moves to the exponent", F(F32, F16), 0, 0x3ffff000, 0x4000},
     {"half of the smallest subnormal ties to zero", F(F32, F16), 0, 0x33000000, 0x0000},

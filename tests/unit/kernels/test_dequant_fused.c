@@ -46,9 +46,9 @@ typedef struct coded_case {
 static void fill_table(coded_case *c) {
     static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     for (int i = 0; i < 16; i++)
-        c->table[i] = c->run.kind == TMI_KIND_E2M1      ? (i < 8 ? e2m1[i] : -e2m1[i - 8])
-                      : c->run.kind == TMI_KIND_CENTRED ? (float)(i - 8)
-                                                        : random_scale(false) - 0.5f;
+        c->table[i] = c->run.kind == TMI_KIND_E2M1       ? (i < 8 ? e2m1[i] : -e2m1[i - 8])
+                      : c->run.kind == TMI_KIND_CENTERED ? (float)(i - 8)
+                                                         : random_scale(false) - 0.5f;
 }
 
 static void random_case(coded_case *c, tenmap_dtype codes) {

@@ -1,4 +1,4 @@
-/* Weights that are stored in parts: recognised, put together, and read in every way there is. */
+/* Weights that are stored in parts: recognized, put together, and read in every way there is. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -239,7 +239,7 @@ static void populated_tensors_are_mapped_and_released_ones_are_not(void **state)
     tenmap_close(m);
 }
 
-static void releasing_never_drops_a_neighbours_page(void **state) {
+static void releasing_never_drops_a_neighbors_page(void **state) {
     tenmap_model *m = must_open(pinned_model(state), NULL);
     const tenmap_tensor *ab[] = {tenmap_find(m, "b"), tenmap_find(m, "a"), tenmap_find(m, "b")};
     advise(m, NULL, TENMAP_ADVISE_POPULATE);
@@ -695,7 +695,7 @@ static void memory_for_destinations(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(populated_tensors_are_mapped_and_released_ones_are_not, start_test),
-        cmocka_unit_test_setup(releasing_never_drops_a_neighbours_page, start_test),
+        cmocka_unit_test_setup(releasing_never_drops_a_neighbors_page, start_test),
         cmocka_unit_test_setup(prefetching_goes_on_in_the_background, start_test),
         cmocka_unit_test_setup(a_queue_that_never_empties_does_not_grow, start_test),
         cmocka_unit_test_setup(populating_what_is_being_prefetched_waits_for_it, start_test),

@@ -574,7 +574,7 @@ static void histograms_of_many_elements(void **state) {
     free(data);
 }
 
-/* F32 has bins of its own: every edge, its neighbours, and what is no number, with any modes. */
+/* F32 has bins of its own: every edge, its neighbors, and what is no number, with any modes. */
 static void f32_on_edges_are_in_the_bin_that_begins_there(void **state) {
     (void)state;
     enum { MOST_EDGES = 200 };

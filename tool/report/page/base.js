@@ -83,7 +83,7 @@ function compareNames(a, b) {
     return PLAIN.test(a) && PLAIN.test(b) ? natural.compare(a, b) : a < b ? -1 : a > b ? 1 : 0;
 }
 
-// Colours. Everything that a drawing needs from the theme is read from the style sheet, so that light,
+// Colors. Everything that a drawing needs from the theme is read from the style sheet, so that light,
 // dark and print stay in one place.
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -99,7 +99,7 @@ function mix(from, to, share) {
     return "#" + part.map((x) => x.toString(16).padStart(2, "0")).join("");
 }
 
-// A colour along evenly spaced stops, at between 0 and 1.
+// A color along evenly spaced stops, at between 0 and 1.
 function ramp(stops, at) {
     const x = Math.min(Math.max(at, 0), 1) * (stops.length - 1);
     const i = Math.min(Math.floor(x), stops.length - 2);
@@ -115,7 +115,7 @@ function luminance(hex) {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-// Black or white, whichever reads better on a colour: on 0.179 both have a contrast of 4.58, elsewhere
+// Black or white, whichever reads better on a color: on 0.179 both have a contrast of 4.58, elsewhere
 // the better one has more.
 const inkOn = (hex) => (luminance(hex) > 0.179 ? "#000000" : "#ffffff");
 
@@ -150,7 +150,7 @@ function widthOf(text, size = 11.5, weight = 400) {
 }
 
 // As much of a text as fits, its end where that is asked for or where it is a number, which tells a
-// thing from its neighbours; "" where that is next to nothing.
+// thing from its neighbors; "" where that is next to nothing.
 function fitted(text, room, width, end) {
     if (width(text) <= room) return text;
     const digits = text.match(/\d+$/);

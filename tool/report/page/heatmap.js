@@ -1,4 +1,4 @@
-// The heat map: tensor kinds down, layers across. Colour says how far a value lies from what is usual
+// The heat map: tensor kinds down, layers across. Color says how far a value lies from what is usual
 // for its kind (median and median absolute deviation over the layers), so that a broken or odd layer
 // stands out whatever the scale of its kind is.
 
@@ -106,7 +106,7 @@ const SIZE_METRIC = {
     of: (m, list) => sumOf(m.bytes, list),
 };
 
-const FLOOR = 0.02; // a spread below 5 % (in decades) is not worth a colour
+const FLOOR = 0.02; // a spread below 5 % (in decades) is not worth a color
 
 // Levels of a kind's cells, from -1 (far below the usual) over 0 to 1 (far above).
 function levels(metric, values) {
@@ -270,7 +270,7 @@ function makeHeatmap(model) {
         });
     }
 
-    // NaN and infinity are marked by form, not only by colour.
+    // NaN and infinity are marked by form, not only by color.
     function cross(pen, x, y, w, h, under) {
         pen.strokeStyle = inkOn(under);
         pen.lineWidth = 1.5;
@@ -410,7 +410,7 @@ function makeHeatmap(model) {
         const cut = limited(stack.layers.size, flip ? HEAT_ROWS : HEAT_COLUMNS, unit + "s");
         const usual =
             scale === "robust"
-                ? ` Each kind is compared with itself: colour shows how far a ${unit} lies from the median of its kind.`
+                ? ` Each kind is compared with itself: color shows how far a ${unit} lies from the median of its kind.`
                 : "";
         const where = flip
             ? `${text} of each tensor kind (across) in each module (down)${more}${cut}: the names have no numbered layers.`

@@ -1,4 +1,4 @@
-// Legends, and the colours of change, which several views share.
+// Legends, and the colors of change, which several views share.
 
 const CHANGE_RAMP = ["#f3d9a4", "#ee9d3c", "#d1532a", "#8c1f3f", "#4b0f45"];
 

@@ -81,7 +81,7 @@ function itemsOf(model, node, measure) {
 }
 
 // What labels need to be told apart: `shared`, how much all have in common, up to a separator, which gives
-// way first where there is little room; `apart`, how many characters no neighbour begins with.
+// way first where there is little room; `apart`, how many characters no neighbor begins with.
 function markShared(items) {
     const common = (a, b) => {
         let same = 0;

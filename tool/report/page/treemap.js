@@ -21,7 +21,7 @@ function makeTreemap(model) {
         layers.least = Math.min(layers.least, layer);
         layers.most = Math.max(layers.most, layer);
     }
-    // Where one type has nearly all the bytes, colour says more about layers, if there are any.
+    // Where one type has nearly all the bytes, color says more about layers, if there are any.
     const typed = mainShare(model) < 0.95 || layers.most < 0;
     const state = { node: root, measure: "bytes", color: model.diff ? "change" : typed ? "dtype" : "layer" };
     const host = byId("treemap");
@@ -195,7 +195,7 @@ function makeTreemap(model) {
         if (text && r.h > 36 && widthOf(size) < r.w - 9) line(size, 28, " size");
     }
 
-    // NaN, infinities and tensors of zeros are marked by form, whatever the colours show.
+    // NaN, infinities and tensors of zeros are marked by form, whatever the colors show.
     function drawMark(g, item, r, ink) {
         if (!item.flag || r.w < 9 || r.h < 9) return false;
         const x = r.x + r.w - 7;
@@ -213,7 +213,7 @@ function makeTreemap(model) {
         return r.w >= 28;
     }
 
-    // What an item has in common with its neighbours gives way first, then its end or its beginning.
+    // What an item has in common with its neighbors gives way first, then its end or its beginning.
     function label(item, room, weight) {
         const width = (text) => widthOf(text, 11.5, weight);
         const shown = visible(item.label, 200);
@@ -222,7 +222,7 @@ function makeTreemap(model) {
         const short = visible(bare, 200);
         if (width(short) <= room) return short;
         const head = fitted(short, room, width);
-        // What is left must differ from what neighbours show; else the part that they share is cut.
+        // What is left must differ from what neighbors show; else the part that they share is cut.
         if (head && head.length - 1 >= (item.apart || 0) && !item.shared) return head;
         let cut = Math.min(item.apart || 0, bare.length) - 1;
         while (cut > 0 && !isSeparator(bare.charCodeAt(cut - 1))) cut--;
@@ -367,7 +367,7 @@ function makeTreemap(model) {
             state.measure,
             again("measure"),
         ),
-        choice("Colour", colors, state.color, again("color")),
+        choice("Color", colors, state.color, again("color")),
     );
     redraws.push(draw);
     draw();

@@ -1,5 +1,5 @@
-# --dequantize: quantised weights as what they stand for, wherever tensors are shown, and as plain models.
-"$(dirname "$fixtures")/cli_quantised" .
+# --dequantize: quantized weights as what they stand for, wherever tensors are shown, and as plain models.
+"$(dirname "$fixtures")/cli_quantized" .
 
 # Without the option a model is as it is stored; info says what it is all the same, with real parameters.
 t ls fp8
@@ -58,7 +58,7 @@ if "$tool" hash --model gptq.safetensors >plain.hash 2>/dev/null; then # not in 
 fi
 t hash gptq --dequantize
 
-# What only looks quantised opens as it is, and with the option says what is missing.
+# What only looks quantized opens as it is, and with the option says what is missing.
 t ls looks.safetensors
 t ls looks.safetensors --dequantize
 t info looks.safetensors | tail -3

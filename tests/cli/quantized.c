@@ -20,7 +20,7 @@ static tenmap_error error;
 
 static void must(tenmap_status status) {
     if (status != TENMAP_OK) {
-        fprintf(stderr, "quantised: %s\n", error.message);
+        fprintf(stderr, "quantized: %s\n", error.message);
         exit(1);
     }
 }
@@ -229,7 +229,7 @@ static void write_files(void) {
 
 int main(int argc, char **argv) {
     if (argc != 2 || chdir(argv[1]) != 0) {
-        fprintf(stderr, "usage: cli_quantised FOLDER\n");
+        fprintf(stderr, "usage: cli_quantized FOLDER\n");
         return 2;
     }
     write_plain();
