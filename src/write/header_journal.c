@@ -78,7 +78,7 @@ static int record_write(const tmi_folder *folder, const char *name, int model,
 }
 
 /* Whether two open records have the same bytes: those of another edit name another file. */
-static bool same_bytes(int a, int b, uint64_t size) {
+static bool same_content(int a, int b, uint64_t size) {
     unsigned char left[1024], right[1024];
     const tmi_file of_a = {.fd = a}, of_b = {.fd = b};
     for (uint64_t at = 0; at < size; at += sizeof left) {
@@ -106,7 +106,7 @@ static int is_anothers(const tmi_folder *folder, const char *name, int own, bool
     if (!failed)
         failed = tmi_fd_identity(fd, &there);
     *anothers = !failed && (mine.device != there.device || mine.inode != there.inode) &&
-                (mine.size != there.size || !same_bytes(own, fd, mine.size));
+                (mine.size != there.size || !same_content(own, fd, mine.size));
     tmi_fd_close(fd);
     return failed;
 }
