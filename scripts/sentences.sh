@@ -54,7 +54,7 @@ if [ -n "$found" ]; then
 fi
 
 # The first column of the table of remedies: words in quotes that some sentence has.
-rows=$(sed -n '/^| The sentence says |/,/^$/p' docs/errors.md | sed '1,2d' | grep -o '^| "[^"]*"' | sed 's/^| //')
+rows=$(sed -n '/^| The message says |/,/^$/p' docs/errors.md | sed '1,2d' | grep -o '^| "[^"]*"' | sed 's/^| //')
 [ -n "$rows" ] || { echo "docs/errors.md: the table of remedies is not there"; exit 1; }
 all=$(cat $files | tr -d '\n' | sed 's/" *"//g')
 printf '%s\n' "$rows" | tr -d '"' | while IFS= read -r words; do
