@@ -7,6 +7,8 @@
  * This header includes all of the library's, each of which can also be included alone:
  *
  *     tenmap/types.h      versions, status codes, element types, errors
+ *     tenmap/convert.h    how elements convert; converting the caller's own buffers
+ *     tenmap/io.h         models that are not files of this system
  *     tenmap/read.h       opening, inspecting, reading, loading, residency: what an engine needs
  *     tenmap/write.h      writing, editing and saving models
  *     tenmap/check.h      everything that is wrong or odd about a model
@@ -48,6 +50,8 @@
 #define TENMAP_H
 
 #include "tenmap/types.h"
+#include "tenmap/convert.h"
+#include "tenmap/io.h"
 #include "tenmap/read.h"
 #include "tenmap/write.h"
 #include "tenmap/check.h"

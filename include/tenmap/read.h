@@ -1,11 +1,13 @@
 /*
  * tenmap: open a model, look into it, read and load its tensors, control what stays in memory. This
  * is what an inference engine needs. The opening comment of tenmap.h says what holds for all calls.
+ * convert.h has the rules and the flags of conversions, io.h is for models that are not files.
  */
 #ifndef TENMAP_INCLUDE_READ_H
 #define TENMAP_INCLUDE_READ_H
 
-#include "types.h"
+#include "convert.h"
+#include "io.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,17 +16,15 @@ extern "C" {
 /* tenmap_tensor.flags */
 enum {
     /*
-     * The data is aligned for its element: to 1 byte below 16 bits, to 4 for C64, and for a block
-     * dtype as a C struct of its block would be. This is judged by the address where the data is in
-     * memory, and by the file offset with TENMAP_BACKEND_READ.
+     * The data is aligned for its element: to 1 byte below 16 bits, to 4 for C64, as a C struct of
+     * the block for block dtypes. Judged by address; by file offset with TENMAP_BACKEND_READ.
      */
     TENMAP_TENSOR_ALIGNED = 1,
     /*
-     * A quantized weight that the library dequantizes (TENMAP_OPEN_DEQUANTIZE). `data` is NULL.
-     * tenmap_read, tenmap_read_slice, tenmap_load, tenmap_measure and the writer's copies compute
-     * its values; tenmap_view and tenmap_read_bytes are TENMAP_ERR_UNSUPPORTED. nbytes is the size
-     * of a read as its own dtype. shard and file_offset are those of the part that holds the codes.
-     * Residency is that of all parts, and progress counts their bytes.
+     * A quantized weight (TENMAP_OPEN_DEQUANTIZE). `data` is NULL. Reads, slices, loads,
+     * tenmap_measure and the writer's copies compute its values; tenmap_view and tenmap_read_bytes
+     * are TENMAP_ERR_UNSUPPORTED. nbytes is the size of a read as its own dtype; shard and
+     * file_offset are those of the codes. Residency and progress count all parts.
      */
     TENMAP_TENSOR_COMPUTED = 2
 };
@@ -43,22 +43,20 @@ typedef struct tenmap_tensor {
     uint32_t shard;       /* for tenmap_shard_at */
     uint32_t flags;       /* TENMAP_TENSOR_* */
     const tenmap_model *model;
-    uint64_t
-        header_position; /* in its file's header as written, from 0; __metadata__ not counted */
+    uint64_t header_position; /* in its file's header, from 0; __metadata__ does not count */
 } tenmap_tensor;
 
 /*
- * One file of a model, for pinning, GPU registration and the caller's own I/O. The descriptor and
- * the mapping belong to the model: read with pread, do not move the file offset, do not close. A
+ * One file of a model, for pinning, GPU registration and the caller's own I/O. Descriptor and
+ * mapping belong to the model: read with pread, do not move the file offset, do not close. A
  * tensor's bytes are at base + (file_offset - offset) in memory and at file_offset in fd. On
- * Windows fd is a descriptor of the C library that tenmap was built with; _get_osfhandle gives the
- * handle.
+ * Windows fd belongs to the C library that tenmap was built with; _get_osfhandle gives the handle.
  */
 typedef struct tenmap_shard {
     const char *path; /* as opened; "" for a descriptor or memory */
     int fd;           /* -1 for memory, and after tenmap_detach */
     uint32_t flags;   /* 0 */
-    const void *base; /* the model's first byte in memory (NULL with TENMAP_BACKEND_READ) */
+    const void *base; /* the model's first byte in memory; NULL with TENMAP_BACKEND_READ */
     uint64_t size;    /* its length: the file's, unless options.offset or length chose a part */
     uint64_t header_bytes; /* the JSON text without its 8-byte length field; all of a GGUF header */
     uint64_t data_offset;  /* where the first tensor's bytes may start, absolute in the file */
@@ -86,9 +84,8 @@ enum {
 };
 
 /*
- * One key and value of a file's metadata: of __metadata__, or of a GGUF file. Both strings are
- * NUL-terminated and may hold NUL inside. Keys are UTF-8, and so are the values of SafeTensors.
- * Strings of GGUF are as the file has them.
+ * One pair of a file's metadata: of __metadata__, or of a GGUF file. Both strings end in NUL and
+ * may hold NUL. Keys and SafeTensors values are UTF-8; GGUF strings are as the file has them.
  */
 typedef struct tenmap_metadata {
     const char *key;
@@ -116,9 +113,8 @@ typedef struct tenmap_value {
 enum {
     TENMAP_BACKEND_MAP = 0, /* tensors are views into a read-only shared mapping */
     /*
-     * No mapping: `data` is NULL, and every access is a checked pread. An access is TENMAP_ERR_IO
-     * if the file's size or modification time has changed since it was opened, because its bytes
-     * may not be those that were opened.
+     * No mapping: `data` is NULL, and every access is a checked pread, which is TENMAP_ERR_IO if
+     * the file's size or modification time has changed since it was opened.
      */
     TENMAP_BACKEND_READ = 1
 };
@@ -126,43 +122,40 @@ enum {
 /* options.flags */
 enum {
     /*
-     * Also open files that a strict reader refuses: everything that the flags from
-     * TENMAP_OPEN_TRAILING on allow one by one, and what later versions add to them. Never overlap,
-     * never out of bounds.
+     * Also open files that a strict reader refuses: all that the flags from TENMAP_OPEN_TRAILING on
+     * allow, and what later versions add to them. Never overlap, never out of bounds.
      */
     TENMAP_OPEN_LENIENT = 1,
     /*
-     * Open a model of which some or all shards are missing: their tensors are absent
-     * (tenmap_missing_at). A shard that is present must be complete.
+     * Some or all shards may be missing (tenmap_missing_at): their tensors are absent. A shard that
+     * is present must be complete.
      */
     TENMAP_OPEN_PARTIAL = 2,
     /* tenmap_open_list: if several paths have a tensor of one name, the last path's is taken. */
     TENMAP_OPEN_LATER_WINS = 8,
     /*
-     * Show quantized weights (codes, scales, zero points) as one tensor each, with the name and the
-     * shape that it had before it was quantized and the flag TENMAP_TENSOR_COMPUTED. The parts are
-     * not listed (tenmap_part_at gives them). The dtype is the one that the model computes in:
+     * Show each quantized weight (codes, scales, zero points) as one tensor, with its name and
+     * shape from before it was quantized and the flag TENMAP_TENSOR_COMPUTED. Its parts are not
+     * listed (tenmap_part_at gives them). Its dtype is the one that the model computes in:
      * config.json's, else the scales', else BF16. Opening also reads config.json beside the model,
      * if there is one, and a few small tensors that describe shapes. A part that is missing or does
      * not fit is TENMAP_ERR_FORMAT, also with TENMAP_OPEN_LENIENT. With TENMAP_OPEN_PARTIAL a
      * weight that lacks a part is absent, and its other parts are listed as they are, except for
-     * codes that have the weight's own name; those are not listed. docs/quantized.md has the
-     * schemes, their formulas, and how they are recognized.
+     * codes that have the weight's own name. docs/quantized.md has the schemes, their formulas, and
+     * how they are recognized.
      */
     TENMAP_OPEN_DEQUANTIZE = 4,
     /*
-     * tenmap_find also accepts names that a writer left out because their data is shared with
-     * another tensor: pairs "left out": "kept" of __metadata__, or of the index's metadata, whose
-     * value is the name of a tensor and whose key is not (safetensors.torch.save_model and
-     * huggingface_hub write them). Only tenmap_find knows them: tenmap_count and tenmap_at have
-     * each tensor once.
+     * tenmap_find also accepts names that a writer left out because another tensor has their data:
+     * pairs "left out": "kept" of __metadata__ or of the index's metadata whose value names a
+     * tensor and whose key does not (safetensors.torch.save_model and huggingface_hub write them).
+     * Only tenmap_find knows them: tenmap_count and tenmap_at have each tensor once.
      */
     TENMAP_OPEN_ALIASES = 16,
     /*
-     * Open only the index itself. No shard is looked for, and there are no tensors:
-     * tenmap_listed_at has their names, tenmap_shard_listed their files, which lie beside the index
-     * in tenmap_folder. A model without an index opens as it does without the flag;
-     * tenmap_index_json tells which.
+     * Open only the index. No shard is looked for, and there are no tensors: tenmap_listed_at has
+     * their names, tenmap_shard_listed their files, which are relative to tenmap_folder. A model
+     * without an index opens as without the flag; tenmap_index_json tells which.
      */
     TENMAP_OPEN_INDEX_ONLY = 32,
     /* What TENMAP_OPEN_LENIENT allows, one by one. */
@@ -174,72 +167,20 @@ enum {
     TENMAP_OPEN_SUBFOLDERS = 4096 /* shards in folders inside the index's; never outside of it */
 };
 
-/*
- * Bytes that are not files of this system: an archive, a network, an engine's own VFS. All four
- * functions may be called from any thread, several at a time. A path is the one given to
- * tenmap_open, or that path with the name of a shard in place of everything between the last '/'
- * and the first '?'; the '?' and what follows it are kept. Two kinds of addresses differ: in one
- * that begins with http:// or https:// a '%', '?' or '#' in the name is percent-encoded, and in one
- * that begins with hf:// or s3:// a '?' is an ordinary character.
- *
- * `error` is never NULL and starts empty. A function that fails writes its own message there, which
- * reaches the caller unchanged, and returns a TENMAP_ERR_*.
- */
-typedef struct tenmap_io {
-    size_t struct_size; /* sizeof(tenmap_io): lets the struct grow */
-    /*
-     * Opens what `path` names; TENMAP_ERR_NOT_FOUND if there is nothing. *size is its length in
-     * bytes. *file is passed to the other functions.
-     */
-    tenmap_status (*open)(void *ctx, const char *path, void **file, uint64_t *size,
-                          tenmap_error *error);
-    /*
-     * Reads exactly these bytes, inside the size that open gave, or fails. If the object has
-     * changed since it was opened, return TENMAP_ERR_IO: the library has no other way to know.
-     */
-    tenmap_status (*read)(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
-                          tenmap_error *error);
-    /* Called once for each successful open, when no read of that file is running. */
-    void (*close)(void *ctx, void *file);
-    /*
-     * Calls `entry` with each name in the folder `path`, of at most 1,024 bytes, and ends early
-     * with TENMAP_OK if that returns nonzero. TENMAP_ERR_NOT_FOUND if `path` is not a folder.
-     * Called when open did not find the path. May be NULL: then no folder can be opened.
-     */
-    tenmap_status (*list)(void *ctx, const char *path,
-                          int (*entry)(void *entry_ctx, const char *name), void *entry_ctx,
-                          tenmap_error *error);
-    void *ctx;                /* passed to all of them */
-    uint64_t preferred_bytes; /* a good size for one read; 0: the library chooses */
-    uint64_t reserved[4];     /* 0 */
-} tenmap_io;
-
-#define TENMAP_IO_INIT                                                                             \
-    {                                                                                              \
-        sizeof(tenmap_io), 0, 0, 0, 0, 0, 0, {                                                     \
-            0, 0, 0, 0                                                                             \
-        }                                                                                          \
-    }
-
 /* Zero is the default for every field. Start from TENMAP_OPTIONS_INIT; NULL means all defaults. */
 typedef struct tenmap_options {
     size_t struct_size; /* sizeof(tenmap_options): lets the struct grow */
     uint32_t backend;   /* TENMAP_BACKEND_* */
     uint32_t flags;     /* TENMAP_OPEN_* */
-    /*
-     * Threads for opening many shards, at most 64. 0: the library decides, by the number of CPUs,
-     * or up to 8 with `io`, whose threads mostly wait.
-     */
-    uint32_t threads;
+    uint32_t threads; /* for many shards, at most 64; 0: by the number of CPUs, up to 8 with `io` */
     uint32_t reserved;         /* 0 */
     uint64_t max_header_bytes; /* 0: 100,000,000, as the reference; also the index's limit */
     uint64_t offset, length;   /* a model inside a larger file; length 0: to the end of the file.
                                   For single files, descriptors and memory only. */
     /*
-     * Where the model's files are, if not on this system; NULL: the system's files. Copied at open;
-     * its ctx must live until the model is closed. Nothing is mapped: the model behaves as with
-     * TENMAP_BACKEND_READ, and its shards have no descriptors. For paths only: with tenmap_open_fd
-     * and tenmap_open_memory it is TENMAP_ERR_ARGUMENT.
+     * Where the model's files are; NULL: on this system. Copied at open; its ctx must live until
+     * the model is closed. The model behaves as with TENMAP_BACKEND_READ, and its shards have no
+     * descriptors. TENMAP_ERR_ARGUMENT with tenmap_open_fd and tenmap_open_memory.
      */
     const tenmap_io *io;
 } tenmap_options;
@@ -254,58 +195,54 @@ typedef struct tenmap_options {
  * released, and the error names the file, the byte offset, what was found and what was expected.
  * The cost is that of the header: no tensor byte is read or faulted in.
  *
- * If another program changes a header or an index while it is read, it is read again for up to half
- * a second. After that the result is TENMAP_ERR_IO with a message that an edit is running. A model
- * never mixes what was there before an edit in place (tenmap_edit_metadata) with what is there
- * after it.
+ * A header or an index that another program changes meanwhile is read again for up to half a
+ * second; after that, TENMAP_ERR_IO says that an edit is running. A model never mixes what was
+ * there before an edit in place (tenmap_edit_metadata) with what is there after it.
  *
- * Thread rule: these may be called from any thread. Opening an index with many shards starts
- * threads and joins them before it returns. Library threads block all signals except those that a
- * thread raises itself (SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS), so that your handler for
- * SIGBUS runs on whichever thread touched the page.
+ * Thread rule: any thread may call these. Opening an index with many shards starts threads and
+ * joins them before it returns. Library threads block all signals except those that a thread raises
+ * itself (SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS), so that your handler for SIGBUS runs
+ * on whichever thread touched the page.
  */
 
 /*
- * `path` is a .safetensors file, an index, a GGUF file or a folder. Files are recognized by their
- * content, not by their names. The first file of a split GGUF model opens all of its files. In a
- * folder, the first of these that exists is opened: model.safetensors,
- * model.safetensors.index.json, diffusion_pytorch_model.safetensors, its index; else the only
- * index; else the only complete numbered set (name-00001-of-00005.safetensors); else the only
- * *.safetensors file; else likewise with *.gguf. docs/format.md has the details. A model's folder
- * in a hub's cache (models--ORG--NAME) opens as the snapshot that its refs/main names, or as the
- * only snapshot.
+ * `path` is a .safetensors file, an index, a GGUF file or a folder. Files are recognized by
+ * content, not by name. The first file of a split GGUF model opens all of them. In a folder, the
+ * first of these that exists is opened: model.safetensors, model.safetensors.index.json,
+ * diffusion_pytorch_model.safetensors, its index; else the only index; else the only complete
+ * numbered set (name-00001-of-00005.safetensors); else the only *.safetensors file; else likewise
+ * with *.gguf. docs/format.md has the details. A model's folder in a hub's cache
+ * (models--ORG--NAME) opens as the snapshot that its refs/main names, or as the only snapshot.
  */
 TENMAP_API tenmap_status tenmap_open(const char *path, const tenmap_options *options,
                                      tenmap_model **out, tenmap_error *error);
 
 /*
  * Opens several files as one model: parts (consolidated.00, consolidated.01), components, or a base
- * and what is laid over it. Each of the `n` paths is what tenmap_open takes, indexes and folders
- * included, and is opened with the same options; options.offset and length need a single path.
- * Shards, tensors and metadata come path after path, in the order given. A name in two paths is
- * TENMAP_ERR_FORMAT, which names both files, unless TENMAP_OPEN_LATER_WINS asks for the later one.
- * Inside one path the rules of tenmap_open hold. With TENMAP_OPEN_PARTIAL a path that does not
- * exist counts as a missing shard (tenmap_missing_at has it as given).
+ * and what is laid over it. Each of the `n` paths follows the rules of tenmap_open, with the same
+ * options; options.offset and length need a single path. Shards, tensors and metadata come path
+ * after path, in the order given. A name in two paths is TENMAP_ERR_FORMAT, which names both files,
+ * unless TENMAP_OPEN_LATER_WINS asks for the later one. With TENMAP_OPEN_PARTIAL a path that does
+ * not exist counts as a missing shard (tenmap_missing_at has it as given).
  *
- * tenmap_path and tenmap_folder are those of the first path. tenmap_index_json is that of the first
- * index; tenmap_listed_at has the listings of all. If a path cannot be opened, error.index is its
- * number, and error.shard counts inside it.
+ * tenmap_path and tenmap_folder are the first path's, tenmap_index_json the first index's;
+ * tenmap_listed_at has the listings of all. If a path cannot be opened, error.index is its number,
+ * and error.shard counts inside it.
  */
 TENMAP_API tenmap_status tenmap_open_list(const char *const *paths, size_t n,
                                           const tenmap_options *options, tenmap_model **out,
                                           tenmap_error *error);
 
 /*
- * Opens a single SafeTensors or GGUF file behind a descriptor that can be read with pread and, for
- * the MAP backend, mapped. The descriptor is duplicated. The caller's stays open, and its offset
- * does not move.
+ * Opens a single SafeTensors or GGUF file behind a descriptor that pread can read and, for the MAP
+ * backend, mmap can map. It is duplicated: the caller's stays open, and its offset does not move.
  */
 TENMAP_API tenmap_status tenmap_open_fd(int fd, const tenmap_options *options, tenmap_model **out,
                                         tenmap_error *error);
 
 /*
  * Opens a single SafeTensors or GGUF file in memory. The bytes are borrowed until tenmap_close and
- * must not change. The header is copied, so changing it later cannot harm the library.
+ * must not change; the header is copied, so changing that cannot harm the library.
  */
 TENMAP_API tenmap_status tenmap_open_memory(const void *bytes, size_t size,
                                             const tenmap_options *options, tenmap_model **out,
@@ -317,21 +254,18 @@ TENMAP_API void tenmap_close(tenmap_model *model);
 /*
  * Inspect
  *
- * None of these fail, allocate or touch tensor data. A NULL model has no tensors, no shards and no
- * metadata, and its path is "".
+ * None of these fail, allocate or touch tensor data. A NULL model has no tensors, shards or
+ * metadata, and its path is "". Numbers count from 0, and past the end the result is NULL.
  */
 
 TENMAP_API size_t tenmap_count(const tenmap_model *model);
-/* In file order: shards by file name, then offset, then header order. NULL past the end. */
+/* In file order: shards by file name, then offset, then header order. */
 TENMAP_API const tenmap_tensor *tenmap_at(const tenmap_model *model, size_t i);
-/*
- * The same tensors in the order in which the headers list them: shards by file name, then
- * header_position, which in some files is not the order of the data. O(1). NULL past the end.
- */
+/* In the order of the headers, not of the data: shards by file name, then header_position. O(1). */
 TENMAP_API const tenmap_tensor *tenmap_at_written(const tenmap_model *model, size_t i);
 /*
- * The tensor of exactly this name, or NULL. O(1), whatever the names are. With TENMAP_OPEN_ALIASES
- * the result for an alias is the tensor that it stands for, under its own name.
+ * The tensor of exactly this name, or NULL. O(1), whatever the names are. For an alias
+ * (TENMAP_OPEN_ALIASES), the tensor that it stands for, under that tensor's own name.
  */
 TENMAP_API const tenmap_tensor *tenmap_find(const tenmap_model *model, const char *name);
 /* The same; `len` in bytes, or TENMAP_CSTR. Finds names that hold NUL. */
@@ -341,27 +275,24 @@ TENMAP_API const tenmap_tensor *tenmap_find_n(const tenmap_model *model, const c
 TENMAP_API const char *tenmap_path(const tenmap_model *model);
 /*
  * The folder of the model's files, where config.json and the tokenizer would be: "FOLDER" for
- * "FOLDER/model.safetensors", "." for a path without a folder, the path itself if that is a folder.
- * It does not end in '/', except for a root. With options.io it is what precedes the last '/'
- * before any '?', or "" if there is none. "" for a descriptor or memory.
+ * "FOLDER/model.safetensors", "." for a path without a folder, the path itself if it is a folder.
+ * Only a root ends in '/'. With options.io, what precedes the last '/' before any '?', or "" if
+ * there is none. "" for a descriptor or memory.
  */
 TENMAP_API const char *tenmap_folder(const tenmap_model *model);
 /* Sum over the shards that are open. */
 TENMAP_API uint64_t tenmap_file_size(const tenmap_model *model);
 TENMAP_API size_t tenmap_shard_count(const tenmap_model *model);
 TENMAP_API const tenmap_shard *tenmap_shard_at(const tenmap_model *model, size_t i);
-/*
- * The shards that TENMAP_OPEN_PARTIAL found missing, as the index names them, or as they were given
- * to tenmap_open_list; NULL past the end.
- */
+/* Shards that TENMAP_OPEN_PARTIAL found missing, as the index or tenmap_open_list names them. */
 TENMAP_API size_t tenmap_missing_count(const tenmap_model *model);
 TENMAP_API const char *tenmap_missing_at(const tenmap_model *model, size_t i);
 /*
- * The file in which the index lists this tensor, as the index names it, whether that file exists or
- * not. NULL if the index does not list the tensor, or there is no index. By exact name, O(1).
+ * The file in which the index lists the tensor of exactly this name, as the index names it, whether
+ * it exists or not. NULL if the index does not list the tensor, or there is no index. O(1).
  */
 TENMAP_API const char *tenmap_shard_listed(const tenmap_model *model, const char *name);
-/* The names that the index lists, in its order, NUL-terminated; NULL past the end. */
+/* The names that the index lists, in its order, NUL-terminated. */
 TENMAP_API size_t tenmap_listed_count(const tenmap_model *model);
 TENMAP_API const char *tenmap_listed_at(const tenmap_model *model, size_t i);
 /* All shards' metadata in shard order, each in header order. */
@@ -373,20 +304,20 @@ TENMAP_API const char *tenmap_metadata_get(const tenmap_model *model, const char
 TENMAP_API void tenmap_metadata_value(const tenmap_metadata *pair, tenmap_value *out);
 /*
  * Removes the first element of an array, without copying. Returns 1 and sets *element, which may be
- * an array too. Returns 0 if no element is left or *array is not an array. Neither may be NULL, and
- * they must not be the same object.
+ * an array too; returns 0 if no element is left or *array is not an array. Neither may be NULL, and
+ * they must be different objects.
  */
 TENMAP_API int tenmap_value_next(tenmap_value *array, tenmap_value *element);
 /*
- * Writes the text of a value that is not an array, as tenmap_metadata.value has it, NUL-terminated
- * and cut to `room` bytes. Returns its full length in bytes.
+ * Writes the text of a value that is not an array, as in tenmap_metadata.value, NUL-terminated and
+ * cut to `room` bytes. Returns its full length in bytes.
  */
 TENMAP_API size_t tenmap_value_text(const tenmap_value *value, char *out, size_t room);
 /* The index's text as read, NUL-terminated, its length in *len (may be NULL); NULL if no index. */
 TENMAP_API const char *tenmap_index_json(const tenmap_model *model, size_t *len);
 /*
- * The dtype as the header writes it, valid until close. This is the only way to tell what a
- * TENMAP_OPAQUE tensor is. Unescaped text from the file; "UNKNOWN" for NULL.
+ * The dtype as the header writes it: the only way to tell what a TENMAP_OPAQUE tensor is. Valid
+ * until close. Unescaped text from the file; "UNKNOWN" for NULL.
  */
 TENMAP_API const char *tenmap_dtype_text(const tenmap_tensor *tensor);
 
@@ -396,32 +327,13 @@ TENMAP_API const char *tenmap_dtype_text(const tenmap_tensor *tensor);
  * dst belongs to the caller, has any alignment, is dst_bytes long, and must not overlap the model's
  * data. A call that fails because of its arguments writes nothing. A call that fails with
  * TENMAP_ERR_IO, or with TENMAP_ERR_RANGE for an integer that does not fit, may have written a
- * part. Elements of 4 and 6 bits are packed: results start at bit 0 of dst and take
- * ceil(count*bits/8) bytes; spare bits are 0.
+ * part. Conversion, packing and `flags` (TENMAP_CONVERT_*) are those of convert.h.
  */
-
-/* Flags of every call that converts: reads, requests, copies, tenmap_convert. */
-enum {
-    /*
-     * Overflow and infinity become the largest finite value of a floating-point destination, and an
-     * integer becomes the nearest value that an integer destination has; NaN stays NaN. Without
-     * this flag they become infinity, NaN where the dtype has no infinity, and the largest value
-     * where it has neither (F4, F6). A copy to the same dtype changes nothing.
-     */
-    TENMAP_CONVERT_SATURATE = 1,
-    /*
-     * By default, results that are too large to stay in the cache are written with non-temporal
-     * stores. STREAM always uses them, NO_STREAM never; both together are TENMAP_ERR_ARGUMENT.
-     * These only affect speed: results are the same.
-     */
-    TENMAP_CONVERT_STREAM = 2,
-    TENMAP_CONVERT_NO_STREAM = 4
-};
 
 /*
  * The tensor's bytes themselves. They must have this dtype (or TENMAP_AS_STORED), be aligned for
- * their element and be mapped, and the host must be little-endian, as the file is. NULL and an
- * error otherwise. View TENMAP_OPAQUE tensors with TENMAP_OPAQUE or TENMAP_AS_STORED.
+ * their element and mapped, and the host must be little-endian, as the file is; otherwise NULL and
+ * an error. View TENMAP_OPAQUE tensors with TENMAP_OPAQUE or TENMAP_AS_STORED.
  */
 TENMAP_API const void *tenmap_view(const tenmap_tensor *tensor, tenmap_dtype dtype,
                                    tenmap_error *error);
@@ -429,16 +341,15 @@ TENMAP_API const void *tenmap_view(const tenmap_tensor *tensor, tenmap_dtype dty
 /*
  * Converts elements [first, first+count) into dst, in the host's byte order, on any backend. Block
  * dtypes can be read as floats from any element on; as they are stored, only in whole blocks
- * (otherwise TENMAP_ERR_RANGE). The same holds for slices and loads. Conversions are rounded
- * correctly, once; docs/format.md has the number rules.
+ * (otherwise TENMAP_ERR_RANGE). The same holds for slices and loads.
  */
 TENMAP_API tenmap_status tenmap_read(const tenmap_tensor *tensor, uint64_t first, uint64_t count,
                                      tenmap_dtype as, void *dst, size_t dst_bytes, uint32_t flags,
                                      tenmap_error *error);
 
 /*
- * Reads the block begin[d] <= i[d] < end[d], one pair per dimension, in row-major order. A scalar
- * takes no pairs (begin and end may be NULL). An empty block writes nothing.
+ * Reads the block begin[d] <= i[d] < end[d], one pair per dimension, in row-major order. For a
+ * scalar, begin and end may be NULL. An empty block writes nothing.
  */
 TENMAP_API tenmap_status tenmap_read_slice(const tenmap_tensor *tensor, const uint64_t *begin,
                                            const uint64_t *end, tenmap_dtype as, void *dst,
@@ -448,9 +359,9 @@ TENMAP_API tenmap_status tenmap_read_slice(const tenmap_tensor *tensor, const ui
  * Reads bytes that have another dtype than the header says: F4 blocks kept as U8, F8 as I8, BF16 as
  * U16, a dtype that is TENMAP_OPAQUE here. The tensor's bytes are taken as elements of `stored_as`,
  * one after the other, in the file's byte order; `first` and `count` count those, and
- * TENMAP_AS_STORED as `as` means `stored_as`. Any dtype of a known width is allowed, wider or
- * narrower, if the tensor's bytes are a whole number of its elements; otherwise
- * TENMAP_ERR_UNSUPPORTED. With TENMAP_AS_STORED as `stored_as` this is tenmap_read.
+ * TENMAP_AS_STORED as `as` means `stored_as`. Any dtype of a known width is allowed if the tensor's
+ * bytes are a whole number of its elements; otherwise TENMAP_ERR_UNSUPPORTED. With TENMAP_AS_STORED
+ * as `stored_as` this is tenmap_read.
  */
 TENMAP_API tenmap_status tenmap_read_as(const tenmap_tensor *tensor, tenmap_dtype stored_as,
                                         uint64_t first, uint64_t count, tenmap_dtype as, void *dst,
@@ -460,15 +371,12 @@ TENMAP_API tenmap_status tenmap_read_as(const tenmap_tensor *tensor, tenmap_dtyp
 TENMAP_API tenmap_status tenmap_read_bytes(const tenmap_tensor *tensor, uint64_t offset,
                                            size_t bytes, void *dst, tenmap_error *error);
 
-/*
- * Quantized weights
- */
+/* Quantized weights */
 
 /* How a tensor is stored. Owned by the library, valid until tenmap_close. */
 typedef struct tenmap_scheme {
-    const char
-        *name;     /* "none", "fp8-block", "int4-group", "mxfp4", "q4_k", ...: docs/quantized.md */
-    uint32_t bits; /* of a stored value; 0 for "none" */
+    const char *name;    /* "none", "fp8-block", "mxfp4", "q4_k", ...: docs/quantized.md has all */
+    uint32_t bits;       /* of a stored value; 0 for "none" */
     uint32_t group_rows; /* a scale is shared by this many rows and columns of the last two axes; */
     uint32_t group_columns; /* 0: all of that axis */
     uint32_t part_count;    /* 0 for a tensor that is not computed */
@@ -476,13 +384,12 @@ typedef struct tenmap_scheme {
 
 /*
  * Never NULL: "none" for NULL and for a tensor that is stored as its elements. A block dtype has
- * the scheme of its name in lower case, without parts: TENMAP_Q4_K is "q4_k", 4 bits, groups of 1 x
- * 32.
+ * its name in lower case and no parts: TENMAP_Q4_K is "q4_k", 4 bits, groups of 1 x 32.
  */
 TENMAP_API const tenmap_scheme *tenmap_scheme_of(const tenmap_tensor *tensor);
 /*
- * The i-th part of a TENMAP_TENSOR_COMPUTED tensor, as it is stored, the codes first; NULL past the
- * end. Every call that takes a tensor takes parts. tenmap_at and tenmap_find do not return them.
+ * The i-th part of a TENMAP_TENSOR_COMPUTED tensor, as stored, the codes first; NULL past the end.
+ * Every call that takes a tensor takes parts. tenmap_at and tenmap_find do not return them.
  */
 TENMAP_API const tenmap_tensor *tenmap_part_at(const tenmap_tensor *tensor, uint32_t i);
 
@@ -490,45 +397,43 @@ TENMAP_API const tenmap_tensor *tenmap_part_at(const tenmap_tensor *tensor, uint
  * Residency
  *
  * Which pages of a mapped model are in memory. Opening brings nothing in; the system loads pages as
- * they are touched and drops them when memory is short. These calls control that in advance. They
- * round to whole pages (4 KiB on most systems). Bringing in and locking cover every page that holds
- * a byte of the tensor; releasing and unlocking cover only pages that hold nothing of another
- * tensor, so a neighbor's data is never dropped by surprise. On a model with TENMAP_BACKEND_READ or
- * in memory, every advice succeeds and does nothing.
+ * they are touched and drops them when memory is short. These calls control that in advance, in
+ * whole pages (4 KiB on most systems). Bringing in and locking cover every page that holds a byte
+ * of the tensor; releasing and unlocking cover only pages that hold nothing of another tensor. On a
+ * model with TENMAP_BACKEND_READ or in memory, every advice succeeds and does nothing.
  *
  * Thread rule: any number of threads may call these, on the same tensors too. If one thread
- * releases a tensor that another uses, the other only becomes slower. After fork, prefetching and
- * locks do not carry over to the child, which may give advice of its own.
+ * releases a tensor that another uses, the other only becomes slower. A child of fork inherits
+ * neither prefetching nor locks, and may give advice of its own.
  */
 
 /* advice */
 enum {
     /*
      * Mapped and in memory when the call returns. If the file was truncated since, or its storage
-     * fails, the result is TENMAP_ERR_IO with os_error EFAULT, never a signal. Nothing holds the
-     * pages in memory: if they do not all fit, the first are gone at the end. Prefetching of the
-     * same bytes that is already requested is done first, and waited for.
+     * fails, TENMAP_ERR_IO with os_error EFAULT, never a signal. Nothing holds the pages: if they
+     * do not all fit, the first are gone at the end. Requested prefetching of the same bytes is
+     * done first, and waited for.
      */
     TENMAP_ADVISE_POPULATE = 1,
     /*
      * The same in the background, in the order of the calls, 16 MiB at a time, on one thread per
      * model that starts with the first such advice and ends with tenmap_close. Failures are not
-     * reported: whoever uses the bytes later sees them. POPULATE each part before you use it: that
-     * waits for this thread, whereas touching pages that are not there yet reads them a second
-     * time.
+     * reported: whoever uses the bytes sees them. POPULATE each part before you use it: that waits
+     * for this thread, whereas touching pages that are not there yet reads them a second time.
      */
     TENMAP_ADVISE_PREFETCH = 2,
     /*
      * Unmaps the pages from this process and cancels prefetching of them that has not begun (up to
-     * 16 MiB under way may still come in). The page cache may keep them as memory that the system
-     * can take back at any time. Views stay valid and load again when they are touched. A system
-     * that maps files in huge pages (2 MiB) unmaps those at both ends completely: a neighbor there
-     * stays in the page cache and costs one fault when it is touched next.
+     * 16 MiB under way may still come in). The page cache may keep them, as memory that the system
+     * can take back at any time. Views stay valid and load again when touched. A system that maps
+     * files in huge pages (2 MiB) unmaps those at both ends completely: a neighbor there stays in
+     * the page cache and costs one fault when it is touched next.
      */
     TENMAP_ADVISE_RELEASE = 3,
     /*
-     * Brought in and kept. TENMAP_ERR_LIMIT if that exceeds the limit of this process. Locks do not
-     * nest. Locked pages must be unlocked before they can be released.
+     * Brought in and kept. TENMAP_ERR_LIMIT beyond the limit of this process. Locks do not nest.
+     * Locked pages must be unlocked before they can be released.
      */
     TENMAP_ADVISE_LOCK = 4,
     TENMAP_ADVISE_UNLOCK = 5
@@ -540,27 +445,25 @@ TENMAP_API tenmap_status tenmap_advise(const tenmap_model *model, const tenmap_t
 
 /*
  * Advice about several tensors in any order; they are processed in file order. A page that two
- * neighbors of the list share is covered. A tensor that is NULL or belongs to another model is
- * TENMAP_ERR_ARGUMENT, with its position in error.index. After another error, the tensors before it
- * in the file are done.
+ * neighbors of the list share is covered. TENMAP_ERR_ARGUMENT if a tensor is NULL or of another
+ * model; error.index is its position. After another error, the tensors before it in the file are
+ * done.
  */
 TENMAP_API tenmap_status tenmap_advise_list(const tenmap_model *model,
                                             const tenmap_tensor *const *tensors, size_t count,
                                             uint32_t advice, tenmap_error *error);
 
 /*
- * How many bytes of the tensor (NULL: of all tensors) are mapped in this process, which is what its
- * RSS counts; 0 with TENMAP_BACKEND_READ. TENMAP_ERR_UNSUPPORTED where the system does not tell
- * (Linux does). Each byte counts for its own tensor only, so answers add up. The answer may be out
- * of date when it arrives.
+ * How many bytes of the tensor (NULL: of all) are mapped in this process, as its RSS counts them; 0
+ * with TENMAP_BACKEND_READ. TENMAP_ERR_UNSUPPORTED where the system does not tell (Linux does).
+ * Each byte counts for its own tensor only. The answer may be out of date when it arrives.
  */
 TENMAP_API tenmap_status tenmap_resident(const tenmap_model *model, const tenmap_tensor *tensor,
                                          uint64_t *bytes, tenmap_error *error);
 
 /*
  * How many bytes of them are in the page cache, whoever brought them in; 0 for a model in memory.
- * Linux tells this only to users who own the file or may write to it: to others all bytes seem to
- * be there.
+ * To users who neither own the file nor may write to it, Linux says that all bytes are there.
  */
 TENMAP_API tenmap_status tenmap_cached(const tenmap_model *model, const tenmap_tensor *tensor,
                                        uint64_t *bytes, tenmap_error *error);
@@ -568,8 +471,8 @@ TENMAP_API tenmap_status tenmap_cached(const tenmap_model *model, const tenmap_t
 /*
  * Load
  *
- * Converts many tensors, or blocks of them, into the caller's buffers, on several threads, in the
- * order in which they lie in the files, whatever the order of the requests.
+ * Converts many tensors, or blocks of them, into the caller's buffers, on several threads, in file
+ * order, whatever the order of the requests.
  */
 
 /* One request. Zero the fields that you do not use. */
@@ -581,19 +484,18 @@ typedef struct tenmap_request {
     void *dst;                   /* no byte written by two requests, none inside a model's data */
     size_t dst_bytes;
     /*
-     * The dtype that the tensor's bytes are taken as, as in tenmap_read_as; TENMAP_AS_STORED: its
-     * own. For begin, end and rows the last dimension is scaled: [8, 16] of U8 is [8, 32] of F4 and
-     * [8, 4] of F32. A last dimension that is not a whole number of elements is
-     * TENMAP_ERR_UNSUPPORTED.
+     * As in tenmap_read_as; TENMAP_AS_STORED: the tensor's own. For begin, end and rows the last
+     * dimension is scaled: [8, 16] of U8 is [8, 32] of F4 and [8, 4] of F32; it must be a whole
+     * number of elements (otherwise TENMAP_ERR_UNSUPPORTED).
      */
     tenmap_dtype stored_as;
     uint32_t reserved; /* 0 */
     /*
      * Bytes from the start of one row in dst to the next; 0: rows are contiguous. A row is the
-     * innermost dimension of the block or tensor; the number of rows is the product of the other
-     * dimensions. The bytes between rows are not touched, so two requests may interleave theirs. At
-     * least the bytes of a row; rows of 4- and 6-bit elements must be whole bytes. dst_bytes must
-     * hold (rows - 1) * dst_stride and one row.
+     * innermost dimension of the block or tensor, and rows is the product of the others. Bytes
+     * between rows are not touched, so requests may interleave theirs. At least the bytes of a row;
+     * rows of 4- and 6-bit elements must be whole bytes. dst_bytes must hold (rows - 1) *
+     * dst_stride and one row.
      */
     uint64_t dst_stride;
 } tenmap_request;
@@ -607,8 +509,8 @@ enum {
     TENMAP_LOAD_READ = 1,
     /*
      * Checked reads that bypass the page cache and leave its contents alone: for models that are
-     * read once. Where the file system cannot do that, as TENMAP_LOAD_READ. While it runs, a load
-     * holds one more descriptor per shard. A copy without conversion needs no buffer where dst and
+     * read once. As TENMAP_LOAD_READ where the file system cannot do that. The load holds one more
+     * descriptor per shard while it runs. A copy without conversion needs no buffer where dst and
      * the data have the same position in a block of 4096 bytes (512 on most disks).
      */
     TENMAP_LOAD_DIRECT = 2
@@ -620,17 +522,15 @@ typedef struct tenmap_load_options {
     uint32_t threads;   /* 0: the library decides; at most 64, the caller's included */
     uint32_t flags;     /* TENMAP_LOAD_* */
     /*
-     * Called on the caller's thread every few MiB with the file bytes that are done, of all that
-     * were requested: first with 0, last with total. A nonzero return cancels; the final call's
-     * return is ignored.
+     * Called on the caller's thread every few MiB with the file bytes done, of all requested: first
+     * with 0, last with total. A nonzero return cancels; the final call's return is ignored.
      */
     int (*progress)(void *ctx, uint64_t done, uint64_t total);
     /*
-     * Called once for each request, never under a lock of the library. With TENMAP_OK it runs on
-     * the thread that finished the request, as soon as all of its dst is written, possibly on
-     * several threads at the same time. With another status it runs on the caller's thread, when
-     * all others have stopped: TENMAP_ERR_CANCELLED for requests that were not done. Not called at
-     * all if the arguments were wrong.
+     * Called once for each request, never under a lock of the library. With TENMAP_OK: on the
+     * thread that finished the request, as soon as all of its dst is written, possibly on several
+     * threads at a time. With another status: on the caller's thread, when all others have stopped;
+     * TENMAP_ERR_CANCELLED for requests that were not done. Not called if arguments were wrong.
      */
     void (*done)(void *ctx, size_t request, tenmap_status status);
     void *ctx; /* for both */
@@ -640,12 +540,11 @@ typedef struct tenmap_load_options {
     { sizeof(tenmap_load_options), 0, 0, NULL, NULL, NULL }
 
 /*
- * All requests must be of this model; with NULL they may be of any models, opened in any way. Loads
- * all of them, or says which one failed: error.index is its number, and the message names its
- * tensor. All arguments are checked before a byte is written. After an error or a cancel
- * (TENMAP_ERR_CANCELLED) every thread has stopped when the call returns. What was written by then
- * is undefined, except for requests that `done` reported as TENMAP_OK. The callbacks may use the
- * model but must not close it.
+ * All requests must be of this model; with NULL they may be of any models, opened in any way. All
+ * arguments are checked before a byte is written. error.index is the number of the request that
+ * failed, and the message names its tensor. After an error or a cancel (TENMAP_ERR_CANCELLED) every
+ * thread has stopped, and the contents of all dst are undefined, except for requests that `done`
+ * reported as TENMAP_OK. The callbacks may use the model but must not close it.
  */
 TENMAP_API tenmap_status tenmap_load(const tenmap_model *model, const tenmap_request *requests,
                                      size_t count, const tenmap_load_options *options,
@@ -654,29 +553,27 @@ TENMAP_API tenmap_status tenmap_load(const tenmap_model *model, const tenmap_req
 /*
  * Detach
  *
- * A mapping shows the file: if the file is truncated its readers get SIGBUS, and if it is
- * overwritten their weights change. tenmap_detach reads a mapped model once into memory of this
- * process, on huge pages where possible, and puts that memory in the mapping's place. Every view,
- * tensor.data and shard.base stays valid, at its address and with its bytes, also while this
- * happens, for any number of reading threads. Afterwards the file is closed and may be truncated,
- * replaced, deleted or unmounted.
+ * A mapping shows the file: truncating it gives its readers SIGBUS, overwriting it changes their
+ * weights. tenmap_detach reads a mapped model once into memory of this process, on huge pages where
+ * possible, and puts that memory in the mapping's place. Every view, tensor.data and shard.base
+ * keeps its address and its bytes, for any number of reading threads, also while this happens.
+ * Afterwards the file is closed and may be truncated, replaced, deleted or unmounted.
  *
  * It takes as much memory as the files have bytes. At most 16 MiB per thread are in memory twice at
  * a time. The options are those of tenmap_load: TENMAP_LOAD_DIRECT bypasses the page cache and
  * reads straight into place; progress counts bytes of the files; `done` is called on the caller's
- * thread with the number of a shard when that shard is in memory. Callbacks must not call
- * tenmap_detach or advise.
+ * thread with a shard's number once that shard is in memory. Callbacks must not call tenmap_detach
+ * or advise.
  *
  * TENMAP_ERR_IO if a file has changed since it was opened. After an error or a cancel
- * (TENMAP_ERR_CANCELLED) all bytes can be read as before, some from memory and the rest from the
- * mapping. Calling it again continues; calling it when everything is done does nothing.
+ * (TENMAP_ERR_CANCELLED) all bytes can be read as before, from memory or from the mapping. Calling
+ * it again continues; when everything is done, that does nothing.
  *
  * On detached memory, TENMAP_ADVISE_RELEASE, PREFETCH and POPULATE do nothing, tenmap_cached is 0,
  * and TENMAP_LOAD_READ and DIRECT copy from memory; locks are taken again. Other threads' advice
  * waits until the call ends. shard.fd becomes -1, and nobody may use it meanwhile. What a device or
  * another library registered of the mapping must be registered again. Like tenmap_close, the call
- * is for the model's owner, but others may read at the same time. A child of fork has the bytes as
- * of the fork.
+ * is for the model's owner, but others may read meanwhile. A child has the bytes as of the fork.
  *
  * TENMAP_ERR_UNSUPPORTED for models that are not mapped (TENMAP_BACKEND_READ, tenmap_io, memory),
  * and on systems other than Linux.
@@ -687,9 +584,9 @@ TENMAP_API tenmap_status tenmap_detach(tenmap_model *model, const tenmap_load_op
 /*
  * Take
  *
- * All weights that an engine wants of a model, in one call: these names, in this dtype and of this
- * shape. Weights that already have that form are used where they lie. The others are converted, on
- * several threads, into one allocation, the arena.
+ * All weights that an engine wants of a model, in one call, by name, dtype and shape. Weights that
+ * already have that form are used where they lie. The others are converted, on several threads,
+ * into one allocation, the arena.
  */
 
 /* tenmap_want.flags */
@@ -699,7 +596,7 @@ enum {
 };
 /*
  * Numbers for the %u in a name, to be or'ed into the flags: the first %u is the layer's, the second
- * the expert's. With only one of the two there is one %u. Up to 4093; larger numbers are
+ * the expert's; with only one of the two numbers there is one %u. Up to 4093; larger ones are
  * TENMAP_ERR_ARGUMENT. Without a number a name is taken literally.
  *
  *     {.name = "model.layers.%u.mlp.up_proj.weight", .flags = TENMAP_WANT_LAYER(7)}
@@ -719,9 +616,8 @@ typedef struct tenmap_want {
     uint32_t flags;        /* TENMAP_WANT_* */
     uint32_t alignment;    /* of data, a power of two up to 2 MiB; 0: the element's */
     /*
-     * Out: the weight in the host's byte order, row-major, packed as in Read. A view into the
-     * mapping if dtype, alignment, byte order and backend allow it; otherwise an address in the
-     * arena, aligned to a cache line (64 bytes).
+     * Out: the weight in the host's byte order, row-major, packed. A view into the mapping if
+     * dtype, alignment, byte order and backend allow it; else in the arena, aligned to 64 bytes.
      */
     const void *data;
     const tenmap_tensor *tensor; /* out: where it came from; valid until close */
@@ -734,17 +630,16 @@ typedef struct tenmap_arena tenmap_arena;
  * Fills data and tensor of every want, or lists in one error which ones failed: the first few by
  * name, each with its reason, then how many more. The status is that of the first failure, whose
  * number is error.index: TENMAP_ERR_NOT_FOUND if it is missing, TENMAP_ERR_RANGE if its shape
- * differs, TENMAP_ERR_UNSUPPORTED if its dtype does not convert. On failure all data and tensor are
- * NULL, *arena too, and nothing is kept.
+ * differs, TENMAP_ERR_UNSUPPORTED if its dtype does not convert. On failure all data, tensor and
+ * *arena are NULL, and nothing is kept.
  *
  * *arena is NULL when all are views; otherwise free it with tenmap_arena_free. It is memory of its
  * own on huge pages (tenmap_alloc), which outlives the model; views do not. All tensors of a model
- * without a mapping are copied. Conversion is that of tenmap_read. A name may be wanted twice.
+ * without a mapping are copied. A name may be wanted twice.
  *
- * The options are those of tenmap_load, with its rules for progress and cancelling; progress counts
- * the bytes that are copied. `done` is called once for each want, with its number, when data is in
- * place: for views, and for optional wants that are missing, on the caller's thread before the load
- * begins.
+ * Options, progress and cancelling are as in tenmap_load; progress counts the bytes that are
+ * copied. `done` is called once for each want, with its number, when data is in place: for views
+ * and missing optional wants on the caller's thread, before the load begins.
  */
 TENMAP_API tenmap_status tenmap_take(const tenmap_model *model, tenmap_want *wants, size_t n,
                                      const tenmap_load_options *options, tenmap_arena **arena,
@@ -754,65 +649,11 @@ TENMAP_API void tenmap_arena_free(tenmap_arena *arena);
 
 /*
  * Memory for destinations: zeroed, aligned to 2 MiB, on huge pages where the system has them, which
- * makes its first use several times cheaper than malloc's. Meant for whole models and layers, not
- * for small pieces: each allocation takes whole pages and one more. NULL if memory runs out.
- * tenmap_free accepts NULL; any thread may call it.
+ * makes its first use several times cheaper than malloc's. Not for small pieces: each takes whole
+ * pages and one more. NULL if memory runs out. tenmap_free accepts NULL, on any thread.
  */
 TENMAP_API void *tenmap_alloc(size_t bytes);
 TENMAP_API void tenmap_free(void *memory);
-
-/*
- * Convert
- *
- * Every floating-point dtype converts to every other; integers and BOOL convert to every
- * floating-point dtype and to each other; any dtype copies to itself. Floating point is rounded
- * correctly, once, to nearest, ties to even, with the same bits on every CPU path, whatever the
- * caller set for denormals (the rounding mode is assumed to be nearest). An integer converted to an
- * integer keeps its value, or the result is TENMAP_ERR_RANGE, whose message names the first element
- * that does not fit and its value (of copies on several threads, the first one that was met); with
- * TENMAP_CONVERT_SATURATE it becomes the nearest value that fits. BOOL counts as 0 and 1. Floating
- * point to integer or BOOL, and C64 to anything but itself, are TENMAP_ERR_UNSUPPORTED.
- *
- * Block dtypes convert to every floating-point dtype: to F32 by the formula of their format, then
- * rounded once more for a narrower destination; a NaN is 0x7fc00000 before that. Nothing converts
- * into them.
- */
-
-/*
- * Converts `count` elements at src to dst, both in the host's byte order; no model is involved. Any
- * alignment; the buffers must not overlap; with count 0 they may be NULL. Elements of 4 and 6 bits
- * are packed as in Read. Blocks are as files have them, on every host, and src begins with a whole
- * one. A call that fails writes nothing. After TENMAP_ERR_RANGE error.index is the number of the
- * element.
- */
-TENMAP_API tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes,
-                                        tenmap_dtype from, const void *src, uint64_t count,
-                                        uint32_t flags, tenmap_error *error);
-
-/*
- * What a conversion did to elements beyond rounding them. C64 counts its two parts separately. For
- * F8_E8M0, which has neither zero nor sign, zeros and negative numbers count as overflowed; nothing
- * is flushed there.
- */
-typedef struct tenmap_losses {
-    /*
-     * Became infinity, NaN or the largest value though they were none of these: finite values
-     * beyond the largest, decided after rounding, and infinities that did not stay infinite.
-     */
-    uint64_t overflowed;
-    uint64_t flushed; /* became zero though they were not */
-    uint64_t nans;    /* were NaN already */
-    uint64_t reserved[5];
-} tenmap_losses;
-
-/*
- * tenmap_convert that also counts losses: *losses is set on success and unchanged on failure; NULL
- * counts nothing. The source is examined while it is in the cache.
- */
-TENMAP_API tenmap_status tenmap_convert_counted(tenmap_dtype to, void *dst, size_t dst_bytes,
-                                                tenmap_dtype from, const void *src, uint64_t count,
-                                                uint32_t flags, tenmap_losses *losses,
-                                                tenmap_error *error);
 
 #ifdef __cplusplus
 }
