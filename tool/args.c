@@ -403,8 +403,8 @@ void print_help(const command *self) {
 
 void print_overview(void) {
     printf("Usage: tenmap COMMAND [OPTION...] MODEL...\n\n"
-           "Looks into, checks, compares, converts and rewrites model files in the\n"
-           "SafeTensors format. MODEL is a file, an index, a folder, or the address of one.\n"
+           "Inspects, checks, compares, converts and rewrites models in the SafeTensors and\n"
+           "GGUF formats. MODEL is a file, an index, a folder, or the address of one.\n"
            "\nCommands:\n");
     for (const command *const *c = commands; *c; c++)
         if (!(*c)->hidden)
