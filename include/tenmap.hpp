@@ -1,15 +1,15 @@
-// tenmap for C++17: models that close themselves, writers that leave nothing behind, views with the
-// element type checked, ranges to iterate over. Header only; it calls tenmap.h and nothing else, and
-// every object gives its C handle (get()), so that the two can be mixed.
+// tenmap for C++17: models that close themselves, writers that clean up after themselves, views
+// whose element type is checked, ranges to iterate over. Header only. It calls only tenmap.h, and
+// get() of every object returns its C handle, so you can mix the two.
 //
-// Failures come in two ways, by choice. open() throws tenmap::error; try_open() returns a
-// tenmap::result, which holds the value or the error, and never throws one. So it is with every
-// function that can fail. Compiled with -fno-exceptions (or TENMAP_NO_EXCEPTIONS) only the try_ forms
-// are there. What allocates in C++, as read() into a std::vector does, may throw std::bad_alloc in
-// either form.
+// Every function that can fail has two forms: open() throws tenmap::error; try_open() returns a
+// tenmap::result, which holds the value or the error, and never throws a tenmap::error. With
+// -fno-exceptions (or TENMAP_NO_EXCEPTIONS) only the try_ forms exist. Functions that allocate in
+// C++, such as read() into a std::vector, may throw std::bad_alloc in either form.
 //
 // Lifetimes are those of tenmap.h: tensors, spans, names, metadata and shards belong to their model
-// and are not valid after it. Moving a model does not move what it lent. Threads: as in tenmap.h.
+// and become invalid when it is closed. They stay valid when the model object is moved. The thread
+// rules are those of tenmap.h.
 #ifndef TENMAP_HPP
 #define TENMAP_HPP
 
@@ -43,7 +43,7 @@
 
 namespace tenmap {
 
-// What went wrong: the category for code, the sentence for people.
+// What went wrong: a status for programs, a message for people.
 class error : public std::exception {
   public:
     error() noexcept { std::memset(&e_, 0, sizeof e_); }
@@ -64,7 +64,8 @@ class error : public std::exception {
     tenmap_error e_;
 };
 
-// A value or an error. `*r` and `r->` want a value to be there; value() throws the error otherwise.
+// A value or an error. Use `*r` and `r->` only if there is a value; without one, value() throws the
+// error.
 template <class T> class [[nodiscard]] result {
   public:
     result(T value) : held_(std::in_place_index<0>, std::move(value)) {}
@@ -76,7 +77,7 @@ template <class T> class [[nodiscard]] result {
     T &&operator*() &&noexcept { return std::move(*std::get_if<0>(&held_)); }
     T *operator->() noexcept { return std::get_if<0>(&held_); }
     const T *operator->() const noexcept { return std::get_if<0>(&held_); }
-    // Only where there is no value.
+    // Call this only if there is no value.
     const tenmap::error &error() const noexcept { return *std::get_if<1>(&held_); }
     tenmap_status status() const noexcept { return has_value() ? TENMAP_OK : error().status(); }
 #if TENMAP_EXCEPTIONS
@@ -116,7 +117,7 @@ template <> class [[nodiscard]] result<void> {
     tenmap::error error_;
 };
 
-// Elements that lie together: a pointer and a count, as C++20's std::span, to which it converts.
+// Contiguous elements: a pointer and a count, like C++20's std::span, to which it converts.
 template <class T> class span {
   public:
     using element_type = T;
@@ -144,14 +145,14 @@ template <class T> class span {
     std::size_t size_ = 0;
 };
 
-// Dtypes that C++17 has no type for, as the bits that they are. A type of your own joins in by a
-// specialization of tenmap::element.
+// Dtypes for which C++17 has no type, as their bits. To use a type of your own, specialize
+// tenmap::element for it.
 template <tenmap_dtype D, class Bits> struct raw {
     Bits bits;
     friend constexpr bool operator==(raw a, raw b) noexcept { return a.bits == b.bits; }
     friend constexpr bool operator!=(raw a, raw b) noexcept { return a.bits != b.bits; }
 };
-using boolean = raw<TENMAP_BOOL, std::uint8_t>; // a byte of a file need not be a bool of C++
+using boolean = raw<TENMAP_BOOL, std::uint8_t>; // a byte in a file need not be a valid C++ bool
 using f16 = raw<TENMAP_F16, std::uint16_t>;
 using bf16 = raw<TENMAP_BF16, std::uint16_t>;
 using f8_e5m2 = raw<TENMAP_F8_E5M2, std::uint8_t>;
@@ -160,7 +161,7 @@ using f8_e8m0 = raw<TENMAP_F8_E8M0, std::uint8_t>;
 using f8_e4m3fnuz = raw<TENMAP_F8_E4M3FNUZ, std::uint8_t>;
 using f8_e5m2fnuz = raw<TENMAP_F8_E5M2FNUZ, std::uint8_t>;
 
-// Which dtype a type of C++ is. Types without one do not compile.
+// The dtype of a C++ type. Types that have none do not compile.
 template <class T> struct element;
 template <tenmap_dtype D> struct element_is { static constexpr tenmap_dtype dtype = D; };
 template <> struct element<std::int8_t> : element_is<TENMAP_I8> {};
@@ -183,7 +184,7 @@ template <> struct element<std::bfloat16_t> : element_is<TENMAP_BF16> {};
 #endif
 template <class T> inline constexpr tenmap_dtype dtype_of = element<std::remove_cv_t<T>>::dtype;
 
-// The structs of tenmap.h, at their defaults.
+// The structs of tenmap.h, initialized to their defaults.
 struct options : tenmap_options {
     options() noexcept : tenmap_options TENMAP_OPTIONS_INIT {}
 };
@@ -191,7 +192,8 @@ struct load_options : tenmap_load_options {
     load_options() noexcept : tenmap_load_options TENMAP_LOAD_OPTIONS_INIT {}
 };
 
-// One tensor of a model, or none (find() of a name that is not there). A pointer: copy it as you like.
+// One tensor of a model, or none, as find() returns for an unknown name. It is only a pointer, so
+// copies are cheap.
 class tensor {
   public:
     constexpr tensor() noexcept = default;
@@ -207,8 +209,8 @@ class tensor {
     std::uint64_t size() const noexcept { return t_->nelems; } // elements
     std::uint64_t size_bytes() const noexcept { return t_->nbytes; }
 
-    // The elements where they lie, if they are T: of this dtype, aligned, mapped, on a little-endian
-    // host. Nothing is copied.
+    // The elements in place, without a copy. They must have T's dtype, be aligned and mapped, and
+    // the host must be little-endian.
     template <class T> result<span<const T>> try_view() const {
         error e;
         static_assert(std::is_trivially_copyable_v<T>);
@@ -227,7 +229,7 @@ class tensor {
             return e;
         return {};
     }
-    // All of them.
+    // All elements, converted to T.
     template <class T> result<std::vector<T>> try_read(std::uint32_t flags = 0) const {
         if (t_ && t_->nelems > std::vector<T>().max_size())
             return error(TENMAP_ERR_LIMIT, "the tensor has more elements than memory can hold");
@@ -277,7 +279,7 @@ struct metadata_pair {
     std::uint32_t shard;
 };
 
-// What a model has many of, by number: for range-based loops and algorithms.
+// The tensors, shards or pairs of a model as a range, for range-based loops and algorithms.
 template <class Value, class Owner, Value (*At)(const Owner *, std::size_t)> class listing {
   public:
     class iterator {
@@ -331,7 +333,8 @@ struct close_model {
     void operator()(tenmap_model *m) const noexcept { tenmap_close(m); }
 };
 
-// Functions of the caller's must not throw through C: what they throw waits here.
+// The caller's functions must not throw through C code. What they throw is kept here until
+// rethrow().
 template <class F> struct callback {
     F &call;
 #if TENMAP_EXCEPTIONS
@@ -362,8 +365,8 @@ template <class F> struct callback {
 
 } // namespace detail
 
-// An open model; closed with the object. Move-only. A default-constructed one is as a NULL of C: it
-// has no tensors.
+// An open model, which the destructor closes. Move-only. A default-constructed one behaves like a
+// NULL model in C: it has no tensors.
 class model {
   public:
     model() noexcept = default;
@@ -378,11 +381,11 @@ class model {
     const char *path() const noexcept { return tenmap_path(m_.get()); }
     std::uint64_t file_size() const noexcept { return tenmap_file_size(m_.get()); }
 
-    // By exact name; an empty tensor if there is none.
+    // By exact name; an empty tensor if no tensor has it.
     tensor find(std::string_view name) const noexcept {
         return tensor(tenmap_find_n(m_.get(), name.data() ? name.data() : "", name.size()));
     }
-    // The same where it must be there: the error names it.
+    // The same for a tensor that must exist: otherwise the error names it.
     result<tensor> try_at(std::string_view name) const {
         tensor found = find(name);
         if (found)
@@ -399,12 +402,12 @@ class model {
     metadata_list metadata() const noexcept { return {m_.get(), tenmap_metadata_count(m_.get())}; }
     shard_list shards() const noexcept { return {m_.get(), tenmap_shard_count(m_.get())}; }
     missing_list missing() const noexcept { return {m_.get(), tenmap_missing_count(m_.get())}; }
-    // The value in the first shard that has the key; NULL if none has.
+    // The value in the first shard that has the key; NULL if none has it.
     const char *metadata(const char *key) const noexcept {
         return tenmap_metadata_get(m_.get(), key);
     }
 
-    // tenmap_advise, of one tensor or of all.
+    // tenmap_advise, about one tensor or about the whole model.
     result<void> try_advise(std::uint32_t advice, tensor of = tensor()) const {
         error e;
         if (tenmap_advise(m_.get(), of.get(), advice, e.out()) != TENMAP_OK)
@@ -426,8 +429,8 @@ class model {
             return e;
         return {};
     }
-    // The same with int progress(uint64_t done, uint64_t total), which cancels by anything but 0, and
-    // by throwing.
+    // The same with int progress(uint64_t done, uint64_t total), which cancels by returning nonzero
+    // or by throwing.
     template <class F>
     result<void> try_load(span<const tenmap_request> requests, load_options how,
                           F &&progress) const {
@@ -466,7 +469,7 @@ class model {
     std::unique_ptr<tenmap_model, detail::close_model> m_;
 };
 
-// A file, an index or a folder, as tenmap_open takes it.
+// A file, an index or a folder, as in tenmap_open.
 inline result<model> try_open(const std::string &path, const tenmap_options &how = options()) {
     error e;
     tenmap_model *m = nullptr;
@@ -474,7 +477,7 @@ inline result<model> try_open(const std::string &path, const tenmap_options &how
         return e;
     return model(m);
 }
-// Bytes that stay yours, and unchanged, until the model is closed.
+// The bytes still belong to you and must not change until the model is closed.
 inline result<model> try_open_memory(const void *bytes, std::size_t size,
                                      const tenmap_options &how = options()) {
     error e;
@@ -511,7 +514,8 @@ struct free_arena {
 
 } // namespace detail
 
-// The weights that take() could not use where they lie. Freed with the object; empty if all are views.
+// Memory for the weights that take() could not use in place. The destructor frees it. Empty if all
+// weights are views.
 class arena {
   public:
     arena() noexcept = default;
@@ -523,15 +527,15 @@ class arena {
     std::unique_ptr<tenmap_arena, detail::free_arena> a_;
 };
 
-// The weights that an engine wants, each as elements of one type, to be had in one call:
+// The weights that an engine wants, each as elements of one type, taken in one call:
 //
 //     tenmap::wants wants;
 //     tenmap::span<const float> up;
 //     wants.add(up, "model.layers.%u.mlp.up_proj.weight", TENMAP_WANT_LAYER(7), {11008, 4096});
 //     tenmap::arena arena = wants.take(model);
 //
-// Spans are set by a take that succeeds, and must stay where they are until then. They are views into
-// the model or places in the arena: keep both. A weight that is TENMAP_WANT_OPTIONAL and missing is an
+// A take that succeeds sets the spans, so they must not be moved before it. They point into the
+// model or into the arena: keep both. A missing weight that is TENMAP_WANT_OPTIONAL becomes an
 // empty span.
 class wants {
   public:
@@ -543,7 +547,7 @@ class wants {
     }
     std::size_t size() const noexcept { return all_.size(); }
 
-    // All of them, or none and one error that names what is missing or does not fit.
+    // Sets all spans, or none and returns one error that names what is missing or does not fit.
     result<arena> try_take(const model &from,
                            const tenmap_load_options &how = load_options()) const {
         error e;
@@ -585,7 +589,7 @@ class wants {
     std::vector<wanted> all_;
 };
 
-// Numbers without a model: src becomes dst, which is as long.
+// Converts src to dst, which must have as many elements. No model is involved.
 template <class To, class From>
 result<void> try_convert(span<To> dst, span<const From> src, std::uint32_t flags = 0) {
     error e;
@@ -614,7 +618,7 @@ struct abort_writer {
     void operator()(tenmap_writer *w) const noexcept { tenmap_writer_abort(w); }
 };
 
-// Elements in the order of files, which is little-endian.
+// Writes elements in the file's byte order, which is little-endian.
 template <class T>
 result<void> write_little(tenmap_writer *w, std::size_t id, std::uint64_t first,
                           span<const T> data) {
@@ -637,7 +641,7 @@ result<void> write_little(tenmap_writer *w, std::size_t id, std::uint64_t first,
 
 } // namespace detail
 
-// A file that is being written. It appears with commit(), whole; an object that ends without one
+// A file that is being written. commit() makes it appear, complete; without a commit the destructor
 // leaves no trace. Move-only.
 class writer {
   public:
@@ -653,7 +657,7 @@ class writer {
             return e;
         return {};
     }
-    // Declares a tensor; the number is for write() and copy().
+    // Declares a tensor. The result is its number, for write() and copy().
     result<std::size_t> try_add(std::string_view name, tenmap_dtype dtype,
                                 span<const std::uint64_t> shape) {
         error e;
@@ -663,19 +667,19 @@ class writer {
             return e;
         return id;
     }
-    // Elements of a tensor that was declared as T, from the `first` on.
+    // Writes elements of a tensor that was declared as T, starting at element `first`.
     template <class T>
     result<void> try_write(std::size_t id, span<const T> data, std::uint64_t first = 0) {
         return detail::write_little(w_.get(), id, first, data);
     }
-    // A tensor of an open model, converted to the dtype that was declared.
+    // Copies a tensor of an open model, converted to the declared dtype.
     result<void> try_copy(std::size_t id, tensor from, std::uint32_t flags = 0) {
         error e;
         if (tenmap_writer_copy(w_.get(), id, from.get(), flags, e.out()) != TENMAP_OK)
             return e;
         return {};
     }
-    // All or nothing; the writer is empty afterwards in either case.
+    // All or nothing. Afterwards the writer is empty in either case.
     result<void> try_commit() {
         error e;
         if (tenmap_writer_commit(w_.release(), e.out()) != TENMAP_OK)
@@ -733,8 +737,8 @@ inline writer create(const std::string &path, const tenmap_writer_options &how =
 #endif
 
 #ifndef TENMAP_NO_CHECK
-// Calls found(const tenmap_finding &) for everything that is wrong or odd; what it throws comes out
-// of here.
+// Calls found(const tenmap_finding &) for everything that is wrong or odd. What `found` throws is
+// rethrown here.
 template <class F>
 result<void> try_check(const std::string &path, F &&found, const tenmap_options &how = options()) {
     error e;
