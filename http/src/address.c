@@ -1,4 +1,4 @@
-/* What an address says, and which ones are none. */
+/* Parses and checks addresses. */
 #include "http.h"
 
 #include <ctype.h>
@@ -18,7 +18,7 @@ static const struct {
 } schemes[] = {
     {"http://", TMH_HTTP}, {"https://", TMH_HTTPS}, {"hf://", TMH_HF}, {"s3://", TMH_S3}};
 
-/* Its number in the table, or -1. strlen of a short path is never passed. */
+/* The scheme's number in the table, or -1. Never reads past the end of a short path. */
 static int scheme_of(const char *text) {
     for (int i = 0; i < (int)(sizeof schemes / sizeof schemes[0]); i++)
         if (strlen(text) >= strlen(schemes[i].text) &&
@@ -55,7 +55,7 @@ void tmh_encode(tmh_text *text, const char *bytes, size_t len, bool keep_slash) 
     }
 }
 
-/* Encodes what an address may not hold; what is encoded already stays. */
+/* Percent-encodes what an address may not hold; what is encoded already stays as it is. */
 static char *encode_rest(const char *bytes, size_t len) {
     tmh_text out = {.bytes = NULL};
     for (size_t i = 0; i < len; i++) {
@@ -145,7 +145,10 @@ static bool is_hub_name(const char *name, size_t len) {
     return len > 0 && name[0] != '.';
 }
 
-/* How long a revision is: to the next '/', but refs/pr/N and refs/convert/N are whole. */
+/*
+ * The length of a revision: up to the next '/', except that refs/pr/N and refs/convert/N are taken
+ * whole.
+ */
 static size_t revision_length(const char *text) {
     size_t len = strcspn(text, "/");
     if (strncmp(text, "refs/pr/", 8) == 0)
@@ -244,7 +247,7 @@ bool tmh_is_signed(const char *query) {
     return false;
 }
 
-/* Scheme, host and port of a web address; the port that goes without saying is left out. */
+/* Scheme, host and port of a web address, without the scheme's default port. */
 static bool take_origin(const char *url, bool *tls, const char **host, size_t *len) {
     size_t scheme = tmh_web_scheme(url);
     *tls = scheme == strlen("https://");

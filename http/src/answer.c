@@ -1,4 +1,4 @@
-/* What a server's header lines say. Nothing here does I/O; every byte may be hostile. */
+/* Parses the header lines of responses. Nothing here does I/O; every byte may be hostile. */
 #include "http.h"
 
 #include <curl/curl.h>
@@ -32,7 +32,7 @@ static span trim(span s) {
     return s;
 }
 
-/* Takes a plain decimal number from the front; false if there is none, or it passes 2^64-1. */
+/* Takes a plain decimal number from the front; false if there is none, or it exceeds 2^64-1. */
 static bool take_number(span *s, uint64_t *out) {
     size_t used = 0;
     uint64_t value = 0;
@@ -80,7 +80,7 @@ static void copy_short(char *to, size_t room, span s) {
     to[len] = '\0';
 }
 
-/* Copies what consists of letters, digits and -._ only, so that it can be sent or shown. */
+/* Copies text only if it consists of letters, digits and -._, so that it can be sent or shown. */
 static void copy_word(char *to, size_t room, span s) {
     to[0] = '\0';
     if (s.len >= room)
@@ -91,7 +91,7 @@ static void copy_word(char *to, size_t room, span s) {
     copy_short(to, room, s);
 }
 
-/* A plain name: it can be a part of an address, and is neither "." nor "..". */
+/* Copies a plain name only: one that can be a part of an address and is neither "." nor "..". */
 static void copy_name(char *to, size_t room, span s) {
     copy_word(to, room, s);
     if (!isalnum((unsigned char)to[0]))
@@ -166,7 +166,7 @@ static void read_field(tmh_answer *answer, span name, span value) {
     } else if (span_is(name, "content-length")) {
         answer->has_length = whole_number(value, &answer->length);
     } else if (span_is(name, "transfer-encoding")) {
-        answer->framed = true; /* curl knows chunks, and no other */
+        answer->framed = true; /* curl supports chunked only */
     } else if (span_is(name, "content-encoding")) {
         answer->encoded = answer->encoded || (value.len && !span_is(value, "identity"));
     } else if (span_is(name, "content-type")) {
@@ -196,7 +196,7 @@ static void read_field(tmh_answer *answer, span name, span value) {
 
 void tmh_answer_line(tmh_answer *answer, const char *line, size_t len) {
     span s = trim((span){line, len});
-    if (s.len >= 9 && memcmp(s.at, "HTTP/", 5) == 0) { /* an interim answer may have been before */
+    if (s.len >= 9 && memcmp(s.at, "HTTP/", 5) == 0) { /* after an interim response, perhaps */
         tmh_answer_free(answer);
         answer->framed = s.at[5] >= '2'; /* HTTP/2, HTTP/3 */
         const char *blank = memchr(s.at, ' ', s.len);

@@ -1,8 +1,9 @@
 /*
- * Connections, and one request on one of them.
+ * Connections, and single requests on them.
  *
- * Each of a fixed number of handles is used by one thread at a time and keeps its connections; who
- * finds none free waits. Redirects are not followed here: fetch.c decides about each of them.
+ * There is a fixed number of handles. Each is used by one thread at a time and keeps its
+ * connections; a thread that finds none free waits. Redirects are not followed here: fetch.c
+ * decides about each of them.
  */
 #include "http.h"
 
@@ -19,9 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What is kept of a failure's body, and how much of one is waited for. */
+/* How many bytes of a failure's body are kept, and how many are received at most. */
 enum { SAID_KEPT = 8 << 10, SAID_TAKEN = 64 << 10 };
-/* Connections that a handle keeps open, and sockets of it that are known. */
+/* Connections that a handle keeps open, and its sockets that we keep track of. */
 enum { KEPT_OPEN = 4, KNOWN_SOCKETS = 16 };
 
 typedef struct handle {
@@ -34,14 +35,14 @@ typedef struct handle {
 struct tmh_client {
     const tmh_settings *settings;
     _Atomic(long) owner; /* the process whose connections these are; 0 while a child takes over */
-    pthread_mutex_t lock, known; /* of the handles; of what is learnt about files */
+    pthread_mutex_t lock, known; /* of the handles; of what is learned about files */
     pthread_cond_t freed;
     handle *handles;
     uint64_t random;
     atomic_ullong requests, bytes, retries, redirects;
 };
 
-/* One request under way. */
+/* A request in progress. */
 typedef struct transfer {
     tmh_client *client;
     tmh_request *request;
@@ -50,7 +51,7 @@ typedef struct transfer {
     size_t said, head; /* bytes: of a failure's body, of header lines */
 } transfer;
 
-/* Fork: what is inherited belongs to the parent. */
+/* Fork: what a child inherits belongs to the parent. */
 
 static void no_sockets(handle *h) {
     for (size_t i = 0; i < KNOWN_SOCKETS; i++)
@@ -64,9 +65,9 @@ static void start_locks(tmh_client *client) {
 }
 
 /*
- * A child has the parent's sockets, and locks that threads held which it does not have. The sockets
- * are closed without a word to the server, whose connection the parent goes on using; curl's handles
- * are left alone, because curl would say goodbye on them.
+ * A child inherits the parent's sockets, and locks of threads that do not exist in it. It closes
+ * the sockets without sending anything, because the parent still uses the connections, and leaves
+ * curl's handles alone, because curl would end the connections properly.
  */
 static void take_over(tmh_client *client) {
     start_locks(client);
@@ -122,7 +123,7 @@ static void end_quiet(const quiet *q) {
     struct timespec now = {0, 0};
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
-    if (!q->pending) /* one that was there before is the caller's */
+    if (!q->pending) /* a signal that was pending before is the caller's */
         while (sigtimedwait(&pipe, NULL, &now) < 0 && errno == EINTR)
             continue;
     pthread_sigmask(SIG_SETMASK, &q->before, NULL);
@@ -145,7 +146,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx) {
     tmh_answer *answer = &t->request->answer;
     bool ends = len == 0 || line[0] == '\r' || line[0] == '\n';
     t->head += len;
-    if (t->head > TMH_LONGEST_HEAD) { /* libcurl keeps them all, some versions without a limit */
+    if (t->head > TMH_LONGEST_HEAD) { /* libcurl keeps all lines, some versions without a limit */
         t->request->long_head = true;
         return 0;
     }
@@ -155,7 +156,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx) {
         tmh_answer_line(answer, line, len);
         return answer->out_of_memory ? 0 : len;
     }
-    if (answer->status < 200) /* an interim answer */
+    if (answer->status < 200) /* an interim response */
         return len;
     t->request->headed = true;
     return decide(t) == TMH_CUT_OFF ? 0 : len;
@@ -274,13 +275,13 @@ static bool start_handle(tmh_client *client, handle *h) {
         SET(CAINFO, s->ca_file);
     if (s->ca_folder)
         SET(CAPATH, s->ca_folder);
-    if (code == CURLE_OK) /* where curl was built without it, the older one is spoken */
+    if (code == CURLE_OK) /* if curl was built without HTTP/2, it uses HTTP/1.1 */
         curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
 #undef SET
     return code == CURLE_OK;
 }
 
-/* With the lock: one that is free, or NULL. */
+/* A free handle, or NULL. The caller holds the lock. */
 static handle *take_free(tmh_client *client) {
     for (uint32_t i = 0; i < client->settings->connections; i++)
         if (!client->handles[i].busy) {
@@ -290,7 +291,7 @@ static handle *take_free(tmh_client *client) {
     return NULL;
 }
 
-/* A tenth of a second, or until one is free. With the lock. */
+/* Waits a tenth of a second, or until a handle is free. The caller holds the lock. */
 static void wait_a_little(tmh_client *client) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -300,7 +301,7 @@ static void wait_a_little(tmh_client *client) {
     pthread_cond_timedwait(&client->freed, &client->lock, &until);
 }
 
-/* NULL once the request's time is over, or the caller wants it to end: its code says which. */
+/* NULL if the request's time is over or the caller's `stop` ends it: request->code says which. */
 static handle *borrow(tmh_client *client, tmh_request *request) {
     enter(client);
     request->code = CURLE_OK;
@@ -311,7 +312,7 @@ static handle *borrow(tmh_client *client, tmh_request *request) {
         h = take_free(client);
         if (!h && request->deadline && tmh_now() >= request->deadline)
             request->code = CURLE_OPERATION_TIMEDOUT;
-        pthread_mutex_unlock(&client->lock); /* no lock is held while the caller's function runs */
+        pthread_mutex_unlock(&client->lock); /* the caller's function runs without the lock */
         if (!h && tmh_stops(client))
             request->code = CURLE_ABORTED_BY_CALLBACK;
         pthread_mutex_lock(&client->lock);

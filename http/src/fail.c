@@ -1,4 +1,4 @@
-/* Sentences for answers that are not what was asked for. */
+/* Error messages for failed requests and unexpected responses. */
 #include "http.h"
 
 #include <curl/curl.h>
@@ -53,7 +53,7 @@ tenmap_status tmh_fail_wrong(const tmh_file *file, const tmh_request *request, t
     }
 }
 
-/* What X-Error-Code or S3's XML calls it, in a buffer; "" if there is nothing. */
+/* The error code that X-Error-Code or S3's XML gives, into a buffer; "" if there is none. */
 static void error_code(const tmh_request *request, char *out, size_t room) {
     char *code = request->said.bytes && !request->answer.error_code[0]
                      ? tmh_xml_text(request->said.bytes, request->said.len, "Code")
@@ -119,7 +119,7 @@ tenmap_status tmh_fail_status(const tmh_file *file, const tmh_request *request, 
                     a->status >= 500 ? " of its own: try again later" : "");
 }
 
-/* What curl says of a line that is too long is that memory is out; mostly it is not. */
+/* For a header line that is too long curl reports that memory ran out, which is rarely true. */
 static bool fail_head(const tmh_file *file, const tmh_request *request, tenmap_error *error) {
     tmh_shown shown = tmh_show(file->given);
     if (request->long_head)

@@ -1,10 +1,10 @@
 /*
- * Bytes of a file, whatever happens on the way: redirects, answers that break off, servers that are
- * busy, addresses that expire, files that change.
+ * Fetches bytes of a file, in spite of redirects, responses that break off, busy servers, addresses
+ * that expire, and files that change.
  *
- * An errand is one range (or one page of a listing). It consists of attempts; an attempt asks the
- * place where redirects led before, or the first hop, and follows what that says. What came of a body
- * is kept: the next attempt asks for the rest.
+ * An errand is one range (or one page of a listing). It consists of attempts. An attempt starts at
+ * the address that redirects led to before, or at the first hop, and follows redirects. The bytes
+ * of a body that arrived are kept: the next attempt requests the rest.
  */
 #include "http.h"
 
@@ -15,40 +15,40 @@
 
 enum { MOST_HOPS = 10, MOST_EXPIRED = 2 };
 enum { LONGEST_PAUSE = 10000, FIRST_PAUSE = 200 }; /* milliseconds */
-enum { PROGRESS = 16 << 10 }; /* bytes, that let the count of failures begin anew */
+enum { PROGRESS = 16 << 10 };                      /* bytes that reset the count of failures */
 
 typedef enum outcome { DONE, TRY_AGAIN, RESOLVE_AGAIN, FAILED } outcome;
 
 typedef struct errand {
     tmh_file *file;
     uint64_t first;
-    size_t count, done; /* bytes; done: of them, in dst */
+    size_t count, done; /* bytes; done: how many are in dst */
     unsigned char *dst;
-    tmh_text *text;        /* a listing; then there is no range */
-    const char *list_next; /* of it: what the page before said, or NULL */
+    tmh_text *text;        /* for a listing, which has no range */
+    const char *list_next; /* for a listing: what the previous page gave, or NULL */
     uint64_t deadline;     /* of all attempts */
     bool opening;
-    bool linked;   /* the hub has said in one of the attempts which object it is */
+    bool linked;   /* the hub named the object in one of the attempts */
     tmh_pins pins; /* as they were when this attempt began */
-    /* Of this attempt. */
+    /* State of this attempt. */
     char *first_hop, *url;
-    bool redirects; /* the first hop is known to lead elsewhere */
-    bool cached;    /* the target of an earlier attempt is asked first */
+    bool redirects; /* the first hop is known to redirect */
+    bool cached;    /* starts at the target of an earlier attempt */
     unsigned hops;
-    tmh_tag linked_tag, place; /* place: of the url, behind redirects */
+    tmh_tag linked_tag, place; /* place: of the url, after redirects */
     bool has_linked_size;
     uint64_t linked_size;
     tmh_request request;
     tmh_wrong wrong;
-    uint64_t wait_ms; /* that the server asks for */
+    uint64_t wait_ms; /* how long the server asks to wait */
     tenmap_error *error;
 } errand;
 
-/* Looking at an answer's headers. */
+/* Checking a response's headers. */
 
 /*
- * A hub says of which object it speaks: in one attempt of one only, and of the one that was pinned. What
- * other hosts on the way say of it does not count.
+ * A hub names the object that it serves. All hops of an attempt must name the same one, which must
+ * be the pinned one. What hosts other than the hub name is ignored.
  */
 static bool take_link(errand *e, const tmh_answer *a) {
     if (!a->linked_tag.len || !tmh_same_origin(e->first_hop, e->url))
@@ -63,8 +63,9 @@ static bool take_link(errand *e, const tmh_answer *a) {
 }
 
 /*
- * Whether the answer is of the object that was pinned. The hub's word proves a place that is new, where
- * tags may differ. A word that comes or goes proves nothing: then there must be a tag or a date.
+ * Whether the response is for the object that was pinned. If the hub names the same object, a new
+ * place is accepted, though its tags may differ. If the hub named an object only then or only now,
+ * that proves nothing: tag and date must be equal, and at least one of them must exist.
  */
 static bool is_same(const errand *e, const tmh_answer *a) {
     const tmh_pins *p = &e->pins;
@@ -88,7 +89,7 @@ static tmh_wrong judge_part(const errand *e, const tmh_answer *a) {
     if (!a->has_range || a->unsatisfied)
         return TMH_OTHER_RANGE;
     if (!is_same(e, a) || (e->has_linked_size && e->linked_size != a->total))
-        return TMH_CHANGED; /* before the range, which a file that shrank cannot answer rightly */
+        return TMH_CHANGED; /* checked before the range, which a file that shrank cannot satisfy */
     if (last >= a->total)
         last = a->total - 1;
     if (a->first != asked || a->last != last)
@@ -104,7 +105,7 @@ static tmh_wrong judge_whole(const errand *e, const tmh_answer *a) {
     if (!e->opening || e->pins.set || (a->has_length && a->length > e->count))
         return TMH_WHOLE;
     if (!a->has_length && !a->framed)
-        return TMH_OPEN_ENDED; /* a connection that broke would make it a shorter file */
+        return TMH_OPEN_ENDED; /* if the connection broke, the file would look shorter */
     return a->encoded ? TMH_COMPRESSED : TMH_FINE;
 }
 
@@ -127,13 +128,13 @@ static tmh_verdict look_at(void *ctx, const tmh_answer *a) {
     return TMH_BODY;
 }
 
-/* What is learnt from a good answer. */
+/* What a good response tells. */
 
 static void set_pins(errand *e, uint64_t size) {
     const tmh_answer *a = &e->request.answer;
     tmh_file *file = e->file;
     char *target = e->hops > 0 ? tmh_copy(e->url, strlen(e->url)) : NULL, *before = NULL;
-    if (e->linked_tag.len || !e->pins.set) { /* one that is not there now is never the same again */
+    if (e->linked_tag.len || !e->pins.set) { /* a tag that is missing now never matches again */
         e->pins.linked = e->linked || e->pins.linked;
         e->pins.linked_tag = e->linked_tag;
     }
@@ -143,7 +144,7 @@ static void set_pins(errand *e, uint64_t size) {
     e->pins.modified = a->modified;
     e->pins.place = e->place;
     tmh_lock(file->io->client);
-    if (!e->cached) { /* a target that was known has its pins; another thread may have found a new one */
+    if (!e->cached) { /* a known target has its pins; another thread may have found a new one */
         file->pins = e->pins;
         before = file->target;
         file->target = target;
@@ -155,7 +156,7 @@ static void set_pins(errand *e, uint64_t size) {
     free(target);
 }
 
-/* The target of redirects does not answer any more: the next attempt begins at the first hop. */
+/* The target of redirects no longer works: the next attempt begins at the first hop. */
 static void forget_target(errand *e) {
     char *before = NULL;
     tmh_lock(e->file->io->client);
@@ -173,7 +174,7 @@ static bool is_redirect(int status) {
     return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-/* Never If-Range: it answers a change with the whole file. */
+/* Never If-Range: if the file changed, that makes the server send all of it. */
 static void add_validators(const errand *e, tmh_headers *headers) {
     const tmh_pins *p = &e->pins;
     bool at_target = e->cached || e->hops > 0;
@@ -217,10 +218,10 @@ static bool ask(errand *e) {
     return fine;
 }
 
-/* What an answer means. */
+/* What a response means. */
 
 static outcome stop(errand *e, tenmap_status status) {
-    (void)status; /* the sentence is in e->error */
+    (void)status; /* the message is in e->error */
     (void)e;
     return FAILED;
 }
@@ -234,7 +235,7 @@ static outcome finish_part(errand *e) {
     return e->done == e->count ? DONE : TRY_AGAIN;
 }
 
-/* The whole of a short file came instead of a range of it, or nothing of an empty one. */
+/* The server sent a short file whole instead of a range, or nothing because the file is empty. */
 static outcome finish_whole(errand *e, size_t size) {
     if (e->has_linked_size && e->linked_size != size)
         return stop(e, tmh_fail_wrong(e->file, &e->request, TMH_CHANGED, e->error));
@@ -250,7 +251,7 @@ static bool is_page(const errand *e) {
     return e->request.answer.is_page && at < e->done && e->dst[at] == '<';
 }
 
-/* Some servers name the bucket's region in what they say only. */
+/* Some servers name the bucket's region only in the body of an error. */
 static void take_region(tmh_request *request) {
     tmh_answer *a = &request->answer;
     char *region = a->status == 400 && !a->region[0] && request->said.bytes
@@ -286,7 +287,7 @@ static outcome judge_status(errand *e) {
     return FAILED;
 }
 
-/* Which failures of a connection pass: all but those that say something about the address. */
+/* Which failures of a connection are temporary: all except those that are about the address. */
 static bool passes(const errand *e) {
     switch (e->request.code) {
     case CURLE_OK:
@@ -302,7 +303,7 @@ static bool passes(const errand *e) {
         return true;
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST:
-        return e->pins.set; /* it was there before */
+        return e->pins.set; /* it existed before */
     default:
         return false;
     }
@@ -328,7 +329,7 @@ static outcome judge_answer(errand *e) {
         return passes(e) ? TRY_AGAIN : FAILED;
     if (status == 200)
         return e->text ? DONE : finish_whole(e, r->got);
-    return TRY_AGAIN; /* an answer that ended well, but too early */
+    return TRY_AGAIN; /* a response that ended properly, but too early */
 }
 
 /* Attempts. */
@@ -397,7 +398,7 @@ static outcome attempt(errand *e) {
             return fail_stopped(e);
         if (!e->request.headed || !is_redirect(e->request.answer.status))
             return judge_answer(e);
-        if (e->cached) { /* a target that redirects is not the one that it was */
+        if (e->cached) { /* a target that now redirects is no longer valid */
             tmh_fail(e->error, TENMAP_ERR_IO,
                      "%s: where the server redirected to redirects further",
                      tmh_show(e->file->given).text);
@@ -410,7 +411,7 @@ static outcome attempt(errand *e) {
     }
 }
 
-/* Ends early when the caller wants it to. */
+/* Ends early if the caller's `stop` says so. */
 static void pause_for(const tmh_client *client, uint64_t ms) {
     enum { STEP = 100 };
     while (ms > 0 && !tmh_stops(client)) {
@@ -423,8 +424,8 @@ static void pause_for(const tmh_client *client, uint64_t ms) {
 }
 
 /*
- * Back-off with jitter: between a half and the whole of a pause that doubles. A connection that brought
- * something before it broke is made again almost at once.
+ * Back-off with jitter: between half and all of a pause that doubles. After a connection that
+ * delivered bytes before it broke, the next attempt follows almost at once.
  */
 static uint64_t pause_after(const errand *e, unsigned failures, bool progressed) {
     const tmh_settings *s = &e->file->io->settings;
@@ -437,7 +438,10 @@ static uint64_t pause_after(const errand *e, unsigned failures, bool progressed)
     return e->wait_ms > pause ? e->wait_ms : pause;
 }
 
-/* What did not succeed never ends without a sentence: bytes that did not come would be taken for some. */
+/*
+ * A failed errand always returns a failure and a message: otherwise the caller would use bytes that
+ * never arrived.
+ */
 static tenmap_status end_failed(errand *e) {
     if (e->error->status == TENMAP_OK)
         tmh_fail(e->error, TENMAP_ERR_IO, "%s: the request failed", tmh_show(e->file->given).text);
@@ -453,7 +457,10 @@ static tenmap_status give_up(errand *e, unsigned failures) {
     return e->error->status;
 }
 
-/* Much came, or much of what was left: either ends after so many times. */
+/*
+ * Whether many bytes arrived, or a large share of those that were missing. Either can happen only a
+ * limited number of times.
+ */
 static bool has_progressed(const errand *e, size_t before) {
     size_t came = e->done - before, left = e->count - before;
     return came >= PROGRESS || (came > 0 && came >= left / 4);
@@ -486,7 +493,7 @@ static tenmap_status make_attempts(errand *e) {
         if (++failures > s->retries)
             return give_up(e, failures);
         if (failures > 1)
-            forget_target(e); /* perhaps it is that host which is out of order */
+            forget_target(e); /* perhaps only that host is out of order */
         uint64_t wait = pause_after(e, failures, progressed);
         if (tmh_now() + wait >= e->deadline)
             return give_up(e, failures);
@@ -495,7 +502,7 @@ static tenmap_status make_attempts(errand *e) {
     }
 }
 
-/* What failed on the way and was made good is not the caller's to see. */
+/* The caller does not see failures that a later attempt made good. */
 static tenmap_status run_errand(errand *e) {
     tenmap_error *shown = e->error, own = {.status = TENMAP_OK};
     e->error = &own;
@@ -530,7 +537,10 @@ tenmap_status tmh_fetch(tmh_file *file, uint64_t first, size_t count, unsigned c
     return status;
 }
 
-/* Where the next page is: the hub's own affair, since what is asked there goes with a token. */
+/*
+ * The address of the next page, which must be on the hub itself, because the request carries a
+ * token.
+ */
 static tenmap_status take_next(errand *e, char **next) {
     const char *link = e->request.answer.next;
     *next = NULL;

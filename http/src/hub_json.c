@@ -45,7 +45,7 @@ static void add_utf8(tmh_text *text, uint32_t c) {
     tmh_add(text, (const char *)b, len);
 }
 
-/* What follows a backslash. */
+/* Takes what follows a backslash. */
 static bool take_escape(reader *r, tmh_text *text) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     char letter = r->at < r->end ? *r->at++ : '\0';
@@ -68,12 +68,12 @@ static bool take_escape(reader *r, tmh_text *text) {
         return false;
     }
     if (c == 0)
-        return false; /* no name holds a NUL */
+        return false; /* names never hold NUL */
     add_utf8(text, c);
     return true;
 }
 
-/* A string into `text`, which may be NULL if it is not wanted. */
+/* Takes a string into `text`, which may be NULL to skip it. */
 static bool take_string(reader *r, tmh_text *text) {
     tmh_text unused = {.bytes = NULL};
     tmh_text *to = text ? text : &unused;
@@ -94,7 +94,7 @@ static bool take_string(reader *r, tmh_text *text) {
     return fine && !to->failed;
 }
 
-/* Reads over one value; containers are counted, not entered, so that depth costs nothing. */
+/* Skips one value. It counts brackets instead of recursing, so depth costs no stack. */
 static bool skip_value(reader *r) {
     size_t depth = 0;
     do {
@@ -124,7 +124,7 @@ static bool skip_value(reader *r) {
     return true;
 }
 
-/* One object of the listing: its path. */
+/* Takes one object of the listing: its path. */
 static bool take_entry(reader *r, tmh_text *path) {
     if (!take(r, '{'))
         return false;
@@ -142,7 +142,7 @@ static bool take_entry(reader *r, tmh_text *path) {
     return take(r, '}');
 }
 
-/* The name of a path that lies in the folder itself; NULL if it lies elsewhere. */
+/* The last part of a path directly in the folder; NULL for other paths. */
 static const char *name_in(const char *path, const char *folder) {
     size_t len = strlen(folder);
     while (len && folder[len - 1] == '/')

@@ -1,12 +1,15 @@
-/* The four functions of a tenmap_io, and what they keep of a file. */
+/* The four functions of a tenmap_io, and what they cache of a file. */
 #include "http.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The first read, which holds most headers; small reads, and what is read ahead of them. */
+/*
+ * Bytes of the first read, which holds most headers; of what counts as a small read; and of what is
+ * read ahead for small reads.
+ */
 enum { FIRST_READ = 128 << 10, SMALL_READ = 32 << 10, READ_AHEAD = 128 << 10 };
-/* A good size for one read of many. */
+/* preferred_bytes of the tenmap_io. */
 enum { PREFERRED = 4 << 20 };
 
 /* Opening and closing. */
@@ -22,7 +25,7 @@ static void free_file(tmh_file *file) {
     free(file);
 }
 
-/* NULL after a failure, which is in *error. */
+/* NULL on failure, with the reason in *error. */
 static tmh_file *new_file(tmh_io *io, const char *path, tenmap_error *error) {
     tmh_file *file = calloc(1, sizeof *file);
     char *given = tmh_copy(path, strlen(path));
@@ -40,7 +43,7 @@ static tmh_file *new_file(tmh_io *io, const char *path, tenmap_error *error) {
     return NULL;
 }
 
-/* What an address alone tells to be a folder. */
+/* Whether the address alone shows that it is a folder. */
 static bool is_folder(const tmh_address *a) {
     size_t len = strlen(a->path);
     return len == 0 || a->path[len - 1] == '/';
@@ -56,8 +59,8 @@ static tenmap_status fail_folder(const tmh_file *file, tenmap_error *error) {
 }
 
 /*
- * A signature in an address is for that one file. What lies beside it, a shard of an index say, has
- * the same query by the rules of addresses, and would be refused by the server without a reason.
+ * A signature in an address is valid for that one file. The address of a file beside it, such as a
+ * shard of an index, gets the same query, and the server would refuse it without saying why.
  */
 static tenmap_status check_signature(tmh_file *file, tenmap_error *error) {
     const tmh_address *a = &file->address;
@@ -121,7 +124,10 @@ static void close_file(void *ctx, void *file) {
 
 /* Reading. */
 
-/* Copies what a window has of the front of [*offset, *offset + *bytes), which moves behind it. */
+/*
+ * Copies what the window has of the front of [*offset, *offset + *bytes), and advances the range
+ * past it.
+ */
 static void serve(const unsigned char *window, uint64_t at, size_t size, uint64_t *offset,
                   unsigned char **dst, size_t *bytes) {
     if (*offset < at || *offset - at >= size)
@@ -134,8 +140,8 @@ static void serve(const unsigned char *window, uint64_t at, size_t size, uint64_
 }
 
 /*
- * Serves what was read ahead. True if this read follows the small one before it, so that reading
- * ahead again will pay: what is read alone costs its own bytes only.
+ * Serves bytes that were read ahead. True if this read continues the small one before it, so that
+ * reading ahead again pays: an isolated read fetches only its own bytes.
  */
 static bool serve_ahead(tmh_file *file, uint64_t *offset, unsigned char **dst, size_t *bytes) {
     uint64_t begin = *offset;
@@ -203,7 +209,7 @@ typedef struct listing {
     uint64_t bytes, deadline; /* of all pages */
 } listing;
 
-/* A name that no file has is left out, as are those that are not of this folder. */
+/* Skips names that no file can have, and names outside of this folder. */
 static int count_entry(void *ctx, const char *name) {
     listing *l = ctx;
     if (strlen(name) > TMH_LONGEST_NAME)
@@ -219,7 +225,7 @@ static tenmap_status fail_listing(const tmh_file *file, long most, const char *w
                     tmh_show(file->given).text, most, what);
 }
 
-/* Whether it may go on, or end here. */
+/* Fails if the listing exceeded one of its limits. */
 static tenmap_status check_listing(const tmh_file *file, const listing *l, const char *next,
                                    tenmap_error *error) {
     if (l->count > TMH_MOST_NAMES)
@@ -233,7 +239,7 @@ static tenmap_status check_listing(const tmh_file *file, const listing *l, const
     return TENMAP_OK;
 }
 
-/* The prefix that keys in the folder have; to be freed. */
+/* The prefix of keys in the folder, which the caller frees. */
 static char *key_prefix(const char *key) {
     tmh_text prefix = {.bytes = NULL};
     tmh_adds(&prefix, key);
@@ -242,7 +248,7 @@ static char *key_prefix(const char *key) {
     return tmh_take(&prefix);
 }
 
-/* One page; *next, which was the page before's, becomes this one's. */
+/* Lists one page. *next is the previous page's and becomes this one's. */
 static tenmap_status list_page(tmh_file *file, listing *l, char **next, bool *stopped,
                                tenmap_error *error) {
     tmh_text text = {.bytes = NULL};

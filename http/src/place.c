@@ -1,4 +1,7 @@
-/* Where a file is asked for, with which credentials, and what was learnt of what it lies in. */
+/*
+ * Which address to request a file from, with which credentials, and what was learned about its
+ * repository or bucket.
+ */
 #include "http.h"
 
 #include <openssl/crypto.h>
@@ -8,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-/* What holds for a whole repository or bucket. */
+/* What was learned about a whole repository or bucket. */
 
 char *tmh_learnt_copy(tmh_io *io, tmh_learnt **list, const char *what) {
     char *value = NULL;
@@ -50,7 +53,7 @@ static char *repository(const tmh_file *file) {
     return tmh_take(&text);
 }
 
-/* The commit that the revision was at when it was first asked for, or the revision itself. */
+/* The commit that the revision named at its first request, or else the revision itself. */
 static char *revision_now(tmh_file *file) {
     char *what = repository(file);
     char *known = what ? tmh_learnt_copy(file->io, &file->io->learnt, what) : NULL;
@@ -68,7 +71,7 @@ static char *region_now(tmh_file *file) {
 bool tmh_learn_commit(tmh_file *file, const char *url, const tmh_answer *answer) {
     if (file->address.scheme != TMH_HF || !answer->commit[0] ||
         !tmh_same_origin(url, file->io->settings.hub))
-        return true; /* no other host knows what the hub's branches are at */
+        return true; /* only the hub knows its branches */
     char *what = repository(file);
     bool same = what && tmh_learnt_put(file->io, &file->io->learnt, what, answer->commit, false);
     free(what);
@@ -90,7 +93,10 @@ bool tmh_learn_region(tmh_file *file, const char *first, const char *url,
 
 /* Addresses. */
 
-/* A bucket's name as a part of a host's: one label, lower case, or no certificate fits. */
+/*
+ * Whether a bucket's name can be a part of a host's name: one label in lower case, or else no
+ * certificate matches.
+ */
 static bool is_label(const char *bucket) {
     for (const char *c = bucket; *c; c++)
         if (*c == '.' || *c == '_' || (*c >= 'A' && *c <= 'Z'))
@@ -98,7 +104,7 @@ static bool is_label(const char *bucket) {
     return strlen(bucket) < 64;
 }
 
-/* Up to the '/' behind which the key comes. */
+/* Adds the address up to the '/' before the key. */
 static void add_bucket(tmh_file *file, tmh_text *url) {
     const char *bucket = file->address.host;
     char *region = region_now(file);
@@ -172,7 +178,7 @@ char *tmh_list_hop(tmh_file *file, const char *next) {
     if (file->address.scheme == TMH_HF)
         return hub_list_hop(file, next);
     add_bucket(file, &url);
-    tmh_adds(&url, "/?"); /* in the order in which a signature wants them */
+    tmh_adds(&url, "/?"); /* sorted, as the signature requires */
     if (next) {
         tmh_adds(&url, "continuation-token=");
         tmh_encode(&url, next, strlen(next), false);
@@ -245,7 +251,9 @@ static void sign(tmh_file *file, tmh_headers *headers, const char *url, const ch
     free(authorization.bytes);
 }
 
-/* The bearer token for a file, or NULL. A web address on the hub's own host is the hub's. */
+/*
+ * The bearer token for a file, or NULL. A web address on the hub's own host gets the hub's token.
+ */
 static const char *token_of(const tmh_file *file, const char *first) {
     const tmh_settings *s = &file->io->settings;
     if (file->address.scheme == TMH_S3)

@@ -1,4 +1,4 @@
-/* Where a redirect leads, and where it may not. */
+/* Where a redirect leads, and whether it is allowed. */
 #include "http.h"
 
 #include <curl/curl.h>
@@ -10,7 +10,7 @@ static tenmap_status refuse(const tmh_file *file, tenmap_error *error, const cha
                     why);
 }
 
-/* Whether this part of an address is there. */
+/* Whether the address has this part. */
 static bool has_part(CURLU *parts, CURLUPart part) {
     char *text = NULL;
     bool has = curl_url_get(parts, part, &text, 0) == CURLUE_OK && text && *text;

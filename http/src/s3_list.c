@@ -1,6 +1,7 @@
 /*
- * The answer of ListObjectsV2: <Contents><Key>..</Key></Contents>, <CommonPrefixes><Prefix>..</Prefix>
- * and <NextContinuationToken>. Only these are looked for: servers differ in the rest.
+ * The response to ListObjectsV2: <Contents><Key>..</Key></Contents>,
+ * <CommonPrefixes><Prefix>..</Prefix> and <NextContinuationToken>. Only these are looked for:
+ * servers differ in the rest.
  */
 #include "http.h"
 
@@ -13,7 +14,7 @@ typedef struct slice {
     size_t len;
 } slice;
 
-/* The first place of `text` in it, or NULL. */
+/* The first occurrence of `text`, or NULL. */
 static const char *find(slice in, const char *text) {
     size_t len = strlen(text);
     for (size_t i = 0; i + len <= in.len; i++)
@@ -22,7 +23,7 @@ static const char *find(slice in, const char *text) {
     return NULL;
 }
 
-/* What the first element of this name holds, from *in on, which moves behind it. */
+/* The contents of the first element of this name from *in on; advances *in past it. */
 static bool next_element(slice *in, const char *name, slice *out) {
     char open[40], close[48];
     int len = snprintf(open, sizeof open, "<%s>", name);
@@ -42,7 +43,7 @@ static bool next_element(slice *in, const char *name, slice *out) {
     return true;
 }
 
-/* The byte or character of an entity, between & and ;. */
+/* Adds the character that an entity (without & and ;) stands for. */
 static bool add_entity(tmh_text *text, slice entity) {
     static const struct {
         const char *name;
@@ -59,7 +60,7 @@ static bool add_entity(tmh_text *text, slice entity) {
     bool hex = entity.at[1] == 'x';
     memcpy(digits, entity.at + 1 + hex, entity.len - 1 - (size_t)hex);
     if (strspn(digits, hex ? "0123456789abcdefABCDEF" : "0123456789") != strlen(digits))
-        return false; /* strtol would take blanks and signs */
+        return false; /* strtol would accept blanks and signs */
     long c = strtol(digits, &end, hex ? 16 : 10);
     if (end == digits || c < 1 || c > 0x10ffff)
         return false;
@@ -75,7 +76,7 @@ static bool add_entity(tmh_text *text, slice entity) {
 
 static char *plain_text(slice xml) {
     tmh_text text = {.bytes = NULL};
-    enum { LONGEST_ENTITY = 12 }; /* so that a row of '&' is not looked through again and again */
+    enum { LONGEST_ENTITY = 12 }; /* keeps a long run of '&' linear */
     for (size_t i = 0; i < xml.len; i++) {
         size_t near = xml.len - i < LONGEST_ENTITY ? xml.len - i : LONGEST_ENTITY;
         const char *end = xml.at[i] == '&' ? memchr(xml.at + i, ';', near) : NULL;
@@ -100,7 +101,7 @@ typedef struct naming {
     bool *stopped;
 } naming;
 
-/* Says each name of one kind: of keys, or of what stands for the keys below a prefix. */
+/* Reports each name of one kind: keys, or common prefixes. */
 static bool say_names(const naming *n, slice all, const char *outer, const char *inner) {
     slice one, text;
     while (!*n->stopped && next_element(&all, outer, &one)) {

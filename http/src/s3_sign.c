@@ -26,7 +26,7 @@ static bool keyed(const void *key, size_t key_len, const char *text, unsigned ch
            len == HASH;
 }
 
-/* The names of the headers that are signed, in order, and optionally their lines. */
+/* The names of the signed headers, in order. */
 static const char *signed_names(const tmh_keys *keys, const tmh_signed *request) {
     static const char *const names[2][2] = {
         {"host;x-amz-content-sha256;x-amz-date",
@@ -57,7 +57,7 @@ static void canonical_request(const tmh_keys *keys, const tmh_signed *request, t
     tmh_adds(text, tmh_empty_hash);
 }
 
-/* The key of this day, region and service. */
+/* The signing key for this day, region and service. */
 static bool signing_key(const tmh_keys *keys, const char *day, const char *region,
                         unsigned char out[HASH]) {
     tmh_text first = {.bytes = NULL};

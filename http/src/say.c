@@ -1,4 +1,4 @@
-/* Sentences for people, and text that grows. */
+/* Error messages, and text that grows. */
 #include "http.h"
 
 #include <stdarg.h>
@@ -13,7 +13,10 @@ tenmap_status tmh_fail(tenmap_error *error, tenmap_status status, const char *fo
     va_start(args, format);
     int wanted = vsnprintf(error->message, sizeof error->message, format, args);
     va_end(args);
-    /* All that came from outside was shown by tmh_show, but for what libraries say: ASCII remains. */
+    /*
+     * tmh_show has cleaned everything that came from outside, except messages of libraries: keep
+     * ASCII only.
+     */
     for (char *c = error->message; *c; c++)
         if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
             *c = '?';
@@ -26,7 +29,7 @@ tenmap_status tmh_fail_memory(tenmap_error *error, const char *what) {
     return tmh_fail(error, TENMAP_ERR_MEMORY, "out of memory: there is none left for %s", what);
 }
 
-/* Where the host begins: behind the scheme and what stands before the last '@' of the authority. */
+/* Where the host begins: after the scheme and after the last '@' of the authority. */
 static const char *behind_user(const char *address, size_t *scheme) {
     const char *found = strstr(address, "://");
     *scheme = found ? (size_t)(found - address) + 3 : 0;
@@ -96,7 +99,7 @@ void tmh_addf(tmh_text *text, const char *format, ...) {
     int len = vsnprintf(small, sizeof small, format, args);
     va_end(args);
     if (len < 0 || (size_t)len >= sizeof small)
-        text->failed = true; /* long texts are added piece by piece */
+        text->failed = true; /* no piece is that long */
     else
         tmh_add(text, small, (size_t)len);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A variable that is set to something. */
+/* The variable's value, if it is set and not empty; else NULL. */
 static const char *variable(const char *name) {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
@@ -43,7 +43,9 @@ static tenmap_status take_options(tenmap_http_options *out, const tenmap_http_op
     return TENMAP_OK;
 }
 
-/* Tokens, keys and names become parts of header lines: a byte that could end one is refused. */
+/*
+ * Tokens, keys and names become parts of header lines, so bytes that could end a line are refused.
+ */
 static tenmap_status check_word(const char *text, const char *what, bool blanks,
                                 tenmap_error *error) {
     for (const char *c = text; c && *c; c++)
@@ -111,7 +113,7 @@ static tenmap_status take_token(tmh_settings *s, const tenmap_http_options *o,
     return check_word(s->hub_token, "the hub's token file", false, error);
 }
 
-/* An endpoint: a web address without a query, and without a '/' at its end. */
+/* Takes an endpoint: a web address without a query, stored without a trailing '/'. */
 static tenmap_status take_endpoint(char **out, const char *text, tenmap_error *error) {
     tmh_address address;
     size_t len = strlen(text);
@@ -156,7 +158,7 @@ static tenmap_status take_keys(tmh_settings *s, tenmap_error *error) {
     tenmap_status status =
         copy_variable(&s->region, region ? region : "us-east-1", "the region", error);
     if (status != TENMAP_OK || !id || !secret)
-        return status; /* half a pair signs nothing */
+        return status; /* half a pair of keys is useless */
     status = copy_variable(&s->keys.id, id, "AWS_ACCESS_KEY_ID", error);
     if (status == TENMAP_OK)
         status = copy_variable(&s->keys.secret, secret, "AWS_SECRET_ACCESS_KEY", error);

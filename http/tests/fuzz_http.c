@@ -1,6 +1,6 @@
 /*
- * Everything that libtenmap-http parses: header lines, listings of hubs and of S3, addresses. The first
- * byte chooses. What comes out must keep the promises that http.h makes of it.
+ * Fuzzes everything that libtenmap-http parses: header lines, listings of hubs and of S3,
+ * addresses. The first byte chooses. Results must keep the promises of http.h.
  */
 #include "http.h"
 

@@ -1,6 +1,6 @@
 /*
  * libtenmap-http against a server that misbehaves (server.py, which runs this program and has the
- * cases): every one ends in the right bytes or in one clear sentence, within its time.
+ * cases): every case ends within its time, with the right bytes or with one clear error message.
  *
  *     server.py test_http_faults [SEEDS]
  */
@@ -21,8 +21,8 @@
 
 enum { SIZE = 1000003 };
 /*
- * Time limits, in milliseconds: a short one where a server is silent on purpose, and one that a busy
- * machine keeps everywhere else.
+ * Time limits in milliseconds: a short one for servers that are silent on purpose, and one for all
+ * others that even a busy machine meets.
  */
 enum { SHORT = 2000, LONG = 20000 };
 static const char *base;
@@ -63,7 +63,7 @@ static const char *address_of(const char *name) {
     return text;
 }
 
-/* What every sentence must be: there, printable, and without a secret. */
+/* Every error message must exist, be printable and hold no secret. */
 static void check_sentence(const tenmap_error *error, tenmap_status status) {
     assert_int_equal(error->status, status);
     assert_true(strlen(error->message) > 20);
@@ -84,7 +84,10 @@ static tenmap_status read_part(const tenmap_io *io, void *file, uint64_t at, siz
     return status;
 }
 
-/* The whole of it, in a few pieces: within the first window, across its end, large, small ones. */
+/*
+ * Reads the whole file in a few pieces: within the first window, across its end, large and small
+ * ones.
+ */
 static void check_file(const tenmap_io *io, void *file, uint64_t size) {
     static const struct {
         uint64_t at;
@@ -163,7 +166,10 @@ static void test_right_servers(void **state) {
     must_be_right("empty-bare", 0);
 }
 
-/* A header costs one request, what lies beside each other is joined, what is alone costs itself. */
+/*
+ * A header costs one request, adjacent reads are joined, an isolated read fetches only its own
+ * bytes.
+ */
 static void test_traffic(void **state) {
     (void)state;
     tenmap_io io = must_create(NULL, LONG);
@@ -251,7 +257,7 @@ static void test_hosts(void **state) {
     must_not_open(NULL, "ftp://127.0.0.1/x", TENMAP_ERR_ARGUMENT, "begin with http://");
 }
 
-/* What lies beside a signed address is refused without a request. */
+/* A file beside a signed address is refused without a request. */
 static void test_signed_siblings(void **state) {
     (void)state;
     tenmap_io io = must_create(NULL, LONG);
@@ -313,7 +319,9 @@ static void unset_keys(void) {
 
 #define ODD_KEY "m/a b+c=d&e?f#g%20\xc3\xa9~'(x)"
 
-/* Signatures are verified by the server, with session tokens and in the region that a bucket names. */
+/*
+ * Signatures are verified by the server, with session tokens and in the region that a bucket names.
+ */
 static void test_s3(void **state) {
     (void)state;
     static const char *const far[] = {"s3-far-301", "s3-far-307", "s3-far-400"};
@@ -340,7 +348,7 @@ static void test_s3(void **state) {
     must_not_open(NULL, "s3://s3-session/" ODD_KEY, TENMAP_ERR_IO, "not signed");
 }
 
-/* What a server says for a terminal to obey does not get there. */
+/* Control characters in a server's text do not reach the terminal. */
 static void test_evil(void **state) {
     (void)state;
     must_not_open(NULL, "evil-error", TENMAP_ERR_IO, "answered 403");
@@ -393,7 +401,7 @@ static int count_name(void *ctx, const char *name) {
     return 0;
 }
 
-/* A listing ends at one of its bounds, and says at which. */
+/* A listing fails at one of its limits, and the message says at which. */
 static void must_not_list(const char *path, uint32_t timeout_ms, tenmap_status expected,
                           const char *fragment) {
     tenmap_io io = must_create("hunter2", timeout_ms);
@@ -418,7 +426,7 @@ static void listings_have_bounds(void **state) {
     unset_keys();
 }
 
-/* 60 pages, each within its time: together they are not within that of the call. */
+/* 60 pages, each within its time limit, but together beyond that of the call. */
 static void a_listing_ends_in_the_time_of_one_call(void **state) {
     (void)state;
     double begun = now();
@@ -450,7 +458,9 @@ static void what_is_not_http_is_named(void **state) {
     must_not_open(NULL, "no-number", TENMAP_ERR_IO, "cannot be understood");
 }
 
-/* Opens both, the second by what the hub said of the first; returns the status of the second. */
+/*
+ * Opens both, the second with what the hub said about the first; returns the status of the second.
+ */
 static tenmap_status open_two(const char *model, const char *second, tenmap_error *error) {
     char path[64];
     tenmap_io io = must_create("hunter2", LONG);
@@ -534,7 +544,10 @@ static void *open_slowly(void *ctx) {
     return NULL;
 }
 
-/* A call that may take long has the only connection; one that may not does not wait for its end. */
+/*
+ * A call with a long limit has the only connection; a call with a short limit does not wait for it
+ * to end.
+ */
 static void waiting_for_a_connection_is_part_of_the_call(void **state) {
     (void)state;
     tenmap_http_options options = TENMAP_HTTP_OPTIONS_INIT;
@@ -584,7 +597,7 @@ static void test_fork(void **state) {
     tenmap_http_destroy(&io);
 }
 
-/* Random schedules of faults: the right bytes, or one sentence, and in time. */
+/* Random schedules of faults: the right bytes or one error message, in time. */
 static void test_schedules(void **state) {
     (void)state;
     unsigned right = 0;
@@ -610,7 +623,7 @@ static void test_schedules(void **state) {
     }
     print_message("%u schedules of faults: %u ended in the right bytes, %u in a sentence\n", seeds,
                   right, seeds - right);
-    assert_true(right > seeds / 4); /* faults that pass do pass */
+    assert_true(right > seeds / 4); /* temporary faults are survived */
 }
 
 static int stop_after(void *ctx) {

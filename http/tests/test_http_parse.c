@@ -115,7 +115,7 @@ static void test_bad_addresses(void **state) {
     assert_false(tenmap_http_takes(NULL));
 }
 
-/* Errors show no user, no password and no signature. */
+/* Errors show neither user, password nor signature. */
 static void test_shown(void **state) {
     (void)state;
     assert_string_equal(tmh_show("https://u:p@h/a?X-Amz-Signature=1").text, "\"https://h/a?...\"");
@@ -269,7 +269,7 @@ static void test_ranges(void **state) {
     tmh_answer_free(&a);
 }
 
-/* Lines that are hostile: nothing of them can end a header line of ours. */
+/* Hostile lines: nothing in them can end a header line of ours. */
 static void test_hostile_lines(void **state) {
     (void)state;
     char tag[600] = "ETag: \"";
@@ -301,7 +301,7 @@ static void test_hostile_lines(void **state) {
     tmh_answer_free(&a);
 }
 
-/* However long they are, and whatever they hold. */
+/* At any length, and with any contents. */
 static void tags_and_dates_are_compared_whole(void **state) {
     (void)state;
     static const size_t lengths[] = {1, 2, 63, 64, 254, 255, 256, 257, 300, 5000};

@@ -1,7 +1,7 @@
 /*
- * A file that is replaced by another version at any request (versions.py, which runs this program and
- * decides by a seed): what is read is all of the old version, all of the new one, or an error. Never
- * a mix.
+ * A file that is replaced by another version at any request (versions.py, which runs this program
+ * and decides by a seed): what is read is all of the old version, all of the new one, or an error.
+ * Never a mix.
  *
  *     versions.py versions [SCHEDULES [FIRST SEED]]
  */
