@@ -30,19 +30,17 @@ function ratio(peer, path, step) {
 }
 
 # A model in shards beside the one file with as many tensors, or the most, and the package's open.
-function shards(path,   i, p, single) {
+function shards(path,   i, p, single, ours, alone) {
     for (i = 1; i <= count; i++) {
         p = paths[i]
         if (p !~ /json$/ && (single == "" || tensors[p] > tensors[single]) &&
             tensors[p] <= tensors[path])
             single = p
     }
+    ours = best["tenmap", path, "open"] / tensors[path]
+    alone = best["tenmap", single, "open"] / tensors[single]
     printf "%d in shards with an index: open %s, %.0f ns per tensor; in one file %.0f ns (%.2fx); python %s (%s)\n",
-        tensors[path], time("tenmap", path, "open"),
-        best["tenmap", path, "open"] / tensors[path],
-        best["tenmap", single, "open"] / tensors[single],
-        best["tenmap", path, "open"] / tensors[path] /
-            (best["tenmap", single, "open"] / tensors[single]),
+        tensors[path], time("tenmap", path, "open"), ours, alone, ours / alone,
         time("python", path, "open"), ratio("python", path, "open")
 }
 
