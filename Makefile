@@ -39,7 +39,9 @@ long: deps
 
 # One table per benchmark; see docs/performance.md for what they say.
 bench: deps
-	@for bench in bench/*.sh; do sh $$bench || exit 1; done
+	@for bench in bench/*.sh; do \
+	    [ $$bench = bench/smoke.sh ] || sh $$bench || [ $$? = 77 ] || exit 1; \
+	done
 
 install: all
 	cmake --install "$(RELEASE)"

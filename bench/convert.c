@@ -16,6 +16,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* MADV_HUGEPAGE, clock_gettime */
 #endif
+#include "timing.h"
 #include "values/values.h"
 
 #include <stdio.h>
@@ -55,7 +56,7 @@ enum { SIZE_COUNT = sizeof sizes / sizeof sizes[0] };
 static struct { bool tsv, quick, in_cache, small_pages; } option;
 
 static unsigned char *arena_src, *arena_dst;
-static const uint64_t arena_src_bytes = (uint64_t)4 << 30, arena_dst_bytes = (uint64_t)1 << 30;
+static uint64_t arena_src_bytes = (uint64_t)4 << 30, arena_dst_bytes = (uint64_t)1 << 30;
 
 static double now(void) {
     struct timespec t;
@@ -198,7 +199,7 @@ static result measure(run r) {
     result best = {0, 0, 0, 0, 0, 0};
     bool large = r.dst_bytes >= 16 << 20;
     int rounds = r.dst_bytes >= 1 << 30 ? 9 : large ? 60 : 150;
-    rounds = option.quick ? rounds / 3 : rounds;
+    rounds = smoke_run() ? 3 : option.quick ? rounds / 3 : rounds;
     for (int i = 0; i < rounds; i++) {
         run two = r;
         two.threads = 2;
@@ -263,6 +264,10 @@ int main(int argc, char **argv) {
         if (argv[i][0] != '-')
             argv[names++] = argv[i];
     }
+    if (smoke_run()) { /* the smallest size alone, from 8 bytes an element at most to half a byte */
+        arena_dst_bytes = sizes[0];
+        arena_src_bytes = sizes[0] * 16;
+    }
     arena_src = map_memory(arena_src_bytes);
     arena_dst = map_memory(arena_dst_bytes);
     memset(arena_dst, 1, arena_dst_bytes);
@@ -286,7 +291,8 @@ int main(int argc, char **argv) {
             r.count = sizes[s] * 8 / tmi_dtypes[r.to].bits;
             r.src_bytes = r.count * tmi_dtypes[r.from].bits / 8;
             r.repeats = sizes[s] <= 64 << 10 ? 16 : sizes[s] <= 1 << 20 ? 4 : 1;
-            if (r.src_bytes > arena_src_bytes || (option.in_cache && r.dst_bytes > 1 << 20))
+            if (r.src_bytes > arena_src_bytes || r.dst_bytes > arena_dst_bytes ||
+                (option.in_cache && r.dst_bytes > 1 << 20))
                 continue;
             if (filled < r.src_bytes)
                 fill_source(r.from, filled = r.src_bytes);

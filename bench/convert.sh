@@ -5,25 +5,27 @@
 # A peer that cannot be had is skipped, and the table says so.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=$root/build/bench
-out=$build/convert.tsv
-mkdir -p "$build"
-cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTENMAP_TESTS=OFF >/dev/null
-cmake --build "$build" --target bench_convert -j2 >/dev/null
+. "$root/scripts/bench.sh"
+out=$folder/convert.tsv
+build_targets bench_convert
 
-python=${TENMAP_PEERS_PYTHON:-$build/venv/bin/python}
-if [ ! -x "$python" ]; then
-    { python3 -m venv "$build/venv" && "$build/venv/bin/pip" -q install numpy ml_dtypes; } ||
-        echo "numpy and ml_dtypes could not be installed" >&2
-fi
+peers() {
+    python=${TENMAP_PEERS_PYTHON:-$build/venv/bin/python}
+    if [ ! -x "$python" ]; then
+        { python3 -m venv "$build/venv" && "$build/venv/bin/pip" -q install numpy ml_dtypes; } ||
+            echo "numpy and ml_dtypes could not be installed" >&2
+    fi
+    "$python" "$root/bench/peers/convert_numpy.py" >>"$out" || echo "skipped: numpy + ml_dtypes"
+    if CARGO_TARGET_DIR=$build/half cargo build -q --release \
+        --manifest-path "$root/bench/peers/half/Cargo.toml"; then
+        "$build/half/release/bench_half" >>"$out"
+    else
+        echo "skipped: the half crate"
+    fi
+}
 
 "$build/bench/bench_convert" --tsv "$@" >"$out"
-"$python" "$root/bench/peers/convert_numpy.py" >>"$out" || echo "skipped: numpy + ml_dtypes"
-if CARGO_TARGET_DIR=$build/half cargo build -q --release --manifest-path "$root/bench/peers/half/Cargo.toml"; then
-    "$build/half/release/bench_half" >>"$out"
-else
-    echo "skipped: the half crate"
-fi
+[ -n "$smoke" ] || peers
 
 # The last two columns: how many times faster than the peer; - where it has no such conversion.
 awk -F '\t' '

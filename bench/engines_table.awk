@@ -12,7 +12,7 @@ function row(what, name, ours) {
         printf "| %s | skipped | | | | |\n", what
     else
         printf "| %s | %.0f ms | %.0f ms | %.2f | %.1f | %s |\n", what, first[name], second[name],
-            first[name] / second[name], first[name] / first[ours], ids[name]
+            (second[name] > 0 ? first[name] / second[name] : 0), first[name] / first[ours], ids[name]
 }
 
 END {

@@ -8,17 +8,17 @@
 # Where the package cannot be had, only tenmap's blocks are timed, and a note says so.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=$root/build/bench
-mkdir -p "$build"
-folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-bench-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
-cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF -DTENMAP_EXAMPLES=OFF \
-    -DTENMAP_SHARED=OFF >"$folder/log" 2>&1 &&
-    cmake --build "$build" --target bench_gguf >>"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
-bench=$(find "$build" -name bench_gguf -type f | head -n 1)
+. "$root/scripts/bench.sh"
+build_targets bench_gguf
+bench=$build/bench/bench_gguf
 
+if [ -n "$smoke" ]; then
+    "$bench" blocks 1
+    # A model of no tensors and no metadata: the mark, version 3, and two counts of 0.
+    { printf 'GGUF\003\000\000\000' && head -c 16 /dev/zero; } >"$folder/model.gguf"
+    "$bench" open "$folder/model.gguf"
+    exit
+fi
 "$bench" blocks
 python=${TENMAP_PEERS_PYTHON:-$build/venv/bin/python}
 if ! "$python" -c 'import gguf' 2>/dev/null; then

@@ -1,24 +1,24 @@
 #!/bin/sh
 # tenmap_load of a model on loopback, over 8 connections, beside 8 processes of curl for the same bytes:
 #     bench/http.sh [GIGABYTES [ROUNDS]]
-# TENMAP_BENCH_HTTP names a bench_http that is built already; without it one is built.
-# nginx serves the file from the page cache. What cannot be had is said, and nothing is measured then.
+# nginx serves the file from the page cache. Exits with 77, saying why, where nginx, curl, Python or libcurl
+# is missing.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=$root/build/bench bench=${TENMAP_BENCH_HTTP:-}
+. "$root/scripts/bench.sh"
 size=${1:-3} rounds=${2:-5}
+[ -z "$smoke" ] || { size=0.07 rounds=1; }
 PATH=$PATH:/usr/sbin:/sbin
 for program in nginx curl python3; do
-    command -v $program >/dev/null || { echo "skipped: $program is not here"; exit 0; }
+    command -v $program >/dev/null || { echo "skipped: $program is not here"; exit 77; }
 done
-if [ -z "$bench" ]; then
-    cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTENMAP_TESTS=OFF >/dev/null
-    cmake --build "$build" --target bench_http -j2 >/dev/null || { echo "skipped: no libcurl"; exit 0; }
-    bench=$build/bench/bench_http
-fi
+build_targets bench_http 2>/dev/null && [ -x "$build/bench/bench_http" ] || {
+    echo "skipped: bench_http is not built, which needs libcurl"
+    exit 77
+}
 
-work=$(mktemp -d)
-trap 'kill "$server" 2>/dev/null || :; rm -rf "$work"' EXIT
+work=$folder server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null || :; rm -rf "$work"' EXIT
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 mkdir "$work/served"
 python3 - "$work/served/model.safetensors" "$size" <<'END'
@@ -52,4 +52,4 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.3
 done
 echo "load $(cut -d' ' -f1-3 /proc/loadavg), $(nproc) processors"
-"$bench" "$address" "$rounds" 8
+"$build/bench/bench_http" "$address" "$rounds" 8

@@ -12,30 +12,21 @@ set -eu
 
 rounds=${1:-5}
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=$root/build/bench
 case $rounds in
 *[!0-9]*) echo "usage: bench/ls.sh [ROUNDS]" >&2 && exit 2 ;;
 esac
 
-mkdir -p "$build"
-folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-bench-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
-
+. "$root/scripts/bench.sh"
+[ -z "$smoke" ] || rounds=1
 echo "bench/ls: building" >&2
-{
-    cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF -DTENMAP_EXAMPLES=OFF \
-        -DTENMAP_SHARED=OFF &&
-        cmake --build "$build" --target bench_open tenmap_tool -j 2
-} >"$folder/log" 2>&1 || { cat "$folder/log" >&2 && exit 1; }
+build_targets bench_open tenmap_tool
 "$build/bench/bench_open" make "$folder" >/dev/null
 model=$folder/100000.safetensors
 
 # Milliseconds of processor time that all children have taken so far.
 spent() {
     times >"$folder/times"
-    spent=$(awk -F '[ms ]+' 'NR == 2 { print 60000 * $1 + 1000 * $2 + 60000 * $3 + 1000 * $4 }' "$folder/times")
+    spent=$(awk -F '[ms ]+' 'NR == 2 { printf "%.3f", 60000 * $1 + 1000 * $2 + 60000 * $3 + 1000 * $4 }' "$folder/times")
 }
 
 # form NAME ARGUMENT...: ten runs, to a file; a line "NAME MILLISECONDS" for one of them.
@@ -70,5 +61,6 @@ awk -F '\t' '
         print "|---|---|---|"
         best["open"] -= best["version"]
         for (i = 2; i <= count; i++)
-            printf "| %s | %.1f | %.1f |\n", order[i], best[order[i]], best[order[i]] / best["open"]
+            printf "| %s | %.1f | %.1f |\n", order[i], best[order[i]],
+                (best["open"] > 0 ? best[order[i]] / best["open"] : 0)
     }' "$folder/lines"

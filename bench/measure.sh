@@ -3,7 +3,7 @@
 #     bench/measure.sh [MIB [ROUNDS [THREADS]]]
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=$root/build/bench
-cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF >/dev/null
-cmake --build "$build" --target bench_measure -j2 >/dev/null
+. "$root/scripts/bench.sh"
+build_targets bench_measure
+[ -z "$smoke" ] || set -- 1 1 2
 "$build/bench/bench_measure" "${1:-256}" "${2:-15}" "${3:-2}"

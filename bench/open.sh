@@ -12,27 +12,15 @@ set -eu
 rounds=${1:-7}
 milliseconds=${2:-400}
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=$root/build/bench
 case $rounds$milliseconds in
 *[!0-9]*) echo "usage: bench/open.sh [ROUNDS [MILLISECONDS]]" >&2 && exit 2 ;;
 esac
 
-mkdir -p "$build"
-folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-bench-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
+. "$root/scripts/bench.sh"
+[ -z "$smoke" ] || { rounds=1 milliseconds=1; }
 
 note() {
     echo "bench/open: $*" >&2
-}
-
-build_tenmap() {
-    cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF \
-        -DTENMAP_EXAMPLES=OFF -DTENMAP_SHARED=OFF >"$folder/log" 2>&1 &&
-        cmake --build "$build" --target bench_open >>"$folder/log" 2>&1 && return
-    cat "$folder/log" >&2
-    exit 1
 }
 
 # Both say why a peer is left out, and then return 1.
@@ -71,10 +59,12 @@ run_python() {
 }
 
 note "building"
-build_tenmap
+build_targets bench_open
 peers=tenmap
-build_reference && peers="$peers reference"
-build_python && peers="$peers python"
+if [ -z "$smoke" ]; then
+    build_reference && peers="$peers reference"
+    build_python && peers="$peers python"
+fi
 
 run_tenmap make "$folder" >"$folder/files"
 warm=$(sed -n '1s/ .*//p' "$folder/files")

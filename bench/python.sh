@@ -10,6 +10,12 @@ set -eu
 gigabytes=${1:-3}
 rounds=${2:-5}
 root=$(cd "$(dirname "$0")/.." && pwd)
+. "$root/scripts/bench.sh"
+only=
+if [ -n "$smoke" ]; then
+    [ -n "${PYTHON-}" ] || { echo "skipped: PYTHON names no Python that has torch, safetensors and tenmap"; exit 77; }
+    gigabytes=0 rounds=1 only="open 291"
+fi
 if [ -z "${PYTHON-}" ]; then
     venv=$root/build/bench-python
     PYTHON=$venv/bin/python
@@ -19,9 +25,5 @@ if [ -z "${PYTHON-}" ]; then
         exit 77
     }
 fi
-folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-bench-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
 cd "$folder"
-"$PYTHON" "$root/bench/python_table.py" "$folder" "$gigabytes" "$rounds"
+"$PYTHON" "$root/bench/python_table.py" "$folder" "$gigabytes" "$rounds" "$only"

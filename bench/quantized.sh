@@ -9,17 +9,14 @@
 # one the second table is left out, and a note says so.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=$root/build/bench
-mkdir -p "$build"
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
-cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF -DTENMAP_EXAMPLES=OFF \
-    -DTENMAP_SHARED=OFF >"$log" 2>&1 &&
-    cmake --build "$build" --target bench_quantized >>"$log" 2>&1 || { cat "$log" >&2; exit 1; }
-"$(find "$build" -name bench_quantized -type f | head -n 1)" "$@" >"$log"
-cat "$log"
+. "$root/scripts/bench.sh"
+build_targets bench_quantized
+[ -z "$smoke" ] || set -- 256 256
+"$build/bench/bench_quantized" "$@" >"$folder/lines"
+cat "$folder/lines"
+[ -z "$smoke" ] || exit 0
 if [ -z "${TENMAP_PEERS_PYTHON-}" ]; then
     echo "bench/quantized: torch, numpy and bitsandbytes are left out: TENMAP_PEERS_PYTHON names no Python" >&2
     exit
 fi
-"$TENMAP_PEERS_PYTHON" "$root/bench/peers/quantized_python.py" "$log" "${1:-8192}" "${2:-8192}"
+"$TENMAP_PEERS_PYTHON" "$root/bench/peers/quantized_python.py" "$folder/lines" "${1:-8192}" "${2:-8192}"

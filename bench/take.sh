@@ -3,7 +3,7 @@
 #     bench/take.sh [ROUNDS [BYTES]]
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=$root/build/bench
-cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF >/dev/null
-cmake --build "$build" --target bench_take -j2 >/dev/null
+. "$root/scripts/bench.sh"
+build_targets bench_take
+[ -z "$smoke" ] || set -- 1 100000000
 "$build/bench/bench_take" "$@"

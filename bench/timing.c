@@ -5,6 +5,7 @@
 #include "timing.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static uint64_t read_clock(clockid_t clock) {
@@ -57,6 +58,11 @@ uint64_t samples_median(samples *s) {
 void samples_free(samples *s) {
     free(s->ns);
     *s = (samples){.count = 0};
+}
+
+bool smoke_run(void) {
+    const char *value = getenv("TENMAP_BENCH_SMOKE");
+    return value && strcmp(value, "1") == 0;
 }
 
 uint64_t shuffle_next(uint64_t *state) {

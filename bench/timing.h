@@ -24,6 +24,12 @@ uint64_t samples_min(samples *s);
 uint64_t samples_median(samples *s);
 void samples_free(samples *s);
 
+/*
+ * Whether TENMAP_BENCH_SMOKE is 1: sizes are then the smallest, since the run is to show only that the
+ * benchmark works. bench/smoke.sh sets it.
+ */
+bool smoke_run(void);
+
 /* The next number of a fixed sequence: all peers shuffle with it, so all use the same order. */
 uint64_t shuffle_next(uint64_t *state);
 

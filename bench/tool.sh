@@ -6,17 +6,14 @@
 # for a disk. Both cp and convert are synced. Rates are of bytes read and written.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=$root/build/bench
-mkdir -p "$build"
-cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTENMAP_TESTS=OFF >/dev/null
-cmake --build "$build" --target bench_write bench_quantized bench_tool tenmap_tool -j2 >/dev/null
-bytes=3221225472 rounds=${ROUNDS:-8}
+. "$root/scripts/bench.sh"
+build_targets bench_write bench_quantized bench_tool tenmap_tool
+bytes=3221225472 rounds=${ROUNDS:-8} seconds=3
 [ "${1:-}" = --quick ] && bytes=536870912 rounds=3
+[ -z "$smoke" ] || { bytes=67108864 rounds=1 seconds=1; }
 tool=$build/tool/tenmap
-work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-bench-tool-XXXXXX")
-shm=
+work=$folder shm=
 trap 'rm -rf "$work" $shm' EXIT
-trap 'exit 1' INT TERM HUP
 
 "$build/bench/bench_write" --bytes "$bytes" --keep "$work/model.safetensors"
 sync "$work/model.safetensors"
@@ -47,7 +44,7 @@ if [ "${room:-0}" -gt $((bytes / 1024 * 4)) ] && [ "$free" -gt $((bytes / 1024 *
 else
     echo "skipped: convert in memory (/dev/shm is too small)"
 fi
-openssl=$(openssl speed -evp sha256 -bytes 1048576 -seconds 3 2>/dev/null | awk '/^sha256/ {print $2 * 1000}')
+openssl=$(openssl speed -evp sha256 -bytes 1048576 -seconds "$seconds" 2>/dev/null | awk '/^sha256/ {print $2 * 1000}')
 
 awk -F '\t' -v openssl="$openssl" '
     { bytes[$1] = $2; wall[$1] = $3; cpu[$1] = $4; peak[$1] = $5 }

@@ -17,7 +17,6 @@ rounds=${1:-7}
 tensors=90
 only=${2-}
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=$root/build/bench
 usage() {
     echo "usage: bench/ttft.sh [ROUNDS [engines]]" >&2
     exit 2
@@ -27,23 +26,13 @@ case $rounds in
 esac
 [ -z "$only" ] || [ "$only" = engines ] || usage
 
-mkdir -p "$build"
-folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-bench-XXXXXX")
-trap 'rm -rf "$folder"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM HUP
+. "$root/scripts/bench.sh"
+# Layers, width, width inside a layer, heads, heads of keys and values, vocabulary.
+shape="28 1536 8960 12 2 151936"
+[ -z "$smoke" ] || { rounds=1 tensors=1 shape="1 64 128 2 2 256"; }
 
 note() {
     echo "bench/ttft: $*" >&2
-}
-
-build_tenmap() {
-    cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF \
-        -DTENMAP_EXAMPLES=ON -DTENMAP_SHARED=OFF >"$folder/log" 2>&1 &&
-        cmake --build "$build" --target bench_ttft bench_load example_llama example_random \
-            >>"$folder/log" 2>&1 && return
-    cat "$folder/log" >&2
-    exit 1
 }
 
 # Says why the peer is left out, and then returns 1.
@@ -64,7 +53,7 @@ build_python() {
 
 weights_alone() {
     python=no
-    build_python && python=yes
+    [ -n "$smoke" ] || ! build_python || python=yes
     note "writing the model"
     model=$folder/model.safetensors
     "$build/bench/bench_load" make "$model" "$tensors" BF16
@@ -141,18 +130,18 @@ peer() {
 engines() {
     note "writing the language model"
     mkdir "$folder/hub"
-    "$build/examples/random" "$folder/hub" 28 1536 8960 12 2 151936
+    "$build/examples/random" "$folder/hub" $shape
     # Read in anew, the page cache has it in large pieces, as after a download and a restart.
     dd of="$folder/hub/model.safetensors" oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null || sync
     cat "$folder/hub/model.safetensors" >/dev/null
     note "examples/llama, $rounds rounds"
     least llama-2 "$rounds" llama 2
     least llama-1 "$rounds" llama 1
-    if get_torch; then
+    if [ -z "$smoke" ] && get_torch; then
         peer transformers-bf16 2 "$torch" "$root/bench/peers/llama_transformers.py" "$folder/hub" 2 bfloat16
         peer transformers-f32 2 "$torch" "$root/bench/peers/llama_transformers.py" "$folder/hub" 2 float32
     fi
-    if get_llama_cpp; then
+    if [ -z "$smoke" ] && get_llama_cpp; then
         dd of="$folder/model.gguf" oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null || sync
         cat "$folder/model.gguf" >/dev/null
         peer llama-cpp-python 3 "$cpp" "$root/bench/peers/llama_cpp_python.py" "$folder/model.gguf" 2
@@ -161,6 +150,6 @@ engines() {
 }
 
 note "building"
-build_tenmap
+build_targets bench_ttft bench_load example_llama example_random
 [ -n "$only" ] || weights_alone
 engines

@@ -7,34 +7,34 @@
 # skipped, and the table says so.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-build=$root/build/bench
-out=$build/write.tsv
-mkdir -p "$build"
-cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTENMAP_TESTS=OFF >/dev/null
-cmake --build "$build" --target bench_write -j2 >/dev/null
+. "$root/scripts/bench.sh"
+out=$folder/write.tsv
+build_targets bench_write
 bytes=3221225472 edit=10737418240 rounds=3
 [ "${1:-}" = --quick ] && bytes=536870912 edit=1073741824 rounds=2
+[ -z "$smoke" ] || { bytes=67108864 edit=67108864 rounds=1; }
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-bench-write-XXXXXX")
-mounted=
+work=$folder mounted=
 clean() {
     [ -z "$mounted" ] || umount "$mounted"
     rm -rf "$work"
 }
 trap clean EXIT
-trap 'exit 1' INT TERM HUP
 
 TMPDIR=$work "$build/bench/bench_write" --bytes "$bytes" --edit-bytes "$edit" --rounds "$rounds" >"$out"
 
-python=${TENMAP_PEERS_PYTHON:-$build/venv-write/bin/python}
-if [ ! -x "$python" ]; then
-    { python3 -m venv "$build/venv-write" && "$build/venv-write/bin/pip" -q install numpy safetensors; } ||
-        echo "numpy and safetensors could not be installed" >&2
-fi
-"$build/bench/bench_write" --bytes "$bytes" --keep "$work/model"
-"$python" "$root/bench/peers/write_python.py" "$work/model" "$work/copy" "$rounds" >>"$out" ||
-    echo "skipped: the Python package"
-rm -f "$work/model" "$work/copy"
+package() {
+    python=${TENMAP_PEERS_PYTHON:-$build/venv-write/bin/python}
+    if [ ! -x "$python" ]; then
+        { python3 -m venv "$build/venv-write" && "$build/venv-write/bin/pip" -q install numpy safetensors; } ||
+            echo "numpy and safetensors could not be installed" >&2
+    fi
+    "$build/bench/bench_write" --bytes "$bytes" --keep "$work/model"
+    "$python" "$root/bench/peers/write_python.py" "$work/model" "$work/copy" "$rounds" >>"$out" ||
+        echo "skipped: the Python package"
+    rm -f "$work/model" "$work/copy"
+}
+[ -n "$smoke" ] || package
 
 # Edits by sharing blocks want a file system that can: xfs on a loop device, where root has one.
 mkdir "$work/xfs"
