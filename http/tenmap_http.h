@@ -13,7 +13,7 @@
  *
  * Addresses:
  *
- *   https://HOST[:PORT]/PATH[?QUERY]   one file, no folders. Characters that an address may not hold
+ *   https://HOST[:PORT]/PATH[?QUERY]   one file, no folders. Characters that addresses may not hold
  *   http://...                         are percent-encoded; what is encoded already stays so.
  *   hf://ORG/MODEL[@REVISION][/PATH]   on a hub. REVISION is a branch, a tag or a commit (default:
  *                                      main). Slashes in it are written %2F, except in refs/pr/N

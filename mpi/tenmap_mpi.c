@@ -1,11 +1,12 @@
 /*
- * tenmap over MPI: see tenmap_mpi.h for what it promises, tenmap_mpi_plan.h for who reads what.
+ * tenmap over MPI. tenmap_mpi.h has its promises; tenmap_mpi_plan.h decides which rank reads what.
  *
- * The order of things: every rank looks at its own arguments; all agree; request lists are exchanged, and
- * each rank makes the plan; a walk through it without data says how much memory it takes, which is
- * taken; all agree; then chunk after chunk is read and delivered. From there on nothing is allocated
- * here, so that no rank can drop out: one that fails goes on with the schedule, its chunks marked bad,
- * until all have heard of it. A last agreement says whose error it was.
+ * A load takes these steps. Every rank checks its own arguments, and all agree. The ranks exchange
+ * their request lists, and each makes the plan. A walk through the plan without data shows how much
+ * memory is needed, each rank allocates it, and all agree. Then chunk after chunk is read and
+ * delivered. From here on nothing is allocated, so that no rank can drop out: a rank that fails
+ * keeps to the schedule, with its chunks marked bad, until all ranks know. A last agreement
+ * determines whose error is returned.
  */
 #ifndef _POSIX_C_SOURCE
 #define _POSIX_C_SOURCE 200809L
@@ -21,33 +22,36 @@
 #include <time.h>
 
 enum {
-    FLIGHTS = 4,       /* chunks that a rank has under way, its own among them */
-    OWN_CHUNKS = 2,    /* one that is sent, one that is read */
-    VOTES = 2,         /* steps that one that failed is heard of later */
-    TAGS_IN_TURN = 16, /* more than FLIGHTS: no message is taken for one of a later chunk */
+    FLIGHTS = 4,       /* chunks in flight on a rank, its own included */
+    OWN_CHUNKS = 2,    /* one is sent while one is read */
+    VOTES = 2,         /* steps until the others know of a failure */
+    TAGS_IN_TURN = 16, /* more than FLIGHTS, so that messages of different chunks differ */
     DEFAULT_READERS = 4,
-    BATCH = 16,          /* requests to the library at a time */
-    PIECE = 1024,        /* elements that are converted by way of the stack */
+    BATCH = 16,          /* requests per call of the library */
+    PIECE = 1024,        /* elements that are converted on the stack */
     MOST_TOGETHER = 256, /* elements of a block */
     LEAST_CHUNK = 4 << 10,
     SAMPLES = 16, /* of a model's tensors, */
     SAMPLE_BYTES = 512,
-    BATCH_PLACE = 64 /* bytes that places in a shared window begin at multiples of */
+    BATCH_PLACE = 64 /* bytes; places in a shared window begin at multiples of this */
 };
 #define SMALL_CHUNK ((uint64_t)1 << 20)
 #define LARGE_CHUNK ((uint64_t)16 << 20)
 #define MOST_CHUNK ((uint64_t)1 << 30)
-/* Bytes of a shared window, in whole places: what can be addressed, with room to move its start. */
+/*
+ * The most bytes of a shared window, in whole places: what can be addressed, less what aligning its
+ * start takes.
+ */
 #define MOST_SHARED (((uint64_t)PTRDIFF_MAX / BATCH_PLACE - 1) * BATCH_PLACE)
 #define NOT_A_MESSAGE UINT32_MAX
 
-/* What a rank wants of a tensor, as lists have it. */
+/* What a rank wants of a tensor, as in the exchanged lists. */
 typedef struct want {
     const tenmap_tensor *tensor;
     uint64_t id;                 /* see tensor_of */
     tenmap_dtype stored, as;     /* neither is TENMAP_AS_STORED */
     uint32_t flags;              /* of the request */
-    const uint64_t *begin, *end; /* NULL: all of it */
+    const uint64_t *begin, *end; /* NULL: the whole tensor */
 } want;
 
 /* A tensor of the model and its number. */
@@ -57,51 +61,53 @@ typedef struct known {
 } known;
 
 /*
- * A request of this rank, ready to be written to. All of it is the rank's own: the caller's progress function
- * may do to the requests what it likes.
+ * A request of this rank, ready to receive elements. It is a copy, so the caller's progress
+ * function may change the requests.
  */
 typedef struct taker {
     size_t stream, request;
     const tenmap_tensor *tensor;
-    const uint64_t *begin, *end; /* in the list of wants */
+    const uint64_t *begin, *end; /* point into the list of wants */
     unsigned char *dst;
     size_t stride; /* dst_stride */
     uint32_t flags;
     tenmap_dtype as;
-    uint32_t outer;                 /* axes before those that lie together */
+    uint32_t outer;                 /* axes before the contiguous ones */
     uint64_t inner, run, run_begin; /* elements of those, and which of them are wanted */
     uint64_t row;                   /* elements of a row in the destination */
-    uint64_t first, last;           /* elements of the tensor from first to last */
-    uint64_t reach;                 /* the largest `last` of those of its stream up to this one */
+    uint64_t first, last;           /* the first and last wanted element of the tensor */
+    uint64_t reach;                 /* the largest `last` of its stream's takers up to this one */
 } taker;
 
-/* A chunk that this rank reads: the thread's from when it is asked for until it is done. */
+/*
+ * A chunk that this rank reads. It belongs to the reading thread from the request until it is done.
+ */
 typedef struct own_chunk {
-    bool held; /* until it is packed or sent: others may land before it */
+    bool held; /* until it is packed or sent; other chunks may complete earlier */
     plan_chunk chunk;
     unsigned char *raw;
-    tenmap_status status; /* once one read has failed, nothing more is read */
+    tenmap_status status; /* after a failed read, nothing more is read */
     tenmap_error error;
 } own_chunk;
 
-/* A chunk under way. */
+/* A chunk in flight. */
 typedef struct flight {
     bool busy, bad;
     int reader;
-    own_chunk *own; /* that it is sent from, as it lies there; else NULL */
+    own_chunk *own; /* if it is sent in place from there; else NULL */
     uint64_t step;
     plan_chunk chunk;
     unsigned char *room, *base; /* base: room, or the chunk as it was read */
-    uint64_t *at;               /* of each message, from base on */
+    uint64_t *at;               /* of each message, relative to base */
     MPI_Request *requests;
-    uint32_t *about; /* the message that a request receives; NOT_A_MESSAGE: it sends */
+    uint32_t *about; /* the message that an MPI request receives; NOT_A_MESSAGE: it sends */
     int *finished;   /* for MPI_Testsome, as are these: */
     MPI_Status *statuses;
     int request_count, pending;
     uint32_t tag;
 } flight;
 
-/* Those of this rank, read ahead on a thread of their own where that is allowed. */
+/* The chunks of this rank. They are read ahead on a separate thread if threads are allowed. */
 typedef struct reading {
     bool threaded;
     pthread_t thread;
@@ -110,13 +116,13 @@ typedef struct reading {
     bool stop;
     uint64_t asked, done; /* chunks */
     own_chunk own[OWN_CHUNKS];
-    uint64_t *corners; /* begin and end of the block at hand, of so many axes each */
+    uint64_t *corners; /* begin and end of the current block, for so many axes each */
     size_t axes;
     plan_place at, end;
     plan_walk walk;
 } reading;
 
-/* The largest of everything: what the walk without data found. */
+/* The maxima that the walk without data found. */
 typedef struct survey {
     plan_chunk chunk;
     uint64_t room, raw, steps;
@@ -124,14 +130,14 @@ typedef struct survey {
     int requests;
 } survey;
 
-/* What all ranks must call alike. */
+/* Which function this is; all ranks must call the same. */
 typedef enum collective { CALL_OPEN, CALL_LOAD, CALL_LOAD_SHARED } collective;
 
 typedef struct loading {
     MPI_Comm comm;
     int rank, size;
     collective call;
-    bool mpi_failed; /* then nothing can be agreed on, and buffers may still be MPI's */
+    bool mpi_failed; /* then ranks cannot agree, and MPI may still use buffers */
     tenmap_status status;
     tenmap_error error;
     uint64_t when; /* the step that failed */
@@ -142,9 +148,9 @@ typedef struct loading {
     tenmap_mpi_counts counts;
     known *known;
     size_t known_count;
-    uint64_t *list, *lists; /* this rank's requests; those of all, each list once */
+    uint64_t *list, *lists; /* this rank's requests; those of all ranks, equal lists once */
     size_t list_words, list_room, lists_words;
-    uint64_t *heads; /* of each rank's list: a digest and its words */
+    uint64_t *heads; /* for each rank's list: a digest and its number of words */
     int *counts_of, *places_of, *host_of, *taker_of, *scratch;
     int takers;
     want *wants;
@@ -159,7 +165,7 @@ typedef struct loading {
     flight flights[FLIGHTS];
     reading reading;
     uint64_t delivered;      /* bits */
-    int *vote_in, *vote_out; /* not in this struct: after an error MPI may still write to them */
+    int *vote_in, *vote_out; /* allocated separately: after an error MPI may still write to them */
     MPI_Request vote[VOTES];
 } loading;
 
@@ -167,7 +173,7 @@ typedef struct loading {
  * Errors that all ranks share
  */
 
-/* Bytes of the character here, as Unicode defines them; 0: it is none. */
+/* The bytes of the UTF-8 character here; 0 if it is not valid UTF-8. */
 static size_t character_bytes(const unsigned char *s) {
     size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
     for (size_t i = 1; i < n; i++)
@@ -180,8 +186,8 @@ static size_t character_bytes(const unsigned char *s) {
 }
 
 /*
- * Sentences are UTF-8 without control characters. Paths need not be, MPI speaks in several lines, and what
- * is too long was cut anywhere.
+ * Messages are UTF-8 without control characters. Paths need not be, MPI's messages have several
+ * lines, and a long text may have been cut inside a character.
  */
 static void tidy(char *sentence) {
     for (unsigned char *s = (unsigned char *)sentence; *s;) {
@@ -200,7 +206,7 @@ static void
 fail_here(loading *l, tenmap_status status, const char *format, ...) {
     va_list args;
     if (l->status != TENMAP_OK)
-        return; /* the first one counts */
+        return; /* the first failure counts */
     l->status = status;
     memset(&l->error, 0, sizeof l->error);
     l->error.status = status;
@@ -226,7 +232,7 @@ static void *take_memory(loading *l, size_t count, size_t size, const char *what
     return memory;
 }
 
-/* Likewise of so many bytes, which need not be what this system can address. */
+/* Likewise for this many bytes, which may be more than this system can address. */
 static void *take_bytes(loading *l, uint64_t bytes, const char *what) {
     if ((size_t)bytes == bytes)
         return take_memory(l, (size_t)bytes, 1, what);
@@ -235,25 +241,25 @@ static void *take_bytes(loading *l, uint64_t bytes, const char *what) {
     return NULL;
 }
 
-/* Whether a call of MPI went well. After one that did not, nothing more is said to other ranks. */
+/* Whether a call of MPI succeeded. After a failure, nothing more is sent to other ranks. */
 static bool went_well(loading *l, int code) {
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int len = 0;
     if (code == MPI_SUCCESS)
         return true;
     MPI_Error_string(code, text, &len);
-    l->status = TENMAP_OK; /* this is what the caller must know */
+    l->status = TENMAP_OK; /* MPI's error replaces an earlier one */
     fail_here(l, TENMAP_ERR_IO, "rank %d: MPI: %.400s", l->rank, text);
     l->mpi_failed = true;
     return false;
 }
 
 /*
- * True if no rank has failed so far. Else every rank has the status and the sentence of the one that
- * failed first: in the earliest step, and there the lowest.
+ * True if no rank has failed so far. Otherwise every rank gets the status and the message of the
+ * rank that failed first: in the earliest step, and of those the lowest rank.
  */
 static bool agree(loading *l) {
-    /* Signed: MPICH 4.0 takes the least of unsigned numbers for that of signed ones. */
+    /* Signed, because MPICH 4.0 computes the minimum of unsigned numbers as if they were signed. */
     int64_t ranks = l->size, mine = INT64_MAX, first;
     tenmap_error told = l->error;
     if (l->status != TENMAP_OK)
@@ -274,7 +280,7 @@ static bool agree(loading *l) {
     return false;
 }
 
-/* Whether this is a communicator that ranks can agree on; the same on all of them. */
+/* Whether this communicator can be used; the result is the same on all ranks. */
 static bool check_communicator(loading *l, MPI_Comm comm) {
     int started = 0, ended = 0, between = 0;
     if (MPI_Initialized(&started) != MPI_SUCCESS || !started ||
@@ -289,7 +295,7 @@ static bool check_communicator(loading *l, MPI_Comm comm) {
     return l->status == TENMAP_OK;
 }
 
-/* A private communicator: nobody else's messages, and errors that come back. */
+/* Makes a private communicator, which carries only our messages and returns errors. */
 static bool begin_party(loading *l, MPI_Comm comm, collective call) {
     memset(l, 0, sizeof *l);
     l->comm = MPI_COMM_NULL;
@@ -334,7 +340,7 @@ static void digest_number(digest *d, uint64_t number) {
     digest_add(d, &number, sizeof number);
 }
 
-/* A tensor as its header has it. */
+/* Adds a tensor as the header describes it. */
 static void digest_tensor(digest *d, const tenmap_tensor *t) {
     digest_number(d, t->name_len);
     digest_add(d, t->name, t->name_len);
@@ -344,7 +350,7 @@ static void digest_tensor(digest *d, const tenmap_tensor *t) {
     digest_add(d, t->shape, t->rank * sizeof *t->shape);
 }
 
-/* Of all that headers say, and of the sizes of the files. */
+/* Digests everything in the headers, and the sizes of the files. */
 static digest digest_model(const tenmap_model *model) {
     digest d = {0xcbf29ce484222325u, 1};
     for (size_t i = 0; i < tenmap_shard_count(model); i++) {
@@ -368,8 +374,9 @@ static digest digest_model(const tenmap_model *model) {
 }
 
 /*
- * Of what weights in parts are taken for, on which config.json beside the model has a say: they are computed
- * by whoever reads them. Not all that it says can be seen here: what zero points are counted from cannot.
+ * Digests how quantized weights are interpreted, which config.json beside the model influences: the
+ * rank that reads them dequantizes them. Not everything in config.json is visible here; the origin
+ * of zero points, for example, is not.
  */
 static digest digest_schemes(const tenmap_model *model) {
     digest d = {0xcbf29ce484222325u, 1};
@@ -391,7 +398,10 @@ static void fail_as_another(loading *l, const char *why) {
               tenmap_path(l->model), why);
 }
 
-/* Other calls exchange other things after this: a rank would wait for what nobody sends. */
+/*
+ * Different calls exchange different things after this, so a rank would wait for something that no
+ * rank sends.
+ */
 static void fail_as_another_call(loading *l, uint64_t first) {
     static const char *const calls[] = {"tenmap_mpi_open", "tenmap_mpi_load",
                                         "tenmap_mpi_load_shared"};
@@ -400,7 +410,7 @@ static void fail_as_another_call(loading *l, uint64_t first) {
               calls[l->call], calls[first]);
 }
 
-/* What must be the same on all ranks, held against rank 0's. */
+/* Compares what must be the same on all ranks with rank 0's. */
 static void compare_ranks(loading *l) {
     digest d = digest_model(l->model), schemes = digest_schemes(l->model);
     uint64_t mine[] = {tenmap_shard_count(l->model),
@@ -449,11 +459,13 @@ typedef struct sample {
     unsigned char bytes[SAMPLE_BYTES];
 } sample;
 
-/* The request for them; false for a tensor that has none, or none that is easy to ask for. */
+/*
+ * Makes the request for them; false if the tensor has no bytes, or none that are easy to request.
+ */
 static bool ask_for_sample(const tenmap_tensor *t, sample *s, tenmap_request *r) {
     uint32_t together, bytes, last;
     if (t->flags & TENMAP_TENSOR_COMPUTED)
-        t = tenmap_part_at(t, 0); /* the values; the others are scales and such */
+        t = tenmap_part_at(t, 0); /* the codes; the other parts are scales and the like */
     if (!t || t->nelems == 0 || t->rank == 0 || t->rank > PLAN_AXES ||
         !tenmap_dtype_block(t->dtype, &together, &bytes) || bytes > SAMPLE_BYTES)
         return false;
@@ -474,8 +486,9 @@ static bool ask_for_sample(const tenmap_tensor *t, sample *s, tenmap_request *r)
 }
 
 /*
- * Two versions of a model have the same header and other weights: each rank would read a part of its own,
- * and all would compute with a mixture. A few bytes of some tensors tell them apart.
+ * Two versions of a model can have the same header and different weights. Each rank would then read
+ * its share of another version, and all would compute with a mixture. A few bytes of some tensors
+ * distinguish the versions.
  */
 static void compare_samples(loading *l, uint32_t threads) {
     tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
@@ -488,7 +501,7 @@ static void compare_samples(loading *l, uint32_t threads) {
     for (uint64_t i = 0; i < tensors; i += step)
         asked += ask_for_sample(tenmap_at(l->model, (size_t)i), &samples[asked], &requests[asked]);
     options.threads = threads;
-    options.flags = TENMAP_LOAD_READ; /* checked, also of a mapped file that was cut meanwhile */
+    options.flags = TENMAP_LOAD_READ; /* checked reads, in case a mapped file was truncated */
     tenmap_status status = tenmap_load(l->model, requests, asked, &options, &why);
     why.index = 0;
     if (status != TENMAP_OK)
@@ -501,13 +514,13 @@ static void compare_samples(loading *l, uint32_t threads) {
         fail_as_another(l, "its header is as there, but weights in it are others");
 }
 
-/* Whether there may be threads that do not call MPI. */
+/* Whether MPI allows threads that do not call it. */
 static bool may_have_threads(void) {
     int level = MPI_THREAD_SINGLE;
     return MPI_Query_thread(&level) == MPI_SUCCESS && level >= MPI_THREAD_FUNNELED;
 }
 
-/* tenmap_open, which opens many shards on several threads where there may be some. */
+/* tenmap_open, with several threads only if MPI allows them. */
 static tenmap_status open_here(const char *path, const tenmap_options *options, tenmap_model **out,
                                tenmap_error *error) {
     tenmap_options alone = TENMAP_OPTIONS_INIT;
@@ -583,7 +596,7 @@ static int stop_at_once(void *ctx, uint64_t done, uint64_t total) {
     return 1;
 }
 
-/* The library's own check of the requests: a load that is cancelled before its first byte. */
+/* Lets the library check the requests: a load that is cancelled before its first byte. */
 static void check_requests(loading *l, const tenmap_request *requests, size_t count) {
     tenmap_load_options check = TENMAP_LOAD_OPTIONS_INIT;
     tenmap_error why = {0};
@@ -608,13 +621,16 @@ static int compare_known(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-/* Tensors by their numbers: that of tenmap_at, and in the last 8 bits 0, or 1 + that of a part. */
+/*
+ * A tensor by its id: the number of tenmap_at, and in the low 8 bits 0, or 1 + the number of a
+ * part.
+ */
 static const tenmap_tensor *tensor_of(const tenmap_model *model, uint64_t id) {
     const tenmap_tensor *t = tenmap_at(model, (size_t)(id >> 8));
     return id & 255 ? tenmap_part_at(t, (uint32_t)(id & 255) - 1) : t;
 }
 
-/* The numbers by tensors. */
+/* Makes the table from tensors to ids. */
 static bool know_tensors(loading *l) {
     size_t tensors = tenmap_count(l->model), all = 0;
     for (size_t i = 0; i < tensors; i++)
@@ -631,7 +647,9 @@ static bool know_tensors(loading *l) {
     return l->known;
 }
 
-/* Elements of the tensor, if its bytes are taken for this dtype; of its last axis likewise. */
+/*
+ * The number of elements if the tensor's bytes are taken as this dtype; likewise for its last axis.
+ */
 static uint64_t elements_as(const tenmap_tensor *t, tenmap_dtype stored) {
     uint32_t together, bytes;
     if (stored == t->dtype || !tenmap_dtype_block(stored, &together, &bytes))
@@ -668,7 +686,9 @@ static bool wants_nothing(const want *w) {
     return elements_as(w->tensor, w->stored) == 0;
 }
 
-/* In words: the id; dtypes, flags and whether it is all of the tensor; else begin and end. */
+/*
+ * A want as words: the id; dtypes, flags and whether it is the whole tensor; if not, begin and end.
+ */
 static bool add_words(loading *l, const uint64_t *words, size_t n) {
     while (l->list_room - l->list_words < n) {
         size_t more = l->list_room ? l->list_room * 2 : 256;
@@ -701,7 +721,7 @@ static bool write_want(loading *l, const want *w) {
     return add_words(l, head, 2) && add_words(l, w->begin, rank) && add_words(l, w->end, rank);
 }
 
-/* The words of the next want; returns those behind them. */
+/* Reads the words of the next want; returns the words after them. */
 static const uint64_t *read_want(const tenmap_model *model, const uint64_t *words, want *w) {
     w->id = words[0];
     w->tensor = tensor_of(model, words[0]);
@@ -727,7 +747,7 @@ static void write_list(loading *l) {
     }
 }
 
-/* Ranks with the same list become one taker: the lists are sent once each. */
+/* Ranks with equal lists become one taker, and each distinct list is sent once. */
 static void find_takers(loading *l) {
     uint64_t words = 0;
     if (!plan_first_alike(l->heads, 3, l->size, l->scratch)) {
@@ -776,7 +796,7 @@ static bool exchange_lists(loading *l) {
                                        l->counts_of, l->places_of, MPI_UINT64_T, l->comm));
 }
 
-/* Which host each rank is on: as told, or as MPI tells. */
+/* Which host each rank is on: by ranks_per_host, or as MPI says. */
 static bool find_hosts(loading *l) {
     MPI_Comm host = MPI_COMM_NULL;
     int first = l->rank, lowest = 0, hosts = 0;
@@ -789,7 +809,7 @@ static bool find_hosts(loading *l) {
                                                  MPI_INFO_NULL, &host)) &&
                 went_well(l, MPI_Allreduce(&first, &lowest, 1, MPI_INT, MPI_MIN, host)) &&
                 went_well(l, MPI_Allgather(&lowest, 1, MPI_INT, l->host_of, 1, MPI_INT, l->comm));
-    for (int r = 0; r < l->size && good; r++) /* the lowest of a host comes before the others */
+    for (int r = 0; r < l->size && good; r++) /* the lowest rank of a host comes first */
         l->host_of[r] = l->host_of[r] == r ? hosts++ : l->host_of[l->host_of[r]];
     if (host != MPI_COMM_NULL)
         (void)MPI_Comm_free(&host);
@@ -800,7 +820,7 @@ static bool find_hosts(loading *l) {
  * Streams
  */
 
-/* File order, then by what the bytes are taken for: the order of streams. */
+/* The order of streams: file order, then by the dtype that the bytes are taken as. */
 static int compare_order(const tenmap_tensor *s, uint64_t s_id, tenmap_dtype s_dtype,
                          const tenmap_tensor *t, uint64_t t_id, tenmap_dtype t_dtype) {
     if (s->shard != t->shard)
@@ -812,7 +832,7 @@ static int compare_order(const tenmap_tensor *s, uint64_t s_id, tenmap_dtype s_d
     return s_dtype < t_dtype ? -1 : s_dtype > t_dtype;
 }
 
-/* A want of somebody. */
+/* A want of some rank. */
 typedef struct entry {
     want w;
     uint32_t taker;
@@ -824,7 +844,7 @@ static int compare_entries(const void *left, const void *right) {
     return order ? order : a->taker < b->taker ? -1 : a->taker > b->taker;
 }
 
-/* Elements of a unit: those of a block, else one. */
+/* Elements of a unit: those of a block for block dtypes, else one. */
 static uint32_t unit_elements(tenmap_dtype dtype) {
     uint32_t together = 1, bytes;
     if (tenmap_dtype_bits(dtype) == 0)
@@ -840,14 +860,17 @@ static uint32_t unit_bits(tenmap_dtype dtype) {
     return bytes * 8;
 }
 
-/* Whether elements of 4 and 6 bits begin and end at bytes: none beside them are converted with them. */
+/*
+ * Whether the wanted elements of 4 or 6 bits begin and end at byte boundaries, so that no neighbors
+ * are converted with them.
+ */
 static bool in_whole_bytes(const want *w) {
     uint32_t d = w->tensor->rank - 1;
     uint64_t last = last_axis(w->tensor, w->stored);
     return !w->begin || (last % 4 == 0 && w->begin[d] % 4 == 0 && w->end[d] % 4 == 0);
 }
 
-/* What messages hold: as little as does for all who want something of the tensor. */
+/* Chooses the dtype in messages: the smallest that serves all that want something of the tensor. */
 static void choose_wire(plan_stream *s, const entry *entries, size_t n) {
     const want *w = &entries[0].w;
     uint32_t as_bits = tenmap_dtype_bits(w->as), bits = tenmap_dtype_bits(w->stored);
@@ -858,7 +881,7 @@ static void choose_wire(plan_stream *s, const entry *entries, size_t n) {
                 (as_bits % 8 == 0 || in_whole_bytes(&entries[i].w));
     s->wire = w->stored;
     if (computed)
-        s->wire = alike ? w->as : TENMAP_F32; /* which every other is made of anyway */
+        s->wire = alike ? w->as : TENMAP_F32; /* from which all other dtypes are converted anyway */
     else if (alike && as_bits < bits)
         s->wire = w->as;
     s->flags = alike ? w->flags & TENMAP_CONVERT_SATURATE : 0;
@@ -892,7 +915,7 @@ static void make_stream(const loading *l, plan_stream *s, const entry *entries, 
     s->step = s->wire_bits % 8 || s->read_bits % 8 ? 8 : 1;
     uint64_t least = l->options.chunk_bytes ? l->options.chunk_bytes : SMALL_CHUNK;
     if (t->flags & TENMAP_TENSOR_COMPUTED && last % 8 == 0 && last * s->wire_bits / 8 <= least)
-        s->step = last; /* whole rows: no scale is asked for twice */
+        s->step = last; /* whole rows, so that no scale is read twice */
 }
 
 /* The want in units of its stream. */
@@ -922,7 +945,7 @@ static void make_box(const plan_stream *s, const want *w, plan_box *box) {
     box->end[0] = last_at / together + 1;
 }
 
-/* All lists as one, in the order of the files. */
+/* All lists as one, in file order. */
 static entry *gather_entries(loading *l, size_t *count) {
     size_t n = 0;
     want w;
@@ -977,7 +1000,7 @@ static bool make_plan(loading *l) {
                   (unsigned long long)n);
         good = false;
     }
-    if (good) { /* eight chunks each keep reading and sending side by side */
+    if (good) { /* with eight chunks each, reading and sending overlap */
         uint64_t part = p->total / 8 / (uint64_t)p->readers / 8;
         part = part < SMALL_CHUNK ? SMALL_CHUNK : part > LARGE_CHUNK ? LARGE_CHUNK : part;
         p->chunk = asked ? asked : part;
@@ -991,7 +1014,7 @@ static bool make_plan(loading *l) {
  * Destinations
  */
 
-/* Copies bits, which need not begin at bytes; what is around them stays. */
+/* Copies bits, which need not begin at a byte boundary. The bits around them are kept. */
 static void copy_bits(unsigned char *dst, uint64_t to, const unsigned char *src, uint64_t from,
                       uint64_t bits) {
     if (to % 8 == 0 && from % 8 == 0) {
@@ -1018,7 +1041,7 @@ static uint64_t bits_of(tenmap_dtype dtype, uint64_t elements) {
 }
 
 /*
- * n elements, from element `from` behind src on, become elements at bit `to` behind dst. Of one that does
+ * Converts n elements, from element `from` of src on, to elements at bit `to` of dst. If one does
  * not fit, error->index is its number among them.
  */
 static tenmap_status convert_elements(unsigned char *dst, uint64_t to, tenmap_dtype as,
@@ -1056,7 +1079,9 @@ static tenmap_status convert_elements(unsigned char *dst, uint64_t to, tenmap_dt
     return TENMAP_OK;
 }
 
-/* Elements [first, first+n) of a request's destination, which are at element `from` behind src. */
+/*
+ * Writes elements [first, first+n) of a request's destination; they are at element `from` of src.
+ */
 static tenmap_status put_elements(const taker *t, uint64_t first, uint64_t n,
                                   const unsigned char *src, uint64_t from, tenmap_dtype wire,
                                   tenmap_error *error) {
@@ -1085,7 +1110,10 @@ static tenmap_status put_elements(const taker *t, uint64_t first, uint64_t n,
     return TENMAP_OK;
 }
 
-/* Which of the request's runs elements of this place outside of them are; false: of none. */
+/*
+ * Which of the request's runs the elements at this place along the outer axes belong to; false if
+ * to none.
+ */
 static bool run_number(const taker *t, uint64_t outer, uint64_t *number) {
     uint64_t scale = 1;
     *number = 0;
@@ -1101,8 +1129,8 @@ static bool run_number(const taker *t, uint64_t outer, uint64_t *number) {
 }
 
 /*
- * What a request wants of elements [at, at+n) of its tensor, which are at element `from` behind src. Of one
- * that does not fit, error->index is its number in the tensor.
+ * Writes what a request wants of elements [at, at+n) of its tensor; they are at element `from` of
+ * src. If one does not fit, error->index is its number in the tensor.
  */
 static tenmap_status place_run(const taker *t, uint64_t at, uint64_t n, const unsigned char *src,
                                uint64_t from, tenmap_dtype wire, tenmap_error *error) {
@@ -1127,7 +1155,7 @@ static tenmap_status place_run(const taker *t, uint64_t at, uint64_t n, const un
     return TENMAP_OK;
 }
 
-/* The first of this rank's requests of a stream that may want elements from `at` on. */
+/* This rank's first request of a stream that may want elements from `at` on. */
 static size_t first_taker(const loading *l, size_t stream, uint64_t at) {
     size_t low = 0, high = l->mine_count;
     while (low < high) {
@@ -1141,7 +1169,9 @@ static size_t first_taker(const loading *l, size_t stream, uint64_t at) {
     return low;
 }
 
-/* What a conversion says of an element, with its tensor and its number there, as a plain load says it. */
+/*
+ * Reports an element that does not fit with its tensor and its number there, as a plain load does.
+ */
 static void fail_to_place(loading *l, const taker *whose, tenmap_status status, tenmap_error *why) {
     const tenmap_tensor *t = whose->tensor;
     const char *rest = strstr(why->message, " is ");
@@ -1156,13 +1186,16 @@ static void fail_to_place(loading *l, const taker *whose, tenmap_status status, 
     fail_with(l, status, why);
 }
 
-/* One run of a cell: into each request that wants of it. `bit` behind src is where it lies. */
+/* Copies one run of a cell, at `bit` of src, into each request that wants a part of it. */
 static bool place_in_all(loading *l, size_t stream, uint64_t begin, uint64_t end,
                          const unsigned char *src, uint64_t bit) {
     const plan_stream *s = &l->plan.streams[stream];
     uint64_t together = unit_elements(s->dtype);
     tenmap_dtype wire = s->wire;
-    /* convert_elements counts elements from a byte on: a run that begins inside one is moved back. */
+    /*
+     * convert_elements counts elements from a byte boundary: for a run that begins inside a byte,
+     * the start moves back.
+     */
     uint64_t from = s->wire_bits % 8 ? bit / s->wire_bits : 0;
     src += s->wire_bits % 8 ? 0 : bit / 8;
     for (size_t i = first_taker(l, stream, begin * together); i < l->mine_count; i++) {
@@ -1182,7 +1215,7 @@ static bool place_in_all(loading *l, size_t stream, uint64_t begin, uint64_t end
     return true;
 }
 
-/* All pieces of a message that has arrived. */
+/* Places all pieces of a message that has arrived. */
 static void place_message(loading *l, const flight *f, uint32_t message) {
     const plan_chunk *c = &f->chunk;
     const unsigned char *base = f->base + f->at[message];
@@ -1227,7 +1260,7 @@ static int compare_takers(const void *left, const void *right) {
     return a->request < b->request ? -1 : a->request > b->request;
 }
 
-/* How a request's elements lie in its tensor. */
+/* Computes how a request's elements lie in its tensor. */
 static void measure_taker(const want *w, taker *t) {
     const tenmap_tensor *tensor = w->tensor;
     uint64_t last = last_axis(tensor, w->stored);
@@ -1284,7 +1317,7 @@ static bool find_mine(loading *l) {
     return l->mine;
 }
 
-/* Spare bits behind the last element are 0; bits around those that arrive are kept. */
+/* Clears the spare bits after the last element, because copies keep the bits around them. */
 static void clear_spare_bits(const loading *l) {
     for (size_t i = 0; i < l->mine_count; i++) {
         const taker *t = &l->mine[i];
@@ -1301,14 +1334,14 @@ static void clear_spare_bits(const loading *l) {
  * Reading
  */
 
-/* Requests to the library for one chunk: those that follow each other in a file go together. */
+/* Requests to the library for one chunk. Those that follow each other in a file are batched. */
 typedef struct batch {
     const loading *l;
     tenmap_request requests[BATCH];
     uint64_t begin[BATCH][PLAN_AXES], end[BATCH][PLAN_AXES];
     size_t count;
     uint32_t shard;
-    uint64_t behind; /* the byte of the file behind the last */
+    uint64_t behind; /* the file offset after the last one */
     tenmap_error *error;
 } batch;
 
@@ -1322,7 +1355,10 @@ static tenmap_status read_batch(batch *b) {
     return count ? tenmap_load(b->l->model, b->requests, count, &options, b->error) : TENMAP_OK;
 }
 
-/* One block of a tensor; a computed one goes by itself, as does one of more axes than there is room for. */
+/*
+ * Adds one block of a tensor. A dequantized tensor is loaded by itself, and so is one with more
+ * axes than there is room for.
+ */
 static tenmap_status add_to_batch(batch *b, tenmap_request r, const uint64_t *begin,
                                   const uint64_t *end, uint64_t file_begin, uint64_t file_end) {
     const tenmap_tensor *t = r.tensor;
@@ -1342,7 +1378,10 @@ static tenmap_status add_to_batch(batch *b, tenmap_request r, const uint64_t *be
     return deep && status == TENMAP_OK ? read_batch(b) : status;
 }
 
-/* Elements [first, last) of a tensor as blocks: rows that are not whole, then whole ones, and so on. */
+/*
+ * Reads elements [first, last) of a tensor as blocks: partial rows, then whole ones, and so on for
+ * each axis.
+ */
 static tenmap_status read_blocks(batch *b, const plan_stream *s, uint64_t first, uint64_t last,
                                  unsigned char *dst) {
     const tenmap_tensor *t = tensor_of(b->l->model, s->id);
@@ -1354,7 +1393,7 @@ static tenmap_status read_blocks(batch *b, const plan_stream *s, uint64_t first,
         uint32_t axis = t->rank ? t->rank - 1 : 0;
         for (uint32_t d = axis + 1; d-- > 0;) {
             uint64_t extent = axis_of(t, d, end_axis);
-            begin[d] = extent ? rest % extent : 0; /* none is 0: there are elements to read */
+            begin[d] = extent ? rest % extent : 0; /* no extent is 0 here */
             rest = extent ? rest / extent : 0;
         }
         while (axis > 0 && begin[axis] == 0 && last - first >= inner * axis_of(t, axis, end_axis)) {
@@ -1377,7 +1416,10 @@ static tenmap_status read_blocks(batch *b, const plan_stream *s, uint64_t first,
     return status;
 }
 
-/* Rows of 4 or 6 bits that are no whole bytes: piece by piece, each bit to its place. */
+/*
+ * Reads rows of 4- or 6-bit elements that are not whole bytes, piece by piece, each bit to its
+ * place.
+ */
 static tenmap_status read_odd_rows(batch *b, const plan_segment *seg, uint64_t begin, uint64_t end,
                                    unsigned char *raw) {
     const plan_stream *s = &b->l->plan.streams[seg->stream];
@@ -1398,19 +1440,20 @@ static tenmap_status read_odd_rows(batch *b, const plan_segment *seg, uint64_t b
 }
 
 /*
- * Units [begin, end) of a segment into their place in the chunk. Always by tenmap_load, which checks its
- * reads: a plain read of a mapped model looks into the mapping, and dies where the file was cut.
+ * Reads units [begin, end) of a segment into their place in the chunk. It always uses tenmap_load,
+ * which checks its reads: tenmap_read on a mapped model touches the mapping, which is SIGBUS if the
+ * file was truncated.
  */
 static tenmap_status read_run(batch *b, const plan_segment *seg, uint64_t begin, uint64_t end,
                               unsigned char *raw) {
     const plan_stream *s = &b->l->plan.streams[seg->stream];
     uint32_t stored_bits = tenmap_dtype_bits(s->dtype);
     uint64_t together = unit_elements(s->dtype),
-             whole = 1; /* units that are whole bytes, as both */
+             whole = 1; /* the units that make whole bytes in both dtypes */
     if (s->wire_bits % 8 || stored_bits % 8)
         whole = s->wire_bits % 4 || stored_bits % 4 ? 4 : 2;
     if (last_axis(tensor_of(b->l->model, s->id), s->dtype) % whole != 0) {
-        tenmap_status status = read_batch(b); /* it has a batch for itself */
+        tenmap_status status = read_batch(b); /* it gets its own batch */
         return status == TENMAP_OK ? read_odd_rows(b, seg, begin, end, raw) : status;
     }
     begin -= begin % whole;
@@ -1437,15 +1480,15 @@ static tenmap_status read_chunk(const loading *l, const plan_chunk *c, unsigned 
     return status == TENMAP_OK ? read_batch(&b) : status;
 }
 
-/* Reads the next chunk that was asked for. Only one thread does. */
+/* Reads the next requested chunk. Only one thread calls this. */
 static void read_one(loading *l, uint64_t number) {
     own_chunk *own = &l->reading.own[number % OWN_CHUNKS];
     const own_chunk *last = &l->reading.own[(number + OWN_CHUNKS - 1) % OWN_CHUNKS];
     memset(&own->error, 0, sizeof own->error);
-    own->status = last->status; /* with its sentence, which has been told */
+    own->status = last->status; /* its message has been reported already */
     if (own->status == TENMAP_OK)
         own->status = read_chunk(l, &own->chunk, own->raw, &own->error);
-    own->error.index = 0; /* no request of anybody's */
+    own->error.index = 0; /* it is not a request of the caller */
 }
 
 static void *read_ahead(void *ctx) {
@@ -1467,7 +1510,7 @@ static void *read_ahead(void *ctx) {
     return NULL;
 }
 
-/* As many chunks of this rank as there are buffers are asked for. */
+/* Requests as many chunks of this rank as there are free buffers. */
 static void ask_ahead(loading *l) {
     reading *r = &l->reading;
     bool more = true;
@@ -1509,9 +1552,9 @@ static void begin_reading(loading *l) {
         pthread_mutex_destroy(&r->lock);
         return;
     }
-    r->threaded = true; /* before the thread looks */
+    r->threaded = true; /* before the thread reads it */
     if (pthread_create(&r->thread, NULL, read_ahead, l) != 0) {
-        r->threaded = false; /* then this thread reads */
+        r->threaded = false; /* then the calling thread reads */
         pthread_cond_destroy(&r->turn);
         pthread_mutex_destroy(&r->lock);
     }
@@ -1550,14 +1593,14 @@ static void report_progress(loading *l) {
         fail_here(l, TENMAP_ERR_CANCELLED, "the load was cancelled by its progress function");
 }
 
-/* One more call of MPI that this chunk waits for. */
+/* Adds an MPI request that this chunk waits for. */
 static MPI_Request *next_request(flight *f, uint32_t about) {
     f->about[f->request_count] = about;
     f->pending++;
     return &f->requests[f->request_count++];
 }
 
-/* Sends a message to those below this rank. */
+/* Forwards a message to this rank's children in the tree. */
 static bool send_on(loading *l, flight *f, uint32_t m, const plan_route *route) {
     const plan_message *message = &f->chunk.messages[m];
     for (int i = 0; i < route->children; i++) {
@@ -1570,7 +1613,10 @@ static bool send_on(loading *l, flight *f, uint32_t m, const plan_route *route) 
     return true;
 }
 
-/* A message is here: on to others, then into this rank's destinations, unless it is marked bad. */
+/*
+ * A message has arrived: forwards it, then writes it into this rank's destinations unless it is
+ * marked bad.
+ */
 static bool arrived(loading *l, flight *f, uint32_t m) {
     const plan_message *message = &f->chunk.messages[m];
     plan_route route;
@@ -1599,7 +1645,7 @@ static void land(loading *l, flight *f) {
     report_progress(l);
 }
 
-/* Looks once at all that is under way; *moved if something happened. */
+/* Tests everything in flight once; sets *moved if something happened. */
 static bool look(loading *l, bool *moved) {
     for (int i = 0; i < FLIGHTS; i++) {
         flight *f = &l->flights[i];
@@ -1625,14 +1671,14 @@ static bool look(loading *l, bool *moved) {
     return true;
 }
 
-/* Nothing happens: lets others have the processor, for longer the longer it lasts. */
+/* Yields the processor when nothing happens, for longer the longer that lasts. */
 static void rest(unsigned *idle) {
     struct timespec pause = {0, *idle < 20 ? 0 : *idle < 200 ? 20000 : 100000};
     ++*idle;
     nanosleep(&pause, NULL);
 }
 
-/* Something may happen meanwhile. `idle` counts how often nothing did. */
+/* Makes progress while waiting. `idle` counts how often nothing happened. */
 static bool wait_a_little(loading *l, unsigned *idle) {
     bool moved = false;
     if (!look(l, &moved))
@@ -1660,7 +1706,7 @@ static bool wait_for_read(loading *l, uint64_t number) {
     return true;
 }
 
-/* Messages out of the chunk as it was read: each cell's runs one after the other. */
+/* Packs the messages from the chunk as it was read: each cell's runs one after the other. */
 static void pack(const loading *l, flight *f, const unsigned char *raw) {
     const plan_chunk *c = &f->chunk;
     for (size_t i = 0; i < c->piece_count; i++) {
@@ -1680,7 +1726,7 @@ static void pack(const loading *l, flight *f, const unsigned char *raw) {
     }
 }
 
-/* Its own messages to those who get them, and what this rank wants of them into place. */
+/* Sends this rank's own messages to their receivers, and places what it wants of them itself. */
 static bool send_all(loading *l, flight *f) {
     plan_route route;
     for (uint32_t m = 0; m < f->chunk.message_count; m++) {
@@ -1701,7 +1747,7 @@ static bool send_all(loading *l, flight *f) {
     return true;
 }
 
-/* This rank has read it: all of its messages set out. */
+/* Starts a chunk that this rank has read: sends all of its messages. */
 static bool set_out(loading *l, flight *f, uint64_t number) {
     own_chunk *own = &l->reading.own[number % OWN_CHUNKS];
     uint64_t at = 0;
@@ -1728,7 +1774,7 @@ static bool set_out(loading *l, flight *f, uint64_t number) {
     return send_all(l, f);
 }
 
-/* Another rank reads it: this one waits for what it wants of it. */
+/* Starts a chunk that another rank reads: waits for the messages that concern this rank. */
 static bool await(loading *l, flight *f) {
     uint64_t at = 0;
     plan_route route;
@@ -1755,8 +1801,8 @@ static bool await(loading *l, flight *f) {
 }
 
 /*
- * Whether some rank has failed, as all ranks hear it in the same step: what was said VOTES steps ago. And
- * what this one has to say now.
+ * Whether some rank has failed, which all ranks learn in the same step: the result of the vote
+ * VOTES steps ago. Also begins the vote of this step.
  */
 static bool vote(loading *l, uint64_t step, bool last, bool *stop) {
     int i = (int)(step % VOTES), done = 0;
@@ -1778,7 +1824,7 @@ static bool vote(loading *l, uint64_t step, bool last, bool *stop) {
                                        l->comm, &l->vote[i]));
 }
 
-/* The next chunk of a reader sets out, once there is room for it. */
+/* Starts the next chunk of a reader, once there is room for it. */
 static bool take_off(loading *l, int k, uint64_t item, uint64_t step, uint64_t *own) {
     flight *f = &l->flights[item % FLIGHTS];
     bool more;
@@ -1786,7 +1832,7 @@ static bool take_off(loading *l, int k, uint64_t item, uint64_t step, uint64_t *
         return false;
     (void)plan_next(&l->plan, &l->walk, &l->at[k], l->end[k], &f->chunk, &more);
     if (!more)
-        return true; /* nobody wants anything of what was left: no rank has a chunk here */
+        return true; /* nobody wants any of the rest, so no rank has a chunk here */
     f->reader = l->plan.reader[k];
     f->step = step;
     f->bad = false;
@@ -1800,7 +1846,9 @@ static bool take_off(loading *l, int k, uint64_t item, uint64_t step, uint64_t *
     return look(l, &moved);
 }
 
-/* The schedule: in each step one chunk of each reader. Returns when nothing is under way any more. */
+/*
+ * The schedule: in each step, one chunk of each reader. Returns when nothing is in flight anymore.
+ */
 static bool deliver(loading *l) {
     uint64_t item = 0, own = 0, step;
     bool stop = false;
@@ -1826,7 +1874,7 @@ static bool deliver(loading *l) {
  * Memory for all of it
  */
 
-/* What this rank has to do with a chunk: its calls of MPI, and the room of its messages. */
+/* Counts what this rank needs for a chunk: its MPI requests, and the room for its messages. */
 static void survey_chunk(loading *l, const plan_chunk *c, int reader) {
     survey *most = &l->most;
     uint64_t room = 0;
@@ -1834,7 +1882,7 @@ static void survey_chunk(loading *l, const plan_chunk *c, int reader) {
     plan_route route;
     for (size_t m = 0; m < c->message_count; m++) {
         const plan_message *message = &c->messages[m];
-        if (message->bytes > INT_MAX) /* all ranks see it; MPI counts in int */
+        if (message->bytes > INT_MAX) /* the same on all ranks; MPI counts in int */
             fail_here(l, TENMAP_ERR_LIMIT,
                       "a message of %llu bytes, of many small pieces; give a smaller chunk_bytes",
                       (unsigned long long)message->bytes);
@@ -1855,7 +1903,7 @@ static void survey_chunk(loading *l, const plan_chunk *c, int reader) {
     most->messages = c->message_count > most->messages ? c->message_count : most->messages;
 }
 
-/* The schedule without data. */
+/* Runs the schedule without data. */
 static bool look_ahead(loading *l) {
     for (int k = 0; k < l->plan.readers; k++) {
         plan_place at = l->at[k];
@@ -1896,7 +1944,7 @@ static void reserve_flight(loading *l, flight *f) {
     f->statuses = take_memory(l, requests, sizeof *f->statuses, "messages");
 }
 
-/* Room for the corners of blocks, whichever tensor they are of. */
+/* Makes room for the corners of blocks of any tensor. */
 static bool reserve_corners(loading *l) {
     reading *r = &l->reading;
     r->axes = PLAN_AXES;
@@ -1941,7 +1989,7 @@ static void take_buffers(loading *l) {
     l->counts.plan = plan_bytes(&l->plan) + l->lists_words * sizeof *l->lists;
 }
 
-/* Not after an error of MPI: it may still write into what it was given. */
+/* Not after an error of MPI, which may still write into the buffers. */
 static void free_buffers(loading *l) {
     if (l->mpi_failed)
         return;
@@ -1977,7 +2025,7 @@ static void free_buffers(loading *l) {
  * The load
  */
 
-/* All that comes before the first byte. */
+/* Everything that comes before the first byte is read. */
 static bool prepare(loading *l) {
     check_requests(l, l->requests, l->count);
     if (!agree(l))
@@ -2031,7 +2079,7 @@ struct tenmap_mpi_shared {
     MPI_Win window;
 };
 
-/* A request that some rank of the host has made; those that are the same are one place. */
+/* A request of some rank of the host. Equal requests share one place. */
 typedef struct shared_want {
     const uint64_t *words;
     size_t count;
@@ -2039,7 +2087,7 @@ typedef struct shared_want {
     uint64_t bytes, place;
 } shared_want;
 
-/* Where a request of this rank is. */
+/* The place of a request of this rank. */
 typedef struct shared_place {
     uint64_t place, bytes;
 } shared_place;
@@ -2047,7 +2095,7 @@ typedef struct shared_place {
 typedef struct sharing {
     loading l;
     tenmap_mpi_shared *shared;
-    MPI_Comm node;   /* the ranks that are on one machine, of several parties perhaps */
+    MPI_Comm node;   /* the ranks on one machine, perhaps of several parties */
     int rank, ranks; /* on the host */
     uint64_t *words; /* of all ranks of the host */
     int *counts, *places;
@@ -2055,8 +2103,8 @@ typedef struct sharing {
     shared_want *wants;
     size_t want_count;
     uint64_t bytes;      /* of all places */
-    shared_place *told;  /* of this rank's requests */
-    tenmap_request *own; /* those that this rank loads for its host */
+    shared_place *told;  /* the places of this rank's requests */
+    tenmap_request *own; /* the requests that this rank loads for its host */
     size_t own_count;
     unsigned char *base;
 } sharing;
@@ -2068,7 +2116,10 @@ static int compare_shared(const void *left, const void *right) {
     return memcmp(a->words, b->words, a->count * sizeof *a->words);
 }
 
-/* What it takes in memory. Does not overflow: a load of so many bits would have been refused. */
+/*
+ * The bytes that a want takes in memory. This cannot overflow: a load of that many bits would have
+ * been refused.
+ */
 static uint64_t want_bytes(const want *w) {
     uint64_t n = elements_as(w->tensor, w->stored);
     if (w->begin) {
@@ -2079,7 +2130,7 @@ static uint64_t want_bytes(const want *w) {
     return (bits_of(w->as, n) + 7) / 8;
 }
 
-/* The requests are those of a load, but for the destinations, which they do not have yet. */
+/* Checks the requests as a load does, except for the destinations, which they do not have yet. */
 static void check_shared(sharing *x, tenmap_request *requests, size_t count) {
     tenmap_request *copy = take_memory(&x->l, count, sizeof *copy, "the list of requests");
     bool strided = false;
@@ -2098,7 +2149,7 @@ static void check_shared(sharing *x, tenmap_request *requests, size_t count) {
         write_list(&x->l);
 }
 
-/* The ranks that have memory in common: as MPI tells, and no more than the options say. */
+/* Finds the ranks that share memory: as MPI says, and within ranks_per_host. */
 static bool find_host_party(sharing *x) {
     loading *l = &x->l;
     uint32_t together = l->options.ranks_per_host;
@@ -2112,7 +2163,7 @@ static bool find_host_party(sharing *x) {
            went_well(l, MPI_Comm_size(x->shared->host, &x->ranks));
 }
 
-/* Every rank of the host knows what all of them want. */
+/* Exchanges what the ranks of the host want. */
 static bool gather_shared(sharing *x) {
     loading *l = &x->l;
     int words = (int)l->list_words;
@@ -2136,7 +2187,7 @@ static bool gather_shared(sharing *x) {
                                        MPI_UINT64_T, x->shared->host));
 }
 
-/* Where everything goes, and which rank of the host loads it: as many bytes each. */
+/* Decides where everything goes and which rank of the host loads it: about as many bytes each. */
 static void place_shared(sharing *x) {
     loading *l = &x->l;
     const uint64_t *end = x->words + x->total;
@@ -2170,7 +2221,7 @@ static void place_shared(sharing *x) {
     }
 }
 
-/* This rank's share of the loading. */
+/* Chooses this rank's share of the loading. */
 static void choose_own(sharing *x) {
     for (size_t i = 0; i < x->want_count; i++) {
         const shared_want *s = &x->wants[i];
@@ -2190,17 +2241,18 @@ static void choose_own(sharing *x) {
 }
 
 /*
- * Whether a machine has room for the windows of all parties on it, where MPI keeps them in the usual place.
- * Short of it, Open MPI 4.1 waits for ever, and with MPICH 4.0 whoever touches the window first dies.
+ * Checks that a machine has room in /dev/shm, where MPI usually keeps them, for the windows of all
+ * parties on it. Without that room Open MPI 4.1 hangs, and with MPICH 4.0 the first rank that
+ * touches the window dies.
  */
 static void check_room(sharing *x) {
     struct statvfs shm;
-    /* By itself a rank needs none. The sum of all cannot be more than a double holds. */
+    /* A rank that is alone needs none. A double can hold the sum of all. */
     double mine = x->rank == 0 && x->ranks > 1 ? (double)x->bytes + BATCH_PLACE : 0, all = 0;
     int rank = 0;
     if (!went_well(&x->l, MPI_Allreduce(&mine, &all, 1, MPI_DOUBLE, MPI_SUM, x->node)) ||
         !went_well(&x->l, MPI_Comm_rank(x->node, &rank)) || rank != 0 || all <= 0 ||
-        statvfs("/dev/shm", &shm) != 0 || shm.f_blocks == 0) /* without blocks: no limit */
+        statvfs("/dev/shm", &shm) != 0 || shm.f_blocks == 0) /* no blocks means no limit */
         return;
     double left = (double)shm.f_bavail * (double)shm.f_frsize;
     if (all > left)
@@ -2223,7 +2275,7 @@ static bool open_window(sharing *x) {
                   (unsigned long long)x->bytes);
     if (!went_well(l, MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, x->shared->host)))
         return false;
-    if (!all) { /* freeing it is collective: one that others do not have is left to MPI_Finalize */
+    if (!all) { /* freeing is collective: a window that others lack is left to MPI_Finalize */
         x->shared->window = MPI_WIN_NULL;
     } else if (went_well(l, MPI_Win_set_errhandler(x->shared->window, MPI_ERRORS_RETURN)) &&
                went_well(l, MPI_Win_shared_query(x->shared->window, 0, &size, &unit, &first)) &&
@@ -2234,7 +2286,10 @@ static bool open_window(sharing *x) {
     return agree(l);
 }
 
-/* Where this rank's requests are, found before the load: the caller's progress function may change them. */
+/*
+ * Finds the places of this rank's requests before the load, because the caller's progress function
+ * may change the requests.
+ */
 static void find_places(sharing *x) {
     loading *l = &x->l;
     const uint64_t *at = l->list;
@@ -2253,7 +2308,7 @@ static void find_places(sharing *x) {
     }
 }
 
-/* The addresses on this rank, in the order of its requests. */
+/* Sets the addresses on this rank, in the order of its requests. */
 static void tell_places(const sharing *x, tenmap_request *requests, size_t count) {
     for (size_t i = 0; i < count; i++) {
         requests[i].dst = x->base + x->told[i].place;
@@ -2273,7 +2328,7 @@ void tenmap_mpi_shared_free(tenmap_mpi_shared *shared) {
     free(shared);
 }
 
-/* Everything up to the load itself; true if all ranks are there. */
+/* Does everything up to the load itself; true if all ranks succeeded. */
 static bool prepare_shared(sharing *x, tenmap_request *requests, size_t count) {
     loading *l = &x->l;
     check_shared(x, requests, count);
@@ -2284,7 +2339,7 @@ static bool prepare_shared(sharing *x, tenmap_request *requests, size_t count) {
     }
     if (!agree(l))
         return false;
-    compare_ranks(l); /* before numbers of tensors are taken for each other's */
+    compare_ranks(l); /* before ranks use each other's tensor ids */
     if (!agree(l) || !find_host_party(x) || !gather_shared(x))
         return false;
     place_shared(x);
@@ -2316,7 +2371,7 @@ tenmap_status tenmap_mpi_load_shared(MPI_Comm comm, const tenmap_model *model,
             tenmap_error why = {0};
             tenmap_status status =
                 tenmap_mpi_load(l->comm, model, x.own, x.own_count, &l->options, &why);
-            why.index = 0;           /* which was among those that the rank loads for its host */
+            why.index = 0;           /* it counted the requests that the rank loads for its host */
             if (status != TENMAP_OK) /* the same on all ranks already */
                 fail_with(l, status, &why);
             else if (went_well(l, MPI_Win_sync(x.shared->window)) &&

@@ -1,13 +1,14 @@
 /*
- * Who reads what, and who gets it: the part of tenmap_mpi that needs neither MPI nor a model, so that
- * bench/mpi_plan.c can walk it for a thousand ranks. Included once by tenmap_mpi.c; every name is static.
+ * Decides which rank reads what and who gets it. This part of tenmap_mpi needs neither MPI nor a
+ * model, so that bench/mpi_plan.c can run it for a thousand ranks. tenmap_mpi.c includes it once;
+ * every name is static.
  *
- * A stream is a tensor that somebody wants something of: units (elements, or blocks of a block dtype) in
- * row-major order. The boxes that ranks want cut it into cells, each wanted whole by one set of ranks,
- * its group. All wanted units of all streams, in file order, are one long row; reader k of n owns the k-th
- * n-th of its bytes and walks through it chunk by chunk. Each chunk becomes one message for each group
- * in it. Every rank computes all of this alike, and nobody keeps a list of chunks: a cursor per reader is
- * enough.
+ * A stream is a tensor of which some rank wants something: units (elements, or blocks of a block
+ * dtype) in row-major order. The boxes that ranks want cut it into cells. Each cell is wanted whole
+ * by one set of ranks, its group. All wanted units of all streams, in file order, form one long
+ * row. With n readers, each owns 1/n of the row's bytes, in order, and walks through its share
+ * chunk by chunk. Each chunk becomes one message for each group in it. Every rank computes the same
+ * plan. No rank keeps a list of chunks: a cursor per reader is enough.
  */
 #ifndef TENMAP_MPI_PLAN_H
 #define TENMAP_MPI_PLAN_H
@@ -19,13 +20,13 @@
 #include <string.h>
 
 enum {
-    PLAN_AXES = 8,        /* tensors of more are cut as if they had one */
-    PLAN_CELLS = 1 << 16, /* of one stream; one that would have more is cut along its row */
-    PLAN_GROUPS = 1024, /* of one stream; one that would have more goes whole to all who want it */
+    PLAN_AXES = 8,        /* tensors with more are cut as if they had one axis */
+    PLAN_CELLS = 1 << 16, /* of one stream; a stream that would have more is cut as one axis */
+    PLAN_GROUPS = 1024, /* of one stream; one that would have more goes whole to all that want it */
     PLAN_SEGMENTS = 1024,   /* of one chunk */
-    PLAN_ALIGN = 16,        /* bytes that pieces of messages begin at multiples of */
-    PLAN_MESSAGES = 2048,   /* of one chunk: below this */
-    PLAN_MOST_CHILDREN = 64 /* of a rank in a tree */
+    PLAN_ALIGN = 16,        /* bytes; pieces of messages begin at multiples of this */
+    PLAN_MESSAGES = 2048,   /* of one chunk: fewer than this */
+    PLAN_MOST_CHILDREN = 64 /* of one rank in a tree */
 };
 
 /* begin[d] <= i[d] < end[d], in units. */
@@ -33,14 +34,14 @@ typedef struct plan_box {
     uint64_t begin[PLAN_AXES], end[PLAN_AXES];
 } plan_box;
 
-/* A box that a class of ranks wants of a stream. */
+/* A box of a stream that a class of ranks wants. */
 typedef struct plan_want {
     size_t stream;
     uint32_t taker; /* the class: ranks that want exactly the same of everything */
     plan_box box;
 } plan_want;
 
-/* Those of a stream are in the order of their first indexes; no two have a unit in common. */
+/* A stream's cells are sorted by their first indexes, and no two of them overlap. */
 typedef struct plan_cell {
     plan_box box;
     uint64_t before; /* units of the stream's cells before this one */
@@ -48,54 +49,57 @@ typedef struct plan_cell {
 } plan_cell;
 
 typedef struct plan_stream {
-    /* Told by the caller. */
-    uint64_t id;    /* whatever it needs to know the stream again */
-    uint32_t dtype; /* likewise: what the bytes are taken for, */
-    uint32_t wire;  /* what messages hold */
-    uint32_t flags; /* and how that is made */
+    /* Set by the caller. */
+    uint64_t id;    /* by which the caller recognizes the stream */
+    uint32_t dtype; /* likewise: the dtype that the bytes are taken as, */
+    uint32_t wire;  /* the dtype in messages, */
+    uint32_t flags; /* and the conversion's flags */
     uint32_t axes;  /* 1 to PLAN_AXES */
     uint64_t dims[PLAN_AXES];
     uint32_t wire_bits, read_bits; /* of a unit, in messages and in files */
-    uint64_t step;                 /* cuts are at multiples of so many units */
-    /* Found here. */
+    uint64_t step;                 /* cuts are at multiples of this many units */
+    /* Computed here. */
     uint64_t units, wanted;
     uint64_t before; /* bits to read of all streams before this one */
     size_t cell, cells;
 } plan_stream;
 
-/* A set of classes, and the ranks in it, host after host. */
+/* A set of classes and the ranks in it, ordered by host. */
 typedef struct plan_group {
     size_t member, members;
 } plan_group;
 
 typedef struct plan {
     int ranks, takers;
-    const int *host_of;  /* of each rank, hosts numbered from 0 on */
+    const int *host_of;  /* of each rank; hosts are numbered from 0 */
     const int *taker_of; /* the class of each rank */
     plan_stream *streams;
     size_t stream_count;
     plan_cell *cells;
     size_t cell_count, cell_room;
     plan_group *groups;
-    uint64_t *sets; /* `words` of bits for each group */
+    uint64_t *sets; /* a bit set of `words` words for each group */
     size_t group_count, group_room, words;
-    uint32_t *table; /* of groups by their sets: number + 1 */
+    uint32_t *table; /* hash table of groups by their sets: number + 1 */
     size_t table_room;
-    int *members, *by_host; /* ranks of all groups; all ranks, host after host */
+    int *members, *by_host; /* ranks of all groups; all ranks, ordered by host */
     size_t member_count, member_room;
-    int *reader; /* the ranks that read, hosts taking turns */
+    int *reader; /* the ranks that read, hosts alternating */
     int readers;
     uint64_t total; /* bits to read */
     uint64_t chunk; /* bytes */
 } plan;
 
-/* Where in the row of all streams: `unit` of `stream`. */
+/* A place in the row of all streams: `unit` of `stream`. */
 typedef struct plan_place {
     size_t stream;
     uint64_t unit;
 } plan_place;
 
-/* Units [begin, end) of a stream, at this byte of the chunk; what nobody wants in between is a gap. */
+/*
+ * Units [begin, end) of a stream, at this byte of the chunk. Units between segments that nobody
+ * wants are a gap.
+ */
 typedef struct plan_segment {
     size_t stream;
     uint64_t begin, end, at;
@@ -110,7 +114,7 @@ typedef struct plan_piece {
 
 typedef struct plan_message {
     uint32_t group;
-    uint64_t bytes; /* the mark behind the last piece included */
+    uint64_t bytes; /* including the mark after the last piece */
 } plan_message;
 
 typedef struct plan_chunk {
@@ -120,10 +124,10 @@ typedef struct plan_chunk {
     size_t segment_count, segment_room, piece_count, piece_room, message_count, message_room;
     uint64_t bytes;  /* from the first segment to the end of the last */
     uint64_t read;   /* bits of files */
-    bool as_it_lies; /* one message, which is the chunk as it was read */
+    bool as_it_lies; /* the chunk is one message, exactly as it was read */
 } plan_chunk;
 
-/* What a walk through chunks needs besides: which message a group has in the chunk at hand. */
+/* State of a walk through chunks: which message each group has in the current chunk. */
 typedef struct plan_walk {
     uint32_t *message_of;
     uint64_t *stamp, now;
@@ -133,7 +137,7 @@ typedef struct plan_walk {
  * Memory
  */
 
-/* Room for one more of `size` bytes each, or false. */
+/* Makes room for one more element of `size` bytes; false if memory runs out. */
 static bool plan_grow(void **list, size_t count, size_t *room, size_t size) {
     if (count < *room)
         return true;
@@ -180,7 +184,7 @@ static bool plan_walk_begin(plan_walk *w, const plan *p) {
     return w->message_of && w->stamp;
 }
 
-/* What it holds, in bytes. */
+/* The plan's memory, in bytes. */
 static uint64_t plan_bytes(const plan *p) {
     return p->stream_count * sizeof *p->streams + p->cell_room * sizeof *p->cells +
            p->group_room * (sizeof *p->groups + p->words * sizeof *p->sets) +
@@ -199,7 +203,7 @@ static uint64_t plan_volume(const plan_stream *s, const plan_box *box) {
     return volume;
 }
 
-/* Where `at` is in each of the first `axes` axes. */
+/* The indexes of unit `at` along the first `axes` axes. */
 static void plan_indexes(const plan_stream *s, uint32_t axes, uint64_t at, uint64_t *index) {
     for (uint32_t d = axes; d-- > 0;) {
         index[d] = at % s->dims[d];
@@ -224,10 +228,10 @@ static uint64_t plan_below(const plan_stream *s, const plan_box *box, uint64_t a
     return below;
 }
 
-/* Moves to the first index in the box that is not before this one; false if there is none. */
+/* Moves to the first index in the box at or after this one; false if there is none. */
 static bool plan_next_index(const plan_box *box, uint32_t axes, uint64_t *index) {
     for (uint32_t d = 0; d < axes; d++) {
-        uint32_t set = d; /* from here on, everything begins again */
+        uint32_t set = d; /* the axes from here on start over */
         if (index[d] >= box->begin[d] && index[d] < box->end[d])
             continue;
         if (index[d] >= box->end[d]) {
@@ -244,11 +248,13 @@ static bool plan_next_index(const plan_box *box, uint32_t axes, uint64_t *index)
     return true;
 }
 
-/* The first units of the box, from `at` on, that lie together: [*begin, *end). False if none are. */
+/*
+ * The first contiguous run of the box's units from `at` on: [*begin, *end). False if there is none.
+ */
 static bool plan_run(const plan_stream *s, const plan_box *box, uint64_t at, uint64_t *begin,
                      uint64_t *end) {
     uint64_t index[PLAN_AXES], inner = 1, outer;
-    uint32_t axis = s->axes - 1; /* all behind it are taken whole */
+    uint32_t axis = s->axes - 1; /* the axes after it are taken whole */
     if (at >= s->units)
         return false;
     while (axis > 0 && box->begin[axis] == 0 && box->end[axis] == s->dims[axis])
@@ -256,7 +262,7 @@ static bool plan_run(const plan_stream *s, const plan_box *box, uint64_t at, uin
     outer = at / inner / s->dims[axis];
     uint64_t within = at - outer * s->dims[axis] * inner;
     plan_indexes(s, axis, outer, index);
-    if (within >= box->end[axis] * inner) { /* behind this run: the next is one further */
+    if (within >= box->end[axis] * inner) { /* past this run: the next one is one index further */
         if (axis == 0)
             return false;
         index[axis - 1]++;
@@ -276,11 +282,11 @@ static bool plan_run(const plan_stream *s, const plan_box *box, uint64_t at, uin
 }
 
 /*
- * Cells of a stream: they are cut from a grid, so that those that share their place along the first axes are
- * a row in which the places along the next one follow each other. Searches go down axis by axis.
+ * Cells of a stream are cut from a grid. Those with the same place along the first axes form a row
+ * that is sorted by their place along the next axis, so searches go down axis by axis.
  */
 
-/* Of such a row: the first cell that ends behind index i of axis d, or `last`. */
+/* In such a row: the first cell that ends after index i of axis d, or `last`. */
 static size_t plan_first_behind(const plan *p, size_t first, size_t last, uint32_t d, uint64_t i) {
     while (first < last) {
         size_t middle = first + (last - first) / 2;
@@ -292,7 +298,7 @@ static size_t plan_first_behind(const plan *p, size_t first, size_t last, uint32
     return first;
 }
 
-/* Of such a row: the first cell that begins behind index i of axis d, or `last`. */
+/* In such a row: the first cell that begins after index i of axis d, or `last`. */
 static size_t plan_first_after(const plan *p, size_t first, size_t last, uint32_t d, uint64_t i) {
     while (first < last) {
         size_t middle = first + (last - first) / 2;
@@ -304,7 +310,7 @@ static size_t plan_first_after(const plan *p, size_t first, size_t last, uint32_
     return first;
 }
 
-/* The cells that may have something of units [begin, end). */
+/* The cells that may overlap units [begin, end). */
 static void plan_cells_of(const plan *p, const plan_stream *s, uint64_t begin, uint64_t end,
                           size_t *first, size_t *last) {
     uint64_t low[PLAN_AXES], high[PLAN_AXES];
@@ -320,7 +326,10 @@ static void plan_cells_of(const plan *p, const plan_stream *s, uint64_t begin, u
     }
 }
 
-/* Where the row of cells goes on behind those of axis d that were searched: true with its first index. */
+/*
+ * Where the row of cells continues after those of axis d that were searched: true, with its first
+ * index.
+ */
 static bool plan_step_up(const plan *p, const size_t *first, const size_t *last, uint32_t d,
                          uint64_t *index, size_t *cell, uint32_t *axis) {
     while (d-- > 0) {
@@ -341,13 +350,13 @@ static bool plan_next_wanted(const plan *p, const plan_stream *s, uint64_t at, u
                              size_t *cell) {
     uint64_t index[PLAN_AXES];
     size_t first[PLAN_AXES + 1] = {s->cell}, last[PLAN_AXES + 1] = {s->cell + s->cells};
-    uint32_t d, from = s->axes; /* the axes from here on begin where the cell does */
+    uint32_t d, from = s->axes; /* the axes from here on start at the cell's first index */
     if (at >= s->units)
         return false;
     plan_indexes(s, s->axes, at, index);
     for (d = 0; d < s->axes; d++) {
         *cell = plan_first_behind(p, first[d], last[d], d, index[d]);
-        bool behind = *cell == last[d]; /* all of them: others follow, or none */
+        bool behind = *cell == last[d]; /* past all of them: others may follow */
         if (behind && !plan_step_up(p, first, last, d, index, cell, &from))
             return false;
         if (!behind && p->cells[*cell].box.begin[d] > index[d])
@@ -366,14 +375,14 @@ static bool plan_is_dense(const plan_stream *s) {
     return s->wanted == s->units;
 }
 
-/* Units of the stream's cells before this one, or of all of them. */
+/* Units of the stream's cells before this cell; past the last cell, of all cells. */
 static uint64_t plan_before(const plan *p, const plan_stream *s, size_t cell) {
     return cell < s->cell + s->cells ? p->cells[cell].before : s->wanted;
 }
 
 static uint64_t plan_wanted_below(const plan *p, const plan_stream *s, uint64_t at) {
     uint64_t index[PLAN_AXES], below = 0,
-                               copies = 1; /* of each row: what the axes before it span */
+                               copies = 1; /* of each row: the extent of the axes before it */
     size_t first = s->cell, last = s->cell + s->cells;
     if (plan_is_dense(s) || at >= s->units)
         return at >= s->units ? s->wanted : at;
@@ -393,7 +402,10 @@ static uint64_t plan_wanted_below(const plan *p, const plan_stream *s, uint64_t 
     return below;
 }
 
-/* The last unit of a stream that has no more than so many wanted ones before it; behind it, if none has. */
+/*
+ * The last unit of a stream that has at most this many wanted units before it; the stream's end if
+ * all units have.
+ */
 static uint64_t plan_unit_after(const plan *p, const plan_stream *s, uint64_t wanted) {
     uint64_t first = 0, last = s->units;
     while (first < last) {
@@ -407,8 +419,8 @@ static uint64_t plan_unit_after(const plan *p, const plan_stream *s, uint64_t wa
 }
 
 /*
- * The first wanted units from `at` on that lie together, of whichever cells. Nobody asks how far they go
- * behind `limit`.
+ * The first contiguous run of wanted units from `at` on, across cells. It need not be exact beyond
+ * `limit`.
  */
 static bool plan_wanted_run(const plan *p, const plan_stream *s, uint64_t at, uint64_t limit,
                             uint64_t *begin, uint64_t *end) {
@@ -445,7 +457,7 @@ static bool plan_has(const uint64_t *set, int taker) {
     return set[taker / 64] >> (taker % 64) & 1;
 }
 
-/* The ranks of a new group, host after host. */
+/* Adds the ranks of a new group, ordered by host. */
 static bool plan_add_members(plan *p, const uint64_t *set) {
     plan_group *group = &p->groups[p->group_count];
     group->member = p->member_count;
@@ -477,7 +489,7 @@ static bool plan_grow_table(plan *p) {
     return true;
 }
 
-/* The number of the group of this set. */
+/* Finds or adds the group of this set. */
 static bool plan_group_of(plan *p, const uint64_t *set, uint32_t *number) {
     if (p->group_count * 2 >= p->table_room && !plan_grow_table(p))
         return false;
@@ -516,7 +528,7 @@ static int plan_compare_cuts(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-/* The borders of all boxes along one axis, in order, each once. */
+/* The borders of all boxes along one axis, sorted and unique. */
 static size_t plan_cuts(const plan_want *wants, size_t n, uint32_t axis, uint64_t *cuts) {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
@@ -554,7 +566,7 @@ static bool plan_add_cell(plan *p, plan_stream *s, const plan_box *box, const ui
 /* The grid that the boxes cut a stream into. */
 typedef struct plan_grid {
     uint64_t *cuts[PLAN_AXES];
-    size_t count[PLAN_AXES]; /* of cuts; cells are one fewer */
+    size_t count[PLAN_AXES]; /* of cuts; there is one cell fewer */
     size_t cells;
     uint64_t *sets; /* of each cell */
 } plan_grid;
@@ -565,7 +577,7 @@ static void plan_grid_free(plan_grid *g) {
     free(g->sets);
 }
 
-/* False if memory is out; g->cells is 0 if there would be too many. */
+/* False if memory runs out; g->cells is 0 if there would be too many. */
 static bool plan_grid_make(const plan_stream *s, const plan_want *wants, size_t n, plan_grid *g) {
     memset(g, 0, sizeof *g);
     g->cells = 1;
@@ -582,7 +594,7 @@ static bool plan_grid_make(const plan_stream *s, const plan_want *wants, size_t 
     return true;
 }
 
-/* Calls for each cell of a box: here there is only one thing to do with them. */
+/* Adds a taker to the set of each cell that its box covers. */
 static void plan_grid_mark(const plan_stream *s, plan_grid *g, const plan_want *w, size_t words) {
     size_t first[PLAN_AXES] = {0}, last[PLAN_AXES] = {0}, at[PLAN_AXES] = {0};
     for (uint32_t d = 0; d < s->axes; d++) {
@@ -627,7 +639,7 @@ static bool plan_grid_keep(plan *p, plan_stream *s, const plan_grid *g) {
     return true;
 }
 
-/* From its first unit to its last, as if there were one axis. */
+/* Makes the box one axis, from its first unit to its last. */
 static void plan_flatten_box(const plan_stream *s, plan_box *box) {
     uint64_t first = 0, last = 0;
     for (uint32_t d = 0; d < s->axes; d++) {
@@ -645,7 +657,7 @@ static void plan_flatten(plan_stream *s, plan_want *wants, size_t n) {
     s->dims[0] = s->units;
 }
 
-/* The last way out: everything from the first unit to the last, for all who want any of it. */
+/* The last resort: everything from the first unit to the last, for all that want any of it. */
 static bool plan_one_cell(plan *p, plan_stream *s, plan_want *wants, size_t n, uint64_t *set) {
     plan_box box = {{0}, {0}};
     if (s->axes > 1)
@@ -693,7 +705,7 @@ static bool plan_cut_stream(plan *p, plan_stream *s, plan_want *wants, size_t n,
     }
     bool many = good && (g.cells == 0 || s->cells > PLAN_GROUPS);
     plan_grid_free(&g);
-    if (many && s->cells) { /* many cells need not be many groups */
+    if (many && s->cells) { /* many cells may still be few groups */
         unsigned char *seen = malloc(p->group_count);
         good = seen;
         many = good && plan_groups_of(p, s, seen) > PLAN_GROUPS;
@@ -706,7 +718,7 @@ static bool plan_cut_stream(plan *p, plan_stream *s, plan_want *wants, size_t n,
  * The plan
  */
 
-/* Sorts ranks by numbers that are less than how many they are; of equal ones, the order stays. */
+/* A stable counting sort of ranks by numbers below the number of ranks. */
 static void plan_sort_ranks(const int *number_of, const int *ranks, int n, int *place, int *out) {
     memset(place, 0, (size_t)n * sizeof *place);
     for (int r = 0; r < n; r++)
@@ -720,12 +732,13 @@ static void plan_sort_ranks(const int *number_of, const int *ranks, int n, int *
         out[place[number_of[ranks[i]]]++] = ranks[i];
 }
 
-/* All ranks, host after host, and those that read, hosts taking turns. */
+/* Orders all ranks by host, and the readers with hosts alternating. */
 static bool plan_order_ranks(plan *p) {
     size_t n = (size_t)p->ranks;
     p->by_host = malloc(n * sizeof *p->by_host);
     p->reader = malloc(n * sizeof *p->reader);
-    int *turn = calloc(2 * n, sizeof *turn); /* of each rank on its host; how many hosts have had */
+    int *turn =
+        calloc(2 * n, sizeof *turn); /* of each rank on its host; how many hosts had each turn */
     if (!p->by_host || !p->reader || !turn) {
         free(turn);
         return false;
@@ -740,7 +753,9 @@ static bool plan_order_ranks(plan *p) {
     return true;
 }
 
-/* Of each rank, the first one whose head is the same, of so many words; false if memory is out. */
+/*
+ * For each rank, the first rank whose head (of `words` words) is equal; false if memory runs out.
+ */
 static bool plan_first_alike(const uint64_t *heads, size_t words, int ranks, int *first) {
     size_t room = 64;
     while (room < 2 * (size_t)ranks)
@@ -762,9 +777,9 @@ static bool plan_first_alike(const uint64_t *heads, size_t words, int ranks, int
 }
 
 /*
- * Cuts the streams by the wants, which are in the order of streams, and finds who reads. p->ranks, takers,
- * host_of, taker_of, streams and chunk are set. False if memory is out; the caller frees in any case. The
- * boxes of the wants are not what they were.
+ * Cuts the streams by the wants, which must be in the order of streams, and chooses the readers.
+ * The caller has set p->ranks, takers, host_of, taker_of, streams and chunk, and frees the plan in
+ * any case. False if memory runs out. The boxes of the wants are changed.
  */
 static bool plan_make(plan *p, plan_want *wants, size_t n, uint64_t least_read) {
     p->words = ((size_t)p->takers + 63) / 64;
@@ -790,7 +805,7 @@ static bool plan_make(plan *p, plan_want *wants, size_t n, uint64_t least_read) 
     return good;
 }
 
-/* Where the k-th of the readers begins, and the one before it ends. */
+/* Where the k-th reader begins and the one before it ends. */
 static plan_place plan_border(const plan *p, int k) {
     uint64_t bits = p->total / (uint64_t)p->readers * (uint64_t)k;
     size_t low = 0, n = p->stream_count;
@@ -811,25 +826,25 @@ static bool plan_place_before(plan_place a, plan_place b) {
     return a.stream != b.stream ? a.stream < b.stream : a.unit < b.unit;
 }
 
-/* Bytes of a chunk or a message that so many units take, up to where the next may begin. */
+/* Bytes that this many units take in a chunk or a message, up to where the next may begin. */
 static uint64_t plan_room(const plan_stream *s, uint64_t units) {
     uint64_t bytes = (units * s->wire_bits + 7) / 8;
     return (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
 }
 
-/* Where the next segment ends that begins here, so that it fits into `room` bytes; or `begin`. */
+/* The end of a segment that begins here and fits into `room` bytes; `begin` if nothing fits. */
 static uint64_t plan_segment_end(const plan_stream *s, uint64_t begin, uint64_t room,
                                  bool first_in_chunk) {
     uint64_t fit = room * 8 / s->wire_bits, end = begin + fit;
     if (fit >= s->units - begin)
         return s->units;
     end -= end % s->step;
-    if (end <= begin && first_in_chunk) /* a step is more than a chunk: then so is this chunk */
+    if (end <= begin && first_in_chunk) /* a step that exceeds a chunk makes a larger chunk */
         end = begin - begin % s->step + s->step;
     return end < begin ? begin : end < s->units ? end : s->units;
 }
 
-/* The message of a group in this chunk. */
+/* Finds or adds the message of a group in this chunk. */
 static bool plan_message_of(plan_walk *w, plan_chunk *c, uint32_t group, uint32_t *message) {
     if (w->stamp[group] != w->now) {
         if (!PLAN_GROW(c->messages, c->message_count, c->message_room))
@@ -842,7 +857,7 @@ static bool plan_message_of(plan_walk *w, plan_chunk *c, uint32_t group, uint32_
     return true;
 }
 
-/* One more segment: its pieces go to the messages of their groups. */
+/* Adds a segment, and its pieces to the messages of their groups. */
 static bool plan_add_segment(const plan *p, plan_walk *w, plan_chunk *c, plan_segment segment) {
     const plan_stream *s = &p->streams[segment.stream];
     size_t before = c->piece_count;
@@ -907,13 +922,13 @@ static bool plan_next(const plan *p, plan_walk *w, plan_place *at, plan_place en
  * Trees
  */
 
-/* The way of a message to one of those who get it. */
+/* The route of a message to one of its receivers. */
 typedef struct plan_route {
     int parent; /* -1 for the reader */
     int children, child[PLAN_MOST_CHILDREN];
 } plan_route;
 
-/* The positions below this one in a binomial tree of n, larger branches first. */
+/* The children of this position in a binomial tree of n, larger branches first. */
 static int plan_branches(int position, int n, int *out) {
     int lowest = position ? position & -position : 1 << 30, count = 0;
     for (int step = 1; step < lowest && step < n - position; step *= 2)
@@ -927,8 +942,8 @@ static int plan_branches(int position, int n, int *out) {
 }
 
 /*
- * From the reader to one rank on each other host, by a tree; there, and on its own host, by another. The
- * reader need not be in the group. `first` has room for as many as there are ranks.
+ * One tree leads from the reader to one rank on each other host; a second tree leads on within each
+ * host, the reader's included. The reader need not be in the group. `first` has room for all ranks.
  */
 static void plan_find_route(const plan *p, uint32_t group, int reader, int me, int *first,
                             plan_route *route) {
@@ -936,7 +951,7 @@ static void plan_find_route(const plan *p, uint32_t group, int reader, int me, i
     const int *member = p->members + g->member;
     int hosts = 1, mine = p->host_of[me] == p->host_of[reader] ? 0 : -1, n = 0, position = 0;
     int below[PLAN_MOST_CHILDREN];
-    int local[2] = {-1, -1}; /* of my host's members in the list: the first, and how many */
+    int local[2] = {-1, -1}; /* my host's members in the list: the first, and how many */
     first[0] = reader;
     for (size_t i = 0; i < g->members; i++) {
         int host = p->host_of[member[i]];
@@ -950,7 +965,7 @@ static void plan_find_route(const plan *p, uint32_t group, int reader, int me, i
         if (host == p->host_of[me])
             local[1] = (int)i + 1 - local[0];
     }
-    /* On a host: the one that gets it from outside, then the others in their order. */
+    /* On a host: first the rank that gets it from outside, then the others in order. */
     int leader = first[mine < 0 ? 0 : mine];
     route->parent = -1;
     route->children = 0;
@@ -961,7 +976,7 @@ static void plan_find_route(const plan *p, uint32_t group, int reader, int me, i
         for (int i = 0; i < count; i++)
             route->child[route->children++] = first[below[i]];
     }
-    for (int i = 0; i < local[1]; i++) /* positions from 1 on; `first` is free to hold them now */
+    for (int i = 0; i < local[1]; i++) /* positions from 1 on; `first` can hold them now */
         if (member[local[0] + i] != leader) {
             first[++n] = member[local[0] + i];
             position = first[n] == me ? n : position;

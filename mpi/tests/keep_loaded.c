@@ -1,4 +1,7 @@
-/* For sanitizers: what MPI loads stays until the end, so that reports can say whose leak it is. */
+/*
+ * For sanitizers: libraries that MPI loads stay loaded until the end, so that reports can name the
+ * leaking function.
+ */
 int dlclose(void *library);
 
 int dlclose(void *library) {

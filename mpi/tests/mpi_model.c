@@ -27,7 +27,10 @@ static void must(bool good, const char *what) {
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
-/* Shapes of many ranks; one has seven axes, one has nine; one has rows of no whole bytes in F4 and F6. */
+/*
+ * Shapes of many ranks. One has seven axes, one has nine; one has rows that are not whole bytes in
+ * F4 and F6.
+ */
 static const struct shape {
     uint32_t rank;
     uint64_t dims[MOST_AXES];
@@ -200,7 +203,7 @@ static void write_blocks(const char *folder) {
     must(fclose(f) == 0, path);
 }
 
-/* Two layers, as small as can be, with the names that the example cuts by. */
+/* Two layers, as small as possible, with the names by which the example splits tensors. */
 static void write_llama(const char *folder) {
     static const struct {
         const char *name;
@@ -272,7 +275,10 @@ static uint64_t count_of(const load_case *c, size_t i) {
     return n;
 }
 
-/* A destination and, by a plain load, what must be in it; false if the library refuses it. */
+/*
+ * Allocates a destination and loads by tenmap_load what must end up in it; false if the library
+ * refuses the request.
+ */
 static bool finish_request(load_case *c, size_t i, const tenmap_model *model) {
     tenmap_request *r = &c->requests[i];
     tenmap_dtype as = r->as ? r->as : r->tensor->dtype;
@@ -292,7 +298,7 @@ static bool finish_request(load_case *c, size_t i, const tenmap_model *model) {
     must(c->dst[i] && c->expected[i], "memory");
     memset(c->dst[i], 0x5a, size + 64);
     memset(c->expected[i], 0x5a, size + 64);
-    r->dst = c->expected[i] + 3; /* of no alignment */
+    r->dst = c->expected[i] + 3; /* not aligned */
     r->dst_bytes = size + 8;
     tenmap_status status = tenmap_load(model, r, 1, NULL, NULL);
     r->dst = c->dst[i] + 3;
@@ -393,8 +399,8 @@ void free_case(load_case *c) {
 }
 
 /*
- * One byte of a map for each byte of a tensor, marked where somebody wants it; of a tensor of more than
- * eight axes, all from the first to the last of them.
+ * Marks the wanted bytes of a tensor in a map with one byte for each; for a tensor of more than
+ * eight axes, all bytes from the first wanted one to the last.
  */
 static void mark_wanted(const load_case *c, const tenmap_tensor *t, unsigned char *map) {
     uint32_t together = 1, bytes = 1; /* of elements that come together, as those of 6 bits do */

@@ -1,8 +1,8 @@
 /*
- * What tenmap_mpi.h says about its arguments and its sentences: communicators that are none, paths that no
- * terminal should see, integers that do not fit, one file with two configurations; ranks that make different
- * calls, requests that change under way; shared windows that the host has no room for, or that one rank
- * does not get; MPI that fails. All communicators are freed.
+ * Tests what tenmap_mpi.h says about arguments and error messages: invalid communicators, paths
+ * that no terminal should see, integers that do not fit, one file with two configurations; ranks
+ * that make different calls, requests that change during a load; shared windows that the host has
+ * no room for, or that one rank does not get; MPI that fails. All communicators must be freed.
  *     mpirun -n N test_contract FOLDER
  */
 #define _POSIX_C_SOURCE 200809L
@@ -27,7 +27,7 @@ static MPI_Request *left;     /* and what else it was doing when it failed */
 static int left_count;
 static uint64_t room_left; /* of /dev/shm, if it is not 0 */
 
-/* The linker sends the question for room through this. */
+/* The linker redirects statvfs to this. */
 int __real_statvfs(const char *path, struct statvfs *out);
 int __wrap_statvfs(const char *path, struct statvfs *out);
 int __wrap_statvfs(const char *path, struct statvfs *out) {
@@ -39,7 +39,7 @@ int __wrap_statvfs(const char *path, struct statvfs *out) {
     return 0;
 }
 
-/* MPI lets every call of it be caught. */
+/* MPI's profiling interface lets us wrap its calls. */
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *out) {
     communicators++;
     return PMPI_Comm_dup(comm, out);
@@ -92,7 +92,7 @@ static void expect_error(tenmap_status status, const tenmap_error *error, tenmap
     expect(good, rule);
 }
 
-/* All three calls refuse the communicator, without a word to other ranks. */
+/* All three calls refuse the communicator without sending anything to other ranks. */
 static void expect_refused(MPI_Comm comm, const char *fragment, const char *rule) {
     char path[4096];
     tenmap_model *model;
@@ -134,7 +134,9 @@ static void write_integers(const char *path, uint64_t rows) {
     free(values);
 }
 
-/* Whether it is UTF-8 without control characters; for texts of characters of one and three bytes. */
+/*
+ * Whether it is UTF-8 without control characters; for texts of characters of one and three bytes.
+ */
 static bool is_fit_to_print(const char *text) {
     const unsigned char *s = (const unsigned char *)text;
     for (; *s; s += *s < 0x80 ? 1 : 3)
@@ -159,7 +161,7 @@ static void test_sentences(void) {
     expect(is_fit_to_print(error.message), "sentences are UTF-8 without control characters");
 }
 
-/* Of a shared load the index is no request's: ranks load for each other there. */
+/* In a shared load ranks load for each other, so error.index is not a request's. */
 static void expect_shared_misfit(const tenmap_tensor *t) {
     tenmap_mpi_options options = TENMAP_MPI_OPTIONS_INIT;
     tenmap_error error = {0};
@@ -174,7 +176,10 @@ static void expect_shared_misfit(const tenmap_tensor *t) {
     expect(!shared && !pair[0].dst && !pair[1].dst_bytes, "a shared load that fails sets nothing");
 }
 
-/* Of integers that do not fit, whoever converts them: the tensor, and the element's number in it. */
+/*
+ * For an integer that does not fit, the error names the tensor and the element's number in it,
+ * whichever rank converts it.
+ */
 static void test_misfits(void) {
     enum { ROWS = 60 }; /* of 100 */
     static int64_t wide[ROWS * 100];
@@ -212,7 +217,10 @@ static void test_misfits(void) {
     tenmap_close(model);
 }
 
-/* Rank 0 writes a file of 256 GiB that is a hole but for its header; false if the system has none such. */
+/*
+ * Rank 0 writes a sparse file of 256 GiB, which is a hole except for its header; false if the
+ * system does not support that.
+ */
 static bool write_hole(const char *path) {
     static const char header[] = "{\"t\":{\"dtype\":\"U8\",\"shape\":[274877906944],"
                                  "\"data_offsets\":[0,274877906944]}}";
@@ -260,7 +268,7 @@ static tenmap_model *open_blocks(void) {
     return model;
 }
 
-/* Windows of several parties on one host: each has room by itself, together they have not. */
+/* Windows of several parties on one host: there is room for each, but not for all together. */
 static void test_room_together(void) {
     tenmap_model *model = open_blocks();
     tenmap_mpi_options options = TENMAP_MPI_OPTIONS_INIT;
@@ -281,7 +289,7 @@ static void test_room_together(void) {
     tenmap_close(model);
 }
 
-/* One rank makes another call than the others: none waits. */
+/* If one rank makes another call than the others, no rank hangs. */
 static void test_calls(void) {
     char path[4096];
     snprintf(path, sizeof path, "%s/blocks.gguf", folder);
@@ -307,7 +315,7 @@ static void test_calls(void) {
         }
 }
 
-/* Requests as the caller has them, of columns that some other rank reads. */
+/* The caller's requests, for columns that another rank reads. */
 typedef struct caller {
     tenmap_request request;
     uint64_t begin[2], end[2];
@@ -320,7 +328,7 @@ static int spoil_requests(void *ctx, uint64_t done, uint64_t total) {
     return 0;
 }
 
-/* What the caller's progress function does to the requests reaches nothing. */
+/* Changes that the caller's progress function makes to the requests have no effect. */
 static void test_requests_are_kept(void) {
     enum { ROWS = 96, COLUMNS = 8 };
     static float loaded[ROWS * COLUMNS], expected[ROWS * COLUMNS];
@@ -343,11 +351,14 @@ static void test_requests_are_kept(void) {
     tenmap_close(model);
 }
 
-/* Memory that is left to MPI after an error of it is no leak. */
+/* Memory that is left to MPI after an MPI error is not a leak. */
 void __lsan_disable(void) __attribute__((weak));
 void __lsan_enable(void) __attribute__((weak));
 
-/* MPI fails with votes under way: what it may still write to is not on a stack that has been left. */
+/*
+ * MPI fails while votes are in flight: the memory that it may still write to must not be on a stack
+ * that has been left.
+ */
 static void test_mpi_fails(void) {
     tenmap_model *model = open_blocks();
     static float all[96 * 1024];
@@ -373,7 +384,7 @@ static void test_mpi_fails(void) {
     tenmap_close(model);
 }
 
-/* MPI has no window for one rank: none waits for it. */
+/* If one rank gets no window from MPI, no rank hangs. */
 static void test_window(void) {
     tenmap_model *model = open_blocks();
     tenmap_error error = {0};
@@ -388,7 +399,7 @@ static void test_window(void) {
     tenmap_close(model);
 }
 
-/* From byte `changes` on all of them become others. */
+/* All bytes from `changes` on are changed. */
 static void copy_bytes(const char *from, const char *to, long changes) {
     char path[4096];
     int c;

@@ -1,6 +1,6 @@
 /*
- * Every destination byte is what a plain tenmap_load puts there; each byte that is wanted is read once;
- * memory stays within eight chunks. Random schedules: whole tensors, blocks, overlaps, nothing at all,
+ * Every destination byte is the one that tenmap_load writes; each wanted byte is read once; memory
+ * stays within eight chunks. Random schedules: whole tensors, blocks, overlaps, nothing at all,
  * every dtype, mapped, read and counted (tenmap_io) models, one file and two.
  *     mpirun -n N test_equal FOLDER RANKS_PER_HOST ROUNDS [FIRST]
  * With TEST_MPI_SINGLE set, MPI is told that there are no threads.
@@ -18,7 +18,7 @@ enum { MAPPED, READ, COUNTED, WAYS };
 static int rank, failures;
 static uint64_t total_read, total_once;
 
-/* The linker sends the threads that the library and tenmap_mpi.c start through this. */
+/* The linker redirects pthread_create of the library and tenmap_mpi.c to this. */
 int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 int __wrap_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 static int threads;
@@ -29,7 +29,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     return __real_pthread_create(thread, attributes, run, ctx);
 }
 
-/* Whether there are as many as before, where MPI was told that there are none. */
+/* If MPI was told that there are no threads, none may have been started. */
 static bool thread_rule_holds(int before) {
     return !getenv("TEST_MPI_SINGLE") || threads == before;
 }
@@ -48,7 +48,10 @@ static void expect_read_once(const load_case *c, uint64_t once, uint64_t read, u
         twice = twice || c->requests[i].stored_as;
     uint64_t all[2] = {read, twice};
     MPI_Allreduce(MPI_IN_PLACE, all, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-    /* Bits at the edges of runs are read with their bytes: 1%, and some bytes where little is wanted. */
+    /*
+     * Bits at the edges of runs are read with their bytes: allow 1%, and some bytes if little is
+     * wanted.
+     */
     if (!all[1] && all[0] > once + once / 100 + 256) {
         fprintf(stderr, "read %llu of %llu\n", (unsigned long long)all[0],
                 (unsigned long long)once);
@@ -88,7 +91,7 @@ static tenmap_model *open_model(const char *folder, uint32_t which, uint32_t way
 }
 
 static void one_round(const char *folder, uint32_t ranks_per_host, uint64_t round) {
-    /* Not too many chunks: where processors are few, each step waits for a turn of every rank. */
+    /* Not too many chunks: with few processors, each step waits for every rank to be scheduled. */
     static const uint64_t chunks[] = {4096, 20000, 50000, 65536, 200000, 1 << 20, 0};
     static load_case c;
     tenmap_error error = {0};
@@ -126,7 +129,7 @@ static void one_round(const char *folder, uint32_t ranks_per_host, uint64_t roun
     tenmap_close(model);
 }
 
-/* How many hosts there are by MPI's word. */
+/* The number of hosts that MPI reports. */
 static int count_hosts(void) {
     MPI_Comm host;
     int first, hosts;

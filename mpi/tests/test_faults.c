@@ -1,9 +1,10 @@
 /*
- * If one rank fails, all return the same status and the same sentence, and none waits: shards that are
- * missing, cut short, changed, different; wrong arguments; options that differ; memory that is out, at each
- * allocation; cancelling; any of these at random. And one copy per host.
+ * If one rank fails, all return the same status and the same message, and none hangs: shards that
+ * are missing, truncated, changed, different; wrong arguments; options that differ; memory that
+ * runs out, at each allocation; cancelling; any of these at random. Also tests that there is one
+ * copy per host.
  *     mpirun -n N test_faults FOLDER RANKS_PER_HOST SCHEDULES [EVERY]
- * EVERY: only each so many-th read and allocation fails in turn.
+ * EVERY: only every so many-th read and allocation fails in turn.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "io_files.h"
@@ -22,7 +23,7 @@ static double longest; /* load that failed, in seconds */
 static load_case c;
 static int statuses[4]; /* of the schedules: those that went well, then by what failed */
 
-/* The linker sends the allocations of the library and of tenmap_mpi.c through these. */
+/* The linker redirects the allocations of the library and of tenmap_mpi.c to these. */
 void *__real_malloc(size_t);
 void *__real_calloc(size_t, size_t);
 void *__real_realloc(void *, size_t);
@@ -52,7 +53,7 @@ static void expect(bool good, const char *rule) {
     failures++;
 }
 
-/* All ranks have the same status, which is this one (-1: any), and the same sentence. */
+/* All ranks have the same message and the same status, which is this one (-1: any). */
 static void expect_same(tenmap_status status, const tenmap_error *error, tenmap_status expected,
                         const char *fragment, const char *rule) {
     tenmap_error first = *error;
@@ -237,7 +238,7 @@ static bool is_deep(const tenmap_tensor *t) {
     return t->rank > 8;
 }
 
-/* A copy of the model that only rank 1 has open, mapped; it is cut, or changed, while that is so. */
+/* Only rank 1 maps this copy of the model, which is truncated or changed while it is open. */
 static void test_changed(const char *folder, const char *name, bool cut,
                          bool (*which)(const tenmap_tensor *)) {
     char path[4096], copy[4096];
@@ -281,7 +282,7 @@ static tenmap_model *open_store(const char *folder, uint32_t which, io_files *fi
     return model;
 }
 
-/* Whether rank 1 got to the call that was to fail, as all hear it. */
+/* Whether rank 1 reached the call that was to fail, told to all ranks. */
 static bool was_reached(long calls, long fail_at) {
     int reached = calls >= fail_at;
     MPI_Bcast(&reached, 1, MPI_INT, 1, MPI_COMM_WORLD);
@@ -314,7 +315,10 @@ static void test_reads(const char *folder, long every) {
     tenmap_close(model);
 }
 
-/* Each allocation fails in turn on one rank; those that can be done without may go well. */
+/*
+ * Each allocation fails in turn on one rank. If the library can do without it, the call may
+ * succeed.
+ */
 static void test_memory(const char *folder, long every, bool in_common) {
     io_files files = {0};
     tenmap_model *model = open_store(folder, in_common ? CODED : BLOCKS, &files);
@@ -390,7 +394,7 @@ static void one_schedule(const char *folder, uint64_t round) {
     tenmap_close(model);
 }
 
-/* What one rank of a host writes into the first place, the others that have it find there. */
+/* What one rank of a host writes into the first place, the others that share it read there. */
 static void expect_one_copy(void) {
     MPI_Comm host;
     int first, seen, mark = 0;

@@ -1,8 +1,8 @@
 /*
- * The plan by itself, for random jobs, held against counting unit by unit: each unit that somebody wants is
- * read once, by one rank; each rank is sent each unit that it wants once, and no other, unless the stream was
- * cut from its first unit to its last; messages and chunks have the sizes that they are said to have.
- * And jobs whose plan must not take time with the square of anything.
+ * The plan by itself, for random jobs, compared with counting unit by unit: each unit that somebody
+ * wants is read once, by one rank; each rank is sent each unit that it wants once, and no other,
+ * unless the stream was cut from its first unit to its last; messages and chunks have the sizes
+ * that they are said to have. Also jobs for which planning must not take quadratic time.
  *     test_plan [ROUNDS [FIRST]]
  * No MPI, no files.
  */
@@ -41,7 +41,7 @@ typedef struct job {
     unsigned char *read[MOST_STREAMS];
 } job;
 
-/* Few axes or many, few boxes or so many that the stream is cut in another way. */
+/* Few axes or many, few boxes or so many that the stream is cut as one axis. */
 static void draw_stream(job *j, size_t i, uint32_t kind) {
     static const uint32_t bits[] = {4, 6, 8, 16, 32, 64};
     plan_stream *s = &j->p.streams[i];
@@ -58,7 +58,7 @@ static void draw_stream(job *j, size_t i, uint32_t kind) {
 static void draw_wants(job *j, size_t i, uint32_t kind) {
     const plan_stream *s = &j->p.streams[i];
     uint32_t n = kind == 0 ? 1 + roll(roll(3) ? 6 : 60) : kind == 1 ? 300 : 2900;
-    bool rows = roll(3) == 0; /* of all that is behind the first axis */
+    bool rows = roll(3) == 0; /* whole rows along the first axis */
     for (; n > 0 && j->count < MOST_WANTS; n--) {
         plan_want *w = &j->wants[j->count++];
         memset(w, 0, sizeof *w);
@@ -232,12 +232,17 @@ static void one_round(job *j) {
 
 enum { EXPERTS = 256, SLICES = 8, MOST_SECONDS = 10 };
 
-/* So many seconds of a processor, whatever else it has to do: a square of anything here takes minutes. */
+/*
+ * Limits processor time, so a busy machine does not matter; quadratic time would take minutes here.
+ */
 static void expect_in_time(clock_t began, const char *rule) {
     expect(clock() - began < MOST_SECONDS * CLOCKS_PER_SEC, rule);
 }
 
-/* Who wants half of the columns of each expert, one by one: many cells, and of each row a run in each. */
+/*
+ * Takers want half of the columns of each expert, one by one: many cells, each with a run in every
+ * row.
+ */
 static void test_columns_of_experts(void) {
     enum { ROWS = 512, COLUMNS = 512, TAKEN = COLUMNS / SLICES / 2 };
     static plan_want wants[EXPERTS * SLICES];
@@ -281,7 +286,7 @@ static void test_columns_of_experts(void) {
     plan_free(&p);
 }
 
-/* As many hosts as ranks, and each rank wants something else. */
+/* As many hosts as ranks, and each rank wants something different. */
 static void test_many_ranks(void) {
     enum { RANKS = 100000 };
     int *numbers = malloc(RANKS * sizeof *numbers);

@@ -1,8 +1,9 @@
 /*
- * A file system that gives 200 MB/s to all ranks together: loading by turns of everybody against each rank
- * reading everything by itself, all of the model on every rank, each rank a host of its own.
+ * On a file system that delivers 200 MB/s to all ranks together, compares tenmap_mpi_load with each
+ * rank reading everything by itself. Every rank wants the whole model and is a host of its own.
  *     mpirun -n N test_speed FOLDER [LEAST]
- * Fails if it is not LEAST times as fast. The source is a tenmap_io with a clock that all ranks share.
+ * Fails if it is not LEAST times as fast. The source is a tenmap_io with a clock that all ranks
+ * share.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "tenmap_mpi.h"
@@ -21,7 +22,10 @@ enum { TENSORS = 8, TENSOR_BYTES = 32 << 20, RATE = 200000000 };
 
 static int rank, size;
 
-/* When the file system is free again, in nanoseconds, for all ranks; and what this one has read. */
+/*
+ * When the file system is free again, in nanoseconds, shared by all ranks; and what this rank has
+ * read.
+ */
 typedef struct slow_disk {
     _Atomic uint64_t *free_at;
     _Atomic uint64_t bytes;
@@ -133,7 +137,7 @@ static double timed(const tenmap_model *model, tenmap_request *requests, bool to
     return took;
 }
 
-/* True if it is `least` times as fast, and right, and nothing was read twice. */
+/* True if it is `least` times as fast, the result is right, and nothing was read twice. */
 static bool compare(const tenmap_model *model, slow_disk *disk, double least) {
     tenmap_request requests[TENSORS];
     memset(requests, 0, sizeof requests);
