@@ -141,7 +141,7 @@ int fail_memory(void);
 void warn(const char *format, ...) TOOL_PRINTF(1, 2);
 void set_command_name(const char *name);
 /* Describes an errno, with a remedy if there is one. */
-const char *os_words(int code);
+const char *os_error_text(int code);
 
 /*
  * Adds a library message with the library's flag names replaced by the tool's options. (`text` is

@@ -52,7 +52,7 @@ static int read_back(text *t, const char *path) {
     if (in)
         fclose(in);
     return good ? EXIT_FINE
-                : fail(EXIT_FAILED, "%s: could not be read back: %s", path, os_words(errno));
+                : fail(EXIT_FAILED, "%s: could not be read back: %s", path, os_error_text(errno));
 }
 
 /* The file's name ends in .json, so that editors recognize the format. */
@@ -68,7 +68,8 @@ static int write_out(const text *t, char **path) {
         *path = name.bytes;
         return EXIT_FINE;
     }
-    int status = fail(EXIT_FAILED, "%s: could not be written: %s", name.bytes, os_words(errno));
+    int status =
+        fail(EXIT_FAILED, "%s: could not be written: %s", name.bytes, os_error_text(errno));
     if (fd >= 0)
         unlink(name.bytes);
     text_free(&name);

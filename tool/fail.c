@@ -54,7 +54,7 @@ void warn(const char *format, ...) {
     va_end(list);
 }
 
-const char *os_words(int code) {
+const char *os_error_text(int code) {
     static const struct {
         int code;
         const char *words;

@@ -116,7 +116,7 @@ static bool take_string(json_reader *r, text *out, const char *what) {
     return take(r, '"') || refuse(r, "a quote is missing at the end");
 }
 
-static char *kept(const text *t) {
+static char *copied(const text *t) {
     char *copy = need(t->len + 1, 1);
     memcpy(copy, t->bytes, t->len);
     return copy;
@@ -131,12 +131,13 @@ static bool take_pair(json_reader *r, json_pairs *out, text *key, text *value) {
     if (!take_string(r, value, "values are strings: put it in quotes"))
         return false;
     out->items = need_next(out->items, out->count, sizeof *out->items);
-    out->items[out->count++] = (json_pair){kept(key), kept(value), key->len, value->len, key_end};
+    out->items[out->count++] =
+        (json_pair){copied(key), copied(value), key->len, value->len, key_end};
     return true;
 }
 
 /* Reports the first repeated key, in the order of the text. */
-static bool check_twins(json_reader *r, const json_pairs *pairs) {
+static bool check_duplicate_keys(json_reader *r, const json_pairs *pairs) {
     named *keys = need(pairs->count, sizeof *keys);
     size_t first = SIZE_MAX;
     for (size_t i = 0; i < pairs->count; i++)
@@ -166,7 +167,7 @@ bool json_read_pairs(const char *bytes, size_t len, json_pairs *out, text *why) 
     skip_space(&r);
     if (good && r.at < r.end)
         good = refuse(&r, "there is more after the object");
-    good = good && check_twins(&r, out);
+    good = good && check_duplicate_keys(&r, out);
     text_free(&key);
     text_free(&value);
     return good;

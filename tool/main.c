@@ -120,6 +120,6 @@ int main(int argc, char **argv) {
     bool lost = fflush(stdout) != 0 || ferror(stdout);
     if (lost && (status == EXIT_FINE || status == EXIT_DIFFERENT))
         return fail(EXIT_FAILED, "could not write the output%s%s", errno ? ": " : "",
-                    errno ? os_words(errno) : "");
+                    errno ? os_error_text(errno) : "");
     return status;
 }

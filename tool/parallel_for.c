@@ -7,21 +7,21 @@
 
 enum { MAX_THREADS = 64 };
 
-typedef struct crew {
+typedef struct parallel_job {
     int (*job)(void *ctx, size_t i);
     void *ctx;
     size_t count;
     atomic_size_t next;
     atomic_int status;
-} crew;
+} parallel_job;
 
-unsigned work_threads(void) {
+unsigned default_threads(void) {
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (unsigned)n;
 }
 
-static void *work(void *argument) {
-    crew *c = argument;
+static void *worker(void *argument) {
+    parallel_job *c = argument;
     while (atomic_load(&c->status) == 0) {
         size_t i = atomic_fetch_add(&c->next, 1);
         if (i >= c->count)
@@ -33,18 +33,18 @@ static void *work(void *argument) {
     return NULL;
 }
 
-int work_run(unsigned threads, size_t count, int (*job)(void *ctx, size_t i), void *ctx) {
-    crew c = {.job = job, .ctx = ctx, .count = count};
+int parallel_for(unsigned threads, size_t count, int (*job)(void *ctx, size_t i), void *ctx) {
+    parallel_job c = {.job = job, .ctx = ctx, .count = count};
     pthread_t helpers[MAX_THREADS];
     unsigned started = 0;
     if (!threads)
-        threads = work_threads();
+        threads = default_threads();
     if (threads > MAX_THREADS)
         threads = MAX_THREADS;
     while (started + 1 < threads && started + 1 < count &&
-           pthread_create(&helpers[started], NULL, work, &c) == 0)
+           pthread_create(&helpers[started], NULL, worker, &c) == 0)
         started++;
-    work(&c);
+    worker(&c);
     while (started)
         pthread_join(helpers[--started], NULL);
     return atomic_load(&c.status);

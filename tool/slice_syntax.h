@@ -2,8 +2,8 @@
  * Parses a block of a tensor, written as in Python, such as [0:2, -1, ..., :4], and walks over it
  * in pieces.
  */
-#ifndef TOOL_SLICE_H
-#define TOOL_SLICE_H
+#ifndef TOOL_SLICE_SYNTAX_H
+#define TOOL_SLICE_SYNTAX_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * other pattern selects the tensor of that name or, if there is none, every tensor whose name
  * contains it.
  */
-#ifndef TOOL_SELECT_H
-#define TOOL_SELECT_H
+#ifndef TOOL_TENSOR_PATTERNS_H
+#define TOOL_TENSOR_PATTERNS_H
 
 #include <stdbool.h>
 #include <stddef.h>

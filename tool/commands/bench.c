@@ -73,7 +73,7 @@ static int step_populate(bench *b) {
 static int sum_tensor(void *ctx, size_t i) {
     enum { AT_ONCE = 8 };
     bench *b = ctx;
-    size_t threads = b->set->threads ? (size_t)b->set->threads : work_threads();
+    size_t threads = b->set->threads ? (size_t)b->set->threads : default_threads();
     for (size_t k = 0; k < b->some.count; k++) {
         const tenmap_tensor *t = b->some.tensors[k];
         uint64_t words = t->nbytes / 8 / threads / AT_ONCE * AT_ONCE, sum[AT_ONCE] = {0};
@@ -91,8 +91,8 @@ static int sum_tensor(void *ctx, size_t i) {
 }
 
 static int step_read(bench *b) {
-    unsigned threads = b->set->threads ? (unsigned)b->set->threads : work_threads();
-    return work_run(threads, threads, sum_tensor, b);
+    unsigned threads = b->set->threads ? (unsigned)b->set->threads : default_threads();
+    return parallel_for(threads, threads, sum_tensor, b);
 }
 
 /*
@@ -197,7 +197,7 @@ static void print_bench(const bench *b, const double *times) {
     table_free(t);
     text_add_bytes(&line, b->some.bytes);
     printf("%s in %zu tensors, %u threads, %s; the best of %llu\n", line.bytes, b->some.count,
-           b->set->threads ? (unsigned)b->set->threads : work_threads(), tenmap_cpu_path(),
+           b->set->threads ? (unsigned)b->set->threads : default_threads(), tenmap_cpu_path(),
            (unsigned long long)b->set->rounds);
     text_free(&line);
 }
@@ -207,7 +207,7 @@ static void print_bench_json(const bench *b, const double *times) {
     json_key_text("model", b->path, TENMAP_CSTR);
     json_key_uint("tensors", b->some.count);
     json_key_uint("bytes", b->some.bytes);
-    json_key_uint("threads", b->set->threads ? b->set->threads : work_threads());
+    json_key_uint("threads", b->set->threads ? b->set->threads : default_threads());
     json_key_text("cpu_path", tenmap_cpu_path(), TENMAP_CSTR);
     json_key("steps");
     json_open('[', false);

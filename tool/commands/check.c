@@ -186,7 +186,7 @@ static int check_model(const char *path, const check_settings *set, findings *li
     if (!status && !tenmap_missing_count(model))
         find_gaps(&all, take_gap, list);
     if (!status && set->config)
-        status = expect_check(model, take_expected, list);
+        status = config_check(model, take_expected, list);
     if (!status && set->values)
         status = check_values(&all, set, list);
     if (all.tensors)
@@ -351,11 +351,11 @@ static void print_counts(size_t models) {
 static int check_run(const invocation *call) {
     const check_settings *set = call->settings;
     model_paths paths;
-    several_models(call->operands, call->operand_count, &paths);
-    int status = several_run(&paths, set->json, check_one, set);
+    expand_model_operands(call->operands, call->operand_count, &paths);
+    int status = for_each_model(&paths, set->json, check_one, set);
     if (paths.count > 1 && !set->json)
         print_counts(paths.count);
-    several_free(&paths);
+    model_paths_free(&paths);
     return status;
 }
 

@@ -120,7 +120,7 @@ static void plan_tensor(const convert_settings *set, plan *p, const tenmap_tenso
     plan_add(p, t);
     tenmap_source *s = &p->sources[p->count - 1];
     s->dtype = to == t->dtype ? TENMAP_AS_STORED : to;
-    if (is_computed(t) && !s->dtype)
+    if (is_dequantized(t) && !s->dtype)
         s->dtype = t->dtype; /* values are rounded to this dtype, which may lose some */
     s->flags = set->saturate && s->dtype ? TENMAP_CONVERT_SATURATE : 0;
 }
@@ -147,8 +147,8 @@ static int find_quantized(const convert_settings *set, const tenmap_model *model
                           size_t count, quantizer *q) {
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i);
-        scaled_weight weight;
-        if (!is_computed(t) && find_scaled(model, t, &weight))
+        quantized_parts weight;
+        if (!is_dequantized(t) && detect_quantized(model, t, &weight))
             return fail(EXIT_FAILED,
                         "%s is quantized already (%s); --dequantize too quantizes it anew",
                         shown_name(t->name, t->name_len), weight.scheme);
@@ -177,7 +177,7 @@ static int plan_quantization(const convert_settings *set, plan *p, rule *rules, 
     int status = find_quantized(set, model, rules, count, q);
     if (status)
         return status;
-    plan_take_made(p, q);
+    plan_own_quantized(p, q);
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i);
         if (next < q->count && q->weights[next].from == t)
@@ -217,7 +217,7 @@ static int check_strict(const convert_settings *set, const quantizer *q) {
 
 static void warn_plain(const plan *p) {
     for (size_t i = 0; i < p->count; i++)
-        if (is_computed(p->sources[i].tensor))
+        if (is_dequantized(p->sources[i].tensor))
             return;
     warn("'%s' has no weight that is stored in parts, so there is nothing to dequantize",
          shown_path(tenmap_path(p->models[0])));
@@ -234,7 +234,7 @@ static void report_dequantized(const plan *p, const target *to, bool json) {
                left == 1 ? "" : "s");
 }
 
-static int fail_scaled(const scaled_weight *weight, const tenmap_tensor *part) {
+static int fail_quantized(const quantized_parts *weight, const tenmap_tensor *part) {
     const tenmap_tensor *codes = weight->parts[0], *mark = weight->parts[1];
     return fail(
         EXIT_FAILED,
@@ -249,15 +249,15 @@ static int fail_scaled(const scaled_weight *weight, const tenmap_tensor *part) {
  * Refuses to convert parts of quantized weights: codes in another dtype lose their meaning, and
  * rounding scales changes every value that they scale.
  */
-static int refuse_scaled(const convert_settings *set, const plan *p, rule *rules, size_t count) {
+static int refuse_quantized(const convert_settings *set, const plan *p, rule *rules, size_t count) {
     for (size_t i = 0; i < p->count; i++) {
-        scaled_weight weight;
-        if (!find_scaled(p->models[0], p->sources[i].tensor, &weight))
+        quantized_parts weight;
+        if (!detect_quantized(p->models[0], p->sources[i].tensor, &weight))
             continue;
         for (size_t k = 0; k < weight.count; k++) {
             tenmap_dtype to = choose_dtype(set, rules, count, weight.parts[k]);
             if (to != TENMAP_AS_STORED && to != weight.parts[k]->dtype)
-                return fail_scaled(&weight, weight.parts[k]);
+                return fail_quantized(&weight, weight.parts[k]);
         }
     }
     return EXIT_FINE;
@@ -288,7 +288,7 @@ static int run_convert(const invocation *call, rule *rules, size_t count) {
         change.quantization = config.bytes;
         p.report_ctx = &q;
     } else if (!status && !set->raw) {
-        status = refuse_scaled(set, &p, rules, count);
+        status = refuse_quantized(set, &p, rules, count);
         if (!status && set->dequantize)
             warn_plain(&p);
     }

@@ -68,7 +68,7 @@ typedef struct models {
     size_t pair_count;
     size_t metadata; /* number of keys that differ */
     size_t equal, different;
-    size_t turned; /* pairs whose rows are permuted on one side */
+    size_t permuted; /* pairs whose rows are permuted on one side */
 } models;
 
 /* Across formats neither dtypes nor metadata are expected to agree. */
@@ -322,21 +322,21 @@ static void print_values(const models *m, const diff_settings *set) {
         {"MAX REL", true, COLUMN_SPARE},    {"BEYOND", true, COLUMN_STAYS}};
     bool tolerant = set->atol > 0 || set->rtol > 0;
     size_t shown = 0, most = set->top ? (size_t)set->top : MOST_SHOWN;
-    size_t costs = set->headers ? 0 : print_cost(m->pairs, m->pair_count, most);
-    if (m->different == costs)
+    size_t quant_errors = set->headers ? 0 : print_quant_error(m->pairs, m->pair_count, most);
+    if (m->different == quant_errors)
         return;
     table *t = table_new(columns, sizeof columns / sizeof columns[0] - !tolerant);
     for (size_t i = 0; i < m->pair_count && shown < most; i++)
-        if (is_different(&m->pairs[i]) && !is_cost(&m->pairs[i])) {
+        if (is_different(&m->pairs[i]) && !is_quantized_pair(&m->pairs[i])) {
             put_values(t, &m->pairs[i], tolerant);
             shown++;
         }
     table_print(t);
     table_free(t);
-    if (m->different - costs > shown)
+    if (m->different - quant_errors > shown)
         printf("and %zu more that changed less (--top %zu shows all)\n",
-               m->different - costs - shown, m->different);
-    if (!costs)
+               m->different - quant_errors - shown, m->different);
+    if (!quant_errors)
         sum_up(m, set->map_names);
 }
 
@@ -359,8 +359,8 @@ static void print_diff(const models *m, const diff_settings *set, bool same) {
         printf("%zu of %zu tensors in both have %s values", m->equal,
                m->pair_count + m->shape_count,
                set->atol > 0 || set->rtol > 0 ? "close" : "the same");
-    if (m->turned)
-        printf("; %zu compared in llama.cpp's order of rows", m->turned);
+    if (m->permuted)
+        printf("; %zu compared in llama.cpp's order of rows", m->permuted);
     if (m->found.only_a_count || m->found.only_b_count)
         printf("; %zu only in A, %zu only in B", m->found.only_a_count, m->found.only_b_count);
     putchar('\n');
@@ -465,7 +465,7 @@ static void print_diff_json(const models *m, const diff_settings *set, bool same
     json_close();
     if (!set->headers) {
         json_values(m);
-        cost_json(m->pairs, m->pair_count);
+        quant_error_json(m->pairs, m->pair_count);
     }
     json_close();
 }
@@ -510,7 +510,7 @@ static void sort_pairs(models *m, const chosen *c) {
         if ((!is_chosen(c, p->a) && !is_chosen(c, p->b)) || is_excepted(c, p->a) ||
             is_excepted(c, p->b))
             continue;
-        m->turned += p->head_rows > 0;
+        m->permuted += p->head_rows > 0;
         if (!same_dtype(p->a, p->b))
             m->dtypes[m->dtype_count++] = *p;
         if (p->is_part || same_shape(p->a, p->b))

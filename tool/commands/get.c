@@ -184,7 +184,7 @@ static int check_settings(const get_settings *set) {
         return fail(EXIT_USAGE, "--precision is 17 at most, which is exact for every dtype");
     if (!set->output || set->bytes)
         return EXIT_FINE;
-    if (!outfile_is_stdout(set->output) && !ends_with(set->output, ".npy"))
+    if (!is_stdout(set->output) && !ends_with(set->output, ".npy"))
         return fail(EXIT_USAGE, "'%s': call it .npy, or add --bytes to write the bytes alone",
                     set->output);
     return EXIT_FINE;
@@ -223,7 +223,7 @@ static int open_for(const char *path, const char *name, tenmap_model **out) {
     char *stem = NULL;
     if (bracket && bracket > name && name[strlen(name) - 1] == ']')
         names[count++] = stem = need_copy(name, (size_t)(bracket - name));
-    int status = open_needed(path, names, count, true, out);
+    int status = open_for_tensors(path, names, count, true, out);
     free(stem);
     return status;
 }
@@ -237,7 +237,7 @@ static int get_run(const invocation *call) {
     slice s;
     common.dequantize = set->dequantize;
     int status = check_settings(set);
-    if (!status && set->output && outfile_is_stdout(set->output) && isatty(STDOUT_FILENO) == 1)
+    if (!status && set->output && is_stdout(set->output) && isatty(STDOUT_FILENO) == 1)
         status = fail(EXIT_USAGE, "binary does not go to a terminal: redirect it, or name a file");
     if (!status)
         status = open_for(call->operands[0], call->operands[1], &model);

@@ -65,7 +65,7 @@ typedef struct file_list {
 static int add_file(file_list *list, const char *path) {
     struct stat s;
     if (stat(path, &s) != 0)
-        return fail(EXIT_FAILED, "'%s': %s", path, os_words(errno));
+        return fail(EXIT_FAILED, "'%s': %s", path, os_error_text(errno));
     if (!S_ISREG(s.st_mode))
         return fail(EXIT_FAILED, "'%s' is %s, not a file", path, irregular_kind(&s));
     list->items = need_next(list->items, list->count, sizeof *list->items);
@@ -105,7 +105,7 @@ static int hash_files(file_list *list, unsigned threads) {
     for (size_t i = 0; i < list->count; i++)
         total += list->items[i].size;
     progress_begin("sha256", total);
-    int status = work_run(threads, list->count, hash_one, list);
+    int status = parallel_for(threads, list->count, hash_one, list);
     progress_end();
     return status;
 }
@@ -158,7 +158,7 @@ static void print_sums(const file_list *list, bool json) {
 
 /* Verifying. */
 
-static void report_verdict(const file_entry *entry, const pointer *want, const char *digits,
+static void report_verdict(const file_entry *entry, const lfs_pointer *want, const char *digits,
                            bool same, bool json) {
     if (json) {
         json_open('{', true);
@@ -185,11 +185,11 @@ static void report_verdict(const file_entry *entry, const pointer *want, const c
 
 /* A file of the wrong size is not read at all. */
 static int verify_files(file_list *list, const hash_settings *set) {
-    pointer *wanted = need(list->count, sizeof *wanted);
+    lfs_pointer *wanted = need(list->count, sizeof *wanted);
     file_list right = {need(list->count, sizeof *right.items), 0};
     int status = EXIT_FINE;
     for (size_t i = 0; !status && i < list->count; i++) {
-        status = read_pointer(set->verify, list->items[i].path, &wanted[i]);
+        status = read_lfs_pointer(set->verify, list->items[i].path, &wanted[i]);
         if (!status && list->items[i].size == wanted[i].size)
             right.items[right.count++] = list->items[i];
     }
@@ -354,10 +354,10 @@ static int hash_all(const invocation *call) {
 
 static int hash_run(const invocation *call) {
     model_paths paths;
-    several_models(call->operands, call->operand_count, &paths);
+    expand_model_operands(call->operands, call->operand_count, &paths);
     const invocation each = {call->settings, (const char **)paths.items, paths.count};
     int status = hash_all(&each);
-    several_free(&paths);
+    model_paths_free(&paths);
     return status;
 }
 

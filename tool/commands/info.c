@@ -321,8 +321,8 @@ static void json_duplicates(const duplicates *d) {
 }
 
 /* Calls `say` for each oddity: the text output prints a line, the JSON output adds a string. */
-static void tell_oddities(const summary *s, const schemes *known,
-                          void (*say)(const char *sentence)) {
+static void print_oddities(const summary *s, const schemes *known,
+                           void (*say)(const char *sentence)) {
     text t = {0};
     const struct {
         uint64_t count;
@@ -379,7 +379,7 @@ static void print_people(const summary *s, const schemes *known, uint64_t top,
     print_metadata(s);
     if (found)
         print_duplicates(found);
-    tell_oddities(s, known, say_line);
+    print_oddities(s, known, say_line);
 }
 
 static void json_files(const summary *s) {
@@ -493,7 +493,7 @@ static void print_json(const summary *s, const schemes *known, uint64_t top,
         json_duplicates(found);
     json_key("oddities");
     json_open('[', false);
-    tell_oddities(s, known, say_json);
+    print_oddities(s, known, say_json);
     json_close();
     json_close();
 }
@@ -534,9 +534,9 @@ static int info_one(const char *path, bool several, const void *settings) {
 static int info_run(const invocation *call) {
     const info_settings *set = call->settings;
     model_paths paths;
-    several_models(call->operands, call->operand_count, &paths);
-    int status = several_run(&paths, set->json, info_one, set);
-    several_free(&paths);
+    expand_model_operands(call->operands, call->operand_count, &paths);
+    int status = for_each_model(&paths, set->json, info_one, set);
+    model_paths_free(&paths);
     return status;
 }
 

@@ -237,7 +237,7 @@ static size_t folder_len(const char *path) {
 }
 
 /* What the same file is in another folder, whose config.json may call it something else. */
-static char *what_beside(const inventory_model *m, inventory_model *first) {
+static char *kind_in_folder(const inventory_model *m, inventory_model *first) {
     size_t len = folder_len(m->path);
     text t = {0};
     if (first->by_itself ||
@@ -257,8 +257,8 @@ static char *what_beside(const inventory_model *m, inventory_model *first) {
     return t.bytes;
 }
 
-static void describe_alike(inventory_model *m, inventory_model *first) {
-    m->what = what_beside(m, first);
+static void describe_duplicates(inventory_model *m, inventory_model *first) {
+    m->what = kind_in_folder(m, first);
     m->dtype = copy_text(first->dtype);
     m->mixed = first->mixed;
     m->bytes = first->bytes;
@@ -272,7 +272,7 @@ static void describe_one(inventory *all, seen_files *seen, size_t i) {
     size_t first = seen_before(seen, m);
     m->first = i;
     if (first != SIZE_MAX) {
-        describe_alike(m, &all->models[first]);
+        describe_duplicates(m, &all->models[first]);
     } else {
         describe(m);
         first = m->model ? seen_before(seen, m) : SIZE_MAX;
@@ -497,7 +497,7 @@ static int inventory_run(const invocation *call) {
                     "inventory looks through a folder that is here; 'tenmap info' takes "
                     "an address");
     if (stat(all.top, &s) != 0)
-        return fail(EXIT_FAILED, "'%s': %s", all.top, os_words(errno));
+        return fail(EXIT_FAILED, "'%s': %s", all.top, os_error_text(errno));
     if (!S_ISDIR(s.st_mode))
         return fail(EXIT_FAILED, "'%s' is no folder; 'tenmap info' is about one model", all.top);
     catch_interrupts();
@@ -505,7 +505,7 @@ static int inventory_run(const invocation *call) {
     bool broken = describe_all(&all);
     int status = EXIT_FINE;
     if (!set->no_shared && !interrupted())
-        status = find_shared(&all, (unsigned)set->threads);
+        status = find_cross_model_duplicates(&all, (unsigned)set->threads);
     if (interrupted())
         status = fail(EXIT_INTERRUPTED, "interrupted");
     if (!status) {

@@ -46,14 +46,14 @@ typedef struct inventory {
 typedef struct seen_files seen_files;
 seen_files *seen_new(void);
 /*
- * Returns the index of an earlier model, still open, with the same files as `m`. If `m` is not open,
- * the file at its path counts. SIZE_MAX if there is none.
+ * Returns the index of an earlier model, still open, with the same files as `m`. If `m` is not
+ * open, the file at its path counts. SIZE_MAX if there is none.
  */
 size_t seen_before(const seen_files *seen, const inventory_model *m);
 void seen_add(seen_files *seen, const inventory_model *m, size_t place);
 void seen_free(seen_files *seen);
 
 /* cross_model_duplicates.c: fills shares. Returns 0, or an exit code after printing an error. */
-int find_shared(inventory *all, unsigned threads);
+int find_cross_model_duplicates(inventory *all, unsigned threads);
 
 #endif

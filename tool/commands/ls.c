@@ -246,7 +246,7 @@ static int ls_run(const invocation *call) {
                                 "--reverse and --long");
     common.dequantize = set->dequantize;
     int status =
-        open_needed(call->operands[0], wanted.patterns, wanted.pattern_count, false, &model);
+        open_for_tensors(call->operands[0], wanted.patterns, wanted.pattern_count, false, &model);
     if (status)
         return status;
     status = select_tensors(model, &wanted, &chosen);

@@ -39,8 +39,8 @@ static int plan_merge(plan *p, unsigned prefer) {
             plan_add(p, tenmap_at(p->models[m], i));
     p->last_wins = prefer == PREFER_LAST;
     if (prefer != PREFER_NONE)
-        plan_drop_twins(p, p->last_wins);
-    else if (plan_twins(p, &a, &b))
+        plan_drop_duplicate_names(p, p->last_wins);
+    else if (plan_find_duplicate_names(p, &a, &b))
         return fail(EXIT_FAILED,
                     "tensor %s is in both '%s' and '%s'; --prefer first or last says which counts",
                     shown_name(p->sources[a].tensor->name, p->sources[a].tensor->name_len),

@@ -79,7 +79,7 @@ static int check_names(const plan *p, bool any) {
         if (s->name && strcmp(s->name, "__metadata__") == 0)
             return fail(EXIT_FAILED, "tensor %s cannot be called __metadata__", shown);
     }
-    if (plan_twins(p, &a, &b)) {
+    if (plan_find_duplicate_names(p, &a, &b)) {
         const tenmap_tensor *x = p->sources[a].tensor, *y = p->sources[b].tensor;
         const char *name = plan_name(p, a, &len);
         return fail(EXIT_FAILED, "%s and %s would both be called %s",
@@ -185,7 +185,7 @@ static int change_in_place(const plan *p, const rename_settings *set, const char
     options.flags = (set->follow ? (uint32_t)TENMAP_EDIT_FOLLOW_LINKS : 0) |
                     (set->no_copy ? (uint32_t)TENMAP_EDIT_NO_COPY : 0);
     for (size_t i = 0; i < set->out.meta.count && !status; i++)
-        status = take_meta(set->out.meta.items[i], &edits[i]);
+        status = parse_meta(set->out.meta.items[i], &edits[i]);
     for (size_t i = 0; i < p->count; i++) {
         const tenmap_source *s = &p->sources[i];
         if (s->name)

@@ -11,7 +11,7 @@
 typedef struct report_settings {
     const char *output, *title, *compare, *treemap, *heatmap;
     bool no_stats, force, dequantize;
-    report_wishes wishes;
+    report_request request;
     /* color is a report_color. metric is a report_metric + 1, or 0 to choose by what is known. */
     unsigned color, metric;
 } report_settings;
@@ -23,8 +23,8 @@ static const option report_options[] = {
     {'f', "force", NULL, OPTION_SWITCH, AT(force), "Replace files that are there"},
     {'c', "compare", "OTHER", OPTION_TEXT, AT(compare),
      "Show what changed against this model, as a fine-tune against its base"},
-    {0, "hist", "NAME", OPTION_LIST, AT(wishes.hist), "Make histograms of these tensors only"},
-    {0, "hist-limit", "SIZE", OPTION_SIZE, AT(wishes.hist_limit),
+    {0, "hist", "NAME", OPTION_LIST, AT(request.hist), "Make histograms of these tensors only"},
+    {0, "hist-limit", "SIZE", OPTION_SIZE, AT(request.hist_limit),
      "Make histograms of all tensors if their data is at most this much (8GB)"},
     {0, "no-stats", NULL, OPTION_SWITCH, AT(no_stats), "Read headers only, and measure no values"},
     DEQUANTIZE_OPTION(AT(dequantize)),
@@ -36,7 +36,7 @@ static const option report_options[] = {
      "Draw the heat map of the layers into this file, as SVG"},
     {0, "metric", "auto|norm|max|zeros|broken|change|size", OPTION_CHOICE, AT(metric),
      "Show this in the heat map of --heatmap; broken counts NaN and Inf (auto: by what is known)"},
-    {'j', "threads", "N", OPTION_COUNT, AT(wishes.threads),
+    {'j', "threads", "N", OPTION_COUNT, AT(request.threads),
      "Read values on this many threads (as many as there are processors)"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
@@ -61,7 +61,7 @@ static const char report_details[] =
     "of their values, and --compare shows what quantization changed. With --treemap or\n"
     "--heatmap, the page is written only if -o is given.";
 
-static const report_settings report_defaults = {.wishes = {.hist_limit = UINT64_C(8000000000)}};
+static const report_settings report_defaults = {.request = {.hist_limit = UINT64_C(8000000000)}};
 
 /* "model.html" for "path/to/model.safetensors", "llama.html" for "models/llama/". */
 static char *default_output(const char *model) {
@@ -92,7 +92,7 @@ static char *default_output(const char *model) {
 
 static int wrong_choices(const report_settings *set) {
     bool wants_values = set->metric >= 1 + METRIC_NORM && set->metric <= 1 + METRIC_BROKEN;
-    if (set->no_stats && set->wishes.hist.count)
+    if (set->no_stats && set->request.hist.count)
         return fail(EXIT_USAGE, "--hist wants values, --no-stats reads none: leave out one");
     if (set->no_stats && wants_values)
         return fail(EXIT_USAGE, "this --metric wants values, --no-stats reads none");
@@ -129,7 +129,7 @@ static int apart(const char *a, const char *b) {
     size_t at_a = slash_a ? (size_t)(slash_a - a) + 1 : 0;
     size_t at_b = slash_b ? (size_t)(slash_b - b) + 1 : 0;
     struct stat in_a, in_b;
-    bool same = outfile_is_stdout(a) && outfile_is_stdout(b);
+    bool same = is_stdout(a) && is_stdout(b);
     if (!same && strcmp(a + at_a, b + at_b) == 0 && stat_folder(a, at_a, &in_a) &&
         stat_folder(b, at_b, &in_b))
         same = in_a.st_dev == in_b.st_dev && in_a.st_ino == in_b.st_ino;
@@ -189,12 +189,12 @@ static int write_outputs(const report_settings *set, const report *r, outputs *o
 static int make_report(const report_settings *set, const char *page, const tenmap_model *model,
                        const tenmap_model *base) {
     report r = {.title = set->title, .model = model, .base = base};
-    report_wishes wishes = set->wishes;
+    report_request request = set->request;
     outputs out = {0};
-    wishes.stats = !set->no_stats;
+    request.stats = !set->no_stats;
     int status = begin_outputs(set, page, &r, &out);
     if (!status)
-        status = report_gather(&r, model, base, &wishes);
+        status = report_gather(&r, model, base, &request);
     if (!status)
         status = write_outputs(set, &r, &out);
     report_file_abort(&out.page);

@@ -334,7 +334,7 @@ static int stats_one(const char *path, bool several, const void *settings) {
 
 static int stats_run(const invocation *call) {
     const stats_settings *set = call->settings;
-    size_t models = several_leading(call->operands, call->operand_count);
+    size_t models = leading_model_count(call->operands, call->operand_count);
     stats_call all = {set, set->wanted};
     model_paths paths;
     int status = check_settings_given(set);
@@ -342,12 +342,12 @@ static int stats_run(const invocation *call) {
         return status;
     all.wanted.patterns = call->operands + models;
     all.wanted.pattern_count = call->operand_count - models;
-    several_models(call->operands, models, &paths);
+    expand_model_operands(call->operands, models, &paths);
     if (paths.count > 1 && set->tsv)
         status = fail(EXIT_USAGE, "--tsv is about one model; for several there is --json");
     else
-        status = several_run(&paths, set->json, stats_one, &all);
-    several_free(&paths);
+        status = for_each_model(&paths, set->json, stats_one, &all);
+    model_paths_free(&paths);
     return status;
 }
 

@@ -111,8 +111,8 @@ static tenmap_status read_block(const tenmap_tensor *t, uint64_t first, size_t c
 }
 
 /* Reads real numbers from `first` on, taking each head's rows alternately from its two halves. */
-static tenmap_status read_turned(const tenmap_tensor *t, uint64_t head_rows, uint64_t first,
-                                 size_t count, double *out, tenmap_error *error) {
+static tenmap_status read_permuted(const tenmap_tensor *t, uint64_t head_rows, uint64_t first,
+                                   size_t count, double *out, tenmap_error *error) {
     uint64_t columns = t->shape[0] ? t->nelems / t->shape[0] : 1;
     tenmap_status status = TENMAP_OK;
     while (count > 0 && status == TENMAP_OK) {
@@ -131,8 +131,8 @@ static tenmap_status read_turned(const tenmap_tensor *t, uint64_t head_rows, uin
 static tenmap_status read_side(const pair *p, bool b, uint64_t first, size_t count, double *out,
                                tenmap_error *error) {
     const tenmap_tensor *t = b ? p->b : p->a;
-    if (p->head_rows && p->turn_b == b)
-        return read_turned(t, p->head_rows, first, count, out, error);
+    if (p->head_rows && p->permuted_b == b)
+        return read_permuted(t, p->head_rows, first, count, out, error);
     return read_block(t, (b ? p->first_b : p->first_a) + first, count, out, error);
 }
 
@@ -170,8 +170,8 @@ static tenmap_status compare_block(const comparison *all, part *work, uint64_t f
     tenmap_status status = TENMAP_OK;
     work->found.count += values;
     /* Dequantized weights have no bytes to compare. */
-    bool computed = (p->a->flags | p->b->flags) & TENMAP_TENSOR_COMPUTED;
-    if (!computed && p->a->dtype == p->b->dtype && !p->is_part && !p->head_rows)
+    bool dequantized = (p->a->flags | p->b->flags) & TENMAP_TENSOR_COMPUTED;
+    if (!dequantized && p->a->dtype == p->b->dtype && !p->is_part && !p->head_rows)
         status = same_bytes(p, first, count, &same, error);
     if (status != TENMAP_OK || same)
         return status;
@@ -253,7 +253,7 @@ int compare_pairs(pair *pairs, size_t count, tolerance within, unsigned threads)
         }
     }
     progress_begin("comparing", total);
-    int status = work_run(threads, all.part_count, compare_part, &all);
+    int status = parallel_for(threads, all.part_count, compare_part, &all);
     progress_end();
     for (size_t i = 0; !status && i < all.part_count; i++)
         add_difference(&pairs[all.parts[i].pair].found, &all.parts[i].found);

@@ -1,6 +1,6 @@
 /* Compares the values of two tensors of the same shape. */
-#ifndef TOOL_COMPARE_H
-#define TOOL_COMPARE_H
+#ifndef TOOL_COMPARE_VALUES_H
+#define TOOL_COMPARE_VALUES_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ typedef struct pair {
      * 0, h/2, 1, h/2 + 1, ...
      */
     uint64_t head_rows;
-    bool turn_b;     /* that side is b */
+    bool permuted_b; /* that side is b */
     bool comparable; /* false: the dtypes share no values; only bytes were compared */
     difference found;
     double norm_a, norm_b; /* Euclidean norms; set for the pairs that relative_change.h measures */

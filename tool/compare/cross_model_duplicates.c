@@ -18,7 +18,7 @@ typedef struct candidate {
     const tenmap_tensor *tensor;
     size_t model;
     uint64_t kind, sample; /* hashes: of dtype and shape; of sampled bytes */
-    bool telling;          /* sharing it means that the models are related */
+    bool significant;      /* sharing it means that the models are related */
     fingerprint print;
 } candidate;
 
@@ -83,7 +83,7 @@ static candidate *list_candidates(const inventory *all, size_t *count) {
             if (!t->nbytes || !t->data)
                 continue;
             list = need_next(list, *count, sizeof *list);
-            list[(*count)++] = (candidate){.tensor = t, .model = m, .kind = alike_kind(t)};
+            list[(*count)++] = (candidate){.tensor = t, .model = m, .kind = duplicate_key(t)};
         }
     return list;
 }
@@ -102,7 +102,7 @@ typedef struct shared_tensor {
     size_t a, b;
     size_t count; /* also counts copies within a model */
     uint64_t bytes;
-    bool telling;
+    bool significant;
 } shared_tensor;
 
 typedef struct shared_list {
@@ -122,7 +122,7 @@ typedef struct holder_set {
     size_t at, len; /* range in the list of holders */
     size_t tensors;
     uint64_t bytes; /* counting each tensor once */
-    bool telling;
+    bool significant;
 } holder_set;
 
 typedef struct holder_sets {
@@ -134,7 +134,7 @@ typedef struct holder_sets {
 
 /* Adds a run of equal fingerprints. */
 static void add_set(holder_sets *sets, const candidate *run, size_t count) {
-    holder_set set = {sets->holder_count, 0, 1, run->tensor->nbytes, run->telling};
+    holder_set set = {sets->holder_count, 0, 1, run->tensor->nbytes, run->significant};
     for (size_t i = 0; i < count; i++) {
         if (i == 0 || run[i].model != run[i - 1].model)
             sets->holders[set.at + set.len++] = (holder){run[i].model, 0};
@@ -181,7 +181,7 @@ static void join_sets(holder_sets *sets) {
         holder_set *into = &sets->items[kept - 1];
         into->tensors += from->tensors;
         into->bytes += from->bytes;
-        into->telling = into->telling || from->telling;
+        into->significant = into->significant || from->significant;
     }
     sets->count = kept;
     if (kept)
@@ -204,7 +204,7 @@ static void add_pairs(shared_list *list, const holder_set *set, const holder *of
             size_t both = of[i].count < of[k].count ? of[i].count : of[k].count;
             list->items = need_next(list->items, list->count, sizeof *list->items);
             list->items[list->count++] = (shared_tensor){
-                of[i].model, of[k].model, set->tensors * both, set->bytes * both, set->telling};
+                of[i].model, of[k].model, set->tensors * both, set->bytes * both, set->significant};
         }
 }
 
@@ -243,20 +243,20 @@ static int by_pair(const void *a, const void *b) {
     return x->a != y->a ? (x->a > y->a) - (x->a < y->a) : (x->b > y->b) - (x->b < y->b);
 }
 
-/* Sums the shares of each two models, and keeps those with at least one telling tensor. */
+/* Sums the shares of each two models, and keeps those with at least one significant tensor. */
 static void sum_shares(inventory *all, shared_list *list) {
     if (list->count)
         qsort(list->items, list->count, sizeof *list->items, by_pair);
     for (size_t at = 0, end; at < list->count; at = end) {
         inventory_share sum = {list->items[at].a, list->items[at].b, 0, 0};
-        bool telling = false;
+        bool significant = false;
         for (end = at; end < list->count && by_pair(&list->items[at], &list->items[end]) == 0;
              end++) {
             sum.tensors += list->items[end].count;
             sum.bytes += list->items[end].bytes;
-            telling = telling || list->items[end].telling;
+            significant = significant || list->items[end].significant;
         }
-        if (!telling)
+        if (!significant)
             continue;
         all->shares = need_next(all->shares, all->share_count, sizeof *all->shares);
         all->shares[all->share_count++] = sum;
@@ -301,14 +301,14 @@ static candidate *find_candidates(const inventory *all, const namesakes *names, 
     qsort(list, *count, sizeof *list, by_kind);
     *count = keep_runs(list, *count, false, names);
     for (size_t i = 0; i < *count && !interrupted(); i++)
-        list[i].sample = alike_sample(list[i].tensor, &list[i].telling);
+        list[i].sample = duplicate_sample(list[i].tensor, &list[i].significant);
     if (*count)
         qsort(list, *count, sizeof *list, by_kind);
     *count = keep_runs(list, *count, true, names);
     return list;
 }
 
-int find_shared(inventory *all, unsigned threads) {
+int find_cross_model_duplicates(inventory *all, unsigned threads) {
     size_t count;
     uint64_t bytes = 0;
     int status = EXIT_FINE;
@@ -320,7 +320,7 @@ int find_shared(inventory *all, unsigned threads) {
         bytes += list[i].tensor->nbytes;
     if (count) {
         progress_begin("fingerprints", bytes);
-        status = work_run(threads, count, print_candidate, list);
+        status = parallel_for(threads, count, print_candidate, list);
         progress_end();
         qsort(list, count, sizeof *list, by_print);
     }

@@ -9,7 +9,7 @@
 #include "command.h"
 #include "tensor_patterns.h"
 
-enum { SAMPLE = 64, SAMPLES = 4, TELLING_BYTES = 256 };
+enum { SAMPLE = 64, SAMPLES = 4, SIGNIFICANT_BYTES = 256 };
 
 /* FNV-1a. */
 static uint64_t mix(uint64_t hash, const void *bytes, size_t len) {
@@ -19,7 +19,7 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t len) {
     return hash;
 }
 
-uint64_t alike_kind(const tenmap_tensor *t) {
+uint64_t duplicate_key(const tenmap_tensor *t) {
     uint64_t hash = mix(0xcbf29ce484222325, &t->dtype, sizeof t->dtype);
     hash = mix(hash, &t->nbytes, sizeof t->nbytes);
     return t->rank ? mix(hash, t->shape, t->rank * sizeof *t->shape) : hash;
@@ -31,30 +31,31 @@ static size_t element_width(const tenmap_tensor *t) {
     return bits >= 8 ? bits / 8 : 1;
 }
 
-uint64_t alike_sample(const tenmap_tensor *t, bool *telling) {
+uint64_t duplicate_sample(const tenmap_tensor *t, bool *significant) {
     unsigned char bytes[SAMPLES * SAMPLE];
     size_t used = 0, size = t->nbytes < SAMPLE ? (size_t)t->nbytes : SAMPLE;
-    if (telling)
-        *telling = false;
+    if (significant)
+        *significant = false;
     for (uint64_t i = 0; i < SAMPLES; i++, used += size)
         if (tenmap_read_bytes(t, (t->nbytes - size) / (SAMPLES - 1) * i, size, bytes + used,
                               NULL) != TENMAP_OK)
             return 0;
     size_t width = element_width(t);
-    if (telling)
-        *telling = t->nbytes >= TELLING_BYTES && memcmp(bytes, bytes + width, used - width) != 0;
+    if (significant)
+        *significant =
+            t->nbytes >= SIGNIFICANT_BYTES && memcmp(bytes, bytes + width, used - width) != 0;
     return mix(1, bytes, used);
 }
 
 /* Inside one model. */
 
-typedef struct alike_tensor {
+typedef struct duplicate_candidate {
     const tenmap_tensor *tensor;
     uint64_t kind, sample;
-} alike_tensor;
+} duplicate_candidate;
 
 static int by_signs(const void *a, const void *b) {
-    const alike_tensor *x = a, *y = b;
+    const duplicate_candidate *x = a, *y = b;
     if (x->kind != y->kind)
         return x->kind < y->kind ? -1 : 1;
     if (x->sample != y->sample)
@@ -78,7 +79,7 @@ static int compare_long(const char *a, const char *b, uint64_t size) {
  * Compares dtypes and shapes too, since hashes may be made to collide. Tensors that differ usually
  * do so early; at worst each is read as often as sorting compares it.
  */
-static int compare_bytes(const alike_tensor *x, const alike_tensor *y) {
+static int compare_bytes(const duplicate_candidate *x, const duplicate_candidate *y) {
     const tenmap_tensor *a = x->tensor, *b = y->tensor;
     if (a->dtype != b->dtype)
         return a->dtype < b->dtype ? -1 : 1;
@@ -91,7 +92,7 @@ static int compare_bytes(const alike_tensor *x, const alike_tensor *y) {
 }
 
 static int by_bytes(const void *a, const void *b) {
-    const alike_tensor *x = a, *y = b;
+    const duplicate_candidate *x = a, *y = b;
     int order = by_signs(x, y);
     if (!order && !interrupted())
         order = compare_bytes(x, y);
@@ -102,7 +103,7 @@ static int by_bytes(const void *a, const void *b) {
 }
 
 /* Keeps the tensors whose hashes equal those of another one. */
-static size_t keep_alike(alike_tensor *list, size_t count) {
+static size_t keep_candidates(duplicate_candidate *list, size_t count) {
     size_t kept = 0;
     if (count)
         qsort(list, count, sizeof *list, by_signs);
@@ -133,7 +134,7 @@ static int larger_group(const void *a, const void *b) {
                            y->tensors[0]->name_len);
 }
 
-static void group_alike(const alike_tensor *list, size_t count, duplicates *out) {
+static void group_equal(const duplicate_candidate *list, size_t count, duplicates *out) {
     size_t used = 0;
     out->tensors = need(count, sizeof *out->tensors);
     out->groups = need(count, sizeof *out->groups);
@@ -159,22 +160,22 @@ static void group_alike(const alike_tensor *list, size_t count, duplicates *out)
 
 int find_duplicates(const tenmap_model *model, duplicates *out) {
     size_t count = 0;
-    alike_tensor *list = need(tenmap_count(model), sizeof *list);
+    duplicate_candidate *list = need(tenmap_count(model), sizeof *list);
     *out = (duplicates){0};
     catch_interrupts();
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i);
         if (t->nbytes && t->data)
-            list[count++] = (alike_tensor){t, alike_kind(t), 0};
+            list[count++] = (duplicate_candidate){t, duplicate_key(t), 0};
     }
-    count = keep_alike(list, count);
+    count = keep_candidates(list, count);
     for (size_t i = 0; i < count && !interrupted(); i++)
-        list[i].sample = alike_sample(list[i].tensor, NULL);
-    count = keep_alike(list, count);
+        list[i].sample = duplicate_sample(list[i].tensor, NULL);
+    count = keep_candidates(list, count);
     if (count && !interrupted())
         qsort(list, count, sizeof *list, by_bytes);
     if (!interrupted())
-        group_alike(list, count, out);
+        group_equal(list, count, out);
     free(list);
     return interrupted() ? fail(EXIT_INTERRUPTED, "interrupted") : EXIT_FINE;
 }

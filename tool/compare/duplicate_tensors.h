@@ -1,8 +1,8 @@
 /*
  * Finds tensors with the same bytes inside one model, and provides cheap hashes for such searches.
  */
-#ifndef TOOL_ALIKE_H
-#define TOOL_ALIKE_H
+#ifndef TOOL_DUPLICATE_TENSORS_H
+#define TOOL_DUPLICATE_TENSORS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,14 +11,14 @@
 #include <tenmap.h>
 
 /* A hash of dtype and shape. */
-uint64_t alike_kind(const tenmap_tensor *t);
+uint64_t duplicate_key(const tenmap_tensor *t);
 
 /*
- * A hash of a few bytes spread over the tensor; 0 if they cannot be read. *telling is false if the
- * tensor is small or all its samples are the same value, as in untrained biases and norms: even
- * unrelated models share such tensors. `telling` may be NULL.
+ * A hash of a few bytes spread over the tensor; 0 if they cannot be read. *significant is false if
+ * the tensor is small or all its samples are the same value, as in untrained biases and norms: even
+ * unrelated models share such tensors. `significant` may be NULL.
  */
-uint64_t alike_sample(const tenmap_tensor *t, bool *telling);
+uint64_t duplicate_sample(const tenmap_tensor *t, bool *significant);
 
 /* Tensors with the same dtype, shape and bytes. */
 typedef struct duplicate_group {

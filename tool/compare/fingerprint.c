@@ -100,7 +100,8 @@ static int print_read(const tenmap_tensor *t, uint64_t begin, size_t size, finge
  * Fingerprints a quantized weight: the bytes that a plain tensor of its dtype would hold, in file
  * byte order.
  */
-static int print_computed(const tenmap_tensor *t, uint64_t begin, size_t size, fingerprint *out) {
+static int print_dequantized(const tenmap_tensor *t, uint64_t begin, size_t size,
+                             fingerprint *out) {
     const uint16_t one = 1;
     size_t width = (size_t)(t->nbytes / t->nelems); /* F32: 4; F16 or BF16: 2 */
     char *bytes = need(size, 1);
@@ -125,9 +126,9 @@ static int print_part(void *ctx, size_t i) {
     uint64_t begin = (uint64_t)all->parts[i].number * FINGERPRINT_PART;
     uint64_t left = t->nbytes - begin;
     size_t size = left < FINGERPRINT_PART ? (size_t)left : FINGERPRINT_PART;
-    int status = is_computed(t) ? print_computed(t, begin, size, &all->digests[i])
-                 : t->data      ? print_mapped(t, begin, size, &all->digests[i])
-                                : print_read(t, begin, size, &all->digests[i]);
+    int status = is_dequantized(t) ? print_dequantized(t, begin, size, &all->digests[i])
+                 : t->data         ? print_mapped(t, begin, size, &all->digests[i])
+                                   : print_read(t, begin, size, &all->digests[i]);
     if (status)
         return status;
     progress_add(size);
@@ -188,7 +189,7 @@ int fingerprint_tensors(const tenmap_model *model, unsigned threads, fingerprint
         for (size_t k = 0; k < parts_of(tenmap_at(model, i)); k++)
             parts[next++] = (part){(uint32_t)i, (uint32_t)k};
     progress_begin("fingerprints", bytes);
-    int status = work_run(threads, total, print_part, &all);
+    int status = parallel_for(threads, total, print_part, &all);
     progress_end();
     text room = {0};
     next = 0;

@@ -21,7 +21,7 @@ typedef struct named {
 static void add_pair(matches *m, pair added) {
     m->pairs = need_next(m->pairs, m->pair_count, sizeof *m->pairs);
     m->pairs[m->pair_count++] = added;
-    m->turned += added.head_rows > 0;
+    m->permuted += added.head_rows > 0;
 }
 
 /* Matches unchanged names through each model's own index. */
@@ -78,7 +78,7 @@ static bool same_name(const named *x, const named *y) {
 }
 
 /* Refuses two tensors of the same name, since the match would be ambiguous. */
-static int refuse_twins(const tenmap_model *model, const named *sorted, size_t count) {
+static int refuse_duplicate_names(const tenmap_model *model, const named *sorted, size_t count) {
     for (size_t i = 1; i < count; i++)
         if (by_name(&sorted[i - 1], &sorted[i]) == 0) {
             const tenmap_tensor *x = sorted[i - 1].tensor, *y = sorted[i].tensor;
@@ -104,23 +104,23 @@ static bool is_part_of(const named *one, const tenmap_tensor *all) {
 
 /* Facts about both models, apart from their tensors. */
 typedef struct sides {
-    bool turn_a, turn_b; /* the side to read in the other side's row order */
+    bool permuted_a, permuted_b; /* the side to read in the other side's row order */
     head_order order;
 } sides;
 
 static sides find_sides(const tenmap_model *a, const tenmap_model *b) {
     sides s = {is_gguf(b) && !is_gguf(a), is_gguf(a) && !is_gguf(b), {NULL, NULL}};
-    if (s.turn_a || s.turn_b)
-        s.order = find_head_order(s.turn_a ? b : a);
+    if (s.permuted_a || s.permuted_b)
+        s.order = find_head_order(s.permuted_a ? b : a);
     return s;
 }
 
 static pair make_pair(const sides *s, const named *a, const named *b) {
-    const named *turned = s->turn_b ? b : a;
+    const named *permuted = s->permuted_b ? b : a;
     return (pair){.a = a->tensor,
                   .b = b->tensor,
-                  .head_rows = turned_head(&s->order, &turned->mapped, turned->tensor),
-                  .turn_b = s->turn_b};
+                  .head_rows = permuted_head_rows(&s->order, &permuted->mapped, permuted->tensor),
+                  .permuted_b = s->permuted_b};
 }
 
 /* Finds the tensor with the same name and the given expert; the list is sorted by by_name. */
@@ -210,9 +210,9 @@ static int match_mapped(const tenmap_model *a, const tenmap_model *b, const matc
     memcpy(sorted_a, in_a, count_a * sizeof *in_a);
     qsort(sorted_a, count_a, sizeof *sorted_a, by_name);
     qsort(in_b, count_b, sizeof *in_b, by_name);
-    int status = refuse_twins(a, sorted_a, count_a);
+    int status = refuse_duplicate_names(a, sorted_a, count_a);
     if (!status)
-        status = refuse_twins(b, in_b, count_b);
+        status = refuse_duplicate_names(b, in_b, count_b);
     for (size_t i = 0; !status && i < count_a; i++) {
         match_one(m, &both, &in_a[i], in_b, count_b);
         if (!in_a[i].found)

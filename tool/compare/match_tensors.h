@@ -1,6 +1,6 @@
 /* Pairs the tensors of two models by name, after changing names as the caller asks. */
-#ifndef TOOL_MATCH_H
-#define TOOL_MATCH_H
+#ifndef TOOL_MATCH_TENSORS_H
+#define TOOL_MATCH_TENSORS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ typedef struct matches {
     size_t pair_count;
     const tenmap_tensor **only_a, **only_b;
     size_t only_a_count, only_b_count;
-    size_t turned; /* pairs whose rows are permuted on one side */
+    size_t permuted; /* pairs whose rows are permuted on one side */
 } matches;
 
 /*

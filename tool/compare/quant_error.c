@@ -12,8 +12,8 @@
 #include "view/json_out.h"
 #include "view/print.h"
 
-bool is_cost(const pair *p) {
-    return is_computed(p->a) || is_computed(p->b);
+bool is_quantized_pair(const pair *p) {
+    return is_dequantized(p->a) || is_dequantized(p->b);
 }
 
 double snr_of(double relative_error) {
@@ -31,11 +31,11 @@ void text_add_snr(text *t, double relative_error) {
  * The pairs that measure quantization error, different or not, in their order. The caller frees the
  * list.
  */
-static pair *cost_pairs(const pair *pairs, size_t count, size_t *found, size_t *different) {
+static pair *quant_error_pairs(const pair *pairs, size_t count, size_t *found, size_t *different) {
     pair *list = need(count, sizeof *list);
     *found = *different = 0;
     for (size_t i = 0; i < count; i++)
-        if (is_cost(&pairs[i])) {
+        if (is_quantized_pair(&pairs[i])) {
             *different += pairs[i].found.beyond > 0;
             list[(*found)++] = pairs[i];
         }
@@ -68,7 +68,7 @@ static void put_error(table *t, double error) {
     table_end_cell(t, STYLE_NONE);
 }
 
-static void put_cost(table *t, const pair *p) {
+static void put_quant_error(table *t, const pair *p) {
     const difference *d = &p->found;
     text_add_safe(table_cell(t), p->a->name, p->a->name_len);
     table_end_cell(t, STYLE_NONE);
@@ -82,7 +82,7 @@ static void put_cost(table *t, const pair *p) {
     table_put(t, STYLE_NONE, "%.4g", d->count ? d->sum_abs / (double)d->count : 0.0);
 }
 
-static void print_cost_kinds(const pair *pairs, size_t count) {
+static void print_quant_error_kinds(const pair *pairs, size_t count) {
     static const column columns[] = {{"KIND", false, COLUMN_SHRINKS},
                                      {"TENSORS", true, COLUMN_STAYS},
                                      {"REL ERROR", true, COLUMN_STAYS},
@@ -106,19 +106,19 @@ static void print_cost_kinds(const pair *pairs, size_t count) {
     free_kinds(kinds, kinds_count);
 }
 
-size_t print_cost(const pair *pairs, size_t count, size_t most) {
+size_t print_quant_error(const pair *pairs, size_t count, size_t most) {
     static const column columns[] = {
         {"NAME", false, COLUMN_SHRINKS}, {"A", false, COLUMN_STAYS},
         {"B", false, COLUMN_STAYS},      {"REL ERROR", true, COLUMN_STAYS},
         {"SNR", true, COLUMN_STAYS},     {"LARGEST", true, COLUMN_STAYS},
         {"MEAN ABS", true, COLUMN_SPARE}};
     size_t found, different, shown = 0;
-    pair *list = cost_pairs(pairs, count, &found, &different);
+    pair *list = quant_error_pairs(pairs, count, &found, &different);
     if (different) {
         table *t = table_new(columns, sizeof columns / sizeof columns[0]);
         for (size_t i = 0; i < found && shown < most; i++)
             if (list[i].found.beyond) {
-                put_cost(t, &list[i]);
+                put_quant_error(t, &list[i]);
                 shown++;
             }
         table_print(t);
@@ -126,7 +126,7 @@ size_t print_cost(const pair *pairs, size_t count, size_t most) {
         if (different > shown)
             printf("and %zu more that lost less (--top %zu shows all)\n", different - shown,
                    different);
-        print_cost_kinds(list, found);
+        print_quant_error_kinds(list, found);
         change_kind all = sum_of(list, found);
         text line = {0};
         text_addf(&line, "quantization of %zu weight%s: relative error %.4g, SNR ", all.tensors,
@@ -140,7 +140,7 @@ size_t print_cost(const pair *pairs, size_t count, size_t most) {
     return different;
 }
 
-static void json_cost(const change_kind *kind) {
+static void json_quant_error(const change_kind *kind) {
     double error = kind_change(kind);
     json_key_uint("tensors", kind->tensors);
     json_key_real("relative_error", error);
@@ -148,15 +148,15 @@ static void json_cost(const change_kind *kind) {
     json_key_real("max_abs", kind->max_abs);
 }
 
-void cost_json(const pair *pairs, size_t count) {
+void quant_error_json(const pair *pairs, size_t count) {
     size_t found, different, kinds_count;
-    pair *list = cost_pairs(pairs, count, &found, &different);
+    pair *list = quant_error_pairs(pairs, count, &found, &different);
     if (different) {
         change_kind all = sum_of(list, found);
         change_kind *kinds = change_kinds(list, found, false, &kinds_count);
         json_key("quantization");
         json_open('{', false);
-        json_cost(&all);
+        json_quant_error(&all);
         json_key("weights");
         json_open('[', false);
         for (size_t i = 0; i < found; i++) {
@@ -178,7 +178,7 @@ void cost_json(const pair *pairs, size_t count) {
         for (size_t i = 0; i < kinds_count; i++) {
             json_open('{', true);
             json_key_text("kind", kinds[i].name, TENMAP_CSTR);
-            json_cost(&kinds[i]);
+            json_quant_error(&kinds[i]);
             json_close();
         }
         json_close();

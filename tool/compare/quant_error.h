@@ -1,6 +1,6 @@
 /* Measures quantization error: how far dequantized weights are from the originals. */
-#ifndef TOOL_COST_H
-#define TOOL_COST_H
+#ifndef TOOL_QUANT_ERROR_H
+#define TOOL_QUANT_ERROR_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include "view/print.h"
 
 /* Whether one side is a quantized weight, so that the difference is its scheme's error. */
-bool is_cost(const pair *p);
+bool is_quantized_pair(const pair *p);
 
 /*
  * Signal-to-noise ratio in dB: the norm of the original over that of the difference. Infinite if
@@ -23,8 +23,8 @@ void text_add_snr(text *t, double relative_error); /* "31.5 dB", "exact" */
  * then totals by kind of layer and overall. Returns how many there are; prints nothing if there are
  * none.
  */
-size_t print_cost(const pair *pairs, size_t count, size_t most);
+size_t print_quant_error(const pair *pairs, size_t count, size_t most);
 /* Writes the key "quantization" with all of this into the open object. */
-void cost_json(const pair *pairs, size_t count);
+void quant_error_json(const pair *pairs, size_t count);
 
 #endif

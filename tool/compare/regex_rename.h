@@ -1,6 +1,6 @@
 /* Renames by regular expressions, as sed -E does: s/REGEX/NEW/g. */
-#ifndef TOOL_SUBSTITUTE_H
-#define TOOL_SUBSTITUTE_H
+#ifndef TOOL_REGEX_RENAME_H
+#define TOOL_REGEX_RENAME_H
 
 #include <regex.h>
 #include <stdbool.h>

@@ -22,7 +22,7 @@ const tenmap_tensor *pair_tensor(const pair *p) {
 
 static void kind_name(const pair *p, text *out) {
     const tenmap_tensor *t = pair_tensor(p);
-    number_place at = {0};
+    number_span at = {0};
     size_t done = 0;
     while (number_find(t->name, t->name_len, at.end, &at)) {
         text_add(out, t->name + done, at.begin - done);

@@ -1,6 +1,6 @@
 /* Measures how much tensors changed between two models, in the terms used to compare fine-tunes. */
-#ifndef TOOL_CHANGE_H
-#define TOOL_CHANGE_H
+#ifndef TOOL_RELATIVE_CHANGE_H
+#define TOOL_RELATIVE_CHANGE_H
 
 #include "compare/compare_values.h"
 

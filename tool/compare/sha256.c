@@ -106,7 +106,7 @@ int sha256_file(const char *path, unsigned char out[SHA256_BYTES]) {
         failed = EIO;
     EVP_MD_CTX_free(state);
     close(fd);
-    return failed ? fail(EXIT_FAILED, "'%s': cannot read it: %s", path, os_words(failed))
+    return failed ? fail(EXIT_FAILED, "'%s': cannot read it: %s", path, os_error_text(failed))
                   : EXIT_FINE;
 }
 

@@ -26,12 +26,12 @@ typedef enum size_kind {
     SIZE_COUNT
 } size_kind;
 
-typedef struct expectation {
+typedef struct expected_shape {
     const char *pattern;
     size_kind rows, columns; /* SIZE_END: no such dimension */
-} expectation;
+} expected_shape;
 
-static const expectation llama_shapes[] = {
+static const expected_shape llama_shapes[] = {
     {"*embed_tokens.weight", SIZE_VOCABULARY, SIZE_HIDDEN},
     {"*lm_head.weight", SIZE_VOCABULARY, SIZE_HIDDEN},
     {"*layers.*.self_attn.q_proj.weight", SIZE_QUERY, SIZE_HIDDEN},
@@ -47,7 +47,7 @@ static const expectation llama_shapes[] = {
     {NULL, SIZE_END, SIZE_END},
 };
 
-static const expectation gpt2_shapes[] = {
+static const expected_shape gpt2_shapes[] = {
     {"*wte.weight", SIZE_VOCABULARY, SIZE_HIDDEN},
     {"*wpe.weight", SIZE_POSITIONS, SIZE_HIDDEN},
     {"*h.*.attn.c_attn.weight", SIZE_HIDDEN, SIZE_HIDDEN3},
@@ -58,7 +58,7 @@ static const expectation gpt2_shapes[] = {
     {NULL, SIZE_END, SIZE_END},
 };
 
-static const expectation bert_shapes[] = {
+static const expected_shape bert_shapes[] = {
     {"*embeddings.word_embeddings.weight", SIZE_VOCABULARY, SIZE_HIDDEN},
     {"*embeddings.position_embeddings.weight", SIZE_POSITIONS, SIZE_HIDDEN},
     {"*encoder.layer.*.attention.self.*.weight", SIZE_HIDDEN, SIZE_HIDDEN},
@@ -71,7 +71,7 @@ static const expectation bert_shapes[] = {
 /* Which config.json keys give the sizes, and which stack holds the layers. */
 static const struct family {
     const char *types; /* values of model_type, with a space before and after each */
-    const expectation *shapes;
+    const expected_shape *shapes;
     const char *hidden, *inner, *layers, *positions;
     const char *stack; /* how the prefix of numbered layers ends */
 } families[] = {
@@ -123,14 +123,14 @@ static void read_sizes(expected *e, const config *c) {
         size[SIZE_INNER] = 4 * size[SIZE_HIDDEN];
 }
 
-static void compare_shape(const expected *e, const tenmap_tensor *t, const expectation *x) {
+static void compare_shape(const expected *e, const tenmap_tensor *t, const expected_shape *x) {
     uint64_t rows = e->sizes[x->rows], columns = e->sizes[x->columns];
     uint32_t rank = x->columns == SIZE_END ? 1 : 2;
-    scaled_weight parts;
+    quantized_parts parts;
     text line = {0};
     if (!rows || (rank == 2 && !columns) ||
         (t->rank == rank && t->shape[0] == rows && (rank == 1 || t->shape[1] == columns)) ||
-        find_scaled(e->model, t, &parts))
+        detect_quantized(e->model, t, &parts))
         return;
     text_addf(&line, "tensor \"");
     text_add_safe(&line, t->name, t->name_len);
@@ -147,7 +147,7 @@ static void compare_shape(const expected *e, const tenmap_tensor *t, const expec
 /* The layer number in a name, within the stack of the family. */
 static bool layer_of(const expected *e, const tenmap_tensor *t, uint64_t *layer) {
     size_t n = strlen(e->family->stack);
-    number_place at = {0};
+    number_span at = {0};
     while (number_find(t->name, t->name_len, at.end, &at))
         if (at.begin > n && memcmp(t->name + at.begin - 1 - n, e->family->stack, n) == 0) {
             *layer = at.value;
@@ -193,7 +193,7 @@ static void compare_all(const expected *e) {
     compare_layers(e);
     for (size_t i = 0; i < tenmap_count(e->model); i++) {
         const tenmap_tensor *t = tenmap_at(e->model, i);
-        const expectation *x = e->family->shapes;
+        const expected_shape *x = e->family->shapes;
         while (x->pattern && !glob_match(x->pattern, t->name, t->name_len))
             x++;
         if (x->pattern)
@@ -201,7 +201,7 @@ static void compare_all(const expected *e) {
     }
 }
 
-int expect_check(const tenmap_model *model,
+int config_check(const tenmap_model *model,
                  void (*say)(void *ctx, const tenmap_tensor *tensor, const char *sentence),
                  void *ctx) {
     char *folder = model_folder(model);

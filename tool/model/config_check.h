@@ -1,6 +1,6 @@
 /* Compares a model's tensors with what its config.json implies. */
-#ifndef TOOL_EXPECT_H
-#define TOOL_EXPECT_H
+#ifndef TOOL_CONFIG_CHECK_H
+#define TOOL_CONFIG_CHECK_H
 
 #include <tenmap.h>
 
@@ -11,7 +11,7 @@
  * none applies. Returns 0, or an exit code after printing an error: there is no config.json, or it
  * is of another architecture.
  */
-int expect_check(const tenmap_model *model,
+int config_check(const tenmap_model *model,
                  void (*say)(void *ctx, const tenmap_tensor *tensor, const char *sentence),
                  void *ctx);
 

@@ -2,8 +2,8 @@
  * Reads config.json and similar files into a flat list of scalars with their paths. Only the first
  * element of an array is kept.
  */
-#ifndef TOOL_CONFIG_H
-#define TOOL_CONFIG_H
+#ifndef TOOL_CONFIG_JSON_H
+#define TOOL_CONFIG_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,17 +4,17 @@
 #include <stddef.h>
 #include <string.h>
 
-bool is_computed(const tenmap_tensor *t) {
+bool is_dequantized(const tenmap_tensor *t) {
     return t->flags & TENMAP_TENSOR_COMPUTED;
 }
 
 const char *stored_as(const tenmap_tensor *t) {
-    return is_computed(t) ? tenmap_scheme_of(t)->name : tenmap_dtype_text(t);
+    return is_dequantized(t) ? tenmap_scheme_of(t)->name : tenmap_dtype_text(t);
 }
 
 uint64_t stored_bytes(const tenmap_tensor *t) {
     uint64_t bytes = 0;
-    if (!is_computed(t))
+    if (!is_dequantized(t))
         return t->nbytes;
     for (uint32_t i = 0; i < tenmap_scheme_of(t)->part_count; i++)
         bytes += tenmap_part_at(t, i)->nbytes;
@@ -33,7 +33,7 @@ bool is_activation_scale(const tenmap_model *model, const tenmap_tensor *t) {
         memcpy(weight, t->name, stem);
         memcpy(weight + stem, "weight", sizeof "weight");
         const tenmap_tensor *w = tenmap_find_n(model, weight, stem + sizeof "weight" - 1);
-        return w && is_computed(w);
+        return w && is_dequantized(w);
     }
     return false;
 }

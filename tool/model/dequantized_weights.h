@@ -2,15 +2,15 @@
  * Helpers for weights that the library dequantizes (--dequantize) and for the tensors that belong
  * to them.
  */
-#ifndef TOOL_COMPUTED_H
-#define TOOL_COMPUTED_H
+#ifndef TOOL_DEQUANTIZED_WEIGHTS_H
+#define TOOL_DEQUANTIZED_WEIGHTS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <tenmap.h>
 
-bool is_computed(const tenmap_tensor *tensor);
+bool is_dequantized(const tenmap_tensor *tensor);
 /* The scheme of a quantized weight, or the dtype of a plain tensor. */
 const char *stored_as(const tenmap_tensor *tensor);
 /* Bytes in the file, summed over all parts. */

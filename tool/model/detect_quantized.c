@@ -80,7 +80,7 @@ static unsigned kind_of_codes(tenmap_dtype dtype) {
 
 /* Adds the parts that the model has, whose names differ from the codes' only in the suffix. */
 static void add_parts(const tenmap_model *model, size_t stem, const char *const *ends, size_t count,
-                      scaled_weight *out) {
+                      quantized_parts *out) {
     text name = {0};
     for (size_t i = 0; i < count && ends[i]; i++) {
         text_clear(&name);
@@ -93,7 +93,7 @@ static void add_parts(const tenmap_model *model, size_t stem, const char *const 
     text_free(&name);
 }
 
-static bool has_scheme(const tenmap_model *model, const scheme *s, scaled_weight *out) {
+static bool has_scheme(const tenmap_model *model, const scheme *s, quantized_parts *out) {
     const tenmap_tensor *codes = out->parts[0];
     size_t end = strlen(s->codes);
     if (!(kind_of_codes(codes->dtype) & s->dtypes) || codes->name_len < end)
@@ -109,8 +109,8 @@ static bool has_scheme(const tenmap_model *model, const scheme *s, scaled_weight
     return true;
 }
 
-bool find_scaled(const tenmap_model *model, const tenmap_tensor *codes, scaled_weight *out) {
-    *out = (scaled_weight){.parts = {codes}, .count = 1};
+bool detect_quantized(const tenmap_model *model, const tenmap_tensor *codes, quantized_parts *out) {
+    *out = (quantized_parts){.parts = {codes}, .count = 1};
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++)
         if (has_scheme(model, &schemes[i], out))
             return true;
@@ -119,7 +119,7 @@ bool find_scaled(const tenmap_model *model, const tenmap_tensor *codes, scaled_w
 
 /* Counting values. */
 
-static const tenmap_tensor *part_called(const scaled_weight *w, const char *end) {
+static const tenmap_tensor *part_called(const quantized_parts *w, const char *end) {
     size_t len = strlen(end);
     for (size_t i = 1; i < w->count; i++) {
         const tenmap_tensor *t = w->parts[i];
@@ -133,7 +133,7 @@ static const tenmap_tensor *part_called(const scaled_weight *w, const char *end)
  * GPTQ packs several rows into a word, AWQ several columns. The size of the packed dimension
  * follows from another part.
  */
-static bool gptq_values(const scaled_weight *w, uint64_t *out) {
+static bool gptq_values(const quantized_parts *w, uint64_t *out) {
     const tenmap_tensor *codes = w->parts[0], *scales = part_called(w, "scales");
     const tenmap_tensor *order = part_called(w, "g_idx"), *zeros = part_called(w, "qzeros");
     if (codes->rank != 2 || !scales || scales->rank != 2)
@@ -165,7 +165,7 @@ static bool shape_values(const tenmap_tensor *shape, uint64_t *out) {
     return true;
 }
 
-bool scaled_values(const scaled_weight *w, uint64_t *out) {
+bool quantized_value_count(const quantized_parts *w, uint64_t *out) {
     static const struct {
         const char *scheme;
         unsigned per_byte;

@@ -1,6 +1,6 @@
 /* Describes a GGUF file from its metadata, in readable form. */
-#ifndef TOOL_GGUF_H
-#define TOOL_GGUF_H
+#ifndef TOOL_GGUF_METADATA_H
+#define TOOL_GGUF_METADATA_H
 
 #include <stdbool.h>
 #include <stdint.h>

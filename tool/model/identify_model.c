@@ -93,7 +93,7 @@ typedef struct target_words {
  */
 static void add_target(target_words *words, const char *name, size_t stem) {
     size_t begin = 0;
-    number_place at = {0};
+    number_span at = {0};
     for (size_t i = 0; i < stem; i++)
         begin = name[i] == '.' ? i + 1 : begin;
     for (at.end = begin; number_find(name, stem, at.end, &at);)

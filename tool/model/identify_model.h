@@ -1,6 +1,6 @@
 /* Identifies a model from its tensor names, config.json and metadata, without reading values. */
-#ifndef TOOL_IDENTIFY_H
-#define TOOL_IDENTIFY_H
+#ifndef TOOL_IDENTIFY_MODEL_H
+#define TOOL_IDENTIFY_MODEL_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -25,7 +25,7 @@ int open_regular(const char *path, int *fd) {
         int failed = errno;
         if (*fd >= 0)
             close(*fd);
-        return fail(EXIT_FAILED, "'%s': %s", path, os_words(failed));
+        return fail(EXIT_FAILED, "'%s': %s", path, os_error_text(failed));
     }
     const char *kind = irregular_kind(&found);
     if (!kind)

@@ -1,6 +1,6 @@
 /* Opens files that the tool reads without the library, and tells which files belong to a model. */
-#ifndef TOOL_INFILE_H
-#define TOOL_INFILE_H
+#ifndef TOOL_MODEL_FILES_H
+#define TOOL_MODEL_FILES_H
 
 #include <stdbool.h>
 #include <sys/stat.h>

@@ -74,7 +74,7 @@ static bool holds_any(const char *folder, const char *end) {
     return found;
 }
 
-void several_models(const char *const *operands, size_t count, model_paths *out) {
+void expand_model_operands(const char *const *operands, size_t count, model_paths *out) {
     *out = (model_paths){0};
     for (size_t i = 0; i < count; i++) {
         struct stat s;
@@ -85,14 +85,14 @@ void several_models(const char *const *operands, size_t count, model_paths *out)
     }
 }
 
-void several_free(model_paths *p) {
+void model_paths_free(model_paths *p) {
     for (size_t i = 0; i < p->count; i++)
         free(p->items[i]);
     free(p->items);
     *p = (model_paths){0};
 }
 
-size_t several_leading(const char *const *operands, size_t count) {
+size_t leading_model_count(const char *const *operands, size_t count) {
     struct stat s;
     size_t n = count ? 1 : 0;
     while (n < count && (stat(operands[n], &s) == 0 || is_address(operands[n])))
@@ -100,9 +100,9 @@ size_t several_leading(const char *const *operands, size_t count) {
     return n;
 }
 
-int several_run(const model_paths *p, bool json,
-                int (*one)(const char *path, bool several, const void *settings),
-                const void *settings) {
+int for_each_model(const model_paths *p, bool json,
+                   int (*one)(const char *path, bool several, const void *settings),
+                   const void *settings) {
     bool several = p->count > 1;
     int worst = EXIT_FINE;
     if (several && json)

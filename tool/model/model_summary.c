@@ -53,7 +53,7 @@ static void count_tensors(summary *s) {
         share->tensors++;
         share->params += t->nelems;
         share->bytes += t->nbytes;
-        s->misaligned += !is_computed(t) && !(t->flags & TENMAP_TENSOR_ALIGNED);
+        s->misaligned += !is_dequantized(t) && !(t->flags & TENMAP_TENSOR_ALIGNED);
         s->empty += t->nelems == 0;
         s->strange += strange_name(t);
     }
@@ -64,17 +64,17 @@ static void count_tensors(summary *s) {
 static void count_params(summary *s) {
     s->params = s->all.elements;
     for (size_t i = 0; i < s->all.count; i++) {
-        scaled_weight w;
+        quantized_parts w;
         uint64_t values;
-        if (is_computed(s->all.tensors[i])) {
+        if (is_dequantized(s->all.tensors[i])) {
             s->quantized++;
             continue;
         }
-        if (!find_scaled(s->model, s->all.tensors[i], &w))
+        if (!detect_quantized(s->model, s->all.tensors[i], &w))
             continue;
         s->quantized++;
         s->scheme = s->scheme ? s->scheme : w.scheme;
-        s->params_least = !scaled_values(&w, &values) || s->params_least;
+        s->params_least = !quantized_value_count(&w, &values) || s->params_least;
         s->params += values;
         for (size_t k = 0; k < w.count; k++)
             s->params -= w.parts[k]->nelems;
@@ -100,7 +100,7 @@ static void count_files(summary *s) {
  * Finds the first number in the name that counts modules. A number after the last dot counts
  * tensors, and a number at the start has no prefix to identify its stack.
  */
-static bool layer_number(const tenmap_tensor *t, number_place *out) {
+static bool layer_number(const tenmap_tensor *t, number_span *out) {
     for (out->end = 0; number_find(t->name, t->name_len, out->end, out);)
         if (out->begin && (out->end < t->name_len || t->name[out->begin - 1] != '.'))
             return true;
@@ -118,7 +118,7 @@ static void find_layers(summary *s) {
     uint64_t number = 0;
     for (size_t i = 0; i < s->all.count; i++) {
         const tenmap_tensor *t = s->all.tensors[i];
-        number_place at;
+        number_span at;
         bool numbered = layer_number(t, &at);
         bool same = numbered && now.prefix && at.begin - 1 == now.len &&
                     memcmp(t->name, now.prefix, now.len) == 0;

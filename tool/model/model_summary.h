@@ -1,6 +1,6 @@
 /* Summarizes a model from its headers alone. */
-#ifndef TOOL_SUMMARY_H
-#define TOOL_SUMMARY_H
+#ifndef TOOL_MODEL_SUMMARY_H
+#define TOOL_MODEL_SUMMARY_H
 
 #include "tensor_patterns.h"
 

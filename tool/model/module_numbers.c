@@ -19,13 +19,13 @@ static size_t leading_number(const char *name, size_t len) {
     return n <= MOST_DIGITS && (n == len || is_separator(name[n])) ? n : 0;
 }
 
-bool number_find(const char *name, size_t len, size_t from, number_place *out) {
+bool number_find(const char *name, size_t len, size_t from, number_span *out) {
     for (size_t at = from; at < len; at++) {
         size_t digits =
             at == 0 || is_separator(name[at - 1]) ? leading_number(name + at, len - at) : 0;
         if (!digits)
             continue;
-        *out = (number_place){at, at + digits, 0};
+        *out = (number_span){at, at + digits, 0};
         for (; at < out->end; at++)
             out->value = out->value * 10 + (uint64_t)(name[at] - '0');
         return true;
@@ -33,7 +33,7 @@ bool number_find(const char *name, size_t len, size_t from, number_place *out) {
     return false;
 }
 
-size_t numbered_part(const char *name, size_t len) {
+size_t name_part_length(const char *name, size_t len) {
     size_t at = leading_number(name, len);
     if (at)
         return at;
@@ -103,7 +103,7 @@ static numbered *list_numbers(const selection *s, size_t *count) {
     *count = 0;
     for (size_t i = 0; i < s->count; i++) {
         const tenmap_tensor *t = s->tensors[i];
-        number_place at = {0};
+        number_span at = {0};
         for (size_t k = 0; k < MOST_PER_NAME && t->name_len <= LONGEST &&
                            number_find(t->name, t->name_len, at.end, &at);
              k++) {
@@ -129,9 +129,9 @@ static void judge_stack(const numbered *first, const stack *s,
     number_gap gap = {first->name, first->prefix_len, s->numbers, s->count, 0};
     for (size_t i = 1; i < s->count; i++) {
         uint64_t missing = s->numbers[i] - s->numbers[i - 1] - 1;
-        bool alike = s->contents[i] == s->contents[i - 1] && s->tensors[i] == s->tensors[i - 1] &&
-                     s->tensors[i] >= LEAST_TENSORS;
-        if (alike)
+        bool same_contents = s->contents[i] == s->contents[i - 1] &&
+                             s->tensors[i] == s->tensors[i - 1] && s->tensors[i] >= LEAST_TENSORS;
+        if (same_contents)
             gap.missing += missing;
     }
     if (gap.prefix_len)

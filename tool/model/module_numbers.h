@@ -3,8 +3,8 @@
  * w_a_000. A number is a run of at most nine digits with a separator (. / - _) or an end of the
  * name on both sides.
  */
-#ifndef TOOL_NUMBERED_H
-#define TOOL_NUMBERED_H
+#ifndef TOOL_MODULE_NUMBERS_H
+#define TOOL_MODULE_NUMBERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,19 +13,19 @@
 #include "view/print.h"
 #include "tensor_patterns.h"
 
-typedef struct number_place {
+typedef struct number_span {
     size_t begin, end; /* byte offsets in the name */
     uint64_t value;
-} number_place;
+} number_span;
 
 /* Finds the first number that begins at or after `from`. Returns false if there is none. */
-bool number_find(const char *name, size_t len, size_t from, number_place *out);
+bool number_find(const char *name, size_t len, size_t from, number_span *out);
 
 /*
  * The length of the name's first part. A part ends at a dot or slash, or at a - or _ next to a
  * number: block-0.attn has the parts block, 0 and attn.
  */
-size_t numbered_part(const char *name, size_t len);
+size_t name_part_length(const char *name, size_t len);
 
 /*
  * Adds "0…9, 11…23" for numbers in ascending order, which may repeat. After some ranges it adds how

@@ -92,7 +92,7 @@ static bool has_norm_before(const tenmap_model *model, const char *name, size_t 
 static bool map_expert(const char *rest, size_t len, mapped_name *out) {
     for (size_t i = 0; i < sizeof expert_parents / sizeof *expert_parents; i++) {
         size_t n = strlen(expert_parents[i]);
-        number_place at;
+        number_span at;
         if (!begins(rest, len, expert_parents[i]) || !number_find(rest, len, n, &at) ||
             at.begin != n || at.end + 1 >= len)
             continue;
@@ -112,7 +112,7 @@ static bool map_expert(const char *rest, size_t len, mapped_name *out) {
 static bool map_inside(const tenmap_model *model, const char *name, size_t len, size_t start,
                        mapped_name *out) {
     const size_t behind = start + strlen("layers.");
-    number_place at;
+    number_span at;
     if (!begins(name + start, len - start, "layers.") || !number_find(name, len, behind, &at) ||
         at.begin != behind || at.end + 1 >= len)
         return false;
@@ -154,20 +154,22 @@ void map_name(const tenmap_model *model, const char *name, size_t len, mapped_na
 }
 
 /* general.architecture of models whose query and key projections the converter permutes. */
-static const char *const turned[] = {"llama",      "mistral3",      "deci",    "baichuan",
-                                     "xverse",     "minicpm",       "olmo",    "granite",
-                                     "granitemoe", "granitehybrid", "smollm3", "arcee"};
+static const char *const permuted_architectures[] = {
+    "llama", "mistral3", "deci",       "baichuan",      "xverse",  "minicpm",
+    "olmo",  "granite",  "granitemoe", "granitehybrid", "smollm3", "arcee"};
 
 head_order find_head_order(const tenmap_model *gguf) {
     const char *architecture = tenmap_metadata_get(gguf, "general.architecture");
-    for (size_t i = 0; architecture && i < sizeof turned / sizeof *turned; i++)
-        if (strcmp(architecture, turned[i]) == 0)
+    for (size_t i = 0;
+         architecture && i < sizeof permuted_architectures / sizeof *permuted_architectures; i++)
+        if (strcmp(architecture, permuted_architectures[i]) == 0)
             return (head_order){gguf_own_pair(gguf, "attention.head_count"),
                                 gguf_own_pair(gguf, "attention.head_count_kv")};
     return (head_order){NULL, NULL};
 }
 
-uint64_t turned_head(const head_order *order, const mapped_name *of, const tenmap_tensor *t) {
+uint64_t permuted_head_rows(const head_order *order, const mapped_name *of,
+                            const tenmap_tensor *t) {
     uint64_t heads = 0;
     bool as_queries = of->query || !order->key_heads;
     if (!order->heads || (!of->query && !of->key) || t->rank == 0 || t->dtype == TENMAP_C64 ||

@@ -42,6 +42,6 @@ head_order find_head_order(const tenmap_model *gguf);
  * The number of rows per head of this tensor, which is from the other model, if its rows are
  * permuted in GGUF; else 0.
  */
-uint64_t turned_head(const head_order *order, const mapped_name *of, const tenmap_tensor *t);
+uint64_t permuted_head_rows(const head_order *order, const mapped_name *of, const tenmap_tensor *t);
 
 #endif

@@ -32,16 +32,16 @@ static int more_params_first(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-static bool has_computed(const tenmap_model *model) {
+static bool has_dequantized(const tenmap_model *model) {
     for (size_t i = 0; i < tenmap_count(model); i++)
-        if (is_computed(tenmap_at(model, i)))
+        if (is_dequantized(tenmap_at(model, i)))
             return true;
     return false;
 }
 
 void schemes_find(const tenmap_model *model, schemes *out) {
     *out = (schemes){0};
-    if (!has_computed(model)) {
+    if (!has_dequantized(model)) {
         tenmap_options options = open_options();
         tenmap_error error;
         options.flags |= TENMAP_OPEN_DEQUANTIZE;
@@ -57,7 +57,7 @@ void schemes_find(const tenmap_model *model, schemes *out) {
     }
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i);
-        if (is_computed(t)) {
+        if (is_dequantized(t)) {
             scheme_share *share = share_of_scheme(out, tenmap_scheme_of(t));
             share->weights++;
             share->params += t->nelems;

@@ -2,8 +2,8 @@
  * Summarizes how a model's weights are quantized, as the library understands them: each scheme with
  * its share.
  */
-#ifndef TOOL_SCHEMES_H
-#define TOOL_SCHEMES_H
+#ifndef TOOL_SCHEME_SUMMARY_H
+#define TOOL_SCHEME_SUMMARY_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -16,10 +16,10 @@
 #include "view/print.h"
 
 static int fail_errno(const char *path, const char *what) {
-    return fail(EXIT_FAILED, "%s: %s: %s", path, what, os_words(errno));
+    return fail(EXIT_FAILED, "%s: %s: %s", path, what, os_error_text(errno));
 }
 
-bool outfile_is_stdout(const char *path) {
+bool is_stdout(const char *path) {
     static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
     size_t i = 0, count = sizeof names / sizeof names[0];
     while (i < count && strcmp(path, names[i]) != 0)
@@ -31,9 +31,10 @@ static int fail_there(const char *path) {
     return fail(EXIT_FAILED, "'%s' is there already; --force replaces it", path);
 }
 
-int outfile_check(const char *path, bool force, const tenmap_model *const *models, size_t count) {
+int atomic_file_check(const char *path, bool force, const tenmap_model *const *models,
+                      size_t count) {
     struct stat found;
-    bool direct = outfile_is_stdout(path);
+    bool direct = is_stdout(path);
     if ((direct ? fstat(STDOUT_FILENO, &found) : stat(path, &found)) == 0) {
         const char *kind = direct ? NULL : irregular_kind(&found);
         if (kind)
@@ -51,7 +52,7 @@ int outfile_check(const char *path, bool force, const tenmap_model *const *model
  * Takes the mode of the file being replaced, or what the umask leaves. If its group cannot be kept,
  * the group permissions are dropped, so that another group gains no access.
  */
-static void take_mode(const outfile *f) {
+static void take_mode(const atomic_file *f) {
     struct stat old, made;
     if (lstat(f->path, &old) == 0 && S_ISREG(old.st_mode) && fstat(f->fd, &made) == 0) {
         bool kept = made.st_gid == old.st_gid || fchown(f->fd, (uid_t)-1, old.st_gid) == 0;
@@ -142,7 +143,7 @@ static int create_locked(const text *pattern, char **name) {
     return -1;
 }
 
-static int open_beside(outfile *f) {
+static int open_beside(atomic_file *f) {
     const char *slash = strrchr(f->path, '/'), *own = slash ? slash + 1 : f->path;
     size_t stem = strlen(own);
     text name = {0};
@@ -162,16 +163,16 @@ static int open_beside(outfile *f) {
     return EXIT_FINE;
 }
 
-int outfile_open(outfile *f, const char *path, bool force) {
-    *f = (outfile){path, NULL, STDOUT_FILENO, force};
+int atomic_file_open(atomic_file *f, const char *path, bool force) {
+    *f = (atomic_file){path, NULL, STDOUT_FILENO, force};
     catch_interrupts();
-    if (!outfile_is_stdout(path))
+    if (!is_stdout(path))
         return open_beside(f);
     fflush(stdout);
     return EXIT_FINE;
 }
 
-int outfile_write(outfile *f, const void *bytes, size_t count) {
+int atomic_file_write(atomic_file *f, const void *bytes, size_t count) {
     const char *at = bytes;
     while (count) {
         if (interrupted())
@@ -187,7 +188,7 @@ int outfile_write(outfile *f, const void *bytes, size_t count) {
     return EXIT_FINE;
 }
 
-void outfile_abort(outfile *f) {
+void atomic_file_abort(atomic_file *f) {
     if (f->temporary)
         unlink(f->temporary);
     free(f->temporary);
@@ -201,7 +202,7 @@ void outfile_abort(outfile *f) {
  * Without force the file gets its name through link(), which, unlike rename(), never replaces an
  * existing file.
  */
-static int take_place(const outfile *f) {
+static int take_place(const atomic_file *f) {
     if (fsync(f->fd) != 0)
         return fail_errno(f->path, "could not be written");
     if (!f->force && link(f->temporary, f->path) == 0) {
@@ -215,7 +216,7 @@ static int take_place(const outfile *f) {
                                               : fail_errno(f->path, "could not be written");
 }
 
-int outfile_commit(outfile *f) {
+int atomic_file_commit(atomic_file *f) {
     int status = EXIT_FINE;
     if (interrupted())
         status = fail(EXIT_INTERRUPTED, "interrupted; nothing was written");
@@ -225,6 +226,6 @@ int outfile_commit(outfile *f) {
         free(f->temporary);
         f->temporary = NULL;
     }
-    outfile_abort(f);
+    atomic_file_abort(f);
     return status;
 }

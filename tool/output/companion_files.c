@@ -67,7 +67,7 @@ static bool is_plain(const char *name) {
 enum { MOST_BESIDE = 256, MOST_FETCHED = 256 << 20 }; /* files; total bytes fetched */
 
 static int take_name(void *ctx, const char *name) {
-    beside_files *out = ctx;
+    companion_files *out = ctx;
     if (belongs(name) && is_plain(name)) {
         out->too_many = out->count == MOST_BESIDE;
         if (out->too_many)
@@ -78,7 +78,7 @@ static int take_name(void *ctx, const char *name) {
     return 0;
 }
 
-static int list_beside(const char *folder, beside_files *out) {
+static int list_companion_files(const char *folder, companion_files *out) {
     bool far = is_address(folder);
     int status = far ? remote_list(folder, take_name, out) : EXIT_FINE;
     DIR *list = far ? NULL : opendir(folder);
@@ -111,20 +111,20 @@ static int fail_fetch(const char *from, uint64_t size, uint64_t left) {
  * be fetched, in bytes.
  */
 static int fetch_file(const char *from, const char *to, bool force, uint64_t *left) {
-    outfile out;
+    atomic_file out;
     char *bytes;
     size_t len;
     uint64_t size = remote_read(from, (size_t)*left, &bytes, &len);
     if (!bytes)
         return fail_fetch(from, size, *left);
     *left -= len;
-    int status = outfile_open(&out, to, force);
+    int status = atomic_file_open(&out, to, force);
     if (!status) {
-        status = outfile_write(&out, bytes, len);
+        status = atomic_file_write(&out, bytes, len);
         if (status)
-            outfile_abort(&out);
+            atomic_file_abort(&out);
         else
-            status = outfile_commit(&out);
+            status = atomic_file_commit(&out);
     }
     free(bytes);
     return status;
@@ -132,24 +132,24 @@ static int fetch_file(const char *from, const char *to, bool force, uint64_t *le
 
 static int copy_file(const char *from, const char *to, bool force, uint64_t *left) {
     enum { BLOCK = 1 << 16 };
-    outfile out;
+    atomic_file out;
     if (is_address(from))
         return fetch_file(from, to, force, left);
     int fd, status = open_regular(from, &fd);
     if (status)
         return status;
     char *block = need(BLOCK, 1);
-    status = outfile_open(&out, to, force);
+    status = atomic_file_open(&out, to, force);
     for (ssize_t n = 1; !status && n > 0;) {
         n = read(fd, block, BLOCK);
         if (n < 0)
-            status = fail(EXIT_FAILED, "'%s': %s", from, os_words(errno));
+            status = fail(EXIT_FAILED, "'%s': %s", from, os_error_text(errno));
         else
-            status = outfile_write(&out, block, (size_t)n);
+            status = atomic_file_write(&out, block, (size_t)n);
         if (status)
-            outfile_abort(&out);
+            atomic_file_abort(&out);
         else if (n == 0)
-            status = outfile_commit(&out);
+            status = atomic_file_commit(&out);
     }
     free(block);
     close(fd);
@@ -231,14 +231,14 @@ static const char *read_config(const char *path, text *out) {
 }
 
 static int write_config(const char *path, const text *json, bool force) {
-    outfile out;
-    int status = outfile_open(&out, path, force);
+    atomic_file out;
+    int status = atomic_file_open(&out, path, force);
     if (status)
         return status;
-    status = outfile_write(&out, json->bytes, json->len);
+    status = atomic_file_write(&out, json->bytes, json->len);
     if (!status)
-        return outfile_commit(&out);
-    outfile_abort(&out);
+        return atomic_file_commit(&out);
+    atomic_file_abort(&out);
     return status;
 }
 
@@ -254,12 +254,12 @@ static bool took_place(const plan *p, const target *to) {
  * Names the files that describe how the input was quantized, now that the output has replaced it.
  */
 static void name_leftovers(const char *folder, text *said) {
-    beside_files found = {0};
-    (void)list_beside(folder, &found); /* a local folder */
+    companion_files found = {0};
+    (void)list_companion_files(folder, &found); /* a local folder */
     for (size_t i = 0; i < found.count; i++)
-        if (tells_quantization(found.names[i]))
+        if (is_quantization_config(found.names[i]))
             text_addf(said, "%s%s no longer holds", said->len ? "; " : "", found.names[i]);
-    beside_free(&found);
+    companion_files_free(&found);
 }
 
 /*
@@ -267,7 +267,7 @@ static void name_leftovers(const char *folder, text *said) {
  * must be changed.
  */
 static int change_config(const plan *p, const output_settings *out, const target *to,
-                         const char *from, const char *into, bool wanted, beside_files *copied) {
+                         const char *from, const char *into, bool wanted, companion_files *copied) {
     char *source = path_in(from, "config.json"), *place = path_in(into, "config.json");
     text json = {0};
     struct stat s;
@@ -307,16 +307,16 @@ static int change_config(const plan *p, const output_settings *out, const target
     return status;
 }
 
-static void add_copied(beside_files *copied, const char *name) {
+static void add_copied(companion_files *copied, const char *name) {
     copied->names = need_next(copied->names, copied->count, sizeof *copied->names);
     copied->names[copied->count++] = need_copy(name, strlen(name));
 }
 
-static int copy_beside(const plan *p, const output_settings *out, const char *from,
-                       const char *into, beside_files *copied) {
-    beside_files found = {0};
+static int copy_companion_files(const plan *p, const output_settings *out, const char *from,
+                                const char *into, companion_files *copied) {
+    companion_files found = {0};
     uint64_t left = MOST_FETCHED;
-    int status = list_beside(from, &found);
+    int status = list_companion_files(from, &found);
     if (!status && found.too_many)
         status =
             fail(EXIT_FAILED,
@@ -328,8 +328,8 @@ static int copy_beside(const plan *p, const output_settings *out, const char *fr
         struct stat s;
         bool there = lstat(place, &s) == 0 && !out->force;
         bool is_config = strcmp(found.names[i], "config.json") == 0;
-        bool other = p->config &&
-                     (tells_quantization(found.names[i]) || (is_config && copied->config_changed));
+        bool other = p->config && (is_quantization_config(found.names[i]) ||
+                                   (is_config && copied->config_changed));
         if (!there && !out->dry_run && !other)
             status = copy_file(source, place, out->force, &left);
         if (!status && !there && !other)
@@ -337,13 +337,14 @@ static int copy_beside(const plan *p, const output_settings *out, const char *fr
         free(source);
         free(place);
     }
-    beside_free(&found);
+    companion_files_free(&found);
     return status;
 }
 
-int beside_copy(const plan *p, const output_settings *out, const target *to, beside_files *copied) {
+int companion_files_copy(const plan *p, const output_settings *out, const target *to,
+                         companion_files *copied) {
     int status = EXIT_FINE;
-    *copied = (beside_files){0};
+    *copied = (companion_files){0};
     if (!p->model_count)
         return status;
     bool wanted = is_wanted(p, out, to);
@@ -351,16 +352,16 @@ int beside_copy(const plan *p, const output_settings *out, const target *to, bes
     if (p->config)
         status = change_config(p, out, to, from, into, wanted, copied);
     if (!status && wanted && !same_folder(from, into))
-        status = copy_beside(p, out, from, into, copied);
+        status = copy_companion_files(p, out, from, into, copied);
     free(from);
     free(into);
     return status;
 }
 
-void beside_free(beside_files *files) {
+void companion_files_free(companion_files *files) {
     for (size_t i = 0; i < files->count; i++)
         free(files->names[i]);
     free(files->names);
     text_free(&files->config);
-    *files = (beside_files){0};
+    *files = (companion_files){0};
 }

@@ -1,20 +1,20 @@
 /*
  * Finds and copies the files that belong to a model: configuration, tokenizer, generation settings.
  */
-#ifndef TOOL_BESIDE_H
-#define TOOL_BESIDE_H
+#ifndef TOOL_COMPANION_FILES_H
+#define TOOL_COMPANION_FILES_H
 
 #include "view/print.h"
 #include "output/output_plan.h"
 
-typedef struct beside_files {
+typedef struct companion_files {
     char **names;
     size_t count;
     bool too_many;          /* there are more files than the limit */
     text config;            /* how config.json was changed or must be changed; empty: not at all */
     bool config_changed;    /* config.json was changed, or would be */
     const char *config_why; /* why config.json was not changed */
-} beside_files;
+} companion_files;
 
 /*
  * Copies these files from the first input's folder to the output's, if both are folders or
@@ -23,7 +23,8 @@ typedef struct beside_files {
  * replaced the input. Files that only describe how the input was quantized are left out. Returns 0
  * or an exit code.
  */
-int beside_copy(const plan *p, const output_settings *out, const target *to, beside_files *copied);
-void beside_free(beside_files *files);
+int companion_files_copy(const plan *p, const output_settings *out, const target *to,
+                         companion_files *copied);
+void companion_files_free(companion_files *files);
 
 #endif

@@ -250,15 +250,16 @@ static void say(text *said, const char *key, const char *what) {
 }
 
 void config_apply(text *json, const config_change *change, text *said) {
-    static const char *const telling[] = {"quantization_config", "quantization",
-                                          "compression_config"};
+    static const char *const quantization_keys[] = {"quantization_config", "quantization",
+                                                    "compression_config"};
     static const char *const dtypes[] = {"torch_dtype", "dtype"};
     const char *name = torch_name(change->dtype);
-    bool had[sizeof telling / sizeof telling[0]] = {false};
-    for (size_t i = 0; i < sizeof telling / sizeof telling[0]; i++) {
-        had[i] = (change->dequantized || change->quantization) && config_remove(json, telling[i]);
+    bool had[sizeof quantization_keys / sizeof quantization_keys[0]] = {false};
+    for (size_t i = 0; i < sizeof quantization_keys / sizeof quantization_keys[0]; i++) {
+        had[i] = (change->dequantized || change->quantization) &&
+                 config_remove(json, quantization_keys[i]);
         if (had[i] && (i > 0 || !change->quantization))
-            say(said, telling[i], "removed");
+            say(said, quantization_keys[i], "removed");
     }
     for (size_t i = 0; name && i < sizeof dtypes / sizeof dtypes[0]; i++)
         if (config_set(json, dtypes[i], name, false)) {
@@ -267,11 +268,11 @@ void config_apply(text *json, const config_change *change, text *said) {
             say(said, dtypes[i], what.bytes);
             text_free(&what);
         }
-    if (change->quantization && config_set(json, telling[0], change->quantization, true))
-        say(said, telling[0], had[0] ? "replaced" : "added");
+    if (change->quantization && config_set(json, quantization_keys[0], change->quantization, true))
+        say(said, quantization_keys[0], had[0] ? "replaced" : "added");
 }
 
-bool tells_quantization(const char *name) {
+bool is_quantization_config(const char *name) {
     static const char *const names[] = {"hf_quant_config.json", "quantize_config.json",
                                         "quant_config.json", "quantization_config.json"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

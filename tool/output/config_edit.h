@@ -35,6 +35,6 @@ typedef struct config_change {
 /* Applies the changes and describes them in `said`: "quantization_config removed, ...". */
 void config_apply(text *json, const config_change *change, text *said);
 /* Whether the file only describes how a model was quantized, such as "hf_quant_config.json". */
-bool tells_quantization(const char *name);
+bool is_quantization_config(const char *name);
 
 #endif

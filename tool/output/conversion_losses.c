@@ -39,13 +39,13 @@ static int count_source(void *ctx, size_t i) {
     const tenmap_source *s = &p->sources[i];
     tenmap_losses *sum = &p->losses[i], lost;
     tenmap_error error;
-    if (!plan_converts(p, i) && !is_computed(s->tensor))
+    if (!plan_converts(p, i) && !is_dequantized(s->tensor))
         return EXIT_FINE;
     /*
      * For a quantized weight, its dequantized F32 values are rounded, not values of its nominal
      * dtype.
      */
-    tenmap_dtype from = is_computed(s->tensor) ? TENMAP_F32 : s->tensor->dtype;
+    tenmap_dtype from = is_dequantized(s->tensor) ? TENMAP_F32 : s->tensor->dtype;
     const size_t room = COUNTED_AT_ONCE * sizeof(uint64_t); /* no element is wider */
     char *stored = need(2, room), *result = stored + room;
     uint32_t flags = s->flags;
@@ -78,11 +78,11 @@ static int count_source(void *ctx, size_t i) {
 int losses_count(plan *p) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < p->count; i++)
-        bytes += is_computed(p->sources[i].tensor) ? p->sources[i].tensor->nelems * sizeof(float)
-                 : plan_converts(p, i)             ? p->sources[i].tensor->nbytes
-                                                   : 0;
+        bytes += is_dequantized(p->sources[i].tensor) ? p->sources[i].tensor->nelems * sizeof(float)
+                 : plan_converts(p, i)                ? p->sources[i].tensor->nbytes
+                                                      : 0;
     progress_begin("counting losses", bytes);
-    int status = work_run(0, p->count, count_source, p);
+    int status = parallel_for(0, p->count, count_source, p);
     progress_end();
     return status;
 }

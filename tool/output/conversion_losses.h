@@ -1,6 +1,6 @@
 /* Counts and reports what the conversions of a plan lose beyond rounding. */
-#ifndef TOOL_LOSSES_H
-#define TOOL_LOSSES_H
+#ifndef TOOL_CONVERSION_LOSSES_H
+#define TOOL_CONVERSION_LOSSES_H
 
 #include <stdbool.h>
 

@@ -124,7 +124,7 @@ static tenmap_status read_elements(const reading *r, const slice_walk *walk, ten
  * Writes blocks of converted elements. Blocks of sub-byte elements are whole bytes, except the
  * last.
  */
-static int write_elements(outfile *f, reading *r, const slice *s, tenmap_dtype dtype,
+static int write_elements(atomic_file *f, reading *r, const slice *s, tenmap_dtype dtype,
                           bool file_order) {
     tenmap_error error;
     slice_walk walk;
@@ -138,7 +138,7 @@ static int write_elements(outfile *f, reading *r, const slice *s, tenmap_dtype d
         }
         if (file_order && !little_endian())
             swap_elements(r->block, bytes, swapped_size(dtype));
-        status = outfile_write(f, r->block, bytes);
+        status = atomic_file_write(f, r->block, bytes);
         progress_add(walk.count);
     }
     slice_walk_end(&walk);
@@ -162,17 +162,17 @@ static int fail_piece(const reading *r, size_t pieces) {
     return EXIT_FAILED;
 }
 
-static int write_bytes(outfile *f, reading *r) {
+static int write_bytes(atomic_file *f, reading *r) {
     int status = EXIT_FINE;
     for (r->at = 0; r->at < r->tensor->nbytes && !status; r->at += r->size) {
         uint64_t left = r->tensor->nbytes - r->at;
         r->size = left < r->block_bytes ? (size_t)left : r->block_bytes;
         size_t pieces = (r->size - 1) / FAR_PIECE + 1;
         memset(r->errors, 0, pieces * sizeof *r->errors);
-        if (work_run(r->threads, pieces, read_piece, r))
+        if (parallel_for(r->threads, pieces, read_piece, r))
             status = fail_piece(r, pieces);
         else
-            status = outfile_write(f, r->block, r->size);
+            status = atomic_file_write(f, r->block, r->size);
     }
     return status;
 }
@@ -231,22 +231,22 @@ int export_tensor(const tenmap_model *model, const tenmap_tensor *tensor, const 
                   const export_form *form, const char *path) {
     tenmap_dtype dtype;
     const char *type;
-    outfile f;
+    atomic_file f;
     text header = {0};
     int status = refuse_packed(tensor, s, form);
     if (!status)
         status = choose_type(tensor, form, &dtype, &type);
     if (!status)
-        status = outfile_check(path, form->force, &model, 1);
+        status = atomic_file_check(path, form->force, &model, 1);
     if (!status)
-        status = outfile_open(&f, path, form->force);
+        status = atomic_file_open(&f, path, form->force);
     if (status)
         return status;
     bool as_they_are = form->bytes && s->whole && !form->as;
     progress_begin("exporting", as_they_are ? tensor->nbytes : s->count);
     if (type) {
         add_npy_header(&header, type, s);
-        status = outfile_write(&f, header.bytes, header.len);
+        status = atomic_file_write(&f, header.bytes, header.len);
     }
     if (!status) {
         reading r = begin_reading(tensor, form);
@@ -256,7 +256,7 @@ int export_tensor(const tenmap_model *model, const tenmap_tensor *tensor, const 
     progress_end();
     text_free(&header);
     if (!status)
-        return outfile_commit(&f);
-    outfile_abort(&f);
+        return atomic_file_commit(&f);
+    atomic_file_abort(&f);
     return status;
 }

@@ -33,14 +33,14 @@ int plan_open(plan *p, const char *label, const char *const *paths, size_t count
     return EXIT_FINE;
 }
 
-int plan_open_needed(plan *p, const char *label, const char *path, const char *const *patterns,
-                     size_t count) {
+int plan_open_for_tensors(plan *p, const char *label, const char *path, const char *const *patterns,
+                          size_t count) {
     if (!is_address(path))
         return plan_open(p, label, &path, 1);
     *p = (plan){.label = label};
     p->models = need(1, sizeof *p->models);
     catch_interrupts();
-    int status = open_needed(path, patterns, count, false, &p->models[0]);
+    int status = open_for_tensors(path, patterns, count, false, &p->models[0]);
     if (status)
         return status;
     p->model_count = 1;
@@ -106,13 +106,13 @@ bool plan_converts(const plan *p, size_t source) {
     return plan_dtype(p, source) != p->sources[source].tensor->dtype;
 }
 
-bool plan_is_made(const plan *p, size_t source) {
-    return p->made && p->sources[source].tensor->model == p->made;
+bool plan_is_quantized(const plan *p, size_t source) {
+    return p->quantized_model && p->sources[source].tensor->model == p->quantized_model;
 }
 
 /* The input tensor that the source came from, for reports; NULL for new scales. */
 static const tenmap_tensor *origin_of(const plan *p, size_t source) {
-    return plan_is_made(p, source) ? p->origins[source] : p->sources[source].tensor;
+    return plan_is_quantized(p, source) ? p->origins[source] : p->sources[source].tensor;
 }
 
 /* Duplicate names. */
@@ -143,7 +143,7 @@ static named *sorted_names(const plan *p) {
     return list;
 }
 
-bool plan_twins(const plan *p, size_t *a, size_t *b) {
+bool plan_find_duplicate_names(const plan *p, size_t *a, size_t *b) {
     named *list = sorted_names(p);
     bool found = false;
     for (size_t i = 1; i < p->count && !found; i++) {
@@ -155,7 +155,7 @@ bool plan_twins(const plan *p, size_t *a, size_t *b) {
     return found;
 }
 
-void plan_drop_twins(plan *p, bool keep_last) {
+void plan_drop_duplicate_names(plan *p, bool keep_last) {
     named *list = sorted_names(p);
     size_t kept = 0;
     for (size_t i = 1; i < p->count; i++)
@@ -180,7 +180,7 @@ static bool same_value(const tenmap_edit *a, const tenmap_edit *b) {
 }
 
 /* Of equal keys one remains: the one from --meta, else the first or the last. */
-static void drop_twin_keys(const plan *p, pairs *all, size_t from_inputs) {
+static void drop_duplicate_keys(const plan *p, pairs *all, size_t from_inputs) {
     named *keys = need(all->count, sizeof *keys);
     for (size_t i = 0; i < all->count; i++)
         keys[i] = (named){all->items[i].key, all->items[i].key_len, i};
@@ -212,14 +212,14 @@ static void drop_twin_keys(const plan *p, pairs *all, size_t from_inputs) {
  * Whether this is torchao metadata: how a weight is dequantized, under its name, or the list of
  * such weights.
  */
-static bool tells_parts(const tenmap_model *model, const tenmap_metadata *pair) {
+static bool is_torchao_metadata(const tenmap_model *model, const tenmap_metadata *pair) {
     const tenmap_tensor *t = tenmap_find_n(model, pair->key, pair->key_len);
     if (t)
-        return is_computed(t);
+        return is_dequantized(t);
     return common.dequantize && strcmp(pair->key, "tensor_names") == 0;
 }
 
-int take_meta(const char *given, tenmap_edit *out) {
+int parse_meta(const char *given, tenmap_edit *out) {
     const char *equals = strchr(given, '=');
     if (!equals || equals == given)
         return fail(EXIT_USAGE, "--meta takes KEY=VALUE, not '%s'", given);
@@ -237,18 +237,18 @@ static int collect_metadata(const plan *p, const output_settings *out, pairs *al
             const tenmap_metadata *pair = tenmap_metadata_at(p->models[m], i);
             if (pair->type == TENMAP_VALUE_ARRAY)
                 continue; /* e.g. a vocabulary: SafeTensors metadata cannot hold arrays */
-            if (tells_parts(p->models[m], pair))
+            if (is_torchao_metadata(p->models[m], pair))
                 continue;
             all->items[all->count++] =
                 (tenmap_edit){pair->key, pair->key_len, pair->value, pair->value_len};
         }
     size_t from_inputs = all->count;
     for (size_t i = 0; i < out->meta.count; i++) {
-        int status = take_meta(out->meta.items[i], &all->items[all->count++]);
+        int status = parse_meta(out->meta.items[i], &all->items[all->count++]);
         if (status)
             return status;
     }
-    drop_twin_keys(p, all, from_inputs);
+    drop_duplicate_keys(p, all, from_inputs);
     return EXIT_FINE;
 }
 
@@ -316,10 +316,10 @@ static totals sum_up(const plan *p, const target *to) {
         sum.before += origin ? stored_bytes(origin) : 0;
         sum.read += stored_bytes(p->sources[i].tensor);
         sum.after += bytes;
-        sum.converted += plan_converts(p, i) && !is_computed(p->sources[i].tensor);
-        sum.dequantized += is_computed(p->sources[i].tensor);
-        sum.quantized += plan_is_made(p, i) && origin;
-        sum.renamed += p->sources[i].name != NULL && !plan_is_made(p, i);
+        sum.converted += plan_converts(p, i) && !is_dequantized(p->sources[i].tensor);
+        sum.dequantized += is_dequantized(p->sources[i].tensor);
+        sum.quantized += plan_is_quantized(p, i) && origin;
+        sum.renamed += p->sources[i].name != NULL && !plan_is_quantized(p, i);
         if (to->folder && used > 0 && (bytes > to->max_shard || used > to->max_shard - bytes)) {
             sum.shards++;
             used = 0;
@@ -330,7 +330,7 @@ static totals sum_up(const plan *p, const target *to) {
 }
 
 static void report_json(const plan *p, const output_settings *out, const target *to,
-                        const totals *sum, const beside_files *copied) {
+                        const totals *sum, const companion_files *copied) {
     json_open('{', false);
     json_key_text("output", out->path, TENMAP_CSTR);
     json_key_bool("written", !out->dry_run);
@@ -348,8 +348,8 @@ static void report_json(const plan *p, const output_settings *out, const target 
     json_open('[', false);
     for (size_t i = 0; i < p->count; i++) {
         const tenmap_source *s = &p->sources[i];
-        bool changes = plan_converts(p, i) || is_computed(s->tensor);
-        if ((!changes && !s->name) || plan_is_made(p, i))
+        bool changes = plan_converts(p, i) || is_dequantized(s->tensor);
+        if ((!changes && !s->name) || plan_is_quantized(p, i))
             continue;
         json_open('{', true);
         json_key_text("name", s->tensor->name, s->tensor->name_len);
@@ -417,9 +417,9 @@ static void print_tensors(const plan *p) {
         const char *name = plan_name(p, i, &len);
         text_add_safe(table_cell(t), name, len);
         table_end_cell(t, STYLE_NONE);
-        if (plan_is_made(p, i) && origin)
-            table_put(t, STYLE_YELLOW, "%s → %s", stored_as(origin), p->made_as);
-        else if (plan_converts(p, i) || is_computed(s->tensor))
+        if (plan_is_quantized(p, i) && origin)
+            table_put(t, STYLE_YELLOW, "%s → %s", stored_as(origin), p->quantized_scheme);
+        else if (plan_converts(p, i) || is_dequantized(s->tensor))
             table_put(t, STYLE_YELLOW, "%s → %s", stored_as(s->tensor),
                       tenmap_dtype_name(plan_dtype(p, i)));
         else
@@ -434,7 +434,7 @@ static void print_tensors(const plan *p) {
 }
 
 /* Prints how config.json was changed, or must be changed. */
-static void print_config(const output_settings *out, const beside_files *copied) {
+static void print_config(const output_settings *out, const companion_files *copied) {
     text line = {0};
     if (!copied->config.len)
         return;
@@ -448,7 +448,7 @@ static void print_config(const output_settings *out, const beside_files *copied)
 }
 
 static void report_text(const plan *p, const output_settings *out, const target *to,
-                        const totals *sum, const beside_files *copied) {
+                        const totals *sum, const companion_files *copied) {
     text line = {0};
     if (out->dry_run && sum->renamed)
         plan_print_renames(p);
@@ -598,16 +598,16 @@ int plan_write(plan *p, const output_settings *out) {
             p->losses = need(p->count, sizeof *p->losses);
         if (p->strict && p->losses)
             status = count_strictly(p, out);
-        beside_files copied = {0};
+        companion_files copied = {0};
         if (!status && !out->dry_run)
             status = write_target(p, out, &to, &metadata, sum.read);
         if (!status)
-            status = beside_copy(p, out, &to, &copied);
+            status = companion_files_copy(p, out, &to, &copied);
         if (!status && out->json)
             report_json(p, out, &to, &sum, &copied);
         else if (!status)
             report_text(p, out, &to, &sum, &copied);
-        beside_free(&copied);
+        companion_files_free(&copied);
     }
     free(metadata.items);
     return status;

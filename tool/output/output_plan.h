@@ -2,8 +2,8 @@
  * Shared by the commands that write models: where the output goes, the plan of its contents, and
  * the one way to write it. Outputs appear complete or not at all. Memory use stays at a few MiB.
  */
-#ifndef TOOL_RESHAPE_H
-#define TOOL_RESHAPE_H
+#ifndef TOOL_OUTPUT_PLAN_H
+#define TOOL_OUTPUT_PLAN_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -104,8 +104,8 @@ struct plan {
      * source the tensor that the part came from (NULL for scales). `origins` is as long as
      * `sources` was when the last part was added.
      */
-    const tenmap_model *made;
-    const char *made_as; /* "fp8-block" */
+    const tenmap_model *quantized_model;
+    const char *quantized_scheme; /* "fp8-block" */
     const tenmap_tensor **origins;
     const struct config_change *config; /* changes to config.json; NULL: none */
     /* Output of the command's own: lines before the summary, or keys of the JSON object. */
@@ -122,26 +122,26 @@ int plan_open(plan *p, const char *label, const char *const *paths, size_t count
  * As plan_open, for one model of which only the tensors that the patterns select are needed (see
  * partial_remote_open.h).
  */
-int plan_open_needed(plan *p, const char *label, const char *path, const char *const *patterns,
-                     size_t count);
+int plan_open_for_tensors(plan *p, const char *label, const char *path, const char *const *patterns,
+                          size_t count);
 void plan_add(plan *p, const tenmap_tensor *tensor);
 /* Takes ownership of `name`, which was allocated with malloc. */
 void plan_rename(plan *p, size_t source, char *name, size_t len);
 const char *plan_name(const plan *p, size_t source, size_t *len);
-uint64_t plan_bytes(const plan *p, size_t source); /* in the output */
-bool plan_converts(const plan *p, size_t source);  /* to another dtype */
-bool plan_is_made(const plan *p, size_t source);   /* a part of a weight being quantized */
+uint64_t plan_bytes(const plan *p, size_t source);    /* in the output */
+bool plan_converts(const plan *p, size_t source);     /* to another dtype */
+bool plan_is_quantized(const plan *p, size_t source); /* a part of a weight being quantized */
 /*
  * Finds the first pair, by name, of sources with the same output name. Returns false if there is
  * none.
  */
-bool plan_twins(const plan *p, size_t *a, size_t *b);
+bool plan_find_duplicate_names(const plan *p, size_t *a, size_t *b);
 /* If several sources have one name, keeps the first or the last of them. */
-void plan_drop_twins(plan *p, bool keep_last);
+void plan_drop_duplicate_names(plan *p, bool keep_last);
 /* Prints a table of the tensors whose names change. */
 void plan_print_renames(const plan *p);
 /* Parses one KEY=VALUE of --meta; *out points into `given`. Returns 0 or an exit code. */
-int take_meta(const char *given, tenmap_edit *out);
+int parse_meta(const char *given, tenmap_edit *out);
 /* Checks everything, then writes and reports; with --dry-run only reports. Returns an exit code. */
 int plan_write(plan *p, const output_settings *out);
 void plan_free(plan *p);
@@ -156,7 +156,7 @@ const char *shown_name(const char *name, size_t len);
 struct target {
     const char *path;
     bool folder;
-    bool made;          /* the folder is new; it is removed if writing fails */
+    bool created;       /* the folder is new; it is removed if writing fails */
     uint64_t max_shard; /* for a folder */
 };
 

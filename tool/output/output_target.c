@@ -101,12 +101,12 @@ int make_target(target *to) {
     if (!to->folder || is_folder(to->path))
         return EXIT_FINE;
     if (mkdir(to->path, 0777) != 0)
-        return fail(EXIT_FAILED, "cannot make the folder '%s': %s", to->path, os_words(errno));
-    to->made = true;
+        return fail(EXIT_FAILED, "cannot make the folder '%s': %s", to->path, os_error_text(errno));
+    to->created = true;
     return EXIT_FINE;
 }
 
 void unmake_target(const target *to) {
-    if (to->made)
+    if (to->created)
         (void)rmdir(to->path);
 }

@@ -42,7 +42,7 @@ static int plan_subset(plan *p, const selection *chosen, bool keep, tenmap_dtype
         plan_add(p, t);
         if (becomes(t, to))
             p->sources[p->count - 1].dtype = to;
-        else if (is_computed(t))
+        else if (is_dequantized(t))
             p->sources[p->count - 1].dtype = t->dtype;
     }
     if (p->count == 0 && tenmap_count(model))
@@ -56,8 +56,8 @@ static int plan_subset(plan *p, const selection *chosen, bool keep, tenmap_dtype
  */
 static int refuse_parts(const plan *p, tenmap_dtype to) {
     for (size_t i = 0; i < p->count; i++) {
-        scaled_weight weight;
-        if (!find_scaled(p->models[0], p->sources[i].tensor, &weight))
+        quantized_parts weight;
+        if (!detect_quantized(p->models[0], p->sources[i].tensor, &weight))
             continue;
         for (size_t k = 0; k < weight.count; k++)
             if (becomes(weight.parts[k], to))
@@ -86,8 +86,8 @@ int run_subset(const invocation *call, bool keep) {
     common.dequantize = set->dequantize;
     /* --to and --dequantize need all parts of a weight, whichever shard they are in. */
     bool few = keep && set->to == TENMAP_AS_STORED && !set->dequantize;
-    int status = few ? plan_open_needed(&p, "extracting", call->operands[0], wanted.patterns,
-                                        wanted.pattern_count)
+    int status = few ? plan_open_for_tensors(&p, "extracting", call->operands[0], wanted.patterns,
+                                             wanted.pattern_count)
                      : plan_open(&p, keep ? "extracting" : "copying", call->operands, 1);
     if (!status)
         status = select_tensors(p.models[0], &wanted, &chosen);

@@ -378,10 +378,10 @@ int quantizer_measure(quantizer *q) {
         bytes += w->from->nelems * sizeof(float);
     }
     all.lost = need(all.count, sizeof *all.lost);
-    unsigned threads = work_threads();
+    unsigned threads = default_threads();
     progress_begin("measuring", bytes);
-    int status = work_run(threads < MOST_MEASURERS ? threads : MOST_MEASURERS, all.count,
-                          measure_strip, &all);
+    int status = parallel_for(threads < MOST_MEASURERS ? threads : MOST_MEASURERS, all.count,
+                              measure_strip, &all);
     progress_end();
     for (size_t i = 0; !status && i < all.count; i++) {
         add_up(&weight_of_strip(q, i)->lost, &all.lost[i]);

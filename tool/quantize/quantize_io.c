@@ -9,7 +9,7 @@
 #include "command.h"
 #include "quantize/quantize.h"
 
-static const char made_path[] = "quantized.safetensors";
+static const char parts_path[] = "quantized.safetensors";
 
 static uint64_t values_bytes(const quantizer *q, const quantized_weight *w) {
     return w->from->nelems / (q->scheme == QUANTIZE_MXFP4 ? 2 : 1);
@@ -65,10 +65,10 @@ static void lay_out(quantizer *q) {
     }
 }
 
-static tenmap_status made_open(void *ctx, const char *path, void **file, uint64_t *size,
-                               tenmap_error *error) {
+static tenmap_status parts_open(void *ctx, const char *path, void **file, uint64_t *size,
+                                tenmap_error *error) {
     quantizer *q = ctx;
-    if (strcmp(path, made_path) != 0) {
+    if (strcmp(path, parts_path) != 0) {
         *error = (tenmap_error){.status = TENMAP_ERR_NOT_FOUND, .message = "there is no such file"};
         return TENMAP_ERR_NOT_FOUND;
     }
@@ -77,7 +77,7 @@ static tenmap_status made_open(void *ctx, const char *path, void **file, uint64_
     return TENMAP_OK;
 }
 
-static void made_close(void *ctx, void *file) {
+static void parts_close(void *ctx, void *file) {
     (void)ctx;
     (void)file;
 }
@@ -130,8 +130,8 @@ static const quantized_weight *weight_at(const quantizer *q, uint64_t at) {
     return &q->weights[low];
 }
 
-static tenmap_status made_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
-                               tenmap_error *error) {
+static tenmap_status parts_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
+                                tenmap_error *error) {
     const quantizer *q = ctx;
     unsigned char *out = dst;
     tenmap_status status = TENMAP_OK;
@@ -150,9 +150,9 @@ static tenmap_status made_read(void *ctx, void *file, uint64_t offset, void *dst
 
 int quantizer_open(quantizer *q) {
     tenmap_io io = {.struct_size = sizeof io,
-                    .open = made_open,
-                    .read = made_read,
-                    .close = made_close,
+                    .open = parts_open,
+                    .read = parts_read,
+                    .close = parts_close,
                     .ctx = q,
                     .preferred_bytes = 1 << 20};
     tenmap_options options = TENMAP_OPTIONS_INIT;
@@ -160,7 +160,7 @@ int quantizer_open(quantizer *q) {
     options.io = &io;
     lay_out(q);
     options.max_header_bytes = q->header.len;
-    if (tenmap_open(made_path, &options, &q->model, &error) == TENMAP_OK)
+    if (tenmap_open(parts_path, &options, &q->model, &error) == TENMAP_OK)
         return EXIT_FINE;
     return fail_error(&error);
 }

@@ -44,7 +44,8 @@ size_t count_unfit(const plan *p, quantize_scheme scheme, const char **why) {
         const tenmap_tensor *t = p->sources[i].tensor;
         size_t len;
         const char *name = plan_name(p, i, &len);
-        if (plan_is_made(p, i) || t->rank < 2 || stays_by_default(t) || !ends_weight(name, len))
+        if (plan_is_quantized(p, i) || t->rank < 2 || stays_by_default(t) ||
+            !ends_weight(name, len))
             continue;
         const char *obstacle = quantize_obstacle(scheme, t);
         if (obstacle && !count)
@@ -54,11 +55,11 @@ size_t count_unfit(const plan *p, quantize_scheme scheme, const char **why) {
     return count;
 }
 
-void plan_take_made(plan *p, const quantizer *q) {
+void plan_own_quantized(plan *p, const quantizer *q) {
     p->models = need_more(p->models, p->model_count + 1, sizeof *p->models);
     p->models[p->model_count++] = q->model;
-    p->made = q->model;
-    p->made_as = quantize_name(q->scheme);
+    p->quantized_model = q->model;
+    p->quantized_scheme = quantize_name(q->scheme);
 }
 
 void plan_add_parts(plan *p, const quantizer *q, size_t weight) {
@@ -82,11 +83,11 @@ void plan_quantize_config(const plan *p, const quantizer *q, text *out) {
     for (size_t i = 0; i < p->count; i++) {
         size_t len;
         const char *name = plan_name(p, i, &len);
-        bool made = plan_is_made(p, i);
+        bool quantized_model = plan_is_quantized(p, i);
         size_t stem = strlen(head);
         bool is_head = len > stem && memcmp(name, head, stem) == 0 && name[stem] == '.';
         head_known = head_known || is_head;
-        if (!made && p->sources[i].tensor->rank == 2 && ends_weight(name, len) &&
+        if (!quantized_model && p->sources[i].tensor->rank == 2 && ends_weight(name, len) &&
             !glob_match("*embed*", name, len) && !glob_match("*norm*", name, len)) {
             kept[count] = name;
             lens[count++] = len - 7;

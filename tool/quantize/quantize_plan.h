@@ -20,7 +20,7 @@ size_t count_unfit(const plan *p, quantize_scheme scheme, const char **why);
 /* Adds both parts of a weight as sources. */
 void plan_add_parts(plan *p, const quantizer *q, size_t weight);
 /* Call after quantizer_open. The plan takes ownership of the quantizer's model. */
-void plan_take_made(plan *p, const quantizer *q);
+void plan_own_quantized(plan *p, const quantizer *q);
 
 /*
  * Writes the value of "quantization_config"; it names the modules whose weights are not quantized.

@@ -22,43 +22,43 @@ enum { MOST_FILES = 512, MOST_READ = 64 << 20 };
 enum { MOST_NAMES = 1000000, MOST_NAME_BYTES = 64 << 20 };
 
 /* A cached range of a file. */
-typedef struct kept_piece {
-    struct kept_piece *next;
+typedef struct cached_piece {
+    struct cached_piece *next;
     uint64_t at;
     size_t size;
     unsigned char bytes[];
-} kept_piece;
+} cached_piece;
 
 /* What is known about a path: an open file of the underlying io, or an error. */
-typedef struct kept_file {
-    struct kept_file *next;
+typedef struct cached_file {
+    struct cached_file *next;
     char *path;
     void *file;
     uint64_t size;
     tenmap_status status;
     tenmap_error error;
-    kept_piece *pieces;
-    bool listed; /* stays in `files` until the end; an unlisted file is freed by kept_close */
-} kept_file;
+    cached_piece *pieces;
+    bool listed; /* stays in `files` until the end; an unlisted file is freed by cached_close */
+} cached_file;
 
-typedef struct kept_list {
-    struct kept_list *next;
+typedef struct cached_list {
+    struct cached_list *next;
     char *path;
     char **names;
     /* Count and total length of the names, and their limits. */
     size_t count, bytes, most, most_bytes;
     tenmap_status status;
     tenmap_error error;
-} kept_list;
+} cached_list;
 
-typedef struct keeper {
+typedef struct io_cache {
     const tenmap_io *under;
     pthread_mutex_t lock;
-    kept_file *files;
-    kept_list *lists;
+    cached_file *files;
+    cached_list *lists;
     size_t file_count, read_bytes, name_count, name_bytes;
     bool keeps_reads;
-} keeper;
+} io_cache;
 
 /* Whether a result may be cached. Operations that failed have already been retried. */
 static bool is_lasting(tenmap_status status) {
@@ -68,16 +68,16 @@ static bool is_lasting(tenmap_status status) {
 /* Files. */
 
 /* Requires the lock. */
-static kept_file *find_file(const keeper *k, const char *path) {
-    kept_file *f = k->files;
+static cached_file *find_file(const io_cache *k, const char *path) {
+    cached_file *f = k->files;
     while (f && strcmp(f->path, path) != 0)
         f = f->next;
     return f;
 }
 
-static void free_file(const keeper *k, kept_file *f) {
+static void free_file(const io_cache *k, cached_file *f) {
     while (f->pieces) {
-        kept_piece *next = f->pieces->next;
+        cached_piece *next = f->pieces->next;
         free(f->pieces);
         f->pieces = next;
     }
@@ -88,9 +88,9 @@ static void free_file(const keeper *k, kept_file *f) {
 }
 
 /* Registers a file under its path. Returns it, or the file that a faster thread has registered. */
-static kept_file *add_file(keeper *k, kept_file *f) {
+static cached_file *add_file(io_cache *k, cached_file *f) {
     pthread_mutex_lock(&k->lock);
-    kept_file *known = find_file(k, f->path);
+    cached_file *known = find_file(k, f->path);
     if (!known && k->file_count < MOST_FILES) {
         f->listed = true;
         f->next = k->files;
@@ -104,15 +104,15 @@ static kept_file *add_file(keeper *k, kept_file *f) {
     return known;
 }
 
-static tenmap_status kept_open(void *ctx, const char *path, void **file, uint64_t *size,
-                               tenmap_error *error) {
-    keeper *k = ctx;
+static tenmap_status cached_open(void *ctx, const char *path, void **file, uint64_t *size,
+                                 tenmap_error *error) {
+    io_cache *k = ctx;
     pthread_mutex_lock(&k->lock);
-    kept_file *f = find_file(k, path);
+    cached_file *f = find_file(k, path);
     pthread_mutex_unlock(&k->lock);
     if (!f) {
         f = need(1, sizeof *f);
-        *f = (kept_file){.path = need_copy(path, strlen(path))};
+        *f = (cached_file){.path = need_copy(path, strlen(path))};
         f->status = k->under->open(k->under->ctx, path, &f->file, &f->size, &f->error);
         if (is_lasting(f->status))
             f = add_file(k, f);
@@ -128,16 +128,17 @@ static tenmap_status kept_open(void *ctx, const char *path, void **file, uint64_
     return status;
 }
 
-static void kept_close(void *ctx, void *file) {
-    kept_file *f = file;
+static void cached_close(void *ctx, void *file) {
+    cached_file *f = file;
     if (!f->listed)
         free_file(ctx, f);
 }
 
-static bool serve_piece(keeper *k, const kept_file *f, uint64_t offset, void *dst, size_t bytes) {
+static bool serve_piece(io_cache *k, const cached_file *f, uint64_t offset, void *dst,
+                        size_t bytes) {
     bool found = false;
     pthread_mutex_lock(&k->lock);
-    for (const kept_piece *p = f->pieces; p && !found; p = p->next)
+    for (const cached_piece *p = f->pieces; p && !found; p = p->next)
         if (offset >= p->at && offset - p->at <= p->size && bytes <= p->size - (offset - p->at)) {
             memcpy(dst, p->bytes + (offset - p->at), bytes);
             found = true;
@@ -146,12 +147,13 @@ static bool serve_piece(keeper *k, const kept_file *f, uint64_t offset, void *ds
     return found;
 }
 
-static void keep_piece(keeper *k, kept_file *f, uint64_t offset, const void *src, size_t bytes) {
+static void keep_piece(io_cache *k, cached_file *f, uint64_t offset, const void *src,
+                       size_t bytes) {
     pthread_mutex_lock(&k->lock);
     bool keep = k->keeps_reads && bytes <= MOST_READ - k->read_bytes;
     k->read_bytes += keep ? bytes : 0;
     pthread_mutex_unlock(&k->lock);
-    kept_piece *p = keep ? malloc(sizeof *p + bytes) : NULL;
+    cached_piece *p = keep ? malloc(sizeof *p + bytes) : NULL;
     if (!p)
         return;
     p->at = offset;
@@ -163,11 +165,11 @@ static void keep_piece(keeper *k, kept_file *f, uint64_t offset, const void *src
     pthread_mutex_unlock(&k->lock);
 }
 
-static tenmap_status kept_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
-                               tenmap_error *error) {
+static tenmap_status cached_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
+                                 tenmap_error *error) {
     enum { FIRST_READ = 128 << 10 }; /* the file caches this range itself */
-    keeper *k = ctx;
-    kept_file *f = file;
+    io_cache *k = ctx;
+    cached_file *f = file;
     bool is_far = bytes && (offset > FIRST_READ || bytes > FIRST_READ - offset);
     if (is_far && serve_piece(k, f, offset, dst, bytes))
         return TENMAP_OK;
@@ -180,7 +182,7 @@ static tenmap_status kept_read(void *ctx, void *file, uint64_t offset, void *dst
 /* Folders. */
 
 static int take_name(void *ctx, const char *name) {
-    kept_list *l = ctx;
+    cached_list *l = ctx;
     size_t len = strlen(name);
     if (l->count == l->most || len >= l->most_bytes - l->bytes) {
         snprintf(l->error.message, sizeof l->error.message,
@@ -197,7 +199,7 @@ static int take_name(void *ctx, const char *name) {
     return 0;
 }
 
-static void free_list(kept_list *l) {
+static void free_list(cached_list *l) {
     for (size_t i = 0; i < l->count; i++)
         free(l->names[i]);
     free(l->names);
@@ -206,17 +208,17 @@ static void free_list(kept_list *l) {
 }
 
 /* Two threads that list the same folder at once would both send a request; no caller does this. */
-static kept_list *list_of(keeper *k, const char *path) {
+static cached_list *list_of(io_cache *k, const char *path) {
     pthread_mutex_lock(&k->lock);
-    kept_list *l = k->lists;
+    cached_list *l = k->lists;
     while (l && strcmp(l->path, path) != 0)
         l = l->next;
     pthread_mutex_unlock(&k->lock);
     if (l)
         return l;
     l = need(1, sizeof *l);
-    *l = (kept_list){.path = need_copy(path, strlen(path)),
-                     .most = k->name_count < MOST_NAMES ? MOST_NAMES - k->name_count : 0};
+    *l = (cached_list){.path = need_copy(path, strlen(path)),
+                       .most = k->name_count < MOST_NAMES ? MOST_NAMES - k->name_count : 0};
     l->most_bytes = k->name_bytes < MOST_NAME_BYTES ? MOST_NAME_BYTES - k->name_bytes : 0;
     l->status = k->under->list(k->under->ctx, path, take_name, l, &l->error);
     if (l->status == TENMAP_OK)
@@ -232,10 +234,10 @@ static kept_list *list_of(keeper *k, const char *path) {
     return l;
 }
 
-static tenmap_status kept_names(void *ctx, const char *path,
-                                int (*entry)(void *entry_ctx, const char *name), void *entry_ctx,
-                                tenmap_error *error) {
-    kept_list *l = list_of(ctx, path);
+static tenmap_status cached_names(void *ctx, const char *path,
+                                  int (*entry)(void *entry_ctx, const char *name), void *entry_ctx,
+                                  tenmap_error *error) {
+    cached_list *l = list_of(ctx, path);
     tenmap_status status = l->status;
     for (size_t i = 0; status == TENMAP_OK && i < l->count; i++)
         if (entry(entry_ctx, l->names[i]))
@@ -249,31 +251,31 @@ static tenmap_status kept_names(void *ctx, const char *path,
 
 /* The public functions. */
 
-tenmap_io kept_io(const tenmap_io *under) {
+tenmap_io caching_io(const tenmap_io *under) {
     tenmap_io io = TENMAP_IO_INIT;
-    keeper *k = need(1, sizeof *k);
-    *k = (keeper){.under = under};
+    io_cache *k = need(1, sizeof *k);
+    *k = (io_cache){.under = under};
     pthread_mutex_init(&k->lock, NULL);
-    io.open = kept_open;
-    io.read = kept_read;
-    io.close = kept_close;
-    io.list = kept_names;
+    io.open = cached_open;
+    io.read = cached_read;
+    io.close = cached_close;
+    io.list = cached_names;
     io.ctx = k;
     io.preferred_bytes = under->preferred_bytes;
     return io;
 }
 
-void kept_free(tenmap_io *io) {
-    keeper *k = io->ctx;
+void caching_io_free(tenmap_io *io) {
+    io_cache *k = io->ctx;
     if (!k)
         return;
     while (k->files) {
-        kept_file *next = k->files->next;
+        cached_file *next = k->files->next;
         free_file(k, k->files);
         k->files = next;
     }
     while (k->lists) {
-        kept_list *next = k->lists->next;
+        cached_list *next = k->lists->next;
         free_list(k->lists);
         k->lists = next;
     }
@@ -282,8 +284,8 @@ void kept_free(tenmap_io *io) {
     memset(io, 0, sizeof *io);
 }
 
-void kept_reads(const tenmap_io *io, bool keep) {
-    keeper *k = io->ctx;
+void caching_io_keep_reads(const tenmap_io *io, bool keep) {
+    io_cache *k = io->ctx;
     pthread_mutex_lock(&k->lock);
     k->keeps_reads = keep;
     pthread_mutex_unlock(&k->lock);

@@ -3,21 +3,21 @@
  * found is remembered until the command ends. A second look at the same model (a check, then an
  * open) costs no request and sees the same version of every file.
  */
-#ifndef TOOL_KEPT_H
-#define TOOL_KEPT_H
+#ifndef TOOL_CACHING_IO_H
+#define TOOL_CACHING_IO_H
 
 #include <stdbool.h>
 
 #include <tenmap.h>
 
-/* `under` must stay valid until kept_free. */
-tenmap_io kept_io(const tenmap_io *under);
+/* `under` must stay valid until caching_io_free. */
+tenmap_io caching_io(const tenmap_io *under);
 /* Closes everything that is open. A zeroed tenmap_io is allowed. */
-void kept_free(tenmap_io *io);
+void caching_io_free(tenmap_io *io);
 /*
  * Sets whether data that is read is cached too. It is on while models are opened, so that headers
  * are cached.
  */
-void kept_reads(const tenmap_io *io, bool keep);
+void caching_io_keep_reads(const tenmap_io *io, bool keep);
 
 #endif

@@ -13,7 +13,7 @@
 
 enum { DIGITS = 64 };
 
-static bool parse_pointer(const char *given, pointer *out) {
+static bool parse_lfs_pointer(const char *given, lfs_pointer *out) {
     const char *oid = strstr(given, "\noid sha256:"), *size = strstr(given, "\nsize ");
     if (strncmp(given, "version https://git-lfs", 23) != 0 || !oid || !size)
         return false;
@@ -25,7 +25,7 @@ static bool parse_pointer(const char *given, pointer *out) {
     return sscanf(size, "\nsize %" SCNu64, &out->size) == 1;
 }
 
-int read_pointer(const char *where, const char *file, pointer *out) {
+int read_lfs_pointer(const char *where, const char *file, lfs_pointer *out) {
     char content[1024];
     struct stat s;
     text path = {0};
@@ -37,7 +37,7 @@ int read_pointer(const char *where, const char *file, pointer *out) {
     FILE *in = status ? NULL : fdopen(fd, "rb");
     size_t n = in ? fread(content, 1, sizeof content - 1, in) : 0;
     content[n] = '\0';
-    if (!status && (!in || n == sizeof content - 1 || !parse_pointer(content, out)))
+    if (!status && (!in || n == sizeof content - 1 || !parse_lfs_pointer(content, out)))
         status = fail(EXIT_FAILED, "'%s' is not a Git LFS pointer", path.bytes);
     if (in)
         fclose(in);

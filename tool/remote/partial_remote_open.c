@@ -142,8 +142,8 @@ static int open_part(const tenmap_model *index, const char *path, const char *co
     return status;
 }
 
-int open_needed(const char *path, const char *const *patterns, size_t count, bool any,
-                tenmap_model **out) {
+int open_for_tensors(const char *path, const char *const *patterns, size_t count, bool any,
+                     tenmap_model **out) {
     tenmap_model *index;
     tenmap_options options = open_options();
     tenmap_error error;

@@ -45,9 +45,9 @@ bool is_address(const char *path) {
 
 /* Takes ownership of a text. The last eight stay valid, so that one message can contain several. */
 static const char *keep_text(text *made) {
-    static char *kept[8];
+    static char *cache[8];
     static size_t next;
-    char **place = &kept[next++ % (sizeof kept / sizeof kept[0])];
+    char **place = &cache[next++ % (sizeof cache / sizeof cache[0])];
     free(*place);
     *place = made->bytes;
     return *place;
@@ -167,7 +167,7 @@ int remote_prepare(const option *options, void *settings, const char **operands,
 
 #ifdef TOOL_HAVE_HTTP
 
-static tenmap_io network, kept; /* zeroed until the first address is used; kept wraps network */
+static tenmap_io network, cache; /* zeroed until the first address is used; cache wraps network */
 
 static int stops(void *ctx) {
     (void)ctx;
@@ -183,7 +183,7 @@ static int start_network(void) {
     options.connections = (uint32_t)(common.threads < 64 ? common.threads : 64);
     options.stop = stops;
     if (tenmap_http_create(&options, &network, &error) == TENMAP_OK) {
-        kept = kept_io(&network);
+        cache = caching_io(&network);
         return EXIT_FINE;
     }
     fail_error(&error);
@@ -196,15 +196,15 @@ int remote_options(const char *path, tenmap_options *options) {
     int status = start_network();
     if (status)
         return status;
-    kept_reads(&kept, true);
-    options->io = &kept;
+    caching_io_keep_reads(&cache, true);
+    options->io = &cache;
     options->threads = common.threads ? (uint32_t)common.threads : REMOTE_THREADS;
     return EXIT_FINE;
 }
 
 void remote_opened(void) {
-    if (kept.ctx)
-        kept_reads(&kept, false);
+    if (cache.ctx)
+        caching_io_keep_reads(&cache, false);
 }
 
 uint64_t remote_read(const char *address, size_t most, char **out, size_t *len) {
@@ -213,25 +213,25 @@ uint64_t remote_read(const char *address, size_t most, char **out, size_t *len) 
     tenmap_error error = {.status = TENMAP_OK};
     *out = NULL;
     *len = 0;
-    if (!kept.ctx || kept.open(kept.ctx, address, &file, &size, &error) != TENMAP_OK)
+    if (!cache.ctx || cache.open(cache.ctx, address, &file, &size, &error) != TENMAP_OK)
         return error.status == TENMAP_ERR_NOT_FOUND ? 0 : UINT64_MAX;
     if (size && size <= most) {
         *out = need((size_t)size, 1);
         *len = (size_t)size;
-        if (kept.read(kept.ctx, file, 0, *out, *len, &error) != TENMAP_OK) {
+        if (cache.read(cache.ctx, file, 0, *out, *len, &error) != TENMAP_OK) {
             free(*out);
             *out = NULL;
             *len = 0;
         }
     }
-    kept.close(kept.ctx, file);
+    cache.close(cache.ctx, file);
     return size;
 }
 
 int remote_list(const char *folder, int (*entry)(void *ctx, const char *name), void *ctx) {
     tenmap_error error = {.status = TENMAP_OK};
     int status = start_network();
-    if (!status && kept.list(kept.ctx, folder, entry, ctx, &error) != TENMAP_OK)
+    if (!status && cache.list(cache.ctx, folder, entry, ctx, &error) != TENMAP_OK)
         status = fail_error(&error);
     return status;
 }
@@ -243,7 +243,7 @@ void remote_end(void) {
     if (common.traffic)
         fprintf(stderr, "moved %" PRIu64 " bytes in %" PRIu64 " requests\n", moved.bytes,
                 moved.requests);
-    kept_free(&kept);
+    caching_io_free(&cache);
     tenmap_http_destroy(&network);
 }
 

@@ -22,9 +22,9 @@ static pair *find_pairs(report *r, size_t *places, size_t *count) {
         if (a->model != r->model)
             continue;
         b = tenmap_find_n(r->base, a->name, a->name_len);
-        bool alike = b && same_shape(a, b) && a->dtype == b->dtype;
-        change->state = !b ? REPORT_ADDED : alike ? REPORT_SAME : REPORT_RESHAPED;
-        change->other = alike ? NULL : b;
+        bool same_form = b && same_shape(a, b) && a->dtype == b->dtype;
+        change->state = !b ? REPORT_ADDED : same_form ? REPORT_SAME : REPORT_RESHAPED;
+        change->other = same_form ? NULL : b;
         if (!b || !same_shape(a, b))
             continue;
         places[*count] = i;

@@ -300,7 +300,7 @@ static size_t utf16_units(const char *bytes, size_t len) {
 }
 
 /* Bytes that a name shares with the previous one, up to the start of a character. */
-static size_t shared_start(const tenmap_tensor *a, const tenmap_tensor *b) {
+static size_t common_start(const tenmap_tensor *a, const tenmap_tensor *b) {
     size_t most = cut(a->name, a->name_len, NAME_LIMIT), n = 0;
     size_t other = cut(b->name, b->name_len, NAME_LIMIT);
     while (n < most && n < other && a->name[n] == b->name[n])
@@ -317,12 +317,12 @@ static void put_names(FILE *out, const report *r) {
         const tenmap_tensor *t = r->tensors[i];
         put_comma(out, i);
         fprintf(out, "%zu",
-                i ? utf16_units(t->name, shared_start(r->tensors[i - 1], t)) : (size_t)0);
+                i ? utf16_units(t->name, common_start(r->tensors[i - 1], t)) : (size_t)0);
     }
     fputs("],\n\"rest\":[", out);
     for (size_t i = 0; i < r->count; i++) {
         const tenmap_tensor *t = r->tensors[i];
-        size_t start = i ? shared_start(r->tensors[i - 1], t) : 0;
+        size_t start = i ? common_start(r->tensors[i - 1], t) : 0;
         put_comma(out, i);
         put_limited(out, t->name + start, t->name_len - start, NAME_LIMIT - start);
     }

@@ -9,17 +9,17 @@
 
 int report_file_begin(report_file *f, const char *path, bool force, const report *r) {
     const tenmap_model *const models[] = {r->model, r->base};
-    int status = outfile_check(path, force, models, 2);
+    int status = atomic_file_check(path, force, models, 2);
     if (!status)
-        status = outfile_open(&f->file, path, force);
+        status = atomic_file_open(&f->file, path, force);
     if (status)
         return status;
     int fd = dup(f->file.fd);
     f->out = fd < 0 ? NULL : fdopen(fd, "wb");
     if (f->out)
         return 0;
-    status = fail(EXIT_FAILED, "%s: could not be opened: %s", path, os_words(errno));
-    outfile_abort(&f->file);
+    status = fail(EXIT_FAILED, "%s: could not be opened: %s", path, os_error_text(errno));
+    atomic_file_abort(&f->file);
     return status;
 }
 
@@ -31,10 +31,10 @@ int report_file_commit(report_file *f, uint64_t *bytes) {
     f->out = NULL;
     *bytes = size < 0 ? 0 : (uint64_t)size;
     if (!failed)
-        return outfile_commit(&f->file);
+        return atomic_file_commit(&f->file);
     int status = fail(EXIT_FAILED, "%s: could not be written%s%s", f->file.path, errno ? ": " : "",
-                      errno ? os_words(errno) : "");
-    outfile_abort(&f->file);
+                      errno ? os_error_text(errno) : "");
+    atomic_file_abort(&f->file);
     return status;
 }
 
@@ -43,5 +43,5 @@ void report_file_abort(report_file *f) {
         return;
     fclose(f->out);
     f->out = NULL;
-    outfile_abort(&f->file);
+    atomic_file_abort(&f->file);
 }

@@ -89,14 +89,14 @@ static int measure_batch(report *r, batch *b, uint32_t bins, unsigned threads) {
 }
 
 /* Chooses the tensors that get a histogram. A pattern that selects nothing is an error. */
-static int choose_bins(const report *r, const report_wishes *wishes, bool *wants, size_t *count) {
-    filter wanted = {.patterns = wishes->hist.items, .pattern_count = wishes->hist.count};
+static int choose_bins(const report *r, const report_request *request, bool *wants, size_t *count) {
+    filter wanted = {.patterns = request->hist.items, .pattern_count = request->hist.count};
     selection chosen;
     uint64_t bytes = 0;
     *count = 0;
     for (size_t i = 0; i < r->count; i++)
         bytes += r->tensors[i]->nbytes;
-    if (!wishes->hist.count && bytes > wishes->hist_limit)
+    if (!request->hist.count && bytes > request->hist_limit)
         return 0;
     int status = select_tensors(r->model, &wanted, &chosen);
     if (status)
@@ -136,13 +136,13 @@ static int measure_some(report *r, const bool *wants, bool wanted, uint32_t bins
     return status || !b->count ? status : measure_batch(r, b, bins, threads);
 }
 
-static int measure_all(report *r, const report_wishes *wishes) {
+static int measure_all(report *r, const report_request *request) {
     bool *wants = need(r->count, sizeof *wants);
     batch *b = need(1, sizeof *b);
-    unsigned threads = (unsigned)wishes->threads;
+    unsigned threads = (unsigned)request->threads;
     size_t histograms;
     uint64_t total = 0;
-    int status = choose_bins(r, wishes, wants, &histograms);
+    int status = choose_bins(r, request, wants, &histograms);
     for (size_t i = 0; i < tenmap_count(r->model); i++)
         total += r->tensors[i]->nbytes;
     if (!status) {
@@ -208,17 +208,17 @@ static int check(report *r) {
 }
 
 int report_gather(report *r, const tenmap_model *model, const tenmap_model *base,
-                  const report_wishes *wishes) {
+                  const report_request *request) {
     r->model = model;
     r->base = base;
     list_tensors(r);
     int status = check(r);
     if (!status && base) {
         r->changes = need(r->count, sizeof *r->changes);
-        status = report_compare(r, (unsigned)wishes->threads);
+        status = report_compare(r, (unsigned)request->threads);
     }
-    if (!status && wishes->stats)
-        status = measure_all(r, wishes);
+    if (!status && request->stats)
+        status = measure_all(r, request);
     return status;
 }
 

@@ -124,7 +124,7 @@ static size_t largest_stack(const place *places, size_t count, size_t *length) {
 static size_t last_part(const tenmap_tensor *t) {
     size_t at = 0;
     for (;;) {
-        size_t end = at + numbered_part(t->name + at, t->name_len - at);
+        size_t end = at + name_part_length(t->name + at, t->name_len - at);
         if (end >= t->name_len)
             return at;
         at = end + 1;

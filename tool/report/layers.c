@@ -19,7 +19,7 @@ static size_t looked_at(const tenmap_tensor *t) {
  * rejected, since it may be incomplete.
  */
 static bool find_number(const tenmap_tensor *t, size_t from, layer_place *out) {
-    number_place n;
+    number_span n;
     size_t most = looked_at(t);
     if (!number_find(t->name, most, from, &n) || (n.end == most && most < t->name_len))
         return false;
@@ -88,7 +88,7 @@ static bool is_joint(char c) {
 }
 
 /* Whether no part ends in the number: it is between dots, or followed by _ or -. */
-static bool is_inner(const char *name, size_t len, const number_place *n) {
+static bool is_inner(const char *name, size_t len, const number_span *n) {
     if (n->end < len && is_joint(name[n->end]))
         return true;
     return !n->begin || !is_joint(name[n->begin - 1]);
@@ -101,7 +101,7 @@ static void add_words(text *kind, const char *name, size_t from, size_t to) {
 
 void layer_kind(text *kind, const tenmap_tensor *t, const layer_place *place) {
     size_t most = looked_at(t), at = place->end + 1;
-    number_place n;
+    number_span n;
     text_clear(kind);
     for (; at < most && number_find(t->name, most, at, &n); at = n.end) {
         add_words(kind, t->name, at, n.begin);

@@ -69,16 +69,16 @@ typedef struct report {
     bool checked;
 } report;
 
-typedef struct report_wishes {
+typedef struct report_request {
     bool stats;
     texts hist;          /* patterns; none: all tensors up to hist_limit */
     uint64_t hist_limit; /* bytes of tensor data */
     uint64_t threads;    /* 0: one per processor */
-} report_wishes;
+} report_request;
 
 /* gather.c: returns 0, or an exit code after printing an error. */
 int report_gather(report *r, const tenmap_model *model, const tenmap_model *base,
-                  const report_wishes *wishes);
+                  const report_request *request);
 void report_free(report *r);
 bool report_measurable(const tenmap_tensor *t); /* whether tenmap_measure supports the dtype */
 
@@ -107,7 +107,7 @@ void report_write_page(const report *r, FILE *out);
  * itself) before any work is done.
  */
 typedef struct report_file {
-    outfile file;
+    atomic_file file;
     FILE *out; /* NULL: not open, or finished */
 } report_file;
 int report_file_begin(report_file *f, const char *path, bool force, const report *r);

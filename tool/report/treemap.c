@@ -62,7 +62,7 @@ static int by_name(const void *a, const void *b) {
 
 /* Where the path part after `at` ends; the name's length if it is the last part. */
 static size_t next_path(const tenmap_tensor *t, size_t at) {
-    size_t end = at + numbered_part(t->name + at, t->name_len - at);
+    size_t end = at + name_part_length(t->name + at, t->name_len - at);
     return end < t->name_len ? end + 1 : t->name_len;
 }
 

@@ -1,6 +1,6 @@
 /* Measures a selection of tensors with a progress bar. */
-#ifndef TOOL_MEASURE_H
-#define TOOL_MEASURE_H
+#ifndef TOOL_MEASURE_PROGRESS_H
+#define TOOL_MEASURE_PROGRESS_H
 
 #include "tensor_patterns.h"
 

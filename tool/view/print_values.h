@@ -1,6 +1,6 @@
 /* Formats and prints tensor elements as text. */
-#ifndef TOOL_VALUES_H
-#define TOOL_VALUES_H
+#ifndef TOOL_PRINT_VALUES_H
+#define TOOL_PRINT_VALUES_H
 
 #include <stddef.h>
 

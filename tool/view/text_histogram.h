@@ -1,6 +1,6 @@
 /* Draws histograms with block characters. */
-#ifndef TOOL_HISTOGRAM_H
-#define TOOL_HISTOGRAM_H
+#ifndef TOOL_TEXT_HISTOGRAM_H
+#define TOOL_TEXT_HISTOGRAM_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -9,7 +9,7 @@
 
 static size_t part_length(const char *name, size_t len, bool numbered) {
     if (numbered)
-        return numbered_part(name, len);
+        return name_part_length(name, len);
     const char *dot = memchr(name, '.', len);
     return dot ? (size_t)(dot - name) : len;
 }
@@ -51,11 +51,11 @@ void tree_sort(selection *s, bool numbered) {
 
 /*
  * A module: tensors [at, end), whose names continue with the children from byte `skip` on. A folded
- * module stands for `alike` consecutive modules, with tensors up to all_end.
+ * module stands for `repeats` consecutive modules, with tensors up to all_end.
  */
 typedef struct module {
     size_t at, end, skip;
-    size_t alike, all_end;
+    size_t repeats, all_end;
 } module;
 
 typedef struct tree {
@@ -114,14 +114,14 @@ static bool same_dtype(const tenmap_tensor *a, const tenmap_tensor *b) {
  * Length of the digits if they are the whole part of the name at `skip`; 0 if it is not a number.
  */
 static size_t number_length(const tenmap_tensor *t, size_t skip) {
-    number_place at;
+    number_span at;
     bool there = number_find(t->name, t->name_len, skip, &at);
     return there && at.begin == skip ? at.end - skip : 0;
 }
 
 /* Whether both are the same except for the number at `skip`. */
-static bool alike(const tenmap_tensor *a, const tenmap_tensor *b, size_t skip, size_t a_digits,
-                  size_t b_digits) {
+static bool is_repetition(const tenmap_tensor *a, const tenmap_tensor *b, size_t skip,
+                          size_t a_digits, size_t b_digits) {
     size_t a_rest = a->name_len - skip - a_digits, b_rest = b->name_len - skip - b_digits;
     return a_rest == b_rest && same_dtype(a, b) && a->rank == b->rank &&
            memcmp(a->name + skip + a_digits, b->name + skip + b_digits, a_rest) == 0 &&
@@ -147,13 +147,13 @@ static void fold(const tree *t, const module *parent, module *child) {
         size_t next = child->all_end + count;
         while (other_digits && i < count &&
                has_number(t->tensors[child->all_end + i], other, parent->skip, other_digits) &&
-               alike(t->tensors[child->at + i], t->tensors[child->all_end + i], parent->skip,
-                     digits, other_digits))
+               is_repetition(t->tensors[child->at + i], t->tensors[child->all_end + i],
+                             parent->skip, digits, other_digits))
             i++;
         if (i < count ||
             (next < parent->end && has_number(t->tensors[next], other, parent->skip, other_digits)))
             break;
-        child->alike++;
+        child->repeats++;
         child->all_end = next;
     }
 }
@@ -176,8 +176,8 @@ static void add_kind(tree *t, const module *child) {
     text_add_safe(table_cell(t->rows), i == child->end ? tenmap_dtype_text(first) : "mixed",
                   i == child->end ? strlen(tenmap_dtype_text(first)) : 5);
     table_end_cell(t->rows, i == child->end ? STYLE_CYAN : STYLE_DIM);
-    if (child->alike > 1) {
-        text_add_grouped(table_cell(t->rows), child->alike);
+    if (child->repeats > 1) {
+        text_add_grouped(table_cell(t->rows), child->repeats);
         text_addf(table_cell(t->rows), " × ");
     }
     if (count == 1) {
@@ -191,15 +191,15 @@ static void add_kind(tree *t, const module *child) {
 
 /* "0…9, 11…23": the numbers of the folded modules, which may have gaps. */
 static void add_numbers(tree *t, const module *child, size_t skip) {
-    uint64_t *numbers = need(child->alike, sizeof *numbers);
+    uint64_t *numbers = need(child->repeats, sizeof *numbers);
     size_t count = child->end - child->at;
-    for (size_t i = 0; i < child->alike; i++) {
+    for (size_t i = 0; i < child->repeats; i++) {
         const tenmap_tensor *one = t->tensors[child->at + i * count];
-        number_place at = {0};
+        number_span at = {0};
         (void)number_find(one->name, one->name_len, skip, &at);
         numbers[i] = at.value;
     }
-    text_add_ranges(table_cell(t->rows), numbers, child->alike);
+    text_add_ranges(table_cell(t->rows), numbers, child->repeats);
     free(numbers);
 }
 
@@ -208,7 +208,7 @@ static void add_label(tree *t, const module *child, size_t parent_skip) {
     const tenmap_tensor *first = t->tensors[child->at];
     bool leaf = child->end - child->at == 1;
     size_t from = parent_skip;
-    if (child->alike > 1) {
+    if (child->repeats > 1) {
         from += number_length(first, parent_skip);
         add_numbers(t, child, parent_skip);
     }
