@@ -150,14 +150,6 @@ const char *os_error_text(int code);
 struct text;
 void text_add_message(struct text *out, const char *message);
 
-/* Translates the common options into library options; remote_options adds what an address needs. */
-tenmap_options open_options(void);
-/*
- * Opens a path or an address with the common options. Returns 0, or an exit code after printing an
- * error.
- */
-int open_model(const char *path, tenmap_model **out);
-
 /*
  * Commands that write call this first. SIGINT, SIGTERM and SIGHUP then only set a flag, so that the
  * command can undo what it began. A second SIGINT kills the tool.

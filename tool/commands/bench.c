@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "command.h"
+#include "open_model.h"
 #include "view/json_out.h"
 #include "view/measure_progress.h"
 #include "view/print.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "open_model.h"
 #include "model/config_check.h"
 #include "view/json_out.h"
 #include "view/measure_progress.h"

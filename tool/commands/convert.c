@@ -10,7 +10,7 @@
 #include "view/json_out.h"
 #include "quantize/quantize_plan.h"
 #include "remote/remote.h"
-#include "output/output_plan.h"
+#include "output/output_write.h"
 #include "model/detect_quantized.h"
 #include "tensor_patterns.h"
 

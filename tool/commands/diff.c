@@ -6,6 +6,7 @@
 
 #include "compare/relative_change.h"
 #include "command.h"
+#include "open_model.h"
 #include "compare/compare_values.h"
 #include "compare/quant_error.h"
 #include "view/json_out.h"

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "command.h"
+#include "open_model.h"
 #include "compare/digest.h"
 #include "model/model_files.h"
 #include "view/json_out.h"

@@ -5,6 +5,7 @@
 
 #include "compare/duplicate_tensors.h"
 #include "command.h"
+#include "open_model.h"
 #include "model/gguf_metadata.h"
 #include "model/identify_model.h"
 #include "view/json_out.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "open_model.h"
 #include "model/identify_model.h"
 #include "commands/inventory.h"
 #include "view/json_out.h"

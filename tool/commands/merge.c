@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "command.h"
-#include "output/output_plan.h"
+#include "output/output_write.h"
 
 enum { PREFER_NONE, PREFER_FIRST, PREFER_LAST };
 

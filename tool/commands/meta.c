@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "open_model.h"
 #include "editor.h"
 #include "json_strings.h"
 #include "view/json_out.h"

@@ -6,7 +6,8 @@
 #include "command.h"
 #include "view/json_out.h"
 #include "view/print.h"
-#include "output/output_plan.h"
+#include "output/output_target.h"
+#include "output/output_write.h"
 
 typedef struct realign_settings {
     output_settings out;

@@ -6,7 +6,7 @@
 #include "view/json_out.h"
 #include "metadata.h"
 #include "view/print.h"
-#include "output/output_plan.h"
+#include "output/output_write.h"
 #include "compare/regex_rename.h"
 
 typedef struct rename_settings {

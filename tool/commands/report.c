@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "command.h"
+#include "open_model.h"
 #include "view/print.h"
 #include "remote/remote.h"
 #include "report/report.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "open_model.h"
 #include "view/text_histogram.h"
 #include "view/json_out.h"
 #include "view/measure_progress.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "open_model.h"
 #include "model/dequantized_weights.h"
 #include "view/json_out.h"
 #include "remote/remote.h"

@@ -18,6 +18,7 @@
 #include "model/model_files.h"
 #include "remote/partial_remote_open.h"
 #include "output/atomic_file.h"
+#include "output/output_target.h"
 #include "view/print.h"
 #include "remote/remote.h"
 #include "tensor_patterns.h"

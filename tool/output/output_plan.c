@@ -1,18 +1,15 @@
-/* The plan of an output: its tensors and metadata are collected, checked, written and reported. */
+/* The plan of an output: which tensors and metadata will be written. */
 #include "output/output_plan.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "output/companion_files.h"
 #include "model/dequantized_weights.h"
-#include "view/json_out.h"
-#include "output/conversion_losses.h"
 #include "remote/partial_remote_open.h"
 #include "view/print.h"
-#include "view/progress.h"
 #include "remote/remote.h"
+#include "open_model.h"
 
 /* Building a plan. */
 
@@ -88,7 +85,7 @@ const char *plan_name(const plan *p, size_t source, size_t *len) {
     return s->name ? s->name : s->tensor->name;
 }
 
-static tenmap_dtype plan_dtype(const plan *p, size_t source) {
+tenmap_dtype plan_dtype(const plan *p, size_t source) {
     const tenmap_source *s = &p->sources[source];
     return s->dtype == TENMAP_AS_STORED ? s->tensor->dtype : s->dtype;
 }
@@ -110,8 +107,7 @@ bool plan_is_quantized(const plan *p, size_t source) {
     return p->quantized_model && p->sources[source].tensor->model == p->quantized_model;
 }
 
-/* The input tensor that the source came from, for reports; NULL for new scales. */
-static const tenmap_tensor *origin_of(const plan *p, size_t source) {
+const tenmap_tensor *plan_origin(const plan *p, size_t source) {
     return plan_is_quantized(p, source) ? p->origins[source] : p->sources[source].tensor;
 }
 
@@ -168,19 +164,14 @@ void plan_drop_duplicate_names(plan *p, bool keep_last) {
     free(list);
 }
 
-/* Metadata: the pairs of all inputs, each key once, then those of --meta. */
-
-typedef struct pairs {
-    tenmap_edit *items;
-    size_t count;
-} pairs;
+/* Metadata. */
 
 static bool same_value(const tenmap_edit *a, const tenmap_edit *b) {
     return a->value_len == b->value_len && memcmp(a->value, b->value, a->value_len) == 0;
 }
 
 /* Of equal keys one remains: the one from --meta, else the first or the last. */
-static void drop_duplicate_keys(const plan *p, pairs *all, size_t from_inputs) {
+static void drop_duplicate_keys(const plan *p, output_metadata *all, size_t from_inputs) {
     named *keys = need(all->count, sizeof *keys);
     for (size_t i = 0; i < all->count; i++)
         keys[i] = (named){all->items[i].key, all->items[i].key_len, i};
@@ -227,11 +218,11 @@ int parse_meta(const char *given, tenmap_edit *out) {
     return EXIT_FINE;
 }
 
-static int collect_metadata(const plan *p, const output_settings *out, pairs *all) {
+int plan_collect_metadata(const plan *p, const output_settings *out, output_metadata *all) {
     size_t room = out->meta.count;
     for (size_t m = 0; m < p->model_count; m++)
         room += tenmap_metadata_count(p->models[m]);
-    *all = (pairs){need(room, sizeof *all->items), 0};
+    *all = (output_metadata){need(room, sizeof *all->items), 0};
     for (size_t m = 0; m < p->model_count; m++)
         for (size_t i = 0; i < tenmap_metadata_count(p->models[m]); i++) {
             const tenmap_metadata *pair = tenmap_metadata_at(p->models[m], i);
@@ -270,7 +261,7 @@ static bool has_blocks(tenmap_dtype dtype) {
     return dtype != TENMAP_OPAQUE && tenmap_dtype_bits(dtype) == 0;
 }
 
-static int check_sources(const plan *p) {
+int plan_check(const plan *p) {
     tenmap_error error;
     for (size_t i = 0; i < p->count; i++) {
         const tenmap_source *s = &p->sources[i];
@@ -293,322 +284,4 @@ static int check_sources(const plan *p) {
                     shown, shown_name(dtype, strlen(dtype)));
     }
     return EXIT_FINE;
-}
-
-/* Reporting. */
-
-typedef struct totals {
-    uint64_t before, after;
-    uint64_t read; /* of the sources: the total for progress */
-    size_t converted, dequantized, quantized, renamed, shards;
-} totals;
-
-/*
- * Counts shards by the rule of tenmap_save_sharded, which reveals their number only by writing
- * them.
- */
-static totals sum_up(const plan *p, const target *to) {
-    totals sum = {.shards = 1};
-    uint64_t used = 0;
-    for (size_t i = 0; i < p->count; i++) {
-        uint64_t bytes = plan_bytes(p, i);
-        const tenmap_tensor *origin = origin_of(p, i);
-        sum.before += origin ? stored_bytes(origin) : 0;
-        sum.read += stored_bytes(p->sources[i].tensor);
-        sum.after += bytes;
-        sum.converted += plan_converts(p, i) && !is_dequantized(p->sources[i].tensor);
-        sum.dequantized += is_dequantized(p->sources[i].tensor);
-        sum.quantized += plan_is_quantized(p, i) && origin;
-        sum.renamed += p->sources[i].name != NULL && !plan_is_quantized(p, i);
-        if (to->folder && used > 0 && (bytes > to->max_shard || used > to->max_shard - bytes)) {
-            sum.shards++;
-            used = 0;
-        }
-        used += bytes;
-    }
-    return sum;
-}
-
-static void report_json(const plan *p, const output_settings *out, const target *to,
-                        const totals *sum, const companion_files *copied) {
-    json_open('{', false);
-    json_key_text("output", out->path, TENMAP_CSTR);
-    json_key_bool("written", !out->dry_run);
-    json_key_uint("files", sum->shards);
-    json_key_uint("tensors", p->count);
-    json_key_uint("converted", sum->converted);
-    if (sum->dequantized)
-        json_key_uint("dequantized", sum->dequantized);
-    if (sum->quantized)
-        json_key_uint("quantized_weights", sum->quantized);
-    json_key_uint("renamed", sum->renamed);
-    json_key_uint("bytes_before", sum->before);
-    json_key_uint("bytes_after", sum->after);
-    json_key("changes");
-    json_open('[', false);
-    for (size_t i = 0; i < p->count; i++) {
-        const tenmap_source *s = &p->sources[i];
-        bool changes = plan_converts(p, i) || is_dequantized(s->tensor);
-        if ((!changes && !s->name) || plan_is_quantized(p, i))
-            continue;
-        json_open('{', true);
-        json_key_text("name", s->tensor->name, s->tensor->name_len);
-        if (s->name)
-            json_key_text("new_name", s->name, s->name_len);
-        if (changes) {
-            json_key_text("dtype", stored_as(s->tensor), TENMAP_CSTR);
-            json_key_text("new_dtype", tenmap_dtype_name(plan_dtype(p, i)), TENMAP_CSTR);
-            if (p->losses) {
-                json_key_uint("overflowed", p->losses[i].overflowed);
-                json_key_uint("flushed", p->losses[i].flushed);
-                json_key_uint("nans", p->losses[i].nans);
-            }
-        }
-        json_close();
-    }
-    json_close();
-    if (copied->count) {
-        json_key("copied");
-        json_open('[', true);
-        for (size_t i = 0; i < copied->count; i++)
-            json_text(copied->names[i], TENMAP_CSTR);
-        json_close();
-    }
-    if (copied->config.len) {
-        json_key("config");
-        json_open('{', true);
-        json_key_bool("changed", copied->config_changed);
-        json_key_text("changes", copied->config.bytes, copied->config.len);
-        json_close();
-    }
-    if (p->losses)
-        losses_json(p);
-    if (p->report)
-        p->report(p, to, true);
-    json_close();
-}
-
-void plan_print_renames(const plan *p) {
-    static const column columns[] = {{"NAME", false, true}, {"NEW NAME", false, false}};
-    table *t = table_new(columns, 2);
-    for (size_t i = 0; i < p->count; i++) {
-        const tenmap_source *s = &p->sources[i];
-        if (!s->name)
-            continue;
-        text_add_safe(table_cell(t), s->tensor->name, s->tensor->name_len);
-        table_end_cell(t, STYLE_NONE);
-        text_add_safe(table_cell(t), s->name, s->name_len);
-        table_end_cell(t, STYLE_YELLOW);
-    }
-    table_print(t);
-    table_free(t);
-}
-
-static void print_tensors(const plan *p) {
-    static const column columns[] = {{"NAME", false, true},
-                                     {"DTYPE", false, false},
-                                     {"SHAPE", false, false},
-                                     {"SIZE", true, false}};
-    table *t = table_new(columns, 4);
-    for (size_t i = 0; i < p->count; i++) {
-        const tenmap_source *s = &p->sources[i];
-        const tenmap_tensor *origin = origin_of(p, i);
-        size_t len;
-        const char *name = plan_name(p, i, &len);
-        text_add_safe(table_cell(t), name, len);
-        table_end_cell(t, STYLE_NONE);
-        if (plan_is_quantized(p, i) && origin)
-            table_put(t, STYLE_YELLOW, "%s → %s", stored_as(origin), p->quantized_scheme);
-        else if (plan_converts(p, i) || is_dequantized(s->tensor))
-            table_put(t, STYLE_YELLOW, "%s → %s", stored_as(s->tensor),
-                      tenmap_dtype_name(plan_dtype(p, i)));
-        else
-            table_put(t, STYLE_CYAN, "%s", tenmap_dtype_text(s->tensor));
-        text_add_shape(table_cell(t), s->tensor);
-        table_end_cell(t, STYLE_NONE);
-        text_add_bytes(table_cell(t), plan_bytes(p, i));
-        table_end_cell(t, STYLE_NONE);
-    }
-    table_print(t);
-    table_free(t);
-}
-
-/* Prints how config.json was changed, or must be changed. */
-static void print_config(const output_settings *out, const companion_files *copied) {
-    text line = {0};
-    if (!copied->config.len)
-        return;
-    if (copied->config_changed)
-        text_addf(&line, "%sconfig.json: ", out->dry_run ? "would change " : "");
-    else
-        text_addf(&line, "%s; the output needs one with ", copied->config_why);
-    text_add(&line, copied->config.bytes, copied->config.len);
-    print_wrapped(line.bytes, 0, print_width() ? print_width() : 100);
-    text_free(&line);
-}
-
-static void report_text(const plan *p, const output_settings *out, const target *to,
-                        const totals *sum, const companion_files *copied) {
-    text line = {0};
-    if (out->dry_run && sum->renamed)
-        plan_print_renames(p);
-    else if (out->dry_run && p->count)
-        print_tensors(p);
-    if (p->report)
-        p->report(p, to, false);
-    losses_print(p);
-    text_addf(&line, "%s ", out->dry_run ? "would write" : "wrote");
-    text_add_safe(&line, to->path, strlen(to->path));
-    if (sum->shards > 1)
-        text_addf(&line, " in %zu shards", sum->shards);
-    text_add(&line, ": ", 2);
-    text_add_grouped(&line, p->count);
-    if (p->count < p->input_tensors) {
-        text_add(&line, " of ", 4);
-        text_add_grouped(&line, p->input_tensors);
-    }
-    text_addf(&line, " tensor%s", p->count == 1 && p->input_tensors <= 1 ? "" : "s");
-    if (sum->converted)
-        text_addf(&line, ", %zu converted", sum->converted);
-    if (sum->dequantized)
-        text_addf(&line, ", %zu dequantized", sum->dequantized);
-    if (sum->quantized)
-        text_addf(&line, ", %zu quantized", sum->quantized);
-    if (sum->renamed)
-        text_addf(&line, ", %zu renamed", sum->renamed);
-    text_add(&line, ", ", 2);
-    if (sum->after != sum->before) {
-        text_add_bytes(&line, sum->before);
-        text_add(&line, " → ", 5);
-    }
-    text_add_bytes(&line, sum->after);
-    puts(line.bytes);
-    text_clear(&line);
-    for (size_t i = 0; i < copied->count; i++) {
-        text_addf(&line, i ? ", " : out->dry_run ? "would copy " : "copied ");
-        text_add_safe(&line, copied->names[i], strlen(copied->names[i]));
-    }
-    if (line.len)
-        puts(line.bytes);
-    print_config(out, copied);
-    text_free(&line);
-}
-
-/* Writing. */
-
-static int on_progress(void *ctx, uint64_t done, uint64_t total) {
-    (void)ctx;
-    (void)total;
-    progress_set(done);
-    return interrupted();
-}
-
-static tenmap_status declare_all(const plan *p, const pairs *metadata, tenmap_writer *writer,
-                                 tenmap_error *error) {
-    tenmap_status status = TENMAP_OK;
-    for (size_t i = 0; status == TENMAP_OK && i < metadata->count; i++) {
-        const tenmap_edit *m = &metadata->items[i];
-        status = tenmap_writer_metadata(writer, m->key, m->key_len, m->value, m->value_len, error);
-    }
-    for (size_t i = 0; status == TENMAP_OK && i < p->count; i++) {
-        const tenmap_tensor *t = p->sources[i].tensor;
-        size_t len;
-        const char *name = plan_name(p, i, &len);
-        status =
-            tenmap_writer_add(writer, name, len, plan_dtype(p, i), t->shape, t->rank, NULL, error);
-    }
-    return status;
-}
-
-static tenmap_status write_file(const plan *p, const target *to, const pairs *metadata,
-                                const tenmap_copy_options *copy, tenmap_error *error) {
-    tenmap_writer_options options = TENMAP_WRITER_OPTIONS_INIT;
-    tenmap_writer *writer;
-    options.data_alignment = p->alignment;
-    options.flags = p->keep_order ? TENMAP_WRITER_KEEP_ORDER : 0;
-    tenmap_status status = tenmap_writer_create(to->path, &options, &writer, error);
-    if (status != TENMAP_OK)
-        return status;
-    status = declare_all(p, metadata, writer, error);
-    if (status == TENMAP_OK)
-        status = tenmap_writer_copy_list(writer, p->sources, p->count, copy, error);
-    if (status == TENMAP_OK && !interrupted())
-        return tenmap_writer_commit(writer, error);
-    tenmap_writer_abort(writer);
-    if (status == TENMAP_OK)
-        *error = (tenmap_error){.status = TENMAP_ERR_CANCELLED};
-    return error->status;
-}
-
-static tenmap_status write_folder(const plan *p, const target *to, const pairs *metadata,
-                                  const tenmap_copy_options *copy, tenmap_error *error) {
-    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
-    options.max_shard_bytes = to->max_shard;
-    options.data_alignment = p->alignment;
-    options.flags = p->keep_order ? TENMAP_SAVE_KEEP_ORDER : 0;
-    options.metadata = metadata->items;
-    options.metadata_count = metadata->count;
-    options.copy = copy;
-    return tenmap_save_sharded(to->path, p->sources, p->count, &options, error);
-}
-
-static int write_target(const plan *p, const output_settings *out, target *to,
-                        const pairs *metadata, uint64_t bytes) {
-    tenmap_copy_options copy = TENMAP_COPY_OPTIONS_INIT;
-    tenmap_error error;
-    copy.progress = on_progress;
-    copy.losses = p->losses;
-    copy.threads = (uint32_t)(out->threads < 64 ? out->threads : 64);
-    int code = make_target(to);
-    if (code)
-        return code;
-    progress_begin(p->label, bytes);
-    tenmap_status status = to->folder ? write_folder(p, to, metadata, &copy, &error)
-                                      : write_file(p, to, metadata, &copy, &error);
-    progress_end();
-    if (status == TENMAP_OK)
-        return EXIT_FINE;
-    unmake_target(to);
-    return fail_error(&error);
-}
-
-/* With --strict, counts losses first and refuses to write if values would be lost. */
-static int count_strictly(plan *p, const output_settings *out) {
-    int status = losses_count(p);
-    loss_sum sum = losses_sum(p);
-    if (status || !sum.tensors)
-        return status;
-    if (!out->json)
-        losses_print(p);
-    return fail(EXIT_DIFFERENT, "%" PRIu64 " elements would be lost, so --strict wrote nothing",
-                sum.overflowed + sum.flushed);
-}
-
-int plan_write(plan *p, const output_settings *out) {
-    target to;
-    pairs metadata = {0};
-    int status = choose_target(p, out, &to);
-    if (!status)
-        status = check_sources(p);
-    if (!status)
-        status = collect_metadata(p, out, &metadata);
-    if (!status) {
-        totals sum = sum_up(p, &to);
-        if (sum.converted + sum.dequantized && (!out->dry_run || p->strict))
-            p->losses = need(p->count, sizeof *p->losses);
-        if (p->strict && p->losses)
-            status = count_strictly(p, out);
-        companion_files copied = {0};
-        if (!status && !out->dry_run)
-            status = write_target(p, out, &to, &metadata, sum.read);
-        if (!status)
-            status = companion_files_copy(p, out, &to, &copied);
-        if (!status && out->json)
-            report_json(p, out, &to, &sum, &copied);
-        else if (!status)
-            report_text(p, out, &to, &sum, &copied);
-        companion_files_free(&copied);
-    }
-    free(metadata.items);
-    return status;
 }

@@ -1,6 +1,6 @@
 /*
- * Shared by the commands that write models: where the output goes, the plan of its contents, and
- * the one way to write it. Outputs appear complete or not at all. Memory use stays at a few MiB.
+ * Shared by the commands that write models: their options, and the plan of what the output will
+ * hold. output_write.h writes it.
  */
 #ifndef TOOL_OUTPUT_PLAN_H
 #define TOOL_OUTPUT_PLAN_H
@@ -138,35 +138,28 @@ bool plan_is_quantized(const plan *p, size_t source); /* a part of a weight bein
 bool plan_find_duplicate_names(const plan *p, size_t *a, size_t *b);
 /* If several sources have one name, keeps the first or the last of them. */
 void plan_drop_duplicate_names(plan *p, bool keep_last);
-/* Prints a table of the tensors whose names change. */
-void plan_print_renames(const plan *p);
 /* Parses one KEY=VALUE of --meta; *out points into `given`. Returns 0 or an exit code. */
 int parse_meta(const char *given, tenmap_edit *out);
-/* Checks everything, then writes and reports; with --dry-run only reports. Returns an exit code. */
-int plan_write(plan *p, const output_settings *out);
 void plan_free(plan *p);
+
+tenmap_dtype plan_dtype(const plan *p, size_t source); /* in the output */
+/* The input tensor that the source came from, for reports; NULL for new scales. */
+const tenmap_tensor *plan_origin(const plan *p, size_t source);
+
+/* The metadata of all inputs, each key once, then that of --meta. The caller frees `items`. */
+typedef struct output_metadata {
+    tenmap_edit *items;
+    size_t count;
+} output_metadata;
+int plan_collect_metadata(const plan *p, const output_settings *out, output_metadata *all);
+/* Checks that every tensor can be written as planned. Returns 0 or an exit code. */
+int plan_check(const plan *p);
 
 /*
  * A name from a model, quoted and made safe for an error message. The last four results stay valid.
  * Not thread-safe.
  */
 const char *shown_name(const char *name, size_t len);
-
-/* output_target.c: where the output goes. */
-struct target {
-    const char *path;
-    bool folder;
-    bool created;       /* the folder is new; it is removed if writing fails */
-    uint64_t max_shard; /* for a folder */
-};
-
-/*
- * Refuses to overwrite without --force, and always refuses to destroy an input. Returns 0 or an
- * exit code.
- */
-int choose_target(const plan *p, const output_settings *out, target *to);
-int make_target(target *to);
-void unmake_target(const target *to);
 
 /* A name with its index, for finding equal names. */
 typedef struct named {

@@ -10,7 +10,7 @@
 
 #include "model/model_files.h"
 #include "remote/partial_remote_open.h"
-#include "output/output_plan.h"
+#include "output/output_target.h"
 
 static bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), m = strlen(end);

@@ -3,6 +3,7 @@
 
 #include "model/dequantized_weights.h"
 #include "output/config_edit.h"
+#include "output/output_write.h"
 #include "model/detect_quantized.h"
 
 const option subset_options[] = {

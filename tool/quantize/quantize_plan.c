@@ -83,11 +83,11 @@ void plan_quantize_config(const plan *p, const quantizer *q, text *out) {
     for (size_t i = 0; i < p->count; i++) {
         size_t len;
         const char *name = plan_name(p, i, &len);
-        bool quantized_model = plan_is_quantized(p, i);
+        bool quantized = plan_is_quantized(p, i);
         size_t stem = strlen(head);
         bool is_head = len > stem && memcmp(name, head, stem) == 0 && name[stem] == '.';
         head_known = head_known || is_head;
-        if (!quantized_model && p->sources[i].tensor->rank == 2 && ends_weight(name, len) &&
+        if (!quantized && p->sources[i].tensor->rank == 2 && ends_weight(name, len) &&
             !glob_match("*embed*", name, len) && !glob_match("*norm*", name, len)) {
             kept[count] = name;
             lens[count++] = len - 7;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "open_model.h"
 #include "view/print.h"
 #include "remote/remote.h"
 #include "tensor_patterns.h"
