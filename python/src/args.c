@@ -1,9 +1,9 @@
 /*
- * What callers give: integers, lists, dicts, texts, shapes, paths.
+ * Parses arguments: integers, lists, dicts, strings, shapes, paths.
  *
- * Code of the caller's runs here (__index__, __iter__, __fspath__), and again whenever the GIL is
- * away. So what is used later is a copy, or has a reference of ours, from the moment on that it was
- * looked at.
+ * The caller's code runs here (__index__, __iter__, __fspath__), and again whenever the GIL is
+ * released. So whatever is used later is copied, or referenced by us, from the moment when it is
+ * first read.
  */
 #include "core.h"
 

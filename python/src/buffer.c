@@ -1,9 +1,9 @@
-/* Tensors as buffers: memoryview(tensor), and whatever else reads buffers. */
+/* Tensors as buffers: memoryview(tensor), and everything else that reads buffers. */
 #include "core.h"
 
 #include <string.h>
 
-/* The struct module's character of a dtype; NULL where it has none. */
+/* The struct module's format character for a dtype; NULL if it has none. */
 static const char *format_of(tenmap_dtype dtype) {
     switch (dtype) {
     case TENMAP_BOOL:
@@ -31,7 +31,7 @@ static const char *format_of(tenmap_dtype dtype) {
     case TENMAP_I64:
         return "q";
     case TENMAP_C64:
-        return "Zf"; /* numpy's, which ctypes and memoryview print, and do not unpack */
+        return "Zf"; /* numpy's; ctypes and memoryview show it but cannot unpack it */
     default:
         return NULL;
     }
@@ -68,7 +68,7 @@ static int refuse_buffer(Py_buffer *view, const char *sentence, const char *dtyp
     return -1;
 }
 
-/* What the consumer's flags leave out, it does not get. */
+/* Clears the fields that the consumer's flags did not ask for. */
 static void hold_back(Py_buffer *view, int flags) {
     if ((flags & PyBUF_FORMAT) != PyBUF_FORMAT)
         view->format = NULL;
@@ -78,7 +78,10 @@ static void hold_back(Py_buffer *view, int flags) {
         view->shape = NULL;
 }
 
-/* A consumer that cannot follow strides gets a copy in order; so does one that wants that order. */
+/*
+ * Whether the consumer needs contiguous elements, because it cannot follow strides or asks for that
+ * order. It gets a copy then.
+ */
 static int wants_order(int flags) {
     return (flags & PyBUF_STRIDES) != PyBUF_STRIDES ||
            (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
@@ -121,6 +124,6 @@ int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
         return -1;
     }
     hold_back(view, flags);
-    view->obj = (PyObject *)data.memory; /* releases the numbers, then the bytes */
+    view->obj = (PyObject *)data.memory; /* its release frees shape and strides, then the bytes */
     return 0;
 }

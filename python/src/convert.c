@@ -1,9 +1,9 @@
-/* Conversions of plain memory, and checks of files: what needs no open model. */
+/* What needs no open model: conversions of plain memory, and checks of files. */
 #include "core.h"
 
 #include <string.h>
 
-/* `count` elements in memory of their own; NULL and an exception. */
+/* `count` converted elements in new memory; NULL with an exception on failure. */
 static tpy_memory *converted(tpy_state *state, tenmap_dtype from, tenmap_dtype to, uint64_t count,
                              uint32_t flags, const void *source) {
     tenmap_error error;
@@ -47,7 +47,7 @@ PyObject *tpy_convert(PyObject *module, PyObject *args) {
     return (PyObject *)memory;
 }
 
-/* Findings come while the GIL is away. */
+/* Findings arrive while the GIL is released. */
 typedef struct checking {
     PyThreadState *thread;
     PyObject *findings;

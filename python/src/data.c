@@ -1,17 +1,17 @@
 /*
- * Where the values of a tensor are: in the file's mapping if they can be used there, in a copy-on-write
- * mapping of the same bytes if they shall be writable, else in memory of their own.
+ * Where the values of a tensor are: in the file's mapping if they can be used there, in a
+ * copy-on-write mapping of the same bytes if they must be writable, else in new memory.
  */
 #include "core.h"
 
 #include <string.h>
 
-/* A mapping of its own costs some microseconds and a whole page: below this, a copy is better. */
+/* A separate mapping costs some microseconds and whole pages: below this size, a copy is better. */
 #define MAP_FROM ((uint64_t)128 << 10)
 
 void tpy_strides(const tpy_tensor *self, const tpy_data *data, int64_t *strides) {
     uint32_t rank = self->tensor->rank, at = tpy_rank(self);
-    int64_t stride = tpy_count(self) > 0 ? 1 : 0; /* without elements, extents may be of any size */
+    int64_t stride = tpy_count(self) > 0 ? 1 : 0; /* without elements, extents may be huge */
     for (uint32_t d = rank; d-- > 0;) {
         tpy_axis axis = tpy_axis_of(self, d);
         if (axis.kept)
@@ -20,7 +20,7 @@ void tpy_strides(const tpy_tensor *self, const tpy_data *data, int64_t *strides)
     }
 }
 
-/* Whether the chosen elements lie in one run, in their order. */
+/* Whether the selected elements are contiguous and in order. */
 static int is_contiguous(const tpy_tensor *self) {
     int inner_whole = 1;
     for (uint32_t d = self->tensor->rank; self->axes != NULL && d-- > 0;) {
@@ -32,7 +32,7 @@ static int is_contiguous(const tpy_tensor *self) {
     return 1;
 }
 
-/* The first element in memory, and the bytes from the lowest to the highest, of what is chosen. */
+/* The lowest selected element, and the bytes from it to the end of the highest. */
 static void span_of(const tpy_tensor *self, uint64_t element, uint64_t *first, uint64_t *low,
                     uint64_t *bytes) {
     uint64_t stride = element, lowest = 0, highest = 0;
@@ -49,7 +49,7 @@ static void span_of(const tpy_tensor *self, uint64_t element, uint64_t *first, u
     *bytes = highest - lowest + element;
 }
 
-/* 1 if `out` now stands on the mapping or a private one of its own, 0 if it has to be a copy, or -1. */
+/* 1 if `out` now uses the mapping or a private one, 0 if it has to be a copy, -1 on failure. */
 static int find_in_place(const tpy_tensor *self, uint32_t bits, int how, tpy_data *out) {
     const tenmap_tensor *tensor = self->tensor;
     const char *data = tenmap_view(tensor, TENMAP_AS_STORED, NULL);
@@ -103,7 +103,7 @@ int tpy_find_data(const tpy_tensor *self, tenmap_dtype as, int how, tpy_data *ou
     return 0;
 }
 
-/* The strides as a tuple, or None where the elements lie in one run. */
+/* The strides as a tuple, or None if the elements are contiguous. */
 static PyObject *strides_tuple(const tpy_tensor *self, const tpy_data *data) {
     uint32_t rank = tpy_rank(self);
     if (data->contiguous)
@@ -135,7 +135,7 @@ PyObject *tpy_tensor_data(PyObject *object, PyObject *args) {
     return Py_BuildValue("NnN", (PyObject *)data.memory, (Py_ssize_t)data.offset, strides);
 }
 
-/* All bytes of the tensor as the file has them, whatever the dtype. */
+/* All bytes of the tensor as the file has them, for any dtype. */
 static PyObject *whole_bytes(tpy_tensor *self) {
     const tenmap_tensor *tensor = self->tensor;
     tpy_state *state = self->handle->state;
@@ -162,7 +162,7 @@ static PyObject *whole_bytes(tpy_tensor *self) {
     return NULL;
 }
 
-/* What is chosen of it, as a file would have it: contiguous, packed. */
+/* The selected elements as a file would hold them: contiguous, packed. */
 static PyObject *chosen_bytes(tpy_tensor *self) {
     uint32_t bits = tenmap_dtype_bits(tpy_dtype(self));
     tpy_data data;
@@ -185,7 +185,7 @@ static PyObject *chosen_bytes(tpy_tensor *self) {
     return (PyObject *)packed;
 }
 
-/* A weight that is computed has no bytes of its own in the file: its values are read instead. */
+/* A dequantized weight has no bytes of its own in the file: its values are read instead. */
 PyObject *tpy_tensor_bytes(PyObject *object, void *unused) {
     tpy_tensor *self = (tpy_tensor *)object;
     (void)unused;

@@ -1,6 +1,6 @@
 /*
- * Tensors as DLPack capsules: https://dmlc.github.io/dlpack. Versioned ones (1.x) say that they are
- * read-only; older consumers could not know, so they are refused what must not be written to.
+ * Tensors as DLPack capsules: https://dmlc.github.io/dlpack. Versioned ones (1.x) can be marked
+ * read-only. Unversioned ones cannot, so they are refused for memory that must not be written.
  */
 #include "core.h"
 
@@ -40,7 +40,10 @@ typedef struct dl_versioned {
 
 enum { DL_READ_ONLY = 1, DL_COPIED = 2, DL_CPU = 1 };
 
-/* One allocation: either capsule's struct, what it keeps, and its numbers. */
+/*
+ * One allocation: the struct of either kind of capsule, what it keeps alive, and its shape and
+ * strides.
+ */
 typedef struct exported {
     dl_managed managed;
     dl_versioned versioned;
@@ -71,7 +74,10 @@ static int code_of(tenmap_dtype dtype, uint8_t *code) {
     return -1;
 }
 
-/* Whoever consumed it is done with it, on any thread: of the main interpreter, as PyGILState knows. */
+/*
+ * Called when the consumer is done, on any thread of the main interpreter, which is the one that
+ * PyGILState knows.
+ */
 static void let_go(exported *item) {
     PyGILState_STATE gil = PyGILState_Ensure();
     Py_XDECREF(item->memory);
@@ -87,7 +93,7 @@ static void delete_versioned(dl_versioned *versioned) {
     let_go(versioned->context);
 }
 
-/* A capsule that nobody consumed: its name says so. */
+/* Frees a capsule that nobody consumed, which its name shows. */
 static void capsule_gone(PyObject *capsule) {
     const char *name = PyCapsule_GetName(capsule);
     if (name == NULL)
@@ -164,7 +170,7 @@ PyObject *tpy_tensor_dlpack(PyObject *object, PyObject *args) {
     if (copy == Py_False && data.copied && tpy_count(self) > 0)
         reason = "the tensor is not mapped and aligned: it cannot be exported without a copy";
     else if (data.copied)
-        data.memory->readonly = 0; /* nobody else has it */
+        data.memory->readonly = 0; /* nobody else uses it */
     else if (!versioned && data.memory->readonly)
         reason = "the tensor is read-only, which DLPack before 1.0 cannot say: ask with "
                  "max_version=(1, 0) "

@@ -1,4 +1,4 @@
-/* Metadata and names of a file that is there, changed in one step. */
+/* Changes metadata and tensor names of an existing file in one step. */
 #include "core.h"
 
 tenmap_edit *tpy_edits(PyObject *dict, size_t *count) {
@@ -27,7 +27,7 @@ tenmap_edit *tpy_edits(PyObject *dict, size_t *count) {
     return edits;
 }
 
-/* {old: new}, whose texts borrow from the dict; NULL and an exception. */
+/* {old: new} as renamings, which borrow from the dict; NULL with an exception on failure. */
 static tenmap_renaming *names_of(PyObject *dict, size_t *count) {
     PyObject *key, *value;
     Py_ssize_t position = 0, length;
@@ -54,7 +54,7 @@ static tenmap_renaming *names_of(PyObject *dict, size_t *count) {
     return names;
 }
 
-/* Names and metadata of a file in one step, both from dicts of our own -> how */
+/* Changes names and metadata of a file in one step, both from our own dicts -> how */
 static PyObject *edit_file(PyObject *path, PyObject *names_dict, PyObject *edits_dict,
                            uint32_t flags, tpy_state *state, PyObject *shown) {
     tenmap_edit_options options = TENMAP_EDIT_OPTIONS_INIT;

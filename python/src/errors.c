@@ -1,4 +1,4 @@
-/* Errors of the library as exceptions, and the few lines that every type needs. */
+/* Errors of the library as exceptions, and a few helpers that every type needs. */
 #include "core.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ PyObject *tpy_fail(tpy_state *state, const tenmap_error *error, PyObject *path, 
         Py_DECREF(module);
         if (make == NULL)
             return NULL;
-        PyObject *before = state->make_error; /* another failure may have come first */
+        PyObject *before = state->make_error; /* another failure may have set it meanwhile */
         state->make_error = make;
         Py_XDECREF(before);
     }
@@ -70,7 +70,10 @@ void tpy_free_object(void *object) {
 }
 
 PyObject *tpy_list(size_t count, tpy_item *item, void *context) {
-    /* A collection on the way shows the list to the caller's code: it must have no empty places. */
+    /*
+     * A garbage collection in between can show the list to the caller's code, so it must have no
+     * empty slots.
+     */
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < count; i++) {
         PyObject *each = item(context, i);

@@ -1,11 +1,14 @@
-/* A Handle owns an open model and what it stands on, until the last Tensor and the last view let go. */
+/*
+ * A Handle owns an open model and what that depends on, until the last Tensor and the last view are
+ * gone.
+ */
 #include "core.h"
 
 #include <string.h>
 
 static void handle_dealloc(PyObject *self) {
     tpy_handle *handle = (tpy_handle *)self;
-    /* Unmapping many pages takes a while; nobody else has the handle any more. */
+    /* Unmapping many pages takes a while, and nobody else has the handle anymore. */
     Py_BEGIN_ALLOW_THREADS;
     tenmap_close(handle->model);
     Py_END_ALLOW_THREADS;
@@ -55,7 +58,7 @@ static tenmap_options library_options(const tpy_open_options *asked) {
     return options;
 }
 
-/* What kinds of things tenmap.open takes. */
+/* The kinds of sources that tenmap.open accepts. */
 typedef enum { SOURCE_PATH, SOURCE_BYTES, SOURCE_FILE, SOURCE_NONE } source_kind;
 
 static source_kind kind_of(PyObject *source) {

@@ -1,8 +1,8 @@
 /*
  * A Python file object as a tenmap_io: seek and read under a lock, from any thread, with the GIL.
  *
- * An exception of the file is kept with a number, which stands in the sentence that the library
- * hands through; whoever gets the sentence raises the exception itself.
+ * An exception of the file is kept under a number. The number is in the message that the library
+ * passes through, and whoever gets that message raises the exception itself.
  */
 #include "core.h"
 
@@ -13,23 +13,23 @@ struct tpy_io {
     tenmap_io functions;
     PyInterpreterState *interpreter;
     PyObject *file;
-    PyObject *lock;       /* threading.Lock: seek and read are one step */
-    PyObject *exceptions; /* number to exception, the latest of them */
+    PyObject *lock;       /* threading.Lock: makes seek and read one step */
+    PyObject *exceptions; /* number to exception, the latest ones */
     unsigned long long last_number;
-    unsigned long reader; /* the thread that has the lock, 0 if none */
+    unsigned long reader; /* the thread that holds the lock; 0: none */
 };
 
 /*
- * Of many threads that fail at once, the library tells of one: the others' exceptions are kept no
- * longer.
+ * If many threads fail at once, the library reports one of them; this limits how many of the
+ * others' exceptions are kept.
  */
 #define KEPT_EXCEPTIONS 64
 
 #define RAISED "the file object raised an exception, number "
 
 /*
- * In the main interpreter PyGILState knows this thread; in another one a thread state is made for
- * the moment, since PyGILState would take the main one.
+ * In the main interpreter PyGILState handles this thread. In a sub-interpreter a temporary thread
+ * state is created, because PyGILState would use the main interpreter's.
  */
 tpy_gil tpy_gil_take(PyInterpreterState *interpreter) {
     tpy_gil gil = {PyGILState_LOCKED, NULL};
@@ -59,14 +59,14 @@ static void forget_exception(tpy_io *io, unsigned long long number) {
     Py_XDECREF(key);
 }
 
-/* Keeps the exception that is set, and writes the sentence that leads to it. */
+/* Keeps the current exception, and writes the message that leads to it. */
 static tenmap_status keep_exception(tpy_io *io, tenmap_error *error) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
     if (traceback != NULL)
         PyException_SetTraceback(value, traceback);
-    unsigned long long last = ++io->last_number; /* finalizers below may read, and fail, too */
+    unsigned long long last = ++io->last_number; /* finalizers below may read and fail, too */
     PyObject *number = PyLong_FromUnsignedLongLong(last);
     if (number == NULL || PyDict_SetItem(io->exceptions, number, value) != 0)
         PyErr_Clear();
@@ -102,7 +102,7 @@ int tpy_io_raise(tpy_io *io, const char *message) {
     return found;
 }
 
-/* The length of the file; -1 with an exception. */
+/* Sets *size to the length of the file; -1 with an exception on failure. */
 static int file_size(tpy_io *io, uint64_t *size) {
     PyObject *end = PyObject_CallMethod(io->file, "seek", "ii", 0, 2);
     if (end == NULL)
@@ -119,7 +119,7 @@ static int file_size(tpy_io *io, uint64_t *size) {
 static tenmap_status file_open(void *ctx, const char *path, void **file, uint64_t *size,
                                tenmap_error *error) {
     tpy_io *io = ctx;
-    if (strcmp(path, TPY_FILE_OBJECT) != 0) { /* a shard, or config.json: it has no folder */
+    if (strcmp(path, TPY_FILE_OBJECT) != 0) { /* a shard or config.json: there is no folder */
         error->status = TENMAP_ERR_NOT_FOUND;
         snprintf(error->message, sizeof error->message,
                  "\"%.200s\" would lie beside the file object, which has no folder: open a path",
@@ -133,7 +133,7 @@ static tenmap_status file_open(void *ctx, const char *path, void **file, uint64_
     return status;
 }
 
-/* One read() of the file into dst: the bytes that came, or -1 with an exception. */
+/* One read() of the file into dst: the number of bytes, or -1 with an exception. */
 static Py_ssize_t read_some(tpy_io *io, char *dst, size_t bytes) {
     PyObject *got = PyObject_CallMethod(io->file, "read", "n", (Py_ssize_t)bytes);
     if (got == NULL)
@@ -223,7 +223,7 @@ static tenmap_status file_read(void *ctx, void *file, uint64_t offset, void *dst
     return status;
 }
 
-/* Called by tenmap_close without the GIL: the references go with tpy_io_free. */
+/* tenmap_close calls this without the GIL; tpy_io_free drops the references. */
 static void file_close(void *ctx, void *file) {
     (void)ctx;
     (void)file;

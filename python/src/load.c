@@ -1,12 +1,15 @@
-/* Many tensors at once: loading into destinations, and measuring. Ctrl-C and progress stop both. */
+/*
+ * Many tensors at once: loading into destinations, and measuring. Ctrl-C and the progress callable
+ * can stop both.
+ */
 #include "core.h"
 
 #include <string.h>
 
-/* On the thread that called, which gave the GIL away for the time. */
+/* Runs on the calling thread, which has released the GIL meanwhile. */
 int tpy_report(void *context, uint64_t done, uint64_t total) {
     tpy_progress *progress = context;
-    if (progress->raised) /* an exception waits to be seen: no other code may run before */
+    if (progress->raised) /* with an exception pending, no other code may run */
         return 1;
     PyEval_RestoreThread(progress->thread);
     int stop = PyErr_CheckSignals() != 0;
@@ -22,7 +25,7 @@ int tpy_report(void *context, uint64_t done, uint64_t total) {
 }
 
 typedef struct loading {
-    PyObject *items; /* keeps the tensors, and they the handle */
+    PyObject *items; /* keeps the tensors alive, which keep the handle */
     tenmap_request *requests;
     Py_buffer *buffers;
     Py_ssize_t count, held;
@@ -37,14 +40,14 @@ static void end_loading(loading *job) {
     Py_XDECREF(job->items);
 }
 
-/* Whether a destination lies in the bytes of a model in memory, which are read meanwhile. */
+/* Whether a destination overlaps the bytes of a model in memory, which the load reads. */
 static int is_in_model(const tpy_handle *handle, const Py_buffer *into) {
     const char *begin = handle->buffer.buf, *dst = into->buf;
     return handle->buffer.obj != NULL && into->len > 0 && dst < begin + handle->buffer.len &&
            begin < dst + into->len;
 }
 
-/* One (tensor, dtype, destination). */
+/* Adds one (tensor, dtype, destination). */
 static int add_request(tpy_state *state, loading *job, PyObject *item, Py_ssize_t i) {
     PyObject *object, *destination;
     tpy_number as = TPY_U32("dtype");
@@ -106,7 +109,7 @@ static PyObject *run_loading(loading *job, unsigned threads, unsigned flags, PyO
     Py_RETURN_NONE;
 }
 
-/* All requests, from the items; -1 and an exception. */
+/* Makes all requests from the items; -1 with an exception on failure. */
 static int begin_loading(tpy_state *state, loading *job) {
     job->count = PyTuple_Size(job->items);
     job->requests = PyMem_Calloc((size_t)job->count + 1, sizeof *job->requests);

@@ -1,6 +1,6 @@
 /*
- * Memory: bytes with an owner, as a buffer of bytes. Arrays of numpy and torch are made on top of
- * it: views of a model's mapping (read-only), copy-on-write mappings, and memory of our own.
+ * Memory: bytes with an owner, as a buffer of bytes. numpy arrays and torch tensors are built on
+ * it: views of a model's mapping (read-only), copy-on-write mappings, and our own memory.
  */
 #include "core.h"
 
@@ -15,7 +15,7 @@
 
 enum { KIND_VIEW, KIND_HEAP, KIND_PAGES, KIND_MAPPING, KIND_ARENA };
 
-/* From here on tenmap_alloc's huge pages make the first use cheaper than malloc's. */
+/* From this size on, tenmap_alloc's huge pages make the first use cheaper than malloc's. */
 #define PAGES_FROM ((size_t)1 << 20)
 
 static tpy_memory *new_memory(tpy_state *state, int kind, void *data, size_t size) {
@@ -36,11 +36,11 @@ static tpy_memory *new_memory(tpy_state *state, int kind, void *data, size_t siz
 
 #ifdef __linux__
 #define HUGE_PAGE ((size_t)2 << 20)
-/* Filling 2 MiB of small pages takes about so long; a huge page takes a tenth of it, as a rule. */
+/* About the time to fill 2 MiB of small pages; a huge page normally takes a tenth of it. */
 #define DEAR_NANOSECONDS 1000000
 #define SMALL_PAGES_FOR ((size_t)1 << 30)
 
-/* The first touch of a byte, in time of this thread's own. */
+/* The time that the first touch of a byte takes, in CPU time of this thread. */
 static int64_t touch(volatile char *byte) {
     struct timespec begin, end;
     if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin) != 0)
@@ -52,10 +52,9 @@ static int64_t touch(volatile char *byte) {
 
 /*
  * A virtual machine that lends its free memory to its host lends it in whole huge pages, and gets
- * it back 4 KiB at a time: there a huge page takes 5 ms to clear instead of 0.2, while smaller
+ * it back 4 KiB at a time. There a huge page takes 5 ms to clear instead of 0.2, while smaller
  * pieces of free memory, which were never lent, are as cheap as ever. So the first huge page of an
- * allocation is timed; if it was dear, small pages are used for a while, as everybody's malloc
- * does.
+ * allocation is timed. If it was expensive, small pages are used for a while, as malloc does.
  */
 static void choose_pages(tpy_state *state, char *data, size_t size) {
     if (size < HUGE_PAGE)
@@ -164,7 +163,8 @@ static void give_back(tpy_memory *memory) {
 }
 
 /*
- * Giving pages back to the system takes a while for a whole model: other threads may run meanwhile.
+ * Returning the pages of a whole model to the system takes a while, so other threads may run
+ * meanwhile.
  */
 static void memory_dealloc(PyObject *self) {
     tpy_memory *memory = (tpy_memory *)self;
@@ -179,7 +179,7 @@ static void memory_dealloc(PyObject *self) {
     tpy_free_object(self);
 }
 
-/* What a method of the owner's says, as an address or a size. */
+/* Calls a method of the owner that returns an address or a size. */
 static int ask(PyObject *owner, const char *method, uint64_t *value) {
     tpy_number number = TPY_U64(method);
     PyObject *answer = PyObject_CallMethod(owner, method, NULL);
@@ -190,9 +190,9 @@ static int ask(PyObject *owner, const char *method, uint64_t *value) {
 }
 
 /*
- * A storage of torch's has no lock: resizing it gives its memory back, whoever has the address. So
- * it is asked where it is, whenever its bytes are about to be used. 0, or -1 and a BufferError
- * where they are elsewhere.
+ * A torch storage cannot be locked: resizing it frees its memory, no matter who has the address. So
+ * it is asked for its address whenever its bytes are about to be used. 0, or -1 with a BufferError
+ * if they have moved.
  */
 static int check_lent(const tpy_memory *memory) {
     uint64_t begin, bytes, data = (uint64_t)(uintptr_t)memory->data;
@@ -227,7 +227,7 @@ static int memory_getbuffer(PyObject *self, Py_buffer *view, int flags) {
                              flags);
 }
 
-/* The shapes and strides of a tensor's buffer, which is exported on its memory's behalf. */
+/* Frees the shape and strides of a tensor's buffer, which names its Memory as the exporter. */
 static void memory_releasebuffer(PyObject *self, Py_buffer *view) {
     (void)self;
     PyMem_Free(view->internal);
@@ -268,7 +268,7 @@ PyType_Spec tpy_memory_spec = {"tenmap._core.Memory", sizeof(tpy_memory), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                                memory_slots};
 
-/* memory(size): fresh and writable. */
+/* memory(size): new and writable. */
 PyObject *tpy_new_memory(PyObject *module, PyObject *args) {
     tpy_number size = {"size", PY_SSIZE_T_MAX, 0};
     if (!PyArg_ParseTuple(args, "O&:memory", tpy_number_of, &size))
@@ -277,8 +277,8 @@ PyObject *tpy_new_memory(PyObject *module, PyObject *args) {
 }
 
 /*
- * borrow(address, size, owner, writable=False, lent=False): somebody else's bytes. lent: the owner
- * has data_ptr() and nbytes(), as torch's storages have, and is asked again before each use.
+ * borrow(address, size, owner, writable=False, lent=False): bytes of another owner. lent: the owner
+ * has data_ptr() and nbytes(), like torch's storages, and is asked again before each use.
  */
 PyObject *tpy_borrow(PyObject *module, PyObject *args) {
     tpy_number address = {"address", UINTPTR_MAX, 0}, size = {"size", PY_SSIZE_T_MAX, 0};
@@ -346,7 +346,7 @@ PyObject *tpy_assemble(PyObject *module, PyObject *args) {
     else
         result = assemble_parts(PyModule_GetState(module), parts, views, n);
     for (Py_ssize_t i = 0; views != NULL && i < n; i++)
-        PyBuffer_Release(&views[i]); /* one that was not got has nothing to release */
+        PyBuffer_Release(&views[i]); /* a buffer that was not obtained has nothing to release */
     PyMem_Free(views);
     Py_DECREF(parts);
     return result;

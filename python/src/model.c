@@ -1,4 +1,4 @@
-/* The base of tenmap.Model: a mapping of names to tensors, over a Handle that close() lets go. */
+/* The base of tenmap.Model: a mapping of names to tensors, over a Handle that close() drops. */
 #include "core.h"
 
 #include <string.h>
@@ -18,9 +18,9 @@ static void model_dealloc(PyObject *self) {
 }
 
 /*
- * A reference to the handle, for tpy_drop; NULL and a ValueError, as closed files raise it. Any
- * code of the caller's may close the model, and every allocation may collect garbage, which runs
- * such code.
+ * A new reference to the handle, for tpy_drop; NULL with a ValueError, like closed files, if the
+ * model is closed. Any of the caller's code may close the model, and every allocation may collect
+ * garbage, which runs such code.
  */
 static tpy_handle *hold(PyObject *self) {
     tpy_handle *handle = ((tpy_model *)self)->handle;
@@ -30,7 +30,7 @@ static tpy_handle *hold(PyObject *self) {
     return handle;
 }
 
-/* What the flags and numbers of _open say; -1 and an exception where they are none. */
+/* Parses the flags and numbers of _open; -1 with an exception on failure. */
 static int parse_options(PyObject *const *args, tpy_open_options *options) {
     tpy_number threads = TPY_U32("threads"), limit = TPY_U64("max_header_bytes"),
                offset = TPY_U64("offset"), length = TPY_U64("length");
@@ -100,7 +100,7 @@ static const tenmap_tensor *find(tpy_handle *handle, PyObject *name) {
         return NULL;
     const char *text = PyUnicode_AsUTF8AndSize(name, &length);
     if (text == NULL) {
-        PyErr_Clear(); /* a lone surrogate: no tensor is called that */
+        PyErr_Clear(); /* a lone surrogate: no tensor has such a name */
         return NULL;
     }
     return tenmap_find_n(handle->model, text, (size_t)length);
@@ -130,7 +130,7 @@ static int model_contains(PyObject *self, PyObject *name) {
     return contains;
 }
 
-/* Something of every tensor of an open model, in file order: item(handle, its number). */
+/* A list of item(handle, i) for every tensor of an open model, in file order. */
 static PyObject *list_tensors(PyObject *self, tpy_item *item) {
     tpy_handle *handle = hold(self);
     PyObject *list = handle == NULL ? NULL : tpy_list(tenmap_count(handle->model), item, handle);
@@ -178,8 +178,8 @@ static int add_pair(PyObject *dict, const tenmap_metadata *pair) {
 }
 
 /*
- * Pairs from *next on, as long as they are of shards up to this one: the first that has a key
- * counts.
+ * A dict of the pairs from *next on that belong to shards up to this one. The first pair with a key
+ * wins.
  */
 static PyObject *metadata_until(tpy_handle *handle, uint32_t shard, size_t *next) {
     PyObject *dict = PyDict_New();
@@ -205,7 +205,7 @@ static PyObject *model_metadata(PyObject *self, void *unused) {
     return dict;
 }
 
-/* The pairs are in the order of the shards: one walk gives each its own. */
+/* Pairs are in shard order, so one walk gives each shard its own. */
 typedef struct shard_walk {
     tpy_handle *handle;
     size_t next_pair;
@@ -269,7 +269,7 @@ static PyObject *model_file_size(PyObject *self, void *unused) {
     return size;
 }
 
-/* populate, prefetch, release, lock, unlock: a tensor by name, or all for None. */
+/* populate, prefetch, release, lock or unlock a tensor by name, or all with None. */
 static PyObject *advise(tpy_handle *handle, uint32_t advice, PyObject *name) {
     const tenmap_tensor *tensor = name != Py_None ? find(handle, name) : NULL;
     tenmap_error error;
@@ -321,7 +321,7 @@ static PyObject *model_residency(PyObject *self, PyObject *unused) {
     return Py_BuildValue("KK", (unsigned long long)resident, (unsigned long long)cached);
 }
 
-/* The whole shard, copy-on-write; None where it cannot be mapped. */
+/* A copy-on-write mapping of the whole shard; None if it cannot be mapped. */
 static PyObject *private_shard(tpy_handle *handle, size_t i) {
     const tenmap_shard *shard = tenmap_shard_at(handle->model, i);
     if (shard == NULL) {

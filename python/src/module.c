@@ -1,4 +1,7 @@
-/* The module tenmap._core: its types, its functions, its state, one per interpreter. */
+/*
+ * The module tenmap._core: its types, its functions, and its state, of which each interpreter has
+ * one.
+ */
 #include "core.h"
 
 static PyObject *set_tensor_class(PyObject *module, PyObject *type) {
@@ -13,7 +16,7 @@ static PyObject *set_tensor_class(PyObject *module, PyObject *type) {
     Py_RETURN_NONE;
 }
 
-/* dtype_code("BF16") -> its number, 0 if files use no such name. */
+/* dtype_code("BF16") -> its number; 0 if no dtype has that name. */
 static PyObject *dtype_code(PyObject *module, PyObject *name) {
     tenmap_dtype dtype = 0;
     (void)module;
@@ -129,7 +132,9 @@ static void free_module(void *module) {
     clear(module);
 }
 
-/* Later Pythons have slots that 3.11 refuses: these are added where they are known. */
+/*
+ * Later versions of Python have slots that 3.11 refuses. They are added only if they are supported.
+ */
 enum { SLOT_MULTIPLE_INTERPRETERS = 3, OWN_GIL_SUPPORTED = 2 };
 
 static PyModuleDef_Slot slots_since_312[] = {

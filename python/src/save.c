@@ -1,14 +1,14 @@
-/* Whole models written in one call: to a file, or to a folder in shards. */
+/* Writes whole models in one call: to a file, or to a folder in shards. */
 #include "core.h"
 
 #include <string.h>
 
-/* What is to be written, and what it stands on until it is. */
+/* What is to be written, and what must stay alive until then. */
 typedef struct saving {
     tpy_state *state;
-    PyObject *items;    /* keeps names and tensors */
-    PyObject *metadata; /* a dict of its own */
-    PyObject *shown;    /* the path as it was given, and as bytes */
+    PyObject *items;    /* keeps names and tensors alive */
+    PyObject *metadata; /* our own copy of the dict */
+    PyObject *shown;    /* the path as given; and as bytes */
     PyObject *path;
     unsigned flags; /* of conversions */
     tenmap_copy_options copy;
@@ -33,7 +33,7 @@ static void end_saving(saving *job) {
     Py_XDECREF(job->path);
 }
 
-/* The bytes that dtype and shape ask for; -1 and an exception where the buffer has others. */
+/* Checks that the buffer has as many bytes as dtype and shape need; -1 with an exception if not. */
 static int check_length(const tenmap_source *source, const Py_buffer *buffer, PyObject *name) {
     uint64_t count = 1;
     size_t bytes;
@@ -87,8 +87,8 @@ static int add_source(saving *job, PyObject *item, Py_ssize_t i) {
 }
 
 /*
- * Looks at all that the caller gave, in an order that leaves nothing of it to be looked at later:
- * the path, the metadata and the items first, then the buffers.
+ * Reads everything that the caller passed, in an order that leaves nothing to be read later: first
+ * the path, the metadata and the items, then the buffers.
  */
 static int begin_saving(saving *job, PyObject *module, PyObject *list, PyObject *metadata) {
     job->state = PyModule_GetState(module);
@@ -111,7 +111,7 @@ static int begin_saving(saving *job, PyObject *module, PyObject *list, PyObject 
     for (job->count = 0; job->count < count; job->count++) {
         Py_ssize_t i = job->count;
         if (add_source(job, PyTuple_GetItem(job->items, i), i) != 0) {
-            job->count++; /* what it holds by now is given back */
+            job->count++; /* counted now, so that it is released on failure */
             return -1;
         }
     }
@@ -156,7 +156,7 @@ static PyObject *write_file(saving *job, const tenmap_writer_options *options) {
     status = tenmap_writer_create(path, options, &writer, &error);
     Py_END_ALLOW_THREADS;
     if (status != TENMAP_OK) {
-        error.index = (uint64_t)job->count; /* of no tensor */
+        error.index = (uint64_t)job->count; /* stands for no tensor */
         return fail_saving(job, &error);
     }
     if (declare(job, writer) != 0) {
@@ -175,7 +175,7 @@ static PyObject *write_file(saving *job, const tenmap_writer_options *options) {
     Py_RETURN_NONE;
 }
 
-/* What both kinds of saving are told in numbers. */
+/* The numeric arguments that both kinds of saving share. */
 typedef struct save_numbers {
     tpy_number limit, alignment, slack, flags, convert, threads;
 } save_numbers;

@@ -1,8 +1,8 @@
 /*
- * Indexes as numpy understands them, and the reading of what they choose.
+ * numpy's basic indexing, and reading what it selects.
  *
- * Each dimension of the tensor in the file keeps its own start, step and count, so an index of an index
- * is one selection again, and nothing is read before the values are wanted.
+ * Each dimension of the stored tensor has its own start, step and count, so an index of an index is
+ * again one selection, and nothing is read until values are needed.
  */
 #include "core.h"
 
@@ -87,7 +87,7 @@ static int refuse(PyObject *index) {
     return -1;
 }
 
-/* What an integer chooses; -1 and an IndexError if it is outside. */
+/* Applies an integer index; -1 with an IndexError if it is out of range. */
 static int choose_integer(tpy_axis *axis, PyObject *index, Py_ssize_t position) {
     Py_ssize_t i = PyNumber_AsSsize_t(index, PyExc_IndexError);
     if (i == -1 && PyErr_Occurred() != NULL)
@@ -121,7 +121,7 @@ static int choose_slice(tpy_axis *axis, PyObject *slice) {
         return 0;
     }
     axis->start += (uint64_t)((int64_t)start * axis->step);
-    /* A step over the end takes one element, and must not overflow. */
+    /* A step past the end selects one element, and must not overflow. */
     axis->step = count == 1 ? 1 : (int64_t)step * axis->step;
     axis->count = (uint64_t)count;
     return 0;
@@ -135,7 +135,10 @@ static int choose(tpy_axis *axis, PyObject *index, Py_ssize_t position) {
     return refuse(index);
 }
 
-/* One index after the other, each on the next kept dimension; `...` stands for those in between. */
+/*
+ * Applies the indexes one after the other, each to the next kept dimension; `...` stands for those
+ * in between.
+ */
 static int choose_all(const tpy_tensor *self, tpy_axis *axes, PyObject *key, Py_ssize_t rank) {
     Py_ssize_t given = PyTuple_Size(key), ellipses = 0, position = 0;
     for (Py_ssize_t i = 0; i < given; i++)
@@ -195,7 +198,7 @@ tpy_axis *tpy_select(const tpy_tensor *self, PyObject *key) {
     return axes;
 }
 
-/* Elements of 4 or 6 bits to a byte each, and back. */
+/* Unpacks elements of 4 or 6 bits to a byte each. */
 static void spread(uint32_t bits, const unsigned char *src, uint64_t count, unsigned char *dst) {
     unsigned mask = (1u << bits) - 1;
     for (uint64_t i = 0; i < count; i++) {
@@ -217,19 +220,22 @@ void tpy_pack(uint32_t bits, const unsigned char *src, uint64_t count, unsigned 
     }
 }
 
-/* The reading of one selection: a walk over the outer dimensions, a block of the inner ones each. */
+/*
+ * Reads one selection: walks over the outer dimensions and reads a block of the inner ones at each
+ * step.
+ */
 typedef struct reading {
     const tpy_tensor *self;
     tenmap_dtype as;
-    uint32_t bits;            /* of an element of `as` */
-    size_t element;           /* bytes in dst: of 4 and 6 bits, one */
-    uint32_t walked;          /* dimensions that are walked one index at a time */
-    uint64_t *begin, *end;    /* of the block to be read */
-    uint64_t block, keep;     /* its elements, and how many of them are chosen */
-    int thinned;              /* the last dimension has a step: it is read whole, and thinned */
-    unsigned char *dst;       /* moves on */
-    unsigned char *scratch;   /* a block before it is spread or thinned, or NULL */
-    unsigned char *spread_to; /* a block of 4 or 6 bits to be thinned, or NULL */
+    uint32_t bits;          /* of an element of `as` */
+    size_t element;         /* bytes in dst; 1 for 4 and 6 bits */
+    uint32_t walked;        /* dimensions that are walked one index at a time */
+    uint64_t *begin, *end;  /* of the block to read */
+    uint64_t block, keep;   /* its elements, and how many of them are selected */
+    int thinned;            /* the last dimension has a step: it is read whole, then thinned out */
+    unsigned char *dst;     /* advances */
+    unsigned char *scratch; /* a block before it is unpacked or thinned out, or NULL */
+    unsigned char *spread_to; /* an unpacked block that is still to be thinned out, or NULL */
     tenmap_error *error;
 } reading;
 
@@ -279,8 +285,8 @@ static tenmap_status walk(reading *r, uint32_t d) {
 }
 
 /*
- * Walked are the dimensions up to the last that has a step, but for the last of all: with a short step
- * it is cheaper to read what lies between.
+ * The walk covers the dimensions up to the last one that has a step. The innermost dimension is not
+ * walked if its step is short: it is cheaper to read the elements in between.
  */
 #define LONG_STEP 1024
 
@@ -311,7 +317,7 @@ static void plan(reading *r) {
     }
 }
 
-/* Large blocks on several threads; Ctrl-C stops them. */
+/* Reads large blocks on several threads; Ctrl-C stops them. */
 static tenmap_status load_whole(reading *r, size_t bytes, tpy_progress *progress) {
     tenmap_request request;
     memset(&request, 0, sizeof request);
@@ -329,7 +335,7 @@ static tenmap_status load_whole(reading *r, size_t bytes, tpy_progress *progress
 
 #define LOAD_FROM ((size_t)4 << 20)
 
-/* Without the GIL, but for what Ctrl-C needs. */
+/* Runs without the GIL, except for checking Ctrl-C. */
 static tenmap_status carry_out(reading *r, size_t dst_bytes) {
     tpy_progress progress = {NULL, NULL, 0};
     progress.thread = PyEval_SaveThread();
@@ -353,7 +359,7 @@ static int get_scratch(reading *r) {
     return missing ? -1 : 0;
 }
 
-/* A walk that is deeper would recurse by the rank, which the file chooses. */
+/* A limit on the recursion, whose depth is the rank, which the file chooses. */
 #define DEEPEST 64
 
 int tpy_read(const tpy_tensor *self, tenmap_dtype as, void *dst, size_t dst_bytes) {

@@ -1,15 +1,18 @@
-/* What a program wants of a model, in one call: views where they can be, one allocation for the rest. */
+/*
+ * All tensors that a program wants of a model, in one call: views if possible, one allocation for
+ * the rest.
+ */
 #include "core.h"
 
 #include <string.h>
 
 typedef struct taking {
     tpy_handle *handle;
-    PyObject *items; /* what the names stand in */
+    PyObject *items; /* keeps the names alive */
     tenmap_want *wants;
     uint64_t **shapes;
     Py_ssize_t count;
-    tpy_memory *arena; /* of those that are no views */
+    tpy_memory *arena; /* for those that are not views */
 } taking;
 
 static void end_taking(taking *job) {
@@ -48,7 +51,7 @@ static int add_want(taking *job, PyObject *item, Py_ssize_t i) {
     return 0;
 }
 
-/* (tensor, memory) of a want, None for one that is not there. */
+/* (tensor, memory) of a want; None for one that is missing. */
 static PyObject *taken_at(void *context, size_t i) {
     const taking *job = context;
     const tenmap_want *want = &job->wants[i];
@@ -93,13 +96,13 @@ static PyObject *run_taking(taking *job, unsigned threads, PyObject *progress) {
         Py_XDECREF(name);
         return NULL;
     }
-    job->arena = tpy_memory_arena(job->handle->state, arena); /* NULL is an arena, too */
+    job->arena = tpy_memory_arena(job->handle->state, arena); /* the arena may be NULL */
     PyObject *list = job->arena != NULL ? tpy_list((size_t)job->count, taken_at, job) : NULL;
     tpy_drop(job->arena);
     return list;
 }
 
-/* All wants, from the items; -1 and an exception. */
+/* Makes all wants from the items; -1 with an exception on failure. */
 static int begin_taking(taking *job) {
     Py_ssize_t count = PyTuple_Size(job->items);
     job->wants = PyMem_Calloc((size_t)count + 1, sizeof *job->wants);
@@ -115,7 +118,9 @@ static int begin_taking(taking *job) {
     return 0;
 }
 
-/* _take([(name, dtype, shape or None, flags), ...], threads, progress) -> [(tensor, memory), ...] */
+/*
+ * _take([(name, dtype, shape or None, flags), ...], threads, progress) -> [(tensor, memory), ...]
+ */
 PyObject *tpy_take_from(tpy_handle *handle, PyObject *args) {
     PyObject *list, *progress, *result = NULL;
     tpy_number threads = TPY_U32("threads");

@@ -1,4 +1,7 @@
-/* The base of tenmap.Tensor: a tensor of a model, or what indexing chose of it. Nothing is read here. */
+/*
+ * The base of tenmap.Tensor: a tensor of a model, or a selection of it by indexing. Nothing is read
+ * here.
+ */
 #include "core.h"
 
 #include <string.h>
@@ -49,7 +52,7 @@ PyObject *tpy_tensor_name(const tpy_tensor *self) {
                                 "surrogatepass");
 }
 
-/* Of GGUF: so many elements share scales and lie together. */
+/* Whether this is a block dtype of GGUF. */
 static int in_blocks(tenmap_dtype dtype) {
     return tenmap_dtype_bits(dtype) == 0 && tenmap_dtype_block(dtype, NULL, NULL);
 }
@@ -162,7 +165,7 @@ static Py_ssize_t tensor_length(PyObject *self) {
     return -1;
 }
 
-/* `if tensor:` would be a guess. */
+/* `if tensor:` is ambiguous, so it is refused. */
 static int tensor_bool(PyObject *self) {
     (void)self;
     PyErr_SetString(

@@ -1,9 +1,12 @@
-/* Values of metadata as Python's own: SafeTensors has strings, GGUF numbers, bools and lists too. */
+/*
+ * Metadata values as Python objects: SafeTensors has only strings; GGUF also has numbers, bools and
+ * lists.
+ */
 #include "core.h"
 
 #include <string.h>
 
-/* A number of the file, which is little-endian, of any alignment. */
+/* A number from the file: little-endian, of any alignment. */
 static uint64_t number_of(const tenmap_value *value) {
     const unsigned char *raw = value->raw;
     uint64_t number = 0;
@@ -30,14 +33,17 @@ static PyObject *float_of(const tenmap_value *value) {
     return PyFloat_FromDouble(value->type == TENMAP_VALUE_F32 ? (double)single : real);
 }
 
-/* Strings of GGUF need not be UTF-8: what is not comes as lone surrogates, as in paths. */
+/* Strings of GGUF need not be UTF-8. Invalid bytes become lone surrogates, as in paths. */
 static PyObject *text_of(const char *text, uint64_t length) {
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)length, "surrogateescape");
 }
 
 static PyObject *object_of(tenmap_value *value);
 
-/* The library opens no file whose arrays are nested deeper than a few. */
+/*
+ * The recursion is bounded: the library refuses files whose arrays are nested more than a few
+ * levels deep.
+ */
 static PyObject *list_of(tenmap_value *array) {
     tenmap_value element;
     PyObject *list = PyList_New(0);
@@ -73,7 +79,7 @@ static PyObject *object_of(tenmap_value *value) {
 
 PyObject *tpy_metadata_value(const tenmap_metadata *pair) {
     tenmap_value value;
-    if (pair->type == TENMAP_VALUE_STRING) /* its raw bytes may have JSON's escapes */
+    if (pair->type == TENMAP_VALUE_STRING) /* its raw bytes may hold JSON escapes */
         return text_of(pair->value, pair->value_len);
     tenmap_metadata_value(pair, &value);
     return object_of(&value);

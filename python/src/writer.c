@@ -1,13 +1,13 @@
-/* The base of tenmap.Writer: declare, give bytes, commit. */
+/* The base of tenmap.Writer: declare tensors, write their bytes, commit. */
 #include "core.h"
 
 #include <string.h>
 
 typedef struct tpy_writer {
-    PyObject_HEAD tenmap_writer *writer; /* NULL before it is created, and once it has ended */
+    PyObject_HEAD tenmap_writer *writer; /* NULL before it is created and after it has ended */
     tpy_state *state;
-    PyObject *module; /* keeps the state */
-    int busy;         /* calls that run without the GIL: nothing ends under them */
+    PyObject *module; /* keeps the state alive */
+    int busy;         /* calls that run without the GIL; the writer must not end before they do */
 } tpy_writer;
 
 static int add_pair(tpy_state *state, tenmap_writer *writer, PyObject *key, PyObject *value) {
@@ -54,14 +54,14 @@ static tpy_writer *open_writer(PyObject *self) {
     return NULL;
 }
 
-/* Raises unless it went well; None otherwise. */
+/* None for TENMAP_OK; otherwise raises. */
 static PyObject *answer(tpy_writer *writer, tenmap_status status, const tenmap_error *error) {
     if (status != TENMAP_OK)
         return tpy_fail(writer->state, error, NULL, NULL);
     Py_RETURN_NONE;
 }
 
-/* A writer of the library's to that path; NULL and an exception. */
+/* Creates a library writer for that path; NULL with an exception on failure. */
 static tenmap_writer *create(tpy_state *state, PyObject *path, const tenmap_writer_options *options,
                              PyObject *shown) {
     const char *text = PyBytes_AsString(path);
@@ -98,7 +98,8 @@ static PyObject *writer_create(PyObject *self, PyTypeObject *defining, PyObject 
     Py_DECREF(path);
     if (created == NULL)
         return NULL;
-    if (writer->module != NULL) { /* only here it is known: another call may have run meanwhile */
+    if (writer->module !=
+        NULL) { /* checked only now, because another call may have run meanwhile */
         tenmap_writer_abort(created);
         PyErr_SetString(PyExc_TypeError, "a writer is created once");
         return NULL;
@@ -144,7 +145,7 @@ static PyObject *writer_add(PyObject *self, PyObject *args) {
     return PyLong_FromSize_t(id);
 }
 
-/* _write(id, offset, buffer): bytes as the file shall have them. */
+/* _write(id, offset, buffer): bytes as the file will hold them. */
 static PyObject *writer_write(PyObject *self, PyObject *args) {
     tpy_number id = {"id", SIZE_MAX, 0}, offset = TPY_U64("offset");
     Py_buffer data;
@@ -167,7 +168,7 @@ static PyObject *writer_write(PyObject *self, PyObject *args) {
     return answer(writer, status, &error);
 }
 
-/* _copy(id, tensor, flags): of an open model, converted if the dtypes differ. */
+/* _copy(id, tensor, flags): a tensor of an open model, converted if the dtypes differ. */
 static PyObject *writer_copy(PyObject *self, PyObject *args) {
     tpy_number id = {"id", SIZE_MAX, 0}, flags = TPY_U32("flags");
     PyObject *object;
