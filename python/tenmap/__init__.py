@@ -5,7 +5,7 @@
     with tenmap.open("model.safetensors") as model:     # a file, an index or a folder; header only
         for name, tensor in model.items():
             print(name, tensor.dtype, tensor.shape)
-        rows = model["lm_head.weight"][:16].numpy()      # in place, read-only
+        rows = model["lm_head.weight"][:16].numpy()      # a view, read-only
         weights = model.load(dtype="float32")            # all of them, converted, on all cores
 
     tenmap.save_file({"w": rows}, "out.safetensors")
@@ -28,15 +28,16 @@ __all__ = [
 
 
 def install():
-    """From now on `import safetensors` and its submodules give tenmap.safetensors, in this process and
-    in those that it starts. Refused with an ImportError if safetensors was imported before."""
+    """Makes `import safetensors` and imports of its submodules return tenmap.safetensors, in this
+    process and in those that it starts. Raises ImportError if safetensors was imported before."""
     from ._install import install
 
     install()
 
 
 def uninstall():
-    """Takes install() back: modules that were imported meanwhile are forgotten, not changed."""
+    """Undoes install(). Modules that were imported meanwhile leave sys.modules and do not
+    change."""
     from ._install import uninstall
 
     uninstall()

@@ -1,4 +1,4 @@
-"""python -m tenmap ARGUMENTS: the command-line tool, where it is installed."""
+"""python -m tenmap ARGUMENTS: runs the command-line tool, if it is installed."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Arrays of numpy and torch on top of memory, and memory of what users call arrays."""
+"""numpy arrays and torch tensors on a Memory, and the memory of array-like objects."""
 
 import sys
 
@@ -13,7 +13,7 @@ def _refuse_dimensions(shape):
 
 
 def numpy_array(memory, offset, name, shape, strides=None):
-    """An array of numpy on a Memory; strides in elements. Elements of 4 and 6 bits take a byte each."""
+    """A numpy array on a Memory; strides in elements. Elements of 4 and 6 bits take a byte each."""
     import numpy
 
     if len(shape) > 64:
@@ -27,7 +27,7 @@ def numpy_array(memory, offset, name, shape, strides=None):
 
 
 def torch_tensor(memory, offset, name, shape, strides=None):
-    """A tensor of torch on a writable Memory. F4 is packed there, two elements each."""
+    """A torch tensor on a writable Memory. torch packs F4, two elements in one."""
     import torch
 
     dtype = torch_dtype(name)
@@ -50,7 +50,7 @@ def torch_tensor(memory, offset, name, shape, strides=None):
 
 
 def halved(shape):
-    """The shape of an F4 tensor as torch has it: two elements each."""
+    """The shape that an F4 tensor has in torch, which packs two elements in one."""
     if not shape or shape[-1] % 2:
         raise ValueError(f"torch has F4 in pairs: a tensor of shape {tuple(shape)} has half a pair")
     return (*shape[:-1], shape[-1] // 2)
@@ -62,7 +62,7 @@ def is_torch(value):
 
 
 class Source:
-    """What an array-like is in a file: dtype, shape, and its bytes (or the tensor of a model)."""
+    """An array-like object as a file stores it: dtype, shape, and bytes (or a model's tensor)."""
 
     __slots__ = ("name", "shape", "data")
 
@@ -75,8 +75,8 @@ class Source:
 
 
 def _torch_memory(value, writable=False):
-    """The bytes of a contiguous tensor on the CPU. Its storage is kept, and asked before each use
-    whether they are still there."""
+    """The bytes of a contiguous tensor on the CPU. Its storage is kept alive, and before each use
+    it is asked whether they are still there."""
     size = value.numel() * value.element_size()
     return _core.borrow(value.data_ptr() if size else 0, size, value.untyped_storage(), writable, True)
 
@@ -134,7 +134,8 @@ def _of_buffer(value):
 
 
 def source_of(value):
-    """What to write for a numpy array, a torch tensor, a Tensor, or whatever numpy can make one of."""
+    """The Source for a numpy array, a torch tensor, a Tensor, or anything that numpy can
+    convert."""
     if isinstance(value, Source):
         return value
     if isinstance(value, _core.Tensor):
@@ -160,7 +161,7 @@ def source_of(value):
 
 
 def destination_of(value, name, shape):
-    """The bytes of an array of the caller's that is to be filled: writable, contiguous, of this shape."""
+    """The bytes of the caller's array to fill; it must be writable, contiguous, of this shape."""
     wanted = f"an array of {name} and shape {tuple(shape)}, writable and contiguous"
     if is_torch(value):
         if name_of(value.dtype) != name or tuple(value.shape) != tuple(shape if name != "F4" else halved(shape)):

@@ -4,7 +4,7 @@ import sys
 
 from . import _core
 
-# As files write it: numpy's or ml_dtypes' name, torch's name (None: torch has none).
+# The name in files: the name in numpy or ml_dtypes, the name in torch (None: torch has none).
 TABLE = {
     "BOOL": ("bool", "bool"),
     "F4": ("float4_e2m1fn", "float4_e2m1fn_x2"),
@@ -47,7 +47,8 @@ _by_other_name |= {
 
 
 def name_of(dtype):
-    """The file's name of a dtype given as "BF16", "bfloat16", or numpy's, ml_dtypes' or torch's object."""
+    """The name in files of a dtype: "BF16", "bfloat16", or an object of numpy, ml_dtypes or
+    torch."""
     if isinstance(dtype, str):
         given = dtype
     elif isinstance(dtype, type):
@@ -70,7 +71,8 @@ _numpy_dtypes = {}
 
 
 def numpy_dtype(name):
-    """numpy's dtype, ml_dtypes' where numpy has none. Raises ImportError or TypeError with the remedy."""
+    """numpy's dtype, or ml_dtypes' if numpy has none. Raises ImportError or TypeError that say what
+    to do."""
     found = _numpy_dtypes.get(name)
     if found is not None:
         return found
@@ -104,7 +106,7 @@ _torch_dtypes = {}
 
 
 def torch_dtype(name):
-    """torch's dtype; raises TypeError where it has none."""
+    """torch's dtype; raises TypeError if torch has none."""
     found = _torch_dtypes.get(name)
     if found is None:
         import torch

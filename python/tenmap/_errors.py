@@ -1,10 +1,10 @@
-"""What went wrong, as exceptions: tenmap.Error, and its kin that Python users expect."""
+"""The exceptions: tenmap.Error, and subclasses that are also Python's own exceptions."""
 
 from enum import IntEnum
 
 
 class Status(IntEnum):
-    """What went wrong, for code: the library's TENMAP_ERR_* numbers."""
+    """What went wrong, for programs: the library's TENMAP_ERR_* numbers."""
 
     ARGUMENT = 1
     MEMORY = 2
@@ -22,11 +22,11 @@ class Status(IntEnum):
 
 
 class Error(Exception):
-    """The library refused: `status` for code, `message` for people.
+    """A failure of the library: `status` is for programs, `message` for people.
 
-    `path`, `tensor` and `offset` (a byte of that file) say where, each None where it does not apply.
-    Those about missing files are FileNotFoundErrors too, those about missing tensors KeyErrors, those
-    of the system OSErrors (with errno), those about memory MemoryErrors.
+    `path`, `tensor` and `offset` (in bytes, in that file) say where; None if it does not apply. An
+    error about a missing file is also a FileNotFoundError, about a missing tensor a KeyError, from
+    the system an OSError (with errno), about memory a MemoryError.
     """
 
     status: Status
@@ -87,7 +87,7 @@ _kinds = {
 
 
 def make(status, message, os_error, offset, index, path, tensor):
-    """Called by the extension module: the exception for what a call of the library said."""
+    """Called by the extension module: makes the exception for an error of the library."""
     kind = _kinds.get(status, Error)
     if os_error in (1, 13) and issubclass(kind, OSError):  # EPERM, EACCES
         kind = _Denied
@@ -102,7 +102,7 @@ def make(status, message, os_error, offset, index, path, tensor):
 
 
 def missing(message, index, path, tensor):
-    """The exception for a tensor that is not there: a KeyError."""
+    """The exception for a missing tensor: a KeyError."""
     error = _NoTensor(message, Status.NOT_FOUND, path, tensor)
     error.index = index
     return error

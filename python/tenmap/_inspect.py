@@ -1,4 +1,4 @@
-"""Checks of files, and what the values of tensors are like."""
+"""Checks of files, and statistics of tensors."""
 
 from collections import namedtuple
 
@@ -9,12 +9,12 @@ from ._model import Model, Tensor, _Progress
 Finding = namedtuple("Finding", "severity code shard offset tensor message")
 Finding.__doc__ = """One thing that is wrong or odd about a model.
 
-severity is "error" (tenmap.open refuses it), "warning" or "note"; code is a word for machines, such as
-"hole"; shard, offset and tensor say where; message is a sentence."""
+severity is "error" (tenmap.open refuses it), "warning" or "note"; code is a word for programs, such
+as "hole"; shard, offset and tensor say where; message is for people."""
 
 Stats = namedtuple("Stats", "count zeros subnormals nans infinities min max mean std norm histogram")
-Stats.__doc__ = """What the values of a tensor are like. NaN and infinities are counted and otherwise left
-out; std is the population's; histogram is a list of counts, or None."""
+Stats.__doc__ = """Statistics of a tensor's values. NaN and infinities are counted and otherwise
+ignored; std is the population's; histogram is a list of counts, or None."""
 
 Finding.__module__ = Stats.__module__ = "tenmap"
 
@@ -31,10 +31,10 @@ def check(path, *, lenient=False, partial=False, max_header_bytes=0):
 
 
 def measure(what, *, bins=0, range=None, threads=0, progress=None):
-    """Counts, extremes, mean, standard deviation and norm of values, in one pass at the speed of memory.
+    """Counts, minimum, maximum, mean, standard deviation and norm, in one pass at memory speed.
 
-    what   a Tensor or an array: gives Stats. A Model: a dict of Stats by name. A list of Tensors: a list.
-    bins   of a histogram, over `range` (low, high) or each tensor's own
+    what   a Tensor or an array: returns Stats. A Model: a dict of Stats by name. A list: a list.
+    bins   of a histogram over `range` (low, high), or over each tensor's own range
     """
     low, high = range if range is not None else (0.0, 0.0)
     if isinstance(what, Model):
@@ -56,7 +56,7 @@ def measure(what, *, bins=0, range=None, threads=0, progress=None):
 
 
 def _whole(tensor):
-    """The tensor itself; of a slice, a copy of what it chose."""
+    """The tensor itself; for a slice, a copy of its elements."""
     if not isinstance(tensor, Tensor) or tensor._whole:
         return tensor
     from ._write import in_memory

@@ -1,4 +1,4 @@
-"""tenmap.install(): every `import safetensors` gives tenmap.safetensors, the same objects."""
+"""tenmap.install(): every `import safetensors` returns tenmap.safetensors, the same objects."""
 
 import importlib
 import importlib.abc
@@ -12,7 +12,7 @@ _OURS = "tenmap.safetensors"
 
 
 class _Loader(importlib.abc.Loader):
-    """Hands out the module of ours; it keeps its own spec, by which its relative imports go."""
+    """Returns our module. It keeps its own spec, which its relative imports need."""
 
     def create_module(self, spec):
         module = importlib.import_module(_OURS + spec.name[len("safetensors") :])
@@ -24,7 +24,8 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Stand(Distribution):
-    """What importlib.metadata tells of safetensors: transformers and others ask for its version."""
+    """The distribution that importlib.metadata reports for safetensors: transformers and others
+    check its version."""
 
     def read_text(self, filename):
         return {
@@ -39,7 +40,7 @@ class _Stand(Distribution):
 
 
 class _Finder(DistributionFinder):
-    """First in line for safetensors and all below it."""
+    """The first finder to be asked for safetensors and its submodules."""
 
     @staticmethod
     def find_spec(fullname, path=None, target=None):
@@ -68,7 +69,7 @@ class _Finder(DistributionFinder):
 
 
 def _places(fullname):
-    """Where the parent of a module of ours has its files."""
+    """The folders of the parent of one of our modules."""
     here = os.path.dirname(os.path.abspath(__file__))
     return [os.path.join(here, *fullname.split(".")[:-1])]
 

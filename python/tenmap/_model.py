@@ -1,4 +1,4 @@
-"""Models and tensors: what a newcomer meets."""
+"""Models and tensors: the part that users meet first."""
 
 import os
 from collections import namedtuple
@@ -18,20 +18,19 @@ _BACKENDS = {"map": False, "read": True}
 
 def open(path, dequantize=False, backend="map", lenient=False, partial=False, *, threads=0,
          max_header_bytes=0, offset=0, length=0):  # fmt: skip
-    """Opens a model and gives a Model, a mapping of names to Tensors. Reads the header only.
+    """Opens a model and returns a Model, a mapping of names to Tensors. Reads only the header.
 
-    path        a .safetensors or GGUF file, an index of shards or a folder (str or PathLike); the bytes
-                of a file; or a file object, which is read through seek() and read()
-    dequantize  weights that are stored quantized, in parts or in blocks, appear as the values that they
-                stand for
-    backend     "map": tensors are views into the mapped file. "read": every access is a checked read,
-                for files that may shrink while they are open
-    lenient     also open what is odd but harmless: holes, unknown dtypes, spare bytes at the end
-    partial     open a model some of whose shards are missing: their tensors are absent
+    path        a .safetensors or GGUF file, an index of shards or a folder (str or PathLike); the
+                bytes of a file; or a file object, which is read through seek() and read()
+    dequantize  quantized weights, with separate scales or in blocks, appear as dequantized values
+    backend     "map": tensors are views into the mapped file. "read": every access is a checked
+                read, for files that may shrink while they are open
+    lenient     also open files that are odd but harmless: holes, unknown dtypes, bytes at the end
+    partial     open a model even if shards are missing: their tensors are absent
     threads     for opening many shards; 0: the library decides
     offset, length  a model inside a larger file
 
-    Raises tenmap.Error, which is a FileNotFoundError where there is no such file.
+    Raises tenmap.Error, which is a FileNotFoundError if the file does not exist.
     """
     if backend not in _BACKENDS:
         raise ValueError(f'the backend is "map" or "read", not {backend!r}')
@@ -79,10 +78,10 @@ def _bytes_text(n):
 
 
 class Model(_core.Model):
-    """An open model: a mapping of names to Tensors, in file order. Made by tenmap.open.
+    """An open model: a mapping of names to Tensors, in file order. tenmap.open returns one.
 
-    Any number of threads may use it. Close it with close() or a with statement, or leave that to the
-    garbage collector: what was taken from it stays valid.
+    Any number of threads may use it. Close it with close() or a with statement, or leave that to
+    the garbage collector. Tensors and arrays from it stay valid after that.
     """
 
     __slots__ = ("_source", "_options", "__weakref__")
@@ -120,15 +119,15 @@ class Model(_core.Model):
 
     def load(self, names=None, dtype=None, threads=0, out=None, progress=None, *, framework=None,
              direct=False):  # fmt: skip
-        """Loads tensors into memory, on several threads, and gives them as a dict of arrays.
+        """Loads tensors into memory, on several threads, and returns them as a dict of arrays.
 
         names      which ones; None: all
         dtype      to convert to while loading; None: each as it is stored
         threads    0: the library decides
-        out        a mapping of names to numpy arrays or torch tensors to be filled, and given back
-        progress   called with (bytes done, bytes in all); or a tqdm bar, or tqdm itself
+        out        a mapping of names to numpy arrays or torch tensors to fill and return
+        progress   called with (bytes done, total bytes); or a tqdm bar, or tqdm itself
         framework  "numpy" or "torch": the kind of arrays; None: numpy
-        direct     read around the page cache, which then keeps what it had
+        direct     bypass the page cache and leave its contents alone
         """
         names = self._names() if names is None else [names] if isinstance(names, str) else list(names)
         tensors = [self[name] for name in names]
@@ -151,22 +150,23 @@ class Model(_core.Model):
         return result if out is None else out
 
     def take(self, wants=None, dtype=None, *, optional=(), threads=0, progress=None):
-        """What a program wants of a model, in one call, as a dict of read-only arrays of numpy: those that
-        are stored as they are wanted in place, the others converted, on several threads, into one
-        allocation. Arrays outlive the model.
+        """Returns all tensors that a program wants of a model, in one call, as a dict of read-only
+        numpy arrays. Tensors that are stored as wanted are used in place; the others are converted,
+        on several threads, into one allocation. The arrays may outlive the model.
 
-        wants      names; or a mapping of names to the shapes that they must have, in which None stands
-                   for a dimension of any extent, and for any shape; None: all tensors
-        dtype      of all of them, or a mapping of names to dtypes; None: each as it is stored
-        optional   names that need not be there: they are left out of the result
+        wants      names; or a mapping of names to required shapes, where None stands for any
+                   extent, or for any shape; None: all tensors
+        dtype      for all of them, or a mapping of names to dtypes; None: each as it is stored
+        optional   names that may be missing: the result does not have those
         threads, progress   as in load()
 
-        One Error says all that is missing or of another shape; it is a KeyError if the first is missing.
+        One Error names everything that is missing or has another shape. It is a KeyError if the
+        first of those is missing.
         """
         wants = self._names() if wants is None else [wants] if isinstance(wants, str) else wants
         shapes = wants if isinstance(wants, Mapping) and not isinstance(wants, Model) else dict.fromkeys(wants)
         optional, kinds, requests = set(optional), [], []
-        shapes = dict(shapes)  # the caller's may change while it is asked, or while it is loaded
+        shapes = dict(shapes)  # the caller's may change during the call
         for name, shape in shapes.items():
             kinds.append(self._kind(name, dtype.get(name) if isinstance(dtype, Mapping) else dtype))
             whole_bytes = BITS.get(kinds[-1], 8) >= 8  # the others are unpacked below
@@ -186,7 +186,7 @@ class Model(_core.Model):
         return result
 
     def _kind(self, name, dtype):
-        """The dtype that an array of this tensor has, checked; None if there is no such tensor."""
+        """The checked dtype of this tensor's array; None if there is no such tensor."""
         tensor = self.get(name)
         if tensor is None:
             return None
@@ -195,7 +195,7 @@ class Model(_core.Model):
         return kind
 
     def advise(self, advice, name=None):
-        """Says what of the model should be in memory: "populate", "prefetch" (in the background),
+        """Controls which tensors are in memory: "populate", "prefetch" (in the background),
         "release", "lock" or "unlock", for one tensor or for all."""
         known = ("populate", "prefetch", "release", "lock", "unlock")
         if advice not in known:
@@ -236,7 +236,7 @@ Mapping.register(Model)
 
 
 def _extents(shape):
-    """A shape for _take: None stands for any shape, or any extent."""
+    """A shape for _take: None stands for any shape or any extent."""
     return None if shape is None else [_ANY_EXTENT if n is None else n for n in shape]
 
 
@@ -244,7 +244,7 @@ _ANY_EXTENT = 2**64 - 1
 
 
 def _fresh(tensor, kind, framework):
-    """Memory of our own for a tensor, and the array on it."""
+    """New memory for a tensor, and the array on it."""
     if kind not in BITS:
         raise TypeError(f'no array has the dtype {kind!r} of {tensor.name!r}: ask for another one, as in dtype="float32"')
     memory = _core.memory(tensor.size * BITS[kind] // 8)
@@ -282,18 +282,20 @@ class _Progress:
 
 
 class Tensor(_core.Tensor):
-    """A tensor of a model, or what indexing chose of it. Nothing is read before values are asked for.
+    """A tensor of a model, or a selection of it by indexing. Nothing is read until values are
+    needed.
 
-    Indexes are numpy's: integers, slices with any step, and `...`; each gives a Tensor again.
+    Indexes are numpy's: integers, slices with any step, and `...`. The result is again a Tensor.
     """
 
     __slots__ = ()
 
     def numpy(self, dtype=None, *, writable=False):
-        """The values as an array of numpy: in place, read-only, where the tensor is mapped, aligned and
-        of the dtype that is asked for; else converted, or unpacked, into new memory.
+        """The values as a numpy array. If the tensor is mapped, aligned and has the requested
+        dtype, this is a read-only view; otherwise the values are converted or unpacked into new
+        memory.
 
-        writable=True gives an array that may be changed; the file never is.
+        writable=True returns an array that may be changed. The file never changes.
         """
         name = self.dtype if dtype is None else name_of(dtype)
         numpy_dtype(name)  # raises, before anything is read
@@ -301,8 +303,8 @@ class Tensor(_core.Tensor):
         return numpy_array(memory, offset, name, self.shape, strides)
 
     def torch(self, dtype=None):
-        """The values as a tensor of torch. It may be written to: it is on a copy-on-write mapping of the
-        file where that can be, so that the file never changes; else in new memory."""
+        """The values as a torch tensor, which may be written to: it is on a copy-on-write mapping
+        of the file if possible, else in new memory. The file never changes."""
         from ._dtypes import torch_dtype
 
         name = self.dtype if dtype is None else name_of(dtype)
@@ -312,7 +314,7 @@ class Tensor(_core.Tensor):
             packed = self.bytes if self.dtype == "F4" else _core.pack(4, self._data(CODES["F4"], COPY)[0])
             return torch_tensor(bytearray(packed), 0, name, self.shape)
         memory, offset, strides = self._data(CODES[name], WRITABLE)
-        if strides is not None and min(strides, default=0) < 0:  # torch has no such strides
+        if strides is not None and min(strides, default=0) < 0:  # torch supports none such
             memory, offset, strides = self._data(CODES[name], COPY)
         return torch_tensor(memory, offset, name, self.shape, strides)
 
@@ -331,7 +333,7 @@ class Tensor(_core.Tensor):
             return self.numpy().tolist()
         if self.dtype in _PLAIN:
             return memoryview(self).tolist()
-        memory = self._data(CODES["F32"], COPY)[0]  # no buffer has a format for the others
+        memory = self._data(CODES["F32"], COPY)[0]  # buffers have no format for the others
         return memoryview(memory).cast("f", self.shape).tolist()
 
     def __array__(self, dtype=None, copy=None):
@@ -374,5 +376,5 @@ class Tensor(_core.Tensor):
 Tensor.__module__ = "tenmap"
 _core.set_tensor_class(Tensor)
 
-# What a memoryview can unpack.
+# The dtypes that a memoryview can unpack.
 _PLAIN = {"BOOL", "U8", "I8", "U16", "I16", "F16", "U32", "I32", "F32", "F64", "U64", "I64"}

@@ -23,7 +23,7 @@ def _sources(tensors, dtype=None):
         try:
             source = _source(value, dtype)
         except (TypeError, ValueError) as refused:
-            # Not its own kind, which may want other arguments than a sentence.
+            # Not the exception's own class, which may need other arguments than a message.
             kind = TypeError if isinstance(refused, TypeError) else ValueError
             raise kind(f"{name!r}: {refused}") from None
         result.append((name, source.code, source.shape, source.data))
@@ -31,7 +31,7 @@ def _sources(tensors, dtype=None):
 
 
 def _source(value, dtype):
-    """What to write for a value: floating-point ones in that dtype, if there is one."""
+    """The Source for a value; floating-point values get that dtype, if one is given."""
     wanted = None if dtype is None else name_of(dtype)
     if wanted is not None and isinstance(value, _core.Tensor) and _is_float(value.dtype):
         if value._whole:  # converted while it is written
@@ -48,7 +48,8 @@ def _is_float(name):
 
 
 def _strings(metadata):
-    """A dict of the caller's, which the extension copies before it runs anything, or a mapping's."""
+    """The caller's dict, which the extension copies before any other code runs, or a mapping as
+    one."""
     if metadata is None or isinstance(metadata, dict):
         return metadata
     if isinstance(metadata, Mapping):
@@ -60,11 +61,12 @@ def save_file(tensors, path, metadata=None, *, dtype=None, alignment=0, slack=0,
               follow_links=False, threads=0, progress=None):  # fmt: skip
     """Writes a mapping of names to arrays (numpy, torch, Tensors, buffers) to one file.
 
-    dtype converts floating-point tensors on the way, those in blocks too; others stay as they are.
+    dtype converts floating-point tensors while they are written, block dtypes included; other
+    tensors stay as they are.
 
-    The file appears whole or not at all: whatever fails, the old one stays. The layout is the
-    reference's, byte for byte; alignment (of the data), slack (spare bytes for later edits of metadata)
-    and keep_order change it.
+    The file appears whole or not at all: after any failure the old one is still there. The layout
+    is the reference's, byte for byte, unless alignment (of the data), slack (spare bytes for later
+    edits of metadata) or keep_order change it.
     """
     flags = (_KEEP_ORDER if keep_order else 0) | (_FOLLOW_LINKS if follow_links else 0)
     with _Progress(progress) as report:
@@ -73,9 +75,9 @@ def save_file(tensors, path, metadata=None, *, dtype=None, alignment=0, slack=0,
 
 def save_sharded(tensors, folder, max_shard_bytes=5_000_000_000, metadata=None, *, dtype=None, alignment=0,
                  slack=0, keep_order=False, keep_old=False, threads=0, progress=None):  # fmt: skip
-    """Writes a mapping of names to arrays to a folder: shards and their index, or model.safetensors if
-    all fits into one file; dtype as in save_file. Over an existing model, a rename is the one moment of
-    change."""
+    """Writes a mapping of names to arrays to a folder: shards and their index, or model.safetensors
+    if everything fits into one file. dtype is as in save_file. An existing model is replaced by one
+    rename."""
     flags = (1 if keep_old else 0) | (2 if keep_order else 0)
     sources = _sources(tensors, dtype)
     os.makedirs(folder, exist_ok=True)
@@ -92,34 +94,37 @@ def _edit_flags(in_place, clone, copy, follow_links):
 
 
 def edit_metadata(path, changes, *, in_place=True, clone=True, copy=True, follow_links=False):
-    """Sets keys of a file's metadata; None as a value removes one. All changes or none.
+    """Sets keys of a file's metadata; a value of None removes the key. All changes are made or
+    none.
 
-    Says how it was done: "in place" in the header, or in a new file that is "cloned" (shares its
-    blocks) or "copied". in_place, clone and copy say which of them are allowed.
+    Returns how it was done: "in place" in the header, or as a new file that is "cloned" (shares the
+    old one's blocks) or "copied". in_place, clone and copy say which of these are allowed.
     """
     flags = _edit_flags(in_place, clone, copy, follow_links)
     return _HOW[_core.rename(path, None, _strings(changes), flags)]
 
 
 def rename(path, names, metadata=None, *, in_place=True, clone=True, copy=True, follow_links=False):
-    """Gives tensors of a file other names, {old: new}, without rewriting their data where they fit.
+    """Renames tensors of a file, {old: new}, without rewriting their data if the names fit.
 
-    All names change at once, so two can swap theirs; all or none do. `metadata` is changed in the same
-    step, as edit_metadata does it. Says how it was done, as edit_metadata does. A shard is refused.
+    All names change at once or none does, so two tensors can swap names. `metadata` is edited in
+    the same step, as by edit_metadata. Returns how it was done, like edit_metadata. Refuses shards.
     """
     flags = _edit_flags(in_place, clone, copy, follow_links)
     return _HOW[_core.rename(path, dict(names), _strings(metadata), flags)]
 
 
 class Writer(_core.Writer):
-    """Writes a file piece by piece, in a with statement: declare all tensors, then give their bytes.
+    """Writes a file piece by piece, in a with statement: declare all tensors, then write their
+    bytes.
 
         with tenmap.Writer("out.safetensors", metadata={"format": "pt"}) as writer:
             writer.add("w", "F32", [1024, 1024])
             writer["b"] = numpy.zeros(1024)      # declared now, written at the end
             writer.write("w", rows, offset=0)    # any part, in any order, from any thread
 
-    Leaving the block commits: the file appears whole. An exception leaves what was there before.
+    Leaving the block commits: the file appears, complete. After an exception the old file is still
+    there.
     """
 
     __slots__ = ("_path", "_ids", "_later")
@@ -134,7 +139,7 @@ class Writer(_core.Writer):
             self._metadata(_strings(metadata))
 
     def add(self, name, dtype, shape):
-        """Declares a tensor. All of them are declared before the first bytes are written."""
+        """Declares a tensor. All tensors must be declared before the first bytes are written."""
         code = code_of(dtype)
         self._ids[name] = (self._add(name, code, shape), name_of(dtype))
 
@@ -150,8 +155,8 @@ class Writer(_core.Writer):
             raise KeyError(f"{name!r} was not declared: add it first") from None
 
     def write(self, name, data, offset=0):
-        """Bytes of a tensor, as the file shall have them, from this byte of it on; or an array of its
-        dtype, which is written from there on. No byte is written twice."""
+        """Writes bytes of a tensor as the file will hold them, or an array of its dtype, starting
+        at this byte offset in the tensor. No byte may be written twice."""
         number, dtype = self._id(name)
         if not isinstance(data, (bytes, bytearray, memoryview)):
             source = source_of(data)
@@ -161,13 +166,13 @@ class Writer(_core.Writer):
         self._write(number, offset, data)
 
     def copy(self, name, tensor, saturate=False):
-        """All of a Tensor of an open model, converted if the dtypes differ."""
+        """Copies a whole Tensor of an open model, converted if the dtypes differ."""
         if not tensor._whole:
             raise ValueError("whole tensors are copied: write() takes slices")
         self._copy(self._id(name)[0], tensor, 1 if saturate else 0)
 
     def commit(self):
-        """Ends it: the file is there, complete. Refused while bytes are missing."""
+        """Finishes the file, which then appears, complete. Refused while bytes are missing."""
         for name, source in self._later.items():
             if isinstance(source.data, _core.Tensor):
                 self.copy(name, source.data)
@@ -177,7 +182,7 @@ class Writer(_core.Writer):
         self._commit()
 
     def abort(self):
-        """Ends it, and leaves no trace."""
+        """Ends the writer and leaves no trace."""
         self._abort()
 
     def __enter__(self):
@@ -204,7 +209,7 @@ for _each in (save_file, save_sharded, edit_metadata, rename, Writer):
 
 def header(entries, metadata=None):
     """The length field and the JSON text of a file with these (name, dtype, shape, bytes), in the
-    order and with the spaces that the reference writes; and that order."""
+    order and with the padding that the reference writes; and that order."""
     import json
 
     order = sorted(range(len(entries)), key=lambda i: (-CODES[entries[i][1]], entries[i][0]))
@@ -222,18 +227,18 @@ def header(entries, metadata=None):
 
 
 def in_memory(source):
-    """An array as the one Tensor of a model in memory."""
+    """An array as the only Tensor of a model in memory."""
     data = source.data.bytes if isinstance(source.data, _core.Tensor) else source.data
     text, _ = header([("", source.name, source.shape, memoryview(data).nbytes)])
     return open(_core.assemble([text, data]))[""]
 
 
 def convert(array, dtype, *, saturate=False):
-    """An array's values in another dtype, correctly rounded: every floating-point dtype to every other,
-    integers and booleans to floating point. numpy arrays and Tensors give numpy arrays, torch tensors
-    torch tensors.
+    """Converts an array to another dtype, correctly rounded: every floating-point dtype to every
+    other, integers and booleans to floating point. The result for numpy arrays and Tensors is a
+    numpy array, for torch tensors a torch tensor.
 
-    saturate=True turns what overflows into the largest finite value instead of infinity.
+    saturate=True makes values that overflow the largest finite value instead of infinity.
     """
     source, name = source_of(array), name_of(dtype)
     data = source.data.bytes if isinstance(source.data, _core.Tensor) else source.data

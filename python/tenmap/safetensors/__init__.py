@@ -1,8 +1,8 @@
-"""A stand-in for the package safetensors, version 0.8: the same names, signatures and results.
+"""A replacement for the package safetensors, version 0.8: the same names, signatures and results.
 
-`import tenmap.safetensors as safetensors`, or tenmap.install() to have every import of safetensors
-mean this. What is better here: slices as numpy has them, every dtype in numpy, folders and indexes in
-one handle, names that are there twice are refused, files that appear whole or not at all.
+Use `import tenmap.safetensors as safetensors`, or tenmap.install(), which redirects every import of
+safetensors. Improvements: numpy's slices, every dtype in numpy, folders and indexes in one handle,
+duplicate names are refused, files appear whole or not at all.
 """
 
 from ._open import _safe_open_handle, safe_open

@@ -1,4 +1,5 @@
-"""python -m tenmap.safetensors SCRIPT [ARGUMENT ...], or -m MODULE: runs it with tenmap as its safetensors."""
+"""python -m tenmap.safetensors SCRIPT [ARGUMENT ...], or -m MODULE: runs it with tenmap in place of
+safetensors."""
 
 import os
 import runpy

@@ -1,4 +1,4 @@
-"""The frameworks beside numpy and torch, each through numpy."""
+"""Frameworks other than numpy and torch, each by way of numpy."""
 
 FRAMEWORKS = {
     "pt": "torch", "torch": "torch", "pytorch": "torch",
@@ -11,7 +11,7 @@ FRAMEWORKS = {
 
 
 def from_numpy(framework, array, device=None):
-    """An array of numpy as one of the framework."""
+    """A numpy array as an array of the framework."""
     if framework == "numpy":
         return array
     if framework == "flax":
@@ -25,12 +25,12 @@ def from_numpy(framework, array, device=None):
     if framework == "mlx":
         import mlx.core
 
-        if array.dtype.name == "bfloat16":  # which mlx takes from no array of numpy
+        if array.dtype.name == "bfloat16":  # mlx cannot take it from numpy
             return mlx.core.array(array.view("uint16")).view(mlx.core.bfloat16)
         return mlx.core.array(array)
     import paddle
 
-    if array.dtype.name == "bfloat16":  # paddle's arrays of numpy have it as uint16
+    if array.dtype.name == "bfloat16":  # paddle represents it as uint16 in numpy
         tensor = paddle.to_tensor(array.view("uint16"), place="cpu").view(paddle.bfloat16)
     else:
         tensor = paddle.to_tensor(array, place="cpu")
@@ -40,7 +40,7 @@ def from_numpy(framework, array, device=None):
 
 
 def to_numpy(framework, value):
-    """An array of the framework as one of numpy."""
+    """An array of the framework as a numpy array."""
     import numpy
 
     if framework in ("tensorflow", "paddle"):

@@ -1,4 +1,4 @@
-"""safe_open: one file (or a folder), tensor by tensor, in the framework of the caller."""
+"""safe_open: one file (or a folder), tensor by tensor, in the caller's framework."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def _framework(name):
 
 
 def _device(device, framework):
-    """torch's word for the device, None for the CPU."""
+    """torch's name of the device; None for the CPU."""
     if device is None or device == "cpu":
         return None
     if isinstance(device, int) and not isinstance(device, bool) and device >= 0:
@@ -52,7 +52,8 @@ def _open(source, shown, backend):
 
 
 class Reader:
-    """Tensors of an open model as arrays of a framework: on one copy-on-write mapping where they can be."""
+    """Tensors of an open model as arrays of a framework, on one copy-on-write mapping if
+    possible."""
 
     __slots__ = ("model", "framework", "device", "table", "mappings")
 
@@ -99,13 +100,13 @@ class Reader:
         return from_numpy(self.framework, array, self.device)
 
     def part(self, name, key):
-        """What `key` chooses of a tensor, reading no more than that."""
+        """What `key` selects of a tensor; reads only that."""
         if self.framework == "torch":
             if self.entry(name)[6] or self.entry(name)[5] == 0:
                 return self._finish(self._on_cpu(name)[key])
             try:
                 return self._finish(self.model[name][key].torch())
-            except TypeError:  # an index that only torch knows
+            except TypeError:  # an index that only torch supports
                 return self._finish(self._on_cpu(name)[key])
         shape = self.entry(name)[2]
         if isinstance(key, list):
@@ -132,7 +133,7 @@ def _shown(key):
 
 
 def _check_key(key, shape):
-    """Refuses what the callers of numpy slices rely on being refused: what is beyond the size."""
+    """Refuses indexes beyond the size, which callers of numpy slices rely on."""
     known = lambda index: isinstance(index, slice) or index is Ellipsis or hasattr(index, "__index__")  # noqa: E731
     for position, index in enumerate(key):
         if not known(index):
@@ -165,7 +166,7 @@ def _check_key(key, shape):
 
 
 class PySafeSlice:
-    """A tensor that is read when it is indexed, and only what the index chooses."""
+    """A tensor that is read when it is indexed, and only what the index selects."""
 
     __slots__ = ("_reader", "_name")
 
@@ -186,7 +187,7 @@ class PySafeSlice:
 
 
 class safe_open:
-    """A file, an index or a folder, opened lazily: tensors come in the framework that is named here.
+    """A file, an index or a folder, opened lazily. Tensors are returned in the given framework.
 
         with safe_open("model.safetensors", framework="pt") as f:
             for name in f.keys():
@@ -221,7 +222,7 @@ class safe_open:
         return self._open_reader().model._names()
 
     def metadata(self):
-        """The file's metadata, a dict of strings; None where it has none."""
+        """The file's metadata, a dict of strings; None if it has none."""
         return self._open_reader().model.metadata or None
 
     def get_tensor(self, name):
@@ -234,7 +235,7 @@ class safe_open:
         return {name: reader.get(name) for name in reader.names()}
 
     def get_slice(self, name):
-        """A tensor to be indexed: nothing is read before that."""
+        """A tensor to be indexed. Nothing is read before that."""
         return PySafeSlice(self._open_reader(), name)
 
     def __enter__(self):
@@ -250,7 +251,7 @@ class _safe_open_handle(safe_open):
     __slots__ = ()
 
     def __init__(self, f, framework, device="cpu", *, backend="mmap"):
-        binary = getattr(f, "buffer", f)  # of a file that was opened as text
+        binary = getattr(f, "buffer", f)  # for a file that was opened as text
         if not hasattr(binary, "read"):
             raise AttributeError(f"{type(f).__name__!r} object has no attribute 'read'")
         self._start(binary, "<file object>", framework, device, backend)
@@ -261,16 +262,16 @@ for _each in (safe_open, _safe_open_handle, PySafeSlice):
 
 
 def load_all(filename, framework, device="cpu", backend="mmap"):
-    """What load_file gives: all tensors of a file."""
+    """All tensors of a file, for load_file."""
     with safe_open(filename, framework, device, backend=backend) as file:
         return file.get_tensors()
 
 
 def load_bytes(data, framework):
-    """What load gives: all tensors of the bytes of a file, in memory of their own."""
+    """All tensors of a file that is given as bytes, in new memory, for load."""
     _typed(data, bytes, "bytes")
     try:
-        model = open_model(_core.assemble([data]))  # the caller's bytes are not ours to hand out
+        model = open_model(_core.assemble([data]))  # the result must not alias the caller's bytes
     except Error as error:
         raise SafetensorError(f"Error while deserializing: {error}") from None
     reader = Reader(model, framework, None)

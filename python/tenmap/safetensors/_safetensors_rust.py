@@ -1,4 +1,4 @@
-"""The names that some import from the reference's compiled module."""
+"""The names that some programs import from the reference's compiled module."""
 
 from . import SafetensorError, TensorSpec, _safe_open_handle, deserialize, safe_open, serialize, serialize_file
 

@@ -1,4 +1,4 @@
-"""The raw core: tensors by address, whole files as bytes."""
+"""The low-level functions: tensors by address, whole files as bytes."""
 
 import os
 
@@ -10,12 +10,12 @@ from .._write import header
 
 
 class SafetensorError(Exception):
-    """What the drop-in raises where safetensors would: the sentence is tenmap's."""
+    """Raised wherever safetensors raises it. The message is tenmap's."""
 
 
 SafetensorError.__module__ = "tenmap.safetensors"
 
-# The names that constructors take: those of numpy, and torch's for packed pairs.
+# The names that constructors accept: numpy's, and torch's for packed pairs.
 _BY_NAME = {numpy_name: name for name, (numpy_name, _) in TABLE.items() if BITS[name] >= 8}
 _BY_NAME["float4_e2m1fn_x2"] = "F4"
 _SUPPORTED = ", ".join(sorted(_BY_NAME))
@@ -28,7 +28,8 @@ def _typed(value, kind, argument):
 
 
 class TensorSpec:
-    """A tensor to be written, by address: the memory is the caller's, and must stay until it is."""
+    """A tensor to be written, by address. The memory is the caller's and must stay valid until
+    then."""
 
     __slots__ = ("_dtype", "_shape", "_data_ptr", "_data_len", "_data")
 
@@ -48,22 +49,22 @@ class TensorSpec:
 
     @property
     def dtype(self):
-        """As files write it: "F32"."""
+        """The dtype as files write it: "F32"."""
         return self._dtype
 
     @property
     def shape(self):
-        """In elements, as files write it."""
+        """The shape in elements, as files write it."""
         return list(self._shape)
 
     @property
     def data_ptr(self):
-        """Where its bytes are."""
+        """The address of its bytes."""
         return self._data_ptr
 
     @property
     def data_len(self):
-        """How many bytes they are."""
+        """The number of its bytes."""
         return self._data_len
 
     def __repr__(self):
@@ -78,7 +79,7 @@ class TensorSpec:
 
     @classmethod
     def _of(cls, dtype, shape, data, address, size):
-        """One whose bytes have an object that keeps them, and refuses if they have gone."""
+        """A TensorSpec with an object that keeps its bytes alive, or refuses if they are gone."""
         spec = cls(dtype=dtype, shape=shape, data_ptr=address, data_len=size)
         spec._data = data
         return spec
@@ -98,7 +99,7 @@ TensorSpec.__module__ = "tenmap.safetensors"
 
 
 def _copies(tensor_dict, metadata):
-    """Both dicts, checked, in copies: the caller's may change at any time."""
+    """Checked copies of both dicts, because the caller's may change at any time."""
     tensor_dict = dict(_typed(tensor_dict, dict, "tensor_dict"))
     for name, spec in tensor_dict.items():
         _typed(name, str, "tensor_dict")
@@ -126,7 +127,7 @@ def serialize(tensor_dict, metadata=None):
 
 
 def serialize_file(tensor_dict, filename, metadata=None):
-    """Writes a file with these {name: TensorSpec}: it appears whole, or not at all."""
+    """Writes a file with these {name: TensorSpec}. It appears whole or not at all."""
     tensor_dict, metadata = _copies(tensor_dict, metadata)
     sources = [(name, CODES[spec.dtype], spec.shape, spec._memory()) for name, spec in tensor_dict.items()]
     try:

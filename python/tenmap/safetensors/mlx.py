@@ -1,4 +1,4 @@
-"""safetensors.mlx: dicts of MLX arrays, saved and loaded, through numpy."""
+"""safetensors.mlx: dicts of MLX arrays, saved and loaded by way of numpy."""
 
 from . import numpy as _numpy
 from ._frameworks import to_numpy
@@ -20,7 +20,7 @@ def save_file(tensors, filename, metadata=None):
 
 
 def load(data):
-    """The arrays of the bytes of a file."""
+    """The arrays of a file that is given as bytes."""
     return load_bytes(data, "mlx")
 
 

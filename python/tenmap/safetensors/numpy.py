@@ -7,7 +7,7 @@ from .._dtypes import TABLE, numpy_dtype
 from . import TensorSpec, deserialize, safe_open, serialize, serialize_file  # noqa: F401
 from ._open import load_all, load_bytes
 
-# As far as numpy, and ml_dtypes where it is installed, have them.
+# Those that numpy, and ml_dtypes if it is installed, have.
 _TYPES = {}
 for _name in TABLE:
     try:
@@ -25,11 +25,12 @@ def _is_little_endian(tensor):
 
 
 def _flatten(tensor_dict, keep_alive_buffer):
-    """{name: TensorSpec} of arrays; what they point to is appended to keep_alive_buffer."""
+    """{name: TensorSpec} of arrays; the memory that they point to is appended to
+    keep_alive_buffer."""
     specs = {}
     for name, tensor in tensor_dict.items():
         dtype = np.dtype(tensor.dtype)
-        TensorSpec(dtype=dtype.name, shape=[], data_ptr=0, data_len=0)  # raises, by its name
+        TensorSpec(dtype=dtype.name, shape=[], data_ptr=0, data_len=0)  # raises and names the dtype
         data = source_of(np.asarray(tensor)).data
         keep_alive_buffer.append(data)
         specs[name] = TensorSpec._of(dtype.name, np.shape(tensor), data, data.ctypes.data, data.nbytes)
@@ -49,12 +50,12 @@ def save_file(tensor_dict, filename, metadata=None):
 
 
 def load(data):
-    """The arrays of the bytes of a file, writable."""
+    """The writable arrays of a file that is given as bytes."""
     return load_bytes(data, "numpy")
 
 
 def load_file(filename, *, backend="mmap"):
-    """The arrays of a file, writable: on a copy-on-write mapping, so that the file never changes."""
+    """The writable arrays of a file, on a copy-on-write mapping: the file never changes."""
     return load_all(filename, "numpy", backend=backend)
 
 

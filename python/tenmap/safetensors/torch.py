@@ -10,7 +10,7 @@ from .._dtypes import TABLE, torch_dtype
 from . import TensorSpec, deserialize, safe_open, serialize, serialize_file  # noqa: F401
 from ._open import load_all, load_bytes
 
-# As far as this torch has them.
+# Those that this version of torch has.
 _TYPES = {}
 for _name in TABLE:
     try:
@@ -25,7 +25,7 @@ def _getdtype(dtype_str):
 
 
 def storage_ptr(tensor):
-    """Where the storage of a tensor begins: tensors that share memory have it in common."""
+    """The address of a tensor's storage, which is the same for tensors that share memory."""
     try:
         return tensor.untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):
@@ -33,7 +33,7 @@ def storage_ptr(tensor):
 
 
 def storage_size(tensor):
-    """Bytes of the storage of a tensor."""
+    """The size of a tensor's storage in bytes."""
     try:
         return tensor.untyped_storage().nbytes()
     except (RuntimeError, NotImplementedError):
@@ -41,7 +41,7 @@ def storage_size(tensor):
 
 
 def _end_ptr(tensor):
-    """The address behind a tensor's last element."""
+    """The address after a tensor's last element."""
     if not tensor.nelement():
         return tensor.data_ptr()
     last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride()))
@@ -49,7 +49,7 @@ def _end_ptr(tensor):
 
 
 def _is_complete(tensor):
-    """Whether a tensor has all of its storage."""
+    """Whether a tensor covers its whole storage."""
     return tensor.data_ptr() == storage_ptr(tensor) and tensor.nelement() * _SIZE[tensor.dtype] == storage_size(tensor)
 
 
@@ -70,7 +70,7 @@ def _filter_shared_not_shared(tensors, state_dict):
 
 
 def _find_shared_tensors(state_dict):
-    """The names of tensors with memory, in sets: those of one set overlap."""
+    """The names of tensors that have memory, as sets of names that overlap."""
     groups = defaultdict(set)
     for name, tensor in state_dict.items():
         if tensor.device.type != "meta" and storage_ptr(tensor) != 0 and storage_size(tensor) != 0:
@@ -96,7 +96,7 @@ def _remove_duplicate_names(state_dict, *, preferred_names=None, discard_names=N
 
 
 def _evaluate_tensors_for_save(tensors):
-    """Raises where tensors cannot be saved as they are."""
+    """Raises if tensors cannot be saved as they are."""
     if not isinstance(tensors, dict):
         raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
     sparse = []
@@ -121,7 +121,7 @@ def _evaluate_tensors_for_save(tensors):
 
 
 def _to_ndarray(tensor):
-    """The bytes of a tensor as an array of numpy, and the tensor that has them."""
+    """The bytes of a tensor as a numpy array, and the tensor that holds them."""
     if not tensor.is_contiguous():
         raise ValueError("the tensor is not contiguous")
     tensor = tensor.to("cpu") if tensor.device.type != "cpu" else tensor
@@ -129,7 +129,8 @@ def _to_ndarray(tensor):
 
 
 def _flatten_as_ptr(tensors, keep_alive_buffer):
-    """{name: TensorSpec} of tensors; what they point to is appended to keep_alive_buffer."""
+    """{name: TensorSpec} of tensors; the memory that they point to is appended to
+    keep_alive_buffer."""
     _evaluate_tensors_for_save(tensors)
     specs = {}
     for name, tensor in tensors.items():
@@ -139,7 +140,7 @@ def _flatten_as_ptr(tensors, keep_alive_buffer):
                 "on it, or save the tensor that it is a part of"
             )
         if tensor.device.type != "cpu":
-            tensor = tensor.to("cpu")  # says what is wrong with a tensor on the meta device
+            tensor = tensor.to("cpu")  # raises a clear error for the meta device
         keep_alive_buffer.append((tensor, source_of(tensor).data))
         data = keep_alive_buffer[-1][1]
         specs[name] = TensorSpec._of(str(tensor.dtype).rpartition(".")[2], tensor.shape, data, data.address, len(data))
@@ -159,17 +160,19 @@ def save_file(tensors, filename, metadata=None):
 
 
 def load(data):
-    """The tensors of the bytes of a file."""
+    """The tensors of a file that is given as bytes."""
     return load_bytes(data, "torch")
 
 
 def load_file(filename, device="cpu", *, backend="mmap"):
-    """The tensors of a file. On the CPU they are on a copy-on-write mapping: the file never changes."""
+    """The tensors of a file. On the CPU they are on a copy-on-write mapping: the file never
+    changes."""
     return load_all(filename, "torch", device, backend)
 
 
 def save_model(model, filename, metadata=None, force_contiguous=True):
-    """Saves a module. Of tensors that share memory one is stored; the metadata says for which it stands."""
+    """Saves a module. Of tensors that share memory one is stored, and the metadata lists the
+    others."""
     tensors = model.state_dict()
     metadata = dict(metadata or {})
     for kept, names in _remove_duplicate_names(tensors).items():
@@ -193,12 +196,12 @@ def _complaint(model, missing, unexpected):
 
 
 def load_model(model, filename, strict=True, device="cpu", *, backend="mmap"):
-    """Loads what save_model saved into a module, and gives (missing names, unexpected names)."""
+    """Loads what save_model saved into a module, and returns (missing names, unexpected names)."""
     loaded = load_file(filename, device=device, backend=backend)
     shared = _remove_duplicate_names(model.state_dict(), preferred_names=loaded.keys())
     missing, unexpected = map(set, model.load_state_dict(loaded, strict=False))
     for name in (name for names in shared.values() for name in names):
-        if name in missing:  # it came with the one that it shares memory with
+        if name in missing:  # loaded with the one that it shares memory with
             missing.remove(name)
         else:
             unexpected.add(name)
