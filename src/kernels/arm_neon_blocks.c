@@ -24,8 +24,8 @@ static inline void neon_put_16(float *dst, int8x16_t bytes, float scale) {
 }
 
 /* Multiplies by a scale, subtracts a minimum. The product is exact, so fusing changes nothing. */
-static inline void neon_put_16_less(float *dst, uint8x16_t bytes, float scale, float less) {
-    float32x4_t values[4], minimum = vdupq_n_f32(less);
+static inline void neon_put_16_minus(float *dst, uint8x16_t bytes, float scale, float offset) {
+    float32x4_t values[4], minimum = vdupq_n_f32(offset);
     neon_floats(vreinterpretq_s8_u8(bytes), values);
     for (int i = 0; i < 4; i++)
         vst1q_f32(dst + 4 * i, vsubq_f32(vmulq_n_f32(values[i], scale), minimum));
@@ -46,8 +46,8 @@ void tmi_neon_unpack_q4_0(float *dst, const unsigned char *src, size_t blocks) {
         uint8x16_t q = vld1q_u8(src + 2);
         neon_put_16(dst, vsubq_s8(vreinterpretq_s8_u8(neon_low(q)), eight), d);
         neon_put_16(dst + 16, vsubq_s8(vreinterpretq_s8_u8(neon_high(q)), eight), d);
-        if (TMI_UNLIKELY(tmi_half_is_odd(src)))
-            tmi_one_nan(dst, 32);
+        if (TMI_UNLIKELY(tmi_half_is_nonfinite(src)))
+            tmi_canonicalize_nans(dst, 32);
     }
 }
 
@@ -56,8 +56,8 @@ void tmi_neon_unpack_q8_0(float *dst, const unsigned char *src, size_t blocks) {
         float d = tmi_half(src);
         neon_put_16(dst, vreinterpretq_s8_u8(vld1q_u8(src + 2)), d);
         neon_put_16(dst + 16, vreinterpretq_s8_u8(vld1q_u8(src + 18)), d);
-        if (TMI_UNLIKELY(tmi_half_is_odd(src)))
-            tmi_one_nan(dst, 32);
+        if (TMI_UNLIKELY(tmi_half_is_nonfinite(src)))
+            tmi_canonicalize_nans(dst, 32);
     }
 }
 
@@ -68,8 +68,8 @@ void tmi_neon_unpack_iq4_nl(float *dst, const unsigned char *src, size_t blocks)
         uint8x16_t q = vld1q_u8(src + 2);
         neon_put_16(dst, vqtbl1q_s8(levels, neon_low(q)), d);
         neon_put_16(dst + 16, vqtbl1q_s8(levels, neon_high(q)), d);
-        if (TMI_UNLIKELY(tmi_half_is_odd(src)))
-            tmi_one_nan(dst, 32);
+        if (TMI_UNLIKELY(tmi_half_is_nonfinite(src)))
+            tmi_canonicalize_nans(dst, 32);
     }
 }
 
@@ -97,15 +97,15 @@ void tmi_neon_unpack_q4_k(float *dst, const unsigned char *src, size_t blocks) {
         for (unsigned part = 0; part < 8; part++) {
             unsigned sc, m;
             tmi_scale_and_min(src + 4, part, &sc, &m);
-            float scale = d * (float)sc, less = min * (float)m;
+            float scale = d * (float)sc, offset = min * (float)m;
             for (unsigned i = 0; i < 2; i++) {
                 uint8x16_t q = vld1q_u8(src + 16 + part / 2 * 32 + 16 * i);
-                neon_put_16_less(dst + 32 * part + 16 * i, part % 2 ? neon_high(q) : neon_low(q),
-                                 scale, less);
+                neon_put_16_minus(dst + 32 * part + 16 * i, part % 2 ? neon_high(q) : neon_low(q),
+                                  scale, offset);
             }
         }
-        if (TMI_UNLIKELY(tmi_half_is_odd(src) || tmi_half_is_odd(src + 2)))
-            tmi_one_nan(dst, 256);
+        if (TMI_UNLIKELY(tmi_half_is_nonfinite(src) || tmi_half_is_nonfinite(src + 2)))
+            tmi_canonicalize_nans(dst, 256);
     }
 }
 
@@ -115,18 +115,18 @@ void tmi_neon_unpack_q5_k(float *dst, const unsigned char *src, size_t blocks) {
         for (unsigned part = 0; part < 8; part++) {
             unsigned sc, m;
             tmi_scale_and_min(src + 4, part, &sc, &m);
-            float scale = d * (float)sc, less = min * (float)m;
+            float scale = d * (float)sc, offset = min * (float)m;
             uint8x16_t bit = vdupq_n_u8((uint8_t)(1u << part));
             for (unsigned i = 0; i < 2; i++) {
                 uint8x16_t q = vld1q_u8(src + 48 + part / 2 * 32 + 16 * i);
                 uint8x16_t fifth =
                     vandq_u8(vtstq_u8(vld1q_u8(src + 16 + 16 * i), bit), vdupq_n_u8(16));
                 q = vorrq_u8(part % 2 ? neon_high(q) : neon_low(q), fifth);
-                neon_put_16_less(dst + 32 * part + 16 * i, q, scale, less);
+                neon_put_16_minus(dst + 32 * part + 16 * i, q, scale, offset);
             }
         }
-        if (TMI_UNLIKELY(tmi_half_is_odd(src) || tmi_half_is_odd(src + 2)))
-            tmi_one_nan(dst, 256);
+        if (TMI_UNLIKELY(tmi_half_is_nonfinite(src) || tmi_half_is_nonfinite(src + 2)))
+            tmi_canonicalize_nans(dst, 256);
     }
 }
 
@@ -151,8 +151,8 @@ void tmi_neon_unpack_q6_k(float *dst, const unsigned char *src, size_t blocks) {
             neon_put_sixth(to + 64, neon_high(a), h, scale[2]);
             neon_put_sixth(to + 96, neon_high(b), vshrq_n_u8(h, 2), scale[3]);
         }
-        if (TMI_UNLIKELY(tmi_half_is_odd(src + 208)))
-            tmi_one_nan(dst, 256);
+        if (TMI_UNLIKELY(tmi_half_is_nonfinite(src + 208)))
+            tmi_canonicalize_nans(dst, 256);
     }
 }
 

@@ -7,7 +7,7 @@
 
 #include <arm_neon.h>
 
-#define NEON_GROUPED(name, vector, plain)                                                          \
+#define NEON_GROUP_OP(name, vector, plain)                                                         \
     void name(float *values, size_t count, const float *by, size_t first, size_t group) {          \
         for (size_t end = first; count > 0; by++, end = group) {                                   \
             size_t n = end < count ? end : count, i = 0;                                           \
@@ -21,13 +21,13 @@
         }                                                                                          \
     }
 
-NEON_GROUPED(tmi_neon_group_times, vmulq_f32, tmi_group_times)
-NEON_GROUPED(tmi_neon_group_minus, vsubq_f32, tmi_group_minus)
-NEON_GROUPED(tmi_neon_group_plus, vaddq_f32, tmi_group_plus)
+NEON_GROUP_OP(tmi_neon_group_times, vmulq_f32, tmi_group_times)
+NEON_GROUP_OP(tmi_neon_group_minus, vsubq_f32, tmi_group_minus)
+NEON_GROUP_OP(tmi_neon_group_plus, vaddq_f32, tmi_group_plus)
 
 /* 8 bytes hold 16 codes, the low half of a byte first. */
-void tmi_neon_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t less) {
-    const int32x4_t by = vdupq_n_s32(less);
+void tmi_neon_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t bias) {
+    const int32x4_t by = vdupq_n_s32(bias);
     size_t i = 0;
     for (; i + 16 <= count; i += 16, bytes += 8) {
         uint8x8_t both = vld1_u8(bytes);
@@ -41,7 +41,7 @@ void tmi_neon_nibbles(float *values, const unsigned char *bytes, size_t count, i
         }
     }
     if (i < count)
-        tmi_scalar_nibbles(values + i, bytes, count - i, less);
+        tmi_scalar_nibbles(values + i, bytes, count - i, bias);
 }
 
 #endif

@@ -12,7 +12,7 @@ const int8_t tmi_levels_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                    1,    13,   25,  38,  53,  69,  89,  113};
 const int8_t tmi_levels_e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-void tmi_one_nan(float *values, size_t count) {
+void tmi_canonicalize_nans(float *values, size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint32_t bits;
         memcpy(&bits, &values[i], sizeof bits);
@@ -30,8 +30,8 @@ void tmi_unpack_q4_0(float *dst, const unsigned char *src, size_t blocks) {
             dst[i] = (float)((src[2 + i] & 15) - 8) * d;
             dst[i + 16] = (float)((src[2 + i] >> 4) - 8) * d;
         }
-        if (tmi_half_is_odd(src))
-            tmi_one_nan(dst, 32);
+        if (tmi_half_is_nonfinite(src))
+            tmi_canonicalize_nans(dst, 32);
     }
 }
 
@@ -42,8 +42,8 @@ void tmi_unpack_q4_1(float *dst, const unsigned char *src, size_t blocks) {
             dst[i] = (float)(src[4 + i] & 15) * d + m;
             dst[i + 16] = (float)(src[4 + i] >> 4) * d + m;
         }
-        if (tmi_half_is_odd(src) || tmi_half_is_odd(src + 2))
-            tmi_one_nan(dst, 32);
+        if (tmi_half_is_nonfinite(src) || tmi_half_is_nonfinite(src + 2))
+            tmi_canonicalize_nans(dst, 32);
     }
 }
 
@@ -58,8 +58,8 @@ void tmi_unpack_q5_0(float *dst, const unsigned char *src, size_t blocks) {
             dst[i] = (float)(low - 16) * d;
             dst[i + 16] = (float)(top - 16) * d;
         }
-        if (tmi_half_is_odd(src))
-            tmi_one_nan(dst, 32);
+        if (tmi_half_is_nonfinite(src))
+            tmi_canonicalize_nans(dst, 32);
     }
 }
 
@@ -73,8 +73,8 @@ void tmi_unpack_q5_1(float *dst, const unsigned char *src, size_t blocks) {
             dst[i] = (float)low * d + m;
             dst[i + 16] = (float)top * d + m;
         }
-        if (tmi_half_is_odd(src) || tmi_half_is_odd(src + 2))
-            tmi_one_nan(dst, 32);
+        if (tmi_half_is_nonfinite(src) || tmi_half_is_nonfinite(src + 2))
+            tmi_canonicalize_nans(dst, 32);
     }
 }
 
@@ -84,8 +84,8 @@ static void unpack_bytes(float *dst, const unsigned char *src, size_t blocks, si
         float d = tmi_half(src);
         for (size_t i = 0; i < 32; i++)
             dst[i] = (float)(int8_t)src[head + i] * d;
-        if (tmi_half_is_odd(src))
-            tmi_one_nan(dst, 32);
+        if (tmi_half_is_nonfinite(src))
+            tmi_canonicalize_nans(dst, 32);
     }
 }
 
@@ -105,8 +105,8 @@ void tmi_unpack_iq4_nl(float *dst, const unsigned char *src, size_t blocks) {
             dst[i] = d * (float)tmi_levels_iq4[src[2 + i] & 15];
             dst[i + 16] = d * (float)tmi_levels_iq4[src[2 + i] >> 4];
         }
-        if (tmi_half_is_odd(src))
-            tmi_one_nan(dst, 32);
+        if (tmi_half_is_nonfinite(src))
+            tmi_canonicalize_nans(dst, 32);
     }
 }
 
@@ -173,8 +173,8 @@ void tmi_unpack_q1_0(float *dst, const unsigned char *src, size_t blocks) {
         float d = tmi_half(src);
         for (int i = 0; i < 128; i++)
             dst[i] = src[2 + i / 8] >> i % 8 & 1 ? d : -d;
-        if (tmi_half_is_odd(src))
-            tmi_one_nan(dst, 128);
+        if (tmi_half_is_nonfinite(src))
+            tmi_canonicalize_nans(dst, 128);
     }
 }
 
@@ -198,8 +198,8 @@ void tmi_unpack_tq1_0(float *dst, const unsigned char *src, size_t blocks) {
         dst = unpack_trits(dst, src, 32, 5, d);
         dst = unpack_trits(dst, src + 32, 16, 5, d);
         dst = unpack_trits(dst, src + 48, 4, 4, d);
-        if (tmi_half_is_odd(src + 52))
-            tmi_one_nan(begin, 256);
+        if (tmi_half_is_nonfinite(src + 52))
+            tmi_canonicalize_nans(begin, 256);
     }
 }
 
@@ -210,7 +210,7 @@ void tmi_unpack_tq2_0(float *dst, const unsigned char *src, size_t blocks) {
             int code = src[i / 128 * 32 + i % 32] >> i / 32 % 4 * 2 & 3;
             dst[i] = (float)(code - 1) * d;
         }
-        if (tmi_half_is_odd(src + 64))
-            tmi_one_nan(dst, 256);
+        if (tmi_half_is_nonfinite(src + 64))
+            tmi_canonicalize_nans(dst, 256);
     }
 }

@@ -25,7 +25,7 @@ static inline float tmi_float_of(uint32_t bits) {
 }
 
 /* Whether the F16 at these bytes is infinite or NaN: only then can an element of its block be. */
-static inline bool tmi_half_is_odd(const unsigned char *b) {
+static inline bool tmi_half_is_nonfinite(const unsigned char *b) {
     return (b[1] & 0x7c) == 0x7c;
 }
 
@@ -41,7 +41,7 @@ static inline float tmi_half(const unsigned char *b) {
 }
 
 /* Replaces every NaN of a block by 0x7fc00000, so that all hosts give the same bits. */
-void tmi_one_nan(float *values, size_t count);
+void tmi_canonicalize_nans(float *values, size_t count);
 
 /* The i-th 6-bit scale and 6-bit minimum of the eight that Q4_K and Q5_K pack into 12 bytes. */
 static inline void tmi_scale_and_min(const unsigned char *packed, size_t i, unsigned *scale,

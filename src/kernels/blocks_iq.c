@@ -41,8 +41,8 @@ void tmi_unpack_iq2_xxs(float *dst, const unsigned char *src, size_t blocks) {
             for (int i = 0; i < 4; i++, dst += 8)
                 put_point(dst, tmi_grid_iq2_xxs[q[i]], eight_signs(rest >> 7 * i & 127), scale);
         }
-        if (tmi_half_is_odd(src))
-            tmi_one_nan(begin, 256);
+        if (tmi_half_is_nonfinite(src))
+            tmi_canonicalize_nans(begin, 256);
     }
 }
 
@@ -56,8 +56,8 @@ void tmi_unpack_iq2_xs(float *dst, const unsigned char *src, size_t blocks) {
             float scale = d * (0.5f + (float)bits) * 0.25f;
             put_point(dst, tmi_grid_iq2_xs[word & 511], eight_signs(word >> 9), scale);
         }
-        if (tmi_half_is_odd(src))
-            tmi_one_nan(begin, 256);
+        if (tmi_half_is_nonfinite(src))
+            tmi_canonicalize_nans(begin, 256);
     }
 }
 
@@ -71,8 +71,8 @@ void tmi_unpack_iq2_s(float *dst, const unsigned char *src, size_t blocks) {
             float scale = d * (0.5f + (float)bits) * 0.25f;
             put_point(dst, tmi_grid_iq2_s[point], src[34 + i], scale);
         }
-        if (tmi_half_is_odd(src))
-            tmi_one_nan(begin, 256);
+        if (tmi_half_is_nonfinite(src))
+            tmi_canonicalize_nans(begin, 256);
     }
 }
 
@@ -87,8 +87,8 @@ void tmi_unpack_iq3_xxs(float *dst, const unsigned char *src, size_t blocks) {
             put_points(dst, tmi_grid_iq3_xxs[q[0]], tmi_grid_iq3_xxs[q[1]], levels_iq3_xxs,
                        eight_signs(rest >> i % 4 * 7 & 127), scale);
         }
-        if (tmi_half_is_odd(src))
-            tmi_one_nan(begin, 256);
+        if (tmi_half_is_nonfinite(src))
+            tmi_canonicalize_nans(begin, 256);
     }
 }
 
@@ -105,8 +105,8 @@ void tmi_unpack_iq3_s(float *dst, const unsigned char *src, size_t blocks) {
                        tmi_grid_iq3_s[q[1] | (high >> 1 & 1) << 8], levels_iq3_s, src[74 + i],
                        scale);
         }
-        if (tmi_half_is_odd(src))
-            tmi_one_nan(begin, 256);
+        if (tmi_half_is_nonfinite(src))
+            tmi_canonicalize_nans(begin, 256);
     }
 }
 
@@ -126,8 +126,8 @@ void tmi_unpack_iq1_s(float *dst, const unsigned char *src, size_t blocks) {
             float scale = d * (float)(2 * (word >> 12 & 7) + 1);
             put_shifted(dst, tmi_grid_iq1[point], word >> 15, scale);
         }
-        if (tmi_half_is_odd(src))
-            tmi_one_nan(begin, 256);
+        if (tmi_half_is_nonfinite(src))
+            tmi_canonicalize_nans(begin, 256);
     }
 }
 
@@ -144,7 +144,7 @@ void tmi_unpack_iq1_m(float *dst, const unsigned char *src, size_t blocks) {
             float scale = d * (float)(2 * bits + 1);
             put_shifted(dst, tmi_grid_iq1[src[i] | (high & 7) << 8], high >> 3, scale);
         }
-        if (tmi_half_is_odd(half))
-            tmi_one_nan(begin, 256);
+        if (tmi_half_is_nonfinite(half))
+            tmi_canonicalize_nans(begin, 256);
     }
 }

@@ -7,12 +7,12 @@ void tmi_unpack_q2_k(float *dst, const unsigned char *src, size_t blocks) {
         float d = tmi_half(src + 80), min = tmi_half(src + 82);
         for (size_t part = 0; part < 16; part++) {
             const unsigned char *q = src + 16 + part / 8 * 32 + part % 2 * 16;
-            float scale = d * (float)(src[part] & 15), less = min * (float)(src[part] >> 4);
+            float scale = d * (float)(src[part] & 15), offset = min * (float)(src[part] >> 4);
             for (size_t i = 0; i < 16; i++)
-                dst[16 * part + i] = scale * (float)(q[i] >> part / 2 % 4 * 2 & 3) - less;
+                dst[16 * part + i] = scale * (float)(q[i] >> part / 2 % 4 * 2 & 3) - offset;
         }
-        if (tmi_half_is_odd(src + 80) || tmi_half_is_odd(src + 82))
-            tmi_one_nan(dst, 256);
+        if (tmi_half_is_nonfinite(src + 80) || tmi_half_is_nonfinite(src + 82))
+            tmi_canonicalize_nans(dst, 256);
     }
 }
 
@@ -35,8 +35,8 @@ void tmi_unpack_q3_k(float *dst, const unsigned char *src, size_t blocks) {
                 dst[16 * part + i] = scale * (float)code;
             }
         }
-        if (tmi_half_is_odd(src + 108))
-            tmi_one_nan(dst, 256);
+        if (tmi_half_is_nonfinite(src + 108))
+            tmi_canonicalize_nans(dst, 256);
     }
 }
 
@@ -48,12 +48,12 @@ void tmi_unpack_q4_k(float *dst, const unsigned char *src, size_t blocks) {
             const unsigned char *q = src + 16 + part / 2 * 32;
             unsigned sc, m;
             tmi_scale_and_min(src + 4, part, &sc, &m);
-            float scale = d * (float)sc, less = min * (float)m;
+            float scale = d * (float)sc, offset = min * (float)m;
             for (size_t i = 0; i < 32; i++)
-                dst[32 * part + i] = scale * (float)(q[i] >> part % 2 * 4 & 15) - less;
+                dst[32 * part + i] = scale * (float)(q[i] >> part % 2 * 4 & 15) - offset;
         }
-        if (tmi_half_is_odd(src) || tmi_half_is_odd(src + 2))
-            tmi_one_nan(dst, 256);
+        if (tmi_half_is_nonfinite(src) || tmi_half_is_nonfinite(src + 2))
+            tmi_canonicalize_nans(dst, 256);
     }
 }
 
@@ -65,14 +65,14 @@ void tmi_unpack_q5_k(float *dst, const unsigned char *src, size_t blocks) {
             const unsigned char *high = src + 16, *q = src + 48 + part / 2 * 32;
             unsigned sc, m;
             tmi_scale_and_min(src + 4, part, &sc, &m);
-            float scale = d * (float)sc, less = min * (float)m;
+            float scale = d * (float)sc, offset = min * (float)m;
             for (size_t i = 0; i < 32; i++) {
                 unsigned code = (q[i] >> part % 2 * 4 & 15u) | (high[i] >> part & 1u) << 4;
-                dst[32 * part + i] = scale * (float)code - less;
+                dst[32 * part + i] = scale * (float)code - offset;
             }
         }
-        if (tmi_half_is_odd(src) || tmi_half_is_odd(src + 2))
-            tmi_one_nan(dst, 256);
+        if (tmi_half_is_nonfinite(src) || tmi_half_is_nonfinite(src + 2))
+            tmi_canonicalize_nans(dst, 256);
     }
 }
 
@@ -89,8 +89,8 @@ void tmi_unpack_q6_k(float *dst, const unsigned char *src, size_t blocks) {
                 dst[32 * row + i] = scale * (float)(code - 32);
             }
         }
-        if (tmi_half_is_odd(src + 208))
-            tmi_one_nan(dst, 256);
+        if (tmi_half_is_nonfinite(src + 208))
+            tmi_canonicalize_nans(dst, 256);
     }
 }
 
@@ -109,7 +109,7 @@ void tmi_unpack_q8_k(float *dst, const unsigned char *src, size_t blocks) {
             dst[i] = tmi_float_of((uint32_t)tmi_scalar_one(TENMAP_F32, TENMAP_F64, wide, 0));
         }
         if ((tmi_block_u32(src) & 0x7f800000) == 0x7f800000)
-            tmi_one_nan(dst, 256);
+            tmi_canonicalize_nans(dst, 256);
     }
 }
 
@@ -128,7 +128,7 @@ void tmi_unpack_iq4_xs(float *dst, const unsigned char *src, size_t blocks) {
                 dst[32 * part + 16 + (unsigned)i] = scale * (float)tmi_levels_iq4[q[i] >> 4];
             }
         }
-        if (tmi_half_is_odd(src))
-            tmi_one_nan(dst, 256);
+        if (tmi_half_is_nonfinite(src))
+            tmi_canonicalize_nans(dst, 256);
     }
 }

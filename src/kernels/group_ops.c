@@ -6,7 +6,7 @@
 #include "kernels.h"
 
 /* One loop per operation, over groups of which the first may be shorter. */
-#define GROUPED(name, operation)                                                                   \
+#define GROUP_OP(name, operation)                                                                  \
     TMI_NOINLINE void name(float *values, size_t count, const float *by, size_t first,             \
                            size_t group) {                                                         \
         for (size_t end = first; count > 0; by++, end = group) {                                   \
@@ -19,13 +19,13 @@
         }                                                                                          \
     }
 
-void tmi_scalar_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t less) {
+void tmi_scalar_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t bias) {
     for (size_t i = 0; i < count; i++) {
         int32_t both = bytes[i / 2];
-        values[i] = (float)((i % 2 ? both >> 4 : both & 15) - less);
+        values[i] = (float)((i % 2 ? both >> 4 : both & 15) - bias);
     }
 }
 
-GROUPED(tmi_group_times, *)
-GROUPED(tmi_group_minus, -)
-GROUPED(tmi_group_plus, +)
+GROUP_OP(tmi_group_times, *)
+GROUP_OP(tmi_group_minus, -)
+GROUP_OP(tmi_group_plus, +)

@@ -69,14 +69,14 @@ typedef enum tmi_code_kind { TMI_KIND_ANY, TMI_KIND_E2M1, TMI_KIND_CENTERED } tm
 
 /*
  * Tables that a kernel computes from scales, cached for the next run: the rows of a block share
- * their scales. of[i] holds the bits of the scale that entry i was computed from. Initially all its
- * bits are set, which is a NaN.
+ * their scales. scale_bits[i] holds the bits of the scale that entry i was computed from. Initially
+ * all its bits are set, which is a NaN.
  */
-enum { TMI_TABLES = 256, TMI_TABLE_BYTES = 32 };
-typedef struct tmi_tables {
-    uint32_t of[TMI_TABLES];
-    unsigned char bytes[TMI_TABLES * TMI_TABLE_BYTES];
-} tmi_tables;
+enum { TMI_CACHED_TABLES = 256, TMI_TABLE_BYTES = 32 };
+typedef struct tmi_table_cache {
+    uint32_t scale_bits[TMI_CACHED_TABLES];
+    unsigned char bytes[TMI_CACHED_TABLES * TMI_TABLE_BYTES];
+} tmi_table_cache;
 
 /*
  * A run of values of a quantized weight, starting from its codes. 4-bit codes index a table, and
@@ -94,8 +94,8 @@ typedef struct tmi_fused_run {
     const float *scales, *zeros; /* one per group; zeros may be NULL */
     /* Values in the first group, at least one, and in each other group. */
     size_t first, group;
-    tmi_tables *tables; /* NULL if nothing is cached */
-    size_t place;       /* index of the first group in the tables; the next ones follow */
+    tmi_table_cache *tables; /* NULL if nothing is cached */
+    size_t place;            /* index of the first group in the tables; the next ones follow */
 } tmi_fused_run;
 
 /*
@@ -109,11 +109,11 @@ typedef bool tmi_dequant_fused(void *dst, tenmap_dtype as, const tmi_fused_run *
 /*
  * Splits `count` rows of words into columns. `count` is a multiple of eight, and the rows are
  * `stride` bytes apart. Each word holds the 4-bit codes of eight columns, lowest bits first or, if
- * `mixed`, in AWQ's order. Writes the codes of each column, the first in the lowest bits, to lines
- * that are `line` bytes apart.
+ * `awq_order`, in AWQ's order. Writes the codes of each column, the first in the lowest bits, to
+ * lines that are `line` bytes apart.
  */
 typedef void tmi_split_columns(unsigned char *to, size_t line, const unsigned char *rows,
-                               size_t stride, size_t count, size_t words, bool mixed);
+                               size_t stride, size_t count, size_t words, bool awq_order);
 /*
  * Multiplies `count` E2M1 values, the low half of a byte first, each by its own power of two from
  * 2^-125 to 2^125, given as BF16. The results are F32, BF16 or F16 at any address, with the flags
@@ -128,8 +128,8 @@ typedef void tmi_scale_by_powers(void *dst, tenmap_dtype as, const unsigned char
 typedef void tmi_transpose(unsigned char *to, size_t to_stride, const unsigned char *from,
                            size_t from_stride, size_t rows, size_t columns, bool stream);
 
-/* Unpacks `count` 4-bit codes, the low half of a byte first, and subtracts `less` from each. */
-typedef void tmi_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t less);
+/* Unpacks `count` 4-bit codes, the low half of a byte first, and subtracts `bias` from each. */
+typedef void tmi_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t bias);
 
 /* The kernels of one instruction set. An entry that is NULL falls back to tmi_kernels_scalar. */
 typedef struct tmi_kernels {

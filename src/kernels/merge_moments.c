@@ -115,7 +115,7 @@ bool tmi_mean_squares_of_lanes(tmi_mean_squares *spread, const tmi_lanes *lanes,
 }
 
 /* Raises the scale to match a part with larger values, beside which anything lost is invisible. */
-static void scale_spread_up(tmi_mean_squares *spread, int scale) {
+static void raise_scale(tmi_mean_squares *spread, int scale) {
     for (; spread->scale < scale; spread->scale += SCALE_STEP) {
         spread->mean = product_of(spread->mean, 0x1p-700);
         spread->mean_rest = product_of(spread->mean_rest, 0x1p-700);
@@ -130,8 +130,8 @@ void tmi_mean_squares_merge(tmi_mean_squares *a, const tmi_mean_squares *b) {
         *a = a->count ? *a : other;
         return;
     }
-    scale_spread_up(a, other.scale);
-    scale_spread_up(&other, a->scale);
+    raise_scale(a, other.scale);
+    raise_scale(&other, a->scale);
     double ours = (double)a->count, theirs = (double)other.count;
     double share = quotient_of(theirs, sum_of(ours, theirs)), rest;
     double apart = sum_and_rest(other.mean, -a->mean, &rest);

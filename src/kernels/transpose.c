@@ -6,10 +6,10 @@
 const uint8_t tmi_awq_order[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 void tmi_scalar_split_columns(unsigned char *to, size_t line, const unsigned char *rows,
-                              size_t stride, size_t count, size_t words, bool mixed) {
+                              size_t stride, size_t count, size_t words, bool awq_order) {
     for (size_t w = 0; w < words; w++)
         for (size_t p = 0; p < 8; p++, to += line) {
-            size_t field = mixed ? tmi_awq_order[p] : p;
+            size_t field = awq_order ? tmi_awq_order[p] : p;
             const unsigned char *from = rows + 4 * w + field / 2;
             unsigned low = (unsigned)(field % 2 * 4);
             for (size_t i = 0; i < count; i += 2)
@@ -19,7 +19,7 @@ void tmi_scalar_split_columns(unsigned char *to, size_t line, const unsigned cha
 }
 
 /* One square at a time, so that whole cache lines are read and written. */
-#define TURN(name, width)                                                                          \
+#define SCALAR_TRANSPOSE(name, width)                                                              \
     void name(unsigned char *to, size_t to_stride, const unsigned char *from, size_t from_stride,  \
               size_t rows, size_t columns, bool stream) {                                          \
         enum { SQUARE = 16 };                                                                      \
@@ -32,5 +32,5 @@ void tmi_scalar_split_columns(unsigned char *to, size_t line, const unsigned cha
                                from + i * from_stride + k * (width), width);                       \
     }
 
-TURN(tmi_scalar_transpose16, 2)
-TURN(tmi_scalar_transpose32, 4)
+SCALAR_TRANSPOSE(tmi_scalar_transpose16, 2)
+SCALAR_TRANSPOSE(tmi_scalar_transpose32, 4)

@@ -95,7 +95,7 @@ AVX2_INLINE __m128i f16_from_f32_avx2(__m256i bits, bool saturate) {
 }
 
 /* Packs two vectors of 16-bit results in 32-bit lanes into one, in order. */
-AVX2_INLINE __m256i join_16(__m256i a, __m256i b) {
+AVX2_INLINE __m256i pack_16(__m256i a, __m256i b) {
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), _MM_SHUFFLE(3, 1, 2, 0));
 }
 
@@ -106,13 +106,14 @@ AVX2_INLINE __m256i bf16_from_two(__m256i a, __m256i b, bool saturate) {
         b = clamp_not_nan(b, 0x7f7f0000);
     }
     if (TMI_UNLIKELY(avx2_any_nan(a, b)))
-        return join_16(bf16_from_f32_avx2(a, true), bf16_from_f32_avx2(b, true));
-    return join_16(bf16_from_f32_avx2(a, false), bf16_from_f32_avx2(b, false));
+        return pack_16(bf16_from_f32_avx2(a, true), bf16_from_f32_avx2(b, true));
+    return pack_16(bf16_from_f32_avx2(a, false), bf16_from_f32_avx2(b, false));
 }
 
 /* Converts fewer elements than a step. */
-AVX2_INLINE void avx2_part(unsigned char *d, const unsigned char *s, size_t count, avx2_step *step,
-                           bool saturate, size_t src_bits, size_t dst_bytes) {
+AVX2_INLINE void avx2_partial_step(unsigned char *d, const unsigned char *s, size_t count,
+                                   avx2_step *step, bool saturate, size_t src_bits,
+                                   size_t dst_bytes) {
     unsigned char in[AVX2_STEP * 8], out[AVX2_STEP * 8];
     AVX2_UNROLL
     for (size_t i = 0; i * 256 < AVX2_STEP * src_bits; i++)
@@ -131,7 +132,7 @@ AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step 
     size_t gap = (size_t) - (uintptr_t)d & (line - 1), head = gap / dst_bytes;
     bool aligns = gap % dst_bytes == 0 && head * src_bits % 8 == 0;
     if (aligns && head && count >= AVX2_STEP + head) {
-        avx2_part(d, s, head, step, saturate, src_bits, dst_bytes);
+        avx2_partial_step(d, s, head, step, saturate, src_bits, dst_bytes);
         d += gap;
         s += head * src_bits / 8;
         count -= head;
@@ -150,7 +151,7 @@ AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step 
             step(d, s, false, saturate);
     }
     if (tail)
-        avx2_part(d, s, tail, step, saturate, src_bits, dst_bytes);
+        avx2_partial_step(d, s, tail, step, saturate, src_bits, dst_bytes);
 }
 
 /* Defines a kernel from a step that ignores saturation. */

@@ -32,15 +32,15 @@ AVX2_INLINE void avx2_put_16(float *dst, __m128i bytes, __m256 scale, bool strea
 }
 
 /* 32 bytes below 128 times a scale, minus a minimum. */
-AVX2_INLINE void avx2_put_32_less(float *dst, __m256i bytes, __m256 scale, __m256 less,
-                                  bool stream) {
+AVX2_INLINE void avx2_put_32_minus(float *dst, __m256i bytes, __m256 scale, __m256 offset,
+                                   bool stream) {
     __m128i halves[2] = {_mm256_castsi256_si128(bytes), _mm256_extracti128_si256(bytes, 1)};
     AVX2_UNROLL
     for (size_t i = 0; i < 2; i++) {
         __m256 a = avx2_signed_floats(halves[i]);
         __m256 b = avx2_signed_floats(avx2_upper_half(halves[i]));
-        avx2_put_8(dst + 16 * i, _mm256_sub_ps(_mm256_mul_ps(a, scale), less), stream);
-        avx2_put_8(dst + 16 * i + 8, _mm256_sub_ps(_mm256_mul_ps(b, scale), less), stream);
+        avx2_put_8(dst + 16 * i, _mm256_sub_ps(_mm256_mul_ps(a, scale), offset), stream);
+        avx2_put_8(dst + 16 * i + 8, _mm256_sub_ps(_mm256_mul_ps(b, scale), offset), stream);
     }
 }
 
@@ -64,8 +64,8 @@ AVX2_INLINE void avx2_unpack_q4_0(float *dst, const unsigned char *src, size_t b
         __m128i q = avx2_load_half(src + 2, 0);
         avx2_put_16(dst, _mm_sub_epi8(avx2_low_nibbles(q), eight), d, stream);
         avx2_put_16(dst + 16, _mm_sub_epi8(avx2_high_nibbles(q), eight), d, stream);
-        if (TMI_UNLIKELY(tmi_half_is_odd(src)))
-            tmi_one_nan(dst, 32);
+        if (TMI_UNLIKELY(tmi_half_is_nonfinite(src)))
+            tmi_canonicalize_nans(dst, 32);
     }
 }
 
@@ -75,8 +75,8 @@ AVX2_INLINE void avx2_unpack_q8_0(float *dst, const unsigned char *src, size_t b
         __m256 d = avx2_half_scale(src);
         avx2_put_16(dst, avx2_load_half(src + 2, 0), d, stream);
         avx2_put_16(dst + 16, avx2_load_half(src + 2, 1), d, stream);
-        if (TMI_UNLIKELY(tmi_half_is_odd(src)))
-            tmi_one_nan(dst, 32);
+        if (TMI_UNLIKELY(tmi_half_is_nonfinite(src)))
+            tmi_canonicalize_nans(dst, 32);
     }
 }
 
@@ -88,8 +88,8 @@ AVX2_INLINE void avx2_unpack_iq4_nl(float *dst, const unsigned char *src, size_t
         __m128i q = avx2_load_half(src + 2, 0);
         avx2_put_16(dst, _mm_shuffle_epi8(levels, avx2_low_nibbles(q)), d, stream);
         avx2_put_16(dst + 16, _mm_shuffle_epi8(levels, avx2_high_nibbles(q)), d, stream);
-        if (TMI_UNLIKELY(tmi_half_is_odd(src)))
-            tmi_one_nan(dst, 32);
+        if (TMI_UNLIKELY(tmi_half_is_nonfinite(src)))
+            tmi_canonicalize_nans(dst, 32);
     }
 }
 
@@ -114,29 +114,29 @@ AVX2_INLINE void avx2_unpack_mxfp4(float *dst, const unsigned char *src, size_t 
 
 /* The scale and the minimum of one part of a block of Q4_K or Q5_K. */
 AVX2_INLINE void avx2_part_scale(const unsigned char *src, size_t part, __m256 d, __m256 min,
-                                 __m256 *scale, __m256 *less) {
+                                 __m256 *scale, __m256 *offset) {
     unsigned sc, m;
     tmi_scale_and_min(src + 4, part, &sc, &m);
     *scale = _mm256_mul_ps(d, _mm256_set1_ps((float)(int)sc));
-    *less = _mm256_mul_ps(min, _mm256_set1_ps((float)(int)m));
+    *offset = _mm256_mul_ps(min, _mm256_set1_ps((float)(int)m));
 }
 
 AVX2_INLINE void avx2_unpack_q4_k(float *dst, const unsigned char *src, size_t blocks,
                                   bool stream) {
     const __m256i nibble = _mm256_set1_epi8(15);
     for (; blocks > 0; blocks--, src += 144, dst += 256) {
-        __m256 d = avx2_half_scale(src), min = avx2_half_scale(src + 2), scale, less;
+        __m256 d = avx2_half_scale(src), min = avx2_half_scale(src + 2), scale, offset;
         AVX2_UNROLL
         for (size_t part = 0; part < 8; part += 2) {
             __m256i q = avx2_load(src + 16, part / 2);
-            avx2_part_scale(src, part, d, min, &scale, &less);
-            avx2_put_32_less(dst + 32 * part, _mm256_and_si256(q, nibble), scale, less, stream);
-            avx2_part_scale(src, part + 1, d, min, &scale, &less);
+            avx2_part_scale(src, part, d, min, &scale, &offset);
+            avx2_put_32_minus(dst + 32 * part, _mm256_and_si256(q, nibble), scale, offset, stream);
+            avx2_part_scale(src, part + 1, d, min, &scale, &offset);
             q = _mm256_and_si256(_mm256_srli_epi16(q, 4), nibble);
-            avx2_put_32_less(dst + 32 * part + 32, q, scale, less, stream);
+            avx2_put_32_minus(dst + 32 * part + 32, q, scale, offset, stream);
         }
-        if (TMI_UNLIKELY(tmi_half_is_odd(src) || tmi_half_is_odd(src + 2)))
-            tmi_one_nan(dst, 256);
+        if (TMI_UNLIKELY(tmi_half_is_nonfinite(src) || tmi_half_is_nonfinite(src + 2)))
+            tmi_canonicalize_nans(dst, 256);
     }
 }
 
@@ -151,21 +151,21 @@ AVX2_INLINE void avx2_unpack_q5_k(float *dst, const unsigned char *src, size_t b
                                   bool stream) {
     const __m256i nibble = _mm256_set1_epi8(15);
     for (; blocks > 0; blocks--, src += 176, dst += 256) {
-        __m256 d = avx2_half_scale(src), min = avx2_half_scale(src + 2), scale, less;
+        __m256 d = avx2_half_scale(src), min = avx2_half_scale(src + 2), scale, offset;
         __m256i high = avx2_load(src + 16, 0);
         AVX2_UNROLL
         for (size_t part = 0; part < 8; part += 2) {
             __m256i q = avx2_load(src + 48, part / 2), low = _mm256_and_si256(q, nibble);
-            avx2_part_scale(src, part, d, min, &scale, &less);
+            avx2_part_scale(src, part, d, min, &scale, &offset);
             low = _mm256_or_si256(low, avx2_fifth_bits(high, part));
-            avx2_put_32_less(dst + 32 * part, low, scale, less, stream);
-            avx2_part_scale(src, part + 1, d, min, &scale, &less);
+            avx2_put_32_minus(dst + 32 * part, low, scale, offset, stream);
+            avx2_part_scale(src, part + 1, d, min, &scale, &offset);
             q = _mm256_and_si256(_mm256_srli_epi16(q, 4), nibble);
             q = _mm256_or_si256(q, avx2_fifth_bits(high, part + 1));
-            avx2_put_32_less(dst + 32 * part + 32, q, scale, less, stream);
+            avx2_put_32_minus(dst + 32 * part + 32, q, scale, offset, stream);
         }
-        if (TMI_UNLIKELY(tmi_half_is_odd(src) || tmi_half_is_odd(src + 2)))
-            tmi_one_nan(dst, 256);
+        if (TMI_UNLIKELY(tmi_half_is_nonfinite(src) || tmi_half_is_nonfinite(src + 2)))
+            tmi_canonicalize_nans(dst, 256);
     }
 }
 
@@ -201,8 +201,8 @@ AVX2_INLINE void avx2_unpack_q6_k(float *dst, const unsigned char *src, size_t b
             avx2_put_row(to + 64, a, h2, scales + 4, d, stream);
             avx2_put_row(to + 96, b, h3, scales + 6, d, stream);
         }
-        if (TMI_UNLIKELY(tmi_half_is_odd(src + 208)))
-            tmi_one_nan(dst, 256);
+        if (TMI_UNLIKELY(tmi_half_is_nonfinite(src + 208)))
+            tmi_canonicalize_nans(dst, 256);
     }
 }
 

@@ -9,23 +9,23 @@
 #if TMI_AVX2
 
 /* The values of a group's codes, in F32 and, if results have 16 bits, in that format too. */
-typedef struct coded_table {
+typedef struct fused_table {
     __m256 low, high;
-    coded_bytes bytes;
-} coded_table;
+    fused_planes bytes;
+} fused_table;
 
-AVX2_INLINE coded_table group_table(const tmi_fused_run *run, size_t g, tenmap_dtype as,
+AVX2_INLINE fused_table group_table(const tmi_fused_run *run, size_t g, tenmap_dtype as,
                                     bool saturate) {
-    coded_table t;
+    fused_table t;
     bool zeros = run->zeros != NULL;
     __m256 scale = _mm256_broadcast_ss(run->scales + g);
     __m256 zero = zeros ? _mm256_broadcast_ss(run->zeros + g) : scale;
-    t.low = coded_steps(_mm256_loadu_ps(run->table), scale, zero, zeros, run->added);
-    t.high = coded_steps(_mm256_loadu_ps(run->table + 8), scale, zero, zeros, run->added);
+    t.low = fused_apply_scale(_mm256_loadu_ps(run->table), scale, zero, zeros, run->added);
+    t.high = fused_apply_scale(_mm256_loadu_ps(run->table + 8), scale, zero, zeros, run->added);
     if (as == TENMAP_F32)
         t.bytes.low = t.bytes.high = _mm256_setzero_si256();
     else
-        t.bytes = coded_split(t.low, t.high, as, saturate);
+        t.bytes = fused_split_planes(t.low, t.high, as, saturate);
     return t;
 }
 
@@ -37,8 +37,8 @@ AVX2_INLINE __m256 look_up_eight(__m128i codes, __m256 low, __m256 high) {
 }
 
 /* Stores the values of sixteen codes, which are in order, one in each byte. */
-AVX2_INLINE void put_sixteen(unsigned char *d, __m128i codes, const coded_table *t, tenmap_dtype as,
-                             bool stream) {
+AVX2_INLINE void put_16(unsigned char *d, __m128i codes, const fused_table *t, tenmap_dtype as,
+                        bool stream) {
     if (as == TENMAP_F32) {
         __m256 a = look_up_eight(codes, t->low, t->high);
         __m256 b = look_up_eight(_mm_srli_si128(codes, 8), t->low, t->high);
@@ -74,12 +74,11 @@ AVX2_INLINE __m256i split_in_order(const unsigned char *s, bool high_first) {
  * The same with codes 8 to 15 and 16 to 23 swapped, so that unpacking the looked-up bytes within
  * 128-bit halves leaves them in order.
  */
-AVX2_INLINE __m256i split_thirty_two(const unsigned char *s, bool high_first) {
+AVX2_INLINE __m256i split_32_for_unpack(const unsigned char *s, bool high_first) {
     return _mm256_permute4x64_epi64(split_in_order(s, high_first), _MM_SHUFFLE(3, 1, 2, 0));
 }
 
-AVX2_INLINE void put_thirty_two(unsigned char *d, __m256i codes, const coded_bytes *t,
-                                bool stream) {
+AVX2_INLINE void put_32(unsigned char *d, __m256i codes, const fused_planes *t, bool stream) {
     __m256i lows = _mm256_shuffle_epi8(t->low, codes), highs = _mm256_shuffle_epi8(t->high, codes);
     avx2_store(d, 0, _mm256_unpacklo_epi8(lows, highs), stream);
     avx2_store(d, 1, _mm256_unpackhi_epi8(lows, highs), stream);
@@ -92,20 +91,20 @@ AVX2_INLINE void prefetch_codes(const unsigned char *s, bool stream) {
 
 /* Writes the values of one group, whose codes begin at a whole byte. */
 AVX2_INLINE void put_group(unsigned char *d, const unsigned char *s, size_t count,
-                           const coded_table *t, tenmap_dtype as, bool stream, bool high_first) {
+                           const fused_table *t, tenmap_dtype as, bool stream, bool high_first) {
     const size_t width = as == TENMAP_F32 ? 4 : 2;
     size_t i = 0;
     prefetch_codes(s, stream);
     for (; width == 2 && i + 32 <= count; i += 32)
-        put_thirty_two(d + i * 2, split_thirty_two(s + i / 2, high_first), &t->bytes, stream);
+        put_32(d + i * 2, split_32_for_unpack(s + i / 2, high_first), &t->bytes, stream);
     for (; i + 16 <= count; i += 16) {
         __m128i both = _mm_loadl_epi64((const __m128i *)(const void *)(s + i / 2));
-        put_sixteen(d + i * width, split_halves(both, high_first), t, as, stream);
+        put_16(d + i * width, split_halves(both, high_first), t, as, stream);
     }
     if (i < count) {
         unsigned char in[16] = {0}, out[64];
         memcpy(in, s + i / 2, (count - i + 1) / 2);
-        put_sixteen(out, split_halves(avx2_load_half(in, 0), high_first), t, as, false);
+        put_16(out, split_halves(avx2_load_half(in, 0), high_first), t, as, false);
         memcpy(d + i * width, out, (count - i) * width);
     }
 }
@@ -118,7 +117,7 @@ AVX2_INLINE size_t put_groups(unsigned char *d, const tmi_fused_run *run, size_t
     for (; g < end; g++) {
         size_t n = g ? run->group : run->first;
         n = n < run->count - at ? n : run->count - at;
-        coded_table t = group_table(run, g, as, saturate);
+        fused_table t = group_table(run, g, as, saturate);
         put_group(d + at * width, run->codes + at / 2, n, &t, as, stream, high_first);
         at += n;
     }
@@ -135,12 +134,13 @@ AVX2_INLINE size_t put_groups(unsigned char *d, const tmi_fused_run *run, size_t
 
 /* The 16 bits that a product is rounded to, in the low half of each lane; the high half is 0. */
 AVX2_INLINE __m256i product_low(__m256 scales, float by) {
-    return _mm256_srli_epi32(coded_round(_mm256_mul_ps(scales, _mm256_set1_ps(by)), false), 16);
+    return _mm256_srli_epi32(fused_round_bf16(_mm256_mul_ps(scales, _mm256_set1_ps(by)), false),
+                             16);
 }
 
 /* Two products in each lane. */
 AVX2_INLINE __m256i product_pair(__m256 scales, float low, float high) {
-    __m256i upper = coded_round(_mm256_mul_ps(scales, _mm256_set1_ps(high)), false);
+    __m256i upper = fused_round_bf16(_mm256_mul_ps(scales, _mm256_set1_ps(high)), false);
     return _mm256_blend_epi16(product_low(scales, low), upper, 0xaa);
 }
 
@@ -172,13 +172,13 @@ AVX2_INLINE bool pack_products(uint64_t *products, const float *scales, size_t c
 }
 
 /* Separates the bytes of 16-bit elements: those at even positions first, in each 128-bit half. */
-AVX2_INLINE __m256i bytes_apart(__m256i values) {
+AVX2_INLINE __m256i split_even_odd_bytes(__m256i values) {
     return _mm256_shuffle_epi8(values, _mm256_broadcastsi128_si256(_mm_setr_epi8(
                                            0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
 }
 
 /* The table of E2M1 in each half, from the products in that half. A scale of 0 gives zeros. */
-AVX2_INLINE coded_bytes e2m1_table(__m256i products) {
+AVX2_INLINE fused_planes e2m1_table(__m256i products) {
     const __m256i which = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(-1, -1, 0, 1, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3));
     const __m256i halved =
@@ -186,14 +186,14 @@ AVX2_INLINE coded_bytes e2m1_table(__m256i products) {
     const __m256i signs =
         _mm256_broadcastsi128_si256(_mm_setr_epi32(0, 0, (int)0x80808080, (int)0x80808080));
     __m256i values = _mm256_subs_epu16(_mm256_shuffle_epi8(products, which), halved);
-    __m256i split = bytes_apart(values);
-    coded_bytes t = {_mm256_unpacklo_epi64(split, split),
-                     _mm256_xor_si256(_mm256_unpackhi_epi64(split, split), signs)};
+    __m256i split = split_even_odd_bytes(values);
+    fused_planes t = {_mm256_unpacklo_epi64(split, split),
+                      _mm256_xor_si256(_mm256_unpackhi_epi64(split, split), signs)};
     return t;
 }
 
 /* The table of codes minus 8: -8 to -1 are in the low half, 0 to 7 in the high half. */
-AVX2_INLINE coded_bytes centered_table(__m256i products) {
+AVX2_INLINE fused_planes centered_table(__m256i products) {
     const __m256i which = _mm256_setr_epi8(0, 1, 6, 7, 2, 3, 4, 5, 0, 1, 2, 3, 0, 1, 0, 1, -1, -1,
                                            0, 1, 0, 1, 2, 3, 0, 1, 4, 5, 2, 3, 6, 7);
     const __m256i halved = _mm256_setr_epi16(0, 0, 0, 0, 0x80, 0x80, 0x100, 0x180, 0, 0x180, 0x100,
@@ -201,18 +201,18 @@ AVX2_INLINE coded_bytes centered_table(__m256i products) {
     const __m256i signs =
         _mm256_inserti128_si256(_mm256_set1_epi16((short)0x8000), _mm_setzero_si128(), 1);
     __m256i values = _mm256_subs_epu16(_mm256_shuffle_epi8(products, which), halved);
-    __m256i split = bytes_apart(_mm256_or_si256(values, signs));
-    coded_bytes t = {_mm256_permute4x64_epi64(split, _MM_SHUFFLE(2, 0, 2, 0)),
-                     _mm256_permute4x64_epi64(split, _MM_SHUFFLE(3, 1, 3, 1))};
+    __m256i split = split_even_odd_bytes(_mm256_or_si256(values, signs));
+    fused_planes t = {_mm256_permute4x64_epi64(split, _MM_SHUFFLE(2, 0, 2, 0)),
+                      _mm256_permute4x64_epi64(split, _MM_SHUFFLE(3, 1, 3, 1))};
     return t;
 }
 
 /* Writes groups of 16 E2M1 values, two groups at a time. */
-AVX2_INLINE void put_sixteens(unsigned char *d, const unsigned char *s, size_t pairs,
-                              const uint64_t *products, bool stream) {
+AVX2_INLINE void put_groups_of_16(unsigned char *d, const unsigned char *s, size_t pairs,
+                                  const uint64_t *products, bool stream) {
     for (; pairs; pairs--, products += 2, s += 16, d += 64) {
         __m256i two = _mm256_castsi128_si256(avx2_load_half((const unsigned char *)products, 0));
-        coded_bytes t = e2m1_table(_mm256_permute4x64_epi64(two, _MM_SHUFFLE(1, 1, 0, 0)));
+        fused_planes t = e2m1_table(_mm256_permute4x64_epi64(two, _MM_SHUFFLE(1, 1, 0, 0)));
         __m256i codes = split_in_order(s, false);
         __m256i low = _mm256_shuffle_epi8(t.low, codes), high = _mm256_shuffle_epi8(t.high, codes);
         __m256i a = _mm256_unpacklo_epi8(low, high), b = _mm256_unpackhi_epi8(low, high);
@@ -223,21 +223,21 @@ AVX2_INLINE void put_sixteens(unsigned char *d, const unsigned char *s, size_t p
 }
 
 /* Writes groups whose size is a multiple of 32. */
-AVX2_INLINE void put_thirty_twos(unsigned char *d, const unsigned char *s, size_t groups,
-                                 size_t group, const uint64_t *products, tmi_code_kind kind,
-                                 bool stream) {
+AVX2_INLINE void put_groups_of_32(unsigned char *d, const unsigned char *s, size_t groups,
+                                  size_t group, const uint64_t *products, tmi_code_kind kind,
+                                  bool stream) {
     for (; groups; groups--, products++) {
         __m256i all = _mm256_set1_epi64x((long long)*products);
-        coded_bytes t = kind == TMI_KIND_E2M1 ? e2m1_table(all) : centered_table(all);
+        fused_planes t = kind == TMI_KIND_E2M1 ? e2m1_table(all) : centered_table(all);
         prefetch_codes(s, stream);
         for (size_t i = 0; i < group; i += 32, s += 16, d += 64)
-            put_thirty_two(d, split_thirty_two(s, false), &t, stream);
+            put_32(d, split_32_for_unpack(s, false), &t, stream);
     }
 }
 
 /* Writes the whole groups of a run from group g, value `at`, on; returns how many it did. */
-AVX2_INLINE size_t put_kind(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
-                            tmi_code_kind kind, bool stream) {
+AVX2_INLINE size_t put_kind_groups(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
+                                   tmi_code_kind kind, bool stream) {
     enum { PACKED = 128 };
     uint64_t products[PACKED];
     const size_t group = run->group, groups = (run->count - at) / group & ~(size_t)1;
@@ -248,30 +248,30 @@ AVX2_INLINE size_t put_kind(unsigned char *d, const tmi_fused_run *run, size_t a
         const unsigned char *s = run->codes + (at + done * group) / 2;
         unsigned char *to = d + (at + done * group) * 2;
         if (group == 16)
-            put_sixteens(to, s, n / 2, products, stream);
+            put_groups_of_16(to, s, n / 2, products, stream);
         else
-            put_thirty_twos(to, s, n, group, products, kind, stream);
+            put_groups_of_32(to, s, n, group, products, kind, stream);
     }
     return groups;
 }
 
 /* The first group ends at value `at`; returns how many following groups are done this way. */
-AVX2_INLINE size_t put_known(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
-                             bool stream) {
+AVX2_INLINE size_t put_known_kinds(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
+                                   bool stream) {
     bool whole = at % 2 == 0 && !run->zeros && run->group % 16 == 0;
     if (whole && run->kind == TMI_KIND_E2M1 && (run->group == 16 || run->group % 32 == 0))
-        return put_kind(d, run, at, g, TMI_KIND_E2M1, stream);
+        return put_kind_groups(d, run, at, g, TMI_KIND_E2M1, stream);
     if (whole && run->kind == TMI_KIND_CENTERED && run->group % 32 == 0)
-        return put_kind(d, run, at, g, TMI_KIND_CENTERED, stream);
+        return put_kind_groups(d, run, at, g, TMI_KIND_CENTERED, stream);
     return 0;
 }
 
-AVX2_INLINE void run_coded4(unsigned char *d, const tmi_fused_run *run, tenmap_dtype as,
+AVX2_INLINE void run_fused4(unsigned char *d, const tmi_fused_run *run, tenmap_dtype as,
                             bool stream, bool saturate, bool high_first) {
-    size_t groups = coded_groups(run), g = run->first == run->group ? 0 : 1;
+    size_t groups = fused_group_count(run), g = run->first == run->group ? 0 : 1;
     size_t at = put_groups(d, run, 0, 0, g, as, stream, saturate, high_first);
     if (as == TENMAP_BF16 && !high_first) {
-        size_t done = put_known(d, run, at, g, stream);
+        size_t done = put_known_kinds(d, run, at, g, stream);
         at += done * run->group;
         g += done;
     }
@@ -280,29 +280,29 @@ AVX2_INLINE void run_coded4(unsigned char *d, const tmi_fused_run *run, tenmap_d
 
 AVX2_TARGET bool tmi_avx2_fused4(void *dst, tenmap_dtype as, const tmi_fused_run *run,
                                  uint32_t flags) {
-    bool stream = coded_streams(dst, run, flags), saturate = flags & TENMAP_CONVERT_SATURATE;
+    bool stream = fused_can_stream(dst, run, flags), saturate = flags & TENMAP_CONVERT_SATURATE;
     bool bytes = run->count <= run->first || (run->first % 2 == 0 && run->group % 2 == 0);
-    size_t groups = coded_groups(run);
+    size_t groups = fused_group_count(run);
     if (!bytes || (saturate && as == TENMAP_F32))
         return false;
     if (as == TENMAP_F32) {
         if (stream)
-            run_coded4(dst, run, TENMAP_F32, true, false, run->high_first);
+            run_fused4(dst, run, TENMAP_F32, true, false, run->high_first);
         else
-            run_coded4(dst, run, TENMAP_F32, false, false, run->high_first);
+            run_fused4(dst, run, TENMAP_F32, false, false, run->high_first);
         return true;
     }
-    if (!coded_finite(run->scales, groups) || !coded_finite(run->table, 16) ||
-        (run->zeros && !coded_finite(run->zeros, groups)))
+    if (!fused_all_finite(run->scales, groups) || !fused_all_finite(run->table, 16) ||
+        (run->zeros && !fused_all_finite(run->zeros, groups)))
         return false;
     if (as == TENMAP_BF16 && stream && !saturate && !run->high_first)
-        run_coded4(dst, run, TENMAP_BF16, true, false, false);
+        run_fused4(dst, run, TENMAP_BF16, true, false, false);
     else if (as == TENMAP_BF16 && stream && !saturate)
-        run_coded4(dst, run, TENMAP_BF16, true, false, true);
+        run_fused4(dst, run, TENMAP_BF16, true, false, true);
     else if (as == TENMAP_BF16)
-        run_coded4(dst, run, TENMAP_BF16, false, saturate, run->high_first);
+        run_fused4(dst, run, TENMAP_BF16, false, saturate, run->high_first);
     else if (as == TENMAP_F16)
-        run_coded4(dst, run, TENMAP_F16, stream, saturate, run->high_first);
+        run_fused4(dst, run, TENMAP_F16, stream, saturate, run->high_first);
     return as == TENMAP_BF16 || as == TENMAP_F16;
 }
 

@@ -1,6 +1,6 @@
 /* Helpers shared by the AVX2 kernels that dequantize weights in one pass. */
-#ifndef TENMAP_X86_AVX2_CODED_H
-#define TENMAP_X86_AVX2_CODED_H
+#ifndef TENMAP_X86_AVX2_DEQUANT_FUSED_H
+#define TENMAP_X86_AVX2_DEQUANT_FUSED_H
 
 #include "x86_avx2.h"
 
@@ -10,7 +10,7 @@
  * Whether non-temporal stores can be used: every destination vector lies within one step of 16
  * values, and all of them are aligned.
  */
-AVX2_INLINE bool coded_streams(const void *dst, const tmi_fused_run *run, uint32_t flags) {
+AVX2_INLINE bool fused_can_stream(const void *dst, const tmi_fused_run *run, uint32_t flags) {
     bool whole = run->count <= run->first || (run->first % 16 == 0 && run->group % 16 == 0);
     return (flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 == 0 && whole;
 }
@@ -19,7 +19,8 @@ AVX2_INLINE bool coded_streams(const void *dst, const tmi_fused_run *run, uint32
  * The steps of a group: (code - zero) * scale, or code * scale + zero. The assembly keeps compilers
  * from fusing the operations, even if other instruction sets are enabled or -ffast-math is given.
  */
-AVX2_INLINE __m256 coded_steps(__m256 codes, __m256 scale, __m256 zero, bool zeros, bool added) {
+AVX2_INLINE __m256 fused_apply_scale(__m256 codes, __m256 scale, __m256 zero, bool zeros,
+                                     bool added) {
     if (zeros && !added) {
         codes = _mm256_sub_ps(codes, zero);
         __asm__("" : "+x"(codes));
@@ -32,12 +33,12 @@ AVX2_INLINE __m256 coded_steps(__m256 codes, __m256 scale, __m256 zero, bool zer
 }
 
 /* The low bytes of 16 results of 16 bits, and their high bytes, each in both 128-bit halves. */
-typedef struct coded_bytes {
+typedef struct fused_planes {
     __m256i low, high;
-} coded_bytes;
+} fused_planes;
 
 /* Rounds F32 that are not NaN to BF16, in the high half of each lane; the low half is undefined. */
-AVX2_INLINE __m256i coded_round(__m256 values, bool saturate) {
+AVX2_INLINE __m256i fused_round_bf16(__m256 values, bool saturate) {
     __m256i bits = _mm256_castps_si256(values);
     if (saturate)
         bits = clamp_not_nan(bits, 0x7f7f0000);
@@ -46,13 +47,13 @@ AVX2_INLINE __m256i coded_round(__m256 values, bool saturate) {
 }
 
 /* Converts sixteen F32 that are not NaN to BF16 or F16. */
-AVX2_INLINE coded_bytes coded_split(__m256 a, __m256 b, tenmap_dtype as, bool saturate) {
-    coded_bytes t;
+AVX2_INLINE fused_planes fused_split_planes(__m256 a, __m256 b, tenmap_dtype as, bool saturate) {
+    fused_planes t;
     if (as == TENMAP_BF16) {
         const __m256i second_third = _mm256_broadcastsi128_si256(
             _mm_setr_epi8(2, 6, 10, 14, 3, 7, 11, 15, 2, 6, 10, 14, 3, 7, 11, 15));
-        __m256i x = _mm256_shuffle_epi8(coded_round(a, saturate), second_third);
-        __m256i y = _mm256_shuffle_epi8(coded_round(b, saturate), second_third);
+        __m256i x = _mm256_shuffle_epi8(fused_round_bf16(a, saturate), second_third);
+        __m256i y = _mm256_shuffle_epi8(fused_round_bf16(b, saturate), second_third);
         __m256i both = _mm256_blend_epi32(x, y, 0xcc);
         t.low = _mm256_permutevar8x32_epi32(both, _mm256_setr_epi32(0, 4, 2, 6, 0, 4, 2, 6));
         t.high = _mm256_permutevar8x32_epi32(both, _mm256_setr_epi32(1, 5, 3, 7, 1, 5, 3, 7));
@@ -69,7 +70,7 @@ AVX2_INLINE coded_bytes coded_split(__m256 a, __m256 b, tenmap_dtype as, bool sa
 }
 
 /* Whether no value is infinite or NaN; tested on integers, so -ffast-math has no influence. */
-AVX2_INLINE bool coded_finite(const float *values, size_t count) {
+AVX2_INLINE bool fused_all_finite(const float *values, size_t count) {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     __m256i most = _mm256_setzero_si256();
     size_t i = 0;
@@ -87,7 +88,7 @@ AVX2_INLINE bool coded_finite(const float *values, size_t count) {
 }
 
 /* The number of groups of a run. */
-AVX2_INLINE size_t coded_groups(const tmi_fused_run *run) {
+AVX2_INLINE size_t fused_group_count(const tmi_fused_run *run) {
     return run->count <= run->first ? 1
                                     : 1 + (run->count - run->first + run->group - 1) / run->group;
 }

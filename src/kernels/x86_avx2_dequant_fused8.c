@@ -54,16 +54,16 @@ AVX2_INLINE bool scale_group(unsigned char *d, const unsigned char *s, size_t co
             _mm_prefetch((const char *)s + i + AVX2_PREFETCH, _MM_HINT_T0);
         if (TMI_UNLIKELY(!decode(avx2_load_half(s + i, 0), &a, &b)))
             return false;
-        store_values(d + i * width, coded_steps(a, scale, zero, zeros, added),
-                     coded_steps(b, scale, zero, zeros, added), as, stream, saturate);
+        store_values(d + i * width, fused_apply_scale(a, scale, zero, zeros, added),
+                     fused_apply_scale(b, scale, zero, zeros, added), as, stream, saturate);
     }
     if (i < count) {
         unsigned char in[16] = {0}, out[64];
         memcpy(in, s + i, count - i);
         if (!decode(avx2_load_half(in, 0), &a, &b))
             return false;
-        store_values(out, coded_steps(a, scale, zero, zeros, added),
-                     coded_steps(b, scale, zero, zeros, added), as, false, saturate);
+        store_values(out, fused_apply_scale(a, scale, zero, zeros, added),
+                     fused_apply_scale(b, scale, zero, zeros, added), as, false, saturate);
         memcpy(d + i * width, out, (count - i) * width);
     }
     return true;
@@ -81,8 +81,8 @@ AVX2_INLINE void fill_e4m3_table(unsigned char *table, const float *scale) {
         _mm256_setr_ps(0, 0x1p-9f, 0x2p-9f, 0x3p-9f, 0x4p-9f, 0x5p-9f, 0x6p-9f, 0x7p-9f);
     const __m256 more = _mm256_add_ps(eight, _mm256_set1_ps(0x8p-9f));
     __m256 by = _mm256_broadcast_ss(scale);
-    coded_bytes t =
-        coded_split(_mm256_mul_ps(eight, by), _mm256_mul_ps(more, by), TENMAP_BF16, false);
+    fused_planes t =
+        fused_split_planes(_mm256_mul_ps(eight, by), _mm256_mul_ps(more, by), TENMAP_BF16, false);
     avx2_store(table, 0, _mm256_blend_epi32(t.low, t.high, 0xf0), false);
 }
 
@@ -93,23 +93,23 @@ AVX2_INLINE void fill_e4m3_table(unsigned char *table, const float *scale) {
  */
 AVX2_INLINE const unsigned char *find_e4m3_table(const tmi_fused_run *run, size_t g,
                                                  unsigned char *room) {
-    size_t place = (run->place + g) % TMI_TABLES;
+    size_t place = (run->place + g) % TMI_CACHED_TABLES;
     uint32_t bits;
     memcpy(&bits, run->scales + g, 4);
     if (run->tables)
         room = run->tables->bytes + place * TMI_TABLE_BYTES;
     if ((bits >> 23 & 0xff) - 27 > 200) /* among them the NaN that marks an empty place */
         return NULL;
-    if (run->tables && run->tables->of[place] == bits)
+    if (run->tables && run->tables->scale_bits[place] == bits)
         return room;
     fill_e4m3_table(room, run->scales + g);
     if (run->tables)
-        run->tables->of[place] = bits;
+        run->tables->scale_bits[place] = bits;
     return room;
 }
 
 /* Converts 32 codes; returns the largest code so far, without its sign. */
-AVX2_INLINE __m256i put_e4m3(unsigned char *d, __m256i codes, const coded_bytes *t, __m256i most,
+AVX2_INLINE __m256i put_e4m3(unsigned char *d, __m256i codes, const fused_planes *t, __m256i most,
                              bool stream) {
     const __m256i seven_bits = _mm256_set1_epi8(0x7f), nothing = _mm256_setzero_si256();
     codes = _mm256_permute4x64_epi64(codes, _MM_SHUFFLE(3, 1, 2, 0));
@@ -128,7 +128,7 @@ AVX2_INLINE __m256i put_e4m3(unsigned char *d, __m256i codes, const coded_bytes 
 
 /* Computes the values of one group; returns the largest code so far. */
 AVX2_INLINE __m256i e4m3_group(unsigned char *d, const unsigned char *s, size_t count,
-                               const coded_bytes *t, __m256i most, bool stream) {
+                               const fused_planes *t, __m256i most, bool stream) {
     size_t i = 0;
     for (; i + 64 <= count; i += 64) {
         if (stream)
@@ -150,15 +150,15 @@ AVX2_INLINE __m256i e4m3_group(unsigned char *d, const unsigned char *s, size_t 
 /* Computes all of a run; false if a scale is not suitable or a code is NaN. */
 AVX2_INLINE bool run_e4m3(unsigned char *d, const tmi_fused_run *run, bool stream) {
     unsigned char room[TMI_TABLE_BYTES];
-    const size_t groups = coded_groups(run);
+    const size_t groups = fused_group_count(run);
     size_t at = 0;
     __m256i most = _mm256_setzero_si256();
     for (size_t g = 0; g < groups; g++) {
         const unsigned char *table = find_e4m3_table(run, g, room);
         if (TMI_UNLIKELY(!table))
             return false;
-        coded_bytes t = {_mm256_broadcastsi128_si256(avx2_load_half(table, 0)),
-                         _mm256_broadcastsi128_si256(avx2_load_half(table, 1))};
+        fused_planes t = {_mm256_broadcastsi128_si256(avx2_load_half(table, 0)),
+                          _mm256_broadcastsi128_si256(avx2_load_half(table, 1))};
         size_t n = g ? run->group : run->first, left = run->count - at;
         n = n < left ? n : left;
         most = e4m3_group(d + at * 2, run->codes + at, n, &t, most, stream);
@@ -167,7 +167,7 @@ AVX2_INLINE bool run_e4m3(unsigned char *d, const tmi_fused_run *run, bool strea
     return !_mm256_movemask_epi8(_mm256_cmpeq_epi8(most, _mm256_set1_epi8(0x7f)));
 }
 
-AVX2_INLINE bool run_coded8(unsigned char *d, const tmi_fused_run *run, avx2_decode *decode,
+AVX2_INLINE bool run_fused8(unsigned char *d, const tmi_fused_run *run, avx2_decode *decode,
                             float factor, tenmap_dtype as, bool zeros, bool stream, bool saturate) {
     const size_t width = as == TENMAP_F32 ? 4 : 2;
     const unsigned char *s = run->codes;
@@ -188,19 +188,19 @@ AVX2_INLINE bool run_coded8(unsigned char *d, const tmi_fused_run *run, avx2_dec
 }
 
 /* Saturation and F16 share one loop that tests at every step. */
-AVX2_INLINE bool pick_coded8(void *dst, tenmap_dtype as, const tmi_fused_run *run, uint32_t flags,
-                             avx2_decode *decode, float factor, bool zeros) {
-    bool stream = coded_streams(dst, run, flags), saturate = flags & TENMAP_CONVERT_SATURATE;
+AVX2_INLINE bool dispatch_fused8(void *dst, tenmap_dtype as, const tmi_fused_run *run,
+                                 uint32_t flags, avx2_decode *decode, float factor, bool zeros) {
+    bool stream = fused_can_stream(dst, run, flags), saturate = flags & TENMAP_CONVERT_SATURATE;
     if (as == TENMAP_BF16 && !saturate)
-        return stream ? run_coded8(dst, run, decode, factor, TENMAP_BF16, zeros, true, false)
-                      : run_coded8(dst, run, decode, factor, TENMAP_BF16, zeros, false, false);
+        return stream ? run_fused8(dst, run, decode, factor, TENMAP_BF16, zeros, true, false)
+                      : run_fused8(dst, run, decode, factor, TENMAP_BF16, zeros, false, false);
     if (as == TENMAP_F32 && !saturate)
-        return stream ? run_coded8(dst, run, decode, factor, TENMAP_F32, zeros, true, false)
-                      : run_coded8(dst, run, decode, factor, TENMAP_F32, zeros, false, false);
+        return stream ? run_fused8(dst, run, decode, factor, TENMAP_F32, zeros, true, false)
+                      : run_fused8(dst, run, decode, factor, TENMAP_F32, zeros, false, false);
     if (as == TENMAP_BF16)
-        return run_coded8(dst, run, decode, factor, TENMAP_BF16, zeros, false, true);
+        return run_fused8(dst, run, decode, factor, TENMAP_BF16, zeros, false, true);
     return as == TENMAP_F16 &&
-           run_coded8(dst, run, decode, factor, TENMAP_F16, zeros, stream, saturate);
+           run_fused8(dst, run, decode, factor, TENMAP_F16, zeros, stream, saturate);
 }
 
 /* 2^8 times a scale must be finite, which is true of all scales except ones that no model has. */
@@ -209,21 +209,21 @@ AVX2_TARGET bool tmi_avx2_fused_e4m3(void *dst, tenmap_dtype as, const tmi_fused
     if (run->zeros)
         return false;
     if (as == TENMAP_BF16 &&
-        (coded_streams(dst, run, flags) ? run_e4m3(dst, run, true) : run_e4m3(dst, run, false)))
+        (fused_can_stream(dst, run, flags) ? run_e4m3(dst, run, true) : run_e4m3(dst, run, false)))
         return true;
-    for (size_t g = coded_groups(run); g-- > 0;) {
+    for (size_t g = fused_group_count(run); g-- > 0;) {
         uint32_t bits;
         memcpy(&bits, run->scales + g, 4);
         if ((bits >> 23 & 0xff) >= 246)
             return false;
     }
-    return pick_coded8(dst, as, run, flags, decode_e4m3, 256, false);
+    return dispatch_fused8(dst, as, run, flags, decode_e4m3, 256, false);
 }
 
 AVX2_TARGET bool tmi_avx2_fused_i8(void *dst, tenmap_dtype as, const tmi_fused_run *run,
                                    uint32_t flags) {
-    return run->zeros ? pick_coded8(dst, as, run, flags, decode_i8, 1, true)
-                      : pick_coded8(dst, as, run, flags, decode_i8, 1, false);
+    return run->zeros ? dispatch_fused8(dst, as, run, flags, decode_i8, 1, true)
+                      : dispatch_fused8(dst, as, run, flags, decode_i8, 1, false);
 }
 
 #endif

@@ -72,9 +72,9 @@ AVX2_TARGET void tmi_avx2_group_plus(float *values, size_t count, const float *b
 
 /* 16 bytes hold 32 codes, the low half of a byte first. */
 AVX2_TARGET void tmi_avx2_nibbles(float *values, const unsigned char *bytes, size_t count,
-                                  int32_t less) {
+                                  int32_t bias) {
     const __m128i low = _mm_set1_epi8(15);
-    const __m256i by = _mm256_set1_epi32(less);
+    const __m256i by = _mm256_set1_epi32(bias);
     size_t i = 0;
     for (; i + 32 <= count; i += 32, bytes += 16) {
         __m128i both = avx2_load_half(bytes, 0), a = _mm_and_si128(both, low);
@@ -90,7 +90,7 @@ AVX2_TARGET void tmi_avx2_nibbles(float *values, const unsigned char *bytes, siz
         }
     }
     if (i < count)
-        tmi_scalar_nibbles(values + i, bytes, count - i, less);
+        tmi_scalar_nibbles(values + i, bytes, count - i, bias);
 }
 
 #endif

@@ -81,29 +81,29 @@ AVX2_INLINE __m256i small_from_f32_avx2(__m256i bits, const tmi_narrow_format f)
 }
 
 /* Packs 32 such codes into bytes; only values that are too large or NaN are above 127. */
-AVX2_INLINE __m256i join_codes(const __m256i *v, const tmi_narrow_format f) {
+AVX2_INLINE __m256i pack_codes(const __m256i *v, const tmi_narrow_format f) {
     __m256i low = _mm256_srli_epi16(_mm256_packus_epi32(v[0], v[1]), small_shift(f));
     __m256i high = _mm256_srli_epi16(_mm256_packus_epi32(v[2], v[3]), small_shift(f));
     return _mm256_packus_epi16(low, high);
 }
 
 /* Packs 32 lanes into bytes, in the same order: packing with signed saturation keeps signs. */
-AVX2_INLINE __m256i join_signed(const __m256i *v) {
+AVX2_INLINE __m256i pack_signed(const __m256i *v) {
     return _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
 }
 
 /* 0xff for each of 32 F32 that is a NaN. */
-AVX2_INLINE __m256i join_nans(const __m256i *x) {
+AVX2_INLINE __m256i pack_nan_masks(const __m256i *x) {
     __m256i v[4];
     AVX2_UNROLL
     for (size_t i = 0; i < 4; i++) {
         __m256i magnitude = _mm256_and_si256(x[i], _mm256_set1_epi32(0x7fffffff));
         v[i] = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
     }
-    return join_signed(v);
+    return pack_signed(v);
 }
 
-/* Converts 32 F32 to codes in join_codes' order; the top bit of each byte of `signs` is a sign. */
+/* Converts 32 F32 to codes in pack_codes' order; the top bit of each byte of `signs` is a sign. */
 AVX2_INLINE __m256i small_from_four(const __m256i *x, __m256i signs, bool saturate,
                                     const tmi_narrow_format f) {
     const uint32_t top = saturate || f.always_clamps ? f.largest : f.largest + 1;
@@ -111,12 +111,12 @@ AVX2_INLINE __m256i small_from_four(const __m256i *x, __m256i signs, bool satura
     AVX2_UNROLL
     for (size_t i = 0; i < 4; i++)
         v[i] = small_from_f32_avx2(x[i], f);
-    __m256i codes = join_codes(v, f);
+    __m256i codes = pack_codes(v, f);
     bool rare = _mm256_movemask_epi8(codes) != 0;
     if (top < 0x7f || rare) /* all other codes are at most 127 */
         codes = _mm256_min_epu8(codes, _mm256_set1_epi8((char)top));
     if (TMI_UNLIKELY(rare))
-        codes = _mm256_blendv_epi8(codes, _mm256_set1_epi8((char)f.nan), join_nans(x));
+        codes = _mm256_blendv_epi8(codes, _mm256_set1_epi8((char)f.nan), pack_nan_masks(x));
     signs = _mm256_and_si256(signs, _mm256_set1_epi8((char)0x80));
     signs = _mm256_srli_epi16(signs, (int)(7 - f.sign_at));
     if (f.unsigned_zero)
@@ -130,7 +130,7 @@ AVX2_INLINE void step_f32_to_small(unsigned char *d, const unsigned char *s, boo
     AVX2_UNROLL
     for (size_t i = 0; i < 4; i++)
         x[i] = avx2_load(s, i);
-    __m256i codes = small_from_four(x, join_signed(x), saturate, f);
+    __m256i codes = small_from_four(x, pack_signed(x), saturate, f);
     codes = _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     avx2_store(d, 0, codes, stream);
 }
@@ -151,7 +151,7 @@ AVX2_INLINE void step_f16_to_small(unsigned char *d, const unsigned char *s, boo
     AVX2_UNROLL
     for (size_t i = 0; i < 4; i++)
         x[i] = _mm256_castps_si256(_mm256_cvtph_ps(avx2_load_half(s, i)));
-    __m256i codes = small_from_four(x, join_signed(x), saturate, f);
+    __m256i codes = small_from_four(x, pack_signed(x), saturate, f);
     codes = _mm256_permutevar8x32_epi32(codes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     avx2_store(d, 0, codes, stream);
 }

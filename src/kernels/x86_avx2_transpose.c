@@ -14,7 +14,7 @@
 #endif
 
 /* Transposes eight vectors of eight 32-bit words: word i of each becomes vector i. */
-AVX2_INLINE void turn_eight(__m256i *v) {
+AVX2_INLINE void transpose_8x8_words(__m256i *v) {
     __m256i a[8], b[8];
     AVX2_UNROLL
     for (size_t i = 0; i < 8; i += 2) {
@@ -36,7 +36,7 @@ AVX2_INLINE void turn_eight(__m256i *v) {
 }
 
 /* The same for eight vectors of eight 16-bit elements. */
-AVX2_INLINE void turn_eight_halves(__m128i *v) {
+AVX2_INLINE void transpose_8x8_halves(__m128i *v) {
     __m128i a[8], b[8];
     AVX2_UNROLL
     for (size_t i = 0; i < 8; i += 2) {
@@ -58,8 +58,8 @@ AVX2_INLINE void turn_eight_halves(__m128i *v) {
 }
 
 /* Transposes what is left after whole 8x8 squares: columns on the right, then rows below. */
-AVX2_INLINE void turn_rest(unsigned char *to, size_t to_stride, const unsigned char *from,
-                           size_t from_stride, size_t rows, size_t columns, size_t width) {
+AVX2_INLINE void transpose_edges(unsigned char *to, size_t to_stride, const unsigned char *from,
+                                 size_t from_stride, size_t rows, size_t columns, size_t width) {
     size_t whole_rows = rows & ~(size_t)7, whole = columns & ~(size_t)7;
     void (*plain)(unsigned char *, size_t, const unsigned char *, size_t, size_t, size_t, bool) =
         width == 2 ? tmi_scalar_transpose16 : tmi_scalar_transpose32;
@@ -72,18 +72,18 @@ AVX2_INLINE void turn_rest(unsigned char *to, size_t to_stride, const unsigned c
 }
 
 /* How many rows are transposed at once: eight columns of them stay in the cache. */
-enum { TURNED_ROWS = 256 };
+enum { TRANSPOSE_ROWS = 256 };
 
 /*
  * Copies eight lines to their destination, each in one piece: alternating between them would leave
  * cache lines only partly written.
  */
-AVX2_INLINE void place_eight(unsigned char *to, size_t to_stride, const unsigned char *from,
-                             size_t from_stride, size_t bytes, bool stream) {
-    bool around = stream && (uintptr_t)to % 32 == 0 && to_stride % 32 == 0;
+AVX2_INLINE void store_eight_lines(unsigned char *to, size_t to_stride, const unsigned char *from,
+                                   size_t from_stride, size_t bytes, bool stream) {
+    bool aligned_stream = stream && (uintptr_t)to % 32 == 0 && to_stride % 32 == 0;
     for (size_t k = 0; k < 8; k++, to += to_stride, from += from_stride) {
         size_t i = 0;
-        for (; around && i + 32 <= bytes; i += 32)
+        for (; aligned_stream && i + 32 <= bytes; i += 32)
             avx2_store(to + i, 0, avx2_load(from + i, 0), true);
         memcpy(to + i, from + i, bytes - i);
     }
@@ -92,36 +92,38 @@ AVX2_INLINE void place_eight(unsigned char *to, size_t to_stride, const unsigned
 AVX2_TARGET void tmi_avx2_transpose16(unsigned char *to, size_t to_stride,
                                       const unsigned char *from, size_t from_stride, size_t rows,
                                       size_t columns, bool stream) {
-    unsigned char lines[8 * TURNED_ROWS * 2];
-    for (size_t at = 0; at < (rows & ~(size_t)7); at += TURNED_ROWS)
+    unsigned char lines[8 * TRANSPOSE_ROWS * 2];
+    for (size_t at = 0; at < (rows & ~(size_t)7); at += TRANSPOSE_ROWS)
         for (size_t c = 0; c + 8 <= columns; c += 8) {
             const unsigned char *s = from + at * from_stride + c * 2;
             size_t r = 0;
-            for (; r < TURNED_ROWS && at + r + 8 <= rows; r += 8) {
+            for (; r < TRANSPOSE_ROWS && at + r + 8 <= rows; r += 8) {
                 __m128i v[8];
                 AVX2_UNROLL
                 for (size_t i = 0; i < 8; i++)
                     v[i] = avx2_load_half(s + (r + i) * from_stride, 0);
-                turn_eight_halves(v);
+                transpose_8x8_halves(v);
                 AVX2_UNROLL
                 for (size_t i = 0; i < 8; i++)
-                    _mm_storeu_si128((__m128i *)(void *)(lines + (i * TURNED_ROWS + r) * 2), v[i]);
+                    _mm_storeu_si128((__m128i *)(void *)(lines + (i * TRANSPOSE_ROWS + r) * 2),
+                                     v[i]);
             }
-            place_eight(to + c * to_stride + at * 2, to_stride, lines, (size_t)TURNED_ROWS * 2,
-                        r * 2, stream);
+            store_eight_lines(to + c * to_stride + at * 2, to_stride, lines,
+                              (size_t)TRANSPOSE_ROWS * 2, r * 2, stream);
         }
-    turn_rest(to, to_stride, from, from_stride, rows, columns, 2);
+    transpose_edges(to, to_stride, from, from_stride, rows, columns, 2);
 }
 
 /* Transposes eight rows straight to their destination. */
-AVX2_INLINE void turn_eight_rows(unsigned char *to, size_t to_stride, const unsigned char *from,
-                                 size_t from_stride, size_t columns) {
+AVX2_INLINE void transpose_eight_rows(unsigned char *to, size_t to_stride,
+                                      const unsigned char *from, size_t from_stride,
+                                      size_t columns) {
     for (size_t c = 0; c + 8 <= columns; c += 8) {
         __m256i v[8];
         AVX2_UNROLL
         for (size_t i = 0; i < 8; i++)
             v[i] = avx2_load(from + i * from_stride + c * 4, 0);
-        turn_eight(v);
+        transpose_8x8_words(v);
         AVX2_UNROLL
         for (size_t i = 0; i < 8; i++)
             avx2_store(to + (c + i) * to_stride, 0, v[i], false);
@@ -132,33 +134,33 @@ AVX2_TARGET void tmi_avx2_transpose32(unsigned char *to, size_t to_stride,
                                       const unsigned char *from, size_t from_stride, size_t rows,
                                       size_t columns, bool stream) {
     if (rows == 8) {
-        turn_eight_rows(to, to_stride, from, from_stride, columns);
-        turn_rest(to, to_stride, from, from_stride, rows, columns, 4);
+        transpose_eight_rows(to, to_stride, from, from_stride, columns);
+        transpose_edges(to, to_stride, from, from_stride, rows, columns, 4);
         return;
     }
-    unsigned char lines[8 * TURNED_ROWS * 4];
-    for (size_t at = 0; at < (rows & ~(size_t)7); at += TURNED_ROWS)
+    unsigned char lines[8 * TRANSPOSE_ROWS * 4];
+    for (size_t at = 0; at < (rows & ~(size_t)7); at += TRANSPOSE_ROWS)
         for (size_t c = 0; c + 8 <= columns; c += 8) {
             const unsigned char *s = from + at * from_stride + c * 4;
             size_t r = 0;
-            for (; r < TURNED_ROWS && at + r + 8 <= rows; r += 8) {
+            for (; r < TRANSPOSE_ROWS && at + r + 8 <= rows; r += 8) {
                 __m256i v[8];
                 AVX2_UNROLL
                 for (size_t i = 0; i < 8; i++)
                     v[i] = avx2_load(s + (r + i) * from_stride, 0);
-                turn_eight(v);
+                transpose_8x8_words(v);
                 AVX2_UNROLL
                 for (size_t i = 0; i < 8; i++)
-                    avx2_store(lines + (i * TURNED_ROWS + r) * 4, 0, v[i], false);
+                    avx2_store(lines + (i * TRANSPOSE_ROWS + r) * 4, 0, v[i], false);
             }
-            place_eight(to + c * to_stride + at * 4, to_stride, lines, (size_t)TURNED_ROWS * 4,
-                        r * 4, stream);
+            store_eight_lines(to + c * to_stride + at * 4, to_stride, lines,
+                              (size_t)TRANSPOSE_ROWS * 4, r * 4, stream);
         }
-    turn_rest(to, to_stride, from, from_stride, rows, columns, 4);
+    transpose_edges(to, to_stride, from, from_stride, rows, columns, 4);
 }
 
 /* Interleaves bytes of the first eight vectors with those of the last eight, in 128-bit halves. */
-AVX2_INLINE void mingle(__m256i *to, const __m256i *from) {
+AVX2_INLINE void interleave_bytes(__m256i *to, const __m256i *from) {
     AVX2_UNROLL
     for (size_t i = 0; i < 8; i++) {
         to[2 * i] = _mm256_unpacklo_epi8(from[i], from[i + 8]);
@@ -167,20 +169,20 @@ AVX2_INLINE void mingle(__m256i *to, const __m256i *from) {
 }
 
 /* Transposes sixteen vectors of bytes: byte i of each becomes vector i, in each 128-bit half. */
-AVX2_INLINE void turn_bytes(__m256i *v) {
+AVX2_INLINE void transpose_16x16_bytes(__m256i *v) {
     __m256i other[16];
-    mingle(other, v);
-    mingle(v, other);
-    mingle(other, v);
-    mingle(v, other);
+    interleave_bytes(other, v);
+    interleave_bytes(v, other);
+    interleave_bytes(other, v);
+    interleave_bytes(v, other);
 }
 
 /*
  * Takes eight words of 32 rows and transposes the low or the high codes of their bytes, with the
  * codes of two rows packed into one byte.
  */
-AVX2_INLINE void unmix_part(unsigned char *to, size_t line, const unsigned char *rows,
-                            size_t stride, bool high, bool mixed) {
+AVX2_INLINE void transpose_nibbles(unsigned char *to, size_t line, const unsigned char *rows,
+                                   size_t stride, bool high, bool awq_order) {
     const __m256i nibble = _mm256_set1_epi8(15);
     __m256i v[16];
     AVX2_UNROLL_16
@@ -194,56 +196,56 @@ AVX2_INLINE void unmix_part(unsigned char *to, size_t line, const unsigned char 
         v[i] =
             _mm256_or_si256(_mm256_and_si256(first, nibble), _mm256_andnot_si256(nibble, second));
     }
-    turn_bytes(v);
+    transpose_16x16_bytes(v);
     AVX2_UNROLL_16
     for (size_t i = 0; i < 16; i++) {
         /* Where the codes of byte i of four words go: fields 0, 2, 4, 6 or 1, 3, 5, 7 of a word. */
         static const unsigned char row[2][4] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
-        size_t field = mixed ? row[high][i % 4] : i % 4 * 2 + high;
+        size_t field = awq_order ? row[high][i % 4] : i % 4 * 2 + high;
         unsigned char *at = to + (i / 4 * 8 + field) * line;
         _mm_storeu_si128((__m128i *)(void *)at, _mm256_castsi256_si128(v[i]));
         _mm_storeu_si128((__m128i *)(void *)(at + 32 * line), _mm256_extracti128_si256(v[i], 1));
     }
 }
 
-AVX2_INLINE void unmix_all(unsigned char *to, size_t line, const unsigned char *rows, size_t stride,
-                           size_t count, size_t words, bool mixed) {
+AVX2_INLINE void split_columns_avx2(unsigned char *to, size_t line, const unsigned char *rows,
+                                    size_t stride, size_t count, size_t words, bool awq_order) {
     size_t whole = words & ~(size_t)7, i = count & ~(size_t)31;
     for (size_t w = 0; w < whole; w += 8)
         for (size_t k = 0; k < i; k += 32) {
             unsigned char *at = to + w * 8 * line + k / 2;
             const unsigned char *from = rows + k * stride + w * 4;
-            unmix_part(at, line, from, stride, false, mixed);
-            unmix_part(at, line, from, stride, true, mixed);
+            transpose_nibbles(at, line, from, stride, false, awq_order);
+            transpose_nibbles(at, line, from, stride, true, awq_order);
         }
     if (i < count)
         tmi_scalar_split_columns(to + i / 2, line, rows + i * stride, stride, count - i, whole,
-                                 mixed);
+                                 awq_order);
     if (whole < words)
         tmi_scalar_split_columns(to + whole * 8 * line, line, rows + whole * 4, stride, count,
-                                 words - whole, mixed);
+                                 words - whole, awq_order);
 }
 
 AVX2_TARGET void tmi_avx2_split_columns(unsigned char *to, size_t line, const unsigned char *rows,
-                                        size_t stride, size_t count, size_t words, bool mixed) {
-    if (mixed)
-        unmix_all(to, line, rows, stride, count, words, true);
+                                        size_t stride, size_t count, size_t words, bool awq_order) {
+    if (awq_order)
+        split_columns_avx2(to, line, rows, stride, count, words, true);
     else
-        unmix_all(to, line, rows, stride, count, words, false);
+        split_columns_avx2(to, line, rows, stride, count, words, false);
 }
 
 /*
  * Splits 16 bytes into 32 codes, one per byte, with codes 8 to 15 and 16 to 23 swapped, so that
  * unpacking the looked-up bytes leaves them in order.
  */
-AVX2_INLINE __m256i split_across(const unsigned char *s) {
+AVX2_INLINE __m256i split_32_codes(const unsigned char *s) {
     __m128i bytes = _mm_shuffle_epi32(avx2_load_half(s, 0), _MM_SHUFFLE(3, 1, 2, 0));
     __m256i both = _mm256_cvtepu8_epi16(bytes);
     both = _mm256_or_si256(both, _mm256_slli_epi16(both, 4));
     return _mm256_and_si256(both, _mm256_set1_epi8(15));
 }
 
-AVX2_INLINE __m256i in_both_halves(__m128i half) {
+AVX2_INLINE __m256i broadcast_half(__m128i half) {
     return _mm256_broadcastsi128_si256(half);
 }
 
@@ -251,17 +253,17 @@ AVX2_INLINE __m256i in_both_halves(__m128i half) {
  * 32 values as BF16: the table holds their bits relative to 1.0, and the bits of the power of two
  * are added, except for zeros.
  */
-AVX2_INLINE void across_bf16(unsigned char *d, const unsigned char *s, const unsigned char *powers,
-                             bool stream) {
+AVX2_INLINE void scale_to_bf16(unsigned char *d, const unsigned char *s,
+                               const unsigned char *powers, bool stream) {
     const __m256i low =
-        in_both_halves(_mm_setr_epi8(0, (char)0x80, 0, 0x40, (char)0x80, (char)0xc0, 0, 0x40, 0,
+        broadcast_half(_mm_setr_epi8(0, (char)0x80, 0, 0x40, (char)0x80, (char)0xc0, 0, 0x40, 0,
                                      (char)0x80, 0, 0x40, (char)0x80, (char)0xc0, 0, 0x40));
     const __m256i high =
-        in_both_halves(_mm_setr_epi8(0, -1, 0, 0, 0, 0, 1, 1, (char)0x80, 0x7f, (char)0x80,
+        broadcast_half(_mm_setr_epi8(0, -1, 0, 0, 0, 0, 1, 1, (char)0x80, 0x7f, (char)0x80,
                                      (char)0x80, (char)0x80, (char)0x80, (char)0x81, (char)0x81));
     const __m256i counts =
-        in_both_halves(_mm_setr_epi8(0, -1, -1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1));
-    __m256i codes = split_across(s), mask = _mm256_shuffle_epi8(counts, codes);
+        broadcast_half(_mm_setr_epi8(0, -1, -1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1));
+    __m256i codes = split_32_codes(s), mask = _mm256_shuffle_epi8(counts, codes);
     __m256i x = _mm256_shuffle_epi8(low, codes), y = _mm256_shuffle_epi8(high, codes);
     __m256i a = _mm256_and_si256(_mm256_unpacklo_epi8(mask, mask), avx2_load(powers, 0));
     __m256i b = _mm256_and_si256(_mm256_unpackhi_epi8(mask, mask), avx2_load(powers, 1));
@@ -270,7 +272,7 @@ AVX2_INLINE void across_bf16(unsigned char *d, const unsigned char *s, const uns
 }
 
 /* Eight values, whose codes are in the low bits of the lanes; the top bit of a code is the sign. */
-AVX2_INLINE __m256i across_eight(__m256i codes, __m128i powers) {
+AVX2_INLINE __m256i scale_eight(__m256i codes, __m128i powers) {
     const __m256 magnitudes = _mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6);
     __m256i scale = _mm256_slli_epi32(_mm256_cvtepu16_epi32(powers), 16);
     __m256i sign = _mm256_slli_epi32(_mm256_srli_epi32(codes, 3), 31);
@@ -280,18 +282,18 @@ AVX2_INLINE __m256i across_eight(__m256i codes, __m128i powers) {
 }
 
 /* 32 values as F32 or F16. */
-AVX2_INLINE void across_floats(unsigned char *d, const unsigned char *s,
-                               const unsigned char *powers, tenmap_dtype as, bool stream,
-                               bool saturate) {
+AVX2_INLINE void scale_to_floats(unsigned char *d, const unsigned char *s,
+                                 const unsigned char *powers, tenmap_dtype as, bool stream,
+                                 bool saturate) {
     const __m128i nibble = _mm_set1_epi8(15);
     __m128i both = avx2_load_half(s, 0), low = _mm_and_si128(both, nibble);
     __m128i high = _mm_and_si128(_mm_srli_epi16(both, 4), nibble);
     AVX2_UNROLL
     for (size_t i = 0; i < 2; i++) {
         __m128i codes = i ? _mm_unpackhi_epi8(low, high) : _mm_unpacklo_epi8(low, high);
-        __m256i a = across_eight(_mm256_cvtepu8_epi32(codes), avx2_load_half(powers, 2 * i));
-        __m256i b = across_eight(_mm256_cvtepu8_epi32(_mm_srli_si128(codes, 8)),
-                                 avx2_load_half(powers, 2 * i + 1));
+        __m256i a = scale_eight(_mm256_cvtepu8_epi32(codes), avx2_load_half(powers, 2 * i));
+        __m256i b = scale_eight(_mm256_cvtepu8_epi32(_mm_srli_si128(codes, 8)),
+                                avx2_load_half(powers, 2 * i + 1));
         if (as == TENMAP_F32) {
             avx2_store(d, 2 * i, a, stream);
             avx2_store(d, 2 * i + 1, b, stream);
@@ -304,23 +306,24 @@ AVX2_INLINE void across_floats(unsigned char *d, const unsigned char *s,
     }
 }
 
-AVX2_INLINE void run_across(unsigned char *d, const unsigned char *s, const unsigned char *powers,
-                            size_t count, tenmap_dtype as, bool stream, bool saturate) {
+AVX2_INLINE void scale_run_by_powers(unsigned char *d, const unsigned char *s,
+                                     const unsigned char *powers, size_t count, tenmap_dtype as,
+                                     bool stream, bool saturate) {
     const size_t width = as == TENMAP_F32 ? 4 : 2;
     unsigned char in[16] = {0}, by[64] = {0}, out[128];
     for (; count >= 32; count -= 32, s += 16, powers += 64, d += 32 * width)
         if (as == TENMAP_BF16)
-            across_bf16(d, s, powers, stream);
+            scale_to_bf16(d, s, powers, stream);
         else
-            across_floats(d, s, powers, as, stream, saturate);
+            scale_to_floats(d, s, powers, as, stream, saturate);
     if (!count)
         return;
     memcpy(in, s, (count + 1) / 2);
     memcpy(by, powers, count * 2);
     if (as == TENMAP_BF16)
-        across_bf16(out, in, by, false);
+        scale_to_bf16(out, in, by, false);
     else
-        across_floats(out, in, by, as, false, saturate);
+        scale_to_floats(out, in, by, as, false, saturate);
     memcpy(d, out, count * width);
 }
 
@@ -329,16 +332,16 @@ AVX2_TARGET void tmi_avx2_scale_by_powers(void *dst, tenmap_dtype as, const unsi
                                           uint32_t flags) {
     bool stream = (flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 == 0;
     if (as == TENMAP_BF16 && stream)
-        run_across(dst, codes, powers, count, TENMAP_BF16, true, false);
+        scale_run_by_powers(dst, codes, powers, count, TENMAP_BF16, true, false);
     else if (as == TENMAP_BF16)
-        run_across(dst, codes, powers, count, TENMAP_BF16, false, false);
+        scale_run_by_powers(dst, codes, powers, count, TENMAP_BF16, false, false);
     else if (as == TENMAP_F32 && stream)
-        run_across(dst, codes, powers, count, TENMAP_F32, true, false);
+        scale_run_by_powers(dst, codes, powers, count, TENMAP_F32, true, false);
     else if (as == TENMAP_F32)
-        run_across(dst, codes, powers, count, TENMAP_F32, false, false);
+        scale_run_by_powers(dst, codes, powers, count, TENMAP_F32, false, false);
     else
-        run_across(dst, codes, powers, count, TENMAP_F16, stream,
-                   (flags & TENMAP_CONVERT_SATURATE) != 0);
+        scale_run_by_powers(dst, codes, powers, count, TENMAP_F16, stream,
+                            (flags & TENMAP_CONVERT_SATURATE) != 0);
 }
 
 #endif

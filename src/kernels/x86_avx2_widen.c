@@ -48,16 +48,16 @@ AVX2_INLINE void step_f16_to_f32(unsigned char *d, const unsigned char *s, bool 
  * Converts 8-bit floats to 16 bits, byte by byte. Nearly all magnitudes follow a rule, (code <<
  * shift) + base: each byte of the result is the sum of two contributions, one from each half of the
  * code, which a shuffle looks up. The exceptions (subnormals, infinity, NaN) are at most 16
- * consecutive codes modulo 128: from 128 - turn to 127, and on from 0. For those, another shuffle
- * finds what to change in the rule's result. The tables that are indexed by the low half are
- * rotated by `turn` as well, so that one index serves both.
+ * consecutive codes modulo 128: from 128 - rotation to 127, and on from 0. For those, another
+ * shuffle finds what to change in the rule's result. The tables that are indexed by the low half
+ * are rotated by `rotation` as well, so that one index serves both.
  */
 typedef struct byte_tables {
-    uint8_t turn;
+    uint8_t rotation;
     /* By the high half: part of the upper byte, with the sign. */
     uint8_t upper_high[16];
     uint8_t upper_low[16], lower_low[16];       /* by the low half */
-    uint8_t upper_change[16], lower_change[16]; /* by the code; both rotated by `turn` */
+    uint8_t upper_change[16], lower_change[16]; /* by the code; both rotated by `rotation` */
 } byte_tables;
 
 /* (code << 4) + 0x3c00 */
@@ -134,15 +134,15 @@ AVX2_INLINE __m256i byte_lookup(const uint8_t *table, __m256i index) {
 AVX2_INLINE void widen_bytes(__m256i *v, __m256i codes, const byte_tables *t) {
     const __m256i half = _mm256_set1_epi8(0x0f), magnitude = _mm256_set1_epi8(0x7f);
     __m256i high = _mm256_and_si256(_mm256_srli_epi16(codes, 4), half);
-    __m256i turned = _mm256_add_epi8(codes, _mm256_set1_epi8((char)t->turn));
-    turned = _mm256_and_si256(turned, magnitude);
+    __m256i rotated = _mm256_add_epi8(codes, _mm256_set1_epi8((char)t->rotation));
+    rotated = _mm256_and_si256(rotated, magnitude);
     /* Beyond the first 16 the top bit is set, so the shuffle gives 0. */
-    __m256i first = _mm256_add_epi8(turned, _mm256_set1_epi8(0x70));
+    __m256i first = _mm256_add_epi8(rotated, _mm256_set1_epi8(0x70));
     __m256i upper =
-        _mm256_add_epi8(byte_lookup(t->upper_high, high), byte_lookup(t->upper_low, turned));
+        _mm256_add_epi8(byte_lookup(t->upper_high, high), byte_lookup(t->upper_low, rotated));
     upper = _mm256_xor_si256(upper, byte_lookup(t->upper_change, first));
     __m256i lower =
-        _mm256_xor_si256(byte_lookup(t->lower_low, turned), byte_lookup(t->lower_change, first));
+        _mm256_xor_si256(byte_lookup(t->lower_low, rotated), byte_lookup(t->lower_change, first));
     v[0] = _mm256_unpacklo_epi8(lower, upper);
     v[1] = _mm256_unpackhi_epi8(lower, upper);
 }

@@ -292,7 +292,7 @@ static tmi_source *new_source(tenmap_error *error) {
         return NULL;
     }
     memset(s, 0, offsetof(tmi_source, kept)); /* the rest is written before it is read */
-    memset(s->tables.of, 0xff, sizeof s->tables.of);
+    memset(s->tables.scale_bits, 0xff, sizeof s->tables.scale_bits);
     return s;
 }
 

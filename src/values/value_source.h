@@ -121,7 +121,7 @@ struct tmi_source {
     tmi_part_reader parts[TMI_PART_COUNT];
     /* State of the maker. */
     tmi_scales kept;
-    tmi_tables tables;
+    tmi_table_cache tables;
     float table[16], nested_table[256];
     float second;
     uint64_t second_of; /* the element of the global scale part that `second` is */

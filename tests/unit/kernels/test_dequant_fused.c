@@ -1,6 +1,6 @@
 /*
- * Weights in parts, made in one pass: the kernels of every instruction set against the same steps taken one
- * at a time for each value, and the scalar oracle where results have 16 bits.
+ * Weights in parts, made in one pass: the kernels of every instruction set against the same steps
+ * taken one at a time for each value, and the scalar oracle where results have 16 bits.
  */
 #include "kernels/kernels.h"
 
@@ -152,7 +152,7 @@ static bool try_run(tmi_dequant_fused *coded, const coded_case *c, tenmap_dtype 
 }
 
 /* Tables are kept from one run to the next, of whatever scales they are. */
-static tmi_tables kept_tables;
+static tmi_table_cache kept_tables;
 
 static void check_kernel(const tmi_kernels *k, tmi_dequant_fused *coded, tenmap_dtype codes) {
     static const tenmap_dtype results[] = {TENMAP_F32, TENMAP_BF16, TENMAP_F16};
@@ -160,7 +160,7 @@ static void check_kernel(const tmi_kernels *k, tmi_dequant_fused *coded, tenmap_
     static coded_case c;
     static float before[MOST];
     bool wild_before = false;
-    memset(kept_tables.of, 0xff, sizeof kept_tables.of);
+    memset(kept_tables.scale_bits, 0xff, sizeof kept_tables.scale_bits);
     size_t done = 0, wanted = 0;
     for (int round = 0; coded && round < ROUNDS; round++) {
         tenmap_dtype as = results[next_random() % 3];
@@ -275,17 +275,17 @@ static void codes_turned(void **state) {
     (void)state;
     for (int round = 0; k && round < 200; round++) {
         size_t count = (1 + next_random() % (ROWS / 8)) * 8, words = 1 + next_random() % WORDS;
-        bool mixed = round % 2;
+        bool awq_order = round % 2;
         for (size_t i = 0; i < sizeof rows; i++)
             rows[i] = (unsigned char)next_random();
         memset(a, 0, sizeof a);
         memset(b, 0, sizeof b);
-        k->split_columns(a, LINE, rows, STRIDE, count, words, mixed);
-        tmi_scalar_split_columns(b, LINE, rows, STRIDE, count, words, mixed);
+        k->split_columns(a, LINE, rows, STRIDE, count, words, awq_order);
+        tmi_scalar_split_columns(b, LINE, rows, STRIDE, count, words, awq_order);
         assert_memory_equal(a, b, sizeof a);
         for (size_t c = 0; c < words * 8; c++) {
             size_t r = next_random() % count;
-            size_t field = mixed ? tmi_awq_order[c % 8] : c % 8;
+            size_t field = awq_order ? tmi_awq_order[c % 8] : c % 8;
             unsigned code = rows[r * STRIDE + c / 8 * 4 + field / 2] >> field % 2 * 4 & 15;
             assert_int_equal(a[c * LINE + r / 2] >> r % 2 * 4 & 15, code);
         }
