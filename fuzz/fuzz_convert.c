@@ -3,7 +3,7 @@
  * bit. Input: target, source, flags, alignments, repeats; then the elements.
  */
 #include "input.h"
-#include "kernels/kernels.h"
+#include "values/conversion_route.h"
 #include "values/values.h"
 
 enum { MOST_SOURCE = 9 << 10, GUARD = 64 };

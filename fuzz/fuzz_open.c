@@ -4,7 +4,7 @@
  * load; all against the scalar oracle over the file's bytes. Input: PROGRAM bytes, then the file.
  */
 #include "input.h"
-#include "kernels/kernels.h"
+#include "values/conversion_route.h"
 #include "values/values.h"
 
 enum { PROGRAM = 16, MOST_TENSORS = 12, MOST_ELEMENTS = 512, MOST_RANK = 16 };

@@ -8,7 +8,7 @@
 #define _DEFAULT_SOURCE 1 /* mkdtemp */
 #endif
 #include "input.h"
-#include "kernels/kernels.h"
+#include "values/conversion_route.h"
 #include "values/values.h"
 #include "scratch.h"
 

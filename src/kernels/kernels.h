@@ -261,28 +261,4 @@ bool tmi_integers_all_fit(tenmap_dtype to, tenmap_dtype from);
 size_t tmi_integers(tenmap_dtype to, void *dst, tenmap_dtype from, const void *src, size_t count,
                     uint32_t flags, size_t *first);
 
-/* cpu.c: chooses the kernels, once. */
-
-const tmi_kernels *tmi_cpu_kernels(void);
-/* Whether a result of this many bytes is too large to stay in the cache. */
-bool tmi_cpu_streams(uint64_t bytes);
-#ifdef TENMAP_TESTING
-/* The named instruction set, or NULL if this machine or this build lacks it. */
-const tmi_kernels *tmi_cpu_find(const char *name);
-void tmi_cpu_use(const tmi_kernels *kernels);
-#endif
-
-/* conversion_route.c: converts any allowed dtype to any other, using the kernels. */
-
-/*
- * Returns `count`, or less if an integer does not fit into an integer dtype: then the number of the
- * first such element, with those before it converted.
- */
-uint64_t tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, uint64_t count,
-                   uint32_t flags);
-/* The same for integers and BOOL to another such dtype; if dst is NULL, it only checks. */
-bool tmi_route_is_integer(tenmap_dtype to, tenmap_dtype from);
-uint64_t tmi_route_integers(tmi_elements to, void *dst, tmi_elements from, const void *src,
-                            uint64_t count, uint32_t flags, uint64_t *clamped);
-
 #endif

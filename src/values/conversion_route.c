@@ -12,7 +12,8 @@
  * result is rounded twice.
  */
 #include "values.h"
-#include "../kernels/kernels.h"
+#include "conversion_route.h"
+#include "cpu.h"
 
 #include <string.h>
 

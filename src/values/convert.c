@@ -3,7 +3,8 @@
  * work.
  */
 #include "values.h"
-#include "../kernels/kernels.h"
+#include "conversion_route.h"
+#include "cpu.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* What this machine's CPU can do: which kernels to use, and when to use non-temporal stores. */
 #include "values.h"
-#include "../kernels/kernels.h"
+#include "cpu.h"
 
 #include <stdatomic.h>
 #include <string.h>

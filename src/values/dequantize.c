@@ -4,7 +4,8 @@
  */
 #include "values.h"
 #include "value_source.h"
-#include "../kernels/kernels.h"
+#include "conversion_route.h"
+#include "cpu.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  */
 #include "values.h"
 #include "value_source.h"
-#include "../kernels/kernels.h"
+#include "cpu.h"
 
 static tenmap_status fail_listed(const tmi_source *s, uint64_t first, size_t count, uint64_t groups,
                                  tenmap_error *error) {

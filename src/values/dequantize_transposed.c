@@ -9,7 +9,7 @@
  */
 #include "values.h"
 #include "value_source.h"
-#include "../kernels/kernels.h"
+#include "cpu.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* Computes the edges of a histogram's bins, and finds the bins of values. */
 #include "values.h"
+#include "cpu.h"
 #include "histogram.h"
 
 #ifndef TENMAP_NO_MEASURE

@@ -8,7 +8,7 @@
  * which no mode for denormals affects.
  */
 #include "values.h"
-#include "../kernels/kernels.h"
+#include "conversion_route.h"
 
 /*
  * Elements of a block, which fits into the first-level cache, and of a stride, which is one vector

@@ -9,6 +9,7 @@
  * of 16 bits are counted by their codes too, for a histogram.
  */
 #include "values.h"
+#include "cpu.h"
 #include "histogram.h"
 #include "../kernels/moments.h"
 

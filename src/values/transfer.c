@@ -4,7 +4,8 @@
  */
 #include "../model/quantized.h"
 #include "values.h"
-#include "../kernels/kernels.h"
+#include "conversion_route.h"
+#include "cpu.h"
 
 #include <string.h>
 

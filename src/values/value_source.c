@@ -1,7 +1,8 @@
 /* Computes the values that a transfer asks for, box by box, in tiles that suit their source. */
 #include "values.h"
 #include "value_source.h"
-#include "../kernels/kernels.h"
+#include "conversion_route.h"
+#include "cpu.h"
 
 #include <stddef.h>
 #include <stdlib.h>

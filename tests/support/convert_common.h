@@ -3,7 +3,8 @@
 #define TENMAP_TESTS_CONVERT_COMMON_H
 
 #include "cmocka_all.h"
-#include "kernels/kernels.h"
+#include "values/conversion_route.h"
+#include "values/cpu.h"
 #include "values/values.h"
 
 #include <stdio.h>

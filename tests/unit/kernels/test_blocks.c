@@ -3,6 +3,8 @@
  * against values worked out here a second time, element by element, in F64.
  */
 #include "kernels/blocks.h"
+#include "values/conversion_route.h"
+#include "values/cpu.h"
 #include "values/values.h"
 
 #include "cmocka_all.h"

@@ -2,7 +2,7 @@
  * Weights in parts, made in one pass: the kernels of every instruction set against the same steps
  * taken one at a time for each value, and the scalar oracle where results have 16 bits.
  */
-#include "kernels/kernels.h"
+#include "values/cpu.h"
 
 #include "cmocka_all.h"
 

@@ -2,7 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "kernels/kernels.h"
+#include "values/cpu.h"
 
 #include "quantized_weight.h"
 
