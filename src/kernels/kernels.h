@@ -49,8 +49,8 @@ typedef bool tmi_moments(tmi_lanes *lanes, const void *src, size_t count, uint32
 
 /* Finds the histogram bins of `count` host-order F32, a multiple of 8 (moments.h). */
 typedef struct tmi_f32_bins tmi_f32_bins;
-typedef void tmi_f32_places(uint32_t *places, const void *src, size_t count,
-                            const tmi_f32_bins *bins);
+typedef void tmi_f32_find_bins(uint32_t *places, const void *src, size_t count,
+                               const tmi_f32_bins *bins);
 
 /*
  * Combines each of `count` values with the number of its group: by[0] for the first `first` values,
@@ -145,7 +145,7 @@ typedef struct tmi_kernels {
     void (*fence)(void);
     /* For measuring; if NULL, elements are converted to F32 or F64 and plain C sums them. */
     tmi_moments *moments[TMI_DTYPE_COUNT];
-    tmi_f32_places *places;
+    tmi_f32_find_bins *places;
     /* For quantized weights. */
     tmi_group_op *times, *minus, *plus;
     /* By block dtype, counted from TENMAP_Q4_0. */

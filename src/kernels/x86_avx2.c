@@ -115,7 +115,7 @@ const tmi_kernels tmi_kernels_avx2 = {
             [TENMAP_F16] = tmi_avx2_moments_f16,
             [TENMAP_F32] = tmi_avx2_moments_f32,
         },
-    .places = tmi_avx2_f32_places,
+    .places = tmi_avx2_f32_find_bins,
 #endif
     .unpack =
         {

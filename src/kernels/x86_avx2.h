@@ -206,7 +206,7 @@ tmi_transpose tmi_avx2_transpose16, tmi_avx2_transpose32;
 #ifndef TENMAP_NO_MEASURE
 /* x86_avx2_moments.c */
 tmi_moments tmi_avx2_moments_bf16, tmi_avx2_moments_f16, tmi_avx2_moments_f32;
-tmi_f32_places tmi_avx2_f32_places;
+tmi_f32_find_bins tmi_avx2_f32_find_bins;
 #endif
 
 #endif

@@ -286,8 +286,8 @@ AVX2_TARGET bool tmi_avx2_moments_f32(tmi_lanes *lanes, const void *src, size_t 
     return true;
 }
 
-AVX2_TARGET void tmi_avx2_f32_places(uint32_t *places, const void *src, size_t count,
-                                     const tmi_f32_bins *bins) {
+AVX2_TARGET void tmi_avx2_f32_find_bins(uint32_t *places, const void *src, size_t count,
+                                        const tmi_f32_bins *bins) {
     const unsigned char *at = src;
     const __m256 scale = _mm256_set1_ps(bins->scale), offset = _mm256_set1_ps(bins->offset);
     const __m256 near_next = _mm256_set1_ps(bins->near_next);

@@ -59,8 +59,8 @@ typedef struct tmi_shard {
     char *name;       /* owned: the name in the index or the set; NULL for a single file */
     uint64_t size;    /* length of the model in the file, from options.offset on */
     bool edited_here; /* the caller itself holds the edit lock */
-    _Atomic(tmi_detached *) moved; /* which chunks are detached; NULL: none */
-    unsigned tries;                /* how often the file changed while it was being opened */
+    _Atomic(tmi_detached *) detached; /* which chunks are detached; NULL: none */
+    unsigned tries;                   /* how often the file changed while it was being opened */
 } tmi_shard;
 
 /*

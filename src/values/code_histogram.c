@@ -14,7 +14,7 @@
  * Prefetches the bytes that come next: the processor itself looks no further ahead than the
  * counting that it waits for.
  */
-static inline void fetch_ahead(const unsigned char *src) {
+static inline void prefetch_codes_ahead(const unsigned char *src) {
 #ifdef __GNUC__
     __builtin_prefetch((const void *)((uintptr_t)src + 1024));
 #else
@@ -23,7 +23,7 @@ static inline void fetch_ahead(const unsigned char *src) {
 }
 
 /* Counts sixteen bytes in two halves, so that neither waits for the other's shifts. */
-static inline void count_eight(uint32_t *counts, const unsigned char *src) {
+static inline void count_two_quads(uint32_t *counts, const unsigned char *src) {
     uint64_t a, b;
     memcpy(&a, src, sizeof a);
     memcpy(&b, src + 8, sizeof b);
@@ -38,15 +38,15 @@ static inline void count_eight(uint32_t *counts, const unsigned char *src) {
 void tmi_count_words(uint32_t *counts, const unsigned char *src, size_t count) {
     size_t i = 0;
     for (; !TMI_BIG_ENDIAN && i + 32 <= count; i += 32) {
-        fetch_ahead(src + 2 * i);
+        prefetch_codes_ahead(src + 2 * i);
         for (size_t k = 0; k < 32; k += 8)
-            count_eight(counts, src + 2 * (i + k));
+            count_two_quads(counts, src + 2 * (i + k));
     }
     for (; i < count; i++)
         counts[src[2 * i] | (uint32_t)src[2 * i + 1] << 8]++;
 }
 
-bool tmi_take_counts(uint32_t *counts, uint32_t out[256]) {
+bool tmi_move_counts(uint32_t *counts, uint32_t out[256]) {
     uint32_t any = 0;
     for (size_t i = 0; i < 256; i++)
         any |= counts[i];
@@ -58,11 +58,11 @@ bool tmi_take_counts(uint32_t *counts, uint32_t out[256]) {
 }
 
 /* Adds the counts of the single bytes of all pairs to `bytes`, and clears the pairs. */
-static void split_pairs(uint32_t *pairs, uint64_t bytes[256]) {
+static void add_byte_counts(uint32_t *pairs, uint64_t bytes[256]) {
     uint32_t row[256], columns[256] = {0};
     for (size_t second = 0; second < 256; second++) {
         uint32_t all = 0;
-        if (!tmi_take_counts(pairs + 256 * second, row))
+        if (!tmi_move_counts(pairs + 256 * second, row))
             continue;
         for (size_t first = 0; first < 256; first++) {
             columns[first] += row[first];
@@ -108,7 +108,7 @@ void tmi_count_codes(tenmap_dtype dtype, uint64_t codes[256], uint32_t *pairs,
 void tmi_end_codes(tenmap_dtype dtype, uint64_t codes[256], uint32_t *pairs) {
     uint64_t bytes[256];
     if (pairs)
-        split_pairs(pairs, codes);
+        add_byte_counts(pairs, codes);
     if (tmi_dtypes[dtype].bits != 4)
         return;
     memcpy(bytes, codes, sizeof bytes);

@@ -311,7 +311,7 @@ static uint64_t count_head(const tmi_elements *to, const tmi_elements *from, uin
  * Whether to use non-temporal stores: as the caller says, otherwise if the result is too large for
  * the cache.
  */
-static bool goes_around(uint64_t count, unsigned bits, uint32_t flags) {
+static bool uses_streaming(uint64_t count, unsigned bits, uint32_t flags) {
     if (flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM))
         return flags & TENMAP_CONVERT_STREAM;
     return tmi_cpu_streams(count / 8 * bits);
@@ -329,7 +329,7 @@ static void make_plan(route_plan *plan, const tmi_elements *to, const tmi_elemen
     plan->clamp = plan->use_table = plan->packed = false;
     plan->first = plan->second = NULL;
     plan->stream_copy = tmi_cpu_kernels()->stream_copy;
-    plan->stream = plan->stream_copy && goes_around(count, plan->to_bits, flags);
+    plan->stream = plan->stream_copy && uses_streaming(count, plan->to_bits, flags);
     plan_kernels(plan, from->bit);
 }
 
@@ -383,9 +383,9 @@ static tmi_unpack *find_unpack(tenmap_dtype from) {
 }
 
 /* The kernel that unpacks with non-temporal stores; NULL if there is none. */
-static tmi_unpack *find_around(tenmap_dtype from) {
-    tmi_unpack *around = tmi_cpu_kernels()->unpack_nt[from - TENMAP_Q4_0];
-    return around;
+static tmi_unpack *find_streaming_unpack(tenmap_dtype from) {
+    tmi_unpack *unpack_nt = tmi_cpu_kernels()->unpack_nt[from - TENMAP_Q4_0];
+    return unpack_nt;
 }
 
 static bool same_elements(const tmi_elements *a, const tmi_elements *b) {
@@ -399,17 +399,18 @@ static void route_blocks(tmi_elements to, void *dst, tmi_elements from, const vo
     const tmi_block_dtype *blocks = tmi_dtype_blocks(from.dtype);
     tmi_unpack *unpack = find_unpack(from.dtype);
     unsigned to_bits = tmi_dtypes[to.dtype].bits, skip = from.bit;
-    bool around = goes_around(count, to_bits, flags);
+    bool stream = uses_streaming(count, to_bits, flags);
     const unsigned char *s = src;
     unsigned char *d = dst;
     flags = (flags & TENMAP_CONVERT_SATURATE) |
-            (around ? TENMAP_CONVERT_STREAM : TENMAP_CONVERT_NO_STREAM);
+            (stream ? TENMAP_CONVERT_STREAM : TENMAP_CONVERT_NO_STREAM);
     tmi_elements middle = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
-    tmi_unpack *straight = around && same_elements(&to, &middle) ? find_around(from.dtype) : NULL;
+    tmi_unpack *streaming_unpack =
+        stream && same_elements(&to, &middle) ? find_streaming_unpack(from.dtype) : NULL;
     while (count > 0) {
         size_t whole = (size_t)(count / blocks->elements);
-        if (straight && whole > 0 && skip == 0 && (uintptr_t)d % 32 == 0) {
-            straight((float *)(void *)d, s, whole);
+        if (streaming_unpack && whole > 0 && skip == 0 && (uintptr_t)d % 32 == 0) {
+            streaming_unpack((float *)(void *)d, s, whole);
             d += whole * blocks->elements * sizeof(float);
             s += whole * blocks->bytes;
             count -= (uint64_t)whole * blocks->elements;
@@ -431,9 +432,9 @@ static void route_blocks(tmi_elements to, void *dst, tmi_elements from, const vo
 static void copy_blocks(void *dst, tenmap_dtype dtype, const void *src, uint64_t count,
                         uint32_t flags) {
     uint64_t bytes = tmi_bytes_of(dtype, count);
-    tmi_kernel *around = tmi_cpu_kernels()->stream_copy;
-    if (around && goes_around(bytes, 8, flags))
-        around(dst, src, (size_t)bytes, 0);
+    tmi_kernel *stream_copy = tmi_cpu_kernels()->stream_copy;
+    if (stream_copy && uses_streaming(bytes, 8, flags))
+        stream_copy(dst, src, (size_t)bytes, 0);
     else
         memcpy(dst, src, (size_t)bytes);
 }
@@ -461,14 +462,14 @@ uint64_t tmi_route_integers(tmi_elements to, void *dst, tmi_elements from, const
             swap_elements(fetched.bytes, s, n, plan.from_bits / 8);
             in = fetched.bytes;
         }
-        bool around = d && plan.stream;
-        size_t misfits = tmi_integers(to.dtype, around ? placed.bytes : d, from.dtype, in, n,
+        bool stream = d && plan.stream;
+        size_t misfits = tmi_integers(to.dtype, stream ? placed.bytes : d, from.dtype, in, n,
                                       plan.flags, &first);
         if (clamped)
             *clamped += misfits;
         if (first < n)
             return done + first;
-        if (around)
+        if (stream)
             plan.stream_copy(d, placed.bytes, n * plan.to_bits / 8, 0);
         done += n;
         s += n * plan.from_bits / 8;

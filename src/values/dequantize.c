@@ -125,23 +125,24 @@ static tenmap_status scale_listed(tmi_source *s, uint64_t matrix, uint64_t row, 
     const tmi_quant_layout *r = s->layout;
     tenmap_status status = tmi_read_groups(s, column, count, r->scale_columns, error);
     if (status == TENMAP_OK)
-        status = tmi_keep_listed(s, matrix, row / r->group_rows, count, error);
+        status = tmi_cache_listed_scales(s, matrix, row / r->group_rows, count, error);
     for (size_t i = 0, same; status == TENMAP_OK && i < count; i += same) {
-        size_t at = (size_t)(s->groups[i] - s->kept.first);
+        size_t at = (size_t)(s->groups[i] - s->scale_cache.first);
         for (same = 1; i + same < count && s->groups[i + same] == s->groups[i];)
             same++;
-        tmi_apply_scales(r, s->kept.scales + at, s->kept.zeros + at, values + i, same, same, same);
+        tmi_apply_scales(r, s->scale_cache.scales + at, s->scale_cache.zeros + at, values + i, same,
+                         same, same);
     }
     return status;
 }
 
 /*
- * Makes s->kept hold the scales of `count` values of a row. The scale of the first value is number
- * *at. A row of scales that several rows share is read whole, if it fits.
+ * Makes s->scale_cache hold the scales of `count` values of a row. The scale of the first value is
+ * number *at. A row of scales that several rows share is read whole, if it fits.
  */
-static tenmap_status keep_row_scales(tmi_source *s, uint64_t matrix, uint64_t scale_row,
-                                     uint64_t column, size_t count, size_t *at,
-                                     tenmap_error *error) {
+static tenmap_status cache_row_scales(tmi_source *s, uint64_t matrix, uint64_t scale_row,
+                                      uint64_t column, size_t count, size_t *at,
+                                      tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     uint64_t first = column / r->group_columns, last = (column + count - 1) / r->group_columns;
     bool whole = r->group_rows > 1 && r->scale_columns <= TMI_SOURCE_RUN;
@@ -159,8 +160,8 @@ static size_t values_in_group(const tmi_quant_layout *r, uint64_t column, size_t
     return head < count ? (size_t)head : count;
 }
 
-static tenmap_status make_row(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
-                              size_t count, float *values, tenmap_error *error) {
+static tenmap_status dequantize_row(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
+                                    size_t count, float *values, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     bool listed = s->parts[TMI_PART_GROUP_INDEX].tensor != NULL;
     tenmap_status status = fetch_codes(s, matrix, row, column, count, values, error);
@@ -173,15 +174,15 @@ static tenmap_status make_row(tmi_source *s, uint64_t matrix, uint64_t row, uint
         scale_row = s->groups[0];
     }
     if (status == TENMAP_OK)
-        status = keep_row_scales(s, matrix, scale_row, column, count, &at, error);
+        status = cache_row_scales(s, matrix, scale_row, column, count, &at, error);
     if (status == TENMAP_OK)
-        tmi_apply_scales(r, s->kept.scales + at, s->kept.zeros + at, values, count,
+        tmi_apply_scales(r, s->scale_cache.scales + at, s->scale_cache.zeros + at, values, count,
                          values_in_group(r, column, count), values_in_group(r, 0, count));
     return status;
 }
 
 /* The kernel that dequantizes in one pass, from the code at a column on; NULL: there is none. */
-static tmi_dequant_fused *find_coded(const tmi_quant_layout *r, uint64_t column) {
+static tmi_dequant_fused *find_fused_kernel(const tmi_quant_layout *r, uint64_t column) {
     const tmi_kernels *k = tmi_cpu_kernels();
     if (r->codes == TMI_CODES_DTYPE && r->bits == 8)
         return r->code_dtype == TENMAP_F8_E4M3 ? k->fused_e4m3
@@ -203,7 +204,7 @@ static tmi_code_kind code_kind(const tmi_quant_layout *r) {
  * Whether all scales are 0 or from 2^-100 to 2^100. Codes are 0 or from 2^-9 to 448, so no product
  * is too large or too small for BF16.
  */
-static bool scales_are_tame(const float *scales, size_t count) {
+static bool scales_keep_normal(const float *scales, size_t count) {
     unsigned beyond = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t bits;
@@ -215,12 +216,12 @@ static bool scales_are_tame(const float *scales, size_t count) {
 }
 
 /* Dequantizes directly into the destination, if a kernel does all of it. */
-static tenmap_status make_straight(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
-                                   size_t count, tmi_destination *target, tenmap_error *error) {
+static tenmap_status dequantize_fused(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
+                                      size_t count, tmi_destination *target, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    tmi_dequant_fused *coded = find_coded(r, column);
+    tmi_dequant_fused *fused = find_fused_kernel(r, column);
     size_t at;
-    if (!coded || s->parts[TMI_PART_GROUP_INDEX].tensor ||
+    if (!fused || s->parts[TMI_PART_GROUP_INDEX].tensor ||
         count / r->group_columns + 2 > TMI_SOURCE_RUN)
         return TENMAP_OK;
     tmi_fused_run run = {.count = count,
@@ -231,7 +232,7 @@ static tenmap_status make_straight(tmi_source *s, uint64_t matrix, uint64_t row,
                          .first = values_in_group(r, column, count),
                          .group = values_in_group(r, 0, count)};
     tenmap_status status =
-        keep_row_scales(s, matrix, row / r->group_rows, column, count, &at, error);
+        cache_row_scales(s, matrix, row / r->group_rows, column, count, &at, error);
     if (status == TENMAP_OK)
         status =
             tmi_source_bytes(s, TMI_PART_VALUES,
@@ -239,13 +240,13 @@ static tenmap_status make_straight(tmi_source *s, uint64_t matrix, uint64_t row,
                              (count * r->bits + 7) / 8, &run.codes, error);
     if (status != TENMAP_OK)
         return status;
-    run.scales = s->kept.scales + at;
-    run.zeros = r->zeros == TMI_ZEROS_NONE ? NULL : s->kept.zeros + at;
+    run.scales = s->scale_cache.scales + at;
+    run.zeros = r->zeros == TMI_ZEROS_NONE ? NULL : s->scale_cache.zeros + at;
     run.tables = &s->tables;
     run.place = at;
-    target->done = coded(target->dst, target->as, &run, target->flags);
+    target->done = fused(target->dst, target->as, &run, target->flags);
     size_t groups = count <= run.first ? 1 : 1 + (count - run.first + run.group - 1) / run.group;
-    s->tame = s->tame && scales_are_tame(run.scales, groups);
+    s->all_normal = s->all_normal && scales_keep_normal(run.scales, groups);
     return TENMAP_OK;
 }
 
@@ -279,18 +280,18 @@ static void fill_code_table(tmi_source *s) {
 }
 
 /* Whether a row's codes, scales and zero points end where those of the next row begin. */
-static bool rows_join(const tmi_source *s) {
+static bool rows_are_contiguous(const tmi_source *s) {
     const tmi_quant_layout *r = s->layout;
     return !r->transposed && r->group_rows == 1 && r->columns % r->group_columns == 0 &&
            r->row_bytes * 8 == r->columns * r->bits && !s->parts[TMI_PART_GROUP_INDEX].tensor &&
            r->zeros != TMI_ZEROS_ALONG && r->zeros != TMI_ZEROS_DOWN;
 }
 
-static tenmap_status begin_recipe(tmi_source *s, tenmap_error *error) {
+static tenmap_status begin_dequantize(tmi_source *s, tenmap_error *error) {
     tenmap_status status = TENMAP_OK;
-    s->kept.count = 0;
-    s->second_of = UINT64_MAX;
-    s->joined = rows_join(s);
+    s->scale_cache.count = 0;
+    s->global_scale_of = UINT64_MAX;
+    s->rows_contiguous = rows_are_contiguous(s);
     tmi_choose_tile(s);
     if (s->parts[TMI_PART_SHAPE].tensor)
         status = check_shape(s, error);
@@ -304,5 +305,5 @@ static tenmap_status begin_recipe(tmi_source *s, tenmap_error *error) {
     return status;
 }
 
-const tmi_maker tmi_dequantizer = {begin_recipe,       make_row,           make_straight,
-                                   tmi_transpose_tile, tmi_transposed_row, tmi_tile_rows};
+const tmi_value_ops tmi_dequantizer = {begin_dequantize,   dequantize_row,     dequantize_fused,
+                                       tmi_transpose_tile, tmi_transposed_row, tmi_tile_rows};

@@ -6,8 +6,8 @@
 #include "value_source.h"
 #include "cpu.h"
 
-static tenmap_status fail_listed(const tmi_source *s, uint64_t first, size_t count, uint64_t groups,
-                                 tenmap_error *error) {
+static tenmap_status fail_group_index(const tmi_source *s, uint64_t first, size_t count,
+                                      uint64_t groups, tenmap_error *error) {
     const tenmap_tensor *list = s->parts[TMI_PART_GROUP_INDEX].tensor;
     size_t i = 0;
     while (i + 1 < count && s->groups[i] < groups)
@@ -36,7 +36,7 @@ tenmap_status tmi_read_groups(tmi_source *s, uint64_t first, size_t count, uint6
     }
     s->least_group = least;
     s->most_group = most;
-    return status == TENMAP_OK && most >= groups ? fail_listed(s, first, count, groups, error)
+    return status == TENMAP_OK && most >= groups ? fail_group_index(s, first, count, groups, error)
                                                  : status;
 }
 
@@ -44,7 +44,7 @@ tenmap_status tmi_read_groups(tmi_source *s, uint64_t first, size_t count, uint6
 static tenmap_status nested_scales(tmi_source *s, uint64_t first, size_t count, float *out,
                                    tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    float *nested = s->kept.zeros; /* such schemes have no zero points */
+    float *nested = s->scale_cache.zeros; /* such schemes have no zero points */
     const unsigned char *codes;
     uint64_t block = first / r->nested_block;
     size_t blocks = (size_t)((first + count - 1) / r->nested_block - block + 1);
@@ -63,14 +63,15 @@ static tenmap_status nested_scales(tmi_source *s, uint64_t first, size_t count, 
 }
 
 /* Reads the scale of the scales: the only one, or that of the matrix if each has its own. */
-static tenmap_status take_second(tmi_source *s, uint64_t matrix, tenmap_error *error) {
-    const tenmap_tensor *second = s->parts[TMI_PART_GLOBAL_SCALE].tensor;
-    uint64_t which = second->nelems == 1 ? 0 : matrix;
-    if (s->second_of == which)
+static tenmap_status read_global_scale(tmi_source *s, uint64_t matrix, tenmap_error *error) {
+    const tenmap_tensor *global_scale = s->parts[TMI_PART_GLOBAL_SCALE].tensor;
+    uint64_t which = global_scale->nelems == 1 ? 0 : matrix;
+    if (s->global_scale_of == which)
         return TENMAP_OK;
-    tenmap_status status =
-        tmi_source_floats(s, TMI_PART_GLOBAL_SCALE, second->dtype, which, 1, &s->second, error);
-    s->second_of = status == TENMAP_OK ? which : UINT64_MAX; /* what was not read is not kept */
+    tenmap_status status = tmi_source_floats(s, TMI_PART_GLOBAL_SCALE, global_scale->dtype, which,
+                                             1, &s->global_scale, error);
+    s->global_scale_of =
+        status == TENMAP_OK ? which : UINT64_MAX; /* what was not read is not cached */
     return status;
 }
 
@@ -82,7 +83,7 @@ static TMI_NOINLINE void divide_all(float *values, size_t count, float by) {
 }
 
 /* Reads scales [first, first+count) of the whole part, ready to multiply values with. */
-static tenmap_status take_scales(tmi_source *s, uint64_t matrix, uint64_t first, size_t count,
+static tenmap_status read_scales(tmi_source *s, uint64_t matrix, uint64_t first, size_t count,
                                  float *out, tenmap_error *error) {
     static const float over_127 = 1.0f / 127.0f;
     const tmi_quant_layout *r = s->layout;
@@ -91,34 +92,34 @@ static tenmap_status take_scales(tmi_source *s, uint64_t matrix, uint64_t first,
     tenmap_status status =
         tmi_source_floats(s, TMI_PART_SCALES, r->scale_dtype, first, count, out, error);
     if (status == TENMAP_OK && (r->scale == TMI_SCALE_TIMES || r->scale == TMI_SCALE_DIVIDED))
-        status = take_second(s, matrix, error);
+        status = read_global_scale(s, matrix, error);
     if (status != TENMAP_OK)
         return status;
     const tmi_kernels *k = tmi_cpu_kernels();
     if (r->scale == TMI_SCALE_TIMES)
-        (k->times ? k->times : tmi_group_times)(out, count, &s->second, count, count);
+        (k->times ? k->times : tmi_group_times)(out, count, &s->global_scale, count, count);
     else if (r->scale == TMI_SCALE_DIVIDED)
-        divide_all(out, count, s->second);
+        divide_all(out, count, s->global_scale);
     else if (r->scale == TMI_SCALE_127)
         tmi_group_times(out, count, &over_127, count, count);
     return TENMAP_OK;
 }
 
 /* Reads zero points that are packed along a row of scales, as the codes of a row are packed. */
-static tenmap_status zeros_along(tmi_source *s, uint64_t row, uint64_t column, size_t count,
-                                 uint8_t *fields, tenmap_error *error) {
+static tenmap_status read_packed_zeros(tmi_source *s, uint64_t row, uint64_t column, size_t count,
+                                       uint8_t *fields, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    bool mixed = r->codes == TMI_CODES_AWQ;
+    bool awq_order = r->codes == TMI_CODES_AWQ;
     uint64_t row_bytes = (r->scale_columns * r->bits + 31) / 32 * 4, first = 0;
     uint64_t last = (column + count) * r->bits;
     const unsigned char *bytes;
-    first = mixed ? column / 8 * 4 : column * r->bits / 8;
-    uint64_t end = mixed ? (column + count + 7) / 8 * 4 : (last + 7) / 8;
+    first = awq_order ? column / 8 * 4 : column * r->bits / 8;
+    uint64_t end = awq_order ? (column + count + 7) / 8 * 4 : (last + 7) / 8;
     tenmap_status status = tmi_source_bytes(s, TMI_PART_ZEROS, row * row_bytes + first,
                                             (size_t)(end - first), &bytes, error);
     if (status != TENMAP_OK)
         return status;
-    if (mixed)
+    if (awq_order)
         tmi_unpack_awq(bytes, column, count, fields);
     else
         tmi_unpack_stream(bytes, column, count, r->bits, fields);
@@ -128,19 +129,19 @@ static tenmap_status zeros_along(tmi_source *s, uint64_t row, uint64_t column, s
 }
 
 /* Reads the zero points, or the numbers to add, of scales [column, column+count) of row `row`. */
-static tenmap_status take_zero_points(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
+static tenmap_status read_zero_points(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                       size_t count, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     uint8_t fields[TMI_MOST_SCALES];
     uint64_t at =
         ((r->scale_shared ? 0 : matrix * r->scale_rows) + row) * r->scale_columns + column;
-    float *zeros = s->kept.zeros;
+    float *zeros = s->scale_cache.zeros;
     if (r->zeros == TMI_ZEROS_DTYPE || r->zeros == TMI_ZEROS_ADDED)
         return tmi_source_floats(s, TMI_PART_ZEROS, s->parts[TMI_PART_ZEROS].tensor->dtype, at,
                                  count, zeros, error);
     tenmap_status status;
     if (r->zeros == TMI_ZEROS_ALONG) {
-        status = zeros_along(s, matrix * r->scale_rows + row, column, count, fields, error);
+        status = read_packed_zeros(s, matrix * r->scale_rows + row, column, count, fields, error);
     } else {
         uint64_t words = (r->scale_rows * r->bits + 31) / 32, stride = r->scale_columns * 4;
         status = tmi_read_down(s, TMI_PART_ZEROS, matrix * words * stride, stride, row, column,
@@ -154,20 +155,21 @@ static tenmap_status take_zero_points(tmi_source *s, uint64_t matrix, uint64_t r
 tenmap_status tmi_cache_scales(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t first,
                                size_t count, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    tmi_scales *kept = &s->kept;
+    tmi_scale_cache *scale_cache = &s->scale_cache;
     uint64_t all_rows = matrix * r->scale_rows + row;
     uint64_t at = (r->scale_shared ? row : all_rows) * r->scale_columns + first;
-    if (kept->count && kept->row == all_rows && kept->first == first && kept->count >= count)
+    if (scale_cache->count && scale_cache->row == all_rows && scale_cache->first == first &&
+        scale_cache->count >= count)
         return TENMAP_OK;
-    kept->count = 0;
-    tenmap_status status = take_scales(s, matrix, at, count, kept->scales, error);
+    scale_cache->count = 0;
+    tenmap_status status = read_scales(s, matrix, at, count, scale_cache->scales, error);
     if (status == TENMAP_OK && r->zeros != TMI_ZEROS_NONE)
-        status = take_zero_points(s, matrix, row, first, count, error);
+        status = read_zero_points(s, matrix, row, first, count, error);
     if (status != TENMAP_OK)
         return status;
-    kept->row = all_rows;
-    kept->first = first;
-    kept->count = count;
+    scale_cache->row = all_rows;
+    scale_cache->first = first;
+    scale_cache->count = count;
     return TENMAP_OK;
 }
 
@@ -176,14 +178,14 @@ tenmap_status tmi_cache_scales(tmi_source *s, uint64_t matrix, uint64_t row, uin
  * the whole row of scales if many values are wanted, otherwise from the least group that is named
  * to the greatest.
  */
-tenmap_status tmi_keep_listed(tmi_source *s, uint64_t matrix, uint64_t row, size_t count,
-                              tenmap_error *error) {
+tenmap_status tmi_cache_listed_scales(tmi_source *s, uint64_t matrix, uint64_t row, size_t count,
+                                      tenmap_error *error) {
     enum { FEW = 8 }; /* scales read per value: a scale costs less than a value */
     const tmi_quant_layout *r = s->layout;
-    const tmi_scales *kept = &s->kept;
+    const tmi_scale_cache *scale_cache = &s->scale_cache;
     uint64_t first = s->least_group, last = s->most_group;
-    if (kept->count && kept->row == matrix * r->scale_rows + row && kept->first <= first &&
-        last < kept->first + kept->count)
+    if (scale_cache->count && scale_cache->row == matrix * r->scale_rows + row &&
+        scale_cache->first <= first && last < scale_cache->first + scale_cache->count)
         return TENMAP_OK;
     bool whole = r->scale_columns <= FEW * (uint64_t)count;
     return tmi_cache_scales(s, matrix, row, whole ? 0 : first,

@@ -28,11 +28,11 @@ static void prefetch_rows(const unsigned char *rows, size_t stride, size_t count
  * Transposes columns of words: line i of the tile gets the words of the tensor's row i, a stream of
  * bits.
  */
-static tenmap_status turn_down(tmi_source *s, uint64_t matrix, tenmap_error *error) {
+static tenmap_status transpose_word_columns(tmi_source *s, uint64_t matrix, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
     const tmi_kernels *k = tmi_cpu_kernels();
-    tmi_transpose *turn = k->transpose32 ? k->transpose32 : tmi_scalar_transpose32;
+    tmi_transpose *transpose = k->transpose32 ? k->transpose32 : tmi_scalar_transpose32;
     uint64_t word = (t->row - t->skip) * r->bits / 32;
     uint64_t at = matrix * r->matrix_bytes + word * r->row_bytes + t->column * 4;
     const unsigned char *base = s->parts[TMI_PART_VALUES].base, *bytes;
@@ -49,7 +49,7 @@ static tenmap_status turn_down(tmi_source *s, uint64_t matrix, tenmap_error *err
             if (status != TENMAP_OK)
                 return status;
         }
-        turn(s->tile + w * 4, t->line, bytes, stride, n, t->high, false);
+        transpose(s->tile + w * 4, t->line, bytes, stride, n, t->high, false);
     }
     return TENMAP_OK;
 }
@@ -59,7 +59,7 @@ static tenmap_status turn_down(tmi_source *s, uint64_t matrix, tenmap_error *err
  * tensor's row i. The rows are copied together first, since rows that are a power of two apart
  * would evict one another from the cache.
  */
-static tenmap_status turn_mixed(tmi_source *s, uint64_t matrix, tenmap_error *error) {
+static tenmap_status transpose_word_rows(tmi_source *s, uint64_t matrix, tenmap_error *error) {
     enum { MOST_WORDS = TMI_SOURCE_RUN / 8 + 1, AT_ONCE = 128, AHEAD = 32 };
     const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
@@ -115,7 +115,7 @@ static bool groups_are_even(tmi_source *s, tmi_tile *t) {
 }
 
 /* Finds the groups of the tile's stored rows: how many there are, and how long they are. */
-static tenmap_status find_runs(tmi_source *s, tenmap_error *error) {
+static tenmap_status find_tile_groups(tmi_source *s, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     tmi_tile *t = &s->at;
     if (!s->parts[TMI_PART_GROUP_INDEX].tensor) {
@@ -134,7 +134,7 @@ static tenmap_status find_runs(tmi_source *s, tenmap_error *error) {
 }
 
 /* Collects the scales and zeros of the groups of each row of the tensor, one after the other. */
-static tenmap_status turn_scales(tmi_source *s, uint64_t matrix, tenmap_error *error) {
+static tenmap_status transpose_scales(tmi_source *s, uint64_t matrix, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
     bool listed = s->parts[TMI_PART_GROUP_INDEX].tensor != NULL, zeros = r->zeros != TMI_ZEROS_NONE;
@@ -143,16 +143,16 @@ static tenmap_status turn_scales(tmi_source *s, uint64_t matrix, tenmap_error *e
         uint64_t group = listed ? s->groups[i] : (t->row + i) / r->group_rows;
         status = tmi_cache_scales(s, matrix, group, t->column, t->high, error);
         for (size_t n = 0; status == TENMAP_OK && n < t->high; n++)
-            s->stored[n * t->runs + k] = s->kept.scales[n];
+            s->stored[n * t->runs + k] = s->scale_cache.scales[n];
         for (size_t n = 0; status == TENMAP_OK && zeros && n < t->high; n++)
-            s->turned[n * t->runs + k] = s->kept.zeros[n];
+            s->transposed_f32[n * t->runs + k] = s->scale_cache.zeros[n];
         i += k ? t->group : t->first;
     }
     return status;
 }
 
 /* Whether rows are dequantized as they are stored, and transposed afterwards. */
-static bool turns_as_lines(const tmi_source *s) {
+static bool transposes_values(const tmi_source *s) {
     const tmi_quant_layout *r = s->layout;
     return r->codes == TMI_CODES_DTYPE && r->code_dtype == TENMAP_F4 && r->group_rows == 1 &&
            r->zeros == TMI_ZEROS_NONE && r->scale == TMI_SCALE_ALONE && !r->scale_shared &&
@@ -163,12 +163,12 @@ static bool turns_as_lines(const tmi_source *s) {
  * Whether the codes of such rows are transposed first instead: each value of a row then has a scale
  * of its own.
  */
-static bool turns_across(const tmi_source *s) {
-    return turns_as_lines(s) && tmi_cpu_kernels()->scale_by_powers &&
+static bool transposes_f4_codes(const tmi_source *s) {
+    return transposes_values(s) && tmi_cpu_kernels()->scale_by_powers &&
            s->layout->scale_dtype == TENMAP_F8_E8M0 && s->layout->columns % 8 == 0;
 }
 
-static bool turns_as_words(const tmi_source *s) {
+static bool transposes_packed_words(const tmi_source *s) {
     const tmi_quant_layout *r = s->layout;
     return (r->codes == TMI_CODES_DOWN || (r->codes == TMI_CODES_AWQ && r->less == 0)) &&
            r->group_columns == 1 && r->zeros != TMI_ZEROS_ADDED;
@@ -200,7 +200,8 @@ static size_t lay_out_words(const tmi_quant_layout *r, tmi_tile *t) {
  * Reads the scales of a tile whose codes are transposed, as BF16: for each group along the stored
  * rows, one scale of each stored row. Sets *done if the kernel can use all of them.
  */
-static tenmap_status turn_powers(tmi_source *s, uint64_t matrix, bool *done, tenmap_error *error) {
+static tenmap_status read_transposed_powers(tmi_source *s, uint64_t matrix, bool *done,
+                                            tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
     enum { AT_ONCE = 32, MOST_GROUPS = 64 };
@@ -209,7 +210,7 @@ static tenmap_status turn_powers(tmi_source *s, uint64_t matrix, bool *done, ten
     unsigned beyond = 0;
     unsigned char held[AT_ONCE * MOST_GROUPS] = {0};
     uint16_t line[AT_ONCE];
-    if (groups > MOST_GROUPS || groups * t->wide * 2 > sizeof s->beside)
+    if (groups > MOST_GROUPS || groups * t->wide * 2 > sizeof s->scale_bytes)
         return TENMAP_OK;
     for (size_t i = 0, n; i < t->wide; i += n) {
         n = t->wide - i < AT_ONCE ? t->wide - i : AT_ONCE;
@@ -229,9 +230,9 @@ static tenmap_status turn_powers(tmi_source *s, uint64_t matrix, bool *done, ten
             for (size_t k = 0; k < AT_ONCE; k++)
                 line[k] = (uint16_t)(held[k * groups + g] << 7);
             if (n == AT_ONCE)
-                memcpy(s->beside + (g * t->wide + i) * 2, line, sizeof line);
+                memcpy(s->scale_bytes + (g * t->wide + i) * 2, line, sizeof line);
             else
-                memcpy(s->beside + (g * t->wide + i) * 2, line, n * 2);
+                memcpy(s->scale_bytes + (g * t->wide + i) * 2, line, n * 2);
         }
     }
     *done = !beyond;
@@ -240,39 +241,39 @@ static tenmap_status turn_powers(tmi_source *s, uint64_t matrix, bool *done, ten
 
 tenmap_status tmi_transpose_tile(tmi_source *s, uint64_t matrix, const tmi_tile *tile, bool *done,
                                  tenmap_error *error) {
-    enum { LEAST_ACROSS = 32 }; /* shorter rows are better transposed as values */
+    enum { LEAST_SCALED_BY_POWERS = 32 }; /* shorter rows are better transposed as values */
     s->at = *tile;
     *done = false;
     if (tile->wide > TMI_SOURCE_RUN || tile->high > TMI_SOURCE_RUN)
         return TENMAP_OK;
-    if (turns_across(s) && tile->wide >= LEAST_ACROSS &&
+    if (transposes_f4_codes(s) && tile->wide >= LEAST_SCALED_BY_POWERS &&
         lay_out_words(s->layout, &s->at) <= sizeof s->tile) {
-        tenmap_status status = turn_powers(s, matrix, done, error);
-        return status == TENMAP_OK && *done ? turn_mixed(s, matrix, error) : status;
+        tenmap_status status = read_transposed_powers(s, matrix, done, error);
+        return status == TENMAP_OK && *done ? transpose_word_rows(s, matrix, error) : status;
     }
-    if (!turns_as_words(s))
+    if (!transposes_packed_words(s))
         return TENMAP_OK;
-    tenmap_status status = find_runs(s, error);
+    tenmap_status status = find_tile_groups(s, error);
     if (status != TENMAP_OK || s->at.runs * tile->high > TMI_TILE_VALUES ||
         lay_out_words(s->layout, &s->at) > sizeof s->tile)
         return status;
     *done = true;
-    status = turn_scales(s, matrix, error);
+    status = transpose_scales(s, matrix, error);
     if (status != TENMAP_OK)
         return status;
-    return s->layout->codes == TMI_CODES_DOWN ? turn_down(s, matrix, error)
-                                              : turn_mixed(s, matrix, error);
+    return s->layout->codes == TMI_CODES_DOWN ? transpose_word_columns(s, matrix, error)
+                                              : transpose_word_rows(s, matrix, error);
 }
 
 /* Computes a row of the tensor in which each value has a scale of its own. */
-static void row_across(tmi_source *s, size_t i, float *values, tmi_destination *target) {
+static void scale_row_by_powers(tmi_source *s, size_t i, float *values, tmi_destination *target) {
     const tmi_tile *t = &s->at;
     uint64_t columns = s->layout->group_columns;
     size_t group = (size_t)((t->column + i) / columns - t->column / columns);
     const unsigned char *line = s->tile + (t->skip + i) * t->line;
     tmi_cpu_kernels()->scale_by_powers(
         target ? (void *)target->dst : values, target ? target->as : TENMAP_F32, line,
-        s->beside + group * t->wide * 2, t->wide, target ? target->flags : 0);
+        s->scale_bytes + group * t->wide * 2, t->wide, target ? target->flags : 0);
     if (target)
         target->done = true;
 }
@@ -285,16 +286,17 @@ void tmi_transposed_row(tmi_source *s, size_t i, float *values, tmi_destination 
     const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
     if (r->codes == TMI_CODES_DTYPE) {
-        row_across(s, i, values, target);
+        scale_row_by_powers(s, i, values, target);
         return;
     }
-    bool mixed = r->codes == TMI_CODES_AWQ;
-    size_t skip = mixed ? 0 : t->skip;
-    const unsigned char *line = s->tile + (mixed ? t->skip + i : i) * t->line + skip * r->bits / 8;
-    const float *scales = s->stored + i * t->runs, *zeros = s->turned + i * t->runs;
-    tmi_dequant_fused *coded = tmi_cpu_kernels()->fused4;
+    bool awq_order = r->codes == TMI_CODES_AWQ;
+    size_t skip = awq_order ? 0 : t->skip;
+    const unsigned char *line =
+        s->tile + (awq_order ? t->skip + i : i) * t->line + skip * r->bits / 8;
+    const float *scales = s->stored + i * t->runs, *zeros = s->transposed_f32 + i * t->runs;
+    tmi_dequant_fused *fused = tmi_cpu_kernels()->fused4;
     uint8_t fields[TMI_SOURCE_RUN];
-    if (target && coded && r->bits == 4 && skip % 2 == 0) {
+    if (target && fused && r->bits == 4 && skip % 2 == 0) {
         tmi_fused_run run = {.codes = line,
                              .count = t->wide,
                              .table = s->table,
@@ -302,7 +304,7 @@ void tmi_transposed_row(tmi_source *s, size_t i, float *values, tmi_destination 
                              .zeros = r->zeros == TMI_ZEROS_NONE ? NULL : zeros,
                              .first = t->first,
                              .group = t->group};
-        target->done = coded(target->dst, target->as, &run, target->flags);
+        target->done = fused(target->dst, target->as, &run, target->flags);
         if (target->done)
             return;
     }
@@ -316,7 +318,7 @@ void tmi_transposed_row(tmi_source *s, size_t i, float *values, tmi_destination 
  * Reads the scales of a tile's lines: *groups for each line, of which the first is that of the
  * first column. Sets *groups to 0 if they do not fit.
  */
-static tenmap_status take_line_scales(tmi_source *s, uint64_t matrix, const tmi_tile *t,
+static tenmap_status read_tile_scales(tmi_source *s, uint64_t matrix, const tmi_tile *t,
                                       size_t *groups, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     uint64_t first = t->column / r->group_columns;
@@ -331,9 +333,9 @@ static tenmap_status take_line_scales(tmi_source *s, uint64_t matrix, const tmi_
         tenmap_status status = tmi_source_bytes(s, TMI_PART_SCALES, at, *groups, &bytes, error);
         if (status != TENMAP_OK)
             return status;
-        memcpy(s->beside + i * *groups, bytes, *groups);
+        memcpy(s->scale_bytes + i * *groups, bytes, *groups);
     }
-    tmi_convert_file(TENMAP_F32, s->stored, 0, r->scale_dtype, s->beside, 0, *groups * t->wide,
+    tmi_convert_file(TENMAP_F32, s->stored, 0, r->scale_dtype, s->scale_bytes, 0, *groups * t->wide,
                      TENMAP_CONVERT_NO_STREAM);
     return TENMAP_OK;
 }
@@ -341,11 +343,11 @@ static tenmap_status take_line_scales(tmi_source *s, uint64_t matrix, const tmi_
 tenmap_status tmi_tile_rows(tmi_source *s, uint64_t matrix, const tmi_tile *t,
                             tmi_destination *target, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    tmi_dequant_fused *coded = tmi_cpu_kernels()->fused4;
+    tmi_dequant_fused *fused = tmi_cpu_kernels()->fused4;
     size_t groups = 0;
-    if (!coded || !turns_as_lines(s) || t->column % 2)
+    if (!fused || !transposes_values(s) || t->column % 2)
         return TENMAP_OK;
-    tenmap_status status = take_line_scales(s, matrix, t, &groups, error);
+    tenmap_status status = read_tile_scales(s, matrix, t, &groups, error);
     uint64_t head = r->group_columns - t->column % r->group_columns;
     tmi_fused_run run = {.count = t->high,
                          .table = s->table,
@@ -359,7 +361,7 @@ tenmap_status tmi_tile_rows(tmi_source *s, uint64_t matrix, const tmi_tile *t,
         if (status == TENMAP_OK && s->parts[TMI_PART_VALUES].base)
             prefetch_rows(run.codes + 8 * r->row_bytes, (size_t)r->row_bytes, 1, t->high / 2);
         run.scales = s->stored + i * groups;
-        target->done = status == TENMAP_OK && coded(target->dst + i * t->line, target->as, &run,
+        target->done = status == TENMAP_OK && fused(target->dst + i * t->line, target->as, &run,
                                                     target->flags & TENMAP_CONVERT_SATURATE);
     }
     return status;
@@ -390,8 +392,8 @@ static size_t rows_in_windows(const tmi_source *s) {
  * pieces of stored rows.
  */
 void tmi_choose_tile(tmi_source *s) {
-    bool words = turns_as_words(s) || turns_across(s), lines = turns_as_lines(s);
+    bool words = transposes_packed_words(s) || transposes_f4_codes(s), lines = transposes_values(s);
     s->wide = words ? 1024 : 256;
     s->high = words || lines ? 512 : 64;
-    s->flat = s->transposed ? rows_in_windows(s) : 1;
+    s->window_rows = s->transposed ? rows_in_windows(s) : 1;
 }

@@ -1,7 +1,7 @@
 /*
- * Replaces mappings with memory of this process, shard by shard. Each piece is read into a stage
- * beside the mapping and moved over it, so a reader finds the same bytes at the same address at any
- * time. When all of a shard has been moved, its file is closed.
+ * Replaces mappings with memory of this process, shard by shard. Each chunk is read into memory
+ * reserved beside the mapping and moved over it, so a reader finds the same bytes at the same
+ * address at any time. When all of a shard has been detached, its file is closed.
  */
 #include "values.h"
 
@@ -13,15 +13,15 @@ typedef struct detach_job {
     tenmap_model *model;
     tenmap_load_options options;
     tmi_shard *shard; /* of this pass */
-    tmi_replacement stage;
+    tmi_replacement replacement;
     int direct_fd;
     tmi_job run; /* progress in bytes of the mappings */
 } detach_job;
 
-/* How many bytes of the file a piece has: the last page of a mapping may reach past its end. */
-static size_t piece_bytes(tmi_span piece) {
-    uint64_t size = piece.shard->bytes.file.size;
-    return (size_t)((piece.end < size ? piece.end : size) - piece.begin);
+/* How many bytes of the file a chunk has: the last page of a mapping may reach past its end. */
+static size_t chunk_bytes(tmi_span chunk) {
+    uint64_t size = chunk.shard->bytes.file.size;
+    return (size_t)((chunk.end < size ? chunk.end : size) - chunk.begin);
 }
 
 static tenmap_status check_shard(const tmi_shard *shard, tenmap_error *error) {
@@ -39,19 +39,19 @@ static tenmap_status check_shard(const tmi_shard *shard, tenmap_error *error) {
 }
 
 /*
- * Reads a piece, bypassing the page cache if possible: the stage has the same page offsets as the
- * file.
+ * Reads a chunk, bypassing the page cache if possible: the replacement has the same page offsets as
+ * the file.
  */
-static int read_piece(const detach_job *job, tmi_span piece, size_t *got) {
-    const tmi_file *file = &piece.shard->bytes.file;
-    unsigned char *room = tmi_replacement_at(&job->stage, file, piece.begin);
-    size_t size = piece_bytes(piece), direct = 0;
+static int read_chunk(const detach_job *job, tmi_span chunk, size_t *got) {
+    const tmi_file *file = &chunk.shard->bytes.file;
+    unsigned char *room = tmi_replacement_at(&job->replacement, file, chunk.begin);
+    size_t size = chunk_bytes(chunk), direct = 0;
     if (job->direct_fd >= 0) {
         enum { DIRECT_STEP = 4 << 20 };
-        size_t whole = (size_t)(piece.end - piece.begin), n = 1;
+        size_t whole = (size_t)(chunk.end - chunk.begin), n = 1;
         while (direct < size && n > 0) {
             size_t step = whole - direct < DIRECT_STEP ? whole - direct : DIRECT_STEP;
-            if (tmi_file_read_direct(job->direct_fd, piece.begin + direct, room + direct, step,
+            if (tmi_file_read_direct(job->direct_fd, chunk.begin + direct, room + direct, step,
                                      &n) != 0)
                 break;
             direct += n;
@@ -64,65 +64,65 @@ static int read_piece(const detach_job *job, tmi_span piece, size_t *got) {
         }
         direct -= direct % TMI_DIRECT_ALIGN;
     }
-    int failed = tmi_file_read(file, piece.begin + direct, room + direct, size - direct, got);
+    int failed = tmi_file_read(file, chunk.begin + direct, room + direct, size - direct, got);
     *got += direct;
     return failed;
 }
 
-static tenmap_status fail_piece(tmi_span piece, int failed, const char *doing,
+static tenmap_status fail_chunk(tmi_span chunk, int failed, const char *doing,
                                 tenmap_error *error) {
-    tmi_quoted path = tmi_quote_path(piece.shard->bytes.shown);
+    tmi_quoted path = tmi_quote_path(chunk.shard->bytes.shown);
     if (failed == ENOMEM)
         tmi_fail(error, TENMAP_ERR_LIMIT,
                  "%s: cannot %s bytes %llu to %llu of the file: the memory that this process may "
                  "have or lock (ulimit -v, ulimit -l), or the number of its mappings "
                  "(vm.max_map_count), is used up",
-                 path.text, doing, (ull)piece.begin, (ull)piece.end);
+                 path.text, doing, (ull)chunk.begin, (ull)chunk.end);
     else
         tmi_fail_os(error, failed, "%s: cannot %s bytes %llu to %llu of the file", path.text, doing,
-                    (ull)piece.begin, (ull)piece.end);
+                    (ull)chunk.begin, (ull)chunk.end);
     error->os_error = failed;
-    error->shard = piece.shard->number;
-    error->offset = piece.begin;
+    error->shard = chunk.shard->number;
+    error->offset = chunk.begin;
     return error->status;
 }
 
 /* Fails because the file has changed since it was opened. */
-static tenmap_status fail_changed(tmi_span piece, size_t got, tenmap_error *error) {
-    uint64_t now = piece.shard->bytes.file.size;
-    (void)tmi_file_changed(&piece.shard->bytes.file, &now);
-    return tmi_fail_at(error, TENMAP_ERR_IO, piece.shard->number, piece.begin + got,
+static tenmap_status fail_changed(tmi_span chunk, size_t got, tenmap_error *error) {
+    uint64_t now = chunk.shard->bytes.file.size;
+    (void)tmi_file_changed(&chunk.shard->bytes.file, &now);
+    return tmi_fail_at(error, TENMAP_ERR_IO, chunk.shard->number, chunk.begin + got,
                        "%s: cannot detach it: another program has %s the file, which has %llu "
                        "bytes now; it had %llu when it was opened: open it again",
-                       tmi_quote_path(piece.shard->bytes.shown).text,
-                       now < piece.shard->bytes.file.size ? "truncated" : "modified", (ull)now,
-                       (ull)piece.shard->bytes.file.size);
+                       tmi_quote_path(chunk.shard->bytes.shown).text,
+                       now < chunk.shard->bytes.file.size ? "truncated" : "modified", (ull)now,
+                       (ull)chunk.shard->bytes.file.size);
 }
 
-static tenmap_status move_piece(void *ctx, void *state, size_t unit, tenmap_error *error) {
+static tenmap_status detach_chunk(void *ctx, void *state, size_t unit, tenmap_error *error) {
     detach_job *job = ctx;
-    tmi_span piece = tmi_detached_chunk(job->shard, unit);
+    tmi_span chunk = tmi_detached_chunk(job->shard, unit);
     const tmi_file *file = &job->shard->bytes.file;
-    size_t got, size = piece_bytes(piece);
+    size_t got, size = chunk_bytes(chunk);
     (void)state;
     if (tmi_is_detached(job->shard, unit))
         return TENMAP_OK;
-    int failed = read_piece(job, piece, &got);
+    int failed = read_chunk(job, chunk, &got);
     if (failed)
-        return fail_piece(piece, failed, "read", error);
+        return fail_chunk(chunk, failed, "read", error);
     if (got < size || tmi_file_changed(file, NULL))
-        return fail_changed(piece, got, error);
-    failed = tmi_replacement_install(&job->stage, file, piece.begin, piece.end);
+        return fail_changed(chunk, got, error);
+    failed = tmi_replacement_install(&job->replacement, file, chunk.begin, chunk.end);
     if (failed)
-        return fail_piece(piece, failed, "move memory in the place of", error);
+        return fail_chunk(chunk, failed, "move memory in the place of", error);
     tmi_detached_set(job->shard, unit);
     tmi_job_add(&job->run, size);
-    failed = tmi_mlock_spans_relock(job->model, piece);
-    return failed ? fail_piece(piece, failed, "lock again", error) : TENMAP_OK;
+    failed = tmi_mlock_spans_relock(job->model, chunk);
+    return failed ? fail_chunk(chunk, failed, "lock again", error) : TENMAP_OK;
 }
 
-/* Closes the file of a shard that has been moved completely, and reports the shard as done. */
-static void let_go(detach_job *job) {
+/* Closes the file of a shard that has been detached completely, and reports the shard as done. */
+static void close_detached_file(detach_job *job) {
     tmi_shard *shard = job->shard;
     tmi_rwlock_write(&shard->bytes.gate);
     tmi_file_become_memory(&shard->bytes.file);
@@ -132,21 +132,22 @@ static void let_go(detach_job *job) {
         job->options.done(job->options.ctx, (size_t)(shard - job->model->shards), TENMAP_OK);
 }
 
-/* Discards the stage of all pieces that have been moved, or of all that have not. */
-static void drop_stage(detach_job *job, size_t pieces, bool moved) {
-    for (size_t i = 0; i < pieces; i++) {
-        tmi_span piece = tmi_detached_chunk(job->shard, i);
-        if (tmi_is_detached(job->shard, i) == moved)
-            tmi_replacement_discard(&job->stage, &job->shard->bytes.file, piece.begin, piece.end);
+/* Discards the replacement of all chunks that have been detached, or of all that have not. */
+static void discard_replacement(detach_job *job, size_t chunks, bool detached) {
+    for (size_t i = 0; i < chunks; i++) {
+        tmi_span chunk = tmi_detached_chunk(job->shard, i);
+        if (tmi_is_detached(job->shard, i) == detached)
+            tmi_replacement_discard(&job->replacement, &job->shard->bytes.file, chunk.begin,
+                                    chunk.end);
     }
 }
 
 static tenmap_status detach_shard(detach_job *job, tmi_shard *shard, tenmap_error *error) {
     const tmi_file *file = &shard->bytes.file;
-    size_t pieces = tmi_detached_begin(shard);
-    if (pieces == 0)
+    size_t chunks = tmi_detached_begin(shard);
+    if (chunks == 0)
         return tmi_fail_memory(error, sizeof(tmi_span), "the pieces of a file");
-    int failed = tmi_replacement_reserve(&job->stage, file);
+    int failed = tmi_replacement_reserve(&job->replacement, file);
     if (failed == ENOTSUP)
         return tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
                         "%s: this system cannot put memory in the place of a mapping that others "
@@ -156,12 +157,12 @@ static tenmap_status detach_shard(detach_job *job, tmi_shard *shard, tenmap_erro
         return tmi_fail_memory(error, file->map_size, "the bytes of the model");
     job->shard = shard;
     job->direct_fd = job->options.flags & TENMAP_LOAD_DIRECT ? tmi_direct_open(file) : -1;
-    drop_stage(job, pieces, true); /* those that an earlier call moved */
-    tmi_job_run(&job->run, pieces);
-    drop_stage(job, pieces, false);
+    discard_replacement(job, chunks, true); /* those that an earlier call detached */
+    tmi_job_run(&job->run, chunks);
+    discard_replacement(job, chunks, false);
     tmi_direct_close(job->direct_fd);
     if (job->run.status == TENMAP_OK)
-        let_go(job);
+        close_detached_file(job);
     return job->run.status;
 }
 
@@ -197,7 +198,7 @@ static tenmap_status detach_all(detach_job *job, tenmap_error *error) {
 tenmap_status tenmap_detach(tenmap_model *model, const tenmap_load_options *options,
                             tenmap_error *error) {
     detach_job job = {.model = model, .direct_fd = -1};
-    tenmap_status status = tmi_take_load_options(options, &job.options, error);
+    tenmap_status status = tmi_init_load_options(options, &job.options, error);
     if (status != TENMAP_OK)
         return status;
     if (!model)
@@ -210,7 +211,7 @@ tenmap_status tenmap_detach(tenmap_model *model, const tenmap_load_options *opti
     job.run.threads = tmi_job_threads(job.options.threads, MOST_DETACH_THREADS);
     if (direct && !job.options.threads && job.run.threads < LEAST_DETACH_DIRECT)
         job.run.threads = LEAST_DETACH_DIRECT; /* they wait for the disk, not for a CPU */
-    job.run.unit = move_piece;
+    job.run.unit = detach_chunk;
     job.run.ctx = &job;
     job.run.progress = job.options.progress;
     job.run.progress_ctx = job.options.ctx;

@@ -14,7 +14,7 @@
  * Copies the caller's options for a measurement, and checks the bins and the range of the
  * histogram.
  */
-tenmap_status tmi_take_stats_options(const tenmap_stats_options *given, tenmap_stats_options *out,
+tenmap_status tmi_init_stats_options(const tenmap_stats_options *given, tenmap_stats_options *out,
                                      tenmap_error *error);
 
 /* A histogram's range, and what is needed to find the bin of a value. */
@@ -54,8 +54,8 @@ static inline uint32_t tmi_bin_or_outside(const tmi_bin_range *range, double x, 
 }
 
 /* The same for `count` F32 or F64 in host order, at any alignment. */
-void tmi_bin_places(const tmi_bin_range *range, uint32_t *places, const unsigned char *values,
-                    size_t count, bool is_f64);
+void tmi_find_bins(const tmi_bin_range *range, uint32_t *places, const unsigned char *values,
+                   size_t count, bool is_f64);
 
 /* code_histogram.c counts elements by their codes in file order, fewer than 2^32 at a time. */
 
@@ -64,7 +64,7 @@ enum { TMI_WORD_CODES = 65536 };
 /* Adds to `counts` how often each 16-bit code occurs. */
 void tmi_count_words(uint32_t *counts, const unsigned char *src, size_t count);
 /* Moves 256 counts to `out` and leaves zeros. If all are zero, returns false and writes nothing. */
-bool tmi_take_counts(uint32_t *counts, uint32_t out[256]);
+bool tmi_move_counts(uint32_t *counts, uint32_t out[256]);
 /*
  * Counts elements of at most 8 bits. Until tmi_end_codes is called, `codes` counts bytes, even if a
  * byte holds two elements. `pairs` has TMI_WORD_CODES counts, or is NULL; it must be NULL for 6-bit

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-tenmap_status tmi_take_stats_options(const tenmap_stats_options *given, tenmap_stats_options *out,
+tenmap_status tmi_init_stats_options(const tenmap_stats_options *given, tenmap_stats_options *out,
                                      tenmap_error *error) {
     static const tmi_options_kind kind = {"tenmap_stats_options",
                                           "TENMAP_STATS_OPTIONS_INIT",
@@ -148,7 +148,7 @@ void tmi_make_range(tmi_bin_range *range, double *edges, int32_t *keys) {
     range->search = !(slack < 0.25);
 }
 
-static void places_of_f64(const tmi_bin_range *range, uint32_t *places, const unsigned char *values,
+static void find_f64_bins(const tmi_bin_range *range, uint32_t *places, const unsigned char *values,
                           size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint64_t bits;
@@ -161,13 +161,13 @@ static void places_of_f64(const tmi_bin_range *range, uint32_t *places, const un
     }
 }
 
-void tmi_bin_places(const tmi_bin_range *wanted, uint32_t *places, const unsigned char *values,
-                    size_t count, bool is_f64) {
+void tmi_find_bins(const tmi_bin_range *wanted, uint32_t *places, const unsigned char *values,
+                   size_t count, bool is_f64) {
     const tmi_bin_range held = *wanted, *range = &held; /* a copy that no store below can change */
-    tmi_f32_places *kernel = range->has_f32 ? tmi_cpu_kernels()->places : NULL;
+    tmi_f32_find_bins *kernel = range->has_f32 ? tmi_cpu_kernels()->places : NULL;
     size_t i = 0;
     if (is_f64) {
-        places_of_f64(range, places, values, count);
+        find_f64_bins(range, places, values, count);
         return;
     }
     if (kernel) {

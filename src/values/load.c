@@ -18,7 +18,7 @@ enum { DIRECT_WINDOW = 4 << 20, READ_WINDOW = 512 << 10 };
 /*
  * Pieces begin at multiples of this many elements: at whole bytes, and at whole cache lines of dst.
  */
-enum { PIECE_STEP = 4096 };
+enum { SPLIT_STEP = 4096 };
 enum { MOST_LOAD_THREADS = 16, LEAST_DIRECT_THREADS = 4 };
 
 /* A file to load from. */
@@ -95,7 +95,7 @@ static tenmap_status check_request(const load_job *job, const tenmap_request *r,
 }
 
 /* Copies the walk of a transfer out of the buffer in which all requests are checked. */
-static tenmap_status keep_walk(load_job *job, const tmi_transfer *x, tenmap_error *error) {
+static tenmap_status copy_walk(load_job *job, const tmi_transfer *x, tenmap_error *error) {
     for (unsigned d = 0; d < x->walked; d++) {
         tmi_walk *walks =
             tmi_grow(job->walks, job->walk_count, &job->walk_capacity, sizeof *job->walks);
@@ -109,14 +109,14 @@ static tenmap_status keep_walk(load_job *job, const tmi_transfer *x, tenmap_erro
 }
 
 /* How many bytes of files elements [first, first+count) of a transfer account for. */
-static uint64_t bytes_of_part(const tmi_transfer *x, uint64_t first, uint64_t count) {
-    return x->made ? tmi_stored_bytes(x->tensor, first, count) : tmi_bytes_of(x->stored, count);
+static uint64_t file_bytes_of(const tmi_transfer *x, uint64_t first, uint64_t count) {
+    return x->computed ? tmi_stored_bytes(x->tensor, first, count) : tmi_bytes_of(x->stored, count);
 }
 
-static void measure_item(load_job *job, load_item *item) {
+static void size_item(load_job *job, load_item *item) {
     const tmi_transfer *x = &item->transfer;
     uint64_t written = tmi_bytes_of(x->as, x->count);
-    item->bytes = bytes_of_part(x, 0, x->count);
+    item->bytes = file_bytes_of(x, 0, x->count);
     item->work = item->bytes > written ? item->bytes : written;
     item->begin = item->end = x->tensor->file_offset;
     if (x->count)
@@ -126,7 +126,7 @@ static void measure_item(load_job *job, load_item *item) {
 }
 
 /* Requests are read here and nowhere else, so changing them later does not affect the load. */
-static tenmap_status take_items(load_job *job, tenmap_error *error) {
+static tenmap_status add_items(load_job *job, tenmap_error *error) {
     tmi_walk room[TMI_MOST_WALKED];
     for (size_t i = 0; i < job->item_count; i++) {
         load_item *item = &job->items[i];
@@ -134,13 +134,13 @@ static tenmap_status take_items(load_job *job, tenmap_error *error) {
         item->transfer.walk = room;
         tenmap_status status = check_request(job, &job->requests[i], &item->transfer, error);
         if (status == TENMAP_OK)
-            status = keep_walk(job, &item->transfer, error);
+            status = copy_walk(job, &item->transfer, error);
         if (status != TENMAP_OK) {
             if (error)
                 error->index = i;
             return status;
         }
-        measure_item(job, item);
+        size_item(job, item);
     }
     size_t walk = 0;
     for (size_t i = 0; i < job->item_count; i++) {
@@ -175,10 +175,10 @@ static bool add_unit(load_job *job, load_unit unit) {
 }
 
 /* Splits a large request into several units. */
-static bool cut_item(load_job *job, size_t i) {
+static bool split_item(load_job *job, size_t i) {
     load_item *item = &job->items[i];
     uint64_t pieces = item->work / UNIT_BYTES + 1;
-    uint64_t step = (item->transfer.count / pieces + PIECE_STEP) / PIECE_STEP * PIECE_STEP;
+    uint64_t step = (item->transfer.count / pieces + SPLIT_STEP) / SPLIT_STEP * SPLIT_STEP;
     size_t left = 0;
     for (uint64_t first = 0; first < item->transfer.count; first += step, left++) {
         uint64_t rest = item->transfer.count - first;
@@ -197,7 +197,7 @@ static tenmap_status make_units(load_job *job, tenmap_error *error) {
         load_item *item = &job->items[i];
         bool alone = item->work > UNIT_BYTES;
         if (alone) {
-            good = cut_item(job, i);
+            good = split_item(job, i);
             room = 0;
             continue;
         }
@@ -222,7 +222,7 @@ static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *
     *wanted = item->bytes;
     if (unit->count) {
         tmi_transfer_extent(&item->transfer, unit->first, unit->count, &span.begin, &span.end);
-        *wanted = bytes_of_part(&item->transfer, unit->first, unit->count);
+        *wanted = file_bytes_of(&item->transfer, unit->first, unit->count);
     }
     for (size_t i = 1; i < unit->items; i++) {
         *wanted += item[i].bytes;
@@ -236,8 +236,8 @@ static tmi_span unit_span(const load_job *job, const load_unit *unit, uint64_t *
  * Sets up a thread's window if it reads through one. The window is as large as the thread's files
  * have needed so far.
  */
-static tenmap_status take_load_window(const load_job *job, const load_file *file, loader *own,
-                                      tenmap_error *error) {
+static tenmap_status set_load_window(const load_job *job, const load_file *file, loader *own,
+                                     tenmap_error *error) {
     size_t by_default = job->direct ? DIRECT_WINDOW : READ_WINDOW;
     size_t size = tmi_bytes_window_size(&file->shard->bytes, by_default);
     own->window.room = NULL;
@@ -270,7 +270,7 @@ static tenmap_status begin_unit(const load_job *job, const load_unit *unit, load
     tmi_window *window = &own->window;
     uint64_t wanted;
     tmi_span span = unit_span(job, unit, &wanted);
-    tenmap_status status = take_load_window(job, &job->files[item->file], own, error);
+    tenmap_status status = set_load_window(job, &job->files[item->file], own, error);
     window->bytes = &span.shard->bytes;
     window->direct_fd = job->files[item->file].direct_fd;
     window->at = window->end = 0; /* it held bytes of another unit */
@@ -281,8 +281,8 @@ static tenmap_status begin_unit(const load_job *job, const load_unit *unit, load
 }
 
 /* Runs one piece of an item, or all of it. */
-static tenmap_status run_piece(load_job *job, load_item *item, loader *own, uint64_t first,
-                               uint64_t count, tenmap_error *error) {
+static tenmap_status load_elements(load_job *job, load_item *item, loader *own, uint64_t first,
+                                   uint64_t count, tenmap_error *error) {
     const tmi_transfer *x = &item->transfer;
     if (count > 0) {
         own->window.ahead = tmi_transfer_is_dense(x);
@@ -291,7 +291,7 @@ static tenmap_status run_piece(load_job *job, load_item *item, loader *own, uint
             tmi_transfer_first_misfit(x, &own->window, first, error);
         if (status != TENMAP_OK)
             return status;
-        tmi_job_add(&job->run, bytes_of_part(x, first, count));
+        tmi_job_add(&job->run, file_bytes_of(x, first, count));
     }
     if (atomic_fetch_sub(&item->left, 1) == 1 && job->options.done)
         job->options.done(job->options.ctx, item->request, TENMAP_OK);
@@ -306,7 +306,7 @@ static tenmap_status run_load_unit(void *ctx, void *state, size_t number, tenmap
     tenmap_status status = begin_unit(job, unit, own, error);
     for (size_t i = 0; i < unit->items && status == TENMAP_OK; i++) {
         uint64_t count = unit->count ? unit->count : item->transfer.count;
-        status = run_piece(job, item, own, unit->first, count, error);
+        status = load_elements(job, item, own, unit->first, count, error);
         if (status == TENMAP_OK)
             item++;
     }
@@ -315,7 +315,7 @@ static tenmap_status run_load_unit(void *ctx, void *state, size_t number, tenmap
     return status;
 }
 
-tenmap_status tmi_take_load_options(const tenmap_load_options *given, tenmap_load_options *out,
+tenmap_status tmi_init_load_options(const tenmap_load_options *given, tenmap_load_options *out,
                                     tenmap_error *error) {
     static const tmi_options_kind kind = {"tenmap_load_options",
                                           "TENMAP_LOAD_OPTIONS_INIT",
@@ -332,7 +332,7 @@ tenmap_status tmi_take_load_options(const tenmap_load_options *given, tenmap_loa
  * is none or the caller asks for reads. If no descriptor that bypasses the page cache can be
  * opened, reads go through the page cache.
  */
-static load_file choose_way(load_job *job, const tmi_shard *shard) {
+static load_file open_load_file(load_job *job, const tmi_shard *shard) {
     bool asked = job->options.flags & (TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT);
     tmi_bytes_enter(&shard->bytes);
     load_file file = {shard, !shard->view.base || (asked && !shard->bytes.file.memory), -1};
@@ -345,7 +345,7 @@ static load_file choose_way(load_job *job, const tmi_shard *shard) {
 }
 
 /* Sorts the items in file order, and lists each file once. */
-static tenmap_status take_files(load_job *job, tenmap_error *error) {
+static tenmap_status add_files(load_job *job, tenmap_error *error) {
     const tmi_shard *last = NULL;
     qsort(job->items, job->item_count, sizeof *job->items, compare_items);
     for (size_t i = 0; i < job->item_count; i++) {
@@ -357,7 +357,7 @@ static tenmap_status take_files(load_job *job, tenmap_error *error) {
                 return tmi_fail_memory(error, job->file_capacity * 2 * sizeof *files,
                                        "the files of a load");
             job->files = files;
-            files[job->file_count++] = choose_way(job, shard);
+            files[job->file_count++] = open_load_file(job, shard);
             last = shard;
         }
         job->items[i].file = job->file_count - 1;
@@ -380,9 +380,9 @@ static tenmap_status plan_load(load_job *job, tenmap_error *error) {
     if (size == SIZE_MAX || !tmi_block_alloc(&job->item_block, size))
         return tmi_fail_memory(error, size, "the list of requests");
     job->items = job->item_block.bytes;
-    tenmap_status status = take_items(job, error);
+    tenmap_status status = add_items(job, error);
     if (status == TENMAP_OK)
-        status = take_files(job, error);
+        status = add_files(job, error);
     if (status == TENMAP_OK)
         status = make_units(job, error);
     return status;
@@ -392,7 +392,7 @@ static tenmap_status plan_load(load_job *job, tenmap_error *error) {
  * Reports the requests that were not finished, on the caller's thread, after all threads have
  * stopped.
  */
-static void tell_undone(const load_job *job) {
+static void report_undone(const load_job *job) {
     tenmap_status status = job->run.status;
     for (size_t i = 0; job->options.done && i < job->item_count; i++) {
         const load_item *item = &job->items[i];
@@ -417,7 +417,7 @@ static tenmap_status run_load(load_job *job, tenmap_error *error) {
     tmi_job_run(run, job->unit_count);
     tenmap_status status = tmi_job_end(run, error);
     if (status != TENMAP_OK)
-        tell_undone(job);
+        report_undone(job);
     return status;
 }
 
@@ -433,7 +433,7 @@ static void free_load(load_job *job) {
 tenmap_status tenmap_load(const tenmap_model *model, const tenmap_request *requests, size_t count,
                           const tenmap_load_options *options, tenmap_error *error) {
     load_job job = {.model = model, .requests = requests, .item_count = count};
-    tenmap_status status = tmi_take_load_options(options, &job.options, error);
+    tenmap_status status = tmi_init_load_options(options, &job.options, error);
     if (status != TENMAP_OK)
         return status;
     if (!requests && count)

@@ -61,8 +61,8 @@ static void count_f64(const uint64_t *bits, size_t count, const loss_limits *l,
  * Counts the numbers that an unsigned dtype without zero cannot hold, except NaN and those counted
  * already.
  */
-static uint64_t count_unpowered(const void *block, bool wide, size_t count,
-                                const loss_limits *limits) {
+static uint64_t count_not_powers_of_two(const void *block, bool wide, size_t count,
+                                        const loss_limits *limits) {
     const uint32_t *narrow = block;
     const uint64_t *doubles = block;
     uint64_t found = 0;
@@ -120,6 +120,6 @@ void tmi_losses_add(tenmap_dtype to, tenmap_dtype from, bool file_order, const v
             count_f32(block.narrow, n, &limits, lost);
         }
         if (limits.positive_only)
-            lost->overflowed += count_unpowered(&block, middle == TENMAP_F64, n, &limits);
+            lost->overflowed += count_not_powers_of_two(&block, middle == TENMAP_F64, n, &limits);
     }
 }

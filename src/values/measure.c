@@ -53,7 +53,7 @@ typedef struct measure_job {
     size_t unit_count, most_units;
     size_t planned;       /* the tensor of the next unit, */
     uint64_t first;       /* and the unit's first element */
-    size_t settled;       /* number of tensors whose results are in `out`, */
+    size_t finished;      /* number of tensors whose results are in `out`, */
     moments sum;          /* and what is known of the next one */
     bool binning;         /* this pass fills the histogram, and measures only if `both` is set */
     bool both;            /* this pass measures, even if it fills the histogram */
@@ -66,8 +66,8 @@ typedef struct measurer {
     measure_job *job;
     tmi_window window; /* on tensors that are not in memory; its buffer is allocated on first use */
     tmi_block room;
-    tmi_source *source; /* for computed values, which go into `made` */
-    tmi_block made;
+    tmi_source *source; /* for computed values, which go into `computed` */
+    tmi_block computed;
     /*
      * The unit's counters: BIN_PARTS sets, each with one more for values outside; and the edges of
      * the bins.
@@ -110,7 +110,7 @@ static void merge_moments(moments *a, const moments *b) {
 }
 
 /* The dtype that a block's elements are summed as: F32 if it holds them exactly. */
-static tenmap_dtype sums_as(tenmap_dtype dtype) {
+static tenmap_dtype sum_dtype(tenmap_dtype dtype) {
     unsigned bits = tmi_dtypes[dtype].bits;
     if (dtype == TENMAP_F32 || dtype == TENMAP_C64 || bits <= 16)
         return TENMAP_F32;
@@ -122,9 +122,10 @@ static tenmap_dtype sums_as(tenmap_dtype dtype) {
 /* A part of a block as F32 or F64 in host order: in place, or converted into m->values. */
 static const void *widen_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
                                size_t count) {
-    if (dtype == sums_as(dtype) && !TMI_BIG_ENDIAN)
+    if (dtype == sum_dtype(dtype) && !TMI_BIG_ENDIAN)
         return src;
-    tmi_convert_file(sums_as(dtype), m->values, 0, dtype, src, 0, count, TENMAP_CONVERT_NO_STREAM);
+    tmi_convert_file(sum_dtype(dtype), m->values, 0, dtype, src, 0, count,
+                     TENMAP_CONVERT_NO_STREAM);
     return m->values;
 }
 
@@ -167,9 +168,10 @@ static void scale_block(measurer *m, const unsigned char *values, size_t count, 
  * Mean and squares of a block that has been summed: from the sums if these are precise, otherwise
  * by summing once more.
  */
-static tmi_mean_squares spread_of_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
-                                        size_t count, tmi_lanes *lanes, double min, double max) {
-    bool is_f64 = sums_as(dtype) == TENMAP_F64;
+static tmi_mean_squares mean_squares_of_block(measurer *m, tenmap_dtype dtype,
+                                              const unsigned char *src, size_t count,
+                                              tmi_lanes *lanes, double min, double max) {
+    bool is_f64 = sum_dtype(dtype) == TENMAP_F64;
     int scale = is_f64 ? tmi_mean_squares_scale(min, max) : 0;
     tmi_mean_squares spread;
     if (min == max)
@@ -210,7 +212,7 @@ static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned cha
                              size_t count, uint32_t *counted) {
     tmi_moments *kernel = tmi_cpu_kernels()->moments[dtype];
     size_t width = tmi_dtype_width(dtype), whole = count - count % TMI_LANES;
-    bool is_f64 = sums_as(dtype) == TENMAP_F64;
+    bool is_f64 = sum_dtype(dtype) == TENMAP_F64;
     tmi_lanes lanes;
     tmi_lanes_begin(&lanes, tmi_dtypes[dtype].bits > 16);
     if (!kernel || TMI_BIG_ENDIAN || whole == 0)
@@ -230,7 +232,7 @@ static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned cha
         lanes.subnormals += count_f16_subnormals(rest, count - whole);
     moments part = moments_of_lanes(&lanes, is_f64);
     if (lanes.finite)
-        part.spread = spread_of_block(m, dtype, src, count, &lanes, part.min, part.max);
+        part.spread = mean_squares_of_block(m, dtype, src, count, &lanes, part.min, part.max);
     return part;
 }
 
@@ -244,7 +246,7 @@ static void bin_block(measurer *m, tenmap_dtype dtype, const unsigned char *src,
                       const tmi_bin_range *range) {
     const unsigned char *values = widen_block(m, dtype, src, count);
     size_t part = (size_t)range->bins + 1, i = 0;
-    tmi_bin_places(range, m->places, values, count, sums_as(dtype) == TENMAP_F64);
+    tmi_find_bins(range, m->places, values, count, sum_dtype(dtype) == TENMAP_F64);
     for (; i + BIN_PARTS <= count; i += BIN_PARTS)
         for (size_t k = 0; k < BIN_PARTS; k++)
             m->bins[k * part + m->places[i + k]]++;
@@ -260,13 +262,13 @@ static void bin_counted(measurer *m, tenmap_dtype dtype, const tmi_bin_range *ra
     unsigned char codes[256 * 2];
     uint32_t times[256];
     for (unsigned row = 0; row < TMI_WORD_CODES / 256; row++) {
-        if (!tmi_take_counts(m->counted + (size_t)256 * row, times))
+        if (!tmi_move_counts(m->counted + (size_t)256 * row, times))
             continue;
         for (size_t i = 0; i < 256; i++) { /* in file order */
             codes[2 * i] = (unsigned char)i;
             codes[2 * i + 1] = (unsigned char)row;
         }
-        tmi_bin_places(range, m->places, widen_block(m, dtype, codes, 256), 256, false);
+        tmi_find_bins(range, m->places, widen_block(m, dtype, codes, 256), 256, false);
         for (unsigned i = 0; i < 256; i++)
             m->bins[m->places[i]] += times[i];
     }
@@ -367,8 +369,8 @@ static bool choose_range(const measurer *m, const measure_unit *unit, tmi_bin_ra
 }
 
 /* Measures, bins or counts `count` elements at `bytes`, where a block begins. */
-static void work_on(measurer *m, measure_unit *unit, const unsigned char *bytes, size_t count,
-                    uint64_t codes[256], const tmi_bin_range *range) {
+static void measure_bytes(measurer *m, measure_unit *unit, const unsigned char *bytes, size_t count,
+                          uint64_t codes[256], const tmi_bin_range *range) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
     tenmap_dtype dtype = dtype_of(t), stored = stored_dtype(t);
     if (tmi_dtypes[dtype].bits <= 8) {
@@ -415,7 +417,7 @@ static tenmap_status open_window(measurer *m, const tmi_shard *shard, uint64_t b
  * page faults, which bring in many pages at once; asking for mapped pages again takes longer than
  * measuring them.
  */
-static tenmap_status bring_unit_in(tmi_span span, const tenmap_tensor *t, tenmap_error *error) {
+static tenmap_status populate_unit(tmi_span span, const tenmap_tensor *t, tenmap_error *error) {
     uint64_t cached;
     if (tmi_file_cached(&span.shard->bytes.file, span.begin, span.end, &cached) == 0 &&
         cached == span.end - span.begin)
@@ -424,12 +426,12 @@ static tenmap_status bring_unit_in(tmi_span span, const tenmap_tensor *t, tenmap
 }
 
 /* Brings values from host order into file order, in which everything is measured. */
-static void order_values(unsigned char *values, size_t width, size_t count) {
+static void swap_to_file_order(unsigned char *values, size_t width, size_t count) {
     for (size_t i = 0; TMI_BIG_ENDIAN && i < count; i++, values += width)
         for (size_t k = 0; k < width / 2; k++) {
-            unsigned char kept = values[k];
+            unsigned char swapped = values[k];
             values[k] = values[width - 1 - k];
-            values[width - 1 - k] = kept;
+            values[width - 1 - k] = swapped;
         }
 }
 
@@ -437,38 +439,38 @@ static void order_values(unsigned char *values, size_t width, size_t count) {
  * Computes the values of a unit all at once: it has many rows, and some tensors are stored
  * transposed.
  */
-static tenmap_status make_unit(measurer *m, measure_unit *unit, uint64_t codes[256],
-                               const tmi_bin_range *range, tenmap_error *error) {
+static tenmap_status measure_computed_unit(measurer *m, measure_unit *unit, uint64_t codes[256],
+                                           const tmi_bin_range *range, tenmap_error *error) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
     size_t width = tmi_dtype_width(t->dtype), size = UNIT_ELEMENTS * sizeof(float);
-    if (!m->made.bytes && !tmi_block_alloc_dirty(&m->made, size))
+    if (!m->computed.bytes && !tmi_block_alloc_dirty(&m->computed, size))
         return tmi_fail_memory(error, size, "measuring");
     tenmap_status status =
         tmi_values_read(t, &m->source, unit->first, unit->count, TENMAP_AS_STORED,
-                        TENMAP_CONVERT_NO_STREAM, m->made.bytes, size, false, error);
+                        TENMAP_CONVERT_NO_STREAM, m->computed.bytes, size, false, error);
     if (status != TENMAP_OK)
         return status;
-    order_values(m->made.bytes, width, (size_t)unit->count);
-    work_on(m, unit, m->made.bytes, (size_t)unit->count, codes, range);
+    swap_to_file_order(m->computed.bytes, width, (size_t)unit->count);
+    measure_bytes(m, unit, m->computed.bytes, (size_t)unit->count, codes, range);
     return TENMAP_OK;
 }
 
 /* Walks all elements of a unit, in the mapping or through the window. */
-static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[256],
-                               const tmi_bin_range *range, tenmap_error *error) {
+static tenmap_status measure_elements(measurer *m, measure_unit *unit, uint64_t codes[256],
+                                      const tmi_bin_range *range, tenmap_error *error) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
     const tmi_shard *shard = tmi_shard_of(t);
     tenmap_dtype stored = stored_dtype(t);
     uint64_t begin = tmi_bytes_of(stored, unit->first), size = tmi_bytes_of(stored, unit->count);
     uint64_t step = (uint64_t)WINDOW_BLOCKS * TMI_MEASURE_BLOCK;
     if (t->flags & TENMAP_TENSOR_COMPUTED)
-        return make_unit(m, unit, codes, range, error);
+        return measure_computed_unit(m, unit, codes, range, error);
     if (t->data) {
         tmi_span span = {shard, t->file_offset + begin, t->file_offset + begin + size};
-        tenmap_status status = bring_unit_in(span, t, error);
+        tenmap_status status = populate_unit(span, t, error);
         if (status == TENMAP_OK)
-            work_on(m, unit, (const unsigned char *)t->data + begin, (size_t)unit->count, codes,
-                    range);
+            measure_bytes(m, unit, (const unsigned char *)t->data + begin, (size_t)unit->count,
+                          codes, range);
         return status;
     }
     begin += t->file_offset;
@@ -479,7 +481,7 @@ static tenmap_status walk_unit(measurer *m, measure_unit *unit, uint64_t codes[2
         status = tmi_window_bytes(&m->window, begin + tmi_bytes_of(stored, i),
                                   (size_t)tmi_bytes_of(stored, count), t, &bytes, error);
         if (status == TENMAP_OK)
-            work_on(m, unit, bytes, (size_t)count, codes, range);
+            measure_bytes(m, unit, bytes, (size_t)count, codes, range);
     }
     return status;
 }
@@ -501,7 +503,7 @@ static tenmap_status choose_counting(measurer *m, const measure_unit *unit, tenm
     return TENMAP_OK;
 }
 
-static void keep_bins(measurer *m, size_t tensor) {
+static void add_bins(measurer *m, size_t tensor) {
     measure_job *job = m->job;
     size_t bins = job->options.bins;
     uint64_t *total = job->options.histogram + tensor * bins;
@@ -525,7 +527,7 @@ static tenmap_status measure_one_unit(measurer *m, measure_unit *unit, tenmap_er
     }
     tenmap_status status = choose_counting(m, unit, error);
     if (status == TENMAP_OK)
-        status = walk_unit(m, unit, codes, &range, error);
+        status = measure_elements(m, unit, codes, &range, error);
     if (status != TENMAP_OK)
         return status;
     if (tmi_dtypes[dtype].bits <= 8) {
@@ -538,13 +540,13 @@ static tenmap_status measure_one_unit(measurer *m, measure_unit *unit, tenmap_er
         bin_counted(m, dtype, &range);
     }
     if (binning)
-        keep_bins(m, unit->tensor);
+        add_bins(m, unit->tensor);
     return TENMAP_OK;
 }
 
 /* The job: runs the units on threads, and collects their results. */
 
-static size_t bins_of_a_thread(const measure_job *job) {
+static size_t bins_per_thread(const measure_job *job) {
     return job->binning ? (size_t)job->options.bins + 1 : 0; /* one more for values outside */
 }
 
@@ -556,7 +558,7 @@ static tenmap_status run_measure_unit(void *ctx, void *state, size_t number, ten
     measurer *m = state;
     measure_unit *unit = &job->units[number];
     m->job = job;
-    size_t bins = bins_of_a_thread(job);
+    size_t bins = bins_per_thread(job);
     m->edges = (double *)(void *)(m + 1);
     m->bins = bins ? (uint32_t *)(void *)(m->edges + bins) : NULL;
     m->edge_keys = (int32_t *)(void *)((uint32_t *)(void *)(m->edges + bins) + BIN_PARTS * bins);
@@ -575,16 +577,16 @@ static tenmap_status run_measure_unit(void *ctx, void *state, size_t number, ten
 static void free_measurer(void *state) {
     measurer *m = state;
     tmi_block_free(&m->room);
-    tmi_block_free(&m->made);
+    tmi_block_free(&m->computed);
     tmi_block_free(&m->counts);
     tmi_source_free(m->source);
 }
 
 /* Stores the results of the next tensor, all of whose units are merged. */
-static void settle_tensor(measure_job *job) {
+static void finish_tensor(measure_job *job) {
     const moments *m = &job->sum;
-    tenmap_stats *s = &job->out[job->settled];
-    *s = (tenmap_stats){.count = elements_of(job->tensors[job->settled]),
+    tenmap_stats *s = &job->out[job->finished];
+    *s = (tenmap_stats){.count = elements_of(job->tensors[job->finished]),
                         .zeros = m->zeros,
                         .subnormals = m->subnormals,
                         .nans = m->nans,
@@ -595,14 +597,14 @@ static void settle_tensor(measure_job *job) {
                         .std = quiet_nan()};
     if (m->spread.count)
         tmi_mean_squares_results(&m->spread, &s->mean, &s->std, &s->norm);
-    job->settled++;
+    job->finished++;
     job->sum = no_moments();
 }
 
-static void settle_units(measure_job *job) {
+static void finish_units(measure_job *job) {
     for (size_t i = 0; i < job->unit_count; i++) {
-        while (job->settled < job->units[i].tensor)
-            settle_tensor(job);
+        while (job->finished < job->units[i].tensor)
+            finish_tensor(job);
         merge_moments(&job->sum, &job->units[i].result);
     }
 }
@@ -626,8 +628,8 @@ static void plan_units(measure_job *job) {
 static void run_pass(measure_job *job, bool binning, bool both) {
     job->binning = binning;
     job->both = both;
-    job->run.state_bytes = sizeof(measurer) + bins_of_a_thread(job) * BIN_BYTES;
-    job->planned = job->settled = 0;
+    job->run.state_bytes = sizeof(measurer) + bins_per_thread(job) * BIN_BYTES;
+    job->planned = job->finished = 0;
     job->first = 0;
     job->sum = no_moments();
     bool settles = !binning || both;
@@ -635,10 +637,10 @@ static void run_pass(measure_job *job, bool binning, bool both) {
         plan_units(job);
         tmi_job_run(&job->run, job->unit_count);
         if (settles && job->run.status == TENMAP_OK)
-            settle_units(job);
+            finish_units(job);
     } while (job->planned < job->count && job->run.status == TENMAP_OK);
-    while (settles && job->run.status == TENMAP_OK && job->settled < job->count)
-        settle_tensor(job);
+    while (settles && job->run.status == TENMAP_OK && job->finished < job->count)
+        finish_tensor(job);
 }
 
 static tenmap_status plan_measuring(measure_job *job, tenmap_error *error) {
@@ -701,7 +703,7 @@ tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, size_t n,
                              const tenmap_stats_options *options, tenmap_stats *out,
                              tenmap_error *error) {
     measure_job job = {.tensors = tensors, .count = n, .out = out};
-    tenmap_status status = tmi_take_stats_options(options, &job.options, error);
+    tenmap_status status = tmi_init_stats_options(options, &job.options, error);
     if (status != TENMAP_OK)
         return status;
     if (n && (!tensors || !out))

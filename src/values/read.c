@@ -9,7 +9,7 @@
  * that are asked for as floats no wider than themselves are taken to hold the bits of those floats,
  * as U8 does for packed F4: nobody means the numbers 0 to 255 rounded to F4.
  */
-static const char *way_out(const tenmap_tensor *t, tenmap_dtype dtype) {
+static const char *suggest_function(const tenmap_tensor *t, tenmap_dtype dtype) {
     if (t->dtype == TENMAP_OPAQUE)
         return " (tenmap_read_bytes copies its bytes)";
     if (tenmap_dtype_bits(dtype) == 0)
@@ -32,7 +32,8 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
     unsigned align = tmi_dtype_align(t->dtype);
     if (dtype != TENMAP_AS_STORED && dtype != t->dtype)
         TMI_FAIL_TENSOR(error, TENMAP_ERR_DTYPE, t, "it holds %s, not %s%s",
-                        tmi_stored_dtype(t).text, tenmap_dtype_name(dtype), way_out(t, dtype));
+                        tmi_stored_dtype(t).text, tenmap_dtype_name(dtype),
+                        suggest_function(t, dtype));
     else if (t->flags & TENMAP_TENSOR_COMPUTED)
         TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
                         "it is computed from parts (%s), so there is nothing to view (tenmap_read "
@@ -90,7 +91,7 @@ tenmap_status tenmap_read_bytes(const tenmap_tensor *t, uint64_t offset, size_t 
 enum { STACK_WINDOW = 8 << 10, HEAP_WINDOW = 256 << 10 };
 
 /* Computed values have windows of their own. */
-static tenmap_status run_made(const tmi_transfer *x, tenmap_error *error) {
+static tenmap_status run_computed(const tmi_transfer *x, tenmap_error *error) {
     tmi_source *source = NULL;
     tenmap_status status = tmi_values_run(x, NULL, &source, 0, x->count, error);
     tmi_source_free(source);
@@ -98,10 +99,10 @@ static tenmap_status run_made(const tmi_transfer *x, tenmap_error *error) {
 }
 
 /* Runs the whole transfer, with a window on the file if the tensor is not in memory. */
-static tenmap_status run_alone(const tmi_transfer *x, tenmap_error *error) {
+static tenmap_status run_one_transfer(const tmi_transfer *x, tenmap_error *error) {
     unsigned char small[STACK_WINDOW];
-    if (x->made)
-        return run_made(x, error);
+    if (x->computed)
+        return run_computed(x, error);
     tmi_window window = {.bytes = &tmi_shard_of(x->tensor)->bytes, .direct_fd = -1};
     uint64_t first;
     tmi_transfer_extent(x, 0, x->count, &first, &window.last);
@@ -131,7 +132,7 @@ tenmap_status tenmap_read_as(const tenmap_tensor *t, tenmap_dtype stored_as, uin
         status = tmi_transfer_range(&x, first, count, error);
     if (status == TENMAP_OK)
         status = tmi_transfer_target(&x, dst, dst_bytes, 0, error);
-    return status != TENMAP_OK || x.count == 0 ? status : run_alone(&x, error);
+    return status != TENMAP_OK || x.count == 0 ? status : run_one_transfer(&x, error);
 }
 
 tenmap_status tenmap_read(const tenmap_tensor *t, uint64_t first, uint64_t count, tenmap_dtype as,
@@ -150,5 +151,5 @@ tenmap_status tenmap_read_slice(const tenmap_tensor *t, const uint64_t *begin, c
         status = tmi_transfer_block(&x, begin, end, error);
     if (status == TENMAP_OK)
         status = tmi_transfer_target(&x, dst, dst_bytes, 0, error);
-    return status != TENMAP_OK || x.count == 0 ? status : run_alone(&x, error);
+    return status != TENMAP_OK || x.count == 0 ? status : run_one_transfer(&x, error);
 }

@@ -412,7 +412,7 @@ tenmap_status tenmap_take(const tenmap_model *model, tenmap_want *wants, size_t 
     }
     job.next = model->tensors;
     job.behind = model->tensor_count ? model->tensors + model->tensor_count : job.next;
-    tenmap_status status = tmi_take_load_options(options, &job.given, error);
+    tenmap_status status = tmi_init_load_options(options, &job.given, error);
     if (status == TENMAP_OK)
         status = find_wants(&job, error);
     if (status == TENMAP_OK && job.copies)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Shorter reads, in bytes, go through the window, which later reads may use too. */
-enum { COPY_STRAIGHT_FROM = 8 << 10 };
+enum { COPY_DIRECT_FROM = 8 << 10 };
 /*
  * Shorter runs, in bytes, use normal stores: non-temporal stores pay off for whole cache lines
  * only.
@@ -21,7 +21,7 @@ enum { STREAM_RUN_FROM = 4 << 10 };
  * Runs that begin at most this many bytes apart are read together with the gaps: a read costs as
  * much as that.
  */
-enum { READ_THROUGH = 16 << 10 };
+enum { MOST_GAP = 16 << 10 };
 
 tmi_quoted tmi_stored_dtype(const tenmap_tensor *t) {
     tmi_quoted known = {""};
@@ -33,7 +33,8 @@ tmi_quoted tmi_stored_dtype(const tenmap_tensor *t) {
 }
 
 /* Sets the dtype that the tensor's bytes are interpreted as, and how many elements that makes. */
-static tenmap_status take_stored(tmi_transfer *x, tenmap_dtype stored_as, tenmap_error *error) {
+static tenmap_status set_stored_dtype(tmi_transfer *x, tenmap_dtype stored_as,
+                                      tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
     uint32_t together, bytes;
     x->stored = stored_as == TENMAP_AS_STORED ? t->dtype : stored_as;
@@ -58,7 +59,8 @@ static tenmap_status take_stored(tmi_transfer *x, tenmap_dtype stored_as, tenmap
 }
 
 /* A tensor whose values are computed has no bytes of its own to interpret as another dtype. */
-static tenmap_status take_made(tmi_transfer *x, tenmap_dtype stored_as, tenmap_error *error) {
+static tenmap_status set_computed_dtype(tmi_transfer *x, tenmap_dtype stored_as,
+                                        tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
     if (stored_as != TENMAP_AS_STORED && stored_as != t->dtype)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
@@ -77,15 +79,15 @@ tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap
                         "the tensor is NULL: no tensor of that name was found?");
     x->tensor = t;
     x->start = x->count = 0;
-    x->made = t->flags & TENMAP_TENSOR_COMPUTED;
-    tenmap_status status =
-        x->made ? take_made(x, stored_as, error) : take_stored(x, stored_as, error);
+    x->computed = t->flags & TENMAP_TENSOR_COMPUTED;
+    tenmap_status status = x->computed ? set_computed_dtype(x, stored_as, error)
+                                       : set_stored_dtype(x, stored_as, error);
     if (status != TENMAP_OK)
         return status;
     if (as == TENMAP_AS_STORED)
         as = x->stored;
     tenmap_error why;
-    status = tmi_convert_check(as, x->made ? TENMAP_F32 : x->stored, flags, &why);
+    status = tmi_convert_check(as, x->computed ? TENMAP_F32 : x->stored, flags, &why);
     if (status != TENMAP_OK)
         return TMI_FAIL_TENSOR(error, status, t, "%s", why.message);
     x->as = as;
@@ -111,7 +113,7 @@ tenmap_status tmi_transfer_range(tmi_transfer *x, uint64_t first, uint64_t count
  * as one row. Rows must hold a whole number of them, since otherwise no block has a meaningful
  * shape.
  */
-static tenmap_status scale_last(const tmi_transfer *x, uint64_t *last, tenmap_error *error) {
+static tenmap_status scale_last_extent(const tmi_transfer *x, uint64_t *last, tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
     uint64_t rows = 1, bytes;
     uint32_t together, size;
@@ -136,11 +138,11 @@ static tenmap_status scale_last(const tmi_transfer *x, uint64_t *last, tenmap_er
 
 tenmap_status tmi_transfer_whole(tmi_transfer *x, bool rows, tenmap_error *error) {
     tenmap_status status = tmi_transfer_range(x, 0, x->elements, error);
-    return status == TENMAP_OK && rows ? scale_last(x, &x->row, error) : status;
+    return status == TENMAP_OK && rows ? scale_last_extent(x, &x->row, error) : status;
 }
 
 /* The tensor's extent in dimension d; `last` is that of the last dimension. */
-static uint64_t shape_at(const tenmap_tensor *t, uint32_t d, uint64_t last) {
+static uint64_t extent_at(const tenmap_tensor *t, uint32_t d, uint64_t last) {
     return d + 1 == t->rank ? last : t->shape[d];
 }
 
@@ -152,11 +154,11 @@ static tenmap_status check_block(tmi_transfer *x, const uint64_t *begin, const u
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, t, "%s",
                                "begin or end of the block is NULL");
     for (uint32_t d = 0; d < t->rank; d++) {
-        if (begin[d] > end[d] || end[d] > shape_at(t, d, last))
+        if (begin[d] > end[d] || end[d] > extent_at(t, d, last))
             return TMI_FAIL_TENSOR(
                 error, TENMAP_ERR_RANGE, t,
                 "the block's [%llu, %llu) in dimension %u is not inside [0, %llu)", (ull)begin[d],
-                (ull)end[d], (unsigned)d, (ull)shape_at(t, d, last));
+                (ull)end[d], (unsigned)d, (ull)extent_at(t, d, last));
         x->row = end[d] - begin[d];
         x->count *= x->row;
     }
@@ -167,7 +169,7 @@ tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const u
                                  tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
     uint64_t last;
-    tenmap_status status = scale_last(x, &last, error);
+    tenmap_status status = scale_last_extent(x, &last, error);
     if (status == TENMAP_OK)
         status = check_block(x, begin, end, last, error);
     if (status != TENMAP_OK || x->count == 0)
@@ -181,11 +183,11 @@ tenmap_status tmi_transfer_block(tmi_transfer *x, const uint64_t *begin, const u
         x->start += begin[d] * stride;
         if (contiguous) {
             x->run *= extent;
-            contiguous = extent == shape_at(t, d, last);
+            contiguous = extent == extent_at(t, d, last);
         } else if (extent > 1) {
             x->walk[x->walked++] = (tmi_walk){extent, stride};
         }
-        stride *= shape_at(t, d, last);
+        stride *= extent_at(t, d, last);
     }
     return TENMAP_OK;
 }
@@ -275,8 +277,8 @@ uint64_t tmi_transfer_position(const tmi_transfer *x, uint64_t i) {
  * tmi_transfer_extent for computed values: covers the part that holds the codes, in whole rows, or
  * in whole matrices if the tensor is transposed.
  */
-static void made_extent(const tmi_transfer *x, uint64_t first, uint64_t last, uint64_t *begin,
-                        uint64_t *end) {
+static void computed_extent(const tmi_transfer *x, uint64_t first, uint64_t last, uint64_t *begin,
+                            uint64_t *end) {
     const tmi_quant_layout *r = &tmi_computed_of(x->tensor)->layout;
     uint64_t each = r->transposed ? r->rows * r->columns : r->columns;
     uint64_t bytes = r->transposed ? r->matrix_bytes : r->row_bytes;
@@ -295,8 +297,8 @@ void tmi_transfer_extent(const tmi_transfer *x, uint64_t first, uint64_t count, 
                          uint64_t *end) {
     uint64_t last = tmi_transfer_position(x, first + count - 1);
     unsigned within;
-    if (x->made) {
-        made_extent(x, tmi_transfer_position(x, first), last, begin, end);
+    if (x->computed) {
+        computed_extent(x, tmi_transfer_position(x, first), last, begin, end);
         return;
     }
     *begin =
@@ -308,9 +310,9 @@ bool tmi_transfer_is_dense(const tmi_transfer *x) {
     if (x->walked == 0)
         return true;
     uint64_t stride = x->walk[0].stride;
-    uint64_t bytes = x->made ? tmi_packed_bytes(stride, tmi_computed_of(x->tensor)->layout.bits)
-                             : tmi_bytes_of(x->stored, stride);
-    return bytes <= READ_THROUGH || x->run >= stride / 2;
+    uint64_t bytes = x->computed ? tmi_packed_bytes(stride, tmi_computed_of(x->tensor)->layout.bits)
+                                 : tmi_bytes_of(x->stored, stride);
+    return bytes <= MOST_GAP || x->run >= stride / 2;
 }
 
 /* Whether elements go from the file into dst as they are, byte for byte. */
@@ -333,8 +335,8 @@ unsigned char *tmi_transfer_place(const tmi_transfer *x, uint64_t to, uint64_t *
 }
 
 /* Fails: element `number` of the tensor, an integer whose bytes are at *at, does not fit. */
-static tenmap_status fail_to_fit(const tmi_transfer *x, const void *at, uint64_t number,
-                                 tenmap_error *error) {
+static tenmap_status fail_range(const tmi_transfer *x, const void *at, uint64_t number,
+                                tenmap_error *error) {
     tenmap_error why;
     tmi_fail_misfit(&why, x->as, x->stored, at, number);
     TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, x->tensor, "%s", why.message);
@@ -346,8 +348,8 @@ static tenmap_status fail_to_fit(const tmi_transfer *x, const void *at, uint64_t
 }
 
 /* Copies bytes [at, at+size) of the tensor as they are, without an intermediate buffer. */
-static tenmap_status copy_straight(tmi_window *w, const tenmap_tensor *t, uint64_t at,
-                                   unsigned char *dst, size_t size, tenmap_error *error) {
+static tenmap_status copy_direct(tmi_window *w, const tenmap_tensor *t, uint64_t at,
+                                 unsigned char *dst, size_t size, tenmap_error *error) {
     at += t->file_offset;
     if (w->direct_fd >= 0)
         return tmi_window_copy(w, at, dst, size, t, error);
@@ -373,15 +375,14 @@ static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64
         const unsigned char *bytes = NULL;
         if (w->room) {
             uint64_t length = tmi_bytes_of(x->stored, part), fit = tmi_window_fit(w, x->stored);
-            bool straight = is_plain_copy(x) && length >= COPY_STRAIGHT_FROM &&
-                            (w->direct_fd < 0 || tmi_window_agrees(w, t->file_offset + at, dst));
-            if (!straight && part > fit)
+            bool direct = is_plain_copy(x) && length >= COPY_DIRECT_FROM &&
+                          (w->direct_fd < 0 || tmi_window_agrees(w, t->file_offset + at, dst));
+            if (!direct && part > fit)
                 part = fit;
             uint64_t end = tmi_bytes_of(x->stored, first + part);
-            tenmap_status status = straight
-                                       ? copy_straight(w, t, at, dst, (size_t)length, error)
-                                       : tmi_window_bytes(w, t->file_offset + at,
-                                                          (size_t)(end - at), t, &bytes, error);
+            tenmap_status status = direct ? copy_direct(w, t, at, dst, (size_t)length, error)
+                                          : tmi_window_bytes(w, t->file_offset + at,
+                                                             (size_t)(end - at), t, &bytes, error);
             if (status != TENMAP_OK)
                 return status;
         } else {
@@ -391,7 +392,7 @@ static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64
         if (bytes)
             fit = tmi_convert_file(x->as, dst, bit, x->stored, bytes, within, part, x->flags);
         if (fit < part)
-            return fail_to_fit(x, bytes + tmi_bytes_of(x->stored, fit), first + fit, error);
+            return fail_range(x, bytes + tmi_bytes_of(x->stored, fit), first + fit, error);
         first += part;
         to += part;
         count -= part;

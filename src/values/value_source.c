@@ -15,15 +15,15 @@
 enum { TILE_READ = TMI_SOURCE_RUN };
 
 /* Switches a thread's source to the tensor, unless it is there already. */
-static tenmap_status turn_to(tmi_source *s, const tmi_transfer *x, const tmi_window *w,
-                             tenmap_error *error) {
+static tenmap_status switch_tensor(tmi_source *s, const tmi_transfer *x, const tmi_window *w,
+                                   tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
     bool reading = w && w->room;
     bool ahead = tmi_transfer_is_dense(x);
     if (s->tensor != t || s->reading != reading) {
         const tmi_computed *c = tmi_computed_of(t);
         s->tensor = NULL;
-        s->maker = &tmi_dequantizer;
+        s->ops = &tmi_dequantizer;
         s->layout = &c->layout;
         s->rows = c->layout.rows;
         s->columns = c->layout.columns;
@@ -42,18 +42,18 @@ static tenmap_status turn_to(tmi_source *s, const tmi_transfer *x, const tmi_win
     s->parts[TMI_PART_VALUES].window.direct_fd = reading ? w->direct_fd : -1;
     if (s->tensor == t)
         return TENMAP_OK;
-    const tenmap_tensor *turned = t;
+    const tenmap_tensor *current = t;
     tenmap_status status = TENMAP_OK;
     s->tensor = t;
-    if (s->maker->begin)
-        status = s->maker->begin(s, error);
-    s->tensor = status == TENMAP_OK ? turned : NULL;
+    if (s->ops->begin)
+        status = s->ops->begin(s, error);
+    s->tensor = status == TENMAP_OK ? current : NULL;
     return status;
 }
 
 /* Converts values and stores them at consecutive elements of the transfer, from number `to` on. */
-static void place_values(const tmi_transfer *x, uint64_t to, const float *values, uint64_t count,
-                         uint32_t flags) {
+static void store_converted(const tmi_transfer *x, uint64_t to, const float *values, uint64_t count,
+                            uint32_t flags) {
     tmi_elements from = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
     while (count > 0) {
         unsigned bit;
@@ -68,7 +68,7 @@ static void place_values(const tmi_transfer *x, uint64_t to, const float *values
 }
 
 /* Whether values of the destination's dtype can be computed in one pass. */
-static bool may_go_straight(const tmi_transfer *x) {
+static bool has_fused_dtype(const tmi_transfer *x) {
     return x->as == TENMAP_F32 || x->as == TENMAP_BF16 || x->as == TENMAP_F16;
 }
 
@@ -77,51 +77,50 @@ static bool may_go_straight(const tmi_transfer *x) {
  * there is no kernel for them. Kernels use non-temporal stores to aligned vectors only, so for
  * other destinations the values are computed into s->tile and then copied with non-temporal stores.
  */
-static tenmap_status place_straight(tmi_source *s, const tmi_transfer *x, uint64_t matrix,
-                                    uint64_t row, uint64_t column, uint64_t to, uint64_t *count,
-                                    tenmap_error *error) {
-    enum { STRAIGHT_COPIED = 4096 };
-    tmi_kernel *around = tmi_cpu_kernels()->stream_copy;
+static tenmap_status store_fused(tmi_source *s, const tmi_transfer *x, uint64_t matrix,
+                                 uint64_t row, uint64_t column, uint64_t to, uint64_t *count,
+                                 tenmap_error *error) {
+    enum { FUSED_COPIED = 4096 };
+    tmi_kernel *stream_copy = tmi_cpu_kernels()->stream_copy;
     unsigned bit;
     uint64_t part = *count;
     unsigned char *dst = tmi_transfer_place(x, to, &part, &bit);
     tmi_destination target = {.as = x->as, .dst = dst, .flags = x->flags};
-    bool copied = around && (x->flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 != 0;
+    bool copied = stream_copy && (x->flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 != 0;
     if (copied) {
         target.dst = s->tile;
         target.flags = x->flags & TENMAP_CONVERT_SATURATE;
     }
-    uint64_t most = copied ? STRAIGHT_COPIED : TMI_FUSED_RUN;
+    uint64_t most = copied ? FUSED_COPIED : TMI_FUSED_RUN;
     size_t n = (size_t)(part < most ? part : most);
-    tenmap_status status = s->maker->straight(s, matrix, row, column, n, &target, error);
+    tenmap_status status = s->ops->fused(s, matrix, row, column, n, &target, error);
     *count = target.done ? n : 0;
     if (target.done && copied)
-        around(dst, s->tile, n * tmi_dtype_width(x->as), 0);
+        stream_copy(dst, s->tile, n * tmi_dtype_width(x->as), 0);
     return status;
 }
 
 /* Runs a box that is not transposed: row after row. */
 static tenmap_status run_rows(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
                               tenmap_error *error) {
-    bool straight = s->maker->straight && may_go_straight(x);
-    bool joined = s->joined && box->columns == s->columns;
-    uint64_t rows = joined ? 1 : box->rows,
-             columns = joined ? box->rows * s->columns : box->columns;
+    bool fused = s->ops->fused && has_fused_dtype(x);
+    bool rows_contiguous = s->rows_contiguous && box->columns == s->columns;
+    uint64_t rows = rows_contiguous ? 1 : box->rows,
+             columns = rows_contiguous ? box->rows * s->columns : box->columns;
     for (uint64_t i = 0; i < rows; i++)
         for (uint64_t j = 0, count; j < columns; j += count) {
             uint64_t row = box->row + i, column = box->column + j;
             uint64_t to = box->to + i * columns + j, left = columns - j;
             tenmap_status status = TENMAP_OK;
-            count = straight ? left : 0;
-            if (straight)
-                status = place_straight(s, x, box->matrix, row, column, to, &count, error);
+            count = fused ? left : 0;
+            if (fused)
+                status = store_fused(s, x, box->matrix, row, column, to, &count, error);
             if (status == TENMAP_OK && count == 0) {
                 count = left < TMI_SOURCE_RUN ? left : TMI_SOURCE_RUN;
-                s->tame = false;
-                status =
-                    s->maker->row(s, box->matrix, row, column, (size_t)count, s->stored, error);
+                s->all_normal = false;
+                status = s->ops->row(s, box->matrix, row, column, (size_t)count, s->stored, error);
                 if (status == TENMAP_OK)
-                    place_values(x, to, s->stored, count, x->flags);
+                    store_converted(x, to, s->stored, count, x->flags);
             }
             if (status != TENMAP_OK)
                 return status;
@@ -130,7 +129,8 @@ static tenmap_status run_rows(tmi_source *s, const tmi_transfer *x, const tmi_va
 }
 
 /* Stores the rows of a tile whose codes are transposed, from element `to` of the transfer on. */
-static void place_turned(tmi_source *s, const tmi_transfer *x, uint64_t to, uint64_t line) {
+static void store_transposed_rows(tmi_source *s, const tmi_transfer *x, uint64_t to,
+                                  uint64_t line) {
     uint32_t flags = (x->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
     size_t wide = s->at.wide;
     for (size_t i = 0; i < s->at.high; i++, to += line) {
@@ -139,13 +139,13 @@ static void place_turned(tmi_source *s, const tmi_transfer *x, uint64_t to, uint
         uint64_t part = wide;
         tmi_destination target = {.as = x->as, .flags = x->flags};
         target.dst = tmi_transfer_place(x, to, &part, &bit);
-        s->maker->turned(s, i, values, may_go_straight(x) && part == wide ? &target : NULL);
+        s->ops->transposed_row(s, i, values, has_fused_dtype(x) && part == wide ? &target : NULL);
         if (!target.done)
-            place_values(x, to, values, wide, flags);
+            store_converted(x, to, values, wide, flags);
     }
 }
 
-static void turn_tile(float *to, const float *from, size_t rows, size_t columns) {
+static void transpose_floats(float *to, const float *from, size_t rows, size_t columns) {
     enum { SQUARE = 8 };
     for (size_t r = 0; r < rows; r += SQUARE)
         for (size_t c = 0; c < columns; c += SQUARE)
@@ -158,48 +158,49 @@ static void turn_tile(float *to, const float *from, size_t rows, size_t columns)
  * Computes a tile as it is stored, in the destination's dtype, and transposes it into the
  * destination. Sets *done if it could.
  */
-static tenmap_status place_lines(tmi_source *s, const tmi_transfer *x, uint64_t matrix, uint64_t to,
-                                 uint64_t line, tmi_tile *tile, bool *done, tenmap_error *error) {
+static tenmap_status store_tile_rows(tmi_source *s, const tmi_transfer *x, uint64_t matrix,
+                                     uint64_t to, uint64_t line, tmi_tile *tile, bool *done,
+                                     tenmap_error *error) {
     const tmi_kernels *k = tmi_cpu_kernels(), *plain = &tmi_kernels_scalar;
     size_t bytes = tmi_dtype_width(x->as);
     tmi_destination target = {.as = x->as, .dst = s->tile, .flags = x->flags};
     tile->line =
         tile->high * bytes + 64; /* the lines of one column then fall into many cache sets */
-    if (!s->maker->lines || !may_go_straight(x) || x->row_stride ||
+    if (!s->ops->tile_rows || !has_fused_dtype(x) || x->row_stride ||
         tile->wide * tile->line > sizeof s->tile)
         return TENMAP_OK;
-    tenmap_status status = s->maker->lines(s, matrix, tile, &target, error);
-    tmi_transpose *turn = bytes == 2 ? k->transpose16 : k->transpose32;
-    if (!turn)
-        turn = bytes == 2 ? plain->transpose16 : plain->transpose32;
+    tenmap_status status = s->ops->tile_rows(s, matrix, tile, &target, error);
+    tmi_transpose *transpose = bytes == 2 ? k->transpose16 : k->transpose32;
+    if (!transpose)
+        transpose = bytes == 2 ? plain->transpose16 : plain->transpose32;
     *done = status == TENMAP_OK && target.done;
     if (*done)
-        turn(x->dst + to * bytes, (size_t)line * bytes, s->tile, tile->line, tile->wide, tile->high,
-             (x->flags & TENMAP_CONVERT_STREAM) != 0);
+        transpose(x->dst + to * bytes, (size_t)line * bytes, s->tile, tile->line, tile->wide,
+                  tile->high, (x->flags & TENMAP_CONVERT_STREAM) != 0);
     return status;
 }
 
 /* Computes a tile as F32, transposes it and converts it. */
-static tenmap_status place_tile(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
-                                uint64_t row, uint64_t column, size_t high, size_t wide,
-                                tenmap_error *error) {
+static tenmap_status store_f32_tile(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
+                                    uint64_t row, uint64_t column, size_t high, size_t wide,
+                                    tenmap_error *error) {
     for (size_t k = 0; k < wide; k++) {
-        tenmap_status status = s->maker->row(s, box->matrix, box->column + column + k,
-                                             box->row + row, high, s->stored + k * high, error);
+        tenmap_status status = s->ops->row(s, box->matrix, box->column + column + k, box->row + row,
+                                           high, s->stored + k * high, error);
         if (status != TENMAP_OK)
             return status;
     }
-    turn_tile(s->turned, s->stored, wide, high);
+    transpose_floats(s->transposed_f32, s->stored, wide, high);
     uint32_t flags = (x->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
     uint64_t to = box->to + row * box->columns + column;
     if (tenmap_dtype_bits(x->as) < 8 || x->row_stride) {
         for (size_t i = 0; i < high; i++)
-            place_values(x, to + i * box->columns, s->turned + i * wide, wide, flags);
+            store_converted(x, to + i * box->columns, s->transposed_f32 + i * wide, wide, flags);
         return TENMAP_OK;
     }
     size_t bytes = tmi_dtype_width(x->as), line = wide * bytes;
     tmi_elements target = {x->as, 0, !TMI_BIG_ENDIAN}, from = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
-    tmi_route(target, s->tile, from, s->turned, high * wide, flags);
+    tmi_route(target, s->tile, from, s->transposed_f32, high * wide, flags);
     for (size_t i = 0; i < high; i++)
         memcpy(x->dst + (to + i * box->columns) * bytes, s->tile + i * line, line);
     return TENMAP_OK;
@@ -217,16 +218,16 @@ static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_va
     tmi_tile tile = {
         .row = box->column + column, .column = box->row + row, .wide = wide, .high = high};
     tenmap_status status = TENMAP_OK;
-    if (s->maker->turn)
-        status = s->maker->turn(s, box->matrix, &tile, &done, error);
+    if (s->ops->transpose_tile)
+        status = s->ops->transpose_tile(s, box->matrix, &tile, &done, error);
     if (status == TENMAP_OK && done)
-        place_turned(s, x, to, box->columns);
+        store_transposed_rows(s, x, to, box->columns);
     if (status == TENMAP_OK && !done)
-        status = place_lines(s, x, box->matrix, to, box->columns, &tile, &done, error);
+        status = store_tile_rows(s, x, box->matrix, to, box->columns, &tile, &done, error);
     if (status != TENMAP_OK || done)
         return status;
     if (wide * high <= TMI_TILE_VALUES)
-        return place_tile(s, x, box, row, column, high, wide, error);
+        return store_f32_tile(s, x, box, row, column, high, wide, error);
     size_t left = wide > high ? wide / 2 : wide, top = wide > high ? high : high / 2;
     status = run_tile(s, x, box, row, column, top, left, error);
     if (status == TENMAP_OK && left < wide)
@@ -240,13 +241,13 @@ static tenmap_status run_tile(tmi_source *s, const tmi_transfer *x, const tmi_va
  * page of the parts is visited once, not again for every few rows. Elements of less than a byte go
  * in order, row by row.
  */
-static tenmap_status run_turned(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
-                                tenmap_error *error) {
+static tenmap_status run_transposed(tmi_source *s, const tmi_transfer *x, const tmi_values_box *box,
+                                    tenmap_error *error) {
     size_t high = tenmap_dtype_bits(x->as) < 8 ? 1 : s->parts[0].base ? s->high : TILE_READ;
-    size_t wide = s->parts[0].base ? s->wide : s->flat;
+    size_t wide = s->parts[0].base ? s->wide : s->window_rows;
     bool rows_first = high == 1;
     uint64_t rows = (box->rows + high - 1) / high, columns = (box->columns + wide - 1) / wide;
-    s->tame = false;
+    s->all_normal = false;
     for (uint64_t i = 0; i < rows * columns; i++) {
         uint64_t row = (rows_first ? i / columns : i % rows) * high;
         uint64_t column = (rows_first ? i % columns : i / rows) * wide;
@@ -292,7 +293,7 @@ static tmi_source *new_source(tenmap_error *error) {
         tmi_fail_memory(error, sizeof *s, "making values");
         return NULL;
     }
-    memset(s, 0, offsetof(tmi_source, kept)); /* the rest is written before it is read */
+    memset(s, 0, offsetof(tmi_source, scale_cache)); /* the rest is written before it is read */
     memset(s->tables.scale_bits, 0xff, sizeof s->tables.scale_bits);
     return s;
 }
@@ -304,12 +305,12 @@ void tmi_source_free(tmi_source *s) {
 }
 
 /* Computes elements of a tensor that has a source. */
-static tenmap_status make_values(const tmi_transfer *x, const tmi_window *w, tmi_source *s,
-                                 uint64_t first, uint64_t count, tenmap_error *error) {
-    tenmap_status status = turn_to(s, x, w, error);
+static tenmap_status compute_values(const tmi_transfer *x, const tmi_window *w, tmi_source *s,
+                                    uint64_t first, uint64_t count, tenmap_error *error) {
+    tenmap_status status = switch_tensor(s, x, w, error);
     while (status == TENMAP_OK && count > 0) {
         tmi_values_box box = next_box(s, x, first, count);
-        status = s->transposed ? run_turned(s, x, &box, error) : run_rows(s, x, &box, error);
+        status = s->transposed ? run_transposed(s, x, &box, error) : run_rows(s, x, &box, error);
         first += box.rows * box.columns;
         count -= box.rows * box.columns;
     }
@@ -320,11 +321,11 @@ static tenmap_status make_values(const tmi_transfer *x, const tmi_window *w, tmi
 
 tenmap_status tmi_values_run(const tmi_transfer *x, tmi_window *w, tmi_source **source,
                              uint64_t first, uint64_t count, tenmap_error *error) {
-    if (!x->made)
+    if (!x->computed)
         return tmi_transfer_run(x, w, first, count, error);
     if (!*source)
         *source = new_source(error);
-    return *source ? make_values(x, w, *source, first, count, error) : TENMAP_ERR_MEMORY;
+    return *source ? compute_values(x, w, *source, first, count, error) : TENMAP_ERR_MEMORY;
 }
 
 /* The bytes, of all parts together, that the elements before element `i` account for. */
@@ -353,18 +354,18 @@ bool tmi_values_in_rows(const tenmap_tensor *t) {
  * Codes that are integers or floats of few bits, with integer zero points or none: their magnitudes
  * are known.
  */
-bool tmi_values_may_be_tame(const tenmap_tensor *t, tenmap_dtype as) {
+bool tmi_values_can_be_normal(const tenmap_tensor *t, tenmap_dtype as) {
     const tmi_quant_layout *r = &tmi_computed_of(t)->layout;
     return (as == TENMAP_F32 || as == TENMAP_BF16) && !r->transposed &&
            r->codes != TMI_CODES_TABLE && r->zeros != TMI_ZEROS_ADDED &&
            r->zeros != TMI_ZEROS_DTYPE;
 }
 
-bool tmi_values_were_tame(tmi_source *source) {
-    bool tame = !source || source->tame;
+bool tmi_values_were_normal(tmi_source *source) {
+    bool all_normal = !source || source->all_normal;
     if (source)
-        source->tame = true;
-    return tame;
+        source->all_normal = true;
+    return all_normal;
 }
 
 tenmap_status tmi_values_read(const tenmap_tensor *t, tmi_source **source, uint64_t first,

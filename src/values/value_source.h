@@ -6,8 +6,8 @@
  * destination. Tensors whose elements are stored directly have no source: their bytes go through
  * the kernels of conversion_route.c.
  */
-#ifndef TENMAP_SOURCE_H
-#define TENMAP_SOURCE_H
+#ifndef TENMAP_VALUE_SOURCE_H
+#define TENMAP_VALUE_SOURCE_H
 
 #include "../kernels/kernels.h"
 #include "../model/quantized.h"
@@ -59,7 +59,7 @@ typedef struct tmi_tile {
  * TMI_SOURCE_RUN, of row `row` of matrix `matrix`, starting at `column`. Rows, columns and matrices
  * are those that are stored.
  */
-typedef struct tmi_maker {
+typedef struct tmi_value_ops {
     /* Called when a thread switches to the tensor, after its parts are set; may be NULL. */
     tenmap_status (*begin)(tmi_source *source, tenmap_error *error);
     tenmap_status (*row)(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t column,
@@ -68,24 +68,24 @@ typedef struct tmi_maker {
      * Computes at most TMI_FUSED_RUN values in one pass, and sets target->done. If it leaves
      * target->done unset, the caller uses `row`.
      */
-    tenmap_status (*straight)(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t column,
-                              size_t count, tmi_destination *target, tenmap_error *error);
+    tenmap_status (*fused)(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t column,
+                           size_t count, tmi_destination *target, tenmap_error *error);
     /*
      * Fills s->tile with the codes of `wide` stored rows and `high` of their columns, starting at
-     * (row, column). Sets *done if the layout allows it and the codes fit. Then `turned` computes
-     * row `i` of the tile, as the tensor has it: into the target if that is not NULL and `turned`
-     * sets its `done`, otherwise into `values` as F32.
+     * (row, column). Sets *done if the layout allows it and the codes fit. Then `transposed_row`
+     * computes row `i` of the tile, as the tensor has it: into the target if that is not NULL and
+     * `transposed_row` sets its `done`, otherwise into `values` as F32.
      */
-    tenmap_status (*turn)(tmi_source *source, uint64_t matrix, const tmi_tile *tile, bool *done,
-                          tenmap_error *error);
-    void (*turned)(tmi_source *source, size_t i, float *values, tmi_destination *target);
+    tenmap_status (*transpose_tile)(tmi_source *source, uint64_t matrix, const tmi_tile *tile,
+                                    bool *done, tenmap_error *error);
+    void (*transposed_row)(tmi_source *source, size_t i, float *values, tmi_destination *target);
     /*
      * Computes the stored rows of such a tile in one pass, tile->line bytes apart, at target->dst.
      * Sets target->done if it did.
      */
-    tenmap_status (*lines)(tmi_source *source, uint64_t matrix, const tmi_tile *tile,
-                           tmi_destination *target, tenmap_error *error);
-} tmi_maker;
+    tenmap_status (*tile_rows)(tmi_source *source, uint64_t matrix, const tmi_tile *tile,
+                               tmi_destination *target, tenmap_error *error);
+} tmi_value_ops;
 
 /*
  * A part of a matrix of the tensor, and where it goes: row after row, from element `to` of the
@@ -100,41 +100,43 @@ typedef struct tmi_values_box {
  * group list (g_idx) may name.
  */
 enum { TMI_MOST_SCALES = TMI_MOST_GROUPS + 1 }; /* the latter are more */
-typedef struct tmi_scales {
+typedef struct tmi_scale_cache {
     uint64_t row, first; /* which are held: of row `row` of scales, from number `first` on */
     size_t count;        /* 0: none */
     float scales[TMI_MOST_SCALES], zeros[TMI_MOST_SCALES];
-} tmi_scales;
+} tmi_scale_cache;
 
 /* What one thread needs to compute values, of one tensor after the other. */
 struct tmi_source {
     const tenmap_tensor *tensor; /* the one that the thread has switched to; NULL: none */
-    const tmi_maker *maker;
+    const tmi_value_ops *ops;
     const tmi_quant_layout *layout; /* how its values are stored */
     uint64_t rows, columns;         /* of a stored matrix */
     bool transposed;
     size_t wide, high; /* of a tile, if the tensor is transposed and its parts are in memory */
-    size_t flat; /* stored rows of a tile, if parts are read: the parts' windows hold all of them */
-    bool joined; /* rows follow one another in every part: a run may continue in the next row */
-    bool reading; /* parts are read, even those that are in memory */
-    bool tame;    /* see tmi_values_were_tame */
+    /* Stored rows of a tile, if parts are read: the parts' windows hold all of them. */
+    size_t window_rows;
+    /* Rows follow one another in every part: a run may continue in the next row. */
+    bool rows_contiguous;
+    bool reading;    /* parts are read, even those that are in memory */
+    bool all_normal; /* see tmi_values_were_normal */
     tmi_part_reader parts[TMI_PART_COUNT];
-    /* State of the maker. */
-    tmi_scales kept;
+    /* State of the functions in `ops`. */
+    tmi_scale_cache scale_cache;
     tmi_table_cache tables;
     float table[16], nested_table[256];
-    float second;
-    uint64_t second_of; /* the element of the global scale part that `second` is */
+    float global_scale;
+    uint64_t global_scale_of; /* the element of the global scale part that `global_scale` is */
     uint32_t groups[TMI_SOURCE_RUN], least_group, most_group;
     /* A tile as F32 as it is stored, the same transposed, and that in the destination's dtype. */
-    float stored[TMI_TILE_VALUES], turned[TMI_TILE_VALUES];
+    float stored[TMI_TILE_VALUES], transposed_f32[TMI_TILE_VALUES];
     unsigned char tile[TMI_TILE_BYTES];
     /*
-     * Or `tile` holds codes, transposed. Their scales and zeros are in `stored` and `turned`, or in
-     * `beside`.
+     * Or `tile` holds codes, transposed. Their scales and zeros are in `stored` and
+     * `transposed_f32`, or in `scale_bytes`.
      */
     tmi_tile at;
-    unsigned char beside[TMI_TILE_VALUES * 4];
+    unsigned char scale_bytes[TMI_TILE_VALUES * 4];
 };
 
 /*
@@ -153,7 +155,7 @@ tenmap_status tmi_source_floats(tmi_source *source, unsigned part, tenmap_dtype 
                                 size_t count, float *out, tenmap_error *error);
 
 /* dequantize.c: quantized weights. */
-extern const tmi_maker tmi_dequantizer;
+extern const tmi_value_ops tmi_dequantizer;
 
 /* Reads a 32-bit word of a file, which is little-endian. */
 static inline uint32_t tmi_word_at(const unsigned char *bytes) {
@@ -177,17 +179,17 @@ tenmap_status tmi_read_down(tmi_source *source, unsigned part, uint64_t matrix_a
 
 /* dequantize_scales.c: scales and zero points. */
 /*
- * Makes s->kept hold scales [first, first+count) of row `row` of a matrix's scales, and their
- * zeros.
+ * Makes s->scale_cache hold scales [first, first+count) of row `row` of a matrix's scales, and
+ * their zeros.
  */
 tenmap_status tmi_cache_scales(tmi_source *source, uint64_t matrix, uint64_t row, uint64_t first,
                                size_t count, tenmap_error *error);
 /*
- * Makes s->kept hold the scales of all groups in s->groups, which lists the group of each of
- * `count` values. The scale of group g is s->kept.scales[g - s->kept.first].
+ * Makes s->scale_cache hold the scales of all groups in s->groups, which lists the group of each of
+ * `count` values. The scale of group g is s->scale_cache.scales[g - s->scale_cache.first].
  */
-tenmap_status tmi_keep_listed(tmi_source *source, uint64_t matrix, uint64_t row, size_t count,
-                              tenmap_error *error);
+tenmap_status tmi_cache_listed_scales(tmi_source *source, uint64_t matrix, uint64_t row,
+                                      size_t count, tenmap_error *error);
 /*
  * Sets s->groups to the groups of rows or columns [first, first+count). A group that is not below
  * `groups` is an error.

@@ -30,7 +30,7 @@ typedef struct tmi_walk {
 typedef struct tmi_transfer {
     const tenmap_tensor *tensor;
     tenmap_dtype stored; /* how its bytes are read: as its own dtype, or the caller's choice */
-    bool made; /* its values come from a source (value_source.h), not from bytes of its dtype */
+    bool computed; /* its values come from a source (value_source.h), not from bytes of its dtype */
     tenmap_dtype as;
     uint32_t flags;    /* TENMAP_CONVERT_* */
     uint64_t elements; /* of dtype `stored` in the tensor */
@@ -118,15 +118,15 @@ tenmap_status tmi_values_read(const tenmap_tensor *t, tmi_source **source, uint6
                               uint64_t count, tenmap_dtype as, uint32_t flags, void *dst,
                               size_t dst_bytes, bool checked, tenmap_error *error);
 /*
- * "Tame" values lose nothing in F32 or BF16 except by rounding: each is 0 or has a magnitude that
- * both dtypes represent at full precision. For a tensor whose values are computed, _may_be_tame
- * says whether they can be known to be tame in dtype `as`. _were_tame says whether all values
- * computed since its last call are known to be tame; it returns true if there is no source. Values
- * that were computed before its first call are never known to be tame, so callers that never ask do
- * not pay for the check.
+ * "Normal" values lose nothing in F32 or BF16 except by rounding: each is 0 or has a magnitude that
+ * both dtypes represent at full precision. For a tensor whose values are computed, _can_be_normal
+ * says whether they can be known to be normal in dtype `as`. _were_normal says whether all values
+ * computed since its last call are known to be normal; it returns true if there is no source.
+ * Values that were computed before its first call are never known to be normal, so callers that
+ * never ask do not pay for the check.
  */
-bool tmi_values_may_be_tame(const tenmap_tensor *t, tenmap_dtype as);
-bool tmi_values_were_tame(tmi_source *source);
+bool tmi_values_can_be_normal(const tenmap_tensor *t, tenmap_dtype as);
+bool tmi_values_were_normal(tmi_source *source);
 /*
  * Whether a tensor whose values are computed is stored row by row (not transposed), so that a few
  * rows can be asked for at a time.
@@ -141,7 +141,7 @@ uint64_t tmi_stored_bytes(const tenmap_tensor *t, uint64_t first, uint64_t count
 /* load.c: loads many tensors at once. */
 
 /* Copies the caller's options, and fills the rest with defaults. */
-tenmap_status tmi_take_load_options(const tenmap_load_options *given, tenmap_load_options *out,
+tenmap_status tmi_init_load_options(const tenmap_load_options *given, tenmap_load_options *out,
                                     tenmap_error *error);
 
 /* convert.c: converts numbers. */

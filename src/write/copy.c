@@ -164,12 +164,12 @@ static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char 
     bool counts = c->lost != NULL;
     tenmap_error why;
     tenmap_status status = TENMAP_OK;
-    if (!counts || tmi_values_may_be_tame(c->from, c->to)) {
+    if (!counts || tmi_values_can_be_normal(c->from, c->to)) {
         if (counts)
-            (void)tmi_values_were_tame(*c->source); /* observe from here on */
+            (void)tmi_values_were_normal(*c->source); /* observe from here on */
         status = tmi_values_read(c->from, c->source, first, count, c->to, flags, out, out_bytes,
                                  true, &why);
-        counts = counts && !tmi_values_were_tame(*c->source);
+        counts = counts && !tmi_values_were_normal(*c->source);
     }
     if (status == TENMAP_OK && counts)
         status = tmi_values_read(c->from, c->source, first, count, TENMAP_F32, flags, made,
