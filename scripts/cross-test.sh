@@ -5,13 +5,20 @@
 #     scripts/cross-test.sh arm-linux-gnueabihf qemu-arm
 #     scripts/cross-test.sh i686-linux-gnu env               (32 bits, on the processor itself)
 #     scripts/cross-test.sh x86_64-linux-musl env open threads
+#     scripts/cross-test.sh --only i686-linux-gnu env shards read
 # Static, and without cmocka, which Debian does not have for foreign targets: tests/plain stands in.
-# Tests that are named after the program that runs them are run as well: they depend on the kernel
-# underneath, which qemu plays only in part. Exits with 77, saying why, where something is missing.
+# The tests that are listed below do not depend on the kernel underneath, which qemu plays only in
+# part; tests that are named after the program that runs them are run as well. With --only, no other
+# tests are run, and the shared library is not built. Exits with 77, saying why, where something is
+# missing.
 set -eu
-triple=${1:?usage: cross-test.sh TRIPLE RUNNER [TEST...]}
-runner=${2:?usage: cross-test.sh TRIPLE RUNNER [TEST...]}
+usage='usage: cross-test.sh [--only] TRIPLE RUNNER [TEST...]; --only needs a TEST'
+only=
+[ "${1-}" != --only ] || { only=yes && shift; }
+triple=${1:?$usage}
+runner=${2:?$usage}
 shift 2
+[ -z "$only" ] || [ $# -gt 0 ] || { echo "$usage" >&2 && exit 2; }
 gcc=$triple-gcc
 if ! echo 'int main(void) { return 0; }' | "$gcc" -x c - -o /dev/null 2>/dev/null; then
     echo "skipped: $gcc is not installed"
@@ -28,18 +35,22 @@ mkdir -p "$out"
 cd "$root"
 . scripts/sources.sh
 sources=$(library_sources)
+# Rules, shards, reads, numbers, files.
+[ -n "$only" ] || set -- dtype rules golden shards folder inspect open_list open_flags \
+    error_messages read requests integers take paths names safetensors_quick check measure convert \
+    kernels exact writer edit rename save "$@"
+for test in "$@"; do
+    unit_test "$test" >/dev/null
+done
 flags="-std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wvla -Werror"
 
 # Once as a user would build it: no flags, no definitions.
-"$gcc" -O2 -Iinclude -shared -fPIC -o "$out/libtenmap.so" $sources -lpthread
+[ -n "$only" ] || "$gcc" -O2 -Iinclude -shared -fPIC -o "$out/libtenmap.so" $sources -lpthread
 
 rm -f "$out"/*.o
 echo "$sources" | xargs -P "$(nproc)" -I FILE sh -c \
     "$gcc $flags -DTENMAP_TESTING -Iinclude -c FILE -o $out/\$(basename FILE .c).o"
-# First what does not depend on the kernel underneath: rules, shards, reads, numbers, files.
-for test in dtype rules golden shards folder inspect open_list open_flags error_messages read requests integers take paths \
-            names safetensors_quick check measure convert \
-            kernels exact writer edit rename save "$@"; do
+for test in "$@"; do
     "$gcc" $flags -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain -Itests/support -static \
         -o "$out/test_$test" "$(unit_test "$test")" tests/support/support.c "$out"/*.o -lpthread -lm
     echo "$triple test_$test:"
