@@ -1,17 +1,17 @@
 /*
- * How fast elements become elements of another dtype, beside what the machine can do at all.
+ * The speed of conversions compared with what the machine can do at best.
  *
- * For each pair and size of result: GB/s of traffic (source and result); that divided by the rate
- * of a memcpy of equal traffic, and of a copy around the cache; and the rate of result bytes
- * divided by that of stores around the cache alone. Then GB/s into memory that was never touched,
- * and GB/s of two threads with their ratio to one. Everything is the best of many, and the
- * references are measured between the conversions, so that a noisy moment hits all alike. A memcpy
- * that is to show what the machine can do must be over 192 MiB: below, glibc goes through the
- * cache.
+ * For each pair and size of result it prints GB/s of traffic (source and result); that rate divided
+ * by the rate of a memcpy of equal traffic, and by that of a copy with non-temporal stores; and the
+ * rate of result bytes divided by that of non-temporal stores alone. Then GB/s into memory that was
+ * never touched, and GB/s of two threads with their ratio to one. Everything is the best of many
+ * runs, and the references are measured between the conversions, so that a noisy moment affects all
+ * alike. A memcpy that is to show what the machine can do must exceed 192 MiB: below that, glibc
+ * goes through the cache.
  *
  *     bench_convert [--tsv] [--quick] [--in-cache] [--small-pages] [PAIR...]    PAIR as in bf16-f32
  *
- * --in-cache leaves out results of over 1 MB, and what two threads and memory never touched give.
+ * --in-cache leaves out results of over 1 MB, two threads, and untouched memory.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE 1 /* MADV_HUGEPAGE, clock_gettime */
@@ -77,7 +77,7 @@ static void *map_memory(uint64_t bytes) {
     return p;
 }
 
-/* Weights as they come: normal numbers of either sign around 2^-6, and small integers. */
+/* Typical weights: normal numbers of either sign around 2^-6, and small integers. */
 static void fill_source(tenmap_dtype dtype, uint64_t bytes) {
     enum { BLOCK = 1 << 20 };
     static float weights[BLOCK / 4];
@@ -114,7 +114,7 @@ static void convert_part(void *ctx, size_t part) {
     /* Each thread has one stream; a multiple of 64 elements keeps its ends on lines. */
     uint64_t each = (r->count / r->threads + 63) / 64 * 64, first = each * part;
     uint64_t count = first + each > r->count ? r->count - first : each;
-    /* The whole decides whether to stream, as a caller with threads would want it. */
+    /* The size of the whole decides whether to stream, as for a caller with threads. */
     uint32_t flags = r->threads > 1 && r->dst_bytes >= 16 << 20 ? TENMAP_CONVERT_STREAM : 0;
     tenmap_convert(r->to, r->dst + first * tmi_dtypes[r->to].bits / 8, r->dst_bytes, r->from,
                    arena_src + first * tmi_dtypes[r->from].bits / 8, count, flags, NULL);
@@ -128,8 +128,8 @@ static void work_convert(const run *r) {
 }
 
 /*
- * Copies move half of the traffic; where the destination is shorter than that they go round it.
- * Below the size where caches matter the wrap would help the copy, and there is none.
+ * Copies move half of the traffic. If the destination is shorter than that, they wrap around in it.
+ * For sizes that fit into caches the wrap would help the copy, so there is none.
  */
 static void copy_by(const run *r, void (*copy)(unsigned char *, const unsigned char *, size_t)) {
     uint64_t left = (r->src_bytes + r->dst_bytes) / 2, at = 0;
@@ -187,7 +187,7 @@ static double time_fresh(run r) {
     r.dst = map_memory(r.dst_bytes);
     r.repeats = 1;
     double seconds = time_of(&r, work_convert);
-    munmap(r.dst, r.dst_bytes); /* the slack around it stays: it was never touched */
+    munmap(r.dst, r.dst_bytes); /* the slack around it stays mapped: it was never touched */
     return seconds;
 }
 

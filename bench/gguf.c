@@ -1,11 +1,12 @@
 /*
- * GGUF: opening a file, and unpacking blocks.
+ * GGUF: times opening a file, and unpacking blocks.
  *
  *     bench_gguf open FILE         the least and the median time to open and close it
- *     bench_gguf blocks [MIB]      dtypes into F32 of MIB (256) on one thread, beside the rate at which
- *                                  plain stores around the cache write the same memory
+ *     bench_gguf blocks [MIB]      dtypes into F32 of MIB (256) on one thread, compared with the rate
+ *                                  at which non-temporal stores alone write the same memory
  *
- * All in processor time, the two in turns: other work on the machine weighs on both alike.
+ * All times are processor time, and the two alternate, so that other work on the machine affects
+ * both alike.
  */
 #include "tenmap.h"
 #include "timing.h"
@@ -38,7 +39,7 @@ static int open_file(const char *path) {
     return 0;
 }
 
-/* Nothing but stores, of a value that is not zero: zeros are cheaper on some machines. */
+/* Only stores, of a nonzero value: zeros are cheaper on some machines. */
 static void store_all(float *dst, size_t count) {
 #if defined(__x86_64__)
     for (size_t i = 0; i < count; i += 4)
@@ -57,7 +58,7 @@ static double rate_of(samples *s, size_t bytes) {
     return rate;
 }
 
-/* Stores and conversion in turns, so that both meet the same neighbors. */
+/* Stores and conversion alternate, so that both meet the same load. */
 static void time_dtype(tenmap_dtype dtype, float *dst, const unsigned char *src, size_t bytes) {
     samples stored = {0}, converted = {0};
     size_t count = bytes / sizeof(float);

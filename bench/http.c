@@ -1,11 +1,11 @@
 /*
- * tenmap_load over the network beside as many curl processes: all tensors of a model behind an address
- * into memory that was used before, over N connections, and the same bytes by N processes of curl, an
- * N-th each, into nothing.
+ * tenmap_load over the network compared with curl: loads all tensors of a model at an address over
+ * N connections into memory that was used before, and fetches the same bytes by N curl processes,
+ * an N-th each, and discards them.
  *
  *     bench_http ADDRESS ROUNDS CONNECTIONS
  *
- * Prints a line for each round, and the least of all of both. bench/http.sh runs a server for it.
+ * Prints a line for each round, and the least time of both. bench/http.sh runs a server for it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -111,7 +111,7 @@ static int run(job *j, unsigned rounds, tenmap_error *error) {
         printf("round %u: tenmap_load %.2f GB/s, %u x curl %.2f GB/s\n", i + 1,
                gb / (double)mine * 1e9, j->connections, gb / (double)other * 1e9);
         fflush(stdout);
-        /* Of two that ran one after the other, in thousandths: a busy machine changes both. */
+        /* The ratio of two consecutive runs, in thousandths: a busy machine affects both. */
         if (!samples_add(&ours, mine) || !samples_add(&theirs, other) ||
             !samples_add(&ratios, other * 1000 / mine))
             return 1;

@@ -1,6 +1,6 @@
 /*
- * tenmap_load beside the best loops that one would write by hand for the same work: every tensor of
- * a BF16 model into memory that is there already, as BF16 and as F32, on two threads.
+ * tenmap_load compared with the best hand-written loops for the same work: every tensor of a BF16
+ * model into memory that is already in use, as BF16 and as F32, on two threads.
  *
  *     bench_load make FILE TENSORS DTYPE
  *     bench_load run FILE ROUNDS
@@ -43,7 +43,7 @@ static void widen_scalar(float *dst, const uint16_t *src, size_t count) {
 }
 
 #if defined(__x86_64__)
-/* Around the cache; dst is aligned to 32 bytes. */
+/* With non-temporal stores; dst is aligned to 32 bytes. */
 __attribute__((target("avx2"))) static void widen_avx2(float *dst, const uint16_t *src,
                                                        size_t count) {
     size_t i = 0;
@@ -81,7 +81,9 @@ static void widen(float *dst, const uint16_t *src, size_t count) {
     widen_scalar(dst, src, count);
 }
 
-/* The loops by hand. They know that the data is one piece from `data` to the end of the file. */
+/*
+ * The hand-written loops. They know that the data is one piece from `data` to the end of the file.
+ */
 enum hand_way { HAND_MEMCPY, HAND_STREAM, HAND_PREAD, HAND_WIDEN_MAP, HAND_WIDEN_PREAD };
 
 typedef struct hand_loop {

@@ -1,12 +1,12 @@
 /*
- * How fast tensors are measured, beside the fastest that their bytes can be read: the sum of 64-bit
- * words over the same mapping, in the same run. Warm, best of several rounds, on one and on two
- * threads. The times that the processors spent are those to trust on a busy machine, on one that is busier
- * still with so few MiB that a round is over before another program takes the processor.
+ * The speed of tenmap_measure compared with the fastest way to read the same bytes: the sum of
+ * 64-bit words over the same mapping, in the same run. Warm, best of several rounds, on one and on
+ * two threads. On a busy machine, trust the processor times; on a very busy one, use so few MiB
+ * that a round ends before another program gets the processor.
  *
- * What histograms cost depends on the values: so there are rows of numbers as random bits have them,
- * from 1 to 2 in magnitude where they have 16 bits, and of weights as models have them, with a spread
- * of 0.02 (F8: 100).
+ * The cost of histograms depends on the values. So there are rows with random bits (16-bit dtypes:
+ * from 1 to 2 in magnitude), and rows with weights like those of models, with a spread of 0.02 (F8:
+ * 100).
  *
  *     bench_measure [MiB] [rounds] [threads]
  */
@@ -36,7 +36,7 @@ static const row rows[] = {{TENMAP_BF16, 0, 2},       {TENMAP_F16, 0, 2},
                            {TENMAP_F32, 0.02f, 0.1},  {TENMAP_F8_E4M3, 100, 448}};
 enum { ROWS = sizeof rows / sizeof rows[0], BINS = 64, BLOCK = 4096 };
 
-/* The bytes of a block: the same ones for every dtype, or weights. */
+/* Fills a block with the same bytes for every dtype, or with weights. */
 static void fill_block(const row *r, unsigned char *block, size_t bytes, uint64_t *state) {
     for (size_t i = 0; r->spread == 0 && i < bytes; i += 2) {
         uint16_t bits = (uint16_t)(0x3c00 | (shuffle_next(state) & 0x83ff));
@@ -129,7 +129,7 @@ static best_time time_reading(const tenmap_tensor *t, unsigned threads, unsigned
     return best;
 }
 
-/* With a histogram of that range to both sides, or with none for 0. */
+/* With a histogram of that range to both sides; 0: without one. */
 static best_time time_measuring(const tenmap_tensor *t, unsigned threads, unsigned rounds,
                                 double range) {
     tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;

@@ -1,4 +1,4 @@
-/* Model files for benchmarks: names and shapes of real families, data that is a hole. */
+/* Model files for benchmarks: names and shapes of real model families, with a hole as data. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -67,7 +67,7 @@ static void llama_entry(entry *e, size_t i) {
     e->rank = p->columns ? 2 : 1;
 }
 
-/* The reference puts wide elements first, and names in order among equals. */
+/* The reference sorts by element width, widest first, then by name. */
 static int in_file_order(const void *left, const void *right) {
     const entry *a = left, *b = right;
     if (a->width != b->width)

@@ -1,6 +1,6 @@
 /*
- * Model files for benchmarks: the header as the reference writes it, and behind it a hole. They are
- * sparse, so that a model of hundreds of gigabytes takes no more of the disk than its header.
+ * Model files for benchmarks: the header as the reference writes it, followed by a hole. They are
+ * sparse, so that a model of hundreds of gigabytes takes no more disk space than its header.
  */
 #ifndef BENCH_MODEL_FILES_H
 #define BENCH_MODEL_FILES_H
@@ -11,7 +11,7 @@
 
 enum model_family {
     MODEL_LLAMA3_8B, /* 291 tensors, BF16 */
-    MODEL_DEEPSEEK   /* as many as asked for: F8_E4M3 experts, each with an F32 scale */
+    MODEL_DEEPSEEK   /* any number of tensors: F8_E4M3 experts, each with an F32 scale */
 };
 
 enum { MODEL_LLAMA3_8B_TENSORS = 291 };
@@ -23,13 +23,13 @@ enum { MODEL_LLAMA3_8B_TENSORS = 291 };
 bool model_file_write(const char *path, enum model_family family, size_t tensors,
                       uint64_t *header_bytes);
 /*
- * The same model in so many shards, with their index at `path`, as transformers writes it (sorted,
- * indented); the shards lie beside it under the names of model_shard_name. *header_bytes is the length
- * of all headers and the index. Files that were written are left where they are on failure.
+ * Writes the same model in this many shards, with their index at `path`, as transformers writes it
+ * (sorted, indented). The shards are beside it under the names of model_shard_name. *header_bytes
+ * is the length of all headers and the index. On failure the files that were written stay.
  */
 bool model_set_write(const char *path, enum model_family family, size_t tensors, size_t shards,
                      uint64_t *header_bytes);
-/* The name of the shard, from 0 on, of an index of this name. */
+/* The name of a shard, counted from 0, of an index of this name. */
 enum { MODEL_SHARD_NAME = 64 };
 void model_shard_name(char out[MODEL_SHARD_NAME], const char *index, size_t shard, size_t shards);
 

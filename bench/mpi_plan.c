@@ -1,11 +1,12 @@
 /*
- * What tenmap_mpi's plan does with models and jobs that do not fit here: who reads how much, what is
- * sent, what the plan takes in memory. No MPI, no files: shapes as published, and the plan's own code
- * (mpi/tenmap_mpi_plan.h).
+ * Runs tenmap_mpi's plan for models and jobs that are too large for this machine: who reads how
+ * much, what is sent, how much memory the plan takes. It needs neither MPI nor files: only
+ * published shapes, and the plan's own code (mpi/tenmap_mpi_plan.h).
  *     bench_mpi_plan [MOST_RANKS]
- * Imbalance is the most that a rank reads over the mean. Volume is what arrives over the least that must:
- * what each rank wants and did not read itself; "between hosts" what crosses from host to host over what
- * must, each byte once for each host that wants it and did not read it. Trees are walked and checked.
+ * Imbalance is the most that a rank reads, divided by the mean. Volume is what arrives, divided by
+ * the least that must arrive: what each rank wants and did not read itself. "between hosts" is what
+ * crosses between hosts, divided by what must: each byte once for each host that wants it and did
+ * not read it. Trees are walked and checked.
  */
 #include "../mpi/tenmap_mpi_plan.h"
 
@@ -57,7 +58,10 @@ static void add_want(job *j, int taker, uint64_t rows0, uint64_t rows1, uint64_t
             j->plan.stream_count - 1, (uint32_t)taker, {{rows0, columns0}, {rows1, columns1}}};
 }
 
-/* axis: 0 or 1 is cut in slices; -1: all takers want all of it; -2: taker `owner` alone does. */
+/*
+ * axis: 0 or 1: that axis is cut into slices; -1: all takers want the whole tensor; -2: only the
+ * taker `owner` does.
+ */
 static void add_tensor(job *j, uint32_t bits, uint64_t rows, uint64_t columns, int axis,
                        int owner) {
     if (!PLAN_GROW(j->plan.streams, j->plan.stream_count, j->stream_room)) {
@@ -106,7 +110,7 @@ static void add_model(job *j, const shape_of_model *m) {
     add_tensor(j, m->bits, m->vocabulary, m->width, 0, 0);
 }
 
-/* Whether the tree of a message reaches each member once, from the rank that it says. */
+/* Whether the tree of a message reaches each member once, from the parent that its route names. */
 static bool tree_holds(const plan *p, uint32_t group, int reader, int *scratch, int *parents) {
     const plan_group *g = &p->groups[group];
     plan_route route;

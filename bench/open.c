@@ -1,13 +1,14 @@
 /*
- * How long it takes to open a model, to find all its tensors by name in a shuffled order, and to
- * close it; and how much memory one open takes.
+ * Measures how long it takes to open a model, to find all its tensors by name in a shuffled order,
+ * and to close it; and how much memory one open takes.
  *
  *     bench_open                         makes its files, measures all, prints a table
  *     bench_open make FOLDER             makes the files and lists them: PATH TENSORS HEADER_BYTES
  *     bench_open time FILE MILLISECONDS  measures one file for that long
  *     bench_open memory FILE WARM_FILE   opens one file once, in this process
  *
- * A model in several files is named by its index. The last two print the lines that bench/open.sh collects from this program and its peers:
+ * A model in several files is named by its index. The last two print the lines that bench/open.sh
+ * collects from this program and its peers:
  *
  *     tenmap FILE time REPEATS and, for each of open, find, close and all, MIN_NS MEDIAN_NS
  *     tenmap FILE memory RESIDENT_BYTES PEAK_BYTES (added by the open)
@@ -48,7 +49,7 @@ static const struct {
      163}, /* as the largest indexes list */
 };
 
-/* Names say what a model has; in a smoke run it has no more tensors than a Llama-3-8B. */
+/* The number of tensors; in a smoke run at most that of a Llama-3-8B. */
 static size_t tensors_of(size_t i) {
     size_t tensors = model_files[i].tensors;
     return smoke_run() && tensors > MODEL_LLAMA3_8B_TENSORS ? MODEL_LLAMA3_8B_TENSORS : tensors;
@@ -70,8 +71,8 @@ static tenmap_model *open_model(const char *path) {
 }
 
 /*
- * The names in an order that has nothing to do with the file's. They lie in memory in that order,
- * because a caller has most often just made the name that it looks for.
+ * The names in an order unrelated to the file's. They are in memory in that order, because a caller
+ * has usually just made the name that it looks up.
  */
 typedef struct name_list {
     const char **names;
@@ -101,7 +102,7 @@ static void shuffle(const char **names, size_t count) {
     }
 }
 
-/* Moves the names, which belong to the model until here, into the list's own text. */
+/* Copies the names, which belong to the model until now, into the list's own text. */
 static bool own_names(name_list *list) {
     size_t size = 1, used = 0;
     for (size_t i = 0; i < list->count; i++)
@@ -133,7 +134,7 @@ static bool shuffled_names(const char *path, name_list *list) {
 }
 
 /*
- * One round: what each step took. Each tensor that was found is looked at, as the reference does to
+ * Times each step of one round. Each tensor that was found is accessed, as the reference does to
  * make a view. False if the file does not open or a name is not found.
  */
 static bool time_once(const char *path, const name_list *list, uint64_t *took) {
@@ -209,7 +210,7 @@ static uint64_t status_bytes(const char *field) {
     return kib * 1024;
 }
 
-/* Lets the peak start again from what is resident now, where the kernel allows it. */
+/* Resets the peak to what is resident now, if the kernel allows it. */
 static void reset_peak(void) {
     FILE *file = fopen("/proc/self/clear_refs", "w");
     if (file) {
@@ -235,7 +236,7 @@ static bool print_memory(const char *path, const char *warm_path) {
     return true;
 }
 
-/* The peak of print_memory in a process of its own; UINT64_MAX if that failed. */
+/* The peak of print_memory in a separate process; UINT64_MAX if that failed. */
 static uint64_t memory_in_child(const char *path, const char *warm_path) {
     int ends[2];
     uint64_t peak = UINT64_MAX;
@@ -294,7 +295,7 @@ static bool register_shards(size_t i) {
     return good;
 }
 
-/* Everything, in files that are gone afterwards. */
+/* Measures everything, with files that are removed afterwards. */
 static bool measure_all(void) {
     const uint64_t milliseconds = smoke_run() ? 1 : 1000;
     const char *warm_path = NULL;

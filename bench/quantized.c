@@ -1,12 +1,12 @@
 /*
- * Weights in parts into BF16 and F32 on one thread, beside the rate at which plain stores around the cache
- * write the same memory, and plain FP8 beside FP8 with scales.
+ * Dequantizes weights into BF16 and F32 on one thread, compared with the rate at which non-temporal
+ * stores alone write the same memory, and plain FP8 compared with FP8 with scales.
  *
  *     bench_quantized [ROWS COLUMNS [SCHEME]]     8192 and 8192, and every scheme, unless told
  *     bench_quantized --keep PATH BYTES           a model of FP8 in blocks, of about so many bytes
  *
- * Codes and scales are in memory: the file was just written, and is mapped. Times are those of the thread,
- * taken in turns, the least of each.
+ * Codes and scales are in memory: the file was just written, and is mapped. Times are the thread's
+ * processor time; runs alternate, and the least of each counts.
  */
 #include "temp_folder.h"
 #include "tenmap.h"
@@ -26,13 +26,13 @@ typedef struct bench_part {
     tenmap_dtype dtype;
     uint64_t shape[4];
     uint32_t rank;
-    unsigned char low, high; /* what its bytes are between */
-    const char *text;        /* what it holds instead; NULL: such bytes */
+    unsigned char low, high; /* the range of its bytes */
+    const char *text;        /* its contents instead; NULL: such bytes */
 } bench_part;
 
 typedef struct bench_scheme {
     const char *label, *weight;
-    bool plain8; /* FP8, which is compared with the plain conversion too */
+    bool plain8; /* FP8: also compared with the plain conversion */
     bench_part parts[MOST_PARTS];
 } bench_scheme;
 
@@ -81,7 +81,7 @@ static void write_scheme(const char *path, const bench_scheme *scheme) {
         fail_with(&error);
 }
 
-/* Nothing but stores around the cache, of a value that is not zero: zeros are cheaper on some machines. */
+/* Only non-temporal stores, of a nonzero value: zeros are cheaper on some machines. */
 static void only_store(float *dst, size_t bytes) {
 #if defined(__x86_64__)
     for (size_t i = 0; i < bytes / 4; i += 4)
@@ -102,7 +102,7 @@ static void read_all(const tenmap_tensor *t, tenmap_dtype as, void *dst, samples
     samples_add(s, spent_ns() - begin);
 }
 
-/* In turns, so that all of them meet the same machine. */
+/* The reads alternate, so that all of them meet the same load. */
 static void time_reads(const bench_scheme *scheme, const tenmap_tensor *t,
                        const tenmap_tensor *plain, tenmap_dtype as, void *dst) {
     size_t bytes = (size_t)t->nelems * (tenmap_dtype_bits(as) / 8);

@@ -1,11 +1,12 @@
 /*
- * tenmap_take beside what it saves: opening alone, where all weights are views, and tenmap_load by hand,
- * where they are converted. The model is a Llama-3-8B by its header, 291 weights in BF16, in a sparse
- * file; what is converted are its first layers, as much as fits into BYTES of F32.
+ * tenmap_take compared with what it replaces: with opening alone if all weights are views, and with
+ * tenmap_load by hand if they are converted. The model has the header of a Llama-3-8B, 291 weights
+ * in BF16, in a sparse file. Its first layers are converted, as many as fit into BYTES of F32.
  *
  *     bench_take [ROUNDS [BYTES]]
  *
- * Makes the file, measures in turn, removes the file and prints one table: the least of all rounds.
+ * Makes the file, measures the ways alternately, removes the file and prints one table: the least
+ * of all rounds.
  */
 #include "model_files.h"
 #include "temp_folder.h"
@@ -19,7 +20,7 @@
 
 typedef struct bench {
     const char *path;
-    tenmap_model *model; /* stays open, for the names */
+    tenmap_model *model; /* stays open for its names */
     tenmap_want wants[MODEL_LLAMA3_8B_TENSORS];
     size_t count;
     double bytes; /* of all of them as F32 */
@@ -32,7 +33,10 @@ static void must(tenmap_status status, const tenmap_error *error) {
     exit(1);
 }
 
-/* All as they are stored; or as F32, from the first on, those that fit into `most` bytes. */
+/*
+ * Wants all weights as they are stored; or as F32, starting with the first, those that fit into
+ * `most` bytes.
+ */
 static void want(bench *b, tenmap_dtype as, size_t most) {
     uint64_t bytes = 0;
     memset(b->wants, 0, sizeof b->wants);
@@ -49,7 +53,7 @@ static void want(bench *b, tenmap_dtype as, size_t most) {
     b->bytes = (double)bytes;
 }
 
-/* Engines have an order of their own, which is seldom the file's. */
+/* Engines have their own order, which is rarely the file's. */
 static void shuffle(bench *b) {
     uint64_t state = 1;
     for (size_t i = b->count; i > 1; i--) {
@@ -86,7 +90,7 @@ static uint64_t time_take(bench *b) {
     return end - begin;
 }
 
-/* What one would write: sizes, one allocation, requests, one load. */
+/* What one would write by hand: sizes, one allocation, requests, one load. */
 static uint64_t time_by_hand(bench *b) {
     tenmap_error error;
     static tenmap_request requests[MODEL_LLAMA3_8B_TENSORS];

@@ -11,13 +11,15 @@
 
 enum { PATH_ROOM = 512, FILES_AT_MOST = 512 };
 
-/* Fixed room, so that a signal handler can use it at any moment. */
+/* Static, so that a signal handler can use it at any moment. */
 static char folder[PATH_ROOM];
 static char files[FILES_AT_MOST][PATH_ROOM];
 static volatile sig_atomic_t file_count;
 static pid_t owner;
 
-/* A forked child shares the list but not the duty. Calls only what a signal handler may call. */
+/*
+ * A forked child has the list but must not remove anything. Calls only async-signal-safe functions.
+ */
 static void remove_all(void) {
     if (getpid() != owner)
         return;

@@ -1,4 +1,4 @@
-/* Times in nanoseconds, and what many of them say. */
+/* Times in nanoseconds, and their minimum and median. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,4 +1,4 @@
-/* Times in nanoseconds, and what many of them say: the least and the middle one. */
+/* Times in nanoseconds, and their minimum and median. */
 #ifndef BENCH_TIMING_H
 #define BENCH_TIMING_H
 
@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A clock that only goes forward. */
+/* A monotonic clock. */
 uint64_t now_ns(void);
-/* The processor time of this thread: what others run on the machine does not count. */
+/* The processor time of this thread, which other programs do not affect. */
 uint64_t spent_ns(void);
 
 /* A growing list of times; starts zeroed. */
@@ -17,7 +17,7 @@ typedef struct samples {
     size_t count, capacity;
 } samples;
 
-/* False if memory is out. */
+/* False if memory runs out. */
 bool samples_add(samples *s, uint64_t ns);
 /* Both sort the list; 0 if it is empty. */
 uint64_t samples_min(samples *s);
@@ -25,12 +25,12 @@ uint64_t samples_median(samples *s);
 void samples_free(samples *s);
 
 /*
- * Whether TENMAP_BENCH_SMOKE is 1: sizes are then the smallest, since the run is to show only that the
+ * Whether TENMAP_BENCH_SMOKE is 1. Sizes are then minimal, because the run only shows that the
  * benchmark works. bench/smoke.sh sets it.
  */
 bool smoke_run(void);
 
-/* The next number of a fixed sequence: all peers shuffle with it, so all use the same order. */
+/* The next number of a fixed sequence. All peers shuffle with it, so all use the same order. */
 uint64_t shuffle_next(uint64_t *state);
 
 #endif

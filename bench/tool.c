@@ -1,12 +1,13 @@
 /*
- * The tool against what the machine can do with as many bytes in the same run. Rounds alternate, so
- * that a slow moment hits all; the least time of each counts. Lines: name, bytes, nanoseconds on the
- * clock, nanoseconds of processor time, peak resident bytes.
+ * The tool compared with what the machine can do with as many bytes in the same run. Rounds
+ * alternate, so that a slow moment affects all; the least time of each counts. Lines: name, bytes,
+ * nanoseconds on the clock, nanoseconds of processor time, peak resident bytes.
  *     bench_tool TOOL MODEL FOLDER ROUNDS hash|convert|dequantize|diff
  * hash: two threads that read the mapped MODEL, fingerprints, SHA-256 on one thread. convert: cp of
- * MODEL, of F32, and its conversion to BF16, both into FOLDER, both synced. dequantize: the same for a
- * MODEL of FP8 with scales, which takes twice as many bytes then. diff: on one thread, of as many F16 and
- * F8 as MODEL has bytes, each converted from the same weights and from others near them, in FOLDER.
+ * MODEL, of F32, and its conversion to BF16, both into FOLDER, both synced. dequantize: the same
+ * for a MODEL of FP8 with scales, which takes twice as many bytes then. diff: on one thread, of as
+ * many F16 and F8 as MODEL has bytes, each converted from the same weights and from others near
+ * them, in FOLDER.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -66,8 +67,8 @@ static uint64_t cpu_ns(const struct rusage *used) {
 }
 
 /*
- * Runs a program to its end, with its output thrown away, and syncs `made` unless it is NULL. Models that
- * are compared differ, which is an exit code of 1.
+ * Runs a program to its end, discards its output, and syncs `made` unless it is NULL. An exit code
+ * of 1 is accepted: the models that `diff` compares differ.
  */
 static void run(int kind, const char *name, uint64_t bytes, char *const *arguments,
                 const char *made) {
@@ -95,7 +96,10 @@ static void run(int kind, const char *name, uint64_t bytes, char *const *argumen
     note(kind, name, bytes, wall, cpu_ns(&used), (uint64_t)used.ru_maxrss * 1024);
 }
 
-/* What memory gives two threads: every byte once, 16 MiB at a time in turns, as the tool does. */
+/*
+ * The memory bandwidth of two threads: each byte once, alternating blocks of 16 MiB, as the tool
+ * does.
+ */
 typedef struct reading {
     const uint64_t *words;
     size_t count, first;
@@ -168,7 +172,7 @@ static void bench_convert(char *tool, char *model, const char *folder, size_t si
     }
 }
 
-/* Weights with a spread of 1, those of `b` a little off, as one tensor of a dtype. */
+/* Weights with a spread of 1, in `b` slightly different, as one tensor of a dtype. */
 static void write_weights(const char *path, tenmap_dtype dtype, size_t count, bool b) {
     enum { PART = 1 << 16 };
     static float weights[PART];

@@ -1,12 +1,12 @@
 /*
- * Time to first token: from tenmap_open to the last weight of a BF16 model used once, in a product
- * of every matrix with a vector, as the first token of a dense model needs it.
+ * Time to first token: from tenmap_open until every weight of a BF16 model has been used once, in a
+ * product of each matrix with a vector, as the first token of a dense model needs.
  *
  *     bench_ttft MODEL ROUNDS
  *
- * MODEL is what `bench_load make` wrote. Warm, against the same products on memory that is mapped
- * already; cold, against the best direct read of the same file in the same run. Prints lines of
- * NAME NANOSECONDS, the least of all rounds; bench/ttft.sh makes the table.
+ * MODEL is what `bench_load make` wrote. Warm, it is compared with the same products on memory that
+ * is mapped already; cold, with the best direct read of the same file in the same run. Prints lines
+ * of NAME NANOSECONDS, the least of all rounds; bench/ttft.sh makes the table.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -33,7 +33,7 @@
 #endif
 
 static float vector[WEIGHTS_WIDTH];
-static volatile float sink; /* so that no product is left out */
+static volatile float sink; /* keeps the products from being optimized away */
 
 static float dot_scalar(const uint16_t *row) {
     float sum = 0;
@@ -93,7 +93,7 @@ typedef struct products {
     const uint16_t **matrices;
     size_t count;
     float (*dot)(const uint16_t *);
-    const tenmap_model *waits_for; /* each matrix is populated before it is used; NULL: touched */
+    const tenmap_model *waits_for; /* each matrix is populated before use; NULL: only touched */
 } products;
 
 static void multiply(void *ctx, unsigned i, unsigned threads) {
@@ -123,7 +123,7 @@ static bool take_matrices(const tenmap_model *model, products *p) {
     return p->matrices != NULL;
 }
 
-/* From nothing to the last weight used; 0 on failure. */
+/* From opening until the last weight was used; 0 on failure. */
 static uint64_t open_and_multiply(const char *path, unsigned threads, uint32_t advice) {
     tenmap_model *model;
     products p = {NULL, 0, best_dot(), NULL};
@@ -155,7 +155,7 @@ static uint64_t multiply_mapped(const tenmap_model *model, unsigned threads) {
     return end - start;
 }
 
-/* What is computed as soon as a matrix has arrived, on the thread that brought it. */
+/* Multiplies a matrix as soon as it is loaded, on the thread that loaded it. */
 static void multiply_loaded(void *ctx, size_t request, tenmap_status status) {
     const products *p = ctx;
     products one = {p->matrices + request, 1, p->dot, NULL};
@@ -164,9 +164,9 @@ static void multiply_loaded(void *ctx, size_t request, tenmap_status status) {
 }
 
 /*
- * Loads around the page cache into memory that was used before, as an engine's own buffers are, and
- * multiplies each matrix when it is there. More threads than processors: most of them wait for the
- * disk.
+ * Loads with reads that bypass the page cache into memory that was used before, like an engine's
+ * own buffers, and multiplies each matrix when it is loaded. There are more threads than
+ * processors, because most of them wait for the disk.
  */
 static uint64_t load_and_multiply(const char *path, unsigned threads, char *memory) {
     tenmap_model *model;
@@ -195,7 +195,7 @@ static uint64_t load_and_multiply(const char *path, unsigned threads, char *memo
     return end ? end - start : 0;
 }
 
-/* The same with its memory, which is used once before. */
+/* The same, with memory that was used once before. */
 static uint64_t load_into_used_memory(const char *path, unsigned threads) {
     struct stat st;
     if (stat(path, &st) != 0)
@@ -208,7 +208,7 @@ static uint64_t load_into_used_memory(const char *path, unsigned threads) {
     return ns;
 }
 
-/* Reads around the page cache, in blocks that the threads take in order, into huge pages. */
+/* Reads that bypass the page cache, in blocks that the threads take in order, into huge pages. */
 enum { READERS_AT_MOST = 4, DIRECT_BLOCK = 4 << 20 };
 
 typedef struct direct_read {
@@ -231,7 +231,7 @@ static void read_blocks(void *ctx, unsigned i, unsigned threads) {
     }
 }
 
-/* 0 where the file system has no such reads. */
+/* 0 if the file system does not support such reads. */
 static uint64_t read_direct(const char *path, unsigned threads) {
     struct stat st;
     direct_read d = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT)};
@@ -254,7 +254,7 @@ static struct {
     samples times;
 } lines[LINES_AT_MOST];
 
-/* Notes a time under a name; false if it is 0, which stands for a failure. */
+/* Records a time under a name; false if it is 0, which means failure. */
 static bool note(const char *name, uint64_t ns) {
     size_t i = 0;
     while (i < LINES_AT_MOST && lines[i].name && strcmp(lines[i].name, name) != 0)
@@ -283,7 +283,7 @@ static bool warm_round(const char *path) {
     return good && note("prefetch-2", open_and_multiply(path, 2, TENMAP_ADVISE_PREFETCH));
 }
 
-/* The same products on the mapping and, of another handle, on memory of its own, in turns. */
+/* The same products on the mapping and, with another handle, on detached memory, alternating. */
 static bool detached_rounds(const char *path, int rounds) {
     tenmap_model *mapped = NULL, *own = NULL;
     bool good = tenmap_open(path, NULL, &mapped, NULL) == TENMAP_OK &&
@@ -306,7 +306,10 @@ static bool detached_rounds(const char *path, int rounds) {
     return good;
 }
 
-/* Each way is the first of a round in its turn, after the file was in the page cache until then. */
+/*
+ * Times each way cold, in an order that changes with the round; the file leaves the page cache
+ * before each.
+ */
 static bool cold_round(const char *path, size_t round) {
     static const struct {
         const char *name;
@@ -345,7 +348,7 @@ int main(int argc, char **argv) {
         if (!cold_round(argv[1], (size_t)round))
             fprintf(stderr, "bench_ttft: cold figures skipped: the page cache keeps the file, or "
                             "the file system has no direct reads\n");
-    (void)weights_cool(argv[1]); /* what is warm came in as cat would bring it in */
+    (void)weights_cool(argv[1]); /* so that the warm runs find the file as cat would leave it */
     if (!weights_warm(argv[1]))
         return 1;
     for (int round = 0; round < rounds; round++)

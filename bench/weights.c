@@ -17,7 +17,7 @@
 #include <tenmap.h>
 #include <unistd.h>
 
-/* The JSON, padded with spaces to a multiple of 8 behind its length field. */
+/* The JSON after its length field, padded with spaces to a multiple of 8. */
 static bool write_header(FILE *out, size_t tensors, const char *dtype) {
     unsigned char length[8];
     if (fseeko(out, 8, SEEK_SET) != 0)
@@ -39,7 +39,7 @@ static bool write_header(FILE *out, size_t tensors, const char *dtype) {
            fseeko(out, 0, SEEK_END) == 0;
 }
 
-/* Values near zero, as weights are: a sign, an exponent from a small range, any fraction. */
+/* Values near zero, like weights: a sign, an exponent from a small range, any fraction. */
 static bool write_tensors(FILE *out, size_t tensors) {
     uint16_t *values = malloc(WEIGHTS_TENSOR_BYTES);
     uint32_t state = 12345;
@@ -50,7 +50,7 @@ static bool write_tensors(FILE *out, size_t tensors) {
                                (state >> 10 & 0x7fu));
     }
     for (size_t i = 0; good && i < tensors; i++) {
-        values[0] = (uint16_t)(0x3c00 + i % 64); /* no two alike */
+        values[0] = (uint16_t)(0x3c00 + i % 64); /* no two tensors are equal */
         good = fwrite(values, 1, WEIGHTS_TENSOR_BYTES, out) == WEIGHTS_TENSOR_BYTES;
     }
     free(values);
@@ -103,8 +103,8 @@ static size_t pages_cached(int fd, size_t size) {
 
 /*
  * A virtual machine may give free memory back to its host, page by page, and then pay for each page
- * that is used again: filling the page cache was 5 to 15 times slower so. Memory that was in use a
- * moment ago is backed, so the figures are those of the disk and not of the host's memory.
+ * that is used again: that made filling the page cache 5 to 15 times slower. Memory that was in use
+ * a moment ago is backed, so the figures show the disk and not the host's memory.
  */
 static void use_memory(size_t bytes) {
     char *memory = tenmap_alloc(bytes);

@@ -1,4 +1,7 @@
-/* A BF16 model with real bytes, in and out of the page cache, and threads to read it on. */
+/*
+ * A BF16 model with real bytes, brought into the page cache or removed from it, and threads to read
+ * it.
+ */
 #ifndef BENCH_WEIGHTS_H
 #define BENCH_WEIGHTS_H
 
@@ -10,17 +13,17 @@
 enum { WEIGHTS_WIDTH = 4096, WEIGHTS_TENSOR_BYTES = WEIGHTS_WIDTH * WEIGHTS_WIDTH * 2 };
 
 /*
- * Writes a model of `tensors` matrices to a new file and to the disk. The bytes are BF16 whatever
- * the header says of them (a dtype of 16 bits). On failure says why on stderr, removes the file and
- * returns false.
+ * Writes a model of `tensors` matrices to a new file and syncs it. The bytes are BF16 whatever
+ * dtype of 16 bits the header names. On failure prints why to stderr, removes the file and returns
+ * false.
  */
 bool weights_write(const char *path, size_t tensors, const char *dtype);
 
-/* Reads the file from one end to the other, as cat would, so that the page cache has it. */
+/* Reads the whole file, like cat, so that it is in the page cache. */
 bool weights_warm(const char *path);
 /*
- * Takes the file out of the page cache and asks how many of its bytes are still there. False if the
- * system keeps it. Free memory has been in use a moment ago when it returns.
+ * Removes the file from the page cache and checks that it is gone. False if the system keeps it.
+ * When it returns, free memory has just been in use.
  */
 bool weights_cool(const char *path);
 

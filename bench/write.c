@@ -1,7 +1,7 @@
 /*
- * Writing against what the system can do with as many bytes in the same run: raw write() and
- * copy_file_range(), each with fsync. Rounds alternate, so that a slow moment of the disk hits all;
- * the least time of each counts. One line per measurement: name, bytes, nanoseconds.
+ * Writing compared with what the system can do with as many bytes in the same run: raw write() and
+ * copy_file_range(), each with fsync. Rounds alternate, so that a slow moment of the disk affects
+ * all; the least time of each counts. One line per measurement: name, bytes, nanoseconds.
  *     bench_write [--bytes N] [--edit-bytes N] [--rounds N] [--keep PATH]
  * --keep leaves a model for peers to read at PATH and measures nothing.
  */
@@ -42,7 +42,7 @@ static void check(bool good, const char *what) {
 
 /* The system alone. */
 
-/* With the room taken first, if asked for: the writer does so, and it can be much faster. */
+/* Reserves the space first if asked to: the writer does so, and it can be much faster. */
 static uint64_t raw_write(const char *path, bool reserve) {
     uint64_t start = now_ns();
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
@@ -197,7 +197,7 @@ static void measure_edits(const char *model) {
     uint64_t in_place = 0, rewrite = 0, cloned = 0;
     uint32_t how = 0;
     our_write(model, edit_total);
-    (void)our_edit(model, "a first note", 0, &how); /* which leaves room for the next */
+    (void)our_edit(model, "a first note", 0, &how); /* leaves room for the next edit */
     for (unsigned i = 0; i < rounds; i++) {
         least(&in_place, our_edit(model, i % 2 ? "one" : "two", 0, &how));
         if (how != TENMAP_EDIT_IN_PLACE)

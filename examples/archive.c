@@ -1,6 +1,6 @@
 /*
- * Opens a model inside a zip archive, without unpacking it, and lists its tensors: an engine's own files
- * as a tenmap_io. Members must be stored, not compressed.
+ * Opens a model inside a zip archive, without unpacking it, and lists its tensors: an engine's own
+ * files as a tenmap_io. Members must be stored, not compressed.
  *
  *     archive FILE.zip MEMBER      MEMBER is a .safetensors file or an index in the archive
  */
@@ -30,7 +30,7 @@ static uint64_t number(const unsigned char *at, int bytes) {
     return value;
 }
 
-/* Reads say what they could not do: pread from any thread, no position to share. */
+/* Uses pread, which any thread may call, because it does not move a shared position. */
 static int read_at(const archive *a, uint64_t at, void *dst, size_t bytes) {
     char *to = dst;
     while (bytes > 0) {
@@ -51,7 +51,10 @@ static tenmap_status fail(tenmap_error *error, tenmap_status status, const char 
     return status;
 }
 
-/* Sizes of 4 GiB and more stand behind the name: those of them that do not fit, in this order. */
+/*
+ * Sizes and offsets of 4 GiB and more are in the extra field after the name: those that do not fit
+ * in 32 bits, in this order.
+ */
 static void widen(const unsigned char *extra, size_t len, uint64_t *size, uint64_t *stored,
                   uint64_t *begin) {
     uint64_t *fields[] = {size, stored, begin};

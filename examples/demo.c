@@ -1,4 +1,4 @@
-/* Writes a small model with the names of a two-layer transformer, to have something to look at. */
+/* Writes a small example model with the names of a two-layer transformer. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static void describe(demo *d) {
         d->json[d->json_len++] = ' ';
 }
 
-/* Values near zero, as weights are: a sign, an exponent from a small range, any fraction. */
+/* Values near zero, like weights: a sign, an exponent from a small range, any fraction. */
 static int write_data(FILE *out, uint64_t bytes) {
     uint32_t state = 12345;
     for (uint64_t i = 0; i < bytes; i += 2) {

@@ -1,14 +1,21 @@
 /*
- * A sentence encoder of the BERT family (all-MiniLM-L6-v2 and its like) on the public API: token ids in,
- * the mean of the last hidden states out, of length 1, one number per line. The weights may be stored in
- * any dtype: it computes on F32, with sums in F64.
+ * A sentence encoder of the BERT family (all-MiniLM-L6-v2 and its like) on the public API: it takes
+ * token ids and prints the mean of the last hidden states, normalized to length 1, one number per
+ * line. The weights may be stored in any dtype; it computes in F32, with sums in F64.
  */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <tenmap.h>
 
-enum { WORDS, POSITIONS, TYPES, FIRST_GAIN, FIRST_BIAS, OUTSIDE }; /* of the layers */
+enum {
+    WORDS,
+    POSITIONS,
+    TYPES,
+    FIRST_GAIN,
+    FIRST_BIAS,
+    OUTSIDE
+}; /* weights outside of the layers */
 /* Each weight is followed by its bias. */
 enum {
     QUERY = 0,
@@ -22,7 +29,7 @@ enum {
     PARTS = 16
 };
 
-/* A weight's name and shape: w is the width, i that of the inner layer, * anything. */
+/* A weight's name and shape: w is the width, i the inner layer's, * any extent. */
 typedef struct shaped {
     const char *name, *shape;
 } shaped;
@@ -52,7 +59,7 @@ typedef struct encoder {
     size_t layers, width, inner, heads, words, positions;
 } encoder;
 
-/* Extent 0 of a tensor, or the last one; 0 where there is none. */
+/* The first or the last extent of a tensor; 0 if there is none. */
 static size_t extent(const tenmap_model *model, const char *name, int last) {
     const tenmap_tensor *t = tenmap_find(model, name);
     return t && t->rank ? (size_t)t->shape[last ? t->rank - 1 : 0] : 0;
@@ -127,7 +134,7 @@ static void add_and_norm(float *x, const float *add, const float *gain, const fl
     }
 }
 
-/* One head for one token: what it draws from the values of all, weighted by its scores. */
+/* One head for one token: the values of all tokens, weighted by its scores. */
 static void attend(float *out, const float *q, const float *k, const float *v, double *scores,
                    size_t rows, size_t width, size_t size) {
     double most = -INFINITY, all = 0;
@@ -166,7 +173,7 @@ static void run_layer(const encoder *e, size_t l, float *x, float *work, double 
     add_and_norm(x, q, part(e, l, NORM), part(e, l, NORM + 1), rows, w);
 }
 
-/* Rows of x: the token's word, its place and the only segment. */
+/* Rows of x: the sum of the embeddings of the token, its position and segment 0. */
 static void embed(const encoder *e, const unsigned long *ids, size_t rows, float *x) {
     const float *words = e->weight[WORDS].data, *places = e->weight[POSITIONS].data;
     const float *types = e->weight[TYPES].data;

@@ -1,15 +1,16 @@
 /*
- * How an inference engine loads: it knows its architecture's names, and takes all weights in one call:
- * matrices as they are stored, where they lie in the file, small vectors as F32, and a head of its own
- * if there is one. What is missing or has another shape is named in one sentence.
- * What the layers should look like (config.json beside the model) is the engine's own business.
+ * How an inference engine loads a model. It knows the names of its architecture and takes all
+ * weights in one call: matrices as they are stored, in place in the file, small vectors as F32, and
+ * a separate head if there is one. One error message names everything that is missing or has
+ * another shape. What the layers should look like (config.json beside the model) is up to the
+ * engine.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <tenmap.h>
 
-enum { EMBEDDING, HEAD, OUTSIDE }; /* of the layers */
+enum { EMBEDDING, HEAD, OUTSIDE }; /* weights outside of the layers */
 enum { NORM, Q, K, V, O, GATE, UP, DOWN, PARTS };
 
 #define LAYER "model.layers.%u."
@@ -28,7 +29,7 @@ static const tenmap_want parts[PARTS] = {
 
 typedef struct engine {
     tenmap_model *model;
-    tenmap_arena *arena; /* what had to be converted */
+    tenmap_arena *arena; /* the weights that had to be converted */
     tenmap_want *weight; /* OUTSIDE, then PARTS for each layer: data and tensor of each */
     uint32_t layers;
 } engine;
@@ -59,7 +60,7 @@ static int load(engine *e, const char *path, tenmap_error *error) {
 
 static void unload(engine *e) {
     tenmap_arena_free(e->arena);
-    tenmap_close(e->model); /* what was used where it lies is gone with it */
+    tenmap_close(e->model); /* weights that were used in place are gone with it */
     free(e->weight);
 }
 

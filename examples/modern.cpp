@@ -1,4 +1,5 @@
-// The README's example, and a little more, in C++17: what is in a model, and a tensor of it as floats.
+// The README's example, and a little more, in C++17: lists what is in a model, and prints a tensor
+// as floats.
 #include <cstdio>
 #include <tenmap.hpp>
 

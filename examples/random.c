@@ -1,6 +1,7 @@
 /*
- * Writes a language model of random weights, as a hub has them: config.json and model.safetensors, BF16,
- * the architecture Qwen2 with a tied head. For trying examples/llama, and for timing engines. The folder must be there.
+ * Writes a language model with random weights in the form that hubs use: config.json and
+ * model.safetensors, BF16, the architecture Qwen2 with a tied head. For trying examples/llama, and
+ * for timing engines. The folder must exist.
  *
  *     random FOLDER [LAYERS WIDTH INNER HEADS KV_HEADS VOCABULARY]
  *
@@ -14,7 +15,7 @@
 
 enum { LAYERS, WIDTH, INNER, HEADS, KV_HEADS, VOCABULARY, SIZES };
 
-/* A weight's name and shape: w is the width, i that of the inner layer, k of the keys, v the vocabulary. */
+/* A weight's name and shape: w is the width, i the inner layer's, k the keys', v the vocabulary. */
 typedef struct row {
     const char *name, *shape;
 } row;
@@ -61,7 +62,7 @@ static uint32_t shape_of(size_t i, const uint64_t *sizes, uint64_t shape[2]) {
     return rank;
 }
 
-/* Declares weight i: those outside, then those of each layer. */
+/* Declares weight i: first those outside of the layers, then those of each layer. */
 static tenmap_status add(tenmap_writer *writer, size_t i, const uint64_t *sizes,
                          tenmap_error *error) {
     uint64_t shape[2];
@@ -74,7 +75,7 @@ static tenmap_status add(tenmap_writer *writer, size_t i, const uint64_t *sizes,
     return tenmap_writer_add(writer, name, TENMAP_CSTR, TENMAP_BF16, shape, rank, NULL, error);
 }
 
-/* The upper half of an F32 is a BF16; the file has its lower byte first. */
+/* The upper half of an F32 is a BF16; the file is little-endian. */
 static void put_bf16(unsigned char *to, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -83,8 +84,8 @@ static void put_bf16(unsigned char *to, float value) {
 }
 
 /*
- * Evenly spread around 0 for a matrix, so far that the sum of a row's products is about as large as
- * what goes in; around 1 for a norm, around 0 for a bias.
+ * Uniform around 0 for a matrix, scaled so that the product of a row with its input is about as
+ * large as the input; around 1 for a norm, around 0 for a bias.
  */
 static tenmap_status fill(tenmap_writer *writer, size_t i, const uint64_t *sizes, uint64_t *state,
                           tenmap_error *error) {

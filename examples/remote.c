@@ -1,4 +1,4 @@
-/* Opens the model at argv[1] (hf://ORG/MODEL, https://, s3://) and loads the weight argv[2] of it. */
+/* Opens the model at argv[1] (hf://ORG/MODEL, https://, s3://) and loads its weight argv[2]. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <tenmap_http.h>
@@ -10,7 +10,7 @@ int main(int argc, char **argv) {
     tenmap_model *model = NULL;
     if (argc != 3)
         return fprintf(stderr, "usage: remote ADDRESS NAME\n"), 1;
-    options.io = &io; /* all that differs from a model that is here */
+    options.io = &io; /* the only difference from a local model */
     tenmap_status status = tenmap_http_create(NULL, &io, &error);
     if (status == TENMAP_OK)
         status = tenmap_open(argv[1], &options, &model, &error);

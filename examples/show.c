@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <tenmap.h>
 
-/* Names come from the file: anything that a terminal could obey is shown as '?'. */
+/* Names come from the file, so control characters are shown as '?'. */
 static void print_safely(const char *text, size_t len) {
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)text[i];
@@ -11,7 +11,7 @@ static void print_safely(const char *text, size_t len) {
     }
 }
 
-/* In a column of fifteen, or wider where it must be. */
+/* In a column of fifteen characters, or more if necessary. */
 static void print_shape(const tenmap_tensor *t) {
     int used = printf("[");
     for (uint32_t d = 0; d < t->rank; d++)

@@ -1,11 +1,13 @@
 /*
- * A model larger than memory, layer by layer: while one layer is used, the next comes in on the
- * library's own thread, and the one before it is given back. No more than two layers are resident.
+ * Streams a model that is larger than memory, layer by layer: while one layer is used, the
+ * library's thread reads the next, and the previous one is released. At most two layers are
+ * resident.
  *
  *     stream MODEL
  *
- * A layer is all tensors whose names agree up to their first number ("model.layers.7."); those
- * without one are a layer each. The work here is a sum over all bytes.
+ * A layer is all tensors whose names agree up to and including their first number
+ * ("model.layers.7."). Each tensor without a number is a layer of its own. The work here is a sum
+ * over all bytes.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -25,7 +27,9 @@ typedef struct plan {
     size_t tensor_count, layer_count;
 } plan;
 
-/* The length of "model.layers.7." in a name, and the number; all of it and -1 if it has none. */
+/*
+ * The length of "model.layers.7." in a name, and the number; the whole name and -1 if it has none.
+ */
 static size_t layer_prefix(const char *name, long *number) {
     const char *at = name;
     while (*at && !(isdigit((unsigned char)*at) && (at == name || at[-1] == '.')))
@@ -36,7 +40,7 @@ static size_t layer_prefix(const char *name, long *number) {
     return (size_t)(at - name);
 }
 
-/* By layer number, then as they lie in the file. */
+/* By layer number, then in file order. */
 static int in_use_order(const void *left, const void *right) {
     const tenmap_tensor *a = *(const tenmap_tensor *const *)left;
     const tenmap_tensor *b = *(const tenmap_tensor *const *)right;
@@ -100,7 +104,10 @@ static uint64_t use_layer(const plan *p, size_t number) {
 
 static int stream(const tenmap_model *model, const plan *p, uint64_t *sum, tenmap_error *error) {
     for (size_t i = 0; i < p->layer_count; i++) {
-        /* Now this one, waiting for what the thread is reading of it; then the thread goes on. */
+        /*
+         * First this layer, which waits for what the thread is reading of it; then the thread
+         * continues with the next.
+         */
         if (advise(model, p, i, TENMAP_ADVISE_POPULATE, error) != TENMAP_OK)
             return 0;
         if (i + 1 < p->layer_count &&

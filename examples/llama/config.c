@@ -1,4 +1,7 @@
-/* config.json as a hub has it, of transformers before version 5 and since, through a small reader. */
+/*
+ * Reads config.json as transformers writes it, before version 5 and since, with a small JSON
+ * reader.
+ */
 #include "llama.h"
 
 #include <errno.h>
@@ -15,8 +18,8 @@ int fail(tenmap_error *error, const char *format, ...) {
 }
 
 /*
- * Values are pointers to where they start in the text, which ends with NUL; NULL is no value. Nothing
- * recurses, and text that is no JSON has no members.
+ * A value is a pointer to its start in the text, which ends with NUL; NULL means no value. Nothing
+ * recurses, and text that is not JSON has no members.
  */
 static const char *skip_space(const char *p) {
     return p + strspn(p, " \t\r\n");
@@ -35,7 +38,7 @@ static int is_string(const char *value, const char *text) {
            value[1 + length] == '"';
 }
 
-/* The value of a member of an object; NULL where there is none, or it is null. */
+/* The value of a member of an object; NULL if it is missing or null. */
 static const char *member(const char *object, const char *key) {
     const char *p = object && *object == '{' ? object : "";
     size_t depth = 0;
@@ -57,7 +60,7 @@ static const char *member(const char *object, const char *key) {
 typedef struct reader {
     const char *text, *path;
     tenmap_error *error;
-    int good; /* of several failures the first is told */
+    int good; /* of several failures the first is reported */
 } reader;
 
 static void refuse(reader *r, const char *key, const char *expected) {
@@ -65,7 +68,7 @@ static void refuse(reader *r, const char *key, const char *expected) {
         r->good = fail(r->error, "\"%s\": \"%s\" is missing or not %s", r->path, key, expected);
 }
 
-/* The type is shown as a terminal may have it: without control characters, and cut. */
+/* The type is shown without control characters, and shortened. */
 static void refuse_type(reader *r, const char *what, const char *type, const char *known) {
     char shown[64];
     size_t n = 0;
@@ -77,7 +80,7 @@ static void refuse_type(reader *r, const char *what, const char *type, const cha
                        shown, known);
 }
 
-/* From 1 on; `otherwise` where there is none, but 0 stands for one that must be there. */
+/* A number of at least 1. If it is missing, `otherwise`; if that is 0, the number is required. */
 static size_t read_size(reader *r, const char *key, size_t otherwise) {
     enum { MOST = 1 << 24 }; /* products of two of them fit everywhere */
     const char *value = member(r->text, key);
@@ -90,7 +93,7 @@ static size_t read_size(reader *r, const char *key, size_t otherwise) {
     return size;
 }
 
-/* Positive; `otherwise` where there is none, but 0 stands for one that must be there. */
+/* A positive number. If it is missing, `otherwise`; if that is 0, the number is required. */
 static float read_float(reader *r, const char *object, const char *key, float otherwise) {
     const char *value = member(object, key);
     if (!value && otherwise > 0)
@@ -166,7 +169,9 @@ static void read_rope(reader *r, llama_config *c) {
     c->factor = read_float(r, rope, "factor", 0);
 }
 
-/* Of Mistral it is for all layers; Qwen has it for some, and only if it says that it is used. */
+/*
+ * Mistral's window is for all layers. Qwen's is for some, and only if use_sliding_window says so.
+ */
 static void read_window(reader *r, llama_config *c, int architecture) {
     int qwen = architecture != MISTRAL;
     if (architecture == LLAMA || !member(r->text, "sliding_window") ||
@@ -175,7 +180,10 @@ static void read_window(reader *r, llama_config *c, int architecture) {
     size_t window = read_size(r, "sliding_window", 0);
     const char *most = member(r->text, "max_window_layers");
     size_t first = !qwen ? 0 : most ? strtoul(most, NULL, 10) : 28;
-    /* Since 4.53 they are told one by one: at the bracket or the comma before a layer's type. */
+    /*
+     * Since 4.53 they are listed one by one. `types` is at the bracket or the comma before a
+     * layer's type.
+     */
     const char *types = qwen ? member(r->text, "layer_types") : NULL;
     for (size_t l = 0; l < c->layers && l < LAYERS_AT_MOST; l++) {
         int sliding = !types && l >= first;
@@ -208,7 +216,8 @@ static int read_text(reader *r, llama_config *c) {
 int config_read(llama_config *config, const char *folder, tenmap_error *error) {
     static char path[4096], text[1 << 20]; /* config.json has a few KB */
     memset(config, 0, sizeof *config);
-    snprintf(path, sizeof path, "%s/config.json", folder); /* none is as long as would be cut */
+    snprintf(path, sizeof path, "%s/config.json",
+             folder); /* a path that is too long does not open */
     FILE *in = fopen(path, "rb");
     if (!in)
         return fail(error, "\"%s\": %s: a language model has one beside its weights", path,

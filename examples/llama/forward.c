@@ -1,16 +1,19 @@
 /*
- * Ids to logits: embedding, layers of attention and a gated inner layer, the head. All sums are F32, and
- * so is the cache of keys and values.
+ * From token ids to logits: embedding, layers of attention and a gated inner layer, the head. All
+ * sums are F32, and so is the key-value cache.
  */
 #include "llama.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Tokens of a prompt that go through the layers together: each weight is read once for all of them. */
+/*
+ * Tokens of a prompt that pass through the layers together, so that each weight is read once for
+ * all of them.
+ */
 enum { BATCH = 32 };
 
-/* A head of a token of the batch; several that follow each other share a head of keys and values. */
+/* One head of one token of the batch. Several consecutive heads share a head of keys and values. */
 static void attend_one(void *ctx, size_t i) {
     const session *s = ctx;
     const llama_config *c = &s->model->config;

@@ -1,7 +1,7 @@
 /*
- * The arithmetic. Products of rows are what an engine spends its time with; they are written once for
- * each instruction set and kind of element, in the same shape: two sums of eight lanes for each vector,
- * so that every way adds the same products in the same order, and four vectors share one pass over
+ * The arithmetic. An engine spends its time on products of rows. They are written once for each
+ * instruction set and element type, in the same shape: two sums of eight lanes for each vector, so
+ * that all versions add the same products in the same order, and four vectors share one pass over
  * the row.
  */
 #include "llama.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* GCC for Windows moves 32-byte vectors as if the stack were aligned for them, which it is not. */
+/* GCC for Windows moves 32-byte vectors as if the stack were aligned for them, but it is not. */
 #if defined(__x86_64__) && (!defined(_WIN32) || defined(__clang__))
 #define LLAMA_AVX2 1
 #include <immintrin.h>
@@ -27,7 +27,10 @@ static float from_bf16(const void *element) {
     return value;
 }
 
-/* Exact: subnormals are so many 2^-24, others get the exponent's other bias, infinities and NaN keep. */
+/*
+ * Exact: subnormals are multiples of 2^-24, normal numbers get F32's exponent bias, infinities and
+ * NaN stay.
+ */
 static float from_f16(const void *element) {
     uint16_t half;
     float value;
@@ -61,15 +64,16 @@ void widen(float *y, const llama_matrix *m, size_t row) {
 }
 
 /*
- * y[t * y_stride] = the product of a row of n elements with x[t * n ...], for t below count. What it
- * gives for one t does not depend on the others.
+ * y[t * y_stride] = the product of a row of n elements with x[t * n ...], for t below count. The
+ * result for one t does not depend on the others.
  */
 typedef void row_product(float *y, size_t y_stride, const void *row, const float *x, size_t n,
                          size_t count);
 enum { LANES = 8, SUMS = 2, STEP = LANES * SUMS, TOGETHER = 4 };
 
 /*
- * What is left of a row behind the last whole step, added to a sum of the lanes, the same on all ways.
+ * Adds the rest of a row after the last whole step to the sum of the lanes, in the same way in all
+ * versions.
  */
 #define DEFINE_REST(name, element_bytes, from)                                                     \
     static float rest_##name(const float *lanes, const char *row, const float *x, size_t i,        \
@@ -85,7 +89,10 @@ DEFINE_REST(bf16, 2, from_bf16)
 DEFINE_REST(f16, 2, from_f16)
 DEFINE_REST(f32, 4, from_f32)
 
-/* The vectors by fours, then one by one: `some` takes the number of them, a constant, as its last. */
+/*
+ * Takes the vectors four at a time, then one by one. The last argument of `some` is their number, a
+ * constant.
+ */
 #define DEFINE_PRODUCT(name, some)                                                                 \
     static void name(float *y, size_t y_stride, const void *row, const float *x, size_t n,         \
                      size_t count) {                                                               \
@@ -222,7 +229,10 @@ static row_product *row_product_for(tenmap_dtype dtype) {
     return fast ? FAST(f32) : portable_f32;
 }
 
-/* Several products of the same count, cut into blocks of rows that the threads take in turn. */
+/*
+ * Several products of the same count, cut into blocks of rows, which the threads take one after the
+ * other.
+ */
 typedef struct products {
     const product *list;
     size_t count;
@@ -285,7 +295,7 @@ void add_scaled(float *y, const float *x, float a, size_t n) {
         y[i] += a * x[i];
 }
 
-/* In one pass: what came before a larger score than all is made smaller then. */
+/* In one pass: when a new largest score appears, the sums so far are scaled down. */
 void attend(float *out, const float *q, const float *keys, const float *values, size_t n,
             size_t stride, size_t size) {
     row_product *dot = row_product_for(TENMAP_F32);
@@ -321,7 +331,10 @@ void rotate(float *x, const float *angles, size_t n, size_t count) {
         }
 }
 
-/* llama3 slows pairs down that are slow over the original positions, and leaves fast ones. */
+/*
+ * llama3 scaling slows down pairs that rotate slowly over the original positions, and keeps fast
+ * ones.
+ */
 void fill_angles(float *angles, size_t position, const llama_config *c) {
     size_t half = c->head_size / 2;
     for (size_t i = 0; i < half; i++) {

@@ -1,5 +1,6 @@
 /*
- * A small engine for Llama, Mistral, Qwen2 and Qwen3 on the public API of tenmap: what its files share.
+ * A small engine for Llama, Mistral, Qwen2 and Qwen3 on the public API of tenmap: the declarations
+ * that its files share.
  *
  *     main.c     the command line: ids in, ids out
  *     config.c   config.json
@@ -8,7 +9,7 @@
  *     threads.c  the same work on several threads
  *     kernels.c  products of rows that are BF16, F16 or F32, for three instruction sets
  *
- * All functions that can fail return 0 then, and leave a sentence in the error.
+ * Functions that can fail return 0 on failure and put a message into the error.
  */
 #ifndef LLAMA_H
 #define LLAMA_H
@@ -24,16 +25,16 @@ enum { ROPE_DEFAULT, ROPE_LINEAR, ROPE_LLAMA3 };
 
 typedef struct llama_config {
     size_t vocabulary, width, inner, layers, heads, kv_heads, head_size;
-    int tied;                                 /* the embedding is the head too */
-    int qkv_bias, o_bias, mlp_bias, qk_norms; /* which weights there are */
+    int tied;                                 /* the embedding is also the head */
+    int qkv_bias, o_bias, mlp_bias, qk_norms; /* which weights exist */
     float epsilon;                            /* of the norms */
     int rope;                                 /* ROPE_* */
     float theta, factor, low_factor, high_factor, original_positions;
-    size_t window[LAYERS_AT_MOST]; /* positions that a token sees, its own included; 0: all */
+    size_t window[LAYERS_AT_MOST]; /* positions that a token attends to, its own included; 0: all */
 } llama_config;
 
 int config_read(llama_config *config, const char *folder, tenmap_error *error);
-/* Puts a sentence into the error and returns 0. */
+/* Puts a message into the error and returns 0. */
 int fail(tenmap_error *error, const char *format, ...);
 
 /* weights.c */
@@ -56,26 +57,31 @@ typedef struct llama_model {
     llama_layer *layers;
     const void *final_norm; /* F32 */
     tenmap_model *file;
-    tenmap_arena *arena; /* what had to be converted */
-    tenmap_want *wants;  /* what each layer has, head, embedding, final norm */
-    struct wish *wishes; /* of each of them */
-    size_t of_layer;     /* how many a layer has */
-    size_t awaited;      /* layers, and the head behind the last, that have come in */
+    tenmap_arena *arena; /* the weights that had to be converted */
+    tenmap_want *wants;  /* those of each layer, head, embedding, final norm */
+    struct wish *wishes; /* one for each want */
+    size_t of_layer;     /* wants per layer */
+    size_t awaited;      /* how many layers, then the head, are in memory */
 } llama_model;
 
 int model_load(llama_model *model, const char *folder, unsigned threads, tenmap_error *error);
 void model_unload(llama_model *model);
-/* Before a layer, or with `layers` the head, is used the first time: returns when it has come in. */
+/*
+ * Call this before a layer (or, with the number `layers`, the head) is used for the first time.
+ * Returns when it is in memory.
+ */
 void model_await(llama_model *model, size_t layer);
 
 /* threads.c */
 
 typedef struct pool pool;
-/* Of so many threads, the caller's among them; NULL if memory is out. */
+/* A pool of this many threads, including the caller's; NULL if memory runs out. */
 pool *pool_create(unsigned threads);
 void pool_free(pool *p);
 unsigned processors(void);
-/* Calls work(ctx, i) for each i below n, on all threads, or here if all takes but few products. */
+/*
+ * Calls work(ctx, i) for each i below n, on all threads, or on this one if there are few products.
+ */
 void pool_run(pool *p, size_t n, size_t products, void (*work)(void *ctx, size_t i), void *ctx);
 
 /* forward.c */
@@ -83,9 +89,9 @@ void pool_run(pool *p, size_t n, size_t products, void (*work)(void *ctx, size_t
 typedef struct session {
     llama_model *model;
     pool *threads;
-    size_t room, filled;  /* positions that the cache has room for, and has */
-    size_t layer;         /* that is being run */
-    float *memory;        /* of all that follows */
+    size_t room, filled;  /* positions that fit into the cache, and that are in it */
+    size_t layer;         /* the current layer */
+    float *memory;        /* one allocation for all that follows */
     float *keys, *values; /* [layers][room][kv_heads * head_size] */
     float *x, *normed;    /* [batch][width] */
     float *q, *mixed;     /* [batch][heads * head_size] */
@@ -94,11 +100,11 @@ typedef struct session {
     float *logits;        /* [vocabulary] */
 } session;
 
-/* With room for so many positions. */
+/* Makes a cache with room for this many positions. */
 int session_begin(session *s, llama_model *model, unsigned threads, uint64_t room,
                   tenmap_error *error);
 void session_end(session *s);
-/* Takes the next tokens in; the logits of what follows the last, until the next call. */
+/* Processes the next tokens. Returns the logits after the last one, valid until the next call. */
 const float *session_feed(session *s, const uint64_t *ids, size_t count);
 
 /* kernels.c */
@@ -109,7 +115,7 @@ typedef struct product {
     const float *x;
     float *y;
 } product;
-/* All n of them at once: none needs another's result. */
+/* Computes n products together, none of which depends on another. */
 void multiply(pool *threads, size_t count, size_t n, const product *list);
 /* out = the mean of n values, `stride` elements apart, weighted by how their keys agree with q */
 void attend(float *out, const float *q, const float *keys, const float *values, size_t n,
@@ -122,9 +128,12 @@ void rms_norm(float *y, const float *x, const float *gain, size_t n, size_t coun
 void add_scaled(float *y, const float *x, float a, size_t n);
 /* gate = silu(gate) * up */
 void swiglu(float *gate, const float *up, size_t n);
-/* By which angles pairs of a head of n elements turn at a position: n / 2 cosines, then the sines. */
+/*
+ * The angles by which pairs of a head of n elements rotate at a position: n / 2 cosines, then the
+ * sines.
+ */
 void fill_angles(float *angles, size_t position, const llama_config *config);
-/* Turns the pairs (x[i], x[i + n / 2]) of each of `count` heads. */
+/* Rotates the pairs (x[i], x[i + n / 2]) of each of `count` heads. */
 void rotate(float *x, const float *angles, size_t n, size_t count);
 
 #endif

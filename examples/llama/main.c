@@ -1,10 +1,11 @@
 /*
- * A language model on tenmap: ids in, ids out.
+ * A language model on tenmap: takes token ids and prints new ones.
  *
- *     llama FOLDER --ids 1,2,3 [-n 32] [--temperature T] [--seed S] [--eos ID] [--threads N] [--time]
+ *     llama FOLDER --ids 1,2,3 [-n 32] [--temperature T] [--seed S] [--eos ID] [--threads N]
+ *           [--time]
  *
- * The folder is as a hub has it. The new ids come on one line, as they are found: always the likeliest,
- * or drawn by chance with a temperature over 0.
+ * The folder is in the form that hubs use. The new ids are printed on one line as they are found:
+ * always the likeliest one, or with a temperature above 0 a random draw.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "llama.h"
@@ -16,11 +17,11 @@
 #include <time.h>
 
 typedef struct request {
-    const char *folder, *logits; /* logits: a file for those of each step, as F32; or NULL */
+    const char *folder, *logits; /* logits: a file for each step's logits, as F32; or NULL */
     uint64_t *ids;
     size_t count;
-    uint64_t wanted, seed, threads, eos; /* no id is as large as the eos that nobody gave */
-    double temperature, start;           /* of the process */
+    uint64_t wanted, seed, threads, eos; /* without --eos, eos is larger than any id */
+    double temperature, start;           /* start: of the process */
     int time;
 } request;
 
@@ -30,7 +31,7 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* A whole number, which *text is then behind; 0 if there is none. */
+/* Parses a whole number and moves *text past it; 0 if there is none. */
 static int parse_number(char **text, uint64_t *out) {
     if (**text < '0' || **text > '9')
         return 0;
@@ -91,7 +92,10 @@ static double chance(uint64_t *state) {
     return ((double)((z ^ z >> 31) >> 12) + 0.5) * 0x1p-52;
 }
 
-/* The id of the largest logit, which noise of Gumbel's distribution makes a draw; n: none is finite. */
+/*
+ * The id of the largest logit. Gumbel noise turns that into a random draw. Returns n if no logit is
+ * finite.
+ */
 static size_t choose(const float *logits, size_t n, double temperature, uint64_t *state) {
     double most = -INFINITY;
     size_t best = n;
@@ -107,7 +111,7 @@ static size_t choose(const float *logits, size_t n, double temperature, uint64_t
     return most < INFINITY ? best : n;
 }
 
-/* Prints up to `wanted` ids; each goes back in for the next one. */
+/* Prints up to `wanted` ids; each one is the input for the next. */
 static int generate(request *r, session *s, FILE *logits_out, tenmap_error *error) {
     size_t vocabulary = s->model->config.vocabulary, made = 0;
     double first = r->start;
@@ -156,7 +160,7 @@ static int run(request *r, tenmap_error *error) {
 }
 
 int main(int argc, char **argv) {
-    /* What the system took to start the program counts: the processor time that is used up already. */
+    /* The time to start the program counts too: the processor time used so far. */
     request r = {
         .start = now() - (double)clock() / CLOCKS_PER_SEC, .wanted = 32, .eos = UINT64_MAX};
     tenmap_error error;

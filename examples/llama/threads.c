@@ -1,7 +1,7 @@
 /*
- * The same work on several threads. A pass through a model is hundreds of short pieces of work, each
- * needing the one before: who waits looks for the next one for some microseconds before it sleeps, since
- * to be woken takes as long as many a piece.
+ * Runs work on several threads. A pass through a model is hundreds of short pieces of work, each of
+ * which needs the previous one. A waiting thread spins for some microseconds before it sleeps,
+ * because waking up takes as long as many a piece.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "llama.h"
@@ -15,14 +15,14 @@ enum { THREADS_AT_MOST = 64, LOOKS = 2000 };
 
 struct pool {
     pthread_mutex_t lock;
-    pthread_cond_t news;               /* of round and of busy */
-    atomic_uint round;                 /* goes up when there is work */
-    atomic_uint busy;                  /* workers that have not finished it */
-    void (*work)(void *ctx, size_t i); /* NULL: no more of it */
+    pthread_cond_t news;               /* signals changes of round and busy */
+    atomic_uint round;                 /* increases when there is work */
+    atomic_uint busy;                  /* workers that have not finished the round */
+    void (*work)(void *ctx, size_t i); /* NULL: the end */
     void *ctx;
     size_t n;
-    atomic_size_t next; /* of the n */
-    unsigned started;   /* workers, without the caller */
+    atomic_size_t next; /* the next of the n pieces */
+    unsigned started;   /* workers, not counting the caller */
     pthread_t workers[THREADS_AT_MOST];
 };
 
@@ -40,7 +40,10 @@ static void wait_for(pool *p, atomic_uint *number, unsigned value) {
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Under the lock, so that nobody falls asleep who has just looked. */
+/*
+ * Changes the number under the lock, so that a thread that has just checked it does not miss the
+ * change.
+ */
 static void change(pool *p, atomic_uint *number, unsigned by) {
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(number, by);
@@ -54,7 +57,7 @@ static void work_on(pool *p) {
         p->work(p->ctx, i);
 }
 
-/* No round begins before all have finished the one before. */
+/* A round begins only after all have finished the previous one. */
 static void *worker_main(void *ctx) {
     pool *p = ctx;
     for (unsigned round = 1;; round++) {
@@ -67,7 +70,7 @@ static void *worker_main(void *ctx) {
 }
 
 void pool_run(pool *p, size_t n, size_t products, void (*work)(void *ctx, size_t i), void *ctx) {
-    enum { FEW = 1 << 14 }; /* are sooner done than told to others */
+    enum { FEW = 1 << 14 }; /* products: fewer are not worth distributing */
     p->work = work;
     p->ctx = ctx;
     p->n = n;
@@ -96,7 +99,7 @@ pool *pool_create(unsigned threads) {
         return NULL;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->news, NULL);
-    while (p->started + 1 < threads && p->started < THREADS_AT_MOST && /* fewer do as well */
+    while (p->started + 1 < threads && p->started < THREADS_AT_MOST && /* fewer threads will do */
            pthread_create(&p->workers[p->started], NULL, worker_main, p) == 0)
         p->started++;
     return p;

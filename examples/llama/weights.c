@@ -1,7 +1,7 @@
 /*
- * The weights, by one call of tenmap_take: matrices as they are stored, where they lie in the files,
- * and vectors as F32. Weights that are stored in other ways are converted first: 8-bit floats to BF16,
- * quantized ones to what the model computes in.
+ * Takes all weights by one call of tenmap_take: matrices as they are stored, in place in the files,
+ * and vectors as F32. Other weights are converted first: 8-bit floats to BF16, quantized weights to
+ * the dtype that the model computes in.
  */
 #include "llama.h"
 
@@ -9,7 +9,7 @@
 
 enum { OUTSIDE = 3, OF_LAYER_AT_MOST = 18 }; /* weights */
 
-/* What tenmap_take needs of a want, and where it goes. */
+/* The memory that a want points to, and where its result goes. */
 struct wish {
     char name[96];
     uint64_t shape[2];
@@ -41,7 +41,7 @@ static void ask_matrix(asker *a, llama_matrix *to, const char *name, size_t rows
     if (t && (t->dtype == TENMAP_BF16 || t->dtype == TENMAP_F16))
         want->as = t->dtype;
     else if (t && tenmap_dtype_bits(t->dtype) == 8)
-        want->as = TENMAP_BF16; /* which has all values of 8-bit floats */
+        want->as = TENMAP_BF16; /* BF16 can represent all 8-bit floats */
     *to = (llama_matrix){.dtype = want->as, .rows = rows, .columns = columns};
     if (bias)
         ask(a, &to->bias, name, "bias", rows, 0);
@@ -65,7 +65,7 @@ static void ask_layer(asker *a, llama_layer *to) {
     }
 }
 
-/* Behind the layers comes the head, which may be the embedding. */
+/* After the layers comes the head, which may be the embedding. */
 static size_t ask_all(llama_model *m) {
     const llama_config *c = &m->config;
     asker a = {.model = m};
@@ -101,7 +101,7 @@ static int take(llama_model *m, unsigned threads, tenmap_error *error) {
     return 1;
 }
 
-/* For what is used where it lies of a layer, or behind the last of the head. */
+/* Advice about the weights of a layer, or after the last layer the head, that are used in place. */
 static void advise(const llama_model *m, size_t layer, uint32_t advice) {
     const tenmap_want *want = &m->wants[layer * m->of_layer];
     const tenmap_want *end = want + (layer < m->config.layers ? m->of_layer : 1);
@@ -110,7 +110,7 @@ static void advise(const llama_model *m, size_t layer, uint32_t advice) {
     for (; want < end; want++)
         if (want->tensor && want->data == want->tensor->data)
             list[n++] = want->tensor;
-    (void)tenmap_advise_list(m->file, list, n, advice, NULL); /* without it, it is only slower */
+    (void)tenmap_advise_list(m->file, list, n, advice, NULL); /* a failure only costs speed */
 }
 
 void model_await(llama_model *m, size_t layer) {
@@ -118,7 +118,10 @@ void model_await(llama_model *m, size_t layer) {
         advise(m, m->awaited, TENMAP_ADVISE_POPULATE);
 }
 
-/* Whether the page cache has most of it, by one weight of each layer: to ask for all takes as long as a layer. */
+/*
+ * Whether the page cache has most of the model, judged by one weight of each layer: asking about
+ * all weights takes as long as a layer.
+ */
 static int is_cached(const llama_model *m) {
     uint64_t size = 0, cached = 0, here;
     for (size_t layer = 0; layer < m->config.layers; layer++) {
@@ -133,14 +136,14 @@ static int is_cached(const llama_model *m) {
 
 int model_load(llama_model *m, const char *folder, unsigned threads, tenmap_error *error) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
-    options.flags = TENMAP_OPEN_DEQUANTIZE; /* changes nothing where nothing is quantized */
+    options.flags = TENMAP_OPEN_DEQUANTIZE; /* no effect unless weights are quantized */
     *m = (llama_model){.file = NULL};
     if (tenmap_open(folder, &options, &m->file, error) != TENMAP_OK ||
         !config_read(&m->config, tenmap_folder(m->file), error) || !take(m, threads, error))
         return 0;
     if (is_cached(m))
         m->awaited = m->config.layers + 1;
-    /* What is not begins to come in, in the order of use. */
+    /* What is not in memory yet is prefetched in the order of use. */
     for (size_t layer = m->awaited; layer <= m->config.layers; layer++)
         advise(m, layer, TENMAP_ADVISE_PREFETCH);
     return 1;
@@ -151,5 +154,5 @@ void model_unload(llama_model *m) {
     free(m->wants);
     free(m->layers);
     tenmap_arena_free(m->arena);
-    tenmap_close(m->file); /* what was used where it lies is gone with it */
+    tenmap_close(m->file); /* weights that were used in place are gone with it */
 }
