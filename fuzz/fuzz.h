@@ -18,7 +18,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
          ? (void)0                                                                                 \
          : (fprintf(stderr, "%s:%d: broken: %s\n", __FILE__, __LINE__, #condition), abort()))
 
-/* The length of the well-formed character at s, by the table of the Unicode standard; 0 if none. */
+/*
+ * The length of the well-formed UTF-8 character at s, by the table of the Unicode standard; 0 if
+ * there is none.
+ */
 static inline size_t fuzz_char(const unsigned char *s, size_t left) {
     static const struct {
         unsigned char first[2], second[2];
@@ -43,7 +46,7 @@ static inline size_t fuzz_char(const unsigned char *s, size_t left) {
     return 0;
 }
 
-/* The offset of the first byte that is not UTF-8; len if all is. */
+/* The offset of the first byte that is not UTF-8; len if there is none. */
 static inline size_t fuzz_utf8(const char *text, size_t len) {
     const unsigned char *s = (const unsigned char *)text;
     size_t at = 0, size;
@@ -52,12 +55,15 @@ static inline size_t fuzz_utf8(const char *text, size_t len) {
     return at;
 }
 
-/* Before a call: bytes that no call writes, to see that success leaves the error alone. */
+/*
+ * Before a call: fills the error with bytes that no call writes, to check that success leaves it
+ * unchanged.
+ */
 static inline void fuzz_error_arm(tenmap_error *error) {
     memset(error, 0xa5, sizeof *error);
 }
 
-/* After a call that returned `status`. */
+/* Checks the error after a call that returned `status`. */
 static inline void fuzz_error_check(const tenmap_error *error, tenmap_status status) {
     if (status == TENMAP_OK) {
         for (size_t i = 0; i < sizeof *error; i++)

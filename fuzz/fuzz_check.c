@@ -1,6 +1,6 @@
 /*
- * The verdict: whatever the bytes, tenmap_check has an error if and only if tenmap_open refuses
- * them, its first error is the one that tenmap_open gives, and its findings are bounded and clean.
+ * For any bytes, tenmap_check finds an error if and only if tenmap_open refuses them, its first
+ * error is tenmap_open's, and its findings are bounded and clean.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -1,6 +1,6 @@
 /*
- * Conversions: any bytes as elements of any dtype to any other, against the scalar oracle, bit for
- * bit. Input: target, source, flags, alignments, repeats; then the elements.
+ * Converts any bytes as elements of any dtype to any other, and compares with the scalar oracle,
+ * bit for bit. Input: target, source, flags, alignments, repeats; then the elements.
  */
 #include "input.h"
 #include "values/conversion_route.h"
@@ -107,7 +107,10 @@ static bool is_allowed(tenmap_dtype to, tenmap_dtype from) {
     return target == TENMAP_KIND_FLOAT || source != TENMAP_KIND_FLOAT;
 }
 
-/* The first integer that the target cannot hold, by the oracle: what saturates does not come back. */
+/*
+ * The first integer that the target cannot hold, by the oracle: a saturated value does not convert
+ * back.
+ */
 static size_t first_misfit_of(const conversion *c) {
     tmi_elements from = {c->from, 0, !TMI_BIG_ENDIAN};
     for (size_t i = 0; i < c->count; i++) {
@@ -119,7 +122,9 @@ static size_t first_misfit_of(const conversion *c) {
     return c->count;
 }
 
-/* Without saturation it is an error that names it, and nothing is written. */
+/*
+ * Without saturation, the error names the first integer that does not fit, and nothing is written.
+ */
 static void check_misfits(const conversion *c) {
     size_t bytes = bytes_of(c->to, c->count, 0), first = first_misfit_of(c);
     uint8_t *target = new_target(c, bytes, 0x5a), *dst = target + GUARD + c->dst_shift;

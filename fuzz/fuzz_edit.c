@@ -1,11 +1,11 @@
 /*
  * Metadata edits and renamings of any file: in place, or by a new file. Input: PROGRAM bytes, which
- * choose options and edits, then the file.
- * After an edit the tensors and all other members of the header must be what they were, their names
- * and the metadata what a simple model of the edits says; after a refusal no byte may have changed.
- * Nothing may lie beside the file in either case.
- * Some inputs plant a record of an interrupted edit first, with the file's header and one that
- * differs in a few bytes: a repair changes metadata, and names if the record says so, or nothing.
+ * choose options and edits, then the file. After an edit the tensors and all other members of the
+ * header must be unchanged, and their names and the metadata must be what a simple model of the
+ * edits predicts. After a refusal no byte may have changed. In either case no other file may be
+ * left beside it. Some inputs first plant a record of an interrupted edit, with the file's header
+ * and one that differs in a few bytes: a repair changes metadata, and names if the record says so,
+ * or nothing.
  */
 #if !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1 /* mkdtemp */
@@ -27,11 +27,11 @@ typedef struct edited {
     tenmap_renaming names[MOST_NAMES];
     size_t name_count;
     tenmap_edit_options options;
-    tenmap_model *before; /* of the input's own bytes; NULL: they do not open */
+    tenmap_model *before; /* opened from the input's bytes; NULL: they do not open */
     pair pairs[MOST_PAIRS + MOST_EDITS];
     size_t pair_count;
     bool good;    /* every edit is valid */
-    bool planted; /* a record is tried first */
+    bool planted; /* a planted record is tried first */
     bool renames; /* the edit is a renaming; the record says that it is one */
 } edited;
 
@@ -66,7 +66,7 @@ static void choose_edits(edited *e) {
     }
 }
 
-/* Tensors of the file, or now and then of none, and what they are to be called. */
+/* Chooses tensors, now and then one that does not exist, and their new names. */
 static void choose_names(edited *e) {
     size_t count = tenmap_count(e->before);
     e->name_count = count > MOST_RENAMED ? 0 : input_below(&e->in, MOST_NAMES + 1);
@@ -80,7 +80,7 @@ static void choose_names(edited *e) {
     }
 }
 
-/* What a tensor is called afterwards. */
+/* The name of a tensor after the edit. */
 static pair name_after(const edited *e, const tenmap_tensor *t) {
     for (size_t i = 0; i < e->name_count; i++)
         if (same_text(e->names[i].name, e->names[i].name_len, t->name, t->name_len))
@@ -88,7 +88,7 @@ static pair name_after(const edited *e, const tenmap_tensor *t) {
     return (pair){t->name, NULL, t->name_len, 0};
 }
 
-/* Whether the renamings can be had, by comparing everything with everything. */
+/* Whether the renamings are valid, by comparing everything with everything. */
 static bool names_are_good(const edited *e) {
     size_t count = tenmap_count(e->before);
     for (size_t i = 0; i < e->name_count; i++) {
@@ -111,7 +111,7 @@ static bool names_are_good(const edited *e) {
     return true;
 }
 
-/* What the metadata will be. */
+/* Computes the metadata after the edit. */
 static void apply(edited *e) {
     e->good = true;
     for (size_t i = 0; i < tenmap_metadata_count(e->before); i++) {
@@ -139,7 +139,7 @@ static void apply(edited *e) {
     e->good = e->good && names_are_good(e);
 }
 
-/* The tensors are those that were there, under the names that are due. */
+/* The tensors must be unchanged, under their expected names. */
 static void check_tensors(const edited *e, const tenmap_model *after, const uint8_t *file,
                           bool any_names) {
     CHECK(tenmap_count(after) == tenmap_count(e->before));
@@ -172,7 +172,10 @@ static void put_number(uint8_t *at, uint64_t value) {
         at[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* A record of the file's header and a changed one. False if the file is too short for a header. */
+/*
+ * Plants a record with the file's header and a changed one. False if the file is too short for a
+ * header.
+ */
 static bool plant_record(edited *e, const char *path, const uint8_t *file, size_t size) {
     struct stat st;
     uint64_t n = 0, hash = UINT64_C(14695981039346656037);
@@ -218,7 +221,7 @@ static void repair_and_check(edited *e, const uint8_t *file, size_t size) {
         CHECK(e->before && scratch_files(false) == 1);
         CHECK(tenmap_open(scratch_path, NULL, &after, NULL) == TENMAP_OK);
         size_t names = e->name_count;
-        e->name_count = 0; /* those of the record count */
+        e->name_count = 0; /* the record's names apply */
         check_tensors(e, after, file, e->renames);
         e->name_count = names;
         tenmap_close(after);

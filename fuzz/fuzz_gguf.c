@@ -1,13 +1,13 @@
 /*
- * GGUF files: whatever the bytes are, an error keeps its promises, and what opens lies inside the file,
- * is found by its name, has the sizes that its shape and dtype make, can be walked through to the last
- * element of its metadata, and reads the same in ranges as in whole.
+ * GGUF files: for any bytes, an error keeps its promises. If the file opens, every tensor lies
+ * inside it, is found by its name, has the size of its shape and dtype, and reads the same in
+ * ranges as in whole, and the metadata can be walked to its last element.
  */
 #include "fuzz.h"
 
 enum { MOST_TENSORS = 12, MOST_ELEMENTS = 1024, MOST_VALUES = 4096 };
 
-/* Walks an array and those in it; the budget bounds it. */
+/* Walks an array and its nested arrays, within the budget. */
 static void check_value(tenmap_value value, unsigned depth, size_t *budget) {
     tenmap_value element;
     char text[16];
@@ -59,7 +59,7 @@ static void check_row(const tenmap_model *model, const tenmap_tensor *t, const u
     CHECK(t->nelems % elements == 0 && t->nelems / elements * block == t->nbytes);
 }
 
-/* A range from inside a block on, against the same elements of all. */
+/* Compares a range that begins inside a block with the same elements of a full read. */
 static void check_range(const tenmap_tensor *t) {
     static float all[MOST_ELEMENTS], some[MOST_ELEMENTS];
     uint64_t count = t->nelems < MOST_ELEMENTS ? t->nelems : MOST_ELEMENTS, first = count / 3;
@@ -100,7 +100,7 @@ static void run(const uint8_t *file, size_t size, uint32_t flags, uint32_t backe
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 4 || memcmp(data, "GGUF", 4) != 0)
         return 0;
-    uint8_t *file = malloc(size); /* exactly, so that a read of the byte behind it is seen */
+    uint8_t *file = malloc(size); /* the exact size, so that a read past its end is detected */
     memcpy(file, data, size);
     run(file, size, 0, TENMAP_BACKEND_MAP);
     run(file, size, TENMAP_OPEN_LENIENT, TENMAP_BACKEND_READ);

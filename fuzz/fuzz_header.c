@@ -1,10 +1,10 @@
 /*
- * A whole file: any bytes through tenmap_open_memory, strict and lenient, with both backends and at
- * an offset inside a larger file; then every inspection call and every kind of read.
+ * Opens any bytes as a file with tenmap_open_memory, strict and lenient, with both backends and at
+ * an offset inside a larger file; then makes every inspection call and every kind of read.
  */
 #include "fuzz.h"
 
-/* How much of a model is read: enough to meet every path, little enough to stay fast. */
+/* How much of a model is read: enough to reach every path, little enough to stay fast. */
 enum { MOST_TENSORS = 48, MOST_ELEMENTS = 96, MOST_RANK = 12, SHIFT = 3 };
 
 static tenmap_model *open_bytes(const void *bytes, size_t size, uint32_t backend, uint32_t flags,
@@ -53,7 +53,7 @@ static void check_shard(const tenmap_model *model, const uint8_t *bytes, size_t 
     CHECK(!tenmap_index_json(model, NULL));
 }
 
-/* What a tensor says of itself; `end` is where the one before it ends. */
+/* Checks the fields of a tensor; `end` is where the previous one ends. */
 static void check_tensor(const tenmap_model *model, const tenmap_tensor *t, const uint8_t *bytes,
                          size_t size, bool lenient, uint64_t end) {
     const tenmap_shard *shard = tenmap_shard_at(model, 0);
@@ -72,7 +72,7 @@ static void check_tensor(const tenmap_model *model, const tenmap_tensor *t, cons
     if (t->dtype == TENMAP_OPAQUE) {
         tenmap_dtype known;
         CHECK(lenient && tenmap_dtype_text(t));
-        /* A text with a NUL inside may be a known one in front of it. */
+        /* A text that holds NUL may begin with a known one. */
         CHECK(!tenmap_dtype_from_name(tenmap_dtype_text(t), &known) || known != TENMAP_OPAQUE);
         return;
     }
@@ -82,7 +82,7 @@ static void check_tensor(const tenmap_model *model, const tenmap_tensor *t, cons
           (unsigned __int128)t->nelems * tenmap_dtype_bits(t->dtype));
 }
 
-/* The order of writing has each tensor of a file once. */
+/* tenmap_at_written returns each tensor of a file once. */
 static void check_written(const tenmap_model *model) {
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at_written(model, i);
@@ -108,8 +108,7 @@ static void check_model(const tenmap_model *model, const uint8_t *bytes, size_t 
     CHECK(!tenmap_find_n(model, "no tensor has this name, surely", TENMAP_CSTR));
 }
 
-/* Two models of the same bytes must say the same; `shift` is how much further b lies in its file.
- */
+/* Two models of the same bytes must be equal; `shift` is how much further b lies in its file. */
 static void check_same(const tenmap_model *a, const tenmap_model *b, uint64_t shift) {
     CHECK(tenmap_count(a) == tenmap_count(b));
     CHECK(tenmap_metadata_count(a) == tenmap_metadata_count(b));
@@ -153,7 +152,7 @@ static unsigned char *read_range(const tenmap_tensor *t, uint64_t first, uint64_
     return NULL;
 }
 
-/* The same range through the mapping and through reads. */
+/* The same range through the mapping and through checked reads must be equal. */
 static void check_range(const tenmap_tensor *mapped, const tenmap_tensor *read, uint64_t first,
                         uint64_t count, tenmap_dtype as) {
     size_t a_size, b_size;
@@ -164,7 +163,7 @@ static void check_range(const tenmap_tensor *mapped, const tenmap_tensor *read, 
     free(b);
 }
 
-/* A block, against its elements read one by one. */
+/* Compares a block with its elements read one by one. */
 static void check_slice(const tenmap_tensor *t) {
     uint64_t begin[MOST_RANK] = {0}, end[MOST_RANK] = {0}, index[MOST_RANK] = {0}, count = 1;
     tenmap_error error;
@@ -254,7 +253,10 @@ static void check_reads(const tenmap_model *mapped, const uint8_t *mapped_bytes,
     }
 }
 
-/* One set of rules: both backends and a shifted copy agree. Returns the mapped model, or NULL. */
+/*
+ * With one set of rules, both backends and a shifted copy must agree. Returns the mapped model, or
+ * NULL.
+ */
 static tenmap_model *run_rules(const uint8_t *data, size_t size, uint32_t flags) {
     tenmap_status status, other;
     tenmap_error error, other_error;
@@ -284,7 +286,7 @@ static tenmap_model *run_rules(const uint8_t *data, size_t size, uint32_t flags)
     return mapped;
 }
 
-/* Other names: a pair of metadata whose value is a tensor's name and whose key is none. */
+/* Aliases: a metadata pair whose value is a tensor's name and whose key is not. */
 static void check_aliases(const uint8_t *data, size_t size, const tenmap_model *plain) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     tenmap_model *model = NULL;
@@ -302,7 +304,7 @@ static void check_aliases(const uint8_t *data, size_t size, const tenmap_model *
     tenmap_close(model);
 }
 
-/* The flags that allow one thing each allow together what the one for all of them does. */
+/* The flags that each allow one thing together allow what TENMAP_OPEN_LENIENT does. */
 static void check_relaxations(const uint8_t *data, size_t size, const tenmap_model *lenient) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     tenmap_model *model = NULL;
@@ -317,7 +319,7 @@ static void check_relaxations(const uint8_t *data, size_t size, const tenmap_mod
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const uint8_t nothing[1];
     if (size >= 4 && memcmp(data, "GGUF", 4) == 0)
-        return 0; /* fuzz_gguf.c knows what holds of those */
+        return 0; /* fuzz_gguf.c checks those */
     tenmap_model *strict = run_rules(size ? data : nothing, size, 0);
     tenmap_model *lenient = run_rules(size ? data : nothing, size, TENMAP_OPEN_LENIENT);
     CHECK(lenient || !strict);

@@ -23,7 +23,7 @@ static bool parse(tmi_index *index, const uint8_t *data, size_t size, uint32_t f
     return status == TENMAP_OK;
 }
 
-/* A name must stay in the index's folder, whatever system it is joined to a path on. */
+/* A name must stay inside the index's folder, on whichever system it becomes a path. */
 static void check_safe(const tmi_listed_file *file, bool lenient) {
     CHECK(file->name_len > 0 && file->name[file->name_len] == '\0');
     CHECK(strlen(file->name) == file->name_len);
@@ -65,7 +65,7 @@ static void check_index(const tmi_index *index, size_t size, bool lenient) {
     free(used);
 }
 
-/* The quick pass takes nothing that is refused, but for names that are listed twice. */
+/* The quick pass accepts nothing that the full pass refuses, except names that are listed twice. */
 static void check_quick(const uint8_t *data, size_t size, const tmi_index *full, bool opens) {
     tmi_place place = {.path = "i.json", .size = size, .key = index_key};
     tmi_outline outline;

@@ -1,6 +1,6 @@
 /*
- * The JSON reader alone, against a slow reader that follows the rules of docs/format.md one by one:
- * both must take and refuse the same texts, and stop at the same byte.
+ * Compares the JSON reader with a slow reader that follows the rules of docs/format.md one by one:
+ * both must accept and refuse the same texts, and stop at the same byte.
  */
 #include "fuzz.h"
 #include "format/json.h"
@@ -69,7 +69,9 @@ static bool plain_digit(const plain *p) {
     return p->at < p->end && *p->at >= '0' && *p->at <= '9';
 }
 
-/* The rule about doubles: the significand is what fits 64 bits, times a power of ten. */
+/*
+ * The rule about doubles: the significand is the digits that fit in 64 bits, times a power of ten.
+ */
 static bool plain_number(plain *p) {
     const unsigned __int128 most = UINT64_MAX;
     unsigned __int128 s = 0;

@@ -1,7 +1,8 @@
 /*
- * Every read of every tensor: a file opened from memory with both backends, each tensor read as
- * every dtype, in ranges and blocks that the first bytes of the input choose, alone and in one
- * load; all against the scalar oracle over the file's bytes. Input: PROGRAM bytes, then the file.
+ * Every read of every tensor: a file is opened from memory with both backends, and each tensor is
+ * read as every dtype, in ranges and blocks that the first bytes of the input choose, alone and in
+ * one load. All results are compared with the scalar oracle over the file's bytes. Input: PROGRAM
+ * bytes, then the file.
  */
 #include "input.h"
 #include "values/conversion_route.h"
@@ -19,7 +20,7 @@ static size_t bytes_for(tenmap_dtype dtype, uint64_t count) {
     return ((size_t)count * tenmap_dtype_bits(dtype) + 7) / 8;
 }
 
-/* The element's bits in the file, converted one at a time. */
+/* Converts the elements' bits in the file one at a time. */
 static void expect(const opened *o, const tenmap_tensor *t, const uint64_t *elements, size_t count,
                    tenmap_dtype as, uint32_t flags, uint8_t *want) {
     tmi_elements from = {t->dtype, 0, true}, to = {as, 0, !TMI_BIG_ENDIAN};
@@ -88,8 +89,7 @@ static void check_range(opened *o, const tenmap_tensor *t, tenmap_dtype as) {
     CHECK(memcmp(got, want, bytes_for(as, count)) == 0);
 }
 
-/* A block that the program chooses: its bounds, and the elements that are in it. False: too large.
- */
+/* A block that the program chooses: its bounds, and its elements. False if it is too large. */
 static bool choose_block(opened *o, const tenmap_tensor *t, uint64_t *begin, uint64_t *end,
                          uint64_t *elements, size_t *count) {
     uint64_t index[MOST_RANK], total = 1;
@@ -196,9 +196,9 @@ static void run(const uint8_t *data, size_t size, input program, uint32_t backen
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < PROGRAM || (size >= PROGRAM + 4 && memcmp(data + PROGRAM, "GGUF", 4) == 0))
-        return 0; /* fuzz_gguf.c knows what holds of GGUF files */
+        return 0; /* fuzz_gguf.c checks GGUF files */
     input program = {data, data + PROGRAM, data};
-    /* A copy of exactly the file, so that AddressSanitizer sees a read of the byte behind it. */
+    /* A copy of the exact size, so that AddressSanitizer detects a read past its end. */
     uint8_t *file = malloc(size > PROGRAM ? size - PROGRAM : 1);
     memcpy(file, data + PROGRAM, size - PROGRAM);
     uint32_t lenient = data[0] & 1 ? TENMAP_OPEN_LENIENT : 0;

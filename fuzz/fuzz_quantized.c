@@ -1,7 +1,7 @@
 /*
- * Weights in parts: whatever config.json says and whatever tensors are there, an error keeps its promises,
- * and a weight that opens has parts that lie in the file, and reads the same in ranges and in another dtype
- * as in whole, or is refused.
+ * Quantized weights: for any config.json and any tensors, an error keeps its promises. If the model
+ * opens, every quantized weight has parts that lie in the file, and reads the same in ranges and in
+ * another dtype as in whole, or is refused.
  *
  * The input is the length of config.json in two bytes (0: there is none), that text, and a model.
  */
@@ -56,7 +56,7 @@ static void check_parts(const tenmap_tensor *t, size_t size) {
     CHECK(!tenmap_part_at(t, scheme->part_count) && !t->data);
 }
 
-/* A part of what was read as a whole, and the same through BF16. */
+/* Compares a range with the same part of a full read, directly and through BF16. */
 static void check_range(const tenmap_tensor *t, const float *all, uint64_t count, uint32_t random) {
     uint64_t first = random % count, some = (random >> 8) % (count - first + 1);
     float *again = malloc((size_t)count * 4 + 4);
@@ -92,7 +92,7 @@ static void check_values(const tenmap_tensor *t, uint32_t random) {
     free(all);
 }
 
-/* Everything about a model that opened, of `size` bytes. */
+/* Checks everything about a model that opened, of `size` bytes. */
 static void check_model(tenmap_model *model, size_t size) {
     uint32_t weights = 0;
     for (size_t i = 0; i < tenmap_count(model); i++) {
@@ -124,7 +124,10 @@ static void open_objects(two_objects *objects, uint32_t flags) {
         check_model(model, objects->sizes[0]);
 }
 
-/* The model alone, in memory that ends where it does, so that a read behind it is seen. */
+/*
+ * Opens the model alone, in memory that ends where it does, so that a read past its end is
+ * detected.
+ */
 static void open_alone(const two_objects *objects) {
     size_t size = objects->sizes[0];
     uint8_t *file = malloc(size + !size);

@@ -1,8 +1,8 @@
 /*
- * The writer's round trip: any sequence of declarations, writes and copies, then a commit. Each call
- * must succeed or refuse as a model of the rules says; a file that was committed must be, byte for
- * byte, the one that a second, simple layout makes, and must open to what was put in; one that was
- * not must leave no trace.
+ * The writer's round trip: any sequence of declarations, writes and copies, then a commit. Each
+ * call must succeed or fail as a model of the rules predicts. A committed file must be, byte for
+ * byte, the one that a second, simple layout makes, and must open to what was written. A file that
+ * was not committed must leave no trace.
  */
 #if !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE 1 /* mkdtemp */
@@ -119,7 +119,7 @@ static void call_add(trial *s) {
     bool known = t->dtype >= TENMAP_BOOL && t->dtype <= TENMAP_U64;
     bool good = choose_shape(s, t) && known && !s->laid_out;
     if (good && t->nbytes > MOST_BYTES)
-        return; /* allowed, but more than is tried here */
+        return; /* allowed, but larger than what is tried here */
     good = good && fuzz_utf8(t->name, t->name_len) == t->name_len &&
            !same_text(t->name, t->name_len, "__metadata__", 12);
     for (size_t i = 0; i < s->count; i++)
@@ -164,7 +164,7 @@ static void call_copy(trial *s) {
     for (uint32_t d = 0; id < s->count && d < t->rank; d++)
         elems *= t->shape[d];
     if (id < s->count && tmi_route_is_integer(t->dtype, from->dtype))
-        flags = TENMAP_CONVERT_SATURATE; /* else what does not fit is an error */
+        flags = TENMAP_CONVERT_SATURATE; /* otherwise integers that do not fit are an error */
     bool good = id < s->count && elems == from->nelems &&
                 tmi_convert_check(t->dtype, from->dtype, flags, NULL) == TENMAP_OK;
     for (uint64_t i = 0; good && i < t->nbytes; i++)
@@ -187,7 +187,7 @@ static bool is_complete(const trial *s) {
     return true;
 }
 
-/* Writes what is missing, up to 16 bytes at a time, last ones first. */
+/* Writes the missing bytes, up to 16 at a time, starting from the end. */
 static void fill(trial *s) {
     for (size_t t = 0; t < s->count; t++)
         for (uint64_t end = s->tensors[t].nbytes, begin; end > 0; end = begin) {
@@ -204,7 +204,7 @@ static void fill(trial *s) {
         }
 }
 
-/* The layout of docs/writing.md, written down a second time, without an eye on speed. */
+/* The layout of docs/writing.md, implemented a second time, without regard to speed. */
 
 typedef struct expected {
     uint8_t bytes[1 << 17];

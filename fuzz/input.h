@@ -1,5 +1,5 @@
 /*
- * Decisions taken from a fuzzer's bytes, one after the other; once they are used up, zeros or the
+ * Takes decisions from a fuzzer's bytes, one after the other; once they are used up, zeros or the
  * same bytes again. Small integers come from single bytes, so that a change of one byte changes one
  * decision.
  */
@@ -10,7 +10,7 @@
 
 typedef struct input {
     const uint8_t *at, *end;
-    const uint8_t *again; /* where to go on at the end; NULL: nowhere */
+    const uint8_t *again; /* where to continue at the end; NULL: zeros follow */
 } input;
 
 static inline size_t input_left(const input *in) {
@@ -31,7 +31,7 @@ static inline unsigned input_below(input *in, unsigned limit) {
     return limit ? value % limit : 0;
 }
 
-/* A text of up to 15 bytes where it lies, its length in front of it. */
+/* A text of up to 15 bytes, in place; its length precedes it. */
 static inline const char *input_text(input *in, size_t *len) {
     size_t wanted = input_byte(in) & 15;
     const char *text = (const char *)in->at;

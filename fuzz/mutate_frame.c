@@ -1,8 +1,8 @@
 /*
  * A mutator that knows the frame of a file: it changes the JSON text, then sets the length field
  * and the amount of data to fit, so that mutations get past the first rules. Every fourth time it
- * leaves the bytes as libFuzzer's own mutation made them. FRAME_PREFIX bytes before the file, where
- * a target has some, are mutated by themselves.
+ * leaves the bytes as libFuzzer's own mutation made them. FRAME_PREFIX bytes before the file, if a
+ * target has them, are mutated separately.
  */
 #include "fuzz.h"
 
@@ -15,7 +15,7 @@ enum { MOST_TEXT = 1 << 16, MOST_DATA = 1 << 10 };
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed);
 
-/* The largest number that stands before a ']' and fits: most often where the last tensor ends. */
+/* The largest number before a ']' that fits, which is usually where the last tensor ends. */
 static size_t data_wanted(const uint8_t *text, size_t len, size_t most) {
     size_t largest = 0;
     for (size_t i = 0; i < len; i++) {

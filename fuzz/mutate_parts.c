@@ -1,8 +1,8 @@
 /*
- * A mutator for a configuration and a model, as fuzz_quantized.c takes them: it changes the one text or the
- * other, or the data, and sets the lengths to fit, so that mutations get past the first rules. Data
- * that was there stays, since a seed's shapes and groups are what later rules look at. Every fifth time it leaves
- * the bytes as libFuzzer's own mutation made them.
+ * A mutator for a configuration and a model, the input of fuzz_quantized.c: it changes one of the
+ * two texts, or the data, and sets the lengths to fit, so that mutations get past the first rules.
+ * Existing data stays, because later rules look at a seed's shapes and groups. Every fifth time it
+ * leaves the bytes as libFuzzer's own mutation made them.
  */
 #include "fuzz.h"
 
@@ -38,7 +38,7 @@ static void split_input(parts_input *in, const uint8_t *data, size_t size) {
     in->data_size = take_piece(in->data, MOST_WEIGHTS_DATA, UINT64_MAX, &at, end);
 }
 
-/* The largest number that stands before a ']' and fits: most often where the last tensor ends. */
+/* The largest number before a ']' that fits, which is usually where the last tensor ends. */
 static size_t data_end(const uint8_t *text, size_t len) {
     size_t largest = 0;
     for (size_t i = 1; i < len; i++) {

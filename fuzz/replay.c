@@ -1,7 +1,7 @@
 /*
- * Runs a fuzz target over the files and folders that are named, without libFuzzer: for the test
- * suite and for a single crash in a debugger. Built by afl-clang-fast and given no name, it takes
- * inputs from AFL++ one after the other in one process, which is what fuzz/afl.sh does.
+ * Runs a fuzz target over the given files and folders, without libFuzzer: for the test suite, and
+ * for a single crash in a debugger. If it is built by afl-clang-fast and gets no arguments, it
+ * takes inputs from AFL++ one after the other in one process; fuzz/afl.sh uses that.
  */
 #include "fuzz.h"
 
@@ -23,7 +23,7 @@ static void run_file(const char *path) {
         if (size == capacity)
             bytes = realloc(bytes, capacity *= 2);
     }
-    /* An exact copy, so that AddressSanitizer sees a read of the byte behind it. */
+    /* A copy of the exact size, so that AddressSanitizer detects a read past its end. */
     uint8_t *exact = bytes ? malloc(size ? size : 1) : NULL;
     if (!exact || ferror(file)) {
         fprintf(stderr, "%s: cannot be read\n", path);

@@ -1,4 +1,4 @@
-/* A folder of the process's own, in memory where the system has such a file system. */
+/* A private folder of the process, in memory if the system has such a file system. */
 #ifndef TENMAP_FUZZ_SCRATCH_H
 #define TENMAP_FUZZ_SCRATCH_H
 
@@ -32,7 +32,7 @@ static inline void scratch_remove(void) {
     rmdir(scratch_folder);
 }
 
-/* Makes the folder at the first call. The file that targets use is scratch_path. */
+/* Makes the folder on the first call. Targets use the file scratch_path. */
 static inline void scratch_begin(void) {
     if (scratch_folder[0])
         return;

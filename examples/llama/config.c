@@ -216,8 +216,8 @@ static int read_text(reader *r, llama_config *c) {
 int config_read(llama_config *config, const char *folder, tenmap_error *error) {
     static char path[4096], text[1 << 20]; /* config.json has a few KB */
     memset(config, 0, sizeof *config);
-    snprintf(path, sizeof path, "%s/config.json",
-             folder); /* a path that is too long does not open */
+    /* A path that is too long is cut, and then does not open. */
+    snprintf(path, sizeof path, "%s/config.json", folder);
     FILE *in = fopen(path, "rb");
     if (!in)
         return fail(error, "\"%s\": %s: a language model has one beside its weights", path,

@@ -1,4 +1,4 @@
-/* cmocka.h with the headers that it wants first. */
+/* cmocka.h, after the headers that it requires. */
 #ifndef TENMAP_TESTS_CMOCKA_ALL_H
 #define TENMAP_TESTS_CMOCKA_ALL_H
 

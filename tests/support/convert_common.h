@@ -1,4 +1,7 @@
-/* What the conversion tests share: the pairs, the instruction sets, sources worth trying. */
+/*
+ * Shared by the conversion tests: the pairs of dtypes, the instruction sets, and interesting source
+ * values.
+ */
 #ifndef TENMAP_TESTS_CONVERT_COMMON_H
 #define TENMAP_TESTS_CONVERT_COMMON_H
 
@@ -17,7 +20,7 @@
 static const char *const isa_names[] = {"avx2", "neon", "scalar"};
 enum { ISA_COUNT = sizeof isa_names / sizeof isa_names[0] };
 
-/* Makes the library use that instruction set; false where this machine or build lacks it. */
+/* Makes the library use that instruction set; false if this machine or build lacks it. */
 static inline bool use_isa(size_t i) {
     static const tmi_kernels *found[ISA_COUNT];
     static bool asked[ISA_COUNT];
@@ -35,7 +38,7 @@ static inline bool use_isa(size_t i) {
     for (size_t isa_i_ = 0; isa_i_ < ISA_COUNT; isa_i_++)                                          \
         for (const char *name = isa_names[isa_i_]; name && use_isa(isa_i_); name = NULL)
 
-/* Whether the pair can be converted whatever the values: integers that narrow cannot. */
+/* Whether the pair converts for all values, which is not so if integers narrow. */
 static inline bool always_converts(tenmap_dtype to, tenmap_dtype from) {
     return tmi_convert_check(to, from, 0, NULL) == TENMAP_OK &&
            (!tmi_route_is_integer(to, from) || tmi_integers_all_fit(to, from));
@@ -59,8 +62,9 @@ static inline uint64_t next_random(uint64_t *state) {
 }
 
 /*
- * An element likely to be an edge of some format: random bits; random bits with the exponent of a
- * power of two that formats end at; fractions that are all zeros or ones but for a few bits; NaN.
+ * An element that is likely an edge case of some format: random bits; random bits with the exponent
+ * of a format's smallest or largest values; fractions that are all zeros or ones except for a few
+ * bits; NaN.
  */
 static inline uint64_t edgy_bits(tenmap_dtype dtype, uint64_t *state) {
     uint64_t r = next_random(state), how = next_random(state) % 8;
@@ -127,7 +131,10 @@ static inline void must_equal(const unsigned char *got, const unsigned char *wan
                      tmi_dtypes[to].name, tenmap_cpu_path(), what, i, bytes, got[i], want[i]);
 }
 
-/* Turns the CPU's flush-to-zero modes on (1) or back to default (0); 0 if it has none we know. */
+/*
+ * Turns the CPU's flush-to-zero modes on (1) or back to default (0); returns 0 if it has none that
+ * we know.
+ */
 static inline int set_flush_modes(int on) {
 #if defined(__x86_64__)
     _mm_setcsr((_mm_getcsr() & ~0x8040u) | (on ? 0x8040u : 0u)); /* FTZ and DAZ */

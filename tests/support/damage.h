@@ -1,4 +1,4 @@
-/* Random numbers, and text that is damaged by them a little: for tests that compare two readers. */
+/* Random numbers, and random damage to a text: for tests that compare two readers. */
 #ifndef TENMAP_TESTS_DAMAGE_H
 #define TENMAP_TESTS_DAMAGE_H
 
@@ -15,7 +15,10 @@ static size_t pick(size_t below) {
     return (size_t)(random_state % below);
 }
 
-/* One byte changed, removed, or one of `letters` put in, or a piece below `most` copied over another. */
+/*
+ * Changes or removes one byte, inserts one of `letters`, or copies a piece shorter than `most` over
+ * another.
+ */
 static size_t damage(char *text, size_t length, size_t most, const char *letters) {
     size_t at = pick(length - 1), from = pick(length - 1), size = pick(most);
     switch (pick(4)) {

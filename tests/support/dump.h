@@ -1,10 +1,10 @@
 /*
- * A model's header as one line, for comparisons with what should be seen, or what others see:
+ * Prints a model's header as one line, to compare with the expected one, or with another reader's:
  *
  *     A Tname:dtype:dims:begin:end ... Mkey=value ...
  *
- * Offsets are as the header has them. Tensors are in the order of (begin, end, name), metadata in
- * that of the keys. Texts have every byte but ASCII letters, digits and "._-" as %xx.
+ * Offsets are as in the header. Tensors are sorted by (begin, end, name), metadata by key. In
+ * texts, every byte except ASCII letters, digits and "._-" is written as %xx.
  */
 #ifndef TENMAP_TESTS_DUMP_H
 #define TENMAP_TESTS_DUMP_H
@@ -55,7 +55,7 @@ static inline void dump_tensor(FILE *out, const tenmap_tensor *t, uint64_t data_
     fprintf(out, ":%llu:%llu", (unsigned long long)begin, (unsigned long long)(begin + t->nbytes));
 }
 
-/* The line, without its end. Of a model in one file. */
+/* Prints the line without its line end, for a model in one file. */
 static inline void dump_model(FILE *out, const tenmap_model *model) {
     size_t count = tenmap_count(model), pairs = tenmap_metadata_count(model);
     const tenmap_tensor **tensors = malloc((count + 1) * sizeof(const tenmap_tensor *));

@@ -1,7 +1,7 @@
 /*
- * A second opinion on every rounding, written from the definitions and not from the library: the
- * values of a format are listed as doubles, and a result is the listed value nearest to the source.
- * A double holds every value and every midpoint of every format of at most 16 bits.
+ * A second, independent implementation of every rounding, written from the definitions: the values
+ * of a format are listed as doubles, and a result is the listed value nearest to the source. A
+ * double holds every value and every midpoint of every format of at most 16 bits.
  */
 #ifndef TENMAP_TESTS_EXACT_H
 #define TENMAP_TESTS_EXACT_H
@@ -17,8 +17,8 @@
 typedef struct exact_format {
     tenmap_dtype dtype;
     int exponent_bits, fraction_bits, bias;
-    uint32_t finite;   /* codes 0 to finite-1 are the values that are not negative */
-    int64_t too_large; /* the code beyond them; -1: they clamp */
+    uint32_t finite;   /* codes 0 to finite-1 are the nonnegative values */
+    int64_t too_large; /* the code for larger values; -1: they clamp */
     bool fnuz;         /* NaN is 0x80, zero has no sign */
 } exact_format;
 
@@ -42,7 +42,7 @@ static inline const exact_format *exact_find(tenmap_dtype dtype) {
     return NULL;
 }
 
-/* The value of code `code` of a format as if its codes had no end; no sign. */
+/* The value of a code without a sign, as if the format's codes continued without end. */
 static inline double exact_value(const exact_format *f, uint32_t code) {
     int field = (int)(code >> f->fraction_bits);
     double fraction = (double)(code & ((1u << f->fraction_bits) - 1));
@@ -97,7 +97,7 @@ static inline uint32_t exact_nearest(const exact_table *t, double magnitude, uin
     return *near = i;
 }
 
-/* The code that a conversion of a number, not NaN, has to give. */
+/* The code that a conversion of a number that is not NaN must give. */
 static inline uint32_t exact_narrow(const exact_table *t, double value, bool saturate,
                                     uint32_t *near) {
     const exact_format *f = t->format;
@@ -110,7 +110,7 @@ static inline uint32_t exact_narrow(const exact_table *t, double value, bool sat
     return sign | code;
 }
 
-/* Whether a result is any of the format's NaNs, or what stands for NaN where there is none. */
+/* Whether a result is one of the format's NaNs, or its substitute if the format has none. */
 static inline bool exact_is_nan(const exact_format *f, uint32_t code) {
     double value;
     if (f->too_large < 0)

@@ -17,7 +17,7 @@
 
 fault_state faults = {.kill_at = -1, .error_at = -1, .meanwhile_at = -1, .wander_at = -1};
 
-/* The linker's: __wrap_x takes the calls, __real_x is the original. */
+/* Provided by the linker: calls of x go to __wrap_x, and __real_x is the original. */
 int __real_open64(const char *path, int flags, ...);
 int __real_openat64(int folder, const char *path, int flags, ...);
 ssize_t __real_pwrite64(int fd, const void *src, size_t size, off64_t offset);
@@ -54,13 +54,15 @@ static void die(void) {
     kill(getpid(), SIGKILL);
 }
 
-/* Another thread of the program may change its working directory between any two calls. */
+/* Simulates another thread that changes the working directory between two calls. */
 static void wander(void) {
     if (faults.armed && faults.steps++ == faults.wander_at && chdir(faults.elsewhere) != 0)
         abort();
 }
 
-/* Counts a call. True if it is to fail, with errno set. *last: die in the middle of it. */
+/*
+ * Counts a call. True if it must fail, with errno set. *last: the process dies in the middle of it.
+ */
 static bool meet(bool *last) {
     *last = false;
     if (!faults.armed)

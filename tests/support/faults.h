@@ -1,6 +1,6 @@
 /*
- * The system calls of writing, as the linker sends them through this file: recorded, made to fail,
- * cut short, or the last thing that a process does.
+ * The linker redirects the system calls of writing to these functions, which record them, make them
+ * fail, cut them short, or kill the process in one of them.
  */
 #ifndef TENMAP_TESTS_FAULTS_H
 #define TENMAP_TESTS_FAULTS_H
@@ -35,7 +35,7 @@ enum { FAULT_MOST_EVENTS = 4096 };
 typedef struct fault_state {
     bool armed;
     long count;    /* calls so far */
-    long kill_at;  /* this call is half done, and then the process is killed; -1: none */
+    long kill_at;  /* in this call, after half of it, the process is killed; -1: none */
     long error_at; /* this call fails with error; -1: none */
     int error;
     long meanwhile_at; /* before this call another program acts; -1: none */
@@ -46,14 +46,14 @@ typedef struct fault_state {
     const char *elsewhere;
     bool short_writes; /* every write stops early, and every second is interrupted first */
     bool recording;
-    bool real_sync; /* else a sync does nothing: a kill needs none, and the replay is the disk */
+    bool real_sync; /* otherwise a sync does nothing: neither a kill nor the replay needs it */
     fault_event events[FAULT_MOST_EVENTS];
     size_t event_count;
 } fault_state;
 
 extern fault_state faults;
 
-/* Nothing fails, nothing is recorded; frees what was. */
+/* From now on nothing fails and nothing is recorded. Frees what was recorded. */
 void faults_reset(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* GGUF files, written by the tests: what is put in is what is in them, good or bad. */
+/* Builds GGUF files for tests exactly as told, valid or not. */
 #ifndef TENMAP_TESTS_GGUF_FILES_H
 #define TENMAP_TESTS_GGUF_FILES_H
 
@@ -21,7 +21,7 @@ static inline void gguf_put(gguf_file *f, const void *data, size_t size) {
     f->out.size += size;
 }
 
-/* The low `width` bytes, the lowest first. */
+/* Appends the low `width` bytes, lowest first. */
 static inline void gguf_number(gguf_file *f, uint64_t value, size_t width) {
     for (size_t i = 0; i < width; i++) {
         unsigned char byte = (unsigned char)(value >> 8 * i);
@@ -42,7 +42,7 @@ static inline void gguf_begin(gguf_file *f, uint64_t tensors, uint64_t keys) {
     gguf_number(f, keys, 8);
 }
 
-/* A key whose value, `width` bytes of a number, follows. */
+/* Appends a key and its value, a number of `width` bytes. */
 static inline void gguf_pair(gguf_file *f, const char *key, uint32_t type, uint64_t value,
                              size_t width) {
     gguf_text(f, key);
@@ -55,13 +55,13 @@ static inline void gguf_string_pair(gguf_file *f, const char *key, const char *v
     gguf_text(f, value);
 }
 
-/* The head of an array; its elements follow. */
+/* Appends the head of an array; the caller appends its elements. */
 static inline void gguf_array(gguf_file *f, uint32_t type, uint64_t count) {
     gguf_number(f, type, 4);
     gguf_number(f, count, 8);
 }
 
-/* A row of the table, for a matrix; type is ggml's number. */
+/* Appends a row of the tensor table, for a matrix; type is ggml's number. */
 static inline void gguf_row(gguf_file *f, const char *name, uint64_t rows, uint64_t columns,
                             uint32_t type, uint64_t offset) {
     gguf_text(f, name);
@@ -72,7 +72,7 @@ static inline void gguf_row(gguf_file *f, const char *name, uint64_t rows, uint6
     gguf_number(f, offset, 8);
 }
 
-/* Padding, and `size` bytes of the pattern. */
+/* Appends padding, and `size` bytes of the pattern. */
 static inline void gguf_data(gguf_file *f, size_t size) {
     while (f->out.size % 32)
         gguf_number(f, 0, 1);

@@ -25,7 +25,7 @@ static bool fails(io_files *files, tenmap_error *error) {
     return true;
 }
 
-/* The path without what an address has behind it. */
+/* The path without the part of the address that follows it. */
 static void plain_path(const io_files *files, const char *path, char out[4096]) {
     size_t len = files->strip ? strcspn(path, "?") : strlen(path);
     snprintf(out, 4096, "%.*s", (int)len, path);

@@ -1,4 +1,4 @@
-/* A tenmap_io over the system's files that can be slow, fail, and count: for tests. */
+/* A tenmap_io over the system's files for tests, which can be slow, fail, and count calls. */
 #ifndef TENMAP_TESTS_IO_FILES_H
 #define TENMAP_TESTS_IO_FILES_H
 
@@ -8,13 +8,13 @@
 #include <stdbool.h>
 
 typedef struct io_files {
-    /* What it is told. */
-    unsigned delay_us; /* each read takes at least so long */
-    long fail_at;      /* the call of this number, from 1 on, fails; 0: none does */
+    /* Set by the test. */
+    unsigned delay_us; /* each read takes at least this long */
+    long fail_at;      /* the number of the call that fails, from 1 on; 0: none */
     tenmap_status fail_with;
-    const char *sentence; /* that it fails with; NULL: none */
-    const char *strip;    /* what stands behind the path, from '?' on, and is no part of it */
-    /* What it saw. */
+    const char *sentence; /* its message; NULL: none */
+    const char *strip;    /* a suffix of paths, from '?' on, that is not part of the file's path */
+    /* What happened. */
     atomic_long calls, opened, closed, reads, at_once, most_at_once;
     _Atomic uint64_t bytes, largest;
 } io_files;

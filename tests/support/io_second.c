@@ -1,6 +1,7 @@
 /*
- * Lets a test program run a second time with every model behind a tenmap_io: the linker sends its
- * calls of tenmap_open, _open_list and tenmap_check through here, and of tenmap_open_memory where asked to.
+ * Lets a test program run a second time with every model behind a tenmap_io: the linker redirects
+ * its calls of tenmap_open, _open_list and tenmap_check to these functions, and those of
+ * tenmap_open_memory if asked to.
  */
 #include "io_files.h"
 
@@ -27,12 +28,12 @@ tenmap_status __wrap_tenmap_open_list(const char *const *paths, size_t n,
 
 static io_files second_files;
 
-/* The same options, behind the system's files as a tenmap_io. */
+/* The same options, with a tenmap_io over the system's files. */
 static const tenmap_options *through_io(const tenmap_options *given, tenmap_options *out,
                                         tenmap_io *io) {
     tenmap_options fresh = TENMAP_OPTIONS_INIT;
     if (given && given->struct_size != sizeof fresh)
-        return given; /* a test of that very field */
+        return given; /* the test sets io itself */
     *out = given ? *given : fresh;
     *io = io_files_io(&second_files);
     out->io = io;
@@ -62,7 +63,7 @@ tenmap_status __wrap_tenmap_check(const char *path, const tenmap_options *option
     return __real_tenmap_check(path, through_io(options, &changed, &io), found, ctx, error);
 }
 
-/* Memory as a tenmap_io, whose only object it is. */
+/* A tenmap_io whose only object is this memory. */
 typedef struct memory_object {
     const char *bytes;
     size_t size;

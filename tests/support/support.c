@@ -74,7 +74,7 @@ size_t count_names(const char *folder) {
 
 uint64_t inode_of(const char *path) {
 #ifdef _WIN32
-    return windows_inode(path); /* stat has none there */
+    return windows_inode(path); /* stat has no inode on Windows */
 #else
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
@@ -153,7 +153,7 @@ void modify_data(const char *path) {
     assert_int_equal(fputc(0x5a, f), 0x5a);
     assert_int_equal(fclose(f), 0);
     struct utimbuf later = {.actime = time(NULL) + 10, .modtime = time(NULL) + 10};
-    assert_int_equal(utime(path, &later), 0); /* clocks of file systems may be coarse */
+    assert_int_equal(utime(path, &later), 0); /* file systems may have coarse clocks */
 }
 
 void check_error(const tenmap_error *error, tenmap_status status) {
@@ -215,7 +215,7 @@ void check_agrees(const char *path, const tenmap_options *options, tenmap_status
 
 void check_agrees(const char *path, const tenmap_options *options, tenmap_status opened,
                   const tenmap_error *error) {
-    (void)path, (void)options, (void)opened, (void)error; /* there is no check to agree with */
+    (void)path, (void)options, (void)opened, (void)error; /* this build has no tenmap_check */
 }
 
 #endif
@@ -227,7 +227,8 @@ void must_fail(const char *path, const tenmap_options *options, tenmap_status st
     memset(&error, 0x5a, sizeof error);
     tenmap_status got = tenmap_open(path, options, &model, &error);
     failed_so(got, &error, model, status, fragment);
-    assert_int_equal(tenmap_open(path, options, &model, NULL), status); /* no error wanted */
+    assert_int_equal(tenmap_open(path, options, &model, NULL),
+                     status); /* a NULL error is allowed */
     check_agrees(path, options, got, &error);
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For tests of what only files of the system have, in programs that run behind a tenmap_io too. */
+/* For tests that need real files, in programs that also run behind a tenmap_io. */
 #ifdef TENMAP_TEST_IO
 #define NEEDS_FILES() skip()
 #else
@@ -25,7 +25,7 @@ typedef struct bytes {
     size_t size;
 } bytes;
 
-/* Length field, this JSON, and `data` bytes of a fixed pattern (see pattern_byte). */
+/* A file with a length field, this JSON, and `data` bytes of a fixed pattern (see pattern_byte). */
 bytes make_model(const char *json, size_t data);
 bytes make_model_n(const char *json, size_t json_len, size_t data);
 unsigned char pattern_byte(size_t i);
@@ -39,39 +39,40 @@ int empty_folder(void **state);
 /* How many files and folders lie in it. */
 size_t count_names(const char *folder);
 
-/* Which file is at a path: another number if it was replaced. */
+/* The file's inode, which changes if the file is replaced. */
 uint64_t inode_of(const char *path);
 
-/* "folder/name" in a buffer that lives until the fourth next call. */
+/* "folder/name" in a buffer that the fourth call after this one overwrites. */
 const char *in_folder(void **state, const char *name);
 void write_file(const char *path, const void *data, size_t size);
 /* A model file from its JSON. */
 void write_model(const char *path, const char *json, size_t data);
-/* The same with `slack` spaces behind the JSON. */
+/* The same with `slack` spaces after the JSON. */
 void write_model_slack(const char *path, const char *json, size_t slack, size_t data);
 void write_text(const char *path, const char *text);
 bytes read_whole(const char *path);
-/* What another program does that writes into a file where it lies: its last byte, and its time. */
+/* Modifies a file in place like another program: its last byte and its modification time. */
 void modify_data(const char *path);
 
-/* Opening that must work. */
+/* Opens a model; the test fails if that fails. */
 tenmap_model *must_open(const char *path, const tenmap_options *options);
 tenmap_model *must_open_memory(bytes file, const tenmap_options *options);
-/* Opening that must fail so: this status, this fragment in the message, *out NULL, a clean error.
+/*
+ * Opening must fail with this status, this fragment in the message, *out NULL, and a clean error.
  */
 void must_fail(const char *path, const tenmap_options *options, tenmap_status status,
                const char *fragment);
 void must_fail_memory(bytes file, const tenmap_options *options, tenmap_status status,
                       const char *fragment);
-/* A call that must have failed so: this status, this fragment in the message, a clean error. */
+/* The call must have failed with this status, this fragment in the message, and a clean error. */
 void check_refused(tenmap_status got, const tenmap_error *error, tenmap_status status,
                    const char *fragment);
-/* tenmap_check must say of the path what tenmap_open said. */
+/* tenmap_check must agree with tenmap_open about the path. */
 void check_agrees(const char *path, const tenmap_options *options, tenmap_status opened,
                   const tenmap_error *error);
 /*
- * The promises about every error: terminated, valid UTF-8, no control characters, not empty, and no
- * macro named, unless it is the programmer who is told of an argument.
+ * Checks the promises about every error: terminated, valid UTF-8, no control characters, not empty,
+ * and no macro names unless the status is TENMAP_ERR_ARGUMENT, which is for the programmer.
  */
 void check_error(const tenmap_error *error, tenmap_status status);
 

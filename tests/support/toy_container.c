@@ -4,7 +4,7 @@
  *     8  "TOYTENS1"     4  number of tensors     then for each of them
  *     1  length of the name     the name     1  dtype     1  rank     8  per dimension
  *
- * and the tensors' bytes, one after the other. The header says its length nowhere.
+ * and the tensors' bytes, one after the other. The header does not state its own length.
  */
 #include "format/format.h"
 
@@ -24,7 +24,7 @@ static uint32_t toy_count(const unsigned char *bytes) {
            (uint32_t)bytes[11] << 24;
 }
 
-/* Where the entry that begins at `at` ends; 0 if it does not in `len` bytes. */
+/* Where the entry that begins at `at` ends; 0 if that is beyond `len` bytes. */
 static size_t toy_entry_end(const unsigned char *bytes, size_t at, size_t len) {
     size_t rank_at = at < len ? at + 1 + bytes[at] + 1 : len;
     size_t end = rank_at < len ? rank_at + 1 + (size_t)8 * bytes[rank_at] : 0;
@@ -59,7 +59,7 @@ static bool take_toy_tables(tmi_header *header, const tmi_place *place, uint32_t
                           count);
 }
 
-/* Shapes are few and small here: no product of a toy overflows. */
+/* Shapes are small here, so no product overflows. */
 static tenmap_status parse_toy(tmi_header *header, const tmi_place *place, tmi_block text,
                                size_t length, tenmap_error *error) {
     unsigned char *bytes = text.bytes;
@@ -83,7 +83,7 @@ static tenmap_status parse_toy(tmi_header *header, const tmi_place *place, tmi_b
             *dim = tmi_file_u64(bytes + at + 3 + name_len + (size_t)8 * d);
             t->nelems *= *dim;
         }
-        bytes[at + 1 + name_len] = '\0'; /* behind the name, where the dtype was */
+        bytes[at + 1 + name_len] = '\0'; /* after the name, where the dtype was */
         (void)tmi_dtype_bytes(t->dtype, t->nelems, &t->nbytes);
         tmi_tensor_settle(t, place, begin, true, tmi_dtypes[t->dtype].align - 1u);
         (void)tmi_names_put(&header->names, i, tmi_hash(&place->key, t->name, t->name_len));
