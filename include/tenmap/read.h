@@ -433,7 +433,8 @@ enum {
     TENMAP_ADVISE_RELEASE = 3,
     /*
      * Brought in and kept. TENMAP_ERR_LIMIT beyond the limit of this process. Locks do not nest.
-     * Locked pages must be unlocked before they can be released.
+     * Locked pages must be unlocked before they can be released. A lock that fails leaves locked
+     * what was locked before.
      */
     TENMAP_ADVISE_LOCK = 4,
     TENMAP_ADVISE_UNLOCK = 5

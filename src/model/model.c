@@ -23,7 +23,7 @@ void tenmap_close(tenmap_model *model) {
     for (size_t i = 0; i < model->missing_count; i++)
         free(model->missing[i]);
     free(model->missing);
-    free(model->locked.spans);
+    free(model->locked.spans.list);
     tmi_lookup_free(model);
     for (size_t i = 0; i < model->index_count; i++)
         tmi_index_free(&model->indexes[i]);

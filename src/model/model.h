@@ -202,12 +202,16 @@ typedef struct tmi_span {
     uint64_t begin, end;
 } tmi_span;
 
+typedef struct tmi_spans {
+    tmi_span *list; /* free with free() */
+    size_t count, capacity;
+} tmi_spans;
+
 /* mlock_spans.c: the pages that tenmap_advise locked in memory. */
 typedef struct tmi_mlock_spans {
     tmi_rwlock gate;
     long process;
-    tmi_span *spans;
-    size_t count, capacity;
+    tmi_spans spans;
 } tmi_mlock_spans;
 
 struct tenmap_model {
@@ -359,12 +363,13 @@ bool tmi_is_detached(const tmi_shard *shard, size_t piece);
  */
 bool tmi_next_mapped(tmi_span *rest, tmi_span *run);
 
-/*
- * mlock_spans.c: records which pages tenmap_advise locked. Spans are whole pages. Adding fails if
- * out of memory.
- */
+/* mlock_spans.c: records which pages tenmap_advise locked. Spans are whole pages. */
 
-bool tmi_mlock_spans_add(const tenmap_model *model, tmi_span pages);
+/*
+ * Records the pages as locked. *added receives those that were not before; the caller frees its
+ * list in any case. False if out of memory: then the record is unchanged.
+ */
+bool tmi_mlock_spans_add(const tenmap_model *model, tmi_span pages, tmi_spans *added);
 void tmi_mlock_spans_remove(const tenmap_model *model, tmi_span pages);
 /* Locks again the pages that were locked before memory replaced their mapping. 0 or an errno. */
 int tmi_mlock_spans_relock(const tenmap_model *model, tmi_span pages);

@@ -215,19 +215,29 @@ static tenmap_status act_unlock(const tenmap_model *model, tmi_span span, tenmap
                   : TENMAP_OK;
 }
 
+/* Undoes a lock that failed, except for pages that were locked before. */
+static void undo_lock(const tenmap_model *model, const tmi_spans *added) {
+    for (size_t i = 0; i < added->count; i++) {
+        tmi_span pages = added->list[i];
+        (void)tmi_map_unlock(&pages.shard->bytes.file, pages.begin, pages.end);
+        tmi_mlock_spans_remove(model, pages);
+    }
+}
+
 /* Locks before populating, so that nothing is read if the span is over the limit. */
 static tenmap_status act_lock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span pages = tmi_span_outward(span);
-    if (!tmi_mlock_spans_add(model, pages))
-        return tmi_fail_memory(error, sizeof span, "the list of what is locked");
-    int failed = tmi_map_lock(&pages.shard->bytes.file, pages.begin, pages.end);
-    if (failed) {
-        tmi_mlock_spans_remove(model, pages);
-        return fail_lock(model, &span, failed, error);
+    tmi_spans added;
+    tenmap_status status;
+    if (!tmi_mlock_spans_add(model, pages, &added)) {
+        status = tmi_fail_memory(error, sizeof span, "the list of what is locked");
+    } else {
+        int failed = tmi_map_lock(&pages.shard->bytes.file, pages.begin, pages.end);
+        status = failed ? fail_lock(model, &span, failed, error) : act_populate(model, span, error);
+        if (status != TENMAP_OK)
+            undo_lock(model, &added);
     }
-    tenmap_status status = act_populate(model, span, error);
-    if (status != TENMAP_OK)
-        (void)act_unlock(model, span, NULL);
+    free(added.list);
     return status;
 }
 

@@ -53,6 +53,7 @@ int __wrap_madvise(void *at, size_t size, int advice);
 void *__real_realloc(void *old, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 static atomic_bool old_kernel;
+static atomic_bool unreadable;        /* populating fails as if the storage could not be read */
 static atomic_bool gated;             /* populating waits until it is let through, one at a time */
 static atomic_int allowed, populated; /* how many were let through, how many came */
 static atomic_size_t largest;         /* what the library asked realloc for */
@@ -82,6 +83,10 @@ static int map_and_cut(void *at, size_t size) {
 int __wrap_madvise(void *at, size_t size, int advice) {
     if (old_kernel && advice == MADV_POPULATE_READ) {
         errno = EINVAL;
+        return -1;
+    }
+    if (unreadable && advice == MADV_POPULATE_READ) {
+        errno = EFAULT;
         return -1;
     }
     if (cut_once_mapped && advice == MADV_POPULATE_READ)
@@ -514,6 +519,79 @@ static void a_lock_over_the_limit_says_which_and_how_to_raise_it(void **state) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* What the kernel says that this process has locked, in all mappings. */
+static uint64_t locked_bytes(void) {
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    unsigned long kib = 0;
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "VmLck: %lu", &kib) == 1)
+            break;
+    fclose(f);
+    return (uint64_t)kib * 1024;
+}
+
+/* With "a" locked: a call that must fail, and change nothing about what is locked. */
+static bool fails_without_a_trace(const tenmap_model *m, const char *name, tenmap_status wanted) {
+    uint64_t before = locked_bytes();
+    tenmap_error error = {0};
+    const tenmap_tensor *t = name ? tenmap_find(m, name) : NULL;
+    tenmap_status status = tenmap_advise(m, t, TENMAP_ADVISE_LOCK, &error);
+    uint64_t after = locked_bytes();
+    if (status == wanted && before >= A && after == before)
+        return true;
+    fprintf(stderr, "status %d (%s), %llu bytes locked before, %llu after\n", (int)status,
+            error.message, (unsigned long long)before, (unsigned long long)after);
+    return false;
+}
+
+/* Whether the library knows of the locks, too: memory that replaces the mapping is locked again. */
+static bool detaches_with_its_locks(tenmap_model *m) {
+    uint64_t before = locked_bytes();
+    tenmap_error error = {0};
+    if (tenmap_detach(m, NULL, &error) == TENMAP_OK && locked_bytes() == before)
+        return true;
+    fprintf(stderr, "%llu bytes locked before tenmap_detach, %llu after %s\n",
+            (unsigned long long)before, (unsigned long long)locked_bytes(), error.message);
+    return false;
+}
+
+/* In children, which begin without locked pages; the second is nobody, whom the limit stops. */
+static void a_failed_lock_leaves_what_was_locked_before_and_no_more(void **state) {
+    if (SANITIZED) {
+        print_message("           SKIPPED: sanitizers replace mlock\n");
+        return;
+    }
+    for (int over_limit = 0; over_limit < 2; over_limit++) {
+        const char *path = small_model(state);
+        pid_t child = fork();
+        if (child == 0) {
+            struct rlimit limit = {65536, 65536};
+            tenmap_model *m = must_open(path, NULL);
+            bool bad = over_limit && (setrlimit(RLIMIT_MEMLOCK, &limit) != 0 ||
+                                      (getuid() == 0 && setuid(65534) != 0));
+            if (tenmap_advise(m, tenmap_find(m, "a"), TENMAP_ADVISE_LOCK, NULL) != TENMAP_OK)
+                _exit(over_limit ? 1 : 77);
+            unreadable = !over_limit;
+            tenmap_status wanted = over_limit ? TENMAP_ERR_LIMIT : TENMAP_ERR_IO;
+            bad |= !fails_without_a_trace(m, "b", wanted); /* shares a page with each neighbor */
+            bad |= !fails_without_a_trace(m, NULL, wanted);
+            unreadable = false;
+            bad |= !detaches_with_its_locks(m);
+            tenmap_close(m);
+            _exit(bad);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        if (WEXITSTATUS(status) == 77)
+            print_message("           SKIPPED: pages cannot be locked here\n");
+        else
+            assert_int_equal(WEXITSTATUS(status), 0);
+    }
+}
+
 /* What a program does that wants zeros where a file has lost its pages. */
 static void map_a_page_of_zeros(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)context;
@@ -706,6 +784,7 @@ int main(void) {
         cmocka_unit_test_setup(a_kernel_without_populate_read_is_done_without, start_test),
         cmocka_unit_test_setup(locked_pages_stay_and_must_be_unlocked_first, start_test),
         cmocka_unit_test_setup(a_lock_over_the_limit_says_which_and_how_to_raise_it, start_test),
+        cmocka_unit_test_setup(a_failed_lock_leaves_what_was_locked_before_and_no_more, start_test),
         cmocka_unit_test_setup(a_sigbus_handler_runs_on_the_librarys_threads, start_test),
         cmocka_unit_test_setup(a_forked_child_reads_prefetches_and_closes, start_test),
         cmocka_unit_test_setup(wrong_arguments, start_test),
