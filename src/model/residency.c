@@ -112,19 +112,24 @@ typedef struct advice_subject {
     uint64_t offset;
 } advice_subject;
 
+static bool holds_byte(const tenmap_tensor *t, const tmi_shard *shard, uint64_t offset) {
+    bool holds = false;
+    for (uint32_t part = 0; part < parts_of(t) && !holds; part++) {
+        tmi_span span = part_span(t, part);
+        holds = span.shard == shard && span.begin <= offset && offset < span.end;
+    }
+    return holds;
+}
+
 static advice_subject subject_at(const tenmap_model *model, const tmi_span *span, uint64_t at) {
     advice_subject out = {.shard = (uint32_t)(span->shard - model->shards)};
     out.offset = at > span->begin ? at : span->begin; /* pages begin before their tensor */
     tmi_quoted path = tmi_quote_path(span->shard->bytes.shown);
     snprintf(out.text, sizeof out.text, "%s", path.text);
-    for (size_t i = 0; i < model->tensor_count; i++) {
-        const tenmap_tensor *t = &model->tensors[i];
-        uint64_t size = part_span(t, 0).end - t->file_offset;
-        if (t->shard == out.shard && t->file_offset <= out.offset &&
-            out.offset - t->file_offset < size)
+    for (size_t i = 0; i < model->tensor_count; i++)
+        if (holds_byte(&model->tensors[i], span->shard, out.offset))
             snprintf(out.text, sizeof out.text, "%s: tensor %s", path.text,
-                     tmi_quote(t->name, t->name_len).text);
-    }
+                     tmi_quote(model->tensors[i].name, model->tensors[i].name_len).text);
     return out;
 }
 

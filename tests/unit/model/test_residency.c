@@ -452,6 +452,29 @@ static void a_truncated_file_is_an_error_and_not_a_signal(void **state) {
     }
 }
 
+/* An FP8 weight with a scale for each row; the file ends in the middle of the scales. */
+static void an_error_in_any_part_names_the_quantized_weight(void **state) {
+    enum { ROWS = 16384, COLUMNS = 4, CODES = ROWS * COLUMNS, SCALES = ROWS * 4 };
+    char json[512];
+    const char *path = in_folder(state, "q.safetensors");
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    tenmap_error error;
+    snprintf(json, sizeof json,
+             "{\"b.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[%d,%d],\"data_offsets\":[0,%d]},"
+             "\"b.weight_scale\":{\"dtype\":\"F32\",\"shape\":[%d,1],\"data_offsets\":[%d,%d]}}",
+             ROWS, COLUMNS, CODES, ROWS, CODES, CODES + SCALES);
+    write_model(path, json, CODES + SCALES);
+    options.flags = TENMAP_OPEN_DEQUANTIZE;
+    tenmap_model *m = must_open(path, &options);
+    const tenmap_tensor *t = tenmap_find(m, "b.weight");
+    assert_true(t && t->flags & TENMAP_TENSOR_COMPUTED);
+    assert_int_equal(truncate(path, (off_t)(8 + strlen(json) + CODES + SCALES / 2)), 0);
+    assert_int_equal(tenmap_advise(m, t, TENMAP_ADVISE_POPULATE, &error), TENMAP_ERR_IO);
+    if (!strstr(error.message, "tensor \"b.weight\""))
+        fail_msg("%s", error.message);
+    tenmap_close(m);
+}
+
 static void a_kernel_without_populate_read_is_done_without(void **state) {
     tenmap_model *m = must_open(pinned_model(state), NULL);
     old_kernel = true;
@@ -781,6 +804,7 @@ int main(void) {
         cmocka_unit_test_setup(models_that_are_not_mapped_take_every_advice, start_test),
         cmocka_unit_test_setup(cached_bytes_are_those_of_the_page_cache, start_test),
         cmocka_unit_test_setup(a_truncated_file_is_an_error_and_not_a_signal, start_test),
+        cmocka_unit_test_setup(an_error_in_any_part_names_the_quantized_weight, start_test),
         cmocka_unit_test_setup(a_kernel_without_populate_read_is_done_without, start_test),
         cmocka_unit_test_setup(locked_pages_stay_and_must_be_unlocked_first, start_test),
         cmocka_unit_test_setup(a_lock_over_the_limit_says_which_and_how_to_raise_it, start_test),
