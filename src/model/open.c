@@ -310,11 +310,11 @@ tenmap_status tmi_open_edited(const tmi_file *file, const char *path, const tenm
     shard->bytes.file = (tmi_file){.fd = -1, .kind = file->kind};
     model->path = tmi_copy_text(path, strlen(path));
     int failed = file->fd < 0 ? 0 : tmi_file_dup(&shard->bytes.file, file->fd);
-    if (!model->path)
+    if (status == TENMAP_OK && !model->path)
         status = tmi_fail_memory(error, strlen(path), "the path");
-    else if (failed)
+    if (status == TENMAP_OK && failed)
         status = tmi_fail_os(error, failed, "%s: cannot open it", tmi_quote_path(path).text);
-    else
+    if (status == TENMAP_OK)
         status = open_file(model, path, &options, error);
     return tmi_open_end(model, &options, status, out, error);
 }
