@@ -47,9 +47,7 @@ static bool packed_columns(tmi_part_finder *f, const tenmap_tensor *t, const ten
         shape->nbytes > sizeof bytes)
         return TMI_PART_WRONG(f, t, shape, "%u integers were expected", (unsigned)t->rank);
     if (f->notes >= MOST_READ && group && bits && words <= UINT64_MAX / 32) {
-        *columns = scales->rank == t->rank && group ? scales->shape[t->rank - 1] * group
-                   : bits                           ? words * 32 / bits
-                                                    : words * 8;
+        *columns = scales->rank == t->rank ? scales->shape[t->rank - 1] * group : words * 32 / bits;
         return true;
     }
     if (!tmi_part_read(f, t, shape, bytes, (size_t)shape->nbytes))
