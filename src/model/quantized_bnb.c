@@ -19,6 +19,21 @@ typedef struct bnb_state {
     char kind[8];  /* quant_type; "" if not given */
 } bnb_state;
 
+/* Appends the digits from text.bytes[*at] on to *value. False if there are none. */
+static bool take_digits(tmi_text text, size_t *at, double *value) {
+    size_t first = *at;
+    for (; *at < text.len && text.bytes[*at] >= '0' && text.bytes[*at] <= '9'; ++*at)
+        *value = *value * 10 + (text.bytes[*at] - '0');
+    return *at > first;
+}
+
+/* Passes the next character if it is one of these. */
+static bool take_one_of(tmi_text text, size_t *at, char one, char other) {
+    bool is = *at < text.len && (text.bytes[*at] == one || text.bytes[*at] == other);
+    *at += is;
+    return is;
+}
+
 /*
  * Parses a JSON number; false if the text is not one. The number was a float before it was written,
  * so errors in the last bits of the double are rounded away. Beyond 10^300 in either direction the
@@ -26,35 +41,31 @@ typedef struct bnb_state {
  */
 static bool decimal(tmi_text text, double *value) {
     enum { MOST_POWER = 10000 };
-    int exponent = 0, power = 0, sign = 1;
-    double scale = 1;
-    bool negative = text.len && text.bytes[0] == '-', behind = false;
-    size_t i = negative;
-    for (*value = 0; i < text.len && text.bytes[i] != 'e' && text.bytes[i] != 'E'; i++) {
-        unsigned digit = (unsigned char)text.bytes[i] - (unsigned)'0';
-        if (digit > 9 && (text.bytes[i] != '.' || behind))
+    size_t at = 0, point;
+    int exponent = 0;
+    double power = 0, scale = 1;
+    bool negative = take_one_of(text, &at, '-', '-');
+    *value = 0;
+    if (!take_digits(text, &at, value))
+        return false;
+    point = at;
+    if (take_one_of(text, &at, '.', '.')) {
+        if (!take_digits(text, &at, value))
             return false;
-        behind = behind || digit > 9;
-        if (digit <= 9) {
-            *value = *value * 10 + digit;
-            exponent -= behind;
-        }
+        exponent = -(int)(at - point - 1);
     }
-    for (i++; i < text.len; i++) {
-        unsigned digit = (unsigned char)text.bytes[i] - (unsigned)'0';
-        if (text.bytes[i] == '-')
-            sign = -1;
-        else if (text.bytes[i] != '+' && digit > 9)
+    if (take_one_of(text, &at, 'e', 'E')) {
+        bool down = take_one_of(text, &at, '-', '+') && text.bytes[at - 1] == '-';
+        if (!take_digits(text, &at, &power))
             return false;
-        else if (digit <= 9 && power < MOST_POWER)
-            power = power * 10 + (int)digit;
+        int steps = power < MOST_POWER ? (int)power : MOST_POWER;
+        exponent += down ? -steps : steps;
     }
-    exponent += sign * power;
     for (int n = exponent < 0 ? -exponent : exponent; n > 0 && scale < 1e300; n--)
         scale *= 10;
     *value = exponent < 0 ? *value / scale : *value * scale;
     *value = negative ? -*value : *value;
-    return text.len > (size_t)negative;
+    return at == text.len;
 }
 
 static bool take_bnb_shape(tmi_json *json, bnb_state *state) {

@@ -91,6 +91,22 @@ static void bnb_word_as_offset(stored_weight *w) {
 static void bnb_text_as_offset(stored_weight *w) {
     bnb_other_end(w, "\"nested_offset\": \"1e                    \"");
 }
+/* Numbers that lack a digit somewhere, as text: the JSON itself is right. */
+static void bnb_point_as_offset(stored_weight *w) {
+    bnb_other_end(w, "\"nested_offset\": \".\"");
+}
+static void bnb_exponent_as_offset(stored_weight *w) {
+    bnb_other_end(w, "\"nested_offset\": \"e5\"");
+}
+static void bnb_no_exponent_as_offset(stored_weight *w) {
+    bnb_other_end(w, "\"nested_offset\": \"1e\"");
+}
+static void bnb_no_fraction_as_offset(stored_weight *w) {
+    bnb_other_end(w, "\"nested_offset\": \"1.\"");
+}
+static void bnb_two_signs_as_offset(stored_weight *w) {
+    bnb_other_end(w, "\"nested_offset\": \"1e+-5\"");
+}
 static void scb_other_order(stored_weight *w) {
     make_scaled(w, "", TENMAP_I8, "b.SCB", TENMAP_F32, 31, 65, 1, 65);
     w->parts[1].rank = 1;
@@ -149,6 +165,11 @@ const broken_case broken_cases[] = {
     {bnb_other_kind, "it says \"fp4\"", false},
     {bnb_word_as_offset, "a number was expected as its nested_offset", false},
     {bnb_text_as_offset, "a number was expected as its nested_offset", false},
+    {bnb_point_as_offset, "a number was expected as its nested_offset", false},
+    {bnb_exponent_as_offset, "a number was expected as its nested_offset", false},
+    {bnb_no_exponent_as_offset, "a number was expected as its nested_offset", false},
+    {bnb_no_fraction_as_offset, "a number was expected as its nested_offset", false},
+    {bnb_two_signs_as_offset, "a number was expected as its nested_offset", false},
     {scb_other_order, "it says the order 2, where 0", false},
     {scb_several_orders, "\"b.weight_format\" is U8 [2]; one number", false},
     {packed_other_group, "config.json says groups of 128 columns, which are 2 scales", false},
