@@ -11,12 +11,20 @@ void tmi_file_memory(tmi_file *file, const void *bytes, size_t size) {
     *file = (tmi_file){.fd = -1, .kind = TMI_FILE_REGULAR, .memory = bytes, .size = size};
 }
 
+/* The file offset behind the last byte in memory: of all of the file, or of what was mapped. */
+static uint64_t memory_end(const tmi_file *file) {
+    uint64_t mapped = file->map_offset + file->map_size;
+    return file->map && mapped < file->size ? mapped : file->size;
+}
+
 int tmi_file_read(const tmi_file *file, uint64_t offset, void *dst, size_t size, size_t *got) {
     *got = 0;
     if (file->memory) {
-        if (offset < file->size) {
-            uint64_t left = file->size - offset;
-            *got = left < size ? (size_t)left : size;
+        uint64_t end = memory_end(file);
+        if (offset < file->memory_at)
+            return EFAULT;
+        if (offset < end) {
+            *got = end - offset < size ? (size_t)(end - offset) : size;
             memcpy(dst, file->memory + (offset - file->memory_at), *got);
         }
         return 0;

@@ -152,6 +152,33 @@ static void what_ends_a_write_has_words(void **state) {
     }
 }
 
+/* Memory that took the place of a mapping holds the bytes that were mapped, and no others. */
+static void memory_of_a_part_of_a_file_is_read_within_its_bounds(void **state) {
+    enum { BEFORE = 4096, MAPPED = 100, BEHIND = 1000 };
+    unsigned char whole[BEFORE + MAPPED + BEHIND], dst[16];
+    size_t got;
+    (void)state;
+    memset(whole, 'x', sizeof whole);
+    tmi_file file = {.fd = -1,
+                     .kind = TMI_FILE_REGULAR,
+                     .memory = whole + BEFORE,
+                     .memory_at = BEFORE,
+                     .size = sizeof whole,
+                     .map = whole + BEFORE,
+                     .map_size = MAPPED,
+                     .map_offset = BEFORE};
+    memset(file.map, 'm', MAPPED);
+    assert_int_equal(tmi_file_read(&file, BEFORE + 3, dst, 16, &got), 0);
+    assert_int_equal(got, 16);
+    assert_int_equal(dst[15], 'm');
+    assert_int_not_equal(tmi_file_read(&file, BEFORE - 1, dst, 16, &got), 0);
+    assert_int_equal(got, 0);
+    assert_int_equal(tmi_file_read(&file, BEFORE + MAPPED - 5, dst, 16, &got), 0);
+    assert_int_equal(got, 5);
+    assert_int_equal(tmi_file_read(&file, BEFORE + MAPPED + 1, dst, 16, &got), 0);
+    assert_int_equal(got, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_that_windows_takes_for_something_else),
@@ -161,6 +188,7 @@ int main(void) {
         cmocka_unit_test(files_of_ours_are_hidden_and_short),
         cmocka_unit_test_setup(paths_are_utf8, empty_folder),
         cmocka_unit_test(what_ends_a_write_has_words),
+        cmocka_unit_test(memory_of_a_part_of_a_file_is_read_within_its_bounds),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
