@@ -265,7 +265,7 @@ static tenmap_status plan_shards(saving *s) {
         s->total += planned.nbytes;
         s->to_copy += copied_bytes(s, i);
     }
-    if (s->shard_count > TMI_MOST_SHARDS - 1)
+    if (s->shard_count > TMI_MOST_SHARDS)
         return FAIL_SAVE(s, TENMAP_ERR_LIMIT, "%llu shards are more than the %d that readers open",
                          (ull)s->shard_count, (int)TMI_MOST_SHARDS);
     if (s->shard_count > 1 && s->single_there && (s->options.flags & TENMAP_SAVE_KEEP_OLD))

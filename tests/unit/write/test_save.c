@@ -412,6 +412,41 @@ static void a_source_that_is_modified_ends_the_save(void **state) {
     check_saved(*state, 7, 3);
 }
 
+/*
+ * The limit is that of readers. What is just within it fails for another reason, which comes next:
+ * nothing is written.
+ */
+static void as_many_shards_as_readers_open_are_saved(void **state) {
+    enum { MOST = 100000 };
+    static const uint64_t one[1] = {1};
+    tenmap_source *sources = calloc(MOST + 1, sizeof *sources);
+    char(*tensor)[8] = calloc(MOST + 1, sizeof *tensor);
+    tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
+    tenmap_error error = {0};
+    assert_true(sources && tensor);
+    for (size_t i = 0; i <= MOST; i++) {
+        snprintf(tensor[i], sizeof tensor[i], "%zu", i);
+        sources[i] = (tenmap_source){.name = tensor[i],
+                                     .name_len = TENMAP_CSTR,
+                                     .dtype = TENMAP_U8,
+                                     .shape = one,
+                                     .rank = 1,
+                                     .data = "x"};
+    }
+    write_model(in_folder(state, "model.safetensors"), "{}", 0);
+    options.max_shard_bytes = 1;
+    options.flags = TENMAP_SAVE_KEEP_OLD;
+    assert_int_equal(tenmap_save_sharded(*state, sources, MOST + 1, &options, &error),
+                     TENMAP_ERR_LIMIT);
+    assert_non_null(strstr(error.message, "100001 shards are more than the 100000"));
+    tenmap_status status = tenmap_save_sharded(*state, sources, MOST, &options, &error);
+    if (status != TENMAP_ERR_ARGUMENT || !strstr(error.message, "would hide the new index"))
+        fail_msg("%s", error.message);
+    assert_int_equal(count_names(*state), 1);
+    free(sources);
+    free(tensor);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_first_save_has_plain_names, empty_folder),
@@ -425,6 +460,7 @@ int main(void) {
         cmocka_unit_test_setup(a_renamed_folder_misleads_no_save, empty_folder),
 #endif
         cmocka_unit_test_setup(headers_and_indexes_that_readers_refuse_are_not_begun, empty_folder),
+        cmocka_unit_test_setup(as_many_shards_as_readers_open_are_saved, empty_folder),
         cmocka_unit_test_setup(a_failed_save_removes_only_what_it_wrote, empty_folder),
         cmocka_unit_test_setup(the_first_options_are_taken, empty_folder),
         cmocka_unit_test_setup(order_is_kept_when_asked, empty_folder),
