@@ -72,6 +72,7 @@ bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code) {
     if (report->counts[severity][code] < MOST_OF_A_KIND)
         return false;
     report->counts[severity][code]++;
+    report->errors += severity == TENMAP_FINDING_ERROR;
     return true;
 }
 
@@ -83,11 +84,10 @@ void tmi_report_say(tmi_report *report, uint32_t severity, uint32_t code, uint32
                               .offset = said->offset,
                               .tensor = tensor,
                               .message = said->message};
-    if (severity == TENMAP_FINDING_ERROR)
-        report->errors++;
     if (tmi_report_full(report, severity, code))
         return;
     report->counts[severity][code]++;
+    report->errors += severity == TENMAP_FINDING_ERROR;
     report->found(report->ctx, &finding);
 }
 

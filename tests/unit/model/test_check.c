@@ -4,6 +4,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "format/format.h"
 #include "support.h"
 
 #include <sys/resource.h>
@@ -423,6 +424,25 @@ static void descriptors_do_not_decide_the_verdict(void **state) {
     }
 }
 
+/* Whether enough were passed on is asked before a message is worded, and when it is passed on. */
+static void errors_that_are_only_counted_are_errors(void **state) {
+    enum { FOUND = 100 };
+    tmi_report report = {.found = take, .ctx = &all};
+    tenmap_error error;
+    (void)state;
+    memset(&all, 0, sizeof all);
+    for (int i = 0; i < FOUND; i++) {
+        TMI_REPORT(&report, OVERLAP, 0, 0, NULL, "%s", "it overlaps");
+        tmi_fail(&error, TENMAP_ERR_FORMAT, "%s", "it is too small");
+        tmi_report_failure(&report, TENMAP_FOUND_SIZE, 0, NULL, &error);
+        TMI_REPORT(&report, MISALIGNED, 0, 0, NULL, "%s", "it is not aligned");
+    }
+    assert_int_equal(report.errors, 2 * FOUND);
+    assert_int_equal(report.counts[TENMAP_FINDING_ERROR][TENMAP_FOUND_OVERLAP], FOUND);
+    assert_int_equal(report.counts[TENMAP_FINDING_ERROR][TENMAP_FOUND_SIZE], FOUND);
+    assert_int_equal(report.counts[TENMAP_FINDING_WARNING][TENMAP_FOUND_MISALIGNED], FOUND);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_plain_file_has_no_findings, empty_folder),
@@ -444,6 +464,7 @@ int main(void) {
         cmocka_unit_test_setup(a_folder_and_a_numbered_set_are_checked, empty_folder),
         cmocka_unit_test_setup(descriptors_do_not_decide_the_verdict, empty_folder),
         cmocka_unit_test(names_of_codes_are_told_apart),
+        cmocka_unit_test(errors_that_are_only_counted_are_errors),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
