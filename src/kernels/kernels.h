@@ -253,10 +253,10 @@ uint32_t tmi_f32_odd_from_f64(uint64_t bits);
 /* Whether `to` can represent every value of `from`. */
 bool tmi_integers_all_fit(tenmap_dtype to, tenmap_dtype from);
 /*
- * Converts up to the first element that does not fit and sets *first to its number, or to `count`
- * if all fit; returns 0 if all fit. With TENMAP_CONVERT_SATURATE elements that do not fit become
- * the nearest value that does, and the result is the number of those. *dst may be written up to
- * `count` elements. If dst is NULL, nothing is written.
+ * If all elements fit, converts them, sets *first to `count` and returns 0. Otherwise sets *first
+ * to the number of the first one that does not fit; of those before it, some may not have been
+ * written. With TENMAP_CONVERT_SATURATE elements that do not fit become the nearest value that
+ * does, and the result is the number of those. If dst is NULL, nothing is written.
  */
 size_t tmi_integers(tenmap_dtype to, void *dst, tenmap_dtype from, const void *src, size_t count,
                     uint32_t flags, size_t *first);

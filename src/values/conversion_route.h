@@ -6,7 +6,7 @@
 
 /*
  * Returns `count`, or less if an integer does not fit into an integer dtype: then the number of the
- * first such element, with those before it converted.
+ * first such element. Of those before it, some may not have been written.
  */
 uint64_t tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, uint64_t count,
                    uint32_t flags);
