@@ -2,8 +2,8 @@
  * GGUF: times opening a file, and unpacking blocks.
  *
  *     bench_gguf open FILE         the least and the median time to open and close it
- *     bench_gguf blocks [MIB]      dtypes into F32 of MIB (256) on one thread, compared with the rate
- *                                  at which non-temporal stores alone write the same memory
+ *     bench_gguf blocks [MIB]      dtypes into F32 of MIB (256) on one thread, compared with the
+ *                                  rate of non-temporal stores alone to the same memory
  *
  * All times are processor time, and the two alternate, so that other work on the machine affects
  * both alike.

@@ -1,9 +1,9 @@
 /*
- * Hostile and huge files, one kind per case, and the opening of them: scripts/linear.sh counts the
- * instructions of the latter, or of a command of the tool, for n and 2n of each.
+ * Writes hostile and huge files, one kind per case, and opens them. scripts/linear.sh counts the
+ * instructions of the opening, or of a command of the tool, for n and 2n of each.
  *
- *     linear list [DIVISOR]        the cases: name, n divided by DIVISOR, allowed ratio, and for the
- *                                  tool "terminal" or "pipe", the exit code and the command line
+ *     linear list [DIVISOR]        the cases: name, n divided by DIVISOR, allowed ratio, and for
+ *                                  the tool "terminal" or "pipe", exit code and command line
  *     linear make CASE N FOLDER    writes the files
  *     linear open CASE FOLDER      opens them, checks the verdict, prints what memory it took
  *     linear spend CODE PROGRAM... runs it, checks its exit code, prints what memory it took
@@ -27,7 +27,7 @@ static void die(const char *what) {
     exit(1);
 }
 
-/* One tensor of `size` bytes at `begin`, behind a comma unless it is the first. */
+/* One tensor of `size` bytes at `begin`, after a comma unless it is the first. */
 static void put_tensor(FILE *f, bool first, uint64_t begin, uint64_t size, const char *format,
                        ...) {
     char name[256];
@@ -40,7 +40,7 @@ static void put_tensor(FILE *f, bool first, uint64_t begin, uint64_t size, const
             (unsigned long long)(begin + size));
 }
 
-/* Each writes what stands between the header's braces and returns the bytes of data behind it. */
+/* Each writes the text between the header's braces and returns the number of data bytes. */
 typedef uint64_t write_case(FILE *f, size_t n);
 
 static uint64_t as_usual(FILE *f, size_t n) {
@@ -49,7 +49,7 @@ static uint64_t as_usual(FILE *f, size_t n) {
     return n;
 }
 
-/* Scalars without any data, all at one place, under the shortest names there are. */
+/* Empty tensors, all at one place, with the shortest possible names. */
 static uint64_t tiny_tensors(FILE *f, size_t n) {
     for (size_t i = 0; i < n; i++)
         fprintf(f, "%s\"%zx\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
@@ -57,7 +57,7 @@ static uint64_t tiny_tensors(FILE *f, size_t n) {
     return 0;
 }
 
-/* What the quick pass is not made for: white space, and other orders of the fields. */
+/* What the quick pass does not handle: white space, and other orders of the fields. */
 static uint64_t white_space(FILE *f, size_t n) {
     for (size_t i = 0; i < n; i++)
         fprintf(
@@ -67,7 +67,7 @@ static uint64_t white_space(FILE *f, size_t n) {
     return n;
 }
 
-/* As usual, but for the last: everything is read twice. */
+/* The usual form except for the last entry, so that everything is read twice. */
 static uint64_t odd_at_the_end(FILE *f, size_t n) {
     as_usual(f, n);
     fprintf(f, ", \"last\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[%zu,%zu]}", n, n);
@@ -86,7 +86,7 @@ static uint64_t backwards(FILE *f, size_t n) {
     return n;
 }
 
-/* In the order of a generator that visits every number below 2^k once. */
+/* Offsets in the order of a generator that visits every number below 2^k once. */
 static uint64_t shuffled(FILE *f, size_t n) {
     size_t size = 1, at = 1;
     while (size < n)
@@ -97,7 +97,7 @@ static uint64_t shuffled(FILE *f, size_t n) {
     return n;
 }
 
-/* Short entries behind long ones: the guess of how many there are is far too low. */
+/* Short entries after long ones, so that the estimate of their number is far too low. */
 static uint64_t long_names_first(FILE *f, size_t n) {
     for (size_t i = 0; i < 64; i++)
         put_tensor(f, i == 0, i, 1, "%0200zu", i);
@@ -106,7 +106,10 @@ static uint64_t long_names_first(FILE *f, size_t n) {
     return n;
 }
 
-/* Equal but for eight bytes that a known key would take out of the hash: see test_names.c. */
+/*
+ * Names that are equal except for eight bytes, which would collide if the hash's key were known:
+ * see test_names.c.
+ */
 static uint64_t names_made_to_collide(FILE *f, size_t n) {
     for (size_t i = 0; i < n; i++)
         put_tensor(f, i == 0, i, 1, "%s%08zutail-of-all-names",
@@ -114,7 +117,10 @@ static uint64_t names_made_to_collide(FILE *f, size_t n) {
     return n;
 }
 
-/* n bytes of names that differ in their last bytes only, longer than the index keeps lengths. */
+/*
+ * n bytes of names that differ only in their last bytes, and are longer than the lengths that the
+ * index keeps.
+ */
 static uint64_t long_equal_beginnings(FILE *f, size_t n) {
     enum { LENGTH = 70000 };
     char *name = malloc(LENGTH + 32);
@@ -154,7 +160,10 @@ static uint64_t one_shape(FILE *f, size_t n) {
     return 1;
 }
 
-/* Its shape is kept twice, which takes the most memory for a header's size. */
+/*
+ * A tensor of an unknown dtype: its shape is kept twice, which takes the most memory for a header's
+ * size.
+ */
 static uint64_t one_shape_unknown(FILE *f, size_t n) {
     fputs("\"t\":{\"dtype\":\"X\",\"shape\":[1", f);
     for (size_t i = 1; i < n; i++)
@@ -206,7 +215,7 @@ static uint64_t unknown_dtypes(FILE *f, size_t n) {
 
 /* For the tool: what it shows, sorts and compares. */
 
-/* A name that no terminal has room for, with n accents on its first and on its last letter. */
+/* A name too wide for any terminal, with n accents on its first and on its last letter. */
 static uint64_t accents(FILE *f, size_t n) {
     fputs("\"e", f);
     for (size_t i = 0; i < 2 * n; i++)
@@ -295,12 +304,12 @@ static uint64_t one_letter(FILE *f, size_t n) {
     return 1;
 }
 
-/* The last of many is not complete: which one is the first, the sentence says. */
+/* The last of many tensors is incomplete; the message names the first incomplete one. */
 static uint64_t truncated(FILE *f, size_t n) {
     return as_usual(f, n) - 1;
 }
 
-/* A weight of n columns whose groups are listed in no order: make_listed writes the list. */
+/* A weight of n columns whose groups are listed in random order; make_listed writes the list. */
 enum { LISTED_ROWS = 16, LISTED_GROUP = 32, LISTED_SHAPE = 16 };
 
 static uint64_t listed_columns(size_t n) {
@@ -328,7 +337,7 @@ static uint64_t listed_groups(FILE *f, size_t n) {
     return at;
 }
 
-/* GGUF: these write the whole file but its data. */
+/* GGUF: these write the whole file except its data. */
 
 static void put_little(FILE *f, uint64_t value, int width) {
     for (int i = 0; i < width; i++)
@@ -377,7 +386,7 @@ static uint64_t gguf_keys(FILE *f, size_t n) {
     return 0;
 }
 
-/* Arrays of nothing in an array, each 12 bytes. */
+/* Empty arrays in an array, 12 bytes each. */
 static uint64_t gguf_nested(FILE *f, size_t n) {
     put_gguf(f, 0, 1);
     put_string(f, "k");
@@ -402,7 +411,7 @@ static uint64_t gguf_tensors(FILE *f, size_t n) {
     return 32 * n + (32 - (uint64_t)ftello(f) % 32) % 32;
 }
 
-/* The last row lies at the front, so that all must be sorted. */
+/* The last row's data comes first, so that all must be sorted. */
 static uint64_t gguf_backwards(FILE *f, size_t n) {
     put_gguf(f, n, 0);
     for (size_t i = 0; i < n; i++) {
@@ -417,7 +426,7 @@ static uint64_t gguf_backwards(FILE *f, size_t n) {
     return 32 * n + (32 - (uint64_t)ftello(f) % 32) % 32;
 }
 
-/* What else lies beside model.safetensors, or instead of it. */
+/* Other files beside model.safetensors, or instead of it. */
 enum { ALONE, LISTED, CONFIG, LONG_KEY, LINKS, INDEX, INDEX_LISTS_MORE, FOLDER, GGUF };
 
 enum { PIPE, TERMINAL };
@@ -426,7 +435,7 @@ static const struct linear_case {
     const char *name;
     write_case *write;
     size_t n;
-    double ratio; /* at most; above 2.2 where sorting is allowed its logarithm */
+    double ratio; /* at most; above 2.2 if sorting may cost a logarithm */
     uint32_t flags;
     int beside;
     tenmap_status status;
@@ -527,7 +536,7 @@ static void make_file(const struct linear_case *c, size_t n, const char *folder,
         die("cannot write a file");
 }
 
-/* Behind the zeros of make_file's: the shape, and groups that are far from each other. */
+/* Adds the shape and scattered groups after the zeros that make_file wrote. */
 static void make_listed(size_t n, const char *folder) {
     char path[4096];
     uint64_t columns = listed_columns(n), groups = columns / LISTED_GROUP;
@@ -634,7 +643,7 @@ static long peak_memory(void) {
     return usage.ru_maxrss;
 }
 
-/* All values of weights in parts. */
+/* Reads all values of quantized weights. */
 static void read_weights(const tenmap_model *model) {
     tenmap_error error;
     for (size_t i = 0; i < tenmap_count(model); i++) {
@@ -674,7 +683,7 @@ static void open_one(const struct linear_case *c, const char *folder) {
     tenmap_close(model);
 }
 
-/* As open_one, of another program, whose output is not looked at. */
+/* Like open_one for another program, whose output is ignored. */
 static void spend(int code, char **command) {
     int status;
     pid_t child = fork();

@@ -1,7 +1,7 @@
 /*
- * All 2^32 F32 against the second opinion of exact.h, on every instruction set. Minutes: not in the
- * default run. Names of dtypes as arguments choose targets; the default is BF16, F16, F8_E4M3 and
- * F8_E5M2.
+ * Compares the conversion of all 2^32 F32 values with exact.h, on every instruction set. This takes
+ * minutes and is not in the default run. Arguments name the target dtypes; the default is BF16,
+ * F16, F8_E4M3 and F8_E5M2.
  */
 #include "convert_common.h"
 #include "exact.h"

@@ -1,13 +1,13 @@
 /*
- * Opens that race edits in place: one process changes the metadata of a file over and over, others
- * open it, and every open must give one header or the other, or say that an edit is running. The two
- * differ by one byte in front of long names, so that a mix of them is a header that breaks no rule
- * and has a wrong name.
+ * Opens race with edits in place: one process changes the metadata of a file over and over, others
+ * open it, and every open must return one header or the other, or report that an edit is running.
+ * The two headers differ by one byte before long names, so that a mix of them breaks no rule but
+ * has a wrong name.
  *
  *     race_edit [OPENS [HEADER-KIB]]
  *
- * Half of the opens are of a header that the quick pass reads, half of one that it does not; of each,
- * every other one is mapped. The folder is made in $TMPDIR. Exits with 1 if there was a mix.
+ * Half of the opens are of a header that the quick pass reads, half of one that it does not; of
+ * each, every other one is mapped. The folder is made in $TMPDIR. Exits with 1 if there was a mix.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -41,7 +41,7 @@ static char *make_names(size_t count) {
     return names;
 }
 
-/* `count` tensors of one byte each; `space` stands where the quick pass wants none. */
+/* `count` tensors of one byte each; `space` is where the quick pass accepts none. */
 static int make_file(const char *path, const char *names, size_t count, const char *space) {
     FILE *f = fopen(path, "wb");
     if (!f)
@@ -68,7 +68,7 @@ static void edit_until_killed(const char *path) {
         uint32_t how;
         if (tenmap_edit_metadata(path, &edit, 1, NULL, &how, &error) != TENMAP_OK) {
             if (error.status == TENMAP_ERR_IO && strstr(error.message, "right now"))
-                continue; /* a reader asked for the lock at this very moment */
+                continue; /* a reader held the lock at that moment */
             fprintf(stderr, "race_edit: the editor: %s\n", error.message);
             _exit(3);
         }
@@ -140,7 +140,7 @@ static int race(const char *folder, const char *what, const char *space, const c
         sum.mixes += part.mixes;
         sum.errors += part.errors;
     }
-    int died = waitpid(editor, &status, WNOHANG) != 0; /* it runs until it is told to end */
+    int died = waitpid(editor, &status, WNOHANG) != 0; /* it must run until it is told to end */
     if (!died) {
         kill(editor, SIGKILL);
         waitpid(editor, &status, 0);

@@ -1,8 +1,8 @@
 /*
- * A Llama-like model over the ranks of a job: each loads its slices, cut as tensor-parallel engines cut.
- * Projections into a layer's inside (q, k, v, gate, up), the embedding and the head are cut by rows,
- * projections out of it (o, down) by columns; norms are everybody's. Each byte is read by one rank;
- * a table says by which.
+ * Loads a Llama-like model on the ranks of a job, each its slices, divided as in tensor-parallel
+ * engines. Input projections (q, k, v, gate, up), the embedding and the head are cut by rows,
+ * output projections (o, down) by columns; every rank has the norms. Each byte is read by one rank;
+ * a table shows by which.
  *     mpirun -n N tensor_parallel MODEL
  */
 #include <inttypes.h>
@@ -26,7 +26,7 @@ static int axis_of_weight(const tenmap_tensor *t) {
     return -1;
 }
 
-/* Rank r of n gets the r-th n-th of the axis. */
+/* Rank r of n gets the r-th of n equal parts of the axis. */
 static size_t cut(const tenmap_tensor *t, uint64_t r, uint64_t n, uint64_t *begin, uint64_t *end) {
     int axis = axis_of_weight(t);
     uint64_t elements = 1;
@@ -44,7 +44,7 @@ static size_t cut(const tenmap_tensor *t, uint64_t r, uint64_t n, uint64_t *begi
 typedef struct part {
     tenmap_request *requests;
     uint64_t *boxes; /* begin and end of each */
-    void *memory;    /* that all of them go to */
+    void *memory;    /* for all of them */
     size_t count;
 } part;
 
@@ -102,13 +102,13 @@ int main(int argc, char **argv) {
     tenmap_mpi_options options = TENMAP_MPI_OPTIONS_INIT;
     tenmap_mpi_counts counts = {0};
     part mine = {0};
-    /* FUNNELED: a thread of the library's may read while this one sends. */
+    /* FUNNELED: a thread of the library may read while this one sends. */
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     options.counts = &counts;
     if (argc == 2 && tenmap_mpi_open(MPI_COMM_WORLD, argv[1], NULL, &model, &error) == TENMAP_OK) {
-        /* One that is out of memory says so to all: a NULL model is an error everywhere. */
+        /* A rank that runs out of memory passes a NULL model, which is an error on all ranks. */
         bool good = make_part(model, rank, ranks, &mine);
         failed = tenmap_mpi_load(MPI_COMM_WORLD, good ? model : NULL, mine.requests,
                                  good ? mine.count : 0, &options, &error) != TENMAP_OK;

@@ -31,6 +31,7 @@ int main() {
     std::unique_ptr<tenmap_model, closer> model(raw);
     const tenmap_tensor *w = tenmap_find(model.get(), "w");
     float values[2] = {0, 0};
-    tenmap_status status = tenmap_read(w, 0, w->nelems, TENMAP_F32, values, sizeof values, 0, &error);
+    tenmap_status status =
+        tenmap_read(w, 0, w->nelems, TENMAP_F32, values, sizeof values, 0, &error);
     return status == TENMAP_OK && values[0] == 1.0f && values[1] == 2.0f ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-// include/tenmap.hpp, from a writer to views and back: every function of it is instantiated here. Built
-// as C++17 and C++20, with exceptions and without (-fno-exceptions leaves the try_ forms).
+// Tests include/tenmap.hpp, from a writer to views and back; every function of it is instantiated.
+// Built as C++17 and C++20, with exceptions and without (-fno-exceptions leaves the try_ forms).
 #include "tenmap.hpp"
 
 #include <algorithm>
@@ -226,7 +226,8 @@ void with_exceptions(const std::string &path) {
     auto ignored = [](const tenmap_finding &) {};
     tenmap::check(path, ignored);
     CHECK(thrown([&] { tenmap::check(path + ".none", ignored); }) == TENMAP_ERR_NOT_FOUND);
-    // What the caller's functions throw does not cross the library, and comes out all the same.
+    // What the caller's functions throw does not pass through the library, but still reaches the
+    // caller.
     std::size_t calls = 0;
     try {
         (void)tenmap::try_check(path, [&](const tenmap_finding &) { calls++, throw 7; });

@@ -162,7 +162,7 @@ static void write_hostile(void) {
     must(tenmap_writer_commit(writer, &error));
 }
 
-/* A header as it is, with a given number of data bytes behind it. */
+/* Writes this header as it is, followed by a given number of data bytes. */
 static void write_raw(const char *path, const char *header, size_t data) {
     char bytes[1024] = {0};
     size_t n = strlen(header);
@@ -252,12 +252,12 @@ static void grow_pair(growing *g, const char *key, const char *value, uint32_t n
         grow_number(g, number, 4);
 }
 
-/* Element i of weight w: none of them alike, and small. */
+/* Element i of weight w: small, and all different. */
 static float weight_value(size_t w, size_t i) {
     return (float)((int)((i * 37 + w * 101 + i / 64 * 11) % 401) - 200) / 512;
 }
 
-/* The row of transformers' that row `r` of llama.cpp's is. */
+/* The row in transformers' order that is row `r` in llama.cpp's. */
 static size_t row_before(const struct weight *w, size_t r) {
     if (!w->heads)
         return r;
@@ -265,7 +265,7 @@ static size_t row_before(const struct weight *w, size_t r) {
     return r - in + in / 2 + in % 2 * (head / 2);
 }
 
-/* Nearest of 127 steps of the largest, whose scale is a half float. */
+/* Rounds to the nearest of 127 steps up to the largest value; the scale is F16. */
 static void grow_q8(growing *g, const float *values) {
     float most = 0, scale;
     uint16_t half;
@@ -299,7 +299,7 @@ static bool in_blocks(const struct weight *w) {
     return w->columns && strcmp(w->name, "lm_head.weight") != 0 && w->rows > EXPERTS;
 }
 
-/* A row of the table, unless the weight is in the tensor of one before it. */
+/* A row of the table, unless the weight belongs to the same tensor as an earlier one. */
 static void grow_row(growing *header, const struct weight *w, uint64_t at) {
     uint32_t experts = strstr(w->in_gguf, "exps") ? EXPERTS : 0;
     if (w->expert)
@@ -349,7 +349,7 @@ static void write_llama_gguf(void) {
     put_file("llama.gguf", header.bytes, header.size);
 }
 
-/* 64 values of 36 bytes, four scales first, and what all of them are multiplied by. */
+/* 64 values in 36 bytes, four scales first, and the scale of the whole tensor. */
 static void write_nvfp4(void) {
     static const unsigned char none[32];
     static growing file;

@@ -1,15 +1,15 @@
 /*
- * Runs a program on a terminal of its own, and looks at what reached it.
+ * Runs a program on its own terminal, and checks what arrived there.
  *
- *     on_terminal COLUMNS PROGRAM [ARGUMENT...]   what it printed, to stdout and stderr alike, goes to
- *                                                 stdout; exits as the program did
- *     on_terminal --safe                          reads that from stdin; fails where something in it
- *                                                 could be obeyed, or could not be seen
+ *     on_terminal COLUMNS PROGRAM [ARGUMENT...]   prints the program's stdout and stderr to stdout;
+ *                                                 exits with the program's exit code
+ *     on_terminal --safe                          reads such output from stdin; fails if a terminal
+ *                                                 would obey something in it, or not show it
  *
- * Line ends stay as the program wrote them. Of escape sequences those of the tool itself are allowed:
- * the colors of print.c and the line that a progress bar clears. Lines that begin with the word
- * FORGED are refused too: hostile text of the tests has that word behind a line break. Lines that begin
- * with == say what follows.
+ * Line ends stay as the program wrote them. Only the tool's own escape sequences are allowed: the
+ * colors of print.c, and clearing a progress bar's line. Lines that begin with the word FORGED are
+ * refused too: hostile text of the tests has that word after a line break. Lines that begin with ==
+ * are headings.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -51,7 +51,7 @@ static int run(int columns, char **command) {
     if (main_side < 0 || grantpt(main_side) != 0 || unlockpt(main_side) != 0)
         die("no terminal");
     const char *name = ptsname(main_side);
-    side = open(name, O_RDWR | O_NOCTTY); /* kept, so that the modes stay */
+    side = open(name, O_RDWR | O_NOCTTY); /* kept open, so that the modes stay */
     if (side < 0 || tcgetattr(side, &modes) != 0)
         die("no terminal");
     modes.c_oflag &= ~(tcflag_t)OPOST;
@@ -66,7 +66,7 @@ static int run(int columns, char **command) {
         become(name, command);
     }
     close(side);
-    /* Reading fails at first where the child has not opened its side yet, and at last. */
+    /* Reading fails before the child has opened its side, and again at the end. */
     bool ended = false;
     for (;;) {
         n = read(main_side, block, sizeof block);
@@ -84,7 +84,7 @@ static int run(int columns, char **command) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* The bytes of the tool's own sequence that begins here, or 0. */
+/* The length of an escape sequence of the tool that begins here, or 0. */
 static size_t own_sequence(const char *at) {
     static const char *const own[] = {"\033[0m",  "\033[1m",  "\033[2m",  "\033[31m", "\033[32m",
                                       "\033[33m", "\033[34m", "\033[35m", "\033[36m", "\r\033[K"};
@@ -94,7 +94,7 @@ static size_t own_sequence(const char *at) {
     return 0;
 }
 
-/* One code point; 0 bytes where there is none. Tests need no more than the usual lengths. */
+/* Decodes one code point; 0 bytes if there is none. */
 static size_t decode(const unsigned char *s, size_t len, uint32_t *out) {
     size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
     *out = n == 1 ? s[0] : s[0] & (0xffu >> (n + 1));
@@ -114,7 +114,7 @@ static bool is_unsafe(uint32_t point) {
            (point >= 0x2066 && point <= 0x2069);
 }
 
-/* What is wrong with the text at byte i, or NULL; *step: how far it goes. */
+/* What is wrong with the text at byte i, or NULL; *step is the length of the character. */
 static const char *judge(const char *text, size_t len, size_t i, size_t *step) {
     uint32_t point;
     *step = own_sequence(text + i);
@@ -152,7 +152,7 @@ static void show(const char *bytes, size_t len) {
     putchar('\n');
 }
 
-/* Tells the first thing that is wrong below each == line. */
+/* Reports the first problem below each == line. */
 static int look(void) {
     size_t len, step, heading = 0, line = 0, told = SIZE_MAX, count = 0;
     char *text = read_all(&len);

@@ -1,11 +1,13 @@
 /*
- * Models for the tests of --dequantize and --quantize, with values that are the same on every system:
+ * Models for the tests of --dequantize and --quantize, with values that are the same on every
+ * system:
  *
  *     plain/       a small Llama in BF16, with config.json and generation_config.json
- *     fp8/         one of its weights in FP8 with scales of 128x128 blocks, as DeepSeek has them, in two
- *                  shards that part a weight from its scales; an activation's scale; hf_quant_config.json
+ *     fp8/         one of its weights in FP8 with scales for blocks of 128x128, like DeepSeek's, in two
+ *                  shards that separate a weight from its scales; an activation's scale;
+ *                  hf_quant_config.json
  *     gptq/        a weight of 64x32 in 4 bits, as GPTQ packs it
- *     mixed.safetensors    FP8 and packed integers of compressed-tensors in one file, no config.json
+ *     mixed.safetensors    FP8 and packed integers of compressed-tensors in a file; no config.json
  *     looks.safetensors    packed words without their scales
  *     unsure.safetensors   FP8 with scales of a shape that fits no block
  */
@@ -48,8 +50,8 @@ typedef struct part {
     tenmap_dtype dtype;
     uint64_t rows, columns; /* columns 0: one dimension */
     fill how;
-    float
-        scale; /* of NUMBERS; the value of a CONSTANT; elements for each number of COUNTING; columns of a SHAPE */
+    /* Of NUMBERS; the value of a CONSTANT; elements per number of COUNTING; columns of a SHAPE. */
+    float scale;
 } part;
 
 static uint32_t random_state;
@@ -59,7 +61,7 @@ static uint32_t random_bits(void) {
     return random_state >> 8; /* 24 bits */
 }
 
-/* Sums of four dice: a hill around 0, from -2 to 2 times the scale. */
+/* The sum of four random numbers: roughly normal around 0, from -2 to 2 times the scale. */
 static float number(float scale) {
     int32_t sum = 0;
     for (int i = 0; i < 4; i++)

@@ -1,7 +1,8 @@
 /*
- * Loads plug-ins that each bring a copy of tenmap, all names in one space, and has each read a model:
+ * Loads plug-ins that each contain a copy of tenmap into one namespace of symbols, and lets each
+ * read a model:
  *     host PLUGIN FUNCTION VERSION...
- * Each must work, and be the version that it was built as, with the others in the process.
+ * Each must work beside the others, and use its own version of tenmap.
  */
 #include <dlfcn.h>
 #include <stdio.h>

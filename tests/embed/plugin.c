@@ -1,6 +1,7 @@
 /*
- * A plug-in with a copy of tenmap of its own: as one file with static names (PLUGIN_STATIC), or beside
- * tenmap.c compiled with TENMAP_HIDDEN. PLUGIN_NAME is the one function that it shows to the host.
+ * A plug-in with its own copy of tenmap: included as one file with static names (PLUGIN_STATIC), or
+ * linked with tenmap.c compiled with TENMAP_HIDDEN. PLUGIN_NAME is the only function that it
+ * exports.
  */
 #ifdef PLUGIN_STATIC
 #define TENMAP_API static
@@ -11,7 +12,10 @@
 
 #include <string.h>
 
-/* Opens the model in these bytes and puts w as F32 into dst[0..1]; the version of its own copy, or 0. */
+/*
+ * Opens the model in these bytes and puts w as F32 into dst[0..1]. Returns the version of its own
+ * copy, or 0.
+ */
 unsigned PLUGIN_NAME(const void *bytes, size_t size, float *dst, char *said, size_t said_bytes);
 
 unsigned PLUGIN_NAME(const void *bytes, size_t size, float *dst, char *said, size_t said_bytes) {

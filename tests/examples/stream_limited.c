@@ -1,6 +1,6 @@
 /*
- * Runs examples/stream on a model of five times the memory that it may use, in a control group
- * where one can be made, and holds its peak resident size against two layers.
+ * Runs examples/stream on a model of five times the memory that it may use, in a control group if
+ * one can be made, and compares its peak resident size with two layers.
  *
  *     stream_limited PATH-OF-STREAM
  */
@@ -37,7 +37,10 @@ static int give_up(const char *what) {
     return 1;
 }
 
-/* Real bytes, on the disk, and out of the page cache, which is charged to whoever brings it in. */
+/*
+ * Writes real bytes to the disk and removes them from the page cache, because cached pages are
+ * charged to the process that reads them first.
+ */
 static int write_layers(void) {
     static uint32_t bytes[MIB / 4];
     char json[LAYERS * TENSORS * 128] = "", *at = json;
@@ -93,7 +96,7 @@ static int make_group(void) {
     return 0;
 }
 
-/* The peak resident size of a run in bytes; 0 if it failed. Its words go to `said`. */
+/* The peak resident size of a run in bytes; 0 if it failed. Its output goes to `said`. */
 static uint64_t run(const char *program, int limited, char *said, size_t room) {
     int pipes[2], status = -1;
     struct rusage usage;

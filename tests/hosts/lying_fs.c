@@ -1,5 +1,6 @@
 /*
- * A file system that lies: the files of a folder, seen through faults that a test asks for (lying.h).
+ * A file system that lies: the files of a folder, seen through faults that a test asks for
+ * (lying.h).
  *
  *     lying_fs MOUNTPOINT FOLDER CONTROL
  *
@@ -36,7 +37,7 @@ static int result(int returned) {
     return returned < 0 ? -errno : returned;
 }
 
-/* 0, or the error that this call is to have. */
+/* 0, or the error with which this call must fail. */
 static int lie(enum lying_call call) {
     int number = atomic_fetch_add(&lies->call[call].count, 1) + 1;
     int error = atomic_load(&lies->call[call].error), first = atomic_load(&lies->call[call].first);
@@ -128,7 +129,7 @@ static int lying_release(const char *path, struct fuse_file_info *file) {
     return 0;
 }
 
-/* What a loss of power does is not of interest here, so nothing is synced: that is faster. */
+/* Power loss is not tested here, so nothing is synced: that is faster. */
 static int lying_fsync(const char *path, int data_only, struct fuse_file_info *file) {
     (void)path, (void)data_only, (void)file;
     return lie(LIE_FSYNC);
@@ -222,7 +223,7 @@ static int lying_readdir(const char *path, void *names, fuse_fill_dir_t add, off
     return 0;
 }
 
-/* Nothing about files is remembered in the kernel, so that every answer is ours. */
+/* The kernel caches no attributes, so that every answer is ours. */
 static void *lying_init(struct fuse_conn_info *connection, struct fuse_config *config) {
     (void)connection;
     config->use_ino = 1;

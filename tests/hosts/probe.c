@@ -11,8 +11,8 @@
  *     probe save FOLDER [MIB]        two shards and an index
  *     probe hold PATH                locks the file or folder, says "held" and waits for its end
  *
- * Prints TENMAP_OK, or the status and the message; exit 0 in either case, so that scripts compare
- * what was said. Wrong bytes, and wrong use, are exit 1.
+ * Prints TENMAP_OK, or the status and the message, and exits with 0 in either case, so that scripts
+ * compare the output. Wrong bytes and wrong usage exit with 1.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -1,8 +1,9 @@
 /*
- * Every family of calls on a file system that lies (lying_fs.c): each call of the kernel to it fails
- * in turn, reads are short, sizes and inode numbers change, there are no locks, no mappings, no
- * renames. Nothing may hang or crash, what succeeds must be right, what fails must say so in a
- * sentence, leave the model as it was, and leave nothing behind.
+ * Runs every family of calls on a file system that lies (lying_fs.c): each call that the kernel
+ * makes to it fails in turn, reads are short, sizes and inode numbers change, there are no locks,
+ * no mappings, no renames. Nothing may hang or crash. A call that succeeds must have the right
+ * result. A call that fails must return an error message, leave the model as it was, and leave no
+ * files behind.
  *
  *     test_lying PATH-OF-lying_fs
  */
@@ -39,7 +40,7 @@ static const struct {
 static char header[HEADER_BYTES + 1];
 static unsigned char data[DATA_BYTES];
 
-/* A path in one of the two folders, alive until the fourth next call. */
+/* A path in one of the two folders, in a buffer that the fourth call after this one overwrites. */
 static const char *at(const char *folder, const char *name) {
     static char paths[4][8300];
     static unsigned next;
@@ -70,7 +71,7 @@ static size_t count_descriptors(void) {
     return count_names("/proc/self/fd");
 }
 
-/* What every family starts with: the model, through the file system. */
+/* Opens the model through the file system; every family starts with this. */
 static tenmap_status open_seen(uint32_t backend, tenmap_model **m, tenmap_error *e) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     options.backend = backend;
@@ -82,7 +83,7 @@ static tenmap_status open_seen(uint32_t backend, tenmap_model **m, tenmap_error 
     return status;
 }
 
-/* Whether the bytes may be wrong without anyone being able to tell. */
+/* False if the bytes may be wrong in a way that nobody can detect. */
 static bool trust_bytes = true;
 
 static void bytes_are(size_t part, const void *found) {
@@ -90,7 +91,10 @@ static void bytes_are(size_t part, const void *found) {
         assert_memory_equal(found, data + parts[part].begin, parts[part].size);
 }
 
-/* The families. Each returns the status of the first call that failed; what succeeded is checked. */
+/*
+ * The families. Each returns the status of the first call that failed, and checks those that
+ * succeeded.
+ */
 
 static tenmap_status only_open(uint32_t backend, tenmap_error *e) {
     tenmap_model *m;
@@ -131,7 +135,7 @@ static void ignore_finding(void *ctx, const tenmap_finding *finding) {
     assert_true(strlen(finding->message) > 0);
 }
 
-/* An error that is found is no failure of the check. */
+/* tenmap_check succeeds even if it finds an error. */
 static tenmap_status check_model(tenmap_error *e) {
     size_t errors = 0;
     return tenmap_check(at(seen, "model.safetensors"), NULL, ignore_finding, &errors, e);
@@ -250,7 +254,7 @@ static tenmap_status ask_cached(tenmap_error *e) {
     return status;
 }
 
-/* A file that a writer made must be whole; it is looked at behind the file system's back. */
+/* A file that a writer made must be complete. It is read directly, not through the file system. */
 static void written_is(const char *name, bool converted) {
     tenmap_model *m = must_open(at(back, name), NULL);
     for (size_t i = 0; i < COUNT(parts); i++) {
@@ -426,7 +430,7 @@ static const struct family {
 
 /* Afterwards. */
 
-/* What lies in the folder that no call may leave behind; a record may stay if the error is about it. */
+/* A file in the folder that no call may leave behind. A record may stay if the error names it. */
 static const char *find_rest(const char *folder, bool record_stays) {
     static char found[300];
     DIR *dir = opendir(folder);
@@ -442,7 +446,10 @@ static const char *find_rest(const char *folder, bool record_stays) {
     return found[0] ? found : NULL;
 }
 
-/* The model is there, whole, old or new; if it needs a repair, the error said so, or is repair's. */
+/*
+ * The model exists and is complete, old or new. If it needs a repair, the error said so, or came
+ * from the repair.
+ */
 static void model_is_whole(const struct family *f, tenmap_status status, const tenmap_error *e,
                            const char *what) {
     tenmap_model *m = NULL;
@@ -450,7 +457,7 @@ static void model_is_whole(const struct family *f, tenmap_status status, const t
     if (tenmap_open(back, NULL, &m, &why) != TENMAP_OK) {
         if (status == TENMAP_OK || (f->run != repair && !strstr(e->message, "epair")))
             fail_msg("%s: \"%s\" and then \"%s\"", what, status ? e->message : "", why.message);
-        /* The server lets go of its locks a little later. */
+        /* The server releases its locks a little later. */
         for (int tries = 0; tries < 12000; tries++, usleep(5000))
             if (tenmap_repair_metadata(at(back, "model.safetensors"), 0, NULL, &why) == TENMAP_OK)
                 break;
@@ -464,7 +471,7 @@ static void model_is_whole(const struct family *f, tenmap_status status, const t
     tenmap_close(m);
 }
 
-/* One family with the lies that are set; true if it failed. */
+/* Runs one family with the current faults; true if it failed. */
 static bool try_family(const struct family *f, const char *lie) {
     tenmap_error e = {.status = TENMAP_OK};
     char what[200];
@@ -530,7 +537,10 @@ static const char *const call_names[LIE_CALLS] = {
     "getattr", "open",      "create",   "read", "write",  "flush",  "fsync", "fsyncdir",
     "flock",   "fallocate", "truncate", "copy", "rename", "unlink", "chmod", "readdir"};
 
-/* The n-th call of a kind, for every n until there is none; alone, or with all that follow. */
+/*
+ * Makes the n-th call of a kind fail, for every n until there is none; alone, or with all that
+ * follow.
+ */
 static void every_call_fails(enum lying_call call, int error, bool again) {
     for (size_t i = 0; i < COUNT(families); i++) {
         int n = 0;
@@ -550,7 +560,7 @@ static void every_call_fails(enum lying_call call, int error, bool again) {
     }
 }
 
-/* An error at each call in turn, of every kind that the kernel has; and at all calls from then on. */
+/* Each call of every kind fails in turn, alone or with all calls that follow. */
 static void a_call_that_fails_is_told_and_harms_nothing(void **state) {
     static const struct {
         enum lying_call call;
@@ -575,7 +585,7 @@ static void a_call_that_fails_is_told_and_harms_nothing(void **state) {
     }
 }
 
-/* Interrupted once: tried again, so that the caller sees nothing of it. */
+/* A call that is interrupted once is tried again, so the caller does not notice. */
 static void an_interrupted_call_is_tried_again(void **state) {
     static const enum lying_call calls[] = {LIE_OPEN,  LIE_READ,      LIE_WRITE,
                                             LIE_FSYNC, LIE_FALLOCATE, LIE_FSYNCDIR};
@@ -598,7 +608,10 @@ static void read_little(void) {
     lies->read_at_most = 777;
 }
 
-/* What cannot be mapped is refused with the way out; everything else goes on as ever. */
+/*
+ * A file that cannot be mapped is refused with a message that says what to do; everything else
+ * works as usual.
+ */
 static void short_reads_without_mappings_give_all_the_bytes(void **state) {
     (void)state;
     for (size_t i = 0; i < COUNT(families); i++) {
@@ -616,7 +629,7 @@ static void short_reads_without_mappings_give_all_the_bytes(void **state) {
     }
 }
 
-/* Where the kernel caches, it takes a short read for the end of the file, and pads with zeros. */
+/* If the kernel caches, it takes a short read for the end of the file and pads with zeros. */
 static void read_little_cached(void) {
     lies->read_at_most = 777;
 }
@@ -631,7 +644,7 @@ static void short_reads_into_the_cache_crash_nothing(void **state) {
 static void sizes_that_change_crash_nothing(void **state) {
     static const long long added[] = {1, -1, -DATA_BYTES, 1LL << 40, INT64_MAX / 2};
     (void)state;
-    trust_bytes = false; /* a cache that believes the size has zeros behind the end */
+    trust_bytes = false; /* a cache that trusts the size has zeros after the end */
     for (size_t a = 0; a < COUNT(added); a++)
         for (size_t i = 0; i < COUNT(families); i++)
             for (int n = 0; n < 8; n = n * 2 + 1) {
@@ -645,7 +658,7 @@ static void sizes_that_change_crash_nothing(void **state) {
     trust_bytes = true;
 }
 
-/* With checked reads, a size that is another in between is an error and not other bytes. */
+/* With checked reads, a size that changes in between is an error, and never wrong bytes. */
 static void a_file_that_grows_or_shrinks_is_told_by_reads(void **state) {
     static const off_t sizes[] = {8 + HEADER_BYTES + DATA_BYTES + 100, 8 + HEADER_BYTES + 10};
     static unsigned char buffer[A_BYTES];
@@ -678,7 +691,7 @@ static void a_clock_that_stands_still_breaks_nothing(void **state) {
     }
 }
 
-/* Identity cannot be told there: what depends on it refuses, and leaves nothing. */
+/* Files cannot be identified then: calls that depend on it refuse, and leave nothing behind. */
 static void change_inodes(void) {
     lies->new_inodes = 1;
 }
@@ -688,7 +701,10 @@ static void inode_numbers_that_change_leave_nothing_behind(void **state) {
     try_all("new inodes", change_inodes);
 }
 
-/* Whoever may read a new temporary may lock it: the writer gives up, and takes it with it. */
+/*
+ * A process that can read a new temporary file can lock it: the writer gives up and removes the
+ * file.
+ */
 static void hold_temporaries(void) {
     lies->call[LIE_FLOCK].error = EAGAIN;
     lies->only_temporary = 1;
@@ -699,7 +715,7 @@ static void locked_temporaries_are_not_left_behind(void **state) {
     try_all("temporaries are locked", hold_temporaries);
 }
 
-/* The reason that is told is the storage's, and not the limit of locked memory. */
+/* The error reports the storage failure, not the limit of locked memory. */
 static void storage_that_fails_under_a_lock_is_named(void **state) {
     struct rlimit before, limit = {1 << 20, 1 << 20};
     tenmap_error e;
@@ -718,7 +734,7 @@ static void storage_that_fails_under_a_lock_is_named(void **state) {
     assert_non_null(strstr(e.message, "storage"));
 }
 
-/* The file that cannot be read is the one that is named, though the kernel copies by itself. */
+/* The error names the file that cannot be read, even if the kernel does the copying. */
 static void a_copy_names_the_file_that_fails(void **state) {
     tenmap_error e;
     (void)state;
@@ -751,7 +767,7 @@ static void a_file_that_cannot_be_closed_is_not_put_in_place(void **state) {
     be_honest();
 }
 
-/* Remembered by the kernel for as long as it is mounted, so it comes last. */
+/* The kernel remembers this as long as the file system is mounted, so this test comes last. */
 static void calls_that_do_not_exist_are_done_without(void **state) {
     static const enum lying_call calls[] = {LIE_FALLOCATE, LIE_COPY,     LIE_FLUSH,
                                             LIE_FSYNC,     LIE_FSYNCDIR, LIE_CHMOD};
@@ -788,7 +804,7 @@ static void make_contents(void) {
         data[i] = pattern_byte(i);
 }
 
-/* In mounts of this process's own: they go when it does, however it ends. */
+/* Uses a mount namespace of this process, which ends with it, however it ends. */
 static int start_server(const char *program, const char *folder) {
     char control[4200];
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||

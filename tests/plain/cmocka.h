@@ -66,7 +66,7 @@ static inline int plain_skips(const char *name) {
 static jmp_buf plain_skip_point;
 #define skip() longjmp(plain_skip_point, 1)
 
-/* Whether it ran to its end. */
+/* Whether the test ran to its end. */
 static inline int plain_run_one(const struct CMUnitTest *test, void **state) {
     if (setjmp(plain_skip_point))
         return 0;

@@ -1,6 +1,6 @@
 /*
- * What MemorySanitizer of clang 14 does not know of newer C libraries: that these calls write their
- * results. The linker sends the calls through here (scripts/msan.sh).
+ * MemorySanitizer of clang 14 does not know that these calls of newer C libraries write their
+ * results. The linker redirects the calls to these functions (scripts/msan.sh).
  */
 #define _GNU_SOURCE
 #include <sanitizer/msan_interface.h>

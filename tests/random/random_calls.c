@@ -1,9 +1,9 @@
 /*
- * Random calls on small random models: files of both formats, shards, folders, lists, weights in parts,
- * memory, and a tenmap_io that fails, lies about sizes and calls the library from inside; options and
- * ranges of all sizes; callbacks that cancel and call back; edits, renamings, writers and saves beside
- * open models. What is looked for is what sanitizers see, a call that does not come back, an error
- * without words, and an object that is not closed again.
+ * Makes random calls on small random models: files of both formats, shards, folders, lists,
+ * quantized weights, memory, and a tenmap_io that fails, lies about sizes and calls the library;
+ * options and ranges of all sizes; callbacks that cancel and call the library; edits, renamings,
+ * writers and saves beside open models. It looks for what sanitizers report, calls that do not
+ * return, errors without a message, and objects that are not closed.
  *
  *     random_calls [CALLS [SEED]]
  *
@@ -38,7 +38,7 @@ static void find(const char *what) {
     found++;
 }
 
-/* Every call goes through here: what it must hold, whatever was asked. */
+/* Checks what must hold for every call. */
 static tenmap_status judge(tenmap_status status, const tenmap_error *error) {
     if (status == TENMAP_OK) {
         done++;
@@ -53,7 +53,7 @@ static tenmap_status judge(tenmap_status status, const tenmap_error *error) {
     return status;
 }
 
-/* The error of the next call, full of what must not be read. */
+/* The error of the next call, filled with values that must not be read. */
 static tenmap_error *fresh_error(void) {
     static tenmap_error error;
     memset(&error, 0x5a, sizeof error);
@@ -86,7 +86,7 @@ static const char *some_path(void) {
     return out;
 }
 
-/* Files are replaced whole, as no mapping would survive anything else. */
+/* Files are replaced whole, because mappings would not survive anything else. */
 static void put_file(const char *name, made_file file) {
     char path[sizeof random_folder + 64], temp[sizeof random_folder + 64];
     snprintf(path, sizeof path, "%s/%s", random_folder, name);
@@ -149,7 +149,7 @@ static void close_one(open_model *m) {
     *m = (open_model){NULL, NULL};
 }
 
-/* Everything that can be looked at without reading. */
+/* Uses every inspection call. */
 static uint64_t look_at(const tenmap_model *m) {
     uint64_t sum = tenmap_file_size(m) + strlen(tenmap_path(m)) + strlen(tenmap_folder(m));
     for (size_t i = 0; i <= tenmap_count(m); i++) {
@@ -269,7 +269,7 @@ static void *room_for(size_t bytes) {
     return draw(30) ? malloc(bytes ? bytes : 1) : NULL;
 }
 
-/* What a tensor takes, mostly; else what somebody might say. */
+/* Usually the bytes of a tensor; otherwise a random size. */
 static size_t some_bytes(const tenmap_tensor *t) {
     uint64_t bytes = draw(4) ? (t ? t->nelems * 8 : 8) : draw_size();
     return bytes > LARGEST_READ ? (size_t)draw(LARGEST_READ) : (size_t)bytes;
@@ -519,7 +519,7 @@ static void call_save(void) {
     options.header_slack = draw(4) ? (uint32_t)draw(3000) : (uint32_t)draw_size();
     options.flags = (uint32_t)draw(4);
     if (options.header_slack > 1 << 20)
-        options.header_slack |= UINT32_C(1) << 31; /* refused: a hundred MB take too long */
+        options.header_slack |= UINT32_C(1) << 31; /* refused, because a hundred MB take too long */
     options.metadata = pairs;
     options.metadata_count = draw(3);
     options.copy = some_copy_options(losses);
@@ -527,7 +527,7 @@ static void call_save(void) {
     (void)judge(tenmap_save_sharded(path, sources, count, draw(4) ? &options : NULL, error), error);
 }
 
-/* One writer from its beginning to one of its ends. */
+/* Runs one writer from its beginning to a commit or an abort. */
 static void call_writer(void) {
     enum { MOST = 6 };
     static unsigned char data[3 * 5 * 8];

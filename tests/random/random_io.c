@@ -1,4 +1,4 @@
-/* A tenmap_io that fails, lies about sizes, and calls the library from inside: see random_models.h. */
+/* A tenmap_io that fails, lies about sizes, and calls the library: see random_models.h. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -14,15 +14,15 @@
 
 static const char *const names[] = {"a.safetensors",        "b.safetensors", "g.gguf", "q", "s",
                                     "p-00001-of-00003.gguf"};
-static atomic_long objects; /* that are open */
-static atomic_long outside; /* reads outside of them */
+static atomic_long objects; /* open objects */
+static atomic_long outside; /* reads outside of an object */
 
 typedef struct object {
     int fd;
     uint64_t size;
 } object;
 
-static unsigned io_mood; /* of 100 calls, so many go wrong */
+static unsigned io_mood; /* percent of calls that go wrong */
 
 static tenmap_status go_wrong(tenmap_error *error) {
     static const tenmap_status statuses[] = {TENMAP_ERR_IO, TENMAP_ERR_NOT_FOUND, 77, -1,
@@ -77,7 +77,7 @@ static tenmap_status io_read(void *ctx, void *file, uint64_t offset, void *dst, 
     if (draw_shared(100) < io_mood)
         return go_wrong(error);
     ssize_t got = pread(o->fd, dst, bytes, (off_t)(offset & INT64_MAX));
-    if (got >= 0 && (size_t)got < bytes) /* what lies behind the end of a size that is a lie */
+    if (got >= 0 && (size_t)got < bytes) /* bytes past the end, if the size was a lie */
         memset((char *)dst + got, (int)draw_shared(256), bytes - (size_t)got);
     if (draw_shared(400) < io_mood)
         call_back();
@@ -103,7 +103,7 @@ static tenmap_status io_list(void *ctx, const char *path,
         return TENMAP_ERR_NOT_FOUND;
     if (draw_shared(100) < io_mood)
         return go_wrong(error);
-    bool ends = draw_shared(100) >= io_mood; /* else it goes on though it was told to stop */
+    bool ends = draw_shared(100) >= io_mood; /* otherwise it continues though it was told to stop */
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (entry(entry_ctx, names[i]) && ends)
             return TENMAP_OK;

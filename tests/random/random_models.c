@@ -97,7 +97,7 @@ static void put_random(growing *g, size_t size) {
         put(g, &(unsigned char){(unsigned char)draw(256)}, 1);
 }
 
-/* A few bytes are others, or the end is missing. Never so that it is another size in place. */
+/* Changes a few bytes, or removes the end. Files never change their size in place. */
 static void harm_file(made_file *file) {
     for (uint64_t i = draw(4); i-- > 0 && file->size;)
         file->bytes[draw(draw(2) ? file->size : 200) % file->size] ^= (unsigned char)draw(256);
@@ -237,7 +237,7 @@ static void put_entry(growing *text, const char *name, const char *dtype, uint64
              *at);
 }
 
-/* Now and then a size is another than it should be. */
+/* The size, now and then slightly wrong. */
 static uint64_t about(uint64_t size) {
     return draw(20) ? size : size + draw(3) - (size > 0);
 }

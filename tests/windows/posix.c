@@ -76,7 +76,7 @@ int chown(const char *path, unsigned user, unsigned group) {
     return -1;
 }
 
-/* What malloc gives lies behind a header, so it is never at the beginning of 64 KiB. */
+/* malloc's blocks follow a header, so they are never at a multiple of 64 KiB. */
 void *aligned_alloc(size_t alignment, size_t size) {
     (void)alignment;
     return VirtualAlloc(NULL, size, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);

@@ -1,7 +1,7 @@
 /*
- * What the tests use of POSIX and Windows has under another name: included before everything else
- * when they are built for it (see scripts/windows-test.sh). Not for the library, which has its own
- * Windows side.
+ * What the tests use of POSIX and Windows has under another name. Included before everything else
+ * when tests are built for Windows (see scripts/windows-test.sh). Not for the library, which has
+ * its own code for Windows.
  */
 #ifndef TENMAP_TESTS_WINDOWS_POSIX_H
 #define TENMAP_TESTS_WINDOWS_POSIX_H

@@ -1,4 +1,7 @@
-/* What is Windows's own: handles behind descriptors, sharing, long paths, views, pages, locks. */
+/*
+ * What is specific to Windows: handles behind descriptors, sharing, long paths, views, pages,
+ * locks.
+ */
 #include "os/os.h"
 #include "support.h"
 #include "os/win32.h"

@@ -1,10 +1,10 @@
 /*
- * Files for the differential tests: generate SEED FIRST COUNT writes cases FIRST to FIRST+COUNT-1 of
- * a seed to standard output, each as four bytes of length (little-endian) and the file's bytes. A
- * case depends on the seed and its number alone, so any one can be made again by itself.
+ * Files for the differential tests: generate SEED FIRST COUNT writes cases FIRST to FIRST+COUNT-1
+ * of a seed to standard output, each as four bytes of length (little-endian) and the file's bytes.
+ * A case depends only on the seed and its number, so each can be generated again by itself.
  *
  * Every case starts as a file that follows the rules, written in one of the many ways that they
- * allow (build_*), with the four things that tenmap alone refuses mixed in at times; most are then
+ * allow (build_*), sometimes with one of the four things that only tenmap refuses; most are then
  * damaged one to four times (mutate_*).
  */
 #include <stdbool.h>
@@ -39,7 +39,7 @@ static bool once_in(unsigned n) {
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 #define PICK(array) (array)[below((unsigned)COUNT(array))]
 
-/* The case under way. */
+/* The current case. */
 
 static char text[MOST_TEXT];
 static size_t text_len;
@@ -50,7 +50,7 @@ static size_t cut_at;      /* bytes of the file to keep */
 
 static struct {
     unsigned spaces;  /* 0: none, 1: one after ',' and ':', 2: any, anywhere */
-    unsigned escapes; /* of 100 characters, so many are escaped that need not be */
+    unsigned escapes; /* percent of characters that are escaped needlessly */
 } style;
 
 static void put(char c) {
@@ -130,7 +130,7 @@ static void put_string(const char *s, size_t len) {
     put('"');
 }
 
-/* A text that any reader should take: a name, a key, a value. */
+/* A text that any reader should accept: a name, a key, a value. */
 static size_t choose_text(char *out, size_t room) {
     static const char *const texts[] = {"",
                                         "a",
@@ -776,7 +776,7 @@ static void mutate_dtype(void) {
     }
 }
 
-/* Text before, behind or cut off. */
+/* Adds text before or after, or cuts the end off. */
 static void mutate_ends(void) {
     static const char *const more[] = {" ",    "\n\n", "{}",           "\"\"", "1",
                                        ",",    "}",    "\xef\xbb\xbf", "//",   "\t",
@@ -825,7 +825,7 @@ static void mutate_file(void) {
     cut_at = below(once_in(2) ? 17 : (unsigned)(8 + text_len + data_len + 1));
 }
 
-/* The data as long as the offsets now say, as far as one can tell. */
+/* Makes the data as long as the offsets now say, if that can be determined. */
 static void refit_data(void) {
     uint64_t largest = 0;
     tokenise();

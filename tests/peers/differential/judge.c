@@ -8,7 +8,7 @@
  */
 #include "../../support/dump.h"
 
-/* Which rule a sentence is about. The first that fits counts. */
+/* Which rule a message is about. The first match counts. */
 static int rule_of(const tenmap_error *error) {
     static const struct {
         const char *words;
@@ -35,7 +35,7 @@ int main(void) {
     while (fread(frame, 1, sizeof frame, stdin) == sizeof frame) {
         size_t size =
             frame[0] | (size_t)frame[1] << 8 | (size_t)frame[2] << 16 | (size_t)frame[3] << 24;
-        /* Of exactly this size, so that sanitizers see a read of the byte behind it. */
+        /* Exactly this size, so that sanitizers detect a read past its end. */
         unsigned char *file = malloc(size ? size : 1);
         tenmap_model *model = NULL;
         tenmap_error error;
