@@ -3,8 +3,8 @@
  * system:
  *
  *     plain/       a small Llama in BF16, with config.json and generation_config.json
- *     fp8/         one of its weights in FP8 with scales for blocks of 128x128, like DeepSeek's, in two
- *                  shards that separate a weight from its scales; an activation's scale;
+ *     fp8/         one of its weights in FP8 with scales for blocks of 128x128, like DeepSeek's, in
+ *                  two shards that separate a weight from its scales; an activation's scale;
  *                  hf_quant_config.json
  *     gptq/        a weight of 64x32 in 4 bits, as GPTQ packs it
  *     mixed.safetensors    FP8 and packed integers of compressed-tensors in a file; no config.json

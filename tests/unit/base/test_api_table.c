@@ -1,6 +1,6 @@
 /*
- * The table of docs/api.md, walked line by line: each line of C in it is compiled and run here, and
- * its text must be the one that the document shows. TENMAP_DOCS names the folder.
+ * Walks the table of docs/api.md line by line: each line of C in it is compiled and run here, and
+ * its text must be the document's. TENMAP_DOCS names the folder.
  */
 #include "support.h"
 
@@ -110,7 +110,7 @@ static void the_document_shows_these_lines_and_they_work(void **state) {
         if (!table[i].run(&c))
             fail_msg("%s does not hold", table[i].call);
     }
-    assert_int_equal(*at, '\n'); /* no row that is not walked */
+    assert_int_equal(*at, '\n'); /* no row is left over */
     print_message("           walked %zu lines\n", COUNT(table));
     tenmap_close(c.m);
     free(text.at);

@@ -1,4 +1,4 @@
-/* dtype names and bits, status names, version: the small tables of the contract. */
+/* Names and bits of dtypes, names of statuses, the version: the small tables of the contract. */
 #include "cmocka_all.h"
 #include "tenmap.h"
 
@@ -48,7 +48,7 @@ static void dtype_values_bits_kinds_and_names_are_fixed(void **state) {
     }
 }
 
-/* What the format's own description says, here a second time. */
+/* What the format's description says, written down a second time. */
 static const struct {
     tenmap_dtype dtype;
     uint32_t in_ggml, elements, bytes;

@@ -41,11 +41,12 @@ static void all_of_100000_names_are_found_and_no_other(void **state) {
 }
 
 /*
- * Names chosen to collide. Whoever knew that a key is zero could make any number of names with one
- * hash: the first eight bytes of each block cancel the key, so that the product is zero.
+ * Names chosen to collide. An attacker who knew that the key is zero could make any number of names
+ * with the same hash: the first eight bytes of each block cancel the key, so that the product is
+ * zero.
  */
 static void colliding_name(char *out, size_t i) {
-    /* \u0000 eight times, then eight bytes that then do not matter, then a common tail. */
+    /* \u0000 eight times, then eight bytes that do not affect the hash, then a common tail. */
     char digits[24];
     snprintf(digits, sizeof digits, "%08zu", i);
     strcpy(out, "");
@@ -101,7 +102,7 @@ static void the_key_is_new_for_each_model(void **state) {
     assert_memory_not_equal(&a, &b, sizeof a);
 }
 
-/* Every length, every last byte: a byte that the hash ignored would be an attack. */
+/* Every length, every last byte: a byte that the hash ignored would allow an attack. */
 static void every_byte_of_a_name_counts(void **state) {
     (void)state;
     tmi_hash_key key = tmi_hash_key_new();

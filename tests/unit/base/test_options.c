@@ -1,12 +1,14 @@
 /*
- * Options of every kind: unknown flags and reserved fields are refused before anything is done, in
- * the same words everywhere.
+ * In all options, unknown flags and reserved fields are refused before anything is done, with the
+ * same message everywhere.
  */
 #include "support.h"
 
 static const char tiny[] = "{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
 
-/* Calls with options that have these flags and this in `reserved`, where they have one. */
+/*
+ * Calls with options that have these flags and this value in `reserved`, if they have that field.
+ */
 
 static tenmap_status open_so(void **state, uint32_t flags, uint32_t reserved, tenmap_error *error) {
     tenmap_options options = TENMAP_OPTIONS_INIT;

@@ -1,4 +1,7 @@
-/* Formats stand side by side: a toy of the tests opens, reads and copies as SafeTensors does. */
+/*
+ * Formats are independent of each other: a toy format of the tests opens, reads and copies like
+ * SafeTensors.
+ */
 #include "support.h"
 
 /* Three tensors, the last with a name that makes the header longer than its first read. */

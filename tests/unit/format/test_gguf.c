@@ -1,4 +1,4 @@
-/* GGUF files open behind the same handle: metadata, tensors, parts, folders, and what costs what. */
+/* GGUF files open as the same kind of model: metadata, tensors, split files, folders, and costs. */
 #include "gguf_files.h"
 #include "io_files.h"
 
@@ -169,7 +169,7 @@ static void arrays_are_walked_where_they_lie(void **state) {
         assert_int_equal(tenmap_value_next(&array, &element), 1);
         assert_int_equal(tenmap_value_text(&element, text, sizeof text), strlen(want));
         assert_string_equal(text, want);
-        assert_int_equal(tenmap_value_next(&element, &inner), 0); /* no array */
+        assert_int_equal(tenmap_value_next(&element, &inner), 0); /* not an array */
     }
     assert_int_equal(tenmap_value_next(&array, &element), 0);
 
@@ -177,7 +177,7 @@ static void arrays_are_walked_where_they_lie(void **state) {
     assert_int_equal(tenmap_value_next(&array, &element), 1);
     assert_int_equal(element.raw_bytes, 3);
     assert_memory_equal(element.raw, "one", 3);
-    assert_int_equal(tenmap_value_text(&element, text, 3), 3); /* cut, and its length told */
+    assert_int_equal(tenmap_value_text(&element, text, 3), 3); /* the full length */
     assert_string_equal(text, "on");
     assert_int_equal(tenmap_value_text(&element, NULL, 0), 3);
     assert_int_equal(tenmap_value_next(&array, &element), 1);
@@ -216,7 +216,7 @@ static void metadata_of_safetensors_is_strings(void **state) {
     tenmap_close(m);
 }
 
-/* Rules that are about more than one file, or about flags. */
+/* Rules about several files, or about flags. */
 
 static bytes holes(uint64_t second_offset, size_t data) {
     gguf_file f;
@@ -248,7 +248,7 @@ static void lenient_allows_holes_and_trailing_bytes_never_overlap(void **state) 
     free(overlap.at);
 }
 
-/* One part: a tensor of its own name and the keys that make it a part. */
+/* One file of a split model: a tensor with its own name, and the keys that make it a part. */
 static bytes make_part(uint64_t number, uint64_t count, uint64_t tensors) {
     gguf_file f;
     char name[16];
@@ -281,7 +281,7 @@ static void the_first_part_opens_all_parts(void **state) {
     m = must_open(*state, NULL); /* so does the folder */
     assert_int_equal(tenmap_count(m), 3);
     tenmap_close(m);
-    m = must_open(in_folder(state, "m-00002-of-00003.gguf"), NULL); /* another is itself */
+    m = must_open(in_folder(state, "m-00002-of-00003.gguf"), NULL); /* one file alone */
     assert_int_equal(tenmap_count(m), 1);
     tenmap_close(m);
 }
@@ -404,7 +404,7 @@ static void a_large_vocabulary_is_read_once(void **state) {
     must_fail(path, &options, TENMAP_ERR_LIMIT, "more than 1000000 bytes, the limit");
 }
 
-/* What makes another reader count to 2^63. */
+/* Counts that make another reader loop up to 2^63. */
 static void hostile_counts_cost_nothing(void **state) {
     (void)state;
     gguf_file f;

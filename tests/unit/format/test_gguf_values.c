@@ -1,4 +1,4 @@
-/* Values of block dtypes through every way that leads to a tensor's elements. */
+/* Values of block dtypes through every call that reads elements. */
 #include "gguf_files.h"
 #include "io_files.h"
 
@@ -21,7 +21,7 @@ static bytes make_file(size_t i) {
 static float whole[ALL], part[ALL];
 
 static void assert_same_floats(const float *a, const float *b, size_t count) {
-    assert_memory_equal(a, b, count * sizeof *a); /* NaN too: there is one only */
+    assert_memory_equal(a, b, count * sizeof *a); /* NaN too: there is only one */
 }
 
 static void check_ranges(const tenmap_tensor *t) {
@@ -117,7 +117,7 @@ static void as_stored_means_whole_blocks(void **state) {
     free(file.at);
 }
 
-/* Bytes of another dtype may be taken for blocks, and blocks for bytes. */
+/* Bytes of another dtype may be taken as blocks, and blocks as bytes. */
 static void bytes_are_taken_for_blocks(void **state) {
     (void)state;
     bytes file = make_file(0);
@@ -138,7 +138,7 @@ static void bytes_are_taken_for_blocks(void **state) {
     free(file.at);
 }
 
-/* What is measured are the values; against those of an F32 tensor with the same. */
+/* The values are measured, which gives the same as an F32 tensor with those values. */
 static void blocks_are_measured_as_f32(void **state) {
     const char *path = in_folder(state, "w.gguf");
     for (size_t i = 0; i < COUNT(types); i++) {
@@ -207,7 +207,10 @@ static void copies_into_safetensors_are_converted(void **state) {
     }
 }
 
-/* NVFP4 of experts, of one matrix, and without a scale; what is not a weight's stays listed. */
+/*
+ * NVFP4 for experts, for one matrix, and without a scale. Scales that belong to no weight stay
+ * listed.
+ */
 enum { EXPERTS = 2, EXPERT = 3 * 64, ONE = 4 * 128, NVFP4_TYPE = 40 };
 
 static bytes make_nvfp4(const float *scales, uint32_t scale_type, uint64_t scale_count) {
@@ -290,7 +293,7 @@ static void nvfp4_is_multiplied_by_its_scale(void **state) {
     free(file.at);
 }
 
-/* A scale that fits no matrix, or is no number, is named with what was expected. */
+/* The error names a scale that fits no matrix, or is not a number, and what was expected. */
 static void nvfp4_scales_must_fit(void **state) {
     static const float scales[] = {1, 1, 1};
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * The golden files: tests/golden/good.txt says what must be seen in each file of good/, bad.txt with
- * which sentence each file of bad/ is refused. Every file must be listed.
+ * The golden files: tests/golden/good.txt lists the expected contents of each file of good/,
+ * bad.txt the message with which each file of bad/ is refused. Every file must be listed.
  */
 #include "dump.h"
 #include "support.h"
@@ -12,7 +12,9 @@ static const char *golden_folder(void) {
     return folder ? folder : "tests/golden"; /* from the project's top */
 }
 
-/* Calls `check` with the path and the rest of the line, for each line of a list that is no comment.
+/*
+ * Calls `check` with the path and the rest of the line, for each line of a list that is not a
+ * comment.
  */
 static void walk_list(const char *kind, void (*check)(const char *path, char *rest)) {
     char path[LONGEST_LINE + 1024], line[LONGEST_LINE];

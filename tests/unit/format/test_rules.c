@@ -1,7 +1,7 @@
 /*
- * What opens and what does not: docs/format.md as a table, one row per sentence, in its order. Each
- * row is a header (or a whole file), the bytes of data behind it, and the verdict with the words
- * that the error must hold.
+ * What opens and what does not: docs/format.md as a table, one row per rule, in its order. Each row
+ * is a header (or a whole file), the number of data bytes after it, and the verdict with the words
+ * that the error must contain.
  */
 #include "support.h"
 
@@ -13,7 +13,7 @@ typedef struct rule {
     const char *json;
     size_t data;
     const char *error; /* NULL: opens */
-    size_t count;      /* of tensors, where it opens */
+    size_t count;      /* of tensors, if it opens */
 } rule;
 
 static const rule rules[] = {
@@ -260,7 +260,7 @@ static void every_rule_of_acceptance(void **state) {
     }
 }
 
-/* Every file that opens must be refused at every shorter length, and with any byte behind it. */
+/* Every file that opens must be refused at every shorter length, and with one more byte. */
 static void every_truncation_is_caught(void **state) {
     (void)state;
     for (size_t i = 0; i < COUNT(rules); i++) {
@@ -269,7 +269,7 @@ static void every_truncation_is_caught(void **state) {
         bytes file = make_model(rules[i].json, rules[i].data);
         for (size_t size = 0; size < file.size; size++) {
             tenmap_model *model;
-            unsigned char *exact = malloc(size ? size : 1); /* for the sanitizers' eyes */
+            unsigned char *exact = malloc(size ? size : 1); /* the exact size, for sanitizers */
             memcpy(exact, file.at, size);
             assert_int_not_equal(tenmap_open_memory(exact, size, NULL, &model, NULL), TENMAP_OK);
             assert_null(model);
@@ -382,7 +382,7 @@ static void numbers_of_unknown_fields(void **state) {
         {"1.7976931348623159e308", false},
         {"17976931348623157e292", true},
         {"18446744073709551615e289", false},
-        {"17976931348623157081e289", false}, /* rounds up twice on the way */
+        {"17976931348623157081e289", false}, /* rounds up twice */
         {"0.00001e313", true},               /* 1 * 10^308 */
         {"0.00001e314", false},
         {"0.1e309", true}, /* 1 * 10^308 */
@@ -402,7 +402,7 @@ static void numbers_of_unknown_fields(void **state) {
             must_fail_memory(file, NULL, TENMAP_ERR_FORMAT, "too large for a double");
         free(file.at);
     }
-    /* 309 digits: the first 19 or 20 count, the others are the exponent. */
+    /* 309 digits: the first 19 or 20 are the significand, the others add to the exponent. */
     for (int digits = 308; digits <= 310; digits++) {
         char json[1024];
         int used = sprintf(json, "{\"a\":{" T ",\"x\":");

@@ -1,6 +1,7 @@
 /*
- * The quick pass over usual headers accepts a part of what safetensors_header.c accepts and gives the same
- * tensors. Headers are made in the usual way, most are then damaged a little, and both judge them.
+ * The quick pass over usual headers accepts a subset of what safetensors_header.c accepts, with the
+ * same tensors. Headers are written in the usual way, most are then damaged a little, and both
+ * readers judge them.
  */
 #include "cmocka_all.h"
 #include "damage.h"
@@ -92,7 +93,7 @@ static bool refill_from(void *ctx, uint64_t offset, void *dst, size_t size) {
     return true;
 }
 
-/* Both readers on text[0, length); returns whether the quick one was enough. */
+/* Runs both readers on text[0, length); returns whether the quick one accepted it. */
 static bool compare(size_t length, uint64_t data_size) {
     uint64_t offset = pick(3) ? 0 : pick(40);
     char *bytes = calloc(1, (size_t)offset + 8 + length);
@@ -146,7 +147,7 @@ static void damaged_headers_are_left_to_the_full_reader(void **unused) {
     }
 }
 
-/* Names so long at first that the table for them is made too small, then short ones. */
+/* First very long names, so that the table is made too small, then short ones. */
 static size_t print_misleading_header(size_t tensors, const char *last) {
     enum { LONG = 64, LENGTH = 120 };
     size_t used = (size_t)sprintf(text, "{");
@@ -168,7 +169,7 @@ static void a_table_that_was_guessed_too_small_grows(void **unused) {
     (void)unused;
     random_state = 3;
     assert_true(compare(print_misleading_header(2500, NULL), 2500));
-    /* The full reader has the words for a name that is there twice. */
+    /* Duplicate names are left to the full reader, which has the error message. */
     assert_false(compare(print_misleading_header(2500, "100"), 2500));
 }
 

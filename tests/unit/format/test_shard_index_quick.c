@@ -1,7 +1,8 @@
 /*
- * The quick pass over usual indexes accepts a part of what shard_index.c accepts and gives the same lines;
- * and models that are opened by way of it are what they are otherwise, those that do not open with
- * the same words. Both are made in the usual way, most are then damaged a little, and both judge them.
+ * The quick pass over usual indexes accepts a subset of what shard_index.c accepts, with the same
+ * lines. Models that are opened with it are the same as without it, and those that do not open fail
+ * with the same message. Indexes and models are written in the usual way, most are then damaged a
+ * little, and both passes judge them.
  */
 #include "damage.h"
 #include "model/model.h"
@@ -52,7 +53,7 @@ static void assert_same_index(const tmi_outline *quick, const tmi_index *full) {
     }
 }
 
-/* Both judge the text; whether the quick pass took it. */
+/* Runs both passes on the text; returns whether the quick pass accepted it. */
 static bool judge(size_t length, uint32_t flags) {
     tmi_place place = {.path = "i.json", .flags = flags, .size = length, .key = {{1, 2}}};
     tmi_block as_read, copy;
@@ -70,7 +71,7 @@ static bool judge(size_t length, uint32_t flags) {
     tenmap_status status = tmi_index_parse(&full, &place, copy, length, &error);
     if (done && status == TENMAP_OK)
         assert_same_index(&quick, &full);
-    if (done && status != TENMAP_OK) /* the one rule that it leaves to others */
+    if (done && status != TENMAP_OK) /* the one rule that the quick pass does not check */
         assert_non_null(strstr(error.message, "is in weight_map twice"));
     if (status == TENMAP_OK)
         tmi_index_free(&full);
@@ -148,7 +149,7 @@ static void make_plan(plan *p) {
     }
 }
 
-/* Something that a shard or the index has and the other has not, or twice. */
+/* Makes the shards and the index disagree, or hold something twice. */
 static void spoil_plan(plan *p) {
     size_t s = pick(SHARDS), line = pick(p->lines);
     switch (pick(7)) {
@@ -181,7 +182,7 @@ static void spoil_plan(plan *p) {
 
 static void write_shard(void **state, const plan *p, size_t s) {
     char name[32], json[8192] = "{";
-    size_t used = 1, odd = pick(5); /* a blank makes a header that no quick pass takes */
+    size_t used = 1, odd = pick(5); /* a blank makes a header that the quick pass refuses */
     for (size_t i = 0; i < p->count[s]; i++) {
         size_t place = odd == 1 ? p->count[s] - 1 - i : i; /* or one that is out of order */
         used += (size_t)sprintf(json + used,
@@ -240,7 +241,10 @@ static void assert_same_model(const tenmap_model *a, const tenmap_model *b) {
     assert_null(tenmap_shard_listed(a, "none"));
 }
 
-/* Opened quickly and, since other names are asked for, not; returns whether it opens. */
+/*
+ * Opens the model with the quick pass and, by asking for aliases, without it; returns whether it
+ * opens.
+ */
 static bool open_both(const char *path, uint32_t flags) {
     tenmap_options quick = TENMAP_OPTIONS_INIT, full;
     tenmap_model *a, *b;
@@ -281,7 +285,10 @@ static void models_are_the_same_by_either_way(void **state) {
     assert_true(opened > MODELS && opened < MODELS * COUNT(flags));
 }
 
-/* The index is wrong before any shard can be: also where only all of them together show it. */
+/*
+ * An error of the index is reported before those of shards, even if it shows only when all are
+ * known.
+ */
 static void a_name_that_is_listed_twice_is_told_first(void **state) {
     write_text(in_folder(state, "i.json"),
                "{\"weight_map\":{\"t.1\":\"not-there\",\"t.2\":\"m-0\",\"t.2\":\"m-0\"}}");
@@ -289,7 +296,7 @@ static void a_name_that_is_listed_twice_is_told_first(void **state) {
               "tensor \"t.2\" is in weight_map twice, the other time at byte");
 }
 
-/* Each shard is judged by itself: the first that is broken is the one that is named. */
+/* Each shard is judged by itself: the error names the first broken one. */
 static void a_name_that_is_twice_in_a_shard_is_found_in_its_turn(void **state) {
     static const char twice[] = "{\"t.1\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
                                 "\"t.1\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}";

@@ -81,7 +81,7 @@ static void nothing_is_mapped_and_there_is_no_descriptor(void **state) {
     tenmap_close(m);
 }
 
-/* What stands behind the path of an index, from '?' on, stands behind those of its shards too. */
+/* What follows the path of an index, from '?' on, also follows the paths of its shards. */
 static void siblings_keep_what_follows_a_question_mark(void **state) {
     io_files files = {.strip = "?key=1/2"};
     tenmap_io io;
@@ -107,7 +107,10 @@ static void without_list_there_are_no_folders(void **state) {
     tenmap_close(must_open(in_folder(state, "model.safetensors.index.json"), &options));
 }
 
-/* Every call fails in turn: its status and its sentence arrive, and what was opened is closed. */
+/*
+ * Every call fails in turn: its status and its message reach the caller, and what was opened is
+ * closed.
+ */
 static void the_sentence_of_a_failing_call_arrives(void **state) {
     static const tenmap_status statuses[] = {TENMAP_ERR_IO, TENMAP_ERR_MEMORY,
                                              TENMAP_ERR_CANCELLED};
@@ -152,7 +155,7 @@ static void a_failure_without_a_sentence_gets_one(void **state) {
     assert_non_null(strstr(error.message, "the tenmap_io gave status 4711 and no sentence"));
 }
 
-/* An object that is shorter than its open said: the store's own words. */
+/* If an object is shorter than open said, the store's own message is returned. */
 static void a_short_answer_is_an_error(void **state) {
     io_files files = {0};
     tenmap_io io;
@@ -191,7 +194,7 @@ static void reads_have_the_size_that_is_preferred(void **state) {
     tenmap_request request = {.tensor = tenmap_find(m, "a"), .dst = data, .dst_bytes = BYTES};
     memset(data, 0, BYTES);
     tenmap_load_options load = TENMAP_LOAD_OPTIONS_INIT;
-    load.flags = TENMAP_LOAD_DIRECT; /* which means nothing here */
+    load.flags = TENMAP_LOAD_DIRECT; /* has no effect here */
     assert_int_equal(tenmap_load(m, &request, 1, &load, &error), TENMAP_OK);
     for (size_t i = 0; i < BYTES; i++)
         assert_int_equal(data[i], pattern_byte(i));
@@ -237,7 +240,10 @@ static void many_threads_read_at_once(void **state) {
     tenmap_close(m);
 }
 
-/* Small ones, which are read with what follows them, between large ones, which come straight. */
+/*
+ * Small tensors, which are read together with what follows them, between large ones, which are read
+ * directly.
+ */
 static void a_load_reads_no_byte_twice(void **state) {
     enum { PAIRS = 12, SMALL = 100, LARGE = 100000, TENSORS = 2 * PAIRS };
     static char json[8192];
@@ -277,7 +283,7 @@ static void a_load_reads_no_byte_twice(void **state) {
     }
 }
 
-/* An io whose opens of shards wait for each other, so that it is seen how many there are at once. */
+/* An io whose opens of shards wait for each other, which shows how many run at once. */
 typedef struct meeting {
     tenmap_io io; /* which opens */
     pthread_mutex_t lock;
@@ -314,7 +320,9 @@ static void close_alone(void *ctx, void *file) {
     m->io.close(m->io.ctx, file);
 }
 
-/* Each waits for its answer, whatever the number of CPUs; but no more of them than are asked for. */
+/*
+ * Opens wait for responses, so many run at once on any number of CPUs, but no more than requested.
+ */
 static void shards_are_opened_at_once(void **state) {
     enum { SHARDS = 24 };
     static const struct {
@@ -398,7 +406,7 @@ static void missing_shards_are_named(void **state) {
     tenmap_close(m);
 }
 
-/* The header is had with one read, whatever its length; a store may be far away. */
+/* The header takes one read, whatever its length, because a store may be far away. */
 static void opening_takes_few_reads(void **state) {
     io_files files = {0};
     tenmap_io io;
@@ -426,7 +434,7 @@ static void close_zeros(void *ctx, void *file) {
     (void)ctx, (void)file;
 }
 
-/* What stands behind the '?' of an address may be a signature. */
+/* The query of an address may be a signature. */
 static void errors_do_not_show_the_query_of_an_address(void **state) {
     (void)state;
     tenmap_io io = TENMAP_IO_INIT;
@@ -439,7 +447,7 @@ static void errors_do_not_show_the_query_of_an_address(void **state) {
     must_fail("a?b", &options, TENMAP_ERR_FORMAT, "\"a?b\"");
 }
 
-/* An index of one shard, and nothing else: which path the shard is asked by. */
+/* A store with an index of one shard, which records the path by which the shard is opened. */
 typedef struct lone_index {
     const char *path, *shard;
     char text[256], asked[256];
@@ -466,7 +474,7 @@ static tenmap_status read_lone(void *ctx, void *file, uint64_t offset, void *dst
     return TENMAP_OK;
 }
 
-/* What means something else in an address of the web is encoded there, and only there. */
+/* Characters with a meaning in web addresses are encoded there, and only there. */
 static void names_beside_an_address_are_written_as_addresses_are(void **state) {
     (void)state;
     static const struct {
@@ -497,7 +505,7 @@ static void ignore_finding(void *ctx, const tenmap_finding *finding) {
     (void)ctx, (void)finding;
 }
 
-/* A check closes what it opens, however many threads look whether shards are there. */
+/* A check closes what it opens, however many threads look for shards. */
 static void a_check_closes_what_it_opens(void **state) {
     io_files files = {0};
     tenmap_io io;
@@ -511,10 +519,10 @@ static void a_check_closes_what_it_opens(void **state) {
     assert_int_equal(files.closed, 5);
 }
 
-/* A folder whose names somebody chose who wants the memory of those that open it. */
+/* A hostile folder, with names that are meant to use up the memory of those who open it. */
 typedef struct long_listing {
     const char
-        *of; /* how the path ends that has them; other paths have refs, blobs and snapshots */
+        *of; /* the end of the path that has them; other paths have refs, blobs and snapshots */
     size_t names, length;
 } long_listing;
 
@@ -576,7 +584,7 @@ static void listings_are_bounded(void **state) {
     }
 }
 
-/* A store that says it has a tensor of 2^55 bytes, and has them, all zero. */
+/* A store with a tensor of 2^55 bytes, all zero. */
 static const char vast_json[] = "{\"t\":{\"dtype\":\"U8\",\"shape\":[36028797018963968],"
                                 "\"data_offsets\":[0,36028797018963968]}}";
 
@@ -604,7 +612,7 @@ static int cancel_at_once(void *ctx, uint64_t so_far, uint64_t total) {
     return 1;
 }
 
-/* How long it would take is the caller's to know; memory is wanted for what is under way only. */
+/* A load of any size may begin: it needs memory only for the reads in progress. */
 static void a_vast_tensor_is_begun_in_little_memory(void **state) {
     tenmap_io io = TENMAP_IO_INIT;
     tenmap_options options = TENMAP_OPTIONS_INIT;

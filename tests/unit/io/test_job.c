@@ -1,7 +1,8 @@
 /*
- * The splitter: each part once, on as many threads as asked for or fewer, signals left alone. The
- * runner of jobs over it: the first failure wins and all stop, progress is the caller's thread's and
- * can cancel, each thread has a state of its own. The linker sends calloc and pthread_create here.
+ * The splitter runs each part once, on at most as many threads as requested, and leaves signals
+ * alone. In the runner of jobs on top of it the first failure wins and all threads stop, progress
+ * is called on the caller's thread and can cancel, and each thread has its own state. The linker
+ * redirects calloc and pthread_create to this file.
  */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* usleep */
@@ -43,7 +44,7 @@ static void count_part(void *ctx, size_t part) {
             usleep(100);
     }
     if (part % 100 == 0)
-        usleep(1000); /* lets the others take some */
+        usleep(1000); /* lets the other threads take some */
 }
 
 static void every_part_is_done_once_whatever_the_threads(void **state) {
@@ -68,7 +69,7 @@ static void threads_block_all_signals_and_the_callers_mask_stays(void **state) {
     pthread_sigmask(SIG_SETMASK, NULL, &before);
     t.caller = pthread_self();
     t.wait_for_others = true;
-    alarm(120); /* a wait without end is a failure */
+    alarm(120); /* a hang is a failure */
     tmi_parallel(4, PARTS, count_part, &t);
     alarm(0);
     pthread_sigmask(SIG_SETMASK, NULL, &after);
@@ -78,7 +79,7 @@ static void threads_block_all_signals_and_the_callers_mask_stays(void **state) {
         assert_int_equal(sigismember(&before, signal), sigismember(&after, signal));
 }
 
-/* In a child that may have no more address space, so that no thread gets a stack. */
+/* In a child without free address space, so that no thread gets a stack. */
 static void refused_threads_are_done_without(void **state) {
     (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -107,7 +108,7 @@ static void refused_threads_are_done_without(void **state) {
 
 /* Jobs. */
 
-/* The first prototypes are the linker's: __wrap_x takes the calls, __real_x is the original. */
+/* Provided by the linker: calls of x go to __wrap_x, and __real_x is the original. */
 void *__real_calloc(size_t count, size_t size);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
                           void *arg);
@@ -132,7 +133,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
     return __real_pthread_create(thread, attr, run, arg);
 }
 
-/* What a thread of the job works with. */
+/* The state of a thread of the job. */
 typedef struct worker_state {
     struct trial *trial; /* NULL before its first unit */
     pthread_t thread;
@@ -145,8 +146,8 @@ typedef struct trial {
     atomic_size_t run, running, states, released;
     atomic_bool wrong; /* a state of another thread, or not zeroed, or units out of order */
     size_t fails_from; /* units from this one on fail; TMI_NONE: none does */
-    bool
-        wait_for_others; /* the caller holds its first unit until another thread ran one or failed */
+    /* The caller waits in its first unit until another thread ran one or failed. */
+    bool wait_for_others;
     pthread_t caller;
     uint64_t reported; /* the last value */
     atomic_long reports;
@@ -186,7 +187,7 @@ static tenmap_status run_trial_unit(void *ctx, void *state, size_t unit, tenmap_
     while (t->wait_for_others && mine && t->run < 2 && !t->job.stopping)
         usleep(100);
     while (!mine && t->reports < t->cancel_at && !t->job.stopping)
-        usleep(100); /* leaves it to the caller's thread to get there */
+        usleep(100); /* lets the caller's thread get there */
     if (unit % 100 == 0)
         usleep(1000);
     if (unit >= t->fails_from) {
@@ -223,7 +224,7 @@ static trial *new_trial(unsigned threads, size_t units) {
     return &t;
 }
 
-/* What holds after every job, however it went. */
+/* Checks what must hold after every job, successful or not. */
 static void check_trial(const trial *t) {
     assert_false(t->wrong);
     assert_false(t->elsewhere);
@@ -272,7 +273,7 @@ static void progress_begins_at_what_was_done_and_ends_with_all(void **state) {
     t->reported = 70;
     tmi_job_run(&t->job, PARTS / 2); /* two passes are one job */
     tmi_job_run(&t->job, PARTS / 2);
-    assert_true(t->reported < t->job.total); /* not by a unit, but in the end */
+    assert_true(t->reported < t->job.total); /* only the end reports the total */
     assert_int_equal(tmi_job_end(&t->job, NULL), TENMAP_OK);
     check_trial(t);
     assert_int_equal(t->reported, t->job.total);
@@ -356,12 +357,12 @@ static void without_memory_for_a_state_all_threads_stop(void **state) {
         tenmap_error error;
         trial *t = new_trial(4, PARTS);
         states_granted = granted;
-        threads_granted = granted; /* so that as many threads as get a state need one more */
+        threads_granted = granted; /* so that one more thread needs a state than gets one */
         t->wait_for_others = granted > 0;
         tmi_job_run(&t->job, PARTS);
         tenmap_status status = tmi_job_end(&t->job, &error);
         check_trial(t);
-        if (status == TENMAP_OK) { /* the others were so quick that the last had nothing to do */
+        if (status == TENMAP_OK) { /* the last thread had nothing to do */
             assert_int_equal(t->run, PARTS);
             continue;
         }
@@ -395,7 +396,7 @@ static void as_many_threads_as_asked_for_or_as_there_are_cpus(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        /* First: later, stacks of earlier threads would be at hand. */
+        /* This test must be first: later, stacks of earlier threads could be reused. */
         cmocka_unit_test(refused_threads_are_done_without),
         cmocka_unit_test(every_part_is_done_once_whatever_the_threads),
         cmocka_unit_test(threads_block_all_signals_and_the_callers_mask_stays),

@@ -1,6 +1,6 @@
 /*
  * Block dtypes become floats by the formulas of their format: every kernel of every instruction set
- * against values worked out here a second time, element by element, in F64.
+ * is compared with values that are computed here a second time, element by element, in F64.
  */
 #include "kernels/blocks.h"
 #include "values/conversion_route.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements of a block by their number, from its bytes: what the format says, with no tricks. */
+/* Element i of a block, from its bytes: the format's definition, without optimizations. */
 
 static double half_at(const unsigned char *b) {
     int bits = b[0] | b[1] << 8, exponent = bits >> 10 & 31, fraction = bits & 1023;
@@ -165,7 +165,7 @@ static uint32_t float_bits(float value) {
     return bits;
 }
 
-/* Every formula is exact in F64, so that rounding it once is the right answer. */
+/* Every formula is exact in F64, so rounding it once is the right answer. */
 static void every_element_is_what_the_format_says(void **state) {
     (void)state;
     for (unsigned round = 0; round < 16; round++)
@@ -247,7 +247,10 @@ static void blocks_convert_to_every_float(void **state) {
     }
 }
 
-/* Around the cache or not, from any element on, to any place: the same bits, and not one behind them. */
+/*
+ * With non-temporal stores or without, from any element on, to any address: the same bits, and
+ * nothing written past them.
+ */
 static void results_around_the_cache_are_the_same(void **state) {
     static _Alignas(64) unsigned char room[sizeof got + 64];
     static const size_t skips[] = {0, 3, 32}, places[] = {0, 4, 32};

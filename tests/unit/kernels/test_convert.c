@@ -1,7 +1,7 @@
 /*
- * The rules of numbers, one row per sentence, each on every instruction set and at every position
- * of a vector; then what tenmap_convert refuses. test_kernels.c has the instruction sets against
- * each other, test_exact.c the roundings against a second opinion.
+ * The number rules, one row per rule, each on every instruction set and at every position of a
+ * vector; then what tenmap_convert refuses. test_kernels.c compares the instruction sets with each
+ * other, test_exact.c the roundings with a second implementation.
  */
 #include "convert_common.h"
 

@@ -1,6 +1,6 @@
 /*
- * Weights in parts, made in one pass: the kernels of every instruction set against the same steps
- * taken one at a time for each value, and the scalar oracle where results have 16 bits.
+ * Dequantizing in one pass: compares the kernels of every instruction set with the same steps taken
+ * one at a time for each value, and with the scalar oracle if results have 16 bits.
  */
 #include "values/cpu.h"
 
@@ -23,7 +23,7 @@ static float float_of(uint32_t bits) {
     return value;
 }
 
-/* Scales as models have them; with `wild` also what none should have. */
+/* Typical scales; with `wild` also values that no model should have. */
 static float random_scale(bool wild) {
     static const uint32_t odd[] = {0,          0x80000000, 1,          0x007fffff, 0x00800000,
                                    0x0d000000, 0x0d800000, 0x71800000, 0x72000000, 0x7b000000,
@@ -132,7 +132,9 @@ static void check_values(const coded_case *c, const unsigned char *got, tenmap_d
     }
 }
 
-/* Whether it did the run; what it does is right, and not a byte beyond it is touched. */
+/*
+ * Whether the kernel did the run. What it does must be right, and it must not write past the end.
+ */
 static bool try_run(tmi_dequant_fused *coded, const coded_case *c, tenmap_dtype as, uint32_t flags,
                     void (*fence)(void)) {
     size_t size = c->run.count * (as == TENMAP_F32 ? 4 : 2), shift = next_random() % 3 ? 0 : 4;
@@ -151,7 +153,7 @@ static bool try_run(tmi_dequant_fused *coded, const coded_case *c, tenmap_dtype 
     return done;
 }
 
-/* Tables are kept from one run to the next, of whatever scales they are. */
+/* Tables are kept from one run to the next, for any scales. */
 static tmi_table_cache kept_tables;
 
 static void check_kernel(const tmi_kernels *k, tmi_dequant_fused *coded, tenmap_dtype codes) {
@@ -167,7 +169,7 @@ static void check_kernel(const tmi_kernels *k, tmi_dequant_fused *coded, tenmap_
         uint32_t flag = flags[next_random() % 3];
         random_case(&c, codes);
         size_t size = codes == TENMAP_F4 ? (c.run.count + 1) / 2 : c.run.count;
-        /* Codes end where memory does that may be read. */
+        /* The codes end exactly where readable memory ends. */
         unsigned char *exact = malloc(size);
         assert_non_null(exact);
         memcpy(exact, c.bytes, size);
@@ -186,7 +188,7 @@ static void check_kernel(const tmi_kernels *k, tmi_dequant_fused *coded, tenmap_
         }
         free(exact);
     }
-    assert_int_equal(done, wanted); /* ordinary runs are not left to others */
+    assert_int_equal(done, wanted); /* the kernel must do ordinary runs itself */
 }
 
 static void runs_of_codes(void **state) {
@@ -202,7 +204,7 @@ static void runs_of_codes(void **state) {
     }
 }
 
-/* No table belongs to a place that is marked as empty, whatever the bits of a scale are. */
+/* An entry that is marked as empty has no table, even if the bits of a scale equal the mark. */
 static void a_scale_like_the_mark_of_an_empty_place_has_no_table(void **state) {
     static coded_case c;
     const tmi_kernels *k = tmi_cpu_find("avx2");
@@ -221,7 +223,7 @@ static void a_scale_like_the_mark_of_an_empty_place_has_no_table(void **state) {
     (void)try_run(k->fused_e4m3, &c, TENMAP_BF16, 0, k->fence);
 }
 
-/* Values of E2M1 with a power of two each, against the oracle. */
+/* Compares values of E2M1, each with a power of two, with the oracle. */
 static void check_across(const tmi_kernels *k, tenmap_dtype as, uint32_t flags) {
     static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     unsigned char codes[MOST / 2 + 1], powers[MOST * 2], *room = tenmap_alloc(MOST * 4 + 2 * FIXED);
@@ -267,7 +269,7 @@ static void powers_across(void **state) {
         check_across(k, results[round % 3], flags[next_random() % 3]);
 }
 
-/* Codes that are turned: vectors against plain C, whose order is written down. */
+/* Transposed codes: compares vectors with plain C, which spells out the order. */
 static void codes_turned(void **state) {
     enum { ROWS = 168, WORDS = 27, LINE = ROWS / 2 + 5, STRIDE = WORDS * 4 + 3 };
     static unsigned char rows[ROWS * STRIDE], a[WORDS * 8 * LINE], b[sizeof a];

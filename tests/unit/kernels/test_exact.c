@@ -1,11 +1,12 @@
 /*
- * The library against the second opinion of exact.h: all inputs of 8 and 16 bits to all formats,
- * F32 sampled (the long test takes all of them), F64 at every halfway case of F16 and BF16.
+ * Compares the library with the independent roundings of exact.h: all inputs of 8 and 16 bits to
+ * all formats, a sample of F32 (the long test takes all), F64 at every halfway case of F16 and
+ * BF16.
  */
 #include "convert_common.h"
 #include "exact.h"
 
-/* Compares results of at most 16 bits with what the values demand; NaN compares as NaN. */
+/* Compares results of at most 16 bits with the exact ones; any NaN equals NaN. */
 static void check_narrow(tenmap_dtype to, tenmap_dtype from, const void *src, const double *values,
                          const bool *numbers, size_t count) {
     exact_table table = exact_make(to);
@@ -124,7 +125,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* One in 4093 of all F32, and edges, in ascending order, which the second opinion likes. */
+/* One in 4093 of all F32, and edges, in ascending order, which makes exact_nearest fast. */
 static void a_sample_of_f32(void **state) {
     (void)state;
     enum { EVERY = 4093, EDGES = 100000, COUNT = (int)(4294967296 / EVERY) + EDGES };
@@ -139,7 +140,7 @@ static void a_sample_of_f32(void **state) {
     }
     for (size_t i = 0; i < COUNT; i++)
         if (src[i] != src[i])
-            src[i] = 0; /* a place in the order; NaN has its tests elsewhere */
+            src[i] = 0; /* keeps the order; NaN is tested elsewhere */
     qsort(src, COUNT, sizeof *src, ascending);
     for (size_t i = 0; i < COUNT; i++) {
         numbers[i] = true;
@@ -151,7 +152,9 @@ static void a_sample_of_f32(void **state) {
     free(numbers);
 }
 
-/* The midpoints of F16 and BF16 are exact in F64; a bit beside them must decide, and does in F64.
+/*
+ * The midpoints of F16 and BF16 are exact in F64. One bit more or less in F64 must decide the
+ * rounding.
  */
 static void f64_at_every_halfway_case(void **state) {
     (void)state;
@@ -178,7 +181,7 @@ static void f64_at_every_halfway_case(void **state) {
     }
 }
 
-/* Sums of three powers of two: what a rounding by way of F32 gets wrong. */
+/* Sums of three powers of two, which rounding by way of F32 gets wrong. */
 static void integers_beside_halfway_cases(void **state) {
     (void)state;
     enum { MOST = 64 * 64 * 64 };

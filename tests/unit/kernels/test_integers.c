@@ -1,13 +1,13 @@
 /*
- * Integers and BOOL into each other: the same value or an error that names the first that does not
- * fit, wherever it lies and whichever call converts; saturated on demand. Against limits that are
- * written down here, in sign and magnitude.
+ * Integers and BOOL convert to each other with the same value, or with an error that names the
+ * first one that does not fit, wherever it lies and whichever call converts; or saturated on
+ * request. The limits are written down here, in sign and magnitude.
  */
 #include "kernels/kernels.h"
 #include "support.h"
 #include "values/values.h"
 
-/* What each dtype holds: magnitudes below zero, and from it. */
+/* What each dtype can hold: the largest magnitude below zero, and above. */
 static const struct limits {
     tenmap_dtype dtype;
     uint64_t below, above;
@@ -18,7 +18,7 @@ static const struct limits {
     {TENMAP_U32, 0, 4294967295u}, {TENMAP_I64, UINT64_C(9223372036854775808), INT64_MAX},
     {TENMAP_U64, 0, UINT64_MAX}};
 
-/* An integer of any of them. */
+/* An integer of any dtype. */
 typedef struct integer {
     bool negative;
     uint64_t magnitude;
@@ -58,7 +58,10 @@ static const struct limits *limits_of(tenmap_dtype d) {
     return NULL;
 }
 
-/* The edges of `from` behind one another, those that `to` cannot hold left out or made to fit. */
+/*
+ * Writes the edges of `from` one after the other; those that `to` cannot hold are left out or
+ * saturated.
+ */
 static size_t lay_edges(tenmap_dtype to, tenmap_dtype from, bool clamp, unsigned char *src,
                         unsigned char *want) {
     integer edges[EDGES];
@@ -121,7 +124,7 @@ static void show_integer(char *text, size_t size, integer v) {
     snprintf(text, size, "is %s%llu,", v.negative ? "-" : "", (unsigned long long)v.magnitude);
 }
 
-/* Every edge that does not fit, alone among zeros at every place of two strides. */
+/* Every edge that does not fit, alone among zeros at every position of two strides. */
 static void the_first_that_does_not_fit_is_named(void **state) {
     (void)state;
     enum { PLACES = 150 };
@@ -148,7 +151,7 @@ static void the_first_that_does_not_fit_is_named(void **state) {
                 !strstr(error.message, tenmap_dtype_name(to)))
                 fail_msg("element %zu that %s: \"%s\"", at, text, error.message);
             for (size_t i = 0; i < sizeof dst; i++)
-                assert_int_equal(dst[i], 0x77); /* a call that fails has not written a byte */
+                assert_int_equal(dst[i], 0x77); /* a call that fails writes nothing */
             assert_int_equal(tenmap_convert(to, dst, sizeof dst, from, src, at, 0, NULL),
                              TENMAP_OK);
             seen++;

@@ -1,6 +1,6 @@
 /*
- * Every instruction set against the scalar oracle, bit for bit: all lengths, all alignments, all
- * inputs of 8 and 16 bits, edges of the wider ones, with guard pages, and with the CPU's
+ * Compares every instruction set with the scalar oracle, bit for bit: all lengths, all alignments,
+ * all inputs of 8 and 16 bits, edge cases of the wider ones, with guard pages, and with the CPU's
  * flush-to-zero modes on.
  */
 #ifndef _DEFAULT_SOURCE
@@ -14,7 +14,7 @@
 
 enum { LONGEST = 300 };
 
-/* Memory that ends where a page begins that nobody may touch. */
+/* Memory that ends at a guard page. */
 static unsigned char *guarded(size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (bytes + page - 1) / page * page;
     unsigned char *start =
@@ -159,7 +159,7 @@ static void the_same_with_flush_to_zero_modes_on(void **state) {
     set_flush_modes(0);
 }
 
-/* Any bit to any bit, in file order; what lies before the first bit of the destination stays. */
+/* From any bit to any bit, in file order; bits before the first one of the destination are kept. */
 static void packed_elements_start_at_any_bit(void **state) {
     (void)state;
     enum { COUNT = 83 };
@@ -192,7 +192,7 @@ static void packed_elements_start_at_any_bit(void **state) {
     }
 }
 
-/* Larger than the library's blocks, and streamed by default rules of size. */
+/* Larger than the library's blocks, and large enough to be streamed by default. */
 static void long_ranges_in_blocks_and_streams(void **state) {
     (void)state;
     enum { COUNT = 10007 };

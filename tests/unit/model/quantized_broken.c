@@ -1,4 +1,4 @@
-/* The ways in which the parts of a weight can be wrong, with what the error must say. */
+/* The ways in which the parts of a quantized weight can be wrong, with what the error must say. */
 #include "quantized_schemes.h"
 
 static void fp8_without_scales(stored_weight *w) {
@@ -91,7 +91,7 @@ static void bnb_word_as_offset(stored_weight *w) {
 static void bnb_text_as_offset(stored_weight *w) {
     bnb_other_end(w, "\"nested_offset\": \"1e                    \"");
 }
-/* Numbers that lack a digit somewhere, as text: the JSON itself is right. */
+/* Numbers that lack a digit somewhere, in the text of a string: the JSON itself is valid. */
 static void bnb_point_as_offset(stored_weight *w) {
     bnb_other_end(w, "\"nested_offset\": \".\"");
 }

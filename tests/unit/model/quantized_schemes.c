@@ -222,7 +222,7 @@ static void packed_listed(stored_weight *w) {
     w->group_rows = 3;
 }
 
-/* GPTQ and AWQ, which are stored the other way round. */
+/* GPTQ and AWQ, which are stored transposed. */
 
 static float turned_value(const stored_weight *w, uint64_t m, uint64_t r, uint64_t c) {
     const stored_part *values = &w->parts[0], *scales = &w->parts[1], *zeros = &w->parts[2];
@@ -293,7 +293,7 @@ static void gptq_int2(stored_weight *w) {
     make_turned(w, "GPTQ 2 bits", 2, 64, 48, 16, false, false);
     w->config = "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 2}}";
 }
-/* Layers that have rules of their own: the shapes tell. */
+/* Layers with their own rules, which the shapes show. */
 static void gptq_dynamic(stored_weight *w) {
     make_turned(w, "GPTQ, dynamic", 8, 96, 20, 32, false, true);
     w->config =
@@ -519,7 +519,9 @@ static void torchao_int8(stored_weight *w) {
     w->scheme = "int8-group";
 }
 
-/* 200 rows of 300 columns in [2, 3] scales could be blocks of 128x128 too: the metadata tells. */
+/*
+ * 200 rows of 300 columns with [2, 3] scales could also be blocks of 128x128: the metadata decides.
+ */
 void torchao_blocks(stored_weight *w) {
     make_scaled(w, "torchao with metadata", TENMAP_F8_E4M3, "b._weight_scale", TENMAP_F32, 200, 300,
                 100, 100);

@@ -13,10 +13,10 @@ void store_word(stored_part *p, uint64_t i, uint32_t word);
 typedef struct broken_case {
     make_weight *make;
     const char *fragment; /* of the error */
-    bool missing;         /* a part is, which a partial open takes */
+    bool missing;         /* a part is missing, which a partial open accepts */
 } broken_case;
 
-/* Weights of any size of each family, in the folder's words: docs/quantized.md. */
+/* Weights of any size of each family, as docs/quantized.md names them. */
 void make_scaled(stored_weight *w, const char *label, tenmap_dtype values, const char *scale_name,
                  tenmap_dtype scale, uint64_t rows, uint64_t columns, uint64_t group_rows,
                  uint64_t group_columns);

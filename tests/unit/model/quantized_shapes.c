@@ -1,6 +1,6 @@
 /*
- * Every scheme in shapes that its other cases leave out: less than a vector, one more than one, groups
- * that begin in the middle of one, and rows that take several runs.
+ * Every scheme in shapes that its other cases leave out: less than a vector, one element more than
+ * a vector, groups that begin in the middle of a vector, and rows that take several runs.
  */
 #include "quantized_schemes.h"
 
@@ -33,7 +33,7 @@ SCALED(int8_channel_long, "int8-channel", TENMAP_I8, "b.weight_scale", TENMAP_F1
 SCALED(int8_block, "int8-block", TENMAP_I8, "b.weight_scale", TENMAP_F32, 130, 300, 128, 128)
 SCALED(int8_group, "int8-group", TENMAP_I8, "b.weight_scale", TENMAP_F32, 4, 4160, 1, 32)
 
-/* Numbers alone, of which nothing is lost in BF16, and scales of which most is. */
+/* Plain numbers, which BF16 represents exactly, and scales, which it mostly does not. */
 static void fp8_numbers(stored_weight *w) {
     fp8_block(w);
     for (size_t i = 0; i < w->parts[0].size; i++)
@@ -103,7 +103,7 @@ static void gpt_oss_tiles(stored_weight *w) {
 static void gpt_oss_two_tiles(stored_weight *w) {
     make_gpt_oss(w, "gpt-oss, two tiles", 1, 1061, 17);
 }
-/* Powers of two that are too large or too small for values of less digits. */
+/* Powers of two that are too large or too small for narrower dtypes. */
 static void gpt_oss_wild(stored_weight *w) {
     make_gpt_oss(w, "gpt-oss, wild scales", 1, 75, 3);
     for (size_t i = 0; i < w->parts[1].size; i += 7)

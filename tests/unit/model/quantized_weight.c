@@ -1,4 +1,4 @@
-/* Weights in parts for tests. */
+/* Quantized weights for tests. */
 #include "kernels/kernels.h"
 
 #include "quantized_weight.h"
@@ -33,7 +33,7 @@ stored_part *add_part(stored_weight *w, const char *name, tenmap_dtype dtype, ui
     return p;
 }
 
-/* What a scale may be: not negative, not NaN, of a usual size. */
+/* Stores a valid scale: not negative, not NaN, of a usual size. */
 static void store_scale(unsigned char *at, tenmap_dtype dtype) {
     uint32_t random = next_random();
     float scale = (float)(1 + random % 4096) / 4096.0f * (random & 8192 ? 1.0f : 0.0625f);

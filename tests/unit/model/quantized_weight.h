@@ -1,4 +1,4 @@
-/* Weights in parts for tests: built from random bytes, with a plain formula for each value. */
+/* Quantized weights for tests: built from random bytes, with a simple formula for each value. */
 #ifndef TENMAP_TESTS_QUANTIZED_H
 #define TENMAP_TESTS_QUANTIZED_H
 
@@ -21,7 +21,7 @@ typedef struct stored_weight {
     const char *config;   /* config.json; NULL: none */
     const char *metadata; /* of the file, under the weight's name; NULL: none */
     const char *name, *scheme;
-    tenmap_dtype dtype; /* as the weight is listed; 0: not looked at */
+    tenmap_dtype dtype; /* of the weight as it is listed; 0: not checked */
     uint32_t rank;
     uint64_t shape[4]; /* of the weight */
     uint64_t rows, columns;
@@ -36,7 +36,7 @@ typedef struct stored_weight {
 uint32_t next_random(void);
 void seed_random(uint32_t seed);
 
-/* Adds a part of random bytes, or of floats between 2^-8 and 1 where it holds scales. */
+/* Adds a part of random bytes, or of floats between 2^-8 and 1 if it holds scales. */
 stored_part *add_part(stored_weight *w, const char *name, tenmap_dtype dtype, uint32_t rank,
                       const uint64_t *shape);
 stored_part *add_scales(stored_weight *w, const char *name, tenmap_dtype dtype, uint32_t rank,
@@ -44,7 +44,7 @@ stored_part *add_scales(stored_weight *w, const char *name, tenmap_dtype dtype, 
 void free_weight(stored_weight *w);
 /* Writes it into the folder as model.safetensors, among plain tensors, with its config.json. */
 void write_weight(void **state, const stored_weight *w);
-/* Its parts alone, and no config.json. */
+/* Writes only its parts, without config.json. */
 void write_parts(void **state, const stored_weight *w);
 
 /* Element i of a part as F32, by the scalar oracle. */

@@ -1,7 +1,8 @@
 /*
- * Files that change while they are opened: a model has one header or another, never a mix, and an
- * edit that runs is told from one that was interrupted. The linker sends pread through the test,
- * which lets something happen in the middle of a read. tests/race_edit.c is the same without staging.
+ * Files that change while they are opened: a model has one header or the other, never a mix, and a
+ * running edit is distinguished from an interrupted one. The linker redirects pread to the test,
+ * which lets something happen in the middle of a read. tests/race_edit.c tests the same with real
+ * races.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -18,13 +19,13 @@ ssize_t __wrap_pread64(int fd, void *dst, size_t size, off_t offset);
 ssize_t __wrap_pread(int fd, void *dst, size_t size, off_t offset);
 
 static void (*halfway)(void); /* runs in the middle of a read of more than the first bytes */
-static int times;             /* how often still */
+static int times;             /* how many times more */
 static int ends_in;           /* the edit that runs ends at this read from now on; 0: none does */
 
 static void end_edit(void);
 
 ssize_t __wrap_pread64(int fd, void *dst, size_t size, off_t offset) {
-    static bool running; /* what runs may read as well */
+    static bool running; /* because `halfway` itself may read */
     if (ends_in > 0 && --ends_in == 0)
         end_edit();
     if (!halfway || times == 0 || running || size < 1000)
@@ -43,7 +44,7 @@ ssize_t __wrap_pread(int fd, void *dst, size_t size, off_t offset) {
     return __wrap_pread64(fd, dst, size, offset);
 }
 
-/* A name that is most of the header, behind metadata whose length decides where it lies. */
+/* A name that is most of the header, after metadata whose length determines its place. */
 static char path[4096], name[3000];
 
 static void write_edited(void **state, const char *space) {
@@ -84,7 +85,7 @@ static void a_header_that_is_edited_while_it_is_read_is_no_mix(void **state) {
     for (int i = 0; i < 12; i++) {
         tenmap_options options = TENMAP_OPTIONS_INIT;
         options.backend = i % 2 ? TENMAP_BACKEND_READ : TENMAP_BACKEND_MAP;
-        write_edited(state, i % 4 < 2 ? "" : " "); /* what the quick pass reads, and what not */
+        write_edited(state, i % 4 < 2 ? "" : " "); /* a header for the quick pass, or not */
         halfway = edit_now;
         long_value = false;
         times = 1 + i / 4;
@@ -109,7 +110,7 @@ static void a_check_of_a_file_that_is_edited_finds_nothing(void **state) {
     assert_int_equal(times, 0);
 }
 
-/* An index is replaced by those who write one; a program that writes into it is noticed too. */
+/* Writers replace an index; a program that writes into one in place is noticed too. */
 static void rewrite_index(void) {
     FILE *f = fopen(path, "r+b");
     assert_non_null(f);
@@ -159,14 +160,14 @@ static void a_failing_read_of_an_index_speaks_of_the_index(void **state) {
 static void a_file_that_never_rests_is_refused(void **state) {
     write_edited(state, "");
     halfway = edit_now;
-    times = 1000; /* more than it is tried */
+    times = 1000; /* more than there are attempts */
     must_fail(path, NULL, TENMAP_ERR_IO,
               "another program is changing the file right now: try again");
     halfway = NULL;
     tenmap_close(must_open(path, NULL));
 }
 
-/* Whatever the clock of the file system is like, and however quick the disk. */
+/* However coarse the file system's clock is, and however fast the disk. */
 static void an_edit_in_place_shows_in_the_times_of_the_file(void **state) {
     write_edited(state, "");
     for (int i = 0; i < 20; i++) {
@@ -180,7 +181,7 @@ static void an_edit_in_place_shows_in_the_times_of_the_file(void **state) {
     }
 }
 
-/* An edit that has closed the header: what another program would have open and locked. */
+/* An edit in progress of another program, which has invalidated the header and holds the lock. */
 
 static unsigned char length_field[8];
 static int edited;
@@ -212,7 +213,7 @@ static void an_edit_that_runs_is_not_called_interrupted(void **state) {
     assert_int_equal(tenmap_open_fd(other, NULL, &m, &error), TENMAP_ERR_IO);
     assert_non_null(strstr(error.message, "is editing the file's metadata right now: try again"));
     assert_int_equal(tenmap_check(path, NULL, no_interrupted_edit, NULL, NULL), TENMAP_ERR_IO);
-    assert_int_equal(pwrite(fd, length_field, 8, 0), 8); /* open again, its record not yet gone */
+    assert_int_equal(pwrite(fd, length_field, 8, 0), 8); /* valid; the record remains */
     assert_int_equal(tenmap_check(path, NULL, no_interrupted_edit, NULL, NULL), TENMAP_OK);
     close(other);
     close(fd);
@@ -223,7 +224,7 @@ static void an_edit_that_nobody_runs_is_called_interrupted(void **state) {
     tenmap_error error = {0};
     close(close_header(state));
     must_fail(path, NULL, TENMAP_ERR_LIMIT, "interrupted");
-    /* An edit holds the lock itself, and is not told that somebody else does. */
+    /* An edit that holds the lock itself does not report that another program does. */
     assert_int_not_equal(tenmap_edit_metadata(path, &edit, 1, NULL, NULL, &error), TENMAP_OK);
     assert_non_null(strstr(error.message, "interrupted"));
 }
@@ -233,7 +234,7 @@ static void end_edit(void) {
     assert_int_equal(close(edited), 0);
 }
 
-/* By what is read and not by the clock: who opens gives up after so many looks. */
+/* Counted in reads, not in time: opening gives up after a number of attempts. */
 static void an_edit_that_ends_soon_is_waited_for(void **state) {
     for (int reads = 2; reads <= 10; reads++) {
         tenmap_options options = TENMAP_OPTIONS_INIT;

@@ -1,6 +1,4 @@
-/*
- * tenmap_check: every finding and not only the first, and a verdict that is always tenmap_open's.
- */
+/* tenmap_check reports every finding, not only the first, and always agrees with tenmap_open. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -33,7 +31,7 @@ static void take(void *ctx, const tenmap_finding *f) {
     list->errors += f->severity == TENMAP_FINDING_ERROR;
 }
 
-/* Checks what is at the path into `all`, and that the verdict is that of tenmap_open. */
+/* Collects the findings for the path in `all`, and checks that the verdict is tenmap_open's. */
 static void check_path(const char *path, uint32_t flags) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     tenmap_error error = {0};
@@ -134,7 +132,7 @@ static void entries_of_wrong_types_do_not_end_the_check(void **state) {
     MUST_FIND(ERROR, ENTRY, "four", "expected an object");
     assert_int_equal(count_of(TENMAP_FINDING_ERROR, TENMAP_FOUND_METADATA), 3);
     MUST_FIND(ERROR, SIZE, "last", "takes 36");
-    assert_int_equal(all.errors, 8); /* and no hole where an entry was left out */
+    assert_int_equal(all.errors, 8); /* and no hole for an entry that was skipped */
 }
 
 static void json_errors_have_their_position(void **state) {
@@ -229,7 +227,7 @@ static void other_files_are_named(void **state) {
     MUST_FIND(ERROR, LIMIT, NULL, "over the limit");
 }
 
-/* A hostile file must not bring out a sentence for each of its tensors. */
+/* A hostile file must not produce a message for each of its tensors. */
 static void findings_of_one_kind_are_counted_after_the_first(void **state) {
     enum { TENSORS = 5000 };
     char *json = malloc(TENSORS * 64), *at = json;
@@ -292,7 +290,7 @@ static void an_index_that_disagrees_with_its_shards(void **state) {
     check_weight_map(state, "10", "\"a\":" TWO ",\"b\":" TWO ",\"both\":" TWO ",\"c\":" ONE,
                      TENMAP_OPEN_LENIENT);
     assert_int_equal(all.errors, 0);
-    /* No index entry says which of two counts. */
+    /* The index does not say which of the two counts. */
     check_weight_map(state, "10", "\"a\":" ONE ",\"b\":" TWO, 0);
     MUST_FIND(ERROR, IN_TWO_SHARDS, "both", "no index says which one counts");
 }
@@ -313,7 +311,7 @@ static void missing_extra_and_broken_shards(void **state) {
     check_weight_map(state, "10", all_map, TENMAP_OPEN_PARTIAL);
     assert_int_equal(all.errors, 0);
     MUST_FIND(WARNING, MISSING_SHARD, NULL, "missing");
-    /* What is no shard at all. */
+    /* A file that is not a shard at all. */
     write_text(in_folder(state, "m-00001-of-00002.safetensors"), "<html>");
     check_weight_map(state, "10", "\"a\":" ONE ",\"b\":" TWO, 0);
     MUST_FIND(ERROR, FOREIGN, NULL, "HTML");
@@ -390,7 +388,10 @@ static void names_of_codes_are_told_apart(void **state) {
             assert_string_not_equal(tenmap_found_name(a), tenmap_found_name(b));
 }
 
-/* Shards 3 and 5 of 40 are broken and missing: the same is said of them whatever is allowed. */
+/*
+ * Of 40 shards, 3 is broken and 5 is missing: the findings do not depend on the limit of
+ * descriptors.
+ */
 static void descriptors_do_not_decide_the_verdict(void **state) {
     enum { SHARDS = 40 };
     struct rlimit before, few;
@@ -424,7 +425,7 @@ static void descriptors_do_not_decide_the_verdict(void **state) {
     }
 }
 
-/* Whether enough were passed on is asked before a message is worded, and when it is passed on. */
+/* Errors beyond the limit of reports, whose messages are never made, still count as errors. */
 static void errors_that_are_only_counted_are_errors(void **state) {
     enum { FOUND = 100 };
     tmi_report report = {.found = take, .ctx = &all};

@@ -1,6 +1,6 @@
 /*
  * Real files, hand-made cases with the reference's verdicts, a real sharded model and real broken
- * files, where a corpus is at hand: TENMAP_CORPUS names its folder. Says how many files it walked.
+ * files, if there is a corpus: TENMAP_CORPUS names its folder. Prints how many files it read.
  */
 #include "support.h"
 

@@ -1,7 +1,7 @@
 /*
- * Memory in the place of a mapping: the same bytes at the same addresses, before, meanwhile and after,
- * whatever becomes of the file and whichever call of the system fails. The linker sends the library's
- * calls through the test.
+ * tenmap_detach puts memory in the place of a mapping: the same bytes at the same addresses,
+ * before, during and after the call, whatever happens to the file and whichever system call fails.
+ * The linker redirects the library's calls to the test.
  *
  *     test_detach RUNS    so many times with readers that never stop (else a few)
  */
@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Sanitizers replace munlock by nothing. */
+/* Sanitizers replace munlock with a function that does nothing. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #elif defined(__has_feature)
@@ -34,7 +34,7 @@
 #define SANITIZED 0
 #endif
 
-/* A fork with threads is fine for what the child does here. */
+/* Forking with threads is safe for what the child does here. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) {
     return "die_after_fork=0";
@@ -85,7 +85,7 @@ int __wrap_mprotect(void *at, size_t size, int prot) {
     return fails(ENOMEM) ? -1 : __real_mprotect(at, size, prot);
 }
 
-/* The worst of failures: the mapping is gone, and nothing came in its place. */
+/* The worst failure: the mapping is gone, and nothing has replaced it. */
 static atomic_bool leaves_gap;
 
 void *__wrap_mremap(void *at, size_t old, size_t size, int flags, ...) {
@@ -120,7 +120,7 @@ void *__wrap_calloc(size_t count, size_t size) {
     return fails(ENOMEM) ? NULL : __real_calloc(count, size);
 }
 
-/* A thread that the system refuses is done without. */
+/* The library does without a thread that the system refuses. */
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
                           void *arg) {
     return fails(EAGAIN) ? EAGAIN : __real_pthread_create(thread, attr, run, arg);
@@ -155,7 +155,7 @@ static bool stripe_is_right(const tenmap_tensor *t, size_t first, size_t step) {
 
 static bool all_right(const tenmap_model *model) {
     for (size_t i = 0; i < tenmap_count(model); i++)
-        if (!stripe_is_right(tenmap_at(model, i), 0, SANITIZED ? 13 : 1)) /* slow there */
+        if (!stripe_is_right(tenmap_at(model, i), 0, SANITIZED ? 13 : 1)) /* sanitizers are slow */
             return false;
     return true;
 }
@@ -174,7 +174,7 @@ static uint64_t cached(const tenmap_model *model) {
     return found;
 }
 
-/* The number behind a name in a file of the system's. */
+/* The number after a name in a file of /proc. */
 static uint64_t number_in(const char *file, const char *name) {
     char line[256];
     unsigned long long found = 0;
@@ -191,12 +191,12 @@ static uint64_t locked_bytes(void) {
     return number_in("/proc/self/status", "VmLck:") * 1024;
 }
 
-/* Counted page by page; VmRSS is put together from what each CPU has told so far. */
+/* Counts page by page, because VmRSS sums per-CPU counters that may be out of date. */
 static uint64_t bytes_in_memory(void) {
     return number_in("/proc/self/smaps_rollup", "Rss:") * 1024;
 }
 
-/* How often somebody on this machine wanted a huge page and there was none. */
+/* How often a huge page was requested on this machine and there was none. */
 static uint64_t huge_pages_refused(void) {
     return number_in("/proc/vmstat", "thp_fault_fallback ");
 }
@@ -307,13 +307,13 @@ static void advice_leaves_the_bytes_alone(void **state) {
 
 static void memory_is_counted_once(void **state) {
     tenmap_model *m = open_two(state);
-    uint64_t before = bytes_in_memory(); /* without the model, of which the system may take pages */
+    uint64_t before = bytes_in_memory(); /* without the model's pages, which may vary */
     assert_true(all_right(m));
     size_t mappings = count_mappings();
     must_detach(m, 0, 2);
     uint64_t after = bytes_in_memory();
     assert_true(all_right(m));
-    /* A sanitizer keeps memory of its own for every page that is read. */
+    /* A sanitizer uses extra memory for every page that is read. */
     if (!SANITIZED && after > before + FIRST_SIZE + SECOND_SIZE + 4 * MIB)
         fail_msg("%llu bytes in memory, %llu before the model", (unsigned long long)after,
                  (unsigned long long)before);
@@ -346,7 +346,7 @@ static void locks_are_taken_again(void **state) {
     tenmap_close(m);
 }
 
-/* What was moved stays, the rest stays mapped, and a second call goes on. */
+/* Detached parts stay, the rest stays mapped, and a second call continues. */
 
 static atomic_uint_fast64_t stop_after, told_done, told_total;
 static atomic_uint shards_told;
@@ -408,7 +408,7 @@ static void progress_ends_at_the_total(void **state) {
     tenmap_close(m);
 }
 
-/* A reader that runs all the time, and finds each byte as it was. */
+/* A reader that runs all the time and must find each byte unchanged. */
 
 typedef struct reading {
     const tenmap_model *model;
@@ -437,7 +437,7 @@ static void end_reading(reading *r, pthread_t *threads, size_t count) {
     assert_int_equal(r->wrong, 0);
 }
 
-/* No failure leaves a gap, or a wrong byte, or anything behind; what failed works the next time. */
+/* No failure leaves a gap, a wrong byte, or a leak; the call works the next time. */
 static void whichever_call_fails_there_is_no_gap(void **state) {
     tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
     tenmap_error e;
@@ -460,7 +460,7 @@ static void whichever_call_fails_there_is_no_gap(void **state) {
             worked = failed_error == 0;
             if (worked)
                 assert_int_equal(status, TENMAP_OK);
-            if (status != TENMAP_OK) { /* a refused thread or direct read is done without */
+            if (status != TENMAP_OK) { /* the call does without a refused thread or direct read */
                 check_error(&e, status);
                 assert_true(status == TENMAP_ERR_IO || status == TENMAP_ERR_LIMIT ||
                             status == TENMAP_ERR_MEMORY);
@@ -474,7 +474,7 @@ static void whichever_call_fails_there_is_no_gap(void **state) {
         }
 }
 
-/* Where the system takes the mapping away and then fails, the file is mapped there again. */
+/* If the system removes the mapping and then fails, the file is mapped there again. */
 static void a_mapping_that_was_lost_comes_back(void **state) {
     tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
     tenmap_error e;
@@ -510,7 +510,7 @@ static unsigned long huge_kib(const char *begin, const char *end) {
     return sum;
 }
 
-/* What the system gave in huge pages is in huge pages still when it lies where the mapping was. */
+/* Memory that was allocated in huge pages is still in huge pages after it replaced the mapping. */
 static void huge_pages_stay_whole(void **state) {
     enum { BYTES = 16 << 20, MOST_LOST = 4 << 10 };
     char json[128];
@@ -537,7 +537,7 @@ static void huge_pages_stay_whole(void **state) {
         tenmap_close(m);
         skip();
     }
-    assert_true(seen + MOST_LOST >= BYTES >> 10); /* the ends of the file are in none */
+    assert_true(seen + MOST_LOST >= BYTES >> 10); /* the ends of the file are not in huge pages */
     tenmap_close(m);
 }
 
@@ -610,7 +610,7 @@ static void others_load_and_advise_meanwhile(void **state) {
     }
 }
 
-/* What cannot be. */
+/* What is refused. */
 
 static void a_file_that_changed_is_an_error(void **state) {
     tenmap_model *m = open_two(state);
@@ -648,7 +648,10 @@ static void what_is_not_mapped_is_refused(void **state) {
     assert_int_equal(tenmap_detach(NULL, NULL, &e), TENMAP_ERR_ARGUMENT);
 }
 
-/* Places: a model inside of another file, a descriptor, a child of fork, a mount that goes away. */
+/*
+ * Where models are: inside another file, behind a descriptor, in a child of fork, on a mount that
+ * goes away.
+ */
 
 static void a_model_inside_a_file_is_detached(void **state) {
     const char *path = in_folder(state, "inside.bin");

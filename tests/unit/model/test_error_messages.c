@@ -1,6 +1,6 @@
 /*
- * What errors call the things that users have instead of a model: answers of servers, blank files,
- * texts; which folder of a hub's cache is opened; and no name of a macro in any of it.
+ * How errors describe what users have instead of a model: error responses of servers, blank files,
+ * texts; which folder of a hub's cache is opened; and that no message names a macro.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -12,7 +12,7 @@
 
 static const char tiny[] = "{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
 
-/* As a path by itself, and as a shard, where JSON is no index. */
+/* As the path itself, and as a shard, where JSON is not an index. */
 static void must_be_called(void **state, const char *text, const char *words) {
     write_text(in_folder(state, "x.safetensors"), text);
     must_fail(in_folder(state, "x.safetensors"), NULL, TENMAP_ERR_FORMAT, words);
@@ -60,7 +60,7 @@ static void answers_of_servers_are_named(void **state) {
                    "this is a Git LFS pointer");
 }
 
-/* What has the shape of an answer is one only if nothing else is in it. */
+/* JSON counts as a server's response only if it holds nothing else. */
 static void other_json_is_no_answer(void **state) {
     write_text(in_folder(state, "c.json"), "{\"architectures\":[\"X\"],\"error\":{\"a\":1}}");
     must_fail(in_folder(state, "c.json"), NULL, TENMAP_ERR_FORMAT,
@@ -98,10 +98,10 @@ static void a_list_of_words_is_text(void **state) {
     must_be_called(state, "[-1, 2, 3, 4]", "this is JSON text");
     must_be_called(state, "[null, 2, 3]", "this is JSON text");
     must_be_called(state, "500 words about seven things, and no answer of anybody",
-                   SERVER); /* short text that begins as one: shown, so that a reader can tell */
+                   SERVER); /* a short text that begins like one is shown */
 }
 
-/* A long text that begins like an answer is none. */
+/* A long text that begins like a response is not one. */
 static void answers_are_short(void **state) {
     char *text = malloc(5001);
     memset(text, 'x', 5000);
@@ -120,7 +120,7 @@ static void make_folder_in(void **state, const char *name) {
     assert_int_equal(mkdir(in_folder(state, name), 0700), 0);
 }
 
-/* One file in blobs and a link to it in each snapshot, as hubs' clients have it. */
+/* One file in blobs and a link to it in each snapshot, as clients of hubs lay it out. */
 static void make_cache(void **state, bool second) {
     make_folder_in(state, "models--o--n");
     make_folder_in(state, "models--o--n/blobs");
@@ -191,7 +191,7 @@ static void a_cache_without_a_snapshot_says_so(void **state) {
               "snapshots/" REVISION_1 "\": no ");
 }
 
-/* A folder with models of its own is no cache, whatever else lies in it. */
+/* A folder that holds a model is not a cache, whatever else is in it. */
 static void a_model_comes_before_snapshots(void **state) {
     make_cache(state, true);
     write_model(in_folder(state, "models--o--n/model.safetensors"), tiny, 1);
@@ -200,7 +200,7 @@ static void a_model_comes_before_snapshots(void **state) {
     tenmap_close(m);
 }
 
-/* Folders of that name alone are what they were. */
+/* A folder named snapshots alone does not make a cache. */
 static void a_folder_called_snapshots_is_not_yet_a_cache(void **state) {
     make_folder_in(state, "snapshots");
     must_fail(*state, NULL, TENMAP_ERR_NOT_FOUND, "lies in this folder");
@@ -212,7 +212,7 @@ static void a_whole_cache_names_its_models(void **state) {
     must_fail(*state, NULL, TENMAP_ERR_NOT_FOUND, "open one of them: \"models--o--n\"");
 }
 
-/* A path that goes nowhere, for want of what users have: words, and no macro (check_error). */
+/* Messages tell users what to do in words, without macros (check_error). */
 static void remedies_are_in_words(void **state) {
     write_text(in_folder(state, "i.json"), "{\"weight_map\":{\"t\":\"gone\"}}");
     must_fail(in_folder(state, "i.json"), NULL, TENMAP_ERR_NOT_FOUND,

@@ -1,4 +1,4 @@
-/* Which model is in a folder, and what files that are no model are called. */
+/* Which model of a folder is opened, and how errors describe files that are not models. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -6,7 +6,7 @@
 
 #include <sys/stat.h>
 
-/* Each file of a row holds one tensor whose name is the file's, so that the choice can be seen. */
+/* Each file of a row holds one tensor with the file's name, which shows what was chosen. */
 static void write_named(void **state, const char *name) {
     char json[512];
     snprintf(json, sizeof json, "{\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
@@ -203,7 +203,7 @@ static void a_folder_of_model_folders_names_them(void **state) {
     assert_null(strstr(error.message, ".git"));
 }
 
-/* What is not SafeTensors says so. */
+/* The error names the format of other files. */
 static void foreign_files_are_named(void **state) {
     static const struct {
         const char *start;
@@ -245,7 +245,7 @@ static void foreign_files_are_named(void **state) {
     }
 }
 
-/* A header whose length field starts like a pickle's is a model all the same. */
+/* A header whose length field starts like a pickle is still a model. */
 static void a_model_is_never_taken_for_something_else(void **state) {
     (void)state;
     static const size_t lengths[] = {0x280, 0x480, 0x8b1f, 0x4b50, 0x5a42};

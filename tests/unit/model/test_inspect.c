@@ -1,6 +1,6 @@
 /*
- * Looking into a model: the order in which tensors are written, the folder that they lie in, the
- * files that the index lists, and the other names of tensors that share their data.
+ * Inspecting a model: the order in which headers list tensors, the model's folder, the files that
+ * the index lists, and aliases of tensors that share data.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -17,7 +17,7 @@ static tenmap_options with(uint32_t backend, uint32_t flags) {
     return options;
 }
 
-/* Each test of a model is one of both backends. */
+/* Runs the statements with both backends. */
 #define BOTH_BACKENDS(options, flags)                                                              \
     for (uint32_t backend_ = 0; backend_ <= TENMAP_BACKEND_READ; backend_++)                       \
         for (tenmap_options options = with(backend_, flags), *once_ = &options; once_; once_ = NULL)
@@ -41,7 +41,7 @@ static void check_written(const tenmap_model *m, const char *names) {
 
 static void header_position_counts_tensors_as_they_are_written(void **state) {
     const char *path = in_folder(state, "m.safetensors");
-    /* By offset: d, b, c, a; __metadata__ in the middle is none of them. */
+    /* By offset: d, b, c, a. __metadata__ in the middle does not count. */
     write_model(
         path,
         "{" U8("a", "6", "7", "1") "," U8("b", "1", "3", "2") ",\"__metadata__\":{\"k\":\"v\"}," U8(
@@ -59,7 +59,7 @@ static void header_position_counts_tensors_as_they_are_written(void **state) {
     }
 }
 
-/* Of a file in order, as the quick reader takes it and as the other does (a space in the JSON). */
+/* A file in order, read by the quick reader and, with a space in the JSON, by the full one. */
 static void the_order_of_data_is_the_order_of_writing_in_most_files(void **state) {
     static const char *const texts[] = {"{" U8("z", "0", "1", "1") "," U8("y", "1", "3", "2") "}",
                                         "{ " U8("z", "0", "1", "1") "," U8("y", "1", "3", "2") "}"};
@@ -102,7 +102,7 @@ static void write_index(void **state) {
     write_text(in_folder(state, "model.safetensors.index.json"), index_text);
 }
 
-/* A position that the model takes from another shard is a gap in this one's. */
+/* A tensor that the model takes from another shard leaves a gap in this shard's positions. */
 static void shards_are_written_one_after_the_other(void **state) {
     write_index(state);
     BOTH_BACKENDS(options, 0) {
@@ -165,7 +165,7 @@ static void folder_is_where_config_json_would_lie(void **state) {
     assert_string_equal(tenmap_folder(NULL), "");
 }
 
-/* A set of numbered files lies in the folder that was given. */
+/* The folder of a numbered set is the one that was given. */
 static void folder_of_a_numbered_set(void **state) {
     write_model(in_folder(state, "m-00001-of-00002.safetensors"), first_shard, 5);
     write_model(in_folder(state, "m-00002-of-00002.safetensors"), "{" U8("q", "0", "1", "1") "}",
@@ -217,7 +217,7 @@ static void the_index_tells_which_file_a_tensor_is_in(void **state) {
     assert_null(tenmap_listed_at(NULL, 0));
 }
 
-/* A listing is what the index says, also where a lenient open found the tensor elsewhere. */
+/* A listing is what the index says, even if a lenient open found the tensor elsewhere. */
 static void a_listing_is_the_index_s_word(void **state) {
     write_index(state);
     write_text(in_folder(state, "i.json"), "{\"weight_map\":{\"x\":\"m-2.safetensors\",\"a\":\"m-2."
@@ -251,8 +251,8 @@ static void a_name_that_save_model_left_out_is_found_by_flag(void **state) {
         assert_ptr_equal(tenmap_find_n(m, "lm_head.weight!", 14), kept);
         assert_string_equal(tenmap_find(m, "lm_head.weight")->name, "wte.weight");
         assert_int_equal(tenmap_count(m), 2);                    /* found, not listed */
-        assert_string_equal(tenmap_find(m, "h.0")->name, "h.0"); /* a tensor stays what it is */
-        assert_null(tenmap_find(m, "again")); /* one step: a pair names a tensor */
+        assert_string_equal(tenmap_find(m, "h.0")->name, "h.0"); /* its own name comes first */
+        assert_null(tenmap_find(m, "again")); /* aliases of aliases do not count */
         assert_null(tenmap_find(m, "free"));
         assert_null(tenmap_find(m, "empty"));
         assert_null(tenmap_find(m, "format"));
@@ -265,14 +265,14 @@ static void a_name_that_save_model_left_out_is_found_by_flag(void **state) {
     tenmap_close(m);
 }
 
-/* Where the model is in shards the pairs are in the index (huggingface_hub), or in a shard. */
+/* If the model is in shards, the pairs are in the index (huggingface_hub) or in a shard. */
 static void other_names_come_from_the_index_and_from_shards(void **state) {
     write_index(state);
     BOTH_BACKENDS(options, TENMAP_OPEN_ALIASES) {
         tenmap_model *m = must_open(*state, &options);
         assert_ptr_equal(tenmap_find(m, "tied"), tenmap_find(m, "a"));
         assert_ptr_equal(tenmap_find(m, "e"),
-                         tenmap_find(m, "c")); /* the shard's word comes first */
+                         tenmap_find(m, "c")); /* the shard's pair comes first */
         assert_null(tenmap_find(m, "total_size"));
         assert_null(tenmap_find(m, "n"));
         tenmap_close(m);
@@ -293,7 +293,7 @@ static void a_name_whose_shard_is_missing_is_not_found(void **state) {
     tenmap_close(m);
 }
 
-/* An index that is not good JSON is that with the flag and without it. */
+/* An index that is not valid JSON is refused with the flag and without it. */
 static void the_flag_changes_no_verdict(void **state) {
     tenmap_options options = with(0, TENMAP_OPEN_ALIASES);
     write_index(state);

@@ -1,7 +1,7 @@
 /*
- * Out of memory: whichever allocation fails, the call returns TENMAP_ERR_MEMORY (or another error
- * where the system's refusal has a name of its own) and nothing leaks. The linker sends the
- * library's allocations through the functions here.
+ * Whichever allocation fails, the call returns TENMAP_ERR_MEMORY (or a more specific error for some
+ * refusals of the system), and nothing leaks. The linker redirects the library's allocations to the
+ * functions here.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-/* The first prototypes are the linker's: __wrap_x takes the calls, __real_x is the original. */
+/* Provided by the linker: calls of x go to __wrap_x, and __real_x is the original. */
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *old, size_t size);
@@ -86,7 +86,7 @@ void *__wrap_mmap(void *at, size_t size, int prot, int flags, int fd, off_t offs
     return map_fails(fd) ? MAP_FAILED : __real_mmap(at, size, prot, flags, fd, offset);
 }
 
-/* What mmap is called where off_t is asked to have 64 bits. */
+/* The name of mmap when off_t has 64 bits. */
 void *__wrap_mmap64(void *at, size_t size, int prot, int flags, int fd, off64_t offset) {
     return map_fails(fd) ? MAP_FAILED : __real_mmap64(at, size, prot, flags, fd, offset);
 }
@@ -139,7 +139,7 @@ static bool open_with_failure(const char *const *paths, size_t count, const tenm
     if (status != TENMAP_OK) {
         assert_null(model);
         check_error(&error, status);
-        /* A mapping that is refused is a limit of the process, a thread no error at all. */
+        /* A refused mapping is a limit of the process; a refused thread is not an error. */
         assert_true(status == TENMAP_ERR_MEMORY || status == TENMAP_ERR_LIMIT);
     }
     assert_true(read_status == TENMAP_OK || read_status == TENMAP_ERR_MEMORY);
@@ -276,8 +276,8 @@ static void every_allocation_of_a_load_may_fail(void **state) {
         }
 }
 
-/* Reads that want a buffer: of many elements, of runs that are far apart, from a descriptor. */
-/* Of pages this process has in its address space. */
+/* Reads that need a buffer: of many elements, of runs that are far apart, from a descriptor. */
+/* The number of pages in this process's address space. */
 static size_t pages_mapped(void) {
     FILE *statm = fopen("/proc/self/statm", "r");
     unsigned long pages = 0;
@@ -433,7 +433,7 @@ static void every_allocation_of_a_growing_table_may_fail(void **state) {
     fail_each("a growing table", in_folder(state, "m.safetensors"), NULL);
 }
 
-/* What is made when the tensors are known: their order as written, and their other names. */
+/* What is allocated after the tensors are known: their header order, and aliases. */
 static void every_allocation_of_other_names_may_fail(void **state) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     options.flags = TENMAP_OPEN_ALIASES;
@@ -528,7 +528,7 @@ static void every_allocation_of_an_unknown_dtype_may_fail(void **state) {
             assert_int_equal(status, TENMAP_OK);
             break;
         }
-        if (status != TENMAP_OK) /* memory that is only given back may stay */
+        if (status != TENMAP_OK) /* a realloc that only shrinks may fail */
             check_error(&error, status);
     }
 }
@@ -599,7 +599,7 @@ static tenmap_status edit_anew(const char *folder, const tenmap_model *from, ten
     return edit_one(folder, TENMAP_EDIT_NO_IN_PLACE, e);
 }
 
-/* What the tensor is called now is looked up while nothing fails. */
+/* The tensor's current name is looked up while nothing fails. */
 static tenmap_status rename_there(const char *folder, const tenmap_model *from, tenmap_error *e) {
     char path[4200], before[64];
     (void)from;

@@ -1,4 +1,4 @@
-/* The ways to open, their options, and the sentences that the contract says once for all. */
+/* The ways to open, their options, and the general promises of the contract. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -174,7 +174,7 @@ static void a_callers_descriptor_is_never_closed_or_changed(void **state) {
     assert_true(fcntl(own, F_GETFD) & FD_CLOEXEC);
     assert_int_equal(lseek(fd, 0, SEEK_CUR), 5);
     tenmap_close(m);
-    assert_int_equal(fcntl(own, F_GETFD), -1); /* the model's own is gone */
+    assert_int_equal(fcntl(own, F_GETFD), -1); /* the model's own descriptor is closed */
     assert_int_equal(fcntl(fd, F_GETFL), flags);
     assert_int_equal(fcntl(fd, F_GETFD), fd_flags);
     assert_int_equal(lseek(fd, 0, SEEK_CUR), 5);
@@ -243,7 +243,7 @@ static void memory_is_borrowed_and_its_header_copied(void **state) {
     free(file.at);
 }
 
-/* Half of a pointer would be taken for a whole one. */
+/* Otherwise half of a pointer would be read as a whole one. */
 static void a_struct_size_inside_of_a_field_is_refused(void **state) {
     (void)state;
     bytes file = make_model("{}", 0);

@@ -71,7 +71,7 @@ static void count_findings(void *ctx, const tenmap_finding *finding) {
     counts[finding->severity]++;
 }
 
-/* What a flag allows a check calls a warning, and an error without it. */
+/* With a flag, tenmap_check reports what it allows as a warning, without it as an error. */
 static void a_check_takes_single_flags(void **state) {
     for (size_t i = 0; i < COUNT(relaxed); i++) {
         size_t strict[4] = {0}, allowed[4] = {0};
@@ -135,7 +135,7 @@ static void index_only_finds_the_file_of_one_tensor(void **state) {
     tenmap_close(index);
 }
 
-/* What has no index opens as ever. */
+/* A model without an index opens as usual. */
 static void index_only_opens_a_file_as_it_is(void **state) {
     tenmap_options options = with(0, TENMAP_OPEN_INDEX_ONLY);
     tenmap_model *m = must_open(in_folder(state, "good"), &options);
@@ -144,7 +144,7 @@ static void index_only_opens_a_file_as_it_is(void **state) {
     tenmap_close(m);
 }
 
-/* An index that breaks a rule is refused all the same. */
+/* An index that breaks a rule is still refused. */
 static void index_only_judges_the_index(void **state) {
     tenmap_options options = with(0, TENMAP_OPEN_INDEX_ONLY);
     write_text(in_folder(state, "bad.json"), "{\"weight_map\":{\"a\":\"../up\"}}");

@@ -134,7 +134,7 @@ static void calls_on_tensors_cross_the_files(void **state) {
         assert_int_equal(stats[1].count, 2);
         assert_int_equal(tenmap_advise(m, NULL, TENMAP_ADVISE_POPULATE, NULL), TENMAP_OK);
         assert_int_equal(tenmap_advise(m, NULL, TENMAP_ADVISE_PREFETCH, NULL), TENMAP_OK);
-        assert_ptr_equal(tenmap_find(m, "tied"), tenmap_find(m, "b")); /* of the other file */
+        assert_ptr_equal(tenmap_find(m, "tied"), tenmap_find(m, "b")); /* in the other file */
         tenmap_close(m);
     }
 }
@@ -152,7 +152,7 @@ static void a_name_in_two_files_is_an_error_that_names_both(void **state) {
         const char *first = strstr(error.message, "base.safetensors");
         assert_non_null(first);
         assert_non_null(strstr(first, "adapter.safetensors"));
-        assert_null(strstr(error.message, "TENMAP_")); /* words, for whoever reads it */
+        assert_null(strstr(error.message, "TENMAP_")); /* words for people */
         assert_non_null(strstr(error.message, "the later file wins"));
         assert_int_equal(error.shard, 2);
     }
@@ -192,7 +192,7 @@ static void the_later_file_wins_when_asked(void **state) {
     }
 }
 
-/* Where nothing is there twice the flag changes nothing; nor does it for tenmap_open. */
+/* Without duplicate names the flag changes nothing, nor does it for tenmap_open. */
 static void later_wins_without_twins(void **state) {
     tenmap_options options = with(0, TENMAP_OPEN_LATER_WINS);
     const char *const *list = write_parts(state);
@@ -259,7 +259,7 @@ static void a_path_that_is_not_there_is_a_missing_shard(void **state) {
     }
 }
 
-/* Missing is all that PARTIAL forgives. */
+/* TENMAP_OPEN_PARTIAL allows only missing files. */
 static void what_is_there_must_be_whole(void **state) {
     static const char *const names[] = {"consolidated.00.safetensors", "broken", "empty"};
     tenmap_options options = with(0, TENMAP_OPEN_PARTIAL);
@@ -285,7 +285,7 @@ static void arguments_are_checked(void **state) {
     must_fail_list(list, 2, &options, TENMAP_ERR_ARGUMENT, "options.offset");
 }
 
-/* One path is tenmap_open, of a model inside a larger file too. */
+/* With one path this is tenmap_open, also for a model inside a larger file. */
 static void one_path_is_a_model_by_itself(void **state) {
     bytes file = make_model(part_0, 5);
     unsigned char *larger = calloc(1, file.size + 16);

@@ -1,4 +1,4 @@
-/* Weights that are stored in parts: recognized, put together, and read in every way there is. */
+/* Quantized weights are recognized, assembled from their parts, and read by every call. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -94,7 +94,7 @@ static const tenmap_tensor *check_listing(const stored_weight *w, const tenmap_m
     return t;
 }
 
-/* Bytes that differ are fine where both are NaN, whose payload nothing promises. */
+/* Bytes may differ if both are NaN, whose payload is not promised. */
 static void same_elements(const stored_weight *w, tenmap_dtype d, const unsigned char *got,
                           const unsigned char *same, uint64_t count) {
     size_t size = (size_t)((count * tenmap_dtype_bits(d) + 7) / 8);
@@ -112,8 +112,9 @@ static void same_elements(const stored_weight *w, tenmap_dtype d, const unsigned
 }
 
 /*
- * Each dtype is the F32 value converted once, however it is stored and wherever it goes. What comes after the
- * values is the same on every backend, so that one of them has all dtypes and flags, and `few` the usual ones.
+ * Each dtype is the F32 value converted once, however the weight is stored and wherever it goes.
+ * What follows the values is the same on every backend, so one backend tests all dtypes and flags,
+ * and with `few` only the usual ones.
  */
 static void check_dtypes(const stored_weight *w, const tenmap_tensor *t, const float *wanted,
                          bool few) {
@@ -156,7 +157,7 @@ static void random_block(const tenmap_tensor *t, uint64_t *begin, uint64_t *end,
     }
 }
 
-/* The block of a whole tensor. */
+/* Cuts a block out of a whole tensor. */
 static void cut_block(const tenmap_tensor *t, const float *all, const uint64_t *begin,
                       const uint64_t *end, float *out) {
     uint64_t index[4] = {0}, count = 1, n = 0;
@@ -238,7 +239,7 @@ static void check_load(const stored_weight *w, const tenmap_tensor *t, const flo
     free(cut);
 }
 
-/* A copy as a plain tensor has the values, and measures the same. */
+/* A copy as a plain tensor has the same values and the same statistics. */
 static void check_copies(void **state, const stored_weight *w, const tenmap_tensor *t,
                          const float *wanted) {
     const char *path = in_folder(state, "plain.out");
@@ -273,7 +274,7 @@ static void check_copies(void **state, const stored_weight *w, const tenmap_tens
     assert_int_equal(tenmap_measure(&p, 1, &options, &stored, NULL), TENMAP_OK);
     assert_memory_equal(&made, &stored, sizeof made);
     assert_memory_equal(bins[0], bins[1], sizeof bins[0]);
-    if (copy.losses) { /* what is lost is counted as if the values had been there */
+    if (copy.losses) { /* losses are counted as if the values had been stored */
         tenmap_losses known = {0};
         assert_int_equal(tenmap_convert_counted(t->dtype, a, size, TENMAP_F32, wanted, t->nelems, 0,
                                                 &known, NULL),
@@ -301,7 +302,7 @@ static void check_refusals(const tenmap_tensor *t) {
                      TENMAP_ERR_UNSUPPORTED);
 }
 
-/* Advice about a weight is about its parts. Pages are locked as they come, so that they stay. */
+/* Advice about a weight is about its parts. Pages are locked, so that they stay in memory. */
 static void check_advice(const tenmap_tensor *t) {
     const tenmap_shard *shard = tenmap_shard_at(t->model, 0);
     tenmap_error error;
@@ -365,7 +366,7 @@ static void every_shape_on_every_path(void **state) {
     check_cases(state, quantized_shapes, quantized_shape_count);
 }
 
-/* The weight is there, and read in one go it has the values that its formula gives. */
+/* The weight exists, and read at once it has the values of its formula. */
 static void check_all_values(const stored_weight *w, const tenmap_model *m) {
     const tenmap_tensor *t = check_listing(w, m);
     float *wanted = all_values(w), *got = malloc((size_t)t->nelems * 4);
@@ -376,7 +377,7 @@ static void check_all_values(const stored_weight *w, const tenmap_model *m) {
     free(got);
 }
 
-/* config.json is asked for beside the object, behind the caller's functions as on a disk. */
+/* config.json is looked for beside the object, through the caller's functions as on a disk. */
 static void config_comes_through_the_callers_io(void **state) {
     io_files files = {.fail_at = 0};
     tenmap_io io = io_files_io(&files);
@@ -395,13 +396,16 @@ static void config_comes_through_the_callers_io(void **state) {
     write_text(in_folder(state, "config.json"), "{");
     must_fail(path, &options, TENMAP_ERR_FORMAT, "config.json");
     (void)remove(in_folder(state, "config.json"));
-    m = must_open(path, &options); /* none is no error: then the scales say it */
+    m = must_open(path, &options); /* without one, the scales decide */
     assert_int_equal(tenmap_find(m, w.name)->dtype, TENMAP_F32);
     tenmap_close(m);
     free_weight(&w);
 }
 
-/* The parts of a weight may lie in different files of a list; without one of them it is missing. */
+/*
+ * The parts of a weight may be in different files of a list; without one of them the weight is
+ * absent.
+ */
 static void parts_in_two_files_are_one_weight(void **state) {
     tenmap_options options = dequantize(0);
     char first[300], second[300];
@@ -441,7 +445,10 @@ static void parts_in_two_files_are_one_weight(void **state) {
     }
 }
 
-/* model.safetensors without part `gone` of the weight, which an index lists there or in a shard of its own. */
+/*
+ * Writes model.safetensors without part `gone` of the weight, which an index lists there or in
+ * another shard.
+ */
 static void write_without(void **state, const stored_weight *w, size_t gone, const char *shard) {
     stored_weight rest = *w;
     char index[4096];
@@ -456,14 +463,17 @@ static void write_without(void **state, const stored_weight *w, size_t gone, con
     write_weight(state, &rest);
 }
 
-/* How many of the parts that are there are listed where another is missing: codes named as the weight are not. */
+/*
+ * How many of the existing parts are listed if another one is missing: codes with the weight's name
+ * are not.
+ */
 static size_t listed_parts(const stored_weight *w, size_t there) {
     return there - (strcmp(w->parts[0].name, w->name) == 0);
 }
 
 /*
- * What an index lists is a part of the weight, one that others do without too: values without its zero points or
- * groups would be wrong ones.
+ * A part that the index lists belongs to the weight, even if it is optional in general: without its
+ * zero points or groups the values would be wrong.
  */
 static void parts_that_the_index_lists_are_missed(void **state) {
     tenmap_options partial = dequantize(0), lenient = dequantize(0);
@@ -488,7 +498,7 @@ static void parts_that_the_index_lists_are_missed(void **state) {
     }
 }
 
-/* config.json lies beside the index, wherever that finds its shards. */
+/* config.json is beside the index, wherever its shards are. */
 static void config_lies_beside_the_index(void **state) {
     tenmap_options options = dequantize(0);
     options.flags |= TENMAP_OPEN_SUBFOLDERS;
@@ -513,7 +523,7 @@ static void config_lies_beside_the_index(void **state) {
     (void)remove(in_folder(state, "deep.index.json"));
 }
 
-/* "quantization": null is what a plain model says, whose words of 32 bits are no values of MLX. */
+/* With "quantization": null the model is plain, and its 32-bit words are not MLX codes. */
 static void no_quantization_is_not_mlx(void **state) {
     tenmap_options options = dequantize(0);
     stored_weight w = {.config = "{\"quantization\": null}"};
@@ -527,7 +537,7 @@ static void no_quantization_is_not_mlx(void **state) {
     free_weight(&w);
 }
 
-/* With a part missing, what is left is no weight of another scheme. */
+/* If a part is missing, the rest is not taken as a weight of another scheme. */
 static void what_is_left_of_a_weight_is_no_other_weight(void **state) {
     tenmap_options partial = dequantize(0);
     stored_weight w = {.label = NULL};
@@ -543,7 +553,7 @@ static void what_is_left_of_a_weight_is_no_other_weight(void **state) {
     free_weight(&w);
 }
 
-/* Scales of fewer axes than values that they fit otherwise are none of FP4. */
+/* Scales that would fit but have fewer axes than the codes are not FP4 scales. */
 static void scales_of_fewer_axes_are_no_part(void **state) {
     tenmap_options options = dequantize(0);
     stored_weight w = {.label = NULL};
@@ -556,7 +566,7 @@ static void scales_of_fewer_axes_are_no_part(void **state) {
     free_weight(&w);
 }
 
-/* One scale for each row, or for all, is right for rows that are empty and where there are none. */
+/* One scale per row, or one in all, also fits weights with empty rows or without rows. */
 static void empty_weights_have_scales_too(void **state) {
     static const uint64_t shapes[][4] = {
         {0, 64, 1, 1}, {64, 0, 64, 1}, {0, 0, 1, 1}, {64, 0, 1, 1}, {0, 64, 0, 1}};
@@ -576,7 +586,7 @@ static void empty_weights_have_scales_too(void **state) {
     }
 }
 
-/* Without the flag nothing changes, and no config.json is looked at. */
+/* Without the flag nothing changes, and config.json is not read. */
 static void without_the_flag_parts_are_tensors(void **state) {
     stored_weight w = {.label = NULL};
     quantized_cases[0](&w);
@@ -617,7 +627,7 @@ static void wrong_parts_are_named(void **state) {
     }
 }
 
-/* What only shows when values are asked for: groups that are not there, a shape that is another. */
+/* What shows only when values are read: groups that do not exist, a shape that differs. */
 static void parts_are_checked_at_first_use(void **state) {
     tenmap_options options = dequantize(0);
     for (size_t k = 0; k < late_case_count; k++) {
@@ -640,7 +650,7 @@ static void parts_are_checked_at_first_use(void **state) {
     }
 }
 
-/* A config.json that breaks a rule of JSON, or says nonsense, is an error or nothing; never worse. */
+/* A config.json that is not JSON, or makes no sense, is an error or ignored, never worse. */
 static void hostile_configs_are_refused(void **state) {
     static const char *const texts[] = {"",
                                         "[]",
@@ -669,7 +679,7 @@ static void hostile_configs_are_refused(void **state) {
     free_weight(&w);
 }
 
-/* A pipe reads as an empty text, which would be called bad JSON. */
+/* A pipe would read as an empty text, which would be reported as bad JSON. */
 static void a_config_that_is_no_file_is_named(void **state) {
 #ifndef _WIN32
     tenmap_options options = dequantize(0);
@@ -685,7 +695,7 @@ static void a_config_that_is_no_file_is_named(void **state) {
     assert_int_equal(mkfifo(config, 0600), 0);
     tenmap_status status =
         tenmap_open(in_folder(state, "model.safetensors"), &options, &model, &error);
-    assert_int_equal(remove(config), 0); /* in any case: another test would wait for it */
+    assert_int_equal(remove(config), 0); /* always: another test would hang on it */
     assert_int_equal(status, TENMAP_ERR_IO);
     assert_non_null(strstr(error.message, "not a regular file but a pipe"));
     free_weight(&w);
@@ -694,7 +704,7 @@ static void a_config_that_is_no_file_is_named(void **state) {
 #endif
 }
 
-/* Limits that are infinite, as configurations of models with states have them; such words are no JSON. */
+/* Infinity and NaN, which Python writes into some configurations, though they are not JSON. */
 static void what_python_writes_in_configs_is_taken(void **state) {
     tenmap_options options = dequantize(0);
     stored_weight w = {.label = NULL};

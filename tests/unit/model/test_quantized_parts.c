@@ -1,4 +1,4 @@
-/* Weights in parts of which a file is missing, or whose lists are made to be slow. */
+/* Quantized weights of which a file is missing, or whose group lists are meant to be slow. */
 #include "quantized_weight.h"
 
 #include "quantized_schemes.h"
@@ -11,7 +11,10 @@ static void shard_name(char *out, size_t room, size_t i, size_t count) {
     snprintf(out, room, "model-%05u-of-%05u.safetensors", (unsigned)i + 1, (unsigned)count);
 }
 
-/* Each part in a file of its own but for one, which is not there; and an index of all, or none. */
+/*
+ * Writes each part to its own file, except one, which is missing; with an index of all, or without
+ * one.
+ */
 static void write_shards(void **state, const stored_weight *w, size_t gone, bool indexed) {
     char index[4096], name[64], from[300];
     int used = snprintf(index, sizeof index, "{\"weight_map\": {");
@@ -45,7 +48,7 @@ static void remove_shards(void **state, const stored_weight *w) {
     (void)remove(in_folder(state, "config.json"));
 }
 
-/* The weight is not there, and its other parts are as they are stored. */
+/* The weight is absent, and its other parts are listed as they are stored. */
 static void check_absent(const stored_weight *w, size_t gone, const tenmap_model *m) {
     size_t listed = 0;
     for (size_t i = 0; i < w->part_count; i++) {
@@ -83,8 +86,8 @@ static void check_without(void **state, const stored_weight *w, size_t gone, boo
 }
 
 /*
- * Codes that have the weight's name are no values of it. Of missing files that no index tells of, parts that a
- * scheme may do without are not known to be missing, but codes without their scales are no weight either.
+ * Codes that have the weight's name are never returned as its values. Without an index, nobody can
+ * know that an optional part is missing, but codes without their scales are still not a weight.
  */
 static void a_weight_whose_part_is_missing_is_never_its_codes(void **state) {
     for (size_t k = 0; k < quantized_case_count; k++) {
@@ -99,7 +102,7 @@ static void a_weight_whose_part_is_missing_is_never_its_codes(void **state) {
     }
 }
 
-/* Groups in an order that no writer has: each value may be of another. */
+/* Groups in an order that no writer uses: each value may belong to another one. */
 static void scatter_groups(stored_part *list, uint64_t groups) {
     for (uint64_t i = 0; i < list->size / 4; i++)
         store_word(list, i,
@@ -120,7 +123,7 @@ static void scattered_wide(stored_weight *w) {
     make_turned(w, "GPTQ, groups scattered", 4, 1024, 2048, 32, false, true);
     scatter_groups(&w->parts[3], 32);
 }
-/* Too large for all of its scales to be kept: the rows of the tile have a request each. */
+/* Too large to keep all of its scales: each row of a tile takes a request. */
 static void scattered_large(stored_weight *w) {
     make_turned(w, "GPTQ, groups scattered, large", 4, 1024, 2304, 2, false, true);
     scatter_groups(&w->parts[3], 512);
@@ -150,7 +153,7 @@ static long requests_of(void **state, const stored_weight *w) {
     return reads;
 }
 
-/* A case, and how many bytes of its parts there are for each request at least, on the average. */
+/* A case, and how many bytes of its parts each request must cover at least, on average. */
 typedef struct request_case {
     make_weight *make;
     uint64_t bytes;
@@ -180,7 +183,7 @@ static void the_order_of_listed_groups_costs_no_requests(void **state) {
     check_requests(state, cases, COUNT(cases));
 }
 
-/* Stored the other way round, in rows of which a window holds few or none. */
+/* Stored transposed, in rows so long that a window holds few or none. */
 static void long_gptq8(stored_weight *w) {
     make_turned(w, "GPTQ 8 bits, long rows", 8, 32, 65536, 32, false, false);
 }
@@ -216,7 +219,7 @@ static void too_many_listed_groups_are_refused(void **state) {
     }
 }
 
-/* A store that has the file of the last name of every path. */
+/* A store that ignores folders: it has a file for the last name of every path. */
 typedef struct flat_store {
     io_files files;
     tenmap_io inner;
@@ -242,7 +245,7 @@ static void flat_close(void *ctx, void *file) {
     store->inner.close(&store->files, file);
 }
 
-/* config.json is looked for beside the index, as many folders up as the name of the shard goes down. */
+/* config.json is looked for beside the index: as many folders up as the shard's name has. */
 static void a_shard_name_of_a_million_folders_costs_its_length(void **state) {
     enum { DEEP = 1000000 };
     static const char tail[] = "model.safetensors\"}}";
@@ -271,7 +274,7 @@ static void a_shard_name_of_a_million_folders_costs_its_length(void **state) {
     clock_t begin = clock();
     tenmap_model *m = must_open("store/deep.index.json", &options);
     double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
-    assert_int_equal(tenmap_find(m, "b.weight")->dtype, TENMAP_BF16); /* says config.json */
+    assert_int_equal(tenmap_find(m, "b.weight")->dtype, TENMAP_BF16); /* from config.json */
     tenmap_close(m);
     free_weight(&w);
     if (seconds > 5)

@@ -1,7 +1,7 @@
 /*
- * Advice and what it does to memory: what the library says against what the kernel says. The linker
- * sends the library's madvise through the test, which can play a kernel without POPULATE_READ, hold
- * the thread that prefetches, or cut a file at the worst moment.
+ * Advice and its effect on memory: compares what the library reports with what the kernel reports.
+ * The linker redirects the library's madvise to the test, which can simulate a kernel without
+ * POPULATE_READ, hold the prefetching thread, or truncate a file at the worst moment.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -25,11 +25,11 @@
 #define MADV_POPULATE_READ 22
 #endif
 
-enum { HANG = 600 }; /* seconds, after which a busy machine is no excuse */
+enum { HANG = 600 }; /* seconds; even a busy machine is faster */
 
 /*
- * Sanitizers replace mlock by nothing, and ThreadSanitizer starts no thread after a fork from a
- * process that had some.
+ * Sanitizers replace mlock with a function that does nothing, and ThreadSanitizer starts no thread
+ * after a fork from a process that had threads.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -42,7 +42,7 @@ enum { HANG = 600 }; /* seconds, after which a busy machine is no excuse */
 #define SANITIZED 0
 #endif
 
-/* A fork with threads is fine for what the child does here. */
+/* Forking with threads is safe for what the child does here. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) {
     return "die_after_fork=0";
@@ -53,7 +53,7 @@ int __wrap_madvise(void *at, size_t size, int advice);
 void *__real_realloc(void *old, size_t size);
 void *__wrap_realloc(void *old, size_t size);
 static atomic_bool old_kernel;
-static atomic_bool unreadable;        /* populating fails as if the storage could not be read */
+static atomic_bool unreadable;        /* populating fails as if storage had failed */
 static atomic_bool gated;             /* populating waits until it is let through, one at a time */
 static atomic_int allowed, populated; /* how many were let through, how many came */
 static atomic_size_t largest;         /* what the library asked realloc for */
@@ -71,7 +71,7 @@ static void nap(void) {
     nanosleep(&(struct timespec){0, 50000}, NULL);
 }
 
-/* The pages are there, and gone again before anybody looks. The caller leaves it to a worker. */
+/* Maps the pages and truncates the file before anybody looks. Runs on a worker thread. */
 static int map_and_cut(void *at, size_t size) {
     if (pthread_equal(pthread_self(), main_thread))
         while (faults_on_workers == 0)
@@ -100,8 +100,8 @@ int __wrap_madvise(void *at, size_t size, int advice) {
 }
 
 /*
- * Three tensors whose ends are in the middle of pages, and a larger one. All of it is less than a
- * huge page, in whose middle the kernel cannot unmap anything without unmapping all.
+ * Three tensors that end in the middle of pages, and a larger one. All of it is less than a huge
+ * page, which the kernel can only unmap whole.
  */
 enum { A = 50001, B = 70003, C = 60005, D = 1 << 20, ALL = A + B + C + D };
 
@@ -119,9 +119,9 @@ static const char *small_model(void **state) {
 }
 
 /*
- * A second mapping of the file, locked: whoever else wants memory, the system takes none of its
- * pages, from no mapping. By the system call, since sanitizers replace mlock. Where the limit is too
- * low for it, what depends on it is skipped.
+ * A second, locked mapping of the file keeps its pages in memory, and so in all mappings, even if
+ * other programs need memory. It uses the system call, because sanitizers replace mlock. If the
+ * limit is too low, tests that depend on it are skipped.
  */
 static struct {
     void *at;
@@ -187,7 +187,7 @@ static void advise(const tenmap_model *m, const char *name, uint32_t advice) {
         fail_msg("%s", error.message);
 }
 
-/* A field of /proc/self/smaps, in bytes, summed over the mappings of the file but the pinned one. */
+/* A field of /proc/self/smaps, in bytes, summed over the file's mappings except the pinned one. */
 static uint64_t smaps(const char *path, const char *field) {
     FILE *f = fopen("/proc/self/smaps", "r");
     char line[8192];
@@ -211,7 +211,10 @@ static size_t page(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* The library's count of the model against the kernel's, which has whole pages and the header. */
+/*
+ * Compares the library's count of the model with the kernel's, which counts whole pages and the
+ * header.
+ */
 static void check_smaps(const tenmap_model *m, const char *path) {
     uint64_t ours = resident(m, NULL), theirs = smaps(path, "Rss");
     if (theirs < ours || theirs - ours > 2 * page())
@@ -227,7 +230,7 @@ static void populated_tensors_are_mapped_and_released_ones_are_not(void **state)
     assert_int_equal(resident(m, "d"), D);
     check_smaps(m, path);
     advise(m, "d", TENMAP_ADVISE_RELEASE);
-    assert_true(resident(m, "d") < page()); /* what shares a page with c */
+    assert_true(resident(m, "d") < page()); /* the part that shares a page with c */
     check_smaps(m, path);
     assert_int_equal(cached(m, "d"), D); /* the page cache still has them */
     advise(m, NULL, TENMAP_ADVISE_POPULATE);
@@ -253,7 +256,7 @@ static void releasing_never_drops_a_neighbors_page(void **state) {
     assert_int_equal(resident(m, "c"), C);
     uint64_t left = resident(m, "b");
     assert_true(left > 0 && left < 2 * page());
-    advise(m, "a", TENMAP_ADVISE_RELEASE); /* the first: its page of the header goes too */
+    advise(m, "a", TENMAP_ADVISE_RELEASE); /* the first tensor: its page with the header goes too */
     assert_true(resident(m, "a") < page());
     advise(m, NULL, TENMAP_ADVISE_POPULATE);
     assert_int_equal(tenmap_advise_list(m, ab, 3, TENMAP_ADVISE_RELEASE, NULL), TENMAP_OK);
@@ -286,7 +289,7 @@ static void prefetching_goes_on_in_the_background(void **state) {
     tenmap_close(m);
 }
 
-/* There is always a span that waits: what the queue holds is bounded by how many do. */
+/* There is always a waiting span: the queue's size is bounded by how many wait. */
 static void a_queue_that_never_empties_does_not_grow(void **state) {
     enum { ROUNDS = 3000, MOST = 16 << 10 };
     tenmap_model *m = must_open(small_model(state), NULL);
@@ -297,7 +300,7 @@ static void a_queue_that_never_empties_does_not_grow(void **state) {
     largest = 0;
     alarm(HANG);
     for (int i = 0; i < ROUNDS; i++) {
-        while (populated < i + 1) /* the span that is under way is let through */
+        while (populated < i + 1) /* lets the current span through */
             nap();
         advise(m, i % 2 ? "a" : "d", TENMAP_ADVISE_PREFETCH);
         allowed++;
@@ -322,7 +325,7 @@ static const char *sparse_model(void **state, uint64_t size) {
     return path;
 }
 
-/* From several threads, at places that are done, under way and far behind in the queue. */
+/* From several threads, at places that are done, in progress, and far back in the queue. */
 static void *populate_parts(void *arg) {
     const tenmap_model *m = arg;
     for (size_t i = 0; i < tenmap_count(m); i++) {
@@ -346,7 +349,7 @@ static void populating_what_is_being_prefetched_waits_for_it(void **state) {
     write_model(path, json, 0);
     assert_int_equal(truncate(path, (off_t)(8 + strlen(json) + (size_t)PART * PARTS)), 0);
     bool kept = may_pin(path);
-    alarm(HANG); /* a wait without end is a failure */
+    alarm(HANG); /* a hang is a failure */
     for (int round = 0; round < 3; round++) {
         tenmap_model *m = must_open(path, NULL);
         pthread_t threads[3];
@@ -373,7 +376,7 @@ static void closing_and_releasing_cancel_what_waits(void **state) {
     nanosleep(&(struct timespec){0, 20000000}, NULL);
     advise(m, NULL, TENMAP_ADVISE_RELEASE);
     nanosleep(&(struct timespec){0, 50000000}, NULL);
-    assert_true(resident(m, NULL) <= 64 << 20); /* no more than was under way */
+    assert_true(resident(m, NULL) <= 64 << 20); /* no more than was in progress */
     for (int i = 0; i < 100; i++)
         advise(m, NULL, TENMAP_ADVISE_PREFETCH);
     tenmap_close(m); /* returns before 40 GiB of zeros are read */
@@ -405,7 +408,7 @@ static void models_that_are_not_mapped_take_every_advice(void **state) {
     free(file.at);
 }
 
-/* The cache as the kernel has it after the file was dropped from it. */
+/* Compares with the kernel's page cache after the file was dropped from it. */
 static void cached_bytes_are_those_of_the_page_cache(void **state) {
     const char *path = small_model(state);
     tenmap_model *m = must_open(path, NULL);
@@ -417,7 +420,7 @@ static void cached_bytes_are_those_of_the_page_cache(void **state) {
         print_message("           SKIPPED: the file system keeps its pages\n");
     } else {
         advise(m, "b", TENMAP_ADVISE_POPULATE);
-        pin(path); /* what the system took in between comes back, and stays */
+        pin(path); /* pages that the system took meanwhile return, and stay */
         advise(m, "b", TENMAP_ADVISE_POPULATE);
         assert_int_equal(cached(m, "b"), B);
         assert_int_equal(resident(m, "b"), B);
@@ -514,7 +517,7 @@ static void locked_pages_stay_and_must_be_unlocked_first(void **state) {
     tenmap_close(m);
 }
 
-/* In a child that is nobody, since root may lock without limit. */
+/* In a child that runs as nobody, because root may lock without limit. */
 static void a_lock_over_the_limit_says_which_and_how_to_raise_it(void **state) {
     const char *path = small_model(state);
     if (SANITIZED) {
@@ -542,7 +545,7 @@ static void a_lock_over_the_limit_says_which_and_how_to_raise_it(void **state) {
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* What the kernel says that this process has locked, in all mappings. */
+/* The bytes that this process has locked in all mappings, as the kernel reports. */
 static uint64_t locked_bytes(void) {
     FILE *f = fopen("/proc/self/status", "r");
     char line[256];
@@ -569,7 +572,9 @@ static bool fails_without_a_trace(const tenmap_model *m, const char *name, tenma
     return false;
 }
 
-/* Whether the library knows of the locks, too: memory that replaces the mapping is locked again. */
+/*
+ * Whether the library also knows the locks: memory that replaces the mapping must be locked again.
+ */
 static bool detaches_with_its_locks(tenmap_model *m) {
     uint64_t before = locked_bytes();
     tenmap_error error = {0};
@@ -580,7 +585,10 @@ static bool detaches_with_its_locks(tenmap_model *m) {
     return false;
 }
 
-/* In children, which begin without locked pages; the second is nobody, whom the limit stops. */
+/*
+ * In children, which begin without locked pages. The second runs as nobody, so that the limit
+ * applies.
+ */
 static void a_failed_lock_leaves_what_was_locked_before_and_no_more(void **state) {
     if (SANITIZED) {
         print_message("           SKIPPED: sanitizers replace mlock\n");
@@ -615,7 +623,7 @@ static void a_failed_lock_leaves_what_was_locked_before_and_no_more(void **state
     }
 }
 
-/* What a program does that wants zeros where a file has lost its pages. */
+/* Simulates a program that wants zeros in place of a file's lost pages. */
 static void map_a_page_of_zeros(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)context;
     char *at = (char *)((uintptr_t)info->si_addr / page() * page());
@@ -625,7 +633,7 @@ static void map_a_page_of_zeros(int signal, siginfo_t *info, void *context) {
     faults_on_workers += !pthread_equal(pthread_self(), main_thread);
 }
 
-/* Signals that a thread raises itself cannot wait: blocked, they end the process. */
+/* Signals that a thread raises itself cannot stay pending: if blocked, they end the process. */
 static void a_sigbus_handler_runs_on_the_librarys_threads(void **state) {
     enum { PART = 64 << 20 };
     const char *path = sparse_model(state, PART);
@@ -645,7 +653,7 @@ static void a_sigbus_handler_runs_on_the_librarys_threads(void **state) {
         cut_once_mapped = path;
         alarm(HANG);
         bool bad = sigaction(SIGBUS, &action, NULL) != 0;
-        (void)tenmap_load(m, &request, 1, &options, NULL); /* zeros, or a refusal: no matter */
+        (void)tenmap_load(m, &request, 1, &options, NULL); /* zeros or an error */
         bad |= faults_on_workers == 0;
         _exit(bad);
     }
@@ -711,7 +719,7 @@ static void wrong_arguments(void **state) {
                      TENMAP_ERR_ARGUMENT);
     advise(m, "b", TENMAP_ADVISE_POPULATE);
     assert_int_equal(tenmap_advise_list(m, NULL, 0, TENMAP_ADVISE_RELEASE, NULL), TENMAP_OK);
-    assert_int_equal(resident(m, "b"), B); /* no tensors are not all tensors */
+    assert_int_equal(resident(m, "b"), B); /* an empty list does not mean all tensors */
     assert_int_equal(tenmap_resident(m, b, NULL, &error), TENMAP_ERR_ARGUMENT);
     assert_int_equal(tenmap_resident(NULL, NULL, &count, NULL), TENMAP_ERR_ARGUMENT);
     assert_int_equal(tenmap_cached(m, list[2], &count, NULL), TENMAP_ERR_ARGUMENT);

@@ -1,4 +1,4 @@
-/* Sharded models: indexes, numbered sets, what is missing and what contradicts. */
+/* Sharded models: indexes, numbered sets, missing shards, and contradictions. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -126,7 +126,7 @@ static void partial_opens_without_the_missing_shards(void **state) {
     tenmap_close(m);
 }
 
-/* Missing is all that PARTIAL forgives: a shard that is there must be whole. */
+/* TENMAP_OPEN_PARTIAL allows only missing shards: one that exists must be complete. */
 static void partial_does_not_forgive_a_broken_shard(void **state) {
     write_both(state);
     write_text(in_folder(state, "i.json"), index_json);
@@ -189,7 +189,7 @@ static void a_tensor_in_two_shards_is_taken_from_the_one_that_the_index_names(vo
     tenmap_model *m = must_open(in_folder(state, "i.json"), &lenient);
     assert_int_equal(tenmap_find(m, "c")->shard, 2);
     assert_int_equal(tenmap_find(m, "c")->nelems, 1);
-    assert_non_null(tenmap_find(m, "d")); /* listed nowhere, in one shard only: included */
+    assert_non_null(tenmap_find(m, "d")); /* not listed, but in exactly one shard: included */
     assert_int_equal(tenmap_count(m), 4);
     assert_int_equal(tenmap_shard_at(m, 1)->tensor_count, 0);
     assert_int_equal(tenmap_shard_at(m, 2)->first_tensor, 2);
@@ -243,7 +243,7 @@ static void a_wrong_total_size_is_no_error(void **state) {
         in_folder(state, "i.json"),
         "\n {\"metadata\":{\"total_size\":12345.5},\"weight_map\":{\"a\":\"m-1.safetensors\"}}");
     tenmap_model *m = must_open(in_folder(state, "i.json"), NULL);
-    assert_int_equal(tenmap_count(m), 2); /* b is listed nowhere, but there */
+    assert_int_equal(tenmap_count(m), 2); /* b is not listed, but exists */
     tenmap_close(m);
 }
 

@@ -1,4 +1,4 @@
-/* A model is immutable after open: any number of threads may use it. For ThreadSanitizer's eyes. */
+/* A model is immutable after open: any number of threads may use it. Meant for ThreadSanitizer. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,4 +1,4 @@
-/* Paths and names of files, and what systems say of them, on every system. */
+/* Paths and file names, and how errors describe them, on every system. */
 #include "os/os.h"
 #include "support.h"
 
@@ -105,7 +105,7 @@ static void files_of_ours_are_hidden_and_short(void **state) {
     assert_true(strlen(name) < 255 && name[0] == '.');
 }
 
-/* Written, found in its folder and opened: names that are not ASCII, on every system. */
+/* A file whose name is not ASCII is written, found in its folder and opened, on every system. */
 static void paths_are_utf8(void **state) {
     static const char *const names[] = {"mod\xc3\xa8le \xe6\xa8\xa1\xe5\x9e\x8b.safetensors",
                                         "\xf0\x9f\xa6\x99.safetensors"};
@@ -152,7 +152,7 @@ static void what_ends_a_write_has_words(void **state) {
     }
 }
 
-/* Memory that took the place of a mapping holds the bytes that were mapped, and no others. */
+/* Memory that replaces a mapping holds exactly the bytes that were mapped. */
 static void memory_of_a_part_of_a_file_is_read_within_its_bounds(void **state) {
     enum { BEFORE = 4096, MAPPED = 100, BEHIND = 1000 };
     unsigned char whole[BEFORE + MAPPED + BEHIND], dst[16];

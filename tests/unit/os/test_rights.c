@@ -1,6 +1,7 @@
 /*
- * Replacing a file gives nobody rights that the file before did not give; what is no file is not
- * replaced. POSIX; what needs the superuser or access control lists skips out loud without them.
+ * Replacing a file gives nobody rights that the old file did not give, and only regular files are
+ * replaced. POSIX only; tests that need the superuser or access control lists are reported as
+ * skipped without them.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -62,8 +63,8 @@ static tenmap_status replace_at(const char *path, int way, tenmap_error *e) {
 }
 
 /*
- * Replaces m.safetensors as a user without rights or other groups; the user's status. From inside the
- * folder, since the user may not be able to reach it.
+ * Replaces m.safetensors as a user without rights or other groups; returns the user's status. Works
+ * from inside the folder, because the user may not be able to reach it.
  */
 static int replace_as(const char *folder, int way) {
     const char *path = "m.safetensors";
@@ -158,7 +159,10 @@ static mode_t mode_at(const char *path) {
     return st.st_mode & 0777;
 }
 
-/* What shows as rights of the group is the list's mask: without the list the group would get them. */
+/*
+ * With an access control list, the group's rights in the mode are the list's mask: without the list
+ * the group would get them.
+ */
 static void a_list_of_rights_is_kept(void **state) {
     const char *path = in_folder(state, "m.safetensors");
     acl_bytes before = acl_for_named();
@@ -176,7 +180,10 @@ static void a_list_of_rights_is_kept(void **state) {
     }
 }
 
-/* The folder gives its list to new files: a file that had none is not replaced by one that has. */
+/*
+ * The folder's default list applies to new files: a file that had none must not be replaced by one
+ * that has.
+ */
 static void a_folders_list_adds_nobody_to_a_replaced_file(void **state) {
     const char *path = in_folder(state, "m.safetensors");
     char list[64];
@@ -191,7 +198,7 @@ static void a_folders_list_adds_nobody_to_a_replaced_file(void **state) {
     assert_int_equal(removexattr(*state, "system.posix_acl_default"), 0);
 }
 
-/* The list's own group is another one then, so that nobody but the owner is left. */
+/* The list's own group then differs, so only the owner keeps rights. */
 static void a_list_of_a_group_that_is_lost_gives_nothing(void **state) {
     const char *path = in_folder(state, "m.safetensors");
     if (getuid() != 0) {
@@ -234,7 +241,7 @@ static void what_is_no_file_is_not_replaced(void **state) {
     refused_as_no_file(state, fifo, 0, fifo);
     assert_int_equal(symlink("fifo", link_path), 0);
     refused_as_no_file(state, link_path, TENMAP_WRITER_FOLLOW_LINKS, fifo);
-    /* Without following, a link gives way, whatever it leads to. */
+    /* Without FOLLOW_LINKS a link itself is replaced, whatever it points to. */
     assert_int_equal(write_model_at(link_path, 0, NULL), TENMAP_OK);
     struct stat st;
     assert_int_equal(lstat(link_path, &st), 0);
@@ -260,7 +267,7 @@ static void what_is_no_file_is_not_replaced(void **state) {
 #endif
 }
 
-/* A save looks at all names that it may use before it writes. */
+/* A save checks all names that it may use before it writes. */
 static void a_save_replaces_nothing_but_files(void **state) {
     static const char *const names[] = {"model.safetensors", "model.safetensors.index.json",
                                         "model-00001-of-00002.safetensors"};

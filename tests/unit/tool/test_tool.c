@@ -1,4 +1,7 @@
-/* Parts of the tool that no command line reaches: the page's gaps, the library's rarest sentences. */
+/*
+ * Parts of the tool that no command line reaches: the report's placeholders, the library's rarest
+ * error messages.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +13,7 @@
 
 #include "cmocka_all.h" /* last: its macro fail() is not the tool's function */
 
-/* In place of args.c, and of what cmake/embed_report.cmake makes of the page. */
+/* Replaces args.c, and what cmake/embed_report.cmake generates from the report. */
 common_settings common;
 const unsigned char report_page[] = "a {{nosuch}} b {{titles}} c {{title}} d {{ e {{title}";
 const size_t report_page_size = sizeof report_page - 1;

@@ -1,7 +1,7 @@
 /*
- * Bulk loading: every way of reading gives what tenmap_read gives, callbacks come once, errors name
- * their request, and files that change under a load are never wrong data. The linker sends pread
- * through the test, which can play a file system without direct reads.
+ * Bulk loading: every way of reading gives what tenmap_read gives, callbacks are called once,
+ * errors name their request, and files that change during a load never give wrong data. The linker
+ * redirects pread to the test, which can simulate a file system without direct reads.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -25,9 +25,9 @@ ssize_t __wrap_pread(int fd, void *dst, size_t size, off_t offset);
 static atomic_int direct_error; /* what direct reads fail with; 0: they work */
 static atomic_long direct_reads, plain_reads;
 static atomic_bool coarse;               /* direct reads of less than 4096 bytes are refused */
-static atomic_uintptr_t dst_at, dst_end; /* what comes straight there is counted */
+static atomic_uintptr_t dst_at, dst_end; /* reads directly into this range are counted */
 static atomic_long straight;
-static atomic_long cut_at = -1; /* the file seems to end here; -1: where it ends */
+static atomic_long cut_at = -1; /* the file seems to end here; -1: no cut */
 
 ssize_t __wrap_pread64(int fd, void *dst, size_t size, off_t offset) {
     bool direct = fcntl(fd, F_GETFL) & O_DIRECT;
@@ -51,7 +51,7 @@ ssize_t __wrap_pread(int fd, void *dst, size_t size, off_t offset) {
     return __wrap_pread64(fd, dst, size, offset);
 }
 
-/* Ways to load: how the model is opened and what the load is told. */
+/* Ways to load: how the model is opened, and the flags of the load. */
 static const struct way {
     const char *name;
     uint32_t backend, flags;
@@ -142,7 +142,7 @@ static void write_every_dtype(void **state) {
     }
 }
 
-/* Requests for all tensors of a model, in four shapes each, with room behind each destination. */
+/* Requests for all tensors of a model, in four shapes each, with space after each destination. */
 typedef struct batch {
     tenmap_request *requests;
     size_t count;
@@ -190,7 +190,7 @@ static void fill_batch(batch *b, const tenmap_model *m) {
     }
 }
 
-/* Each destination against what one call for it alone gives. */
+/* Compares each destination with the result of a separate call. */
 static void check_batch(const batch *b) {
     for (size_t i = 0; i < b->count; i++) {
         const tenmap_request *r = &b->requests[i];
@@ -362,7 +362,10 @@ static void direct_reads_are_direct_where_the_file_system_has_them(void **state)
     tenmap_close(m);
 }
 
-/* A destination that lies in a block of the disk as the data does gets it without a copy between. */
+/*
+ * A destination with the same position in a disk block as the data gets it without an intermediate
+ * copy.
+ */
 static void direct_reads_go_straight_to_where_they_fit(void **state) {
     NEEDS_FILES();
     write_large(state);
@@ -374,7 +377,7 @@ static void direct_reads_go_straight_to_where_they_fit(void **state) {
     tenmap_load_options options = TENMAP_LOAD_OPTIONS_INIT;
     options.flags = TENMAP_LOAD_DIRECT;
     const struct {
-        size_t apart; /* of the places in a block */
+        size_t apart; /* between the positions in a block */
         bool coarse, straight;
     } cases[] = {{0, false, true}, {512, false, true}, {512, true, false}, {2, false, false}};
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -431,7 +434,7 @@ static void many_small_requests(void **state) {
     direct_error = 0;
 }
 
-/* One request is wrong; nothing is written and nobody is called. */
+/* If one request is wrong, nothing is written and no callback is called. */
 static void wrong_arguments_are_found_before_a_byte_is_written(void **state) {
     write_every_dtype(state);
     tenmap_model *m = must_open(*state, NULL), *other = must_open(*state, NULL);
@@ -535,7 +538,7 @@ static void a_load_can_be_cancelled(void **state) {
             tenmap_load_options options = watched(&s, threads, 0);
             s.cancel_at = at;
             tenmap_status status = tenmap_load(m, b.requests, b.count, &options, &error);
-            if (at == 1 || threads == 1) { /* else the others may have done it all by then */
+            if (at == 1 || threads == 1) { /* other threads may finish earlier */
                 assert_int_equal(status, TENMAP_ERR_CANCELLED);
                 assert_int_equal(s.progress_calls, at); /* and not again */
                 assert_non_null(strstr(error.message, "cancelled"));
@@ -624,8 +627,8 @@ static void a_truncated_file_names_the_tensor_and_the_request(void **state) {
 }
 
 /*
- * Mischief: one try per kind, at a random moment of a load. Those of the second half leave the
- * file's bytes alone, so the load must succeed.
+ * Another program interferes: one try per kind, at a random moment of a load. The kinds of the
+ * second half leave the file's bytes alone, so the load must succeed.
  */
 enum { KEPT_FROM = 6, KINDS = 10, TRIES = 1000, DATA = 96 << 10 };
 
@@ -705,7 +708,7 @@ static void *run_mischief(void *arg) {
     }
 }
 
-/* A good file whose time of modification is long ago, whatever the clock of the file system. */
+/* Writes a good file with an old modification time, so that any later change shows. */
 static void write_good(const mischief *x, const bytes *good) {
     struct timespec past[2] = {{1000000000, 0}, {1000000000, 0}};
     unlink(x->path);
@@ -855,8 +858,7 @@ static void many_threads_load_from_one_model(void **state) {
     tenmap_close(m);
 }
 
-/* Between the look at its size and the reading of its header, another program truncates the file.
- */
+/* Another program truncates the file after its size was read and before its header is. */
 static void a_file_that_is_cut_while_it_opens_is_no_crash(void **state) {
     NEEDS_FILES();
     const char *path = in_folder(state, "m.safetensors");
@@ -866,7 +868,7 @@ static void a_file_that_is_cut_while_it_opens_is_no_crash(void **state) {
     for (uint32_t backend = TENMAP_BACKEND_MAP; backend <= TENMAP_BACKEND_READ; backend++) {
         tenmap_options options = TENMAP_OPTIONS_INIT;
         options.backend = backend;
-        cut_at = 1000; /* behind what is read to know the file, inside the header */
+        cut_at = 1000; /* after the bytes that identify the file, inside the header */
         must_fail(path, &options, TENMAP_ERR_IO, "another program has truncated it");
         cut_at = -1;
         tenmap_close(must_open(path, &options));

@@ -1,6 +1,6 @@
 /*
- * Lossy is said: what tenmap_convert_counted and copies count, against a count made from the results
- * one by one, for every code of the 16-bit floats and for numbers around every limit.
+ * Losses are reported: compares what tenmap_convert_counted and copies count with a count from the
+ * results one by one, for every code of the 16-bit floats and for numbers around every limit.
  */
 #include "support.h"
 
@@ -8,8 +8,8 @@
 
 typedef struct float_limits {
     tenmap_dtype dtype;
-    double over; /* what begins to be too large, as docs/format.md has it */
-    bool above;  /* over itself is not yet too large */
+    double over; /* where overflow begins, as in docs/format.md */
+    bool above;  /* `over` itself does not overflow */
     bool infinity;
 } float_limits;
 
@@ -33,7 +33,7 @@ static void as_f64(tenmap_dtype from, const void *src, size_t count, double *out
         tenmap_convert(TENMAP_F64, out, count * sizeof *out, from, src, count, 0, NULL), TENMAP_OK);
 }
 
-/* By the definition, from each number before and after. */
+/* Counts by the definition, from each number before and after. */
 static tenmap_losses expected_losses(const float_limits *to, tenmap_dtype from,
                                      const double *before, const double *after, size_t count,
                                      uint32_t flags) {
@@ -94,7 +94,9 @@ static void every_code_of_the_small_floats_is_counted(void **state) {
         check_counts(d, narrow, COUNT(narrow));
 }
 
-/* Around each limit: of the largest, and half of the least, which is where zero begins. */
+/*
+ * Around each limit: the largest value, and half of the smallest, below which values become zero.
+ */
 static void limits_are_exact_from_f32_and_f64(void **state) {
     static float narrow[4096];
     static double wide[4096];
@@ -220,7 +222,7 @@ static void copies_count_per_source(void **state) {
     tenmap_close(m);
 }
 
-/* Each shard is a copy of its own; the places of the sources stay. */
+/* Each shard is copied separately, but losses keep the sources' positions. */
 static void sharded_saves_count_per_source(void **state) {
     tenmap_model *m = make_lossy(in_folder(state, "m.safetensors"));
     tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;

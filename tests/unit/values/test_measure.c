@@ -1,6 +1,7 @@
 /*
- * tenmap_measure against slow references: every dtype, every instruction set, both backends, any
- * alignment, any number of threads. It chooses the instruction set itself (see convert_common.h).
+ * Compares tenmap_measure with slow references: every dtype, every instruction set, both backends,
+ * any alignment, any number of threads. It chooses the instruction set itself (see
+ * convert_common.h).
  */
 #include "convert_common.h"
 
@@ -59,7 +60,7 @@ static tenmap_stats measure(const tenmap_tensor *t, const tenmap_stats_options *
     return stats;
 }
 
-/* Bits, since the library and this file may be built with flags that know no NaN. */
+/* Compares bits, because the library and this file may be built with flags that assume no NaN. */
 static uint64_t bits_of(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -137,7 +138,7 @@ static void check_against_reference(tenmap_dtype dtype, const unsigned char *dat
     must_be_near(got->norm, (double)sqrtl(squares), (double)sqrtl(squares), "norm", dtype);
 }
 
-/* Random bytes, edges included; F64 stays where its squares do not overflow. */
+/* Random bytes, including edge cases; F64 stays in the range where squares do not overflow. */
 static void fill_values(tenmap_dtype dtype, unsigned char *data, size_t count, uint64_t *seed,
                         bool specials) {
     unsigned width = tmi_dtypes[dtype].bits;
@@ -236,7 +237,7 @@ static tenmap_stats measure_f32(const float *values, size_t count) {
 static void edge_cases(void **state) {
     (void)state;
     static float values[9000];
-    values[0] = 3e38f; /* a literal may have more digits than a float has */
+    values[0] = 3e38f; /* a literal may be more precise than a float */
     const double large = (double)values[0];
     FOR_EACH_ISA(isa) {
         (void)isa;
@@ -270,7 +271,9 @@ static void edge_cases(void **state) {
     }
 }
 
-/* Element i is base + unit * steps[i], exactly, so that the results can be had from integers. */
+/*
+ * Element i is exactly base + unit * steps[i], so that the results can be computed with integers.
+ */
 typedef struct pattern {
     const char *name;
     tenmap_dtype dtype;
@@ -278,7 +281,7 @@ typedef struct pattern {
     int32_t first, step, modulo; /* steps: `first` where a block begins, else i * step % modulo */
 } pattern;
 
-/* Below the normal numbers there are fewer digits. */
+/* Subnormal numbers have fewer digits. */
 static void must_have_12_digits(double got, double want, const pattern *p, const char *what) {
     double most = 1e-12 * fabs(want) > 0x1p-1074 ? 1e-12 * fabs(want) : 0x1p-1074;
     if (!(fabs(got - want) <= most))
@@ -337,7 +340,9 @@ static void twelve_digits_at_any_scale_and_spread(void **state) {
         check_pattern(&patterns[i]);
 }
 
-/* Zeros and tiny values say nothing of each other's scale, and neither does a block of ones. */
+/*
+ * Blocks of zeros, of tiny values and of ones have different scales, which must combine correctly.
+ */
 static void blocks_of_different_scales_come_together(void **state) {
     (void)state;
     enum { COUNT_OF = 3 * 4096 };
@@ -384,7 +389,7 @@ static void a_norm_beyond_f64_is_infinite_and_std_is_not(void **state) {
     drop(&m);
 }
 
-/* Subnormal F32 and BF16 are read as zero by a CPU in that mode: not here. */
+/* A CPU in that mode would read subnormal F32 and BF16 as zero; tenmap_measure must not. */
 static void the_same_with_flush_to_zero_modes_on(void **state) {
     (void)state;
     static unsigned char data[5000 * 4];
@@ -521,7 +526,7 @@ static void values_on_edges_are_in_the_bin_that_begins_there(void **state) {
     check_bins(TENMAP_I64, whole, 197, 0, 0, 8, as_numpy);
     for (size_t r = 0; r < sizeof ranges / sizeof ranges[0]; r++)
         for (size_t k = 0; k < sizeof bins / sizeof bins[0]; k++) {
-            /* Every edge, the number before it and the one behind, which may be outside. */
+            /* Every edge, the number before it and the one after it, which may be outside. */
             size_t count = 0;
             for (uint32_t b = 0; b <= bins[k]; b++) {
                 volatile double width = ranges[r][1] - ranges[r][0], step = width / bins[k];
@@ -534,7 +539,10 @@ static void values_on_edges_are_in_the_bin_that_begins_there(void **state) {
         }
 }
 
-/* Enough elements to be counted by their codes, those of bytes in pairs: the last one has no other. */
+/*
+ * Enough elements to be counted by their codes. Bytes are counted in pairs, and the last one has no
+ * partner.
+ */
 static void histograms_of_many_elements(void **state) {
     (void)state;
     enum { BINS = 13 };
@@ -574,7 +582,10 @@ static void histograms_of_many_elements(void **state) {
     free(data);
 }
 
-/* F32 has bins of its own: every edge, its neighbors, and what is no number, with any modes. */
+/*
+ * F32 has its own code for bins: every edge, its neighbors, NaN and infinities, with any
+ * floating-point modes.
+ */
 static void f32_on_edges_are_in_the_bin_that_begins_there(void **state) {
     (void)state;
     enum { MOST_EDGES = 200 };
@@ -630,7 +641,7 @@ static void f32_on_edges_are_in_the_bin_that_begins_there(void **state) {
     }
 }
 
-/* From the least to the greatest number, which are farther apart than any number is large. */
+/* From the smallest to the largest number, whose difference exceeds F64. */
 static void a_range_may_be_wider_than_f64(void **state) {
     (void)state;
     const double most = 0x1.fffffffffffffp1023, x[] = {-most, -most / 2, -1, 0, most / 2, most};

@@ -22,7 +22,7 @@ static tenmap_model *one_tensor(void **state, const char *dtype, const char *sha
     return must_open(path, &options);
 }
 
-/* The element's bits, found in the slowest and plainest way. */
+/* The element's bits, found in the simplest way. */
 static uint64_t element_bits(const unsigned char *file, uint64_t i, unsigned bits) {
     uint64_t value = 0;
     for (unsigned b = 0; b < bits; b++) {
@@ -61,7 +61,7 @@ static void every_dtype_reads_as_itself(void **state) {
                                                  dst, need, 0, NULL),
                                      TENMAP_OK);
                     if (d == TENMAP_C64)
-                        continue; /* two halves of four bytes; checked by convert's own tests */
+                        continue; /* two parts of four bytes; the conversion tests check it */
                     for (uint64_t i = 0; i < count; i++)
                         assert_int_equal(result_bits(dst, i, bits),
                                          element_bits(file, first + i, bits));
@@ -272,7 +272,7 @@ static void wrong_reads_write_nothing(void **state) {
     }
 }
 
-/* A block, element by element, through reads of one. */
+/* Compares a block with reads of single elements. */
 static void check_block(const tenmap_tensor *t, const uint64_t *begin, const uint64_t *end,
                         tenmap_dtype as) {
     unsigned bits = tenmap_dtype_bits(as == TENMAP_AS_STORED ? t->dtype : as);
@@ -391,7 +391,10 @@ static void large_reads_and_columns(void **state) {
     }
 }
 
-/* READ: a file that shrinks after opening gives an error with the numbers, never a signal. */
+/*
+ * With TENMAP_BACKEND_READ, a file that shrinks after opening gives an error with the numbers,
+ * never a signal.
+ */
 static void a_file_that_shrinks_is_an_error_with_the_numbers(void **state) {
     NEEDS_FILES();
     tenmap_model *m = one_tensor(state, "F32", "[1000]", 4000, TENMAP_BACKEND_READ);
@@ -406,7 +409,7 @@ static void a_file_that_shrinks_is_an_error_with_the_numbers(void **state) {
         uint64_t first, count;
         tenmap_status status;
     } rows[] = {{TENMAP_F32, 0, 0, TENMAP_OK},
-                {TENMAP_F32, 0, 750, TENMAP_ERR_IO}, /* there, but perhaps not what was opened */
+                {TENMAP_F32, 0, 750, TENMAP_ERR_IO}, /* readable, but perhaps not what was opened */
                 {TENMAP_F32, 0, 751, TENMAP_ERR_IO},
                 {TENMAP_F16, 0, 1000, TENMAP_ERR_IO},
                 {TENMAP_F32, 999, 1, TENMAP_ERR_IO}};

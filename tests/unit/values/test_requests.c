@@ -1,11 +1,11 @@
 /*
- * Bytes taken for another dtype, rows that lie apart, requests of several models: each against a
- * plainer way to the same result. With the bytes taken for another dtype that way is a second model
+ * Bytes taken as another dtype, rows with a stride, requests of several models: each is compared
+ * with a simpler way to the same result. For bytes taken as another dtype, that is a second model
  * over the same bytes, whose header names that dtype.
  */
 #include "support.h"
 
-/* What a row takes in every dtype: a whole number of elements of each width. */
+/* The bytes of a row in every dtype: a whole number of elements of each width. */
 enum { ROWS = 7, ROW_BYTES = 96, DATA = ROWS * ROW_BYTES };
 
 static const char *const header =
@@ -18,7 +18,9 @@ static bytes as_dtype(tenmap_dtype d) {
     return make_model(json, DATA);
 }
 
-/* Ways to open the same file; the program runs once more with all of them behind a tenmap_io. */
+/*
+ * Ways to open the same file. The program runs a second time with all of them behind a tenmap_io.
+ */
 static const uint32_t request_backends[] = {TENMAP_BACKEND_MAP, TENMAP_BACKEND_READ};
 
 static tenmap_model *open_stored(void **state, tenmap_dtype d, uint32_t backend) {
@@ -38,7 +40,10 @@ static size_t packed_size(uint64_t count, tenmap_dtype d) {
     return (size_t)((count * tenmap_dtype_bits(d) + 7) / 8);
 }
 
-/* One tensor read as `stored_as`, whole, in a range and as a block, against the model that says so. */
+/*
+ * Reads one tensor as `stored_as`, whole, in a range and as a block, and compares with the model
+ * whose header names that dtype.
+ */
 static void check_pair(const tenmap_tensor *t, const tenmap_tensor *plain, tenmap_dtype as) {
     unsigned char got[DATA * 8], expected[DATA * 8]; /* F4 as F32 is eight times as large */
     tenmap_dtype target = as ? as : plain->dtype;
@@ -144,7 +149,7 @@ static void scalars_and_empty_tensors_have_a_shape_too(void **state) {
     free(file.at);
 }
 
-/* A request that must fail so, before a byte is written. */
+/* The request must fail with this status before a byte is written. */
 static void must_refuse(tenmap_request r, tenmap_status status, const char *fragment) {
     tenmap_error error;
     memset(r.dst, 0x77, r.dst_bytes);
@@ -233,7 +238,7 @@ static uint64_t draw_number(uint64_t *seed, uint64_t below) {
     return (*seed >> 33) % below;
 }
 
-/* The request's rows, one by one, by the plainest calls: what its dst must be. */
+/* Computes the expected dst of a request row by row, with the simplest calls. */
 static void lay_rows(const tenmap_tensor *plain, const tenmap_request *r, unsigned char *expected) {
     uint64_t begin[2] = {0, 0}, end[2] = {plain->shape[0], plain->shape[1]};
     if (r->begin) {
@@ -250,7 +255,7 @@ static void lay_rows(const tenmap_tensor *plain, const tenmap_request *r, unsign
     }
 }
 
-/* A dtype that any number can become, of whole bytes or not. */
+/* A dtype to which any number converts, of whole bytes or not. */
 static tenmap_dtype draw_target(uint64_t *seed, tenmap_dtype from) {
     static const tenmap_dtype targets[] = {TENMAP_F32, TENMAP_BF16, TENMAP_F8_E4M3, TENMAP_F64,
                                            TENMAP_F4};
@@ -309,7 +314,9 @@ static void random_requests_put_rows_where_single_reads_put_them(void **state) {
     }
 }
 
-/* Two projections in one buffer, row by row in turn, as engines multiply by both at once. */
+/*
+ * Two projections in one buffer, with alternating rows, for engines that multiply by both at once.
+ */
 static void large_projections_are_interleaved_by_many_threads(void **state) {
     enum { HIDDEN = 1536, WIDE = 4096 };
     static const char *const json =

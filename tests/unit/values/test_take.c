@@ -1,13 +1,14 @@
 /*
- * Taking weights: views where dtype, shape, alignment and backend allow, the rest in one arena, and
- * everything that is wrong in one error. Each mix of what can be wanted is tried, on every backend.
+ * tenmap_take gives views if dtype, shape, alignment and backend allow it, puts the rest into one
+ * arena, and reports everything that is wrong in one error. Every combination of wants is tried, on
+ * every backend.
  */
 #include "model/model.h"
 #include "support.h"
 
 #include <stdatomic.h>
 
-/* "odd" begins at an odd byte, and pushes nothing behind it off its alignment. */
+/* "odd" begins at an odd byte; the tensors after it stay aligned. */
 static const char take_json[] =
     "{\"f32\":{\"dtype\":\"F32\",\"shape\":[4,6],\"data_offsets\":[0,96]},"
     "\"bf16\":{\"dtype\":\"BF16\",\"shape\":[8],\"data_offsets\":[96,112]},"
@@ -35,7 +36,7 @@ static tenmap_model *open_take(void **state, uint32_t backend) {
     return must_open(path, &options);
 }
 
-/* What can be wanted, and what comes of it. */
+/* What can be wanted, and the outcome. */
 enum outcome { OUTCOME_VIEW, OUTCOME_COPY, OUTCOME_NOTHING, OUTCOME_BAD };
 
 static const uint64_t shape_4x6[2] = {4, 6}, shape_6x4[2] = {6, 4},
@@ -75,7 +76,7 @@ static size_t progress_calls, cancel_in;
 static void count_done(void *ctx, size_t want, tenmap_status status) {
     const tenmap_want *wants = ctx;
     if (status == TENMAP_OK && wants[want].tensor && !wants[want].data)
-        return; /* told too early: the count will be wrong */
+        return; /* called too early: the count will be wrong */
     atomic_fetch_add(&times_done[want], 1);
 }
 
@@ -106,7 +107,7 @@ static void must_be_cleared(const tenmap_want *wants, size_t n, const tenmap_are
     }
 }
 
-/* What was taken is what a read gives, and lies where it should. */
+/* The result must equal a read, and be a view or in the arena as expected. */
 static void check_taken(const tenmap_want *want, enum outcome outcome) {
     unsigned char expected[256];
     const tenmap_tensor *t = want->tensor;
@@ -130,7 +131,7 @@ static void check_taken(const tenmap_want *want, enum outcome outcome) {
     assert_int_equal((uintptr_t)want->data % alignment, 0);
 }
 
-/* One mix: bit k of it says whether kind k is wanted. */
+/* Tries one combination: bit k says whether kind k is wanted. */
 static void try_mix(const tenmap_model *m, unsigned mix, uint32_t flags) {
     tenmap_want wants[COUNT(kinds)];
     enum outcome outcomes[COUNT(kinds)];
@@ -148,7 +149,7 @@ static void try_mix(const tenmap_model *m, unsigned mix, uint32_t flags) {
             expected = kinds[k].status;
         }
         wants[n] = kinds[k].want;
-        wants[n].data = wants[n].tensor = (const void *)wants; /* what was there does not matter */
+        wants[n].data = wants[n].tensor = (const void *)wants; /* previous values do not matter */
         n++;
     }
     tenmap_load_options options = told(wants, flags);
@@ -200,7 +201,7 @@ static void names_take_the_numbers_of_layers_and_experts(void **state) {
         {.name = "layers.%u.w", .flags = TENMAP_WANT_LAYER(12)},
         {.name = "layers.%u.experts.%u.w", .flags = TENMAP_WANT_LAYER(12) | TENMAP_WANT_EXPERT(7)},
         {.name = "layers.12.experts.%u.w", .flags = TENMAP_WANT_EXPERT(7)},
-        {.name = "100%u"}, /* no number: the name as it is */
+        {.name = "100%u"}, /* no number: the name is literal */
         {.name = long_name, .flags = TENMAP_WANT_LAYER(4093) | TENMAP_WANT_OPTIONAL},
     };
     static const uint64_t elements[] = {2, 3, 4, 4, 0};
@@ -280,7 +281,7 @@ static void of_many_that_are_missing_the_first_are_named_and_the_rest_counted(vo
     tenmap_close(m);
 }
 
-/* It has no path to be named by. */
+/* A model in memory has no path that an error could name. */
 static void what_is_missing_in_memory_is_named(void **state) {
     (void)state;
     bytes file = make_model("{\"t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1);
@@ -309,7 +310,7 @@ static void the_arena_outlives_the_model(void **state) {
     tenmap_arena_free(arena);
 }
 
-/* A dtype that is unknown here is taken as it is, and as nothing else. */
+/* A tensor of an unknown dtype can only be taken as it is stored. */
 static void unknown_dtypes_are_taken_as_bytes(void **state) {
     const char *path = in_folder(state, "o.safetensors");
     write_model(path, "{\"o\":{\"dtype\":\"F5\",\"shape\":[8],\"data_offsets\":[0,5]}}", 5);

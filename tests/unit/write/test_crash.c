@@ -1,9 +1,9 @@
 /*
- * What faults leave behind. A process that is killed in the middle of any system call, a disk that
- * is full or fails at any of them, short and interrupted writes, and the loss of power: at each
- * point of the recorded calls, what was not synced is dropped, wholly or in part. Afterwards there
- * is one whole model, the old one or the new. And what another program does between any two calls:
- * nothing of its own is lost.
+ * What faults leave behind: a process that is killed in the middle of any system call, a disk that
+ * is full or fails in any of them, short and interrupted writes, and power loss, where at each
+ * point of the recorded calls everything that was not synced is dropped, wholly or in part.
+ * Afterwards there is one complete model, the old one or the new one. Also what another program
+ * does between any two calls: none of its changes may be lost.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -29,7 +29,7 @@ static unsigned pick(unsigned below) {
     return (unsigned)(seed >> 33) % below;
 }
 
-/* The operations. Each turns the model from one version to another, or says why it could not. */
+/* The operations. Each changes the model from one version to another, or fails with an error. */
 
 static tenmap_status write_version(const char *folder, int version, tenmap_error *e) {
     char path[4200];
@@ -78,8 +78,8 @@ static tenmap_status edit_by_copy(const char *folder, int version, tenmap_error 
 }
 
 /*
- * Each tensor is called by its letter and the version. What they are called before is looked up
- * without a fault: the change begins with the call that makes it.
+ * Each tensor is named by its letter and the version. The old names are looked up without faults:
+ * the change begins with the call that makes it.
  */
 static tenmap_status rename_version(const char *folder, int version, uint32_t flags,
                                     tenmap_error *e) {
@@ -188,7 +188,7 @@ static size_t count_files(const char *folder) {
     return count;
 }
 
-/* The version of a whole model; a mix fails. */
+/* The version of a complete model; the test fails for a mix. */
 static int version_of(const tenmap_model *m, const struct scenario *s) {
     assert_int_equal(tenmap_count(m), TENSORS);
     int version = ((const unsigned char *)tenmap_at(m, 0)->data)[0];
@@ -209,7 +209,7 @@ static int version_of(const tenmap_model *m, const struct scenario *s) {
     return value[0] - 'a';
 }
 
-/* Opens the folder, after a repair where the error asks for one. */
+/* Opens the folder, after a repair if the error asks for one. */
 static int judge(const char *folder, const struct scenario *s, bool *repaired) {
     tenmap_model *m;
     tenmap_error e = {0};
@@ -243,7 +243,7 @@ static void prepare(const char *folder, const struct scenario *s) {
         fail_msg("%s: %s", s->what, e.message);
 }
 
-/* The next change works, and leaves nothing of what went before. */
+/* The next change must work, and remove what the failed one left behind. */
 static void check_next(const char *folder, const struct scenario *s) {
     tenmap_error e = {0};
     if (s->change(folder, LATER, &e) != TENMAP_OK)
@@ -273,7 +273,7 @@ static long count_calls(const char *folder, const struct scenario *s) {
 
 /* Killed. */
 
-/* How often each change is killed: 200 times, unless TENMAP_KILLS says how often. */
+/* How often each change is killed: 200 times, or as often as TENMAP_KILLS says. */
 static long kill_count(void) {
     const char *wanted = getenv("TENMAP_KILLS");
     long kills = wanted ? strtol(wanted, NULL, 10) : 0;
@@ -325,7 +325,7 @@ static void fail_in(const char *folder, const struct scenario *s, int error) {
         faults.armed = false;
         faults_reset();
         int version = judge(folder, s, &repaired);
-        if (status == TENMAP_OK) /* a call that can be done without */
+        if (status == TENMAP_OK) /* the change can do without this call */
             assert_int_equal(version, NEW);
         else
             check_error(&e, status);
@@ -365,8 +365,8 @@ static void short_and_interrupted_writes_go_on(void **state) {
 }
 
 /*
- * Another thread changes the working directory, into one where the same relative path leads to
- * another model. What was begun ends where it began, and the other model is not touched.
+ * Another thread changes the working directory to one where the same relative path leads to another
+ * model. The operation must finish where it began, and the other model must not change.
  */
 static void wander_in(const char *folder, const struct scenario *s) {
     char here[4200], there[4300], decoy[4400];
@@ -414,8 +414,8 @@ static void another_working_directory_at_any_call_misleads_nothing(void **state)
 }
 
 /*
- * The loss of power. A disk in memory: files with what is durable and what is not yet, and names
- * likewise. Changes of names become durable in order, those of bytes in any.
+ * Power loss. A simulated disk in memory: files and names with what is durable and what is not yet.
+ * Changes of names become durable in order, changes of bytes in any order.
  */
 enum { MOST_FILES = 64, FILE_ROOM = 64 << 10, SECTOR = 512 };
 
@@ -467,7 +467,7 @@ static int add_file(disk *d, ino_t inode) {
     return d->file_count++;
 }
 
-/* The newest file with this inode: numbers are used again. */
+/* The newest file with this inode, because numbers are reused. */
 static int file_of(const disk *d, ino_t inode) {
     int i = d->file_count - 1;
     while (i >= 0 && d->files[i].inode != inode)
@@ -558,7 +558,7 @@ static void play(disk *d, fault_event *e) {
     }
 }
 
-/* Which part of what was not synced the disk has: none of it, or some sectors and names. */
+/* Which unsynced changes the disk keeps: none, or some sectors and names. */
 static void survive(disk *d, const disk_file *f, bool some, unsigned char *out, size_t *size) {
     bool sizes = some && pick(2);
     (void)d;
@@ -569,7 +569,9 @@ static void survive(disk *d, const disk_file *f, bool some, unsigned char *out, 
             memcpy(out + at, f->now + at, SECTOR);
 }
 
-/* The folder as the machine finds it afterwards. Files that were there keep their inode. */
+/*
+ * Recreates the folder as the machine finds it after the restart. Existing files keep their inode.
+ */
 static void restart(disk *d, const char *folder, bool some) {
     static unsigned char out[FILE_ROOM];
     disk_names names = d->durable;
@@ -640,8 +642,8 @@ static void a_loss_of_power_leaves_one_whole_model(void **state) {
 }
 
 /*
- * Another program, between any two calls of an edit. One moment is left out, because no check can
- * cover it: between the last look at the path and the rename there is no other call.
+ * Another program acts between any two calls of an edit. One moment is left out, because no check
+ * can cover it: between the last check of the path and the rename.
  */
 
 static char meanwhile_path[4200], meanwhile_aside[4200];
@@ -672,7 +674,7 @@ static void remove_the_model(void) {
     assert_int_equal(unlink(meanwhile_path), 0);
 }
 
-/* As prepare, with a time of modification that any change will differ from. */
+/* Like prepare, with an old modification time, so that any change shows. */
 static void prepare_meanwhile(const char *folder, const struct scenario *s) {
     const struct timespec past[2] = {{1000000000, 0}, {1000000000, 0}};
     snprintf(meanwhile_path, sizeof meanwhile_path, "%s/model.safetensors", folder);
@@ -779,7 +781,7 @@ static void an_edit_by_copy_notices_a_changed_source(void **state) {
     check_changed_source(*state, &scenarios[3]);
 }
 
-/* Another program replaces the file, and a second edit, of the new one, is under way. */
+/* Another program replaces the file, and a second edit, of the new file, is in progress. */
 
 static const char record_name[] = ".model.safetensors.tenmap-undo";
 
@@ -788,11 +790,11 @@ static void replace_the_model_and_edit_it(void) {
     size_t folder = strlen(meanwhile_path) - strlen("model.safetensors");
     snprintf(record, sizeof record, "%.*s%s", (int)folder, meanwhile_path, record_name);
     replace_the_model();
-    assert_int_equal(unlink(record), 0); /* as an edit does that finds one */
+    assert_int_equal(unlink(record), 0); /* as an edit does if it finds one */
     write_text(record, "of the second edit");
 }
 
-/* The calls of an edit in place that come while its record is there: [*first, *behind). */
+/* The calls of an edit in place while its record exists: [*first, *behind). */
 static void calls_with_a_record(const char *folder, long *first, long *behind) {
     prepare_meanwhile(folder, &scenarios[1]);
     faults_reset();
@@ -810,7 +812,7 @@ static void calls_with_a_record(const char *folder, long *first, long *behind) {
     faults_reset();
 }
 
-/* Without it, nobody could repair the file that the second edit may leave behind. */
+/* Without that record, nobody could repair the file that the second edit may leave behind. */
 static void the_record_of_another_edit_stays(void **state) {
     long first, behind;
     calls_with_a_record(*state, &first, &behind);
@@ -831,7 +833,7 @@ static void end_the_edit(bool before) {
         (void)unlink(ended_record);
 }
 
-/* The record that it saw is gone when it has the lock. */
+/* The record that the repair saw is gone once it has the lock. */
 static void a_repair_that_comes_too_late_does_nothing(void **state) {
     tenmap_error error = {0};
     uint32_t how = TENMAP_REPAIR_UNDONE;
@@ -846,7 +848,7 @@ static void a_repair_that_comes_too_late_does_nothing(void **state) {
     assert_int_equal(how, TENMAP_REPAIR_NOTHING);
 }
 
-/* Renames another file to the model's path for as long as the opening takes. */
+/* Renames another file to the model's path while the opening takes place. */
 static void swap_for_a_moment(bool before) {
     char away[4300];
     snprintf(away, sizeof away, "%s.away", meanwhile_path);
@@ -879,12 +881,12 @@ static void an_edit_in_place_changes_the_file_it_locked(void **state) {
     free(model.at);
 }
 
-/* Rights: what an edit creates is for nobody who could not read the model. */
+/* Rights: only users who could read the model can read what an edit creates. */
 
 enum { OWNER = 54321 };
 static size_t records_seen;
 
-/* Looks at the record, where there is one at this moment. */
+/* Checks the record, if there is one at this moment. */
 static void look_at_the_record(void) {
     char record[4300];
     struct stat st;
@@ -931,7 +933,7 @@ static void an_edit_keeps_a_secret_model_secret(void **state) {
     (void)umask(mask);
 }
 
-/* Real file systems, where this machine can make them. */
+/* Real file systems, if this machine can make them. */
 
 static bool mount_image(void **state, const char *make, const char *size, char *mounted,
                         size_t room) {
@@ -953,7 +955,7 @@ static void unmount(const char *mounted) {
     assert_int_equal(system(command), 0);
 }
 
-/* Room for the model and a little more, less each time, until not even the temporary fits. */
+/* Space for the model and a little more, less each time, until not even the temporary file fits. */
 static void a_small_disk_fills_up(void **state) {
     char mounted[4096], filler[4200];
     size_t full = 0, tried = 0;

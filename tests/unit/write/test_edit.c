@@ -21,7 +21,7 @@ static const char model_json[] =
     "{\"a\\n\":2}]},\"__metadata__\":{\"k\":\"v\",\"\\u00e9\":\"\\\"\"}\t, "
     "\"u\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[40000,40000]}}";
 
-/* With `slack` spaces behind the text. */
+/* With `slack` spaces after the text. */
 static void make_file(const char *path, size_t slack) {
     write_model_slack(path, model_json, slack, DATA);
 }
@@ -37,7 +37,7 @@ static uint32_t must_edit(const char *path, const char *key, const char *value, 
     return how;
 }
 
-/* The tensors are as they were; the metadata is k, é and perhaps `more`. */
+/* The tensors must be unchanged; the metadata is k, é and perhaps `more`. */
 static void check_model(const char *path, const char *k, const char *more) {
     tenmap_model *m = must_open(path, NULL);
     assert_int_equal(tenmap_count(m), 2);
@@ -72,11 +72,11 @@ static void what_fits_is_changed_in_place(void **state) {
     check_model(path, "w", NULL);
     assert_int_equal(inode_of(path), inode);
     assert_int_equal(count_names(*state), 1);
-    /* The model that was open goes on undisturbed. */
+    /* A model that is already open is not affected. */
     assert_int_equal(((const unsigned char *)tenmap_at(m, 0)->data)[77], pattern_byte(77));
     tenmap_close(m);
     bytes file = read_whole(path);
-    assert_non_null(strstr((char *)file.at + 8, "\"x\":[1, {\"a\\n\":2}]}")); /* as it stood */
+    assert_non_null(strstr((char *)file.at + 8, "\"x\":[1, {\"a\\n\":2}]}")); /* unchanged */
     free(file.at);
 }
 
@@ -96,7 +96,7 @@ static void the_last_pair_takes_metadata_with_it(void **state) {
     free(file.at);
 }
 
-/* Edits apply in turn: what one of them took away comes last when another brings it back. */
+/* Edits apply in order: a key that one edit removes and another adds comes last. */
 static void later_edits_see_what_earlier_ones_did(void **state) {
     static const char *const due[] = {"\xc3\xa9", "new", "k"};
     const char *path = in_folder(state, "m.safetensors");
@@ -239,7 +239,7 @@ static void write_record(const char *record, const bytes *before, const bytes *a
     write_record_texts(record, before->at + 8, after->at + 8, n, inode, size);
 }
 
-/* The file as an edit that stopped in the middle left it. */
+/* Makes the file that an interrupted edit leaves behind. */
 static void interrupt_edit(void **state, const char *path, const char *record) {
     make_file(path, 100);
     bytes before = read_whole(path);
@@ -306,7 +306,7 @@ static void records_that_do_not_belong_are_refused(void **state) {
     assert_int_equal(rename(other, path), 0);
     check_refused(tenmap_repair_metadata(path, 0, NULL, &e), &e, TENMAP_ERR_FORMAT, "another file");
     check_refused(tenmap_repair_metadata(path, 8, NULL, &e), &e, TENMAP_ERR_ARGUMENT, "flags");
-    /* Beside a file that opens, an edit takes it away. */
+    /* If the file opens, an edit removes the record beside it. */
     make_file(path, 100);
     assert_int_equal(must_edit(path, "k", "w", 0), TENMAP_EDIT_IN_PLACE);
     check_model(path, "w", NULL);
@@ -315,7 +315,7 @@ static void records_that_do_not_belong_are_refused(void **state) {
     free(model.at);
 }
 
-/* The model has the good one of two headers; either is the record's other half. */
+/* The model has the good one of two headers; each text is tried as the record's other half. */
 static void check_never_written(void **state, const char *other) {
     static const char good[] = "{\"__metadata__\":{\"k\":\"v\"},\"a\":{\"dtype\":\"F32\",\"shape\":"
                                "[2],\"data_offsets\":[0,8],\"x\":1},\"b\":{\"dtype\":\"U8\","
@@ -357,7 +357,7 @@ static void a_record_can_change_metadata_only(void **state) {
         "{\"__metadata__\":{\"k\":\"\xff\"}," MEMBER_A "," MEMBER_B "}", /* no UTF-8 */
         "{" MEMBER_A "}",
         "{" MEMBER_A "," MEMBER_B "," MEMBER_B "}",
-        "{" MEMBER_B "," MEMBER_A "}", /* which no edit does */
+        "{" MEMBER_B "," MEMBER_A "}", /* an order that no edit makes */
         "{\"c\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"x\":1}," MEMBER_B "}",
         "{\"a\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[0,8],\"x\":1}," MEMBER_B "}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[0,8],\"x\":1}," MEMBER_B "}",
@@ -369,7 +369,7 @@ static void a_record_can_change_metadata_only(void **state) {
     };
     for (size_t i = 0; i < COUNT(others); i++)
         check_never_written(state, others[i]);
-    /* The last of these models with a record that is as it should be. */
+    /* The last of these models, with a correct record. */
     const char *path = in_folder(state, "m.safetensors");
     const char *record = in_folder(state, ".m.safetensors.tenmap-undo");
     char text[256];
@@ -386,7 +386,7 @@ static void a_record_can_change_metadata_only(void **state) {
 }
 
 #ifndef _WIN32
-/* Longer than two headers of this file can be: a file that is nearly all hole. */
+/* A record longer than two headers of this file could be: a sparse file. */
 static void a_record_is_no_larger_than_two_headers(void **state) {
     const char *path = in_folder(state, "m.safetensors");
     const char *record = in_folder(state, ".m.safetensors.tenmap-undo");
@@ -503,7 +503,7 @@ static void a_record_of_another_user_is_not_believed(void **state) {
         check_owners(state, 0, 0, true);
         check_owners(state, BOB, ALICE, false);
         check_owners(state, BOB, 0, false);
-        if (!sticky) { /* where a user can remove what is another's, the record, at the end */
+        if (!sticky) { /* a user can remove another user's record at the end */
             check_owners(state, 0, ALICE, true);
             check_owners(state, ALICE, BOB, true);
             check_owners(state, BOB, BOB, true);
@@ -513,7 +513,7 @@ static void a_record_of_another_user_is_not_believed(void **state) {
 }
 #endif
 
-/* A file system with reflinks, where this machine can make one. */
+/* A file system with reflinks, if this machine can make one. */
 static void blocks_are_shared_where_the_file_system_can(void **state) {
     const char *image = in_folder(state, "image"), *mount_point = in_folder(state, "xfs");
     char command[16384], path[4096], value[3000];
@@ -538,7 +538,10 @@ static void blocks_are_shared_where_the_file_system_can(void **state) {
     assert_int_equal(how, TENMAP_EDIT_CLONED);
 }
 
-/* No edit has a tenmap_io today; whoever gives one must not get a model that ignores it. */
+/*
+ * Edits do not support a tenmap_io today; a caller that passes one must not get a model that
+ * ignores it.
+ */
 static void an_edited_model_with_a_wrong_io_is_refused(void **state) {
     const char *path = in_folder(state, "m.safetensors");
     tenmap_options options = TENMAP_OPTIONS_INIT;

@@ -1,4 +1,6 @@
-/* Tensors renamed in a file: what changes and what does not, what is refused, records and repair. */
+/*
+ * Renaming tensors of a file: what changes and what does not, what is refused, records and repair.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -17,7 +19,7 @@ static const char model_json[] =
     "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
     "\"c\" :{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}";
 
-/* With `slack` spaces behind the text. */
+/* With `slack` spaces after the text. */
 static void make_file(const char *path, size_t slack) {
     write_model_slack(path, model_json, slack, DATA);
 }
@@ -73,7 +75,7 @@ static void names_that_fit_are_changed_in_place(void **state) {
     bytes after = read_whole(path);
     assert_int_equal(after.size, before.size);
     assert_memory_equal(after.at + after.size - DATA, before.at + before.size - DATA, DATA);
-    /* Everything but the names is the text that it was. */
+    /* Everything except the names is the same text as before. */
     const char *text = (const char *)after.at + 8;
     assert_non_null(strstr(text, "\"layers.0.\\\"weight\\\"\" : {\"dtype\":\"U8\",\"shape\":[3992],"
                                  "\"data_offsets\":[8,4000],\"x\":[1, {\"a\\n\":2}]}"));
@@ -211,7 +213,7 @@ static void names_are_refused_with_a_sentence(void **state) {
     free(after.at);
 }
 
-/* The index would go on listing names that are no longer there. */
+/* The index would still list names that no longer exist. */
 static void a_shard_is_not_renamed_alone(void **state) {
     const tenmap_renaming names[] = {{"b", 1, "x", 1}};
     const tenmap_edit edit = {"k", 1, "w", 1};
@@ -231,7 +233,10 @@ static void a_shard_is_not_renamed_alone(void **state) {
 }
 
 #ifndef _WIN32
-/* Another name of the file, or another program's, goes on showing the tensors under their old names. */
+/*
+ * A hard link to the file, or another program that has it open, still has the tensors under their
+ * old names.
+ */
 static void shared_files_are_not_renamed_where_they_lie(void **state) {
     const char *blob = in_folder(state, "blob"), *path = in_folder(state, "m.safetensors");
     const tenmap_renaming names[] = {{"b", 1, "x", 1}};
@@ -316,7 +321,7 @@ static void an_interrupted_renaming_is_repaired(void **state) {
 
 enum { RECORD_TEXT = 256 };
 
-/* The model has the header `good`; either text is the record's other half. */
+/* The model has the header `good`; each text is tried as the record's other half. */
 static void check_never_written(void **state, char version, const char *good, const char *other) {
     const char *path = in_folder(state, "m.safetensors");
     const char *record = in_folder(state, ".m.safetensors.tenmap-undo");
@@ -347,7 +352,7 @@ static void check_never_written(void **state, char version, const char *good, co
 static const char good_header[] =
     "{\"__metadata__\":{\"k\":\"v\"},\"a\":" VALUE_A ",\"b\":" VALUE_B "}";
 
-/* What a renaming record cannot do, whoever made it. */
+/* What a renaming record must not be able to do, whoever made it. */
 static void a_record_of_names_can_change_nothing_else(void **state) {
     static const char *const others[] = {
         "",
@@ -372,10 +377,10 @@ static void a_record_of_names_can_change_nothing_else(void **state) {
     };
     for (size_t i = 0; i < COUNT(others); i++)
         check_never_written(state, '2', good_header, others[i]);
-    /* A record that says it is about metadata changes no name, and an unknown one nothing. */
+    /* A record about metadata changes no names, and an unknown kind of record changes nothing. */
     check_never_written(state, '1', good_header, "{\"c\":" VALUE_A ",\"b\":" VALUE_B "}");
     check_never_written(state, '3', good_header, "{\"a\":" VALUE_A ",\"b\":" VALUE_B "}");
-    /* The last of these models with a record that is as it should be. */
+    /* The last of these models, with a correct record. */
     const char *path = in_folder(state, "m.safetensors");
     const char *record = in_folder(state, ".m.safetensors.tenmap-undo");
     static const char renamed[] = "{\"c\":" VALUE_A ",\"d\":" VALUE_B "}";

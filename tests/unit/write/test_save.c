@@ -1,4 +1,4 @@
-/* Saving in shards: the plan, the names, the index, and what becomes of the model before. */
+/* Saving in shards: the plan, the names, the index, and what happens to the old model. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -94,7 +94,7 @@ static void orphans_go_and_strangers_stay(void **state) {
     assert_int_equal(count_names(*state), 9);
 }
 
-/* Loading from the folder that is saved into: the model that is open keeps its files. */
+/* Saving into the folder that is loaded from: the open model keeps its files. */
 static void a_model_can_be_saved_over_itself(void **state) {
     must_save(*state, 7, 250, 0);
     tenmap_model *m = must_open(*state, NULL);
@@ -160,7 +160,7 @@ static void a_cancelled_save_leaves_the_folder_as_it_was(void **state) {
     tenmap_close(m);
 }
 
-/* Half way through a save the program goes to a folder where the same path is another model. */
+/* Halfway through a save the program changes to a folder where the same path is another model. */
 typedef struct detour {
     const char *to;             /* change the working directory, if not NULL */
     const char *from, *renamed; /* rename, if not NULL */
@@ -219,7 +219,7 @@ static void a_changed_working_directory_misleads_no_save(void **state) {
     assert_int_equal(count_names(in_folder(state, "a/model")), 4);
 }
 
-#ifndef _WIN32 /* where a folder that is in use keeps its name */
+#ifndef _WIN32 /* where a folder in use cannot be renamed */
 static void a_renamed_folder_misleads_no_save(void **state) {
     char from[4200], to[4200];
     detour d = {.from = from, .renamed = to};
@@ -261,7 +261,7 @@ static tenmap_status save_long_names(const char *folder, size_t count, size_t na
     return status;
 }
 
-/* What tenmap_open would refuse is not written, and nothing is removed for it. */
+/* Nothing is written that tenmap_open would refuse, and nothing is removed. */
 static void headers_and_indexes_that_readers_refuse_are_not_begun(void **state) {
     static const struct {
         uint64_t most;
@@ -343,7 +343,7 @@ static void order_is_kept_when_asked(void **state) {
     }
 }
 
-/* Whoever wrote the index that is there chose the names in it. */
+/* The names in an existing index may come from anyone. */
 static void an_old_index_removes_no_file_but_shards(void **state) {
     write_text(in_folder(state, "config.json"), "{}");
     write_text(in_folder(state, "other.safetensors"), "old");
@@ -389,7 +389,7 @@ static void refusals_leave_the_folder_as_it_was(void **state) {
     assert_int_equal(count_names(*state), 1);
 }
 
-/* Of a save nothing is left, and the model that was there stays. */
+/* The save leaves nothing behind, and the old model stays. */
 static void a_source_that_is_modified_ends_the_save(void **state) {
     const char *path = in_folder(state, "source.bin");
     tenmap_source sources[1] = {{.name_len = TENMAP_CSTR}};
@@ -413,8 +413,8 @@ static void a_source_that_is_modified_ends_the_save(void **state) {
 }
 
 /*
- * The limit is that of readers. What is just within it fails for another reason, which comes next:
- * nothing is written.
+ * The limit is that of readers. A save just within it fails for another reason, which is checked
+ * next, so nothing is written.
  */
 static void as_many_shards_as_readers_open_are_saved(void **state) {
     enum { MOST = 100000 };

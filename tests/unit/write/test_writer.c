@@ -42,7 +42,7 @@ static void must_commit(tenmap_writer *w) {
         fail_msg("%s", error.message);
 }
 
-/* A small model whose only tensor "t" holds one byte, to be told from another. */
+/* A small model whose only tensor "t" holds one byte, which distinguishes it from others. */
 static void write_byte_model(const char *path, unsigned char value) {
     tenmap_writer *w = must_create(path, NULL);
     size_t id = must_add(w, "t", TENMAP_U8, 1);
@@ -338,7 +338,7 @@ static void long_names_and_changed_folders_work(void **state) {
     assert_int_equal(chdir(here), 0);
 }
 
-/* Nothing that commit would refuse for its name is begun. */
+/* A writer whose name commit would refuse is not created. */
 static void names_too_long_for_the_system_fail_at_once(void **state) {
     char name[257];
     tenmap_writer *w = NULL;
@@ -421,7 +421,7 @@ static void threads_write_at_once(void **state) {
     tenmap_close(m);
 }
 
-/* Every tensor and pair of a model into a new file. */
+/* Writes every tensor and metadata pair of a model to a new file. */
 static void rewrite(const tenmap_model *m, const char *path) {
     tenmap_error e = {0};
     tenmap_writer *w = must_create(path, NULL);
@@ -567,7 +567,7 @@ static void copies_come_from_memory_and_are_refused(void **state) {
     free(file.at);
 }
 
-/* Memory that is to be read has no data to point at. */
+/* With TENMAP_BACKEND_READ, a model in memory has no data pointers. */
 static void memory_that_is_read_is_copied(void **state) {
     NEEDS_FILES();
     bytes file = make_model("{\"t\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8);
@@ -609,7 +609,7 @@ typedef struct watching {
     size_t calls;
 } watching;
 
-/* Same bytes or converted ones, mapped or read: what another program put there is not copied. */
+/* As stored or converted, mapped or read: bytes that another program wrote are not copied. */
 static void a_source_that_is_modified_spoils_the_writer(void **state) {
     NEEDS_FILES();
     for (int i = 0; i < 4; i++) {
@@ -758,7 +758,7 @@ static void lists_are_cancelled_and_refused(void **state) {
     tenmap_close(m);
 }
 
-/* More names than the first tables of the writer hold. */
+/* More names than the writer's first tables hold. */
 static void hundreds_of_names_are_kept_apart(void **state) {
     NEEDS_FILES();
     enum { MANY = 300 };
