@@ -23,8 +23,10 @@ for test in $tests; do
     gcc -std=gnu11 -O1 -I"$work/one" -Itests/plain -Itests/support -c "$(unit_test "$test")" -o "$work/test_$test.o"
 done
 gcc -std=gnu11 -O1 -I"$work/one" -Itests/plain -Itests/support -c tests/support/support.c -o "$work/support.o"
+compilers=0
 for compiler in "$@"; do
     command -v "$compiler" >/dev/null || { echo "SKIPPED: $compiler is not here"; continue; }
+    compilers=$((compilers + 1))
     "$compiler" -O2 -fPIC -Wall -Wextra -Wpedantic -Werror -c "$work/one/tenmap.c" -o "$work/tenmap.o"
     "$compiler" -shared "$work/tenmap.o" -lpthread -o "$work/libtenmap.so"
     nm -D --defined-only "$work/libtenmap.so" | awk '{print $3}' | LC_ALL=C sort | diff "$root/scripts/symbols.txt" -
@@ -34,6 +36,7 @@ for compiler in "$@"; do
         echo "$compiler, one file, test_$test: $(tail -1 "$work/log")"
     done
 done
+[ $compilers -gt 0 ] || { echo "none of these compilers is here: $*"; exit 1; }
 
 # Every enumerator has its value written beside it: other languages copy them from here.
 python3 - "$work/one/tenmap.h" <<'CHECK'

@@ -62,10 +62,11 @@ all=$(library_files) || exit 1
 for file in $all; do
     reckon "$file" || files="$files $file"
 done
+[ -n "$files" ] || { echo "no files to look at" && exit 1; }
 found=$(look $files)
 if [ -n "$found" ]; then
     echo "arithmetic on the bits of a dtype, outside of src/base/dtype.c:"
     printf '%s\n' "$found"
     exit 1
 fi
-echo "sizes come from src/base/dtype.c alone"
+echo "sizes come from src/base/dtype.c alone: $(echo $files | wc -w) files"

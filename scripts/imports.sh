@@ -5,10 +5,12 @@
 #     scripts/imports.sh LIBRARY.so
 set -u
 command -v nm >/dev/null || { echo "skipped: nm is not here" && exit 77; }
-found=$(nm -D --undefined-only "$1" | awk '{ print $NF }' | sed 's/@.*//' | grep -xE \
+names=$(nm -D --undefined-only "$1" | awk '{ print $NF }' | sed 's/@.*//')
+[ -n "$names" ] || { echo "$1 imports nothing: it is not the library" && exit 1; }
+found=$(printf '%s\n' "$names" | grep -xE \
     'v?f?printf|(__)?v?f?printf_chk|perror|f?puts|putchar|write|fwrite|_?exit|_Exit|quick_exit|abort|raise|kill|__assert_fail|signal|sigaction|setlocale|uselocale|fe[a-z]*(env|round|except)|setenv|putenv|chdir|umask|system|popen|fork|exec[a-z]*|dlopen|rand|srand|strerror|getenv')
 if [ -n "$found" ]; then
     echo "the library imports: $found"
     exit 1
 fi
-echo "nothing that prints, ends or changes the process"
+echo "$(printf '%s\n' "$names" | wc -l) imports, nothing that prints, ends or changes the process"

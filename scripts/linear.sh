@@ -7,7 +7,7 @@
 #     scripts/linear.sh [DIVISOR [CASE...]]
 #
 # DIVISOR 1, the default, goes to the limits (2n is a header of 100 MB, a million tensors, a million
-# keys): minutes. CI divides by 10. Exits with 77, saying why, without valgrind.
+# keys): minutes. CI divides by 10. Fails if no case was measured. Exits with 77, saying why, without valgrind.
 set -eu
 divisor=${1:-1}
 [ $# -eq 0 ] || shift
@@ -87,6 +87,7 @@ measure() {
 
 # Says whether what was measured, of n in first and first_kib, is linear.
 judge() {
+    judged=$((judged + 1))
     # Memory is judged from a few megabytes on; below, pages and tables of fixed size outweigh.
     awk -v name="$case" -v n="$size" -v a="$first" -v b="$instructions" -v x="$first_kib" -v y="$kib" \
         -v most="$allowed" 'BEGIN {
@@ -110,7 +111,7 @@ measure_listing() {
 }
 
 "$work/linear" list "$divisor" >"$work/cases"
-failed=0
+failed=0 judged=0
 set -f # patterns of the cases are the tool's
 printf '%-22s %9s %12s %12s %5s %8s %8s %5s\n' case n instructions "at 2n" ratio KiB "at 2n" ratio
 while read -r case size allowed command; do
@@ -142,4 +143,6 @@ END
 else
     echo "skipped: listings of servers, without libcurl or Python"
 fi
+echo "$judged cases"
+[ "$judged" -gt 0 ] || { echo "no case of that name: $*" && exit 1; }
 exit "$failed"

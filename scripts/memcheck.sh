@@ -5,7 +5,7 @@
 # BUILD is a build folder with the tests (build/test after make test). Left out by default, because
 # valgrind runs a program fifty times slower: kernels and exact, which the sanitizers run in full, and
 # crash, load, job and residency, which are about the system more than about memory.
-# Exits with 77, saying why, without valgrind.
+# Fails if a program runs no test. Exits with 77, saying why, without valgrind.
 set -eu
 build=${1:?usage: memcheck.sh BUILD [TEST...]}
 shift
@@ -24,5 +24,7 @@ for test in $tests; do
     started=$(date +%s)
     valgrind --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect \
         --track-fds=no "$build/tests/test_$test" >"$log" 2>&1 || { cat "$log"; exit 1; }
-    echo "memcheck $test: $(grep -c '^\[       OK' "$log") tests, $(($(date +%s) - started)) s"
+    count=$(grep -c '^\[       OK' "$log" || :)
+    [ "$count" -gt 0 ] || { cat "$log"; echo "memcheck $test: no test ran"; exit 1; }
+    echo "memcheck $test: $count tests, $(($(date +%s) - started)) s"
 done

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs the tests of a build folder, each once, with further options for ctest:
+# Runs the tests of a build folder, each once, with further options for ctest; fails if there are none:
 #     scripts/run-tests.sh BUILD [OPTION...]
 set -u
 build=$1
 shift
 cd "$build" || exit 1
-exec ctest --output-on-failure -j "$(nproc 2>/dev/null || echo 2)" "$@"
+exec ctest --output-on-failure --no-tests=error -j "$(nproc 2>/dev/null || echo 2)" "$@"

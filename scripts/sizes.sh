@@ -20,7 +20,9 @@ text() {
 row() {
     what=$1
     shift
-    printf '| %s | %s | %s |\n' "$what" "$(text -O2 "$@")" "$(text -Os "$@")"
+    fast=$(text -O2 "$@")
+    small=$(text -Os "$@")
+    printf '| %s | %s | %s |\n' "$what" "$fast" "$small"
 }
 
 no_kernels="-DTENMAP_NO_AVX2 -DTENMAP_NO_NEON"

@@ -16,8 +16,17 @@ list_sources() {
     printf '%s\n' "$@"
 }
 
-library_sources() { list_sources "sources of the library" src/*/*.c; }
-library_files() { list_sources "sources and headers of the library" src/*/*.c src/*/*.h; }
+# Fails where a C file of src/ is not in a layer's folder, where the lists below would not see it.
+in_layers() {
+    in_layers_stray=$(find src -name '*.[ch]' 2>/dev/null | grep -v '^src/[^/]*/[^/]*$')
+    [ -z "$in_layers_stray" ] || {
+        echo "not in the folder of a layer:" $in_layers_stray >&2
+        return 1
+    }
+}
+
+library_sources() { in_layers && list_sources "sources of the library" src/*/*.c; }
+library_files() { in_layers && list_sources "sources and headers of the library" src/*/*.c src/*/*.h; }
 tool_sources() { list_sources "sources of the tool" tool/*.c tool/*/*.c; }
 unit_tests() { list_sources "unit tests" tests/unit/*/test_*.c; }
 

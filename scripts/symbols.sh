@@ -12,6 +12,7 @@ list=${2:-$(cd "$(dirname "$0")" && pwd)/symbols.txt}
 found=$(mktemp)
 trap 'rm -f "$found"' EXIT
 nm -D --defined-only "$library" | awk '{print $3}' | LC_ALL=C sort >"$found"
+[ -s "$found" ] || { echo "$library exports no names" >&2; exit 1; }
 if grep -v '^tenmap_' "$found"; then
     echo "these names do not begin with tenmap_" >&2
     exit 1

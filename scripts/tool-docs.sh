@@ -18,7 +18,7 @@ PATH=$folder/bin:$PATH LC_ALL=C.UTF-8
 export PATH LC_ALL
 unset NO_COLOR COLUMNS EDITOR VISUAL
 
-inside=no
+inside=no commands=0
 while IFS= read -r line; do
     case $inside:$line in
     no:'```console') inside=yes ;;
@@ -28,6 +28,10 @@ while IFS= read -r line; do
     esac
     printf '%s\n' "$line"
     case $inside:$line in
-    yes:'$ '*) sh -c "${line#'$ '}" </dev/null 2>&1 || true ;;
+    yes:'$ '*)
+        commands=$((commands + 1))
+        sh -c "${line#'$ '}" </dev/null 2>&1 || true
+        ;;
     esac
 done <"$folder/page"
+[ $commands -gt 0 ] || { echo "scripts/tool-docs.sh: the page has no examples" >&2; exit 1; }

@@ -9,7 +9,14 @@ set -eu
 tool=$(realpath "$1")
 folder=${2:-$(cd "$(dirname "$0")/.." && pwd)}
 mkdir -p "$folder/man" "$folder/tool/completions"
-"$tool" manual >"$folder/man/tenmap.1"
-"$tool" completion bash >"$folder/tool/completions/tenmap.bash"
-"$tool" completion zsh >"$folder/tool/completions/_tenmap"
-"$tool" completion fish >"$folder/tool/completions/tenmap.fish"
+# page PATH ARGUMENT...: what the tool prints.
+page() {
+    path=$folder/$1
+    shift
+    "$tool" "$@" >"$path"
+    [ -s "$path" ] || { echo "scripts/tool-pages.sh: tenmap $* printed nothing" >&2; exit 1; }
+}
+page man/tenmap.1 manual
+page tool/completions/tenmap.bash completion bash
+page tool/completions/_tenmap completion zsh
+page tool/completions/tenmap.fish completion fish

@@ -4,7 +4,7 @@
 #     scripts/tour.sh TENMAP MODEL.safetensors
 #
 # Files that the tour makes go into a temporary folder, but for the page, MODEL.html, which stays beside
-# the model. A command that this build does not have is left out.
+# the model. A command that this build does not have is left out; a tour without any command fails.
 set -eu
 tool=$(realpath "$1") model=$(realpath "$2")
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-tour-XXXXXX")
@@ -16,8 +16,10 @@ bold= plain=
 [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && bold=$(printf '\033[1m') plain=$(printf '\033[0m')
 
 # Exit codes are answers here (check says 1 for a warning, diff for a difference), not failures.
+commands=0
 run() {
     "$tool" help "$1" >/dev/null 2>&1 || return 0
+    commands=$((commands + 1))
     printf '\n%s$ tenmap' "$bold"
     for word; do
         case $word in *[!A-Za-z0-9_./=:,@%+-]*) printf " '%s'" "$word" ;; *) printf ' %s' "$word" ;; esac
@@ -44,6 +46,7 @@ run convert demo.safetensors --to f16 -o half.safetensors
 [ ! -e half.safetensors ] || run diff demo.safetensors half.safetensors --any-dtype --rtol 0.001
 run hash demo.safetensors
 run report demo.safetensors -o demo.html
+[ $commands -gt 0 ] || { echo "scripts/tour.sh: $tool has none of the commands" >&2; exit 1; }
 page=${model%.safetensors}.html
 [ ! -e demo.html ] || cp demo.html "$page"
 echo

@@ -15,6 +15,8 @@ update=no
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# -gt 0 ] || set -- $(cd "$here" && ls ./*.sh | sed 's,^\./,,; s,\.sh$,,' | grep -vx run)
 
+[ $# -gt 0 ] || { echo "no scripts in $here" && exit 1; }
+
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 unset NO_COLOR COLUMNS CLICOLOR EDITOR VISUAL

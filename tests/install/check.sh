@@ -16,6 +16,18 @@ needs() {
     [ "$found" = "$2" ] || { echo "$1 needs libtenmap.so.0: $found, expected $2"; exit 1; }
 }
 
+# only_what_belongs TREE: the public headers, the library, its metadata and the tool, and nothing else.
+only_what_belongs() {
+    (cd "$1" && find . ! -type d) >"$work/installed"
+    [ -s "$work/installed" ] || { echo "nothing was installed"; exit 1; }
+    stray=$(grep -vE \
+        -e '^\./(bin/tenmap|include/tenmap(\.h|\.hpp|_http\.h|/[a-z]+\.h|-mpi/tenmap_mpi[a-z_]*\.[ch]))$' \
+        -e '^\./lib[^ ]*/(libtenmap[^/]*|pkgconfig/tenmap[^/]*\.pc|cmake/tenmap[^/]*/tenmap[^/]*\.cmake)$' \
+        -e '^\./share/(man/man1/|bash-completion/|zsh/|fish/)[^ ]*tenmap' "$work/installed") || return 0
+    echo "installed, but not part of the library or the tool:" $stray
+    exit 1
+}
+
 # build FOLDER TREE TARGET [cmake options]: the consumer through find_package.
 find_it() {
     cmake -S "$here" -B "$work/$1" -DCMAKE_PREFIX_PATH="$work/$2" -DTENMAP_TARGET="$3" >/dev/null
@@ -31,6 +43,7 @@ for kind in shared static; do
         -DTENMAP_BENCH=OFF -DTENMAP_EXAMPLES=OFF -DTENMAP_SHARED=$shared -DTENMAP_STATIC=$static >/dev/null
     cmake --build "$work/build-$kind" -j "$jobs" >/dev/null
     cmake --install "$work/build-$kind" >/dev/null
+    only_what_belongs "$work/$kind"
     lib=$(dirname "$(find "$work/$kind" -name 'libtenmap.*' | head -1)")
 
     flags=$(PKG_CONFIG_PATH="$lib/pkgconfig" pkg-config --cflags --libs $([ $kind = static ] && echo --static) tenmap)

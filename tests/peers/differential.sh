@@ -12,7 +12,7 @@ set -eu
 cases=${1:-20000}
 seed=${2:-1}
 case $cases$seed in
-*[!0-9]*) echo "usage: tests/peers/differential.sh [CASES [SEED]]" >&2 && exit 2 ;;
+*[!0-9]* | 0*) echo "usage: tests/peers/differential.sh [CASES [SEED]]" >&2 && exit 2 ;;
 esac
 here=$(cd "$(dirname "$0")" && pwd)/differential
 root=$(cd "$here/../../.." && pwd)
