@@ -221,8 +221,9 @@ void with_exceptions(const std::string &path) {
     tenmap::f16 narrowed = {0};
     tenmap::convert<tenmap::f16, float>({&narrowed, 1}, {&minus_two, 1});
     CHECK(narrowed.bits == 0xc000);
-    CHECK(thrown([&] { tenmap::convert<tenmap::f16, float>({&narrowed, 1}, {}); }) ==
-          TENMAP_ERR_ARGUMENT);
+    CHECK(thrown([&] {
+              tenmap::convert<tenmap::f16, float>({&narrowed, 1}, {});
+          }) == TENMAP_ERR_ARGUMENT);
     auto ignored = [](const tenmap_finding &) {};
     tenmap::check(path, ignored);
     CHECK(thrown([&] { tenmap::check(path + ".none", ignored); }) == TENMAP_ERR_NOT_FOUND);
