@@ -1,5 +1,5 @@
 /*
- * tenmap: check a model. This is what tenmap_open decides, with all its reasons, and everything
+ * tenmap: check a model. tenmap_check gives tenmap_open's verdict with all reasons, and everything
  * that is merely odd. The opening comment of tenmap.h says what holds for all calls.
  */
 #ifndef TENMAP_INCLUDE_CHECK_H
@@ -23,7 +23,7 @@ enum {
  * errors, except those that options.flags allow, which are then warnings:
  */
 enum {
-    TENMAP_FOUND_UNREADABLE = 1,      /* a shard that the system does not let us read */
+    TENMAP_FOUND_UNREADABLE = 1,      /* a shard that the system refuses to read */
     TENMAP_FOUND_MISSING_SHARD = 2,   /* one finding for all together, then one for each */
     TENMAP_FOUND_FOREIGN = 3,         /* not a SafeTensors file: a Git LFS pointer, a zip, ... */
     TENMAP_FOUND_LIMIT = 4,           /* max_header_bytes, the most shards, the most tensors */
@@ -83,7 +83,7 @@ typedef struct tenmap_finding {
 #ifndef TENMAP_NO_CHECK
 /*
  * Calls `found` with everything that is wrong or odd about what `path` holds, on the caller's
- * thread, in the order in which it is met. If tenmap_open refuses the model with these options,
+ * thread, in the order in which it is found. If tenmap_open refuses the model with these options,
  * there is at least one error, and the first is tenmap_open's; if it opens, there is none. (Limits
  * of the process, its descriptors and its address space, are not checked: shards are opened one at
  * a time, and none is mapped.) After a broken rule the check continues with the next tensor and the

@@ -28,7 +28,7 @@ typedef struct tenmap_io {
                           tenmap_error *error);
     /*
      * Reads exactly these bytes, inside the size that open gave, or fails: with TENMAP_ERR_IO if
-     * the object has changed since it was opened, for the library has no other way to know.
+     * the object has changed since it was opened, because the library has no other way to know.
      */
     tenmap_status (*read)(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
                           tenmap_error *error);

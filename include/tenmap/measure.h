@@ -23,10 +23,10 @@ typedef struct tenmap_stats {
     uint64_t zeros;      /* of either sign */
     uint64_t subnormals; /* as the dtype has them: not zero, and below its least normal number */
     uint64_t nans, infinities;
-    double min, max; /* of the finite values; NaN where there are none */
+    double min, max; /* of the finite values; NaN if there are none */
     double mean;     /* likewise */
     double std;      /* likewise: of the population, sqrt(sum((x - mean)^2) / n) */
-    double norm;     /* sqrt(sum(x^2)) of the finite values; 0 where there are none */
+    double norm;     /* sqrt(sum(x^2)) of the finite values; 0 if there are none */
     uint64_t reserved[4];
 } tenmap_stats;
 
@@ -35,7 +35,7 @@ typedef struct tenmap_stats_options {
     size_t struct_size; /* sizeof(tenmap_stats_options): lets the struct grow */
     uint32_t threads;   /* 0: the library decides; at most 64, the caller's included */
     uint32_t flags;     /* 0 */
-    uint32_t bins;      /* of the histogram, with one; else 0 */
+    uint32_t bins;      /* of the histogram; 0 without one */
     uint32_t reserved;  /* 0 */
     /*
      * The range of every histogram; low == high: each tensor's own, from its min to its max, which
@@ -64,9 +64,11 @@ typedef struct tenmap_stats_options {
  * would overflow or underflow, and where there are outliers. The exceptions are
  * - results below the least normal F64, 2.2e-308: they are right to 4.9e-324;
  * - a norm beyond the largest F64, which is infinite (mean and std cannot be beyond it);
- * - U64 and I64 beyond 2^53, see above: the rounded values are measured. The numbers do not depend
- *   on the number of threads, and the paths for different CPUs give the same bits. Nor do they
- *   depend on what the caller set for denormals, except for mean, std and norm of F64 subnormals.
+ * - U64 and I64 beyond 2^53, see above: the rounded values are measured.
+ *
+ * The numbers do not depend on the number of threads, and the paths for different CPUs give the
+ * same bits. Nor do they depend on what the caller set for denormals, except for mean, std and norm
+ * of F64 subnormals.
  *
  * TENMAP_OPAQUE is TENMAP_ERR_UNSUPPORTED, before anything is read. error.index is the tensor's
  * number. After an error or a cancel (TENMAP_ERR_CANCELLED) the contents of out and of the

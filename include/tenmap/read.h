@@ -66,23 +66,6 @@ typedef struct tenmap_shard {
     const char *format;    /* "safetensors" or "gguf" */
 } tenmap_shard;
 
-/* The type of a metadata value: tenmap_metadata.type, tenmap_value.type. The numbers are GGUF's. */
-enum {
-    TENMAP_VALUE_U8 = 0,
-    TENMAP_VALUE_I8 = 1,
-    TENMAP_VALUE_U16 = 2,
-    TENMAP_VALUE_I16 = 3,
-    TENMAP_VALUE_U32 = 4,
-    TENMAP_VALUE_I32 = 5,
-    TENMAP_VALUE_F32 = 6,
-    TENMAP_VALUE_BOOL = 7,
-    TENMAP_VALUE_STRING = 8, /* the only type that SafeTensors has */
-    TENMAP_VALUE_ARRAY = 9,
-    TENMAP_VALUE_U64 = 10,
-    TENMAP_VALUE_I64 = 11,
-    TENMAP_VALUE_F64 = 12
-};
-
 /*
  * One pair of a file's metadata: of __metadata__, or of a GGUF file. Both strings end in NUL and
  * may hold NUL. Keys and SafeTensors values are UTF-8; GGUF strings are as the file has them.
@@ -241,8 +224,8 @@ TENMAP_API tenmap_status tenmap_open_fd(int fd, const tenmap_options *options, t
                                         tenmap_error *error);
 
 /*
- * Opens a single SafeTensors or GGUF file in memory. The bytes are borrowed until tenmap_close and
- * must not change; the header is copied, so changing that cannot harm the library.
+ * The same for a file in memory. The bytes are borrowed until tenmap_close and must not change; the
+ * header is copied, so changing that cannot harm the library.
  */
 TENMAP_API tenmap_status tenmap_open_memory(const void *bytes, size_t size,
                                             const tenmap_options *options, tenmap_model **out,
@@ -316,8 +299,8 @@ TENMAP_API size_t tenmap_value_text(const tenmap_value *value, char *out, size_t
 /* The index's text as read, NUL-terminated, its length in *len (may be NULL); NULL if no index. */
 TENMAP_API const char *tenmap_index_json(const tenmap_model *model, size_t *len);
 /*
- * The dtype as the header writes it: the only way to tell what a TENMAP_OPAQUE tensor is. Valid
- * until close. Unescaped text from the file; "UNKNOWN" for NULL.
+ * The dtype as the header writes it, also for TENMAP_OPAQUE. Unescaped text from the file, valid
+ * until close; "UNKNOWN" for NULL.
  */
 TENMAP_API const char *tenmap_dtype_text(const tenmap_tensor *tensor);
 
@@ -412,8 +395,8 @@ enum {
     /*
      * Mapped and in memory when the call returns. If the file was truncated since, or its storage
      * fails, TENMAP_ERR_IO with os_error EFAULT, never a signal. Nothing holds the pages: if they
-     * do not all fit, the first are gone at the end. Requested prefetching of the same bytes is
-     * done first, and waited for.
+     * do not all fit, the first are gone at the end. Prefetching of the same bytes that was
+     * requested earlier is done first, and waited for.
      */
     TENMAP_ADVISE_POPULATE = 1,
     /*

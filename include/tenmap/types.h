@@ -1,5 +1,6 @@
 /*
- * tenmap: versions, status codes, element types, errors. tenmap.h says what holds for all of them.
+ * tenmap: versions, status codes, element types, metadata types, errors. tenmap.h says what holds
+ * for all of them.
  */
 #ifndef TENMAP_INCLUDE_TYPES_H
 #define TENMAP_INCLUDE_TYPES_H
@@ -53,7 +54,7 @@ enum {
     TENMAP_ERR_MEMORY = 2,      /* an allocation failed */
     TENMAP_ERR_IO = 3,          /* the system refused (os_error), or the file changed */
     TENMAP_ERR_FORMAT = 4,      /* the bytes break a rule */
-    TENMAP_ERR_LIMIT = 5,       /* a limit of ours or of the process */
+    TENMAP_ERR_LIMIT = 5,       /* a limit of the library or the process */
     TENMAP_ERR_UNSUPPORTED = 6, /* this pair of dtypes, this host, this backend */
     TENMAP_ERR_NOT_FOUND = 7,   /* file, shard, tensor */
     TENMAP_ERR_DTYPE = 8,       /* tenmap_view: the tensor has another dtype */
@@ -122,6 +123,23 @@ enum {
     TENMAP_OPAQUE = 255 /* an unknown dtype in a lenient open: bytes only */
 };
 
+/* The type of a metadata value: tenmap_metadata.type, tenmap_value.type. The numbers are GGUF's. */
+enum {
+    TENMAP_VALUE_U8 = 0,
+    TENMAP_VALUE_I8 = 1,
+    TENMAP_VALUE_U16 = 2,
+    TENMAP_VALUE_I16 = 3,
+    TENMAP_VALUE_U32 = 4,
+    TENMAP_VALUE_I32 = 5,
+    TENMAP_VALUE_F32 = 6,
+    TENMAP_VALUE_BOOL = 7,
+    TENMAP_VALUE_STRING = 8, /* the only type that SafeTensors has */
+    TENMAP_VALUE_ARRAY = 9,
+    TENMAP_VALUE_U64 = 10,
+    TENMAP_VALUE_I64 = 11,
+    TENMAP_VALUE_F64 = 12
+};
+
 /*
  * Filled on failure, left unchanged on success. Owned by the caller. NULL is accepted wherever a
  * pointer to one is taken. This struct is frozen at 512 bytes.
@@ -162,10 +180,7 @@ enum {
 TENMAP_API uint32_t tenmap_dtype_kind(tenmap_dtype dtype);
 /* "BF16", as headers write it; "Q4_K", as ggml does; "UNKNOWN" for an unknown dtype. Static. */
 TENMAP_API const char *tenmap_dtype_name(tenmap_dtype dtype);
-/*
- * Returns 1 and sets *out (may be NULL) if `name` is exactly one that tenmap_dtype_name gives; else
- * 0.
- */
+/* Returns 1 and sets *out (may be NULL) if `name` is exactly a dtype's name as above; else 0. */
 TENMAP_API int tenmap_dtype_from_name(const char *name, tenmap_dtype *out);
 /* "TENMAP_ERR_FORMAT"; "TENMAP_ERR_UNKNOWN" for an unknown value. Static. */
 TENMAP_API const char *tenmap_status_name(tenmap_status status);

@@ -16,7 +16,7 @@ extern "C" {
 /*
  * Write
  *
- * Declare metadata and tensors, give the bytes in any order from any thread, commit. The layout is
+ * Declare metadata and tensors, write the bytes in any order from any thread, commit. The layout is
  * that of the reference, byte for byte. The file appears whole or not at all: a crash, a kill or a
  * full disk leaves what was there before and, at worst, a hidden temporary file, which the next
  * writer to that path removes. Models that are open on the old file keep it.
@@ -46,8 +46,8 @@ typedef struct tenmap_writer_options {
     { sizeof(tenmap_writer_options), 0, 0, 0, 0 }
 
 /*
- * Every writer ends in one commit or abort. The file gets the mode and, where permitted, the owner
- * of the file that it replaces, and never wider rights. Only regular files are replaced.
+ * End every writer with one commit or abort. The file gets the mode and, if permitted, the owner of
+ * the file that it replaces, and never gives more rights. Only regular files are replaced.
  */
 TENMAP_API tenmap_status tenmap_writer_create(const char *path,
                                               const tenmap_writer_options *options,
@@ -89,7 +89,7 @@ typedef struct tenmap_source {
     uint32_t reserved;
 } tenmap_source;
 
-/* How many tensors are copied. Start from TENMAP_COPY_OPTIONS_INIT. */
+/* Options for copying many tensors. Start from TENMAP_COPY_OPTIONS_INIT. */
 typedef struct tenmap_copy_options {
     size_t struct_size;
     uint32_t threads; /* 0: the library decides; at most 64, the caller's included */
@@ -123,8 +123,8 @@ TENMAP_API tenmap_status tenmap_writer_copy_list(tenmap_writer *writer,
                                                  tenmap_error *error);
 
 /*
- * All or nothing; frees the writer in either case. Refused while bytes are missing. If the message
- * says "replaced, durability unknown", the file is in place but its folder could not be synced.
+ * All or nothing: frees the writer in either case. Fails if bytes are missing. If the message says
+ * "replaced, durability unknown", the file is in place but its folder could not be synced.
  */
 TENMAP_API tenmap_status tenmap_writer_commit(tenmap_writer *writer, tenmap_error *error);
 TENMAP_API void tenmap_writer_abort(tenmap_writer *writer); /* leaves no trace; NULL is allowed */
@@ -174,7 +174,7 @@ typedef struct tenmap_renaming {
 } tenmap_renaming;
 
 /*
- * Renames tensors of one file and edits its metadata (possibly not at all), in one step and in the
+ * Renames tensors of one file and edits its metadata (edit_count may be 0), in one step and in the
  * ways of tenmap_edit_metadata: neither the data nor the order of the tensors changes. All names
  * change at once or none does, so tensors can swap names. Refused, with error.index:
  * TENMAP_ERR_NOT_FOUND for a tensor that does not exist; TENMAP_ERR_ARGUMENT for one that is given
@@ -192,7 +192,7 @@ enum { TENMAP_REPAIR_NOTHING = 0, TENMAP_REPAIR_FINISHED = 1, TENMAP_REPAIR_UNDO
 
 /*
  * Finishes or undoes an interrupted edit or renaming. Refuses if the record and the file do not
- * belong together, and writes nothing but a header with the same dtypes, shapes and offsets.
+ * belong together, and writes only a header with the same dtypes, shapes and offsets.
  */
 TENMAP_API tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t *how,
                                                 tenmap_error *error);
@@ -200,8 +200,8 @@ TENMAP_API tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags
 /*
  * Save in shards, into an existing folder: a new shard begins whenever the next tensor would make
  * one larger than max_shard_bytes, then the index is written. A model that fits into one file
- * becomes model.safetensors. Over an existing model, a rename is the one moment of change, and the
- * old files are removed after it.
+ * becomes model.safetensors. One rename replaces an existing model, and its old files are removed
+ * after that.
  */
 
 /* tenmap_save_options.flags */
