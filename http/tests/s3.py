@@ -79,24 +79,43 @@ def check(condition, what):
         sys.exit("FAILED: " + what)
 
 
-def start(program, port):
-    served = os.path.join(WORK, "served")
-    os.makedirs(os.path.join(served, "bucket.one"))
-    write_bucket(os.path.join(served, "bucket.one"))
+def try_port(program, served, port):
+    """Starts the server. Returns it once it answers; if it ends, None and what it printed."""
     with open(os.path.join(WORK, "log"), "w", encoding="utf-8") as log:
         server = subprocess.Popen([program, "--access", KEYS["AWS_ACCESS_KEY_ID"], "--secret",
                                    KEYS["AWS_SECRET_ACCESS_KEY"], "--region", KEYS["AWS_REGION"], "--port",
                                    f"127.0.0.1:{port}", "posix", served], stdout=log, stderr=log)
     for _ in range(200):
+        if server.poll() is not None:
+            with open(os.path.join(WORK, "log"), encoding="utf-8") as log:
+                return None, log.read()
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
-            return server
+            break
         except OSError:
-            if server.poll() is not None:
-                with open(os.path.join(WORK, "log"), encoding="utf-8") as log:
-                    skip("versitygw does not start here: " + log.read()[-500:])
             time.sleep(0.1)
-    return server
+    return server, ""
+
+
+def start(program):
+    """
+    Starts the server on a free port. Another program may take the port before the server does;
+    then the next one is tried.
+    """
+    served = os.path.join(WORK, "served")
+    os.makedirs(os.path.join(served, "bucket.one"))
+    write_bucket(os.path.join(served, "bucket.one"))
+    said = ""
+    for _ in range(20):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        server, said = try_port(program, served, port)
+        if server:
+            return server, port
+        if "address already in use" not in said:
+            break
+    return skip("versitygw does not start here: " + said[-500:])
 
 
 def same(port, address, local):
@@ -125,10 +144,7 @@ def main():
     program = os.environ.get("TENMAP_VERSITYGW") or shutil.which("versitygw")
     if not program:
         skip("versitygw is not here: make long fetches it (go install github.com/versity/versitygw/cmd/versitygw@latest)")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    server = start(program, port)
+    server, port = start(program)
     bucket = os.path.join(WORK, "served", "bucket.one")
     try:
         same(port, "s3://bucket.one/models/llama", os.path.join(bucket, "models/llama"))
