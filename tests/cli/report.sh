@@ -10,6 +10,11 @@ grep -c '<script' hostile.html
 grep '<title>' hostile.html
 t report -q small.safetensors --compare other.safetensors --no-stats -o compare.html
 data compare.html | sed -n '/"others"/p; /"diff"/,$p'
+# NaN here and infinite there, infinities of both signs, and a number here: three of four are broken here.
+{ header_of w F32 '[4]' 16 && printf '\0\0\300\177\0\0\200\177\0\0\200\077\0\0\200\377'; } >broken.safetensors
+{ header_of w F32 '[4]' 16 && printf '\0\0\200\177\0\0\300\177\0\0\200\177\0\0\200\177'; } >base.safetensors
+t report -q broken.safetensors --compare base.safetensors --no-stats -o broken.html
+data broken.html | grep -o '"\(unlike\|gained\)":.*'
 t report -q sharded --no-stats -o - >page
 grep -c 'Content-Security-Policy' page
 t report -q -j 2 small.safetensors -o threads.html

@@ -31,6 +31,7 @@ static void add_difference(difference *all, const difference *more) {
     all->different += more->different;
     all->beyond += more->beyond;
     all->unlike += more->unlike;
+    all->unlike_a += more->unlike_a;
     all->max_abs = fmax(all->max_abs, more->max_abs);
     all->max_rel = fmax(all->max_rel, more->max_rel);
     all->sum_abs += more->sum_abs;
@@ -68,6 +69,7 @@ static void compare_specials(difference *d, double a, double b) {
         return;
     d->different++;
     d->unlike++;
+    d->unlike_a += isfinite(a) ? 0 : 1;
     d->beyond++;
 }
 

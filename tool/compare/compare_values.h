@@ -18,6 +18,7 @@ typedef struct difference {
     uint64_t different; /* values that are not equal */
     uint64_t beyond;    /* |a - b| > atol + rtol * |a| */
     uint64_t unlike;    /* not both finite, and different (NaN equals NaN) */
+    uint64_t unlike_a;  /* of these, those that are not finite in a */
     double max_abs, max_rel;
     double sum_abs, sum_rel;     /* over all elements, to compute means */
     double sum_squares;          /* of a - b */

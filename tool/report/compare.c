@@ -33,57 +33,37 @@ static pair *find_pairs(report *r, size_t *places, size_t *count) {
     return pairs;
 }
 
-typedef struct sides {
-    double norm;            /* of the other model's tensor */
-    uint64_t broken, other; /* NaN and infinities in this tensor, and in the other */
-} sides;
-
 /* Whether there is something to measure. */
-static bool wants_sides(const pair *p) {
+static bool wants_norm(const pair *p) {
     return p->comparable && p->found.different && report_measurable(p->a) &&
            report_measurable(p->b);
 }
 
 /*
- * Measures the other side's norm for pairs that differ, since it puts the difference into
- * proportion. If one side has a NaN or an infinity that the other lacks, measures both sides to
- * tell which.
+ * Measures the norm of the other side for pairs that differ, since it puts the difference into
+ * proportion. The norms of all others are NaN.
  */
-static int measure_sides(const pair *pairs, size_t count, unsigned threads, sides *out) {
+static int measure_norms(const pair *pairs, size_t count, unsigned threads, double *norms) {
     tenmap_stats_options options = TENMAP_STATS_OPTIONS_INIT;
-    selection wanted = {need(2 * count, sizeof *wanted.tensors), 0, 0, 0};
-    tenmap_stats *stats = need(2 * count, sizeof *stats);
+    selection wanted = {need(count, sizeof *wanted.tensors), 0, 0, 0};
+    tenmap_stats *stats = need(count, sizeof *stats);
     options.threads = threads;
-    for (size_t i = 0; i < count; i++) {
-        const tenmap_tensor *both[] = {pairs[i].b, pairs[i].a};
-        if (!wants_sides(&pairs[i]))
-            continue;
-        for (size_t k = 0; k < 1 + (size_t)(pairs[i].found.unlike > 0); k++) {
-            wanted.tensors[wanted.count++] = both[k];
-            wanted.bytes += both[k]->nbytes;
+    for (size_t i = 0; i < count; i++)
+        if (wants_norm(&pairs[i])) {
+            wanted.tensors[wanted.count++] = pairs[i].b;
+            wanted.bytes += pairs[i].b->nbytes;
         }
-    }
     int status = measure_selection(&wanted, &options, stats);
-    for (size_t i = 0, k = 0; i < count && !status; i++) {
-        out[i].norm = NAN;
-        if (!wants_sides(&pairs[i]))
-            continue;
-        out[i] = (sides){stats[k].norm, 0, stats[k].nans + stats[k].infinities};
-        k++;
-        if (!pairs[i].found.unlike)
-            continue;
-        out[i].broken = stats[k].nans + stats[k].infinities;
-        k++;
-    }
+    for (size_t i = 0, k = 0; i < count && !status; i++)
+        norms[i] = wants_norm(&pairs[i]) ? stats[k++].norm : (double)NAN;
     selection_free(&wanted);
     free(stats);
     return status;
 }
 
 /* If the other norm is 0, any change counts as a relative change of 1. */
-static void fill_change(report_change *change, const pair *p, const sides *measured) {
+static void fill_change(report_change *change, const pair *p, double norm) {
     const difference *d = &p->found;
-    double norm = measured->norm;
     double apart = sqrt(d->sum_squares);
     if (d->different && change->state == REPORT_SAME)
         change->state = p->comparable ? REPORT_CHANGED : REPORT_UNREAD;
@@ -93,23 +73,21 @@ static void fill_change(report_change *change, const pair *p, const sides *measu
     change->largest = d->max_abs;
     change->share = d->count ? (double)d->different / (double)d->count : 0;
     change->unlike = d->unlike;
-    /* Broken values gained minus those lost is the increase; gained plus lost is `unlike`. */
-    if (d->unlike + measured->broken > measured->other)
-        change->gained = (d->unlike + measured->broken - measured->other + 1) / 2;
+    change->gained = d->unlike_a;
 }
 
 int report_compare(report *r, unsigned threads) {
     size_t *places = need(r->count, sizeof *places), count;
     pair *pairs = find_pairs(r, places, &count);
-    sides *measured = need(count, sizeof *measured);
+    double *norms = need(count, sizeof *norms);
     int status = compare_pairs(pairs, count, (tolerance){0, 0}, threads);
     if (!status)
-        status = measure_sides(pairs, count, threads, measured);
+        status = measure_norms(pairs, count, threads, norms);
     for (size_t i = 0; i < count && !status; i++)
-        fill_change(&r->changes[places[i]], &pairs[i], &measured[i]);
+        fill_change(&r->changes[places[i]], &pairs[i], norms[i]);
     tenmap_advise(r->model, NULL, TENMAP_ADVISE_RELEASE, NULL);
     tenmap_advise(r->base, NULL, TENMAP_ADVISE_RELEASE, NULL);
-    free(measured);
+    free(norms);
     free(pairs);
     free(places);
     return status;
