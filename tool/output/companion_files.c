@@ -159,10 +159,7 @@ static int copy_file(const char *from, const char *to, bool force, uint64_t *lef
 
 /* The output's folder; the caller frees it. */
 static char *target_folder(const target *to) {
-    const char *slash = strrchr(to->path, '/');
-    if (to->folder)
-        return need_copy(to->path, strlen(to->path));
-    return slash ? need_copy(to->path, (size_t)(slash - to->path)) : need_copy(".", 1);
+    return to->folder ? need_copy(to->path, strlen(to->path)) : folder_of(to->path);
 }
 
 static bool same_folder(const char *a, const char *b) {

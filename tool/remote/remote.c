@@ -60,13 +60,19 @@ const char *address_query(const char *address) {
 
 void text_add_named(text *out, const char *folder, const char *name) {
     bool web = has_scheme(folder, "http://") || has_scheme(folder, "https://");
-    text_addf(out, "%s/", folder);
+    text_addf(out, "%s%s", folder, strcmp(folder, "/") == 0 ? "" : "/");
     for (const char *c = name; *c; c++) {
         if (web && strchr("%?#", *c))
             text_addf(out, "%%%02X", (unsigned)*c);
         else
             text_add(out, c, 1);
     }
+}
+
+char *folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    size_t len = slash > path ? (size_t)(slash - path) : 1; /* the root keeps its slash */
+    return need_copy(slash ? path : ".", len);
 }
 
 const char *shown_path(const char *path) {

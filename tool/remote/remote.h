@@ -41,6 +41,8 @@ const char *address_query(const char *address);
  * name's %, ? and # are percent-encoded.
  */
 void text_add_named(text *out, const char *folder, const char *name);
+/* The folder that a local path lies in: "." if it names none. The caller frees it. */
+char *folder_of(const char *path);
 
 /*
  * The path as shown to the user: an address loses its query, which may contain signatures. Returns

@@ -1,6 +1,6 @@
 /*
  * Parts of the tool that no command line reaches: the report's placeholders, the library's rarest
- * error messages.
+ * error messages, files in the root of the file system.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "remote/remote.h"
 #include "report/assets.h"
 #include "report/report.h"
 
@@ -67,10 +68,28 @@ static void sentences_say_what_to_type_in_place_of_functions(void **state) {
     }
 }
 
+static void the_folder_of_a_file_in_the_root_is_the_root(void **state) {
+    (void)state;
+    static const char *const cases[][3] = {{"/x", "/", "/config.json"},
+                                           {"/a/x", "/a", "/a/config.json"},
+                                           {"a/x", "a", "a/config.json"},
+                                           {"x", ".", "./config.json"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *folder = folder_of(cases[i][0]);
+        text beside = {0};
+        assert_string_equal(folder, cases[i][1]);
+        text_add_named(&beside, folder, "config.json");
+        assert_string_equal(beside.bytes, cases[i][2]);
+        text_free(&beside);
+        free(folder);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sentences_say_what_to_type_in_place_of_functions),
         cmocka_unit_test(gaps_that_nobody_knows_stay_in_the_page),
+        cmocka_unit_test(the_folder_of_a_file_in_the_root_is_the_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
