@@ -151,9 +151,9 @@ static void keep_piece(io_cache *k, cached_file *f, uint64_t offset, const void 
                        size_t bytes) {
     pthread_mutex_lock(&k->lock);
     bool keep = k->keeps_reads && bytes <= MOST_READ - k->read_bytes;
-    k->read_bytes += keep ? bytes : 0;
-    pthread_mutex_unlock(&k->lock);
     cached_piece *p = keep ? malloc(sizeof *p + bytes) : NULL;
+    k->read_bytes += p ? bytes : 0;
+    pthread_mutex_unlock(&k->lock);
     if (!p)
         return;
     p->at = offset;

@@ -1,13 +1,15 @@
 /*
  * Parts of the tool that no command line reaches: the report's placeholders, the library's rarest
- * error messages, files in the root of the file system.
+ * error messages, files in the root of the file system, a cache without memory.
  */
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "command.h"
+#include "remote/caching_io.h"
 #include "remote/remote.h"
 #include "report/assets.h"
 #include "report/report.h"
@@ -85,11 +87,70 @@ static void the_folder_of_a_file_in_the_root_is_the_root(void **state) {
     }
 }
 
+/* An object of 1 GiB, which counts its reads. */
+enum { PIECE = 1 << 20 };
+static int reads;
+
+static tenmap_status open_one(void *ctx, const char *path, void **file, uint64_t *size,
+                              tenmap_error *error) {
+    (void)ctx, (void)path, (void)error;
+    *file = &reads;
+    *size = (uint64_t)1 << 30;
+    return TENMAP_OK;
+}
+
+static tenmap_status read_one(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
+                              tenmap_error *error) {
+    (void)ctx, (void)file, (void)offset, (void)error;
+    memset(dst, 'x', bytes);
+    reads++;
+    return TENMAP_OK;
+}
+
+static void close_one(void *ctx, void *file) {
+    (void)ctx, (void)file;
+}
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+static bool lacks_memory; /* for pieces */
+
+void *__wrap_malloc(size_t size) {
+    return lacks_memory && size >= PIECE ? NULL : __real_malloc(size);
+}
+
+static void reads_that_could_not_be_cached_take_nothing_of_its_limit(void **state) {
+    (void)state;
+    tenmap_io under = TENMAP_IO_INIT;
+    tenmap_error error;
+    void *file;
+    uint64_t size;
+    unsigned char *dst = __real_malloc(PIECE);
+    under.open = open_one;
+    under.read = read_one;
+    under.close = close_one;
+    tenmap_io io = caching_io(&under);
+    caching_io_keep_reads(&io, true);
+    assert_int_equal(io.open(io.ctx, "one", &file, &size, &error), TENMAP_OK);
+    lacks_memory = true;
+    for (uint64_t i = 1; i <= 100; i++)
+        assert_int_equal(io.read(io.ctx, file, i * PIECE, dst, PIECE, &error), TENMAP_OK);
+    lacks_memory = false;
+    assert_int_equal(reads, 100);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(io.read(io.ctx, file, PIECE, dst, PIECE, &error), TENMAP_OK);
+    assert_int_equal(reads, 101); /* the second came from the cache */
+    io.close(io.ctx, file);
+    caching_io_free(&io);
+    free(dst);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sentences_say_what_to_type_in_place_of_functions),
         cmocka_unit_test(gaps_that_nobody_knows_stay_in_the_page),
         cmocka_unit_test(the_folder_of_a_file_in_the_root_is_the_root),
+        cmocka_unit_test(reads_that_could_not_be_cached_take_nothing_of_its_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
