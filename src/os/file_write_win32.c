@@ -548,11 +548,17 @@ bool tmi_fd_is_at(int fd, const tmi_folder *folder, const char *name) {
            at_path.inode == open_now.inode;
 }
 
+/* A share that cannot be reached, or a folder that may not be read, says nothing about the name. */
 bool tmi_is_absent(const tmi_folder *folder, const char *name) {
+    int failed;
     char *path = path_in(folder, name);
-    bool absent = path && !tmi_exists(path);
+    wchar_t *wide = path ? tmi_wide_path(path, &failed) : NULL;
+    bool refused = wide && GetFileAttributesW(wide) == INVALID_FILE_ATTRIBUTES;
+    DWORD code = refused ? GetLastError() : ERROR_SUCCESS;
+    free(wide);
     free(path);
-    return absent;
+    return code == ERROR_FILE_NOT_FOUND || code == ERROR_PATH_NOT_FOUND ||
+           code == ERROR_INVALID_NAME || code == ERROR_FILENAME_EXCED_RANGE;
 }
 
 int tmi_unlink(const tmi_folder *folder, const char *name) {

@@ -215,6 +215,19 @@ static void only_one_saves_into_a_folder(void **state) {
     assert_int_equal(tmi_folder_open(&none, in_folder(state, "none")), ENOENT);
 }
 
+/* A name that the system cannot look up may be there: whoever asks must not take it for absent. */
+static void only_what_is_not_found_is_absent(void **state) {
+    tmi_folder folder;
+    write_text(in_folder(state, "file"), "x");
+    assert_int_equal(tmi_folder_open(&folder, *state), 0);
+    assert_false(tmi_is_absent(&folder, "file"));
+    assert_false(tmi_is_absent(&folder, "."));
+    assert_true(tmi_is_absent(&folder, "none"));
+    assert_true(tmi_is_absent(&folder, "none/file"));
+    assert_false(tmi_is_absent(&folder, "\xff")); /* not UTF-8: it cannot be asked for */
+    tmi_folder_close(&folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(both_backends_and_both_slashes, empty_folder),
@@ -227,6 +240,7 @@ int main(void) {
         cmocka_unit_test_setup(advice_and_questions, empty_folder),
         cmocka_unit_test_setup(loading_on_threads_and_around_the_cache, empty_folder),
         cmocka_unit_test_setup(only_one_saves_into_a_folder, empty_folder),
+        cmocka_unit_test_setup(only_what_is_not_found_is_absent, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
