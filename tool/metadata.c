@@ -17,6 +17,13 @@ const char *edit_way(uint32_t how) {
     return how < sizeof ways / sizeof ways[0] && ways[how] ? ways[how] : "changed";
 }
 
+const char *edit_method(uint32_t how) {
+    static const char *const methods[] = {[TENMAP_EDIT_IN_PLACE] = "in_place",
+                                          [TENMAP_EDIT_CLONED] = "clone",
+                                          [TENMAP_EDIT_COPIED] = "copy"};
+    return how < sizeof methods / sizeof methods[0] && methods[how] ? methods[how] : "unknown";
+}
+
 const char *base_name(const char *path) {
     const char *shown = shown_path(path), *slash = strrchr(shown, '/');
     return slash ? slash + 1 : shown;

@@ -59,6 +59,7 @@ void metadata_json_pair(const tenmap_model *model, const tenmap_metadata *pair);
 
 /* Describes how a file's header was edited; `how` is the result of tenmap_edit_metadata. */
 const char *edit_way(uint32_t how);
+const char *edit_method(uint32_t how); /* in one word, for JSON: "in_place", "clone", "copy" */
 
 /* The last component of a path as shown_path returns it. */
 const char *base_name(const char *path);

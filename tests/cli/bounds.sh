@@ -61,7 +61,7 @@ within inventory links -j 1 | sed -n '/Shared/,$p' | sed -n '1,5p; $p'
 # Many pairs are told, but no squares of thousands.
 for i in $(seq 250 1500); do ln links/0.safetensors links/$i.safetensors; done
 within inventory links -j 1 | tail -n 1
-within inventory links -j 1 --json | tail -n 4
+within inventory links -j 1 --json | tail -n 6
 # Nor is it read again in another folder, whose config.json may call it something else.
 mkdir apart
 for i in 1 2; do

@@ -43,3 +43,21 @@ tensors kohya.safetensors lora_unet_down_blocks_0_attentions_1_transformer_block
     lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_attn1_to_q.alpha F16 [] 2
 who kohya.safetensors
 tensors twice.safetensors model.embed_tokens.weight F32 [4] 16 lm_head.weight F32 [4] 16 && who twice.safetensors
+
+# In JSON an adapter and a quantization are objects, and info, diff and report have the same ones.
+objects() { # FILE PATTERN: what matches in all three, without space, and how many have it
+    {
+        "$tool" info --top 0 --json "$1"
+        "$tool" diff --headers --json "$1" "$1" | sed '/"b": {/,$d'
+        "$tool" report -q --no-stats "$1" -o - | grep '^"model":'
+    } | tr -d ' \n' | grep -o "$2" | sort | uniq -c
+}
+objects peft '"adapter":{[^}]*}'
+objects kohya.safetensors '"adapter":{[^}]*}'
+tensors fp8.safetensors x.weight F8_E4M3 [4,4] 16 x.weight_scale_inv F32 [1,1] 4
+objects fp8.safetensors '"quantization":{[^]]*]}'
+tensors gptq.safetensors x.qweight I32 [4,4] 64 x.scales F16 [1,4] 8
+objects gptq.safetensors '"quantization":{[^}]*}'
+# A target cannot end the script element that the report keeps it in.
+tensors hostile_target.safetensors 'm.</script>&'"'"'\"x.lora_A.weight' F32 [2,6] 48
+"$tool" report -q --no-stats hostile_target.safetensors -o - | grep '^"model":'

@@ -9,8 +9,8 @@ for scheme in fp8-block fp8-channel int8-channel mxfp4; do
 done
 cat fp8-block/config.json
 cat mxfp4/config.json
-t diff plain fp8-block --dequantize --json | sed -n '/"quantization"/,$p'
-t convert plain --quantize fp8-block -n --json -o none/ | sed -n '/"quantized"/,$p'
+t diff plain fp8-block --dequantize --json | sed -n '/"quantization_error"/,$p'
+t convert plain --quantize fp8-block -n --json -o none/ | sed -n '/"quantization_error"/,$p'
 
 # Without writing; what stays; more of them; other dtypes for the rest.
 t convert plain --quantize int8-channel --keep '*.1.*' -n -o none/

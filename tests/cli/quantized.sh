@@ -5,7 +5,7 @@
 t ls fp8
 t info fp8
 t info gptq | head -7
-t info gptq --json | grep -e params -e scheme | head -4
+t info gptq --json | grep -e params -e scheme | head -5
 t info mixed.safetensors | head -6
 t info plain | head -6
 

@@ -14,7 +14,7 @@ data compare.html | sed -n '/"others"/p; /"diff"/,$p'
 { header_of w F32 '[4]' 16 && printf '\0\0\300\177\0\0\200\177\0\0\200\077\0\0\200\377'; } >broken.safetensors
 { header_of w F32 '[4]' 16 && printf '\0\0\200\177\0\0\300\177\0\0\200\177\0\0\200\177'; } >base.safetensors
 t report -q broken.safetensors --compare base.safetensors --no-stats -o broken.html
-data broken.html | grep -o '"\(unlike\|gained\)":.*'
+data broken.html | grep -o '"\(nonfinite_mismatches\|nonfinite_gained\)":.*'
 t report -q sharded --no-stats -o - >page
 grep -c 'Content-Security-Policy' page
 t report -q -j 2 small.safetensors -o threads.html

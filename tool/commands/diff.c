@@ -12,6 +12,7 @@
 #include "view/json_out.h"
 #include "compare/match_tensors.h"
 #include "metadata.h"
+#include "model/model_facts.h"
 #include "remote/partial_remote_open.h"
 #include "view/print.h"
 #include "tensor_patterns.h"
@@ -435,8 +436,8 @@ static void json_values(const models *m) {
             json_key_text("name_b", p->b->name, p->b->name_len);
         json_key_uint("count", d->count);
         json_key_uint("different", d->different);
-        json_key_uint("beyond", d->beyond);
-        json_key_uint("unlike", d->unlike);
+        json_key_uint("beyond_tolerance", d->beyond);
+        json_key_uint("nonfinite_mismatches", d->unlike);
         if (m->pairs[i].comparable) {
             json_key_real("max_abs", d->max_abs);
             json_key_real("mean_abs", d->sum_abs / (double)d->count);
@@ -450,10 +451,18 @@ static void json_values(const models *m) {
     json_close();
 }
 
+static void json_model(const char *key, const tenmap_model *model) {
+    json_key(key);
+    json_open('{', false);
+    json_key_text("path", shown_model(model), TENMAP_CSTR);
+    model_facts_json(model);
+    json_close();
+}
+
 static void print_diff_json(const models *m, const diff_settings *set, bool same) {
     json_open('{', false);
-    json_key_text("a", shown_model(m->a), TENMAP_CSTR);
-    json_key_text("b", shown_model(m->b), TENMAP_CSTR);
+    json_model("a", m->a);
+    json_model("b", m->b);
     json_key_bool("equal", same);
     json_key_uint("in_both", m->pair_count + m->shape_count);
     json_names("only_in_a", m->found.only_a, m->found.only_a_count);

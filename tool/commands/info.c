@@ -131,15 +131,22 @@ static void describe_quantized(const summary *s, const schemes *known, text *t) 
 static void print_identity(const summary *s) {
     identity id;
     text t = {0};
-    identify(s->model, &id);
+    identify(s->model, true, &id);
     if (id.kind.len) {
-        text_addf(&t, "%s, %s", id.kind.bytes, id.told);
+        text_addf(&t, "%s, %s", id.kind.bytes,
+                  strcmp(id.source, "config") == 0     ? "says config.json"
+                  : strcmp(id.source, "metadata") == 0 ? "says its metadata"
+                                                       : "by its names");
         print_line("model", &t);
     }
-    if (id.adapter.len)
-        print_line("adapter", &id.adapter);
-    if (id.tied.len)
-        print_line("tied", &id.tied);
+    text_clear(&t);
+    text_add_adapter(&t, &id.adapter);
+    if (t.len)
+        print_line("adapter", &t);
+    text_clear(&t);
+    text_add_tied(&t, &id.tied);
+    if (t.len)
+        print_line("tied", &t);
     text_free(&t);
     identity_free(&id);
 }
@@ -148,16 +155,22 @@ static void print_gguf(const summary *s) {
     gguf_facts facts;
     if (!gguf_describe(s->model, &facts))
         return;
-    const struct {
+    static const struct {
         const char *name;
-        const text *said;
-    } rows[] = {{"name", &facts.name},
-                {"context", &facts.context},
-                {"tokenizer", &facts.tokenizer},
-                {"quantized", &facts.quantization}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].said->len)
-            print_line(rows[i].name, rows[i].said);
+        void (*add)(text *t, const gguf_facts *facts);
+    } rows[] = {{"context", text_add_context},
+                {"tokenizer", text_add_tokenizer},
+                {"quantized", text_add_file_type}};
+    text t = {0};
+    if (facts.name.len)
+        print_line("name", &facts.name);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        text_clear(&t);
+        rows[i].add(&t, &facts);
+        if (t.len)
+            print_line(rows[i].name, &t);
+    }
+    text_free(&t);
     gguf_facts_free(&facts);
 }
 
@@ -321,21 +334,30 @@ static void json_duplicates(const duplicates *d) {
     json_key_uint("constant_tensors", d->constant_tensors);
 }
 
-/* Calls `say` for each oddity: the text output prints a line, the JSON output adds a string. */
-static void print_oddities(const summary *s, const schemes *known,
-                           void (*say)(const char *sentence)) {
+/* Something that may surprise. `count` is 0 if there is nothing to count. */
+typedef struct oddity {
+    const char *code;
+    uint64_t count;
+    const char *message;
+} oddity;
+
+/* Calls `say` for each oddity: the text output prints a line, the JSON output adds an object. */
+static void find_oddities(const summary *s, const schemes *known,
+                          void (*say)(const oddity *found)) {
     text t = {0};
     const struct {
+        const char *code;
         uint64_t count;
         const char *one, *many;
     } odd[] = {
-        {s->misaligned, "tensor is not aligned for its dtype, so it has no zero-copy view",
+        {"misaligned", s->misaligned,
+         "tensor is not aligned for its dtype, so it has no zero-copy view",
          "tensors are not aligned for their dtype, so they have no zero-copy view"},
-        {s->empty, "tensor has no elements", "tensors have no elements"},
-        {s->strange, "name is empty or holds characters that are not seen",
+        {"empty", s->empty, "tensor has no elements", "tensors have no elements"},
+        {"invisible_name", s->strange, "name is empty or holds characters that are not seen",
          "names are empty or hold characters that are not seen"},
-        {s->unclaimed, "byte belongs to no tensor", "bytes belong to no tensor"},
-        {tenmap_missing_count(s->model), "shard is missing", "shards are missing"},
+        {"unclaimed_bytes", s->unclaimed, "byte belongs to no tensor", "bytes belong to no tensor"},
+        {"missing_files", tenmap_missing_count(s->model), "shard is missing", "shards are missing"},
     };
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
         if (!odd[i].count)
@@ -343,30 +365,35 @@ static void print_oddities(const summary *s, const schemes *known,
         text_clear(&t);
         text_add_grouped(&t, odd[i].count);
         text_addf(&t, " %s", odd[i].count == 1 ? odd[i].one : odd[i].many);
-        say(t.bytes);
+        say(&(oddity){odd[i].code, odd[i].count, t.bytes});
     }
     if (known->problem.len) {
         text_clear(&t);
         text_addf(&t, "quantized weights cannot be put together: ");
         text_add_visible(&t, known->problem.bytes, known->problem.len);
-        say(t.bytes);
+        say(&(oddity){"not_dequantizable", 0, t.bytes});
     }
     if (s->alignment < 8)
-        say("the data does not start at a multiple of 8");
+        say(&(oddity){"data_alignment", 0, "the data does not start at a multiple of 8"});
     text_free(&t);
 }
 
 static bool oddities_titled;
 
-static void say_line(const char *sentence) {
+static void say_line(const oddity *found) {
     if (!oddities_titled)
         title("Oddities");
     oddities_titled = true;
-    printf("  %s•%s %s\n", paint(STYLE_YELLOW), paint_end(), sentence);
+    printf("  %s•%s %s\n", paint(STYLE_YELLOW), paint_end(), found->message);
 }
 
-static void say_json(const char *sentence) {
-    json_text(sentence, TENMAP_CSTR);
+static void say_json(const oddity *found) {
+    json_open('{', true);
+    json_key_text("code", found->code, TENMAP_CSTR);
+    if (found->count)
+        json_key_uint("count", found->count);
+    json_key_text("message", found->message, TENMAP_CSTR);
+    json_close();
 }
 
 static void print_people(const summary *s, const schemes *known, uint64_t top,
@@ -380,7 +407,7 @@ static void print_people(const summary *s, const schemes *known, uint64_t top,
     print_metadata(s);
     if (found)
         print_duplicates(found);
-    print_oddities(s, known, say_line);
+    find_oddities(s, known, say_line);
 }
 
 static void json_files(const summary *s) {
@@ -436,51 +463,34 @@ static void json_tensors(const summary *s, uint64_t top) {
     json_close();
 }
 
-static void json_identity(const summary *s) {
+/* What the model is, in the fields that diff and report have too, and what only GGUF says. */
+static void json_facts(const summary *s, const schemes *known) {
     identity id;
-    identify(s->model, &id);
-    const struct {
-        const char *key;
-        const text *said;
-    } keys[] = {{"architecture", &id.kind}, {"adapter", &id.adapter}, {"tied", &id.tied}};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (keys[i].said->len)
-            json_key_text(keys[i].key, keys[i].said->bytes, keys[i].said->len);
+    gguf_facts gguf;
+    quantization q = {s->quantized, s->scheme, known, NULL};
+    if (gguf_describe(s->model, &gguf)) {
+        gguf_json(&gguf);
+        q.gguf = &gguf;
+    }
+    identify(s->model, true, &id);
+    identity_json(&id);
+    quantization_json(&q);
     identity_free(&id);
-}
-
-static void json_gguf(const summary *s) {
-    gguf_facts facts;
-    if (!gguf_describe(s->model, &facts))
-        return;
-    if (facts.name.len)
-        json_key_text("name", facts.name.bytes, facts.name.len);
-    if (facts.tokens)
-        json_key_uint("tokens", facts.tokens);
-    if (facts.context_length)
-        json_key_uint("context_length", facts.context_length);
-    if (facts.tokenizer.len)
-        json_key_text("tokenizer", facts.tokenizer.bytes, facts.tokenizer.len);
-    if (facts.quantization.len)
-        json_key_text("quantization", facts.quantization.bytes, facts.quantization.len);
-    gguf_facts_free(&facts);
+    gguf_facts_free(&gguf);
 }
 
 static void print_json(const summary *s, const schemes *known, uint64_t top,
                        const duplicates *found) {
     json_open('{', false);
     json_key_text("model", shown_model(s->model), TENMAP_CSTR);
-    json_identity(s);
-    json_gguf(s);
+    json_facts(s, known);
     json_key_uint("bytes", tenmap_file_size(s->model));
     json_key_uint("data_bytes", s->all.bytes);
     json_key_uint("header_bytes", s->header_bytes);
     json_key_uint("tensors", s->all.count);
     json_key_uint("params", s->params);
+    json_key_bool("params_exact", !s->params_least);
     json_key_uint("elements", s->all.elements);
-    json_key_uint("quantized_weights", s->quantized);
-    if (known->count)
-        schemes_json(known);
     json_key_uint("misaligned", s->misaligned);
     json_key_uint("data_alignment", s->alignment);
     json_files(s);
@@ -492,9 +502,9 @@ static void print_json(const summary *s, const schemes *known, uint64_t top,
     json_close();
     if (found)
         json_duplicates(found);
-    json_key("oddities");
+    json_key("findings");
     json_open('[', false);
-    print_oddities(s, known, say_json);
+    find_oddities(s, known, say_json);
     json_close();
     json_close();
 }

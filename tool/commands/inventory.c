@@ -193,6 +193,10 @@ static void find_models(const char *top, uint64_t depth, inventory *all) {
 
 /* Describing models. */
 
+static char *copy_text(const char *said) {
+    return said ? need_copy(said, strlen(said)) : NULL;
+}
+
 static void describe(inventory_model *m) {
     tenmap_options options = open_options();
     tenmap_error error;
@@ -212,13 +216,12 @@ static void describe(inventory_model *m) {
     if (s.dtype_count)
         m->dtype = need_copy(s.dtypes[0].name, strlen(s.dtypes[0].name));
     m->mixed = s.dtype_count > 1;
-    identify(m->model, &id);
-    text_add_identity(&t, &id);
+    identify(m->model, false, &id);
+    m->kind = id.kind.len ? copy_text(id.kind.bytes) : NULL;
+    m->source = id.source;
+    m->adapter = adapter_copy(&id.adapter);
     m->by_itself = id.by_itself;
     m->quantized = s.scheme != NULL;
-    if (s.scheme)
-        text_addf(&t, ", quantized");
-    m->what = t.bytes;
     identity_free(&id);
     summary_free(&s);
 }
@@ -228,22 +231,21 @@ static void close_model(inventory_model *m) {
     m->model = NULL;
 }
 
-static char *copy_text(const char *said) {
-    return said ? need_copy(said, strlen(said)) : NULL;
-}
-
 static size_t folder_len(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? (size_t)(slash - path) : 0;
 }
 
-/* What the same file is in another folder, whose config.json may call it something else. */
-static char *kind_in_folder(const inventory_model *m, inventory_model *first) {
+/* Names the same file in another folder, whose config.json may call it something else. */
+static void find_kind_in_folder(inventory_model *m, inventory_model *first) {
     size_t len = folder_len(m->path);
     text t = {0};
     if (first->by_itself ||
-        (len == folder_len(first->path) && memcmp(m->path, first->path, len) == 0))
-        return copy_text(first->what);
+        (len == folder_len(first->path) && memcmp(m->path, first->path, len) == 0)) {
+        m->kind = copy_text(first->kind);
+        m->source = first->source;
+        return;
+    }
     char *folder = need_copy(m->path, len);
     kind_by_config(folder, &t);
     free(folder);
@@ -251,15 +253,15 @@ static char *kind_in_folder(const inventory_model *m, inventory_model *first) {
         first->by_names = kind_by_names(first->model);
         first->named = true;
     }
-    if (!t.len)
-        text_addf(&t, "%s", first->by_names ? first->by_names : "?");
-    if (first->quantized)
-        text_addf(&t, ", quantized");
-    return t.bytes;
+    m->source = t.len ? "config" : "names";
+    m->kind = copy_text(t.len ? t.bytes : first->by_names);
+    text_free(&t);
 }
 
 static void describe_duplicates(inventory_model *m, inventory_model *first) {
-    m->what = kind_in_folder(m, first);
+    find_kind_in_folder(m, first);
+    m->adapter = adapter_copy(&first->adapter);
+    m->quantized = first->quantized;
     m->dtype = copy_text(first->dtype);
     m->mixed = first->mixed;
     m->bytes = first->bytes;
@@ -334,6 +336,19 @@ static const char *below(const inventory *all, const inventory_model *m) {
     return *rest ? rest : m->path;
 }
 
+static bool is_known(const inventory_model *m) {
+    return m->kind || m->adapter.modules;
+}
+
+/* "LoRA rank 16", "LlamaForCausalLM, quantized", "?". */
+static void add_what(text *t, const inventory_model *m) {
+    if (m->adapter.modules)
+        text_add_adapter_rank(t, &m->adapter);
+    else
+        text_addf(t, "%s", m->kind ? m->kind : "?");
+    text_addf(t, m->quantized ? ", quantized" : "");
+}
+
 static void print_models(const inventory *all) {
     static const column columns[] = {{"PATH", false, COLUMN_SHRINKS},
                                      {"WHAT", false, COLUMN_STAYS},
@@ -347,8 +362,8 @@ static void print_models(const inventory *all) {
             continue;
         text_add_safe(table_cell(t), below(all, m), strlen(below(all, m)));
         table_end_cell(t, STYLE_NONE);
-        table_put(t, m->what && strcmp(m->what, "?") == 0 ? STYLE_DIM : STYLE_NONE, "%s",
-                  m->what ? m->what : "?");
+        add_what(table_cell(t), m);
+        table_end_cell(t, is_known(m) || m->quantized ? STYLE_NONE : STYLE_DIM);
         text_add_safe(table_cell(t), m->dtype ? m->dtype : "-", strlen(m->dtype ? m->dtype : "-"));
         text_addf(table_cell(t), m->mixed ? " +" : "");
         table_end_cell(t, STYLE_CYAN);
@@ -448,10 +463,17 @@ static void print_inventory_json(const inventory *all) {
         json_open('{', true);
         json_key_text("path", m->path, TENMAP_CSTR);
         if (m->broken) {
-            json_key_text("broken", m->broken, TENMAP_CSTR);
+            json_key_text("error", m->broken, TENMAP_CSTR);
         } else {
-            json_key_text("what", m->what ? m->what : "?", TENMAP_CSTR);
-            json_key_text("dtype", m->dtype ? m->dtype : "-", TENMAP_CSTR);
+            if (m->kind) {
+                json_key_text("architecture", m->kind, TENMAP_CSTR);
+                json_key_text("architecture_source", m->source, TENMAP_CSTR);
+            }
+            adapter_json(&m->adapter);
+            json_key_bool("quantized", m->quantized);
+            if (m->dtype)
+                json_key_text("dtype", m->dtype, TENMAP_CSTR);
+            json_key_bool("mixed_dtypes", m->mixed);
             json_key_uint("params", m->params);
             json_key_uint("tensors", m->tensors);
             json_key_uint("bytes", m->bytes);
@@ -459,7 +481,7 @@ static void print_inventory_json(const inventory *all) {
         json_close();
     }
     json_close();
-    json_key("shared");
+    json_key("duplicates");
     json_open('[', false);
     for (size_t i = 0; i < all->share_count; i++) {
         json_open('{', true);
@@ -470,10 +492,9 @@ static void print_inventory_json(const inventory *all) {
         json_close();
     }
     json_close();
-    if (all->abridged) {
-        json_key("shared_abridged");
-        json_bool(true);
-    }
+    json_key_bool("duplicates_complete", !all->abridged);
+    json_key_uint("not_compared", all->not_compared);
+    json_key_uint("unreadable_folders", all->unreadable);
     json_close();
 }
 
@@ -482,7 +503,8 @@ static void inventory_free(inventory *all) {
         tenmap_close(all->models[i].model);
         free(all->models[i].path);
         free(all->models[i].broken);
-        free(all->models[i].what);
+        free(all->models[i].kind);
+        adapter_free(&all->models[i].adapter);
         free(all->models[i].dtype);
     }
     free(all->models);

@@ -8,15 +8,19 @@
 
 #include <tenmap.h>
 
+#include "model/identify_model.h"
+
 typedef struct inventory_model {
     char *path;
-    char *broken;          /* why it does not open; NULL: it does */
-    tenmap_model *model;   /* NULL where it is broken */
-    char *what;            /* "LoRA rank 16" */
+    char *broken;        /* why it does not open; NULL: it does */
+    tenmap_model *model; /* NULL where it is broken */
+    char *kind;          /* "LlamaForCausalLM"; NULL: unknown */
+    const char *source;  /* what names the kind, as in `identity`; NULL: unknown */
+    adapter adapter;
     char *dtype;           /* that most of its bytes have */
     bool mixed;            /* there are others */
     bool part;             /* its name is that of a shard */
-    bool by_itself;        /* `what` does not depend on the folder */
+    bool by_itself;        /* kind and adapter do not depend on the folder */
     bool quantized, named; /* `named`: by_names is known, if only as NULL */
     const char *by_names;
     uint64_t bytes, params;

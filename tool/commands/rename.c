@@ -133,14 +133,14 @@ static int check_in_place(const plan *p, const rename_settings *set, const char 
 }
 
 static void report_in_place(const plan *p, const rename_settings *set, const char *path,
-                            const char *way) {
+                            uint32_t how) {
     text line = {0};
     if (set->out.json) {
         json_open('{', false);
         json_key_text("output", path, TENMAP_CSTR);
         json_key_bool("written", !set->out.dry_run);
-        if (way)
-            json_key_text("way", way, TENMAP_CSTR);
+        if (how)
+            json_key_text("method", edit_method(how), TENMAP_CSTR);
         json_key_uint("tensors", p->count);
         json_key_uint("renamed", p->name_count);
         json_key("changes");
@@ -168,8 +168,8 @@ static void report_in_place(const plan *p, const rename_settings *set, const cha
     }
     text_addf(&line, ": %s%zu of %zu tensor%s", set->out.dry_run ? "would rename " : "",
               p->name_count, p->count, p->count == 1 ? "" : "s");
-    if (way)
-        text_addf(&line, " renamed, %s", way);
+    if (how)
+        text_addf(&line, " renamed, %s", edit_way(how));
     puts(line.bytes);
     text_free(&line);
 }
@@ -197,7 +197,7 @@ static int change_in_place(const plan *p, const rename_settings *set, const char
             TENMAP_OK)
         status = fail_error(&error);
     if (!status)
-        report_in_place(p, set, path, how ? edit_way(how) : NULL);
+        report_in_place(p, set, path, how);
     free(names);
     free(edits);
     return status;

@@ -154,7 +154,7 @@ void quant_error_json(const pair *pairs, size_t count) {
     if (different) {
         change_kind all = sum_of(list, found);
         change_kind *kinds = change_kinds(list, found, false, &kinds_count);
-        json_key("quantization");
+        json_key("quantization_error");
         json_open('{', false);
         json_quant_error(&all);
         json_key("weights");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "view/json_out.h"
 
 bool is_gguf(const tenmap_model *model) {
     const tenmap_shard *first = tenmap_shard_at(model, 0);
@@ -85,30 +86,6 @@ static void add_text(text *out, const tenmap_model *model, const char *key) {
         text_add_safe(out, pair->value, pair->value_len);
 }
 
-static void describe_context(const tenmap_model *model, gguf_facts *out) {
-    if (!gguf_count(gguf_own_pair(model, "context_length"), 0, &out->context_length))
-        return;
-    text_add_grouped(&out->context, out->context_length);
-    text_addf(&out->context, out->context_length == 1 ? " token" : " tokens");
-}
-
-/* Describes the tokenizer: its model, its pre-tokenizer, and the number of tokens. */
-static void describe_tokenizer(const tenmap_model *model, gguf_facts *out) {
-    const tenmap_metadata *tokens = gguf_pair(model, "tokenizer.ggml.tokens");
-    text cut = {0};
-    add_text(&out->tokenizer, model, "tokenizer.ggml.model");
-    add_text(&cut, model, "tokenizer.ggml.pre");
-    if (out->tokenizer.len && cut.len)
-        text_addf(&out->tokenizer, " (%s)", cut.bytes);
-    text_free(&cut);
-    if (!tokens || tokens->type != TENMAP_VALUE_ARRAY)
-        return;
-    out->tokens = tokens->count;
-    text_addf(&out->tokenizer, out->tokenizer.len ? ", " : "");
-    text_add_grouped(&out->tokenizer, out->tokens);
-    text_addf(&out->tokenizer, out->tokens == 1 ? " token" : " tokens");
-}
-
 /* The names of dtype mixes by their number in general.file_type. */
 static const char *const file_types[] = {
     "F32",   "F16",     "Q4_0",      "Q4_1",   NULL,     NULL,      NULL,     "Q8_0",   "Q5_0",
@@ -119,24 +96,19 @@ static const char *const file_types[] = {
 
 enum { GUESSED = 1024 }; /* flag: the writing program guessed the type from the tensors */
 
-static void describe_quantization(const tenmap_model *model, gguf_facts *out) {
-    uint64_t type, bytes = 0, elements = 0;
-    if (gguf_count(gguf_pair(model, "general.file_type"), 0, &type)) {
-        type &= ~(uint64_t)GUESSED;
-        const char *name =
-            type < sizeof file_types / sizeof file_types[0] ? file_types[type] : NULL;
-        if (name)
-            text_addf(&out->quantization, "%s", name);
-        else
-            text_addf(&out->quantization, "file type %llu", (unsigned long long)type);
-    }
+static void find_file_type(const tenmap_model *model, gguf_facts *out) {
+    uint64_t bytes = 0, elements = 0;
+    out->has_file_type = gguf_count(gguf_pair(model, "general.file_type"), 0, &out->file_type);
+    out->file_type &= ~(uint64_t)GUESSED;
+    if (out->has_file_type && out->file_type < sizeof file_types / sizeof file_types[0])
+        out->file_type_name = file_types[out->file_type];
     for (size_t i = 0; i < tenmap_count(model); i++) {
-        bytes += tenmap_at(model, i)->nbytes;
-        elements += tenmap_at(model, i)->nelems;
+        const tenmap_tensor *t = tenmap_at(model, i);
+        bytes += t->nbytes;
+        elements += t->nelems;
+        out->block_tensors += t->dtype != TENMAP_OPAQUE && tenmap_dtype_bits(t->dtype) == 0;
     }
-    if (elements)
-        text_addf(&out->quantization, "%s%.2f bits per weight", out->quantization.len ? ", " : "",
-                  8 * (double)bytes / (double)elements);
+    out->bits_per_weight = elements ? 8 * (double)bytes / (double)elements : 0;
 }
 
 bool gguf_describe(const tenmap_model *model, gguf_facts *out) {
@@ -144,15 +116,67 @@ bool gguf_describe(const tenmap_model *model, gguf_facts *out) {
     if (!is_gguf(model))
         return false;
     add_text(&out->name, model, "general.name");
-    describe_context(model, out);
-    describe_tokenizer(model, out);
-    describe_quantization(model, out);
+    out->has_context_length =
+        gguf_count(gguf_own_pair(model, "context_length"), 0, &out->context_length);
+    add_text(&out->tokenizer, model, "tokenizer.ggml.model");
+    add_text(&out->pretokenizer, model, "tokenizer.ggml.pre");
+    const tenmap_metadata *tokens = gguf_pair(model, "tokenizer.ggml.tokens");
+    out->has_tokens = tokens && tokens->type == TENMAP_VALUE_ARRAY;
+    out->tokens = out->has_tokens ? tokens->count : 0;
+    find_file_type(model, out);
     return true;
 }
 
 void gguf_facts_free(gguf_facts *facts) {
     text_free(&facts->name);
-    text_free(&facts->context);
     text_free(&facts->tokenizer);
-    text_free(&facts->quantization);
+    text_free(&facts->pretokenizer);
+}
+
+static void add_tokens(text *t, uint64_t count) {
+    text_add_grouped(t, count);
+    text_addf(t, count == 1 ? " token" : " tokens");
+}
+
+void text_add_context(text *t, const gguf_facts *facts) {
+    if (facts->has_context_length)
+        add_tokens(t, facts->context_length);
+}
+
+void text_add_tokenizer(text *t, const gguf_facts *facts) {
+    if (facts->tokenizer.len)
+        text_addf(t, "%s", facts->tokenizer.bytes);
+    if (facts->tokenizer.len && facts->pretokenizer.len)
+        text_addf(t, " (%s)", facts->pretokenizer.bytes);
+    if (!facts->has_tokens)
+        return;
+    text_addf(t, t->len ? ", " : "");
+    add_tokens(t, facts->tokens);
+}
+
+void text_add_file_type(text *t, const gguf_facts *facts) {
+    if (facts->file_type_name)
+        text_addf(t, "%s", facts->file_type_name);
+    else if (facts->has_file_type)
+        text_addf(t, "file type %llu", (unsigned long long)facts->file_type);
+    if (facts->bits_per_weight > 0)
+        text_addf(t, "%s%.2f bits per weight", t->len ? ", " : "", facts->bits_per_weight);
+}
+
+void gguf_json(const gguf_facts *facts) {
+    if (facts->name.len)
+        json_key_text("name", facts->name.bytes, facts->name.len);
+    if (facts->has_context_length)
+        json_key_uint("context_length", facts->context_length);
+    if (!facts->tokenizer.len && !facts->pretokenizer.len && !facts->has_tokens)
+        return;
+    json_key("tokenizer");
+    json_open('{', true);
+    if (facts->tokenizer.len)
+        json_key_text("model", facts->tokenizer.bytes, facts->tokenizer.len);
+    if (facts->pretokenizer.len)
+        json_key_text("pretokenizer", facts->pretokenizer.bytes, facts->pretokenizer.len);
+    if (facts->has_tokens)
+        json_key_uint("tokens", facts->tokens);
+    json_close();
 }

@@ -11,6 +11,7 @@
 #include "model/gguf_metadata.h"
 #include "model/module_numbers.h"
 #include "tensor_patterns.h"
+#include "view/json_out.h"
 
 char *model_folder(const tenmap_model *model) {
     const char *folder = tenmap_folder(model);
@@ -79,19 +80,11 @@ static size_t down_stem(const tenmap_tensor *t) {
     return 0;
 }
 
-enum { MOST_TARGETS = 24 };
-
-typedef struct target_words {
-    const char *at[MOST_TARGETS];
-    size_t len[MOST_TARGETS];
-    size_t count, more;
-} target_words;
-
 /*
  * The adapted module: the text after the last dot and, within that, after the last number that is
  * followed by more text.
  */
-static void add_target(target_words *words, const char *name, size_t stem) {
+static void add_target(adapter *a, const char *name, size_t stem) {
     size_t begin = 0;
     number_span at = {0};
     for (size_t i = 0; i < stem; i++)
@@ -99,39 +92,33 @@ static void add_target(target_words *words, const char *name, size_t stem) {
     for (at.end = begin; number_find(name, stem, at.end, &at);)
         if (at.end + 1 < stem)
             begin = at.end + 1;
-    for (size_t i = 0; i < words->count; i++)
-        if (words->len[i] == stem - begin && memcmp(words->at[i], name + begin, stem - begin) == 0)
+    for (size_t i = 0; i < a->target_count; i++)
+        if (a->targets[i].len == stem - begin &&
+            memcmp(a->targets[i].bytes, name + begin, stem - begin) == 0)
             return;
-    if (words->count == MOST_TARGETS) {
-        words->more++;
-        return;
-    }
-    words->at[words->count] = name + begin;
-    words->len[words->count++] = stem - begin;
+    if (a->target_count == MAX_ADAPTER_TARGETS)
+        a->targets_complete = false;
+    else
+        text_add(&a->targets[a->target_count++], name + begin, stem - begin);
 }
 
-typedef struct lora {
-    size_t pairs;
-    uint64_t least, most; /* smallest and largest rank */
-    double alpha;         /* never NaN; negative if unknown */
-    target_words targets;
-} lora;
-
 static void find_alpha(const tenmap_model *model, const tenmap_tensor *down, size_t stem,
-                       lora *found) {
+                       adapter *a) {
     text name = {0};
     float value;
     text_add(&name, down->name, stem);
     text_addf(&name, ".alpha");
     const tenmap_tensor *alpha = tenmap_find_n(model, name.bytes, name.len);
     if (alpha && alpha->nelems == 1 &&
-        tenmap_read(alpha, 0, 1, TENMAP_F32, &value, sizeof value, 0, NULL) == TENMAP_OK)
-        found->alpha = (double)value;
+        tenmap_read(alpha, 0, 1, TENMAP_F32, &value, sizeof value, 0, NULL) == TENMAP_OK &&
+        value >= 0)
+        text_addf(&a->alpha, "%g", (double)value);
     text_free(&name);
 }
 
-static bool find_lora(const tenmap_model *model, lora *found) {
-    *found = (lora){.least = UINT64_MAX, .alpha = -1};
+static void find_adapter(const tenmap_model *model, const char *folder, adapter *a) {
+    config c = {0};
+    *a = (adapter){.min_rank = UINT64_MAX, .targets_complete = true};
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i);
         size_t stem = down_stem(t);
@@ -139,42 +126,90 @@ static bool find_lora(const tenmap_model *model, lora *found) {
             continue;
         /* MLX stores the factors transposed: the rank comes last. */
         uint64_t rank = t->shape[t->name[t->name_len - 1] == 'a' ? 1 : 0];
-        found->pairs++;
-        found->least = rank < found->least ? rank : found->least;
-        found->most = rank > found->most ? rank : found->most;
-        if (found->alpha < 0)
-            find_alpha(model, t, stem, found);
-        add_target(&found->targets, t->name, stem);
+        a->modules++;
+        a->min_rank = rank < a->min_rank ? rank : a->min_rank;
+        a->max_rank = rank > a->max_rank ? rank : a->max_rank;
+        if (!a->alpha.len)
+            find_alpha(model, t, stem, a);
+        add_target(a, t->name, stem);
     }
-    return found->pairs > 0;
+    if (!a->modules || a->alpha.len)
+        return;
+    const char *alpha =
+        config_read(folder, "adapter_config.json", &c) ? config_text(&c, "lora_alpha") : NULL;
+    alpha = alpha ? alpha : tenmap_metadata_get(model, "ss_network_alpha");
+    if (alpha)
+        text_add_safe(&a->alpha, alpha, strlen(alpha));
+    config_free(&c);
 }
 
-static void describe_lora(const tenmap_model *model, const char *folder, identity *out) {
+static void add_rank(text *t, const adapter *a) {
+    text_addf(t, " rank %" PRIu64, a->min_rank);
+    if (a->max_rank != a->min_rank)
+        text_addf(t, " to %" PRIu64, a->max_rank);
+}
+
+void text_add_adapter_rank(text *t, const adapter *a) {
+    text_addf(t, "LoRA");
+    add_rank(t, a);
+}
+
+void text_add_adapter(text *t, const adapter *a) {
     enum { MOST_SHOWN = 8 };
-    lora found;
-    config adapter = {0};
-    if (!find_lora(model, &found))
+    if (!a->modules)
         return;
-    bool has_config = config_read(folder, "adapter_config.json", &adapter);
-    const char *said = has_config ? config_text(&adapter, "lora_alpha") : NULL;
-    text_addf(&out->adapter, "LoRA, rank %" PRIu64, found.least);
-    if (found.most != found.least)
-        text_addf(&out->adapter, " to %" PRIu64, found.most);
-    const char *meta = tenmap_metadata_get(model, "ss_network_alpha");
-    if (found.alpha >= 0)
-        text_addf(&out->adapter, ", alpha %g", found.alpha);
-    else if (said || meta) {
-        text_addf(&out->adapter, ", alpha ");
-        text_add_safe(&out->adapter, said ? said : meta, strlen(said ? said : meta));
+    text_addf(t, "LoRA,");
+    add_rank(t, a);
+    if (a->alpha.len)
+        text_addf(t, ", alpha %s", a->alpha.bytes);
+    text_addf(t, ", %zu module%s: ", a->modules, a->modules == 1 ? "" : "s");
+    for (size_t i = 0; i < a->target_count && i < MOST_SHOWN; i++) {
+        text_addf(t, i ? ", " : "");
+        text_add_safe(t, a->targets[i].bytes, a->targets[i].len);
     }
-    text_addf(&out->adapter, ", %zu module%s: ", found.pairs, found.pairs == 1 ? "" : "s");
-    for (size_t i = 0; i < found.targets.count && i < MOST_SHOWN; i++) {
-        text_addf(&out->adapter, i ? ", " : "");
-        text_add_safe(&out->adapter, found.targets.at[i], found.targets.len[i]);
+    if (a->target_count > MOST_SHOWN || !a->targets_complete)
+        text_addf(t, " and more");
+}
+
+void adapter_json(const adapter *a) {
+    char *end = NULL;
+    if (!a->modules)
+        return;
+    json_key("adapter");
+    json_open('{', true);
+    json_key_text("type", "lora", TENMAP_CSTR);
+    json_key_uint("rank", a->max_rank);
+    json_key_uint("min_rank", a->min_rank);
+    double alpha = a->alpha.len ? strtod(a->alpha.bytes, &end) : 0;
+    if (a->alpha.len && end != a->alpha.bytes && *end == '\0')
+        json_key_real("alpha", alpha);
+    json_key_uint("modules", a->modules);
+    json_key("targets");
+    json_open('[', true);
+    for (size_t i = 0; i < a->target_count; i++)
+        json_text(a->targets[i].bytes, a->targets[i].len);
+    json_close();
+    json_key_bool("targets_complete", a->targets_complete);
+    json_close();
+}
+
+adapter adapter_copy(const adapter *a) {
+    adapter copy = *a;
+    copy.alpha = (text){0};
+    if (a->alpha.len)
+        text_add(&copy.alpha, a->alpha.bytes, a->alpha.len);
+    for (size_t i = 0; i < a->target_count; i++) {
+        copy.targets[i] = (text){0};
+        text_add(&copy.targets[i], a->targets[i].bytes, a->targets[i].len);
     }
-    if (found.targets.count > MOST_SHOWN || found.targets.more)
-        text_addf(&out->adapter, " and more");
-    config_free(&adapter);
+    return copy;
+}
+
+void adapter_free(adapter *a) {
+    text_free(&a->alpha);
+    for (size_t i = 0; i < a->target_count; i++)
+        text_free(&a->targets[i]);
+    *a = (adapter){0};
 }
 
 /*
@@ -188,17 +223,42 @@ static bool same_bytes(const tenmap_tensor *a, const tenmap_tensor *b) {
 }
 
 /* Tied embeddings: declared by config.json, or detected because the same bytes are stored twice. */
-static void describe_tied(const tenmap_model *model, const config *c, identity *out) {
+static void find_tied_embeddings(const tenmap_model *model, const config *c, tied_embeddings *out) {
     const char *tie = config_text(c, "tie_word_embeddings");
     const tenmap_tensor *head = tenmap_find(model, "lm_head.weight");
-    if (tie && strcmp(tie, "true") == 0 && !head)
-        text_addf(&out->tied, "lm_head.weight is not stored: it is the embedding");
-    else if (same_bytes(head, tenmap_find(model, "model.embed_tokens.weight")) ||
-             same_bytes(head, tenmap_find(model, "transformer.wte.weight")))
-        text_addf(&out->tied, "lm_head.weight holds the bytes of the embedding a second time");
-    else if (tie && strcmp(tie, "true") == 0)
-        text_addf(&out->tied,
-                  "lm_head.weight is stored though config.json ties it to the embedding");
+    out->declared = tie && strcmp(tie, "true") == 0;
+    out->head_stored = head != NULL;
+    out->same_bytes = same_bytes(head, tenmap_find(model, "model.embed_tokens.weight")) ||
+                      same_bytes(head, tenmap_find(model, "transformer.wte.weight"));
+}
+
+static bool is_tied(const tied_embeddings *tied) {
+    return tied->declared || tied->same_bytes;
+}
+
+void text_add_tied(text *t, const tied_embeddings *tied) {
+    if (tied->same_bytes)
+        text_addf(t, "lm_head.weight holds the bytes of the embedding a second time");
+    else if (tied->declared && !tied->head_stored)
+        text_addf(t, "lm_head.weight is not stored: it is the embedding");
+    else if (tied->declared)
+        text_addf(t, "lm_head.weight is stored though config.json ties it to the embedding");
+}
+
+void identity_json(const identity *id) {
+    if (id->kind.len) {
+        json_key_text("architecture", id->kind.bytes, id->kind.len);
+        json_key_text("architecture_source", id->source, TENMAP_CSTR);
+    }
+    adapter_json(&id->adapter);
+    if (is_tied(&id->tied)) {
+        json_key("tied");
+        json_open('{', true);
+        json_key_bool("declared", id->tied.declared);
+        json_key_bool("head_stored", id->tied.head_stored);
+        json_key_bool("same_bytes", id->tied.same_bytes);
+        json_close();
+    }
 }
 
 static void add_config_kind(text *out, const config *c) {
@@ -216,27 +276,27 @@ void kind_by_config(const char *folder, text *out) {
     config_free(&c);
 }
 
-void identify(const tenmap_model *model, identity *out) {
+void identify(const tenmap_model *model, bool find_tied, identity *out) {
     config c = {0};
     char *folder = model_folder(model);
     const char *own = is_gguf(model) ? tenmap_metadata_get(model, "general.architecture") : NULL;
     *out = (identity){0};
-    describe_lora(model, folder, out);
+    find_adapter(model, folder, &out->adapter);
+    bool is_adapter = out->adapter.modules > 0;
     if (own) {
         text_add_safe(&out->kind, own, strlen(own));
-        out->told = "says its metadata";
-        out->by_itself = true;
-    } else if (!out->adapter.len && config_read(folder, "config.json", &c)) {
+        out->source = "metadata";
+    } else if (!is_adapter && config_read(folder, "config.json", &c)) {
         add_config_kind(&out->kind, &c);
-        out->told = "says config.json";
+        out->source = "config";
     }
-    out->by_itself = out->by_itself || out->adapter.len > 0;
-    if (!out->adapter.len)
-        describe_tied(model, &c, out);
+    out->by_itself = own || is_adapter;
+    if (!is_adapter && find_tied)
+        find_tied_embeddings(model, &c, &out->tied);
     const char *named = out->kind.len ? NULL : kind_by_names(model);
     if (named) {
         text_addf(&out->kind, "%s", named);
-        out->told = "by its names";
+        out->source = "names";
     }
     config_free(&c);
     free(folder);
@@ -244,17 +304,5 @@ void identify(const tenmap_model *model, identity *out) {
 
 void identity_free(identity *id) {
     text_free(&id->kind);
-    text_free(&id->adapter);
-    text_free(&id->tied);
-}
-
-void text_add_identity(text *t, const identity *id) {
-    if (id->adapter.len) {
-        size_t comma = strcspn(id->adapter.bytes, ",");
-        const char *rank = id->adapter.bytes + comma + (id->adapter.bytes[comma] != '\0');
-        text_add(t, id->adapter.bytes, comma);
-        text_add(t, rank, strcspn(rank, ","));
-    } else {
-        text_addf(t, "%s", id->kind.len ? id->kind.bytes : "?");
-    }
+    adapter_free(&id->adapter);
 }

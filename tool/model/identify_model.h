@@ -11,26 +11,59 @@
 #include "model/config_json.h"
 #include "view/print.h"
 
+enum { MAX_ADAPTER_TARGETS = 24 };
+
+/* A LoRA adapter. */
+typedef struct adapter {
+    size_t modules; /* adapted modules; 0: the model is not an adapter */
+    uint64_t min_rank, max_rank;
+    text alpha; /* as written; empty: unknown */
+    text targets[MAX_ADAPTER_TARGETS];
+    size_t target_count;
+    bool targets_complete; /* false: there are more targets than the limit */
+} adapter;
+
+/* How the output head and the embedding are related; all false if nothing is known. */
+typedef struct tied_embeddings {
+    bool declared;    /* config.json ties them */
+    bool head_stored; /* lm_head.weight exists */
+    bool same_bytes;  /* it holds the bytes of the embedding */
+} tied_embeddings;
+
 typedef struct identity {
-    text kind;        /* "LlamaForCausalLM", "Llama-like decoder", "llama"; empty: unknown */
-    const char *told; /* the source: "says config.json"; NULL if unknown */
-    text adapter;     /* "LoRA, rank 16, alpha 32, on q_proj, v_proj"; empty: not an adapter */
-    text tied; /* "lm_head.weight is not stored: tied to the embedding"; empty: nothing known */
-    bool by_itself; /* what it is, in a few words, does not depend on what lies beside it */
+    text kind;          /* "LlamaForCausalLM", "Llama-like decoder", "llama"; empty: unknown */
+    const char *source; /* what names the kind: "config", "metadata", "names"; NULL if unknown */
+    adapter adapter;
+    tied_embeddings tied;
+    bool by_itself; /* kind and adapter do not depend on what lies beside the model */
 } identity;
 
 /* The folder of the model's files, or "." if there is none. The caller frees it. */
 char *model_folder(const tenmap_model *model);
 
-void identify(const tenmap_model *model, identity *out);
+/*
+ * Reads config.json and metadata. If tied embeddings are to be found, it may also compare the bytes
+ * of two tensors.
+ */
+void identify(const tenmap_model *model, bool find_tied, identity *out);
 void identity_free(identity *id);
+
+/* "LoRA, rank 16, alpha 32, 4 modules: q_proj, v_proj"; nothing if it is not an adapter. */
+void text_add_adapter(text *t, const adapter *a);
+/* "LoRA rank 16", for a table. */
+void text_add_adapter_rank(text *t, const adapter *a);
+adapter adapter_copy(const adapter *a);
+void adapter_free(adapter *a);
+/* Writes the key "adapter" into the open object, or nothing if it is not an adapter. */
+void adapter_json(const adapter *a);
+/* Describes tied embeddings; adds nothing if nothing is known. */
+void text_add_tied(text *t, const tied_embeddings *tied);
+/* Writes the keys "architecture", "architecture_source", "adapter" and "tied", where known. */
+void identity_json(const identity *id);
 
 /* What config.json in a folder calls the model; adds nothing where it does not say. */
 void kind_by_config(const char *folder, text *out);
 /* NULL: names do not tell. */
 const char *kind_by_names(const tenmap_model *model);
-
-/* In a few words, for a table: "LoRA r16", "LlamaForCausalLM", "?". */
-void text_add_identity(text *t, const identity *id);
 
 #endif

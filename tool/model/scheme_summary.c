@@ -98,7 +98,7 @@ void text_add_schemes(text *t, const schemes *s) {
     }
 }
 
-void schemes_json(const schemes *s) {
+static void schemes_json(const schemes *s) {
     json_key("schemes");
     json_open('[', false);
     for (size_t i = 0; i < s->count; i++) {
@@ -111,7 +111,29 @@ void schemes_json(const schemes *s) {
         json_key_uint("weights", share->weights);
         json_key_uint("params", share->params);
         json_key_uint("bytes", share->bytes);
+        if (share->params)
+            json_key_real("bits_per_weight", 8 * (double)share->bytes / (double)share->params);
         json_close();
     }
+    json_close();
+}
+
+void quantization_json(const quantization *q) {
+    if (!q->weights && !(q->gguf && (q->gguf->has_file_type || q->gguf->bits_per_weight > 0)))
+        return;
+    json_key("quantization");
+    json_open('{', false);
+    json_key_uint("weights", q->weights + (q->gguf ? q->gguf->block_tensors : 0));
+    if (q->gguf && q->gguf->has_file_type) {
+        if (q->gguf->file_type_name)
+            json_key_text("file_type", q->gguf->file_type_name, TENMAP_CSTR);
+        json_key_uint("file_type_number", q->gguf->file_type);
+    }
+    if (q->gguf && q->gguf->bits_per_weight > 0)
+        json_key_real("bits_per_weight", q->gguf->bits_per_weight);
+    if (q->known && q->known->count)
+        schemes_json(q->known);
+    else if (q->by_names)
+        json_key_text("names_suggest", q->by_names, TENMAP_CSTR);
     json_close();
 }

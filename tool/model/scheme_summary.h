@@ -10,6 +10,7 @@
 
 #include <tenmap.h>
 
+#include "model/gguf_metadata.h"
 #include "view/print.h"
 
 typedef struct scheme_share {
@@ -36,6 +37,15 @@ void schemes_free(schemes *s);
 
 /* "196 weights in fp8-block (128x128), 8.00 bits a value; 2 in int8-channel, ..." */
 void text_add_schemes(text *t, const schemes *s);
-void schemes_json(const schemes *s); /* writes the key "schemes" into the open object */
+
+/* How a model is quantized. */
+typedef struct quantization {
+    size_t weights;         /* quantized weights; 0: none */
+    const char *by_names;   /* what the names of tensors suggest: "GPTQ or AWQ"; NULL: nothing */
+    const schemes *known;   /* by the library; NULL or empty: not known */
+    const gguf_facts *gguf; /* NULL: another format */
+} quantization;
+/* Writes the key "quantization" into the open object, or nothing if the model is not quantized. */
+void quantization_json(const quantization *q);
 
 #endif

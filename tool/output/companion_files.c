@@ -249,14 +249,18 @@ static bool took_place(const plan *p, const target *to) {
 }
 
 /*
- * Names the files that describe how the input was quantized, now that the output has replaced it.
+ * Lists the files that describe how the input was quantized, now that the output has replaced it.
  */
-static void name_leftovers(const char *folder, text *said) {
+static void list_obsolete(const char *folder, companion_files *copied) {
     companion_files found = {0};
     (void)list_companion_files(folder, &found); /* a local folder */
     for (size_t i = 0; i < found.count; i++)
-        if (is_quantization_config(found.names[i]))
-            text_addf(said, "%s%s no longer holds", said->len ? "; " : "", found.names[i]);
+        if (is_quantization_config(found.names[i])) {
+            copied->obsolete =
+                need_next(copied->obsolete, copied->obsolete_count, sizeof *copied->obsolete);
+            copied->obsolete[copied->obsolete_count++] =
+                need_copy(found.names[i], strlen(found.names[i]));
+        }
     companion_files_free(&found);
 }
 
@@ -290,13 +294,13 @@ static int change_config(const plan *p, const output_settings *out, const target
         text_addf(&json, "{}\n");
     if (json.len)
         config_apply(&json, p->config, &copied->config);
-    copied->config_changed = may && copied->config.len;
+    copied->config_changed = may && copied->config.count;
     copied->config_why = same              ? "config.json stays the input's"
                          : there && wanted ? "config.json is there and stays (--force replaces it)"
                          : out->no_config  ? "config.json is left where it is"
                                            : "config.json is not copied (--copy-config does it)";
     if (same && may)
-        name_leftovers(from, &copied->config);
+        list_obsolete(from, copied);
     if (!status && copied->config_changed && !out->dry_run)
         status = write_config(place, &json, out->force || same);
     free(source);
@@ -360,6 +364,8 @@ void companion_files_free(companion_files *files) {
     for (size_t i = 0; i < files->count; i++)
         free(files->names[i]);
     free(files->names);
-    text_free(&files->config);
+    for (size_t i = 0; i < files->obsolete_count; i++)
+        free(files->obsolete[i]);
+    free(files->obsolete);
     *files = (companion_files){0};
 }

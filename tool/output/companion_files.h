@@ -4,14 +4,16 @@
 #ifndef TOOL_COMPANION_FILES_H
 #define TOOL_COMPANION_FILES_H
 
-#include "view/print.h"
+#include "output/config_edit.h"
 #include "output/output_plan.h"
 
 typedef struct companion_files {
     char **names;
     size_t count;
-    bool too_many;          /* there are more files than the limit */
-    text config;            /* how config.json was changed or must be changed; empty: not at all */
+    bool too_many;       /* there are more files than the limit */
+    config_edits config; /* how config.json was changed or must be changed */
+    char **obsolete;     /* files that describe how the input was quantized, which it replaced */
+    size_t obsolete_count;
     bool config_changed;    /* config.json was changed, or would be */
     const char *config_why; /* why config.json was not changed */
 } companion_files;

@@ -233,23 +233,31 @@ bool config_set(text *j, const char *key, const char *value, bool add) {
 static const char *torch_name(tenmap_dtype dtype) {
     switch (dtype) {
     case TENMAP_BF16:
-        return "\"bfloat16\"";
+        return "bfloat16";
     case TENMAP_F16:
-        return "\"float16\"";
+        return "float16";
     case TENMAP_F32:
-        return "\"float32\"";
+        return "float32";
     case TENMAP_F64:
-        return "\"float64\"";
+        return "float64";
     default:
         return NULL;
     }
 }
 
-static void say(text *said, const char *key, const char *what) {
-    text_addf(said, "%s%s %s", said->len ? ", " : "", key, what);
+static void add_edit(config_edits *done, const char *key, const char *action, const char *value) {
+    done->items[done->count++] = (struct config_edit){key, action, value};
 }
 
-void config_apply(text *json, const config_change *change, text *said) {
+static bool set_text(text *json, const char *key, const char *value) {
+    text quoted = {0};
+    text_addf(&quoted, "\"%s\"", value);
+    bool changed = config_set(json, key, quoted.bytes, false);
+    text_free(&quoted);
+    return changed;
+}
+
+void config_apply(text *json, const config_change *change, config_edits *done) {
     static const char *const quantization_keys[] = {"quantization_config", "quantization",
                                                     "compression_config"};
     static const char *const dtypes[] = {"torch_dtype", "dtype"};
@@ -259,17 +267,21 @@ void config_apply(text *json, const config_change *change, text *said) {
         had[i] = (change->dequantized || change->quantization) &&
                  config_remove(json, quantization_keys[i]);
         if (had[i] && (i > 0 || !change->quantization))
-            say(said, quantization_keys[i], "removed");
+            add_edit(done, quantization_keys[i], "removed", NULL);
     }
     for (size_t i = 0; name && i < sizeof dtypes / sizeof dtypes[0]; i++)
-        if (config_set(json, dtypes[i], name, false)) {
-            text what = {0};
-            text_addf(&what, "set to %s", name);
-            say(said, dtypes[i], what.bytes);
-            text_free(&what);
-        }
+        if (set_text(json, dtypes[i], name))
+            add_edit(done, dtypes[i], "set", name);
     if (change->quantization && config_set(json, quantization_keys[0], change->quantization, true))
-        say(said, quantization_keys[0], had[0] ? "replaced" : "added");
+        add_edit(done, quantization_keys[0], had[0] ? "replaced" : "added", NULL);
+}
+
+void text_add_config_edits(text *t, const config_edits *done) {
+    for (size_t i = 0; i < done->count; i++) {
+        text_addf(t, "%s%s %s", i ? ", " : "", done->items[i].key, done->items[i].action);
+        if (done->items[i].value)
+            text_addf(t, " to \"%s\"", done->items[i].value);
+    }
 }
 
 bool is_quantization_config(const char *name) {

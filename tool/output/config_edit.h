@@ -32,8 +32,22 @@ typedef struct config_change {
     const char *quantization; /* the value of "quantization_config"; NULL: none is written */
 } config_change;
 
-/* Applies the changes and describes them in `said`: "quantization_config removed, ...". */
-void config_apply(text *json, const config_change *change, text *said);
+enum { MAX_CONFIG_EDITS = 6 };
+
+/* What was changed in config.json, key by key. */
+typedef struct config_edits {
+    struct config_edit {
+        const char *key;
+        const char *action; /* "removed", "added", "replaced", "set" */
+        const char *value;  /* of "set": "bfloat16"; else NULL */
+    } items[MAX_CONFIG_EDITS];
+    size_t count;
+} config_edits;
+
+/* Applies the changes and lists them. */
+void config_apply(text *json, const config_change *change, config_edits *done);
+/* "quantization_config removed, torch_dtype set to "bfloat16"". */
+void text_add_config_edits(text *t, const config_edits *done);
 /* Whether the file only describes how a model was quantized, such as "hf_quant_config.json". */
 bool is_quantization_config(const char *name);
 

@@ -36,6 +36,37 @@ output_totals plan_totals(const plan *p, const target *to) {
     return sum;
 }
 
+static void json_names(const char *key, char *const *names, size_t count) {
+    json_key(key);
+    json_open('[', true);
+    for (size_t i = 0; i < count; i++)
+        json_text(names[i], TENMAP_CSTR);
+    json_close();
+}
+
+static void json_config(const companion_files *copied) {
+    if (!copied->config.count && !copied->obsolete_count)
+        return;
+    json_key("config");
+    json_open('{', true);
+    json_key_bool("changed", copied->config_changed);
+    json_key("edits");
+    json_open('[', true);
+    for (size_t i = 0; i < copied->config.count; i++) {
+        const struct config_edit *edit = &copied->config.items[i];
+        json_open('{', true);
+        json_key_text("key", edit->key, TENMAP_CSTR);
+        json_key_text("action", edit->action, TENMAP_CSTR);
+        if (edit->value)
+            json_key_text("value", edit->value, TENMAP_CSTR);
+        json_close();
+    }
+    json_close();
+    if (copied->obsolete_count)
+        json_names("obsolete_files", copied->obsolete, copied->obsolete_count);
+    json_close();
+}
+
 void plan_report_json(const plan *p, const output_settings *out, const target *to,
                       const output_totals *sum, const companion_files *copied) {
     json_open('{', false);
@@ -74,20 +105,9 @@ void plan_report_json(const plan *p, const output_settings *out, const target *t
         json_close();
     }
     json_close();
-    if (copied->count) {
-        json_key("copied");
-        json_open('[', true);
-        for (size_t i = 0; i < copied->count; i++)
-            json_text(copied->names[i], TENMAP_CSTR);
-        json_close();
-    }
-    if (copied->config.len) {
-        json_key("config");
-        json_open('{', true);
-        json_key_bool("changed", copied->config_changed);
-        json_key_text("changes", copied->config.bytes, copied->config.len);
-        json_close();
-    }
+    if (copied->count)
+        json_names("copied", copied->names, copied->count);
+    json_config(copied);
     if (p->losses)
         losses_json(p);
     if (p->report)
@@ -143,13 +163,16 @@ static void print_tensors(const plan *p) {
 /* Prints how config.json was changed, or must be changed. */
 static void print_config(const output_settings *out, const companion_files *copied) {
     text line = {0};
-    if (!copied->config.len)
+    if (!copied->config.count && !copied->obsolete_count)
         return;
     if (copied->config_changed)
         text_addf(&line, "%sconfig.json: ", out->dry_run ? "would change " : "");
     else
         text_addf(&line, "%s; the output needs one with ", copied->config_why);
-    text_add(&line, copied->config.bytes, copied->config.len);
+    text_add_config_edits(&line, &copied->config);
+    for (size_t i = 0; i < copied->obsolete_count; i++)
+        text_addf(&line, "%s%s no longer holds", i || copied->config.count ? "; " : "",
+                  copied->obsolete[i]);
     print_wrapped(line.bytes, 0, print_width() ? print_width() : 100);
     text_free(&line);
 }

@@ -176,7 +176,7 @@ static void json_loss(const quantize_loss *l) {
 }
 
 void quantize_json(const quantizer *q) {
-    json_key("quantized");
+    json_key("quantization_error");
     json_open('{', false);
     json_key_text("scheme", quantize_name(q->scheme), TENMAP_CSTR);
     json_loss(&q->lost);

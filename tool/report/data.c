@@ -6,8 +6,10 @@
 #include <time.h>
 
 #include "metadata.h"
+#include "model/model_facts.h"
 #include "remote/remote.h"
 #include "report.h"
+#include "view/json_out.h"
 
 enum {
     NAME_LIMIT = 4096,        /* bytes of a name that are shown */
@@ -101,10 +103,36 @@ static void put_comma(FILE *out, size_t i) {
         putc(',', out);
 }
 
-static void put_file(FILE *out, const char *key, const tenmap_model *model) {
-    fprintf(out, "\"%s\":{\"path\":", key);
-    put_string(out, shown_path(tenmap_path(model)), strlen(shown_path(tenmap_path(model))));
-    fprintf(out, ",\"size\":%" PRIu64 "},\n", tenmap_file_size(model));
+/*
+ * Writes JSON text that json_out.h made, with the characters escaped that put_string escapes. Those
+ * that JSON escapes with a backslash are escaped already.
+ */
+static void put_embedded(FILE *out, const text *json) {
+    for (size_t i = 0; i < json->len; i++) {
+        char c = json->bytes[i];
+        bool escape = c == '\\' && strchr("\"\\", json->bytes[i + 1]);
+        if (escape)
+            c = json->bytes[++i];
+        if (escape || strchr("<>&'", c))
+            fprintf(out, "\\u%04x", (unsigned)c);
+        else
+            putc(c, out);
+    }
+}
+
+static void put_model(FILE *out, const char *key, const tenmap_model *model) {
+    text json = {0};
+    json_into(&json);
+    json_open('{', true);
+    json_key_text("path", shown_path(tenmap_path(model)), TENMAP_CSTR);
+    json_key_uint("size", tenmap_file_size(model));
+    model_facts_json(model);
+    json_close();
+    json_into(NULL);
+    fprintf(out, "\"%s\":", key);
+    put_embedded(out, &json);
+    fputs(",\n", out);
+    text_free(&json);
 }
 
 /* The last component of a path; the model's entry gives the folder once. */
@@ -178,7 +206,7 @@ static void put_findings(FILE *out, const report *r) {
         put_string(out, f->message, strlen(f->message));
         putc('}', out);
     }
-    fprintf(out, "],\n\"findingsLeft\":%zu,\n", r->findings_left);
+    fprintf(out, "],\n\"findings_omitted\":%zu,\n", r->findings_left);
 }
 
 /*
@@ -421,28 +449,28 @@ static void put_changes(FILE *out, const report *r) {
         }
         putc(']', out);
     }
-    put_sparse(out, r, "unlike", offsetof(report_change, unlike));
-    put_sparse(out, r, "gained", offsetof(report_change, gained));
+    put_sparse(out, r, "nonfinite_mismatches", offsetof(report_change, unlike));
+    put_sparse(out, r, "nonfinite_gained", offsetof(report_change, gained));
     putc('}', out);
 }
 
 void report_write_data(const report *r, FILE *out) {
     uint32_t v = tenmap_version();
     forms f = {0};
-    fprintf(out, "{\"format\":2,\n\"tool\":\"tenmap %u.%u.%u\",\n", (unsigned)(v / 1000000),
+    fprintf(out, "{\"format\":3,\n\"tool\":\"tenmap %u.%u.%u\",\n", (unsigned)(v / 1000000),
             (unsigned)(v / 1000 % 1000), (unsigned)(v % 1000));
     if (r->title) {
         fputs("\"title\":", out);
         put_string(out, r->title, strlen(r->title));
         fputs(",\n", out);
     }
-    put_file(out, "model", r->model);
+    put_model(out, "model", r->model);
     size_t left = put_metadata(out, "metadata", r->model);
     if (r->base) {
-        put_file(out, "base", r->base);
-        left += put_metadata(out, "baseMetadata", r->base);
+        put_model(out, "base", r->base);
+        left += put_metadata(out, "base_metadata", r->base);
     }
-    fprintf(out, "\"metadataLeft\":%zu,\n", left);
+    fprintf(out, "\"metadata_omitted\":%zu,\n", left);
     put_shards(out, r->model);
     put_findings(out, r);
     forms_init(&f, 2 * r->count);

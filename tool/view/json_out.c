@@ -1,4 +1,4 @@
-/* Writes indented JSON to stdout. */
+/* Writes JSON: indented to stdout, or on one line into a text. */
 #include "view/json_out.h"
 
 #include <inttypes.h>
@@ -18,10 +18,19 @@ static struct {
     } levels[JSON_DEPTH];
     size_t depth;
     bool after_key;
+    text *into; /* NULL: stdout */
 } json;
 
+static void put(const char *bytes, size_t len) {
+    if (json.into)
+        text_add(json.into, bytes, len);
+    else
+        fwrite(bytes, 1, len, stdout);
+}
+
 static void new_line(size_t depth) {
-    printf("\n%*s", (int)(2 * depth), "");
+    if (!json.into)
+        printf("\n%*s", (int)(2 * depth), "");
 }
 
 /* Writes the separator between the previous element and this one. */
@@ -34,7 +43,7 @@ static void separate(void) {
         return;
     bool compact = json.levels[json.depth - 1].compact;
     if (json.levels[json.depth - 1].filled)
-        fputs(compact ? ", " : ",", stdout);
+        put(", ", compact ? 2 : 1);
     if (!compact)
         new_line(json.depth);
     json.levels[json.depth - 1].filled = true;
@@ -49,16 +58,16 @@ void json_open(char bracket, bool compact) {
     json.levels[json.depth].compact = compact || inside;
     json.levels[json.depth].filled = false;
     json.depth++;
-    putchar_unlocked(bracket);
+    put(&bracket, 1);
 }
 
 void json_close(void) {
     json.depth--;
     if (json.levels[json.depth].filled && !json.levels[json.depth].compact)
         new_line(json.depth);
-    putchar_unlocked(json.levels[json.depth].close);
-    if (json.depth == 0)
-        putchar_unlocked('\n');
+    put(&json.levels[json.depth].close, 1);
+    if (json.depth == 0 && !json.into)
+        putchar('\n');
 }
 
 static void add_escape(text *t, uint32_t point) {
@@ -100,13 +109,17 @@ static void put_string(const char *bytes, size_t len) {
     static text scratch;
     text_clear(&scratch);
     text_add_json(&scratch, bytes, len);
-    fwrite(scratch.bytes, 1, scratch.len, stdout);
+    put(scratch.bytes, scratch.len);
+}
+
+void json_into(text *t) {
+    json.into = t;
 }
 
 void json_key(const char *key) {
     separate();
     put_string(key, strlen(key));
-    fputs(": ", stdout);
+    put(": ", 2);
     json.after_key = true;
 }
 
@@ -122,12 +135,13 @@ void json_uint(uint64_t number) {
         digits[--n] = (char)('0' + number % 10);
     while (number /= 10);
     separate();
-    fwrite(digits + n, 1, sizeof digits - n, stdout);
+    put(digits + n, sizeof digits - n);
 }
 
 void json_int(int64_t number) {
+    char digits[24];
     separate();
-    printf("%" PRId64, number);
+    put(digits, (size_t)snprintf(digits, sizeof digits, "%" PRId64, number));
 }
 
 void json_real(double number) {
@@ -142,17 +156,17 @@ void json_real(double number) {
         if (strtod(digits, NULL) == number)
             break;
     }
-    fputs(digits, stdout);
+    put(digits, strlen(digits));
 }
 
 void json_bool(bool value) {
     separate();
-    fputs(value ? "true" : "false", stdout);
+    put(value ? "true" : "false", value ? 4 : 5);
 }
 
 void json_null(void) {
     separate();
-    fputs("null", stdout);
+    put("null", 4);
 }
 
 void json_key_text(const char *key, const char *bytes, size_t len) {

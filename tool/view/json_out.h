@@ -13,6 +13,12 @@
 
 #include "view/print.h"
 
+/*
+ * Sends what follows into a text, on one line, without a line end; NULL: to stdout again. Call it
+ * only between whole values, and open every object in the text as compact.
+ */
+void json_into(text *t);
+
 void json_open(char bracket, bool compact); /* '{' or '[' */
 void json_close(void); /* closes the innermost; closing the outermost ends the line */
 void json_key(const char *key);

@@ -182,8 +182,8 @@ function decodeDiff(raw) {
         change: column(raw.diff.change),
         max: column(raw.diff.max),
         share: column(raw.diff.share),
-        unlike: new Map(raw.diff.unlike),
-        gained: new Map(raw.diff.gained),
+        unlike: new Map(raw.diff.nonfinite_mismatches),
+        gained: new Map(raw.diff.nonfinite_gained),
     };
     for (const i of diff.gained.keys()) diff.state[i] = GAINED;
     return diff;

@@ -87,7 +87,7 @@ function filesText(shards, files) {
 
 function makeMetadata(raw) {
     const host = byId("metadata");
-    const other = raw.baseMetadata;
+    const other = raw.base_metadata;
     if (!raw.metadata.length && !(other && other.length)) {
         host.append(el("p", { class: "muted", text: "The header holds no metadata." }));
         return;
@@ -127,11 +127,11 @@ function makeMetadata(raw) {
             ),
         );
     }
-    if (raw.metadataLeft)
+    if (raw.metadata_omitted)
         host.append(
             el("p", {
                 class: "muted",
-                text: `and ${whole(raw.metadataLeft)} more pairs, or parts of values, that are too long for this page`,
+                text: `and ${whole(raw.metadata_omitted)} more pairs, or parts of values, that are too long for this page`,
             }),
         );
 }
@@ -178,7 +178,7 @@ function valueFindings(model) {
 
 const findingCount = (model) =>
     model.raw.findings.length +
-    model.raw.findingsLeft +
+    model.raw.findings_omitted +
     model.valueFindings.reduce((sum, [, list]) => sum + list.length, 0);
 
 function valueFindingText(model, what, list) {
@@ -239,6 +239,6 @@ function makeFindings(model) {
         ["Byte", "number narrow"],
     ];
     host.append(grid(heads, rows));
-    if (raw.findingsLeft)
-        host.append(el("p", { class: "muted after", text: `and ${whole(raw.findingsLeft)} more` }));
+    if (raw.findings_omitted)
+        host.append(el("p", { class: "muted after", text: `and ${whole(raw.findings_omitted)} more` }));
 }
