@@ -28,7 +28,7 @@ const option common_options[] = {
     {0, "revision", "REVISION", OPTION_TEXT, COMMON(revision),
      "The branch, tag or commit of hf:// addresses (main)"},
     {0, "traffic", NULL, OPTION_SWITCH, COMMON(traffic),
-     "Say in the end how many bytes and requests addresses took"},
+     "Print at the end how many bytes and requests addresses took"},
     {'q', "quiet", NULL, OPTION_SWITCH, COMMON(quiet), "Show no progress bar"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
@@ -409,7 +409,7 @@ void print_overview(void) {
     for (const command *const *c = commands; *c; c++)
         if (!(*c)->hidden)
             printf("  %-11s %s\n", (*c)->name, (*c)->summary);
-    printf("\n'tenmap COMMAND --help' has the options and examples of one command.\n"
+    printf("\n'tenmap COMMAND --help' shows the options and examples of one command.\n"
            "Exit codes: 0 fine, 1 differences or warnings, 2 the model was rejected,\n"
            "3 it could not be read or written, 64 wrong usage.\n");
 }

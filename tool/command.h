@@ -102,10 +102,7 @@ typedef struct common_settings {
  * settings.
  */
 #define DEQUANTIZE_OPTION(at)                                                                      \
-    {                                                                                              \
-        0, "dequantize", NULL, OPTION_SWITCH, at,                                                  \
-            "Show quantized weights as what they stand for, codes and scales put together"         \
-    }
+    { 0, "dequantize", NULL, OPTION_SWITCH, at, "Show quantized weights as dequantized tensors" }
 
 extern const option common_options[];
 extern common_settings common;

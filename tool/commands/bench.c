@@ -283,15 +283,15 @@ static int bench_run(const invocation *call) {
 
 const command cmd_bench = {
     .name = "bench",
-    .summary = "Time what this machine reaches on a model",
+    .summary = "Measure how fast this machine works on a model",
     .operands = "MODEL",
     .min_operands = 1,
     .max_operands = 1,
     .options = bench_options,
     .details =
-        "Each step is done several times and the best one counts, so all but the first find\n"
-        "the file in the page cache. `read` is the bound of the others: the bytes are added up\n"
-        "where they are mapped. Rates count the bytes of the file, whatever is written.",
+        "Each step is repeated and the best time counts, so the file is in the page cache in\n"
+        "all but the first round. `read`, which adds up the bytes in the mapping, is the upper\n"
+        "bound for the others. Rates count the bytes of the file, whatever is written.",
     .examples = bench_examples,
     .settings_size = sizeof(bench_settings),
     .defaults = &bench_defaults,

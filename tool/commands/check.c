@@ -25,9 +25,9 @@ typedef struct check_settings {
 #define AT(field) offsetof(check_settings, field)
 static const option check_options[] = {
     {'v', "values", NULL, OPTION_SWITCH, AT(values),
-     "Read the tensors too: NaN, infinities, subnormal numbers, nothing but zeros"},
+     "Read the tensors too, and find NaN, infinities, subnormal numbers, tensors of zeros"},
     {'c', "config", NULL, OPTION_SWITCH, AT(config),
-     "Compare with the config.json beside it: layers, vocabulary, shapes of common architectures"},
+     "Compare with the config.json next to it: layers, vocabulary, shapes of common architectures"},
     {'l', "level", "note|warning|error", OPTION_CHOICE, AT(level),
      "Show findings of this severity and above (note)"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
@@ -362,20 +362,21 @@ static int check_run(const invocation *call) {
 
 const command cmd_check = {
     .name = "check",
-    .summary = "Say whether a model is sound, with every finding",
+    .summary = "Check whether a model is sound, and list every finding",
     .operands = "MODEL...",
     .min_operands = 1,
     .max_operands = SIZE_MAX,
     .options = check_options,
     .details =
-        "Errors keep the model from being opened; the first is the one that any other command\n"
-        "gives. Warnings are about what opens and is likely not meant: tensors that are not\n"
-        "aligned, an index that disagrees with its shards, a gap in numbered layers, values that\n"
-        "are NaN. Notes are worth knowing. After 32 of a kind the rest are counted.\n"
+        "Errors keep the model from being opened; the first is the one that other commands\n"
+        "report. Warnings are about things that open but are probably not intended: misaligned\n"
+        "tensors, an index that disagrees with its shards, a gap in numbered layers, NaN\n"
+        "values. Notes are worth knowing. The first 32 findings of a kind are shown, the rest\n"
+        "are counted.\n"
         "\n"
-        "Exit: 0 fine, 1 warnings, 2 rejected, 3 could not be read; of several models, the\n"
+        "Exit: 0 fine, 1 warnings, 2 rejected, 3 could not be read; for several models, the\n"
         "worst. A folder of single files, such as adapters, stands for all of them. Values are\n"
-        "looked at only in a model without errors.",
+        "checked only if the model has no errors.",
     .examples = check_examples,
     .settings_size = sizeof(check_settings),
     .run = check_run,

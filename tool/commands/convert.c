@@ -25,13 +25,13 @@ typedef struct convert_settings {
 
 static const option convert_options[] = {
     {0, "to", "DTYPE", OPTION_DTYPE, offsetof(convert_settings, to),
-     "The dtype that floating-point tensors get: bf16, f16, f8_e4m3 (without scales), ..."},
+     "Convert floating-point tensors to this dtype: bf16, f16, f8_e4m3 (without scales), ..."},
     {0, "rule", "NAME=DTYPE", OPTION_LIST, offsetof(convert_settings, rules),
-     "Another dtype for these names ('keep': as they are); the first rule that matches counts"},
+     "Another dtype for these names ('keep': unchanged); the first rule that matches counts"},
     {0, "keep", "NAME", OPTION_LIST, offsetof(convert_settings, keep),
-     "Leave these names as they are, whatever the rules"},
+     "Leave these names as they are, whatever the rules say"},
     {0, "min-rank", "N", OPTION_COUNT, offsetof(convert_settings, min_rank),
-     "Leave tensors of fewer dimensions to the rules: 2 keeps norms and biases as they are"},
+     "Apply --to only to tensors of N or more dimensions: 2 leaves norms and biases as they are"},
     {0, "saturate", NULL, OPTION_SWITCH, offsetof(convert_settings, saturate),
      "Overflow becomes the largest finite value instead of infinity or NaN"},
     {0, "strict", NULL, OPTION_SWITCH, offsetof(convert_settings, strict),
@@ -39,10 +39,10 @@ static const option convert_options[] = {
     {0, "raw", NULL, OPTION_SWITCH, offsetof(convert_settings, raw),
      "Convert the parts of quantized weights as if they were plain numbers"},
     {0, "quantize", QUANTIZE_WORDS, OPTION_CHOICE, offsetof(convert_settings, quantize),
-     "Write weights of two dimensions as codes and scales, but for embeddings, norms, lm_head and "
+     "Write two-dimensional weights as codes and scales, except embeddings, norms, lm_head and "
      "--keep"},
     {0, "dequantize", NULL, OPTION_SWITCH, offsetof(convert_settings, dequantize),
-     "Write quantized weights as plain tensors, codes and scales put together"},
+     "Write quantized weights as plain tensors of their dequantized values"},
     SHARD_OPTIONS(offsetof(convert_settings, out)),
     OUTPUT_OPTIONS(offsetof(convert_settings, out)),
     END_OF_OPTIONS,
@@ -330,23 +330,24 @@ const command cmd_convert = {
     .max_operands = 1,
     .options = convert_options,
     .details =
-        "Integers and BOOL stay as they are unless a rule names them. Numbers are rounded\n"
-        "once, to nearest. How many overflowed or became zero is printed, with the\n"
-        "tensors that lose most. No scales are made for 8-bit and smaller floats: what\n"
-        "is beyond their range (448 in F8_E4M3) is lost.\n"
+        "Integers and BOOL stay as they are unless a rule names them. Numbers are rounded once,\n"
+        "to nearest. The tool prints how many values overflowed or became zero, with the\n"
+        "tensors that lose most. 8-bit and smaller floats get no scales, so values beyond their\n"
+        "range (448 in F8_E4M3) are lost.\n"
         "\n"
-        "Quantized weights, which are stored as codes beside their scales (FP8 with\n"
-        "scales, GPTQ, AWQ, bitsandbytes, MLX, MXFP4, ...), are refused where a part of\n"
-        "one would be converted. With --dequantize each is written as one plain tensor, in\n"
-        "the dtype of --to, or the one that the model computes in; config.json is copied\n"
-        "without its quantization_config, and with the new dtype.\n"
+        "A quantized weight is stored as codes and scales (FP8 with scales, GPTQ, AWQ,\n"
+        "bitsandbytes, MLX, MXFP4, ...). A command that would convert a part of one is refused.\n"
+        "--dequantize writes each as one plain tensor, in the dtype of --to, or else the one\n"
+        "that the model computes in; config.json is copied without its quantization_config, and\n"
+        "with the new dtype.\n"
         "\n"
-        "--quantize rounds to nearest: fp8-block is DeepSeek's FP8 with a scale for each\n"
-        "128x128; fp8-channel and int8-channel, with one for each row, and mxfp4, with one\n"
-        "for each 32 values, are compressed-tensors'. Weights are names that end in .weight;\n"
-        "embeddings, norms, lm_head and routers of experts stay, and so does --keep;\n"
-        "--rule 'NAME=quantize' takes more. What is lost is printed, and config.json gets the\n"
-        "quantization_config.\n\n" OUTPUT_DETAILS,
+        "--quantize rounds to nearest. fp8-block is DeepSeek's FP8, with a scale for each\n"
+        "128x128 block. The others are compressed-tensors': fp8-channel and int8-channel have a\n"
+        "scale for each row, mxfp4 has one for each 32 values. It takes tensors whose names end\n"
+        "in .weight, except embeddings, norms, lm_head, expert routers and what --keep names;\n"
+        "--rule 'NAME=quantize' adds others. The tool prints what is lost, and config.json gets\n"
+        "the quantization_config.\n"
+        "\n" OUTPUT_DETAILS,
     .examples = convert_examples,
     .settings_size = sizeof(convert_settings),
     .run = convert_run,

@@ -26,19 +26,17 @@ typedef struct diff_settings {
 
 #define AT(field) offsetof(diff_settings, field)
 static const option diff_options[] = {
-    {'a', "atol", "X", OPTION_REAL, AT(atol), "Values of A and B may be X apart (0)"},
+    {'a', "atol", "X", OPTION_REAL, AT(atol), "Values of A and B may differ by X (0)"},
     {'r', "rtol", "X", OPTION_REAL, AT(rtol),
-     "Values may also be X times the magnitude of A's apart (0)"},
+     "Values may also differ by X times the magnitude of A's (0)"},
     {'n', "top", "N", OPTION_COUNT, AT(top), "Show the N tensors that changed most (20)"},
     {0, "headers", NULL, OPTION_SWITCH, AT(headers), "Compare headers only, no values"},
-    {0, "any-dtype", NULL, OPTION_SWITCH, AT(any_dtype),
-     "Do not count another dtype alone as a difference"},
-    {0, "any-metadata", NULL, OPTION_SWITCH, AT(any_metadata),
-     "Do not count other metadata as a difference"},
+    {0, "any-dtype", NULL, OPTION_SWITCH, AT(any_dtype), "Ignore a difference of dtype alone"},
+    {0, "any-metadata", NULL, OPTION_SWITCH, AT(any_metadata), "Ignore differences of metadata"},
     {0, "map-names", NULL, OPTION_SWITCH, AT(map_names),
      "Match the names of transformers with those of GGUF, for Llama-like models"},
     {0, "rename", "s/REGEX/NEW/", OPTION_LIST, AT(rename),
-     "Change names of A so before they are matched; may be given several times"},
+     "Rename A's tensors like this before matching; may be given several times"},
     {'x', "except", "NAME", OPTION_LIST, AT(except), "Leave out tensors of these names"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
      "Use this many threads (as many as there are processors)"},
@@ -604,19 +602,20 @@ const command cmd_diff = {
     .max_operands = SIZE_MAX,
     .options = diff_options,
     .details =
-        "Values are compared as real numbers, whatever their dtypes: NaN equals NaN. One is\n"
-        "beyond the tolerance if it is further from A's than atol + rtol * |A's|. Relative\n"
+        "Values are compared as real numbers, whatever their dtypes; NaN equals NaN. A value is\n"
+        "beyond the tolerance if it differs from A's by more than atol + rtol * |A's|. Relative\n"
         "differences are |a - b| / max(|a|, |b|); means are over all elements. CHANGED is the\n"
-        "share of elements that differ, REL CHANGE the norm of the difference by that of A's\n"
-        "tensor, which the order follows, COSINE that of the angle between both. Kinds are names\n"
-        "that differ in numbers only; their change is that over all their tensors. How tensors\n"
-        "are spread over shards, and their order, are no difference. With --dequantize, of\n"
-        "weights that one side has quantized: REL ERROR is the norm of the difference by that of\n"
-        "A's, SNR the same in dB.\n"
+        "share of elements that differ. REL CHANGE is the norm of the difference divided by the\n"
+        "norm of A's tensor; rows are sorted by it. COSINE is the cosine similarity. A kind is\n"
+        "a set of names that differ only in numbers; its change is that over all its tensors.\n"
+        "The order of tensors and their distribution over shards do not count. --dequantize\n"
+        "compares weights that are quantized on one side: REL ERROR is the norm of the\n"
+        "difference divided by the norm of A's weight, SNR the same in dB.\n"
         "\n"
-        "--map-names knows what llama.cpp calls the weights of Llama-like models, experts\n"
-        "included, and the order that it stores rows of query and key projections in; dtypes\n"
-        "and metadata are then no difference. Gemma's norms are one larger in GGUF.\n"
+        "--map-names knows llama.cpp's names for the weights of Llama-like models, including\n"
+        "experts, and the order in which it stores the rows of query and key projections.\n"
+        "Dtypes and metadata do not count as differences then. Gemma's norms are larger by one\n"
+        "in GGUF.\n"
         "\n"
         "Exit: 0 equal (within the tolerance), 1 different, 2 rejected, 3 could not be read.",
     .examples = diff_examples,

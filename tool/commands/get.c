@@ -28,7 +28,7 @@ static const get_settings get_defaults = {.precision = 6};
 static const option get_options[] = {
     {'o', "output", "FILE", OPTION_TEXT, AT(output),
      "Export to FILE: .npy, or with --bytes anything; - is stdout"},
-    {'f', "force", NULL, OPTION_SWITCH, AT(force), "Replace FILE if it is there"},
+    {'f', "force", NULL, OPTION_SWITCH, AT(force), "Replace FILE if it exists"},
     {0, "as", "DTYPE", OPTION_DTYPE, AT(as), "Convert the values to this dtype first"},
     {'a', "all", NULL, OPTION_SWITCH, AT(all), "Show all values, however many there are"},
     {'p', "precision", "N", OPTION_COUNT, AT(precision),
@@ -268,11 +268,12 @@ const command cmd_get = {
     .min_operands = 2,
     .max_operands = 3,
     .options = get_options,
-    .details = "A SLICE is written as in Python, with or without brackets: '[0:2, :4]', '-1',\n"
-               "'..., 0'. An index takes its dimension away, a range past the end is cut, steps\n"
-               "are not supported. More than 1000 values are summarized by the first and last\n"
-               "three of each dimension, unless --all is given. NAME may be a glob that one\n"
-               "tensor matches, and NAME[0:2] is NAME with its SLICE.",
+    .details =
+        "A SLICE is written as in Python, with or without brackets: '[0:2, :4]', '-1', '...,\n"
+        "0'. An index removes its dimension, a range past the end is cut, and steps are not\n"
+        "supported. More than 1000 values are summarized by the first and last three of each\n"
+        "dimension, unless --all is given. NAME may be a glob that matches one tensor, and\n"
+        "NAME[0:2] is NAME with its SLICE.",
     .examples = get_examples,
     .settings_size = sizeof(get_settings),
     .defaults = &get_defaults,

@@ -27,7 +27,7 @@ typedef struct hash_settings {
 
 static const option hash_options[] = {
     {0, "verify", "POINTER", OPTION_TEXT, offsetof(hash_settings, verify),
-     "Compare with a Git LFS pointer, or with the folder that has those of all files; exit 1 if "
+     "Compare with a Git LFS pointer, or with a folder of pointers of the same names; exit 1 if "
      "one differs"},
     {'t', "tensors", NULL, OPTION_SWITCH, offsetof(hash_settings, tensors),
      "Print a fingerprint of each tensor: of its dtype, shape and bytes"},
@@ -38,7 +38,7 @@ static const option hash_options[] = {
      "Use this many threads (as many as there are processors)"},
     {0, "json", NULL, OPTION_SWITCH, offsetof(hash_settings, json), "Print the answer as JSON"},
     {0, "dequantize", NULL, OPTION_SWITCH, offsetof(hash_settings, dequantize),
-     "Take quantized weights by their values, as convert --dequantize would write them"},
+     "Use the values of quantized weights, as convert --dequantize would write them"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
 
@@ -370,12 +370,12 @@ const command cmd_hash = {
     .max_operands = SIZE_MAX,
     .options = hash_options,
     .details =
-        "Without options, the SHA-256 of each file, in the format of sha256sum; a folder or\n"
-        "an index stands for the shards of its model, a folder of several models for all of\n"
-        "them, any other file for itself.\n"
+        "Without options, prints the SHA-256 of each file, in the format of sha256sum. A folder\n"
+        "or an index stands for the shards of its model, a folder of several models for all of\n"
+        "them, and any other file for itself.\n"
         "\n"
-        "Fingerprints are 128 bits of XXH3. They are fast, and good against accidents, not\n"
-        "against forgers. Renaming a tensor changes the model's, not its own.",
+        "Fingerprints are 128 bits of XXH3. They are fast, and protect against accidents, not\n"
+        "against forgery. Renaming a tensor changes the model's fingerprint, not the tensor's.",
     .examples = hash_examples,
     .settings_size = sizeof(hash_settings),
     .run = hash_run,

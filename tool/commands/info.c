@@ -29,7 +29,7 @@ static const info_settings info_defaults = {.top = 5};
 static const option info_options[] = {
     {'n', "top", "N", OPTION_COUNT, AT(top), "Show the N largest tensors (5)"},
     {0, "duplicates", NULL, OPTION_SWITCH, AT(duplicates),
-     "Look for tensors that hold the same bytes, which reads some of the data"},
+     "Look for tensors with the same bytes; this reads some of the data"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
      "Use this many connections for an address (8)"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print the answer as JSON"},
@@ -553,16 +553,16 @@ static int info_run(const invocation *call) {
 
 const command cmd_info = {
     .name = "info",
-    .summary = "Say what a model is: size, parameters, dtypes, metadata, oddities",
+    .summary = "Show what a model is: size, parameters, dtypes, metadata, oddities",
     .operands = "MODEL...",
     .min_operands = 1,
     .max_operands = SIZE_MAX,
     .options = info_options,
     .details =
-        "Layers are guessed from names: modules that are numbered. Alignment is that of the\n"
+        "Layers are guessed from names: they are numbered modules. Alignment is that of the\n"
         "data in the file; a misaligned tensor can be read, but not viewed in place.\n"
-        "--duplicates takes samples of tensors that have dtype and shape in common, and compares\n"
-        "byte for byte where they are the same.",
+        "--duplicates samples tensors of equal dtype and shape, and compares those with equal\n"
+        "samples byte for byte.",
     .examples = info_examples,
     .settings_size = sizeof(info_settings),
     .defaults = &info_defaults,

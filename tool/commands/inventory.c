@@ -27,7 +27,7 @@ static const inventory_settings inventory_defaults = {.depth = 8};
 #define AT(field) offsetof(inventory_settings, field)
 static const option inventory_options[] = {
     {0, "no-shared", NULL, OPTION_SWITCH, AT(no_shared),
-     "Do not look for tensors that several models share, which reads them"},
+     "Do not look for tensors that several models share, which reads their data"},
     {'D', "depth", "N", OPTION_COUNT, AT(depth), "Look into folders N levels deep (8)"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
      "Read on this many threads (as many as there are processors)"},
@@ -544,19 +544,19 @@ static int inventory_run(const invocation *call) {
 
 const command cmd_inventory = {
     .name = "inventory",
-    .summary = "List all models below a folder, the broken ones, and what they share",
+    .summary = "List all models below a folder, which are broken, and what they share",
     .operands = "FOLDER",
     .min_operands = 1,
     .max_operands = 1,
     .options = inventory_options,
     .details =
-        "A model is a .safetensors or .gguf file, or an index with its shards; parts of a GGUF\n"
-        "model count once. Links to folders and hidden folders are not followed. What a model is\n"
-        "comes from its config.json or its names.\n"
+        "A model is a .safetensors or .gguf file, or an index with its shards; the files of a\n"
+        "split GGUF model count as one. Links to folders and hidden folders are not followed.\n"
+        "The kind of a model is taken from its config.json or its names.\n"
         "\n"
-        "Shared tensors are told by fingerprints, whatever their names: which fine-tune still has\n"
-        "the weights of which base. Only tensors of a dtype, shape and sample of bytes that\n"
-        "another model has too are read whole. Exit: 1 if a model is broken.",
+        "Shared tensors are found by fingerprints, whatever their names: they show which\n"
+        "fine-tune still has the weights of which base. Only tensors that match another model's\n"
+        "in dtype, shape and a sample of bytes are read in full. Exit: 1 if a model is broken.",
     .examples = inventory_examples,
     .settings_size = sizeof(inventory_settings),
     .defaults = &inventory_defaults,

@@ -24,11 +24,10 @@ static const option ls_options[] = {
     {'t', "tree", NULL, OPTION_SWITCH, AT(tree), "Show a tree of modules, with sums for each"},
     {'D', "depth", "N", OPTION_COUNT, AT(depth), "Show N levels of the tree; implies --tree"},
     {'f', "fold", NULL, OPTION_SWITCH, AT(fold),
-     "Show numbered modules that hold the same once; implies --tree"},
-    {'l', "long", NULL, OPTION_SWITCH, AT(long_form),
-     "Show offsets in the file too, and what they are aligned to"},
+     "Show numbered modules with the same contents once; implies --tree"},
+    {'l', "long", NULL, OPTION_SWITCH, AT(long_form), "Show file offsets and their alignment too"},
     {'s', "sort", "file|name|size|params|dtype", OPTION_CHOICE, AT(sort),
-     "Sort by this: names with their numbers as numbers, size and params with the largest first"},
+     "Sort by this: numbers in names count as numbers; the largest size or params come first"},
     {'r', "reverse", NULL, OPTION_SWITCH, AT(reverse), "Reverse the order"},
     {'d', "dtype", "DTYPE", OPTION_LIST, AT(wanted.dtypes),
      "Take only tensors of these dtypes: bf16, 'f8*'"},
@@ -265,9 +264,10 @@ const command cmd_ls = {
     .min_operands = 1,
     .max_operands = SIZE_MAX,
     .options = ls_options,
-    .details = "A NAME with *, ? or [...] is a glob over whole names, where * crosses dots. One\n"
-               "without selects the tensor of that name or, where there is none, all tensors\n"
-               "whose names contain it. Sizes count in powers of 1000.",
+    .details =
+        "A NAME with *, ? or [...] is a glob over whole names, where * matches dots too. Any\n"
+        "other NAME selects the tensor of that name or, if there is none, all tensors whose\n"
+        "names contain it. Sizes are in powers of 1000.",
     .examples = ls_examples,
     .settings_size = sizeof(ls_settings),
     .run = ls_run,

@@ -13,7 +13,7 @@ typedef struct merge_settings {
 
 static const option merge_options[] = {
     {0, "prefer", "none|first|last", OPTION_CHOICE, offsetof(merge_settings, prefer),
-     "Which model counts where several have a tensor of the same name; none refuses that"},
+     "Which model to use if several have a tensor of the same name; none refuses that"},
     {0, "max-shard-size", "SIZE", OPTION_SIZE, offsetof(merge_settings, out.max_shard),
      "Write shards of at most this size, and their index"},
     OUTPUT_OPTIONS(offsetof(merge_settings, out)),
@@ -69,9 +69,10 @@ const command cmd_merge = {
     .min_operands = 1,
     .max_operands = SIZE_MAX,
     .options = merge_options,
-    .details = "Metadata is that of all models; where they disagree, the first counts (the last\n"
-               "with --prefer last), and a warning says so. With --force OUT may be one of the\n"
-               "models: it is replaced when the new one is whole, in one rename.",
+    .details =
+        "The output has the metadata of all models. If they disagree, the first value is used\n"
+        "(the last with --prefer last), and a warning says so. With --force, OUT may be one of\n"
+        "the models: the new one replaces it in one rename when it is complete.",
     .examples = merge_examples,
     .settings_size = sizeof(merge_settings),
     .run = merge_run,

@@ -22,12 +22,13 @@ typedef struct meta_settings {
 static const option meta_options[] = {
     {'s', "shard", "N", OPTION_TEXT, AT(shard),
      "Change only this shard: its number from 1, or its file name"},
-    {'n', "dry-run", NULL, OPTION_SWITCH, AT(dry_run), "Say what would change, and change nothing"},
+    {'n', "dry-run", NULL, OPTION_SWITCH, AT(dry_run),
+     "Print what would change, and change nothing"},
     {0, "follow", NULL, OPTION_SWITCH, AT(follow),
-     "Where MODEL is a symbolic link, change the file that it leads to"},
+     "If MODEL is a symbolic link, change its target"},
     {0, "no-copy", NULL, OPTION_SWITCH, AT(no_copy), "Fail rather than copy the model's data"},
     {0, "undo", NULL, OPTION_SWITCH, AT(undo),
-     "With repair: go back to what the file was before the edit"},
+     "With repair: restore the file as it was before the edit"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "List as JSON"},
     {0, "tsv", NULL, OPTION_SWITCH, AT(tsv), "List as tab-separated values"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
@@ -461,21 +462,22 @@ static int meta_run(const invocation *call) {
 
 const command cmd_meta = {
     .name = "meta",
-    .summary = "Show and change metadata, without rewriting the data where it can",
+    .summary = "Show and change metadata, in place if possible",
     .operands = "MODEL [ACTION [WORD...]]",
     .min_operands = 1,
     .max_operands = SIZE_MAX,
     .options = meta_options,
-    .details = "Without an action, all pairs are listed. The actions:\n\n"
-               "  get KEY           print one value, as it is\n"
-               "  set KEY VALUE...  add or replace pairs\n"
-               "  rm KEY...         remove pairs\n"
-               "  edit              all of it in $VISUAL or $EDITOR, as JSON\n"
-               "  repair            settle a change that a crash left half done\n\n"
-               "A change goes in place if the new header fits into the old one; else a new file\n"
-               "shares the data's blocks with the old one, where the file system can; else the\n"
-               "data is copied. Each file changes whole or not at all. Of a sharded model all\n"
-               "shards are changed, unless --shard chooses one.",
+    .details =
+        "Without an action, all pairs are listed. The actions:\n\n"
+        "  get KEY           print one value, unescaped\n"
+        "  set KEY VALUE...  add or replace pairs\n"
+        "  rm KEY...         remove pairs\n"
+        "  edit              edit all pairs in $VISUAL or $EDITOR, as JSON\n"
+        "  repair            finish or undo a change after a crash\n\n"
+        "If the new header fits into the old one, the file is changed in place. Otherwise a new\n"
+        "file shares the data's blocks with the old one, if the file system supports that;\n"
+        "otherwise the data is copied. Each file changes completely or not at all. In a sharded\n"
+        "model all shards change, unless --shard chooses one.",
     .examples = meta_examples,
     .settings_size = sizeof(meta_settings),
     .run = meta_run,

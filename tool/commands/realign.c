@@ -19,9 +19,9 @@ static const option realign_options[] = {
     {0, "to", "N", OPTION_SIZE, offsetof(realign_settings, to),
      "Start the data at a multiple of N bytes, a power of two from 8 to 2MiB (64)"},
     {0, "reorder", NULL, OPTION_SWITCH, offsetof(realign_settings, reorder),
-     "Put tensors whose size is a multiple of N first: all of them come out aligned"},
+     "Put tensors whose size is a multiple of N first: all of them are aligned then"},
     {0, "in-place", NULL, OPTION_SWITCH, offsetof(realign_settings, in_place),
-     "Replace MODEL, a single file, in one rename once the new one is whole"},
+     "Replace MODEL, a single file, in one rename when the new one is complete"},
     SHARD_OPTIONS(offsetof(realign_settings, out)),
     OUTPUT_OPTIONS(offsetof(realign_settings, out)),
     END_OF_OPTIONS,
@@ -205,11 +205,12 @@ const command cmd_realign = {
     .min_operands = 1,
     .max_operands = 1,
     .options = realign_options,
-    .details = "The format allows no gaps between tensors, so only the start of the data can be\n"
-               "chosen; whether a tensor is aligned then depends on the sizes of those before it.\n"
-               "The report says which are not. --reorder makes that fewer; the order is not the\n"
-               "reference writer's then, which readers do not mind.\n"
-               "\n" OUTPUT_DETAILS,
+    .details =
+        "The format allows no gaps between tensors, so only the start of the data can be\n"
+        "chosen. Whether a tensor is aligned then depends on the sizes of the tensors before\n"
+        "it; the output lists those that are not. --reorder makes them fewer. The order then\n"
+        "differs from the reference writer's, which does not matter to readers.\n"
+        "\n" OUTPUT_DETAILS,
     .examples = realign_examples,
     .settings_size = sizeof(realign_settings),
     .defaults = &realign_defaults,

@@ -17,11 +17,11 @@ typedef struct rename_settings {
 
 static const option rename_options[] = {
     {0, "map", "OLD=NEW", OPTION_LIST, offsetof(rename_settings, maps),
-     "Rename this one tensor; expressions do not apply to it"},
+     "Rename one tensor; expressions do not apply to it"},
     {'i', "in-place", NULL, OPTION_SWITCH, offsetof(rename_settings, in_place),
-     "Change MODEL itself; its data stays where it is if the new names fit into the header"},
+     "Change MODEL itself; its data stays in place if the new names fit into the header"},
     {0, "follow", NULL, OPTION_SWITCH, offsetof(rename_settings, follow),
-     "With --in-place: where MODEL is a symbolic link, change the file that it leads to"},
+     "With --in-place: if MODEL is a symbolic link, change its target"},
     {0, "no-copy", NULL, OPTION_SWITCH, offsetof(rename_settings, no_copy),
      "With --in-place: fail rather than copy the model's data"},
     SHARD_OPTIONS(offsetof(rename_settings, out)),
@@ -244,14 +244,15 @@ const command cmd_rename = {
     .max_operands = SIZE_MAX,
     .options = rename_options,
     .details =
-        "Expressions are POSIX extended ones, as sed -E takes them; they apply one after the\n"
-        "other. \\1 to \\9 stand for groups, & for all that matched; any character may take\n"
-        "the place of the slash. Two tensors that would get one name are refused. Only the\n"
-        "index of a model in shards is rebuilt; other files that name tensors are not.\n"
+        "Expressions are POSIX extended ones, as in sed -E, and apply one after the other. \\1\n"
+        "to \\9 stand for groups, & for the whole match; any character may replace the slash.\n"
+        "Two tensors may not get the same name. The index of a sharded model is rebuilt; other\n"
+        "files that name tensors are not.\n"
         "\n"
-        "With --in-place one file is changed itself, all names or none: where it lies if they\n"
-        "fit into the header; else as a new file that shares the data's blocks, where the file\n"
-        "system can; else as a copy. 'tenmap meta MODEL repair' settles what a crash left.\n"
+        "--in-place changes one file itself: all names or none. If they fit into the header,\n"
+        "the data stays in place. Otherwise a new file shares the data's blocks, if the file\n"
+        "system supports that; otherwise the data is copied. After a crash, 'tenmap meta MODEL\n"
+        "repair' finishes or undoes the change.\n"
         "\n" OUTPUT_DETAILS,
     .examples = rename_examples,
     .settings_size = sizeof(rename_settings),

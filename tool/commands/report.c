@@ -20,23 +20,24 @@ typedef struct report_settings {
 #define AT(field) offsetof(report_settings, field)
 static const option report_options[] = {
     {'o', "output", "FILE", OPTION_TEXT, AT(output),
-     "Write the page to this file (the model's name with .html, in this folder); -: stdout"},
-    {'f', "force", NULL, OPTION_SWITCH, AT(force), "Replace files that are there"},
+     "Write the report to this file (the model's name with .html, in this folder); -: stdout"},
+    {'f', "force", NULL, OPTION_SWITCH, AT(force), "Replace existing files"},
     {'c', "compare", "OTHER", OPTION_TEXT, AT(compare),
-     "Show what changed against this model, as a fine-tune against its base"},
+     "Show what changed compared with this model, such as the base of a fine-tune"},
     {0, "hist", "NAME", OPTION_LIST, AT(request.hist), "Make histograms of these tensors only"},
     {0, "hist-limit", "SIZE", OPTION_SIZE, AT(request.hist_limit),
      "Make histograms of all tensors if their data is at most this much (8GB)"},
     {0, "no-stats", NULL, OPTION_SWITCH, AT(no_stats), "Read headers only, and measure no values"},
     DEQUANTIZE_OPTION(AT(dequantize)),
-    {0, "title", "TEXT", OPTION_TEXT, AT(title), "Put this heading on the page"},
+    {0, "title", "TEXT", OPTION_TEXT, AT(title), "Use this heading"},
     {0, "treemap", "FILE", OPTION_TEXT, AT(treemap), "Draw the treemap into this file, as SVG"},
     {0, "color-by", "auto|dtype|layer|change", OPTION_CHOICE, AT(color),
-     "Color the treemap of --treemap by this (auto: by what is known)"},
+     "Color the treemap of --treemap by this (auto: depends on the data)"},
     {0, "heatmap", "FILE", OPTION_TEXT, AT(heatmap),
      "Draw the heat map of the layers into this file, as SVG"},
     {0, "metric", "auto|norm|max|zeros|broken|change|size", OPTION_CHOICE, AT(metric),
-     "Show this in the heat map of --heatmap; broken counts NaN and Inf (auto: by what is known)"},
+     "Show this in the heat map of --heatmap; broken counts NaN and Inf (auto: depends on the "
+     "data)"},
     {'j', "threads", "N", OPTION_COUNT, AT(request.threads),
      "Read values on this many threads (as many as there are processors)"},
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
@@ -54,13 +55,13 @@ static const example report_examples[] = {
 };
 
 static const char report_details[] =
-    "Writes one HTML page that needs no network: a treemap of where the bytes and\n"
-    "parameters are, element types and shapes, a heat map of the layers, a table of\n"
-    "all tensors with search and histograms, the files, the metadata, and every\n"
-    "finding of 'tenmap check'. Values are read to measure them; --no-stats does\n"
-    "without. With --dequantize, quantized weights are one tensor each, sizes are those\n"
-    "of their values, and --compare shows what quantization changed. With --treemap or\n"
-    "--heatmap, the page is written only if -o is given.";
+    "Writes one HTML file that needs no network: a treemap of bytes and parameters,\n"
+    "element types and shapes, a heat map of the layers, a table of all tensors with\n"
+    "search and histograms, the files, the metadata, and every finding of 'tenmap check'.\n"
+    "Values are read to measure them, unless --no-stats is given. With --dequantize,\n"
+    "quantized weights are one tensor each, sizes are those of their values, and\n"
+    "--compare shows what quantization changed. With --treemap or --heatmap, the report is\n"
+    "written only if -o is given.";
 
 static const report_settings report_defaults = {.request = {.hist_limit = UINT64_C(8000000000)}};
 
@@ -227,7 +228,7 @@ static int report_run(const invocation *call) {
 
 const command cmd_report = {
     .name = "report",
-    .summary = "Write a page that shows what is inside a model",
+    .summary = "Write an HTML report on a model",
     .operands = "MODEL",
     .min_operands = 1,
     .max_operands = 1,

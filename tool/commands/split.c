@@ -42,11 +42,12 @@ const command cmd_split = {
     .min_operands = 1,
     .max_operands = 1,
     .options = split_options,
-    .details = "OUT is a folder. It gets model-00001-of-0000N.safetensors and so on, tensors in\n"
-               "the order of the file, and model.safetensors.index.json with their total size;\n"
-               "a model that fits into one shard becomes model.safetensors. With --force a model\n"
-               "that is in OUT gives way when the new one is whole; the shards have a number in\n"
-               "their names then, so that no file is overwritten before.",
+    .details =
+        "OUT is a folder. It gets model-00001-of-0000N.safetensors and so on, with tensors in\n"
+        "file order, and model.safetensors.index.json with their total size. A model that fits\n"
+        "into one shard becomes model.safetensors. With --force, the new model replaces an\n"
+        "existing one in OUT when it is complete. Its shards then have a random number in their\n"
+        "names, so that no file is overwritten before that.",
     .examples = split_examples,
     .settings_size = sizeof(split_settings),
     .defaults = &split_defaults,

@@ -26,15 +26,14 @@ typedef struct stats_settings {
 #define AT(field) offsetof(stats_settings, field)
 static const option stats_options[] = {
     {'H', "hist", NULL, OPTION_SWITCH, AT(hist), "Draw a histogram of each tensor"},
-    {0, "log", NULL, OPTION_SWITCH, AT(log),
-     "Draw bars of histograms as high as the logarithm of the count"},
+    {0, "log", NULL, OPTION_SWITCH, AT(log), "Draw the bars of histograms on a log scale"},
     {0, "counts", NULL, OPTION_SWITCH, AT(counts),
-     "List the bins of each histogram: edges and how many values lie between them"},
+     "List the bins of each histogram: their edges and counts"},
     {0, "bins", "N", OPTION_COUNT, AT(bins),
      "Divide each histogram into N bins (as many as fit, 64 at most)"},
-    {0, "low", "X", OPTION_REAL, AT(low), "Begin all histograms at X; goes with --high"},
+    {0, "low", "X", OPTION_REAL, AT(low), "Begin all histograms at X; needs --high"},
     {0, "high", "X", OPTION_REAL, AT(high),
-     "End all histograms at X (each goes from its least to its greatest value)"},
+     "End all histograms at X (by default from the least to the greatest value)"},
     {'s', "sort", "file|name|std|max|norm", OPTION_CHOICE, AT(sort),
      "Sort by this: numbers with the largest first, max by magnitude"},
     {'d', "dtype", "DTYPE", OPTION_LIST, AT(wanted.dtypes),
@@ -360,10 +359,10 @@ const command cmd_stats = {
     .max_operands = SIZE_MAX,
     .options = stats_options,
     .details =
-        "All but the counts are of the finite values: std is the population's, norm the\n"
-        "Euclidean one. The numbers are the same on any number of threads and on every CPU.\n"
-        "Complex numbers count as their parts. A NAME with *, ? or [...] is a glob. Operands at\n"
-        "the beginning that are files or folders are models, the others names.",
+        "Everything except the counts covers finite values only: std is the population's, norm\n"
+        "is the Euclidean norm. The numbers are the same on any number of threads and on every\n"
+        "CPU. A complex number counts as its two parts. A NAME with *, ? or [...] is a glob.\n"
+        "Leading operands that are files or folders are models, the others are names.",
     .examples = stats_examples,
     .settings_size = sizeof(stats_settings),
     .run = stats_run,

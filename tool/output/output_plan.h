@@ -35,9 +35,9 @@ typedef struct output_settings {
          NULL,                                                                                     \
          OPTION_SWITCH,                                                                            \
          OUT_AT(at, force),                                                                        \
-         "Replace what is there, in one step, once the new one is whole"},                         \
+         "Replace an existing output, in one step, when the new one is complete"},                 \
         {'n',           "dry-run",           NULL,                                                 \
-         OPTION_SWITCH, OUT_AT(at, dry_run), "Only say what would be written"},                    \
+         OPTION_SWITCH, OUT_AT(at, dry_run), "Only print what would be written"},                  \
         {0,           "meta",           "KEY=VALUE",                                               \
          OPTION_LIST, OUT_AT(at, meta), "Set this metadata in the output; the rest is kept"},      \
         {0,                                                                                        \
@@ -52,13 +52,13 @@ typedef struct output_settings {
          NULL,                                                                                     \
          OPTION_SWITCH,                                                                            \
          OUT_AT(at, no_config),                                                                    \
-         "Leave config.json and the like where they are"},                                         \
+         "Copy no config.json and similar files"},                                                 \
         {'j',                                                                                      \
          "threads",                                                                                \
          "N",                                                                                      \
          OPTION_COUNT,                                                                             \
          OUT_AT(at, threads),                                                                      \
-         "Copy on this many threads, and of an address over this many connections"},               \
+         "Copy on this many threads, or over this many connections for an address"},               \
     {                                                                                              \
         0, "json", NULL, OPTION_SWITCH, OUT_AT(at, json), "Report as JSON"                         \
     }
@@ -74,11 +74,12 @@ typedef struct output_settings {
 
 /* For the details of --help. */
 #define OUTPUT_DETAILS                                                                             \
-    "The output has shards if the input has, each no larger than the input's largest;\n"           \
-    "OUT is a folder then. A name that ends in .safetensors is always one file. With\n"            \
-    "--force OUT may be the input: it is replaced when the new model is whole, in one\n"           \
-    "rename. Interrupting leaves nothing behind. From a folder to a folder, config.json and\n"     \
-    "the files of the tokenizer and of generation are copied along, if they are not there."
+    "If the input has shards, so has the output, each no larger than the input's largest;\n"       \
+    "OUT is a folder then. An OUT that ends in .safetensors is always one file. With\n"            \
+    "--force, OUT may be the input: the new model replaces it in one rename when it is\n"          \
+    "complete. Interrupting leaves nothing behind. From folder to folder, config.json and\n"       \
+    "the files of the tokenizer and of generation are copied too; existing ones stay unless\n"     \
+    "--force is given."
 
 typedef struct plan plan;
 typedef struct target target;
