@@ -334,7 +334,10 @@ static void json_duplicates(const duplicates *d) {
     json_key_uint("constant_tensors", d->constant_tensors);
 }
 
-/* Something that may surprise. `count` is 0 if there is nothing to count. */
+/*
+ * Something that may surprise. `code` is that of check for the same finding; `count` is 0 if there
+ * is nothing to count.
+ */
 typedef struct oddity {
     const char *code;
     uint64_t count;
@@ -353,11 +356,11 @@ static void find_oddities(const summary *s, const schemes *known,
         {"misaligned", s->misaligned,
          "tensor is not aligned for its dtype, so it has no zero-copy view",
          "tensors are not aligned for their dtype, so they have no zero-copy view"},
-        {"empty", s->empty, "tensor has no elements", "tensors have no elements"},
-        {"invisible_name", s->strange, "name is empty or holds characters that are not seen",
+        {"empty-tensor", s->empty, "tensor has no elements", "tensors have no elements"},
+        {"name", s->strange, "name is empty or holds characters that are not seen",
          "names are empty or hold characters that are not seen"},
-        {"unclaimed_bytes", s->unclaimed, "byte belongs to no tensor", "bytes belong to no tensor"},
-        {"missing_files", tenmap_missing_count(s->model), "shard is missing", "shards are missing"},
+        {"unclaimed-bytes", s->unclaimed, "byte belongs to no tensor", "bytes belong to no tensor"},
+        {"missing-shard", tenmap_missing_count(s->model), "shard is missing", "shards are missing"},
     };
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
         if (!odd[i].count)
@@ -371,10 +374,10 @@ static void find_oddities(const summary *s, const schemes *known,
         text_clear(&t);
         text_addf(&t, "quantized weights cannot be put together: ");
         text_add_visible(&t, known->problem.bytes, known->problem.len);
-        say(&(oddity){"not_dequantizable", 0, t.bytes});
+        say(&(oddity){"not-dequantizable", 0, t.bytes});
     }
     if (s->alignment < 8)
-        say(&(oddity){"data_alignment", 0, "the data does not start at a multiple of 8"});
+        say(&(oddity){"data-start", 0, "the data does not start at a multiple of 8"});
     text_free(&t);
 }
 
