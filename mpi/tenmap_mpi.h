@@ -11,10 +11,11 @@
  *
  * All functions here are collective over the communicator: every rank of it calls them, in the same
  * order as its other collective calls on it. If some ranks call one of tenmap_mpi_open, _load and
- * _load_shared and others another, all return TENMAP_ERR_ARGUMENT. So does an intercommunicator,
- * MPI_COMM_NULL, and a call before MPI is initialized or after it is finalized. Messages travel on
- * a private duplicate of the communicator. MPI is called on the calling thread only. All hosts must
- * have the same byte order: messages hold elements in the host's.
+ * _load_shared and others another, all return TENMAP_ERR_ARGUMENT. An intercommunicator,
+ * MPI_COMM_NULL, and a call before MPI is initialized or after it is finalized are
+ * TENMAP_ERR_ARGUMENT, too. Messages travel on a private duplicate of the communicator. MPI is
+ * called on the calling thread only. Hosts must be of one kind: messages hold elements in the
+ * host's byte order.
  *
  * Errors are collective too: if one rank fails, all return the same status and the same message,
  * which begins with the rank ("rank 3: ..."). The contents of the destinations are then undefined.
