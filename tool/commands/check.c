@@ -167,7 +167,7 @@ static void take_gap(void *ctx, const number_gap *gap) {
     text_free(&message);
 }
 
-static void take_expected(void *ctx, const tenmap_tensor *tensor, const char *sentence) {
+static void take_config_finding(void *ctx, const tenmap_tensor *tensor, const char *sentence) {
     add_finding(ctx, TENMAP_FINDING_WARNING, "config", tensor ? tensor->shard : TENMAP_NO_SHARD,
                 tensor ? tensor->file_offset : 0, tensor ? tensor->name : NULL, sentence);
 }
@@ -187,7 +187,7 @@ static int check_model(const char *path, const check_settings *set, findings *li
     if (!status && !tenmap_missing_count(model))
         find_gaps(&all, take_gap, list);
     if (!status && set->config)
-        status = config_check(model, take_expected, list);
+        status = config_check(model, take_config_finding, list);
     if (!status && set->values)
         status = check_values(&all, set, list);
     if (all.tensors)

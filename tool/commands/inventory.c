@@ -397,7 +397,7 @@ static void print_broken(const inventory *all) {
     }
 }
 
-static void print_shared(const inventory *all) {
+static void print_shared_tensors(const inventory *all) {
     enum { MOST_SHOWN = 40 };
     text line = {0};
     if (all->share_count)
@@ -437,7 +437,7 @@ static void print_inventory(const inventory *all, const inventory_settings *set)
         print_models(all);
     print_broken(all);
     if (!set->no_shared)
-        print_shared(all);
+        print_shared_tensors(all);
     text_addf(&line, "%s%zu model%s, ", all->count ? "\n" : "", all->count,
               all->count == 1 ? "" : "s");
     text_add_bytes(&line, bytes);

@@ -98,19 +98,19 @@ static int print_candidate(void *ctx, size_t i) {
 }
 
 /* One or more tensors that two models share. */
-typedef struct shared_tensor {
+typedef struct model_pair_duplicates {
     size_t a, b;
     size_t count; /* also counts copies within a model */
     uint64_t bytes;
     bool significant;
-} shared_tensor;
+} model_pair_duplicates;
 
-typedef struct shared_list {
-    shared_tensor *items;
+typedef struct model_pair_list {
+    model_pair_duplicates *items;
     size_t count;
     size_t left; /* budget for pairs beyond the minimum */
     bool abridged;
-} shared_list;
+} model_pair_list;
 
 /* A model that contains a tensor `count` times. */
 typedef struct holder {
@@ -197,13 +197,13 @@ static int by_model(const void *a, const void *b) {
  * Adds every pair of `len` holders, or only pairs with the first. Counts the tensors that both
  * have.
  */
-static void add_pairs(shared_list *list, const holder_set *set, const holder *of, size_t len,
+static void add_pairs(model_pair_list *list, const holder_set *set, const holder *of, size_t len,
                       bool every) {
     for (size_t i = 0; i < len && (i == 0 || every); i++)
         for (size_t k = i + 1; k < len; k++) {
             size_t both = of[i].count < of[k].count ? of[i].count : of[k].count;
             list->items = need_next(list->items, list->count, sizeof *list->items);
-            list->items[list->count++] = (shared_tensor){
+            list->items[list->count++] = (model_pair_duplicates){
                 of[i].model, of[k].model, set->tensors * both, set->bytes * both, set->significant};
         }
 }
@@ -213,7 +213,7 @@ static void add_pairs(shared_list *list, const holder_set *set, const holder *of
  * the first, so that the number of pairs does not grow quadratically. If even that is too many, it
  * pairs with the first only models that have files of their own.
  */
-static void add_pairs_of(shared_list *list, const holder *holders, const holder_set *set,
+static void add_pairs_of(model_pair_list *list, const holder *holders, const holder_set *set,
                          const namesakes *names) {
     size_t all = 0, len = 0;
     for (size_t i = 0; i < set->len; i++)
@@ -239,12 +239,12 @@ static void add_pairs_of(shared_list *list, const holder *holders, const holder_
 }
 
 static int by_pair(const void *a, const void *b) {
-    const shared_tensor *x = a, *y = b;
+    const model_pair_duplicates *x = a, *y = b;
     return x->a != y->a ? (x->a > y->a) - (x->a < y->a) : (x->b > y->b) - (x->b < y->b);
 }
 
 /* Sums the shares of each two models, and keeps those with at least one significant tensor. */
-static void sum_shares(inventory *all, shared_list *list) {
+static void sum_shares(inventory *all, model_pair_list *list) {
     if (list->count)
         qsort(list->items, list->count, sizeof *list->items, by_pair);
     for (size_t at = 0, end; at < list->count; at = end) {
@@ -265,7 +265,7 @@ static void sum_shares(inventory *all, shared_list *list) {
 
 static void add_runs(inventory *all, const candidate *list, size_t count, const namesakes *names) {
     enum { ALWAYS_LEFT = 1 << 16, LEFT_EACH = 8 };
-    shared_list found = {.left = ALWAYS_LEFT + LEFT_EACH * count};
+    model_pair_list found = {.left = ALWAYS_LEFT + LEFT_EACH * count};
     holder_sets sets = {.holders = need(count, sizeof *sets.holders),
                         .items = need(count, sizeof *sets.items)};
     for (size_t at = 0, end; at < count; at = end) {

@@ -82,14 +82,14 @@ static const struct family {
      "num_hidden_layers", "max_position_embeddings", "encoder.layer"},
 };
 
-typedef struct expected {
+typedef struct expected_sizes {
     const tenmap_model *model;
     const struct family *family;
     uint64_t sizes[SIZE_COUNT]; /* 0: not known */
     uint64_t layers;
     void (*say)(void *ctx, const tenmap_tensor *tensor, const char *sentence);
     void *ctx;
-} expected;
+} expected_sizes;
 
 static const struct family *find_family(const char *type) {
     text word = {0};
@@ -101,7 +101,7 @@ static const struct family *find_family(const char *type) {
     return found;
 }
 
-static void read_sizes(expected *e, const config *c) {
+static void read_sizes(expected_sizes *e, const config *c) {
     const struct family *f = e->family;
     uint64_t heads = 0, keys = 0, head = 0, *size = e->sizes;
     (void)config_uint(c, f->hidden, &size[SIZE_HIDDEN]);
@@ -123,7 +123,8 @@ static void read_sizes(expected *e, const config *c) {
         size[SIZE_INNER] = 4 * size[SIZE_HIDDEN];
 }
 
-static void compare_shape(const expected *e, const tenmap_tensor *t, const expected_shape *x) {
+static void compare_shape(const expected_sizes *e, const tenmap_tensor *t,
+                          const expected_shape *x) {
     uint64_t rows = e->sizes[x->rows], columns = e->sizes[x->columns];
     uint32_t rank = x->columns == SIZE_END ? 1 : 2;
     quantized_parts parts;
@@ -145,7 +146,7 @@ static void compare_shape(const expected *e, const tenmap_tensor *t, const expec
 }
 
 /* The layer number in a name, within the stack of the family. */
-static bool layer_of(const expected *e, const tenmap_tensor *t, uint64_t *layer) {
+static bool layer_of(const expected_sizes *e, const tenmap_tensor *t, uint64_t *layer) {
     size_t n = strlen(e->family->stack);
     number_span at = {0};
     while (number_find(t->name, t->name_len, at.end, &at))
@@ -156,7 +157,7 @@ static bool layer_of(const expected *e, const tenmap_tensor *t, uint64_t *layer)
     return false;
 }
 
-static void compare_layers(const expected *e) {
+static void compare_layers(const expected_sizes *e) {
     enum { MOST_LAYERS = 100000 };
     if (!e->layers || e->layers > MOST_LAYERS)
         return;
@@ -189,7 +190,7 @@ static void compare_layers(const expected *e) {
     free(missing);
 }
 
-static void compare_all(const expected *e) {
+static void compare_all(const expected_sizes *e) {
     compare_layers(e);
     for (size_t i = 0; i < tenmap_count(e->model); i++) {
         const tenmap_tensor *t = tenmap_at(e->model, i);
@@ -205,7 +206,7 @@ int config_check(const tenmap_model *model,
                  void (*say)(void *ctx, const tenmap_tensor *tensor, const char *sentence),
                  void *ctx) {
     char *folder = model_folder(model);
-    expected e = {.model = model, .say = say, .ctx = ctx};
+    expected_sizes e = {.model = model, .say = say, .ctx = ctx};
     config c;
     int status = EXIT_FINE;
     if (!config_read(folder, "config.json", &c)) {

@@ -64,11 +64,11 @@ void text_add_ranges(text *t, const uint64_t *numbers, size_t count) {
 /* Gaps. */
 
 /* One number in one name. */
-typedef struct numbered {
+typedef struct module_number {
     const char *name;
     size_t prefix_len; /* bytes before the number, including the separator */
     uint64_t value, contents;
-} numbered;
+} module_number;
 
 /* FNV-1a. The hashes of a module's tensors are summed, so their order does not matter. */
 static uint64_t mix(uint64_t hash, const void *bytes, size_t len) {
@@ -85,21 +85,21 @@ static uint64_t contents_of(const tenmap_tensor *t, size_t end) {
     return hash ^ hash >> 29;
 }
 
-static int compare_prefixes(const numbered *x, const numbered *y) {
+static int compare_prefixes(const module_number *x, const module_number *y) {
     size_t n = x->prefix_len < y->prefix_len ? x->prefix_len : y->prefix_len;
     int order = memcmp(x->name, y->name, n);
     return order ? order : (x->prefix_len > y->prefix_len) - (x->prefix_len < y->prefix_len);
 }
 
 static int by_place(const void *a, const void *b) {
-    const numbered *x = a, *y = b;
+    const module_number *x = a, *y = b;
     int order = compare_prefixes(x, y);
     return order ? order : (x->value > y->value) - (x->value < y->value);
 }
 
-static numbered *list_numbers(const selection *s, size_t *count) {
+static module_number *list_numbers(const selection *s, size_t *count) {
     enum { MOST_PER_NAME = 4, LONGEST = 2000 }; /* nobody writes longer names */
-    numbered *list = NULL;
+    module_number *list = NULL;
     *count = 0;
     for (size_t i = 0; i < s->count; i++) {
         const tenmap_tensor *t = s->tensors[i];
@@ -108,7 +108,7 @@ static numbered *list_numbers(const selection *s, size_t *count) {
                            number_find(t->name, t->name_len, at.end, &at);
              k++) {
             list = need_next(list, *count, sizeof *list);
-            list[(*count)++] = (numbered){t->name, at.begin, at.value, contents_of(t, at.end)};
+            list[(*count)++] = (module_number){t->name, at.begin, at.value, contents_of(t, at.end)};
         }
     }
     if (*count)
@@ -123,7 +123,7 @@ typedef struct stack {
     size_t count;
 } stack;
 
-static void judge_stack(const numbered *first, const stack *s,
+static void judge_stack(const module_number *first, const stack *s,
                         void (*found)(void *ctx, const number_gap *gap), void *ctx) {
     enum { LEAST_TENSORS = 3 };
     number_gap gap = {first->name, first->prefix_len, s->numbers, s->count, 0};
@@ -142,7 +142,7 @@ static void judge_stack(const numbered *first, const stack *s,
 
 void find_gaps(const selection *s, void (*found)(void *ctx, const number_gap *gap), void *ctx) {
     size_t count;
-    numbered *list = list_numbers(s, &count);
+    module_number *list = list_numbers(s, &count);
     stack now = {need(count, sizeof *now.numbers), need(count, sizeof *now.contents),
                  need(count, sizeof *now.tensors), 0};
     for (size_t at = 0, end; at < count; at = end) {

@@ -143,7 +143,7 @@ static int create_locked(const text *pattern, char **name) {
     return -1;
 }
 
-static int open_beside(atomic_file *f) {
+static int open_temporary(atomic_file *f) {
     const char *slash = strrchr(f->path, '/'), *own = slash ? slash + 1 : f->path;
     size_t stem = strlen(own);
     text name = {0};
@@ -167,7 +167,7 @@ int atomic_file_open(atomic_file *f, const char *path, bool force) {
     *f = (atomic_file){path, NULL, STDOUT_FILENO, force};
     catch_interrupts();
     if (!is_stdout(path))
-        return open_beside(f);
+        return open_temporary(f);
     fflush(stdout);
     return EXIT_FINE;
 }

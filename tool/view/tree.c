@@ -7,8 +7,8 @@
 #include "model/module_numbers.h"
 #include "view/print.h"
 
-static size_t part_length(const char *name, size_t len, bool numbered) {
-    if (numbered)
+static size_t part_length(const char *name, size_t len, bool at_numbers) {
+    if (at_numbers)
         return name_part_length(name, len);
     const char *dot = memchr(name, '.', len);
     return dot ? (size_t)(dot - name) : len;
@@ -18,14 +18,14 @@ static size_t part_length(const char *name, size_t len, bool numbered) {
  * Compares part by part. natural_compare on whole names could put layer.01 between two tensors of
  * layer.1.
  */
-static int compare_parts(const name_entry *x, const name_entry *y, bool numbered) {
+static int compare_parts(const name_entry *x, const name_entry *y, bool at_numbers) {
     size_t shorter = x->len < y->len ? x->len : y->len, n, m;
     size_t i = common_prefix(x->name, y->name, shorter);
     while (i > 0 && x->name[i - 1] != '.') /* back to the start of the part that differs */
         i--;
     for (;;) {
-        n = part_length(x->name + i, x->len - i, numbered);
-        m = part_length(y->name + i, y->len - i, numbered);
+        n = part_length(x->name + i, x->len - i, at_numbers);
+        m = part_length(y->name + i, y->len - i, at_numbers);
         if (n != m || i + n >= x->len || i + n >= y->len ||
             memcmp(x->name + i, y->name + i, n + 1) != 0)
             break;
@@ -41,12 +41,12 @@ static int compare_paths(const void *a, const void *b) {
     return compare_parts(a, b, false);
 }
 
-static int compare_numbered(const void *a, const void *b) {
+static int compare_at_numbers(const void *a, const void *b) {
     return compare_parts(a, b, true);
 }
 
-void tree_sort(selection *s, bool numbered) {
-    selection_sort_names(s, numbered ? compare_numbered : compare_paths);
+void tree_sort(selection *s, bool at_numbers) {
+    selection_sort_names(s, at_numbers ? compare_at_numbers : compare_paths);
 }
 
 /*

@@ -16,8 +16,8 @@ void tree_print(selection *s, uint64_t depth, bool folds);
 
 /*
  * Sorts module by module, each in natural order, so that the tensors of a module are adjacent.
- * `numbered` splits names as module_numbers.h does; otherwise only dots separate modules.
+ * `at_numbers` splits names as module_numbers.h does; otherwise only dots separate modules.
  */
-void tree_sort(selection *s, bool numbered);
+void tree_sort(selection *s, bool at_numbers);
 
 #endif
