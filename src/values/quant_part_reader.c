@@ -10,16 +10,18 @@
 enum { VALUES_WINDOW = 256 << 10, SMALL_WINDOW = 32 << 10, DIRECT_ROOM = 4 << 20 };
 /*
  * If groups are listed (g_idx), rows of scales are needed in any order: parts up to this size are
- * read once, as a whole.
+ * read once, as a whole. The limit is higher for objects of a tenmap_io, each read of which may be
+ * a network request.
  */
-enum { LISTED_WINDOW = 1 << 20 };
+enum { LISTED_WINDOW = 1 << 20, LISTED_OBJECT = 4 << 20 };
 
 size_t tmi_source_window(const tmi_source *s, unsigned which) {
     const tenmap_tensor *t = s->parts[which].tensor;
     size_t wanted = SMALL_WINDOW;
     if (which == TMI_PART_VALUES)
         wanted = tmi_bytes_window_size(&tmi_shard_of(t)->bytes, VALUES_WINDOW);
-    else if (s->parts[TMI_PART_GROUP_INDEX].tensor && t->nbytes <= LISTED_WINDOW)
+    else if (s->parts[TMI_PART_GROUP_INDEX].tensor &&
+             t->nbytes <= (tmi_shard_of(t)->bytes.io ? LISTED_OBJECT : LISTED_WINDOW))
         wanted = (size_t)t->nbytes;
     return wanted < SMALL_WINDOW ? SMALL_WINDOW : wanted;
 }

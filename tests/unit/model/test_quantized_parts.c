@@ -123,9 +123,13 @@ static void scattered_wide(stored_weight *w) {
     make_turned(w, "GPTQ, groups scattered", 4, 1024, 2048, 32, false, true);
     scatter_groups(&w->parts[3], 32);
 }
-/* Too large to keep all of its scales: each row of a tile takes a request. */
 static void scattered_large(stored_weight *w) {
     make_turned(w, "GPTQ, groups scattered, large", 4, 1024, 2304, 2, false, true);
+    scatter_groups(&w->parts[3], 512);
+}
+/* All of its scales are too many to keep: the rows of the tile have a request each. */
+static void scattered_larger(stored_weight *w) {
+    make_turned(w, "GPTQ, groups scattered, larger", 4, 1024, 4608, 2, false, true);
     scatter_groups(&w->parts[3], 512);
 }
 
@@ -179,7 +183,8 @@ static void the_order_of_listed_groups_costs_no_requests(void **state) {
     static const request_case cases[] = {{scattered_packed, 64 << 10},
                                          {scattered_small, 64 << 10},
                                          {scattered_wide, 64 << 10},
-                                         {scattered_large, 1 << 10}};
+                                         {scattered_large, 64 << 10},
+                                         {scattered_larger, 1 << 10}};
     check_requests(state, cases, COUNT(cases));
 }
 
