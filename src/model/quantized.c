@@ -263,6 +263,7 @@ tenmap_status tmi_quantized_find(tenmap_model *model, const tenmap_options *opti
         status = make_list(&s, error);
     tmi_block_free(&s.owner_block);
     free(s.finder.name);
+    tmi_block_free(&s.finder.run.room);
     if (s.finder.metadata_known)
         tmi_names_free(&s.finder.metadata);
     free(s.found);

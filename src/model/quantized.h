@@ -139,6 +139,13 @@ tenmap_dtype tmi_text_dtype(tmi_text text);
 
 /* quantized_find_parts.c: finds the parts of a weight and explains what is wrong with them. */
 
+/* The bytes of small tensors that lie together, which one read of an object brought in. */
+typedef struct tmi_note_run {
+    const tmi_shard *shard; /* NULL: none */
+    uint64_t begin, end;    /* in its file */
+    tmi_block room;
+} tmi_note_run;
+
 typedef struct tmi_part_finder {
     const tenmap_model *model; /* its tables list the stored tensors */
     uint32_t flags;            /* TENMAP_OPEN_* */
@@ -146,6 +153,7 @@ typedef struct tmi_part_finder {
     char *name; /* buffer for the names to look up */
     size_t name_capacity;
     size_t notes;       /* how many tensors were read so far */
+    tmi_note_run run;   /* free its room at the end */
     tmi_names metadata; /* the keys of the model's metadata, once they are needed */
     bool metadata_known;
     const tenmap_io *io; /* NULL: the system's files */

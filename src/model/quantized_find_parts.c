@@ -78,12 +78,28 @@ tmi_quoted tmi_shape_text(const uint64_t *shape, uint32_t rank) {
     return out;
 }
 
-bool tmi_part_read(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *part, void *dst,
-                   size_t size) {
-    enum { MOST_NOTE_BYTES = 64 << 10 };
-    if (part->nbytes > MOST_NOTE_BYTES || size > part->nbytes)
-        return TMI_PART_WRONG(f, t, part, "at most %d bytes were expected there", MOST_NOTE_BYTES);
-    f->notes++;
+/* Limits on a tensor that is read while a model is opened, and on those that are read with it. */
+enum { MOST_NOTE_BYTES = 64 << 10, SMALL_NEIGHBOR = 4 << 10 };
+
+/*
+ * Where a run of small tensors ends that begins with this one. Those that follow a note are often
+ * notes, too; nothing of a run is larger than a single note may be.
+ */
+static uint64_t run_end(const tenmap_model *model, const tenmap_tensor *part) {
+    const tenmap_tensor *last = model->tensors + model->tensor_count;
+    uint64_t end = part->file_offset + part->nbytes;
+    for (const tenmap_tensor *t = part + 1; t < last; t++) {
+        if (t->shard != part->shard || t->nbytes > SMALL_NEIGHBOR ||
+            t->file_offset + t->nbytes - part->file_offset > MOST_NOTE_BYTES)
+            break;
+        end = t->file_offset + t->nbytes;
+    }
+    return end;
+}
+
+/* Reads `size` bytes from the start of the part on. */
+static tenmap_status read_shard(tmi_part_finder *f, const tenmap_tensor *part, void *dst,
+                                size_t size) {
     const tmi_shard *shard = tmi_shard_of(part);
     tmi_bytes again = TMI_NO_BYTES;
     tenmap_status status = TENMAP_OK;
@@ -93,9 +109,45 @@ bool tmi_part_read(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tens
         status = tmi_bytes_read(f->model->report ? &again : &shard->bytes, part->file_offset, dst,
                                 size, (tmi_wanted){NULL, part}, f->error);
     tmi_bytes_close(&again);
-    if (status != TENMAP_OK)
-        f->status = status;
-    return status == TENMAP_OK;
+    return status;
+}
+
+/* Makes f->run hold the part and the small tensors behind it, if there are any. */
+static tenmap_status read_run(tmi_part_finder *f, const tenmap_tensor *part) {
+    tmi_note_run *run = &f->run;
+    uint64_t end = run_end(f->model, part);
+    if (end == part->file_offset + part->nbytes ||
+        (!run->room.bytes && !tmi_block_alloc(&run->room, MOST_NOTE_BYTES)))
+        return TENMAP_OK;
+    run->shard = NULL;
+    tenmap_status status = read_shard(f, part, run->room.bytes, (size_t)(end - part->file_offset));
+    if (status == TENMAP_OK) {
+        run->shard = tmi_shard_of(part);
+        run->begin = part->file_offset;
+        run->end = end;
+    }
+    return status;
+}
+
+static bool is_in_run(const tmi_note_run *run, const tenmap_tensor *part) {
+    return run->shard == tmi_shard_of(part) && part->file_offset >= run->begin &&
+           part->file_offset + part->nbytes <= run->end;
+}
+
+bool tmi_part_read(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *part, void *dst,
+                   size_t size) {
+    if (part->nbytes > MOST_NOTE_BYTES || size > part->nbytes)
+        return TMI_PART_WRONG(f, t, part, "at most %d bytes were expected there", MOST_NOTE_BYTES);
+    f->notes++;
+    if (f->io && !is_in_run(&f->run, part)) /* each read may be a network request */
+        f->status = read_run(f, part);
+    if (f->status == TENMAP_OK && is_in_run(&f->run, part)) {
+        const unsigned char *held = f->run.room.bytes;
+        memcpy(dst, held + (part->file_offset - f->run.begin), size);
+    } else if (f->status == TENMAP_OK) {
+        f->status = read_shard(f, part, dst, size);
+    }
+    return f->status == TENMAP_OK;
 }
 
 const char *tmi_integer_scheme(unsigned bits, unsigned kind) {

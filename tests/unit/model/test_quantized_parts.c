@@ -286,10 +286,71 @@ static void a_shard_name_of_a_million_folders_costs_its_length(void **state) {
         fail_msg("it took %.1f s", seconds);
 }
 
+/*
+ * Writes FP8 weights with a note each, as ComfyUI does. Notes lie together at the end, or each
+ * behind its weight.
+ */
+enum { NOTED = 50, NOTED_BYTES = 64 << 10 };
+
+static void write_noted(const char *path, bool together) {
+    static const char note[] = "{\"format\": \"float8_e4m3fn\"}";
+    const size_t len = sizeof note - 1, one = NOTED_BYTES + 4 + len, data = NOTED * one;
+    char *json = calloc(NOTED, 512);
+    size_t used = 0, at[NOTED];
+    assert_non_null(json);
+    for (size_t i = 0; i < NOTED; i++) {
+        size_t weight = together ? i * (NOTED_BYTES + 4) : i * one;
+        at[i] = together ? NOTED * (NOTED_BYTES + 4) + i * len : i * one + NOTED_BYTES + 4;
+        used += (size_t)snprintf(
+            json + used, 512,
+            "%s\"m%02zu.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[256,256],\"data_offsets\":"
+            "[%zu,%zu]},\"m%02zu.weight_scale\":{\"dtype\":\"F32\",\"shape\":[],"
+            "\"data_offsets\":[%zu,%zu]},\"m%02zu.comfy_quant\":{\"dtype\":\"U8\",\"shape\":"
+            "[%zu],\"data_offsets\":[%zu,%zu]}",
+            i ? "," : "{", i, weight, weight + NOTED_BYTES, i, weight + NOTED_BYTES,
+            weight + NOTED_BYTES + 4, i, len, at[i], at[i] + len);
+    }
+    strcpy(json + used, "}");
+    bytes file = make_model(json, data);
+    for (size_t i = 0; i < NOTED; i++)
+        memcpy(file.at + (file.size - data) + at[i], note, len);
+    write_file(path, file.at, file.size);
+    free(file.at);
+    free(json);
+}
+
+/* What the notes cost: a model opened with them, less the same one opened without. */
+static void open_noted(const char *path, uint32_t flags, long *reads, uint64_t *read_bytes) {
+    io_files files = {.fail_at = 0};
+    tenmap_io io = io_files_io(&files);
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    options.flags = flags;
+    options.io = &io;
+    tenmap_model *m = must_open(path, &options);
+    assert_int_equal(tenmap_count(m), flags ? NOTED : 3 * NOTED);
+    tenmap_close(m);
+    *reads = files.reads;
+    *read_bytes = files.bytes;
+}
+
+static void notes_that_lie_together_are_one_request(void **state) {
+    const char *path = in_folder(state, "noted.safetensors");
+    for (int together = 0; together < 2; together++) {
+        long before, reads;
+        uint64_t bytes_before, read_bytes;
+        write_noted(path, together);
+        open_noted(path, 0, &before, &bytes_before);
+        open_noted(path, TENMAP_OPEN_DEQUANTIZE, &reads, &read_bytes);
+        assert_int_equal(reads - before, together ? 1 : NOTED);
+        assert_int_equal(read_bytes - bytes_before, NOTED * 27);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_weight_whose_part_is_missing_is_never_its_codes, empty_folder),
         cmocka_unit_test_setup(the_order_of_listed_groups_costs_no_requests, empty_folder),
+        cmocka_unit_test_setup(notes_that_lie_together_are_one_request, empty_folder),
         cmocka_unit_test_setup(a_shard_name_of_a_million_folders_costs_its_length, empty_folder),
         cmocka_unit_test_setup(long_rows_that_are_turned_are_read_once, empty_folder),
         cmocka_unit_test_setup(too_many_listed_groups_are_refused, empty_folder),
