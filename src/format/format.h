@@ -27,7 +27,7 @@ const char *tmi_other_format(const unsigned char *start, size_t len, uint64_t si
 #define TMI_SERVER_ERROR                                                                           \
     "this is the error message of a server, saved in place of the file: fetch the file again"
 #define TMI_ONLY_BLANKS                                                                            \
-    "the file holds nothing but line ends and spaces: the download brought an empty answer, or "   \
+    "the file contains only line ends and spaces: the download returned an empty response, or "    \
     "nothing was written"
 
 /* Whether options.flags allow this relaxation, by its own flag or by TENMAP_OPEN_LENIENT. */

@@ -77,37 +77,37 @@ static void describe_problem(const tmi_gguf_reader *r, char *out, size_t room) {
     ull number = (ull)w->number, left = (ull)(w->size - w->at);
     switch (w->problem) {
     case TMI_GGUF_STRING:
-        snprintf(out, room, "a string of %llu bytes, but only %llu follow its length", number,
+        snprintf(out, room, "the length of a string is %llu bytes, but only %llu follow it", number,
                  left - 8);
         return;
     case TMI_GGUF_COUNT:
         snprintf(out, room,
-                 "an array of %llu elements, which the %llu bytes that follow cannot hold", number,
+                 "an array of %llu elements does not fit into the %llu bytes that follow", number,
                  left - 12);
         return;
     case TMI_GGUF_TYPE:
-        snprintf(out, room, "the type %llu of a value, which is none (there are 0 to 12)", number);
+        snprintf(out, room, "the type of a value is %llu; expected 0 to 12", number);
         return;
     case TMI_GGUF_NESTED:
-        snprintf(out, room, "arrays inside arrays more than %d deep", (int)TMI_GGUF_DEPTH);
+        snprintf(out, room, "arrays are nested more than %d deep", (int)TMI_GGUF_DEPTH);
         return;
     case TMI_GGUF_BOOL:
-        snprintf(out, room, "a BOOL that is %llu, neither 0 nor 1", number);
+        snprintf(out, room, "a BOOL is %llu; expected 0 or 1", number);
         return;
     case TMI_GGUF_TENSORS:
     case TMI_GGUF_PAIRS:
-        snprintf(out, room, "it counts %llu %s, which a file of %llu bytes cannot hold", number,
+        snprintf(out, room, "it announces %llu %s, more than a file of %llu bytes can hold", number,
                  w->problem == TMI_GGUF_PAIRS ? "keys" : "tensors", (ull)w->size);
         return;
     case TMI_GGUF_RANK:
-        snprintf(out, room, "%llu dimensions, where GGUF has at most 4", number);
+        snprintf(out, room, "it has %llu dimensions; GGUF allows at most 4", number);
         return;
     case TMI_GGUF_UTF8:
         snprintf(out, room, "the %s is not valid UTF-8, found 0x%02llx",
                  r->in_tensors ? "tensor's name" : "key", number);
         return;
     default:
-        snprintf(out, room, "%s belong here, but the file ends after %llu: it is truncated",
+        snprintf(out, room, "expected %s here, but the file ends after %llu: it is truncated",
                  tmi_count(w->number, "byte").text, left);
     }
 }
@@ -115,12 +115,12 @@ static void describe_problem(const tmi_gguf_reader *r, char *out, size_t room) {
 /* GGUF files of a kind that is not supported. */
 static const char *other_kind(uint64_t version) {
     if (version == 1)
-        return "it is GGUF version 1, which nobody has written since August 2023: convert the "
-               "model anew";
+        return "it is GGUF version 1, which has been obsolete since August 2023: convert the model "
+               "again";
     if ((version & 0xffff) == 0 && version != 0)
         return "it is a big-endian GGUF file: convert it to little-endian first "
                "(gguf_convert_endian.py of the gguf package)";
-    return "its version is none that is known here (2 and 3 are)";
+    return "its GGUF version is unknown (expected 2 or 3)";
 }
 
 static uint32_t code_of(const tmi_gguf_reader *r) {
@@ -149,9 +149,10 @@ tenmap_status tmi_gguf_failed(tmi_gguf_reader *r) {
     tmi_quoted item = {""};
     char what[256];
     if (problem == TMI_GGUF_MAGIC || problem == TMI_GGUF_VERSION) {
-        tmi_fail_at(r->error, status, place->shard, offset, "%s: %s; byte %llu says 0x%llx",
+        tmi_fail_at(r->error, status, place->shard, offset, "%s: %s; byte %llu holds 0x%llx",
                     tmi_quote_path(place->path).text,
-                    problem == TMI_GGUF_MAGIC ? "this is no GGUF file" : other_kind(r->walk.number),
+                    problem == TMI_GGUF_MAGIC ? "this is not a GGUF file"
+                                              : other_kind(r->walk.number),
                     (ull)offset, (ull)r->walk.number);
     } else {
         describe_problem(r, what, sizeof what);

@@ -77,13 +77,15 @@ static bool key_is(const tenmap_metadata *m, const char *key) {
 
 static tenmap_status take_alignment(gguf_parser *p, const tenmap_metadata *m) {
     if (m->type != TENMAP_VALUE_U32)
-        return FAIL_KEY(p, METADATA, m, "its type is %u, but the alignment of tensors is a U32 (4)",
+        return FAIL_KEY(p, METADATA, m,
+                        "its type is %u; the alignment of tensors must be a U32 (4)",
                         (unsigned)m->type);
     tmi_gguf_walk w = {.bytes = m->raw, .have = 4, .size = 4};
     uint32_t alignment = 0;
     (void)tmi_gguf_u32(&w, &alignment);
     if (alignment == 0 || (alignment & (alignment - 1)))
-        return FAIL_KEY(p, METADATA, m, "the alignment of tensors is %u, which is no power of two",
+        return FAIL_KEY(p, METADATA, m,
+                        "the alignment of tensors is %u, which is not a power of two",
                         (unsigned)alignment);
     p->alignment = alignment;
     return TENMAP_OK;
@@ -115,7 +117,7 @@ static tenmap_status heed_pair(gguf_parser *p, const tenmap_metadata *m) {
     if (!out)
         return TENMAP_OK;
     if (!whole_number(m, out))
-        return FAIL_KEY(p, METADATA, m, "it is %s, but files in parts are counted in whole numbers",
+        return FAIL_KEY(p, METADATA, m, "it is %s; expected a whole number",
                         m->value_len ? tmi_quote(m->value, m->value_len).text : "an array");
     split->counts_tensors = split->counts_tensors || out == &split->tensors;
     return TENMAP_OK;
@@ -179,7 +181,7 @@ static tenmap_status check_keys(gguf_parser *p) {
         const tenmap_metadata *m = &h->metadata[i];
         size_t twin = tmi_names_put(&names, i, tmi_hash(key, m->key, m->key_len));
         if (twin != TMI_NONE && !told_enough_of(p, TENMAP_FOUND_DUPLICATE_KEY))
-            status = FAIL_KEY(p, DUPLICATE_KEY, m, "it is there twice, the other time at byte %llu",
+            status = FAIL_KEY(p, DUPLICATE_KEY, m, "it appears twice; the other is at byte %llu",
                               (ull)text_offset(p, h->metadata[twin].key) - 8);
     }
     tmi_names_free(&names);
@@ -206,20 +208,19 @@ static tenmap_status size_row(gguf_parser *p, tenmap_tensor *t, uint32_t type, b
     t->nelems = 1;
     t->dtype = dtype_of_type(type);
     if (t->dtype == TENMAP_AS_STORED)
-        return FAIL_ROW(p, ENTRY, t, "its type is %u, which is unknown here", (unsigned)type);
+        return FAIL_ROW(p, ENTRY, t, "its type %u is unknown", (unsigned)type);
     for (uint32_t d = 0; d < t->rank; d++)
         if (t->shape[d] > INT64_MAX || !tmi_multiply(t->nelems, t->shape[d], &t->nelems))
-            return FAIL_ROW(p, OVERFLOW, t,
-                            "the product of its %u dimensions overflows 64 bits at number %u, "
-                            "which is %llu",
-                            (unsigned)t->rank, (unsigned)d + 1, (ull)t->shape[d]);
+            return FAIL_ROW(
+                p, OVERFLOW, t,
+                "the product of its %u dimensions overflows 64 bits at dimension %u, which is %llu",
+                (unsigned)t->rank, (unsigned)d + 1, (ull)t->shape[d]);
     const tmi_block_dtype *blocks = tmi_dtype_blocks(t->dtype);
     if (blocks && innermost % blocks->elements)
-        return FAIL_ROW(p, PART_OF_BYTE, t,
-                        "its innermost dimension of %s is no whole number of blocks: %s has %u in "
-                        "each",
-                        tmi_count(innermost, "element").text, blocks->name,
-                        (unsigned)blocks->elements);
+        return FAIL_ROW(
+            p, PART_OF_BYTE, t,
+            "its innermost dimension of %s is not a whole number of blocks: a block of %s has %u",
+            tmi_count(innermost, "element").text, blocks->name, (unsigned)blocks->elements);
     if (!tmi_dtype_bytes(t->dtype, t->nelems, &t->nbytes) || t->nbytes > INT64_MAX)
         return FAIL_ROW(p, OVERFLOW, t, "%llu elements of %s are more than 64 bits can count",
                         (ull)t->nelems, tenmap_dtype_name(t->dtype));
@@ -257,7 +258,7 @@ static tenmap_status take_tensor(gguf_parser *p, uint64_t *dims) {
     if (status != TENMAP_OK || !good)
         return status;
     if (row.offset % p->alignment)
-        return FAIL_ROW(p, OFFSETS, t, "its offset %llu is no multiple of the alignment, %llu",
+        return FAIL_ROW(p, OFFSETS, t, "its offset %llu is not a multiple of the alignment, %llu",
                         (ull)row.offset, (ull)p->alignment);
     p->in_order = p->in_order && (p->count == 0 || !goes_behind(&t[-1], t));
     p->count++;
@@ -302,9 +303,9 @@ static tenmap_status check_names(gguf_parser *p) {
         const tenmap_tensor *t = &p->tensors[i];
         size_t twin = tmi_names_put(names, i, tmi_hash(key, t->name, t->name_len));
         if (twin != TMI_NONE)
-            status = FAIL_ROW(p, DUPLICATE_NAME, t,
-                              "the name is there twice, the other time at byte %llu",
-                              (ull)text_offset(p, p->tensors[twin].name) - 8);
+            status =
+                FAIL_ROW(p, DUPLICATE_NAME, t, "the name appears twice; the other is at byte %llu",
+                         (ull)text_offset(p, p->tensors[twin].name) - 8);
     }
     return status;
 }
@@ -348,9 +349,8 @@ static tenmap_status check_file_end(gguf_parser *p, uint64_t last_end, const ten
     if (size > behind && !allowed && !p->skipped) {
         uint64_t from = place->offset + behind;
         tmi_fail_at(p->reader.error, TENMAP_ERR_FORMAT, place->shard, from,
-                    "%s: %s after the last tensor, from byte %llu on, that no tensor claims (a "
-                    "lenient open "
-                    "takes the file as it is)",
+                    "%s: no tensor claims %s at the end, from byte %llu on (a lenient "
+                    "open takes the file as it is)",
                     tmi_quote_path(place->path).text, tmi_count(size - behind, "byte").text,
                     (ull)from);
         return tell_gguf(p, TENMAP_FOUND_TRAILING, NULL);
@@ -391,10 +391,10 @@ static void note_oddities(const gguf_parser *p) {
     const tmi_place *place = p->reader.place;
     if (p->count == 0)
         TMI_REPORT(place->report, NO_TENSORS, place->shard, place->offset, NULL,
-                   "%s: it holds no tensor", tmi_quote_path(place->path).text);
+                   "%s: it holds no tensors", tmi_quote_path(place->path).text);
     if (!p->in_order)
         TMI_REPORT(place->report, ORDER, place->shard, place->offset, NULL,
-                   "%s: the header lists the tensors in another order than their data",
+                   "%s: the header does not list the tensors in the order of their data",
                    tmi_quote_path(place->path).text);
     for (size_t i = 0; i < p->count; i++)
         if (p->tensors[i].nbytes == 0)

@@ -39,17 +39,17 @@ static void odd_blanks(const tmi_place *place, size_t length, const tmi_blanks *
     uint64_t start = place->offset + 8;
     if (blanks->before)
         TMI_REPORT(r, WHITE_SPACE, place->shard, start, NULL,
-                   "%s: %s of white space before the header's JSON; some readers want it to begin "
-                   "with '{'",
+                   "%s: %s of white space before the header's JSON; some readers require it to "
+                   "begin with '{'",
                    path.text, tmi_count(blanks->before, "byte").text);
     if (blanks->inside)
         TMI_REPORT(r, WHITE_SPACE, place->shard, start, NULL,
-                   "%s: %s of white space inside the header's JSON, which is written without any "
-                   "by the reference",
+                   "%s: %s of white space inside the header's JSON, which the reference "
+                   "implementation does not write",
                    path.text, tmi_count(blanks->inside, "byte").text);
     if (blanks->other_than_spaces)
         TMI_REPORT(r, WHITE_SPACE, place->shard, start + length - blanks->behind, NULL,
-                   "%s: the header is padded with something else than spaces", path.text);
+                   "%s: the header is padded with something other than spaces", path.text);
     if (blanks->behind > MOST_PADDING)
         TMI_REPORT(r, SLACK, place->shard, start + length - blanks->behind, NULL,
                    "%s: the header ends in %s of white space, which leaves room for metadata or "
@@ -80,7 +80,7 @@ static const char *odd_name(const char *name, size_t len) {
     if (name[0] == ' ' || name[len - 1] == ' ')
         return "the name begins or ends with a space";
     if (len > 4 && memcmp(name, "__", 2) == 0 && memcmp(name + len - 2, "__", 2) == 0)
-        return "names of the form __x__ are the format's own";
+        return "names of the form __x__ are reserved for the format";
     return NULL;
 }
 
@@ -105,17 +105,17 @@ static void odd_tensor(const tmi_place *place, const tmi_header *header, size_t 
                    tmi_quote_path(place->path).text, tmi_quote(t->name, t->name_len).text,
                    (ull)entry);
     else if (!(t->flags & TENMAP_TENSOR_ALIGNED))
-        TMI_REPORT(
-            r, MISALIGNED, place->shard, t->file_offset, t->name,
-            "%s: tensor %s begins at byte %llu, which is no multiple of %u, the alignment of "
-            "%s: it cannot be used in place",
-            tmi_quote_path(place->path).text, tmi_quote(t->name, t->name_len).text,
-            (ull)t->file_offset, (unsigned)tmi_dtypes[t->dtype].align, tmi_dtypes[t->dtype].name);
+        TMI_REPORT(r, MISALIGNED, place->shard, t->file_offset, t->name,
+                   "%s: tensor %s begins at byte %llu, which is not a multiple of %u, the "
+                   "alignment of %s: it cannot be used in place",
+                   tmi_quote_path(place->path).text, tmi_quote(t->name, t->name_len).text,
+                   (ull)t->file_offset, (unsigned)tmi_dtypes[t->dtype].align,
+                   tmi_dtypes[t->dtype].name);
     uint64_t begin = t->file_offset - place->offset - 8 - length;
     uint64_t data = place->size - 8 - length;
     if (t->nbytes > 0 && (begin >= data || t->nbytes > data - begin))
         TMI_REPORT(r, INCOMPLETE, place->shard, end, t->name,
-                   "%s: tensor %s: %llu of its %llu bytes are there",
+                   "%s: tensor %s: only %llu of its %llu bytes are in the file",
                    tmi_quote_path(place->path).text, tmi_quote(t->name, t->name_len).text,
                    (ull)(begin >= data ? 0 : data - begin), (ull)t->nbytes);
 }
@@ -127,7 +127,7 @@ static void odd_metadata(const tmi_place *place, const tmi_header *header) {
         if (header->metadata[i].key_len == 6 && memcmp(header->metadata[i].key, "format", 6) == 0)
             return;
     TMI_REPORT(r, NO_FORMAT, place->shard, place->offset, NULL,
-               "%s: its metadata has no \"format\" (such as \"pt\"), which some loaders ask for",
+               "%s: its metadata has no \"format\" (such as \"pt\"), which some loaders require",
                tmi_quote_path(place->path).text);
 }
 
@@ -138,18 +138,17 @@ void tmi_check_header(const tmi_place *place, const tmi_header *header, size_t l
     uint64_t data = place->offset + 8 + length;
     odd_blanks(place, length, blanks);
     if (data % 8 != 0)
-        TMI_REPORT(
-            r, DATA_START, place->shard, data, NULL,
-            "%s: the data begins at byte %llu, which is no multiple of 8: the header was not "
-            "padded",
-            tmi_quote_path(place->path).text, (ull)data);
+        TMI_REPORT(r, DATA_START, place->shard, data, NULL,
+                   "%s: the data begins at byte %llu, which is not a multiple of 8: the header was "
+                   "not padded",
+                   tmi_quote_path(place->path).text, (ull)data);
     odd_metadata(place, header);
     if (header->count == 0)
-        TMI_REPORT(r, NO_TENSORS, place->shard, place->offset, NULL, "%s: it holds no tensor",
+        TMI_REPORT(r, NO_TENSORS, place->shard, place->offset, NULL, "%s: it holds no tensors",
                    tmi_quote_path(place->path).text);
     if (!in_order)
         TMI_REPORT(r, ORDER, place->shard, place->offset + 8, NULL,
-                   "%s: the header lists the tensors in another order than their data",
+                   "%s: the header does not list the tensors in the order of their data",
                    tmi_quote_path(place->path).text);
     for (size_t i = 0; i < header->count; i++)
         odd_tensor(place, header, length, &tensors[i]);

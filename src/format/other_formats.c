@@ -15,8 +15,8 @@ static const struct {
           "this is a Git LFS pointer, not the model: run `git lfs pull` to fetch the real file"),
     MAGIC("version https://hawser.github.com/spec/",
           "this is a Git LFS pointer, not the model: run `git lfs pull` to fetch the real file"),
-    MAGIC("lmgg", "this is an old GGML file: use the SafeTensors release of the model"),
-    MAGIC("tjgg", "this is an old GGML file: use the SafeTensors release of the model"),
+    MAGIC("lmgg", "this is an old GGML file: use the SafeTensors or GGUF release of the model"),
+    MAGIC("tjgg", "this is an old GGML file: use the SafeTensors or GGUF release of the model"),
     MAGIC("\x1f\x8b", "this is a gzip archive: unpack it first (gunzip)"),
     MAGIC("\x28\xb5\x2f\xfd", "this is a Zstandard archive: unpack it first (zstd -d)"),
     MAGIC("\xfd"
@@ -225,8 +225,8 @@ const char *tmi_other_format(const unsigned char *start, size_t len, uint64_t si
     if (len > 262 && memcmp(start + 257, "ustar", 5) == 0)
         return "this is a tar archive: unpack it first (tar -xf)";
     if (len >= 8 && all_zero(start, len))
-        return "the file begins with zeros only: space was set aside for it, but the download is "
-               "not complete";
+        return "the file begins with only zeros: space was reserved for it, but the download is "
+               "incomplete";
     if (len == size && all_blank(start, len))
         return TMI_ONLY_BLANKS;
     return text_kind(start, len, size, shown);

@@ -40,8 +40,8 @@ static tenmap_status read_length(const tmi_place *place, const unsigned char *st
                            tmi_quote_path(path).text, foreign);
     if (too_short)
         return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
-                           "%s: it has %s, but a SafeTensors file begins with a length field of 8: "
-                           "the download is truncated",
+                           "%s: it has %s, but a SafeTensors file begins with a length field of 8 "
+                           "bytes: the download is truncated",
                            tmi_quote_path(path).text, tmi_count(place->size, "byte").text);
     if (n > limit)
         return tmi_fail_at(error, TENMAP_ERR_LIMIT, place->shard, place->offset,

@@ -269,9 +269,9 @@ static bool parse_field(parser *p, tenmap_tensor *t, int *seen) {
         return false;
     if (*seen & field) {
         p->json.at = key_at;
-        return fail_json(p, field == FIELD_DTYPE   ? "the field dtype is there twice"
-                            : field == FIELD_SHAPE ? "the field shape is there twice"
-                                                   : "the field data_offsets is there twice");
+        return fail_json(p, field == FIELD_DTYPE   ? "the field dtype appears twice"
+                            : field == FIELD_SHAPE ? "the field shape appears twice"
+                                                   : "the field data_offsets appears twice");
     }
     *seen |= field;
     switch (field) {
@@ -354,7 +354,7 @@ static bool parse_metadata(parser *p, const char *key) {
     const char *value = json->at;
     if (p->has_metadata) {
         json->at = (char *)(uintptr_t)key;
-        fail_json(p, "__metadata__ is there twice");
+        fail_json(p, "__metadata__ appears twice");
         return resume(p, TENMAP_FOUND_METADATA, value);
     }
     p->has_metadata = true;
@@ -419,7 +419,7 @@ static tenmap_status index_tensors(parser *p) {
         if (TMI_LIKELY(twin == TMI_NONE))
             continue;
         tenmap_status status = FAIL_RULE(p, DUPLICATE_NAME, &p->tensors[i],
-                                         "the name is there twice, the other time at byte %llu",
+                                         "the name appears twice; the other is at byte %llu",
                                          (ull)file_position(p, p->tensors[twin].name) - 1);
         if (status != TENMAP_OK)
             return status;
@@ -443,8 +443,8 @@ static tenmap_status index_metadata(parser *p) {
         if (twin == TMI_NONE)
             continue;
         status = tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, offset,
-                             "%s: header, byte %llu: the key %s is in __metadata__ twice, the "
-                             "other time at byte %llu",
+                             "%s: header, byte %llu: the key %s appears twice in __metadata__; the "
+                             "other is at byte %llu",
                              tmi_quote_path(p->place->path).text, (ull)offset,
                              tmi_quote(m->key, m->key_len).text,
                              (ull)file_position(p, h->metadata[twin].key) - 1);
@@ -481,10 +481,10 @@ static tenmap_status check_size(parser *p, const tenmap_tensor *t, uint64_t stor
     uint64_t elems = 1, bytes = 0;
     for (uint32_t d = 0; d < t->rank; d++)
         if (TMI_UNLIKELY(!tmi_multiply(elems, t->shape[d], &elems)))
-            return FAIL_RULE(p, OVERFLOW, t,
-                             "the product of its %u dimensions overflows 64 bits at number "
-                             "%u, which is %llu",
-                             (unsigned)t->rank, (unsigned)d + 1, (ull)t->shape[d]);
+            return FAIL_RULE(
+                p, OVERFLOW, t,
+                "the product of its %u dimensions overflows 64 bits at dimension %u, which is %llu",
+                (unsigned)t->rank, (unsigned)d + 1, (ull)t->shape[d]);
     *nelems = elems;
     if (t->dtype == TENMAP_OPAQUE)
         return TENMAP_OK;
@@ -494,7 +494,8 @@ static tenmap_status check_size(parser *p, const tenmap_tensor *t, uint64_t stor
         return FAIL_RULE(p, OVERFLOW, t, "%llu elements of %u bits overflow 64 bits", (ull)elems,
                          width);
     if (TMI_UNLIKELY(size == TMI_BYTES_PART))
-        return FAIL_RULE(p, PART_OF_BYTE, t, "%s of %s, %u bits each, are not whole bytes",
+        return FAIL_RULE(p, PART_OF_BYTE, t,
+                         "%s of %s, %u bits each, are not a whole number of bytes",
                          tmi_count(elems, "element").text, tmi_dtypes[t->dtype].name, width);
     if (TMI_UNLIKELY(bytes != stored))
         return FAIL_RULE(p, SIZE, t,
@@ -523,8 +524,8 @@ static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end)
     }
     if (last_end < data_size && (!allowed || p->place->report) && !p->skipped) {
         tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, expected,
-                    "%s: %s after the last tensor, from byte %llu on, that no tensor claims (a "
-                    "lenient open takes the file as it is)",
+                    "%s: no tensor claims %s at the end, from byte %llu on (a lenient "
+                    "open takes the file as it is)",
                     tmi_quote_path(p->place->path).text,
                     tmi_count(data_size - last_end, "byte").text, (ull)expected);
         return tell(p, TENMAP_FOUND_TRAILING, NULL, TENMAP_ERR_FORMAT);

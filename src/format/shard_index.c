@@ -124,7 +124,7 @@ static bool parse_listing(index_parser *p) {
 
 static bool parse_weight_map(index_parser *p) {
     if (p->has_map)
-        return fail_index(p, "weight_map is there twice");
+        return fail_index(p, "weight_map appears twice");
     p->has_map = true;
     if (!tmi_json_expect(&p->json, '{', "expected weight_map as an object of file names"))
         return fail_index(p, NULL);
@@ -265,8 +265,8 @@ static bool index_listings(index_parser *p) {
             continue;
         uint64_t offset = (uint64_t)(l->name - p->json.text) - 1;
         p->failed = tmi_fail_at(p->error, TENMAP_ERR_FORMAT, 0, offset,
-                                "%s: index, byte %llu: tensor %s is in weight_map twice, the other "
-                                "time at byte %llu",
+                                "%s: index, byte %llu: tensor %s appears twice in weight_map; the "
+                                "other is at byte %llu",
                                 tmi_quote_path(p->place->path).text, (ull)offset,
                                 tmi_quote(l->name, l->name_len).text,
                                 (ull)(index->listings[twin].name - p->json.text) - 1);

@@ -17,7 +17,7 @@ static tenmap_status fail_object(tenmap_error *error, tenmap_error *said, tenmap
         status > TENMAP_OK && status <= TENMAP_ERR_CANCELLED ? status : TENMAP_ERR_IO;
     said->message[sizeof said->message - 1] = '\0';
     if (!said->message[0])
-        tmi_fail(said, known, "%s: cannot %s: the tenmap_io gave status %d and no sentence",
+        tmi_fail(said, known, "%s: cannot %s: the tenmap_io returned status %d and no message",
                  tmi_quote_path(shown).text, doing, (int)status);
     said->status = known;
     if (error)
@@ -227,13 +227,13 @@ tenmap_status tmi_bytes_list(const tenmap_io *io, const char *path,
     }
     if (!io->list)
         return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
-                        "%s: its tenmap_io has no list, so its folders cannot be looked into",
+                        "%s: its tenmap_io has no list function, so folders cannot be listed",
                         tmi_quote_path(path).text);
     tenmap_status status = io->list(io->ctx, path, list_entry, &call, &said);
     if (call.too_long)
         return tmi_fail(error, TENMAP_ERR_LIMIT,
-                        "%s: its tenmap_io lists a name of %llu bytes; names of files have %d at "
-                        "most: open a file by its own path",
+                        "%s: its tenmap_io lists a file name of %llu bytes, over the limit of %d: "
+                        "open a file by its own path",
                         tmi_quote_path(path).text, (ull)call.too_long, (int)LONGEST_NAME);
     return status == TENMAP_OK ? status : fail_object(error, &said, status, path, "list it");
 }

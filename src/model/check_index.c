@@ -64,7 +64,7 @@ static void check_total_size(const tenmap_model *model, const tmi_index *index, 
     uint64_t total = 0;
     if (!index->has_total_size) {
         TMI_REPORT_AS(model->report, TENMAP_FINDING_NOTE, TOTAL_SIZE, TENMAP_NO_SHARD, 0, NULL,
-                      "%s: the index has no metadata.total_size, which some loaders ask for",
+                      "%s: the index has no metadata.total_size, which some loaders require",
                       tmi_quote_path(path).text);
         return;
     }
@@ -74,7 +74,7 @@ static void check_total_size(const tenmap_model *model, const tmi_index *index, 
         total += model->tensors[i].nbytes;
     if (total != index->total_size)
         TMI_REPORT(model->report, TOTAL_SIZE, TENMAP_NO_SHARD, 0, NULL,
-                   "%s: the index says that the tensors have %llu bytes together "
+                   "%s: the index says that the tensors have %llu bytes in total "
                    "(metadata.total_size), but they have %llu",
                    tmi_quote_path(path).text, (ull)index->total_size, (ull)total);
 }

@@ -339,11 +339,11 @@ static tenmap_status fail_nothing(const candidates *list, tenmap_error *error) {
     }
     if (found.count)
         return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
-                        "%s: no model lies in this folder itself; these folders inside it hold "
-                        "one each, open one of them: %s",
+                        "%s: this folder itself holds no model, but each of these folders inside "
+                        "it does; open one of them: %s",
                         tmi_quote_path(list->folder).text, tmi_list_end(&names));
     return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
-                    "%s: no .safetensors or .gguf file and no index lies in this folder%s",
+                    "%s: this folder holds no .safetensors or .gguf file and no index%s",
                     tmi_quote_path(list->folder).text,
                     list->other_index
                         ? ", only an index of another format: fetch the SafeTensors release"

@@ -29,9 +29,10 @@ tenmap_status tmi_split_names(tmi_folder_choice *choice, const tenmap_io *io, co
                               const tmi_split *split, tenmap_error *error) {
     *choice = (tmi_folder_choice){.is_set = true};
     if (split->count >= TMI_MOST_SHARDS)
-        return tmi_fail(error, TENMAP_ERR_LIMIT,
-                        "%s: it says that the model has %llu parts (split.count); %d are the limit",
-                        tmi_quote_path(path).text, (ull)split->count, (int)TMI_MOST_SHARDS - 1);
+        return tmi_fail(
+            error, TENMAP_ERR_LIMIT,
+            "%s: it says that the model has %llu parts (split.count), over the limit of %d",
+            tmi_quote_path(path).text, (ull)split->count, (int)TMI_MOST_SHARDS - 1);
     char tail[SPLIT_TAIL + 1];
     split_tail(tail, 0, split->count);
     size_t len, at = name_in_path(io, path, &len);
@@ -40,7 +41,7 @@ tenmap_status tmi_split_names(tmi_folder_choice *choice, const tenmap_io *io, co
         return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
                         "%s: this is the first of %llu parts (split.count), but its name does not "
                         "end in %s, so the others cannot be found; open it with missing shards "
-                        "allowed to have it alone",
+                        "allowed to open this part alone",
                         tmi_quote_path(path).text, (ull)split->count, tail);
     choice->names = tmi_calloc((size_t)split->count, sizeof *choice->names);
     while (choice->names && choice->count < split->count) {
@@ -63,7 +64,7 @@ static tenmap_status check_part(const tmi_shard *shard, size_t shards, tenmap_er
         return TENMAP_OK;
     return tmi_fail_at(error, TENMAP_ERR_FORMAT, shard->number, 0,
                        "%s: it says that it is part %llu of %llu (split.no, split.count), but its "
-                       "name makes it part %llu of %llu",
+                       "name says part %llu of %llu",
                        tmi_quote_path(shard->path).text, (ull)split->number + 1, (ull)split->count,
                        (ull)shard->number + 1, (ull)shards);
 }
@@ -77,7 +78,7 @@ tenmap_status tmi_split_check(const tenmap_model *model, tenmap_error *error) {
     if (status == TENMAP_OK && first && first->counts_tensors && model->missing_count == 0 &&
         first->tensors != model->tensor_count)
         status = tmi_fail(error, TENMAP_ERR_FORMAT,
-                          "%s: its parts have %llu tensors together, but the first says that there "
+                          "%s: its parts hold %llu tensors in total, but the first says that there "
                           "are %llu (split.tensors.count)",
                           tmi_quote_path(model->path).text, (ull)model->tensor_count,
                           (ull)first->tensors);

@@ -18,7 +18,7 @@ static tenmap_status take_io(const tenmap_io *given, tenmap_io *out, tenmap_erro
         if (out->reserved[i])
             status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "tenmap_io.reserved must be 0");
     if (status == TENMAP_OK && (!out->open || !out->read || !out->close))
-        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.io lacks its function %s",
+        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.io has no %s function",
                           !out->open   ? "open"
                           : !out->read ? "read"
                                        : "close");
@@ -42,7 +42,7 @@ static tenmap_status take_options(const tenmap_options *given, tenmap_options *o
     if (status != TENMAP_OK)
         return status;
     if (out->backend > TENMAP_BACKEND_READ)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.backend is %u, which is none",
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.backend is %u, which is not a backend",
                         (unsigned)out->backend);
     return TENMAP_OK;
 }
@@ -262,7 +262,7 @@ tenmap_status tmi_open_begin(const tenmap_options *given, tenmap_options *option
 /* A tenmap_io opens paths, so it does not apply to a descriptor or memory. */
 static tenmap_status refuse_io(const tenmap_options *options, tenmap_error *error) {
     return options->io ? tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                                  "options.io is for models that are opened by a path")
+                                  "options.io works only for models that are opened by a path")
                        : TENMAP_OK;
 }
 
@@ -353,7 +353,8 @@ tenmap_status tenmap_open_fd(int fd, const tenmap_options *given, tenmap_model *
         status = refuse_io(&options, error);
     int failed = fd < 0 ? EBADF : tmi_file_dup(&model->shards[0].bytes.file, fd);
     if (status == TENMAP_OK && fd < 0)
-        status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "the descriptor is %d", fd);
+        status =
+            tmi_fail(error, TENMAP_ERR_ARGUMENT, "the descriptor is %d, which is negative", fd);
     else if (status == TENMAP_OK && failed)
         status = tmi_fail_os(error, failed, "descriptor %d: cannot be duplicated", fd);
     if (status == TENMAP_OK)

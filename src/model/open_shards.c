@@ -124,8 +124,8 @@ static tenmap_status fail_descriptors(const shard_jobs *all, size_t first, tenma
         refused += all->jobs[i].error.os_error == EMFILE;
     }
     tmi_fail(error, TENMAP_ERR_LIMIT,
-             "%s: the model keeps one file open for each of its %llu shards, but this process may "
-             "open no more after %llu of them: raise its limit of open files (ulimit -n, "
+             "%s: the model keeps one file open for each of its %llu shards, but this process "
+             "reached its limit of open files after %llu of them: raise the limit (ulimit -n, "
              "RLIMIT_NOFILE) by at least %llu",
              tmi_quote_path(all->asked_by).text, (ull)all->count, (ull)opened, (ull)refused);
     if (error) {

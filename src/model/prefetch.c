@@ -86,8 +86,8 @@ tenmap_status tmi_populate_span(tmi_span span, const tenmap_tensor *t, tenmap_er
         return TENMAP_OK;
     (void)tmi_bytes_changed(&span.shard->bytes, &now);
     TMI_FAIL_TENSOR(error, TENMAP_ERR_IO, t,
-                    "cannot bring in bytes %llu to %llu of the file, which has %llu bytes now and "
-                    "had %llu when it was opened",
+                    "cannot read bytes %llu to %llu of the file into memory; the file has %llu "
+                    "bytes now and had %llu when it was opened",
                     (ull)span.begin, (ull)span.end, (ull)now, (ull)span.shard->bytes.file.size);
     if (error)
         error->os_error = EFAULT;

@@ -87,7 +87,7 @@ static bool claim_parts(quantized_search *s, const tmi_computed *c) {
         uint32_t *owner = &s->owners[part - s->model->tensors];
         if (*owner)
             return TMI_PART_WRONG(&s->finder, c->parts[TMI_PART_VALUES], part,
-                                  "but it is a part of another weight too");
+                                  "it is also a part of another weight");
         *owner = (uint32_t)s->count + 1;
         s->hidden++;
     }
@@ -98,7 +98,7 @@ static bool keep_weight(quantized_search *s, const tmi_computed *c) {
     tmi_computed *found = tmi_grow(s->found, s->count, &s->capacity, sizeof *found);
     if (!found) {
         s->finder.status = tmi_fail_memory(s->finder.error, s->capacity * 2 * sizeof *found,
-                                           "the weights in parts");
+                                           "the quantized weights");
         return false;
     }
     s->found = found;
@@ -176,8 +176,9 @@ static bool make_tensor(tmi_computed *c, tenmap_tensor *t) {
 }
 
 static tenmap_status fail_twin(const tenmap_tensor *t, tenmap_error *error) {
-    return TMI_FAIL_TENSOR(error, TENMAP_ERR_FORMAT, t, "%s",
-                           "the weight that its parts make has the name of another tensor");
+    return TMI_FAIL_TENSOR(
+        error, TENMAP_ERR_FORMAT, t, "%s",
+        "the weight that its parts belong to has the same name as another tensor");
 }
 
 /* Builds the listed tensors: plain tensors, and each weight in the place of its values. */
@@ -201,8 +202,9 @@ static tenmap_status list_tensors(quantized_search *s, tenmap_error *error) {
             continue;
         *t = *stored;
         if (c && !make_tensor(c, t))
-            return TMI_FAIL_TENSOR(error, TENMAP_ERR_FORMAT, stored, "%s",
-                                   "the weight that it is a part of is larger than 64 bits count");
+            return TMI_FAIL_TENSOR(
+                error, TENMAP_ERR_FORMAT, stored, "%s",
+                "the weight that it is a part of has a size that overflows 64 bits");
         q->numbers[shown] = owner;
         if (tmi_names_put(&q->finder, shown, tmi_hash(&model->key, t->name, t->name_len)) !=
             TMI_NONE)
@@ -238,7 +240,7 @@ static tenmap_status search_weights(quantized_search *s) {
     const tenmap_model *model = s->model;
     size_t bytes = model->tensor_count * sizeof *s->owners;
     if (!tmi_block_alloc(&s->owner_block, bytes))
-        return tmi_fail_memory(s->finder.error, bytes, "the weights in parts");
+        return tmi_fail_memory(s->finder.error, bytes, "the quantized weights");
     s->owners = s->owner_block.bytes;
     for (size_t i = 0; i < model->tensor_count; i++)
         if (!s->owners[i] && may_hold_values(&model->tensors[i]) &&

@@ -40,7 +40,7 @@ static bool take_zeros(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, t
         return f->status == TENMAP_OK;
     if (zeros->nelems != c->parts[TMI_PART_SCALES]->nelems ||
         (zeros->dtype != TENMAP_I8 && zeros->dtype != TENMAP_U8))
-        return TMI_PART_WRONG(f, t, zeros, "one zero point of 8 bits was expected for each scale");
+        return TMI_PART_WRONG(f, t, zeros, "expected one 8-bit zero point for each scale");
     c->parts[TMI_PART_ZEROS] = zeros;
     c->layout.zeros = TMI_ZEROS_DTYPE;
     return true;
@@ -56,12 +56,11 @@ static bool take_row_format(tmi_part_finder *f, const tenmap_tensor *t, tmi_comp
     if (!format)
         return f->status == TENMAP_OK;
     if (format->nelems != 1 || format->nbytes > sizeof order)
-        return TMI_PART_WRONG(f, t, format, "one number was expected there");
+        return TMI_PART_WRONG(f, t, format, "expected one number");
     if (!tmi_part_read(f, t, format, order, (size_t)format->nbytes))
         return false;
     if (tmi_file_u64(order) != 0)
-        return TMI_PART_WRONG(f, t, format,
-                              "it says the order %llu, where 0, row after row, was expected",
+        return TMI_PART_WRONG(f, t, format, "it says order %llu; expected 0 (row by row)",
                               (ull)tmi_file_u64(order));
     c->parts[TMI_PART_ANNOTATION] = format;
     return true;
@@ -76,7 +75,7 @@ static bool take_notes(tmi_part_finder *f, const tenmap_tensor *t, bool bitsandb
     if (bitsandbytes) {
         if (t->dtype != TENMAP_I8 || c->layout.scale_rows != c->layout.rows)
             return TMI_PART_WRONG(f, t, c->parts[TMI_PART_SCALES],
-                                  "one was expected for each of the %llu rows of an I8 weight",
+                                  "expected one for each of the %llu rows of an I8 weight",
                                   (ull)c->layout.rows);
         c->layout.scale = TMI_SCALE_127;
         return take_row_format(f, t, c);

@@ -59,11 +59,10 @@ bool tmi_check_comfy(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_te
     }
     bool good = tmi_part_read(f, t, part, text.bytes, length);
     if (good && !tmi_annotation_parse(text, length, take_comfy_member, &note))
-        good = TMI_PART_WRONG(f, t, part, "JSON with a format was expected in it");
+        good = TMI_PART_WRONG(f, t, part, "expected JSON with a format");
     else if (good && !comfy_format_fits(&note, t->dtype))
         good = TMI_PART_WRONG(f, t, part,
-                              "it says the format %s%s, which is not known here for values of "
-                              "%s",
+                              "it says format %s%s, which is not supported for values of %s",
                               tmi_quote(note.format, strlen(note.format)).text,
                               note.rotated ? ", rotated" : "", tenmap_dtype_text(t));
     tmi_block_free(&text);
@@ -160,7 +159,7 @@ static bool parse_torchao(tmi_part_finder *f, const tenmap_tensor *t, const tenm
                           torchao_note *note) {
     tmi_block text = {NULL, 0};
     if (pair->value_len > MOST_NOTE_TEXT)
-        return TMI_PART_WRONG(f, t, t, "its metadata has %llu bytes, and at most %d were expected",
+        return TMI_PART_WRONG(f, t, t, "its metadata has %llu bytes; expected at most %d",
                               (ull)pair->value_len, (int)MOST_NOTE_TEXT);
     if (!tmi_block_alloc(&text, pair->value_len + TMI_JSON_PAD)) {
         f->status = tmi_fail_memory(f->error, pair->value_len, "the metadata of a weight");
@@ -168,7 +167,7 @@ static bool parse_torchao(tmi_part_finder *f, const tenmap_tensor *t, const tenm
     }
     memcpy(text.bytes, pair->value, pair->value_len);
     bool good = tmi_annotation_parse(text, pair->value_len, take_torchao_member, note) ||
-                TMI_PART_WRONG(f, t, t, "JSON that says its _type was expected in the metadata");
+                TMI_PART_WRONG(f, t, t, "expected JSON with a _type in its metadata");
     tmi_block_free(&text);
     return good;
 }
@@ -193,11 +192,10 @@ bool tmi_check_torchao(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed 
     uint64_t rows = r->rows / note.block[0] + (r->rows % note.block[0] != 0);
     uint64_t columns = r->columns / note.block[1] + (r->columns % note.block[1] != 0);
     if (rows != r->scale_rows || columns != r->scale_columns)
-        return TMI_PART_WRONG(
-            f, t, c->parts[TMI_PART_SCALES],
-            "the metadata says blocks of %llux%llu, which are [%llu, %llu] scales "
-            "for this weight",
-            (ull)note.block[0], (ull)note.block[1], (ull)rows, (ull)columns);
+        return TMI_PART_WRONG(f, t, c->parts[TMI_PART_SCALES],
+                              "the metadata says blocks of %llux%llu, which gives [%llu, %llu] "
+                              "scales for this weight",
+                              (ull)note.block[0], (ull)note.block[1], (ull)rows, (ull)columns);
     r->group_rows = note.block[0];
     r->group_columns = note.block[1];
     return true;

@@ -115,7 +115,7 @@ static bool read_bnb_state(tmi_part_finder *f, const tenmap_tensor *t, const ten
     }
     bool good = tmi_part_read(f, t, note, text.bytes, length);
     if (good && !tmi_annotation_parse(text, length, take_bnb_member, state))
-        good = TMI_PART_WRONG(f, t, note, "JSON with blocksize and shape was expected in it");
+        good = TMI_PART_WRONG(f, t, note, "expected JSON with blocksize and shape");
     tmi_block_free(&text);
     return good;
 }
@@ -134,8 +134,7 @@ static bool take_absmax(tmi_part_finder *f, const tenmap_tensor *t, const bnb_st
         return false;
     bool codes = absmax->dtype == TENMAP_U8;
     if (absmax->nelems != blocks || (!codes && absmax->dtype != TENMAP_F32))
-        return TMI_PART_WRONG(f, t, absmax, "one for each of %llu blocks was expected",
-                              (ull)blocks);
+        return TMI_PART_WRONG(f, t, absmax, "expected one for each of %llu blocks", (ull)blocks);
     c->layout.scale_dtype = TENMAP_F32;
     if (!codes)
         return true;
@@ -144,13 +143,13 @@ static bool take_absmax(tmi_part_finder *f, const tenmap_tensor *t, const bnb_st
     uint64_t step = state->nested_block;
     if (state->offset_wrong)
         return TMI_PART_WRONG(f, t, c->parts[TMI_PART_ANNOTATION],
-                              "a number was expected as its nested_offset");
+                              "expected a number as its nested_offset");
     if (!step || nested->dtype != TENMAP_F32 ||
         nested->nelems != blocks / step + (blocks % step != 0))
-        return TMI_PART_WRONG(f, t, nested, "one F32 for every %llu of %llu was expected",
+        return TMI_PART_WRONG(f, t, nested, "expected one F32 for every %llu of %llu blocks",
                               (ull)step, (ull)blocks);
     if (!is_table(table, 256))
-        return TMI_PART_WRONG(f, t, table, "F32 [256] was expected");
+        return TMI_PART_WRONG(f, t, table, "expected F32 [256]");
     c->parts[TMI_PART_NESTED_SCALES] = nested;
     c->parts[TMI_PART_NESTED_TABLE] = table;
     c->layout.scale = TMI_SCALE_NESTED;
@@ -187,15 +186,15 @@ bool tmi_find_bnb4(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) 
     if (!read_bnb_state(f, t, note, &state))
         return false;
     if (state.kind[0] && strcmp(state.kind, nf4 ? "nf4" : "fp4") != 0)
-        return TMI_PART_WRONG(f, t, note, "it says %s, which its name does not",
+        return TMI_PART_WRONG(f, t, note, "it says %s, but its name does not",
                               tmi_quote(state.kind, strlen(state.kind)).text);
     if (!bnb_shape(&state, t, &elements) || state.block == 0)
         return TMI_PART_WRONG(
-            f, t, note, "its shape %s and blocks of %llu do not fit %llu bytes",
+            f, t, note, "its shape %s and blocks of %llu do not match %llu bytes",
             tmi_shape_text(state.shape, state.rank % (TMI_COMPUTED_RANK + 1)).text,
             (ull)state.block, (ull)t->nbytes);
     if (!is_table(table, 16))
-        return TMI_PART_WRONG(f, t, table, "F32 [16] was expected");
+        return TMI_PART_WRONG(f, t, table, "expected F32 [16]");
     c->parts[TMI_PART_VALUES] = t;
     c->parts[TMI_PART_SCALES] = absmax;
     c->parts[TMI_PART_TABLE] = table;

@@ -43,7 +43,7 @@ const tenmap_tensor *tmi_find_part(tmi_part_finder *f, const tenmap_tensor *t, s
     const tenmap_tensor *part = name ? tenmap_find_n(f->model, name, len) : NULL;
     bool may_lack = f->model->missing_count || tmi_allows(f->flags, TENMAP_OPEN_STALE_INDEX);
     if (name && !part && may_lack && tmi_shard_listed(f->model, name, len))
-        (void)tmi_part_missing(f, t, cut, ending, "says the index");
+        (void)tmi_part_missing(f, t, cut, ending, "according to the index");
     return part;
 }
 
@@ -55,8 +55,8 @@ bool tmi_part_missing(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, co
     if (!name || (f->flags & TENMAP_OPEN_PARTIAL))
         return false;
     f->status = TMI_FAIL_TENSOR(f->error, TENMAP_ERR_FORMAT, t,
-                                "it is the values of a weight (%s) whose part %s is missing; "
-                                "opened as it is stored, the model lists its parts",
+                                "it holds the values of a quantized weight (%s) whose part %s is "
+                                "missing; opened as it is stored, the model lists its parts",
                                 scheme, tmi_quote(name, len).text);
     return false;
 }
@@ -137,7 +137,7 @@ static bool is_in_run(const tmi_note_run *run, const tenmap_tensor *part) {
 bool tmi_part_read(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *part, void *dst,
                    size_t size) {
     if (part->nbytes > MOST_NOTE_BYTES || size > part->nbytes)
-        return TMI_PART_WRONG(f, t, part, "at most %d bytes were expected there", MOST_NOTE_BYTES);
+        return TMI_PART_WRONG(f, t, part, "expected at most %d bytes", MOST_NOTE_BYTES);
     f->notes++;
     if (f->io && !is_in_run(&f->run, part)) /* each read may be a network request */
         f->status = read_run(f, part);
@@ -236,26 +236,25 @@ bool tmi_take_scales(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c
     if (fp8 && block[0] && block[1] && scales->nelems != 1 &&
         (groups_in(r->rows, block[0]) != r->scale_rows ||
          groups_in(r->columns, block[1]) != r->scale_columns))
-        return TMI_PART_WRONG(f, t, scales,
-                              "config.json says blocks of %llux%llu, which are [%llu, %llu] scales "
-                              "for this weight",
-                              (ull)block[0], (ull)block[1], (ull)groups_in(r->rows, block[0]),
-                              (ull)groups_in(r->columns, block[1]));
+        return TMI_PART_WRONG(
+            f, t, scales,
+            "config.json says blocks of %llux%llu, which gives [%llu, %llu] scales for this weight",
+            (ull)block[0], (ull)block[1], (ull)groups_in(r->rows, block[0]),
+            (ull)groups_in(r->columns, block[1]));
     bool grouped = fits && r->group_rows == 1 && r->scale_columns > 1 && f->config->groups == 1;
     if (grouped && f->config->group && groups_in(r->columns, f->config->group) != r->scale_columns)
-        return TMI_PART_WRONG(f, t, scales,
-                              "config.json says groups of %llu columns, which are %llu scales for "
-                              "a row of %llu",
-                              (ull)f->config->group, (ull)groups_in(r->columns, f->config->group),
-                              (ull)r->columns);
+        return TMI_PART_WRONG(
+            f, t, scales,
+            "config.json says groups of %llu columns, which gives %llu scales for a row of %llu",
+            (ull)f->config->group, (ull)groups_in(r->columns, f->config->group), (ull)r->columns);
     if (!r->group_rows || !r->group_columns)
-        return TMI_PART_WRONG(f, t, scales,
-                              "for a weight of shape %s, one scale, or one for each row or block, "
-                              "was expected",
-                              tmi_shape_text(t->shape, t->rank).text);
+        return TMI_PART_WRONG(
+            f, t, scales,
+            "expected one scale, or one for each row or block, for a weight of shape %s",
+            tmi_shape_text(t->shape, t->rank).text);
     if (as >= TMI_DTYPE_COUNT || tmi_dtypes[as].kind != TENMAP_KIND_FLOAT ||
         tmi_dtype_width(as) == 0)
-        return TMI_PART_WRONG(f, t, scales, "scales of a floating-point dtype were expected");
+        return TMI_PART_WRONG(f, t, scales, "expected scales of a floating-point dtype");
     r->scale_dtype = as;
     c->parts[TMI_PART_SCALES] = scales;
     return true;

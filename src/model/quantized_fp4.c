@@ -56,7 +56,7 @@ bool tmi_find_blocks(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c
         return f->status == TENMAP_OK && tmi_part_missing(f, t, cut, "_scales", "MXFP4");
     uint64_t rows = t->shape[rank - 3], groups = t->shape[rank - 2];
     if (!is_e8m0(scales) || !axes_fit(t, rank - 1, scales) || scales->shape[rank - 2] != groups)
-        return TMI_PART_WRONG(f, t, scales, "U8 %s was expected",
+        return TMI_PART_WRONG(f, t, scales, "expected U8 %s",
                               tmi_shape_text(t->shape, rank - 1).text);
     take_pairs(c, TENMAP_F4, rows, groups * (MX_GROUP / 2), MX_GROUP);
     c->layout.transposed = true;
@@ -79,7 +79,7 @@ static bool take_second_scale(tmi_part_finder *f, const tenmap_tensor *t, size_t
         return f->status == TENMAP_OK && tmi_part_missing(f, t, cut, ending, "NVFP4");
     if (second->dtype != TENMAP_F32 ||
         (second->nelems != 1 && second->nelems != tmi_matrices(t->shape, t->rank)))
-        return TMI_PART_WRONG(f, t, second, "one F32 was expected");
+        return TMI_PART_WRONG(f, t, second, "expected one F32, or one for each matrix");
     c->parts[TMI_PART_GLOBAL_SCALE] = second;
     c->layout.scale = packed ? TMI_SCALE_DIVIDED : TMI_SCALE_TIMES;
     return true;
@@ -122,14 +122,14 @@ bool tmi_find_pairs(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c)
     bool nvfp4 = scales->dtype == TENMAP_F8_E4M3;
     if (dtype == TENMAP_AS_STORED || !axes_fit(t, t->rank, scales))
         return packed && TMI_PART_WRONG(f, t, scales,
-                                        "for values %s a scale for every 32 (U8) or 16 (F8_E4M3) "
-                                        "elements was expected",
+                                        "expected one scale for every 32 (U8) or 16 (F8_E4M3) "
+                                        "elements of the values, which are %s",
                                         tmi_shape_text(t->shape, t->rank).text);
     if (!packed && tmi_ends_with(t, ".weight") &&
         tmi_find_part(f, t, strlen(".weight"), ".comfy_quant"))
-        return TMI_PART_WRONG(f, t, scales,
-                              "ComfyUI stores these scales in an order of its own, which is not "
-                              "known here");
+        return TMI_PART_WRONG(
+            f, t, scales,
+            "ComfyUI stores these scales in an order of its own, which is not supported");
     take_pairs(c, dtype, t->shape[t->rank - 2], t->shape[t->rank - 1], nvfp4 ? NV_GROUP : MX_GROUP);
     c->parts[TMI_PART_VALUES] = t;
     c->parts[TMI_PART_SCALES] = scales;

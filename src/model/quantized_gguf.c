@@ -28,12 +28,11 @@ bool tmi_find_nvfp4_scale(tmi_part_finder *f, const tenmap_tensor *t, tmi_comput
     r->scale_shared = scale->nelems == 1;
     r->scale_dtype = scale->dtype;
     if (scale->dtype != TENMAP_F32 && scale->dtype != TENMAP_F16 && scale->dtype != TENMAP_BF16)
-        return TMI_PART_WRONG(f, t, scale, "a scale of F32, F16 or BF16 was expected");
+        return TMI_PART_WRONG(f, t, scale, "expected a scale of F32, F16 or BF16");
     if (!r->scale_shared && scale->nelems != tmi_matrices(t->shape, t->rank))
-        return TMI_PART_WRONG(f, t, scale,
-                              "for a weight of shape %s, one scale, or one for each matrix, was "
-                              "expected",
-                              tmi_shape_text(t->shape, t->rank).text);
+        return TMI_PART_WRONG(
+            f, t, scale, "expected one scale, or one for each matrix, for a weight of shape %s",
+            tmi_shape_text(t->shape, t->rank).text);
     c->parts[TMI_PART_VALUES] = t;
     c->parts[TMI_PART_SCALES] = scale;
     c->rank = t->rank;

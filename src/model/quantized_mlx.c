@@ -43,10 +43,10 @@ static bool take_affine(tmi_part_finder *f, const tenmap_tensor *t, const tenmap
     if (!biases)
         return f->status == TENMAP_OK && tmi_part_missing(f, t, cut, ".biases", "MLX");
     if (biases->dtype != scales->dtype || biases->nelems != scales->nelems)
-        return TMI_PART_WRONG(f, t, biases, "as many %s as there are scales were expected",
+        return TMI_PART_WRONG(f, t, biases, "expected as many %s as there are scales",
                               tenmap_dtype_text(scales));
     if (!take_width(f->config, product, &bits, &group))
-        return TMI_PART_WRONG(f, t, scales, "no width of 2 to 8 bits makes so many groups");
+        return TMI_PART_WRONG(f, t, scales, "no width of 2 to 8 bits gives that many groups");
     c->layout.codes = TMI_CODES_STREAM;
     c->layout.bits = (uint8_t)bits;
     c->layout.group_columns = group;
@@ -85,10 +85,10 @@ bool tmi_find_mlx(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     if (plain ? !take_mode(product, r, &mode)
               : product == 0 || (scales->dtype != TENMAP_F16 && scales->dtype != TENMAP_BF16 &&
                                  scales->dtype != TENMAP_F32))
-        return TMI_PART_WRONG(f, t, scales,
-                              "for values %s a scale for each group of each row was "
-                              "expected",
-                              tmi_shape_text(t->shape, t->rank).text);
+        return TMI_PART_WRONG(
+            f, t, scales,
+            "expected one scale for each group of each row of the values, which are %s",
+            tmi_shape_text(t->shape, t->rank).text);
     if (plain)
         c->scheme = (tenmap_scheme){mode, r->bits, 0, 0, 0};
     else if (!take_affine(f, t, scales, product, c))

@@ -45,7 +45,7 @@ static bool packed_columns(tmi_part_finder *f, const tenmap_tensor *t, const ten
     size_t width = shape->dtype == TENMAP_I64 ? 8 : 4;
     if ((shape->dtype != TENMAP_I64 && shape->dtype != TENMAP_I32) || shape->nelems != t->rank ||
         shape->nbytes > sizeof bytes)
-        return TMI_PART_WRONG(f, t, shape, "%u integers were expected", (unsigned)t->rank);
+        return TMI_PART_WRONG(f, t, shape, "expected %u integers", (unsigned)t->rank);
     if (f->notes >= MOST_READ && group && bits && words <= UINT64_MAX / 32) {
         *columns = scales->rank == t->rank ? scales->shape[t->rank - 1] * group : words * 32 / bits;
         return true;
@@ -76,7 +76,7 @@ static bool packed_zeros(tmi_part_finder *f, const tenmap_tensor *t, tmi_compute
                 zeros->nelems == matrices * words * r->scale_columns &&
                 (r->codes == TMI_CODES_STREAM || 32 % r->bits == 0);
     if (!fits)
-        return TMI_PART_WRONG(f, t, zeros, "I32 [%llu, %llu], of %u bits each, was expected",
+        return TMI_PART_WRONG(f, t, zeros, "expected I32 [%llu, %llu] with %u bits each",
                               (ull)words, (ull)r->scale_columns, (unsigned)r->bits);
     c->parts[TMI_PART_ZEROS] = zeros;
     r->zeros = TMI_ZEROS_DOWN;
@@ -87,8 +87,7 @@ static bool packed_zeros(tmi_part_finder *f, const tenmap_tensor *t, tmi_compute
 static bool few_enough(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *list,
                        uint64_t groups) {
     return groups <= TMI_MOST_GROUPS ||
-           TMI_PART_WRONG(f, t, list,
-                          "it lists %llu groups of scales, and at most %d were expected",
+           TMI_PART_WRONG(f, t, list, "it lists %llu groups of scales; expected at most %d",
                           (ull)groups, (int)TMI_MOST_GROUPS);
 }
 
@@ -98,7 +97,7 @@ static bool listed_columns(tmi_part_finder *f, const tenmap_tensor *t, tmi_compu
     if (!groups)
         return f->status == TENMAP_OK;
     if (groups->dtype != TENMAP_I32 || groups->nelems != c->layout.columns)
-        return TMI_PART_WRONG(f, t, groups, "I32 [%llu] was expected", (ull)c->layout.columns);
+        return TMI_PART_WRONG(f, t, groups, "expected I32 [%llu]", (ull)c->layout.columns);
     c->parts[TMI_PART_GROUP_INDEX] = groups;
     return few_enough(f, t, groups, c->layout.scale_columns);
 }
@@ -130,7 +129,7 @@ bool tmi_find_packed(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c
     uint64_t words = t->shape[t->rank - 1];
     if (!packing_of(r, words, f->config->bits))
         return TMI_PART_WRONG(
-            f, t, shape, "%llu columns%s fill no row of %llu words", (ull)r->columns,
+            f, t, shape, "%llu columns%s do not fill a row of %llu words", (ull)r->columns,
             f->config->bits ? " of as many bits as config.json says" : "", (ull)words);
     r->less = 1 << (r->bits - 1);
     r->row_bytes = words * 4;
@@ -197,14 +196,14 @@ static bool find_turned_parts(tmi_part_finder *f, const tenmap_tensor *t, turned
     if (p->scales->rank != 2 || p->scales->dtype >= TMI_DTYPE_COUNT ||
         tmi_dtypes[p->scales->dtype].kind != TENMAP_KIND_FLOAT ||
         tmi_dtype_width(p->scales->dtype) == 0)
-        return TMI_PART_WRONG(f, t, p->scales, "floats of shape [groups, out] were expected");
+        return TMI_PART_WRONG(f, t, p->scales, "expected floats of shape [groups, out]");
     p->count = p->scales->shape[0];
     p->out = p->scales->shape[1];
     if (p->zeros->rank != 2 || p->zeros->dtype != TENMAP_I32 || p->zeros->shape[0] != p->count)
-        return TMI_PART_WRONG(f, t, p->zeros, "I32 [%llu, out * bits / 32] was expected",
+        return TMI_PART_WRONG(f, t, p->zeros, "expected I32 [%llu, out * bits / 32]",
                               (ull)p->count);
     if (p->groups && (p->groups->dtype != TENMAP_I32 || p->groups->rank != 1))
-        return TMI_PART_WRONG(f, t, p->groups, "I32 [in] was expected");
+        return TMI_PART_WRONG(f, t, p->groups, "expected I32 [in]");
     return true;
 }
 
@@ -235,7 +234,7 @@ bool tmi_find_gptq(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) 
     if (gptq && strcmp(f->config->format, "gptq_p") == 0)
         return TMI_PART_WRONG(f, t, t,
                               "config.json says \"gptq_p\", which stores the bits of a code apart "
-                              "from each other; that layout is not known here");
+                              "from each other; that layout is not supported");
     if (!(gptq ? gptq_rows(f, t, r, &p) : awq_rows(t, r, &p)) || !turned_groups(f, &p, r))
         return TMI_PART_WRONG(
             f, t, p.scales,
@@ -247,9 +246,10 @@ bool tmi_find_gptq(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) 
                               (unsigned)r->bits, (ull)f->config->bits);
     uint64_t said = f->config->group;
     if (said && p.in / said + (p.in % said != 0) != p.count)
-        return TMI_PART_WRONG(f, t, p.scales,
-                              "config.json says groups of %llu, which are %llu for %llu inputs",
-                              (ull)said, (ull)(p.in / said + (p.in % said != 0)), (ull)p.in);
+        return TMI_PART_WRONG(
+            f, t, p.scales,
+            "config.json says groups of %llu, which gives %llu groups for %llu inputs", (ull)said,
+            (ull)(p.in / said + (p.in % said != 0)), (ull)p.in);
     if (gptq && p.groups && !few_enough(f, t, p.groups, p.count))
         return false;
     r->rows = p.in;

@@ -141,8 +141,8 @@ static tenmap_status fail_gone(const tenmap_model *model, const tmi_span *span, 
     bool truncated = tmi_bytes_changed(&span->shard->bytes, &now) && now < span->end;
     advice_subject about = subject_at(model, span, truncated && now > at ? now : at);
     tmi_fail_at(error, TENMAP_ERR_IO, about.shard, about.offset,
-                "%s: cannot bring in bytes %llu to %llu, stopped at byte %llu: %s (it had %llu "
-                "bytes when it was opened, %llu now)",
+                "%s: cannot read bytes %llu to %llu into memory, stopped at byte %llu: %s (it had "
+                "%llu bytes when it was opened, %llu now)",
                 about.text, (ull)span->begin, (ull)span->end, (ull)about.offset,
                 truncated ? "another program has truncated the file"
                           : "the file's storage could not be read",
@@ -180,7 +180,7 @@ static tenmap_status act_populate(const tenmap_model *model, tmi_span span, tenm
     if (failed == EFAULT)
         return fail_gone(model, &span, at, error);
     if (failed)
-        return tmi_fail_os(error, failed, "%s: cannot bring in %llu bytes",
+        return tmi_fail_os(error, failed, "%s: cannot read %llu bytes into memory",
                            subject_at(model, &span, at).text, (ull)(span.end - span.begin));
     return TENMAP_OK;
 }
@@ -199,8 +199,8 @@ static tenmap_status act_release(const tenmap_model *model, tmi_span span, tenma
         failed = tmi_map_release(&pages.shard->bytes.file, run.begin, run.end);
     if (failed == EINVAL)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                        "%s: cannot release pages that are locked; TENMAP_ADVISE_UNLOCK comes "
-                        "before TENMAP_ADVISE_RELEASE",
+                        "%s: cannot release pages that are locked; use TENMAP_ADVISE_UNLOCK before "
+                        "TENMAP_ADVISE_RELEASE",
                         subject_at(model, &span, 0).text);
     if (failed)
         return tmi_fail_os(error, failed, "%s: cannot release %llu bytes",

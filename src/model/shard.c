@@ -70,11 +70,11 @@ static tenmap_status read_start(tmi_shard *shard, const tenmap_options *options,
                                 unsigned char *start, size_t *len, tenmap_error *error) {
     const tmi_file *file = &shard->bytes.file;
     if (options->offset > file->size || options->length > file->size - options->offset)
-        return tmi_fail(error, TENMAP_ERR_RANGE,
-                        "%s: the file has %llu bytes; a model at offset %llu with length %llu is "
-                        "not inside it",
-                        tmi_quote_path(shard->bytes.shown).text, (ull)file->size,
-                        (ull)options->offset, (ull)options->length);
+        return tmi_fail(
+            error, TENMAP_ERR_RANGE,
+            "%s: the file has %llu bytes; a model at offset %llu with length %llu is out of range",
+            tmi_quote_path(shard->bytes.shown).text, (ull)file->size, (ull)options->offset,
+            (ull)options->length);
     shard->size = options->length ? options->length : file->size - options->offset;
     /*
      * First reads the fewest bytes by which a format is recognized. If none is, reads more, to tell

@@ -21,13 +21,13 @@ static const char *why_unsupported(tenmap_dtype to, tenmap_dtype from) {
     if (to == from)
         return NULL;
     if (tmi_dtype_blocks(to))
-        return "elements in blocks are read, not written";
+        return "block dtypes can be read, but not written";
     if (target == TENMAP_KIND_COMPLEX || source == TENMAP_KIND_COMPLEX)
         return "complex numbers are copied, not converted";
     if (target == TENMAP_KIND_FLOAT)
         return NULL;
     if (source == TENMAP_KIND_FLOAT)
-        return "floating-point numbers convert to other floating-point dtypes only";
+        return "floating-point numbers convert only to other floating-point dtypes";
     return NULL;
 }
 
@@ -131,7 +131,7 @@ static tenmap_status check_convert_buffers(tenmap_dtype to, const void *dst, siz
     const tmi_block_dtype *blocks = tmi_dtype_blocks(to); /* `from` is the same dtype then */
     if (blocks && count % blocks->elements != 0)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                        "%llu elements are no whole number of blocks: %s has %u in each",
+                        "%llu elements are not a whole number of blocks: a block of %s has %u",
                         (unsigned long long)count, blocks->name, (unsigned)blocks->elements);
     return TENMAP_OK;
 }

@@ -263,7 +263,7 @@ static tenmap_status check_shape(tmi_source *s, tenmap_error *error) {
         if (said != t->shape[d])
             return TMI_FAIL_TENSOR(
                 error, TENMAP_ERR_FORMAT, t,
-                "its parts make it %s, but its part %s says %llu in dimension %u",
+                "its parts give it the shape %s, but its part %s says %llu in dimension %u",
                 tmi_shape_text(t->shape, t->rank).text,
                 tmi_quote(shape->name, shape->name_len).text, (ull)said, (unsigned)d);
     }

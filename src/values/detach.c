@@ -114,7 +114,7 @@ static tenmap_status detach_chunk(void *ctx, void *state, size_t unit, tenmap_er
         return fail_changed(chunk, got, error);
     failed = tmi_replacement_install(&job->replacement, file, chunk.begin, chunk.end);
     if (failed)
-        return fail_chunk(chunk, failed, "move memory in the place of", error);
+        return fail_chunk(chunk, failed, "replace the mapping of", error);
     tmi_detached_set(job->shard, unit);
     tmi_job_add(&job->run, size);
     failed = tmi_mlock_spans_relock(job->model, chunk);
@@ -150,8 +150,8 @@ static tenmap_status detach_shard(detach_job *job, tmi_shard *shard, tenmap_erro
     int failed = tmi_replacement_reserve(&job->replacement, file);
     if (failed == ENOTSUP)
         return tmi_fail(error, TENMAP_ERR_UNSUPPORTED,
-                        "%s: this system cannot put memory in the place of a mapping that others "
-                        "read; tenmap_load copies tensors to memory of your own",
+                        "%s: this system cannot replace a mapping while other threads read it; "
+                        "tenmap_load copies tensors to memory of your own",
                         tmi_quote_path(shard->bytes.shown).text);
     if (failed)
         return tmi_fail_memory(error, file->map_size, "the bytes of the model");

@@ -20,7 +20,7 @@ tenmap_status tmi_init_stats_options(const tenmap_stats_options *given, tenmap_s
     if (status != TENMAP_OK)
         return status;
     if (out->histogram && out->bins == 0)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "a histogram is asked for, of 0 bins");
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "a histogram is requested, but bins is 0");
     if (!out->histogram)
         out->bins = 0;
     double width = out->high * 0.5 - out->low * 0.5;
@@ -30,7 +30,7 @@ tenmap_status tmi_init_stats_options(const tenmap_stats_options *given, tenmap_s
     if (!is_number || out->low > out->high)
         return tmi_fail(
             error, TENMAP_ERR_ARGUMENT,
-            "the histogram's range is not from a finite low to a high that is not less");
+            "the histogram's low and high must be finite, and low must not be above high");
     return TENMAP_OK;
 }
 

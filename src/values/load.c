@@ -74,13 +74,13 @@ static tenmap_status check_request(const load_job *job, const tenmap_request *r,
                                    tenmap_error *error) {
     if (!r->tensor) {
         tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                 "request %llu: the tensor is NULL: no tensor of that name was found?",
+                 "request %llu: the tensor is NULL (was no tensor of that name found?)",
                  (ull)(r - job->requests));
         return TENMAP_ERR_ARGUMENT;
     }
     if (job->model && r->tensor->model != job->model)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, r->tensor, "%s",
-                               "it belongs to another model than the one to load from");
+                               "it belongs to another model, not to the one to load from");
     if (r->reserved)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, r->tensor, "%s",
                                "the request's reserved field must be 0");

@@ -650,12 +650,11 @@ static tenmap_status plan_measuring(measure_job *job, tenmap_error *error) {
         tenmap_status status = TENMAP_OK;
         if (!t) {
             tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                     "tensor %llu is NULL: no tensor of that name was found?", (ull)i);
+                     "tensor %llu is NULL (was no tensor of that name found?)", (ull)i);
             status = TENMAP_ERR_ARGUMENT;
         } else if (t->dtype == TENMAP_OPAQUE)
             status = TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
-                                     "its dtype %s is unknown here, so its values cannot be "
-                                     "measured",
+                                     "its dtype %s is unknown, so its values cannot be measured",
                                      tmi_stored_dtype(t).text);
         if (status != TENMAP_OK) {
             if (error)
@@ -679,7 +678,7 @@ static tenmap_status run_measuring(measure_job *job, tenmap_error *error) {
     bool own_range = options->histogram && !(options->low < options->high);
     int failed = pthread_mutex_init(&job->lock, NULL);
     if (failed)
-        return tmi_fail_os(error, failed, "cannot make a lock for measuring");
+        return tmi_fail_os(error, failed, "cannot create a lock for measuring");
     job->run.threads = tmi_job_threads(options->threads, MOST_MEASURE_THREADS);
     job->run.unit = run_measure_unit;
     job->run.ctx = job;
@@ -711,8 +710,9 @@ tenmap_status tenmap_measure(const tenmap_tensor *const *tensors, size_t n,
                         tensors ? "results" : "tensors");
     uint64_t bins = job.options.bins; /* a thread has one more, and other state */
     if (bins && (n > SIZE_MAX / sizeof(uint64_t) / bins || bins > SIZE_MAX / 2 / BIN_BYTES))
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%llu histograms of %u bins fit no memory",
-                        (ull)n, (unsigned)job.options.bins);
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "%llu histograms of %u bins do not fit into memory", (ull)n,
+                        (unsigned)job.options.bins);
     status = plan_measuring(&job, error);
     if (status == TENMAP_OK)
         status = run_measuring(&job, error);

@@ -55,7 +55,7 @@ tenmap_status tmi_source_bytes(tmi_source *s, unsigned which, uint64_t offset, s
     const tenmap_tensor *t = part->tensor;
     if (offset > t->nbytes || size > t->nbytes - offset)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_FORMAT, t,
-                               "bytes %llu to %llu of its %llu are wanted", (ull)offset,
+                               "bytes %llu to %llu are needed, but it has only %llu", (ull)offset,
                                (ull)(offset + size), (ull)t->nbytes);
     if (part->base) {
         *bytes = part->base + offset;

@@ -26,7 +26,7 @@ static const char *suggest_function(const tenmap_tensor *t, tenmap_dtype dtype) 
 const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error *error) {
     if (!t) {
         tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                 "the tensor is NULL: no tensor of that name was found?");
+                 "the tensor is NULL (was no tensor of that name found?)");
         return NULL;
     }
     unsigned align = tmi_dtype_align(t->dtype);
@@ -35,10 +35,10 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
                         tmi_stored_dtype(t).text, tenmap_dtype_name(dtype),
                         suggest_function(t, dtype));
     else if (t->flags & TENMAP_TENSOR_COMPUTED)
-        TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
-                        "it is computed from parts (%s), so there is nothing to view (tenmap_read "
-                        "works)",
-                        tenmap_scheme_of(t)->name);
+        TMI_FAIL_TENSOR(
+            error, TENMAP_ERR_UNSUPPORTED, t,
+            "it is dequantized from parts (%s), so there is nothing to view (tenmap_read works)",
+            tenmap_scheme_of(t)->name);
     else if (!t->data)
         TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t, "%s",
                         "the model was opened to be read, not mapped, so there is nothing to view "
@@ -51,8 +51,8 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
             tenmap_dtype_name(t->dtype));
     else if (!(t->flags & TENMAP_TENSOR_ALIGNED))
         TMI_FAIL_TENSOR(error, TENMAP_ERR_ALIGNMENT, t,
-                        "its data, at byte %llu of the file, has an address that is no multiple "
-                        "of %u, as %s wants it (tenmap_read copies it)",
+                        "its data, at byte %llu of the file, has an address that is not a multiple "
+                        "of %u, as %s requires (tenmap_read copies it)",
                         (ull)t->file_offset, align, tenmap_dtype_name(t->dtype));
     else
         return t->data;
@@ -63,15 +63,15 @@ tenmap_status tenmap_read_bytes(const tenmap_tensor *t, uint64_t offset, size_t 
                                 tenmap_error *error) {
     if (!t)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                        "the tensor is NULL: no tensor of that name was found?");
+                        "the tensor is NULL (was no tensor of that name found?)");
     if (t->flags & TENMAP_TENSOR_COMPUTED)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
-                               "it is computed from parts (%s), and has no bytes of its own "
+                               "it is dequantized from parts (%s), and has no bytes of its own "
                                "(tenmap_part_at gives the parts, tenmap_read the values)",
                                tenmap_scheme_of(t)->name);
     if (offset > t->nbytes || bytes > t->nbytes - offset)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, t,
-                               "it has %llu bytes; %llu bytes from %llu on are not inside",
+                               "it has %llu bytes; %llu bytes from %llu on are out of range",
                                (ull)t->nbytes, (ull)bytes, (ull)offset);
     if (bytes == 0)
         return TENMAP_OK;

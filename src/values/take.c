@@ -99,9 +99,9 @@ static tenmap_status check_want(const tenmap_want *want, size_t i, tenmap_error 
     else if (want->reserved[0] || want->reserved[1])
         why = "its reserved fields must be 0";
     else if (want->alignment > MOST_ALIGNMENT || (want->alignment & (want->alignment - 1)))
-        why = "its alignment is no power of two up to 2 MiB";
+        why = "its alignment is not a power of two up to 2 MiB";
     else if (want->as != TENMAP_OPAQUE && strcmp(tenmap_dtype_name(want->as), "UNKNOWN") == 0)
-        why = "its dtype is none";
+        why = "its dtype is not a known dtype";
     if (!why && count) {
         for (const char *p = want->name; (p = strstr(p, "%u")) != NULL; p += 2)
             places++;
@@ -109,7 +109,7 @@ static tenmap_status check_want(const tenmap_want *want, size_t i, tenmap_error 
             if (numbers[k] == NUMBER_MASK - 1)
                 why = "its number is larger than 4093; write the name out";
         if (!why && places != count)
-            why = "its name has another number of %u than there are numbers for it";
+            why = "the number of %u in its name differs from how many numbers it has";
     }
     if (!why)
         return TENMAP_OK;

@@ -40,12 +40,12 @@ static tenmap_status set_stored_dtype(tmi_transfer *x, tenmap_dtype stored_as,
     x->stored = stored_as == TENMAP_AS_STORED ? t->dtype : stored_as;
     if (x->stored == TENMAP_OPAQUE)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
-                               "its dtype %s is unknown here, so only its bytes can be read "
+                               "its dtype %s is unknown, so only its bytes can be read "
                                "(tenmap_read_bytes, or tenmap_read_as if you know what they are)",
                                tmi_stored_dtype(t).text);
     if (!tenmap_dtype_block(x->stored, &together, &bytes))
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, t,
-                               "its bytes cannot be taken for dtype %u, which is none",
+                               "its bytes cannot be read as dtype %u, which is not a known dtype",
                                (unsigned)stored_as);
     x->elements = t->nelems;
     if (x->stored == t->dtype)
@@ -64,7 +64,7 @@ static tenmap_status set_computed_dtype(tmi_transfer *x, tenmap_dtype stored_as,
     const tenmap_tensor *t = x->tensor;
     if (stored_as != TENMAP_AS_STORED && stored_as != t->dtype)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
-                               "it is computed from parts (%s), whose bytes are not its own "
+                               "it is dequantized from parts (%s), so it has no bytes of its own "
                                "(tenmap_part_at gives them)",
                                tenmap_scheme_of(t)->name);
     x->stored = t->dtype;
@@ -76,7 +76,7 @@ tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap
                                  tenmap_dtype as, uint32_t flags, tenmap_error *error) {
     if (!t)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                        "the tensor is NULL: no tensor of that name was found?");
+                        "the tensor is NULL (was no tensor of that name found?)");
     x->tensor = t;
     x->start = x->count = 0;
     x->computed = t->flags & TENMAP_TENSOR_COMPUTED;
@@ -101,7 +101,7 @@ tenmap_status tmi_transfer_range(tmi_transfer *x, uint64_t first, uint64_t count
                                  tenmap_error *error) {
     if (first > x->elements || count > x->elements - first)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, x->tensor,
-                               "it has %llu elements; %llu elements from %llu on are not inside",
+                               "it has %llu elements; %llu elements from %llu on are out of range",
                                (ull)x->elements, (ull)count, (ull)first);
     x->start = first;
     x->row = x->run = x->count = count;
@@ -223,8 +223,8 @@ static tenmap_status check_whole_blocks(const tmi_transfer *x, tenmap_error *err
          x->count % blocks->elements == 0))
         return TENMAP_OK;
     return TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, x->tensor,
-                           "what is read of %s as it is stored must be whole blocks of %u elements "
-                           "(as a float, it may begin and end anywhere)",
+                           "%s read as stored must be whole blocks of %u elements (read as a "
+                           "float, it may begin and end anywhere)",
                            blocks->name, (unsigned)blocks->elements);
 }
 

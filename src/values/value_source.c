@@ -290,7 +290,7 @@ static tmi_values_box next_box(const tmi_source *s, const tmi_transfer *x, uint6
 static tmi_source *new_source(tenmap_error *error) {
     tmi_source *s = malloc(sizeof *s);
     if (!s) {
-        tmi_fail_memory(error, sizeof *s, "making values");
+        tmi_fail_memory(error, sizeof *s, "dequantizing values");
         return NULL;
     }
     memset(s, 0, offsetof(tmi_source, scale_cache)); /* the rest is written before it is read */

@@ -214,8 +214,8 @@ static tenmap_status copy_made(copying *c) {
 static tenmap_status check_copy(const copying *c, const tmi_planned *t) {
     if (c->from->dtype == TENMAP_OPAQUE)
         return tmi_fail(c->error, TENMAP_ERR_UNSUPPORTED,
-                        "%s: tensor %s: the source's dtype is unknown here, so it cannot be "
-                        "written under a known one",
+                        "%s: tensor %s: the source's dtype is unknown, so it cannot be written "
+                        "under a known one",
                         tmi_writer_shown(c->writer).text, tmi_quote(t->name, t->name_len).text);
     if (c->from->nelems != t->nelems)
         return tmi_fail(c->error, TENMAP_ERR_RANGE,

@@ -71,7 +71,7 @@ static tenmap_status edit_open(editing_file *e) {
                          "it is an index; headers are edited one file at a time");
     if (e->model->shards[0].container != &tmi_safetensors)
         return FAIL_EDIT(e, TENMAP_ERR_UNSUPPORTED,
-                         "its %s cannot be edited: it is no SafeTensors file",
+                         "its %s cannot be edited: it is not a SafeTensors file",
                          e->naming ? "names" : "metadata");
     if (!tmi_fd_is_at(e->lock.fd, &e->site.folder, e->site.name))
         return FAIL_EDIT_REPLACED(e);
@@ -408,8 +408,8 @@ static tenmap_status refuse_shard(const editing_file *e) {
     if (!tmi_is_numbered_name(e->site.name))
         return TENMAP_OK;
     return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
-                     "it is one of several files of a model, whose index lists the names; such a "
-                     "model gets other names by being saved anew");
+                     "it is one of several files of a model, whose index lists the names; to "
+                     "rename its tensors, save the model again");
 }
 
 static tenmap_status edit_run(editing_file *e, const edit_wishes *wishes, uint32_t *way) {

@@ -256,7 +256,7 @@ static tenmap_status open_record(repair *r, bool *absent) {
                            tmi_quote_path(r->site.shown).text, tmi_quote_path(r->record_name).text);
     if (!tmi_fd_owner_answers(file->fd, r->fd, &owner))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
-                           "the record %s belongs to another user (%llu) than the file; only that "
+                           "the record %s belongs to user %llu, but the file does not; only that "
                            "user can repair with it",
                            tmi_quote_path(r->record_name).text, (ull)owner);
     return TENMAP_OK;
@@ -281,7 +281,7 @@ static tenmap_status read_record(repair *r) {
         most = TMI_WRITTEN_HEADER_LIMIT;
     if (file->size > RECORD_HEAD + 2 * most + RECORD_TAIL)
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
-                           "the record %s has %llu bytes, more than two headers of this file take",
+                           "the record %s has %llu bytes, more than two headers of this file need",
                            tmi_quote_path(r->record_name).text, (ull)file->size);
     r->record_size = (size_t)file->size;
     r->record = malloc(r->record_size + 1);
@@ -290,7 +290,7 @@ static tenmap_status read_record(repair *r) {
     int failed = tmi_file_read(file, 0, r->record, r->record_size, &got);
     if (failed || got != r->record_size || !is_record(r->record, got, &r->length, &r->renames))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
-                           "the record %s is damaged, or of another version of the library",
+                           "the record %s is damaged, or from another version of the library",
                            tmi_quote_path(r->record_name).text);
     r->old_text = r->record + RECORD_HEAD;
     r->new_text = r->old_text + r->length;

@@ -34,7 +34,7 @@ static tenmap_status check_new_name(const rename_check *c, const tmi_rename *r, 
                            tmi_quote(r->to, r->to_len).text, (ull)valid);
     if (r->to_len == 12 && memcmp(r->to, "__metadata__", 12) == 0)
         return FAIL_RENAME(c, TENMAP_ERR_ARGUMENT, number,
-                           "tensor %s cannot be called \"__metadata__\": the format keeps that "
+                           "tensor %s cannot be called \"__metadata__\": the format reserves that "
                            "name for metadata",
                            tmi_quote(r->name, r->name_len).text);
     return TENMAP_OK;

@@ -162,11 +162,10 @@ static tenmap_status look_around(saving *s) {
         return tmi_fail_os(s->error, failed, "%s: cannot save into it",
                            tmi_quote_path(s->path).text);
     if (*s->special)
-        return FAIL_SAVE(
-            s, TENMAP_ERR_ARGUMENT,
-            "%s there is not a regular file (a device, a pipe or a socket), and is not "
-            "replaced by one",
-            tmi_quote_path(s->special).text);
+        return FAIL_SAVE(s, TENMAP_ERR_ARGUMENT,
+                         "%s there is not a regular file but a device, a pipe or a socket, so it "
+                         "is not replaced",
+                         tmi_quote_path(s->special).text);
     note_old_index(s);
     return s->lacks_room ? tmi_fail_memory(s->error, s->old_count, "the list of old files")
                          : TENMAP_OK;
@@ -270,7 +269,7 @@ static tenmap_status plan_shards(saving *s) {
                          (ull)s->shard_count, (int)TMI_MOST_SHARDS);
     if (s->shard_count > 1 && s->single_there && (s->options.flags & TENMAP_SAVE_KEEP_OLD))
         return FAIL_SAVE(s, TENMAP_ERR_ARGUMENT,
-                         "\"%s\" is there and would hide the new index; it cannot be kept",
+                         "\"%s\" already exists and would hide the new index, so it cannot be kept",
                          single_name);
     if (s->over_old)
         choose_stamp(s);
@@ -446,7 +445,7 @@ static tenmap_status remove_old(const saving *s) {
         return tmi_fail_os(s->error, failed,
                            "%s: saved, but the old file %s could not be removed%s",
                            tmi_quote_path(s->path).text, tmi_quote_path(name).text,
-                           hides ? ", so that the folder still opens as the old model" : "");
+                           hides ? ", so the folder still opens as the old model" : "");
     return TENMAP_OK;
 }
 

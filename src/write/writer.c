@@ -127,8 +127,8 @@ static tenmap_status create_writer(const tmi_folder *folder, const char *name, c
         writer_free(writer);
         if (failed == TMI_NOT_A_FILE)
             return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                            "%s: it is not a regular file (a device, a pipe or a socket), and is "
-                            "not replaced by one",
+                            "%s: it is not a regular file but a device, a pipe or a socket, so it "
+                            "is not replaced",
                             tmi_quote_path(path).text);
         return tmi_fail_os(error, failed, "%s: cannot create a file there",
                            tmi_quote_path(path).text);
@@ -211,7 +211,7 @@ static tenmap_status add_pair(tenmap_writer *writer, tmi_pair pair, tenmap_error
                       pair.key_len, &twin))
         return tmi_fail_memory(error, i * sizeof(tmi_slot), "the metadata");
     if (twin != TMI_NONE)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: metadata key %s is there twice",
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: metadata key %s appears twice",
                         SHOWN(writer), tmi_quote(pair.key, pair.key_len).text);
     writer->pair_count++;
     return TENMAP_OK;
@@ -291,7 +291,7 @@ static tenmap_status add_planned(tenmap_writer *writer, tmi_planned planned, siz
         return tmi_fail_memory(error, i * sizeof(tmi_slot), "the list of tensors");
     if (twin != TMI_NONE)
         return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, &planned, "%s",
-                          "the name is there twice");
+                          "the name appears twice");
     writer->declared += planned.nbytes;
     writer->count++;
     if (id)
@@ -309,7 +309,7 @@ tenmap_status tenmap_writer_add(tenmap_writer *writer, const char *name, size_t 
         return status;
     if (name_len == 12 && memcmp(name, "__metadata__", 12) == 0)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
-                        "%s: a tensor cannot be called \"__metadata__\": the format keeps that "
+                        "%s: a tensor cannot be called \"__metadata__\": the format reserves that "
                         "name for metadata",
                         SHOWN(writer));
     tmi_planned planned = {.name = tmi_copy_text(name, name_len),
@@ -354,7 +354,7 @@ static tenmap_status write_head(tenmap_writer *writer, const tmi_buffer *head, u
     int fd = writer->target.fd;
     int failed = tmi_fd_reserve(fd, head->len + data);
     if (failed) {
-        tmi_fail_os(&why, failed, "%s: cannot take %llu bytes of the disk", SHOWN(writer),
+        tmi_fail_os(&why, failed, "%s: cannot reserve %llu bytes on the disk", SHOWN(writer),
                     (ull)head->len + data);
         return spoil(writer, &why);
     }
@@ -487,12 +487,13 @@ static tenmap_status span_add(const tenmap_writer *writer, tmi_planned *t, uint6
 static tenmap_status claim_bytes(tenmap_writer *writer, size_t id, uint64_t offset, uint64_t bytes,
                                  uint64_t *at, tenmap_error *error) {
     if (id >= writer->count)
-        return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: tensor number %llu is not one of %llu",
-                        SHOWN(writer), (ull)id, (ull)writer->count);
+        return tmi_fail(error, TENMAP_ERR_ARGUMENT,
+                        "%s: tensor number %llu is out of range: there are %llu", SHOWN(writer),
+                        (ull)id, (ull)writer->count);
     tmi_planned *t = &writer->tensors[id];
     if (offset > t->nbytes || bytes > t->nbytes - offset)
         return FAIL_WRITE(error, TENMAP_ERR_RANGE, writer, t,
-                          "it has %llu bytes; %llu bytes from %llu on are not inside",
+                          "it has %llu bytes; %llu bytes from %llu on are out of range",
                           (ull)t->nbytes, (ull)bytes, (ull)offset);
     tenmap_status status = lay_out(writer, error);
     if (status == TENMAP_OK && bytes > 0)

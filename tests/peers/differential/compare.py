@@ -25,7 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 FOUND = os.path.join(HERE, "..", "..", "golden", "found")
 BATCH = 50000
 TRIES = 400
-INTENT = {"n": b"the name is there twice", "m": b"is in __metadata__ twice",
+INTENT = {"n": b"the name appears twice", "m": b"appears twice in __metadata__",
           "a": b"expected an object with dtype", "d": b"expected the dtype as a string"}
 
 

@@ -13,12 +13,12 @@ static int rule_of(const tenmap_error *error) {
     static const struct {
         const char *words;
         int rule;
-    } rules[] = {{"begins with zeros only", 5}, /* a header of no bytes */
+    } rules[] = {{"begins with only zeros", 5}, /* a header of no bytes */
                  {"not valid UTF-8", 4},        {"data_offsets end at", 6},
                  {"it begins at", 6},           {"overflows 64 bits at", 7},
-                 {"bits overflow 64", 7},       {"are not whole bytes", 8},
+                 {"bits overflow 64", 7},       {"are not a whole number of bytes", 8},
                  {"data_offsets span", 9},      {"is the first that is not complete", 10},
-                 {"after the last tensor", 10}, {": header, byte", 5},
+                 {"no tensor claims", 10},      {": header, byte", 5},
                  {"(header, byte", 5}};
     if (error->status != TENMAP_ERR_FORMAT)
         return error->status == TENMAP_ERR_LIMIT ? 3 : 0;

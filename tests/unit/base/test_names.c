@@ -136,7 +136,7 @@ static void a_hundred_thousand_metadata_keys(void **state) {
     free(file.at);
     sprintf(tail, ",\"key4242\":\"again\"}}");
     file = make_model(json, 0);
-    must_fail_memory(file, NULL, TENMAP_ERR_FORMAT, "\"key4242\" is in __metadata__ twice");
+    must_fail_memory(file, NULL, TENMAP_ERR_FORMAT, "\"key4242\" appears twice in __metadata__");
     free(file.at);
     free(json);
 }

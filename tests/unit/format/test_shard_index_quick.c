@@ -72,7 +72,7 @@ static bool judge(size_t length, uint32_t flags) {
     if (done && status == TENMAP_OK)
         assert_same_index(&quick, &full);
     if (done && status != TENMAP_OK) /* the one rule that the quick pass does not check */
-        assert_non_null(strstr(error.message, "is in weight_map twice"));
+        assert_non_null(strstr(error.message, "appears twice in weight_map"));
     if (status == TENMAP_OK)
         tmi_index_free(&full);
     tmi_outline_free(&quick);
@@ -293,7 +293,7 @@ static void a_name_that_is_listed_twice_is_told_first(void **state) {
     write_text(in_folder(state, "i.json"),
                "{\"weight_map\":{\"t.1\":\"not-there\",\"t.2\":\"m-0\",\"t.2\":\"m-0\"}}");
     must_fail(in_folder(state, "i.json"), NULL, TENMAP_ERR_FORMAT,
-              "tensor \"t.2\" is in weight_map twice, the other time at byte");
+              "tensor \"t.2\" appears twice in weight_map; the other is at byte");
 }
 
 /* Each shard is judged by itself: the error names the first broken one. */
@@ -304,7 +304,7 @@ static void a_name_that_is_twice_in_a_shard_is_found_in_its_turn(void **state) {
                "{\"weight_map\":{\"t.1\":\"m-0\",\"t.2\":\"m-0\",\"t.3\":\"m-1\"}}");
     write_model(in_folder(state, "m-0"), twice, 2);
     write_text(in_folder(state, "m-1"), "not a model at all");
-    must_fail(in_folder(state, "i.json"), NULL, TENMAP_ERR_FORMAT, "the name is there twice");
+    must_fail(in_folder(state, "i.json"), NULL, TENMAP_ERR_FORMAT, "the name appears twice");
 }
 
 int main(void) {

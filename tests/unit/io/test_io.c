@@ -152,7 +152,7 @@ static void a_failure_without_a_sentence_gets_one(void **state) {
     assert_int_equal(tenmap_open(in_folder(state, "one.safetensors"), &options, &m, &error),
                      TENMAP_ERR_IO);
     check_error(&error, TENMAP_ERR_IO);
-    assert_non_null(strstr(error.message, "the tenmap_io gave status 4711 and no sentence"));
+    assert_non_null(strstr(error.message, "the tenmap_io returned status 4711 and no message"));
 }
 
 /* If an object is shorter than open said, the store's own message is returned. */
@@ -370,18 +370,18 @@ static void arguments_are_checked(void **state) {
     bytes file = read_whole(path);
     tenmap_model *m;
     tenmap_error error;
-    must_fail_memory(file, &options, TENMAP_ERR_ARGUMENT, "options.io is for models");
+    must_fail_memory(file, &options, TENMAP_ERR_ARGUMENT, "options.io works only for models");
     assert_int_equal(tenmap_open_fd(0, &options, &m, &error), TENMAP_ERR_ARGUMENT);
     assert_null(m);
     free(file.at);
     io.open = NULL;
-    must_fail(path, &options, TENMAP_ERR_ARGUMENT, "lacks its function open");
+    must_fail(path, &options, TENMAP_ERR_ARGUMENT, "options.io has no open function");
     io = whole;
     io.read = NULL;
-    must_fail(path, &options, TENMAP_ERR_ARGUMENT, "lacks its function read");
+    must_fail(path, &options, TENMAP_ERR_ARGUMENT, "options.io has no read function");
     io = whole;
     io.close = NULL;
-    must_fail(path, &options, TENMAP_ERR_ARGUMENT, "lacks its function close");
+    must_fail(path, &options, TENMAP_ERR_ARGUMENT, "options.io has no close function");
     io = whole;
     io.struct_size = 8;
     must_fail(path, &options, TENMAP_ERR_ARGUMENT, "TENMAP_IO_INIT");
@@ -562,7 +562,9 @@ static void listings_are_bounded(void **state) {
         const char *says;
     } rows[] = {
         {{"", 1, 1024}, TENMAP_ERR_IO, "it is a folder where a file is expected"},
-        {{"", 1, 1025}, TENMAP_ERR_LIMIT, "lists a name of 1025 bytes; names of files have 1024"},
+        {{"", 1, 1025},
+         TENMAP_ERR_LIMIT,
+         "lists a file name of 1025 bytes, over the limit of 1024"},
         {{"", 200001, 40}, TENMAP_ERR_LIMIT, "more than 200000 files"},
         {{"/snapshots", 200001, 40}, TENMAP_ERR_LIMIT, "more than 200000 snapshots"},
     };

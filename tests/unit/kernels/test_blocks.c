@@ -289,7 +289,7 @@ static void nothing_converts_into_blocks(void **state) {
     assert_int_equal(
         tenmap_convert(TENMAP_Q4_0, copy, sizeof copy, TENMAP_Q4_0, source, 33, 0, &error),
         TENMAP_ERR_ARGUMENT);
-    assert_non_null(strstr(error.message, "33 elements are no whole number of blocks"));
+    assert_non_null(strstr(error.message, "33 elements are not a whole number of blocks"));
 }
 
 int main(void) {

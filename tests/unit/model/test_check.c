@@ -110,7 +110,7 @@ static void every_bad_tensor_is_found(void **state) {
                20);
     MUST_FIND(ERROR, DTYPE, "dtype", "unknown dtype \"F99\"");
     MUST_FIND(ERROR, SIZE, "size", "span 4 bytes");
-    MUST_FIND(ERROR, PART_OF_BYTE, "nibble", "not whole bytes");
+    MUST_FIND(ERROR, PART_OF_BYTE, "nibble", "not a whole number of bytes");
     MUST_FIND(ERROR, OVERFLOW, "huge", "overflows 64 bits");
     MUST_FIND(ERROR, OVERLAP, "over", "tensors overlap");
     MUST_FIND(ERROR, OFFSETS, "back", "before they begin");
@@ -166,7 +166,7 @@ static void truncation_names_every_tensor_it_cuts(void **state) {
     MUST_FIND(ERROR, INCOMPLETE, "c", "0 of its 4 bytes");
     assert_null(find(TENMAP_FINDING_ERROR, TENMAP_FOUND_INCOMPLETE, "a"));
     check_json(state, "{" T("a", "U8", "[4]", 0, 4) "}", 9);
-    MUST_FIND(ERROR, TRAILING, NULL, "5 bytes after the last tensor");
+    MUST_FIND(ERROR, TRAILING, NULL, "no tensor claims 5 bytes at the end");
 }
 
 static void oddities_are_no_errors(void **state) {
@@ -181,13 +181,13 @@ static void oddities_are_no_errors(void **state) {
     MUST_FIND(NOTE, WHITE_SPACE, NULL, "before the header's JSON");
     MUST_FIND(NOTE, SLACK, NULL, "10 bytes of white space");
     MUST_FIND(NOTE, NO_FORMAT, NULL, "format");
-    MUST_FIND(NOTE, ORDER, NULL, "another order");
+    MUST_FIND(NOTE, ORDER, NULL, "in the order of their data");
     MUST_FIND(NOTE, NAME, "", "empty");
     MUST_FIND(NOTE, NAME, "__x__", "__x__");
     MUST_FIND(NOTE, NAME, "\n", "control character");
     MUST_FIND(NOTE, EMPTY_TENSOR, "e", "no data");
     MUST_FIND(NOTE, UNKNOWN_FIELD, "\n", "\"extra\"");
-    MUST_FIND(WARNING, DATA_START, NULL, "no multiple of 8");
+    MUST_FIND(WARNING, DATA_START, NULL, "not a multiple of 8");
     check_json(state, "{}", 0);
     MUST_FIND(NOTE, NO_TENSORS, NULL, "no tensor");
 }
@@ -195,7 +195,7 @@ static void oddities_are_no_errors(void **state) {
 static void misaligned_tensors_are_warned_of(void **state) {
     check_json(state, "{" T("a", "U8", "[1]", 0, 1) "," T("b", "F32", "[1]", 1, 5) "}", 5);
     assert_int_equal(all.errors, 0);
-    MUST_FIND(WARNING, MISALIGNED, "b", "no multiple of 4");
+    MUST_FIND(WARNING, MISALIGNED, "b", "not a multiple of 4");
     assert_null(find(TENMAP_FINDING_WARNING, TENMAP_FOUND_MISALIGNED, "a"));
 }
 
@@ -304,7 +304,7 @@ static void missing_extra_and_broken_shards(void **state) {
     check_weight_map(state, "10", all_map, 0);
     MUST_FIND(ERROR, MISSING_SHARD, NULL, "1 of 3 shards are missing");
     MUST_FIND(ERROR, SIZE, "a", "span 3 bytes");
-    MUST_FIND(ERROR, PART_OF_BYTE, "f", "not whole bytes");
+    MUST_FIND(ERROR, PART_OF_BYTE, "f", "not a whole number of bytes");
     MUST_FIND(WARNING, EXTRA_SHARD, NULL, "m-00003-of-00003");
     assert_int_equal(find(TENMAP_FINDING_ERROR, TENMAP_FOUND_SIZE, "a")->shard, 0);
     write_shards(state);
@@ -322,7 +322,7 @@ static void broken_indexes(void **state) {
     write_shards(state);
     check_weight_map(state, "1", "\"a\":\"../x\",\"a\":" ONE ",\"a\":" ONE, 0);
     MUST_FIND(ERROR, SHARD_NAME, "a", "not a plain file name");
-    MUST_FIND(ERROR, DUPLICATE_NAME, "a", "in weight_map twice");
+    MUST_FIND(ERROR, DUPLICATE_NAME, "a", "appears twice in weight_map");
     check_weight_map(state, "1", "\"a\":\"../x\"", 0);
     assert_int_equal(all.errors, 1);
     check_weight_map(state, "1", "", 0);

@@ -152,11 +152,11 @@ static void broken_files_are_refused_with_their_cause(void **state) {
     (void)state;
     static const struct {
         const char *part, *cause;
-    } causes[] = {{"duplicate_keys", "the name is there twice"},
+    } causes[] = {{"duplicate_keys", "the name appears twice"},
                   {"header_size_too_big", "but only 8 follow it"},
                   {"zero_len_file", "the file is empty"},
                   {"mini-llm-inference-engine", "text file"},
-                  {"weight-inspect", "5 bytes after the last tensor"},
+                  {"weight-inspect", "no tensor claims 5 bytes at the end"},
                   {"abuse_attempt_1", "but only 80 follow it"}};
     char line[8192], path[16384], *cells[1];
     FILE *table = open_table("INVALID.tsv", line, sizeof line);

@@ -76,16 +76,16 @@ static void blank_files_are_named(void **state) {
     static const char *const blank[] = {"\r\n", "\n\n", "\n", " ", "\t \r\n  \n        \n"};
     char *long_blank = malloc(2001);
     for (size_t i = 0; i < COUNT(blank); i++) {
-        must_be_called(state, blank[i], "the file holds nothing but line ends and spaces");
+        must_be_called(state, blank[i], "the file contains only line ends and spaces");
         must_fail(in_folder(state, "i.json"), NULL, TENMAP_ERR_FORMAT,
-                  "the file holds nothing but line ends and spaces");
+                  "the file contains only line ends and spaces");
     }
     memset(long_blank, '\n', 2000);
     long_blank[2000] = '\0';
-    must_be_called(state, long_blank, "the file holds nothing but line ends and spaces");
+    must_be_called(state, long_blank, "the file contains only line ends and spaces");
     free(long_blank);
     bytes two = {(unsigned char *)"\r\n", 2};
-    must_fail_memory(two, NULL, TENMAP_ERR_FORMAT, "nothing but line ends and spaces");
+    must_fail_memory(two, NULL, TENMAP_ERR_FORMAT, "only line ends and spaces");
 }
 
 static void a_list_of_words_is_text(void **state) {
@@ -176,7 +176,7 @@ static void several_snapshots_are_listed_where_none_is_named(void **state) {
         if (refs[i])
             write_text(in_folder(state, "models--o--n/refs/main"), refs[i]);
         must_fail(in_folder(state, "models--o--n"), NULL, TENMAP_ERR_NOT_FOUND,
-                  "open one of these in its folder snapshots: \"" REVISION_1 "\", \"" REVISION_2
+                  "open one of these in its snapshots folder: \"" REVISION_1 "\", \"" REVISION_2
                   "\"");
     }
 }
@@ -185,10 +185,10 @@ static void a_cache_without_a_snapshot_says_so(void **state) {
     make_folder_in(state, "models--o--n");
     make_folder_in(state, "models--o--n/snapshots");
     make_folder_in(state, "models--o--n/blobs");
-    must_fail(in_folder(state, "models--o--n"), NULL, TENMAP_ERR_NOT_FOUND, "no snapshot of it");
+    must_fail(in_folder(state, "models--o--n"), NULL, TENMAP_ERR_NOT_FOUND, "it holds no snapshot");
     make_folder_in(state, "models--o--n/snapshots/" REVISION_1); /* one that holds nothing */
     must_fail(in_folder(state, "models--o--n"), NULL, TENMAP_ERR_NOT_FOUND,
-              "snapshots/" REVISION_1 "\": no ");
+              "snapshots/" REVISION_1 "\": this folder holds no ");
 }
 
 /* A folder that holds a model is not a cache, whatever else is in it. */
@@ -203,7 +203,7 @@ static void a_model_comes_before_snapshots(void **state) {
 /* A folder named snapshots alone does not make a cache. */
 static void a_folder_called_snapshots_is_not_yet_a_cache(void **state) {
     make_folder_in(state, "snapshots");
-    must_fail(*state, NULL, TENMAP_ERR_NOT_FOUND, "lies in this folder");
+    must_fail(*state, NULL, TENMAP_ERR_NOT_FOUND, "this folder holds no");
 }
 
 static void a_whole_cache_names_its_models(void **state) {

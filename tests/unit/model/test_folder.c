@@ -195,7 +195,7 @@ static void a_folder_of_model_folders_names_them(void **state) {
     }
     tenmap_error error;
     tenmap_model *m;
-    must_fail(*state, NULL, TENMAP_ERR_NOT_FOUND, "these folders inside it hold one each");
+    must_fail(*state, NULL, TENMAP_ERR_NOT_FOUND, "each of these folders inside it does");
     assert_int_equal(tenmap_open(*state, NULL, &m, &error), TENMAP_ERR_NOT_FOUND);
     assert_non_null(strstr(error.message, "\"unet\""));
     assert_non_null(strstr(error.message, "\"vae\""));
@@ -236,7 +236,7 @@ static void foreign_files_are_named(void **state) {
         {START("[1,2,3,4,5,6]"), "JSON text"},
         {START("{\"model_type\": \"llama\"}"), "without a weight_map"},
         {START(""), "the file is empty"},
-        {START("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), "begins with zeros only"},
+        {START("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), "begins with only zeros"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         const char *path = in_folder(state, "model.safetensors");

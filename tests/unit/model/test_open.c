@@ -134,11 +134,11 @@ static void a_model_inside_a_larger_file(void **state) {
         tenmap_options wrong = TENMAP_OPTIONS_INIT;
         wrong.offset = at;
         wrong.length = file.size + tail + 1;
-        must_fail(path, &wrong, TENMAP_ERR_RANGE, "is not inside it");
+        must_fail(path, &wrong, TENMAP_ERR_RANGE, "is out of range");
         wrong.length = file.size - 1;
         must_fail(path, &wrong, TENMAP_ERR_FORMAT, "truncated by 1 byte");
         wrong.offset = UINT64_MAX;
-        must_fail(path, &wrong, TENMAP_ERR_RANGE, "is not inside it");
+        must_fail(path, &wrong, TENMAP_ERR_RANGE, "is out of range");
         free(all);
     }
     free(file.at);

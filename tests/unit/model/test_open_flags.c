@@ -22,7 +22,7 @@ static const struct {
     const char *path, *fragment;
     size_t count;
 } relaxed[] = {
-    {TENMAP_OPEN_TRAILING, "trailing", "2 bytes after the last tensor", 1},
+    {TENMAP_OPEN_TRAILING, "trailing", "no tensor claims 2 bytes at the end", 1},
     {TENMAP_OPEN_HOLES, "holes", "a hole of 1 byte", 2},
     {TENMAP_OPEN_UNKNOWN_DTYPES, "dtype", "unknown dtype \"Q\"", 1},
     {TENMAP_OPEN_STALE_INDEX, "stale.json", "which does not have it", 1},

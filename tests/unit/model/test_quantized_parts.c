@@ -219,7 +219,7 @@ static void too_many_listed_groups_are_refused(void **state) {
         }
         write_weight(state, &w);
         must_fail(in_folder(state, "model.safetensors"), &options, TENMAP_ERR_FORMAT,
-                  "it lists 4097 groups of scales, and at most 4096 were expected");
+                  "it lists 4097 groups of scales; expected at most 4096");
         free_weight(&w);
     }
 }

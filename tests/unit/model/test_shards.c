@@ -212,8 +212,9 @@ static void what_an_index_must_be(void **state) {
         {"{\"weight_map\":{}}", "weight_map is empty"},
         {"{\"weight_map\":null}", "expected weight_map as an object"},
         {"{\"weight_map\":{\"a\":1}}", "file of a tensor as a string"},
-        {"{\"weight_map\":{\"a\":\"s\"},\"weight_map\":{}}", "weight_map is there twice"},
-        {"{\"weight_map\":{\"a\":\"s\",\"\\u0061\":\"t\"}}", "tensor \"a\" is in weight_map twice"},
+        {"{\"weight_map\":{\"a\":\"s\"},\"weight_map\":{}}", "weight_map appears twice"},
+        {"{\"weight_map\":{\"a\":\"s\",\"\\u0061\":\"t\"}}",
+         "tensor \"a\" appears twice in weight_map"},
         {"{\"weight_map\":{\"a\":\"s\"}", "expected ',' or '}' after a field of the index"},
         {"{\"weight_map\":{\"a\":\"s\"}} x", "nothing but white space"},
         {"{\"weight_map\":{\"a\":\"s\",}}", "expected the name of a tensor"},
@@ -341,7 +342,7 @@ static void too_few_descriptors_for_the_shards_are_counted(void **state) {
         assert_int_equal(error.os_error, EMFILE);
         assert_non_null(strstr(error.message, "each of its 40 shards"));
         assert_non_null(strstr(error.message, "ulimit -n"));
-        snprintf(wanted, sizeof wanted, "no more after %d of them", left);
+        snprintf(wanted, sizeof wanted, "reached its limit of open files after %d of them", left);
         assert_non_null(strstr(error.message, wanted));
         snprintf(wanted, sizeof wanted, "by at least %d", SHARDS - left);
         assert_non_null(strstr(error.message, wanted));

@@ -225,9 +225,9 @@ static void wrong_reads_write_nothing(void **state) {
             const char *error;
         } rows[] = {
             {0, 7, TENMAP_F32, 32, 0, TENMAP_ERR_RANGE, "it has 6 elements; 7 elements from 0 on"},
-            {6, 1, TENMAP_F32, 32, 0, TENMAP_ERR_RANGE, "not inside"},
-            {7, 0, TENMAP_F32, 32, 0, TENMAP_ERR_RANGE, "not inside"},
-            {1, UINT64_MAX, TENMAP_F32, 32, 0, TENMAP_ERR_RANGE, "not inside"},
+            {6, 1, TENMAP_F32, 32, 0, TENMAP_ERR_RANGE, "out of range"},
+            {7, 0, TENMAP_F32, 32, 0, TENMAP_ERR_RANGE, "out of range"},
+            {1, UINT64_MAX, TENMAP_F32, 32, 0, TENMAP_ERR_RANGE, "out of range"},
             {0, 6, TENMAP_F32, 23, 0, TENMAP_ERR_BUFFER,
              "6 elements of F32 take 24 bytes; the destination has 23"},
             {0, 6, TENMAP_I32, 32, 0, TENMAP_ERR_UNSUPPORTED, "BF16"},

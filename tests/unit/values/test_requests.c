@@ -178,7 +178,7 @@ static void what_does_not_fit_is_named(void **state) {
     r.stored_as = TENMAP_OPAQUE;
     must_refuse(r, TENMAP_ERR_UNSUPPORTED, "");
     r.stored_as = 99;
-    must_refuse(r, TENMAP_ERR_ARGUMENT, "taken for dtype 99");
+    must_refuse(r, TENMAP_ERR_ARGUMENT, "read as dtype 99");
     r.tensor = rows;
     r.stored_as = TENMAP_U16; /* 12 bytes are six of them, but a row is one and a half */
     r.begin = begin;

@@ -231,9 +231,9 @@ static void wrong_wants_are_found_before_the_model_is_looked_at(void **state) {
                 {{.name = "f32", .reserved = {0, 1}}, "reserved"},
                 {{.name = "f32", .alignment = 3}, "power of two"},
                 {{.name = "f32", .alignment = 4u << 20}, "power of two"},
-                {{.name = "f32", .as = 99}, "dtype is none"},
-                {{.name = "f32", .flags = TENMAP_WANT_LAYER(1)}, "another number of %u"},
-                {{.name = "%u.%u", .flags = TENMAP_WANT_LAYER(1)}, "another number of %u"},
+                {{.name = "f32", .as = 99}, "dtype is not a known dtype"},
+                {{.name = "f32", .flags = TENMAP_WANT_LAYER(1)}, "the number of %u in its name"},
+                {{.name = "%u.%u", .flags = TENMAP_WANT_LAYER(1)}, "the number of %u in its name"},
                 {{.name = "%u", .flags = TENMAP_WANT_LAYER(4094)}, "larger than 4093"},
                 {{.name = "%u", .flags = TENMAP_WANT_EXPERT(70000)}, "larger than 4093"}};
     tenmap_model *m = open_take(state, TENMAP_BACKEND_MAP);

@@ -481,7 +481,7 @@ static void check_owners(void **state, uid_t record_owner, uid_t caller, bool be
         fail_msg("record of %u, repaired by %u: %s", (unsigned)record_owner, (unsigned)caller,
                  e.message);
     if (!believed) {
-        check_refused(status, &e, TENMAP_ERR_FORMAT, "belongs to another user");
+        check_refused(status, &e, TENMAP_ERR_FORMAT, "belongs to user");
         bytes there = read_whole(path);
         assert_memory_equal(there.at, model.at, model.size);
         free(there.at);
@@ -554,7 +554,7 @@ static void an_edited_model_with_a_wrong_io_is_refused(void **state) {
     assert_int_equal(tmi_file_open(&file, path), 0);
     tenmap_status status = tmi_open_edited(&file, path, &options, &model, &error);
     assert_int_equal(status, TENMAP_ERR_ARGUMENT);
-    assert_non_null(strstr(error.message, "options.io lacks its function open"));
+    assert_non_null(strstr(error.message, "options.io has no open function"));
     assert_null(model);
     tmi_file_close(&file);
 }

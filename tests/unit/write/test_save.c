@@ -366,7 +366,7 @@ static void refusals_leave_the_folder_as_it_was(void **state) {
     sources[5].name = names[0];
     assert_int_equal(tenmap_save_sharded(*state, sources, TENSORS, &options, &e),
                      TENMAP_ERR_ARGUMENT);
-    assert_non_null(strstr(e.message, "the name is there twice"));
+    assert_non_null(strstr(e.message, "the name appears twice"));
     assert_int_equal(e.index, 5);
     make_sources(sources, 2);
     sources[5].data = NULL;

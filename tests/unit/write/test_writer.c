@@ -150,16 +150,16 @@ static void declarations_are_refused_with_a_sentence(void **state) {
     uint64_t one = 1, odd = 3, huge[] = {UINT64_C(1) << 63, 2, 0}, large = (UINT64_C(1) << 61) - 1;
     must_add(w, "t", TENMAP_U8, 1);
     check_refused(tenmap_writer_add(w, "t", 1, TENMAP_F32, &one, 1, NULL, &e), &e,
-                  TENMAP_ERR_ARGUMENT, "tensor \"t\": the name is there twice");
+                  TENMAP_ERR_ARGUMENT, "tensor \"t\": the name appears twice");
     check_refused(tenmap_writer_add(w, "__metadata__", TENMAP_CSTR, TENMAP_U8, &one, 1, NULL, &e),
-                  &e, TENMAP_ERR_ARGUMENT, "keeps that name for metadata");
+                  &e, TENMAP_ERR_ARGUMENT, "reserves that name for metadata");
     check_refused(tenmap_writer_add(w, "a\xff", 2, TENMAP_U8, &one, 1, NULL, &e), &e,
                   TENMAP_ERR_ARGUMENT, "not valid UTF-8 at its byte 1");
     check_refused(tenmap_writer_metadata(w, "k", 1, "\xed\xa0\x80", 3, &e), &e, TENMAP_ERR_ARGUMENT,
                   "not valid UTF-8");
     assert_int_equal(tenmap_writer_metadata(w, "k", 1, "v", 1, &e), TENMAP_OK);
     check_refused(tenmap_writer_metadata(w, "k", 1, "w", 1, &e), &e, TENMAP_ERR_ARGUMENT,
-                  "metadata key \"k\" is there twice");
+                  "metadata key \"k\" appears twice");
     check_refused(tenmap_writer_add(w, "f4", 2, TENMAP_F4, &odd, 1, NULL, &e), &e,
                   TENMAP_ERR_ARGUMENT, "3 elements of F4 are not a whole number of bytes");
     check_refused(tenmap_writer_add(w, "h", 1, TENMAP_U8, huge, 3, NULL, &e), &e,
@@ -188,7 +188,7 @@ static void writes_are_refused_with_a_sentence(void **state) {
     size_t id = must_add(w, "t", TENMAP_U8, 10);
     must_add(w, "u", TENMAP_U8, 4);
     check_refused(tenmap_writer_write(w, id, 8, "xyz", 3, &e), &e, TENMAP_ERR_RANGE,
-                  "it has 10 bytes; 3 bytes from 8 on are not inside");
+                  "it has 10 bytes; 3 bytes from 8 on are out of range");
     check_refused(tenmap_writer_write(w, 2, 0, "x", 1, &e), &e, TENMAP_ERR_ARGUMENT, "number 2");
     must_write(w, id, 2, "abc", 3);
     check_refused(tenmap_writer_write(w, id, 4, "x", 1, &e), &e, TENMAP_ERR_ARGUMENT, "overlap");
@@ -775,9 +775,9 @@ static void hundreds_of_names_are_kept_apart(void **state) {
     for (int i = 0; i < MANY; i++) {
         snprintf(name, sizeof name, "n%d", i);
         check_refused(tenmap_writer_metadata(w, name, TENMAP_CSTR, "v", 1, &e), &e,
-                      TENMAP_ERR_ARGUMENT, "is there twice");
+                      TENMAP_ERR_ARGUMENT, "appears twice");
         check_refused(tenmap_writer_add(w, name, TENMAP_CSTR, TENMAP_U8, &one, 1, NULL, &e), &e,
-                      TENMAP_ERR_ARGUMENT, "is there twice");
+                      TENMAP_ERR_ARGUMENT, "appears twice");
     }
     for (int i = 0; i < MANY; i++)
         must_write(w, (size_t)i, 0, &(unsigned char){(unsigned char)i}, 1);
