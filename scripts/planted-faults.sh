@@ -147,6 +147,9 @@ a_promise_without_its_test() {
 }
 no_table_of_promises() { edit SECURITY.md 's/^| Promise | Test |$/| Planted |/'; }
 a_wrong_indent() { edit src/base/utf8.c 's/^    return 4;/  return 4;/'; }
+a_comment_of_101_columns() { add src/base/utf8.c "/* $(printf '%095d' 0) */"; }
+a_link_to_a_missing_page() { add README.md '[planted](docs/planted.md)'; }
+no_pages() { find . -name '*.md' -exec rm {} +; }
 a_reader_below_95_percent() { summary json.c >summary.json; }
 a_renamed_reader_below_95_percent() {
     mv src/format/json.c src/format/planted.c && summary planted.c >summary.json
@@ -232,6 +235,9 @@ fault quick $words no_sources 'no sources'
 fault quick promises.sh a_promise_without_its_test 'not there: planted_test'
 fault quick promises.sh no_table_of_promises 'only 0 tests'
 fault quick format.sh a_wrong_indent 'utf8.c:.*clang-formatted' --check
+fault quick format.sh a_comment_of_101_columns 'utf8.c:.*101 columns' --check
+fault quick links.py a_link_to_a_missing_page 'no file .docs/planted.md' by python3 scripts/links.py
+fault quick links.py no_pages 'there are no links' by python3 scripts/links.py
 fault quick coverage_table.py a_reader_below_95_percent 'below 95%: json.c' by coverage_table
 fault quick coverage_table.py a_renamed_reader_below_95_percent 'below 95%: planted.c' \
     by coverage_table
