@@ -112,6 +112,8 @@ check "300,000 random calls, AddressSanitizer" sanitized address,undefined rando
 check "100,000 random calls, ThreadSanitizer" sanitized thread random_calls 100000
 check "MPI: 200 schedules of faults, every allocation; sanitizers, valgrind" many_hosts
 check "Python: 400,000 random calls by hostile callers, AddressSanitizer" bash python/tests/check.sh hostile 400000
+check "Python: the reference's own suite, with tensorflow and paddle too" \
+    env TENMAP_LONG=1 bash python/tests/check.sh reference
 check "planted faults: every checker finds what it is for" sh scripts/planted-faults.sh --all
 check "linear time and memory, at the limits" sh scripts/linear.sh
 check "valgrind memcheck, the slow tests" sh scripts/memcheck.sh $build load residency

@@ -6,6 +6,10 @@
 #     python/tests/check.sh hostile N   N of these calls, under the same sanitizers
 #     python/tests/check.sh reference   the suite with torch; the reference's own suite, on it and on ours;
 #                                       transformers, peft and diffusers, saved by one and loaded by the other
+#     python/tests/check.sh environment only makes the environment with torch for `reference`, which
+#                                       TENMAP_TORCH_VENV names
+# TENMAP_TORCH_VENV names the folder of the environment with torch, which then stays for others; what it has
+# already is not fetched again. The reference's suite runs with tensorflow and paddle if TENMAP_LONG is set.
 # What cannot be fetched is said aloud; exit 77 where nothing is left to check.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -14,6 +18,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 unset PYTHONPATH TENMAP_SAFETENSORS
+[ -z "${TENMAP_TORCH_VENV-}" ] || TENMAP_TORCH_VENV=$(realpath -m "$TENMAP_TORCH_VENV")
 if [ -z "${TENMAP_CORPUS-}" ] && [ -d "$root/../shared/corpus" ]; then
     TENMAP_CORPUS=$(cd "$root/../shared/corpus" && pwd)
     export TENMAP_CORPUS
@@ -177,14 +182,20 @@ check_alone() {
 paddle paddlepaddle"
 }
 
-check_reference() {
-    build_wheel
-    environment torch python3 torch numpy ml_dtypes pytest fsspec safetensors==0.8.0 "$wheel" ||
+torch_environment() {
+    environment torch python3 torch numpy ml_dtypes pytest fsspec safetensors==0.8.0 ||
         skip "torch, numpy and safetensors 0.8.0 could not be fetched"
-    local python=$work/torch/bin/python folder
     quietly "$work/torch/bin/pip" install -q flax || echo "skipped: flax could not be fetched"
     quietly "$work/torch/bin/pip" install -q transformers peft diffusers ||
         echo "skipped: transformers, peft and diffusers could not be fetched"
+}
+
+check_reference() {
+    build_wheel
+    torch_environment
+    # The wheel of these sources, whatever version of it the environment has.
+    quietly "$work/torch/bin/pip" install -q --force-reinstall --no-deps "$wheel"
+    local python=$work/torch/bin/python folder
     run_suite "$python"
     (cd "$work" && quietly torch/bin/pip download -q --no-deps --no-binary safetensors safetensors==0.8.0) ||
         skip "the sources of safetensors 0.8.0 could not be fetched"
@@ -193,7 +204,11 @@ check_reference() {
     local left=(--ignore=tests/test_tf_comparison.py --ignore=tests/test_paddle_comparison.py)
     "$python" -c 'import flax' 2>/dev/null || left+=(--ignore=tests/test_flax_comparison.py)
     compare_on "$python" "$folder" "${left[@]}" tests
-    check_alone "$folder"
+    if [ -n "${TENMAP_LONG-}" ]; then
+        check_alone "$folder"
+    else
+        echo "skipped: tensorflow and paddle run in make long"
+    fi
     "$python" -c 'import transformers' 2>/dev/null || { echo "skipped: transformers is not here" && return; }
     local script=$root/python/tests/round_trip.py
     "$python" "$script" save "$work/by-reference"
@@ -207,5 +222,9 @@ wheel) check_wheel ;;
 sanitize) check_sanitize ;;
 hostile) check_hostile "${2:?how many calls}" ;;
 reference) check_reference ;;
-*) echo "usage: python/tests/check.sh wheel|sanitize|hostile N|reference" >&2 && exit 2 ;;
+environment)
+    : "${TENMAP_TORCH_VENV:?names the folder of the environment}"
+    torch_environment
+    ;;
+*) echo "usage: python/tests/check.sh wheel|sanitize|hostile N|reference|environment" >&2 && exit 2 ;;
 esac
