@@ -7,7 +7,9 @@
 #     scripts/linear.sh [DIVISOR [CASE...]]
 #
 # DIVISOR 1, the default, goes to the limits (2n is a header of 100 MB, a million tensors, a million
-# keys): minutes. CI divides by 10. Fails if no case was measured. Exits with 77, saying why, without valgrind.
+# keys): minutes. CI divides by 10. TENMAP_LIBRARY may name a libtenmap.so built with -O2; without it,
+# the library is built here. Fails if no case was measured. Exits with 77, saying why, without
+# valgrind.
 set -eu
 divisor=${1:-1}
 [ $# -eq 0 ] || shift
@@ -21,19 +23,31 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 cd "$root"
 . scripts/sources.sh
-library_sources >/dev/null
 tool=$(tool_sources)
-mkdir "$work/objects"
-(cd "$work/objects" && cc -O2 -g -I"$root/include" -c "$root"/src/*/*.c)
-cc -O2 -g -Iinclude -o "$work/linear" tests/linear.c "$work"/objects/*.o -lpthread
+mkdir "$work/library"
+if [ -n "${TENMAP_LIBRARY-}" ]; then
+    given_library "$work/library"
+else
+    library_sources >/dev/null
+    mkdir "$work/objects"
+    (cd "$work/objects" && cc -O2 -g -I"$root/include" -c "$root"/src/*/*.c)
+    ar rcs "$work/library/libtenmap.a" "$work"/objects/*.o
+fi
+# build PROGRAM ARGUMENT...
+build() {
+    built=$1
+    shift
+    cc -O2 -g -Iinclude -o "$work/$built" "$@" -L"$work/library" -Wl,-rpath,"$work/library" \
+        -ltenmap -lpthread -lm
+}
+build linear tests/linear.c
 cmake -DSOURCE="$root/tool/report/page" -DOUTPUT="$work/report_assets.c" -P cmake/embed_report.cmake >/dev/null
 # With fingerprints, where the tool would be built with them.
 echo '#include <xxhash.h>
 int main(void) { return XXH3_128bits(0, 0).low64 == 0; }' >"$work/probe.c"
 xxhash=
 ! cc -o "$work/probe" "$work/probe.c" -lxxhash 2>"$work/said" || xxhash='-DTOOL_HAVE_XXHASH -lxxhash'
-cc -O2 -g -Iinclude -Itool -D_GNU_SOURCE -o "$work/tenmap" $tool "$work/report_assets.c" \
-    "$work"/objects/*.o -lpthread -lm $xxhash
+build tenmap -Itool -D_GNU_SOURCE $tool "$work/report_assets.c" $xxhash
 cc -O2 -o "$work/on_terminal" tests/cli/on_terminal.c
 # What `meta edit` calls: every value becomes another one.
 EDITOR="sed -i 's/\": \"/&new /'" && export EDITOR
@@ -124,8 +138,8 @@ done <"$work/cases"
 
 # With libcurl: the names of a folder on a hub or in a bucket, up to the limits of a listing and of a folder.
 set +f
-if cc -O2 -g -Iinclude -Itool -Ihttp -D_GNU_SOURCE -DTOOL_HAVE_HTTP -o "$work/tenmap-http" $tool \
-    http/src/*.c "$work/report_assets.c" "$work"/objects/*.o -lcurl -lcrypto -lpthread -lm 2>"$work/said" &&
+if build tenmap-http -Itool -Ihttp -D_GNU_SOURCE -DTOOL_HAVE_HTTP $tool http/src/*.c \
+    "$work/report_assets.c" -lcurl -lcrypto 2>"$work/said" &&
     command -v python3 >/dev/null; then
     while read -r case kind size allowed model; do
         [ $# -eq 0 ] || case " $* " in *" $case "*) ;; *) continue ;; esac

@@ -38,3 +38,17 @@ unit_test() {
     echo "no unit test of that name: $1" >&2
     return 1
 }
+
+# given_library FOLDER: links in FOLDER to the shared library that TENMAP_LIBRARY names, under the
+# names that a linker and a loader look for: -LFOLDER -ltenmap -Wl,-rpath,FOLDER.
+given_library() {
+    [ -f "$TENMAP_LIBRARY" ] || {
+        echo "TENMAP_LIBRARY names no file: $TENMAP_LIBRARY" >&2
+        return 1
+    }
+    given_path=$(realpath "$TENMAP_LIBRARY")
+    given_soname=$(objdump -p "$given_path" | awk '$1 == "SONAME" { print $2 }')
+    mkdir -p "$1"
+    ln -sf "$given_path" "$1/libtenmap.so"
+    [ -z "$given_soname" ] || ln -sf "$given_path" "$1/$given_soname"
+}

@@ -6,7 +6,8 @@
 #
 # Builds what it needs in build/peers. Exits with 77, saying why, where the crate cannot be had; the
 # package is left out, saying so, where it cannot. TENMAP_PEERS_PYTHON names an interpreter that has
-# it. The golden files are judged as well. tests/peers/differential/ has the parts.
+# it. TENMAP_LIBRARY may name a libtenmap.so to judge with; without it, the library is built here.
+# The golden files are judged as well. tests/peers/differential/ has the parts.
 set -eu
 
 cases=${1:-20000}
@@ -32,8 +33,14 @@ CARGO_TARGET_DIR=$build/cargo cargo build --release --manifest-path "$here/refer
 }
 cp "$build/cargo/release/differential-reference" "$build/reference"
 "${CC:-cc}" -O2 -std=c11 -Wall -Wextra "$here/generate.c" -o "$build/generate"
-"${CC:-cc}" -O2 -I"$root/include" "$root"/src/*/*.c \
-    "$here/judge.c" -lpthread -o "$build/judge"
+if [ -n "${TENMAP_LIBRARY-}" ]; then
+    . "$root/scripts/sources.sh"
+    given_library "$build/library"
+    "${CC:-cc}" -O2 -I"$root/include" "$here/judge.c" -L"$build/library" -ltenmap \
+        -Wl,-rpath,"$build/library" -lpthread -o "$build/judge"
+else
+    "${CC:-cc}" -O2 -I"$root/include" "$root"/src/*/*.c "$here/judge.c" -lpthread -o "$build/judge"
+fi
 
 python=${TENMAP_PEERS_PYTHON:-$build/venv/bin/python}
 if ! "$python" -c 'import safetensors, numpy' 2>/dev/null; then
