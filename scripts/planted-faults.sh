@@ -13,6 +13,7 @@ set -u
 command -v git >/dev/null || { echo "skipped: git is not here" && exit 77; }
 # shellcheck disable=SC2046 # names
 unset $(git rev-parse --local-env-vars)
+unset TENMAP_LIBRARY # a library without the fault
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-faults-XXXXXX") || exit 1
