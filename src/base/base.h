@@ -137,7 +137,7 @@ typedef struct tmi_options_kind {
  * struct. Rejects a nonzero tail that this version does not know, unknown flags, and a nonzero
  * reserved field.
  */
-tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, void *out,
+tenmap_status tmi_options_copy(const tmi_options_kind *kind, const void *given, void *out,
                                tenmap_error *error);
 
 /* pages.c, or pages_win32.c: memory and random numbers from the system. */

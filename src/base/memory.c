@@ -39,7 +39,7 @@ char *tmi_copy_text(const char *text, size_t len) {
     return copy;
 }
 
-static bool take_bytes(tmi_block *block, size_t size, bool zeroed) {
+static bool alloc_block(tmi_block *block, size_t size, bool zeroed) {
     *block = (tmi_block){NULL, 0};
     if (size < BLOCK_MAP_FROM) {
         block->bytes = zeroed ? calloc(1, size ? size : 1) : malloc(size ? size : 1);
@@ -52,11 +52,11 @@ static bool take_bytes(tmi_block *block, size_t size, bool zeroed) {
 }
 
 bool tmi_block_alloc(tmi_block *block, size_t size) {
-    return take_bytes(block, size, true);
+    return alloc_block(block, size, true);
 }
 
 bool tmi_block_alloc_dirty(tmi_block *block, size_t size) {
-    return take_bytes(block, size, false);
+    return alloc_block(block, size, false);
 }
 
 void tmi_block_trim_pages(tmi_block *block, size_t used) {

@@ -9,7 +9,7 @@ static uint32_t option_at(const void *options, size_t offset) {
     return value;
 }
 
-tenmap_status tmi_options_take(const tmi_options_kind *kind, const void *given, void *out,
+tenmap_status tmi_options_copy(const tmi_options_kind *kind, const void *given, void *out,
                                tenmap_error *error) {
     enum { LARGEST_SIZE = 4096 };
     size_t size;

@@ -68,7 +68,7 @@ static bool tell_index(index_parser *p, uint32_t code, const char *tensor) {
 /* One component of a path: not empty, not "." or "..", not a device or the like of this system. */
 static bool is_plain_part(const char *part, size_t len) {
     return len > 0 && !(len == 1 && part[0] == '.') &&
-           !(len == 2 && part[0] == '.' && part[1] == '.') && tmi_names_a_file(part, len);
+           !(len == 2 && part[0] == '.' && part[1] == '.') && tmi_is_plain_name(part, len);
 }
 
 /* A shard's name must not lead out of the index's folder on any system. */

@@ -104,20 +104,20 @@ tenmap_status tmi_bytes_expect_file(const tmi_bytes *bytes, tenmap_error *error)
 
 /* Reading. */
 
-void tmi_bytes_enter(const tmi_bytes *bytes) {
-    tmi_rwlock_read(&((tmi_bytes *)(uintptr_t)bytes)->gate);
+void tmi_bytes_lock(const tmi_bytes *bytes) {
+    tmi_rwlock_read(&((tmi_bytes *)(uintptr_t)bytes)->file_lock);
 }
 
-void tmi_bytes_leave(const tmi_bytes *bytes) {
-    tmi_rwlock_read_end(&((tmi_bytes *)(uintptr_t)bytes)->gate);
+void tmi_bytes_unlock(const tmi_bytes *bytes) {
+    tmi_rwlock_read_end(&((tmi_bytes *)(uintptr_t)bytes)->file_lock);
 }
 
 bool tmi_bytes_changed(const tmi_bytes *bytes, uint64_t *size_now) {
     if (bytes->io)
         return false; /* an object's own callbacks report changes */
-    tmi_bytes_enter(bytes);
+    tmi_bytes_lock(bytes);
     bool changed = tmi_file_changed(&bytes->file, size_now);
-    tmi_bytes_leave(bytes);
+    tmi_bytes_unlock(bytes);
     return changed;
 }
 
@@ -175,9 +175,9 @@ tenmap_status tmi_bytes_read(const tmi_bytes *bytes, uint64_t offset, void *dst,
         if (status == TENMAP_OK)
             return status;
     } else {
-        tmi_bytes_enter(bytes);
+        tmi_bytes_lock(bytes);
         int failed = tmi_file_read(&bytes->file, offset, dst, size, &got);
-        tmi_bytes_leave(bytes);
+        tmi_bytes_unlock(bytes);
         if (!failed && got == size)
             return wanted.tensor
                        ? tmi_bytes_check_unchanged(bytes, offset, size, wanted.tensor, error)
@@ -264,7 +264,7 @@ static size_t folder_part(const tenmap_io *io, const char *path) {
 }
 
 /* Joins path[0, len), the name, and the path's query. */
-static char *with_name(const tenmap_io *io, const char *path, size_t len, const char *name,
+static char *join_name(const tenmap_io *io, const char *path, size_t len, const char *name,
                        size_t name_len) {
     const char *tail = path + tmi_path_without_query(io, path);
     char *joined = tmi_join_path(path, len, name, name_len);
@@ -283,7 +283,7 @@ static char *with_name(const tenmap_io *io, const char *path, size_t len, const 
  * The name as it must be written in this path: in an http(s) address '%', '?' and '#' are
  * percent-encoded. NULL if memory runs out.
  */
-static char *written_name(const tenmap_io *io, const char *path, const char *name, size_t *len) {
+static char *encode_name(const tenmap_io *io, const char *path, const char *name, size_t *len) {
     bool web = io && (has_scheme(path, "http://") || has_scheme(path, "https://"));
     size_t used = 0;
     char *out = *len < SIZE_MAX / 3 ? tmi_calloc(3 * *len + 1, 1) : NULL;
@@ -298,20 +298,20 @@ static char *written_name(const tenmap_io *io, const char *path, const char *nam
 }
 
 char *tmi_path_renamed(const tenmap_io *io, const char *path, const char *name, size_t name_len) {
-    return with_name(io, path, folder_part(io, path), name, name_len);
+    return join_name(io, path, folder_part(io, path), name, name_len);
 }
 
 char *tmi_path_beside(const tenmap_io *io, const char *path, const char *name, size_t name_len) {
-    char *written = written_name(io, path, name, &name_len);
+    char *written = encode_name(io, path, name, &name_len);
     char *joined = written ? tmi_path_renamed(io, path, written, name_len) : NULL;
     free(written);
     return joined;
 }
 
 char *tmi_path_inside(const tenmap_io *io, const char *folder, const char *name, size_t name_len) {
-    char *written = written_name(io, folder, name, &name_len);
+    char *written = encode_name(io, folder, name, &name_len);
     char *joined =
-        written ? with_name(io, folder, tmi_path_without_query(io, folder), written, name_len)
+        written ? join_name(io, folder, tmi_path_without_query(io, folder), written, name_len)
                 : NULL;
     free(written);
     return joined;
@@ -337,15 +337,15 @@ char *tmi_config_folder(const tenmap_io *io, const char *path, bool is_folder) {
 /* The window. */
 
 /*
- * Fills the room, bypassing the page cache. Returns false if that does not work now, or never does.
- * Both ends of such a read are aligned, so the room may begin before `at`.
+ * Fills the buffer, bypassing the page cache. Returns false if that does not work now, or never
+ * does. Both ends of such a read are aligned, so the buffer may begin before `at`.
  */
 static bool fill_direct(tmi_window *w, uint64_t at, size_t size, size_t want) {
     uint64_t begin = at - at % TMI_DIRECT_ALIGN, end = at + want + TMI_DIRECT_ALIGN - 1;
     size_t got, length = (size_t)(end - end % TMI_DIRECT_ALIGN - begin);
     if (length > w->size)
         length = w->size;
-    if (tmi_file_read_direct(w->direct_fd, begin, w->room, length, &got) != 0) {
+    if (tmi_file_read_direct(w->direct_fd, begin, w->buffer, length, &got) != 0) {
         w->direct_fd = -1; /* a buffered read will show whether the file is at fault */
         return false;
     }
@@ -356,8 +356,8 @@ static bool fill_direct(tmi_window *w, uint64_t at, size_t size, size_t want) {
     return true;
 }
 
-/* How many bytes from `at` on the room holds and can keep; none while direct reads are in use. */
-static size_t held_from(const tmi_window *w, uint64_t at) {
+/* How many bytes from `at` on the buffer holds and can keep; none while direct reads are in use. */
+static size_t buffered_from(const tmi_window *w, uint64_t at) {
     return w->direct_fd < 0 && at >= w->at && at < w->end ? (size_t)(w->end - at) : 0;
 }
 
@@ -366,19 +366,19 @@ static size_t held_from(const tmi_window *w, uint64_t at) {
  * cost a network request.
  */
 static size_t move_window(tmi_window *w, uint64_t at) {
-    size_t held = held_from(w, at);
+    size_t held = buffered_from(w, at);
     if (held)
-        memmove(w->room, w->room + (at - w->at), held);
+        memmove(w->buffer, w->buffer + (at - w->at), held);
     w->at = at;
     w->end = at + held;
     return held;
 }
 
-size_t tmi_window_take(const tmi_window *w, uint64_t at, void *dst, size_t size) {
-    size_t held = held_from(w, at);
+size_t tmi_window_copy_held(const tmi_window *w, uint64_t at, void *dst, size_t size) {
+    size_t held = buffered_from(w, at);
     held = held < size ? held : size;
     if (held)
-        memcpy(dst, w->room + (at - w->at), held);
+        memcpy(dst, w->buffer + (at - w->at), held);
     return held;
 }
 
@@ -391,18 +391,18 @@ tenmap_status tmi_window_bytes(tmi_window *w, uint64_t at, size_t size, const te
         if (w->direct_fd < 0 || !fill_direct(w, at, size, want)) {
             tmi_wanted wanted = {NULL, t};
             tenmap_status status =
-                tmi_bytes_read(w->bytes, at + held, w->room + held, want - held, wanted, error);
+                tmi_bytes_read(w->bytes, at + held, w->buffer + held, want - held, wanted, error);
             if (status != TENMAP_OK)
                 return status;
             w->end = at + want;
         }
     }
-    *bytes = w->room + (at - w->at);
+    *bytes = w->buffer + (at - w->at);
     return TENMAP_OK;
 }
 
 /* The block size for which the offset and dst have the same alignment; 0 if there is none. */
-static size_t shared_block(const tmi_window *w, uint64_t at, const void *dst) {
+static size_t common_block_size(const tmi_window *w, uint64_t at, const void *dst) {
     enum { FINE_BLOCK = 512 }; /* most disks can read this; others refuse it */
     uint64_t apart = (uint64_t)(uintptr_t)dst - at;
     if (w->direct_fd < 0)
@@ -412,17 +412,17 @@ static size_t shared_block(const tmi_window *w, uint64_t at, const void *dst) {
     return apart % FINE_BLOCK == 0 && !w->coarse ? FINE_BLOCK : 0;
 }
 
-bool tmi_window_agrees(const tmi_window *w, uint64_t at, const void *dst) {
-    return shared_block(w, at, dst) > 0;
+bool tmi_window_can_read_direct(const tmi_window *w, uint64_t at, const void *dst) {
+    return common_block_size(w, at, dst) > 0;
 }
 
 /*
  * Reads whole blocks directly to dst. Returns 0 if that does not work; it is then not tried that
  * way again.
  */
-static size_t read_straight(tmi_window *w, uint64_t at, void *dst, size_t size, size_t block) {
-    enum { STRAIGHT_STEP = 4 << 20 };
-    size_t got, want = size < STRAIGHT_STEP ? size - size % block : STRAIGHT_STEP;
+static size_t read_direct(tmi_window *w, uint64_t at, void *dst, size_t size, size_t block) {
+    enum { DIRECT_READ_STEP = 4 << 20 };
+    size_t got, want = size < DIRECT_READ_STEP ? size - size % block : DIRECT_READ_STEP;
     int failed = tmi_file_read_direct(w->direct_fd, at, dst, want, &got);
     got -= got % block;
     if (failed && block < TMI_DIRECT_ALIGN)
@@ -433,11 +433,11 @@ static size_t read_straight(tmi_window *w, uint64_t at, void *dst, size_t size, 
 }
 
 /*
- * Copies a part by way of the room, without reading ahead: what follows is read directly, or
+ * Copies a part by way of the buffer, without reading ahead: what follows is read directly, or
  * belongs to another request.
  */
-static tenmap_status copy_through(tmi_window *w, uint64_t at, void *dst, size_t size,
-                                  const tenmap_tensor *t, tenmap_error *error) {
+static tenmap_status copy_by_window(tmi_window *w, uint64_t at, void *dst, size_t size,
+                                    const tenmap_tensor *t, tenmap_error *error) {
     const unsigned char *bytes;
     bool ahead = w->ahead;
     w->ahead = false;
@@ -454,15 +454,15 @@ tenmap_status tmi_window_copy(tmi_window *w, uint64_t at, void *dst, size_t size
     unsigned char *to = dst;
     tenmap_status status = TENMAP_OK;
     while (status == TENMAP_OK && at < end) {
-        size_t block = shared_block(w, at, to), left = (size_t)(end - at), done = 0;
+        size_t block = common_block_size(w, at, to), left = (size_t)(end - at), done = 0;
         if (block && at % block == 0 && left >= block)
-            done = read_straight(w, at, to, left, block);
+            done = read_direct(w, at, to, left, block);
         if (done == 0) {
             size_t fit = w->size - 2 * (size_t)TMI_DIRECT_ALIGN;
             done = left < fit ? left : fit;
             if (block && done > block - at % block)
                 done = block - (size_t)(at % block);
-            status = copy_through(w, at, to, done, t, error);
+            status = copy_by_window(w, at, to, done, t, error);
         }
         at += done;
         to += done;
@@ -472,9 +472,9 @@ tenmap_status tmi_window_copy(tmi_window *w, uint64_t at, void *dst, size_t size
 }
 
 uint64_t tmi_window_fit(const tmi_window *w, tenmap_dtype dtype) {
-    size_t room = w->size - (w->direct_fd >= 0 ? 2 * (size_t)TMI_DIRECT_ALIGN : 1);
+    size_t space = w->size - (w->direct_fd >= 0 ? 2 * (size_t)TMI_DIRECT_ALIGN : 1);
     const tmi_block_dtype *blocks = tmi_dtype_blocks(dtype);
     if (blocks) /* the first and last block may be needed only in part */
-        room -= blocks->bytes;
-    return tmi_elements_in(dtype, room);
+        space -= blocks->bytes;
+    return tmi_elements_in(dtype, space);
 }

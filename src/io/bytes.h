@@ -17,7 +17,7 @@ typedef struct tmi_bytes {
     /*
      * Users of the file read-lock it; closing the file, once memory has replaced it, write-locks.
      */
-    tmi_rwlock gate;
+    tmi_rwlock file_lock;
 } tmi_bytes;
 
 #define TMI_NO_BYTES                                                                               \
@@ -50,8 +50,8 @@ tenmap_status tmi_bytes_expect_file(const tmi_bytes *bytes, tenmap_error *error)
  * Code that uses bytes->file directly must hold this read lock meanwhile. Otherwise another thread
  * may close the descriptor, once memory has replaced the whole mapping.
  */
-void tmi_bytes_enter(const tmi_bytes *bytes);
-void tmi_bytes_leave(const tmi_bytes *bytes);
+void tmi_bytes_lock(const tmi_bytes *bytes);
+void tmi_bytes_unlock(const tmi_bytes *bytes);
 /* Calls tmi_file_changed under this lock. Always false for an object of a tenmap_io. */
 bool tmi_bytes_changed(const tmi_bytes *bytes, uint64_t *size_now);
 
@@ -103,29 +103,29 @@ char *tmi_config_folder(const tenmap_io *io, const char *path, bool is_folder);
 /* A window that moves forward over a source. */
 typedef struct tmi_window {
     const tmi_bytes *bytes;
-    int direct_fd;       /* reads through it bypass the page cache; -1: none */
-    unsigned char *room; /* NULL: there is no buffer, and bytes in memory are used in place */
-    size_t size;         /* size of the room */
-    uint64_t at, end;    /* the offsets of the bytes in the room */
-    uint64_t last;       /* no byte at or after this offset will be requested */
-    bool ahead;          /* bytes after the requested ones are worth reading too */
-    bool coarse;         /* direct reads in blocks smaller than TMI_DIRECT_ALIGN were refused */
+    int direct_fd;         /* reads through it bypass the page cache; -1: none */
+    unsigned char *buffer; /* NULL: there is no buffer, and bytes in memory are used in place */
+    size_t size;           /* size of the buffer */
+    uint64_t at, end;      /* the offsets of the bytes in the buffer */
+    uint64_t last;         /* no byte at or after this offset will be requested */
+    bool ahead;            /* bytes after the requested ones are worth reading too */
+    bool coarse;           /* direct reads in blocks smaller than TMI_DIRECT_ALIGN were refused */
 } tmi_window;
 
-/* *bytes points to [at, at+size) in the room. size is at most what tmi_window_fit allows. */
+/* *bytes points to [at, at+size) in the buffer. size is at most what tmi_window_fit allows. */
 tenmap_status tmi_window_bytes(tmi_window *window, uint64_t at, size_t size,
                                const tenmap_tensor *tensor, const unsigned char **bytes,
                                tenmap_error *error);
 /*
- * Copies to dst the leading bytes of [at, at+size) that the room already holds; returns how many.
+ * Copies to dst the leading bytes of [at, at+size) that the buffer already holds; returns how many.
  */
-size_t tmi_window_take(const tmi_window *window, uint64_t at, void *dst, size_t size);
+size_t tmi_window_copy_held(const tmi_window *window, uint64_t at, void *dst, size_t size);
 /*
  * Whether a read from `at` that bypasses the page cache can go directly to dst: the offset and the
  * address must have the same position within a disk block. tmi_window_copy then reads directly,
  * except for the ends that do not fill whole blocks.
  */
-bool tmi_window_agrees(const tmi_window *window, uint64_t at, const void *dst);
+bool tmi_window_can_read_direct(const tmi_window *window, uint64_t at, const void *dst);
 tenmap_status tmi_window_copy(tmi_window *window, uint64_t at, void *dst, size_t size,
                               const tenmap_tensor *tensor, tenmap_error *error);
 /* How many elements are certain to fit, wherever they start: a multiple of 8. */

@@ -63,7 +63,7 @@ static bool report_job(tmi_job *job, uint64_t done, bool may_cancel) {
  * Reports progress during the work, on the caller's thread only. Completion is reported only once
  * all threads have been joined.
  */
-static bool go_on(tmi_job *job) {
+static bool report_progress(tmi_job *job) {
     uint64_t done = atomic_load(&job->done);
     if (!job->progress || done == job->total || !pthread_equal(job->caller, pthread_self()))
         return true;
@@ -86,13 +86,13 @@ static bool run_job_unit(tmi_job *job, void **state, size_t unit) {
 }
 
 /* One thread's work: takes units until none are left or the job is stopping. */
-static void work_on_job(void *ctx, size_t number) {
+static void run_job_units(void *ctx, size_t number) {
     tmi_job *job = ctx;
     void *state = NULL;
     (void)number;
     while (!atomic_load(&job->stopping)) {
         size_t unit = atomic_fetch_add(&job->next, 1);
-        if (unit >= job->units || !run_job_unit(job, &state, unit) || !go_on(job))
+        if (unit >= job->units || !run_job_unit(job, &state, unit) || !report_progress(job))
             break;
     }
     if (state && job->release)
@@ -104,9 +104,9 @@ void tmi_job_run(tmi_job *job, size_t units) {
     job->caller = pthread_self();
     job->units = units;
     atomic_store(&job->next, 0);
-    if (atomic_load(&job->stopping) || !go_on(job))
+    if (atomic_load(&job->stopping) || !report_progress(job))
         return;
-    tmi_parallel(job->threads, job->threads < units ? job->threads : units, work_on_job, job);
+    tmi_parallel(job->threads, job->threads < units ? job->threads : units, run_job_units, job);
 }
 
 void tmi_job_add(tmi_job *job, uint64_t bytes) {

@@ -87,25 +87,25 @@ AVX2_INLINE void fill_e4m3_table(unsigned char *table, const float *scale) {
 }
 
 /*
- * The table of group g, from the cache or computed in `room`; NULL if products with its scale come
+ * The table of group g, from the cache or computed in `buffer`; NULL if products with its scale come
  * close to the limits of F32 and BF16. A table costs as much as some 50 values; computing one for
  * each row would take a fifth of the time.
  */
 AVX2_INLINE const unsigned char *find_e4m3_table(const tmi_fused_run *run, size_t g,
-                                                 unsigned char *room) {
+                                                 unsigned char *buffer) {
     size_t place = (run->place + g) % TMI_CACHED_TABLES;
     uint32_t bits;
     memcpy(&bits, run->scales + g, 4);
     if (run->tables)
-        room = run->tables->bytes + place * TMI_TABLE_BYTES;
+        buffer = run->tables->bytes + place * TMI_TABLE_BYTES;
     if ((bits >> 23 & 0xff) - 27 > 200) /* among them the NaN that marks an empty place */
         return NULL;
     if (run->tables && run->tables->scale_bits[place] == bits)
-        return room;
-    fill_e4m3_table(room, run->scales + g);
+        return buffer;
+    fill_e4m3_table(buffer, run->scales + g);
     if (run->tables)
         run->tables->scale_bits[place] = bits;
-    return room;
+    return buffer;
 }
 
 /* Converts 32 codes; returns the largest code so far, without its sign. */
@@ -149,12 +149,12 @@ AVX2_INLINE __m256i e4m3_group(unsigned char *d, const unsigned char *s, size_t 
 
 /* Computes all of a run; false if a scale is not suitable or a code is NaN. */
 AVX2_INLINE bool run_e4m3(unsigned char *d, const tmi_fused_run *run, bool stream) {
-    unsigned char room[TMI_TABLE_BYTES];
+    unsigned char buffer[TMI_TABLE_BYTES];
     const size_t groups = fused_group_count(run);
     size_t at = 0;
     __m256i most = _mm256_setzero_si256();
     for (size_t g = 0; g < groups; g++) {
-        const unsigned char *table = find_e4m3_table(run, g, room);
+        const unsigned char *table = find_e4m3_table(run, g, buffer);
         if (TMI_UNLIKELY(!table))
             return false;
         fused_planes t = {_mm256_broadcastsi128_si256(avx2_load_half(table, 0)),

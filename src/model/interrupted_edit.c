@@ -14,8 +14,8 @@ bool tmi_edit_closed(const unsigned char *start, size_t len) {
     return len >= 8 && tmi_file_u64(start) == UINT64_MAX;
 }
 
-void tmi_journal_name(char out[TMI_NAME_ROOM], const char *file) {
-    tmi_sibling_name(out, TMI_NAME_ROOM, file, record_suffix);
+void tmi_journal_name(char out[TMI_NAME_BYTES], const char *file) {
+    tmi_sibling_name(out, TMI_NAME_BYTES, file, record_suffix);
 }
 
 /* The path of a file's undo record, with links resolved; NULL if out of memory. */

@@ -10,9 +10,9 @@
  * Returns the record with its lock held for writing. Clears it in a child of fork, which does not
  * inherit the parent's locked pages.
  */
-static tmi_mlock_spans *take_record(const tenmap_model *model) {
+static tmi_mlock_spans *lock_record(const tenmap_model *model) {
     tmi_mlock_spans *record = &((tenmap_model *)(uintptr_t)model)->locked;
-    tmi_rwlock_write(&record->gate);
+    tmi_rwlock_write(&record->lock);
     if (record->process != tmi_process())
         record->spans.count = 0;
     record->process = tmi_process();
@@ -32,7 +32,7 @@ static bool put_span(tmi_spans *spans, tmi_span span) {
  * Removes the pages from all spans; what lies before and after them stays. Returns false if out of
  * memory: then a span that would have to be split stays whole.
  */
-static bool cut_out(tmi_spans *spans, tmi_span pages) {
+static bool remove_pages(tmi_spans *spans, tmi_span pages) {
     bool done = true;
     for (size_t i = spans->count; i-- > 0;) {
         tmi_span span = spans->list[i];
@@ -54,29 +54,29 @@ static bool cut_out(tmi_spans *spans, tmi_span pages) {
 }
 
 bool tmi_mlock_spans_add(const tenmap_model *model, tmi_span pages, tmi_spans *added) {
-    tmi_mlock_spans *record = take_record(model);
+    tmi_mlock_spans *record = lock_record(model);
     tmi_spans *known = &record->spans;
     size_t before = known->count;
     *added = (tmi_spans){.list = NULL};
     bool done = put_span(added, pages);
     for (size_t i = 0; done && i < before; i++)
-        done = cut_out(added, known->list[i]);
+        done = remove_pages(added, known->list[i]);
     for (size_t i = 0; done && i < added->count; i++)
         done = put_span(known, added->list[i]);
     if (!done)
         known->count = before;
-    tmi_rwlock_write_end(&record->gate);
+    tmi_rwlock_write_end(&record->lock);
     return done;
 }
 
 void tmi_mlock_spans_remove(const tenmap_model *model, tmi_span pages) {
-    tmi_mlock_spans *record = take_record(model);
-    (void)cut_out(&record->spans, pages);
-    tmi_rwlock_write_end(&record->gate);
+    tmi_mlock_spans *record = lock_record(model);
+    (void)remove_pages(&record->spans, pages);
+    tmi_rwlock_write_end(&record->lock);
 }
 
 int tmi_mlock_spans_relock(const tenmap_model *model, tmi_span pages) {
-    tmi_mlock_spans *record = take_record(model);
+    tmi_mlock_spans *record = lock_record(model);
     int failed = 0;
     for (size_t i = 0; i < record->spans.count && !failed; i++) {
         tmi_span span = record->spans.list[i];
@@ -85,6 +85,6 @@ int tmi_mlock_spans_relock(const tenmap_model *model, tmi_span pages) {
         if (span.shard == pages.shard && begin < end)
             failed = tmi_map_lock(&span.shard->bytes.file, begin, end);
     }
-    tmi_rwlock_write_end(&record->gate);
+    tmi_rwlock_write_end(&record->lock);
     return failed;
 }

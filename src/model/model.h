@@ -94,7 +94,7 @@ void tmi_shard_close(tmi_shard *shard);
 /* interrupted_edit.c: detects a metadata edit that is in progress or was interrupted. */
 
 /* The name of the undo record that lies beside a file of this name. */
-void tmi_journal_name(char out[TMI_NAME_ROOM], const char *file);
+void tmi_journal_name(char out[TMI_NAME_BYTES], const char *file);
 /* Whether these first bytes show a header that an in-place edit has closed. */
 bool tmi_edit_closed(const unsigned char *start, size_t len);
 /*
@@ -209,7 +209,7 @@ typedef struct tmi_spans {
 
 /* mlock_spans.c: the pages that tenmap_advise locked in memory. */
 typedef struct tmi_mlock_spans {
-    tmi_rwlock gate;
+    tmi_rwlock lock;
     long process;
     tmi_spans spans;
 } tmi_mlock_spans;

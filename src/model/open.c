@@ -13,7 +13,7 @@ static tenmap_status take_io(const tenmap_io *given, tenmap_io *out, tenmap_erro
                                           .init = "TENMAP_IO_INIT",
                                           .size = sizeof(tenmap_io),
                                           .first_size = sizeof(tenmap_io)};
-    tenmap_status status = tmi_options_take(&kind, given, out, error);
+    tenmap_status status = tmi_options_copy(&kind, given, out, error);
     for (size_t i = 0; status == TENMAP_OK && i < sizeof out->reserved / sizeof *out->reserved; i++)
         if (out->reserved[i])
             status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "tenmap_io.reserved must be 0");
@@ -38,7 +38,7 @@ static tenmap_status take_options(const tenmap_options *given, tenmap_options *o
             TENMAP_OPEN_TRAILING | TENMAP_OPEN_HOLES | TENMAP_OPEN_UNKNOWN_DTYPES |
             TENMAP_OPEN_STALE_INDEX | TENMAP_OPEN_SUBFOLDERS,
         offsetof(tenmap_options, reserved)};
-    tenmap_status status = tmi_options_take(&kind, given, out, error);
+    tenmap_status status = tmi_options_copy(&kind, given, out, error);
     if (status != TENMAP_OK)
         return status;
     if (out->backend > TENMAP_BACKEND_READ)

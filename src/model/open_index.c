@@ -17,7 +17,7 @@ tenmap_status tmi_open_index_read(tenmap_model *model, tmi_shard *file,
                             tmi_quote_path(file->bytes.shown).text, (ull)file->size, (ull)limit);
         tenmap_status status = tmi_read_text(&file->bytes, 0, file->size, "the index", text, error);
         model->index_len = status == TENMAP_OK ? (size_t)file->size : 0;
-        if (status != TENMAP_OK || file->bytes.io || tmi_file_look(&file->bytes.file))
+        if (status != TENMAP_OK || file->bytes.io || tmi_file_refresh(&file->bytes.file))
             return status;
         tmi_block_free(text);
         status = tmi_shard_again(file, error);

@@ -70,9 +70,9 @@ int tmi_populate(tmi_span span, uint64_t *at) {
         for (*at = run.begin; *at < run.end;) {
             uint64_t left = run.end - *at;
             uint64_t end = *at + (left < PREFETCH_WINDOW ? left : PREFETCH_WINDOW);
-            tmi_bytes_enter(&span.shard->bytes);
+            tmi_bytes_lock(&span.shard->bytes);
             failed = tmi_map_populate(&span.shard->bytes.file, *at, end);
-            tmi_bytes_leave(&span.shard->bytes);
+            tmi_bytes_unlock(&span.shard->bytes);
             if (failed)
                 break;
             *at = end;

@@ -260,14 +260,14 @@ static tenmap_status advise(const tenmap_model *model, const tenmap_tensor *cons
                         "the advice is %u; TENMAP_ADVISE_POPULATE (1) to _UNLOCK (5) are known",
                         (unsigned)advice);
     tenmap_status status = take_spans(&list, model, tensors, count, error);
-    tmi_rwlock *gate = model ? &((tenmap_model *)(uintptr_t)model)->advice : NULL;
-    if (gate)
-        tmi_rwlock_read(gate);
+    tmi_rwlock *advice_lock = model ? &((tenmap_model *)(uintptr_t)model)->advice : NULL;
+    if (advice_lock)
+        tmi_rwlock_read(advice_lock);
     for (size_t i = 0; status == TENMAP_OK && i < list.count; i++)
         if (list.spans[i].shard->bytes.file.map) /* otherwise the library maps nothing of it */
             status = advice_acts[advice](model, list.spans[i], error);
-    if (gate)
-        tmi_rwlock_read_end(gate);
+    if (advice_lock)
+        tmi_rwlock_read_end(advice_lock);
     free_spans(&list);
     return status;
 }
@@ -311,12 +311,12 @@ static int ask_cached(tmi_span span, uint64_t *bytes) {
     *bytes = 0;
     if (span.shard->bytes.io)
         return 0; /* its caching is not known here */
-    tmi_bytes_enter(&span.shard->bytes);
+    tmi_bytes_lock(&span.shard->bytes);
     while (!failed && !span.shard->bytes.file.memory && tmi_next_mapped(&span, &run)) {
         failed = tmi_file_cached(&span.shard->bytes.file, run.begin, run.end, &part);
         *bytes += part;
     }
-    tmi_bytes_leave(&span.shard->bytes);
+    tmi_bytes_unlock(&span.shard->bytes);
     return failed;
 }
 

@@ -50,7 +50,7 @@ tenmap_status tmi_shard_again(tmi_shard *shard, tenmap_error *error) {
     if (shard->tries < MOST_TRIES) {
         unsigned nap = 1u << shard->tries++;
         tmi_sleep_ms(nap < LONGEST_NAP ? nap : LONGEST_NAP);
-        (void)tmi_file_look(&shard->bytes.file);
+        (void)tmi_file_refresh(&shard->bytes.file);
         return TENMAP_OK;
     }
     bool edited = tmi_file_locked(&shard->bytes.file, shard->path);
@@ -101,7 +101,7 @@ tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, u
         if (edited)
             status = tmi_shard_again(shard, error);
         else
-            (void)tmi_file_look(&shard->bytes.file);
+            (void)tmi_file_refresh(&shard->bytes.file);
         if (status == TENMAP_OK)
             status = read_start(shard, options, start, len, error);
     }
@@ -120,7 +120,7 @@ static bool is_settled(tmi_shard *shard, const tenmap_options *options,
     bool same = tmi_bytes_read(&shard->bytes, options->offset, now, len, (tmi_wanted){"", NULL},
                                NULL) == TENMAP_OK &&
                 memcmp(now, start, len) == 0;
-    return tmi_file_look(&shard->bytes.file) && same; /* the read must come first */
+    return tmi_file_refresh(&shard->bytes.file) && same; /* the read must come first */
 }
 
 static void fill_view(tmi_shard *shard, const tenmap_options *options, const unsigned char *base,

@@ -30,19 +30,19 @@
 #define MADV_POPULATE_READ 22 /* Linux 5.14; older kernels return EINVAL */
 #endif
 #ifdef __APPLE__
-#define MODIFIED_AT st_mtimespec
-#define TOUCHED_AT st_ctimespec
+#define ST_MTIME st_mtimespec
+#define ST_CTIME st_ctimespec
 #else
-#define MODIFIED_AT st_mtim
-#define TOUCHED_AT st_ctim
+#define ST_MTIME st_mtim
+#define ST_CTIME st_ctim
 #endif
 
-static void note_state(tmi_file *file, const struct stat *st) {
+static void store_stat(tmi_file *file, const struct stat *st) {
     file->size = (uint64_t)st->st_size;
-    file->modified[0] = st->MODIFIED_AT.tv_sec;
-    file->modified[1] = st->MODIFIED_AT.tv_nsec;
-    file->touched[0] = st->TOUCHED_AT.tv_sec;
-    file->touched[1] = st->TOUCHED_AT.tv_nsec;
+    file->mtime[0] = st->ST_MTIME.tv_sec;
+    file->mtime[1] = st->ST_MTIME.tv_nsec;
+    file->ctime[0] = st->ST_CTIME.tv_sec;
+    file->ctime[1] = st->ST_CTIME.tv_nsec;
 }
 
 static int classify(tmi_file *file, int fd) {
@@ -52,7 +52,7 @@ static int classify(tmi_file *file, int fd) {
     file->kind = S_ISREG(st.st_mode)   ? TMI_FILE_REGULAR
                  : S_ISDIR(st.st_mode) ? TMI_FILE_FOLDER
                                        : TMI_FILE_OTHER;
-    note_state(file, &st);
+    store_stat(file, &st);
     file->fd = fd;
     return 0;
 }
@@ -151,21 +151,21 @@ bool tmi_file_changed(const tmi_file *file, uint64_t *size_now) {
         return true;
     if (size_now)
         *size_now = (uint64_t)st.st_size;
-    return (uint64_t)st.st_size != file->size || st.MODIFIED_AT.tv_sec != file->modified[0] ||
-           st.MODIFIED_AT.tv_nsec != file->modified[1];
+    return (uint64_t)st.st_size != file->size || st.ST_MTIME.tv_sec != file->mtime[0] ||
+           st.ST_MTIME.tv_nsec != file->mtime[1];
 }
 
-bool tmi_file_look(tmi_file *file) {
+bool tmi_file_refresh(tmi_file *file) {
     struct stat st;
     const tmi_file before = *file;
     if (file->memory)
         return true;
     if (fstat(file->fd, &st) != 0)
         return false;
-    note_state(file, &st);
+    store_stat(file, &st);
     return file->size == before.size &&
-           memcmp(file->modified, before.modified, sizeof before.modified) == 0 &&
-           memcmp(file->touched, before.touched, sizeof before.touched) == 0;
+           memcmp(file->mtime, before.mtime, sizeof before.mtime) == 0 &&
+           memcmp(file->ctime, before.ctime, sizeof before.ctime) == 0;
 }
 
 /* Opens a path if it leads to the file that is already open; otherwise returns -1. */

@@ -87,7 +87,7 @@ static bool is_device_name(const char *name, size_t len) {
             (number[1] == 0xb9 || number[1] == 0xb2 || number[1] == 0xb3));
 }
 
-bool tmi_windows_reserves(const char *name, size_t len) {
+bool tmi_is_windows_reserved(const char *name, size_t len) {
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)name[i] < 0x20 || strchr("<>:\"|?*\\/", name[i]))
             return true;
@@ -96,9 +96,9 @@ bool tmi_windows_reserves(const char *name, size_t len) {
     return is_device_name(name, len);
 }
 
-bool tmi_names_a_file(const char *name, size_t len) {
+bool tmi_is_plain_name(const char *name, size_t len) {
 #ifdef _WIN32
-    return !tmi_windows_reserves(name, len);
+    return !tmi_is_windows_reserved(name, len);
 #else
     (void)name, (void)len;
     return true;
@@ -122,7 +122,7 @@ void tmi_sibling_name(char *out, size_t size, const char *path, const char *suff
 }
 
 char *tmi_sibling_path(const char *path, const char *suffix) {
-    char name[TMI_NAME_ROOM];
+    char name[TMI_NAME_BYTES];
     tmi_sibling_name(name, sizeof name, path, suffix);
     return tmi_join_path(path, tmi_folder_part(path), name, strlen(name));
 }
@@ -146,9 +146,9 @@ static bool is_temporary(const char *name, const char *start) {
 }
 
 bool tmi_is_temp_of(const char *name, bool (*is_ours)(const char *name)) {
-    char file[TMI_NAME_ROOM];
+    char file[TMI_NAME_BYTES];
     const char *mark = strstr(name, temp_mark);
-    if (name[0] != '.' || !mark || mark - name >= TMI_NAME_ROOM || !is_temporary(mark, temp_mark))
+    if (name[0] != '.' || !mark || mark - name >= TMI_NAME_BYTES || !is_temporary(mark, temp_mark))
         return false;
     snprintf(file, sizeof file, "%.*s", (int)(mark - name - 1), name + 1);
     return is_ours(file);
@@ -157,7 +157,7 @@ bool tmi_is_temp_of(const char *name, bool (*is_ours)(const char *name)) {
 typedef struct temp_search {
     const tmi_folder *folder;
     void (*found)(const tmi_folder *folder, const char *name);
-    char start[TMI_NAME_ROOM]; /* the common start of the path's temporary file names */
+    char start[TMI_NAME_BYTES]; /* the common start of the path's temporary file names */
 } temp_search;
 
 static bool look_at_name(void *ctx, const char *name) {

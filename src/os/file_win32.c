@@ -163,11 +163,11 @@ static int look_at(HANDLE handle, tmi_file *file, DWORD *attributes) {
         return tmi_errno_of(GetLastError());
     *attributes = info.dwFileAttributes;
     file->size = joined(info.nFileSizeHigh, info.nFileSizeLow);
-    file->modified[0] = (int64_t)info.ftLastWriteTime.dwHighDateTime;
-    file->modified[1] = (int64_t)info.ftLastWriteTime.dwLowDateTime;
-    file->touched[0] = file->touched[1] = 0;
+    file->mtime[0] = (int64_t)info.ftLastWriteTime.dwHighDateTime;
+    file->mtime[1] = (int64_t)info.ftLastWriteTime.dwLowDateTime;
+    file->ctime[0] = file->ctime[1] = 0;
     if (GetFileInformationByHandleEx(handle, FileBasicInfo, &times, sizeof times))
-        file->touched[0] = times.ChangeTime.QuadPart;
+        file->ctime[0] = times.ChangeTime.QuadPart;
     return 0;
 }
 
@@ -280,16 +280,16 @@ bool tmi_file_changed(const tmi_file *file, uint64_t *size_now) {
         return true;
     if (size_now)
         *size_now = now.size;
-    return now.size != file->size || memcmp(now.modified, file->modified, sizeof now.modified) != 0;
+    return now.size != file->size || memcmp(now.mtime, file->mtime, sizeof now.mtime) != 0;
 }
 
-bool tmi_file_look(tmi_file *file) {
+bool tmi_file_refresh(tmi_file *file) {
     const tmi_file before = *file;
     DWORD attributes;
     return file->memory ||
            (look_at(tmi_handle_of(file->fd), file, &attributes) == 0 && file->size == before.size &&
-            memcmp(file->modified, before.modified, sizeof before.modified) == 0 &&
-            memcmp(file->touched, before.touched, sizeof before.touched) == 0);
+            memcmp(file->mtime, before.mtime, sizeof before.mtime) == 0 &&
+            memcmp(file->ctime, before.ctime, sizeof before.ctime) == 0);
 }
 
 int tmi_direct_open(const tmi_file *file) {

@@ -73,39 +73,39 @@ void tmi_folder_close(tmi_folder *folder) {
 }
 
 /* Finds the location of the path as spelled. Takes ownership of `spelled`, which may be NULL. */
-static int find_spelled(tmi_location *site, char *spelled) {
-    *site = TMI_NO_LOCATION;
-    site->shown = spelled;
+static int find_as_spelled(tmi_location *location, char *spelled) {
+    *location = TMI_NO_LOCATION;
+    location->shown = spelled;
     char *folder = spelled ? tmi_folder_of(spelled) : NULL;
     const char *name = folder ? spelled + tmi_folder_part(spelled) : "";
-    site->name = folder ? tmi_copy_text(*name ? name : ".", *name ? strlen(name) : 1) : NULL;
-    int failed = site->name ? tmi_folder_open(&site->folder, folder) : ENOMEM;
+    location->name = folder ? tmi_copy_text(*name ? name : ".", *name ? strlen(name) : 1) : NULL;
+    int failed = location->name ? tmi_folder_open(&location->folder, folder) : ENOMEM;
     free(folder);
     if (failed)
-        tmi_location_free(site);
+        tmi_location_free(location);
     return failed;
 }
 
-int tmi_location_find(tmi_location *site, const char *path, bool follow) {
-    *site = TMI_NO_LOCATION;
+int tmi_location_find(tmi_location *location, const char *path, bool follow) {
+    *location = TMI_NO_LOCATION;
     if (!*path)
         return ENOENT;
-    int failed = follow ? find_spelled(site, tmi_resolve(path)) : EACCES;
+    int failed = follow ? find_as_spelled(location, tmi_resolve(path)) : EACCES;
     struct stat named;
     /*
      * A user without access from the root to the working directory can still be in it, so a path
      * that is not a link is retried as given.
      */
     if (failed == EACCES && (!follow || lstat(path, &named) != 0 || !S_ISLNK(named.st_mode)))
-        failed = find_spelled(site, tmi_copy_text(path, strlen(path)));
+        failed = find_as_spelled(location, tmi_copy_text(path, strlen(path)));
     return failed;
 }
 
-void tmi_location_free(tmi_location *site) {
-    tmi_folder_close(&site->folder);
-    free(site->name);
-    free(site->shown);
-    *site = TMI_NO_LOCATION;
+void tmi_location_free(tmi_location *location) {
+    tmi_folder_close(&location->folder);
+    free(location->name);
+    free(location->shown);
+    *location = TMI_NO_LOCATION;
 }
 
 /* Temporary files. */
@@ -138,9 +138,9 @@ void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
  * removed here.
  */
 static int create_temporary(tmi_atomic_file *target, mode_t mode) {
-    int failed = 0, folder = target->site.folder.fd;
+    int failed = 0, folder = target->location.folder.fd;
     for (int tries = 0; tries < 100; tries++) {
-        tmi_temp_name(target->temp, sizeof target->temp, target->site.name);
+        tmi_temp_name(target->temp, sizeof target->temp, target->location.name);
         int fd = openat(folder, target->temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         failed = fd < 0 ? errno : 0;
         /* It may have been created all the same, and nobody else uses the name. */
@@ -164,51 +164,51 @@ static int create_temporary(tmi_atomic_file *target, mode_t mode) {
 }
 
 /* Whether the file grants nothing that this mode does not. */
-static bool is_no_wider(int fd, mode_t mode) {
+static bool grants_no_more(int fd, mode_t mode) {
     struct stat now;
     return fstat(fd, &now) == 0 && (now.st_mode & 0777 & ~mode) == 0;
 }
 
-enum { LIST_NONE, LIST_KEPT, LIST_LOST };
+enum { ACL_NONE, ACL_COPIED, ACL_LOST };
 
 /*
  * Gives the new file the old file's access control list, or removes the one inherited from its
- * folder. LIST_LOST if that cannot be done or cannot be determined. Only the POSIX lists of Linux
+ * folder. ACL_LOST if that cannot be done or cannot be determined. Only the POSIX lists of Linux
  * are handled; lists of other systems and of NFS are left alone.
  */
-static int take_list(int fd, int old) {
+static int copy_acl(int fd, int old) {
 #ifdef __linux__
     static const char kind[] = "system.posix_acl_access";
     ssize_t size = fgetxattr(old, kind, NULL, 0);
     if (size < 0 && (errno == ENODATA || errno == EOPNOTSUPP || errno == ENOSYS))
         return fremovexattr(fd, kind) == 0 || errno == ENODATA || errno == EOPNOTSUPP ||
                        errno == ENOSYS
-                   ? LIST_NONE
-                   : LIST_LOST;
+                   ? ACL_NONE
+                   : ACL_LOST;
     char *list = size > 0 ? malloc((size_t)size) : NULL;
     if (list)
         size = fgetxattr(old, kind, list, (size_t)size);
     bool done = list && size > 0 && fsetxattr(fd, kind, list, (size_t)size, 0) == 0;
     free(list);
-    return done ? LIST_KEPT : LIST_LOST;
+    return done ? ACL_COPIED : ACL_LOST;
 #else
     (void)fd, (void)old;
-    return LIST_NONE;
+    return ACL_NONE;
 #endif
 }
 
 /* The old file's mode, without rights for users who had none on the old file. */
-static mode_t kept_mode(int fd, const struct stat *old, int list) {
+static mode_t new_file_mode(int fd, const struct stat *old, int list) {
     struct stat now;
     mode_t mode = old->st_mode & 0777, both = mode & mode >> 3 & 07;
     bool group_kept = fstat(fd, &now) == 0 && now.st_gid == old->st_gid;
-    if (group_kept && list != LIST_LOST)
+    if (group_kept && list != ACL_LOST)
         return mode;
     /*
      * With an access control list the group bits are its mask, and the list may exclude users by
      * name.
      */
-    if (list != LIST_NONE)
+    if (list != ACL_NONE)
         return mode & 0700;
     /*
      * Members of the old group are now "others", and members of the new group were "others" before.
@@ -221,14 +221,14 @@ static mode_t kept_mode(int fd, const struct stat *old, int list) {
  * if it cannot be opened. An owner that may not be set is left as it is. Before this call only the
  * owner has access to the new file.
  */
-static int take_attributes(int fd, int like, const struct stat *old) {
+static int copy_attributes(int fd, int like, const struct stat *old) {
     if (fchown(fd, old->st_uid, old->st_gid) != 0)
         (void)!fchown(fd, (uid_t)-1, old->st_gid);
-    mode_t mode = kept_mode(fd, old, like >= 0 ? take_list(fd, like) : LIST_LOST);
+    mode_t mode = new_file_mode(fd, old, like >= 0 ? copy_acl(fd, like) : ACL_LOST);
     if (fchmod(fd, mode) == 0)
         return 0;
     int failed = errno; /* the file system may not support setting modes */
-    return is_no_wider(fd, mode) ? 0 : failed;
+    return grants_no_more(fd, mode) ? 0 : failed;
 }
 
 bool tmi_is_special(const tmi_folder *folder, const char *name) {
@@ -241,28 +241,30 @@ bool tmi_is_special(const tmi_folder *folder, const char *name) {
  * Checks whether a file can be placed there. If a link is there, its target is checked, although
  * the link itself would be replaced.
  */
-static int check_site(const tmi_location *site, struct stat *old, bool *replaces) {
+static int check_location(const tmi_location *location, struct stat *old, bool *replaces) {
     struct stat named;
     *replaces = false;
-    if (fstatat(site->folder.fd, site->name, &named, AT_SYMLINK_NOFOLLOW) != 0)
+    if (fstatat(location->folder.fd, location->name, &named, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENAMETOOLONG ? ENAMETOOLONG : 0;
-    if (tmi_is_special(&site->folder, site->name))
+    if (tmi_is_special(&location->folder, location->name))
         return TMI_NOT_A_FILE;
-    if (fstatat(site->folder.fd, site->name, old, 0) != 0)
+    if (fstatat(location->folder.fd, location->name, old, 0) != 0)
         return 0;
     *replaces = S_ISREG(old->st_mode);
     return S_ISDIR(old->st_mode) ? EISDIR : 0;
 }
 
-/* Removes what dead writers left in the site's folder, then creates the temporary file there. */
-static int target_start(tmi_atomic_file *target, int like) {
-    const tmi_location *site = &target->site;
+/*
+ * Removes what dead writers left in the location's folder, then creates the temporary file there.
+ */
+static int start_atomic_file(tmi_atomic_file *target, int like) {
+    const tmi_location *location = &target->location;
     struct stat old;
     bool replaces;
-    int own = -1, failed = check_site(site, &old, &replaces);
+    int own = -1, failed = check_location(location, &old, &replaces);
     if (failed)
         return failed;
-    tmi_each_temp(&site->folder, site->name, tmi_remove_if_stale);
+    tmi_each_temp(&location->folder, location->name, tmi_remove_if_stale);
     if (like >= 0 && fstat(like, &old) != 0)
         return errno;
     bool known = like >= 0 || replaces;
@@ -270,17 +272,18 @@ static int target_start(tmi_atomic_file *target, int like) {
     if (failed || !known)
         return failed;
     if (like < 0)
-        own = openat(site->folder.fd, site->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    failed = take_attributes(target->fd, like < 0 ? own : like, &old);
+        own = openat(location->folder.fd, location->name,
+                     O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    failed = copy_attributes(target->fd, like < 0 ? own : like, &old);
     tmi_fd_close(own);
     return failed;
 }
 
 int tmi_atomic_file_begin(tmi_atomic_file *target, const char *path, bool follow) {
     *target = TMI_NO_ATOMIC_FILE;
-    int failed = tmi_location_find(&target->site, path, follow);
+    int failed = tmi_location_find(&target->location, path, follow);
     if (!failed)
-        failed = target_start(target, -1);
+        failed = start_atomic_file(target, -1);
     if (failed)
         tmi_atomic_file_discard(target);
     return failed;
@@ -289,55 +292,56 @@ int tmi_atomic_file_begin(tmi_atomic_file *target, const char *path, bool follow
 int tmi_atomic_file_begin_in(tmi_atomic_file *target, const tmi_folder *folder, const char *name,
                              const char *shown, int like) {
     *target = TMI_NO_ATOMIC_FILE;
-    target->site.name = tmi_copy_text(name, strlen(name));
-    target->site.shown = tmi_copy_text(shown, strlen(shown));
-    target->site.folder.fd = fcntl(folder->fd, F_DUPFD_CLOEXEC, 0);
-    int failed = target->site.folder.fd < 0 ? errno : 0;
-    if (!target->site.name || !target->site.shown)
+    target->location.name = tmi_copy_text(name, strlen(name));
+    target->location.shown = tmi_copy_text(shown, strlen(shown));
+    target->location.folder.fd = fcntl(folder->fd, F_DUPFD_CLOEXEC, 0);
+    int failed = target->location.folder.fd < 0 ? errno : 0;
+    if (!target->location.name || !target->location.shown)
         failed = ENOMEM;
     if (!failed)
-        failed = target_start(target, like);
+        failed = start_atomic_file(target, like);
     if (failed)
         tmi_atomic_file_discard(target);
     return failed;
 }
 
-static void target_close(tmi_atomic_file *target) {
+static void close_atomic_file(tmi_atomic_file *target) {
     if (target->fd >= 0)
         close(target->fd);
-    tmi_location_free(&target->site);
+    tmi_location_free(&target->location);
     *target = TMI_NO_ATOMIC_FILE;
 }
 
 int tmi_atomic_file_commit(tmi_atomic_file *target, bool *replaced) {
-    const tmi_location *site = &target->site;
+    const tmi_location *location = &target->location;
     int failed = tmi_fd_sync(target->fd);
     *replaced = false;
-    if (!failed && target->over &&
-        (!tmi_fd_is_at(target->over->fd, &site->folder, site->name) ||
-         tmi_file_changed(target->over, NULL)))
+    if (!failed && target->expected &&
+        (!tmi_fd_is_at(target->expected->fd, &location->folder, location->name) ||
+         tmi_file_changed(target->expected, NULL)))
         failed = TMI_NOT_AS_OPENED;
-    if (!failed && renameat(site->folder.fd, target->temp, site->folder.fd, site->name) != 0)
+    if (!failed &&
+        renameat(location->folder.fd, target->temp, location->folder.fd, location->name) != 0)
         failed = errno;
     if (failed) {
         tmi_atomic_file_discard(target);
         return failed;
     }
     *replaced = true;
-    failed = tmi_folder_sync(&site->folder);
-    target_close(target);
+    failed = tmi_folder_sync(&location->folder);
+    close_atomic_file(target);
     return failed;
 }
 
 void tmi_atomic_file_discard(tmi_atomic_file *target) {
     struct stat named, own;
-    int folder = target->site.folder.fd;
+    int folder = target->location.folder.fd;
     bool anothers = target->fd >= 0 &&
                     fstatat(folder, target->temp, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
                     fstat(target->fd, &own) == 0 && !same_file(&named, &own);
     if (target->fd >= 0 && !anothers) /* if that cannot be determined, the name is ours */
         (void)unlinkat(folder, target->temp, 0);
-    target_close(target);
+    close_atomic_file(target);
 }
 
 /* Bytes. */
@@ -369,10 +373,10 @@ int tmi_fd_reserve(int fd, uint64_t size) {
  * little left to do. This is only a hint, and only for pieces large enough to be worth a request to
  * the disk.
  */
-static void begin_storing(int fd, uint64_t offset, size_t size) {
+static void start_writeback(int fd, uint64_t offset, size_t size) {
 #ifdef __linux__
-    enum { WORTH_IT = 4 << 20 };
-    if (size >= WORTH_IT)
+    enum { LEAST_WRITEBACK = 4 << 20 };
+    if (size >= LEAST_WRITEBACK)
         (void)sync_file_range(fd, (off_t)offset, (off_t)size, SYNC_FILE_RANGE_WRITE);
 #else
     (void)fd, (void)offset, (void)size;
@@ -389,7 +393,7 @@ int tmi_fd_write(int fd, uint64_t offset, const void *src, size_t size) {
             continue;
         if (n <= 0)
             return n < 0 ? errno : ENOSPC;
-        begin_storing(fd, offset, (size_t)n);
+        start_writeback(fd, offset, (size_t)n);
         at += n;
         offset += (uint64_t)n;
         size -= (size_t)n;
@@ -401,7 +405,7 @@ int tmi_fd_write(int fd, uint64_t offset, const void *src, size_t size) {
  * Network file systems may report only at close that they could not store a file. Closing a
  * duplicate descriptor asks for that report while the original still holds the lock.
  */
-static int ask_at_close(int fd) {
+static int close_duplicate(int fd) {
     int second = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (second < 0 || close(second) == 0 || errno == EINTR)
         return 0;
@@ -416,12 +420,12 @@ int tmi_fd_sync(int fd) {
     int failed;
 #ifdef __APPLE__
     if (fcntl(fd, F_FULLFSYNC) == 0)
-        return ask_at_close(fd);
+        return close_duplicate(fd);
 #endif
     do
         failed = fsync(fd) == 0 ? 0 : errno;
     while (failed == EINTR);
-    return failed ? failed : ask_at_close(fd);
+    return failed ? failed : close_duplicate(fd);
 }
 
 int tmi_fd_copy(int from, uint64_t from_at, int to, uint64_t to_at, uint64_t size, uint64_t *done) {
@@ -502,7 +506,7 @@ int tmi_fd_open_read(const tmi_folder *folder, const char *name, int *fd) {
     return open_no_link(folder, name, O_RDONLY, fd);
 }
 
-bool tmi_fd_owner_answers(int fd, int other, uint64_t *owner) {
+bool tmi_fd_owner_is_trusted(int fd, int other, uint64_t *owner) {
     struct stat mine, others;
     if (fstat(fd, &mine) != 0 || fstat(other, &others) != 0)
         return false;

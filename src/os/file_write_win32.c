@@ -16,7 +16,7 @@
 /* Names. */
 
 /* Removes the "\\?\" prefix of a path; paths that would be too long without it stay as they are. */
-static char *unmark_path(const wchar_t *wide) {
+static char *strip_path_prefix(const wchar_t *wide) {
     static const wchar_t share_mark[] = L"\\\\?\\UNC\\";
     wchar_t *kept = NULL;
     size_t len = wcslen(wide);
@@ -42,7 +42,7 @@ char *tmi_resolve(const char *path) {
         DWORD room = GetFinalPathNameByHandleW(handle, NULL, 0, VOLUME_NAME_DOS);
         wchar_t *wide = room ? tmi_calloc((size_t)room + 1, sizeof *wide) : NULL;
         if (wide && GetFinalPathNameByHandleW(handle, wide, room + 1, VOLUME_NAME_DOS) <= room)
-            real = unmark_path(wide);
+            real = strip_path_prefix(wide);
         free(wide);
         CloseHandle(handle);
     }
@@ -165,27 +165,27 @@ void tmi_folder_close(tmi_folder *folder) {
 }
 
 /* Splits the full path, not the given one: "C:name" and ".." refer to other folders. */
-int tmi_location_find(tmi_location *site, const char *path, bool follow) {
-    *site = TMI_NO_LOCATION;
+int tmi_location_find(tmi_location *location, const char *path, bool follow) {
+    *location = TMI_NO_LOCATION;
     if (!*path)
         return ENOENT;
-    site->shown = follow ? tmi_resolve(path) : tmi_copy_text(path, strlen(path));
-    char *full = site->shown ? absolute_path(site->shown) : NULL;
+    location->shown = follow ? tmi_resolve(path) : tmi_copy_text(path, strlen(path));
+    char *full = location->shown ? absolute_path(location->shown) : NULL;
     const char *name = full ? full + tmi_folder_part(full) : "";
-    site->folder.path = full ? tmi_folder_of(full) : NULL;
-    site->name = full ? tmi_copy_text(*name ? name : ".", *name ? strlen(name) : 1) : NULL;
+    location->folder.path = full ? tmi_folder_of(full) : NULL;
+    location->name = full ? tmi_copy_text(*name ? name : ".", *name ? strlen(name) : 1) : NULL;
     free(full);
-    if (site->folder.path && site->name)
+    if (location->folder.path && location->name)
         return 0;
-    tmi_location_free(site);
+    tmi_location_free(location);
     return ENOMEM;
 }
 
-void tmi_location_free(tmi_location *site) {
-    tmi_folder_close(&site->folder);
-    free(site->name);
-    free(site->shown);
-    *site = TMI_NO_LOCATION;
+void tmi_location_free(tmi_location *location) {
+    tmi_folder_close(&location->folder);
+    free(location->name);
+    free(location->shown);
+    *location = TMI_NO_LOCATION;
 }
 
 /* Temporary files. */
@@ -224,8 +224,8 @@ void tmi_remove_if_stale(const tmi_folder *folder, const char *name) {
 /* The handle needs DELETE access to rename its file. */
 static int create_one(tmi_atomic_file *target) {
     int failed = ENOMEM;
-    tmi_temp_name(target->temp, sizeof target->temp, target->site.name);
-    char *path = path_in(&target->site.folder, target->temp);
+    tmi_temp_name(target->temp, sizeof target->temp, target->location.name);
+    char *path = path_in(&target->location.folder, target->temp);
     wchar_t *wide = path ? tmi_wide_path(path, &failed) : NULL;
     free(path);
     if (!wide)
@@ -260,16 +260,18 @@ static bool is_name_too_long(const char *name) {
     return units > 255;
 }
 
-/* Removes what dead writers left in the site's folder, then creates the temporary file there. */
-static int start_target(tmi_atomic_file *target) {
-    const tmi_location *site = &target->site;
-    char *path = path_in(&site->folder, site->name);
+/*
+ * Removes what dead writers left in the location's folder, then creates the temporary file there.
+ */
+static int win32_start_atomic_file(tmi_atomic_file *target) {
+    const tmi_location *location = &target->location;
+    char *path = path_in(&location->folder, location->name);
     int failed = !path ? ENOMEM : tmi_is_folder(path) ? EISDIR : 0;
-    if (!failed && is_name_too_long(site->name))
+    if (!failed && is_name_too_long(location->name))
         failed = ENAMETOOLONG;
     free(path);
     if (!failed)
-        tmi_each_temp(&site->folder, site->name, tmi_remove_if_stale);
+        tmi_each_temp(&location->folder, location->name, tmi_remove_if_stale);
     for (int tries = 0; !failed && target->fd < 0 && tries < 100; tries++) {
         failed = create_one(target);
         if (failed == EEXIST && tries < 99)
@@ -280,9 +282,9 @@ static int start_target(tmi_atomic_file *target) {
 
 int tmi_atomic_file_begin(tmi_atomic_file *target, const char *path, bool follow) {
     *target = TMI_NO_ATOMIC_FILE;
-    int failed = tmi_location_find(&target->site, path, follow);
+    int failed = tmi_location_find(&target->location, path, follow);
     if (!failed)
-        failed = start_target(target);
+        failed = win32_start_atomic_file(target);
     if (failed)
         tmi_atomic_file_discard(target);
     return failed;
@@ -291,22 +293,24 @@ int tmi_atomic_file_begin(tmi_atomic_file *target, const char *path, bool follow
 /* `like` is ignored: a new file gets its rights from its folder, as the other file did. */
 int tmi_atomic_file_begin_in(tmi_atomic_file *target, const tmi_folder *folder, const char *name,
                              const char *shown, int like) {
-    tmi_location *site = &target->site;
+    tmi_location *location = &target->location;
     (void)like;
     *target = TMI_NO_ATOMIC_FILE;
-    site->folder.path = tmi_copy_text(folder->path, strlen(folder->path));
-    site->name = tmi_copy_text(name, strlen(name));
-    site->shown = tmi_copy_text(shown, strlen(shown));
-    int failed = site->folder.path && site->name && site->shown ? start_target(target) : ENOMEM;
+    location->folder.path = tmi_copy_text(folder->path, strlen(folder->path));
+    location->name = tmi_copy_text(name, strlen(name));
+    location->shown = tmi_copy_text(shown, strlen(shown));
+    int failed = location->folder.path && location->name && location->shown
+                     ? win32_start_atomic_file(target)
+                     : ENOMEM;
     if (failed)
         tmi_atomic_file_discard(target);
     return failed;
 }
 
-static void end_target(tmi_atomic_file *target) {
+static void win32_close_atomic_file(tmi_atomic_file *target) {
     if (target->fd >= 0)
         _close(target->fd);
-    tmi_location_free(&target->site);
+    tmi_location_free(&target->location);
     *target = TMI_NO_ATOMIC_FILE;
 }
 
@@ -377,13 +381,13 @@ static int rename_over(HANDLE handle, const char *from, const char *to) {
 
 /* Flushing the file after the rename also makes the rename durable. */
 int tmi_atomic_file_commit(tmi_atomic_file *target, bool *replaced) {
-    char *from = path_in(&target->site.folder, target->temp);
-    char *to = path_in(&target->site.folder, target->site.name);
+    char *from = path_in(&target->location.folder, target->temp);
+    char *to = path_in(&target->location.folder, target->location.name);
     int failed = from && to ? tmi_fd_sync(target->fd) : ENOMEM;
     *replaced = false;
-    if (!failed && target->over &&
-        (!tmi_fd_is_at(target->over->fd, &target->site.folder, target->site.name) ||
-         tmi_file_changed(target->over, NULL)))
+    if (!failed && target->expected &&
+        (!tmi_fd_is_at(target->expected->fd, &target->location.folder, target->location.name) ||
+         tmi_file_changed(target->expected, NULL)))
         failed = TMI_NOT_AS_OPENED;
     if (!failed)
         failed = rename_over(tmi_handle_of(target->fd), from, to);
@@ -395,18 +399,18 @@ int tmi_atomic_file_commit(tmi_atomic_file *target, bool *replaced) {
     }
     *replaced = true;
     failed = tmi_fd_sync(target->fd);
-    end_target(target);
+    win32_close_atomic_file(target);
     return failed;
 }
 
 void tmi_atomic_file_discard(tmi_atomic_file *target) {
     if (target->fd >= 0 && !is_removed(tmi_handle_of(target->fd))) {
-        char *path = path_in(&target->site.folder, target->temp);
+        char *path = path_in(&target->location.folder, target->temp);
         if (path)
             (void)unlink_path(path);
         free(path);
     }
-    end_target(target);
+    win32_close_atomic_file(target);
 }
 
 /* Bytes. */
@@ -521,7 +525,7 @@ int tmi_fd_open_read(const tmi_folder *folder, const char *name, int *fd) {
 }
 
 /* Owners are not checked: rights come from the folder. */
-bool tmi_fd_owner_answers(int fd, int other, uint64_t *owner) {
+bool tmi_fd_owner_is_trusted(int fd, int other, uint64_t *owner) {
     (void)fd, (void)other;
     *owner = 0;
     return true;

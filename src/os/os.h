@@ -20,12 +20,12 @@ typedef struct tmi_file {
     uint64_t memory_at;          /* the file offset of its first byte */
     uint64_t size;               /* of the whole file, when it was opened */
     /*
-     * modified: the modification time when opened, in seconds and nanoseconds (other units on
-     * Windows). touched: the time of the last change of any kind, including name and mode; 0 if
+     * mtime: the modification time when opened, in seconds and nanoseconds (other units on
+     * Windows). ctime: the time of the last change of any kind, including name and mode; 0 if
      * there is none.
      */
-    int64_t modified[2];
-    int64_t touched[2];
+    int64_t mtime[2];
+    int64_t ctime[2];
     void *map; /* the mapping made by tmi_file_map, or NULL */
     size_t map_size;
     uint64_t map_offset; /* file offset of the mapping, a multiple of the page size */
@@ -69,7 +69,7 @@ bool tmi_file_changed(const tmi_file *file, uint64_t *size_now);
  * tmi_file_changed and meant for the moment of opening: later, a rename of the file does not
  * matter.
  */
-bool tmi_file_look(tmi_file *file);
+bool tmi_file_refresh(tmi_file *file);
 /*
  * Whether another program holds the file's edit lock (see tmi_fd_lock). The check takes a shared
  * lock briefly, so an editor that asks for the lock at that moment can be refused: call it only if
@@ -80,10 +80,10 @@ bool tmi_file_locked(const tmi_file *file, const char *path);
 void tmi_file_unmap(tmi_file *file);
 
 /*
- * replace_mapping.c: replaces a file mapping with memory, piece by piece, while others read it.
+ * replace_mapping.c: replaces a file mapping with memory, chunk by chunk, while others read it.
  *
- * A stage is as long as the mapping of its file and has the same position within a huge page, so
- * bytes placed at tmi_replacement_at end up where they belong. It reserves addresses; it uses
+ * A replacement is as long as the mapping of its file and has the same position within a huge page,
+ * so bytes placed at tmi_replacement_at end up where they belong. It reserves addresses; it uses
  * memory only for what is written to it.
  */
 typedef struct tmi_replacement {
@@ -91,19 +91,19 @@ typedef struct tmi_replacement {
 } tmi_replacement;
 
 /* These return 0 or an errno; ENOTSUP if the system cannot move pages. */
-int tmi_replacement_reserve(tmi_replacement *stage, const tmi_file *file);
-/* The address on the stage of the byte at this file offset. */
-unsigned char *tmi_replacement_at(const tmi_replacement *stage, const tmi_file *file,
+int tmi_replacement_reserve(tmi_replacement *replacement, const tmi_file *file);
+/* The address in the replacement of the byte at this file offset. */
+unsigned char *tmi_replacement_at(const tmi_replacement *replacement, const tmi_file *file,
                                   uint64_t offset);
 /*
- * Moves the stage's pages for [begin, end), whole pages, over the mapping. A reader sees the file's
- * bytes before and the stage's bytes after, and nothing in between. If it fails, the mapping is
- * unchanged.
+ * Moves the replacement's pages for [begin, end), whole pages, over the mapping. A reader sees the
+ * file's bytes before and the replacement's bytes after, and nothing in between. If it fails, the
+ * mapping is unchanged.
  */
-int tmi_replacement_install(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
+int tmi_replacement_install(tmi_replacement *replacement, const tmi_file *file, uint64_t begin,
                             uint64_t end);
-/* Frees the stage's pages for [begin, end), which must not have been moved. */
-void tmi_replacement_discard(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
+/* Frees the replacement's pages for [begin, end), which must not have been moved. */
+void tmi_replacement_discard(tmi_replacement *replacement, const tmi_file *file, uint64_t begin,
                              uint64_t end);
 /* Call when the whole mapping was replaced: *file becomes memory, and its descriptor is closed. */
 void tmi_file_become_memory(tmi_file *file);
@@ -121,11 +121,11 @@ typedef struct tmi_rwlock {
     _Alignas(8) _Atomic uint64_t state;
 } tmi_rwlock;
 
-void tmi_rwlock_read(tmi_rwlock *gate);
-void tmi_rwlock_read_end(tmi_rwlock *gate);
+void tmi_rwlock_read(tmi_rwlock *lock);
+void tmi_rwlock_read_end(tmi_rwlock *lock);
 /* Exclusive: waits until all readers and any writer have left. */
-void tmi_rwlock_write(tmi_rwlock *gate);
-void tmi_rwlock_write_end(tmi_rwlock *gate);
+void tmi_rwlock_write(tmi_rwlock *lock);
+void tmi_rwlock_write_end(tmi_rwlock *lock);
 
 /*
  * Opens the same file a second time for reads that bypass the page cache. Returns the descriptor,
@@ -214,13 +214,13 @@ char *tmi_folder_of(const char *path);
  */
 char *tmi_join_path(const char *folder, size_t folder_len, const char *name, size_t name_len);
 /* Whether Windows treats the name as a device, a stream, a pattern or a different name. */
-bool tmi_windows_reserves(const char *name, size_t len);
+bool tmi_is_windows_reserved(const char *name, size_t len);
 /* Whether this system treats the name, which has no separators, as the name of a plain file. */
-bool tmi_names_a_file(const char *name, size_t len);
+bool tmi_is_plain_name(const char *name, size_t len);
 
 /* file_write.c, or file_write_win32.c: files for writing. */
 
-enum { TMI_NAME_ROOM = 256 };
+enum { TMI_NAME_BYTES = 256 };
 
 /* Also used by readers. */
 
@@ -255,26 +255,29 @@ typedef struct tmi_location {
 #define TMI_NO_LOCATION ((tmi_location){{NULL, -1}, NULL, NULL})
 
 /* `follow`: if the path is a symbolic link to something that exists, finds the link's target. */
-int tmi_location_find(tmi_location *site, const char *path, bool follow);
-void tmi_location_free(tmi_location *site);
+int tmi_location_find(tmi_location *location, const char *path, bool follow);
+void tmi_location_free(tmi_location *location);
 
 /*
- * A file that appears at its site complete or not at all. Until then it has a temporary name in the
- * same folder, and a lock that shows that its writer is alive.
+ * A file that appears at its location complete or not at all. Until then it has a temporary name in
+ * the same folder, and a lock that shows that its writer is alive.
  */
 typedef struct tmi_atomic_file {
-    tmi_location site;
-    char temp[TMI_NAME_ROOM];
+    tmi_location location;
+    char temp[TMI_NAME_BYTES];
     int fd;
-    /* The file that must be at the site, unchanged since it was opened; NULL: any file, or none. */
-    const tmi_file *over;
+    /*
+     * The file that must be at the location, unchanged since it was opened; NULL: any file, or
+     * none.
+     */
+    const tmi_file *expected;
 } tmi_atomic_file;
 
-#define TMI_NO_ATOMIC_FILE ((tmi_atomic_file){.site = {{NULL, -1}, NULL, NULL}, .fd = -1})
+#define TMI_NO_ATOMIC_FILE ((tmi_atomic_file){.location = {{NULL, -1}, NULL, NULL}, .fd = -1})
 
-/* Returned by tmi_atomic_file_begin* if a device, a pipe or a socket is at the site. */
+/* Returned by tmi_atomic_file_begin* if a device, a pipe or a socket is at the location. */
 enum { TMI_NOT_A_FILE = -2 };
-/* Returned by a commit if another program replaced or changed the file target->over. */
+/* Returned by a commit if another program replaced or changed the file target->expected. */
 enum { TMI_NOT_AS_OPENED = -1 };
 
 /*
@@ -293,7 +296,7 @@ int tmi_atomic_file_begin_in(tmi_atomic_file *target, const tmi_folder *folder, 
                              const char *shown, int like);
 /*
  * Syncs the file and renames it into place. *replaced says whether the path now leads to the new
- * file; only a return of 0 means that this is durable. target->over is checked right before the
+ * file; only a return of 0 means that this is durable. target->expected is checked right before the
  * rename, after the sync, which can take long. Ends *target in every case.
  */
 int tmi_atomic_file_commit(tmi_atomic_file *target, bool *replaced);
@@ -337,7 +340,7 @@ int tmi_fd_open_read(const tmi_folder *folder, const char *name, int *fd);
  * or the superuser. *owner is for the error message. Always true on systems where owners are not
  * checked.
  */
-bool tmi_fd_owner_answers(int fd, int other, uint64_t *owner);
+bool tmi_fd_owner_is_trusted(int fd, int other, uint64_t *owner);
 /* EWOULDBLOCK if another program holds the lock. Closing the descriptor releases it. */
 int tmi_fd_lock(int fd);
 void tmi_fd_close(int fd);

@@ -12,9 +12,9 @@
 
 #include <errno.h>
 
-unsigned char *tmi_replacement_at(const tmi_replacement *stage, const tmi_file *file,
+unsigned char *tmi_replacement_at(const tmi_replacement *replacement, const tmi_file *file,
                                   uint64_t offset) {
-    return stage->memory + (offset - file->map_offset);
+    return replacement->memory + (offset - file->map_offset);
 }
 
 #ifdef __linux__
@@ -22,35 +22,35 @@ unsigned char *tmi_replacement_at(const tmi_replacement *stage, const tmi_file *
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { STAGE_HUGE_PAGE = 2 << 20 };
+enum { REPLACEMENT_HUGE_PAGE = 2 << 20 };
 
 /*
  * MAP_NORESERVE, because each move would account for its pages a second time and could be refused
  * when the mapping is already gone.
  */
-int tmi_replacement_reserve(tmi_replacement *stage, const tmi_file *file) {
+int tmi_replacement_reserve(tmi_replacement *replacement, const tmi_file *file) {
     size_t page = tmi_page_size();
-    if (file->map_size > PTRDIFF_MAX - 2 * (size_t)STAGE_HUGE_PAGE)
+    if (file->map_size > PTRDIFF_MAX - 2 * (size_t)REPLACEMENT_HUGE_PAGE)
         return ENOMEM;
-    size_t size = (file->map_size + page - 1) / page * page, length = size + STAGE_HUGE_PAGE;
+    size_t size = (file->map_size + page - 1) / page * page, length = size + REPLACEMENT_HUGE_PAGE;
     unsigned char *start = mmap(NULL, length, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED)
         return errno;
-    size_t before = ((uintptr_t)file->map - (uintptr_t)start) % STAGE_HUGE_PAGE;
+    size_t before = ((uintptr_t)file->map - (uintptr_t)start) % REPLACEMENT_HUGE_PAGE;
     if (before)
         munmap(start, before);
     munmap(start + before + size, length - before - size);
-    stage->memory = start + before;
+    replacement->memory = start + before;
 #ifdef MADV_HUGEPAGE
-    (void)madvise(stage->memory, size, MADV_HUGEPAGE);
+    (void)madvise(replacement->memory, size, MADV_HUGEPAGE);
 #endif
     return 0;
 }
 
-void tmi_replacement_discard(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
+void tmi_replacement_discard(tmi_replacement *replacement, const tmi_file *file, uint64_t begin,
                              uint64_t end) {
-    munmap(tmi_replacement_at(stage, file, begin), (size_t)(end - begin));
+    munmap(tmi_replacement_at(replacement, file, begin), (size_t)(end - begin));
 }
 
 /* Whether a part of these pages is not mapped. */
@@ -62,9 +62,9 @@ static bool has_gap(void *pages, size_t size) {
  * The kernel removes the mapping and moves the pages under one lock; readers that fault meanwhile
  * wait for it. If it fails between the two, the file is mapped again.
  */
-int tmi_replacement_install(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
+int tmi_replacement_install(tmi_replacement *replacement, const tmi_file *file, uint64_t begin,
                             uint64_t end) {
-    unsigned char *from = tmi_replacement_at(stage, file, begin);
+    unsigned char *from = tmi_replacement_at(replacement, file, begin);
     void *to = tmi_map_address(file, begin);
     size_t size = (size_t)(end - begin);
     if (mprotect(from, size, PROT_READ) != 0)
@@ -86,19 +86,19 @@ void tmi_file_become_memory(tmi_file *file) {
 
 #else
 
-int tmi_replacement_reserve(tmi_replacement *stage, const tmi_file *file) {
-    (void)stage, (void)file;
+int tmi_replacement_reserve(tmi_replacement *replacement, const tmi_file *file) {
+    (void)replacement, (void)file;
     return ENOTSUP;
 }
 
-void tmi_replacement_discard(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
+void tmi_replacement_discard(tmi_replacement *replacement, const tmi_file *file, uint64_t begin,
                              uint64_t end) {
-    (void)stage, (void)file, (void)begin, (void)end;
+    (void)replacement, (void)file, (void)begin, (void)end;
 }
 
-int tmi_replacement_install(tmi_replacement *stage, const tmi_file *file, uint64_t begin,
+int tmi_replacement_install(tmi_replacement *replacement, const tmi_file *file, uint64_t begin,
                             uint64_t end) {
-    (void)stage, (void)file, (void)begin, (void)end;
+    (void)replacement, (void)file, (void)begin, (void)end;
     return ENOTSUP;
 }
 

@@ -44,14 +44,14 @@ static tenmap_status check_shard(const tmi_shard *shard, tenmap_error *error) {
  */
 static int read_chunk(const detach_job *job, tmi_span chunk, size_t *got) {
     const tmi_file *file = &chunk.shard->bytes.file;
-    unsigned char *room = tmi_replacement_at(&job->replacement, file, chunk.begin);
+    unsigned char *buffer = tmi_replacement_at(&job->replacement, file, chunk.begin);
     size_t size = chunk_bytes(chunk), direct = 0;
     if (job->direct_fd >= 0) {
         enum { DIRECT_STEP = 4 << 20 };
         size_t whole = (size_t)(chunk.end - chunk.begin), n = 1;
         while (direct < size && n > 0) {
             size_t step = whole - direct < DIRECT_STEP ? whole - direct : DIRECT_STEP;
-            if (tmi_file_read_direct(job->direct_fd, chunk.begin + direct, room + direct, step,
+            if (tmi_file_read_direct(job->direct_fd, chunk.begin + direct, buffer + direct, step,
                                      &n) != 0)
                 break;
             direct += n;
@@ -64,7 +64,7 @@ static int read_chunk(const detach_job *job, tmi_span chunk, size_t *got) {
         }
         direct -= direct % TMI_DIRECT_ALIGN;
     }
-    int failed = tmi_file_read(file, chunk.begin + direct, room + direct, size - direct, got);
+    int failed = tmi_file_read(file, chunk.begin + direct, buffer + direct, size - direct, got);
     *got += direct;
     return failed;
 }
@@ -124,9 +124,9 @@ static tenmap_status detach_chunk(void *ctx, void *state, size_t unit, tenmap_er
 /* Closes the file of a shard that has been detached completely, and reports the shard as done. */
 static void close_detached_file(detach_job *job) {
     tmi_shard *shard = job->shard;
-    tmi_rwlock_write(&shard->bytes.gate);
+    tmi_rwlock_write(&shard->bytes.file_lock);
     tmi_file_become_memory(&shard->bytes.file);
-    tmi_rwlock_write_end(&shard->bytes.gate);
+    tmi_rwlock_write_end(&shard->bytes.file_lock);
     shard->view.fd = -1;
     if (job->options.done)
         job->options.done(job->options.ctx, (size_t)(shard - job->model->shards), TENMAP_OK);

@@ -16,7 +16,7 @@ tenmap_status tmi_init_stats_options(const tenmap_stats_options *given, tenmap_s
                                           offsetof(tenmap_stats_options, flags),
                                           0,
                                           offsetof(tenmap_stats_options, reserved)};
-    tenmap_status status = tmi_options_take(&kind, given, out, error);
+    tenmap_status status = tmi_options_copy(&kind, given, out, error);
     if (status != TENMAP_OK)
         return status;
     if (out->histogram && out->bins == 0)

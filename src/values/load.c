@@ -65,7 +65,7 @@ typedef struct load_job {
 /* The state of one thread. */
 typedef struct loader {
     tmi_window window;
-    tmi_block room;     /* of the window */
+    tmi_block buffer;   /* of the window */
     tmi_source *source; /* for computed values */
 } loader;
 
@@ -127,11 +127,11 @@ static void size_item(load_job *job, load_item *item) {
 
 /* Requests are read here and nowhere else, so changing them later does not affect the load. */
 static tenmap_status add_items(load_job *job, tenmap_error *error) {
-    tmi_walk room[TMI_MOST_WALKED];
+    tmi_walk buffer[TMI_MOST_WALKED];
     for (size_t i = 0; i < job->item_count; i++) {
         load_item *item = &job->items[i];
         item->request = i;
-        item->transfer.walk = room;
+        item->transfer.walk = buffer;
         tenmap_status status = check_request(job, &job->requests[i], &item->transfer, error);
         if (status == TENMAP_OK)
             status = copy_walk(job, &item->transfer, error);
@@ -191,23 +191,23 @@ static bool split_item(load_job *job, size_t i) {
 
 /* Makes the units. Small requests that lie together, empty ones included, share a unit. */
 static tenmap_status make_units(load_job *job, tenmap_error *error) {
-    uint64_t room = 0;
+    uint64_t space = 0;
     bool good = true;
     for (size_t i = 0; i < job->item_count && good; i++) {
         load_item *item = &job->items[i];
         bool alone = item->work > UNIT_BYTES;
         if (alone) {
             good = split_item(job, i);
-            room = 0;
+            space = 0;
             continue;
         }
         atomic_init(&item->left, 1);
-        if (room > item->work && item->file == item[-1].file) {
+        if (space > item->work && item->file == item[-1].file) {
             job->units[job->unit_count - 1].items++;
-            room -= item->work;
+            space -= item->work;
         } else {
             good = add_unit(job, (load_unit){i, 1, 0, 0});
-            room = UNIT_BYTES - item->work;
+            space = UNIT_BYTES - item->work;
         }
     }
     return good ? TENMAP_OK
@@ -240,23 +240,23 @@ static tenmap_status set_load_window(const load_job *job, const load_file *file,
                                      tenmap_error *error) {
     size_t by_default = job->direct ? DIRECT_WINDOW : READ_WINDOW;
     size_t size = tmi_bytes_window_size(&file->shard->bytes, by_default);
-    own->window.room = NULL;
+    own->window.buffer = NULL;
     if (!file->use_window)
         return TENMAP_OK;
     if (own->window.size < size) {
-        tmi_block_free(&own->room);
+        tmi_block_free(&own->buffer);
         own->window.size = 0;
-        if (!tmi_block_alloc(&own->room, size)) /* large blocks are page-aligned */
+        if (!tmi_block_alloc(&own->buffer, size)) /* large blocks are page-aligned */
             return tmi_fail_memory(error, size, "reading");
         own->window.size = size;
     }
-    own->window.room = own->room.bytes;
+    own->window.buffer = own->buffer.bytes;
     return TENMAP_OK;
 }
 
 static void free_loader(void *state) {
     loader *own = state;
-    tmi_block_free(&own->room);
+    tmi_block_free(&own->buffer);
     tmi_source_free(own->source);
 }
 
@@ -275,7 +275,7 @@ static tenmap_status begin_unit(const load_job *job, const load_unit *unit, load
     window->direct_fd = job->files[item->file].direct_fd;
     window->at = window->end = 0; /* it held bytes of another unit */
     window->last = span.end;
-    if (status == TENMAP_OK && !window->room && span.end - span.begin <= 2 * wanted)
+    if (status == TENMAP_OK && !window->buffer && span.end - span.begin <= 2 * wanted)
         status = tmi_populate_span(span, item->transfer.tensor, error);
     return status;
 }
@@ -324,7 +324,7 @@ tenmap_status tmi_init_load_options(const tenmap_load_options *given, tenmap_loa
                                           offsetof(tenmap_load_options, flags),
                                           TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT,
                                           0};
-    return tmi_options_take(&kind, given, out, error);
+    return tmi_options_copy(&kind, given, out, error);
 }
 
 /*
@@ -334,13 +334,13 @@ tenmap_status tmi_init_load_options(const tenmap_load_options *given, tenmap_loa
  */
 static load_file open_load_file(load_job *job, const tmi_shard *shard) {
     bool asked = job->options.flags & (TENMAP_LOAD_READ | TENMAP_LOAD_DIRECT);
-    tmi_bytes_enter(&shard->bytes);
+    tmi_bytes_lock(&shard->bytes);
     load_file file = {shard, !shard->view.base || (asked && !shard->bytes.file.memory), -1};
     if (file.use_window && job->options.flags & TENMAP_LOAD_DIRECT) {
         file.direct_fd = tmi_direct_open(&shard->bytes.file);
         job->direct = true;
     }
-    tmi_bytes_leave(&shard->bytes);
+    tmi_bytes_unlock(&shard->bytes);
     return file;
 }
 

@@ -65,7 +65,7 @@ typedef struct measure_job {
 typedef struct measurer {
     measure_job *job;
     tmi_window window; /* on tensors that are not in memory; its buffer is allocated on first use */
-    tmi_block room;
+    tmi_block buffer;
     tmi_source *source; /* for computed values, which go into `computed` */
     tmi_block computed;
     /*
@@ -400,11 +400,11 @@ static void measure_bytes(measurer *m, measure_unit *unit, const unsigned char *
 static tenmap_status open_window(measurer *m, const tmi_shard *shard, uint64_t begin, uint64_t end,
                                  tenmap_error *error) {
     size_t size = (size_t)WINDOW_BLOCKS * TMI_MEASURE_BLOCK * 8;
-    if (!m->room.bytes && !tmi_block_alloc_dirty(&m->room, size))
+    if (!m->buffer.bytes && !tmi_block_alloc_dirty(&m->buffer, size))
         return tmi_fail_memory(error, size, "reading");
     m->window = (tmi_window){.bytes = &shard->bytes,
                              .direct_fd = -1,
-                             .room = m->room.bytes,
+                             .buffer = m->buffer.bytes,
                              .size = size,
                              .at = begin,
                              .end = begin,
@@ -576,7 +576,7 @@ static tenmap_status run_measure_unit(void *ctx, void *state, size_t number, ten
 
 static void free_measurer(void *state) {
     measurer *m = state;
-    tmi_block_free(&m->room);
+    tmi_block_free(&m->buffer);
     tmi_block_free(&m->computed);
     tmi_block_free(&m->counts);
     tmi_source_free(m->source);

@@ -33,14 +33,14 @@ static tenmap_status open_part_bytes(tmi_source *s, unsigned which, tenmap_error
     size_t size = tmi_source_window(s, which);
     if (part->window.direct_fd >= 0)
         size = DIRECT_ROOM; /* whole pages, as such reads need them */
-    if (!part->room.bytes || part->window.size < size) {
-        tmi_block_free(&part->room);
-        if (!tmi_block_alloc_dirty(&part->room, size))
+    if (!part->buffer.bytes || part->window.size < size) {
+        tmi_block_free(&part->buffer);
+        if (!tmi_block_alloc_dirty(&part->buffer, size))
             return tmi_fail_memory(error, size, "reading");
         part->window.size = size;
     }
     part->window.bytes = bytes;
-    part->window.room = part->room.bytes;
+    part->window.buffer = part->buffer.bytes;
     part->window.at = part->window.end = 0;
     part->window.last = t->file_offset + t->nbytes;
     if (which == TMI_PART_VALUES || size < t->nbytes || !t->nbytes)

@@ -108,18 +108,18 @@ static tenmap_status run_one_transfer(const tmi_transfer *x, tenmap_error *error
     tmi_transfer_extent(x, 0, x->count, &first, &window.last);
     if (x->tensor->data)
         return tmi_transfer_run(x, &window, 0, x->count, error);
-    window.room = small;
+    window.buffer = small;
     window.size = sizeof small;
     if (window.last - first > sizeof small) {
         window.size = tmi_bytes_window_size(window.bytes, HEAP_WINDOW);
-        window.room = malloc(window.size);
-        if (!window.room)
+        window.buffer = malloc(window.size);
+        if (!window.buffer)
             return tmi_fail_memory(error, window.size, "reading");
     }
     window.ahead = tmi_transfer_is_dense(x);
     tenmap_status status = tmi_transfer_run(x, &window, 0, x->count, error);
-    if (window.room != small)
-        free(window.room);
+    if (window.buffer != small)
+        free(window.buffer);
     return status;
 }
 

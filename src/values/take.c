@@ -25,7 +25,7 @@ typedef struct wanted_name {
     const char *text;
     size_t len;
     char *taken; /* the allocation of a long name, or NULL */
-    char room[SHORT_NAME];
+    char buffer[SHORT_NAME];
 } wanted_name;
 
 static void free_name(wanted_name *name) {
@@ -64,7 +64,7 @@ static bool make_wanted_name(const tenmap_want *want, wanted_name *name) {
     if (count == 0)
         return true;
     size_t size = name->len + (size_t)2 * NUMBER_BITS;
-    char *to = size <= sizeof name->room ? name->room : (name->taken = malloc(size));
+    char *to = size <= sizeof name->buffer ? name->buffer : (name->taken = malloc(size));
     if (!to)
         return false;
     const char *from = want->name;

@@ -353,7 +353,7 @@ static tenmap_status copy_direct(tmi_window *w, const tenmap_tensor *t, uint64_t
     at += t->file_offset;
     if (w->direct_fd >= 0)
         return tmi_window_copy(w, at, dst, size, t, error);
-    size_t held = tmi_window_take(w, at, dst, size);
+    size_t held = tmi_window_copy_held(w, at, dst, size);
     if (held == size)
         return TENMAP_OK;
     return tmi_bytes_read(w->bytes, at + held, dst + held, size - held, (tmi_wanted){NULL, t},
@@ -373,10 +373,11 @@ static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64
         uint64_t part = count, at = tmi_byte_of(x->stored, first, &within);
         unsigned char *dst = tmi_transfer_place(x, to, &part, &bit);
         const unsigned char *bytes = NULL;
-        if (w->room) {
+        if (w->buffer) {
             uint64_t length = tmi_bytes_of(x->stored, part), fit = tmi_window_fit(w, x->stored);
-            bool direct = is_plain_copy(x) && length >= COPY_DIRECT_FROM &&
-                          (w->direct_fd < 0 || tmi_window_agrees(w, t->file_offset + at, dst));
+            bool direct =
+                is_plain_copy(x) && length >= COPY_DIRECT_FROM &&
+                (w->direct_fd < 0 || tmi_window_can_read_direct(w, t->file_offset + at, dst));
             if (!direct && part > fit)
                 part = fit;
             uint64_t end = tmi_bytes_of(x->stored, first + part);

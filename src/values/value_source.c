@@ -18,7 +18,7 @@ enum { TILE_READ = TMI_SOURCE_RUN };
 static tenmap_status switch_tensor(tmi_source *s, const tmi_transfer *x, const tmi_window *w,
                                    tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
-    bool reading = w && w->room;
+    bool reading = w && w->buffer;
     bool ahead = tmi_transfer_is_dense(x);
     if (s->tensor != t || s->reading != reading) {
         const tmi_computed *c = tmi_computed_of(t);
@@ -300,7 +300,7 @@ static tmi_source *new_source(tenmap_error *error) {
 
 void tmi_source_free(tmi_source *s) {
     for (unsigned i = 0; s && i < TMI_PART_COUNT; i++)
-        tmi_block_free(&s->parts[i].room);
+        tmi_block_free(&s->parts[i].buffer);
     free(s);
 }
 
@@ -371,7 +371,7 @@ bool tmi_values_were_normal(tmi_source *source) {
 tenmap_status tmi_values_read(const tenmap_tensor *t, tmi_source **source, uint64_t first,
                               uint64_t count, tenmap_dtype as, uint32_t flags, void *dst,
                               size_t dst_bytes, bool checked, tenmap_error *error) {
-    tmi_window reads = {.room = dst, .direct_fd = -1}; /* only marks that parts are read */
+    tmi_window reads = {.buffer = dst, .direct_fd = -1}; /* only marks that parts are read */
     tmi_transfer x;
     tenmap_status status = tmi_transfer_begin(&x, t, TENMAP_AS_STORED, as, flags, error);
     if (status == TENMAP_OK)

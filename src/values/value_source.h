@@ -30,7 +30,7 @@ typedef struct tmi_part_reader {
     const tenmap_tensor *tensor; /* NULL: the tensor has no such part */
     const unsigned char *base;   /* its bytes in memory; NULL: it is read through the window */
     tmi_window window;
-    tmi_block room;
+    tmi_block buffer;
 } tmi_part_reader;
 
 /*

@@ -81,12 +81,12 @@ static tenmap_status copy_same_dtype(copying *c) {
     const tmi_shard *shard = copied_shard(c);
     uint64_t begin = bytes_of_elements(c->first, c->to), size = bytes_of_elements(c->count, c->to);
     uint64_t done = 0;
-    tmi_bytes_enter(&shard->bytes);
+    tmi_bytes_lock(&shard->bytes);
     bool in_memory = shard->bytes.file.memory;
     int failed = in_memory ? 0
                            : tmi_fd_copy(shard->bytes.file.fd, c->from->file_offset + begin,
                                          tmi_writer_fd(c->writer), c->at, size, &done);
-    tmi_bytes_leave(&shard->bytes);
+    tmi_bytes_unlock(&shard->bytes);
     if (in_memory && c->from->data)
         return put_bytes(c, (const char *)c->from->data + begin, (size_t)size);
     if (failed && failed != EOPNOTSUPP)
@@ -456,7 +456,7 @@ tenmap_status tmi_take_copy_options(const tenmap_copy_options *given, tenmap_cop
                                           offsetof(tenmap_copy_options, flags),
                                           0,
                                           0};
-    return tmi_options_take(&kind, given, out, error);
+    return tmi_options_copy(&kind, given, out, error);
 }
 
 tenmap_status tenmap_writer_copy_list(tenmap_writer *writer, const tenmap_source *sources, size_t n,

@@ -17,7 +17,7 @@
 enum { EDIT_SLACK = 1024, EDIT_BUFFER = 1 << 20, WIDEST_ALIGNMENT = 4096 };
 
 typedef struct editing_file {
-    tmi_location site; /* of the file to change or replace */
+    tmi_location location; /* of the file to change or replace */
     uint32_t flags;
     tmi_file lock; /* holds the lock during the edit */
     tenmap_model *model;
@@ -32,11 +32,12 @@ typedef struct editing_file {
 } editing_file;
 
 #define FAIL_EDIT(e, status, format, ...)                                                          \
-    tmi_fail((e)->error, status, "%s: " format, tmi_quote_path((e)->site.shown).text, __VA_ARGS__)
+    tmi_fail((e)->error, status, "%s: " format, tmi_quote_path((e)->location.shown).text,          \
+             __VA_ARGS__)
 #define FAIL_EDIT_REPLACED(e)                                                                      \
     FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "another program has just replaced the file")
 #define FAIL_EDIT_OS(e, failed, what)                                                              \
-    tmi_fail_os((e)->error, failed, "%s: %s", tmi_quote_path((e)->site.shown).text, what)
+    tmi_fail_os((e)->error, failed, "%s: %s", tmi_quote_path((e)->location.shown).text, what)
 
 static tenmap_status take_edit_options(const tenmap_edit_options *given, tenmap_edit_options *out,
                                        tenmap_error *error) {
@@ -48,14 +49,14 @@ static tenmap_status take_edit_options(const tenmap_edit_options *given, tenmap_
                                           TENMAP_EDIT_NO_IN_PLACE | TENMAP_EDIT_NO_CLONE |
                                               TENMAP_EDIT_FOLLOW_LINKS | TENMAP_EDIT_NO_COPY,
                                           offsetof(tenmap_edit_options, reserved)};
-    return tmi_options_take(&kind, given, out, error);
+    return tmi_options_copy(&kind, given, out, error);
 }
 
 /* Takes the lock first, so that everything read under it stays true. */
 static tenmap_status edit_open(editing_file *e) {
     tenmap_options options = TENMAP_OPTIONS_INIT;
     options.backend = TENMAP_BACKEND_READ;
-    int failed = tmi_file_open_in(&e->lock, &e->site.folder, e->site.name);
+    int failed = tmi_file_open_in(&e->lock, &e->location.folder, e->location.name);
     if (failed)
         return FAIL_EDIT_OS(e, failed, "cannot open it");
     if (e->lock.kind == TMI_FILE_FOLDER)
@@ -63,7 +64,8 @@ static tenmap_status edit_open(editing_file *e) {
                          "it is a folder; headers are edited one file at a time");
     if (e->lock.fd >= 0 && tmi_fd_lock(e->lock.fd) != 0)
         return FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "another program is editing the file right now");
-    tenmap_status status = tmi_open_edited(&e->lock, e->site.shown, &options, &e->model, e->error);
+    tenmap_status status =
+        tmi_open_edited(&e->lock, e->location.shown, &options, &e->model, e->error);
     if (status != TENMAP_OK)
         return status;
     if (e->model->index_text.bytes)
@@ -73,7 +75,7 @@ static tenmap_status edit_open(editing_file *e) {
         return FAIL_EDIT(e, TENMAP_ERR_UNSUPPORTED,
                          "its %s cannot be edited: it is not a SafeTensors file",
                          e->naming ? "names" : "metadata");
-    if (!tmi_fd_is_at(e->lock.fd, &e->site.folder, e->site.name))
+    if (!tmi_fd_is_at(e->lock.fd, &e->location.folder, e->location.name))
         return FAIL_EDIT_REPLACED(e);
     e->length = e->model->shards[0].view.header_bytes;
     return tmi_read_text(&e->model->shards[0].bytes, 8, e->length, "the header", &e->old, e->error);
@@ -210,7 +212,7 @@ static bool is_locked_file(const editing_file *e, const tmi_identity *identity) 
     tmi_identity locked;
     return tmi_fd_identity(e->lock.fd, &locked) == 0 && locked.device == identity->device &&
            locked.inode == identity->inode &&
-           tmi_fd_is_at(e->lock.fd, &e->site.folder, e->site.name);
+           tmi_fd_is_at(e->lock.fd, &e->location.folder, e->location.name);
 }
 
 /* *done stays false if the file must not or cannot be changed in place. */
@@ -222,7 +224,7 @@ static tenmap_status edit_in_place(editing_file *e, bool *done) {
     *done = false;
     if (e->text.len > e->length || (e->flags & TENMAP_EDIT_NO_IN_PLACE))
         return TENMAP_OK;
-    int failed = tmi_fd_open_write(&e->site.folder, e->site.name, &fd);
+    int failed = tmi_fd_open_write(&e->location.folder, e->location.name, &fd);
     if (!failed)
         failed = tmi_fd_identity(fd, &change.identity);
     if (!failed && !is_locked_file(e, &change.identity)) {
@@ -236,7 +238,7 @@ static tenmap_status edit_in_place(editing_file *e, bool *done) {
         else if (source_changed(e))
             status = FAIL_EDIT(e, TENMAP_ERR_IO, "%s", "the file changed while it was read");
         else if (memcmp(change.old_text, change.new_text, (size_t)e->length) != 0)
-            status = tmi_change_in_place(&e->site, fd, &change, e->error);
+            status = tmi_change_in_place(&e->location, fd, &change, e->error);
     }
     tmi_fd_close(fd);
     return status;
@@ -361,13 +363,13 @@ static tenmap_status fail_commit(const editing_file *e, int failed, bool replace
 static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
     tmi_atomic_file target;
     bool replaced = false;
-    int failed =
-        tmi_atomic_file_begin_in(&target, &e->site.folder, e->site.name, e->site.shown, -1);
+    int failed = tmi_atomic_file_begin_in(&target, &e->location.folder, e->location.name,
+                                          e->location.shown, -1);
     if (failed == TMI_NOT_A_FILE)
         return FAIL_EDIT_REPLACED(e);
     if (failed)
         return FAIL_EDIT_OS(e, failed, "cannot create a file beside it");
-    target.over = &e->model->shards[0].bytes.file;
+    target.expected = &e->model->shards[0].bytes.file;
     failed = edit_fill(e, target.fd, way);
     if (failed || source_changed(e)) {
         tmi_atomic_file_discard(&target);
@@ -382,12 +384,12 @@ static tenmap_status edit_replace(editing_file *e, uint32_t *way) {
  * settled, or to a file that has replaced this one, which is reported.
  */
 static tenmap_status drop_record(const editing_file *e) {
-    char record[TMI_NAME_ROOM];
-    tmi_journal_name(record, e->site.name);
-    bool absent = tmi_is_absent(&e->site.folder, record);
-    if (!absent && !tmi_fd_is_at(e->lock.fd, &e->site.folder, e->site.name))
+    char record[TMI_NAME_BYTES];
+    tmi_journal_name(record, e->location.name);
+    bool absent = tmi_is_absent(&e->location.folder, record);
+    if (!absent && !tmi_fd_is_at(e->lock.fd, &e->location.folder, e->location.name))
         return FAIL_EDIT_REPLACED(e);
-    int failed = absent ? 0 : tmi_remove(&e->site.folder, record);
+    int failed = absent ? 0 : tmi_remove(&e->location.folder, record);
     return failed ? FAIL_EDIT_OS(e, failed, "cannot remove the record of an earlier edit")
                   : TENMAP_OK;
 }
@@ -405,7 +407,7 @@ typedef struct edit_wishes {
  * look for the old names.
  */
 static tenmap_status refuse_shard(const editing_file *e) {
-    if (!tmi_is_numbered_name(e->site.name))
+    if (!tmi_is_numbered_name(e->location.name))
         return TENMAP_OK;
     return FAIL_EDIT(e, TENMAP_ERR_ARGUMENT, "%s",
                      "it is one of several files of a model, whose index lists the names; to "
@@ -418,7 +420,7 @@ static tenmap_status edit_run(editing_file *e, const edit_wishes *wishes, uint32
     if (status == TENMAP_OK && e->naming)
         status = refuse_shard(e);
     if (status == TENMAP_OK)
-        status = tmi_renames_take(&e->renames, e->model, e->site.shown, wishes->names,
+        status = tmi_renames_take(&e->renames, e->model, e->location.shown, wishes->names,
                                   wishes->name_count, e->error);
     if (status == TENMAP_OK)
         status = apply_edits(e, wishes->edits, wishes->edit_count);
@@ -451,7 +453,7 @@ static tenmap_status edit_file(const char *path, const edit_wishes *wishes,
                       .naming = wishes->name_count > 0,
                       .error = error,
                       .lock = {.fd = -1}};
-    int failed = tmi_location_find(&e.site, path, options.flags & TENMAP_EDIT_FOLLOW_LINKS);
+    int failed = tmi_location_find(&e.location, path, options.flags & TENMAP_EDIT_FOLLOW_LINKS);
     if (failed)
         return tmi_fail_os(error, failed, "%s: cannot open it", tmi_quote_path(path).text);
     status = edit_run(&e, wishes, &way);
@@ -463,7 +465,7 @@ static tenmap_status edit_file(const char *path, const edit_wishes *wishes,
     tmi_block_free(&e.old);
     tenmap_close(e.model);
     tmi_file_close(&e.lock);
-    tmi_location_free(&e.site);
+    tmi_location_free(&e.location);
     return status;
 }
 

@@ -141,7 +141,7 @@ static int put_length(int fd, uint64_t length) {
 static int outlast_clock(int fd, tmi_file *closed) {
     enum { LONGEST_STEP = 1024 }; /* about 2 seconds in all, the coarsest clock step */
     int failed = 0;
-    for (unsigned nap = 1; nap <= LONGEST_STEP && !failed && tmi_file_look(closed); nap *= 2) {
+    for (unsigned nap = 1; nap <= LONGEST_STEP && !failed && tmi_file_refresh(closed); nap *= 2) {
         tmi_sleep_ms(nap);
         failed = put_length(fd, UINT64_MAX);
     }
@@ -152,7 +152,7 @@ static int outlast_clock(int fd, tmi_file *closed) {
 static int put_header(int fd, const char *text, uint64_t length) {
     tmi_file closed = {.fd = fd};
     int failed = put_length(fd, UINT64_MAX);
-    (void)tmi_file_look(&closed);
+    (void)tmi_file_refresh(&closed);
     if (!failed)
         failed = tmi_fd_write(fd, 8, text, (size_t)length);
     if (!failed)
@@ -162,44 +162,44 @@ static int put_header(int fd, const char *text, uint64_t length) {
     return failed ? failed : put_length(fd, length);
 }
 
-tenmap_status tmi_change_in_place(const tmi_location *site, int fd, const tmi_change *change,
+tenmap_status tmi_change_in_place(const tmi_location *location, int fd, const tmi_change *change,
                                   tenmap_error *error) {
-    char record[TMI_NAME_ROOM];
+    char record[TMI_NAME_BYTES];
     tmi_file own = {.fd = -1};
-    tmi_journal_name(record, site->name);
-    int failed = record_write(&site->folder, record, fd, change, &own);
+    tmi_journal_name(record, location->name);
+    int failed = record_write(&location->folder, record, fd, change, &own);
     if (failed) {
         tmi_file_close(&own);
         return tmi_fail_os(error, failed,
                            "%s: cannot write the record of the edit; nothing was changed",
-                           tmi_quote_path(site->shown).text);
+                           tmi_quote_path(location->shown).text);
     }
     failed = put_header(fd, change->new_text, change->length);
     if (failed) {
         bool undone = put_header(fd, change->old_text, change->length) == 0;
         tenmap_status status = tmi_fail_os(
-            error, failed, "%s: cannot write the header%s", tmi_quote_path(site->shown).text,
+            error, failed, "%s: cannot write the header%s", tmi_quote_path(location->shown).text,
             undone ? "; it is as it was" : " (repairing its metadata can finish or undo it)");
         if (undone)
-            (void)record_remove(&site->folder, record, &own);
+            (void)record_remove(&location->folder, record, &own);
         tmi_file_close(&own);
         return status;
     }
-    failed = record_remove(&site->folder, record, &own);
+    failed = record_remove(&location->folder, record, &own);
     if (failed)
         return tmi_fail_os(error, failed,
                            "%s: the header is changed, but the record of the edit could not be "
                            "removed",
-                           tmi_quote_path(site->shown).text);
+                           tmi_quote_path(location->shown).text);
     return TENMAP_OK;
 }
 
 /* Repairing. */
 
 typedef struct repair {
-    tmi_location site;               /* of the model, with links resolved */
-    char record_name[TMI_NAME_ROOM]; /* in the same folder */
-    tmi_file record_file;            /* stays open until it is removed */
+    tmi_location location;            /* of the model, with links resolved */
+    char record_name[TMI_NAME_BYTES]; /* in the same folder */
+    tmi_file record_file;             /* stays open until it is removed */
     unsigned char *record;
     size_t record_size;
     bool renames;     /* the record says that tensors are renamed too */
@@ -213,11 +213,11 @@ typedef struct repair {
 
 #define FAIL_REPAIR(r, status, format, ...)                                                        \
     tmi_fail((r)->error, status, "%s: " format "; nothing was changed",                            \
-             tmi_quote_path((r)->site.shown).text, __VA_ARGS__)
+             tmi_quote_path((r)->location.shown).text, __VA_ARGS__)
 
 /* Opens and locks the model first, so that nobody else changes it or its record. */
 static tenmap_status repair_open(repair *r) {
-    int failed = tmi_fd_open_write(&r->site.folder, r->site.name, &r->fd);
+    int failed = tmi_fd_open_write(&r->location.folder, r->location.name, &r->fd);
     if (!failed)
         failed = tmi_fd_lock(r->fd);
     if (failed == EWOULDBLOCK)
@@ -226,10 +226,10 @@ static tenmap_status repair_open(repair *r) {
         failed = tmi_fd_identity(r->fd, &r->now);
     if (failed)
         return tmi_fail_os(r->error, failed, "%s: cannot open the file for writing",
-                           tmi_quote_path(r->site.shown).text);
+                           tmi_quote_path(r->location.shown).text);
     if (!r->now.regular)
         return FAIL_REPAIR(r, TENMAP_ERR_ARGUMENT, "it is %s", "not a regular file");
-    if (!tmi_fd_is_at(r->fd, &r->site.folder, r->site.name))
+    if (!tmi_fd_is_at(r->fd, &r->location.folder, r->location.name))
         return FAIL_REPAIR(r, TENMAP_ERR_IO, "another program has just %s the file", "replaced");
     return TENMAP_OK;
 }
@@ -239,7 +239,7 @@ static tenmap_status repair_open(repair *r) {
  * write to, so it is accepted only from users who may change the model anyway.
  */
 static tenmap_status open_record(repair *r, bool *absent) {
-    int fd = -1, failed = tmi_fd_open_read(&r->site.folder, r->record_name, &fd);
+    int fd = -1, failed = tmi_fd_open_read(&r->location.folder, r->record_name, &fd);
     tmi_file *file = &r->record_file;
     uint64_t owner = 0;
     *absent = failed == ENOENT; /* the edit that it belonged to has ended since */
@@ -253,8 +253,9 @@ static tenmap_status open_record(repair *r, bool *absent) {
                            tmi_quote_path(r->record_name).text);
     if (failed)
         return tmi_fail_os(r->error, failed, "%s: cannot open %s, the record of the edit",
-                           tmi_quote_path(r->site.shown).text, tmi_quote_path(r->record_name).text);
-    if (!tmi_fd_owner_answers(file->fd, r->fd, &owner))
+                           tmi_quote_path(r->location.shown).text,
+                           tmi_quote_path(r->record_name).text);
+    if (!tmi_fd_owner_is_trusted(file->fd, r->fd, &owner))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "the record %s belongs to user %llu, but the file does not; only that "
                            "user can repair with it",
@@ -304,7 +305,7 @@ static tenmap_status read_record(repair *r) {
 static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_buffer *others) {
     const tmi_renames nameless = {.all_alike = true};
     size_t n = (size_t)r->length;
-    tmi_place place = {.path = r->site.shown, .size = r->now.size, .key = tmi_hash_key_new()};
+    tmi_place place = {.path = r->location.shown, .size = r->now.size, .key = tmi_hash_key_new()};
     tmi_header header;
     tmi_block copy;
     if (!tmi_block_alloc(&copy, n + TMI_JSON_PAD))
@@ -393,10 +394,10 @@ static tenmap_status repair_settle(repair *r, uint32_t flags, uint32_t *how) {
     if (undo ? !is_old : !is_new)
         failed = put_header(r->fd, (const char *)(undo ? r->old_text : r->new_text), r->length);
     if (!failed)
-        failed = record_remove(&r->site.folder, r->record_name, &r->record_file);
+        failed = record_remove(&r->location.folder, r->record_name, &r->record_file);
     if (failed)
         return tmi_fail_os(r->error, failed, "%s: cannot repair the header",
-                           tmi_quote_path(r->site.shown).text);
+                           tmi_quote_path(r->location.shown).text);
     if (how)
         *how = undo ? TENMAP_REPAIR_UNDONE : TENMAP_REPAIR_FINISHED;
     return TENMAP_OK;
@@ -424,23 +425,23 @@ tenmap_status tenmap_repair_metadata(const char *path, uint32_t flags, uint32_t 
         *how = TENMAP_REPAIR_NOTHING;
     if (!path || (flags & ~(uint32_t)TENMAP_REPAIR_UNDO))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, path ? "unknown flags" : "the path is NULL");
-    repair r = {.site = TMI_NO_LOCATION, .fd = -1, .record_file = {.fd = -1}, .error = error};
+    repair r = {.location = TMI_NO_LOCATION, .fd = -1, .record_file = {.fd = -1}, .error = error};
     tenmap_status status = TENMAP_OK;
-    int failed = tmi_location_find(&r.site, path, true);
-    if (!failed && tmi_is_absent(&r.site.folder, r.site.name))
+    int failed = tmi_location_find(&r.location, path, true);
+    if (!failed && tmi_is_absent(&r.location.folder, r.location.name))
         failed = ENOENT;
     if (!failed)
-        tmi_journal_name(r.record_name, r.site.name);
+        tmi_journal_name(r.record_name, r.location.name);
     if (failed) {
         status = tmi_fail_os(error, failed, "%s: cannot be repaired", tmi_quote_path(path).text);
-    } else if (!tmi_is_absent(&r.site.folder, r.record_name)) {
+    } else if (!tmi_is_absent(&r.location.folder, r.record_name)) {
         status = repair_run(&r, flags, how);
     }
     tmi_file_close(&r.record_file);
     tmi_fd_close(r.fd);
     free(r.found);
     free(r.record);
-    tmi_location_free(&r.site);
+    tmi_location_free(&r.location);
     return status;
 }
 

@@ -40,7 +40,7 @@ typedef struct saving {
     size_t old_count, old_capacity;
     bool lacks_room; /* memory ran out in a callback */
     /* The name of a model file that is not a regular file; "" if there is none. */
-    char special[TMI_NAME_ROOM];
+    char special[TMI_NAME_BYTES];
     tenmap_error *error;
 } saving;
 
@@ -486,7 +486,7 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
                         folder ? "sources are" : "folder is");
     saving s = {.path = folder, .folder = TMI_NO_FOLDER, .sources = sources, .count = n};
     s.error = error ? error : &own;
-    tenmap_status status = tmi_options_take(&kind, given, &s.options, error);
+    tenmap_status status = tmi_options_copy(&kind, given, &s.options, error);
     if (status == TENMAP_OK && s.options.metadata_count && !s.options.metadata)
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.metadata is NULL");
     if (status == TENMAP_OK)

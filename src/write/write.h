@@ -191,7 +191,7 @@ typedef struct tmi_change {
 } tmi_change;
 
 /* `fd` is open for writing, and the caller holds its lock. */
-tenmap_status tmi_change_in_place(const tmi_location *site, int fd, const tmi_change *change,
+tenmap_status tmi_change_in_place(const tmi_location *location, int fd, const tmi_change *change,
                                   tenmap_error *error);
 
 #endif

@@ -29,7 +29,7 @@ struct tenmap_writer {
     tenmap_error failed; /* the first failure that spoiled the file, which is then never saved */
 };
 
-#define SHOWN(writer) tmi_quote_path((writer)->target.site.shown).text
+#define SHOWN(writer) tmi_quote_path((writer)->target.location.shown).text
 /* "path": tensor "name", as most errors here begin. */
 #define FAIL_WRITE(error, status, writer, t, format, ...)                                          \
     tmi_fail(error, status, "%s: tensor %s: " format, SHOWN(writer),                               \
@@ -46,7 +46,7 @@ static tenmap_status take_writer_options(const tenmap_writer_options *given,
                                           offsetof(tenmap_writer_options, flags),
                                           TENMAP_WRITER_KEEP_ORDER | TENMAP_WRITER_FOLLOW_LINKS,
                                           offsetof(tenmap_writer_options, reserved)};
-    tenmap_status status = tmi_options_take(&kind, given, out, error);
+    tenmap_status status = tmi_options_copy(&kind, given, out, error);
     if (status != TENMAP_OK)
         return status;
     if (!out->data_alignment)
@@ -101,8 +101,8 @@ tenmap_writer *tmi_writer_dry(const char *path, const tenmap_writer_options *giv
         return NULL;
     tenmap_writer *writer = new_writer(&options);
     if (writer)
-        writer->target.site.shown = tmi_copy_text(path, strlen(path));
-    if (writer && writer->target.site.shown)
+        writer->target.location.shown = tmi_copy_text(path, strlen(path));
+    if (writer && writer->target.location.shown)
         return writer;
     tenmap_writer_abort(writer);
     tmi_fail_memory(error, sizeof *writer, "the writer");
@@ -559,7 +559,7 @@ bool tmi_writer_tensor(tenmap_writer *writer, size_t id, tmi_planned *out) {
 }
 
 tmi_quoted tmi_writer_shown(const tenmap_writer *writer) {
-    return tmi_quote_path(writer->target.site.shown);
+    return tmi_quote_path(writer->target.location.shown);
 }
 
 /* Committing. */
@@ -593,7 +593,7 @@ tenmap_status tmi_writer_commit(tenmap_writer *writer, bool *replaced, tenmap_er
         tenmap_writer_abort(writer);
         return status;
     }
-    tmi_quoted path = tmi_quote_path(writer->target.site.shown);
+    tmi_quoted path = tmi_quote_path(writer->target.location.shown);
     int failed = tmi_atomic_file_commit(&writer->target, replaced);
     writer_free(writer);
     if (!failed)

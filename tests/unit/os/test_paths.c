@@ -48,10 +48,10 @@ static void names_that_windows_takes_for_something_else(void **state) {
                                         "COM\xc2\xb4",
                                         "x.nul"};
     for (size_t i = 0; i < COUNT(reserved); i++)
-        if (!tmi_windows_reserves(reserved[i], strlen(reserved[i])))
+        if (!tmi_is_windows_reserved(reserved[i], strlen(reserved[i])))
             fail_msg("\"%s\" is reserved", reserved[i]);
     for (size_t i = 0; i < COUNT(plain); i++)
-        if (tmi_windows_reserves(plain[i], strlen(plain[i])))
+        if (tmi_is_windows_reserved(plain[i], strlen(plain[i])))
             fail_msg("\"%s\" is a plain name", plain[i]);
 }
 
@@ -96,7 +96,7 @@ static void joining_adds_a_slash_where_there_is_none(void **state) {
 }
 
 static void files_of_ours_are_hidden_and_short(void **state) {
-    char name[TMI_NAME_ROOM], long_path[400] = "folder/";
+    char name[TMI_NAME_BYTES], long_path[400] = "folder/";
     (void)state;
     tmi_sibling_name(name, sizeof name, "folder/m.safetensors", ".x");
     assert_string_equal(name, ".m.safetensors.x");
