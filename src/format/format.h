@@ -104,11 +104,11 @@ static inline void tmi_report_failure(tmi_report *report, uint32_t code, uint32_
 /* safetensors_header.c: parses the bytes before the tensors. No I/O. */
 
 /* A header's slice of a table that several headers fill, sized for the tensors it should have. */
-typedef struct tmi_room {
+typedef struct tmi_table_slice {
     tenmap_tensor *tensors;
     uint64_t *hashes; /* of their names */
     size_t count;
-} tmi_room;
+} tmi_table_slice;
 
 /* State that a thread keeps between headers while it parses many of them quickly; starts zeroed. */
 typedef struct tmi_scratch {
@@ -135,7 +135,7 @@ typedef struct tmi_place {
     tmi_hash_key key;
     tmi_report *report; /* not NULL in a check: receives the broken rules, and the parse goes on */
     /* Where a quick pass puts tensors and names, if there are no more than expected; or NULL. */
-    const tmi_room *room;
+    const tmi_table_slice *slice;
     tmi_scratch *scratch;
 } tmi_place;
 
@@ -160,8 +160,8 @@ typedef struct tmi_header {
     tmi_block text;
     tmi_block tensors; /* tenmap_tensor[count], in file order */
     size_t count;
-    tmi_names names;                /* over the tensors, unless they are in a room */
-    bool in_room;                   /* the tensors do not belong to the header */
+    tmi_names names;                /* over the tensors, unless they are in a slice */
+    bool in_shared_table;           /* the tensors do not belong to the header */
     tmi_block dims[TMI_DIM_BLOCKS]; /* what the tensors' shapes point to */
     unsigned dim_blocks;
     tenmap_metadata *metadata;
@@ -194,8 +194,8 @@ static inline tenmap_metadata tmi_metadata_text(const tmi_place *place, const ch
  * The last step of every parser for a tensor: sets its location, `within` bytes from the model's
  * first byte. header_position is set earlier, before the tensors are sorted.
  */
-static TMI_INLINE void tmi_tensor_settle(tenmap_tensor *t, const tmi_place *place, uint64_t within,
-                                         bool there, uintptr_t align_mask) {
+static TMI_INLINE void tmi_tensor_set_location(tenmap_tensor *t, const tmi_place *place,
+                                               uint64_t within, bool there, uintptr_t align_mask) {
     t->file_offset = place->offset + within;
     t->data = place->base && there ? place->base + within : NULL;
     uintptr_t address = t->data ? (uintptr_t)t->data : (uintptr_t)t->file_offset;
@@ -258,7 +258,7 @@ typedef bool tmi_refill(void *ctx, uint64_t offset, void *dst, size_t size);
  * breaks no rule, *done is true and the header is the same as from tmi_header_parse. Otherwise the
  * header is empty and tmi_header_parse has to decide. Fails only if memory runs out.
  *
- * The names of tensors in place->room are not checked for duplicates: whoever fills the room does
+ * The names of tensors in place->slice are not checked for duplicates: whoever fills the slice does
  * that.
  */
 tenmap_status tmi_safetensors_quick(tmi_header *header, const tmi_place *place, size_t length,

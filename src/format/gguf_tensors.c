@@ -379,7 +379,7 @@ static tenmap_status place_tensors(gguf_parser *p, uint64_t length) {
         uint64_t end = begin > UINT64_MAX - t->nbytes ? UINT64_MAX : begin + t->nbytes;
         bool there = end <= data_size && begins <= place->size;
         cut = cut || there ? cut : t;
-        tmi_tensor_settle(t, place, begins + begin, there, tmi_dtype_align(t->dtype) - 1u);
+        tmi_tensor_set_location(t, place, begins + begin, there, tmi_dtype_align(t->dtype) - 1u);
         last_end = end > last_end ? end : last_end;
         expected = align_up(p, last_end);
     }

@@ -145,12 +145,12 @@ static TMI_NOINLINE bool grow_dims(parser *p, uint64_t **first) {
     if (h->dim_blocks == TMI_DIM_BLOCKS || size > SIZE_MAX / sizeof *p->dim / 2 ||
         !tmi_block_alloc(&h->dims[h->dim_blocks], size * sizeof *p->dim))
         return fail_memory(p, (uint64_t)size * sizeof *p->dim);
-    uint64_t *room = h->dims[h->dim_blocks++].bytes;
+    uint64_t *slice = h->dims[h->dim_blocks++].bytes;
     if (used)
-        memcpy(room, *first, used * sizeof *room);
-    *first = room;
-    p->dim = room + used;
-    p->dims_end = room + size;
+        memcpy(slice, *first, used * sizeof *slice);
+    *first = slice;
+    p->dim = slice + used;
+    p->dims_end = slice + size;
     return true;
 }
 
@@ -190,11 +190,11 @@ static bool parse_offsets(parser *p, tenmap_tensor *t) {
 /* Entries are added in the order of their names in the text; lookups rely on that order. */
 static bool keep_opaque(parser *p, const tenmap_tensor *t, const char *text) {
     tmi_header *h = p->header;
-    tmi_opaque *room = tmi_grow(h->opaque, h->opaque_count, &h->opaque_capacity, sizeof *room);
-    if (!room)
-        return fail_memory(p, (uint64_t)h->opaque_count * sizeof *room);
-    h->opaque = room;
-    room[h->opaque_count++] = (tmi_opaque){t->name, text};
+    tmi_opaque *slice = tmi_grow(h->opaque, h->opaque_count, &h->opaque_capacity, sizeof *slice);
+    if (!slice)
+        return fail_memory(p, (uint64_t)h->opaque_count * sizeof *slice);
+    h->opaque = slice;
+    slice[h->opaque_count++] = (tmi_opaque){t->name, text};
     return true;
 }
 
@@ -339,12 +339,12 @@ static bool parse_metadata_pair(parser *p) {
         !tmi_json_expect(&p->json, ':', "expected ':' after a key") ||
         (value_at = p->json.at, !tmi_json_string(&p->json, &value, "expected a string")))
         return fail_json(p, NULL), value_at && resume(p, TENMAP_FOUND_METADATA, value_at);
-    tenmap_metadata *room =
-        tmi_grow(h->metadata, h->metadata_count, &h->metadata_capacity, sizeof *room);
-    if (!room)
-        return fail_memory(p, (uint64_t)h->metadata_count * 2 * sizeof *room);
-    h->metadata = room;
-    room[h->metadata_count++] =
+    tenmap_metadata *slice =
+        tmi_grow(h->metadata, h->metadata_count, &h->metadata_capacity, sizeof *slice);
+    if (!slice)
+        return fail_memory(p, (uint64_t)h->metadata_count * 2 * sizeof *slice);
+    h->metadata = slice;
+    slice[h->metadata_count++] =
         tmi_metadata_text(p->place, key.bytes, key.len, value.bytes, value.len);
     return true;
 }
@@ -554,8 +554,8 @@ static tenmap_status check_tensors(parser *p) {
         /* A check gets here with offsets that an open rejects. */
         t->nbytes = end < begin ? 0 : end - begin;
         t->nelems = nelems;
-        tmi_tensor_settle(t, place, header_end + begin, end <= data_size,
-                          tmi_dtype_align(t->dtype) - 1u);
+        tmi_tensor_set_location(t, place, header_end + begin, end <= data_size,
+                                tmi_dtype_align(t->dtype) - 1u);
         expected = end < expected ? expected : end;
     }
     return check_end(p, data_size, expected);
@@ -653,7 +653,7 @@ const char *tmi_header_opaque(const tmi_header *header, const tenmap_tensor *t) 
 
 void tmi_header_drop_tensors(tmi_header *header) {
     tmi_names_free(&header->names);
-    if (!header->in_room)
+    if (!header->in_shared_table)
         tmi_block_free(&header->tensors);
     header->tensors = (tmi_block){NULL, 0};
 }

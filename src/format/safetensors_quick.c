@@ -52,8 +52,8 @@ typedef struct reader {
     uint64_t *dim, *dims_end;
     tenmap_tensor *tensors;
     size_t count, indexed;
-    const tmi_room *room; /* holds the tensors, unless they are in the header's own table */
-    bool too_many;        /* more tensors than the room holds */
+    const tmi_table_slice *slice; /* holds the tensors, unless they are in the header's own table */
+    bool too_many;                /* more tensors than the slice holds */
     uint64_t hashes[NAMES_AHEAD];
     uint64_t expected; /* where the next tensor's data begins */
     uint64_t expected_text[2], expected_mask[2];
@@ -296,7 +296,7 @@ static TMI_INLINE void settle(reader *r, tenmap_tensor *t, const kind *k) {
     t->shape = k->shape;
     t->nbytes = k->nbytes;
     t->nelems = k->nelems;
-    tmi_tensor_settle(t, r->place, r->header_end + r->expected, true, k->align_mask);
+    tmi_tensor_set_location(t, r->place, r->header_end + r->expected, true, k->align_mask);
     r->expected += k->nbytes;
 }
 
@@ -325,7 +325,7 @@ static bool index_rest(reader *r) {
 static bool take_entry(reader *r) {
     tenmap_tensor *t = &r->tensors[r->count];
     const char *name = r->at + 1;
-    if (r->room && TMI_UNLIKELY(r->count == r->room->count)) {
+    if (r->slice && TMI_UNLIKELY(r->count == r->slice->count)) {
         r->too_many = true;
         return false;
     }
@@ -333,7 +333,7 @@ static bool take_entry(reader *r) {
         return false;
     /* Hash the window, not the copy: bytes that were just written are slow to read back. */
     uint64_t hash = tmi_hash_inline(&r->place->key, name, t->name_len);
-    if (!r->room)
+    if (!r->slice)
         tmi_names_prefetch(&r->header->names, hash);
     const kind *k = take_kind(r);
     if (!k || !take_offsets(r, k))
@@ -342,8 +342,8 @@ static bool take_entry(reader *r) {
         return false;
     settle(r, t, k);
     t->header_position = r->count;
-    if (r->room) {
-        r->room->hashes[r->count++] = hash;
+    if (r->slice) {
+        r->slice->hashes[r->count++] = hash;
         return true;
     }
     if (r->count - r->indexed == NAMES_AHEAD && !index_next(r))
@@ -409,7 +409,7 @@ static size_t guess_count(const reader *r, size_t length) {
 enum { NAMES_AT = sizeof(tmi_block) };
 
 static bool take_name_room(reader *r, size_t size) {
-    tmi_scratch *s = r->room ? r->place->scratch : NULL;
+    tmi_scratch *s = r->slice ? r->place->scratch : NULL;
     tmi_block block;
     if (!s) {
         bool taken = tmi_block_alloc_dirty(&r->header->text, size);
@@ -451,9 +451,9 @@ static bool take_tables(reader *r, size_t length) {
     size_t most = length / ENTRY_AT_LEAST + 1, guess = guess_count(r, length);
     if (length > SIZE_MAX - WINDOW_PAD || !take_name_room(r, length + WINDOW_PAD))
         return lacks_memory(r);
-    if (r->room) {
-        h->tensors.bytes = r->tensors = r->room->tensors;
-        h->in_room = true;
+    if (r->slice) {
+        h->tensors.bytes = r->tensors = r->slice->tensors;
+        h->in_shared_table = true;
         return true;
     }
     if (most > SIZE_MAX / sizeof *r->tensors ||
@@ -479,7 +479,7 @@ static bool take_all(reader *r, size_t length) {
             return false;
     while (TAKE(r, ","));
     return TAKE(r, "}") && take_padding(r) && r->expected == r->data_size &&
-           (r->room || index_rest(r));
+           (r->slice || index_rest(r));
 }
 
 /* Returns the window of the place's scratch, which keeps it, or one that the caller must free. */
@@ -504,7 +504,7 @@ tenmap_status tmi_safetensors_quick(tmi_header *header, const tmi_place *place, 
                 .left = length,
                 .header = header,
                 .place = place,
-                .room = place->room,
+                .slice = place->slice,
                 .header_end = TMI_LENGTH_FIELD + (uint64_t)length,
                 .data_size = place->size - TMI_LENGTH_FIELD - length};
     *header = (tmi_header){.data_at = r.header_end};
@@ -522,14 +522,14 @@ tenmap_status tmi_safetensors_quick(tmi_header *header, const tmi_place *place, 
         tmi_header_free(header);
         if (r.too_many) {
             tmi_place alone = *place;
-            alone.room = NULL;
+            alone.slice = NULL;
             return tmi_safetensors_quick(header, &alone, length, refill, ctx, done, error);
         }
         return r.out_of_memory ? tmi_fail_memory(error, length, "the header") : TENMAP_OK;
     }
     header->count = r.count;
     tmi_block_trim_pages(&header->tensors, r.count * sizeof *r.tensors);
-    if (r.room && place->scratch)
+    if (r.slice && place->scratch)
         place->scratch->used = (size_t)(r.name - (char *)place->scratch->names.bytes);
     else
         tmi_block_trim_pages(&header->text, (size_t)(r.name - (char *)header->text.bytes));

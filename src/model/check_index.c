@@ -79,18 +79,18 @@ static void check_total_size(const tenmap_model *model, const tmi_index *index, 
                    tmi_quote_path(path).text, (ull)index->total_size, (ull)total);
 }
 
-typedef struct beside {
+typedef struct folder_check {
     const tenmap_model *model;
     const tmi_index *index;
     const char *path;
-} beside;
+} folder_check;
 
 static int compare_listed_file(const void *name, const void *file) {
     return strcmp(name, ((const tmi_listed_file *)file)->name);
 }
 
-static bool check_beside(void *ctx, const char *name) {
-    const beside *b = ctx;
+static bool check_folder_entry(void *ctx, const char *name) {
+    const folder_check *b = ctx;
     if (tmi_is_numbered_name(name) && !bsearch(name, b->index->files, b->index->file_count,
                                                sizeof *b->index->files, compare_listed_file))
         TMI_REPORT(b->model->report, EXTRA_SHARD, TENMAP_NO_SHARD, 0, NULL,
@@ -101,11 +101,11 @@ static bool check_beside(void *ctx, const char *name) {
 
 void tmi_check_index(const tenmap_model *model, const tmi_index *index, const tenmap_io *io,
                      const char *path) {
-    beside b = {model, index, path};
+    folder_check b = {model, index, path};
     char *folder = tmi_path_folder(io, path);
     check_total_size(model, index, path);
     if (folder)
-        (void)tmi_bytes_list(io, folder, check_beside, &b, NULL);
+        (void)tmi_bytes_list(io, folder, check_folder_entry, &b, NULL);
     free(folder);
 }
 

@@ -13,42 +13,43 @@
 typedef struct listed {
     const tenmap_model *model;
     const tmi_outline *outline;
-    const tmi_rooms *rooms;
+    const tmi_shared_table *table;
     const tmi_names *names;
     uint32_t *found; /* the tensor number of each line */
     size_t parts;
     atomic_bool differs, out_of_memory;
 } listed;
 
-tenmap_status tmi_rooms_alloc(tmi_rooms *rooms, const tmi_outline *outline, tenmap_error *error) {
+tenmap_status tmi_shared_table_alloc(tmi_shared_table *table, const tmi_outline *outline,
+                                     tenmap_error *error) {
     size_t count = outline->count, first = 0;
-    rooms->rooms = tmi_calloc(outline->file_count, sizeof *rooms->rooms);
-    if (!rooms->rooms || count > SIZE_MAX / sizeof(tenmap_tensor) ||
-        !tmi_block_alloc_dirty(&rooms->tensors, count * sizeof(tenmap_tensor)) ||
-        !tmi_block_alloc_dirty(&rooms->hashes, count * sizeof(uint64_t)))
+    table->slices = tmi_calloc(outline->file_count, sizeof *table->slices);
+    if (!table->slices || count > SIZE_MAX / sizeof(tenmap_tensor) ||
+        !tmi_block_alloc_dirty(&table->tensors, count * sizeof(tenmap_tensor)) ||
+        !tmi_block_alloc_dirty(&table->hashes, count * sizeof(uint64_t)))
         return tmi_fail_memory(error, (uint64_t)count * sizeof(tenmap_tensor),
                                "the tensors' table");
     for (size_t i = 0; i < outline->file_count; i++) {
-        rooms->rooms[i] =
-            (tmi_room){(tenmap_tensor *)rooms->tensors.bytes + first,
-                       (uint64_t *)rooms->hashes.bytes + first, outline->files[i].lines};
+        table->slices[i] =
+            (tmi_table_slice){(tenmap_tensor *)table->tensors.bytes + first,
+                              (uint64_t *)table->hashes.bytes + first, outline->files[i].lines};
         first += outline->files[i].lines;
     }
     return TENMAP_OK;
 }
 
-void tmi_rooms_free(tmi_rooms *rooms) {
-    tmi_block_free(&rooms->tensors);
-    tmi_block_free(&rooms->hashes);
-    free(rooms->rooms);
-    rooms->rooms = NULL;
+void tmi_shared_table_free(tmi_shared_table *table) {
+    tmi_block_free(&table->tensors);
+    tmi_block_free(&table->hashes);
+    free(table->slices);
+    table->slices = NULL;
 }
 
 /* False if a name occurs twice. */
-static bool enter_listed(tmi_names *names, const tmi_rooms *rooms, size_t count) {
+static bool index_names(tmi_names *names, const tmi_shared_table *table, size_t count) {
     enum { AHEAD = 16 };
-    const tenmap_tensor *tensors = rooms->tensors.bytes;
-    const uint64_t *hashes = rooms->hashes.bytes;
+    const tenmap_tensor *tensors = table->tensors.bytes;
+    const uint64_t *hashes = table->hashes.bytes;
     for (size_t i = 0; i < count; i++) {
         const tenmap_tensor *t = &tensors[i];
         if (i + AHEAD < count)
@@ -72,24 +73,25 @@ typedef struct cursors {
     uint32_t next[CURSORS];
 } cursors;
 
-static TMI_INLINE bool is_line(const tenmap_tensor *t, const tmi_line *line) {
+static TMI_INLINE bool matches_line(const tenmap_tensor *t, const tmi_line *line) {
     return t->name_len == line->name_len && memcmp(t->name, line->name, line->name_len) == 0;
 }
 
-/* The number of the line's tensor in its room, or TMI_NONE. */
-static size_t look_up_line(const listed *l, const tmi_room *room, const tmi_line *line) {
-    const tenmap_tensor *all = l->rooms->tensors.bytes;
+/* The number of the line's tensor in its slice, or TMI_NONE. */
+static size_t look_up_line(const listed *l, const tmi_table_slice *slice, const tmi_line *line) {
+    const tenmap_tensor *all = l->table->tensors.bytes;
     uint64_t hash = tmi_hash(&l->model->key, line->name, line->name_len);
     size_t at = tmi_names_find(l->names, line->name, line->name_len, hash);
-    size_t first = (size_t)(room->tensors - all);
-    return at != TMI_NONE && at >= first && at - first < room->count ? at - first : TMI_NONE;
+    size_t first = (size_t)(slice->tensors - all);
+    return at != TMI_NONE && at >= first && at - first < slice->count ? at - first : TMI_NONE;
 }
 
-static size_t find_line(const listed *l, const tmi_room *room, cursors *c, const tmi_line *line) {
+static size_t find_line(const listed *l, const tmi_table_slice *slice, cursors *c,
+                        const tmi_line *line) {
     for (unsigned k = 0; k < CURSORS; k++)
-        if (c->next[k] < room->count && is_line(&room->tensors[c->next[k]], line))
+        if (c->next[k] < slice->count && matches_line(&slice->tensors[c->next[k]], line))
             return c->next[k]++;
-    size_t at = look_up_line(l, room, line);
+    size_t at = look_up_line(l, slice, line);
     if (at != TMI_NONE) {
         memmove(&c->next[1], &c->next[0], (CURSORS - 1) * sizeof c->next[0]);
         c->next[0] = (uint32_t)at + 1;
@@ -109,14 +111,14 @@ static void find_lines(void *ctx, size_t part) {
     }
     for (size_t i = first; i < behind; i++) {
         uint32_t file = o->place_of[o->lines[i].file];
-        const tmi_room *room = &l->rooms->rooms[file];
-        size_t at = find_line(l, room, &all[file], &o->lines[i]);
+        const tmi_table_slice *slice = &l->table->slices[file];
+        size_t at = find_line(l, slice, &all[file], &o->lines[i]);
         if (at == TMI_NONE) {
             atomic_store(&l->differs, true);
             break;
         }
         l->found[i] =
-            (uint32_t)((size_t)(room->tensors - (const tenmap_tensor *)l->rooms->tensors.bytes) +
+            (uint32_t)((size_t)(slice->tensors - (const tenmap_tensor *)l->table->tensors.bytes) +
                        at);
     }
     free(all);
@@ -139,10 +141,10 @@ static bool are_all_found(const listed *l, bool *out_of_memory) {
 }
 
 /* Gives the tables to the model. */
-static void keep_listed(tenmap_model *model, const listed *l, tmi_rooms *rooms,
+static void move_tables(tenmap_model *model, const listed *l, tmi_shared_table *table,
                         const tmi_names *names) {
-    model->tensor_block = rooms->tensors;
-    rooms->tensors = (tmi_block){NULL, 0};
+    model->tensor_block = table->tensors;
+    table->tensors = (tmi_block){NULL, 0};
     model->tensors = model->tensor_block.bytes;
     model->tensor_count = l->outline->count;
     model->names = *names;
@@ -151,32 +153,33 @@ static void keep_listed(tenmap_model *model, const listed *l, tmi_rooms *rooms,
     model->index_count = 1;
 }
 
-tenmap_status tmi_combine_listed(tenmap_model *model, const tmi_outline *outline, tmi_rooms *rooms,
-                                 unsigned threads, bool *joined, tenmap_error *error) {
+tenmap_status tmi_combine_listed(tenmap_model *model, const tmi_outline *outline,
+                                 tmi_shared_table *table, unsigned threads, bool *combined,
+                                 tenmap_error *error) {
     enum { LINES_PER_PART = 4096 };
     size_t count = outline->count, worth = count / LINES_PER_PART + 1;
     tmi_names names = {.slots = NULL};
     bool out_of_memory = false;
     listed l = {.model = model,
                 .outline = outline,
-                .rooms = rooms,
+                .table = table,
                 .names = &names,
                 .found = tmi_calloc(count, sizeof *l.found),
                 .parts = threads < worth ? (threads ? threads : 1) : worth};
     tmi_index *index = tmi_calloc(1, sizeof *index);
-    *joined = false;
+    *combined = false;
     if (!index || !l.found ||
-        !tmi_names_init(&names, &model->key, rooms->tensors.bytes, sizeof(tenmap_tensor), count)) {
+        !tmi_names_init(&names, &model->key, table->tensors.bytes, sizeof(tenmap_tensor), count)) {
         out_of_memory = true;
-    } else if (enter_listed(&names, rooms, count)) {
+    } else if (index_names(&names, table, count)) {
         tmi_parallel((unsigned)l.parts, l.parts, find_lines, &l);
         out_of_memory = l.out_of_memory;
         if (!out_of_memory && !l.differs)
-            *joined = are_all_found(&l, &out_of_memory) && !out_of_memory;
+            *combined = are_all_found(&l, &out_of_memory) && !out_of_memory;
     }
-    if (*joined) {
+    if (*combined) {
         model->indexes = index;
-        keep_listed(model, &l, rooms, &names);
+        move_tables(model, &l, table, &names);
         return TENMAP_OK;
     }
     tmi_names_free(&names);

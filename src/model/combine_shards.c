@@ -3,19 +3,19 @@
 
 #include <stdlib.h>
 
-typedef struct joining {
+typedef struct combining {
     tenmap_model *model;
     tmi_index *index;         /* NULL for a numbered set */
     const size_t *file_shard; /* the shard of each file of the index */
     uint32_t flags;
     tenmap_error *error;
-} joining;
+} combining;
 
-static const char *shard_name(const joining *j, size_t shard) {
+static const char *shard_name(const combining *j, size_t shard) {
     return j->model->shards[shard].name;
 }
 
-static bool shard_has(const joining *j, size_t shard, const tenmap_tensor *t, uint64_t hash) {
+static bool shard_has(const combining *j, size_t shard, const tenmap_tensor *t, uint64_t hash) {
     const tmi_names *names = &j->model->shards[shard].header.names;
     return tmi_names_find(names, t->name, t->name_len, hash) != TMI_NONE;
 }
@@ -25,7 +25,7 @@ static bool shard_has(const joining *j, size_t shard, const tenmap_tensor *t, ui
  * from the shard that the index names. If the flags allow a stale index and that shard is there but
  * lacks the tensor, another shard may provide it.
  */
-static bool is_taken(const joining *j, size_t shard, const tenmap_tensor *t, uint64_t hash) {
+static bool takes_tensor(const combining *j, size_t shard, const tenmap_tensor *t, uint64_t hash) {
     if (!j->index)
         return true;
     size_t i = tmi_names_find(&j->index->names, t->name, t->name_len, hash);
@@ -41,7 +41,7 @@ static bool is_taken(const joining *j, size_t shard, const tenmap_tensor *t, uin
            !shard_has(j, named, t, hash);
 }
 
-static void fail_twins(const joining *j, const tenmap_tensor *a, const tenmap_tensor *b) {
+static void fail_duplicate(const combining *j, const tenmap_tensor *a, const tenmap_tensor *b) {
     tmi_fail_at(j->error, TENMAP_ERR_FORMAT, b->shard, b->file_offset,
                 "%s: tensor %s is in %s and in %s, and no index says which one counts",
                 tmi_quote_path(j->model->path).text, tmi_quote(a->name, a->name_len).text,
@@ -49,7 +49,7 @@ static void fail_twins(const joining *j, const tenmap_tensor *a, const tenmap_te
                 tmi_quote_path(shard_name(j, b->shard)).text);
 }
 
-static tenmap_status join_shard(joining *j, size_t shard) {
+static tenmap_status combine_shard(combining *j, size_t shard) {
     tenmap_model *model = j->model;
     tmi_shard *from = &model->shards[shard];
     const tenmap_tensor *tensors = from->header.tensors.bytes;
@@ -58,17 +58,17 @@ static tenmap_status join_shard(joining *j, size_t shard) {
         uint64_t hash = tmi_hash(&model->key, tensors[i].name, tensors[i].name_len);
         if (TMI_REPORTS(model->report) && j->index)
             tmi_check_combined(model, j->index, j->file_shard, shard, &tensors[i], hash);
-        if (!is_taken(j, shard, &tensors[i], hash))
+        if (!takes_tensor(j, shard, &tensors[i], hash))
             continue;
         tenmap_tensor *t = &model->tensors[model->tensor_count];
         *t = tensors[i];
         t->shard = (uint32_t)shard;
-        size_t twin = tmi_names_put(&model->names, model->tensor_count, hash);
-        if (twin == TMI_NONE) {
+        size_t duplicate = tmi_names_put(&model->names, model->tensor_count, hash);
+        if (duplicate == TMI_NONE) {
             model->tensor_count++;
             continue;
         }
-        fail_twins(j, &model->tensors[twin], t);
+        fail_duplicate(j, &model->tensors[duplicate], t);
         if (!TMI_REPORTS(model->report))
             return TENMAP_ERR_FORMAT;
         tmi_report_failure(model->report, TENMAP_FOUND_IN_TWO_SHARDS, from->number, t->name,
@@ -79,7 +79,7 @@ static tenmap_status join_shard(joining *j, size_t shard) {
 }
 
 /* Every listed name must be in the shard that the index names, unless that shard is missing. */
-static tenmap_status check_listings(const joining *j) {
+static tenmap_status check_listings(const combining *j) {
     const tmi_listing *first = NULL;
     tmi_list lacking = {.used = 0};
     if (!j->index || (tmi_allows(j->flags, TENMAP_OPEN_STALE_INDEX) && !j->model->report))
@@ -128,7 +128,7 @@ tenmap_status tmi_combine_metadata(tenmap_model *model, tenmap_error *error) {
     return TENMAP_OK;
 }
 
-void tmi_combine_drop(tenmap_model *model) {
+void tmi_combine_free_headers(tenmap_model *model) {
     for (size_t s = 0; s < model->shard_count; s++) {
         tmi_header *header = &model->shards[s].header;
         tmi_header_drop_tensors(header);
@@ -140,7 +140,7 @@ void tmi_combine_drop(tenmap_model *model) {
 
 tenmap_status tmi_combine_shards(tenmap_model *model, tmi_index *index, const size_t *file_shard,
                                  uint32_t flags, tenmap_error *error) {
-    joining j = {model, index, file_shard, flags, error};
+    combining j = {model, index, file_shard, flags, error};
     size_t total = 0;
     for (size_t s = 0; s < model->shard_count; s++)
         total += model->shards[s].header.count;
@@ -154,12 +154,12 @@ tenmap_status tmi_combine_shards(tenmap_model *model, tmi_index *index, const si
     model->finder = &model->names;
     tenmap_status status = TENMAP_OK;
     for (size_t s = 0; s < model->shard_count && status == TENMAP_OK; s++)
-        status = join_shard(&j, s);
+        status = combine_shard(&j, s);
     if (status == TENMAP_OK)
         status = check_listings(&j);
     if (status == TENMAP_OK)
         status = tmi_combine_metadata(model, error);
     if (status == TENMAP_OK)
-        tmi_combine_drop(model);
+        tmi_combine_free_headers(model);
     return status;
 }

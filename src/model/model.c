@@ -112,7 +112,7 @@ const char *tmi_shard_listed(const tenmap_model *model, const char *name, size_t
     return NULL;
 }
 
-bool tmi_lacks_unknown(const tenmap_model *model) {
+bool tmi_misses_unlisted(const tenmap_model *model) {
     return model->unlisted || (model->missing_count && !model->index_count);
 }
 

@@ -75,9 +75,9 @@ tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, u
  * are consistent: if another program changes the file during the read, the read starts over.
  */
 tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
-                              const tenmap_model *model, uint32_t number, const tmi_room *room,
-                              tmi_scratch *scratch, const unsigned char *start, size_t len,
-                              tenmap_error *error);
+                              const tenmap_model *model, uint32_t number,
+                              const tmi_table_slice *slice, tmi_scratch *scratch,
+                              const unsigned char *start, size_t len, tenmap_error *error);
 /*
  * Call this if the file changed while it was read. It waits briefly and refreshes the file's state
  * for another try. TENMAP_ERR_IO after too many tries.
@@ -165,7 +165,7 @@ typedef struct tmi_shard_names {
     char *const *names;         /* of a numbered set; NULL: the index has them */
     const tmi_outline *outline; /* of the index; NULL: the index is in model->indexes */
     const char *path;           /* of the index, or of the set's folder */
-    bool beside; /* `path` is that of a file in the set; names are spelled as in `path` */
+    bool path_is_member; /* `path` is that of a file in the set; names are spelled as in `path` */
 } tmi_shard_names;
 
 tenmap_status tmi_open_shards(tenmap_model *model, const tmi_shard_names *from,
@@ -273,27 +273,29 @@ tenmap_status tmi_combine_shards(tenmap_model *model, tmi_index *index, const si
 /* One step of tmi_combine_shards: the metadata. */
 tenmap_status tmi_combine_metadata(tenmap_model *model, tenmap_error *error);
 /* Frees the parts of each shard's header that only combining needs. */
-void tmi_combine_drop(tenmap_model *model);
+void tmi_combine_free_headers(tenmap_model *model);
 
 /* combine_listed.c: the same for shards that have exactly the tensors that the index lists. */
 
 /*
  * One table for the tensors of all shards, with as many entries for each shard as the index lists.
  */
-typedef struct tmi_rooms {
+typedef struct tmi_shared_table {
     tmi_block tensors, hashes;
-    tmi_room *rooms; /* one per shard; NULL: there are none */
-} tmi_rooms;
+    tmi_table_slice *slices; /* one per shard; NULL: there are none */
+} tmi_shared_table;
 
-tenmap_status tmi_rooms_alloc(tmi_rooms *rooms, const tmi_outline *outline, tenmap_error *error);
-void tmi_rooms_free(tmi_rooms *rooms);
+tenmap_status tmi_shared_table_alloc(tmi_shared_table *table, const tmi_outline *outline,
+                                     tenmap_error *error);
+void tmi_shared_table_free(tmi_shared_table *table);
 /*
- * Requires that all rooms are full. If every line of the index matches a tensor of its own in the
- * shard that it names, gives the tensors in the rooms to the model and sets *joined to true.
+ * Requires that all slices are full. If every line of the index matches a tensor of its own in the
+ * shard that it names, gives the tensors in the slices to the model and sets *combined to true.
  * Otherwise changes nothing. Does not move the shards into the model.
  */
-tenmap_status tmi_combine_listed(tenmap_model *model, const tmi_outline *outline, tmi_rooms *rooms,
-                                 unsigned threads, bool *joined, tenmap_error *error);
+tenmap_status tmi_combine_listed(tenmap_model *model, const tmi_outline *outline,
+                                 tmi_shared_table *table, unsigned threads, bool *combined,
+                                 tenmap_error *error);
 
 /* lookup.c: lookup tables that are built when all tensors are known. */
 
@@ -310,7 +312,7 @@ size_t tmi_alias_find(const tenmap_model *model, const char *name, size_t len, u
 /* model.c: tenmap_shard_listed for names that may contain NUL. */
 const char *tmi_shard_listed(const tenmap_model *model, const char *name, size_t len);
 /* Whether files are missing whose tensors no index lists. */
-bool tmi_lacks_unknown(const tenmap_model *model);
+bool tmi_misses_unlisted(const tenmap_model *model);
 
 /*
  * gguf_split_set.c: checks a combined model against what its shards say about their part numbers
@@ -354,9 +356,9 @@ static inline void tmi_check_index(const tenmap_model *model, const tmi_index *i
 size_t tmi_detached_begin(tmi_shard *shard);
 void tmi_detached_end(tmi_shard *shard);
 /* In whole pages; the last chunk may extend past the end of the file. */
-tmi_span tmi_detached_chunk(const tmi_shard *shard, size_t piece);
-void tmi_detached_set(tmi_shard *shard, size_t piece);
-bool tmi_is_detached(const tmi_shard *shard, size_t piece);
+tmi_span tmi_detached_chunk(const tmi_shard *shard, size_t chunk);
+void tmi_detached_set(tmi_shard *shard, size_t chunk);
+bool tmi_is_detached(const tmi_shard *shard, size_t chunk);
 /*
  * Sets *run to the next part of *rest that is still mapped, and *rest to what follows it. False if
  * no mapped part is left.

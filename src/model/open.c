@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Copies the members of the caller's tenmap_io that this version knows. */
-static tenmap_status take_io(const tenmap_io *given, tenmap_io *out, tenmap_error *error) {
+static tenmap_status copy_io(const tenmap_io *given, tenmap_io *out, tenmap_error *error) {
     static const tmi_options_kind kind = {.name = "tenmap_io",
                                           .init = "TENMAP_IO_INIT",
                                           .size = sizeof(tenmap_io),
@@ -25,8 +25,8 @@ static tenmap_status take_io(const tenmap_io *given, tenmap_io *out, tenmap_erro
     return status;
 }
 
-static tenmap_status take_options(const tenmap_options *given, tenmap_options *out,
-                                  tenmap_error *error) {
+static tenmap_status init_open_options(const tenmap_options *given, tenmap_options *out,
+                                       tenmap_error *error) {
     static const tmi_options_kind kind = {
         "tenmap_options",
         "TENMAP_OPTIONS_INIT",
@@ -128,7 +128,7 @@ static tenmap_status open_parts(tenmap_model *model, const char *path,
     model->tensor_count = model->metadata_count = 0;
     model->metadata = NULL;
     tmi_shard_names from = {
-        .count = choice.count, .names = choice.names, .path = path, .beside = true};
+        .count = choice.count, .names = choice.names, .path = path, .path_is_member = true};
     status = tmi_open_shards(model, &from, options, error);
     tmi_folder_choice_free(&choice);
     return status;
@@ -246,7 +246,7 @@ tenmap_status tmi_open_begin(const tenmap_options *given, tenmap_options *option
     if (!out)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the model's address (out) is NULL");
     *out = NULL;
-    tenmap_status status = take_options(given, options, error);
+    tenmap_status status = init_open_options(given, options, error);
     if (status != TENMAP_OK)
         return status;
     *model = tmi_model_new();
@@ -254,7 +254,7 @@ tenmap_status tmi_open_begin(const tenmap_options *given, tenmap_options *option
         return tmi_fail_memory(error, sizeof **model, "the model");
     if (!options->io)
         return TENMAP_OK;
-    status = take_io(options->io, &(*model)->io, error);
+    status = copy_io(options->io, &(*model)->io, error);
     options->io = &(*model)->io;
     return status;
 }

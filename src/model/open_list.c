@@ -7,23 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct part {
+typedef struct list_member {
     tenmap_model *model;
     tenmap_status status;
     bool absent; /* nothing exists at the path */
     tenmap_error error;
-} part;
+} list_member;
 
-typedef struct part_list {
-    part *parts;
+typedef struct member_list {
+    list_member *members;
     size_t count;
     const char *const *paths;
-    tenmap_options options; /* io is that of the combined model; the parts' bytes keep using it */
-} part_list;
+    tenmap_options options; /* io is that of the combined model; the members' bytes keep using it */
+} member_list;
 
-static void open_part(void *ctx, size_t i) {
-    part_list *list = ctx;
-    part *p = &list->parts[i];
+static void open_member(void *ctx, size_t i) {
+    member_list *list = ctx;
+    list_member *p = &list->members[i];
     p->model = tmi_model_new();
     if (p->model)
         p->model->in_list = true;
@@ -32,22 +32,22 @@ static void open_part(void *ctx, size_t i) {
                     : tmi_fail_memory(&p->error, sizeof *p->model, "the model");
 }
 
-/* Whether the list is opened without this part. */
-static bool goes_without(const part_list *list, size_t i) {
-    return list->parts[i].absent && (list->options.flags & TENMAP_OPEN_PARTIAL);
+/* Whether the list is opened without this member. */
+static bool is_left_out(const member_list *list, size_t i) {
+    return list->members[i].absent && (list->options.flags & TENMAP_OPEN_PARTIAL);
 }
 
-static tenmap_status open_list_parts(part_list *list, tenmap_error *error) {
+static tenmap_status open_members(member_list *list, tenmap_error *error) {
     const tenmap_io *io = list->options.io;
     unsigned most = list->options.threads, threads = tmi_open_threads(list->count, io);
     if (most && threads > most)
         threads = most;
-    if (threads > 1) /* threads for the shards of each part */
+    if (threads > 1) /* threads for the shards of each member */
         list->options.threads = io ? (most ? most : TMI_OPEN_THREADS) / threads : 1;
-    tmi_parallel(threads, list->count, open_part, list);
+    tmi_parallel(threads, list->count, open_member, list);
     for (size_t i = 0; i < list->count; i++) {
-        const part *p = &list->parts[i];
-        if (p->status == TENMAP_OK || goes_without(list, i))
+        const list_member *p = &list->members[i];
+        if (p->status == TENMAP_OK || is_left_out(list, i))
             continue;
         if (error) {
             *error = p->error;
@@ -58,18 +58,18 @@ static tenmap_status open_list_parts(part_list *list, tenmap_error *error) {
     return TENMAP_OK;
 }
 
-/* Moving the parts into one model. */
+/* Moving the members into one model. */
 
-typedef struct part_sums {
+typedef struct member_sums {
     size_t shards, tensors, metadata, indexes, missing;
-} part_sums;
+} member_sums;
 
-static part_sums count_parts(const part_list *list) {
-    part_sums sums = {0, 0, 0, 0, 0};
+static member_sums count_members(const member_list *list) {
+    member_sums sums = {0, 0, 0, 0, 0};
     for (size_t i = 0; i < list->count; i++) {
-        const tenmap_model *m = list->parts[i].model;
-        sums.missing += goes_without(list, i) ? 1 : m->missing_count;
-        if (goes_without(list, i))
+        const tenmap_model *m = list->members[i].model;
+        sums.missing += is_left_out(list, i) ? 1 : m->missing_count;
+        if (is_left_out(list, i))
             continue;
         sums.shards += m->shard_count;
         sums.tensors += m->tensor_count;
@@ -79,7 +79,7 @@ static part_sums count_parts(const part_list *list) {
     return sums;
 }
 
-static tenmap_status take_room(tenmap_model *model, part_sums sums, tenmap_error *error) {
+static tenmap_status alloc_tables(tenmap_model *model, member_sums sums, tenmap_error *error) {
     tmi_shard *shards = tmi_calloc(sums.shards, sizeof *shards);
     model->metadata = tmi_calloc(sums.metadata, sizeof *model->metadata);
     model->owns_metadata = true;
@@ -102,8 +102,8 @@ static tenmap_status take_room(tenmap_model *model, part_sums sums, tenmap_error
     return TENMAP_OK;
 }
 
-/* Moves everything out of a part, which can then be closed. */
-static void move_part(tenmap_model *model, tenmap_model *from) {
+/* Moves everything out of a member, which can then be closed. */
+static void move_member(tenmap_model *model, tenmap_model *from) {
     uint32_t first = (uint32_t)model->shard_count;
     for (size_t i = 0; i < from->tensor_count; i++) {
         tenmap_tensor *t = &model->tensors[model->tensor_count++];
@@ -132,11 +132,12 @@ static void move_part(tenmap_model *model, tenmap_model *from) {
     }
 }
 
-static tenmap_status move_parts(tenmap_model *model, const part_list *list, tenmap_error *error) {
+static tenmap_status move_members(tenmap_model *model, const member_list *list,
+                                  tenmap_error *error) {
     for (size_t i = 0; i < list->count; i++) {
         const char *path = list->paths[i];
-        if (!goes_without(list, i)) {
-            move_part(model, list->parts[i].model);
+        if (!is_left_out(list, i)) {
+            move_member(model, list->members[i].model);
             continue;
         }
         char *copy = tmi_copy_text(path, strlen(path));
@@ -145,13 +146,13 @@ static tenmap_status move_parts(tenmap_model *model, const part_list *list, tenm
         model->missing[model->missing_count++] = copy;
         model->unlisted++;
     }
-    tenmap_model *named = list->parts[0].model; /* the first part gives its path and folder */
+    tenmap_model *named = list->members[0].model; /* the first member gives its path and folder */
     model->path = named->path;
     model->folder = named->folder;
     named->path = named->folder = NULL;
-    if (!model->folder) /* the first part is missing */
+    if (!model->folder) /* the first member is missing */
         model->folder = tmi_config_folder(list->options.io, model->path, false);
-    tmi_combine_drop(model);
+    tmi_combine_free_headers(model);
     return model->folder ? TENMAP_OK : tmi_fail_memory(error, strlen(model->path), "the path");
 }
 
@@ -161,7 +162,8 @@ static uint64_t hash_of(const tenmap_model *model, size_t i) {
     return tmi_hash(&model->key, model->tensors[i].name, model->tensors[i].name_len);
 }
 
-static tenmap_status fail_both(const tenmap_model *model, size_t a, size_t b, tenmap_error *error) {
+static tenmap_status fail_in_both(const tenmap_model *model, size_t a, size_t b,
+                                  tenmap_error *error) {
     const tenmap_tensor *x = &model->tensors[a], *y = &model->tensors[b];
     return tmi_fail_at(error, TENMAP_ERR_FORMAT, y->shard, y->file_offset,
                        "tensor %s is in %s and in %s; opening them so that the later file wins "
@@ -174,14 +176,14 @@ static tenmap_status fail_both(const tenmap_model *model, size_t a, size_t b, te
 /* Enters all names; a duplicate name is an error. */
 static tenmap_status enter_names(tenmap_model *model, tenmap_error *error) {
     for (size_t i = 0; i < model->tensor_count; i++) {
-        size_t twin = tmi_names_put(&model->names, i, hash_of(model, i));
-        if (twin != TMI_NONE)
-            return fail_both(model, twin, i, error);
+        size_t duplicate = tmi_names_put(&model->names, i, hash_of(model, i));
+        if (duplicate != TMI_NONE)
+            return fail_in_both(model, duplicate, i, error);
     }
     return TENMAP_OK;
 }
 
-/* Removes the tensors that a later part has too, by entering the names from last to first. */
+/* Removes the tensors that a later member has too, by entering the names from last to first. */
 static tenmap_status drop_earlier(tenmap_model *model, tenmap_error *error) {
     size_t kept = 0, count = model->tensor_count;
     for (size_t i = count; i-- > 0;)
@@ -202,10 +204,11 @@ static tenmap_status drop_earlier(tenmap_model *model, tenmap_error *error) {
     return enter_names(model, error);
 }
 
-static tenmap_status join_list(tenmap_model *model, const part_list *list, tenmap_error *error) {
-    tenmap_status status = take_room(model, count_parts(list), error);
+static tenmap_status combine_list(tenmap_model *model, const member_list *list,
+                                  tenmap_error *error) {
+    tenmap_status status = alloc_tables(model, count_members(list), error);
     if (status == TENMAP_OK)
-        status = move_parts(model, list, error);
+        status = move_members(model, list, error);
     if (status != TENMAP_OK)
         return status;
     return list->options.flags & TENMAP_OPEN_LATER_WINS ? drop_earlier(model, error)
@@ -214,20 +217,20 @@ static tenmap_status join_list(tenmap_model *model, const part_list *list, tenma
 
 static tenmap_status open_many(tenmap_model *model, const char *const *paths, size_t n,
                                const tenmap_options *options, tenmap_error *error) {
-    part_list list = {.count = n, .paths = paths, .options = *options};
+    member_list list = {.count = n, .paths = paths, .options = *options};
     if (n > 1 && (options->offset || options->length))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "options.offset and length are for single files; this is a list of %llu",
                         (ull)n);
-    list.parts = tmi_calloc(n, sizeof *list.parts);
-    if (!list.parts)
-        return tmi_fail_memory(error, (uint64_t)n * sizeof *list.parts, "the list of files");
-    tenmap_status status = open_list_parts(&list, error);
+    list.members = tmi_calloc(n, sizeof *list.members);
+    if (!list.members)
+        return tmi_fail_memory(error, (uint64_t)n * sizeof *list.members, "the list of files");
+    tenmap_status status = open_members(&list, error);
     if (status == TENMAP_OK)
-        status = join_list(model, &list, error);
+        status = combine_list(model, &list, error);
     for (size_t i = 0; i < n; i++)
-        tenmap_close(list.parts[i].model);
-    free(list.parts);
+        tenmap_close(list.members[i].model);
+    free(list.members);
     return status;
 }
 

@@ -27,20 +27,21 @@ typedef struct shard_jobs {
     const tenmap_model *model;
     const char *asked_by; /* the index, or the folder of a numbered set */
     unsigned threads;
-    tmi_rooms rooms; /* one per shard, if an index says how many tensors each has */
+    tmi_shared_table table; /* a slice per shard, if an index counts the tensors of each */
     atomic_size_t next;
 } shard_jobs;
 
-/* Moves tensors that the quick parser did not put into the room, if their number matches. */
-static void move_into_room(tmi_header *header, const tmi_room *room, const tmi_hash_key *key) {
-    if (header->in_room || header->count != room->count)
+/* Moves tensors that the quick parser did not put into the slice, if their number matches. */
+static void move_into_slice(tmi_header *header, const tmi_table_slice *slice,
+                            const tmi_hash_key *key) {
+    if (header->in_shared_table || header->count != slice->count)
         return;
-    memcpy(room->tensors, header->tensors.bytes, room->count * sizeof *room->tensors);
-    for (size_t i = 0; i < room->count; i++)
-        room->hashes[i] = tmi_hash(key, room->tensors[i].name, room->tensors[i].name_len);
+    memcpy(slice->tensors, header->tensors.bytes, slice->count * sizeof *slice->tensors);
+    for (size_t i = 0; i < slice->count; i++)
+        slice->hashes[i] = tmi_hash(key, slice->tensors[i].name, slice->tensors[i].name_len);
     tmi_header_drop_tensors(header);
-    header->tensors.bytes = room->tensors;
-    header->in_room = true;
+    header->tensors.bytes = slice->tensors;
+    header->in_shared_table = true;
 }
 
 static void open_shard_file(shard_jobs *all, size_t i) {
@@ -49,25 +50,25 @@ static void open_shard_file(shard_jobs *all, size_t i) {
                                  &job->error);
 }
 
-static void parse_shard_file(shard_jobs *all, size_t i, const tmi_room *room,
+static void parse_shard_file(shard_jobs *all, size_t i, const tmi_table_slice *slice,
                              tmi_scratch *scratch) {
     shard_job *job = &all->jobs[i];
     unsigned char start[TMI_START];
     size_t len;
     job->status = tmi_shard_start(&job->shard, all->options, start, &len, &job->error);
     if (job->status == TENMAP_OK)
-        job->status = tmi_shard_parse(&job->shard, all->options, all->model, (uint32_t)i, room,
+        job->status = tmi_shard_parse(&job->shard, all->options, all->model, (uint32_t)i, slice,
                                       scratch, start, len, &job->error);
-    if (job->status == TENMAP_OK && room)
-        move_into_room(&job->shard.header, room, &all->model->key);
+    if (job->status == TENMAP_OK && slice)
+        move_into_slice(&job->shard.header, slice, &all->model->key);
     job->error.shard = (uint32_t)i;
 }
 
 static void open_shard(shard_jobs *all, size_t i, tmi_scratch *scratch) {
-    const tmi_room *room = all->rooms.rooms ? &all->rooms.rooms[i] : NULL;
+    const tmi_table_slice *slice = all->table.slices ? &all->table.slices[i] : NULL;
     open_shard_file(all, i);
     if (all->jobs[i].status == TENMAP_OK)
-        parse_shard_file(all, i, room, scratch);
+        parse_shard_file(all, i, slice, scratch);
 }
 
 /* The work of one thread: opens shards until none are left. */
@@ -136,7 +137,7 @@ static tenmap_status fail_descriptors(const shard_jobs *all, size_t first, tenma
 }
 
 /* Reports all missing shards at once, unless they are allowed; then the first that did not open. */
-static tenmap_status judge_shards(const shard_jobs *all, tenmap_error *error) {
+static tenmap_status fail_first(const shard_jobs *all, tenmap_error *error) {
     for (size_t i = 0; i < all->count; i++)
         if (is_missing(&all->jobs[i]) && !(all->options->flags & TENMAP_OPEN_PARTIAL))
             return fail_missing(all, error);
@@ -152,7 +153,7 @@ static tenmap_status judge_shards(const shard_jobs *all, tenmap_error *error) {
 }
 
 /* Running out of memory or reaching a limit of the process says nothing about the model. */
-static bool is_of_process(const shard_job *job) {
+static bool is_process_limit(const shard_job *job) {
     return job->status == TENMAP_ERR_MEMORY ||
            (job->status == TENMAP_ERR_LIMIT && job->error.os_error != 0);
 }
@@ -168,7 +169,7 @@ static tenmap_status report_shard(shard_jobs *all, size_t i, tmi_report *report,
     open_shard(all, i, NULL);
     tmi_bytes_close(&job->shard.bytes);
     job->shard.view.fd = -1;
-    if (is_of_process(job)) {
+    if (is_process_limit(job)) {
         *error = job->error;
         return job->status;
     }
@@ -180,20 +181,20 @@ static tenmap_status report_shard(shard_jobs *all, size_t i, tmi_report *report,
 }
 
 /* Tests whether the file exists. */
-static void seek_shard(void *ctx, size_t i) {
+static void find_shard_file(void *ctx, size_t i) {
     shard_jobs *all = ctx;
     open_shard_file(all, i);
     tmi_bytes_close(&all->jobs[i].shard.bytes);
 }
 
 /*
- * A check examines all shards in the order of judge_shards, on one thread, and does not stop at the
+ * A check examines all shards in the order of fail_first, on one thread, and does not stop at the
  * first failure. Only the existence of objects of a tenmap_io, which may be remote, is tested on
  * several threads.
  */
 static tenmap_status report_shards(shard_jobs *all, tmi_report *report, tenmap_error *error) {
     bool any = false;
-    tmi_parallel(all->options->io ? all->threads : 1, all->count, seek_shard, all);
+    tmi_parallel(all->options->io ? all->threads : 1, all->count, find_shard_file, all);
     for (size_t i = 0; i < all->count; i++)
         any = any || is_missing(&all->jobs[i]);
     if (any) {
@@ -207,7 +208,7 @@ static tenmap_status report_shards(shard_jobs *all, tmi_report *report, tenmap_e
 }
 
 /* Moves the shards that opened into the model, in order, and records the names of missing ones. */
-static tenmap_status keep_shards(tenmap_model *model, shard_jobs *all, size_t *place,
+static tenmap_status move_shards(tenmap_model *model, shard_jobs *all, size_t *place,
                                  tenmap_error *error) {
     model->missing = tmi_calloc(all->count, sizeof *model->missing);
     if (!model->missing)
@@ -232,30 +233,31 @@ static tenmap_status keep_shards(tenmap_model *model, shard_jobs *all, size_t *p
     return TENMAP_OK;
 }
 
-/* Enters the names of a shard's tensors that are in a room; false if a name occurs twice. */
-static bool name_tensors(tmi_header *header, const tmi_room *room, const tmi_hash_key *key,
-                         bool *out_of_memory) {
+/* Enters the names of a shard's tensors that are in a slice; false if a name occurs twice. */
+static bool index_tensor_names(tmi_header *header, const tmi_table_slice *slice,
+                               const tmi_hash_key *key, bool *out_of_memory) {
     *out_of_memory =
-        !tmi_names_init(&header->names, key, room->tensors, sizeof *room->tensors, header->count);
+        !tmi_names_init(&header->names, key, slice->tensors, sizeof *slice->tensors, header->count);
     for (size_t i = 0; !*out_of_memory && i < header->count; i++)
-        if (tmi_names_put(&header->names, i, room->hashes[i]) != TMI_NONE)
+        if (tmi_names_put(&header->names, i, slice->hashes[i]) != TMI_NONE)
             return false;
     return true;
 }
 
 /*
  * Falls back if the shards do not have what the index lists, or if anything else is wrong. Parses
- * the index in full and gives each shard the names that it has when it is opened without a room. A
+ * the index in full and gives each shard the names that it has when it is opened without a slice. A
  * shard with a duplicate name is parsed again, for its error message.
  */
-static tenmap_status leave_rooms(tenmap_model *model, shard_jobs *all, tenmap_error *error) {
+static tenmap_status parse_in_full(tenmap_model *model, shard_jobs *all, tenmap_error *error) {
     tenmap_status status = tmi_open_index_parse(model, all->asked_by, all->options, error);
     for (size_t i = 0; i < all->count && status == TENMAP_OK; i++) {
         tmi_shard *shard = &all->jobs[i].shard;
         bool out_of_memory;
-        if (all->jobs[i].status != TENMAP_OK || !shard->header.in_room)
+        if (all->jobs[i].status != TENMAP_OK || !shard->header.in_shared_table)
             continue;
-        if (!name_tensors(&shard->header, &all->rooms.rooms[i], &model->key, &out_of_memory)) {
+        if (!index_tensor_names(&shard->header, &all->table.slices[i], &model->key,
+                                &out_of_memory)) {
             tmi_header_free(&shard->header);
             tmi_file_unmap(&shard->bytes.file);
             parse_shard_file(all, i, NULL, NULL);
@@ -268,37 +270,38 @@ static tenmap_status leave_rooms(tenmap_model *model, shard_jobs *all, tenmap_er
 }
 
 /* Whether every shard is there and has as many tensors as the index lists in it. */
-static bool fill_rooms(const shard_jobs *all) {
+static bool slices_are_full(const shard_jobs *all) {
     for (size_t i = 0; i < all->count; i++)
-        if (all->jobs[i].status != TENMAP_OK || !all->jobs[i].shard.header.in_room ||
-            all->jobs[i].shard.header.count != all->rooms.rooms[i].count)
+        if (all->jobs[i].status != TENMAP_OK || !all->jobs[i].shard.header.in_shared_table ||
+            all->jobs[i].shard.header.count != all->table.slices[i].count)
             return false;
     return true;
 }
 
 /*
- * Combines shards that match their outline into one model; *joined is false if they do not match.
+ * Combines shards that match their outline into one model; *combined is false if they do not match.
  */
-static tenmap_status join_outlined(tenmap_model *model, shard_jobs *all, const tmi_outline *outline,
-                                   size_t *place, bool *joined, tenmap_error *error) {
-    *joined = false;
-    if (!fill_rooms(all))
+static tenmap_status combine_outlined(tenmap_model *model, shard_jobs *all,
+                                      const tmi_outline *outline, size_t *place, bool *combined,
+                                      tenmap_error *error) {
+    *combined = false;
+    if (!slices_are_full(all))
         return TENMAP_OK;
     tenmap_status status =
-        tmi_combine_listed(model, outline, &all->rooms, all->threads, joined, error);
-    if (status == TENMAP_OK && *joined)
-        status = keep_shards(model, all, place, error);
-    if (status == TENMAP_OK && *joined)
+        tmi_combine_listed(model, outline, &all->table, all->threads, combined, error);
+    if (status == TENMAP_OK && *combined)
+        status = move_shards(model, all, place, error);
+    if (status == TENMAP_OK && *combined)
         status = tmi_combine_metadata(model, error);
-    if (status == TENMAP_OK && *joined)
-        tmi_combine_drop(model);
+    if (status == TENMAP_OK && *combined)
+        tmi_combine_free_headers(model);
     return status;
 }
 /* Opens the shards of jobs whose paths are set, and combines them into one model. */
 static tenmap_status open_jobs(tenmap_model *model, shard_jobs *all, const tmi_outline *outline,
                                tenmap_error *error) {
     tenmap_status status = TENMAP_OK;
-    bool joined = false;
+    bool combined = false;
     size_t *place = tmi_calloc(all->count, sizeof *place);
     if (!place)
         return tmi_fail_memory(error, all->count * sizeof *place, "the list of shards");
@@ -307,15 +310,15 @@ static tenmap_status open_jobs(tenmap_model *model, shard_jobs *all, const tmi_o
     } else {
         tmi_parallel(all->threads, all->threads, open_next_shards, all);
         if (outline)
-            status = join_outlined(model, all, outline, place, &joined, error);
-        if (outline && status == TENMAP_OK && !joined)
-            status = leave_rooms(model, all, error);
-        if (status == TENMAP_OK && !joined)
-            status = judge_shards(all, error);
+            status = combine_outlined(model, all, outline, place, &combined, error);
+        if (outline && status == TENMAP_OK && !combined)
+            status = parse_in_full(model, all, error);
+        if (status == TENMAP_OK && !combined)
+            status = fail_first(all, error);
     }
-    if (status == TENMAP_OK && !joined)
-        status = keep_shards(model, all, place, error);
-    if (status == TENMAP_OK && !joined)
+    if (status == TENMAP_OK && !combined)
+        status = move_shards(model, all, place, error);
+    if (status == TENMAP_OK && !combined)
         status = tmi_combine_shards(model, model->indexes, place, all->options->flags, error);
     if (status == TENMAP_OK)
         status = tmi_split_check(model, error);
@@ -331,9 +334,10 @@ static bool name_shard(tmi_shard *shard, const tmi_shard_names *from, size_t i,
     shard->bytes = (tmi_bytes)TMI_NO_BYTES;
     shard->number = (uint32_t)i;
     shard->name = tmi_copy_text(file.name, file.name_len);
-    shard->path = !from->names   ? tmi_path_beside(io, from->path, file.name, file.name_len)
-                  : from->beside ? tmi_path_renamed(io, from->path, file.name, file.name_len)
-                                 : tmi_path_inside(io, from->path, file.name, file.name_len);
+    shard->path = !from->names ? tmi_path_beside(io, from->path, file.name, file.name_len)
+                  : from->path_is_member
+                      ? tmi_path_renamed(io, from->path, file.name, file.name_len)
+                      : tmi_path_inside(io, from->path, file.name, file.name_len);
     return shard->name && shard->path;
 }
 
@@ -347,7 +351,7 @@ static unsigned threads_for(const tenmap_options *options, size_t shards) {
 }
 
 /* The index contains all names too, so its length is enough for the names of any one thread. */
-static tenmap_status take_scratches(tenmap_model *model, unsigned threads, tenmap_error *error) {
+static tenmap_status alloc_scratches(tenmap_model *model, unsigned threads, tenmap_error *error) {
     enum { BLOCK_AT_MOST = 4 << 20 };
     model->scratches = tmi_calloc(threads, sizeof *model->scratches);
     if (!model->scratches)
@@ -367,28 +371,28 @@ tenmap_status tmi_open_shards(tenmap_model *model, const tmi_shard_names *from,
                       .asked_by = from->path,
                       .threads = threads_for(options, from->count)};
     tenmap_status status = TENMAP_OK;
-    tmi_shard *room = tmi_calloc(from->count, sizeof *room);
+    tmi_shard *slice = tmi_calloc(from->count, sizeof *slice);
     all.jobs = tmi_calloc(from->count, sizeof *all.jobs);
-    if (!room || !all.jobs) {
-        free(room);
+    if (!slice || !all.jobs) {
+        free(slice);
         free(all.jobs);
         return tmi_fail_memory(error, from->count * sizeof *all.jobs, "the list of shards");
     }
     free(model->shards);
-    model->shards = room;
+    model->shards = slice;
     model->shard_count = 0;
     for (size_t i = 0; i < all.count; i++)
         if (!name_shard(&all.jobs[i].shard, from, i, model, options->io))
             status = tmi_fail_memory(error, strlen(from->path), "a shard's path");
     if (status == TENMAP_OK && from->outline)
-        status = take_scratches(model, all.threads, error);
+        status = alloc_scratches(model, all.threads, error);
     if (status == TENMAP_OK && from->outline)
-        status = tmi_rooms_alloc(&all.rooms, from->outline, error);
+        status = tmi_shared_table_alloc(&all.table, from->outline, error);
     if (status == TENMAP_OK)
         status = open_jobs(model, &all, from->outline, error);
     for (size_t i = 0; i < all.count; i++)
         tmi_shard_close(&all.jobs[i].shard);
-    tmi_rooms_free(&all.rooms);
+    tmi_shared_table_free(&all.table);
     free(all.jobs);
     return status;
 }

@@ -13,11 +13,11 @@
 static const tmi_scheme_row schemes[] = {
     {"compressed-tensors, packed", tmi_find_packed},
     {"GPTQ and AWQ", tmi_find_gptq},
-    {"gpt-oss", tmi_find_blocks},
-    {"FP4 and FP6 in bytes", tmi_find_pairs},
+    {"gpt-oss", tmi_find_mxfp4_blocks},
+    {"FP4 and FP6 in bytes", tmi_find_fp4_bytes},
     {"bitsandbytes, 4 bits", tmi_find_bnb4},
     {"MLX", tmi_find_mlx},
-    {"8 bits beside their scales", tmi_find_scaled},
+    {"8 bits beside their scales", tmi_find_8bit},
     {"NVFP4 of GGUF", tmi_find_nvfp4_scale},
 };
 enum { SCHEME_OF_BLOCKS = sizeof schemes / sizeof *schemes - 1 };
@@ -58,7 +58,7 @@ static bool may_be_codes(const tenmap_tensor *t) {
                    : float8 && !tmi_ends_with(t, "_scale") && !tmi_ends_with(t, "_qdata");
 }
 
-static void settle_scheme(tmi_computed *c, const tmi_quantized_config *config) {
+static void complete_scheme(tmi_computed *c, const tmi_quantized_config *config) {
     const tmi_quant_layout *r = &c->layout;
     bool all_rows = r->group_rows >= r->rows, all_columns = r->group_columns >= r->columns;
     uint32_t rows = all_rows && r->group_rows != 1 ? 0 : (uint32_t)r->group_rows;
@@ -94,7 +94,7 @@ static bool claim_parts(quantized_search *s, const tmi_computed *c) {
     return true;
 }
 
-static bool keep_weight(quantized_search *s, const tmi_computed *c) {
+static bool add_weight(quantized_search *s, const tmi_computed *c) {
     tmi_computed *found = tmi_grow(s->found, s->count, &s->capacity, sizeof *found);
     if (!found) {
         s->finder.status = tmi_fail_memory(s->finder.error, s->capacity * 2 * sizeof *found,
@@ -103,7 +103,7 @@ static bool keep_weight(quantized_search *s, const tmi_computed *c) {
     }
     s->found = found;
     found[s->count] = *c;
-    settle_scheme(&found[s->count], &s->config);
+    complete_scheme(&found[s->count], &s->config);
     if (!claim_parts(s, &found[s->count]))
         return false;
     if (c->cut || c->ending[0])
@@ -116,7 +116,7 @@ static bool keep_weight(quantized_search *s, const tmi_computed *c) {
  * Hides the codes of a weight that cannot be dequantized. No tensor of its name is listed, since
  * its codes would be taken for its values.
  */
-static bool leave_out(quantized_search *s, const tenmap_tensor *t) {
+static bool hide_codes(quantized_search *s, const tenmap_tensor *t) {
     s->owners[t - s->model->tensors] = ABSENT;
     s->hidden++;
     return true;
@@ -133,11 +133,11 @@ static bool try_schemes(quantized_search *s, const tenmap_tensor *t) {
         if (s->finder.status != TENMAP_OK)
             return false;
         if (s->finder.incomplete) /* the remaining parts may look like those of another scheme */
-            return c.cut || c.ending[0] || leave_out(s, t);
+            return c.cut || c.ending[0] || hide_codes(s, t);
         if (found)
-            return keep_weight(s, &c);
+            return add_weight(s, &c);
     }
-    return !tmi_lacks_unknown(s->model) || !may_be_codes(t) || leave_out(s, t);
+    return !tmi_misses_unlisted(s->model) || !may_be_codes(t) || hide_codes(s, t);
 }
 
 /* Names that differ from those of stored tensors are built one after the other, each with a NUL. */
@@ -175,7 +175,7 @@ static bool make_tensor(tmi_computed *c, tenmap_tensor *t) {
     return tmi_dtype_bytes(t->dtype, t->nelems, &t->nbytes);
 }
 
-static tenmap_status fail_twin(const tenmap_tensor *t, tenmap_error *error) {
+static tenmap_status fail_duplicate_name(const tenmap_tensor *t, tenmap_error *error) {
     return TMI_FAIL_TENSOR(
         error, TENMAP_ERR_FORMAT, t, "%s",
         "the weight that its parts belong to has the same name as another tensor");
@@ -208,7 +208,7 @@ static tenmap_status list_tensors(quantized_search *s, tenmap_error *error) {
         q->numbers[shown] = owner;
         if (tmi_names_put(&q->finder, shown, tmi_hash(&model->key, t->name, t->name_len)) !=
             TMI_NONE)
-            return fail_twin(stored, error);
+            return fail_duplicate_name(stored, error);
         model->shards[t->shard].view.tensor_count++;
         shown++;
     }
@@ -265,7 +265,7 @@ tenmap_status tmi_quantized_find(tenmap_model *model, const tenmap_options *opti
         status = make_list(&s, error);
     tmi_block_free(&s.owner_block);
     free(s.finder.name);
-    tmi_block_free(&s.finder.run.room);
+    tmi_block_free(&s.finder.run.buffer);
     if (s.finder.metadata_known)
         tmi_names_free(&s.finder.metadata);
     free(s.found);

@@ -48,8 +48,8 @@ enum {
 /* How a scale is computed. Each operation is rounded to F32. */
 enum {
     TMI_SCALE_ALONE,
-    TMI_SCALE_TIMES,   /* scale * second */
-    TMI_SCALE_DIVIDED, /* scale / second */
+    TMI_SCALE_TIMES,   /* scale * global scale */
+    TMI_SCALE_DIVIDED, /* scale / global scale */
     TMI_SCALE_127,     /* scale * (1/127) */
     TMI_SCALE_NESTED   /* table[code] * nested scale + offset */
 };
@@ -63,7 +63,7 @@ typedef struct tmi_quant_layout {
     uint8_t codes, bits, zeros, scale; /* TMI_CODES_*, TMI_ZEROS_*, TMI_SCALE_* */
     bool transposed;
     bool zero_plus_one;       /* zeros are stored minus one, modulo 2^bits */
-    int32_t less;             /* subtracted from every code and packed zero, exact in F32 */
+    int32_t code_bias;        /* subtracted from every code and packed zero, exact in F32 */
     tenmap_dtype code_dtype;  /* for TMI_CODES_DTYPE */
     tenmap_dtype scale_dtype; /* the dtype as which the scales' bytes are read */
     uint64_t rows, columns;   /* of a matrix */
@@ -131,7 +131,7 @@ bool tmi_json_members(tmi_json *json, unsigned depth, tmi_json_member *member, v
 bool tmi_json_scalar(tmi_json *json, unsigned depth, tmi_text *text);
 bool tmi_text_is(tmi_text text, const char *word);
 /* Copies the text with a NUL, or "" if it does not fit or contains a NUL: no known word does. */
-void tmi_text_keep(char *out, size_t room, tmi_text text);
+void tmi_text_copy(char *out, size_t room, tmi_text text);
 /* The number, or 0 if the text is not a plain positive integer below 2^32. */
 uint64_t tmi_text_number(tmi_text text);
 /* "bfloat16", "torch.float16" and so on; TENMAP_AS_STORED for anything else. */
@@ -140,11 +140,11 @@ tenmap_dtype tmi_text_dtype(tmi_text text);
 /* quantized_find_parts.c: finds the parts of a weight and explains what is wrong with them. */
 
 /* The bytes of small tensors that lie together, which one read of an object brought in. */
-typedef struct tmi_note_run {
+typedef struct tmi_annotation_run {
     const tmi_shard *shard; /* NULL: none */
     uint64_t begin, end;    /* in its file */
-    tmi_block room;
-} tmi_note_run;
+    tmi_block buffer;
+} tmi_annotation_run;
 
 typedef struct tmi_part_finder {
     const tenmap_model *model; /* its tables list the stored tensors */
@@ -152,9 +152,9 @@ typedef struct tmi_part_finder {
     const tmi_quantized_config *config;
     char *name; /* buffer for the names to look up */
     size_t name_capacity;
-    size_t notes;       /* how many tensors were read so far */
-    tmi_note_run run;   /* free its room at the end */
-    tmi_names metadata; /* the keys of the model's metadata, once they are needed */
+    size_t parts_read;      /* how many tensors were read so far */
+    tmi_annotation_run run; /* free its buffer at the end */
+    tmi_names metadata;     /* the keys of the model's metadata, once they are needed */
     bool metadata_known;
     const tenmap_io *io; /* NULL: the system's files */
     tenmap_error *error;
@@ -197,8 +197,8 @@ bool tmi_part_read(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tens
  * for a matrix, be one-dimensional, with a scale per group of rows. Returns false with an error
  * message if it does not fit.
  */
-bool tmi_take_scales(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
-                     const tenmap_tensor *scales, tenmap_dtype as);
+bool tmi_set_scales(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
+                    const tenmap_tensor *scales, tenmap_dtype as);
 /* Product of all axes except the last two. */
 uint64_t tmi_matrices(const uint64_t *shape, uint32_t rank);
 
@@ -221,7 +221,8 @@ typedef struct tmi_scheme_row {
 const char *tmi_integer_scheme(unsigned bits, unsigned kind);
 
 /* quantized_8bit.c, _packed_int.c, _fp4.c, _bnb.c, _mlx.c, _gguf.c */
-tmi_scheme_find tmi_find_scaled, tmi_find_packed, tmi_find_gptq, tmi_find_blocks, tmi_find_pairs;
+tmi_scheme_find tmi_find_8bit, tmi_find_packed, tmi_find_gptq, tmi_find_mxfp4_blocks,
+    tmi_find_fp4_bytes;
 tmi_scheme_find tmi_find_bnb4, tmi_find_mlx, tmi_find_nvfp4_scale;
 
 /* quantized_annotations.c: reads JSON annotations of a weight. */

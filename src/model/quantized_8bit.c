@@ -34,7 +34,8 @@ static const tenmap_tensor *find_scales(tmi_part_finder *f, const tenmap_tensor 
 }
 
 /* Zero points, one per scale, that are subtracted from the signed codes. */
-static bool take_zeros(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, tmi_computed *c) {
+static bool find_8bit_zeros(tmi_part_finder *f, const tenmap_tensor *t, size_t cut,
+                            tmi_computed *c) {
     const tenmap_tensor *zeros = tmi_find_part(f, t, cut, "_zero_point");
     if (!zeros)
         return f->status == TENMAP_OK;
@@ -50,7 +51,7 @@ static bool take_zeros(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, t
  * bitsandbytes stores the order of the elements: 0 is row-major. The others (col32, col_turing,
  * col_ampere) are layouts for GPUs, which bitsandbytes no longer reads either.
  */
-static bool take_row_format(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+static bool check_row_order(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     const tenmap_tensor *format = tmi_find_part(f, t, 0, "_format");
     unsigned char order[8] = {0};
     if (!format)
@@ -70,26 +71,26 @@ static bool take_row_format(tmi_part_finder *f, const tenmap_tensor *t, tmi_comp
  * Annotations that some writers put beside a weight: bitsandbytes the order of its elements,
  * ComfyUI its format, torchao its type.
  */
-static bool take_notes(tmi_part_finder *f, const tenmap_tensor *t, bool bitsandbytes,
-                       tmi_computed *c) {
+static bool check_annotations(tmi_part_finder *f, const tenmap_tensor *t, bool bitsandbytes,
+                              tmi_computed *c) {
     if (bitsandbytes) {
         if (t->dtype != TENMAP_I8 || c->layout.scale_rows != c->layout.rows)
             return TMI_PART_WRONG(f, t, c->parts[TMI_PART_SCALES],
                                   "expected one for each of the %llu rows of an I8 weight",
                                   (ull)c->layout.rows);
         c->layout.scale = TMI_SCALE_127;
-        return take_row_format(f, t, c);
+        return check_row_order(f, t, c);
     } else if (tmi_ends_with(t, ".weight")) {
-        const tenmap_tensor *note = tmi_find_part(f, t, strlen(".weight"), ".comfy_quant");
-        c->parts[TMI_PART_ANNOTATION] = note;
-        return note ? tmi_check_comfy(f, t, note) : f->status == TENMAP_OK;
+        const tenmap_tensor *annotation = tmi_find_part(f, t, strlen(".weight"), ".comfy_quant");
+        c->parts[TMI_PART_ANNOTATION] = annotation;
+        return annotation ? tmi_check_comfy(f, t, annotation) : f->status == TENMAP_OK;
     } else if (tmi_ends_with(t, "._weight_qdata")) {
         return tmi_check_torchao(f, t, c);
     }
     return f->status == TENMAP_OK;
 }
 
-static const char *name_of_scheme(const tenmap_tensor *t, const tmi_quant_layout *r) {
+static const char *scheme_name_8bit(const tenmap_tensor *t, const tmi_quant_layout *r) {
     bool fp8 = is_float8(t->dtype);
     if (r->scale_dtype == TENMAP_F8_E8M0 && fp8 && r->group_rows == 1)
         return "mxfp8";
@@ -102,7 +103,7 @@ static const char *name_of_scheme(const tenmap_tensor *t, const tmi_quant_layout
     return fp8 ? "fp8-block" : "int8-block";
 }
 
-bool tmi_find_scaled(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_8bit(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     bool fp8 = is_float8(t->dtype);
     size_t which = 0;
     if ((!fp8 && t->dtype != TENMAP_I8) || t->rank == 0)
@@ -126,12 +127,12 @@ bool tmi_find_scaled(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c
     c->parts[TMI_PART_VALUES] = t;
     /* E8M0 was stored as U8 before there was a name for it. */
     tenmap_dtype as = scales->dtype == TENMAP_U8 ? TENMAP_F8_E8M0 : scales->dtype;
-    if (!tmi_take_scales(f, t, c, scales, as) || !take_zeros(f, t, torchao ? 6 : 0, c))
+    if (!tmi_set_scales(f, t, c, scales, as) || !find_8bit_zeros(f, t, torchao ? 6 : 0, c))
         return false;
     c->rank = t->rank;
     c->same_shape = t->shape;
-    if (!take_notes(f, t, which == ENDING_SCB, c))
+    if (!check_annotations(f, t, which == ENDING_SCB, c))
         return false;
-    c->scheme = (tenmap_scheme){name_of_scheme(t, r), 8, 0, 0, 0};
+    c->scheme = (tenmap_scheme){scheme_name_8bit(t, r), 8, 0, 0, 0};
     return true;
 }

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { MOST_NOTE_TEXT = 64 << 10 };
+enum { MOST_ANNOTATION_TEXT = 64 << 10 };
 
 bool tmi_annotation_parse(tmi_block text, size_t length, tmi_json_member *member, void *ctx) {
     tmi_json json = {text.bytes, text.bytes, (char *)text.bytes + length, NULL, false};
@@ -19,24 +19,24 @@ bool tmi_annotation_parse(tmi_block text, size_t length, tmi_json_member *member
 
 /* ComfyUI: {"format": "float8_e4m3fn", ...}. */
 
-typedef struct comfy_note {
+typedef struct comfy_annotation {
     char format[32];
     bool rotated; /* the values are in a different basis from the weight */
-} comfy_note;
+} comfy_annotation;
 
-static bool take_comfy_member(tmi_json *json, tmi_text key, void *ctx) {
-    comfy_note *note = ctx;
+static bool read_comfy_member(tmi_json *json, tmi_text key, void *ctx) {
+    comfy_annotation *note = ctx;
     tmi_text text;
     if (!tmi_json_scalar(json, 1, &text))
         return false;
     if (tmi_text_is(key, "format"))
-        tmi_text_keep(note->format, sizeof note->format, text);
+        tmi_text_copy(note->format, sizeof note->format, text);
     else if (tmi_text_is(key, "convrot"))
         note->rotated = !tmi_text_is(text, "false");
     return true;
 }
 
-static bool comfy_format_fits(const comfy_note *note, tenmap_dtype dtype) {
+static bool comfy_format_fits(const comfy_annotation *note, tenmap_dtype dtype) {
     static const struct {
         const char *format;
         tenmap_dtype dtype;
@@ -51,14 +51,15 @@ static bool comfy_format_fits(const comfy_note *note, tenmap_dtype dtype) {
 
 bool tmi_check_comfy(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *part) {
     tmi_block text = {NULL, 0};
-    comfy_note note = {.rotated = false};
-    size_t length = part->nbytes < MOST_NOTE_TEXT ? (size_t)part->nbytes : MOST_NOTE_TEXT;
+    comfy_annotation note = {.rotated = false};
+    size_t length =
+        part->nbytes < MOST_ANNOTATION_TEXT ? (size_t)part->nbytes : MOST_ANNOTATION_TEXT;
     if (!tmi_block_alloc(&text, length + TMI_JSON_PAD)) {
         f->status = tmi_fail_memory(f->error, length, "a note beside a weight");
         return false;
     }
     bool good = tmi_part_read(f, t, part, text.bytes, length);
-    if (good && !tmi_annotation_parse(text, length, take_comfy_member, &note))
+    if (good && !tmi_annotation_parse(text, length, read_comfy_member, &note))
         good = TMI_PART_WRONG(f, t, part, "expected JSON with a format");
     else if (good && !comfy_format_fits(&note, t->dtype))
         good = TMI_PART_WRONG(f, t, part,
@@ -71,15 +72,15 @@ bool tmi_check_comfy(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_te
 
 /* torchao: {"_type": "Int8Tensor", "_data": {"block_size": [1, 32], "dtype": {...}, ...}, ...}. */
 
-typedef struct torchao_note {
+typedef struct torchao_annotation {
     char type[32];
     uint64_t block[2];
     unsigned axes; /* number of axes of the block */
     tenmap_dtype dtype;
-} torchao_note;
+} torchao_annotation;
 
-static bool take_torchao_dtype(tmi_json *json, tmi_text key, void *ctx) {
-    torchao_note *note = ctx;
+static bool read_torchao_dtype(tmi_json *json, tmi_text key, void *ctx) {
+    torchao_annotation *note = ctx;
     tmi_text text;
     if (!tmi_json_scalar(json, 3, &text))
         return false;
@@ -88,7 +89,7 @@ static bool take_torchao_dtype(tmi_json *json, tmi_text key, void *ctx) {
     return true;
 }
 
-static bool take_torchao_block(tmi_json *json, torchao_note *note) {
+static bool read_torchao_block(tmi_json *json, torchao_annotation *note) {
     if (!tmi_json_take(json, '['))
         return tmi_json_skip(json, 2);
     for (; tmi_json_peek(json) != ']'; note->axes++) {
@@ -104,28 +105,28 @@ static bool take_torchao_block(tmi_json *json, torchao_note *note) {
     return true;
 }
 
-static bool take_torchao_data(tmi_json *json, tmi_text key, void *ctx) {
+static bool read_torchao_data(tmi_json *json, tmi_text key, void *ctx) {
     if (tmi_text_is(key, "block_size"))
-        return take_torchao_block(json, ctx);
+        return read_torchao_block(json, ctx);
     if (tmi_text_is(key, "dtype"))
-        return tmi_json_members(json, 3, take_torchao_dtype, ctx);
+        return tmi_json_members(json, 3, read_torchao_dtype, ctx);
     return tmi_json_skip(json, 2);
 }
 
-static bool take_torchao_member(tmi_json *json, tmi_text key, void *ctx) {
-    torchao_note *note = ctx;
+static bool read_torchao_member(tmi_json *json, tmi_text key, void *ctx) {
+    torchao_annotation *note = ctx;
     tmi_text text;
     if (tmi_text_is(key, "_data"))
-        return tmi_json_members(json, 2, take_torchao_data, ctx);
+        return tmi_json_members(json, 2, read_torchao_data, ctx);
     if (!tmi_json_scalar(json, 1, &text))
         return false;
     if (tmi_text_is(key, "_type"))
-        tmi_text_keep(note->type, sizeof note->type, text);
+        tmi_text_copy(note->type, sizeof note->type, text);
     return true;
 }
 
 /* Indexes all metadata keys, once: a model has a pair for each weight. */
-static bool index_notes(tmi_part_finder *f) {
+static bool index_metadata_keys(tmi_part_finder *f) {
     const tenmap_model *model = f->model;
     if (f->metadata_known)
         return true;
@@ -149,24 +150,24 @@ static const tenmap_metadata *torchao_metadata(tmi_part_finder *f, const tenmap_
     const size_t cut = strlen("_weight_qdata");
     size_t len = t->name_len - cut + strlen("weight");
     const char *name = tmi_part_name(f, t, cut, "weight");
-    if (!name || !index_notes(f))
+    if (!name || !index_metadata_keys(f))
         return NULL;
     size_t i = tmi_names_find(&f->metadata, name, len, tmi_hash(&f->model->key, name, len));
     return i == TMI_NONE ? NULL : &f->model->metadata[i];
 }
 
 static bool parse_torchao(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_metadata *pair,
-                          torchao_note *note) {
+                          torchao_annotation *note) {
     tmi_block text = {NULL, 0};
-    if (pair->value_len > MOST_NOTE_TEXT)
+    if (pair->value_len > MOST_ANNOTATION_TEXT)
         return TMI_PART_WRONG(f, t, t, "its metadata has %llu bytes; expected at most %d",
-                              (ull)pair->value_len, (int)MOST_NOTE_TEXT);
+                              (ull)pair->value_len, (int)MOST_ANNOTATION_TEXT);
     if (!tmi_block_alloc(&text, pair->value_len + TMI_JSON_PAD)) {
         f->status = tmi_fail_memory(f->error, pair->value_len, "the metadata of a weight");
         return false;
     }
     memcpy(text.bytes, pair->value, pair->value_len);
-    bool good = tmi_annotation_parse(text, pair->value_len, take_torchao_member, note) ||
+    bool good = tmi_annotation_parse(text, pair->value_len, read_torchao_member, note) ||
                 TMI_PART_WRONG(f, t, t, "expected JSON with a _type in its metadata");
     tmi_block_free(&text);
     return good;
@@ -174,7 +175,7 @@ static bool parse_torchao(tmi_part_finder *f, const tenmap_tensor *t, const tenm
 
 bool tmi_check_torchao(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     static const char *const plain[] = {"Float8Tensor", "Int8Tensor", "IntxUnpackedToInt8Tensor"};
-    torchao_note note = {.axes = 0};
+    torchao_annotation note = {.axes = 0};
     tmi_quant_layout *r = &c->layout;
     const tenmap_metadata *pair = torchao_metadata(f, t);
     if (!pair)

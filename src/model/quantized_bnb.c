@@ -68,7 +68,7 @@ static bool decimal(tmi_text text, double *value) {
     return at == text.len;
 }
 
-static bool take_bnb_shape(tmi_json *json, bnb_state *state) {
+static bool read_bnb_shape(tmi_json *json, bnb_state *state) {
     if (!tmi_json_take(json, '['))
         return tmi_json_skip(json, 1);
     for (state->rank = 0; tmi_json_peek(json) != ']';) {
@@ -85,11 +85,11 @@ static bool take_bnb_shape(tmi_json *json, bnb_state *state) {
     return true;
 }
 
-static bool take_bnb_member(tmi_json *json, tmi_text key, void *ctx) {
+static bool read_bnb_member(tmi_json *json, tmi_text key, void *ctx) {
     bnb_state *state = ctx;
     tmi_text text;
     if (tmi_text_is(key, "shape"))
-        return take_bnb_shape(json, state);
+        return read_bnb_shape(json, state);
     if (!tmi_json_scalar(json, 1, &text))
         return false;
     if (tmi_text_is(key, "blocksize"))
@@ -101,7 +101,7 @@ static bool take_bnb_member(tmi_json *json, tmi_text key, void *ctx) {
     else if (tmi_text_is(key, "dtype"))
         state->dtype = tmi_text_dtype(text);
     else if (tmi_text_is(key, "quant_type"))
-        tmi_text_keep(state->kind, sizeof state->kind, text);
+        tmi_text_copy(state->kind, sizeof state->kind, text);
     return true;
 }
 
@@ -114,7 +114,7 @@ static bool read_bnb_state(tmi_part_finder *f, const tenmap_tensor *t, const ten
         return false;
     }
     bool good = tmi_part_read(f, t, note, text.bytes, length);
-    if (good && !tmi_annotation_parse(text, length, take_bnb_member, state))
+    if (good && !tmi_annotation_parse(text, length, read_bnb_member, state))
         good = TMI_PART_WRONG(f, t, note, "expected JSON with blocksize and shape");
     tmi_block_free(&text);
     return good;
@@ -125,7 +125,7 @@ static bool is_table(const tenmap_tensor *t, uint64_t entries) {
 }
 
 /* The scales of blocks, which may be quantized themselves. */
-static bool take_absmax(tmi_part_finder *f, const tenmap_tensor *t, const bnb_state *state,
+static bool find_absmax(tmi_part_finder *f, const tenmap_tensor *t, const bnb_state *state,
                         uint64_t blocks, tmi_computed *c) {
     const tenmap_tensor *absmax = c->parts[TMI_PART_SCALES];
     const tenmap_tensor *nested = tmi_find_part(f, t, 0, ".nested_absmax");
@@ -200,7 +200,7 @@ bool tmi_find_bnb4(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) 
     c->parts[TMI_PART_TABLE] = table;
     c->parts[TMI_PART_ANNOTATION] = note;
     uint64_t blocks = elements / state.block + (elements % state.block != 0);
-    if (!take_absmax(f, t, &state, blocks, c))
+    if (!find_absmax(f, t, &state, blocks, c))
         return false;
     r->codes = TMI_CODES_TABLE;
     r->bits = 4;

@@ -65,7 +65,7 @@ bool tmi_json_scalar(tmi_json *json, unsigned depth, tmi_text *text) {
     return true;
 }
 
-void tmi_text_keep(char *out, size_t room, tmi_text text) {
+void tmi_text_copy(char *out, size_t room, tmi_text text) {
     bool fits = text.len < room && !(text.len && memchr(text.bytes, '\0', text.len));
     if (fits && text.len)
         memcpy(out, text.bytes, text.len);
@@ -79,12 +79,12 @@ void tmi_text_keep(char *out, size_t room, tmi_text text) {
 enum { DEEP_FILE = 1, DEEP_CONFIG, DEEP_GROUPS, DEEP_GROUP, DEEP_WEIGHTS };
 
 /* If groups of weights differ, the value is 0 and is deduced from the shapes instead. */
-static void agree_on(uint64_t *value, uint64_t next, unsigned groups) {
+static void merge_number(uint64_t *value, uint64_t next, unsigned groups) {
     *value = groups <= 1 || *value == next ? next : 0;
 }
 
 /* weight_block_size: [128, 128]. */
-static bool take_block(tmi_json *json, unsigned depth, tmi_quantized_config *config) {
+static bool read_block(tmi_json *json, unsigned depth, tmi_quantized_config *config) {
     if (!tmi_json_take(json, '['))
         return tmi_json_skip(json, depth);
     for (unsigned i = 0; tmi_json_peek(json) != ']'; i++) {
@@ -100,57 +100,57 @@ static bool take_block(tmi_json *json, unsigned depth, tmi_quantized_config *con
     return true;
 }
 
-static bool take_weights(tmi_json *json, tmi_text key, void *ctx) {
+static bool read_weights(tmi_json *json, tmi_text key, void *ctx) {
     tmi_quantized_config *config = ctx;
     tmi_text text;
     if (tmi_text_is(key, "block_structure"))
-        return take_block(json, DEEP_WEIGHTS, config);
+        return read_block(json, DEEP_WEIGHTS, config);
     if (!tmi_json_scalar(json, DEEP_WEIGHTS, &text))
         return false;
     if (tmi_text_is(key, "num_bits"))
-        agree_on(&config->bits, tmi_text_number(text), config->groups);
+        merge_number(&config->bits, tmi_text_number(text), config->groups);
     else if (tmi_text_is(key, "group_size"))
-        agree_on(&config->group, tmi_text_number(text), config->groups);
+        merge_number(&config->group, tmi_text_number(text), config->groups);
     return true;
 }
 
-static bool take_group_member(tmi_json *json, tmi_text key, void *ctx) {
+static bool read_group_member(tmi_json *json, tmi_text key, void *ctx) {
     if (tmi_text_is(key, "weights"))
-        return tmi_json_members(json, DEEP_WEIGHTS, take_weights, ctx);
+        return tmi_json_members(json, DEEP_WEIGHTS, read_weights, ctx);
     return tmi_json_skip(json, DEEP_GROUP);
 }
 
-static bool take_group(tmi_json *json, tmi_text key, void *ctx) {
+static bool read_group(tmi_json *json, tmi_text key, void *ctx) {
     tmi_quantized_config *config = ctx;
     (void)key;
     config->groups++;
-    return tmi_json_members(json, DEEP_GROUP, take_group_member, ctx);
+    return tmi_json_members(json, DEEP_GROUP, read_group_member, ctx);
 }
 
 /* GPTQ's "dynamic": rules for some of the layers. */
-static bool take_rule(tmi_json *json, tmi_text key, void *ctx) {
+static bool read_rule(tmi_json *json, tmi_text key, void *ctx) {
     tmi_quantized_config *config = ctx;
     (void)key;
     config->varies = true;
     return tmi_json_skip(json, DEEP_GROUPS);
 }
 
-static bool take_quantization(tmi_json *json, tmi_text key, void *ctx) {
+static bool read_quantization(tmi_json *json, tmi_text key, void *ctx) {
     tmi_quantized_config *config = ctx;
     tmi_text text;
     if (tmi_text_is(key, "dynamic"))
-        return tmi_json_members(json, DEEP_GROUPS, take_rule, ctx);
+        return tmi_json_members(json, DEEP_GROUPS, read_rule, ctx);
     if (tmi_text_is(key, "config_groups"))
-        return tmi_json_members(json, DEEP_GROUPS, take_group, ctx);
+        return tmi_json_members(json, DEEP_GROUPS, read_group, ctx);
     if (tmi_text_is(key, "weight_block_size"))
-        return take_block(json, DEEP_CONFIG, config);
+        return read_block(json, DEEP_CONFIG, config);
     if (!tmi_json_scalar(json, DEEP_CONFIG, &text))
         return false;
     if (tmi_text_is(key, "quant_method"))
-        tmi_text_keep(config->method, sizeof config->method, text);
+        tmi_text_copy(config->method, sizeof config->method, text);
     else if (tmi_text_is(key, "format") || tmi_text_is(key, "checkpoint_format") ||
              tmi_text_is(key, "mode"))
-        tmi_text_keep(config->format, sizeof config->format, text);
+        tmi_text_copy(config->format, sizeof config->format, text);
     else if (tmi_text_is(key, "bits"))
         config->bits = tmi_text_number(text);
     else if (tmi_text_is(key, "group_size"))
@@ -158,7 +158,7 @@ static bool take_quantization(tmi_json *json, tmi_text key, void *ctx) {
     return true;
 }
 
-static bool take_config_dtype(tmi_json *json, tmi_text key, void *ctx) {
+static bool read_config_dtype(tmi_json *json, tmi_text key, void *ctx) {
     tmi_quantized_config *config = ctx;
     tmi_text text;
     if (!tmi_json_scalar(json, DEEP_CONFIG, &text))
@@ -170,7 +170,7 @@ static bool take_config_dtype(tmi_json *json, tmi_text key, void *ctx) {
     return true;
 }
 
-static bool take_config(tmi_json *json, tmi_text key, void *ctx) {
+static bool read_config_member(tmi_json *json, tmi_text key, void *ctx) {
     tmi_quantized_config *config = ctx;
     bool mlx = tmi_text_is(key, "quantization");
     if (tmi_text_is(key, "quantization_config") || (mlx && !config->method[0])) {
@@ -179,13 +179,13 @@ static bool take_config(tmi_json *json, tmi_text key, void *ctx) {
          * either.
          */
         bool said = tmi_json_peek(json) == '{';
-        bool good = tmi_json_members(json, DEEP_CONFIG, take_quantization, ctx);
+        bool good = tmi_json_members(json, DEEP_CONFIG, read_quantization, ctx);
         if (good && mlx && said && !config->method[0])
             memcpy(config->method, "mlx", sizeof "mlx");
         return good;
     }
     if (tmi_text_is(key, "text_config"))
-        return tmi_json_members(json, DEEP_CONFIG, take_config_dtype, ctx);
+        return tmi_json_members(json, DEEP_CONFIG, read_config_dtype, ctx);
     tmi_text text;
     if (!tmi_json_scalar(json, DEEP_FILE, &text))
         return false;
@@ -211,7 +211,7 @@ static tenmap_status parse_config(const tmi_bytes *bytes, tmi_block text, size_t
         good = tmi_json_expect(&json, '{', "expected a JSON object");
     if (good) {
         json.at--;
-        good = tmi_json_members(&json, DEEP_FILE, take_config, config);
+        good = tmi_json_members(&json, DEEP_FILE, read_config_member, config);
     }
     if (good && (tmi_json_peek(&json) != '\0' || json.at != json.end))
         good = tmi_json_fail(&json, "expected nothing but white space after the object");

@@ -79,7 +79,7 @@ tmi_quoted tmi_shape_text(const uint64_t *shape, uint32_t rank) {
 }
 
 /* Limits on a tensor that is read while a model is opened, and on those that are read with it. */
-enum { MOST_NOTE_BYTES = 64 << 10, SMALL_NEIGHBOR = 4 << 10 };
+enum { MOST_ANNOTATION_BYTES = 64 << 10, SMALL_NEIGHBOR = 4 << 10 };
 
 /*
  * Where a run of small tensors ends that begins with this one. Those that follow a note are often
@@ -90,7 +90,7 @@ static uint64_t run_end(const tenmap_model *model, const tenmap_tensor *part) {
     uint64_t end = part->file_offset + part->nbytes;
     for (const tenmap_tensor *t = part + 1; t < last; t++) {
         if (t->shard != part->shard || t->nbytes > SMALL_NEIGHBOR ||
-            t->file_offset + t->nbytes - part->file_offset > MOST_NOTE_BYTES)
+            t->file_offset + t->nbytes - part->file_offset > MOST_ANNOTATION_BYTES)
             break;
         end = t->file_offset + t->nbytes;
     }
@@ -114,13 +114,14 @@ static tenmap_status read_shard(tmi_part_finder *f, const tenmap_tensor *part, v
 
 /* Makes f->run hold the part and the small tensors behind it, if there are any. */
 static tenmap_status read_run(tmi_part_finder *f, const tenmap_tensor *part) {
-    tmi_note_run *run = &f->run;
+    tmi_annotation_run *run = &f->run;
     uint64_t end = run_end(f->model, part);
     if (end == part->file_offset + part->nbytes ||
-        (!run->room.bytes && !tmi_block_alloc(&run->room, MOST_NOTE_BYTES)))
+        (!run->buffer.bytes && !tmi_block_alloc(&run->buffer, MOST_ANNOTATION_BYTES)))
         return TENMAP_OK;
     run->shard = NULL;
-    tenmap_status status = read_shard(f, part, run->room.bytes, (size_t)(end - part->file_offset));
+    tenmap_status status =
+        read_shard(f, part, run->buffer.bytes, (size_t)(end - part->file_offset));
     if (status == TENMAP_OK) {
         run->shard = tmi_shard_of(part);
         run->begin = part->file_offset;
@@ -129,20 +130,20 @@ static tenmap_status read_run(tmi_part_finder *f, const tenmap_tensor *part) {
     return status;
 }
 
-static bool is_in_run(const tmi_note_run *run, const tenmap_tensor *part) {
+static bool is_in_run(const tmi_annotation_run *run, const tenmap_tensor *part) {
     return run->shard == tmi_shard_of(part) && part->file_offset >= run->begin &&
            part->file_offset + part->nbytes <= run->end;
 }
 
 bool tmi_part_read(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *part, void *dst,
                    size_t size) {
-    if (part->nbytes > MOST_NOTE_BYTES || size > part->nbytes)
-        return TMI_PART_WRONG(f, t, part, "expected at most %d bytes", MOST_NOTE_BYTES);
-    f->notes++;
+    if (part->nbytes > MOST_ANNOTATION_BYTES || size > part->nbytes)
+        return TMI_PART_WRONG(f, t, part, "expected at most %d bytes", MOST_ANNOTATION_BYTES);
+    f->parts_read++;
     if (f->io && !is_in_run(&f->run, part)) /* each read may be a network request */
         f->status = read_run(f, part);
     if (f->status == TENMAP_OK && is_in_run(&f->run, part)) {
-        const unsigned char *held = f->run.room.bytes;
+        const unsigned char *held = f->run.buffer.bytes;
         memcpy(dst, held + (part->file_offset - f->run.begin), size);
     } else if (f->status == TENMAP_OK) {
         f->status = read_shard(f, part, dst, size);
@@ -223,8 +224,8 @@ static bool scale_axes(const tenmap_tensor *t, const tenmap_tensor *scales, tmi_
     return true;
 }
 
-bool tmi_take_scales(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
-                     const tenmap_tensor *scales, tenmap_dtype as) {
+bool tmi_set_scales(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
+                    const tenmap_tensor *scales, tenmap_dtype as) {
     tmi_quant_layout *r = &c->layout;
     const uint64_t *block = f->config->block;
     bool fits = scale_axes(t, scales, r), fp8 = strcmp(f->config->method, "fp8") == 0;

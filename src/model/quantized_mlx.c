@@ -5,8 +5,8 @@
 #include <string.h>
 
 /* Chooses the bits and the columns per group. The shapes give only their product. */
-static bool take_width(const tmi_quantized_config *config, uint64_t product, uint64_t *bits,
-                       uint64_t *group) {
+static bool deduce_width(const tmi_quantized_config *config, uint64_t product, uint64_t *bits,
+                         uint64_t *group) {
     const uint64_t groups[] = {config->group, 64, 32, 128, 16};
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         *group = groups[i];
@@ -18,7 +18,7 @@ static bool take_width(const tmi_quantized_config *config, uint64_t product, uin
 }
 
 /* The modes without biases: floats of 4 or 8 bits. */
-static bool take_mode(uint64_t product, tmi_quant_layout *r, const char **name) {
+static bool set_mode_layout(uint64_t product, tmi_quant_layout *r, const char **name) {
     enum { NVFP4 = 4 * 16, MXFP4 = 4 * 32, MXFP8 = 8 * 32 };
     bool nvfp4 = product == NVFP4, mxfp8 = product == MXFP8;
     if (!nvfp4 && !mxfp8 && product != MXFP4)
@@ -32,8 +32,8 @@ static bool take_mode(uint64_t product, tmi_quant_layout *r, const char **name) 
     return true;
 }
 
-static bool take_affine(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *scales,
-                        uint64_t product, tmi_computed *c) {
+static bool set_affine_layout(tmi_part_finder *f, const tenmap_tensor *t,
+                              const tenmap_tensor *scales, uint64_t product, tmi_computed *c) {
     static const char *const names[9] = {
         "", "",           "int2-affine", "int3-affine", "int4-affine", "int5-affine", "int6-affine",
         "", "int8-affine"};
@@ -45,7 +45,7 @@ static bool take_affine(tmi_part_finder *f, const tenmap_tensor *t, const tenmap
     if (biases->dtype != scales->dtype || biases->nelems != scales->nelems)
         return TMI_PART_WRONG(f, t, biases, "expected as many %s as there are scales",
                               tenmap_dtype_text(scales));
-    if (!take_width(f->config, product, &bits, &group))
+    if (!deduce_width(f->config, product, &bits, &group))
         return TMI_PART_WRONG(f, t, scales, "no width of 2 to 8 bits gives that many groups");
     c->layout.codes = TMI_CODES_STREAM;
     c->layout.bits = (uint8_t)bits;
@@ -82,7 +82,7 @@ bool tmi_find_mlx(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     uint64_t product = fits && words * 32 % groups == 0 ? words * 32 / groups : 0;
     const char *mode = "";
     bool plain = scales->dtype == TENMAP_U8;
-    if (plain ? !take_mode(product, r, &mode)
+    if (plain ? !set_mode_layout(product, r, &mode)
               : product == 0 || (scales->dtype != TENMAP_F16 && scales->dtype != TENMAP_BF16 &&
                                  scales->dtype != TENMAP_F32))
         return TMI_PART_WRONG(
@@ -91,7 +91,7 @@ bool tmi_find_mlx(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
             tmi_shape_text(t->shape, t->rank).text);
     if (plain)
         c->scheme = (tenmap_scheme){mode, r->bits, 0, 0, 0};
-    else if (!take_affine(f, t, scales, product, c))
+    else if (!set_affine_layout(f, t, scales, product, c))
         return false;
     r->rows = r->scale_rows = t->shape[t->rank - 2];
     r->row_bytes = words * 4;

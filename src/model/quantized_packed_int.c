@@ -12,18 +12,18 @@ static uint64_t words_of(uint64_t count, uint64_t bits) {
 }
 
 /* The number of words in a row of older files, where no field crosses a word boundary. */
-static uint64_t whole_words_of(uint64_t count, uint64_t bits) {
+static uint64_t unsplit_words_of(uint64_t count, uint64_t bits) {
     uint64_t each = 32 / bits;
     return count / each + (count % each != 0);
 }
 
 /* Deduces bits and packing from the number of words that a row of r->columns columns takes. */
-static bool packing_of(tmi_quant_layout *r, uint64_t words, uint64_t said) {
+static bool deduce_packing(tmi_quant_layout *r, uint64_t words, uint64_t said) {
     static const uint8_t usual[] = {4, 8, 2, 3, 6, 5, 7, 1};
     for (unsigned old = 0; old < 2; old++)
         for (size_t i = 0; i < sizeof usual; i++) {
             uint64_t bits = usual[i];
-            uint64_t wanted = old ? whole_words_of(r->columns, bits) : words_of(r->columns, bits);
+            uint64_t wanted = old ? unsplit_words_of(r->columns, bits) : words_of(r->columns, bits);
             if (wanted != words || (said && said != bits))
                 continue;
             r->bits = (uint8_t)bits;
@@ -37,8 +37,9 @@ static bool packing_of(tmi_quant_layout *r, uint64_t words, uint64_t said) {
  * The last dimension of the weight. Its shape tensor gives it; after many such reads it is computed
  * from config.json's bits and group size instead.
  */
-static bool packed_columns(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *shape,
-                           const tenmap_tensor *scales, uint64_t *columns) {
+static bool read_packed_columns(tmi_part_finder *f, const tenmap_tensor *t,
+                                const tenmap_tensor *shape, const tenmap_tensor *scales,
+                                uint64_t *columns) {
     enum { MOST_READ = 4096 }; /* beyond that, config.json gives the shapes */
     unsigned char bytes[64];
     uint64_t words = t->shape[t->rank - 1], group = f->config->group, bits = f->config->bits;
@@ -46,7 +47,7 @@ static bool packed_columns(tmi_part_finder *f, const tenmap_tensor *t, const ten
     if ((shape->dtype != TENMAP_I64 && shape->dtype != TENMAP_I32) || shape->nelems != t->rank ||
         shape->nbytes > sizeof bytes)
         return TMI_PART_WRONG(f, t, shape, "expected %u integers", (unsigned)t->rank);
-    if (f->notes >= MOST_READ && group && bits && words <= UINT64_MAX / 32) {
+    if (f->parts_read >= MOST_READ && group && bits && words <= UINT64_MAX / 32) {
         *columns = scales->rank == t->rank ? scales->shape[t->rank - 1] * group : words * 32 / bits;
         return true;
     }
@@ -63,7 +64,8 @@ static bool packed_columns(tmi_part_finder *f, const tenmap_tensor *t, const ten
 }
 
 /* Zero points are packed down the columns, while codes are packed along the rows. */
-static bool packed_zeros(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c, size_t cut) {
+static bool find_packed_zeros(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
+                              size_t cut) {
     tmi_quant_layout *r = &c->layout;
     const tenmap_tensor *zeros = tmi_find_part(f, t, cut, "_zero_point");
     if (!zeros)
@@ -84,25 +86,25 @@ static bool packed_zeros(tmi_part_finder *f, const tenmap_tensor *t, tmi_compute
 }
 
 /* A row of scales that are used in any order is kept in memory, so there must be few. */
-static bool few_enough(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *list,
-                       uint64_t groups) {
+static bool check_group_count(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tensor *list,
+                              uint64_t groups) {
     return groups <= TMI_MOST_GROUPS ||
            TMI_PART_WRONG(f, t, list, "it lists %llu groups of scales; expected at most %d",
                           (ull)groups, (int)TMI_MOST_GROUPS);
 }
 
-static bool listed_columns(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
-                           size_t cut) {
+static bool find_group_index(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
+                             size_t cut) {
     const tenmap_tensor *groups = tmi_find_part(f, t, cut, "_g_idx");
     if (!groups)
         return f->status == TENMAP_OK;
     if (groups->dtype != TENMAP_I32 || groups->nelems != c->layout.columns)
         return TMI_PART_WRONG(f, t, groups, "expected I32 [%llu]", (ull)c->layout.columns);
     c->parts[TMI_PART_GROUP_INDEX] = groups;
-    return few_enough(f, t, groups, c->layout.scale_columns);
+    return check_group_count(f, t, groups, c->layout.scale_columns);
 }
 
-static void take_packed_shape(const tenmap_tensor *t, tmi_computed *c) {
+static void set_packed_shape(const tenmap_tensor *t, tmi_computed *c) {
     c->rank = t->rank;
     memcpy(c->shape, t->shape, t->rank * sizeof *t->shape);
     c->shape[t->rank - 1] = c->layout.columns;
@@ -123,21 +125,21 @@ bool tmi_find_packed(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c
         return tmi_part_missing(f, t, cut, scales ? "_shape" : "_scale", "packed integers");
     c->parts[TMI_PART_VALUES] = t;
     c->parts[TMI_PART_SHAPE] = shape;
-    if (!packed_columns(f, t, shape, scales, &r->columns))
+    if (!read_packed_columns(f, t, shape, scales, &r->columns))
         return false;
     r->rows = t->shape[t->rank - 2];
     uint64_t words = t->shape[t->rank - 1];
-    if (!packing_of(r, words, f->config->bits))
+    if (!deduce_packing(r, words, f->config->bits))
         return TMI_PART_WRONG(
             f, t, shape, "%llu columns%s do not fill a row of %llu words", (ull)r->columns,
             f->config->bits ? " of as many bits as config.json says" : "", (ull)words);
-    r->less = 1 << (r->bits - 1);
+    r->code_bias = 1 << (r->bits - 1);
     r->row_bytes = words * 4;
     r->matrix_bytes = r->rows * r->row_bytes;
-    if (!tmi_take_scales(f, t, c, scales, scales->dtype) || !packed_zeros(f, t, c, cut) ||
-        !listed_columns(f, t, c, cut))
+    if (!tmi_set_scales(f, t, c, scales, scales->dtype) || !find_packed_zeros(f, t, c, cut) ||
+        !find_group_index(f, t, c, cut))
         return false;
-    take_packed_shape(t, c);
+    set_packed_shape(t, c);
     unsigned kind = r->scale_columns > 1 ? 2 : r->scale_rows > 1;
     c->scheme = (tenmap_scheme){tmi_integer_scheme(r->bits, kind), r->bits, 0, 0, 0};
     return true;
@@ -148,14 +150,14 @@ bool tmi_find_packed(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c
  * row.
  */
 
-typedef struct turned_parts {
+typedef struct transposed_parts {
     const tenmap_tensor *scales, *zeros, *groups;
     uint64_t in, out, count; /* inputs, outputs and number of groups */
-} turned_parts;
+} transposed_parts;
 
 /* Deduces the bits and the inputs of GPTQ weights. There are `in` * bits / 32 rows of words. */
 static bool gptq_rows(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_layout *r,
-                      turned_parts *p) {
+                      transposed_parts *p) {
     uint64_t words = t->shape[0], zero_words = p->zeros->shape[1];
     uint64_t bits = f->config->bits;
     if (words > UINT64_MAX / 32 || p->out > UINT64_MAX / 32)
@@ -176,7 +178,7 @@ static bool gptq_rows(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_layo
     return words_of(p->in, bits) == words && words_of(p->out, bits) == zero_words;
 }
 
-static bool awq_rows(const tenmap_tensor *t, tmi_quant_layout *r, turned_parts *p) {
+static bool awq_rows(const tenmap_tensor *t, tmi_quant_layout *r, transposed_parts *p) {
     p->in = t->shape[0];
     r->bits = 4;
     r->codes = TMI_CODES_AWQ;
@@ -184,7 +186,7 @@ static bool awq_rows(const tenmap_tensor *t, tmi_quant_layout *r, turned_parts *
     return p->out % 8 == 0 && t->shape[1] == p->out / 8 && p->zeros->shape[1] == p->out / 8;
 }
 
-static bool find_turned_parts(tmi_part_finder *f, const tenmap_tensor *t, turned_parts *p) {
+static bool find_transposed_parts(tmi_part_finder *f, const tenmap_tensor *t, transposed_parts *p) {
     const size_t cut = strlen("qweight");
     p->scales = tmi_find_part(f, t, cut, "scales");
     p->zeros = tmi_find_part(f, t, cut, "qzeros");
@@ -211,7 +213,7 @@ static bool find_turned_parts(tmi_part_finder *f, const tenmap_tensor *t, turned
  * Rows share a scale in order, unless g_idx lists their groups. In that case the group size is only
  * informative.
  */
-static bool turned_groups(tmi_part_finder *f, const turned_parts *p, tmi_quant_layout *r) {
+static bool deduce_row_groups(tmi_part_finder *f, const transposed_parts *p, tmi_quant_layout *r) {
     uint64_t said = f->config->group;
     r->group_rows = p->count == 1 ? p->in : 0;
     if (!r->group_rows && said && p->in / said + (p->in % said != 0) == p->count)
@@ -223,19 +225,19 @@ static bool turned_groups(tmi_part_finder *f, const turned_parts *p, tmi_quant_l
 
 bool tmi_find_gptq(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     tmi_quant_layout *r = &c->layout;
-    turned_parts p = {.in = 0};
+    transposed_parts p = {.in = 0};
     if (t->dtype != TENMAP_I32 || !tmi_ends_with(t, "qweight") || t->rank != 2)
         return false;
     c->cut = strlen("qweight");
     c->ending = "weight";
-    if (!find_turned_parts(f, t, &p))
+    if (!find_transposed_parts(f, t, &p))
         return false;
     bool gptq = t->shape[1] == p.out;
     if (gptq && strcmp(f->config->format, "gptq_p") == 0)
         return TMI_PART_WRONG(f, t, t,
                               "config.json says \"gptq_p\", which stores the bits of a code apart "
                               "from each other; that layout is not supported");
-    if (!(gptq ? gptq_rows(f, t, r, &p) : awq_rows(t, r, &p)) || !turned_groups(f, &p, r))
+    if (!(gptq ? gptq_rows(f, t, r, &p) : awq_rows(t, r, &p)) || !deduce_row_groups(f, &p, r))
         return TMI_PART_WRONG(
             f, t, p.scales,
             "with qweight %s and qzeros %s this is neither GPTQ ([in * bits / 32, "
@@ -250,7 +252,7 @@ bool tmi_find_gptq(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) 
             f, t, p.scales,
             "config.json says groups of %llu, which gives %llu groups for %llu inputs", (ull)said,
             (ull)(p.in / said + (p.in % said != 0)), (ull)p.in);
-    if (gptq && p.groups && !few_enough(f, t, p.groups, p.count))
+    if (gptq && p.groups && !check_group_count(f, t, p.groups, p.count))
         return false;
     r->rows = p.in;
     r->columns = p.out;

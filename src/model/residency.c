@@ -72,9 +72,9 @@ static tenmap_status check_tensor(const tenmap_model *model, const tenmap_tensor
 }
 
 /* If `tensors` is NULL, takes the whole model. Call free_spans whether or not it succeeds. */
-static tenmap_status take_spans(span_list *list, const tenmap_model *model,
-                                const tenmap_tensor *const *tensors, size_t count,
-                                tenmap_error *error) {
+static tenmap_status collect_spans(span_list *list, const tenmap_model *model,
+                                   const tenmap_tensor *const *tensors, size_t count,
+                                   tenmap_error *error) {
     *list = (span_list){.spans = NULL};
     if (!model)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the model is NULL");
@@ -173,7 +173,8 @@ static tenmap_status fail_lock(const tenmap_model *model, const tmi_span *span, 
 /* Applies the advice to one mapped span. */
 typedef tenmap_status advice_act(const tenmap_model *model, tmi_span span, tenmap_error *error);
 
-static tenmap_status act_populate(const tenmap_model *model, tmi_span span, tenmap_error *error) {
+static tenmap_status advise_populate(const tenmap_model *model, tmi_span span,
+                                     tenmap_error *error) {
     uint64_t at;
     tmi_prefetch_wait(model, span);
     int failed = tmi_populate(span, &at);
@@ -185,13 +186,14 @@ static tenmap_status act_populate(const tenmap_model *model, tmi_span span, tenm
     return TENMAP_OK;
 }
 
-static tenmap_status act_prefetch(const tenmap_model *model, tmi_span span, tenmap_error *error) {
+static tenmap_status advise_prefetch(const tenmap_model *model, tmi_span span,
+                                     tenmap_error *error) {
     tmi_span rest = span, run;
     return tmi_next_mapped(&rest, &run) ? tmi_prefetch_add(model, span, error) : TENMAP_OK;
 }
 
 /* Detached chunks are not released: their bytes would be lost. */
-static tenmap_status act_release(const tenmap_model *model, tmi_span span, tenmap_error *error) {
+static tenmap_status advise_release(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span pages = tmi_span_inward(span), run;
     int failed = 0;
     tmi_prefetch_drop(model, span);
@@ -208,7 +210,7 @@ static tenmap_status act_release(const tenmap_model *model, tmi_span span, tenma
     return TENMAP_OK;
 }
 
-static tenmap_status act_unlock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
+static tenmap_status advise_unlock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span pages = tmi_span_inward(span);
     int failed = pages.begin < pages.end
                      ? tmi_map_unlock(&pages.shard->bytes.file, pages.begin, pages.end)
@@ -230,7 +232,7 @@ static void undo_lock(const tenmap_model *model, const tmi_spans *added) {
 }
 
 /* Locks before populating, so that nothing is read if the span is over the limit. */
-static tenmap_status act_lock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
+static tenmap_status advise_lock(const tenmap_model *model, tmi_span span, tenmap_error *error) {
     tmi_span pages = tmi_span_outward(span);
     tmi_spans added;
     tenmap_status status;
@@ -238,7 +240,8 @@ static tenmap_status act_lock(const tenmap_model *model, tmi_span span, tenmap_e
         status = tmi_fail_memory(error, sizeof span, "the list of what is locked");
     } else {
         int failed = tmi_map_lock(&pages.shard->bytes.file, pages.begin, pages.end);
-        status = failed ? fail_lock(model, &span, failed, error) : act_populate(model, span, error);
+        status =
+            failed ? fail_lock(model, &span, failed, error) : advise_populate(model, span, error);
         if (status != TENMAP_OK)
             undo_lock(model, &added);
     }
@@ -246,11 +249,11 @@ static tenmap_status act_lock(const tenmap_model *model, tmi_span span, tenmap_e
     return status;
 }
 
-static advice_act *const advice_acts[] = {[TENMAP_ADVISE_POPULATE] = act_populate,
-                                          [TENMAP_ADVISE_PREFETCH] = act_prefetch,
-                                          [TENMAP_ADVISE_RELEASE] = act_release,
-                                          [TENMAP_ADVISE_LOCK] = act_lock,
-                                          [TENMAP_ADVISE_UNLOCK] = act_unlock};
+static advice_act *const advice_acts[] = {[TENMAP_ADVISE_POPULATE] = advise_populate,
+                                          [TENMAP_ADVISE_PREFETCH] = advise_prefetch,
+                                          [TENMAP_ADVISE_RELEASE] = advise_release,
+                                          [TENMAP_ADVISE_LOCK] = advise_lock,
+                                          [TENMAP_ADVISE_UNLOCK] = advise_unlock};
 
 static tenmap_status advise(const tenmap_model *model, const tenmap_tensor *const *tensors,
                             size_t count, uint32_t advice, tenmap_error *error) {
@@ -259,7 +262,7 @@ static tenmap_status advise(const tenmap_model *model, const tenmap_tensor *cons
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "the advice is %u; TENMAP_ADVISE_POPULATE (1) to _UNLOCK (5) are known",
                         (unsigned)advice);
-    tenmap_status status = take_spans(&list, model, tensors, count, error);
+    tenmap_status status = collect_spans(&list, model, tensors, count, error);
     tmi_rwlock *advice_lock = model ? &((tenmap_model *)(uintptr_t)model)->advice : NULL;
     if (advice_lock)
         tmi_rwlock_read(advice_lock);
@@ -326,7 +329,7 @@ static tenmap_status ask(span_question *question, const char *what, const tenmap
     span_list list;
     if (!bytes)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the address for the answer (bytes) is NULL");
-    tenmap_status status = take_spans(&list, model, tensors, 1, error);
+    tenmap_status status = collect_spans(&list, model, tensors, 1, error);
     uint64_t sum = 0, part = 0;
     for (size_t i = 0; status == TENMAP_OK && i < list.count; i++) {
         int failed = question(list.spans[i], &part);

@@ -274,9 +274,9 @@ static tenmap_status parse_once(tmi_shard *shard, const tenmap_options *options,
 }
 
 tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
-                              const tenmap_model *model, uint32_t number, const tmi_room *room,
-                              tmi_scratch *scratch, const unsigned char *start, size_t len,
-                              tenmap_error *error) {
+                              const tenmap_model *model, uint32_t number,
+                              const tmi_table_slice *slice, tmi_scratch *scratch,
+                              const unsigned char *start, size_t len, tenmap_error *error) {
     tmi_place place = {.path = shard->bytes.shown,
                        .shard = number,
                        .flags = options->flags,
@@ -285,7 +285,7 @@ tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
                        .model = model,
                        .key = model->key,
                        .report = model->report,
-                       .room = room,
+                       .slice = slice,
                        .scratch = scratch};
     unsigned char anew[TMI_START];
     bool settled;

@@ -99,7 +99,7 @@ static tenmap_status fetch_nibbles(tmi_source *s, uint64_t matrix, uint64_t row,
         s, TMI_PART_VALUES, matrix * r->matrix_bytes + row * r->row_bytes + column / 2,
         (count + 1) / 2, &bytes, error);
     if (status == TENMAP_OK)
-        (k->nibbles ? k->nibbles : tmi_scalar_nibbles)(values, bytes, count, r->less);
+        (k->nibbles ? k->nibbles : tmi_scalar_nibbles)(values, bytes, count, r->code_bias);
     return status;
 }
 
@@ -115,7 +115,7 @@ static tenmap_status fetch_codes(tmi_source *s, uint64_t matrix, uint64_t row, u
         return fetch_nibbles(s, matrix, row, column, count, values, error);
     tenmap_status status = fetch_fields(s, matrix, row, column, count, fields, error);
     for (size_t i = 0; status == TENMAP_OK && i < count; i++)
-        values[i] = (float)((int32_t)fields[i] - r->less);
+        values[i] = (float)((int32_t)fields[i] - r->code_bias);
     return status;
 }
 
@@ -195,7 +195,7 @@ static tmi_dequant_fused *find_fused_kernel(const tmi_quant_layout *r, uint64_t 
 }
 
 static tmi_code_kind code_kind(const tmi_quant_layout *r) {
-    if (r->codes == TMI_CODES_STREAM && r->bits == 4 && r->less == 8)
+    if (r->codes == TMI_CODES_STREAM && r->bits == 4 && r->code_bias == 8)
         return TMI_KIND_CENTERED;
     return r->codes == TMI_CODES_DTYPE && r->code_dtype == TENMAP_F4 ? TMI_KIND_E2M1 : TMI_KIND_ANY;
 }
@@ -274,7 +274,7 @@ static tenmap_status check_shape(tmi_source *s, tenmap_error *error) {
 static void fill_code_table(tmi_source *s) {
     static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     for (int i = 0; i < 16; i++)
-        s->table[i] = s->layout->codes != TMI_CODES_DTYPE ? (float)(i - s->layout->less)
+        s->table[i] = s->layout->codes != TMI_CODES_DTYPE ? (float)(i - s->layout->code_bias)
                       : i < 8                             ? e2m1[i]
                                                           : -e2m1[i - 8];
 }

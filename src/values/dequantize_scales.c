@@ -148,7 +148,7 @@ static tenmap_status read_zero_points(tmi_source *s, uint64_t matrix, uint64_t r
                                count, fields, error);
     }
     for (size_t i = 0; status == TENMAP_OK && i < count; i++)
-        zeros[i] = (float)((int32_t)fields[i] - r->less);
+        zeros[i] = (float)((int32_t)fields[i] - r->code_bias);
     return status;
 }
 

@@ -170,7 +170,7 @@ static bool transposes_f4_codes(const tmi_source *s) {
 
 static bool transposes_packed_words(const tmi_source *s) {
     const tmi_quant_layout *r = s->layout;
-    return (r->codes == TMI_CODES_DOWN || (r->codes == TMI_CODES_AWQ && r->less == 0)) &&
+    return (r->codes == TMI_CODES_DOWN || (r->codes == TMI_CODES_AWQ && r->code_bias == 0)) &&
            r->group_columns == 1 && r->zeros != TMI_ZEROS_ADDED;
 }
 
@@ -310,7 +310,7 @@ void tmi_transposed_row(tmi_source *s, size_t i, float *values, tmi_destination 
     }
     tmi_unpack_stream(line, skip, t->wide, r->bits, fields);
     for (size_t k = 0; k < t->wide; k++)
-        values[k] = (float)((int32_t)fields[k] - r->less);
+        values[k] = (float)((int32_t)fields[k] - r->code_bias);
     tmi_apply_scales(r, scales, zeros, values, t->wide, t->first, t->group);
 }
 

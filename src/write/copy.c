@@ -158,7 +158,8 @@ static tenmap_status copy_converted(copying *c) {
  * Writes a part of a dequantized tensor. If losses are to be counted and there may be some, the
  * values are first computed as F32.
  */
-static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char *made, char *out) {
+static tenmap_status compute_part(copying *c, uint64_t first, uint64_t count, char *computed,
+                                  char *out) {
     uint32_t flags = (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
     size_t out_bytes = (size_t)bytes_of_elements(count, c->to);
     bool counts = c->lost != NULL;
@@ -172,13 +173,13 @@ static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char 
         counts = counts && !tmi_values_were_normal(*c->source);
     }
     if (status == TENMAP_OK && counts)
-        status = tmi_values_read(c->from, c->source, first, count, TENMAP_F32, flags, made,
+        status = tmi_values_read(c->from, c->source, first, count, TENMAP_F32, flags, computed,
                                  (size_t)count * 4, true, &why);
     if (status != TENMAP_OK)
         return tmi_writer_spoil_with(c->writer, &why, c->error);
     if (counts) {
-        tmi_losses_add(c->to, TENMAP_F32, !TMI_BIG_ENDIAN, made, count, c->flags, c->lost);
-        (void)tenmap_convert(c->to, out, out_bytes, TENMAP_F32, made, count, flags, NULL);
+        tmi_losses_add(c->to, TENMAP_F32, !TMI_BIG_ENDIAN, computed, count, c->flags, c->lost);
+        (void)tenmap_convert(c->to, out, out_bytes, TENMAP_F32, computed, count, flags, NULL);
     }
     if (TMI_BIG_ENDIAN)
         to_file_order(out, tmi_dtype_width(c->to), (size_t)count);
@@ -189,10 +190,10 @@ static tenmap_status make_part(copying *c, uint64_t first, uint64_t count, char 
  * Each step stays in the cache until it is written. Tensors that are stored transposed take larger
  * steps, so that each covers many rows.
  */
-static tenmap_status copy_made(copying *c) {
-    enum { MADE_IN_ROWS = 128 << 10, MADE_TURNED = 512 << 10 };
+static tenmap_status copy_computed(copying *c) {
+    enum { COMPUTED_IN_ROWS = 128 << 10, COMPUTED_TRANSPOSED = 512 << 10 };
     tenmap_status status = TENMAP_OK;
-    uint64_t step = tmi_values_in_rows(c->from) ? MADE_IN_ROWS : MADE_TURNED;
+    uint64_t step = tmi_values_in_rows(c->from) ? COMPUTED_IN_ROWS : COMPUTED_TRANSPOSED;
     uint64_t most = c->count < step ? c->count : step, end = c->first + c->count;
     size_t made_room = c->lost ? (size_t)most * 4 : 0;
     size_t out_room = (size_t)bytes_of_elements(most, c->to);
@@ -204,7 +205,7 @@ static tenmap_status copy_made(copying *c) {
     }
     for (uint64_t first = c->first; status == TENMAP_OK && first < end; first += step) {
         uint64_t count = end - first < most ? end - first : most;
-        status = make_part(c, first, count, buffer, buffer + made_room);
+        status = compute_part(c, first, count, buffer, buffer + made_room);
     }
     free(buffer);
     return status;
@@ -223,8 +224,8 @@ static tenmap_status check_copy(const copying *c, const tmi_planned *t) {
                         tmi_writer_shown(c->writer).text, tmi_quote(t->name, t->name_len).text,
                         (ull)t->nelems, tmi_quote(c->from->name, c->from->name_len).text,
                         (ull)c->from->nelems);
-    bool made = c->from->flags & TENMAP_TENSOR_COMPUTED;
-    return tmi_convert_check(c->to, made ? TENMAP_F32 : c->from->dtype, c->flags, c->error);
+    bool computed = c->from->flags & TENMAP_TENSOR_COMPUTED;
+    return tmi_convert_check(c->to, computed ? TENMAP_F32 : c->from->dtype, c->flags, c->error);
 }
 
 tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tensor *tensor,
@@ -244,7 +245,7 @@ static tenmap_status copy_part(copying *c) {
     if (status != TENMAP_OK || bytes == 0)
         return status;
     if (c->from->flags & TENMAP_TENSOR_COMPUTED)
-        return copy_made(c);
+        return copy_computed(c);
     return c->to == c->from->dtype ? copy_same_dtype(c) : copy_converted(c);
 }
 
@@ -258,11 +259,11 @@ tenmap_status tenmap_writer_copy(tenmap_writer *writer, size_t id, const tenmap_
     if (status != TENMAP_OK)
         return status;
     (void)tmi_writer_tensor(writer, id, &planned);
-    tmi_source *made = NULL;
-    copying c = {writer,         id, tensor, planned.dtype, flags, 0,
-                 planned.nelems, 0,  error,  NULL,          &made};
+    tmi_source *computed = NULL;
+    copying c = {writer,         id, tensor, planned.dtype, flags,    0,
+                 planned.nelems, 0,  error,  NULL,          &computed};
     status = copy_part(&c);
-    tmi_source_free(made);
+    tmi_source_free(computed);
     return status;
 }
 
@@ -447,7 +448,7 @@ static tenmap_status check_sources_to_copy(tenmap_writer *writer, const tenmap_s
     return status;
 }
 
-tenmap_status tmi_take_copy_options(const tenmap_copy_options *given, tenmap_copy_options *out,
+tenmap_status tmi_init_copy_options(const tenmap_copy_options *given, tenmap_copy_options *out,
                                     tenmap_error *error) {
     static const tmi_options_kind kind = {"tenmap_copy_options",
                                           "TENMAP_COPY_OPTIONS_INIT",
@@ -465,7 +466,7 @@ tenmap_status tenmap_writer_copy_list(tenmap_writer *writer, const tenmap_source
     if (!writer || (n && !sources))
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "the %s NULL",
                         writer ? "sources are" : "writer is");
-    tenmap_status status = tmi_take_copy_options(given, &options, error);
+    tenmap_status status = tmi_init_copy_options(given, &options, error);
     if (status == TENMAP_OK)
         status = check_sources_to_copy(writer, sources, n, error);
     if (status != TENMAP_OK || n == 0)

@@ -39,7 +39,7 @@ typedef struct editing_file {
 #define FAIL_EDIT_OS(e, failed, what)                                                              \
     tmi_fail_os((e)->error, failed, "%s: %s", tmi_quote_path((e)->location.shown).text, what)
 
-static tenmap_status take_edit_options(const tenmap_edit_options *given, tenmap_edit_options *out,
+static tenmap_status init_edit_options(const tenmap_edit_options *given, tenmap_edit_options *out,
                                        tenmap_error *error) {
     static const tmi_options_kind kind = {"tenmap_edit_options",
                                           "TENMAP_EDIT_OPTIONS_INIT",
@@ -446,7 +446,7 @@ static tenmap_status edit_file(const char *path, const edit_wishes *wishes,
                         !path                                  ? "path is"
                         : wishes->edit_count && !wishes->edits ? "edits are"
                                                                : "names are");
-    tenmap_status status = take_edit_options(given, &options, error);
+    tenmap_status status = init_edit_options(given, &options, error);
     if (status != TENMAP_OK)
         return status;
     editing_file e = {.flags = options.flags,

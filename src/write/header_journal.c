@@ -138,7 +138,7 @@ static int put_length(int fd, uint64_t length) {
  * clocks advance in steps of milliseconds, or seconds on some systems. A reader that looked at the
  * times before the edit then sees other times after it, however short the edit was.
  */
-static int outlast_clock(int fd, tmi_file *closed) {
+static int wait_for_clock_tick(int fd, tmi_file *closed) {
     enum { LONGEST_STEP = 1024 }; /* about 2 seconds in all, the coarsest clock step */
     int failed = 0;
     for (unsigned nap = 1; nap <= LONGEST_STEP && !failed && tmi_file_refresh(closed); nap *= 2) {
@@ -158,7 +158,7 @@ static int put_header(int fd, const char *text, uint64_t length) {
     if (!failed)
         failed = tmi_fd_sync(fd);
     if (!failed)
-        failed = outlast_clock(fd, &closed);
+        failed = wait_for_clock_tick(fd, &closed);
     return failed ? failed : put_length(fd, length);
 }
 
@@ -303,7 +303,7 @@ static tenmap_status read_record(repair *r) {
  * *others, without their names if those may change.
  */
 static tenmap_status judge_text(const repair *r, const unsigned char *text, tmi_buffer *others) {
-    const tmi_renames nameless = {.all_alike = true};
+    const tmi_renames nameless = {.empty_keys = true};
     size_t n = (size_t)r->length;
     tmi_place place = {.path = r->location.shown, .size = r->now.size, .key = tmi_hash_key_new()};
     tmi_header header;
@@ -347,8 +347,8 @@ static tenmap_status repair_judge(const repair *r) {
 }
 
 /* Whether each byte equals that of a or of b. */
-static bool is_mix(const unsigned char *found, const unsigned char *a, const unsigned char *b,
-                   size_t len) {
+static bool is_byte_mix(const unsigned char *found, const unsigned char *a, const unsigned char *b,
+                        size_t len) {
     for (size_t i = 0; i < len; i++)
         if (found[i] != a[i] && found[i] != b[i])
             return false;
@@ -375,8 +375,8 @@ static tenmap_status repair_match(repair *r) {
         return tmi_fail_memory(r->error, r->length, "the header");
     int failed = tmi_file_read(&file, 0, r->found, n + 8, &got);
     tmi_layout_length(length, r->length);
-    if (failed || got != n + 8 || !is_mix(r->found, length, closed, 8) ||
-        !is_mix(r->found + 8, r->old_text, r->new_text, n))
+    if (failed || got != n + 8 || !is_byte_mix(r->found, length, closed, 8) ||
+        !is_byte_mix(r->found + 8, r->old_text, r->new_text, n))
         return FAIL_REPAIR(r, TENMAP_ERR_FORMAT,
                            "its header is neither the old nor the new one of the record %s: it "
                            "was changed since",

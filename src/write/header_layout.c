@@ -96,7 +96,7 @@ void tmi_layout_metadata(tmi_buffer *text, const tmi_pair *pairs, size_t count) 
 static bool layout_key(tmi_buffer *text, const tmi_renames *renames, const tmi_text *key) {
     if (!renames)
         return false;
-    if (renames->all_alike) {
+    if (renames->empty_keys) {
         tmi_buffer_add(text, "\"\"", 2);
         return true;
     }

@@ -40,8 +40,8 @@ static tenmap_status check_new_name(const rename_check *c, const tmi_rename *r, 
     return TENMAP_OK;
 }
 
-static tenmap_status take_rename(const rename_check *c, const tenmap_renaming *given,
-                                 size_t number) {
+static tenmap_status add_rename(const rename_check *c, const tenmap_renaming *given,
+                                size_t number) {
     tmi_renames *all = c->out;
     if (!given->name || !given->new_name)
         return FAIL_RENAME(c, TENMAP_ERR_ARGUMENT, number, "the %s is NULL",
@@ -83,8 +83,8 @@ static later_name name_later(const tmi_renames *all, const tenmap_tensor *t) {
  * Reports that two tensors would have the same name. The names in the file differ, because it
  * opened, so at least one of the two is renamed.
  */
-static tenmap_status fail_two_alike(const rename_check *c, const later_name *later, size_t a,
-                                    size_t b) {
+static tenmap_status fail_duplicate_rename(const rename_check *c, const later_name *later, size_t a,
+                                           size_t b) {
     const tenmap_tensor *x = tenmap_at(c->model, a), *y = tenmap_at(c->model, b);
     size_t number = later[b].renaming != TMI_NONE ? later[b].renaming : later[a].renaming;
     return FAIL_RENAME(c, TENMAP_ERR_ARGUMENT, number, "%s and %s would both be called %s",
@@ -97,7 +97,7 @@ static tenmap_status enter_later(const rename_check *c, later_name *later, tmi_n
         later[i] = name_later(c->out, tenmap_at(c->model, i));
         size_t twin = tmi_names_put(names, i, tmi_hash(&names->key, later[i].name, later[i].len));
         if (twin != TMI_NONE)
-            return fail_two_alike(c, later, twin, i);
+            return fail_duplicate_rename(c, later, twin, i);
     }
     return TENMAP_OK;
 }
@@ -135,7 +135,7 @@ tenmap_status tmi_renames_take(tmi_renames *renames, const tenmap_model *model, 
         !tmi_names_init(&renames->names, &key, renames->items, sizeof *renames->items, most))
         return tmi_fail_memory(error, most, "the new names");
     for (size_t i = 0; status == TENMAP_OK && i < n; i++)
-        status = take_rename(&check, &given[i], i);
+        status = add_rename(&check, &given[i], i);
     return status == TENMAP_OK ? check_later(&check) : status;
 }
 

@@ -150,7 +150,7 @@ static void note_old_index(saving *s) {
     tmi_bytes_close(&bytes);
 }
 
-static tenmap_status look_around(saving *s) {
+static tenmap_status scan_folder(saving *s) {
     int failed = tmi_folder_open(&s->folder, s->path);
     if (!failed)
         failed = tmi_folder_lock(&s->folder);
@@ -419,7 +419,7 @@ static tenmap_status save_index(const saving *s, bool *replaced) {
 /*
  * Removes the shards that this failed save put in place; other files with such names are not ours.
  */
-static void take_back_shards(const saving *s) {
+static void undo_shards(const saving *s) {
     char name[SHARD_NAME_ROOM];
     for (size_t i = 0; s->shard_count > 1 && i < s->placed; i++) {
         name_saved_shard(s, i, name);
@@ -453,7 +453,7 @@ static tenmap_status save_run(saving *s) {
     bool replaced = false;
     tenmap_status status = check_sources(s);
     if (status == TENMAP_OK)
-        status = look_around(s);
+        status = scan_folder(s);
     if (status == TENMAP_OK)
         status = plan_shards(s);
     if (status == TENMAP_OK)
@@ -465,7 +465,7 @@ static tenmap_status save_run(saving *s) {
         status = save_index(s, &replaced);
     if (status != TENMAP_OK) {
         if (!replaced)
-            take_back_shards(s);
+            undo_shards(s);
         return status;
     }
     return remove_old(s);
@@ -490,7 +490,7 @@ tenmap_status tenmap_save_sharded(const char *folder, const tenmap_source *sourc
     if (status == TENMAP_OK && s.options.metadata_count && !s.options.metadata)
         status = tmi_fail(error, TENMAP_ERR_ARGUMENT, "options.metadata is NULL");
     if (status == TENMAP_OK)
-        status = tmi_take_copy_options(s.options.copy, &s.copy, error);
+        status = tmi_init_copy_options(s.options.copy, &s.copy, error);
     if (status == TENMAP_OK)
         status = save_run(&s);
     for (size_t i = 0; i < s.old_count; i++)

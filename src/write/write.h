@@ -77,7 +77,7 @@ typedef struct tmi_renames {
     size_t changes;  /* items whose two names differ; 0 has the same effect as no renames */
     tmi_names names; /* over the items */
     /* Ignores the items and replaces every key with "", to compare what follows the keys. */
-    bool all_alike;
+    bool empty_keys;
 } tmi_renames;
 
 /*
@@ -167,7 +167,7 @@ tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tens
 tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sources, size_t n,
                                const tenmap_copy_options *options, uint64_t done, uint64_t total,
                                tenmap_error *error);
-tenmap_status tmi_take_copy_options(const tenmap_copy_options *given, tenmap_copy_options *out,
+tenmap_status tmi_init_copy_options(const tenmap_copy_options *given, tenmap_copy_options *out,
                                     tenmap_error *error);
 
 /* renames.c */

@@ -37,7 +37,7 @@ struct tenmap_writer {
 
 /* Creating and freeing. */
 
-static tenmap_status take_writer_options(const tenmap_writer_options *given,
+static tenmap_status init_writer_options(const tenmap_writer_options *given,
                                          tenmap_writer_options *out, tenmap_error *error) {
     static const tmi_options_kind kind = {"tenmap_writer_options",
                                           "TENMAP_WRITER_OPTIONS_INIT",
@@ -97,7 +97,7 @@ static tenmap_writer *new_writer(const tenmap_writer_options *options) {
 tenmap_writer *tmi_writer_dry(const char *path, const tenmap_writer_options *given,
                               tenmap_error *error) {
     tenmap_writer_options options;
-    if (take_writer_options(given, &options, error) != TENMAP_OK)
+    if (init_writer_options(given, &options, error) != TENMAP_OK)
         return NULL;
     tenmap_writer *writer = new_writer(&options);
     if (writer)
@@ -114,7 +114,7 @@ static tenmap_status create_writer(const tmi_folder *folder, const char *name, c
                                    const tenmap_writer_options *given, tenmap_writer **out,
                                    tenmap_error *error) {
     tenmap_writer_options options;
-    tenmap_status status = take_writer_options(given, &options, error);
+    tenmap_status status = init_writer_options(given, &options, error);
     if (status != TENMAP_OK)
         return status;
     tenmap_writer *writer = new_writer(&options);

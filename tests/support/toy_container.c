@@ -85,7 +85,7 @@ static tenmap_status parse_toy(tmi_header *header, const tmi_place *place, tmi_b
         }
         bytes[at + 1 + name_len] = '\0'; /* after the name, where the dtype was */
         (void)tmi_dtype_bytes(t->dtype, t->nelems, &t->nbytes);
-        tmi_tensor_settle(t, place, begin, true, tmi_dtypes[t->dtype].align - 1u);
+        tmi_tensor_set_location(t, place, begin, true, tmi_dtypes[t->dtype].align - 1u);
         (void)tmi_names_put(&header->names, i, tmi_hash(&place->key, t->name, t->name_len));
         begin += t->nbytes;
         at = end;
