@@ -76,7 +76,7 @@ bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code) {
     return true;
 }
 
-void tmi_report_say(tmi_report *report, uint32_t severity, uint32_t code, uint32_t shard,
+void tmi_report_add(tmi_report *report, uint32_t severity, uint32_t code, uint32_t shard,
                     const char *tensor, const tenmap_error *said) {
     tenmap_finding finding = {.severity = severity,
                               .code = code,
@@ -95,7 +95,7 @@ void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard, const
                         const tenmap_error *error) {
     bool allowed = report->flags & findings[code].allowed_by;
     uint32_t severity = allowed ? TENMAP_FINDING_WARNING : TENMAP_FINDING_ERROR;
-    tmi_report_say(report, severity, code, shard, tensor, error);
+    tmi_report_add(report, severity, code, shard, tensor, error);
 }
 
 void tmi_report_end(tmi_report *report) {

@@ -58,7 +58,7 @@ typedef struct tmi_report {
 /* Whether enough findings of this kind have been reported already; if so, this one is counted. */
 bool tmi_report_full(tmi_report *report, uint32_t severity, uint32_t code);
 /* Passes on one finding; its message and offset come from *said. */
-void tmi_report_say(tmi_report *report, uint32_t severity, uint32_t code, uint32_t shard,
+void tmi_report_add(tmi_report *report, uint32_t severity, uint32_t code, uint32_t shard,
                     const char *tensor, const tenmap_error *said);
 /* Reports a failure that keeps a model from being opened, unless report->flags allow it. */
 void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard, const char *tensor,
@@ -79,7 +79,7 @@ uint32_t tmi_found_severity(uint32_t code);
         tenmap_error said_;                                                                        \
         if (!tmi_report_full(report, severity, TENMAP_FOUND_##code)) {                             \
             tmi_fail_at(&said_, TENMAP_OK, shard, offset, __VA_ARGS__);                            \
-            tmi_report_say(report, severity, TENMAP_FOUND_##code, shard, tensor, &said_);          \
+            tmi_report_add(report, severity, TENMAP_FOUND_##code, shard, tensor, &said_);          \
         }                                                                                          \
     } while (0)
 

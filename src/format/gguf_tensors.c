@@ -28,7 +28,7 @@ static uint64_t text_offset(const gguf_parser *p, const void *at) {
 }
 
 /* A rule is broken, and the error says how: an open fails, a check reports a finding. */
-static tenmap_status tell_gguf(gguf_parser *p, uint32_t code, const char *tensor) {
+static tenmap_status report_gguf(gguf_parser *p, uint32_t code, const char *tensor) {
     const tmi_place *place = p->reader.place;
     if (!TMI_REPORTS(place->report))
         return TENMAP_ERR_FORMAT;
@@ -36,14 +36,14 @@ static tenmap_status tell_gguf(gguf_parser *p, uint32_t code, const char *tensor
     return TENMAP_OK;
 }
 
-static bool told_enough_of(const gguf_parser *p, uint32_t code) {
+static bool reported_enough_of(const gguf_parser *p, uint32_t code) {
     tmi_report *report = p->reader.place->report;
     return report && tmi_report_full(report, TENMAP_FINDING_ERROR, code);
 }
 
 /* A tensor breaks a rule: takes the end of the error message. A name follows its 8-byte length. */
 #define FAIL_ROW(p, code, t, format, ...)                                                          \
-    (told_enough_of(p, TENMAP_FOUND_##code)                                                        \
+    (reported_enough_of(p, TENMAP_FOUND_##code)                                                    \
          ? TENMAP_OK                                                                               \
          : (tmi_fail_at((p)->reader.error, TENMAP_ERR_FORMAT, (p)->reader.place->shard,            \
                         text_offset(p, (t)->name) - 8,                                             \
@@ -51,7 +51,7 @@ static bool told_enough_of(const gguf_parser *p, uint32_t code) {
                         tmi_quote_path((p)->reader.place->path).text,                              \
                         tmi_quote((t)->name, (t)->name_len).text,                                  \
                         (ull)text_offset(p, (t)->name) - 8, __VA_ARGS__),                          \
-            tell_gguf(p, TENMAP_FOUND_##code, (t)->name)))
+            report_gguf(p, TENMAP_FOUND_##code, (t)->name)))
 
 /* The same for a key. */
 #define FAIL_KEY(p, code, m, format, ...)                                                          \
@@ -60,7 +60,7 @@ static bool told_enough_of(const gguf_parser *p, uint32_t code) {
                  tmi_quote_path((p)->reader.place->path).text,                                     \
                  tmi_quote((m)->key, (m)->key_len).text, (ull)text_offset(p, (m)->key) - 8,        \
                  __VA_ARGS__),                                                                     \
-     tell_gguf(p, TENMAP_FOUND_##code, NULL))
+     report_gguf(p, TENMAP_FOUND_##code, NULL))
 
 /* Terminates the previous string value: the first byte of the item after it has been read. */
 static void end_value(gguf_parser *p, char *next) {
@@ -106,7 +106,7 @@ static bool whole_number(const tenmap_metadata *m, uint64_t *out) {
 }
 
 /* Handles the keys that say how to read the rest. */
-static tenmap_status heed_pair(gguf_parser *p, const tenmap_metadata *m) {
+static tenmap_status apply_gguf_pair(gguf_parser *p, const tenmap_metadata *m) {
     tmi_split *split = &p->header->split;
     if (key_is(m, "general.alignment"))
         return take_alignment(p, m);
@@ -123,7 +123,7 @@ static tenmap_status heed_pair(gguf_parser *p, const tenmap_metadata *m) {
     return TENMAP_OK;
 }
 
-static void keep_gguf_pair(gguf_parser *p, tenmap_metadata *m, const tenmap_value *v) {
+static void add_gguf_pair(gguf_parser *p, tenmap_metadata *m, const tenmap_value *v) {
     m->type = v->type;
     m->element_type = v->element_type;
     m->count = v->count;
@@ -160,9 +160,9 @@ static tenmap_status take_gguf_pairs(gguf_parser *p) {
         tenmap_value value;
         if (!tmi_gguf_pair(&p->reader, &m->key, &m->key_len, &value))
             return tmi_gguf_failed(&p->reader);
-        keep_gguf_pair(p, m, &value);
+        add_gguf_pair(p, m, &value);
         h->metadata_count = i + 1;
-        status = heed_pair(p, m);
+        status = apply_gguf_pair(p, m);
     }
     return status;
 }
@@ -180,7 +180,7 @@ static tenmap_status check_keys(gguf_parser *p) {
     for (size_t i = 0; i < h->metadata_count && status == TENMAP_OK; i++) {
         const tenmap_metadata *m = &h->metadata[i];
         size_t twin = tmi_names_put(&names, i, tmi_hash(key, m->key, m->key_len));
-        if (twin != TMI_NONE && !told_enough_of(p, TENMAP_FOUND_DUPLICATE_KEY))
+        if (twin != TMI_NONE && !reported_enough_of(p, TENMAP_FOUND_DUPLICATE_KEY))
             status = FAIL_KEY(p, DUPLICATE_KEY, m, "it appears twice; the other is at byte %llu",
                               (ull)text_offset(p, h->metadata[twin].key) - 8);
     }
@@ -343,7 +343,7 @@ static tenmap_status check_file_end(gguf_parser *p, uint64_t last_end, const ten
                     "first that is not complete: fetch the file again",
                     tmi_quote_path(place->path).text, tmi_count(wanted - size, "byte").text,
                     (ull)size, (ull)wanted, tmi_quote(cut->name, cut->name_len).text);
-        return tell_gguf(p, TENMAP_FOUND_TRUNCATED, NULL);
+        return report_gguf(p, TENMAP_FOUND_TRUNCATED, NULL);
     }
     uint64_t behind = align_up(p, begins + last_end); /* the last tensor may or may not be padded */
     if (size > behind && !allowed && !p->skipped) {
@@ -353,7 +353,7 @@ static tenmap_status check_file_end(gguf_parser *p, uint64_t last_end, const ten
                     "open takes the file as it is)",
                     tmi_quote_path(place->path).text, tmi_count(size - behind, "byte").text,
                     (ull)from);
-        return tell_gguf(p, TENMAP_FOUND_TRAILING, NULL);
+        return report_gguf(p, TENMAP_FOUND_TRAILING, NULL);
     }
     return TENMAP_OK;
 }
@@ -387,7 +387,7 @@ static tenmap_status place_tensors(gguf_parser *p, uint64_t length) {
 }
 
 /* Reports what a header may contain but rarely should. */
-static void note_oddities(const gguf_parser *p) {
+static void lint_gguf(const gguf_parser *p) {
     const tmi_place *place = p->reader.place;
     if (p->count == 0)
         TMI_REPORT(place->report, NO_TENSORS, place->shard, place->offset, NULL,
@@ -426,7 +426,7 @@ tenmap_status tmi_gguf_parse(tmi_header *header, const tmi_place *place, tmi_blo
         status = place_tensors(&p, length);
     header->count = p.count;
     if (status == TENMAP_OK && TMI_REPORTS(place->report))
-        note_oddities(&p);
+        lint_gguf(&p);
     if (status != TENMAP_OK)
         tmi_header_free(header);
     return status;

@@ -33,7 +33,7 @@ tmi_blanks tmi_check_blanks(const char *text, size_t length) {
     return blanks;
 }
 
-static void odd_blanks(const tmi_place *place, size_t length, const tmi_blanks *blanks) {
+static void lint_blanks(const tmi_place *place, size_t length, const tmi_blanks *blanks) {
     tmi_report *r = place->report;
     tmi_quoted path = tmi_quote_path(place->path);
     uint64_t start = place->offset + 8;
@@ -68,7 +68,7 @@ void tmi_check_field(const tmi_place *place, const tenmap_tensor *t, const char 
 }
 
 /* Says what is odd about a name; NULL if nothing is. */
-static const char *odd_name(const char *name, size_t len) {
+static const char *lint_name(const char *name, size_t len) {
     enum { LONG_NAME = 1024 };
     if (len == 0)
         return "the name is empty";
@@ -90,10 +90,10 @@ static uint64_t entry_offset(const tmi_place *place, const tmi_header *header,
     return place->offset + 8 + (uint64_t)(t->name - (const char *)header->text.bytes) - 1;
 }
 
-static void odd_tensor(const tmi_place *place, const tmi_header *header, size_t length,
-                       const tenmap_tensor *t) {
+static void lint_tensor(const tmi_place *place, const tmi_header *header, size_t length,
+                        const tenmap_tensor *t) {
     tmi_report *r = place->report;
-    const char *odd = odd_name(t->name, t->name_len);
+    const char *odd = lint_name(t->name, t->name_len);
     uint64_t entry = entry_offset(place, header, t), end = place->offset + place->size;
     if (odd)
         TMI_REPORT(r, NAME, place->shard, entry, t->name, "%s: tensor %s (header, byte %llu): %s",
@@ -121,7 +121,7 @@ static void odd_tensor(const tmi_place *place, const tmi_header *header, size_t 
 }
 
 /* The reference libraries record which framework wrote a file; some loaders require it. */
-static void odd_metadata(const tmi_place *place, const tmi_header *header) {
+static void lint_metadata(const tmi_place *place, const tmi_header *header) {
     tmi_report *r = place->report;
     for (size_t i = 0; i < header->metadata_count; i++)
         if (header->metadata[i].key_len == 6 && memcmp(header->metadata[i].key, "format", 6) == 0)
@@ -136,13 +136,13 @@ void tmi_check_header(const tmi_place *place, const tmi_header *header, size_t l
     tmi_report *r = place->report;
     const tenmap_tensor *tensors = header->tensors.bytes;
     uint64_t data = place->offset + 8 + length;
-    odd_blanks(place, length, blanks);
+    lint_blanks(place, length, blanks);
     if (data % 8 != 0)
         TMI_REPORT(r, DATA_START, place->shard, data, NULL,
                    "%s: the data begins at byte %llu, which is not a multiple of 8: the header was "
                    "not padded",
                    tmi_quote_path(place->path).text, (ull)data);
-    odd_metadata(place, header);
+    lint_metadata(place, header);
     if (header->count == 0)
         TMI_REPORT(r, NO_TENSORS, place->shard, place->offset, NULL, "%s: it holds no tensors",
                    tmi_quote_path(place->path).text);
@@ -151,7 +151,7 @@ void tmi_check_header(const tmi_place *place, const tmi_header *header, size_t l
                    "%s: the header does not list the tensors in the order of their data",
                    tmi_quote_path(place->path).text);
     for (size_t i = 0; i < header->count; i++)
-        odd_tensor(place, header, length, &tensors[i]);
+        lint_tensor(place, header, length, &tensors[i]);
 }
 
 #endif

@@ -86,7 +86,8 @@ static bool fail_memory(parser *p, uint64_t bytes) {
 }
 
 /* A rule is broken, and p->error says how. An open fails; a check reports it and goes on. */
-static tenmap_status tell(parser *p, uint32_t code, const tenmap_tensor *t, tenmap_status status) {
+static tenmap_status report_broken_rule(parser *p, uint32_t code, const tenmap_tensor *t,
+                                        tenmap_status status) {
     if (!TMI_REPORTS(p->place->report) || status != TENMAP_ERR_FORMAT)
         return status;
     tmi_report_failure(p->place->report, code, p->place->shard, t ? t->name : NULL, p->error);
@@ -94,7 +95,7 @@ static tenmap_status tell(parser *p, uint32_t code, const tenmap_tensor *t, tenm
 }
 
 /* Whether enough findings of this kind were reported; this one is then only counted. */
-static bool told_enough(const parser *p, uint32_t code) {
+static bool reported_enough(const parser *p, uint32_t code) {
     return TMI_REPORTS(p->place->report) &&
            tmi_report_full(p->place->report, TENMAP_FINDING_ERROR, code);
 }
@@ -112,7 +113,7 @@ static bool resume(parser *p, uint32_t code, const char *value) {
     unsigned depth = p->in_metadata ? 2 : 1;
     if (!tmi_json_skip(&again, depth))
         return false;
-    tell(p, code, p->in, TENMAP_ERR_FORMAT);
+    report_broken_rule(p, code, p->in, TENMAP_ERR_FORMAT);
     p->json.at = p->json.text + (again.at - text);
     p->json.problem = NULL;
     p->in = NULL;
@@ -128,9 +129,9 @@ static bool resume(parser *p, uint32_t code, const char *value) {
                 (ull)file_position(p, (t)->name) - 1, __VA_ARGS__)
 /* The same as a finding TENMAP_FOUND_*; TENMAP_OK if a check has reported it. */
 #define FAIL_RULE(p, code, t, ...)                                                                 \
-    (told_enough(p, TENMAP_FOUND_##code)                                                           \
+    (reported_enough(p, TENMAP_FOUND_##code)                                                       \
          ? TENMAP_OK                                                                               \
-         : tell(p, TENMAP_FOUND_##code, t, FAIL_TENSOR(p, t, __VA_ARGS__)))
+         : report_broken_rule(p, TENMAP_FOUND_##code, t, FAIL_TENSOR(p, t, __VA_ARGS__)))
 
 /* Rule 5: JSON and types. */
 
@@ -188,7 +189,7 @@ static bool parse_offsets(parser *p, tenmap_tensor *t) {
 }
 
 /* Entries are added in the order of their names in the text; lookups rely on that order. */
-static bool keep_opaque(parser *p, const tenmap_tensor *t, const char *text) {
+static bool add_opaque(parser *p, const tenmap_tensor *t, const char *text) {
     tmi_header *h = p->header;
     tmi_opaque *slice = tmi_grow(h->opaque, h->opaque_count, &h->opaque_capacity, sizeof *slice);
     if (!slice)
@@ -212,7 +213,7 @@ static bool parse_dtype(parser *p, tenmap_tensor *t) {
     if (TMI_LIKELY(p->dtype != TENMAP_AS_STORED))
         return true;
     t->dtype = TENMAP_OPAQUE;
-    if (!keep_opaque(p, t, text.bytes))
+    if (!add_opaque(p, t, text.bytes))
         return false;
     if (tmi_allows(p->place->flags, TENMAP_OPEN_UNKNOWN_DTYPES) && !p->place->report)
         return true;
@@ -222,7 +223,7 @@ static bool parse_dtype(parser *p, tenmap_tensor *t) {
                 "bytes)",
                 tmi_quote_path(p->place->path).text, (ull)offset,
                 tmi_quote(t->name, t->name_len).text, tmi_quote(text.bytes, text.len).text);
-    return tell(p, TENMAP_FOUND_DTYPE, t, TENMAP_ERR_FORMAT) == TENMAP_OK;
+    return report_broken_rule(p, TENMAP_FOUND_DTYPE, t, TENMAP_ERR_FORMAT) == TENMAP_OK;
 }
 
 enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4, FIELD_OTHER = 0, FIELD_NONE = -1 };
@@ -448,7 +449,7 @@ static tenmap_status index_metadata(parser *p) {
                              tmi_quote_path(p->place->path).text, (ull)offset,
                              tmi_quote(m->key, m->key_len).text,
                              (ull)file_position(p, h->metadata[twin].key) - 1);
-        status = tell(p, TENMAP_FOUND_DUPLICATE_KEY, NULL, status);
+        status = report_broken_rule(p, TENMAP_FOUND_DUPLICATE_KEY, NULL, status);
     }
     tmi_names_free(&names);
     return status;
@@ -520,7 +521,7 @@ static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end)
                     tmi_quote_path(p->place->path).text, tmi_count(missing, "byte").text, (ull)size,
                     (ull)(size > UINT64_MAX - missing ? UINT64_MAX : size + missing),
                     tmi_quote(t->name, t->name_len).text);
-        return tell(p, TENMAP_FOUND_TRUNCATED, NULL, TENMAP_ERR_FORMAT);
+        return report_broken_rule(p, TENMAP_FOUND_TRUNCATED, NULL, TENMAP_ERR_FORMAT);
     }
     if (last_end < data_size && (!allowed || p->place->report) && !p->skipped) {
         tmi_fail_at(p->error, TENMAP_ERR_FORMAT, p->place->shard, expected,
@@ -528,7 +529,7 @@ static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end)
                     "open takes the file as it is)",
                     tmi_quote_path(p->place->path).text,
                     tmi_count(data_size - last_end, "byte").text, (ull)expected);
-        return tell(p, TENMAP_FOUND_TRAILING, NULL, TENMAP_ERR_FORMAT);
+        return report_broken_rule(p, TENMAP_FOUND_TRAILING, NULL, TENMAP_ERR_FORMAT);
     }
     return TENMAP_OK;
 }

@@ -290,7 +290,7 @@ static TMI_INLINE bool take_offsets(reader *r, const kind *k) {
 }
 
 /* Sets the fields that follow from a tensor's kind and location. */
-static TMI_INLINE void settle(reader *r, tenmap_tensor *t, const kind *k) {
+static TMI_INLINE void set_location(reader *r, tenmap_tensor *t, const kind *k) {
     t->dtype = k->dtype;
     t->rank = k->rank;
     t->shape = k->shape;
@@ -340,7 +340,7 @@ static bool take_entry(reader *r) {
         return false;
     if (TMI_UNLIKELY(t->name_len == 12 && memcmp(t->name, "__metadata__", 12) == 0))
         return false;
-    settle(r, t, k);
+    set_location(r, t, k);
     t->header_position = r->count;
     if (r->slice) {
         r->slice->hashes[r->count++] = hash;

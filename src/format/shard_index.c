@@ -58,7 +58,7 @@ static bool fail_index_memory(index_parser *p, uint64_t bytes) {
 }
 
 /* A rule of the index is broken, but its JSON is valid: a check reports it and goes on. */
-static bool tell_index(index_parser *p, uint32_t code, const char *tensor) {
+static bool report_index(index_parser *p, uint32_t code, const char *tensor) {
     if (!TMI_REPORTS(p->place->report))
         return false;
     tmi_report_failure(p->place->report, code, TENMAP_NO_SHARD, tensor, p->error);
@@ -106,7 +106,7 @@ static bool parse_listing(index_parser *p) {
                         tmi_quote_path(p->place->path).text, (ull)offset,
                         tmi_quote(file.bytes, file.len).text, tmi_quote(name.bytes, name.len).text);
         p->left_out = true;
-        return tell_index(p, TENMAP_FOUND_SHARD_NAME, name.bytes);
+        return report_index(p, TENMAP_FOUND_SHARD_NAME, name.bytes);
     }
     tmi_listing *listings =
         tmi_grow(index->listings, index->listing_count, &index->listing_capacity, sizeof *listings);
@@ -140,7 +140,7 @@ static bool parse_weight_map(index_parser *p) {
 }
 
 /* Keeps a pair of strings from the index's metadata: it may be an alias of a tensor. */
-static bool keep_pair(index_parser *p, tmi_text key) {
+static bool add_pair_of_index(index_parser *p, tmi_text key) {
     tmi_index *index = p->index;
     tmi_text value;
     if (!tmi_json_string(&p->json, &value, "expected a string"))
@@ -172,7 +172,7 @@ static bool parse_index_metadata(index_parser *p) {
             !tmi_json_expect(json, ':', "expected ':' after a key"))
             return fail_index(p, NULL);
         if (keep && tmi_json_peek(json) == '"') {
-            if (!keep_pair(p, key))
+            if (!add_pair_of_index(p, key))
                 return false;
             continue;
         }
@@ -270,7 +270,7 @@ static bool index_listings(index_parser *p) {
                                 tmi_quote_path(p->place->path).text, (ull)offset,
                                 tmi_quote(l->name, l->name_len).text,
                                 (ull)(index->listings[twin].name - p->json.text) - 1);
-        if (!tell_index(p, TENMAP_FOUND_DUPLICATE_NAME, l->name))
+        if (!report_index(p, TENMAP_FOUND_DUPLICATE_NAME, l->name))
             return false;
     }
     return true;
@@ -338,7 +338,7 @@ tenmap_status tmi_index_parse(tmi_index *index, const tmi_place *place, tmi_bloc
     free(p.files);
     bool all_left_out = p.left_out && index->listing_count == 0;
     if (!good && p.failed == TENMAP_ERR_FORMAT && !all_left_out)
-        tell_index(&p, TENMAP_FOUND_INDEX, NULL);
+        report_index(&p, TENMAP_FOUND_INDEX, NULL);
     if (!good)
         tmi_index_free(index);
     return good ? TENMAP_OK : p.failed;
