@@ -87,9 +87,9 @@ AVX2_INLINE void fill_e4m3_table(unsigned char *table, const float *scale) {
 }
 
 /*
- * The table of group g, from the cache or computed in `buffer`; NULL if products with its scale come
- * close to the limits of F32 and BF16. A table costs as much as some 50 values; computing one for
- * each row would take a fifth of the time.
+ * The table of group g, from the cache or computed in `buffer`; NULL if products with its scale
+ * come close to the limits of F32 and BF16. A table costs as much as some 50 values; computing one
+ * for each row would take a fifth of the time.
  */
 AVX2_INLINE const unsigned char *find_e4m3_table(const tmi_fused_run *run, size_t g,
                                                  unsigned char *buffer) {
