@@ -217,7 +217,6 @@ a_dtype_that_is_not_known() {
 
 so=planted.so
 words=error-messages.sh
-[ -f scripts/$words ] || words=sentences.sh
 fault quick layers.sh a_kernel_includes_model 'oracle.c \(kernels\) includes src/model' \
     by quick_layers
 fault quick layers.sh a_folder_that_is_no_layer 'no such layer: planted' by quick_layers

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Sentences are for whoever meets them. What an engine shows to its users names no macro: a string of the
-# library that holds TENMAP_ may stand only in an error of status TENMAP_ERR_ARGUMENT, which is the
-# programmer's own mistake, or be what such a sentence is made of: the name of a struct's initializer. The
-# table of remedies in docs/errors.md has the macros, and every remedy there is in the words of a sentence.
+# Error messages are written for their reader. Messages that an engine shows to its users name no macro: a
+# string of the library may contain TENMAP_ only in an error of status TENMAP_ERR_ARGUMENT, which is the
+# programmer's own mistake, or as a piece of such a message: the name of a struct's initializer. The table
+# of remedies in docs/errors.md has the macros, and every remedy there quotes an error message.
 #
-#     scripts/sentences.sh [SOURCE]
+#     scripts/error-messages.sh [SOURCE]
 set -u
 cd "${1:-$(dirname "$0")/..}" || exit 1
 
@@ -48,19 +48,19 @@ found=$(statements $files | grep '@TENMAP_' |
     grep -vE '"@TENMAP_([A-Z]*_)?(OPTIONS|IO)_INIT"' |
     grep -vE '"@TENMAP_" #name|return "@TENMAP_ERR_UNKNOWN"|getenv\("@TENMAP_')
 if [ -n "$found" ]; then
-    echo "a sentence for users names a macro; say it in words, and put the macro into docs/errors.md:"
+    echo "an error message for users names a macro; say it in words, and put the macro into docs/errors.md:"
     printf '%s\n' "$found"
     exit 1
 fi
 
-# The first column of the table of remedies: words in quotes that some sentence has.
+# The first column of the table of remedies: words in quotes that some error message has.
 rows=$(sed -n '/^| The message says |/,/^$/p' docs/errors.md | sed '1,2d' | grep -o '^| "[^"]*"' | sed 's/^| //')
 [ -n "$rows" ] || { echo "docs/errors.md: the table of remedies is not there"; exit 1; }
 all=$(cat $files | tr -d '\n' | sed 's/" *"//g')
 printf '%s\n' "$rows" | tr -d '"' | while IFS= read -r words; do
     case $all in
     *"$words"*) ;;
-    *) echo "docs/errors.md: no sentence says: $words" && exit 1 ;;
+    *) echo "docs/errors.md: no error message says: $words" && exit 1 ;;
     esac
 done || exit 1
-echo "$(printf '%s\n' "$rows" | wc -l) remedies in words, no macro in a sentence for users"
+echo "$(printf '%s\n' "$rows" | wc -l) remedies in words, no macro in an error message for users"
