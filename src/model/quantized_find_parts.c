@@ -82,8 +82,8 @@ tmi_quoted tmi_shape_text(const uint64_t *shape, uint32_t rank) {
 enum { MOST_ANNOTATION_BYTES = 64 << 10, SMALL_NEIGHBOR = 4 << 10 };
 
 /*
- * Where a run of small tensors ends that begins with this one. Those that follow a note are often
- * notes, too; nothing of a run is larger than a single note may be.
+ * Where a run of small tensors ends that begins with this one. Those that follow an annotation are
+ * often annotations, too; nothing of a run is larger than a single annotation may be.
  */
 static uint64_t run_end(const tenmap_model *model, const tenmap_tensor *part) {
     const tenmap_tensor *last = model->tensors + model->tensor_count;
