@@ -31,7 +31,7 @@ test: deps
 
 # What every change must pass: under an hour on two processors. docs/testing.md has the list.
 check:
-	bash .ci/run
+	bash .ci/run --all
 
 # What takes hours: every F32, a million differential cases, fuzzing, more kills, larger files.
 long: deps

@@ -99,7 +99,10 @@ fuzz_all() {
     done
 }
 
+check "everything that make check runs" bash .ci/run --all
 check "build" build_tests
+check "cppcheck" sh scripts/analyze.sh cppcheck
+check "valgrind memcheck" sh scripts/memcheck.sh $build
 check "crash: 5,000 kills of each change" env TENMAP_KILLS=5000 $build/tests/test_crash
 check "crash, AddressSanitizer" sanitized address,undefined test_crash
 check "detach: 1,000 runs beside readers, ThreadSanitizer" sanitized thread test_detach 1000
@@ -119,7 +122,7 @@ check "linear time and memory, at the limits" sh scripts/linear.sh
 check "valgrind memcheck, the slow tests" sh scripts/memcheck.sh $build load residency
 check "quantized weights, with gptqmodel and AutoAWQ" env TENMAP_LONG=1 sh tests/peers/quantized.sh \
     $build/libtenmap.so $build/tool/tenmap $build/tests/cli_quantized
-check "MemorySanitizer, weights in parts" sh scripts/msan.sh quantized
+check "MemorySanitizer, quantized weights" sh scripts/msan.sh quantized
 check "all 2^32 F32 inputs" ctest --test-dir $build -C Long -L long --output-on-failure
 if [ -f tests/peers/differential.sh ]; then
     check "differential: the reference, 1,000,000 cases" sh tests/peers/differential.sh 1000000
