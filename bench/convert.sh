@@ -11,8 +11,8 @@ build_targets bench_convert
 
 peers() {
     python=${TENMAP_PEERS_PYTHON:-$build/venv/bin/python}
-    if [ ! -x "$python" ]; then
-        { python3 -m venv "$build/venv" && "$build/venv/bin/pip" -q install numpy ml_dtypes; } ||
+    if [ -z "${TENMAP_PEERS_PYTHON-}" ] && ! "$python" -c 'import numpy, ml_dtypes' 2>/dev/null; then
+        { python3 -m venv "$build/venv" && "$python" -m pip -q install numpy ml_dtypes; } ||
             echo "numpy and ml_dtypes could not be installed" >&2
     fi
     "$python" "$root/bench/peers/convert_numpy.py" >>"$out" || echo "skipped: numpy + ml_dtypes"
