@@ -34,7 +34,8 @@ static int run_editor(const char *editor, const char *path) {
     text_free(&line);
     if (child > 0 && WIFEXITED(result) && WEXITSTATUS(result) == 0)
         return EXIT_FINE;
-    return fail(EXIT_FAILED, "the editor '%s' failed, so nothing was changed; $EDITOR chooses one",
+    return fail(EXIT_FAILED,
+                "the editor '%s' failed, so nothing was changed; set $EDITOR to choose another",
                 editor);
 }
 

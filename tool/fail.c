@@ -76,7 +76,7 @@ void text_add_message(text *out, const char *message) {
                  {"; open it to be read, not mapped", ""},
                  {"a higher limit for headers allows it", "--max-header raises it"},
                  {"opened as it is stored, the model lists its parts",
-                  "without --dequantize the parts are there"},
+                  "without --dequantize its parts are listed"},
                  {"repairing its metadata", "'tenmap meta FILE repair'"}};
     while (*message) {
         size_t i = 0, count = sizeof words / sizeof words[0];

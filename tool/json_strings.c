@@ -150,7 +150,7 @@ static bool check_duplicate_keys(json_reader *r, const json_pairs *pairs) {
     if (first == SIZE_MAX)
         return true;
     r->at = r->begin + pairs->items[first].key_end;
-    return refuse(r, "this key is there twice");
+    return refuse(r, "this key appears twice");
 }
 
 bool json_read_pairs(const char *bytes, size_t len, json_pairs *out, text *why) {
@@ -166,7 +166,7 @@ bool json_read_pairs(const char *bytes, size_t len, json_pairs *out, text *why) 
     }
     skip_space(&r);
     if (good && r.at < r.end)
-        good = refuse(&r, "there is more after the object");
+        good = refuse(&r, "there is more text after the object");
     good = good && check_duplicate_keys(&r, out);
     text_free(&key);
     text_free(&value);

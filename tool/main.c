@@ -74,8 +74,8 @@ static int unknown_command(const char *given) {
     if (*given == '-')
         return fail(EXIT_USAGE, "options come after the command: tenmap COMMAND %s", given);
     if (strchr(given, '.') || strchr(given, '/'))
-        return fail(EXIT_USAGE, "'%s' is no command; to look into a model: tenmap info %s", given,
-                    given);
+        return fail(EXIT_USAGE, "'%s' is not a command; to look into a model: tenmap info %s",
+                    given, given);
     return fail(EXIT_USAGE, "there is no command '%s'; 'tenmap --help' lists them", given);
 }
 

@@ -124,8 +124,8 @@ static int fail_part(part_verdict verdict, part p, uint64_t size, uint32_t dim) 
     if (verdict == PART_OUTSIDE)
         return fail(EXIT_FAILED, "index %.*s is outside dimension %u, which has %llu elements",
                     (int)p.len, p.at, dim, (unsigned long long)size);
-    return fail(EXIT_USAGE, "'%.*s' is no slice; they look like 3, -1, 0:2, :4 or ...", (int)p.len,
-                p.len ? p.at : "");
+    return fail(EXIT_USAGE, "'%.*s' is not a slice; slices look like 3, -1, 0:2, :4 or ...",
+                (int)p.len, p.len ? p.at : "");
 }
 
 /* Counts the parts first, since ... stands for all remaining dimensions. */
@@ -137,9 +137,9 @@ static int count_parts(part all, uint32_t rank, uint32_t *left) {
         parts += !is_rest(p);
     }
     if (rests > 1)
-        return fail(EXIT_USAGE, "a slice has one '...' at most");
+        return fail(EXIT_USAGE, "a slice has at most one '...'");
     if (parts > rank)
-        return fail(EXIT_FAILED, "the slice has %zu dimensions, and the tensor has %u", parts,
+        return fail(EXIT_FAILED, "the slice has %zu dimensions, but the tensor has %u", parts,
                     rank);
     *left = rank - (uint32_t)parts;
     return EXIT_FINE;
@@ -166,7 +166,7 @@ static int parse_parts(part all, const tenmap_tensor *tensor, slice *out, bool *
 int slice_parse(const char *given, const tenmap_tensor *tensor, slice *out) {
     part all = {NULL, 0};
     if (given && !inside(given, &all))
-        return fail(EXIT_USAGE, "'%s' is no slice; they look like '[0:2, :4]'", given);
+        return fail(EXIT_USAGE, "'%s' is not a slice; slices look like '[0:2, :4]'", given);
     bool *single = need(tensor->rank, sizeof *single);
     *out = (slice){.rank = tensor->rank, .count = 1, .whole = true};
     out->begin = need(tensor->rank, sizeof *out->begin);

@@ -133,7 +133,7 @@ static void name_hint(const tenmap_model *model, const char *pattern, text *out)
 
 static int nothing_selected(const tenmap_model *model, const char *pattern) {
     if (!pattern)
-        return fail(EXIT_FAILED, "no tensor is left by these filters");
+        return fail(EXIT_FAILED, "these filters leave no tensor");
     text hint = {0};
     name_hint(model, pattern, &hint);
     int code = fail(EXIT_FAILED, "no tensor matches '%s'; %s", pattern, hint.bytes);

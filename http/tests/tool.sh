@@ -110,10 +110,10 @@ says 3 'this is no address that can be opened' info file:///etc/passwd
 says 3 'names no host' ls http:///x
 says 3 'no connection can be made' info http://127.0.0.1:1/x
 says 3 'with the token that was given' info --token hunter2 "$base/forbidden/x"
-says 3 'not here' hash "$base/files/small.safetensors"
+says 3 'not a local file' hash "$base/files/small.safetensors"
 says 64 'cannot be changed' meta "$base/files/small.safetensors" set a b
 says 64 'bench measures' bench "$base/files/small.safetensors"
-says 64 'looks through a folder that is here' inventory "$hub"
+says 64 'looks through a local folder' inventory "$hub"
 says 64 'has a revision' info "$hub@main" --revision main
 says 64 'for addresses on a hub' info small.safetensors --revision main
 says 64 'cannot be sent' info --token 'hunter2 x' "$base/plain/x"
@@ -185,12 +185,12 @@ ls -b evil | grep -q '\\' && { ls -b evil; wrong "a file whose name holds contro
 
 # What a server chooses the number and the size of is bounded, with the bound in the sentence.
 for i in $(seq 300); do echo x >"$served/tokenizer.$i.txt"; done
-says 3 'more than 256 files that belong beside a model' extract "$hub" '*' -o many/
+says 3 'more than 256 files that belong to a model' extract "$hub" '*' -o many/
 says 0 '' extract "$hub" '*' -o many/ -f --no-config
 rm -rf many "$served"/tokenizer.*.txt
 echo '{}' >"$served/tokenizer.json"
 echo claimed >"$served/tokenizer_huge.json"
-says 3 'has 268435456 bytes; of all files beside a model at most 268435456 are fetched, and 26843' \
+says 3 'has 268435456 bytes; at most 268435456 bytes of such companion files are fetched, and 26843' \
     extract "$hub" '*' -o large/
 rm -rf large "$served"/tokenizer*
 # A config.json whose rest cannot be read is told, and not taken for one that is not there.

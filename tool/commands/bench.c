@@ -266,7 +266,9 @@ static int bench_run(const invocation *call) {
     if (b.set->rounds == 0)
         return fail(EXIT_USAGE, "--rounds must be at least 1");
     if (is_address(b.path))
-        return fail(EXIT_USAGE, "bench measures what memory and disks give: download the model");
+        return fail(
+            EXIT_USAGE,
+            "bench measures the memory and disks of this machine: download the model first");
     int status = open_model(b.path, &b.model);
     if (status)
         return status;

@@ -41,7 +41,7 @@ static const example check_examples[] = {
     {"tenmap check --values llama/", "and whether a NaN crept in"},
     {"tenmap check --config llama/", "and whether config.json describes these tensors"},
     {"tenmap check loras/*.safetensors", "one verdict each, then how many are fine"},
-    {"tenmap check --json model.safetensors | jq .verdict", "for scripts, as is the exit code"},
+    {"tenmap check --json model.safetensors | jq .verdict", "for scripts, like the exit code"},
     {NULL, NULL},
 };
 

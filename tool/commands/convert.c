@@ -51,7 +51,7 @@ static const option convert_options[] = {
 static const example convert_examples[] = {
     {"tenmap convert model.safetensors --to bf16 -o small.safetensors", "halve an F32 model"},
     {"tenmap convert llama/ --to f8_e4m3 --keep norm --rule 'lm_head.*=bf16' -o llama-f8",
-     "by name: the head in BF16, the norms as they are, all else in 8 bits"},
+     "by name: the head in BF16, the norms as they are, everything else in 8 bits"},
     {"tenmap convert DeepSeek-V3/ --dequantize --to bf16 -o DeepSeek-V3-bf16",
      "a quantized model as a plain one"},
     {"tenmap convert llama/ --quantize fp8-block -o llama-fp8/", "8 bits with scales"},
@@ -86,13 +86,13 @@ static int parse_rules(const convert_settings *set, rule *rules) {
         tenmap_dtype to;
         bool whole = equals && equals > given;
         if (whole && !dtype_of(equals + 1, &to) && dtype_hint(equals + 1))
-            return fail(EXIT_USAGE, "--rule '%s': '%s' is no dtype; did you mean %s?", given,
+            return fail(EXIT_USAGE, "--rule '%s': '%s' is not a dtype; did you mean %s?", given,
                         equals + 1, dtype_hint(equals + 1));
         if (!whole || !dtype_of(equals + 1, &to))
             return fail(EXIT_USAGE, "--rule takes NAME=DTYPE, such as 'lm_head.*=bf16', not '%s'",
                         given);
         if (to == BY_QUANTIZE && !set->quantize)
-            return fail(EXIT_USAGE, "--rule '%s' wants to know how: --quantize fp8-block, ...",
+            return fail(EXIT_USAGE, "--rule '%s' needs a scheme: add --quantize fp8-block, ...",
                         given);
         rules[n++] = (rule){need_copy(given, (size_t)(equals - given)), to, false};
     }
@@ -128,7 +128,8 @@ static void plan_tensor(const convert_settings *set, plan *p, const tenmap_tenso
 static void warn_unused(const rule *rules, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (!rules[i].used)
-            warn("'%s' matches no tensor that an earlier rule has not taken", rules[i].pattern);
+            warn("'%s' matches no tensor, or only tensors that an earlier rule matches",
+                 rules[i].pattern);
 }
 
 static int plan_conversion(const convert_settings *set, plan *p, rule *rules, size_t count) {
@@ -150,21 +151,20 @@ static int find_quantized(const convert_settings *set, const tenmap_model *model
         quantized_parts weight;
         if (!is_dequantized(t) && detect_quantized(model, t, &weight))
             return fail(EXIT_FAILED,
-                        "%s is quantized already (%s); --dequantize too quantizes it anew",
+                        "%s is already quantized (%s); add --dequantize to quantize it again",
                         shown_name(t->name, t->name_len), weight.scheme);
         if (choose_dtype(set, rules, count, t) != BY_QUANTIZE)
             continue;
         const char *obstacle = quantize_obstacle(q->scheme, t);
         if (obstacle)
-            return fail(EXIT_FAILED, "%s cannot become %s: %s", shown_name(t->name, t->name_len),
-                        quantize_name(q->scheme), obstacle);
+            return fail(EXIT_FAILED, "%s cannot be quantized to %s: it has %s",
+                        shown_name(t->name, t->name_len), quantize_name(q->scheme), obstacle);
         quantizer_add(q, t);
     }
     if (!q->count)
         return fail(EXIT_FAILED,
-                    "'%s' has no weight to quantize: names that end in .weight, two "
-                    "dimensions, F64, F32, F16 or BF16; --rule 'NAME=quantize' "
-                    "names others",
+                    "'%s' has no weight to quantize: a name that ends in .weight, two dimensions, "
+                    "F64, F32, F16 or BF16; --rule 'NAME=quantize' adds others",
                     tenmap_path(model));
     int status = quantizer_measure(q);
     return status ? status : quantizer_open(q);
@@ -219,7 +219,7 @@ static void warn_plain(const plan *p) {
     for (size_t i = 0; i < p->count; i++)
         if (is_dequantized(p->sources[i].tensor))
             return;
-    warn("'%s' has no weight that is stored in parts, so there is nothing to dequantize",
+    warn("'%s' has no quantized weights, so there is nothing to dequantize",
          shown_path(tenmap_path(p->models[0])));
 }
 
@@ -238,11 +238,11 @@ static int fail_quantized(const quantized_parts *weight, const tenmap_tensor *pa
     const tenmap_tensor *codes = weight->parts[0], *mark = weight->parts[1];
     return fail(
         EXIT_FAILED,
-        "%s and %s are parts of one weight (%s; %s): converting %s would make it another; "
-        "%s, --keep leaves parts as they are, --raw converts them",
+        "%s and %s are parts of one weight (%s; %s): converting %s would corrupt it; %s, --keep "
+        "leaves parts as they are, --raw converts them",
         shown_name(codes->name, codes->name_len), shown_name(mark->name, mark->name_len),
         tenmap_dtype_name(codes->dtype), weight->scheme, shown_name(part->name, part->name_len),
-        common.dequantize ? "this scheme cannot be put together" : "--dequantize writes it plain");
+        common.dequantize ? "this scheme cannot be dequantized" : "--dequantize writes its values");
 }
 
 /*
@@ -267,7 +267,8 @@ static int check_convert(const convert_settings *set) {
     if (!set->to && !set->rules.count && !set->dequantize && !set->quantize)
         return fail(EXIT_USAGE, "say what to convert to: --to bf16, or --rule 'NAME=DTYPE'");
     if (set->raw && (set->dequantize || set->quantize))
-        return fail(EXIT_USAGE, "--raw takes parts as they are, --%s does not: one of them",
+        return fail(EXIT_USAGE,
+                    "--raw takes parts as they are, but --%s does not: use only one of them",
                     set->dequantize ? "dequantize" : "quantize");
     return EXIT_FINE;
 }

@@ -54,7 +54,7 @@ static const example diff_examples[] = {
     {"tenmap diff a/ b/ 'model.layers.0.*'", "one layer of both"},
     {"tenmap diff llama/ llama-Q4_K_M.gguf --map-names", "what a quantization cost, by dtype"},
     {"tenmap diff a/ b.gguf --rename 's/^h\\./blk./' --any-dtype --any-metadata",
-     "other names: say how they change"},
+     "for other names: how to rename them"},
     {NULL, NULL},
 };
 
@@ -344,10 +344,10 @@ static void print_diff(const models *m, const diff_settings *set, bool same) {
     print_names("only in A", m->found.only_a, m->found.only_a_count);
     print_names("only in B", m->found.only_b, m->found.only_b_count);
     if (!any_dtype(set))
-        print_changes("other dtypes", m->dtypes, m->dtype_count, false);
-    print_changes("other shapes", m->shapes, m->shape_count, true);
+        print_changes("different dtypes", m->dtypes, m->dtype_count, false);
+    print_changes("different shapes", m->shapes, m->shape_count, true);
     if (m->metadata && !any_metadata(set)) {
-        printf("%sother metadata (%zu):%s\n", paint(STYLE_BOLD), m->metadata, paint_end());
+        printf("%sdifferent metadata (%zu):%s\n", paint(STYLE_BOLD), m->metadata, paint_end());
         walk_metadata(m, print_key);
     }
     print_values(m, set);
@@ -572,7 +572,7 @@ static int diff_run(const invocation *call) {
     models m = {0};
     bool same = false;
     if (!(set->atol >= 0) || !(set->rtol >= 0))
-        return fail(EXIT_USAGE, "a tolerance is a number that is not negative");
+        return fail(EXIT_USAGE, "a tolerance must be a number that is not negative");
     common.dequantize = set->dequantize;
     int status = open_model(call->operands[0], &m.a);
     if (!status)

@@ -15,7 +15,7 @@ static const example extract_examples[] = {
 
 const command cmd_extract = {
     .name = "extract",
-    .summary = "Write a model of some of the tensors",
+    .summary = "Write some of the tensors as a model",
     .operands = "MODEL [NAME...]",
     .min_operands = 1,
     .max_operands = SIZE_MAX,

@@ -33,15 +33,15 @@ static const option get_options[] = {
     {'a', "all", NULL, OPTION_SWITCH, AT(all), "Show all values, however many there are"},
     {'p', "precision", "N", OPTION_COUNT, AT(precision),
      "Show N significant digits (6); 0 for as many as each value has"},
-    {0, "raw-values", NULL, OPTION_SWITCH, AT(raw_values), "Print one value per line, exact"},
+    {0, "raw-values", NULL, OPTION_SWITCH, AT(raw_values), "Print one value per line, exactly"},
     {0, "tsv", NULL, OPTION_SWITCH, AT(tsv),
-     "Print one line per row of the last dimension, tabs between the values, exact"},
+     "Print one line per row of the last dimension, with tabs between the values, exactly"},
     {0, "json", NULL, OPTION_SWITCH, AT(json), "Print JSON: the shape, and the values in one list"},
     {0, "raw", NULL, OPTION_SWITCH, AT(raw),
      "Export bits to .npy: BF16 as uint16, F8 as uint8, instead of float32"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
      "Use this many connections for an address (8)"},
-    {'b', "bytes", NULL, OPTION_SWITCH, AT(bytes), "Export the bytes alone, little-endian"},
+    {'b', "bytes", NULL, OPTION_SWITCH, AT(bytes), "Export only the bytes, little-endian"},
     DEQUANTIZE_OPTION(AT(dequantize)),
     {0, NULL, NULL, OPTION_SWITCH, 0, NULL},
 };
@@ -70,7 +70,7 @@ static int find_one(const tenmap_model *model, const char *pattern, const tenmap
             text_add_safe(&names, s.tensors[i]->name, s.tensors[i]->name_len);
         }
         if (s.count)
-            fail(EXIT_FAILED, "'%s' is %zu tensors, among them %s: name one", pattern, s.count,
+            fail(EXIT_FAILED, "'%s' matches %zu tensors, among them %s: name one", pattern, s.count,
                  names.bytes);
         else
             fail(EXIT_FAILED, "the model has no tensors");
@@ -171,21 +171,22 @@ static bool ends_with(const char *path, const char *end) {
 
 static int check_settings(const get_settings *set) {
     if (set->json + set->tsv + set->raw_values + (set->output != NULL) > 1)
-        return fail(EXIT_USAGE, "--json, --tsv, --raw-values and -o are different answers: "
-                                "choose one");
+        return fail(EXIT_USAGE,
+                    "--json, --tsv, --raw-values and -o exclude each other: choose one");
     if ((set->bytes || set->raw) && !set->output)
-        return fail(EXIT_USAGE, "--%s goes with -o FILE, or -o - for stdout",
+        return fail(EXIT_USAGE, "--%s needs -o FILE, or -o - for stdout",
                     set->bytes ? "bytes" : "raw");
     if (set->force && !set->output)
-        return fail(EXIT_USAGE, "--force is about the FILE of -o, and there is none");
+        return fail(EXIT_USAGE, "--force replaces the FILE of -o, but there is no -o");
     if (set->bytes && set->raw)
-        return fail(EXIT_USAGE, "--raw is for .npy files, and --bytes makes none");
+        return fail(EXIT_USAGE, "--raw is for .npy files, but --bytes does not write one");
     if (set->precision > 17)
-        return fail(EXIT_USAGE, "--precision is 17 at most, which is exact for every dtype");
+        return fail(EXIT_USAGE, "--precision takes at most 17, which is exact for every dtype");
     if (!set->output || set->bytes)
         return EXIT_FINE;
     if (!is_stdout(set->output) && !ends_with(set->output, ".npy"))
-        return fail(EXIT_USAGE, "'%s': call it .npy, or add --bytes to write the bytes alone",
+        return fail(EXIT_USAGE,
+                    "'%s': the name must end in .npy, or add --bytes to write only the bytes",
                     set->output);
     return EXIT_FINE;
 }
@@ -238,7 +239,8 @@ static int get_run(const invocation *call) {
     common.dequantize = set->dequantize;
     int status = check_settings(set);
     if (!status && set->output && is_stdout(set->output) && isatty(STDOUT_FILENO) == 1)
-        status = fail(EXIT_USAGE, "binary does not go to a terminal: redirect it, or name a file");
+        status = fail(EXIT_USAGE,
+                      "binary data is not written to a terminal: redirect it, or name a file");
     if (!status)
         status = open_for(call->operands[0], call->operands[1], &model);
     if (!status && !given)

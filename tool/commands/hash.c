@@ -47,7 +47,7 @@ static const example hash_examples[] = {
     {"tenmap hash model.safetensors --verify pointers/model.safetensors",
      "whether a download is the file that the hub has"},
     {"tenmap hash --model llama/ merged.safetensors", "whether two models are the same"},
-    {"tenmap hash --tensors model.safetensors", "which tensors are"},
+    {"tenmap hash --tensors model.safetensors", "one line for each tensor"},
     {NULL, NULL},
 };
 
@@ -81,7 +81,7 @@ static int add_operand(file_list *list, const char *path) {
     size_t len = strlen(path);
     if (is_address(path))
         return fail(EXIT_FAILED,
-                    "'%s' is not here, and the SHA-256 of a file wants all of it; --model and "
+                    "'%s' is not a local file, and its SHA-256 needs all of its bytes; --model and "
                     "--tensors take addresses",
                     shown_path(path));
     bool index = len > 5 && strcmp(path + len - 5, ".json") == 0;
@@ -227,8 +227,7 @@ static int run_files(const invocation *call, const hash_settings *set) {
     if (!status && set->verify && list.count > 1 &&
         (stat(set->verify, &s) != 0 || !S_ISDIR(s.st_mode)))
         status = fail(EXIT_USAGE,
-                      "there are %zu files: --verify wants the folder that has a "
-                      "pointer for each",
+                      "there are %zu files: --verify needs a folder that has a pointer for each",
                       list.count);
     if (!status && set->verify)
         status = verify_files(&list, set);
@@ -346,9 +345,9 @@ static int hash_all(const invocation *call) {
     const hash_settings *set = call->settings;
     bool prints = set->tensors || set->whole;
     if (prints && set->verify)
-        return fail(EXIT_USAGE, "--verify is about files; it goes without --tensors and --model");
+        return fail(EXIT_USAGE, "--verify compares files; leave out --tensors and --model");
     if (!prints && set->dequantize)
-        return fail(EXIT_USAGE, "--dequantize is about values; it goes with --tensors or --model");
+        return fail(EXIT_USAGE, "--dequantize is about values; it needs --tensors or --model");
     common.dequantize = set->dequantize;
     return prints ? run_fingerprints(call, set) : run_files(call, set);
 }

@@ -134,9 +134,9 @@ static void print_identity(const summary *s) {
     identify(s->model, true, &id);
     if (id.kind.len) {
         text_addf(&t, "%s, %s", id.kind.bytes,
-                  strcmp(id.source, "config") == 0     ? "says config.json"
-                  : strcmp(id.source, "metadata") == 0 ? "says its metadata"
-                                                       : "by its names");
+                  strcmp(id.source, "config") == 0     ? "according to config.json"
+                  : strcmp(id.source, "metadata") == 0 ? "according to its metadata"
+                                                       : "judging by its names");
         print_line("model", &t);
     }
     text_clear(&t);
@@ -311,7 +311,7 @@ static void print_duplicates(const duplicates *d) {
     else
         puts("  no tensor");
     if (d->constant_tensors)
-        printf("  %snot counted: %zu tensors of one value only, alike as zeros and ones are%s\n",
+        printf("  %snot counted: %zu tensors of only one value, such as all zeros or all ones%s\n",
                paint(STYLE_DIM), d->constant_tensors, paint_end());
     text_free(&t);
 }
@@ -357,8 +357,8 @@ static void find_oddities(const summary *s, const schemes *known,
          "tensor is not aligned for its dtype, so it has no zero-copy view",
          "tensors are not aligned for their dtype, so they have no zero-copy view"},
         {"empty-tensor", s->empty, "tensor has no elements", "tensors have no elements"},
-        {"name", s->strange, "name is empty or holds characters that are not seen",
-         "names are empty or hold characters that are not seen"},
+        {"name", s->strange, "name is empty or has invisible characters",
+         "names are empty or have invisible characters"},
         {"unclaimed-bytes", s->unclaimed, "byte belongs to no tensor", "bytes belong to no tensor"},
         {"missing-shard", tenmap_missing_count(s->model), "shard is missing", "shards are missing"},
     };
@@ -372,7 +372,7 @@ static void find_oddities(const summary *s, const schemes *known,
     }
     if (known->problem.len) {
         text_clear(&t);
-        text_addf(&t, "quantized weights cannot be put together: ");
+        text_addf(&t, "quantized weights cannot be dequantized: ");
         text_add_visible(&t, known->problem.bytes, known->problem.len);
         say(&(oddity){"not-dequantizable", 0, t.bytes});
     }

@@ -446,7 +446,7 @@ static void print_inventory(const inventory *all, const inventory_settings *set)
     if (all->not_compared)
         text_addf(&line, "; %zu not compared (more than this process may open)", all->not_compared);
     if (all->abridged)
-        text_addf(&line, "; not every pair that shares tensors is told");
+        text_addf(&line, "; not every pair that shares tensors is listed");
     if (all->unreadable)
         text_addf(&line, "; %zu folders could not be read", all->unreadable);
     puts(line.bytes);
@@ -517,12 +517,11 @@ static int inventory_run(const invocation *call) {
     struct stat s;
     if (is_address(all.top))
         return fail(EXIT_USAGE,
-                    "inventory looks through a folder that is here; 'tenmap info' takes "
-                    "an address");
+                    "inventory looks through a local folder; 'tenmap info' takes an address");
     if (stat(all.top, &s) != 0)
         return fail(EXIT_FAILED, "'%s': %s", all.top, os_error_text(errno));
     if (!S_ISDIR(s.st_mode))
-        return fail(EXIT_FAILED, "'%s' is no folder; 'tenmap info' is about one model", all.top);
+        return fail(EXIT_FAILED, "'%s' is not a folder; 'tenmap info' shows one model", all.top);
     catch_interrupts();
     find_models(all.top, set->depth, &all);
     bool broken = describe_all(&all);

@@ -239,7 +239,7 @@ static int ls_run(const invocation *call) {
     wanted.patterns = call->operands + 1;
     wanted.pattern_count = call->operand_count - 1;
     if (set->json + set->tsv + wants_tree(set) > 1)
-        return fail(EXIT_USAGE, "--tree, --json and --tsv are three answers: choose one");
+        return fail(EXIT_USAGE, "--tree, --json and --tsv exclude each other: choose one");
     if (wants_tree(set) && (set->sort || set->reverse || set->long_form))
         return fail(EXIT_USAGE, "a tree has its own order and columns: leave out --sort, "
                                 "--reverse and --long");

@@ -41,10 +41,11 @@ static int plan_merge(plan *p, unsigned prefer) {
     if (prefer != PREFER_NONE)
         plan_drop_duplicate_names(p, p->last_wins);
     else if (plan_find_duplicate_names(p, &a, &b))
-        return fail(EXIT_FAILED,
-                    "tensor %s is in both '%s' and '%s'; --prefer first or last says which counts",
-                    shown_name(p->sources[a].tensor->name, p->sources[a].tensor->name_len),
-                    file_of(p->sources[a].tensor), file_of(p->sources[b].tensor));
+        return fail(
+            EXIT_FAILED,
+            "tensor %s is in both '%s' and '%s'; --prefer first or --prefer last chooses one",
+            shown_name(p->sources[a].tensor->name, p->sources[a].tensor->name_len),
+            file_of(p->sources[a].tensor), file_of(p->sources[b].tensor));
     return EXIT_FINE;
 }
 

@@ -73,7 +73,8 @@ static int choose_shards(meta_call *c) {
             return EXIT_FINE;
         }
     }
-    return fail(EXIT_FAILED, "there is no shard '%s'; they are 1 to %zu", c->set->shard, count);
+    return fail(EXIT_FAILED, "there is no shard '%s'; shards are numbered 1 to %zu", c->set->shard,
+                count);
 }
 
 static const tenmap_metadata *find_pair(const meta_call *c, size_t shard, const char *key,
@@ -437,14 +438,15 @@ static int meta_run(const invocation *call) {
         c.word_count = call->operand_count - 2;
     }
     if (!action)
-        return fail(EXIT_USAGE, "'%s' is no action; they are get, set, rm, edit and repair",
+        return fail(EXIT_USAGE,
+                    "'%s' is not an action; the actions are get, set, rm, edit and repair",
                     call->operands[1]);
     if (c.word_count < action->least || c.word_count > action->most)
-        return fail(EXIT_USAGE, "it is: tenmap meta MODEL %s", action->usage);
+        return fail(EXIT_USAGE, "usage: tenmap meta MODEL %s", action->usage);
     if (is_address(c.path) && action != &list_action && action->run != get)
         return fail(EXIT_USAGE,
-                    "'%s' is not here, so its metadata cannot be changed; 'tenmap "
-                    "extract' and 'convert' write a model that is",
+                    "'%s' is not a local file, so its metadata cannot be changed; 'tenmap extract' "
+                    "and 'tenmap convert' write a local copy",
                     shown_path(c.path));
     if (!action->opens)
         return action->run(&c);

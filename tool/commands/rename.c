@@ -75,7 +75,7 @@ static int check_names(const plan *p, bool any) {
         const tenmap_source *s = &p->sources[i];
         const char *shown = shown_name(s->tensor->name, s->tensor->name_len);
         if (s->name && !s->name_len)
-            return fail(EXIT_FAILED, "tensor %s would have no name at all", shown);
+            return fail(EXIT_FAILED, "tensor %s would have an empty name", shown);
         if (s->name && strcmp(s->name, "__metadata__") == 0)
             return fail(EXIT_FAILED, "tensor %s cannot be called __metadata__", shown);
     }
@@ -122,12 +122,12 @@ static int plan_renames(plan *p, const rename_settings *set, const substitution 
 static int check_in_place(const plan *p, const rename_settings *set, const char *given) {
     const output_settings *out = &set->out;
     if (out->path || out->single || out->max_shard || out->copy_config || out->no_config)
-        return fail(EXIT_USAGE, "--in-place changes the model itself: it goes with neither -o nor "
-                                "the options about what is written there");
+        return fail(EXIT_USAGE, "--in-place changes the model itself: leave out -o and the options "
+                                "about what -o writes");
     if (tenmap_shard_count(p->models[0]) != 1 || tenmap_index_json(p->models[0], NULL))
         return fail(EXIT_FAILED,
-                    "'%s' has an index or several files, which cannot change in one step: write "
-                    "it anew with -o OUT; with --force OUT may be '%s'",
+                    "'%s' has an index or several files, which cannot change in one step: write a "
+                    "new one with -o OUT; with --force, OUT may be '%s'",
                     given, given);
     return EXIT_FINE;
 }
@@ -217,12 +217,12 @@ static int rename_run(const invocation *call) {
     substitution *list = NULL;
     int status = EXIT_FINE;
     if (!wanted && !set->maps.count)
-        status = fail(EXIT_USAGE, "say how: 's/^model\\.//', or --map OLD=NEW");
+        status = fail(EXIT_USAGE, "say how to rename: 's/^model\\.//', or --map OLD=NEW");
     else if (!set->out.path && !set->in_place)
         status = fail(EXIT_USAGE, "say where to write: -o OUT, or --in-place to change the model "
                                   "itself");
     else if ((set->follow || set->no_copy) && !set->in_place)
-        status = fail(EXIT_USAGE, "--follow and --no-copy go with --in-place");
+        status = fail(EXIT_USAGE, "--follow and --no-copy need --in-place");
     if (!status)
         status = substitutions_parse(call->operands + 1, wanted, &list);
     if (!status)

@@ -95,11 +95,11 @@ static char *default_output(const char *model) {
 static int wrong_choices(const report_settings *set) {
     bool wants_values = set->metric >= 1 + METRIC_NORM && set->metric <= 1 + METRIC_BROKEN;
     if (set->no_stats && set->request.hist.count)
-        return fail(EXIT_USAGE, "--hist wants values, --no-stats reads none: leave out one");
+        return fail(EXIT_USAGE, "--hist needs values, but --no-stats reads none: leave out one");
     if (set->no_stats && wants_values)
-        return fail(EXIT_USAGE, "this --metric wants values, --no-stats reads none");
+        return fail(EXIT_USAGE, "this --metric needs values, but --no-stats reads none");
     if (!set->compare && (set->color == COLOR_CHANGE || set->metric == 1 + METRIC_CHANGE))
-        return fail(EXIT_USAGE, "'change' wants a second model: --compare OTHER");
+        return fail(EXIT_USAGE, "'change' needs a second model: --compare OTHER");
     return 0;
 }
 
@@ -135,7 +135,8 @@ static int apart(const char *a, const char *b) {
     if (!same && strcmp(a + at_a, b + at_b) == 0 && stat_folder(a, at_a, &in_a) &&
         stat_folder(b, at_b, &in_b))
         same = in_a.st_dev == in_b.st_dev && in_a.st_ino == in_b.st_ino;
-    return same ? fail(EXIT_USAGE, "'%s' and '%s' are one file: each output wants its own", a, b)
+    return same ? fail(EXIT_USAGE, "'%s' and '%s' are the same file: each output needs its own", a,
+                       b)
                 : 0;
 }
 

@@ -10,14 +10,14 @@ typedef struct split_settings {
 
 static const option split_options[] = {
     {0, "max-shard-size", "SIZE", OPTION_SIZE, offsetof(split_settings, out.max_shard),
-     "The largest shard, in bytes of tensors (5GB); a single tensor may be larger"},
+     "Write shards of at most this many bytes of tensors (5GB); a single tensor may be larger"},
     OUTPUT_OPTIONS(offsetof(split_settings, out)),
     END_OF_OPTIONS,
 };
 
 static const example split_examples[] = {
     {"tenmap split model.safetensors --max-shard-size 5GB -o model/", "shards of at most 5 GB"},
-    {"tenmap split model.safetensors --max-shard-size 2GB -o model -n", "how many it would be"},
+    {"tenmap split model.safetensors --max-shard-size 2GB -o model -n", "how many there would be"},
     {NULL, NULL},
 };
 

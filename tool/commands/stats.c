@@ -287,12 +287,12 @@ static int measure_and_print(const tenmap_model *model, selection *chosen,
 static int check_settings_given(const stats_settings *set) {
     enum { MOST_BINS = 1000 };
     if (set->json && set->tsv)
-        return fail(EXIT_USAGE, "--json and --tsv are two answers: choose one");
+        return fail(EXIT_USAGE, "--json and --tsv exclude each other: choose one");
     if (set->tsv && set->hist)
-        return fail(EXIT_USAGE, "histograms have no place in tab-separated values: use --json");
+        return fail(EXIT_USAGE, "--tsv cannot show histograms: use --json");
     if ((set->log || set->counts || set->bins || set->low != 0 || set->high != 0) && !set->hist)
         return fail(EXIT_USAGE,
-                    "--log, --counts, --bins, --low and --high are about histograms: add --hist");
+                    "--log, --counts, --bins, --low and --high are for histograms: add --hist");
     if (set->bins > MOST_BINS)
         return fail(EXIT_USAGE, "--bins takes at most %d", MOST_BINS);
     if ((set->low != 0 || set->high != 0) && !(set->low < set->high))
@@ -344,7 +344,7 @@ static int stats_run(const invocation *call) {
     all.wanted.pattern_count = call->operand_count - models;
     expand_model_operands(call->operands, models, &paths);
     if (paths.count > 1 && set->tsv)
-        status = fail(EXIT_USAGE, "--tsv is about one model; for several there is --json");
+        status = fail(EXIT_USAGE, "--tsv takes one model; use --json for several");
     else
         status = for_each_model(&paths, set->json, stats_one, &all);
     model_paths_free(&paths);

@@ -138,8 +138,8 @@ static void compare_shape(const expected_sizes *e, const tenmap_tensor *t,
     text_addf(&line, "\" is ");
     text_add_shape(&line, t);
     text_addf(&line,
-              rank == 2 ? ", and config.json says [%" PRIu64 ", %" PRIu64 "]"
-                        : ", and config.json says [%" PRIu64 "]",
+              rank == 2 ? ", but config.json says [%" PRIu64 ", %" PRIu64 "]"
+                        : ", but config.json says [%" PRIu64 "]",
               rows, columns);
     e->say(e->ctx, t, line.bytes);
     text_free(&line);
@@ -176,12 +176,11 @@ static void compare_layers(const expected_sizes *e) {
         if (!there[i])
             missing[count++] = i;
     if (count) {
-        text_addf(&line,
-                  "config.json has %" PRIu64 " layers, and of these are missing: ", e->layers);
+        text_addf(&line, "config.json has %" PRIu64 " layers, but these are missing: ", e->layers);
         text_add_ranges(&line, missing, count);
         e->say(e->ctx, NULL, line.bytes);
     } else if (beyond) {
-        text_addf(&line, "config.json has %" PRIu64 " layers, and there is one numbered %" PRIu64,
+        text_addf(&line, "config.json has %" PRIu64 " layers, but there is one numbered %" PRIu64,
                   e->layers, beyond);
         e->say(e->ctx, NULL, line.bytes);
     }
@@ -220,8 +219,8 @@ int config_check(const tenmap_model *model,
             compare_all(&e);
         } else {
             status = fail(EXIT_FAILED,
-                          "--config knows no shapes of the model_type '%s'; it knows llama, "
-                          "mistral, qwen2, qwen3, gemma, gpt2, bert and their like",
+                          "--config does not know the shapes of model_type '%s'; it knows llama, "
+                          "mistral, qwen2, qwen3, gemma, gpt2, bert and similar ones",
                           type ? type : "(none)");
         }
         config_free(&c);

@@ -28,7 +28,7 @@ bool is_stdout(const char *path) {
 }
 
 static int fail_there(const char *path) {
-    return fail(EXIT_FAILED, "'%s' is there already; --force replaces it", path);
+    return fail(EXIT_FAILED, "'%s' already exists; --force replaces it", path);
 }
 
 int atomic_file_check(const char *path, bool force, const tenmap_model *const *models,
@@ -38,8 +38,7 @@ int atomic_file_check(const char *path, bool force, const tenmap_model *const *m
     if ((direct ? fstat(STDOUT_FILENO, &found) : stat(path, &found)) == 0) {
         const char *kind = direct ? NULL : irregular_kind(&found);
         if (kind)
-            return fail(EXIT_FAILED,
-                        "'%s' is %s: name the file that is to be written, or - for stdout", path,
+            return fail(EXIT_FAILED, "'%s' is %s: name the file to write, or - for stdout", path,
                         kind);
         for (size_t i = 0; i < count; i++)
             if (is_file_of(models[i], &found))

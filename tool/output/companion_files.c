@@ -101,8 +101,8 @@ static int fail_fetch(const char *from, uint64_t size, uint64_t left) {
     if (size > left && size != UINT64_MAX)
         return fail(EXIT_FAILED,
                     "'%s' has %" PRIu64
-                    " bytes; of all files beside a model at most %d are fetched, "
-                    "and %" PRIu64 " are left: --no-config leaves such files where they are",
+                    " bytes; at most %d bytes of such companion files are fetched, and %" PRIu64
+                    " are left: --no-config does not copy these files",
                     from, size, (int)MOST_FETCHED, left);
     return fail(EXIT_FAILED, "'%s' cannot be fetched", from);
 }
@@ -191,7 +191,7 @@ enum { LARGEST_CONFIG = 4 << 20 };
 static const char *unfit_config(const text *json) {
     if (json->len > LARGEST_CONFIG)
         return "is larger than 4 MiB";
-    return json->len && config_is_object(json) ? NULL : "is no JSON object";
+    return json->len && config_is_object(json) ? NULL : "is not a JSON object";
 }
 
 /*
@@ -225,7 +225,7 @@ static const char *read_config(const char *path, text *out) {
             text_add(out, block, (size_t)n);
     }
     close(fd);
-    return !regular ? "is no file" : n < 0 ? "cannot be read" : unfit_config(out);
+    return !regular ? "is not a file" : n < 0 ? "cannot be read" : unfit_config(out);
 }
 
 static int write_config(const char *path, const text *json, bool force) {
@@ -295,10 +295,11 @@ static int change_config(const plan *p, const output_settings *out, const target
     if (json.len)
         config_apply(&json, p->config, &copied->config);
     copied->config_changed = may && copied->config.count;
-    copied->config_why = same              ? "config.json stays the input's"
-                         : there && wanted ? "config.json is there and stays (--force replaces it)"
-                         : out->no_config  ? "config.json is left where it is"
-                                           : "config.json is not copied (--copy-config does it)";
+    copied->config_why = same ? "config.json remains that of the input"
+                         : there && wanted
+                             ? "config.json already exists and is kept (--force replaces it)"
+                         : out->no_config ? "config.json is not copied (--no-config)"
+                                          : "config.json is not copied (--copy-config does it)";
     if (same && may)
         list_obsolete(from, copied);
     if (!status && copied->config_changed && !out->dry_run)
@@ -320,11 +321,10 @@ static int copy_companion_files(const plan *p, const output_settings *out, const
     uint64_t left = MOST_FETCHED;
     int status = list_companion_files(from, &found);
     if (!status && found.too_many)
-        status =
-            fail(EXIT_FAILED,
-                 "'%s' has more than %d files that belong beside a model (tokenizer* and such), "
-                 "the most that are copied: --no-config leaves them where they are",
-                 from, (int)MOST_BESIDE);
+        status = fail(EXIT_FAILED,
+                      "'%s' has more than %d files that belong to a model (tokenizer* and such), "
+                      "the limit for copying: --no-config does not copy them",
+                      from, (int)MOST_BESIDE);
     for (size_t i = 0; !status && i < found.count; i++) {
         char *source = path_in(from, found.names[i]), *place = path_in(into, found.names[i]);
         struct stat s;

@@ -196,8 +196,8 @@ static int choose_type(const tenmap_tensor *tensor, const export_form *form, ten
         *type = bits == 16 ? "u2" : bits == 8 ? "u1" : NULL;
         if (!*type)
             return fail(EXIT_USAGE,
-                        "%s has no whole bytes per element, so --raw cannot do it; "
-                        "leave it out for float32, or take --bytes",
+                        "elements of %s are not whole bytes, so --raw cannot export them; leave it "
+                        "out for float32, or use --bytes",
                         tenmap_dtype_name(*dtype));
     } else if (!*type && form->as) {
         return fail(EXIT_USAGE, "numpy has no %s; add --raw for its bits, or choose f16, f32, f64",
@@ -217,12 +217,13 @@ static int refuse_packed(const tenmap_tensor *tensor, const slice *s, const expo
     tenmap_dtype target = form->as ? form->as : tensor->dtype;
     if (form->bytes && tenmap_dtype_bits(target) && tenmap_dtype_bits(target) < 8 &&
         (form->as || !s->whole))
-        return fail(EXIT_USAGE, "%s is packed, and only whole tensors of it are exported as bytes",
+        return fail(EXIT_USAGE, "%s is packed, so only whole tensors can be exported as bytes",
                     tenmap_dtype_name(target));
     if (tenmap_dtype_kind(tensor->dtype) == TENMAP_KIND_NONE && !s->whole)
         return fail(EXIT_USAGE, "the dtype is unknown: only the whole tensor can be exported");
     if (form->bytes && !form->as && !tenmap_dtype_bits(target) && !s->whole)
-        return fail(EXIT_USAGE, "%s has blocks, and only whole tensors of it are exported as bytes",
+        return fail(EXIT_USAGE,
+                    "%s is stored in blocks, so only whole tensors can be exported as bytes",
                     tenmap_dtype_name(target));
     return EXIT_FINE;
 }

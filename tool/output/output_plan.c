@@ -182,7 +182,7 @@ static void drop_duplicate_keys(const plan *p, output_metadata *all, size_t from
         bool later = keys[i].at >= from_inputs || p->last_wins;
         tenmap_edit *a = &all->items[keys[i - 1].at], *b = &all->items[keys[i].at];
         if (keys[i].at < from_inputs && !same_value(a, b))
-            warn("the inputs disagree about the metadata %s; the %s counts",
+            warn("the inputs disagree about the metadata %s; the %s value counts",
                  shown_name(a->key, a->key_len), later ? "last" : "first");
         if (!later) { /* keep the first next to the rest of its run */
             named first = keys[i - 1];
@@ -269,7 +269,7 @@ int plan_check(const plan *p) {
         bool known = s->tensor->dtype != TENMAP_OPAQUE;
         if (has_blocks(plan_dtype(p, i)))
             return fail(EXIT_FAILED,
-                        "tensor %s is in blocks of %s, which SafeTensors files cannot hold; "
+                        "tensor %s is stored in blocks of %s, which SafeTensors files cannot hold; "
                         "convert, extract and drop write its values with --to bf16",
                         shown_name(s->tensor->name, s->tensor->name_len),
                         tenmap_dtype_name(plan_dtype(p, i)));

@@ -171,7 +171,7 @@ static void print_config(const output_settings *out, const companion_files *copi
         text_addf(&line, "%s; the output needs one with ", copied->config_why);
     text_add_config_edits(&line, &copied->config);
     for (size_t i = 0; i < copied->obsolete_count; i++)
-        text_addf(&line, "%s%s no longer holds", i || copied->config.count ? "; " : "",
+        text_addf(&line, "%s%s is out of date", i || copied->config.count ? "; " : "",
                   copied->obsolete[i]);
     print_wrapped(line.bytes, 0, print_width() ? print_width() : 100);
     text_free(&line);

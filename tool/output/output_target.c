@@ -64,18 +64,18 @@ static int check_free(const plan *p, const output_settings *out, const target *t
     bool there = lstat(to->path, &s) == 0, leads = stat(to->path, &s) == 0;
     const char *kind = leads ? irregular_kind(&s) : NULL;
     if (kind && !S_ISDIR(s.st_mode))
-        return fail(EXIT_FAILED, "'%s' is %s, and a model wants a file or a folder", to->path,
+        return fail(EXIT_FAILED, "'%s' is %s, but a model needs a file or a folder", to->path,
                     kind);
     if (!to->folder && leads && is_part_of_input(p, &s))
         return fail(EXIT_FAILED, "'%s' is a part of the input; choose another output", to->path);
     if (to->folder && there && !is_folder(to->path))
-        return fail(EXIT_FAILED, "'%s' is a file; shards want a folder", to->path);
+        return fail(EXIT_FAILED, "'%s' is a file; shards need a folder", to->path);
     if (out->force || !there)
         return EXIT_FINE;
     if (!to->folder)
-        return fail(EXIT_FAILED, "'%s' is there already; --force replaces it", to->path);
+        return fail(EXIT_FAILED, "'%s' already exists; --force replaces it", to->path);
     if (holds_model(to->path))
-        return fail(EXIT_FAILED, "there is a model in '%s' already; --force replaces it", to->path);
+        return fail(EXIT_FAILED, "'%s' already holds a model; --force replaces it", to->path);
     return EXIT_FINE;
 }
 
@@ -88,10 +88,10 @@ int choose_target(const plan *p, const output_settings *out, target *to) {
     bool folder = ends_with(out->path, "/") || is_folder(out->path);
     bool file = !folder && ends_with(out->path, ".safetensors");
     if (out->max_shard && file)
-        return fail(EXIT_USAGE, "shards go into a folder, and '%s' is the name of a file",
+        return fail(EXIT_USAGE, "shards go into a folder, but '%s' is the name of a file",
                     out->path);
     if (!folder && ends_with(out->path, ".index.json"))
-        return fail(EXIT_USAGE, "'%s' is the name of an index; give a folder for one", out->path);
+        return fail(EXIT_USAGE, "'%s' is the name of an index; name its folder instead", out->path);
     *to = (target){out->path, folder || out->max_shard || (inherited && !file), false, 0};
     to->max_shard = out->max_shard ? out->max_shard : inherited ? inherited : UINT64_MAX / 2;
     return check_free(p, out, to);
@@ -101,7 +101,8 @@ int make_target(target *to) {
     if (!to->folder || is_folder(to->path))
         return EXIT_FINE;
     if (mkdir(to->path, 0777) != 0)
-        return fail(EXIT_FAILED, "cannot make the folder '%s': %s", to->path, os_error_text(errno));
+        return fail(EXIT_FAILED, "cannot create the folder '%s': %s", to->path,
+                    os_error_text(errno));
     to->created = true;
     return EXIT_FINE;
 }

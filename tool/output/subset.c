@@ -47,7 +47,7 @@ static int plan_subset(plan *p, const selection *chosen, bool keep, tenmap_dtype
             p->sources[p->count - 1].dtype = t->dtype;
     }
     if (p->count == 0 && tenmap_count(model))
-        return fail(EXIT_FAILED, "that would leave no tensor");
+        return fail(EXIT_FAILED, "no tensor would be left");
     return EXIT_FINE;
 }
 
@@ -63,8 +63,8 @@ static int refuse_parts(const plan *p, tenmap_dtype to) {
         for (size_t k = 0; k < weight.count; k++)
             if (becomes(weight.parts[k], to))
                 return fail(EXIT_FAILED,
-                            "%s and %s are parts of one weight (%s; %s): --to %s would make it "
-                            "another; convert --dequantize writes it plain",
+                            "%s and %s are parts of one weight (%s; %s): --to %s would corrupt it; "
+                            "convert --dequantize writes its values",
                             shown_name(weight.parts[0]->name, weight.parts[0]->name_len),
                             shown_name(weight.parts[1]->name, weight.parts[1]->name_len),
                             tenmap_dtype_name(weight.parts[0]->dtype), weight.scheme,

@@ -57,7 +57,7 @@ const char *quantize_obstacle(quantize_scheme scheme, const tenmap_tensor *t) {
     if (t->nelems == 0)
         return "no elements";
     if (scheme == QUANTIZE_MXFP4 && t->shape[1] % QUANTIZE_GROUP)
-        return "rows that are no multiple of 32";
+        return "rows that are not a multiple of 32";
     return NULL;
 }
 

@@ -186,8 +186,7 @@ static int take_name(void *ctx, const char *name) {
     size_t len = strlen(name);
     if (l->count == l->most || len >= l->most_bytes - l->bytes) {
         snprintf(l->error.message, sizeof l->error.message,
-                 "'%.200s': the listing has more than %d %s, the most that is kept; name a file of "
-                 "the folder",
+                 "'%.200s': the listing has more than %d %s, the limit; name a file of the folder",
                  shown_path(l->path), l->count == l->most ? (int)MOST_NAMES : (int)MOST_NAME_BYTES,
                  l->count == l->most ? "names" : "bytes in names");
         l->error.status = TENMAP_ERR_LIMIT;

@@ -259,8 +259,8 @@ int remote_options(const char *path, tenmap_options *options) {
     (void)options;
     if (!is_address(path))
         return EXIT_FINE;
-    return fail(EXIT_FAILED, "this build opens no addresses; install libcurl4-openssl-dev (Debian) "
-                             "or libcurl-devel (Fedora) and build tenmap again");
+    return fail(EXIT_FAILED, "this build cannot open addresses; install libcurl4-openssl-dev "
+                             "(Debian) or libcurl-devel (Fedora) and build tenmap again");
 }
 
 void remote_opened(void) {}
