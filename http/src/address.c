@@ -124,7 +124,7 @@ static tenmap_status read_web(tmh_address *address, const char *text, const char
                         tmh_show(text).text);
     if (!is_host(rest, host))
         return tmh_fail(error, TENMAP_ERR_ARGUMENT,
-                        "%s: what stands before the path is not a host, or a host with a port",
+                        "%s: the part before the path must be a host, or a host with a port",
                         tmh_show(text).text);
     const char *path = rest + host, *query = strchr(path, '?');
     size_t path_len = query ? (size_t)(query - path) : strlen(path);
@@ -164,17 +164,17 @@ static tenmap_status read_hub(tmh_address *address, const char *text, const char
     if (rest[org] == '/')
         model = strcspn(rest + org + 1, "/@");
     if (!is_hub_name(rest, org) || !is_hub_name(rest + org + 1, model))
-        return tmh_fail(error, TENMAP_ERR_ARGUMENT,
-                        "%s: an address on a hub is hf://ORG/MODEL, then @REVISION and /PATH where "
-                        "they are wanted",
-                        tmh_show(text).text);
+        return tmh_fail(
+            error, TENMAP_ERR_ARGUMENT,
+            "%s: an address on a hub is hf://ORG/MODEL, optionally followed by @REVISION and /PATH",
+            tmh_show(text).text);
     const char *at = rest + org + 1 + model;
     address->host = tmh_copy(rest, org + 1 + model);
     bool has_revision = *at == '@';
     if (has_revision) {
         size_t len = revision_length(++at);
         if (len == 0)
-            return tmh_fail(error, TENMAP_ERR_ARGUMENT, "%s: there is no revision behind the @",
+            return tmh_fail(error, TENMAP_ERR_ARGUMENT, "%s: there is no revision after the @",
                             tmh_show(text).text);
         address->revision = decode(at, len);
         at += len;
@@ -199,7 +199,7 @@ static tenmap_status read_s3(tmh_address *address, const char *text, const char 
     size_t bucket = strcspn(rest, "/");
     if (!is_bucket(rest, bucket))
         return tmh_fail(error, TENMAP_ERR_ARGUMENT,
-                        "%s: an address of S3 is s3://BUCKET/KEY, and this has no bucket's name",
+                        "%s: an S3 address is s3://BUCKET/KEY, but this one names no bucket",
                         tmh_show(text).text);
     const char *key = rest + bucket + (rest[bucket] == '/');
     address->host = tmh_copy(rest, bucket);
@@ -212,8 +212,8 @@ tenmap_status tmh_address_read(tmh_address *address, const char *text, tenmap_er
     int at = scheme_of(text);
     if (at < 0)
         return tmh_fail(error, TENMAP_ERR_ARGUMENT,
-                        "%s: this is no address that can be opened; they begin with http://, "
-                        "https://, hf:// or s3://",
+                        "%s: this is not an address that can be opened; addresses begin with "
+                        "http://, https://, hf:// or s3://",
                         tmh_show(text).text);
     for (const char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || (unsigned char)*c == 0x7f)

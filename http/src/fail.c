@@ -13,13 +13,13 @@ tenmap_status tmh_fail_wrong(const tmh_file *file, const tmh_request *request, t
     switch (wrong) {
     case TMH_WHOLE:
         return tmh_fail(error, TENMAP_ERR_UNSUPPORTED,
-                        "%s: the server answers a request for a part of the file with the whole of "
-                        "it; parts cannot be read from here: download the file",
+                        "%s: the server answers a request for a part of the file with the whole "
+                        "file, so parts cannot be read from it: download the file",
                         shown.text);
     case TMH_COMPRESSED:
         return tmh_fail(error, TENMAP_ERR_IO,
-                        "%s: the server compresses its answer though it was asked not to, so that "
-                        "the bytes are not those of the file",
+                        "%s: the server compresses its answer though it was asked not to, so the "
+                        "bytes are not those of the file",
                         shown.text);
     case TMH_OTHER_RANGE:
         if (!a->has_range || a->unsatisfied)
@@ -27,24 +27,23 @@ tenmap_status tmh_fail_wrong(const tmh_file *file, const tmh_request *request, t
                             "%s: the server does not say which bytes of the file it answers with",
                             shown.text);
         return tmh_fail(error, TENMAP_ERR_IO,
-                        "%s: the server answers with bytes %llu to %llu of %llu, which are not "
-                        "those that were asked for",
+                        "%s: the server answers with bytes %llu to %llu of %llu, which are not the "
+                        "requested ones",
                         shown.text, (ull)a->first, (ull)a->last, (ull)a->total);
     case TMH_OTHER_LENGTH:
         return tmh_fail(error, TENMAP_ERR_IO,
                         "%s: the server's answer is longer or shorter than the bytes %llu to %llu "
-                        "that it says it is",
+                        "that it announces",
                         shown.text, (ull)a->first, (ull)a->last);
     case TMH_LONG_PAGE:
-        return tmh_fail(
-            error, TENMAP_ERR_LIMIT,
-            "%s: a page of the listing has more than %d bytes, the most that is read of "
-            "one; open a file of the folder by its name",
-            shown.text, (int)TMH_LONGEST_PAGE);
+        return tmh_fail(error, TENMAP_ERR_LIMIT,
+                        "%s: a page of the listing has more than %d bytes, the limit; open a file "
+                        "of the folder by its name",
+                        shown.text, (int)TMH_LONGEST_PAGE);
     case TMH_OPEN_ENDED:
         return tmh_fail(error, TENMAP_ERR_IO,
                         "%s: the server answers with the whole file and does not say how long it "
-                        "is, so that a part of it could be taken for all of it",
+                        "is, so a truncated answer could be mistaken for the whole file",
                         shown.text);
     default:
         return tmh_fail(error, TENMAP_ERR_IO,
@@ -73,7 +72,7 @@ static tenmap_status fail_permission(const tmh_file *file, int status, const cha
     const char *used = tmh_credentials_said(file, sent);
     const char *hint = "";
     if (strcmp(code, "GatedRepo") == 0)
-        hint = "; its owners give access on its page on the hub";
+        hint = "; its owners grant access on its page on the hub";
     else if (strcmp(code, "RepoNotFound") == 0)
         hint = "; there is no such model, or it is private";
     tmh_fail(error, TENMAP_ERR_IO,
@@ -124,13 +123,13 @@ static bool fail_head(const tmh_file *file, const tmh_request *request, tenmap_e
     tmh_shown shown = tmh_show(file->given);
     if (request->long_head)
         tmh_fail(error, TENMAP_ERR_IO,
-                 "%s: the server answers with more header lines than %d bytes, which is no answer "
-                 "of a file's server: ask those who run it",
+                 "%s: the header lines of the server's answer have more than %d bytes, which no "
+                 "file server should send: ask those who run it",
                  shown.text, (int)TMH_LONGEST_HEAD);
     else if (request->code == CURLE_OUT_OF_MEMORY && !request->headed)
         tmh_fail(error, TENMAP_ERR_IO,
-                 "%s: a line in front of the server's answer is longer than 100 KB, or memory is "
-                 "out; is this a server of HTTP?",
+                 "%s: a header line of the server's answer is longer than 100 KB, or memory ran "
+                 "out; is this an HTTP server?",
                  shown.text);
     return error->status != TENMAP_OK;
 }
@@ -142,19 +141,19 @@ tenmap_status tmh_fail_transfer(const tmh_file *file, const tmh_request *request
         int os_error;
         const char *text;
     } known[] = {
-        {CURLE_COULDNT_RESOLVE_HOST, 0, "the host's name is not known"},
-        {CURLE_COULDNT_RESOLVE_PROXY, 0, "the proxy's name is not known"},
-        {CURLE_COULDNT_CONNECT, ECONNREFUSED, "no connection can be made"},
+        {CURLE_COULDNT_RESOLVE_HOST, 0, "the host name cannot be resolved"},
+        {CURLE_COULDNT_RESOLVE_PROXY, 0, "the proxy's host name cannot be resolved"},
+        {CURLE_COULDNT_CONNECT, ECONNREFUSED, "cannot connect to the server"},
         {CURLE_OPERATION_TIMEDOUT, ETIMEDOUT, "the server was silent, or slow, for too long"},
         {CURLE_PARTIAL_FILE, ECONNRESET, "the connection ended in the middle of an answer"},
         {CURLE_RECV_ERROR, ECONNRESET, "the connection broke"},
         {CURLE_SEND_ERROR, ECONNRESET, "the connection broke"},
-        {CURLE_UNSUPPORTED_PROTOCOL, 0, "what the server answers is not HTTP"},
+        {CURLE_UNSUPPORTED_PROTOCOL, 0, "the server's answer is not HTTP"},
         {CURLE_WEIRD_SERVER_REPLY, 0, "the server's answer cannot be understood"},
         {CURLE_GOT_NOTHING, ECONNRESET, "the server closed the connection without an answer"},
-        {CURLE_PEER_FAILED_VERIFICATION, 0, "the server's certificate is not to be trusted"},
+        {CURLE_PEER_FAILED_VERIFICATION, 0, "the server's certificate is not trusted"},
         {CURLE_SSL_CACERT_BADFILE, 0, "the file of trusted certificates cannot be read"},
-        {CURLE_SSL_CONNECT_ERROR, 0, "no protected connection can be made"},
+        {CURLE_SSL_CONNECT_ERROR, 0, "cannot make a TLS connection"},
         {CURLE_OK, ECONNRESET, "the answer ended too early"},
     };
     const char *text = "the request failed";

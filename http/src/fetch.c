@@ -400,7 +400,7 @@ static outcome attempt(errand *e) {
             return judge_answer(e);
         if (e->cached) { /* a target that now redirects is no longer valid */
             tmh_fail(e->error, TENMAP_ERR_IO,
-                     "%s: where the server redirected to redirects further",
+                     "%s: the address that the server redirected to redirects again",
                      tmh_show(e->file->given).text);
             forget_target(e);
             return RESOLVE_AGAIN;
@@ -451,7 +451,7 @@ static tenmap_status end_failed(errand *e) {
 static tenmap_status give_up(errand *e, unsigned failures) {
     end_failed(e);
     size_t used = strlen(e->error->message), left = sizeof e->error->message - used;
-    static const char more[] = "; it was tried again in vain";
+    static const char more[] = "; trying again did not help";
     if (failures > 1 && left > sizeof more)
         memcpy(e->error->message + used, more, sizeof more);
     return e->error->status;
@@ -550,10 +550,9 @@ static tenmap_status take_next(errand *e, char **next) {
     if (status == TENMAP_OK && !tmh_same_origin(*next, e->file->io->settings.hub)) {
         free(*next);
         *next = NULL;
-        status =
-            tmh_fail(e->error, TENMAP_ERR_IO,
-                     "%s: the listing says that it goes on at another host, which is not asked",
-                     tmh_show(e->file->given).text);
+        status = tmh_fail(e->error, TENMAP_ERR_IO,
+                          "%s: the listing continues at another host, which is not asked",
+                          tmh_show(e->file->given).text);
     }
     return status;
 }

@@ -53,8 +53,8 @@ static tenmap_status fail_folder(const tmh_file *file, tenmap_error *error) {
     bool web = file->address.scheme == TMH_HTTP || file->address.scheme == TMH_HTTPS;
     return tmh_fail(error, TENMAP_ERR_NOT_FOUND, "%s: this is a folder%s",
                     tmh_show(file->given).text,
-                    web ? ", which web servers do not list in a way to rely on; give the address "
-                          "of a file, or of a model's index"
+                    web ? ", which web servers do not list reliably; give the address of a file, "
+                          "or of a model's index"
                         : "");
 }
 
@@ -78,8 +78,8 @@ static tenmap_status check_signature(tmh_file *file, tenmap_error *error) {
                  (len > 5 && strcmp(a->path + len - 5, ".gguf") == 0);
     return tmh_fail(error, shard ? TENMAP_ERR_IO : TENMAP_ERR_NOT_FOUND,
                     "%s: the address that was opened is signed for one file only, and this is "
-                    "another one beside it; an index wants an address whose shards can be reached "
-                    "too, or its files downloaded",
+                    "another file beside it; open the index at an address where its shards can be "
+                    "reached too, or download its files",
                     tmh_show(file->given).text);
 }
 
@@ -188,7 +188,7 @@ static tenmap_status read_file(void *ctx, void *opened, uint64_t offset, void *t
     (void)ctx;
     if (offset > file->size || bytes > file->size - offset)
         return tmh_fail(error, TENMAP_ERR_RANGE,
-                        "%s: %llu bytes at byte %llu are not inside the file, which has %llu",
+                        "%s: %llu bytes at byte %llu are outside the file, which has %llu",
                         tmh_show(file->given).text, (ull)bytes, (ull)offset, (ull)file->size);
     serve(file->window, 0, file->window_size, &offset, &dst, &bytes);
     if (bytes == 0)
@@ -220,8 +220,8 @@ static int count_entry(void *ctx, const char *name) {
 static tenmap_status fail_listing(const tmh_file *file, long most, const char *what,
                                   tenmap_error *error) {
     return tmh_fail(error, TENMAP_ERR_LIMIT,
-                    "%s: the server's listing of the folder has more than %ld %s, the most that is "
-                    "read; open a file of the folder by its name",
+                    "%s: the server's listing of the folder has more than %ld %s, the limit; open "
+                    "a file of the folder by its name",
                     tmh_show(file->given).text, most, what);
 }
 
@@ -235,7 +235,7 @@ static tenmap_status check_listing(const tmh_file *file, const listing *l, const
     if (next && l->pages == TMH_MOST_PAGES)
         return fail_listing(file, TMH_MOST_PAGES, "pages", error);
     if (next && strlen(next) > TMH_LONGEST_NEXT)
-        return fail_listing(file, TMH_LONGEST_NEXT, "bytes in what says where it goes on", error);
+        return fail_listing(file, TMH_LONGEST_NEXT, "bytes in its continuation token", error);
     return TENMAP_OK;
 }
 
@@ -298,7 +298,8 @@ static tenmap_status list_folder(void *ctx, const char *path,
             status = list_page(file, &l, &next, &stopped, error);
     } while (status == TENMAP_OK && next && !stopped);
     if (status == TENMAP_OK && l.count == 0)
-        status = tmh_fail(error, TENMAP_ERR_NOT_FOUND, "%s: nothing is there", tmh_show(path).text);
+        status = tmh_fail(error, TENMAP_ERR_NOT_FOUND, "%s: there is nothing at this address",
+                          tmh_show(path).text);
     free(next);
     free_file(file);
     return status;

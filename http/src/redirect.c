@@ -33,16 +33,16 @@ tenmap_status tmh_redirect(const tmh_file *file, const char *url, const char *lo
         curl_url_get(parts, CURLUPART_URL, &found, 0) == CURLUE_OK;
     tenmap_status status = TENMAP_OK;
     if (!fine)
-        status = refuse(file, error, "to something that is no address");
+        status = refuse(file, error, "to something that is not an address");
     else if (!tmh_web_scheme(found))
         status = refuse(file, error, "to an address that is neither http:// nor https://");
     else if (has_part(parts, CURLUPART_USER) || has_part(parts, CURLUPART_PASSWORD))
         status = refuse(file, error, "to an address that holds a user name or a password");
     else if (tmh_web_scheme(url) == strlen("https://") &&
              tmh_web_scheme(found) == strlen("http://"))
-        status = refuse(file, error,
-                        "from https:// to http://, which would give up the protection "
-                        "of the connection; this is not followed");
+        status =
+            refuse(file, error,
+                   "from https:// to http://, which would give up encryption; it is not followed");
     else if (!(*next = tmh_copy(found, strlen(found))))
         status = tmh_fail_memory(error, "an address");
     curl_free(found);

@@ -164,7 +164,7 @@ def main():
         said = run(port, "info", address, code=3, AWS_ACCESS_KEY_ID=None)
         check("no permission" in said and "not signed" in said, said)
         said = run(port, "info", "s3://bucket.one/none.safetensors", code=3)
-        check("no such file" in said or "nothing is there" in said, said)
+        check("no such file" in said or "there is nothing at this address" in said, said)
         said = run(port, "info", "s3://no-such-bucket/x", code=3)
         check("no such bucket" in said, said)
         said = run(port, "info", address, AWS_REGION="us-west-2")

@@ -97,11 +97,11 @@ static void test_bad_addresses(void **state) {
     must_refuse("https://user:hunter2@host/x", "user name or a password", "hunter2");
     must_refuse("https://user:hun@ter2@host/x", "user name or a password", "ter2");
     must_refuse("http:///x", "names no host", NULL);
-    must_refuse("http://ho st/x", "not a host", NULL);
-    must_refuse("http://host:0/x", "not a host", NULL);
-    must_refuse("http://host:99999/x", "not a host", NULL);
-    must_refuse("http://host:/x", "not a host", NULL);
-    must_refuse("http://[::1/x", "not a host", NULL);
+    must_refuse("http://ho st/x", "must be a host", NULL);
+    must_refuse("http://host:0/x", "must be a host", NULL);
+    must_refuse("http://host:99999/x", "must be a host", NULL);
+    must_refuse("http://host:/x", "must be a host", NULL);
+    must_refuse("http://[::1/x", "must be a host", NULL);
     must_refuse("http://host/a\nb", "control character", NULL);
     must_refuse("http://host/a\r\nX: y", "control character", NULL);
     must_refuse("http://host/\x7f?token=hunter2", "control character", "hunter2");
@@ -163,7 +163,7 @@ static void test_redirect(void **state) {
         {"https://h/a", "file:///etc/passwd", NULL, "neither http"},
         {"https://h/a", "ftp://h/a", NULL, "neither http"},
         {"https://h/a", "https://u:p@h/a", NULL, "user name"},
-        {"https://h/a", "https://", NULL, "no address"},
+        {"https://h/a", "https://", NULL, "not an address"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tenmap_status status = tmh_redirect(&file, rows[i].from, rows[i].location, &next, &error);

@@ -105,10 +105,10 @@ says() {
 }
 says 3 'no such file on the server' info "$base/files/none.safetensors"
 says 3 'may not hold a user name' info "http://user:hunter2@127.0.0.1/x"
-says 3 'this is no address that can be opened' info ftp://h/x
-says 3 'this is no address that can be opened' info file:///etc/passwd
+says 3 'this is not an address that can be opened' info ftp://h/x
+says 3 'this is not an address that can be opened' info file:///etc/passwd
 says 3 'names no host' ls http:///x
-says 3 'no connection can be made' info http://127.0.0.1:1/x
+says 3 'cannot connect to the server' info http://127.0.0.1:1/x
 says 3 'with the token that was given' info --token hunter2 "$base/forbidden/x"
 says 3 'not a local file' hash "$base/files/small.safetensors"
 says 64 'cannot be changed' meta "$base/files/small.safetensors" set a b
