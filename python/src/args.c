@@ -46,7 +46,7 @@ int tpy_number_of(PyObject *object, void *context) {
 PyObject *tpy_items(PyObject *list) {
     if (PyList_Check(list))
         return PyList_AsTuple(list);
-    PyErr_Format(PyExc_TypeError, "a list is wanted, not %R", (PyObject *)Py_TYPE(list));
+    PyErr_Format(PyExc_TypeError, "expected a list, not %R", (PyObject *)Py_TYPE(list));
     return NULL;
 }
 
@@ -55,7 +55,7 @@ PyObject *tpy_pairs(PyObject *dict) {
         return PyDict_New();
     if (PyDict_Check(dict))
         return PyDict_Copy(dict);
-    PyErr_Format(PyExc_TypeError, "metadata is a dict of strings, not %R",
+    PyErr_Format(PyExc_TypeError, "metadata must be a dict of strings, not %R",
                  (PyObject *)Py_TYPE(dict));
     return NULL;
 }

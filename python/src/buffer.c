@@ -94,14 +94,15 @@ int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
     uint32_t rank = tpy_rank(self);
     tpy_data data;
     if (flags & PyBUF_WRITABLE)
-        return refuse_buffer(view, "the tensor is read-only: .numpy(writable=True) is not", dtype);
+        return refuse_buffer(
+            view, "the tensor is read-only: use .numpy(writable=True) for a writable array", dtype);
     if (format == NULL)
         return refuse_buffer(
             view, "buffers have no format for %s: take .bytes, .numpy() or .torch() instead",
             dtype);
     for (uint32_t d = 0; d < self->tensor->rank; d++)
         if (tpy_axis_of(self, d).count > (uint64_t)PY_SSIZE_T_MAX)
-            return refuse_buffer(view, "%s: a dimension that is too long for a buffer", dtype);
+            return refuse_buffer(view, "%s: a dimension is too long for a buffer", dtype);
     if (rank > 64 || (rank > 1 && (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS))
         return refuse_buffer(view, "%s: a buffer has at most 64 dimensions, in C order", dtype);
     view->obj = NULL;

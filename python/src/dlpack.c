@@ -155,10 +155,8 @@ PyObject *tpy_tensor_dlpack(PyObject *object, PyObject *args) {
     uint8_t code;
     tpy_data data;
     if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
-        PyErr_SetString(
-            PyExc_BufferError,
-            "DLPack's capsules are let go by threads that know no sub-interpreter: take "
-            "a memoryview or .bytes here");
+        PyErr_SetString(PyExc_BufferError, "DLPack capsules may be released by threads that know "
+                                           "no sub-interpreter: use a memoryview or .bytes here");
         return NULL;
     }
     if (!PyArg_ParseTuple(args, "pO:_dlpack", &versioned, &copy) ||
@@ -172,9 +170,8 @@ PyObject *tpy_tensor_dlpack(PyObject *object, PyObject *args) {
     else if (data.copied)
         data.memory->readonly = 0; /* nobody else uses it */
     else if (!versioned && data.memory->readonly)
-        reason = "the tensor is read-only, which DLPack before 1.0 cannot say: ask with "
-                 "max_version=(1, 0) "
-                 "or copy=True, or take .torch()";
+        reason = "the tensor is read-only, which DLPack before 1.0 cannot express: pass "
+                 "max_version=(1, 0) or copy=True, or use .torch()";
     PyObject *capsule = NULL;
     if (reason != NULL)
         PyErr_SetString(PyExc_BufferError, reason);

@@ -141,15 +141,14 @@ static Py_ssize_t read_some(tpy_io *io, char *dst, size_t bytes) {
     Py_buffer view;
     if (PyObject_GetBuffer(got, &view, PyBUF_SIMPLE) != 0) {
         PyErr_Clear();
-        PyErr_Format(
-            PyExc_TypeError,
-            "read() of the file object gave no bytes: open the file in binary mode (\"rb\")");
+        PyErr_Format(PyExc_TypeError, "read() of the file object did not return bytes: open the "
+                                      "file in binary mode (\"rb\")");
         Py_DECREF(got);
         return -1;
     }
     Py_ssize_t length = view.len;
     if ((size_t)length > bytes) {
-        PyErr_Format(PyExc_ValueError, "read(%zu) of the file object gave %zd bytes", bytes,
+        PyErr_Format(PyExc_ValueError, "read(%zu) of the file object returned %zd bytes", bytes,
                      length);
         length = -1;
     } else if (length > 0) {
@@ -183,8 +182,8 @@ static int read_all(tpy_io *io, uint64_t offset, char *dst, size_t bytes) {
 int tpy_io_enter(const tpy_io *io) {
     if (io == NULL || io->reader != PyThread_get_thread_ident())
         return 0;
-    PyErr_SetString(PyExc_RuntimeError, "the file object reads from the model that is being read "
-                                        "from it: its read() must not");
+    PyErr_SetString(PyExc_RuntimeError, "the read() of the file object uses the model that is "
+                                        "being read from it, which it must not do");
     return -1;
 }
 

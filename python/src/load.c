@@ -57,7 +57,8 @@ static int add_request(tpy_state *state, loading *job, PyObject *item, Py_ssize_
     if (tensor == NULL)
         return -1;
     if (tensor->axes != NULL || (job->handle != NULL && tensor->handle != job->handle)) {
-        PyErr_SetString(PyExc_ValueError, "whole tensors of one model are loaded at a time");
+        PyErr_SetString(PyExc_ValueError,
+                        "only whole tensors of one model can be loaded at a time");
         return -1;
     }
     if (tpy_io_enter(tensor->handle->io) != 0)
@@ -66,8 +67,8 @@ static int add_request(tpy_state *state, loading *job, PyObject *item, Py_ssize_
         return -1;
     job->held = i + 1;
     if (is_in_model(tensor->handle, &job->buffers[i])) {
-        PyErr_SetString(PyExc_ValueError, "an array to be filled lies in the bytes that the model "
-                                          "was opened from: give memory of its own");
+        PyErr_SetString(PyExc_ValueError, "an array to fill lies in the bytes that the model was "
+                                          "opened from: give it memory of its own");
         return -1;
     }
     job->handle = tensor->handle;
@@ -194,7 +195,7 @@ static int add_measured(tpy_state *state, measuring *job, PyObject *object, Py_s
     if (tensor == NULL)
         return -1;
     if (tensor->axes != NULL) {
-        PyErr_SetString(PyExc_ValueError, "whole tensors are measured, not slices of them");
+        PyErr_SetString(PyExc_ValueError, "only whole tensors can be measured, not slices of them");
         return -1;
     }
     job->tensors[i] = tensor->tensor;

@@ -202,11 +202,10 @@ static int check_lent(const tpy_memory *memory) {
         return -1;
     if (data >= begin && bytes >= memory->size && data - begin <= bytes - memory->size)
         return 0;
-    PyErr_Format(
-        PyExc_BufferError,
-        "the storage of a torch tensor was resized or moved after it was given, and does not have "
-        "its %zu bytes any more: give the tensor again",
-        memory->size);
+    PyErr_Format(PyExc_BufferError,
+                 "the storage of a torch tensor was resized or moved after it was given, and no "
+                 "longer has its %zu bytes: pass the tensor again",
+                 memory->size);
     return -1;
 }
 

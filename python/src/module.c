@@ -7,7 +7,7 @@
 static PyObject *set_tensor_class(PyObject *module, PyObject *type) {
     tpy_state *state = PyModule_GetState(module);
     if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, state->tensor_type)) {
-        PyErr_SetString(PyExc_TypeError, "a subclass of _core.Tensor is wanted");
+        PyErr_SetString(PyExc_TypeError, "expected a subclass of _core.Tensor");
         return NULL;
     }
     PyObject *before = state->tensor_class;

@@ -42,8 +42,8 @@ static int check_length(const tenmap_source *source, const Py_buffer *buffer, Py
             count = 0;
     for (uint32_t d = 0; count > 0 && d < source->rank; d++) {
         if (source->shape[d] > UINT64_MAX / count) {
-            PyErr_Format(PyExc_OverflowError, "%R: a shape with more elements than 64 bits hold",
-                         name);
+            PyErr_Format(PyExc_OverflowError,
+                         "%R: its shape has more elements than 64 bits can count", name);
             return -1;
         }
         count *= source->shape[d];
@@ -51,7 +51,7 @@ static int check_length(const tenmap_source *source, const Py_buffer *buffer, Py
     if (tpy_packed_bytes(source->dtype, count, &bytes) != 0)
         return -1;
     if (bytes != (size_t)buffer->len) {
-        PyErr_Format(PyExc_ValueError, "%R: its dtype and shape ask for %zu bytes, but it has %zd",
+        PyErr_Format(PyExc_ValueError, "%R: its dtype and shape need %zu bytes, but it has %zd",
                      name, bytes, buffer->len);
         return -1;
     }

@@ -76,9 +76,8 @@ int tpy_packed_bytes(tenmap_dtype dtype, uint64_t count, size_t *bytes) {
 
 static int refuse(PyObject *index) {
     if (index == Py_None)
-        PyErr_SetString(PyExc_TypeError,
-                        "None (a new axis) is no index of a tensor in a file: take "
-                        ".numpy() or .torch() first, then add the axis");
+        PyErr_SetString(PyExc_TypeError, "None (a new axis) cannot index a tensor in a file: use "
+                                         ".numpy() or .torch() first, then add the axis");
     else
         PyErr_Format(PyExc_TypeError,
                      "tensors are indexed by integers, slices and ..., not by %R: take .numpy() or "
@@ -108,7 +107,7 @@ static int choose_integer(tpy_axis *axis, PyObject *index, Py_ssize_t position) 
 static int choose_slice(tpy_axis *axis, PyObject *slice) {
     Py_ssize_t start, stop, step;
     if (axis->count > (uint64_t)PY_SSIZE_T_MAX) {
-        PyErr_SetString(PyExc_OverflowError, "a dimension that is too long to be sliced");
+        PyErr_SetString(PyExc_OverflowError, "a dimension is too long to be sliced");
         return -1;
     }
     if (PySlice_Unpack(slice, &start, &stop, &step) != 0)
@@ -374,7 +373,8 @@ int tpy_read(const tpy_tensor *self, tenmap_dtype as, void *dst, size_t dst_byte
     if (tpy_io_enter(self->handle->io) != 0)
         return -1;
     if (walked_dimensions(self) > DEEPEST) {
-        PyErr_Format(PyExc_ValueError, "a tensor of more than %d dimensions with steps", DEEPEST);
+        PyErr_Format(PyExc_ValueError,
+                     "a tensor of more than %d dimensions cannot be sliced with steps", DEEPEST);
         return -1;
     }
     r.begin = PyMem_Calloc(2 * (size_t)rank + 1, sizeof *r.begin);

@@ -42,8 +42,7 @@ static void tensor_dealloc(PyObject *self) {
 tpy_tensor *tpy_as_tensor(tpy_state *state, PyObject *object) {
     if (PyObject_TypeCheck(object, state->tensor_type))
         return (tpy_tensor *)object;
-    PyErr_Format(PyExc_TypeError, "a tenmap.Tensor is wanted here, not %R",
-                 (PyObject *)Py_TYPE(object));
+    PyErr_Format(PyExc_TypeError, "expected a tenmap.Tensor, not %R", (PyObject *)Py_TYPE(object));
     return NULL;
 }
 
@@ -158,7 +157,7 @@ static Py_ssize_t tensor_length(PyObject *self) {
             continue;
         if (axis.count <= (uint64_t)PY_SSIZE_T_MAX)
             return (Py_ssize_t)axis.count;
-        PyErr_SetString(PyExc_OverflowError, "a dimension that is too long for len()");
+        PyErr_SetString(PyExc_OverflowError, "the first dimension is too long for len()");
         return -1;
     }
     PyErr_SetString(PyExc_TypeError, "len() of a tensor without dimensions");

@@ -140,8 +140,8 @@ def source_of(value):
         return value
     if isinstance(value, _core.Tensor):
         if value.dtype not in TABLE:
-            raise TypeError(f'{value.dtype!r} of {value.name!r} is no dtype of SafeTensors: blocks are written as values, '
-                            'as with save_file(..., dtype="bfloat16"), unknown ones not at all')  # fmt: skip
+            raise TypeError(f'{value.dtype!r} of {value.name!r} is not a dtype of SafeTensors: block dtypes are written '
+                            'as values, as with save_file(..., dtype="bfloat16"), and unknown dtypes not at all')  # fmt: skip
         return Source(value.dtype, value.shape, value if value._whole else value.bytes)
     if is_torch(value):
         return _of_torch(value)
@@ -149,12 +149,12 @@ def source_of(value):
     if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
         return _of_numpy(numpy.asarray(value))
     if isinstance(value, (str, bytes, dict, list, tuple, int, float, type(None))):
-        raise TypeError(f"an array is wanted, not {type(value)!r}")
+        raise TypeError(f"expected an array, not {type(value)!r}")
     try:
         return _of_buffer(value)
     except (TypeError, BufferError) as refused:
         if not hasattr(value, "__array__") and not hasattr(value, "__dlpack__"):
-            raise TypeError(f"an array is wanted, not {type(value)!r}: {refused}") from None
+            raise TypeError(f"expected an array, not {type(value)!r}: {refused}") from None
     import numpy
 
     return _of_numpy(numpy.asarray(value))
@@ -165,18 +165,18 @@ def destination_of(value, name, shape):
     wanted = f"an array of {name} and shape {tuple(shape)}, writable and contiguous"
     if is_torch(value):
         if name_of(value.dtype) != name or tuple(value.shape) != tuple(shape if name != "F4" else halved(shape)):
-            raise ValueError(f"{wanted} is wanted, not {name_of(value.dtype)} of shape {tuple(value.shape)}")
+            raise ValueError(f"expected {wanted}, not {name_of(value.dtype)} of shape {tuple(value.shape)}")
         if not value.is_contiguous() or value.device.type != "cpu":
-            raise ValueError(f"{wanted} is wanted: this one is not contiguous, or not on the CPU")
+            raise ValueError(f"expected {wanted}: this one is not contiguous, or not on the CPU")
         return _torch_memory(value, True)
     import numpy
 
     if not isinstance(value, numpy.ndarray):
-        raise TypeError(f"{wanted} is wanted, not {type(value)!r}")
+        raise TypeError(f"expected {wanted}, not {type(value)!r}")
     if name_of(value.dtype) != name or value.shape != tuple(shape) or value.dtype.byteorder == ">":
-        raise ValueError(f"{wanted} is wanted, not {value.dtype} of shape {value.shape}")
+        raise ValueError(f"expected {wanted}, not {value.dtype} of shape {value.shape}")
     if not value.flags.c_contiguous or not value.flags.writeable:
-        raise ValueError(f"{wanted} is wanted: this one is read-only or not contiguous")
+        raise ValueError(f"expected {wanted}: this one is read-only or not contiguous")
     if BITS[name] < 8:
         raise ValueError(f"{name} cannot be loaded into a given array: it is packed in files")
     return value.reshape(-1).view(numpy.uint8) if value.size else numpy.empty(0, numpy.uint8)

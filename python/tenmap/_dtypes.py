@@ -59,7 +59,7 @@ def name_of(dtype):
         return given
     name = _by_other_name.get(given)
     if name is None:
-        raise TypeError(f"{dtype!r} is no dtype that models have: they have {', '.join(TABLE)}")
+        raise TypeError(f"{dtype!r} is not a dtype that models have; these are {', '.join(TABLE)}")
     return name
 
 

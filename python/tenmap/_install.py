@@ -88,7 +88,7 @@ def install():
     foreign = [name for name in _imported() if not getattr(sys.modules[name], "__name__", "").startswith(_OURS)]
     if foreign:
         raise ImportError(
-            "safetensors was imported before tenmap.install(): who imported it has its objects already. Call "
+            "safetensors was imported before tenmap.install(): whoever imported it already has its objects. Call "
             "tenmap.install() first, or run the script with python -m tenmap.safetensors SCRIPT"
         )
     sys.meta_path.insert(0, _finder)

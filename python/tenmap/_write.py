@@ -14,7 +14,7 @@ _KEEP_ORDER, _FOLLOW_LINKS = 1, 2
 def _pairs(tensors):
     if isinstance(tensors, Mapping) or hasattr(tensors, "items"):
         return list(tensors.items())
-    raise TypeError(f"a mapping of names to arrays is wanted, not {type(tensors)!r}")
+    raise TypeError(f"expected a mapping of names to arrays, not {type(tensors)!r}")
 
 
 def _sources(tensors, dtype=None):
@@ -54,7 +54,7 @@ def _strings(metadata):
         return metadata
     if isinstance(metadata, Mapping):
         return dict(metadata)
-    raise TypeError(f"metadata is a dict of strings, not {type(metadata)!r}")
+    raise TypeError(f"metadata must be a dict of strings, not {type(metadata)!r}")
 
 
 def save_file(tensors, path, metadata=None, *, dtype=None, alignment=0, slack=0, keep_order=False,
@@ -244,7 +244,7 @@ def convert(array, dtype, *, saturate=False):
     data = source.data.bytes if isinstance(source.data, _core.Tensor) else source.data
     if not LITTLE:
         if saturate:
-            raise ValueError("saturate is for little-endian machines only, here")
+            raise ValueError("saturate works only on little-endian machines")
         return in_memory(source).numpy(name, writable=True)
     count = 1
     for n in source.shape:

@@ -332,9 +332,9 @@ def test_a_file_that_reads_from_its_own_model(file):
     model = None
     source = hostile.File(file.read_bytes(), lambda place, size: model and model["w1"].tolist() and None)
     model = tenmap.open(source)
-    with pytest.raises(RuntimeError, match=r"its read\(\) must not"):
+    with pytest.raises(RuntimeError, match=r"must not do"):
         model["w0"].tolist()
-    with pytest.raises(RuntimeError, match=r"its read\(\) must not"):
+    with pytest.raises(RuntimeError, match=r"must not do"):
         model.load(dtype="float64")
 
 
@@ -356,7 +356,7 @@ def test_a_file_that_reads_on_other_threads(file, tmp_path, name):
     model = None
     source = hostile.File(file.read_bytes(), lambda *asked: READS[name](model, tmp_path / "o") and None if model else None)
     model = tenmap.open(source)
-    with pytest.raises(RuntimeError, match=r"its read\(\) must not"):
+    with pytest.raises(RuntimeError, match=r"must not do"):
         model["w0"].tolist()
 
 

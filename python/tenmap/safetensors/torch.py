@@ -86,8 +86,8 @@ def _remove_duplicate_names(state_dict, *, preferred_names=None, discard_names=N
         complete = {name for name in shared if _is_complete(state_dict[name])}
         if not complete:
             raise RuntimeError(
-                f"The tensors {sorted(shared)} share memory, and none of them has all of it: one of them would be "
-                "stored with much more than itself. Make copies of them with .clone(), or save them by hand"
+                f"The tensors {sorted(shared)} share memory, and none of them has all of it: storing one "
+                "of them would store much more than itself. Make copies of them with .clone(), or save them by hand"
             )
         kept = min(complete & preferred or complete - discarded or complete)
         for name in sorted(shared - {kept}):
@@ -114,8 +114,8 @@ def _evaluate_tensors_for_save(tensors):
     shared = [names for names in _find_shared_tensors(tensors) if len(names) > 1]
     if shared:
         raise RuntimeError(
-            f"These tensors share memory: {[sorted(names) for names in shared]}. A file would have it several times, "
-            "and what is loaded from it would not be shared any more: use save_model, which knows about that, or "
+            f"These tensors share memory: {[sorted(names) for names in shared]}. A file would store it several times, "
+            "and the loaded tensors would no longer share memory: use save_model, which handles this, or "
             ".clone() them"
         )
 
