@@ -48,7 +48,7 @@ enum {
     TENMAP_FOUND_NOT_IN_SHARD = 22,
     /* Oddities: warnings, or notes where they are harmless. */
     TENMAP_FOUND_NOT_LISTED = 23,    /* in a shard, but not in the index */
-    TENMAP_FOUND_IN_TWO_SHARDS = 24, /* an error where no index says which one counts */
+    TENMAP_FOUND_IN_TWO_SHARDS = 24, /* an error where no index says which one to take */
     TENMAP_FOUND_EXTRA_SHARD = 25,   /* a numbered file beside the index that it does not name */
     TENMAP_FOUND_TOTAL_SIZE = 26,    /* the index's: missing (a note), or wrong */
     TENMAP_FOUND_MISALIGNED = 27,    /* a tensor that cannot be used in place */

@@ -44,7 +44,7 @@ typedef struct tenmap_stats_options {
      * numpy.histogram(x, numpy.linspace(low, high, bins + 1)) counts for x as float64. Values
      * outside the range, NaN and infinities are in no bin. A tensor of equal values has all of them
      * in bin 0 of its own range. Where there are more bins than numbers between low and high,
-     * several bins begin at the same number: the last of them counts.
+     * several bins begin at the same number: the last of them gets it.
      */
     double low, high;
     uint64_t *histogram; /* n * bins counts, tensor after tensor; NULL: none */

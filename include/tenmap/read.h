@@ -16,14 +16,15 @@ extern "C" {
 /* tenmap_tensor.flags */
 enum {
     /*
-     * The data is aligned for its element: to 1 byte below 16 bits, to 4 for C64, as a C struct of
-     * the block for block dtypes. Judged by address; by file offset with TENMAP_BACKEND_READ.
+     * The data is aligned for its elements: to 1 byte if they are narrower than 16 bits, to 4 bytes
+     * for C64, and for block dtypes as a C struct of the block would be. Judged by address, or by
+     * file offset with TENMAP_BACKEND_READ.
      */
     TENMAP_TENSOR_ALIGNED = 1,
     /*
      * A quantized weight (TENMAP_OPEN_DEQUANTIZE). `data` is NULL. Reads, slices, loads,
      * tenmap_measure and the writer's copies compute its values; tenmap_view and tenmap_read_bytes
-     * are TENMAP_ERR_UNSUPPORTED. nbytes is the size of a read as its own dtype; shard and
+     * return TENMAP_ERR_UNSUPPORTED. nbytes is the size of a read as its own dtype; shard and
      * file_offset are those of the codes. Residency and progress count all parts.
      */
     TENMAP_TENSOR_COMPUTED = 2
@@ -106,7 +107,8 @@ enum {
 enum {
     /*
      * Also open files that a strict reader refuses: all that the flags from TENMAP_OPEN_TRAILING on
-     * allow, and what later versions add to them. Never overlap, never out of bounds.
+     * allow, and what later versions add to them. Tensors that overlap or lie out of bounds are
+     * never allowed.
      */
     TENMAP_OPEN_LENIENT = 1,
     /*
@@ -122,7 +124,7 @@ enum {
      * listed (tenmap_part_at gives them). Its dtype is the one that the model computes in:
      * config.json's, else the scales', else BF16. Opening also reads config.json beside the model,
      * if there is one, and a few small tensors that describe shapes. A part that is missing or does
-     * not fit is TENMAP_ERR_FORMAT, also with TENMAP_OPEN_LENIENT. With TENMAP_OPEN_PARTIAL a
+     * not fit is TENMAP_ERR_FORMAT, even with TENMAP_OPEN_LENIENT. With TENMAP_OPEN_PARTIAL a
      * weight that lacks a part is absent, and its other parts are listed as they are, except for
      * codes that have the weight's own name. docs/quantized.md has the schemes, their formulas, and
      * how they are recognized.
@@ -130,15 +132,16 @@ enum {
     TENMAP_OPEN_DEQUANTIZE = 4,
     /*
      * tenmap_find also accepts names that a writer left out because another tensor has their data:
-     * pairs "left out": "kept" of __metadata__ or of the index's metadata whose value names a
-     * tensor and whose key does not (safetensors.torch.save_model and huggingface_hub write them).
-     * Only tenmap_find knows them: tenmap_count and tenmap_at have each tensor once.
+     * pairs "omitted name": "kept name" in __metadata__ or in the index's metadata whose value
+     * names a tensor and whose key does not (safetensors.torch.save_model and huggingface_hub write
+     * them). Only tenmap_find knows them: tenmap_count and tenmap_at have each tensor once.
      */
     TENMAP_OPEN_ALIASES = 16,
     /*
      * Open only the index. No shard is looked for, and there are no tensors: tenmap_listed_at has
      * their names, tenmap_shard_listed their files, which are relative to tenmap_folder. A model
-     * without an index opens as without the flag; tenmap_index_json tells which.
+     * without an index is opened as if the flag were not set; tenmap_index_json tells which was
+     * done.
      */
     TENMAP_OPEN_INDEX_ONLY = 32,
     /* What TENMAP_OPEN_LENIENT allows, one by one. */
@@ -157,7 +160,7 @@ typedef struct tenmap_options {
     uint32_t flags;     /* TENMAP_OPEN_* */
     uint32_t threads; /* for many shards, at most 64; 0: by the number of CPUs, up to 8 with `io` */
     uint32_t reserved;         /* 0 */
-    uint64_t max_header_bytes; /* 0: 100,000,000, as the reference; also the index's limit */
+    uint64_t max_header_bytes; /* 0: 100,000,000, the reference's limit; for the index too */
     uint64_t offset, length;   /* a model inside a larger file; length 0: to the end of the file.
                                   For single files, descriptors and memory only. */
     /*
@@ -210,7 +213,7 @@ TENMAP_API tenmap_status tenmap_open(const char *path, const tenmap_options *opt
  *
  * tenmap_path and tenmap_folder are the first path's, tenmap_index_json the first index's;
  * tenmap_listed_at has the listings of all. If a path cannot be opened, error.index is its number,
- * and error.shard counts inside it.
+ * and error.shard is the number of a shard within that path.
  */
 TENMAP_API tenmap_status tenmap_open_list(const char *const *paths, size_t n,
                                           const tenmap_options *options, tenmap_model **out,
@@ -242,7 +245,7 @@ TENMAP_API void tenmap_close(tenmap_model *model);
  */
 
 TENMAP_API size_t tenmap_count(const tenmap_model *model);
-/* In file order: shards by file name, then offset, then header order. */
+/* In file order: shards by file name, then begin offset, end offset, header order. */
 TENMAP_API const tenmap_tensor *tenmap_at(const tenmap_model *model, size_t i);
 /* In the order of the headers, not of the data: shards by file name, then header_position. O(1). */
 TENMAP_API const tenmap_tensor *tenmap_at_written(const tenmap_model *model, size_t i);
@@ -259,8 +262,8 @@ TENMAP_API const char *tenmap_path(const tenmap_model *model);
 /*
  * The folder of the model's files, where config.json and the tokenizer would be: "FOLDER" for
  * "FOLDER/model.safetensors", "." for a path without a folder, the path itself if it is a folder.
- * Only a root ends in '/'. With options.io, what precedes the last '/' before any '?', or "" if
- * there is none. "" for a descriptor or memory.
+ * Only a root ends in '/'. With options.io, everything from the first '?' on is ignored, and the
+ * folder is what precedes the last '/', or "" if there is none. "" for a descriptor or memory.
  */
 TENMAP_API const char *tenmap_folder(const tenmap_model *model);
 /* Sum over the shards that are open. */
@@ -283,12 +286,14 @@ TENMAP_API size_t tenmap_metadata_count(const tenmap_model *model);
 TENMAP_API const tenmap_metadata *tenmap_metadata_at(const tenmap_model *model, size_t i);
 /* The value in the first shard that has the key, or NULL. A linear scan. */
 TENMAP_API const char *tenmap_metadata_get(const tenmap_model *model, const char *key);
-/* The pair's value. Walk arrays with tenmap_value_next; elements of one width also through raw. */
+/*
+ * The pair's value. Walk arrays with tenmap_value_next; fixed-width elements may be read from raw.
+ */
 TENMAP_API void tenmap_metadata_value(const tenmap_metadata *pair, tenmap_value *out);
 /*
- * Removes the first element of an array, without copying. Returns 1 and sets *element, which may be
- * an array too; returns 0 if no element is left or *array is not an array. Neither may be NULL, and
- * they must be different objects.
+ * Takes the next element of an array, without copying: *array is then the rest. Returns 1 and sets
+ * *element, which may itself be an array; returns 0 if no element is left or *array is not an
+ * array. Neither may be NULL, and they must be different objects.
  */
 TENMAP_API int tenmap_value_next(tenmap_value *array, tenmap_value *element);
 /*
@@ -339,7 +344,7 @@ TENMAP_API tenmap_status tenmap_read_slice(const tenmap_tensor *tensor, const ui
                                            size_t dst_bytes, uint32_t flags, tenmap_error *error);
 
 /*
- * Reads bytes that have another dtype than the header says: F4 blocks kept as U8, F8 as I8, BF16 as
+ * Reads bytes whose dtype is not the one in the header: F4 blocks kept as U8, F8 as I8, BF16 as
  * U16, a dtype that is TENMAP_OPAQUE here. The tensor's bytes are taken as elements of `stored_as`,
  * one after the other, in the file's byte order; `first` and `count` count those, and
  * TENMAP_AS_STORED as `as` means `stored_as`. Any dtype of a known width is allowed if the tensor's
@@ -393,10 +398,11 @@ TENMAP_API const tenmap_tensor *tenmap_part_at(const tenmap_tensor *tensor, uint
 /* advice */
 enum {
     /*
-     * Mapped and in memory when the call returns. If the file was truncated since, or its storage
-     * fails, TENMAP_ERR_IO with os_error EFAULT, never a signal. Nothing holds the pages: if they
-     * do not all fit, the first are gone at the end. Prefetching of the same bytes that was
-     * requested earlier is done first, and waited for.
+     * Mapped and in memory when the call returns. If the file has been truncated since it was
+     * opened, or its storage fails, TENMAP_ERR_IO with os_error EFAULT, never a signal. The pages
+     * are not locked: if they do not all fit, the first ones have been dropped again by the end. If
+     * the same bytes are queued for prefetching, the prefetching thread reads them next, and this
+     * call waits for it.
      */
     TENMAP_ADVISE_POPULATE = 1,
     /*
@@ -416,8 +422,8 @@ enum {
     TENMAP_ADVISE_RELEASE = 3,
     /*
      * Brought in and kept. TENMAP_ERR_LIMIT beyond the limit of this process. Locks do not nest.
-     * Locked pages must be unlocked before they can be released. A lock that fails leaves locked
-     * what was locked before.
+     * Locked pages must be unlocked before they can be released. If locking fails, only the pages
+     * that were locked before stay locked.
      */
     TENMAP_ADVISE_LOCK = 4,
     TENMAP_ADVISE_UNLOCK = 5
@@ -429,9 +435,9 @@ TENMAP_API tenmap_status tenmap_advise(const tenmap_model *model, const tenmap_t
 
 /*
  * Advice about several tensors in any order; they are processed in file order. A page that two
- * neighbors of the list share is covered. TENMAP_ERR_ARGUMENT if a tensor is NULL or of another
- * model; error.index is its position. After another error, the tensors before it in the file are
- * done.
+ * neighbors in the list share is covered, although neither of them has all of it.
+ * TENMAP_ERR_ARGUMENT if a tensor is NULL or of another model; error.index is its position. After
+ * any other error, the tensors that precede the failing one in the file have been processed.
  */
 TENMAP_API tenmap_status tenmap_advise_list(const tenmap_model *model,
                                             const tenmap_tensor *const *tensors, size_t count,
@@ -446,8 +452,9 @@ TENMAP_API tenmap_status tenmap_resident(const tenmap_model *model, const tenmap
                                          uint64_t *bytes, tenmap_error *error);
 
 /*
- * How many bytes of them are in the page cache, whoever brought them in; 0 for a model in memory.
- * To users who neither own the file nor may write to it, Linux says that all bytes are there.
+ * How many bytes of the tensor (NULL: of all) are in the page cache, whoever brought them in; 0 for
+ * a model in memory. For users who neither own the file nor may write to it, Linux reports all
+ * bytes as cached.
  */
 TENMAP_API tenmap_status tenmap_cached(const tenmap_model *model, const tenmap_tensor *tensor,
                                        uint64_t *bytes, tenmap_error *error);
@@ -478,8 +485,8 @@ typedef struct tenmap_request {
      * Bytes from the start of one row in dst to the next; 0: rows are contiguous. A row is the
      * innermost dimension of the block or tensor, and rows is the product of the others. Bytes
      * between rows are not touched, so requests may interleave theirs. At least the bytes of a row;
-     * rows of 4- and 6-bit elements must be whole bytes. dst_bytes must hold (rows - 1) *
-     * dst_stride and one row.
+     * rows of 4- and 6-bit elements must be whole bytes. dst_bytes must be at least (rows - 1) *
+     * dst_stride plus the bytes of one row.
      */
     uint64_t dst_stride;
 } tenmap_request;
@@ -493,9 +500,9 @@ enum {
     TENMAP_LOAD_READ = 1,
     /*
      * Checked reads that bypass the page cache and leave its contents alone: for models that are
-     * read once. As TENMAP_LOAD_READ where the file system cannot do that. The load holds one more
-     * descriptor per shard while it runs. A copy without conversion needs no buffer where dst and
-     * the data have the same position in a block of 4096 bytes (512 on most disks).
+     * read once. Same as TENMAP_LOAD_READ where the file system cannot do that. The load holds one
+     * more descriptor per shard while it runs. A copy without conversion needs no buffer where dst
+     * and the data have the same position in a block of 4096 bytes (512 on most disks).
      */
     TENMAP_LOAD_DIRECT = 2
 };
@@ -506,8 +513,9 @@ typedef struct tenmap_load_options {
     uint32_t threads;   /* 0: the library decides; at most 64, the caller's included */
     uint32_t flags;     /* TENMAP_LOAD_* */
     /*
-     * Called on the caller's thread every few MiB with the file bytes done, of all requested: first
-     * with 0, last with total. A nonzero return cancels; the final call's return is ignored.
+     * Called on the caller's thread every few MiB with the number of file bytes done and the total
+     * of all requests: first with done 0, last with done equal to total. A nonzero return cancels;
+     * the final call's return is ignored.
      */
     int (*progress)(void *ctx, uint64_t done, uint64_t total);
     /*
@@ -551,13 +559,14 @@ TENMAP_API tenmap_status tenmap_load(const tenmap_model *model, const tenmap_req
  *
  * TENMAP_ERR_IO if a file has changed since it was opened. After an error or a cancel
  * (TENMAP_ERR_CANCELLED) all bytes can be read as before, from memory or from the mapping. Calling
- * it again continues; when everything is done, that does nothing.
+ * it again continues where it stopped; once everything is detached, a call does nothing.
  *
  * On detached memory, TENMAP_ADVISE_RELEASE, PREFETCH and POPULATE do nothing, tenmap_cached is 0,
- * and TENMAP_LOAD_READ and DIRECT copy from memory; locks are taken again. Other threads' advice
- * waits until the call ends. shard.fd becomes -1, and nobody may use it meanwhile. What a device or
- * another library registered of the mapping must be registered again. Like tenmap_close, the call
- * is for the model's owner, but others may read meanwhile. A child has the bytes as of the fork.
+ * and TENMAP_LOAD_READ and DIRECT copy from memory; pages that were locked by TENMAP_ADVISE_LOCK
+ * are locked again. Other threads' advice waits until the call ends. shard.fd becomes -1, and
+ * nobody may use it meanwhile. Parts of the mapping that were registered with a device or another
+ * library must be registered again. Like tenmap_close, the call is for the model's owner, but
+ * others may read meanwhile. A child of fork has the bytes that the model had at the fork.
  *
  * TENMAP_ERR_UNSUPPORTED for models that are not mapped (TENMAP_BACKEND_READ, tenmap_io, memory),
  * and on systems other than Linux.
@@ -568,9 +577,9 @@ TENMAP_API tenmap_status tenmap_detach(tenmap_model *model, const tenmap_load_op
 /*
  * Take
  *
- * All weights that an engine wants of a model, in one call, by name, dtype and shape. Weights that
- * already have that form are used where they lie. The others are converted, on several threads,
- * into one allocation, the arena.
+ * All weights that an engine wants from a model, in one call, by name, dtype and shape. Weights
+ * that already have that form are used where they lie. The others are converted, on several
+ * threads, into one allocation, the arena.
  */
 
 /* tenmap_want.flags */
@@ -579,9 +588,9 @@ enum {
     TENMAP_WANT_COPY = 2 /* copied into the arena even if a view would do: to outlive the model */
 };
 /*
- * Numbers for the %u in a name, to be or'ed into the flags: the first %u is the layer's, the second
- * the expert's; with only one of the two numbers there is one %u. Up to 4093; larger ones are
- * TENMAP_ERR_ARGUMENT. Without a number a name is taken literally.
+ * Numbers that replace %u in a name; OR them into the flags. With both, the first %u is the layer
+ * and the second the expert; with only one of them, the name has one %u. Numbers go up to 4093;
+ * larger ones are TENMAP_ERR_ARGUMENT. Without a number, a name is taken literally.
  *
  *     {.name = "model.layers.%u.mlp.up_proj.weight", .flags = TENMAP_WANT_LAYER(7)}
  */
@@ -633,8 +642,9 @@ TENMAP_API void tenmap_arena_free(tenmap_arena *arena);
 
 /*
  * Memory for destinations: zeroed, aligned to 2 MiB, on huge pages where the system has them, which
- * makes its first use several times cheaper than malloc's. Not for small pieces: each takes whole
- * pages and one more. NULL if memory runs out. tenmap_free accepts NULL, on any thread.
+ * makes its first use several times cheaper than malloc's. Not for small pieces: each allocation
+ * takes whole pages, plus one page. NULL if memory runs out. tenmap_free accepts NULL, on any
+ * thread.
  */
 TENMAP_API void *tenmap_alloc(size_t bytes);
 TENMAP_API void tenmap_free(void *memory);

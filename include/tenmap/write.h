@@ -132,8 +132,8 @@ TENMAP_API void tenmap_writer_abort(tenmap_writer *writer); /* leaves no trace; 
 /*
  * Edit metadata: in place if the new header fits into the old one and the file has one name, else
  * as a new file that shares the data's blocks, else as a copy. A crash in the middle of an edit in
- * place leaves a file that no reader opens and a record beside it; tenmap_open's error names the
- * record.
+ * place leaves a file that no reader opens and an undo record beside it; tenmap_open's error names
+ * the record.
  */
 typedef struct tenmap_edit {
     const char *key;

@@ -2,10 +2,10 @@
  * The lowest layer: error messages, versioned option structs, memory, the name index, UTF-8 and
  * element types. The only system services used here are memory and random numbers (pages.c).
  *
- * The library is built in layers with one header each: base, os, job, bytes, format, model, values,
- * write. A header includes only headers that come before it in this list, and a .c file includes
- * the header of its own layer. scripts/layers.sh checks both rules; docs/architecture.md describes
- * the layers.
+ * The library is built in layers, one folder each: base, kernels, os, io, format, model, values,
+ * write. A file includes only headers of its own layer and of layers before it in this list;
+ * kernels include only base, and only values includes kernels. scripts/layers.sh checks both rules;
+ * docs/architecture.md describes the layers.
  *
  * Names with external linkage start with tmi_; everything else is static. No two files use the same
  * static name, so that all files can be combined into one.

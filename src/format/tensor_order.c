@@ -1,4 +1,7 @@
-/* Sorts tensors into file order: by begin, then end, then header order. */
+/*
+ * Sorts tensors into file order: by begin, then end, then header order. While headers are parsed,
+ * nbytes is the end (SafeTensors) or the size (GGUF); among equal begins both sort alike.
+ */
 #include "format.h"
 
 typedef struct sort_key {

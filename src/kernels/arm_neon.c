@@ -1,8 +1,9 @@
 /*
- * NEON kernels for 64-bit ARM. The hardware's half-precision conversions depend on modes of the
- * caller (AHP, DN, FZ), so F16 is decoded and encoded on integers. As with AVX2, a kernel is a step
- * of NEON_STEP elements that neon_drive runs over a range. There are no non-temporal stores: these
- * CPUs detect a stream of full cache lines by themselves.
+ * NEON kernels for 64-bit ARM. The hardware's half-precision conversions depend on floating-point
+ * modes that the caller may have set (AHP, DN, FZ), so F16 is decoded and encoded with integer
+ * arithmetic. As with AVX2, a kernel is a step of NEON_STEP elements that neon_drive runs over a
+ * range. There are no non-temporal stores: these CPUs detect a stream of full cache lines by
+ * themselves.
  */
 #include "blocks.h"
 #include "kernels.h"
@@ -35,7 +36,7 @@ NEON_INLINE void neon_store_32(unsigned char *d, size_t vector, uint32x4_t v) {
     vst1q_u8(d + vector * 16, vreinterpretq_u8_u32(v));
 }
 
-/* Fewer elements than a step go through buffers, so that a step never leaves the range. */
+/* A remainder shorter than a step goes through buffers, so that a step never leaves the range. */
 NEON_INLINE void neon_drive(void *dst, const void *src, size_t count, neon_step *step,
                             bool saturate, size_t src_bits, size_t dst_bytes) {
     unsigned char *d = dst;
@@ -256,7 +257,8 @@ NEON_INLINE void step_u8_to_f32_neon(unsigned char *d, const unsigned char *s, b
 }
 
 /*
- * Converts two F64 in hardware, except tiny ones and NaN, where modes matter: plain C does those.
+ * Converts two F64 in hardware, except for tiny values and NaN, where modes matter: plain C
+ * converts those.
  */
 NEON_INLINE uint32x2_t f32_from_f64_neon(const unsigned char *s) {
     uint64x2_t bits = vreinterpretq_u64_u8(vld1q_u8(s));

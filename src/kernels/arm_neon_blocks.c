@@ -1,5 +1,6 @@
 /*
- * Unpacks block dtypes with NEON: the operations of blocks.c in the same order, with the same bits.
+ * Unpacks block dtypes with NEON: the operations of blocks.c in the same order, with bit-identical
+ * results.
  */
 #include "blocks.h"
 
@@ -74,8 +75,8 @@ void tmi_neon_unpack_iq4_nl(float *dst, const unsigned char *src, size_t blocks)
 }
 
 /*
- * Scales of 2^-126 and above are multiplied; smaller ones and their results are subnormal, and
- * plain C handles them.
+ * The levels are twice the values, so d is half the scale. A d of 2^-126 or more is multiplied
+ * here; a smaller one and its results may be subnormal, so plain C handles those blocks.
  */
 void tmi_neon_unpack_mxfp4(float *dst, const unsigned char *src, size_t blocks) {
     const int8x16_t levels = vld1q_s8(tmi_levels_e2m1);

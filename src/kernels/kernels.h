@@ -203,7 +203,7 @@ typedef struct tmi_narrow_format {
 #define TMI_NARROW_AS_F32(f, code)                                                                 \
     (((uint32_t)(code) << (23 - (f).fraction_bits)) + ((127 - (f).bias) << 23))
 
-/* oracle.c: one element at a time, on integers only; slow, and correct by construction. */
+/* oracle.c: one element at a time, in integer arithmetic; slow, correct by construction. */
 
 /*
  * One end of a conversion: how its elements lie in memory. Block dtypes are allowed only as a

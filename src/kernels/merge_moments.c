@@ -46,8 +46,8 @@ static void add_to_sum(double *sum, double *rest, double x) {
 }
 
 /*
- * The correctly rounded square root, computed digit by digit on integers: the C library's is in a
- * separate library (libm), and all hosts must give the same result.
+ * The correctly rounded square root, computed digit by digit with integer arithmetic: the C
+ * library's is in a separate library (libm), and all hosts must give the same result.
  */
 static double square_root(double x) {
     uint64_t bits, root = 0, rest = 0;

@@ -1,8 +1,8 @@
 /*
  * The oracle. It splits every element into sign, exponent and significand and assembles them again
- * in the destination's format, with one rounding, on integers only: nothing here depends on the
- * floating-point unit, its modes or the compiler's floating-point flags. All other kernels are
- * tested against this file, bit for bit.
+ * in the destination's format, with one rounding, in integer arithmetic only: nothing here depends
+ * on the floating-point unit, its modes or the compiler's floating-point flags. All other kernels
+ * are tested against this file, bit for bit.
  */
 #include "kernels.h"
 

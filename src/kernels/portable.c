@@ -1,8 +1,8 @@
 /*
  * Kernels in plain C, for CPUs without vector kernels and for the pairs that vector kernels leave
- * out. Each is a loop over one inline function. They compute on integers. Where they convert an
- * integer or multiply, the operands and the result are normal numbers, so that flush-to-zero modes
- * and -ffast-math cannot change the result.
+ * out. Each is a loop over one inline function. They use integer arithmetic. Where they convert an
+ * integer to floating point or multiply, the operands and the result are normal numbers, so that
+ * flush-to-zero modes and -ffast-math cannot change the result.
  */
 #include "blocks.h"
 #include "kernels.h"
@@ -91,7 +91,9 @@ static inline uint32_t f32_from_magnitude(uint64_t magnitude, uint32_t sign, boo
     uint64_t left = magnitude << zeros;
     uint64_t kept = left >> 40, rest = left & (((uint64_t)1 << 40) - 1);
     uint64_t half = (uint64_t)1 << 39;
-    /* No branches: the bits of weights are as random as coin tosses. */
+    /*
+     * No branches: the low bits of weights are random, so branches on them would be mispredicted.
+     */
     if (odd)
         kept |= rest != 0;
     else
@@ -140,7 +142,7 @@ static inline uint32_t f32_cut_from_f64(uint64_t magnitude, uint64_t *rest) {
     }
     uint64_t significand = (magnitude & 0x000fffffffffffff) | 0x0010000000000000;
     unsigned shift = 29 + 897 - field;
-    if (shift > 63) { /* far below half of the smallest; only zero has no rest */
+    if (shift > 63) { /* far below half of the smallest subnormal; only zero loses nothing */
         *rest = magnitude != 0;
         return 0;
     }

@@ -1,8 +1,8 @@
 /*
  * AVX2 kernels that dequantize weights with 4-bit codes in one pass: codes, scales and zero points
- * in, F32, BF16 or F16 out. The steps are computed, and rounded, for the 16 possible codes, and
- * each value is looked up. The target has no fused multiply-add, so no product and sum can be
- * fused.
+ * in, F32, BF16 or F16 out. The value of each of the 16 possible codes is computed and rounded once
+ * for each group; the codes are then looked up in that table. The target has no fused multiply-add,
+ * so no product and sum can be fused.
  */
 #include "x86_avx2_dequant_fused.h"
 
@@ -127,9 +127,9 @@ AVX2_INLINE size_t put_groups(unsigned char *d, const tmi_fused_run *run, size_t
 /*
  * Kinds of codes whose BF16 values need only a few products with the scale. The other values are
  * halves, quarters and eighths of those, or have the opposite sign, as long as none is so small or
- * so large that it has fewer digits. The magnitudes of E2M1 derive from 4 and 6 this way; those of
- * codes minus 8 derive from 8, 6, 5 and 7. The products of a group share one 64-bit element; if
- * there are two, they are in it twice.
+ * so large that it has fewer significant bits. The magnitudes of E2M1 derive from 4 and 6 this way;
+ * those of codes minus 8 derive from 8, 6, 5 and 7. The products of a group are packed into one
+ * 64-bit element; a kind with only two products has them in it twice.
  */
 
 /* The 16 bits that a product is rounded to, in the low half of each lane; the high half is 0. */
@@ -235,7 +235,10 @@ AVX2_INLINE void put_groups_of_32(unsigned char *d, const unsigned char *s, size
     }
 }
 
-/* Writes the whole groups of a run from group g, value `at`, on; returns how many it did. */
+/*
+ * Writes the whole groups of a run, starting at group g, whose first value is `at`; returns how
+ * many it wrote.
+ */
 AVX2_INLINE size_t put_kind_groups(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
                                    tmi_code_kind kind, bool stream) {
     enum { PACKED = 128 };

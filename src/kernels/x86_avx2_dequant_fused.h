@@ -69,7 +69,7 @@ AVX2_INLINE fused_planes fused_split_planes(__m256 a, __m256 b, tenmap_dtype as,
     return t;
 }
 
-/* Whether no value is infinite or NaN; tested on integers, so -ffast-math has no influence. */
+/* Whether no value is infinite or NaN; tests the bits, so -ffast-math has no influence. */
 AVX2_INLINE bool fused_all_finite(const float *values, size_t count) {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     __m256i most = _mm256_setzero_si256();

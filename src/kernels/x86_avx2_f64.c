@@ -1,6 +1,7 @@
 /*
  * AVX2 kernels to and from F64. The hardware conversions depend on the flush-to-zero modes only if
- * an F32 is subnormal: those elements, which are rare in weights, are converted on integers.
+ * an F32 is subnormal: those elements, which are rare in weights, are converted with integer
+ * arithmetic.
  */
 #include "x86_avx2.h"
 

@@ -1,12 +1,12 @@
 /*
- * Sums BF16, F16 and F32 with AVX2: four vectors of four doubles are the sixteen lanes. Zeros,
- * subnormals, extremes, infinities and NaN are found on the integer bits. A block with an infinity,
- * a NaN or a number that is subnormal in F32 is left to plain C, so this code need not handle them
- * correctly.
+ * Sums BF16, F16 and F32 with AVX2: four vectors of four doubles hold the sixteen lanes of
+ * moments.h. Zeros, subnormals, extremes, infinities and NaN are found by comparing the bits as
+ * integers. A block with an infinity, a NaN or a number that is subnormal in F32 is left to plain
+ * C, so this code need not handle them correctly.
  *
  * If requested, 16-bit elements are counted by their codes in the same loop that adds them:
- * counting waits for stores, of which one per clock goes to memory, and adding waits for
- * arithmetic.
+ * counting is bound by stores, one per clock, and adding is bound by arithmetic, so the two
+ * overlap.
  */
 #include "moments.h"
 #include "x86_avx2.h"
@@ -63,9 +63,10 @@ AVX2_INLINE void avx2_sums_end(const avx2_sums *s, tmi_lanes *lanes, size_t coun
 }
 
 /*
- * The extremes of a block of codes. Signed order sorts positive numbers; unsigned order sorts
- * negative ones, in reverse. The least unsigned code is the other extreme of a block whose numbers
- * all have one sign. A NaN or an infinity is beyond all finite numbers in one of the two orders.
+ * The extremes of a block of codes. Compared as signed integers, the codes of positive numbers are
+ * in order; compared as unsigned integers, those of negative numbers are in reverse order. The
+ * least unsigned code is the other extreme of a block whose numbers all have one sign. A NaN or an
+ * infinity is beyond all finite numbers in one of the two orders.
  */
 typedef struct avx2_range {
     uint32_t most_positive, most_negative, least_unsigned; /* codes of 16 or of 32 bits */
@@ -73,8 +74,9 @@ typedef struct avx2_range {
 } avx2_range;
 
 /*
- * Looking and adding are separate loops, because one loop for both would need more registers than
- * there are. The second loop finds the block in the L1 cache and prefetches the next one.
+ * Finding the extremes and adding are separate loops, because one loop for both would need more
+ * registers than there are. The second loop finds the block in the L1 cache and prefetches the next
+ * one.
  */
 AVX2_TARGET static avx2_range avx2_look_16(const unsigned char *at, size_t count,
                                            int least_normal) {

@@ -1,7 +1,7 @@
 /*
- * AVX2 kernels whose results hold every source value exactly, except those of I32. All sources of
- * at most 8 bits fit into BF16, so they are mapped to BF16 on 16-bit integers, and to F32 by
- * appending zeros below.
+ * AVX2 kernels whose results hold every source value exactly, except those of I32. All values of
+ * sources of at most 8 bits fit into BF16, so they are converted to BF16 with 16-bit integer
+ * arithmetic, and from there to F32 by appending 16 zero bits.
  */
 #include "x86_avx2.h"
 
@@ -48,9 +48,9 @@ AVX2_INLINE void step_f16_to_f32(unsigned char *d, const unsigned char *s, bool 
  * Converts 8-bit floats to 16 bits, byte by byte. Nearly all magnitudes follow a rule, (code <<
  * shift) + base: each byte of the result is the sum of two contributions, one from each half of the
  * code, which a shuffle looks up. The exceptions (subnormals, infinity, NaN) are at most 16
- * consecutive codes modulo 128: from 128 - rotation to 127, and on from 0. For those, another
- * shuffle finds what to change in the rule's result. The tables that are indexed by the low half
- * are rotated by `rotation` as well, so that one index serves both.
+ * consecutive codes modulo 128: 128 - rotation to 127, then 0 and up. For those, another shuffle
+ * finds what to change in the rule's result. The tables that are indexed by the low half are
+ * rotated by `rotation` as well, so that one index serves both.
  */
 typedef struct byte_tables {
     uint8_t rotation;
@@ -136,7 +136,7 @@ AVX2_INLINE void widen_bytes(__m256i *v, __m256i codes, const byte_tables *t) {
     __m256i high = _mm256_and_si256(_mm256_srli_epi16(codes, 4), half);
     __m256i rotated = _mm256_add_epi8(codes, _mm256_set1_epi8((char)t->rotation));
     rotated = _mm256_and_si256(rotated, magnitude);
-    /* Beyond the first 16 the top bit is set, so the shuffle gives 0. */
+    /* From 16 on the top bit of the index is set, so the shuffle gives 0. */
     __m256i first = _mm256_add_epi8(rotated, _mm256_set1_epi8(0x70));
     __m256i upper =
         _mm256_add_epi8(byte_lookup(t->upper_high, high), byte_lookup(t->upper_low, rotated));

@@ -148,7 +148,7 @@ static void edges_of_32_and_64_bit_sources(void **state) {
     edges_of(TENMAP_U64, 16, 8);
 }
 
-/* The oracle computes on integers, so its results are right whatever the mode. */
+/* The oracle uses integer arithmetic, so its results are right whatever the mode. */
 static void the_same_with_flush_to_zero_modes_on(void **state) {
     if (!set_flush_modes(1)) {
         print_message("skipped: no flush-to-zero mode that this test knows\n");
