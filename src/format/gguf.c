@@ -1,7 +1,7 @@
 /*
  * GGUF as a container: magic, version and counts, then the metadata, then a row for each tensor,
  * then the tensor data. The header does not state its length, so it is walked once to find its end
- * and once more to parse it (gguf_tensors.c).
+ * and once more to parse it (gguf_header.c).
  */
 #include "format.h"
 #include "gguf.h"

@@ -76,7 +76,7 @@ bool tmi_gguf_take_row(tmi_gguf_reader *r, tmi_gguf_row *row);
 /* Writes the error message for what made one of them return false; a check also reports it. */
 tenmap_status tmi_gguf_failed(tmi_gguf_reader *r);
 
-/* gguf_tensors.c: behaves as tmi_header_parse. */
+/* gguf_header.c: behaves as tmi_header_parse. */
 tenmap_status tmi_gguf_parse(tmi_header *header, const tmi_place *place, tmi_block text,
                              size_t length, tenmap_error *error);
 

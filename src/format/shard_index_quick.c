@@ -5,7 +5,7 @@
  * unexpected byte it gives up, and shard_index.c, which knows all the rules and has the error
  * messages, starts over.
  *
- * The text is not modified, and no table of names is built: combine_listed.c finds out whether a
+ * The text is not modified, and no table of names is built: combine_by_index.c finds out whether a
  * name is listed twice when it matches each line with a tensor of its own.
  */
 #include "format.h"

@@ -141,7 +141,7 @@ tenmap_status tmi_open_end(tenmap_model *model, const tenmap_options *options, t
 /* An empty model with room for one shard; NULL if out of memory. */
 tenmap_model *tmi_model_new(void);
 
-/* open_index.c: the index of a model in several files. */
+/* read_index.c: the index of a model in several files. */
 
 /* Reads the whole text of the file, consistently, into model->index_text. */
 tenmap_status tmi_open_index_read(tenmap_model *model, tmi_shard *file,
@@ -275,7 +275,7 @@ tenmap_status tmi_combine_metadata(tenmap_model *model, tenmap_error *error);
 /* Frees the parts of each shard's header that only combining needs. */
 void tmi_combine_free_headers(tenmap_model *model);
 
-/* combine_listed.c: the same for shards that have exactly the tensors that the index lists. */
+/* combine_by_index.c: the same for shards that have exactly the tensors that the index lists. */
 
 /*
  * One table for the tensors of all shards, with as many entries for each shard as the index lists.
@@ -297,7 +297,7 @@ tenmap_status tmi_combine_listed(tenmap_model *model, const tmi_outline *outline
                                  tmi_shared_table *table, unsigned threads, bool *combined,
                                  tenmap_error *error);
 
-/* lookup.c: lookup tables that are built when all tensors are known. */
+/* order_and_aliases.c: lookup tables that are built when all tensors are known. */
 
 /*
  * Builds the order in which the tensors are written, if it differs from the order in the table,

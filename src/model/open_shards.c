@@ -4,7 +4,7 @@
  *
  * If an index lists the files and is written as most are, each shard is expected to have exactly
  * the tensors that the index lists in it. They are parsed straight into their places in the model's
- * table. If this succeeds, combine_listed.c has little left to do. If not, the index is parsed in
+ * table. If this succeeds, combine_by_index.c has little left to do. If not, the index is parsed in
  * full, and combine_shards.c decides which tensor is taken from where, or what is wrong.
  */
 #include "model.h"

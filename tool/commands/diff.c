@@ -12,7 +12,7 @@
 #include "view/json_out.h"
 #include "compare/match_tensors.h"
 #include "metadata.h"
-#include "model/model_facts.h"
+#include "model/model_facts_json.h"
 #include "remote/partial_remote_open.h"
 #include "view/print.h"
 #include "tensor_patterns.h"

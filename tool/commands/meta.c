@@ -5,8 +5,8 @@
 
 #include "command.h"
 #include "open_model.h"
-#include "editor.h"
-#include "json_strings.h"
+#include "run_editor.h"
+#include "json_string_map.h"
 #include "view/json_out.h"
 #include "metadata.h"
 #include "view/print.h"

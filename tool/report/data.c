@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "metadata.h"
-#include "model/model_facts.h"
+#include "model/model_facts_json.h"
 #include "remote/remote.h"
 #include "report.h"
 #include "view/json_out.h"

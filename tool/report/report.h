@@ -103,8 +103,8 @@ void report_write_bins(const report *r, FILE *out);
 void report_write_page(const report *r, FILE *out);
 
 /*
- * file.c: one output file. report_file_begin reports problems with the path (a folder, the model
- * itself) before any work is done.
+ * output_file.c: one output file. report_file_begin reports problems with the path (a folder, the
+ * model itself) before any work is done.
  */
 typedef struct report_file {
     atomic_file file;
@@ -149,11 +149,11 @@ extern const uint32_t change_stops[CHANGE_STOPS];
 uint32_t color_of_change(const report_change *change);
 
 /*
- * layers.c: splits a name at a layer number. The number is the layer, the text before it is the
- * stack, and the text after it is the kind. Other numbers in the kind are written as * unless a
+ * layer_names.c: splits a name at a layer number. The number is the layer, the text before it is
+ * the stack, and the text after it is the kind. Other numbers in the kind are written as * unless a
  * part ends in them: "blocks_0_fc_1" is the kind "fc_1". Of several numbers, the first whose stack
- * has more than one layer counts, so the 2 of "gpt_2.h.0" and "gpt_2.h.1" does not. If there is no
- * such number, the first counts.
+ * has more than one layer is used, so the 2 of "gpt_2.h.0" and "gpt_2.h.1" is not. If there is no
+ * such number, the first is used.
  */
 typedef struct layer_place {
     bool found;

@@ -1,5 +1,5 @@
 /* Parses a JSON object of strings, as the user's editor leaves it. */
-#include "json_strings.h"
+#include "json_string_map.h"
 
 #include <stdint.h>
 #include <stdlib.h>

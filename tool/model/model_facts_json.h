@@ -1,6 +1,6 @@
 /* Writes what a model is as JSON, for commands that describe models beside their own answer. */
-#ifndef TOOL_MODEL_FACTS_H
-#define TOOL_MODEL_FACTS_H
+#ifndef TOOL_MODEL_FACTS_JSON_H
+#define TOOL_MODEL_FACTS_JSON_H
 
 #include <tenmap.h>
 

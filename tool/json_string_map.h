@@ -1,6 +1,6 @@
 /* Reads a JSON object whose values are strings: metadata that the user has edited. */
-#ifndef TOOL_JSON_STRINGS_H
-#define TOOL_JSON_STRINGS_H
+#ifndef TOOL_JSON_STRING_MAP_H
+#define TOOL_JSON_STRING_MAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* Runs the user's editor on a temporary file. */
-#include "editor.h"
+#include "run_editor.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-# From folder to folder, what lies beside a model goes along; norms and biases may stay as they are.
+# From folder to folder, a model's companion files are copied; norms and biases may stay as they are.
 echo '{"model_type": "llama"}' >sharded/config.json
 echo '{}' >sharded/generation_config.json
 echo '{}' >sharded/tokenizer.json

@@ -1,5 +1,5 @@
 /* Writes what a model is as JSON: its architecture, adapter and quantization. */
-#include "model/model_facts.h"
+#include "model/model_facts_json.h"
 
 #include "model/dequantized_weights.h"
 #include "model/detect_quantized.h"

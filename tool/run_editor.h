@@ -1,6 +1,6 @@
 /* Runs the user's editor on a piece of text. */
-#ifndef TOOL_EDITOR_H
-#define TOOL_EDITOR_H
+#ifndef TOOL_RUN_EDITOR_H
+#define TOOL_RUN_EDITOR_H
 
 #include "view/print.h"
 

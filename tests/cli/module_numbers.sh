@@ -1,4 +1,4 @@
-# Numbers in names: gaps are seen, and numbers count beside every separator.
+# Numbers in names: gaps are shown, and a number is recognized beside every separator.
 numbered() { # FILE NAME...: a model of one-byte tensors with these names
     file=$1 json= at=0
     shift
