@@ -49,10 +49,10 @@ static const example diff_examples[] = {
     {"tenmap diff base.safetensors tuned.safetensors", "which tensors changed, and how much"},
     {"tenmap diff f32/ bf16/ --any-dtype --rtol 0.004", "whether a conversion kept the values"},
     {"tenmap diff base/ tuned/ --top 100", "more of what changed, the most changed first"},
-    {"tenmap diff base/ base-fp8/ --dequantize", "what quantization cost, by tensor and layer"},
+    {"tenmap diff base/ base-fp8/ --dequantize", "the quantization error, by tensor and layer"},
     {"tenmap diff --headers a/ b/", "names, dtypes, shapes and metadata alone"},
     {"tenmap diff a/ b/ 'model.layers.0.*'", "one layer of both"},
-    {"tenmap diff llama/ llama-Q4_K_M.gguf --map-names", "what a quantization cost, by dtype"},
+    {"tenmap diff llama/ llama-Q4_K_M.gguf --map-names", "the quantization error, by dtype"},
     {"tenmap diff a/ b.gguf --rename 's/^h\\./blk./' --any-dtype --any-metadata",
      "for other names: how to rename them"},
     {NULL, NULL},
@@ -614,7 +614,7 @@ const command cmd_diff = {
         "\n"
         "--map-names knows llama.cpp's names for the weights of Llama-like models, including\n"
         "experts, and the order in which it stores the rows of query and key projections.\n"
-        "Dtypes and metadata do not count as differences then. Gemma's norms are larger by one\n"
+        "Differences of dtype and metadata are then ignored. Gemma's norms are larger by one\n"
         "in GGUF.\n"
         "\n"
         "Exit: 0 equal (within the tolerance), 1 different, 2 rejected, 3 could not be read.",

@@ -30,12 +30,12 @@ static const option stats_options[] = {
     {0, "counts", NULL, OPTION_SWITCH, AT(counts),
      "List the bins of each histogram: their edges and counts"},
     {0, "bins", "N", OPTION_COUNT, AT(bins),
-     "Divide each histogram into N bins (as many as fit, 64 at most)"},
+     "Divide each histogram into N bins (default: as many as fit, at most 64)"},
     {0, "low", "X", OPTION_REAL, AT(low), "Begin all histograms at X; needs --high"},
     {0, "high", "X", OPTION_REAL, AT(high),
      "End all histograms at X (by default from the least to the greatest value)"},
     {'s', "sort", "file|name|std|max|norm", OPTION_CHOICE, AT(sort),
-     "Sort by this: numbers with the largest first, max by magnitude"},
+     "Sort by this; numbers from the largest down, max by magnitude"},
     {'d', "dtype", "DTYPE", OPTION_LIST, AT(wanted.dtypes),
      "Take only tensors of these dtypes: bf16, 'f8*'"},
     {'x', "except", "NAME", OPTION_LIST, AT(wanted.except), "Leave out tensors of these names"},
@@ -126,7 +126,10 @@ static void put_specials(table *t, const tenmap_stats *s) {
     table_end_cell(t, STYLE_RED);
 }
 
-/* A narrow terminal gets fewer digits, no norm, and the last column only if it says something. */
+/*
+ * A narrow terminal gets fewer digits, no norm, and the last column only if it has a NaN or an
+ * infinity.
+ */
 static void print_stats_table(const measured *list, size_t count) {
     enum { NARROW = 100, NUMBERS = 5 };
     static const column wide[] = {

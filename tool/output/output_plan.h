@@ -75,7 +75,7 @@ typedef struct output_settings {
 /* For the details of --help. */
 #define OUTPUT_DETAILS                                                                             \
     "If the input has shards, so has the output, each no larger than the input's largest;\n"       \
-    "OUT is a folder then. An OUT that ends in .safetensors is always one file. With\n"            \
+    "OUT is then a folder. An OUT that ends in .safetensors is always one file. With\n"            \
     "--force, OUT may be the input: the new model replaces it in one rename when it is\n"          \
     "complete. Interrupting leaves nothing behind. From folder to folder, config.json and\n"       \
     "the files of the tokenizer and of generation are copied too; existing ones stay unless\n"     \
