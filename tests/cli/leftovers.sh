@@ -3,11 +3,11 @@ header='{"t":{"dtype":"F32","shape":[500000000],"data_offsets":[0,2000000000]}} 
 printf '\120\0\0\0\0\0\0\0%-80s' "$header" >large.safetensors
 truncate -s 2000000088 large.safetensors
 mkdir room
-# begin FILE: writes it in the background, until its temporary is there.
+# begin FILE: writes it in the background, until its temporary has bytes: it is locked before it gets any.
 begin() {
     "$tool" get -q large.safetensors t --as f16 --bytes -o "room/$1" &
     job=$!
-    while ! find room -name ".$1*" | grep -q .; do
+    while ! find room -name ".$1*" -size +0c | grep -q .; do
         kill -0 $job 2>/dev/null || break
         sleep 0.01
     done
