@@ -64,7 +64,7 @@ static const char *address_of(const char *name) {
 }
 
 /* Every error message must exist, be printable and hold no secret. */
-static void check_sentence(const tenmap_error *error, tenmap_status status) {
+static void check_message(const tenmap_error *error, tenmap_status status) {
     assert_int_equal(error->status, status);
     assert_true(strlen(error->message) > 20);
     for (const char *c = error->message; *c; c++)
@@ -129,7 +129,7 @@ static void must_not_open(const char *token, const char *name, tenmap_status sta
     tenmap_status got = io.open(io.ctx, address_of(name), &file, &size, &error);
     if (got != status || !strstr(error.message, fragment))
         fail_msg("%s: %d: %s", name, (int)got, error.message);
-    check_sentence(&error, status);
+    check_message(&error, status);
     assert_true(now() - begun < 120);
     tenmap_http_destroy(&io);
 }
@@ -148,7 +148,7 @@ static void must_break(const char *name, const char *fragment) {
         status = read_part(&io, file, 200000 + 100000 * (uint64_t)i, 100000, &error);
     if (status == TENMAP_OK || !strstr(error.message, fragment))
         fail_msg("%s: %d: %s", name, (int)status, error.message);
-    check_sentence(&error, status);
+    check_message(&error, status);
     assert_true(now() - begun < 120);
     io.close(io.ctx, file);
     tenmap_http_destroy(&io);
@@ -202,7 +202,7 @@ static void test_faults_that_pass(void **state) {
 
 static void test_faults_that_stay(void **state) {
     (void)state;
-    must_break("reset-ever", "tried again in vain");
+    must_break("reset-ever", "trying again did not help");
     must_not_open(NULL, "stall-ever", TENMAP_ERR_IO, "too long");
     must_not_open(NULL, "busy-ever", TENMAP_ERR_IO, "3600 seconds");
     must_not_open(NULL, "failing-ever", TENMAP_ERR_IO, "answered 500");
@@ -210,16 +210,16 @@ static void test_faults_that_stay(void **state) {
 
 static void test_wrong_answers(void **state) {
     (void)state;
-    must_not_open(NULL, "whole", TENMAP_ERR_UNSUPPORTED, "the whole of it");
-    must_not_open(NULL, "whole-chunked", TENMAP_ERR_UNSUPPORTED, "the whole of it");
-    must_break("whole-later", "the whole of it");
+    must_not_open(NULL, "whole", TENMAP_ERR_UNSUPPORTED, "the whole file");
+    must_not_open(NULL, "whole-chunked", TENMAP_ERR_UNSUPPORTED, "the whole file");
+    must_break("whole-later", "the whole file");
     must_not_open(NULL, "shifted", TENMAP_ERR_IO, "bytes 1 to 131072 of 1000003");
     must_not_open(NULL, "unsaid", TENMAP_ERR_IO, "does not say which bytes");
     must_not_open(NULL, "long", TENMAP_ERR_IO, "longer or shorter");
     must_not_open(NULL, "long-length", TENMAP_ERR_IO, "longer or shorter");
     must_not_open(NULL, "gzip", TENMAP_ERR_IO, "compresses");
     must_not_open(NULL, "page", TENMAP_ERR_FORMAT, "web page");
-    must_not_open(NULL, "open-ended", TENMAP_ERR_IO, "taken for all of it");
+    must_not_open(NULL, "open-ended", TENMAP_ERR_IO, "mistaken for the whole file");
     must_not_open(NULL, "nothing-here", TENMAP_ERR_NOT_FOUND, "no such file");
     must_not_open(NULL, "plain/", TENMAP_ERR_NOT_FOUND, "folder");
 }
@@ -252,8 +252,8 @@ static void test_redirects(void **state) {
 
 static void test_hosts(void **state) {
     (void)state;
-    must_not_open(NULL, "http://no-such-host.invalid/x", TENMAP_ERR_IO, "name is not known");
-    must_not_open(NULL, "http://127.0.0.1:1/x", TENMAP_ERR_IO, "no connection");
+    must_not_open(NULL, "http://no-such-host.invalid/x", TENMAP_ERR_IO, "cannot be resolved");
+    must_not_open(NULL, "http://127.0.0.1:1/x", TENMAP_ERR_IO, "cannot connect");
     must_not_open(NULL, "ftp://127.0.0.1/x", TENMAP_ERR_ARGUMENT, "begin with http://");
 }
 
@@ -272,7 +272,7 @@ static void test_signed_siblings(void **state) {
         io.open(io.ctx, address_of("plain/a.safetensors?Signature=hunter2"), &other, &size, &error),
         TENMAP_ERR_IO);
     assert_non_null(strstr(error.message, "signed for one file"));
-    check_sentence(&error, TENMAP_ERR_IO);
+    check_message(&error, TENMAP_ERR_IO);
     assert_int_equal(
         io.open(io.ctx, address_of("plain/config.json?Signature=hunter2"), &other, &size, &error),
         TENMAP_ERR_NOT_FOUND);
@@ -339,7 +339,7 @@ static void test_s3(void **state) {
         snprintf(path, sizeof path, "s3://%s/m", far[i]);
         must_list(path, "a|", NULL);
     }
-    must_not_open(NULL, "s3://s3-wandering/x", TENMAP_ERR_IO, "in vain");
+    must_not_open(NULL, "s3://s3-wandering/x", TENMAP_ERR_IO, "did not help");
     must_not_open(NULL, "s3://s3-away/x", TENMAP_ERR_IO, "without a signature");
     must_list("s3://s3-broken/m", NULL, "cannot be understood");
     unset_keys();
@@ -411,7 +411,7 @@ static void must_not_list(const char *path, uint32_t timeout_ms, tenmap_status e
     tenmap_status status = io.list(io.ctx, path, count_name, &count, &error);
     if (status != expected || !strstr(error.message, fragment))
         fail_msg("%s: %d after %.1f s: %s", path, (int)status, now() - begun, error.message);
-    check_sentence(&error, status);
+    check_message(&error, status);
     tenmap_http_destroy(&io);
 }
 
@@ -454,7 +454,7 @@ static void what_is_not_http_is_named(void **state) {
     (void)state;
     must_not_open(NULL, "no-http", TENMAP_ERR_IO, "is not HTTP");
     must_not_open(NULL, "long-line", TENMAP_ERR_IO, "longer than");
-    must_not_open(NULL, "many-lines", TENMAP_ERR_IO, "more header lines than");
+    must_not_open(NULL, "many-lines", TENMAP_ERR_IO, "have more than 262144 bytes");
     must_not_open(NULL, "no-number", TENMAP_ERR_IO, "cannot be understood");
 }
 
@@ -615,14 +615,14 @@ static void test_schedules(void **state) {
             status = read_part(&io, file, i * 250000, 250000, &error);
         right += status == TENMAP_OK;
         if (status != TENMAP_OK)
-            check_sentence(&error, status);
+            check_message(&error, status);
         assert_true(now() - begun < 120);
         if (opened)
             io.close(io.ctx, file);
         tenmap_http_destroy(&io);
     }
-    print_message("%u schedules of faults: %u ended in the right bytes, %u in a sentence\n", seeds,
-                  right, seeds - right);
+    print_message("%u schedules of faults: %u ended in the right bytes, %u in an error message\n",
+                  seeds, right, seeds - right);
     assert_true(right > seeds / 4); /* temporary faults are survived */
 }
 
@@ -648,7 +648,7 @@ static void test_stopping(void **state) {
         assert_int_equal(tenmap_http_create(&options, &io, &error), TENMAP_OK);
         assert_int_equal(io.open(io.ctx, address_of(names[i]), &file, &size, &error),
                          TENMAP_ERR_CANCELLED);
-        check_sentence(&error, TENMAP_ERR_CANCELLED);
+        check_message(&error, TENMAP_ERR_CANCELLED);
         assert_true(now() - begun < 120);
         tenmap_http_destroy(&io);
     }
@@ -668,11 +668,11 @@ static void test_options(void **state) {
     options = (tenmap_http_options)TENMAP_HTTP_OPTIONS_INIT;
     options.token = "hunter2\r\nX: y";
     assert_int_equal(tenmap_http_create(&options, &io, &error), TENMAP_ERR_ARGUMENT);
-    check_sentence(&error, TENMAP_ERR_ARGUMENT);
+    check_message(&error, TENMAP_ERR_ARGUMENT);
     options = (tenmap_http_options)TENMAP_HTTP_OPTIONS_INIT;
     options.endpoint = "https://u:hunter2@h";
     assert_int_equal(tenmap_http_create(&options, &io, &error), TENMAP_ERR_ARGUMENT);
-    check_sentence(&error, TENMAP_ERR_ARGUMENT);
+    check_message(&error, TENMAP_ERR_ARGUMENT);
     assert_int_equal(tenmap_http_create(NULL, NULL, &error), TENMAP_ERR_ARGUMENT);
     assert_int_equal(tenmap_http_create(NULL, &io, NULL), TENMAP_OK);
     tenmap_http_destroy(&io);

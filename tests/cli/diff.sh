@@ -37,7 +37,7 @@ t diff small.safetensors other.safetensors --atol -1
 command -v script >/dev/null || skip "there is no script (util-linux) to make a terminal"
 "$tool" convert layers.safetensors --rule '*layers.1*.mlp*=f6_e3m2' --rule '*layers.3.self*=f4' --rule '*embed*=f4' -o tuned.safetensors >/dev/null
 t diff layers.safetensors tuned.safetensors --any-dtype --top 4
-script -qec "stty cols 80 rows 24; $tool diff layers.safetensors tuned.safetensors --any-dtype --color never" /dev/null </dev/null | tr -d '\r'
+script -qec "stty cols 80 rows 24; $tool diff layers.safetensors tuned.safetensors --any-dtype --color never 2>/dev/null" /dev/null </dev/null | tr -d '\r'
 t diff layers.safetensors tuned.safetensors --any-dtype --json model.embed | grep cosine
 t diff layers.safetensors tuned.safetensors --any-dtype --atol 0.1 model.layers.3
 

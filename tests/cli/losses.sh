@@ -2,7 +2,7 @@
 command -v script >/dev/null || skip "there is no script (util-linux) to make a terminal"
 on_terminal() {
     echo "on a terminal: tenmap $*"
-    script -qec "stty cols 80 rows 24; $tool $*" /dev/null </dev/null | tr -d '\r'
+    script -qec "stty cols 80 rows 24; $tool $* 2>/dev/null" /dev/null </dev/null | tr -d '\r'
 }
 # 1e6 and -2e5 in "large", 1e-10 and 1 in "small", NaN and 1 in "odd"; then a model without losses.
 header='{"large":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"odd":{"dtype":"F32","shape":[2],"data_offsets":[8,16]},"small":{"dtype":"F32","shape":[2],"data_offsets":[16,24]}}'

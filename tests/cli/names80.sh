@@ -1,8 +1,8 @@
 # At 80 columns layers can be told apart: no two rows of a table begin alike, and no line is wider.
 command -v script >/dev/null || skip "there is no script (util-linux) to make a terminal"
-on_terminal() {
+on_terminal() { # without stderr, where a progress bar appears on a slow machine
     echo "on a terminal: tenmap $*"
-    script -qec "stty cols 80 rows 24; $tool $* --color never" /dev/null </dev/null | tr -d '\r' >shown
+    script -qec "stty cols 80 rows 24; $tool $* --color never 2>/dev/null" /dev/null </dev/null | tr -d '\r' >shown
 }
 judge() { # first and last lines, the widest, and names that stand there twice
     sed -n '1,6p' shown
