@@ -2,6 +2,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "model/model.h"
 #include "support.h"
 
 #include <errno.h>
@@ -497,6 +498,27 @@ static void opening_16_gb_touches_no_data_page(void **state) {
     tenmap_close(m);
 }
 
+/*
+ * Edits do not support a tenmap_io today; a caller that passes one must not get a model that
+ * ignores it.
+ */
+static void an_edited_model_with_a_wrong_io_is_refused(void **state) {
+    const char *path = in_folder(state, "m.safetensors");
+    tenmap_options options = TENMAP_OPTIONS_INIT;
+    tenmap_io io = TENMAP_IO_INIT;
+    tenmap_model *model = NULL;
+    tenmap_error error = {0};
+    tmi_file file;
+    write_model(path, "{}", 0);
+    options.io = &io; /* without functions */
+    assert_int_equal(tmi_file_open(&file, path), 0);
+    tenmap_status status = tmi_open_edited(&file, path, &options, &model, &error);
+    assert_int_equal(status, TENMAP_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "options.io has no open function"));
+    assert_null(model);
+    tmi_file_close(&file);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(path_descriptor_and_memory_give_the_same_model, empty_folder),
@@ -517,6 +539,7 @@ int main(void) {
         cmocka_unit_test_setup(an_address_space_limit_names_the_read_backend, empty_folder),
         cmocka_unit_test_setup(after_fork_the_child_may_read, empty_folder),
         cmocka_unit_test_setup(opening_16_gb_touches_no_data_page, empty_folder),
+        cmocka_unit_test_setup(an_edited_model_with_a_wrong_io_is_refused, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -2,7 +2,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "model/model.h"
 #include "support.h"
 
 #include <fcntl.h>
@@ -538,27 +537,6 @@ static void blocks_are_shared_where_the_file_system_can(void **state) {
     assert_int_equal(how, TENMAP_EDIT_CLONED);
 }
 
-/*
- * Edits do not support a tenmap_io today; a caller that passes one must not get a model that
- * ignores it.
- */
-static void an_edited_model_with_a_wrong_io_is_refused(void **state) {
-    const char *path = in_folder(state, "m.safetensors");
-    tenmap_options options = TENMAP_OPTIONS_INIT;
-    tenmap_io io = TENMAP_IO_INIT;
-    tenmap_model *model = NULL;
-    tenmap_error error = {0};
-    tmi_file file;
-    write_model(path, "{}", 0);
-    options.io = &io; /* without functions */
-    assert_int_equal(tmi_file_open(&file, path), 0);
-    tenmap_status status = tmi_open_edited(&file, path, &options, &model, &error);
-    assert_int_equal(status, TENMAP_ERR_ARGUMENT);
-    assert_non_null(strstr(error.message, "options.io has no open function"));
-    assert_null(model);
-    tmi_file_close(&file);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(what_fits_is_changed_in_place, empty_folder),
@@ -577,7 +555,6 @@ int main(void) {
         cmocka_unit_test_setup(a_record_of_another_user_is_not_believed, empty_folder),
 #endif
         cmocka_unit_test_setup(blocks_are_shared_where_the_file_system_can, empty_folder),
-        cmocka_unit_test_setup(an_edited_model_with_a_wrong_io_is_refused, empty_folder),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
