@@ -26,8 +26,9 @@ rm -rf $build/profiles
 mkdir -p $build/profiles
 export LLVM_PROFILE_FILE=$PWD/$build/profiles/%p-%m.profraw
 # Killed processes, unusual file systems and the network reach nothing more of the readers, and the tool is
-# the same with every compiler.
-sh scripts/run-tests.sh "$build" -E '^(cli|crash|hosts_.*|http_.*|.*_fast_math)$' >$build/log 2>&1 || {
+# the same with every compiler. Instrumented libraries export and import names of clang's.
+left_out='^(cli|crash|hosts_.*|http_.*|.*_fast_math|symbols|imports)$'
+sh scripts/run-tests.sh "$build" -E "$left_out" >$build/log 2>&1 || {
     tail -30 $build/log
     exit 1
 }
