@@ -255,7 +255,10 @@ static bytes make_part(uint64_t number, uint64_t count, uint64_t tensors) {
     snprintf(name, sizeof name, "t%d", (int)number);
     gguf_begin(&f, 1, 3);
     gguf_pair(&f, "split.no", TENMAP_VALUE_U16, number, 2);
-    gguf_pair(&f, "split.count", TENMAP_VALUE_U16, count, 2);
+    if (count <= UINT16_MAX)
+        gguf_pair(&f, "split.count", TENMAP_VALUE_U16, count, 2);
+    else
+        gguf_pair(&f, "split.count", TENMAP_VALUE_U32, count, 4);
     gguf_pair(&f, "split.tensors.count", TENMAP_VALUE_I32, tensors, 4);
     gguf_row(&f, name, 1, 8, 0, 0);
     gguf_data(&f, 32);
@@ -323,6 +326,13 @@ static void a_first_part_under_another_name_needs_a_word(void **state) {
     tenmap_close(must_open(path, &partial));
     write_bytes(path, make_part(0, UINT16_MAX, 3));
     must_fail(path, NULL, TENMAP_ERR_NOT_FOUND, "-00001-of-65535.gguf");
+}
+
+static void a_model_of_too_many_parts_is_refused(void **state) {
+    const char *path = in_folder(state, "m-00001-of-100000.gguf");
+    write_bytes(path, make_part(0, 100000, 3));
+    must_fail(path, NULL, TENMAP_ERR_LIMIT,
+              "the model has 100000 parts (split.count), over the limit of 99999");
 }
 
 static void folders_prefer_safetensors(void **state) {
@@ -437,6 +447,7 @@ int main(void) {
         cmocka_unit_test_setup(parts_that_are_missing_are_named, empty_folder),
         cmocka_unit_test_setup(parts_that_do_not_belong_together_are_refused, empty_folder),
         cmocka_unit_test_setup(a_first_part_under_another_name_needs_a_word, empty_folder),
+        cmocka_unit_test_setup(a_model_of_too_many_parts_is_refused, empty_folder),
         cmocka_unit_test_setup(folders_prefer_safetensors, empty_folder),
         cmocka_unit_test_setup(metadata_cannot_be_edited, empty_folder),
         cmocka_unit_test_setup(a_large_vocabulary_is_read_once, empty_folder),
