@@ -55,11 +55,11 @@ check() {
 # remote TENMAP FLAG...: addresses are opened, by the tool and by a program. Nothing listens on port 1.
 remote() {
     "$1" info http://127.0.0.1:1/x >"$work/said" 2>&1 || :
-    grep -q 'no connection can be made' "$work/said" || { cat "$work/said"; exit 1; }
+    grep -q 'cannot connect to the server' "$work/said" || { cat "$work/said"; exit 1; }
     shift
     cc "$root/examples/remote.c" "$@" -ltenmap-http -ltenmap -o "$work/remote"
     "$work/remote" http://127.0.0.1:1/x w >"$work/said" 2>&1 || :
-    grep -q 'no connection can be made' "$work/said" || { cat "$work/said"; exit 1; }
+    grep -q 'cannot connect to the server' "$work/said" || { cat "$work/said"; exit 1; }
 }
 
 for package in "$work"/*.deb; do
