@@ -1,4 +1,4 @@
-# The front door. CMake does the work; packagers call it themselves and never meet this file.
+# Shortcuts for developers. CMake does the work; packagers call CMake and do not need this file.
 
 MAKEFLAGS += --no-print-directory
 
@@ -14,11 +14,11 @@ all:
 	      -DCMAKE_INSTALL_PREFIX="$(PREFIX)" -DTENMAP_TESTS=OFF -DTENMAP_BENCH=OFF
 	cmake --build "$(RELEASE)" -j $(JOBS)
 
-# Installs what building and testing need, where apt and root are there; else says what to install.
+# Installs what building and testing need with apt, as root; otherwise prints what to install.
 deps:
 	@sh scripts/deps.sh
 
-# Builds, makes a small demo model in the build folder, opens it, and ends in a tour of the tool.
+# Builds, writes a small demo model into the build folder, opens it, and tours the tool.
 run: deps all
 	"$(RELEASE)/examples/demo" "$(RELEASE)/demo.safetensors"
 	"$(RELEASE)/examples/show" "$(RELEASE)/demo.safetensors"
@@ -29,15 +29,16 @@ test: deps
 	cmake --build "$(BUILD)/test" -j $(JOBS)
 	sh scripts/run-tests.sh "$(BUILD)/test"
 
-# What every change must pass: under an hour on two processors. docs/testing.md has the list.
+# The checks that every change must pass: under an hour on two processors (docs/testing.md).
 check:
 	bash .ci/run --all
 
-# What takes hours: every F32, a million differential cases, fuzzing, more kills, larger files.
+# The checks that take hours: every F32 value, a million differential cases, fuzzing, more kills,
+# larger files.
 long: deps
 	bash scripts/long.sh
 
-# One table per benchmark; see docs/performance.md for what they say.
+# Prints one table per benchmark; docs/performance.md explains them.
 bench: deps
 	@for bench in bench/*.sh; do \
 	    [ $$bench = bench/smoke.sh ] || sh $$bench || [ $$? = 77 ] || exit 1; \

@@ -1,8 +1,8 @@
-# Turns the sources of the report's page into C arrays, with the hashes that the page's
-# Content-Security-Policy names. Needs nothing but CMake.
+# Converts the HTML, CSS and JavaScript of the report into C arrays, with the hashes that its
+# Content-Security-Policy names. Needs only CMake.
 #   cmake -DSOURCE=tool/report/page -DOUTPUT=report_assets.c -P embed_report.cmake
 
-# One script in one scope, in the order in which the files use each other.
+# Concatenates the files into one script with one scope, in dependency order.
 set(scripts base data legend overview tree treemap heatmap table detail files main)
 set(script "\"use strict\";\n(() => {\n")
 foreach(name IN LISTS scripts)
@@ -12,7 +12,7 @@ endforeach()
 string(APPEND script "})();\n")
 file(WRITE ${OUTPUT}.js "${script}")
 
-# A hash as the policy writes it: base64 of 32 bytes.
+# A hash in the form that the policy uses: the base64 encoding of 32 bytes.
 function(base64_of_hash path result)
   set(digits "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
   file(SHA256 ${path} hex)

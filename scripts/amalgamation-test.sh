@@ -1,7 +1,8 @@
 #!/bin/sh
-# Makes tenmap.c and tenmap.h twice, compares the two, compiles them as strictly as the sources, and runs
-# the tests that use the public API alone against them. Then copies of two versions work in one process,
-# with no name in common. And what is asked of a compiler is said by the file itself:
+# Generates tenmap.c and tenmap.h twice, compares the two results, compiles them as strictly as the
+# sources, and runs the tests that use only the public API against them. Then loads copies of two
+# versions into one process, without a common name. Also checks that the file itself reports what it
+# requires of a compiler:
 #     scripts/amalgamation-test.sh [COMPILER...]
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -38,7 +39,7 @@ for compiler in "$@"; do
 done
 [ $compilers -gt 0 ] || { echo "none of these compilers is here: $*"; exit 1; }
 
-# Every enumerator has its value written beside it: other languages copy them from here.
+# Every enumerator has an explicit value, because other languages copy the values from here.
 python3 - "$work/one/tenmap.h" <<'CHECK'
 import re, sys
 text = re.sub(r"/\*.*?\*/", "", open(sys.argv[1], encoding="utf-8").read(), flags=re.S)
@@ -48,7 +49,7 @@ print(f"{len(names)} enumerators, {len(bare)} without a value", *bare)
 sys.exit(len(bare) > 0 or not names)
 CHECK
 
-# Compilers that cannot be meant are told so, and why.
+# An unsupported compiler gets an error that says why.
 refused() {
     if gcc "$@" -fsyntax-only "$work/one/tenmap.c" 2>"$work/log"; then
         echo "tenmap.c was compiled with $*"
@@ -59,7 +60,8 @@ refused() {
 refused -std=c99 | grep 'C11.*-std=c11'
 refused -x c++ | grep 'not C++.*tenmap.hpp'
 
-# Two plug-ins with a copy each, of different versions, one with static names, one with hidden ones.
+# Two plug-ins with one copy each, of different versions: one with static names, one with hidden
+# names.
 embed=$root/tests/embed
 strict="-O1 -fPIC -Wall -Wextra -Wpedantic -Werror"
 sed 's/\(#define TENMAP_VERSION_MINOR\) .*/\1 987/' "$work/two/tenmap.h" >"$work/two/new.h"
@@ -77,7 +79,7 @@ done
 common=$(comm -12 "$work/plugin_one.names" "$work/plugin_two.names" | wc -l)
 echo "names in common of two plug-ins: $common"
 [ "$common" -eq 0 ]
-# Static names do not meet in one program either: nothing of the file is left for the linker.
+# Static names cannot collide in one program either: the file exports nothing to the linker.
 [ "$(nm -g --defined-only "$work/plugin_one.o" | awk '{ print $3 }')" = plugin_one ]
 gcc -std=gnu11 -Wall -Wextra "$embed/host.c" -ldl -o "$work/host"
 "$work/host" "$work/plugin_one.so" plugin_one "$(($(version "$work/one")))" \

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Static analysis of the library, the tool and the examples, or of other files:
 #     scripts/analyze.sh clang-tidy|cppcheck|gcc [FILE...]
-# Any finding fails. One that is wrong is answered where it arises, by code that says more to the
-# analyzer, or is turned off with its reason beside it: here, or in .clang-tidy.
+# Any finding fails. A false positive is resolved where it arises, by code that tells the analyzer
+# more, or is turned off with its reason beside it: here, or in .clang-tidy.
 # Exits with 77, saying why, where the analyzer is missing.
 set -eu
 analyzer=${1:?usage: analyze.sh clang-tidy|cppcheck|gcc [FILE...]}
@@ -18,7 +18,7 @@ if [ -z "$files" ]; then
 fi
 flags="-std=c11 -D_GNU_SOURCE -Iinclude -Isrc -Itool -Ihttp"
 
-# What the tool has only with other libraries is looked at where these are.
+# The optional parts of the tool are analyzed if the libraries that they need are installed.
 has() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
 ! has openssl/evp.h || flags="$flags -DTOOL_HAVE_CRYPTO"
 ! has xxhash.h || flags="$flags -DTOOL_HAVE_XXHASH"
@@ -32,8 +32,8 @@ need() { # need COMMAND PACKAGE
 
 sources() { printf '%s\n' $files; }
 
-# each COMMAND: runs it for every source, which it calls {}, as many at a time as there are
-# processors. Fails if one does, and prints what it found.
+# each COMMAND: runs it for every source, which it calls {}, with one job per processor. Fails if a
+# job fails, and prints its findings.
 each() {
     sources | xargs -P "$(nproc 2>/dev/null || echo 2)" -I{} \
         sh -c "found=\$($1 2>&1) || { echo \"\$found\"; exit 1; }"
@@ -46,15 +46,16 @@ clang-tidy)
     ;;
 cppcheck)
     need cppcheck cppcheck
-    # Style is left to clang-tidy and the compilers: cppcheck's ideas of it are not ours. Version 2.10
-    # takes a table of functions for a value of bool when one of them is assigned to a pointer.
+    # Style is left to clang-tidy and the compilers. cppcheck 2.10 mistakes a table of functions for
+    # a bool when one of the functions is assigned to a pointer.
     cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability,performance \
         --suppress=assignBoolToPointer \
         -j "$(nproc 2>/dev/null || echo 2)" -Iinclude -Isrc -Itool -Ihttp $(sources)
     ;;
 gcc)
     need gcc gcc
-    # Version 12 was the first to be of use for C; older ones report what they cannot follow.
+    # Version 12 is the first whose analyzer is useful for C; older ones report what they cannot
+    # follow.
     if [ "$(gcc -dumpversion | cut -d. -f1)" -lt 12 ]; then
         echo "skipped: gcc is older than 12"
         exit 77

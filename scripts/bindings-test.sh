@@ -1,9 +1,9 @@
 #!/bin/sh
-# Takes the Rust and the Go program out of docs/bindings.md, compiles them against the library, and has each
-# read a tensor of the demo model and refuse a file that is not there:
+# Extracts the Rust and the Go program from docs/bindings.md, compiles them against the library, and
+# checks that each reads a tensor of the demo model and rejects a missing file:
 #     scripts/bindings-test.sh
-# TENMAP_LIBRARY may name a libtenmap.so; without it, the library is built here. No network. A
-# compiler that is missing is reported; exit 77 if both are.
+# TENMAP_LIBRARY may name a libtenmap.so; without it, the library is built here. Uses no network.
+# Reports a missing compiler; exits with 77 if both are missing.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -17,7 +17,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 block() { awk -v mark="\`\`\`$1" '$0 == mark { on = 1; next } /^```$/ { on = 0 } on' docs/bindings.md; }
 
-# tries PROGRAM: the first weight of the demo model, and the sentence of an error.
+# tries PROGRAM: reads the first weight of the demo model, and checks the error messages.
 tries() {
     "$1" "$work/demo.safetensors" model.embed_tokens.weight | tee "$work/said"
     grep -q '^4096 values, the first 0\.0485839' "$work/said"

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Sizes come from src/base/dtype.c alone: elsewhere the bits of a dtype may be compared, never reckoned with.
-# Block dtypes have no bits of their own (tenmap_dtype_bits is 0), so that any product or quotient of them
-# is a size that is wrong for some tensor.
+# Only src/base/dtype.c computes sizes: other files may compare the bits of a dtype, but never
+# calculate with them. Block dtypes have no bits of their own (tenmap_dtype_bits is 0), so any
+# product or quotient of bits is a wrong size for some tensor.
 #
 #     scripts/bits.sh [SOURCE]
 #
-# Left out are files that reckon with bits and mean no size of a tensor; each has its reason below.
+# Files that calculate with bits but not to get the size of a tensor are exempt, each for the reason
+# below.
 set -u
 cd "${1:-$(dirname "$0")/..}" || exit 1
 
@@ -30,7 +31,7 @@ look() {
         sub(/\/\*.*/, "", code)
         if (code ~ /^ *\*/) next
         bad = code ~ (bits " *([*\/%+]|<<|>>|-[^>])") || code ~ ("([*\/%+-]|<<|>>) *" bits)
-        # Variables that hold them, until the function ends.
+        # Variables that hold bits, until the function ends.
         if (match(code, "[a-z_]+ = " bits " *[;,]")) {
             name = substr(code, RSTART, RLENGTH)
             sub(/ = .*/, "", name)
@@ -44,7 +45,7 @@ look() {
     }' "$@"
 }
 
-# The look itself must see what it is for.
+# Checks that the pattern itself finds what it is for.
 probe=$(mktemp)
 trap 'rm -f "$probe"' EXIT
 cat >"$probe" <<'END'

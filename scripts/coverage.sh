@@ -1,13 +1,14 @@
 #!/bin/sh
-# Builds everything with clang, whose warnings are errors, runs the tests, and shows with llvm-cov which
-# lines of the library they and the replayed fuzzing inputs reach:
+# Builds everything with clang, with warnings as errors, runs the tests, and shows with llvm-cov
+# which lines of the library the tests and the replayed fuzzing inputs reach:
 #
 #     scripts/coverage.sh [LEAST]
 #
-# Prints one line per file of src/, and every line that is not reached of the readers (all of src/format,
-# and the shards and split sets of src/model). Fails if a reader is below LEAST percent of its lines (95).
-# Exits with 77, saying so, without clang and its tools. CLANG names the compiler (clang-14),
-# TENMAP_FUZZ_CORPUS a folder with more inputs, as fuzz/run.sh keeps them.
+# Prints one line per file of src/, and every line of the readers that is not reached (all of
+# src/format, and the shards and split sets of src/model). Fails if less than LEAST percent (95) of
+# a reader's lines are reached. Exits with 77 and says so if clang or its tools are missing. CLANG
+# names the compiler (clang-14); TENMAP_FUZZ_CORPUS names a folder with more inputs, as fuzz/run.sh
+# keeps them.
 set -eu
 cd "$(dirname "$0")/.."
 least=${1:-95}
@@ -17,7 +18,7 @@ for tool in "$clang" "llvm-profdata$version" "llvm-cov$version"; do
     command -v "$tool" >/dev/null || { echo "skipped: there is no $tool" && exit 77; }
 done
 build=build/coverage
-# Without optimization a line is what the source says, and conversions at -O0 take long: -O1.
+# Little optimization keeps lines as they are in the source, but conversions are slow at -O0: -O1.
 flags="-O1 -g -fprofile-instr-generate -fcoverage-mapping"
 cmake -S . -B $build -DCMAKE_C_COMPILER="$clang" -DCMAKE_BUILD_TYPE=Debug \
     -DCMAKE_C_FLAGS_DEBUG="$flags" -DTENMAP_WERROR=ON >/dev/null
@@ -25,8 +26,8 @@ cmake --build $build -j "$(nproc)" >$build/log 2>&1 || { tail -30 $build/log && 
 rm -rf $build/profiles
 mkdir -p $build/profiles
 export LLVM_PROFILE_FILE=$PWD/$build/profiles/%p-%m.profraw
-# Killed processes, unusual file systems and the network reach nothing more of the readers, and the tool is
-# the same with every compiler. Instrumented libraries export and import names of clang's.
+# Killed processes, unusual file systems and the network do not reach more of the readers, and the
+# tool is the same with every compiler. Instrumented libraries export and import clang's own names.
 left_out='^(cli|crash|hosts_.*|http_.*|.*_fast_math|symbols|imports)$'
 sh scripts/run-tests.sh "$build" -E "$left_out" >$build/log 2>&1 || {
     tail -30 $build/log

@@ -6,11 +6,10 @@
 #     scripts/cross-test.sh i686-linux-gnu env               (32 bits, on the processor itself)
 #     scripts/cross-test.sh x86_64-linux-musl env open threads
 #     scripts/cross-test.sh --only i686-linux-gnu env shards read
-# Static, and without cmocka, which Debian does not have for foreign targets: tests/plain stands in.
-# The tests that are listed below do not depend on the kernel underneath, which qemu plays only in
-# part; tests that are named after the program that runs them are run as well. With --only, no other
-# tests are run, and the shared library is not built. Exits with 77, saying why, where something is
-# missing.
+# Links statically, and uses tests/plain instead of cmocka, which Debian does not have for foreign
+# targets. The tests listed below do not depend on the kernel, which qemu emulates only in part.
+# TESTs named on the command line run as well. With --only, no other tests run, and the shared
+# library is not built. Exits with 77 and says why if something is missing.
 set -eu
 usage='usage: cross-test.sh [--only] TRIPLE RUNNER [TEST...]; --only needs a TEST'
 only=
@@ -35,7 +34,7 @@ mkdir -p "$out"
 cd "$root"
 . scripts/sources.sh
 sources=$(library_sources)
-# Rules, shards, reads, numbers, files.
+# Rules, shards, reads, numeric values, files.
 [ -n "$only" ] || set -- dtype rules golden shards folder inspect open_list open_flags \
     error_messages read requests integers take paths names safetensors_quick check measure convert \
     kernels exact writer edit rename save "$@"
@@ -44,7 +43,7 @@ for test in "$@"; do
 done
 flags="-std=c11 -O2 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wvla -Werror"
 
-# Once as a user would build it: no flags, no definitions.
+# First builds the library as a user would: no flags, no definitions.
 [ -n "$only" ] || "$gcc" -O2 -Iinclude -shared -fPIC -o "$out/libtenmap.so" $sources -lpthread
 
 rm -f "$out"/*.o

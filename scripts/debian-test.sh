@@ -1,9 +1,9 @@
 #!/bin/sh
-# Builds the Debian packages from a copy of the sources, looks at them with lintian, unpacks them, runs the
-# tool and compiles programs against them; as root also installs them and removes them again:
+# Builds the Debian packages from a copy of the sources, checks them with lintian, unpacks them,
+# runs the tool and compiles programs against them. As root, also installs and removes them:
 #     scripts/debian-test.sh [FOLDER]
-# A FOLDER gets the packages. The tests are not run again (nocheck). Exits with 77, saying why, where the
-# packaging tools are missing.
+# The packages are copied to FOLDER if it is given. The tests do not run again (nocheck). Exits with
+# 77 and says why if the packaging tools are missing.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 for tool in dpkg-buildpackage dh cmake; do
@@ -17,8 +17,8 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/tenmap"
 (cd "$root" && tar -cf - --exclude=./build --exclude=./.git .) | tar -xf - -C "$work/tenmap"
 
-# Build dependencies that are not here only leave a part of the tool out; the rest is cmake and debhelper, and
-# libcurl, which a package is about.
+# Most missing build dependencies only leave out a part of the tool. Only cmake, debhelper and
+# libcurl, which one package is about, are required.
 force=
 (cd "$work/tenmap" && dpkg-checkbuilddeps -Pnocheck 2>"$work/missing") || force=-d
 [ -z "$force" ] || cat "$work/missing"
@@ -32,7 +32,7 @@ fi
 [ $# -eq 0 ] || { mkdir -p "$1" && cp "$work"/*.deb "$1"; }
 
 if command -v lintian >/dev/null; then
-    # The manual page comes with the tool's pages; a tree without them is not blamed for it.
+    # The manual page comes with the tool's pages; a tree without them is not an error.
     suppress=
     [ -f "$root/man/tenmap.1" ] || suppress="--suppress-tags no-manual-page"
     lintian --allow-root --fail-on error,warning $suppress "$work"/*.changes
@@ -41,7 +41,7 @@ else
     echo "SKIPPED: lintian is not here"
 fi
 
-# check PREFIX: the packages under PREFIX work.
+# check PREFIX: checks that the packages under PREFIX work.
 check() {
     lib=$(dirname "$(find "$1/usr/lib" -name libtenmap.so.0)")
     PKG_CONFIG_SYSROOT_DIR="$1" PKG_CONFIG_PATH="$lib/pkgconfig" PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 \
@@ -52,7 +52,8 @@ check() {
     remote "$1/usr/bin/tenmap" -I"$1/usr/include" -L"$lib" -Wl,-rpath,"$lib"
 }
 
-# remote TENMAP FLAG...: addresses are opened, by the tool and by a program. Nothing listens on port 1.
+# remote TENMAP FLAG...: checks that the tool and a program can open addresses. Nothing listens on
+# port 1.
 remote() {
     "$1" info http://127.0.0.1:1/x >"$work/said" 2>&1 || :
     grep -q 'cannot connect to the server' "$work/said" || { cat "$work/said"; exit 1; }

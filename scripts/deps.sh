@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what building and testing need with apt, or says what to install where it cannot.
+# Installs what building and testing need with apt; if it cannot, prints what to install.
 set -eu
 
 missing=

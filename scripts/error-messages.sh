@@ -1,8 +1,9 @@
 #!/bin/sh
-# Error messages are written for their reader. Messages that an engine shows to its users name no macro: a
-# string of the library may contain TENMAP_ only in an error of status TENMAP_ERR_ARGUMENT, which is the
-# programmer's own mistake, or as a piece of such a message: the name of a struct's initializer. The table
-# of remedies in docs/errors.md has the macros, and every remedy there quotes an error message.
+# Error messages are written for their reader. Messages that an engine shows to its users name no
+# macro: a string of the library may contain TENMAP_ only in an error with status
+# TENMAP_ERR_ARGUMENT, which is a mistake of the programmer, or as a piece of such a message: the
+# name of a struct's initializer. The table of remedies in docs/errors.md has the macros, and every
+# remedy there quotes an error message.
 #
 #     scripts/error-messages.sh [SOURCE]
 set -u
@@ -11,8 +12,8 @@ cd "${1:-$(dirname "$0")/..}" || exit 1
 . scripts/sources.sh
 files=$(library_sources) || exit 1
 
-# Each statement of C on one line, without comments, with the number of its first line; @TENMAP_ is one that
-# stands in a string.
+# Prints each C statement on one line, without comments, with the number of its first line. @TENMAP_
+# marks one inside a string.
 statements() {
     awk '
     function put() { if (text != "") print FILENAME ":" first ": " text; text = "" }
@@ -53,7 +54,7 @@ if [ -n "$found" ]; then
     exit 1
 fi
 
-# The first column of the table of remedies: words in quotes that some error message has.
+# The first column of the table of remedies: quoted words that occur in some error message.
 rows=$(sed -n '/^| The message says |/,/^$/p' docs/errors.md | sed '1,2d' | grep -o '^| "[^"]*"' | sed 's/^| //')
 [ -n "$rows" ] || { echo "docs/errors.md: the table of remedies is not there"; exit 1; }
 all=$(cat $files | tr -d '\n' | sed 's/" *"//g')

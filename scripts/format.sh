@@ -14,7 +14,7 @@ count=$(printf '%s\n' "$files" | grep -c .) || {
     exit 1
 }
 
-# Columns are characters: the bytes that continue one of UTF-8 do not count.
+# Columns are characters: continuation bytes of UTF-8 do not count.
 check_columns() {
     LC_ALL=C awk '
         {

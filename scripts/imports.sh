@@ -1,6 +1,6 @@
 #!/bin/sh
-# The library never prints, exits, aborts, waits for a child, or changes signal handlers, the locale or the
-# mode of floating point: it does not even import what could.
+# The library never prints, exits, aborts, waits for a child, or changes signal handlers, the locale
+# or the floating-point mode. This script checks that it does not even import a function that could.
 #
 #     scripts/imports.sh LIBRARY.so
 set -u

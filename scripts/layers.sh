@@ -1,13 +1,13 @@
 #!/bin/sh
-# The layers of the library, as docs/architecture.md shows them, proved twice: from what each file
-# includes, and from what its object file needs. Prints the files of each layer, and every dependency
-# that points the wrong way.
+# Checks the layers of the library, as docs/architecture.md shows them, in two ways: by what each
+# file includes, and by what its object file needs. Prints the files of each layer, and every
+# dependency that points the wrong way.
 #
 #     scripts/layers.sh
 #
-# A folder of src/ is a layer. A file includes only headers of its own layer and of layers before it in
-# the list below; no object needs a name that a later layer defines; inside a layer no two files need
-# each other. Kernels see the base only, and only the values see kernels.
+# A folder of src/ is a layer. A file includes only headers of its own layer and of layers before it
+# in the list below. No object needs a name that a later layer defines. No two files of a layer need
+# each other. Kernels see only the base, and only the values see kernels.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/sources.sh
@@ -21,7 +21,7 @@ trap 'exit 130' INT TERM HUP
 files=$(library_files)
 sources=$(library_sources)
 
-# Which layer each file belongs to: "file layer".
+# The layer of each file: "file layer".
 for file in $files; do
     layer=${file#src/}
     echo "$file ${layer%%/*}"
@@ -38,7 +38,7 @@ for file in $files; do
     done
 done >"$work/edges"
 
-# Edges by names: the object that needs one, the object that defines it.
+# Edges by names: from the object that needs a name to the object that defines it.
 for file in $sources; do
     object=$work/$(echo "$file" | tr '/' '_').o
     $cc -O0 -c -Iinclude "$file" -o "$object"
@@ -69,7 +69,7 @@ awk -v layers="$layers" -v files="$work/files" -v needs="$work/needs" '
         if (to == "kernels") return from == "values"
         return height[to] < height[from]
     }
-    # Two files of a layer that need each other, directly or by way of others.
+    # Finds two files of a layer that need each other, directly or through others.
     function circle(pair,    ends, todo, seen, at, i, more, k) {
         split(pair, ends, SUBSEP)
         if (ends[1] > ends[2]) return

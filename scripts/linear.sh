@@ -1,15 +1,15 @@
 #!/bin/sh
-# Opening is linear in the header, whatever the file, and so is what the tool does with it: instructions
-# (callgrind) and peak memory at n and 2n for each case of tests/linear.c, as one table. Fails where a
-# ratio is above what the case allows: 2.2, or 2.3 where tensors or names are sorted. Neither figure
-# depends on how busy the machine is.
+# Checks that opening takes time and memory linear in the header, whatever the file, and that the
+# tool's commands do too. Measures instructions (callgrind) and peak memory at n and 2n for each
+# case of tests/linear.c, and prints one table. Fails if a ratio is above what the case allows: 2.2,
+# or 2.3 if tensors or names are sorted. Neither figure depends on how busy the machine is.
 #
 #     scripts/linear.sh [DIVISOR [CASE...]]
 #
 # DIVISOR 1, the default, goes to the limits (2n is a header of 100 MB, a million tensors, a million
-# keys): minutes. CI divides by 10. TENMAP_LIBRARY may name a libtenmap.so built with -O2; without it,
-# the library is built here. Fails if no case was measured. Exits with 77, saying why, without
-# valgrind.
+# keys) and takes minutes. CI divides by 10. TENMAP_LIBRARY may name a libtenmap.so built with -O2;
+# without it, the library is built here. Fails if no case was measured. Exits with 77 and says why
+# if valgrind is missing.
 set -eu
 divisor=${1:-1}
 [ $# -eq 0 ] || shift
@@ -42,25 +42,26 @@ build() {
 }
 build linear tests/linear.c
 cmake -DSOURCE="$root/tool/report/page" -DOUTPUT="$work/report_assets.c" -P cmake/embed_report.cmake >/dev/null
-# With fingerprints, where the tool would be built with them.
+# With fingerprints, if the tool would be built with them.
 echo '#include <xxhash.h>
 int main(void) { return XXH3_128bits(0, 0).low64 == 0; }' >"$work/probe.c"
 xxhash=
 ! cc -o "$work/probe" "$work/probe.c" -lxxhash 2>"$work/said" || xxhash='-DTOOL_HAVE_XXHASH -lxxhash'
 build tenmap -Itool -D_GNU_SOURCE $tool "$work/report_assets.c" $xxhash
 cc -O2 -o "$work/on_terminal" tests/cli/on_terminal.c
-# What `meta edit` calls: every value becomes another one.
+# The editor that `meta edit` calls: it changes every value.
 EDITOR="sed -i 's/\": \"/&new /'" && export EDITOR
 unset VISUAL
 
-# Those of the library, on the files in $work/files: CASE.
+# measure_open CASE: measures the library on the files in $work/files.
 measure_open() {
     kib=$("$work/linear" open "$1" "$work/files" 2>"$work/said") || { cat "$work/said" >&2; exit 1; }
     valgrind --tool=callgrind --callgrind-out-file=/dev/null --log-file="$work/log" \
         "$work/linear" open "$1" "$work/files" >"$work/said" 2>&1 || { cat "$work/said" >&2; exit 1; }
 }
 
-# Those of the tool: CASE N WHERE CODE COMMAND... On a terminal, the tool is on one below valgrind too.
+# measure_tool CASE N WHERE CODE COMMAND...: measures the tool. For a case on a terminal, the tool
+# also has one under valgrind.
 measure_tool() {
     name=$1 n=$2 where=$3 code=$4
     shift 4
@@ -99,10 +100,10 @@ measure() {
     rm -rf "$work/files"
 }
 
-# Says whether what was measured, of n in first and first_kib, is linear.
+# Reports whether the figures are linear; those of n are in first and first_kib.
 judge() {
     judged=$((judged + 1))
-    # Memory is judged from a few megabytes on; below, pages and tables of fixed size outweigh.
+    # Memory is judged from a few megabytes on; below that, pages and tables of fixed size dominate.
     awk -v name="$case" -v n="$size" -v a="$first" -v b="$instructions" -v x="$first_kib" -v y="$kib" \
         -v most="$allowed" 'BEGIN {
             more = b / a
@@ -114,7 +115,7 @@ judge() {
         }' || failed=1
 }
 
-# Listings of servers, by the tool: KIND N MODEL.
+# measure_listing KIND N MODEL: measures how the tool lists a server's files.
 measure_listing() {
     kib=$(python3 http/tests/listing.py "$1" "$2" "$work/linear" spend 3 "$work/tenmap-http" ls "$3" 2>"$work/said") ||
         { cat "$work/said" >&2; exit 1; }
@@ -126,7 +127,7 @@ measure_listing() {
 
 "$work/linear" list "$divisor" >"$work/cases"
 failed=0 judged=0
-set -f # patterns of the cases are the tool's
+set -f # the tool expands the patterns of the cases, not the shell
 printf '%-22s %9s %12s %12s %5s %8s %8s %5s\n' case n instructions "at 2n" ratio KiB "at 2n" ratio
 while read -r case size allowed command; do
     [ $# -eq 0 ] || case " $* " in *" $case "*) ;; *) continue ;; esac
@@ -136,7 +137,8 @@ while read -r case size allowed command; do
     judge
 done <"$work/cases"
 
-# With libcurl: the names of a folder on a hub or in a bucket, up to the limits of a listing and of a folder.
+# With libcurl: the names of a folder on a hub or in a bucket, up to the limits of a listing and of
+# a folder.
 set +f
 if build tenmap-http -Itool -Ihttp -D_GNU_SOURCE -DTOOL_HAVE_HTTP $tool http/src/*.c \
     "$work/report_assets.c" -lcurl -lcrypto 2>"$work/said" &&

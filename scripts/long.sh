@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What takes hours, from the shortest to the longest: for a release, or a night.
+# The checks that take hours, from the shortest to the longest: for a release, or for a night.
 #     scripts/long.sh [HOURS OF FUZZING]        1
-# A check that fails does not stop the others; one that cannot run here is counted as skipped.
+# A failing check does not stop the others. A check that cannot run here is counted as skipped.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 fuzz_seconds=$((${1:-1} * 3600))
@@ -29,7 +29,7 @@ build_tests() {
         cmake --build $build -j "$jobs" >/dev/null
 }
 
-# sanitized SANITIZER TEST [ARGUMENT...]: one test in a build of its own.
+# sanitized SANITIZER TEST [ARGUMENT...]: runs one test in a build of its own.
 sanitized() {
     local folder=build/long-$1 test=$2
     cmake -S . -B "$folder" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" -DTENMAP_SHARED=OFF \
@@ -38,7 +38,7 @@ sanitized() {
     "$folder/tests/$test" "$@"
 }
 
-# 1,000 random schedules of faults of a server, none of which may end in a wrong byte.
+# 1,000 random schedules of server faults; none may result in a wrong byte.
 http_faults() {
     local folder=build/long-$1
     cmake -S . -B "$folder" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" -DTENMAP_SHARED=OFF \
@@ -48,13 +48,13 @@ http_faults() {
         python3 http/tests/server.py "$folder/http/tests/test_http_faults" 1000
 }
 
-# A file that is replaced at any request: never bytes of two versions.
+# A file that may be replaced at any request: no read may mix bytes of two versions.
 http_versions() {
     [ -f $build/http/tests/http_versions ] || { echo "skipped: libcurl or Python is not here"; return 77; }
     python3 http/tests/versions.py $build/http/tests/http_versions 10000
 }
 
-# An S3 server that verifies signatures: building it takes Go and some minutes.
+# An S3 server that verifies signatures: building it needs Go and takes some minutes.
 s3_server() {
     command -v go >/dev/null || { echo "skipped: go is not here"; return 77; }
     local gobin=$PWD/$build/go
@@ -73,7 +73,8 @@ gguf_package() {
     $build/venv/bin/python tests/peers/gguf_package.py $build/libtenmap.so 100000
 }
 
-# The random loads and faults of tenmap_mpi, all of them; then a sample of each with AddressSanitizer and valgrind.
+# All random loads and faults of tenmap_mpi, then a sample of each with AddressSanitizer and
+# valgrind.
 many_hosts() {
     local library=build/long-mpi/libtenmap.a
     sh mpi/tests/run.sh $build/libtenmap.a long || return
@@ -86,7 +87,7 @@ many_hosts() {
         sh mpi/tests/run.sh $build/libtenmap.a sample
 }
 
-# Every target for its share of the time, one after the other.
+# Runs every target for its share of the time, one after the other.
 fuzz_all() {
     command -v clang-14 >/dev/null || { echo "skipped: clang-14 is not here"; return 77; }
     local targets target share

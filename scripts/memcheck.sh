@@ -1,11 +1,11 @@
 #!/bin/sh
-# The tests under valgrind's memcheck: no read or write outside what was allocated, no decision on
-# bytes that nothing wrote, nothing lost at the end.
+# Runs the tests under valgrind's memcheck: no read or write outside allocated memory, no decision
+# based on uninitialized bytes, no leak at the end.
 #     scripts/memcheck.sh BUILD [TEST...]
-# BUILD is a build folder with the tests (build/test after make test). Left out by default, because
-# valgrind runs a program fifty times slower: kernels and exact, which the sanitizers run in full, and
-# crash, load, job and residency, which are about the system more than about memory.
-# Fails if a program runs no test. Exits with 77, saying why, without valgrind.
+# BUILD is a build folder with the tests (build/test after make test). Valgrind runs a program fifty
+# times slower, so these are left out by default: kernels and exact, which the sanitizers run in
+# full, and crash, load, job and residency, which are more about the system than about memory. Fails
+# if a program runs no test. Exits with 77 and says why if valgrind is missing.
 set -eu
 build=${1:?usage: memcheck.sh BUILD [TEST...]}
 shift
@@ -19,7 +19,7 @@ fi
 log=$(mktemp "${TMPDIR:-/tmp}/tenmap-memcheck-XXXXXX")
 trap 'rm -f "$log"' EXIT
 TENMAP_DOCS=$(cd "$(dirname "$0")/../docs" && pwd)
-export TENMAP_DOCS TENMAP_MEMCHECK=1 # tests leave out what valgrind makes impossible
+export TENMAP_DOCS TENMAP_MEMCHECK=1 # tests leave out what cannot work under valgrind
 for test in $tests; do
     started=$(date +%s)
     valgrind --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect \

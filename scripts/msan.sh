@@ -1,11 +1,10 @@
 #!/bin/sh
-# The tests under MemorySanitizer: every read of memory that nothing wrote ends the test.
+# Runs the tests under MemorySanitizer: every read of uninitialized memory ends the test.
 #     scripts/msan.sh [TEST...]
-# MemorySanitizer wants all code instrumented but the C library, so tests/plain stands in for cmocka.
-# Left out: memory and crash put functions of their own in place of the system's, which hides from the
-# sanitizer what those write; stream, because the limit on memory that it runs in is for the plain
-# program; quantized, because it takes minutes: scripts/long.sh has it.
-# Exits with 77, saying why, where clang or its runtime is missing.
+# MemorySanitizer needs all code instrumented except the C library, so tests/plain replaces cmocka.
+# Left out: memory and crash, which replace system functions and so hide their writes from the
+# sanitizer; stream, whose memory limit is for the plain program; quantized, which takes minutes and
+# runs in scripts/long.sh. Exits with 77 and says why if clang or its runtime is missing.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/sources.sh
@@ -16,7 +15,7 @@ cc=${CC:-clang-14}
 work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-msan-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
-# Tests leave out what a sanitizer's memory makes impossible where gcc's name for one is defined.
+# This is gcc's macro: with it, tests leave out what a sanitizer's memory use makes impossible.
 flags="-std=c11 -D__SANITIZE_ADDRESS__ -O1 -g -fsanitize=memory -fsanitize-memory-track-origins -fno-omit-frame-pointer
        -DTENMAP_TESTING -Iinclude -Isrc -Itests/plain -Itests/support"
 if ! echo 'int main(void) { return 0; }' | "$cc" -fsanitize=memory -x c - -o "$work/try" 2>/dev/null; then
@@ -24,7 +23,7 @@ if ! echo 'int main(void) { return 0; }' | "$cc" -fsanitize=memory -x c - -o "$w
     exit 77
 fi
 
-# The library once, then each test against it.
+# Compiles the library once, then each test against it.
 sources=$(library_sources)
 for file in $sources tests/support/support.c tests/plain/msan.c; do
     echo "$file"

@@ -75,7 +75,7 @@ fault() {
         $(($(date +%s) - began))
 }
 
-# build TARGET...: in the copy, in a folder that stays from one fault to the next.
+# build TARGET...: builds in the copy, in a folder that persists from one fault to the next.
 build() {
     {
         { [ -f build/CMakeCache.txt ] || cmake -S . -B build -DCMAKE_BUILD_TYPE=RelWithDebInfo; } &&
@@ -90,7 +90,7 @@ recipes() {
     diff docs/recipes.md new.md
 }
 memcheck() { build test_dtype && sh scripts/memcheck.sh build dtype; }
-# stub PATH LINE...: a program.
+# stub PATH LINE...: writes an executable script of these lines.
 stub() {
     mkdir -p "$(dirname "$1")" && stub_path=$1 && shift
     { echo '#!/bin/sh' && printf '%s\n' "$@"; } >"$stub_path" && chmod +x "$stub_path"
@@ -99,18 +99,19 @@ stub() {
 add() { add_path=$1 && shift && printf '%s\n' "$@" >>"$add_path"; }
 edit() { sed -i "$2" "$1"; }
 in_dtype_bits() { edit src/base/dtype.c "/^uint32_t tenmap_dtype_bits/a\\    $1"; }
-# library LINE...: planted.so, of the listed names and these lines of C.
+# library LINE...: builds planted.so from the listed names and these lines of C.
 library() {
     sed 's/.*/void &(void);\nvoid &(void) {}/' scripts/symbols.txt >planted.c
     add planted.c "$@"
     ${CC:-cc} -shared -fPIC planted.c -o planted.so
 }
-# With a compiler that makes empty objects: for faults in what files include.
+# Runs layers.sh with a compiler that makes empty objects: for faults in what files include.
 quick_layers() {
     stub planted/cc 'for object; do :; done' 'exec cp planted/empty.o "$object"'
     ${CC:-cc} -c -x c /dev/null -o planted/empty.o && CC=planted/cc sh scripts/layers.sh
 }
-# summary FILE: what llvm-cov would print, with 94% of src/format/FILE and 100% of the others.
+# summary FILE: prints what llvm-cov would print, with 94% for src/format/FILE and 100% for the
+# others.
 summary() {
     echo '{"data": [{"files": ['
     for file in src/*/*.c; do
@@ -123,7 +124,7 @@ summary() {
 }
 coverage_table() { python3 scripts/coverage_table.py summary.json /dev/null 95; }
 
-# The faults, each planted in the folder of the copy.
+# The faults. Each is planted in the folder of the copy.
 no_sources() { rm -r src; }
 a_kernel_includes_model() { add src/kernels/oracle.c '#include "../model/model.h"'; }
 a_folder_that_is_no_layer() { mkdir src/planted && add src/planted/planted.c 'int tmi_planted;'; }

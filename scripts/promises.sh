@@ -1,6 +1,7 @@
 #!/bin/sh
-# Every test that the table of promises in SECURITY.md names is there: `name` is a function that a test
-# program or the suite of the Python package runs, `path` a file of this tree, `name` of the ctest list otherwise. And the table is not empty.
+# Checks that every test named in the table of promises in SECURITY.md exists: `name` is a function
+# that a test program or the suite of the Python package runs, `path` is a file of this tree, and
+# any other `name` is in the ctest list. Also checks that the table is not empty.
 #
 #     scripts/promises.sh [SOURCE]
 set -u

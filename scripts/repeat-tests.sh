@@ -1,10 +1,11 @@
 #!/bin/sh
-# Runs the tests of a build folder many times, to find what fails now and then:
+# Runs the tests of a build folder many times, to find intermittent failures:
 #     scripts/repeat-tests.sh BUILD COUNT [MODE [LOG [OPTION...]]]
-# MODE is idle (as scripts/run-tests.sh has it), load (beside two loops that never rest) or one (those loops
-# and all tests on one processor). One line per run goes to stdout and to the end of LOG (BUILD/repeats.log):
-# date, load of the machine, mode, counts, seconds, and what failed, whose output is kept beside LOG. OPTIONs
-# are ctest's. Exits with 1 if a run failed, or if there was none.
+# MODE is idle (as scripts/run-tests.sh runs them), load (beside two busy loops) or one (those loops
+# and all tests on one processor). Each run appends one line to stdout and to LOG
+# (BUILD/repeats.log): date, load of the machine, mode, counts, seconds, and what failed. The output
+# of failed tests is kept beside LOG. OPTIONs are ctest's. Exits with 1 if a run failed, or if there
+# was none.
 set -u
 [ $# -ge 2 ] || { echo "usage: $0 BUILD COUNT [idle | load | one [LOG [OPTION...]]]" >&2 && exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Builds and installs the library twice, in folders with different names, under different umasks, time
-# zones, locales, dates of the sources and dates of the build, and compares every byte of what is installed:
+# Builds and installs the library twice, in folders with different names, under different umasks,
+# time zones, locales, source dates and build dates, and compares every installed byte:
 #     scripts/reproducible.sh
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# make_tree NAME PLACE DATE: a copy of the sources, of that date, built and installed from there.
+# make_tree NAME PLACE DATE: builds and installs a copy of the sources that has this date.
 make_tree() {
     place=$work/$1/$2
     mkdir -p "$place"
     (cd "$root" && tar -cf - --exclude=./build --exclude=./.git .) | tar -xf - -C "$place"
     find "$place" -exec touch -h -d "$3" {} +
-    # What compilers and CMake take for the present, so that a date in a file differs.
+    # The date that compilers and CMake use as the present, so that an embedded date would differ.
     SOURCE_DATE_EPOCH=$(date -u -d "$3" +%s)
     export SOURCE_DATE_EPOCH
     cmake -S "$place" -B "$place/out-$1" -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_BUILD_TYPE=RelWithDebInfo \

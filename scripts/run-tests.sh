@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the tests of a build folder, each once, with further options for ctest; fails if there are none:
+# Runs each test of a build folder once, with further ctest options; fails if there are none:
 #     scripts/run-tests.sh BUILD [OPTION...]
 set -u
 build=$1

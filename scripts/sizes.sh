@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the library takes, whole and without its parts, as docs/embedding.md shows it: bytes of text (code,
-# constants, unwind tables: `size`) of the two-file form's object.
+# Prints the size of the library, whole and without its optional parts, as docs/embedding.md shows
+# it: bytes of text (code, constants, unwind tables: `size`) of the two-file form's object.
 #     scripts/sizes.sh [COMPILER [FLAG...]]
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM HUP
 python3 "$root/scripts/amalgamate.py" "$work"
 
-# text FLAG...: in thousands of bytes.
+# text FLAG...: prints the size in thousands of bytes.
 text() {
     "$cc" -c "$work/tenmap.c" -o "$work/tenmap.o" "$@"
     size "$work/tenmap.o" | awk 'NR == 2 { printf "%d KB\n", $1 / 1000 + 0.5 }'

@@ -1,7 +1,8 @@
-# Which files belong to what, in one place for all scripts. Source this from the root of the tree:
+# Lists which files belong to what, in one place for all scripts. Source this from the root of the
+# tree:
 #     . scripts/sources.sh
 #     files=$(library_sources) || exit 1
-# Each function prints its files, one per line, and their number on stderr. It fails where there are
+# Each function prints its files, one per line, and their number on stderr. It fails if there are
 # none, so that no check passes because it saw nothing.
 
 # list_sources WHAT FILE...
@@ -16,7 +17,7 @@ list_sources() {
     printf '%s\n' "$@"
 }
 
-# Fails where a C file of src/ is not in a layer's folder, where the lists below would not see it.
+# Fails if a C file of src/ is not in a layer's folder, because the lists below would miss it.
 in_layers() {
     in_layers_stray=$(find src -name '*.[ch]' 2>/dev/null | grep -v '^src/[^/]*/[^/]*$')
     [ -z "$in_layers_stray" ] || {
@@ -30,7 +31,7 @@ library_files() { in_layers && list_sources "sources and headers of the library"
 tool_sources() { list_sources "sources of the tool" tool/*.c tool/*/*.c; }
 unit_tests() { list_sources "unit tests" tests/unit/*/test_*.c; }
 
-# unit_test NAME: the path of tests/unit/LAYER/test_NAME.c.
+# unit_test NAME: prints the path of tests/unit/LAYER/test_NAME.c.
 unit_test() {
     for unit_test_path in tests/unit/*/"test_$1.c"; do
         [ -f "$unit_test_path" ] && echo "$unit_test_path" && return
@@ -39,8 +40,8 @@ unit_test() {
     return 1
 }
 
-# given_library FOLDER: links in FOLDER to the shared library that TENMAP_LIBRARY names, under the
-# names that a linker and a loader look for: -LFOLDER -ltenmap -Wl,-rpath,FOLDER.
+# given_library FOLDER: makes links in FOLDER to the shared library that TENMAP_LIBRARY names, under
+# the names that a linker and a loader look for: -LFOLDER -ltenmap -Wl,-rpath,FOLDER.
 given_library() {
     [ -f "$TENMAP_LIBRARY" ] || {
         echo "TENMAP_LIBRARY names no file: $TENMAP_LIBRARY" >&2

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Builds the library without each of its parts that can be left out, and without all of them, as the bare
-# compiler and as CMake do it, and runs the tests of what is left:
+# Builds the library without each of its optional parts, and without all of them, with the bare
+# compiler and with CMake, and runs the tests of the remaining parts:
 #     scripts/switches-test.sh
-# In each build the names that the header declares are those that the library exports.
+# In each build, the library exports exactly the names that the header declares.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -15,7 +15,7 @@ export TMPDIR="$work"
 cc=${CC:-cc}
 flags="-std=gnu11 -O1 -fPIC -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Werror -fvisibility=hidden"
 
-# The functions of the header, as these definitions leave it.
+# Prints the functions that the header declares under these definitions.
 declared() {
     $cc "$@" -E -P -DTENMAP_API=PUBLIC include/tenmap.h | tr '\n' ' ' | sed 's/PUBLIC/\n&/g' |
         sed -n 's/^PUBLIC[^(]*[ *]\(tenmap_[a-z0-9_]*\)(.*/\1/p' | LC_ALL=C sort
@@ -48,7 +48,8 @@ try no-check "$reader writer edit rename save" -DTENMAP_NO_CHECK
 try reader "$reader" -DTENMAP_NO_WRITE -DTENMAP_NO_MEASURE -DTENMAP_NO_CHECK -DTENMAP_NO_AVX2 -DTENMAP_NO_NEON
 try no-kernels "read convert" -DTENMAP_TESTING -DTENMAP_NO_AVX2 -DTENMAP_NO_NEON
 
-# CMake's options of the same names reach the programs that use the library, by both ways of finding it.
+# CMake's options of the same names reach programs that use the library, through find_package and
+# pkg-config.
 cmake -S . -B "$work/build" -DCMAKE_INSTALL_PREFIX="$work/tree" -DTENMAP_NO_WRITE=ON -DTENMAP_NO_CHECK=ON \
     -DTENMAP_NO_MEASURE=ON -DTENMAP_NO_AVX2=ON -DTENMAP_SHARED=OFF -DCMAKE_C_FLAGS=-O1 >/dev/null
 cmake --build "$work/build" -j "$(nproc)" >/dev/null

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Compares the names that a shared library exports with the list in scripts/symbols.txt, or another:
+# Compares the names that a shared library exports with scripts/symbols.txt or another LIST:
 #     scripts/symbols.sh LIBRARY [LIST]
 # The list is the ABI. A new public function is added to it in the same commit (scripts/symbols.sh
-# --update LIBRARY writes it anew); a name that goes away breaks programs, and wants another SOVERSION
-# (see CONTRIBUTING.md).
+# --update LIBRARY rewrites it). Removing a name breaks programs and requires a new SOVERSION (see
+# CONTRIBUTING.md).
 set -eu
 update=
 [ "${1:-}" = --update ] && update=yes && shift

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Runs the examples of docs/tool.md and prints the page with what they say now.
+# Runs the examples of docs/tool.md and prints the document with their current output.
 #
 #     scripts/tool-docs.sh TENMAP FIXTURES <docs/tool.md
 #
-# In a block marked ```console, lines that begin with "$ " are run, one after the other, in a folder
-# with the models that FIXTURES makes (tests/cli/fixtures.c, or quantized.c for docs/quantized.md); what stood below them gives way to what they print.
+# In a block marked ```console, lines that begin with "$ " run one after the other in a folder with
+# the models that FIXTURES makes (tests/cli/fixtures.c, or quantized.c for docs/quantized.md). Their
+# output replaces the lines below them.
 set -eu
 tool=$(realpath "$1") fixtures=$(realpath "$2")
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-docs-XXXXXX")

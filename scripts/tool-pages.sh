@@ -1,15 +1,15 @@
 #!/bin/sh
-# Makes the manual page and the completion scripts anew, from the tool's own tables.
+# Generates the manual page and the completion scripts from the tool's own tables.
 #
 #     scripts/tool-pages.sh TENMAP [FOLDER]
 #
-# TENMAP is the built tool; the files go below FOLDER, which is this repository unless given. They are
-# in the repository because a cross-compiled tool cannot be asked; a test tells when they are old.
+# TENMAP is the built tool. The files are written below FOLDER, by default this repository. They are
+# committed because a cross-compiled tool cannot run; a test reports when they are outdated.
 set -eu
 tool=$(realpath "$1")
 folder=${2:-$(cd "$(dirname "$0")/.." && pwd)}
 mkdir -p "$folder/man" "$folder/tool/completions"
-# page PATH ARGUMENT...: what the tool prints.
+# page PATH ARGUMENT...: writes what the tool prints.
 page() {
     path=$folder/$1
     shift

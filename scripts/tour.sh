@@ -1,10 +1,11 @@
 #!/bin/sh
-# A tour of the tool on a model: prints each command line, then what it says.
+# A tour of the tool on a model: prints each command line, then its output.
 #
 #     scripts/tour.sh TENMAP MODEL.safetensors
 #
-# Files that the tour makes go into a temporary folder, but for the page, MODEL.html, which stays beside
-# the model. A command that this build does not have is left out; a tour without any command fails.
+# Files that the tour makes go into a temporary folder, except the report, MODEL.html, which stays
+# beside the model. A command that this build does not have is left out; a tour without any command
+# fails.
 set -eu
 tool=$(realpath "$1") model=$(realpath "$2")
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-tour-XXXXXX")
@@ -15,7 +16,7 @@ cd "$folder"
 bold= plain=
 [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && bold=$(printf '\033[1m') plain=$(printf '\033[0m')
 
-# Exit codes are answers here (check says 1 for a warning, diff for a difference), not failures.
+# Exit codes are answers here, not failures: check returns 1 for a warning, diff for a difference.
 commands=0
 run() {
     "$tool" help "$1" >/dev/null 2>&1 || return 0

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Builds the library and its tests for Windows with mingw-w64 and runs them under wine:
 #     scripts/windows-test.sh
-# As cross-test.sh does, it uses tests/plain for cmocka; tests/windows stands in for the little of POSIX
-# that the tests use. Exits with 77, saying why, where the compiler is missing; where wine is missing
-# everything is built, nothing runs, and the exit is 77 too. WINE names another wine.
+# Like cross-test.sh, it uses tests/plain instead of cmocka. tests/windows replaces the little of
+# POSIX that the tests use. Exits with 77 and says why if the compiler is missing. If wine is
+# missing, it builds everything, runs nothing, and exits with 77 too. WINE names another wine.
 set -eu
 gcc=x86_64-w64-mingw32-gcc
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -19,7 +19,7 @@ wine=${WINE:-$(command -v wine || command -v wine64 || true)}
 out=$root/build/windows
 mkdir -p "$out"
 work=$(mktemp -d)
-# Wine's server goes on for some seconds after the last program, and writes into its prefix.
+# Wine's server keeps running for some seconds after the last program, and writes into its prefix.
 clean_up() {
     for second in 1 2 3 4 5 6 7 8 9 10; do
         rm -rf "$work" 2>/dev/null && return
@@ -29,18 +29,20 @@ clean_up() {
 trap clean_up EXIT
 export TMPDIR="$work"
 export WINEPREFIX="${WINEPREFIX:-$work/prefix}" WINEDEBUG=-all
-# run PROGRAM [ARGUMENT...]: at most five minutes, so that nothing hangs the checks.
+# run PROGRAM [ARGUMENT...]: runs for at most five minutes, so that nothing hangs the checks.
 run() { timeout 300 "$wine" "$@"; }
 
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Wvla -Werror"
-# See src/kernels/kernels.h for why AVX2 wants this of the assembler.
+# src/kernels/kernels.h says why AVX2 needs this assembler option.
 avx2="-DTENMAP_AVX2 -Wa,-muse-unaligned-vector-move"
 echo 'int x;' | $gcc $avx2 -x c -c - -o "$work/x.o" 2>/dev/null || avx2=
 
-# Once as a user would build it: no definitions, and no flags but for winpthreads inside.
+# First builds as a user would: no definitions, and no flags except the one that links winpthreads
+# statically.
 $gcc -O2 -Iinclude -static -o "$out/show.exe" $sources examples/show.c -lpthread
 
-# The library once; the tests without float warnings, since math.h here has macros that give them.
+# The library is compiled once. The tests are compiled without float warnings, because macros in
+# this math.h cause them.
 rm -f "$out"/*.o
 echo "$sources" | xargs -P "$(nproc)" -I FILE sh -c \
     "$gcc -std=c11 -O2 $warnings $avx2 -DTENMAP_TESTING -Iinclude -c FILE -o $out/\$(basename FILE .c).o"
@@ -53,7 +55,7 @@ for test in $tests windows; do
         tests/support/support.c tests/windows/posix.c "$out"/*.o -lpthread
 done
 
-# The DLL and its import library, as CMake makes them.
+# The DLL and its import library, as CMake builds them.
 rm -rf "$out/cmake" "$out/tree"
 cmake -S . -B "$out/cmake" -DCMAKE_SYSTEM_NAME=Windows -DCMAKE_C_COMPILER=$gcc \
     -DCMAKE_RC_COMPILER=x86_64-w64-mingw32-windres -DCMAKE_BUILD_TYPE=Release -DTENMAP_TESTS=OFF \
@@ -72,8 +74,9 @@ if [ -z "$wine" ] || ! run "$work/nothing.exe" >/dev/null 2>&1; then
     exit 77
 fi
 
-# What these are about is not there: symbolic links (wine makes none), modes, blocks that files share, a
-# limit on descriptors, and a file that shrinks while it is mapped, which the system refuses.
+# These tests need what is missing here: symbolic links (wine makes none), modes, blocks shared
+# between files, a descriptor limit, and a file that shrinks while it is mapped, which the system
+# refuses.
 export TENMAP_SKIP=" shards_are_found_beside_the_index_as_its_path_was_given \
 the_mode_is_a_plain_creations_or_the_old_files links_are_shared_with_nobody links_are_followed_when_asked \
 shared_files_are_left_alone blocks_are_shared_where_the_file_system_can \
