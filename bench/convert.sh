@@ -1,8 +1,8 @@
 #!/bin/sh
-# One table: tenmap's conversions, what the machine can do, and what users would pick instead.
+# Prints one table: tenmap's conversions, what the machine can do, and what users would use instead.
 #     bench/convert.sh [--quick]
-# TENMAP_PEERS_PYTHON names a Python with numpy and ml_dtypes; the default is one made under build/.
-# A peer that cannot be had is skipped, and the table says so.
+# TENMAP_PEERS_PYTHON names a Python with numpy and ml_dtypes; by default one is made under build/.
+# A peer that is not available is skipped, and the table says so.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/scripts/bench.sh"
@@ -27,7 +27,7 @@ peers() {
 "$build/bench/bench_convert" --tsv "$@" >"$out"
 [ -n "$smoke" ] || peers
 
-# The last two columns: how many times faster than the peer; - where it has no such conversion.
+# The last two columns: how many times faster than the peer, or - if it has no such conversion.
 awk -F '\t' '
     { t[$1, $2, $3] = $4; if ($1 == "tenmap") { row[++n] = $2 SUBSEP $3; traffic[$2, $3] = $5 } }
     function ratio(who, key) { return ((who SUBSEP key) in t) ? sprintf("%.2f", t[who, key] / t["tenmap", key]) : "-" }

@@ -1,5 +1,5 @@
-# The second table of bench/ttft.sh, from lines of NAME, MILLISECONDS to the first token from the start of the
-# process and of the second token, and the ids of both.
+# Prints the second table of bench/ttft.sh. Each input line is NAME, milliseconds from the start of
+# the process to the first token, milliseconds of the second token, and the ids of both.
 
 {
     first[$1] = $2

@@ -1,11 +1,11 @@
 #!/bin/sh
-# GGUF: opening a model of 1,000 tensors and a vocabulary of 256,000 strings, and unpacking blocks, beside
-# the Python package `gguf`.
+# GGUF: opens a model of 1,000 tensors and a vocabulary of 256,000 strings, and unpacks blocks,
+# beside the Python package `gguf`.
 #
 #     bench/gguf.sh
 #
-# TENMAP_PEERS_PYTHON names an interpreter that has the package; without it one is made in build/bench.
-# Where the package cannot be had, only tenmap's blocks are timed, and a note says so.
+# TENMAP_PEERS_PYTHON names an interpreter that has the package; without it one is made in
+# build/bench. If the package is not available, only tenmap's blocks are timed, and a note says so.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/scripts/bench.sh"
@@ -14,7 +14,7 @@ bench=$build/bench/bench_gguf
 
 if [ -n "$smoke" ]; then
     "$bench" blocks 1
-    # A model of no tensors and no metadata: the mark, version 3, and two counts of 0.
+    # A model without tensors and metadata: the magic, version 3, and two counts of 0.
     { printf 'GGUF\003\000\000\000' && head -c 16 /dev/zero; } >"$folder/model.gguf"
     "$bench" open "$folder/model.gguf"
     exit

@@ -1,8 +1,9 @@
 #!/bin/sh
-# tenmap_load of a model on loopback, over 8 connections, beside 8 processes of curl for the same bytes:
+# tenmap_load of a model on loopback over 8 connections, beside 8 curl processes that fetch the same
+# bytes:
 #     bench/http.sh [GIGABYTES [ROUNDS]]
-# nginx serves the file from the page cache. Exits with 77, saying why, where nginx, curl, Python or libcurl
-# is missing.
+# nginx serves the file from the page cache. Exits with 77 and says why if nginx, curl, Python or
+# libcurl is missing.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/scripts/bench.sh"

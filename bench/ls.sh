@@ -1,13 +1,13 @@
 #!/bin/sh
-# Listing a model of 100,000 tensors with the tool, beside the library's own open of the same file. Prints
-# one table.
+# Lists a model of 100,000 tensors with the tool, beside the library's own open of the same file.
+# Prints one table.
 #
 #     bench/ls.sh [ROUNDS]
 #
-# All figures are processor time, so that other programs on the machine disturb them less: each round
-# runs each form ten times, and the least of all rounds counts. Opening is what `meta MODEL get KEY` takes,
-# less `--version`; the forms of ls include starting. Everything is built in build/bench; the file is sparse
-# and gone afterwards.
+# All figures are processor time, so that other programs on the machine disturb them less. Each
+# round runs each form ten times, and the minimum over all rounds counts. The time of an open is
+# that of `meta MODEL get KEY` minus that of `--version`; the forms of ls include process start.
+# Everything is built in build/bench. The file is sparse and removed afterwards.
 set -eu
 
 rounds=${1:-5}
@@ -23,13 +23,13 @@ build_targets bench_open tenmap_tool
 "$build/bench/bench_open" make "$folder" >/dev/null
 model=$folder/100000.safetensors
 
-# Milliseconds of processor time that all children have taken so far.
+# Sets spent to the milliseconds of processor time that all children have used so far.
 spent() {
     times >"$folder/times"
     spent=$(awk -F '[ms ]+' 'NR == 2 { printf "%.3f", 60000 * $1 + 1000 * $2 + 60000 * $3 + 1000 * $4 }' "$folder/times")
 }
 
-# form NAME ARGUMENT...: ten runs, to a file; a line "NAME MILLISECONDS" for one of them.
+# form NAME ARGUMENT...: runs it ten times, writing to a file; prints "NAME MILLISECONDS" per run.
 form() {
     name=$1
     shift

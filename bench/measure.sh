@@ -1,5 +1,5 @@
 #!/bin/sh
-# One table: tenmap_measure against reading the same bytes, by dtype and threads; histograms.
+# Prints one table: tenmap_measure beside reading the same bytes, by dtype and threads; histograms.
 #     bench/measure.sh [MIB [ROUNDS [THREADS]]]
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Opening a model: tenmap beside the reference crate and the Python package, on the same files, in
-# the same run. Prints one table.
+# Opens a model with tenmap, the reference crate and the Python package, on the same files, in the
+# same run. Prints one table.
 #
 #     bench/open.sh [ROUNDS [MILLISECONDS]]
 #
-# Each round gives each of them MILLISECONDS on each file, in turn, so that a noisy moment hits all
-# alike; the figures are the least of all rounds. A peer that cannot be built here is skipped with a
-# note. Everything is built in build/bench; the files are sparse and gone afterwards.
+# Each round gives each of them MILLISECONDS on each file, in turn, so that a noisy moment affects
+# all of them. The figures are minimums over all rounds. A peer that cannot be built here is skipped
+# with a note. Everything is built in build/bench. The files are sparse and removed afterwards.
 set -eu
 
 rounds=${1:-7}
@@ -23,7 +23,7 @@ note() {
     echo "bench/open: $*" >&2
 }
 
-# Both say why a peer is left out, and then return 1.
+# If a peer is left out, both functions print why and return 1.
 build_reference() {
     command -v cargo >/dev/null || { note "reference skipped: there is no cargo" && return 1; }
     (cd "$root/bench/peers/reference" &&
@@ -73,7 +73,7 @@ while [ "$round" -le "$rounds" ]; do
     note "round $round of $rounds"
     while read -r file _; do
         for peer in $peers; do
-            case $peer$file in reference*.json) continue ;; esac # the crate has no indexes
+            case $peer$file in reference*.json) continue ;; esac # the crate does not read indexes
             "run_$peer" time "$file" "$milliseconds"
             "run_$peer" memory "$file" "$warm"
         done

@@ -1,12 +1,12 @@
-# The table of bench/open.sh. The first file lists the models (PATH TENSORS HEADER_BYTES), the second
-# holds the lines that bench/open.c describes, from all peers and rounds.
+# Prints the table of bench/open.sh. The first file lists the models (PATH TENSORS HEADER_BYTES).
+# The second holds the lines that bench/open.c describes, from all peers and rounds.
 
 function least(key, value) {
     if (!(key in best) || value + 0 < best[key])
         best[key] = value + 0
 }
 
-# Nanoseconds in three or four digits.
+# Formats nanoseconds in three or four digits.
 function duration(ns) {
     if (ns < 1000)
         return sprintf("%dns", ns)
@@ -29,7 +29,8 @@ function ratio(peer, path, step) {
     return sprintf("%.1fx", best[peer, path, step] / best["tenmap", path, step])
 }
 
-# A model in shards beside the one file with as many tensors, or the most, and the package's open.
+# Compares a sharded model with the single file that has as many tensors, or else the most, and with
+# the package's open.
 function shards(path,   i, p, single, ours, alone) {
     for (i = 1; i <= count; i++) {
         p = paths[i]
@@ -44,7 +45,7 @@ function shards(path,   i, p, single, ours, alone) {
         time("python", path, "open"), ratio("python", path, "open")
 }
 
-# Memory comes in pages: below a hundred thousand bytes of header it says nothing about the header.
+# Memory comes in pages: below 100,000 bytes of header, the figure says nothing about the header.
 function memory(peer, path) {
     if (!((peer, path, "memory") in best) || header[path] < 100000)
         return "-"
@@ -64,7 +65,7 @@ $3 == "time" {
         least($1 SUBSEP $2 SUBSEP steps[i], $(3 + 2 * i))
 }
 
-# The largest of all rounds, since a peak is what must fit.
+# Keeps the maximum over all rounds, since a peak is what must fit.
 $3 == "memory" {
     key = $1 SUBSEP $2 SUBSEP "memory"
     if (!(key in best) || $5 + 0 > best[key])

@@ -1,11 +1,13 @@
 #!/bin/sh
-# The Python package beside safetensors, on the same files, in the same run. Prints one table.
+# Compares the Python package with safetensors, on the same files, in the same run. Prints one
+# table.
 #
 #     bench/python.sh [GIGABYTES [ROUNDS]]
 #
-# Needs torch, numpy, ml_dtypes and safetensors, which are fetched into build/bench-python once (torch
-# takes some minutes); PYTHON names a Python that has them, and tenmap, already. Each row is the median of
-# ROUNDS, the two taking turns, in processes of their own where memory is filled for the first time.
+# Needs torch, numpy, ml_dtypes and safetensors, which are fetched into build/bench-python once
+# (torch takes some minutes). PYTHON names a Python that already has them and tenmap. Each row is
+# the median of ROUNDS. The two packages take turns, in separate processes if memory is filled for
+# the first time.
 set -eu
 gigabytes=${1:-3}
 rounds=${2:-5}

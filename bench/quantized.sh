@@ -1,12 +1,13 @@
 #!/bin/sh
-# Weights in parts into BF16 and F32, in one table: each beside the rate of plain stores around the cache in
-# the same run, and FP8 in blocks beside the plain conversion of as many bytes. Then the same weights in eager
-# torch, in numpy and by bitsandbytes' own code, in a second table.
+# Dequantizes weights to BF16 and F32 and prints one table: each scheme beside the rate of plain
+# non-temporal stores in the same run, and block-scaled FP8 beside the plain conversion of as many
+# bytes. A second table has the same weights in eager torch, in numpy and with bitsandbytes' own
+# code.
 #
 #     bench/quantized.sh [ROWS COLUMNS]
 #
-# TENMAP_PEERS_PYTHON names a Python that has torch, numpy, ml_dtypes and bitsandbytes, which are large; without
-# one the second table is left out, and a note says so.
+# TENMAP_PEERS_PYTHON names a Python that has torch, numpy, ml_dtypes and bitsandbytes, which are
+# large. Without one, the second table is left out, and a note says so.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/scripts/bench.sh"

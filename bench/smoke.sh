@@ -1,13 +1,13 @@
 #!/bin/sh
-# Runs every benchmark once, with its smallest sizes, one round and no peers, so that a change that
-# breaks one is seen at once. The figures say nothing.
+# Runs every benchmark once, with its smallest sizes, one round and no peers, to find at once a
+# change that breaks one. The figures mean nothing.
 #
 #     bench/smoke.sh FOLDER [NAME...]
 #
 # FOLDER has the programs of the benchmarks, such as build/test/bench after `make test`; the tool
-# and the examples are beside it. NAME picks programs and scripts: bench_open or open.sh. Prints what
-# each took and, of one that fails, its output. Fails if one fails, if none ran, or if a program is
-# not known here. One that cannot run here is counted as skipped, with its reason.
+# and the examples are beside it. NAME selects programs and scripts: bench_open or open.sh. Prints
+# how long each took and, if one fails, its output. Fails if one fails, if none ran, or if a program
+# is not known here. A benchmark that cannot run here is counted as skipped, with its reason.
 set -eu
 programs=${1:?usage: bench/smoke.sh FOLDER [NAME...]}
 shift
@@ -53,7 +53,7 @@ smoke() {
     fi
 }
 
-# prepared NAME: a program that runs only in a script, which prepares for it what it needs.
+# prepared NAME: names a program that runs only in a script, which prepares what it needs.
 prepared() {
     known="$known$1 "
 }

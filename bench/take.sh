@@ -1,5 +1,5 @@
 #!/bin/sh
-# One table: tenmap_take against opening alone, and against tenmap_load by hand.
+# Prints one table: tenmap_take beside opening alone, and beside tenmap_load by hand.
 #     bench/take.sh [ROUNDS [BYTES]]
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)

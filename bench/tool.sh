@@ -1,9 +1,9 @@
 #!/bin/sh
-# One table: the tool's convert, of plain and of quantized models, and hash against cp, memory and openssl;
-# its diff of F8 beside F16.
+# Prints one table: the tool's convert, of plain and of quantized models, and hash, beside cp,
+# memory and openssl; and its diff of F8 beside F16.
 #     bench/tool.sh [--quick]
-# Works in TMPDIR, or /tmp (12 GB of room), and in /dev/shm where that has as much: there nothing waits
-# for a disk. Both cp and convert are synced. Rates are of bytes read and written.
+# Works in TMPDIR or /tmp (12 GB of room), and in /dev/shm if that has as much room, where nothing
+# waits for a disk. Both cp and convert are synced. Rates count bytes read and written.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 . "$root/scripts/bench.sh"
@@ -17,7 +17,8 @@ trap 'rm -rf "$work" $shm' EXIT
 
 "$build/bench/bench_write" --bytes "$bytes" --keep "$work/model.safetensors"
 sync "$work/model.safetensors"
-# Read in anew, the page cache has it in large pieces, as after a download and a restart.
+# Rereads the file so that the page cache holds it in large pieces, as after a download and a
+# restart.
 dd of="$work/model.safetensors" oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null || true
 cat "$work/model.safetensors" >/dev/null
 "$build/bench/bench_tool" "$tool" "$work/model.safetensors" "$work" "$rounds" hash >"$work/hash"

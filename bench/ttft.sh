@@ -1,16 +1,17 @@
 #!/bin/sh
-# From opening a model to its last weight used, and bulk loads: tenmap beside the same work by hand
-# and beside the Python package, on one BF16 model of 3 GB, in the same run. Then the first token of a
-# language model of 3 GB, from the start of the process: examples/llama beside transformers on torch and
-# llama-cpp-python. Prints one table for each.
+# Measures the time from opening a model to using its last weight, and bulk loads: tenmap beside the
+# same work by hand and beside the Python package, on one BF16 model of 3 GB, in the same run. Then
+# the first token of a language model of 3 GB, from the start of the process: examples/llama beside
+# transformers on torch and llama-cpp-python. Prints one table for each.
 #
 #     bench/ttft.sh [ROUNDS [engines]]
 #
-# `engines` leaves the first table out. The figures are the least of all rounds. What cannot run here is
-# skipped with a note; TENMAP_TORCH_PYTHON may name a Python that has torch and transformers already, and
-# llama-cpp-python, which is built from its sources otherwise, in at most TENMAP_LLAMA_CPP_SECONDS (1200).
-# Everything is built in build/bench; the models are written to TMPDIR (or /tmp) and gone afterwards.
-# Needs 6.5 GB of disk, 6 GB more for torch, and 12 GB of memory.
+# `engines` leaves out the first table. The figures are minimums over all rounds. What cannot run
+# here is skipped with a note. TENMAP_TORCH_PYTHON may name a Python that already has torch and
+# transformers, and llama-cpp-python, which otherwise is built from its sources in at most
+# TENMAP_LLAMA_CPP_SECONDS (1200). Everything is built in build/bench. The models are written to
+# TMPDIR (or /tmp) and removed afterwards. Needs 6.5 GB of disk, 6 GB more for torch, and 12 GB of
+# memory.
 set -eu
 
 rounds=${1:-7}
@@ -27,7 +28,7 @@ esac
 [ -z "$only" ] || [ "$only" = engines ] || usage
 
 . "$root/scripts/bench.sh"
-# Layers, width, width inside a layer, heads, heads of keys and values, vocabulary.
+# Layers, hidden size, size inside the MLP, heads, key-value heads, vocabulary.
 shape="28 1536 8960 12 2 151936"
 [ -z "$smoke" ] || { rounds=1 tensors=1 shape="1 64 128 2 2 256"; }
 
@@ -35,7 +36,7 @@ note() {
     echo "bench/ttft: $*" >&2
 }
 
-# Says why the peer is left out, and then returns 1.
+# If the peer is left out, prints why and returns 1.
 build_python() {
     [ -x "$build/venv/bin/python" ] || python3 -m venv "$build/venv" >"$folder/log" 2>&1 || {
         rm -rf "$build/venv"
@@ -73,7 +74,7 @@ weights_alone() {
     rm "$model"
 }
 
-# A Python with torch and transformers, in $torch; says why there is none, and then returns 1.
+# Sets $torch to a Python with torch and transformers; if there is none, prints why and returns 1.
 get_torch() {
     torch=${TENMAP_TORCH_PYTHON-}
     [ -z "$torch" ] || return 0
@@ -86,7 +87,7 @@ get_torch() {
     return 1
 }
 
-# Likewise llama-cpp-python, in $cpp, and the model as GGUF.
+# Does the same for llama-cpp-python, in $cpp, and writes the model as GGUF.
 get_llama_cpp() {
     cpp=${TENMAP_TORCH_PYTHON:-$build/cpp/bin/python}
     [ -x "$cpp" ] || python3 -m venv "$build/cpp" >"$folder/log" 2>&1 || return 1
@@ -103,8 +104,9 @@ get_llama_cpp() {
     return 1
 }
 
-# least NAME ROUNDS COMMAND...: runs it that often; it prints milliseconds to the first token, those of the
-# second, and the ids. Keeps the least of both, and the ids, as "NAME FIRST SECOND ID ID".
+# least NAME ROUNDS COMMAND...: runs it ROUNDS times. It prints milliseconds to the first token,
+# those of the second, and the ids. Keeps the minimum of both, and the ids, as "NAME FIRST SECOND ID
+# ID".
 least() {
     name=$1 times=$2
     shift 2
@@ -131,7 +133,8 @@ engines() {
     note "writing the language model"
     mkdir "$folder/hub"
     "$build/examples/random" "$folder/hub" $shape
-    # Read in anew, the page cache has it in large pieces, as after a download and a restart.
+    # Rereads the file so that the page cache holds it in large pieces, as after a download and a
+    # restart.
     dd of="$folder/hub/model.safetensors" oflag=nocache conv=notrunc,fdatasync count=0 2>/dev/null || sync
     cat "$folder/hub/model.safetensors" >/dev/null
     note "examples/llama, $rounds rounds"

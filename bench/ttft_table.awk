@@ -1,4 +1,4 @@
-# The table of bench/ttft.sh, from lines of NAME NANOSECONDS.
+# Prints the table of bench/ttft.sh from lines of NAME NANOSECONDS.
 
 {
     best[$1] = $2
@@ -8,7 +8,7 @@ function ms(name) {
     return name in best ? sprintf("%.0f ms", best[name] / 1000000) : "skipped"
 }
 
-# The name of the fastest of several.
+# Returns the name of the fastest of several.
 function fastest(names, list, count, i, found) {
     count = split(names, list, " ")
     for (i = 1; i <= count; i++)
@@ -17,7 +17,7 @@ function fastest(names, list, count, i, found) {
     return found
 }
 
-# What it is, the time, what it is measured against, that time, and how many times as long it took.
+# Prints a description, the time, what it is compared with, that time, and the ratio of the two.
 function row(what, name, against, other) {
     printf "| %s | %s | %s | %s | %s |\n", what, ms(name), against, ms(other),
         name in best && other in best ? sprintf("%.2f", best[name] / best[other]) : ""

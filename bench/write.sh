@@ -1,9 +1,9 @@
 #!/bin/sh
-# One table: writing, copying, converting and editing against what the system can do.
+# Prints one table: writing, copying, converting and editing beside what the system can do.
 #     bench/write.sh [--quick]
-# Works in TMPDIR, or /tmp: 6 GB of room for writing, 20 GB for edits of a 10 GB file.
-# TENMAP_PEERS_PYTHON names a Python with numpy and safetensors; the default is one made under
-# build/. A peer that cannot be had, or a file system with reflinks that cannot be mounted, is
+# Works in TMPDIR or /tmp: 6 GB of room for writing, 20 GB for edits of a 10 GB file.
+# TENMAP_PEERS_PYTHON names a Python with numpy and safetensors; by default one is made under
+# build/. A peer that is not available, or a file system with reflinks that cannot be mounted, is
 # skipped, and the table says so.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -36,7 +36,7 @@ package() {
 }
 [ -n "$smoke" ] || package
 
-# Edits by sharing blocks want a file system that can: xfs on a loop device, where root has one.
+# Edits that share blocks need a file system with reflinks: xfs on a loop device, if root has one.
 mkdir "$work/xfs"
 if [ "$(id -u)" = 0 ] && truncate -s $((edit * 2 + edit / 2 + 536870912)) "$work/image" &&
     mkfs.xfs -q -m reflink=1 "$work/image" >/dev/null 2>&1 && mount -o loop "$work/image" "$work/xfs"; then

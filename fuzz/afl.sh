@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs one target under AFL++ (Debian: afl++) for a while: fuzz/afl.sh TARGET SECONDS. The target is
-# the program that replays inputs, built by afl-clang-fast with AddressSanitizer and
-# UndefinedBehaviorSanitizer, in build/afl. Crashes and hangs make the script fail and are left in
-# build/afl/out/TARGET. Exits with 77, saying so, where there is no AFL++.
+# Runs one target under AFL++ (Debian: afl++): fuzz/afl.sh TARGET SECONDS. The target is the program
+# that replays inputs, built in build/afl by afl-clang-fast with AddressSanitizer and
+# UndefinedBehaviorSanitizer. Crashes and hangs make the script fail and are left in
+# build/afl/out/TARGET. Exits with 77 and says so if AFL++ is missing.
 set -eu
 cd "$(dirname "$0")/.."
 targets=$(ls fuzz/fuzz_*.c | sed 's|.*/fuzz_||; s|\.c$||')
@@ -25,11 +25,11 @@ rm -rf "$out"
 mkdir -p "$out"
 dict=fuzz/$target.dict
 [ -f "$dict" ] || dict=fuzz/header.dict
-# Containers have no say in where cores go or how the CPU is clocked.
+# Containers cannot set where cores go or how the CPU is clocked.
 export AFL_SKIP_CPUFREQ=1 AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES=1 AFL_NO_UI=1 AFL_NO_AFFINITY=1
 export ASAN_OPTIONS=abort_on_error=1:symbolize=0:detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1
 seeds=$target
-[ "$target" != check ] || seeds=header # files, as for that target
+[ "$target" != check ] || seeds=header # its inputs are files, as for header
 afl-fuzz -i "fuzz/seeds/$seeds" -o "$out" -x "$dict" -m none -t 2000 -V "$seconds" -- \
     "build/afl/fuzz/replay_$target" >"$out/log" 2>&1 || {
     tail -20 "$out/log"

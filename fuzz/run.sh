@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs one libFuzzer target for a while: fuzz/run.sh TARGET SECONDS, TARGET being one of the
-# fuzz_*.c here, or `all`, which gives each of them SECONDS in turn. Builds first. New inputs go to
-# a temporary folder; a crash is left in build/fuzz/crashes and makes the script fail.
-# TENMAP_FUZZ_CORPUS names a folder to keep the inputs in instead, one folder per target.
+# Runs one libFuzzer target: fuzz/run.sh TARGET SECONDS. TARGET is one of the fuzz_*.c here, or
+# `all`, which runs each of them for SECONDS in turn. Builds first. New inputs go to a temporary
+# folder. A crash is left in build/fuzz/crashes and makes the script fail. TENMAP_FUZZ_CORPUS names
+# a folder to keep the inputs in instead, one folder per target.
 set -eu
 cd "$(dirname "$0")/.."
 targets=$(ls fuzz/fuzz_*.c | sed 's|.*/fuzz_||; s|\.c$||')
@@ -23,11 +23,11 @@ fi
 for target in $targets; do
     crashes=build/fuzz/crashes/$target
     mkdir -p "$crashes" "$corpus/$target"
-    # Targets whose input is a file share the words of the header.
+    # Targets whose input is a file share the header's dictionary.
     dict=fuzz/$target.dict
     [ -f "$dict" ] || dict=fuzz/header.dict
     seeds=$target
-    [ "$target" != check ] || seeds=header # files, as for that target
+    [ "$target" != check ] || seeds=header # its inputs are files, as for header
     set -- "fuzz/seeds/$seeds"
     [ ! -d "fuzz/regressions/$target" ] || set -- "$@" "fuzz/regressions/$target"
     echo "== $target"

@@ -3,7 +3,7 @@
 #     scripts/analyze.sh clang-tidy|cppcheck|gcc [FILE...]
 # Any finding fails. A false positive is resolved where it arises, by code that tells the analyzer
 # more, or is turned off with its reason beside it: here, or in .clang-tidy.
-# Exits with 77, saying why, where the analyzer is missing.
+# Exits with 77 and says why if the analyzer is missing.
 set -eu
 analyzer=${1:?usage: analyze.sh clang-tidy|cppcheck|gcc [FILE...]}
 shift

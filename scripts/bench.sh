@@ -8,7 +8,7 @@
 #     smoke     "yes" if TENMAP_BENCH_SMOKE is 1, else empty. If "yes", a script runs with its
 #               smallest sizes, one round and no peers: bench/smoke.sh sets the variable to see
 #               whether everything still works.
-# A script exits with 77, saying why, if nothing that it measures can run here.
+# A script exits with 77 and says why if nothing that it measures can run here.
 build=${TENMAP_BENCH_BUILD:-$root/build/bench}
 smoke=
 [ "${TENMAP_BENCH_SMOKE:-0}" != 1 ] || smoke=yes
@@ -19,7 +19,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 # build_targets TARGET...: builds them in $build as `make` builds the library. All scripts configure
-# it alike, so that none compiles again what another has compiled. Prints only what fails.
+# it the same way, so that none recompiles what another has compiled. Prints only failures.
 build_targets() {
     [ -z "${TENMAP_BENCH_BUILD-}" ] || return 0
     {

@@ -12,11 +12,11 @@ cd "${1:-$(dirname "$0")/..}" || exit 1
 
 reckon() {
     case $1 in
-    src/base/dtype.c) ;;              # the one place
-    src/values/conversion_route.c) ;; # places of bits inside packed runs, for kernels
+    src/base/dtype.c) ;;              # computes all sizes
+    src/values/conversion_route.c) ;; # positions of bits inside packed runs, for kernels
     src/values/convert.c) ;;          # the sign and the range of an integer
-    src/model/quantized_fp4.c) ;;     # columns that the bytes of a row of codes hold
-    src/kernels/*) ;;                 # bits inside elements, which is what kernels are about
+    src/model/quantized_fp4.c) ;;     # columns in a row of codes, from its bytes
+    src/kernels/*) ;;                 # bits inside elements
     *) return 1 ;;
     esac
 }

@@ -13,7 +13,7 @@ set -u
 command -v git >/dev/null || { echo "skipped: git is not here" && exit 77; }
 # shellcheck disable=SC2046 # names
 unset $(git rev-parse --local-env-vars)
-unset TENMAP_LIBRARY # a library without the fault
+unset TENMAP_LIBRARY # that library does not have the fault
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-faults-XXXXXX") || exit 1
@@ -95,7 +95,7 @@ stub() {
     mkdir -p "$(dirname "$1")" && stub_path=$1 && shift
     { echo '#!/bin/sh' && printf '%s\n' "$@"; } >"$stub_path" && chmod +x "$stub_path"
 }
-# add FILE LINE..., edit FILE COMMAND of sed, in_dtype_bits LINE of C.
+# add FILE LINE..., edit FILE SED-COMMAND, in_dtype_bits C-LINE.
 add() { add_path=$1 && shift && printf '%s\n' "$@" >>"$add_path"; }
 edit() { sed -i "$2" "$1"; }
 in_dtype_bits() { edit src/base/dtype.c "/^uint32_t tenmap_dtype_bits/a\\    $1"; }

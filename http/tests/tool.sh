@@ -1,9 +1,9 @@
 #!/bin/sh
-# The tool on addresses: what it prints and writes is what it does with the same model here.
+# The tool on addresses: it prints and writes the same as for a local copy of the model.
 #
 #     server.py tool.sh TENMAP FIXTURES
 #
-# server.py puts its address and the folder that it serves in front of these.
+# server.py inserts its address and the folder that it serves before these arguments.
 set -eu
 base=$1 served=$2 tool=$(realpath "$3") fixtures=$(realpath "$4")
 export HF_ENDPOINT="$base" LC_ALL=C.UTF-8 NO_COLOR=1
@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"
 "$fixtures" .
 cp sharded/* small.safetensors layers.safetensors other.safetensors "$served"
-# A header of 300 KB, which the first read does not hold.
+# A header of 300 KB, which is longer than the first read.
 awk 'BEGIN { text = "{"
     for (i = 0; i < 4000; i++)
         text = text sprintf("%s\"layers.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}", \
@@ -36,7 +36,7 @@ wrong() {
     failed=$((failed + 1))
 }
 
-# run FILE ARGUMENT...: stdout, stderr and the exit code into FILE.
+# run FILE ARGUMENT...: writes stdout, stderr and the exit code to FILE.
 run() {
     out=$1
     shift
@@ -44,8 +44,8 @@ run() {
     "$tool" "$@" >"$out" 2>&1 || status=$?
     echo "exit $status" >>"$out"
 }
-# same HERE THERE COMMAND...: the word MODEL in the command stands for the model; both outputs are equal but
-# for its name, which is shown without a query.
+# same HERE THERE COMMAND...: the word MODEL in the command stands for the model. Both outputs are
+# equal except for the model's name, which is shown without a query.
 same() {
     here=$1 there=$2
     shift 2
@@ -83,7 +83,7 @@ done
 same sharded/model.safetensors.index.json "$there" ls MODEL "$name"
 same sharded/model.safetensors.index.json "$there" ls --json MODEL "$name"
 
-# What is written is the same file, and one tensor opens one shard.
+# The written file is the same, and reading one tensor opens one shard.
 name=$("$tool" ls --tsv sharded | tail -1 | cut -f1)
 for line in "extract MODEL $name -o OUT/" "convert MODEL --to f16 -o OUT/ -j 3" \
     "extract MODEL -d f32 -o OUT.safetensors" "get MODEL $name -o OUT.npy"; do
@@ -98,7 +98,7 @@ done
 run said get --traffic "$base/files/model.safetensors.index.json" "$name" --raw-values
 grep -q 'moved [0-9]* bytes in 2 requests' said || { cat said; wrong "one tensor: index and shard"; }
 
-# says CODE SENTENCE COMMAND...: the exit code, and a part of what is said.
+# says CODE MESSAGE COMMAND...: checks the exit code, and that the output contains MESSAGE.
 says() {
     code=$1 sentence=$2
     shift 2
@@ -122,7 +122,7 @@ says 64 'for addresses on a hub' info small.safetensors --revision main
 says 64 'cannot be sent' info --token 'hunter2 x' "$base/plain/x"
 says 3 'no tensor matches' get "$hub" nosuchtensor
 says 0 "$hub@a%2Fb" info "$hub" --revision a/b
-# Operands last as long as the command: ten of them, each another.
+# Operands stay valid as long as the command runs: ten different ones.
 n=0 many=
 while [ $n -lt 10 ]; do n=$((n + 1)) many="$many hf://none/model$n"; done
 # shellcheck disable=SC2086
@@ -131,8 +131,8 @@ says 2 'web page' info "$base/page/x"
 says 3 'this is a folder' info "$base/files/"
 says 3 'not a SafeTensors file' info "$base/guarded/x" --token hunter2
 
-# What a command looks at twice is asked for once: the index, three shards and config.json, and
-# the header of a file where it is longer than the first read.
+# A command requests what it needs twice only once: the index, three shards and config.json, and the
+# header of a file if it is longer than the first read.
 asks() {
     count=$1
     shift
@@ -147,7 +147,7 @@ cp longer.safetensors "$served"
 asks 2 check "$base/files/longer.safetensors"
 asks 3 info "$base/files/longer.safetensors"
 
-# Shards whose names mean something else in an address, beside a web address and on a hub.
+# Shards whose names mean something else in an address, at a web address and on a hub.
 odd='a?b%20c#d e&%.safetensors'
 mkdir odd
 cp small.safetensors "odd/$odd"
@@ -164,8 +164,8 @@ for there in "$base/files/odd.safetensors.index.json" "$hub/odd.safetensors.inde
 done
 cp sharded/config.json "$served"
 
-# A report of an address, and what a server says for a terminal to obey: printed, or made a name of a file, it is
-# neither. Bytes above 0x7f are those of UTF-8, in the table of a model.
+# A report of an address works. Control characters that a server sends are neither printed nor used
+# in the name of a file. Bytes above 0x7f belong to UTF-8, in the table of a model.
 clean() {
     run said "$@"
     ! LC_ALL=C grep -q "$(printf '[\001-\010\013-\037\177]')" said || { cat -v said; wrong "control characters: $*"; }
@@ -186,7 +186,7 @@ tail -1 said | grep -q 'exit 0' && ls evil | grep -q config.json || { cat said; 
 ls -b evil | grep -q '\\' && { ls -b evil; wrong "a file whose name holds control characters"; }
 ! LC_ALL=C grep -q "$(printf '[\001-\010\013-\037\177]')" page.html || wrong "control characters in the page"
 
-# What a server chooses the number and the size of is bounded, with the bound in the sentence.
+# Counts and sizes that a server chooses are bounded, and the error message gives the bound.
 for i in $(seq 300); do echo x >"$served/tokenizer.$i.txt"; done
 says 3 'more than 256 files that belong to a model' extract "$hub" '*' -o many/
 says 0 '' extract "$hub" '*' -o many/ -f --no-config
@@ -196,7 +196,7 @@ echo claimed >"$served/tokenizer_huge.json"
 says 3 'has 268435456 bytes; at most 268435456 bytes of such companion files are fetched, and 26843' \
     extract "$hub" '*' -o large/
 rm -rf large "$served"/tokenizer*
-# A config.json whose rest cannot be read is told, and not taken for one that is not there.
+# A config.json that can only be read in part is reported, and not treated as missing.
 touch "$served/break"
 says 3 'no config.json' check --config "$hub"
 says 3 'config.json'"'"' cannot be fetched' convert "$hub" --quantize fp8-block -o large/
@@ -205,7 +205,8 @@ says 3 'more than 1000000 names' ls hf://org/crowd --token hunter2
 says 3 'more than 67108864 bytes in names' ls hf://org/wide --token hunter2
 says 3 'more than 200000 files' ls hf://org/shards --token hunter2
 
-# No error shows the query of an address, wherever the address stands; nor does what is printed or written.
+# No error shows the query of an address, wherever the address is used. Neither does anything
+# printed or written.
 signed=$base/files/small.safetensors?X-Amz-Signature=hunter2
 quiet() {
     run said "$@"
@@ -228,7 +229,8 @@ for line in "MODEL" "get small.safetensors MODEL" "meta small.safetensors MODEL"
     quiet $(printf %s "$line" | sed "s,MODEL,$signed,")
 done
 
-# An interrupt ends what waits for a silent server, minutes before it would give up, and leaves nothing behind.
+# An interrupt ends a command that waits for a silent server, minutes before its timeout, and the
+# command leaves nothing behind.
 (cd "$work" && exec "$tool" extract "$base/silent/x" a -o left.safetensors) >said 2>&1 &
 pid=$!
 while [ ! -e "$served/asked" ] && kill -0 $pid 2>/dev/null; do sleep 0.05; done

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Network namespaces as hosts: Open MPI over TCP between them, hosts as MPI tells, and so all of tenmap_mpi as on
-# a cluster but for the distance.
+# Uses network namespaces as hosts: Open MPI runs over TCP between them and reports the hosts, so
+# all of tenmap_mpi runs as on a cluster, except for the distance.
 #     mpi/tests/namespaces.sh HOSTS RANKS_PER_HOST PROGRAM...
-# Runs the program there, which finds the ranks of a host by MPI's own word. Exits with 77, saying why, where
-# there can be no namespaces.
+# Runs the program there, which asks MPI for the ranks of a host. Exits with 77 and says why if
+# namespaces cannot be made.
 set -eu
 hosts=$1 each=$2
 shift 2
@@ -27,7 +27,7 @@ clean() {
 trap clean EXIT
 trap 'exit 130' INT TERM HUP
 
-# A bridge, and a cable to each namespace.
+# A bridge, and a virtual cable to each namespace.
 ip link add "$name" type bridge 2>"$work/why" && ip link set "$name" up ||
     skip "no bridge can be made here: $(cat "$work/why")"
 for i in $(seq "$hosts"); do
@@ -40,7 +40,7 @@ for i in $(seq "$hosts"); do
     list=$list${list:+,}10.231.77.$i:$each
 done
 
-# What ssh is on a cluster: agent HOST COMMAND...; each namespace has a name of its own.
+# Replaces ssh: agent HOST COMMAND... Each namespace has its own host name.
 cat >"$work/agent" <<END
 #!/bin/sh
 host=\${1##*.}

@@ -1,15 +1,16 @@
 #!/bin/sh
-# tenmap_mpi with each MPI that is here (Debian's openmpi-bin and mpich), on this machine's processors:
+# Tests tenmap_mpi with each installed MPI (Debian's openmpi-bin and mpich), on this machine:
 #     mpi/tests/run.sh LIBTENMAP_A [sample | long]
-# 2, 4 and 8 ranks as 1, 2 and 4 hosts; faults; a throttled source; namespaces as hosts; the example; the
-# plan on paper, and for random jobs. A sample takes about two minutes. Exits with 77, saying why, where there is no MPI.
-#     MPI_TEST_FLAGS    for the compiler, as -fsanitize=address with a library that was made so
-#     MPI_TEST_PREFIX   before each program, as valgrind; then nothing is measured
+# 2, 4 and 8 ranks as 1, 2 and 4 hosts; faults; a throttled source; namespaces as hosts; the
+# example; the plan computed without MPI, and for random jobs. A sample takes about two minutes.
+# Exits with 77 and says why if there is no MPI.
+#     MPI_TEST_FLAGS    flags for the compiler, such as -fsanitize=address with a library built so
+#     MPI_TEST_PREFIX   what to run each program with, such as valgrind; then nothing is timed
 set -eu
 library=$1 amount=${2:-sample}
 case $amount in
-# A sample runs beside other checks, which four ranks that share two processors feel: how much faster a load
-# is, is only said there, and that it reads each byte once is what is asked.
+# A sample runs beside other checks, which slow down four ranks that share two processors. So it
+# only prints how much faster a load is, and requires only that each byte is read once.
 sample) rounds_of_2=12 rounds_of_4=8 rounds_of_8=3 schedules=12 every=9 jobs=200 faster=0 ;;
 long) rounds_of_2=100 rounds_of_4=60 rounds_of_8=30 schedules=200 every=1 jobs=3000 faster=3.5 ;;
 *) echo "usage: $0 LIBTENMAP_A [sample | long]" >&2 && exit 2 ;;
@@ -21,19 +22,21 @@ trap 'exit 130' INT TERM HUP
 warnings="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes
           -Wundef -Wvla -Werror"
 include="-I$source/include -I$source/mpi -I$source/tests/support"
-keep= # under sanitizers, what MPI loads
+keep= # under sanitizers: keeps the libraries that MPI loads
 case ${MPI_TEST_FLAGS-} in *-fsanitize*) keep="$source/mpi/tests/keep_loaded.c -rdynamic" ;; esac
-# Ranks that are more than processors wait for each other's turns: before other work, where that is allowed.
+# More ranks than processors wait for each other's turns, so they get a higher priority if that is
+# allowed.
 first=
 nice -n -10 true 2>/dev/null && [ "$(nice -n -10 nice 2>/dev/null)" = -10 ] && first="nice -n -10"
 
-# run MPI RANKS PROGRAM [ARGUMENT...], in a folder that is its first argument.
+# run MPI RANKS PROGRAM [ARGUMENT...]: the program's first argument is its folder.
 run() {
     kind=$1 count=$2 program=$3
     shift 3
     rm -rf "$work/models"
     mkdir "$work/models"
-    # A yield in each call that finds nothing costs more than it gives: the library sleeps by itself.
+    # Yielding in each call that finds nothing costs more than it gains: the library sleeps by
+    # itself.
     case $kind in
     # shellcheck disable=SC2086
     openmpi) OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 900 \
@@ -63,7 +66,7 @@ build_all() {
     build "$1" example mpi/example/tensor_parallel.c
 }
 
-# Every byte as a plain load's, each read once.
+# Every byte equals that of a plain load, and each is read once.
 test_equal() {
     for n in 2 4 8; do
         eval "rounds=\$rounds_of_$n"
@@ -71,23 +74,23 @@ test_equal() {
             [ $hosts -gt $n ] || run "$1" $n equal $((n / hosts)) "$rounds"
         done
     done
-    TEST_MPI_SINGLE=1 run "$1" 2 equal 1 5 1069 # without threads; shards behind a tenmap_io among them
+    TEST_MPI_SINGLE=1 run "$1" 2 equal 1 5 1069 # without threads; some shards are a tenmap_io
 }
 
-# All ranks fail alike.
+# All ranks fail with the same error.
 test_faults() {
     run "$1" 2 faults 1 "$schedules" "$every"
     run "$1" 4 faults 2 "$schedules" "$every"
     [ $amount = sample ] || run "$1" 8 faults 4 "$schedules" 11
 }
 
-# Arguments and sentences; an odd number of ranks for once, and two parties on one host.
+# Arguments and error messages; also with an odd number of ranks, and with two groups on one host.
 test_contract() {
     run "$1" 3 contract
     run "$1" 4 contract
 }
 
-# The example's table: all that is wanted is read, by everybody about as much.
+# The example's table: everything wanted is read, and each rank reads about as much.
 test_example() {
     cp "$work/models/llama.safetensors" "$work/llama.safetensors"
     cat >"$work/show-$1" <<END
@@ -104,7 +107,7 @@ END
 test_namespaces() {
     mkdir -p "$work/there"
     sh "$source/mpi/tests/namespaces.sh" 2 2 "$work/equal-openmpi" "$work/there" 0 "$rounds_of_4" ||
-        [ $? = 77 ] # which was said aloud
+        [ $? = 77 ] # which it reported
 }
 
 "${CC:-cc}" -O2 -std=c11 -o "$work/plan" "$source/bench/mpi_plan.c"

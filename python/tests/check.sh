@@ -10,7 +10,7 @@
 #                                       TENMAP_TORCH_VENV names
 # TENMAP_TORCH_VENV names the folder of the environment with torch, which then stays for others; what it has
 # already is not fetched again. The reference's suite runs with tensorflow and paddle if TENMAP_LONG is set.
-# What cannot be fetched is said aloud; exit 77 where nothing is left to check.
+# Reports what cannot be fetched; exits with 77 if nothing is left to check.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-python-XXXXXX")
@@ -29,12 +29,13 @@ skip() {
     exit 77
 }
 
-# quietly COMMAND...: its output only if it fails.
+# quietly COMMAND...: prints its output only if it fails.
 quietly() {
     "$@" >"$work/log" 2>&1 || { tail -30 "$work/log" && return 1; }
 }
 
-# environment NAME PYTHON PACKAGE...: a fresh one in $work/NAME, or that with torch where it is to stay for others.
+# environment NAME PYTHON PACKAGE...: makes a new one in $work/NAME, or uses the one with torch if
+# that is to be kept.
 environment() {
     local folder=$work/$1 python=$2
     if [ "$1" = torch ] && [ -n "${TENMAP_TORCH_VENV-}" ]; then
@@ -57,7 +58,7 @@ run_suite() {
     (cd "$root/python/tests" && nice "$@" -m pytest -q -p no:cacheprovider -rs .)
 }
 
-# The newest Python beside python3 that there is, or that uv can fetch.
+# Prints the newest Python beside python3 that is installed or that uv can fetch.
 newest_python() {
     local version found
     for version in 3.14 3.13 3.12; do
@@ -71,12 +72,12 @@ sys.exit(sysconfig.get_config_var('Py_GIL_DISABLED') == 1)" 2>/dev/null && echo 
         echo "$work"/pythons/cpython-3.13*/bin/python3.13
 }
 
-# The stub says what is there: mypy agrees with it, and with what the module has at run time.
+# The stub matches the module: mypy accepts it, and compares it with the module at run time.
 check_stub() {
     environment stub python3 mypy numpy "$wheel" || { echo "skipped: mypy cannot be had"; return; }
     mkdir -p "$work/stubs/tenmap"
     cp "$root/python/tenmap/__init__.pyi" "$work/stubs/tenmap"
-    # Buffers have no method before 3.12; the submodules are untyped.
+    # Buffers have no method before 3.12, and the submodules have no types.
     printf '%s\n' 'tenmap\.Tensor\.__buffer__' 'tenmap\.__main__' 'tenmap\.safetensors.*' 'tenmap\._.*' \
         >"$work/allowed"
     (cd "$work" && export MYPYPATH=$work/stubs &&
@@ -108,8 +109,8 @@ check_wheel() {
     done
 }
 
-# A Python without the GIL is refused in a sentence that says which one to use. None can be had from a
-# registry, so one that says it is one stands in.
+# A Python without the GIL is rejected with an error message that says which one to use. No registry
+# has one, so a Python that claims to be one replaces it.
 check_refusal() {
     mkdir "$work/free-threaded"
     echo "import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1" >"$work/free-threaded/sitecustomize.py"
@@ -128,13 +129,14 @@ build_sanitized() {
         -Ccmake.define.TENMAP_SANITIZE=address,undefined "$root/python"
 }
 
-# sanitized COMMAND...: Python itself does not free all at exit, and numpy maps more than ASan likes to see.
+# sanitized COMMAND...: Python does not free everything at exit, and numpy maps more than ASan
+# allows by default.
 sanitized() {
     ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc TENMAP_TEST_SANITIZED=1 \
         LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)" "$@"
 }
 
-# random_calls N: by hostile callers, 20,000 of each seed.
+# random_calls N: runs N calls by hostile callers, 20,000 per seed.
 random_calls() {
     local left=$1 seed=1
     for (( ; left > 0; left -= 20000, seed++)); do
@@ -155,7 +157,8 @@ check_hostile() {
     random_calls "$1"
 }
 
-# compare_on PYTHON FOLDER ARGUMENT...: the reference's suite in FOLDER, on the reference and on ours.
+# compare_on PYTHON FOLDER ARGUMENT...: runs the reference's suite in FOLDER, on the reference and
+# on ours.
 compare_on() {
     local python=$1 folder=$2
     shift 2
@@ -167,9 +170,9 @@ compare_on() {
     "$python" "$root/python/tests/compare_suites.py" "$work/reference.xml" "$work/ours.xml" ${may_end:+--may-end}
 }
 
-# check_alone FOLDER: tensorflow and paddle end a process that has both, so each is alone in one.
+# check_alone FOLDER: tensorflow and paddle crash a process that loads both, so each gets its own.
 check_alone() {
-    local folder=$1 name packages may_end=yes # the reference ends in paddle's slices
+    local folder=$1 name packages may_end=yes # the reference crashes in paddle's slices
     environment alone python3 numpy ml_dtypes pytest fsspec safetensors==0.8.0 "$wheel"
     while read -r name packages; do
         # shellcheck disable=SC2086
@@ -193,7 +196,7 @@ torch_environment() {
 check_reference() {
     build_wheel
     torch_environment
-    # The wheel of these sources, whatever version of it the environment has.
+    # Installs the wheel of these sources, whatever version the environment has.
     quietly "$work/torch/bin/pip" install -q --force-reinstall --no-deps "$wheel"
     local python=$work/torch/bin/python folder
     run_suite "$python"

@@ -1,12 +1,12 @@
-# What a file only declares costs nothing, whatever the command: each ends at once. What takes
-# minutes is not that, however busy the machine is.
+# What a file only declares costs nothing, whatever the command: each command ends at once. A
+# command that takes minutes fails, however busy the machine is.
 within() {
     status=0
     timeout -k 1 300 "$tool" "$@" 2>&1 || status=$?
     [ $status = 0 ] || echo "exit $status"
 }
 
-# A dimension of 2^40, and no elements.
+# A dimension of 2^40, but no elements.
 header_of e F32 '[1099511627776,0]' 0 f U8 '[2,0,3]' 0 >empty.safetensors
 within get empty.safetensors e
 within get empty.safetensors e '[5:, :]'
@@ -28,9 +28,9 @@ for command in ls info 'info --duplicates' stats 'stats --hist' check 'check --v
     within $command empty.safetensors >said && echo "$(grep -x 'exit .*' said || echo fine)"
 done
 
-# config.json is edited in one pass, however often it says the same.
+# config.json is edited in one pass, however often it repeats a key.
 "$(dirname "$fixtures")/cli_quantized" .
-# edit HEAD EACH TAIL: a file with 40,000 times EACH, which begins with a key.
+# edit HEAD EACH TAIL: edits a file that has EACH, which begins with a key, 40,000 times.
 edit() {
     awk -v head="$1" -v each="$2" -v tail="$3" \
         'BEGIN { printf("%s", head); for (i = 0; i < 40000; i++) printf("%s", each); print tail }' >fp8/config.json
@@ -46,7 +46,8 @@ edit '{"a": 1' ', "k": {"c": 1, "dtype": "float32"}' '}'
 edit '{"a": 1' ', "k": {"c": 1, "quantization_config": {}}' '}'
 edit '{"k": {' '"quantization_config": 0,' '"quantization": 0, "dtype": 1}}'
 
-# Links to one file are one file to `inventory`, and copies of it make no squares of all their tensors.
+# `inventory` counts hard links to one file as one file, and copies of it do not make it compare all
+# pairs of tensors.
 mkdir links links/copies
 awk 'BEGIN { for (i = 0; i < 20000; i++) printf("%08d", i) }' >data
 set --
@@ -58,11 +59,11 @@ for i in $(seq 249); do
 done
 for i in $(seq 100); do cp links/0.safetensors links/copies/$i.safetensors; done
 within inventory links -j 1 | sed -n '/Shared/,$p' | sed -n '1,5p; $p'
-# Many pairs are told, but no squares of thousands.
+# Many pairs are listed, but not thousands times thousands of them.
 for i in $(seq 250 1500); do ln links/0.safetensors links/$i.safetensors; done
 within inventory links -j 1 | tail -n 1
 within inventory links -j 1 --json | tail -n 6
-# Nor is it read again in another folder, whose config.json may call it something else.
+# The file is not read again in another folder either, where config.json may name it differently.
 mkdir apart
 for i in 1 2; do
     mkdir apart/$i

@@ -10,7 +10,7 @@ t check page.safetensors
 t check empty.safetensors
 t check hostile.safetensors
 
-# Several broken rules in one header, and what a lenient open makes of them.
+# Several broken rules in one header, and how a lenient open handles them.
 model() { # NAME HEADER BYTES
     printf "\\$(printf %03o ${#2})\\0\\0\\0\\0\\0\\0\\0%s" "$2" >"$1"
     truncate -s $((8 + ${#2} + $3)) "$1"

@@ -1,4 +1,4 @@
-# From folder to folder, a model's companion files are copied; norms and biases may stay as they are.
+# Between folders, a model's companion files are copied. Norms and biases can be left as they are.
 echo '{"model_type": "llama"}' >sharded/config.json
 echo '{}' >sharded/generation_config.json
 echo '{}' >sharded/tokenizer.json
@@ -14,7 +14,7 @@ ls ./*.json 2>&1 || true
 mkdir deep
 t convert sharded --to f16 -o deep/one.safetensors --copy-config --json | grep copied
 ls deep
-# What is there stays, unless --force says otherwise; the input itself is no place to copy to.
+# Existing files stay, unless --force is given. Copying into the input itself is refused.
 mkdir kept && echo 'mine' >kept/config.json
 t convert sharded --to f16 -o kept
 cat kept/config.json
@@ -22,7 +22,7 @@ t convert sharded --to f16 -o kept --force
 cat kept/config.json
 t convert sharded --to f16 -o sharded --force
 
-# No file here gets a name that a terminal would obey or not show, or that is no UTF-8.
+# No file is created with a name that a terminal would obey or not show, or that is not UTF-8.
 cp -r sharded odd
 for name in '\302\2335m' '\177' '\033[7m' '\342\200\256' '\342\200\213' '\233' '\303\251'; do
     echo '{}' >"odd/tokenizer$(printf "$name").json"
@@ -30,13 +30,14 @@ done
 t convert odd --to f16 -o plain >/dev/null
 ls plain | grep tokenizer
 
-# A config.json that is no file, or no JSON, is told, and the new one has what the model needs.
+# A config.json that is not a file, or not JSON, is reported, and the new one has what the model
+# needs.
 rm odd/config.json && mkfifo odd/config.json
 t convert odd --quantize fp8-channel -o new | grep -e 'cannot be changed' -e 'quantization_config'
 head -n 2 new/config.json
 rm -rf new odd/config.json && echo '[1]' >odd/config.json
 t convert odd --quantize fp8-channel -o new | grep -e 'cannot be changed' -e 'quantization_config'
-# One that stands where the output goes is not lost.
+# Such a config.json in the output folder is not lost.
 t convert odd --quantize fp8-channel --force -o odd | grep -e 'cannot be changed' -e 'quantization_config'
 cat odd/config.json
 

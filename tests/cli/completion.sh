@@ -1,4 +1,4 @@
-# bash, asked as it asks when one presses Tab after these words; there need not be a home.
+# Asks bash for completions as it does when Tab is pressed after these words. HOME may be unset.
 command -v bash >/dev/null || skip "there is no bash"
 unset HOME
 PATH=$(dirname "$tool"):$PATH bash -eu -s <<'END'

@@ -1,14 +1,14 @@
-# The commands that look, over files that people published and hand-made ones for each rule.
+# The read-only commands, on published files and on hand-made ones for each rule.
 [ -d "${TENMAP_CORPUS:-}" ] || skip "TENMAP_CORPUS names no folder"
 echo "only failures are shown"
 
-# Text of ours never holds a byte that a terminal would obey.
+# The tool's text output never contains a byte that a terminal would obey.
 clean() {
     if LC_ALL=C grep -q "[$(printf '\001-\010\013-\037\177')]" "$1"; then
         echo "$file: $2: control characters in the output"
     fi
 }
-# Each form exits with 0, and what must agree agrees.
+# Each form exits with 0, and outputs that must agree do.
 accepted() {
     for form in "ls" "ls -l" "ls --tree" "ls --json" "ls --tsv" "info" "info --json" "meta" "meta --json" "meta --tsv"; do
         "$tool" ${form%% *} "$file" $(echo "$form " | cut -d' ' -f2-) >out 2>&1 || echo "$file: $form: exit $?"
@@ -23,7 +23,7 @@ accepted() {
     grep -q "\"data_bytes\": $bytes," info || echo "$file: info and ls count different bytes"
     awk -F '\t' 'NF != 8 { print "a line with " NF " fields" }' tsv
 }
-# The first tensor's values: as many as there are elements.
+# The first tensor's values: as many as it has elements.
 values() {
     name=$(awk -F '\t' 'NR == 2 && $1 !~ /[^A-Za-z0-9_.-]/ && $4 < 100000 { print $1 }' tsv)
     [ -n "$name" ] || return 0
@@ -65,7 +65,7 @@ done <invalid
 file=$TENMAP_CORPUS/sharded/fluxml
 accepted 36
 
-# All the JSON of above, read by a reader that is not ours.
+# Parses all the JSON above with another JSON reader.
 if command -v python3 >/dev/null; then
     python3 - <<'END'
 import json

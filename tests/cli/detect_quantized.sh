@@ -1,5 +1,5 @@
-# Weights that are stored in parts, codes and scales, as quantized models have them: converting a part
-# would make a wrong model without a word, so it is refused unless --raw asks for it.
+# Quantized models store weights as several tensors: codes and scales. Converting one of these would
+# silently make a wrong model, so it is refused unless --raw asks for it.
 # make FILE, then NAME DTYPE SHAPE BYTES of each tensor: all zero.
 make() {
     file=$1
@@ -15,7 +15,8 @@ allowed() {
     make plain.safetensors "$@"
     "$tool" convert plain.safetensors --to bf16 -o out.safetensors --force
 }
-# Names as DeepSeek, compressed-tensors, ModelOpt, GPTQ and AWQ, bitsandbytes, MLX, gpt-oss and others have them.
+# Names as in DeepSeek, compressed-tensors, ModelOpt, GPTQ and AWQ, bitsandbytes, MLX, gpt-oss and
+# others.
 refused norm.weight F32 [4] 16 m.weight F8_E4M3 [4,4] 16 m.weight_scale_inv F32 [1,1] 4
 refused m.weight F8_E4M3 [4,4] 16 m.weight_scale BF16 [1] 2 m.input_scale F32 [1] 4
 refused m.weight I8 [4,4] 16 m.weight_scale F32 [4,1] 16 m.weight_zero_point I8 [4,1] 4
@@ -40,7 +41,8 @@ t convert scaled.safetensors --rule '*_scales=f32' -o out.safetensors
 t convert scaled.safetensors --rule '*_blocks=f32' -o out.safetensors
 t convert scaled.safetensors --to f32 -n -o out.safetensors
 
-# Nothing is written; --raw does it, --keep and rules that leave the parts alone need no --raw.
+# Nothing is written. --raw converts anyway; --keep and rules that do not touch these tensors need
+# no --raw.
 make scaled.safetensors norm.weight F32 [4] 16 m.weight F8_E4M3 [4,4] 16 m.weight_scale_inv F32 [1,1] 4
 t convert scaled.safetensors --to bf16 -o out.safetensors
 t convert scaled.safetensors --rule 'm.weight_scale_inv=bf16' -o out.safetensors
@@ -49,11 +51,11 @@ ls out.safetensors 2>/dev/null || echo "nothing was written"
 t convert scaled.safetensors --to bf16 --raw -n -o out.safetensors
 t convert scaled.safetensors --to bf16 --keep 'm.*' -n -o out.safetensors
 t convert scaled.safetensors --rule 'norm*=f16' -n -o out.safetensors
-# Parts in different shards are found.
+# Codes and scales in different shards are found.
 t split scaled.safetensors --max-shard-size 16 -o pieces
 t convert pieces --to bf16 -o out.safetensors
 
-# No quantized model: a parameter that is called scale, scales or absmax beside numbers, or beside nothing.
+# Not quantized: a parameter called scale, scales or absmax beside plain numbers, or beside nothing.
 allowed norm.scale F32 [4] 16 norm.bias F32 [4] 16
 allowed norm.weight F32 [4] 16 norm.scale F32 [4] 16 norm.weight_scale F32 [4] 16
 allowed m.weight F16 [4] 8 m.scales F16 [4] 8 m.weight_scale_inv F32 [4] 16

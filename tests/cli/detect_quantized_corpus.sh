@@ -1,4 +1,4 @@
-# No published model that is not quantized is taken for one that is.
+# No published model that is not quantized is reported as quantized.
 [ -d "${TENMAP_CORPUS:-/nonexistent}" ] || skip "TENMAP_CORPUS does not name a corpus"
 models=0
 for model in "$TENMAP_CORPUS"/real/*.safetensors "$TENMAP_CORPUS"/sharded/*; do

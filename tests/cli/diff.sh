@@ -12,7 +12,7 @@ t diff small.safetensors other.safetensors -x 'layer*' -x ids -x temperature -x 
 t diff layers.safetensors sharded --any-metadata
 t diff layers.safetensors sharded --any-metadata --json 'model.layers.0.*'
 
-# A conversion and back: within half a unit in the last place of BF16.
+# A conversion and its inverse: within half a unit in the last place of BF16.
 t convert layers.safetensors --to bf16 -o bf16.safetensors
 t diff layers.safetensors bf16.safetensors --any-dtype --rtol 0.00390625
 
@@ -33,7 +33,8 @@ t diff small.safetensors truncated.safetensors
 t diff small.safetensors other.safetensors nosuch
 t diff small.safetensors other.safetensors --atol -1
 
-# What changed most comes first, at 80 columns; layers of one kind together; the rest is counted.
+# The largest changes come first, at 80 columns; layers of one kind are grouped; the rest is
+# counted.
 command -v script >/dev/null || skip "there is no script (util-linux) to make a terminal"
 "$tool" convert layers.safetensors --rule '*layers.1*.mlp*=f6_e3m2' --rule '*layers.3.self*=f4' --rule '*embed*=f4' -o tuned.safetensors >/dev/null
 t diff layers.safetensors tuned.safetensors --any-dtype --top 4
@@ -41,16 +42,16 @@ script -qec "stty cols 80 rows 24; $tool diff layers.safetensors tuned.safetenso
 t diff layers.safetensors tuned.safetensors --any-dtype --json model.embed | grep cosine
 t diff layers.safetensors tuned.safetensors --any-dtype --atol 0.1 model.layers.3
 
-# A kind's relative change is over all its tensors, those that stayed the same too: two of four tensors
-# [2, 2] became [3, 3], each by half of its norm, together by 2 of sqrt(32).
+# A kind's relative change covers all its tensors, including the unchanged ones: two of four tensors
+# [2, 2] became [3, 3]. Each changed by half of its norm, all together by 2 of sqrt(32).
 header='{"l.0.w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"l.1.w":{"dtype":"F32","shape":[2],"data_offsets":[8,16]},"l.2.w":{"dtype":"F32","shape":[2],"data_offsets":[16,24]},"l.3.w":{"dtype":"F32","shape":[2],"data_offsets":[24,32]}}'
 while [ $((${#header} % 8)) != 0 ]; do header="$header "; done
 two='\0\0\0\100\0\0\0\100' three='\0\0\100\100\0\0\100\100'
 put kind_a.safetensors "$two$two$two$two"
 put kind_b.safetensors "$two$two$three$three"
 t diff kind_a.safetensors kind_b.safetensors
-# So is that of tensors of the same dtypes, of whatever kind: v, w and x are [2, 2], and x became [3, 3], which
-# is sqrt(2) of sqrt(24).
+# The relative change of tensors with the same dtypes, of whatever kind, does the same: v, w and x
+# are [2, 2], and x became [3, 3], which is sqrt(2) of sqrt(24).
 header='{"v":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"w":{"dtype":"F32","shape":[2],"data_offsets":[8,16]},"x":{"dtype":"F32","shape":[2],"data_offsets":[16,24]}}'
 while [ $((${#header} % 8)) != 0 ]; do header="$header "; done
 put dtype_a.safetensors "$two$two$two"

@@ -1,4 +1,4 @@
-# The examples of docs/tool.md, docs/recipes.md and docs/quantized.md print what the pages show.
+# The examples of docs/tool.md, docs/recipes.md and docs/quantized.md print what these files show.
 "$tool" hash --model small.safetensors >/dev/null 2>&1 || skip "this build has no OpenSSL or no libxxhash"
 root=$(cd "$(dirname "$1")/../.." && pwd)
 for page in tool recipes quantized; do

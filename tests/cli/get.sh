@@ -23,7 +23,8 @@ t get sharded model.norm.weight '[:4]'
 "$tool" get layers.safetensors model.embed_tokens.weight --all | wc -l
 t get hostile.safetensors '*red*'
 
-# Exports: a .npy header padded to 64 bytes, F32 for what numpy lacks, bits on demand, bytes alone.
+# Exports: a .npy header padded to 64 bytes, F32 for dtypes that numpy lacks, raw bits if asked,
+# bytes alone.
 t get small.safetensors embed.weight '[0]' -o x.npy
 od -A d -c x.npy
 t get small.safetensors layer.0.weight '[0]' -o x.npy --force
@@ -65,7 +66,7 @@ t get small.safetensors
 t get truncated.safetensors a
 t get --help
 
-# An interrupt leaves neither the file nor a part of it.
+# An interrupt leaves neither the file nor a partial file.
 mkdir empty
 printf '\107\0\0\0\0\0\0\0{"a":{"dtype":"U8","shape":[1073741824],"data_offsets":[0,1073741824]}}' >large.safetensors
 truncate -s $((8 + 71 + 1073741824)) large.safetensors

@@ -1,4 +1,4 @@
-# GGUF files behind every command; the files are golden ones.
+# GGUF files with every command; the files are golden ones.
 golden=$(dirname "$1")/../golden
 cp "$golden/good/gguf-metadata.gguf" metadata.gguf
 cp "$golden/good/gguf-shapes.gguf" shapes.gguf
@@ -28,7 +28,7 @@ t ls part.safetensors
 t drop types.gguf 't[0-9]' 't1?' --to bf16 -o part.safetensors --force
 t split types.gguf -o parts --max-shard-size 4kb
 
-# What a file says of itself.
+# What a file's metadata says about it.
 "$fixtures" . gguf
 t info llama.gguf
 t info llama.gguf --json --top 0
@@ -44,7 +44,7 @@ t diff llama.safetensors llama.gguf lm_head.weight --rename 's/lm_head/output/' 
 t diff llama.safetensors llama.gguf --rename 's/.*/output.weight/'
 t diff llama.safetensors llama.gguf --rename 's/('
 
-# A block that changed is seen, in a comparison and in a report.
+# A changed block is seen by a comparison and by a report.
 cp llama.gguf other.gguf
 size=$(wc -c <other.gguf)
 printf '\177' | dd of=other.gguf bs=1 seek=$((size - 5)) conv=notrunc 2>/dev/null
@@ -52,12 +52,12 @@ t diff llama.gguf other.gguf
 t report -q other.gguf --compare llama.gguf -o page.html
 sed -n '/^"metadata":/p; /^"stats":/,/^"max":/p; /^"diff":/,/^"change":/p' page.html
 
-# Arrays are shown by their first elements, and compared to their last.
+# Arrays are shown by their first elements, but compared to their last.
 LC_ALL=C sed 's/\(.*\)the/\1thy/' llama.gguf >words.gguf
 t diff llama.gguf words.gguf
 t diff llama.gguf words.gguf --json
 
-# Values in blocks that mean nothing without the scale beside them.
+# Block values that mean nothing without the scale tensor beside them.
 t get nvfp4.gguf w.weight[0,:4]
 t convert nvfp4.gguf --to bf16 -o out.safetensors --force
 t convert nvfp4.gguf --dequantize --to bf16 -o out.safetensors --force

@@ -1,4 +1,4 @@
-# GGUF files in a folder of models: each is listed, one in parts once, a broken one as broken.
+# GGUF files in a folder of models: each is listed, a split set once, a broken file as broken.
 u16() { printf "\\$(printf %03o $(($1 % 256)))\\$(printf %03o $(($1 / 256)))"; }
 u32() { u16 "$1" && u16 0; }
 u64() { u32 "$1" && u32 0; }
@@ -35,6 +35,6 @@ cp small.safetensors all
 t inventory all
 rm all/parts-00001-of-00002.gguf
 t inventory all --depth 0 --no-shared
-# A folder of single GGUF files is all of them.
+# A folder of single GGUF files stands for all of them.
 t ls all/quants/other.gguf
 t info --top 0 all/quants | grep -e gguf -e tensors

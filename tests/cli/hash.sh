@@ -1,7 +1,7 @@
 case $("$tool" hash -t small.safetensors small.safetensors 2>&1; "$tool" hash nosuch 2>&1) in
 *'this build has no'*) skip "the tool was built without OpenSSL or libxxhash" ;;
 esac
-# SHA-256, as sha256sum has it.
+# SHA-256, as printed by sha256sum.
 t hash small.safetensors
 t hash sharded small.safetensors >sums
 sed 1d sums | sha256sum -c
@@ -12,7 +12,7 @@ cp small.safetensors "$odd"
 "$tool" hash "$odd" >sums && sha256sum -c --quiet sums && cat sums
 t hash truncated.safetensors empty.safetensors -j 1
 
-# Against Git LFS pointers: one, and a folder of them.
+# Verifies against Git LFS pointers: one, and a folder of them.
 pointer() { printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %s\n' "$1" "$2"; }
 pointer $(sha256sum <small.safetensors | cut -d' ' -f1) $(wc -c <small.safetensors) >right
 pointer $(sha256sum <other.safetensors | cut -d' ' -f1) $(wc -c <small.safetensors) >wrong
@@ -32,7 +32,7 @@ t hash sharded --verify right
 t hash small.safetensors --verify small.safetensors
 t hash small.safetensors --verify nosuch
 
-# Fingerprints: the same whatever the order, shards, alignment and metadata; not whatever the values.
+# Fingerprints do not depend on order, shards, alignment and metadata. They depend on the values.
 t hash --tensors small.safetensors
 t hash --tensors small.safetensors --json
 t hash --model layers.safetensors sharded
@@ -45,7 +45,7 @@ t hash -m renamed.safetensors
 "$tool" hash -t renamed.safetensors | cut -d' ' -f1 | sort | head -n -1 >b
 comm -3 a b | wc -l
 
-# Parts of 16 MiB: their number and that of the threads change nothing.
+# Chunks of 16 MiB: neither their number nor that of the threads changes anything.
 header='{"t":{"dtype":"U8","shape":[50000001],"data_offsets":[0,50000001]}}'
 printf '\110\0\0\0\0\0\0\0%-72s' "$header" >large.safetensors
 truncate -s 50000081 large.safetensors

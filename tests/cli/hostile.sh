@@ -1,12 +1,12 @@
-# Nothing that stands in a file, in a file's name or on the command line is obeyed by the terminal: every
-# command of the tool, on models whose names, dtypes, metadata and files try, on a terminal of its own,
-# with all that it says on stdout and stderr. A command that is not below fails the test.
+# The terminal obeys nothing in a file, in a file's name or on the command line. Runs every command
+# of the tool on models whose names, dtypes, metadata and files try to, on a terminal of its own,
+# and checks all of stdout and stderr. A command that is not below fails the test.
 on_terminal=$(dirname "$fixtures")/on_terminal
 [ -x "$on_terminal" ] || skip "on_terminal was not built"
 EDITOR=true && export EDITOR
 
-# A title for the window, colors, a line anew, C1, bidirectional and invisible characters, a line break;
-# as a header has it, as bytes, and in a path, which may be no UTF-8 at all.
+# A window title, colors, a carriage return, C1, bidirectional and invisible characters, a line
+# break; as in a header, as bytes, and in a path, which need not be UTF-8.
 json='\u001b]0;owned\u0007\u001b[7m\r\b\u007f\u0085\u009b5m\u202e\u2066\u200b\nFORGED'
 evil=$(printf '\033]0;owned\007\033[7m\r\b\177\302\205\302\2335m\342\200\256\342\201\246\342\200\213\nFORGED')
 path=$(printf '%s\233\377' "$evil")
@@ -23,7 +23,7 @@ tensor() { # NAME DTYPE BEGIN: one row of two bytes
     printf '"%s":{"dtype":"%s","shape":[1,%s],"data_offsets":[%s,%s]}' "$1" "$2" \
         "$([ "$2" = F16 ] && echo 1 || echo 2)" "$3" $(($3 + 2))
 }
-# A value may have lines: `meta get` shows them as such.
+# A value may have several lines: `meta get` shows them as lines.
 value=$(printf %s "$json" | sed 's/FORGED/line/')
 metadata=$(printf '"__metadata__":{"%s":"%s","plain":"%s"}' "$json" "$value" "$value")
 named="$metadata,$(tensor "a$json.0.w" F16 0),$(tensor "a$json.1.w" F16 2),$(tensor plain F16 4)"
@@ -46,7 +46,7 @@ for folder in "$path.d" "$path.lacks"; do
 done
 set -- named "$path" unknown twice hole short number "$path.d" "$path.lacks" "no$path"
 
-# run ARGUMENT...: on the terminal, below a line that names it.
+# run ARGUMENT...: runs on the terminal, below a line that names the run.
 run() {
     printf '== %s' "$count"
     for word; do
@@ -56,7 +56,7 @@ run() {
     count=$((count + 1))
     "$on_terminal" 80 "$tool" "$@" $switches </dev/null || :
 }
-# Each command's lines, for one model.
+# The command lines of each command, for one model.
 on_model() {
     case $1 in
     ls) run ls "$2" && run ls -l "$2" && run ls --tree "$2" && run ls --fold "$2" && run ls --json "$2" &&
@@ -109,7 +109,7 @@ for command in $commands manual; do
             switches= && on_model "$command" "$file"
             switches='--lenient --partial' && on_model "$command" "$file"
         done
-        # Whatever the options are: with values that make no sense, or that are hostile.
+        # Every command, with options whose values make no sense or are hostile.
         run "$command" "--$evil" named
         run "$command" "-$evil" named
         for option in $("$tool" "$command" --help | sed -n 's/^ .*\(--[a-z-]*\) [A-Za-z].*/\1/p'); do

@@ -1,4 +1,4 @@
-# What a model is, by its config.json, its names and its metadata; and whether they agree.
+# What a model is, according to its config.json, its names and its metadata; and whether they agree.
 mkdir llama
 "$tool" convert sharded --to bf16 -o llama/model.safetensors >/dev/null
 cat >llama/config.json <<'END'
@@ -23,7 +23,7 @@ t info --top 0 llama | head -3
 rm llama/config.json
 t check --config llama
 
-# By names; adapters, with their rank, alpha and targets.
+# Recognized by names; adapters, with their rank, alpha and targets.
 tensors() { # FILE NAME DTYPE SHAPE BYTES...
     file=$1
     shift
@@ -44,8 +44,8 @@ tensors kohya.safetensors lora_unet_down_blocks_0_attentions_1_transformer_block
 who kohya.safetensors
 tensors twice.safetensors model.embed_tokens.weight F32 [4] 16 lm_head.weight F32 [4] 16 && who twice.safetensors
 
-# In JSON an adapter and a quantization are objects, and info, diff and report have the same ones.
-objects() { # FILE PATTERN: what matches in all three, without space, and how many have it
+# In JSON, an adapter and a quantization are objects, and info, diff and report have the same ones.
+objects() { # FILE PATTERN: the matches in all three, without spaces, and how many have it
     {
         "$tool" info --top 0 --json "$1"
         "$tool" diff --headers --json "$1" "$1" | sed '/"b": {/,$d'
@@ -58,6 +58,6 @@ tensors fp8.safetensors x.weight F8_E4M3 [4,4] 16 x.weight_scale_inv F32 [1,1] 4
 objects fp8.safetensors '"quantization":{[^]]*]}'
 tensors gptq.safetensors x.qweight I32 [4,4] 64 x.scales F16 [1,4] 8
 objects gptq.safetensors '"quantization":{[^}]*}'
-# A target cannot end the script element that the report keeps it in.
+# A target's name cannot end the script element that the report stores it in.
 tensors hostile_target.safetensors 'm.</script>&'"'"'\"x.lora_A.weight' F32 [2,6] 48
 "$tool" report -q --no-stats hostile_target.safetensors -o - | grep '^"model":'

@@ -1,6 +1,7 @@
-# An interrupted command leaves nothing behind and says so with its exit code. The input is a hole of
-# 2 GB, so that making it costs nothing. Under nohup SIGHUP would be ignored, hence env. What interrupts goes
-# before what is interrupted, hence nice: a command that was done already would be no test.
+# An interrupted command leaves nothing behind and reports the signal with its exit code. The input
+# is a hole of 2 GB, so that making it costs nothing. env resets SIGHUP, which nohup would ignore.
+# nice gives the interrupting shell priority over the command: a command that had already finished
+# would test nothing.
 header='{"t":{"dtype":"F32","shape":[500000000],"data_offsets":[0,2000000000]}}        '
 printf '\120\0\0\0\0\0\0\0%-80s' "$header" >large.safetensors
 truncate -s 2000000088 large.safetensors
@@ -23,8 +24,8 @@ for signal in INT TERM HUP; do
     done
 done
 
-# One that only reads stops within a tensor, too: these are holes of 400 GB, and equal. It ends at once, or
-# is told to have gone on.
+# A command that only reads also stops within a tensor: these are equal holes of 400 GB. It ends at
+# once; otherwise it is killed, and the output shows that.
 mkdir holes
 size=400000000000
 header="{\"a\":{\"dtype\":\"U8\",\"shape\":[$size],\"data_offsets\":[0,$size]},\"b\":{\"dtype\":\"U8\",\"shape\":[$size],\"data_offsets\":[$size,$((2 * size))]}}"

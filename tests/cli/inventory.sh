@@ -4,7 +4,7 @@ mkdir -p all/base all/tuned all/loras all/shards all/empty all/.hidden
 cp layers.safetensors all/base/model.safetensors
 echo '{"architectures": ["LlamaForCausalLM"]}' >all/base/config.json
 cp -r sharded all/split
-# A fine-tune of the first: ten layers are the same, under other names.
+# A fine-tune of the first model: ten layers are the same, under other names.
 "$tool" convert layers.safetensors --rule 'model.layers.[01].*=f16' -o t.safetensors >/dev/null
 "$tool" rename t.safetensors 's/^model/base.model/' -o all/tuned/weights.safetensors >/dev/null
 cp small.safetensors all/loras/a.safetensors
@@ -20,7 +20,7 @@ t inventory all/empty
 t inventory nosuch
 t inventory small.safetensors
 script -qec "stty cols 80 rows 24; $tool inventory all --color never" /dev/null </dev/null | tr -d '\r' | wc -L
-# Files that are no models cost next to nothing.
+# Files that are not models cost next to nothing.
 mkdir many
 (cd many && seq 20000 | xargs touch)
 timeout 300 "$tool" inventory many

@@ -1,9 +1,10 @@
-# A killed command leaves its temporary, and the next one that writes there removes it; not one in use.
+# A killed command leaves its temporary file. The next command that writes there removes it, unless
+# it is in use.
 header='{"t":{"dtype":"F32","shape":[500000000],"data_offsets":[0,2000000000]}}        '
 printf '\120\0\0\0\0\0\0\0%-80s' "$header" >large.safetensors
 truncate -s 2000000088 large.safetensors
 mkdir room
-# begin FILE: writes it in the background, until its temporary has bytes: it is locked before it gets any.
+# begin FILE: writes it in the background, until its temporary file has bytes; the lock comes first.
 begin() {
     "$tool" get -q large.safetensors t --as f16 --bytes -o "room/$1" &
     job=$!
@@ -24,13 +25,13 @@ kill -TERM $job
 kill -CONT $job
 wait $job 2>/dev/null || echo "exit $?"
 ls -A room
-# What only looks like one is not followed, not waited for, and not removed.
+# Files with such names that are not temporaries are not followed, not waited for, and not removed.
 mkfifo room/.a.tenmap-AAAAAA.tmp
 ln -s ../small.safetensors room/.b.tenmap-AAAAAA.tmp
 touch room/.c.tenmap-AAAAAA.tmp2 room/.d.tenmap-AAAA.tmp room/e.tenmap-AAAAAA.tmp room/.f.tenmap-AAAAAA.tmp
 t report -q small.safetensors -o room/r.html
 ls -A room
-# A name of any length.
+# File names of any length work.
 long=$(printf '%0250d' 0)
 t get small.safetensors temperature --raw-values >/dev/null
 "$tool" get small.safetensors temperature -o "room/$long.npy" && ls -A room | grep -c 0000.npy

@@ -1,5 +1,5 @@
-# Limits of the process and the system: a sentence, and nothing left behind. A write beyond `ulimit -f`
-# would end the tool with SIGXFSZ, a FIFO would keep it waiting.
+# Limits of the process and the system: the tool prints an error message and leaves nothing behind.
+# A write beyond `ulimit -f` would end the tool with SIGXFSZ, and a FIFO would keep it waiting.
 limited() (
     echo "limited:"
     ulimit -f 8
@@ -21,7 +21,7 @@ find room -mindepth 1
     ulimit -f 8
     "$tool" get large.safetensors t --raw-values >values 2>said
 ) || echo "stdout: exit $?, $(sed 's/output: the .*/output/' said)"
-# The editor is not to notice.
+# The editor inherits SIGXFSZ as it was, not ignored.
 cat >editor <<'DONE'
 ignored=$(sed -n 's/SigIgn:[[:space:]]*//p' /proc/self/status)
 [ $((0x$ignored >> 24 & 1)) = 0 ] && echo "the editor has SIGXFSZ as it was" >seen
@@ -33,7 +33,7 @@ else
     echo "the editor has SIGXFSZ as it was"
 fi
 
-# What is no file is refused at once, not waited for.
+# Anything that is not a regular file is refused at once, without waiting.
 mkfifo fifo fifo.json
 at_once() {
     printf '$ tenmap %s\n' "$*"

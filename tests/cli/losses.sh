@@ -1,4 +1,5 @@
-# Lossy is said: what overflows or becomes zero is counted, and --strict writes nothing then.
+# Losses are reported: values that overflow or become zero are counted, and then --strict writes
+# nothing.
 command -v script >/dev/null || skip "there is no script (util-linux) to make a terminal"
 on_terminal() {
     echo "on a terminal: tenmap $*"
@@ -22,7 +23,7 @@ t convert lossy.safetensors --to f16 --strict --dry-run -o strict.safetensors
 t convert lossy.safetensors --to bf16 --strict -o strict.safetensors
 t convert lossy.safetensors --to f16 --dry-run -o no.safetensors
 
-# In shards, each tensor's own counts; at 80 columns the names are told apart.
+# In shards, each tensor has its own counts; at 80 columns the names can be told apart.
 t convert layers.safetensors --rule 'model.layers.*=f4' -o narrow/ --max-shard-size 2KB
 t convert sharded --to f8_e5m2 -o narrow/ --force
 on_terminal convert --color never layers.safetensors --to f6_e3m2 -o small/

@@ -1,4 +1,4 @@
-# The frame around the commands: wrong ones, help.
+# The command line itself: wrong commands, help.
 t nosuch
 t lss small.safetensors
 t small.safetensors

@@ -1,4 +1,4 @@
-# merge and split: there and back.
+# merge and split, and back.
 t merge sharded -o one.safetensors
 t merge small.safetensors layers.safetensors -o both.safetensors
 t merge small.safetensors other.safetensors -o no.safetensors
@@ -26,7 +26,7 @@ t split layers.safetensors --max-shard-size 5KB -o pieces --force
 ls pieces | sed 's/-[0-9a-f]\{8\}-/-HEX-/'
 t split pieces --max-shard-size 20KB -o fewer --dry-run | tail -1
 
-# What --dry-run and the report say of the number of files is what is written, wherever a shard ends.
+# --dry-run and the report name the number of files that are written, wherever a shard ends.
 mkdir counts
 for size in 1 63 64 65 1000 4095 4096 4097 8192 12KB 20KB 1GB; do
     said=$("$tool" split layers.safetensors --max-shard-size $size -o counts/$size --dry-run --json | grep '"files"')

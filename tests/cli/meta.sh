@@ -1,4 +1,4 @@
-# Where the file system shares blocks, a change that does not fit is made that way.
+# A change that does not fit shares blocks on a file system that can. c prints the same for both.
 c() {
     t "$@" | sed 's/: changed; .*/: changed by copying the data/'
 }
@@ -15,7 +15,7 @@ t meta hostile.safetensors
 t meta hostile.safetensors --json
 t meta hostile.safetensors --tsv
 
-# Changes: the tensors stay what they are.
+# Changes leave the tensors as they are.
 before=$("$tool" get small.safetensors embed.weight --tsv | cksum)
 t meta small.safetensors set version 2 --dry-run
 t meta small.safetensors set version 2
@@ -33,7 +33,7 @@ t meta small.safetensors
 [ "$before" = "$("$tool" get small.safetensors embed.weight --tsv | cksum)" ] && echo "the same values"
 ls -A | grep '^\.' || true
 
-# Shards: all of them, or one.
+# Shards: changes all of them, or one.
 c meta sharded set format pt
 t meta sharded set format np --shard 2
 t meta sharded
@@ -44,7 +44,7 @@ t meta sharded rm format --shard 1
 t meta sharded --tsv
 t meta sharded --shard 4
 
-# The editor: only what changed is written, and nothing where it did not.
+# The editor: only changes are written, and nothing if there are none.
 printf '#!/bin/sh\ncat "$1"\n' >look && chmod +x look
 printf '#!/bin/sh\nsed -i "s/3/4/; s/\\"format\\": \\"pt\\"/\\"new\\": \\"\\\\\\\\u00e9\\\\\\\\n\\"/" "$1"\n' >change && chmod +x change
 printf '#!/bin/sh\necho "{\\"a\\": 1}" >"$1"\n' >spoil && chmod +x spoil

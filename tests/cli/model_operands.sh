@@ -7,7 +7,7 @@ t stats small.safetensors other.safetensors temperature embed
 t stats --json small.safetensors other.safetensors temperature
 t stats --tsv small.safetensors other.safetensors
 
-# A folder of adapters is all of them, by number; a model in shards is one.
+# A folder of adapters stands for all of them, sorted by number; a sharded model is one model.
 mkdir loras
 for i in 1 2 10; do cp small.safetensors "loras/lora-$i.safetensors"; done
 t check loras
@@ -17,7 +17,7 @@ t stats loras temperature
 cp sharded/model.safetensors.index.json loras
 t check loras | tail -1
 
-# Paths are named once; 8-bit floats are made of subnormal numbers, so nothing is said of them.
+# Each path is named once. Many 8-bit float values are subnormal, so check does not report these.
 t check sharded
 mkdir -p far/away
 cp misaligned.safetensors far/away

@@ -1,4 +1,4 @@
-# Numbers in names: gaps are shown, and a number is recognized beside every separator.
+# Numbers in names: gaps are shown, and a number is recognized next to every separator.
 numbered() { # FILE NAME...: a model of one-byte tensors with these names
     file=$1 json= at=0
     shift
@@ -20,19 +20,19 @@ layers() { # PATTERN NUMBER...: three tensors for each number
     done
 }
 
-# A missing layer is seen in the tree, and found by check.
+# A missing layer is visible in the tree, and check reports it.
 t ls --fold layers.safetensors -x 'model.layers.5.*' -x 'model.layers.8.*'
 "$tool" drop layers.safetensors 'model.layers.5.*' 'model.layers.8.*' -o gap.safetensors >/dev/null
 t check gap.safetensors
 t check --json gap.safetensors
 t check layers.safetensors
-# Sequences of torch count layers that have no parameters; no gap is one of those.
+# torch's Sequential numbers layers without parameters too; their gaps are not reported.
 numbered sequence.safetensors net.0.weight net.0.bias net.2.weight net.2.bias net.4.weight net.4.bias
 t check --level warning sequence.safetensors
 numbered half.safetensors $(layers 'h.%s.%s' 0 1 2 7 8 9)
 t check --level warning half.safetensors
 
-# Other separators than dots.
+# Separators other than dots.
 numbered dash.safetensors $(layers 'block-%s.%s' 0 1 2 3)
 t ls --fold dash.safetensors
 t info --top 0 dash.safetensors
@@ -53,6 +53,6 @@ numbered kohya.safetensors $kohya
 t ls --fold kohya.safetensors
 t info --top 0 kohya.safetensors
 t ls --tree --depth 1 kohya.safetensors down
-# Numbers that are a part of a word count nothing.
+# Numbers inside a word count nothing.
 numbered words.safetensors conv1.weight conv2.weight fc_2d.weight x.12345678901.weight
 t ls --fold words.safetensors

@@ -1,4 +1,4 @@
-# A model without tensors is a model: every command takes it.
+# A model without tensors is a model: every command accepts it.
 t ls none.safetensors
 t ls --tree none.safetensors
 t ls --json none.safetensors

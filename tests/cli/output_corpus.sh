@@ -1,5 +1,5 @@
-# Every model of the corpus through split, merge, realign and, where it loses nothing, convert: the
-# fingerprint says that it is the same model.
+# Every model of the corpus through split, merge, realign and, if it loses nothing, convert: the
+# fingerprint shows that the model is the same.
 [ -d "${TENMAP_CORPUS:-/nonexistent}" ] || skip "TENMAP_CORPUS does not name a corpus"
 case $("$tool" hash -m small.safetensors 2>&1) in
 *'this build has no'*) skip "the tool was built without libxxhash" ;;
@@ -17,7 +17,7 @@ for model in "$TENMAP_CORPUS"/real/*.safetensors "$TENMAP_CORPUS"/sharded/* "$TE
     "$tool" realign pieces --to 64 --reorder --single -o aligned.safetensors >log 2>&1 ||
         echo "$model: $(cat log)"
     same aligned.safetensors "$want"
-    # Models of one floating-point dtype, to a wider one and back.
+    # Models of one floating-point dtype, converted to a wider one and back.
     floats=$("$tool" hash -t --json "$model" | grep -o '"dtype": "B*F[^"]*"' | sort -u)
     case $floats in
     '"dtype": "F32"' | '"dtype": "F16"' | '"dtype": "BF16"')

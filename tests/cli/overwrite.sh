@@ -1,5 +1,5 @@
-# No command writes over what it reads, or over a file that is there without --force, or over what is no
-# file at all.
+# No command overwrites its input, or an existing file without --force, or anything that is not a
+# regular file.
 before=$(sha256sum *.safetensors sharded/*)
 kept() {
     files=$(echo "$before" | awk '{ print $2 }')
@@ -10,7 +10,7 @@ ln -s small.safetensors soft.bin
 ln sharded/model-00002-of-00003.safetensors hard.npy
 ln sharded/model.safetensors.index.json hard.html
 
-# get: the file, a shard, the index; by their names and by others.
+# get: the file, a shard, the index; by their own paths and by other paths to them.
 t get small.safetensors ids --bytes -o small.safetensors
 t get small.safetensors ids --bytes -o small.safetensors --force
 t get small.safetensors ids --bytes -o ./sharded/../small.safetensors --force
@@ -22,7 +22,7 @@ t get sharded model.norm.weight --bytes -o sharded/model.safetensors.index.json 
 t get sharded/model.safetensors.index.json model.norm.weight --bytes -o hard.html --force
 kept
 
-# get: a file that is there.
+# get: an existing file.
 echo precious >x.npy
 chmod 640 x.npy
 t get small.safetensors ids -o x.npy
@@ -34,7 +34,7 @@ stat -c %a x.npy
 head -c 6 x.npy | tail -c 5 && echo
 t get small.safetensors ids --force
 
-# report: the same, of both models, and of pictures.
+# report: the same for both models, and for pictures.
 t report -q sharded --no-stats -o hard.html --force
 t report -q small.safetensors --compare sharded --no-stats -o hard.html --force
 t report -q small.safetensors --no-stats --treemap hard.bin --force
@@ -49,14 +49,14 @@ t report -q small.safetensors --no-stats -o new.html --treemap ./new.html
 t report -q small.safetensors --no-stats -o page.html --heatmap page.html --force
 [ -e new.html ] || echo "no mistake left a file"
 
-# Models: never a part of the input, its index among them.
+# Models: never a file of the input, including its index.
 cp sharded/model.safetensors.index.json sharded/other.json
 t merge sharded/other.json -o sharded/other.json --force
 t merge sharded/other.json -o sharded/model-00001-of-00003.safetensors --force
 kept
 
-# What is neither a file nor free stays what it is, --force or not; stdout may be anything. (The device
-# is behind a link, so that a tool that is wrong here costs the machine nothing.)
+# Anything that exists and is not a file stays as it is, with or without --force; stdout may be
+# anything. (The device is behind a link, so that a faulty tool cannot damage the machine.)
 printf '#!/bin/sh\nexec timeout 300 "%s" "$@"\n' "$tool" >impatient
 chmod +x impatient
 tool=./impatient

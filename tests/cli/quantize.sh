@@ -1,10 +1,11 @@
-# convert --quantize: weights as codes and scales, in the layouts that others read; what it costs.
+# convert --quantize: weights as codes and scales, in the layouts that other programs read, and the
+# error that this causes.
 "$(dirname "$fixtures")/cli_quantized" .
 for scheme in fp8-block fp8-channel int8-channel mxfp4; do
     t convert plain --quantize $scheme -o $scheme/
     t ls $scheme 'model.layers.0*' lm_head
     t info $scheme | sed -n 5,6p
-    # What diff measures on what was written is what was said.
+    # diff on the written model measures the error that convert printed.
     t diff plain $scheme --dequantize --top 2
 done
 cat fp8-block/config.json
@@ -12,40 +13,40 @@ cat mxfp4/config.json
 t diff plain fp8-block --dequantize --json | sed -n '/"quantization_error"/,$p'
 t convert plain --quantize fp8-block -n --json -o none/ | sed -n '/"quantization_error"/,$p'
 
-# Without writing; what stays; more of them; other dtypes for the rest.
+# --dry-run; what stays; more weights; other dtypes for the rest.
 t convert plain --quantize int8-channel --keep '*.1.*' -n -o none/
 t convert plain --quantize fp8-channel --rule 'lm_head.weight=quantize' --rule 'model.layers.1.*=keep' --to f32 -o ruled/
 t ls ruled
 grep -A3 ignore ruled/config.json
 t convert plain --quantize mxfp4 --rule '*down_proj*=quantize' -o none/
 t convert plain --quantize fp8-block --rule '*norm*=quantize' -o none/
-# Strict: nothing is written where values become zero.
+# --strict: nothing is written if values become zero.
 t convert plain --quantize int8-channel --strict -o none/
 ls -d none 2>/dev/null || echo "nothing was written"
-# In shards; into a file, whose config.json is written nowhere it could do harm.
+# Into shards; and into a file, whose config.json is not written where it could do harm.
 t convert plain --quantize fp8-block --max-shard-size 60KB -o shards
 t diff fp8-block shards --dequantize
 t convert plain --quantize fp8-block -o alone.safetensors
 t diff fp8-block alone.safetensors --dequantize
-# Quantized already: only by way of its values.
+# A model that is already quantized: only with --dequantize.
 t convert gptq --quantize fp8-channel -o none/
 t convert gptq --quantize fp8-channel --dequantize -o again/
 t ls again
 cat again/config.json
 t convert fp8-block --dequantize --quantize fp8-block -o same/
 t diff fp8-block same --dequantize
-# Nothing to quantize; words that are none.
+# Nothing to quantize; unknown words.
 t convert none.safetensors --quantize mxfp4 -o out.safetensors
 t convert small.safetensors --quantize fp8-block -o out.safetensors
 t convert plain --quantize fp8 -o out.safetensors
 t convert plain --quantize fp8-block --raw -o out.safetensors
 t convert plain --to bf16 --rule 'lm_head.weight=quantize' -o out.safetensors
-# Infinities and NaN: the scale is that of what is finite, and they are counted.
+# Infinities and NaN: the scale comes from the finite values, and the others are counted.
 header='{"a.weight":{"dtype":"F32","shape":[2,4],"data_offsets":[0,32]}}'
 {
     printf "\\$(printf %03o ${#header})\0\0\0\0\0\0\0%s" "$header"
     printf '\0\0\200\077\0\0\0\100\0\0\200\177\0\0\0\0' # 1, 2, infinity, 0
-    printf '\0\0\300\177\0\0\200\277\1\0\0\0\0\0\0\0'   # NaN, -1, the least above 0, 0
+    printf '\0\0\300\177\0\0\200\277\1\0\0\0\0\0\0\0'   # NaN, -1, the smallest above 0, 0
 } >odd.safetensors
 for scheme in fp8-channel int8-channel; do
     t convert odd.safetensors --quantize $scheme -o odd-$scheme.safetensors

@@ -1,4 +1,4 @@
-# The start of the data; and which tensors it is for.
+# The offset of the data, and which tensors it aligns.
 t realign small.safetensors --to 64 -o out.safetensors
 start() { head -c 8 "$1" | od -An -tu8 | awk '{print ($1 + 8) % 4096}'; }
 start small.safetensors

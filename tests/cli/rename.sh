@@ -4,12 +4,12 @@ t ls out.safetensors
 t rename sharded 's/layers\.([0-9]+)\./blocks[\1]./' 's/_/-/g' 's/weight$/&s/' -o renamed
 t ls renamed '*blocks?1?.*'
 t rename small.safetensors 's#layer/?\.#block/#' 's/x*/-/g' --map ids=tokens -o out.safetensors -f -n
-# As sed has it: an empty match counts, but not right behind another one.
+# As in sed: an empty match counts, but not directly after another match.
 t rename small.safetensors 's/[aeis]*/-/g' -o out.safetensors -f -n
 t rename small.safetensors --map 'embed.weight=a=b' --map ids=tokens -o out.safetensors -f --json
-# Names of several bytes are taken as characters.
+# Multibyte characters in names count as one character.
 t rename hostile.safetensors 's/^.(.*)$/\1/' -o out.safetensors -f -n
-# Refused: two of one name, none at all, nothing to do, wrong expressions.
+# Refused: duplicate names, empty names, nothing to do, wrong expressions.
 t rename small.safetensors 's/(weight|bias)$/x/' -o no.safetensors
 t rename small.safetensors --map ids=mask -o no.safetensors
 t rename small.safetensors 's/ids//' -o no.safetensors
@@ -24,7 +24,7 @@ t rename small.safetensors -o no.safetensors
 t rename small.safetensors --map nosuch=x -o no.safetensors
 t rename small.safetensors --map nosuch -o no.safetensors
 t rename small.safetensors 's/ids/x/' -o out.safetensors
-# In the file itself: the data stays where it is, or moves where the names do not fit.
+# In place: the data stays where it is, or moves if the names do not fit.
 c() {
     t "$@" | sed 's/changed; .*/changed by copying the data/'
 }
@@ -54,7 +54,7 @@ t rename small.safetensors 's/ids/x/' -i --meta odd
 t rename small.safetensors 's/ids/x/'
 t rename small.safetensors 's/ids/x/' --no-copy -o no.safetensors
 t rename small.safetensors --map ids=mask -i
-# Names that hold NUL stay as they are.
+# Names that contain NUL stay as they are.
 header='{"a\u0000b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}'
 printf '\160\0\0\0\0\0\0\0%-112sxy' "$header" >nul.safetensors
 t rename nul.safetensors 's/a/c/' -o out.safetensors -f

@@ -1,4 +1,4 @@
-# What a page holds; its looks are tested in tests/report.
+# The data of a report; tests/report tests its appearance.
 data() {
     sed -n '/<script id="data"/,/<script>/p' "$1" | sed '/<script>/d' | sed 's/"tool":"tenmap [0-9.]*"/"tool":"tenmap X.Y.Z"/'
 }
@@ -10,7 +10,8 @@ grep -c '<script' hostile.html
 grep '<title>' hostile.html
 t report -q small.safetensors --compare other.safetensors --no-stats -o compare.html
 data compare.html | sed -n '/"others"/p; /"diff"/,$p'
-# NaN here and infinite there, infinities of both signs, and a number here: three of four are broken here.
+# NaN against infinity, infinities of both signs, and a number against infinity: three of the four
+# values are not finite here.
 { header_of w F32 '[4]' 16 && printf '\0\0\300\177\0\0\200\177\0\0\200\077\0\0\200\377'; } >broken.safetensors
 { header_of w F32 '[4]' 16 && printf '\0\0\200\177\0\0\300\177\0\0\200\177\0\0\200\177'; } >base.safetensors
 t report -q broken.safetensors --compare base.safetensors --no-stats -o broken.html
@@ -20,14 +21,14 @@ grep -c 'Content-Security-Policy' page
 t report -q -j 2 small.safetensors -o threads.html
 cmp small.html threads.html && echo "the same page on two threads"
 
-# Findings name what one types here.
+# Findings name the tool's options, not the library's macros.
 mkdir part
 cp sharded/*.json part
 for shard in sharded/*-00001-of-*; do cp "$shard" part; done
 t report -q part --partial --no-stats -o part.html
 data part.html | grep -o 'use --partial\|TENMAP_[A-Z_]*' | sort -u
 
-# The default name, and how large the pictures are.
+# The default name, and the size of the pictures.
 "$tool" report layers.safetensors 2>&1 | sed 's/([0-9.]* KB)/(N KB)/'
 "$tool" report sharded/ --no-stats 2>&1 | sed 's/([0-9.]* KB)/(N KB)/'
 t report -q layers.safetensors --treemap map.svg --heatmap heat.svg
@@ -37,12 +38,12 @@ t report -q hostile.safetensors --no-stats --treemap hostile.svg
 grep -c '<script' hostile.svg || true
 ls -A | grep '^\.' || echo "nothing hidden is left"
 
-# Without numbered layers the heat map is of modules, and without tensors it says so.
+# Without numbered layers, the heat map shows modules; without tensors, it says so.
 t report -q hostile.safetensors --heatmap modules.svg
 grep -o '>[A-Z][A-Za-z ]* by module and kind' modules.svg | sort -u
 t report -q none.safetensors --heatmap none.svg
 grep -o '>This[^<]*' none.svg | sort -u
-# Names joined by _ and - have layers too; one number for all names counts none.
+# Names joined by _ and - have layers too; a number that is the same in all names counts none.
 head=
 at=0
 for i in 0 1 2; do
@@ -58,7 +59,7 @@ t report -q joined.safetensors --heatmap joined.svg --treemap map.svg --force
 grep -o '>[^<]*by layer[^<]*\|"end">[^<]*' joined.svg | sort -u
 grep -o '"start">[^<]*' map.svg | sort -u
 
-# Some histograms only.
+# Histograms of some tensors only.
 t report -q small.safetensors --hist 'layer.*' -o some.html
 data some.html | grep 'id="bins"'
 

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs each NAME.sh of this folder and compares what it prints with NAME.out, exactly.
+# Runs each NAME.sh of this folder and compares its output with NAME.out, exactly.
 #
 #     tests/cli/run.sh TOOL FIXTURES [--update] [NAME...]
 #
-# TOOL is the tenmap binary, FIXTURES the program that makes the models. --update writes the .out files
-# anew: read the difference before you commit it. A script runs in an empty folder that holds the
-# models, with `t ARGUMENT...` for the tool: it prints the command line, stdout and stderr, and the exit
-# code where it is not 0. A script that calls `skip WHY` is counted as skipped.
+# TOOL is the tenmap binary, FIXTURES the program that makes the models. --update rewrites the .out
+# files: read the difference before you commit it. A script runs in a folder that holds only the
+# models. It calls the tool with `t ARGUMENT...`, which prints the command line, stdout and stderr,
+# and a nonzero exit code. A script that calls `skip WHY` is counted as skipped.
 set -eu
 tool=$(realpath "$1") fixtures=$(realpath "$2")
 shift 2
@@ -33,7 +33,8 @@ t() {
     "$tool" "$@" 2>&1 || status=$?
     [ $status = 0 ] || echo "exit $status"
 }
-# header_of NAME DTYPE SHAPE BYTES...: that of a file of these tensors, whose data has $data_bytes bytes.
+# header_of NAME DTYPE SHAPE BYTES...: prints the header of a file with these tensors, and sets
+# $data_bytes to the size of its data.
 header_of() {
     entries='' data_bytes=0
     while [ $# -gt 0 ]; do
@@ -51,7 +52,7 @@ skip() {
 }
 END
 
-# one NAME: runs a script in $mine/work, and adds a letter for how it went to $mine/results.
+# one NAME: runs a script in $mine/work, and appends a letter for its result to $mine/results.
 one() {
     rm -rf "$mine/work" "$mine/skipped"
     mkdir "$mine/work"
@@ -70,7 +71,7 @@ one() {
     printf d >>"$mine/results"
 }
 
-# As many at a time as there are processors; what they say comes when all are done.
+# Runs one job per processor; the output is printed when all are done.
 jobs=$(nproc 2>/dev/null || echo 1)
 for job in $(seq "$jobs"); do
     mine=$folder/$job

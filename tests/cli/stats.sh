@@ -10,7 +10,7 @@ t stats --hist layers.safetensors model.embed_tokens.weight
 t stats --hist --bins 24 --low -1 --high 1 layers.safetensors model.embed_tokens.weight
 t stats --hist --log --bins 8 small.safetensors mask temperature
 t stats --hist --bins 4 small.safetensors embed.weight --json
-# Edges are shown, and a value on one counts in the bin that begins there, but for the greatest.
+# Edges are shown. A value on an edge counts in the bin that begins there, except the greatest edge.
 header='{"e":{"dtype":"F32","shape":[5],"data_offsets":[0,20]},"c":{"dtype":"F32","shape":[2],"data_offsets":[20,28]}}'
 printf "\\$(printf %03o ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header" >edges.safetensors
 printf '\000\000\000\000\000\000\200\076\000\000\000\077\000\000\100\077\000\000\200\077\000\000\200\077\000\000\200\077' >>edges.safetensors
@@ -19,13 +19,14 @@ t stats --hist --bins 32 edges.safetensors e
 t stats --hist --bins 4 edges.safetensors e --json
 t stats --counts edges.safetensors
 
-# The numbers are the same on any number of threads, and those of the whole are those of the shards.
+# The numbers do not depend on the number of threads, and a sharded model has those of the whole
+# one.
 for threads in 1 2 3; do "$tool" stats --tsv -j $threads layers.safetensors | sort | sha256sum; done | uniq | wc -l
 "$tool" stats --tsv layers.safetensors | sort >a
 "$tool" stats --tsv sharded | sort >b
 cmp a b && echo same
 
-# NaN, infinities, nothing at all.
+# NaN, infinities, and an empty tensor.
 header='{"e":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},"n":{"dtype":"F16","shape":[3],"data_offsets":[0,6]}}'
 printf "\\$(printf %03o ${#header})\\0\\0\\0\\0\\0\\0\\0%s\\000\\176\\000\\374\\001\\000" "$header" >odd.safetensors
 t stats odd.safetensors

@@ -15,7 +15,7 @@ t drop small.safetensors '*' -o no.safetensors
 t drop small.safetensors ids -o rest.safetensors
 t extract small.safetensors ids
 ls no.safetensors 2>/dev/null || true
-# A dtype that nobody knows is read on demand, but not written.
+# A tensor of an unknown dtype can be read if asked, but not written.
 header='{"q":{"dtype":"Q4_0","shape":[2],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[1],"data_offsets":[4,5]}}'
 printf '\160\0\0\0\0\0\0\0%-112swxyz1' "$header" >odd.safetensors
 t drop odd.safetensors a -o no.safetensors

@@ -1,4 +1,5 @@
-# On a terminal of 80 columns: colors, names cut in the middle, nothing that the terminal would obey.
+# On a terminal of 80 columns: colors, names cut in the middle, nothing that the terminal would
+# obey.
 command -v script >/dev/null || skip "there is no script (util-linux) to make a terminal"
 on_terminal() {
     echo "on a terminal: tenmap $*"
@@ -28,7 +29,7 @@ on_terminal meta --color never small.safetensors && seen && widest
 on_terminal info --color never --top 0 small.safetensors && seen
 on_terminal get --color never layers.safetensors model.embed_tokens.weight && seen
 on_terminal get small.safetensors embed.weight -o - && seen
-# One row that is wider than any terminal leaves the others as they are; a pipe gets all of it.
+# One row that is wider than any terminal does not affect the others; a pipe gets all of it.
 dims=$(printf ',1%.0s' $(seq 300))
 header="{\"a\":{\"dtype\":\"U8\",\"shape\":[1$dims],\"data_offsets\":[0,1]},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}"
 printf "\\$(printf %o $((${#header} % 256)))\\$(printf %o $((${#header} / 256)))\0\0\0\0\0\0%sxx" "$header" >wide.safetensors

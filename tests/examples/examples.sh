@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the examples on a demo model, and checks that the README shows examples/read.c as it is.
+# Runs the examples on a demo model, and checks that the README shows examples/read.c unchanged.
 set -eu
 source=$1 examples=$2
 folder=$(mktemp -d)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# The engine of examples/llama on a small random model: its command line, what must not change its ids, and a
-# sentence for every bad input; its logits, against plain Python. tests/peers/llama.sh has transformers.
+# Tests the engine of examples/llama on a small random model: its command line, options that must
+# not change its ids, an error message for every bad input, and its logits against plain Python.
+# tests/peers/llama.sh compares it with transformers.
 #     tests/examples/llama.sh EXAMPLES [TENMAP]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -18,7 +19,7 @@ fail() {
 
 run() { "$examples/llama" "$@"; }
 
-# same WHAT ARGUMENT...: with these it says what it said first.
+# same WHAT ARGUMENT...: with these arguments, the output is the same as the first.
 same() {
     what=$1
     shift
@@ -35,7 +36,7 @@ same "a folder with a slash at its end" "$model/" --ids 1,2,3 -n 40
 same "the file instead of its folder" "$model/model.safetensors" --ids 1,2,3 -n 40
 same "other orders of options" -n 40 --ids 1,2,3 --temperature 0 "$model" --seed 7
 
-# What comes out goes in again: the cache holds what a prompt would have put there.
+# Feeds the output back as a prompt: the cache holds what the prompt would have put there.
 read -r a b c rest <"$work/first"
 run "$model" --ids "1,2,3,$a,$b,$c" -n 37 >"$work/again"
 [ "$rest" = "$(cat "$work/again")" ] || fail "a prompt at once and one by one"
@@ -63,7 +64,7 @@ if [ -n "$tenmap" ]; then
     "$tenmap" split "$model" -o "$work/shards" --max-shard-size 50KB >/dev/null
     "$tenmap" convert "$model/model.safetensors" --to f32 -o "$work/f32/model.safetensors" >/dev/null
     "$tenmap" convert "$model/model.safetensors" --to f16 -o "$work/f16/model.safetensors" >/dev/null
-    for way in shards f32 f16; do # F16 has all these values: they are not small
+    for way in shards f32 f16; do # F16 holds all these values: none is too small
         cp "$model/config.json" "$work/$way"
         [ $way = f16 ] || same "$way" "$work/$way" --ids 1,2,3 -n 40
     done
@@ -78,7 +79,7 @@ else
     echo "SKIPPED: the logits, for want of python3"
 fi
 
-# refused STATUS SENTENCE ARGUMENT...
+# refused STATUS MESSAGE ARGUMENT...
 refused() {
     status=$1 sentence=$2 got=0
     shift 2
@@ -104,7 +105,7 @@ refused 1 'empty' "$work/empty" --ids 1
 cp "$model/model.safetensors" "$work/bad"
 refused 1 'a language model has one beside its weights' "$work/bad" --ids 1
 
-# edited SENTENCE EXPRESSION: what sed makes of the config is refused.
+# edited MESSAGE EXPRESSION: the config edited by sed is refused.
 edited() {
     sed "$2" "$model/config.json" >"$work/bad/config.json"
     refused 1 "$1" "$work/bad" --ids 1

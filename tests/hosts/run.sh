@@ -1,10 +1,12 @@
 #!/bin/sh
-# The library where files live in unusual places, one place per call; probe.c is what it does there.
+# Runs the library on unusual file systems and mounts, one place per call; probe.c is what it runs
+# there.
 #
 #     tests/hosts/run.sh PROBE PLACE        overlay, tmpfs, quota_ext4, ... (see the end)
 #
-# Needs root for its mounts and its second user; exit 77 and a line say what is missing. The mounts are
-# in a namespace of their own: they go with the last process, however that ends.
+# Needs root for its mounts and its second user; if something is missing, it says what and exits
+# with 77. The mounts are in their own namespace: they disappear with the last process, however it
+# ends.
 set -u
 
 probe=$1 place=$2
@@ -43,7 +45,8 @@ second_user() {
     other "$probe" open / >/dev/null || skip "a second user cannot run the probe here"
 }
 
-# expect WANTED COMMAND...: what the command prints must contain it. What takes five minutes hangs.
+# expect WANTED COMMAND...: the command's output must contain WANTED. A command that takes five
+# minutes counts as hanging.
 expect() {
     wanted=$1
     shift
@@ -58,19 +61,19 @@ expect() {
     failures=$((failures + 1))
 }
 
-# other_expects WANTED PROBE-ARGUMENT...: likewise, by the second user.
+# other_expects WANTED PROBE-ARGUMENT...: the same, as the second user.
 other_expects() {
     wanted_there=$1
     shift
     expect "$wanted_there" setpriv --reuid 65534 --regid 65534 --clear-groups "$probe" "$@"
 }
 
-# same BEFORE FILE: not a byte was changed.
+# same BEFORE FILE: no byte was changed.
 same() {
     cmp -s "$1" "$2" || { echo "FAILED: $2 was changed"; failures=$((failures + 1)); }
 }
 
-# names FOLDER NAME...: it holds these and nothing else.
+# names FOLDER NAME...: the folder holds exactly these names.
 names() {
     folder=$1
     shift
@@ -82,7 +85,7 @@ names() {
     }
 }
 
-# hold PATH [COMMAND...]: another process has its lock, until release.
+# hold PATH [COMMAND...]: another process holds the lock of PATH, until release.
 hold() {
     held=$1
     shift
@@ -128,7 +131,7 @@ overlay_with() { # overlay_with OPTIONS LOWER-TYPE: a model in the lower layer
     if mount -t overlay -o "lowerdir=lower,upperdir=upper/u,workdir=upper/w$1" overlay seen 2>/dev/null; then
         echo "overlay, options \"$1\", lower layer on $2"
         expect TENMAP_OK "$probe" open seen/m.safetensors
-        # A reader that has the lower file open, and its lock, keeps an editor away from the upper one.
+        # A reader that holds the lower file open and locked blocks an editor of the upper one.
         hold seen/m.safetensors
         expect "another program is editing" "$probe" edit seen/m.safetensors k one
         release
@@ -184,7 +187,8 @@ place_tmpfs() {
     names t m.safetensors
 }
 
-# Whoever uses q/own may use little: 1 MiB for the second user of an ext4, 4 MiB for a part of a btrfs.
+# The quota of q/own is small: 1 MiB for the second user of an ext4, 4 MiB for a subvolume of a
+# btrfs.
 place_quota_ext4() {
     command -v setquota >/dev/null || skip "setquota (the package quota) is not here"
     command -v mkfs.ext4 >/dev/null || skip "mkfs.ext4 (e2fsprogs) is not here"
@@ -211,7 +215,7 @@ place_quota_btrfs() {
     quota_is_told
 }
 
-# The error says quota, what was there stays as it was, and nothing else stays.
+# The error names the quota, the existing files are unchanged, and nothing else is left.
 quota_is_told() {
     other_expects TENMAP_OK make q/own/m.safetensors
     cp q/own/m.safetensors before
@@ -229,7 +233,7 @@ quota_is_told() {
     names q/own fill m.safetensors
 }
 
-# Files that may not be changed, or only grow.
+# Files that are immutable, or append-only.
 place_attributes() {
     command -v chattr >/dev/null || skip "chattr (e2fsprogs) is not here"
     mkdir a
@@ -246,7 +250,7 @@ place_attributes() {
         names a m.safetensors
         chattr -$flag a/m.safetensors
     done
-    # A folder that takes no new name: neither a temporary nor a record.
+    # A folder that accepts no new name, neither of a temporary file nor of an undo record.
     chattr +i a
     expect "not permitted" "$probe" edit a/m.safetensors k one
     expect "not permitted" "$probe" write a/m.safetensors
@@ -254,7 +258,7 @@ place_attributes() {
     chattr -i a
     same before a/m.safetensors
     names a m.safetensors
-    # An old model that cannot be removed: the new one is there, and the error says what hides it.
+    # An old model that cannot be removed: the new one is written, and the error says what hides it.
     cp a/m.safetensors a/model.safetensors
     chattr +i a/model.safetensors
     expect "still opens as the old model" "$probe" save a
@@ -282,14 +286,15 @@ place_read_only() {
     expect TENMAP_OK "$probe" repair r/m.safetensors
 }
 
-# Two users and one folder: root is the one, 65534 the other.
+# Two users share a folder: root and 65534.
 place_users() {
     second_user
     mkdir shared && chmod 1777 shared
     expect TENMAP_OK "$probe" make shared/m.safetensors
     cp shared/m.safetensors before
 
-    # Names like temporaries, planted by the other: neither followed, nor waited for, nor believed.
+    # Names of temporary files, planted by the other user: not followed, not waited for, not
+    # trusted.
     victim=$work/victim && echo precious >victim && chmod 644 victim
     name() { printf 'shared/.m.safetensors.tenmap-%016x.tmp' "$1"; }
     other ln -s "$victim" "$(name 1)"
@@ -307,14 +312,16 @@ place_users() {
     rm -rf shared/.m.*
     names shared m.safetensors
 
-    # The other may not replace what is not its own in a sticky folder, and leaves nothing.
+    # In a sticky folder, the other user cannot replace a file that it does not own, and leaves
+    # nothing.
     cp shared/m.safetensors before
     other_expects "not permitted" write shared/m.safetensors
     other_expects "not permitted" edit shared/m.safetensors k three
     same before shared/m.safetensors
     names shared m.safetensors
 
-    # A record that the other planted cannot be removed here by a user who owns neither; by root it can.
+    # An undo record that the other user planted: a user who owns neither cannot remove it; root
+    # can.
     other sh -c 'echo x >shared/.m.safetensors.tenmap-undo'
     chmod 666 shared/m.safetensors && chown 65533 shared/m.safetensors
     expect "record" setpriv --reuid 65533 --regid 65533 --clear-groups "$probe" edit \
@@ -325,7 +332,8 @@ place_users() {
     chown 0 shared/m.safetensors && chmod 644 shared/m.safetensors
     names shared m.safetensors
 
-    # Locks that the other holds: an edit and a save are refused at once, and writing is not.
+    # While the other user holds the lock, an edit and a save are refused at once, but writing is
+    # not.
     cp shared/m.safetensors before
     hold shared/m.safetensors setpriv --reuid 65534 --regid 65534 --clear-groups
     expect "another program is editing" "$probe" edit shared/m.safetensors k three
@@ -340,7 +348,7 @@ place_users() {
     release
     rmdir shared/set
 
-    # Rights that are not there.
+    # Missing permissions.
     mkdir closed && cp shared/m.safetensors closed && chown -R 65534 closed && chmod 555 closed
     cp closed/m.safetensors before
     other_expects TENMAP_OK open closed/m.safetensors
@@ -357,7 +365,7 @@ place_users() {
     other_expects "permission denied" edit closed/m.safetensors k three
     other_expects "permission denied" check closed/m.safetensors
     same before closed/m.safetensors
-    chmod 444 closed/m.safetensors # its folder may be changed: a new file takes its place
+    chmod 444 closed/m.safetensors # its folder is writable: a new file replaces it
     other_expects TENMAP_OK edit closed/m.safetensors k three copy
     [ "$(stat -c %a closed/m.safetensors)" = 444 ] || { echo "FAILED: mode"; failures=$((failures + 1)); }
     names closed m.safetensors

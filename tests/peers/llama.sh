@@ -1,9 +1,9 @@
 #!/bin/sh
-# The engine on the public API (examples/llama) against transformers on torch, in F32 on the processor, with
-# tiny random models that save_pretrained writes:
+# Compares the engine on the public API (examples/llama) with transformers on torch, in F32 on the
+# CPU, with tiny random models that save_pretrained writes:
 #     tests/peers/llama.sh LLAMA
-# TENMAP_TORCH_VENV names an environment that has both already. Exits with 77, saying why, where they
-# cannot be had.
+# TENMAP_TORCH_VENV names an environment that already has both. Exits with 77 and says why if they
+# are not available.
 set -eu
 [ $# -eq 1 ] || { echo "usage: llama.sh LLAMA"; exit 64; }
 llama=$(realpath "$1")

@@ -1,9 +1,11 @@
 #!/bin/sh
-# Weights in parts against the libraries of PyPI that write them, and tiny models through the tool:
+# Compares quantized weights with the PyPI libraries that write them, and runs tiny models through
+# the tool:
 #     tests/peers/quantized.sh LIBTENMAP.so TENMAP CLI_QUANTIZED
-# TENMAP_TORCH_VENV names an environment that has torch already, as python/tests/check.sh reference leaves it;
-# without one it is made here, and torch alone takes three minutes. TENMAP_LONG has gptqmodel and AutoAWQ quantize too.
-# What cannot be fetched is said aloud; exit 77 where torch cannot.
+# TENMAP_TORCH_VENV names an environment that already has torch, as python/tests/check.sh reference
+# leaves it. Without one, it is made here, and torch alone takes three minutes. With TENMAP_LONG,
+# gptqmodel and AutoAWQ quantize too. Reports what cannot be fetched; exits with 77 if torch cannot
+# be.
 set -eu
 [ $# -eq 3 ] || { echo "usage: quantized.sh LIBTENMAP.so TENMAP CLI_QUANTIZED"; exit 64; }
 library=$(realpath "$1") tenmap=$(realpath "$2") models=$(realpath "$3")
@@ -24,7 +26,8 @@ fi
 for package in setuptools transformers accelerate compressed-tensors bitsandbytes 'mlx[cpu]' torchao; do
     "$venv/bin/python" -m pip install -q "$package" >"$work/log" 2>&1 || echo "skipped: $package could not be fetched"
 done
-# The files with their formulas are read from the sources, which need not be installed for that.
+# The files with the formulas are read from the source packages, which need not be installed for
+# that.
 for package in gptqmodel autoawq; do
     BUILD_CUDA_EXT=0 "$venv/bin/python" -m pip download -q --no-deps --no-build-isolation -d "$work/sources" "$package" \
         >"$work/log" 2>&1 || echo "skipped: the sources of $package could not be fetched"
@@ -33,8 +36,8 @@ for archive in "$work"/sources/*.tar.gz; do
     [ ! -f "$archive" ] || tar -xf "$archive" -C "$work/sources"
 done
 
-# layered NAME REQUIREMENT...: an environment of its own for a library whose dependencies are not those of the others,
-# on top of the one that has torch.
+# layered NAME REQUIREMENT...: makes a separate environment, on top of the one that has torch, for a
+# library whose dependencies conflict with those of the others.
 layered() {
     folder=$work/$1
     shift
@@ -43,7 +46,7 @@ layered() {
             >"$("$folder/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch.pth" &&
         BUILD_CUDA_EXT=0 timeout 300 "$folder/bin/python" -m pip install -q --no-build-isolation "$@"; } >"$work/log" 2>&1
 }
-if [ -z "${TENMAP_LONG-}" ]; then # it takes four minutes more
+if [ -z "${TENMAP_LONG-}" ]; then # takes four minutes more
     echo "skipped: gptqmodel and AutoAWQ quantize their Llamas in make long"
 elif layered gptqmodel gptqmodel; then
     export TENMAP_GPTQMODEL_PYTHON="$work/gptqmodel/bin/python"
@@ -51,7 +54,7 @@ else
     tail -2 "$work/log"
     echo "skipped: gptqmodel could not be installed"
 fi
-# It is no longer maintained; this is the last transformers that it was tested with.
+# AutoAWQ is no longer maintained; this is the last transformers that it was tested with.
 if [ -z "${TENMAP_LONG-}" ]; then
     :
 elif layered autoawq autoawq transformers==4.51.3; then

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests of the page that `tenmap report` writes, in headless Chromium through Playwright.
+# Tests the report that `tenmap report` writes, in headless Chromium through Playwright.
 #   tests/report/run.sh BUILD_FOLDER [--corpus FOLDER] [--picture docs/report.png]
-# Leaves screenshots in BUILD_FOLDER/report-test. Exit 77: skipped, and it says why.
+# Leaves screenshots in BUILD_FOLDER/report-test. Exits with 77 and says why if it is skipped.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
@@ -18,7 +18,7 @@ command -v npm >/dev/null || skip "npm is missing"
 work=$build/report-test
 rm -rf "$work"
 mkdir -p "$work"
-# Beside the source tree, so that no package ends up in it.
+# Works outside the source tree, so that no package ends up in it.
 cp "$here/package.json" "$here"/*.mjs "$work"
 npm install --prefix "$work" --no-package-lock --no-audit --no-fund --loglevel=error >/dev/null ||
     skip "npm cannot fetch playwright-core"
