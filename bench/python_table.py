@@ -1,4 +1,4 @@
-"""The measurements of bench/python.sh: python_table.py FOLDER GIGABYTES ROUNDS."""
+"""Makes the measurements of bench/python.sh: python_table.py FOLDER GIGABYTES ROUNDS."""
 
 import gc
 import json
@@ -12,7 +12,7 @@ LAYERS = 291
 
 
 def make_files(folder, gigabytes):
-    """A model of BF16 as large as that, and two headers with hardly any data."""
+    """Writes a BF16 model of this size, and two headers with hardly any data."""
     import torch
     from safetensors.torch import save_file
 
@@ -32,7 +32,7 @@ def touch_torch(tensors):
         tensor.view(-1)[:1].sum()
 
 
-# Each returns the seconds of what it is about.
+# Each function returns the seconds that its work took.
 def open_names(who, folder, count):
     path = os.path.join(folder, f"names-{count}.safetensors")
     if who == "tenmap":
@@ -79,7 +79,7 @@ def load_file(who, folder, framework):
 
 
 def load_and_sum(who, folder):
-    """load_file, and every element read once."""
+    """Calls load_file, and reads every element once."""
     path = os.path.join(folder, "large.safetensors")
     if who == "tenmap":
         from tenmap.safetensors.torch import load_file as load
@@ -94,14 +94,14 @@ def load_and_sum(who, folder):
 
 
 def use_memory(path, times):
-    """Fills as much memory as will be wanted, and gives it back: machines that lend free memory to a host
-    take long to get it back, and who comes first would pay for both."""
+    """Fills as much memory as will be needed, and frees it. A machine that lends free memory to a
+    host takes long to get it back, and the package that runs first would pay for both."""
     filled = b"\1" * (os.path.getsize(path) * times)
     del filled
 
 
 def copy_fresh(who, folder):
-    """Copies in fresh memory: load() here, load_file(backend="pread") there."""
+    """Copies into new memory: load() in tenmap, load_file(backend="pread") in safetensors."""
     path = os.path.join(folder, "large.safetensors")
     import torch  # noqa: F401
 
@@ -123,7 +123,7 @@ def copy_fresh(who, folder):
 
 
 def copy_reused(who, folder):
-    """Into arrays that were used before: out= here, copy_ there."""
+    """Copies into arrays that were used before: out= in tenmap, copy_ in safetensors."""
     path = os.path.join(folder, "large.safetensors")
     import torch
 
@@ -149,7 +149,7 @@ def copy_reused(who, folder):
 
 
 def convert(who, folder):
-    """All of it as F32, in arrays that were used before."""
+    """Converts everything to F32, in arrays that were used before."""
     path = os.path.join(folder, "large.safetensors")
     import torch
 
@@ -175,7 +175,7 @@ def convert(who, folder):
 
 
 def convert_fresh(who, folder):
-    """All of it as F32, in fresh memory."""
+    """Converts everything to F32, in new memory."""
     path = os.path.join(folder, "large.safetensors")
     import torch
 
@@ -209,7 +209,7 @@ def save(who, folder):
     begin = time.perf_counter()
     write(tensors, target)
     written = time.perf_counter() - begin
-    os.sync()  # what one leaves to the system, the other has done: both pay
+    os.sync()  # both pay for writes that a package leaves to the system
     seconds = time.perf_counter() - begin
     os.remove(target)
     return seconds if "--synced" in sys.argv else written
@@ -249,7 +249,8 @@ def main(folder, gigabytes, rounds, only):
             continue
         times = {"tenmap": [], "safetensors": []}
         for turn in range(rounds):
-            # Who comes second finds what the first has left in caches: each is first in turn.
+            # The second package finds caches that the first has filled, so they take turns being
+            # first.
             for who in sorted(times, reverse=turn % 2 == 0):
                 times[who].append(once(who, folder, row))
         ours, theirs = (statistics.median(times[who]) for who in times)

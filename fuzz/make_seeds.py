@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the fuzz targets: small files, each named after the rule that it meets.
+"""Writes the seeds of the fuzz targets: small files, each named after the rule that it tests.
 
 Usage: fuzz/make_seeds.py, from anywhere. The files are committed, so that tests need no Python.
 """
@@ -34,7 +34,7 @@ BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5
 
 
 def header_seeds():
-    # Good files.
+    # Valid files.
     header("good_empty", "{}")
     header("good_white_space", " \t\r\n{ \n} ")
     header("good_scalar", "{" + entry("s", "F32", [], 0, 4) + "}", b"\0\0\x80\x3f")
@@ -68,7 +68,7 @@ def header_seeds():
     header("good_zero_dim_after_large", "{" + entry("a", "U8", [2**64 - 1, 1, 0], 0, 0) + "}")
     header("good_many_tensors", "{" + ",".join(
         entry("layers.%d.w" % i, "U8", [1], i, i + 1) for i in range(60)) + "}", bytes(60))
-    # Good for a lenient open only.
+    # Valid for a lenient open only.
     header("lenient_hole", "{" + entry("a", "U8", [2], 0, 2) + "," + entry("b", "U8", [2], 4, 6) + "}",
            b"ab--cd")
     header("lenient_trailing_bytes", "{" + entry("a", "U8", [2], 0, 2) + "}", b"ab and more")
@@ -128,7 +128,7 @@ def header_seeds():
     header("rule_9_size", "{" + entry("a", "F32", [3], 0, 8) + "}", bytes(8))
     header("rule_10_truncated", "{" + entry("a", "F32", [3], 0, 12) + "}", bytes(8))
     header("rule_10_no_tensors_but_data", "{}", b"data")
-    # Other files.
+    # Files of other formats.
     for name, start in {"git_lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n",
                         "html": b"\n<!DOCTYPE html><html>", "zip": b"PK\3\4\0\0\0\0archive/data.pkl",
                         "pickle": b"\x80\2}q\0X\1\0\0\0aq", "gguf": b"GGUF\3\0\0\0\0\0\0\0",
@@ -186,7 +186,7 @@ def json_seeds():
 
 
 def good_files():
-    """The seeds of the header target that open, by name."""
+    """Yields the seeds of the header target that open, by name."""
     folder = os.path.join(HERE, "seeds", "header")
     for name in sorted(os.listdir(folder)):
         if name.startswith(("good_", "lenient_")):
@@ -195,7 +195,7 @@ def good_files():
 
 
 def open_seeds():
-    """16 bytes that choose flags, ranges, blocks and dtypes, then a file."""
+    """Each seed is 16 bytes that choose flags, ranges, blocks and dtypes, then a file."""
     for i, (name, data) in enumerate(good_files()):
         program = bytes((i * 31 + k * 17) & 255 for k in range(1, 16))
         write("open", name, bytes([name.startswith("lenient_")]) + program + data)
@@ -207,8 +207,9 @@ def text(value):
 
 
 def edit_seeds():
-    """64 bytes: flags, how many edits, and for each: remove or set, key, value; changes of a record's new
-    header, if the flags have 0x40; then a file."""
+    """Each seed is 64 bytes, then a file. The bytes are flags, the number of edits, and for each
+    edit: remove or set, key, value; and changes of an undo record's new header, if the flags have
+    0x40."""
     def program(flags, *edits):
         out = bytes([flags, len(edits)])
         for key, value in edits:
@@ -235,7 +236,7 @@ def edit_seeds():
     spare = ('{"__metadata__":{"format":"pt"},' + entry("a", "U8", [2], 0, 2) + "}").ljust(400).encode()
     for name, start in programs.items():
         write("edit", name + "_spare_room", start + struct.pack("<Q", 400) + spare + b"ab")
-    # A record whose new header has other bytes at these places.
+    # An undo record whose new header has other bytes at these places.
     for name, places in (("metadata", [(spare.index(b"pt"), b"q")]), ("dtype", [(spare.index(b"U8"), b"I")]),
                          ("name", [(spare.index(b'"a"') + 1, b"b")]), ("not_json", [(0, b"[")]), ("same", [])):
         changes = b"".join(struct.pack("<H", at) + byte for at, byte in places)
@@ -244,7 +245,7 @@ def edit_seeds():
 
 
 def convert_seeds():
-    """Target, source, flags, alignments, first bit, repeats; then elements."""
+    """Target, source, flags, alignments, first bit, repeats; then the elements."""
     ids = {name: i for i, name in enumerate(BITS)}
     words = struct.pack("<12f", 0.0, -0.0, 1.0, -1.5, 448.0, 464.0, 65504.0, 65520.0, 3.4e38,
                         float("inf"), float("nan"), 1e-40)
@@ -269,7 +270,7 @@ def convert_seeds():
 
 
 def writer_seeds():
-    """Alignment, slack (two bytes), flags, how many calls; the calls; the ending."""
+    """Alignment, slack (two bytes), flags, number of calls; then the calls and the ending."""
     def pair(key, value):
         return bytes([0]) + text(key) + text(value)
 
@@ -309,7 +310,7 @@ def writer_seeds():
 
 
 def gguf_seeds():
-    """The golden files, which are one for each rule."""
+    """Copies the golden files, one for each rule."""
     for kind in ("good", "bad"):
         folder = os.path.join(HERE, "..", "tests", "golden", kind)
         for name in sorted(os.listdir(folder)):
@@ -319,7 +320,7 @@ def gguf_seeds():
 
 
 def quantized(name, tensors, config=""):
-    """A model of tensors (name, dtype, shape[, bytes]) behind its config.json."""
+    """Writes a model of tensors (name, dtype, shape[, bytes]) after its config.json."""
     at, entries, data = 0, [], b""
     for i, (tensor, dtype, shape, *raw) in enumerate(tensors):
         count = 1

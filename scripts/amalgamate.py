@@ -12,14 +12,14 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
 
-# What the parts of the library know of each other: functions and tables with names of their own prefix. In
-# one file nobody else needs them. A function that was declared static is so where it is defined, too; of
-# tables the definition must say it again.
+# The names that files of the library share: functions and tables with their own prefix. In one
+# file, nothing else needs them. A function that was declared static is static where it is defined,
+# too; a table's definition must repeat it.
 DECLARED = re.compile(r"(?!(?:static|typedef|extern|return|struct|enum|union|else)\b)[A-Za-z_][\w *]*?\btmi_\w+[\[(;, ]")
 EXTERN = re.compile(r"extern\b")
 TABLE = re.compile(r"const \w+ \**tmi_\w+(?:\[\w*\])* = ")
 
-# What a file of its own asks of the system's headers must be asked before the first of them here.
+# The feature macros of single files must be defined before the first system header here.
 HEAD = """\
 /*
  * tenmap {version}, as one file: compile it with your program, or as a library of its own,
@@ -62,7 +62,7 @@ TAIL = """
 
 
 def sources():
-    """All of them by name, Windows's last: its headers define words that the others use."""
+    """Returns all sources by name, Windows's last: its headers define words that others use."""
     files = sorted(ROOT.glob("src/*/*.c"))
     if not files:
         sys.exit("no sources of the library: src/*/*.c")
@@ -71,7 +71,7 @@ def sources():
 
 
 def local(line, header):
-    """The line, if it declares a name that the parts share, as a declaration of a static name."""
+    """Returns the line, as a static declaration if it declares a name that files share."""
     if header and EXTERN.match(line):
         return EXTERN.sub("TMI_LOCAL", line, count=1)
     if (header and DECLARED.match(line)) or TABLE.match(line):
@@ -80,7 +80,7 @@ def local(line, header):
 
 
 def expand(file, seen, out):
-    """The file's lines, with every header of ours where it is first included."""
+    """Appends the file's lines, with each of our headers where it is first included."""
     out.append(f"\n/* {file.relative_to(ROOT).as_posix()} */\n\n")
     for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
         include = INCLUDE.match(line)
@@ -94,7 +94,7 @@ def expand(file, seen, out):
 
 
 def public_header():
-    """tenmap.h with the headers that it includes, each once, in its place: the only header that is needed."""
+    """Returns tenmap.h with each header that it includes in its place, once."""
     seen = set()
 
     def lines(file):

@@ -1,11 +1,11 @@
-"""The table of scripts/coverage.sh: coverage_table.py SUMMARY LINES LEAST"""
+"""Prints the table of scripts/coverage.sh: coverage_table.py SUMMARY LINES LEAST"""
 import json
 import os
 import re
 import sys
 
-# Readers of untrusted bytes: all of src/format, whatever its files are called, and these of src/model, which must
-# be among the files.
+# Readers of untrusted bytes: all of src/format, whatever its files are called, and these of
+# src/model, which must exist.
 NAMED = {"shard.c", "gguf_split_set.c"}
 
 
@@ -15,7 +15,7 @@ def is_reader(path):
 
 
 def unreached(path):
-    """For each file of llvm-cov's listing, the lines that were never executed."""
+    """Returns, for each file of llvm-cov's listing, the lines that were never executed."""
     name, lines = None, {}
     with open(path, errors="replace") as listing:
         for line in listing:

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Formats all C and C++ files and headers as .clang-format says:
 #     scripts/format.sh [--check]
-# With --check it changes nothing, and fails if a file is not formatted or a line, comments included,
-# is longer than 100 columns (clang-format does not wrap comments here).
-# Exits with 77 and says why if clang-format 14 is missing: other versions format differently.
+# With --check it changes nothing, and fails if a file is not formatted or a line, including
+# comments, is longer than 100 columns (clang-format does not wrap comments here). Exits with 77 and
+# says why if clang-format 14 is missing: other versions format differently.
 set -eu
 cd "$(dirname "$0")/.."
 files=$(git ls-files '*.c' '*.h' '*.cpp' '*.hpp' 2>/dev/null) && [ -n "$files" ] ||

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that every relative link in the Markdown pages leads to a file, and to a heading if it names one.
+"""Checks that every relative link in the Markdown files leads to a file, and to a heading if it
+names one.
 
     scripts/links.py [SOURCE]
 """
@@ -22,7 +23,7 @@ def prose(path):
 
 
 def anchors(path):
-    """The anchors of a page's headings, as the hosts of repositories derive them."""
+    """Returns the anchors of a file's headings, as repository hosts derive them."""
     headings = re.findall(r"^#+ (.*)$", prose(path), re.M)
     texts = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", h).strip().lower() for h in headings)
     return {re.sub(r"[^\w\- ]", "", t).replace(" ", "-") for t in texts}

@@ -1,7 +1,7 @@
-"""numpy + ml_dtypes on the pairs of bench_convert, as lines of: numpy PAIR BYTES SECONDS.
+"""Times numpy + ml_dtypes on the pairs of bench_convert. Prints lines of: numpy PAIR BYTES SECONDS.
 
-Into an array that exists already (np.copyto), which is the fastest that numpy offers. Exits with 77,
-saying why, where a package is missing.
+Converts into an existing array (np.copyto), which is the fastest that numpy offers. Exits with 77
+and says why if a package is missing.
 """
 import sys
 import time

@@ -1,10 +1,13 @@
-"""GGUF with the Python package `gguf`:
+"""Times GGUF with the Python package `gguf`:
 
-    gguf_python.py make FILE          writes a model of 1,000 tensors and a vocabulary of 256,000 strings
-    gguf_python.py open FILE          the least time of three to read its header with GGUFReader
-    gguf_python.py blocks             the rate at which its dequantization writes F32, by type
+        gguf_python.py make FILE          writes a model of 1,000 tensors and a vocabulary of
+    256,000
+                                          strings
+        gguf_python.py open FILE          the minimum of three times to read its header with
+    GGUFReader
+        gguf_python.py blocks             the rate at which it dequantizes to F32, by type
 
-In processor time, as bench/gguf.c.
+All in processor time, as in bench/gguf.c.
 """
 
 import sys

@@ -1,5 +1,5 @@
-"""The first token of a GGUF model by llama-cpp-python, for a prompt of one token; prints what
-llama_transformers.py prints.
+"""Times the first token of a GGUF model with llama-cpp-python, for a prompt of one token. Prints
+the same as llama_transformers.py.
 
     llama_cpp_python.py FILE THREADS
 """

@@ -1,4 +1,4 @@
-"""The model of examples/random.c as GGUF, the same BF16 weights, for engines on ggml.
+"""Writes the model of examples/random.c as GGUF, with the same BF16 weights, for engines on ggml.
 
     llama_gguf.py FOLDER FILE
 """
@@ -37,14 +37,14 @@ def main():
     writer.add_rope_freq_base(config["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
-    writer.add_tokenizer_model("none")  # ids are all that is wanted
+    writer.add_tokenizer_model("none")  # only ids are needed
     data = numpy.memmap(folder + "/model.safetensors", dtype=numpy.uint8, mode="r")
     length = int(data[:8].view("<u8")[0])
     header = json.loads(bytes(data[8:8 + length]))
     header.pop("__metadata__", None)
     for name, entry in header.items():
         begin, end = (8 + length + offset for offset in entry["data_offsets"])
-        if len(entry["shape"]) == 1:  # ggml has vectors as F32
+        if len(entry["shape"]) == 1:  # ggml stores vectors as F32
             values = (data[begin:end].view("<u2").astype("<u4") << 16).view("<f4")
             writer.add_tensor(ggml_name(name), values)
         else:

@@ -1,9 +1,9 @@
-"""The first token of a model by transformers on torch, for a prompt of one token.
+"""Times the first token of a model with transformers on torch, for a prompt of one token.
 
     llama_transformers.py FOLDER THREADS DTYPE
 
-Prints the milliseconds from the start of the process to the first token, then those of the second one, with
-everything in memory, and then the two ids.
+Prints the milliseconds from the start of the process to the first token, then those of the second
+token, with everything in memory, and then the two ids.
 """
 import os
 import sys
@@ -11,7 +11,7 @@ import time
 
 
 def since_start():
-    """Seconds, from the time that the system notes in 1/100 s."""
+    """Returns seconds since the process start, which the system records in units of 1/100 s."""
     with open("/proc/self/stat") as file:
         ticks = int(file.read().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

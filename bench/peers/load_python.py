@@ -1,9 +1,9 @@
-"""Loading every tensor of a model with the Python package `safetensors`:
+"""Loads every tensor of a model with the Python package `safetensors`:
 
     load_python.py FILE ROUNDS
 
-prints lines of NAME NANOSECONDS, the least of all rounds. NumPy has no BF16 of its own, and the
-package cannot load it there, so without torch the bytes are those of a model that says U16.
+prints lines of NAME NANOSECONDS, the minimum over all rounds. NumPy has no BF16 of its own, and the
+package cannot load it there. So without torch, the model is one whose header says U16.
 """
 
 import sys
@@ -20,7 +20,7 @@ except ImportError:
 
 
 def load(path):
-    """As stored. torch maps the file, so a copy is what brings the values into memory."""
+    """Loads the tensors as stored. torch maps the file, so a copy brings the values into memory."""
     tensors = load_file(path)
     if torch:
         return {name: tensor.clone() for name, tensor in tensors.items()}

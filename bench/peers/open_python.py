@@ -1,11 +1,11 @@
-"""The same steps as bench/open.c, with the Python package `safetensors`:
+"""Runs the same steps as bench/open.c, with the Python package `safetensors`:
 
     open_python.py time FILE MILLISECONDS
     open_python.py memory FILE WARM_FILE
 
 prints the same lines, which begin with `python` here. get_slice is the lookup that reads the
-header's entry and no data. Of a model in several files the index is parsed and each shard opened in
-turn, as its users do.
+header's entry but no data. For a sharded model, it parses the index and opens each shard in turn,
+as users of the package do.
 """
 
 import gc
@@ -20,7 +20,7 @@ REPEATS_AT_LEAST = 3
 
 
 class Model:
-    """A file, or the shards of an index, open."""
+    """An open file, or the open shards of an index."""
 
     def __init__(self, path):
         self.shards = {}
@@ -56,7 +56,7 @@ class Model:
 
 
 def shuffled_names(path):
-    """All names, in the order that bench/timing.c shuffles them into."""
+    """Returns all names, in the order into which bench/timing.c shuffles them."""
     model = Model(path)
     names = sorted(model.keys())
     model.close()
@@ -65,12 +65,12 @@ def shuffled_names(path):
         state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
         j = (state >> 33) % i
         names[i - 1], names[j] = names[j], names[i - 1]
-    # Copied, so that they lie in memory in this order, as in bench/open.c.
+    # Copies the names so that they lie in memory in this order, as in bench/open.c.
     return [name.encode().decode() for name in names]
 
 
 def time_once(path, names):
-    """One round: the nanoseconds of open, find, close and all."""
+    """Runs one round; returns the nanoseconds of open, find, close and all."""
     start = time.perf_counter_ns()
     model = Model(path)
     opened = time.perf_counter_ns()
@@ -97,7 +97,7 @@ def print_time(path, milliseconds):
 
 
 def status_bytes(field):
-    """A line of /proc/self/status in bytes."""
+    """Returns a field of /proc/self/status in bytes."""
     with open("/proc/self/status") as status:
         for line in status:
             if line.startswith(field + ":"):
@@ -106,7 +106,7 @@ def status_bytes(field):
 
 
 def reset_peak():
-    """Lets the peak start again from what is resident now, where the kernel allows it."""
+    """Resets the peak to the current resident size, if the kernel allows it."""
     try:
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")
@@ -115,7 +115,7 @@ def reset_peak():
 
 
 def print_memory(path, warm_path):
-    """A small model is opened first, so that the program's own pages are not counted."""
+    """Opens a small model first, so that the program's own pages are not counted."""
     Model(warm_path).close()
     status_bytes("VmRSS")
     reset_peak()

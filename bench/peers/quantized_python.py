@@ -1,10 +1,11 @@
-"""What bench_quantized times, in eager torch, in numpy, and by bitsandbytes' native code where it has one.
+"""Times the work of bench_quantized in eager torch, in numpy, and with bitsandbytes' native code
+if it has any.
 
     quantized_python.py TABLE ROWS COLUMNS
 
-TABLE is what bench_quantized printed. Each formula is that of the scheme's own library, whole arrays at a time
-and on one thread, the least of several. Prints one row per scheme and dtype with how many times faster tenmap
-was. Exits with 77, saying why, where torch is missing.
+TABLE is the output of bench_quantized. Each formula is that of the scheme's own library. It runs on
+whole arrays, on one thread, and the minimum of several times counts. Prints one row per scheme and
+dtype, with how many times faster tenmap was. Exits with 77 and says why if torch is missing.
 """
 import os
 import sys
@@ -69,7 +70,7 @@ class Torch:
 
 class Numpy(Torch):
     f32 = np.float32
-    bf16 = None  # set where ml_dtypes is there
+    bf16 = None  # set if ml_dtypes is installed
 
     def codes(self, *shape, dtype="uint8"):
         return np.random.default_rng(1).integers(0, 100, shape).astype(dtype)
@@ -115,16 +116,16 @@ except ImportError:
 
 
 def pairs(x, codes):
-    """The two halves of each byte, the low one first."""
+    """Returns the two halves of each byte, the low one first."""
     return x.stack([codes & 15, codes >> 4]).reshape(codes.shape[0], -1)
 
 
 def fields(x, words):
-    """The eight codes of each word, the lowest first, along a new last axis."""
+    """Returns the eight codes of each word, the lowest first, along a new last axis."""
     return (words[..., None] >> x.shifts(list(range(0, 32, 4)), "int32")) & 15
 
 
-# Each gives what is to be timed: a function of the dtype.
+# Each returns what is to be timed: a function of the dtype.
 def fp8_block(x, r, c):
     codes, scales = x.codes(r, c), x.scales(r // 128, c // 128)
     return lambda to: x.to(x.to(x.f8(codes), x.f32) * x.spread(x.spread(scales, 128, 0), 128, 1), to)
@@ -202,7 +203,7 @@ def least(run, times=3):
 
 
 def native(scheme, into, r, c):
-    """Seconds of bitsandbytes' own code for processors."""
+    """Returns the seconds that bitsandbytes' own CPU code takes."""
     if bnb is None or scheme != "NF4":
         return None
     dtype = torch.bfloat16 if into == "BF16" else torch.float32

@@ -1,7 +1,7 @@
 """Times safetensors' save_file on a model in memory: write_python.py MODEL OUT ROUNDS
 
-One line: name, bytes, nanoseconds (the least of the rounds, with an fsync of the file at the end, as
-the others have). Exits with 77, saying why, where the package is missing.
+Prints one line: name, bytes, nanoseconds (the minimum over the rounds, with an fsync of the file at
+the end, as in the other programs). Exits with 77 and says why if the package is missing.
 """
 import os
 import sys

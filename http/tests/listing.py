@@ -1,9 +1,10 @@
-"""A hub and a bucket with one long listing, and a command that looks at it:
+"""Serves a hub and a bucket with one long listing, and runs a command that reads it:
 
     listing.py KIND N COMMAND...
 
-KIND is hub (one page), pages (of 1,000 names), shards (of two models) or s3. The command finds the hub
-and the bucket by its environment, as hf://a/b and s3://a/b; its exit status is ours.
+KIND is hub (one page), pages (of 1,000 names), shards (of two models) or s3. The command's
+environment points it to the hub and the bucket, as hf://a/b and s3://a/b. The exit status is the
+command's.
 """
 import os
 import subprocess
@@ -19,7 +20,7 @@ def name(i):
 
 
 def page(number):
-    """The body of a page, and whether there is another one."""
+    """Returns the body of a page, and whether there is another page."""
     size = 1000 if kind == "pages" else count
     names = [name(i) for i in range(number * size, min(count, (number + 1) * size))]
     if kind == "s3":

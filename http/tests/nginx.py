@@ -1,12 +1,13 @@
-"""The tool on models that nginx serves, as it serves them in the world:
+"""Runs the tool on models that nginx serves in realistic ways:
 
     nginx.py TENMAP
 
-Plain, by TLS with a certificate of our own authority and HTTP/2, and behind a front that mimics a hub: it answers
-with 302, the linked headers and an address on another host, with another certificate, that expires after a while:
-after so many requests, and not after so many seconds, so that what is seen is the same however busy the machine is.
-What comes is compared with the same model here, for every dtype; how many bytes and requests it took is taken
-from nginx's own log. Then a sparse model of 100 GB in 200 shards. Exits with 77, saying why, without nginx.
+Plain; over TLS with a certificate of our own authority, and HTTP/2; and behind a front end that
+mimics a hub. The front end answers with 302, the linked headers and an address on another host,
+with another certificate, that expires. It expires after a number of requests, not of seconds, so
+that the result does not depend on how busy the machine is. The bytes are compared with a local copy
+of the model, for every dtype; nginx's own log gives the numbers of bytes and requests. Then a
+sparse model of 100 GB in 200 shards. Exits with 77 and says why if nginx is missing.
 """
 import json
 import os
@@ -27,8 +28,8 @@ DTYPES = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "I1
           "U32": 32, "U16": 16, "U8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "C64": 64,
           "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 GB = 10 ** 9
-USES = 3        # requests for which a ticket that expires is good
-PATIENCE = 120  # seconds for what takes none: longer is a hang
+USES = 3        # requests that an expiring ticket allows
+PATIENCE = 120  # seconds for a step that takes none: more means a hang
 
 
 def skip(why):
@@ -38,7 +39,7 @@ def skip(why):
 
 
 def hold_ports(count):
-    """Sockets that are bound and do not listen: nginx shares their ports, and nobody else is given them."""
+    """Returns bound sockets that do not listen: nginx shares their ports, which stay reserved."""
     holders = [socket.socket() for _ in range(count)]
     for s in holders:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -49,7 +50,8 @@ def hold_ports(count):
 # Models.
 
 def header(tensors):
-    """Length field and text of a header for [(name, dtype, shape, bytes)], padded to 8."""
+    """Returns the length field and text of a header for [(name, dtype, shape, bytes)], padded to
+    8."""
     entries, at = {}, 0
     for name, dtype, shape, size in tensors:
         entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
@@ -66,7 +68,7 @@ def write_index(folder, owners):
 
 
 def write_small(folder):
-    """A tensor of each dtype, in three shards, some of them longer than what the first read takes."""
+    """Writes a tensor of each dtype, in three shards, some of them longer than the first read."""
     dice, owners = random.Random(1), {}
     names = list(DTYPES)
     os.makedirs(folder)
@@ -86,7 +88,7 @@ def write_small(folder):
 
 
 def write_sparse(folder, shards, total):
-    """Headers of real length, and nothing but holes behind them but for one tensor at the end of each."""
+    """Writes headers of real length, followed by holes except for one tensor at the end."""
     owners = {}
     os.makedirs(folder)
     for shard in range(shards):
@@ -107,7 +109,7 @@ def write_sparse(folder, shards, total):
 
 
 def write_odd(folder):
-    """Shards with names that mean something else in an address."""
+    """Writes shards whose names mean something else in an address."""
     owners = {}
     os.makedirs(folder)
     for i, file in enumerate(["we ird?.%41#é.safetensors", "b%2Fc+d&e;f.safetensors"]):
@@ -118,7 +120,7 @@ def write_odd(folder):
     write_index(folder, owners)
 
 
-# Certificates: an authority, and one for each of two hosts.
+# Certificates: of an authority, and of each of two hosts.
 
 def openssl(*words):
     subprocess.run(["openssl", *words], cwd=WORK, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -216,7 +218,8 @@ class Nginx:
         return sys.exit("nginx does not answer")
 
     def mark(self):
-        """A request of our own. The one worker logs what it has answered before it looks at this one."""
+        """Sends a request of our own. The single worker logs its earlier answers before it reads
+        this one."""
         self.marks += 1
         with socket.create_connection(("127.0.0.1", self.ports["plain"]), PATIENCE) as s:
             s.sendall(f"GET /mark-{self.marks} HTTP/1.0\r\n\r\n".encode())
@@ -225,7 +228,9 @@ class Nginx:
         return f"/mark-{self.marks}\n"
 
     def requests(self):
-        """What was logged since the last call: (protocol, status, bytes, method, range, address) of each."""
+        """Returns what was logged since the last call: (protocol, status, bytes, method, range,
+        address)
+        for each request."""
         mark, end, text = self.mark(), time.monotonic() + PATIENCE, ""
         while not text.endswith(mark):
             check(time.monotonic() < end, "nginx does not log")
@@ -322,7 +327,7 @@ def certificates(nginx):
 
 
 def expiring(nginx):
-    """Reading for longer than a ticket lives: it is asked for again, and nothing is noticed."""
+    """Reads for longer than a ticket lives: the client gets a new one, and nothing changes."""
     local, far = os.path.join(WORK, "served", "small"), "hf://org/expiring"
     os.symlink("small", os.path.join(WORK, "served", "expiring"))
     write_tree("expiring")
@@ -380,7 +385,7 @@ def sparse(nginx):
 
 
 def large_tensor(nginx):
-    """One that is exported comes in several ranges at a time, and is the same."""
+    """A tensor that is exported arrives in several ranges at a time, and is the same."""
     name, files = "w.large", [os.path.join(WORK, n) for n in ("a", "b")]
     folder = os.path.join(WORK, "served", "large")
     os.makedirs(folder)

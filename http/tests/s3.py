@@ -1,9 +1,10 @@
-"""The tool on an S3 server that verifies signatures:
+"""Runs the tool on an S3 server that verifies signatures:
 
     s3.py TENMAP
 
-The server is versitygw (go install github.com/versity/versitygw/cmd/versitygw@latest), found in PATH or by
-TENMAP_VERSITYGW; exits with 77, saying so, without it. `make long` fetches it, which takes minutes.
+The server is versitygw (go install github.com/versity/versitygw/cmd/versitygw@latest), found in
+PATH or named by TENMAP_VERSITYGW. Exits with 77 and says so if it is missing. `make long` fetches
+it, which takes minutes.
 """
 import datetime
 import hashlib
@@ -53,7 +54,7 @@ def write_bucket(bucket):
     with open(os.path.join(bucket, "models/llama/model.safetensors.index.json"), "w", encoding="utf-8") as out:
         json.dump({"metadata": {}, "weight_map": owners}, out)
     write_model(os.path.join(bucket, ODD, "m.safetensors"), ["w"], 7)
-    for i in range(1200):  # more than a page of a listing
+    for i in range(1200):  # more than one page of a listing
         os.makedirs(os.path.join(bucket, "many"), exist_ok=True)
         with open(os.path.join(bucket, "many", f"{i:05}.txt"), "w", encoding="utf-8"):
             pass
@@ -80,7 +81,7 @@ def check(condition, what):
 
 
 def try_port(program, served, port):
-    """Starts the server. Returns it once it answers; if it ends, None and what it printed."""
+    """Starts the server. Returns it once it answers; if it exits, returns None and its output."""
     with open(os.path.join(WORK, "log"), "w", encoding="utf-8") as log:
         server = subprocess.Popen([program, "--access", KEYS["AWS_ACCESS_KEY_ID"], "--secret",
                                    KEYS["AWS_SECRET_ACCESS_KEY"], "--region", KEYS["AWS_REGION"], "--port",
@@ -125,7 +126,7 @@ def same(port, address, local):
 
 
 def presigned(port, key):
-    """An address that is good for GET of one object."""
+    """Returns an address that allows GET of one object."""
     day = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     scope = f"{day[:8]}/{KEYS['AWS_REGION']}/s3/aws4_request"
     query = "&".join(f"{n}={quote(v, safe='')}" for n, v in (

@@ -1,11 +1,11 @@
-"""A server on loopback that misbehaves, and runs a program against itself:
+"""A misbehaving server on loopback that runs a program against itself:
 
     server.py PROGRAM [ARGUMENT...]
 
-The program gets the server's address (http://127.0.0.1:PORT) as its first argument, and as its second an
-empty folder whose files are served at /files/NAME and as hf://demo/model; its exit status is ours. The first
-part of a path names a case below, so that each test has state of its own. The bytes of all other files are
-those of pattern(), which the program computes as well.
+The program's first argument is the server's address (http://127.0.0.1:PORT). Its second is an empty
+folder whose files are served at /files/NAME and as hf://demo/model. The exit status is the
+program's. The first component of a path names a case below, so that each test has its own state.
+The bytes of all other files are those of pattern(), which the program computes too.
 """
 import hashlib
 import hmac
@@ -41,7 +41,7 @@ EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J"
 EVIL_TOKENIZER = "tokenizer\x1b[31m.json"
 EVIL_NAMES = ["model.safetensors", "config.json", EVIL_TOKENIZER, "\x1b[2J.safetensors.txt", "../x.safetensors",
               "a\nb", "tokenizer" + "y" * 5000]
-# Listings of a hub: names on a page, a name, pages, seconds for each.
+# Listings of a hub: names on a page, a name, number of pages, seconds for each.
 LISTINGS = {"crowd": (1_100_000, "a", 1, 0), "bulky": (900_000, "a" * 70, 1, 0), "heavy": (100_000, "b" * 500, 9, 0),
             "endless-pages": (0, "", 2000, 0), "slow-pages": (0, "", 60, .15), "wide": (40_000, "w" * 1000, 2, 0),
             "shards": (250_000, "c.safetensors", 1, 0)}
@@ -49,7 +49,7 @@ counts, lock = {}, threading.Lock()
 
 
 def count(key):
-    """How often this was called with the key before."""
+    """Returns how often this was called with the key before."""
     with lock:
         counts[key] = counts.get(key, 0) + 1
         return counts[key] - 1
@@ -103,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
         return int(first), min(int(last), size - 1)
 
     def part(self, tag='"v1"', date=DATE, data=DATA, body=True, shift=0, total=None, extra=None):
-        """The headers of a right answer, and its body unless the case sends one itself."""
+        """Sends the headers of a correct answer, and its body unless the case sends one itself."""
         if self.headers["If-Match"] and self.headers["If-Match"] != tag:
             self.empty(412)
             return None
@@ -145,7 +145,7 @@ class Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
-    # Cases: what servers should do.
+    # Cases: correct behavior.
 
     def case_plain(self, parts):
         self.part()
@@ -164,7 +164,7 @@ class Handler(BaseHTTPRequestHandler):
         self.part(tag=None, date=None)
 
     def case_must_match(self, parts):
-        """Every request but the first carries the tag."""
+        """Every request except the first carries the tag."""
         if count("must-match") and self.headers["If-Match"] != '"v1"':
             return self.empty(400)
         self.part()
@@ -186,12 +186,12 @@ class Handler(BaseHTTPRequestHandler):
         self.empty(416)
 
     def case_open_ended(self, parts):
-        """The connection's end is that of the file, or it broke."""
+        """The end of the connection may be the end of the file, or a failure."""
         self.head(200, {"Connection": "close"}, None)
         self.wfile.write(DATA[:1000])
         self.close_connection = True
 
-    # Faults that pass.
+    # Temporary faults.
 
     def broken(self, how, bytes_kept):
         wanted = self.part(body=False)
@@ -234,13 +234,13 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def case_silent(self, parts):
-        """Never answers; a file beside those that are served tells that it was asked."""
+        """Never answers; a file in the served folder shows that it was asked."""
         with open(os.path.join(SERVED, "asked"), "w", encoding="utf-8"):
             pass
         time.sleep(3600)
 
     def case_dribble(self, parts):
-        """A byte now and then, for 12 seconds."""
+        """Sends a byte at a time, for 12 seconds."""
         wanted = self.part(body=False) or b""
         for at in range(min(60, len(wanted))):
             self.wfile.write(wanted[at:at + 1])
@@ -261,7 +261,7 @@ class Handler(BaseHTTPRequestHandler):
     def case_failing_ever(self, parts):
         self.empty(500)
 
-    # Answers that are wrong.
+    # Wrong answers.
 
     def case_whole(self, parts):
         self.head(200, {}, SIZE)
@@ -299,7 +299,7 @@ class Handler(BaseHTTPRequestHandler):
     # Files that change.
 
     def case_changed_tag(self, parts):
-        """A server that does not look at If-Match."""
+        """A server that ignores If-Match."""
         del self.headers["If-Match"]
         self.part(tag=f'"v{count("changed-tag") // 2}"')
 
@@ -317,7 +317,7 @@ class Handler(BaseHTTPRequestHandler):
         self.part(tag=None, date=None, total=SIZE if count("changed-size") < 2 else SIZE + 1)
 
     def case_changed_midway(self, parts):
-        """The first answer breaks off, and the rest is of another file."""
+        """The first answer breaks off, and the rest belongs to another file."""
         if count("changed-midway") == 0:
             return self.broken("reset", 70000)
         self.part(tag='"v2"')
@@ -328,7 +328,7 @@ class Handler(BaseHTTPRequestHandler):
         self.empty(status, {"Location": where, **(headers or {})})
 
     def other(self):
-        """This server by another name, which is another host."""
+        """Returns this server under another name, which counts as another host."""
         return f"http://localhost:{self.server.server_port}"
 
     def case_loop(self, parts):
@@ -350,7 +350,7 @@ class Handler(BaseHTTPRequestHandler):
         self.go("../plain/x", 307)
 
     def case_moving_on(self, parts):
-        """Where it leads works once, and leads on ever after."""
+        """Redirects to an address that works once, and redirects from then on."""
         self.go(f"{self.other()}/moved-on/{count('moving-on')}")
 
     def case_moved_on(self, parts):
@@ -366,14 +366,14 @@ class Handler(BaseHTTPRequestHandler):
         self.empty(403, {"X-Error-Code": "GatedRepo"})
 
     def case_away(self, parts):
-        """To another host, which must not get the token."""
+        """Redirects to another host, which must not get the token."""
         self.go(self.other() + "/unguarded/x") if self.bearer() else self.empty(401)
 
     def case_unguarded(self, parts):
         self.empty(400) if "Authorization" in self.headers else self.part()
 
     def case_expiring(self, parts):
-        """Leads to an address that works twice."""
+        """Redirects to an address that works twice."""
         self.go(f"{self.other()}/ticket/{count('expiring')}/x?Signature=hunter2")
 
     def case_ticket(self, parts):
@@ -386,7 +386,7 @@ class Handler(BaseHTTPRequestHandler):
         if parts[2] != "resolve" or not self.bearer():
             return self.empty(401, {"X-Error-Code": "RepoNotFound"})
         if count("first of " + model) and revision != COMMIT:
-            return self.empty(400)  # what was pinned is not asked for
+            return self.empty(400)  # the request does not name the pinned commit
         if name not in ("a.bin", "sub/b%20c.bin"):
             return self.empty(404, {"X-Error-Code": "EntryNotFound"})
         linked = "new" if model == "moving" and count("moving") else "sha"
@@ -395,7 +395,7 @@ class Handler(BaseHTTPRequestHandler):
                  "X-Repo-Commit": COMMIT, "ETag": '"hub"'})
 
     def case_cdn(self, parts):
-        """Each resolving leads to another tag, and each address works three times."""
+        """Each resolution leads to another tag, and each address works three times."""
         if "Authorization" in self.headers or self.headers["If-Match"] in ('"sha"', '"hub"'):
             return self.empty(400)
         most = 30 if parts[1].startswith("shared") else 3
@@ -410,12 +410,12 @@ class Handler(BaseHTTPRequestHandler):
             return self.say(200, json.dumps([{"type": "file", "path": name} for name in EVIL_NAMES]).encode())
         if not self.bearer() or parts[1] != "models" or parts[4] != "tree":
             return self.empty(401)
-        if parts[3] == "slow":  # each hop is within its time, all of them together are not
+        if parts[3] == "slow":  # each hop is within its time limit, but all together are not
             time.sleep(1.5)
             return self.go(self.path + "/on")
         if parts[3] in LISTINGS:
             return self.listing(parts[3])
-        if parts[3] == "leaky":  # the rest is said to be at another host
+        if parts[3] == "leaky":  # the next page claims to be on another host
             return self.say(200, b"[]", {"Link": f'<{self.other()}{self.path}?cursor=2>; rel="next"'})
         if parts[3] == "relative" and "cursor=2" not in self.path:
             return self.say(200, b'[{"path":"a"}]', {"Link": '</api/models/org/relative/tree/main?cursor=2>; '
@@ -431,7 +431,7 @@ class Handler(BaseHTTPRequestHandler):
                  {"Link": f'<{self.headers_url()}?cursor=2>; rel="next"', "X-Repo-Commit": COMMIT})
 
     def listing(self, kind):
-        """Folders that are too much: names, bytes, pages, time."""
+        """Folders that exceed a limit: names, bytes, pages, time."""
         page, (count_of, path, pages, pause) = int(self.path.partition("cursor=")[2] or 0), LISTINGS[kind]
         time.sleep(pause)
         more = {"Link": f'<{self.path.partition("?")[0]}?cursor={page + 1}>; rel="next"'} if page + 1 < pages else {}
@@ -446,10 +446,10 @@ class Handler(BaseHTTPRequestHandler):
     def headers_url(self):
         return f"http://127.0.0.1:{self.server.server_port}" + self.path
 
-    # S3, by buckets: what is signed is verified by the rules that Amazon publishes.
+    # S3, by buckets: signatures are verified by the rules that Amazon publishes.
 
     def scope(self):
-        """The region that the signature is for; None if there is none."""
+        """Returns the region of the signature, or None if there is none."""
         m = re.match(r"AWS4-HMAC-SHA256 Credential=tester/\d{8}/([^/]+)/s3/aws4_request,", self.headers["Authorization"]
                      or "")
         return m and m[1]
@@ -482,7 +482,7 @@ class Handler(BaseHTTPRequestHandler):
         self.empty(400) if "Authorization" in self.headers else self.object()
 
     def far(self, status, headers, body=b""):
-        """A bucket of another region, which says so until it is asked with a signature for that."""
+        """A bucket of another region, which says so until the signature is for that region."""
         if self.scope() != "eu-far-9":
             return self.say(status, body, headers)
         self.object() if self.is_signed("eu-far-9") else self.empty(403)
@@ -501,7 +501,7 @@ class Handler(BaseHTTPRequestHandler):
         self.empty(301, {"x-amz-bucket-region": f"eu-far-{count('wandering')}"})
 
     def case_s3_away(self, parts):
-        """To another host, which is no bucket and must not get a signature."""
+        """Redirects to another host, which is not a bucket and must not get a signature."""
         self.go(self.other() + "/s3-nobody/x", 307)
 
     def case_s3_nobody(self, parts):
@@ -511,11 +511,11 @@ class Handler(BaseHTTPRequestHandler):
         self.say(200, b"<ListBucketResult><Contents><Key>m/a</Key></Contents>")
 
     def case_s3_token(self, parts):
-        """A continuation token that is longer than a request may be."""
+        """Sends a continuation token that is longer than a request may be."""
         self.say(200, b"<ListBucketResult><Contents><Key>m/a</Key></Contents><NextContinuationToken>"
                  + b"t" * 100_000 + b"</NextContinuationToken></ListBucketResult>")
 
-    # What is not HTTP, or too much of it.
+    # Answers that are not HTTP, or too long.
 
     def raw(self, answer):
         self.wfile.write(answer)
@@ -533,10 +533,10 @@ class Handler(BaseHTTPRequestHandler):
     def case_no_number(self, parts):
         self.raw(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nx")
 
-    # What a hub says of commits.
+    # What a hub says about commits.
 
     def case_odd(self, parts):
-        """hf://odd/CASE: the first file says a commit, and the second is asked for by it."""
+        """hf://odd/CASE: the first answer names a commit, at which the second is requested."""
         case, revision, name = parts[1], parts[3], parts[4]
         if name == "b.bin":
             return self.part() if revision == ("main" if case in ("dots", "foreign") else COMMIT) else self.empty(400)
@@ -546,10 +546,10 @@ class Handler(BaseHTTPRequestHandler):
         return self.part(extra={"X-Repo-Commit": said})
 
     def case_odd_target(self, parts):
-        """Not the hub, which alone knows."""
+        """This host is not the hub, so the commit that it names does not count."""
         self.part(extra={"X-Repo-Commit": "f" * 40})
 
-    # What is meant for a terminal: in header values, bodies, addresses and names.
+    # Terminal control characters: in header values, bodies, addresses and names.
 
     def case_evil_error(self, parts):
         self.say(403, f"<Error><Code>{EVIL}</Code></Error>".encode(), {"X-Error-Code": EVIL, "ETag": EVIL})
@@ -567,14 +567,14 @@ class Handler(BaseHTTPRequestHandler):
         self.say(206, DATA[:10], {"Content-Range": f"bytes 0-9/{EVIL}"})
 
     def case_evil(self, parts):
-        """The one file of the hub's model that is there."""
+        """Serves the files of the hub's model that exist."""
         name = unquote("/".join(parts[4:]))
         if name in ("model.safetensors", "config.json", EVIL_TOKENIZER):
             with open(os.path.join(SERVED, "small.safetensors"), "rb") as file:
                 return self.part(data=file.read() if name == "model.safetensors" else b"{}")
         self.empty(404, {"X-Error-Code": EVIL})
 
-    # Real files, by themselves and behind a hub.
+    # Real files, alone and behind a hub.
 
     def case_files(self, parts):
         if parts[1] == "tokenizer_huge.json":
@@ -596,7 +596,7 @@ class Handler(BaseHTTPRequestHandler):
                 {"X-Linked-ETag": '"sha"', "X-Repo-Commit": COMMIT,
                  **({} if name in ("tokenizer_huge.json", "config.json") else {"X-Linked-Size": str(size)})})
 
-    # Faults by a schedule that the seed in the path decides.
+    # Faults on a schedule that the seed in the path determines.
 
     def case_random(self, parts):
         seed = parts[1]

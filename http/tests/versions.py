@@ -1,9 +1,11 @@
-"""A server whose file is replaced by another version at any request, and runs a program against itself:
+"""A server whose file may be replaced by another version at any request, and that runs a program
+against itself:
 
     versions.py PROGRAM [ARGUMENT...]
 
-The path's second part is a seed, which decides all: what tells the versions apart, whether a redirect or a hub
-is in between, which version each request finds, what breaks. Both versions differ in every byte.
+The second component of the path is a seed, which determines everything: what tells the versions
+apart, whether a redirect or a hub is in between, which version each request finds, what fails. The
+two versions differ in every byte.
 """
 import random
 import threading
@@ -19,7 +21,7 @@ plans, lock = {}, threading.Lock()
 
 
 class Plan:
-    """What one seed decides."""
+    """What one seed determines."""
 
     def __init__(self, seed):
         dice = random.Random(seed)
@@ -27,7 +29,7 @@ class Plan:
         self.kind = dice.choice(KINDS)
         self.marks = dice.choice(MARKS)
         if self.kind in ("placed", "first", "later", "two hops") and dice.random() < .3:
-            self.marks = "none"  # the hub's word is all there is
+            self.marks = "none"  # only the hub tells versions apart
         self.filler = "x" * dice.randrange(260, 3000)
         self.long_link, self.own_tags = dice.random() < .3, dice.random() < .3
         self.obeys, self.faulty = dice.random() < .5, dice.random() < .7
@@ -54,7 +56,7 @@ class Plan:
 
 class Handler(server.Handler):
     def begin(self, parts):
-        """The plan of the seed, the version that this request finds, and what goes wrong."""
+        """Returns the seed's plan, the version that this request finds, and its fault."""
         with lock:
             plan = plans.setdefault(parts[1], None) or Plan(parts[1])
             plans[parts[1]] = plan
@@ -83,7 +85,7 @@ class Handler(server.Handler):
         return None
 
     def fails(self, fault, target):
-        """Whether this request was answered by a failure."""
+        """Returns whether this request was answered with a failure."""
         if fault == "reset":
             self.reset()
         elif fault == "503" or (target and fault in ("401", "403")):
@@ -93,7 +95,7 @@ class Handler(server.Handler):
         return True
 
     def case_first(self, parts):
-        """/first/SEED/NAME: what the caller asks for."""
+        """/first/SEED/NAME: what the caller requests."""
         plan, version, fault, dice = self.begin(parts)
         if self.fails(fault, False):
             return None
@@ -111,26 +113,26 @@ class Handler(server.Handler):
                        if place != "fixed" else f"{host}/fixed/{plan.seed}?n={number}", 302, headers)
 
     def case_second(self, parts):
-        """Another hop on the hub itself."""
+        """Another redirect on the hub itself."""
         plan, version, fault, _ = self.begin(parts)
         if not self.fails(fault, False):
             self.go(f"{self.other()}/placed/{plan.seed}/{version}/{parts[2]}", 302,
                     {"X-Linked-ETag": plan.link(version)})
 
     def case_foreign(self, parts):
-        """A hop that is not the hub's says always the same."""
+        """A redirect outside the hub always sends the same tag."""
         plan, version, fault, _ = self.begin(parts)
         if not self.fails(fault, True):
             self.go(f"/placed/{plan.seed}/{version}/{parts[2]}", 302, {"X-Linked-ETag": '"same"'})
 
     def case_fixed(self, parts):
-        """One place, that has the version of the moment."""
+        """One address, which has the current version."""
         plan, version, fault, dice = self.begin(parts)
         if not self.fails(fault, True):
             self.bytes_of(plan, version, fault, dice)
 
     def case_placed(self, parts):
-        """A place for each version, whose address expires."""
+        """One address for each version; it expires."""
         plan, _, fault, dice = self.begin(parts)
         if server.count("/".join(parts)) >= plan.expires:
             return self.empty(403)
@@ -139,7 +141,7 @@ class Handler(server.Handler):
         return None
 
     def case_v(self, parts):
-        """/v/SEED/resolve/REVISION/NAME: a hub, whose branch is at another commit with each version."""
+        """/v/SEED/resolve/REVISION/NAME: a hub whose branch has one commit per version."""
         plan, version, fault, _ = self.begin(parts)
         if self.fails(fault, False):
             return
@@ -151,7 +153,7 @@ class Handler(server.Handler):
                 {"X-Linked-ETag": plan.link(version), "X-Repo-Commit": commits[version]})
 
     def case_kind(self, parts):
-        """/kind/SEED: the kind and the marks, for the program."""
+        """/kind/SEED: tells the program the kind and the marks."""
         plan = Plan(parts[1])
         self.part(tag=None, date=None, data=f"{plan.kind}, {plan.marks}".encode())
 

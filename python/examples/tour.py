@@ -10,7 +10,7 @@ import tenmap
 
 
 def write_a_model(path):
-    """Arrays in, one file out: it appears whole, or not at all."""
+    """Writes arrays into one file, which appears whole or not at all."""
     generator = numpy.random.default_rng(1)
     weights = {
         f"layers.{i}.weight": tenmap.convert(generator.standard_normal((64, 32)), "BF16") for i in range(4)
@@ -19,7 +19,7 @@ def write_a_model(path):
 
 
 def look_into(path):
-    """Opening costs the header, whatever the size."""
+    """Opening reads only the header, whatever the size of the file."""
     with tenmap.open(path) as model:
         print(f"{len(model)} tensors, metadata {model.metadata}")
         for name, tensor in model.items():
@@ -27,7 +27,7 @@ def look_into(path):
 
 
 def read_values(path):
-    """Views where they can be, conversions where they are asked for. Views outlive the model."""
+    """Returns views if possible, and converts if asked. Views outlive the model."""
     with tenmap.open(path) as model:
         view = model["layers.0.weight"].numpy()  # BF16, in place, read-only
         rows = model["layers.1.weight"][::16, :4].numpy("float32")  # reads four elements of four rows
@@ -45,12 +45,12 @@ def measure(path):
 
 
 def write_piece_by_piece(path, out):
-    """A file that need not fit into memory. An exception would leave the old file."""
+    """Writes a file that need not fit into memory. An exception would leave the old file."""
     with tenmap.open(path) as model, tenmap.Writer(out) as writer:
         for name, tensor in model.items():
             writer.add(name, "F16", tensor.shape)
         for name, tensor in model.items():
-            writer.copy(name, tensor)  # converted on the way
+            writer.copy(name, tensor)  # converts while copying
     print(f"copied as {tenmap.open(out)['layers.3.weight'].dtype}")
 
 

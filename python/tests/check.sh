@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
 # The checks of the Python package:
-#     python/tests/check.sh wheel       wheel, abi3audit, leaks, the stub, the suite under python3 and the newest
-#     python/tests/check.sh sanitize    the suite with the extension and the library under ASan and UBSan; a Python
-#                                       without the GIL is refused; random calls by hostile callers
+#     python/tests/check.sh wheel       wheel, abi3audit, leaks, the stub; the suite under python3
+#                                       and the newest Python
+#     python/tests/check.sh sanitize    the suite with the extension and the library under ASan and
+#                                       UBSan; a Python without the GIL is refused; random calls by
+#                                       hostile callers
 #     python/tests/check.sh hostile N   N of these calls, under the same sanitizers
-#     python/tests/check.sh reference   the suite with torch; the reference's own suite, on it and on ours;
-#                                       transformers, peft and diffusers, saved by one and loaded by the other
+#     python/tests/check.sh reference   the suite with torch; the reference's own suite, on it and
+#                                       on ours; transformers, peft and diffusers models, saved by
+#                                       one and loaded by the other
 #     python/tests/check.sh environment only makes the environment with torch for `reference`, which
 #                                       TENMAP_TORCH_VENV names
-# TENMAP_TORCH_VENV names the folder of the environment with torch, which then stays for others; what it has
-# already is not fetched again. The reference's suite runs with tensorflow and paddle if TENMAP_LONG is set.
+# TENMAP_TORCH_VENV names the folder of the environment with torch, which is then kept for other
+# checks; packages that it already has are not fetched again. The reference's suite runs with
+# tensorflow and paddle if TENMAP_LONG is set.
 # Reports what cannot be fetched; exits with 77 if nothing is left to check.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -1,7 +1,8 @@
-"""Two runs of one test suite, side by side: compare_suites.py REFERENCE.xml OURS.xml [--may-end]
+"""Compares two runs of one test suite: compare_suites.py REFERENCE.xml OURS.xml [--may-end]
 
-Prints a table by file, and fails unless everything that passed in the first passed in the second. A run that
-ended its process has left no file, and nothing is known to have passed in it: with --may-end the first may have.
+Prints a table by file, and fails unless every test that passed in the first run passed in the
+second. A run that crashed has left no file, so no test is known to have passed in it. --may-end
+allows this for the first run.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Models that the tests share, and what of numpy's world is there."""
+"""Models that the tests share, and which of numpy's packages are installed."""
 
 import importlib.util
 import os
@@ -41,7 +41,7 @@ SUB_BYTE = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 
 
 def random_array(name, shape, seed=0):
-    """Random bits of a dtype, those that its elements may have."""
+    """Returns random bits of a dtype that are valid for its elements."""
     generator = numpy.random.default_rng([seed, len(name), *map(ord, name)])
     dtype, count = DTYPES[name], int(numpy.prod(shape, dtype=numpy.int64))
     bits = generator.integers(0, 256, count * dtype.itemsize, dtype=numpy.uint8)
@@ -53,7 +53,7 @@ def random_array(name, shape, seed=0):
 
 
 def same(a, b):
-    """Equal to the bit, NaN included."""
+    """Returns whether two arrays are equal to the bit, NaN included."""
     a, b = numpy.ascontiguousarray(a), numpy.ascontiguousarray(b)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
@@ -82,16 +82,17 @@ def needs(module):
 
 
 def resident_bytes():
-    """In memory, but for the pages of libraries: those the system takes and brings back as it likes."""
+    """Returns the resident size without the pages of libraries, which the system drops and reloads
+    at any time."""
     with open("/proc/self/smaps") as file:
         total, library = 0, False
         for words in map(str.split, file):
-            if not words[0].endswith(":"):  # a mapping begins
+            if not words[0].endswith(":"):  # a new mapping
                 library = len(words) > 5 and (".so" in words[5] or words[5] == os.path.realpath(sys.executable))
             elif words[0] == ("Anonymous:" if library else "Rss:"):
                 total += int(words[1]) * 1024
     return total
 
 
-# A sanitizer keeps what is freed for a while, and is slow.
+# A sanitizer delays the reuse of freed memory, and is slow.
 unsanitized = pytest.mark.skipif("TENMAP_TEST_SANITIZED" in os.environ, reason="measures memory or time, which a sanitizer changes")

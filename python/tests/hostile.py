@@ -1,4 +1,5 @@
-"""Callers whose code does what it should not, whenever Python lets it run: for test_hostile.py and hostile_random.py."""
+"""Callers whose code misbehaves whenever Python runs it: for test_hostile.py and
+hostile_random.py."""
 
 import contextlib
 import gc
@@ -77,7 +78,7 @@ class Buffer:
 
 
 class File(io.BytesIO):
-    """A file whose read() and seek() do something first, with the place and the length that are asked for."""
+    """A file whose read() and seek() do something first, with the requested offset and length."""
 
     def __init__(self, data, action):
         super().__init__(data)
@@ -89,7 +90,7 @@ class File(io.BytesIO):
 
 
 class Storage:
-    """What torch.UntypedStorage is, on a bytearray that may be exchanged."""
+    """A substitute for torch.UntypedStorage, on a bytearray that may be replaced."""
 
     def __init__(self, data):
         self.data = data
@@ -111,7 +112,7 @@ class Device:
 
 
 class TorchTensor:
-    """What tenmap asks of a torch tensor: F32, contiguous, on a Storage."""
+    """The part of a torch tensor that tenmap uses: F32, contiguous, on a Storage."""
 
     layout, device = "strided", Device()
 
@@ -145,7 +146,7 @@ class TorchTensor:
 
 @contextlib.contextmanager
 def stand_in_for_torch():
-    """`torch` is a module whose tensors can be resized in every way, whether torch is here or not."""
+    """Makes `torch` a module whose tensors can be resized in every way, with or without torch."""
     before = sys.modules.get("torch")
     torch = types.ModuleType("torch")
     torch.Tensor, torch.strided = TorchTensor, "strided"
@@ -160,7 +161,7 @@ def stand_in_for_torch():
 
 @contextlib.contextmanager
 def collecting(action, every=1):
-    """Each collection of garbage, one every so many allocations, does something."""
+    """Each garbage collection, one per `every` allocations, does something."""
 
     def callback(phase, info):
         if phase == "start":
@@ -177,7 +178,7 @@ def collecting(action, every=1):
 
 
 def fork():
-    """A child that ends at once, as a child of a process with threads must; its parent waits for it."""
+    """Forks a child that exits at once, as it must if there are threads, and waits for it."""
     child = os.fork()
     if child == 0:
         os._exit(0)

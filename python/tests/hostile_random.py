@@ -1,8 +1,10 @@
-"""Random calls by hostile callers: hostile_random.py [OPERATIONS] [SEED], 2,000 operations of seed 1 unless told.
+"""Random calls by hostile callers: hostile_random.py [OPERATIONS] [SEED]; 2,000 of seed 1 by
+default.
 
-Each operation is a call of the package, with arguments whose code closes, clears, resizes, raises, forks or calls
-again, on models that several operations share, now and then on two threads at once. Any exception will do; a
-sanitizer, or a crash, says what is wrong. The values that come back are compared where nothing was raised.
+Each operation calls the package with arguments whose code closes, clears, resizes, raises, forks or
+calls again, on models that several operations share, sometimes on two threads at once. Any
+exception is allowed; a sanitizer report or a crash is a failure. Returned values are compared if
+nothing was raised.
 """
 
 import array
@@ -21,11 +23,11 @@ import hostile
 import tenmap
 
 DTYPES = ["float32", "float16", "uint8", "int64", "float64"]
-FORK_EVERY = 2000  # operations: a fork of a large process takes a while
+FORK_EVERY = 2000  # operations: forking a large process takes a while
 
 
 class Caller:
-    """A world of models, writers, dicts and buffers, and the random things that happen to it."""
+    """Models, writers, dicts and buffers, and the random things that happen to them."""
 
     def __init__(self, seed, folder):
         self.random = random.Random(seed)
@@ -55,7 +57,7 @@ class Caller:
     # What happens while a call runs.
 
     def act(self, *unused):
-        """One random thing, not too deep: the arguments of inner calls are hostile too."""
+        """Does one random thing, not too deep: the arguments of inner calls are hostile too."""
         if self.depth > 2 or self.random.random() < 0.4:
             return None
         self.depth += 1
@@ -91,7 +93,8 @@ class Caller:
             pass
 
     def resize_storage(self):
-        """Before and between calls, and while arguments are read: later, the documentation forbids it."""
+        """Resizes before and between calls, and while arguments are read: later, the documentation
+        forbids it."""
         if self.storages and self.running == 0:
             self.random.choice(self.storages).resize_(self.random.choice((0, 4, 4096)))
 
@@ -114,7 +117,8 @@ class Caller:
     ACTIONS = ["close", "forget", "clear", "refill", "resize", "resize_storage", "end", "collect", "fail", "again"]
 
     def act_meanwhile(self, *unused):
-        """The same, where the library may be at work: it has the address of every storage that it was given."""
+        """Does the same while the library may be working: it has the address of every storage it
+        was given."""
         self.running += 1
         try:
             return self.act()
@@ -173,7 +177,7 @@ class Caller:
         return self.random.choice(list(self.arrays.values()))
 
     def model(self):
-        """Seldom one that is closed before the call: closing while it runs is what is of interest."""
+        """Returns a model, rarely a closed one: what matters is closing it during the call."""
         if self.random.random() < 0.9:
             self.models[:] = [each for each in self.models if not each.closed]
         if not self.models:
@@ -336,7 +340,7 @@ class Caller:
                   "measure", "convert", "save", "edit", "write", "serialize"]  # fmt: skip
 
     def operation(self):
-        """One call, whatever comes of it."""
+        """Makes one call, whatever its result."""
         kind = self.random.choice(self.OPERATIONS)
         self.calls += 1
         try:
@@ -367,7 +371,7 @@ class Caller:
 
 def main(operations, seed):
     faulthandler.enable()
-    sys.unraisablehook = lambda unraisable: None  # what a collection's callback raised
+    sys.unraisablehook = lambda unraisable: None  # raised by the callback of a collection
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, hostile.stand_in_for_torch():
         caller, turn = Caller(seed, folder), 0

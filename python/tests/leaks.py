@@ -1,8 +1,9 @@
-"""Opens, views and closes in a loop, until a leak would show: leaks.py [TURNS], 100,000 of them unless told.
+"""Opens, views and closes in a loop, to find leaks: leaks.py [TURNS], 100,000 by default.
 
-Run with PYTHONMALLOC=malloc, so that every object is a block of malloc's: what is allocated after the last
-turn must be what was allocated after the first ones, but for what Python keeps once (some 40 KB). The
-references of what the module shares, the descriptors and the mappings are counted too. A sample is 10,000 turns.
+Run it with PYTHONMALLOC=malloc, so that every object is a malloc block. What is allocated after the
+last turn must equal what was allocated after the first ones, except for what Python keeps once
+(some 40 KB). The references of the module's shared objects, the descriptors and the mappings are
+counted too. A sample is 10,000 turns.
 """
 
 import ctypes
@@ -14,7 +15,7 @@ import tempfile
 import tenmap
 
 WARM = 500
-PER_TURN = 8  # bytes: a quarter of malloc's least block
+PER_TURN = 8  # bytes: a quarter of malloc's smallest block
 
 
 class Mallinfo(ctypes.Structure):
@@ -23,7 +24,7 @@ class Mallinfo(ctypes.Structure):
 
 
 def allocated():
-    """Bytes that malloc has given out, large blocks included."""
+    """Returns the bytes that malloc has allocated, large blocks included."""
     mallinfo = ctypes.CDLL(None).mallinfo2
     mallinfo.restype = Mallinfo
     info = mallinfo()
@@ -59,7 +60,7 @@ def turn(path, data, file):
 
 
 def counted():
-    """What each turn must leave as it was."""
+    """Returns the counts that each turn must leave unchanged."""
     gc.collect()
     shared = (tenmap.Tensor, tenmap.Model, tenmap._core.Handle, tenmap._core.Memory, tenmap._core, None, True)
     with open("/proc/self/maps") as maps:

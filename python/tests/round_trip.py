@@ -1,9 +1,9 @@
-"""Models of transformers, peft and diffusers, saved by one safetensors and loaded by the other.
+"""One safetensors saves models of transformers, peft and diffusers, and the other loads them.
 
     round_trip.py save FOLDER     writes tiny random models, and what they hold (expected.pt)
-    round_trip.py load FOLDER     loads each of them, compares every tensor, says how many
+        round_trip.py load FOLDER     loads each of them, compares every tensor, prints how many
 
-Which safetensors that is, is up to who starts it: python, or python -m tenmap.safetensors.
+The interpreter's command line selects the safetensors: python, or python -m tenmap.safetensors.
 """
 
 import os
@@ -31,7 +31,7 @@ MODELS = {
 
 
 def cache_layout(folder):
-    """As a hub's cache has it: the snapshot's files are links to blobs."""
+    """Copies the layout of a hub's cache: the snapshot's files are links to blobs."""
     snapshot = folder.with_name(folder.name + "-cache") / "snapshots" / "main"
     blobs = snapshot.parents[1] / "blobs"
     snapshot.mkdir(parents=True)
@@ -58,7 +58,7 @@ def save(root):
 
 
 def diffusion_models():
-    """A tiny autoencoder and a tiny UNet; None where diffusers is not here."""
+    """Returns a tiny autoencoder and a tiny UNet, or None without diffusers."""
     try:
         from diffusers import AutoencoderKL, UNet2DModel
     except ImportError:
@@ -117,7 +117,7 @@ def load(root):
             dtype = next(iter(expected.values())).dtype
             model = kind.from_pretrained(folder, dtype=dtype)
             count += compare(model.state_dict(), expected, str(folder))
-            with torch.no_grad():  # what was loaded may be trained
+            with torch.no_grad():  # loaded tensors may require gradients
                 next(model.parameters()).add_(1)
             AutoModel.from_pretrained(folder)
     if (root / "adapter").is_dir():

@@ -1,4 +1,4 @@
-"""GGUF files: values of metadata as Python's, blocks as bytes, and as the values that they stand for."""
+"""GGUF files: metadata as Python values, blocks as bytes, and as the values they stand for."""
 
 import math
 import struct
@@ -31,7 +31,7 @@ CODES = numpy.arange(-32, 32, dtype="int8").reshape(2, 32)
 BLOCKS = b"".join(numpy.float16(scale).tobytes() + row.tobytes() for scale, row in zip((0.5, 2.0), CODES))
 VALUES = CODES.astype("float32") * numpy.array([[0.5], [2.0]], "float32")
 PLAIN = numpy.arange(6, dtype="float32").reshape(2, 3)
-# The key, its type, what is stored, what Python gets.
+# The key, its type, the stored value, the value in Python.
 METADATA = [
     ("u8", 0, 200, 200), ("i8", 1, -128, -128), ("u16", 2, 60000, 60000), ("i16", 3, -32768, -32768),
     ("u32", 4, 2**32 - 1, 2**32 - 1), ("i32", 5, -(2**31), -(2**31)), ("u64", 10, 2**64 - 1, 2**64 - 1),

@@ -1,7 +1,7 @@
 """Callers whose code closes, clears, resizes, raises, forks or calls again while a call of theirs runs.
 
-Nothing of this may read or write memory that is not there any more: this file is for AddressSanitizer. Each call
-ends as if the caller had done nothing, or with an exception that says what it did.
+None of this may read or write freed memory: this file is for AddressSanitizer. Each call ends as if
+the caller had done nothing, or with an exception that says what the caller did.
 """
 
 import array
@@ -192,11 +192,11 @@ def test_a_list_that_is_cleared_while_it_is_read(opened, tmp_path, name):
         assert len(tenmap.open(tmp_path / "o")) == 9
 
 
-# What is used while the GIL is away is a copy, or is held.
+# Objects that are used without the GIL are copied or held.
 
 
 def long_metadata():
-    """Strings that nobody else has a reference to."""
+    """Returns strings that nothing else references."""
     return {f"key {i} " * 20: f"value {i} " * 20 for i in range(20)}
 
 
@@ -254,7 +254,7 @@ def test_buffers_cannot_be_resized_while_they_are_saved(make, tmp_path):
         writer["w"] = data
         grow()
     assert len(refused) >= 3
-    data.extend(data[:1])  # nobody holds it any more
+    data.extend(data[:1])  # nothing holds it any more
 
 
 def test_the_bytes_of_an_open_model_cannot_be_resized(file):
@@ -317,7 +317,7 @@ def test_a_storage_that_was_resized_is_not_written_to(opened, tensors):
         assert first.storage.data == tensors["w1"].tobytes()
 
 
-# Files whose read() does what it should not.
+# Files whose read() misbehaves.
 
 
 def test_a_file_that_closes_the_model(file, tensors):
@@ -352,7 +352,7 @@ READS = {
 
 @pytest.mark.parametrize("name", READS)
 def test_a_file_that_reads_on_other_threads(file, tmp_path, name):
-    """They would wait for the lock that the file's own thread has, and it for them."""
+    """They would wait for the lock that the file's own thread holds, and that thread for them."""
     model = None
     source = hostile.File(file.read_bytes(), lambda *asked: READS[name](model, tmp_path / "o") and None if model else None)
     model = tenmap.open(source)
@@ -497,7 +497,7 @@ def test_threads_that_close_what_others_read(file, tensors):
         assert not failures and model.closed
 
 
-# Integers are what they are, or refused by the name of their argument.
+# Integers are used exactly, or refused with the name of their argument.
 
 NUMBERS = {
     "open threads": ("threads", 32, lambda p, n: tenmap.open(p, threads=n)),
@@ -578,7 +578,7 @@ def time_of(call):
 
 @unsanitized
 def test_shards_are_listed_in_linear_time(tmp_path):
-    """Eight times the shards take about eight times as long, not 64 times; repr takes next to nothing."""
+    """Eight times the shards take about eight times as long, not 64; repr takes almost no time."""
     metadata = {f"key {i}": "value" for i in range(20)}
     times = []
     for count in (40, 320):

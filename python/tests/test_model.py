@@ -175,7 +175,7 @@ def test_a_model_inside_a_larger_file(path, arrays, tmp_path):
 
 
 def test_sub_interpreters(path):
-    """Each has a module of its own; file objects are read by the interpreter that they belong to."""
+    """Each has its own module; file objects are read by the interpreter that they belong to."""
     interpreters = pytest.importorskip("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
     code = f"""if True:
         import tenmap

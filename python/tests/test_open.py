@@ -1,4 +1,4 @@
-"""What opens and what does not, from what, and what the exceptions say."""
+"""What can be opened, from which sources, and what the exceptions say."""
 
 import contextlib
 import errno
@@ -117,7 +117,7 @@ def test_a_file_that_changes_is_an_exception_with_the_read_backend(path, tmp_pat
 
 
 def test_dequantize(tmp_path):
-    """Codes times scales, as one tensor, through every way to its values; the parts are not listed."""
+    """Codes times scales, as one tensor, however it is read; codes and scales are not listed."""
     codes = random_array("F8_E4M3", (256, 256))
     codes = numpy.where(numpy.isnan(codes.astype("float32")), codes.dtype.type(1), codes)
     scales = numpy.array([[0.5, 2.0], [1.5, 0.25]], "float32")
@@ -178,5 +178,5 @@ def test_every_hostile_file_gets_its_verdict():
             for tensor in model.values():
                 tensor.bytes, tensor.shape, repr(tensor)
                 if len(tensor.shape) <= 64 and tensor.dtype != "F4":
-                    with contextlib.suppress(ValueError):  # shapes that numpy has not
+                    with contextlib.suppress(ValueError):  # shapes that numpy does not support
                         tensor.numpy()

@@ -18,7 +18,7 @@ CORPUS = pathlib.Path(os.environ.get("TENMAP_CORPUS") or pathlib.Path(__file__).
 
 
 def run(code, *arguments, **environment):
-    """What a Python of its own prints."""
+    """Returns what a separate Python process prints."""
     done = subprocess.run(
         [sys.executable, *arguments, *(["-c", code] if code else [])],
         capture_output=True, text=True, env={**os.environ, **environment},
@@ -183,7 +183,7 @@ def test_the_example_runs(tmp_path):
 
 @unsanitized
 def test_import_is_quick_and_needs_nothing():
-    """Under 20 ms, without numpy. By the processor's time: other programs run too."""
+    """Under 20 ms, without numpy. Measured in processor time, because other programs run too."""
     code = """if True:
         import time, sys; begin = time.process_time(); import tenmap
         print(time.process_time() - begin); assert not {"numpy", "torch", "ml_dtypes"} & set(sys.modules)

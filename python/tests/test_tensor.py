@@ -1,4 +1,4 @@
-"""Values: every dtype, every kind of index, every way to get at them, against numpy and ml_dtypes."""
+"""Values: every dtype, every kind of index, every way to read them, against numpy and ml_dtypes."""
 
 import io
 
@@ -131,7 +131,7 @@ def test_array_protocol(model, arrays):
 
 
 def test_steps_read_no_more_than_they_need(tmp_path):
-    """Rows that are stepped over are never read: a file object that counts."""
+    """Rows that are stepped over are never read: tested with a file object that counts."""
 
     class Counting(io.BytesIO):
         count = 0
@@ -207,7 +207,7 @@ def test_torch_may_be_written_to_and_the_file_never_changes(tmp_path):
             tensor = model[name].torch()
             tensor *= 2
             assert tensor.sum().item() == 2 * tensor.numel()
-            assert numpy.all(model[name].numpy() == 1)  # each is its own
+            assert numpy.all(model[name].numpy() == 1)  # each is a separate copy
             assert torch.all(model[name].torch() == 1)
         part = model["large"][::2, 5:].torch()
         part += 1

@@ -106,7 +106,7 @@ def test_dlpack(model, arrays):
     with pytest.raises(BufferError, match="no layout"):
         model["F6_E2M3"].__dlpack__(max_version=(1, 0))
     for capsule in (tensor.__dlpack__(copy=True), tensor.__dlpack__(max_version=(1, 0))):
-        del capsule  # nobody consumed it
+        del capsule  # nothing consumed it
 
 
 def test_dlpack_without_a_copy_is_refused_where_there_is_no_mapping(path):
@@ -134,7 +134,7 @@ def test_models_and_arrays_go_when_they_should(path):
 
 @unsanitized
 def test_nothing_leaks(path):
-    """Opens, views, slices, loads, buffers, capsules, errors and closes, until a leak would show."""
+    """Opens, views, slices, loads, buffers, capsules, errors and closes, to find leaks."""
 
     def turn():
         with tenmap.open(path) as model:

@@ -1,4 +1,4 @@
-"""Writing: what is written is read back, whole or not at all."""
+"""Writing: files are read back whole, or not written at all."""
 
 import os
 import pickle
@@ -202,7 +202,7 @@ def test_load_reports_progress_and_stops(tmp_path):
 
 
 def test_ctrl_c_stops_a_load_and_the_model_goes_on(tmp_path):
-    """A signal that comes while the library works without the GIL."""
+    """A signal arrives while the library works without the GIL."""
     array = numpy.arange(4 << 20, dtype="float32")
     tenmap.save_file({"w": array}, tmp_path / "m")
     model, begun = tenmap.open(tmp_path / "m"), threading.Event()
@@ -211,7 +211,7 @@ def test_ctrl_c_stops_a_load_and_the_model_goes_on(tmp_path):
         begun.wait()
         os.kill(os.getpid(), signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # programs in the background ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
     killer = threading.Thread(target=interrupt)
     killer.start()
     try:
@@ -238,7 +238,8 @@ def test_floating_point_is_converted_while_it_is_saved(tmp_path, model):
 
 
 def test_take(model, path, arrays):
-    """Views where they are stored as they are wanted, one allocation for the rest; read-only, and lasting."""
+    """Returns views of tensors that are stored as requested, one allocation for the rest;
+    read-only, and valid after closing."""
     taken = model.take()
     assert list(taken) == list(model)
     for name, array in arrays.items():

@@ -1,4 +1,4 @@
-"""A program with types, for mypy --strict: what users write must be what the stub allows. It is not run."""
+"""A typed program for mypy --strict: the stub must allow what users write. It is not run."""
 
 from pathlib import Path
 

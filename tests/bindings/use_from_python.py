@@ -1,4 +1,4 @@
-"""The library used through ctypes: the contract's structs, as fixed-width types, from another language."""
+"""Uses the library through ctypes: the public structs, as fixed-width types, from Python."""
 import ctypes as c
 import os
 import struct

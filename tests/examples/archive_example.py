@@ -1,4 +1,5 @@
-"""examples/archive.c on archives that zipfile writes: archive_example.py ARCHIVE FIXTURES TENMAP"""
+"""Runs examples/archive.c on archives that zipfile writes: archive_example.py ARCHIVE FIXTURES
+TENMAP"""
 import os
 import subprocess
 import sys

@@ -1,9 +1,9 @@
-"""The engine of examples/llama against a forward pass in plain Python, in float64; see llama.sh.
+"""Compares examples/llama with a forward pass in plain Python, in float64; see llama.sh.
 
     llama_float64.py LLAMA FOLDER
 
-FOLDER is what examples/random.c wrote: a small Qwen2. Its config.json is varied: ropes, windows, heads. Logits must
-be within 1e-4 of the largest, and the id that of the largest logit.
+FOLDER is the output of examples/random.c: a small Qwen2. Its config.json is varied: ropes, windows,
+heads. Logits must be within 1e-4 of the largest, and the id must be that of the largest logit.
 """
 import json
 import math
@@ -86,7 +86,7 @@ def sees(config, layer, position):
 
 
 def logits(w, config, ids):
-    """Of what follows the last id."""
+    """Returns the logits of what follows the last id."""
     heads, epsilon = config["num_attention_heads"], config["rms_norm_eps"]
     size, share = config["hidden_size"] // heads, heads // config["num_key_value_heads"]
     xs = [list(w["model.embed_tokens.weight"][i]) for i in ids]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes the golden files: tests/golden/make.py. They are committed, so that tests need no Python.
 
-good/ has files that must open and good.txt what must be seen in them, in the lines that
-tests/dump.h explains. bad/ has one malformed file per rule, and bad.txt the status and some words of
-the sentence for each. Both lists are kept by hand.
+good/ has files that must open, and good.txt lists what must be seen in them, in the lines that
+tests/dump.h explains. bad/ has one malformed file per rule, and bad.txt lists the status and some
+words of the error message for each. Both lists are maintained by hand.
 """
 import os
 import struct

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden GGUF files: tests/golden/make_gguf.py. As make.py does those of SafeTensors."""
+"""Writes the golden GGUF files: tests/golden/make_gguf.py. make.py writes those of SafeTensors."""
 import os
 import struct
 

@@ -1,7 +1,7 @@
-"""Conversions against numpy and ml_dtypes: convert_ml_dtypes.py LIBTENMAP.so
+"""Compares conversions with numpy and ml_dtypes: convert_ml_dtypes.py LIBTENMAP.so
 
-All inputs of 8 and 16 bits and a sample of F32 and F64, between every pair of dtypes that both know.
-NaN compares as NaN only. Exits with 77, saying why, where numpy or ml_dtypes is missing.
+Converts all inputs of 8 and 16 bits, and a sample of F32 and F64, between every pair of dtypes that
+both support. Any NaN equals any NaN. Exits with 77 and says why if numpy or ml_dtypes is missing.
 """
 import ctypes
 import sys
@@ -16,7 +16,7 @@ except ImportError as error:
     print(f"skipped: {error}; pip install numpy ml_dtypes, or set TENMAP_PEERS_PYTHON")
     sys.exit(peer.SKIP)
 
-np.seterr(all="ignore")  # casting signalling NaNs is what this is about
+np.seterr(all="ignore")  # the test casts signaling NaNs on purpose
 
 IDS = {name: i for i, name in enumerate(
     "AS_STORED BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ "
@@ -37,7 +37,7 @@ BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 
 
 def pack(codes, bits):
-    """One code per byte to a little-endian stream of bits."""
+    """Packs one code per byte into a little-endian bit stream."""
     if bits == 8:
         return codes
     spread = (codes[:, None] >> np.arange(bits, dtype=np.uint8)) & 1
@@ -90,7 +90,7 @@ def convert(library, to, to_dtype, name, values):
 
 
 def cast(values, to_dtype):
-    """Their conversion; where they have none between two small floats, by way of F32, exactly."""
+    """Returns numpy's conversion; if it has none between two small floats, exactly, through F32."""
     try:
         return values.astype(to_dtype)
     except TypeError:
@@ -98,18 +98,19 @@ def cast(values, to_dtype):
 
 
 def is_special(to, name, values, theirs):
-    """Where the two differ on purpose, with our rule in docs/format.md."""
+    """Returns where the two differ on purpose; docs/format.md has our rule."""
     wide = values.astype(np.float64)
     skip = np.isnan(wide)
-    if to in BITS:  # there is no NaN to compare as; infinities clamp here
+    if to in BITS:  # the target has no NaN; infinities are clamped here
         skip |= np.isinf(wide)
-    if to == "F8_E8M0":  # zero and negatives are NaN here, subnormals round
+    if to == "F8_E8M0":  # zero and negatives become NaN here, subnormals round
         skip |= ~(wide >= 2.0 ** -126)
     if name == "U64" or name == "I64":
-        # numpy converts these by way of F64 or F32, so only what those hold exactly can be compared.
+        # numpy converts these through F64 or F32, so only values that those hold exactly can be
+        # compared.
         skip |= np.abs(wide) >= 2.0 ** 24
     elif name in ("I32", "U32", "F64") and np.dtype(theirs.dtype).itemsize < 4:
-        # ml_dtypes rounds these to F32 first: compare what F32 holds.
+        # ml_dtypes rounds these to F32 first: compares only the values that F32 holds.
         with np.errstate(all="ignore"):
             skip |= wide.astype(np.float32).astype(np.float64) != wide
     return skip

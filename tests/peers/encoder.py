@@ -1,9 +1,10 @@
-"""The embedding of examples/encoder.c against a forward pass in numpy with float64; see encoder.sh.
+"""Compares the embedding of examples/encoder.c with a forward pass in numpy with float64; see
+encoder.sh.
 
     encoder.py ENCODER MODEL BF16 F16
 
-Two bounds for each file, both on the largest difference of a component of the embedding, whose length is
-1: from the pass on the weights that the file has, and from the pass on the F32 weights as published.
+Each file has two bounds, both on the largest difference of a component of the embedding, whose norm
+is 1: from the pass on the weights of that file, and from the pass on the published F32 weights.
 """
 import json
 import math
@@ -14,14 +15,14 @@ import sys
 import numpy
 
 LAYERS, HEADS = 6, 12
-# Token ids of all-MiniLM-L6-v2, [CLS] and [SEP] around each.
+# Token ids of all-MiniLM-L6-v2, with [CLS] and [SEP] around each sentence.
 SENTENCES = [
     [101, 7592, 2088, 102],  # hello world
     [101, 1996, 4248, 2829, 4419, 14523, 2058, 1996, 13971, 3899, 1012, 102],
     [101, 102],
     [101] + [1000 + 37 * i % 29000 for i in range(126)] + [102],
 ]
-# From the weights of the file, and from those as published.
+# The bounds from the weights of the file, and from the published ones.
 BOUNDS = {"F32": (1e-6, 1e-6), "BF16": (1e-6, 6e-3), "F16": (1e-6, 6e-4)}
 
 

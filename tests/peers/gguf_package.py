@@ -1,10 +1,11 @@
-"""GGUF files against the package gguf: gguf_package.py LIBTENMAP.so [CASES [SEED]]
+"""Compares GGUF files with the package gguf: gguf_package.py LIBTENMAP.so [CASES [SEED]]
 
-Three comparisons: the values of every type that the package dequantizes, bit by bit in F32; metadata of
-every type and nesting against its GGUFReader; and CASES (20,000) headers that are mutated at random, of
-which both must see the same where both take them, and the rule is named where they differ. The package
-runs under a time limit: some files make it count to 2^63. Types that it lacks are compared with what
-is written down here a second time. Exits with 77, saying why, where gguf or numpy is missing.
+Makes three comparisons: the values of every type that the package dequantizes, bit by bit in F32;
+metadata of every type and nesting with its GGUFReader; and CASES (20,000) randomly mutated headers.
+Both must see the same in a header that both accept; where their verdicts differ, the rule is
+printed. The package runs under a time limit, because some files make it count to 2^63. Types that
+it lacks are compared with a second implementation in this file. Exits with 77 and says why if gguf
+or numpy is missing.
 """
 import collections
 import ctypes
@@ -30,11 +31,11 @@ except ImportError as error:
 
 np.seterr(all="ignore")
 TYPES = gguf.GGMLQuantizationType
-PLAIN = {0: 18, 1: 14, 24: 6, 25: 12, 26: 16, 27: 21, 28: 20, 30: 15}  # ggml's number: the dtype here
+PLAIN = {0: 18, 1: 14, 24: 6, 25: 12, 26: 16, 27: 21, 28: 20, 30: 15}  # ggml's number: our dtype
 F32, Q8_1 = 18, 9
 LIB = ctypes.CDLL(sys.argv[1])
 CASES = int(sys.argv[2]) if len(sys.argv) > 2 else 20000
-TIME_LIMIT = 0.2  # seconds of the processor, so that a busy machine is no verdict, for a few hundred bytes
+TIME_LIMIT = 0.2  # seconds of processor time, so that load does not matter
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 
 
@@ -74,13 +75,13 @@ LIB.tenmap_open_memory.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_vo
 LIB.tenmap_read.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32,
                             ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_void_p]
 
-# What each type of value is in numpy, by GGUF's number; 8 is a string, 9 an array.
+# The numpy type of each type of value, by GGUF's number; 8 is a string, 9 an array.
 NUMBERS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8",
            12: "<f8"}
 
 
 def raw_of(value):
-    """The bytes of all numbers and strings in a value, one behind the other."""
+    """Returns the bytes of all numbers and strings in a value, concatenated."""
     if value.type != 9 or value.element_type in NUMBERS:
         return ctypes.string_at(value.raw, value.raw_bytes)
     out, element = b"", Value()
@@ -90,7 +91,7 @@ def raw_of(value):
 
 
 def contents(value):
-    """A value as the package gives it; of arrays in arrays it keeps no types, so their bytes."""
+    """Returns a value as the package does; it keeps no types of nested arrays, so their bytes."""
     if value.type != 9 and value.type != 8:
         return np.frombuffer(ctypes.string_at(value.raw, value.raw_bytes), NUMBERS[value.type])[0].item()
     if value.type == 8 or value.element_type == 9:
@@ -104,7 +105,7 @@ def contents(value):
 
 
 class Model:
-    """What tenmap sees in the bytes of a file; .error is the sentence where it refuses them."""
+    """What tenmap sees in the bytes of a file; .error is the error message if it rejects them."""
 
     def __init__(self, data):
         self.data, self.handle, error = data, ctypes.c_void_p(), Error()
@@ -141,7 +142,7 @@ def name_of(tensor):
 
 
 def seen(model):
-    """Tensors as (name, ggml's type, shape, file offset, bytes), by offset."""
+    """Returns the tensors as (name, ggml's type, shape, file offset, bytes), by offset."""
     back = {ours: theirs for theirs, ours in PLAIN.items()}
     return sorted((name_of(t), back.get(t.dtype, t.dtype - 62), tuple(t.shape[:t.rank]), t.file_offset, t.nbytes)
                   for t in model.tensors())
@@ -161,7 +162,7 @@ def package_field(field):
 
 
 def package_bytes(tensor):
-    """Blocks of Q8_1 have 40 bytes in the package, 36 in ggml, which is what counts."""
+    """Blocks of Q8_1 have 40 bytes in the package, but 36 in ggml, which is right."""
     return int(tensor.n_bytes) // 40 * 36 if int(tensor.tensor_type) == Q8_1 else int(tensor.n_bytes)
 
 
@@ -173,7 +174,7 @@ def package_sees(path):
     return tensors, fields
 
 
-# Types that the package does not dequantize: the format's description once more.
+# Types that the package does not dequantize: a second implementation of the format's description.
 
 def plain_q8_1(blocks):
     return blocks[:, :2].copy().view(np.float16).astype(np.float32) * blocks[:, 4:].view(np.int8).astype(np.float32)
@@ -229,7 +230,7 @@ def compare_values():
 
 
 def write_and_compare_quantized(folder):
-    """Files of the package's own writer, with what it quantizes itself from real-looking weights."""
+    """Compares files of the package's own writer, with realistic weights that it quantizes."""
     path = os.path.join(folder, "written.gguf")
     weights = np.random.default_rng(SEED).normal(0, 0.02, (16, 512)).astype(np.float32)
     writer = gguf.GGUFWriter(path, "llama")
@@ -263,7 +264,7 @@ def write_and_compare_quantized(folder):
 # Metadata.
 
 def random_value(rng, depth=0):
-    """(type, bytes of the value), arrays in arrays too."""
+    """Returns (type, bytes of the value); arrays may be nested."""
     kind = rng.choice([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12] if depth < 3 else [4, 8])
     return kind, value_bytes(rng, kind, depth)
 
@@ -285,7 +286,7 @@ def value_bytes(rng, kind, depth):
 
 
 def nested(rng, kind, depth, count):
-    """`depth` arrays, one in the other, of `count` values of this type; 0: such a value itself."""
+    """Returns `depth` nested arrays of `count` values of this type; with depth 0, one value."""
     if depth == 0:
         return value_bytes(rng, kind, 3)
     inner = kind if depth == 1 else 9
@@ -293,7 +294,7 @@ def nested(rng, kind, depth, count):
 
 
 def compare_metadata(folder):
-    """Every type by itself, in an array, and in arrays of arrays, of no, one and several elements."""
+    """Compares every type alone, in an array, and in nested arrays, of 0, 1 and more elements."""
     rng, path = random.Random(SEED), os.path.join(folder, "metadata.gguf")
     pairs = []
     for kind in [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12]:
@@ -317,7 +318,7 @@ def compare_metadata(folder):
 
 
 def base_file(rng):
-    """A small good file: a few keys, a few tensors of several types."""
+    """Returns a small valid file: a few keys, a few tensors of several types."""
     pairs = [text(b"key.%d" % i) + struct.pack("<I", kind) + raw
              for i, (kind, raw) in enumerate(random_value(rng) for _ in range(rng.randrange(5)))]
     alignment = 32
@@ -370,7 +371,7 @@ def stop(*_):
 
 
 def ask_package(path, data):
-    """What it sees, or why it sees nothing: what it raises is its verdict."""
+    """Returns what the package sees; an exception that it raises is its verdict."""
     with open(path, "wb") as out:
         out.write(data)
     try:
@@ -386,7 +387,7 @@ def ask_package(path, data):
 
 
 def rule(sentence):
-    """A sentence without what is only of this file."""
+    """Returns an error message without what is specific to the file."""
     sentence = re.sub(r'^memory: |"(\\.|[^"\\])*"|at offset.*', "", sentence)
     return re.sub(r"\d+|0x[0-9a-f]+", "N", sentence).strip()[:90]
 
@@ -402,7 +403,7 @@ def compare_headers(folder):
     signal.signal(signal.SIGPROF, stop)
     for case in range(CASES):
         head, data = base_file(rng)
-        whole = case % 20 == 0  # these stay as they are
+        whole = case % 20 == 0  # these are not mutated
         file = (head if whole else mutate(rng, head)) + data
         model = Model(file)
         theirs, why = ask_package(path, file)

@@ -1,11 +1,11 @@
-"""The engine of examples/llama against transformers, in F32 on the processor; see llama.sh.
+"""Compares the engine of examples/llama with transformers, in F32 on the CPU; see llama.sh.
 
     llama.py LLAMA FOLDER
 
-Each architecture is written by save_pretrained as BF16, F16 and F32, in one file and in shards, with a head of
-its own and a tied one, and with what else its config.json can say. For each of 8 prompts, 32 greedy ids must
-be those of generate(), up to where its two best logits differ by less than 1e-4, and all logits must be
-within 1e-4 of the largest in a pass over the same ids.
+save_pretrained writes each architecture as BF16, F16 and F32, in one file and in shards, with a
+separate and a tied head, and with other options of its config.json. For each of 8 prompts, 32
+greedy ids must equal those of generate(), up to where its two best logits differ by less than 1e-4.
+All logits must be within 1e-4 of the largest in a pass over the same ids.
 """
 import os
 import subprocess
@@ -24,7 +24,7 @@ CONFIGS = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config,
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}
 WINDOWED = dict(use_sliding_window=True, sliding_window=9, max_window_layers=1)
-# What is tried beyond dtypes, shards and heads. rope_scaling is what transformers 5 calls rope_parameters.
+# What is tested beyond dtypes, shards and heads. transformers 5 calls rope_scaling rope_parameters.
 FURTHER = [("llama", dict(rope_scaling=LLAMA3)),
            ("llama", dict(rope_scaling={"rope_type": "linear", "factor": 4.0})),
            ("llama", dict(attention_bias=True, mlp_bias=True)),
@@ -60,7 +60,7 @@ def config_of(kind, options):
 
 
 def make(folder, kind, dtype, sharded, options, seed):
-    """A model with values in every weight, written as `dtype`."""
+    """Writes a model with values in every weight as `dtype`."""
     torch.manual_seed(seed)
     model = transformers.AutoModelForCausalLM.from_config(config_of(kind, options))
     with torch.no_grad():
@@ -75,13 +75,14 @@ def run(llama, folder, ids, *options):
 
 
 def near(model, ids):
-    """How far apart the two best logits are that follow these ids."""
+    """Returns the difference of the two best logits that follow these ids."""
     best = model(torch.tensor([ids])).logits[0, -1].topk(2).values
     return float(best[0] - best[1])
 
 
 def compare(llama, folder, model, prompt, threads):
-    """The largest difference of a logit, relative to the largest logit of its step; raises on a wrong id."""
+    """Returns the largest difference of a logit, relative to the largest logit of its step; raises
+    on a wrong id."""
     logits_file = os.path.join(folder, "logits")
     done = run(llama, folder, prompt, "-n", str(NEW), "--threads", str(threads), "--logits", logits_file)
     if done.returncode or done.stdout.count("\n") != 1:

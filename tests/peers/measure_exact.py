@@ -1,9 +1,10 @@
-"""What tenmap_measure says against exact arithmetic and numpy.histogram: measure_exact.py LIBTENMAP.so [ROUNDS]
+"""Compares tenmap_measure with exact arithmetic and numpy.histogram:
+measure_exact.py LIBTENMAP.so [ROUNDS]
 
-Generates tensors of many distributions, hostile ones among them: values that square beyond F64 at
-either end, a spread of a few units in the last place of the mean, outliers where blocks begin. Mean,
-deviation and norm are computed with integers that have as many digits as it takes. Exits with 77,
-saying why, where numpy is missing.
+Generates tensors of many distributions, including hostile ones: values whose squares overflow or
+underflow F64, a spread of a few units in the last place of the mean, outliers where blocks begin.
+Mean, deviation and norm are computed with integers of arbitrary precision. Exits with 77 and says
+why if numpy is missing.
 """
 import ctypes
 import json
@@ -56,7 +57,7 @@ LIB.tenmap_close.argtypes = [ctypes.c_void_p]
 
 
 def measure(dtype, data, count, bins=0, low=0.0, high=0.0):
-    """The numbers and the histogram of one tensor of these bytes."""
+    """Returns the statistics and the histogram of one tensor of these bytes."""
     header = json.dumps({"t": {"dtype": dtype, "shape": [count],
                                "data_offsets": [0, len(data)]}}).encode()
     header += b" " * (-len(header) % 8)
@@ -75,7 +76,7 @@ def measure(dtype, data, count, bins=0, low=0.0, high=0.0):
 
 
 def root(numerator, denominator):
-    """The square root of a fraction of integers as (integer, power of two), to more than 60 digits."""
+    """Returns the root of a fraction as (integer, power of two), to more than 60 digits."""
     if numerator == 0:
         return 0, 0
     shift = max(0, 420 + denominator.bit_length() - numerator.bit_length())
@@ -84,7 +85,7 @@ def root(numerator, denominator):
 
 
 def apart(got, integer, power, reference):
-    """|got - exact| as a share of the exact reference, all of these integers times powers of two."""
+    """Returns |got - exact| relative to the exact reference, computed with integers."""
     if math.isnan(got) or math.isinf(got):
         return math.inf
     mantissa, exponent = math.frexp(got)
@@ -98,9 +99,9 @@ def apart(got, integer, power, reference):
 
 
 def exact(values):
-    """Mean, deviation and norm of doubles as (integer, power of two) each."""
+    """Returns mean, deviation and norm of doubles, each as (integer, power of two)."""
     mantissas, exponents = np.frexp(values)
-    shifts = exponents.astype(int) - 53 + 1127  # so that every one is whole
+    shifts = exponents.astype(int) - 53 + 1127  # makes every one an integer
     whole = [int(m) << s for m, s in zip((mantissas * 2.0**53).tolist(), shifts.tolist())]
     n, total, squares = len(whole), sum(whole), sum(x * x for x in whole)
     mean = (total << 420) // n, -420 - 1127
@@ -120,7 +121,7 @@ def check(name, dtype, values, data, worst):
         sys.exit(f"{name} of {dtype}: from {stats.min} to {stats.max}")
     mean, std, norm = exact(values)
     of_mean = larger((abs(mean[0]), mean[1]), std)
-    # A subnormal result has fewer digits than any other: half of its last place is granted.
+    # A subnormal result has fewer digits than others, so half a unit in its last place is allowed.
     for what, got, want, reference in (("mean", stats.mean, mean, of_mean), ("std", stats.std, std, std),
                                        ("norm", stats.norm, norm, norm)):
         if math.isinf(got) and want[0].bit_length() + want[1] > 1024:
@@ -145,7 +146,7 @@ def check_bins(name, dtype, values, data, rng, worst):
         with np.errstate(all="raise", under="ignore"):
             edges = np.linspace(*ends, bins + 1)
             want, _ = np.histogram(values, edges)
-            # With a number of bins numpy begins at a guess, which subnormal widths lead astray.
+            # With a number of bins, numpy starts from a guess, which is wrong for subnormal widths.
             if (ends[1] - ends[0]) / bins > 1e-290 and (want != np.histogram(values, bins, ends)[0]).any():
                 sys.exit(f"numpy does not agree with itself on {name}, {bins} bins of {ends}")
     except (ValueError, FloatingPointError):  # more bins than numbers between the ends, or overflow
@@ -159,7 +160,7 @@ def check_bins(name, dtype, values, data, rng, worst):
 
 
 def distributions(rng):
-    """Pairs of a name and float64 values, which the dtypes may clip and round."""
+    """Yields a name and float64 values, which the dtypes may clip and round."""
     n = int(rng.choice([1, 2, 5, 100, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7, 20000]))
     normal, where = rng.standard_normal(n), np.arange(n)
     yield "a normal distribution", normal
@@ -195,7 +196,7 @@ def distributions(rng):
 
 
 def as_dtype(dtype, values):
-    """The values as this dtype has them, as float64 and as bytes."""
+    """Returns the values in this dtype, as float64 and as bytes."""
     if dtype == "BF16":
         with np.errstate(over="ignore"):
             bits = values.astype(np.float32).view(np.uint32) >> 16

@@ -1,4 +1,5 @@
-"""Tensors that `tenmap get -o` exports, read back with numpy: python3 npy_numpy.py TENMAP FIXTURES."""
+"""Reads tensors that `tenmap get -o` exports back with numpy: python3 npy_numpy.py TENMAP
+FIXTURES."""
 import io
 import json
 import os
@@ -16,7 +17,7 @@ tool, fixtures = map(os.path.abspath, sys.argv[1:3])
 
 
 def export(*arguments):
-    """What the tool writes to stdout, and the same through a file."""
+    """Returns what the tool writes to stdout, and the same through a file."""
     piped = subprocess.run([tool, "get", *arguments, "-o", "-"], check=True, capture_output=True).stdout
     subprocess.run([tool, "get", *arguments, "-f", "-o", "x.npy"], check=True)
     with open("x.npy", "rb") as file:
@@ -25,7 +26,7 @@ def export(*arguments):
 
 
 def stored(path, name):
-    """A tensor by hand: F32, F64, I64, F16, BOOL, U8, and BF16 widened through its bits."""
+    """Reads a tensor by hand: F32, F64, I64, F16, BOOL, U8, and BF16 widened through its bits."""
     with open(path, "rb") as file:
         data = file.read()
     size = int.from_bytes(data[:8], "little")

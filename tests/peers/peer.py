@@ -1,12 +1,12 @@
-"""What the comparisons with Python's packages share."""
+"""What the comparisons with Python packages share."""
 import os
 import sys
 
-SKIP = 77  # the exit code of one whose packages are not here
+SKIP = 77  # the exit code if a package is missing
 
 
 def hand_over():
-    """To the interpreter that has the packages, where TENMAP_PEERS_PYTHON names one."""
+    """Runs this script with the interpreter that TENMAP_PEERS_PYTHON names, if it names one."""
     other = os.environ.pop("TENMAP_PEERS_PYTHON", None)
     if other:
         os.execv(other, [other] + sys.argv)

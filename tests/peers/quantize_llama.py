@@ -1,13 +1,16 @@
-"""Quantizes a model as a library does, for quantized_models.py: quantize_llama.py LIBRARY MODEL TOKENS OUT
+"""Quantizes a model as a library does, for quantized_models.py:
+quantize_llama.py LIBRARY MODEL TOKENS OUT
 
-Runs in the environment of gptqmodel or autoawq, which are not those of the other libraries; nothing here is of the
-tool. For each way to quantize, OUT gets a folder as the library saves it, and a file beside it: what the library makes
-of the weights, as its own layers dequantize them, and the logits that it computes with those.
+Runs in the environment of gptqmodel or autoawq, which differ from those of the other libraries; it
+does not use the tool. For each way to quantize, OUT gets a folder as the library saves it, and a
+file beside it with the weights as the library's own layers dequantize them, and the logits that it
+computes with those.
 """
 import os
 import sys
 
-# By default, gptqmodel starts half as many threads as there are processors, and at two of those finds it too few.
+# By default, gptqmodel starts half as many threads as there are processors; with two processors, it
+# then reports too few.
 os.environ.setdefault("GPTQMODEL_CPU_WORKERS", "2")
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 import torch
@@ -19,7 +22,8 @@ CALIBRATION = torch.randint(0, VOCABULARY, (SAMPLES, LENGTH)).tolist()
 
 
 def keep(label, dtype, model, dequantize):
-    """What `model` is without its quantized layers, of which dequantize(layer) is [in, out], and what it computes."""
+    """Saves the weights of `model` outside its quantized layers, dequantize(layer) as [in, out] for
+    each of those, and the logits."""
     layers = {name: layer for name, layer in model.named_modules() if hasattr(layer, "qweight")}
     weights = {name: value for name, value in model.state_dict().items() if name.rpartition(".")[0] not in layers}
     with torch.no_grad():
@@ -31,7 +35,7 @@ def keep(label, dtype, model, dequantize):
 
 
 def add_tokenizer():
-    """gptqmodel asks for one, though it is given numbers."""
+    """gptqmodel requires a tokenizer, although it gets ids."""
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
     words = Tokenizer(models.WordLevel({str(i): i for i in range(VOCABULARY)}, unk_token="0"))
@@ -40,8 +44,9 @@ def add_tokenizer():
 
 
 def gptqmodel():
-    """Its quantized layers are those of the torch backend, which loads the folder that it saved. Its
-    utils/model_dequant.py is in quantized.py; that one has one width for all layers, and of AWQ not the order."""
+    """Its quantized layers are those of the torch backend, which loads the folder that it saved.
+    Its utils/model_dequant.py is in quantized.py; that file supports only one width for all layers,
+    and not AWQ's order."""
     from gptqmodel import BACKEND, GPTQModel, QuantizeConfig
     from gptqmodel.quantization.awq.utils.packing_utils import dequantize_gemm
     add_tokenizer()
@@ -60,7 +65,7 @@ def gptqmodel():
             ("awq in groups of 128, with zero points, of bf16", "bf16", dict(awq, group_size=128, sym=False))):
         as_torch = {"f16": torch.float16, "bf16": torch.bfloat16}[dtype]
         folder = os.path.join(OUT, label)
-        # Packing in another way would first compile it, for half a minute.
+        # Another way of packing would be compiled first, for half a minute.
         model = GPTQModel.load(MODEL, QuantizeConfig(pack_impl="original", **settings), device="cpu", dtype=as_torch)
         model.quantize(calibration, batch_size=1, calibration_data_min_length=1)
         model.save(folder)
@@ -77,7 +82,7 @@ def autoawq():
     import awq.modules.linear.gemm
     from awq import AutoAWQForCausalLM
     from awq.utils.packing_utils import dequantize_gemm
-    awq.modules.linear.gemm.TRITON_AVAILABLE = False  # which computes on a GPU
+    awq.modules.linear.gemm.TRITON_AVAILABLE = False  # Triton computes on a GPU
     model = AutoAWQForCausalLM.from_pretrained(MODEL, device_map="cpu", torch_dtype=torch.float16)
     model.quantize(None, calib_data=CALIBRATION, max_calib_samples=SAMPLES, max_calib_seq_len=LENGTH,
                    quant_config={"zero_point": True, "q_group_size": 32, "w_bit": 4, "version": "GEMM"})

@@ -1,8 +1,10 @@
-"""What `tenmap convert --quantize` writes, as others read it: python3 quantize_out.py TENMAP CLI_QUANTIZED.
+"""Reads the output of `tenmap convert --quantize` as other programs do:
+python3 quantize_out.py TENMAP CLI_QUANTIZED.
 
-compressed-tensors takes its own part of config.json and decompresses each weight; DeepSeek's formula is
-written out in torch. Both must give the bits that `convert --dequantize --to f32` gives. Codes must be the
-nearest, and scales follow from the largest value of their row, block or group.
+compressed-tensors reads its own section of config.json and decompresses each weight; DeepSeek's
+formula is written out in torch. Both must give the same bits as `convert --dequantize --to f32`.
+Codes must be the nearest, and scales must follow from the largest value of their row, block or
+group.
 """
 import json
 import os
@@ -31,7 +33,7 @@ def run(*arguments):
 
 
 def deepseek(parts, module):
-    """weight * weight_scale_inv of its block of 128x128, ragged at the edges."""
+    """Returns weight * weight_scale_inv of its 128x128 block; blocks at the edges are smaller."""
     weight, scale = parts[module + ".weight"], parts[module + ".weight_scale_inv"]
     rows, columns = weight.shape
     spread = scale.repeat_interleave(128, 0)[:rows].repeat_interleave(128, 1)[:, :columns]
@@ -46,7 +48,7 @@ def compressed(parts, module, config):
 
 
 def largest(x, scheme):
-    """For each element, the largest magnitude of those that share its scale."""
+    """Returns, for each element, the largest magnitude among those that share its scale."""
     rows, columns = x.shape
     if scheme == "fp8-block":
         out = torch.empty_like(x)
@@ -60,7 +62,8 @@ def largest(x, scheme):
 
 
 def check_error(x, y, scheme, name):
-    """Half a step of the codes at most, where the largest value becomes 448, 127, or 3.5 to 7."""
+    """The error is at most half a step of the codes; the largest value becomes 448, 127, or 3.5 to
+    7."""
     top = largest(x, scheme)
     if scheme.startswith("fp8"):  # 3 bits of mantissa, or the subnormals' steps of 2^-9
         bound = torch.maximum(x.abs() / 16, top / 448 * 2 ** -10)

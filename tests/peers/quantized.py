@@ -1,10 +1,12 @@
-"""Weights in parts against the libraries that write them: quantized.py LIBTENMAP.so [SOURCES]
+"""Compares quantized weights with the libraries that write them: quantized.py LIBTENMAP.so
+[SOURCES]
 
-Each library quantizes random weights of several shapes and says itself what they are; the tensors are
-written as that library stores them, opened with TENMAP_OPEN_DEQUANTIZE, and compared bit by bit: the whole in
-F32 where the library computes in F32, else in the dtype that it computes in, and random slices. SOURCES is a folder with the unpacked
-sources of gptqmodel and autoawq, of which only the files with their formulas are loaded; quantized_models.py has the packages.
-What is not there is skipped aloud. Exits with 77 where nothing is left.
+Each library quantizes random weights of several shapes and dequantizes them itself. The tensors are
+written as that library stores them, opened with TENMAP_OPEN_DEQUANTIZE, and compared bit by bit:
+all values in F32 if the library computes in F32, otherwise in the dtype that it computes in, and
+random slices. SOURCES is a folder with the unpacked sources of gptqmodel and autoawq, of which only
+the files with their formulas are loaded; quantized_models.py uses the packages. What is missing is
+reported as skipped. Exits with 77 if nothing is left.
 """
 import ctypes
 import glob
@@ -61,7 +63,7 @@ LIB.tenmap_find.restype = ctypes.POINTER(Tensor)
 
 
 def same(got, wanted, label, ulps=0):
-    """The same bits, or as many units in the last place apart as `ulps` allows; 0 and -0 are one."""
+    """Requires the same bits, or at most `ulps` units in the last place; 0 and -0 are equal."""
     kind = DTYPES[wanted.dtype][1]
     apart = (got.contiguous().view(kind).long() - wanted.contiguous().view(kind).long()).abs()
     bad = (apart > ulps) & ~(got.isnan() & wanted.isnan()) & ~((got == 0) & (wanted == 0))
@@ -98,7 +100,8 @@ def compare(t, wanted, label, ulps):
 
 
 def check(label, name, tensors, wanted, config=None, ulps=0, metadata=None):
-    """The weight `name` of a model of these tensors, or of what tensors(path) writes, has the values `wanted`."""
+    """The weight `name` of a model of these tensors, or of what tensors(path) writes, has the
+    values `wanted`."""
     global checked
     checked += 1
     with tempfile.TemporaryDirectory() as folder:
@@ -122,7 +125,8 @@ def check(label, name, tensors, wanted, config=None, ulps=0, metadata=None):
 
 
 def compressed_tensors():
-    """Each format by its own compressor; scales in F32 make it compute in F32, in BF16 in BF16."""
+    """Each format with its own compressor. With F32 scales it computes in F32, with BF16 scales in
+    BF16."""
     from compressed_tensors.compressors import BaseCompressor
     from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
     from compressed_tensors.quantization.lifecycle.forward import dequantize
@@ -203,15 +207,16 @@ def bitsandbytes():
                     parts = {"m.weight": packed}
                     parts.update({"m.weight." + k: v for k, v in state.as_dict(packed=True).items()})
                     label = f"bitsandbytes {kind}{' nested' if nested else ''} {rows}x{columns} {dtype}"
-                    # As one row: with AVX-512, 0.50 begins a block anew with each row, which it did not when it
-                    # quantized them, and then is off by more than quantizing may cost.
+                    # As one row: with AVX-512, version 0.50 starts a new block with each row, which
+                    # it did not do when it quantized them. Then its error is larger than that of
+                    # quantizing.
                     state.shape = torch.Size([rows * columns])
                     wanted = bnb.dequantize_4bit(packed, state).to(dtype).reshape(rows, columns)
                     check(label, "m.weight", parts, wanted)
         w = torch.randn(rows, columns).half()
         codes, scb, _ = bnb.int8_vectorwise_quant(w)
         parts = {"m.weight": codes, "m.SCB": scb, "m.weight_format": torch.tensor(0, dtype=torch.uint8)}
-        # As its backward pass writes it, and its own function, which multiplies in another order.
+        # As its backward pass computes it; its own function multiplies in another order.
         check(f"bitsandbytes int8 {rows}x{columns}", "m.weight", parts,
               codes.to(F32).mul(scb.unsqueeze(1).mul(1.0 / 127.0)))
         check(f"bitsandbytes int8_vectorwise_dequant {rows}x{columns}", "m.weight", parts,
@@ -285,13 +290,14 @@ def torchao():
                 quantize_(layer, config)
                 w = layer[0].weight
                 parts, metadata = flatten_tensor_state_dict({"0.weight": w.data})
-                # In BF16 it subtracts, then multiplies, and rounds after each; one rounding is what we make.
+                # In BF16 it subtracts, then multiplies, and rounds after each step; tenmap rounds
+                # once.
                 check(f"torchao {label} {rows}x{columns} {dtype}", "0.weight", parts, w.dequantize(),
                       ulps=0 if dtype == F32 else 1, metadata=metadata)
 
 
 def source(pattern, name):
-    """A file out of a package's sources, as a module."""
+    """Loads a file from a package's sources as a module."""
     found = sorted(glob.glob(os.path.join(SOURCES, pattern))) if SOURCES else []
     if not found:
         raise ImportError(f"{pattern} is not among the sources")
@@ -307,7 +313,7 @@ def words(*shape):
 
 
 def gptqmodel():
-    """The functions of its utils/model_dequant.py, loaded without the package and its dependencies."""
+    """Uses its utils/model_dequant.py, loaded without the package and its dependencies."""
     for name in ("gptqmodel", "gptqmodel.utils", "gptqmodel.quantization"):
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__path__ = []

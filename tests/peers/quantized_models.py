@@ -1,9 +1,10 @@
-"""A tiny Llama, quantized by each library and dequantized by the tool: quantized_models.py TENMAP
+"""Each library quantizes a tiny Llama, and the tool dequantizes it: quantized_models.py TENMAP
 
-Random weights are quantized and saved as the library does it; `tenmap convert --dequantize` makes a plain model of
-that folder, transformers loads it, and its logits must be those of the library's own dequantized model. gptqmodel and
-autoawq have environments of their own, whose interpreters TENMAP_GPTQMODEL_PYTHON and TENMAP_AUTOAWQ_PYTHON name. What
-is not installed, or cannot quantize here, is skipped aloud. Exits with 77 where nothing is left.
+Random weights are quantized and saved as the library does it. `tenmap convert --dequantize` makes a
+plain model from that folder, transformers loads it, and its logits must equal those of the
+library's own dequantized model. gptqmodel and autoawq have separate environments, whose
+interpreters TENMAP_GPTQMODEL_PYTHON and TENMAP_AUTOAWQ_PYTHON name. What is not installed, or
+cannot quantize here, is reported as skipped. Exits with 77 if nothing is left.
 """
 import os
 import subprocess
@@ -32,8 +33,8 @@ CONFIG = LlamaConfig(vocab_size=320, hidden_size=128, intermediate_size=256, num
                      num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False, dtype=F32)
 MODEL = LlamaForCausalLM(CONFIG).eval()
 TOKENS = torch.arange(24).reshape(2, 12) * 13 % 320
-NEAR = {"f16": 2e-3, "bf16": 2e-2}  # logits of a model in these, from those in F32
-ELSEWHERE_SECONDS = 300  # after which a library in its own environment counts as one that cannot quantize here
+NEAR = {"f16": 2e-3, "bf16": 2e-2}  # allowed difference of logits from those in F32
+ELSEWHERE_SECONDS = 300  # after this, a library counts as unable to quantize
 
 
 def logits(model):
@@ -47,7 +48,7 @@ def linears(model):
 
 
 def compare(label, folder, wanted, tolerance=0.0, options=()):
-    """What the tool makes of the folder, loaded by transformers, has these logits, and they are returned."""
+    """The tool's output for the folder, loaded by transformers, has these logits; returns them."""
     with tempfile.TemporaryDirectory() as work:
         subprocess.run([TOOL, "convert", folder, "--dequantize", *options, "--copy-config", "-o",
                         os.path.join(work, "model.safetensors")], check=True, stdout=subprocess.DEVNULL)
@@ -65,8 +66,8 @@ def compare(label, folder, wanted, tolerance=0.0, options=()):
 
 
 def by_weight(label, quantize, config, narrow=False):
-    """quantize(weight) gives the parts that the library stores, by their endings, and what it makes of them; narrow:
-    in BF16, which all weights become then."""
+    """quantize(weight) returns the tensors that the library stores, by their suffixes, and their
+    dequantized values. narrow: in BF16, to which all weights are then converted."""
     state, plain = {}, LlamaForCausalLM(CONFIG)
     plain.load_state_dict(MODEL.state_dict())
     chosen = set(linears(MODEL))
@@ -118,11 +119,11 @@ def compressed_tensors():
         by_weight(f"compressed-tensors {kind} {'symmetric' if args.symmetric else 'with zero points'}", quantize,
                   {"quant_method": "compressed-tensors", "format": kind, "ignore": ["lm_head"],
                    "config_groups": {"group_0": {"targets": ["Linear"], "weights": args.model_dump(mode="json")}}},
-                  narrow=kind.startswith("nvfp4"))  # whose decompressor gives BF16
+                  narrow=kind.startswith("nvfp4"))  # its decompressor returns BF16
 
 
 def bitsandbytes():
-    """Quantized, saved and dequantized by transformers with bitsandbytes."""
+    """transformers quantizes, saves and dequantizes with bitsandbytes."""
     import bitsandbytes
     from transformers import BitsAndBytesConfig
     configs = {"nf4, nested": BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4",
@@ -135,13 +136,13 @@ def bitsandbytes():
             with tempfile.TemporaryDirectory() as folder:
                 model = AutoModelForCausalLM.from_pretrained(plain, quantization_config=config, dtype=F32)
                 model.save_pretrained(folder)
-                # Its int8 multiplies in another order than the one that its backward pass has.
+                # Its int8 code multiplies in another order than its backward pass.
                 compare(f"bitsandbytes {label} {bitsandbytes.__version__}", folder, logits(model.dequantize(dtype=F32)),
                         1e-5 if label == "int8" else 0.0)
 
 
 def transformers_fp8():
-    """Fine-grained FP8, which transformers quantizes and dequantizes itself."""
+    """Fine-grained FP8, which transformers itself quantizes and dequantizes."""
     from transformers.integrations.finegrained_fp8 import Fp8Dequantize
     op = Fp8Dequantize(None)
 
@@ -156,7 +157,7 @@ def transformers_fp8():
 
 
 def torchao():
-    """Quantized, flattened for safetensors and dequantized by torchao."""
+    """torchao quantizes, flattens for safetensors and dequantizes."""
     from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
     from torchao.quantization import (Float8WeightOnlyConfig, Int8WeightOnlyConfig, IntxWeightOnlyConfig, PerGroup,
                                       quantize_)
@@ -195,8 +196,9 @@ def mlx():
 
 
 def elsewhere(library):
-    """quantize_llama.py quantizes MODEL in the library's environment. The weights that its own layers make of that are
-    those of the tool, bit for bit; what it computes with them in 16 bits is near, and what MODEL computes is not."""
+    """quantize_llama.py quantizes MODEL in the library's environment. The weights that the
+    library's layers dequantize equal the tool's, bit for bit. The logits that it computes with them
+    in 16 bits are near ours, and MODEL's are not."""
     variable = f"TENMAP_{library.upper()}_PYTHON"
     python = os.environ.get(variable)
     if not python:
@@ -210,7 +212,7 @@ def elsewhere(library):
         try:
             subprocess.run([python, script, library, plain, tokens, out], check=True, timeout=ELSEWHERE_SECONDS,
                            cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        except (OSError, subprocess.SubprocessError) as error:  # nothing of the tool has run by then
+        except (OSError, subprocess.SubprocessError) as error:  # the tool has not run yet
             print((getattr(error, "output", None) or b"").decode(errors="replace")[-2000:])
             raise ImportError(f"it cannot quantize here: {error}") from error
         for own in sorted(name for name in os.listdir(out) if name.endswith(".pt")):

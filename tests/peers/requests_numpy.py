@@ -1,12 +1,13 @@
-"""tenmap_read_as and tenmap_load against numpy: bytes viewed as other dtypes, blocks, rows that lie apart.
+"""Compares tenmap_read_as and tenmap_load with numpy: bytes viewed as other dtypes, blocks, strided
+rows.
 
     requests_numpy.py LIBRARY [REQUESTS [SEED]]
 
-Every pair of dtypes that numpy has, of equal or dividing width, and U8 as F4 and F6 unpacked by hand; then
-random requests (100,000 unless told): a tensor, what its bytes are taken for, a block of up to four
-dimensions, a dtype to convert to, a stride, on the mapped and on the read backend, many to a load, of two
-models at once. Each is what numpy's view, slice, astype and strided assignment give. Exits with 77 where
-numpy or ml_dtypes is missing.
+Tests every pair of numpy dtypes of equal or dividing width, and U8 as F4 and F6 unpacked by hand.
+Then random requests (100,000 by default): a tensor, the dtype that its bytes are viewed as, a block
+of up to four dimensions, a dtype to convert to, a stride, on the mapped and on the read backend,
+many to a load, of two models at once. Each must equal numpy's view, slice, astype and strided
+assignment. Exits with 77 if numpy or ml_dtypes is missing.
 """
 import ctypes
 import json
@@ -65,13 +66,14 @@ def library(path):
 
 
 def write_model(path, random):
-    """Tensors of every dtype and of one to four dimensions, the last of 96 bytes; their bytes by name."""
+    """Writes tensors of every dtype and of one to four dimensions, the last of 96 bytes; returns
+    their bytes by name."""
     header, data, tensors = {}, b"", {}
     for name, kind in NUMPY.items():
         for rank in range(1, 5):
             shape = [int(random.integers(1, 6)) for _ in range(rank - 1)] + [96 // kind.itemsize]
             raw = random.integers(0, 256, int(numpy.prod(shape)) * kind.itemsize, "u1")
-            if name in FLOATS + ["C64"]:  # small numbers: NaN has its own rules, and a test of its own
+            if name in FLOATS + ["C64"]:  # small numbers: NaN has its own rules and its own test
                 values = random.standard_normal(int(numpy.prod(shape)) * (2 if name == "C64" else 1))
                 raw = values.astype("f4" if name == "C64" else kind).view("u1")
             header["%s.%d" % (name, rank)] = {"dtype": name, "shape": shape,
@@ -92,7 +94,7 @@ def open_model(lib, path, backend):
 
 
 def plain_bytes(raw, name):
-    """Numbers without NaN, infinity or odd BOOL: what is viewed as floats is compared by bits only."""
+    """Returns the bytes as an array; bytes that are viewed as floats are compared only by bits."""
     return numpy.ascontiguousarray(raw).view(NUMPY[name])
 
 
@@ -115,7 +117,7 @@ def every_pair(lib, models, tensors):
 
 
 def packed_floats(lib, models, tensors):
-    """F4 and F6 in bytes of U8, unpacked by hand: element i at bits i * width of a little-endian stream."""
+    """F4 and F6 in bytes of U8: element i is at bit i * width of a little-endian stream."""
     kinds = {"F4": (4, ml_dtypes.float4_e2m1fn), "F6_E2M3": (6, ml_dtypes.float6_e2m3fn),
              "F6_E3M2": (6, ml_dtypes.float6_e3m2fn)}
     for key, (name, raw) in tensors.items():
@@ -131,13 +133,13 @@ def packed_floats(lib, models, tensors):
 
 
 def random_request(lib, models, tensors, random):
-    """One request, what its destination must be afterwards, and what must be kept meanwhile."""
+    """Returns a request, the expected destination, and the objects to keep alive."""
     key = str(random.choice(list(tensors)))
     name, raw = tensors[key]
     own = random.random() < 0.4
     stored = name if own else str(random.choice(list(NUMPY)))
     values = plain_bytes(raw, stored)
-    # Numbers are converted where they are numbers; what is taken for floats is compared by its bits.
+    # Numbers are converted only as numbers; bytes viewed as floats are compared by their bits.
     target = stored
     if own and name in FLOATS and random.random() < 0.7:
         target = str(random.choice(["F32", "F64"]))

@@ -1,9 +1,9 @@
-"""Files byte for byte as the reference writes them: write_python.py LIBTENMAP.so
+"""Compares files with those of the reference, byte for byte: write_python.py LIBTENMAP.so
 
 Generates models (names with every kind of character, all dtypes that numpy has, scalars, empty
-tensors, at most one pair of metadata), writes each with the Python package and with tenmap, tensors
-declared in another order, and compares the bytes. Exits with 77, saying why, where the package is
-missing.
+tensors, at most one metadata entry), writes each with the Python package and with tenmap, with the
+tensors declared in another order, and compares the bytes. Exits with 77 and says why if the package
+is missing.
 """
 import ctypes
 import os

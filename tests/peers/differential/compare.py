@@ -1,17 +1,17 @@
-"""Holds tenmap against the reference: compare.py FOLDER CASES SEED [PYTHON]
+"""Compares tenmap with the reference: compare.py FOLDER CASES SEED [PYTHON]
 
-FOLDER holds the programs generate, judge and reference; PYTHON is an interpreter with the package
-safetensors, which judges as well where it is given. Prints the counts. A disagreement is shrunk,
-shown, left in tests/golden/found/, and makes the exit status 1.
+FOLDER holds the programs generate, judge and reference. PYTHON is an interpreter with the package
+safetensors, which is compared too if it is given. Prints the counts. A disagreement is shrunk,
+printed and left in tests/golden/found/, and makes the exit status 1.
 
 What counts as agreement, for a file:
-- both take it, and see the same names, dtypes, shapes, offsets and metadata;
+- both accept it, and see the same names, dtypes, shapes, offsets and metadata;
 - both refuse it, for the same rule (1 to 3 count as one);
-- it holds something that tenmap refuses by intent, as the reference's program found by walking the
-  JSON, and tenmap refuses it with the sentence for that.
-- it begins as a GGUF file does, which the reference refuses and tenmap judges by other rules.
-Tensors at one and the same place come in any order from the reference, and so does the first of
-several rules that they break: a different rule counts only if 400 tries do not bring tenmap's.
+- it contains something that tenmap rejects on purpose, as the reference's program found by
+  walking the JSON, and tenmap rejects it with the error message for that;
+- it begins like a GGUF file, which the reference refuses and tenmap judges by other rules.
+The reference returns tensors at the same offsets in any order, and reports any of the rules that
+they break first. So a different rule counts only if 400 tries do not produce tenmap's.
 """
 import collections
 import json
@@ -30,7 +30,7 @@ INTENT = {"n": b"the name appears twice", "m": b"appears twice in __metadata__",
 
 
 def agree(mine, theirs):
-    """Whether a line of judge and one of reference say the same."""
+    """Returns whether a line of judge and a line of reference agree."""
     if mine[:1] == b"A":
         return mine == theirs
     if theirs[:1] == b"S":
@@ -51,7 +51,7 @@ class Peers:
         return subprocess.Popen(command, stdout=subprocess.PIPE)
 
     def lines(self, seed, first, count):
-        """For each case, the lines of all judges."""
+        """Returns the lines of all judges for each case."""
         running = []
         for command in self.judges.values():
             source = self.generate(seed, first, count)
@@ -69,7 +69,7 @@ class Peers:
             raise SystemExit(f"{count} cases were made, but {got} judged")
 
     def judge(self, name, files, *words):
-        """The lines of one judge for these files."""
+        """Returns the lines of one judge for these files."""
         stream = b"".join(struct.pack("<I", len(file)) + file for file in files)
         run = subprocess.run(self.judges[name] + list(words), input=stream, stdout=subprocess.PIPE,
                              check=True)
@@ -80,7 +80,7 @@ class Peers:
         return source.communicate()[0][4:]
 
     def disagrees(self, files):
-        """For each file, what the two say, if it is not the same; None if it is."""
+        """Returns, for each file, what the two say if they disagree, or None."""
         out = []
         for file, mine, theirs in zip(files, self.judge("judge", files),
                                       self.judge("reference", files)):
@@ -93,12 +93,13 @@ class Peers:
 
 
 def kind(lines):
-    """What makes two disagreements the same one: the verdicts, without names and numbers."""
+    """Returns what identifies a disagreement: the verdicts, without names and numbers."""
     return tuple(line[:4] if line[:1] != b"A" else b"A" for line in lines)
 
 
 def dump(value):
-    """JSON of what json.loads makes with pairs for objects: [("key", value), ...] as a tuple."""
+    """Returns the JSON of what json.loads returns with objects as pairs: a tuple of (key,
+    value)."""
     if isinstance(value, tuple):
         return "{" + ",".join(f"{json.dumps(k)}:{dump(v)}" for k, v in value) + "}"
     if isinstance(value, list):
@@ -107,7 +108,7 @@ def dump(value):
 
 
 def without_members(text, data):
-    """Files without one of the header's members, its bytes taken out and later offsets moved."""
+    """Yields the file without one member, its bytes removed and later offsets moved."""
     try:
         members = json.loads(text, object_pairs_hook=tuple)
         spans = [dict(entry).get("data_offsets") if isinstance(entry, tuple) else None
@@ -131,7 +132,8 @@ def without_members(text, data):
 
 
 def smaller(text, data):
-    """Files with a part left out: members, then parts of the text, large ones first, then data."""
+    """Yields smaller files: without members, then without pieces of the text, large ones first,
+    then of the data."""
     yield from without_members(text, data)
     size = len(text)
     while size > 0:
@@ -145,7 +147,7 @@ def smaller(text, data):
 
 
 def shrink(peers, file):
-    """The file with all left out that the disagreement does not need."""
+    """Returns the file without everything that the disagreement does not need."""
     before = peers.disagrees([file])[0]
     wanted = kind(before)
     for _ in range(2000):
@@ -178,7 +180,7 @@ def report(peers, seed, number, file):
 
 
 def package_view(mine):
-    """A line of judge as the package's program would print it: sizes for offsets, by name."""
+    """Returns a line of judge as the package's program prints it: sizes, not offsets, by name."""
     words = mine.decode().split()
     tensors, pairs = [], []
     for word in words[1:]:
@@ -191,7 +193,7 @@ def package_view(mine):
 
 
 def package_agrees(mine, theirs, package):
-    """The package tells less: whether it opens, the tensors, and for some the metadata."""
+    """The package reports less: whether it opens, the tensors, and for some files the metadata."""
     opens = theirs[:1] == b"A" or (theirs[:1] == b"S" and theirs.split()[2] == b"A")
     if package[:1] != (b"A" if opens else b"R"):
         return False
@@ -239,7 +241,8 @@ def run(peers, cases, seed):
 
 
 def golden(peers):
-    """The golden files: those that open must open there too; the others must not, but by intent."""
+    """Judges the golden files: tenmap must open the good ones and reject the bad ones, and the
+    reference must agree, except where they differ on purpose."""
     failures = files = 0
     for verdict, folder in (("A", "good"), ("R", "bad")):
         top = os.path.join(HERE, "..", "..", "golden", folder)
@@ -256,7 +259,7 @@ def golden(peers):
 
 
 def self_test(peers):
-    """A judge with a planted fault must be caught, and the case shrunk to little more than it."""
+    """A judge with a planted fault must be caught, and the case shrunk to little more."""
     faulty = Peers(os.path.dirname(peers.programs["judge"]))
     faulty.judges["judge"] = ["sh", "-c", f'"{peers.programs["judge"]}" | sed s/:F6_E3M2:/:F6_E2M3:/']
     found = [number for number, (mine, theirs) in enumerate(faulty.lines(1, 0, 2000))

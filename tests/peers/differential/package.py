@@ -1,10 +1,10 @@
-"""The Python package's verdict on each file of a stream, in lines like those of judge.c:
+"""Prints the Python package's verdict on each file of a stream, in lines like those of judge.c:
 
-    A Tname:dtype:dims:bytes ... Mkey=value ...    tensors by name; metadata where it was asked for
+        A Tname:dtype:dims:bytes ... Mkey=value ...    tensors by name; metadata if it was asked for
     R
 
-package.py FOLDER opens every fourth file that the package takes a second time, from FOLDER, since only
-then it tells of metadata; the line of such a file begins with "A+".
+With FOLDER, package.py opens every fourth accepted file a second time, from FOLDER, since the
+package returns metadata only then. The line of such a file begins with "A+".
 """
 import os
 import sys
