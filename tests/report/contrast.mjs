@@ -1,4 +1,4 @@
-// Runs in the page: every text in sight whose contrast with what is painted under it is below 4.5.
+// Runs in the report: finds every visible text whose contrast with its background is below 4.5.
 export function lowContrasts() {
     const numbers = (color) => (color.match(/[\d.]+/g) || []).map(Number);
     const luminance = (rgb) =>
@@ -15,7 +15,7 @@ export function lowContrasts() {
         r,
         r.getBoundingClientRect(),
     ]);
-    // In a drawing, the last rectangle before the text that lies under it.
+    // In a drawing, the background is the last rectangle before the text that lies under it.
     const under = (node) => {
         const svg = node.closest("svg");
         if (svg && node.tagName === "text" && svg.closest(".treemap")) {

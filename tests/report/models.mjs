@@ -1,9 +1,10 @@
-// Writes the models that the tests of the report's page look at.
+// Writes the models for the tests of the report.
 import fs from "node:fs";
 
 const BITS = { F32: 32, BF16: 16, F8_E4M3: 8, I64: 64, U8: 8 };
 
-// Reproducible normal numbers; two streams, so that a tune can change values and leave the rest alone.
+// Reproducible normal numbers; two streams, so that a fine-tune can change values and leave the
+// rest alone.
 function stream() {
     const state = { seed: 1 };
     const random = () => {
@@ -17,7 +18,7 @@ const values = stream();
 const noise = stream();
 const gauss = () => values.next();
 
-// Elements in file order; `value` gives each one as a number.
+// Returns elements in file order; `value` returns each one as a number.
 function elements(dtype, count, value) {
     const bytes = Buffer.alloc((count * BITS[dtype]) / 8);
     for (let i = 0; i < count; i++) {
@@ -54,7 +55,8 @@ export function write(path, tensors, metadata) {
     fs.writeFileSync(path, Buffer.concat([length, json, ...parts]));
 }
 
-// A small language model; layer 7 has an odd weight, layer 3 a NaN. `change` alters what a tune would.
+// A small language model; layer 7 has an unusual weight, layer 3 a NaN. `change` makes the changes
+// of a fine-tune.
 export function showcase(path, change) {
     values.seed = noise.seed = 42;
     const [W, H, V, L] = [48, 128, 1000, 12];
@@ -84,7 +86,7 @@ export function showcase(path, change) {
     write(path, list, { format: "pt", base_model: "showcase", steps: change ? "120000" : "100000" });
 }
 
-// As many tensors as the largest mixture-of-experts models have, each of a few values.
+// As many tensors as the largest mixture-of-experts models have, each with a few values.
 export function hundredThousand(path) {
     values.seed = 7;
     const list = [["model.embed_tokens.weight", "BF16", [64, 8], gauss]];
@@ -106,7 +108,7 @@ export function hundredThousand(path) {
     return list.length;
 }
 
-// Names that would like to be something else than text.
+// Names that could be mistaken for something other than text.
 export const HOSTILE = [
     "</script><script>window.pwned=1</script>",
     '"><img src=x onerror=window.pwned=2>',
@@ -152,7 +154,7 @@ export function empty(path) {
     write(path, []);
 }
 
-// LoRA adapters of a small image model, in the two ways in which they are named: one word per module,
+// LoRA adapters of a small image model, with the two common kinds of names: one word per module,
 // joined by _, and paths of the modules. A third of its tensors each are alpha, down and up.
 const LORA_BLOCKS = [
     ["down_blocks", [0, 1, 2], [0, 1]],
@@ -209,8 +211,8 @@ export function diffusers(path) {
     return list.map(([name]) => name);
 }
 
-// A tune that changed a little, broke two tensors, mended one that its base had broken, emptied one, and
-// lost the last layer.
+// A fine-tune that changed values a little, broke two tensors, repaired one that was broken in its
+// base, set one to zero, and lost the last layer.
 export function wrongTune(path, tuned) {
     values.seed = noise.seed = 21;
     const near = (strength) => () => gauss() + (tuned ? noise.next() * strength : 0);

@@ -1,7 +1,7 @@
-// Opens pages of `tenmap report` in headless Chromium: every view is drawn and works, hostile names stay
-// text, nothing asks the network.
+// Opens reports of `tenmap report` in headless Chromium: every view is drawn and works, hostile
+// names stay text, and nothing uses the network.
 //   node test.mjs TOOL DEMO_MODEL WORK_FOLDER [--corpus FOLDER] [--picture FILE.png] [--only PATTERN]
-// Some tests look at pages that earlier ones made.
+// Some tests use reports that earlier tests made.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
@@ -36,7 +36,7 @@ const browser = await chromium.launch({
     args: FLAGS,
 });
 
-// A page that has been opened, and everything that must not have happened on it.
+// Opens a report, and records everything that must not happen in it.
 async function open(file, options = {}) {
     const { meter: wanted, ...settings } = options;
     const context = await browser.newContext({
@@ -59,7 +59,7 @@ async function open(file, options = {}) {
     if (meter) await meter.send("Performance.enable", { timeDomain: "threadTicks" });
     await page.goto("file://" + file);
     await page.waitForFunction(() => document.documentElement.dataset.ready, null, { timeout: 30000 });
-    // Milliseconds that the page's main thread has computed, whatever else the machine did meanwhile.
+    // Milliseconds that the report's main thread has computed, however busy the machine was.
     page.work = async () =>
         (await meter.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration").value *
         1000;
@@ -381,7 +381,7 @@ const tests = {
         let work = Infinity;
         let page;
         for (let i = 0; i < 5; i++) {
-            // the least of five: the machine may be busy
+            // the minimum of five: the machine may be busy
             if (page) await page.context().close();
             page = await open(at("large.html"), { meter: true });
             work = Math.min(work, await page.work());
@@ -394,7 +394,7 @@ const tests = {
                 Number(await page.evaluate(() => document.documentElement.dataset.ready)),
             );
         }
-        // On a machine that other work keeps busy, what the page itself computes decides.
+        // On a busy machine, the report's own computing time decides.
         assert.ok(Math.min(ready, work) < 2000, `ready after ${ready} ms, of which it worked ${work} ms`);
         assert.ok((await page.locator("#table .row").count()) < 100, "only rows in sight exist");
         const took = await page.evaluate(() => {
@@ -422,7 +422,7 @@ const tests = {
     },
 };
 
-// How many different colors the heat map's canvas has, its axis aside.
+// Returns how many different colors the heat map's canvas has, without its axis.
 function colorsOf(page) {
     return page.locator("#heatmap canvas").evaluate((canvas) => {
         const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height - 40);
@@ -439,7 +439,7 @@ async function shoot(name, file, options, full = true) {
     await page.context().close();
 }
 
-// Pictures to look at, and the one that the README shows.
+// Screenshots to look at, and the one that the README shows.
 async function pictures() {
     const phone = { viewport: { width: 375, height: 740 }, isMobile: true, hasTouch: true };
     const list = ["demo", "showcase", "compare", "kohya", "diffusers", "nan", "plain", "large"];

@@ -1,5 +1,5 @@
-// What the page must tell truly, and can be read of it: findings in values, names, edges and counts, and
-// text with enough contrast. The tests of test.mjs that come before these have made the other pages.
+// Statements of the report that must be true and readable: findings in values, names, edges and
+// counts, and text with enough contrast. Earlier tests of test.mjs have made the other reports.
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import { lowContrasts } from "./contrast.mjs";
@@ -7,7 +7,7 @@ import * as models from "./models.mjs";
 
 const gauss4 = (i) => i + 1;
 
-// The fills of the map's leaves, and a color of the theme.
+// The fills of the treemap's leaves, and a color of the theme.
 const leafFills = (page) =>
     page.locator("#treemap rect.leaf").evaluateAll((all) => all.map((r) => r.getAttribute("fill")));
 const themed = (page, name) =>
@@ -46,7 +46,7 @@ export const truths = ({ at, tenmap, open, rows }) => ({
             assert.match(await page.locator("#heat-odd").innerText(), /layer 2 . weight 3 NaN or Inf/);
             page.quiet();
         }
-        // The base's own NaN, mended here, is no finding.
+        // A NaN of the base that is repaired here is not a finding.
         const page = await open(at("nan.html"));
         await page.locator("#search").fill("block-4.weight");
         await rows(page).first().click();

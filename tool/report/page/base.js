@@ -1,5 +1,5 @@
-// Helpers that every view uses. Text that comes from a model reaches the page through textContent
-// alone; no view builds markup from strings.
+// Helpers that every view uses. Text from a model reaches the document only through textContent; no
+// view builds markup from strings.
 
 const byId = (id) => document.getElementById(id);
 
@@ -18,8 +18,8 @@ const el = (tag, attributes, ...children) => fill(document.createElement(tag), a
 const svgEl = (tag, attributes, ...children) =>
     fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-// Characters that are invisible, or that reorder or break what stands around them, are shown as their
-// code. The space, U+0020, is none of them.
+// Characters that are invisible, or that reorder or break the surrounding text, are shown as their
+// code. The space, U+0020, is not one of them.
 const HIDDEN =
     /[\u0000-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}]/gu;
 const codeOf = (c) => c.codePointAt(0).toString(16).padStart(4, "0");
@@ -51,7 +51,7 @@ function scaled(n, units, gap) {
 const bytesText = (n) => scaled(n, ["B", "KB", "MB", "GB", "TB", "PB"], SPACE);
 const countText = (n) => scaled(n, ["", "K", "M", "B", "T", "Q"], "");
 
-// Four digits (or as many as asked for), as people write them: 0.0123, 1.2e-7, 12,340.
+// Formats four digits (or as many as asked for), as people write them: 0.0123, 1.2e-7, 12,340.
 function numberText(x, digits = 4) {
     if (x === null || x === undefined) return "";
     if (!Number.isFinite(x)) return x > 0 ? "\u221e" : x < 0 ? "\u2212\u221e" : "NaN";
@@ -83,7 +83,7 @@ function compareNames(a, b) {
     return PLAIN.test(a) && PLAIN.test(b) ? natural.compare(a, b) : a < b ? -1 : a > b ? 1 : 0;
 }
 
-// Colors. Everything that a drawing needs from the theme is read from the style sheet, so that light,
+// Colors. Drawings read everything that they need of the theme from the style sheet, so that light,
 // dark and print stay in one place.
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -99,7 +99,7 @@ function mix(from, to, share) {
     return "#" + part.map((x) => x.toString(16).padStart(2, "0")).join("");
 }
 
-// A color along evenly spaced stops, at between 0 and 1.
+// Returns a color along evenly spaced stops; `at` is between 0 and 1.
 function ramp(stops, at) {
     const x = Math.min(Math.max(at, 0), 1) * (stops.length - 1);
     const i = Math.min(Math.floor(x), stops.length - 2);
@@ -115,12 +115,12 @@ function luminance(hex) {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
-// Black or white, whichever reads better on a color: on 0.179 both have a contrast of 4.58, elsewhere
-// the better one has more.
+// Black or white, whichever is more readable on a color: at 0.179 both have a contrast of 4.58,
+// elsewhere the better one has more.
 const inkOn = (hex) => (luminance(hex) > 0.179 ? "#000000" : "#ffffff");
 
-// A name that breaks where it has to: behind dots, slashes and numbers, in long parts between words.
-// Copied, it is the name.
+// Appends a name that can break after dots, slashes and numbers, and in long parts between words.
+// Copying it gives the plain name.
 function breakable(node, text) {
     const LONG = 8;
     let from = 0;
@@ -141,7 +141,7 @@ function breakable(node, text) {
     return node;
 }
 
-// Widths of text in the page's font; the drawings leave out what does not fit.
+// Measures the width of text in the report's font; drawings leave out what does not fit.
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 const ruler = document.createElement("canvas").getContext("2d");
 function widthOf(text, size = 11.5, weight = 400) {
@@ -149,8 +149,8 @@ function widthOf(text, size = 11.5, weight = 400) {
     return ruler.measureText(text).width;
 }
 
-// As much of a text as fits, its end where that is asked for or where it is a number, which tells a
-// thing from its neighbors; "" where that is next to nothing.
+// Returns as much of a text as fits. It keeps the end if asked to or if the text ends in a number,
+// which distinguishes it from its neighbors. Returns "" if too little would be left.
 function fitted(text, room, width, end) {
     if (width(text) <= room) return text;
     const digits = text.match(/\d+$/);
@@ -168,7 +168,7 @@ function fitted(text, room, width, end) {
     return digits && width(digits[0]) <= room ? digits[0] : "";
 }
 
-// One tooltip for the whole page: a title and pairs of label and value.
+// One tooltip for the whole report: a title and pairs of label and value.
 const tip = byId("tip");
 function showTip(event, title, rows) {
     tip.replaceChildren(el("strong", { text: title }));
@@ -187,7 +187,7 @@ const hideTip = () => {
     tip.hidden = true;
 };
 
-// A row of buttons of which one is pressed.
+// A row of buttons, one of which is pressed.
 function choice(label, options, current, pick) {
     const box = el("div", { class: "choice", role: "group", "aria-label": label });
     const buttons = options.map(([value, text]) => {
@@ -215,5 +215,5 @@ function select(label, options, current, pick) {
     return list;
 }
 
-// What draws again when the theme or the width changes.
+// Functions to call when the theme or the width changes.
 const redraws = [];

@@ -1,6 +1,7 @@
-// Turns the page's data (docs/report.md describes the format) into columns, one entry per tensor.
+// Decodes the report's data (docs/report.md describes the format) into columns, one entry per
+// tensor.
 
-// Without a prototype: a file may call its dtype "constructor".
+// Without a prototype: a file may name its dtype "constructor".
 const DTYPE_COLORS = {
     __proto__: null,
     F64: "#7a5195",
@@ -42,7 +43,7 @@ const DTYPE_COLORS = {
 };
 const MORE_COLORS = ["#9b5de5", "#00a6a6", "#d1495b", "#5f7a61", "#8d6a9f", "#cc7722", "#3f88c5", "#8a8f98"];
 
-// Others get one by the bytes of their names, so that two of them are mostly told apart.
+// Other dtypes get a color by the bytes of their names, so that two of them mostly differ.
 function dtypeColor(name) {
     let letters = 0;
     for (const byte of new TextEncoder().encode(name)) letters = (Math.imul(letters, 31) + byte) >>> 0;
@@ -65,7 +66,7 @@ function column(values) {
 const CODE = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const CODE_VALUE = Object.fromEntries([...CODE].map((c, i) => [c, i]));
 
-// Counts in base 32, the least digit first; 32 is added to digits with more to come.
+// Decodes counts in base 32, the lowest digit first; digits that are not the last have 32 added.
 function decodeBins(text) {
     const bins = [];
     let count = 0;
@@ -82,7 +83,8 @@ function decodeBins(text) {
     return bins;
 }
 
-// The edges of a tensor's bins, as the tool counted by them: each operation rounded to a double.
+// Returns the edges of a tensor's bins as the tool used them: each operation is rounded to a
+// double.
 function edgesOf(from, to, bins) {
     const step = (to - from) / bins;
     const edges = [];
@@ -91,7 +93,7 @@ function edgesOf(from, to, bins) {
     return edges;
 }
 
-// Histograms are half of a large page, and read when the first one is looked at.
+// Histograms are half of a large report, so they are decoded when the first one is shown.
 let histograms = null;
 function binsOf(tensor) {
     if (!histograms) {
@@ -112,7 +114,7 @@ function decode(raw) {
         n,
         forms,
         form: Uint32Array.from(raw.form),
-        own: raw.shards.reduce((sum, s) => sum + s.tensors, 0), // the rest are in the other model only
+        own: raw.shards.reduce((sum, s) => sum + s.tensors, 0), // the rest are in the other model
         dtypes: raw.dtypes.map((name) => ({ name, color: dtypeColor(name) })),
         dtype: new Uint16Array(n),
         bytes: new Float64Array(n),
@@ -147,14 +149,14 @@ function decode(raw) {
     return m;
 }
 
-// Least and greatest values come with as many digits as give them back: as a float, but for these.
+// Minimums and maximums have the digits that restore a float; for these dtypes, a double.
 const WIDE = new Set(["F64", "I32", "U32", "I64", "U64", "C64"]);
 
 function decodeStats(m, stats) {
     m.hasStats = Boolean(stats);
     for (const [name, values] of Object.entries(stats || {})) m.stats[name] = column(values);
     m.measured = m.hasStats ? (k) => !Number.isNaN(m.stats.zeros[k]) : () => false;
-    const complex = m.dtypes.map((d) => (d.name === "C64" ? 2 : 1)); // their parts are measured
+    const complex = m.dtypes.map((d) => (d.name === "C64" ? 2 : 1)); // real, imaginary
     m.values = (k) => m.elements[k] * complex[m.dtype[k]];
     if (!stats) return;
     const narrow = m.dtypes.map((d) => !WIDE.has(d.name));
@@ -162,8 +164,8 @@ function decodeStats(m, stats) {
         for (let i = 0; i < m.n; i++) if (narrow[m.dtype[i]]) values[i] = Math.fround(values[i]);
 }
 
-// The states of a tensor in a comparison; the data holds their place in this list, but for the last
-// one: whatever else changed, values that became NaN or infinite are what one has to know.
+// The states of a tensor in a comparison; the data holds indexes into this list, except of the last
+// one: whatever else changed, the user must see values that became NaN or infinite.
 const STATES = [
     ["same", "unchanged"],
     ["changed", "values changed"],
@@ -189,8 +191,8 @@ function decodeDiff(raw) {
     return diff;
 }
 
-// What is wrong with a tensor's values, as `tenmap check --values` has it: NaN or infinite ones, or
-// nothing but zeros.
+// What is wrong with a tensor's values, as in `tenmap check --values`: some are NaN or infinite, or
+// all are zero.
 const FLAG_ZERO = 1;
 const FLAG_BROKEN = 2;
 
@@ -204,21 +206,22 @@ function flagTensors(m) {
     return flags;
 }
 
-// How many values are NaN or infinite; where nothing was measured, those that a comparison found.
+// Returns how many values are NaN or infinite; if nothing was measured, those that a comparison
+// found.
 function brokenCount(m, i) {
     if (m.measured(i)) return m.stats.nan[i] + m.stats.inf[i];
     return (m.diff && m.diff.gained.get(i)) || 0;
 }
 
-// Numbers in names, and the parts that names have, as tool/model/module_numbers.h describes them: a number has a
-// separator or an end of the name on both sides; parts end at . and /, and at a _ or - before or behind
-// a number.
+// Numbers and parts in names, as tool/model/module_numbers.h describes them. A number has a
+// separator or an end of the name on both sides. Parts end at . and /, and at a _ or - before or
+// after a number.
 const MAX_PARTS = 48; // deeper paths end in one leaf
 const isDigit = (code) => code >= 48 && code <= 57;
 const isJoint = (code) => code === 95 || code === 45;
 const isSeparator = (code) => code === 46 || code === 47 || code === 95 || code === 45;
 
-// Where the number ends that begins here, or the same place if none does.
+// Returns where the number that begins here ends, or the same position if none does.
 function numberEnd(name, at) {
     let end = at;
     while (end < name.length && isDigit(name.charCodeAt(end))) end++;
@@ -226,7 +229,7 @@ function numberEnd(name, at) {
     return ended && end - at < 10 ? end : at;
 }
 
-// Where the parts of a name end, before their separators; the last one where the name does.
+// Returns where the parts of a name end, before their separators; the last one ends with the name.
 function partEnds(name) {
     const ends = [];
     let number = numberEnd(name, 0) > 0;
@@ -241,7 +244,8 @@ function partEnds(name) {
     return ends;
 }
 
-// Where the first number at `from` or behind it begins and ends, or null. Looks at 2,000 characters.
+// Returns where the first number at or after `from` begins and ends, or null. Searches 2,000
+// characters.
 function findNumber(name, from) {
     const most = Math.min(name.length, 2000);
     for (let at = from; at < most; at++) {
@@ -252,7 +256,8 @@ function findNumber(name, from) {
     return null;
 }
 
-// What follows a layer's number, with other numbers as *, unless a part ends in them: fc_1 stays.
+// Returns what follows a layer's number, with other numbers as *, unless a part ends in one: fc_1
+// stays.
 const INNER = /(^|[./_-])\d{1,9}(?=[_-])|(^|[./])\d{1,9}(?=[./]|$)/g;
 const kinds = new Map();
 function kindOf(rest) {
@@ -264,8 +269,9 @@ function kindOf(rest) {
     return kind;
 }
 
-// Stack, layer and kind of every tensor; the layer is -1 where the name has no number. Of several
-// numbers the first counts whose stack has more than one layer; without such a one, the first.
+// Returns stack, layer and kind of every tensor; the layer is -1 if the name has no number. If
+// there are several numbers, the first whose stack has more than one layer counts; if there is
+// none, the first.
 function placeTensors(model) {
     const places = {
         layer: new Int32Array(model.n).fill(-1),
@@ -284,7 +290,7 @@ function placeTensors(model) {
         if (found) asked.push([i, ...found]);
     }
     for (let round = 0; round < 4 && asked.length; round++) {
-        const stacks = new Map(); // the one layer of a stack, or -1 where it has several
+        const stacks = new Map(); // the only layer of a stack, or -1 if there are several
         const numbers = asked.map(([i, begin, end]) => {
             const stack = model.names[i].slice(0, Math.max(0, begin - 1));
             const layer = Number(model.names[i].slice(begin, end));

@@ -1,4 +1,4 @@
-// One tensor: what the header says, what was measured, and its histogram.
+// One tensor: the data of the header, the measurements, and the histogram.
 
 let openDetail = () => {};
 
@@ -69,7 +69,7 @@ function makeDetail(model) {
         return list;
     }
 
-    // As many digits as tell each edge from the next.
+    // Uses enough digits to tell each edge from the next.
     function edgeTexts(edges) {
         for (let digits = 4; digits < 17; digits++) {
             const texts = edges.map((x) => numberText(x, digits));
@@ -78,7 +78,7 @@ function makeDetail(model) {
         return edges.map(String);
     }
 
-    // The ends, and as many edges between them as have room for their numbers.
+    // Draws the ends, and as many edges between them as have room for their numbers.
     function drawEdges(picture, texts, W, H) {
         const bins = texts.length - 1;
         const wide = (k) => widthOf(texts[k], 11);

@@ -1,6 +1,6 @@
 // Files, metadata and findings.
 
-// What a finding's severity means; the data holds the place in this list.
+// What a finding's severity means; the data holds an index into this list.
 const SEVERITY = [
     ["", "none"],
     ["note", "notes only"],
@@ -68,7 +68,7 @@ function metadataValue(value) {
     return box;
 }
 
-// Shards mostly repeat each other's metadata: a pair is told once, with the files that have it.
+// Shards mostly repeat each other's metadata: each pair is shown once, with the files that have it.
 function samePairs(metadata) {
     const seen = new Map();
     for (const [shard, key, value] of metadata) {
@@ -136,7 +136,7 @@ function makeMetadata(raw) {
         );
 }
 
-// Findings of one kind are told once, with how many there are; the others can be unfolded.
+// Findings of one kind are shown once, with their number; the others can be unfolded.
 function sameFindings(findings) {
     const seen = new Map();
     for (const f of [...findings].sort((a, b) => b.severity - a.severity)) {
@@ -158,7 +158,7 @@ function findingText(group) {
     return box;
 }
 
-// What is wrong with values, as check --values has it, by kind: [what, tensors].
+// What is wrong with values, as in check --values, by kind: [what, tensors].
 function valueFindings(model) {
     const kindsOf = [
         ["NaN", (i) => model.measured(i) && model.stats.nan[i] > 0],

@@ -1,11 +1,12 @@
-// The heat map: tensor kinds down, layers across. Color says how far a value lies from what is usual
-// for its kind (median and median absolute deviation over the layers), so that a broken or odd layer
-// stands out whatever the scale of its kind is.
+// The heat map: tensor kinds down, layers across. Color shows how far a value is from the usual one
+// for its kind (median and median absolute deviation over the layers), so that a broken or unusual
+// layer stands out whatever the scale of its kind.
 
-const HEAT_ROWS = 160; // kinds that are drawn; more would be no picture any more
+const HEAT_ROWS = 160; // kinds that are drawn; more would not be readable
 const HEAT_COLUMNS = 1200;
 
-// One cell sums the tensors that share stack, layer and kind (the experts of a layer, say).
+// A cell combines the tensors that share stack, layer and kind (the experts of a layer, for
+// example).
 function buildStacks(model) {
     const stacks = new Map();
     const put = (stack, layer, kind, i) => {
@@ -47,8 +48,8 @@ function median(sorted) {
     return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-// Per metric: how a cell's number comes from its tensors, how it is told, and how it is scaled.
-// "robust" compares a kind's layers on a log scale; "share" and "change" are absolute.
+// For each metric: how a cell's number is computed from its tensors, shown and scaled. "robust"
+// compares a kind's layers on a log scale; "share" and "change" are absolute.
 const sumOf = (values, list) => list.reduce((sum, i) => sum + values[i], 0);
 const METRICS = [
     {
@@ -106,9 +107,9 @@ const SIZE_METRIC = {
     of: (m, list) => sumOf(m.bytes, list),
 };
 
-const FLOOR = 0.02; // a spread below 5 % (in decades) is not worth a color
+const FLOOR = 0.02; // a spread below 5 % (in decades) gets no color
 
-// Levels of a kind's cells, from -1 (far below the usual) over 0 to 1 (far above).
+// Returns the levels of a kind's cells, from -1 (far below the usual) through 0 to 1 (far above).
 function levels(metric, values) {
     if (metric.scale === "share") return values.map((v) => v);
     if (metric.scale === "count") return values.map((v) => (v > 0 ? 1 : 0));
@@ -124,7 +125,7 @@ function levels(metric, values) {
     });
 }
 
-// A cell of a comparison in which all tensors share a state that says more than any number.
+// Returns the state that all tensors of a cell share in a comparison; it says more than any number.
 function stateOf(model, list) {
     if (!model.diff) return "";
     const state = STATES[model.diff.state[list[0]]][0];
@@ -139,7 +140,8 @@ function makeHeatmap(model) {
     const host = byId("heatmap");
     let view = null;
 
-    // Kinds are rows and layers columns; modules have long names, so they go down and the kinds across.
+    // Kinds are rows and layers are columns. Modules have long names, so they go down and the kinds
+    // across.
     function compute() {
         const stack = stacks[state.stack];
         const flip = Boolean(stack.modules);
@@ -162,7 +164,7 @@ function makeHeatmap(model) {
         return { stack, flip, metric, layers, rows };
     }
 
-    // The kind and the place among the layers that a cell of the drawing stands for.
+    // Returns the kind and the index of the layer that a cell of the drawing stands for.
     const cellAt = (x, y) => (view.flip ? [view.rows[x], y] : [view.rows[y], x]);
     const down = () => (view.flip ? view.layers : view.rows.map((row) => row.kind)).map(String);
     const across = () => (view.flip ? view.rows.map((row) => row.kind) : view.layers).map(String);
@@ -181,7 +183,8 @@ function makeHeatmap(model) {
             : mix(css("--heat-mid"), css("--heat-high"), level);
     }
 
-    // Names of rows: as wide as they need, up to a part of the picture; their ends tell them apart.
+    // Names of rows are as wide as they need, up to a share of the picture; their ends distinguish
+    // them.
     function drawNames(names, narrow) {
         const size = narrow ? 11.5 : 12.5;
         const short = names.map((n) => n.replace(/\.weight$/, ""));
@@ -249,7 +252,7 @@ function makeHeatmap(model) {
         );
     }
 
-    // Every label for which there is room, and none over another.
+    // Draws every label that has room, without overlaps.
     function paintAxis(pen, columns, cellW, size) {
         pen.fillStyle = css("--muted");
         pen.font = `11px ${FONT}`;
@@ -270,7 +273,7 @@ function makeHeatmap(model) {
         });
     }
 
-    // NaN and infinity are marked by form, not only by color.
+    // NaN and infinity are marked by shape, not only by color.
     function cross(pen, x, y, w, h, under) {
         pen.strokeStyle = inkOn(under);
         pen.lineWidth = 1.5;
@@ -418,7 +421,7 @@ function makeHeatmap(model) {
         byId("heat-note").textContent = where + usual;
     }
 
-    // The most unusual cells in words, for readers of print and of screen readers too.
+    // Describes the most unusual cells in words, also for print and screen readers.
     function drawOdd() {
         const odd = [];
         for (const row of view.rows) {

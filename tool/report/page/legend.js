@@ -16,8 +16,8 @@ function scaleBar(stops, from, to) {
     return [el("span", {}, document.createTextNode(from), bar, document.createTextNode(to))];
 }
 
-// Relative change: the norm of the difference over the norm of what was there, on a log scale from a
-// ten-thousandth to all of it.
+// Relative change: the norm of the difference divided by the norm of the original, on a log scale
+// from 1/10,000 to 1.
 const CHANGE_LEAST = -4;
 const changeLevel = (change) => (change > 0 ? (Math.log10(change) - CHANGE_LEAST) / -CHANGE_LEAST : 0);
 
@@ -48,7 +48,7 @@ function changeText(model, i) {
     return Number.isNaN(change) || change === 0 ? text : percentText(change) + " (" + text + ")";
 }
 
-// Only what there is: a legend is no list of what might be.
+// The legend lists only the states that occur.
 function changeLegend(model) {
     const seen = new Set(model.diff.state);
     const has = (key) => seen.has(STATES.findIndex(([name]) => name === key));

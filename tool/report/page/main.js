@@ -1,4 +1,4 @@
-// Starts the page: decode, draw, and draw again when the theme or the width changes.
+// Starts the report: decodes, draws, and draws again when the theme or the width changes.
 
 const nextFrame = () =>
     new Promise((resolve) => {
@@ -7,7 +7,7 @@ const nextFrame = () =>
 const drawAgain = () => redraws.forEach((draw) => draw());
 
 const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
-let chosenTheme = null; // by the button; the system's until then
+let chosenTheme = null; // by the button; until then, the system's
 
 function setTheme(theme) {
     document.documentElement.dataset.theme = theme || (systemIsDark.matches ? "dark" : "light");
@@ -28,7 +28,7 @@ function followTheme() {
 function followWidth() {
     let width = innerWidth;
     addEventListener("resize", () => {
-        if (innerWidth === width) return; // a phone's address bar changes the height alone
+        if (innerWidth === width) return; // a phone's address bar changes only the height
         width = innerWidth;
         requestAnimationFrame(drawAgain);
     });
@@ -47,7 +47,7 @@ async function start() {
     makeDetail(model);
     makeTreemap(model);
     mark("shown");
-    await nextFrame(); // what is there can be seen while the rest is made
+    await nextFrame(); // shows what is ready before drawing the rest
     makeTable(model);
     makeHeatmap(model);
     makeFiles(model);

@@ -1,4 +1,4 @@
-// The first look: figures, element types, shapes, and in a comparison what changed.
+// The overview: figures, element types, shapes, and in a comparison what changed.
 
 function makeOverview(model) {
     const { raw } = model;
@@ -26,7 +26,7 @@ function makeOverview(model) {
     model.valueFindings = valueFindings(model);
     const worst = raw.findings.reduce(
         (most, f) => Math.max(most, f.severity),
-        model.valueFindings.length ? 2 : 0, // those of check --values are warnings
+        model.valueFindings.length ? 2 : 0, // the findings of check --values are warnings
     );
     const tiles = [
         ["Parameters", countText(own.elements), whole(own.elements)],
@@ -188,7 +188,7 @@ function drawShapes(model, shapes, total) {
         );
 }
 
-// The tensors that one would look at first.
+// The tensors to look at first.
 function mostChanged(model) {
     const rank = (i) => changeRank(model, i);
     const seen = [];
@@ -236,7 +236,7 @@ function drawChanges(model) {
         unread: "--other",
         gained: "--gained",
     };
-    rows.unshift(rows.pop()); // what has gained NaN comes first
+    rows.unshift(rows.pop()); // tensors that gained NaN come first
     const box = byId("changes");
     const bar = el("div", { class: "stack" });
     for (const r of rows.filter((row) => row.bytes)) {

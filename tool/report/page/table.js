@@ -1,8 +1,9 @@
-// The table of all tensors. Only the rows in sight exist in the document; search, filter and sort work
-// on arrays of numbers, so a hundred thousand tensors answer at once.
+// The table of all tensors. Only visible rows exist in the document. Search, filter and sort work
+// on arrays of numbers, so that they are immediate even for a hundred thousand tensors.
 
-// Shell patterns: * any characters, ? one, [a-c] and [!a-c] one of a set. Runs in steps proportional to
-// name times pattern at worst; no regular expression is made from what is typed.
+// Matches shell patterns: * any characters, ? one, [a-c] and [!a-c] one of a set. Takes at most a
+// number of steps proportional to name times pattern; typed text never becomes a regular
+// expression.
 function globMatch(pattern, text) {
     let p = 0;
     let t = 0;
@@ -29,7 +30,7 @@ function globMatch(pattern, text) {
     return p === pattern.length;
 }
 
-// The place in the pattern after what matches one character, or -1.
+// Returns the position in the pattern after the item that matches one character, or -1.
 function globOne(pattern, p, c) {
     if (pattern[p] === "?") return p + 1;
     const end = pattern[p] === "[" ? pattern.indexOf("]", p + 2 + (pattern[p + 1] === "!")) : -1;
@@ -120,8 +121,8 @@ const DIFF_COLUMNS = [
     },
 ];
 
-// Orders by how much there is to see: not at all, by values, then what came or went, and before all
-// what has gained NaN.
+// Ranks tensors by how much they changed: unchanged, by values, then added or removed, and above
+// all those that gained NaN.
 function changeRank(m, i) {
     const state = STATES[m.diff.state[i]][0];
     if (state === "gained") return 1e301 * (1 + m.diff.gained.get(i) / Math.max(1, m.values(i)));
@@ -196,7 +197,7 @@ function makeTable(model) {
         update();
     }
 
-    // The place of each name in natural order, made when it is first asked for.
+    // Returns the index of each name in natural order, which is computed on first use.
     function rankOf(i) {
         if (!nameRank) {
             const all = Array.from(model.names.keys()).sort((a, b) =>
@@ -269,12 +270,12 @@ function makeTable(model) {
         paint();
     }
 
-    // Long names get room: some columns give way to them, on a phone a second line.
+    // Makes room for long names: hides some columns, or on a phone uses a second line.
     const lengths = model.names.slice(0, 5000).map((name) => name.length);
     const long = lengths.sort((a, b) => a - b)[Math.floor(lengths.length * 0.9)] > 46;
     view.classList.toggle("long-names", long);
     const rowHeight = () => (phone.matches ? (long ? 64 : 46) : 28);
-    const ALL = 400; // so many rows are in the document at once, for the browser's own search and print
+    const ALL = 400; // up to this many rows are all in the document, for search and print
 
     function paint() {
         const height = rowHeight();
@@ -302,7 +303,7 @@ function makeTable(model) {
             "data-tensor": i,
             on: {
                 click: () => {
-                    if (getSelection().isCollapsed) openDetail(i); // else the mouse selected text
+                    if (getSelection().isCollapsed) openDetail(i); // else text was selected
                 },
             },
         });
@@ -318,8 +319,8 @@ function makeTable(model) {
         return line;
     }
 
-    // One text in one element, so that it is found and copied whole. Where it does not fit, the style
-    // sheet cuts its beginning: the end tells more.
+    // The text is in one element, so that it is found and copied whole. If it does not fit, the
+    // style sheet cuts its beginning, because the end says more.
     function nameCell(cell, i) {
         const shown = visible(model.names[i], 400) || "(no name)";
         const open = (event) => {
@@ -351,7 +352,7 @@ function makeTable(model) {
         if (order.length > ALL) requestAnimationFrame(paint);
     };
     view.addEventListener("scroll", scrolled, { passive: true });
-    // Several rows are copied as lines of fields, for a spreadsheet or a terminal.
+    // Copies several rows as lines of fields, for a spreadsheet or a terminal.
     view.addEventListener("copy", (event) => {
         const picked = getSelection();
         const lines = [...body.querySelectorAll(".row")].filter((r) => picked.containsNode(r, true));

@@ -1,6 +1,7 @@
-// The paths of the names as a tree, and how a level of it is laid out: rows of a squarified treemap.
+// The paths of the names as a tree, and the layout of one level: rows of a squarified treemap.
 
-// A node is the first `end` characters of the name of tensor `sample`, and of all others in it.
+// A node is the first `end` characters of the name of tensor `sample`, and of all other tensors in
+// it.
 function buildTree(model) {
     const node = (parent, sample, end) => ({
         parent,
@@ -56,8 +57,8 @@ function buildTree(model) {
 
 const pathOf = (model, node) => (node.parent ? model.names[node.sample].slice(0, node.end) : "");
 
-// What a group consists of, largest first. Chains of single groups become one with a joined label, a
-// group of one tensor becomes that tensor.
+// Returns the items of a group, largest first. A chain of single groups becomes one group with a
+// joined label, and a group of one tensor becomes that tensor.
 function itemsOf(model, node, measure) {
     const items = [];
     const leaf = (i) => {
@@ -80,8 +81,9 @@ function itemsOf(model, node, measure) {
     return sized.sort((a, b) => b.value - a.value || (plain ? compareNames(a.label, b.label) : 0));
 }
 
-// What labels need to be told apart: `shared`, how much all have in common, up to a separator, which gives
-// way first where there is little room; `apart`, how many characters no neighbor begins with.
+// What tells labels apart: `shared` is the length of the prefix that all have in common, up to a
+// separator, which is left out first if there is little room; `apart` is how many characters
+// distinguish a label from its neighbors.
 function markShared(items) {
     const common = (a, b) => {
         let same = 0;
@@ -101,7 +103,7 @@ function markShared(items) {
     for (const item of items) item.shared = shared;
 }
 
-// Items whose area would be below a few pixels are joined, so that areas stay true.
+// Items whose area would be below a few pixels are combined, so that areas stay true.
 function joinSmall(items, area, total) {
     const least = (9 * total) / area;
     let cut = items.findIndex((item) => item.value < least);
@@ -113,7 +115,8 @@ function joinSmall(items, area, total) {
     return [...items.slice(0, cut), { node: null, tensor: -1, label, value, flag, rest: rest.length }];
 }
 
-// The rows of a squarified layout: each takes items while their worst aspect ratio gets better.
+// Lays out the rows of a squarified treemap: each takes items while their worst aspect ratio
+// improves.
 function squarify(items, box, place) {
     let { x, y, w, h } = box;
     let left = items.reduce((sum, item) => sum + item.value, 0);

@@ -1,11 +1,11 @@
-// The map: a squarified treemap over the paths of the names. A click or Enter goes down one level,
-// Escape goes up. Only what is large enough to see is laid out, so the cost does not grow with the
-// model; the rest of a group is drawn as one hatched area.
+// The treemap: a squarified treemap over the paths of the names. A click or Enter goes down one
+// level, Escape goes up. Only items that are large enough to see are laid out, so the cost does not
+// grow with the model; the rest of a group is drawn as one hatched area.
 
-const LEAST_AREA = 70; // in square pixels, on the average: a group of smaller parts is drawn as one
+const LEAST_AREA = 70; // in square pixels, on average: a group of smaller items is drawn as one
 const LAYER_RAMP = ["#3b4a8c", "#2f7f9e", "#35a583", "#9cc04a", "#f2c84b"];
 
-// The share of the bytes that the most common type has.
+// Returns the share of the bytes that the most common type has.
 function mainShare(model) {
     const sums = model.dtypes.map(() => 0);
     for (let i = 0; i < model.n; i++) sums[model.dtype[i]] += model.bytes[i];
@@ -21,7 +21,7 @@ function makeTreemap(model) {
         layers.least = Math.min(layers.least, layer);
         layers.most = Math.max(layers.most, layer);
     }
-    // Where one type has nearly all the bytes, color says more about layers, if there are any.
+    // If one type has nearly all the bytes, color shows layers instead, if there are any.
     const typed = mainShare(model) < 0.95 || layers.most < 0;
     const state = { node: root, measure: "bytes", color: model.diff ? "change" : typed ? "dtype" : "layer" };
     const host = byId("treemap");
@@ -80,7 +80,7 @@ function makeTreemap(model) {
         drawLegend();
     }
 
-    // One focusable group per item of the current level, with what is inside it drawn in it.
+    // Draws one focusable group per item of the current level, with its contents inside.
     function topItem(item, box) {
         const g = svgEl("g", {
             class: item.rest ? "rest" : "item",
@@ -195,7 +195,7 @@ function makeTreemap(model) {
         if (text && r.h > 36 && widthOf(size) < r.w - 9) line(size, 28, " size");
     }
 
-    // NaN, infinities and tensors of zeros are marked by form, whatever the colors show.
+    // NaN, infinities and all-zero tensors are marked by shape, whatever the colors show.
     function drawMark(g, item, r, ink) {
         if (!item.flag || r.w < 9 || r.h < 9) return false;
         const x = r.x + r.w - 7;
@@ -213,7 +213,8 @@ function makeTreemap(model) {
         return r.w >= 28;
     }
 
-    // What an item has in common with its neighbors gives way first, then its end or its beginning.
+    // Leaves out what an item has in common with its neighbors first, then its end or its
+    // beginning.
     function label(item, room, weight) {
         const width = (text) => widthOf(text, 11.5, weight);
         const shown = visible(item.label, 200);
@@ -222,7 +223,8 @@ function makeTreemap(model) {
         const short = visible(bare, 200);
         if (width(short) <= room) return short;
         const head = fitted(short, room, width);
-        // What is left must differ from what neighbors show; else the part that they share is cut.
+        // The rest must differ from the neighbors' labels; otherwise the part that they share is
+        // cut.
         if (head && head.length - 1 >= (item.apart || 0) && !item.shared) return head;
         let cut = Math.min(item.apart || 0, bare.length) - 1;
         while (cut > 0 && !isSeparator(bare.charCodeAt(cut - 1))) cut--;
