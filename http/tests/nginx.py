@@ -332,7 +332,8 @@ def expiring(nginx):
     os.symlink("small", os.path.join(WORK, "served", "expiring"))
     write_tree("expiring")
     nginx.requests()
-    lines = [run("hash", "--tensors", "-j", "1", place)[0] for place in (far, local)]  # threads share tickets
+    # One thread, because threads share tickets.
+    lines = [run("hash", "--tensors", "-j", "1", place)[0] for place in (far, local)]
     check(lines[0] == lines[1], "behind an expiring address")
     refused, served = {}, set()
     for _, status, _, method, asked, address in nginx.requests():

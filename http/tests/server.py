@@ -579,7 +579,8 @@ class Handler(BaseHTTPRequestHandler):
     def case_files(self, parts):
         if parts[1] == "tokenizer_huge.json":
             return self.part(total=256 << 20)
-        if parts[1] == "config.json" and os.path.exists(os.path.join(SERVED, "break")):  # once its beginning is there
+        # With the file "break", only the beginning of config.json can be read.
+        if parts[1] == "config.json" and os.path.exists(os.path.join(SERVED, "break")):
             return self.part(data=b"{" + b" " * 300_000 + b"}") if self.asked(300_000)[0] == 0 else self.empty(404)
         try:
             with open(os.path.join(SERVED, unquote(parts[1])), "rb") as file:

@@ -30,7 +30,7 @@ def read_values(path):
     """Returns views if possible, and converts if asked. Views outlive the model."""
     with tenmap.open(path) as model:
         view = model["layers.0.weight"].numpy()  # BF16, in place, read-only
-        rows = model["layers.1.weight"][::16, :4].numpy("float32")  # reads four elements of four rows
+        rows = model["layers.1.weight"][::16, :4].numpy("float32")  # reads 4 x 4 elements
         weights = model.load(dtype="float32")  # all of them, on all cores
     print(f"view {view.dtype} {view.shape}, writable: {view.flags.writeable}")
     print(f"rows {rows.dtype} {rows.shape}, {len(weights)} loaded as {weights['layers.0.weight'].dtype}")

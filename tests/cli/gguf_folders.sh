@@ -5,7 +5,8 @@ u64() { u32 "$1" && u32 0; }
 word() { u64 ${#1} && printf %s "$1"; }
 begin() { printf GGUF && u32 3 && u64 "$1" && u64 "$2"; } # TENSORS PAIRS
 short() { word "$1" && u32 2 && u16 "$2"; }
-row() { word "$1" && u32 2 && u64 "$2" && u64 "$3" && u32 "$4" && u64 "$5"; } # NAME WIDTH HEIGHT TYPE AT
+# row NAME WIDTH HEIGHT TYPE AT
+row() { word "$1" && u32 2 && u64 "$2" && u64 "$3" && u32 "$4" && u64 "$5"; }
 data() { # FILE BYTES: the header from the pipe, padding, and data
     cat >"$1"
     size=$(wc -c <"$1")

@@ -54,7 +54,7 @@ t ls ruled.safetensors
 # extract and hash: the values, the same as those of a plain model.
 t extract gptq q_proj --dequantize -o one.safetensors
 t ls one.safetensors
-if "$tool" hash --model gptq.safetensors >plain.hash 2>/dev/null; then # not in a build without libxxhash
+if "$tool" hash --model gptq.safetensors >plain.hash 2>/dev/null; then # needs libxxhash
     "$tool" hash --model gptq --dequantize | cut -d' ' -f1 >parts.hash
     cut -d' ' -f1 plain.hash | cmp - parts.hash || echo "the plain model has another fingerprint"
 fi

@@ -1,6 +1,7 @@
 // Opens reports of `tenmap report` in headless Chromium: every view is drawn and works, hostile
 // names stay text, and nothing uses the network.
-//   node test.mjs TOOL DEMO_MODEL WORK_FOLDER [--corpus FOLDER] [--picture FILE.png] [--only PATTERN]
+//   node test.mjs TOOL DEMO_MODEL WORK_FOLDER [--corpus FOLDER] [--picture FILE.png]
+//       [--only PATTERN]
 // Some tests use reports that earlier tests made.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";

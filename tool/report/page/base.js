@@ -131,7 +131,8 @@ function breakable(node, text) {
             number = isDigit(code) && (number || at === 0 || isSeparator(text.charCodeAt(at - 1)));
             continue;
         }
-        const within = at - from < LONG || isDigit(text.charCodeAt(at + 1)); // a number stays with its word
+        // A number stays with its word.
+        const within = at - from < LONG || isDigit(text.charCodeAt(at + 1));
         if (isJoint(code) && !number && within) continue;
         node.append(document.createTextNode(text.slice(from, at + 1)), el("wbr"));
         from = at + 1;
