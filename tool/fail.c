@@ -22,11 +22,11 @@ void set_command_name(const char *name) {
  * escaped and the queries of addresses are removed.
  */
 static void tell(const char *format, va_list list) {
-    char sentence[2048];
+    char message[2048];
     text shown = {0}, safe = {0};
-    int n = vsnprintf(sentence, sizeof sentence, format, list);
-    size_t len = n < 0 ? 0 : (size_t)n < sizeof sentence ? (size_t)n : sizeof sentence - 1;
-    text_add_shown(&shown, sentence, len);
+    int n = vsnprintf(message, sizeof message, format, list);
+    size_t len = n < 0 ? 0 : (size_t)n < sizeof message ? (size_t)n : sizeof message - 1;
+    text_add_shown(&shown, message, len);
     text_add_visible(&safe, shown.bytes ? shown.bytes : "", shown.len);
     progress_clear();
     fflush(stdout);

@@ -13,11 +13,11 @@ typedef struct json_reader {
     text *why;
 } json_reader;
 
-static bool refuse(json_reader *r, const char *sentence) {
+static bool refuse(json_reader *r, const char *message) {
     size_t line = 1;
     for (const char *p = r->begin; p < r->at && p < r->end; p++)
         line += *p == '\n';
-    text_addf(r->why, "line %zu: %s", line, sentence);
+    text_addf(r->why, "line %zu: %s", line, message);
     return false;
 }
 

@@ -291,7 +291,7 @@ static bool was_reached(long calls, long fail_at) {
 
 /* Each read of the store fails in turn on one rank. */
 static void test_reads(const char *folder, long every) {
-    io_files files = {.fail_with = TENMAP_ERR_IO, .sentence = "the store is gone"};
+    io_files files = {.fail_with = TENMAP_ERR_IO, .message = "the store is gone"};
     tenmap_model *model = open_store(folder, BLOCKS, &files);
     tenmap_mpi_options options = plain_options();
     tenmap_error error;
@@ -357,7 +357,7 @@ static void test_memory(const char *folder, long every, bool in_common) {
 /* One rank or two fail in some way at some time, or none does. */
 static void one_schedule(const char *folder, uint64_t round) {
     static const uint64_t chunks[] = {8192, 50000, 65536, 200000};
-    io_files files = {.fail_with = TENMAP_ERR_IO, .sentence = "the store is gone"};
+    io_files files = {.fail_with = TENMAP_ERR_IO, .message = "the store is gone"};
     tenmap_mpi_options options = plain_options();
     tenmap_error error;
     cancelling when = {-1, 0};

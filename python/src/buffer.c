@@ -62,9 +62,9 @@ static int fill_shape(const tpy_tensor *self, const tpy_data *data, Py_buffer *v
     return 0;
 }
 
-static int refuse_buffer(Py_buffer *view, const char *sentence, const char *dtype) {
+static int refuse_buffer(Py_buffer *view, const char *message, const char *dtype) {
     view->obj = NULL;
-    PyErr_Format(PyExc_BufferError, sentence, dtype);
+    PyErr_Format(PyExc_BufferError, message, dtype);
     return -1;
 }
 

@@ -153,9 +153,9 @@ static void move_tables(tenmap_model *model, const listed *l, tmi_shared_table *
     model->index_count = 1;
 }
 
-tenmap_status tmi_combine_listed(tenmap_model *model, const tmi_outline *outline,
-                                 tmi_shared_table *table, unsigned threads, bool *combined,
-                                 tenmap_error *error) {
+tenmap_status tmi_combine_by_index(tenmap_model *model, const tmi_outline *outline,
+                                   tmi_shared_table *table, unsigned threads, bool *combined,
+                                   tenmap_error *error) {
     enum { LINES_PER_PART = 4096 };
     size_t count = outline->count, worth = count / LINES_PER_PART + 1;
     tmi_names names = {.slots = NULL};

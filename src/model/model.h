@@ -144,18 +144,18 @@ tenmap_model *tmi_model_new(void);
 /* read_index.c: the index of a model in several files. */
 
 /* Reads the whole text of the file, consistently, into model->index_text. */
-tenmap_status tmi_open_index_read(tenmap_model *model, tmi_shard *file,
-                                  const tenmap_options *options, tenmap_error *error);
+tenmap_status tmi_read_index(tenmap_model *model, tmi_shard *file, const tenmap_options *options,
+                             tenmap_error *error);
 /*
  * Extracts the lines of the index if nothing else is needed and the quick parser accepts it.
  * Otherwise the outline is empty.
  */
-tenmap_status tmi_open_index_outline(const tenmap_model *model, const char *path,
-                                     const tenmap_options *options, tmi_outline *outline,
-                                     tenmap_error *error);
+tenmap_status tmi_outline_index(const tenmap_model *model, const char *path,
+                                const tenmap_options *options, tmi_outline *outline,
+                                tenmap_error *error);
 /* Parses all of the index, under all rules, into model->indexes. */
-tenmap_status tmi_open_index_parse(tenmap_model *model, const char *path,
-                                   const tenmap_options *options, tenmap_error *error);
+tenmap_status tmi_parse_index(tenmap_model *model, const char *path, const tenmap_options *options,
+                              tenmap_error *error);
 
 /* open_shards.c: opens the files of a model that has several. */
 
@@ -293,9 +293,9 @@ void tmi_shared_table_free(tmi_shared_table *table);
  * shard that it names, gives the tensors in the slices to the model and sets *combined to true.
  * Otherwise changes nothing. Does not move the shards into the model.
  */
-tenmap_status tmi_combine_listed(tenmap_model *model, const tmi_outline *outline,
-                                 tmi_shared_table *table, unsigned threads, bool *combined,
-                                 tenmap_error *error);
+tenmap_status tmi_combine_by_index(tenmap_model *model, const tmi_outline *outline,
+                                   tmi_shared_table *table, unsigned threads, bool *combined,
+                                   tenmap_error *error);
 
 /* order_and_aliases.c: lookup tables that are built when all tensors are known. */
 

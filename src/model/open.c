@@ -91,11 +91,11 @@ static tenmap_status open_index(tenmap_model *model, const char *path,
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "%s: options.offset and length are for single files; this is an index",
                         tmi_quote_path(path).text);
-    tenmap_status status = tmi_open_index_read(model, &model->shards[0], options, error);
+    tenmap_status status = tmi_read_index(model, &model->shards[0], options, error);
     if (status == TENMAP_OK)
-        status = tmi_open_index_outline(model, path, options, &outline, error);
+        status = tmi_outline_index(model, path, options, &outline, error);
     if (status == TENMAP_OK && !outline.count)
-        status = tmi_open_index_parse(model, path, options, error);
+        status = tmi_parse_index(model, path, options, error);
     if (status != TENMAP_OK)
         return status;
     tmi_shard_close(&model->shards[0]);

@@ -250,7 +250,7 @@ static bool index_tensor_names(tmi_header *header, const tmi_table_slice *slice,
  * shard with a duplicate name is parsed again, for its error message.
  */
 static tenmap_status parse_in_full(tenmap_model *model, shard_jobs *all, tenmap_error *error) {
-    tenmap_status status = tmi_open_index_parse(model, all->asked_by, all->options, error);
+    tenmap_status status = tmi_parse_index(model, all->asked_by, all->options, error);
     for (size_t i = 0; i < all->count && status == TENMAP_OK; i++) {
         tmi_shard *shard = &all->jobs[i].shard;
         bool out_of_memory;
@@ -288,7 +288,7 @@ static tenmap_status combine_outlined(tenmap_model *model, shard_jobs *all,
     if (!slices_are_full(all))
         return TENMAP_OK;
     tenmap_status status =
-        tmi_combine_listed(model, outline, &all->table, all->threads, combined, error);
+        tmi_combine_by_index(model, outline, &all->table, all->threads, combined, error);
     if (status == TENMAP_OK && *combined)
         status = move_shards(model, all, place, error);
     if (status == TENMAP_OK && *combined)

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-tenmap_status tmi_open_index_read(tenmap_model *model, tmi_shard *file,
-                                  const tenmap_options *options, tenmap_error *error) {
+tenmap_status tmi_read_index(tenmap_model *model, tmi_shard *file, const tenmap_options *options,
+                             tenmap_error *error) {
     tmi_block *text = &model->index_text;
     uint64_t limit = tmi_header_limit(options);
     for (;;) {
@@ -41,9 +41,9 @@ static tmi_place place_of_index(const tenmap_model *model, const char *path,
  * metadata; for a check; for a model in a list; or for an open of the index alone, which has no
  * tensors.
  */
-tenmap_status tmi_open_index_outline(const tenmap_model *model, const char *path,
-                                     const tenmap_options *options, tmi_outline *outline,
-                                     tenmap_error *error) {
+tenmap_status tmi_outline_index(const tenmap_model *model, const char *path,
+                                const tenmap_options *options, tmi_outline *outline,
+                                tenmap_error *error) {
     tmi_place place = place_of_index(model, path, options);
     bool done;
     if (TMI_REPORTS(model->report) || model->in_list ||
@@ -53,8 +53,8 @@ tenmap_status tmi_open_index_outline(const tenmap_model *model, const char *path
                            error);
 }
 
-tenmap_status tmi_open_index_parse(tenmap_model *model, const char *path,
-                                   const tenmap_options *options, tenmap_error *error) {
+tenmap_status tmi_parse_index(tenmap_model *model, const char *path, const tenmap_options *options,
+                              tenmap_error *error) {
     tmi_place place = place_of_index(model, path, options);
     tmi_block copy; /* it is unescaped in place */
     size_t length = model->index_len;

@@ -490,7 +490,7 @@ static bool try_family(const struct family *f, const char *lie) {
     if (status != TENMAP_OK) {
         check_error(&e, status);
         if (status == TENMAP_ERR_ARGUMENT || strstr(e.message, "system error"))
-            fail_msg("%s: no sentence for it: %s", what, e.message);
+            fail_msg("%s: no message for it: %s", what, e.message);
     }
     if (f->writes && !cannot_remove) {
         bool record_stays = status && (f->run == repair || strstr(e.message, "record") ||

@@ -20,8 +20,8 @@
 static bool fails(io_files *files, tenmap_error *error) {
     if (atomic_fetch_add(&files->calls, 1) + 1 != files->fail_at)
         return false;
-    if (files->sentence)
-        snprintf(error->message, sizeof error->message, "%s", files->sentence);
+    if (files->message)
+        snprintf(error->message, sizeof error->message, "%s", files->message);
     return true;
 }
 

@@ -12,8 +12,8 @@ typedef struct io_files {
     unsigned delay_us; /* each read takes at least this long */
     long fail_at;      /* the number of the call that fails, from 1 on; 0: none */
     tenmap_status fail_with;
-    const char *sentence; /* its message; NULL: none */
-    const char *strip;    /* a suffix of paths, from '?' on, that is not part of the file's path */
+    const char *message; /* its message; NULL: none */
+    const char *strip;   /* a suffix of paths, from '?' on, that is not part of the file's path */
     /* What happened. */
     atomic_long calls, opened, closed, reads, at_once, most_at_once;
     _Atomic uint64_t bytes, largest;

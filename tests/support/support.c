@@ -164,7 +164,7 @@ void check_error(const tenmap_error *error, tenmap_status status) {
         assert_true(*c >= 0x20 && *c != 0x7f);
     assert_int_equal(error->reserved, 0);
     if (status != TENMAP_ERR_ARGUMENT && strstr(error->message, "TENMAP_"))
-        fail_msg("a sentence for users names a macro: %s", error->message);
+        fail_msg("an error message names a macro: %s", error->message);
 }
 
 void check_refused(tenmap_status got, const tenmap_error *error, tenmap_status status,

@@ -167,9 +167,9 @@ static void take_gap(void *ctx, const number_gap *gap) {
     text_free(&message);
 }
 
-static void take_config_finding(void *ctx, const tenmap_tensor *tensor, const char *sentence) {
+static void take_config_finding(void *ctx, const tenmap_tensor *tensor, const char *message) {
     add_finding(ctx, TENMAP_FINDING_WARNING, "config", tensor ? tensor->shard : TENMAP_NO_SHARD,
-                tensor ? tensor->file_offset : 0, tensor ? tensor->name : NULL, sentence);
+                tensor ? tensor->file_offset : 0, tensor ? tensor->name : NULL, message);
 }
 
 /*

@@ -115,10 +115,10 @@ static const struct {
 };
 
 static void must_refuse(size_t kind, tenmap_status status, const tenmap_error *error,
-                        const char *sentence) {
-    if (status != TENMAP_ERR_ARGUMENT || strcmp(error->message, sentence) != 0)
+                        const char *message) {
+    if (status != TENMAP_ERR_ARGUMENT || strcmp(error->message, message) != 0)
         fail_msg("%s: %s: \"%s\" instead of \"%s\"", kinds[kind].name, tenmap_status_name(status),
-                 status ? error->message : "", sentence);
+                 status ? error->message : "", message);
 }
 
 static void unknown_flags_are_refused_in_the_same_words(void **state) {
@@ -126,13 +126,13 @@ static void unknown_flags_are_refused_in_the_same_words(void **state) {
     for (size_t i = 0; i < COUNT(kinds); i++)
         for (uint32_t bit = 1; bit; bit <<= 1) {
             tenmap_error error = {0};
-            char sentence[80];
+            char message[80];
             if (kinds[i].known & bit)
                 continue;
-            snprintf(sentence, sizeof sentence, "options.flags has unknown bits: 0x%x",
+            snprintf(message, sizeof message, "options.flags has unknown bits: 0x%x",
                      (unsigned)bit);
             tenmap_status status = kinds[i].call(state, kinds[i].known | bit, 0, &error);
-            must_refuse(i, status, &error, sentence);
+            must_refuse(i, status, &error, message);
         }
 }
 

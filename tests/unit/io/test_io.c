@@ -118,7 +118,7 @@ static void the_sentence_of_a_failing_call_arrives(void **state) {
         for (long n = 1;; n++) {
             io_files files = {.fail_at = n,
                               .fail_with = statuses[s],
-                              .sentence = "the store is closed for the night"};
+                              .message = "the store is closed for the night"};
             tenmap_io io;
             tenmap_options options = through(&files, &io);
             tenmap_model *m = NULL;
