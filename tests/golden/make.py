@@ -2,8 +2,8 @@
 """Writes the golden files: tests/golden/make.py. They are committed, so that tests need no Python.
 
 good/ has files that must open, and good.txt lists what must be seen in them, in the lines that
-tests/dump.h explains. bad/ has one malformed file per rule, and bad.txt lists the status and some
-words of the error message for each. Both lists are maintained by hand.
+tests/support/dump.h explains. bad/ has one malformed file per rule, and bad.txt lists the status
+and some words of the error message for each. Both lists are maintained by hand.
 """
 import os
 import struct

@@ -1,5 +1,6 @@
-//! The slice conversions of the `half` crate on the pairs of bench_convert that it has, as lines of:
-//! half PAIR BYTES SECONDS.
+//! Measures the slice conversions of the `half` crate, for those pairs of bench_convert that it
+//! converts. Prints one line per pair and size: half PAIR BYTES SECONDS.
+
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use std::hint::black_box;
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 const SIZES: [usize; 4] = [64 << 10, 1 << 20, 16 << 20, 1 << 30];
 
+/// Runs `work` at least 5 times and for at least 300 ms, and prints the shortest time.
 fn measure(pair: &str, size: usize, mut work: impl FnMut()) {
     let (mut best, began) = (Duration::MAX, Instant::now());
     let mut rounds = 0;
@@ -19,6 +21,7 @@ fn measure(pair: &str, size: usize, mut work: impl FnMut()) {
     println!("half\t{}\t{}\t{:.9}", pair, size, best.as_secs_f64());
 }
 
+/// Returns numbers between -0.033 and 0.033, as the weights of a model are.
 fn weights(count: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 7919 % 65536) as f32 - 32768.0) * 1e-6).collect()
 }

@@ -1,9 +1,9 @@
-//! The same steps as bench/open.c, with the reference crate:
+//! Measures the steps that bench/open.c measures, with the reference crate:
 //!
 //!     bench-open-reference time FILE MILLISECONDS
 //!     bench-open-reference memory FILE WARM_FILE
 //!
-//! prints the same lines, which begin with `reference` here.
+//! It prints the same lines as bench/open.c, but they begin with `reference`.
 
 use memmap2::Mmap;
 use safetensors::SafeTensors;
@@ -17,16 +17,17 @@ const STEPS: usize = 4;
 
 fn map(path: &str) -> Result<Mmap, Box<dyn Error>> {
     let file = File::open(path)?;
-    // SAFETY: nobody changes the benchmark's files while it runs.
+    // SAFETY: nothing changes the files while the benchmark runs.
     Ok(unsafe { Mmap::map(&file)? })
 }
 
-/// The next number of the sequence that bench/timing.c shuffles with.
+/// Returns the next number of the same sequence as `shuffle_next` in bench/timing.c.
 fn shuffle_next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
     *state >> 33
 }
 
+/// Returns the names of the tensors of a file, in the same shuffled order as in bench/open.c.
 fn shuffled_names(path: &str) -> Result<Vec<String>, Box<dyn Error>> {
     let bytes = map(path)?;
     let model = SafeTensors::deserialize(&bytes)?;
@@ -37,11 +38,12 @@ fn shuffled_names(path: &str) -> Result<Vec<String>, Box<dyn Error>> {
         let j = (shuffle_next(&mut state) % i as u64) as usize;
         names.swap(i - 1, j);
     }
-    // Copied, so that they lie in memory in this order, as in bench/open.c.
+    // The copies are in memory in this order, as in bench/open.c.
     Ok(names.iter().map(|name| name.as_str().to_owned()).collect())
 }
 
-/// One round: the nanoseconds of open, find, close and all.
+/// Opens a file, finds every name and closes the file. Returns the nanoseconds of each of these
+/// steps and of all together.
 fn time_once(path: &str, names: &[String]) -> Result<[u128; STEPS], Box<dyn Error>> {
     let start = Instant::now();
     let bytes = map(path)?;
@@ -62,6 +64,7 @@ fn time_once(path: &str, names: &[String]) -> Result<[u128; STEPS], Box<dyn Erro
     ])
 }
 
+/// Repeats `time_once` for `milliseconds`. Prints the shortest and the median time of each step.
 fn print_time(path: &str, milliseconds: u64) -> Result<(), Box<dyn Error>> {
     let names = shuffled_names(path)?;
     let mut rounds = Vec::new();
@@ -79,7 +82,7 @@ fn print_time(path: &str, milliseconds: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A line of /proc/self/status in bytes.
+/// Returns the value of a field of /proc/self/status, in bytes, or 0 if there is none.
 fn status_bytes(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
@@ -90,14 +93,15 @@ fn status_bytes(field: &str) -> u64 {
         .map_or(0, |kib| kib * 1024)
 }
 
-/// A small model is opened first, so that the program's own pages are not counted.
+/// Prints how many bytes of memory an open adds, resident and at the peak. Opens a small model
+/// first, so that the pages of the program itself do not count.
 fn print_memory(path: &str, warm_path: &str) -> Result<(), Box<dyn Error>> {
     {
         let bytes = map(warm_path)?;
         black_box(SafeTensors::deserialize(&bytes)?);
     }
     status_bytes("VmRSS");
-    // Lets the peak start again from what is resident now, where the kernel allows it.
+    // Resets the peak to what is resident now, if the kernel allows it.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let before = status_bytes("VmRSS");
     let bytes = map(path)?;
@@ -118,6 +122,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     match words[1..] {
         ["time", path, milliseconds] => print_time(path, milliseconds.parse()?),
         ["memory", path, warm_path] => print_memory(path, warm_path),
-        _ => Err("usage: bench-open-reference time FILE MILLISECONDS | memory FILE WARM_FILE".into()),
+        _ => {
+            Err("usage: bench-open-reference time FILE MILLISECONDS | memory FILE WARM_FILE".into())
+        }
     }
 }

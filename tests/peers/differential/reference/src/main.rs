@@ -1,15 +1,18 @@
-//! The reference's verdict on each file of a stream, in the lines that judge.c and dump.h explain:
+//! Prints the reference's verdict on each file of a stream (see generate.c), one line per file.
+//! judge.c and dump.h explain the lines `A` and `R`:
 //!
-//!     A ...                 it opens
-//!     R rule                it does not
-//!     S kinds verdict       the header holds something that tenmap refuses by intent
+//!     A ...                 the reference opens the file
+//!     R rule                it rejects the file
+//!     S kinds verdict       the header contains something that tenmap rejects on purpose
 //!
-//! `kinds` is made of `n` (a tensor's name twice), `m` (a key of `__metadata__` twice), `a` (an entry
-//! as an array) and `d` (a dtype as an object); `verdict` is the reference's own, A or the rule. They
-//! are found by walking the JSON, not by comparing verdicts.
+//! `kinds` has one letter for each such thing: `n` for a tensor's name that appears twice, `m` for
+//! a key of `__metadata__` that appears twice, `a` for an entry that is an array, `d` for a dtype
+//! that is an object. The program finds them by walking the JSON, not by comparing verdicts.
+//! `verdict` is the reference's own: A, or the rule.
 //!
-//! With an argument N each file is judged N times, and the line is made of all different verdicts,
-//! joined by `|`: tensors at the same place come in any order from the reference's hash map.
+//! With an argument N, the program judges each file N times and prints all different verdicts,
+//! joined by `|`. Verdicts can differ because the reference's hash map returns tensors at the same
+//! offsets in any order.
 
 use safetensors::tensor::Metadata;
 use safetensors::{SafeTensorError, SafeTensors};
@@ -18,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::io::{self, BufRead, BufWriter, Read, Write};
 
+/// Appends a text as dump.h writes it: special bytes become %xx.
 fn put_text(out: &mut String, text: &str) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"._-".contains(&byte) {
@@ -28,10 +32,12 @@ fn put_text(out: &mut String, text: &str) {
     }
 }
 
+/// Returns the line of a file that the reference opens, as dump.h explains it.
 fn accepted(metadata: &Metadata) -> String {
     let mut out = String::from("A");
     let tensors = metadata.tensors();
-    let mut order: Vec<_> = tensors.iter().map(|(name, info)| (info.data_offsets, name, info)).collect();
+    let mut order: Vec<_> =
+        tensors.iter().map(|(name, info)| (info.data_offsets, name, info)).collect();
     order.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
     for ((begin, end), name, info) in order {
         out.push_str(" T");
@@ -50,6 +56,8 @@ fn accepted(metadata: &Metadata) -> String {
     out
 }
 
+/// Returns the rule of docs/format.md that an error is about; 3 stands for rules 1 to 3, and 0 for
+/// none.
 fn rule(error: &SafeTensorError) -> u32 {
     use SafeTensorError::*;
     match error {
@@ -65,7 +73,7 @@ fn rule(error: &SafeTensorError) -> u32 {
     }
 }
 
-/// What tenmap refuses by intent.
+/// What a header contains that tenmap rejects on purpose and the reference does not.
 #[derive(Default)]
 struct Stricter {
     name_twice: bool,
@@ -76,12 +84,17 @@ struct Stricter {
 
 impl Stricter {
     fn kinds(&self) -> String {
-        let all = [(self.name_twice, 'n'), (self.key_twice, 'm'), (self.entry_array, 'a'), (self.dtype_object, 'd')];
+        let all = [
+            (self.name_twice, 'n'),
+            (self.key_twice, 'm'),
+            (self.entry_array, 'a'),
+            (self.dtype_object, 'd'),
+        ];
         all.iter().filter(|(found, _)| *found).map(|(_, kind)| kind).collect()
     }
 }
 
-/// Which part of a header a walk is in.
+/// A part of a header.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Top,
@@ -90,6 +103,7 @@ enum Part {
     Dtype,
 }
 
+/// Walks the JSON of one part of a header, and records in `found` what tenmap rejects.
 struct Walk<'a> {
     part: Part,
     found: &'a mut Stricter,
@@ -156,7 +170,8 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 }
 
-/// Of a file whose header the reference has read as JSON of the right types.
+/// Returns the letters of what tenmap rejects in a file, or `?` if its JSON is not valid. The
+/// reference must already have read the header as JSON of the right types.
 fn stricter_kinds(file: &[u8]) -> String {
     let length = u64::from_le_bytes(file[..8].try_into().expect("eight bytes")) as usize;
     let mut found = Stricter::default();
@@ -168,6 +183,7 @@ fn stricter_kinds(file: &[u8]) -> String {
     found.kinds()
 }
 
+/// Returns the line of a file.
 fn judge(file: &[u8]) -> String {
     let verdict = SafeTensors::read_metadata(file);
     let number = verdict.as_ref().map_or_else(rule, |_| 0);
