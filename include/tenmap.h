@@ -2,9 +2,10 @@
  * tenmap: model weights in the SafeTensors and GGUF formats, memory-mapped.
  *
  * A model is one file, an index with its shards, or a folder. All three open the same way and give
- * the same handle. Opening reads the header and nothing else; tensors are views into the mapping.
+ * the same handle. Opening reads the header and no tensor data, except for the small tensors that
+ * TENMAP_OPEN_DEQUANTIZE reads; tensors are views into the mapping.
  *
- * This header includes all of the library's, each of which can also be included alone:
+ * This header includes all headers of the library. Each can also be included alone:
  *
  *     tenmap/types.h      versions, status codes, element and metadata types, errors
  *     tenmap/convert.h    how elements convert; converting the caller's own buffers
@@ -23,7 +24,7 @@
  *   tenmap_close needs exclusivity: no other call and no use of a view may run at the same time or
  *   afterwards.
  * - With TENMAP_BACKEND_MAP, `data` is the file itself. If another process truncates the file, or
- *   its storage fails, touching a lost page raises SIGBUS in the thread that touches it, also
+ *   its storage fails, touching a lost page raises SIGBUS in the thread that touches it, even
  *   inside the library. If another process overwrites the file, the bytes change under you. No
  *   library can prevent either. Where files may shrink (network folders, downloads in progress),
  *   open with TENMAP_BACKEND_READ: every access is then a checked read, which returns TENMAP_ERR_IO
@@ -40,8 +41,8 @@
  * Units are bytes unless a name says otherwise. Every length that is a size_t may be TENMAP_CSTR,
  * for a NUL-terminated string, where the comment says so. Paths are UTF-8 on every system.
  *
- * The library can be built without some of its parts. Compile programs with the same definitions
- * then, so that the missing parts are not declared either: TENMAP_NO_WRITE, TENMAP_NO_MEASURE and
+ * The library can be built without some of its parts. Then compile programs with the same
+ * definitions, so that the missing parts are not declared: TENMAP_NO_WRITE, TENMAP_NO_MEASURE and
  * TENMAP_NO_CHECK remove those functions; TENMAP_NO_AVX2 and TENMAP_NO_NEON only cost speed.
  */
 #ifndef TENMAP_H

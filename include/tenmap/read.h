@@ -1,7 +1,7 @@
 /*
  * tenmap: open a model, look into it, read and load its tensors, control what stays in memory. This
- * is what an inference engine needs. The opening comment of tenmap.h says what holds for all calls.
- * convert.h has the rules and the flags of conversions, io.h is for models that are not files.
+ * is what an inference engine needs. The opening comment of tenmap.h has the rules for all calls.
+ * convert.h has the rules and the flags of conversions; io.h is for models that are not files.
  */
 #ifndef TENMAP_INCLUDE_READ_H
 #define TENMAP_INCLUDE_READ_H
@@ -17,8 +17,8 @@ extern "C" {
 enum {
     /*
      * The data is aligned for its elements: to 1 byte if they are narrower than 16 bits, to 4 bytes
-     * for C64, and for block dtypes as a C struct of the block would be. Judged by address, or by
-     * file offset with TENMAP_BACKEND_READ.
+     * for C64, and for block dtypes as a C struct of the block would be. What counts is the address
+     * or, with TENMAP_BACKEND_READ, the file offset.
      */
     TENMAP_TENSOR_ALIGNED = 1,
     /*
@@ -48,17 +48,17 @@ typedef struct tenmap_tensor {
 } tenmap_tensor;
 
 /*
- * One file of a model, for pinning, GPU registration and the caller's own I/O. Descriptor and
- * mapping belong to the model: read with pread, do not move the file offset, do not close. A
- * tensor's bytes are at base + (file_offset - offset) in memory and at file_offset in fd. On
+ * One file of a model, for pinning, GPU registration and the caller's own I/O. The descriptor and
+ * the mapping belong to the model: read with pread, do not move the file offset, and do not close
+ * it. A tensor's bytes are at base + (file_offset - offset) in memory and at file_offset in fd. On
  * Windows fd belongs to the C library that tenmap was built with; _get_osfhandle gives the handle.
  */
 typedef struct tenmap_shard {
     const char *path; /* as opened; "" for a descriptor or memory */
-    int fd;           /* -1 for memory, and after tenmap_detach */
+    int fd;           /* -1 for memory, with options.io, and after tenmap_detach */
     uint32_t flags;   /* 0 */
-    const void *base; /* the model's first byte in memory; NULL with TENMAP_BACKEND_READ */
-    uint64_t size;    /* its length: the file's, unless options.offset or length chose a part */
+    const void *base; /* this shard's first byte in memory; NULL with BACKEND_READ and options.io */
+    uint64_t size;    /* in bytes: the file's, unless options.offset or length select a range */
     uint64_t header_bytes; /* the JSON text without its 8-byte length field; all of a GGUF header */
     uint64_t data_offset;  /* where the first tensor's bytes may start, absolute in the file */
     size_t first_tensor;   /* this shard's tensors are [first_tensor, first_tensor+tensor_count) */
@@ -68,8 +68,9 @@ typedef struct tenmap_shard {
 } tenmap_shard;
 
 /*
- * One pair of a file's metadata: of __metadata__, or of a GGUF file. Both strings end in NUL and
- * may hold NUL. Keys and SafeTensors values are UTF-8; GGUF strings are as the file has them.
+ * One pair of a file's metadata: of __metadata__, or of a GGUF file. Both strings are
+ * NUL-terminated and may also contain NUL. Keys and SafeTensors values are UTF-8; GGUF strings are
+ * as the file has them.
  */
 typedef struct tenmap_metadata {
     const char *key;
@@ -106,9 +107,9 @@ enum {
 /* options.flags */
 enum {
     /*
-     * Also open files that a strict reader refuses: all that the flags from TENMAP_OPEN_TRAILING on
-     * allow, and what later versions add to them. Tensors that overlap or lie out of bounds are
-     * never allowed.
+     * Also open files that a strict reader refuses: everything that TENMAP_OPEN_TRAILING and the
+     * flags after it allow, including flags that later versions add. Tensors that overlap or lie
+     * out of bounds are never allowed.
      */
     TENMAP_OPEN_LENIENT = 1,
     /*
@@ -116,7 +117,7 @@ enum {
      * is present must be complete.
      */
     TENMAP_OPEN_PARTIAL = 2,
-    /* tenmap_open_list: if several paths have a tensor of one name, the last path's is taken. */
+    /* tenmap_open_list: of several tensors with the same name, the last path's is used. */
     TENMAP_OPEN_LATER_WINS = 8,
     /*
      * Show each quantized weight (codes, scales, zero points) as one tensor, with its name and
@@ -148,9 +149,9 @@ enum {
     TENMAP_OPEN_TRAILING = 256,        /* bytes after the last tensor */
     TENMAP_OPEN_HOLES = 512,           /* bytes between tensors that belong to none */
     TENMAP_OPEN_UNKNOWN_DTYPES = 1024, /* as TENMAP_OPAQUE */
-    /* An index that lists tensors its shard lacks: they come from another shard, or are absent. */
+    /* The index lists tensors in shards that lack them: others have them, or they are absent. */
     TENMAP_OPEN_STALE_INDEX = 2048,
-    TENMAP_OPEN_SUBFOLDERS = 4096 /* shards in folders inside the index's; never outside of it */
+    TENMAP_OPEN_SUBFOLDERS = 4096 /* shards in folders below the index's own; never outside it */
 };
 
 /* Zero is the default for every field. Start from TENMAP_OPTIONS_INIT; NULL means all defaults. */
@@ -158,7 +159,11 @@ typedef struct tenmap_options {
     size_t struct_size; /* sizeof(tenmap_options): lets the struct grow */
     uint32_t backend;   /* TENMAP_BACKEND_* */
     uint32_t flags;     /* TENMAP_OPEN_* */
-    uint32_t threads; /* for many shards, at most 64; 0: by the number of CPUs, up to 8 with `io` */
+    /*
+     * For opening many shards, at most 64. 0: the library decides, up to 8, and without `io` no
+     * more than there are CPUs.
+     */
+    uint32_t threads;
     uint32_t reserved;         /* 0 */
     uint64_t max_header_bytes; /* 0: 100,000,000, the reference's limit; for the index too */
     uint64_t offset, length;   /* a model inside a larger file; length 0: to the end of the file.
@@ -179,11 +184,13 @@ typedef struct tenmap_options {
  *
  * On success *out is the model; close it with tenmap_close. On failure *out is NULL, everything is
  * released, and the error names the file, the byte offset, what was found and what was expected.
- * The cost is that of the header: no tensor byte is read or faulted in.
+ * Opening costs as much as reading the header: no tensor byte is read or faulted in, except for the
+ * small tensors that TENMAP_OPEN_DEQUANTIZE reads.
  *
- * A header or an index that another program changes meanwhile is read again for up to half a
- * second; after that, TENMAP_ERR_IO says that an edit is running. A model never mixes what was
- * there before an edit in place (tenmap_edit_metadata) with what is there after it.
+ * If another program changes a header or an index while it is being read, the library reads it
+ * again, for up to half a second; after that, TENMAP_ERR_IO says that an edit is running. A model
+ * never mixes what was there before an edit in place (tenmap_edit_metadata) with what is there
+ * after it.
  *
  * Thread rule: any thread may call these. Opening an index with many shards starts threads and
  * joins them before it returns. Library threads block all signals except those that a thread raises
@@ -204,16 +211,17 @@ TENMAP_API tenmap_status tenmap_open(const char *path, const tenmap_options *opt
                                      tenmap_model **out, tenmap_error *error);
 
 /*
- * Opens several files as one model: parts (consolidated.00, consolidated.01), components, or a base
- * and what is laid over it. Each of the `n` paths follows the rules of tenmap_open, with the same
- * options; options.offset and length need a single path. Shards, tensors and metadata come path
- * after path, in the order given. A name in two paths is TENMAP_ERR_FORMAT, which names both files,
- * unless TENMAP_OPEN_LATER_WINS asks for the later one. With TENMAP_OPEN_PARTIAL a path that does
- * not exist counts as a missing shard (tenmap_missing_at has it as given).
+ * Opens several files as one model: pieces of it (consolidated.00, consolidated.01), components, or
+ * a base model and files that replace some of its tensors. Each of the `n` paths follows the rules
+ * of tenmap_open, with the same options; options.offset and length need a single path. Shards,
+ * tensors and metadata come path after path, in the order given. If two paths have a tensor of the
+ * same name, the result is TENMAP_ERR_FORMAT, and the message names both files, unless
+ * TENMAP_OPEN_LATER_WINS asks for the later one. With TENMAP_OPEN_PARTIAL a path that does not
+ * exist counts as a missing shard (tenmap_missing_at has it as given).
  *
- * tenmap_path and tenmap_folder are the first path's, tenmap_index_json the first index's;
- * tenmap_listed_at has the listings of all. If a path cannot be opened, error.index is its number,
- * and error.shard is the number of a shard within that path.
+ * tenmap_path and tenmap_folder return those of the first path, and tenmap_index_json that of the
+ * first index; tenmap_listed_at covers all indexes. If a path cannot be opened, error.index is its
+ * number, and error.shard is the number of a shard within that path.
  */
 TENMAP_API tenmap_status tenmap_open_list(const char *const *paths, size_t n,
                                           const tenmap_options *options, tenmap_model **out,
@@ -221,14 +229,15 @@ TENMAP_API tenmap_status tenmap_open_list(const char *const *paths, size_t n,
 
 /*
  * Opens a single SafeTensors or GGUF file behind a descriptor that pread can read and, for the MAP
- * backend, mmap can map. It is duplicated: the caller's stays open, and its offset does not move.
+ * backend, mmap can map. The descriptor is duplicated: the caller's stays open, and its offset does
+ * not move.
  */
 TENMAP_API tenmap_status tenmap_open_fd(int fd, const tenmap_options *options, tenmap_model **out,
                                         tenmap_error *error);
 
 /*
- * The same for a file in memory. The bytes are borrowed until tenmap_close and must not change; the
- * header is copied, so changing that cannot harm the library.
+ * The same for a file in memory. The bytes are borrowed until tenmap_close and must not change. The
+ * header is copied, so even a caller that changes it cannot harm the library.
  */
 TENMAP_API tenmap_status tenmap_open_memory(const void *bytes, size_t size,
                                             const tenmap_options *options, tenmap_model **out,
@@ -241,7 +250,7 @@ TENMAP_API void tenmap_close(tenmap_model *model);
  * Inspect
  *
  * None of these fail, allocate or touch tensor data. A NULL model has no tensors, shards or
- * metadata, and its path is "". Numbers count from 0, and past the end the result is NULL.
+ * metadata, and its path is "". Indices count from 0; past the end the result is NULL.
  */
 
 TENMAP_API size_t tenmap_count(const tenmap_model *model);
@@ -312,23 +321,24 @@ TENMAP_API const char *tenmap_dtype_text(const tenmap_tensor *tensor);
 /*
  * Read
  *
- * dst belongs to the caller, has any alignment, is dst_bytes long, and must not overlap the model's
- * data. A call that fails because of its arguments writes nothing. A call that fails with
- * TENMAP_ERR_IO, or with TENMAP_ERR_RANGE for an integer that does not fit, may have written a
- * part. Conversion, packing and `flags` (TENMAP_CONVERT_*) are those of convert.h.
+ * dst belongs to the caller, may have any alignment, is dst_bytes long, and must not overlap the
+ * model's data. A call that fails because of its arguments writes nothing. A call that fails with
+ * TENMAP_ERR_IO, or with TENMAP_ERR_RANGE for an integer that does not fit, may have written some
+ * of dst. convert.h describes conversion, packing and `flags` (TENMAP_CONVERT_*).
  */
 
 /*
  * The tensor's bytes themselves. They must have this dtype (or TENMAP_AS_STORED), be aligned for
- * their element and mapped, and the host must be little-endian, as the file is; otherwise NULL and
- * an error. View TENMAP_OPAQUE tensors with TENMAP_OPAQUE or TENMAP_AS_STORED.
+ * their element, and be mapped. On a big-endian host, they must also need no alignment beyond one
+ * byte, since files are little-endian. Otherwise the result is NULL and an error. View
+ * TENMAP_OPAQUE tensors with TENMAP_OPAQUE or TENMAP_AS_STORED.
  */
 TENMAP_API const void *tenmap_view(const tenmap_tensor *tensor, tenmap_dtype dtype,
                                    tenmap_error *error);
 
 /*
  * Converts elements [first, first+count) into dst, in the host's byte order, on any backend. Block
- * dtypes can be read as floats from any element on; as they are stored, only in whole blocks
+ * dtypes can be read as floats starting at any element; as they are stored, only in whole blocks
  * (otherwise TENMAP_ERR_RANGE). The same holds for slices and loads.
  */
 TENMAP_API tenmap_status tenmap_read(const tenmap_tensor *tensor, uint64_t first, uint64_t count,
@@ -345,11 +355,11 @@ TENMAP_API tenmap_status tenmap_read_slice(const tenmap_tensor *tensor, const ui
 
 /*
  * Reads bytes whose dtype is not the one in the header: F4 blocks kept as U8, F8 as I8, BF16 as
- * U16, a dtype that is TENMAP_OPAQUE here. The tensor's bytes are taken as elements of `stored_as`,
- * one after the other, in the file's byte order; `first` and `count` count those, and
- * TENMAP_AS_STORED as `as` means `stored_as`. Any dtype of a known width is allowed if the tensor's
- * bytes are a whole number of its elements; otherwise TENMAP_ERR_UNSUPPORTED. With TENMAP_AS_STORED
- * as `stored_as` this is tenmap_read.
+ * U16, a dtype that is TENMAP_OPAQUE here. The tensor's bytes are interpreted as elements of
+ * `stored_as`, one after the other, in the file's byte order. `first` and `count` count these
+ * elements. If `as` is TENMAP_AS_STORED, it means `stored_as`. Any dtype of a known width is
+ * allowed if the tensor's bytes are a whole number of its elements; otherwise
+ * TENMAP_ERR_UNSUPPORTED. If `stored_as` is TENMAP_AS_STORED, this is tenmap_read.
  */
 TENMAP_API tenmap_status tenmap_read_as(const tenmap_tensor *tensor, tenmap_dtype stored_as,
                                         uint64_t first, uint64_t count, tenmap_dtype as, void *dst,
@@ -371,8 +381,9 @@ typedef struct tenmap_scheme {
 } tenmap_scheme;
 
 /*
- * Never NULL: "none" for NULL and for a tensor that is stored as its elements. A block dtype has
- * its name in lower case and no parts: TENMAP_Q4_K is "q4_k", 4 bits, groups of 1 x 32.
+ * Never NULL: "none" for NULL and for a tensor whose elements are stored directly. The scheme of a
+ * block dtype is its name in lower case, without parts: TENMAP_Q4_K is "q4_k", 4 bits, groups of 1
+ * x 32.
  */
 TENMAP_API const tenmap_scheme *tenmap_scheme_of(const tenmap_tensor *tensor);
 /*
@@ -385,10 +396,11 @@ TENMAP_API const tenmap_tensor *tenmap_part_at(const tenmap_tensor *tensor, uint
  * Residency
  *
  * Which pages of a mapped model are in memory. Opening brings nothing in; the system loads pages as
- * they are touched and drops them when memory is short. These calls control that in advance, in
- * whole pages (4 KiB on most systems). Bringing in and locking cover every page that holds a byte
- * of the tensor; releasing and unlocking cover only pages that hold nothing of another tensor. On a
- * model with TENMAP_BACKEND_READ or in memory, every advice succeeds and does nothing.
+ * they are touched and drops them when memory is short. These calls control in advance which pages
+ * are loaded or dropped, in whole pages (4 KiB on most systems). Populating, prefetching and
+ * locking cover every page that holds a byte of the tensor; releasing and unlocking cover only
+ * pages that hold no byte of another tensor. On a model with TENMAP_BACKEND_READ or in memory,
+ * every call of tenmap_advise succeeds and does nothing.
  *
  * Thread rule: any number of threads may call these, on the same tensors too. If one thread
  * releases a tensor that another uses, the other only becomes slower. A child of fork inherits
@@ -398,32 +410,33 @@ TENMAP_API const tenmap_tensor *tenmap_part_at(const tenmap_tensor *tensor, uint
 /* advice */
 enum {
     /*
-     * Mapped and in memory when the call returns. If the file has been truncated since it was
-     * opened, or its storage fails, TENMAP_ERR_IO with os_error EFAULT, never a signal. The pages
-     * are not locked: if they do not all fit, the first ones have been dropped again by the end. If
-     * the same bytes are queued for prefetching, the prefetching thread reads them next, and this
-     * call waits for it.
+     * The pages are mapped and in memory when the call returns. If the file has been truncated
+     * since it was opened, or its storage fails, the result is TENMAP_ERR_IO with os_error EFAULT,
+     * never a signal. The pages are not locked: if they do not all fit, the first ones have been
+     * dropped again when the call returns. If the same bytes are queued for prefetching, the
+     * prefetching thread reads them next, and this call waits for it.
      */
     TENMAP_ADVISE_POPULATE = 1,
     /*
      * The same in the background, in the order of the calls, 16 MiB at a time, on one thread per
      * model that starts with the first such advice and ends with tenmap_close. Failures are not
-     * reported: whoever uses the bytes sees them. POPULATE each part before you use it: that waits
-     * for this thread, whereas touching pages that are not there yet reads them a second time.
+     * reported here: the code that later uses the bytes meets them. POPULATE each piece before you
+     * use it: that waits for this thread, whereas touching pages that are not in memory yet reads
+     * them a second time.
      */
     TENMAP_ADVISE_PREFETCH = 2,
     /*
      * Unmaps the pages from this process and cancels prefetching of them that has not begun (up to
      * 16 MiB under way may still come in). The page cache may keep them, as memory that the system
-     * can take back at any time. Views stay valid and load again when touched. A system that maps
-     * files in huge pages (2 MiB) unmaps those at both ends completely: a neighbor there stays in
-     * the page cache and costs one fault when it is touched next.
+     * can take back at any time. Views stay valid and load again when touched. If the system maps
+     * the file in huge pages (2 MiB), the huge pages at both ends are unmapped whole: neighboring
+     * tensors in them stay in the page cache and cost one fault when they are touched next.
      */
     TENMAP_ADVISE_RELEASE = 3,
     /*
-     * Brought in and kept. TENMAP_ERR_LIMIT beyond the limit of this process. Locks do not nest.
-     * Locked pages must be unlocked before they can be released. If locking fails, only the pages
-     * that were locked before stay locked.
+     * Brings the pages in and keeps them in memory. TENMAP_ERR_LIMIT beyond what this process may
+     * lock. Locks do not nest. Locked pages must be unlocked before they can be released. If
+     * locking fails, only the pages that were locked before stay locked.
      */
     TENMAP_ADVISE_LOCK = 4,
     TENMAP_ADVISE_UNLOCK = 5
@@ -435,9 +448,9 @@ TENMAP_API tenmap_status tenmap_advise(const tenmap_model *model, const tenmap_t
 
 /*
  * Advice about several tensors in any order; they are processed in file order. A page that two
- * neighbors in the list share is covered, although neither of them has all of it.
- * TENMAP_ERR_ARGUMENT if a tensor is NULL or of another model; error.index is its position. After
- * any other error, the tensors that precede the failing one in the file have been processed.
+ * tensors in the list share is covered, even if advice about either of them alone would not cover
+ * it. TENMAP_ERR_ARGUMENT if a tensor is NULL or of another model; error.index is its position.
+ * After any other error, the tensors that precede the failing one in the file have been processed.
  */
 TENMAP_API tenmap_status tenmap_advise_list(const tenmap_model *model,
                                             const tenmap_tensor *const *tensors, size_t count,
@@ -445,8 +458,8 @@ TENMAP_API tenmap_status tenmap_advise_list(const tenmap_model *model,
 
 /*
  * How many bytes of the tensor (NULL: of all) are mapped in this process, as its RSS counts them; 0
- * with TENMAP_BACKEND_READ. TENMAP_ERR_UNSUPPORTED where the system does not tell (Linux does).
- * Each byte counts for its own tensor only. The answer may be out of date when it arrives.
+ * with TENMAP_BACKEND_READ. TENMAP_ERR_UNSUPPORTED on systems that do not tell (Linux and Windows
+ * do). Each byte counts for its own tensor only. The answer may be out of date when it arrives.
  */
 TENMAP_API tenmap_status tenmap_resident(const tenmap_model *model, const tenmap_tensor *tensor,
                                          uint64_t *bytes, tenmap_error *error);
@@ -475,18 +488,18 @@ typedef struct tenmap_request {
     void *dst;                   /* no byte written by two requests, none inside a model's data */
     size_t dst_bytes;
     /*
-     * As in tenmap_read_as; TENMAP_AS_STORED: the tensor's own. For begin, end and rows the last
-     * dimension is scaled: [8, 16] of U8 is [8, 32] of F4 and [8, 4] of F32; it must be a whole
-     * number of elements (otherwise TENMAP_ERR_UNSUPPORTED).
+     * As in tenmap_read_as; TENMAP_AS_STORED: the tensor's own. begin, end and rows count elements
+     * of this dtype in the last dimension: [8, 16] of U8 is [8, 32] of F4 and [8, 4] of F32. That
+     * dimension must be a whole number of elements (otherwise TENMAP_ERR_UNSUPPORTED).
      */
     tenmap_dtype stored_as;
     uint32_t reserved; /* 0 */
     /*
      * Bytes from the start of one row in dst to the next; 0: rows are contiguous. A row is the
-     * innermost dimension of the block or tensor, and rows is the product of the others. Bytes
-     * between rows are not touched, so requests may interleave theirs. At least the bytes of a row;
-     * rows of 4- and 6-bit elements must be whole bytes. dst_bytes must be at least (rows - 1) *
-     * dst_stride plus the bytes of one row.
+     * innermost dimension of the block or tensor, and `rows`, below, is the product of the others.
+     * Bytes between rows are not touched, so requests may interleave their rows. The stride must be
+     * at least the bytes of a row; rows of 4- and 6-bit elements must be whole bytes. dst_bytes
+     * must be at least (rows - 1) * dst_stride plus the bytes of one row.
      */
     uint64_t dst_stride;
 } tenmap_request;
@@ -500,9 +513,9 @@ enum {
     TENMAP_LOAD_READ = 1,
     /*
      * Checked reads that bypass the page cache and leave its contents alone: for models that are
-     * read once. Same as TENMAP_LOAD_READ where the file system cannot do that. The load holds one
-     * more descriptor per shard while it runs. A copy without conversion needs no buffer where dst
-     * and the data have the same position in a block of 4096 bytes (512 on most disks).
+     * read once. Same as TENMAP_LOAD_READ if the file system cannot do that. The load holds one
+     * more descriptor per shard while it runs. A copy without conversion needs no buffer if the
+     * address in dst and the offset in the file are equal modulo 4096 (modulo 512 on most disks).
      */
     TENMAP_LOAD_DIRECT = 2
 };
@@ -521,8 +534,9 @@ typedef struct tenmap_load_options {
     /*
      * Called once for each request, never under a lock of the library. With TENMAP_OK: on the
      * thread that finished the request, as soon as all of its dst is written, possibly on several
-     * threads at a time. With another status: on the caller's thread, when all others have stopped;
-     * TENMAP_ERR_CANCELLED for requests that were not done. Not called if arguments were wrong.
+     * threads at a time. With another status: on the caller's thread, after all other threads have
+     * stopped; TENMAP_ERR_CANCELLED for requests that were not done. Not called if an argument is
+     * wrong.
      */
     void (*done)(void *ctx, size_t request, tenmap_status status);
     void *ctx; /* for both */
@@ -532,11 +546,12 @@ typedef struct tenmap_load_options {
     { sizeof(tenmap_load_options), 0, 0, NULL, NULL, NULL }
 
 /*
- * All requests must be of this model; with NULL they may be of any models, opened in any way. All
- * arguments are checked before a byte is written. error.index is the number of the request that
- * failed, and the message names its tensor. After an error or a cancel (TENMAP_ERR_CANCELLED) every
- * thread has stopped, and the contents of all dst are undefined, except for requests that `done`
- * reported as TENMAP_OK. The callbacks may use the model but must not close it.
+ * All requests must be for tensors of this model; if `model` is NULL, they may be for tensors of
+ * any models, opened in any way. All arguments are checked before a byte is written. error.index is
+ * the number of the request that failed, and the message names its tensor. After an error or a
+ * cancel (TENMAP_ERR_CANCELLED) every thread has stopped, and the contents of all dst are
+ * undefined, except for requests that `done` reported as TENMAP_OK. The callbacks may use the model
+ * but must not close it.
  */
 TENMAP_API tenmap_status tenmap_load(const tenmap_model *model, const tenmap_request *requests,
                                      size_t count, const tenmap_load_options *options,
@@ -545,17 +560,18 @@ TENMAP_API tenmap_status tenmap_load(const tenmap_model *model, const tenmap_req
 /*
  * Detach
  *
- * A mapping shows the file: truncating it gives its readers SIGBUS, overwriting it changes their
- * weights. tenmap_detach reads a mapped model once into memory of this process, on huge pages where
- * possible, and puts that memory in the mapping's place. Every view, tensor.data and shard.base
- * keeps its address and its bytes, for any number of reading threads, also while this happens.
- * Afterwards the file is closed and may be truncated, replaced, deleted or unmounted.
+ * A mapping shows the file as it is: if somebody truncates the file, readers get SIGBUS; if
+ * somebody overwrites it, their weights change. tenmap_detach reads a mapped model once into memory
+ * of this process, on huge pages where possible, and puts that memory in the mapping's place. Every
+ * view, tensor.data and shard.base keeps its address and its bytes, for any number of reading
+ * threads, even while the call runs. Afterwards the file is closed and may be truncated, replaced,
+ * deleted or unmounted.
  *
  * It takes as much memory as the files have bytes. At most 16 MiB per thread are in memory twice at
  * a time. The options are those of tenmap_load: TENMAP_LOAD_DIRECT bypasses the page cache and
  * reads straight into place; progress counts bytes of the files; `done` is called on the caller's
- * thread with a shard's number once that shard is in memory. Callbacks must not call tenmap_detach
- * or advise.
+ * thread with a shard's number once that shard is in memory. Callbacks must not call tenmap_detach,
+ * tenmap_advise or tenmap_advise_list.
  *
  * TENMAP_ERR_IO if a file has changed since it was opened. After an error or a cancel
  * (TENMAP_ERR_CANCELLED) all bytes can be read as before, from memory or from the mapping. Calling
@@ -563,10 +579,11 @@ TENMAP_API tenmap_status tenmap_load(const tenmap_model *model, const tenmap_req
  *
  * On detached memory, TENMAP_ADVISE_RELEASE, PREFETCH and POPULATE do nothing, tenmap_cached is 0,
  * and TENMAP_LOAD_READ and DIRECT copy from memory; pages that were locked by TENMAP_ADVISE_LOCK
- * are locked again. Other threads' advice waits until the call ends. shard.fd becomes -1, and
- * nobody may use it meanwhile. Parts of the mapping that were registered with a device or another
- * library must be registered again. Like tenmap_close, the call is for the model's owner, but
- * others may read meanwhile. A child of fork has the bytes that the model had at the fork.
+ * are locked again. tenmap_advise on other threads waits until the call ends. shard.fd becomes -1,
+ * and nobody may use it while the call runs. Parts of the mapping that were registered with a
+ * device or another library must be registered again. As with tenmap_close, only the model's owner
+ * may make this call, but others may read while it runs. A child of fork has the bytes that the
+ * model had at the time of the fork.
  *
  * TENMAP_ERR_UNSUPPORTED for models that are not mapped (TENMAP_BACKEND_READ, tenmap_io, memory),
  * and on systems other than Linux.
@@ -578,8 +595,8 @@ TENMAP_API tenmap_status tenmap_detach(tenmap_model *model, const tenmap_load_op
  * Take
  *
  * All weights that an engine wants from a model, in one call, by name, dtype and shape. Weights
- * that already have that form are used where they lie. The others are converted, on several
- * threads, into one allocation, the arena.
+ * that already have that dtype and layout are used in place, as views. The others are converted, on
+ * several threads, into one allocation, the arena.
  */
 
 /* tenmap_want.flags */
@@ -610,7 +627,8 @@ typedef struct tenmap_want {
     uint32_t alignment;    /* of data, a power of two up to 2 MiB; 0: the element's */
     /*
      * Out: the weight in the host's byte order, row-major, packed. A view into the mapping if
-     * dtype, alignment, byte order and backend allow it; else in the arena, aligned to 64 bytes.
+     * dtype, alignment, byte order and backend allow it; else in the arena, aligned to 64 bytes, or
+     * to `alignment` if that is more.
      */
     const void *data;
     const tenmap_tensor *tensor; /* out: where it came from; valid until close */
@@ -626,13 +644,13 @@ typedef struct tenmap_arena tenmap_arena;
  * differs, TENMAP_ERR_UNSUPPORTED if its dtype does not convert. On failure all data, tensor and
  * *arena are NULL, and nothing is kept.
  *
- * *arena is NULL when all are views; otherwise free it with tenmap_arena_free. It is memory of its
- * own on huge pages (tenmap_alloc), which outlives the model; views do not. All tensors of a model
- * without a mapping are copied. A name may be wanted twice.
+ * *arena is NULL if all weights are views; otherwise free it with tenmap_arena_free. The arena is
+ * separate memory on huge pages (tenmap_alloc) and may outlive the model; views may not. All
+ * tensors of a model without a mapping are copied. A name may be wanted twice.
  *
  * Options, progress and cancelling are as in tenmap_load; progress counts the bytes that are
- * copied. `done` is called once for each want, with its number, when data is in place: for views
- * and missing optional wants on the caller's thread, before the load begins.
+ * copied. `done` is called once for each want, with its number, when its data is in place; for
+ * views and missing optional wants, this happens on the caller's thread, before the load begins.
  */
 TENMAP_API tenmap_status tenmap_take(const tenmap_model *model, tenmap_want *wants, size_t n,
                                      const tenmap_load_options *options, tenmap_arena **arena,
@@ -641,10 +659,10 @@ TENMAP_API tenmap_status tenmap_take(const tenmap_model *model, tenmap_want *wan
 TENMAP_API void tenmap_arena_free(tenmap_arena *arena);
 
 /*
- * Memory for destinations: zeroed, aligned to 2 MiB, on huge pages where the system has them, which
- * makes its first use several times cheaper than malloc's. Not for small pieces: each allocation
- * takes whole pages, plus one page. NULL if memory runs out. tenmap_free accepts NULL, on any
- * thread.
+ * Memory for destinations: zeroed, aligned to 2 MiB, on huge pages if the system has them, so that
+ * touching it for the first time is several times cheaper than with malloc. Not for small pieces:
+ * each allocation takes whole pages, plus one page. NULL if memory runs out. tenmap_free accepts
+ * NULL, on any thread.
  */
 TENMAP_API void *tenmap_alloc(size_t bytes);
 TENMAP_API void tenmap_free(void *memory);
