@@ -61,7 +61,10 @@ void tmi_aligned_free(void *pages) {
     VirtualFree(start, 0, MEM_RELEASE);
 }
 
-/* RtlGenRandom, under the name that advapi32 exports; it fails only if memory runs out. */
+/*
+ * RtlGenRandom, which advapi32 exports under this name. It fails only if memory runs out; then the
+ * time and an address are used instead.
+ */
 BOOLEAN NTAPI SystemFunction036(PVOID bytes, ULONG size);
 
 void tmi_random(void *dst, size_t size) {

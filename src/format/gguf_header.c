@@ -41,7 +41,10 @@ static bool reported_enough_of(const gguf_parser *p, uint32_t code) {
     return report && tmi_report_full(report, TENMAP_FINDING_ERROR, code);
 }
 
-/* A tensor breaks a rule: takes the end of the error message. A name follows its 8-byte length. */
+/*
+ * Reports a tensor that breaks a rule. `format` is the end of the error message. The offset is that
+ * of the length of the name, in the 8 bytes before it.
+ */
 #define FAIL_ROW(p, code, t, format, ...)                                                          \
     (reported_enough_of(p, TENMAP_FOUND_##code)                                                    \
          ? TENMAP_OK                                                                               \
@@ -53,7 +56,7 @@ static bool reported_enough_of(const gguf_parser *p, uint32_t code) {
                         (ull)text_offset(p, (t)->name) - 8, __VA_ARGS__),                          \
             report_gguf(p, TENMAP_FOUND_##code, (t)->name)))
 
-/* The same for a key. */
+/* The same for a metadata key. */
 #define FAIL_KEY(p, code, m, format, ...)                                                          \
     (tmi_fail_at((p)->reader.error, TENMAP_ERR_FORMAT, (p)->reader.place->shard,                   \
                  text_offset(p, (m)->key) - 8, "%s: key %s (header, byte %llu): " format,          \
@@ -62,7 +65,10 @@ static bool reported_enough_of(const gguf_parser *p, uint32_t code) {
                  __VA_ARGS__),                                                                     \
      report_gguf(p, TENMAP_FOUND_##code, NULL))
 
-/* Terminates the previous string value: the first byte of the item after it has been read. */
+/*
+ * Terminates the previous string value, now that the byte after it has been read. `next` is the end
+ * of the next one, or NULL.
+ */
 static void end_value(gguf_parser *p, char *next) {
     if (p->end_of_value)
         *p->end_of_value = '\0';
@@ -105,7 +111,7 @@ static bool whole_number(const tenmap_metadata *m, uint64_t *out) {
     return true;
 }
 
-/* Handles the keys that say how to read the rest. */
+/* Handles the keys that affect how the rest of the file is read: the alignment, and the split. */
 static tenmap_status apply_gguf_pair(gguf_parser *p, const tenmap_metadata *m) {
     tmi_split *split = &p->header->split;
     if (key_is(m, "general.alignment"))
@@ -190,7 +196,7 @@ static tenmap_status check_keys(gguf_parser *p) {
 
 /* Tensors. */
 
-/* Returns TENMAP_AS_STORED if there is no such type. */
+/* The dtype of a GGUF tensor type; TENMAP_AS_STORED if there is no such type. */
 static tenmap_dtype dtype_of_type(uint32_t type) {
     static const uint8_t plain[] = {
         [0] = TENMAP_F32,  [1] = TENMAP_F16,  [24] = TENMAP_I8,  [25] = TENMAP_I16,
@@ -228,7 +234,7 @@ static tenmap_status size_row(gguf_parser *p, tenmap_tensor *t, uint32_t type, b
     return TENMAP_OK;
 }
 
-/* The order of tmi_order_tensors. */
+/* Whether t comes after next in the order of tmi_order_tensors. */
 static bool goes_behind(const tenmap_tensor *t, const tenmap_tensor *next) {
     return t->file_offset > next->file_offset ||
            (t->file_offset == next->file_offset && t->nbytes > next->nbytes);
@@ -310,7 +316,7 @@ static tenmap_status check_names(gguf_parser *p) {
     return status;
 }
 
-/* Where data after `end` begins; UINT64_MAX on overflow. */
+/* Rounds `end` up to the alignment, where the next data begins; UINT64_MAX on overflow. */
 static uint64_t align_up(const gguf_parser *p, uint64_t end) {
     uint64_t spare = -end & (p->alignment - 1);
     return end > UINT64_MAX - spare ? UINT64_MAX : end + spare;

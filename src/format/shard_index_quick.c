@@ -5,8 +5,8 @@
  * unexpected byte it gives up, and shard_index.c, which knows all the rules and has the error
  * messages, starts over.
  *
- * The text is not modified, and no table of names is built: combine_by_index.c finds out whether a
- * name is listed twice when it matches each line with a tensor of its own.
+ * The text is not modified, and no table of names is built: combine_by_index.c notices a name that
+ * is listed twice, because it matches each line with a different tensor.
  */
 #include "format.h"
 #include "json.h"

@@ -1,6 +1,7 @@
 /*
  * Sorts tensors into file order: by begin, then end, then header order. While headers are parsed,
- * nbytes is the end (SafeTensors) or the size (GGUF); among equal begins both sort alike.
+ * nbytes is the end (SafeTensors) or the size (GGUF); for tensors that begin at the same offset,
+ * both give the same order.
  */
 #include "format.h"
 

@@ -1,7 +1,7 @@
 /*
- * NEON kernels that dequantize weights with 4-bit codes in one pass. Plain C computes the table of
- * a group, one operation at a time, and rounds it. Its bytes are then looked up, in one plane for
- * each byte of a result.
+ * NEON kernels that dequantize weights with 4-bit codes in one pass. Plain C computes the values of
+ * the 16 codes of a group, one operation at a time, and rounds them. For each byte of a result
+ * there is a plane, the table of that byte of all 16 values; codes are looked up in every plane.
  */
 #include "kernels.h"
 

@@ -1,5 +1,6 @@
 /*
- * NEON kernels for quantized weights: one operation each, so that compilers have nothing to fuse.
+ * NEON versions of group_ops.c, and of unpacking 4-bit codes. Each does one operation, so that
+ * compilers have nothing to fuse.
  */
 #include "kernels.h"
 

@@ -1,6 +1,6 @@
 /*
- * The interface between conversion_route.c and the kernels. Kernels know nothing about models or
- * errors: their arguments have been checked by convert.c.
+ * The interface between src/values/ and the kernels. Kernels know nothing about models or errors:
+ * their callers have checked the arguments.
  */
 #ifndef TENMAP_KERNELS_H
 #define TENMAP_KERNELS_H

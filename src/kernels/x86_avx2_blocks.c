@@ -1,7 +1,8 @@
 /*
- * Unpacks block dtypes with AVX2. One multiplication and at most one subtraction per element, in
- * the order of blocks.c and with the same bits: no FMA, and NaN comes out the same. Each kernel
- * exists twice: with ordinary stores, and with non-temporal stores to multiples of 32 bytes.
+ * Unpacks block dtypes with AVX2. An element takes one multiplication and at most one subtraction,
+ * in the order of blocks.c. The results have the same bits, NaN included, since FMA is not used.
+ * Each kernel exists twice: with ordinary stores, and with non-temporal stores to multiples of 32
+ * bytes.
  */
 #include "blocks.h"
 #include "x86_avx2.h"

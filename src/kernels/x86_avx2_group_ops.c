@@ -1,6 +1,6 @@
 /*
- * AVX2 kernels for quantized weights. The target has no fused multiply-add, so no product and sum
- * can be fused.
+ * AVX2 versions of group_ops.c, and of unpacking 4-bit codes. The target has no fused multiply-add,
+ * so no product and sum can be fused.
  */
 #include "x86_avx2.h"
 

@@ -1,7 +1,7 @@
 /*
- * AVX2 kernels whose results hold every source value exactly, except those of I32. All values of
- * sources of at most 8 bits fit into BF16, so they are converted to BF16 with 16-bit integer
- * arithmetic, and from there to F32 by appending 16 zero bits.
+ * AVX2 kernels to wider dtypes, which hold every source value exactly, except those of I32. All
+ * values of sources of at most 8 bits fit into BF16, so they are converted to BF16 with 16-bit
+ * integer arithmetic, and from there to F32 by appending 16 zero bits.
  */
 #include "x86_avx2.h"
 
@@ -136,7 +136,10 @@ AVX2_INLINE void widen_bytes(__m256i *v, __m256i codes, const byte_tables *t) {
     __m256i high = _mm256_and_si256(_mm256_srli_epi16(codes, 4), half);
     __m256i rotated = _mm256_add_epi8(codes, _mm256_set1_epi8((char)t->rotation));
     rotated = _mm256_and_si256(rotated, magnitude);
-    /* From 16 on the top bit of the index is set, so the shuffle gives 0. */
+    /*
+     * Only codes that are below 16 after the rotation have an exception. For all others, adding
+     * 0x70 sets the top bit of the index, so the shuffle gives 0.
+     */
     __m256i first = _mm256_add_epi8(rotated, _mm256_set1_epi8(0x70));
     __m256i upper =
         _mm256_add_epi8(byte_lookup(t->upper_high, high), byte_lookup(t->upper_low, rotated));

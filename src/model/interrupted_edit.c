@@ -1,7 +1,7 @@
 /*
- * How readers notice an edit of the metadata. The undo record that makes the edit safe
- * (header_journal.c) lies beside the file until the edit is complete. While the header's text
- * changes, its length field is 2^64-1.
+ * Detects that the metadata of a file is being edited, or that an edit was interrupted. The undo
+ * record that makes the edit safe (header_journal.c) is next to the file until the edit is
+ * complete. While the header's text changes, its length field is 2^64-1.
  */
 #include "model.h"
 

@@ -1,5 +1,5 @@
 /*
- * Opens several paths as one model. Each path is opened by itself, as tenmap_open does it; then its
+ * Opens several paths as one model. Each path is opened separately, as by tenmap_open; then its
  * shards, tensors, metadata and listings are appended to those of one model.
  */
 #include "model.h"

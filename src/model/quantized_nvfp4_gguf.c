@@ -1,7 +1,7 @@
 /*
- * NVFP4 of GGUF. Its blocks contain a scale for every 16 values. The number that they were divided
- * by may lie beside the weight, one for all or one for each expert: blk.0.ffn_up.scale for
- * blk.0.ffn_up.weight.
+ * NVFP4 of GGUF. Its blocks contain a scale for every 16 values. A further scale may be stored in a
+ * tensor next to the weight, one for the whole weight or one for each expert: blk.0.ffn_up.scale
+ * for blk.0.ffn_up.weight.
  */
 #include "model.h"
 #include "quantized.h"

@@ -1,5 +1,5 @@
 /*
- * Writing files on POSIX: atomic replacement, disk space, copies inside the kernel.
+ * Writing files on POSIX: atomic replacement, disk space, copies that the operating system makes.
  * file_write_win32.c is the Windows version.
  */
 #ifndef _GNU_SOURCE

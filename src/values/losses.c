@@ -1,11 +1,11 @@
 /*
  * Counts what conversions lose beyond rounding: numbers that are too large for the dtype, and
  * numbers that are too small. Both follow from the source and two limits of the dtype that it is
- * converted to, so the result is not looked at.
+ * converted to, so the results themselves are not examined.
  *
  * Sources are converted to F32, or to F64 if they are F64. F32 holds every narrower dtype exactly,
  * and keeps wider numbers on their side of every limit. After that only integers are compared,
- * which no mode for denormals affects.
+ * which flush-to-zero modes do not affect.
  */
 #include "values.h"
 #include "conversion_route.h"

@@ -1,6 +1,6 @@
 /*
- * Copies tensors of an open model into a writer: inside the kernel, through a buffer, or converted;
- * one tensor, or many on several threads.
+ * Copies tensors of an open model into a writer: by the operating system, through a buffer, or
+ * converted; one tensor, or many on several threads.
  */
 #include "write.h"
 

@@ -1,4 +1,7 @@
-/* Writes what a model is as JSON, for commands that describe models beside their own answer. */
+/*
+ * Writes what a model is as JSON, for commands that describe models in addition to their own
+ * output.
+ */
 #ifndef TOOL_MODEL_FACTS_JSON_H
 #define TOOL_MODEL_FACTS_JSON_H
 

@@ -1,7 +1,7 @@
 /*
  * Draws the heatmap: tensor kinds down, layers across, for the stack with the most tensors. The
- * color shows how far a value is from what is usual for its kind: the distance from the median over
- * the layers, in units of the median absolute deviation, of logarithms.
+ * color shows how far a value is from what is usual for its kind: its logarithm's distance from the
+ * median over the layers, in units of the median absolute deviation.
  *
  * If no name has a number that counts layers, modules replace layers. Their names are long, so
  * modules go down and kinds across.
