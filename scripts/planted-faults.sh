@@ -57,7 +57,7 @@ fault() {
     planted=$((planted + 1)) status=0 began=$(date +%s)
     git checkout -q -- . && git clean -fdq
     $plant
-    if [ -z "$(git status --porcelain)" ]; then
+    if git diff --quiet && [ -z "$(git ls-files --others --exclude-standard)" ]; then
         verdict="NO: nothing was planted"
     else
         (exec </dev/null && "$@") >"$work/said" 2>&1 || status=$?
