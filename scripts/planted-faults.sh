@@ -147,6 +147,11 @@ a_remedy_that_no_message_names() {
 a_promise_without_its_test() {
     edit SECURITY.md 's/^| Promise | Test |$/&\n|---|---|\n| planted | `planted_test` |/'
 }
+a_folder_without_checks() { edit .ci/paths.tsv '/^fuzz\//d'; }
+a_pattern_for_no_file() { add .ci/paths.tsv 'planted/*	library'; }
+a_group_without_checks() { edit .ci/paths.tsv 's/^man\/.*/&planted/'; }
+a_check_that_no_path_selects() { add .ci/run 'check planted "planted" true'; }
+an_empty_table_of_paths() { edit .ci/paths.tsv '/^[^#]/d'; }
 no_table_of_promises() { edit SECURITY.md 's/^| Promise | Test |$/| Planted |/'; }
 a_wrong_indent() { edit src/base/utf8.c 's/^    return 4;/  return 4;/'; }
 a_comment_of_101_columns() { add src/base/utf8.c "/* $(printf '%095d' 0) */"; }
@@ -235,6 +240,11 @@ fault quick $words a_remedy_that_no_message_names 'planted words'
 fault quick $words no_sources 'no sources'
 fault quick promises.sh a_promise_without_its_test 'not there: planted_test'
 fault quick promises.sh no_table_of_promises 'only 0 tests'
+fault quick ci-paths.sh a_folder_without_checks 'no row .* matches fuzz/' check
+fault quick ci-paths.sh a_pattern_for_no_file 'no file matches .*planted/' check
+fault quick ci-paths.sh a_group_without_checks 'in the group packagingplanted' check
+fault quick ci-paths.sh a_check_that_no_path_selects 'selects the group planted' check
+fault quick ci-paths.sh an_empty_table_of_paths 'no rows' check
 fault quick format.sh a_wrong_indent 'utf8.c:.*clang-formatted' --check
 fault quick format.sh a_comment_of_101_columns 'utf8.c:.*101 columns' --check
 fault quick links.py a_link_to_a_missing_page 'no file .docs/planted.md' by python3 scripts/links.py
