@@ -65,7 +65,7 @@ static bool report_index(index_parser *p, uint32_t code, const char *tensor) {
     return true;
 }
 
-/* One component of a path: not empty, not "." or "..", not a device or the like of this system. */
+/* One component of a path: not empty, not "." or "..", and no name that this system reserves. */
 static bool is_plain_part(const char *part, size_t len) {
     return len > 0 && !(len == 1 && part[0] == '.') &&
            !(len == 2 && part[0] == '.' && part[1] == '.') && tmi_is_plain_name(part, len);

@@ -1,8 +1,8 @@
 /*
  * The grid points of the IQ types: constants of the GGUF format, which files refer to by number.
  * Each point is eight 2-bit levels (IQ2, IQ1) or four 3-bit levels (IQ3), the first element in the
- * lowest bits; blocks_iq.c has the values of the levels. tests/peers/gguf_values.py compares the
- * values of every point with another implementation.
+ * lowest bits; blocks_iq.c has the values of the levels. tests/peers/gguf_package.py compares the
+ * values of random blocks, enough of them to use every point, with another implementation.
  */
 #include "blocks.h"
 
