@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 . scripts/sources.sh
 tests=${*:-dtype rules open shards folder inspect open_list open_flags error_messages
              paths read requests integers take names threads job safetensors_quick check convert
-             kernels exact dequant_fused load residency writer edit rename save}
+             kernels kernel_tables exact dequant_fused load residency writer edit rename save}
 cc=${CC:-clang-14}
 work=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-msan-XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -131,7 +131,12 @@ typedef void tmi_transpose(unsigned char *to, size_t to_stride, const unsigned c
 /* Unpacks `count` 4-bit codes, the low half of a byte first, and subtracts `bias` from each. */
 typedef void tmi_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t bias);
 
-/* The kernels of one instruction set. An entry that is NULL falls back to tmi_kernels_scalar. */
+/*
+ * The kernels of one instruction set. cpu.c fills entries that are NULL from the next lower
+ * instruction set that has them, and plain C is the lowest. So a table may have as few kernels as
+ * one, and NULL in a filled table means that no instruction set of the machine has the kernel;
+ * other code then does its work. After the name there are only function pointers.
+ */
 typedef struct tmi_kernels {
     const char *name;
     tmi_kernel *pair[TMI_DTYPE_COUNT][TMI_DTYPE_COUNT]; /* [to][from] */
@@ -139,9 +144,12 @@ typedef struct tmi_kernels {
     tmi_kernel *odd[TMI_DTYPE_COUNT];
     /* From F4 packed two per byte. */
     tmi_kernel *packed_f4[TMI_DTYPE_COUNT];
-    /* Copies `count` bytes with non-temporal stores; NULL if this instruction set has none. */
+    /* Copies `count` bytes with non-temporal stores. Plain C has none. */
     tmi_kernel *stream_copy;
-    /* Orders earlier non-temporal stores of tmi_dequant_fused before all later stores; or NULL. */
+    /*
+     * Orders earlier non-temporal stores, of kernels that leave this to the caller, before all
+     * later stores. NULL if no kernel uses such stores.
+     */
     void (*fence)(void);
     /* For measuring; if NULL, elements are converted to F32 or F64 and plain C sums them. */
     tmi_moments *moments[TMI_DTYPE_COUNT];

@@ -3,6 +3,7 @@
 #include "cpu.h"
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 #ifdef TENMAP_TESTING
 #include <stdlib.h>
@@ -61,6 +62,14 @@ static uint64_t last_level_cache(void) {
 
 #endif
 
+#ifdef TENMAP_TESTING
+static tmi_kernels added_kernels; /* by tmi_cpu_add; without a name there are none */
+
+static bool has_added(void) {
+    return added_kernels.name;
+}
+#endif
+
 /* In test builds TENMAP_CPU_MASK names instruction sets, such as "avx2,neon", that are not used. */
 static bool is_masked(const char *name) {
 #ifdef TENMAP_TESTING
@@ -72,50 +81,146 @@ static bool is_masked(const char *name) {
 #endif
 }
 
-/* The kernels in order, best first; the last ones run on every machine. */
-static const tmi_kernels *kernels_at(unsigned i) {
+/*
+ * The instruction sets of this build, best first. Each table is filled up from the tables after it
+ * that this machine can use. The last one, plain C, runs everywhere.
+ */
+typedef struct instruction_set {
+    const tmi_kernels *kernels;
+    bool (*is_available)(void); /* NULL: on every machine that runs this build */
+} instruction_set;
+
+static const instruction_set instruction_sets[] = {
+#ifdef TENMAP_TESTING
+    {&added_kernels, has_added},
+#endif
 #if TMI_AVX2
-    if (i-- == 0)
-        return has_avx2() ? &tmi_kernels_avx2 : &tmi_kernels_scalar;
+    {&tmi_kernels_avx2, has_avx2},
 #endif
 #if TMI_NEON
-    if (i-- == 0)
-        return &tmi_kernels_neon;
+    {&tmi_kernels_neon, NULL},
 #endif
-    return i == 0 ? &tmi_kernels_scalar : NULL;
+    {&tmi_kernels_scalar, NULL},
+};
+enum { SET_COUNT = sizeof instruction_sets / sizeof *instruction_sets, SCALAR_SET = SET_COUNT - 1 };
+
+/* The sets that this machine can use: bit i stands for instruction_sets[i]. */
+static unsigned usable_sets(void) {
+    unsigned usable = 0;
+    for (unsigned i = 0; i < SET_COUNT; i++) {
+        const instruction_set *set = &instruction_sets[i];
+        bool available = !set->is_available || set->is_available();
+        if (i == SCALAR_SET || (available && !is_masked(set->kernels->name)))
+            usable |= 1u << i;
+    }
+    return usable;
 }
 
+/* After its name a table holds only function pointers, which are filled in one by one. */
+typedef void any_kernel(void);
+enum {
+    FIRST_ENTRY = offsetof(tmi_kernels, pair),
+    ENTRY_COUNT = TMI_DTYPE_COUNT * TMI_DTYPE_COUNT /* pair */
+                  + 3 * TMI_DTYPE_COUNT             /* odd, packed_f4, moments */
+                  + 2 * TMI_BLOCK_ROWS              /* unpack, unpack_nt */
+                  + 14                              /* those that are no arrays */
+};
+_Static_assert(sizeof(tmi_kernels) == FIRST_ENTRY + ENTRY_COUNT * sizeof(any_kernel *),
+               "count a new entry of tmi_kernels here; it must be a function pointer");
+
+/* Gives `filled` the name of a table and all kernels that this table has. */
+static void lay_over(tmi_kernels *filled, const tmi_kernels *table) {
+    filled->name = table->name;
+    for (size_t at = FIRST_ENTRY; at < sizeof *table; at += sizeof(any_kernel *)) {
+        any_kernel *kernel;
+        memcpy(&kernel, (const unsigned char *)table + at, sizeof kernel);
+        if (kernel)
+            memcpy((unsigned char *)filled + at, &kernel, sizeof kernel);
+    }
+}
+
+/* Fills a table: each kernel is that of the best of the sets that has one. */
+static void fill_kernels(tmi_kernels *filled, unsigned sets) {
+    *filled = tmi_kernels_scalar;
+    for (unsigned i = SCALAR_SET; i-- > 0;)
+        if (sets >> i & 1)
+            lay_over(filled, instruction_sets[i].kernels);
+}
+
+/*
+ * The table of this process. The thread that puts its process ID into filling_process fills the
+ * table and publishes its address with a release store. A child of fork may find its parent's ID
+ * and no address: it does not have the parent's thread, so it fills the table itself. Only a child
+ * with the same ID, in a PID namespace of its own, would go on with plain C.
+ */
+static tmi_kernels filled_kernels;
 static _Atomic(const tmi_kernels *) chosen_kernels;
+static _Atomic long filling_process;
 
-/* Threads that race here choose the same kernels. */
-static TMI_NOINLINE const tmi_kernels *choose_kernels(void) {
-    const tmi_kernels *best = &tmi_kernels_scalar, *candidate;
-    for (unsigned i = 0; (candidate = kernels_at(i)) != NULL; i++)
-        if (!is_masked(candidate->name)) {
-            best = candidate;
-            break;
-        }
-    atomic_store_explicit(&chosen_kernels, best, memory_order_relaxed);
-    return best;
+/* Whether this thread is the one that fills the table. */
+static bool claim_filling(void) {
+    long process = tmi_process(),
+         seen = atomic_load_explicit(&filling_process, memory_order_relaxed);
+    return seen != process && atomic_compare_exchange_strong(&filling_process, &seen, process);
 }
 
-/* The tables are constants of the program, so a relaxed load of the pointer is enough. */
+/*
+ * A thread that comes while another one fills the table does not wait: this time it gets plain C,
+ * which computes the same bits. Filling takes a microsecond or two, since the CPU has been asked
+ * before. A thread that has once got the filled table never gets plain C again.
+ */
+static TMI_NOINLINE const tmi_kernels *choose_kernels(void) {
+    unsigned usable = usable_sets();
+    if (claim_filling()) {
+        fill_kernels(&filled_kernels, usable);
+        atomic_store_explicit(&chosen_kernels, &filled_kernels, memory_order_release);
+    }
+    const tmi_kernels *kernels = atomic_load_explicit(&chosen_kernels, memory_order_acquire);
+    return kernels ? kernels : &tmi_kernels_scalar;
+}
+
 const tmi_kernels *tmi_cpu_kernels(void) {
-    const tmi_kernels *kernels = atomic_load_explicit(&chosen_kernels, memory_order_relaxed);
+    const tmi_kernels *kernels = atomic_load_explicit(&chosen_kernels, memory_order_acquire);
     return TMI_LIKELY(kernels != NULL) ? kernels : choose_kernels();
+}
+
+/* The name is right at any time, even while another thread fills the table. */
+const char *tenmap_cpu_path(void) {
+    const tmi_kernels *kernels = atomic_load_explicit(&chosen_kernels, memory_order_acquire);
+    if (kernels)
+        return kernels->name;
+    unsigned usable = usable_sets(), best = 0;
+    while (!(usable >> best & 1))
+        best++;
+    return instruction_sets[best].kernels->name;
 }
 
 #ifdef TENMAP_TESTING
 const tmi_kernels *tmi_cpu_find(const char *name) {
-    const tmi_kernels *candidate;
-    for (unsigned i = 0; (candidate = kernels_at(i)) != NULL; i++)
-        if (strcmp(candidate->name, name) == 0 && !is_masked(name))
-            return candidate;
+    static tmi_kernels found[SET_COUNT];
+    unsigned usable = usable_sets();
+    for (unsigned i = 0; i < SET_COUNT; i++)
+        if ((usable >> i & 1) && !is_masked(name) &&
+            strcmp(instruction_sets[i].kernels->name, name) == 0) {
+            fill_kernels(&found[i], usable & ~0u << i);
+            return &found[i];
+        }
     return NULL;
 }
 
 void tmi_cpu_use(const tmi_kernels *kernels) {
-    atomic_store_explicit(&chosen_kernels, kernels, memory_order_relaxed);
+    atomic_store_explicit(&chosen_kernels, kernels, memory_order_release);
+}
+
+void tmi_cpu_add(const tmi_kernels *table) {
+    added_kernels = table ? *table : (tmi_kernels){.name = NULL};
+    atomic_store(&filling_process, 0);
+    tmi_cpu_use(NULL);
+}
+
+void tmi_cpu_begin_filling(void) {
+    atomic_store(&filling_process, tmi_process());
+    tmi_cpu_use(NULL);
 }
 #endif
 
@@ -143,8 +248,4 @@ static uint64_t stream_threshold(void) {
  */
 bool tmi_cpu_streams(uint64_t bytes) {
     return bytes >= LEAST_STREAM && bytes >= stream_threshold();
-}
-
-const char *tenmap_cpu_path(void) {
-    return tmi_cpu_kernels()->name;
 }
