@@ -36,20 +36,6 @@ typedef struct route_plan {
     unsigned char table[256 * 8]; /* elements of `to` by code of `from` */
 } route_plan;
 
-static tmi_kernel *find_pair(tenmap_dtype to, tenmap_dtype from) {
-    tmi_kernel *kernel = tmi_cpu_kernels()->pair[to][from];
-    if (!kernel)
-        kernel = tmi_kernels_scalar.pair[to][from];
-    return kernel;
-}
-
-static tmi_kernel *find_odd(tenmap_dtype from) {
-    tmi_kernel *kernel = tmi_cpu_kernels()->odd[from];
-    if (!kernel)
-        kernel = tmi_kernels_scalar.odd[from];
-    return kernel;
-}
-
 static void swap_elements(unsigned char *dst, const unsigned char *src, size_t count,
                           size_t width) {
     for (size_t i = 0; i < count; i++)
@@ -173,10 +159,10 @@ static void clamp_infinities(unsigned char *dst, size_t count, unsigned bits) {
  * These kernels do not saturate, so a table is used where infinities must be clamped.
  */
 static void plan_narrow(route_plan *plan) {
+    const tmi_kernels *k = tmi_cpu_kernels();
     bool clamps = (plan->flags & TENMAP_CONVERT_SATURATE) && tmi_dtypes[plan->from].infinity;
-    tmi_kernel *widen =
-        plan->to == TENMAP_F64 && !clamps ? find_pair(TENMAP_F32, plan->from) : NULL;
-    plan->second = widen ? find_pair(TENMAP_F64, TENMAP_F32) : NULL;
+    tmi_kernel *widen = plan->to == TENMAP_F64 && !clamps ? k->pair[TENMAP_F32][plan->from] : NULL;
+    plan->second = widen ? k->pair[TENMAP_F64][TENMAP_F32] : NULL;
     plan->first = plan->second ? widen : NULL;
     plan->use_table = !plan->first;
     plan->clamp = false;
@@ -186,15 +172,16 @@ static void plan_kernels(route_plan *plan, unsigned from_bit) {
     bool saturate = plan->flags & TENMAP_CONVERT_SATURATE;
     if (plan->to == plan->from || tmi_route_is_integer(plan->to, plan->from))
         return;
+    const tmi_kernels *k = tmi_cpu_kernels();
     if (plan->from == TENMAP_F4 && from_bit == 0)
-        plan->first = tmi_cpu_kernels()->packed_f4[plan->to];
+        plan->first = k->packed_f4[plan->to];
     if (plan->first) {
         plan->packed = true;
         return;
     }
     /* Kernels that widen do not saturate, so E5M2 takes a table. */
     if (!(saturate && plan->from == TENMAP_F8_E5M2))
-        plan->first = find_pair(plan->to, plan->from);
+        plan->first = k->pair[plan->to][plan->from];
     plan->clamp = saturate && plan->to_bits >= 32 && tmi_dtypes[plan->from].infinity;
     if (plan->first)
         return;
@@ -203,8 +190,8 @@ static void plan_kernels(route_plan *plan, unsigned from_bit) {
         return;
     }
     bool exact = plan->from_bits < 32;
-    plan->first = exact ? find_pair(TENMAP_F32, plan->from) : find_odd(plan->from);
-    plan->second = find_pair(plan->to, TENMAP_F32);
+    plan->first = exact ? k->pair[TENMAP_F32][plan->from] : k->odd[plan->from];
+    plan->second = k->pair[plan->to][TENMAP_F32];
 }
 
 /*
@@ -302,9 +289,12 @@ static uint64_t count_head(const tmi_elements *to, const tmi_elements *from, uin
         head = 1; /* then the source is byte-aligned, as kernels for packed F4 need it */
     }
     /* Building a table costs as many conversions as it has entries. */
-    bool small = from_bits <= 8 && !find_pair(to->dtype, from->dtype) &&
-                 !tmi_cpu_kernels()->packed_f4[to->dtype] && count < (uint64_t)1 << from_bits;
-    return small || head > count ? count : head;
+    if (from_bits <= 8 && count < (uint64_t)1 << from_bits) {
+        const tmi_kernels *k = tmi_cpu_kernels();
+        if (!k->pair[to->dtype][from->dtype] && !k->packed_f4[to->dtype])
+            head = count;
+    }
+    return head < count ? head : count;
 }
 
 /*
@@ -375,19 +365,6 @@ static void route_numbers(tmi_elements to, void *dst, tmi_elements from, const v
  * dtype.
  */
 
-static tmi_unpack *find_unpack(tenmap_dtype from) {
-    tmi_unpack *unpack = tmi_cpu_kernels()->unpack[from - TENMAP_Q4_0];
-    if (!unpack)
-        unpack = tmi_kernels_scalar.unpack[from - TENMAP_Q4_0];
-    return unpack;
-}
-
-/* The kernel that unpacks with non-temporal stores; NULL if there is none. */
-static tmi_unpack *find_streaming_unpack(tenmap_dtype from) {
-    tmi_unpack *unpack_nt = tmi_cpu_kernels()->unpack_nt[from - TENMAP_Q4_0];
-    return unpack_nt;
-}
-
 static bool same_elements(const tmi_elements *a, const tmi_elements *b) {
     return a->dtype == b->dtype && a->bit == b->bit && a->little_endian == b->little_endian;
 }
@@ -397,7 +374,8 @@ static void route_blocks(tmi_elements to, void *dst, tmi_elements from, const vo
     enum { VALUES_AT_ONCE = 2048 };
     float values[VALUES_AT_ONCE];
     const tmi_block_dtype *blocks = tmi_dtype_blocks(from.dtype);
-    tmi_unpack *unpack = find_unpack(from.dtype);
+    const tmi_kernels *k = tmi_cpu_kernels();
+    tmi_unpack *unpack = k->unpack[from.dtype - TENMAP_Q4_0];
     unsigned to_bits = tmi_dtypes[to.dtype].bits, skip = from.bit;
     bool stream = uses_streaming(count, to_bits, flags);
     const unsigned char *s = src;
@@ -406,7 +384,7 @@ static void route_blocks(tmi_elements to, void *dst, tmi_elements from, const vo
             (stream ? TENMAP_CONVERT_STREAM : TENMAP_CONVERT_NO_STREAM);
     tmi_elements middle = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
     tmi_unpack *streaming_unpack =
-        stream && same_elements(&to, &middle) ? find_streaming_unpack(from.dtype) : NULL;
+        stream && same_elements(&to, &middle) ? k->unpack_nt[from.dtype - TENMAP_Q4_0] : NULL;
     while (count > 0) {
         size_t whole = (size_t)(count / blocks->elements);
         if (streaming_unpack && whole > 0 && skip == 0 && (uintptr_t)d % 32 == 0) {

@@ -93,13 +93,12 @@ static tenmap_status fetch_dtype(tmi_source *s, uint64_t matrix, uint64_t row, u
 static tenmap_status fetch_nibbles(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
                                    size_t count, float *values, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    const tmi_kernels *k = tmi_cpu_kernels();
     const unsigned char *bytes = NULL;
     tenmap_status status = tmi_source_bytes(
         s, TMI_PART_VALUES, matrix * r->matrix_bytes + row * r->row_bytes + column / 2,
         (count + 1) / 2, &bytes, error);
     if (status == TENMAP_OK)
-        (k->nibbles ? k->nibbles : tmi_scalar_nibbles)(values, bytes, count, r->code_bias);
+        tmi_cpu_kernels()->nibbles(values, bytes, count, r->code_bias);
     return status;
 }
 

@@ -56,9 +56,10 @@ static tenmap_status nested_scales(tmi_source *s, uint64_t first, size_t count, 
         return status;
     for (size_t i = 0; i < count; i++)
         out[i] = s->nested_table[codes[i]];
-    tmi_group_times(out, count, nested, (size_t)(r->nested_block - first % r->nested_block),
-                    (size_t)r->nested_block);
-    tmi_group_plus(out, count, &r->offset, count, count);
+    const tmi_kernels *k = tmi_cpu_kernels();
+    k->times(out, count, nested, (size_t)(r->nested_block - first % r->nested_block),
+             (size_t)r->nested_block);
+    k->plus(out, count, &r->offset, count, count);
     return TENMAP_OK;
 }
 
@@ -97,11 +98,11 @@ static tenmap_status read_scales(tmi_source *s, uint64_t matrix, uint64_t first,
         return status;
     const tmi_kernels *k = tmi_cpu_kernels();
     if (r->scale == TMI_SCALE_TIMES)
-        (k->times ? k->times : tmi_group_times)(out, count, &s->global_scale, count, count);
+        k->times(out, count, &s->global_scale, count, count);
     else if (r->scale == TMI_SCALE_DIVIDED)
         divide_all(out, count, s->global_scale);
     else if (r->scale == TMI_SCALE_127)
-        tmi_group_times(out, count, &over_127, count, count);
+        k->times(out, count, &over_127, count, count);
     return TENMAP_OK;
 }
 
@@ -194,14 +195,10 @@ tenmap_status tmi_cache_listed_scales(tmi_source *s, uint64_t matrix, uint64_t r
 
 void tmi_apply_scales(const tmi_quant_layout *r, const float *scales, const float *zeros,
                       float *values, size_t count, size_t first, size_t group) {
-    const tmi_kernels *k = tmi_cpu_kernels(), *plain = &tmi_kernels_scalar;
-    tmi_group_op *times = k->times ? k->times : plain->times;
-    if (r->zeros == TMI_ZEROS_ADDED) {
-        times(values, count, scales, first, group);
-        (k->plus ? k->plus : plain->plus)(values, count, zeros, first, group);
-        return;
-    }
-    if (r->zeros != TMI_ZEROS_NONE)
-        (k->minus ? k->minus : plain->minus)(values, count, zeros, first, group);
-    times(values, count, scales, first, group);
+    const tmi_kernels *k = tmi_cpu_kernels();
+    if (r->zeros != TMI_ZEROS_NONE && r->zeros != TMI_ZEROS_ADDED)
+        k->minus(values, count, zeros, first, group);
+    k->times(values, count, scales, first, group);
+    if (r->zeros == TMI_ZEROS_ADDED)
+        k->plus(values, count, zeros, first, group);
 }

@@ -31,8 +31,7 @@ static void prefetch_rows(const unsigned char *rows, size_t stride, size_t count
 static tenmap_status transpose_word_columns(tmi_source *s, uint64_t matrix, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
-    const tmi_kernels *k = tmi_cpu_kernels();
-    tmi_transpose *transpose = k->transpose32 ? k->transpose32 : tmi_scalar_transpose32;
+    tmi_transpose *transpose = tmi_cpu_kernels()->transpose32;
     uint64_t word = (t->row - t->skip) * r->bits / 32;
     uint64_t at = matrix * r->matrix_bytes + word * r->row_bytes + t->column * 4;
     const unsigned char *base = s->parts[TMI_PART_VALUES].base, *bytes;
@@ -63,9 +62,7 @@ static tenmap_status transpose_word_rows(tmi_source *s, uint64_t matrix, tenmap_
     enum { MOST_WORDS = TMI_SOURCE_RUN / 8 + 1, AT_ONCE = 128, AHEAD = 32 };
     const tmi_quant_layout *r = s->layout;
     const tmi_tile *t = &s->at;
-    const tmi_kernels *k = tmi_cpu_kernels();
-    tmi_split_columns *split_columns =
-        k->split_columns ? k->split_columns : tmi_scalar_split_columns;
+    tmi_split_columns *split_columns = tmi_cpu_kernels()->split_columns;
     unsigned char held[32 * MOST_WORDS * 4];
     size_t words = (t->skip + t->high + 7) / 8, bytes = words * 4, stride = (size_t)r->row_bytes;
     size_t most = bytes * AT_ONCE <= sizeof held ? AT_ONCE : AHEAD;

@@ -161,7 +161,7 @@ static void transpose_floats(float *to, const float *from, size_t rows, size_t c
 static tenmap_status store_tile_rows(tmi_source *s, const tmi_transfer *x, uint64_t matrix,
                                      uint64_t to, uint64_t line, tmi_tile *tile, bool *done,
                                      tenmap_error *error) {
-    const tmi_kernels *k = tmi_cpu_kernels(), *plain = &tmi_kernels_scalar;
+    const tmi_kernels *k = tmi_cpu_kernels();
     size_t bytes = tmi_dtype_width(x->as);
     tmi_destination target = {.as = x->as, .dst = s->tile, .flags = x->flags};
     tile->line =
@@ -171,8 +171,6 @@ static tenmap_status store_tile_rows(tmi_source *s, const tmi_transfer *x, uint6
         return TENMAP_OK;
     tenmap_status status = s->ops->tile_rows(s, matrix, tile, &target, error);
     tmi_transpose *transpose = bytes == 2 ? k->transpose16 : k->transpose32;
-    if (!transpose)
-        transpose = bytes == 2 ? plain->transpose16 : plain->transpose32;
     *done = status == TENMAP_OK && target.done;
     if (*done)
         transpose(x->dst + to * bytes, (size_t)line * bytes, s->tile, tile->line, tile->wide,
