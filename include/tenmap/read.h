@@ -22,10 +22,13 @@ enum {
      */
     TENMAP_TENSOR_ALIGNED = 1,
     /*
-     * A quantized weight (TENMAP_OPEN_DEQUANTIZE). `data` is NULL. Reads, slices, loads,
-     * tenmap_measure and the writer's copies compute its values; tenmap_view and tenmap_read_bytes
-     * return TENMAP_ERR_UNSUPPORTED. nbytes is the size of a read as its own dtype; shard and
-     * file_offset are those of the codes. Residency and progress count all parts.
+     * A quantized weight (TENMAP_OPEN_DEQUANTIZE), or a tensor whose elements do not lie one after
+     * the other (scheme "strided"). `data` is NULL. Reads, slices, loads, tenmap_measure and the
+     * writer's copies compute its values, or copy its elements bit for bit; tenmap_view and
+     * tenmap_read_bytes return TENMAP_ERR_UNSUPPORTED. nbytes is the size of a read as its own
+     * dtype; shard and file_offset are those of the codes, or of the first element. Residency and
+     * progress count all parts. The only part of a strided tensor is the range of the file from its
+     * first element to its last, which other tensors may share.
      */
     TENMAP_TENSOR_COMPUTED = 2
 };

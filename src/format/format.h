@@ -155,6 +155,13 @@ typedef struct tmi_split {
     uint64_t tensors; /* in all parts together, if counts_tensors */
 } tmi_split;
 
+/* What a container declared about a tensor whose elements lie in a storage with strides. */
+typedef struct tmi_strided {
+    uint64_t position;       /* the tensor's header_position */
+    const uint64_t *strides; /* in elements, one for each axis */
+    uint64_t elements;       /* of the storage, from the tensor's first to its last */
+} tmi_strided;
+
 typedef struct tmi_header {
     /* Names and metadata: the whole JSON, unescaped in place, or only those strings. */
     tmi_block text;
@@ -168,6 +175,8 @@ typedef struct tmi_header {
     size_t metadata_count, metadata_capacity;
     tmi_opaque *opaque; /* sorted by the address of `name` */
     size_t opaque_count, opaque_capacity;
+    tmi_strided *strided; /* by position */
+    size_t strided_count, strided_capacity;
     tmi_block numbers; /* the texts of metadata values that are not strings in the file */
     tmi_split split;
     uint64_t data_at; /* where tensor data may begin, counted from the model's first byte */
@@ -263,6 +272,26 @@ typedef bool tmi_refill(void *ctx, uint64_t offset, void *dst, size_t size);
  */
 tenmap_status tmi_safetensors_quick(tmi_header *header, const tmi_place *place, size_t length,
                                     tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
+
+/* strided.c: tensors that see a storage with strides. */
+
+/* How a tensor sees a storage, which other tensors may see too. */
+typedef struct tmi_storage {
+    uint64_t at, bytes;      /* of the storage, `at` counted from the model's first byte */
+    uint64_t offset;         /* of the tensor's first element, in elements of its dtype */
+    const uint64_t *strides; /* one for each axis, in elements; 0 repeats an axis. Must outlive the
+                                header */
+} tmi_storage;
+
+/*
+ * Gives a tensor its count, size and location. Its name, dtype, rank, shape and header_position are
+ * set; tensors are declared in the order of header_position. If its elements lie one after the
+ * other, it becomes a plain tensor; otherwise it gets TENMAP_TENSOR_COMPUTED. FORMAT if the dtype
+ * has no whole bytes, or an element lies outside of the storage, or the storage outside of the
+ * file; LIMIT if repeated axes make it larger than both 1 GiB and the file.
+ */
+tenmap_status tmi_declare_strided(tmi_header *header, const tmi_place *place, tenmap_tensor *t,
+                                  const tmi_storage *storage, tenmap_error *error);
 
 /* tensor_order.c */
 

@@ -665,6 +665,7 @@ void tmi_header_free(tmi_header *header) {
         tmi_block_free(&header->dims[i]);
     free(header->metadata);
     free(header->opaque);
+    free(header->strided);
     tmi_block_free(&header->numbers);
     tmi_block_free(&header->text);
     *header = (tmi_header){.count = 0};

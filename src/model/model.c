@@ -1,5 +1,5 @@
 /* The handle: closing it, and the functions that look up what it holds. */
-#include "model.h"
+#include "computed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@ void tenmap_close(tenmap_model *model) {
     if (model->owns_metadata)
         free(model->metadata);
     free(model->quantized.names);
-    free(model->quantized.numbers);
-    free(model->quantized.computed);
+    free(model->quantized.weights);
+    tmi_computed_free(model);
     tmi_names_free(&model->quantized.finder);
     tmi_block_free(&model->quantized.tensors);
     tmi_names_free(&model->names);

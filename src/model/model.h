@@ -186,11 +186,18 @@ typedef struct tmi_alias {
     size_t tensor;
 } tmi_alias;
 
+/* Room for shapes that no header has, in blocks that never move. */
+typedef struct tmi_shapes {
+    tmi_block block;      /* the last one; it begins with the tmi_block of the one before it */
+    size_t block_size;    /* in extents */
+    uint64_t *next, *end; /* what is free of it */
+} tmi_shapes;
+
 /* quantized.c: the listed tensors of a model that was opened with TENMAP_OPEN_DEQUANTIZE. */
 typedef struct tmi_quantized {
-    struct tmi_computed *computed; /* NULL if there are none */
-    uint32_t *numbers;             /* for each listed tensor: its index in `computed` + 1, or 0 */
-    tmi_block tensors;             /* the listed tensors: tenmap_tensor[shown] */
+    struct tmi_quant_weight *weights; /* NULL if there are none */
+    tmi_shapes shapes;
+    tmi_block tensors; /* the listed tensors: tenmap_tensor[shown] */
     size_t shown;
     tmi_names finder;
     char *names; /* of weights that are not named like their values part */
@@ -244,6 +251,12 @@ struct tenmap_model {
     uint64_t file_size;
     tmi_report *report; /* set only inside tenmap_check */
     tmi_quantized quantized;
+    /*
+     * For each tensor whose elements a maker gives (computed.h), its maker's state; NULL for
+     * others, and for all if there are none.
+     */
+    const struct tmi_computed **computed;
+    tmi_block strided_block; /* tmi_strided_tensor of those that containers declared */
     /* Everything below changes after opening. */
     _Atomic(tmi_prefetch *) prefetch; /* created on first use */
     tmi_rwlock advice;                /* advice holds it for reading; tenmap_detach, for writing */

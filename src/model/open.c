@@ -268,6 +268,8 @@ static tenmap_status refuse_io(const tenmap_options *options, tenmap_error *erro
 
 tenmap_status tmi_open_end(tenmap_model *model, const tenmap_options *options, tenmap_status status,
                            tenmap_model **out, tenmap_error *error) {
+    if (status == TENMAP_OK)
+        status = tmi_computed_prepare(model, error);
     if (status == TENMAP_OK && (options->flags & TENMAP_OPEN_DEQUANTIZE))
         status = tmi_quantized_find(model, options, error);
     size_t first = 0;
@@ -334,6 +336,8 @@ tenmap_status tmi_open_reporting(const char *path, const tenmap_options *given, 
     if (status == TENMAP_OK)
         status = path ? tmi_open_path(model, path, &options, &absent, error)
                       : tmi_fail(error, TENMAP_ERR_ARGUMENT, "the path is NULL");
+    if (status == TENMAP_OK)
+        status = tmi_computed_prepare(model, error);
     if (status == TENMAP_OK && (options.flags & TENMAP_OPEN_DEQUANTIZE) && report->errors == 0 &&
         tmi_quantized_find(model, &options, error) != TENMAP_OK)
         tmi_report_failure(report, TENMAP_FOUND_PARTS, TENMAP_NO_SHARD, NULL, error);

@@ -27,7 +27,7 @@ typedef struct quantized_search {
     tmi_part_finder finder;
     tmi_quantized_config config;
     tenmap_model *model;
-    tmi_computed *found;
+    tmi_quant_weight *found;
     size_t count, capacity;
     /*
      * For each stored tensor: the number + 1 of the weight that it is a part of, or ABSENT; 0 if
@@ -35,11 +35,14 @@ typedef struct quantized_search {
      */
     uint32_t *owners;
     tmi_block owner_block;
+    const tmi_computed **computed; /* of the listed tensors */
     size_t hidden, name_bytes;
 } quantized_search;
 
 /* Whether some scheme stores values in this dtype. */
 static bool may_hold_values(const tenmap_tensor *t) {
+    if (tmi_computed_of(t)) /* a strided tensor is listed as it is */
+        return false;
     if (t->dtype == TENMAP_NVFP4)
         return true;
     return t->dtype < TMI_DTYPE_COUNT && tmi_dtypes[t->dtype].kind != TENMAP_KIND_BOOL &&
@@ -58,19 +61,21 @@ static bool may_be_codes(const tenmap_tensor *t) {
                    : float8 && !tmi_ends_with(t, "_scale") && !tmi_ends_with(t, "_qdata");
 }
 
-static void complete_scheme(tmi_computed *c, const tmi_quantized_config *config) {
+static void complete_scheme(tmi_quant_weight *c, const tmi_quantized_config *config) {
     const tmi_quant_layout *r = &c->layout;
     bool all_rows = r->group_rows >= r->rows, all_columns = r->group_columns >= r->columns;
     uint32_t rows = all_rows && r->group_rows != 1 ? 0 : (uint32_t)r->group_rows;
     uint32_t columns = all_columns && r->group_columns != 1 ? 0 : (uint32_t)r->group_columns;
     if (!tmi_dtype_blocks(r->code_dtype)) { /* blocks contain their scales */
-        c->scheme.group_rows = r->transposed ? columns : rows;
-        c->scheme.group_columns = r->transposed ? rows : columns;
+        c->computed.scheme.group_rows = r->transposed ? columns : rows;
+        c->computed.scheme.group_columns = r->transposed ? rows : columns;
     }
-    c->part_bytes = 0;
+    c->computed.maker = TMI_MAKER_DEQUANTIZE;
+    c->computed.gives = TENMAP_F32;
+    c->computed.part_bytes = 0;
     for (unsigned i = 0; i < TMI_PART_COUNT; i++) {
-        c->scheme.part_count += c->parts[i] != NULL;
-        c->part_bytes += c->parts[i] ? c->parts[i]->nbytes : 0;
+        c->computed.scheme.part_count += c->parts[i] != NULL;
+        c->computed.part_bytes += c->parts[i] ? c->parts[i]->nbytes : 0;
     }
     tenmap_dtype scales = c->parts[TMI_PART_SCALES] ? c->parts[TMI_PART_SCALES]->dtype : 0;
     bool usual = scales == TENMAP_F32 || scales == TENMAP_F16 || scales == TENMAP_BF16;
@@ -79,7 +84,7 @@ static void complete_scheme(tmi_computed *c, const tmi_quantized_config *config)
 }
 
 /* Marks the parts as owned. A stored tensor may belong to only one weight. */
-static bool claim_parts(quantized_search *s, const tmi_computed *c) {
+static bool claim_parts(quantized_search *s, const tmi_quant_weight *c) {
     for (unsigned i = 0; i < TMI_PART_COUNT; i++) {
         const tenmap_tensor *part = c->parts[i];
         if (!part)
@@ -94,8 +99,8 @@ static bool claim_parts(quantized_search *s, const tmi_computed *c) {
     return true;
 }
 
-static bool add_weight(quantized_search *s, const tmi_computed *c) {
-    tmi_computed *found = tmi_grow(s->found, s->count, &s->capacity, sizeof *found);
+static bool add_weight(quantized_search *s, const tmi_quant_weight *c) {
+    tmi_quant_weight *found = tmi_grow(s->found, s->count, &s->capacity, sizeof *found);
     if (!found) {
         s->finder.status = tmi_fail_memory(s->finder.error, s->capacity * 2 * sizeof *found,
                                            "the quantized weights");
@@ -128,7 +133,7 @@ static bool try_schemes(quantized_search *s, const tenmap_tensor *t) {
     size_t end = first ? first + 1 : SCHEME_OF_BLOCKS;
     s->finder.incomplete = false;
     for (size_t i = first; i < end; i++) {
-        tmi_computed c = {.ending = ""};
+        tmi_quant_weight c = {.ending = ""};
         bool found = schemes[i].find(&s->finder, t, &c);
         if (s->finder.status != TENMAP_OK)
             return false;
@@ -141,7 +146,7 @@ static bool try_schemes(quantized_search *s, const tenmap_tensor *t) {
 }
 
 /* Names that differ from those of stored tensors are built one after the other, each with a NUL. */
-static char *make_name(tmi_computed *c, char *room) {
+static char *make_name(tmi_quant_weight *c, char *room) {
     const tenmap_tensor *values = c->parts[TMI_PART_VALUES];
     if (!c->cut && !c->ending[0]) {
         c->name = values->name;
@@ -158,14 +163,14 @@ static char *make_name(tmi_computed *c, char *room) {
  * Builds the weight as callers see it, in the place of its values. False if its size does not fit
  * into 64 bits.
  */
-static bool make_tensor(tmi_computed *c, tenmap_tensor *t) {
+static bool make_tensor(tmi_quant_weight *c, tenmap_tensor *t) {
     const tenmap_tensor *values = c->parts[TMI_PART_VALUES];
     *t = *values;
     t->name = c->name;
     t->name_len = values->name_len - c->cut + strlen(c->ending);
     t->dtype = c->dtype;
     t->rank = c->rank;
-    t->shape = c->same_shape ? c->same_shape : c->shape;
+    t->shape = c->shape;
     t->data = NULL;
     t->flags = TENMAP_TENSOR_COMPUTED;
     t->nelems = 1;
@@ -197,7 +202,7 @@ static tenmap_status list_tensors(quantized_search *s, tenmap_error *error) {
         uint32_t owner = s->owners[i];
         if (owner == ABSENT)
             continue;
-        tmi_computed *c = owner ? &s->found[owner - 1] : NULL;
+        tmi_quant_weight *c = owner ? &s->found[owner - 1] : NULL;
         if (c && c->parts[TMI_PART_VALUES] != stored)
             continue;
         *t = *stored;
@@ -205,7 +210,10 @@ static tenmap_status list_tensors(quantized_search *s, tenmap_error *error) {
             return TMI_FAIL_TENSOR(
                 error, TENMAP_ERR_FORMAT, stored, "%s",
                 "the weight that it is a part of has a size that overflows 64 bits");
-        q->numbers[shown] = owner;
+        if (c)
+            s->computed[shown] = &c->computed;
+        else if (model->computed)
+            s->computed[shown] = model->computed[i];
         if (tmi_names_put(&q->finder, shown, tmi_hash(&model->key, t->name, t->name_len)) !=
             TMI_NONE)
             return fail_duplicate_name(stored, error);
@@ -221,15 +229,18 @@ static tenmap_status make_list(quantized_search *s, tenmap_error *error) {
     size_t shown = s->model->tensor_count - s->hidden + s->count;
     size_t bytes = shown * sizeof(tenmap_tensor);
     q->names = tmi_calloc(s->name_bytes + 1, 1); /* freed with the model, like the rest */
-    q->numbers = tmi_calloc(shown, sizeof *q->numbers);
-    if (!q->names || !q->numbers || !tmi_block_alloc(&q->tensors, bytes) ||
+    s->computed = tmi_calloc(shown, sizeof *s->computed);
+    if (!q->names || !s->computed || !tmi_block_alloc(&q->tensors, bytes) ||
         !tmi_names_init(&q->finder, &s->model->key, q->tensors.bytes, sizeof(tenmap_tensor), shown))
         return tmi_fail_memory(error, bytes, "the tensors' table");
     tenmap_status status = list_tensors(s, error);
     if (status != TENMAP_OK)
         return status;
-    q->computed = s->found;
+    q->weights = s->found;
     s->found = NULL;
+    free((void *)s->model->computed);
+    s->model->computed = s->computed;
+    s->computed = NULL;
     s->model->tensors = q->tensors.bytes;
     s->model->tensor_count = q->shown;
     s->model->finder = &q->finder;
@@ -256,6 +267,7 @@ tenmap_status tmi_quantized_find(tenmap_model *model, const tenmap_options *opti
     if (status != TENMAP_OK)
         return status;
     s.finder = (tmi_part_finder){.model = model,
+                                 .shapes = &model->quantized.shapes,
                                  .flags = options->flags,
                                  .config = &s.config,
                                  .io = options->io,
@@ -268,29 +280,7 @@ tenmap_status tmi_quantized_find(tenmap_model *model, const tenmap_options *opti
     tmi_block_free(&s.finder.run.buffer);
     if (s.finder.metadata_known)
         tmi_names_free(&s.finder.metadata);
+    free((void *)s.computed);
     free(s.found);
     return status;
-}
-
-const tmi_computed *tmi_computed_of(const tenmap_tensor *t) {
-    const tmi_quantized *q = &t->model->quantized;
-    return &q->computed[q->numbers[t - t->model->tensors] - 1];
-}
-
-const tenmap_scheme *tenmap_scheme_of(const tenmap_tensor *t) {
-    static const tenmap_scheme none = {"none", 0, 0, 0, 0};
-    if (t && (t->flags & TENMAP_TENSOR_COMPUTED))
-        return &tmi_computed_of(t)->scheme;
-    const tmi_block_dtype *blocks = t ? tmi_dtype_blocks(t->dtype) : NULL;
-    return blocks ? &blocks->scheme : &none;
-}
-
-const tenmap_tensor *tenmap_part_at(const tenmap_tensor *t, uint32_t i) {
-    if (!t || !(t->flags & TENMAP_TENSOR_COMPUTED))
-        return NULL;
-    const tmi_computed *c = tmi_computed_of(t);
-    for (unsigned role = 0; role < TMI_PART_COUNT; role++)
-        if (c->parts[role] && i-- == 0)
-            return c->parts[role];
-    return NULL;
 }

@@ -7,7 +7,7 @@
 #define TENMAP_QUANTIZED_H
 
 #include "../format/json.h"
-#include "model.h"
+#include "computed.h"
 
 /* The role of a part. The values come first, so that they are part 0 for callers too. */
 enum {
@@ -76,27 +76,28 @@ typedef struct tmi_quant_layout {
     float offset;                       /* added to every scale with TMI_SCALE_NESTED */
 } tmi_quant_layout;
 
-enum { TMI_COMPUTED_RANK = 4 };
 /*
  * The most groups that g_idx may name. It may name them in any order, so a whole row of their
  * scales is kept while values of that row are dequantized.
  */
 enum { TMI_MOST_GROUPS = 4096 };
 
-/* One weight that is dequantized from its parts. */
-typedef struct tmi_computed {
-    tenmap_scheme scheme; /* what callers see */
+/* One weight that is dequantized from its parts: the state of TMI_MAKER_DEQUANTIZE. */
+typedef struct tmi_quant_weight {
+    tmi_computed computed; /* comes first: see computed.h */
     tmi_quant_layout layout;
     const tenmap_tensor *parts[TMI_PART_COUNT]; /* NULL if the scheme has none */
-    uint64_t part_bytes;                        /* of all parts together */
     tenmap_dtype dtype;
     uint32_t rank;
-    const uint64_t *same_shape;        /* the part's own shape if that fits; NULL: use `shape` */
-    uint64_t shape[TMI_COMPUTED_RANK]; /* the weight's shape */
-    const char *name;                  /* set when the search is over */
-    size_t cut;                        /* bytes to remove from the end of the values part's name, */
-    const char *ending;                /* and the text to append instead */
-} tmi_computed;
+    const uint64_t *shape; /* the weight's: that of a part, or from tmi_shape_room */
+    const char *name;      /* set when the search is over */
+    size_t cut;            /* bytes to remove from the end of the values part's name, */
+    const char *ending;    /* and the text to append instead */
+} tmi_quant_weight;
+
+static inline const tmi_quant_weight *tmi_quant_weight_of(const tmi_computed *computed) {
+    return (const tmi_quant_weight *)(const void *)computed;
+}
 
 /* quantized_config.c: reads the quantization settings from config.json. */
 
@@ -148,6 +149,7 @@ typedef struct tmi_annotation_run {
 
 typedef struct tmi_part_finder {
     const tenmap_model *model; /* its tables list the stored tensors */
+    tmi_shapes *shapes;        /* the model's */
     uint32_t flags;            /* TENMAP_OPEN_* */
     const tmi_quantized_config *config;
     char *name; /* buffer for the names to look up */
@@ -197,8 +199,19 @@ bool tmi_part_read(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_tens
  * for a matrix, be one-dimensional, with a scale per group of rows. Returns false with an error
  * message if it does not fit.
  */
-bool tmi_set_scales(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
+bool tmi_set_scales(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c,
                     const tenmap_tensor *scales, tenmap_dtype as);
+/*
+ * Room for a shape of `rank` extents, which lives as long as the model. NULL, and f->status is set,
+ * if out of memory.
+ */
+uint64_t *tmi_shape_room(tmi_part_finder *f, uint32_t rank);
+/*
+ * Gives the weight the shape of its values part, except for the last extent. False if out of
+ * memory.
+ */
+bool tmi_set_last_extent(tmi_part_finder *f, const tenmap_tensor *t, uint64_t last,
+                         tmi_quant_weight *c);
 /* Product of all axes except the last two. */
 uint64_t tmi_matrices(const uint64_t *shape, uint32_t rank);
 
@@ -207,7 +220,7 @@ uint64_t tmi_matrices(const uint64_t *shape, uint32_t rank);
  * Returns false if the tensor is not of this scheme, or if f->status is an error. If the values are
  * not named like the weight, the scheme sets c->cut and c->ending before it looks for a part.
  */
-typedef bool tmi_scheme_find(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c);
+typedef bool tmi_scheme_find(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c);
 
 typedef struct tmi_scheme_row {
     const char *family; /* as docs/quantized.md names it */
@@ -242,13 +255,11 @@ bool tmi_check_comfy(tmi_part_finder *f, const tenmap_tensor *t, const tenmap_te
  * scales that *c has. Takes the dtype and block size from it. Returns false with an error message
  * if it does not fit, or without one if it describes another layout.
  */
-bool tmi_check_torchao(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c);
+bool tmi_check_torchao(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c);
 
 /* quantized.c: searches for quantized weights and builds the table of listed tensors. */
 
 tenmap_status tmi_quantized_find(tenmap_model *model, const tenmap_options *options,
                                  tenmap_error *error);
-/* The parts and layout of a TENMAP_TENSOR_COMPUTED tensor. */
-const tmi_computed *tmi_computed_of(const tenmap_tensor *t);
 
 #endif

@@ -35,7 +35,7 @@ static const tenmap_tensor *find_scales(tmi_part_finder *f, const tenmap_tensor 
 
 /* Zero points, one per scale, that are subtracted from the signed codes. */
 static bool find_8bit_zeros(tmi_part_finder *f, const tenmap_tensor *t, size_t cut,
-                            tmi_computed *c) {
+                            tmi_quant_weight *c) {
     const tenmap_tensor *zeros = tmi_find_part(f, t, cut, "_zero_point");
     if (!zeros)
         return f->status == TENMAP_OK;
@@ -51,7 +51,7 @@ static bool find_8bit_zeros(tmi_part_finder *f, const tenmap_tensor *t, size_t c
  * bitsandbytes stores the order of the elements: 0 is row-major. The others (col32, col_turing,
  * col_ampere) are layouts for GPUs, which bitsandbytes no longer reads either.
  */
-static bool check_row_order(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+static bool check_row_order(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c) {
     const tenmap_tensor *format = tmi_find_part(f, t, 0, "_format");
     unsigned char order[8] = {0};
     if (!format)
@@ -72,7 +72,7 @@ static bool check_row_order(tmi_part_finder *f, const tenmap_tensor *t, tmi_comp
  * ComfyUI its format, torchao its type.
  */
 static bool check_annotations(tmi_part_finder *f, const tenmap_tensor *t, bool bitsandbytes,
-                              tmi_computed *c) {
+                              tmi_quant_weight *c) {
     if (bitsandbytes) {
         if (t->dtype != TENMAP_I8 || c->layout.scale_rows != c->layout.rows)
             return TMI_PART_WRONG(f, t, c->parts[TMI_PART_SCALES],
@@ -103,7 +103,7 @@ static const char *scheme_name_8bit(const tenmap_tensor *t, const tmi_quant_layo
     return fp8 ? "fp8-block" : "int8-block";
 }
 
-bool tmi_find_8bit(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_8bit(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c) {
     bool fp8 = is_float8(t->dtype);
     size_t which = 0;
     if ((!fp8 && t->dtype != TENMAP_I8) || t->rank == 0)
@@ -130,9 +130,9 @@ bool tmi_find_8bit(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) 
     if (!tmi_set_scales(f, t, c, scales, as) || !find_8bit_zeros(f, t, torchao ? 6 : 0, c))
         return false;
     c->rank = t->rank;
-    c->same_shape = t->shape;
+    c->shape = t->shape;
     if (!check_annotations(f, t, which == ENDING_SCB, c))
         return false;
-    c->scheme = (tenmap_scheme){scheme_name_8bit(t, r), 8, 0, 0, 0};
+    c->computed.scheme = (tenmap_scheme){scheme_name_8bit(t, r), 8, 0, 0, 0};
     return true;
 }

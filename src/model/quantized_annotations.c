@@ -173,7 +173,7 @@ static bool parse_torchao(tmi_part_finder *f, const tenmap_tensor *t, const tenm
     return good;
 }
 
-bool tmi_check_torchao(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_check_torchao(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c) {
     static const char *const plain[] = {"Float8Tensor", "Int8Tensor", "IntxUnpackedToInt8Tensor"};
     torchao_annotation note = {.axes = 0};
     tmi_quant_layout *r = &c->layout;

@@ -14,9 +14,10 @@ typedef struct bnb_state {
     double offset;
     bool offset_wrong; /* it is not a number */
     tenmap_dtype dtype;
-    uint64_t shape[TMI_COMPUTED_RANK];
-    uint32_t rank; /* TMI_COMPUTED_RANK + 1: too many axes */
-    char kind[8];  /* quant_type; "" if not given */
+    tmi_part_finder *finder;
+    uint64_t *shape;     /* in the model's room for shapes, */
+    uint32_t rank, room; /* which holds this many extents */
+    char kind[8];        /* quant_type; "" if not given */
 } bnb_state;
 
 /* Appends the digits from text.bytes[*at] on to *value. False if there are none. */
@@ -68,16 +69,30 @@ static bool decimal(tmi_text text, double *value) {
     return at == text.len;
 }
 
+/* Doubles the room for the shape when it is full. False if out of memory. */
+static bool add_extent(bnb_state *state, uint64_t extent) {
+    enum { FIRST_ROOM = 4 };
+    if (state->rank == state->room) {
+        uint32_t room = state->room ? 2 * state->room : FIRST_ROOM;
+        uint64_t *shape = tmi_shape_room(state->finder, room);
+        if (!shape)
+            return false;
+        if (state->rank)
+            memcpy(shape, state->shape, state->rank * sizeof *shape);
+        state->shape = shape;
+        state->room = room;
+    }
+    state->shape[state->rank++] = extent;
+    return true;
+}
+
 static bool read_bnb_shape(tmi_json *json, bnb_state *state) {
     if (!tmi_json_take(json, '['))
         return tmi_json_skip(json, 1);
     for (state->rank = 0; tmi_json_peek(json) != ']';) {
         tmi_text text;
-        if (!tmi_json_scalar(json, 2, &text))
+        if (!tmi_json_scalar(json, 2, &text) || !add_extent(state, tmi_text_number(text)))
             return false;
-        if (state->rank < TMI_COMPUTED_RANK)
-            state->shape[state->rank] = tmi_text_number(text);
-        state->rank += state->rank <= TMI_COMPUTED_RANK;
         if (!tmi_json_take(json, ',') && tmi_json_peek(json) != ']')
             return tmi_json_fail(json, "expected ',' or ']'");
     }
@@ -115,7 +130,8 @@ static bool read_bnb_state(tmi_part_finder *f, const tenmap_tensor *t, const ten
     }
     bool good = tmi_part_read(f, t, note, text.bytes, length);
     if (good && !tmi_annotation_parse(text, length, read_bnb_member, state))
-        good = TMI_PART_WRONG(f, t, note, "expected JSON with blocksize and shape");
+        good = f->status == TENMAP_OK &&
+               TMI_PART_WRONG(f, t, note, "expected JSON with blocksize and shape");
     tmi_block_free(&text);
     return good;
 }
@@ -126,7 +142,7 @@ static bool is_table(const tenmap_tensor *t, uint64_t entries) {
 
 /* The scales of blocks, which may be quantized themselves. */
 static bool find_absmax(tmi_part_finder *f, const tenmap_tensor *t, const bnb_state *state,
-                        uint64_t blocks, tmi_computed *c) {
+                        uint64_t blocks, tmi_quant_weight *c) {
     const tenmap_tensor *absmax = c->parts[TMI_PART_SCALES];
     const tenmap_tensor *nested = tmi_find_part(f, t, 0, ".nested_absmax");
     const tenmap_tensor *table = tmi_find_part(f, t, 0, ".nested_quant_map");
@@ -160,16 +176,15 @@ static bool find_absmax(tmi_part_finder *f, const tenmap_tensor *t, const bnb_st
 
 static bool bnb_shape(const bnb_state *state, const tenmap_tensor *t, uint64_t *elements) {
     *elements = 1;
-    for (uint32_t d = 0; d < state->rank && state->rank <= TMI_COMPUTED_RANK; d++)
+    for (uint32_t d = 0; d < state->rank; d++)
         if (!tmi_multiply(*elements, state->shape[d], elements))
             return false;
-    return state->rank > 0 && state->rank <= TMI_COMPUTED_RANK && *elements > 0 &&
-           t->nelems == *elements / 2 + *elements % 2;
+    return state->rank > 0 && *elements > 0 && t->nelems == *elements / 2 + *elements % 2;
 }
 
-bool tmi_find_bnb4(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_bnb4(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c) {
     tmi_quant_layout *r = &c->layout;
-    bnb_state state = {.rank = 0};
+    bnb_state state = {.finder = f};
     uint64_t elements;
     if (t->dtype != TENMAP_U8)
         return false;
@@ -189,10 +204,9 @@ bool tmi_find_bnb4(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) 
         return TMI_PART_WRONG(f, t, note, "it says %s, but its name does not",
                               tmi_quote(state.kind, strlen(state.kind)).text);
     if (!bnb_shape(&state, t, &elements) || state.block == 0)
-        return TMI_PART_WRONG(
-            f, t, note, "its shape %s and blocks of %llu do not match %llu bytes",
-            tmi_shape_text(state.shape, state.rank % (TMI_COMPUTED_RANK + 1)).text,
-            (ull)state.block, (ull)t->nbytes);
+        return TMI_PART_WRONG(f, t, note, "its shape %s and blocks of %llu do not match %llu bytes",
+                              tmi_shape_text(state.shape, state.rank).text, (ull)state.block,
+                              (ull)t->nbytes);
     if (!is_table(table, 16))
         return TMI_PART_WRONG(f, t, table, "expected F32 [16]");
     c->parts[TMI_PART_VALUES] = t;
@@ -211,7 +225,7 @@ bool tmi_find_bnb4(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) 
     r->scale_columns = blocks;
     c->dtype = state.dtype;
     c->rank = state.rank;
-    memcpy(c->shape, state.shape, sizeof c->shape);
-    c->scheme = (tenmap_scheme){nf4 ? "nf4" : "fp4", 4, 0, 0, 0};
+    c->shape = state.shape;
+    c->computed.scheme = (tenmap_scheme){nf4 ? "nf4" : "fp4", 4, 0, 0, 0};
     return true;
 }

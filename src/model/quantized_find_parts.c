@@ -41,6 +41,10 @@ const tenmap_tensor *tmi_find_part(tmi_part_finder *f, const tenmap_tensor *t, s
     size_t len;
     const char *name = part_name(f, t, cut, ending, &len);
     const tenmap_tensor *part = name ? tenmap_find_n(f->model, name, len) : NULL;
+    if (part && tmi_computed_of(part)) {
+        (void)TMI_PART_WRONG(f, t, part, "expected elements that lie one after the other");
+        return NULL;
+    }
     bool may_lack = f->model->missing_count || tmi_allows(f->flags, TENMAP_OPEN_STALE_INDEX);
     if (name && !part && may_lack && tmi_shard_listed(f->model, name, len))
         (void)tmi_part_missing(f, t, cut, ending, "according to the index");
@@ -89,7 +93,8 @@ static uint64_t run_end(const tenmap_model *model, const tenmap_tensor *part) {
     const tenmap_tensor *last = model->tensors + model->tensor_count;
     uint64_t end = part->file_offset + part->nbytes;
     for (const tenmap_tensor *t = part + 1; t < last; t++) {
-        if (t->shard != part->shard || t->nbytes > SMALL_NEIGHBOR ||
+        if (t->shard != part->shard || tmi_computed_of(t) || t->nbytes > SMALL_NEIGHBOR ||
+            t->file_offset < end ||
             t->file_offset + t->nbytes - part->file_offset > MOST_ANNOTATION_BYTES)
             break;
         end = t->file_offset + t->nbytes;
@@ -162,6 +167,40 @@ const char *tmi_integer_scheme(unsigned bits, unsigned kind) {
     return names[kind][bits];
 }
 
+uint64_t *tmi_shape_room(tmi_part_finder *f, uint32_t rank) {
+    enum { LEAST_EXTENTS = 256 };
+    tmi_shapes *s = f->shapes;
+    if ((size_t)(s->end - s->next) < rank || !s->block.bytes) {
+        size_t size = s->block_size ? 2 * s->block_size : LEAST_EXTENTS;
+        size = size < rank ? rank : size;
+        tmi_block block;
+        if (!tmi_block_alloc_dirty(&block, sizeof block + size * sizeof *s->next)) {
+            f->status = tmi_fail_memory(f->error, size * sizeof *s->next, "the shapes of weights");
+            return NULL;
+        }
+        *(tmi_block *)block.bytes = s->block;
+        s->block = block;
+        s->block_size = size;
+        s->next = (uint64_t *)(void *)((tmi_block *)block.bytes + 1);
+        s->end = s->next + size;
+    }
+    uint64_t *room = s->next;
+    s->next += rank;
+    return room;
+}
+
+bool tmi_set_last_extent(tmi_part_finder *f, const tenmap_tensor *t, uint64_t last,
+                         tmi_quant_weight *c) {
+    uint64_t *shape = tmi_shape_room(f, t->rank);
+    if (!shape)
+        return false;
+    memcpy(shape, t->shape, t->rank * sizeof *shape);
+    shape[t->rank - 1] = last;
+    c->rank = t->rank;
+    c->shape = shape;
+    return true;
+}
+
 uint64_t tmi_matrices(const uint64_t *shape, uint32_t rank) {
     uint64_t product = 1;
     for (uint32_t d = 0; d + 2 < rank; d++)
@@ -224,7 +263,7 @@ static bool scale_axes(const tenmap_tensor *t, const tenmap_tensor *scales, tmi_
     return true;
 }
 
-bool tmi_set_scales(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
+bool tmi_set_scales(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c,
                     const tenmap_tensor *scales, tenmap_dtype as) {
     tmi_quant_layout *r = &c->layout;
     const uint64_t *block = f->config->block;

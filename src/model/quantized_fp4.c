@@ -27,8 +27,8 @@ static bool scale_axes_fit(const tenmap_tensor *t, uint32_t rank, const tenmap_t
 }
 
 /* Elements of a sub-byte dtype, in rows of `row_bytes` bytes, with a scale for each group. */
-static void set_fp4_layout(tmi_computed *c, tenmap_dtype dtype, uint64_t rows, uint64_t row_bytes,
-                           uint64_t group) {
+static void set_fp4_layout(tmi_quant_weight *c, tenmap_dtype dtype, uint64_t rows,
+                           uint64_t row_bytes, uint64_t group) {
     tmi_quant_layout *r = &c->layout;
     r->codes = TMI_CODES_DTYPE;
     r->code_dtype = dtype;
@@ -44,11 +44,11 @@ static void set_fp4_layout(tmi_computed *c, tenmap_dtype dtype, uint64_t rows, u
 }
 
 /* gpt-oss: N_blocks [..., R, G, 16] and N_scales [..., R, G] form the weight N [..., G * 32, R]. */
-bool tmi_find_mxfp4_blocks(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_mxfp4_blocks(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c) {
     const size_t cut = strlen("_blocks");
     uint32_t rank = t->rank;
     if (t->dtype != TENMAP_U8 || !tmi_ends_with(t, "_blocks") || rank < 3 ||
-        rank > TMI_COMPUTED_RANK + 1 || t->shape[rank - 1] != MX_GROUP / 2)
+        t->shape[rank - 1] != MX_GROUP / 2)
         return false;
     c->cut = cut;
     const tenmap_tensor *scales = tmi_find_part(f, t, cut, "_scales");
@@ -63,17 +63,21 @@ bool tmi_find_mxfp4_blocks(tmi_part_finder *f, const tenmap_tensor *t, tmi_compu
     c->layout.transposed = true;
     c->parts[TMI_PART_VALUES] = t;
     c->parts[TMI_PART_SCALES] = scales;
+    c->computed.scheme = (tenmap_scheme){"mxfp4", 4, 0, 0, 0};
+    uint64_t *shape = tmi_shape_room(f, rank - 1);
+    if (!shape)
+        return false;
+    memcpy(shape, t->shape, (rank - 3) * sizeof *shape);
+    shape[rank - 3] = groups * MX_GROUP;
+    shape[rank - 2] = rows;
     c->rank = rank - 1;
-    memcpy(c->shape, t->shape, (rank - 3) * sizeof *c->shape);
-    c->shape[rank - 3] = groups * MX_GROUP;
-    c->shape[rank - 2] = rows;
-    c->scheme = (tenmap_scheme){"mxfp4", 4, 0, 0, 0};
+    c->shape = shape;
     return true;
 }
 
 /* NVFP4's global scale: one for the whole weight, or one for each matrix. */
 static bool find_global_scale(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, bool packed,
-                              tmi_computed *c) {
+                              tmi_quant_weight *c) {
     const char *ending = packed ? "_global_scale" : "_scale_2";
     const tenmap_tensor *global_scale = tmi_find_part(f, t, cut, ending);
     if (!global_scale)
@@ -110,11 +114,10 @@ static tenmap_dtype deduce_fp4_dtype(const tenmap_tensor *t, const tenmap_tensor
     return packed && bytes * 4 == groups * MX_GROUP * 3 ? TENMAP_F6_E2M3 : TENMAP_AS_STORED;
 }
 
-bool tmi_find_fp4_bytes(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_fp4_bytes(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c) {
     bool packed = tmi_ends_with(t, "_packed");
     size_t cut = packed ? strlen("_packed") : 0;
-    if ((t->dtype != TENMAP_U8 && (packed || t->dtype != TENMAP_I8)) || t->rank < 2 ||
-        t->rank > TMI_COMPUTED_RANK)
+    if ((t->dtype != TENMAP_U8 && (packed || t->dtype != TENMAP_I8)) || t->rank < 2)
         return false;
     c->cut = cut;
     const tenmap_tensor *scales = find_fp4_scales(f, t, cut);
@@ -139,12 +142,7 @@ bool tmi_find_fp4_bytes(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed
     c->parts[TMI_PART_SCALES] = scales;
     if (nvfp4 && !find_global_scale(f, t, cut, packed, c))
         return false;
-    c->rank = t->rank;
-    memcpy(c->shape, t->shape, t->rank * sizeof *c->shape);
-    c->shape[t->rank - 1] = c->layout.columns;
-    c->scheme = (tenmap_scheme){nvfp4                ? "nvfp4"
-                                : dtype == TENMAP_F4 ? "mxfp4"
-                                                     : "mxfp6",
-                                c->layout.bits, 0, 0, 0};
-    return true;
+    const char *name = nvfp4 ? "nvfp4" : dtype == TENMAP_F4 ? "mxfp4" : "mxfp6";
+    c->computed.scheme = (tenmap_scheme){name, c->layout.bits, 0, 0, 0};
+    return tmi_set_last_extent(f, t, c->layout.columns, c);
 }

@@ -33,7 +33,7 @@ static bool set_mode_layout(uint64_t product, tmi_quant_layout *r, const char **
 }
 
 static bool set_affine_layout(tmi_part_finder *f, const tenmap_tensor *t,
-                              const tenmap_tensor *scales, uint64_t product, tmi_computed *c) {
+                              const tenmap_tensor *scales, uint64_t product, tmi_quant_weight *c) {
     static const char *const names[9] = {
         "", "",           "int2-affine", "int3-affine", "int4-affine", "int5-affine", "int6-affine",
         "", "int8-affine"};
@@ -53,7 +53,7 @@ static bool set_affine_layout(tmi_part_finder *f, const tenmap_tensor *t,
     c->layout.scale_dtype = scales->dtype;
     c->layout.zeros = TMI_ZEROS_ADDED;
     c->parts[TMI_PART_ZEROS] = biases;
-    c->scheme = (tenmap_scheme){names[bits], (uint32_t)bits, 0, 0, 0};
+    c->computed.scheme = (tenmap_scheme){names[bits], (uint32_t)bits, 0, 0, 0};
     return true;
 }
 
@@ -67,10 +67,9 @@ static bool same_rows(const tenmap_tensor *t, const tenmap_tensor *scales) {
     return true;
 }
 
-bool tmi_find_mlx(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_mlx(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c) {
     tmi_quant_layout *r = &c->layout;
-    if (t->dtype != TENMAP_U32 || !tmi_ends_with(t, ".weight") || t->rank < 2 ||
-        t->rank > TMI_COMPUTED_RANK)
+    if (t->dtype != TENMAP_U32 || !tmi_ends_with(t, ".weight") || t->rank < 2)
         return false;
     const tenmap_tensor *scales = tmi_find_part(f, t, strlen(".weight"), ".scales");
     if (!scales)
@@ -90,7 +89,7 @@ bool tmi_find_mlx(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
             "expected one scale for each group of each row of the values, which are %s",
             tmi_shape_text(t->shape, t->rank).text);
     if (plain)
-        c->scheme = (tenmap_scheme){mode, r->bits, 0, 0, 0};
+        c->computed.scheme = (tenmap_scheme){mode, r->bits, 0, 0, 0};
     else if (!set_affine_layout(f, t, scales, product, c))
         return false;
     r->rows = r->scale_rows = t->shape[t->rank - 2];
@@ -101,8 +100,5 @@ bool tmi_find_mlx(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
     r->columns = groups * r->group_columns;
     c->parts[TMI_PART_VALUES] = t;
     c->parts[TMI_PART_SCALES] = scales;
-    c->rank = t->rank;
-    memcpy(c->shape, t->shape, t->rank * sizeof *c->shape);
-    c->shape[t->rank - 1] = r->columns;
-    return true;
+    return tmi_set_last_extent(f, t, r->columns, c);
 }

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-bool tmi_find_nvfp4_scale(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_nvfp4_scale(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c) {
     if (t->dtype != TENMAP_NVFP4 || t->rank == 0 || !tmi_ends_with(t, ".weight"))
         return false;
     const tenmap_tensor *scale = tmi_find_part(f, t, strlen(".weight"), ".scale");
@@ -36,7 +36,7 @@ bool tmi_find_nvfp4_scale(tmi_part_finder *f, const tenmap_tensor *t, tmi_comput
     c->parts[TMI_PART_VALUES] = t;
     c->parts[TMI_PART_SCALES] = scale;
     c->rank = t->rank;
-    c->same_shape = t->shape;
-    c->scheme = tmi_dtype_blocks(t->dtype)->scheme;
+    c->shape = t->shape;
+    c->computed.scheme = tmi_dtype_blocks(t->dtype)->scheme;
     return true;
 }

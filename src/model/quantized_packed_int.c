@@ -41,17 +41,18 @@ static bool read_packed_columns(tmi_part_finder *f, const tenmap_tensor *t,
                                 const tenmap_tensor *shape, const tenmap_tensor *scales,
                                 uint64_t *columns) {
     enum { MOST_READ = 4096 }; /* beyond that, config.json gives the shapes */
-    unsigned char bytes[64];
+    unsigned char few[64], *bytes = few;
     uint64_t words = t->shape[t->rank - 1], group = f->config->group, bits = f->config->bits;
     size_t width = shape->dtype == TENMAP_I64 ? 8 : 4;
-    if ((shape->dtype != TENMAP_I64 && shape->dtype != TENMAP_I32) || shape->nelems != t->rank ||
-        shape->nbytes > sizeof bytes)
+    if ((shape->dtype != TENMAP_I64 && shape->dtype != TENMAP_I32) || shape->nelems != t->rank)
         return TMI_PART_WRONG(f, t, shape, "expected %u integers", (unsigned)t->rank);
     if (f->parts_read >= MOST_READ && group && bits && words <= UINT64_MAX / 32) {
         *columns = scales->rank == t->rank ? scales->shape[t->rank - 1] * group : words * 32 / bits;
         return true;
     }
-    if (!tmi_part_read(f, t, shape, bytes, (size_t)shape->nbytes))
+    if (shape->nbytes > sizeof few) /* an axis takes at most the 8 bytes that an extent takes */
+        bytes = (unsigned char *)(void *)tmi_shape_room(f, t->rank);
+    if (!bytes || !tmi_part_read(f, t, shape, bytes, (size_t)shape->nbytes))
         return false;
     const unsigned char *last = bytes + (t->rank - 1) * width;
     *columns = width == 8 ? tmi_file_u64(last)
@@ -64,7 +65,7 @@ static bool read_packed_columns(tmi_part_finder *f, const tenmap_tensor *t,
 }
 
 /* Zero points are packed down the columns, while codes are packed along the rows. */
-static bool find_packed_zeros(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
+static bool find_packed_zeros(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c,
                               size_t cut) {
     tmi_quant_layout *r = &c->layout;
     const tenmap_tensor *zeros = tmi_find_part(f, t, cut, "_zero_point");
@@ -93,7 +94,7 @@ static bool check_group_count(tmi_part_finder *f, const tenmap_tensor *t, const 
                           (ull)groups, (int)TMI_MOST_GROUPS);
 }
 
-static bool find_group_index(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c,
+static bool find_group_index(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c,
                              size_t cut) {
     const tenmap_tensor *groups = tmi_find_part(f, t, cut, "_g_idx");
     if (!groups)
@@ -104,17 +105,10 @@ static bool find_group_index(tmi_part_finder *f, const tenmap_tensor *t, tmi_com
     return check_group_count(f, t, groups, c->layout.scale_columns);
 }
 
-static void set_packed_shape(const tenmap_tensor *t, tmi_computed *c) {
-    c->rank = t->rank;
-    memcpy(c->shape, t->shape, t->rank * sizeof *t->shape);
-    c->shape[t->rank - 1] = c->layout.columns;
-}
-
-bool tmi_find_packed(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_packed(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c) {
     const size_t cut = strlen("_packed");
     tmi_quant_layout *r = &c->layout;
-    if (t->dtype != TENMAP_I32 || !tmi_ends_with(t, "_packed") || t->rank < 2 ||
-        t->rank > TMI_COMPUTED_RANK)
+    if (t->dtype != TENMAP_I32 || !tmi_ends_with(t, "_packed") || t->rank < 2)
         return false;
     c->cut = cut;
     const tenmap_tensor *scales = tmi_find_part(f, t, cut, "_scale");
@@ -139,10 +133,9 @@ bool tmi_find_packed(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c
     if (!tmi_set_scales(f, t, c, scales, scales->dtype) || !find_packed_zeros(f, t, c, cut) ||
         !find_group_index(f, t, c, cut))
         return false;
-    set_packed_shape(t, c);
     unsigned kind = r->scale_columns > 1 ? 2 : r->scale_rows > 1;
-    c->scheme = (tenmap_scheme){tmi_integer_scheme(r->bits, kind), r->bits, 0, 0, 0};
-    return true;
+    c->computed.scheme = (tenmap_scheme){tmi_integer_scheme(r->bits, kind), r->bits, 0, 0, 0};
+    return tmi_set_last_extent(f, t, r->columns, c);
 }
 
 /*
@@ -223,7 +216,7 @@ static bool deduce_row_groups(tmi_part_finder *f, const transposed_parts *p, tmi
     return r->group_rows != 0;
 }
 
-bool tmi_find_gptq(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) {
+bool tmi_find_gptq(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c) {
     tmi_quant_layout *r = &c->layout;
     transposed_parts p = {.in = 0};
     if (t->dtype != TENMAP_I32 || !tmi_ends_with(t, "qweight") || t->rank != 2)
@@ -267,9 +260,14 @@ bool tmi_find_gptq(tmi_part_finder *f, const tenmap_tensor *t, tmi_computed *c) 
     c->parts[TMI_PART_SCALES] = p.scales;
     c->parts[TMI_PART_ZEROS] = p.zeros;
     c->parts[TMI_PART_GROUP_INDEX] = gptq ? p.groups : NULL;
+    uint64_t *shape = tmi_shape_room(f, 2);
+    if (!shape)
+        return false;
+    shape[0] = p.out;
+    shape[1] = p.in;
     c->rank = 2;
-    c->shape[0] = p.out;
-    c->shape[1] = p.in;
-    c->scheme = (tenmap_scheme){tmi_integer_scheme(r->bits, p.count > 1 ? 2 : 1), r->bits, 0, 0, 0};
+    c->shape = shape;
+    const char *name = tmi_integer_scheme(r->bits, p.count > 1 ? 2 : 1);
+    c->computed.scheme = (tenmap_scheme){name, r->bits, 0, 0, 0};
     return true;
 }

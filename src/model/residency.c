@@ -2,7 +2,7 @@
  * tenmap_advise, tenmap_resident and tenmap_cached: control and query which bytes of a model are in
  * memory.
  */
-#include "model.h"
+#include "computed.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,19 +14,6 @@ typedef struct span_list {
     tmi_span *spans;
     size_t count;
 } span_list;
-
-static tmi_span tensor_span(const tenmap_tensor *t) {
-    return (tmi_span){tmi_shard_of(t), t->file_offset, t->file_offset + t->nbytes};
-}
-
-/* The bytes of a quantized weight are those of its parts. */
-static uint32_t parts_of(const tenmap_tensor *t) {
-    return t->flags & TENMAP_TENSOR_COMPUTED ? tenmap_scheme_of(t)->part_count : 1;
-}
-
-static tmi_span part_span(const tenmap_tensor *t, uint32_t part) {
-    return tensor_span(t->flags & TENMAP_TENSOR_COMPUTED ? tenmap_part_at(t, part) : t);
-}
 
 static tmi_span shard_span(const tmi_shard *shard) {
     return (tmi_span){shard, shard->view.data_offset, shard->view.offset + shard->view.size};
@@ -83,7 +70,7 @@ static tenmap_status collect_spans(span_list *list, const tenmap_model *model,
         tenmap_status status = check_tensor(model, tensors[i], i, error);
         if (status != TENMAP_OK)
             return status;
-        list->count += parts_of(tensors[i]);
+        list->count += tmi_stored_spans(tensors[i]);
     }
     list->spans = list->count > 1 ? tmi_calloc(list->count, sizeof *list->spans) : &list->one;
     if (!list->spans)
@@ -92,8 +79,8 @@ static tenmap_status collect_spans(span_list *list, const tenmap_model *model,
         list->spans[i] = shard_span(&model->shards[i]);
     size_t used = 0;
     for (size_t i = 0; tensors && i < count; i++)
-        for (uint32_t part = 0; part < parts_of(tensors[i]); part++)
-            list->spans[used++] = part_span(tensors[i], part);
+        for (uint32_t part = 0; part < tmi_stored_spans(tensors[i]); part++)
+            list->spans[used++] = tmi_stored_span(tensors[i], part);
     merge_spans(list);
     return TENMAP_OK;
 }
@@ -114,8 +101,8 @@ typedef struct advice_subject {
 
 static bool holds_byte(const tenmap_tensor *t, const tmi_shard *shard, uint64_t offset) {
     bool holds = false;
-    for (uint32_t part = 0; part < parts_of(t) && !holds; part++) {
-        tmi_span span = part_span(t, part);
+    for (uint32_t part = 0; part < tmi_stored_spans(t) && !holds; part++) {
+        tmi_span span = tmi_stored_span(t, part);
         holds = span.shard == shard && span.begin <= offset && offset < span.end;
     }
     return holds;

@@ -2,8 +2,7 @@
  * Dequantizes weights: codes become numbers, to which scales and zero points are applied as their
  * scheme defines. Each step is one operation in F32. docs/quantized.md has the formulas.
  */
-#include "values.h"
-#include "value_source.h"
+#include "dequantize.h"
 #include "conversion_route.h"
 #include "cpu.h"
 
@@ -33,8 +32,9 @@ static size_t field_bytes(const tmi_quant_layout *r, uint64_t at, size_t count, 
 }
 
 /* Reads unsigned codes of a row. */
-static tenmap_status fetch_fields(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
-                                  size_t count, uint8_t *fields, tenmap_error *error) {
+static tenmap_status fetch_fields(tmi_dequantizer *s, uint64_t matrix, uint64_t row,
+                                  uint64_t column, size_t count, uint8_t *fields,
+                                  tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     uint64_t at = matrix * r->matrix_bytes, first;
     const unsigned char *bytes;
@@ -43,7 +43,7 @@ static tenmap_status fetch_fields(tmi_source *s, uint64_t matrix, uint64_t row, 
                              error);
     size_t size = field_bytes(r, column, count, &first);
     tenmap_status status =
-        tmi_source_bytes(s, TMI_PART_VALUES, at + row * r->row_bytes + first, size, &bytes, error);
+        tmi_quant_bytes(s, TMI_PART_VALUES, at + row * r->row_bytes + first, size, &bytes, error);
     if (status != TENMAP_OK)
         return status;
     if (r->codes == TMI_CODES_STREAM)
@@ -55,14 +55,14 @@ static tenmap_status fetch_fields(tmi_source *s, uint64_t matrix, uint64_t row, 
     return TENMAP_OK;
 }
 
-static tenmap_status fetch_table(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
+static tenmap_status fetch_table(tmi_dequantizer *s, uint64_t matrix, uint64_t row, uint64_t column,
                                  size_t count, float *values, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     const unsigned char *bytes;
     uint64_t at = matrix * r->matrix_bytes + row * r->row_bytes + column / 2;
     size_t odd = (size_t)(column % 2);
     tenmap_status status =
-        tmi_source_bytes(s, TMI_PART_VALUES, at, (odd + count + 1) / 2, &bytes, error);
+        tmi_quant_bytes(s, TMI_PART_VALUES, at, (odd + count + 1) / 2, &bytes, error);
     for (size_t i = 0; status == TENMAP_OK && i < count; i++) {
         unsigned both = bytes[(odd + i) / 2];
         values[i] = s->table[(odd + i) % 2 ? both & 15 : both >> 4];
@@ -71,7 +71,7 @@ static tenmap_status fetch_table(tmi_source *s, uint64_t matrix, uint64_t row, u
 }
 
 /* Reads elements of a dtype that may be narrower than a byte, or stored in blocks. */
-static tenmap_status fetch_dtype(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
+static tenmap_status fetch_dtype(tmi_dequantizer *s, uint64_t matrix, uint64_t row, uint64_t column,
                                  size_t count, float *values, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     unsigned within;
@@ -79,8 +79,8 @@ static tenmap_status fetch_dtype(tmi_source *s, uint64_t matrix, uint64_t row, u
     uint64_t end = tmi_bytes_of(r->code_dtype, column + count);
     const unsigned char *bytes;
     tenmap_status status =
-        tmi_source_bytes(s, TMI_PART_VALUES, matrix * r->matrix_bytes + row * r->row_bytes + at,
-                         (size_t)(end - at), &bytes, error);
+        tmi_quant_bytes(s, TMI_PART_VALUES, matrix * r->matrix_bytes + row * r->row_bytes + at,
+                        (size_t)(end - at), &bytes, error);
     if (status != TENMAP_OK)
         return status;
     tmi_elements to = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
@@ -90,11 +90,12 @@ static tenmap_status fetch_dtype(tmi_source *s, uint64_t matrix, uint64_t row, u
 }
 
 /* Reads 4-bit codes that begin on a byte boundary. */
-static tenmap_status fetch_nibbles(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
-                                   size_t count, float *values, tenmap_error *error) {
+static tenmap_status fetch_nibbles(tmi_dequantizer *s, uint64_t matrix, uint64_t row,
+                                   uint64_t column, size_t count, float *values,
+                                   tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     const unsigned char *bytes = NULL;
-    tenmap_status status = tmi_source_bytes(
+    tenmap_status status = tmi_quant_bytes(
         s, TMI_PART_VALUES, matrix * r->matrix_bytes + row * r->row_bytes + column / 2,
         (count + 1) / 2, &bytes, error);
     if (status == TENMAP_OK)
@@ -102,7 +103,7 @@ static tenmap_status fetch_nibbles(tmi_source *s, uint64_t matrix, uint64_t row,
     return status;
 }
 
-static tenmap_status fetch_codes(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
+static tenmap_status fetch_codes(tmi_dequantizer *s, uint64_t matrix, uint64_t row, uint64_t column,
                                  size_t count, float *values, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     uint8_t fields[TMI_SOURCE_RUN];
@@ -119,8 +120,9 @@ static tenmap_status fetch_codes(tmi_source *s, uint64_t matrix, uint64_t row, u
 }
 
 /* Scales a row whose columns have listed groups (g_idx): each value may have a scale of its own. */
-static tenmap_status scale_listed(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
-                                  size_t count, float *values, tenmap_error *error) {
+static tenmap_status scale_listed(tmi_dequantizer *s, uint64_t matrix, uint64_t row,
+                                  uint64_t column, size_t count, float *values,
+                                  tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     tenmap_status status = tmi_read_groups(s, column, count, r->scale_columns, error);
     if (status == TENMAP_OK)
@@ -139,7 +141,7 @@ static tenmap_status scale_listed(tmi_source *s, uint64_t matrix, uint64_t row, 
  * Makes s->scale_cache hold the scales of `count` values of a row. The scale of the first value is
  * number *at. A row of scales that several rows share is read whole, if it fits.
  */
-static tenmap_status cache_row_scales(tmi_source *s, uint64_t matrix, uint64_t scale_row,
+static tenmap_status cache_row_scales(tmi_dequantizer *s, uint64_t matrix, uint64_t scale_row,
                                       uint64_t column, size_t count, size_t *at,
                                       tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
@@ -159,8 +161,10 @@ static size_t values_in_group(const tmi_quant_layout *r, uint64_t column, size_t
     return head < count ? (size_t)head : count;
 }
 
-static tenmap_status dequantize_row(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
-                                    size_t count, float *values, tenmap_error *error) {
+static tenmap_status dequantize_row(tmi_value_rows *rows, uint64_t matrix, uint64_t row,
+                                    uint64_t column, size_t count, float *values,
+                                    tenmap_error *error) {
+    tmi_dequantizer *s = tmi_dequantizer_of(rows);
     const tmi_quant_layout *r = s->layout;
     bool listed = s->parts[TMI_PART_GROUP_INDEX].tensor != NULL;
     tenmap_status status = fetch_codes(s, matrix, row, column, count, values, error);
@@ -215,8 +219,10 @@ static bool scales_keep_normal(const float *scales, size_t count) {
 }
 
 /* Dequantizes directly into the destination, if a kernel does all of it. */
-static tenmap_status dequantize_fused(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
-                                      size_t count, tmi_destination *target, tenmap_error *error) {
+static tenmap_status dequantize_fused(tmi_value_rows *rows, uint64_t matrix, uint64_t row,
+                                      uint64_t column, size_t count, tmi_destination *target,
+                                      tenmap_error *error) {
+    tmi_dequantizer *s = tmi_dequantizer_of(rows);
     const tmi_quant_layout *r = s->layout;
     tmi_dequant_fused *fused = find_fused_kernel(r, column);
     size_t at;
@@ -234,9 +240,9 @@ static tenmap_status dequantize_fused(tmi_source *s, uint64_t matrix, uint64_t r
         cache_row_scales(s, matrix, row / r->group_rows, column, count, &at, error);
     if (status == TENMAP_OK)
         status =
-            tmi_source_bytes(s, TMI_PART_VALUES,
-                             matrix * r->matrix_bytes + row * r->row_bytes + column * r->bits / 8,
-                             (count * r->bits + 7) / 8, &run.codes, error);
+            tmi_quant_bytes(s, TMI_PART_VALUES,
+                            matrix * r->matrix_bytes + row * r->row_bytes + column * r->bits / 8,
+                            (count * r->bits + 7) / 8, &run.codes, error);
     if (status != TENMAP_OK)
         return status;
     run.scales = s->scale_cache.scales + at;
@@ -245,20 +251,22 @@ static tenmap_status dequantize_fused(tmi_source *s, uint64_t matrix, uint64_t r
     run.place = at;
     target->done = fused(target->dst, target->as, &run, target->flags);
     size_t groups = count <= run.first ? 1 : 1 + (count - run.first + run.group - 1) / run.group;
-    s->all_normal = s->all_normal && scales_keep_normal(run.scales, groups);
+    if (target->normal)
+        *target->normal = *target->normal && scales_keep_normal(run.scales, groups);
     return TENMAP_OK;
 }
 
 /* The shape in a weight's shape part must be the one that its other parts give it. */
-static tenmap_status check_shape(tmi_source *s, tenmap_error *error) {
+static tenmap_status check_shape(tmi_dequantizer *s, tenmap_error *error) {
     const tenmap_tensor *shape = s->parts[TMI_PART_SHAPE].tensor, *t = s->tensor;
     size_t width = shape->dtype == TENMAP_I64 ? 8 : 4;
     const unsigned char *bytes;
-    tenmap_status status =
-        tmi_source_bytes(s, TMI_PART_SHAPE, 0, (size_t)shape->nbytes, &bytes, error);
+    tenmap_status status = TENMAP_OK;
     for (uint32_t d = 0; status == TENMAP_OK && d < t->rank; d++) {
-        uint64_t said =
-            width == 8 ? tmi_file_u64(bytes + 8 * (size_t)d) : tmi_word_at(bytes + 4 * (size_t)d);
+        status = tmi_quant_bytes(s, TMI_PART_SHAPE, d * (uint64_t)width, width, &bytes, error);
+        if (status != TENMAP_OK)
+            return status;
+        uint64_t said = width == 8 ? tmi_file_u64(bytes) : tmi_word_at(bytes);
         if (said != t->shape[d])
             return TMI_FAIL_TENSOR(
                 error, TENMAP_ERR_FORMAT, t,
@@ -270,7 +278,7 @@ static tenmap_status check_shape(tmi_source *s, tenmap_error *error) {
 }
 
 /* Fills the table of what 4-bit codes stand for before they are scaled. */
-static void fill_code_table(tmi_source *s) {
+static void fill_code_table(tmi_dequantizer *s) {
     static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     for (int i = 0; i < 16; i++)
         s->table[i] = s->layout->codes != TMI_CODES_DTYPE ? (float)(i - s->layout->code_bias)
@@ -279,30 +287,100 @@ static void fill_code_table(tmi_source *s) {
 }
 
 /* Whether a row's codes, scales and zero points end where those of the next row begin. */
-static bool rows_are_contiguous(const tmi_source *s) {
+static bool rows_are_contiguous(const tmi_dequantizer *s) {
     const tmi_quant_layout *r = s->layout;
     return !r->transposed && r->group_rows == 1 && r->columns % r->group_columns == 0 &&
            r->row_bytes * 8 == r->columns * r->bits && !s->parts[TMI_PART_GROUP_INDEX].tensor &&
            r->zeros != TMI_ZEROS_ALONG && r->zeros != TMI_ZEROS_DOWN;
 }
 
-static tenmap_status begin_dequantize(tmi_source *s, tenmap_error *error) {
+/* Reads what all values of the tensor need. */
+static tenmap_status begin_tensor(tmi_dequantizer *s, tenmap_error *error) {
     tenmap_status status = TENMAP_OK;
     s->scale_cache.count = 0;
     s->global_scale_of = UINT64_MAX;
-    s->rows_contiguous = rows_are_contiguous(s);
+    s->out.rows_contiguous = rows_are_contiguous(s);
     tmi_choose_tile(s);
     if (s->parts[TMI_PART_SHAPE].tensor)
         status = check_shape(s, error);
     if (status == TENMAP_OK && s->parts[TMI_PART_TABLE].tensor)
-        status = tmi_source_floats(s, TMI_PART_TABLE, TENMAP_F32, 0, 16, s->table, error);
+        status = tmi_quant_floats(s, TMI_PART_TABLE, TENMAP_F32, 0, 16, s->table, error);
     else if (status == TENMAP_OK && s->layout->bits == 4)
         fill_code_table(s);
     if (status == TENMAP_OK && s->parts[TMI_PART_NESTED_TABLE].tensor)
         status =
-            tmi_source_floats(s, TMI_PART_NESTED_TABLE, TENMAP_F32, 0, 256, s->nested_table, error);
+            tmi_quant_floats(s, TMI_PART_NESTED_TABLE, TENMAP_F32, 0, 256, s->nested_table, error);
     return status;
 }
 
-const tmi_value_ops tmi_dequantizer = {begin_dequantize,   dequantize_row,     dequantize_fused,
-                                       tmi_transpose_tile, tmi_transposed_row, tmi_tile_rows};
+static const tmi_row_ops row_ops = {dequantize_row, dequantize_fused, tmi_transpose_tile,
+                                    tmi_transposed_row, tmi_tile_rows};
+
+/* Switches a thread's state to the tensor, unless it is there already. */
+static tenmap_status switch_tensor(tmi_dequantizer *s, const tmi_transfer *x, const tmi_window *w,
+                                   tenmap_error *error) {
+    const tenmap_tensor *t = x->tensor;
+    bool reading = w && w->buffer;
+    bool ahead = tmi_transfer_is_dense(x);
+    if (s->tensor != t || s->reading != reading) {
+        const tmi_quant_weight *weight = tmi_quant_weight_of(x->computed);
+        s->tensor = NULL;
+        s->layout = &weight->layout;
+        s->reading = reading;
+        s->out.ops = &row_ops;
+        s->out.rows = weight->layout.rows;
+        s->out.columns = weight->layout.columns;
+        s->out.transposed = weight->layout.transposed;
+        for (unsigned i = 0; i < TMI_PART_COUNT; i++)
+            tmi_part_switch(&s->parts[i], weight->parts[i], reading);
+    }
+    s->parts[TMI_PART_VALUES].window.ahead = ahead || s->out.transposed;
+    s->parts[TMI_PART_VALUES].window.direct_fd = reading ? w->direct_fd : -1;
+    if (s->tensor == t)
+        return TENMAP_OK;
+    s->tensor = t; /* for error messages */
+    tenmap_status status = begin_tensor(s, error);
+    s->tensor = status == TENMAP_OK ? t : NULL;
+    return status;
+}
+
+static void begin_dequantize(void *state) {
+    tmi_dequantizer *s = state;
+    s->tensor = NULL;
+    s->reading = false;
+    for (unsigned i = 0; i < TMI_PART_COUNT; i++)
+        tmi_part_begin(&s->parts[i]);
+    memset(s->tables.scale_bits, 0xff, sizeof s->tables.scale_bits);
+}
+
+static void end_dequantize(void *state) {
+    tmi_dequantizer *s = state;
+    for (unsigned i = 0; i < TMI_PART_COUNT; i++)
+        tmi_part_close(&s->parts[i]);
+}
+
+static tenmap_status run_dequantize(void *state, const tmi_transfer *x, const tmi_window *w,
+                                    uint64_t first, uint64_t count, tenmap_error *error) {
+    tmi_dequantizer *s = state;
+    tenmap_status status = switch_tensor(s, x, w, error);
+    return status == TENMAP_OK ? tmi_value_rows_run(&s->out, x, first, count, error) : status;
+}
+
+static bool dequantizes_in_rows(const tmi_computed *computed) {
+    return !tmi_quant_weight_of(computed)->layout.transposed;
+}
+
+/*
+ * Codes that are integers or floats of few bits, with integer zero points or none: their magnitudes
+ * are known.
+ */
+static bool dequantizes_to_normal(const tmi_computed *computed, tenmap_dtype as) {
+    const tmi_quant_layout *r = &tmi_quant_weight_of(computed)->layout;
+    return (as == TENMAP_F32 || as == TENMAP_BF16) && !r->transposed &&
+           r->codes != TMI_CODES_TABLE && r->zeros != TMI_ZEROS_ADDED &&
+           r->zeros != TMI_ZEROS_DTYPE;
+}
+
+const tmi_maker tmi_dequantize_maker = {sizeof(tmi_dequantizer), begin_dequantize,
+                                        end_dequantize,          run_dequantize,
+                                        dequantizes_in_rows,     dequantizes_to_normal};

@@ -2,11 +2,10 @@
  * Reads the scales and zero points of quantized weights, and applies them to codes. Each step is
  * one operation in F32; docs/quantized.md has the formulas.
  */
-#include "values.h"
-#include "value_source.h"
+#include "dequantize.h"
 #include "cpu.h"
 
-static tenmap_status fail_group_index(const tmi_source *s, uint64_t first, size_t count,
+static tenmap_status fail_group_index(const tmi_dequantizer *s, uint64_t first, size_t count,
                                       uint64_t groups, tenmap_error *error) {
     const tenmap_tensor *list = s->parts[TMI_PART_GROUP_INDEX].tensor;
     size_t i = 0;
@@ -23,12 +22,12 @@ static tenmap_status fail_group_index(const tmi_source *s, uint64_t first, size_
  * Reads the groups that the model lists for its rows or columns (g_idx), and notes the least and
  * the greatest.
  */
-tenmap_status tmi_read_groups(tmi_source *s, uint64_t first, size_t count, uint64_t groups,
+tenmap_status tmi_read_groups(tmi_dequantizer *s, uint64_t first, size_t count, uint64_t groups,
                               tenmap_error *error) {
     const unsigned char *bytes;
     uint32_t least = UINT32_MAX, most = 0;
     tenmap_status status =
-        tmi_source_bytes(s, TMI_PART_GROUP_INDEX, first * 4, count * 4, &bytes, error);
+        tmi_quant_bytes(s, TMI_PART_GROUP_INDEX, first * 4, count * 4, &bytes, error);
     for (size_t i = 0; status == TENMAP_OK && i < count; i++) {
         uint32_t group = s->groups[i] = tmi_word_at(bytes + 4 * i);
         least = group < least ? group : least;
@@ -41,7 +40,7 @@ tenmap_status tmi_read_groups(tmi_source *s, uint64_t first, size_t count, uint6
 }
 
 /* Scales that are quantized themselves: table[code] * nested + offset, each operation rounded. */
-static tenmap_status nested_scales(tmi_source *s, uint64_t first, size_t count, float *out,
+static tenmap_status nested_scales(tmi_dequantizer *s, uint64_t first, size_t count, float *out,
                                    tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     float *nested = s->scale_cache.zeros; /* such schemes have no zero points */
@@ -49,9 +48,9 @@ static tenmap_status nested_scales(tmi_source *s, uint64_t first, size_t count, 
     uint64_t block = first / r->nested_block;
     size_t blocks = (size_t)((first + count - 1) / r->nested_block - block + 1);
     tenmap_status status =
-        tmi_source_floats(s, TMI_PART_NESTED_SCALES, TENMAP_F32, block, blocks, nested, error);
+        tmi_quant_floats(s, TMI_PART_NESTED_SCALES, TENMAP_F32, block, blocks, nested, error);
     if (status == TENMAP_OK)
-        status = tmi_source_bytes(s, TMI_PART_SCALES, first, count, &codes, error);
+        status = tmi_quant_bytes(s, TMI_PART_SCALES, first, count, &codes, error);
     if (status != TENMAP_OK)
         return status;
     for (size_t i = 0; i < count; i++)
@@ -64,13 +63,13 @@ static tenmap_status nested_scales(tmi_source *s, uint64_t first, size_t count, 
 }
 
 /* Reads the scale of the scales: the only one, or that of the matrix if each has its own. */
-static tenmap_status read_global_scale(tmi_source *s, uint64_t matrix, tenmap_error *error) {
+static tenmap_status read_global_scale(tmi_dequantizer *s, uint64_t matrix, tenmap_error *error) {
     const tenmap_tensor *global_scale = s->parts[TMI_PART_GLOBAL_SCALE].tensor;
     uint64_t which = global_scale->nelems == 1 ? 0 : matrix;
     if (s->global_scale_of == which)
         return TENMAP_OK;
-    tenmap_status status = tmi_source_floats(s, TMI_PART_GLOBAL_SCALE, global_scale->dtype, which,
-                                             1, &s->global_scale, error);
+    tenmap_status status = tmi_quant_floats(s, TMI_PART_GLOBAL_SCALE, global_scale->dtype, which, 1,
+                                            &s->global_scale, error);
     s->global_scale_of =
         status == TENMAP_OK ? which : UINT64_MAX; /* what was not read is not cached */
     return status;
@@ -84,14 +83,14 @@ static TMI_NOINLINE void divide_all(float *values, size_t count, float by) {
 }
 
 /* Reads scales [first, first+count) of the whole part, ready to multiply values with. */
-static tenmap_status read_scales(tmi_source *s, uint64_t matrix, uint64_t first, size_t count,
+static tenmap_status read_scales(tmi_dequantizer *s, uint64_t matrix, uint64_t first, size_t count,
                                  float *out, tenmap_error *error) {
     static const float over_127 = 1.0f / 127.0f;
     const tmi_quant_layout *r = s->layout;
     if (r->scale == TMI_SCALE_NESTED)
         return nested_scales(s, first, count, out, error);
     tenmap_status status =
-        tmi_source_floats(s, TMI_PART_SCALES, r->scale_dtype, first, count, out, error);
+        tmi_quant_floats(s, TMI_PART_SCALES, r->scale_dtype, first, count, out, error);
     if (status == TENMAP_OK && (r->scale == TMI_SCALE_TIMES || r->scale == TMI_SCALE_DIVIDED))
         status = read_global_scale(s, matrix, error);
     if (status != TENMAP_OK)
@@ -107,8 +106,8 @@ static tenmap_status read_scales(tmi_source *s, uint64_t matrix, uint64_t first,
 }
 
 /* Reads zero points that are packed along a row of scales, as the codes of a row are packed. */
-static tenmap_status read_packed_zeros(tmi_source *s, uint64_t row, uint64_t column, size_t count,
-                                       uint8_t *fields, tenmap_error *error) {
+static tenmap_status read_packed_zeros(tmi_dequantizer *s, uint64_t row, uint64_t column,
+                                       size_t count, uint8_t *fields, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     bool awq_order = r->codes == TMI_CODES_AWQ;
     uint64_t row_bytes = (r->scale_columns * r->bits + 31) / 32 * 4, first = 0;
@@ -116,8 +115,8 @@ static tenmap_status read_packed_zeros(tmi_source *s, uint64_t row, uint64_t col
     const unsigned char *bytes;
     first = awq_order ? column / 8 * 4 : column * r->bits / 8;
     uint64_t end = awq_order ? (column + count + 7) / 8 * 4 : (last + 7) / 8;
-    tenmap_status status = tmi_source_bytes(s, TMI_PART_ZEROS, row * row_bytes + first,
-                                            (size_t)(end - first), &bytes, error);
+    tenmap_status status = tmi_quant_bytes(s, TMI_PART_ZEROS, row * row_bytes + first,
+                                           (size_t)(end - first), &bytes, error);
     if (status != TENMAP_OK)
         return status;
     if (awq_order)
@@ -130,16 +129,16 @@ static tenmap_status read_packed_zeros(tmi_source *s, uint64_t row, uint64_t col
 }
 
 /* Reads the zero points, or the numbers to add, of scales [column, column+count) of row `row`. */
-static tenmap_status read_zero_points(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t column,
-                                      size_t count, tenmap_error *error) {
+static tenmap_status read_zero_points(tmi_dequantizer *s, uint64_t matrix, uint64_t row,
+                                      uint64_t column, size_t count, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     uint8_t fields[TMI_MOST_SCALES];
     uint64_t at =
         ((r->scale_shared ? 0 : matrix * r->scale_rows) + row) * r->scale_columns + column;
     float *zeros = s->scale_cache.zeros;
     if (r->zeros == TMI_ZEROS_DTYPE || r->zeros == TMI_ZEROS_ADDED)
-        return tmi_source_floats(s, TMI_PART_ZEROS, s->parts[TMI_PART_ZEROS].tensor->dtype, at,
-                                 count, zeros, error);
+        return tmi_quant_floats(s, TMI_PART_ZEROS, s->parts[TMI_PART_ZEROS].tensor->dtype, at,
+                                count, zeros, error);
     tenmap_status status;
     if (r->zeros == TMI_ZEROS_ALONG) {
         status = read_packed_zeros(s, matrix * r->scale_rows + row, column, count, fields, error);
@@ -153,7 +152,7 @@ static tenmap_status read_zero_points(tmi_source *s, uint64_t matrix, uint64_t r
     return status;
 }
 
-tenmap_status tmi_cache_scales(tmi_source *s, uint64_t matrix, uint64_t row, uint64_t first,
+tenmap_status tmi_cache_scales(tmi_dequantizer *s, uint64_t matrix, uint64_t row, uint64_t first,
                                size_t count, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     tmi_scale_cache *scale_cache = &s->scale_cache;
@@ -179,8 +178,8 @@ tenmap_status tmi_cache_scales(tmi_source *s, uint64_t matrix, uint64_t row, uin
  * the whole row of scales if many values are wanted, otherwise from the least group that is named
  * to the greatest.
  */
-tenmap_status tmi_cache_listed_scales(tmi_source *s, uint64_t matrix, uint64_t row, size_t count,
-                                      tenmap_error *error) {
+tenmap_status tmi_cache_listed_scales(tmi_dequantizer *s, uint64_t matrix, uint64_t row,
+                                      size_t count, tenmap_error *error) {
     enum { FEW = 8 }; /* scales read per value: a scale costs less than a value */
     const tmi_quant_layout *r = s->layout;
     const tmi_scale_cache *scale_cache = &s->scale_cache;

@@ -7,8 +7,7 @@
  * transposed, unless a kernel can scale each value by its own power of two; then the codes are
  * transposed.
  */
-#include "values.h"
-#include "value_source.h"
+#include "dequantize.h"
 #include "cpu.h"
 
 #include <string.h>
@@ -28,9 +27,10 @@ static void prefetch_rows(const unsigned char *rows, size_t stride, size_t count
  * Transposes columns of words: line i of the tile gets the words of the tensor's row i, a stream of
  * bits.
  */
-static tenmap_status transpose_word_columns(tmi_source *s, uint64_t matrix, tenmap_error *error) {
+static tenmap_status transpose_word_columns(tmi_dequantizer *s, uint64_t matrix,
+                                            tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    const tmi_tile *t = &s->at;
+    const tmi_tile *t = &s->out.at;
     tmi_transpose *transpose = tmi_cpu_kernels()->transpose32;
     uint64_t word = (t->row - t->skip) * r->bits / 32;
     uint64_t at = matrix * r->matrix_bytes + word * r->row_bytes + t->column * 4;
@@ -44,11 +44,11 @@ static tenmap_status transpose_word_columns(tmi_source *s, uint64_t matrix, tenm
                           stride, 8, t->high * 4);
         } else {
             tenmap_status status =
-                tmi_source_bytes(s, TMI_PART_VALUES, at, t->high * 4, &bytes, error);
+                tmi_quant_bytes(s, TMI_PART_VALUES, at, t->high * 4, &bytes, error);
             if (status != TENMAP_OK)
                 return status;
         }
-        transpose(s->tile + w * 4, t->line, bytes, stride, n, t->high, false);
+        transpose(s->out.tile + w * 4, t->line, bytes, stride, n, t->high, false);
     }
     return TENMAP_OK;
 }
@@ -58,10 +58,10 @@ static tenmap_status transpose_word_columns(tmi_source *s, uint64_t matrix, tenm
  * tensor's row i. The rows are copied together first, since rows that are a power of two apart
  * would evict one another from the cache.
  */
-static tenmap_status transpose_word_rows(tmi_source *s, uint64_t matrix, tenmap_error *error) {
+static tenmap_status transpose_word_rows(tmi_dequantizer *s, uint64_t matrix, tenmap_error *error) {
     enum { MOST_WORDS = TMI_SOURCE_RUN / 8 + 1, AT_ONCE = 128, AHEAD = 32 };
     const tmi_quant_layout *r = s->layout;
-    const tmi_tile *t = &s->at;
+    const tmi_tile *t = &s->out.at;
     tmi_split_columns *split_columns = tmi_cpu_kernels()->split_columns;
     unsigned char held[32 * MOST_WORDS * 4];
     size_t words = (t->skip + t->high + 7) / 8, bytes = words * 4, stride = (size_t)r->row_bytes;
@@ -72,7 +72,7 @@ static tenmap_status transpose_word_rows(tmi_source *s, uint64_t matrix, tenmap_
         size_t n = t->wide - i < most ? t->wide - i : most;
         memset(held + n * bytes, 0, ((0 - n) & 7) * bytes); /* up to a multiple of eight rows */
         for (size_t j = 0; j < n; j++, at += r->row_bytes) {
-            tenmap_status status = tmi_source_bytes(s, TMI_PART_VALUES, at, bytes, &row, error);
+            tenmap_status status = tmi_quant_bytes(s, TMI_PART_VALUES, at, bytes, &row, error);
             if (status != TENMAP_OK)
                 return status;
             if (base)
@@ -82,7 +82,7 @@ static tenmap_status transpose_word_rows(tmi_source *s, uint64_t matrix, tenmap_
                               stride, 1, bytes);
             memcpy(held + j * bytes, row, bytes);
         }
-        split_columns(s->tile + i / 2, t->line, held, bytes, (n + 7) & ~(size_t)7, words,
+        split_columns(s->out.tile + i / 2, t->line, held, bytes, (n + 7) & ~(size_t)7, words,
                       r->codes == TMI_CODES_AWQ);
     }
     return TENMAP_OK;
@@ -94,7 +94,7 @@ static tenmap_status transpose_word_rows(tmi_source *s, uint64_t matrix, tenmap_
  * Whether the listed groups form runs of one length, of which the first and the last may be
  * shorter. Sets the tile's runs.
  */
-static bool groups_are_even(tmi_source *s, tmi_tile *t) {
+static bool groups_are_even(tmi_dequantizer *s, tmi_tile *t) {
     size_t first = 1;
     while (first < t->wide && s->groups[first] == s->groups[0])
         first++;
@@ -112,9 +112,9 @@ static bool groups_are_even(tmi_source *s, tmi_tile *t) {
 }
 
 /* Finds the groups of the tile's stored rows: how many there are, and how long they are. */
-static tenmap_status find_tile_groups(tmi_source *s, tenmap_error *error) {
+static tenmap_status find_tile_groups(tmi_dequantizer *s, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    tmi_tile *t = &s->at;
+    tmi_tile *t = &s->out.at;
     if (!s->parts[TMI_PART_GROUP_INDEX].tensor) {
         uint64_t head = r->group_rows - t->row % r->group_rows;
         t->first = head < t->wide ? (size_t)head : t->wide;
@@ -131,25 +131,25 @@ static tenmap_status find_tile_groups(tmi_source *s, tenmap_error *error) {
 }
 
 /* Collects the scales and zeros of the groups of each row of the tensor, one after the other. */
-static tenmap_status transpose_scales(tmi_source *s, uint64_t matrix, tenmap_error *error) {
+static tenmap_status transpose_scales(tmi_dequantizer *s, uint64_t matrix, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    const tmi_tile *t = &s->at;
+    const tmi_tile *t = &s->out.at;
     bool listed = s->parts[TMI_PART_GROUP_INDEX].tensor != NULL, zeros = r->zeros != TMI_ZEROS_NONE;
     tenmap_status status = TENMAP_OK;
     for (size_t k = 0, i = 0; status == TENMAP_OK && k < t->runs; k++) {
         uint64_t group = listed ? s->groups[i] : (t->row + i) / r->group_rows;
         status = tmi_cache_scales(s, matrix, group, t->column, t->high, error);
         for (size_t n = 0; status == TENMAP_OK && n < t->high; n++)
-            s->stored[n * t->runs + k] = s->scale_cache.scales[n];
+            s->out.stored[n * t->runs + k] = s->scale_cache.scales[n];
         for (size_t n = 0; status == TENMAP_OK && zeros && n < t->high; n++)
-            s->transposed_f32[n * t->runs + k] = s->scale_cache.zeros[n];
+            s->out.transposed_f32[n * t->runs + k] = s->scale_cache.zeros[n];
         i += k ? t->group : t->first;
     }
     return status;
 }
 
 /* Whether rows are dequantized as they are stored, and transposed afterwards. */
-static bool transposes_values(const tmi_source *s) {
+static bool transposes_values(const tmi_dequantizer *s) {
     const tmi_quant_layout *r = s->layout;
     return r->codes == TMI_CODES_DTYPE && r->code_dtype == TENMAP_F4 && r->group_rows == 1 &&
            r->zeros == TMI_ZEROS_NONE && r->scale == TMI_SCALE_ALONE && !r->scale_shared &&
@@ -160,12 +160,12 @@ static bool transposes_values(const tmi_source *s) {
  * Whether the codes of such rows are transposed first instead: each value of a row then has a scale
  * of its own.
  */
-static bool transposes_f4_codes(const tmi_source *s) {
+static bool transposes_f4_codes(const tmi_dequantizer *s) {
     return transposes_values(s) && tmi_cpu_kernels()->scale_by_powers &&
            s->layout->scale_dtype == TENMAP_F8_E8M0 && s->layout->columns % 8 == 0;
 }
 
-static bool transposes_packed_words(const tmi_source *s) {
+static bool transposes_packed_words(const tmi_dequantizer *s) {
     const tmi_quant_layout *r = s->layout;
     return (r->codes == TMI_CODES_DOWN || (r->codes == TMI_CODES_AWQ && r->code_bias == 0)) &&
            r->group_columns == 1 && r->zeros != TMI_ZEROS_ADDED;
@@ -197,10 +197,10 @@ static size_t lay_out_words(const tmi_quant_layout *r, tmi_tile *t) {
  * Reads the scales of a tile whose codes are transposed, as BF16: for each group along the stored
  * rows, one scale of each stored row. Sets *done if the kernel can use all of them.
  */
-static tenmap_status read_transposed_powers(tmi_source *s, uint64_t matrix, bool *done,
+static tenmap_status read_transposed_powers(tmi_dequantizer *s, uint64_t matrix, bool *done,
                                             tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    const tmi_tile *t = &s->at;
+    const tmi_tile *t = &s->out.at;
     enum { AT_ONCE = 32, MOST_GROUPS = 64 };
     uint64_t first = t->column / r->group_columns;
     size_t groups = (size_t)((t->column + t->high - 1) / r->group_columns - first + 1);
@@ -214,7 +214,7 @@ static tenmap_status read_transposed_powers(tmi_source *s, uint64_t matrix, bool
         for (size_t k = 0; k < n; k++) {
             uint64_t at = (matrix * r->scale_rows + t->row + i + k) * r->scale_columns + first;
             const unsigned char *bytes;
-            tenmap_status status = tmi_source_bytes(s, TMI_PART_SCALES, at, groups, &bytes, error);
+            tenmap_status status = tmi_quant_bytes(s, TMI_PART_SCALES, at, groups, &bytes, error);
             if (status != TENMAP_OK)
                 return status;
             if (s->parts[TMI_PART_SCALES].base)
@@ -236,23 +236,24 @@ static tenmap_status read_transposed_powers(tmi_source *s, uint64_t matrix, bool
     return TENMAP_OK;
 }
 
-tenmap_status tmi_transpose_tile(tmi_source *s, uint64_t matrix, const tmi_tile *tile, bool *done,
-                                 tenmap_error *error) {
+tenmap_status tmi_transpose_tile(tmi_value_rows *rows, uint64_t matrix, const tmi_tile *tile,
+                                 bool *done, tenmap_error *error) {
     enum { LEAST_SCALED_BY_POWERS = 32 }; /* shorter rows are better transposed as values */
-    s->at = *tile;
+    tmi_dequantizer *s = tmi_dequantizer_of(rows);
+    s->out.at = *tile;
     *done = false;
     if (tile->wide > TMI_SOURCE_RUN || tile->high > TMI_SOURCE_RUN)
         return TENMAP_OK;
     if (transposes_f4_codes(s) && tile->wide >= LEAST_SCALED_BY_POWERS &&
-        lay_out_words(s->layout, &s->at) <= sizeof s->tile) {
+        lay_out_words(s->layout, &s->out.at) <= sizeof s->out.tile) {
         tenmap_status status = read_transposed_powers(s, matrix, done, error);
         return status == TENMAP_OK && *done ? transpose_word_rows(s, matrix, error) : status;
     }
     if (!transposes_packed_words(s))
         return TENMAP_OK;
     tenmap_status status = find_tile_groups(s, error);
-    if (status != TENMAP_OK || s->at.runs * tile->high > TMI_TILE_VALUES ||
-        lay_out_words(s->layout, &s->at) > sizeof s->tile)
+    if (status != TENMAP_OK || s->out.at.runs * tile->high > TMI_TILE_VALUES ||
+        lay_out_words(s->layout, &s->out.at) > sizeof s->out.tile)
         return status;
     *done = true;
     status = transpose_scales(s, matrix, error);
@@ -263,11 +264,12 @@ tenmap_status tmi_transpose_tile(tmi_source *s, uint64_t matrix, const tmi_tile 
 }
 
 /* Computes a row of the tensor in which each value has a scale of its own. */
-static void scale_row_by_powers(tmi_source *s, size_t i, float *values, tmi_destination *target) {
-    const tmi_tile *t = &s->at;
+static void scale_row_by_powers(tmi_dequantizer *s, size_t i, float *values,
+                                tmi_destination *target) {
+    const tmi_tile *t = &s->out.at;
     uint64_t columns = s->layout->group_columns;
     size_t group = (size_t)((t->column + i) / columns - t->column / columns);
-    const unsigned char *line = s->tile + (t->skip + i) * t->line;
+    const unsigned char *line = s->out.tile + (t->skip + i) * t->line;
     tmi_cpu_kernels()->scale_by_powers(
         target ? (void *)target->dst : values, target ? target->as : TENMAP_F32, line,
         s->scale_bytes + group * t->wide * 2, t->wide, target ? target->flags : 0);
@@ -279,9 +281,10 @@ static void scale_row_by_powers(tmi_source *s, size_t i, float *values, tmi_dest
  * A row of the tensor is a stream of bits. AWQ's begins with its line, GPTQ's may begin within a
  * word.
  */
-void tmi_transposed_row(tmi_source *s, size_t i, float *values, tmi_destination *target) {
+void tmi_transposed_row(tmi_value_rows *rows, size_t i, float *values, tmi_destination *target) {
+    tmi_dequantizer *s = tmi_dequantizer_of(rows);
     const tmi_quant_layout *r = s->layout;
-    const tmi_tile *t = &s->at;
+    const tmi_tile *t = &s->out.at;
     if (r->codes == TMI_CODES_DTYPE) {
         scale_row_by_powers(s, i, values, target);
         return;
@@ -289,8 +292,8 @@ void tmi_transposed_row(tmi_source *s, size_t i, float *values, tmi_destination 
     bool awq_order = r->codes == TMI_CODES_AWQ;
     size_t skip = awq_order ? 0 : t->skip;
     const unsigned char *line =
-        s->tile + (awq_order ? t->skip + i : i) * t->line + skip * r->bits / 8;
-    const float *scales = s->stored + i * t->runs, *zeros = s->transposed_f32 + i * t->runs;
+        s->out.tile + (awq_order ? t->skip + i : i) * t->line + skip * r->bits / 8;
+    const float *scales = s->out.stored + i * t->runs, *zeros = s->out.transposed_f32 + i * t->runs;
     tmi_dequant_fused *fused = tmi_cpu_kernels()->fused4;
     uint8_t fields[TMI_SOURCE_RUN];
     if (target && fused && r->bits == 4 && skip % 2 == 0) {
@@ -315,7 +318,7 @@ void tmi_transposed_row(tmi_source *s, size_t i, float *values, tmi_destination 
  * Reads the scales of a tile's lines: *groups for each line, of which the first is that of the
  * first column. Sets *groups to 0 if they do not fit.
  */
-static tenmap_status read_tile_scales(tmi_source *s, uint64_t matrix, const tmi_tile *t,
+static tenmap_status read_tile_scales(tmi_dequantizer *s, uint64_t matrix, const tmi_tile *t,
                                       size_t *groups, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     uint64_t first = t->column / r->group_columns;
@@ -327,18 +330,19 @@ static tenmap_status read_tile_scales(tmi_source *s, uint64_t matrix, const tmi_
     for (size_t i = 0; i < t->wide; i++) {
         uint64_t at = (matrix * r->scale_rows + t->row + i) * r->scale_columns + first;
         const unsigned char *bytes;
-        tenmap_status status = tmi_source_bytes(s, TMI_PART_SCALES, at, *groups, &bytes, error);
+        tenmap_status status = tmi_quant_bytes(s, TMI_PART_SCALES, at, *groups, &bytes, error);
         if (status != TENMAP_OK)
             return status;
         memcpy(s->scale_bytes + i * *groups, bytes, *groups);
     }
-    tmi_convert_file(TENMAP_F32, s->stored, 0, r->scale_dtype, s->scale_bytes, 0, *groups * t->wide,
-                     TENMAP_CONVERT_NO_STREAM);
+    tmi_convert_file(TENMAP_F32, s->out.stored, 0, r->scale_dtype, s->scale_bytes, 0,
+                     *groups * t->wide, TENMAP_CONVERT_NO_STREAM);
     return TENMAP_OK;
 }
 
-tenmap_status tmi_tile_rows(tmi_source *s, uint64_t matrix, const tmi_tile *t,
+tenmap_status tmi_tile_rows(tmi_value_rows *rows, uint64_t matrix, const tmi_tile *t,
                             tmi_destination *target, tenmap_error *error) {
+    tmi_dequantizer *s = tmi_dequantizer_of(rows);
     const tmi_quant_layout *r = s->layout;
     tmi_dequant_fused *fused = tmi_cpu_kernels()->fused4;
     size_t groups = 0;
@@ -354,10 +358,10 @@ tenmap_status tmi_tile_rows(tmi_source *s, uint64_t matrix, const tmi_tile *t,
     target->done = status == TENMAP_OK && groups > 0;
     for (size_t i = 0; target->done && i < t->wide; i++) {
         uint64_t at = matrix * r->matrix_bytes + (t->row + i) * r->row_bytes + t->column / 2;
-        status = tmi_source_bytes(s, TMI_PART_VALUES, at, (t->high + 1) / 2, &run.codes, error);
+        status = tmi_quant_bytes(s, TMI_PART_VALUES, at, (t->high + 1) / 2, &run.codes, error);
         if (status == TENMAP_OK && s->parts[TMI_PART_VALUES].base)
             prefetch_rows(run.codes + 8 * r->row_bytes, (size_t)r->row_bytes, 1, t->high / 2);
-        run.scales = s->stored + i * groups;
+        run.scales = s->out.stored + i * groups;
         target->done = status == TENMAP_OK && fused(target->dst + i * t->line, target->as, &run,
                                                     target->flags & TENMAP_CONVERT_SATURATE);
     }
@@ -369,16 +373,16 @@ tenmap_status tmi_tile_rows(tmi_source *s, uint64_t matrix, const tmi_tile *t,
  * that the next columns of the first row are still there after the last row. At least one: its
  * columns are read in order.
  */
-static size_t rows_in_windows(const tmi_source *s) {
+static size_t rows_in_windows(const tmi_dequantizer *s) {
     enum { MOST_ROWS = 8 };
     const tmi_quant_layout *r = s->layout;
-    uint64_t fit = r->row_bytes ? tmi_source_window(s, TMI_PART_VALUES) / r->row_bytes : MOST_ROWS;
+    uint64_t fit = r->row_bytes ? tmi_quant_window(s, TMI_PART_VALUES) / r->row_bytes : MOST_ROWS;
     fit = fit ? fit : 1;
     if (r->codes == TMI_CODES_DOWN) /* a row of words holds several stored rows */
         fit *= 32 / r->bits;
     uint64_t scales = r->scale_columns * tmi_dtype_width(r->scale_dtype);
-    if (r->group_rows == 1 && scales && fit > tmi_source_window(s, TMI_PART_SCALES) / scales)
-        fit = tmi_source_window(s, TMI_PART_SCALES) / scales;
+    if (r->group_rows == 1 && scales && fit > tmi_quant_window(s, TMI_PART_SCALES) / scales)
+        fit = tmi_quant_window(s, TMI_PART_SCALES) / scales;
     return fit > MOST_ROWS ? MOST_ROWS : fit ? (size_t)fit : 1;
 }
 
@@ -388,9 +392,12 @@ static size_t rows_in_windows(const tmi_source *s) {
  * line from each takes as long as four. Tiles that are dequantized as they are stored take longer
  * pieces of stored rows.
  */
-void tmi_choose_tile(tmi_source *s) {
+void tmi_choose_tile(tmi_dequantizer *s) {
     bool words = transposes_packed_words(s) || transposes_f4_codes(s), lines = transposes_values(s);
-    s->wide = words ? 1024 : 256;
-    s->high = words || lines ? 512 : 64;
-    s->window_rows = s->transposed ? rows_in_windows(s) : 1;
+    s->out.wide = words ? 1024 : 256;
+    s->out.high = words || lines ? 512 : 64;
+    if (!s->parts[TMI_PART_VALUES].base) {
+        s->out.wide = s->out.transposed ? rows_in_windows(s) : 1;
+        s->out.high = TMI_SOURCE_RUN; /* so that reads along the stored rows are long */
+    }
 }

@@ -4,6 +4,7 @@
  * Threads take the units in order, so the files are read forward, and a slow thread takes fewer
  * units.
  */
+#include "../model/computed.h"
 #include "values.h"
 
 #include <stdlib.h>
@@ -110,7 +111,7 @@ static tenmap_status copy_walk(load_job *job, const tmi_transfer *x, tenmap_erro
 
 /* How many bytes of files elements [first, first+count) of a transfer account for. */
 static uint64_t file_bytes_of(const tmi_transfer *x, uint64_t first, uint64_t count) {
-    return x->computed ? tmi_stored_bytes(x->tensor, first, count) : tmi_bytes_of(x->stored, count);
+    return tmi_stored_bytes(x->tensor, x->stored, first, count);
 }
 
 static void size_item(load_job *job, load_item *item) {
@@ -288,7 +289,7 @@ static tenmap_status load_elements(load_job *job, load_item *item, loader *own, 
         own->window.ahead = tmi_transfer_is_dense(x);
         tenmap_status status = tmi_values_run(x, &own->window, &own->source, first, count, error);
         if (status == TENMAP_ERR_RANGE)
-            tmi_transfer_first_misfit(x, &own->window, first, error);
+            tmi_values_first_misfit(x, &own->window, &own->source, first, error);
         if (status != TENMAP_OK)
             return status;
         tmi_job_add(&job->run, file_bytes_of(x, first, count));

@@ -8,6 +8,7 @@
  * Elements of at most 8 bits are counted by their codes, of which there are at most 256. Elements
  * of 16 bits are counted by their codes too, for a histogram.
  */
+#include "../model/computed.h"
 #include "values.h"
 #include "cpu.h"
 #include "histogram.h"
@@ -324,9 +325,18 @@ static void bin_codes(measurer *m, tenmap_dtype dtype, const uint64_t codes[256]
 
 /* Units. */
 
-/* The elements that are measured: a C64 counts as two. */
+/* A C64 counts as two elements that are measured. */
+static uint64_t halves_of(const tenmap_tensor *t) {
+    return t->dtype == TENMAP_C64 ? 2 : 1;
+}
+
 static uint64_t elements_of(const tenmap_tensor *t) {
-    return t->dtype == TENMAP_C64 ? 2 * t->nelems : t->nelems;
+    return halves_of(t) * t->nelems;
+}
+
+/* The bytes of files that such elements account for. */
+static uint64_t measured_bytes(const tenmap_tensor *t, uint64_t first, uint64_t count) {
+    return tmi_stored_bytes(t, t->dtype, first / halves_of(t), count / halves_of(t));
 }
 
 /* The stored dtype of what elements_of counts: half of a C64 is an F32. */
@@ -436,23 +446,32 @@ static void swap_to_file_order(unsigned char *values, size_t width, size_t count
 }
 
 /*
- * Computes the values of a unit all at once: it has many rows, and some tensors are stored
- * transposed.
+ * Produces the values of a unit all at once: it has many rows, and some tensors are stored
+ * transposed. Units of elements of 8 bytes are produced in two steps.
  */
 static tenmap_status measure_computed_unit(measurer *m, measure_unit *unit, uint64_t codes[256],
                                            const tmi_bin_range *range, tenmap_error *error) {
     const tenmap_tensor *t = m->job->tensors[unit->tensor];
-    size_t width = tmi_dtype_width(t->dtype), size = UNIT_ELEMENTS * sizeof(float);
+    size_t size = UNIT_ELEMENTS * sizeof(float), width = tmi_dtype_width(stored_dtype(t));
+    uint64_t step = width > sizeof(float) ? UNIT_ELEMENTS / 2 : UNIT_ELEMENTS;
+    tenmap_status status = TENMAP_OK;
     if (!m->computed.bytes && !tmi_block_alloc_dirty(&m->computed, size))
         return tmi_fail_memory(error, size, "measuring");
-    tenmap_status status =
-        tmi_values_read(t, &m->source, unit->first, unit->count, TENMAP_AS_STORED,
-                        TENMAP_CONVERT_NO_STREAM, m->computed.bytes, size, false, error);
-    if (status != TENMAP_OK)
-        return status;
-    swap_to_file_order(m->computed.bytes, width, (size_t)unit->count);
-    measure_bytes(m, unit, m->computed.bytes, (size_t)unit->count, codes, range);
-    return TENMAP_OK;
+    for (uint64_t i = 0; status == TENMAP_OK && i < unit->count; i += step) {
+        uint64_t count = unit->count - i < step ? unit->count - i : step;
+        tmi_values_wanted wanted = {.tensor = t,
+                                    .first = (unit->first + i) / halves_of(t),
+                                    .count = count / halves_of(t),
+                                    .flags = TENMAP_CONVERT_NO_STREAM,
+                                    .dst = m->computed.bytes,
+                                    .dst_bytes = size};
+        status = tmi_values_read(&m->source, &wanted, error);
+        if (status != TENMAP_OK)
+            return status;
+        swap_to_file_order(m->computed.bytes, width, (size_t)count);
+        measure_bytes(m, unit, m->computed.bytes, (size_t)count, codes, range);
+    }
+    return status;
 }
 
 /* Walks all elements of a unit, in the mapping or through the window. */
@@ -463,7 +482,7 @@ static tenmap_status measure_elements(measurer *m, measure_unit *unit, uint64_t 
     tenmap_dtype stored = stored_dtype(t);
     uint64_t begin = tmi_bytes_of(stored, unit->first), size = tmi_bytes_of(stored, unit->count);
     uint64_t step = (uint64_t)WINDOW_BLOCKS * TMI_MEASURE_BLOCK;
-    if (t->flags & TENMAP_TENSOR_COMPUTED)
+    if (tmi_computed_of(t))
         return measure_computed_unit(m, unit, codes, range, error);
     if (t->data) {
         tmi_span span = {shard, t->file_offset + begin, t->file_offset + begin + size};
@@ -568,9 +587,7 @@ static tenmap_status run_measure_unit(void *ctx, void *state, size_t number, ten
         return status;
     }
     const tenmap_tensor *t = job->tensors[unit->tensor];
-    tmi_job_add(&job->run, t->flags & TENMAP_TENSOR_COMPUTED
-                               ? tmi_stored_bytes(t, unit->first, unit->count)
-                               : tmi_bytes_of(stored_dtype(t), unit->count));
+    tmi_job_add(&job->run, measured_bytes(t, unit->first, unit->count));
     return TENMAP_OK;
 }
 
@@ -662,8 +679,7 @@ static tenmap_status plan_measuring(measure_job *job, tenmap_error *error) {
             return status;
         }
         units += elements_of(t) / UNIT_ELEMENTS + 1;
-        job->run.total +=
-            t->flags & TENMAP_TENSOR_COMPUTED ? tmi_stored_bytes(t, 0, t->nelems) : t->nbytes;
+        job->run.total += measured_bytes(t, 0, elements_of(t));
     }
     job->most_units = units < MOST_UNITS ? (size_t)units : MOST_UNITS;
     if (!tmi_block_alloc(&job->unit_block, job->most_units * sizeof *job->units))

@@ -1,13 +1,11 @@
 /* Reads the parts of a quantized tensor, from memory or through a window for each part. */
-#include "values.h"
-#include "value_source.h"
-#include "../kernels/kernels.h"
+#include "dequantize.h"
 
 /*
  * Windows on parts that are not in memory: the values are read in order; the others are small, or
  * read again and again.
  */
-enum { VALUES_WINDOW = 256 << 10, SMALL_WINDOW = 32 << 10, DIRECT_ROOM = 4 << 20 };
+enum { VALUES_WINDOW = 256 << 10, SMALL_WINDOW = 32 << 10 };
 /*
  * If groups are listed (g_idx), rows of scales are needed in any order: parts up to this size are
  * read once, as a whole. The limit is higher for objects of a tenmap_io, each read of which may be
@@ -15,7 +13,7 @@ enum { VALUES_WINDOW = 256 << 10, SMALL_WINDOW = 32 << 10, DIRECT_ROOM = 4 << 20
  */
 enum { LISTED_WINDOW = 1 << 20, LISTED_OBJECT = 4 << 20 };
 
-size_t tmi_source_window(const tmi_source *s, unsigned which) {
+size_t tmi_quant_window(const tmi_dequantizer *s, unsigned which) {
     const tenmap_tensor *t = s->parts[which].tensor;
     size_t wanted = SMALL_WINDOW;
     if (which == TMI_PART_VALUES)
@@ -26,31 +24,8 @@ size_t tmi_source_window(const tmi_source *s, unsigned which) {
     return wanted < SMALL_WINDOW ? SMALL_WINDOW : wanted;
 }
 
-static tenmap_status open_part_bytes(tmi_source *s, unsigned which, tenmap_error *error) {
-    tmi_part_reader *part = &s->parts[which];
-    const tenmap_tensor *t = part->tensor;
-    const tmi_bytes *bytes = &tmi_shard_of(t)->bytes;
-    size_t size = tmi_source_window(s, which);
-    if (part->window.direct_fd >= 0)
-        size = DIRECT_ROOM; /* whole pages, as such reads need them */
-    if (!part->buffer.bytes || part->window.size < size) {
-        tmi_block_free(&part->buffer);
-        if (!tmi_block_alloc_dirty(&part->buffer, size))
-            return tmi_fail_memory(error, size, "reading");
-        part->window.size = size;
-    }
-    part->window.bytes = bytes;
-    part->window.buffer = part->buffer.bytes;
-    part->window.at = part->window.end = 0;
-    part->window.last = t->file_offset + t->nbytes;
-    if (which == TMI_PART_VALUES || size < t->nbytes || !t->nbytes)
-        return TENMAP_OK;
-    const unsigned char *first; /* read from the beginning, so that no byte is read twice */
-    return tmi_window_bytes(&part->window, t->file_offset, (size_t)t->nbytes, t, &first, error);
-}
-
-tenmap_status tmi_source_bytes(tmi_source *s, unsigned which, uint64_t offset, size_t size,
-                               const unsigned char **bytes, tenmap_error *error) {
+tenmap_status tmi_quant_bytes(tmi_dequantizer *s, unsigned which, uint64_t offset, size_t size,
+                              const unsigned char **bytes, tenmap_error *error) {
     tmi_part_reader *part = &s->parts[which];
     const tenmap_tensor *t = part->tensor;
     if (offset > t->nbytes || size > t->nbytes - offset)
@@ -63,17 +38,17 @@ tenmap_status tmi_source_bytes(tmi_source *s, unsigned which, uint64_t offset, s
     }
     tenmap_status status = TENMAP_OK;
     if (!part->window.bytes)
-        status = open_part_bytes(s, which, error);
+        status = tmi_part_open(part, tmi_quant_window(s, which), which != TMI_PART_VALUES, error);
     if (status == TENMAP_OK)
         status = tmi_window_bytes(&part->window, t->file_offset + offset, size, t, bytes, error);
     return status;
 }
 
-tenmap_status tmi_source_floats(tmi_source *s, unsigned which, tenmap_dtype as, uint64_t first,
-                                size_t count, float *out, tenmap_error *error) {
+tenmap_status tmi_quant_floats(tmi_dequantizer *s, unsigned which, tenmap_dtype as, uint64_t first,
+                               size_t count, float *out, tenmap_error *error) {
     const unsigned char *bytes = NULL;
     size_t width = tmi_dtype_width(as);
-    tenmap_status status = tmi_source_bytes(s, which, first * width, count * width, &bytes, error);
+    tenmap_status status = tmi_quant_bytes(s, which, first * width, count * width, &bytes, error);
     if (status == TENMAP_OK)
         tmi_convert_file(TENMAP_F32, out, 0, as, bytes, 0, count, TENMAP_CONVERT_NO_STREAM);
     return status;

@@ -1,4 +1,5 @@
 /* Reads one tensor: checked views, converted ranges and blocks, raw bytes. */
+#include "../model/computed.h"
 #include "values.h"
 
 #include <stdlib.h>
@@ -30,15 +31,15 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
         return NULL;
     }
     unsigned align = tmi_dtype_align(t->dtype);
+    const tmi_computed *computed = tmi_computed_of(t);
     if (dtype != TENMAP_AS_STORED && dtype != t->dtype)
         TMI_FAIL_TENSOR(error, TENMAP_ERR_DTYPE, t, "it holds %s, not %s%s",
                         tmi_stored_dtype(t).text, tenmap_dtype_name(dtype),
                         suggest_function(t, dtype));
-    else if (t->flags & TENMAP_TENSOR_COMPUTED)
-        TMI_FAIL_TENSOR(
-            error, TENMAP_ERR_UNSUPPORTED, t,
-            "it is dequantized from parts (%s), so there is nothing to view (tenmap_read works)",
-            tenmap_scheme_of(t)->name);
+    else if (computed)
+        TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                        "%s (%s), so there is nothing to view (tenmap_read works)",
+                        tmi_why_computed(computed), computed->scheme.name);
     else if (!t->data)
         TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t, "%s",
                         "the model was opened to be read, not mapped, so there is nothing to view "
@@ -64,11 +65,12 @@ tenmap_status tenmap_read_bytes(const tenmap_tensor *t, uint64_t offset, size_t 
     if (!t)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT,
                         "the tensor is NULL (was no tensor of that name found?)");
-    if (t->flags & TENMAP_TENSOR_COMPUTED)
+    const tmi_computed *computed = tmi_computed_of(t);
+    if (computed)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
-                               "it is dequantized from parts (%s), and has no bytes of its own "
-                               "(tenmap_part_at gives the parts, tenmap_read the values)",
-                               tenmap_scheme_of(t)->name);
+                               "%s (%s), and has no bytes of its own (tenmap_part_at gives the "
+                               "parts, tenmap_read the values)",
+                               tmi_why_computed(computed), computed->scheme.name);
     if (offset > t->nbytes || bytes > t->nbytes - offset)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, t,
                                "it has %llu bytes; %llu bytes from %llu on are out of range",

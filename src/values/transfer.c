@@ -2,7 +2,7 @@
  * Transfers elements of a tensor: selects them, reads them from memory or through a window, and
  * converts them to a dtype.
  */
-#include "../model/quantized.h"
+#include "../model/computed.h"
 #include "values.h"
 #include "conversion_route.h"
 #include "cpu.h"
@@ -58,15 +58,14 @@ static tenmap_status set_stored_dtype(tmi_transfer *x, tenmap_dtype stored_as,
     return TENMAP_OK;
 }
 
-/* A tensor whose values are computed has no bytes of its own to interpret as another dtype. */
+/* A tensor that is not plain has no bytes of its own to interpret as another dtype. */
 static tenmap_status set_computed_dtype(tmi_transfer *x, tenmap_dtype stored_as,
                                         tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
     if (stored_as != TENMAP_AS_STORED && stored_as != t->dtype)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
-                               "it is dequantized from parts (%s), so it has no bytes of its own "
-                               "(tenmap_part_at gives them)",
-                               tenmap_scheme_of(t)->name);
+                               "%s (%s), so it has no bytes of its own (tenmap_part_at gives them)",
+                               tmi_why_computed(x->computed), x->computed->scheme.name);
     x->stored = t->dtype;
     x->elements = t->nelems;
     return TENMAP_OK;
@@ -79,7 +78,8 @@ tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap
                         "the tensor is NULL (was no tensor of that name found?)");
     x->tensor = t;
     x->start = x->count = 0;
-    x->computed = t->flags & TENMAP_TENSOR_COMPUTED;
+    x->computed = tmi_computed_of(t);
+    x->normal = NULL;
     tenmap_status status = x->computed ? set_computed_dtype(x, stored_as, error)
                                        : set_stored_dtype(x, stored_as, error);
     if (status != TENMAP_OK)
@@ -87,7 +87,7 @@ tenmap_status tmi_transfer_begin(tmi_transfer *x, const tenmap_tensor *t, tenmap
     if (as == TENMAP_AS_STORED)
         as = x->stored;
     tenmap_error why;
-    status = tmi_convert_check(as, x->computed ? TENMAP_F32 : x->stored, flags, &why);
+    status = tmi_convert_check(as, x->computed ? x->computed->gives : x->stored, flags, &why);
     if (status != TENMAP_OK)
         return TMI_FAIL_TENSOR(error, status, t, "%s", why.message);
     x->as = as;
@@ -273,46 +273,17 @@ uint64_t tmi_transfer_position(const tmi_transfer *x, uint64_t i) {
     return at;
 }
 
-/*
- * tmi_transfer_extent for computed values: covers the part that holds the codes, in whole rows, or
- * in whole matrices if the tensor is transposed.
- */
-static void computed_extent(const tmi_transfer *x, uint64_t first, uint64_t last, uint64_t *begin,
-                            uint64_t *end) {
-    const tmi_quant_layout *r = &tmi_computed_of(x->tensor)->layout;
-    uint64_t each = r->transposed ? r->rows * r->columns : r->columns;
-    uint64_t bytes = r->transposed ? r->matrix_bytes : r->row_bytes;
-    if (r->rows == 1) { /* one long row */
-        *begin = first * r->bits / 8;
-        *end = ((last + 1) * r->bits + 7) / 8;
-    } else {
-        *begin = first / each * bytes;
-        *end = (last / each + 1) * bytes;
-    }
-    *begin += x->tensor->file_offset;
-    *end += x->tensor->file_offset;
-}
-
 void tmi_transfer_extent(const tmi_transfer *x, uint64_t first, uint64_t count, uint64_t *begin,
                          uint64_t *end) {
-    uint64_t last = tmi_transfer_position(x, first + count - 1);
-    unsigned within;
-    if (x->computed) {
-        computed_extent(x, tmi_transfer_position(x, first), last, begin, end);
-        return;
-    }
-    *begin =
-        x->tensor->file_offset + tmi_byte_of(x->stored, tmi_transfer_position(x, first), &within);
-    *end = x->tensor->file_offset + tmi_bytes_of(x->stored, last + 1);
+    tmi_stored_extent(x->tensor, x->stored, tmi_transfer_position(x, first),
+                      tmi_transfer_position(x, first + count - 1), begin, end);
 }
 
 bool tmi_transfer_is_dense(const tmi_transfer *x) {
     if (x->walked == 0)
         return true;
     uint64_t stride = x->walk[0].stride;
-    uint64_t bytes = x->computed ? tmi_packed_bytes(stride, tmi_computed_of(x->tensor)->layout.bits)
-                                 : tmi_bytes_of(x->stored, stride);
-    return bytes <= MOST_GAP || x->run >= stride / 2;
+    return tmi_stored_distance(x->tensor, x->stored, stride) <= MOST_GAP || x->run >= stride / 2;
 }
 
 /* Whether elements go from the file into dst as they are, byte for byte. */
@@ -334,15 +305,14 @@ unsigned char *tmi_transfer_place(const tmi_transfer *x, uint64_t to, uint64_t *
     return row ? row + at : NULL;
 }
 
-/* Fails: element `number` of the tensor, an integer whose bytes are at *at, does not fit. */
-static tenmap_status fail_range(const tmi_transfer *x, const void *at, uint64_t number,
-                                tenmap_error *error) {
+tenmap_status tmi_transfer_misfit(const tmi_transfer *x, const void *at, uint64_t number,
+                                  uint64_t offset, tenmap_error *error) {
     tenmap_error why;
     tmi_fail_misfit(&why, x->as, x->stored, at, number);
     TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, x->tensor, "%s", why.message);
     if (error) {
         error->index = number;
-        error->offset = x->tensor->file_offset + tmi_bytes_of(x->stored, number);
+        error->offset = offset;
     }
     return TENMAP_ERR_RANGE;
 }
@@ -393,7 +363,9 @@ static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64
         if (bytes)
             fit = tmi_convert_file(x->as, dst, bit, x->stored, bytes, within, part, x->flags);
         if (fit < part)
-            return fail_range(x, bytes + tmi_bytes_of(x->stored, fit), first + fit, error);
+            return tmi_transfer_misfit(x, bytes + tmi_bytes_of(x->stored, fit), first + fit,
+                                       t->file_offset + tmi_bytes_of(x->stored, first + fit),
+                                       error);
         first += part;
         to += part;
         count -= part;
@@ -425,15 +397,4 @@ tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_window *w, uint64_t fi
         }
         at += x->walk[d].stride;
     }
-}
-
-void tmi_transfer_first_misfit(const tmi_transfer *x, tmi_window *w, uint64_t first,
-                               tenmap_error *error) {
-    tmi_transfer look = *x;
-    tenmap_error found;
-    if (first == 0 || !tmi_route_is_integer(x->as, x->stored))
-        return;
-    look.dst = NULL; /* so that nothing is written */
-    if (tmi_transfer_run(&look, w, 0, first, &found) == TENMAP_ERR_RANGE)
-        *error = found;
 }

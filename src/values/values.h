@@ -30,7 +30,8 @@ typedef struct tmi_walk {
 typedef struct tmi_transfer {
     const tenmap_tensor *tensor;
     tenmap_dtype stored; /* how its bytes are read: as its own dtype, or the caller's choice */
-    bool computed; /* its values come from a source (value_source.h), not from bytes of its dtype */
+    const struct tmi_computed *computed; /* its maker's state (computed.h); NULL: a plain tensor */
+    bool *normal;                        /* of tmi_values_wanted; otherwise NULL */
     tenmap_dtype as;
     uint32_t flags;    /* TENMAP_CONVERT_* */
     uint64_t elements; /* of dtype `stored` in the tensor */
@@ -90,16 +91,15 @@ bool tmi_transfer_is_dense(const tmi_transfer *x);
 tenmap_status tmi_transfer_run(const tmi_transfer *x, tmi_window *window, uint64_t first,
                                uint64_t count, tenmap_error *error);
 /*
- * Call this after TENMAP_ERR_RANGE in a piece that begins with element `first`. If an integer
- * before `first` does not fit either, perhaps in another thread's piece, *error becomes the error
- * of the first such integer.
+ * Fails with TENMAP_ERR_RANGE: element `number` of the tensor, an integer whose bytes are at *at,
+ * in the file at `offset`, does not fit.
  */
-void tmi_transfer_first_misfit(const tmi_transfer *x, tmi_window *window, uint64_t first,
-                               tenmap_error *error);
+tenmap_status tmi_transfer_misfit(const tmi_transfer *x, const void *at, uint64_t number,
+                                  uint64_t offset, tenmap_error *error);
 
 /* value_source.c: computes values (value_source.h), and runs transfers of every kind of tensor. */
 
-/* What one thread needs to compute values. It is large, and allocated when it is first needed. */
+/* What one thread needs to produce elements. It is large, and allocated when it is first needed. */
 typedef struct tmi_source tmi_source;
 void tmi_source_free(tmi_source *source); /* NULL is allowed */
 
@@ -110,33 +110,36 @@ void tmi_source_free(tmi_source *source); /* NULL is allowed */
 tenmap_status tmi_values_run(const tmi_transfer *x, tmi_window *window, tmi_source **source,
                              uint64_t first, uint64_t count, tenmap_error *error);
 /*
- * Reads `count` elements of a tensor whose values are computed into contiguous memory. With
- * `checked` all bytes are read from the file, even if they are mapped, so that a changed file is an
- * error.
+ * Call this after TENMAP_ERR_RANGE in a piece that begins with element `first`. If an integer
+ * before `first` does not fit either, perhaps in another thread's piece, *error becomes the error
+ * of the first such integer.
  */
-tenmap_status tmi_values_read(const tenmap_tensor *t, tmi_source **source, uint64_t first,
-                              uint64_t count, tenmap_dtype as, uint32_t flags, void *dst,
-                              size_t dst_bytes, bool checked, tenmap_error *error);
-/*
- * "Normal" values lose nothing in F32 or BF16 except by rounding: each is 0 or has a magnitude that
- * both dtypes represent at full precision. For a tensor whose values are computed, _can_be_normal
- * says whether they can be known to be normal in dtype `as`. _were_normal says whether all values
- * computed since its last call are known to be normal; it returns true if there is no source.
- * Values that were computed before its first call are never known to be normal, so callers that
- * never ask do not pay for the check.
- */
+void tmi_values_first_misfit(const tmi_transfer *x, tmi_window *window, tmi_source **source,
+                             uint64_t first, tenmap_error *error);
+
+/* Elements [first, first+count) of a tensor that is not plain, for contiguous memory. */
+typedef struct tmi_values_wanted {
+    const tenmap_tensor *tensor;
+    uint64_t first, count;
+    tenmap_dtype as;
+    uint32_t flags; /* TENMAP_CONVERT_* */
+    void *dst;
+    size_t dst_bytes;
+    /* All bytes are read from the file, even if they are mapped: a changed file is an error. */
+    bool checked;
+    /*
+     * NULL, or set to whether all values are known to be normal: each is 0 or has a magnitude that
+     * F32 and BF16 represent at full precision, so that these lose nothing except by rounding.
+     */
+    bool *normal;
+} tmi_values_wanted;
+
+tenmap_status tmi_values_read(tmi_source **source, const tmi_values_wanted *wanted,
+                              tenmap_error *error);
+/* Whether values of the tensor can be known to be normal in dtype `as`; false for elements. */
 bool tmi_values_can_be_normal(const tenmap_tensor *t, tenmap_dtype as);
-bool tmi_values_were_normal(tmi_source *source);
-/*
- * Whether a tensor whose values are computed is stored row by row (not transposed), so that a few
- * rows can be asked for at a time.
- */
+/* Whether the tensor is stored row by row, so that a few rows can be asked for at a time. */
 bool tmi_values_in_rows(const tenmap_tensor *t);
-/*
- * How many bytes of files elements [first, first+count) account for, in any tensor. The numbers of
- * adjacent ranges add up.
- */
-uint64_t tmi_stored_bytes(const tenmap_tensor *t, uint64_t first, uint64_t count);
 
 /* load.c: loads many tensors at once. */
 

@@ -2,6 +2,7 @@
  * Copies tensors of an open model into a writer: by the operating system, through a buffer, or
  * converted; one tensor, or many on several threads.
  */
+#include "../model/computed.h"
 #include "write.h"
 
 #ifndef TENMAP_NO_WRITE
@@ -28,7 +29,7 @@ typedef struct copying {
     uint64_t at; /* file offset of the next byte */
     tenmap_error *error;
     tenmap_losses *lost; /* the conversion's losses are added here; NULL: not counted */
-    tmi_source **source; /* the thread's own, for dequantized values */
+    tmi_source **source; /* the thread's own, for tensors that are not plain */
 } copying;
 
 static uint64_t bytes_of_elements(uint64_t count, tenmap_dtype dtype) {
@@ -45,14 +46,46 @@ static tenmap_status put_bytes(copying *c, const void *bytes, size_t size) {
     return failed ? tmi_writer_spoil(c->writer, c->id, failed, c->error) : TENMAP_OK;
 }
 
+/* Conversions produce the host's byte order; the file's is little-endian. */
+static void to_file_order(char *elements, size_t width, size_t count) {
+    for (size_t i = 0; width > 1 && i < count; i++, elements += width)
+        for (size_t k = 0; k < width / 2; k++) {
+            char kept = elements[k];
+            elements[k] = elements[width - 1 - k];
+            elements[width - 1 - k] = kept;
+        }
+}
+
+/* Reads elements of a tensor whose maker gives elements, in file order. A C64 is two F32. */
+static tenmap_status get_given(copying *c, uint64_t first, void *dst, size_t size,
+                               tenmap_error *why) {
+    size_t width = tmi_dtype_width(c->from->dtype);
+    tmi_values_wanted wanted = {.tensor = c->from,
+                                .first = first,
+                                .count = size / width,
+                                .flags = TENMAP_CONVERT_NO_STREAM,
+                                .dst = dst,
+                                .dst_bytes = size,
+                                .checked = true};
+    tenmap_status status = tmi_values_read(c->source, &wanted, why);
+    if (TMI_BIG_ENDIAN && status == TENMAP_OK) {
+        size_t part = c->from->dtype == TENMAP_C64 ? width / 2 : width;
+        to_file_order(dst, part, size / part);
+    }
+    return status;
+}
+
 /*
- * Reads bytes of the source into a buffer. Reads are checked, so a file that shrinks gives an
- * error.
+ * Reads bytes of the source into a buffer; of a tensor that is not plain, those of whole elements.
+ * Reads are checked, so a file that shrinks gives an error.
  */
 static tenmap_status get_bytes(copying *c, uint64_t offset, void *dst, size_t size) {
     tenmap_error why;
-    tenmap_status status = tmi_bytes_read(&copied_shard(c)->bytes, c->from->file_offset + offset,
-                                          dst, size, (tmi_wanted){NULL, c->from}, &why);
+    tenmap_status status =
+        tmi_computed_of(c->from)
+            ? get_given(c, offset / tmi_dtype_width(c->from->dtype), dst, size, &why)
+            : tmi_bytes_read(&copied_shard(c)->bytes, c->from->file_offset + offset, dst, size,
+                             (tmi_wanted){NULL, c->from}, &why);
     return status == TENMAP_OK ? status : tmi_writer_spoil_with(c->writer, &why, c->error);
 }
 
@@ -81,6 +114,8 @@ static tenmap_status copy_same_dtype(copying *c) {
     const tmi_shard *shard = copied_shard(c);
     uint64_t begin = bytes_of_elements(c->first, c->to), size = bytes_of_elements(c->count, c->to);
     uint64_t done = 0;
+    if (tmi_computed_of(c->from))
+        return copy_buffered(c, begin, begin + size);
     tmi_bytes_lock(&shard->bytes);
     bool in_memory = shard->bytes.file.memory;
     int failed = in_memory ? 0
@@ -97,16 +132,6 @@ static tenmap_status copy_same_dtype(copying *c) {
         tmi_bytes_check_unchanged(&shard->bytes, c->from->file_offset + begin, done, c->from, &why))
         return tmi_writer_spoil_with(c->writer, &why, c->error);
     return done == size ? TENMAP_OK : copy_buffered(c, begin + done, begin + size);
-}
-
-/* Conversions produce the host's byte order; the file's is little-endian. */
-static void to_file_order(char *elements, size_t width, size_t count) {
-    for (size_t i = 0; width > 1 && i < count; i++, elements += width)
-        for (size_t k = 0; k < width / 2; k++) {
-            char kept = elements[k];
-            elements[k] = elements[width - 1 - k];
-            elements[width - 1 - k] = kept;
-        }
 }
 
 /* Fails because element `number` of the source, at *at, is an integer that does not fit. */
@@ -162,19 +187,28 @@ static tenmap_status compute_part(copying *c, uint64_t first, uint64_t count, ch
                                   char *out) {
     uint32_t flags = (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
     size_t out_bytes = (size_t)bytes_of_elements(count, c->to);
-    bool counts = c->lost != NULL;
+    bool counts = c->lost != NULL, normal = false;
+    tmi_values_wanted wanted = {.tensor = c->from,
+                                .first = first,
+                                .count = count,
+                                .as = c->to,
+                                .flags = flags,
+                                .dst = out,
+                                .dst_bytes = out_bytes,
+                                .checked = true,
+                                .normal = counts ? &normal : NULL};
     tenmap_error why;
     tenmap_status status = TENMAP_OK;
-    if (!counts || tmi_values_can_be_normal(c->from, c->to)) {
-        if (counts)
-            (void)tmi_values_were_normal(*c->source); /* observe from here on */
-        status = tmi_values_read(c->from, c->source, first, count, c->to, flags, out, out_bytes,
-                                 true, &why);
-        counts = counts && !tmi_values_were_normal(*c->source);
+    if (!counts || tmi_values_can_be_normal(c->from, c->to))
+        status = tmi_values_read(c->source, &wanted, &why);
+    counts = counts && !normal;
+    if (status == TENMAP_OK && counts) {
+        wanted.as = TENMAP_F32;
+        wanted.dst = computed;
+        wanted.dst_bytes = (size_t)count * 4;
+        wanted.normal = NULL;
+        status = tmi_values_read(c->source, &wanted, &why);
     }
-    if (status == TENMAP_OK && counts)
-        status = tmi_values_read(c->from, c->source, first, count, TENMAP_F32, flags, computed,
-                                 (size_t)count * 4, true, &why);
     if (status != TENMAP_OK)
         return tmi_writer_spoil_with(c->writer, &why, c->error);
     if (counts) {
@@ -190,10 +224,10 @@ static tenmap_status compute_part(copying *c, uint64_t first, uint64_t count, ch
  * Each step stays in the cache until it is written. Tensors that are stored transposed take larger
  * steps, so that each covers many rows.
  */
-static tenmap_status copy_computed(copying *c) {
-    enum { COMPUTED_IN_ROWS = 128 << 10, COMPUTED_TRANSPOSED = 512 << 10 };
+static tenmap_status copy_values(copying *c) {
+    enum { STEP_IN_ROWS = 128 << 10, STEP_TRANSPOSED = 512 << 10 };
     tenmap_status status = TENMAP_OK;
-    uint64_t step = tmi_values_in_rows(c->from) ? COMPUTED_IN_ROWS : COMPUTED_TRANSPOSED;
+    uint64_t step = tmi_values_in_rows(c->from) ? STEP_IN_ROWS : STEP_TRANSPOSED;
     uint64_t most = c->count < step ? c->count : step, end = c->first + c->count;
     size_t made_room = c->lost ? (size_t)most * 4 : 0;
     size_t out_room = (size_t)bytes_of_elements(most, c->to);
@@ -224,8 +258,7 @@ static tenmap_status check_copy(const copying *c, const tmi_planned *t) {
                         tmi_writer_shown(c->writer).text, tmi_quote(t->name, t->name_len).text,
                         (ull)t->nelems, tmi_quote(c->from->name, c->from->name_len).text,
                         (ull)c->from->nelems);
-    bool computed = c->from->flags & TENMAP_TENSOR_COMPUTED;
-    return tmi_convert_check(c->to, computed ? TENMAP_F32 : c->from->dtype, c->flags, c->error);
+    return tmi_convert_check(c->to, tmi_given_dtype(c->from), c->flags, c->error);
 }
 
 tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tensor *tensor,
@@ -244,8 +277,8 @@ static tenmap_status copy_part(copying *c) {
     tenmap_status status = tmi_writer_claim(c->writer, c->id, begin, bytes, &c->at, c->error);
     if (status != TENMAP_OK || bytes == 0)
         return status;
-    if (c->from->flags & TENMAP_TENSOR_COMPUTED)
-        return copy_computed(c);
+    if (tmi_gives_values(c->from))
+        return copy_values(c);
     return c->to == c->from->dtype ? copy_same_dtype(c) : copy_converted(c);
 }
 
@@ -298,7 +331,7 @@ static uint64_t bytes_of_source(const copy_job *job, size_t i) {
     const tenmap_tensor *t = job->sources[i].tensor;
     tmi_planned planned;
     if (t)
-        return tmi_stored_bytes(t, 0, t->nelems);
+        return tmi_stored_bytes(t, t->dtype, 0, t->nelems);
     return tmi_writer_tensor(job->writer, i, &planned) ? planned.nbytes : 0;
 }
 
@@ -327,7 +360,7 @@ static bool cut_source(copy_job *job, size_t i, uint64_t *total) {
         if (!units)
             return false;
         job->units = units;
-        uint64_t bytes = source->tensor ? tmi_stored_bytes(source->tensor, first, count)
+        uint64_t bytes = source->tensor ? tmi_stored_bytes(source->tensor, dtype, first, count)
                                         : bytes_of_elements(count, dtype);
         units[job->unit_count++] =
             (copy_unit){.source = i, .first = first, .count = count, .bytes = bytes};

@@ -4,6 +4,7 @@
  * files.
  */
 #include "../format/json.h"
+#include "../model/computed.h"
 #include "write.h"
 
 #ifndef TENMAP_NO_WRITE
@@ -241,7 +242,8 @@ static void choose_stamp(saving *s) {
 static uint64_t copied_bytes(const saving *s, size_t i) {
     tmi_planned planned;
     if (s->sources[i].tensor)
-        return tmi_stored_bytes(s->sources[i].tensor, 0, s->sources[i].tensor->nelems);
+        return tmi_stored_bytes(s->sources[i].tensor, s->sources[i].tensor->dtype, 0,
+                                s->sources[i].tensor->nelems);
     return tmi_writer_tensor(s->dry, i, &planned) ? planned.nbytes : 0;
 }
 

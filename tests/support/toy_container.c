@@ -4,14 +4,18 @@
  *     8  "TOYTENS1"     4  number of tensors     then for each of them
  *     1  length of the name     the name     1  dtype     1  rank     8  per dimension
  *
- * and the tensors' bytes, one after the other. The header does not state its own length.
+ * and the tensors' bytes, one after the other. The header does not state its own length. A tensor
+ * whose dtype has its highest bit set has no bytes of its own. It sees a storage: its entry ends in
+ *
+ *     8  where the storage begins in the tensors' bytes     8  bytes of the storage
+ *     8  offset of the first element, in elements     8  stride per dimension, in elements
  */
 #include "format/format.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOY_FIXED = 12, TOY_FIRST_READ = 64 };
+enum { TOY_FIXED = 12, TOY_FIRST_READ = 64, TOY_STRIDED = 0x80 };
 static const char toy_magic[8] = {'T', 'O', 'Y', 'T', 'E', 'N', 'S', '1'};
 
 static bool is_toy(const unsigned char *start, size_t len, uint64_t size, uint64_t limit) {
@@ -27,7 +31,12 @@ static uint32_t toy_count(const unsigned char *bytes) {
 /* Where the entry that begins at `at` ends; 0 if that is beyond `len` bytes. */
 static size_t toy_entry_end(const unsigned char *bytes, size_t at, size_t len) {
     size_t rank_at = at < len ? at + 1 + bytes[at] + 1 : len;
-    size_t end = rank_at < len ? rank_at + 1 + (size_t)8 * bytes[rank_at] : 0;
+    if (rank_at >= len)
+        return 0;
+    size_t words = bytes[rank_at];
+    if (bytes[rank_at - 1] & TOY_STRIDED)
+        words = 2 * words + 3;
+    size_t end = rank_at + 1 + 8 * words;
     return end <= len ? end : 0;
 }
 
@@ -59,7 +68,34 @@ static bool take_toy_tables(tmi_header *header, const tmi_place *place, uint32_t
                           count);
 }
 
-/* Shapes are small here, so no product overflows. */
+/* Copies words of the header, which may lie at any address. */
+static const uint64_t *take_toy_words(const unsigned char *bytes, size_t count, uint64_t **room) {
+    const uint64_t *words = *room;
+    for (size_t i = 0; i < count; i++)
+        *(*room)++ = tmi_file_u64(bytes + 8 * i);
+    return words;
+}
+
+/* Shapes of plain tensors are small here, so no product overflows. */
+static tenmap_status place_toy(tmi_header *header, const tmi_place *place, tenmap_tensor *t,
+                               const uint64_t *storage, uint64_t *begin, tenmap_error *error) {
+    if (storage) {
+        tmi_storage seen = {.at = storage[0] > UINT64_MAX - header->data_at
+                                      ? UINT64_MAX
+                                      : header->data_at + storage[0],
+                            .bytes = storage[1],
+                            .offset = storage[2],
+                            .strides = storage + 3};
+        return tmi_declare_strided(header, place, t, &seen, error);
+    }
+    for (uint32_t d = 0; d < t->rank; d++)
+        t->nelems *= t->shape[d];
+    (void)tmi_dtype_bytes(t->dtype, t->nelems, &t->nbytes);
+    tmi_tensor_set_location(t, place, *begin, true, tmi_dtype_align(t->dtype) - 1u);
+    *begin += t->nbytes;
+    return TENMAP_OK;
+}
+
 static tenmap_status parse_toy(tmi_header *header, const tmi_place *place, tmi_block text,
                                size_t length, tenmap_error *error) {
     unsigned char *bytes = text.bytes;
@@ -74,20 +110,22 @@ static tenmap_status parse_toy(tmi_header *header, const tmi_place *place, tmi_b
     for (uint32_t i = 0; i < count; i++) {
         tenmap_tensor *t = (tenmap_tensor *)header->tensors.bytes + i;
         size_t name_len = bytes[at], end = toy_entry_end(bytes, at, length);
+        const unsigned char *entry = bytes + at + 1 + name_len;
+        bool strided = entry[0] & TOY_STRIDED;
         *t = (tenmap_tensor){.name = (char *)bytes + at + 1, .name_len = name_len, .nelems = 1};
         t->header_position = i;
-        t->dtype = bytes[at + 1 + name_len];
-        t->rank = bytes[at + 2 + name_len];
-        t->shape = dim;
-        for (uint32_t d = 0; d < t->rank; d++, dim++) {
-            *dim = tmi_file_u64(bytes + at + 3 + name_len + (size_t)8 * d);
-            t->nelems *= *dim;
-        }
+        t->dtype = entry[0] & (TOY_STRIDED - 1);
+        t->rank = entry[1];
+        t->shape = take_toy_words(entry + 2, t->rank, &dim);
+        const uint64_t *storage =
+            strided ? take_toy_words(entry + 2 + (size_t)8 * t->rank, 3 + t->rank, &dim) : NULL;
         bytes[at + 1 + name_len] = '\0'; /* after the name, where the dtype was */
-        (void)tmi_dtype_bytes(t->dtype, t->nelems, &t->nbytes);
-        tmi_tensor_set_location(t, place, begin, true, tmi_dtypes[t->dtype].align - 1u);
+        tenmap_status status = place_toy(header, place, t, storage, &begin, error);
+        if (status != TENMAP_OK) {
+            tmi_header_free(header);
+            return status;
+        }
         (void)tmi_names_put(&header->names, i, tmi_hash(&place->key, t->name, t->name_len));
-        begin += t->nbytes;
         at = end;
     }
     return TENMAP_OK;
