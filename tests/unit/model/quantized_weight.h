@@ -10,7 +10,7 @@ typedef struct stored_part {
     const char *name;
     tenmap_dtype dtype;
     uint32_t rank;
-    uint64_t shape[4];
+    uint64_t shape[12];
     unsigned char *bytes;
     size_t size;
 } stored_part;

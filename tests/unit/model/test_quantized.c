@@ -724,6 +724,68 @@ static void what_python_writes_in_configs_is_taken(void **state) {
     free_weight(&w);
 }
 
+/* The weight is listed with this shape, and has these values, which are freed. */
+static void check_axes(void **state, const stored_weight *w, float *wanted, uint32_t rank,
+                       const uint64_t *shape) {
+    float *got = malloc((size_t)elements_of(w) * 4);
+    write_weight(state, w);
+    for (uint32_t backend = TENMAP_BACKEND_MAP; backend <= TENMAP_BACKEND_READ; backend++) {
+        tenmap_options options = dequantize(backend);
+        tenmap_model *m = must_open(in_folder(state, "model.safetensors"), &options);
+        const tenmap_tensor *t = tenmap_find(m, w->name);
+        assert_non_null(t);
+        assert_string_equal(tenmap_scheme_of(t)->name, w->scheme);
+        assert_int_equal(t->rank, rank);
+        for (uint32_t d = 0; d < rank; d++)
+            assert_int_equal(t->shape[d], shape[d]);
+        assert_int_equal(
+            tenmap_read(t, 0, t->nelems, TENMAP_F32, got, (size_t)elements_of(w) * 4, 0, NULL),
+            TENMAP_OK);
+        same_floats(w, got, wanted, elements_of(w));
+        tenmap_close(m);
+    }
+    free(got);
+    free(wanted);
+}
+
+static void set_axes(stored_part *p, uint32_t rank, const uint64_t *shape) {
+    p->rank = rank;
+    memcpy(p->shape, shape, rank * sizeof *shape);
+}
+
+/* bitsandbytes declares a shape; the other schemes take that of their values. */
+static void weights_have_any_number_of_axes(void **state) {
+    static const char text[] = "{\"quant_type\": \"nf4\", \"blocksize\": 64, \"dtype\": "
+                               "\"float16\", \"shape\": [2, 5, 1, 5, 13, 1, 1, 10, 1]}";
+    stored_weight w = {.label = NULL};
+    make_bnb4(&w, "NF4 of nine axes", 50, 130, 64, false, false);
+    stored_part *note = &w.parts[w.part_count - 1];
+    assert_true(note->size >= sizeof text - 1);
+    memcpy(note->bytes, text, sizeof text - 1);
+    note->size = note->shape[0] = sizeof text - 1;
+    check_axes(state, &w, all_values(&w), 9, (const uint64_t[]){2, 5, 1, 5, 13, 1, 1, 10, 1});
+    free_weight(&w);
+
+    w = (stored_weight){.label = NULL};
+    make_pairs(&w, "MXFP4 of seven axes", 4, 30, 64, 32, "b.weight_packed", TENMAP_U8,
+               "b.weight_scale", TENMAP_U8);
+    float *wanted = all_values(&w); /* the formulas are for two axes */
+    set_axes(&w.parts[0], 7, (const uint64_t[]){1, 2, 1, 3, 1, 5, 32});
+    set_axes(&w.parts[1], 7, (const uint64_t[]){1, 2, 1, 3, 1, 5, 2});
+    check_axes(state, &w, wanted, 7, (const uint64_t[]){1, 2, 1, 3, 1, 5, 64});
+    free_weight(&w);
+
+    w = (stored_weight){.label = NULL};
+    make_affine(&w, "MLX of six axes", 4, 12, 128, 64, "int4-affine", NULL);
+    wanted = all_values(&w);
+    for (size_t i = 0; i < w.part_count; i++) {
+        uint64_t last = w.parts[i].shape[1];
+        set_axes(&w.parts[i], 6, (const uint64_t[]){2, 1, 1, 3, 2, last});
+    }
+    check_axes(state, &w, wanted, 6, (const uint64_t[]){2, 1, 1, 3, 2, 128});
+    free_weight(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_scheme_on_every_path),
@@ -742,6 +804,7 @@ int main(void) {
         cmocka_unit_test(hostile_configs_are_refused),
         cmocka_unit_test(a_config_that_is_no_file_is_named),
         cmocka_unit_test(what_python_writes_in_configs_is_taken),
+        cmocka_unit_test(weights_have_any_number_of_axes),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
