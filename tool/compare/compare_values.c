@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "model/dequantized_weights.h"
 #include "view/progress.h"
 #include "parallel_for.h"
 
@@ -171,9 +172,8 @@ static tenmap_status compare_block(const comparison *all, part *work, uint64_t f
     bool same = false;
     tenmap_status status = TENMAP_OK;
     work->found.count += values;
-    /* Dequantized weights have no bytes to compare. */
-    bool dequantized = (p->a->flags | p->b->flags) & TENMAP_TENSOR_COMPUTED;
-    if (!dequantized && p->a->dtype == p->b->dtype && !p->is_part && !p->head_rows)
+    bool computed = has_no_bytes(p->a) || has_no_bytes(p->b);
+    if (!computed && p->a->dtype == p->b->dtype && !p->is_part && !p->head_rows)
         status = same_bytes(p, first, count, &same, error);
     if (status != TENMAP_OK || same)
         return status;

@@ -97,22 +97,22 @@ static int print_read(const tenmap_tensor *t, uint64_t begin, size_t size, finge
 }
 
 /*
- * Fingerprints a quantized weight: the bytes that a plain tensor of its dtype would hold, in file
- * byte order.
+ * Fingerprints a tensor that has no bytes of its own: the bytes that a plain tensor of its dtype
+ * would hold, in file byte order.
  */
-static int print_dequantized(const tenmap_tensor *t, uint64_t begin, size_t size,
-                             fingerprint *out) {
+static int print_values(const tenmap_tensor *t, uint64_t begin, size_t size, fingerprint *out) {
     const uint16_t one = 1;
-    size_t width = (size_t)(t->nbytes / t->nelems); /* F32: 4; F16 or BF16: 2 */
+    size_t width = (size_t)(t->nbytes / t->nelems);
+    size_t swapped = t->dtype == TENMAP_C64 ? width / 2 : width; /* two numbers each */
     char *bytes = need(size, 1);
     tenmap_error error;
     tenmap_status status =
         tenmap_read(t, begin / width, size / width, TENMAP_AS_STORED, bytes, size, 0, &error);
-    for (size_t i = 0; !*(const char *)&one && i < size; i += width)
-        for (size_t k = 0; k < width / 2; k++) {
+    for (size_t i = 0; !*(const char *)&one && i < size; i += swapped)
+        for (size_t k = 0; k < swapped / 2; k++) {
             char kept = bytes[i + k];
-            bytes[i + k] = bytes[i + width - 1 - k];
-            bytes[i + width - 1 - k] = kept;
+            bytes[i + k] = bytes[i + swapped - 1 - k];
+            bytes[i + swapped - 1 - k] = kept;
         }
     if (status == TENMAP_OK)
         *out = digest(bytes, size);
@@ -126,9 +126,9 @@ static int print_part(void *ctx, size_t i) {
     uint64_t begin = (uint64_t)all->parts[i].number * FINGERPRINT_PART;
     uint64_t left = t->nbytes - begin;
     size_t size = left < FINGERPRINT_PART ? (size_t)left : FINGERPRINT_PART;
-    int status = is_dequantized(t) ? print_dequantized(t, begin, size, &all->digests[i])
-                 : t->data         ? print_mapped(t, begin, size, &all->digests[i])
-                                   : print_read(t, begin, size, &all->digests[i]);
+    int status = has_no_bytes(t) ? print_values(t, begin, size, &all->digests[i])
+                 : t->data       ? print_mapped(t, begin, size, &all->digests[i])
+                                 : print_read(t, begin, size, &all->digests[i]);
     if (status)
         return status;
     progress_add(size);

@@ -4,8 +4,12 @@
 #include <stddef.h>
 #include <string.h>
 
-bool is_dequantized(const tenmap_tensor *t) {
+bool has_no_bytes(const tenmap_tensor *t) {
     return t->flags & TENMAP_TENSOR_COMPUTED;
+}
+
+bool is_dequantized(const tenmap_tensor *t) {
+    return has_no_bytes(t) && strcmp(tenmap_scheme_of(t)->name, "strided") != 0;
 }
 
 const char *stored_as(const tenmap_tensor *t) {
@@ -14,7 +18,7 @@ const char *stored_as(const tenmap_tensor *t) {
 
 uint64_t stored_bytes(const tenmap_tensor *t) {
     uint64_t bytes = 0;
-    if (!is_dequantized(t))
+    if (!has_no_bytes(t))
         return t->nbytes;
     for (uint32_t i = 0; i < tenmap_scheme_of(t)->part_count; i++)
         bytes += tenmap_part_at(t, i)->nbytes;

@@ -1,6 +1,6 @@
 /*
- * Helpers for weights that the library dequantizes (--dequantize) and for the tensors that belong
- * to them.
+ * Helpers for weights that the library dequantizes (--dequantize), for the tensors that belong to
+ * them, and for other tensors without bytes of their own.
  */
 #ifndef TOOL_DEQUANTIZED_WEIGHTS_H
 #define TOOL_DEQUANTIZED_WEIGHTS_H
@@ -10,6 +10,11 @@
 
 #include <tenmap.h>
 
+/*
+ * Whether the tensor has no bytes of its own in the file, so that only its values can be read: it
+ * is dequantized, or its elements do not lie one after the other. No other file tests the flag.
+ */
+bool has_no_bytes(const tenmap_tensor *tensor);
 bool is_dequantized(const tenmap_tensor *tensor);
 /* The scheme of a quantized weight, or the dtype of a plain tensor. */
 const char *stored_as(const tenmap_tensor *tensor);

@@ -53,7 +53,7 @@ static void count_tensors(summary *s) {
         share->tensors++;
         share->params += t->nelems;
         share->bytes += t->nbytes;
-        s->misaligned += !is_dequantized(t) && !(t->flags & TENMAP_TENSOR_ALIGNED);
+        s->misaligned += !has_no_bytes(t) && !(t->flags & TENMAP_TENSOR_ALIGNED);
         s->empty += t->nelems == 0;
         s->strange += strange_name(t);
     }
