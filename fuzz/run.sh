@@ -18,6 +18,7 @@ corpus=${TENMAP_FUZZ_CORPUS:-}
 if [ -z "$corpus" ]; then
     corpus=$(mktemp -d)
     trap 'rm -rf "$corpus"' EXIT
+    trap 'exit 130' INT TERM HUP
 fi
 
 for target in $targets; do

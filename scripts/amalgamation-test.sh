@@ -9,6 +9,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 [ $# -gt 0 ] || set -- gcc clang-14
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
 export TMPDIR="$work"
 cd "$root"
 . scripts/sources.sh

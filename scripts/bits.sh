@@ -48,6 +48,7 @@ look() {
 # Checks that the pattern itself finds what it is for.
 probe=$(mktemp)
 trap 'rm -f "$probe"' EXIT
+trap 'exit 130' INT TERM HUP
 cat >"$probe" <<'END'
     uint64_t a = n * tmi_dtypes[d].bits;
     size_t b = tenmap_dtype_bits(dtype) / 8;

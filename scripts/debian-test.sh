@@ -14,6 +14,7 @@ for tool in dpkg-buildpackage dh cmake; do
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
 mkdir "$work/tenmap"
 (cd "$root" && tar -cf - --exclude=./build --exclude=./.git .) | tar -xf - -C "$work/tenmap"
 

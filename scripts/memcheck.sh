@@ -18,6 +18,7 @@ if ! command -v valgrind >/dev/null; then
 fi
 log=$(mktemp "${TMPDIR:-/tmp}/tenmap-memcheck-XXXXXX")
 trap 'rm -f "$log"' EXIT
+trap 'exit 130' INT TERM HUP
 TENMAP_DOCS=$(cd "$(dirname "$0")/../docs" && pwd)
 export TENMAP_DOCS TENMAP_MEMCHECK=1 # tests leave out what cannot work under valgrind
 for test in $tests; do

@@ -6,6 +6,7 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
 
 # make_tree NAME PLACE DATE: builds and installs a copy of the sources that has this date.
 make_tree() {

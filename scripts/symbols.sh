@@ -11,6 +11,7 @@ library=${1:?usage: symbols.sh [--update] LIBRARY [LIST]}
 list=${2:-$(cd "$(dirname "$0")" && pwd)/symbols.txt}
 found=$(mktemp)
 trap 'rm -f "$found"' EXIT
+trap 'exit 130' INT TERM HUP
 nm -D --defined-only "$library" | awk '{print $3}' | LC_ALL=C sort >"$found"
 [ -s "$found" ] || { echo "$library exports no names" >&2; exit 1; }
 if grep -v '^tenmap_' "$found"; then

@@ -10,6 +10,7 @@ set -eu
 tool=$(realpath "$1") fixtures=$(realpath "$2")
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-docs-XXXXXX")
 trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT TERM HUP
 mkdir "$folder/work" "$folder/bin"
 ln -s "$tool" "$folder/bin/tenmap"
 "$fixtures" "$folder/work"

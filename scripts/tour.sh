@@ -10,6 +10,7 @@ set -eu
 tool=$(realpath "$1") model=$(realpath "$2")
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tenmap-tour-XXXXXX")
 trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT TERM HUP
 cp "$model" "$folder/demo.safetensors"
 cd "$folder"
 

@@ -27,6 +27,7 @@ clean_up() {
     done
 }
 trap clean_up EXIT
+trap 'exit 130' INT TERM HUP
 export TMPDIR="$work"
 export WINEPREFIX="${WINEPREFIX:-$work/prefix}" WINEDEBUG=-all
 # run PROGRAM [ARGUMENT...]: runs for at most five minutes, so that nothing hangs the checks.

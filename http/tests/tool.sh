@@ -9,6 +9,7 @@ base=$1 served=$2 tool=$(realpath "$3") fixtures=$(realpath "$4")
 export HF_ENDPOINT="$base" LC_ALL=C.UTF-8 NO_COLOR=1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
 cd "$work"
 "$fixtures" .
 cp sharded/* small.safetensors layers.safetensors other.safetensors "$served"

@@ -19,6 +19,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT TERM HUP
 unset NO_COLOR COLUMNS CLICOLOR EDITOR VISUAL
 export tool fixtures LC_ALL=C.UTF-8 TZ=UTC
 

@@ -4,6 +4,7 @@ set -eu
 source=$1 examples=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT TERM HUP
 
 "$examples/demo" "$folder/model.safetensors"
 "$examples/read" "$folder/model.safetensors" | grep -qx '0.0485840*'

@@ -8,6 +8,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 examples=$1 tenmap=${2-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
 model=$work/model
 mkdir "$model"
 "$examples/random" "$model"

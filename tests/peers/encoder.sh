@@ -10,6 +10,7 @@ encoder=$(realpath "$1") tenmap=$(realpath "$2")
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
 
 if ! { python3 -m venv "$work/venv" &&
     "$work/venv/bin/pip" install -q numpy &&

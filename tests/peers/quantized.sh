@@ -12,6 +12,7 @@ library=$(realpath "$1") tenmap=$(realpath "$2") models=$(realpath "$3")
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONDONTWRITEBYTECODE=1
 
 venv=${TENMAP_TORCH_VENV:-}
