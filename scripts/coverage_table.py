@@ -6,7 +6,7 @@ import sys
 
 # Readers of untrusted bytes: all of src/format, whatever its files are called, and these of
 # src/model, which must exist.
-NAMED = {"shard.c", "gguf_split_set.c"}
+NAMED = {"shard.c", "split_set.c"}
 
 
 def is_reader(path):

@@ -9,9 +9,11 @@ static const tmi_container *const containers[] = {
 #endif
 };
 
+enum { CONTAINERS = sizeof containers / sizeof containers[0] };
+
 const tmi_container *tmi_container_of(const unsigned char *start, size_t len, uint64_t size,
                                       uint64_t limit) {
-    for (size_t i = 0; i < sizeof containers / sizeof containers[0]; i++)
+    for (size_t i = 0; i < CONTAINERS; i++)
         if (containers[i]->recognize(start, len, size, limit))
             return containers[i];
     return NULL;
@@ -19,4 +21,16 @@ const tmi_container *tmi_container_of(const unsigned char *start, size_t len, ui
 
 const tmi_container *tmi_container_for_errors(void) {
     return &tmi_safetensors;
+}
+
+const tmi_container *tmi_container_at(size_t i) {
+    for (size_t k = 0; k < CONTAINERS; k++) {
+        size_t before = 0;
+        for (size_t other = 0; containers[k]->folder && other < CONTAINERS; other++)
+            before += containers[other]->folder &&
+                      containers[other]->folder->preference < containers[k]->folder->preference;
+        if (containers[k]->folder && before == i)
+            return containers[k];
+    }
+    return NULL;
 }

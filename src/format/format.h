@@ -23,6 +23,9 @@ typedef struct tmi_shown {
 const char *tmi_other_format(const unsigned char *start, size_t len, uint64_t size,
                              tmi_shown *shown);
 
+/* Whether a name is that of an index of a format that no container reads. */
+bool tmi_is_other_index(const char *name);
+
 /* Clauses of the same kind for an index, which is recognized by its JSON. */
 #define TMI_SERVER_ERROR                                                                           \
     "this is the error message of a server, saved in place of the file: fetch the file again"
@@ -301,32 +304,91 @@ tenmap_status tmi_declare_strided(tmi_header *header, const tmi_place *place, te
  */
 bool tmi_order_tensors(tmi_block *tensors, size_t count);
 
+/* header_reader.c: what a container reads of a file before it parses the header. */
+
+/* Reads [offset, offset+size) of the file into *dst; `what` it is, for errors: "the header". */
+typedef tenmap_status tmi_range_read(const void *ctx, uint64_t offset, void *dst, size_t size,
+                                     const char *what, tenmap_error *error);
+
+/* A file whose header is being read. Containers read through it and do no I/O themselves. */
+typedef struct tmi_header_reader {
+    const tmi_place *place;
+    const unsigned char *start; /* the model's first bytes, by which it was recognized */
+    size_t len;
+    uint64_t limit; /* options.max_header_bytes: for all ranges together */
+    uint64_t taken; /* bytes of the ranges that were read so far */
+    tmi_range_read *read;
+    const void *ctx; /* of `read` */
+} tmi_header_reader;
+
+/* The text of a header: all bytes that its container parses. */
+typedef struct tmi_header_text {
+    uint64_t length;
+    uint64_t at; /* where it lies, counted from the model's first byte, if `block` is empty */
+    /*
+     * The text, if the container has read it already, from one range or from several. Otherwise it
+     * lies together at `at`, and shard.c reads it.
+     */
+    tmi_block block;
+    size_t room; /* of the block: at least length + TMI_JSON_PAD */
+} tmi_header_text;
+
+/*
+ * Reads [at, at+size) of the model, counted from its first byte. FORMAT if the model ends before;
+ * LIMIT if the ranges that were read would have more bytes than the limit.
+ */
+tenmap_status tmi_header_read(tmi_header_reader *reader, uint64_t at, void *dst, uint64_t size,
+                              const char *what, tenmap_error *error);
+/* Reads a range like tmi_header_read and appends it to the text, which begins zeroed. */
+tenmap_status tmi_text_append(tmi_header_reader *reader, tmi_header_text *text, uint64_t at,
+                              uint64_t size, const char *what, tenmap_error *error);
+/* Fails because the header, of which the byte at `at` was read last, is over the limit. */
+tenmap_status tmi_fail_header_limit(const tmi_header_reader *reader, uint64_t at,
+                                    tenmap_error *error);
+
 /* container.c: the file formats. */
 
-/* Where the text of a header lies, counted from the model's first byte. */
-typedef struct tmi_extent {
-    uint64_t at, length;
-    /*
-     * If only the text itself tells its length: how many of the model's first bytes find_text needs
-     * to find it; find_text is then called again with them. 0 if the length is known.
-     */
-    uint64_t more;
-} tmi_extent;
+/* By which names folder.c finds the files of a format. Lists end with NULL. */
+typedef struct tmi_folder_names {
+    unsigned preference;        /* files of the least number in a folder hide all others */
+    const char *const *endings; /* of file names: ".safetensors" */
+    bool has_index;             /* NAME.ENDING.index.json lists the files of a model */
+    const char *const
+        *first;              /* whole names that are taken before all others, best first; or NULL */
+    const char *const *last; /* files with these words are taken if there are no others; or NULL */
+} tmi_folder_names;
 
-/* One file format. shard.c knows formats only through this table. */
+/* How the files of a format say which part of a model they are (tmi_split). */
+typedef struct tmi_split_names {
+    const char *ending;                   /* of file names, after -00001-of-00003 */
+    const char *number, *count, *tensors; /* the keys of the metadata, for errors */
+} tmi_split_names;
+
+/*
+ * One file format. Nothing outside of src/format/ knows formats by name, except for what writes or
+ * edits one.
+ */
 typedef struct tmi_container {
     const char *name; /* tenmap_shard.format */
     /* Whether a file of `size` bytes, whose first `len` bytes are at `start`, has this format. */
     bool (*recognize)(const unsigned char *start, size_t len, uint64_t size, uint64_t limit);
-    /* Finds the header, at most `limit` bytes long, or reports what is wrong with the start. */
-    tenmap_status (*find_text)(const tmi_place *place, const unsigned char *start, size_t len,
-                               uint64_t limit, tmi_extent *text, tenmap_error *error);
+    /*
+     * Finds the header: sets text->at and text->length, or reads the text, from any ranges. Reports
+     * what is wrong with the file if it cannot. The caller frees the text, also on failure.
+     */
+    tenmap_status (*find_text)(tmi_header_reader *reader, tmi_header_text *text,
+                               tenmap_error *error);
     /* Optional (may be NULL). Behaves as tmi_safetensors_quick. */
     tenmap_status (*quick)(tmi_header *header, const tmi_place *place, size_t length,
                            tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
-    /* As tmi_header_parse: takes ownership of `text`; TMI_JSON_PAD zero bytes follow the text. */
+    /*
+     * As tmi_header_parse: takes ownership of `text`; TMI_JSON_PAD zero bytes follow the text. All
+     * of the text was read before, and the file did not change meanwhile.
+     */
     tenmap_status (*parse)(tmi_header *header, const tmi_place *place, tmi_block text,
                            size_t length, tenmap_error *error);
+    const tmi_folder_names *folder; /* NULL: not looked for in folders */
+    const tmi_split_names *split;   /* NULL: its files do not say that they are parts */
 } tmi_container;
 
 extern const tmi_container tmi_safetensors;
@@ -340,6 +402,11 @@ const tmi_container *tmi_container_of(const unsigned char *start, size_t len, ui
                                       uint64_t limit);
 /* The container that explains what is wrong with a file that none recognizes. */
 const tmi_container *tmi_container_for_errors(void);
+/*
+ * Containers number 0, 1, and so on, by their preference in folders, which differs between any two;
+ * NULL behind the last.
+ */
+const tmi_container *tmi_container_at(size_t i);
 
 /* shard_index.c: model.safetensors.index.json. */
 

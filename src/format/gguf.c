@@ -33,31 +33,50 @@ static bool walk_items(tmi_gguf_reader *r) {
     return true;
 }
 
-static tenmap_status find_gguf_text(const tmi_place *place, const unsigned char *start, size_t len,
-                                    uint64_t limit, tmi_extent *text, tenmap_error *error) {
-    tmi_gguf_reader r = {
-        .walk = {.bytes = start, .have = len, .size = place->size}, .place = place, .error = error};
-    if (walk_items(&r)) {
-        *text = (tmi_extent){.at = 0, .length = r.walk.at};
-        return TENMAP_OK;
+/* Each read doubles the text, so all walks together cost about as much as two full ones. */
+static tenmap_status find_gguf_text(tmi_header_reader *reader, tmi_header_text *text,
+                                    tenmap_error *error) {
+    const tmi_place *place = reader->place;
+    uint64_t most = place->size < reader->limit ? place->size : reader->limit;
+    const unsigned char *bytes = reader->start;
+    uint64_t have = reader->len;
+    for (;;) {
+        tmi_gguf_reader r = {.walk = {.bytes = bytes, .have = have, .size = place->size},
+                             .place = place,
+                             .error = error};
+        if (walk_items(&r)) {
+            text->length = r.walk.at;
+            return TENMAP_OK;
+        }
+        if (r.walk.problem != TMI_GGUF_MORE)
+            return tmi_gguf_failed(&r);
+        if (r.walk.number > reader->limit)
+            return tmi_fail_header_limit(reader, r.walk.at, error);
+        uint64_t want = have < FIRST_READ / 2 ? FIRST_READ : have * 2;
+        want = want > r.walk.number ? want : r.walk.number;
+        want = want < most ? want : most;
+        tenmap_status status =
+            tmi_text_append(reader, text, text->length, want - text->length, "the header", error);
+        if (status != TENMAP_OK)
+            return status;
+        bytes = text->block.bytes;
+        have = text->length;
     }
-    if (r.walk.problem != TMI_GGUF_MORE)
-        return tmi_gguf_failed(&r);
-    if (r.walk.number > limit) {
-        tmi_fail_at(
-            error, TENMAP_ERR_LIMIT, place->shard, place->offset + r.walk.at,
-            "%s: the header has more than %llu bytes, the limit (a higher limit for headers "
-            "allows it)",
-            tmi_quote_path(place->path).text, (ull)limit);
-        if (TMI_REPORTS(place->report) && error)
-            tmi_report_failure(place->report, TENMAP_FOUND_LIMIT, place->shard, NULL, error);
-        return TENMAP_ERR_LIMIT;
-    }
-    /* Each read doubles the size, so all walks together cost about as much as two full ones. */
-    uint64_t more = len < FIRST_READ / 2 ? FIRST_READ : (uint64_t)len * 2;
-    text->more = more > r.walk.number ? more : r.walk.number;
-    return TENMAP_OK;
 }
 
-const tmi_container tmi_gguf = {
-    .name = "gguf", .recognize = is_gguf, .find_text = find_gguf_text, .parse = tmi_gguf_parse};
+static const char *const gguf_endings[] = {".gguf", NULL};
+/* A vision projector accompanies the model. */
+static const char *const gguf_last[] = {"mmproj", NULL};
+static const tmi_folder_names gguf_folder = {
+    .preference = 1, .endings = gguf_endings, .last = gguf_last};
+static const tmi_split_names gguf_split = {.ending = ".gguf",
+                                           .number = "split.no",
+                                           .count = "split.count",
+                                           .tensors = "split.tensors.count"};
+
+const tmi_container tmi_gguf = {.name = "gguf",
+                                .recognize = is_gguf,
+                                .find_text = find_gguf_text,
+                                .parse = tmi_gguf_parse,
+                                .folder = &gguf_folder,
+                                .split = &gguf_split};

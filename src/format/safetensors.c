@@ -61,18 +61,28 @@ static tenmap_status read_length(const tmi_place *place, const unsigned char *st
     return TENMAP_OK;
 }
 
-static tenmap_status find_text(const tmi_place *place, const unsigned char *start, size_t len,
-                               uint64_t limit, tmi_extent *text, tenmap_error *error) {
+static tenmap_status find_text(tmi_header_reader *reader, tmi_header_text *text,
+                               tenmap_error *error) {
+    const tmi_place *place = reader->place;
     uint32_t code;
     text->at = TMI_LENGTH_FIELD;
-    tenmap_status status = read_length(place, start, len, limit, &text->length, &code, error);
+    tenmap_status status =
+        read_length(place, reader->start, reader->len, reader->limit, &text->length, &code, error);
     if (status != TENMAP_OK && TMI_REPORTS(place->report))
         tmi_report_failure(place->report, code, place->shard, NULL, error);
     return status;
 }
 
+static const char *const safetensors_endings[] = {".safetensors", NULL};
+static const char *const safetensors_first[] = {
+    "model.safetensors", "model.safetensors.index.json", "diffusion_pytorch_model.safetensors",
+    "diffusion_pytorch_model.safetensors.index.json", NULL};
+static const tmi_folder_names safetensors_folder = {
+    .preference = 0, .endings = safetensors_endings, .has_index = true, .first = safetensors_first};
+
 const tmi_container tmi_safetensors = {.name = "safetensors",
                                        .recognize = is_plausible,
                                        .find_text = find_text,
                                        .quick = tmi_safetensors_quick,
-                                       .parse = tmi_header_parse};
+                                       .parse = tmi_header_parse,
+                                       .folder = &safetensors_folder};

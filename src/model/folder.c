@@ -10,7 +10,7 @@ enum { CANDIDATE_INDEX, CANDIDATE_NUMBERED, CANDIDATE_SINGLE };
 typedef struct candidate {
     char *name;
     int kind;
-    bool is_gguf;       /* taken only if there is no SafeTensors file and no index */
+    const tmi_container *container; /* of an index: of the files that it lists */
     bool second_choice; /* consolidated, adapter or variant: taken only if nothing else is there */
     /* For name-00002-of-00005.safetensors: the positions of the digits, and their values. */
     size_t digits_at, digits_len, tail_at, rest_at; /* tail: from "-of-" on; rest: after N */
@@ -104,27 +104,64 @@ static bool parse_numbered(candidate *c) {
            c->number <= c->total;
 }
 
+/* Whether the name contains ENDING.index, for one of these endings. */
+static bool names_index_of(const char *name, const char *const *endings) {
+    for (; *endings; endings++)
+        for (const char *at = strstr(name, *endings); at; at = strstr(at + 1, *endings))
+            if (starts_with(at + strlen(*endings), ".index"))
+                return true;
+    return false;
+}
+
+/* The container of the files that an index of this name lists; NULL if this is no index. */
+static const tmi_container *container_of_index(const char *name) {
+    const tmi_container *c, *first = NULL;
+    if (!ends_with(name, ".json"))
+        return NULL;
+    for (size_t i = 0; (c = tmi_container_at(i)) != NULL; i++) {
+        if (!c->folder->has_index)
+            continue;
+        if (names_index_of(name, c->folder->endings))
+            return c;
+        first = first ? first : c;
+    }
+    return ends_with(name, ".index.json") ? first : NULL;
+}
+
+static const tmi_container *container_of_file(const char *name) {
+    const tmi_container *c;
+    for (size_t i = 0; (c = tmi_container_at(i)) != NULL; i++)
+        for (const char *const *ending = c->folder->endings; *ending; ending++)
+            if (ends_with(name, *ending))
+                return c;
+    return NULL;
+}
+
+static bool has_word(const char *name, const char *const *words) {
+    for (; words && *words; words++)
+        if (strstr(name, *words))
+            return true;
+    return false;
+}
+
 /* Whether the name looks like a file of a model, and of which kind. */
 static bool classify_name(candidate *c, bool *other_index) {
     const char *name = c->name;
     if (name[0] == '.')
         return false;
     c->second_choice = is_second_choice(name);
-    if (ends_with(name, ".index.json") ||
-        (strstr(name, ".safetensors.index") && ends_with(name, ".json"))) {
+    c->container = container_of_index(name);
+    if (c->container) {
         c->kind = CANDIDATE_INDEX;
-        if (strstr(name, ".bin.index") || strstr(name, ".msgpack.index") ||
-            strstr(name, ".h5.index")) {
-            *other_index = true;
-            return false;
-        }
-        return true;
+        bool other = tmi_is_other_index(name);
+        *other_index = *other_index || other;
+        return !other;
     }
-    c->is_gguf = ends_with(name, ".gguf");
-    if (c->is_gguf && strstr(name, "mmproj")) /* a vision projector that accompanies the model */
-        c->second_choice = true;
-    if (!c->is_gguf && !ends_with(name, ".safetensors"))
+    c->container = container_of_file(name);
+    if (!c->container)
         return false;
+    if (has_word(name, c->container->folder->last))
+        c->second_choice = true;
     c->kind = parse_numbered(c) ? CANDIDATE_NUMBERED : CANDIDATE_SINGLE;
     return true;
 }
@@ -197,17 +234,21 @@ static int by_member(const void *a, const void *b) {
     return order ? order : strcmp(x->name, y->name);
 }
 
-/* Drops GGUF files if there is any other candidate. */
-static void prefer_safetensors(candidates *list) {
-    size_t kept = 0, others = 0;
+/* Keeps only the candidates of the preferred container. */
+static void prefer_container(candidates *list) {
+    const tmi_container *best = NULL;
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const tmi_container *c = list->items[i].container;
+        if (!best || c->folder->preference < best->folder->preference)
+            best = c;
+    }
     for (size_t i = 0; i < list->count; i++)
-        others += !list->items[i].is_gguf;
-    for (size_t i = 0; i < list->count && others > 0; i++)
-        if (list->items[i].is_gguf)
-            free(list->items[i].name);
-        else
+        if (list->items[i].container == best)
             list->items[kept++] = list->items[i];
-    list->count = others > 0 ? kept : list->count;
+        else
+            free(list->items[i].name);
+    list->count = kept;
 }
 
 static bool sort_numbered(candidates *list) {
@@ -327,7 +368,25 @@ static bool note_subfolder(void *ctx, const char *name) {
     return ++found->looked < LOOK_AT_MOST;
 }
 
+/* The endings of all files that are models: ".safetensors or .gguf". */
+static const char *all_endings(char *out, size_t size) {
+    const tmi_container *c;
+    const char *before = "", *next = NULL;
+    size_t used = 0;
+    for (size_t i = 0; (c = tmi_container_at(i)) != NULL; i++)
+        for (const char *const *ending = c->folder->endings; *ending; ending++) {
+            if (next && used < size)
+                used += (size_t)snprintf(out + used, size - used, "%s%s", before, next);
+            before = next ? ", " : "";
+            next = *ending;
+        }
+    if (next && used < size)
+        snprintf(out + used, size - used, "%s%s", used ? " or " : "", next);
+    return out;
+}
+
 static tenmap_status fail_nothing(const candidates *list, tenmap_error *error) {
+    char endings[128];
     subfolders found = {.folder = list->folder};
     tmi_list names = {.used = 0};
     if (!list->io)
@@ -342,9 +401,8 @@ static tenmap_status fail_nothing(const candidates *list, tenmap_error *error) {
                         "%s: this folder itself holds no model, but each of these folders inside "
                         "it does; open one of them: %s",
                         tmi_quote_path(list->folder).text, tmi_list_end(&names));
-    return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
-                    "%s: this folder holds no .safetensors or .gguf file and no index%s",
-                    tmi_quote_path(list->folder).text,
+    return tmi_fail(error, TENMAP_ERR_NOT_FOUND, "%s: this folder holds no %s file and no index%s",
+                    tmi_quote_path(list->folder).text, all_endings(endings, sizeof endings),
                     list->other_index
                         ? ", only an index of another format: fetch the SafeTensors release"
                         : "");
@@ -391,13 +449,11 @@ static tenmap_status choose_among(tmi_folder_choice *choice, const candidates *l
 
 static tenmap_status choose(tmi_folder_choice *choice, const candidates *list,
                             tenmap_error *error) {
-    static const char *const preferred[] = {"model.safetensors", "model.safetensors.index.json",
-                                            "diffusion_pytorch_model.safetensors",
-                                            "diffusion_pytorch_model.safetensors.index.json"};
-    for (size_t p = 0; p < sizeof preferred / sizeof preferred[0]; p++)
+    const char *const *first = list->count ? list->items[0].container->folder->first : NULL;
+    for (; first && *first; first++)
         for (size_t i = 0; i < list->count; i++)
-            if (strcmp(list->items[i].name, preferred[p]) == 0)
-                return choose_one(choice, preferred[p], error);
+            if (strcmp(list->items[i].name, *first) == 0)
+                return choose_one(choice, *first, error);
     bool any = false;
     tenmap_status status = choose_among(choice, list, false, &any, error);
     if (!any && status == TENMAP_OK)
@@ -410,7 +466,7 @@ tenmap_status tmi_folder_choose(tmi_folder_choice *choice, const tenmap_io *io, 
     candidates list = {.folder = path, .io = io};
     *choice = (tmi_folder_choice){.count = 0};
     tenmap_status status = tmi_bytes_list(io, path, add_candidate, &list, error);
-    prefer_safetensors(&list);
+    prefer_container(&list);
     if (list.count)
         qsort(list.items, list.count, sizeof *list.items, by_candidate_name);
     if (list.out_of_memory || !sort_numbered(&list)) {
@@ -438,5 +494,5 @@ bool tmi_is_numbered_name(const char *name) {
     bool unused;
     candidate c = {.name = (char *)(uintptr_t)name};
     return classify_name(&c, &unused) && c.kind == CANDIDATE_NUMBERED && !c.second_choice &&
-           !c.is_gguf;
+           c.container->folder->has_index;
 }

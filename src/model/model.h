@@ -29,16 +29,11 @@ void tmi_folder_choice_free(tmi_folder_choice *choice);
  */
 tenmap_status tmi_hub_cache_choose(char **snapshot, const tenmap_io *io, const char *folder,
                                    tenmap_error *error);
-/* Whether this is the name of a file of a numbered set: name-00001-of-00005.safetensors. */
+/*
+ * Whether this is the name of a file of a numbered set, name-00001-of-00005.safetensors, of a
+ * format whose files an index lists.
+ */
 bool tmi_is_numbered_name(const char *name);
-
-/* gguf_split_set.c: a model in several GGUF files. */
-
-/* Whether a file with these keys is the first of several, all of which are opened with it. */
-bool tmi_split_is_first(const tmi_split *split);
-/* Derives the names of all parts from the path of the first. */
-tenmap_status tmi_split_names(tmi_folder_choice *choice, const tenmap_io *io, const char *path,
-                              const tmi_split *split, tenmap_error *error);
 
 /* shard.c: one file of a model. */
 
@@ -327,9 +322,16 @@ const char *tmi_shard_listed(const tenmap_model *model, const char *name, size_t
 /* Whether files are missing whose tensors no index lists. */
 bool tmi_misses_unlisted(const tenmap_model *model);
 
+/* split_set.c: a model in files that say which part of it they are. */
+
+/* Whether the file is the first of several, all of which are opened with it. */
+bool tmi_split_is_first(const tmi_shard *shard);
+/* Derives the names of all parts from the path of the first. */
+tenmap_status tmi_split_choose(tmi_folder_choice *choice, const tenmap_io *io, const char *path,
+                               const tmi_shard *first, tenmap_error *error);
 /*
- * gguf_split_set.c: checks a combined model against what its shards say about their part numbers
- * and tensor count, if they say anything.
+ * Checks a combined model against what its shards say about their part numbers and tensor count, if
+ * they say anything.
  */
 tenmap_status tmi_split_check(const tenmap_model *model, tenmap_error *error);
 

@@ -116,9 +116,8 @@ static tenmap_status open_index(tenmap_model *model, const char *path,
 /* The file open in shards[0] is the first of several. */
 static tenmap_status open_parts(tenmap_model *model, const char *path,
                                 const tenmap_options *options, tenmap_error *error) {
-    tmi_split split = model->shards[0].header.split;
     tmi_folder_choice choice;
-    tenmap_status status = tmi_split_names(&choice, options->io, path, &split, error);
+    tenmap_status status = tmi_split_choose(&choice, options->io, path, &model->shards[0], error);
     if (status != TENMAP_OK && (options->flags & TENMAP_OPEN_PARTIAL))
         return status == TENMAP_ERR_NOT_FOUND ? TENMAP_OK : status;
     if (status != TENMAP_OK)
@@ -155,7 +154,7 @@ static tenmap_status open_file(tenmap_model *model, const char *path, const tenm
         return open_index(model, path, options, error);
     status = open_single(model, options, start, len, error);
     bool alone = options->offset || options->length;
-    if (status == TENMAP_OK && tmi_split_is_first(&shard->header.split) && !alone)
+    if (status == TENMAP_OK && tmi_split_is_first(shard) && !alone)
         status = open_parts(model, path, options, error);
     return status;
 }

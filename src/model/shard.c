@@ -157,86 +157,67 @@ static bool refill_from_text(void *ctx, uint64_t offset, void *dst, size_t size)
  * more.
  */
 static tenmap_status parse_quickly(tmi_shard *shard, const tmi_container *container,
-                                   const tmi_place *place, const tmi_extent *extent,
-                                   const tmi_block *text, bool *done, tenmap_error *error) {
-    whole_text whole = {text->bytes, place->offset + extent->at};
+                                   const tmi_place *place, const tmi_header_text *text, bool *done,
+                                   tenmap_error *error) {
+    whole_text whole = {text->block.bytes, place->offset + text->at};
     if (!container->quick || place->report)
         return TENMAP_OK;
-    if (text->bytes)
-        return container->quick(&shard->header, place, (size_t)extent->length, refill_from_text,
+    if (text->block.bytes)
+        return container->quick(&shard->header, place, (size_t)text->length, refill_from_text,
                                 &whole, done, error);
-    return container->quick(&shard->header, place, (size_t)extent->length, refill_from_file,
+    return container->quick(&shard->header, place, (size_t)text->length, refill_from_file,
                             &shard->bytes, done, error);
 }
 
 /*
- * Parses the header's text. Discards the result if the file changed meanwhile (*settled is false).
- * `text` may already hold the header.
+ * Parses the header's text, which is read first if the container has not read it. Discards the
+ * result if the file changed meanwhile (*settled is false).
  */
 static tenmap_status parse_text(tmi_shard *shard, const tenmap_options *options,
                                 const tmi_container *container, const tmi_place *place,
-                                const tmi_extent *extent, tmi_block text,
-                                const unsigned char *start, bool *settled, tenmap_error *error) {
+                                tmi_header_text *text, const unsigned char *start, bool *settled,
+                                tenmap_error *error) {
     tenmap_status status = TENMAP_OK;
+    tmi_block *block = &text->block;
     bool done = false;
-    uint64_t at = options->offset + extent->at;
-    if (shard->bytes.io && !text.bytes) /* a read may be a network round trip: make it one */
-        status = tmi_read_text(&shard->bytes, at, extent->length, "the header", &text, error);
+    uint64_t at = options->offset + text->at;
+    if (shard->bytes.io && !block->bytes) /* a read may be a network round trip: make it one */
+        status = tmi_read_text(&shard->bytes, at, text->length, "the header", block, error);
     if (status == TENMAP_OK)
-        status = parse_quickly(shard, container, place, extent, &text, &done, error);
-    if (status == TENMAP_OK && !done && !text.bytes)
-        status = tmi_read_text(&shard->bytes, at, extent->length, "the header", &text, error);
+        status = parse_quickly(shard, container, place, text, &done, error);
+    if (status == TENMAP_OK && !done && !block->bytes)
+        status = tmi_read_text(&shard->bytes, at, text->length, "the header", block, error);
     *settled = status == TENMAP_OK && is_settled(shard, options, start);
     if (status == TENMAP_OK && *settled && !done)
-        return container->parse(&shard->header, place, text, (size_t)extent->length, error);
-    tmi_block_free(&text);
+        return container->parse(&shard->header, place, *block, (size_t)text->length, error);
+    tmi_block_free(block);
     if (!*settled)
         tmi_header_free(&shard->header);
     return status;
 }
 
-/* Extends *text, which holds the model's first *have bytes, to `want` bytes by reading the rest. */
-static tenmap_status read_on(const tmi_shard *shard, const tenmap_options *options, uint64_t want,
-                             tmi_block *text, size_t *have, tenmap_error *error) {
-    tmi_block longer;
-    if (want > SIZE_MAX - TMI_JSON_PAD ||
-        !tmi_block_alloc_dirty(&longer, (size_t)want + TMI_JSON_PAD))
-        return tmi_fail_memory(error, want, "the header");
-    if (*have)
-        memcpy(longer.bytes, text->bytes, *have);
-    tmi_block_free(text);
-    *text = longer;
-    size_t had = *have;
-    *have = (size_t)want;
-    return tmi_bytes_read(&shard->bytes, options->offset + had, (char *)text->bytes + had,
-                          (size_t)want - had, (tmi_wanted){"the header", NULL}, error);
+/* Reads a range for a container; as tmi_range_read. */
+static tenmap_status read_header_range(const void *ctx, uint64_t offset, void *dst, size_t size,
+                                       const char *what, tenmap_error *error) {
+    return tmi_bytes_read(ctx, offset, dst, size, (tmi_wanted){what, NULL}, error);
 }
 
-/* Finds the header. Some formats reveal its length only as more is read; *text is what was read. */
-static tenmap_status find_header(tmi_shard *shard, const tenmap_options *options,
-                                 const tmi_container *container, const tmi_place *place,
-                                 const unsigned char *start, size_t len, tmi_extent *extent,
-                                 tmi_block *text, tenmap_error *error) {
-    uint64_t limit = tmi_header_limit(options);
-    size_t have = 0;
-    *extent = (tmi_extent){0, 0, 0};
-    tenmap_status status = container->find_text(place, start, len, limit, extent, error);
-    while (status == TENMAP_OK && extent->more) {
-        uint64_t most = shard->size < limit ? shard->size : limit;
-        uint64_t want = extent->more < most ? extent->more : most;
-        extent->more = 0;
-        status = read_on(shard, options, want, text, &have, error);
-        if (status == TENMAP_OK)
-            status = container->find_text(place, text->bytes, have, limit, extent, error);
+/* Lets the container find the header. */
+static tenmap_status find_header(const tmi_shard *shard, const tenmap_options *options,
+                                 const tmi_container *container, tmi_header_reader *reader,
+                                 tmi_header_text *text, tenmap_error *error) {
+    reader->limit = tmi_header_limit(options);
+    reader->read = read_header_range;
+    reader->ctx = &shard->bytes;
+    *text = (tmi_header_text){.length = 0};
+    tenmap_status status = container->find_text(reader, text, error);
+    if (status != TENMAP_OK) {
+        tmi_block_free(&text->block);
+    } else if (text->block.bytes) {
+        memset((char *)text->block.bytes + text->length, 0, TMI_JSON_PAD);
+        tmi_block_trim(&text->block, (size_t)text->length + TMI_JSON_PAD);
     }
-    bool usable = status == TENMAP_OK && text->bytes && extent->at == 0 && extent->length <= have;
-    if (!usable) {
-        tmi_block_free(text);
-        return status;
-    }
-    memset((char *)text->bytes + extent->length, 0, TMI_JSON_PAD);
-    tmi_block_trim(text, (size_t)extent->length + TMI_JSON_PAD);
-    return TENMAP_OK;
+    return status;
 }
 
 /* One attempt; *settled is false if the file changed during it. */
@@ -244,15 +225,14 @@ static tenmap_status parse_once(tmi_shard *shard, const tenmap_options *options,
                                 const unsigned char *start, size_t len, bool *settled,
                                 tenmap_error *error) {
     const tmi_container *container = container_of(shard, options, start, len);
-    tmi_extent extent;
-    tmi_block text = {NULL, 0};
+    tmi_header_reader reader = {.place = place, .start = start, .len = len};
+    tmi_header_text text;
     *settled = container || is_settled(shard, options, start);
     if (!*settled)
         return TENMAP_OK;
     if (!container)
         container = tmi_container_for_errors();
-    tenmap_status status =
-        find_header(shard, options, container, place, start, len, &extent, &text, error);
+    tenmap_status status = find_header(shard, options, container, &reader, &text, error);
     if (status != TENMAP_OK) {
         tmi_edit_explain(shard, error);
         return status;
@@ -260,14 +240,14 @@ static tenmap_status parse_once(tmi_shard *shard, const tenmap_options *options,
     if (options->backend == TENMAP_BACKEND_MAP && !shard->bytes.io) {
         int failed = tmi_file_map(&shard->bytes.file, options->offset, shard->size, &place->base);
         if (failed) {
-            tmi_block_free(&text);
+            tmi_block_free(&text.block);
             return fail_map(shard, failed, error);
         }
     }
     shard->container = container;
-    status = parse_text(shard, options, container, place, &extent, text, start, settled, error);
+    status = parse_text(shard, options, container, place, &text, start, settled, error);
     if (status == TENMAP_OK && *settled)
-        fill_view(shard, options, place->base, extent.length);
+        fill_view(shard, options, place->base, text.length);
     else if (status == TENMAP_ERR_FORMAT)
         tmi_edit_explain(shard, error);
     return status;

@@ -87,8 +87,10 @@ def write_toy(path, random):
         seen = numpy.lib.stride_tricks.as_strided(bits, shape, [s * kind.itemsize for s in strides])
         tensors[key] = (name, seen.view(kind))
     with open(path, "wb") as file:
-        file.write(b"TOYTENS1" + struct.pack("<I", TENSORS) + entries)
-        file.write(b"".join(s.tobytes() for s in storages))
+        directory = struct.pack("<I", TENSORS) + entries
+        at = 8 + STORAGES * STORAGE_BYTES
+        file.write(b"TOYTENS1" + b"".join(s.tobytes() for s in storages) + directory)
+        file.write(struct.pack("<QQQQ", at, len(directory), at + len(directory), 1) + b"TOYENDS1")
     return tensors
 
 

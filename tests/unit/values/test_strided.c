@@ -9,7 +9,7 @@ enum { MOST_RANK = 8, MOST_ENTRIES = 250 };
 
 /* A toy file (toy_container.c) under construction: one storage that all tensors see. */
 typedef struct toy {
-    unsigned char head[MOST_ENTRIES * 256];
+    unsigned char directory[MOST_ENTRIES * 256];
     size_t used;
     uint32_t count;
     unsigned char *storage;
@@ -26,13 +26,12 @@ typedef struct view {
 
 static void put_word(toy *f, uint64_t word) {
     for (int i = 0; i < 8; i++)
-        f->head[f->used++] = (unsigned char)(word >> 8 * i);
+        f->directory[f->used++] = (unsigned char)(word >> 8 * i);
 }
 
 static void begin_toy(toy *f, size_t storage_bytes) {
     memset(f, 0, sizeof *f);
-    memcpy(f->head, "TOYTENS1", 8);
-    f->used = 12;
+    f->used = 4; /* the number of tensors */
     f->storage = malloc(storage_bytes);
     f->storage_bytes = storage_bytes;
     assert_non_null(f->storage);
@@ -45,12 +44,12 @@ static void begin_toy(toy *f, size_t storage_bytes) {
 
 static void add_view(toy *f, const view *v) {
     size_t len = strlen(v->name);
-    assert_true(f->used + 32 + len + 16 * v->rank <= sizeof f->head);
-    f->head[f->used++] = (unsigned char)len;
-    memcpy(f->head + f->used, v->name, len);
+    assert_true(f->used + 32 + len + 16 * v->rank <= sizeof f->directory);
+    f->directory[f->used++] = (unsigned char)len;
+    memcpy(f->directory + f->used, v->name, len);
     f->used += len;
-    f->head[f->used++] = (unsigned char)(v->dtype | 0x80);
-    f->head[f->used++] = (unsigned char)v->rank;
+    f->directory[f->used++] = (unsigned char)(v->dtype | 0x80);
+    f->directory[f->used++] = (unsigned char)v->rank;
     for (uint32_t d = 0; d < v->rank; d++)
         put_word(f, v->shape[d]);
     put_word(f, v->at);
@@ -61,13 +60,23 @@ static void add_view(toy *f, const view *v) {
     f->count++;
 }
 
+/* The storage, then the directory in two pieces, of which the second comes first in the file. */
 static bytes end_toy(toy *f) {
-    bytes file = {malloc(f->used + f->storage_bytes), f->used + f->storage_bytes};
+    f->directory[0] = (unsigned char)f->count;
+    f->directory[1] = (unsigned char)(f->count >> 8);
+    size_t half = f->used / 2, data_end = 8 + f->storage_bytes;
+    uint64_t words[6] = {data_end + f->used - half, half, data_end, f->used - half,
+                         data_end + f->used,        2};
+    bytes file = {malloc(data_end + f->used + 56), data_end + f->used + 56};
     assert_non_null(file.at);
-    f->head[8] = (unsigned char)f->count;
-    f->head[9] = (unsigned char)(f->count >> 8);
-    memcpy(file.at, f->head, f->used);
-    memcpy(file.at + f->used, f->storage, f->storage_bytes);
+    memcpy(file.at, "TOYTENS1", 8);
+    memcpy(file.at + 8, f->storage, f->storage_bytes);
+    memcpy(file.at + data_end, f->directory + half, f->used - half);
+    memcpy(file.at + data_end + f->used - half, f->directory, half);
+    unsigned char *at = file.at + data_end + f->used;
+    for (size_t i = 0; i < 48; i++)
+        at[i] = (unsigned char)(words[i / 8] >> 8 * (i % 8));
+    memcpy(at + 48, "TOYENDS1", 8);
     return file;
 }
 
@@ -322,7 +331,7 @@ static void what_lies_outside_is_refused_when_it_is_made(void **state) {
     check_declared(&broken, TENMAP_ERR_FORMAT, "its strides reach farther");
     broken = v, broken.strides[0] = broken.strides[1] = huge / 4;
     check_declared(&broken, TENMAP_ERR_FORMAT, "its strides reach farther");
-    broken = v, broken.bytes = 4097;
+    broken = v, broken.bytes = 1 << 20;
     check_declared(&broken, TENMAP_ERR_FORMAT, "is not inside the file");
     broken = v, broken.at = huge;
     check_declared(&broken, TENMAP_ERR_FORMAT, "is not inside the file");
