@@ -11,6 +11,7 @@
 #include "command.h"
 #include "open_model.h"
 #include "model/identify_model.h"
+#include "model/model_endings.h"
 #include "commands/inventory.h"
 #include "view/json_out.h"
 #include "view/print.h"
@@ -43,11 +44,6 @@ static const example inventory_examples[] = {
 };
 
 /* Finding models. */
-
-static bool has_end(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n > m && strcmp(name + n - m, end) == 0;
-}
 
 /* "model-00001-of-00003.safetensors" belongs to an index, or to a model whose index is missing. */
 static bool is_part(const char *name) {
@@ -120,16 +116,16 @@ typedef struct folder_count {
 
 static void look_at(walk *w, inventory *all, DIR *list, const folder_entry *at,
                     const struct dirent *e, uint64_t most, folder_count *n) {
-    if (has_end(e->d_name, ".safetensors.index.json")) {
+    if (has_ending(e->d_name, ".safetensors.index.json")) {
         n->indexes++;
         add_found(all, at->path, e->d_name);
-    } else if (has_end(e->d_name, ".safetensors")) {
+    } else if (has_ending(e->d_name, ".safetensors")) {
         bool part = is_part(e->d_name);
         n->parts += part;
         n->singles += !part;
         add_found(all, at->path, e->d_name);
         all->models[all->count - 1].part = part;
-    } else if (has_end(e->d_name, ".gguf")) {
+    } else if (has_model_ending(e->d_name)) {
         if (!is_later_part(dirfd(list), e->d_name))
             add_found(all, at->path, e->d_name);
     } else if (at->depth < most && is_folder_at(dirfd(list), e)) {

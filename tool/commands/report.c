@@ -5,6 +5,7 @@
 
 #include "command.h"
 #include "open_model.h"
+#include "model/model_endings.h"
 #include "view/print.h"
 #include "remote/remote.h"
 #include "report/report.h"
@@ -65,9 +66,15 @@ static const char report_details[] =
 
 static const report_settings report_defaults = {.request = {.hist_limit = UINT64_C(8000000000)}};
 
+static void drop_ending(text *t, const char *ending) {
+    if (!has_ending(t->bytes, ending))
+        return;
+    t->len -= strlen(ending);
+    t->bytes[t->len] = '\0';
+}
+
 /* "model.html" for "path/to/model.safetensors", "llama.html" for "models/llama/". */
 static char *default_output(const char *model) {
-    static const char *const endings[] = {".safetensors", ".gguf", ".index.json", ".json"};
     text t = {0};
     model = shown_path(model);
     size_t end = strlen(model);
@@ -81,13 +88,10 @@ static char *default_output(const char *model) {
         text_clear(&t);
         text_add(&t, "model", 5);
     }
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-        size_t n = strlen(endings[i]);
-        if (t.len > n && strcmp(t.bytes + t.len - n, endings[i]) == 0) {
-            t.len -= n;
-            t.bytes[t.len] = '\0';
-        }
-    }
+    for (const char *const *ending = model_endings; *ending; ending++)
+        drop_ending(&t, *ending);
+    drop_ending(&t, ".index.json");
+    drop_ending(&t, ".json");
     text_add(&t, ".html", 5);
     return t.bytes;
 }

@@ -7,14 +7,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "model/model_endings.h"
 #include "view/json_out.h"
 #include "remote/remote.h"
 #include "tensor_patterns.h"
-
-static bool has_end(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n > m && strcmp(name + n - m, end) == 0;
-}
 
 /* Whether this is a shard's name, such as "model-00001-of-00003.safetensors". */
 static bool is_part(const char *name) {
@@ -44,9 +40,9 @@ static bool add_folder(model_paths *p, const char *folder, const char *end) {
     size_t before = p->count;
     bool one = false;
     for (struct dirent *e; list && !one && (e = readdir(list));) {
-        one = has_end(e->d_name, ".index.json") || strcmp(e->d_name, "model.safetensors") == 0 ||
-              (has_end(e->d_name, end) && is_part(e->d_name));
-        if (one || e->d_name[0] == '.' || !has_end(e->d_name, end))
+        one = has_ending(e->d_name, ".index.json") || strcmp(e->d_name, "model.safetensors") == 0 ||
+              (has_ending(e->d_name, end) && is_part(e->d_name));
+        if (one || e->d_name[0] == '.' || !has_ending(e->d_name, end))
             continue;
         size_t n = strlen(folder), size = n + strlen(e->d_name) + 2;
         char *path = need(size, 1);
@@ -68,19 +64,27 @@ static bool holds_any(const char *folder, const char *end) {
     DIR *list = opendir(folder);
     bool found = false;
     for (struct dirent *e; list && !found && (e = readdir(list));)
-        found = e->d_name[0] != '.' && has_end(e->d_name, end);
+        found = e->d_name[0] != '.' && has_ending(e->d_name, end);
     if (list)
         closedir(list);
     return found;
+}
+
+/* Adds the models of a folder that holds several, of the preferred ending only. */
+static bool add_models_in(model_paths *p, const char *folder) {
+    for (const char *const *ending = model_endings; *ending; ending++)
+        if (add_folder(p, folder, *ending))
+            return true;
+        else if (holds_any(folder, *ending))
+            return false;
+    return false;
 }
 
 void expand_model_operands(const char *const *operands, size_t count, model_paths *out) {
     *out = (model_paths){0};
     for (size_t i = 0; i < count; i++) {
         struct stat s;
-        if (stat(operands[i], &s) != 0 || !S_ISDIR(s.st_mode) ||
-            !(add_folder(out, operands[i], ".safetensors") ||
-              (!holds_any(operands[i], ".safetensors") && add_folder(out, operands[i], ".gguf"))))
+        if (stat(operands[i], &s) != 0 || !S_ISDIR(s.st_mode) || !add_models_in(out, operands[i]))
             add_path(out, need_copy(operands[i], strlen(operands[i])));
     }
 }

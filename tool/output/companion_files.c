@@ -15,6 +15,7 @@
 
 #include "output/config_edit.h"
 #include "model/identify_model.h"
+#include "model/model_endings.h"
 #include "model/model_files.h"
 #include "remote/partial_remote_open.h"
 #include "output/atomic_file.h"
@@ -169,10 +170,7 @@ static bool same_folder(const char *a, const char *b) {
 
 /* Decides by the extension, since a model's file has one of these. */
 static bool is_far_folder(const char *path) {
-    size_t len = strlen(path);
-    return !(len > 12 && strcmp(path + len - 12, ".safetensors") == 0) &&
-           !(len > 5 && strcmp(path + len - 5, ".json") == 0) &&
-           !(len > 5 && strcmp(path + len - 5, ".gguf") == 0) && !*address_query(path);
+    return !has_model_ending(path) && !has_ending(path, ".json") && !*address_query(path);
 }
 
 static bool is_wanted(const plan *p, const output_settings *out, const target *to) {
