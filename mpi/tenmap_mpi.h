@@ -7,7 +7,8 @@
  * ranks that want it while the next bytes are read. docs/many-hosts.md says when that pays.
  *
  * MPI has no common binary interface, so compile tenmap_mpi.c with your own mpicc (MPI 3.0 or
- * later) and link it with tenmap. It includes tenmap_mpi_plan.h, which must be beside it.
+ * later) and link it with tenmap. It includes the other files tenmap_mpi*.h, which must be beside
+ * it.
  *
  * All functions here are collective over the communicator: every rank of it calls them, in the same
  * order as its other collective calls on it. If some ranks call one of tenmap_mpi_open, _load and

@@ -29,6 +29,21 @@ only_what_belongs() {
     exit 1
 }
 
+# all_of_mpi TREE LIBRARIES: checks that every file that tenmap_mpi.c may include is installed, and
+# that the command in docs/many-hosts.md works with this tree.
+all_of_mpi() {
+    (cd "$source/mpi" && ls tenmap_mpi*.[ch]) >"$work/mpi-source"
+    (cd "$1/include/tenmap-mpi" && ls) | diff "$work/mpi-source" - ||
+        { echo "the installed files of mpi/ are not those of the source"; exit 1; }
+    command -v mpicc >/dev/null || { echo "SKIPPED: no mpicc is here for the files of mpi/"; return 0; }
+    command=$(grep -E '^mpicc .*tenmap_mpi\.c' "$source/docs/many-hosts.md" | sed "s|/usr/include|$1/include|g")
+    [ -n "$command" ] || { echo "docs/many-hosts.md gives no command for mpicc"; exit 1; }
+    mkdir -p "$work/mpi"
+    cp "$source/mpi/example/tensor_parallel.c" "$work/mpi/my_engine.c"
+    (cd "$work/mpi" && C_INCLUDE_PATH=$1/include LIBRARY_PATH=$2 sh -c "$command")
+    echo "the command of docs/many-hosts.md for mpicc: ok"
+}
+
 # find_it FOLDER TREE TARGET [CMAKE OPTION...]: builds the consumer with find_package.
 find_it() {
     cmake -S "$here" -B "$work/$1" -DCMAKE_PREFIX_PATH="$work/$2" -DTENMAP_TARGET="$3" >/dev/null
@@ -46,6 +61,7 @@ for kind in shared static; do
     cmake --install "$work/build-$kind" >/dev/null
     only_what_belongs "$work/$kind"
     lib=$(dirname "$(find "$work/$kind" -name 'libtenmap.*' | head -1)")
+    all_of_mpi "$work/$kind" "$lib"
 
     flags=$(PKG_CONFIG_PATH="$lib/pkgconfig" pkg-config --cflags --libs $([ $kind = static ] && echo --static) tenmap)
     cc "$here/consumer.c" $flags -o "$work/pkgconfig-$kind"
