@@ -34,38 +34,44 @@ static uint64_t bits_of(tenmap_dtype dtype, uint64_t elements) {
     return elements / unit_elements(dtype) * unit_bits(dtype);
 }
 
+/* Elements as they lie in a message: those of `bytes`, counted from 0, from number `from` on. */
+typedef struct wire_elements {
+    const unsigned char *bytes;
+    uint64_t from;
+    tenmap_dtype dtype;
+} wire_elements;
+
 /*
- * Converts n elements, from element `from` of src on, to elements at bit `to` of dst. If one does
+ * Converts n elements of src as the request wants them, to bit `to` of its destination. If one does
  * not fit, error->index is its number among them.
  */
-static tenmap_status convert_elements(unsigned char *dst, uint64_t to, tenmap_dtype as,
-                                      const unsigned char *src, uint64_t from, tenmap_dtype wire,
-                                      uint64_t n, uint32_t flags, tenmap_error *error) {
+static tenmap_status convert_elements(const taker *t, uint64_t to, wire_elements src, uint64_t n,
+                                      tenmap_error *error) {
     unsigned char in[PIECE * 8], out[(PIECE + MOST_TOGETHER) * 8];
-    uint32_t together = unit_elements(wire), wire_bits = unit_bits(wire),
-             as_bits = tenmap_dtype_bits(as);
-    uint64_t begun = from;
+    uint32_t together = unit_elements(src.dtype), wire_bits = unit_bits(src.dtype),
+             as_bits = tenmap_dtype_bits(t->as);
+    uint64_t from = src.from;
     while (n > 0) {
         uint64_t skip = from % together, at = (from - skip) / together * wire_bits, m = n;
         bool stage_in = at % 8 != 0;
         bool stage_out = skip || to % 8 != 0 || (n * as_bits) % 8 != 0;
         if (stage_in || stage_out)
             m = n < PIECE ? n : PIECE;
-        const unsigned char *source = src + at / 8;
+        const unsigned char *source = src.bytes + at / 8;
         if (stage_in) {
-            copy_bits(in, 0, src, at, m * wire_bits);
+            copy_bits(in, 0, src.bytes, at, m * wire_bits);
             source = in;
         }
-        void *target = stage_out ? out : dst + to / 8;
+        void *target = stage_out ? out : t->dst + to / 8;
         size_t room = stage_out ? sizeof out : (size_t)((m * as_bits + 7) / 8);
         tenmap_status status =
-            tenmap_convert(as, target, room, wire, source, skip + m, flags, error);
+            tenmap_convert(t->as, target, room, src.dtype, source, skip + m, t->flags, error);
         if (status != TENMAP_OK) {
-            error->index += from - begun;
+            error->index += from - src.from;
             return status;
         }
         if (stage_out)
-            copy_bits(dst, to, out, skip * as_bits, m * as_bits);
+            copy_bits(t->dst, to, out, skip * as_bits, m * as_bits);
         to += m * as_bits;
         from += m;
         n -= m;
@@ -74,12 +80,12 @@ static tenmap_status convert_elements(unsigned char *dst, uint64_t to, tenmap_dt
 }
 
 /*
- * Writes elements [first, first+n) of a request's destination; they are at element `from` of src.
+ * Writes elements [first, first+n) of a request's destination. If one does not fit, error->index is
+ * its number among them.
  */
-static tenmap_status put_elements(const taker *t, uint64_t first, uint64_t n,
-                                  const unsigned char *src, uint64_t from, tenmap_dtype wire,
+static tenmap_status put_elements(const taker *t, uint64_t first, uint64_t n, wire_elements src,
                                   tenmap_error *error) {
-    uint64_t begun = from;
+    uint64_t begun = src.from;
     while (n > 0) {
         uint64_t m = n, to = bits_of(t->as, first);
         if (t->stride) {
@@ -87,18 +93,17 @@ static tenmap_status put_elements(const taker *t, uint64_t first, uint64_t n,
             m = n < left ? n : left;
             to = first / t->row * t->stride * 8 + bits_of(t->as, first % t->row);
         }
-        if (wire == t->as) {
-            copy_bits(t->dst, to, src, bits_of(wire, from), bits_of(wire, m));
+        if (src.dtype == t->as) {
+            copy_bits(t->dst, to, src.bytes, bits_of(t->as, src.from), bits_of(t->as, m));
         } else {
-            tenmap_status status =
-                convert_elements(t->dst, to, t->as, src, from, wire, m, t->flags, error);
+            tenmap_status status = convert_elements(t, to, src, m, error);
             if (status != TENMAP_OK) {
-                error->index += from - begun;
+                error->index += src.from - begun;
                 return status;
             }
         }
         first += m;
-        from += m;
+        src.from += m;
         n -= m;
     }
     return TENMAP_OK;
@@ -123,11 +128,11 @@ static bool run_number(const taker *t, uint64_t outer, uint64_t *number) {
 }
 
 /*
- * Writes what a request wants of elements [at, at+n) of its tensor; they are at element `from` of
- * src. If one does not fit, error->index is its number in the tensor.
+ * Writes what a request wants of elements [at, at+n) of its tensor. If one does not fit,
+ * error->index is its number in the tensor.
  */
-static tenmap_status place_run(const taker *t, uint64_t at, uint64_t n, const unsigned char *src,
-                               uint64_t from, tenmap_dtype wire, tenmap_error *error) {
+static tenmap_status place_run(const taker *t, uint64_t at, uint64_t n, wire_elements src,
+                               tenmap_error *error) {
     while (n > 0 && at < t->last) {
         uint64_t within = at % t->inner, m = t->inner - within, number;
         m = n < m ? n : m;
@@ -135,15 +140,16 @@ static tenmap_status place_run(const taker *t, uint64_t at, uint64_t n, const un
         uint64_t high = t->run_begin + t->run;
         high = within + m < high ? within + m : high;
         if (low < high && run_number(t, at / t->inner, &number)) {
-            tenmap_status status = put_elements(t, number * t->run + low - t->run_begin, high - low,
-                                                src, from + low - within, wire, error);
+            wire_elements wanted = {src.bytes, src.from + low - within, src.dtype};
+            tenmap_status status =
+                put_elements(t, number * t->run + low - t->run_begin, high - low, wanted, error);
             if (status != TENMAP_OK) {
                 error->index += at + low - within;
                 return status;
             }
         }
         at += m;
-        from += m;
+        src.from += m;
         n -= m;
     }
     return TENMAP_OK;
@@ -185,13 +191,13 @@ static bool place_in_all(loading *l, size_t stream, uint64_t begin, uint64_t end
                          const unsigned char *src, uint64_t bit) {
     const plan_stream *s = &l->plan.streams[stream];
     uint64_t together = unit_elements(s->dtype);
-    tenmap_dtype wire = s->wire;
     /*
      * convert_elements counts elements from a byte boundary: for a run that begins inside a byte,
      * the start moves back.
      */
-    uint64_t from = s->wire_bits % 8 ? bit / s->wire_bits : 0;
-    src += s->wire_bits % 8 ? 0 : bit / 8;
+    wire_elements run = {src, bit / s->wire_bits, s->wire};
+    if (s->wire_bits % 8 == 0)
+        run = (wire_elements){src + bit / 8, 0, s->wire};
     for (size_t i = first_taker(l, stream, begin * together); i < l->mine_count; i++) {
         const taker *t = &l->mine[i];
         tenmap_error why = {0};
@@ -199,8 +205,7 @@ static bool place_in_all(loading *l, size_t stream, uint64_t begin, uint64_t end
             break;
         if (begin * together >= t->last)
             continue;
-        tenmap_status status =
-            place_run(t, begin * together, (end - begin) * together, src, from, wire, &why);
+        tenmap_status status = place_run(t, begin * together, (end - begin) * together, run, &why);
         if (status != TENMAP_OK) {
             fail_to_place(l, t, status, &why);
             return false;

@@ -50,20 +50,26 @@ static void plan_cells_of(const plan *p, const plan_stream *s, uint64_t begin, u
     }
 }
 
+/* A search that goes down axis by axis: for each axis, its row of cells and the index there. */
+typedef struct plan_search {
+    size_t first[PLAN_AXES + 1], last[PLAN_AXES + 1];
+    uint64_t index[PLAN_AXES];
+} plan_search;
+
 /*
  * Where the row of cells continues after those of axis d that were searched: true, with its first
  * index.
  */
-static bool plan_step_up(const plan *p, const size_t *first, const size_t *last, uint32_t d,
-                         uint64_t *index, size_t *cell, uint32_t *axis) {
+static bool plan_step_up(const plan *p, plan_search *down, uint32_t d, size_t *cell,
+                         uint32_t *axis) {
     while (d-- > 0) {
-        *cell = first[d + 1];
+        *cell = down->first[d + 1];
         *axis = d + 1;
-        if (++index[d] < p->cells[*cell].box.end[d])
+        if (++down->index[d] < p->cells[*cell].box.end[d])
             return true; /* the same cells, one further along this axis */
-        *cell = last[d + 1];
+        *cell = down->last[d + 1];
         *axis = d;
-        if (*cell < last[d])
+        if (*cell < down->last[d])
             return true;
     }
     return false;
@@ -72,26 +78,25 @@ static bool plan_step_up(const plan *p, const size_t *first, const size_t *last,
 /* The first wanted unit from `at` on, and its cell; false if there is none. */
 static bool plan_next_wanted(const plan *p, const plan_stream *s, uint64_t at, uint64_t *unit,
                              size_t *cell) {
-    uint64_t index[PLAN_AXES];
-    size_t first[PLAN_AXES + 1] = {s->cell}, last[PLAN_AXES + 1] = {s->cell + s->cells};
+    plan_search down = {.first = {s->cell}, .last = {s->cell + s->cells}};
     uint32_t d, from = s->axes; /* the axes from here on start at the cell's first index */
     if (at >= s->units)
         return false;
-    plan_indexes(s, s->axes, at, index);
+    plan_indexes(s, s->axes, at, down.index);
     for (d = 0; d < s->axes; d++) {
-        *cell = plan_first_behind(p, first[d], last[d], d, index[d]);
-        bool behind = *cell == last[d]; /* past all of them: others may follow */
-        if (behind && !plan_step_up(p, first, last, d, index, cell, &from))
+        *cell = plan_first_behind(p, down.first[d], down.last[d], d, down.index[d]);
+        bool behind = *cell == down.last[d]; /* past all of them: others may follow */
+        if (behind && !plan_step_up(p, &down, d, cell, &from))
             return false;
-        if (!behind && p->cells[*cell].box.begin[d] > index[d])
+        if (!behind && p->cells[*cell].box.begin[d] > down.index[d])
             from = d;
         if (from < s->axes)
             break;
-        first[d + 1] = *cell;
-        last[d + 1] = plan_first_after(p, *cell, last[d], d, index[d]);
+        down.first[d + 1] = *cell;
+        down.last[d + 1] = plan_first_after(p, *cell, down.last[d], d, down.index[d]);
     }
     for (*unit = 0, d = 0; d < s->axes; d++)
-        *unit = *unit * s->dims[d] + (d < from ? index[d] : p->cells[*cell].box.begin[d]);
+        *unit = *unit * s->dims[d] + (d < from ? down.index[d] : p->cells[*cell].box.begin[d]);
     return true;
 }
 
