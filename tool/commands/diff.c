@@ -13,8 +13,8 @@
 #include "compare/match_tensors.h"
 #include "metadata.h"
 #include "model/model_facts_json.h"
-#include "remote/partial_remote_open.h"
 #include "view/print.h"
+#include "remote/remote.h"
 #include "tensor_patterns.h"
 
 typedef struct diff_settings {
@@ -452,7 +452,7 @@ static void json_values(const models *m) {
 static void json_model(const char *key, const tenmap_model *model) {
     json_key(key);
     json_open('{', false);
-    json_key_text("path", shown_model(model), TENMAP_CSTR);
+    json_key_text("path", shown_path(tenmap_path(model)), TENMAP_CSTR);
     model_facts_json(model);
     json_close();
 }

@@ -224,7 +224,7 @@ static int open_for(const char *path, const char *name, tenmap_model **out) {
     char *stem = NULL;
     if (bracket && bracket > name && name[strlen(name) - 1] == ']')
         names[count++] = stem = need_copy(name, (size_t)(bracket - name));
-    int status = open_for_tensors(path, names, count, true, out);
+    int status = open_for_tensors(path, names, count, true, NULL, out);
     free(stem);
     return status;
 }

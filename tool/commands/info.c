@@ -10,8 +10,8 @@
 #include "model/identify_model.h"
 #include "view/json_out.h"
 #include "metadata.h"
-#include "remote/partial_remote_open.h"
 #include "view/print.h"
+#include "remote/remote.h"
 #include "model/scheme_summary.h"
 #include "model/model_operands.h"
 #include "model/model_summary.h"
@@ -402,7 +402,8 @@ static void say_json(const oddity *found) {
 static void print_people(const summary *s, const schemes *known, uint64_t top,
                          const duplicates *found) {
     printf("%s", paint(STYLE_BOLD));
-    print_safe(stdout, shown_model(s->model), strlen(shown_model(s->model)));
+    print_safe(stdout, shown_path(tenmap_path(s->model)),
+               strlen(shown_path(tenmap_path(s->model))));
     printf("%s\n", paint_end());
     print_facts(s, known);
     print_dtypes(s);
@@ -485,7 +486,7 @@ static void json_facts(const summary *s, const schemes *known) {
 static void print_json(const summary *s, const schemes *known, uint64_t top,
                        const duplicates *found) {
     json_open('{', false);
-    json_key_text("model", shown_model(s->model), TENMAP_CSTR);
+    json_key_text("model", shown_path(tenmap_path(s->model)), TENMAP_CSTR);
     json_facts(s, known);
     json_key_uint("bytes", tenmap_file_size(s->model));
     json_key_uint("data_bytes", s->all.bytes);

@@ -7,6 +7,7 @@
 #include "metadata.h"
 #include "remote/partial_remote_open.h"
 #include "view/print.h"
+#include "remote/remote.h"
 #include "tensor_patterns.h"
 #include "view/tree.h"
 
@@ -120,7 +121,8 @@ static void add_tensor(table *t, const tenmap_tensor *tensor, bool long_form) {
     table_end_cell(t, tensor->flags & TENMAP_TENSOR_ALIGNED ? STYLE_NONE : STYLE_YELLOW);
 }
 
-static void print_table(const tenmap_model *model, const selection *s, bool long_form) {
+static void print_table(const whole_model *whole, const tenmap_model *model, const selection *s,
+                        bool long_form) {
     static const column brief[] = {{"NAME", false, true},   {"DTYPE", false, false},
                                    {"SHAPE", false, false}, {"PARAMS", true, COLUMN_SPARE},
                                    {"SIZE", true, false},   {"SHARD", true, false}};
@@ -128,13 +130,13 @@ static void print_table(const tenmap_model *model, const selection *s, bool long
                                   {"SHAPE", false, false}, {"SIZE", true, false},
                                   {"OFFSET", true, false}, {"ALIGN", true, COLUMN_SPARE},
                                   {"SHARD", true, false}};
-    bool sharded = whole_shards(model) > 1;
+    bool sharded = whole_shards(whole, model) > 1;
     size_t count = (long_form ? sizeof full : sizeof brief) / sizeof(column) - !sharded;
     table *t = table_new(long_form ? full : brief, count);
     for (size_t i = 0; i < s->count; i++) {
         add_tensor(t, s->tensors[i], long_form);
         if (sharded) {
-            text_add_number(table_cell(t), whole_shard(s->tensors[i]));
+            text_add_number(table_cell(t), whole_shard(whole, s->tensors[i]));
             table_end_cell(t, STYLE_NONE);
         }
     }
@@ -142,28 +144,28 @@ static void print_table(const tenmap_model *model, const selection *s, bool long
     table_free(t);
 }
 
-static void print_totals(const tenmap_model *model, const selection *s) {
+static void print_totals(const whole_model *whole, const tenmap_model *model, const selection *s) {
     text t = {0};
     text_add_grouped(&t, s->count);
-    if (s->count < whole_tensors(model)) {
+    if (s->count < whole_tensors(whole, model)) {
         text_addf(&t, " of ");
-        text_add_grouped(&t, whole_tensors(model));
+        text_add_grouped(&t, whole_tensors(whole, model));
     }
-    text_addf(&t, whole_tensors(model) == 1 ? " tensor, " : " tensors, ");
+    text_addf(&t, whole_tensors(whole, model) == 1 ? " tensor, " : " tensors, ");
     text_add_count(&t, s->elements);
     text_addf(&t, s->elements == 1 ? " parameter, " : " parameters, ");
     text_add_bytes(&t, s->bytes);
-    if (whole_shards(model) > 1)
-        text_addf(&t, " in %zu shards", whole_shards(model));
+    if (whole_shards(whole, model) > 1)
+        text_addf(&t, " in %zu shards", whole_shards(whole, model));
     if (tenmap_missing_count(model))
         text_addf(&t, " (%zu more missing)", tenmap_missing_count(model));
     printf("%s%s%s\n", paint(STYLE_BOLD), t.bytes, paint_end());
     text_free(&t);
 }
 
-static void print_json(const tenmap_model *model, const selection *s) {
+static void print_json(const whole_model *whole, const tenmap_model *model, const selection *s) {
     json_open('{', false);
-    json_key_text("model", shown_model(model), TENMAP_CSTR);
+    json_key_text("model", shown_path(whole_path(whole, model)), TENMAP_CSTR);
     json_key_uint("count", s->count);
     json_key_uint("params", s->elements);
     json_key_uint("bytes", s->bytes);
@@ -214,26 +216,28 @@ static bool wants_tree(const ls_settings *set) {
     return set->tree || set->fold || set->depth;
 }
 
-static void print_selection(const tenmap_model *model, selection *s, const ls_settings *set) {
+static void print_selection(const whole_model *whole, const tenmap_model *model, selection *s,
+                            const ls_settings *set) {
     bool tree = wants_tree(set);
     if (!tree)
         sort_selection(s, set);
     if (set->json) {
-        print_json(model, s);
+        print_json(whole, model, s);
     } else if (set->tsv) {
         print_tsv(s);
     } else {
         if (tree)
             tree_print(s, set->depth, set->fold);
         else
-            print_table(model, s, set->long_form);
-        print_totals(model, s);
+            print_table(whole, model, s, set->long_form);
+        print_totals(whole, model, s);
     }
 }
 
 static int ls_run(const invocation *call) {
     const ls_settings *set = call->settings;
     tenmap_model *model;
+    whole_model whole;
     selection chosen;
     filter wanted = set->wanted;
     wanted.patterns = call->operands + 1;
@@ -244,16 +248,16 @@ static int ls_run(const invocation *call) {
         return fail(EXIT_USAGE, "a tree has its own order and columns: leave out --sort, "
                                 "--reverse and --long");
     common.dequantize = set->dequantize;
-    int status =
-        open_for_tensors(call->operands[0], wanted.patterns, wanted.pattern_count, false, &model);
-    if (status)
-        return status;
-    status = select_tensors(model, &wanted, &chosen);
+    int status = open_for_tensors(call->operands[0], wanted.patterns, wanted.pattern_count, false,
+                                  &whole, &model);
+    if (!status)
+        status = select_tensors(model, &wanted, &chosen);
     if (!status) {
-        print_selection(model, &chosen, set);
+        print_selection(&whole, model, &chosen, set);
         selection_free(&chosen);
     }
     tenmap_close(model);
+    whole_model_free(&whole);
     return status;
 }
 

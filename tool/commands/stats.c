@@ -9,9 +9,9 @@
 #include "view/text_histogram.h"
 #include "view/json_out.h"
 #include "view/measure_progress.h"
-#include "remote/partial_remote_open.h"
 #include "view/print.h"
 #include "model/model_operands.h"
+#include "remote/remote.h"
 
 enum { ORDER_FILE, ORDER_NAME, ORDER_STD, ORDER_MAX, ORDER_NORM };
 
@@ -186,7 +186,7 @@ static void print_histograms(const measured *list, size_t count, const stats_set
 static void print_stats_json(const tenmap_model *model, const measured *list, size_t count,
                              const stats_settings *set, uint32_t bins) {
     json_open('{', false);
-    json_key_text("model", shown_model(model), TENMAP_CSTR);
+    json_key_text("model", shown_path(tenmap_path(model)), TENMAP_CSTR);
     json_key("tensors");
     json_open('[', false);
     for (size_t i = 0; i < count; i++) {
@@ -325,7 +325,8 @@ static int stats_one(const char *path, bool several, const void *settings) {
             selection_sort_natural(&chosen);
         if (several && !set->json) {
             printf("%s", paint(STYLE_BOLD));
-            print_safe(stdout, shown_model(model), strlen(shown_model(model)));
+            print_safe(stdout, shown_path(tenmap_path(model)),
+                       strlen(shown_path(tenmap_path(model))));
             printf("%s\n", paint_end());
         }
         status = measure_and_print(model, &chosen, set);

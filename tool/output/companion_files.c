@@ -175,7 +175,7 @@ static bool is_far_folder(const char *path) {
 
 static bool is_wanted(const plan *p, const output_settings *out, const target *to) {
     struct stat s;
-    const char *path = whole_path(p->models[0]);
+    const char *path = whole_path(&p->whole, p->models[0]);
     bool folder =
         is_address(path) ? is_far_folder(path) : stat(path, &s) == 0 && S_ISDIR(s.st_mode);
     return !out->no_config && (out->copy_config || (folder && to->folder));

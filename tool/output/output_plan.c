@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "model/dequantized_weights.h"
-#include "remote/partial_remote_open.h"
 #include "view/print.h"
 #include "remote/remote.h"
 #include "open_model.h"
@@ -37,11 +36,11 @@ int plan_open_for_tensors(plan *p, const char *label, const char *path, const ch
     *p = (plan){.label = label};
     p->models = need(1, sizeof *p->models);
     catch_interrupts();
-    int status = open_for_tensors(path, patterns, count, false, &p->models[0]);
+    int status = open_for_tensors(path, patterns, count, false, &p->whole, &p->models[0]);
     if (status)
         return status;
     p->model_count = 1;
-    p->input_tensors = whole_tensors(p->models[0]);
+    p->input_tensors = whole_tensors(&p->whole, p->models[0]);
     if (tenmap_missing_count(p->models[0]))
         warn("'%s' lacks shards (%zu); their tensors will not be in the output", shown_path(path),
              tenmap_missing_count(p->models[0]));
@@ -69,6 +68,7 @@ void plan_rename(plan *p, size_t source, char *name, size_t len) {
 void plan_free(plan *p) {
     for (size_t i = 0; i < p->model_count; i++)
         tenmap_close(p->models[i]);
+    whole_model_free(&p->whole);
     for (size_t i = 0; i < p->name_count; i++)
         free(p->names[i]);
     free(p->models);

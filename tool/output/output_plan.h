@@ -12,6 +12,7 @@
 #include <tenmap.h>
 
 #include "command.h"
+#include "remote/partial_remote_open.h"
 
 /* The settings that every writing command has; its option table starts with OUTPUT_OPTIONS. */
 typedef struct output_settings {
@@ -89,6 +90,7 @@ struct plan {
     const char *label; /* for the progress bar: "converting" */
     tenmap_model **models;
     size_t model_count;
+    whole_model whole;      /* of the first model, if only a part of it is open */
     tenmap_source *sources; /* every source has a tensor */
     size_t count, room;
     char **names; /* new names, owned */

@@ -27,7 +27,8 @@ static uint64_t input_shard_size(const plan *p) {
     uint64_t largest = 0;
     for (size_t m = 0; m < p->model_count; m++) {
         size_t shards = tenmap_shard_count(p->models[m]);
-        for (size_t i = 0; whole_shards(p->models[m]) > 1 && i < shards; i++) {
+        size_t all = m == 0 ? whole_shards(&p->whole, p->models[0]) : shards;
+        for (size_t i = 0; all > 1 && i < shards; i++) {
             const tenmap_shard *s = tenmap_shard_at(p->models[m], i);
             uint64_t bytes = s->size - (s->data_offset - s->offset);
             largest = bytes > largest ? bytes : largest;

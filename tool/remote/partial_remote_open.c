@@ -11,15 +11,6 @@
 #include "tensor_patterns.h"
 #include "suggest.h"
 
-/* The one model that was opened in part, and what its index says about the rest. */
-static struct {
-    const tenmap_model *model;
-    char *path;
-    size_t tensors;
-    char **files; /* all files of the index, sorted, each once */
-    size_t file_count;
-} part;
-
 static int compare_texts(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -100,14 +91,13 @@ static char *address_of(const tenmap_model *index, const char *file) {
     return address.bytes;
 }
 
-static void keep_whole(const tenmap_model *index, const char *path, const tenmap_model *model) {
-    const char **all = files_of(index, NULL, 0, NULL, &part.file_count);
-    part.model = model;
-    part.path = need_copy(path, strlen(path));
-    part.tensors = tenmap_listed_count(index);
-    part.files = need(part.file_count, sizeof *part.files);
-    for (size_t i = 0; i < part.file_count; i++)
-        part.files[i] = need_copy(all[i], strlen(all[i]));
+static void keep_whole(const tenmap_model *index, const char *path, whole_model *whole) {
+    const char **all = files_of(index, NULL, 0, NULL, &whole->file_count);
+    whole->path = need_copy(path, strlen(path));
+    whole->tensors = tenmap_listed_count(index);
+    whole->files = need(whole->file_count, sizeof *whole->files);
+    for (size_t i = 0; i < whole->file_count; i++)
+        whole->files[i] = need_copy(all[i], strlen(all[i]));
     free(all);
 }
 
@@ -136,19 +126,19 @@ static int open_part(const tenmap_model *index, const char *path, const char *co
     int status = check_used(index, patterns, count, any, used);
     if (!status)
         status = open_files(index, path, files, file_count, out);
-    if (!status)
-        keep_whole(index, path, *out);
     free(files);
     free(used);
     return status;
 }
 
 int open_for_tensors(const char *path, const char *const *patterns, size_t count, bool any,
-                     tenmap_model **out) {
+                     whole_model *whole, tenmap_model **out) {
     tenmap_model *index;
     tenmap_options options = open_options();
     tenmap_error error;
     *out = NULL;
+    if (whole)
+        *whole = (whole_model){0};
     /*
      * A lenient open may find a tensor in another shard than the index says, and the index does not
      * list the names of dequantized weights.
@@ -167,34 +157,40 @@ int open_for_tensors(const char *path, const char *const *patterns, size_t count
         return EXIT_FINE;
     }
     status = open_part(index, path, patterns, count, any, out);
+    if (!status && whole)
+        keep_whole(index, path, whole);
     tenmap_close(index);
     return status;
 }
 
-size_t whole_tensors(const tenmap_model *model) {
-    return model == part.model ? part.tensors : tenmap_count(model);
+void whole_model_free(whole_model *whole) {
+    for (size_t i = 0; i < whole->file_count; i++)
+        free(whole->files[i]);
+    free(whole->files);
+    free(whole->path);
+    *whole = (whole_model){0};
 }
 
-size_t whole_shards(const tenmap_model *model) {
-    return model == part.model ? part.file_count : tenmap_shard_count(model);
+size_t whole_tensors(const whole_model *whole, const tenmap_model *model) {
+    return whole->path ? whole->tensors : tenmap_count(model);
 }
 
-const char *whole_path(const tenmap_model *model) {
-    return model == part.model ? part.path : tenmap_path(model);
+size_t whole_shards(const whole_model *whole, const tenmap_model *model) {
+    return whole->path ? whole->file_count : tenmap_shard_count(model);
 }
 
-const char *shown_model(const tenmap_model *model) {
-    return shown_path(whole_path(model));
+const char *whole_path(const whole_model *whole, const tenmap_model *model) {
+    return whole->path ? whole->path : tenmap_path(model);
 }
 
-size_t whole_shard(const tenmap_tensor *tensor) {
-    if (tensor->model != part.model)
+size_t whole_shard(const whole_model *whole, const tenmap_tensor *tensor) {
+    if (!whole->path)
         return (size_t)tensor->shard + 1;
     const char *path = tenmap_shard_at(tensor->model, tensor->shard)->path;
     size_t len = (size_t)(address_query(path) - path), found = (size_t)tensor->shard;
-    for (size_t i = 0; i < part.file_count; i++) {
+    for (size_t i = 0; i < whole->file_count; i++) {
         text named = {0};
-        text_add_named(&named, tenmap_folder(tensor->model), part.files[i]);
+        text_add_named(&named, tenmap_folder(tensor->model), whole->files[i]);
         if (named.len == len && memcmp(named.bytes, path, len) == 0)
             found = i;
         text_free(&named);
