@@ -103,7 +103,7 @@ int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
     for (uint32_t d = 0; d < self->tensor->rank; d++)
         if (tpy_axis_of(self, d).count > (uint64_t)PY_SSIZE_T_MAX)
             return refuse_buffer(view, "%s: a dimension is too long for a buffer", dtype);
-    if (rank > 64 || (rank > 1 && (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS))
+    if (rank > PyBUF_MAX_NDIM || (rank > 1 && (flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS))
         return refuse_buffer(view, "%s: a buffer has at most 64 dimensions, in C order", dtype);
     view->obj = NULL;
     if (tpy_find_data(self, TENMAP_AS_STORED, TPY_VIEW, &data) != 0)

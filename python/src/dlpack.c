@@ -40,6 +40,21 @@ typedef struct dl_versioned {
 
 enum { DL_READ_ONLY = 1, DL_COPIED = 2, DL_CPU = 1 };
 
+/* DLDataTypeCode of dlpack.h */
+enum {
+    DL_INT = 0,
+    DL_UINT = 1,
+    DL_FLOAT = 2,
+    DL_BFLOAT = 4,
+    DL_COMPLEX = 5,
+    DL_BOOL = 6,
+    DL_FLOAT8_E4M3FN = 10,
+    DL_FLOAT8_E4M3FNUZ = 11,
+    DL_FLOAT8_E5M2 = 12,
+    DL_FLOAT8_E5M2FNUZ = 13,
+    DL_FLOAT8_E8M0FNU = 14
+};
+
 /*
  * One allocation: the struct of either kind of capsule, what it keeps alive, and its shape and
  * strides.
@@ -55,11 +70,25 @@ static const struct {
     tenmap_dtype dtype;
     uint8_t code;
 } dl_codes[] = {
-    {TENMAP_I8, 0},       {TENMAP_I16, 0},          {TENMAP_I32, 0},      {TENMAP_I64, 0},
-    {TENMAP_U8, 1},       {TENMAP_U16, 1},          {TENMAP_U32, 1},      {TENMAP_U64, 1},
-    {TENMAP_F16, 2},      {TENMAP_F32, 2},          {TENMAP_F64, 2},      {TENMAP_BF16, 4},
-    {TENMAP_C64, 5},      {TENMAP_BOOL, 6},         {TENMAP_F8_E4M3, 10}, {TENMAP_F8_E4M3FNUZ, 11},
-    {TENMAP_F8_E5M2, 12}, {TENMAP_F8_E5M2FNUZ, 13}, {TENMAP_F8_E8M0, 14},
+    {TENMAP_I8, DL_INT},
+    {TENMAP_I16, DL_INT},
+    {TENMAP_I32, DL_INT},
+    {TENMAP_I64, DL_INT},
+    {TENMAP_U8, DL_UINT},
+    {TENMAP_U16, DL_UINT},
+    {TENMAP_U32, DL_UINT},
+    {TENMAP_U64, DL_UINT},
+    {TENMAP_F16, DL_FLOAT},
+    {TENMAP_F32, DL_FLOAT},
+    {TENMAP_F64, DL_FLOAT},
+    {TENMAP_BF16, DL_BFLOAT},
+    {TENMAP_C64, DL_COMPLEX},
+    {TENMAP_BOOL, DL_BOOL},
+    {TENMAP_F8_E4M3, DL_FLOAT8_E4M3FN},
+    {TENMAP_F8_E4M3FNUZ, DL_FLOAT8_E4M3FNUZ},
+    {TENMAP_F8_E5M2, DL_FLOAT8_E5M2},
+    {TENMAP_F8_E5M2FNUZ, DL_FLOAT8_E5M2FNUZ},
+    {TENMAP_F8_E8M0, DL_FLOAT8_E8M0FNU},
 };
 
 static int code_of(tenmap_dtype dtype, uint8_t *code) {

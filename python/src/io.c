@@ -104,7 +104,7 @@ int tpy_io_raise(tpy_io *io, const char *message) {
 
 /* Sets *size to the length of the file; -1 with an exception on failure. */
 static int file_size(tpy_io *io, uint64_t *size) {
-    PyObject *end = PyObject_CallMethod(io->file, "seek", "ii", 0, 2);
+    PyObject *end = PyObject_CallMethod(io->file, "seek", "ii", 0, SEEK_END);
     if (end == NULL)
         return -1;
     Py_DECREF(end);

@@ -90,6 +90,42 @@ static int add_version(PyObject *module) {
     return failed ? -1 : 0;
 }
 
+/* The library's numbers that the Python code of the package passes and gets, by their names. */
+static const struct {
+    const char *name;
+    int value;
+} constants[] = {
+    {"CONVERT_SATURATE", TENMAP_CONVERT_SATURATE},
+    {"EDIT_CLONED", TENMAP_EDIT_CLONED},
+    {"EDIT_COPIED", TENMAP_EDIT_COPIED},
+    {"EDIT_FOLLOW_LINKS", TENMAP_EDIT_FOLLOW_LINKS},
+    {"EDIT_IN_PLACE", TENMAP_EDIT_IN_PLACE},
+    {"EDIT_NO_CLONE", TENMAP_EDIT_NO_CLONE},
+    {"EDIT_NO_COPY", TENMAP_EDIT_NO_COPY},
+    {"EDIT_NO_IN_PLACE", TENMAP_EDIT_NO_IN_PLACE},
+    {"FINDING_ERROR", TENMAP_FINDING_ERROR},
+    {"FINDING_NOTE", TENMAP_FINDING_NOTE},
+    {"FINDING_WARNING", TENMAP_FINDING_WARNING},
+    {"LOAD_DIRECT", TENMAP_LOAD_DIRECT},
+    {"OPEN_LENIENT", TENMAP_OPEN_LENIENT},
+    {"OPEN_PARTIAL", TENMAP_OPEN_PARTIAL},
+    {"SAVE_KEEP_OLD", TENMAP_SAVE_KEEP_OLD},
+    {"SAVE_KEEP_ORDER", TENMAP_SAVE_KEEP_ORDER},
+    {"WANT_OPTIONAL", TENMAP_WANT_OPTIONAL},
+    {"WRITER_FOLLOW_LINKS", TENMAP_WRITER_FOLLOW_LINKS},
+    {"WRITER_KEEP_ORDER", TENMAP_WRITER_KEEP_ORDER},
+    {"VIEW", TPY_VIEW},
+    {"WRITABLE", TPY_WRITABLE},
+    {"COPY", TPY_COPY},
+};
+
+static int add_constants(PyObject *module) {
+    for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
+        if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) != 0)
+            return -1;
+    return 0;
+}
+
 static int execute(PyObject *module) {
     tpy_state *state = PyModule_GetState(module);
     state->module = module;
@@ -101,7 +137,7 @@ static int execute(PyObject *module) {
     if (state->memory_type == NULL || state->handle_type == NULL || state->model_type == NULL ||
         state->tensor_type == NULL || state->writer_type == NULL)
         return -1;
-    return add_version(module);
+    return add_version(module) != 0 ? -1 : add_constants(module);
 }
 
 static int traverse(PyObject *module, visitproc visit, void *arg) {

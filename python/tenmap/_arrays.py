@@ -5,18 +5,19 @@ import sys
 from . import _core
 from ._dtypes import BITS, CODES, LITTLE, TABLE, name_of, numpy_dtype, torch_dtype
 
-VIEW, WRITABLE, COPY = 0, 1, 2
+VIEW, WRITABLE, COPY = _core.VIEW, _core.WRITABLE, _core.COPY
+_MOST_DIMENSIONS = 64  # of numpy and torch
 
 
 def _refuse_dimensions(shape):
-    raise ValueError(f"a tensor of {len(shape)} dimensions: numpy and torch have at most 64")
+    raise ValueError(f"a tensor of {len(shape)} dimensions: numpy and torch have at most {_MOST_DIMENSIONS}")
 
 
 def numpy_array(memory, offset, name, shape, strides=None):
     """A numpy array on a Memory; strides in elements. Elements of 4 and 6 bits take a byte each."""
     import numpy
 
-    if len(shape) > 64:
+    if len(shape) > _MOST_DIMENSIONS:
         _refuse_dimensions(shape)
     dtype = numpy_dtype(name)
     if 0 in shape:
@@ -31,7 +32,7 @@ def torch_tensor(memory, offset, name, shape, strides=None):
     import torch
 
     dtype = torch_dtype(name)
-    if len(shape) > 64:
+    if len(shape) > _MOST_DIMENSIONS:
         _refuse_dimensions(shape)
     if name == "F4":
         shape = halved(shape)

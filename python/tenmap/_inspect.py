@@ -18,7 +18,7 @@ ignored; std is the population's; histogram is a list of counts, or None."""
 
 Finding.__module__ = Stats.__module__ = "tenmap"
 
-_SEVERITIES = {1: "note", 2: "warning", 3: "error"}
+_SEVERITIES = {_core.FINDING_NOTE: "note", _core.FINDING_WARNING: "warning", _core.FINDING_ERROR: "error"}
 
 
 def check(path, *, lenient=False, partial=False, max_header_bytes=0):
@@ -26,8 +26,9 @@ def check(path, *, lenient=False, partial=False, max_header_bytes=0):
 
     A model opens if and only if there is no finding whose severity is "error". Reads headers only.
     """
-    flags = (1 if lenient else 0) | (2 if partial else 0)
-    return [Finding(_SEVERITIES[each[0]], *each[1:]) for each in _core.check(path, flags, max_header_bytes)]
+    flags = (_core.OPEN_LENIENT if lenient else 0) | (_core.OPEN_PARTIAL if partial else 0)
+    found = _core.check(path, flags, max_header_bytes)
+    return [Finding(_SEVERITIES[severity], *rest) for severity, *rest in found]
 
 
 def measure(what, *, bins=0, range=None, threads=0, progress=None):

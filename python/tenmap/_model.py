@@ -146,7 +146,7 @@ class Model(_core.Model):
                 into, result[name] = _fresh(tensor, kind, framework)
             requests.append((tensor, CODES[kind], into))
         with _Progress(progress) as report:
-            _core.load(requests, threads, 2 if direct else 0, report)
+            _core.load(requests, threads, _core.LOAD_DIRECT if direct else 0, report)
         return result if out is None else out
 
     def take(self, wants=None, dtype=None, *, optional=(), threads=0, progress=None):
@@ -171,7 +171,7 @@ class Model(_core.Model):
             kinds.append(self._kind(name, dtype.get(name) if isinstance(dtype, Mapping) else dtype))
             whole_bytes = BITS.get(kinds[-1], 8) >= 8  # the others are unpacked below
             code = CODES[kinds[-1]] if kinds[-1] is not None and whole_bytes else 0
-            requests.append((name, code, _extents(shape), 1 if name in optional else 0))
+            requests.append((name, code, _extents(shape), _core.WANT_OPTIONAL if name in optional else 0))
         try:
             with _Progress(progress) as report:
                 taken = self._take(requests, threads, report)

@@ -8,7 +8,9 @@ from ._arrays import Source, numpy_array, source_of, torch_tensor, is_torch
 from ._dtypes import BITS, CODES, LITTLE, TABLE, code_of, name_of
 from ._model import Tensor, _Progress, open
 
-_KEEP_ORDER, _FOLLOW_LINKS = 1, 2
+
+def _writer_flags(keep_order, follow_links):
+    return (_core.WRITER_KEEP_ORDER if keep_order else 0) | (_core.WRITER_FOLLOW_LINKS if follow_links else 0)
 
 
 def _pairs(tensors):
@@ -68,7 +70,7 @@ def save_file(tensors, path, metadata=None, *, dtype=None, alignment=0, slack=0,
     is the reference's, byte for byte, unless alignment (of the data), slack (spare bytes for later
     edits of metadata) or keep_order change it.
     """
-    flags = (_KEEP_ORDER if keep_order else 0) | (_FOLLOW_LINKS if follow_links else 0)
+    flags = _writer_flags(keep_order, follow_links)
     with _Progress(progress) as report:
         _core.save(path, _sources(tensors, dtype), _strings(metadata), (alignment, slack, flags), 0, threads, report)
 
@@ -78,7 +80,7 @@ def save_sharded(tensors, folder, max_shard_bytes=5_000_000_000, metadata=None, 
     """Writes a mapping of names to arrays to a folder: shards and their index, or model.safetensors
     if everything fits into one file. dtype is as in save_file. An existing model is replaced by one
     rename."""
-    flags = (1 if keep_old else 0) | (2 if keep_order else 0)
+    flags = (_core.SAVE_KEEP_OLD if keep_old else 0) | (_core.SAVE_KEEP_ORDER if keep_order else 0)
     sources = _sources(tensors, dtype)
     os.makedirs(folder, exist_ok=True)
     with _Progress(progress) as report:
@@ -86,11 +88,21 @@ def save_sharded(tensors, folder, max_shard_bytes=5_000_000_000, metadata=None, 
                            (alignment, slack, flags), 0, threads, report)  # fmt: skip
 
 
-_HOW = {0: "unchanged", 1: "in place", 2: "cloned", 3: "copied"}
+_HOW = {
+    0: "unchanged",
+    _core.EDIT_IN_PLACE: "in place",
+    _core.EDIT_CLONED: "cloned",
+    _core.EDIT_COPIED: "copied",
+}
 
 
 def _edit_flags(in_place, clone, copy, follow_links):
-    return (0 if in_place else 1) | (0 if clone else 2) | (4 if follow_links else 0) | (0 if copy else 8)
+    return (
+        (0 if in_place else _core.EDIT_NO_IN_PLACE)
+        | (0 if clone else _core.EDIT_NO_CLONE)
+        | (0 if copy else _core.EDIT_NO_COPY)
+        | (_core.EDIT_FOLLOW_LINKS if follow_links else 0)
+    )
 
 
 def edit_metadata(path, changes, *, in_place=True, clone=True, copy=True, follow_links=False):
@@ -130,7 +142,7 @@ class Writer(_core.Writer):
     __slots__ = ("_path", "_ids", "_later")
 
     def __init__(self, path, metadata=None, *, alignment=0, slack=0, keep_order=False, follow_links=False):
-        flags = (_KEEP_ORDER if keep_order else 0) | (_FOLLOW_LINKS if follow_links else 0)
+        flags = _writer_flags(keep_order, follow_links)
         self._create(path, alignment, slack, flags)
         self._path = path
         self._ids = {}
@@ -169,7 +181,7 @@ class Writer(_core.Writer):
         """Copies a whole Tensor of an open model, converted if the dtypes differ."""
         if not tensor._whole:
             raise ValueError("whole tensors are copied: write() takes slices")
-        self._copy(self._id(name)[0], tensor, 1 if saturate else 0)
+        self._copy(self._id(name)[0], tensor, _core.CONVERT_SATURATE if saturate else 0)
 
     def commit(self):
         """Finishes the file, which then appears, complete. Refused while bytes are missing."""
@@ -249,7 +261,7 @@ def convert(array, dtype, *, saturate=False):
     count = 1
     for n in source.shape:
         count *= n
-    memory = _core.convert(source.code, CODES[name], count, 1 if saturate else 0, data)
+    memory = _core.convert(source.code, CODES[name], count, _core.CONVERT_SATURATE if saturate else 0, data)
     if is_torch(array):
         return torch_tensor(memory, 0, name, source.shape)
     if BITS[name] < 8:

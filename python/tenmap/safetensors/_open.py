@@ -11,6 +11,7 @@ from ._frameworks import FRAMEWORKS, from_numpy
 from ._spec import SafetensorError, _typed
 
 _BACKENDS = {"mmap": "map", "pread": "read"}
+_NAME, _DTYPE, _SHAPE, _SHARD, _OFFSET, _NBYTES, _READY = range(7)  # the columns of Model._table()
 _DEVICE = re.compile(r"(cpu|cuda|mps|npu|xpu|xla|mlu|musa|hpu)(?::(\d+))?")
 
 
@@ -64,7 +65,7 @@ class Reader:
 
     def entry(self, name):
         if self.table is None:
-            self.table = {each[0]: each for each in self.model._table()}
+            self.table = {row[_NAME]: row for row in self.model._table()}
         found = self.table.get(name)
         if found is None:
             raise SafetensorError(f"File does not contain tensor {name}")
@@ -72,7 +73,7 @@ class Reader:
 
     def names(self):
         if self.table is None:
-            self.table = {each[0]: each for each in self.model._table()}
+            self.table = {row[_NAME]: row for row in self.model._table()}
         return list(self.table)
 
     def _mapping(self, shard):
@@ -102,13 +103,14 @@ class Reader:
     def part(self, name, key):
         """What `key` selects of a tensor; reads only that."""
         if self.framework == "torch":
-            if self.entry(name)[6] or self.entry(name)[5] == 0:
+            entry = self.entry(name)
+            if entry[_READY] or entry[_NBYTES] == 0:
                 return self._finish(self._on_cpu(name)[key])
             try:
                 return self._finish(self.model[name][key].torch())
             except TypeError:  # an index that only torch supports
                 return self._finish(self._on_cpu(name)[key])
-        shape = self.entry(name)[2]
+        shape = self.entry(name)[_SHAPE]
         if isinstance(key, list):
             if key:
                 raise SafetensorError("Non empty lists are not implemented")
@@ -176,11 +178,11 @@ class PySafeSlice:
 
     def get_shape(self):
         """The tensor's dimensions."""
-        return list(self._reader.entry(self._name)[2])
+        return list(self._reader.entry(self._name)[_SHAPE])
 
     def get_dtype(self):
         """The tensor's dtype, as files write it: "F32"."""
-        return self._reader.entry(self._name)[1]
+        return self._reader.entry(self._name)[_DTYPE]
 
     def __getitem__(self, key):
         return self._reader.part(self._name, key)

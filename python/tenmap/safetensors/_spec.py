@@ -19,6 +19,7 @@ SafetensorError.__module__ = "tenmap.safetensors"
 _BY_NAME = {numpy_name: name for name, (numpy_name, _) in TABLE.items() if BITS[name] >= 8}
 _BY_NAME["float4_e2m1fn_x2"] = "F4"
 _SUPPORTED = ", ".join(sorted(_BY_NAME))
+_REFERENCE_LAYOUT = (0, 0, 0)  # alignment, slack and flags: as the reference writes
 
 
 def _typed(value, kind, argument):
@@ -131,7 +132,7 @@ def serialize_file(tensor_dict, filename, metadata=None):
     tensor_dict, metadata = _copies(tensor_dict, metadata)
     sources = [(name, CODES[spec.dtype], spec.shape, spec._memory()) for name, spec in tensor_dict.items()]
     try:
-        _core.save(os.fspath(filename), sources, metadata, (0, 0, 0), 0, 0, None)
+        _core.save(os.fspath(filename), sources, metadata, _REFERENCE_LAYOUT, 0, 0, None)
     except (Error, UnicodeError) as error:
         raise SafetensorError(f"Error while serializing: {error}") from None
 
