@@ -16,7 +16,8 @@ static void survey_chunk(loading *l, const plan_chunk *c, int reader) {
         const plan_message *message = &c->messages[m];
         if (message->bytes > INT_MAX) /* the same on all ranks; MPI counts in int */
             fail_here(l, TENMAP_ERR_LIMIT,
-                      "a message of %llu bytes, of many small pieces; give a smaller chunk_bytes",
+                      "a message of many small pieces would take %llu bytes; give a smaller "
+                      "chunk_bytes",
                       (unsigned long long)message->bytes);
         if (reader != l->rank && !is_member(l, message->group))
             continue;

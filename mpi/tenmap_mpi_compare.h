@@ -115,21 +115,21 @@ static void compare_ranks(loading *l) {
         fail_as_another_call(l, first[CALL]);
     if (memcmp(first, mine, 3 * sizeof *mine) != 0)
         fail_here(l, TENMAP_ERR_FORMAT,
-                  "%.200s is not the model that rank 0 has: %llu tensors in %llu files of %llu "
-                  "bytes, there %llu in %llu of %llu",
+                  "%.200s is not the model that rank 0 has: it has %llu tensors in %llu files of "
+                  "%llu bytes; the model of rank 0 has %llu tensors in %llu files of %llu bytes",
                   tenmap_path(l->model), (unsigned long long)mine[2], (unsigned long long)mine[0],
                   (unsigned long long)mine[1], (unsigned long long)first[2],
                   (unsigned long long)first[0], (unsigned long long)first[1]);
     if (memcmp(first, mine, OF_HEADERS * sizeof *mine) != 0)
-        fail_as_another(l, "it is as large, but its header says something else");
+        fail_as_another(l, "its size is the same, but its header differs");
     if (memcmp(first, mine, OF_MODEL * sizeof *mine) != 0)
-        fail_as_another(l, "the file is as there, but config.json says something else about its "
-                           "quantized weights");
+        fail_as_another(l, "its file is the same, but config.json describes its quantized weights "
+                           "differently");
     for (int i = OF_MODEL; i < CALL; i++)
         if (first[i] != mine[i])
             fail_here(l, TENMAP_ERR_ARGUMENT,
                       "tenmap_mpi_options: %s is %llu here and %llu on rank 0; all ranks must give "
-                      "the same",
+                      "the same value",
                       fields[i - OF_MODEL], (unsigned long long)mine[i],
                       (unsigned long long)first[i]);
 }
@@ -192,7 +192,7 @@ static void compare_samples(loading *l, uint32_t threads) {
     digest first = d;
     if (went_well(l, MPI_Bcast(&first, 2, MPI_UINT64_T, 0, l->comm)) &&
         (first.a != d.a || first.b != d.b))
-        fail_as_another(l, "its header is as there, but weights in it are others");
+        fail_as_another(l, "its header is the same, but its weights differ");
 }
 
 #endif

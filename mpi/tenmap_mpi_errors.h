@@ -22,11 +22,11 @@ static size_t character_bytes(const unsigned char *s) {
 }
 
 /*
- * Messages are UTF-8 without control characters. Paths need not be, MPI's messages have several
- * lines, and a long text may have been cut inside a character.
+ * Makes a message valid UTF-8 without control characters. Paths may have other bytes, messages of
+ * MPI have several lines, and a long text may have been cut inside a character.
  */
-static void tidy(char *sentence) {
-    for (unsigned char *s = (unsigned char *)sentence; *s;) {
+static void make_printable(char *message) {
+    for (unsigned char *s = (unsigned char *)message; *s;) {
         size_t n = character_bytes(s);
         bool control = s[0] < 0x20 || s[0] == 0x7f || (s[0] == 0xc2 && n == 2 && s[1] < 0xa0);
         if (n == 0 || control)
@@ -49,7 +49,7 @@ fail_here(loading *l, tenmap_status status, const char *format, ...) {
     va_start(args, format);
     vsnprintf(l->error.message, sizeof l->error.message, format, args);
     va_end(args);
-    tidy(l->error.message);
+    make_printable(l->error.message);
 }
 
 static void fail_with(loading *l, tenmap_status status, const tenmap_error *error) {
@@ -107,7 +107,7 @@ static bool agree(loading *l) {
         return true;
     if (first == mine) {
         snprintf(told.message, sizeof told.message, "rank %d: %.460s", l->rank, l->error.message);
-        tidy(told.message);
+        make_printable(told.message);
     }
     if (went_well(l, MPI_Bcast(&told, (int)sizeof told, MPI_BYTE, (int)(first % ranks), l->comm))) {
         l->error = told;
@@ -126,8 +126,8 @@ static bool check_communicator(loading *l, MPI_Comm comm) {
         fail_here(l, TENMAP_ERR_ARGUMENT, "the communicator is MPI_COMM_NULL");
     else if (went_well(l, MPI_Comm_test_inter(comm, &between)) && between)
         fail_here(l, TENMAP_ERR_ARGUMENT,
-                  "the communicator is an intercommunicator; MPI_Intercomm_merge makes one of both "
-                  "its sides");
+                  "the communicator is an intercommunicator; merge its two sides with "
+                  "MPI_Intercomm_merge");
     return l->status == TENMAP_OK;
 }
 

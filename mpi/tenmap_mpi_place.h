@@ -181,7 +181,7 @@ static void fail_to_place(loading *l, const taker *whose, tenmap_status status, 
         snprintf(words, sizeof words, "element %llu%.200s", (unsigned long long)why->index, rest);
     snprintf(why->message, sizeof why->message, "\"%.120s\": tensor \"%.100s\": %.230s",
              tenmap_shard_at(l->model, t->shard)->path, t->name, words);
-    tidy(why->message);
+    make_printable(why->message);
     why->index = whose->request;
     fail_with(l, status, why);
 }

@@ -41,7 +41,8 @@ static void check_requests(loading *l, const tenmap_request *requests, size_t co
     check.threads = 1;
     check.progress = stop_at_once;
     if (!l->model) {
-        fail_here(l, TENMAP_ERR_ARGUMENT, "the model is NULL: it could not be opened here?");
+        fail_here(l, TENMAP_ERR_ARGUMENT,
+                  "the model is NULL; opening it may have failed on this rank");
         return;
     }
     tenmap_status status = tenmap_load(l->model, requests, count, &check, &why);
@@ -145,7 +146,7 @@ static bool write_want(loading *l, const want *w) {
     known key = {w->tensor, 0};
     const known *found = bsearch(&key, l->known, l->known_count, sizeof key, compare_known);
     if (!found) {
-        fail_here(l, TENMAP_ERR_ARGUMENT, "a request's tensor is none of the model's");
+        fail_here(l, TENMAP_ERR_ARGUMENT, "the tensor of a request does not belong to the model");
         return false;
     }
     uint64_t head[2] = {found->id, (uint64_t)w->as | (uint64_t)w->stored << 16 |

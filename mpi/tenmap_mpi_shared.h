@@ -192,11 +192,10 @@ static void check_room(sharing *x) {
         return;
     double left = (double)shm.f_bavail * (double)shm.f_frsize;
     if (all > left)
-        fail_here(
-            &x->l, TENMAP_ERR_MEMORY,
-            "out of memory: shared windows of %.0f bytes on this host, where /dev/shm has %.0f "
-            "left; it may be made larger",
-            all, left);
+        fail_here(&x->l, TENMAP_ERR_MEMORY,
+                  "out of memory: shared windows of %.0f bytes on this host, but /dev/shm has only "
+                  "%.0f left; make it larger",
+                  all, left);
 }
 
 static bool open_window(sharing *x) {
@@ -207,7 +206,8 @@ static bool open_window(sharing *x) {
     good = MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, x->shared->host, &own,
                                    &x->shared->window) == MPI_SUCCESS;
     if (!good)
-        fail_here(l, TENMAP_ERR_MEMORY, "out of memory: MPI has no shared window of %llu bytes",
+        fail_here(l, TENMAP_ERR_MEMORY,
+                  "out of memory: MPI cannot allocate a shared window of %llu bytes",
                   (unsigned long long)x->bytes);
     if (!went_well(l, MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, x->shared->host)))
         return false;

@@ -142,7 +142,7 @@ static void test_open(const char *folder) {
     snprintf(bad, sizeof bad, "%s/other.safetensors", folder);
     copy_file(good, bad, "\"BOOL.1\"", "\"BOOL.x\"");
     expect_refused(folder, "model.safetensors", "other.safetensors", TENMAP_ERR_FORMAT,
-                   "its header says something else", "a file of the same size on one rank");
+                   "its header differs", "a file of the same size on one rank");
     if (rank == 0 && truncate(bad, 100000) != 0)
         MPI_Abort(MPI_COMM_WORLD, 3);
     MPI_Barrier(MPI_COMM_WORLD);
