@@ -13,6 +13,7 @@
 set -eu
 divisor=${1:-1}
 [ $# -eq 0 ] || shift
+chosen=$*
 root=$(cd "$(dirname "$0")/.." && pwd)
 if ! command -v valgrind >/dev/null; then
     echo "skipped: valgrind is not here"
@@ -30,7 +31,8 @@ if [ -n "${TENMAP_LIBRARY-}" ]; then
 else
     library_sources >/dev/null
     mkdir "$work/objects"
-    (cd "$work/objects" && cc -O2 -g -I"$root/include" -c "$root"/src/*/*.c)
+    (cd "$work/objects" && printf '%s\0' "$root"/src/*/*.c |
+        xargs -0 -n 1 -P "$(nproc)" cc -O2 -g -I"$root/include" -c)
     ar rcs "$work/library/libtenmap.a" "$work"/objects/*.o
 fi
 # build PROGRAM ARGUMENT...
@@ -40,15 +42,27 @@ build() {
     cc -O2 -g -Iinclude -o "$work/$built" "$@" -L"$work/library" -Wl,-rpath,"$work/library" \
         -ltenmap -lpthread -lm
 }
-build linear tests/linear.c
-cmake -DSOURCE="$root/tool/report/page" -DOUTPUT="$work/report_assets.c" -P cmake/embed_report.cmake >/dev/null
-# With fingerprints, if the tool would be built with them.
-echo '#include <xxhash.h>
+# embed_report: makes the source that holds the report's page, once.
+embed_report() {
+    [ -f "$work/report_assets.c" ] || cmake -DSOURCE="$root/tool/report/page" \
+        -DOUTPUT="$work/report_assets.c" -P cmake/embed_report.cmake >/dev/null
+}
+# build_tool: builds the tool once, with fingerprints if it would be built with them.
+build_tool() {
+    [ ! -f "$work/tenmap" ] || return 0
+    embed_report
+    echo '#include <xxhash.h>
 int main(void) { return XXH3_128bits(0, 0).low64 == 0; }' >"$work/probe.c"
-xxhash=
-! cc -o "$work/probe" "$work/probe.c" -lxxhash 2>"$work/said" || xxhash='-DTOOL_HAVE_XXHASH -lxxhash'
-build tenmap -Itool -D_GNU_SOURCE $tool "$work/report_assets.c" $xxhash
-cc -O2 -o "$work/on_terminal" tests/cli/on_terminal.c
+    xxhash=
+    ! cc -o "$work/probe" "$work/probe.c" -lxxhash 2>"$work/said" || xxhash='-DTOOL_HAVE_XXHASH -lxxhash'
+    build tenmap -Itool -D_GNU_SOURCE $tool "$work/report_assets.c" $xxhash
+    cc -O2 -o "$work/on_terminal" tests/cli/on_terminal.c
+}
+# is_chosen CASE: whether it is named on the command line, or none is.
+is_chosen() {
+    [ -z "$chosen" ] || case " $chosen " in *" $1 "*) ;; *) return 1 ;; esac
+}
+build linear tests/linear.c
 # The editor that `meta edit` calls: it changes every value.
 EDITOR="sed -i 's/\": \"/&new /'" && export EDITOR
 unset VISUAL
@@ -130,7 +144,8 @@ failed=0 judged=0
 set -f # the tool expands the patterns of the cases, not the shell
 printf '%-22s %9s %12s %12s %5s %8s %8s %5s\n' case n instructions "at 2n" ratio KiB "at 2n" ratio
 while read -r case size allowed command; do
-    [ $# -eq 0 ] || case " $* " in *" $case "*) ;; *) continue ;; esac
+    is_chosen "$case" || continue
+    [ -z "$command" ] || build_tool
     measure "$case" "$size" $command
     first=$instructions first_kib=$kib
     measure "$case" $((2 * size)) $command
@@ -140,22 +155,25 @@ done <"$work/cases"
 # With libcurl: the names of a folder on a hub or in a bucket, up to the limits of a listing and of
 # a folder.
 set +f
-if build tenmap-http -Itool -Ihttp -D_GNU_SOURCE -DTOOL_HAVE_HTTP $tool http/src/*.c \
-    "$work/report_assets.c" -lcurl -lcrypto 2>"$work/said" &&
-    command -v python3 >/dev/null; then
-    while read -r case kind size allowed model; do
-        [ $# -eq 0 ] || case " $* " in *" $case "*) ;; *) continue ;; esac
-        size=$((size / divisor))
-        measure_listing "$kind" "$size" "$model"
-        first=$instructions first_kib=$kib
-        measure_listing "$kind" $((2 * size)) "$model"
-        judge
-    done <<END
+while read -r case kind size allowed model; do
+    ! is_chosen "$case" || echo "$case $kind $((size / divisor)) $allowed $model"
+done >"$work/listings" <<END
 listing-hub hub 450000 2.2 hf://a/b
 listing-pages pages 50000 2.3 hf://a/b
 listing-shards shards 45000 2.3 hf://a/b
 listing-s3 s3 450000 2.2 s3://a/b
 END
+if [ ! -s "$work/listings" ]; then
+    : # none is chosen
+elif embed_report && build tenmap-http -Itool -Ihttp -D_GNU_SOURCE -DTOOL_HAVE_HTTP $tool http/src/*.c \
+    "$work/report_assets.c" -lcurl -lcrypto 2>"$work/said" &&
+    command -v python3 >/dev/null; then
+    while read -r case kind size allowed model; do
+        measure_listing "$kind" "$size" "$model"
+        first=$instructions first_kib=$kib
+        measure_listing "$kind" $((2 * size)) "$model"
+        judge
+    done <"$work/listings"
 else
     echo "skipped: listings of servers, without libcurl or Python"
 fi
