@@ -153,9 +153,10 @@ static bool classify_name(candidate *c, bool *other_index) {
     c->container = container_of_index(name);
     if (c->container) {
         c->kind = CANDIDATE_INDEX;
-        bool other = tmi_is_other_index(name);
-        *other_index = *other_index || other;
-        return !other;
+        if (!tmi_is_other_index(name))
+            return true;
+        *other_index = true;
+        return false;
     }
     c->container = container_of_file(name);
     if (!c->container)

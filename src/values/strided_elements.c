@@ -338,8 +338,8 @@ static tenmap_status run_strided(void *state, const tmi_transfer *x, const tmi_w
     tenmap_status status = switch_storage(s, x, w, error);
     uint64_t room = GATHERED_BYTES / s->width / 8 * 8;
     bool tiles = status == TENMAP_OK && has_tiles(s, x);
+    strided_cursor c = {.at = 0};
     for (uint64_t n; status == TENMAP_OK && count > 0; first += n, count -= n) {
-        strided_cursor c;
         seek(s, s->skip + first, &c);
         uint64_t rows = tiles ? rows_for_tiles(s, &c, count) : 0;
         uint64_t left = s->axis[0].extent - c.index[0];
