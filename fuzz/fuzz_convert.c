@@ -151,8 +151,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                      TENMAP_CONVERT_SATURATE | TENMAP_CONVERT_STREAM,
                                      TENMAP_CONVERT_SATURATE | TENMAP_CONVERT_NO_STREAM};
     input in = {data, data + size, NULL};
-    conversion c = {.to = 1 + input_below(&in, TENMAP_U64),
-                    .from = 1 + input_below(&in, TENMAP_U64)};
+    conversion c = {.to = 1 + input_below(&in, TMI_DTYPE_COUNT - 1),
+                    .from = 1 + input_below(&in, TMI_DTYPE_COUNT - 1)};
     c.flags = flags[input_below(&in, sizeof flags / sizeof flags[0])];
     c.src_shift = input_below(&in, 64);
     c.dst_shift = input_below(&in, 64);

@@ -143,7 +143,7 @@ static void check_load(opened *o) {
     options.flags = input_below(&o->program, 2);
     for (size_t i = 0; i < tenmap_count(o->model) && n < MOST_TENSORS; i++) {
         const tenmap_tensor *t = tenmap_at(o->model, i);
-        tenmap_dtype as = 1 + input_below(&o->program, TENMAP_U64);
+        tenmap_dtype as = 1 + input_below(&o->program, TMI_DTYPE_COUNT - 1);
         if (t->dtype == TENMAP_OPAQUE || t->nelems > MOST_ELEMENTS)
             continue;
         as = can_read(t, as) ? as : t->dtype;
@@ -185,7 +185,7 @@ static void run(const uint8_t *data, size_t size, input program, uint32_t backen
     if (tenmap_open_memory(data, size, &options, &o.model, NULL) != TENMAP_OK)
         return;
     for (size_t i = 0; i < tenmap_count(o.model) && i < MOST_TENSORS; i++)
-        for (tenmap_dtype as = 1; as <= TENMAP_U64; as++) {
+        for (tenmap_dtype as = 1; as < TMI_DTYPE_COUNT; as++) {
             check_range(&o, tenmap_at(o.model, i), as);
             check_block(&o, tenmap_at(o.model, i), as);
         }

@@ -115,8 +115,8 @@ static void call_add(trial *s) {
         return;
     memset(t, 0, sizeof *t);
     t->name = input_text(&s->in, &t->name_len);
-    t->dtype = input_below(&s->in, TENMAP_U64 + 3);
-    bool known = t->dtype >= TENMAP_BOOL && t->dtype <= TENMAP_U64;
+    t->dtype = input_below(&s->in, TMI_DTYPE_COUNT + 2);
+    bool known = t->dtype >= TENMAP_BOOL && t->dtype < TMI_DTYPE_COUNT;
     bool good = choose_shape(s, t) && known && !s->laid_out;
     if (good && t->nbytes > MOST_BYTES)
         return; /* allowed, but larger than what is tried here */

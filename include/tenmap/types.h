@@ -159,7 +159,11 @@ typedef struct tenmap_error {
     char message[480];
 } tenmap_error;
 
-/* Bits per element; 0 for a block dtype, an unknown one, TENMAP_AS_STORED and TENMAP_OPAQUE. */
+/*
+ * Bits per element; 0 for a block dtype, an unknown one, TENMAP_AS_STORED and TENMAP_OPAQUE. Dtypes
+ * with bits are numbered from TENMAP_BOOL on without a gap, so this loop visits all of them: for
+ * (tenmap_dtype d = TENMAP_BOOL; tenmap_dtype_bits(d); d++).
+ */
 TENMAP_API uint32_t tenmap_dtype_bits(tenmap_dtype dtype);
 /*
  * The smallest number of elements that takes whole bytes, and those bytes: 32 and 18 for

@@ -49,13 +49,13 @@ static const struct shape {
               {9, {2, 1, 2, 1, 2, 3, 1, 4, 8}}};
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
-static const tenmap_dtype dtypes[] = {
-    TENMAP_BOOL,        TENMAP_F4,      TENMAP_F6_E2M3, TENMAP_F6_E3M2, TENMAP_U8,
-    TENMAP_I8,          TENMAP_F8_E5M2, TENMAP_F8_E4M3, TENMAP_F8_E8M0, TENMAP_F8_E4M3FNUZ,
-    TENMAP_F8_E5M2FNUZ, TENMAP_I16,     TENMAP_U16,     TENMAP_F16,     TENMAP_BF16,
-    TENMAP_I32,         TENMAP_U32,     TENMAP_F32,     TENMAP_C64,     TENMAP_F64,
-    TENMAP_I64,         TENMAP_U64};
-enum { DTYPES = sizeof dtypes / sizeof dtypes[0] };
+/* Dtype i is TENMAP_BOOL + i. */
+static int count_dtypes(void) {
+    int n = 0;
+    while (tenmap_dtype_bits(TENMAP_BOOL + (tenmap_dtype)n))
+        n++;
+    return n;
+}
 
 static bool fits(const struct shape *s, tenmap_dtype dtype, uint64_t *bytes) {
     uint64_t n = 1;
@@ -72,11 +72,12 @@ static size_t write_header(char *json, size_t room, int from, int to, uint64_t *
     for (int i = from; i < to; i++)
         for (int k = 0; k < SHAPES; k++) {
             uint64_t bytes;
-            if (!fits(&shapes[k], dtypes[i], &bytes))
+            tenmap_dtype dtype = TENMAP_BOOL + (tenmap_dtype)i;
+            const char *name = tenmap_dtype_name(dtype);
+            if (!fits(&shapes[k], dtype, &bytes))
                 continue;
-            len +=
-                (size_t)snprintf(json + len, room - len, ",\"%s.%d\":{\"dtype\":\"%s\",\"shape\":[",
-                                 tenmap_dtype_name(dtypes[i]), k, tenmap_dtype_name(dtypes[i]));
+            len += (size_t)snprintf(json + len, room - len,
+                                    ",\"%s.%d\":{\"dtype\":\"%s\",\"shape\":[", name, k, name);
             for (uint32_t d = 0; d < shapes[k].rank; d++)
                 len += (size_t)snprintf(json + len, room - len, "%s%" PRIu64, d ? "," : "",
                                         shapes[k].dims[d]);
@@ -118,13 +119,14 @@ static void write_index(const char *folder) {
     FILE *f = fopen(path, "w");
     must(f, path);
     fprintf(f, "{\"metadata\":{},\"weight_map\":{");
-    for (int i = 0; i < DTYPES; i++)
+    for (int i = 0; i < count_dtypes(); i++)
         for (int k = 0; k < SHAPES; k++) {
             uint64_t bytes;
-            if (!fits(&shapes[k], dtypes[i], &bytes))
+            tenmap_dtype dtype = TENMAP_BOOL + (tenmap_dtype)i;
+            if (!fits(&shapes[k], dtype, &bytes))
                 continue;
             fprintf(f, "%s\"%s.%d\":\"model-0000%d-of-00002.safetensors\"", first ? "" : ",",
-                    tenmap_dtype_name(dtypes[i]), k, i < 15 ? 1 : 2);
+                    tenmap_dtype_name(dtype), k, i < 15 ? 1 : 2);
             first = false;
         }
     fprintf(f, "}}");
@@ -247,9 +249,9 @@ void write_models(const char *folder) {
     seed_rolls(7);
     make_folder(folder, "parts");
     make_folder(folder, "coded");
-    write_part(folder, "model.safetensors", 0, DTYPES);
+    write_part(folder, "model.safetensors", 0, count_dtypes());
     write_part(folder, "parts/model-00001-of-00002.safetensors", 0, 15);
-    write_part(folder, "parts/model-00002-of-00002.safetensors", 15, DTYPES);
+    write_part(folder, "parts/model-00002-of-00002.safetensors", 15, count_dtypes());
     write_index(folder);
     write_coded(folder);
     write_blocks(folder);

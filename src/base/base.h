@@ -21,6 +21,8 @@
 
 #include "../../include/tenmap.h"
 
+#include "dtype_table.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -268,9 +270,7 @@ size_t tmi_utf8_char(const unsigned char *s, size_t left);
 /* The offset of the first byte that is not valid UTF-8; len if all bytes are valid. */
 size_t tmi_utf8_valid(const char *bytes, size_t len);
 
-/* dtype.c: the table of element types. */
-
-enum { TMI_DTYPE_COUNT = TENMAP_U64 + 1 };
+/* dtype.c: reads the table of element types, dtype_table.h. */
 
 typedef struct tmi_dtype_info {
     const char *name;
@@ -291,8 +291,6 @@ typedef struct tmi_block_dtype {
     uint8_t align;     /* alignment in bytes of a C struct of the block */
     tenmap_scheme scheme;
 } tmi_block_dtype;
-
-enum { TMI_BLOCK_ROWS = TENMAP_Q1_0 + 1 - TENMAP_Q4_0 };
 
 /* The row of a block dtype; NULL for any other dtype. */
 const tmi_block_dtype *tmi_dtype_blocks(tenmap_dtype dtype);

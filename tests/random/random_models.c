@@ -117,6 +117,13 @@ static made_file finish_safetensors(growing *text, size_t data) {
     return g.file;
 }
 
+static tenmap_dtype draw_dtype(void) {
+    tenmap_dtype count = 0;
+    while (tenmap_dtype_bits(TENMAP_BOOL + count))
+        count++;
+    return TENMAP_BOOL + (tenmap_dtype)draw(count);
+}
+
 made_file make_safetensors(const char *prefix, bool harm) {
     growing text = {{NULL, 0}, 0};
     size_t at = 0;
@@ -126,7 +133,7 @@ made_file make_safetensors(const char *prefix, bool harm) {
                  (unsigned)draw(5));
     put_text(&text, "}");
     for (unsigned i = 0, n = (unsigned)draw(draw(10) ? 9 : 60); i < n; i++) {
-        tenmap_dtype dtype = TENMAP_BOOL + (tenmap_dtype)draw(TENMAP_U64);
+        tenmap_dtype dtype = draw_dtype();
         uint64_t elements = 1, dim;
         uint32_t together, bytes;
         (void)tenmap_dtype_block(dtype, &together, &bytes);

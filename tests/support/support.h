@@ -19,6 +19,14 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
+/* The last of the dtypes that have bits of their own. */
+static inline tenmap_dtype last_dtype(void) {
+    tenmap_dtype d = TENMAP_BOOL;
+    while (tenmap_dtype_bits(d + 1))
+        d++;
+    return d;
+}
+
 /* A file's bytes in memory; free with free(). */
 typedef struct bytes {
     unsigned char *at;

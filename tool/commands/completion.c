@@ -29,7 +29,7 @@ static void put_words(const char *words) {
 /* Conversion targets are floating-point dtypes; filters accept every dtype. */
 static void put_dtypes(bool floats) {
     const char *between = "";
-    for (tenmap_dtype d = TENMAP_BOOL; d <= TENMAP_U64; d++) {
+    for (tenmap_dtype d = TENMAP_BOOL; tenmap_dtype_bits(d); d++) {
         if (floats && tenmap_dtype_kind(d) != TENMAP_KIND_FLOAT)
             continue;
         printf("%s", between);

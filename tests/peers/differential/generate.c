@@ -7,6 +7,10 @@
  * allow (build_*), sometimes with one of the four things that only tenmap refuses; most are then
  * damaged one to four times (mutate_*).
  */
+#include "../../../include/tenmap.h"
+
+#include "../../../src/base/dtype_table.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -278,15 +282,16 @@ static void put_nested(unsigned levels) {
 
 /* Tensors. */
 
+#define DTYPE(id, bits, align, kind, infinity) {#id, bits},
+/* The first row is TENMAP_AS_STORED. */
 static const struct {
     const char *name;
     unsigned bits;
-} dtypes[] = {{"BOOL", 8},    {"F4", 4},          {"F6_E2M3", 6},     {"F6_E3M2", 6},
-              {"U8", 8},      {"I8", 8},          {"F8_E5M2", 8},     {"F8_E4M3", 8},
-              {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
-              {"U16", 16},    {"F16", 16},        {"BF16", 16},       {"I32", 32},
-              {"U32", 32},    {"F32", 32},        {"C64", 64},        {"F64", 64},
-              {"I64", 64},    {"U64", 64}};
+} dtypes[] = {TMI_DTYPES(DTYPE)};
+
+static unsigned choose_dtype(void) {
+    return 1 + below((unsigned)COUNT(dtypes) - 1);
+}
 
 typedef struct tensor {
     char name[256];
@@ -336,7 +341,7 @@ static void choose_tensors(void) {
     tensor_count = once_in(60) ? below(MOST_TENSORS) : below(6);
     for (unsigned i = 0; i < tensor_count; i++) {
         tensor *t = &tensors[i];
-        t->dtype = below((unsigned)COUNT(dtypes));
+        t->dtype = choose_dtype();
         t->name_len = choose_text(t->name, sizeof t->name - 8);
         if (i > 0 && once_in(100)) { /* refused by tenmap alone */
             t->name_len = tensors[i - 1].name_len;
@@ -768,7 +773,7 @@ static void mutate_dtype(void) {
         const char *other = once_in(2) ? PICK(others) : NULL;
         char name[32];
         if (!other) {
-            snprintf(name, sizeof name, "\"%s\"", PICK(dtypes).name);
+            snprintf(name, sizeof name, "\"%s\"", dtypes[choose_dtype()].name);
             other = name;
         }
         splice(value->at, value->len, other, strlen(other));

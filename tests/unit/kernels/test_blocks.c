@@ -165,6 +165,23 @@ static uint32_t float_bits(float value) {
     return bits;
 }
 
+/* Dtypes whose values come from large tables: tests/peers/gguf_package.py compares them. */
+static const tenmap_dtype by_table[] = {TENMAP_IQ1_S, TENMAP_IQ1_M,   TENMAP_IQ2_XXS, TENMAP_IQ2_XS,
+                                        TENMAP_IQ2_S, TENMAP_IQ3_XXS, TENMAP_IQ3_S};
+
+static void every_block_dtype_has_a_formula_or_a_table(void **state) {
+    (void)state;
+    for (tenmap_dtype d = TENMAP_Q4_0; d < TENMAP_OPAQUE; d++) {
+        size_t found = 0;
+        for (size_t i = 0; i < sizeof formulas / sizeof *formulas; i++)
+            found += formulas[i].dtype == d;
+        for (size_t i = 0; i < sizeof by_table / sizeof *by_table; i++)
+            found += by_table[i] == d;
+        if (found != (tmi_dtype_blocks(d) ? 1 : 0))
+            fail_msg("%s has %zu formulas here", tenmap_dtype_name(d), found);
+    }
+}
+
 /* Every formula is exact in F64, so rounding it once is the right answer. */
 static void every_element_is_what_the_format_says(void **state) {
     (void)state;
@@ -190,7 +207,7 @@ static void every_instruction_set_agrees(void **state) {
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
         const tmi_kernels *kernels = tmi_cpu_find(names[n]);
         size_t compared = 0;
-        for (tenmap_dtype d = TENMAP_Q4_0; kernels && d <= TENMAP_Q1_0; d++) {
+        for (tenmap_dtype d = TENMAP_Q4_0; kernels && d < TENMAP_Q4_0 + TMI_BLOCK_ROWS; d++) {
             const tmi_block_dtype *type = tmi_dtype_blocks(d);
             tmi_unpack *plain = tmi_kernels_scalar.unpack[d - TENMAP_Q4_0];
             if (!type || kernels->unpack[d - TENMAP_Q4_0] == plain)
@@ -220,7 +237,7 @@ static void every_instruction_set_agrees(void **state) {
 static void blocks_convert_to_every_float(void **state) {
     (void)state;
     fill_source(7);
-    for (tenmap_dtype from = TENMAP_Q4_0; from <= TENMAP_Q1_0; from++) {
+    for (tenmap_dtype from = TENMAP_Q4_0; from < TENMAP_Q4_0 + TMI_BLOCK_ROWS; from++) {
         const tmi_block_dtype *type = tmi_dtype_blocks(from);
         if (!type)
             continue;
@@ -256,7 +273,7 @@ static void results_around_the_cache_are_the_same(void **state) {
     static _Alignas(64) unsigned char room[sizeof got + 64];
     static const size_t skips[] = {0, 3, 32}, places[] = {0, 4, 32};
     (void)state;
-    for (tenmap_dtype from = TENMAP_Q4_0; from <= TENMAP_Q1_0; from++)
+    for (tenmap_dtype from = TENMAP_Q4_0; from < TENMAP_Q4_0 + TMI_BLOCK_ROWS; from++)
         for (size_t i = 0; tmi_dtype_blocks(from) && i < 9; i++) {
             const tmi_block_dtype *type = tmi_dtype_blocks(from);
             size_t skip = skips[i / 3] % type->elements, place = places[i % 3];
@@ -295,6 +312,7 @@ static void nothing_converts_into_blocks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_block_dtype_has_a_formula_or_a_table),
         cmocka_unit_test(every_element_is_what_the_format_says),
         cmocka_unit_test(every_instruction_set_agrees),
         cmocka_unit_test(blocks_convert_to_every_float),

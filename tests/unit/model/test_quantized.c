@@ -124,7 +124,7 @@ static void check_dtypes(const stored_weight *w, const tenmap_tensor *t, const f
     unsigned char *got = malloc(room), *same = malloc(room);
     assert_non_null(got);
     assert_non_null(same);
-    for (tenmap_dtype d = TENMAP_BOOL; d <= TENMAP_U64; d++) {
+    for (tenmap_dtype d = TENMAP_BOOL; tenmap_dtype_bits(d); d++) {
         if (tenmap_dtype_kind(d) != TENMAP_KIND_FLOAT)
             continue;
         size_t size = (size_t)((t->nelems * tenmap_dtype_bits(d) + 7) / 8);
