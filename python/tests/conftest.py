@@ -8,36 +8,25 @@ import numpy
 import pytest
 
 import tenmap
+from tenmap import _core
+from tenmap._dtypes import numpy_dtype
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
-# Every dtype of the format, by its numpy or ml_dtypes type.
-DTYPES = {
-    "BOOL": numpy.dtype(bool),
-    "F4": numpy.dtype(ml_dtypes.float4_e2m1fn),
-    "F6_E2M3": numpy.dtype(ml_dtypes.float6_e2m3fn),
-    "F6_E3M2": numpy.dtype(ml_dtypes.float6_e3m2fn),
-    "U8": numpy.dtype("uint8"),
-    "I8": numpy.dtype("int8"),
-    "F8_E5M2": numpy.dtype(ml_dtypes.float8_e5m2),
-    "F8_E4M3": numpy.dtype(ml_dtypes.float8_e4m3fn),
-    "F8_E8M0": numpy.dtype(ml_dtypes.float8_e8m0fnu),
-    "F8_E4M3FNUZ": numpy.dtype(ml_dtypes.float8_e4m3fnuz),
-    "F8_E5M2FNUZ": numpy.dtype(ml_dtypes.float8_e5m2fnuz),
-    "I16": numpy.dtype("int16"),
-    "U16": numpy.dtype("uint16"),
-    "F16": numpy.dtype("float16"),
-    "BF16": numpy.dtype(ml_dtypes.bfloat16),
-    "I32": numpy.dtype("int32"),
-    "U32": numpy.dtype("uint32"),
-    "F32": numpy.dtype("float32"),
-    "C64": numpy.dtype("complex64"),
-    "F64": numpy.dtype("float64"),
-    "I64": numpy.dtype("int64"),
-    "U64": numpy.dtype("uint64"),
-}
 
-SUB_BYTE = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
+
+def library_bits():
+    """Returns the bits of every dtype that the library has, by name."""
+    bits, code = {}, 1
+    while _core.dtype_bits(code):
+        bits[_core.dtype_name(code)] = _core.dtype_bits(code)
+        code += 1
+    return bits
+
+
+# Every dtype, by its numpy or ml_dtypes type.
+DTYPES = {name: numpy_dtype(name) for name in library_bits()}
+SUB_BYTE = {name: bits for name, bits in library_bits().items() if bits < 8}
 
 
 def random_array(name, shape, seed=0):

@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 import tenmap
-from conftest import needs, resident_bytes, same, unsanitized
+from conftest import DTYPES, SUB_BYTE, needs, resident_bytes, same, unsanitized
 
 
 def _mappings(path):
@@ -107,6 +107,11 @@ def test_dlpack(model, arrays):
         model["F6_E2M3"].__dlpack__(max_version=(1, 0))
     for capsule in (tensor.__dlpack__(copy=True), tensor.__dlpack__(max_version=(1, 0))):
         del capsule  # nothing consumed it
+
+
+def test_every_dtype_of_whole_bytes_has_a_dlpack_layout(model):
+    for name in DTYPES.keys() - SUB_BYTE.keys():
+        model[name].__dlpack__(max_version=(1, 0))
 
 
 def test_dlpack_without_a_copy_is_refused_where_there_is_no_mapping(path):

@@ -18,22 +18,25 @@ except ImportError as error:
 
 np.seterr(all="ignore")  # the test casts signaling NaNs on purpose
 
-IDS = {name: i for i, name in enumerate(
-    "AS_STORED BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ "
-    "I16 U16 F16 BF16 I32 U32 F32 C64 F64 I64 U64".split())}
+LIBRARY = ctypes.CDLL(sys.argv[1])
+LIBRARY.tenmap_convert.restype = ctypes.c_int32
+IDS = peer.dtype_values(LIBRARY)
 
-FLOATS = {
-    "F8_E5M2": ml_dtypes.float8_e5m2, "F8_E4M3": ml_dtypes.float8_e4m3fn,
-    "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
-    "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F32": np.float32, "F64": np.float64,
-}
-for ours, theirs in (("F8_E8M0", "float8_e8m0fnu"), ("F6_E2M3", "float6_e2m3fn"),
-                     ("F6_E3M2", "float6_e3m2fn"), ("F4", "float4_e2m1fn")):
-    if hasattr(ml_dtypes, theirs):
-        FLOATS[ours] = getattr(ml_dtypes, theirs)
-INTEGERS = {"BOOL": np.bool_, "I8": np.int8, "U8": np.uint8, "I16": np.int16, "U16": np.uint16,
-            "I32": np.int32, "U32": np.uint32, "I64": np.int64, "U64": np.uint64}
-BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
+
+def numpy_type(name):
+    """Returns numpy's type, or ml_dtypes'; None if this version of ml_dtypes does not have it."""
+    try:
+        return np.dtype(name).type
+    except TypeError:
+        return getattr(ml_dtypes, name, None)
+
+
+# By dtype; complex numbers are not converted.
+TYPES = {name: numpy_type(theirs) for name, theirs in peer.numpy_names().items() if name != "C64"}
+FLOATS = {name: kind for name, kind in TYPES.items() if kind and name[0] in "FB" and name != "BOOL"}
+INTEGERS = {name: kind for name, kind in TYPES.items() if name[0] in "IU" or name == "BOOL"}
+BITS = {name: LIBRARY.tenmap_dtype_bits(value) for name, value in IDS.items()}
+BITS = {name: bits for name, bits in BITS.items() if 0 < bits < 8}
 
 
 def pack(codes, bits):
@@ -72,7 +75,7 @@ def source(name, dtype):
     return np.concatenate([values, near, ties])
 
 
-def convert(library, to, to_dtype, name, values):
+def convert(to, to_dtype, name, values):
     count = len(values)
     bits = BITS.get(to, np.dtype(to_dtype).itemsize * 8)
     data = values.view(np.uint8)
@@ -80,7 +83,7 @@ def convert(library, to, to_dtype, name, values):
         data = pack(data, BITS[name])
     data = np.ascontiguousarray(data)
     out = np.zeros((count * bits + 7) // 8, dtype=np.uint8)
-    status = library.tenmap_convert(
+    status = LIBRARY.tenmap_convert(
         ctypes.c_uint32(IDS[to]), out.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(out.nbytes),
         ctypes.c_uint32(IDS[name]), data.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(count),
         ctypes.c_uint32(0), None)
@@ -117,15 +120,13 @@ def is_special(to, name, values, theirs):
 
 
 def main():
-    library = ctypes.CDLL(sys.argv[1])
-    library.tenmap_convert.restype = ctypes.c_int32
     pairs = compared = 0
     for name, dtype in {**FLOATS, **INTEGERS}.items():
         values = source(name, dtype)
         for to, to_dtype in FLOATS.items():
             if to == name:
                 continue
-            ours = convert(library, to, to_dtype, name, values)
+            ours = convert(to, to_dtype, name, values)
             with np.errstate(all="ignore"):
                 theirs = cast(values, to_dtype)
                 skip = is_special(to, name, values, theirs)

@@ -23,9 +23,6 @@ except ImportError as error:
     print(f"skipped: {error}; pip install numpy safetensors, or set TENMAP_PEERS_PYTHON")
     sys.exit(peer.SKIP)
 
-IDS = {name: i for i, name in enumerate(
-    "AS_STORED BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ "
-    "I16 U16 F16 BF16 I32 U32 F32 C64 F64 I64 U64".split())}
 DTYPES = {"BOOL": np.bool_, "U8": np.uint8, "I8": np.int8, "I16": np.int16, "U16": np.uint16,
           "F16": np.float16, "I32": np.int32, "U32": np.uint32, "F32": np.float32,
           "F64": np.float64, "I64": np.int64, "U64": np.uint64}
@@ -45,6 +42,7 @@ class Error(ctypes.Structure):
 
 
 LIB = ctypes.CDLL(sys.argv[1])
+IDS = peer.dtype_values(LIB)
 LIB.tenmap_writer_write.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64,
                                     ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p]
 

@@ -5,6 +5,7 @@ import re
 
 from .. import _core
 from .._arrays import numpy_array, torch_tensor
+from .._dtypes import BITS
 from .._errors import Error
 from .._model import open as open_model
 from ._frameworks import FRAMEWORKS, from_numpy
@@ -85,7 +86,7 @@ class Reader:
         """The array on the CPU, writable: torch's, or numpy's for every other framework."""
         _, dtype, shape, shard, place, nbytes, ready = self.entry(name)
         torch = self.framework == "torch"
-        packed = dtype in ("F4", "F6_E2M3", "F6_E3M2")
+        packed = BITS.get(dtype, 8) < 8
         memory = self._mapping(shard) if (ready and nbytes and (torch or not packed)) else None
         if memory is not None:
             return (torch_tensor if torch else numpy_array)(memory, place, dtype, shape)
