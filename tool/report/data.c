@@ -313,6 +313,11 @@ static void put_forms(FILE *out, const report *r, forms *f) {
         put_comma(out, i);
         put_limited(out, f->dtype_names[i], strlen(f->dtype_names[i]), 100);
     }
+    fputs("],\n\"dtype_colors\":[", out);
+    for (size_t i = 0; i < f->dtype_count; i++) {
+        put_comma(out, i);
+        fprintf(out, "\"#%06" PRIx32 "\"", color_of_dtype(f->dtype_names[i]));
+    }
     fputs("],\n", out);
 }
 

@@ -141,8 +141,9 @@ void svg_scale(FILE *out, box at, const uint32_t *stops, size_t count);
 /* Colors are 0xRRGGBB. */
 uint32_t color_between(uint32_t from, uint32_t to, double share);
 uint32_t color_along(const uint32_t *stops, size_t count, double at);
-uint32_t color_ink(uint32_t background);    /* black or white, with a contrast of at least 4.5 */
-uint32_t color_of_dtype(const char *dtype); /* as in the report */
+uint32_t color_ink(uint32_t background); /* black or white, with a contrast of at least 4.5 */
+/* The color of a dtype in every picture and in the report. */
+uint32_t color_of_dtype(const char *dtype);
 /* On a log scale from 0.0001 to 1, as in the report. */
 enum { CHANGE_STOPS = 5 };
 extern const uint32_t change_stops[CHANGE_STOPS];

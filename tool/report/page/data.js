@@ -1,55 +1,6 @@
 // Decodes the report's data (docs/report.md describes the format) into columns, one entry per
 // tensor.
 
-// Without a prototype: a file may name its dtype "constructor".
-const DTYPE_COLORS = {
-    __proto__: null,
-    F64: "#7a5195",
-    F32: "#2f6fb0",
-    F16: "#5ab0de",
-    BF16: "#1f9e83",
-    F8_E4M3: "#e69f00",
-    F8_E5M2: "#d1662a",
-    F8_E8M0: "#b98a1d",
-    F8_E4M3FNUZ: "#f0b94d",
-    F8_E5M2FNUZ: "#e08a55",
-    F6_E2M3: "#c4a000",
-    F6_E3M2: "#a38600",
-    F4: "#d9c64a",
-    I8: "#c0568c",
-    U8: "#d98ab5",
-    I16: "#a0447a",
-    U16: "#c77aa6",
-    I32: "#8c5fa8",
-    U32: "#ab86c4",
-    I64: "#6b4c9a",
-    U64: "#9079bd",
-    BOOL: "#7d8790",
-    C64: "#4b5d8c",
-    Q4_0: "#e08e45",
-    Q4_1: "#d9a066",
-    Q5_0: "#b5838d",
-    Q5_1: "#c9a3ab",
-    Q8_0: "#4c956c",
-    Q8_1: "#7fb491",
-    Q2_K: "#bc4749",
-    Q3_K: "#d66853",
-    Q4_K: "#e6a23c",
-    Q5_K: "#b08968",
-    Q6_K: "#6a994e",
-    Q8_K: "#386641",
-    MXFP4: "#c78d2b",
-    NVFP4: "#8fb339",
-};
-const MORE_COLORS = ["#9b5de5", "#00a6a6", "#d1495b", "#5f7a61", "#8d6a9f", "#cc7722", "#3f88c5", "#8a8f98"];
-
-// Other dtypes get a color by the bytes of their names, so that two of them mostly differ.
-function dtypeColor(name) {
-    let letters = 0;
-    for (const byte of new TextEncoder().encode(name)) letters = (Math.imul(letters, 31) + byte) >>> 0;
-    return DTYPE_COLORS[name] || MORE_COLORS[letters % MORE_COLORS.length];
-}
-
 function decodeNames(coded) {
     const names = new Array(coded.rest.length);
     let before = "";
@@ -115,7 +66,7 @@ function decode(raw) {
         forms,
         form: Uint32Array.from(raw.form),
         own: raw.shards.reduce((sum, s) => sum + s.tensors, 0), // the rest are in the other model
-        dtypes: raw.dtypes.map((name) => ({ name, color: dtypeColor(name) })),
+        dtypes: raw.dtypes.map((name, k) => ({ name, color: raw.dtype_colors[k] })),
         dtype: new Uint16Array(n),
         bytes: new Float64Array(n),
         elements: new Float64Array(n),
