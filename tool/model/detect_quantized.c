@@ -67,15 +67,15 @@ static const scheme schemes[] = {
 };
 
 static unsigned kind_of_codes(tenmap_dtype dtype) {
-    static const unsigned kinds[] = {
-        [TENMAP_F4] = NARROW,      [TENMAP_F6_E2M3] = NARROW,     [TENMAP_F6_E3M2] = NARROW,
-        [TENMAP_U8] = NARROW,      [TENMAP_I8] = NARROW,          [TENMAP_F8_E5M2] = NARROW,
-        [TENMAP_F8_E4M3] = NARROW, [TENMAP_F8_E4M3FNUZ] = NARROW, [TENMAP_F8_E5M2FNUZ] = NARROW,
-        [TENMAP_I16] = PACKED,     [TENMAP_U16] = PACKED,         [TENMAP_I32] = PACKED,
-        [TENMAP_U32] = PACKED,     [TENMAP_F16] = PLAIN,          [TENMAP_BF16] = PLAIN,
-        [TENMAP_F32] = PLAIN,      [TENMAP_NVFP4] = BLOCKS,
-    };
-    return dtype < sizeof kinds / sizeof kinds[0] ? kinds[dtype] : 0;
+    uint32_t bits = tenmap_dtype_bits(dtype), kind = tenmap_dtype_kind(dtype);
+    bool integer = kind == TENMAP_KIND_INT || kind == TENMAP_KIND_UINT;
+    if (dtype == TENMAP_NVFP4)
+        return BLOCKS;
+    if (bits == 0 || bits > 32 || dtype == TENMAP_F8_E8M0) /* E8M0 is for scales */
+        return 0;
+    if (bits <= 8)
+        return integer || kind == TENMAP_KIND_FLOAT ? NARROW : 0;
+    return integer ? PACKED : PLAIN;
 }
 
 /* Adds the parts that the model has, whose names differ from the codes' only in the suffix. */
