@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the fuzz targets: small files, each named after the rule that it tests.
+"""Writes the seeds of the fuzz targets: small files, each named after the rule that it tests. Also
+writes the dtypes into header.dict.
 
-Usage: fuzz/make_seeds.py, from anywhere. The files are committed, so that tests need no Python.
+Usage: fuzz/make_seeds.py [--check], from anywhere. The files are committed, so that tests need no
+Python. With --check it writes nothing, and fails if a committed file is not what it would write.
 """
 import os
+import re
 import struct
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+made = {}  # the content of each file, by its path
 
 
 def write(target, name, data):
-    folder = os.path.join(HERE, "seeds", target)
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, name), "wb") as out:
-        out.write(data)
+    made[os.path.join(HERE, "seeds", target, name)] = data
 
 
 def entry(name, dtype, shape, begin, end, more=""):
@@ -27,10 +29,24 @@ def header(name, text, data=b"", length=None):
     write("header", name, struct.pack("<Q", length) + raw + data)
 
 
-BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "U8": 8, "I8": 8, "F8_E5M2": 8,
-        "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16,
-        "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "C64": 64, "F64": 64, "I64": 64,
-        "U64": 64}
+def dtypes():
+    """Returns the bits of every dtype, by name, from the library's table."""
+    with open(os.path.join(HERE, "../src/base/dtype_table.h")) as table:
+        rows = re.findall(r"^    X\((\w+), ([1-9]\d*),", table.read(), re.M)
+    return {name: int(bits) for name, bits in rows}
+
+
+BITS = dtypes()
+
+
+def dictionary():
+    path = os.path.join(HERE, "header.dict")
+    with open(path) as file:
+        text = file.read()
+    names = "".join('"\\"%s\\""\n' % name for name in BITS)
+    text, found = re.subn(r"(# Dtypes, [^\n]*\n).*?\n\n", lambda m: m[1] + names + "\n", text, flags=re.S)
+    assert found == 1, "header.dict has no paragraph of dtypes"
+    made[path] = text.encode()
 
 
 def header_seeds():
@@ -388,6 +404,29 @@ def quantized_seeds():
     quantized("config_no_json", [("m.weight", "F32", (1,))], "{")
 
 
+def write_files():
+    for path, data in made.items():
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as out:
+            out.write(data)
+
+
+def content(path):
+    if not os.path.exists(path):
+        return None
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def check_files():
+    seeds = {os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(HERE, "seeds")) for name in names}
+    wrong = [path for path in sorted(seeds | made.keys()) if content(path) != made.get(path)]
+    for path in wrong:
+        print("%s is not what fuzz/make_seeds.py writes: run it" % os.path.relpath(path, HERE))
+    print("%d files, %d outdated" % (len(made), len(wrong)))
+    return len(wrong) > 0
+
+
 if __name__ == "__main__":
     header_seeds()
     index_seeds()
@@ -398,3 +437,5 @@ if __name__ == "__main__":
     writer_seeds()
     gguf_seeds()
     quantized_seeds()
+    dictionary()
+    sys.exit(check_files() if sys.argv[1:] == ["--check"] else write_files())

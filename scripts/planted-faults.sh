@@ -216,6 +216,12 @@ a_header_that_is_not_installed() { edit CMakeLists.txt 's, include/tenmap\.hpp ,
 an_internal_header_that_is_installed() {
     edit CMakeLists.txt 's,FILES include/tenmap\.h ,&src/base/base.h ,'
 }
+a_dtype_that_no_page_has() { edit docs/format.md '/^| `BF16` |/d'; }
+a_block_of_another_size() { edit docs/format.md 's/`Q4_0` 18/`Q4_0` 17/'; }
+a_dtype_without_a_name_in_Python() { edit python/tenmap/_dtype_names.py '/^    "F4"/d'; }
+a_dtype_without_a_type_in_CXX() { edit include/tenmap.hpp '/^using f8_e8m0 /d'; }
+a_table_without_dtypes() { : >src/base/dtype_table.h; }
+a_dtype_without_seeds() { edit src/base/dtype_table.h 's/^    X(U64, 64,/    X(W64, 64,/'; }
 a_binding_to_a_missing_name() { edit docs/bindings.md 's/tenmap_find/tenmap_planted/'; }
 a_dtype_that_is_not_known() {
     edit src/base/dtype.c 's/(tenmap_dtype d = TENMAP_BOOL; d </(tenmap_dtype d = TENMAP_F4; d </'
@@ -231,6 +237,13 @@ fault quick layers.sh a_source_outside_of_the_layers 'folder of a layer: src/pla
 fault slow layers.sh a_kernel_calls_the_model 'needs tmi_lookup_free of src/model'
 fault quick bits.sh a_size_from_bits 'open.c:.*planted = n'
 fault quick bits.sh no_sources 'no sources'
+fault quick dtypes.sh a_dtype_that_no_page_has 'BF16 16'
+fault quick dtypes.sh a_block_of_another_size 'Q4_0 32 17'
+fault quick dtypes.sh a_dtype_without_a_name_in_Python '< F4'
+fault quick dtypes.sh a_dtype_without_a_type_in_CXX '< F8_E8M0'
+fault quick dtypes.sh a_table_without_dtypes 'no dtypes'
+fault quick fuzz/make_seeds.py a_dtype_without_seeds 'header.dict is not what' \
+    by python3 fuzz/make_seeds.py --check
 fault quick sizes.sh a_source_that_does_not_compile '#error planted' cc -O0
 fault quick symbols.sh a_name_that_is_not_listed '> tenmap_planted' $so
 fault quick symbols.sh a_listed_name_that_is_missing '< tenmap_planted' $so
