@@ -9,53 +9,33 @@
 #include "command.h"
 #include "suggest.h"
 
-extern const command cmd_bench;
-extern const command cmd_check;
-extern const command cmd_completion;
-extern const command cmd_convert;
-extern const command cmd_diff;
-extern const command cmd_drop;
-extern const command cmd_extract;
-extern const command cmd_get;
-extern const command cmd_hash;
-extern const command cmd_info;
-extern const command cmd_inventory;
-extern const command cmd_ls;
-extern const command cmd_manual;
-extern const command cmd_merge;
-extern const command cmd_meta;
-extern const command cmd_realign;
-extern const command cmd_rename;
-extern const command cmd_report;
-extern const command cmd_split;
-extern const command cmd_stats;
-
 /* In the order of help and manual: commands that inspect, commands that change, the tool itself. */
-/* clang-format off */
-const command *const commands[] = {
-    &cmd_ls,
-    &cmd_info,
-    &cmd_inventory,
-    &cmd_check,
-    &cmd_stats,
-    &cmd_report,
-    &cmd_get,
-    &cmd_diff,
-    &cmd_meta,
-    &cmd_convert,
-    &cmd_rename,
-    &cmd_extract,
-    &cmd_drop,
-    &cmd_merge,
-    &cmd_split,
-    &cmd_realign,
-    &cmd_hash,
-    &cmd_bench,
-    &cmd_completion,
-    &cmd_manual,
-    NULL,
-};
-/* clang-format on */
+#define COMMANDS(X)                                                                                \
+    X(ls)                                                                                          \
+    X(info)                                                                                        \
+    X(inventory)                                                                                   \
+    X(check)                                                                                       \
+    X(stats)                                                                                       \
+    X(report)                                                                                      \
+    X(get)                                                                                         \
+    X(diff)                                                                                        \
+    X(meta)                                                                                        \
+    X(convert)                                                                                     \
+    X(rename)                                                                                      \
+    X(extract)                                                                                     \
+    X(drop)                                                                                        \
+    X(merge)                                                                                       \
+    X(split)                                                                                       \
+    X(realign)                                                                                     \
+    X(hash)                                                                                        \
+    X(bench)                                                                                       \
+    X(completion)                                                                                  \
+    X(manual)
+
+#define DECLARE(name) extern const command cmd_##name;
+COMMANDS(DECLARE)
+#define ADDRESS(name) &cmd_##name,
+const command *const commands[] = {COMMANDS(ADDRESS) NULL};
 
 static const command *find_command(const char *name) {
     for (const command *const *c = commands; *c; c++)
