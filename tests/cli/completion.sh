@@ -1,8 +1,9 @@
 # Asks bash for completions as it does when Tab is pressed after these words. HOME may be unset.
 command -v bash >/dev/null || skip "there is no bash"
 unset HOME
-PATH=$(dirname "$tool"):$PATH bash -eu -s <<'END'
-eval "$(tenmap completion bash)"
+root=$(cd "$(dirname "$1")/../.." && pwd)
+PATH=$(dirname "$tool"):$PATH bash -eu -s "$root/tool/completions/tenmap.bash" <<'END'
+. "$1" # the installed file, which asks the tool
 press() {
     COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
     _tenmap || true
