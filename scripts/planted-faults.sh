@@ -187,6 +187,8 @@ a_name_that_only_a_switch_exports() {
 a_page_with_other_output() { edit docs/recipes.md 's/^sharded: fine: 3 notes/sharded: planted/'; }
 a_page_without_examples() { edit docs/recipes.md 's/^```console/```/'; }
 a_help_text_without_its_page() { edit tool/commands/ls.c 's/List tensors as/Planted tensors as/'; }
+a_command_without_a_section() { edit docs/tool.md 's/^## realign$/## Planted/'; }
+a_command_that_no_script_runs() { edit tests/cli/pages.sh 's/^t completion/"$tool" completion/'; }
 a_tool_that_prints_nothing() { stub planted/tool 'exit 0'; }
 a_tool_that_fails() { stub planted/tool '[ "$1" = help ] || exit 70'; }
 a_tool_without_commands() { stub planted/tool 'exit 64'; }
@@ -303,6 +305,10 @@ fault slow tests/install/check.sh a_header_that_is_not_installed 'tenmap\.hpp' \
 fault slow tests/install/check.sh an_internal_header_that_is_installed 'not part .*base\.h' \
     "$copy" "$work/installed"
 fault quick tests/cli/run.sh no_scripts_for_the_tool 'no scripts' /bin/true /bin/true
+fault slow tests/cli/run.sh a_command_without_a_section 'realign: docs/tool.md has no section' \
+    by cli commands
+fault slow tests/cli/run.sh a_command_that_no_script_runs 'completion: no script' \
+    by cli commands
 fault slow tests/cli/run.sh an_error_message_that_changed 'FAILED: main' by cli main
 fault slow tests/peers/differential.sh a_dtype_that_is_not_known '[1-9][0-9]* disagreements' 500
 

@@ -117,8 +117,9 @@ for command in $commands manual; do
             run "$command" named "$option=$path.d"
         done
     } >said 2>&1
-    "$on_terminal" --safe <said >wrong && echo "$command: safe" || echo "$command: $(cat wrong)"
+    "$on_terminal" --safe <said >wrong || echo "$command: $(cat wrong)"
 done
+[ -n "$commands" ] && echo "every other command is safe"
 switches=
 run "$evil" >said && run help "$evil" >>said
 "$on_terminal" --safe <said && echo "safe without a command"
