@@ -101,10 +101,10 @@ grep -q 'moved [0-9]* bytes in 2 requests' said || { cat said; wrong "one tensor
 
 # says CODE MESSAGE COMMAND...: checks the exit code, and that the output contains MESSAGE.
 says() {
-    code=$1 sentence=$2
+    code=$1 message=$2
     shift 2
     run said "$@"
-    { grep -qF -- "$sentence" said && grep -q "^exit $code\$" said; } || { cat said; wrong "$*"; }
+    { grep -qF -- "$message" said && grep -q "^exit $code\$" said; } || { cat said; wrong "$*"; }
     ! grep -q hunter2 said || { cat said; wrong "a secret: $*"; }
 }
 says 3 'no such file on the server' info "$base/files/none.safetensors"

@@ -82,12 +82,12 @@ fi
 
 # refused STATUS MESSAGE ARGUMENT...
 refused() {
-    status=$1 sentence=$2 got=0
+    status=$1 message=$2 got=0
     shift 2
     run "$@" >"$work/out" 2>"$work/error" || got=$?
-    [ "$got" -eq "$status" ] || fail "exit $got instead of $status: $sentence"
-    grep -qF -- "$sentence" "$work/error" || fail "not said: $sentence, but: $(cat "$work/error")"
-    [ ! -s "$work/out" ] || fail "ids in spite of: $sentence"
+    [ "$got" -eq "$status" ] || fail "exit $got instead of $status: $message"
+    grep -qF -- "$message" "$work/error" || fail "not said: $message, but: $(cat "$work/error")"
+    [ ! -s "$work/out" ] || fail "ids in spite of: $message"
 }
 
 refused 2 'usage: llama FOLDER --ids' "$model"

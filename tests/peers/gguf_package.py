@@ -386,10 +386,10 @@ def ask_package(path, data):
         return None, f"{type(error).__name__}: {error}"
 
 
-def rule(sentence):
+def rule(message):
     """Returns an error message without what is specific to the file."""
-    sentence = re.sub(r'^memory: |"(\\.|[^"\\])*"|at offset.*', "", sentence)
-    return re.sub(r"\d+|0x[0-9a-f]+", "N", sentence).strip()[:90]
+    message = re.sub(r'^memory: |"(\\.|[^"\\])*"|at offset.*', "", message)
+    return re.sub(r"\d+|0x[0-9a-f]+", "N", message).strip()[:90]
 
 
 def equal_fields(ours, theirs):
