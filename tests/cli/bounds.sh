@@ -70,4 +70,4 @@ for i in 1 2; do
     ln layers.safetensors apart/$i/model.safetensors
 done
 echo '{"architectures": ["Other"]}' >apart/2/config.json
-within inventory apart --no-shared
+within inventory apart --no-duplicates

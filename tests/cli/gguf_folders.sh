@@ -35,7 +35,7 @@ head -c 100 all/quants/other.gguf >all/cut.gguf
 cp small.safetensors all
 t inventory all
 rm all/parts-00001-of-00002.gguf
-t inventory all --depth 0 --no-shared
+t inventory all --depth 0 --no-duplicates
 # A folder of single GGUF files stands for all of them.
 t ls all/quants/other.gguf
 t info --top 0 all/quants | grep -e gguf -e tensors

@@ -62,7 +62,7 @@ on_model() {
     ls) run ls "$2" && run ls -l "$2" && run ls --tree "$2" && run ls --fold "$2" && run ls --json "$2" &&
         run ls --tsv "$2" && run ls -s dtype "$2" "$evil" ;;
     info) run info "$2" && run info --json "$2" ;;
-    inventory) run inventory . && run inventory --json . && run inventory --no-shared "$evil" ;;
+    inventory) run inventory . && run inventory --json . && run inventory --no-duplicates "$evil" ;;
     check) run check "$2" && run check --values "$2" && run check --json "$2" && run check --lenient "$2" ;;
     stats) run stats "$2" && run stats --hist "$2" && run stats --json "$2" && run stats --tsv "$2" ;;
     report) run report "$2" && run report "$2" -o - && run report "$2" --title "$evil" --force -o "r$path.html" \

@@ -14,7 +14,7 @@ cp sharded/model-0000?-of-00003.safetensors all/shards
 cp truncated.safetensors pointer.safetensors all/loras
 ln -s .. all/loop
 t inventory all
-t inventory all --no-shared --depth 0
+t inventory all --no-duplicates --depth 0
 t inventory --json all/tuned
 t inventory all/empty
 t inventory nosuch

@@ -19,7 +19,7 @@
 #include "model/model_summary.h"
 
 typedef struct inventory_settings {
-    bool no_shared, json;
+    bool no_duplicates, json;
     uint64_t depth, threads;
 } inventory_settings;
 
@@ -27,7 +27,7 @@ static const inventory_settings inventory_defaults = {.depth = 8};
 
 #define AT(field) offsetof(inventory_settings, field)
 static const option inventory_options[] = {
-    {0, "no-shared", NULL, OPTION_SWITCH, AT(no_shared),
+    {0, "no-duplicates", NULL, OPTION_SWITCH, AT(no_duplicates),
      "Do not look for tensors that several models share, which reads their data"},
     {'D', "depth", "N", OPTION_COUNT, AT(depth), "Look into folders N levels deep (8)"},
     {'j', "threads", "N", OPTION_COUNT, AT(threads),
@@ -38,7 +38,7 @@ static const option inventory_options[] = {
 
 static const example inventory_examples[] = {
     {"tenmap inventory ~/models", "what is there, what is broken, what shares weights"},
-    {"tenmap inventory --no-shared /data", "without reading any tensor"},
+    {"tenmap inventory --no-duplicates /data", "without reading any tensor"},
     {"tenmap inventory --json ~/models | jq '.models[].path'", "for scripts"},
     {NULL, NULL},
 };
@@ -432,7 +432,7 @@ static void print_inventory(const inventory *all, const inventory_settings *set)
     if (all->count > broken)
         print_models(all);
     print_broken(all);
-    if (!set->no_shared)
+    if (!set->no_duplicates)
         print_shared_tensors(all);
     text_addf(&line, "%s%zu model%s, ", all->count ? "\n" : "", all->count,
               all->count == 1 ? "" : "s");
@@ -522,7 +522,7 @@ static int inventory_run(const invocation *call) {
     find_models(all.top, set->depth, &all);
     bool broken = describe_all(&all);
     int status = EXIT_FINE;
-    if (!set->no_shared && !interrupted())
+    if (!set->no_duplicates && !interrupted())
         status = find_cross_model_duplicates(&all, (unsigned)set->threads);
     if (interrupted())
         status = fail(EXIT_INTERRUPTED, "interrupted");
