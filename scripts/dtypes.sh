@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compares the table of dtypes, src/base/dtype_table.h, with the places that repeat it: the tables
-# of docs/format.md, and the names that C++ and Python have for dtypes.
+# Compares the table of dtypes, src/base/dtype_table.h, with the places that repeat it: the public
+# header, the tables of docs/format.md, and the names that C++ and Python have for dtypes.
 #
 #     scripts/dtypes.sh [SOURCE]
 set -u
@@ -36,6 +36,12 @@ awk -F ' *[|] *' '/^\| [0-9]/ {
         print row[1], $2, row[2]
     }
 }' "$work/page" | tr -d '`' | same "docs/format.md, the table of block dtypes" blocks
+
+# The public header has an enumerator for each, and two more.
+{ cat "$work/dtypes" "$work/blocks" | sed 's/ .*//' && echo AS_STORED && echo OPAQUE; } |
+    LC_ALL=C sort >"$work/enumerators"
+sed -n '/^\/\* Element types/,/^};/s/^    TENMAP_\([A-Z0-9_]*\) = .*/\1/p' include/tenmap/types.h |
+    same include/tenmap/types.h enumerators
 
 # Python has a row for each dtype, C++ a type for each that takes whole bytes.
 sed 's/ .*//' "$work/dtypes" >"$work/names"

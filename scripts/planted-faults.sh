@@ -218,6 +218,9 @@ a_header_that_is_not_installed() { edit CMakeLists.txt 's, include/tenmap\.hpp ,
 an_internal_header_that_is_installed() {
     edit CMakeLists.txt 's,FILES include/tenmap\.h ,&src/base/base.h ,'
 }
+a_dtype_that_the_table_lacks() {
+    edit include/tenmap/types.h 's/^    TENMAP_U64 = 22,/&\n    TENMAP_U128 = 23,/'
+}
 a_dtype_that_no_page_has() { edit docs/format.md '/^| `BF16` |/d'; }
 a_block_of_another_size() { edit docs/format.md 's/`Q4_0` 18/`Q4_0` 17/'; }
 a_dtype_without_a_name_in_Python() { edit python/tenmap/_dtype_names.py '/^    "F4"/d'; }
@@ -239,6 +242,7 @@ fault quick layers.sh a_source_outside_of_the_layers 'folder of a layer: src/pla
 fault slow layers.sh a_kernel_calls_the_model 'needs tmi_lookup_free of src/model'
 fault quick bits.sh a_size_from_bits 'open.c:.*planted = n'
 fault quick bits.sh no_sources 'no sources'
+fault quick dtypes.sh a_dtype_that_the_table_lacks '> U128'
 fault quick dtypes.sh a_dtype_that_no_page_has 'BF16 16'
 fault quick dtypes.sh a_block_of_another_size 'Q4_0 32 17'
 fault quick dtypes.sh a_dtype_without_a_name_in_Python '< F4'
