@@ -41,7 +41,7 @@ static digest digest_model(const tenmap_model *model) {
     }
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i), *part;
-        if (!(t->flags & TENMAP_TENSOR_COMPUTED))
+        if (!has_no_bytes(t))
             digest_tensor(&d, t);
         for (uint32_t k = 0; (part = tenmap_part_at(t, k)) != NULL; k++)
             digest_tensor(&d, part);
@@ -64,7 +64,7 @@ static digest digest_schemes(const tenmap_model *model) {
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i);
         const tenmap_scheme *scheme = tenmap_scheme_of(t);
-        if (!(t->flags & TENMAP_TENSOR_COMPUTED))
+        if (!has_no_bytes(t))
             continue;
         digest_tensor(&d, t);
         digest_add(&d, scheme->name, strlen(scheme->name));
@@ -145,7 +145,7 @@ typedef struct sample {
  */
 static bool ask_for_sample(const tenmap_tensor *t, sample *s, tenmap_request *r) {
     uint32_t together, bytes, last;
-    if (t->flags & TENMAP_TENSOR_COMPUTED)
+    if (has_no_bytes(t))
         t = tenmap_part_at(t, 0); /* the codes; the other parts are scales and the like */
     if (!t || t->nelems == 0 || t->rank == 0 || t->rank > PLAN_AXES ||
         !tenmap_dtype_block(t->dtype, &together, &bytes) || bytes > SAMPLE_BYTES)

@@ -29,13 +29,13 @@ static tenmap_status read_batch(batch *b) {
 }
 
 /*
- * Adds one block of a tensor. A dequantized tensor is loaded by itself, and so is one with more
- * axes than there is room for.
+ * Adds one block of a tensor. A tensor that has no bytes of its own is loaded by itself, and so is
+ * one with more axes than there is room for.
  */
 static tenmap_status add_to_batch(batch *b, tenmap_request r, const uint64_t *begin,
                                   const uint64_t *end, uint64_t file_begin, uint64_t file_end) {
     const tenmap_tensor *t = r.tensor;
-    bool computed = t->flags & TENMAP_TENSOR_COMPUTED, deep = t->rank > PLAN_AXES;
+    bool computed = has_no_bytes(t), deep = t->rank > PLAN_AXES;
     tenmap_status status = TENMAP_OK;
     if (b->count == BATCH || computed || deep || b->shard != t->shard || b->behind != file_begin)
         status = read_batch(b);

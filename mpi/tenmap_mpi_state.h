@@ -32,6 +32,18 @@ enum {
 #define MOST_SHARED (((uint64_t)PTRDIFF_MAX / BATCH_PLACE - 1) * BATCH_PLACE)
 #define NOT_A_MESSAGE UINT32_MAX
 
+/*
+ * Whether the tensor has no bytes of its own in the file, so that only its values can be read: it
+ * is dequantized, or its elements do not lie one after the other.
+ */
+static bool has_no_bytes(const tenmap_tensor *t) {
+    return t->flags & TENMAP_TENSOR_COMPUTED;
+}
+
+static bool is_dequantized(const tenmap_tensor *t) {
+    return has_no_bytes(t) && strcmp(tenmap_scheme_of(t)->name, "strided") != 0;
+}
+
 /* What a rank wants of a tensor, as in the exchanged lists. */
 typedef struct want {
     const tenmap_tensor *tensor;

@@ -59,20 +59,20 @@ static bool in_whole_bytes(const want *w) {
 static void choose_wire(plan_stream *s, const entry *entries, size_t n) {
     const want *w = &entries[0].w;
     uint32_t as_bits = tenmap_dtype_bits(w->as), bits = tenmap_dtype_bits(w->stored);
-    bool computed = w->tensor->flags & TENMAP_TENSOR_COMPUTED, alike = as_bits != 0;
+    bool alike = as_bits != 0;
     for (size_t i = 0; i < n && alike; i++)
         alike = entries[i].w.as == w->as &&
                 !((entries[i].w.flags ^ w->flags) & TENMAP_CONVERT_SATURATE) &&
                 (as_bits % 8 == 0 || in_whole_bytes(&entries[i].w));
     s->wire = w->stored;
-    if (computed)
+    if (is_dequantized(w->tensor))
         s->wire = alike ? w->as : TENMAP_F32; /* from which all other dtypes are converted anyway */
     else if (alike && as_bits < bits)
         s->wire = w->as;
     s->flags = alike ? w->flags & TENMAP_CONVERT_SATURATE : 0;
     s->wire_bits = unit_bits(s->wire);
     s->read_bits = unit_bits(w->stored);
-    if (computed) {
+    if (has_no_bytes(w->tensor)) {
         uint64_t bytes = 0;
         const tenmap_tensor *part;
         for (uint32_t k = 0; (part = tenmap_part_at(w->tensor, k)) != NULL; k++)
@@ -99,7 +99,7 @@ static void make_stream(const loading *l, plan_stream *s, const entry *entries, 
     }
     s->step = s->wire_bits % 8 || s->read_bits % 8 ? 8 : 1;
     uint64_t least = l->options.chunk_bytes ? l->options.chunk_bytes : SMALL_CHUNK;
-    if (t->flags & TENMAP_TENSOR_COMPUTED && last % 8 == 0 && last * s->wire_bits / 8 <= least)
+    if (is_dequantized(t) && last % 8 == 0 && last * s->wire_bits / 8 <= least)
         s->step = last; /* whole rows, so that no scale is read twice */
 }
 
