@@ -258,7 +258,7 @@ static const struct {
     {"from AS_STORED", F(F32, AS_STORED), 16, 4, 0, 0, 0, TENMAP_ERR_ARGUMENT, "source"},
     {"to OPAQUE", F(OPAQUE, F32), 16, 4, 0, 0, 0, TENMAP_ERR_ARGUMENT, "OPAQUE"},
     {"from OPAQUE", F(F32, OPAQUE), 16, 4, 0, 0, 0, TENMAP_ERR_ARGUMENT, "OPAQUE"},
-    {"to nothing", 23, TENMAP_F32, 16, 4, 0, 0, 0, TENMAP_ERR_ARGUMENT, "23"},
+    {"to nothing", 63, TENMAP_F32, 16, 4, 0, 0, 0, TENMAP_ERR_ARGUMENT, "63"},
     {"from nothing", TENMAP_F32, UINT32_MAX, 16, 4, 0, 0, 0, TENMAP_ERR_ARGUMENT, "source"},
     {"count * bits overflows", F(F64, U8), 16, UINT64_MAX / 8, 0, 0, 0, TENMAP_ERR_BUFFER, "2^64"},
     {"just not overflowing", F(F64, F64), 16, UINT64_MAX / 64, 0, 0, 0, TENMAP_ERR_BUFFER, "take"},
