@@ -395,6 +395,26 @@ TENMAP_API const tenmap_scheme *tenmap_scheme_of(const tenmap_tensor *tensor);
  */
 TENMAP_API const tenmap_tensor *tenmap_part_at(const tenmap_tensor *tensor, uint32_t i);
 
+/* The stored tensors of one quantized weight, recognized by their names and dtypes alone. */
+typedef struct tenmap_quantized {
+    const char *family;   /* who writes it so: "GPTQ or AWQ", "MLX", ... Static */
+    uint32_t dequantizes; /* 1: TENMAP_OPEN_DEQUANTIZE has the rules of this family; else 0 */
+    uint32_t part_count;  /* at least 2 */
+    uint64_t values;      /* of the weight; 0 where the parts do not say */
+    const tenmap_tensor *parts[12]; /* the codes first */
+    uint64_t reserved[4];           /* 0 */
+} tenmap_quantized;
+
+/*
+ * For a model that is opened as it is stored. Returns 1 and sets *out (may be NULL) if `tensor`
+ * holds the codes of a quantized weight and a part that tells its family is there too; else 0, and
+ * sets nothing. Families that the library cannot dequantize are recognized as well. Whether parts
+ * fit together is not checked. May read a part of at most 64 bytes, which holds the weight's shape.
+ */
+TENMAP_API int tenmap_quantized_of(const tenmap_tensor *tensor, tenmap_quantized *out);
+/* The name of the i-th family that tenmap_quantized_of knows; NULL past the end. Static. */
+TENMAP_API const char *tenmap_family_at(size_t i);
+
 /*
  * Residency
  *

@@ -123,6 +123,17 @@ static PyObject *tensor_scheme(PyObject *self, void *unused) {
                                                          : tenmap_scheme_of(tensor)->name);
 }
 
+static PyObject *tensor_family(PyObject *self, void *unused) {
+    const tenmap_tensor *tensor = ((tpy_tensor *)self)->tensor;
+    tenmap_quantized weight;
+    int found;
+    (void)unused;
+    Py_BEGIN_ALLOW_THREADS; /* it may read from the caller's object */
+    found = tenmap_quantized_of(tensor, &weight);
+    Py_END_ALLOW_THREADS;
+    return found ? PyUnicode_FromString(weight.family) : Py_NewRef(Py_None);
+}
+
 static PyObject *tensor_mapped(PyObject *self, void *unused) {
     (void)unused;
     const tpy_tensor *tensor = (tpy_tensor *)self;
@@ -192,6 +203,9 @@ static PyGetSetDef tensor_properties[] = {
     {"scheme", tensor_scheme, NULL,
      "How its values are stored where that is in several parts (dequantize=True) or in blocks: "
      "\"fp8-block\", \"Q4_K\"; else \"none\".",
+     NULL},
+    {"family", tensor_family, NULL,
+     "Who writes quantized weights so, if it holds the codes of one: \"GPTQ or AWQ\"; else None.",
      NULL},
     {"mapped", tensor_mapped, NULL, "Whether its bytes can be used in place, without a copy.",
      NULL},

@@ -124,12 +124,14 @@ def test_dequantize(tmp_path):
     values = codes.astype("float32") * numpy.kron(scales, numpy.ones((128, 128), "float32"))
     path = tmp_path / "m.safetensors"
     tenmap.save_file({"a.weight": codes, "a.weight_scale_inv": scales, "b": scales}, path)
-    assert len(tenmap.open(path)) == 3
+    stored = tenmap.open(path)
+    assert len(stored) == 3 and stored["a.weight"].family == "block scales, as in DeepSeek's FP8"
+    assert stored["b"].family is None and stored["a.weight_scale_inv"].family is None
     for source, backend in ((path, "map"), (path, "read"), (path.read_bytes(), "map"), (open(path, "rb"), "map")):
         model = tenmap.open(source, dequantize=True, backend=backend)
         tensor = model["a.weight"]
         assert sorted(model) == ["a.weight", "b"] and tensor.shape == (256, 256) and not tensor.mapped
-        assert tensor.scheme == "fp8-block" and model["b"].scheme == "none"
+        assert tensor.scheme == "fp8-block" and model["b"].scheme == "none" and tensor.family is None
         assert tensor.dtype == "F32" and same(tensor.numpy(), values)
         assert same(tensor[3:200:7, ::-2].numpy(), values[3:200:7, ::-2])
         assert bytes(tensor.bytes) == values.tobytes() and bytes(tensor[5].bytes) == values[5].tobytes()

@@ -9,18 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first scheme that finds its parts takes the weight. */
-static const tmi_scheme_row schemes[] = {
-    {"compressed-tensors, packed", tmi_find_packed},
-    {"GPTQ and AWQ", tmi_find_gptq},
-    {"gpt-oss", tmi_find_mxfp4_blocks},
-    {"FP4 and FP6 in bytes", tmi_find_fp4_bytes},
-    {"bitsandbytes, 4 bits", tmi_find_bnb4},
-    {"MLX", tmi_find_mlx},
-    {"8 bits beside their scales", tmi_find_8bit},
-    {"NVFP4 of GGUF", tmi_find_nvfp4_scale},
-};
-enum { SCHEME_OF_BLOCKS = sizeof schemes / sizeof *schemes - 1 };
 #define ABSENT UINT32_MAX /* the owner of codes that must not be taken for values */
 
 typedef struct quantized_search {
@@ -129,12 +117,13 @@ static bool hide_codes(quantized_search *s, const tenmap_tensor *t) {
 
 /* Block dtypes have a single scheme, and no other scheme accepts them. */
 static bool try_schemes(quantized_search *s, const tenmap_tensor *t) {
-    size_t first = tmi_dtype_blocks(t->dtype) ? SCHEME_OF_BLOCKS : 0;
-    size_t end = first ? first + 1 : SCHEME_OF_BLOCKS;
+    const size_t of_blocks = TMI_SCHEME_FINDERS - 1;
+    size_t first = tmi_dtype_blocks(t->dtype) ? of_blocks : 0;
+    size_t end = first ? first + 1 : of_blocks;
     s->finder.incomplete = false;
     for (size_t i = first; i < end; i++) {
         tmi_quant_weight c = {.ending = ""};
-        bool found = schemes[i].find(&s->finder, t, &c);
+        bool found = tmi_scheme_finders[i](&s->finder, t, &c);
         if (s->finder.status != TENMAP_OK)
             return false;
         if (s->finder.incomplete) /* the remaining parts may look like those of another scheme */

@@ -222,11 +222,6 @@ uint64_t tmi_matrices(const uint64_t *shape, uint32_t rank);
  */
 typedef bool tmi_scheme_find(tmi_part_finder *f, const tenmap_tensor *t, tmi_quant_weight *c);
 
-typedef struct tmi_scheme_row {
-    const char *family; /* as docs/quantized.md names it */
-    tmi_scheme_find *find;
-} tmi_scheme_row;
-
 /*
  * The scheme name for integers of `bits` bits, such as "int4-group". `kind` is 0 for one scale per
  * tensor, 1 for one per row, 2 for one per group.
@@ -237,6 +232,13 @@ const char *tmi_integer_scheme(unsigned bits, unsigned kind);
 tmi_scheme_find tmi_find_8bit, tmi_find_packed, tmi_find_gptq, tmi_find_mxfp4_blocks,
     tmi_find_fp4_bytes;
 tmi_scheme_find tmi_find_bnb4, tmi_find_mlx, tmi_find_nvfp4_scale;
+
+/*
+ * quantized_families.c: the schemes in the order in which they are tried. The last is that of block
+ * dtypes, which no other scheme accepts.
+ */
+enum { TMI_SCHEME_FINDERS = 8 };
+extern tmi_scheme_find *const tmi_scheme_finders[TMI_SCHEME_FINDERS];
 
 /* quantized_annotations.c: reads JSON annotations of a weight. */
 

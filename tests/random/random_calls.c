@@ -163,6 +163,10 @@ static uint64_t look_at(const tenmap_model *m) {
         const tenmap_scheme *s = tenmap_scheme_of(t);
         for (uint32_t p = 0; p < s->part_count; p++)
             sum += tenmap_part_at(t, p)->nbytes;
+        tenmap_quantized weight;
+        if (tenmap_quantized_of(t, &weight))
+            for (uint32_t p = 0; p < weight.part_count; p++)
+                sum += weight.parts[p]->nbytes + weight.values;
         sum += t->nbytes + strlen(tenmap_dtype_text(t)) + tenmap_shard_at(m, t->shard)->size;
     }
     for (size_t i = 0; i < tenmap_metadata_count(m); i++) {

@@ -11,7 +11,6 @@
 #include "quantize/quantize_plan.h"
 #include "remote/remote.h"
 #include "output/output_write.h"
-#include "model/detect_quantized.h"
 #include "tensor_patterns.h"
 
 typedef struct convert_settings {
@@ -148,11 +147,11 @@ static int find_quantized(const convert_settings *set, const tenmap_model *model
                           size_t count, quantizer *q) {
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i);
-        quantized_parts weight;
-        if (!is_dequantized(t) && detect_quantized(model, t, &weight))
+        tenmap_quantized weight;
+        if (!is_dequantized(t) && tenmap_quantized_of(t, &weight))
             return fail(EXIT_FAILED,
                         "%s is already quantized (%s); add --dequantize to quantize it again",
-                        shown_name(t->name, t->name_len), weight.scheme);
+                        shown_name(t->name, t->name_len), weight.family);
         if (choose_dtype(set, rules, count, t) != BY_QUANTIZE)
             continue;
         const char *obstacle = quantize_obstacle(q->scheme, t);
@@ -234,14 +233,14 @@ static void report_dequantized(const plan *p, const target *to, bool json) {
                left == 1 ? "" : "s");
 }
 
-static int fail_quantized(const quantized_parts *weight, const tenmap_tensor *part) {
+static int fail_quantized(const tenmap_quantized *weight, const tenmap_tensor *part) {
     const tenmap_tensor *codes = weight->parts[0], *mark = weight->parts[1];
     return fail(
         EXIT_FAILED,
         "%s and %s are parts of one weight (%s; %s): converting %s would corrupt it; %s, --keep "
         "leaves parts as they are, --raw converts them",
         shown_name(codes->name, codes->name_len), shown_name(mark->name, mark->name_len),
-        tenmap_dtype_name(codes->dtype), weight->scheme, shown_name(part->name, part->name_len),
+        tenmap_dtype_name(codes->dtype), weight->family, shown_name(part->name, part->name_len),
         common.dequantize ? "this scheme cannot be dequantized" : "--dequantize writes its values");
 }
 
@@ -251,10 +250,10 @@ static int fail_quantized(const quantized_parts *weight, const tenmap_tensor *pa
  */
 static int refuse_quantized(const convert_settings *set, const plan *p, rule *rules, size_t count) {
     for (size_t i = 0; i < p->count; i++) {
-        quantized_parts weight;
-        if (!detect_quantized(p->models[0], p->sources[i].tensor, &weight))
+        tenmap_quantized weight;
+        if (!tenmap_quantized_of(p->sources[i].tensor, &weight))
             continue;
-        for (size_t k = 0; k < weight.count; k++) {
+        for (size_t k = 0; k < weight.part_count; k++) {
             tenmap_dtype to = choose_dtype(set, rules, count, weight.parts[k]);
             if (to != TENMAP_AS_STORED && to != weight.parts[k]->dtype)
                 return fail_quantized(&weight, weight.parts[k]);

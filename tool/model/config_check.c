@@ -9,7 +9,6 @@
 #include "model/config_json.h"
 #include "model/identify_model.h"
 #include "model/module_numbers.h"
-#include "model/detect_quantized.h"
 #include "tensor_patterns.h"
 
 /* Sizes that dimensions are made of. */
@@ -127,11 +126,11 @@ static void compare_shape(const expected_sizes *e, const tenmap_tensor *t,
                           const expected_shape *x) {
     uint64_t rows = e->sizes[x->rows], columns = e->sizes[x->columns];
     uint32_t rank = x->columns == SIZE_END ? 1 : 2;
-    quantized_parts parts;
+    tenmap_quantized parts;
     text line = {0};
     if (!rows || (rank == 2 && !columns) ||
         (t->rank == rank && t->shape[0] == rows && (rank == 1 || t->shape[1] == columns)) ||
-        detect_quantized(e->model, t, &parts))
+        tenmap_quantized_of(t, &parts))
         return;
     text_addf(&line, "tensor \"");
     text_add_safe(&line, t->name, t->name_len);

@@ -2,7 +2,6 @@
 #include "model/model_facts_json.h"
 
 #include "model/dequantized_weights.h"
-#include "model/detect_quantized.h"
 #include "model/gguf_metadata.h"
 #include "model/identify_model.h"
 #include "model/scheme_summary.h"
@@ -10,12 +9,12 @@
 static void find_weights(const tenmap_model *model, quantization *q) {
     for (size_t i = 0; i < tenmap_count(model); i++) {
         const tenmap_tensor *t = tenmap_at(model, i);
-        quantized_parts parts;
+        tenmap_quantized parts;
         if (is_dequantized(t)) {
             q->weights++;
-        } else if (detect_quantized(model, t, &parts)) {
+        } else if (tenmap_quantized_of(t, &parts)) {
             q->weights++;
-            q->by_names = q->by_names ? q->by_names : parts.scheme;
+            q->by_names = q->by_names ? q->by_names : parts.family;
         }
     }
 }

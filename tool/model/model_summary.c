@@ -8,7 +8,6 @@
 #include "model/gguf_metadata.h"
 #include "model/module_numbers.h"
 #include "view/print.h"
-#include "model/detect_quantized.h"
 #include "view/tree.h"
 
 enum { MAX_DTYPES = 256 };
@@ -64,19 +63,18 @@ static void count_tensors(summary *s) {
 static void count_params(summary *s) {
     s->params = s->all.elements;
     for (size_t i = 0; i < s->all.count; i++) {
-        quantized_parts w;
-        uint64_t values;
+        tenmap_quantized w;
         if (is_dequantized(s->all.tensors[i])) {
             s->quantized++;
             continue;
         }
-        if (!detect_quantized(s->model, s->all.tensors[i], &w))
+        if (!tenmap_quantized_of(s->all.tensors[i], &w))
             continue;
         s->quantized++;
-        s->scheme = s->scheme ? s->scheme : w.scheme;
-        s->params_least = !quantized_value_count(&w, &values) || s->params_least;
-        s->params += values;
-        for (size_t k = 0; k < w.count; k++)
+        s->scheme = s->scheme ? s->scheme : w.family;
+        s->params_least = s->params_least || (!w.values && w.parts[0]->nelems);
+        s->params += w.values ? w.values : w.parts[0]->nelems;
+        for (size_t k = 0; k < w.part_count; k++)
             s->params -= w.parts[k]->nelems;
     }
 }

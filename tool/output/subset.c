@@ -4,7 +4,6 @@
 #include "model/dequantized_weights.h"
 #include "output/config_edit.h"
 #include "output/output_write.h"
-#include "model/detect_quantized.h"
 
 const option subset_options[] = {
     {'d', "dtype", "DTYPE", OPTION_LIST, offsetof(subset_settings, wanted.dtypes),
@@ -57,17 +56,17 @@ static int plan_subset(plan *p, const selection *chosen, bool keep, tenmap_dtype
  */
 static int refuse_parts(const plan *p, tenmap_dtype to) {
     for (size_t i = 0; i < p->count; i++) {
-        quantized_parts weight;
-        if (!detect_quantized(p->models[0], p->sources[i].tensor, &weight))
+        tenmap_quantized weight;
+        if (!tenmap_quantized_of(p->sources[i].tensor, &weight))
             continue;
-        for (size_t k = 0; k < weight.count; k++)
+        for (size_t k = 0; k < weight.part_count; k++)
             if (becomes(weight.parts[k], to))
                 return fail(EXIT_FAILED,
                             "%s and %s are parts of one weight (%s; %s): --to %s would corrupt it; "
                             "convert --dequantize writes its values",
                             shown_name(weight.parts[0]->name, weight.parts[0]->name_len),
                             shown_name(weight.parts[1]->name, weight.parts[1]->name_len),
-                            tenmap_dtype_name(weight.parts[0]->dtype), weight.scheme,
+                            tenmap_dtype_name(weight.parts[0]->dtype), weight.family,
                             tenmap_dtype_name(to));
     }
     return EXIT_FINE;
