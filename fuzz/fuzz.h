@@ -72,7 +72,7 @@ static inline void fuzz_error_check(const tenmap_error *error, tenmap_status sta
     }
     CHECK(error->status == status);
     CHECK(strcmp(tenmap_status_name(status), "TENMAP_ERR_UNKNOWN") != 0);
-    CHECK(error->reserved == 0);
+    CHECK(error->remedy <= TENMAP_REMEDY_CREDENTIALS);
     const char *end = memchr(error->message, 0, sizeof error->message);
     CHECK(end && end > error->message);
     size_t len = (size_t)(end - error->message);

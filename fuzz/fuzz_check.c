@@ -22,7 +22,7 @@ static void take_finding(void *ctx, const tenmap_finding *f) {
     size_t len = strlen(f->message);
     CHECK(f->severity >= TENMAP_FINDING_NOTE && f->severity <= TENMAP_FINDING_ERROR);
     CHECK(strcmp(tenmap_found_name(f->code), "unknown") != 0);
-    CHECK(f->reserved == 0 && len > 0 && len < sizeof v->first);
+    CHECK(f->remedy <= TENMAP_REMEDY_CREDENTIALS && len > 0 && len < sizeof v->first);
     CHECK(fuzz_utf8(f->message, len) == len);
     for (size_t i = 0; i < len; i++)
         CHECK((unsigned char)f->message[i] >= 0x20 && f->message[i] != 0x7f);

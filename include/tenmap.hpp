@@ -55,6 +55,7 @@ class error : public std::exception {
     const char *what() const noexcept override { return e_.message; }
     tenmap_status status() const noexcept { return e_.status; } // TENMAP_ERR_*
     int os_error() const noexcept { return e_.os_error; }
+    std::uint32_t remedy() const noexcept { return e_.remedy; } // TENMAP_REMEDY_*
     std::uint64_t offset() const noexcept { return e_.offset; }
     std::uint64_t index() const noexcept { return e_.index; }
     const tenmap_error &get() const noexcept { return e_; }

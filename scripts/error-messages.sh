@@ -54,8 +54,16 @@ if [ -n "$found" ]; then
     exit 1
 fi
 
-# The first column of the table of remedies: quoted words that occur in some error message.
-rows=$(sed -n '/^| The message says |/,/^$/p' docs/errors.md | sed '1,2d' | grep -o '^| "[^"]*"' | sed 's/^| //')
+# The second column of the table of remedies: quoted words that occur in some error message. The
+# first: every remedy that an error of the library can have.
+rows=$(sed -n '/^| Remedy | The message says |/,/^$/p' docs/errors.md | sed '1,2d' |
+    sed -n 's/^|[^|]*| \("[^"]*"\).*/\1/p')
+for remedy in $(grep -ho 'TENMAP_REMEDY_[A-Z][A-Z_]*' $files | sort -u); do
+    [ $remedy = TENMAP_REMEDY_NONE ] || grep -q "\`$remedy\`" docs/errors.md || {
+        echo "docs/errors.md: $remedy is missing"
+        exit 1
+    }
+done
 [ -n "$rows" ] || { echo "docs/errors.md: the table of remedies is not there"; exit 1; }
 all=$(cat $files | tr -d '\n' | sed 's/" *"//g')
 printf '%s\n' "$rows" | tr -d '"' | while IFS= read -r words; do

@@ -141,11 +141,16 @@ void set_command_name(const char *name);
 const char *os_error_text(int code);
 
 /*
- * Adds a library message with the library's flag names replaced by the tool's options. (`text` is
- * declared in print.h.)
+ * Adds a library message as it is, and the tool's option for its remedy (TENMAP_REMEDY_*) if there
+ * is one. (`text` is declared in print.h.)
  */
 struct text;
-void text_add_message(struct text *out, const char *message);
+void text_add_error(struct text *out, const char *message, uint32_t remedy);
+/*
+ * Library messages about a file begin with its path in quotes, then a colon and a space
+ * (tenmap_error). Returns the closing quote, or NULL for a message that begins otherwise.
+ */
+const char *end_of_path(const char *message);
 
 /*
  * Commands that write call this first. SIGINT, SIGTERM and SIGHUP then only set a flag, so that the

@@ -67,34 +67,35 @@ const char *os_error_text(int code) {
     return strerror(code);
 }
 
-void text_add_message(text *out, const char *message) {
-    static const struct {
-        const char *from, *to;
-    } words[] = {{"open it with missing shards allowed", "use --partial"},
-                 {"a lenient open takes", "--lenient takes"},
-                 {" (open it to be read, not mapped)", ""},
-                 {"; open it to be read, not mapped", ""},
-                 {"a higher limit for headers allows it", "--max-header raises it"},
-                 {"opened as it is stored, the model lists its parts",
-                  "without --dequantize its parts are listed"},
-                 {"repairing its metadata", "'tenmap meta FILE repair'"}};
-    while (*message) {
-        size_t i = 0, count = sizeof words / sizeof words[0];
-        while (i < count && strncmp(message, words[i].from, strlen(words[i].from)) != 0)
-            i++;
-        if (i < count)
-            text_add(out, words[i].to, strlen(words[i].to));
-        else
-            text_add(out, message, 1);
-        message += i < count ? strlen(words[i].from) : 1;
-    }
+void text_add_error(text *out, const char *message, uint32_t remedy) {
+    static const char *const options[] = {
+        [TENMAP_REMEDY_ALLOW_PARTIAL] = "use --partial",
+        [TENMAP_REMEDY_ALLOW_LENIENT] = "use --lenient",
+        [TENMAP_REMEDY_DEQUANTIZE] = "use --dequantize",
+        [TENMAP_REMEDY_RAISE_HEADER_LIMIT] = "use --max-header",
+        [TENMAP_REMEDY_REPAIR] = "use 'tenmap meta FILE repair'",
+        [TENMAP_REMEDY_AS_STORED] = "leave out --dequantize",
+    };
+    const char *said = remedy < sizeof options / sizeof options[0] ? options[remedy] : NULL;
+    text_add(out, message, strlen(message));
+    if (said)
+        text_addf(out, ": %s", said);
+}
+
+const char *end_of_path(const char *message) {
+    if (*message != '"')
+        return NULL;
+    do
+        message += *message == '\\' && message[1] ? 2 : 1;
+    while (*message && *message != '"');
+    return *message && message[1] == ':' && message[2] == ' ' ? message : NULL;
 }
 
 int fail_error(const tenmap_error *error) {
     if (error->status == TENMAP_ERR_CANCELLED || interrupted())
         return fail(EXIT_INTERRUPTED, "interrupted");
     text message = {0};
-    text_add_message(&message, error->message);
+    text_add_error(&message, error->message, error->remedy);
     int code = fail(error->status == TENMAP_ERR_FORMAT ? EXIT_REJECTED : EXIT_FAILED, "%s",
                     message.bytes ? message.bytes : "");
     text_free(&message);

@@ -12,10 +12,12 @@ tenmap_status tmh_fail_wrong(const tmh_file *file, const tmh_request *request, t
     tmh_shown shown = tmh_show(file->given);
     switch (wrong) {
     case TMH_WHOLE:
-        return tmh_fail(error, TENMAP_ERR_UNSUPPORTED,
-                        "%s: the server answers a request for a part of the file with the whole "
-                        "file, so parts cannot be read from it: download the file",
-                        shown.text);
+        return tmh_remedy(
+            error, TENMAP_REMEDY_DOWNLOAD,
+            tmh_fail(error, TENMAP_ERR_UNSUPPORTED,
+                     "%s: the server answers a request for a part of the file with the whole "
+                     "file, so parts cannot be read from it: download the file",
+                     shown.text));
     case TMH_COMPRESSED:
         return tmh_fail(error, TENMAP_ERR_IO,
                         "%s: the server compresses its answer though it was asked not to, so the "
@@ -36,19 +38,23 @@ tenmap_status tmh_fail_wrong(const tmh_file *file, const tmh_request *request, t
                         "that it announces",
                         shown.text, (ull)a->first, (ull)a->last);
     case TMH_LONG_PAGE:
-        return tmh_fail(error, TENMAP_ERR_LIMIT,
-                        "%s: a page of the listing has more than %d bytes, the limit; open a file "
-                        "of the folder by its name",
-                        shown.text, (int)TMH_LONGEST_PAGE);
+        return tmh_remedy(
+            error, TENMAP_REMEDY_OPEN_ONE,
+            tmh_fail(error, TENMAP_ERR_LIMIT,
+                     "%s: a page of the listing has more than %d bytes, the limit; open a file "
+                     "of the folder by its name",
+                     shown.text, (int)TMH_LONGEST_PAGE));
     case TMH_OPEN_ENDED:
         return tmh_fail(error, TENMAP_ERR_IO,
                         "%s: the server answers with the whole file and does not say how long it "
                         "is, so a truncated answer could be mistaken for the whole file",
                         shown.text);
     default:
-        return tmh_fail(error, TENMAP_ERR_IO,
-                        "%s: the file has changed on the server since it was opened: open it again",
-                        shown.text);
+        return tmh_remedy(
+            error, TENMAP_REMEDY_OPEN_AGAIN,
+            tmh_fail(error, TENMAP_ERR_IO,
+                     "%s: the file has changed on the server since it was opened: open it again",
+                     shown.text));
     }
 }
 
@@ -79,7 +85,7 @@ static tenmap_status fail_permission(const tmh_file *file, int status, const cha
              "%s: no permission: the server answered %d%s%s to a request %s%s",
              tmh_show(file->given).text, status, *code ? " " : "", code, used, hint);
     error->os_error = EACCES;
-    return TENMAP_ERR_IO;
+    return tmh_remedy(error, TENMAP_REMEDY_CREDENTIALS, TENMAP_ERR_IO);
 }
 
 static tenmap_status fail_missing(const tmh_file *file, int status, const char *code,
@@ -107,15 +113,20 @@ tenmap_status tmh_fail_status(const tmh_file *file, const tmh_request *request, 
     if (a->status == 412 || a->status == 416)
         return tmh_fail_wrong(file, request, TMH_CHANGED, error);
     if (a->status == 429)
-        return tmh_fail(error, TENMAP_ERR_IO,
-                        "%s: the server gets too many requests and asks to wait (it answered 429, "
-                        "with %llu seconds): try again later, or with fewer connections",
-                        tmh_show(file->given).text, (ull)(a->has_retry_after ? a->retry_after : 0));
+        return tmh_remedy(
+            error, TENMAP_REMEDY_TRY_AGAIN,
+            tmh_fail(error, TENMAP_ERR_IO,
+                     "%s: the server gets too many requests and asks to wait (it answered 429, "
+                     "with %llu seconds): try again later, or with fewer connections",
+                     tmh_show(file->given).text, (ull)(a->has_retry_after ? a->retry_after : 0)));
     if (a->status == 200)
         return tmh_fail_wrong(file, request, TMH_WHOLE, error);
-    return tmh_fail(error, TENMAP_ERR_IO, "%s: the server answered %d%s%s, which is a failure%s",
-                    tmh_show(file->given).text, a->status, *code ? " " : "", code,
-                    a->status >= 500 ? " of its own: try again later" : "");
+    bool own = a->status >= 500;
+    return tmh_remedy(error, own ? TENMAP_REMEDY_TRY_AGAIN : TENMAP_REMEDY_NONE,
+                      tmh_fail(error, TENMAP_ERR_IO,
+                               "%s: the server answered %d%s%s, which is a failure%s",
+                               tmh_show(file->given).text, a->status, *code ? " " : "", code,
+                               own ? " of its own: try again later" : ""));
 }
 
 /* For a header line that is too long curl reports that memory ran out, which is rarely true. */

@@ -27,6 +27,8 @@ typedef unsigned long long ull;
 tenmap_status tmh_fail(tenmap_error *error, tenmap_status status, const char *format, ...)
     TMH_PRINTF(3, 4);
 tenmap_status tmh_fail_memory(tenmap_error *error, const char *what);
+/* Sets what would help, TENMAP_REMEDY_*, in an error that is already filled; returns status. */
+tenmap_status tmh_remedy(tenmap_error *error, uint32_t remedy, tenmap_status status);
 
 /*
  * An address as errors show it: without user, password and query, which may hold a signature;

@@ -51,11 +51,12 @@ static bool is_folder(const tmh_address *a) {
 
 static tenmap_status fail_folder(const tmh_file *file, tenmap_error *error) {
     bool web = file->address.scheme == TMH_HTTP || file->address.scheme == TMH_HTTPS;
-    return tmh_fail(error, TENMAP_ERR_NOT_FOUND, "%s: this is a folder%s",
-                    tmh_show(file->given).text,
-                    web ? ", which web servers do not list reliably; give the address of a file, "
-                          "or of a model's index"
-                        : "");
+    return tmh_remedy(
+        error, web ? TENMAP_REMEDY_OPEN_ONE : TENMAP_REMEDY_NONE,
+        tmh_fail(error, TENMAP_ERR_NOT_FOUND, "%s: this is a folder%s", tmh_show(file->given).text,
+                 web ? ", which web servers do not list reliably; give the address of a file, "
+                       "or of a model's index"
+                     : ""));
 }
 
 /*
@@ -76,11 +77,13 @@ static tenmap_status check_signature(tmh_file *file, tenmap_error *error) {
     size_t len = strlen(a->path);
     bool shard = (len > 12 && strcmp(a->path + len - 12, ".safetensors") == 0) ||
                  (len > 5 && strcmp(a->path + len - 5, ".gguf") == 0);
-    return tmh_fail(error, shard ? TENMAP_ERR_IO : TENMAP_ERR_NOT_FOUND,
-                    "%s: the address that was opened is signed for one file only, and this is "
-                    "another file beside it; open the index at an address where its shards can be "
-                    "reached too, or download its files",
-                    tmh_show(file->given).text);
+    return tmh_remedy(
+        error, TENMAP_REMEDY_DOWNLOAD,
+        tmh_fail(error, shard ? TENMAP_ERR_IO : TENMAP_ERR_NOT_FOUND,
+                 "%s: the address that was opened is signed for one file only, and this is "
+                 "another file beside it; open the index at an address where its shards can be "
+                 "reached too, or download its files",
+                 tmh_show(file->given).text));
 }
 
 static tenmap_status read_first(tmh_file *file, tenmap_error *error) {
@@ -219,10 +222,12 @@ static int count_entry(void *ctx, const char *name) {
 
 static tenmap_status fail_listing(const tmh_file *file, long most, const char *what,
                                   tenmap_error *error) {
-    return tmh_fail(error, TENMAP_ERR_LIMIT,
-                    "%s: the server's listing of the folder has more than %ld %s, the limit; open "
-                    "a file of the folder by its name",
-                    tmh_show(file->given).text, most, what);
+    return tmh_remedy(
+        error, TENMAP_REMEDY_OPEN_ONE,
+        tmh_fail(error, TENMAP_ERR_LIMIT,
+                 "%s: the server's listing of the folder has more than %ld %s, the limit; open "
+                 "a file of the folder by its name",
+                 tmh_show(file->given).text, most, what));
 }
 
 /* Fails if the listing exceeded one of its limits. */

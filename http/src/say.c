@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+tenmap_status tmh_remedy(tenmap_error *error, uint32_t remedy, tenmap_status status) {
+    error->remedy = remedy;
+    return status;
+}
+
 tenmap_status tmh_fail(tenmap_error *error, tenmap_status status, const char *format, ...) {
     va_list args;
     memset(error, 0, sizeof *error);

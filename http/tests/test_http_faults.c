@@ -63,6 +63,26 @@ static const char *address_of(const char *name) {
     return text;
 }
 
+/* What a message tells people to do, the remedy tells programs. */
+static void check_remedy(const tenmap_error *error) {
+    static const struct {
+        const char *words;
+        uint32_t remedy;
+    } told[] = {{"no permission", TENMAP_REMEDY_CREDENTIALS},
+                {"download", TENMAP_REMEDY_DOWNLOAD},
+                {"open it again", TENMAP_REMEDY_OPEN_AGAIN},
+                {"try again later", TENMAP_REMEDY_TRY_AGAIN},
+                {"open a file of the folder", TENMAP_REMEDY_OPEN_ONE},
+                {"give the address of a file", TENMAP_REMEDY_OPEN_ONE},
+                {"", TENMAP_REMEDY_NONE}};
+    size_t i = 0;
+    while (!strstr(error->message, told[i].words))
+        i++;
+    if (error->remedy != told[i].remedy)
+        fail_msg("the remedy is %s, the message: %s", tenmap_remedy_name(error->remedy),
+                 error->message);
+}
+
 /* Every error message must exist, be printable and hold no secret. */
 static void check_message(const tenmap_error *error, tenmap_status status) {
     assert_int_equal(error->status, status);
@@ -70,6 +90,7 @@ static void check_message(const tenmap_error *error, tenmap_status status) {
     for (const char *c = error->message; *c; c++)
         assert_true(*c >= ' ' && *c <= '~');
     assert_null(strstr(error->message, "hunter2"));
+    check_remedy(error);
 }
 
 static tenmap_status read_part(const tenmap_io *io, void *file, uint64_t at, size_t bytes,

@@ -74,7 +74,7 @@ typedef struct tenmap_finding {
     uint32_t severity;   /* TENMAP_FINDING_* */
     uint32_t code;       /* TENMAP_FOUND_* */
     uint32_t shard;      /* by file name, missing ones counted; 0 for a single file */
-    uint32_t reserved;   /* 0 */
+    uint32_t remedy;     /* TENMAP_REMEDY_*; NONE where options.flags allow it already */
     uint64_t offset;     /* in that file, where one applies; else 0 */
     const char *tensor;  /* its name, NUL-terminated, where one applies; else NULL */
     const char *message; /* as in tenmap_error: it names the file and the tensor */

@@ -141,19 +141,47 @@ enum {
 };
 
 /*
+ * tenmap_error.remedy: what would help, for programs. The message says the same in words. Values
+ * never change; new ones are appended.
+ */
+enum {
+    TENMAP_REMEDY_NONE = 0,
+    TENMAP_REMEDY_ALLOW_PARTIAL = 1,      /* TENMAP_OPEN_PARTIAL, to go without the missing files */
+    TENMAP_REMEDY_ALLOW_LENIENT = 2,      /* TENMAP_OPEN_LENIENT, to take the file as it is */
+    TENMAP_REMEDY_DEQUANTIZE = 3,         /* TENMAP_OPEN_DEQUANTIZE: the values are in parts */
+    TENMAP_REMEDY_BACKEND_READ = 4,       /* options.backend = TENMAP_BACKEND_READ */
+    TENMAP_REMEDY_RAISE_HEADER_LIMIT = 5, /* a higher options.max_header_bytes */
+    TENMAP_REMEDY_FETCH_AGAIN = 6,        /* the file is not what it should be, or not complete */
+    TENMAP_REMEDY_REPAIR = 7,             /* tenmap_repair_metadata */
+    TENMAP_REMEDY_AS_STORED = 8,          /* to open without TENMAP_OPEN_DEQUANTIZE */
+    TENMAP_REMEDY_LATER_WINS = 9,         /* TENMAP_OPEN_LATER_WINS */
+    TENMAP_REMEDY_OPEN_AGAIN = 10,        /* the file has changed: close the model, open it again */
+    TENMAP_REMEDY_TRY_AGAIN = 11,         /* the same call, later: a program or server is busy */
+    TENMAP_REMEDY_CONVERT = 12,           /* another program converts or unpacks the file */
+    TENMAP_REMEDY_RAISE_PROCESS_LIMIT =
+        13,                        /* a limit of the process: files, memory, locked pages */
+    TENMAP_REMEDY_READ = 14,       /* tenmap_read or tenmap_read_as, not a view or bytes */
+    TENMAP_REMEDY_PARTS = 15,      /* tenmap_part_at gives tensors that have bytes */
+    TENMAP_REMEDY_OPEN_ONE = 16,   /* the path of one of the files or folders that it holds */
+    TENMAP_REMEDY_DOWNLOAD = 17,   /* the server does not serve parts of files: fetch it whole */
+    TENMAP_REMEDY_CREDENTIALS = 18 /* a token or keys that the server accepts */
+};
+
+/*
  * Filled on failure, left unchanged on success. Owned by the caller. NULL is accepted wherever a
  * pointer to one is taken. This struct is frozen at 512 bytes.
  */
 typedef struct tenmap_error {
     tenmap_status status;
-    int32_t os_error;  /* errno, where the system refused; else 0 */
-    uint32_t shard;    /* which shard, where one applies; else 0 */
-    uint32_t reserved; /* 0 */
-    uint64_t offset;   /* byte offset in that file, where one applies; else 0 */
-    uint64_t index; /* which request, edit or tensor (in file order), where one applies; else 0 */
+    int32_t os_error; /* errno, where the system refused; else 0 */
+    uint32_t shard;   /* which shard, where one applies; else 0 */
+    uint32_t remedy;  /* TENMAP_REMEDY_*: what would help; NONE with TENMAP_ERR_ARGUMENT */
+    uint64_t offset;  /* byte offset in that file, where one applies; else 0 */
+    uint64_t index;   /* which request, edit or tensor (in file order), where one applies; else 0 */
     /*
-     * NUL-terminated UTF-8, one or two sentences, no control characters. It is written for the
-     * person who has the model and says what would help in words (docs/errors.md lists the flags).
+     * NUL-terminated UTF-8, one or two sentences, no control characters. A message about a file
+     * begins with its path in double quotes, in which a backslash escapes a quote, then ": ". It is
+     * written for the person who has the model and says what would help in words.
      * Only TENMAP_ERR_ARGUMENT, which is for the programmer, names macros.
      */
     char message[480];
@@ -188,6 +216,8 @@ TENMAP_API const char *tenmap_dtype_name(tenmap_dtype dtype);
 TENMAP_API int tenmap_dtype_from_name(const char *name, tenmap_dtype *out);
 /* "TENMAP_ERR_FORMAT"; "TENMAP_ERR_UNKNOWN" for an unknown value. Static. */
 TENMAP_API const char *tenmap_status_name(tenmap_status status);
+/* "repair" for TENMAP_REMEDY_REPAIR, for programs; "unknown" for an unknown value. Static. */
+TENMAP_API const char *tenmap_remedy_name(uint32_t remedy);
 /* The instruction set that conversions use on this machine: "avx2", "neon" or "scalar". Static. */
 TENMAP_API const char *tenmap_cpu_path(void);
 /* The version of the library at run time: major * 1,000,000 + minor * 1,000 + patch. */

@@ -54,7 +54,7 @@ typedef struct checking {
     int failed;
 } checking;
 
-/* (severity, code, shard or None, offset, tensor or None, message) */
+/* (severity, code, shard or None, offset, tensor or None, message, remedy) */
 static PyObject *finding_tuple(const tenmap_finding *finding) {
     PyObject *shard = finding->shard == TENMAP_NO_SHARD ? Py_NewRef(Py_None)
                                                         : PyLong_FromUnsignedLong(finding->shard);
@@ -70,8 +70,8 @@ static PyObject *finding_tuple(const tenmap_finding *finding) {
         Py_XDECREF(message);
         return NULL;
     }
-    return Py_BuildValue("IsNKNN", finding->severity, tenmap_found_name(finding->code), shard,
-                         (unsigned long long)finding->offset, tensor, message);
+    return Py_BuildValue("IsNKNNI", finding->severity, tenmap_found_name(finding->code), shard,
+                         (unsigned long long)finding->offset, tensor, message, finding->remedy);
 }
 
 static void found(void *context, const tenmap_finding *finding) {

@@ -22,10 +22,11 @@ PyObject *tpy_fail(tpy_state *state, const tenmap_error *error, PyObject *path, 
         PyUnicode_DecodeUTF8(error->message, (Py_ssize_t)strlen(error->message), "replace");
     if (text == NULL)
         return NULL;
-    PyObject *exception = PyObject_CallFunction(
-        state->make_error, "iOiKKOO", (int)error->status, text, (int)error->os_error,
-        (unsigned long long)error->offset, (unsigned long long)error->index,
-        path != NULL ? path : Py_None, tensor != NULL ? tensor : Py_None);
+    PyObject *exception =
+        PyObject_CallFunction(state->make_error, "iOiIKKOO", (int)error->status, text,
+                              (int)error->os_error, (unsigned int)error->remedy,
+                              (unsigned long long)error->offset, (unsigned long long)error->index,
+                              path != NULL ? path : Py_None, tensor != NULL ? tensor : Py_None);
     Py_DECREF(text);
     if (exception != NULL) {
         PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);

@@ -14,7 +14,7 @@ tenmap.install() makes `import safetensors` mean tenmap.safetensors.
 """
 
 from . import _core
-from ._errors import Error, Status
+from ._errors import Error, Remedy, Status
 from ._inspect import Finding, Stats, check, measure
 from ._model import Model, Shard, Tensor, open
 from ._write import Writer, convert, edit_metadata, rename, save_file, save_sharded
@@ -22,8 +22,9 @@ from ._write import Writer, convert, edit_metadata, rename, save_file, save_shar
 __version__ = _core.version
 
 __all__ = [
-    "Error", "Finding", "Model", "Shard", "Stats", "Status", "Tensor", "Writer", "check", "convert",
-    "edit_metadata", "install", "measure", "open", "rename", "save_file", "save_sharded", "uninstall",
+    "Error", "Finding", "Model", "Remedy", "Shard", "Stats", "Status", "Tensor", "Writer", "check",
+    "convert", "edit_metadata", "install", "measure", "open", "rename", "save_file", "save_sharded",
+    "uninstall",
 ]  # fmt: skip
 
 

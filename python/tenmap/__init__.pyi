@@ -30,8 +30,30 @@ class Status(IntEnum):
     NO_SPACE = 12
     CANCELLED = 13
 
+class Remedy(IntEnum):
+    NONE = 0
+    ALLOW_PARTIAL = 1
+    ALLOW_LENIENT = 2
+    DEQUANTIZE = 3
+    BACKEND_READ = 4
+    RAISE_HEADER_LIMIT = 5
+    FETCH_AGAIN = 6
+    REPAIR = 7
+    AS_STORED = 8
+    LATER_WINS = 9
+    OPEN_AGAIN = 10
+    TRY_AGAIN = 11
+    CONVERT = 12
+    RAISE_PROCESS_LIMIT = 13
+    READ = 14
+    PARTS = 15
+    OPEN_ONE = 16
+    DOWNLOAD = 17
+    CREDENTIALS = 18
+
 class Error(Exception):
     status: Status
+    remedy: Remedy
     message: str
     path: str | None
     tensor: str | None
@@ -62,6 +84,7 @@ class Finding(NamedTuple):
     offset: int
     tensor: str | None
     message: str
+    remedy: Remedy
 
 class Stats(NamedTuple):
     count: int  # type: ignore[assignment]  # as tuple.count is at run time too

@@ -21,8 +21,32 @@ class Status(IntEnum):
     CANCELLED = 13
 
 
+class Remedy(IntEnum):
+    """What would help, for programs: the library's TENMAP_REMEDY_* numbers. NONE is false."""
+
+    NONE = 0
+    ALLOW_PARTIAL = 1
+    ALLOW_LENIENT = 2
+    DEQUANTIZE = 3
+    BACKEND_READ = 4
+    RAISE_HEADER_LIMIT = 5
+    FETCH_AGAIN = 6
+    REPAIR = 7
+    AS_STORED = 8
+    LATER_WINS = 9
+    OPEN_AGAIN = 10
+    TRY_AGAIN = 11
+    CONVERT = 12
+    RAISE_PROCESS_LIMIT = 13
+    READ = 14
+    PARTS = 15
+    OPEN_ONE = 16
+    DOWNLOAD = 17
+    CREDENTIALS = 18
+
+
 class Error(Exception):
-    """A failure of the library: `status` is for programs, `message` for people.
+    """A failure of the library: `status` and `remedy` are for programs, `message` for people.
 
     `path`, `tensor` and `offset` (in bytes, in that file) say where; None if it does not apply. An
     error about a missing file is also a FileNotFoundError, about a missing tensor a KeyError, from
@@ -31,6 +55,7 @@ class Error(Exception):
 
     status: Status
     message: str
+    remedy = Remedy.NONE
     path = None
     tensor = None
     offset = None
@@ -49,7 +74,8 @@ class Error(Exception):
 
     def __reduce__(self):
         errno = getattr(self, "errno", None) or 0
-        return make, (int(self.status), self.message, errno, self.offset, self.index, self.path, self.tensor)
+        place = (self.offset, self.index, self.path, self.tensor)
+        return make, (int(self.status), self.message, errno, int(self.remedy), *place)
 
 
 class _System(Error, OSError):
@@ -62,7 +88,7 @@ class _NotFound(Error, FileNotFoundError):
 
 class _NoTensor(Error, KeyError):
     def __reduce__(self):
-        return missing, (self.message, self.index, self.path, self.tensor)
+        return missing, (self.message, int(self.remedy), self.index, self.path, self.tensor)
 
 
 class _Denied(Error, PermissionError):
@@ -76,7 +102,7 @@ class _Memory(Error, MemoryError):
 for _kind in (_System, _NotFound, _NoTensor, _Denied, _Memory):
     _kind.__name__ = _kind.__qualname__ = "Error"
     _kind.__module__ = "tenmap"
-Error.__module__ = Status.__module__ = "tenmap"
+Error.__module__ = Status.__module__ = Remedy.__module__ = "tenmap"
 
 _kinds = {
     Status.MEMORY: _Memory,
@@ -86,7 +112,7 @@ _kinds = {
 }
 
 
-def make(status, message, os_error, offset, index, path, tensor):
+def make(status, message, os_error, remedy, offset, index, path, tensor):
     """Called by the extension module: makes the exception for an error of the library."""
     kind = _kinds.get(status, Error)
     if os_error in (1, 13) and issubclass(kind, OSError):  # EPERM, EACCES
@@ -97,12 +123,14 @@ def make(status, message, os_error, offset, index, path, tensor):
         error.errno = os_error
     elif isinstance(error, FileNotFoundError):
         error.errno = 2
+    error.remedy = Remedy(remedy)
     error.index = index
     return error
 
 
-def missing(message, index, path, tensor):
+def missing(message, remedy, index, path, tensor):
     """The exception for a missing tensor: a KeyError."""
     error = _NoTensor(message, Status.NOT_FOUND, path, tensor)
+    error.remedy = Remedy(remedy)
     error.index = index
     return error

@@ -4,13 +4,14 @@ from collections import namedtuple
 
 from . import _core
 from ._arrays import source_of
+from ._errors import Remedy
 from ._model import Model, Tensor, _Progress
 
-Finding = namedtuple("Finding", "severity code shard offset tensor message")
+Finding = namedtuple("Finding", "severity code shard offset tensor message remedy")
 Finding.__doc__ = """One thing that is wrong or odd about a model.
 
 severity is "error" (tenmap.open refuses it), "warning" or "note"; code is a word for programs, such
-as "hole"; shard, offset and tensor say where; message is for people."""
+as "hole"; shard, offset and tensor say where; message is for people; remedy, a Remedy, for programs."""
 
 Stats = namedtuple("Stats", "count zeros subnormals nans infinities min max mean std norm histogram")
 Stats.__doc__ = """Statistics of a tensor's values. NaN and infinities are counted and otherwise
@@ -28,7 +29,7 @@ def check(path, *, lenient=False, partial=False, max_header_bytes=0):
     """
     flags = (_core.OPEN_LENIENT if lenient else 0) | (_core.OPEN_PARTIAL if partial else 0)
     found = _core.check(path, flags, max_header_bytes)
-    return [Finding(_SEVERITIES[severity], *rest) for severity, *rest in found]
+    return [Finding(_SEVERITIES[severity], *rest, Remedy(remedy)) for severity, *rest, remedy in found]
 
 
 def measure(what, *, bins=0, range=None, threads=0, progress=None):

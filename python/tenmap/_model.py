@@ -176,7 +176,7 @@ class Model(_core.Model):
             with _Progress(progress) as report:
                 taken = self._take(requests, threads, report)
         except FileNotFoundError as error:
-            raise missing(error.message, error.index, error.path, error.tensor) from None
+            raise missing(error.message, error.remedy, error.index, error.path, error.tensor) from None
         result = {}
         for name, kind, found in zip(shapes, kinds, taken):
             if found is not None:

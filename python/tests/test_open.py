@@ -78,12 +78,15 @@ def test_errors_say_what_and_where(path, tmp_path):
         tenmap.open(tmp_path / "absent")
     error = caught.value
     assert isinstance(error, tenmap.Error) and error.status == tenmap.Status.NOT_FOUND
+    assert error.remedy is tenmap.Remedy.NONE and not error.remedy
     assert error.path == str(tmp_path / "absent") and error.errno == errno.ENOENT and "absent" in str(error)
     data = path.read_bytes()
     (tmp_path / "short").write_bytes(data[:-1])
     with pytest.raises(tenmap.Error, match="truncated by 1 byte") as caught:
         tenmap.open(tmp_path / "short")
     assert caught.value.status == tenmap.Status.FORMAT and not isinstance(caught.value, OSError)
+    assert caught.value.remedy is tenmap.Remedy.FETCH_AGAIN
+    assert tenmap.check(tmp_path / "short")[0].remedy is tenmap.Remedy.FETCH_AGAIN
     assert [f.code for f in tenmap.check(tmp_path / "short") if f.severity == "error"] == ["truncated", "incomplete"]
     if os.geteuid() != 0:
         (tmp_path / "secret").write_bytes(data)
@@ -97,7 +100,9 @@ def test_errors_pickle(tmp_path):
 
     with pytest.raises(tenmap.Error) as caught:
         tenmap.open(tmp_path / "absent")
+    caught.value.remedy = tenmap.Remedy.TRY_AGAIN
     again = pickle.loads(pickle.dumps(caught.value))
+    assert again.remedy is tenmap.Remedy.TRY_AGAIN
     assert (again.status, again.message, again.path) == (caught.value.status, caught.value.message, caught.value.path)
 
 

@@ -119,6 +119,11 @@ tenmap_status tmi_fail_os(tenmap_error *error, int os_error, const char *format,
     TMI_PRINTF(3, 4);
 /* Returns TENMAP_ERR_MEMORY; `what` names what the bytes were for. */
 tenmap_status tmi_fail_memory(tenmap_error *error, uint64_t bytes, const char *what);
+/*
+ * Sets the remedy of an error that is already filled, unless error is NULL. Returns status, so that
+ * callers can `return tmi_remedy(error, TENMAP_REMEDY_X, tmi_fail(error, ...))`.
+ */
+tenmap_status tmi_remedy(tenmap_error *error, uint32_t remedy, tenmap_status status);
 /* Appends to the message of an error that is already filled; does nothing if error is NULL. */
 void tmi_fail_more(tenmap_error *error, const char *format, ...) TMI_PRINTF(2, 3);
 

@@ -32,6 +32,33 @@ const char *tenmap_status_name(tenmap_status status) {
     return status_names[status];
 }
 
+static const char *const remedy_names[] = {
+    [TENMAP_REMEDY_NONE] = "none",
+    [TENMAP_REMEDY_ALLOW_PARTIAL] = "allow-partial",
+    [TENMAP_REMEDY_ALLOW_LENIENT] = "allow-lenient",
+    [TENMAP_REMEDY_DEQUANTIZE] = "dequantize",
+    [TENMAP_REMEDY_BACKEND_READ] = "backend-read",
+    [TENMAP_REMEDY_RAISE_HEADER_LIMIT] = "raise-header-limit",
+    [TENMAP_REMEDY_FETCH_AGAIN] = "fetch-again",
+    [TENMAP_REMEDY_REPAIR] = "repair",
+    [TENMAP_REMEDY_AS_STORED] = "as-stored",
+    [TENMAP_REMEDY_LATER_WINS] = "later-wins",
+    [TENMAP_REMEDY_OPEN_AGAIN] = "open-again",
+    [TENMAP_REMEDY_TRY_AGAIN] = "try-again",
+    [TENMAP_REMEDY_CONVERT] = "convert",
+    [TENMAP_REMEDY_RAISE_PROCESS_LIMIT] = "raise-process-limit",
+    [TENMAP_REMEDY_READ] = "read",
+    [TENMAP_REMEDY_PARTS] = "parts",
+    [TENMAP_REMEDY_OPEN_ONE] = "open-one",
+    [TENMAP_REMEDY_DOWNLOAD] = "download",
+    [TENMAP_REMEDY_CREDENTIALS] = "credentials",
+};
+
+const char *tenmap_remedy_name(uint32_t remedy) {
+    size_t count = sizeof remedy_names / sizeof remedy_names[0];
+    return remedy < count ? remedy_names[remedy] : "unknown";
+}
+
 uint32_t tenmap_version(void) {
     return TENMAP_VERSION_MAJOR * 1000000u + TENMAP_VERSION_MINOR * 1000u + TENMAP_VERSION_PATCH;
 }
@@ -311,6 +338,8 @@ tenmap_status tmi_fail_os(tenmap_error *error, int os_error, const char *format,
     fill(error, status, format, args);
     va_end(args);
     error->os_error = os_error;
+    if (os_error == EMFILE)
+        error->remedy = TENMAP_REMEDY_RAISE_PROCESS_LIMIT;
     size_t used = strlen(error->message), left = sizeof error->message - used;
     int wanted = i < count ? snprintf(error->message + used, left, ": %s", os_errors[i].text)
                            : snprintf(error->message + used, left, ": system error %d", os_error);
@@ -321,6 +350,12 @@ tenmap_status tmi_fail_os(tenmap_error *error, int os_error, const char *format,
 tenmap_status tmi_fail_memory(tenmap_error *error, uint64_t bytes, const char *what) {
     return tmi_fail(error, TENMAP_ERR_MEMORY, "out of memory: could not get %llu bytes for %s",
                     (unsigned long long)bytes, what);
+}
+
+tenmap_status tmi_remedy(tenmap_error *error, uint32_t remedy, tenmap_status status) {
+    if (error)
+        error->remedy = remedy;
+    return status;
 }
 
 void tmi_fail_more(tenmap_error *error, const char *format, ...) {

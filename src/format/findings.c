@@ -81,6 +81,7 @@ void tmi_report_add(tmi_report *report, uint32_t severity, uint32_t code, uint32
     tenmap_finding finding = {.severity = severity,
                               .code = code,
                               .shard = shard,
+                              .remedy = said->remedy,
                               .offset = said->offset,
                               .tensor = tensor,
                               .message = said->message};
@@ -94,8 +95,11 @@ void tmi_report_add(tmi_report *report, uint32_t severity, uint32_t code, uint32
 void tmi_report_failure(tmi_report *report, uint32_t code, uint32_t shard, const char *tensor,
                         const tenmap_error *error) {
     bool allowed = report->flags & findings[code].allowed_by;
-    uint32_t severity = allowed ? TENMAP_FINDING_WARNING : TENMAP_FINDING_ERROR;
-    tmi_report_add(report, severity, code, shard, tensor, error);
+    tenmap_error said = *error;
+    if (allowed)
+        said.remedy = TENMAP_REMEDY_NONE;
+    tmi_report_add(report, allowed ? TENMAP_FINDING_WARNING : TENMAP_FINDING_ERROR, code, shard,
+                   tensor, &said);
 }
 
 void tmi_report_end(tmi_report *report) {

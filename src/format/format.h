@@ -9,16 +9,17 @@
 
 /* other_formats.c: recognizes files of other formats. */
 
-/* A range of bytes at the start of a file. */
+/* A range of bytes at the start of a file, and what would help against the file. */
 typedef struct tmi_shown {
     size_t at, len;
+    uint32_t remedy; /* TENMAP_REMEDY_* */
 } tmi_shown;
 
 /*
  * Says what a file that is not SafeTensors is and what to do about it, as a clause of an error
  * message ("this is a Git LFS pointer ..."). Returns NULL if the first bytes are not recognized.
  * `size` is the size of the whole file. *shown is the range that is worth showing to the user; its
- * length is 0 if there is none.
+ * length is 0 if there is none. shown->remedy is set in any case.
  */
 const char *tmi_other_format(const unsigned char *start, size_t len, uint64_t size,
                              tmi_shown *shown);

@@ -349,6 +349,7 @@ static tenmap_status check_file_end(gguf_parser *p, uint64_t last_end, const ten
                     "first that is not complete: fetch the file again",
                     tmi_quote_path(place->path).text, tmi_count(wanted - size, "byte").text,
                     (ull)size, (ull)wanted, tmi_quote(cut->name, cut->name_len).text);
+        (void)tmi_remedy(p->reader.error, TENMAP_REMEDY_FETCH_AGAIN, TENMAP_ERR_FORMAT);
         return report_gguf(p, TENMAP_FOUND_TRUNCATED, NULL);
     }
     uint64_t behind = align_up(p, begins + last_end); /* the last tensor may or may not be padded */
@@ -359,6 +360,7 @@ static tenmap_status check_file_end(gguf_parser *p, uint64_t last_end, const ten
                     "open takes the file as it is)",
                     tmi_quote_path(place->path).text, tmi_count(size - behind, "byte").text,
                     (ull)from);
+        (void)tmi_remedy(p->reader.error, TENMAP_REMEDY_ALLOW_LENIENT, TENMAP_ERR_FORMAT);
         return report_gguf(p, TENMAP_FOUND_TRAILING, NULL);
     }
     return TENMAP_OK;

@@ -123,6 +123,20 @@ static const char *other_kind(uint64_t version) {
     return "its GGUF version is unknown (expected 2 or 3)";
 }
 
+/* What would help: another program for other kinds of files, a whole file for truncated ones. */
+static uint32_t gguf_remedy(const tmi_gguf_reader *r) {
+    uint64_t version = r->walk.number;
+    switch (r->walk.problem) {
+    case TMI_GGUF_VERSION:
+        return version == 1 || ((version & 0xffff) == 0 && version != 0) ? TENMAP_REMEDY_CONVERT
+                                                                         : TENMAP_REMEDY_NONE;
+    case TMI_GGUF_ENDS:
+        return TENMAP_REMEDY_FETCH_AGAIN;
+    default:
+        return TENMAP_REMEDY_NONE;
+    }
+}
+
 static uint32_t code_of(const tmi_gguf_reader *r) {
     switch (r->walk.problem) {
     case TMI_GGUF_MAGIC:
@@ -165,6 +179,7 @@ tenmap_status tmi_gguf_failed(tmi_gguf_reader *r) {
                                     : ", key ",
                     item.text, what);
     }
+    (void)tmi_remedy(r->error, gguf_remedy(r), status);
     if (TMI_REPORTS(place->report) && r->error)
         tmi_report_failure(place->report, code_of(r), place->shard, NULL, r->error);
     return status;

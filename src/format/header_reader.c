@@ -12,6 +12,7 @@ tenmap_status tmi_fail_header_limit(const tmi_header_reader *reader, uint64_t at
                 "%s: the header has more than %llu bytes, the limit (a higher limit for headers "
                 "allows it)",
                 tmi_quote_path(place->path).text, (ull)reader->limit);
+    said->remedy = TENMAP_REMEDY_RAISE_HEADER_LIMIT;
     if (TMI_REPORTS(place->report))
         tmi_report_failure(place->report, TENMAP_FOUND_LIMIT, place->shard, NULL, said);
     return TENMAP_ERR_LIMIT;
@@ -26,6 +27,7 @@ static tenmap_status fail_range(const tmi_header_reader *reader, uint64_t at, ui
                 "truncated, or damaged",
                 tmi_quote_path(place->path).text, what, tmi_count(size, "byte").text,
                 (ull)place->offset + at, (ull)place->offset + place->size);
+    said->remedy = TENMAP_REMEDY_FETCH_AGAIN;
     if (TMI_REPORTS(place->report))
         tmi_report_failure(place->report, TENMAP_FOUND_TRUNCATED, place->shard, NULL, said);
     return TENMAP_ERR_FORMAT;

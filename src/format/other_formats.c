@@ -3,31 +3,35 @@
 
 #include <string.h>
 
-#define MAGIC(bytes, text)                                                                         \
-    { bytes, sizeof(bytes) - 1, text }
+#define MAGIC(bytes, remedy, text)                                                                 \
+    { bytes, sizeof(bytes) - 1, TENMAP_REMEDY_##remedy, text }
 
 static const struct {
     const char *bytes;
     size_t len;
+    uint32_t remedy;
     const char *text;
 } magics[] = {
-    MAGIC("version https://git-lfs.github.com/spec/",
+    MAGIC("version https://git-lfs.github.com/spec/", FETCH_AGAIN,
           "this is a Git LFS pointer, not the model: run `git lfs pull` to fetch the real file"),
-    MAGIC("version https://hawser.github.com/spec/",
+    MAGIC("version https://hawser.github.com/spec/", FETCH_AGAIN,
           "this is a Git LFS pointer, not the model: run `git lfs pull` to fetch the real file"),
-    MAGIC("lmgg", "this is an old GGML file: use the SafeTensors or GGUF release of the model"),
-    MAGIC("tjgg", "this is an old GGML file: use the SafeTensors or GGUF release of the model"),
-    MAGIC("\x1f\x8b", "this is a gzip archive: unpack it first (gunzip)"),
-    MAGIC("\x28\xb5\x2f\xfd", "this is a Zstandard archive: unpack it first (zstd -d)"),
+    MAGIC("lmgg", CONVERT,
+          "this is an old GGML file: use the SafeTensors or GGUF release of the model"),
+    MAGIC("tjgg", CONVERT,
+          "this is an old GGML file: use the SafeTensors or GGUF release of the model"),
+    MAGIC("\x1f\x8b", CONVERT, "this is a gzip archive: unpack it first (gunzip)"),
+    MAGIC("\x28\xb5\x2f\xfd", CONVERT, "this is a Zstandard archive: unpack it first (zstd -d)"),
     MAGIC("\xfd"
           "7zXZ",
-          "this is an xz archive: unpack it first (unxz)"),
-    MAGIC("BZh", "this is a bzip2 archive: unpack it first (bunzip2)"),
-    MAGIC("7z\xbc\xaf\x27\x1c", "this is a 7z archive: unpack it first"),
-    MAGIC("\x89HDF\r\n\x1a\n", "this is an HDF5 file (Keras, TensorFlow): convert it to "
-                               "SafeTensors first"),
-    MAGIC("\x93NUMPY", "this is a NumPy array (.npy): convert it to SafeTensors first"),
-    MAGIC("\xef\xbb\xbf",
+          CONVERT, "this is an xz archive: unpack it first (unxz)"),
+    MAGIC("BZh", CONVERT, "this is a bzip2 archive: unpack it first (bunzip2)"),
+    MAGIC("7z\xbc\xaf\x27\x1c", CONVERT, "this is a 7z archive: unpack it first"),
+    MAGIC("\x89HDF\r\n\x1a\n", CONVERT,
+          "this is an HDF5 file (Keras, TensorFlow): convert it to "
+          "SafeTensors first"),
+    MAGIC("\x93NUMPY", CONVERT, "this is a NumPy array (.npy): convert it to SafeTensors first"),
+    MAGIC("\xef\xbb\xbf", NONE,
           "this is a text file that begins with a byte order mark: if it is an index, save it "
           "without one"),
 };
@@ -185,7 +189,8 @@ static const char *xml_kind(const unsigned char *bytes, size_t len, tmi_shown *s
     if (!contains(bytes, len, "<Error") || code > end || end == len)
         return "this is an XML document, most likely an error message saved by the download: fetch "
                "the file again";
-    *shown = (tmi_shown){code + strlen("<Code>"), end - code - strlen("<Code>")};
+    shown->at = code + strlen("<Code>");
+    shown->len = end - shown->at;
     return "this is an XML document, the error message of a server, saved in place of the file: "
            "fetch the file again";
 }
@@ -194,9 +199,11 @@ static const char *xml_kind(const unsigned char *bytes, size_t len, tmi_shown *s
 static const char *text_kind(const unsigned char *start, size_t len, uint64_t size,
                              tmi_shown *shown) {
     enum { SHOWN_AT_MOST = 60 };
-    *shown = (tmi_shown){0, len < SHOWN_AT_MOST ? len : SHOWN_AT_MOST};
-    if (is_server_text(start, len, size))
+    *shown = (tmi_shown){.len = len < SHOWN_AT_MOST ? len : SHOWN_AT_MOST};
+    if (is_server_text(start, len, size)) {
+        shown->remedy = TENMAP_REMEDY_FETCH_AGAIN;
         return TMI_SERVER_ERROR;
+    }
     if (is_json(start, len))
         return "this is JSON text, not a SafeTensors file";
     if (all_text(start, len))
@@ -205,31 +212,48 @@ static const char *text_kind(const unsigned char *start, size_t len, uint64_t si
     return NULL;
 }
 
-const char *tmi_other_format(const unsigned char *start, size_t len, uint64_t size,
-                             tmi_shown *shown) {
-    *shown = (tmi_shown){0, 0};
+/* What a download that failed leaves in place of the file. */
+static const char *failed_download(const unsigned char *start, size_t len, uint64_t size,
+                                   tmi_shown *shown) {
     if (size == 0)
         return "the file is empty: the download did not begin, or nothing was written";
-    for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
-        if (len >= magics[i].len && memcmp(start, magics[i].bytes, magics[i].len) == 0)
-            return magics[i].text;
-    if (len >= 4 && (memcmp(start, "PK\3\4", 4) == 0 || memcmp(start, "PK\5\6", 4) == 0))
-        return zip_kind(start, len);
-    if (is_pickle(start, len))
-        return pickle_text;
     if (starts_as(start, len, "<!doctype html") || starts_as(start, len, "<html") ||
         starts_as(start, len, "<head"))
         return html_text;
     if (starts_as(start, len, "<?xml") || starts_as(start, len, "<error>"))
         return xml_kind(start, len, shown);
-    if (len > 262 && memcmp(start + 257, "ustar", 5) == 0)
-        return "this is a tar archive: unpack it first (tar -xf)";
     if (len >= 8 && all_zero(start, len))
         return "the file begins with only zeros: space was reserved for it, but the download is "
                "incomplete";
-    if (len == size && all_blank(start, len))
-        return TMI_ONLY_BLANKS;
-    return text_kind(start, len, size, shown);
+    return len == size && all_blank(start, len) ? TMI_ONLY_BLANKS : NULL;
+}
+
+/* Archives and other formats that a single magic does not identify. */
+static const char *other_program(const unsigned char *start, size_t len) {
+    if (len >= 4 && (memcmp(start, "PK\3\4", 4) == 0 || memcmp(start, "PK\5\6", 4) == 0))
+        return zip_kind(start, len);
+    if (is_pickle(start, len))
+        return pickle_text;
+    if (len > 262 && memcmp(start + 257, "ustar", 5) == 0)
+        return "this is a tar archive: unpack it first (tar -xf)";
+    return NULL;
+}
+
+const char *tmi_other_format(const unsigned char *start, size_t len, uint64_t size,
+                             tmi_shown *shown) {
+    *shown = (tmi_shown){.remedy = TENMAP_REMEDY_NONE};
+    for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
+        if (len >= magics[i].len && memcmp(start, magics[i].bytes, magics[i].len) == 0) {
+            shown->remedy = magics[i].remedy;
+            return magics[i].text;
+        }
+    const char *text = other_program(start, len);
+    shown->remedy = TENMAP_REMEDY_CONVERT;
+    if (text)
+        return text;
+    text = failed_download(start, len, size, shown);
+    shown->remedy = TENMAP_REMEDY_FETCH_AGAIN;
+    return text ? text : text_kind(start, len, size, shown);
 }
 
 bool tmi_is_other_index(const char *name) {

@@ -25,38 +25,46 @@ static tenmap_status read_length(const tmi_place *place, const unsigned char *st
      * match another format.
      */
     bool cut = !too_short && n <= limit && len > 8 && start[8] == '{';
-    tmi_shown shown = {0, 0};
+    tmi_shown shown = {.remedy = TENMAP_REMEDY_NONE};
     const char *foreign = cut ? NULL : tmi_other_format(start, len, place->size, &shown);
     *code = foreign     ? TENMAP_FOUND_FOREIGN
             : n > limit ? TENMAP_FOUND_LIMIT
                         : TENMAP_FOUND_TRUNCATED;
     if (foreign && shown.len)
-        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
-                           "%s: %s; it %s %s", tmi_quote_path(path).text, foreign,
-                           shown.at ? "says" : "begins with",
-                           tmi_quote((const char *)start + shown.at, shown.len).text);
+        return tmi_remedy(error, shown.remedy,
+                          tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
+                                      "%s: %s; it %s %s", tmi_quote_path(path).text, foreign,
+                                      shown.at ? "says" : "begins with",
+                                      tmi_quote((const char *)start + shown.at, shown.len).text));
     if (foreign)
-        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset, "%s: %s",
-                           tmi_quote_path(path).text, foreign);
+        return tmi_remedy(error, shown.remedy,
+                          tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
+                                      "%s: %s", tmi_quote_path(path).text, foreign));
     if (too_short)
-        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
-                           "%s: it has %s, but a SafeTensors file begins with a length field of 8 "
-                           "bytes: the download is truncated",
-                           tmi_quote_path(path).text, tmi_count(place->size, "byte").text);
+        return tmi_remedy(
+            error, TENMAP_REMEDY_FETCH_AGAIN,
+            tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
+                        "%s: it has %s, but a SafeTensors file begins with a length field of 8 "
+                        "bytes: the download is truncated",
+                        tmi_quote_path(path).text, tmi_count(place->size, "byte").text));
     if (n > limit)
-        return tmi_fail_at(error, TENMAP_ERR_LIMIT, place->shard, place->offset,
-                           "%s: the length field says that the header has %llu bytes, over the "
-                           "limit of %llu%s",
-                           tmi_quote_path(path).text, (ull)n, (ull)limit,
-                           n > place->size ? "; the whole file is shorter, so this is not a "
-                                             "SafeTensors file"
-                                           : " (a higher limit for headers allows it)");
+        return tmi_remedy(
+            error, n > place->size ? TENMAP_REMEDY_NONE : TENMAP_REMEDY_RAISE_HEADER_LIMIT,
+            tmi_fail_at(error, TENMAP_ERR_LIMIT, place->shard, place->offset,
+                        "%s: the length field says that the header has %llu bytes, over the "
+                        "limit of %llu%s",
+                        tmi_quote_path(path).text, (ull)n, (ull)limit,
+                        n > place->size ? "; the whole file is shorter, so this is not a "
+                                          "SafeTensors file"
+                                        : " (a higher limit for headers allows it)"));
     if (n > place->size - 8)
-        return tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
-                           "%s: the length field says that the header has %llu bytes, but only "
-                           "%llu follow it: the file is truncated by at least %s",
-                           tmi_quote_path(path).text, (ull)n, (ull)(place->size - 8),
-                           tmi_count(n - (place->size - 8), "byte").text);
+        return tmi_remedy(
+            error, TENMAP_REMEDY_FETCH_AGAIN,
+            tmi_fail_at(error, TENMAP_ERR_FORMAT, place->shard, place->offset,
+                        "%s: the length field says that the header has %llu bytes, but only "
+                        "%llu follow it: the file is truncated by at least %s",
+                        tmi_quote_path(path).text, (ull)n, (ull)(place->size - 8),
+                        tmi_count(n - (place->size - 8), "byte").text));
     *length = n; /* also for an empty header: the JSON rules have the error message for it */
     return TENMAP_OK;
 }

@@ -223,6 +223,7 @@ static bool parse_dtype(parser *p, tenmap_tensor *t) {
                 "bytes)",
                 tmi_quote_path(p->place->path).text, (ull)offset,
                 tmi_quote(t->name, t->name_len).text, tmi_quote(text.bytes, text.len).text);
+    (void)tmi_remedy(p->error, TENMAP_REMEDY_ALLOW_LENIENT, TENMAP_ERR_FORMAT);
     return report_broken_rule(p, TENMAP_FOUND_DTYPE, t, TENMAP_ERR_FORMAT) == TENMAP_OK;
 }
 
@@ -521,6 +522,7 @@ static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end)
                     tmi_quote_path(p->place->path).text, tmi_count(missing, "byte").text, (ull)size,
                     (ull)(size > UINT64_MAX - missing ? UINT64_MAX : size + missing),
                     tmi_quote(t->name, t->name_len).text);
+        (void)tmi_remedy(p->error, TENMAP_REMEDY_FETCH_AGAIN, TENMAP_ERR_FORMAT);
         return report_broken_rule(p, TENMAP_FOUND_TRUNCATED, NULL, TENMAP_ERR_FORMAT);
     }
     if (last_end < data_size && (!allowed || p->place->report) && !p->skipped) {
@@ -529,6 +531,7 @@ static tenmap_status check_end(parser *p, uint64_t data_size, uint64_t last_end)
                     "open takes the file as it is)",
                     tmi_quote_path(p->place->path).text,
                     tmi_count(data_size - last_end, "byte").text, (ull)expected);
+        (void)tmi_remedy(p->error, TENMAP_REMEDY_ALLOW_LENIENT, TENMAP_ERR_FORMAT);
         return report_broken_rule(p, TENMAP_FOUND_TRAILING, NULL, TENMAP_ERR_FORMAT);
     }
     return TENMAP_OK;

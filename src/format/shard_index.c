@@ -218,8 +218,10 @@ static bool fail_no_index(index_parser *p) {
         p->failed = tmi_fail(p->error, TENMAP_ERR_FORMAT,
                              "%s: the index's weight_map is empty: it names no shard", path.text);
     else if (p->said.bytes)
-        p->failed = tmi_fail(p->error, TENMAP_ERR_FORMAT, "%s: " TMI_SERVER_ERROR "; it says %s",
-                             path.text, tmi_quote(p->said.bytes, p->said.len).text);
+        p->failed =
+            tmi_remedy(p->error, TENMAP_REMEDY_FETCH_AGAIN,
+                       tmi_fail(p->error, TENMAP_ERR_FORMAT, "%s: " TMI_SERVER_ERROR "; it says %s",
+                                path.text, tmi_quote(p->said.bytes, p->said.len).text));
     else
         p->failed =
             tmi_fail(p->error, TENMAP_ERR_FORMAT,
@@ -232,8 +234,9 @@ static bool fail_no_index(index_parser *p) {
 static bool parse_index_top(index_parser *p) {
     tmi_json *json = &p->json;
     if (tmi_json_peek(json) == '\0' && json->at == json->end) {
-        p->failed = tmi_fail(p->error, TENMAP_ERR_FORMAT, "%s: " TMI_ONLY_BLANKS,
-                             tmi_quote_path(p->place->path).text);
+        p->failed = tmi_remedy(p->error, TENMAP_REMEDY_FETCH_AGAIN,
+                               tmi_fail(p->error, TENMAP_ERR_FORMAT, "%s: " TMI_ONLY_BLANKS,
+                                        tmi_quote_path(p->place->path).text));
         return false;
     }
     if (!tmi_json_expect(json, '{', "expected the index to be a JSON object"))

@@ -135,13 +135,15 @@ tenmap_status tmi_bytes_check_unchanged(const tmi_bytes *bytes, uint64_t offset,
     uint64_t size_now = offset + size;
     if (!tmi_bytes_changed(bytes, &size_now))
         return TENMAP_OK;
-    return tmi_fail_at(
-        error, TENMAP_ERR_IO, t->shard, offset,
-        "%s: cannot trust %llu bytes of tensor %s at byte %llu: another program has %s the "
-        "file, which has %llu bytes now; it had %llu when it was opened: open it again",
-        tmi_quote_path(bytes->shown).text, (ull)size, tmi_quote(t->name, t->name_len).text,
-        (ull)offset, size_now < bytes->file.size ? "truncated" : "modified", (ull)size_now,
-        (ull)bytes->file.size);
+    return tmi_remedy(
+        error, TENMAP_REMEDY_OPEN_AGAIN,
+        tmi_fail_at(
+            error, TENMAP_ERR_IO, t->shard, offset,
+            "%s: cannot trust %llu bytes of tensor %s at byte %llu: another program has %s the "
+            "file, which has %llu bytes now; it had %llu when it was opened: open it again",
+            tmi_quote_path(bytes->shown).text, (ull)size, tmi_quote(t->name, t->name_len).text,
+            (ull)offset, size_now < bytes->file.size ? "truncated" : "modified", (ull)size_now,
+            (ull)bytes->file.size));
 }
 
 /* Reports a file that the system could not read, or that is shorter than when it was opened. */
@@ -156,12 +158,14 @@ static void fail_read(const tmi_bytes *bytes, uint64_t offset, size_t size, size
                     tmi_quote_path(bytes->shown).text, (ull)(size - got), kind, what.text,
                     (ull)(offset + got));
     else
-        tmi_fail(
-            error, TENMAP_ERR_IO,
-            "%s: cannot read %s%s: wanted %llu bytes at byte %llu, got %llu: the file had %llu "
-            "bytes when it was opened, and another program has truncated it",
-            tmi_quote_path(bytes->shown).text, kind, what.text, (ull)size, (ull)offset, (ull)got,
-            (ull)bytes->file.size);
+        (void)tmi_remedy(
+            error, TENMAP_REMEDY_OPEN_AGAIN,
+            tmi_fail(
+                error, TENMAP_ERR_IO,
+                "%s: cannot read %s%s: wanted %llu bytes at byte %llu, got %llu: the file had %llu "
+                "bytes when it was opened, and another program has truncated it",
+                tmi_quote_path(bytes->shown).text, kind, what.text, (ull)size, (ull)offset,
+                (ull)got, (ull)bytes->file.size));
     if (error)
         error->status = TENMAP_ERR_IO;
 }
@@ -231,10 +235,12 @@ tenmap_status tmi_bytes_list(const tenmap_io *io, const char *path,
                         tmi_quote_path(path).text);
     tenmap_status status = io->list(io->ctx, path, list_entry, &call, &said);
     if (call.too_long)
-        return tmi_fail(error, TENMAP_ERR_LIMIT,
-                        "%s: its tenmap_io lists a file name of %llu bytes, over the limit of %d: "
-                        "open a file by its own path",
-                        tmi_quote_path(path).text, (ull)call.too_long, (int)LONGEST_NAME);
+        return tmi_remedy(
+            error, TENMAP_REMEDY_OPEN_ONE,
+            tmi_fail(error, TENMAP_ERR_LIMIT,
+                     "%s: its tenmap_io lists a file name of %llu bytes, over the limit of %d: "
+                     "open a file by its own path",
+                     tmi_quote_path(path).text, (ull)call.too_long, (int)LONGEST_NAME));
     return status == TENMAP_OK ? status : fail_object(error, &said, status, path, "list it");
 }
 

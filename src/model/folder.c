@@ -334,9 +334,11 @@ static tenmap_status fail_ambiguous(const candidates *list, tenmap_error *error)
     tmi_list names = {.used = 0};
     for (size_t i = 0; i < list->count; i++)
         tmi_list_add(&names, list->items[i].name, strlen(list->items[i].name));
-    return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
-                    "%s: the folder holds more than one model; open one of its files: %s",
-                    tmi_quote_path(list->folder).text, tmi_list_end(&names));
+    return tmi_remedy(
+        error, TENMAP_REMEDY_OPEN_ONE,
+        tmi_fail(error, TENMAP_ERR_NOT_FOUND,
+                 "%s: the folder holds more than one model; open one of its files: %s",
+                 tmi_quote_path(list->folder).text, tmi_list_end(&names)));
 }
 
 static bool note_model_file(void *ctx, const char *name) {
@@ -398,15 +400,18 @@ static tenmap_status fail_nothing(const candidates *list, tenmap_error *error) {
         free(found.names[i]);
     }
     if (found.count)
-        return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
-                        "%s: this folder itself holds no model, but each of these folders inside "
-                        "it does; open one of them: %s",
-                        tmi_quote_path(list->folder).text, tmi_list_end(&names));
-    return tmi_fail(error, TENMAP_ERR_NOT_FOUND, "%s: this folder holds no %s file and no index%s",
-                    tmi_quote_path(list->folder).text, all_endings(endings, sizeof endings),
-                    list->other_index
-                        ? ", only an index of another format: fetch the SafeTensors release"
-                        : "");
+        return tmi_remedy(
+            error, TENMAP_REMEDY_OPEN_ONE,
+            tmi_fail(error, TENMAP_ERR_NOT_FOUND,
+                     "%s: this folder itself holds no model, but each of these folders inside "
+                     "it does; open one of them: %s",
+                     tmi_quote_path(list->folder).text, tmi_list_end(&names)));
+    tmi_fail(error, TENMAP_ERR_NOT_FOUND, "%s: this folder holds no %s file and no index%s",
+             tmi_quote_path(list->folder).text, all_endings(endings, sizeof endings),
+             list->other_index ? ", only an index of another format: fetch the SafeTensors release"
+                               : "");
+    return tmi_remedy(error, list->other_index ? TENMAP_REMEDY_CONVERT : TENMAP_REMEDY_NONE,
+                      TENMAP_ERR_NOT_FOUND);
 }
 
 /* Chooses among the candidates of one rank: the preferred ones, or those of second choice. */
@@ -473,10 +478,12 @@ tenmap_status tmi_folder_choose(tmi_folder_choice *choice, const tenmap_io *io, 
     if (list.out_of_memory || !sort_numbered(&list)) {
         status = tmi_fail_memory(error, list.count, "the names in a folder");
     } else if (list.too_many) {
-        status = tmi_fail(error, TENMAP_ERR_LIMIT,
-                          "%s: more than %d files in this folder look like parts of a model; open "
-                          "one of them by its own path",
-                          tmi_quote_path(path).text, (int)TMI_MOST_LISTED);
+        status = tmi_remedy(
+            error, TENMAP_REMEDY_OPEN_ONE,
+            tmi_fail(error, TENMAP_ERR_LIMIT,
+                     "%s: more than %d files in this folder look like parts of a model; open "
+                     "one of them by its own path",
+                     tmi_quote_path(path).text, (int)TMI_MOST_LISTED));
     } else if (status == TENMAP_OK) {
         status = choose(choice, &list, error);
     }

@@ -97,14 +97,18 @@ static tenmap_status fail_snapshots(const snapshot_list *list, const char *folde
     for (size_t i = 0; i < list->count; i++)
         tmi_list_add(&names, list->names[i], strlen(list->names[i]));
     if (list->count == 0)
-        return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
-                        "%s: this is a model's folder in a hub cache, but it holds no snapshot: "
-                        "fetch the model again",
-                        tmi_quote_path(folder).text);
-    return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
-                    "%s: this is a model's folder in a hub cache with several snapshots, and "
-                    "refs/main names none of them; open one of these in its snapshots folder: %s",
-                    tmi_quote_path(folder).text, tmi_list_end(&names));
+        return tmi_remedy(
+            error, TENMAP_REMEDY_FETCH_AGAIN,
+            tmi_fail(error, TENMAP_ERR_NOT_FOUND,
+                     "%s: this is a model's folder in a hub cache, but it holds no snapshot: "
+                     "fetch the model again",
+                     tmi_quote_path(folder).text));
+    return tmi_remedy(
+        error, TENMAP_REMEDY_OPEN_ONE,
+        tmi_fail(error, TENMAP_ERR_NOT_FOUND,
+                 "%s: this is a model's folder in a hub cache with several snapshots, and "
+                 "refs/main names none of them; open one of these in its snapshots folder: %s",
+                 tmi_quote_path(folder).text, tmi_list_end(&names)));
 }
 
 static tenmap_status find_snapshot(snapshot_list *list, char **snapshot, const char *folder,
@@ -112,10 +116,12 @@ static tenmap_status find_snapshot(snapshot_list *list, char **snapshot, const c
     if (tmi_bytes_list(list->io, list->folder, add_snapshot, list, NULL) != TENMAP_OK)
         return TENMAP_ERR_NOT_FOUND;
     if (list->too_many)
-        return tmi_fail(error, TENMAP_ERR_LIMIT,
-                        "%s: this is a model's folder in a hub cache with more than %d snapshots; "
-                        "open one of those in its snapshots folder",
-                        tmi_quote_path(folder).text, (int)TMI_MOST_LISTED);
+        return tmi_remedy(
+            error, TENMAP_REMEDY_OPEN_ONE,
+            tmi_fail(error, TENMAP_ERR_LIMIT,
+                     "%s: this is a model's folder in a hub cache with more than %d snapshots; "
+                     "open one of those in its snapshots folder",
+                     tmi_quote_path(folder).text, (int)TMI_MOST_LISTED));
     if (list->count)
         qsort(list->names, list->count, sizeof *list->names, by_snapshot_name);
     size_t chosen = list->out_of_memory ? TMI_NONE : choose_snapshot(list, folder);

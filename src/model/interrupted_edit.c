@@ -40,11 +40,13 @@ static bool is_left(const char *record, const tmi_shard *shard) {
 void tmi_edit_explain(const tmi_shard *shard, tenmap_error *error) {
     const char *path = shard->path;
     char *record = error && path && *path ? record_path(path) : NULL;
-    if (record && is_left(record, shard))
+    if (record && is_left(record, shard)) {
         tmi_fail_more(error,
                       "; an edit of its header was interrupted and left the record %s: "
                       "repairing its metadata finishes or undoes it",
                       tmi_quote_path(record + tmi_folder_part(record)).text);
+        error->remedy = TENMAP_REMEDY_REPAIR;
+    }
     free(record);
 }
 
@@ -52,12 +54,16 @@ void tmi_edit_explain(const tmi_shard *shard, tenmap_error *error) {
 void tmi_edit_check(const tmi_shard *shard, tmi_report *report, uint32_t number) {
     const char *path = shard->path;
     char *record = path && *path ? record_path(path) : NULL;
-    if (record && is_left(record, shard))
-        TMI_REPORT(report, INTERRUPTED_EDIT, number, 0, NULL,
-                   "%s: an edit of its header was interrupted and left the record %s: "
-                   "repairing its metadata finishes or undoes it",
-                   tmi_quote_path(path).text,
-                   tmi_quote_path(record + tmi_folder_part(record)).text);
+    if (record && is_left(record, shard)) {
+        tenmap_error said;
+        tmi_fail(&said, TENMAP_OK,
+                 "%s: an edit of its header was interrupted and left the record %s: "
+                 "repairing its metadata finishes or undoes it",
+                 tmi_quote_path(path).text, tmi_quote_path(record + tmi_folder_part(record)).text);
+        said.remedy = TENMAP_REMEDY_REPAIR;
+        tmi_report_add(report, tmi_found_severity(TENMAP_FOUND_INTERRUPTED_EDIT),
+                       TENMAP_FOUND_INTERRUPTED_EDIT, number, NULL, &said);
+    }
     free(record);
 }
 #endif

@@ -258,6 +258,12 @@ struct tenmap_model {
     tmi_mlock_spans locked;
 };
 
+/*
+ * quantized_families.c: whether the model stores the parts of a weight of this name, which
+ * TENMAP_OPEN_DEQUANTIZE would list.
+ */
+bool tmi_stored_in_parts(const tenmap_model *model, const char *name, size_t len);
+
 /* The shard that holds a tensor of an open model. */
 static inline const tmi_shard *tmi_shard_of(const tenmap_tensor *t) {
     return &t->model->shards[t->shard];

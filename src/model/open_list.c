@@ -165,12 +165,14 @@ static uint64_t hash_of(const tenmap_model *model, size_t i) {
 static tenmap_status fail_in_both(const tenmap_model *model, size_t a, size_t b,
                                   tenmap_error *error) {
     const tenmap_tensor *x = &model->tensors[a], *y = &model->tensors[b];
-    return tmi_fail_at(error, TENMAP_ERR_FORMAT, y->shard, y->file_offset,
-                       "tensor %s is in %s and in %s; opening them so that the later file wins "
-                       "takes the tensor from the second",
-                       tmi_quote(x->name, x->name_len).text,
-                       tmi_quote_path(tmi_shard_of(x)->bytes.shown).text,
-                       tmi_quote_path(tmi_shard_of(y)->bytes.shown).text);
+    return tmi_remedy(
+        error, TENMAP_REMEDY_LATER_WINS,
+        tmi_fail_at(error, TENMAP_ERR_FORMAT, y->shard, y->file_offset,
+                    "tensor %s is in %s and in %s; opening them so that the later file wins "
+                    "takes the tensor from the second",
+                    tmi_quote(x->name, x->name_len).text,
+                    tmi_quote_path(tmi_shard_of(x)->bytes.shown).text,
+                    tmi_quote_path(tmi_shard_of(y)->bytes.shown).text));
 }
 
 /* Enters all names; a duplicate name is an error. */

@@ -114,7 +114,7 @@ static tenmap_status fail_missing(const shard_jobs *all, tenmap_error *error) {
              tmi_list_end(&names));
     if (error)
         error->os_error = os_error;
-    return TENMAP_ERR_NOT_FOUND;
+    return tmi_remedy(error, TENMAP_REMEDY_ALLOW_PARTIAL, TENMAP_ERR_NOT_FOUND);
 }
 
 /* A shard keeps its descriptor while the model is open, so the process needs one for each. */
@@ -133,7 +133,7 @@ static tenmap_status fail_descriptors(const shard_jobs *all, size_t first, tenma
         error->os_error = EMFILE;
         error->shard = (uint32_t)first;
     }
-    return TENMAP_ERR_LIMIT;
+    return tmi_remedy(error, TENMAP_REMEDY_RAISE_PROCESS_LIMIT, TENMAP_ERR_LIMIT);
 }
 
 /* Reports all missing shards at once, unless they are allowed; then the first that did not open. */

@@ -228,10 +228,11 @@ static tenmap_status read_config(const tmi_bytes *bytes, uint64_t limit,
     tmi_block text = {NULL, 0};
     uint64_t size = bytes->file.size;
     if (size > limit || size > SIZE_MAX - TMI_JSON_PAD)
-        return tmi_fail(
-            error, TENMAP_ERR_LIMIT,
-            "%s: it has %llu bytes, over the limit of %llu (max_header_bytes raises it)",
-            tmi_quote_path(bytes->shown).text, (ull)size, (ull)limit);
+        return tmi_remedy(error, TENMAP_REMEDY_RAISE_HEADER_LIMIT,
+                          tmi_fail(error, TENMAP_ERR_LIMIT,
+                                   "%s: it has %llu bytes, over the limit of %llu (a higher limit "
+                                   "for headers allows it)",
+                                   tmi_quote_path(bytes->shown).text, (ull)size, (ull)limit));
     tenmap_status status = tmi_read_text(bytes, 0, size, "the configuration", &text, error);
     if (status == TENMAP_OK)
         status = parse_config(bytes, text, (size_t)size, config, error);

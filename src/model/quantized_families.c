@@ -263,3 +263,31 @@ int tenmap_quantized_of(const tenmap_tensor *tensor, tenmap_quantized *out) {
     }
     return 0;
 }
+
+/* Whether the codes of a weight that can be dequantized have this name. */
+static bool are_codes(const tenmap_model *model, const char *name, size_t len) {
+    tenmap_quantized weight;
+    return tenmap_quantized_of(tenmap_find_n(model, name, len), &weight) && weight.dequantizes;
+}
+
+bool tmi_stored_in_parts(const tenmap_model *model, const char *name, size_t len) {
+    static const char weight[] = "weight";
+    size_t kept = len - (sizeof weight - 1);
+    bool is_weight =
+        len >= sizeof weight - 1 && memcmp(name + kept, weight, sizeof weight - 1) == 0;
+    enum { LONGEST_CODES = 16 };
+    char *room = tmi_calloc(len + LONGEST_CODES, 1);
+    bool found = false;
+    for (size_t i = 0; room && !found && i < FAMILIES; i++) {
+        size_t more = strlen(families[i].codes);
+        memcpy(room, name, len);
+        memcpy(room + len, families[i].codes, more);
+        found = families[i].dequantizes && are_codes(model, room, len + more);
+        if (found || !is_weight)
+            continue;
+        memcpy(room + kept, families[i].codes, more);
+        found = families[i].dequantizes && are_codes(model, room, kept + more);
+    }
+    free(room);
+    return found;
+}

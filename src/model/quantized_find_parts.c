@@ -62,6 +62,7 @@ bool tmi_part_missing(tmi_part_finder *f, const tenmap_tensor *t, size_t cut, co
                                 "it holds the values of a quantized weight (%s) whose part %s is "
                                 "missing; opened as it is stored, the model lists its parts",
                                 scheme, tmi_quote(name, len).text);
+    (void)tmi_remedy(f->error, TENMAP_REMEDY_AS_STORED, f->status);
     return false;
 }
 

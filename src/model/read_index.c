@@ -11,10 +11,12 @@ tenmap_status tmi_read_index(tenmap_model *model, tmi_shard *file, const tenmap_
     uint64_t limit = tmi_header_limit(options);
     for (;;) {
         if (file->size > limit || file->size > SIZE_MAX - TMI_JSON_PAD)
-            return tmi_fail(error, TENMAP_ERR_LIMIT,
-                            "%s: the index has %llu bytes, over the limit of %llu "
-                            "(a higher limit for headers allows it)",
-                            tmi_quote_path(file->bytes.shown).text, (ull)file->size, (ull)limit);
+            return tmi_remedy(error, TENMAP_REMEDY_RAISE_HEADER_LIMIT,
+                              tmi_fail(error, TENMAP_ERR_LIMIT,
+                                       "%s: the index has %llu bytes, over the limit of %llu "
+                                       "(a higher limit for headers allows it)",
+                                       tmi_quote_path(file->bytes.shown).text, (ull)file->size,
+                                       (ull)limit));
         tenmap_status status = tmi_read_text(&file->bytes, 0, file->size, "the index", text, error);
         model->index_len = status == TENMAP_OK ? (size_t)file->size : 0;
         if (status != TENMAP_OK || file->bytes.io || tmi_file_refresh(&file->bytes.file))

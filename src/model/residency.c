@@ -154,7 +154,7 @@ static tenmap_status fail_lock(const tenmap_model *model, const tmi_span *span, 
                 remedy);
     if (error)
         error->os_error = os_error;
-    return TENMAP_ERR_LIMIT;
+    return tmi_remedy(error, TENMAP_REMEDY_RAISE_PROCESS_LIMIT, TENMAP_ERR_LIMIT);
 }
 
 /* Applies the advice to one mapped span. */

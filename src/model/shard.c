@@ -9,16 +9,17 @@
 /* Reports that the system refused to map the file, and what to do instead. */
 static tenmap_status fail_map(const tmi_shard *shard, int os_error, tenmap_error *error) {
     if (os_error != ENOMEM)
-        return tmi_fail_os(error, os_error,
-                           "%s: cannot map the file (open it to be read, not mapped)",
-                           tmi_quote_path(shard->bytes.shown).text);
+        return tmi_remedy(error, TENMAP_REMEDY_BACKEND_READ,
+                          tmi_fail_os(error, os_error,
+                                      "%s: cannot map the file (open it to be read, not mapped)",
+                                      tmi_quote_path(shard->bytes.shown).text));
     tmi_fail(error, TENMAP_ERR_LIMIT,
              "%s: cannot map %llu bytes: the address space of this process is limited or full "
              "(ulimit -v); open it to be read, not mapped",
              tmi_quote_path(shard->bytes.shown).text, (ull)shard->size);
     if (error)
         error->os_error = os_error;
-    return TENMAP_ERR_LIMIT;
+    return tmi_remedy(error, TENMAP_REMEDY_BACKEND_READ, TENMAP_ERR_LIMIT);
 }
 
 tenmap_status tmi_read_text(const tmi_bytes *bytes, uint64_t offset, uint64_t length,
@@ -54,10 +55,11 @@ tenmap_status tmi_shard_again(tmi_shard *shard, tenmap_error *error) {
         return TENMAP_OK;
     }
     bool edited = tmi_file_locked(&shard->bytes.file, shard->path);
-    return tmi_fail(error, TENMAP_ERR_IO,
-                    "%s: another program is %s right now: try again when it is done",
-                    tmi_quote_path(shard->bytes.shown).text,
-                    edited ? "editing the file's metadata" : "changing the file");
+    return tmi_remedy(error, TENMAP_REMEDY_TRY_AGAIN,
+                      tmi_fail(error, TENMAP_ERR_IO,
+                               "%s: another program is %s right now: try again when it is done",
+                               tmi_quote_path(shard->bytes.shown).text,
+                               edited ? "editing the file's metadata" : "changing the file"));
 }
 
 static const tmi_container *container_of(const tmi_shard *shard, const tenmap_options *options,

@@ -45,11 +45,13 @@ tenmap_status tmi_split_choose(tmi_folder_choice *choice, const tenmap_io *io, c
     size_t len, at = name_in_path(io, path, &len);
     const char *name = path + at;
     if (len < tail_len || memcmp(name + len - tail_len, tail, tail_len) != 0)
-        return tmi_fail(error, TENMAP_ERR_NOT_FOUND,
-                        "%s: this is the first of %llu parts (%s), but its name does not end in "
-                        "%s, so the others cannot be found; open it with missing shards allowed "
-                        "to open this part alone",
-                        tmi_quote_path(path).text, (ull)split->count, names->count, tail);
+        return tmi_remedy(
+            error, TENMAP_REMEDY_ALLOW_PARTIAL,
+            tmi_fail(error, TENMAP_ERR_NOT_FOUND,
+                     "%s: this is the first of %llu parts (%s), but its name does not end in "
+                     "%s, so the others cannot be found; open it with missing shards allowed "
+                     "to open this part alone",
+                     tmi_quote_path(path).text, (ull)split->count, names->count, tail));
     choice->names = tmi_calloc((size_t)split->count, sizeof *choice->names);
     while (choice->names && choice->count < split->count) {
         char *copy = tmi_copy_text(name, len);

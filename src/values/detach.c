@@ -73,11 +73,14 @@ static tenmap_status fail_chunk(tmi_span chunk, int failed, const char *doing,
                                 tenmap_error *error) {
     tmi_quoted path = tmi_quote_path(chunk.shard->bytes.shown);
     if (failed == ENOMEM)
-        tmi_fail(error, TENMAP_ERR_LIMIT,
-                 "%s: cannot %s bytes %llu to %llu of the file: the memory that this process may "
-                 "have or lock (ulimit -v, ulimit -l), or the number of its mappings "
-                 "(vm.max_map_count), is used up",
-                 path.text, doing, (ull)chunk.begin, (ull)chunk.end);
+        (void)tmi_remedy(
+            error, TENMAP_REMEDY_RAISE_PROCESS_LIMIT,
+            tmi_fail(
+                error, TENMAP_ERR_LIMIT,
+                "%s: cannot %s bytes %llu to %llu of the file: the memory that this process may "
+                "have or lock (ulimit -v, ulimit -l), or the number of its mappings "
+                "(vm.max_map_count), is used up",
+                path.text, doing, (ull)chunk.begin, (ull)chunk.end));
     else
         tmi_fail_os(error, failed, "%s: cannot %s bytes %llu to %llu of the file", path.text, doing,
                     (ull)chunk.begin, (ull)chunk.end);
@@ -91,12 +94,14 @@ static tenmap_status fail_chunk(tmi_span chunk, int failed, const char *doing,
 static tenmap_status fail_changed(tmi_span chunk, size_t got, tenmap_error *error) {
     uint64_t now = chunk.shard->bytes.file.size;
     (void)tmi_file_changed(&chunk.shard->bytes.file, &now);
-    return tmi_fail_at(error, TENMAP_ERR_IO, chunk.shard->number, chunk.begin + got,
-                       "%s: cannot detach it: another program has %s the file, which has %llu "
-                       "bytes now; it had %llu when it was opened: open it again",
-                       tmi_quote_path(chunk.shard->bytes.shown).text,
-                       now < chunk.shard->bytes.file.size ? "truncated" : "modified", (ull)now,
-                       (ull)chunk.shard->bytes.file.size);
+    return tmi_remedy(
+        error, TENMAP_REMEDY_OPEN_AGAIN,
+        tmi_fail_at(error, TENMAP_ERR_IO, chunk.shard->number, chunk.begin + got,
+                    "%s: cannot detach it: another program has %s the file, which has %llu "
+                    "bytes now; it had %llu when it was opened: open it again",
+                    tmi_quote_path(chunk.shard->bytes.shown).text,
+                    now < chunk.shard->bytes.file.size ? "truncated" : "modified", (ull)now,
+                    (ull)chunk.shard->bytes.file.size));
 }
 
 static tenmap_status detach_chunk(void *ctx, void *state, size_t unit, tenmap_error *error) {

@@ -30,13 +30,15 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
                  "the tensor is NULL (was no tensor of that name found?)");
         return NULL;
     }
+    uint32_t remedy = TENMAP_REMEDY_READ;
     unsigned align = tmi_dtype_align(t->dtype);
     const tmi_computed *computed = tmi_computed_of(t);
-    if (dtype != TENMAP_AS_STORED && dtype != t->dtype)
+    if (dtype != TENMAP_AS_STORED && dtype != t->dtype) {
+        const char *suggestion = suggest_function(t, dtype);
         TMI_FAIL_TENSOR(error, TENMAP_ERR_DTYPE, t, "it holds %s, not %s%s",
-                        tmi_stored_dtype(t).text, tenmap_dtype_name(dtype),
-                        suggest_function(t, dtype));
-    else if (computed)
+                        tmi_stored_dtype(t).text, tenmap_dtype_name(dtype), suggestion);
+        remedy = *suggestion ? TENMAP_REMEDY_READ : TENMAP_REMEDY_NONE;
+    } else if (computed)
         TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
                         "%s (%s), so there is nothing to view (tenmap_read works)",
                         tmi_why_computed(computed), computed->scheme.name);
@@ -57,6 +59,8 @@ const void *tenmap_view(const tenmap_tensor *t, tenmap_dtype dtype, tenmap_error
                         (ull)t->file_offset, align, tenmap_dtype_name(t->dtype));
     else
         return t->data;
+    if (error)
+        error->remedy = remedy;
     return NULL;
 }
 
@@ -67,10 +71,12 @@ tenmap_status tenmap_read_bytes(const tenmap_tensor *t, uint64_t offset, size_t 
                         "the tensor is NULL (was no tensor of that name found?)");
     const tmi_computed *computed = tmi_computed_of(t);
     if (computed)
-        return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
-                               "%s (%s), and has no bytes of its own (tenmap_part_at gives the "
-                               "parts, tenmap_read the values)",
-                               tmi_why_computed(computed), computed->scheme.name);
+        return tmi_remedy(
+            error, TENMAP_REMEDY_READ,
+            TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                            "%s (%s), and has no bytes of its own (tenmap_part_at gives the "
+                            "parts, tenmap_read the values)",
+                            tmi_why_computed(computed), computed->scheme.name));
     if (offset > t->nbytes || bytes > t->nbytes - offset)
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_RANGE, t,
                                "it has %llu bytes; %llu bytes from %llu on are out of range",

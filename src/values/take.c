@@ -277,6 +277,21 @@ static const char *model_shown(const tenmap_model *model) {
     return *path || !model->shard_count ? path : model->shards[0].bytes.shown;
 }
 
+/* If the weight is there in parts, says that the model can be opened with its values. */
+static tenmap_status explain_quantized(const take_job *job, const tenmap_want *want,
+                                       tenmap_status status, tenmap_error *error) {
+    wanted_name name;
+    if (!error || job->model->quantized.weights || !make_wanted_name(want, &name))
+        return status;
+    if (tmi_stored_in_parts(job->model, name.text, name.len)) {
+        tmi_fail_more(error,
+                      "; the model is quantized: opened to be dequantized, it has the values");
+        error->remedy = TENMAP_REMEDY_DEQUANTIZE;
+    }
+    free_name(&name);
+    return status;
+}
+
 static tenmap_status find_wants(take_job *job, tenmap_error *error) {
     misfits m;
     m.count = m.shown = m.used = 0;
@@ -299,7 +314,7 @@ static tenmap_status find_wants(take_job *job, tenmap_error *error) {
              m.text, more);
     if (error)
         error->index = m.first;
-    return m.status;
+    return explain_quantized(job, &job->wants[m.first], m.status, error);
 }
 
 /* Gives a want that is copied a place in the arena. Returns false if the total overflows. */

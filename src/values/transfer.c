@@ -63,9 +63,11 @@ static tenmap_status set_computed_dtype(tmi_transfer *x, tenmap_dtype stored_as,
                                         tenmap_error *error) {
     const tenmap_tensor *t = x->tensor;
     if (stored_as != TENMAP_AS_STORED && stored_as != t->dtype)
-        return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
-                               "%s (%s), so it has no bytes of its own (tenmap_part_at gives them)",
-                               tmi_why_computed(x->computed), x->computed->scheme.name);
+        return tmi_remedy(
+            error, TENMAP_REMEDY_PARTS,
+            TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                            "%s (%s), so it has no bytes of its own (tenmap_part_at gives them)",
+                            tmi_why_computed(x->computed), x->computed->scheme.name));
     x->stored = t->dtype;
     x->elements = t->nelems;
     return TENMAP_OK;

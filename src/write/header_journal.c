@@ -182,6 +182,8 @@ tenmap_status tmi_change_in_place(const tmi_location *location, int fd, const tm
             undone ? "; it is as it was" : " (repairing its metadata can finish or undo it)");
         if (undone)
             (void)record_remove(&location->folder, record, &own);
+        else
+            (void)tmi_remedy(error, TENMAP_REMEDY_REPAIR, status);
         tmi_file_close(&own);
         return status;
     }

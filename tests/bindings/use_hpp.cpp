@@ -62,6 +62,7 @@ void write_and_give_up(const std::string &path) {
         CHECK(given_up && given_up->get());
     } // no commit: no file
     CHECK(tenmap::try_open(path + ".none").status() == TENMAP_ERR_NOT_FOUND);
+    CHECK(tenmap::try_open(path + ".none").error().remedy() == TENMAP_REMEDY_NONE);
 }
 
 void look(const tenmap::model &model) {
@@ -104,6 +105,7 @@ void read(const tenmap::model &model) {
 #endif
         // The element type is checked: these bytes are no integers, and no BF16.
         CHECK(w.try_view<std::int32_t>().status() == TENMAP_ERR_DTYPE);
+        CHECK(w.try_view<std::int32_t>().error().remedy() == TENMAP_REMEDY_READ);
         CHECK(w.try_view<tenmap::bf16>().status() == TENMAP_ERR_DTYPE);
     }
     auto half = w.try_read<tenmap::bf16>();

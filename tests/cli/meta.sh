@@ -62,6 +62,11 @@ with_editor ./look meta sharded edit
 with_editor ./look meta hostile.safetensors edit
 
 t meta small.safetensors repair
+cp small.safetensors cut.safetensors && : >.cut.safetensors.tenmap-undo
+t check cut.safetensors
+printf '\377\377\377\377\377\377\377\377' | dd of=cut.safetensors conv=notrunc 2>/dev/null
+t ls cut.safetensors
+rm cut.safetensors .cut.safetensors.tenmap-undo
 t meta small.safetensors get nosuch
 t meta small.safetensors get versoin
 t meta small.safetensors rm version nosuch

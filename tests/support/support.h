@@ -80,7 +80,8 @@ void check_agrees(const char *path, const tenmap_options *options, tenmap_status
                   const tenmap_error *error);
 /*
  * Checks the promises about every error: terminated, valid UTF-8, no control characters, not empty,
- * and no macro names unless the status is TENMAP_ERR_ARGUMENT, which is for the programmer.
+ * no macro names unless the status is TENMAP_ERR_ARGUMENT, which is for the programmer, and the
+ * remedy that the message tells.
  */
 void check_error(const tenmap_error *error, tenmap_status status);
 

@@ -46,7 +46,7 @@ static const example check_examples[] = {
 };
 
 typedef struct finding {
-    uint32_t severity, shard;
+    uint32_t severity, shard, remedy;
     uint64_t offset;
     const char *code;
     char *tensor, *message; /* tensor: NULL if none applies */
@@ -85,10 +85,12 @@ static void add_finding(findings *list, uint32_t severity, const char *code, uin
 }
 
 static void take_finding(void *ctx, const tenmap_finding *f) {
+    findings *list = ctx;
     text message = {0};
-    text_add_message(&message, f->message);
-    add_finding(ctx, f->severity, tenmap_found_name(f->code), f->shard, f->offset, f->tensor,
+    text_add_error(&message, f->message, f->remedy);
+    add_finding(list, f->severity, tenmap_found_name(f->code), f->shard, f->offset, f->tensor,
                 message.bytes ? message.bytes : "");
+    list->items[list->count - 1].remedy = f->remedy;
     text_free(&message);
 }
 
@@ -213,7 +215,7 @@ static bool is_shown(const finding *f, const check_settings *set) {
  * again only if the model has several, without its folder.
  */
 static const char *without_path(const char *message, const char *path, text *room) {
-    const char *end = *message == '"' ? strstr(message, "\": ") : NULL;
+    const char *end = end_of_path(message);
     if (!end)
         return message;
     const char *name = end, *own = base_name(path);
@@ -289,6 +291,8 @@ static void print_check_json(const char *path, const findings *list, const check
         if (f->tensor)
             json_key_text("tensor", f->tensor, TENMAP_CSTR);
         json_key_text("message", f->message, TENMAP_CSTR);
+        if (f->remedy)
+            json_key_text("remedy", tenmap_remedy_name(f->remedy), TENMAP_CSTR);
         json_close();
     }
     json_close();

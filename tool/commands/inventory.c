@@ -200,7 +200,7 @@ static void describe(inventory_model *m) {
     identity id;
     text t = {0};
     if (tenmap_open(m->path, &options, &m->model, &error) != TENMAP_OK) {
-        text_add_message(&t, error.message);
+        text_add_error(&t, error.message, error.remedy);
         m->broken = t.bytes;
         return;
     }
@@ -379,7 +379,7 @@ static void print_broken(const inventory *all) {
         const inventory_model *m = &all->models[i];
         if (!m->broken)
             continue;
-        const char *why = strstr(m->broken, "\": ");
+        const char *why = end_of_path(m->broken);
         if (!titled)
             printf("\n%sBroken%s\n", paint(STYLE_BOLD), paint_end());
         titled = true;

@@ -51,7 +51,7 @@ void schemes_find(const tenmap_model *model, schemes *out) {
         tenmap_status opened = tenmap_open(tenmap_path(model), &options, &out->model, &error);
         remote_opened();
         if (opened != TENMAP_OK) {
-            text_add_message(&out->problem, error.message);
+            text_add(&out->problem, error.message, strlen(error.message));
             return;
         }
         model = out->model;

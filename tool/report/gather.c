@@ -180,7 +180,7 @@ static void keep_finding(void *ctx, const tenmap_finding *found) {
     if (!r->findings)
         r->findings = need(FINDING_LIMIT, sizeof *r->findings);
     text message = {0};
-    text_add_message(&message, found->message);
+    text_add_error(&message, found->message, found->remedy);
     report_finding *f = &r->findings[r->finding_count++];
     *f =
         (report_finding){found->severity, tenmap_found_name(found->code), found->shard,

@@ -209,6 +209,7 @@ static void an_edit_that_runs_is_not_called_interrupted(void **state) {
     assert_int_equal(tenmap_open(path, NULL, &m, &error), TENMAP_ERR_IO);
     check_error(&error, TENMAP_ERR_IO);
     assert_non_null(strstr(error.message, "is editing the file's metadata right now: try again"));
+    assert_int_equal(error.remedy, TENMAP_REMEDY_TRY_AGAIN);
     assert_null(strstr(error.message, "interrupted"));
     assert_int_equal(tenmap_open_fd(other, NULL, &m, &error), TENMAP_ERR_IO);
     assert_non_null(strstr(error.message, "is editing the file's metadata right now: try again"));

@@ -233,11 +233,62 @@ static void remedies_are_in_words(void **state) {
     tenmap_close(m);
 }
 
+/* Opens it and returns why that failed. */
+static uint32_t remedy_of(void **state, const char *name, const tenmap_options *options) {
+    tenmap_error error;
+    tenmap_model *m;
+    memset(&error, 0xff, sizeof error);
+    tenmap_status status = tenmap_open(in_folder(state, name), options, &m, &error);
+    assert_int_not_equal(status, TENMAP_OK);
+    check_error(&error, status);
+    return error.remedy;
+}
+
+static void errors_tell_programs_what_would_help(void **state) {
+    tenmap_options small = TENMAP_OPTIONS_INIT, whole = TENMAP_OPTIONS_INIT;
+    small.max_header_bytes = 8;
+    whole.flags = TENMAP_OPEN_DEQUANTIZE;
+    assert_int_equal(remedy_of(state, "gone", NULL), TENMAP_REMEDY_NONE);
+    write_text(in_folder(state, "i.json"), "{\"weight_map\":{\"t\":\"gone\"}}");
+    assert_int_equal(remedy_of(state, "i.json", NULL), TENMAP_REMEDY_ALLOW_PARTIAL);
+    write_model(in_folder(state, "m"),
+                "{\"t\":{\"dtype\":\"F9\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1);
+    assert_int_equal(remedy_of(state, "m", NULL), TENMAP_REMEDY_ALLOW_LENIENT);
+    write_model(in_folder(state, "m"), tiny, 2);
+    assert_int_equal(remedy_of(state, "m", NULL), TENMAP_REMEDY_ALLOW_LENIENT);
+    assert_int_equal(remedy_of(state, "m", &small), TENMAP_REMEDY_RAISE_HEADER_LIMIT);
+    write_model(in_folder(state, "m"), tiny, 0);
+    assert_int_equal(remedy_of(state, "m", NULL), TENMAP_REMEDY_FETCH_AGAIN);
+    write_text(in_folder(state, "m"), "");
+    assert_int_equal(remedy_of(state, "m", NULL), TENMAP_REMEDY_FETCH_AGAIN);
+    write_text(in_folder(state, "m"), "\x1f\x8b.");
+    assert_int_equal(remedy_of(state, "m", NULL), TENMAP_REMEDY_CONVERT);
+    write_text(in_folder(state, "m"), "just a text");
+    assert_int_equal(remedy_of(state, "m", NULL), TENMAP_REMEDY_NONE);
+    write_model(in_folder(state, "m"),
+                "{\"m.qweight\":{\"dtype\":\"I32\",\"shape\":[1,8],\"data_offsets\":[0,32]}}", 32);
+    assert_int_equal(remedy_of(state, "m", &whole), TENMAP_REMEDY_AS_STORED);
+    write_model(in_folder(state, "a.safetensors"), tiny, 1);
+    write_model(in_folder(state, "b.safetensors"), tiny, 1);
+    assert_int_equal(remedy_of(state, "", NULL), TENMAP_REMEDY_OPEN_ONE);
+}
+
+static void remedies_have_names(void **state) {
+    (void)state;
+    assert_string_equal(tenmap_remedy_name(TENMAP_REMEDY_NONE), "none");
+    assert_string_equal(tenmap_remedy_name(TENMAP_REMEDY_RAISE_HEADER_LIMIT), "raise-header-limit");
+    assert_string_equal(tenmap_remedy_name(TENMAP_REMEDY_CREDENTIALS), "credentials");
+    assert_string_equal(tenmap_remedy_name(TENMAP_REMEDY_CREDENTIALS + 1), "unknown");
+    assert_string_equal(tenmap_remedy_name(UINT32_MAX), "unknown");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(answers_of_servers_are_named, empty_folder),
         cmocka_unit_test_setup(other_json_is_no_answer, empty_folder),
         cmocka_unit_test_setup(blank_files_are_named, empty_folder),
+        cmocka_unit_test_setup(errors_tell_programs_what_would_help, empty_folder),
+        cmocka_unit_test(remedies_have_names),
         cmocka_unit_test_setup(a_list_of_words_is_text, empty_folder),
         cmocka_unit_test_setup(answers_are_short, empty_folder),
         cmocka_unit_test_setup(the_only_snapshot_is_opened, empty_folder),

@@ -392,6 +392,7 @@ static void limits_of_the_process_are_named(void **state) {
     assert_int_equal(status, TENMAP_ERR_LIMIT);
     assert_int_equal(error.os_error, EMFILE);
     assert_non_null(strstr(error.message, "ulimit -n"));
+    assert_int_equal(error.remedy, TENMAP_REMEDY_RAISE_PROCESS_LIMIT);
 }
 
 /* A sparse file far larger than the address space allowed: mapping fails, reading does not. */
@@ -427,6 +428,7 @@ static void an_address_space_limit_names_the_read_backend(void **state) {
     setrlimit(RLIMIT_AS, &before);
     assert_int_equal(status, TENMAP_ERR_LIMIT);
     assert_non_null(strstr(error.message, "open it to be read, not mapped"));
+    assert_int_equal(error.remedy, TENMAP_REMEDY_BACKEND_READ);
     assert_int_equal(read_status, TENMAP_OK);
     tenmap_close(readable);
 #endif

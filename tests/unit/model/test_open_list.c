@@ -154,6 +154,7 @@ static void a_name_in_two_files_is_an_error_that_names_both(void **state) {
         assert_non_null(strstr(first, "adapter.safetensors"));
         assert_null(strstr(error.message, "TENMAP_")); /* words for people */
         assert_non_null(strstr(error.message, "the later file wins"));
+        assert_int_equal(error.remedy, TENMAP_REMEDY_LATER_WINS);
         assert_int_equal(error.shard, 2);
     }
     static const char *const twice[] = {"base.safetensors", "base.safetensors"};

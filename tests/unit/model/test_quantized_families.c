@@ -19,14 +19,14 @@ static const family_case cases[] = {
     {"GPTQ or AWQ", T("m.qweight", "I32", "[1,8]", 0, 32) "," T("m.scales", "F16", "[2,8]", 32, 64),
      2, 1, 0},
     {"GPTQ or AWQ",
-     T("m.qweight", "I32", "[1,8]", 0, 32) "," T("m.scales", "F16", "[1,8]", 32, 48) "," T(
-         "m.qzeros", "I32", "[4,1]", 48, 64),
+     T("m.qweight", "I32", "[1,8]", 0, 32) "," T("m.scales", "F16", "[1,8]", 32,
+                                                 48) "," T("m.qzeros", "I32", "[4,1]", 48, 64),
      3, 1, 64},
-    {"GPTQ or AWQ",
-     T("m.qweight", "I32", "[8,1]", 0, 32) "," T("m.scales", "F16", "[2,8]", 32, 64), 2, 1, 64},
+    {"GPTQ or AWQ", T("m.qweight", "I32", "[8,1]", 0, 32) "," T("m.scales", "F16", "[2,8]", 32, 64),
+     2, 1, 64},
     {"compressed-tensors",
-     T("m.weight_packed", "I32", "[2,4]", 0, 32) "," T("m.weight_scale", "F16", "[8]", 32, 48) "," T(
-         "m.weight_shape", "I64", "[2]", 48, 64),
+     T("m.weight_packed", "I32", "[2,4]", 0, 32) "," T(
+         "m.weight_scale", "F16", "[8]", 32, 48) "," T("m.weight_shape", "I64", "[2]", 48, 64),
      3, 1, 0 /* set in the test: the shape is read */},
     {"compressed-tensors",
      T("m.weight_packed", "U8", "[2,16]", 0, 32) "," T("m.weight_scale", "U8", "[32]", 32, 64), 2,
@@ -91,11 +91,10 @@ static void a_shape_that_is_no_shape_gives_no_count(void **state) {
         {0}};
     for (size_t i = 0; i < COUNT(huge); i++) {
         tenmap_quantized found;
-        bytes file = make_model(
-            "{" T("m.weight_packed", "I32", "[2,4]", 0, 32) "," T("m.weight_scale", "F16", "[8]",
-                                                                  32, 48) "," //
-            T("m.weight_shape", "I64", "[2]", 48, 64) "}",
-            64);
+        bytes file = make_model("{" T("m.weight_packed", "I32", "[2,4]", 0,
+                                      32) "," T("m.weight_scale", "F16", "[8]", 32, 48) "," //
+                                T("m.weight_shape", "I64", "[2]", 48, 64) "}",
+                                64);
         memcpy(file.at + file.size - sizeof huge[i], huge[i], sizeof huge[i]);
         tenmap_model *m = must_open_memory(file, NULL);
         assert_int_equal(tenmap_quantized_of(tenmap_at(m, 0), &found), 1);

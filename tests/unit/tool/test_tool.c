@@ -50,23 +50,47 @@ static void gaps_that_nobody_knows_stay_in_the_page(void **state) {
     assert_string_equal(page, "a {{nosuch}} b {{titles}} c T d {{ e {{title}");
 }
 
-static void sentences_say_what_to_type_in_place_of_functions(void **state) {
+static void errors_end_in_the_option_of_their_remedy(void **state) {
     (void)state;
-    static const char *const said[][2] = {
-        {"an edit was interrupted; repairing its metadata finishes or undoes it",
-         "an edit was interrupted; 'tenmap meta FILE repair' finishes or undoes it"},
-        {"cannot write the header (repairing its metadata can finish or undo it)",
-         "cannot write the header ('tenmap meta FILE repair' can finish or undo it)"},
-        {"missing; fetch them, or open it with missing shards allowed to go without",
-         "missing; fetch them, or use --partial to go without"},
-        {"over the limit (a higher limit for headers allows it)",
-         "over the limit (--max-header raises it)"},
+    static const struct {
+        uint32_t remedy;
+        const char *said;
+    } cases[] = {
+        {TENMAP_REMEDY_NONE, "it is so"},
+        {TENMAP_REMEDY_ALLOW_PARTIAL, "it is so: use --partial"},
+        {TENMAP_REMEDY_ALLOW_LENIENT, "it is so: use --lenient"},
+        {TENMAP_REMEDY_DEQUANTIZE, "it is so: use --dequantize"},
+        {TENMAP_REMEDY_BACKEND_READ, "it is so"},
+        {TENMAP_REMEDY_RAISE_HEADER_LIMIT, "it is so: use --max-header"},
+        {TENMAP_REMEDY_FETCH_AGAIN, "it is so"},
+        {TENMAP_REMEDY_REPAIR, "it is so: use 'tenmap meta FILE repair'"},
+        {TENMAP_REMEDY_AS_STORED, "it is so: leave out --dequantize"},
+        {TENMAP_REMEDY_CREDENTIALS, "it is so"},
+        {12345, "it is so"},
     };
-    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         text words = {0};
-        text_add_message(&words, said[i][0]);
-        assert_string_equal(words.bytes, said[i][1]);
+        text_add_error(&words, "it is so", cases[i].remedy);
+        assert_string_equal(words.bytes, cases[i].said);
         text_free(&words);
+    }
+}
+
+static void a_quote_in_a_path_does_not_end_it(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {{"\"a\": why", "\": why"},
+                                           {"\"a\\\": b\": why", "\": why"},
+                                           {"\"a\\\\\": why", "\": why"},
+                                           {"a\": why", NULL},
+                                           {"\"a\" why", NULL},
+                                           {"\"a", NULL},
+                                           {"\"a\\", NULL},
+                                           {"", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *end = end_of_path(cases[i][0]);
+        assert_true(!end == !cases[i][1]);
+        if (end)
+            assert_string_equal(end, cases[i][1]);
     }
 }
 
@@ -147,7 +171,8 @@ static void reads_that_could_not_be_cached_take_nothing_of_its_limit(void **stat
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sentences_say_what_to_type_in_place_of_functions),
+        cmocka_unit_test(errors_end_in_the_option_of_their_remedy),
+        cmocka_unit_test(a_quote_in_a_path_does_not_end_it),
         cmocka_unit_test(gaps_that_nobody_knows_stay_in_the_page),
         cmocka_unit_test(the_folder_of_a_file_in_the_root_is_the_root),
         cmocka_unit_test(reads_that_could_not_be_cached_take_nothing_of_its_limit),

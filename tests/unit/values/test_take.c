@@ -222,6 +222,30 @@ static void names_take_the_numbers_of_layers_and_experts(void **state) {
     tenmap_close(m);
 }
 
+static void a_weight_that_is_there_in_parts_is_told(void **state) {
+    static const char *const json[] = {
+        "{\"m.qweight\":{\"dtype\":\"I32\",\"shape\":[1,8],\"data_offsets\":[0,32]},"
+        "\"m.scales\":{\"dtype\":\"F16\",\"shape\":[1,8],\"data_offsets\":[32,48]}}",
+        "{\"m.weight_packed\":{\"dtype\":\"U8\",\"shape\":[1,16],\"data_offsets\":[0,16]},"
+        "\"m.weight_scale\":{\"dtype\":\"U8\",\"shape\":[1,32],\"data_offsets\":[16,48]}}",
+        "{\"m.qweights\":{\"dtype\":\"I32\",\"shape\":[1,8],\"data_offsets\":[0,32]},"
+        "\"m.scales\":{\"dtype\":\"F16\",\"shape\":[1,8],\"data_offsets\":[32,48]}}",
+        "{\"m.W_q\":{\"dtype\":\"U8\",\"shape\":[32],\"data_offsets\":[0,32]},"
+        "\"m.scale\":{\"dtype\":\"F16\",\"shape\":[1,8],\"data_offsets\":[32,48]}}",
+    };
+    for (size_t i = 0; i < COUNT(json); i++) {
+        tenmap_want want = {.name = "m.weight"};
+        tenmap_error error = {0};
+        tenmap_arena *arena;
+        write_model(in_folder(state, "q.safetensors"), json[i], 48);
+        tenmap_model *m = must_open(in_folder(state, "q.safetensors"), NULL);
+        tenmap_status status = tenmap_take(m, &want, 1, NULL, &arena, &error);
+        check_refused(status, &error, TENMAP_ERR_NOT_FOUND, "\"m.weight\" is missing");
+        assert_int_equal(error.remedy, i < 2 ? TENMAP_REMEDY_DEQUANTIZE : TENMAP_REMEDY_NONE);
+        tenmap_close(m);
+    }
+}
+
 static void wrong_wants_are_found_before_the_model_is_looked_at(void **state) {
     static const struct {
         tenmap_want want;
@@ -368,6 +392,7 @@ int main(void) {
         cmocka_unit_test_setup(every_mix_on_every_backend, empty_folder),
         cmocka_unit_test_setup(names_take_the_numbers_of_layers_and_experts, empty_folder),
         cmocka_unit_test_setup(wrong_wants_are_found_before_the_model_is_looked_at, empty_folder),
+        cmocka_unit_test_setup(a_weight_that_is_there_in_parts_is_told, empty_folder),
         cmocka_unit_test_setup(of_many_that_are_missing_the_first_are_named_and_the_rest_counted,
                                empty_folder),
         cmocka_unit_test(what_is_missing_in_memory_is_named),

@@ -270,6 +270,7 @@ static void an_interrupted_edit_is_repaired(void **state) {
         must_fail(path, NULL, TENMAP_ERR_LIMIT, "left the record \".m.safetensors.tenmap-undo\"");
         check_refused(tenmap_edit_metadata(path, &edit, 1, NULL, NULL, &e), &e, TENMAP_ERR_LIMIT,
                       "repairing its metadata");
+        assert_int_equal(e.remedy, TENMAP_REMEDY_REPAIR);
         if (tenmap_repair_metadata(path, flags, &how, &e) != TENMAP_OK)
             fail_msg("%s", e.message);
         assert_int_equal(how, flags ? TENMAP_REPAIR_UNDONE : TENMAP_REPAIR_FINISHED);
