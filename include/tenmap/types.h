@@ -200,6 +200,13 @@ TENMAP_API uint32_t tenmap_dtype_bits(tenmap_dtype dtype);
  * TENMAP_OPAQUE.
  */
 TENMAP_API int tenmap_dtype_block(tenmap_dtype dtype, uint32_t *elements, uint32_t *bytes);
+/*
+ * The bytes that `elements` elements take, next to each other, in a file or a buffer. 4- and 6-bit
+ * elements that end inside a byte take the whole byte. Returns 1 and sets *bytes (may be NULL).
+ * Returns 0 and sets nothing for a dtype without a size (as tenmap_dtype_block), for a number of
+ * elements that ends inside a block, and where the bits, or a block dtype's bytes, exceed 64 bits.
+ */
+TENMAP_API int tenmap_dtype_bytes(tenmap_dtype dtype, uint64_t elements, uint64_t *bytes);
 enum {
     TENMAP_KIND_NONE = 0, /* of an unknown dtype, TENMAP_AS_STORED and TENMAP_OPAQUE */
     TENMAP_KIND_BOOL = 1,

@@ -115,7 +115,9 @@ int tpy_tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
     }
     memset(view, 0, sizeof *view);
     view->buf = data.memory->data + data.offset;
-    view->itemsize = (Py_ssize_t)(tenmap_dtype_bits(tpy_dtype(self)) / 8);
+    uint64_t element = 1;
+    (void)tenmap_dtype_bytes(tpy_dtype(self), 1, &element);
+    view->itemsize = (Py_ssize_t)element;
     view->len = (Py_ssize_t)tpy_count(self) * view->itemsize;
     view->readonly = 1;
     view->ndim = (int)rank;

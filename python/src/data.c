@@ -50,13 +50,14 @@ static void span_of(const tpy_tensor *self, uint64_t element, uint64_t *first, u
 }
 
 /* 1 if `out` now uses the mapping or a private one, 0 if it has to be a copy, -1 on failure. */
-static int find_in_place(const tpy_tensor *self, uint32_t bits, int how, tpy_data *out) {
+static int find_in_place(const tpy_tensor *self, int how, tpy_data *out) {
     const tenmap_tensor *tensor = self->tensor;
     const char *data = tenmap_view(tensor, TENMAP_AS_STORED, NULL);
     if (data == NULL || how == TPY_COPY)
         return 0;
-    uint64_t first, low, bytes;
-    span_of(self, bits / 8, &first, &low, &bytes);
+    uint64_t first, low, bytes, element = 1;
+    (void)tenmap_dtype_bytes(tensor->dtype, 1, &element);
+    span_of(self, element, &first, &low, &bytes);
     if (how == TPY_VIEW) {
         out->memory = tpy_memory_view(self->handle->state, data + low, (size_t)bytes,
                                       (PyObject *)self->handle);
@@ -85,7 +86,7 @@ int tpy_find_data(const tpy_tensor *self, tenmap_dtype as, int how, tpy_data *ou
     if (tpy_packed_bytes(bits > 0 && bits < 8 ? TENMAP_U8 : dtype, count, &bytes) != 0)
         return -1;
     if (count > 0 && dtype == self->tensor->dtype && bits >= 8) {
-        int found = find_in_place(self, bits, how, out);
+        int found = find_in_place(self, how, out);
         if (found != 0)
             return found < 0 ? -1 : 0;
     }

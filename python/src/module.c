@@ -42,6 +42,20 @@ static PyObject *dtype_bits(PyObject *module, PyObject *code) {
     return PyLong_FromUnsignedLong(tenmap_dtype_bits((tenmap_dtype)dtype.value));
 }
 
+/* dtype_bytes(dtype, elements) -> bytes */
+static PyObject *dtype_bytes(PyObject *module, PyObject *args) {
+    tpy_number dtype = TPY_U32("dtype"), elements = {"elements", UINT64_MAX, 0};
+    uint64_t bytes;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O&O&:dtype_bytes", tpy_number_of, &dtype, tpy_number_of,
+                          &elements))
+        return NULL;
+    if (!tenmap_dtype_bytes((tenmap_dtype)dtype.value, elements.value, &bytes))
+        return PyErr_Format(PyExc_OverflowError, "%llu elements have no size in bytes",
+                            (unsigned long long)elements.value);
+    return PyLong_FromUnsignedLongLong(bytes);
+}
+
 static PyObject *pack(PyObject *module, PyObject *args) {
     Py_buffer source;
     tpy_number wanted = {"bits", 6, 0};
@@ -66,6 +80,7 @@ static PyMethodDef functions[] = {
     {"dtype_code", dtype_code, METH_O, NULL},
     {"dtype_name", dtype_name, METH_O, NULL},
     {"dtype_bits", dtype_bits, METH_O, NULL},
+    {"dtype_bytes", dtype_bytes, METH_VARARGS, NULL},
     {"pack", pack, METH_VARARGS, NULL},
     {"memory", tpy_new_memory, METH_VARARGS, NULL},
     {"borrow", tpy_borrow, METH_VARARGS, NULL},

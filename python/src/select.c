@@ -52,8 +52,8 @@ PyObject *tpy_shape_tuple(const tpy_tensor *self) {
 }
 
 int tpy_packed_bytes(tenmap_dtype dtype, uint64_t count, size_t *bytes) {
-    uint64_t bits = tenmap_dtype_bits(dtype);
-    if (bits == 0) {
+    uint64_t size;
+    if (tenmap_dtype_bits(dtype) == 0) {
         uint32_t together;
         if (tenmap_dtype_block(dtype, &together, NULL))
             PyErr_Format(PyExc_TypeError,
@@ -65,12 +65,11 @@ int tpy_packed_bytes(tenmap_dtype dtype, uint64_t count, size_t *bytes) {
                                              ".bytes of all of them can be read");
         return -1;
     }
-    uint64_t whole = count / 8 * bits, rest = (count % 8 * bits + 7) / 8;
-    if (count / 8 > UINT64_MAX / bits || whole + rest > (uint64_t)PY_SSIZE_T_MAX) {
+    if (!tenmap_dtype_bytes(dtype, count, &size) || size > (uint64_t)PY_SSIZE_T_MAX) {
         PyErr_SetString(PyExc_OverflowError, "more bytes than this system can address");
         return -1;
     }
-    *bytes = (size_t)(whole + rest);
+    *bytes = (size_t)size;
     return 0;
 }
 

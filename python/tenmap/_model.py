@@ -247,7 +247,7 @@ def _fresh(tensor, kind, framework):
     """New memory for a tensor, and the array on it."""
     if kind not in BITS:
         raise TypeError(f'no array has the dtype {kind!r} of {tensor.name!r}: ask for another one, as in dtype="float32"')
-    memory = _core.memory(tensor.size * BITS[kind] // 8)
+    memory = _core.memory(_core.dtype_bytes(CODES[kind], tensor.size))
     make = numpy_array if framework == "numpy" else torch_tensor
     return memory, make(memory, 0, kind, tensor.shape)
 

@@ -95,6 +95,18 @@ bool tmi_dtype_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes) {
     return true;
 }
 
+int tenmap_dtype_bytes(tenmap_dtype dtype, uint64_t elements, uint64_t *bytes) {
+    const tmi_block_dtype *blocks = tmi_dtype_blocks(dtype);
+    uint64_t size;
+    if (blocks ? elements % blocks->elements != 0 : tenmap_dtype_bits(dtype) == 0)
+        return 0;
+    if (!tmi_dtype_bytes(dtype, elements, &size))
+        return 0;
+    if (bytes)
+        *bytes = size;
+    return 1;
+}
+
 int tmi_whole_bytes(tenmap_dtype dtype, uint64_t count, uint64_t *bytes) {
     uint64_t bits;
     if (!tmi_multiply(count, tmi_dtypes[dtype].bits, &bits))

@@ -89,8 +89,9 @@ static int print_plain(const tenmap_tensor *tensor, const slice *s, const get_se
     int status = EXIT_FINE;
     tenmap_dtype dtype = shown_dtype(set->as ? set->as : tensor->dtype);
     uint64_t row = s->out_rank ? s->out_shape[s->out_rank - 1] : 1, at = 0;
-    size_t size = tenmap_dtype_bits(dtype) / 8;
-    char *block = need(TEXT_BLOCK, size);
+    uint64_t size = 0;
+    (void)tenmap_dtype_bytes(dtype, 1, &size);
+    char *block = need(TEXT_BLOCK, (size_t)size);
     slice_walk_begin(&walk, s, TEXT_BLOCK);
     while (!status && slice_walk_next(&walk)) {
         if (read_shown(tensor, walk.begin, walk.end, walk.count, set->as, block, &error) !=

@@ -27,8 +27,9 @@ uint64_t duplicate_key(const tenmap_tensor *t) {
 
 /* The period, in bytes, of a constant tensor. */
 static size_t element_width(const tenmap_tensor *t) {
-    size_t bits = tenmap_dtype_bits(t->dtype);
-    return bits >= 8 ? bits / 8 : 1;
+    uint64_t bytes = 1;
+    (void)tenmap_dtype_bytes(t->dtype, 1, &bytes);
+    return (size_t)bytes;
 }
 
 uint64_t duplicate_sample(const tenmap_tensor *t, bool *significant) {

@@ -75,7 +75,9 @@ static void swap_elements(unsigned char *bytes, size_t count, size_t size) {
 }
 
 static size_t swapped_size(tenmap_dtype dtype) {
-    return dtype == TENMAP_C64 ? 4 : tenmap_dtype_bits(dtype) / 8;
+    uint64_t bytes = 1;
+    (void)tenmap_dtype_bytes(dtype, 1, &bytes);
+    return dtype == TENMAP_C64 ? 4 : (size_t)bytes;
 }
 
 /* How a tensor is read: blocks of this many bytes, each by this many threads. */
@@ -131,14 +133,15 @@ static int write_elements(atomic_file *f, reading *r, const slice *s, tenmap_dty
     int status = EXIT_FINE;
     slice_walk_begin(&walk, s, r->block_bytes / 8);
     while (!status && slice_walk_next(&walk)) {
-        size_t bytes = ((size_t)walk.count * tenmap_dtype_bits(dtype) + 7) / 8;
+        uint64_t bytes = 0;
+        (void)tenmap_dtype_bytes(dtype, walk.count, &bytes);
         if (read_elements(r, &walk, dtype, &error) != TENMAP_OK) {
             status = fail_error(&error);
             break;
         }
         if (file_order && !little_endian())
-            swap_elements(r->block, bytes, swapped_size(dtype));
-        status = atomic_file_write(f, r->block, bytes);
+            swap_elements(r->block, (size_t)bytes, swapped_size(dtype));
+        status = atomic_file_write(f, r->block, (size_t)bytes);
         progress_add(walk.count);
     }
     slice_walk_end(&walk);

@@ -93,10 +93,10 @@ tenmap_dtype plan_dtype(const plan *p, size_t source) {
 uint64_t plan_bytes(const plan *p, size_t source) {
     const tenmap_tensor *t = p->sources[source].tensor;
     tenmap_dtype dtype = plan_dtype(p, source);
-    uint64_t bits = tenmap_dtype_bits(dtype);
-    if (dtype == t->dtype || !bits)
-        return t->nbytes;
-    return t->nelems / 8 * bits + (t->nelems % 8 * bits + 7) / 8;
+    uint64_t bytes = t->nbytes;
+    if (dtype != t->dtype)
+        (void)tenmap_dtype_bytes(dtype, t->nelems, &bytes);
+    return bytes;
 }
 
 bool plan_converts(const plan *p, size_t source) {

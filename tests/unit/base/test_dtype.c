@@ -137,6 +137,48 @@ static void no_value_outside_of_these_tables_is_a_dtype(void **state) {
     assert_int_equal(bytes, 77);
 }
 
+static void sizes_are_those_of_whole_bytes_and_whole_blocks(void **state) {
+    (void)state;
+    uint64_t bytes = 77;
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        uint64_t bits = expected[i].bits, most = UINT64_MAX / bits;
+        for (uint64_t n = 0; n < 20; n++) {
+            assert_int_equal(tenmap_dtype_bytes(expected[i].dtype, n, &bytes), 1);
+            assert_int_equal(bytes, (n * bits + 7) / 8); /* 3 elements of 4 bits take 2 bytes */
+        }
+        assert_int_equal(tenmap_dtype_bytes(expected[i].dtype, most, &bytes), 1);
+        assert_true(bytes == most * bits / 8 + (most * bits % 8 != 0));
+        assert_int_equal(tenmap_dtype_bytes(expected[i].dtype, 1, NULL), 1);
+        bytes = 77;
+        assert_int_equal(tenmap_dtype_bytes(expected[i].dtype, most + 1, &bytes), 0);
+        assert_int_equal(tenmap_dtype_bytes(expected[i].dtype, UINT64_MAX, &bytes), 0);
+        assert_int_equal(bytes, 77);
+    }
+    for (size_t i = 0; i < sizeof in_blocks / sizeof in_blocks[0]; i++) {
+        uint64_t elements = in_blocks[i].elements, most = UINT64_MAX / in_blocks[i].bytes;
+        for (uint64_t n = 0; n < 3; n++) {
+            assert_int_equal(tenmap_dtype_bytes(in_blocks[i].dtype, n * elements, &bytes), 1);
+            assert_int_equal(bytes, n * in_blocks[i].bytes);
+        }
+        if (most > UINT64_MAX / elements)
+            most = UINT64_MAX / elements;
+        assert_int_equal(tenmap_dtype_bytes(in_blocks[i].dtype, most * elements, &bytes), 1);
+        assert_true(bytes == most * in_blocks[i].bytes);
+        bytes = 77;
+        if (most < UINT64_MAX / elements)
+            assert_int_equal(tenmap_dtype_bytes(in_blocks[i].dtype, (most + 1) * elements, &bytes),
+                             0);
+        assert_int_equal(tenmap_dtype_bytes(in_blocks[i].dtype, elements - 1, &bytes), 0);
+        assert_int_equal(tenmap_dtype_bytes(in_blocks[i].dtype, elements + 1, &bytes), 0);
+        assert_int_equal(tenmap_dtype_bytes(in_blocks[i].dtype, UINT64_MAX, &bytes), 0);
+        assert_int_equal(bytes, 77);
+    }
+    static const tenmap_dtype none[] = {TENMAP_AS_STORED, TENMAP_OPAQUE, 23, 63, UINT32_MAX};
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+        assert_int_equal(tenmap_dtype_bytes(none[i], 0, &bytes), 0);
+    assert_int_equal(bytes, 77);
+}
+
 static void unknown_dtypes_have_no_name(void **state) {
     (void)state;
     tenmap_dtype untouched = 77;
@@ -179,6 +221,7 @@ int main(void) {
         cmocka_unit_test(block_dtypes_are_ggmls_numbers_and_62_more),
         cmocka_unit_test(every_other_dtype_has_the_fewest_elements_in_whole_bytes),
         cmocka_unit_test(no_value_outside_of_these_tables_is_a_dtype),
+        cmocka_unit_test(sizes_are_those_of_whole_bytes_and_whole_blocks),
         cmocka_unit_test(unknown_dtypes_have_no_name),
         cmocka_unit_test(every_status_has_its_name),
         cmocka_unit_test(version_is_the_headers),
