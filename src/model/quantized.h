@@ -238,7 +238,8 @@ tmi_scheme_find tmi_find_bnb4, tmi_find_mlx, tmi_find_nvfp4_scale;
  * dtypes, which no other scheme accepts.
  */
 enum { TMI_SCHEME_FINDERS = 8 };
-extern tmi_scheme_find *const tmi_scheme_finders[TMI_SCHEME_FINDERS];
+typedef tmi_scheme_find *tmi_scheme_finder;
+extern const tmi_scheme_finder tmi_scheme_finders[TMI_SCHEME_FINDERS];
 
 /* quantized_annotations.c: reads JSON annotations of a weight. */
 

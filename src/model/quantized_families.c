@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* The first that finds its parts takes the weight. */
-tmi_scheme_find *const tmi_scheme_finders[TMI_SCHEME_FINDERS] = {
+const tmi_scheme_finder tmi_scheme_finders[TMI_SCHEME_FINDERS] = {
     tmi_find_packed, tmi_find_gptq, tmi_find_mxfp4_blocks, tmi_find_fp4_bytes,
     tmi_find_bnb4,   tmi_find_mlx,  tmi_find_8bit,         tmi_find_nvfp4_scale,
 };
@@ -186,7 +186,7 @@ static const tenmap_tensor *part_called(const tenmap_quantized *weight, const ch
     return NULL;
 }
 
-static uint64_t product_of(uint64_t a, uint64_t b) {
+static uint64_t product_or_zero(uint64_t a, uint64_t b) {
     uint64_t product;
     return tmi_multiply(a, b, &product) ? product : 0;
 }
@@ -203,12 +203,12 @@ static uint64_t values_by_scales(const tenmap_quantized *weight) {
         return 0;
     uint64_t columns = scales->shape[1];
     if (columns != codes->shape[1])
-        return product_of(codes->shape[0], columns);
+        return product_or_zero(codes->shape[0], columns);
     if (order)
-        return product_of(order->nelems, columns);
+        return product_or_zero(order->nelems, columns);
     if (!zeros || zeros->rank != 2 || !zeros->shape[1])
         return 0;
-    return product_of(product_of(codes->shape[0], columns / zeros->shape[1]), columns);
+    return product_or_zero(product_or_zero(codes->shape[0], columns / zeros->shape[1]), columns);
 }
 
 /* The weight's shape as a tensor of integers. */
@@ -229,7 +229,7 @@ static uint64_t values_by_shape(const tenmap_tensor *shape) {
         unsigned char extent[8] = {0};
         memcpy(extent, bytes + i * width, width);
         uint64_t size = tmi_file_u64(extent);
-        values = size < (uint64_t)1 << 31 ? product_of(values, size) : 0;
+        values = size < (uint64_t)1 << 31 ? product_or_zero(values, size) : 0;
     }
     return values;
 }
@@ -244,7 +244,7 @@ static uint64_t count_values(const quant_family *family, const tenmap_quantized 
     if (shape)
         return values_by_shape(shape);
     if (family->values == TWO_EACH)
-        return product_of(codes->nbytes, 2);
+        return product_or_zero(codes->nbytes, 2);
     return of == NARROW && family->values != NOT_TOLD ? codes->nelems : 0;
 }
 
