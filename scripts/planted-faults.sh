@@ -142,7 +142,7 @@ a_macro_in_a_message_for_users() {
     add src/model/open.c 'const char *planted = "set TENMAP_OPEN_LENIENT";'
 }
 a_remedy_that_no_message_names() {
-    edit docs/errors.md '0,/^| "[^"]*" | `TENMAP_/s/^| "[^"]*"/| "planted words"/'
+    edit docs/errors.md '0,/ | "[^"]*" | `TENMAP_/s/ | "[^"]*"/ | "planted words"/'
 }
 a_promise_without_its_test() {
     edit SECURITY.md 's/^| Promise | Test |$/&\n|---|---|\n| planted | `planted_test` |/'

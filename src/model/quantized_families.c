@@ -143,11 +143,11 @@ static const tenmap_tensor *part_beside(const tenmap_tensor *codes, size_t stem,
                                         const char *ending) {
     char room[256];
     size_t more = strlen(ending);
-    char *name = stem + more <= sizeof room ? room : tmi_calloc(stem + more, 1);
+    char *name = stem + more < sizeof room ? room : tmi_calloc(stem + more + 1, 1);
     if (!name)
         return NULL;
     memcpy(name, codes->name, stem);
-    memcpy(name + stem, ending, more);
+    memcpy(name + stem, ending, more + 1);
     const tenmap_tensor *part = tenmap_find_n(codes->model, name, stem + more);
     if (name != room)
         free(name);

@@ -83,8 +83,10 @@ static tenmap_status check_part(const tmi_shard *shard, size_t shards, tenmap_er
 tenmap_status tmi_split_check(const tenmap_model *model, tenmap_error *error) {
     size_t shards = model->shard_count + model->missing_count;
     tenmap_status status = TENMAP_OK;
-    const tmi_shard *first = model->shard_count ? &model->shards[0] : NULL;
-    const tmi_split_names *names = first ? first->container->split : NULL;
+    if (model->shard_count == 0)
+        return TENMAP_OK;
+    const tmi_shard *first = &model->shards[0];
+    const tmi_split_names *names = first->container->split;
     for (size_t i = 0; i < model->shard_count && status == TENMAP_OK; i++)
         status = check_part(&model->shards[i], shards, error);
     if (status == TENMAP_OK && names && first->header.split.counts_tensors &&

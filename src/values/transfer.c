@@ -39,10 +39,12 @@ static tenmap_status set_stored_dtype(tmi_transfer *x, tenmap_dtype stored_as,
     uint32_t together, bytes;
     x->stored = stored_as == TENMAP_AS_STORED ? t->dtype : stored_as;
     if (x->stored == TENMAP_OPAQUE)
-        return TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
-                               "its dtype %s is unknown, so only its bytes can be read "
-                               "(tenmap_read_bytes, or tenmap_read_as if you know what they are)",
-                               tmi_stored_dtype(t).text);
+        return tmi_remedy(
+            error, TENMAP_REMEDY_READ,
+            TMI_FAIL_TENSOR(error, TENMAP_ERR_UNSUPPORTED, t,
+                            "its dtype %s is unknown, so only its bytes can be read "
+                            "(tenmap_read_bytes, or tenmap_read_as if you know what they are)",
+                            tmi_stored_dtype(t).text));
     if (!tenmap_dtype_block(x->stored, &together, &bytes))
         return TMI_FAIL_TENSOR(error, TENMAP_ERR_ARGUMENT, t,
                                "its bytes cannot be read as dtype %u, which is not a known dtype",
