@@ -72,23 +72,36 @@ static char *keep_text(const char *from) {
     return copy;
 }
 
-static void add_finding(findings *list, uint32_t severity, const char *code, uint32_t shard,
-                        uint64_t offset, const char *tensor, const char *message) {
+/* Where in a model a finding is. */
+typedef struct finding_place {
+    uint32_t shard; /* TENMAP_NO_SHARD if none applies */
+    uint64_t offset;
+    const char *tensor; /* NULL if none applies */
+} finding_place;
+
+static void add_finding(findings *list, uint32_t severity, const char *code, finding_place at,
+                        const char *message) {
     list->items = need_next(list->items, list->count, sizeof *list->items);
     list->items[list->count++] = (finding){.severity = severity,
-                                           .shard = shard,
-                                           .offset = offset,
+                                           .shard = at.shard,
+                                           .offset = at.offset,
                                            .code = code,
-                                           .tensor = tensor ? keep_text(tensor) : NULL,
+                                           .tensor = at.tensor ? keep_text(at.tensor) : NULL,
                                            .message = keep_text(message)};
     list->of[severity]++;
+}
+
+static finding_place place_of(const tenmap_tensor *t) {
+    return t ? (finding_place){t->shard, t->file_offset, t->name}
+             : (finding_place){TENMAP_NO_SHARD, 0, NULL};
 }
 
 static void take_finding(void *ctx, const tenmap_finding *f) {
     findings *list = ctx;
     text message = {0};
     text_add_error(&message, f->message, f->remedy);
-    add_finding(list, f->severity, tenmap_found_name(f->code), f->shard, f->offset, f->tensor,
+    add_finding(list, f->severity, tenmap_found_name(f->code),
+                (finding_place){f->shard, f->offset, f->tensor},
                 message.bytes ? message.bytes : "");
     list->items[list->count - 1].remedy = f->remedy;
     text_free(&message);
@@ -136,8 +149,7 @@ static void judge_values(findings *list, const tenmap_tensor *t, const tenmap_st
         else
             text_addf(&message, "\": %" PRIu64 " of its %" PRIu64 " values %s %s", counts[i],
                       s->count, counts[i] == 1 ? "is" : "are", rules[i].what);
-        add_finding(list, rules[i].severity, rules[i].code, t->shard, t->file_offset, t->name,
-                    message.bytes);
+        add_finding(list, rules[i].severity, rules[i].code, place_of(t), message.bytes);
         text_free(&message);
     }
 }
@@ -165,13 +177,12 @@ static void take_gap(void *ctx, const number_gap *gap) {
     text_add_ranges(&message, gap->numbers, gap->count);
     text_addf(&message, ": %" PRIu64 " between them %s missing", gap->missing,
               gap->missing == 1 ? "is" : "are");
-    add_finding(list, TENMAP_FINDING_WARNING, "gap", TENMAP_NO_SHARD, 0, NULL, message.bytes);
+    add_finding(list, TENMAP_FINDING_WARNING, "gap", place_of(NULL), message.bytes);
     text_free(&message);
 }
 
 static void take_config_finding(void *ctx, const tenmap_tensor *tensor, const char *message) {
-    add_finding(ctx, TENMAP_FINDING_WARNING, "config", tensor ? tensor->shard : TENMAP_NO_SHARD,
-                tensor ? tensor->file_offset : 0, tensor ? tensor->name : NULL, message);
+    add_finding(ctx, TENMAP_FINDING_WARNING, "config", place_of(tensor), message);
 }
 
 /*

@@ -94,8 +94,8 @@ static int print_plain(const tenmap_tensor *tensor, const slice *s, const get_se
     char *block = need(TEXT_BLOCK, (size_t)size);
     slice_walk_begin(&walk, s, TEXT_BLOCK);
     while (!status && slice_walk_next(&walk)) {
-        if (read_shown(tensor, walk.begin, walk.end, walk.count, set->as, block, &error) !=
-            TENMAP_OK)
+        tensor_block shown = {tensor, walk.begin, walk.end, walk.count};
+        if (read_shown(&shown, set->as, block, &error) != TENMAP_OK)
             status = fail_error(&error);
         for (size_t i = 0; !status && i < walk.count; i++) {
             if (set->json) {

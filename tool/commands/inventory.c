@@ -69,6 +69,7 @@ typedef struct folder_entry {
 typedef struct walk {
     folder_entry *folders;
     size_t count;
+    uint64_t most_depth; /* deeper folders are not visited */
 } walk;
 
 static void add_folder(walk *w, const char *folder, const char *name, uint64_t depth) {
@@ -109,58 +110,58 @@ static bool is_later_part(int fd, const char *name) {
     return later;
 }
 
-/* Counts of what one folder contains. */
-typedef struct folder_count {
+/* A folder that is being listed, and counts of what it contains. */
+typedef struct open_folder {
+    folder_entry at;
+    DIR *list;
     size_t singles, parts, indexes;
-} folder_count;
+} open_folder;
 
-static void look_at(walk *w, inventory *all, DIR *list, const folder_entry *at,
-                    const struct dirent *e, uint64_t most, folder_count *n) {
+static void look_at(walk *w, inventory *all, open_folder *f, const struct dirent *e) {
     if (has_ending(e->d_name, ".safetensors.index.json")) {
-        n->indexes++;
-        add_found(all, at->path, e->d_name);
+        f->indexes++;
+        add_found(all, f->at.path, e->d_name);
     } else if (has_ending(e->d_name, ".safetensors")) {
         bool part = is_part(e->d_name);
-        n->parts += part;
-        n->singles += !part;
-        add_found(all, at->path, e->d_name);
+        f->parts += part;
+        f->singles += !part;
+        add_found(all, f->at.path, e->d_name);
         all->models[all->count - 1].part = part;
     } else if (has_model_ending(e->d_name)) {
-        if (!is_later_part(dirfd(list), e->d_name))
-            add_found(all, at->path, e->d_name);
-    } else if (at->depth < most && is_folder_at(dirfd(list), e)) {
-        add_folder(w, at->path, e->d_name, at->depth + 1);
+        if (!is_later_part(dirfd(f->list), e->d_name))
+            add_found(all, f->at.path, e->d_name);
+    } else if (f->at.depth < w->most_depth && is_folder_at(dirfd(f->list), e)) {
+        add_folder(w, f->at.path, e->d_name, f->at.depth + 1);
     }
 }
 
 /* Collects the models of one folder; its subfolders are visited later. */
-static void look_into(walk *w, inventory *all, size_t which, uint64_t most) {
-    folder_entry at = w->folders[which]; /* copied, since the list may move */
-    DIR *list = opendir(at.path);
+static void look_into(walk *w, inventory *all, size_t which) {
+    open_folder f = {.at = w->folders[which]}; /* copied, since the list may move */
     size_t before = all->count, kept = before;
-    folder_count n = {0};
-    if (!list) {
+    f.list = opendir(f.at.path);
+    if (!f.list) {
         all->unreadable++;
         return;
     }
-    for (struct dirent *e; !interrupted() && (e = readdir(list));)
+    for (struct dirent *e; !interrupted() && (e = readdir(f.list));)
         if (e->d_name[0] != '.')
-            look_at(w, all, list, &at, e, most, &n);
-    closedir(list);
+            look_at(w, all, &f, e);
+    closedir(f.list);
     /*
      * Shards are represented by the index beside them, or by the folder if it holds nothing else.
      */
-    bool alone = n.parts && !n.indexes && !n.singles;
+    bool alone = f.parts && !f.indexes && !f.singles;
     for (size_t i = before; i < all->count; i++)
-        if (all->models[i].part && (n.indexes || alone))
+        if (all->models[i].part && (f.indexes || alone))
             free(all->models[i].path);
         else
             all->models[kept++] = all->models[i];
     all->count = kept;
     if (alone) {
-        add_found(all, at.path, "");
-    } else if (n.indexes == 1 && !n.singles && kept == before + 1) {
-        all->models[before].path[strlen(at.path)] = '\0'; /* the folder is a shorter name */
+        add_found(all, f.at.path, "");
+    } else if (f.indexes == 1 && !f.singles && kept == before + 1) {
+        all->models[before].path[strlen(f.at.path)] = '\0'; /* the folder is a shorter name */
     }
 }
 
@@ -170,14 +171,14 @@ static int by_path(const void *a, const void *b) {
 }
 
 static void find_models(const char *top, uint64_t depth, inventory *all) {
-    walk w = {0};
+    walk w = {.most_depth = depth};
     size_t len = strlen(top);
     char *root = need_copy(top, len);
     while (len > 1 && root[len - 1] == '/')
         root[--len] = '\0';
     add_folder(&w, root, "", 0);
     for (size_t i = 0; i < w.count && !interrupted(); i++)
-        look_into(&w, all, i, depth);
+        look_into(&w, all, i);
     for (size_t i = 0; i < w.count; i++)
         free(w.folders[i].path);
     all->folders = w.count;

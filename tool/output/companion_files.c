@@ -262,16 +262,22 @@ static void list_obsolete(const char *folder, companion_files *copied) {
     companion_files_free(&found);
 }
 
+/* The folders of the input and of the output. */
+typedef struct folder_pair {
+    char *from, *into;
+} folder_pair;
+
 /*
  * Writes the edited config.json into the output's folder if allowed; otherwise only records what
  * must be changed.
  */
 static int change_config(const plan *p, const output_settings *out, const target *to,
-                         const char *from, const char *into, bool wanted, companion_files *copied) {
-    char *source = path_in(from, "config.json"), *place = path_in(into, "config.json");
+                         const folder_pair *folders, bool wanted, companion_files *copied) {
+    char *source = path_in(folders->from, "config.json");
+    char *place = path_in(folders->into, "config.json");
     text json = {0};
     struct stat s;
-    bool same = same_folder(from, into), there = lstat(place, &s) == 0;
+    bool same = same_folder(folders->from, folders->into), there = lstat(place, &s) == 0;
     if (p->config->quantization && to->folder && !out->no_config)
         wanted = true; /* without it no program could read the model */
     bool may = same ? !out->no_config && took_place(p, to) : wanted && (!there || out->force);
@@ -299,7 +305,7 @@ static int change_config(const plan *p, const output_settings *out, const target
                          : out->no_config ? "config.json is not copied (--no-config)"
                                           : "config.json is not copied (--copy-config does it)";
     if (same && may)
-        list_obsolete(from, copied);
+        list_obsolete(folders->from, copied);
     if (!status && copied->config_changed && !out->dry_run)
         status = write_config(place, &json, out->force || same);
     free(source);
@@ -313,18 +319,19 @@ static void add_copied(companion_files *copied, const char *name) {
     copied->names[copied->count++] = need_copy(name, strlen(name));
 }
 
-static int copy_companion_files(const plan *p, const output_settings *out, const char *from,
-                                const char *into, companion_files *copied) {
+static int copy_companion_files(const plan *p, const output_settings *out,
+                                const folder_pair *folders, companion_files *copied) {
     companion_files found = {0};
     uint64_t left = MOST_FETCHED;
-    int status = list_companion_files(from, &found);
+    int status = list_companion_files(folders->from, &found);
     if (!status && found.too_many)
         status = fail(EXIT_FAILED,
                       "'%s' has more than %d files that belong to a model (tokenizer* and such), "
                       "the limit for copying: --no-config does not copy them",
-                      from, (int)MOST_BESIDE);
+                      folders->from, (int)MOST_BESIDE);
     for (size_t i = 0; !status && i < found.count; i++) {
-        char *source = path_in(from, found.names[i]), *place = path_in(into, found.names[i]);
+        char *source = path_in(folders->from, found.names[i]);
+        char *place = path_in(folders->into, found.names[i]);
         struct stat s;
         bool there = lstat(place, &s) == 0 && !out->force;
         bool is_config = strcmp(found.names[i], "config.json") == 0;
@@ -348,13 +355,13 @@ int companion_files_copy(const plan *p, const output_settings *out, const target
     if (!p->model_count)
         return status;
     bool wanted = is_wanted(p, out, to);
-    char *from = model_folder(p->models[0]), *into = target_folder(to);
+    folder_pair folders = {model_folder(p->models[0]), target_folder(to)};
     if (p->config)
-        status = change_config(p, out, to, from, into, wanted, copied);
-    if (!status && wanted && !same_folder(from, into))
-        status = copy_companion_files(p, out, from, into, copied);
-    free(from);
-    free(into);
+        status = change_config(p, out, to, &folders, wanted, copied);
+    if (!status && wanted && !same_folder(folders.from, folders.into))
+        status = copy_companion_files(p, out, &folders, copied);
+    free(folders.from);
+    free(folders.into);
     return status;
 }
 

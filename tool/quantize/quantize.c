@@ -146,9 +146,16 @@ static void round_to_bytes(const float *values, size_t count, unsigned char *cod
     }
 }
 
-/* `scales` receives one scale per value; it may be NULL. */
+/* Values of a weight on their way to codes. */
+typedef struct encoding {
+    float *values;
+    unsigned char *codes;
+    float *scales; /* receives one scale per value; may be NULL */
+} encoding;
+
 static void encode(const quantizer *q, const quantized_weight *w, uint64_t first, size_t count,
-                   float *values, unsigned char *codes, float *scales) {
+                   const encoding *e) {
+    float *values = e->values;
     for (size_t at = 0, run; at < count; at += run) {
         float scale;
         if (q->scheme == QUANTIZE_MXFP4) {
@@ -159,13 +166,13 @@ static void encode(const quantizer *q, const quantized_weight *w, uint64_t first
         }
         run = run < count - at ? run : count - at;
         divide(values + at, run, scale);
-        for (size_t i = 0; scales && i < run; i++)
-            scales[at + i] = scale;
+        for (size_t i = 0; e->scales && i < run; i++)
+            e->scales[at + i] = scale;
     }
     if (q->scheme == QUANTIZE_INT8_CHANNEL)
-        round_to_bytes(values, count, codes);
+        round_to_bytes(values, count, e->codes);
     else
-        (void)tenmap_convert(layouts[q->scheme].codes, codes, count, TENMAP_F32, values, count,
+        (void)tenmap_convert(layouts[q->scheme].codes, e->codes, count, TENMAP_F32, values, count,
                              TENMAP_CONVERT_SATURATE | TENMAP_CONVERT_NO_STREAM, NULL);
 }
 
@@ -193,7 +200,7 @@ tenmap_status quantize_codes(const quantizer *q, const quantized_weight *w, uint
         n = count - at < AT_ONCE ? count - at : AT_ONCE;
         status = read_values(w, first + at, n, values, error);
         if (status == TENMAP_OK)
-            encode(q, w, first + at, n, values, codes + at / per_byte, NULL);
+            encode(q, w, first + at, n, &(encoding){values, codes + at / per_byte, NULL});
     }
     free(values);
     return status;
@@ -268,10 +275,22 @@ static void add_up(quantize_loss *to, const quantize_loss *from) {
     to->largest = fmax(to->largest, from->largest);
 }
 
-/* Measures elements [first, first + count), whose scales are known. */
-static tenmap_status measure_range(const quantizer *q, const quantized_weight *w, uint64_t first,
-                                   uint64_t count, bench *b, quantize_loss *lost,
-                                   tenmap_error *error) {
+static quantized_weight *weight_of_strip(const quantizer *q, size_t strip) {
+    size_t low = 0, high = q->count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        *(q->weights[middle].first_strip <= strip ? &low : &high) = middle;
+    }
+    return &q->weights[low];
+}
+
+/* Measures rows [row, end), whose scales are known. */
+static tenmap_status measure_rows(const strips *all, size_t strip, uint64_t row, uint64_t end,
+                                  bench *b, tenmap_error *error) {
+    const quantizer *q = all->q;
+    const quantized_weight *w = weight_of_strip(q, strip);
+    uint64_t first = row * w->columns, count = (end - row) * w->columns;
+    encoding scaled = {b->scaled, b->codes, b->scales};
     tenmap_status status = TENMAP_OK;
     for (uint64_t at = 0; status == TENMAP_OK && at < count && !interrupted(); at += AT_ONCE) {
         size_t n = count - at < AT_ONCE ? (size_t)(count - at) : AT_ONCE;
@@ -279,9 +298,9 @@ static tenmap_status measure_range(const quantizer *q, const quantized_weight *w
         if (status != TENMAP_OK)
             break;
         memcpy(b->scaled, b->values, n * sizeof *b->scaled);
-        encode(q, w, first + at, n, b->scaled, b->codes, b->scales);
+        encode(q, w, first + at, n, &scaled);
         decode(q, b->codes, n, b->back);
-        add_losses(lost, b, n);
+        add_losses(&all->lost[strip], b, n);
     }
     return status;
 }
@@ -328,15 +347,6 @@ static tenmap_status block_scales(const quantizer *q, quantized_weight *w, uint6
     return status;
 }
 
-static quantized_weight *weight_of_strip(const quantizer *q, size_t strip) {
-    size_t low = 0, high = q->count;
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        *(q->weights[middle].first_strip <= strip ? &low : &high) = middle;
-    }
-    return &q->weights[low];
-}
-
 static int measure_strip(void *ctx, size_t i) {
     strips *all = ctx;
     quantizer *q = all->q;
@@ -357,8 +367,7 @@ static int measure_strip(void *ctx, size_t i) {
     for (uint64_t r = row; by_row && status == TENMAP_OK && r < end; r++)
         status = row_scale(q, w, r, &b, &error);
     if (status == TENMAP_OK)
-        status = measure_range(q, w, row * w->columns, (end - row) * w->columns, &b, &all->lost[i],
-                               &error);
+        status = measure_rows(all, i, row, end, &b, &error);
     free(room);
     free(b.codes);
     progress_add((end - row) * w->columns * sizeof(float));

@@ -23,12 +23,17 @@ static uint64_t blocks_across(uint64_t extent) {
     return extent / QUANTIZE_BLOCK + (extent % QUANTIZE_BLOCK != 0);
 }
 
-static void add_entry(text *t, char part, size_t weight, const char *dtype, uint64_t rows,
-                      uint64_t columns, uint64_t begin, uint64_t end) {
+/* A part of a weight, as the header describes it. */
+typedef struct header_entry {
+    const char *dtype;
+    uint64_t rows, columns, begin, end; /* the last two are offsets */
+} header_entry;
+
+static void add_entry(text *t, char part, size_t weight, const header_entry *e) {
     text_addf(t,
               "%s\"%c%zu\":{\"dtype\":\"%s\",\"shape\":[%" PRIu64 ",%" PRIu64
               "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}",
-              t->len > 9 ? "," : "", part, weight, dtype, rows, columns, begin, end);
+              t->len > 9 ? "," : "", part, weight, e->dtype, e->rows, e->columns, e->begin, e->end);
 }
 
 /*
@@ -45,13 +50,20 @@ static void lay_out(quantizer *q) {
         w->values_at = at;
         w->scales_at = at + values_bytes(q, w);
         w->end = at = w->scales_at + scales_bytes(q, w);
-        add_entry(t, 'v', i, tenmap_dtype_name(quantize_values_dtype(q->scheme)), w->rows,
-                  packed ? w->columns / 2 : w->columns, w->values_at, w->scales_at);
-        add_entry(t, 's', i, packed ? "U8" : "F32", blocks ? blocks_across(w->rows) : w->rows,
-                  blocks   ? blocks_across(w->columns)
-                  : packed ? w->columns / QUANTIZE_GROUP
-                           : 1,
-                  w->scales_at, w->end);
+        header_entry values = {.dtype = tenmap_dtype_name(quantize_values_dtype(q->scheme)),
+                               .rows = w->rows,
+                               .columns = packed ? w->columns / 2 : w->columns,
+                               .begin = w->values_at,
+                               .end = w->scales_at};
+        header_entry scales = {.dtype = packed ? "U8" : "F32",
+                               .rows = blocks ? blocks_across(w->rows) : w->rows,
+                               .columns = blocks   ? blocks_across(w->columns)
+                                          : packed ? w->columns / QUANTIZE_GROUP
+                                                   : 1,
+                               .begin = w->scales_at,
+                               .end = w->end};
+        add_entry(t, 'v', i, &values);
+        add_entry(t, 's', i, &scales);
     }
     text_add(t, "}", 1);
     while (t->len % 8)
@@ -83,42 +95,36 @@ static void parts_close(void *ctx, void *file) {
 }
 
 /*
- * Computes some bytes of one part. `unit` elements form `width` bytes and are computed together;
- * the requested range may begin and end inside a unit.
+ * How the bytes of a part are computed: `unit` elements form `width` bytes and are computed
+ * together.
  */
-typedef tenmap_status maker(const quantizer *q, const quantized_weight *w, uint64_t first,
-                            size_t count, unsigned char *bytes, tenmap_error *error);
+typedef struct part_maker {
+    tenmap_status (*make)(const quantizer *q, const quantized_weight *w, uint64_t first,
+                          size_t count, unsigned char *bytes, tenmap_error *error);
+    size_t unit, width;
+} part_maker;
 
-static tenmap_status make_bytes(const quantizer *q, const quantized_weight *w, maker *make,
-                                size_t unit, size_t width, uint64_t at, unsigned char *dst,
-                                size_t bytes, tenmap_error *error) {
-    uint64_t first = at / width, end = (at + bytes + width - 1) / width;
-    size_t skip = (size_t)(at - first * width), room = (size_t)(end - first) * width;
-    if (!skip && room == bytes)
-        return make(q, w, first * unit, (size_t)(end - first) * unit, dst, error);
+/* Bytes of a part to compute. They may begin and end inside a unit. */
+typedef struct part_bytes {
+    uint64_t at; /* in the part */
+    unsigned char *dst;
+    size_t count;
+} part_bytes;
+
+static tenmap_status make_bytes(const quantizer *q, const quantized_weight *w, part_maker m,
+                                part_bytes wanted, tenmap_error *error) {
+    uint64_t first = wanted.at / m.width;
+    uint64_t end = (wanted.at + wanted.count + m.width - 1) / m.width;
+    size_t skip = (size_t)(wanted.at - first * m.width), room = (size_t)(end - first) * m.width;
+    if (!skip && room == wanted.count)
+        return m.make(q, w, first * m.unit, (size_t)(end - first) * m.unit, wanted.dst, error);
     unsigned char *whole = need(room, 1);
-    tenmap_status status = make(q, w, first * unit, (size_t)(end - first) * unit, whole, error);
+    tenmap_status status =
+        m.make(q, w, first * m.unit, (size_t)(end - first) * m.unit, whole, error);
     if (status == TENMAP_OK)
-        memcpy(dst, whole + skip, bytes);
+        memcpy(wanted.dst, whole + skip, wanted.count);
     free(whole);
     return status;
-}
-
-/*
- * Reads bytes of one weight from offset `at`, which lies in it, up to the end of its values or of
- * its scales.
- */
-static tenmap_status read_part(const quantizer *q, const quantized_weight *w, uint64_t at,
-                               unsigned char *dst, size_t bytes, size_t *done,
-                               tenmap_error *error) {
-    bool values = at < w->scales_at, packed = q->scheme == QUANTIZE_MXFP4;
-    uint64_t left = (values ? w->scales_at : w->end) - at;
-    *done = left < bytes ? (size_t)left : bytes;
-    if (values)
-        return make_bytes(q, w, quantize_codes, packed ? QUANTIZE_GROUP : 1,
-                          packed ? QUANTIZE_GROUP / 2 : 1, at - w->values_at, dst, *done, error);
-    return make_bytes(q, w, quantize_scales, 1, quantize_scale_width(q->scheme), at - w->scales_at,
-                      dst, *done, error);
 }
 
 static const quantized_weight *weight_at(const quantizer *q, uint64_t at) {
@@ -128,6 +134,23 @@ static const quantized_weight *weight_at(const quantizer *q, uint64_t at) {
         *(q->weights[middle].values_at <= at ? &low : &high) = middle;
     }
     return &q->weights[low];
+}
+
+/*
+ * Reads bytes from offset `at` of the virtual file, which lies in a weight, up to the end of its
+ * values or of its scales. Sets *count, the bytes wanted, to those that were read.
+ */
+static tenmap_status read_part(const quantizer *q, uint64_t at, unsigned char *dst, size_t *count,
+                               tenmap_error *error) {
+    const quantized_weight *w = weight_at(q, at);
+    bool values = at < w->scales_at, packed = q->scheme == QUANTIZE_MXFP4;
+    part_maker codes = {quantize_codes, packed ? QUANTIZE_GROUP : 1,
+                        packed ? QUANTIZE_GROUP / 2 : 1};
+    part_maker scales = {quantize_scales, 1, quantize_scale_width(q->scheme)};
+    uint64_t left = (values ? w->scales_at : w->end) - at;
+    *count = left < *count ? (size_t)left : *count;
+    part_bytes wanted = {at - (values ? w->values_at : w->scales_at), dst, *count};
+    return make_bytes(q, w, values ? codes : scales, wanted, error);
 }
 
 static tenmap_status parts_read(void *ctx, void *file, uint64_t offset, void *dst, size_t bytes,
@@ -142,7 +165,8 @@ static tenmap_status parts_read(void *ctx, void *file, uint64_t offset, void *ds
             n = left < bytes ? left : bytes;
             memcpy(out, q->header.bytes + offset, n);
         } else {
-            status = read_part(q, weight_at(q, offset), offset, out, bytes, &n, error);
+            n = bytes;
+            status = read_part(q, offset, out, &n, error);
         }
     }
     return status;

@@ -375,8 +375,10 @@ static void draw_cell(const heatmap *m, size_t row, size_t c, box where) {
         text_addf(&tip, ", holds NaN or Inf");
     svg_rect(m->out, where, at->color, &tip);
     if (at->broken)
-        svg_text(m->out, where.x + where.w / 2, where.y + 15, 20, 14,
-                 color_ink(at->color) == 0xffffff ? 0xffffff : broken_color, ANCHOR_MIDDLE,
+        svg_text(m->out,
+                 (label_look){where.x + where.w / 2, where.y + 15, 20, 14,
+                              color_ink(at->color) == 0xffffff ? 0xffffff : broken_color,
+                              ANCHOR_MIDDLE},
                  "\xc3\x97", 2);
     text_free(&tip);
 }
@@ -406,8 +408,10 @@ static void draw_axes(const heatmap *m, double width) {
             add_layer(&label, m, i);
         else
             text_add(&label, m->kinds[i], strlen(m->kinds[i]));
-        svg_text(m->out, LEFT - 10, TOP + (double)i * CELL_HEIGHT + 14, LEFT - 14, 11, 0x1b2228,
-                 ANCHOR_END, label.bytes, label.len);
+        svg_text(m->out,
+                 (label_look){LEFT - 10, TOP + (double)i * CELL_HEIGHT + 14, LEFT - 14, 11,
+                              0x1b2228, ANCHOR_END},
+                 label.bytes, label.len);
     }
     for (size_t i = 0; i < across; i += every) {
         text_clear(&label);
@@ -415,9 +419,11 @@ static void draw_axes(const heatmap *m, double width) {
             text_add(&label, m->kinds[i], strlen(m->kinds[i]));
         else
             add_layer(&label, m, i);
-        svg_text(m->out, LEFT + ((double)i + 0.5) * width,
-                 TOP + (double)rows_drawn(m) * CELL_HEIGHT + 14, m->modules ? width - 4 : 60, 10.5,
-                 0x5b6670, ANCHOR_MIDDLE, label.bytes, label.len);
+        svg_text(m->out,
+                 (label_look){LEFT + ((double)i + 0.5) * width,
+                              TOP + (double)rows_drawn(m) * CELL_HEIGHT + 14,
+                              m->modules ? width - 4 : 60, 10.5, 0x5b6670, ANCHOR_MIDDLE},
+                 label.bytes, label.len);
     }
     text_free(&label);
 }
@@ -475,7 +481,8 @@ static void draw(heatmap *m, const place *stack) {
     add_title(m, stack, &title);
     color_cells(m);
     svg_begin(m->out, wide, TOP + (double)rows_drawn(m) * CELL_HEIGHT + BOTTOM, title.bytes);
-    svg_text(m->out, LEFT, 20, wide - LEFT, 13, 0x1b2228, ANCHOR_START, title.bytes, title.len);
+    svg_text(m->out, (label_look){LEFT, 20, wide - LEFT, 13, 0x1b2228, ANCHOR_START}, title.bytes,
+             title.len);
     draw_cells(m, width);
     draw_axes(m, width);
     draw_legend(m);
@@ -486,7 +493,7 @@ static void draw(heatmap *m, const place *stack) {
 static void draw_nothing(FILE *out) {
     static const char words[] = "This model has no tensors.";
     svg_begin(out, 480, 60, words);
-    svg_text(out, 16, 34, 460, 13, 0x5b6670, ANCHOR_START, words, strlen(words));
+    svg_text(out, (label_look){16, 34, 460, 13, 0x5b6670, ANCHOR_START}, words, strlen(words));
     svg_end(out);
 }
 

@@ -123,12 +123,19 @@ void svg_begin(FILE *out, double width, double height, const char *title);
 void svg_end(FILE *out);
 /* A rectangle with a tooltip. The tooltip is text from a file; it may be NULL. */
 void svg_rect(FILE *out, box at, uint32_t color, const text *tip);
+/* How a text is drawn. */
+typedef struct label_look {
+    double x, y; /* of its anchor, on the baseline */
+    double room; /* the available width */
+    double size; /* of the font */
+    uint32_t color;
+    anchor where;
+} label_look;
 /*
  * Draws text from a file, shortened to the available width: at its beginning if it is end-anchored,
  * else at its end, except that a number there is kept. Draws nothing if there is too little room.
  */
-void svg_text(FILE *out, double x, double y, double room, double size, uint32_t color, anchor where,
-              const char *bytes, size_t len);
+void svg_text(FILE *out, label_look look, const char *bytes, size_t len);
 /*
  * svg_legend draws words with the baseline at y. svg_swatch draws a swatch with its top at y, and
  * words after it. Both return the x where the next part begins.

@@ -101,20 +101,19 @@ static void shorten(text *t, const text *whole, size_t columns, bool last) {
     text_add(t, "\xe2\x80\xa6", 3);
 }
 
-void svg_text(FILE *out, double x, double y, double room, double size, uint32_t color, anchor where,
-              const char *bytes, size_t len) {
+void svg_text(FILE *out, label_look look, const char *bytes, size_t len) {
     static const char *const anchors[] = {"start", "middle", "end"};
     text whole = {0}, shown = {0};
-    size_t columns = room > 0 ? (size_t)(room / (size * 0.56)) : 0;
+    size_t columns = look.room > 0 ? (size_t)(look.room / (look.size * 0.56)) : 0;
     text_add_safe(&whole, bytes, len < 2000 ? len : 2000);
     if (whole.len && text_columns(whole.bytes, whole.len) <= columns)
         text_add(&shown, whole.bytes, whole.len);
     else if (whole.len && columns >= 4)
-        shorten(&shown, &whole, columns, where == ANCHOR_END);
+        shorten(&shown, &whole, columns, look.where == ANCHOR_END);
     if (shown.len) {
         fprintf(out,
                 "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.1f\" fill=\"#%06x\" text-anchor=\"%s\">",
-                x, y, size, (unsigned)color, anchors[where]);
+                look.x, look.y, look.size, (unsigned)look.color, anchors[look.where]);
         put_xml(out, shown.bytes, shown.len);
         fputs("</text>\n", out);
     }
@@ -124,7 +123,7 @@ void svg_text(FILE *out, double x, double y, double room, double size, uint32_t 
 
 double svg_legend(FILE *out, double x, double y, const char *words) {
     enum { SIZE = 11 };
-    svg_text(out, x, y, 2000, SIZE, 0x5b6670, ANCHOR_START, words, strlen(words));
+    svg_text(out, (label_look){x, y, 2000, SIZE, 0x5b6670, ANCHOR_START}, words, strlen(words));
     return x + 0.58 * SIZE * (double)strlen(words) + 8;
 }
 

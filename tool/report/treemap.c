@@ -181,8 +181,8 @@ static void draw_rest(const treemap *m, const item *it, box at) {
     text_add_bytes(&tip, (uint64_t)it->bytes);
     svg_rect(m->out, at, 0xc6ced4, &tip);
     if (at.h > 17)
-        svg_text(m->out, at.x + 5, at.y + 14, at.w - 10, 11, 0x1b2228, ANCHOR_START, tip.bytes,
-                 tip.len);
+        svg_text(m->out, (label_look){at.x + 5, at.y + 14, at.w - 10, 11, 0x1b2228, ANCHOR_START},
+                 tip.bytes, tip.len);
     text_free(&tip);
 }
 
@@ -196,10 +196,12 @@ static void draw_leaf(const treemap *m, const item *it, box at) {
     text_addf(&tip, ", %s", size.bytes);
     svg_rect(m->out, at, color, &tip);
     if (at.h > 17)
-        svg_text(m->out, at.x + 5, at.y + 14, at.w - 10, 11, color_ink(color), ANCHOR_START,
+        svg_text(m->out,
+                 (label_look){at.x + 5, at.y + 14, at.w - 10, 11, color_ink(color), ANCHOR_START},
                  t->name + it->label, label_len(m, it));
     if (at.h > 34 && at.w > 60)
-        svg_text(m->out, at.x + 5, at.y + 28, at.w - 10, 10, color_ink(color), ANCHOR_START,
+        svg_text(m->out,
+                 (label_look){at.x + 5, at.y + 28, at.w - 10, 10, color_ink(color), ANCHOR_START},
                  size.bytes, size.len);
     text_free(&tip);
     text_free(&size);
@@ -233,9 +235,11 @@ static void draw_item(const treemap *m, const item *it, box at, int depth) {
         text size = {0};
         size_t len = label_len(m, it);
         text_add_bytes(&size, (uint64_t)it->bytes);
-        svg_text(m->out, in.x + 6, in.y + 13, in.w - 12, 11, 0x1b2228, ANCHOR_START, label, len);
+        svg_text(m->out, (label_look){in.x + 6, in.y + 13, in.w - 12, 11, 0x1b2228, ANCHOR_START},
+                 label, len);
         if ((double)(len + size.len + 2) * 6.6 < in.w - 12)
-            svg_text(m->out, in.x + in.w - 6, in.y + 13, in.w, 10.5, 0x5b6670, ANCHOR_END,
+            svg_text(m->out,
+                     (label_look){in.x + in.w - 6, in.y + 13, in.w, 10.5, 0x5b6670, ANCHOR_END},
                      size.bytes, size.len);
         text_free(&size);
     }
@@ -411,7 +415,8 @@ void report_write_treemap(const report *r, report_color color, FILE *out) {
     count = join_small(items, count, whole.bytes, (double)WIDTH * HEIGHT);
     draw_items(&m, items, count, (box){0, 0, WIDTH, HEIGHT}, 0);
     if (!count)
-        svg_text(out, 16, 32, WIDTH, 13, 0x5b6670, ANCHOR_START, "every tensor is empty", 21);
+        svg_text(out, (label_look){16, 32, WIDTH, 13, 0x5b6670, ANCHOR_START},
+                 "every tensor is empty", 21);
     draw_legend(&m);
     svg_end(out);
     free(items);

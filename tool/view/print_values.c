@@ -17,15 +17,18 @@ tenmap_dtype shown_dtype(tenmap_dtype stored) {
     return narrow ? TENMAP_F32 : stored;
 }
 
-tenmap_status read_shown(const tenmap_tensor *tensor, const uint64_t *begin, const uint64_t *end,
-                         uint64_t count, tenmap_dtype as, void *dst, tenmap_error *error) {
-    tenmap_dtype target = as ? as : tensor->dtype, shown = shown_dtype(target);
-    size_t bytes = (size_t)count * tenmap_dtype_bits(shown) / 8;
+tenmap_status read_shown(const tensor_block *block, tenmap_dtype as, void *dst,
+                         tenmap_error *error) {
+    tenmap_dtype target = as ? as : block->tensor->dtype, shown = shown_dtype(target);
+    size_t count = (size_t)block->count;
+    size_t bytes = count * tenmap_dtype_bits(shown) / 8;
     if (!as || shown == target)
-        return tenmap_read_slice(tensor, begin, end, shown, dst, bytes, 0, error);
-    size_t room = ((size_t)count * tenmap_dtype_bits(target) + 7) / 8;
+        return tenmap_read_slice(block->tensor, block->begin, block->end, shown, dst, bytes, 0,
+                                 error);
+    size_t room = (count * tenmap_dtype_bits(target) + 7) / 8;
     void *rounded = need(room, 1);
-    tenmap_status status = tenmap_read_slice(tensor, begin, end, target, rounded, room, 0, error);
+    tenmap_status status =
+        tenmap_read_slice(block->tensor, block->begin, block->end, target, rounded, room, 0, error);
     if (status == TENMAP_OK)
         status = tenmap_convert(shown, dst, bytes, target, rounded, count, 0, error);
     free(rounded);
@@ -202,8 +205,8 @@ static tenmap_status put_elements(layout_run *r, uint32_t dim, uint64_t from, ui
         uint64_t n = to - at < ROW_BLOCK ? to - at : ROW_BLOCK;
         r->begin[dim] = at;
         r->end[dim] = at + n;
-        tenmap_status status =
-            read_shown(r->tensor, r->begin, r->end, n, r->how->as, r->elements, &r->error);
+        tensor_block block = {r->tensor, r->begin, r->end, n};
+        tenmap_status status = read_shown(&block, r->how->as, r->elements, &r->error);
         if (status != TENMAP_OK)
             return status;
         for (uint64_t i = 0; i < n; i++)
@@ -279,8 +282,8 @@ static tenmap_status put_all(layout_run *r) {
     memcpy(r->end, r->of->end, r->of->rank * sizeof *r->end);
     if (r->of->out_rank)
         return put_dimension(r, 0);
-    tenmap_status status =
-        read_shown(r->tensor, r->begin, r->end, 1, r->how->as, r->elements, &r->error);
+    tensor_block block = {r->tensor, r->begin, r->end, 1};
+    tenmap_status status = read_shown(&block, r->how->as, r->elements, &r->error);
     if (status == TENMAP_OK)
         put_value(r, r->elements, true);
     return status;

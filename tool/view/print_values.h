@@ -13,12 +13,19 @@
  */
 tenmap_dtype shown_dtype(tenmap_dtype stored);
 
+/* A block of a tensor: elements begin[d] to end[d] of each dimension d. */
+typedef struct tensor_block {
+    const tenmap_tensor *tensor;
+    const uint64_t *begin, *end;
+    uint64_t count; /* of its elements */
+} tensor_block;
+
 /*
- * Reads a block of `count` elements, rounded to `as` (TENMAP_AS_STORED: not rounded), in the dtype
- * in which it is shown. dst has room for that.
+ * Reads a block, rounded to `as` (TENMAP_AS_STORED: not rounded), in the dtype in which it is
+ * shown. dst has room for that.
  */
-tenmap_status read_shown(const tenmap_tensor *tensor, const uint64_t *begin, const uint64_t *end,
-                         uint64_t count, tenmap_dtype as, void *dst, tenmap_error *error);
+tenmap_status read_shown(const tensor_block *block, tenmap_dtype as, void *dst,
+                         tenmap_error *error);
 
 /*
  * Adds one element in the host's byte order, of a dtype that shown_dtype returns. `digits` is the
