@@ -167,12 +167,19 @@ extern const char tmh_empty_hash[];
 
 /* s3_list.c: the response to ListObjectsV2. */
 
+/* Who gets the names of a listing, and which. */
+typedef struct tmh_naming {
+    const char *prefix; /* names are those of keys and prefixes below it, without it */
+    int (*entry)(void *ctx, const char *name);
+    void *ctx;
+    bool stopped; /* set if `entry` returned a nonzero number, which ends the listing */
+} tmh_naming;
+
 /*
- * Like tmh_hub_names, for keys and prefixes below `prefix`. *next is the continuation token, which
- * the caller frees, or NULL. False if the text is not such a listing, or memory runs out.
+ * Like tmh_hub_names. *next is the continuation token, which the caller frees, or NULL. False if
+ * the text is not such a listing, or memory runs out.
  */
-bool tmh_s3_names(const char *xml, size_t len, const char *prefix,
-                  int (*entry)(void *ctx, const char *name), void *ctx, bool *stopped, char **next);
+bool tmh_s3_names(const char *xml, size_t len, tmh_naming *n, char **next);
 /* The text between the first <name> and </name>, with entities replaced; NULL if there is none. */
 char *tmh_xml_text(const char *xml, size_t len, const char *name);
 

@@ -269,8 +269,9 @@ static tenmap_status list_page(tmh_file *file, listing *l, char **next, bool *st
         link = NULL;
     } else if (status == TENMAP_OK) {
         char *prefix = key_prefix(file->address.path);
-        read = prefix && tmh_s3_names(text.bytes ? text.bytes : "", text.len, prefix, count_entry,
-                                      l, stopped, &token);
+        tmh_naming names = {.prefix = prefix, .entry = count_entry, .ctx = l};
+        read = prefix && tmh_s3_names(text.bytes ? text.bytes : "", text.len, &names, &token);
+        *stopped = names.stopped;
         *next = token;
         free(prefix);
     }

@@ -94,17 +94,10 @@ char *tmh_xml_text(const char *xml, size_t len, const char *name) {
     return next_element(&all, name, &found) ? plain_text(found) : NULL;
 }
 
-typedef struct naming {
-    const char *prefix;
-    int (*entry)(void *ctx, const char *name);
-    void *ctx;
-    bool *stopped;
-} naming;
-
 /* Reports each name of one kind: keys, or common prefixes. */
-static bool say_names(const naming *n, slice all, const char *outer, const char *inner) {
+static bool say_names(tmh_naming *n, slice all, const char *outer, const char *inner) {
     slice one, text;
-    while (!*n->stopped && next_element(&all, outer, &one)) {
+    while (!n->stopped && next_element(&all, outer, &one)) {
         if (!next_element(&one, inner, &text))
             return false;
         char *key = plain_text(text);
@@ -115,25 +108,22 @@ static bool say_names(const naming *n, slice all, const char *outer, const char 
             if (key[len - 1] == '/')
                 key[len - 1] = '\0';
             if (key[skip] && !strchr(key + skip, '/'))
-                *n->stopped = n->entry(n->ctx, key + skip) != 0;
+                n->stopped = n->entry(n->ctx, key + skip) != 0;
         }
         free(key);
     }
     return true;
 }
 
-bool tmh_s3_names(const char *xml, size_t len, const char *prefix,
-                  int (*entry)(void *ctx, const char *name), void *ctx, bool *stopped,
-                  char **next) {
+bool tmh_s3_names(const char *xml, size_t len, tmh_naming *n, char **next) {
     slice all = {xml, len};
-    naming n = {prefix, entry, ctx, stopped};
-    *stopped = false;
+    n->stopped = false;
     *next = NULL;
     if (!find(all, "<ListBucketResult") || !find(all, "</ListBucketResult"))
         return false; /* without its end, names may be missing */
-    if (!say_names(&n, all, "Contents", "Key") || !say_names(&n, all, "CommonPrefixes", "Prefix"))
+    if (!say_names(n, all, "Contents", "Key") || !say_names(n, all, "CommonPrefixes", "Prefix"))
         return false;
-    if (!*stopped)
+    if (!n->stopped)
         *next = tmh_xml_text(xml, len, "NextContinuationToken");
     return true;
 }

@@ -73,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t left = data[1];
     char *text = malloc(size - 1), *next = NULL; /* of its own, so that a byte too many is found */
     bool stopped;
+    tmh_naming names = {data[1] & 1 ? "sub/" : "", check_name, &left, false};
     memcpy(text, data + 1, size - 1);
     switch (data[0] & 3) {
     case 0:
@@ -82,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         tmh_hub_names(text, size - 1, data[1] & 1 ? "sub" : "", check_name, &left, &stopped);
         break;
     case 2:
-        tmh_s3_names(text, size - 1, data[1] & 1 ? "sub/" : "", check_name, &left, &stopped, &next);
+        tmh_s3_names(text, size - 1, &names, &next);
         free(next);
         break;
     default:

@@ -413,18 +413,18 @@ static void test_s3_listing(void **state) {
         "<Contents><Key>other/b</Key></Contents>"
         "<CommonPrefixes><Prefix>m/sub/</Prefix></CommonPrefixes></ListBucketResult>";
     names n = {.count = 0};
-    bool stopped;
+    tmh_naming below = {"m/", add_name, &n, false}, all = {"", add_name, &n, false};
     char *next = NULL;
-    assert_true(tmh_s3_names(xml, sizeof xml - 1, "m/", add_name, &n, &stopped, &next));
+    assert_true(tmh_s3_names(xml, sizeof xml - 1, &below, &next));
     assert_string_equal(n.text, "a<&#x e9;\xc3\xa9\".safetensors|sub|");
     assert_string_equal(next, "a&b=");
     free(next);
-    assert_false(tmh_s3_names("<html>", 6, "", add_name, &n, &stopped, &next));
+    assert_false(tmh_s3_names("<html>", 6, &all, &next));
     assert_null(next);
     static const char broken[] = "<ListBucketResult><Contents><Key>x</Contents></ListBucketResult>";
-    assert_false(tmh_s3_names(broken, sizeof broken - 1, "", add_name, &n, &stopped, &next));
+    assert_false(tmh_s3_names(broken, sizeof broken - 1, &all, &next));
     static const char cut[] = "<ListBucketResult><Contents><Key>x</Key></Contents>";
-    assert_false(tmh_s3_names(cut, sizeof cut - 1, "", add_name, &n, &stopped, &next));
+    assert_false(tmh_s3_names(cut, sizeof cut - 1, &all, &next));
 }
 
 /* A listing of 8 MiB that consists of '&' takes no longer than another. */
