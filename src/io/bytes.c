@@ -146,17 +146,23 @@ tenmap_status tmi_bytes_check_unchanged(const tmi_bytes *bytes, uint64_t offset,
             (ull)bytes->file.size));
 }
 
-/* Reports a file that the system could not read, or that is shorter than when it was opened. */
-static void fail_read(const tmi_bytes *bytes, uint64_t offset, size_t size, size_t got, int failed,
-                      tmi_wanted wanted, tenmap_error *error) {
+/* A read of a file that failed, or that got fewer bytes than it asked for. */
+typedef struct short_read {
+    uint64_t offset;
+    size_t size, got;
+    int os_error; /* 0: the file is shorter than when it was opened */
+} short_read;
+
+static void fail_read(const tmi_bytes *bytes, const short_read *r, tmi_wanted wanted,
+                      tenmap_error *error) {
     tmi_quoted what = {""};
     const char *kind = wanted.tensor ? "tensor " : wanted.what;
     if (wanted.tensor)
         what = tmi_quote(wanted.tensor->name, wanted.tensor->name_len);
-    if (failed)
-        tmi_fail_os(error, failed, "%s: cannot read %llu bytes of %s%s at byte %llu",
-                    tmi_quote_path(bytes->shown).text, (ull)(size - got), kind, what.text,
-                    (ull)(offset + got));
+    if (r->os_error)
+        tmi_fail_os(error, r->os_error, "%s: cannot read %llu bytes of %s%s at byte %llu",
+                    tmi_quote_path(bytes->shown).text, (ull)(r->size - r->got), kind, what.text,
+                    (ull)(r->offset + r->got));
     else
         (void)tmi_remedy(
             error, TENMAP_REMEDY_OPEN_AGAIN,
@@ -164,8 +170,8 @@ static void fail_read(const tmi_bytes *bytes, uint64_t offset, size_t size, size
                 error, TENMAP_ERR_IO,
                 "%s: cannot read %s%s: wanted %llu bytes at byte %llu, got %llu: the file had %llu "
                 "bytes when it was opened, and another program has truncated it",
-                tmi_quote_path(bytes->shown).text, kind, what.text, (ull)size, (ull)offset,
-                (ull)got, (ull)bytes->file.size));
+                tmi_quote_path(bytes->shown).text, kind, what.text, (ull)r->size, (ull)r->offset,
+                (ull)r->got, (ull)bytes->file.size));
     if (error)
         error->status = TENMAP_ERR_IO;
 }
@@ -186,7 +192,7 @@ tenmap_status tmi_bytes_read(const tmi_bytes *bytes, uint64_t offset, void *dst,
             return wanted.tensor
                        ? tmi_bytes_check_unchanged(bytes, offset, size, wanted.tensor, error)
                        : TENMAP_OK;
-        fail_read(bytes, offset, size, got, failed, wanted, error);
+        fail_read(bytes, &(short_read){offset, size, got, failed}, wanted, error);
     }
     if (error) {
         error->shard = wanted.tensor ? wanted.tensor->shard : 0;

@@ -441,7 +441,7 @@ static void sum_losses(const copy_job *job, tenmap_losses *losses, size_t n) {
 }
 
 tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sources, size_t n,
-                               const tenmap_copy_options *options, uint64_t done, uint64_t total,
+                               const tenmap_copy_options *options, tmi_copied before,
                                tenmap_error *error) {
     copy_job job = {.writer = writer, .sources = sources, .counts = options->losses};
     tenmap_status status = TENMAP_OK;
@@ -451,8 +451,8 @@ tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sourc
         if (!cut_source(&job, i, &bytes))
             status = tmi_fail_memory(error, job.unit_capacity * 2 * sizeof *job.units,
                                      "the parts of a copy");
-    job.run.total = total ? total : bytes;
-    atomic_init(&job.run.done, done);
+    job.run.total = before.total ? before.total : bytes;
+    atomic_init(&job.run.done, before.done);
     if (status == TENMAP_OK)
         status = run_copies(&job, options, bytes, error);
     if (status == TENMAP_OK && options->losses)
@@ -504,7 +504,7 @@ tenmap_status tenmap_writer_copy_list(tenmap_writer *writer, const tenmap_source
         status = check_sources_to_copy(writer, sources, n, error);
     if (status != TENMAP_OK || n == 0)
         return status;
-    return tmi_copy_sources(writer, sources, n, &options, 0, 0, error);
+    return tmi_copy_sources(writer, sources, n, &options, (tmi_copied){0, 0}, error);
 }
 
 #endif

@@ -370,8 +370,8 @@ static tenmap_status save_shard(saving *s, size_t shard, size_t first, size_t en
     if (status == TENMAP_OK && end > first) {
         tenmap_copy_options copy = s->copy;
         copy.losses = copy.losses ? copy.losses + first : NULL;
-        status = tmi_copy_sources(writer, s->sources + first, end - first, &copy, s->copied,
-                                  s->to_copy, s->error);
+        status = tmi_copy_sources(writer, s->sources + first, end - first, &copy,
+                                  (tmi_copied){s->copied, s->to_copy}, s->error);
     }
     for (size_t i = first; i < end; i++)
         s->copied += copied_bytes(s, i);

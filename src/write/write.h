@@ -159,13 +159,13 @@ tmi_quoted tmi_writer_shown(const tenmap_writer *writer);
 /* Checks everything that tenmap_writer_copy would refuse before it writes. */
 tenmap_status tmi_copy_check(tenmap_writer *writer, size_t id, const tenmap_tensor *tensor,
                              uint32_t flags, tenmap_error *error);
-/*
- * Copies sources that passed the check, as tensors 0 to n-1 of the writer, on several threads.
- * Other calls of the same save have copied `done` of `total` bytes; total 0 means that this is the
- * only call.
- */
+/* How far the earlier copies of one save have come, in bytes. total 0: there is only one copy. */
+typedef struct tmi_copied {
+    uint64_t done, total;
+} tmi_copied;
+/* Copies sources that passed the check, as tensors 0 to n-1 of the writer, on several threads. */
 tenmap_status tmi_copy_sources(tenmap_writer *writer, const tenmap_source *sources, size_t n,
-                               const tenmap_copy_options *options, uint64_t done, uint64_t total,
+                               const tenmap_copy_options *options, tmi_copied before,
                                tenmap_error *error);
 tenmap_status tmi_init_copy_options(const tenmap_copy_options *given, tenmap_copy_options *out,
                                     tenmap_error *error);

@@ -162,18 +162,24 @@ void tenmap_writer_abort(tenmap_writer *writer) {
 
 /* Declaring. */
 
+/* A growing array of records that begin with their names. */
+typedef struct named_records {
+    const void *items;
+    size_t stride, entered; /* the first `entered` records are in the index of names */
+} named_records;
+
 /*
- * Enters record `i` of a growing array. *twin is an earlier record of the same name, or TMI_NONE.
- * Returns false if memory runs out.
+ * Enters the next record, whose name has this hash. *twin is an earlier record of the same name, or
+ * TMI_NONE. Returns false if memory runs out.
  */
-static bool enter_unique(tmi_names *names, const tmi_hash_key *key, const void *records,
-                         size_t stride, size_t i, const char *name, size_t len, size_t *twin) {
-    if (!names->slots && !tmi_names_init(names, key, records, stride, 64))
+static bool enter_unique(tmi_names *names, const tmi_hash_key *key, named_records all,
+                         uint64_t hash, size_t *twin) {
+    if (!names->slots && !tmi_names_init(names, key, all.items, all.stride, 64))
         return false;
-    names->records = records; /* the array may have moved */
-    if ((i + 1) * 2 > names->mask + 1 && !tmi_names_double(names, i))
+    names->records = all.items; /* the array may have moved */
+    if ((all.entered + 1) * 2 > names->mask + 1 && !tmi_names_double(names, all.entered))
         return false;
-    *twin = tmi_names_put(names, i, tmi_hash(key, name, len));
+    *twin = tmi_names_put(names, all.entered, hash);
     return true;
 }
 
@@ -207,8 +213,8 @@ static tenmap_status add_pair(tenmap_writer *writer, tmi_pair pair, tenmap_error
         return tmi_fail_memory(error, i * sizeof *pairs, "the metadata");
     writer->pairs = pairs;
     pairs[i] = pair;
-    if (!enter_unique(&writer->pair_names, &writer->key, pairs, sizeof *pairs, i, pair.key,
-                      pair.key_len, &twin))
+    if (!enter_unique(&writer->pair_names, &writer->key, (named_records){pairs, sizeof *pairs, i},
+                      tmi_hash(&writer->key, pair.key, pair.key_len), &twin))
         return tmi_fail_memory(error, i * sizeof(tmi_slot), "the metadata");
     if (twin != TMI_NONE)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s: metadata key %s appears twice",
@@ -286,8 +292,8 @@ static tenmap_status add_planned(tenmap_writer *writer, tmi_planned planned, siz
     tensors[i] = planned;
     if (i >= UINT32_MAX / 4)
         return tmi_fail(error, TENMAP_ERR_LIMIT, "%s: too many tensors", SHOWN(writer));
-    if (!enter_unique(&writer->names, &writer->key, tensors, sizeof *tensors, i, planned.name,
-                      planned.name_len, &twin))
+    if (!enter_unique(&writer->names, &writer->key, (named_records){tensors, sizeof *tensors, i},
+                      tmi_hash(&writer->key, planned.name, planned.name_len), &twin))
         return tmi_fail_memory(error, i * sizeof(tmi_slot), "the list of tensors");
     if (twin != TMI_NONE)
         return FAIL_WRITE(error, TENMAP_ERR_ARGUMENT, writer, &planned, "%s",
