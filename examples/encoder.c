@@ -105,15 +105,25 @@ static const float *part(const encoder *e, size_t layer, size_t which) {
     return e->weight[OUTSIDE + layer * PARTS + which].data;
 }
 
+/* A weight[out][in] and its bias[out]. */
+typedef struct linear {
+    const float *weight, *bias;
+    size_t in, out;
+} linear;
+
+/* The part `which` of a layer; its bias follows it. */
+static linear linear_of(const encoder *e, size_t layer, size_t which, size_t in, size_t out) {
+    return (linear){part(e, layer, which), part(e, layer, which + 1), in, out};
+}
+
 /* y[rows][out] = x[rows][in] * weight[out][in] + bias[out] */
-static void dense(float *y, const float *x, const float *weight, const float *bias, size_t rows,
-                  size_t in, size_t out) {
+static void dense(float *y, const float *x, size_t rows, linear l) {
     for (size_t r = 0; r < rows; r++)
-        for (size_t o = 0; o < out; o++) {
-            double sum = (double)bias[o];
-            for (size_t i = 0; i < in; i++)
-                sum += (double)x[r * in + i] * (double)weight[o * in + i];
-            y[r * out + o] = (float)sum;
+        for (size_t o = 0; o < l.out; o++) {
+            double sum = (double)l.bias[o];
+            for (size_t i = 0; i < l.in; i++)
+                sum += (double)x[r * l.in + i] * (double)l.weight[o * l.in + i];
+            y[r * l.out + o] = (float)sum;
         }
 }
 
@@ -134,22 +144,27 @@ static void add_and_norm(float *x, const float *add, const float *gain, const fl
     }
 }
 
+/* The keys and values of one head: `size` elements for each token, `width` elements apart. */
+typedef struct head {
+    const float *keys, *values;
+    size_t tokens, width, size;
+} head;
+
 /* One head for one token: the values of all tokens, weighted by its scores. */
-static void attend(float *out, const float *q, const float *k, const float *v, double *scores,
-                   size_t rows, size_t width, size_t size) {
+static void attend(float *out, const float *q, head h, double *scores) {
     double most = -INFINITY, all = 0;
-    for (size_t s = 0; s < rows; s++) {
+    for (size_t s = 0; s < h.tokens; s++) {
         scores[s] = 0;
-        for (size_t i = 0; i < size; i++)
-            scores[s] += (double)q[i] * (double)k[s * width + i] / sqrt((double)size);
+        for (size_t i = 0; i < h.size; i++)
+            scores[s] += (double)q[i] * (double)h.keys[s * h.width + i] / sqrt((double)h.size);
         most = scores[s] > most ? scores[s] : most;
     }
-    for (size_t s = 0; s < rows; s++)
+    for (size_t s = 0; s < h.tokens; s++)
         all += scores[s] = exp(scores[s] - most);
-    for (size_t i = 0; i < size; i++) {
+    for (size_t i = 0; i < h.size; i++) {
         double sum = 0;
-        for (size_t s = 0; s < rows; s++)
-            sum += scores[s] / all * (double)v[s * width + i];
+        for (size_t s = 0; s < h.tokens; s++)
+            sum += scores[s] / all * (double)h.values[s * h.width + i];
         out[i] = (float)sum;
     }
 }
@@ -158,18 +173,18 @@ static void run_layer(const encoder *e, size_t l, float *x, float *work, double 
                       size_t rows) {
     size_t w = e->width, size = w / e->heads, all = rows * w;
     float *q = work, *k = q + all, *v = k + all, *mixed = v + all, *inner = mixed + all;
-    dense(q, x, part(e, l, QUERY), part(e, l, QUERY + 1), rows, w, w);
-    dense(k, x, part(e, l, KEY), part(e, l, KEY + 1), rows, w, w);
-    dense(v, x, part(e, l, VALUE), part(e, l, VALUE + 1), rows, w, w);
+    dense(q, x, rows, linear_of(e, l, QUERY, w, w));
+    dense(k, x, rows, linear_of(e, l, KEY, w, w));
+    dense(v, x, rows, linear_of(e, l, VALUE, w, w));
     for (size_t r = 0; r < rows; r++)
         for (size_t h = 0; h < w; h += size)
-            attend(mixed + r * w + h, q + r * w + h, k + h, v + h, scores, rows, w, size);
-    dense(q, mixed, part(e, l, MIX), part(e, l, MIX + 1), rows, w, w);
+            attend(mixed + r * w + h, q + r * w + h, (head){k + h, v + h, rows, w, size}, scores);
+    dense(q, mixed, rows, linear_of(e, l, MIX, w, w));
     add_and_norm(x, q, part(e, l, MIX_NORM), part(e, l, MIX_NORM + 1), rows, w);
-    dense(inner, x, part(e, l, UP), part(e, l, UP + 1), rows, w, e->inner);
+    dense(inner, x, rows, linear_of(e, l, UP, w, e->inner));
     for (size_t i = 0; i < rows * e->inner; i++) /* gelu */
         inner[i] = (float)(0.5 * (double)inner[i] * (1 + erf((double)inner[i] * sqrt(0.5))));
-    dense(q, inner, part(e, l, DOWN), part(e, l, DOWN + 1), rows, e->inner, w);
+    dense(q, inner, rows, linear_of(e, l, DOWN, e->inner, w));
     add_and_norm(x, q, part(e, l, NORM), part(e, l, NORM + 1), rows, w);
 }
 

@@ -22,8 +22,8 @@ static void attend_one(void *ctx, size_t i) {
     size_t first = window && n > window ? n - window : 0;
     size_t kv_head = i % c->heads / (c->heads / c->kv_heads);
     size_t from = (s->layer * s->room + first) * stride + kv_head * size;
-    attend(s->mixed + i * size, s->q + i * size, s->keys + from, s->values + from, n - first,
-           stride, size);
+    cached_head head = {s->keys + from, s->values + from, n - first, stride, size};
+    attend(s->mixed + i * size, s->q + i * size, &head);
 }
 
 static void run_layer(session *s, size_t count) {

@@ -296,13 +296,13 @@ void add_scaled(float *y, const float *x, float a, size_t n) {
 }
 
 /* In one pass: when a new largest score appears, the sums so far are scaled down. */
-void attend(float *out, const float *q, const float *keys, const float *values, size_t n,
-            size_t stride, size_t size) {
+void attend(float *out, const float *q, const cached_head *head) {
     row_product *dot = row_product_for(TENMAP_F32);
     float most = -INFINITY, sum = 0, score;
+    size_t size = head->size;
     memset(out, 0, size * sizeof *out);
-    for (size_t i = 0; i < n; i++) {
-        dot(&score, 1, keys + i * stride, q, size, 1);
+    for (size_t i = 0; i < head->positions; i++) {
+        dot(&score, 1, head->keys + i * head->stride, q, size, 1);
         score /= sqrtf((float)size);
         if (score > most) {
             scale(out, expf(most - score), size);
@@ -310,7 +310,7 @@ void attend(float *out, const float *q, const float *keys, const float *values, 
             most = score;
         }
         sum += expf(score - most);
-        add_scaled(out, values + i * stride, expf(score - most), size);
+        add_scaled(out, head->values + i * head->stride, expf(score - most), size);
     }
     scale(out, 1 / sum, size);
 }

@@ -117,9 +117,13 @@ typedef struct product {
 } product;
 /* Computes n products together, none of which depends on another. */
 void multiply(pool *threads, size_t count, size_t n, const product *list);
-/* out = the mean of n values, `stride` elements apart, weighted by how their keys agree with q */
-void attend(float *out, const float *q, const float *keys, const float *values, size_t n,
-            size_t stride, size_t size);
+/* The cached keys and values of one head: `size` elements for each position, `stride` apart. */
+typedef struct cached_head {
+    const float *keys, *values;
+    size_t positions, stride, size;
+} cached_head;
+/* out = the mean of the values, weighted by how their keys agree with q */
+void attend(float *out, const float *q, const cached_head *head);
 /* y = a row of the matrix */
 void widen(float *y, const llama_matrix *matrix, size_t row);
 /* y = x / rms(x) * gain, of `count` rows of n elements each */
