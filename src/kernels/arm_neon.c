@@ -36,31 +36,36 @@ NEON_INLINE void neon_store_32(unsigned char *d, size_t vector, uint32x4_t v) {
     vst1q_u8(d + vector * 16, vreinterpretq_u8_u32(v));
 }
 
+/* The size of one element before and after a kernel. */
+typedef struct neon_sizes {
+    size_t src_bits, dst_bytes;
+} neon_sizes;
+
 /* A remainder shorter than a step goes through buffers, so that a step never leaves the range. */
 NEON_INLINE void neon_drive(void *dst, const void *src, size_t count, neon_step *step,
-                            bool saturate, size_t src_bits, size_t dst_bytes) {
+                            bool saturate, neon_sizes element) {
     unsigned char *d = dst;
     const unsigned char *s = src;
     for (; count >= NEON_STEP; count -= NEON_STEP) {
         step(d, s, saturate);
-        d += NEON_STEP * dst_bytes;
-        s += NEON_STEP * src_bits / 8;
+        d += NEON_STEP * element.dst_bytes;
+        s += NEON_STEP * element.src_bits / 8;
     }
     if (count) {
         unsigned char in[NEON_STEP * 8], out[NEON_STEP * 8];
-        memset(in, 0, NEON_STEP * src_bits / 8);
-        memcpy(in, s, (count * src_bits + 7) / 8);
+        memset(in, 0, NEON_STEP * element.src_bits / 8);
+        memcpy(in, s, (count * element.src_bits + 7) / 8);
         step(out, in, saturate);
-        memcpy(d, out, count * dst_bytes);
+        memcpy(d, out, count * element.dst_bytes);
     }
 }
 
 #define NEON_KERNEL(kernel, step, src_bits, dst_bytes)                                             \
     static void kernel(void *dst, const void *src, size_t count, uint32_t flags) {                 \
         if (flags & TENMAP_CONVERT_SATURATE)                                                       \
-            neon_drive(dst, src, count, step, true, src_bits, dst_bytes);                          \
+            neon_drive(dst, src, count, step, true, (neon_sizes){src_bits, dst_bytes});            \
         else                                                                                       \
-            neon_drive(dst, src, count, step, false, src_bits, dst_bytes);                         \
+            neon_drive(dst, src, count, step, false, (neon_sizes){src_bits, dst_bytes});           \
     }
 
 /* Widening. */

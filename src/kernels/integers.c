@@ -113,39 +113,47 @@ static void clamp_integers(uint64_t *v, const integer_range *range, size_t n) {
         }
 }
 
-/* Converts one stride of at most INTEGER_STRIDE elements; returns how many do not fit. */
-static TMI_INLINE size_t integer_stride(tenmap_dtype to, unsigned char *dst, tenmap_dtype from,
-                                        const unsigned char *src, size_t n,
-                                        const integer_range *range, uint64_t *v, bool clamp) {
-    widen_integers(v, from, src, n);
-    size_t misfits = range ? count_misfits(v, range, n) : 0;
-    if (misfits && clamp)
-        clamp_integers(v, range, n);
-    if (dst && (!misfits || clamp))
-        narrow_integers(dst, tmi_dtypes[to].bits, v, n);
+/* How integers are converted. */
+typedef struct integer_rule {
+    tenmap_dtype to, from;
+    const integer_range *range; /* NULL: all fit */
+    bool clamp;                 /* those that do not fit */
+} integer_rule;
+
+/*
+ * Converts one stride of at most INTEGER_STRIDE elements by way of `v`; returns how many do not
+ * fit.
+ */
+static TMI_INLINE size_t integer_stride(integer_rule rule, unsigned char *dst,
+                                        const unsigned char *src, size_t n, uint64_t *v) {
+    widen_integers(v, rule.from, src, n);
+    size_t misfits = rule.range ? count_misfits(v, rule.range, n) : 0;
+    if (misfits && rule.clamp)
+        clamp_integers(v, rule.range, n);
+    if (dst && (!misfits || rule.clamp))
+        narrow_integers(dst, tmi_dtypes[rule.to].bits, v, n);
     return misfits;
 }
 
 size_t tmi_integers(tenmap_dtype to, void *dst, tenmap_dtype from, const void *src, size_t count,
                     uint32_t flags, size_t *first) {
-    integer_range limits = range_of(to, from), *range = &limits;
+    integer_range limits = range_of(to, from);
     size_t from_bytes = tmi_dtypes[from].bits / 8, to_bytes = tmi_dtypes[to].bits / 8;
-    bool clamp = flags & TENMAP_CONVERT_SATURATE;
+    integer_rule rule = {to, from, &limits, flags & TENMAP_CONVERT_SATURATE};
     const unsigned char *s = src;
     unsigned char *d = dst;
     size_t misfits = 0;
     *first = count;
     if (tmi_integers_all_fit(to, from))
-        range = NULL;
+        rule.range = NULL;
     for (size_t at = 0; at < count; at += INTEGER_STRIDE) {
         uint64_t v[INTEGER_STRIDE];
         size_t left = count - at;
-        size_t bad = left >= INTEGER_STRIDE
-                         ? integer_stride(to, d, from, s, INTEGER_STRIDE, range, v, clamp)
-                         : integer_stride(to, d, from, s, left, range, v, clamp);
+        size_t bad = left >= INTEGER_STRIDE ? integer_stride(rule, d, s, INTEGER_STRIDE, v)
+                                            : integer_stride(rule, d, s, left, v);
         misfits += bad;
-        if (bad && !clamp) {
-            *first = at + first_misfit(v, range);
+        if (bad && !rule.clamp) {
+            *first = at + first_misfit(v, &limits);
             return misfits;
         }
         s += INTEGER_STRIDE * from_bytes;

@@ -35,6 +35,13 @@ enum { AVX2_STEP = 32, AVX2_NEAR = 512, AVX2_PREFETCH = 1024, AVX2_FAR = 2048 };
 /* `stream` and `saturate` are constants wherever a step is inlined. */
 typedef void avx2_step(unsigned char *d, const unsigned char *s, bool stream, bool saturate);
 
+/* How results are stored. These are constants where a kernel is inlined. */
+typedef struct avx2_form {
+    tenmap_dtype as;
+    bool stream; /* with non-temporal stores */
+    bool saturate;
+} avx2_form;
+
 AVX2_INLINE __m256i avx2_load(const unsigned char *s, size_t vector) {
     return _mm256_loadu_si256((const __m256i *)(const void *)(s + vector * 32));
 }
@@ -110,21 +117,28 @@ AVX2_INLINE __m256i bf16_from_two(__m256i a, __m256i b, bool saturate) {
     return pack_16(bf16_from_f32_avx2(a, false), bf16_from_f32_avx2(b, false));
 }
 
+/* How a step is repeated. These are constants where a kernel is inlined. */
+typedef struct avx2_loop {
+    size_t src_bits, dst_bytes; /* of one element */
+    size_t prefetch;            /* how many bytes ahead */
+    bool saturate;
+} avx2_loop;
+
 /* Converts fewer elements than a step. */
 AVX2_INLINE void avx2_partial_step(unsigned char *d, const unsigned char *s, size_t count,
-                                   avx2_step *step, bool saturate, size_t src_bits,
-                                   size_t dst_bytes) {
+                                   avx2_step *step, avx2_loop loop) {
     unsigned char in[AVX2_STEP * 8], out[AVX2_STEP * 8];
     AVX2_UNROLL
-    for (size_t i = 0; i * 256 < AVX2_STEP * src_bits; i++)
+    for (size_t i = 0; i * 256 < AVX2_STEP * loop.src_bits; i++)
         avx2_store(in, i, _mm256_setzero_si256(), false);
-    memcpy(in, s, (count * src_bits + 7) / 8);
-    step(out, in, false, saturate);
-    memcpy(d, out, count * dst_bytes);
+    memcpy(in, s, (count * loop.src_bits + 7) / 8);
+    step(out, in, false, loop.saturate);
+    memcpy(d, out, count * loop.dst_bytes);
 }
 
 AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step *step, bool stream,
-                            bool saturate, size_t src_bits, size_t dst_bytes, size_t prefetch) {
+                            avx2_loop loop) {
+    const size_t src_bits = loop.src_bits, dst_bytes = loop.dst_bytes;
     const size_t src_step = AVX2_STEP * src_bits / 8, dst_step = AVX2_STEP * dst_bytes;
     unsigned char *d = dst;
     const unsigned char *s = src;
@@ -132,7 +146,7 @@ AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step 
     size_t gap = (size_t) - (uintptr_t)d & (line - 1), head = gap / dst_bytes;
     bool aligns = gap % dst_bytes == 0 && head * src_bits % 8 == 0;
     if (aligns && head && count >= AVX2_STEP + head) {
-        avx2_partial_step(d, s, head, step, saturate, src_bits, dst_bytes);
+        avx2_partial_step(d, s, head, step, loop);
         d += gap;
         s += head * src_bits / 8;
         count -= head;
@@ -142,33 +156,35 @@ AVX2_INLINE void avx2_drive(void *dst, const void *src, size_t count, avx2_step 
         for (; steps; steps--, d += dst_step, s += src_step) {
             AVX2_UNROLL
             for (size_t ahead = 0; ahead < src_step; ahead += 64)
-                _mm_prefetch((const char *)s + prefetch + ahead, _MM_HINT_T0);
-            step(d, s, true, saturate);
+                _mm_prefetch((const char *)s + loop.prefetch + ahead, _MM_HINT_T0);
+            step(d, s, true, loop.saturate);
         }
         _mm_sfence();
     } else {
         for (; steps; steps--, d += dst_step, s += src_step)
-            step(d, s, false, saturate);
+            step(d, s, false, loop.saturate);
     }
     if (tail)
-        avx2_partial_step(d, s, tail, step, saturate, src_bits, dst_bytes);
+        avx2_partial_step(d, s, tail, step, loop);
 }
 
 /* Defines a kernel from a step that ignores saturation. */
 #define AVX2_KERNEL(kernel, step, src_bits, dst_bytes)                                             \
     AVX2_TARGET void kernel(void *dst, const void *src, size_t count, uint32_t flags) {            \
-        bool stream = flags & TENMAP_CONVERT_STREAM;                                               \
-        avx2_drive(dst, src, count, step, stream, false, src_bits, dst_bytes, AVX2_PREFETCH);      \
+        avx2_loop loop = {src_bits, dst_bytes, AVX2_PREFETCH, false};                              \
+        avx2_drive(dst, src, count, step, flags &TENMAP_CONVERT_STREAM, loop);                     \
     }
 
 /* The same for a step that saturates: two copies, so that neither tests the flag at every step. */
 #define AVX2_SATURATING_KERNEL(kernel, step, src_bits, dst_bytes, prefetch)                        \
     AVX2_TARGET void kernel(void *dst, const void *src, size_t count, uint32_t flags) {            \
         bool stream = flags & TENMAP_CONVERT_STREAM;                                               \
+        avx2_loop plain = {src_bits, dst_bytes, prefetch, false};                                  \
+        avx2_loop saturating = {src_bits, dst_bytes, prefetch, true};                              \
         if (flags & TENMAP_CONVERT_SATURATE)                                                       \
-            avx2_drive(dst, src, count, step, stream, true, src_bits, dst_bytes, prefetch);        \
+            avx2_drive(dst, src, count, step, stream, saturating);                                 \
         else                                                                                       \
-            avx2_drive(dst, src, count, step, stream, false, src_bits, dst_bytes, prefetch);       \
+            avx2_drive(dst, src, count, step, stream, plain);                                      \
     }
 
 /* x86_avx2_widen.c: exact results, except for I32 to F32. */

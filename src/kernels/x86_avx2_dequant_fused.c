@@ -14,18 +14,17 @@ typedef struct fused_table {
     fused_planes bytes;
 } fused_table;
 
-AVX2_INLINE fused_table group_table(const tmi_fused_run *run, size_t g, tenmap_dtype as,
-                                    bool saturate) {
+AVX2_INLINE fused_table group_table(const tmi_fused_run *run, size_t g, avx2_form form) {
     fused_table t;
-    bool zeros = run->zeros != NULL;
-    __m256 scale = _mm256_broadcast_ss(run->scales + g);
-    __m256 zero = zeros ? _mm256_broadcast_ss(run->zeros + g) : scale;
-    t.low = fused_apply_scale(_mm256_loadu_ps(run->table), scale, zero, zeros, run->added);
-    t.high = fused_apply_scale(_mm256_loadu_ps(run->table + 8), scale, zero, zeros, run->added);
-    if (as == TENMAP_F32)
+    fused_scale by = {.zeros = run->zeros != NULL, .added = run->added};
+    by.scale = _mm256_broadcast_ss(run->scales + g);
+    by.zero = by.zeros ? _mm256_broadcast_ss(run->zeros + g) : by.scale;
+    t.low = fused_apply_scale(_mm256_loadu_ps(run->table), by);
+    t.high = fused_apply_scale(_mm256_loadu_ps(run->table + 8), by);
+    if (form.as == TENMAP_F32)
         t.bytes.low = t.bytes.high = _mm256_setzero_si256();
     else
-        t.bytes = fused_split_planes(t.low, t.high, as, saturate);
+        t.bytes = fused_split_planes(t.low, t.high, form.as, form.saturate);
     return t;
 }
 
@@ -91,34 +90,39 @@ AVX2_INLINE void prefetch_codes(const unsigned char *s, bool stream) {
 
 /* Writes the values of one group, whose codes begin at a whole byte. */
 AVX2_INLINE void put_group(unsigned char *d, const unsigned char *s, size_t count,
-                           const fused_table *t, tenmap_dtype as, bool stream, bool high_first) {
-    const size_t width = as == TENMAP_F32 ? 4 : 2;
+                           const fused_table *t, avx2_form form, bool high_first) {
+    const size_t width = form.as == TENMAP_F32 ? 4 : 2;
     size_t i = 0;
-    prefetch_codes(s, stream);
+    prefetch_codes(s, form.stream);
     for (; width == 2 && i + 32 <= count; i += 32)
-        put_32(d + i * 2, split_32_for_unpack(s + i / 2, high_first), &t->bytes, stream);
+        put_32(d + i * 2, split_32_for_unpack(s + i / 2, high_first), &t->bytes, form.stream);
     for (; i + 16 <= count; i += 16) {
         __m128i both = _mm_loadl_epi64((const __m128i *)(const void *)(s + i / 2));
-        put_16(d + i * width, split_halves(both, high_first), t, as, stream);
+        put_16(d + i * width, split_halves(both, high_first), t, form.as, form.stream);
     }
     if (i < count) {
         unsigned char in[16] = {0}, out[64];
         memcpy(in, s + i / 2, (count - i + 1) / 2);
-        put_16(out, split_halves(avx2_load_half(in, 0), high_first), t, as, false);
+        put_16(out, split_halves(avx2_load_half(in, 0), high_first), t, form.as, false);
         memcpy(d + i * width, out, (count - i) * width);
     }
 }
 
-/* Writes groups [g, end) of a run; the first begins at value `at`. Returns where the last ends. */
-AVX2_INLINE size_t put_groups(unsigned char *d, const tmi_fused_run *run, size_t at, size_t g,
-                              size_t end, tenmap_dtype as, bool stream, bool saturate,
-                              bool high_first) {
-    const size_t width = as == TENMAP_F32 ? 4 : 2;
-    for (; g < end; g++) {
+/* Groups [begin, end) of a run; the first begins at value `at`. */
+typedef struct group_range {
+    size_t begin, end, at;
+} group_range;
+
+/* Writes groups of a run; returns where the last ends. */
+AVX2_INLINE size_t put_groups(unsigned char *d, const tmi_fused_run *run, group_range groups,
+                              avx2_form form, bool high_first) {
+    const size_t width = form.as == TENMAP_F32 ? 4 : 2;
+    size_t at = groups.at;
+    for (size_t g = groups.begin; g < groups.end; g++) {
         size_t n = g ? run->group : run->first;
         n = n < run->count - at ? n : run->count - at;
-        fused_table t = group_table(run, g, as, saturate);
-        put_group(d + at * width, run->codes + at / 2, n, &t, as, stream, high_first);
+        fused_table t = group_table(run, g, form);
+        put_group(d + at * width, run->codes + at / 2, n, &t, form, high_first);
         at += n;
     }
     return at;
@@ -222,15 +226,23 @@ AVX2_INLINE void put_groups_of_16(unsigned char *d, const unsigned char *s, size
     }
 }
 
+/* Whole groups of codes of one kind, with the products of each. */
+typedef struct packed_groups {
+    const unsigned char *codes;
+    const uint64_t *products;
+    size_t count, size; /* the size of a group */
+    tmi_code_kind kind; /* a constant where the functions are inlined */
+} packed_groups;
+
 /* Writes groups whose size is a multiple of 32. */
-AVX2_INLINE void put_groups_of_32(unsigned char *d, const unsigned char *s, size_t groups,
-                                  size_t group, const uint64_t *products, tmi_code_kind kind,
-                                  bool stream) {
-    for (; groups; groups--, products++) {
-        __m256i all = _mm256_set1_epi64x((long long)*products);
-        fused_planes t = kind == TMI_KIND_E2M1 ? e2m1_table(all) : centered_table(all);
+AVX2_INLINE void put_groups_of_32(unsigned char *d, packed_groups all, bool stream) {
+    const unsigned char *s = all.codes;
+    for (size_t g = 0; g < all.count; g++) {
+        __m256i products = _mm256_set1_epi64x((long long)all.products[g]);
+        fused_planes t =
+            all.kind == TMI_KIND_E2M1 ? e2m1_table(products) : centered_table(products);
         prefetch_codes(s, stream);
-        for (size_t i = 0; i < group; i += 32, s += 16, d += 64)
+        for (size_t i = 0; i < all.size; i += 32, s += 16, d += 64)
             put_32(d, split_32_for_unpack(s, false), &t, stream);
     }
 }
@@ -253,7 +265,7 @@ AVX2_INLINE size_t put_kind_groups(unsigned char *d, const tmi_fused_run *run, s
         if (group == 16)
             put_groups_of_16(to, s, n / 2, products, stream);
         else
-            put_groups_of_32(to, s, n, group, products, kind, stream);
+            put_groups_of_32(to, (packed_groups){s, products, n, group, kind}, stream);
     }
     return groups;
 }
@@ -269,16 +281,16 @@ AVX2_INLINE size_t put_known_kinds(unsigned char *d, const tmi_fused_run *run, s
     return 0;
 }
 
-AVX2_INLINE void run_fused4(unsigned char *d, const tmi_fused_run *run, tenmap_dtype as,
-                            bool stream, bool saturate, bool high_first) {
+AVX2_INLINE void run_fused4(unsigned char *d, const tmi_fused_run *run, avx2_form form,
+                            bool high_first) {
     size_t groups = fused_group_count(run), g = run->first == run->group ? 0 : 1;
-    size_t at = put_groups(d, run, 0, 0, g, as, stream, saturate, high_first);
-    if (as == TENMAP_BF16 && !high_first) {
-        size_t done = put_known_kinds(d, run, at, g, stream);
+    size_t at = put_groups(d, run, (group_range){0, g, 0}, form, high_first);
+    if (form.as == TENMAP_BF16 && !high_first) {
+        size_t done = put_known_kinds(d, run, at, g, form.stream);
         at += done * run->group;
         g += done;
     }
-    put_groups(d, run, at, g, groups, as, stream, saturate, high_first);
+    put_groups(d, run, (group_range){g, groups, at}, form, high_first);
 }
 
 AVX2_TARGET bool tmi_avx2_fused4(void *dst, tenmap_dtype as, const tmi_fused_run *run,
@@ -290,22 +302,22 @@ AVX2_TARGET bool tmi_avx2_fused4(void *dst, tenmap_dtype as, const tmi_fused_run
         return false;
     if (as == TENMAP_F32) {
         if (stream)
-            run_fused4(dst, run, TENMAP_F32, true, false, run->high_first);
+            run_fused4(dst, run, (avx2_form){TENMAP_F32, true, false}, run->high_first);
         else
-            run_fused4(dst, run, TENMAP_F32, false, false, run->high_first);
+            run_fused4(dst, run, (avx2_form){TENMAP_F32, false, false}, run->high_first);
         return true;
     }
     if (!fused_all_finite(run->scales, groups) || !fused_all_finite(run->table, 16) ||
         (run->zeros && !fused_all_finite(run->zeros, groups)))
         return false;
     if (as == TENMAP_BF16 && stream && !saturate && !run->high_first)
-        run_fused4(dst, run, TENMAP_BF16, true, false, false);
+        run_fused4(dst, run, (avx2_form){TENMAP_BF16, true, false}, false);
     else if (as == TENMAP_BF16 && stream && !saturate)
-        run_fused4(dst, run, TENMAP_BF16, true, false, true);
+        run_fused4(dst, run, (avx2_form){TENMAP_BF16, true, false}, true);
     else if (as == TENMAP_BF16)
-        run_fused4(dst, run, TENMAP_BF16, false, saturate, run->high_first);
+        run_fused4(dst, run, (avx2_form){TENMAP_BF16, false, saturate}, run->high_first);
     else if (as == TENMAP_F16)
-        run_fused4(dst, run, TENMAP_F16, stream, saturate, run->high_first);
+        run_fused4(dst, run, (avx2_form){TENMAP_F16, stream, saturate}, run->high_first);
     return as == TENMAP_BF16 || as == TENMAP_F16;
 }
 

@@ -15,21 +15,27 @@ AVX2_INLINE bool fused_can_stream(const void *dst, const tmi_fused_run *run, uin
     return (flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 == 0 && whole;
 }
 
+/* The scale and zero point of a group. */
+typedef struct fused_scale {
+    __m256 scale, zero;
+    bool zeros; /* there are zero points */
+    bool added; /* they are added to the products, not subtracted from the codes */
+} fused_scale;
+
 /*
  * The steps of a group: (code - zero) * scale, or code * scale + zero. The assembly keeps compilers
  * from fusing the operations, even if other instruction sets are enabled or -ffast-math is given.
  */
-AVX2_INLINE __m256 fused_apply_scale(__m256 codes, __m256 scale, __m256 zero, bool zeros,
-                                     bool added) {
-    if (zeros && !added) {
-        codes = _mm256_sub_ps(codes, zero);
+AVX2_INLINE __m256 fused_apply_scale(__m256 codes, fused_scale by) {
+    if (by.zeros && !by.added) {
+        codes = _mm256_sub_ps(codes, by.zero);
         __asm__("" : "+x"(codes));
     }
-    codes = _mm256_mul_ps(codes, scale);
-    if (!zeros || !added)
+    codes = _mm256_mul_ps(codes, by.scale);
+    if (!by.zeros || !by.added)
         return codes;
     __asm__("" : "+x"(codes));
-    return _mm256_add_ps(codes, zero);
+    return _mm256_add_ps(codes, by.zero);
 }
 
 /* The low bytes of 16 results of 16 bits, and their high bytes, each in both 128-bit halves. */

@@ -6,18 +6,18 @@
 
 #if TMI_AVX2
 
-/* Stores sixteen values. `as`, `stream` and `saturate` are constants where this is inlined. */
-AVX2_INLINE void store_values(unsigned char *d, __m256 a, __m256 b, tenmap_dtype as, bool stream,
-                              bool saturate) {
+/* Stores sixteen values. */
+AVX2_INLINE void store_values(unsigned char *d, __m256 a, __m256 b, avx2_form form) {
     __m256i x = _mm256_castps_si256(a), y = _mm256_castps_si256(b);
-    if (as == TENMAP_F32) {
-        avx2_store(d, 0, x, stream);
-        avx2_store(d, 1, y, stream);
-    } else if (as == TENMAP_BF16) {
-        avx2_store(d, 0, bf16_from_two(x, y, saturate), stream);
+    if (form.as == TENMAP_F32) {
+        avx2_store(d, 0, x, form.stream);
+        avx2_store(d, 1, y, form.stream);
+    } else if (form.as == TENMAP_BF16) {
+        avx2_store(d, 0, bf16_from_two(x, y, form.saturate), form.stream);
     } else {
-        __m128i low = f16_from_f32_avx2(x, saturate), high = f16_from_f32_avx2(y, saturate);
-        avx2_store(d, 0, _mm256_set_m128i(high, low), stream);
+        __m128i low = f16_from_f32_avx2(x, form.saturate);
+        __m128i high = f16_from_f32_avx2(y, form.saturate);
+        avx2_store(d, 0, _mm256_set_m128i(high, low), form.stream);
     }
 }
 
@@ -43,27 +43,25 @@ AVX2_INLINE bool decode_i8(__m128i codes, __m256 *a, __m256 *b) {
 }
 
 /* Computes the values of one group; false at a code that is left to other code. */
-AVX2_INLINE bool scale_group(unsigned char *d, const unsigned char *s, size_t count, __m256 scale,
-                             __m256 zero, bool zeros, bool added, avx2_decode *decode,
-                             tenmap_dtype as, bool stream, bool saturate) {
-    const size_t width = as == TENMAP_F32 ? 4 : 2;
+AVX2_INLINE bool scale_group(unsigned char *d, const unsigned char *s, size_t count, fused_scale by,
+                             avx2_decode *decode, avx2_form form) {
+    const size_t width = form.as == TENMAP_F32 ? 4 : 2;
     __m256 a, b;
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
-        if (stream)
+        if (form.stream)
             _mm_prefetch((const char *)s + i + AVX2_PREFETCH, _MM_HINT_T0);
         if (TMI_UNLIKELY(!decode(avx2_load_half(s + i, 0), &a, &b)))
             return false;
-        store_values(d + i * width, fused_apply_scale(a, scale, zero, zeros, added),
-                     fused_apply_scale(b, scale, zero, zeros, added), as, stream, saturate);
+        store_values(d + i * width, fused_apply_scale(a, by), fused_apply_scale(b, by), form);
     }
     if (i < count) {
         unsigned char in[16] = {0}, out[64];
         memcpy(in, s + i, count - i);
         if (!decode(avx2_load_half(in, 0), &a, &b))
             return false;
-        store_values(out, fused_apply_scale(a, scale, zero, zeros, added),
-                     fused_apply_scale(b, scale, zero, zeros, added), as, false, saturate);
+        form.stream = false;
+        store_values(out, fused_apply_scale(a, by), fused_apply_scale(b, by), form);
         memcpy(d + i * width, out, (count - i) * width);
     }
     return true;
@@ -168,8 +166,8 @@ AVX2_INLINE bool run_e4m3(unsigned char *d, const tmi_fused_run *run, bool strea
 }
 
 AVX2_INLINE bool run_fused8(unsigned char *d, const tmi_fused_run *run, avx2_decode *decode,
-                            float factor, tenmap_dtype as, bool zeros, bool stream, bool saturate) {
-    const size_t width = as == TENMAP_F32 ? 4 : 2;
+                            float factor, bool zeros, avx2_form form) {
+    const size_t width = form.as == TENMAP_F32 ? 4 : 2;
     const unsigned char *s = run->codes;
     size_t left = run->count, end = run->first;
     for (size_t g = 0; left > 0; g++, end = run->group) {
@@ -178,7 +176,8 @@ AVX2_INLINE bool run_fused8(unsigned char *d, const tmi_fused_run *run, avx2_dec
         __m256 zero = zeros ? _mm256_set1_ps(run->zeros[g]) : scale;
         /* Under -ffast-math the factor must not be combined with the codes. */
         __asm__("" : "+x"(scale));
-        if (!scale_group(d, s, n, scale, zero, zeros, run->added, decode, as, stream, saturate))
+        fused_scale by = {scale, zero, zeros, run->added};
+        if (!scale_group(d, s, n, by, decode, form))
             return false;
         d += n * width;
         s += n;
@@ -188,19 +187,26 @@ AVX2_INLINE bool run_fused8(unsigned char *d, const tmi_fused_run *run, avx2_dec
 }
 
 /* Saturation and F16 share one loop that tests at every step. */
-AVX2_INLINE bool dispatch_fused8(void *dst, tenmap_dtype as, const tmi_fused_run *run,
-                                 uint32_t flags, avx2_decode *decode, float factor, bool zeros) {
-    bool stream = fused_can_stream(dst, run, flags), saturate = flags & TENMAP_CONVERT_SATURATE;
-    if (as == TENMAP_BF16 && !saturate)
-        return stream ? run_fused8(dst, run, decode, factor, TENMAP_BF16, zeros, true, false)
-                      : run_fused8(dst, run, decode, factor, TENMAP_BF16, zeros, false, false);
-    if (as == TENMAP_F32 && !saturate)
-        return stream ? run_fused8(dst, run, decode, factor, TENMAP_F32, zeros, true, false)
-                      : run_fused8(dst, run, decode, factor, TENMAP_F32, zeros, false, false);
-    if (as == TENMAP_BF16)
-        return run_fused8(dst, run, decode, factor, TENMAP_BF16, zeros, false, true);
-    return as == TENMAP_F16 &&
-           run_fused8(dst, run, decode, factor, TENMAP_F16, zeros, stream, saturate);
+AVX2_INLINE bool dispatch_fused8(void *dst, const tmi_fused_run *run, avx2_decode *decode,
+                                 float factor, bool zeros, avx2_form form) {
+    const avx2_form bf16 = {TENMAP_BF16, false, false}, bf16_stream = {TENMAP_BF16, true, false};
+    const avx2_form f32 = {TENMAP_F32, false, false}, f32_stream = {TENMAP_F32, true, false};
+    const avx2_form bf16_saturate = {TENMAP_BF16, false, true};
+    const avx2_form f16 = {TENMAP_F16, form.stream, form.saturate};
+    if (form.as == TENMAP_BF16 && !form.saturate)
+        return form.stream ? run_fused8(dst, run, decode, factor, zeros, bf16_stream)
+                           : run_fused8(dst, run, decode, factor, zeros, bf16);
+    if (form.as == TENMAP_F32 && !form.saturate)
+        return form.stream ? run_fused8(dst, run, decode, factor, zeros, f32_stream)
+                           : run_fused8(dst, run, decode, factor, zeros, f32);
+    if (form.as == TENMAP_BF16)
+        return run_fused8(dst, run, decode, factor, zeros, bf16_saturate);
+    return form.as == TENMAP_F16 && run_fused8(dst, run, decode, factor, zeros, f16);
+}
+
+AVX2_INLINE avx2_form form_of(const void *dst, tenmap_dtype as, const tmi_fused_run *run,
+                              uint32_t flags) {
+    return (avx2_form){as, fused_can_stream(dst, run, flags), flags & TENMAP_CONVERT_SATURATE};
 }
 
 /* 2^8 times a scale must be finite, which is true of all scales except ones that no model has. */
@@ -217,13 +223,14 @@ AVX2_TARGET bool tmi_avx2_fused_e4m3(void *dst, tenmap_dtype as, const tmi_fused
         if ((bits >> 23 & 0xff) >= 246)
             return false;
     }
-    return dispatch_fused8(dst, as, run, flags, decode_e4m3, 256, false);
+    return dispatch_fused8(dst, run, decode_e4m3, 256, false, form_of(dst, as, run, flags));
 }
 
 AVX2_TARGET bool tmi_avx2_fused_i8(void *dst, tenmap_dtype as, const tmi_fused_run *run,
                                    uint32_t flags) {
-    return run->zeros ? dispatch_fused8(dst, as, run, flags, decode_i8, 1, true)
-                      : dispatch_fused8(dst, as, run, flags, decode_i8, 1, false);
+    avx2_form form = form_of(dst, as, run, flags);
+    return run->zeros ? dispatch_fused8(dst, run, decode_i8, 1, true, form)
+                      : dispatch_fused8(dst, run, decode_i8, 1, false, form);
 }
 
 #endif

@@ -34,9 +34,16 @@ AVX2_INLINE size_t group_vectors(float *values, size_t count, float shared,
     return i;
 }
 
-AVX2_INLINE void run_groups(float *values, size_t count, const float *by, size_t first,
-                            size_t group, avx2_operation *operation, tmi_group_op *plain) {
-    if (group == 1 && first == 1) { /* each value has its own number */
+/* The numbers of groups: the first group has `first` values, each other one `group`. */
+typedef struct group_numbers {
+    const float *by;
+    size_t first, group;
+} group_numbers;
+
+AVX2_INLINE void run_groups(float *values, size_t count, group_numbers numbers,
+                            avx2_operation *operation, tmi_group_op *plain) {
+    const float *by = numbers.by;
+    if (numbers.group == 1 && numbers.first == 1) { /* each value has its own number */
         size_t i = 0;
         for (; i + 8 <= count; i += 8)
             _mm256_storeu_ps(values + i,
@@ -45,7 +52,7 @@ AVX2_INLINE void run_groups(float *values, size_t count, const float *by, size_t
             plain(values + i, count - i, by + i, 1, 1);
         return;
     }
-    for (size_t end = first; count > 0; by++, end = group) {
+    for (size_t end = numbers.first; count > 0; by++, end = numbers.group) {
         size_t n = end < count ? end : count;
         size_t done = group_vectors(values, n, *by, operation);
         if (done < n)
@@ -57,17 +64,17 @@ AVX2_INLINE void run_groups(float *values, size_t count, const float *by, size_t
 
 AVX2_TARGET void tmi_avx2_group_times(float *values, size_t count, const float *by, size_t first,
                                       size_t group) {
-    run_groups(values, count, by, first, group, avx2_times, tmi_group_times);
+    run_groups(values, count, (group_numbers){by, first, group}, avx2_times, tmi_group_times);
 }
 
 AVX2_TARGET void tmi_avx2_group_minus(float *values, size_t count, const float *by, size_t first,
                                       size_t group) {
-    run_groups(values, count, by, first, group, avx2_minus, tmi_group_minus);
+    run_groups(values, count, (group_numbers){by, first, group}, avx2_minus, tmi_group_minus);
 }
 
 AVX2_TARGET void tmi_avx2_group_plus(float *values, size_t count, const float *by, size_t first,
                                      size_t group) {
-    run_groups(values, count, by, first, group, avx2_plus, tmi_group_plus);
+    run_groups(values, count, (group_numbers){by, first, group}, avx2_plus, tmi_group_plus);
 }
 
 /* 16 bytes hold 32 codes, the low half of a byte first. */

@@ -283,8 +283,7 @@ AVX2_INLINE __m256i scale_eight(__m256i codes, __m128i powers) {
 
 /* 32 values as F32 or F16. */
 AVX2_INLINE void scale_to_floats(unsigned char *d, const unsigned char *s,
-                                 const unsigned char *powers, tenmap_dtype as, bool stream,
-                                 bool saturate) {
+                                 const unsigned char *powers, avx2_form form) {
     const __m128i nibble = _mm_set1_epi8(15);
     __m128i both = avx2_load_half(s, 0), low = _mm_and_si128(both, nibble);
     __m128i high = _mm_and_si128(_mm_srli_epi16(both, 4), nibble);
@@ -294,36 +293,35 @@ AVX2_INLINE void scale_to_floats(unsigned char *d, const unsigned char *s,
         __m256i a = scale_eight(_mm256_cvtepu8_epi32(codes), avx2_load_half(powers, 2 * i));
         __m256i b = scale_eight(_mm256_cvtepu8_epi32(_mm_srli_si128(codes, 8)),
                                 avx2_load_half(powers, 2 * i + 1));
-        if (as == TENMAP_F32) {
-            avx2_store(d, 2 * i, a, stream);
-            avx2_store(d, 2 * i + 1, b, stream);
+        if (form.as == TENMAP_F32) {
+            avx2_store(d, 2 * i, a, form.stream);
+            avx2_store(d, 2 * i + 1, b, form.stream);
         } else {
-            avx2_store(
-                d, i,
-                _mm256_set_m128i(f16_from_f32_avx2(b, saturate), f16_from_f32_avx2(a, saturate)),
-                stream);
+            __m128i first = f16_from_f32_avx2(a, form.saturate);
+            __m128i second = f16_from_f32_avx2(b, form.saturate);
+            avx2_store(d, i, _mm256_set_m128i(second, first), form.stream);
         }
     }
 }
 
 AVX2_INLINE void scale_run_by_powers(unsigned char *d, const unsigned char *s,
-                                     const unsigned char *powers, size_t count, tenmap_dtype as,
-                                     bool stream, bool saturate) {
-    const size_t width = as == TENMAP_F32 ? 4 : 2;
+                                     const unsigned char *powers, size_t count, avx2_form form) {
+    const size_t width = form.as == TENMAP_F32 ? 4 : 2;
     unsigned char in[16] = {0}, by[64] = {0}, out[128];
     for (; count >= 32; count -= 32, s += 16, powers += 64, d += 32 * width)
-        if (as == TENMAP_BF16)
-            scale_to_bf16(d, s, powers, stream);
+        if (form.as == TENMAP_BF16)
+            scale_to_bf16(d, s, powers, form.stream);
         else
-            scale_to_floats(d, s, powers, as, stream, saturate);
+            scale_to_floats(d, s, powers, form);
     if (!count)
         return;
     memcpy(in, s, (count + 1) / 2);
     memcpy(by, powers, count * 2);
-    if (as == TENMAP_BF16)
-        scale_to_bf16(out, in, by, false);
+    form.stream = false;
+    if (form.as == TENMAP_BF16)
+        scale_to_bf16(out, in, by, form.stream);
     else
-        scale_to_floats(out, in, by, as, false, saturate);
+        scale_to_floats(out, in, by, form);
     memcpy(d, out, count * width);
 }
 
@@ -332,16 +330,17 @@ AVX2_TARGET void tmi_avx2_scale_by_powers(void *dst, tenmap_dtype as, const unsi
                                           uint32_t flags) {
     bool stream = (flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 == 0;
     if (as == TENMAP_BF16 && stream)
-        scale_run_by_powers(dst, codes, powers, count, TENMAP_BF16, true, false);
+        scale_run_by_powers(dst, codes, powers, count, (avx2_form){TENMAP_BF16, true, false});
     else if (as == TENMAP_BF16)
-        scale_run_by_powers(dst, codes, powers, count, TENMAP_BF16, false, false);
+        scale_run_by_powers(dst, codes, powers, count, (avx2_form){TENMAP_BF16, false, false});
     else if (as == TENMAP_F32 && stream)
-        scale_run_by_powers(dst, codes, powers, count, TENMAP_F32, true, false);
+        scale_run_by_powers(dst, codes, powers, count, (avx2_form){TENMAP_F32, true, false});
     else if (as == TENMAP_F32)
-        scale_run_by_powers(dst, codes, powers, count, TENMAP_F32, false, false);
+        scale_run_by_powers(dst, codes, powers, count, (avx2_form){TENMAP_F32, false, false});
     else
-        scale_run_by_powers(dst, codes, powers, count, TENMAP_F16, stream,
-                            (flags & TENMAP_CONVERT_SATURATE) != 0);
+        scale_run_by_powers(
+            dst, codes, powers, count,
+            (avx2_form){TENMAP_F16, stream, (flags & TENMAP_CONVERT_SATURATE) != 0});
 }
 
 #endif
