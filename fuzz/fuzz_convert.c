@@ -73,7 +73,8 @@ static void check_file(const conversion *c) {
     uint8_t *dst = target + GUARD + c->dst_shift, *src = c->elements + c->src_shift;
     memset(want, 0x3c, bytes + 1);
     if (count > 0) {
-        tmi_convert_file(c->to, dst, 0, c->from, src, bit, count, c->flags);
+        tmi_convert_file((tmi_packed){c->to, 0}, dst, (tmi_packed){c->from, bit}, src, count,
+                         c->flags);
         tmi_scalar_convert(to, want, from, src, count, c->flags & TENMAP_CONVERT_SATURATE);
     }
     CHECK(memcmp(dst, want, bytes) == 0);

@@ -135,15 +135,14 @@ static TMI_INLINE size_t integer_stride(integer_rule rule, unsigned char *dst,
     return misfits;
 }
 
-size_t tmi_integers(tenmap_dtype to, void *dst, tenmap_dtype from, const void *src, size_t count,
-                    uint32_t flags, size_t *first) {
+tmi_misfits tmi_integers(tenmap_dtype to, void *dst, tenmap_dtype from, const void *src,
+                         size_t count, uint32_t flags) {
     integer_range limits = range_of(to, from);
     size_t from_bytes = tmi_dtypes[from].bits / 8, to_bytes = tmi_dtypes[to].bits / 8;
     integer_rule rule = {to, from, &limits, flags & TENMAP_CONVERT_SATURATE};
     const unsigned char *s = src;
     unsigned char *d = dst;
     size_t misfits = 0;
-    *first = count;
     if (tmi_integers_all_fit(to, from))
         rule.range = NULL;
     for (size_t at = 0; at < count; at += INTEGER_STRIDE) {
@@ -152,12 +151,10 @@ size_t tmi_integers(tenmap_dtype to, void *dst, tenmap_dtype from, const void *s
         size_t bad = left >= INTEGER_STRIDE ? integer_stride(rule, d, s, INTEGER_STRIDE, v)
                                             : integer_stride(rule, d, s, left, v);
         misfits += bad;
-        if (bad && !rule.clamp) {
-            *first = at + first_misfit(v, &limits);
-            return misfits;
-        }
+        if (bad && !rule.clamp)
+            return (tmi_misfits){at + first_misfit(v, &limits), misfits};
         s += INTEGER_STRIDE * from_bytes;
         d = d ? d + INTEGER_STRIDE * to_bytes : NULL;
     }
-    return misfits;
+    return (tmi_misfits){count, misfits};
 }

@@ -106,14 +106,23 @@ typedef struct tmi_fused_run {
 typedef bool tmi_dequant_fused(void *dst, tenmap_dtype as, const tmi_fused_run *run,
                                uint32_t flags);
 
+/* Lines of bytes that are `stride` bytes apart, to write and to read. */
+typedef struct tmi_lines {
+    unsigned char *bytes;
+    size_t stride;
+} tmi_lines;
+typedef struct tmi_const_lines {
+    const unsigned char *bytes;
+    size_t stride;
+} tmi_const_lines;
+
 /*
- * Splits `count` rows of words into columns. `count` is a multiple of eight, and the rows are
- * `stride` bytes apart. Each word holds the 4-bit codes of eight columns, lowest bits first or, if
- * `awq_order`, in AWQ's order. Writes the codes of each column, the first in the lowest bits, to
- * lines that are `line` bytes apart.
+ * Splits `count` rows of words into columns. `count` is a multiple of eight. Each word holds the
+ * 4-bit codes of eight columns, lowest bits first or, if `awq_order`, in AWQ's order. Writes the
+ * codes of each column, the first in the lowest bits, to a line.
  */
-typedef void tmi_split_columns(unsigned char *to, size_t line, const unsigned char *rows,
-                               size_t stride, size_t count, size_t words, bool awq_order);
+typedef void tmi_split_columns(tmi_lines to, tmi_const_lines rows, size_t count, size_t words,
+                               bool awq_order);
 /*
  * Multiplies `count` E2M1 values, the low half of a byte first, each by its own power of two from
  * 2^-125 to 2^125, given as BF16. The results are F32, BF16 or F16 at any address, with the flags
@@ -122,11 +131,11 @@ typedef void tmi_split_columns(unsigned char *to, size_t line, const unsigned ch
 typedef void tmi_scale_by_powers(void *dst, tenmap_dtype as, const unsigned char *codes,
                                  const unsigned char *powers, size_t count, uint32_t flags);
 /*
- * Transposes a matrix: row i of `from` becomes column i of `to`, whose rows are `to_stride` bytes
- * apart. With `stream` it may use non-temporal stores, and the caller calls `fence`.
+ * Transposes a matrix: row i of `from` becomes column i of `to`. With `stream` it may use
+ * non-temporal stores, and the caller calls `fence`.
  */
-typedef void tmi_transpose(unsigned char *to, size_t to_stride, const unsigned char *from,
-                           size_t from_stride, size_t rows, size_t columns, bool stream);
+typedef void tmi_transpose(tmi_lines to, tmi_const_lines from, size_t rows, size_t columns,
+                           bool stream);
 
 /* Unpacks `count` 4-bit codes, the low half of a byte first, and subtracts `bias` from each. */
 typedef void tmi_nibbles(float *values, const unsigned char *bytes, size_t count, int32_t bias);
@@ -260,13 +269,17 @@ uint32_t tmi_f32_odd_from_f64(uint64_t bits);
 
 /* Whether `to` can represent every value of `from`. */
 bool tmi_integers_all_fit(tenmap_dtype to, tenmap_dtype from);
+/* Integers that do not fit into a dtype: the first that stopped a conversion, and how many. */
+typedef struct tmi_misfits {
+    size_t first, count;
+} tmi_misfits;
 /*
- * If all elements fit, converts them, sets *first to `count` and returns 0. Otherwise sets *first
- * to the number of the first one that does not fit; of those before it, some may not have been
- * written. With TENMAP_CONVERT_SATURATE elements that do not fit become the nearest value that
- * does, and the result is the number of those. If dst is NULL, nothing is written.
+ * Converts elements until one does not fit; of those before it, some may not have been written.
+ * `first` of the result is the number of that element, or `count` if there is none. With
+ * TENMAP_CONVERT_SATURATE elements that do not fit become the nearest value that does and stop
+ * nothing, and the result counts them. If dst is NULL, nothing is written.
  */
-size_t tmi_integers(tenmap_dtype to, void *dst, tenmap_dtype from, const void *src, size_t count,
-                    uint32_t flags, size_t *first);
+tmi_misfits tmi_integers(tenmap_dtype to, void *dst, tenmap_dtype from, const void *src,
+                         size_t count, uint32_t flags);
 
 #endif

@@ -58,16 +58,17 @@ AVX2_INLINE void transpose_8x8_halves(__m128i *v) {
 }
 
 /* Transposes what is left after whole 8x8 squares: columns on the right, then rows below. */
-AVX2_INLINE void transpose_edges(unsigned char *to, size_t to_stride, const unsigned char *from,
-                                 size_t from_stride, size_t rows, size_t columns, size_t width) {
+AVX2_INLINE void transpose_edges(tmi_lines to, tmi_const_lines from, size_t rows, size_t columns,
+                                 size_t width) {
     size_t whole_rows = rows & ~(size_t)7, whole = columns & ~(size_t)7;
-    void (*plain)(unsigned char *, size_t, const unsigned char *, size_t, size_t, size_t, bool) =
-        width == 2 ? tmi_scalar_transpose16 : tmi_scalar_transpose32;
+    tmi_transpose *plain = width == 2 ? tmi_scalar_transpose16 : tmi_scalar_transpose32;
+    tmi_lines right = {to.bytes + whole * to.stride, to.stride};
+    tmi_lines below = {to.bytes + whole_rows * width, to.stride};
     if (whole < columns)
-        plain(to + whole * to_stride, to_stride, from + whole * width, from_stride, rows,
+        plain(right, (tmi_const_lines){from.bytes + whole * width, from.stride}, rows,
               columns - whole, false);
     if (whole_rows < rows)
-        plain(to + whole_rows * width, to_stride, from + whole_rows * from_stride, from_stride,
+        plain(below, (tmi_const_lines){from.bytes + whole_rows * from.stride, from.stride},
               rows - whole_rows, whole, false);
 }
 
@@ -78,85 +79,82 @@ enum { TRANSPOSE_ROWS = 256 };
  * Copies eight lines to their destination, each in one piece: alternating between them would leave
  * cache lines only partly written.
  */
-AVX2_INLINE void store_eight_lines(unsigned char *to, size_t to_stride, const unsigned char *from,
-                                   size_t from_stride, size_t bytes, bool stream) {
-    bool aligned_stream = stream && (uintptr_t)to % 32 == 0 && to_stride % 32 == 0;
-    for (size_t k = 0; k < 8; k++, to += to_stride, from += from_stride) {
+AVX2_INLINE void store_eight_lines(tmi_lines to, tmi_const_lines from, size_t bytes, bool stream) {
+    bool aligned_stream = stream && (uintptr_t)to.bytes % 32 == 0 && to.stride % 32 == 0;
+    for (size_t k = 0; k < 8; k++, to.bytes += to.stride, from.bytes += from.stride) {
         size_t i = 0;
         for (; aligned_stream && i + 32 <= bytes; i += 32)
-            avx2_store(to + i, 0, avx2_load(from + i, 0), true);
-        memcpy(to + i, from + i, bytes - i);
+            avx2_store(to.bytes + i, 0, avx2_load(from.bytes + i, 0), true);
+        memcpy(to.bytes + i, from.bytes + i, bytes - i);
     }
 }
 
-AVX2_TARGET void tmi_avx2_transpose16(unsigned char *to, size_t to_stride,
-                                      const unsigned char *from, size_t from_stride, size_t rows,
+AVX2_TARGET void tmi_avx2_transpose16(tmi_lines to, tmi_const_lines from, size_t rows,
                                       size_t columns, bool stream) {
     unsigned char lines[8 * TRANSPOSE_ROWS * 2];
     for (size_t at = 0; at < (rows & ~(size_t)7); at += TRANSPOSE_ROWS)
         for (size_t c = 0; c + 8 <= columns; c += 8) {
-            const unsigned char *s = from + at * from_stride + c * 2;
+            const unsigned char *s = from.bytes + at * from.stride + c * 2;
             size_t r = 0;
             for (; r < TRANSPOSE_ROWS && at + r + 8 <= rows; r += 8) {
                 __m128i v[8];
                 AVX2_UNROLL
                 for (size_t i = 0; i < 8; i++)
-                    v[i] = avx2_load_half(s + (r + i) * from_stride, 0);
+                    v[i] = avx2_load_half(s + (r + i) * from.stride, 0);
                 transpose_8x8_halves(v);
                 AVX2_UNROLL
                 for (size_t i = 0; i < 8; i++)
                     _mm_storeu_si128((__m128i *)(void *)(lines + (i * TRANSPOSE_ROWS + r) * 2),
                                      v[i]);
             }
-            store_eight_lines(to + c * to_stride + at * 2, to_stride, lines,
-                              (size_t)TRANSPOSE_ROWS * 2, r * 2, stream);
+            tmi_lines eight = {to.bytes + c * to.stride + at * 2, to.stride};
+            store_eight_lines(eight, (tmi_const_lines){lines, (size_t)TRANSPOSE_ROWS * 2}, r * 2,
+                              stream);
         }
-    transpose_edges(to, to_stride, from, from_stride, rows, columns, 2);
+    transpose_edges(to, from, rows, columns, 2);
 }
 
 /* Transposes eight rows straight to their destination. */
-AVX2_INLINE void transpose_eight_rows(unsigned char *to, size_t to_stride,
-                                      const unsigned char *from, size_t from_stride,
-                                      size_t columns) {
+AVX2_INLINE void transpose_eight_rows(tmi_lines to, tmi_const_lines from, size_t columns) {
     for (size_t c = 0; c + 8 <= columns; c += 8) {
         __m256i v[8];
         AVX2_UNROLL
         for (size_t i = 0; i < 8; i++)
-            v[i] = avx2_load(from + i * from_stride + c * 4, 0);
+            v[i] = avx2_load(from.bytes + i * from.stride + c * 4, 0);
         transpose_8x8_words(v);
         AVX2_UNROLL
         for (size_t i = 0; i < 8; i++)
-            avx2_store(to + (c + i) * to_stride, 0, v[i], false);
+            avx2_store(to.bytes + (c + i) * to.stride, 0, v[i], false);
     }
 }
 
-AVX2_TARGET void tmi_avx2_transpose32(unsigned char *to, size_t to_stride,
-                                      const unsigned char *from, size_t from_stride, size_t rows,
+AVX2_TARGET void tmi_avx2_transpose32(tmi_lines to, tmi_const_lines from, size_t rows,
                                       size_t columns, bool stream) {
     if (rows == 8) {
-        transpose_eight_rows(to, to_stride, from, from_stride, columns);
-        transpose_edges(to, to_stride, from, from_stride, rows, columns, 4);
+        transpose_eight_rows(to, from, columns);
+        transpose_edges(to, from, rows, columns, 4);
         return;
     }
     unsigned char lines[8 * TRANSPOSE_ROWS * 4];
     for (size_t at = 0; at < (rows & ~(size_t)7); at += TRANSPOSE_ROWS)
         for (size_t c = 0; c + 8 <= columns; c += 8) {
-            const unsigned char *s = from + at * from_stride + c * 4;
+            const unsigned char *s = from.bytes + at * from.stride + c * 4;
             size_t r = 0;
             for (; r < TRANSPOSE_ROWS && at + r + 8 <= rows; r += 8) {
                 __m256i v[8];
                 AVX2_UNROLL
                 for (size_t i = 0; i < 8; i++)
-                    v[i] = avx2_load(s + (r + i) * from_stride, 0);
+                    v[i] = avx2_load(s + (r + i) * from.stride, 0);
                 transpose_8x8_words(v);
                 AVX2_UNROLL
                 for (size_t i = 0; i < 8; i++)
                     avx2_store(lines + (i * TRANSPOSE_ROWS + r) * 4, 0, v[i], false);
             }
-            store_eight_lines(to + c * to_stride + at * 4, to_stride, lines,
-                              (size_t)TRANSPOSE_ROWS * 4, r * 4, stream);
+            tmi_lines eight = {to.bytes + c * to.stride + at * 4, to.stride};
+            store_eight_lines(eight, (tmi_const_lines){lines, (size_t)TRANSPOSE_ROWS * 4}, r * 4,
+                              stream);
         }
-    transpose_edges(to, to_stride, from, from_stride, rows, columns, 4);
+    transpose_edges(to, from, rows, columns, 4);
 }
 
 /* Interleaves bytes of the first eight vectors with those of the last eight, in 128-bit halves. */
@@ -181,14 +179,13 @@ AVX2_INLINE void transpose_16x16_bytes(__m256i *v) {
  * Takes eight words of 32 rows and transposes the low or the high codes of their bytes, with the
  * codes of two rows packed into one byte.
  */
-AVX2_INLINE void transpose_nibbles(unsigned char *to, size_t line, const unsigned char *rows,
-                                   size_t stride, bool high, bool awq_order) {
+AVX2_INLINE void transpose_nibbles(tmi_lines to, tmi_const_lines rows, bool high, bool awq_order) {
     const __m256i nibble = _mm256_set1_epi8(15);
     __m256i v[16];
     AVX2_UNROLL_16
     for (size_t i = 0; i < 16; i++) {
-        __m256i first = avx2_load(rows + 2 * i * stride, 0);
-        __m256i second = avx2_load(rows + (2 * i + 1) * stride, 0);
+        __m256i first = avx2_load(rows.bytes + 2 * i * rows.stride, 0);
+        __m256i second = avx2_load(rows.bytes + (2 * i + 1) * rows.stride, 0);
         if (high)
             first = _mm256_srli_epi16(first, 4);
         else
@@ -202,36 +199,39 @@ AVX2_INLINE void transpose_nibbles(unsigned char *to, size_t line, const unsigne
         /* Where the codes of byte i of four words go: fields 0, 2, 4, 6 or 1, 3, 5, 7 of a word. */
         static const unsigned char row[2][4] = {{0, 4, 1, 5}, {2, 6, 3, 7}};
         size_t field = awq_order ? row[high][i % 4] : i % 4 * 2 + high;
-        unsigned char *at = to + (i / 4 * 8 + field) * line;
+        unsigned char *at = to.bytes + (i / 4 * 8 + field) * to.stride;
         _mm_storeu_si128((__m128i *)(void *)at, _mm256_castsi256_si128(v[i]));
-        _mm_storeu_si128((__m128i *)(void *)(at + 32 * line), _mm256_extracti128_si256(v[i], 1));
+        _mm_storeu_si128((__m128i *)(void *)(at + 32 * to.stride),
+                         _mm256_extracti128_si256(v[i], 1));
     }
 }
 
-AVX2_INLINE void split_columns_avx2(unsigned char *to, size_t line, const unsigned char *rows,
-                                    size_t stride, size_t count, size_t words, bool awq_order) {
+AVX2_INLINE void split_columns_avx2(tmi_lines to, tmi_const_lines rows, size_t count, size_t words,
+                                    bool awq_order) {
     size_t whole = words & ~(size_t)7, i = count & ~(size_t)31;
     for (size_t w = 0; w < whole; w += 8)
         for (size_t k = 0; k < i; k += 32) {
-            unsigned char *at = to + w * 8 * line + k / 2;
-            const unsigned char *from = rows + k * stride + w * 4;
-            transpose_nibbles(at, line, from, stride, false, awq_order);
-            transpose_nibbles(at, line, from, stride, true, awq_order);
+            tmi_lines at = {to.bytes + w * 8 * to.stride + k / 2, to.stride};
+            tmi_const_lines from = {rows.bytes + k * rows.stride + w * 4, rows.stride};
+            transpose_nibbles(at, from, false, awq_order);
+            transpose_nibbles(at, from, true, awq_order);
         }
+    tmi_lines last = {to.bytes + i / 2, to.stride};
+    tmi_lines below = {to.bytes + whole * 8 * to.stride, to.stride};
     if (i < count)
-        tmi_scalar_split_columns(to + i / 2, line, rows + i * stride, stride, count - i, whole,
-                                 awq_order);
+        tmi_scalar_split_columns(last, (tmi_const_lines){rows.bytes + i * rows.stride, rows.stride},
+                                 count - i, whole, awq_order);
     if (whole < words)
-        tmi_scalar_split_columns(to + whole * 8 * line, line, rows + whole * 4, stride, count,
-                                 words - whole, awq_order);
+        tmi_scalar_split_columns(below, (tmi_const_lines){rows.bytes + whole * 4, rows.stride},
+                                 count, words - whole, awq_order);
 }
 
-AVX2_TARGET void tmi_avx2_split_columns(unsigned char *to, size_t line, const unsigned char *rows,
-                                        size_t stride, size_t count, size_t words, bool awq_order) {
+AVX2_TARGET void tmi_avx2_split_columns(tmi_lines to, tmi_const_lines rows, size_t count,
+                                        size_t words, bool awq_order) {
     if (awq_order)
-        split_columns_avx2(to, line, rows, stride, count, words, true);
+        split_columns_avx2(to, rows, count, words, true);
     else
-        split_columns_avx2(to, line, rows, stride, count, words, false);
+        split_columns_avx2(to, rows, count, words, false);
 }
 
 /*

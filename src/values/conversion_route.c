@@ -426,40 +426,42 @@ bool tmi_route_is_integer(tenmap_dtype to, tenmap_dtype from) {
     return to != from && is_integer(to) && is_integer(from);
 }
 
-uint64_t tmi_route_integers(tmi_elements to, void *dst, tmi_elements from, const void *src,
-                            uint64_t count, uint32_t flags, uint64_t *clamped) {
+tmi_route_misfits tmi_route_integers(tmi_elements to, void *dst, tmi_elements from, const void *src,
+                                     uint64_t count, uint32_t flags) {
+    tmi_route_misfits all = {count, 0};
     route_buffer fetched, placed;
     route_plan plan;
     make_plan(&plan, &to, &from, count, flags);
     const unsigned char *s = src;
     unsigned char *d = dst;
     for (uint64_t done = 0; done < count;) {
-        size_t n = count - done < ROUTE_BLOCK ? (size_t)(count - done) : ROUTE_BLOCK, first;
+        size_t n = count - done < ROUTE_BLOCK ? (size_t)(count - done) : ROUTE_BLOCK;
         const unsigned char *in = s;
         if (plan.swap) {
             swap_elements(fetched.bytes, s, n, plan.from_bits / 8);
             in = fetched.bytes;
         }
         bool stream = d && plan.stream;
-        size_t misfits = tmi_integers(to.dtype, stream ? placed.bytes : d, from.dtype, in, n,
-                                      plan.flags, &first);
-        if (clamped)
-            *clamped += misfits;
-        if (first < n)
-            return done + first;
+        tmi_misfits misfits =
+            tmi_integers(to.dtype, stream ? placed.bytes : d, from.dtype, in, n, plan.flags);
+        all.count += misfits.count;
+        if (misfits.first < n) {
+            all.first = done + misfits.first;
+            return all;
+        }
         if (stream)
             plan.stream_copy(d, placed.bytes, n * plan.to_bits / 8, 0);
         done += n;
         s += n * plan.from_bits / 8;
         d = d ? d + n * plan.to_bits / 8 : NULL;
     }
-    return count;
+    return all;
 }
 
 uint64_t tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, uint64_t count,
                    uint32_t flags) {
     if (tmi_route_is_integer(to.dtype, from.dtype))
-        return tmi_route_integers(to, dst, from, src, count, flags, NULL);
+        return tmi_route_integers(to, dst, from, src, count, flags).first;
     if (!tmi_dtype_blocks(from.dtype))
         route_numbers(to, dst, from, src, count, flags);
     else if (to.dtype == from.dtype)

@@ -10,9 +10,14 @@
  */
 uint64_t tmi_route(tmi_elements to, void *dst, tmi_elements from, const void *src, uint64_t count,
                    uint32_t flags);
-/* The same for integers and BOOL to another such dtype; if dst is NULL, it only checks. */
+/* Whether both are integers or BOOL, and differ. */
 bool tmi_route_is_integer(tenmap_dtype to, tenmap_dtype from);
-uint64_t tmi_route_integers(tmi_elements to, void *dst, tmi_elements from, const void *src,
-                            uint64_t count, uint32_t flags, uint64_t *clamped);
+/* As tmi_misfits, for any number of elements. */
+typedef struct tmi_route_misfits {
+    uint64_t first, count;
+} tmi_route_misfits;
+/* The same for such a pair, with what tmi_integers returns; if dst is NULL, it only checks. */
+tmi_route_misfits tmi_route_integers(tmi_elements to, void *dst, tmi_elements from, const void *src,
+                                     uint64_t count, uint32_t flags);
 
 #endif

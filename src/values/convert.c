@@ -53,9 +53,10 @@ tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t fla
     return TENMAP_OK;
 }
 
-uint64_t tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
-                          const void *src, unsigned src_bit, uint64_t count, uint32_t flags) {
-    tmi_elements target = {to, dst_bit, !TMI_BIG_ENDIAN}, source = {from, src_bit, true};
+uint64_t tmi_convert_file(tmi_packed to, void *dst, tmi_packed from, const void *src,
+                          uint64_t count, uint32_t flags) {
+    tmi_elements target = {to.dtype, to.bit, !TMI_BIG_ENDIAN},
+                 source = {from.dtype, from.bit, true};
     return tmi_route(target, dst, source, src, count, flags);
 }
 
@@ -88,31 +89,40 @@ tenmap_status tmi_fail_misfit(tenmap_error *error, tenmap_dtype to, tenmap_dtype
     return fail_misfit(error, to, from, tmi_scalar_load(&file, at, 0), number);
 }
 
+/* Arrays that a caller wants to be converted, in host order. */
+typedef struct conversion {
+    tenmap_dtype to, from;
+    unsigned char *dst;
+    const unsigned char *src;
+    size_t dst_bytes;
+    uint64_t count;
+    uint32_t flags;
+} conversion;
+
 /* Checks that all integers fit, before a byte is written. */
-static tenmap_status check_integers(tenmap_dtype to, tenmap_dtype from, const void *src,
-                                    uint64_t count, uint32_t flags, tenmap_error *error) {
-    tmi_elements target = {to, 0, !TMI_BIG_ENDIAN}, source = {from, 0, !TMI_BIG_ENDIAN};
-    if (!tmi_route_is_integer(to, from) || tmi_integers_all_fit(to, from) ||
-        flags & TENMAP_CONVERT_SATURATE)
+static tenmap_status check_integers(const conversion *c, tenmap_error *error) {
+    tmi_elements target = {c->to, 0, !TMI_BIG_ENDIAN}, source = {c->from, 0, !TMI_BIG_ENDIAN};
+    if (!tmi_route_is_integer(c->to, c->from) || tmi_integers_all_fit(c->to, c->from) ||
+        c->flags & TENMAP_CONVERT_SATURATE)
         return TENMAP_OK;
-    uint64_t first = tmi_route_integers(target, NULL, source, src, count, flags, NULL);
-    if (first == count)
+    uint64_t first = tmi_route_integers(target, NULL, source, c->src, c->count, c->flags).first;
+    if (first == c->count)
         return TENMAP_OK;
     tenmap_status status =
-        fail_misfit(error, to, from, tmi_scalar_load(&source, src, (size_t)first), first);
+        fail_misfit(error, c->to, c->from, tmi_scalar_load(&source, c->src, (size_t)first), first);
     if (error)
         error->index = first;
     return status;
 }
 
 /* Checks that the buffers are not NULL and hold `count` elements. */
-static tenmap_status check_convert_buffers(tenmap_dtype to, const void *dst, size_t dst_bytes,
-                                           tenmap_dtype from, const void *src, uint64_t count,
-                                           tenmap_error *error) {
-    uint64_t dst_need, src_need;
-    if (!dst || !src)
+static tenmap_status check_convert_buffers(const conversion *c, tenmap_error *error) {
+    tenmap_dtype to = c->to, from = c->from;
+    size_t dst_bytes = c->dst_bytes;
+    uint64_t count = c->count, dst_need, src_need;
+    if (!c->dst || !c->src)
         return tmi_fail(error, TENMAP_ERR_ARGUMENT, "%s is NULL, but there are %llu elements",
-                        dst ? "src" : "dst", (unsigned long long)count);
+                        c->dst ? "src" : "dst", (unsigned long long)count);
     if (!tmi_dtype_bytes(to, count, &dst_need))
         return tmi_fail(error, TENMAP_ERR_BUFFER,
                         "the destination has %llu bytes, but %llu elements of %s take more than "
@@ -142,36 +152,38 @@ tenmap_status tenmap_convert(tenmap_dtype to, void *dst, size_t dst_bytes, tenma
 }
 
 /* Converts a piece at a time, so that counted elements are still in the cache. */
-static void convert_and_count(tenmap_dtype to, unsigned char *dst, tenmap_dtype from,
-                              const unsigned char *src, uint64_t count, uint32_t flags,
-                              tenmap_losses *lost) {
+static void convert_and_count(const conversion *c, tenmap_losses *lost) {
     enum { COUNTED_PART = 8 << 10 };
-    tmi_elements target = {to, 0, !TMI_BIG_ENDIAN}, source = {from, 0, !TMI_BIG_ENDIAN};
-    if (!(flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM)))
-        flags |= tmi_cpu_streams(tmi_bytes_of(to, count)) ? TENMAP_CONVERT_STREAM
-                                                          : TENMAP_CONVERT_NO_STREAM;
-    for (uint64_t n; count; count -= n) {
-        n = count < COUNTED_PART ? count : COUNTED_PART;
-        tmi_losses_add(to, from, !TMI_BIG_ENDIAN, src, n, flags, lost);
-        tmi_route(target, dst, source, src, n, flags);
-        dst += tmi_bytes_of(to, n);
-        src += tmi_bytes_of(from, n);
+    tmi_elements target = {c->to, 0, !TMI_BIG_ENDIAN}, source = {c->from, 0, !TMI_BIG_ENDIAN};
+    tmi_counted counted = {c->to, c->from, !TMI_BIG_ENDIAN, c->flags};
+    unsigned char *dst = c->dst;
+    const unsigned char *src = c->src;
+    if (!(c->flags & (TENMAP_CONVERT_STREAM | TENMAP_CONVERT_NO_STREAM)))
+        counted.flags |= tmi_cpu_streams(tmi_bytes_of(c->to, c->count)) ? TENMAP_CONVERT_STREAM
+                                                                        : TENMAP_CONVERT_NO_STREAM;
+    for (uint64_t left = c->count, n; left; left -= n) {
+        n = left < COUNTED_PART ? left : COUNTED_PART;
+        tmi_losses_add(counted, src, n, lost);
+        tmi_route(target, dst, source, src, n, counted.flags);
+        dst += tmi_bytes_of(c->to, n);
+        src += tmi_bytes_of(c->from, n);
     }
 }
 
 tenmap_status tenmap_convert_counted(tenmap_dtype to, void *dst, size_t dst_bytes,
                                      tenmap_dtype from, const void *src, uint64_t count,
                                      uint32_t flags, tenmap_losses *losses, tenmap_error *error) {
+    conversion c = {to, from, dst, src, dst_bytes, count, flags};
     tenmap_losses lost = {0};
     tenmap_status status = tmi_convert_check(to, from, flags, error);
     if (status == TENMAP_OK && count)
-        status = check_convert_buffers(to, dst, dst_bytes, from, src, count, error);
+        status = check_convert_buffers(&c, error);
     if (status == TENMAP_OK && count)
-        status = check_integers(to, from, src, count, flags, error);
+        status = check_integers(&c, error);
     if (status != TENMAP_OK)
         return status;
     if (losses) {
-        convert_and_count(to, dst, from, src, count, flags, &lost);
+        convert_and_count(&c, &lost);
         *losses = lost;
     } else if (count) {
         tmi_elements target = {to, 0, !TMI_BIG_ENDIAN}, source = {from, 0, !TMI_BIG_ENDIAN};

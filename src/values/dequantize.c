@@ -31,19 +31,24 @@ static size_t field_bytes(const tmi_quant_layout *r, uint64_t at, size_t count, 
     return (size_t)((at + count - 1) / each * 4 + 4 - *first);
 }
 
+/* Where the row of a run begins in the part of values. */
+static uint64_t row_begin(const tmi_quant_layout *r, const tmi_row_run *run) {
+    return run->matrix * r->matrix_bytes + run->row * r->row_bytes;
+}
+
 /* Reads unsigned codes of a row. */
-static tenmap_status fetch_fields(tmi_dequantizer *s, uint64_t matrix, uint64_t row,
-                                  uint64_t column, size_t count, uint8_t *fields,
+static tenmap_status fetch_fields(tmi_dequantizer *s, const tmi_row_run *run, uint8_t *fields,
                                   tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    uint64_t at = matrix * r->matrix_bytes, first;
+    tmi_packed_down down = {TMI_PART_VALUES, r->matrix_bytes, r->row_bytes};
+    uint64_t column = run->column, first;
+    size_t count = run->count;
     const unsigned char *bytes;
     if (r->codes == TMI_CODES_DOWN)
-        return tmi_read_down(s, TMI_PART_VALUES, at, r->row_bytes, row, column, count, fields,
-                             error);
+        return tmi_read_down(s, &down, run, fields, error);
     size_t size = field_bytes(r, column, count, &first);
     tenmap_status status =
-        tmi_quant_bytes(s, TMI_PART_VALUES, at + row * r->row_bytes + first, size, &bytes, error);
+        tmi_quant_bytes(s, TMI_PART_VALUES, row_begin(r, run) + first, size, &bytes, error);
     if (status != TENMAP_OK)
         return status;
     if (r->codes == TMI_CODES_STREAM)
@@ -55,15 +60,15 @@ static tenmap_status fetch_fields(tmi_dequantizer *s, uint64_t matrix, uint64_t 
     return TENMAP_OK;
 }
 
-static tenmap_status fetch_table(tmi_dequantizer *s, uint64_t matrix, uint64_t row, uint64_t column,
-                                 size_t count, float *values, tenmap_error *error) {
+static tenmap_status fetch_table(tmi_dequantizer *s, const tmi_row_run *run, float *values,
+                                 tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     const unsigned char *bytes;
-    uint64_t at = matrix * r->matrix_bytes + row * r->row_bytes + column / 2;
-    size_t odd = (size_t)(column % 2);
+    uint64_t at = row_begin(r, run) + run->column / 2;
+    size_t odd = (size_t)(run->column % 2);
     tenmap_status status =
-        tmi_quant_bytes(s, TMI_PART_VALUES, at, (odd + count + 1) / 2, &bytes, error);
-    for (size_t i = 0; status == TENMAP_OK && i < count; i++) {
+        tmi_quant_bytes(s, TMI_PART_VALUES, at, (odd + run->count + 1) / 2, &bytes, error);
+    for (size_t i = 0; status == TENMAP_OK && i < run->count; i++) {
         unsigned both = bytes[(odd + i) / 2];
         values[i] = s->table[(odd + i) % 2 ? both & 15 : both >> 4];
     }
@@ -71,84 +76,81 @@ static tenmap_status fetch_table(tmi_dequantizer *s, uint64_t matrix, uint64_t r
 }
 
 /* Reads elements of a dtype that may be narrower than a byte, or stored in blocks. */
-static tenmap_status fetch_dtype(tmi_dequantizer *s, uint64_t matrix, uint64_t row, uint64_t column,
-                                 size_t count, float *values, tenmap_error *error) {
+static tenmap_status fetch_dtype(tmi_dequantizer *s, const tmi_row_run *run, float *values,
+                                 tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     unsigned within;
-    uint64_t at = tmi_byte_of(r->code_dtype, column, &within);
-    uint64_t end = tmi_bytes_of(r->code_dtype, column + count);
+    uint64_t at = tmi_byte_of(r->code_dtype, run->column, &within);
+    uint64_t end = tmi_bytes_of(r->code_dtype, run->column + run->count);
     const unsigned char *bytes;
-    tenmap_status status =
-        tmi_quant_bytes(s, TMI_PART_VALUES, matrix * r->matrix_bytes + row * r->row_bytes + at,
-                        (size_t)(end - at), &bytes, error);
+    tenmap_status status = tmi_quant_bytes(s, TMI_PART_VALUES, row_begin(r, run) + at,
+                                           (size_t)(end - at), &bytes, error);
     if (status != TENMAP_OK)
         return status;
     tmi_elements to = {TENMAP_F32, 0, !TMI_BIG_ENDIAN};
     tmi_elements from = {r->code_dtype, within, true};
-    tmi_route(to, values, from, bytes, count, TENMAP_CONVERT_NO_STREAM);
+    tmi_route(to, values, from, bytes, run->count, TENMAP_CONVERT_NO_STREAM);
     return TENMAP_OK;
 }
 
 /* Reads 4-bit codes that begin on a byte boundary. */
-static tenmap_status fetch_nibbles(tmi_dequantizer *s, uint64_t matrix, uint64_t row,
-                                   uint64_t column, size_t count, float *values,
+static tenmap_status fetch_nibbles(tmi_dequantizer *s, const tmi_row_run *run, float *values,
                                    tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     const unsigned char *bytes = NULL;
-    tenmap_status status = tmi_quant_bytes(
-        s, TMI_PART_VALUES, matrix * r->matrix_bytes + row * r->row_bytes + column / 2,
-        (count + 1) / 2, &bytes, error);
+    tenmap_status status = tmi_quant_bytes(s, TMI_PART_VALUES, row_begin(r, run) + run->column / 2,
+                                           (run->count + 1) / 2, &bytes, error);
     if (status == TENMAP_OK)
-        tmi_cpu_kernels()->nibbles(values, bytes, count, r->code_bias);
+        tmi_cpu_kernels()->nibbles(values, bytes, run->count, r->code_bias);
     return status;
 }
 
-static tenmap_status fetch_codes(tmi_dequantizer *s, uint64_t matrix, uint64_t row, uint64_t column,
-                                 size_t count, float *values, tenmap_error *error) {
+static tenmap_status fetch_codes(tmi_dequantizer *s, const tmi_row_run *run, float *values,
+                                 tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
     uint8_t fields[TMI_SOURCE_RUN];
     if (r->codes == TMI_CODES_DTYPE)
-        return fetch_dtype(s, matrix, row, column, count, values, error);
+        return fetch_dtype(s, run, values, error);
     if (r->codes == TMI_CODES_TABLE)
-        return fetch_table(s, matrix, row, column, count, values, error);
-    if (r->codes == TMI_CODES_STREAM && r->bits == 4 && column % 2 == 0)
-        return fetch_nibbles(s, matrix, row, column, count, values, error);
-    tenmap_status status = fetch_fields(s, matrix, row, column, count, fields, error);
-    for (size_t i = 0; status == TENMAP_OK && i < count; i++)
+        return fetch_table(s, run, values, error);
+    if (r->codes == TMI_CODES_STREAM && r->bits == 4 && run->column % 2 == 0)
+        return fetch_nibbles(s, run, values, error);
+    tenmap_status status = fetch_fields(s, run, fields, error);
+    for (size_t i = 0; status == TENMAP_OK && i < run->count; i++)
         values[i] = (float)((int32_t)fields[i] - r->code_bias);
     return status;
 }
 
 /* Scales a row whose columns have listed groups (g_idx): each value may have a scale of its own. */
-static tenmap_status scale_listed(tmi_dequantizer *s, uint64_t matrix, uint64_t row,
-                                  uint64_t column, size_t count, float *values,
+static tenmap_status scale_listed(tmi_dequantizer *s, const tmi_row_run *run, float *values,
                                   tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    tenmap_status status = tmi_read_groups(s, column, count, r->scale_columns, error);
+    size_t count = run->count;
+    tenmap_status status = tmi_read_groups(s, run->column, count, r->scale_columns, error);
     if (status == TENMAP_OK)
-        status = tmi_cache_listed_scales(s, matrix, row / r->group_rows, count, error);
+        status = tmi_cache_listed_scales(s, run->matrix, run->row / r->group_rows, count, error);
     for (size_t i = 0, same; status == TENMAP_OK && i < count; i += same) {
         size_t at = (size_t)(s->groups[i] - s->scale_cache.first);
         for (same = 1; i + same < count && s->groups[i + same] == s->groups[i];)
             same++;
-        tmi_apply_scales(r, s->scale_cache.scales + at, s->scale_cache.zeros + at, values + i, same,
-                         same, same);
+        tmi_group_scales by = {s->scale_cache.scales + at, s->scale_cache.zeros + at, same, same};
+        tmi_apply_scales(r, &by, values + i, same);
     }
     return status;
 }
 
 /*
- * Makes s->scale_cache hold the scales of `count` values of a row. The scale of the first value is
- * number *at. A row of scales that several rows share is read whole, if it fits.
+ * Makes s->scale_cache hold the scales of a run of values. The scale of the first value is number
+ * *at. A row of scales that several rows share is read whole, if it fits.
  */
-static tenmap_status cache_row_scales(tmi_dequantizer *s, uint64_t matrix, uint64_t scale_row,
-                                      uint64_t column, size_t count, size_t *at,
-                                      tenmap_error *error) {
+static tenmap_status cache_row_scales(tmi_dequantizer *s, const tmi_row_run *run,
+                                      uint64_t scale_row, size_t *at, tenmap_error *error) {
     const tmi_quant_layout *r = s->layout;
-    uint64_t first = column / r->group_columns, last = (column + count - 1) / r->group_columns;
+    uint64_t first = run->column / r->group_columns;
+    uint64_t last = (run->column + run->count - 1) / r->group_columns;
     bool whole = r->group_rows > 1 && r->scale_columns <= TMI_SOURCE_RUN;
     *at = whole ? (size_t)first : 0;
-    return tmi_cache_scales(s, matrix, scale_row, whole ? 0 : first,
+    return tmi_cache_scales(s, run->matrix, scale_row, whole ? 0 : first,
                             (size_t)(whole ? r->scale_columns : last - first + 1), error);
 }
 
@@ -161,27 +163,29 @@ static size_t values_in_group(const tmi_quant_layout *r, uint64_t column, size_t
     return head < count ? (size_t)head : count;
 }
 
-static tenmap_status dequantize_row(tmi_value_rows *rows, uint64_t matrix, uint64_t row,
-                                    uint64_t column, size_t count, float *values,
+static tenmap_status dequantize_row(tmi_value_rows *rows, const tmi_row_run *run, float *values,
                                     tenmap_error *error) {
     tmi_dequantizer *s = tmi_dequantizer_of(rows);
     const tmi_quant_layout *r = s->layout;
     bool listed = s->parts[TMI_PART_GROUP_INDEX].tensor != NULL;
-    tenmap_status status = fetch_codes(s, matrix, row, column, count, values, error);
+    tenmap_status status = fetch_codes(s, run, values, error);
     if (status == TENMAP_OK && listed && !r->transposed)
-        return scale_listed(s, matrix, row, column, count, values, error);
-    uint64_t scale_row = row / r->group_rows;
+        return scale_listed(s, run, values, error);
+    uint64_t scale_row = run->row / r->group_rows;
     size_t at;
     if (status == TENMAP_OK && listed) {
-        status = tmi_read_groups(s, row, 1, r->scale_rows, error);
+        status = tmi_read_groups(s, run->row, 1, r->scale_rows, error);
         scale_row = s->groups[0];
     }
     if (status == TENMAP_OK)
-        status = cache_row_scales(s, matrix, scale_row, column, count, &at, error);
-    if (status == TENMAP_OK)
-        tmi_apply_scales(r, s->scale_cache.scales + at, s->scale_cache.zeros + at, values, count,
-                         values_in_group(r, column, count), values_in_group(r, 0, count));
-    return status;
+        status = cache_row_scales(s, run, scale_row, &at, error);
+    if (status != TENMAP_OK)
+        return status;
+    tmi_group_scales by = {s->scale_cache.scales + at, s->scale_cache.zeros + at,
+                           values_in_group(r, run->column, run->count),
+                           values_in_group(r, 0, run->count)};
+    tmi_apply_scales(r, &by, values, run->count);
+    return TENMAP_OK;
 }
 
 /* The kernel that dequantizes in one pass, from the code at a column on; NULL: there is none. */
@@ -219,13 +223,13 @@ static bool scales_keep_normal(const float *scales, size_t count) {
 }
 
 /* Dequantizes directly into the destination, if a kernel does all of it. */
-static tenmap_status dequantize_fused(tmi_value_rows *rows, uint64_t matrix, uint64_t row,
-                                      uint64_t column, size_t count, tmi_destination *target,
-                                      tenmap_error *error) {
+static tenmap_status dequantize_fused(tmi_value_rows *rows, const tmi_row_run *values,
+                                      tmi_destination *target, tenmap_error *error) {
     tmi_dequantizer *s = tmi_dequantizer_of(rows);
     const tmi_quant_layout *r = s->layout;
+    uint64_t column = values->column;
+    size_t count = values->count, at;
     tmi_dequant_fused *fused = find_fused_kernel(r, column);
-    size_t at;
     if (!fused || s->parts[TMI_PART_GROUP_INDEX].tensor ||
         count / r->group_columns + 2 > TMI_SOURCE_RUN)
         return TENMAP_OK;
@@ -236,13 +240,10 @@ static tenmap_status dequantize_fused(tmi_value_rows *rows, uint64_t matrix, uin
                          .added = r->zeros == TMI_ZEROS_ADDED,
                          .first = values_in_group(r, column, count),
                          .group = values_in_group(r, 0, count)};
-    tenmap_status status =
-        cache_row_scales(s, matrix, row / r->group_rows, column, count, &at, error);
+    tenmap_status status = cache_row_scales(s, values, values->row / r->group_rows, &at, error);
     if (status == TENMAP_OK)
-        status =
-            tmi_quant_bytes(s, TMI_PART_VALUES,
-                            matrix * r->matrix_bytes + row * r->row_bytes + column * r->bits / 8,
-                            (count * r->bits + 7) / 8, &run.codes, error);
+        status = tmi_quant_bytes(s, TMI_PART_VALUES, row_begin(r, values) + column * r->bits / 8,
+                                 (count * r->bits + 7) / 8, &run.codes, error);
     if (status != TENMAP_OK)
         return status;
     run.scales = s->scale_cache.scales + at;
@@ -304,12 +305,13 @@ static tenmap_status begin_tensor(tmi_dequantizer *s, tenmap_error *error) {
     if (s->parts[TMI_PART_SHAPE].tensor)
         status = check_shape(s, error);
     if (status == TENMAP_OK && s->parts[TMI_PART_TABLE].tensor)
-        status = tmi_quant_floats(s, TMI_PART_TABLE, TENMAP_F32, 0, 16, s->table, error);
+        status = tmi_quant_floats(s, &(tmi_part_run){TMI_PART_TABLE, TENMAP_F32, 0, 16}, s->table,
+                                  error);
     else if (status == TENMAP_OK && s->layout->bits == 4)
         fill_code_table(s);
     if (status == TENMAP_OK && s->parts[TMI_PART_NESTED_TABLE].tensor)
-        status =
-            tmi_quant_floats(s, TMI_PART_NESTED_TABLE, TENMAP_F32, 0, 256, s->nested_table, error);
+        status = tmi_quant_floats(s, &(tmi_part_run){TMI_PART_NESTED_TABLE, TENMAP_F32, 0, 256},
+                                  s->nested_table, error);
     return status;
 }
 

@@ -48,12 +48,16 @@ tenmap_status tmi_quant_bytes(tmi_dequantizer *s, unsigned part, uint64_t offset
                               const unsigned char **bytes, tenmap_error *error);
 /* The size in bytes of the window on a part that is not in memory. */
 size_t tmi_quant_window(const tmi_dequantizer *s, unsigned part);
-/*
- * Converts `count` elements of a part to F32, from element `first` on. Its bytes are interpreted as
- * dtype `as`.
- */
-tenmap_status tmi_quant_floats(tmi_dequantizer *s, unsigned part, tenmap_dtype as, uint64_t first,
-                               size_t count, float *out, tenmap_error *error);
+/* `count` elements of a part, from element `first` on, whose bytes are interpreted as a dtype. */
+typedef struct tmi_part_run {
+    unsigned part;
+    tenmap_dtype as;
+    uint64_t first;
+    size_t count;
+} tmi_part_run;
+/* Converts elements of a part to F32. */
+tenmap_status tmi_quant_floats(tmi_dequantizer *s, const tmi_part_run *run, float *out,
+                               tenmap_error *error);
 
 /* Reads a 32-bit word of a file, which is little-endian. */
 static inline uint32_t tmi_word_at(const unsigned char *bytes) {
@@ -67,13 +71,14 @@ static inline uint32_t tmi_word_at(const unsigned char *bytes) {
 void tmi_unpack_stream(const unsigned char *bytes, uint64_t at, size_t count, unsigned bits,
                        uint8_t *fields);
 void tmi_unpack_awq(const unsigned char *words, uint64_t at, size_t count, uint8_t *fields);
-/*
- * Unpacks `count` fields of row `row` of a part whose fields are packed down the columns of a
- * matrix of words. A row of words is `stride` bytes long.
- */
-tenmap_status tmi_read_down(tmi_dequantizer *s, unsigned part, uint64_t matrix_at, uint64_t stride,
-                            uint64_t row, uint64_t column, size_t count, uint8_t *fields,
-                            tenmap_error *error);
+/* A part whose fields are packed down the columns of matrices of 32-bit words. */
+typedef struct tmi_packed_down {
+    unsigned part;
+    uint64_t matrix_bytes, row_bytes; /* of a matrix, and of a row of words in it */
+} tmi_packed_down;
+/* Unpacks a run of fields of such a part. */
+tenmap_status tmi_read_down(tmi_dequantizer *s, const tmi_packed_down *packed,
+                            const tmi_row_run *run, uint8_t *fields, tenmap_error *error);
 
 /* dequantize_scales.c: scales and zero points. */
 /*
@@ -94,12 +99,14 @@ tenmap_status tmi_cache_listed_scales(tmi_dequantizer *s, uint64_t matrix, uint6
  */
 tenmap_status tmi_read_groups(tmi_dequantizer *s, uint64_t first, size_t count, uint64_t groups,
                               tenmap_error *error);
-/*
- * Computes values from codes in place, with a scale and a zero for each group. The first group has
- * `first` values, each other `group`.
- */
-void tmi_apply_scales(const tmi_quant_layout *r, const float *scales, const float *zeros,
-                      float *values, size_t count, size_t first, size_t group);
+/* A scale and a zero for each group. The first group has `first` values, each other `group`. */
+typedef struct tmi_group_scales {
+    const float *scales, *zeros;
+    size_t first, group;
+} tmi_group_scales;
+/* Computes values from codes in place. */
+void tmi_apply_scales(const tmi_quant_layout *r, const tmi_group_scales *by, float *values,
+                      size_t count);
 
 /* dequantize_transposed.c: weights that are stored transposed, a tile at a time. */
 tenmap_status tmi_transpose_tile(tmi_value_rows *rows, uint64_t matrix, const tmi_tile *tile,

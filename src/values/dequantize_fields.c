@@ -39,21 +39,22 @@ static void unpack_down(const unsigned char *words, const unsigned char *next, s
     }
 }
 
-/* The fields of row `row` are in one row of words, or cross into the next. */
-tenmap_status tmi_read_down(tmi_dequantizer *s, unsigned part, uint64_t matrix_at, uint64_t stride,
-                            uint64_t row, uint64_t column, size_t count, uint8_t *fields,
-                            tenmap_error *error) {
-    unsigned bits = s->layout->bits, low = (unsigned)(row * bits % 32);
-    uint64_t at = matrix_at + row * bits / 32 * stride + column * 4;
+/* The fields of a row are in one row of words, or cross into the next. */
+tenmap_status tmi_read_down(tmi_dequantizer *s, const tmi_packed_down *packed,
+                            const tmi_row_run *run, uint8_t *fields, tenmap_error *error) {
+    unsigned bits = s->layout->bits, low = (unsigned)(run->row * bits % 32);
+    uint64_t at = run->matrix * packed->matrix_bytes + run->row * bits / 32 * packed->row_bytes +
+                  run->column * 4;
+    size_t bytes = run->count * 4;
     unsigned char held[TMI_MOST_SCALES * 4];
     const unsigned char *words, *next = NULL;
-    tenmap_status status = tmi_quant_bytes(s, part, at, count * 4, &words, error);
+    tenmap_status status = tmi_quant_bytes(s, packed->part, at, bytes, &words, error);
     if (status == TENMAP_OK && low + bits > 32) {
-        memcpy(held, words, count * 4); /* the next call may move the window */
+        memcpy(held, words, bytes); /* the next call may move the window */
         words = held;
-        status = tmi_quant_bytes(s, part, at + stride, count * 4, &next, error);
+        status = tmi_quant_bytes(s, packed->part, at + packed->row_bytes, bytes, &next, error);
     }
     if (status == TENMAP_OK)
-        unpack_down(words, next, count, low, bits, fields);
+        unpack_down(words, next, run->count, low, bits, fields);
     return status;
 }

@@ -47,8 +47,8 @@ static tenmap_status nested_scales(tmi_dequantizer *s, uint64_t first, size_t co
     const unsigned char *codes;
     uint64_t block = first / r->nested_block;
     size_t blocks = (size_t)((first + count - 1) / r->nested_block - block + 1);
-    tenmap_status status =
-        tmi_quant_floats(s, TMI_PART_NESTED_SCALES, TENMAP_F32, block, blocks, nested, error);
+    tenmap_status status = tmi_quant_floats(
+        s, &(tmi_part_run){TMI_PART_NESTED_SCALES, TENMAP_F32, block, blocks}, nested, error);
     if (status == TENMAP_OK)
         status = tmi_quant_bytes(s, TMI_PART_SCALES, first, count, &codes, error);
     if (status != TENMAP_OK)
@@ -68,8 +68,8 @@ static tenmap_status read_global_scale(tmi_dequantizer *s, uint64_t matrix, tenm
     uint64_t which = global_scale->nelems == 1 ? 0 : matrix;
     if (s->global_scale_of == which)
         return TENMAP_OK;
-    tenmap_status status = tmi_quant_floats(s, TMI_PART_GLOBAL_SCALE, global_scale->dtype, which, 1,
-                                            &s->global_scale, error);
+    tmi_part_run run = {TMI_PART_GLOBAL_SCALE, global_scale->dtype, which, 1};
+    tenmap_status status = tmi_quant_floats(s, &run, &s->global_scale, error);
     s->global_scale_of =
         status == TENMAP_OK ? which : UINT64_MAX; /* what was not read is not cached */
     return status;
@@ -89,8 +89,8 @@ static tenmap_status read_scales(tmi_dequantizer *s, uint64_t matrix, uint64_t f
     const tmi_quant_layout *r = s->layout;
     if (r->scale == TMI_SCALE_NESTED)
         return nested_scales(s, first, count, out, error);
-    tenmap_status status =
-        tmi_quant_floats(s, TMI_PART_SCALES, r->scale_dtype, first, count, out, error);
+    tmi_part_run run = {TMI_PART_SCALES, r->scale_dtype, first, count};
+    tenmap_status status = tmi_quant_floats(s, &run, out, error);
     if (status == TENMAP_OK && (r->scale == TMI_SCALE_TIMES || r->scale == TMI_SCALE_DIVIDED))
         status = read_global_scale(s, matrix, error);
     if (status != TENMAP_OK)
@@ -136,16 +136,18 @@ static tenmap_status read_zero_points(tmi_dequantizer *s, uint64_t matrix, uint6
     uint64_t at =
         ((r->scale_shared ? 0 : matrix * r->scale_rows) + row) * r->scale_columns + column;
     float *zeros = s->scale_cache.zeros;
-    if (r->zeros == TMI_ZEROS_DTYPE || r->zeros == TMI_ZEROS_ADDED)
-        return tmi_quant_floats(s, TMI_PART_ZEROS, s->parts[TMI_PART_ZEROS].tensor->dtype, at,
-                                count, zeros, error);
+    if (r->zeros == TMI_ZEROS_DTYPE || r->zeros == TMI_ZEROS_ADDED) {
+        tmi_part_run run = {TMI_PART_ZEROS, s->parts[TMI_PART_ZEROS].tensor->dtype, at, count};
+        return tmi_quant_floats(s, &run, zeros, error);
+    }
     tenmap_status status;
     if (r->zeros == TMI_ZEROS_ALONG) {
         status = read_packed_zeros(s, matrix * r->scale_rows + row, column, count, fields, error);
     } else {
         uint64_t words = (r->scale_rows * r->bits + 31) / 32, stride = r->scale_columns * 4;
-        status = tmi_read_down(s, TMI_PART_ZEROS, matrix * words * stride, stride, row, column,
-                               count, fields, error);
+        tmi_packed_down packed = {TMI_PART_ZEROS, words * stride, stride};
+        tmi_row_run run = {matrix, row, column, count};
+        status = tmi_read_down(s, &packed, &run, fields, error);
     }
     for (size_t i = 0; status == TENMAP_OK && i < count; i++)
         zeros[i] = (float)((int32_t)fields[i] - r->code_bias);
@@ -192,12 +194,12 @@ tenmap_status tmi_cache_listed_scales(tmi_dequantizer *s, uint64_t matrix, uint6
                             (size_t)(whole ? r->scale_columns : last - first + 1), error);
 }
 
-void tmi_apply_scales(const tmi_quant_layout *r, const float *scales, const float *zeros,
-                      float *values, size_t count, size_t first, size_t group) {
+void tmi_apply_scales(const tmi_quant_layout *r, const tmi_group_scales *by, float *values,
+                      size_t count) {
     const tmi_kernels *k = tmi_cpu_kernels();
     if (r->zeros != TMI_ZEROS_NONE && r->zeros != TMI_ZEROS_ADDED)
-        k->minus(values, count, zeros, first, group);
-    k->times(values, count, scales, first, group);
+        k->minus(values, count, by->zeros, by->first, by->group);
+    k->times(values, count, by->scales, by->first, by->group);
     if (r->zeros == TMI_ZEROS_ADDED)
-        k->plus(values, count, zeros, first, group);
+        k->plus(values, count, by->zeros, by->first, by->group);
 }

@@ -48,7 +48,8 @@ static tenmap_status transpose_word_columns(tmi_dequantizer *s, uint64_t matrix,
             if (status != TENMAP_OK)
                 return status;
         }
-        transpose(s->out.tile + w * 4, t->line, bytes, stride, n, t->high, false);
+        transpose((tmi_lines){s->out.tile + w * 4, t->line}, (tmi_const_lines){bytes, stride}, n,
+                  t->high, false);
     }
     return TENMAP_OK;
 }
@@ -82,8 +83,8 @@ static tenmap_status transpose_word_rows(tmi_dequantizer *s, uint64_t matrix, te
                               stride, 1, bytes);
             memcpy(held + j * bytes, row, bytes);
         }
-        split_columns(s->out.tile + i / 2, t->line, held, bytes, (n + 7) & ~(size_t)7, words,
-                      r->codes == TMI_CODES_AWQ);
+        split_columns((tmi_lines){s->out.tile + i / 2, t->line}, (tmi_const_lines){held, bytes},
+                      (n + 7) & ~(size_t)7, words, r->codes == TMI_CODES_AWQ);
     }
     return TENMAP_OK;
 }
@@ -293,15 +294,16 @@ void tmi_transposed_row(tmi_value_rows *rows, size_t i, float *values, tmi_desti
     size_t skip = awq_order ? 0 : t->skip;
     const unsigned char *line =
         s->out.tile + (awq_order ? t->skip + i : i) * t->line + skip * r->bits / 8;
-    const float *scales = s->out.stored + i * t->runs, *zeros = s->out.transposed_f32 + i * t->runs;
+    tmi_group_scales by = {s->out.stored + i * t->runs, s->out.transposed_f32 + i * t->runs,
+                           t->first, t->group};
     tmi_dequant_fused *fused = tmi_cpu_kernels()->fused4;
     uint8_t fields[TMI_SOURCE_RUN];
     if (target && fused && r->bits == 4 && skip % 2 == 0) {
         tmi_fused_run run = {.codes = line,
                              .count = t->wide,
                              .table = s->table,
-                             .scales = scales,
-                             .zeros = r->zeros == TMI_ZEROS_NONE ? NULL : zeros,
+                             .scales = by.scales,
+                             .zeros = r->zeros == TMI_ZEROS_NONE ? NULL : by.zeros,
                              .first = t->first,
                              .group = t->group};
         target->done = fused(target->dst, target->as, &run, target->flags);
@@ -311,7 +313,7 @@ void tmi_transposed_row(tmi_value_rows *rows, size_t i, float *values, tmi_desti
     tmi_unpack_stream(line, skip, t->wide, r->bits, fields);
     for (size_t k = 0; k < t->wide; k++)
         values[k] = (float)((int32_t)fields[k] - r->code_bias);
-    tmi_apply_scales(r, scales, zeros, values, t->wide, t->first, t->group);
+    tmi_apply_scales(r, &by, values, t->wide);
 }
 
 /*
@@ -335,8 +337,8 @@ static tenmap_status read_tile_scales(tmi_dequantizer *s, uint64_t matrix, const
             return status;
         memcpy(s->scale_bytes + i * *groups, bytes, *groups);
     }
-    tmi_convert_file(TENMAP_F32, s->out.stored, 0, r->scale_dtype, s->scale_bytes, 0,
-                     *groups * t->wide, TENMAP_CONVERT_NO_STREAM);
+    tmi_convert_file((tmi_packed){TENMAP_F32, 0}, s->out.stored, (tmi_packed){r->scale_dtype, 0},
+                     s->scale_bytes, *groups * t->wide, TENMAP_CONVERT_NO_STREAM);
     return TENMAP_OK;
 }
 

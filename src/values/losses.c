@@ -86,8 +86,10 @@ static loss_limits find_limits(tenmap_dtype to, tenmap_dtype middle, uint32_t fl
     return l;
 }
 
-void tmi_losses_add(tenmap_dtype to, tenmap_dtype from, bool file_order, const void *src,
-                    uint64_t count, uint32_t flags, tenmap_losses *lost) {
+void tmi_losses_add(tmi_counted conversion, const void *src, uint64_t count, tenmap_losses *lost) {
+    tenmap_dtype to = conversion.to, from = conversion.from;
+    uint32_t flags = conversion.flags;
+    bool file_order = conversion.file_order;
     union {
         uint32_t narrow[LOSSES_BLOCK];
         uint64_t wide[LOSSES_BLOCK];
@@ -101,8 +103,9 @@ void tmi_losses_add(tenmap_dtype to, tenmap_dtype from, bool file_order, const v
         return;
     if (tmi_route_is_integer(to, from)) { /* without saturation such a loss is an error */
         tmi_elements integer = {to, 0, !TMI_BIG_ENDIAN}, stored = {from, 0, file_order};
-        (void)tmi_route_integers(integer, NULL, stored, src, count, flags | TENMAP_CONVERT_SATURATE,
-                                 &lost->overflowed);
+        lost->overflowed +=
+            tmi_route_integers(integer, NULL, stored, src, count, flags | TENMAP_CONVERT_SATURATE)
+                .count;
         return;
     }
     tenmap_dtype middle = from == TENMAP_F64 ? TENMAP_F64 : TENMAP_F32;

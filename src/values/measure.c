@@ -125,8 +125,8 @@ static const void *widen_block(measurer *m, tenmap_dtype dtype, const unsigned c
                                size_t count) {
     if (dtype == sum_dtype(dtype) && !TMI_BIG_ENDIAN)
         return src;
-    tmi_convert_file(sum_dtype(dtype), m->values, 0, dtype, src, 0, count,
-                     TENMAP_CONVERT_NO_STREAM);
+    tmi_convert_file((tmi_packed){sum_dtype(dtype), 0}, m->values, (tmi_packed){dtype, 0}, src,
+                     count, TENMAP_CONVERT_NO_STREAM);
     return m->values;
 }
 
@@ -166,17 +166,17 @@ static void scale_block(measurer *m, const unsigned char *values, size_t count, 
 }
 
 /*
- * Mean and squares of a block that has been summed: from the sums if these are precise, otherwise
- * by summing once more.
+ * Mean and squares of a block that has been summed, with this minimum and maximum: from the sums if
+ * these are precise, otherwise by summing once more.
  */
 static tmi_mean_squares mean_squares_of_block(measurer *m, tenmap_dtype dtype,
                                               const unsigned char *src, size_t count,
-                                              tmi_lanes *lanes, double min, double max) {
+                                              tmi_lanes *lanes, const moments *summed) {
     bool is_f64 = sum_dtype(dtype) == TENMAP_F64;
-    int scale = is_f64 ? tmi_mean_squares_scale(min, max) : 0;
+    int scale = is_f64 ? tmi_mean_squares_scale(summed->min, summed->max) : 0;
     tmi_mean_squares spread;
-    if (min == max)
-        return tmi_mean_squares_same(min, lanes->finite, scale);
+    if (summed->min == summed->max)
+        return tmi_mean_squares_same(summed->min, lanes->finite, scale);
     if (scale == 0 && tmi_mean_squares_of_lanes(&spread, lanes, 0))
         return spread;
     const unsigned char *values = widen_block(m, dtype, src, count);
@@ -233,7 +233,7 @@ static moments measure_block(measurer *m, tenmap_dtype dtype, const unsigned cha
         lanes.subnormals += count_f16_subnormals(rest, count - whole);
     moments part = moments_of_lanes(&lanes, is_f64);
     if (lanes.finite)
-        part.spread = mean_squares_of_block(m, dtype, src, count, &lanes, part.min, part.max);
+        part.spread = mean_squares_of_block(m, dtype, src, count, &lanes, &part);
     return part;
 }
 
@@ -352,7 +352,8 @@ static tenmap_dtype dtype_of(const tenmap_tensor *t) {
 /* Unpacks whole blocks to F32 in file order, in which everything is measured. */
 static const unsigned char *unpack_block(measurer *m, tenmap_dtype dtype, const unsigned char *at,
                                          size_t count) {
-    tmi_convert_file(TENMAP_F32, m->unpacked, 0, dtype, at, 0, count, TENMAP_CONVERT_NO_STREAM);
+    tmi_convert_file((tmi_packed){TENMAP_F32, 0}, m->unpacked, (tmi_packed){dtype, 0}, at, count,
+                     TENMAP_CONVERT_NO_STREAM);
     unsigned char *bytes = (unsigned char *)m->unpacked;
     for (size_t i = 0; TMI_BIG_ENDIAN && i < 4 * count; i += 4) {
         unsigned char first = bytes[i], second = bytes[i + 1];

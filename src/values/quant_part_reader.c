@@ -44,12 +44,14 @@ tenmap_status tmi_quant_bytes(tmi_dequantizer *s, unsigned which, uint64_t offse
     return status;
 }
 
-tenmap_status tmi_quant_floats(tmi_dequantizer *s, unsigned which, tenmap_dtype as, uint64_t first,
-                               size_t count, float *out, tenmap_error *error) {
+tenmap_status tmi_quant_floats(tmi_dequantizer *s, const tmi_part_run *run, float *out,
+                               tenmap_error *error) {
     const unsigned char *bytes = NULL;
-    size_t width = tmi_dtype_width(as);
-    tenmap_status status = tmi_quant_bytes(s, which, first * width, count * width, &bytes, error);
+    size_t width = tmi_dtype_width(run->as);
+    tenmap_status status =
+        tmi_quant_bytes(s, run->part, run->first * width, run->count * width, &bytes, error);
     if (status == TENMAP_OK)
-        tmi_convert_file(TENMAP_F32, out, 0, as, bytes, 0, count, TENMAP_CONVERT_NO_STREAM);
+        tmi_convert_file((tmi_packed){TENMAP_F32, 0}, out, (tmi_packed){run->as, 0}, bytes,
+                         run->count, TENMAP_CONVERT_NO_STREAM);
     return status;
 }

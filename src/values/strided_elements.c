@@ -136,9 +136,15 @@ static void pick_elements(unsigned char *to, size_t to_step, const unsigned char
 #undef PICK
 }
 
-/* Copies `count` elements from `at` on, `stride` apart, to places `to_step` bytes apart. */
-static tenmap_status copy_elements(strided_source *s, uint64_t at, uint64_t stride, uint64_t count,
-                                   unsigned char *to, size_t to_step, tenmap_error *error) {
+/* `count` elements of the storage, `stride` elements apart. */
+typedef struct strided_run {
+    uint64_t at, stride, count;
+} strided_run;
+
+/* Copies a run to places `to_step` bytes apart. */
+static tenmap_status copy_elements(strided_source *s, strided_run run, unsigned char *to,
+                                   size_t to_step, tenmap_error *error) {
+    uint64_t at = run.at, stride = run.stride, count = run.count;
     uint64_t most = FETCH_BYTES / s->width;
     uint64_t together = s->storage.base || stride == 0 ? count : (most - 1) / stride + 1;
     if (stride * s->width > STRIDED_GAP && !s->storage.base)
@@ -164,7 +170,8 @@ static tenmap_status gather(strided_source *s, strided_cursor *c, uint64_t count
                             tenmap_error *error) {
     while (count > 0) {
         uint64_t left = s->axis[0].extent - c->index[0], n = count < left ? count : left;
-        tenmap_status status = copy_elements(s, c->at, s->axis[0].stride, n, to, s->width, error);
+        tenmap_status status =
+            copy_elements(s, (strided_run){c->at, s->axis[0].stride, n}, to, s->width, error);
         if (status != TENMAP_OK)
             return status;
         advance(s, c, n);
@@ -188,15 +195,22 @@ static tenmap_status fail_element(const strided_source *s, const tmi_transfer *x
                                s->storage.tensor->file_offset + c.at * s->width, error);
 }
 
-/* Converts elements in file order and stores them, from element `to` of the transfer on. */
-static tenmap_status store_elements(const strided_source *s, const tmi_transfer *x, uint64_t to,
-                                    const unsigned char *bytes, uint64_t count, uint32_t flags,
+/* Elements of the transfer, from number `to` on. */
+typedef struct element_range {
+    uint64_t to, count;
+} element_range;
+
+/* Converts elements in file order and stores them. */
+static tenmap_status store_elements(const strided_source *s, const tmi_transfer *x,
+                                    element_range range, const unsigned char *bytes, uint32_t flags,
                                     tenmap_error *error) {
+    uint64_t to = range.to, count = range.count;
     while (count > 0) {
         unsigned bit;
         uint64_t part = count;
         unsigned char *dst = tmi_transfer_place(x, to, &part, &bit);
-        uint64_t fit = tmi_convert_file(x->as, dst, bit, x->stored, bytes, 0, part, flags);
+        uint64_t fit = tmi_convert_file((tmi_packed){x->as, bit}, dst, (tmi_packed){x->stored, 0},
+                                        bytes, part, flags);
         if (fit < part)
             return fail_element(s, x, bytes + fit * s->width, to + fit, error);
         bytes += part * s->width;
@@ -229,7 +243,7 @@ static tenmap_status run_together(strided_source *s, const tmi_transfer *x, uint
             n = FETCH_BYTES / s->width;
         status = fetch_elements(s, at, n, &bytes, error);
         if (status == TENMAP_OK)
-            status = store_elements(s, x, to, bytes, n, x->flags, error);
+            status = store_elements(s, x, (element_range){to, n}, bytes, x->flags, error);
     }
     return status;
 }
@@ -270,11 +284,11 @@ static tenmap_status run_tiles(strided_source *s, const tmi_transfer *x, uint64_
         for (uint64_t k = 0; status == TENMAP_OK && k < rows; k += high) {
             uint64_t h = rows - k < high ? rows - k : high;
             for (uint64_t n = 0; status == TENMAP_OK && n < w; n++)
-                status = copy_elements(s, at + k * apart + (i + n) * step, apart, h,
+                status = copy_elements(s, (strided_run){at + k * apart + (i + n) * step, apart, h},
                                        s->gathered + n * s->width, (size_t)w * s->width, error);
             for (uint64_t n = 0; status == TENMAP_OK && n < h; n++)
-                status = store_elements(s, x, to + (k + n) * columns + i,
-                                        s->gathered + n * w * s->width, w, flags, error);
+                status = store_elements(s, x, (element_range){to + (k + n) * columns + i, w},
+                                        s->gathered + n * w * s->width, flags, error);
         }
     }
     return status;
@@ -362,7 +376,7 @@ static tenmap_status run_strided(void *state, const tmi_transfer *x, const tmi_w
         n = n < room ? n : room;
         status = gather(s, &c, n, s->gathered, error);
         if (status == TENMAP_OK)
-            status = store_elements(s, x, first, s->gathered, n, x->flags, error);
+            status = store_elements(s, x, (element_range){first, n}, s->gathered, x->flags, error);
     }
     return status;
 }

@@ -365,7 +365,8 @@ static tenmap_status run_contiguous(const tmi_transfer *x, tmi_window *w, uint64
         }
         uint64_t fit = part;
         if (bytes)
-            fit = tmi_convert_file(x->as, dst, bit, x->stored, bytes, within, part, x->flags);
+            fit = tmi_convert_file((tmi_packed){x->as, bit}, dst, (tmi_packed){x->stored, within},
+                                   bytes, part, x->flags);
         if (fit < part)
             return tmi_transfer_misfit(x, bytes + tmi_bytes_of(x->stored, fit), first + fit,
                                        t->file_offset + tmi_bytes_of(x->stored, first + fit),

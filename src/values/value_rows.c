@@ -27,17 +27,17 @@ static bool has_fused_dtype(const tmi_transfer *x) {
 }
 
 /*
- * Computes up to *count values of a row in one pass. Sets *count to how many it computed: 0 if
- * there is no kernel for them. Kernels use non-temporal stores to aligned vectors only, so for
- * other destinations the values are computed into s->tile and then copied with non-temporal stores.
+ * Computes values of a run in one pass, and stores them from element `to` of the transfer on. Sets
+ * run->count to how many it computed: 0 if there is no kernel for them. Kernels use non-temporal
+ * stores to aligned vectors only, so for other destinations the values are computed into s->tile
+ * and then copied with non-temporal stores.
  */
-static tenmap_status store_fused(tmi_value_rows *s, const tmi_transfer *x, uint64_t matrix,
-                                 uint64_t row, uint64_t column, uint64_t to, uint64_t *count,
-                                 tenmap_error *error) {
+static tenmap_status store_fused(tmi_value_rows *s, const tmi_transfer *x, tmi_row_run *run,
+                                 uint64_t to, tenmap_error *error) {
     enum { FUSED_COPIED = 4096 };
     tmi_kernel *stream_copy = tmi_cpu_kernels()->stream_copy;
     unsigned bit;
-    uint64_t part = *count;
+    uint64_t part = run->count;
     unsigned char *dst = tmi_transfer_place(x, to, &part, &bit);
     tmi_destination target = {.as = x->as, .dst = dst, .flags = x->flags, .normal = x->normal};
     bool copied = stream_copy && (x->flags & TENMAP_CONVERT_STREAM) && (uintptr_t)dst % 32 != 0;
@@ -46,11 +46,12 @@ static tenmap_status store_fused(tmi_value_rows *s, const tmi_transfer *x, uint6
         target.flags = x->flags & TENMAP_CONVERT_SATURATE;
     }
     uint64_t most = copied ? FUSED_COPIED : TMI_FUSED_RUN;
-    size_t n = (size_t)(part < most ? part : most);
-    tenmap_status status = s->ops->fused(s, matrix, row, column, n, &target, error);
-    *count = target.done ? n : 0;
+    run->count = (size_t)(part < most ? part : most);
+    tenmap_status status = s->ops->fused(s, run, &target, error);
     if (target.done && copied)
-        stream_copy(dst, s->tile, n * tmi_dtype_width(x->as), 0);
+        stream_copy(dst, s->tile, run->count * tmi_dtype_width(x->as), 0);
+    else if (!target.done)
+        run->count = 0;
     return status;
 }
 
@@ -68,22 +69,23 @@ static tenmap_status run_rows(tmi_value_rows *s, const tmi_transfer *x, const tm
     uint64_t rows = rows_contiguous ? 1 : box->rows,
              columns = rows_contiguous ? box->rows * s->columns : box->columns;
     for (uint64_t i = 0; i < rows; i++)
-        for (uint64_t j = 0, count; j < columns; j += count) {
-            uint64_t row = box->row + i, column = box->column + j;
+        for (uint64_t j = 0; j < columns;) {
             uint64_t to = box->to + i * columns + j, left = columns - j;
+            size_t fused_most = left < TMI_FUSED_RUN ? (size_t)left : TMI_FUSED_RUN;
+            tmi_row_run run = {box->matrix, box->row + i, box->column + j, fused ? fused_most : 0};
             tenmap_status status = TENMAP_OK;
-            count = fused ? left : 0;
             if (fused)
-                status = store_fused(s, x, box->matrix, row, column, to, &count, error);
-            if (status == TENMAP_OK && count == 0) {
-                count = left < TMI_SOURCE_RUN ? left : TMI_SOURCE_RUN;
+                status = store_fused(s, x, &run, to, error);
+            if (status == TENMAP_OK && run.count == 0) {
+                run.count = left < TMI_SOURCE_RUN ? (size_t)left : TMI_SOURCE_RUN;
                 not_known_normal(x);
-                status = s->ops->row(s, box->matrix, row, column, (size_t)count, s->stored, error);
+                status = s->ops->row(s, &run, s->stored, error);
                 if (status == TENMAP_OK)
-                    store_converted(x, to, s->stored, count, x->flags);
+                    store_converted(x, to, s->stored, run.count, x->flags);
             }
             if (status != TENMAP_OK)
                 return status;
+            j += run.count;
         }
     return TENMAP_OK;
 }
@@ -114,12 +116,17 @@ static void transpose_floats(float *to, const float *from, size_t rows, size_t c
                     to[k * rows + i] = from[i * columns + k];
 }
 
+/* The element of the transfer that a tile of a box begins with. */
+static uint64_t tile_begin(const tmi_values_box *box, const tmi_tile *tile) {
+    return box->to + (tile->column - box->row) * box->columns + (tile->row - box->column);
+}
+
 /*
  * Computes a tile as it is stored, in the destination's dtype, and transposes it into the
  * destination. Sets *done if it could.
  */
-static tenmap_status store_tile_rows(tmi_value_rows *s, const tmi_transfer *x, uint64_t matrix,
-                                     uint64_t to, uint64_t line, tmi_tile *tile, bool *done,
+static tenmap_status store_tile_rows(tmi_value_rows *s, const tmi_transfer *x,
+                                     const tmi_values_box *box, tmi_tile *tile, bool *done,
                                      tenmap_error *error) {
     const tmi_kernels *k = tmi_cpu_kernels();
     size_t bytes = tmi_dtype_width(x->as);
@@ -129,28 +136,30 @@ static tenmap_status store_tile_rows(tmi_value_rows *s, const tmi_transfer *x, u
     if (!s->ops->tile_rows || !has_fused_dtype(x) || x->row_stride ||
         tile->wide * tile->line > sizeof s->tile)
         return TENMAP_OK;
-    tenmap_status status = s->ops->tile_rows(s, matrix, tile, &target, error);
+    tenmap_status status = s->ops->tile_rows(s, box->matrix, tile, &target, error);
     tmi_transpose *transpose = bytes == 2 ? k->transpose16 : k->transpose32;
     *done = status == TENMAP_OK && target.done;
     if (*done)
-        transpose(x->dst + to * bytes, (size_t)line * bytes, s->tile, tile->line, tile->wide,
-                  tile->high, (x->flags & TENMAP_CONVERT_STREAM) != 0);
+        transpose((tmi_lines){x->dst + tile_begin(box, tile) * bytes, (size_t)box->columns * bytes},
+                  (tmi_const_lines){s->tile, tile->line}, tile->wide, tile->high,
+                  (x->flags & TENMAP_CONVERT_STREAM) != 0);
     return status;
 }
 
 /* Computes a tile as F32, transposes it and converts it. */
 static tenmap_status store_f32_tile(tmi_value_rows *s, const tmi_transfer *x,
-                                    const tmi_values_box *box, uint64_t row, uint64_t column,
-                                    size_t high, size_t wide, tenmap_error *error) {
+                                    const tmi_values_box *box, const tmi_tile *tile,
+                                    tenmap_error *error) {
+    size_t high = tile->high, wide = tile->wide;
     for (size_t k = 0; k < wide; k++) {
-        tenmap_status status = s->ops->row(s, box->matrix, box->column + column + k, box->row + row,
-                                           high, s->stored + k * high, error);
+        tmi_row_run run = {box->matrix, tile->row + k, tile->column, high};
+        tenmap_status status = s->ops->row(s, &run, s->stored + k * high, error);
         if (status != TENMAP_OK)
             return status;
     }
     transpose_floats(s->transposed_f32, s->stored, wide, high);
     uint32_t flags = (x->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM;
-    uint64_t to = box->to + row * box->columns + column;
+    uint64_t to = tile_begin(box, tile);
     if (tenmap_dtype_bits(x->as) < 8 || x->row_stride) {
         for (size_t i = 0; i < high; i++)
             store_converted(x, to + i * box->columns, s->transposed_f32 + i * wide, wide, flags);
@@ -164,34 +173,28 @@ static tenmap_status store_f32_tile(tmi_value_rows *s, const tmi_transfer *x,
     return TENMAP_OK;
 }
 
-/*
- * Runs `high` rows and `wide` columns of the box, as the tensor has them, from (row, column) on. A
- * tile that is too large for the F32 buffers is split in two.
- */
+/* Runs a tile of the box. One that is too large for the F32 buffers is split in two. */
 static tenmap_status run_tile(tmi_value_rows *s, const tmi_transfer *x, const tmi_values_box *box,
-                              uint64_t row, uint64_t column, size_t high, size_t wide,
-                              tenmap_error *error) {
+                              tmi_tile tile, tenmap_error *error) {
     bool done = false;
-    uint64_t to = box->to + row * box->columns + column;
-    tmi_tile tile = {
-        .row = box->column + column, .column = box->row + row, .wide = wide, .high = high};
     tenmap_status status = TENMAP_OK;
     if (s->ops->transpose_tile)
         status = s->ops->transpose_tile(s, box->matrix, &tile, &done, error);
     if (status == TENMAP_OK && done)
-        store_transposed_rows(s, x, to, box->columns);
+        store_transposed_rows(s, x, tile_begin(box, &tile), box->columns);
     if (status == TENMAP_OK && !done)
-        status = store_tile_rows(s, x, box->matrix, to, box->columns, &tile, &done, error);
+        status = store_tile_rows(s, x, box, &tile, &done, error);
     if (status != TENMAP_OK || done)
         return status;
-    if (wide * high <= TMI_TILE_VALUES)
-        return store_f32_tile(s, x, box, row, column, high, wide, error);
-    size_t left = wide > high ? wide / 2 : wide, top = wide > high ? high : high / 2;
-    status = run_tile(s, x, box, row, column, top, left, error);
-    if (status == TENMAP_OK && left < wide)
-        return run_tile(s, x, box, row, column + left, high, wide - left, error);
-    return status == TENMAP_OK ? run_tile(s, x, box, row + top, column, high - top, wide, error)
-                               : status;
+    if (tile.wide * tile.high <= TMI_TILE_VALUES)
+        return store_f32_tile(s, x, box, &tile, error);
+    tmi_tile half = {.row = tile.row, .column = tile.column, .wide = tile.wide, .high = tile.high};
+    size_t *longer = tile.wide > tile.high ? &half.wide : &half.high, whole = *longer;
+    *longer = whole / 2;
+    status = run_tile(s, x, box, half, error);
+    *(longer == &half.wide ? &half.row : &half.column) += whole / 2;
+    *longer = whole - whole / 2;
+    return status == TENMAP_OK ? run_tile(s, x, box, half, error) : status;
 }
 
 /*
@@ -209,9 +212,11 @@ static tenmap_status run_transposed(tmi_value_rows *s, const tmi_transfer *x,
         uint64_t row = (rows_first ? i / columns : i % rows) * high;
         uint64_t column = (rows_first ? i % columns : i / rows) * wide;
         uint64_t rows_left = box->rows - row, columns_left = box->columns - column;
-        tenmap_status status =
-            run_tile(s, x, box, row, column, rows_left < high ? (size_t)rows_left : high,
-                     columns_left < wide ? (size_t)columns_left : wide, error);
+        tmi_tile tile = {.row = box->column + column,
+                         .column = box->row + row,
+                         .wide = columns_left < wide ? (size_t)columns_left : wide,
+                         .high = rows_left < high ? (size_t)rows_left : high};
+        tenmap_status status = run_tile(s, x, box, tile, error);
         if (status != TENMAP_OK)
             return status;
     }

@@ -46,19 +46,27 @@ typedef struct tmi_tile {
 } tmi_tile;
 
 /*
- * How the values of one kind of tensor are computed. `row` computes `count` values, at most
- * TMI_SOURCE_RUN, of row `row` of matrix `matrix`, starting at `column`. Rows, columns and matrices
- * are those that are stored.
+ * `count` values of row `row` of matrix `matrix`, from `column` on. Rows, columns and matrices are
+ * those that are stored.
+ */
+typedef struct tmi_row_run {
+    uint64_t matrix, row, column;
+    size_t count;
+} tmi_row_run;
+
+/*
+ * How the values of one kind of tensor are computed. `row` computes a run of at most TMI_SOURCE_RUN
+ * values.
  */
 typedef struct tmi_row_ops {
-    tenmap_status (*row)(tmi_value_rows *rows, uint64_t matrix, uint64_t row, uint64_t column,
-                         size_t count, float *values, tenmap_error *error);
+    tenmap_status (*row)(tmi_value_rows *rows, const tmi_row_run *run, float *values,
+                         tenmap_error *error);
     /*
      * Computes at most TMI_FUSED_RUN values in one pass, and sets target->done. If it leaves
      * target->done unset, the caller uses `row`.
      */
-    tenmap_status (*fused)(tmi_value_rows *rows, uint64_t matrix, uint64_t row, uint64_t column,
-                           size_t count, tmi_destination *target, tenmap_error *error);
+    tenmap_status (*fused)(tmi_value_rows *rows, const tmi_row_run *run, tmi_destination *target,
+                           tenmap_error *error);
     /*
      * Fills s->tile with the codes of `wide` stored rows and `high` of their columns, starting at
      * (row, column). Sets *done if the layout allows it and the codes fit. Then `transposed_row`

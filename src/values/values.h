@@ -156,16 +156,20 @@ tenmap_status tmi_init_load_options(const tenmap_load_options *given, tenmap_loa
 tenmap_status tmi_convert_check(tenmap_dtype to, tenmap_dtype from, uint32_t flags,
                                 tenmap_error *error);
 
+/* Elements of a dtype that begin at a bit of the first byte: 0, or 0 to 7 for 4- and 6-bit ones. */
+typedef struct tmi_packed {
+    tenmap_dtype dtype;
+    unsigned bit;
+} tmi_packed;
 /*
  * Converts `count` elements of a pair that passed the check. The source is in file order
- * (little-endian) and starts at bit src_bit (0..7, for 4- and 6-bit dtypes) of *src; the result is
- * in host order and starts at bit dst_bit of *dst. Bits of *dst before dst_bit are kept; spare bits
- * after the last element of the last byte become 0. Any alignment is allowed; the buffers must not
+ * (little-endian), the result in host order. Bits of *dst before to.bit are kept; spare bits after
+ * the last element of the last byte become 0. Any alignment is allowed; the buffers must not
  * overlap. Returns `count`, or the index of the first integer that does not fit, with all elements
  * before it converted. With dst NULL, which is for pairs of integer dtypes only, it only checks.
  */
-uint64_t tmi_convert_file(tenmap_dtype to, void *dst, unsigned dst_bit, tenmap_dtype from,
-                          const void *src, unsigned src_bit, uint64_t count, uint32_t flags);
+uint64_t tmi_convert_file(tmi_packed to, void *dst, tmi_packed from, const void *src,
+                          uint64_t count, uint32_t flags);
 /*
  * Fails with TENMAP_ERR_RANGE: element `number`, whose value is at *at in file order, does not fit
  * into `to`.
@@ -175,11 +179,13 @@ tenmap_status tmi_fail_misfit(tenmap_error *error, tenmap_dtype to, tenmap_dtype
 
 /* losses.c: counts what a conversion loses beyond rounding. */
 
-/*
- * Adds to *lost what converting these elements loses. The pair of dtypes has passed the check;
- * elements are in file order or in host order, from bit 0 on.
- */
-void tmi_losses_add(tenmap_dtype to, tenmap_dtype from, bool file_order, const void *src,
-                    uint64_t count, uint32_t flags, tenmap_losses *lost);
+/* A conversion whose losses are counted. The pair of dtypes has passed the check. */
+typedef struct tmi_counted {
+    tenmap_dtype to, from;
+    bool file_order; /* the elements are in file order, not in host order */
+    uint32_t flags;  /* TENMAP_CONVERT_* */
+} tmi_counted;
+/* Adds to *lost what converting these elements loses; they begin at bit 0. */
+void tmi_losses_add(tmi_counted conversion, const void *src, uint64_t count, tenmap_losses *lost);
 
 #endif

@@ -163,10 +163,10 @@ static tenmap_status copy_converted(copying *c) {
         if (status != TENMAP_OK)
             break;
         if (c->lost)
-            tmi_losses_add(c->to, t->dtype, true, buffer, count, c->flags, c->lost);
-        uint64_t fit =
-            tmi_convert_file(c->to, buffer + from_room, 0, t->dtype, buffer, 0, count,
-                             (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM);
+            tmi_losses_add((tmi_counted){c->to, t->dtype, true, c->flags}, buffer, count, c->lost);
+        uint64_t fit = tmi_convert_file(
+            (tmi_packed){c->to, 0}, buffer + from_room, (tmi_packed){t->dtype, 0}, buffer, count,
+            (c->flags & TENMAP_CONVERT_SATURATE) | TENMAP_CONVERT_NO_STREAM);
         if (fit < count) {
             status = spoil_misfit(c, buffer + bytes_of_elements(fit, t->dtype), first + fit);
             break;
@@ -212,7 +212,8 @@ static tenmap_status compute_part(copying *c, uint64_t first, uint64_t count, ch
     if (status != TENMAP_OK)
         return tmi_writer_spoil_with(c->writer, &why, c->error);
     if (counts) {
-        tmi_losses_add(c->to, TENMAP_F32, !TMI_BIG_ENDIAN, computed, count, c->flags, c->lost);
+        tmi_losses_add((tmi_counted){c->to, TENMAP_F32, !TMI_BIG_ENDIAN, c->flags}, computed, count,
+                       c->lost);
         (void)tenmap_convert(c->to, out, out_bytes, TENMAP_F32, computed, count, flags, NULL);
     }
     if (TMI_BIG_ENDIAN)

@@ -318,12 +318,12 @@ static void file_order_is_little_endian(void **state) {
     float f32[2];
     uint16_t bf16[2];
     uint32_t parts[2];
-    tmi_convert_file(TENMAP_F32, f32, 0, TENMAP_BF16, file, 0, 2, 0);
+    tmi_convert_file((tmi_packed){TENMAP_F32, 0}, f32, (tmi_packed){TENMAP_BF16, 0}, file, 2, 0);
     assert_true(f32[0] == 1.0f && f32[1] == -2.015625f);
-    tmi_convert_file(TENMAP_BF16, bf16, 0, TENMAP_BF16, file, 0, 2, 0);
+    tmi_convert_file((tmi_packed){TENMAP_BF16, 0}, bf16, (tmi_packed){TENMAP_BF16, 0}, file, 2, 0);
     assert_int_equal(bf16[0], 0x3f80);
     assert_int_equal(bf16[1], 0xc001);
-    tmi_convert_file(TENMAP_C64, parts, 0, TENMAP_C64, c64, 0, 1, 0);
+    tmi_convert_file((tmi_packed){TENMAP_C64, 0}, parts, (tmi_packed){TENMAP_C64, 0}, c64, 1, 0);
     assert_int_equal(parts[0], 0x04030201);
     assert_int_equal(parts[1], 0x08070605);
 }

@@ -282,8 +282,9 @@ static void codes_turned(void **state) {
             rows[i] = (unsigned char)next_random();
         memset(a, 0, sizeof a);
         memset(b, 0, sizeof b);
-        k->split_columns(a, LINE, rows, STRIDE, count, words, awq_order);
-        tmi_scalar_split_columns(b, LINE, rows, STRIDE, count, words, awq_order);
+        tmi_const_lines from = {rows, STRIDE};
+        k->split_columns((tmi_lines){a, LINE}, from, count, words, awq_order);
+        tmi_scalar_split_columns((tmi_lines){b, LINE}, from, count, words, awq_order);
         assert_memory_equal(a, b, sizeof a);
         for (size_t c = 0; c < words * 8; c++) {
             size_t r = next_random() % count;

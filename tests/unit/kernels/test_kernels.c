@@ -180,7 +180,8 @@ static void packed_elements_start_at_any_bit(void **state) {
             tmi_scalar_convert(target, want, source, src, count, 0);
             FOR_EACH_ISA(isa) {
                 memset(dst, 0xff, sizeof dst);
-                tmi_convert_file(to, dst, dst_bit, from, src, src_bit, count, 0);
+                tmi_convert_file((tmi_packed){to, dst_bit}, dst, (tmi_packed){from, src_bit}, src,
+                                 count, 0);
                 must_equal(dst, want, sizeof dst, to, from, "packed");
             }
             if (count)
