@@ -263,11 +263,17 @@ static inline void tmi_check_header(const tmi_place *place, const tmi_header *he
 
 /* safetensors_quick.c: parses a header that is written in the usual way, in one fast pass. */
 
-/* Copies [offset, offset+size) of the file to dst; returns false, without an error, on failure. */
-typedef bool tmi_refill(void *ctx, uint64_t offset, void *dst, size_t size);
+/*
+ * Where a header is read from. `refill` copies [offset, offset+size) of the file to dst; it returns
+ * false, without an error, on failure.
+ */
+typedef struct tmi_header_source {
+    bool (*refill)(void *ctx, uint64_t offset, void *dst, size_t size);
+    void *ctx;
+} tmi_header_source;
 
 /*
- * Reads the `length` bytes of a header through `refill`. If it is written in the usual way and
+ * Reads the `length` bytes of a header from `source`. If it is written in the usual way and
  * breaks no rule, *done is true and the header is the same as from tmi_header_parse. Otherwise the
  * header is empty and tmi_header_parse has to decide. Fails only if memory runs out.
  *
@@ -275,7 +281,7 @@ typedef bool tmi_refill(void *ctx, uint64_t offset, void *dst, size_t size);
  * that.
  */
 tenmap_status tmi_safetensors_quick(tmi_header *header, const tmi_place *place, size_t length,
-                                    tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
+                                    tmi_header_source source, bool *done, tenmap_error *error);
 
 /* strided.c: tensors that see a storage with strides. */
 
@@ -381,7 +387,7 @@ typedef struct tmi_container {
                                tenmap_error *error);
     /* Optional (may be NULL). Behaves as tmi_safetensors_quick. */
     tenmap_status (*quick)(tmi_header *header, const tmi_place *place, size_t length,
-                           tmi_refill *refill, void *ctx, bool *done, tenmap_error *error);
+                           tmi_header_source source, bool *done, tenmap_error *error);
     /*
      * As tmi_header_parse: takes ownership of `text`; TMI_JSON_PAD zero bytes follow the text. All
      * of the text was read before, and the file did not change meanwhile.

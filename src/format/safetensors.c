@@ -10,9 +10,12 @@ static bool is_plausible(const unsigned char *start, size_t len, uint64_t size, 
     return n != 0 && n <= limit && n <= size - 8;
 }
 
-static tenmap_status read_length(const tmi_place *place, const unsigned char *start, size_t len,
-                                 uint64_t limit, uint64_t *length, uint32_t *code,
+static tenmap_status read_length(const tmi_header_reader *reader, uint64_t *length, uint32_t *code,
                                  tenmap_error *error) {
+    const tmi_place *place = reader->place;
+    const unsigned char *start = reader->start;
+    size_t len = reader->len;
+    uint64_t limit = reader->limit;
     const char *path = place->path;
     uint64_t n = len >= 8 ? tmi_file_u64(start) : 0;
     bool too_short = place->size < 8 || len < 8;
@@ -74,8 +77,7 @@ static tenmap_status find_text(tmi_header_reader *reader, tmi_header_text *text,
     const tmi_place *place = reader->place;
     uint32_t code;
     text->at = TMI_LENGTH_FIELD;
-    tenmap_status status =
-        read_length(place, reader->start, reader->len, reader->limit, &text->length, &code, error);
+    tenmap_status status = read_length(reader, &text->length, &code, error);
     if (status != TENMAP_OK && TMI_REPORTS(place->report))
         tmi_report_failure(place->report, code, place->shard, NULL, error);
     return status;

@@ -41,8 +41,7 @@ typedef struct kind {
 } kind;
 
 typedef struct reader {
-    tmi_refill *refill;
-    void *refill_ctx;
+    tmi_header_source source;
     uint64_t next, left;  /* what has not been read into the window yet */
     char *pages;          /* the page-aligned window, with ENTRY_AT_MOST bytes before it */
     const char *at, *end; /* WINDOW_PAD zero bytes follow `end` */
@@ -79,7 +78,7 @@ static bool fill_window(reader *r) {
     size_t wanted = r->left < WINDOW ? (size_t)r->left : WINDOW;
     char *dst = r->pages + r->next % PAGE;
     memmove(dst - kept, r->at, kept);
-    if (!r->refill(r->refill_ctx, r->next, dst, wanted))
+    if (!r->source.refill(r->source.ctx, r->next, dst, wanted))
         return false;
     r->next += wanted;
     r->left -= wanted;
@@ -495,11 +494,9 @@ static char *take_header_window(const reader *r, size_t length) {
 }
 
 tenmap_status tmi_safetensors_quick(tmi_header *header, const tmi_place *place, size_t length,
-                                    tmi_refill *refill, void *ctx, bool *done,
-                                    tenmap_error *error) {
+                                    tmi_header_source source, bool *done, tenmap_error *error) {
     static const char zero[16] = "0";
-    reader r = {.refill = refill,
-                .refill_ctx = ctx,
+    reader r = {.source = source,
                 .next = place->offset + TMI_LENGTH_FIELD,
                 .left = length,
                 .header = header,
@@ -523,7 +520,7 @@ tenmap_status tmi_safetensors_quick(tmi_header *header, const tmi_place *place, 
         if (r.too_many) {
             tmi_place alone = *place;
             alone.slice = NULL;
-            return tmi_safetensors_quick(header, &alone, length, refill, ctx, done, error);
+            return tmi_safetensors_quick(header, &alone, length, source, done, error);
         }
         return r.out_of_memory ? tmi_fail_memory(error, length, "the header") : TENMAP_OK;
     }

@@ -41,6 +41,10 @@ bool tmi_is_numbered_name(const char *name);
 uint64_t tmi_header_limit(const tenmap_options *options);
 /* As many of a file's first bytes as are needed to recognize its format. */
 enum { TMI_START = 512 };
+typedef struct tmi_start {
+    size_t len;
+    unsigned char bytes[TMI_START];
+} tmi_start;
 
 typedef struct tmi_detached tmi_detached; /* detached_chunks.c */
 
@@ -60,19 +64,25 @@ typedef struct tmi_shard {
 
 /*
  * Opening takes three steps: fill shard->bytes (tmi_bytes_open, tmi_file_dup or _memory); call
- * tmi_shard_start, which reads the first bytes into start[TMI_START]; call tmi_shard_parse. On
- * failure the caller still closes the shard.
+ * tmi_shard_start, which reads the first bytes; call tmi_shard_parse. On failure the caller still
+ * closes the shard.
  */
-tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, unsigned char *start,
-                              size_t *len, tenmap_error *error);
+tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, tmi_start *start,
+                              tenmap_error *error);
+/* Which shard of which model a file is, and where a quick pass puts its tensors (tmi_place). */
+typedef struct tmi_membership {
+    const tenmap_model *model;
+    uint32_t number;
+    const tmi_table_slice *slice;
+    tmi_scratch *scratch;
+} tmi_membership;
 /*
  * Both functions wait a fraction of a second for an in-place metadata edit to end. The parsed bytes
  * are consistent: if another program changes the file during the read, the read starts over.
  */
 tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
-                              const tenmap_model *model, uint32_t number,
-                              const tmi_table_slice *slice, tmi_scratch *scratch,
-                              const unsigned char *start, size_t len, tenmap_error *error);
+                              const tmi_membership *of, const tmi_start *start,
+                              tenmap_error *error);
 /*
  * Call this if the file changed while it was read. It waits briefly and refreshes the file's state
  * for another try. TENMAP_ERR_IO after too many tries.

@@ -75,9 +75,9 @@ static void adopt_only_shard(tenmap_model *model) {
 
 /* The shard's file is open; `start` holds the bytes that tmi_shard_start read. */
 static tenmap_status open_single(tenmap_model *model, const tenmap_options *options,
-                                 const unsigned char *start, size_t len, tenmap_error *error) {
-    tenmap_status status =
-        tmi_shard_parse(&model->shards[0], options, model, 0, NULL, NULL, start, len, error);
+                                 const tmi_start *start, tenmap_error *error) {
+    tmi_membership of = {.model = model};
+    tenmap_status status = tmi_shard_parse(&model->shards[0], options, &of, start, error);
     if (status == TENMAP_OK)
         adopt_only_shard(model);
     return status;
@@ -138,8 +138,7 @@ static tenmap_status open_parts(tenmap_model *model, const char *path,
 static tenmap_status open_file(tenmap_model *model, const char *path, const tenmap_options *options,
                                tenmap_error *error) {
     tmi_shard *shard = &model->shards[0];
-    unsigned char start[TMI_START];
-    size_t len;
+    tmi_start start;
     if (!shard->path)
         shard->path = tmi_copy_text(path, strlen(path));
     if (!model->folder)
@@ -147,12 +146,12 @@ static tenmap_status open_file(tenmap_model *model, const char *path, const tenm
     if (!shard->path || !model->folder)
         return tmi_fail_memory(error, strlen(path), "the path");
     shard->bytes.shown = shard->path;
-    tenmap_status status = tmi_shard_start(shard, options, start, &len, error);
+    tenmap_status status = tmi_shard_start(shard, options, &start, error);
     if (status != TENMAP_OK)
         return status;
-    if (tmi_index_recognize(start, len, shard->size))
+    if (tmi_index_recognize(start.bytes, start.len, shard->size))
         return open_index(model, path, options, error);
-    status = open_single(model, options, start, len, error);
+    status = open_single(model, options, &start, error);
     bool alone = options->offset || options->length;
     if (status == TENMAP_OK && tmi_split_is_first(shard) && !alone)
         status = open_parts(model, path, options, error);
@@ -225,19 +224,18 @@ tenmap_status tmi_open_path(tenmap_model *model, const char *path, const tenmap_
 static tenmap_status open_bare(tenmap_model *model, const char *shown,
                                const tenmap_options *options, tenmap_error *error) {
     tmi_shard *shard = &model->shards[0];
-    unsigned char start[TMI_START];
-    size_t len;
+    tmi_start start;
     shard->bytes.shown = shown;
-    tenmap_status status = tmi_shard_start(shard, options, start, &len, error);
+    tenmap_status status = tmi_shard_start(shard, options, &start, error);
     if (status != TENMAP_OK)
         return status;
-    if (tmi_index_recognize(start, len, shard->size))
+    if (tmi_index_recognize(start.bytes, start.len, shard->size))
         return tmi_fail(
             error, TENMAP_ERR_FORMAT,
             "%s: this is JSON text; an index names files that lie beside it, so open it "
             "by its path",
             shown);
-    return open_single(model, options, start, len, error);
+    return open_single(model, options, &start, error);
 }
 
 tenmap_status tmi_open_begin(const tenmap_options *given, tenmap_options *options,

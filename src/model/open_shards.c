@@ -53,12 +53,11 @@ static void open_shard_file(shard_jobs *all, size_t i) {
 static void parse_shard_file(shard_jobs *all, size_t i, const tmi_table_slice *slice,
                              tmi_scratch *scratch) {
     shard_job *job = &all->jobs[i];
-    unsigned char start[TMI_START];
-    size_t len;
-    job->status = tmi_shard_start(&job->shard, all->options, start, &len, &job->error);
+    tmi_membership of = {all->model, (uint32_t)i, slice, scratch};
+    tmi_start start;
+    job->status = tmi_shard_start(&job->shard, all->options, &start, &job->error);
     if (job->status == TENMAP_OK)
-        job->status = tmi_shard_parse(&job->shard, all->options, all->model, (uint32_t)i, slice,
-                                      scratch, start, len, &job->error);
+        job->status = tmi_shard_parse(&job->shard, all->options, &of, &start, &job->error);
     if (job->status == TENMAP_OK && slice)
         move_into_slice(&job->shard.header, slice, &all->model->key);
     job->error.shard = (uint32_t)i;

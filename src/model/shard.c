@@ -63,13 +63,13 @@ tenmap_status tmi_shard_again(tmi_shard *shard, tenmap_error *error) {
 }
 
 static const tmi_container *container_of(const tmi_shard *shard, const tenmap_options *options,
-                                         const unsigned char *start, size_t len) {
-    return tmi_container_of(start, len, shard->size, tmi_header_limit(options));
+                                         const tmi_start *start) {
+    return tmi_container_of(start->bytes, start->len, shard->size, tmi_header_limit(options));
 }
 
 /* Reads the first bytes as they are now. */
-static tenmap_status read_start(tmi_shard *shard, const tenmap_options *options,
-                                unsigned char *start, size_t *len, tenmap_error *error) {
+static tenmap_status read_start(tmi_shard *shard, const tenmap_options *options, tmi_start *start,
+                                tenmap_error *error) {
     const tmi_file *file = &shard->bytes.file;
     if (options->offset > file->size || options->length > file->size - options->offset)
         return tmi_fail(
@@ -82,30 +82,30 @@ static tenmap_status read_start(tmi_shard *shard, const tenmap_options *options,
      * First reads the fewest bytes by which a format is recognized. If none is, reads more, to tell
      * what the file is instead.
      */
-    *len = shard->size < LEAST_START ? (size_t)shard->size : LEAST_START;
+    start->len = shard->size < LEAST_START ? (size_t)shard->size : LEAST_START;
     tmi_wanted wanted = {"the header", NULL};
     tenmap_status status =
-        tmi_bytes_read(&shard->bytes, options->offset, start, *len, wanted, error);
-    if (status != TENMAP_OK || container_of(shard, options, start, *len))
+        tmi_bytes_read(&shard->bytes, options->offset, start->bytes, start->len, wanted, error);
+    if (status != TENMAP_OK || container_of(shard, options, start))
         return status;
-    *len = shard->size < TMI_START ? (size_t)shard->size : TMI_START;
-    return tmi_bytes_read(&shard->bytes, options->offset, start, *len, wanted, error);
+    start->len = shard->size < TMI_START ? (size_t)shard->size : TMI_START;
+    return tmi_bytes_read(&shard->bytes, options->offset, start->bytes, start->len, wanted, error);
 }
 
-tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, unsigned char *start,
-                              size_t *len, tenmap_error *error) {
+tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, tmi_start *start,
+                              tenmap_error *error) {
     bool edited = true; /* an editor holds the lock; once it does not, one more read decides */
     tenmap_status status = tmi_bytes_expect_file(&shard->bytes, error);
     if (status == TENMAP_OK)
-        status = read_start(shard, options, start, len, error);
-    while (status == TENMAP_OK && tmi_edit_closed(start, *len) && edited) {
+        status = read_start(shard, options, start, error);
+    while (status == TENMAP_OK && tmi_edit_closed(start->bytes, start->len) && edited) {
         edited = !shard->edited_here && tmi_file_locked(&shard->bytes.file, shard->path);
         if (edited)
             status = tmi_shard_again(shard, error);
         else
             (void)tmi_file_refresh(&shard->bytes.file);
         if (status == TENMAP_OK)
-            status = read_start(shard, options, start, len, error);
+            status = read_start(shard, options, start, error);
     }
     return status;
 }
@@ -113,15 +113,14 @@ tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, u
 /*
  * Whether all bytes read since tmi_shard_start are consistent. If not, the caller can start over.
  */
-static bool is_settled(tmi_shard *shard, const tenmap_options *options,
-                       const unsigned char *start) {
+static bool is_settled(tmi_shard *shard, const tenmap_options *options, const tmi_start *start) {
     unsigned char now[LEAST_START];
     size_t len = shard->size < LEAST_START ? (size_t)shard->size : LEAST_START;
     if (shard->bytes.io)
         return true; /* it detects changed objects by itself */
     bool same = tmi_bytes_read(&shard->bytes, options->offset, now, len, (tmi_wanted){"", NULL},
                                NULL) == TENMAP_OK &&
-                memcmp(now, start, len) == 0;
+                memcmp(now, start->bytes, len) == 0;
     return tmi_file_refresh(&shard->bytes.file) && same; /* the read must come first */
 }
 
@@ -154,46 +153,55 @@ static bool refill_from_text(void *ctx, uint64_t offset, void *dst, size_t size)
     return true;
 }
 
+/* One attempt to parse the header of a shard. */
+typedef struct header_attempt {
+    tmi_shard *shard;
+    const tenmap_options *options;
+    tmi_place *place;
+    const tmi_start *start;
+    tmi_header_text text;
+    bool settled; /* false: the file changed during the attempt */
+} header_attempt;
+
 /*
  * Runs the quick parser, if the container has one and this is not a check, which needs to know
  * more.
  */
-static tenmap_status parse_quickly(tmi_shard *shard, const tmi_container *container,
-                                   const tmi_place *place, const tmi_header_text *text, bool *done,
-                                   tenmap_error *error) {
-    whole_text whole = {text->block.bytes, place->offset + text->at};
-    if (!container->quick || place->report)
+static tenmap_status parse_quickly(header_attempt *a, bool *done, tenmap_error *error) {
+    const tmi_container *container = a->shard->container;
+    const tmi_header_text *text = &a->text;
+    whole_text whole = {text->block.bytes, a->place->offset + text->at};
+    tmi_header_source in_memory = {refill_from_text, &whole};
+    tmi_header_source in_file = {refill_from_file, &a->shard->bytes};
+    if (!container->quick || a->place->report)
         return TENMAP_OK;
-    if (text->block.bytes)
-        return container->quick(&shard->header, place, (size_t)text->length, refill_from_text,
-                                &whole, done, error);
-    return container->quick(&shard->header, place, (size_t)text->length, refill_from_file,
-                            &shard->bytes, done, error);
+    return container->quick(&a->shard->header, a->place, (size_t)text->length,
+                            text->block.bytes ? in_memory : in_file, done, error);
 }
 
 /*
  * Parses the header's text, which is read first if the container has not read it. Discards the
- * result if the file changed meanwhile (*settled is false).
+ * result if the file changed meanwhile (a->settled is false).
  */
-static tenmap_status parse_text(tmi_shard *shard, const tenmap_options *options,
-                                const tmi_container *container, const tmi_place *place,
-                                tmi_header_text *text, const unsigned char *start, bool *settled,
-                                tenmap_error *error) {
+static tenmap_status parse_text(header_attempt *a, tenmap_error *error) {
     tenmap_status status = TENMAP_OK;
+    tmi_shard *shard = a->shard;
+    tmi_header_text *text = &a->text;
     tmi_block *block = &text->block;
     bool done = false;
-    uint64_t at = options->offset + text->at;
+    uint64_t at = a->options->offset + text->at;
     if (shard->bytes.io && !block->bytes) /* a read may be a network round trip: make it one */
         status = tmi_read_text(&shard->bytes, at, text->length, "the header", block, error);
     if (status == TENMAP_OK)
-        status = parse_quickly(shard, container, place, text, &done, error);
+        status = parse_quickly(a, &done, error);
     if (status == TENMAP_OK && !done && !block->bytes)
         status = tmi_read_text(&shard->bytes, at, text->length, "the header", block, error);
-    *settled = status == TENMAP_OK && is_settled(shard, options, start);
-    if (status == TENMAP_OK && *settled && !done)
-        return container->parse(&shard->header, place, *block, (size_t)text->length, error);
+    a->settled = status == TENMAP_OK && is_settled(shard, a->options, a->start);
+    if (status == TENMAP_OK && a->settled && !done)
+        return shard->container->parse(&shard->header, a->place, *block, (size_t)text->length,
+                                       error);
     tmi_block_free(block);
-    if (!*settled)
+    if (!a->settled)
         tmi_header_free(&shard->header);
     return status;
 }
@@ -205,14 +213,17 @@ static tenmap_status read_header_range(const void *ctx, uint64_t offset, void *d
 }
 
 /* Lets the container find the header. */
-static tenmap_status find_header(const tmi_shard *shard, const tenmap_options *options,
-                                 const tmi_container *container, tmi_header_reader *reader,
-                                 tmi_header_text *text, tenmap_error *error) {
-    reader->limit = tmi_header_limit(options);
-    reader->read = read_header_range;
-    reader->ctx = &shard->bytes;
+static tenmap_status find_header(header_attempt *a, const tmi_container *container,
+                                 tenmap_error *error) {
+    tmi_header_reader reader = {.place = a->place,
+                                .start = a->start->bytes,
+                                .len = a->start->len,
+                                .limit = tmi_header_limit(a->options),
+                                .read = read_header_range,
+                                .ctx = &a->shard->bytes};
+    tmi_header_text *text = &a->text;
     *text = (tmi_header_text){.length = 0};
-    tenmap_status status = container->find_text(reader, text, error);
+    tenmap_status status = container->find_text(&reader, text, error);
     if (status != TENMAP_OK) {
         tmi_block_free(&text->block);
     } else if (text->block.bytes) {
@@ -222,66 +233,64 @@ static tenmap_status find_header(const tmi_shard *shard, const tenmap_options *o
     return status;
 }
 
-/* One attempt; *settled is false if the file changed during it. */
-static tenmap_status parse_once(tmi_shard *shard, const tenmap_options *options, tmi_place *place,
-                                const unsigned char *start, size_t len, bool *settled,
-                                tenmap_error *error) {
-    const tmi_container *container = container_of(shard, options, start, len);
-    tmi_header_reader reader = {.place = place, .start = start, .len = len};
-    tmi_header_text text;
-    *settled = container || is_settled(shard, options, start);
-    if (!*settled)
+static tenmap_status parse_once(header_attempt *a, tenmap_error *error) {
+    tmi_shard *shard = a->shard;
+    const tenmap_options *options = a->options;
+    const tmi_container *container = container_of(shard, options, a->start);
+    a->settled = container || is_settled(shard, options, a->start);
+    if (!a->settled)
         return TENMAP_OK;
     if (!container)
         container = tmi_container_for_errors();
-    tenmap_status status = find_header(shard, options, container, &reader, &text, error);
+    tenmap_status status = find_header(a, container, error);
     if (status != TENMAP_OK) {
         tmi_edit_explain(shard, error);
         return status;
     }
     if (options->backend == TENMAP_BACKEND_MAP && !shard->bytes.io) {
-        int failed = tmi_file_map(&shard->bytes.file, options->offset, shard->size, &place->base);
+        int failed =
+            tmi_file_map(&shard->bytes.file, options->offset, shard->size, &a->place->base);
         if (failed) {
-            tmi_block_free(&text.block);
+            tmi_block_free(&a->text.block);
             return fail_map(shard, failed, error);
         }
     }
     shard->container = container;
-    status = parse_text(shard, options, container, place, &text, start, settled, error);
-    if (status == TENMAP_OK && *settled)
-        fill_view(shard, options, place->base, text.length);
+    status = parse_text(a, error);
+    if (status == TENMAP_OK && a->settled)
+        fill_view(shard, options, a->place->base, a->text.length);
     else if (status == TENMAP_ERR_FORMAT)
         tmi_edit_explain(shard, error);
     return status;
 }
 
 tenmap_status tmi_shard_parse(tmi_shard *shard, const tenmap_options *options,
-                              const tenmap_model *model, uint32_t number,
-                              const tmi_table_slice *slice, tmi_scratch *scratch,
-                              const unsigned char *start, size_t len, tenmap_error *error) {
+                              const tmi_membership *of, const tmi_start *start,
+                              tenmap_error *error) {
     tmi_place place = {.path = shard->bytes.shown,
-                       .shard = number,
+                       .shard = of->number,
                        .flags = options->flags,
                        .offset = options->offset,
                        .size = shard->size,
-                       .model = model,
-                       .key = model->key,
-                       .report = model->report,
-                       .slice = slice,
-                       .scratch = scratch};
-    unsigned char anew[TMI_START];
-    bool settled;
+                       .model = of->model,
+                       .key = of->model->key,
+                       .report = of->model->report,
+                       .slice = of->slice,
+                       .scratch = of->scratch};
+    header_attempt attempt = {.shard = shard, .options = options, .place = &place, .start = start};
+    tmi_start anew;
     if (TMI_REPORTS(place.report))
-        tmi_edit_check(shard, place.report, number);
-    tenmap_status status = parse_once(shard, options, &place, start, len, &settled, error);
-    while (status == TENMAP_OK && !settled) {
+        tmi_edit_check(shard, place.report, of->number);
+    tenmap_status status = parse_once(&attempt, error);
+    while (status == TENMAP_OK && !attempt.settled) {
         tmi_file_unmap(&shard->bytes.file);
         status = tmi_shard_again(shard, error);
         if (status == TENMAP_OK)
-            status = tmi_shard_start(shard, options, anew, &len, error);
+            status = tmi_shard_start(shard, options, &anew, error);
         place.size = shard->size;
+        attempt.start = &anew;
         if (status == TENMAP_OK)
-            status = parse_once(shard, options, &place, anew, len, &settled, error);
+            status = parse_once(&attempt, error);
     }
     return status;
 }

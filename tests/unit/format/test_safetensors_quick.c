@@ -104,8 +104,8 @@ static bool compare(size_t length, uint64_t data_size) {
     assert_non_null(bytes);
     memcpy(bytes + offset + 8, text, length);
     place.key = tmi_hash_key_new();
-    assert_int_equal(tmi_safetensors_quick(&quick, &place, length, refill_from, bytes, &done, NULL),
-                     TENMAP_OK);
+    tmi_header_source source = {refill_from, bytes};
+    assert_int_equal(tmi_safetensors_quick(&quick, &place, length, source, &done, NULL), TENMAP_OK);
     assert_true(tmi_block_alloc(&block, length + TMI_JSON_PAD));
     memcpy(block.bytes, text, length);
     bool good = tmi_header_parse(&full, &place, block, length, NULL) == TENMAP_OK;
