@@ -133,6 +133,10 @@ a_kernel_calls_the_model() {
     add src/kernels/oracle.c 'void tmi_lookup_free(void *);' 'void tmi_planted(void);' \
         'void tmi_planted(void) { tmi_lookup_free(0); }'
 }
+a_function_of_seven_parameters() {
+    add src/base/utf8.c 'static int planted(int a, int b, int c, int (*d)(int, int), int e,' \
+        '    int f, int g) {' '    return a + b + c + d(e, f) + g;' '}'
+}
 a_size_from_bits() { add src/model/open.c 'size_t planted = n * tmi_dtypes[d].bits;'; }
 a_source_that_does_not_compile() { add src/base/utf8.c '#error planted'; }
 a_name_that_is_not_listed() { library 'void tenmap_planted(void) {}'; }
@@ -268,6 +272,9 @@ fault quick format.sh a_wrong_indent 'utf8.c:.*clang-formatted' --check
 fault quick format.sh a_comment_of_101_columns 'utf8.c:.*101 columns' --check
 fault quick links.py a_link_to_a_missing_page 'no file .docs/planted.md' by python3 scripts/links.py
 fault quick links.py no_pages 'there are no links' by python3 scripts/links.py
+fault quick parameters.py a_function_of_seven_parameters 'utf8.c:.*planted has 7 parameters' \
+    by python3 scripts/parameters.py
+fault quick parameters.py no_sources 'there are only' by python3 scripts/parameters.py
 fault quick coverage_table.py a_reader_below_95_percent 'below 95%: json.c' by coverage_table
 fault quick coverage_table.py a_renamed_reader_below_95_percent 'below 95%: planted.c' \
     by coverage_table
