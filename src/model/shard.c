@@ -95,6 +95,7 @@ static tenmap_status read_start(tmi_shard *shard, const tenmap_options *options,
 tenmap_status tmi_shard_start(tmi_shard *shard, const tenmap_options *options, tmi_start *start,
                               tenmap_error *error) {
     bool edited = true; /* an editor holds the lock; once it does not, one more read decides */
+    start->len = 0;
     tenmap_status status = tmi_bytes_expect_file(&shard->bytes, error);
     if (status == TENMAP_OK)
         status = read_start(shard, options, start, error);
