@@ -3,7 +3,7 @@
 # macro: a string of the library may contain TENMAP_ only in an error with status
 # TENMAP_ERR_ARGUMENT, which is a mistake of the programmer, or as a piece of such a message: the
 # name of a struct's initializer. The table of remedies in docs/errors.md has the macros, and every
-# remedy there quotes an error message.
+# remedy there quotes an error message. A unit test provokes each remedy.
 #
 #     scripts/error-messages.sh [SOURCE]
 set -u
@@ -61,6 +61,12 @@ rows=$(sed -n '/^| Remedy | The message says |/,/^$/p' docs/errors.md | sed '1,2
 for remedy in $(grep -ho 'TENMAP_REMEDY_[A-Z][A-Z_]*' $files | sort -u); do
     [ $remedy = TENMAP_REMEDY_NONE ] || grep -q "\`$remedy\`" docs/errors.md || {
         echo "docs/errors.md: $remedy is missing"
+        exit 1
+    }
+done
+for remedy in $(grep -ho 'TENMAP_REMEDY_[A-Z][A-Z_]*' include/tenmap/types.h | sort -u); do
+    grep -rqE "assert_int_equal\(.*remedy.*[ (]$remedy( :.*)?\);" tests/unit http/tests || {
+        echo "tests: no assertion on a line of its own expects $remedy"
         exit 1
     }
 done

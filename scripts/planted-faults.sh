@@ -148,6 +148,9 @@ a_macro_in_a_message_for_users() {
 a_remedy_that_no_message_names() {
     edit docs/errors.md '0,/ | "[^"]*" | `TENMAP_/s/ | "[^"]*"/ | "planted words"/'
 }
+a_remedy_that_no_test_provokes() {
+    edit include/tenmap/types.h 's/^ *TENMAP_REMEDY_NONE = 0,/&\n    TENMAP_REMEDY_PLANTED = 99,/'
+}
 a_promise_without_its_test() {
     edit SECURITY.md 's/^| Promise | Test |$/&\n|---|---|\n| planted | `planted_test` |/'
 }
@@ -260,6 +263,7 @@ fault quick symbols.sh a_listed_name_that_is_missing '< tenmap_planted' $so
 fault quick symbols.sh a_library_without_names 'exports no names' $so
 fault quick $words a_macro_in_a_message_for_users 'open.c:.*planted'
 fault quick $words a_remedy_that_no_message_names 'planted words'
+fault quick $words a_remedy_that_no_test_provokes 'expects TENMAP_REMEDY_PLANTED'
 fault quick $words no_sources 'no sources'
 fault quick promises.sh a_promise_without_its_test 'not there: planted_test'
 fault quick promises.sh no_table_of_promises 'only 0 tests'

@@ -271,6 +271,26 @@ static void test_redirects(void **state) {
     must_not_open("hunter2", "forbidden", TENMAP_ERR_IO, "403 GatedRepo");
 }
 
+/* Returns the remedy of the error that opening it gives. */
+static uint32_t remedy_of(const char *name) {
+    tenmap_io io = must_create(NULL, limit_of(name));
+    tenmap_error error = {.status = 0};
+    void *file = NULL;
+    uint64_t size = 0;
+    assert_int_not_equal(io.open(io.ctx, address_of(name), &file, &size, &error), TENMAP_OK);
+    tenmap_http_destroy(&io);
+    return error.remedy;
+}
+
+static void errors_tell_programs_what_would_help(void **state) {
+    (void)state;
+    assert_int_equal(remedy_of("guarded"), TENMAP_REMEDY_CREDENTIALS);
+    assert_int_equal(remedy_of("whole"), TENMAP_REMEDY_DOWNLOAD);
+    assert_int_equal(remedy_of("plain/"), TENMAP_REMEDY_OPEN_ONE);
+    assert_int_equal(remedy_of("busy-ever"), TENMAP_REMEDY_TRY_AGAIN);
+    assert_int_equal(remedy_of("nothing-here"), TENMAP_REMEDY_NONE);
+}
+
 static void test_hosts(void **state) {
     (void)state;
     must_not_open(NULL, "http://no-such-host.invalid/x", TENMAP_ERR_IO, "cannot be resolved");
@@ -711,6 +731,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_wrong_answers),
         cmocka_unit_test(test_changes),
         cmocka_unit_test(test_redirects),
+        cmocka_unit_test(errors_tell_programs_what_would_help),
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_signed_siblings),
         cmocka_unit_test(test_hub),

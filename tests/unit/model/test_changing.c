@@ -155,6 +155,7 @@ static void a_failing_read_of_an_index_speaks_of_the_index(void **state) {
     assert_int_equal(tenmap_open(path, NULL, &m, &error), TENMAP_ERR_IO);
     check_error(&error, TENMAP_ERR_IO);
     assert_non_null(strstr(error.message, "cannot read the index: wanted"));
+    assert_int_equal(error.remedy, TENMAP_REMEDY_OPEN_AGAIN);
 }
 
 static void a_file_that_never_rests_is_refused(void **state) {

@@ -295,11 +295,15 @@ static void check_refusals(const tenmap_tensor *t) {
     tenmap_error error;
     assert_null(tenmap_view(t, TENMAP_AS_STORED, &error));
     check_error(&error, TENMAP_ERR_UNSUPPORTED);
+    assert_int_equal(error.remedy, TENMAP_REMEDY_READ);
     assert_int_equal(tenmap_read_bytes(t, 0, 1, &byte, &error), TENMAP_ERR_UNSUPPORTED);
     check_error(&error, TENMAP_ERR_UNSUPPORTED);
+    assert_int_equal(error.remedy, TENMAP_REMEDY_READ);
     assert_int_equal(tenmap_read(t, 0, 1, TENMAP_I32, &byte, 1, 0, &error), TENMAP_ERR_UNSUPPORTED);
     assert_int_equal(tenmap_read_as(t, TENMAP_U8, 0, 1, TENMAP_U8, &byte, 1, 0, &error),
                      TENMAP_ERR_UNSUPPORTED);
+    check_error(&error, TENMAP_ERR_UNSUPPORTED);
+    assert_int_equal(error.remedy, TENMAP_REMEDY_PARTS);
 }
 
 /* Advice about a weight is about its parts. Pages are locked, so that they stay in memory. */

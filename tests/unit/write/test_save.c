@@ -407,6 +407,7 @@ static void a_source_that_is_modified_ends_the_save(void **state) {
     assert_int_equal(tenmap_save_sharded(*state, sources, 1, &options, &error), TENMAP_ERR_IO);
     check_error(&error, TENMAP_ERR_IO);
     assert_non_null(strstr(error.message, "another program has modified the file"));
+    assert_int_equal(error.remedy, TENMAP_REMEDY_OPEN_AGAIN);
     tenmap_close(m);
     assert_int_equal(count_names(*state), names_before);
     check_saved(*state, 7, 3);
