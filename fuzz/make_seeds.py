@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes the seeds of the fuzz targets: small files, each named after the rule that it tests. Also
-writes the dtypes into header.dict.
+writes the dtypes into header.dict, and the endings of the names of quantized weights into
+quantized.dict.
 
 Usage: fuzz/make_seeds.py [--check], from anywhere. The files are committed, so that tests need no
 Python. With --check it writes nothing, and fails if a committed file is not what it would write.
@@ -39,13 +40,24 @@ def dtypes():
 BITS = dtypes()
 
 
-def dictionary():
-    path = os.path.join(HERE, "header.dict")
+def endings():
+    """Returns how the names of quantized weights' parts end, from the library's table."""
+    with open(os.path.join(HERE, "../src/model/quantized_families.c")) as source:
+        rows = re.search(r"quant_family families\[\] = \{\n(.*?)^\};", source.read(), re.M | re.S)[1]
+    parts = re.sub(r'^    \{"[^"]*"', "", rows, flags=re.M)  # without the names of the families
+    found = [ending for ending in dict.fromkeys(re.findall(r'"([^"]*)"', parts)) if ending]
+    assert found, "quantized_families.c has no endings"
+    return found
+
+
+def dictionary(name, first, tokens):
+    """Replaces the paragraph after the comment that begins with `first`."""
+    path = os.path.join(HERE, name)
     with open(path) as file:
         text = file.read()
-    names = "".join('"\\"%s\\""\n' % name for name in BITS)
-    text, found = re.subn(r"(# Dtypes, [^\n]*\n).*?\n\n", lambda m: m[1] + names + "\n", text, flags=re.S)
-    assert found == 1, "header.dict has no paragraph of dtypes"
+    lines = "".join('"%s"\n' % token for token in tokens)
+    text, found = re.subn(r"(# %s[^\n]*\n).*?\n\n" % first, lambda m: m[1] + lines + "\n", text, flags=re.S)
+    assert found == 1, "%s has no paragraph: %s" % (name, first)
     made[path] = text.encode()
 
 
@@ -437,5 +449,6 @@ if __name__ == "__main__":
     writer_seeds()
     gguf_seeds()
     quantized_seeds()
-    dictionary()
+    dictionary("header.dict", "Dtypes, ", ('\\"%s\\"' % name for name in BITS))
+    dictionary("quantized.dict", "Endings of names, ", endings())
     sys.exit(check_files() if sys.argv[1:] == ["--check"] else write_files())

@@ -234,6 +234,7 @@ a_dtype_without_a_name_in_Python() { edit python/tenmap/_dtype_names.py '/^    "
 a_dtype_without_a_type_in_CXX() { edit include/tenmap.hpp '/^using f8_e8m0 /d'; }
 a_table_without_dtypes() { : >src/base/dtype_table.h; }
 a_dtype_without_seeds() { edit src/base/dtype_table.h 's/^    X(U64, 64,/    X(W64, 64,/'; }
+a_family_without_tokens() { edit src/model/quantized_families.c 's/"_qdata"/"_planted"/'; }
 a_binding_to_a_missing_name() { edit docs/bindings.md 's/tenmap_find/tenmap_planted/'; }
 a_dtype_that_is_not_known() {
     edit src/base/dtype.c 's/(tenmap_dtype d = TENMAP_BOOL; d </(tenmap_dtype d = TENMAP_F4; d </'
@@ -256,6 +257,8 @@ fault quick dtypes.sh a_dtype_without_a_name_in_Python '< F4'
 fault quick dtypes.sh a_dtype_without_a_type_in_CXX '< F8_E8M0'
 fault quick dtypes.sh a_table_without_dtypes 'no dtypes'
 fault quick fuzz/make_seeds.py a_dtype_without_seeds 'header.dict is not what' \
+    by python3 fuzz/make_seeds.py --check
+fault quick fuzz/make_seeds.py a_family_without_tokens 'quantized.dict is not what' \
     by python3 fuzz/make_seeds.py --check
 fault quick sizes.sh a_source_that_does_not_compile '#error planted' cc -O0
 fault quick symbols.sh a_name_that_is_not_listed '> tenmap_planted' $so
