@@ -174,6 +174,14 @@ static void print_gguf(const summary *s) {
     gguf_facts_free(&facts);
 }
 
+/* What headers are written in. Containers that have no word here go by their own name. */
+static const char *header_language(const tenmap_model *model) {
+    const tenmap_shard *first = tenmap_shard_at(model, 0);
+    if (!first || strcmp(first->format, "safetensors") == 0)
+        return "JSON";
+    return strcmp(first->format, "gguf") == 0 ? "GGUF" : first->format;
+}
+
 static void print_facts(const summary *s, const schemes *known) {
     text t = {0};
     print_identity(s);
@@ -196,7 +204,7 @@ static void print_facts(const summary *s, const schemes *known) {
         print_line("layers", &t);
     text_clear(&t);
     text_add_bytes(&t, s->header_bytes);
-    text_addf(&t, is_gguf(s->model) ? " of GGUF" : " of JSON");
+    text_addf(&t, " of %s", header_language(s->model));
     if (s->all.count)
         text_addf(&t, ", %" PRIu64 " bytes per tensor", s->header_bytes / s->all.count);
     print_line("header", &t);
