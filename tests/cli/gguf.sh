@@ -17,6 +17,8 @@ t check cut.gguf
 t stats shapes.gguf rows
 t get shapes.gguf rows[0,30:34]
 t get types.gguf t12[:4] --tsv
+t get types.gguf t12[:4] --as q4_k
+t get types.gguf t12[:4] --as q8_0
 t convert types.gguf --to bf16 -o out.safetensors
 t ls out.safetensors --dtype BF16 --tsv
 t diff types.gguf out.safetensors --quiet

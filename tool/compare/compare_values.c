@@ -146,11 +146,11 @@ static tenmap_status read_side(const pair *p, bool b, uint64_t first, size_t cou
 static tenmap_status same_bytes(const pair *p, uint64_t first, size_t count, bool *same,
                                 tenmap_error *error) {
     unsigned char a[BLOCK * 8], b[BLOCK * 8];
-    uint32_t elements = 1, bytes = 0;
-    tenmap_dtype_block(p->a->dtype, &elements, &bytes);
-    uint64_t at = first / elements * bytes, left = p->a->nbytes - at;
-    uint64_t size = (count / elements + (count % elements != 0)) * bytes;
-    size = size < left ? size : left; /* the last elements of 4 or 6 bits may not fill a block */
+    uint64_t at, size;
+    *same = false;
+    if (!tenmap_dtype_bytes(p->a->dtype, first, &at) ||
+        !tenmap_dtype_bytes(p->a->dtype, count, &size))
+        return TENMAP_OK;
     if (p->a->data && p->b->data) {
         *same =
             memcmp((const char *)p->a->data + at, (const char *)p->b->data + at, (size_t)size) == 0;

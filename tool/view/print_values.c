@@ -17,15 +17,22 @@ tenmap_dtype shown_dtype(tenmap_dtype stored) {
     return narrow ? TENMAP_F32 : stored;
 }
 
+/* 0 where the library gives no size: it refuses to read or convert such elements, too. */
+static size_t bytes_of_elements(tenmap_dtype dtype, uint64_t count) {
+    uint64_t bytes = 0;
+    (void)tenmap_dtype_bytes(dtype, count, &bytes);
+    return (size_t)bytes;
+}
+
 tenmap_status read_shown(const tensor_block *block, tenmap_dtype as, void *dst,
                          tenmap_error *error) {
     tenmap_dtype target = as ? as : block->tensor->dtype, shown = shown_dtype(target);
     size_t count = (size_t)block->count;
-    size_t bytes = count * tenmap_dtype_bits(shown) / 8;
-    if (!as || shown == target)
+    size_t bytes = bytes_of_elements(shown, count);
+    if (shown == target || target == block->tensor->dtype)
         return tenmap_read_slice(block->tensor, block->begin, block->end, shown, dst, bytes, 0,
                                  error);
-    size_t room = (count * tenmap_dtype_bits(target) + 7) / 8;
+    size_t room = bytes_of_elements(target, count);
     void *rounded = need(room, 1);
     tenmap_status status =
         tenmap_read_slice(block->tensor, block->begin, block->end, target, rounded, room, 0, error);
@@ -74,7 +81,7 @@ static uint64_t integer_of(tenmap_dtype dtype, const void *element) {
         int32_t i32;
         uint64_t u64;
     } v;
-    memcpy(&v, element, tenmap_dtype_bits(dtype) / 8);
+    memcpy(&v, element, bytes_of_elements(dtype, 1));
     switch (dtype) {
     case TENMAP_I8:
         return (uint64_t)(int64_t)v.i8;
@@ -200,7 +207,7 @@ static void put_dots(layout_run *r, size_t gap) {
 /* Prints elements [from, to) of the innermost dimension, at the position in begin and end. */
 static tenmap_status put_elements(layout_run *r, uint32_t dim, uint64_t from, uint64_t to,
                                   bool last) {
-    size_t size = tenmap_dtype_bits(r->dtype) / 8;
+    size_t size = bytes_of_elements(r->dtype, 1);
     for (uint64_t at = from; at < to;) {
         uint64_t n = to - at < ROW_BLOCK ? to - at : ROW_BLOCK;
         r->begin[dim] = at;
