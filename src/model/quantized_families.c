@@ -108,7 +108,7 @@ static const quant_family families[] = {
      "weight",
      NARROW | WORDS,
      ONE_EACH,
-     false,
+     true,
      {"scale", "scales"},
      {"zero", "zeros", "zero_point", "biases"}},
 };

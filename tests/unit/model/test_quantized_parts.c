@@ -102,6 +102,26 @@ static void a_weight_whose_part_is_missing_is_never_its_codes(void **state) {
     }
 }
 
+/*
+ * Programs that do not dequantize must still tell codes from plain numbers: every scheme that the
+ * library dequantizes is in the table of families.
+ */
+static void every_scheme_belongs_to_a_family_that_is_dequantized(void **state) {
+    for (size_t k = 0; k < quantized_case_count; k++) {
+        stored_weight w = {.label = NULL};
+        tenmap_quantized found = {.family = NULL};
+        seed_random((uint32_t)k + 1);
+        quantized_cases[k](&w);
+        write_parts(state, &w);
+        tenmap_model *m = must_open(in_folder(state, "model.safetensors"), NULL);
+        if (!tenmap_quantized_of(tenmap_find(m, w.parts[0].name), &found) || !found.dequantizes)
+            fail_msg("%s: the table of families does not have it (%s)", w.label,
+                     found.family ? found.family : "no family");
+        tenmap_close(m);
+        free_weight(&w);
+    }
+}
+
 /* Groups in an order that no writer uses: each value may belong to another one. */
 static void scatter_groups(stored_part *list, uint64_t groups) {
     for (uint64_t i = 0; i < list->size / 4; i++)
@@ -349,6 +369,7 @@ static void notes_that_lie_together_are_one_request(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_weight_whose_part_is_missing_is_never_its_codes, empty_folder),
+        cmocka_unit_test_setup(every_scheme_belongs_to_a_family_that_is_dequantized, empty_folder),
         cmocka_unit_test_setup(the_order_of_listed_groups_costs_no_requests, empty_folder),
         cmocka_unit_test_setup(notes_that_lie_together_are_one_request, empty_folder),
         cmocka_unit_test_setup(a_shard_name_of_a_million_folders_costs_its_length, empty_folder),
