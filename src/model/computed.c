@@ -108,10 +108,9 @@ bool tmi_gives_values(const tenmap_tensor *t) {
 
 /* Any tensor. */
 
-void tmi_computed_extent(const tenmap_tensor *t, uint64_t first, uint64_t last, uint64_t *begin,
-                         uint64_t *end) {
-    const tmi_computed *c = tmi_computed_of(t);
-    locations[c->maker].extent(t, c, first, last, begin, end);
+void tmi_computed_extent(const tenmap_tensor *t, const tmi_computed *computed, uint64_t first,
+                         uint64_t last, uint64_t *begin, uint64_t *end) {
+    locations[computed->maker].extent(t, computed, first, last, begin, end);
 }
 
 uint64_t tmi_stored_distance(const tenmap_tensor *t, tenmap_dtype stored, uint64_t elements) {

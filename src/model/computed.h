@@ -80,13 +80,14 @@ uint64_t tmi_stored_distance(const tenmap_tensor *t, tenmap_dtype stored, uint64
  * inclusive; of a quantized weight, to those that hold their codes. The first is for tensors that
  * are not plain.
  */
-void tmi_computed_extent(const tenmap_tensor *t, uint64_t first, uint64_t last, uint64_t *begin,
-                         uint64_t *end);
+void tmi_computed_extent(const tenmap_tensor *t, const tmi_computed *computed, uint64_t first,
+                         uint64_t last, uint64_t *begin, uint64_t *end);
 static inline void tmi_stored_extent(const tenmap_tensor *t, tenmap_dtype stored, uint64_t first,
                                      uint64_t last, uint64_t *begin, uint64_t *end) {
+    const tmi_computed *computed = tmi_computed_of(t);
     unsigned within;
-    if (tmi_computed_of(t)) {
-        tmi_computed_extent(t, first, last, begin, end);
+    if (computed) {
+        tmi_computed_extent(t, computed, first, last, begin, end);
         return;
     }
     *begin = t->file_offset + tmi_byte_of(stored, first, &within);
