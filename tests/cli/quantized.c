@@ -111,7 +111,7 @@ static tenmap_source source_of(const part *p, uint64_t *shape) {
 
 static void write_file(const char *path, const part *parts, size_t count) {
     tenmap_writer *writer;
-    tenmap_source sources[16] = {{NULL}};
+    tenmap_source sources[16] = {{.name = NULL}};
     uint64_t shapes[16][2];
     must(tenmap_writer_create(path, NULL, &writer, &error));
     for (size_t i = 0; i < count; i++) {
@@ -127,7 +127,7 @@ static void write_file(const char *path, const part *parts, size_t count) {
 
 static void write_folder(const char *path, const part *parts, size_t count, uint64_t shard) {
     tenmap_save_options options = TENMAP_SAVE_OPTIONS_INIT;
-    tenmap_source sources[16] = {{NULL}};
+    tenmap_source sources[16] = {{.name = NULL}};
     uint64_t shapes[16][2];
     for (size_t i = 0; i < count; i++)
         sources[i] = source_of(&parts[i], shapes[i]);
