@@ -350,6 +350,25 @@ static void what_lies_outside_is_refused_when_it_is_made(void **state) {
     }
 }
 
+/* Without elements, neither the other dimensions nor the strides matter. */
+static void a_tensor_without_elements_reaches_nowhere(void **state) {
+    static toy f;
+    const char *path = in_folder(state, "empty.toy");
+    view v = {"empty", TENMAP_F32, 3, 0, 4096, 0, {UINT64_MAX, 0, UINT64_MAX}, {UINT64_MAX, 7, 1}};
+    float got;
+    begin_toy(&f, 4096);
+    add_view(&f, &v);
+    bytes file = end_toy(&f);
+    write_file(path, file.at, file.size);
+    tenmap_model *m = must_open(path, NULL);
+    assert_int_equal(tenmap_at(m, 0)->nelems, 0);
+    assert_int_equal(tenmap_at(m, 0)->nbytes, 0);
+    assert_int_equal(tenmap_read(tenmap_at(m, 0), 0, 0, TENMAP_F32, &got, 0, 0, NULL), TENMAP_OK);
+    tenmap_close(m);
+    free(file.at);
+    free(f.storage);
+}
+
 /* One model of a plain storage, a contiguous view, a transpose, and an expanded row. */
 static tenmap_model *open_small(void **state, toy *f, view views[3]) {
     const char *path = in_folder(state, "small.toy");
@@ -564,6 +583,7 @@ int main(void) {
         cmocka_unit_test(every_dtype_and_rank_reads_as_walked_by_hand),
         cmocka_unit_test(large_transposes_are_read_in_bounded_windows),
         cmocka_unit_test(what_lies_outside_is_refused_when_it_is_made),
+        cmocka_unit_test(a_tensor_without_elements_reaches_nowhere),
         cmocka_unit_test(contiguous_views_are_plain_tensors),
         cmocka_unit_test(what_needs_bytes_of_its_own_is_refused),
         cmocka_unit_test(takes_and_measures_see_the_elements),
