@@ -9,7 +9,7 @@ enum { MOST_REPEATED = 1 << 30 };
                 "%s: tensor %s: " format, tmi_quote_path(place->path).text,                        \
                 tmi_quote(t->name, t->name_len).text, __VA_ARGS__)
 
-/* Counts the elements, and sets *last to how too_far the last one lies behind the first. */
+/* Counts the elements, and sets *last to how many elements after the first the last one lies. */
 static tenmap_status measure_strides(const tmi_place *place, tenmap_tensor *t,
                                      const tmi_storage *storage, uint64_t *last,
                                      tenmap_error *error) {

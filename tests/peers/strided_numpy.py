@@ -15,17 +15,8 @@ import struct
 import sys
 import tempfile
 
-import peer
-
-peer.hand_over()
-try:
-    import ml_dtypes
-    import numpy
-except ImportError as missing:
-    print("skipped: %s; pip install numpy ml_dtypes, or set TENMAP_PEERS_PYTHON" % missing)
-    sys.exit(peer.SKIP)
-
-import requests_numpy as base
+import requests_numpy as base  # exits with 77 without numpy or ml_dtypes
+from requests_numpy import numpy
 
 c = ctypes
 NUMPY, VALUE = base.NUMPY, base.VALUE
